@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+# quern: `make demo` shows it at work, `make check` proves it, `make` builds it.
+# B is the build directory, SAN a list for -fsanitize: make B=build/asan SAN=address,undefined all
+
+B      ?= build/release
+SAN    ?=
+CC     ?= gcc
+DEPS   := build/deps
+ROCM   := build/rocm
+
+CFLAGS   ?= -O2 -g
+WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla \
+            -Wno-missing-field-initializers
+STD      := -std=c11 -D_GNU_SOURCE
+override CPPFLAGS += -Iinclude -Isrc -I$(B)/gen $(if $(wildcard $(DEPS)/usr),-isystem $(DEPS)/usr/include)
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+COMPILE  = $(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(WARN) -fPIC -fvisibility=hidden -pthread -MMD -MP
+DEPLIB   := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu -Wl$(comma)-rpath$(comma)$(abspath $(DEPS)/usr/lib/x86_64-linux-gnu))
+comma    := ,
+LDLIBS   := -pthread -ldl -lm
+
+# ---- the library ----------------------------------------------------------------------------------
+# src/sim/exec*.c hold the instruction bodies; they are compiled once for each instruction set.
+EXEC_SRC := $(wildcard src/sim/exec*.c)
+LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c,$(wildcard src/*/*.c))
+LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o \
+            $(foreach isa,x86_64 x86_64_v3 x86_64_v4,$(EXEC_SRC:%.c=$(B)/%.$(isa).o))
+WORKER_SRC := $(wildcard src/compile/worker*.c)
+TOOL_SRC := $(wildcard tools/*.c)
+TEMPLATES := $(sort $(wildcard templates/*/*.hip))
+
+WORKER   := $(B)/libexec/quern/quern-worker
+COMMAND  := $(B)/bin/quern
+
+.PHONY: all demo check check-long setup clean format examples tests sanitized
+all: setup
+	@$(MAKE) --no-print-directory -j$$(nproc) build
+
+.PHONY: build
+build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(COMMAND) $(WORKER) examples
+
+setup: build/.setup
+build/.setup: tools/setup.sh
+	@sh tools/setup.sh
+	@touch $@
+
+$(B)/%.o: %.c
+	@mkdir -p $(@D)
+	$(COMPILE) -c $< -o $@
+
+define EXEC_RULE
+$(B)/src/sim/%.$(1).o: src/sim/%.c
+	@mkdir -p $$(@D)
+	$$(COMPILE) -O3 -march=$(2) -ffp-contract=off -DSIM_ISA=$(1) -c $$< -o $$@
+endef
+$(eval $(call EXEC_RULE,x86_64,x86-64))
+$(eval $(call EXEC_RULE,x86_64_v3,x86-64-v3))
+$(eval $(call EXEC_RULE,x86_64_v4,x86-64-v4))
+
+$(B)/gen/templates.c: tools/embed.sh $(TEMPLATES)
+	@mkdir -p $(@D)
+	sh tools/embed.sh $(TEMPLATES) > $@.tmp && mv $@.tmp $@
+$(B)/gen/templates.o: $(B)/gen/templates.c
+	$(COMPILE) -c $< -o $@
+
+# tests reach inside: they link every object
+$(B)/lib/libquern-all.a: $(LIB_OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	ar rcs $@ $^
+
+# One relocatable object whose hidden symbols are made local, so that names inside the library cannot
+# clash with the host's.
+$(B)/lib/libquern.a: $(LIB_OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(CC) -r -nostdlib -o $(B)/quern.o $^
+	objcopy --localize-hidden $(B)/quern.o
+	ar rcs $@ $(B)/quern.o
+
+$(B)/lib/libquern.so: $(LIB_OBJ) src/quern.map
+	@mkdir -p $(@D)
+	$(CC) -shared $(SANFLAGS) -Wl,-soname,libquern.so.0 -Wl,--version-script=src/quern.map \
+	    $(if $(SAN),,-Wl$(comma)--no-undefined) -o $@ $(LIB_OBJ) $(LDLIBS)
+	ln -sf libquern.so $(B)/lib/libquern.so.0
+
+# ---- the worker: an ordinary program that meets hipRTC and comgr by dlopen ---------------------------
+# Never sanitized: it runs under the toolchain's own loader and libc.
+$(WORKER): $(WORKER_SRC) $(wildcard src/compile/*.h)
+	@mkdir -p $(@D)
+	$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) -o $@ $(WORKER_SRC) -ldl
+
+# ---- the command ------------------------------------------------------------------------------------
+$(COMMAND): $(TOOL_SRC:%.c=$(B)/%.o) $(B)/lib/libquern.a
+	@mkdir -p $(@D)
+	$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(LDLIBS)
+
+# ---- examples: each folder is one program on the public interface --------------------------------------
+EXAMPLES := $(patsubst examples/%/,%,$(wildcard examples/*/))
+examples: $(EXAMPLES:%=$(B)/examples/%)
+.SECONDEXPANSION:
+$(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: $$(wildcard examples/%/*.c examples/%/*.h) $(B)/lib/libquern.a
+	@mkdir -p $(@D)
+	$(CC) $(STD) -Iinclude $(CFLAGS) $(SANFLAGS) $(WARN) -o $@ $(filter %.c,$^) $(B)/lib/libquern.a $(LDLIBS)
+
+# ---- tests --------------------------------------------------------------------------------------------
+# tests/unit, tests/sim and tests/fault: one cmocka program a file, TAP on stdout.
+TEST_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/fault/test_*.c)
+TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
+BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
+$(B)/tests/%: tests/%.c $(wildcard tests/common/*.c tests/common/*.h) $(B)/lib/libquern-all.a
+	@mkdir -p $(@D)
+	$(COMPILE) -Itests/common -o $@ $< $(wildcard tests/common/*.c) $(B)/lib/libquern-all.a $(DEPLIB) -lcmocka -ljansson $(LDLIBS)
+
+tests: $(TEST_BIN) $(BENCH_BIN)
+
+sanitized:
+	@$(MAKE) --no-print-directory -j$$(nproc) B=build/asan SAN=address,undefined build tests
+	@$(MAKE) --no-print-directory -j$$(nproc) B=build/tsan SAN=thread build tests
+
+check: setup
+	@$(MAKE) --no-print-directory -j$$(nproc) build tests
+	@$(MAKE) --no-print-directory sanitized
+	@python3 tests/run.py
+
+check-long: check
+	@python3 tests/run.py --long
+
+demo: all
+	@sh tools/demo.sh
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+clean:
+	rm -rf build/release build/asan build/tsan
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

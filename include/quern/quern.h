@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * quern: kernels for linear layers at inference on AMD GPUs, made to order.
+ *
+ *     C[M,N] = A[M,K] . W[N,K]^T (+ bias)
+ *
+ * A host describes a layer (struct quern_problem), creates an op from it (which plans, generates,
+ * compiles, caches and loads every kernel the op needs) and launches it for any M.
+ *
+ * Conventions of this interface
+ *  - Every public struct starts with `size`; set it to sizeof the struct (QUERN_INIT does). A zero
+ *    in any other field means "default", so enumerations start at 1.
+ *  - Every function that can fail returns a quern_status; the details of the last failure on the
+ *    calling thread are in quern_last_error().
+ *  - All functions are thread-safe unless their comment says otherwise. The library never prints,
+ *    exits, aborts, changes signals, the environment, the working directory, the locale or the
+ *    floating-point mode.
+ *  - Which functions may block is said at each; quern_op_launch never does.
+ */
+#ifndef QUERN_QUERN_H
+#define QUERN_QUERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define QUERN_API __attribute__((visibility("default")))
+#else
+#define QUERN_API
+#endif
+
+#define QUERN_VERSION_MAJOR 0
+#define QUERN_VERSION_MINOR 1
+#define QUERN_VERSION_PATCH 0
+
+/* Initialiser of any public struct: `struct quern_options o = QUERN_INIT(struct quern_options);` */
+#define QUERN_INIT(type) {.size = sizeof(type)}
+
+/* ---- Status ----------------------------------------------------------------------------------- */
+
+/* Numbers are fixed for ever; gaps separate subjects. */
+typedef enum quern_status {
+    QUERN_OK = 0,
+    /* what the caller passed */
+    QUERN_E_ARGUMENT = 1, /* a null or contradictory argument, a struct of an unknown size */
+    QUERN_E_PROBLEM = 2,  /* a problem whose words or sizes are wrong */
+    QUERN_E_TARGET = 3,   /* an unknown or malformed gfx target */
+    QUERN_E_ALIGN = 4,    /* a pointer that is not 16-byte aligned */
+    QUERN_E_BUFFER = 5,   /* a caller's buffer that is too small */
+    QUERN_E_DECLINED = 6, /* a valid problem that this target or version cannot do; no compile tried */
+    /* the machine */
+    QUERN_E_MEMORY = 20, /* out of memory */
+    QUERN_E_IO = 21,     /* an operating system call failed */
+    /* the compiler */
+    QUERN_E_TOOLCHAIN = 40,     /* no usable compiler or worker executable was found */
+    QUERN_E_COMPILE = 41,       /* the compiler rejected the source */
+    QUERN_E_WORKER = 42,        /* a worker process died or answered nonsense */
+    QUERN_E_TIMEOUT = 43,       /* a deadline passed */
+    QUERN_E_WOULD_COMPILE = 44, /* a kernel is missing and compiling it was not allowed */
+    /* code objects and the cache */
+    QUERN_E_OBJECT = 60, /* a code object that is damaged or for another target */
+    QUERN_E_CACHE = 61,  /* a cache directory that cannot be used */
+    /* devices */
+    QUERN_E_DEVICE = 80, /* the device runtime failed or there is no such device */
+    QUERN_E_FAULT = 81,  /* the software GPU stopped a kernel: see quern_last_error()->message */
+    QUERN_E_VERIFY = 82, /* a kernel's answer differs from the reference */
+    QUERN_E_CANCELLED = 90,
+    QUERN_E_INTERNAL = 99, /* a bug in quern */
+} quern_status;
+
+/* The name of a status, e.g. "QUERN_E_ALIGN"; never null. */
+QUERN_API const char *quern_status_name(quern_status status);
+
+/* What went wrong last on this thread. Strings are valid until the thread's next failing call. */
+struct quern_error {
+    quern_status status;
+    const char *message;   /* one sentence: what was wrong, which value, what would be right */
+    const char *stage;     /* the room that failed: "problem", "plan", "compile", "store" … */
+    const char *condition; /* the failed condition as written in the source, with file and line */
+    const char *log;       /* the compiler's log, or "" */
+    const char *reproduce; /* a command that shows the failure again, or "" */
+};
+
+QUERN_API const struct quern_error *quern_last_error(void);
+
+/* ---- Problem ---------------------------------------------------------------------------------- */
+
+enum quern_op_kind { QUERN_OP_GEMM = 1, QUERN_OP_DEQUANT };
+
+enum quern_weight {
+    QUERN_W_NF4 = 1,
+    QUERN_W_FP4,
+    QUERN_W_MXFP4,
+    QUERN_W_INT4,
+    QUERN_W_FP8,
+    QUERN_W_FP8FNUZ,
+    QUERN_W_NONE
+};
+
+enum quern_scale {
+    QUERN_SCALE_F32 = 1,
+    QUERN_SCALE_F16,
+    QUERN_SCALE_BF16,
+    QUERN_SCALE_NESTED,
+    QUERN_SCALE_E8M0,
+    QUERN_SCALE_TENSOR
+};
+
+enum quern_zero { QUERN_ZERO_NONE = 1, QUERN_ZERO_U8, QUERN_ZERO_SCALED };
+
+enum quern_dtype { QUERN_F32 = 1, QUERN_F16, QUERN_BF16, QUERN_DT_FP8, QUERN_DT_FP8FNUZ };
+
+enum quern_layout {
+    QUERN_LAYOUT_BNB = 1,
+    QUERN_LAYOUT_K8,
+    QUERN_LAYOUT_EXL,
+    QUERN_LAYOUT_CK,
+    QUERN_LAYOUT_GPTQ,
+    QUERN_LAYOUT_AWQ,
+    QUERN_LAYOUT_TILEN,
+    QUERN_LAYOUT_DENSE
+};
+
+enum quern_round { QUERN_ROUND_RNE = 1, QUERN_ROUND_TRUNC };
+
+#define QUERN_GROUP_CHANNEL (-1) /* one scale per output row */
+
+/*
+ * A linear layer. Required: wq, n, k, and a (gemm) or c (dequant); every other field may be left 0
+ * for the default that docs/formats.md gives. M is not part of it: it is known at launch.
+ */
+struct quern_problem {
+    size_t size;
+    enum quern_op_kind op;
+    enum quern_weight wq;
+    int32_t group; /* weights along K that share a scale, or QUERN_GROUP_CHANNEL */
+    enum quern_scale scale;
+    enum quern_zero zero;
+    enum quern_dtype a; /* type of the activations */
+    enum quern_dtype c; /* type of the result */
+    int64_t n;          /* output features */
+    int64_t k;          /* input features */
+    int32_t bias;       /* 1: a bias vector [N] in the type of c is added */
+    enum quern_layout layout;
+    enum quern_round round;
+};
+
+/*
+ * Reads `key=value` words in any order, e.g. "wq=nf4 n=4096 k=4096 a=bf16", fills in defaults and
+ * checks the result. On failure returns QUERN_E_PROBLEM with the offending word in the message and
+ * leaves *problem alone. Does not block.
+ */
+QUERN_API quern_status quern_problem_parse(const char *text, struct quern_problem *problem);
+
+/*
+ * Fills defaults into a copy of *problem and writes its canonical text, with a final NUL, into
+ * text[size]. QUERN_TEXT_MAX bytes always suffice. QUERN_E_BUFFER if `size` is too small.
+ */
+#define QUERN_TEXT_MAX 256
+QUERN_API quern_status quern_problem_text(const struct quern_problem *problem, char *text,
+                                          size_t size);
+
+/* ---- Context ---------------------------------------------------------------------------------- */
+
+typedef struct quern_ctx quern_ctx;
+typedef struct quern_op quern_op;
+
+enum quern_device_kind { QUERN_DEVICE_AUTO = 1, QUERN_DEVICE_HIP, QUERN_DEVICE_SIM };
+enum quern_cache_mode { QUERN_CACHE_RW = 1, QUERN_CACHE_RO, QUERN_CACHE_OFF };
+enum quern_jit { QUERN_JIT_ON = 1, QUERN_JIT_OFF, QUERN_JIT_WARN, QUERN_JIT_ERROR };
+enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_WARN, QUERN_LOG_INFO, QUERN_LOG_DEBUG };
+
+/* Called from any thread, one call at a time per context; `line` has no newline. Must not call
+ * back into quern. */
+typedef void (*quern_log_fn)(void *user, enum quern_log_level level, const char *line);
+
+/*
+ * A field left 0 takes its value from the environment variable named beside it, then from the
+ * default. The environment is read once, here, and ignored in set-user-ID programs.
+ */
+struct quern_options {
+    size_t size;
+    enum quern_device_kind device; /* QUERN_DEVICE; auto: HIP if it has a device, else sim */
+    int device_index;              /* which HIP device; fixed for the life of the context */
+    const char *target;            /* QUERN_TARGET; the gfx target of a software device */
+    const char *cache_dir;         /* QUERN_CACHE_DIR; default $XDG_CACHE_HOME/quern */
+    uint64_t cache_max_bytes;      /* QUERN_CACHE_MAX_SIZE; default 1 GiB */
+    enum quern_cache_mode cache_mode; /* QUERN_CACHE_MODE=rw|ro|off */
+    enum quern_jit jit;               /* QUERN_JIT=on|off|warn|error */
+    const char *rocm_path;            /* QUERN_ROCM_PATH; where hipRTC and comgr are */
+    const char *worker_path;          /* the worker executable; default: where it was installed */
+    int jobs;                         /* QUERN_JOBS; worker processes; default: one per CPU */
+    int allow_unverified;             /* 1: may choose targets that nothing here can verify */
+    quern_log_fn log;
+    void *log_user;
+    enum quern_log_level log_level; /* QUERN_LOG=error|warn|info|debug; default warn */
+};
+
+/*
+ * Opens a context: one device, the cache and the worker pool (both shared by the contexts of a
+ * process). `options` may be null. Does not start a worker or compile. May block on the file system.
+ * Errors: QUERN_E_TARGET, QUERN_E_DEVICE, QUERN_E_CACHE (the directory is refused, with the reason).
+ */
+QUERN_API quern_status quern_open(const struct quern_options *options, quern_ctx **ctx);
+
+/* Closes a context; every op of it must have been released. Null is allowed. */
+QUERN_API void quern_close(quern_ctx *ctx);
+
+/* ---- Op --------------------------------------------------------------------------------------- */
+
+/*
+ * Plans `problem` for every M from 1 to m_max (and beyond, by row slices), and loads every kernel
+ * that needs: from memory, from the cache, or by compiling. The same problem gives the same op, with
+ * one more reference. May block for as long as its compiles take.
+ * Errors: QUERN_E_PROBLEM, QUERN_E_DECLINED, QUERN_E_COMPILE, QUERN_E_WORKER, QUERN_E_TIMEOUT,
+ * QUERN_E_TOOLCHAIN, QUERN_E_WOULD_COMPILE (JIT is off), QUERN_E_OBJECT, QUERN_E_DEVICE.
+ */
+QUERN_API quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem,
+                                       int64_t m_max, quern_op **op);
+
+/* Drops a reference. Null is allowed. No launch of the op may be in flight on another thread. */
+QUERN_API void quern_op_release(quern_op *op);
+
+/*
+ * Operands of a launch: addresses on the context's device (of a software device: addresses that
+ * quern_sim_map gave). All but a_scale, b_scale and offset must be 16-byte aligned.
+ */
+struct quern_args {
+    size_t size;
+    const void *a;       /* [M,K], row m at a + m*lda elements */
+    const void *b;       /* weights, in the op's b_layout */
+    const void *scales;  /* see docs/formats.md */
+    const void *zeros;
+    const void *absmax8; /* nested absmax */
+    const void *code;
+    const void *offset;
+    const void *bias;    /* [N] */
+    void *c;             /* [M,N], row m at c + m*ldc elements */
+    const void *a_scale; /* FP8 */
+    const void *b_scale;
+    void *workspace;     /* quern_op_workspace() bytes, or null */
+    int64_t lda;         /* in elements; 0: K */
+    int64_t ldc;         /* in elements; 0: N */
+};
+
+/*
+ * Computes m rows on `stream` (a hipStream_t; ignored by software devices). Looks up the kernel for
+ * m, packs its arguments and launches: no allocation, no lock, no system call of its own, no wait
+ * for the device. (A software device runs the kernel before returning.)
+ * Errors: QUERN_E_ARGUMENT, QUERN_E_ALIGN, QUERN_E_DEVICE, QUERN_E_FAULT.
+ */
+QUERN_API quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_t m,
+                                       void *stream);
+
+/* Bytes of workspace that a launch of m rows can use; 0 if it uses none. */
+QUERN_API size_t quern_op_workspace(const quern_op *op, int64_t m);
+
+/*
+ * Writes which kernel serves m rows, why it was chosen and what the model says it costs. Returns the
+ * length of the whole text; at most size-1 bytes of it and a NUL are written. text may be null when
+ * size is 0.
+ */
+QUERN_API size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size);
+
+/* ---- Prewarm ---------------------------------------------------------------------------------- */
+
+/* One kernel of a prewarm, reported as it is done. */
+struct quern_progress {
+    size_t size;
+    size_t done, total;    /* kernels finished and planned so far */
+    const char *problem;   /* canonical text */
+    const char *kernel;    /* kernel symbol */
+    int64_t m_lo, m_hi;    /* the rows it covers */
+    int cached;            /* 1: it was in the cache */
+    double compile_ms;     /* 0 if cached */
+    quern_status status;   /* of this kernel */
+};
+
+/* Called from one thread at a time; a nonzero return cancels what has not started. */
+typedef int (*quern_progress_fn)(void *user, const struct quern_progress *progress);
+
+/*
+ * Makes every kernel of `count` problems for M = 1…m_max and stores it, compiling on all workers.
+ * Goes on after a failed kernel and returns the first failure. Needs no GPU. Blocks.
+ */
+QUERN_API quern_status quern_prewarm(quern_ctx *ctx, const struct quern_problem *problems,
+                                     size_t count, int64_t m_max, quern_progress_fn progress,
+                                     void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the quern command needs beyond quern.h: sources, code objects, launches, verification, cache
+ * maintenance, reference arithmetic. No ABI promise before 1.0.
+ */
+#ifndef QUERN_TOOL_H
+#define QUERN_TOOL_H
+
+#include <quern/quern.h>
+#include <quern/sim.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Targets ---------------------------------------------------------------------------------- */
+
+/* A read-only view of one row of the target table. */
+struct quern_target_info {
+    size_t size;
+    const char *name;   /* "gfx1151" */
+    const char *family; /* "RDNA 3.5" */
+    const char *part;   /* the retail part that cus, clock and bandwidth describe */
+    unsigned wave_size; /* native */
+    unsigned vgprs;     /* per SIMD and lane */
+    unsigned vgpr_granule;
+    unsigned lds_bytes; /* most that one workgroup may have */
+    unsigned cus;
+    double clock_ghz;
+    double bandwidth_gbs;
+    int verified;         /* 1: the software GPU runs it */
+    const char *features; /* space-separated capability words */
+};
+
+QUERN_API size_t quern_target_count(void);
+QUERN_API quern_status quern_target_at(size_t index, struct quern_target_info *info);
+/* Parses "gfx942:sramecc+:xnack-" or a bare name. QUERN_E_TARGET names the nearest known one. */
+QUERN_API quern_status quern_target_find(const char *text, struct quern_target_info *info);
+
+/* ---- Kernels of a problem --------------------------------------------------------------------- */
+
+/* Resources of a kernel, read from its code object. */
+struct quern_resources {
+    unsigned vgprs, sgprs, lds_bytes, scratch_bytes, waves_per_simd, kernarg_bytes, wave_size;
+};
+
+/* One kernel of an op. Pointers live as long as the op. */
+struct quern_kernel_info {
+    size_t size;
+    const char *symbol;
+    int64_t m_lo, m_hi; /* rows it covers in one slice */
+    const char *source;
+    const void *object;
+    size_t object_bytes;
+    struct quern_resources resources;
+    int cached;          /* came from memory or disk */
+    double compile_ms;   /* 0 if cached */
+    char source_key[33]; /* hexadecimal */
+    char entry_key[33];
+    int verified; /* the target is one that the software GPU runs */
+};
+
+/*
+ * Like quern_op_create, for exactly the kernels that M = m_lo…m_hi needs, with the result never
+ * entered in the context's op table. Release with quern_op_release.
+ */
+QUERN_API quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *problem,
+                                             int64_t m_lo, int64_t m_hi, quern_op **op);
+QUERN_API size_t quern_op_kernel_count(const quern_op *op);
+QUERN_API quern_status quern_op_kernel(const quern_op *op, size_t index,
+                                       struct quern_kernel_info *info);
+QUERN_API quern_ctx *quern_op_ctx(const quern_op *op);
+
+/* Generates the HIP source that serves m rows, without a compiler. `text` is malloc'ed. */
+QUERN_API quern_status quern_source(const char *target, const struct quern_problem *problem,
+                                    int64_t m, char **text);
+/* The reasons behind the plan for m rows, without a compiler. `text` is malloc'ed. */
+QUERN_API quern_status quern_explain(const char *target, const struct quern_problem *problem,
+                                     int64_t m, char **text);
+
+/* ---- Operands and launches -------------------------------------------------------------------- */
+
+#define QUERN_OPERANDS_MAX 12
+#define QUERN_LAUNCHES_MAX 4
+#define QUERN_ARGS_MAX     24
+
+struct quern_operand {
+    const char *name; /* a b scales zeros absmax8 code offset bias c a_scale b_scale workspace */
+    const char *dtype;
+    int rank;
+    int64_t shape[3];
+    uint64_t bytes;
+    enum quern_sim_access access;
+};
+
+/* The operands of a problem at m rows (packed), in kernel order. `kernel` ones only. */
+QUERN_API quern_status quern_problem_operands(const struct quern_problem *problem, int64_t m,
+                                              struct quern_operand *operands, size_t *count);
+
+enum quern_arg_kind {
+    QUERN_ARG_POINTER = 1,
+    QUERN_ARG_I32,
+    QUERN_ARG_U32,
+    QUERN_ARG_I64,
+    QUERN_ARG_U64,
+    QUERN_ARG_F32,
+    QUERN_ARG_BYTES
+};
+
+struct quern_launch_arg {
+    const char *name;
+    enum quern_arg_kind kind;
+    int64_t value; /* integers; for a pointer, 0 means null when is_null is set */
+    int is_null;
+};
+
+struct quern_launch {
+    size_t kernel; /* index for quern_op_kernel */
+    uint32_t grid[3], block[3];
+    uint32_t lds_bytes; /* dynamic */
+    size_t arg_count;
+    struct quern_launch_arg args[QUERN_ARGS_MAX]; /* kernarg order, natural alignment */
+};
+
+/* The launches that m packed rows take, in order. `launches` has QUERN_LAUNCHES_MAX places. */
+QUERN_API quern_status quern_op_launches(const quern_op *op, int64_t m,
+                                         struct quern_launch *launches, size_t *count);
+
+/* ---- Verification ----------------------------------------------------------------------------- */
+
+struct quern_verification {
+    size_t size;
+    double max_error; /* max |y - ref| / max |ref| */
+    double tolerance;
+    struct quern_sim_counts counts;
+    double seconds; /* in the software GPU */
+};
+
+/*
+ * Runs the op for m rows on the software GPU with random operands of `seed`, and compares with the
+ * double-precision product of the exactly dequantised weights. Returns QUERN_E_VERIFY when the error
+ * exceeds the tolerance, QUERN_E_FAULT when the kernel does something wrong. `out` is always filled.
+ */
+QUERN_API quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed,
+                                    enum quern_sim_check check, struct quern_verification *out);
+
+/* ---- Quantisation (CPU) ----------------------------------------------------------------------- */
+
+/* One operand written by quern_quantize; `data` is malloc'ed. */
+struct quern_quantized {
+    const char *name;
+    void *data;
+    size_t bytes;
+};
+
+/* Quantises w, f32 [N,K], as the problem says. *count is at most QUERN_OPERANDS_MAX. */
+QUERN_API quern_status quern_quantize(const struct quern_problem *problem, const float *w,
+                                      struct quern_quantized *operands, size_t *count);
+QUERN_API void quern_quantized_free(struct quern_quantized *operands, size_t count);
+
+/* The exact values of quantised weights, f32 [N,K] (every format's values fit in f32). */
+QUERN_API quern_status quern_dequantize(const struct quern_problem *problem,
+                                        const struct quern_quantized *operands, size_t count,
+                                        float *w);
+
+/* ---- Code objects and the compiler ------------------------------------------------------------ */
+
+struct quern_object_kernel {
+    const char *symbol;
+    struct quern_resources resources;
+};
+
+/* Kernels of a code object; `kernels` may be null. Strings point into `object`. */
+QUERN_API quern_status quern_object_inspect(const void *object, size_t size, const char **target,
+                                            struct quern_object_kernel *kernels, size_t *count);
+
+/* A disassembler made of the context's worker pool; valid as long as the context. */
+QUERN_API struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx);
+
+/* ---- Cache ------------------------------------------------------------------------------------ */
+
+/* Counters of one context since it was opened. Names are fixed; docs/formats.md defines each. */
+struct quern_stats {
+    size_t size;
+    uint64_t hit_memory, hit_disk, miss_absent, miss_damaged, miss_foreign, put_ok, put_failed;
+    uint64_t put_lost, quarantined, evicted, compile_ok, compile_failed, worker_died;
+};
+QUERN_API quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats);
+
+struct quern_cache_info {
+    size_t size;
+    char directory[4096];
+    uint64_t entries, bytes, max_bytes, quarantined;
+};
+struct quern_cache_entry {
+    const char *key; /* hexadecimal */
+    uint64_t bytes;
+    int64_t used; /* seconds since 1970 */
+    const char *key_text;
+    quern_status status; /* QUERN_OK or what verification found */
+};
+typedef int (*quern_cache_fn)(void *user, const struct quern_cache_entry *entry);
+
+QUERN_API quern_status quern_cache_info(quern_ctx *ctx, struct quern_cache_info *info);
+/* Calls `fn` for each entry; with `verify`, each is read whole and damaged ones are quarantined. */
+QUERN_API quern_status quern_cache_walk(quern_ctx *ctx, int verify, quern_cache_fn fn, void *user);
+QUERN_API quern_status quern_cache_clear(quern_ctx *ctx, uint64_t *removed);
+
+/* ---- Doctor ----------------------------------------------------------------------------------- */
+
+/* Calls `line` for each finding; returns the number of problems. May start a worker. */
+typedef void (*quern_doctor_fn)(void *user, int ok, const char *subject, const char *text);
+QUERN_API int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

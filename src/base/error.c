@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Fixed storage: reporting that memory ran out must not need memory. */
+static _Thread_local struct error_record record;
+
+static void copy(char *to, size_t size, const char *from)
+{
+    size_t n = strlen(from);
+
+    if (n >= size)
+        n = size - 1;
+    memcpy(to, from, n);
+    to[n] = 0;
+}
+
+/* Control characters become \xNN: an argument may be a file name or a user's text, and a message is one
+ * line that is safe to print on a terminal. */
+static void copy_visible(char *to, size_t size, const char *from)
+{
+    size_t n = 0;
+
+    for (; *from && n + 5 <= size; from++) {
+        const unsigned char c = (unsigned char)*from;
+        if (c < 0x20 || c == 0x7f)
+            n += (size_t)snprintf(to + n, size - n, "\\x%02x", c);
+        else
+            to[n++] = *from;
+    }
+    to[n] = 0;
+}
+
+/* "src/store/entry.c" → "store" */
+static void set_stage(const char *file)
+{
+    const char *end = strrchr(file, '/'), *start = end;
+
+    record.stage[0] = 0;
+    if (!end)
+        return;
+    while (start > file && start[-1] != '/')
+        start--;
+    const size_t n = (size_t)(end - start);
+    if (n < sizeof record.stage) {
+        memcpy(record.stage, start, n);
+        record.stage[n] = 0;
+    }
+}
+
+quern_status error_set(quern_status code, const char *file, const char *condition,
+                       const char *format, ...)
+{
+    char message[sizeof record.message];
+    va_list ap;
+
+    /* formatted apart first: an argument may point into the record */
+    va_start(ap, format);
+    vsnprintf(message, sizeof message, format, ap);
+    va_end(ap);
+    record.view.status = code;
+    copy_visible(record.message, sizeof record.message, message);
+    copy(record.condition, sizeof record.condition, condition);
+    set_stage(file);
+    record.log[0] = record.reproduce[0] = 0;
+    return code;
+}
+
+void error_save(struct error_record *saved) { *saved = record; }
+
+quern_status error_restore(const struct error_record *saved)
+{
+    record = *saved;
+    return record.view.status;
+}
+
+void error_log(const char *log) { copy(record.log, sizeof record.log, log); }
+void error_reproduce(const char *command)
+{
+    copy(record.reproduce, sizeof record.reproduce, command);
+}
+
+const struct quern_error *quern_last_error(void)
+{
+    record.view.message = record.message;
+    record.view.stage = record.stage;
+    record.view.condition = record.condition;
+    record.view.log = record.log;
+    record.view.reproduce = record.reproduce;
+    return &record.view;
+}
+
+const char *quern_status_name(quern_status status)
+{
+    switch (status) {
+#define NAME(s)                                                                                    \
+    case s:                                                                                        \
+        return #s
+        NAME(QUERN_OK);
+        NAME(QUERN_E_ARGUMENT);
+        NAME(QUERN_E_PROBLEM);
+        NAME(QUERN_E_TARGET);
+        NAME(QUERN_E_ALIGN);
+        NAME(QUERN_E_BUFFER);
+        NAME(QUERN_E_DECLINED);
+        NAME(QUERN_E_MEMORY);
+        NAME(QUERN_E_IO);
+        NAME(QUERN_E_TOOLCHAIN);
+        NAME(QUERN_E_COMPILE);
+        NAME(QUERN_E_WORKER);
+        NAME(QUERN_E_TIMEOUT);
+        NAME(QUERN_E_WOULD_COMPILE);
+        NAME(QUERN_E_OBJECT);
+        NAME(QUERN_E_CACHE);
+        NAME(QUERN_E_DEVICE);
+        NAME(QUERN_E_FAULT);
+        NAME(QUERN_E_VERIFY);
+        NAME(QUERN_E_CANCELLED);
+        NAME(QUERN_E_INTERNAL);
+#undef NAME
+    }
+    return "unknown status";
+}

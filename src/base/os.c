@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* open, openat and fcntl are variadic: they need a function of a fixed type to stand in the table. */
+static int os_open(const char *path, int flags, mode_t mode) { return open(path, flags, mode); }
+static int os_openat(int dir, const char *path, int flags, mode_t mode)
+{
+    return openat(dir, path, flags, mode);
+}
+static int os_fcntl(int fd, int command, long argument) { return fcntl(fd, command, argument); }
+
+struct os os = {
+    .malloc = malloc,
+    .calloc = calloc,
+    .realloc = realloc,
+    .aligned_alloc = aligned_alloc,
+    .free = free,
+    .open = os_open,
+    .openat = os_openat,
+    .close = close,
+    .read = read,
+    .pread = pread,
+    .write = write,
+    .fsync = fsync,
+    .fstat = fstat,
+    .fstatat = fstatat,
+    .mkdirat = mkdirat,
+    .linkat = linkat,
+    .renameat = renameat,
+    .unlinkat = unlinkat,
+    .flock = flock,
+    .futimens = futimens,
+    .utimensat = utimensat,
+    .fdopendir = fdopendir,
+    .readdir = readdir,
+    .closedir = closedir,
+    .getrandom = getrandom,
+    .socketpair = socketpair,
+    .pipe2 = pipe2,
+    .fcntl = os_fcntl,
+    .send = send,
+    .recv = recv,
+    .poll = poll,
+    .clock_gettime = clock_gettime,
+    .nanosleep = nanosleep,
+};
+
+uint64_t os_now(void)
+{
+    struct timespec t = {0};
+
+    os.clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int os_read_file(const char *path, size_t limit, char **bytes, size_t *size)
+{
+    /* O_NONBLOCK: opening a fifo must not hang; it has no effect on regular files */
+    const int fd = os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    struct stat st;
+    char *buffer = NULL;
+    size_t got = 0;
+    int error = 0;
+
+    if (fd < 0)
+        return errno;
+    if (os.fstat(fd, &st))
+        error = errno;
+    else if (!S_ISREG(st.st_mode))
+        error = EINVAL;
+    else if ((uint64_t)st.st_size > limit)
+        error = EFBIG;
+    else if (!(buffer = os.malloc((size_t)st.st_size + 1)))
+        error = ENOMEM;
+    while (!error && got < (size_t)st.st_size) {
+        const ssize_t n = os.read(fd, buffer + got, (size_t)st.st_size - got);
+        if (n < 0 && errno != EINTR)
+            error = errno;
+        else if (n == 0)
+            break;
+        else if (n > 0)
+            got += (size_t)n;
+    }
+    os.close(fd);
+    if (error) {
+        os.free(buffer);
+        return error;
+    }
+    buffer[got] = 0;
+    *bytes = buffer;
+    *size = got;
+    return 0;
+}
+
+int os_cpu_count(void)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set))
+        return 1;
+    const int n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}

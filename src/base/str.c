@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/str.h"
+#include "base/os.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool reserve(struct str *s, size_t more)
+{
+    if (s->failed || more > SIZE_MAX / 4 - s->length) {
+        s->failed = true;
+        return false;
+    }
+    const size_t need = s->length + more + 1;
+    if (need > s->capacity) {
+        size_t capacity = s->capacity ? s->capacity : 64;
+        while (capacity < need)
+            capacity *= 2;
+        char *const text = os.realloc(s->text, capacity);
+        if (!text) {
+            s->failed = true;
+            return false;
+        }
+        s->text = text;
+        s->capacity = capacity;
+    }
+    return true;
+}
+
+void str_add_bytes(struct str *s, const void *bytes, size_t n)
+{
+    if (!reserve(s, n))
+        return;
+    if (n)
+        memcpy(s->text + s->length, bytes, n);
+    s->length += n;
+    s->text[s->length] = 0;
+}
+
+void str_add(struct str *s, const char *text) { str_add_bytes(s, text, strlen(text)); }
+
+void str_addf(struct str *s, const char *format, ...)
+{
+    va_list ap, again;
+
+    va_start(ap, format);
+    va_copy(again, ap);
+    const int n = vsnprintf(NULL, 0, format, ap);
+    va_end(ap);
+    if (n < 0)
+        s->failed = true;
+    else if (reserve(s, (size_t)n)) {
+        vsnprintf(s->text + s->length, (size_t)n + 1, format, again);
+        s->length += (size_t)n;
+    }
+    va_end(again);
+}
+
+void str_clear(struct str *s)
+{
+    s->length = 0;
+    s->failed = false;
+    if (s->text)
+        s->text[0] = 0;
+}
+
+void str_free(struct str *s)
+{
+    os.free(s->text);
+    *s = (struct str){0};
+}
+
+char *str_take(struct str *s)
+{
+    char *text = NULL;
+
+    if (reserve(s, 0)) {
+        text = s->text;
+        text[s->length] = 0;
+        *s = (struct str){0};
+    } else {
+        str_free(s);
+    }
+    return text;
+}
+
+void hex_from_bytes(char *hex, const void *bytes, size_t n)
+{
+    const uint8_t *const b = bytes;
+
+    for (size_t i = 0; i < n; i++) {
+        hex[2 * i] = "0123456789abcdef"[b[i] >> 4];
+        hex[2 * i + 1] = "0123456789abcdef"[b[i] & 15];
+    }
+    hex[2 * n] = 0;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* A growing string that is always NUL-terminated. Zero-initialise it; free it with str_free. */
+#ifndef QUERN_BASE_STR_H
+#define QUERN_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct str {
+    char *text; /* null while empty: use str_text */
+    size_t length, capacity;
+    bool failed; /* an allocation failed; appends since then did nothing */
+};
+
+void str_add(struct str *s, const char *text);
+void str_add_bytes(struct str *s, const void *bytes, size_t n);
+void str_addf(struct str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void str_clear(struct str *s); /* keeps the memory */
+void str_free(struct str *s);
+
+/* Never null. */
+static inline const char *str_text(const struct str *s) { return s->text ? s->text : ""; }
+
+/* Gives the text to the caller (malloc'ed, "" if empty) and empties s; null when out of memory. */
+char *str_take(struct str *s);
+
+/* 2n lower-case hexadecimal digits and a NUL. */
+void hex_from_bytes(char *hex, const void *bytes, size_t n);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The plan: everything the generator and the dispatcher must agree on about one kernel. plan/ chooses
+ * it, gen/ turns it into source, dispatch/ computes geometry and arguments from it.
+ */
+#ifndef QUERN_PLAN_PLAN_H
+#define QUERN_PLAN_PLAN_H
+
+#include "base/str.h"
+#include "problem/problem.h"
+#include "target/target.h"
+
+enum plan_family { FAMILY_SIMT_W4 = 1 };
+
+/* Kernels of a problem and target; they cover every M (DESIGN: at most eight). */
+#define PLAN_KERNELS_MAX 8
+/* Rows of A that one slice of the largest kernel may hold. */
+#define PLAN_M_MAX 8
+
+struct plan {
+    struct quern_problem problem; /* normalised */
+    const struct target *target;
+    enum plan_family family;
+    char symbol[64];    /* kernel name: for people and profilers, not an identity */
+    int m_lo, m_hi;     /* rows of A this kernel serves in one slice */
+    int m_tile;         /* rows it computes at once (= m_hi) */
+    unsigned wave_size; /* 32 or 64 */
+    int waves;          /* of a workgroup */
+    int rows_per_wave;  /* rows of W that one wave works on at a time */
+    int split_k;        /* waves that share a row of W along K; divides waves */
+    int row_groups;     /* groups of rows that a workgroup does one after another */
+    int unroll;         /* K steps in flight */
+    uint32_t lds_bytes; /* static LDS of the kernel */
+};
+
+/* All kernels of a problem on a target, by increasing m. */
+struct plan_set {
+    size_t count;
+    struct plan plans[PLAN_KERNELS_MAX];
+};
+
+/*
+ * Chooses the kernels for M = 1…PLAN_M_MAX. Which kernels there are depends on the problem and target
+ * only, never on an m_max. QUERN_E_DECLINED with a sentence when the target cannot do the problem.
+ */
+quern_status plan_make(const struct quern_problem *problem, const struct target *target,
+                       struct plan_set *set);
+
+/* The plan that serves a slice of m rows, 1 ≤ m ≤ PLAN_M_MAX. */
+const struct plan *plan_for(const struct plan_set *set, int64_t m);
+
+/* One slice-wise launch of a kernel: `slices` slices of `rows` rows from row `first` on. */
+struct plan_slice {
+    const struct plan *plan;
+    int64_t first, rows, slices; /* rows < plan->m_tile only when slices = 1 */
+};
+/* Covers m rows with at most two launches: full slices of the largest kernel, then the rest. */
+size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
+
+/* Rows of W that one workgroup computes, and the launch geometry of a slice launch. */
+int64_t plan_rows_per_workgroup(const struct plan *p);
+void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint32_t block[3]);
+
+/* Appends the reasons for the choice and the modelled cost, for people. */
+void plan_explain(const struct plan *p, struct str *out);
+
+/*
+ * Kernel arguments in kernarg order, the same for all kernels of a family:
+ *   a, b, scales, [bias,] c : pointers;  m : i32, rows in this launch from `first` on;
+ *   first : i32, the first row;  lda, ldc : i64, in elements.
+ * A work-item's slice is workgroup id y; its rows are first + y·m_tile … , fewer than m_tile at the
+ * end of m.
+ */
+enum plan_arg {
+    PLAN_ARG_A = 1,
+    PLAN_ARG_B,
+    PLAN_ARG_SCALES,
+    PLAN_ARG_BIAS,
+    PLAN_ARG_C,
+    PLAN_ARG_M,
+    PLAN_ARG_FIRST,
+    PLAN_ARG_LDA,
+    PLAN_ARG_LDC
+};
+#define PLAN_ARGS_MAX 12
+size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX]);
+
+#endif

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: MIT */
+#include "problem/problem.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Words ------------------------------------------------------------------------------------ */
+
+/* The names of an enumeration that starts at 1; index = value. */
+struct names {
+    const char *const *name;
+    int count;
+};
+
+#define NAMES(...)                                                                                 \
+    {                                                                                              \
+        (const char *const[]){NULL, __VA_ARGS__},                                                  \
+            sizeof((const char *const[]){NULL, __VA_ARGS__}) / sizeof(char *)                      \
+    }
+
+static const struct names op_names = NAMES("gemm", "dequant");
+static const struct names weight_names =
+    NAMES("nf4", "fp4", "mxfp4", "int4", "fp8", "fp8fnuz", "none");
+static const struct names scale_names = NAMES("f32", "f16", "bf16", "nested", "e8m0", "tensor");
+static const struct names zero_names = NAMES("none", "u8", "scaled");
+static const struct names dtype_names = NAMES("f32", "f16", "bf16", "fp8", "fp8fnuz");
+static const struct names layout_names =
+    NAMES("bnb", "k8", "exl", "ck", "gptq", "awq", "tileN", "dense");
+static const struct names round_names = NAMES("rne", "trunc");
+
+static const char *name_of(const struct names *names, int value)
+{
+    return value > 0 && value < names->count ? names->name[value] : "?";
+}
+
+const char *dtype_name(enum quern_dtype t) { return name_of(&dtype_names, (int)t); }
+const char *weight_name(enum quern_weight w) { return name_of(&weight_names, (int)w); }
+
+unsigned dtype_bytes(enum quern_dtype t)
+{
+    switch (t) {
+    case QUERN_F32:
+        return 4;
+    case QUERN_F16:
+    case QUERN_BF16:
+        return 2;
+    case QUERN_DT_FP8:
+    case QUERN_DT_FP8FNUZ:
+        return 1;
+    }
+    return 0;
+}
+
+/* ---- What applies to what ---------------------------------------------------------------------- */
+
+static bool is_fp8(enum quern_weight w) { return w == QUERN_W_FP8 || w == QUERN_W_FP8FNUZ; }
+static bool is_table4(enum quern_weight w) { return w == QUERN_W_NF4 || w == QUERN_W_FP4; }
+
+bool problem_has_group(const struct quern_problem *p)
+{
+    return p->wq != QUERN_W_NONE && !is_fp8(p->wq);
+}
+bool problem_has_scale(const struct quern_problem *p) { return p->wq != QUERN_W_NONE; }
+bool problem_has_zero(const struct quern_problem *p) { return p->wq == QUERN_W_INT4; }
+bool problem_has_activation(const struct quern_problem *p) { return p->op == QUERN_OP_GEMM; }
+
+int64_t problem_group(const struct quern_problem *p)
+{
+    return p->group == QUERN_GROUP_CHANNEL ? p->k : p->group;
+}
+
+bool problem_equal(const struct quern_problem *p, const struct quern_problem *q)
+{
+    return p->n == q->n && p->k == q->k && p->op == q->op && p->wq == q->wq && p->group == q->group &&
+           p->scale == q->scale && p->zero == q->zero && p->a == q->a && p->c == q->c &&
+           p->bias == q->bias && p->layout == q->layout && p->round == q->round;
+}
+
+uint64_t problem_hash(const struct quern_problem *p)
+{
+    /* every enumeration fits in 4 bits and the group in 16; n and k are mixed in whole */
+    const uint64_t words = (uint64_t)p->op | (uint64_t)p->wq << 4 | (uint64_t)p->scale << 8 |
+                           (uint64_t)p->zero << 12 | (uint64_t)p->a << 16 | (uint64_t)p->c << 20 |
+                           (uint64_t)p->bias << 24 | (uint64_t)p->layout << 28 |
+                           (uint64_t)p->round << 32 | (uint64_t)(uint16_t)p->group << 36;
+    uint64_t h = words;
+
+    /* multiply and fold after each word: the 64-bit odd constant is 2^64 divided by the golden ratio */
+    h = (h ^ (uint64_t)p->n) * UINT64_C(0x9e3779b97f4a7c15);
+    h = ((h ^ h >> 32) ^ (uint64_t)p->k) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ h >> 32;
+}
+
+/* ---- Defaults ------------------------------------------------------------------------------------ */
+
+static void fill_defaults(struct quern_problem *p)
+{
+    if (!p->op)
+        p->op = QUERN_OP_GEMM;
+    if (!p->group && problem_has_group(p))
+        p->group = is_table4(p->wq) ? 64 : p->wq == QUERN_W_INT4 ? 128 : 32;
+    if (!p->c)
+        p->c = p->a == QUERN_DT_FP8 || p->a == QUERN_DT_FP8FNUZ ? QUERN_BF16 : p->a;
+    if (!p->scale) {
+        const enum quern_dtype like = p->op == QUERN_OP_GEMM ? p->a : p->c;
+        if (is_table4(p->wq))
+            p->scale = QUERN_SCALE_F32;
+        else if (p->wq == QUERN_W_INT4)
+            p->scale = like == QUERN_F16    ? QUERN_SCALE_F16
+                       : like == QUERN_BF16 ? QUERN_SCALE_BF16
+                                            : QUERN_SCALE_F32;
+        else if (p->wq == QUERN_W_MXFP4)
+            p->scale = QUERN_SCALE_E8M0;
+        else if (is_fp8(p->wq))
+            p->scale = QUERN_SCALE_TENSOR;
+    }
+    if (!p->zero && problem_has_zero(p))
+        p->zero = QUERN_ZERO_NONE;
+    if (!p->layout)
+        p->layout = is_table4(p->wq)                                   ? QUERN_LAYOUT_BNB
+                    : p->wq == QUERN_W_INT4 || p->wq == QUERN_W_MXFP4 ? QUERN_LAYOUT_K8
+                                                                       : QUERN_LAYOUT_DENSE;
+    if (!p->round)
+        p->round = QUERN_ROUND_RNE;
+}
+
+/* ---- Checks -------------------------------------------------------------------------------------- */
+
+static quern_status check_range(const char *word, int value, const struct names *names)
+{
+    FAIL_IF(value <= 0 || value >= names->count, QUERN_E_PROBLEM,
+            "%s has the value %d, which is not one of its enumeration (1 to %d)", word, value,
+            names->count - 1);
+    return QUERN_OK;
+}
+
+static quern_status check_absent(const char *word, bool absent, const struct quern_problem *p)
+{
+    FAIL_IF(!absent, QUERN_E_PROBLEM, "%s does not apply to op=%s wq=%s; leave it out", word,
+            name_of(&op_names, (int)p->op), weight_name(p->wq));
+    return QUERN_OK;
+}
+
+static quern_status check_dimension(const char *word, int64_t value)
+{
+    FAIL_IF(value < 1 || value > PROBLEM_MAX_DIMENSION, QUERN_E_PROBLEM,
+            "%s=%" PRId64 " is out of range; expected 1 to %" PRId64, word, value,
+            PROBLEM_MAX_DIMENSION);
+    return QUERN_OK;
+}
+
+static quern_status check_group(const struct quern_problem *p)
+{
+    const int64_t group = problem_group(p);
+
+    if (p->group != QUERN_GROUP_CHANNEL) {
+        FAIL_IF(p->group < 32 || p->group > 4096 || (p->group & (p->group - 1)), QUERN_E_PROBLEM,
+                "group=%d is not supported; expected a power of two from 32 to 4096%s", p->group,
+                p->wq == QUERN_W_INT4 ? ", or channel" : "");
+        FAIL_IF(p->wq == QUERN_W_MXFP4 && p->group != 32, QUERN_E_PROBLEM,
+                "group=%d: mxfp4 has groups of 32 only", p->group);
+    } else {
+        FAIL_IF(p->wq != QUERN_W_INT4, QUERN_E_PROBLEM,
+                "group=channel applies to int4 only; expected a power of two from 32 to 4096");
+    }
+    const int64_t below = p->k / group * group;
+    FAIL_IF(p->k != below, QUERN_E_PROBLEM,
+            "k=%" PRId64 " is not a multiple of group=%" PRId64 "; the next multiple is %" PRId64, p->k,
+            group, below + group);
+    return QUERN_OK;
+}
+
+static quern_status check_scale(const struct quern_problem *p)
+{
+    bool ok = true;
+
+    switch (p->wq) {
+    case QUERN_W_NF4:
+    case QUERN_W_FP4:
+        ok = p->scale == QUERN_SCALE_F32 || p->scale == QUERN_SCALE_NESTED;
+        break;
+    case QUERN_W_INT4:
+        ok = p->scale <= QUERN_SCALE_BF16;
+        break;
+    case QUERN_W_MXFP4:
+        ok = p->scale == QUERN_SCALE_E8M0;
+        break;
+    case QUERN_W_FP8:
+    case QUERN_W_FP8FNUZ:
+        ok = p->scale == QUERN_SCALE_TENSOR;
+        break;
+    case QUERN_W_NONE:
+        break;
+    }
+    FAIL_IF(!ok, QUERN_E_PROBLEM, "scale=%s does not go with wq=%s",
+            name_of(&scale_names, (int)p->scale), weight_name(p->wq));
+    return QUERN_OK;
+}
+
+static quern_status check_layout(const struct quern_problem *p)
+{
+    bool ok = false;
+
+    switch (p->wq) {
+    case QUERN_W_NF4:
+    case QUERN_W_FP4:
+        ok = p->layout == QUERN_LAYOUT_BNB || p->layout == QUERN_LAYOUT_TILEN;
+        break;
+    case QUERN_W_MXFP4:
+        ok = p->layout == QUERN_LAYOUT_K8 || p->layout == QUERN_LAYOUT_TILEN;
+        break;
+    case QUERN_W_INT4:
+        ok = p->layout >= QUERN_LAYOUT_K8 && p->layout <= QUERN_LAYOUT_TILEN;
+        break;
+    case QUERN_W_FP8:
+    case QUERN_W_FP8FNUZ:
+    case QUERN_W_NONE:
+        ok = p->layout == QUERN_LAYOUT_DENSE;
+        break;
+    }
+    FAIL_IF(!ok, QUERN_E_PROBLEM, "layout=%s does not go with wq=%s",
+            name_of(&layout_names, (int)p->layout), weight_name(p->wq));
+    return QUERN_OK;
+}
+
+static quern_status check_types(const struct quern_problem *p)
+{
+    const bool a16 = p->a == QUERN_F16 || p->a == QUERN_BF16;
+    const bool c_ok = p->c == QUERN_F32 || p->c == QUERN_F16 || p->c == QUERN_BF16;
+
+    FAIL_IF(!c_ok, QUERN_E_PROBLEM, "c=%s is not a type of results; expected f32, f16 or bf16",
+            dtype_name(p->c));
+    if (!problem_has_activation(p))
+        return QUERN_OK;
+    if (p->a == QUERN_DT_FP8 || p->a == QUERN_DT_FP8FNUZ)
+        FAIL_IF((int)p->wq - QUERN_W_FP8 != (int)p->a - QUERN_DT_FP8, QUERN_E_PROBLEM,
+                "a=%s goes with wq=%s only, not with wq=%s", dtype_name(p->a), dtype_name(p->a),
+                weight_name(p->wq));
+    if (is_fp8(p->wq))
+        FAIL_IF(p->a == QUERN_F32, QUERN_E_PROBLEM,
+                "a=f32 does not go with wq=%s; expected f16, bf16 or %s", weight_name(p->wq),
+                weight_name(p->wq));
+    if (p->wq == QUERN_W_NONE)
+        FAIL_IF(!a16 && p->a != QUERN_F32, QUERN_E_PROBLEM, "a=%s does not go with wq=none",
+                dtype_name(p->a));
+    return QUERN_OK;
+}
+
+quern_status problem_normalise(const struct quern_problem *in, struct quern_problem *out)
+{
+    FAIL_IF(!in, QUERN_E_ARGUMENT, "problem is null");
+    FAIL_IF(in->size != sizeof *in, QUERN_E_ARGUMENT,
+            "problem.size is %zu; this library expects %zu (set it with QUERN_INIT)", in->size,
+            sizeof *in);
+    struct quern_problem p = *in;
+    FAIL_IF(!p.wq, QUERN_E_PROBLEM, "wq is missing; expected wq=nf4, fp4, mxfp4, int4, fp8, fp8fnuz "
+                                    "or none");
+    TRY(check_range("wq", (int)p.wq, &weight_names));
+    FAIL_IF(!p.n, QUERN_E_PROBLEM, "n is missing or 0; expected the number of output features");
+    FAIL_IF(!p.k, QUERN_E_PROBLEM, "k is missing or 0; expected the number of input features");
+    if (p.op)
+        TRY(check_range("op", (int)p.op, &op_names));
+    if (p.op != QUERN_OP_DEQUANT)
+        FAIL_IF(!p.a, QUERN_E_PROBLEM, "a is missing; expected the type of the activations");
+    else
+        FAIL_IF(!p.c, QUERN_E_PROBLEM, "c is missing; expected the type of the result");
+    TRY(check_dimension("n", p.n));
+    TRY(check_dimension("k", p.k));
+    FAIL_IF(p.bias != 0 && p.bias != 1, QUERN_E_PROBLEM, "bias=%d; expected 0 or 1", p.bias);
+
+    /* a word given where it does not apply is a misunderstanding worth naming */
+    if (p.op == QUERN_OP_DEQUANT) {
+        TRY(check_absent("a", !p.a, &p));
+        TRY(check_absent("bias", !p.bias, &p));
+        FAIL_IF(p.wq == QUERN_W_NONE, QUERN_E_PROBLEM, "op=dequant needs quantised weights");
+    }
+    if (!problem_has_group(&p))
+        TRY(check_absent("group", !p.group, &p));
+    if (!problem_has_scale(&p))
+        TRY(check_absent("scale", !p.scale, &p));
+    if (!problem_has_zero(&p))
+        TRY(check_absent("zero", !p.zero, &p));
+
+    fill_defaults(&p);
+    if (problem_has_activation(&p))
+        TRY(check_range("a", (int)p.a, &dtype_names));
+    TRY(check_range("c", (int)p.c, &dtype_names));
+    TRY(check_range("layout", (int)p.layout, &layout_names));
+    TRY(check_range("round", (int)p.round, &round_names));
+    if (problem_has_scale(&p))
+        TRY(check_range("scale", (int)p.scale, &scale_names));
+    if (problem_has_zero(&p))
+        TRY(check_range("zero", (int)p.zero, &zero_names));
+    if (problem_has_group(&p))
+        TRY(check_group(&p));
+    TRY(check_scale(&p));
+    TRY(check_layout(&p));
+    TRY(check_types(&p));
+    FAIL_IF(problem_has_group(&p) && p.k % 2, QUERN_E_PROBLEM, "k=%" PRId64 " is odd", p.k);
+    *out = p;
+    return QUERN_OK;
+}
+
+/* ---- Text ---------------------------------------------------------------------------------------- */
+
+enum word_kind { WORD_ENUM, WORD_GROUP, WORD_DIMENSION, WORD_FLAG };
+
+/* The words in canonical order; `field` finds the member that a word sets. */
+static const struct word {
+    const char *key;
+    enum word_kind kind;
+    size_t field;
+    const struct names *names;
+} words[] = {
+#define FIELD(member) offsetof(struct quern_problem, member)
+    {"op", WORD_ENUM, FIELD(op), &op_names},
+    {"wq", WORD_ENUM, FIELD(wq), &weight_names},
+    {"group", WORD_GROUP, FIELD(group), NULL},
+    {"scale", WORD_ENUM, FIELD(scale), &scale_names},
+    {"zero", WORD_ENUM, FIELD(zero), &zero_names},
+    {"a", WORD_ENUM, FIELD(a), &dtype_names},
+    {"c", WORD_ENUM, FIELD(c), &dtype_names},
+    {"n", WORD_DIMENSION, FIELD(n), NULL},
+    {"k", WORD_DIMENSION, FIELD(k), NULL},
+    {"bias", WORD_FLAG, FIELD(bias), NULL},
+    {"layout", WORD_ENUM, FIELD(layout), &layout_names},
+    {"round", WORD_ENUM, FIELD(round), &round_names},
+#undef FIELD
+};
+#define WORD_COUNT (sizeof words / sizeof *words)
+
+static_assert(sizeof(enum quern_dtype) == sizeof(int), "enumerations are read through int");
+
+/* A decimal number without sign or leading zero, at most `limit`; -1 if it is none. */
+static int64_t parse_number(const char *text, size_t n, int64_t limit)
+{
+    int64_t value = 0;
+
+    if (!n || (n > 1 && text[0] == '0'))
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return -1;
+        value = value * 10 + (text[i] - '0');
+        if (value > limit)
+            return -1;
+    }
+    return value;
+}
+
+static void expect_names(const struct names *names, char *out, size_t size)
+{
+    size_t n = 0;
+
+    out[0] = 0;
+    for (int i = 1; i < names->count && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%s", i == 1 ? "" : i == names->count - 1 ? " or " : ", ",
+                              names->name[i]);
+}
+
+static quern_status parse_value(const struct word *w, const char *text, size_t n,
+                                struct quern_problem *p)
+{
+    void *const field = (char *)p + w->field;
+    char expected[96];
+
+    if (w->kind == WORD_ENUM) {
+        for (int i = 1; i < w->names->count; i++)
+            if (strlen(w->names->name[i]) == n && !memcmp(w->names->name[i], text, n)) {
+                memcpy(field, &i, sizeof i);
+                return QUERN_OK;
+            }
+        expect_names(w->names, expected, sizeof expected);
+        FAIL(QUERN_E_PROBLEM, "%s=%.*s is unknown; expected %s", w->key, (int)(n > 32 ? 32 : n), text,
+             expected);
+    }
+    if (w->kind == WORD_GROUP && n == 7 && !memcmp(text, "channel", 7)) {
+        p->group = QUERN_GROUP_CHANNEL;
+        return QUERN_OK;
+    }
+    const int64_t value = parse_number(text, n, INT64_C(1) << 40);
+    if (w->kind == WORD_FLAG) {
+        FAIL_IF(value != 0 && value != 1, QUERN_E_PROBLEM, "%s=%.*s; expected 0 or 1", w->key,
+                (int)(n > 32 ? 32 : n), text);
+        p->bias = (int32_t)value;
+    } else if (w->kind == WORD_GROUP) {
+        FAIL_IF(value < 1 || value > 4096, QUERN_E_PROBLEM,
+                "group=%.*s; expected a power of two from 32 to 4096, or channel",
+                (int)(n > 32 ? 32 : n), text);
+        p->group = (int32_t)value;
+    } else {
+        FAIL_IF(value < 1 || value > PROBLEM_MAX_DIMENSION, QUERN_E_PROBLEM,
+                "%s=%.*s is out of range; expected 1 to %" PRId64, w->key, (int)(n > 32 ? 32 : n), text,
+                PROBLEM_MAX_DIMENSION);
+        memcpy(field, &value, sizeof value);
+    }
+    return QUERN_OK;
+}
+
+/* Longest problem text that is read at all: canonical text is shorter than QUERN_TEXT_MAX. */
+#define PARSE_MAX 4096
+
+quern_status quern_problem_parse(const char *text, struct quern_problem *problem)
+{
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
+    bool seen[WORD_COUNT] = {false};
+
+    FAIL_IF(!text || !problem, QUERN_E_ARGUMENT, "%s is null", text ? "problem" : "text");
+    FAIL_IF(strnlen(text, PARSE_MAX) == PARSE_MAX, QUERN_E_PROBLEM,
+            "problem text is longer than %d bytes", PARSE_MAX - 1);
+    for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " ")) {
+        const size_t length = strcspn(at, " ");
+        const char *const equals = memchr(at, '=', length);
+        const int shown = (int)(length > 32 ? 32 : length);
+        size_t i = 0;
+
+        FAIL_IF(!equals, QUERN_E_PROBLEM,
+                "\"%.*s\" is no key=value word; a problem looks like \"wq=nf4 n=4096 k=4096 a=bf16\"",
+                shown, at);
+        const size_t key = (size_t)(equals - at);
+        while (i < WORD_COUNT && (strlen(words[i].key) != key || memcmp(words[i].key, at, key)))
+            i++;
+        FAIL_IF(i == WORD_COUNT, QUERN_E_PROBLEM,
+                "unknown word \"%.*s\"; known words are op wq group scale zero a c n k bias layout "
+                "round",
+                shown, at);
+        FAIL_IF(seen[i], QUERN_E_PROBLEM, "%s is given twice", words[i].key);
+        seen[i] = true;
+        TRY(parse_value(&words[i], equals + 1, length - key - 1, &p));
+        at += length;
+    }
+    for (size_t i = 0; i < WORD_COUNT; i++)
+        if (seen[i] && words[i].kind == WORD_FLAG && p.op == QUERN_OP_DEQUANT)
+            FAIL(QUERN_E_PROBLEM, "%s does not apply to op=dequant; leave it out", words[i].key);
+    TRY(problem_normalise(&p, &p));
+    *problem = p;
+    return QUERN_OK;
+}
+
+static bool applies(const struct word *w, const struct quern_problem *p)
+{
+    switch (w->key[0]) {
+    case 'g':
+        return problem_has_group(p);
+    case 's':
+        return problem_has_scale(p);
+    case 'z':
+        return problem_has_zero(p);
+    case 'a':
+    case 'b':
+        return problem_has_activation(p);
+    default:
+        return true;
+    }
+}
+
+quern_status quern_problem_text(const struct quern_problem *problem, char *text, size_t size)
+{
+    struct quern_problem p;
+    char full[QUERN_TEXT_MAX];
+    size_t n = 0;
+
+    TRY(problem_normalise(problem, &p));
+    for (size_t i = 0; i < WORD_COUNT; i++) {
+        const struct word *const w = &words[i];
+        const void *const field = (const char *)&p + w->field;
+        char *const at = full + n;
+        const size_t left = sizeof full - n;
+        const char *const space = n ? " " : "";
+        int number;
+        int64_t dimension;
+
+        if (!applies(w, &p))
+            continue;
+        if (w->kind == WORD_DIMENSION) {
+            memcpy(&dimension, field, sizeof dimension);
+            n += (size_t)snprintf(at, left, "%s%s=%" PRId64, space, w->key, dimension);
+            continue;
+        }
+        memcpy(&number, field, sizeof number);
+        if (w->kind == WORD_ENUM)
+            n += (size_t)snprintf(at, left, "%s%s=%s", space, w->key, name_of(w->names, number));
+        else if (number == QUERN_GROUP_CHANNEL)
+            n += (size_t)snprintf(at, left, "%s%s=channel", space, w->key);
+        else
+            n += (size_t)snprintf(at, left, "%s%s=%d", space, w->key, number);
+    }
+    FAIL_IF(!text || size <= n, QUERN_E_BUFFER, "text[%zu] is too small; %zu bytes are needed", size,
+            n + 1);
+    memcpy(text, full, n + 1);
+    return QUERN_OK;
+}

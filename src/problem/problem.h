@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* The problem record: defaults, validation, words. quern.h declares the struct itself. */
+#ifndef QUERN_PROBLEM_PROBLEM_H
+#define QUERN_PROBLEM_PROBLEM_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+
+/* Largest N and K: element offsets of [N,K] operands then fit in 62 bits. */
+#define PROBLEM_MAX_DIMENSION ((int64_t)1 << 30)
+
+/* Copies *in to *out with every default filled in, and checks it. */
+quern_status problem_normalise(const struct quern_problem *in, struct quern_problem *out);
+
+/* Whether a word applies to a normalised problem (a word that does not is never printed). */
+bool problem_has_group(const struct quern_problem *p);
+bool problem_has_scale(const struct quern_problem *p);
+bool problem_has_zero(const struct quern_problem *p);
+bool problem_has_activation(const struct quern_problem *p);
+
+/* Weights along K that share a scale (channel resolved to K). Normalised problems with groups. */
+int64_t problem_group(const struct quern_problem *p);
+
+/* Equality and a hash of normalised problems. */
+bool problem_equal(const struct quern_problem *p, const struct quern_problem *q);
+uint64_t problem_hash(const struct quern_problem *p);
+
+/* Size of one element in bytes; names as in problem text. */
+unsigned dtype_bytes(enum quern_dtype t);
+const char *dtype_name(enum quern_dtype t);
+const char *weight_name(enum quern_weight w);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The on-disk cache of code objects. A get is a hit or a miss, a put has no outcome that matters to
+ * the caller: a fault of the cache never fails a dispatch. docs/formats.md has the entry format.
+ */
+#ifndef QUERN_STORE_STORE_H
+#define QUERN_STORE_STORE_H
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "target/target.h"
+
+struct store;
+
+struct store_config {
+    const char *directory; /* null: $XDG_CACHE_HOME/quern, else $HOME/.cache/quern */
+    uint64_t max_bytes;
+    enum quern_cache_mode mode;
+    struct log *log;
+};
+
+/* Every outcome, counted for the life of the handle. docs/formats.md defines each in a sentence. */
+struct store_stats {
+    uint64_t hit, miss_absent, miss_damaged, miss_foreign;
+    uint64_t put_ok, put_lost, put_failed; /* lost: another process published first */
+    uint64_t quarantined, evicted;
+};
+
+/* QUERN_E_CACHE with the reason: the path is a file, not writable, owned by somebody else, writable
+ * by others … Creates the directory (0700) at the first put, not here. */
+quern_status store_open(const struct store_config *config, struct store **store);
+void store_close(struct store *store);
+
+/* What is published under a key. */
+struct store_record {
+    const char *key_text; /* what was hashed into the key, compared on read */
+    size_t key_text_bytes;
+    const char *source; /* NUL-terminated */
+    const char *log;    /* the compiler's, NUL-terminated */
+    const void *object;
+    size_t object_bytes;
+};
+
+/* An entry in private memory, verified; everything points into `buffer`. */
+struct store_entry {
+    struct store_record record;
+    void *buffer;
+};
+
+/* Returns whether there is such an entry: whole, of this key text, for `target`. Anything else is a
+ * counted miss; a damaged entry is moved to quarantine. Thread-safe. */
+bool store_get(struct store *store, const struct hash128 *key, const char *key_text,
+               size_t key_text_bytes, const struct target *target, struct store_entry *entry);
+void store_entry_free(struct store_entry *entry);
+
+/* Publishes; the first writer wins. Failures are counted and logged. Thread-safe. */
+void store_put(struct store *store, const struct hash128 *key, const struct store_record *record);
+
+/*
+ * Single flight over all processes: waits until nobody else is making `key`, at most `deadline_ms`,
+ * and holds it for this caller until store_unlock. A hint: when locking fails or the deadline passes
+ * the caller goes on without (the result is then -1). Look again after locking.
+ */
+int store_lock(struct store *store, const struct hash128 *key, int deadline_ms);
+void store_unlock(struct store *store, int lock);
+
+void store_stats(struct store *store, struct store_stats *stats);
+const char *store_directory(const struct store *store);
+
+struct store_usage {
+    uint64_t entries, bytes, quarantined;
+};
+quern_status store_usage(struct store *store, struct store_usage *usage);
+
+struct store_item {
+    char key[33];
+    uint64_t bytes;
+    int64_t used; /* seconds since 1970 of the last use, to the day */
+    const char *key_text; /* "" if the entry could not be read */
+    quern_status status;  /* QUERN_OK, or QUERN_E_OBJECT with the reason in quern_last_error */
+};
+typedef int (*store_walk_fn)(void *user, const struct store_item *item);
+/* Every entry; with `verify` each is read whole and damaged ones are quarantined. */
+quern_status store_walk(struct store *store, bool verify, store_walk_fn fn, void *user);
+
+/* Removes every entry, quarantined file and left-over temporary of this format version. */
+quern_status store_clear(struct store *store, uint64_t *removed);
+/* Brings the size under the limit, oldest use first; at most one evictor at a time. store_put calls
+ * it when needed. */
+void store_evict(struct store *store);
+
+#endif

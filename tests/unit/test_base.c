@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/* Error records, strings, keys, loops over threads. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/str.h"
+#include "base/thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static quern_status deep(int n)
+{
+    FAIL_IF(n == 3, QUERN_E_BUFFER, "n is %d", n);
+    return QUERN_OK;
+}
+
+static quern_status middle(int n)
+{
+    TRY(deep(n));
+    FAIL(QUERN_E_IO, "the middle failed");
+}
+
+static void test_errors(void **state)
+{
+    struct error_record saved;
+
+    (void)state;
+    assert_int_equal(middle(3), QUERN_E_BUFFER);
+    assert_string_equal(quern_last_error()->message, "n is 3");
+    assert_string_equal(quern_last_error()->stage, "unit");
+    assert_non_null(strstr(quern_last_error()->condition, "n == 3 at tests/unit/test_base.c:"));
+    error_log("a log");
+    error_reproduce("make");
+    error_save(&saved);
+    assert_int_equal(middle(1), QUERN_E_IO);
+    assert_string_equal(quern_last_error()->log, "");
+    assert_int_equal(error_restore(&saved), QUERN_E_BUFFER);
+    assert_string_equal(quern_last_error()->message, "n is 3");
+    assert_string_equal(quern_last_error()->log, "a log");
+    assert_string_equal(quern_last_error()->reproduce, "make");
+}
+
+static void test_error_messages_are_one_safe_line(void **state)
+{
+    char long_text[5000];
+
+    (void)state;
+    error_set(QUERN_E_IO, "a/b.c", "", "%s", "red \x1b[31m\n\x7f end");
+    assert_string_equal(quern_last_error()->message, "red \\x1b[31m\\x0a\\x7f end");
+    memset(long_text, '\n', sizeof long_text - 1);
+    long_text[sizeof long_text - 1] = 0;
+    error_set(QUERN_E_IO, "a/b.c", long_text, "%s", long_text);
+    assert_true(strlen(quern_last_error()->message) < 1024);
+    assert_null(strchr(quern_last_error()->message, '\n'));
+    /* a message may quote the one before it */
+    error_set(QUERN_E_IO, "a/b.c", "", "first");
+    error_set(QUERN_E_IO, "a/b.c", "", "second after %s", quern_last_error()->message);
+    assert_string_equal(quern_last_error()->message, "second after first");
+}
+
+static void test_status_names(void **state)
+{
+    (void)state;
+    assert_string_equal(quern_status_name(QUERN_E_ALIGN), "QUERN_E_ALIGN");
+    assert_string_equal(quern_status_name((quern_status)1234), "unknown status");
+}
+
+static void *failing_realloc(void *p, size_t n)
+{
+    (void)p;
+    (void)n;
+    return NULL;
+}
+
+static void test_strings(void **state)
+{
+    struct str s = {0};
+
+    (void)state;
+    assert_string_equal(str_text(&s), "");
+    for (int i = 0; i < 1000; i++)
+        str_addf(&s, "%d,", i);
+    assert_int_equal(s.length, 3890);
+    assert_int_equal(strlen(s.text), s.length);
+    str_clear(&s);
+    str_add_bytes(&s, "a\0b", 3);
+    assert_int_equal(s.length, 3);
+    char *const taken = str_take(&s);
+    assert_memory_equal(taken, "a\0b", 4);
+    assert_null(s.text);
+    free(taken);
+    char *const empty = str_take(&s);
+    assert_string_equal(empty, "");
+    free(empty);
+
+    void *(*const real)(void *, size_t) = os.realloc;
+    os.realloc = failing_realloc;
+    str_add(&s, "lost");
+    os.realloc = real;
+    assert_true(s.failed);
+    str_add(&s, "nothing more is added after a failure");
+    assert_int_equal(s.length, 0);
+    assert_null(str_take(&s));
+}
+
+/* The hash of the empty string, as xxhsum -H2 prints it. */
+static void test_hash(void **state)
+{
+    char hex[33];
+    struct hash128 h = hash128_of("", 0);
+
+    (void)state;
+    hex_from_bytes(hex, h.bytes, sizeof h.bytes);
+    assert_string_equal(hex, "99aa06d3014798d86001c324468d497f");
+}
+
+/* No two different lists of fields give the same bytes. */
+static void test_keys_are_injective(void **state)
+{
+    struct str a = {0}, b = {0}, c = {0};
+
+    (void)state;
+    key_add_text(&a, "x", "ab");
+    key_add_text(&a, "y", "c");
+    key_add_text(&b, "x", "a");
+    key_add_text(&b, "y", "bc");
+    key_add_text(&c, "x", "ab\ny 1\nc");
+    assert_string_equal(str_text(&a), "x 2\nab\ny 1\nc\n");
+    assert_string_not_equal(str_text(&a), str_text(&b));
+    assert_string_not_equal(str_text(&a), str_text(&c));
+    str_free(&a);
+    str_free(&b);
+    str_free(&c);
+}
+
+struct tally {
+    atomic_int calls[1000];
+    atomic_int blocked;
+};
+
+static void count_call(void *user, size_t i)
+{
+    struct tally *const t = user;
+    sigset_t mask;
+
+    atomic_fetch_add(&t->calls[i], 1);
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    atomic_fetch_add(&t->blocked, sigismember(&mask, SIGUSR1));
+}
+
+static void test_parallel_for(void **state)
+{
+    static struct tally t;
+    sigset_t mask;
+
+    (void)state;
+    parallel_for(1000, 4, count_call, &t);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(t.calls[i], 1);
+    parallel_for(0, 4, count_call, &t);
+    parallel_for(3, 0, count_call, &t);
+    assert_int_equal(t.calls[2], 2);
+    assert_int_equal(t.calls[3], 1);
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    assert_false(sigismember(&mask, SIGUSR1)); /* the caller's mask is as it was */
+}
+
+struct lines {
+    int count;
+    char last[4096];
+};
+
+static void keep_line(void *user, enum quern_log_level level, const char *line)
+{
+    struct lines *const l = user;
+
+    (void)level;
+    l->count++;
+    snprintf(l->last, sizeof l->last, "%s", line);
+}
+
+static void test_log(void **state)
+{
+    struct lines lines = {0};
+    struct log log = {.function = keep_line, .user = &lines, .level = QUERN_LOG_WARN,
+                      .lock = PTHREAD_MUTEX_INITIALIZER};
+
+    (void)state;
+    log_line(&log, QUERN_LOG_INFO, "too quiet");
+    assert_int_equal(lines.count, 0);
+    log_line(&log, QUERN_LOG_WARN, "tab\there %d", 5);
+    assert_string_equal(lines.last, "tab\\x09here 5");
+    log.function = NULL;
+    log_line(&log, QUERN_LOG_ERROR, "dropped");
+    log_line(NULL, QUERN_LOG_ERROR, "dropped");
+    assert_int_equal(lines.count, 1);
+}
+
+static void test_read_file(void **state)
+{
+    char path[] = "/tmp/quern-test-XXXXXX";
+    char *bytes;
+    size_t size;
+    const int fd = mkstemp(path);
+
+    (void)state;
+    assert_int_equal(write(fd, "hello", 5), 5);
+    close(fd);
+    assert_int_equal(os_read_file(path, 5, &bytes, &size), 0);
+    assert_int_equal(size, 5);
+    assert_string_equal(bytes, "hello");
+    free(bytes);
+    assert_int_equal(os_read_file(path, 4, &bytes, &size), EFBIG);
+    assert_int_equal(os_read_file("/tmp", 4, &bytes, &size), EINVAL);
+    unlink(path);
+    assert_int_equal(os_read_file(path, 4, &bytes, &size), ENOENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_error_messages_are_one_safe_line),
+        cmocka_unit_test(test_status_names),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_keys_are_injective),
+        cmocka_unit_test(test_parallel_for),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_read_file),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

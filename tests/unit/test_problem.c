@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/* Problem text: what is read, what is printed, what is refused and with which words. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <quern/quern.h>
+#include <quern/tool.h>
+
+#include "problem/problem.h"
+
+#include <string.h>
+
+static void expect_text(const char *in, const char *canonical)
+{
+    struct quern_problem p;
+    char text[QUERN_TEXT_MAX];
+
+    if (quern_problem_parse(in, &p) != QUERN_OK)
+        fail_msg("%s: %s", in, quern_last_error()->message);
+    assert_int_equal(quern_problem_text(&p, text, sizeof text), QUERN_OK);
+    assert_string_equal(text, canonical);
+    /* canonical text is a fixed point */
+    assert_int_equal(quern_problem_parse(text, &p), QUERN_OK);
+    assert_int_equal(quern_problem_text(&p, text, sizeof text), QUERN_OK);
+    assert_string_equal(text, canonical);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    expect_text("wq=nf4 n=4096 k=4096 a=bf16",
+                "op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n=4096 k=4096 bias=0 layout=bnb "
+                "round=rne");
+    expect_text("a=f16 k=256 n=1 wq=int4",
+                "op=gemm wq=int4 group=128 scale=f16 zero=none a=f16 c=f16 n=1 k=256 bias=0 layout=k8 "
+                "round=rne");
+    expect_text("wq=mxfp4 n=8 k=64 a=bf16 c=f32",
+                "op=gemm wq=mxfp4 group=32 scale=e8m0 a=bf16 c=f32 n=8 k=64 bias=0 layout=k8 "
+                "round=rne");
+    expect_text("wq=fp8 n=8 k=64 a=fp8 bias=1",
+                "op=gemm wq=fp8 scale=tensor a=fp8 c=bf16 n=8 k=64 bias=1 layout=dense round=rne");
+    expect_text("wq=none n=8 k=8 a=f16",
+                "op=gemm wq=none a=f16 c=f16 n=8 k=8 bias=0 layout=dense round=rne");
+    expect_text("op=dequant wq=nf4 n=8 k=64 c=f16",
+                "op=dequant wq=nf4 group=64 scale=f32 c=f16 n=8 k=64 layout=bnb round=rne");
+    expect_text("op=dequant wq=int4 group=channel zero=u8 n=8 k=96 c=bf16",
+                "op=dequant wq=int4 group=channel scale=bf16 zero=u8 c=bf16 n=8 k=96 layout=k8 "
+                "round=rne");
+}
+
+static void test_order_and_spaces(void **state)
+{
+    (void)state;
+    expect_text("  round=trunc   layout=bnb bias=1 k=128 n=3 c=f32 a=f32 group=32 wq=fp4 op=gemm ",
+                "op=gemm wq=fp4 group=32 scale=f32 a=f32 c=f32 n=3 k=128 bias=1 layout=bnb "
+                "round=trunc");
+}
+
+static void expect_refused(const char *in, const char *part)
+{
+    struct quern_problem p = {.size = 7};
+
+    assert_int_equal(quern_problem_parse(in, &p), QUERN_E_PROBLEM);
+    if (!strstr(quern_last_error()->message, part))
+        fail_msg("\"%s\" gave \"%s\", without \"%s\"", in, quern_last_error()->message, part);
+    assert_string_equal(quern_last_error()->stage, "problem");
+    assert_int_equal(p.size, 7); /* left alone */
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    expect_refused("", "wq is missing");
+    expect_refused("wq=nf4 n=64 k=64", "a is missing");
+    expect_refused("op=dequant wq=nf4 n=64 k=64", "c is missing");
+    expect_refused("wq=nf4 k=64 a=f16", "n is missing");
+    expect_refused("wq=nf5 n=64 k=64 a=f16", "wq=nf5 is unknown; expected nf4, fp4");
+    expect_refused("wq=nf4 n=64 k=64 a=f16 colour=red", "unknown word \"colour=red\"");
+    expect_refused("wq=nf4 n=64 k=64 a=f16 n=64", "n is given twice");
+    expect_refused("wq=nf4 n 64", "\"n\" is no key=value word");
+    expect_refused("wq=nf4 n=0 k=64 a=f16", "n=0 is out of range; expected 1 to 1073741824");
+    expect_refused("wq=nf4 n=64 k=0 a=f16", "k=0 is out of range");
+    expect_refused("wq=nf4 n=2147483648 k=64 a=f16", "n=2147483648 is out of range");
+    expect_refused("wq=nf4 n=64 k=2147483648 a=f16", "k=2147483648 is out of range");
+    expect_refused("wq=nf4 n=99999999999999999999999 k=64 a=f16", "out of range");
+    expect_refused("wq=nf4 n=-1 k=64 a=f16", "n=-1 is out of range");
+    expect_refused("wq=nf4 n=064 k=64 a=f16", "n=064");
+    expect_refused("wq=nf4 n= k=64 a=f16", "n= is out of range");
+    expect_refused("wq=nf4 n=64 k=100 a=f16", "k=100 is not a multiple of group=64; the next multiple is 128");
+    expect_refused("wq=nf4 n=64 k=96 group=48 a=f16", "group=48");
+    expect_refused("wq=nf4 n=64 k=8192 group=8192 a=f16", "group=8192");
+    expect_refused("wq=nf4 n=64 k=64 group=channel a=f16", "group=channel applies to int4 only");
+    expect_refused("wq=mxfp4 n=64 k=64 group=64 a=f16", "groups of 32 only");
+    expect_refused("wq=none n=64 k=64 a=f16 group=64", "group does not apply");
+    expect_refused("wq=fp8 n=64 k=64 a=f16 group=64", "group does not apply");
+    expect_refused("wq=nf4 n=64 k=64 a=f16 zero=u8", "zero does not apply");
+    expect_refused("wq=none n=64 k=64 a=f16 scale=f32", "scale does not apply");
+    expect_refused("op=dequant wq=nf4 n=64 k=64 c=f16 a=f16", "a does not apply");
+    expect_refused("op=dequant wq=nf4 n=64 k=64 c=f16 bias=0", "bias does not apply");
+    expect_refused("wq=nf4 n=64 k=64 a=f16 scale=bf16", "scale=bf16 does not go with wq=nf4");
+    expect_refused("wq=nf4 n=64 k=64 a=f16 layout=k8", "layout=k8 does not go with wq=nf4");
+    expect_refused("wq=nf4 n=64 k=64 a=fp8", "a=fp8 goes with wq=fp8 only");
+    expect_refused("wq=fp8fnuz n=64 k=64 a=fp8", "a=fp8 goes with wq=fp8 only");
+    expect_refused("wq=nf4 n=64 k=64 a=f16 c=fp8", "c=fp8 is not a type of results");
+    expect_refused("wq=nf4 n=64 k=64 a=f16 bias=2", "bias=2; expected 0 or 1");
+    expect_refused("wq=nf4\tn=64 k=64 a=f16", "wq=nf4\\x09n=64 is unknown");
+}
+
+static void test_struct_checks(void **state)
+{
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
+    char text[QUERN_TEXT_MAX];
+
+    (void)state;
+    p.wq = QUERN_W_NF4;
+    p.n = p.k = 64;
+    p.a = QUERN_F16;
+    assert_int_equal(quern_problem_text(&p, text, sizeof text), QUERN_OK);
+    assert_int_equal(quern_problem_text(&p, text, 10), QUERN_E_BUFFER);
+    p.c = (enum quern_dtype)77;
+    assert_int_equal(quern_problem_text(&p, text, sizeof text), QUERN_E_PROBLEM);
+    assert_non_null(strstr(quern_last_error()->message, "77"));
+    p.c = 0;
+    p.size = 8;
+    assert_int_equal(quern_problem_text(&p, text, sizeof text), QUERN_E_ARGUMENT);
+    assert_int_equal(quern_problem_parse(NULL, &p), QUERN_E_ARGUMENT);
+}
+
+static void test_longest_text_fits(void **state)
+{
+    struct quern_problem p;
+    char text[QUERN_TEXT_MAX];
+
+    (void)state;
+    assert_int_equal(quern_problem_parse("op=dequant wq=int4 group=channel scale=bf16 zero=scaled "
+                                         "c=bf16 n=1073741824 k=1073741824 layout=tileN round=trunc",
+                                         &p),
+                     QUERN_OK);
+    assert_int_equal(quern_problem_text(&p, text, sizeof text), QUERN_OK);
+    assert_true(strlen(text) < sizeof text / 2);
+}
+
+static void test_operands(void **state)
+{
+    struct quern_operand o[QUERN_OPERANDS_MAX];
+    struct quern_problem p;
+    size_t count;
+
+    (void)state;
+    quern_problem_parse("wq=nf4 n=48 k=128 a=bf16 c=f32 bias=1", &p);
+    assert_int_equal(quern_problem_operands(&p, 7, o, &count), QUERN_OK);
+    assert_int_equal(count, 5);
+    static const struct {
+        const char *name, *dtype;
+        uint64_t bytes;
+        int access;
+    } expected[] = {{"a", "bf16", 7 * 128 * 2, QUERN_SIM_READ},
+                    {"b", "u8", 48 * 64, QUERN_SIM_READ},
+                    {"scales", "f32", 48 * 2 * 4, QUERN_SIM_READ},
+                    {"bias", "f32", 48 * 4, QUERN_SIM_READ},
+                    {"c", "f32", 7 * 48 * 4, QUERN_SIM_WRITE}};
+    for (size_t i = 0; i < count; i++) {
+        assert_string_equal(o[i].name, expected[i].name);
+        assert_string_equal(o[i].dtype, expected[i].dtype);
+        assert_int_equal(o[i].bytes, expected[i].bytes);
+        assert_int_equal(o[i].access, expected[i].access);
+    }
+    quern_problem_parse("wq=nf4 n=1000 k=128 a=f16 scale=nested", &p);
+    assert_int_equal(quern_problem_operands(&p, 1, o, &count), QUERN_OK);
+    assert_int_equal(count, 7);
+    assert_string_equal(o[2].name, "scales");
+    assert_int_equal(o[2].bytes, 4 * 8); /* 2000 blocks, 256 a second-level scale */
+    assert_int_equal(quern_problem_operands(&p, 0, o, &count), QUERN_E_ARGUMENT);
+}
+
+/* Equal problems have equal hashes, and every field counts. */
+static void test_equality(void **state)
+{
+    static const char *const base = "wq=int4 n=4096 k=4096 a=f16 zero=u8";
+    static const char *const others[] = {
+        "wq=int4 n=4096 k=4096 a=bf16 zero=u8",  "wq=int4 n=4096 k=8192 a=f16 zero=u8",
+        "wq=int4 n=8192 k=4096 a=f16 zero=u8",   "wq=int4 n=4096 k=4096 a=f16",
+        "wq=int4 n=4096 k=4096 a=f16 zero=u8 c=f32", "wq=int4 n=4096 k=4096 a=f16 zero=u8 bias=1",
+        "wq=int4 n=4096 k=4096 a=f16 zero=u8 group=64",
+        "wq=int4 n=4096 k=4096 a=f16 zero=u8 layout=exl",
+        "wq=int4 n=4096 k=4096 a=f16 zero=u8 round=trunc",
+        "wq=int4 n=4096 k=4096 a=f16 zero=u8 scale=f32"};
+    struct quern_problem p, q;
+
+    (void)state;
+    quern_problem_parse(base, &p);
+    quern_problem_parse("zero=u8 a=f16 k=4096 n=4096 wq=int4 group=128", &q);
+    assert_true(problem_equal(&p, &q));
+    assert_int_equal(problem_hash(&p), problem_hash(&q));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_int_equal(quern_problem_parse(others[i], &q), QUERN_OK);
+        assert_false(problem_equal(&p, &q));
+        assert_int_not_equal(problem_hash(&p), problem_hash(&q));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),      cmocka_unit_test(test_order_and_spaces),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_struct_checks),
+        cmocka_unit_test(test_longest_text_fits), cmocka_unit_test(test_operands),
+        cmocka_unit_test(test_equality),
+    };
+    return cmocka_run_group_tests_name("problem", tests, NULL, NULL);
+}
