@@ -17,7 +17,10 @@ SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-fr
 COMPILE  = $(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(WARN) -fPIC -fvisibility=hidden -pthread -MMD -MP
 DEPLIB   := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu -Wl$(comma)-rpath$(comma)$(abspath $(DEPS)/usr/lib/x86_64-linux-gnu))
 comma    := ,
-LDLIBS   := -pthread -ldl -lm
+LDLIBS   := -lzstd -pthread -ldl -lm
+# `make V=1` shows the commands.
+Q        := $(if $(V),,@)
+say       = @printf '  %-6s %s\n' $(1) $(2)
 
 # ---- the library ----------------------------------------------------------------------------------
 # src/sim/exec*.c hold the instruction bodies; they are compiled once for each instruction set.
@@ -46,12 +49,14 @@ build/.setup: tools/setup.sh
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
-	$(COMPILE) -c $< -o $@
+	$(call say,CC,$@)
+	$(Q)$(COMPILE) -c $< -o $@
 
 define EXEC_RULE
 $(B)/src/sim/%.$(1).o: src/sim/%.c
 	@mkdir -p $$(@D)
-	$$(COMPILE) -O3 -march=$(2) -ffp-contract=off -DSIM_ISA=$(1) -c $$< -o $$@
+	$$(call say,CC,$$@)
+	$$(Q)$$(COMPILE) -O3 -march=$(2) -ffp-contract=off -fno-math-errno -fno-trapping-math -DSIM_ISA=$(1) -c $$< -o $$@
 endef
 $(eval $(call EXEC_RULE,x86_64,x86-64))
 $(eval $(call EXEC_RULE,x86_64_v3,x86-64-v3))
@@ -59,41 +64,47 @@ $(eval $(call EXEC_RULE,x86_64_v4,x86-64-v4))
 
 $(B)/gen/templates.c: tools/embed.sh $(TEMPLATES)
 	@mkdir -p $(@D)
-	sh tools/embed.sh $(TEMPLATES) > $@.tmp && mv $@.tmp $@
+	$(Q)sh tools/embed.sh $(TEMPLATES) > $@.tmp && mv $@.tmp $@
 $(B)/gen/templates.o: $(B)/gen/templates.c
-	$(COMPILE) -c $< -o $@
+	$(call say,CC,$@)
+	$(Q)$(COMPILE) -c $< -o $@
 
 # tests reach inside: they link every object
 $(B)/lib/libquern-all.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)ar rcs $@ $^
 
 # One relocatable object whose hidden symbols are made local, so that names inside the library cannot
 # clash with the host's.
 $(B)/lib/libquern.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(CC) -r -nostdlib -o $(B)/quern.o $^
-	objcopy --localize-hidden $(B)/quern.o
-	ar rcs $@ $(B)/quern.o
+	$(call say,AR,$@)
+	$(Q)$(CC) -r -nostdlib -o $(B)/quern.o $^
+	$(Q)objcopy --localize-hidden $(B)/quern.o
+	$(Q)ar rcs $@ $(B)/quern.o
 
 $(B)/lib/libquern.so: $(LIB_OBJ) src/quern.map
 	@mkdir -p $(@D)
-	$(CC) -shared $(SANFLAGS) -Wl,-soname,libquern.so.0 -Wl,--version-script=src/quern.map \
-	    $(if $(SAN),,-Wl$(comma)--no-undefined) -o $@ $(LIB_OBJ) $(LDLIBS)
-	ln -sf libquern.so $(B)/lib/libquern.so.0
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libquern.so.0 -Wl,--version-script=src/quern.map \
+	    $(if $(SAN),,-Wl$(comma)--no-undefined) -o $@ $(LIB_OBJ) $(DEPLIB) $(LDLIBS)
+	$(Q)ln -sf libquern.so $(B)/lib/libquern.so.0
 
 # ---- the worker: an ordinary program that meets hipRTC and comgr by dlopen ---------------------------
 # Never sanitized: it runs under the toolchain's own loader and libc.
 $(WORKER): $(WORKER_SRC) $(wildcard src/compile/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) -o $@ $(WORKER_SRC) -ldl
+	$(call say,LD,$@)
+	$(Q)$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) -o $@ $(WORKER_SRC) -ldl
 
 # ---- the command ------------------------------------------------------------------------------------
 $(COMMAND): $(TOOL_SRC:%.c=$(B)/%.o) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
-	$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(LDLIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(LDLIBS)
 
 # ---- examples: each folder is one program on the public interface --------------------------------------
 EXAMPLES := $(patsubst examples/%/,%,$(wildcard examples/*/))
@@ -101,7 +112,9 @@ examples: $(EXAMPLES:%=$(B)/examples/%)
 .SECONDEXPANSION:
 $(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: $$(wildcard examples/%/*.c examples/%/*.h) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
-	$(CC) $(STD) -Iinclude $(CFLAGS) $(SANFLAGS) $(WARN) -o $@ $(filter %.c,$^) $(B)/lib/libquern.a $(LDLIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(STD) -Iinclude $(CFLAGS) $(SANFLAGS) $(WARN) $(if $(wildcard $(DEPS)/usr),-isystem $(DEPS)/usr/include) \
+	    -o $@ $(filter %.c,$^) $(B)/lib/libquern.a $(DEPLIB) -ljansson $(LDLIBS)
 
 # ---- tests --------------------------------------------------------------------------------------------
 # tests/unit, tests/sim and tests/fault: one cmocka program a file, TAP on stdout.
@@ -110,7 +123,8 @@ TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
 $(B)/tests/%: tests/%.c $(wildcard tests/common/*.c tests/common/*.h) $(B)/lib/libquern-all.a
 	@mkdir -p $(@D)
-	$(COMPILE) -Itests/common -o $@ $< $(wildcard tests/common/*.c) $(B)/lib/libquern-all.a $(DEPLIB) -lcmocka -ljansson $(LDLIBS)
+	$(call say,LD,$@)
+	$(Q)$(COMPILE) -Itests/common -o $@ $< $(wildcard tests/common/*.c) $(B)/lib/libquern-all.a $(DEPLIB) -lcmocka -ljansson $(LDLIBS)
 
 tests: $(TEST_BIN) $(BENCH_BIN)
 

@@ -8,6 +8,8 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* open, openat and fcntl are variadic: they need a function of a fixed type to stand in the table. */
@@ -17,6 +19,17 @@ static int os_openat(int dir, const char *path, int flags, mode_t mode)
     return openat(dir, path, flags, mode);
 }
 static int os_fcntl(int fd, int command, long argument) { return fcntl(fd, command, argument); }
+/* glibc declares its first parameter as an enumeration */
+static int os_getrlimit(int resource, struct rlimit *limit) { return getrlimit(resource, limit); }
+static int os_clone(int (*function)(void *), void *stack, int flags, void *argument)
+{
+    return clone(function, stack, flags, argument);
+}
+/* newer than the C library's oldest release that is supported */
+static int os_pidfd_send_signal(int pidfd, int signal)
+{
+    return (int)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
+}
 
 struct os os = {
     .malloc = malloc,
@@ -44,12 +57,26 @@ struct os os = {
     .readdir = readdir,
     .closedir = closedir,
     .getrandom = getrandom,
+    .faccessat = faccessat,
+    .fchmod = fchmod,
+    .fchmodat = fchmodat,
+    .ftruncate = ftruncate,
+    .realpath = realpath,
+    .getrlimit = os_getrlimit,
+    .getpwuid_r = getpwuid_r,
+    .geteuid = geteuid,
+    .getegid = getegid,
     .socketpair = socketpair,
     .pipe2 = pipe2,
     .fcntl = os_fcntl,
     .send = send,
     .recv = recv,
     .poll = poll,
+    .recvmsg = recvmsg,
+    .shutdown = shutdown,
+    .clone = os_clone,
+    .waitpid = waitpid,
+    .pidfd_send_signal = os_pidfd_send_signal,
     .clock_gettime = clock_gettime,
     .nanosleep = nanosleep,
 };

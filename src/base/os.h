@@ -9,9 +9,12 @@
 
 #include <dirent.h>
 #include <poll.h>
+#include <pwd.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
@@ -44,6 +47,15 @@ struct os {
     struct dirent *(*readdir)(DIR *);
     int (*closedir)(DIR *);
     ssize_t (*getrandom)(void *, size_t, unsigned);
+    int (*faccessat)(int, const char *, int, int);
+    int (*fchmod)(int, mode_t);
+    int (*fchmodat)(int, const char *, mode_t, int);
+    int (*ftruncate)(int, off_t);
+    char *(*realpath)(const char *, char *);
+    int (*getrlimit)(int, struct rlimit *);
+    int (*getpwuid_r)(uid_t, struct passwd *, char *, size_t, struct passwd **);
+    uid_t (*geteuid)(void);
+    gid_t (*getegid)(void);
     /* processes and pipes */
     int (*socketpair)(int, int, int, int[2]);
     int (*pipe2)(int[2], int);
@@ -51,6 +63,11 @@ struct os {
     ssize_t (*send)(int, const void *, size_t, int);
     ssize_t (*recv)(int, void *, size_t, int);
     int (*poll)(struct pollfd *, nfds_t, int);
+    ssize_t (*recvmsg)(int, struct msghdr *, int);
+    int (*shutdown)(int, int);
+    int (*clone)(int (*)(void *), void *, int, void *);
+    pid_t (*waitpid)(pid_t, int *, int);
+    int (*pidfd_send_signal)(int, int);
     /* time */
     int (*clock_gettime)(clockid_t, struct timespec *);
     int (*nanosleep)(const struct timespec *, struct timespec *);
