@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Code objects: AMD HSA ELF files (code object version 4 to 6). The only source of a kernel's
- * resources and kernarg layout. The reader trusts nothing: every offset and length is checked before
- * use, so any bytes at all are either accepted or refused with QUERN_E_OBJECT.
+ * resources and kernarg layout. The reader trusts nothing: every offset and length is checked
+ * before use, so any bytes at all are either accepted or refused with QUERN_E_OBJECT.
  */
 #ifndef QUERN_OBJECT_OBJECT_H
 #define QUERN_OBJECT_OBJECT_H
@@ -37,16 +37,16 @@ struct object_arg {
 };
 
 struct object_kernel {
-    const char *name;       /* symbol without ".kd"; points into the object's bytes */
-    uint64_t descriptor;    /* virtual address of the kernel descriptor */
-    uint64_t entry;         /* virtual address of the first instruction */
-    uint64_t code_bytes;    /* from entry on, all in the file: code past it is not this kernel's */
+    const char *name;    /* symbol without ".kd"; points into the object's bytes */
+    uint64_t descriptor; /* virtual address of the kernel descriptor */
+    uint64_t entry;      /* virtual address of the first instruction */
+    uint64_t code_bytes; /* from entry on, all in the file: code past it is not this kernel's */
     uint32_t rsrc1, rsrc2, rsrc3; /* compute_pgm_rsrc registers */
-    uint16_t properties;    /* kernel_code_properties: which SGPRs are set up, wave32 */
-    uint16_t kernarg_preload; /* descriptor bytes 58–59 */
+    uint16_t properties;          /* kernel_code_properties: which SGPRs are set up, wave32 */
+    uint16_t kernarg_preload;     /* descriptor bytes 58–59 */
     uint32_t kernarg_bytes;
-    uint32_t lds_bytes;     /* static */
-    uint32_t scratch_bytes; /* per work-item */
+    uint32_t lds_bytes;                                     /* static */
+    uint32_t scratch_bytes;                                 /* per work-item */
     uint32_t vgprs, agprs, sgprs, vgpr_spills, sgpr_spills; /* metadata */
     uint32_t vgprs_granted; /* what the descriptor asks for: at least vgprs */
     uint32_t max_flat_workgroup;
