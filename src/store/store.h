@@ -14,7 +14,7 @@ struct store;
 
 struct store_config {
     const char *directory; /* null: $XDG_CACHE_HOME/quern, else $HOME/.cache/quern */
-    uint64_t max_bytes;
+    uint64_t max_bytes;    /* 0: 1 GiB */
     enum quern_cache_mode mode;
     struct log *log;
 };
@@ -22,18 +22,19 @@ struct store_config {
 /* Every outcome, counted for the life of the handle. docs/formats.md defines each in a sentence. */
 struct store_stats {
     uint64_t hit, miss_absent, miss_damaged, miss_foreign;
+    uint64_t miss_io; /* could not be read now; nothing is known against the entry */
     uint64_t put_ok, put_lost, put_failed; /* lost: another process published first */
     uint64_t quarantined, evicted;
 };
 
 /* QUERN_E_CACHE with the reason: the path is a file, not writable, owned by somebody else, writable
- * by others … Creates the directory (0700) at the first put, not here. */
+ * by others … Creates the directory (0700) at the first put or lock, not here. */
 quern_status store_open(const struct store_config *config, struct store **store);
 void store_close(struct store *store);
 
 /* What is published under a key. */
 struct store_record {
-    const char *key_text; /* what was hashed into the key, compared on read */
+    const char *key_text; /* its hash128_of is the key; compared on read */
     size_t key_text_bytes;
     const char *source; /* NUL-terminated */
     const char *log;    /* the compiler's, NUL-terminated */
@@ -48,18 +49,19 @@ struct store_entry {
 };
 
 /* Returns whether there is such an entry: whole, of this key text, for `target`. Anything else is a
- * counted miss; a damaged entry is moved to quarantine. Thread-safe. */
+ * counted miss; an entry proven useless is moved to quarantine. Blocks on the disk. Thread-safe. */
 bool store_get(struct store *store, const struct hash128 *key, const char *key_text,
                size_t key_text_bytes, const struct target *target, struct store_entry *entry);
 void store_entry_free(struct store_entry *entry);
 
-/* Publishes; the first writer wins. Failures are counted and logged. Thread-safe. */
+/* Publishes; the first writer wins. What object_parse refuses is not stored. Failures are counted,
+ * and logged once for each cause. Blocks on the disk (and now and then evicts). Thread-safe. */
 void store_put(struct store *store, const struct hash128 *key, const struct store_record *record);
 
 /*
  * Single flight over all processes: waits until nobody else is making `key`, at most `deadline_ms`,
- * and holds it for this caller until store_unlock. A hint: when locking fails or the deadline passes
- * the caller goes on without (the result is then -1). Look again after locking.
+ * and holds it for this caller until store_unlock. A hint: when locking fails or the deadline
+ * passes the caller goes on without (the result is then -1). Look again after locking.
  */
 int store_lock(struct store *store, const struct hash128 *key, int deadline_ms);
 void store_unlock(struct store *store, int lock);
@@ -75,15 +77,17 @@ quern_status store_usage(struct store *store, struct store_usage *usage);
 struct store_item {
     char key[33];
     uint64_t bytes;
-    int64_t used; /* seconds since 1970 of the last use, to the day */
+    int64_t used;         /* seconds since 1970 of the last use, to the day */
     const char *key_text; /* "" if the entry could not be read */
-    quern_status status;  /* QUERN_OK, or QUERN_E_OBJECT with the reason in quern_last_error */
+    quern_status status;  /* QUERN_OK, or why not, with the reason in quern_last_error */
 };
 typedef int (*store_walk_fn)(void *user, const struct store_item *item);
-/* Every entry; with `verify` each is read whole and damaged ones are quarantined. */
+/* Every entry, by key; with `verify` each is read whole and useless ones are quarantined. A nonzero
+ * result of `fn` stops the walk: QUERN_E_CANCELLED. */
 quern_status store_walk(struct store *store, bool verify, store_walk_fn fn, void *user);
 
-/* Removes every entry, quarantined file and left-over temporary of this format version. */
+/* Removes every entry, quarantined file and left-over temporary of this format version. *removed
+ * counts entries, also on failure. */
 quern_status store_clear(struct store *store, uint64_t *removed);
 /* Brings the size under the limit, oldest use first; at most one evictor at a time. store_put calls
  * it when needed. */

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+#include "store/directory.h"
+#include "base/os.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A call that is interrupted without end is given up as failed. */
+#define EINTR_TRIES 100
+
+/* Records the reason; returns -error. */
+#define REFUSE(error, ...)                                                                         \
+    do {                                                                                           \
+        const int refuse_error_ = (error);                                                         \
+        error_set(QUERN_E_CACHE, __FILE__, FAIL_AT(#error), __VA_ARGS__);                          \
+        return -refuse_error_;                                                                     \
+    } while (0)
+
+int directory_openat(int parent, const char *name, int flags)
+{
+    int fd = -1, tries = EINTR_TRIES;
+
+    do
+        fd = os.openat(parent, name, flags | O_CLOEXEC, 0600);
+    while (fd < 0 && errno == EINTR && --tries);
+    if (fd < 0)
+        return -errno;
+    if (fd <= STDERR_FILENO) {
+        const int high = os.fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        const int error = errno;
+        os.close(fd);
+        return high < 0 ? -error : high;
+    }
+    return fd;
+}
+
+int directory_open_shared(int parent, const char *name, int flags)
+{
+    const int fd = directory_openat(parent, name, flags | O_CREAT | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+
+    if (fd >= 0 && os.fstat(fd, &st) == 0 && (st.st_mode & 07777) != 0600)
+        os.fchmod(fd, 0600);
+    return fd;
+}
+
+bool directory_trusts(const struct stat *st)
+{
+    return (st->st_uid == 0 || st->st_uid == os.geteuid()) && !(st->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* Why a directory above the cache lets others replace what is below it, or null. Members of the
+ * user's own group are let by: many systems give each user a group and a umask of 002. */
+static const char *unsafe_parent(const struct stat *st)
+{
+    if (st->st_uid != 0 && st->st_uid != os.geteuid())
+        return "belongs to another user";
+    if (st->st_mode & S_ISVTX)
+        return NULL;
+    if (st->st_mode & S_IWOTH)
+        return "is writable by everybody";
+    if ((st->st_mode & S_IWGRP) && st->st_gid != 0 && st->st_gid != os.getegid())
+        return "is writable by another group";
+    return NULL;
+}
+
+/* Opens one component of the path above the cache, or the cache directory itself, without following
+ * a link. */
+static int step(int parent, const char *name)
+{
+    return directory_openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+}
+
+static int make_directory(int parent, const char *name)
+{
+    if (os.mkdirat(parent, name, 0700))
+        return errno == EEXIST ? 0 : -errno; /* somebody else made it: it is checked when opened */
+    /* a umask may have taken even the user's own rights; nobody else can have replaced it */
+    os.fchmodat(parent, name, 0700, 0);
+    return 0;
+}
+
+/*
+ * Walks from the root to the directory that holds the last component of `path`, checking each on
+ * the way. Returns its descriptor, with *name the last component; or -ENOENT, with *missing the
+ * part of the path that ends in the first one that does not exist; or another -errno, recorded.
+ */
+static int walk_to_parent(const char *path, bool create, const char **name, size_t *missing)
+{
+    int fd = step(AT_FDCWD, "/");
+
+    if (fd < 0)
+        REFUSE(-fd, "cache directory %.400s: / cannot be opened: %s", path, strerror(-fd));
+    for (const char *at = path + 1;;) {
+        const char *const slash = strchr(at, '/');
+        struct stat st;
+        const int upto = (int)(at - path > 1 ? at - path - 1 : 1);
+        if (os.fstat(fd, &st)) {
+            const int error = errno;
+            os.close(fd);
+            REFUSE(error, "cache directory %.400s: %.*s cannot be examined: %s", path, upto, path,
+                   strerror(error));
+        }
+        const char *const unsafe = unsafe_parent(&st);
+        if (unsafe) {
+            os.close(fd);
+            REFUSE(EPERM,
+                   "cache directory %.400s is not safe: %.*s %s (uid %u, gid %u, mode %04o); "
+                   "choose one below a directory that only you can write to",
+                   path, upto, path, unsafe, st.st_uid, st.st_gid, st.st_mode & 07777);
+        }
+        if (!slash) {
+            *name = at;
+            return fd;
+        }
+        char component[NAME_MAX + 1];
+        const size_t bytes = (size_t)(slash - at);
+        if (bytes > NAME_MAX) {
+            os.close(fd);
+            REFUSE(ENAMETOOLONG, "cache directory %.400s: a name in it is longer than %d bytes",
+                   path, NAME_MAX);
+        }
+        memcpy(component, at, bytes);
+        component[bytes] = 0;
+        int next = step(fd, component);
+        if (next == -ENOENT && create) {
+            next = make_directory(fd, component);
+            if (next == 0)
+                next = step(fd, component);
+        }
+        os.close(fd);
+        *missing = (size_t)(slash - path);
+        if (next == -ENOENT && !create)
+            return -ENOENT;
+        if (next < 0)
+            REFUSE(-next, "cache directory %.400s: %.*s: %s", path, (int)*missing, path,
+                   strerror(-next));
+        fd = next;
+        at = slash + 1;
+    }
+}
+
+/* The checks of a directory that holds cache data; `fd` is closed on failure. */
+static int trusted(int fd, const char *path)
+{
+    struct stat st;
+
+    if (os.fstat(fd, &st)) {
+        const int error = errno;
+        os.close(fd);
+        REFUSE(error, "cache directory %.400s cannot be examined: %s", path, strerror(error));
+    }
+    if (directory_trusts(&st))
+        return fd;
+    os.close(fd);
+    if (st.st_uid != 0 && st.st_uid != os.geteuid())
+        REFUSE(EPERM,
+               "cache directory %.400s belongs to uid %u; a cache must belong to its user, uid %u",
+               path, st.st_uid, os.geteuid());
+    REFUSE(EPERM,
+           "cache directory %.400s can be written to by others (mode %04o); "
+           "it must be writable by its owner alone: chmod go-w %.400s",
+           path, st.st_mode & 07777, path);
+}
+
+/* Opens a directory that holds cache data; `path` is for messages. */
+static int open_data(int parent, const char *name, bool create, const char *path)
+{
+    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+    int fd = directory_openat(parent, name, flags);
+
+    if (fd == -ENOENT && !create)
+        return fd;
+    if (fd == -ENOENT) {
+        fd = make_directory(parent, name);
+        if (fd < 0)
+            REFUSE(-fd, "cache directory %.400s cannot be created: %s", path, strerror(-fd));
+        fd = directory_openat(parent, name, flags);
+    }
+    if (fd == -ENOTDIR || fd == -ELOOP) {
+        struct stat st;
+        const bool link =
+            !os.fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode);
+        REFUSE(-fd, "cache directory %.400s is %s; name %s", path,
+               link ? "a symbolic link" : "not a directory",
+               link ? "the directory itself" : "a directory, or a path that does not exist yet");
+    }
+    if (fd < 0)
+        REFUSE(-fd, "cache directory %.400s cannot be opened: %s", path, strerror(-fd));
+    return trusted(fd, path);
+}
+
+int directory_open(const char *path, bool create)
+{
+    const char *name;
+    size_t missing;
+    const int parent = walk_to_parent(path, create, &name, &missing);
+
+    if (parent < 0)
+        return parent;
+    const int fd = open_data(parent, name, create, path);
+    os.close(parent);
+    return fd;
+}
+
+int directory_open_in(int parent, const char *name, bool create, const char *shown)
+{
+    return open_data(parent, name, create, shown);
+}
+
+quern_status directory_check(const char *path, bool write)
+{
+    const char *name = NULL;
+    size_t missing = 0;
+    const int parent = walk_to_parent(path, false, &name, &missing);
+    char above[PATH_MAX];
+
+    if (parent < 0 && parent != -ENOENT)
+        return QUERN_E_CACHE;
+    if (parent >= 0) {
+        const int fd = open_data(parent, name, false, path);
+        os.close(parent);
+        if (fd >= 0) {
+            const int denied = write ? os.faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) : 0;
+            const int error = errno;
+            os.close(fd);
+            FAIL_IF(
+                denied, QUERN_E_CACHE,
+                "cache directory %.400s cannot be written to (%s); QUERN_CACHE_MODE=ro reads it",
+                path, strerror(error));
+            return QUERN_OK;
+        }
+        if (fd != -ENOENT)
+            return QUERN_E_CACHE;
+        missing = strlen(path);
+    }
+    if (!write)
+        return QUERN_OK;
+    /* It will be created at the first put: can it? The part up to its last '/' exists. */
+    memcpy(above, path, missing);
+    above[missing] = 0;
+    char *const slash = strrchr(above, '/');
+    slash[slash == above] = 0;
+    FAIL_IF(os.faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS), QUERN_E_CACHE,
+            "cache directory %.400s cannot be created: %.400s cannot be written to (%s)", path,
+            above, strerror(errno));
+    return QUERN_OK;
+}
+
+/* The user's home by the password file; appends nothing if there is none. */
+static void add_home(struct str *out)
+{
+    struct passwd entry, *found = NULL;
+    char buffer[4096];
+
+    if (!os.getpwuid_r(os.geteuid(), &entry, buffer, sizeof buffer, &found) && found &&
+        found->pw_dir && found->pw_dir[0] == '/')
+        str_add(out, found->pw_dir);
+}
+
+static quern_status default_path(struct str *out)
+{
+    const char *const xdg = getenv("XDG_CACHE_HOME"), *const home = getenv("HOME");
+
+    /* relative values are to be ignored, says the XDG specification */
+    if (xdg && xdg[0] == '/') {
+        str_add(out, xdg);
+    } else {
+        if (home && home[0] == '/')
+            str_add(out, home);
+        else
+            add_home(out);
+        FAIL_IF(out->length == 0 && !out->failed, QUERN_E_CACHE,
+                "no cache directory: neither XDG_CACHE_HOME nor HOME is an absolute path and the "
+                "user has no home; set QUERN_CACHE_DIR");
+        str_add(out, "/.cache");
+    }
+    str_add(out, "/quern");
+    return QUERN_OK;
+}
+
+static bool is_dots(const char *name, size_t bytes)
+{
+    return (bytes == 1 || bytes == 2) && !strncmp(name, "..", bytes);
+}
+
+/* Appends "/" and the non-empty components of `rest`. */
+static void add_components(struct str *out, const char *rest)
+{
+    while (*rest) {
+        const size_t n = strcspn(rest, "/");
+        if (n) {
+            str_add(out, "/");
+            str_add_bytes(out, rest, n);
+        }
+        rest += n;
+        rest += *rest == '/';
+    }
+}
+
+/*
+ * Resolves what exists of the directories above the last component; that one is left as it is, so
+ * that it can be refused if it is a link. "." and ".." must exist.
+ */
+static quern_status canonical(const char *path, struct str *out)
+{
+    char above[PATH_MAX];
+    size_t end = strlen(path);
+
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    FAIL_IF(end == 0 || end >= sizeof above, QUERN_E_CACHE,
+            "cache directory \"%.400s\": a path has 1 to %zu bytes, this one %zu", path,
+            sizeof above - 1, end);
+    memcpy(above, path, end);
+    above[end] = 0;
+    const char *rest;
+    for (;;) {
+        char *const slash = strrchr(above, '/');
+        const char *const last = slash ? slash + 1 : above;
+        const char *prefix = above;
+        rest = path + strlen(above);
+        if (!is_dots(last, strlen(last))) {
+            prefix = !slash ? "." : slash == above ? "/" : above;
+            rest = path + (last - above);
+            if (slash)
+                *slash = 0;
+        }
+        char *const real = os.realpath(prefix, NULL);
+        if (real) {
+            str_add(out, strcmp(real, "/") ? real : "");
+            free(real); /* realpath's own malloc */
+            break;
+        }
+        FAIL_IF(errno != ENOENT || prefix != above || rest == path + strlen(above), QUERN_E_CACHE,
+                "cache directory %.400s: %.400s: %s", path, prefix, strerror(errno));
+    }
+    add_components(out, rest);
+    FAIL_IF(!out->failed && out->length == 0, QUERN_E_CACHE,
+            "cache directory %.400s: / cannot be a cache", path);
+    FAIL_IF(!out->failed && out->length >= PATH_MAX, QUERN_E_CACHE,
+            "cache directory %.400s is longer than %d bytes", path, PATH_MAX - 1);
+    return QUERN_OK;
+}
+
+quern_status directory_resolve(const char *configured, char **path)
+{
+    struct str wanted = {0}, out = {0};
+    quern_status status = QUERN_OK;
+
+    if (configured)
+        str_add(&wanted, configured);
+    else
+        status = default_path(&wanted);
+    if (status == QUERN_OK && !wanted.failed)
+        status = canonical(str_text(&wanted), &out);
+    if (status == QUERN_OK && (wanted.failed || out.failed || !(*path = str_take(&out))))
+        status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "no memory for a path");
+    str_free(&wanted);
+    str_free(&out);
+    return status;
+}

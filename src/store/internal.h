@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the store share. Functions that return int give 0 or a descriptor, or -errno.
+ */
+#ifndef QUERN_STORE_INTERNAL_H
+#define QUERN_STORE_INTERNAL_H
+
+#include "store/directory.h"
+#include "store/entry.h"
+#include "store/store.h"
+
+#include <stdatomic.h>
+
+/*
+ * Below the cache directory:
+ *   v1/objects/ab/<30 hex digits>.qk   entries; ab and the name are the key
+ *   v1/locks/00 … ff, evict            empty files to lock, made once and never removed
+ *   v1/quarantine/<key>-<random>.qk    damaged entries, at most QUARANTINE_MAX
+ *   v1/written                         one byte for each WRITTEN_UNIT published: see evict.c
+ * "v1" is ENTRY_VERSION: another version's directory is never looked into.
+ */
+#define VERSION_DIRECTORY "v1"
+#define TEMPORARY_PREFIX  "quern-temporary-"
+#define QUARANTINE_MAX    64
+#define SHARDS            256
+
+enum { KEY_HEX = 32, SHARD_HEX = 2, NAME_HEX = KEY_HEX - SHARD_HEX };
+
+/* The file of a key: "ab" and "cdef….qk". */
+struct entry_name {
+    char shard[SHARD_HEX + 1];
+    char name[NAME_HEX + sizeof ".qk"];
+};
+
+enum counter {
+    COUNT_HIT,
+    COUNT_MISS_ABSENT,
+    COUNT_MISS_DAMAGED,
+    COUNT_MISS_FOREIGN,
+    COUNT_MISS_IO,
+    COUNT_PUT_OK,
+    COUNT_PUT_LOST,
+    COUNT_PUT_FAILED,
+    COUNT_QUARANTINED,
+    COUNT_EVICTED,
+    COUNTERS
+};
+
+/* What a complaint is about: each is logged once for each cause. */
+enum activity { DOING_GET, DOING_PUT, DOING_LOCK, DOING_EVICT, DOING_QUARANTINE, ACTIVITIES };
+#define CAUSES 256 /* errno values */
+
+/* No lock, no descriptor, no thread: a store survives fork as it is. */
+struct store {
+    char *path; /* null when the mode is off */
+    enum quern_cache_mode mode;
+    uint64_t max_bytes;
+    struct log *log;
+    _Atomic uint64_t counters[COUNTERS];
+    _Atomic bool complained[ACTIVITIES][CAUSES];
+};
+
+static inline void store_count(struct store *s, enum counter c)
+{
+    atomic_fetch_add_explicit(&s->counters[c], 1, memory_order_relaxed);
+}
+
+/* Logs a warning, the first time that `doing` fails for this errno: `what` and the errno's text, or
+ * if `what` is null the thread's error record. */
+void store_complain(struct store *s, enum activity doing, int error, const char *what);
+
+struct entry_name entry_name(const struct hash128 *key);
+/* Whether a directory entry is one of ours: 30 lower-case hexadecimal digits and ".qk". */
+bool is_entry_name(const char *name);
+bool is_temporary_name(const char *name);
+
+/* Opens v1, v1/first or v1/first/second (null: none). Errors are recorded as directory_open does.
+ */
+int store_open_part(const struct store *s, const char *first, const char *second, bool create);
+
+/* Calls `each` for every name in a directory but "." and "..", until it returns nonzero. Closes
+ * `directory`. Returns the nonzero value, or -errno when the directory cannot be read. */
+typedef int (*name_fn)(void *user, int directory, const char *name);
+int store_each_name(int directory, name_fn each, void *user);
+
+/* Calls `each` with every shard that there is, in order, until it returns nonzero. `each` closes
+ * `shard`. Returns 0, also when there are no objects at all, the nonzero value, or -errno. */
+typedef int (*shard_fn)(void *user, int shard, const char *name);
+int store_each_shard(const struct store *s, shard_fn each, void *user);
+
+/* Reads a file of exactly `size` bytes into malloc'ed memory. -EAGAIN if it has another size. */
+int store_read_exactly(int fd, size_t size, void **bytes);
+
+/* 16 digits that nobody else has chosen. */
+void store_random_hex(char hex[17]);
+
+/* Puts a whole file in place under a name that must not exist yet: -EEXIST if it does. After any
+ * failure nothing is left behind. */
+int store_publish(int directory, const char *name, const void *bytes, size_t size);
+
+/* Gets an entry that is proven bad out of the way, unless it is no longer the file described by
+ * *seen. The reason is logged. Does nothing in read-only mode. */
+void store_quarantine(struct store *s, int shard, const struct entry_name *name,
+                      const struct stat *seen, const char *reason);
+
+/* Notes `bytes` as published, and evicts when that makes too many. */
+void store_account(struct store *s, uint64_t bytes);
+/* Makes the count of bytes published exact again. */
+void store_set_accounted(struct store *s, uint64_t bytes);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Making a file appear whole or not at all: written and flushed without a name (or under a
+ * temporary one where the file system cannot do that), then linked to its name, which fails if the
+ * name is taken. So the first writer wins and no name ever changes its content.
+ */
+#include "base/os.h"
+#include "store/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define EINTR_TRIES 100
+
+void store_random_hex(char hex[17])
+{
+    uint64_t bits;
+
+    /* the clock is unique enough where names are protected by O_EXCL anyway */
+    if (os.getrandom(&bits, sizeof bits, GRND_NONBLOCK) != sizeof bits)
+        bits = os_now() ^ (uint64_t)getpid() << 40;
+    hex_from_bytes(hex, &bits, sizeof bits);
+}
+
+static int write_all(int fd, const char *bytes, size_t size)
+{
+    int tries = EINTR_TRIES;
+
+    while (size) {
+        const ssize_t n = os.write(fd, bytes, size);
+        if (n > 0) {
+            bytes += n;
+            size -= (size_t)n;
+        } else if (n == 0 || errno != EINTR) {
+            return n == 0 ? -EIO : -errno;
+        } else if (!--tries) {
+            return -EINTR;
+        }
+    }
+    return 0;
+}
+
+/* After a failed fsync the pages count as clean, and trying again would succeed without having
+ * written them: the file is given up. */
+static int flush(int fd)
+{
+    int tries = EINTR_TRIES;
+
+    while (os.fsync(fd))
+        if (errno != EINTR || !--tries)
+            return -errno;
+    return 0;
+}
+
+static int fill(int fd, const void *bytes, size_t size)
+{
+    /* the umask may have taken the owner's rights or the mode may differ by file system */
+    if (os.fchmod(fd, 0600))
+        return -errno;
+    const int written = write_all(fd, bytes, size);
+    return written ? written : flush(fd);
+}
+
+#define UNSUPPORTED 1 /* this way does not work here: try the other */
+
+static int publish_unnamed(int directory, const char *name, const void *bytes, size_t size)
+{
+    char self[32];
+    const int fd = directory_openat(directory, ".", O_TMPFILE | O_WRONLY);
+
+    if (fd < 0)
+        return fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EINVAL || fd == -ENOENT ? UNSUPPORTED
+                                                                                    : fd;
+    int result = fill(fd, bytes, size);
+    if (result == 0) {
+        snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+        if (os.linkat(AT_FDCWD, self, directory, name, AT_SYMLINK_FOLLOW))
+            result = errno == EEXIST ? -EEXIST : UNSUPPORTED; /* e.g. no /proc */
+    }
+    os.close(fd);
+    return result;
+}
+
+static int publish_named(int directory, const char *name, const void *bytes, size_t size)
+{
+    char temporary[sizeof TEMPORARY_PREFIX + 32], random[2][17];
+    struct stat st;
+
+    store_random_hex(random[0]);
+    store_random_hex(random[1]);
+    snprintf(temporary, sizeof temporary, "%s%s%s", TEMPORARY_PREFIX, random[0], random[1]);
+    const int fd = directory_openat(directory, temporary, O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW);
+    if (fd < 0)
+        return fd == -EEXIST ? -EAGAIN : fd; /* -EEXIST means the entry's own name */
+    int result = fill(fd, bytes, size);
+    if (result == 0 && os.linkat(directory, temporary, directory, name, 0)) {
+        result = -errno;
+        /* over a network the link may have been made and only the answer lost */
+        if (os.fstat(fd, &st) == 0 && st.st_nlink == 2)
+            result = 0;
+    }
+    os.close(fd);
+    os.unlinkat(directory, temporary, 0); /* if it stays, the evictor removes it later */
+    return result;
+}
+
+int store_publish(int directory, const char *name, const void *bytes, size_t size)
+{
+    struct rlimit limit;
+
+    /* writing past this limit would raise SIGXFSZ, which ends the process */
+    if (os.getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size)
+        return -EFBIG;
+    const int result = publish_unnamed(directory, name, bytes, size);
+    return result == UNSUPPORTED ? publish_named(directory, name, bytes, size) : result;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/os.h"
+#include "store/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+static int count_name(void *user, int directory, const char *name)
+{
+    (void)directory;
+    (void)name;
+    ++*(unsigned *)user;
+    return 0;
+}
+
+/* The quarantine directory, or -errno: -ENOSPC when it is full. */
+static int open_quarantine(const struct store *s)
+{
+    unsigned names = 0;
+    const int fd = store_open_part(s, "quarantine", NULL, true);
+
+    if (fd < 0)
+        return fd;
+    /* another open file description: reading a directory moves its offset */
+    const int list = directory_openat(fd, ".", O_RDONLY | O_DIRECTORY);
+    const int error = list < 0 ? list : store_each_name(list, count_name, &names);
+    if (error || names >= QUARANTINE_MAX) {
+        os.close(fd);
+        return error ? error : -ENOSPC;
+    }
+    return fd;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+void store_quarantine(struct store *s, int shard, const struct entry_name *name,
+                      const struct stat *seen, const char *reason)
+{
+    char to[KEY_HEX + 32], random[17];
+    struct stat now;
+
+    log_line(s->log, QUERN_LOG_WARN, "cache %s: entry %s%.*s is useless: %s", s->path, name->shard,
+             NAME_HEX, name->name, reason);
+    if (s->mode != QUERN_CACHE_RW)
+        return;
+    /* somebody else may have removed it already, and a sound one may stand in its place */
+    if (os.fstatat(shard, name->name, &now, AT_SYMLINK_NOFOLLOW) || !same_file(&now, seen))
+        return;
+    store_random_hex(random);
+    snprintf(to, sizeof to, "%s%.*s-%s.qk", name->shard, NAME_HEX, name->name, random);
+    const int fd = open_quarantine(s);
+    bool moved = fd >= 0 && os.renameat(shard, name->name, fd, to) == 0;
+    /* what cannot be kept for inspection is removed: it would keep its key from ever being stored
+     */
+    if (!moved)
+        moved = os.unlinkat(shard, name->name, 0) == 0;
+    const int error = errno;
+    if (fd >= 0)
+        os.close(fd);
+    if (moved)
+        store_count(s, COUNT_QUARANTINED);
+    else
+        store_complain(s, DOING_QUARANTINE, error, "a useless entry cannot be removed");
+}

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: MIT */
+#include "store/internal.h"
+#include "base/os.h"
+#include "object/object.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_MAX_BYTES ((uint64_t)1 << 30)
+/* The last use of an entry is kept to the day: noting it more often would write on every hit. */
+#define TOUCH_SECONDS (24 * 60 * 60)
+#define EINTR_TRIES   100
+
+void store_complain(struct store *s, enum activity doing, int error, const char *what)
+{
+    const int cause = error > 0 && error < CAUSES ? error : 0;
+
+    if (atomic_exchange_explicit(&s->complained[doing][cause], true, memory_order_relaxed))
+        return;
+    if (what)
+        log_line(s->log, QUERN_LOG_WARN, "cache %s: %s: %s (said once)", s->path, what,
+                 strerror(error));
+    else
+        log_line(s->log, QUERN_LOG_WARN, "%s (said once)", quern_last_error()->message);
+}
+
+struct entry_name entry_name(const struct hash128 *key)
+{
+    struct entry_name n;
+    char hex[KEY_HEX + 1];
+
+    hex_from_bytes(hex, key->bytes, sizeof key->bytes);
+    memcpy(n.shard, hex, SHARD_HEX);
+    n.shard[SHARD_HEX] = 0;
+    memcpy(n.name, hex + SHARD_HEX, NAME_HEX);
+    memcpy(n.name + NAME_HEX, ".qk", sizeof ".qk");
+    return n;
+}
+
+bool is_entry_name(const char *name)
+{
+    return strspn(name, "0123456789abcdef") == NAME_HEX && !strcmp(name + NAME_HEX, ".qk");
+}
+
+bool is_temporary_name(const char *name)
+{
+    return !strncmp(name, TEMPORARY_PREFIX, sizeof TEMPORARY_PREFIX - 1);
+}
+
+int store_open_part(const struct store *s, const char *first, const char *second, bool create)
+{
+    const char *const names[] = {VERSION_DIRECTORY, first, second};
+    int fd = directory_open(s->path, create);
+    char shown[PATH_MAX];
+    size_t end = (size_t)snprintf(shown, sizeof shown, "%s", s->path);
+
+    for (int i = 0; i < 3 && names[i] && fd >= 0; i++) {
+        if (end < sizeof shown)
+            end += (size_t)snprintf(shown + end, sizeof shown - end, "/%s", names[i]);
+        const int inner = directory_open_in(fd, names[i], create, shown);
+        os.close(fd);
+        fd = inner;
+    }
+    return fd;
+}
+
+int store_each_name(int directory, name_fn each, void *user)
+{
+    DIR *const d = os.fdopendir(directory);
+    int result = 0;
+
+    if (!d) {
+        const int error = errno;
+        os.close(directory);
+        return -error;
+    }
+    while (!result) {
+        errno = 0;
+        const struct dirent *const e = os.readdir(d);
+        if (!e) {
+            result = -errno;
+            break;
+        }
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+            result = each(user, directory, e->d_name);
+    }
+    os.closedir(d);
+    return result;
+}
+
+/* Notes a shard, "00" to "ff", in an array of one flag for each. */
+static int note_shard(void *user, int directory, const char *name)
+{
+    bool *const present = user;
+
+    (void)directory;
+    if (strlen(name) == SHARD_HEX && strspn(name, "0123456789abcdef") == SHARD_HEX)
+        present[strtoul(name, NULL, 16)] = true;
+    return 0;
+}
+
+int store_each_shard(const struct store *s, shard_fn each, void *user)
+{
+    bool present[SHARDS] = {false};
+    const int objects = store_open_part(s, "objects", NULL, false);
+
+    if (objects < 0)
+        return objects == -ENOENT ? 0 : objects;
+    /* listed through another open file description: reading a directory moves its offset */
+    const int list = directory_openat(objects, ".", O_RDONLY | O_DIRECTORY);
+    int result = list < 0 ? list : store_each_name(list, note_shard, present);
+    for (unsigned i = 0; i < SHARDS && !result; i++) {
+        char shard[SHARD_HEX + 1];
+        if (!present[i])
+            continue;
+        snprintf(shard, sizeof shard, "%02x", i);
+        const int fd = directory_open_in(objects, shard, false, shard);
+        if (fd >= 0)
+            result = each(user, fd, shard);
+        else if (fd != -ENOENT)
+            result = fd;
+    }
+    os.close(objects);
+    return result;
+}
+
+/* Reads `size` bytes, fewer only at the end of the file. Returns the number or -errno. */
+static ssize_t read_up_to(int fd, char *to, size_t size)
+{
+    size_t got = 0;
+    int tries = EINTR_TRIES;
+
+    while (got < size) {
+        const ssize_t n = os.read(fd, to + got, size - got);
+        if (n == 0)
+            break;
+        if (n > 0)
+            got += (size_t)n;
+        else if (errno != EINTR || !--tries)
+            return -errno;
+    }
+    return (ssize_t)got;
+}
+
+int store_read_exactly(int fd, size_t size, void **bytes)
+{
+    char one_more;
+    char *const buffer = os.malloc(size ? size : 1);
+
+    if (!buffer)
+        return -ENOMEM;
+    ssize_t n = read_up_to(fd, buffer, size);
+    if (n == (ssize_t)size)
+        n = read_up_to(fd, &one_more, 1);
+    else if (n >= 0)
+        n = -EAGAIN;
+    if (n) {
+        os.free(buffer);
+        return n < 0 ? (int)n : -EAGAIN;
+    }
+    *bytes = buffer;
+    return 0;
+}
+
+quern_status store_open(const struct store_config *config, struct store **store)
+{
+    struct store *const s = os.calloc(1, sizeof *s);
+
+    FAIL_IF(!s, QUERN_E_MEMORY, "no memory for a store");
+    s->mode = config->mode ? config->mode : QUERN_CACHE_RW;
+    s->max_bytes = config->max_bytes ? config->max_bytes : DEFAULT_MAX_BYTES;
+    s->log = config->log;
+    if (s->mode != QUERN_CACHE_OFF) {
+        quern_status status = directory_resolve(config->directory, &s->path);
+        if (status == QUERN_OK)
+            status = directory_check(s->path, s->mode == QUERN_CACHE_RW);
+        if (status != QUERN_OK) {
+            store_close(s);
+            return status;
+        }
+    }
+    *store = s;
+    return QUERN_OK;
+}
+
+void store_close(struct store *s)
+{
+    if (!s)
+        return;
+    os.free(s->path);
+    os.free(s);
+}
+
+const char *store_directory(const struct store *s)
+{
+    return s->path ? s->path : "";
+}
+
+void store_stats(struct store *s, struct store_stats *stats)
+{
+    uint64_t c[COUNTERS];
+
+    for (int i = 0; i < COUNTERS; i++)
+        c[i] = atomic_load_explicit(&s->counters[i], memory_order_relaxed);
+    *stats = (struct store_stats){
+        .hit = c[COUNT_HIT],
+        .miss_absent = c[COUNT_MISS_ABSENT],
+        .miss_damaged = c[COUNT_MISS_DAMAGED],
+        .miss_foreign = c[COUNT_MISS_FOREIGN],
+        .miss_io = c[COUNT_MISS_IO],
+        .put_ok = c[COUNT_PUT_OK],
+        .put_lost = c[COUNT_PUT_LOST],
+        .put_failed = c[COUNT_PUT_FAILED],
+        .quarantined = c[COUNT_QUARANTINED],
+        .evicted = c[COUNT_EVICTED],
+    };
+}
+
+/* ---- get --------------------------------------------------------------------------------------
+ */
+
+struct wanted {
+    const char *key_text;
+    size_t key_text_bytes;
+    const struct target *target;
+};
+
+/* What is wrong with a file before it is read, or null. */
+static const char *unfit_file(const struct stat *st)
+{
+    if (!S_ISREG(st->st_mode))
+        return "it is not a regular file";
+    if (!directory_trusts(st))
+        return "it belongs to or can be written to by another user";
+    return NULL;
+}
+
+/* Whether the record is what is wanted. Sets a failure's reason in the error record. */
+static enum counter judge(const struct store_record *r, const struct wanted *w)
+{
+    const struct target_id id = {.target = w->target};
+    struct object object;
+
+    if (r->key_text_bytes != w->key_text_bytes ||
+        memcmp(r->key_text, w->key_text, w->key_text_bytes)) {
+        error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT(""), "the entry is that of another key");
+        return COUNT_MISS_FOREIGN;
+    }
+    const quern_status parsed = object_parse(r->object, r->object_bytes, &object);
+    if (parsed != QUERN_OK)
+        return parsed == QUERN_E_MEMORY ? COUNT_MISS_IO : COUNT_MISS_DAMAGED;
+    const quern_status fits = object_fits(&object, &id);
+    object_free(&object);
+    return fits == QUERN_OK ? COUNT_HIT : COUNT_MISS_FOREIGN;
+}
+
+/* Notes the use of an entry for the evictor. A time in the future would keep it for ever. */
+static void touch(const struct store *s, int fd, const struct stat *st)
+{
+    struct timespec now;
+
+    if (s->mode != QUERN_CACHE_RW || os.clock_gettime(CLOCK_REALTIME, &now))
+        return;
+    if (now.tv_sec - st->st_mtime >= TOUCH_SECONDS || st->st_mtime - now.tv_sec >= TOUCH_SECONDS)
+        os.futimens(fd, (const struct timespec[2]){now, now});
+}
+
+/* Records why an entry cannot be read now. */
+static enum counter unreadable(int cause, int *error)
+{
+    *error = cause;
+    error_set(QUERN_E_IO, __FILE__, FAIL_AT("unreadable"), "a cache entry cannot be read: %s",
+              strerror(cause));
+    return COUNT_MISS_IO;
+}
+
+/* Reads and judges an open file. *error is an errno for COUNT_MISS_IO. */
+static enum counter load_file(struct store *s, int fd, struct stat *st, const struct wanted *w,
+                              struct store_entry *entry, int *error)
+{
+    if (os.fstat(fd, st))
+        return unreadable(errno, error);
+    const char *const unfit = unfit_file(st);
+    if (unfit) {
+        error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("unfit_file"), "%s", unfit);
+        return COUNT_MISS_FOREIGN;
+    }
+    if (st->st_size < ENTRY_HEADER_BYTES || (uint64_t)st->st_size > ENTRY_BYTES_MAX) {
+        error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("st_size"),
+                  "it has %lld bytes; an entry has %d to %zu", (long long)st->st_size,
+                  ENTRY_HEADER_BYTES, ENTRY_BYTES_MAX);
+        return COUNT_MISS_DAMAGED;
+    }
+    const int read = store_read_exactly(fd, (size_t)st->st_size, &entry->buffer);
+    if (read)
+        return unreadable(-read, error);
+    enum counter outcome = COUNT_MISS_DAMAGED;
+    if (entry_decode(entry->buffer, (size_t)st->st_size, &entry->record) == QUERN_OK)
+        outcome = judge(&entry->record, w);
+    if (outcome == COUNT_HIT) {
+        touch(s, fd, st);
+    } else {
+        if (outcome == COUNT_MISS_IO)
+            unreadable(ENOMEM, error);
+        store_entry_free(entry);
+    }
+    return outcome;
+}
+
+static enum counter load(struct store *s, const struct entry_name *name, const struct wanted *w,
+                         struct store_entry *entry, int *error)
+{
+    const int shard = store_open_part(s, "objects", name->shard, false);
+    struct stat st;
+    enum counter outcome;
+
+    if (shard < 0) {
+        *error = -shard;
+        return shard == -ENOENT ? COUNT_MISS_ABSENT : COUNT_MISS_IO;
+    }
+    /* O_NONBLOCK: opening a fifo must not hang */
+    const int fd = directory_openat(shard, name->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0) {
+        outcome = load_file(s, fd, &st, w, entry, error);
+    } else if (fd == -ENOENT) {
+        outcome = COUNT_MISS_ABSENT;
+    } else {
+        /* a link, a socket, somebody else's file: not what the store wrote; the rest may pass */
+        const bool alien = (fd == -ELOOP || fd == -ENXIO || fd == -EACCES) &&
+                           !os.fstatat(shard, name->name, &st, AT_SYMLINK_NOFOLLOW);
+        outcome = unreadable(-fd, error);
+        if (alien)
+            outcome = COUNT_MISS_FOREIGN;
+    }
+    if (outcome == COUNT_MISS_DAMAGED || outcome == COUNT_MISS_FOREIGN)
+        store_quarantine(s, shard, name, &st, quern_last_error()->message);
+    if (fd >= 0)
+        os.close(fd); /* only now: an open file's inode number is not given to another */
+    os.close(shard);
+    return outcome;
+}
+
+bool store_get(struct store *s, const struct hash128 *key, const char *key_text,
+               size_t key_text_bytes, const struct target *target, struct store_entry *entry)
+{
+    const struct entry_name name = entry_name(key);
+    const struct wanted wanted = {key_text, key_text_bytes, target};
+    enum counter outcome = COUNT_MISS_ABSENT;
+    int error = 0;
+
+    *entry = (struct store_entry){0};
+    if (s->mode != QUERN_CACHE_OFF) {
+        outcome = load(s, &name, &wanted, entry, &error);
+        /* a network file system may know the file by an old handle: look it up anew */
+        if (outcome == COUNT_MISS_IO && error == ESTALE)
+            outcome = load(s, &name, &wanted, entry, &error);
+    }
+    store_count(s, outcome);
+    if (outcome == COUNT_MISS_IO)
+        store_complain(s, DOING_GET, error, NULL);
+    return outcome == COUNT_HIT;
+}
+
+void store_entry_free(struct store_entry *entry)
+{
+    os.free(entry->buffer);
+    *entry = (struct store_entry){0};
+}
+
+/* ---- put --------------------------------------------------------------------------------------
+ */
+
+/* Never publish what a get would refuse. */
+static quern_status check_record(const struct hash128 *key, const struct store_record *r)
+{
+    const struct hash128 hash = hash128_of(r->key_text, r->key_text_bytes);
+    struct object object;
+
+    FAIL_IF(memcmp(hash.bytes, key->bytes, sizeof hash.bytes), QUERN_E_INTERNAL,
+            "the key is not the hash of its text");
+    TRY(object_parse(r->object, r->object_bytes, &object));
+    object_free(&object);
+    return QUERN_OK;
+}
+
+void store_put(struct store *s, const struct hash128 *key, const struct store_record *record)
+{
+    const struct entry_name name = entry_name(key);
+    void *bytes = NULL;
+    size_t size = 0;
+
+    if (s->mode != QUERN_CACHE_RW)
+        return;
+    if (check_record(key, record) != QUERN_OK || entry_encode(record, &bytes, &size) != QUERN_OK) {
+        store_count(s, COUNT_PUT_FAILED);
+        log_line(s->log, QUERN_LOG_WARN, "cache %s: not stored: %s", s->path,
+                 quern_last_error()->message);
+        return;
+    }
+    const int shard = store_open_part(s, "objects", name.shard, true);
+    int result = shard;
+    if (shard >= 0) {
+        result = store_publish(shard, name.name, bytes, size);
+        os.close(shard);
+    }
+    os.free(bytes);
+    if (result == 0) {
+        store_count(s, COUNT_PUT_OK);
+        store_account(s, size);
+    } else if (result == -EEXIST && shard >= 0) {
+        store_count(s, COUNT_PUT_LOST);
+    } else {
+        store_count(s, COUNT_PUT_FAILED);
+        store_complain(s, DOING_PUT, -result, shard < 0 ? NULL : "an entry cannot be stored");
+    }
+}

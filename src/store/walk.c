@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/os.h"
+#include "object/object.h"
+#include "store/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names of the entries of one shard. */
+struct names {
+    size_t count, capacity;
+    char (*list)[sizeof(((struct entry_name *)0)->name)];
+};
+
+static int add_name(void *user, int directory, const char *name)
+{
+    struct names *const n = user;
+
+    (void)directory;
+    if (!is_entry_name(name))
+        return 0;
+    if (n->count == n->capacity) {
+        const size_t capacity = n->capacity ? 2 * n->capacity : 64;
+        void *const grown = os.realloc(n->list, capacity * sizeof *n->list);
+        if (!grown)
+            return -ENOMEM;
+        n->list = grown;
+        n->capacity = capacity;
+    }
+    memcpy(n->list[n->count++], name, sizeof *n->list);
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+static quern_status failed(const struct store *s, int error)
+{
+    if (error == -EPERM)
+        return QUERN_E_CACHE; /* recorded by directory_open: not to be trusted */
+    FAIL_IF(error == -ENOMEM, QUERN_E_MEMORY, "no memory for a list of cache entries");
+    FAIL(QUERN_E_IO, "cache directory %s cannot be read: %s", s->path, strerror(-error));
+}
+
+/* ---- usage ------------------------------------------------------------------------------------
+ */
+
+static int add_usage(void *user, int directory, const char *name)
+{
+    struct store_usage *const u = user;
+    struct stat st;
+
+    if (is_entry_name(name) && !os.fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW)) {
+        u->entries++;
+        u->bytes += (uint64_t)st.st_size;
+    }
+    return 0;
+}
+
+static int add_shard_usage(void *user, int fd, const char *shard)
+{
+    (void)shard;
+    return store_each_name(fd, add_usage, user);
+}
+
+static int add_quarantined(void *user, int directory, const char *name)
+{
+    struct store_usage *const u = user;
+
+    (void)directory;
+    (void)name;
+    u->quarantined++;
+    return 0;
+}
+
+quern_status store_usage(struct store *s, struct store_usage *usage)
+{
+    *usage = (struct store_usage){0};
+    if (s->mode == QUERN_CACHE_OFF)
+        return QUERN_OK;
+    int error = store_each_shard(s, add_shard_usage, usage);
+    if (!error) {
+        const int fd = store_open_part(s, "quarantine", NULL, false);
+        error = fd >= 0 ? store_each_name(fd, add_quarantined, usage) : fd == -ENOENT ? 0 : fd;
+    }
+    return error ? failed(s, error) : QUERN_OK;
+}
+
+/* ---- walk -------------------------------------------------------------------------------------
+ */
+
+struct walk {
+    struct store *store;
+    bool verify;
+    store_walk_fn fn;
+    void *user;
+    bool stopped;
+};
+
+/* Everything that a get would check, but for the target, and that the name is the key's. */
+static quern_status verify_entry(const void *bytes, size_t size, const char *key)
+{
+    struct store_record record;
+    struct object object;
+    char hex[KEY_HEX + 1];
+
+    TRY(entry_decode(bytes, size, &record));
+    const struct hash128 hash = hash128_of(record.key_text, record.key_text_bytes);
+    hex_from_bytes(hex, hash.bytes, sizeof hash.bytes);
+    FAIL_IF(strcmp(hex, key), QUERN_E_OBJECT, "the entry is that of key %s", hex);
+    TRY(object_parse(record.object, record.object_bytes, &object));
+    object_free(&object);
+    return QUERN_OK;
+}
+
+/* Reads the header and key text, or with `verify` all. *text is malloc'ed, or null on failure. */
+static quern_status read_entry(int fd, const struct stat *st, bool verify, const char *key,
+                               char **text)
+{
+    struct entry_header h;
+    void *bytes = NULL;
+    uint8_t head[ENTRY_HEADER_BYTES];
+    quern_status status = QUERN_OK;
+
+    FAIL_IF(!S_ISREG(st->st_mode) || !directory_trusts(st), QUERN_E_OBJECT,
+            "it is not a regular file of this user");
+    FAIL_IF(st->st_size < ENTRY_HEADER_BYTES || (uint64_t)st->st_size > ENTRY_BYTES_MAX,
+            QUERN_E_OBJECT, "it has %lld bytes; an entry has %d to %zu", (long long)st->st_size,
+            ENTRY_HEADER_BYTES, ENTRY_BYTES_MAX);
+    if (verify) {
+        const int error = store_read_exactly(fd, (size_t)st->st_size, &bytes);
+        FAIL_IF(error == -ENOMEM, QUERN_E_MEMORY, "no memory for an entry");
+        FAIL_IF(error, QUERN_E_IO, "it cannot be read: %s", strerror(-error));
+        status = verify_entry(bytes, (size_t)st->st_size, key);
+        os.free(bytes);
+        TRY(status);
+    }
+    FAIL_IF(os.pread(fd, head, sizeof head, 0) != sizeof head, QUERN_E_IO,
+            "its header cannot be read");
+    TRY(entry_read_header(head, &h));
+    FAIL_IF(h.total_bytes != (uint64_t)st->st_size, QUERN_E_OBJECT,
+            "it has %lld bytes; its header says %llu", (long long)st->st_size,
+            (unsigned long long)h.total_bytes);
+    char *const t = os.malloc(h.key_text_bytes + 1);
+    FAIL_IF(!t, QUERN_E_MEMORY, "no memory for a key of %llu bytes",
+            (unsigned long long)h.key_text_bytes);
+    if (os.pread(fd, t, h.key_text_bytes, ENTRY_HEADER_BYTES) != (ssize_t)h.key_text_bytes) {
+        os.free(t);
+        FAIL(QUERN_E_IO, "its key cannot be read");
+    }
+    t[h.key_text_bytes] = 0;
+    *text = t;
+    return QUERN_OK;
+}
+
+static int visit(struct walk *w, int shard, const struct entry_name *name)
+{
+    struct store_item item = {.key_text = ""};
+    struct stat st;
+    char *text = NULL;
+    const int fd = directory_openat(shard, name->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+
+    if (fd == -ENOENT)
+        return 0;
+    snprintf(item.key, sizeof item.key, "%s%.*s", name->shard, NAME_HEX, name->name);
+    if (fd < 0 || os.fstat(fd, &st)) {
+        item.status = error_set(QUERN_E_IO, __FILE__, FAIL_AT("open"), "it cannot be opened: %s",
+                                strerror(fd < 0 ? -fd : errno));
+    } else {
+        item.bytes = (uint64_t)st.st_size;
+        item.used = st.st_mtime;
+        item.status = read_entry(fd, &st, w->verify, item.key, &text);
+        if (text)
+            item.key_text = text;
+        if (w->verify && item.status == QUERN_E_OBJECT)
+            store_quarantine(w->store, shard, name, &st, quern_last_error()->message);
+    }
+    if (fd >= 0)
+        os.close(fd);
+    w->stopped = w->fn(w->user, &item) != 0;
+    os.free(text);
+    return w->stopped;
+}
+
+static int walk_shard(void *user, int fd, const char *shard)
+{
+    struct walk *const w = user;
+    struct names names = {0};
+    struct entry_name name;
+    /* listed first, on another open file description, so that `fn` may do what it likes */
+    const int list = directory_openat(fd, ".", O_RDONLY | O_DIRECTORY);
+    int result = list < 0 ? list : store_each_name(list, add_name, &names);
+
+    memcpy(name.shard, shard, sizeof name.shard);
+    if (!result && names.count)
+        qsort(names.list, names.count, sizeof *names.list, by_name);
+    for (size_t i = 0; i < names.count && !result; i++) {
+        memcpy(name.name, names.list[i], sizeof name.name);
+        result = visit(w, fd, &name);
+    }
+    os.free(names.list);
+    os.close(fd);
+    return result;
+}
+
+quern_status store_walk(struct store *s, bool verify, store_walk_fn fn, void *user)
+{
+    struct walk w = {.store = s, .verify = verify, .fn = fn, .user = user};
+
+    if (s->mode == QUERN_CACHE_OFF)
+        return QUERN_OK;
+    const int error = store_each_shard(s, walk_shard, &w);
+    FAIL_IF(w.stopped, QUERN_E_CANCELLED, "the walk through the cache was stopped");
+    return error ? failed(s, error) : QUERN_OK;
+}
+
+/* ---- clear ------------------------------------------------------------------------------------
+ */
+
+struct clearing {
+    uint64_t removed;
+    int error; /* the first; the rest is removed nevertheless */
+};
+
+static int clear_name(void *user, int directory, const char *name)
+{
+    struct clearing *const c = user;
+
+    if (!is_entry_name(name) && !is_temporary_name(name))
+        return 0;
+    if (os.unlinkat(directory, name, 0) == 0)
+        c->removed += is_entry_name(name);
+    else if (errno != ENOENT && !c->error)
+        c->error = -errno;
+    return 0;
+}
+
+static int clear_shard(void *user, int fd, const char *shard)
+{
+    (void)shard;
+    return store_each_name(fd, clear_name, user);
+}
+
+static int clear_quarantined(void *user, int directory, const char *name)
+{
+    struct clearing *const c = user;
+    const size_t digits = strspn(name, "0123456789abcdef-");
+
+    if (!strcmp(name + digits, ".qk") && os.unlinkat(directory, name, 0) && errno != ENOENT &&
+        !c->error)
+        c->error = -errno;
+    return 0;
+}
+
+quern_status store_clear(struct store *s, uint64_t *removed)
+{
+    struct clearing c = {0};
+
+    *removed = 0;
+    if (s->mode == QUERN_CACHE_OFF)
+        return QUERN_OK;
+    FAIL_IF(s->mode == QUERN_CACHE_RO, QUERN_E_CACHE,
+            "cache directory %s was opened read-only and is not cleared", s->path);
+    int error = store_each_shard(s, clear_shard, &c);
+    const int fd = store_open_part(s, "quarantine", NULL, false);
+    const int other = fd >= 0 ? store_each_name(fd, clear_quarantined, &c) : fd == -ENOENT ? 0 : fd;
+    *removed = c.removed;
+    error = error ? error : other ? other : c.error;
+    if (error)
+        return failed(s, error);
+    store_set_accounted(s, 0);
+    return QUERN_OK;
+}
