@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The compiler, out of process: a pool of workers that load hipRTC and comgr, so that nothing those
- * libraries do (abort, exit, crash, hang) reaches the host. One job is in flight per worker; callers
- * block until a worker is free, so that as many threads as there are workers compile at once.
+ * libraries do (abort, exit, crash, hang) reaches the host. One job is in flight per worker;
+ * callers block until a worker is free, so that as many threads as there are workers compile at
+ * once.
  */
 #ifndef QUERN_COMPILE_COMPILE_H
 #define QUERN_COMPILE_COMPILE_H
@@ -15,8 +16,9 @@
 struct compiler;
 
 struct compiler_config {
-    const char *rocm_path;   /* where to look first; null: environment, then the usual places */
-    const char *worker_path; /* null: QUERN_WORKER_PATH beside the library, then the built-in path */
+    const char *rocm_path;   /* where to look first, see toolchain_find; may be null */
+    const char *worker_path; /* null: libexec/quern/quern-worker beside the library or program, then
+                              * the built-in path QUERN_WORKER_PATH */
     int jobs;                /* workers; 0: one per CPU */
     int deadline_ms;         /* of one job; 0: 60,000 */
     struct log *log;
@@ -24,25 +26,31 @@ struct compiler_config {
 
 /* Where the toolchain is and what it is, learnt from its files alone (no worker is started). */
 struct toolchain {
-    char root[1024];      /* e.g. "/opt/rocm-6.4.3" */
-    char hiprtc[1024];    /* full paths of the libraries */
+    char root[1024];   /* e.g. "/opt/rocm-6.4.3" */
+    char hiprtc[1024]; /* full paths of the libraries */
     char builtins[1024];
     char comgr[1024];
-    char llvm[1024];      /* "" when linked into comgr */
-    char loader[1024];    /* the root's own ld-linux to exec, or "" for the host's */
+    char llvm[1024];         /* "" when linked into comgr */
+    char loader[1024];       /* the root's own ld-linux to exec, or "" for the host's */
     char library_path[2048]; /* for that loader */
-    char identity[256];   /* GNU build-ids of the four, "hiprtc:…,builtins:…,comgr:…,llvm:…" */
+    char identity[256]; /* GNU build-ids of the four, "hiprtc:…,builtins:…,comgr:…,llvm:…" */
 };
 
-/* Looks for a toolchain; QUERN_E_TOOLCHAIN lists every place tried. Reads a few ELF headers. */
+/*
+ * Looks for a toolchain: in `rocm_path` (may be null), $ROCM_PATH, /opt/rocm, /opt/rocm-* (newest
+ * first), /usr, and build/rocm of the build tree this library is in. QUERN_E_TOOLCHAIN lists every
+ * place tried. Reads a few ELF headers.
+ */
 quern_status toolchain_find(const char *rocm_path, struct toolchain *toolchain);
 
 /* Opens the process's pool, or takes a reference to it when the configuration is the same. No
- * process is started before the first job. Never fails for want of a toolchain: jobs do. */
+ * process is started before the first job. Never fails for want of a toolchain: jobs do. After a
+ * fork the child may use the handle at once; it gets workers of its own. */
 quern_status compiler_open(const struct compiler_config *config, struct compiler **compiler);
-void compiler_close(struct compiler *compiler); /* the last reference ends the workers */
+/* The last reference ends the workers (blocks a few milliseconds). No job may be running on it. */
+void compiler_close(struct compiler *compiler);
 
-/* The toolchain, or null with QUERN_E_TOOLCHAIN recorded. */
+/* The toolchain, or null with QUERN_E_TOOLCHAIN recorded; valid until the handle is closed. */
 const struct toolchain *compiler_toolchain(struct compiler *compiler);
 
 struct compile_job {
@@ -54,13 +62,14 @@ struct compile_job {
 struct compile_result {
     void *object; /* malloc'ed ELF; not validated: that is object/'s work */
     size_t object_bytes;
-    char *log; /* malloc'ed, may be "" */
+    char *log;           /* malloc'ed, may be "" */
     double milliseconds; /* in the worker's compiler */
 };
 
 /* Compiles. On QUERN_E_COMPILE the detail record carries the compiler's log; QUERN_E_WORKER and
- * QUERN_E_TIMEOUT say how the worker died. A source that killed a worker is refused from then on
- * without starting another. Thread-safe; blocks. */
+ * QUERN_E_TIMEOUT say how the worker died, and the log has what it printed last. A source that
+ * killed a worker is refused from then on without starting another. QUERN_E_TARGET,
+ * QUERN_E_TOOLCHAIN, QUERN_E_IO, QUERN_E_MEMORY as their names say. Thread-safe; blocks. */
 quern_status compiler_compile(struct compiler *compiler, const struct compile_job *job,
                               struct compile_result *result);
 void compile_result_free(struct compile_result *result);
@@ -74,6 +83,9 @@ quern_status compiler_targets(struct compiler *compiler, char **targets);
 /* comgr's reading of an object's metadata as YAML-like text (malloc'ed): the tests' oracle. */
 quern_status compiler_metadata(struct compiler *compiler, const void *object, size_t size,
                                char **text);
+
+/* The libraries' versions and what confines the workers, for `quern doctor` (malloc'ed). */
+quern_status compiler_version(struct compiler *compiler, char **text);
 
 struct compiler_stats {
     uint64_t started, died, compiled, failed, timeouts;

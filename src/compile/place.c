@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#include "compile/place.h"
+
+#include "base/os.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef QUERN_WORKER_PATH
+#define QUERN_WORKER_PATH "/usr/local/libexec/quern/quern-worker"
+#endif
+
+bool place_join(char path[PLACE_MAX], const char *format, ...)
+{
+    va_list ap;
+
+    va_start(ap, format);
+    const int n = vsnprintf(path, PLACE_MAX, format, ap);
+    va_end(ap);
+    return n >= 0 && n < PLACE_MAX;
+}
+
+bool place_exists(const char *path)
+{
+    struct stat st;
+
+    return !os.fstatat(AT_FDCWD, path, &st, 0);
+}
+
+/* Replaces the path of what exists by the one without links and "..". */
+static bool resolve(char path[PLACE_MAX])
+{
+    char *const resolved = os.realpath(path, NULL);
+    const bool fits = resolved && strlen(resolved) < PLACE_MAX;
+
+    if (fits)
+        strcpy(path, resolved);
+    os.free(resolved);
+    return fits;
+}
+
+bool place_of_library(char directory[PLACE_MAX])
+{
+    struct link_map *map = NULL;
+    Dl_info info;
+    char path[PLACE_MAX];
+    /* an object of ours, not a function: no conversion between the two kinds of pointer */
+    static const char here;
+
+    if (!dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+        return false;
+    /* The main program has no name in the link map, and argv[0] is whatever its parent said. */
+    const char *const name = *map->l_name ? map->l_name : "/proc/self/exe";
+    const bool fits = place_join(path, "%s", name) && resolve(path);
+    char *const slash = fits ? strrchr(path, '/') : NULL;
+    if (!slash)
+        return false;
+    *slash = 0;
+    memcpy(directory, path, sizeof path);
+    return true;
+}
+
+bool place_of_worker(char path[PLACE_MAX], char *tried, size_t tried_size)
+{
+    static const char *const above[] = {"..", "../.."};
+    char directory[PLACE_MAX];
+    size_t used = 0;
+
+    tried[0] = 0;
+    if (place_of_library(directory))
+        for (size_t i = 0; i < sizeof above / sizeof *above; i++) {
+            if (!place_join(path, "%s/%s/libexec/quern/quern-worker", directory, above[i]))
+                continue;
+            if (resolve(path))
+                return true;
+            const int n = snprintf(tried + used, tried_size - used, "%s, ", path);
+            if (n > 0 && (size_t)n < tried_size - used)
+                used += (size_t)n;
+        }
+    snprintf(path, PLACE_MAX, "%s", QUERN_WORKER_PATH);
+    snprintf(tried + used, tried_size - used, "%s", path);
+    return place_exists(path);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Where this library was loaded from, and what lies beside it. */
+#ifndef QUERN_COMPILE_PLACE_H
+#define QUERN_COMPILE_PLACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define PLACE_MAX 1024
+
+/* Directory of the file this code was loaded from: the shared library, or the program it is part
+ * of. False: not known. */
+bool place_of_library(char directory[PLACE_MAX]);
+
+/*
+ * The worker executable: libexec/quern/quern-worker in the directory above the library's or one
+ * further up (an installation, a build tree), else where it was configured to be installed.
+ * `tried` receives every path looked at, for the error message.
+ */
+bool place_of_worker(char path[PLACE_MAX], char *tried, size_t tried_size);
+
+/* Joins text into a path; false when it does not fit. */
+bool place_join(char path[PLACE_MAX], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Whether there is a file (or what a link leads to) at the path. */
+bool place_exists(const char *path);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* The pool behind a struct compiler: which worker does a request, and what is done when it dies. */
+#ifndef QUERN_COMPILE_POOL_H
+#define QUERN_COMPILE_POOL_H
+
+#include "compile/process.h"
+
+struct pool;
+
+/* A reference to a pool. Pools outlive the log of whoever opened them first, so it is kept here. */
+struct compiler {
+    struct pool *pool;
+    struct log *log;
+};
+
+/*
+ * Has a worker answer a request; `what` says what is being done, for messages ("compiling for
+ * gfx1151"). On success the reply's outcome, time and strings are unpacked into *answer, which
+ * points into answer->bytes; free that. A request that ended a worker is refused when it comes
+ * again. Thread-safe; blocks until a worker is free and has answered, or the deadline passed.
+ */
+struct answer {
+    enum reply_outcome outcome;
+    double milliseconds;
+    const char *message; /* the log, message_size bytes, no NUL */
+    size_t message_size;
+    const uint8_t *data;
+    size_t size;
+    uint8_t *bytes;
+};
+quern_status pool_request(struct compiler *compiler, enum frame_kind kind,
+                          const struct fields *request, const char *what, struct answer *answer);
+
+enum pool_count { POOL_COMPILED, POOL_FAILED };
+void pool_count(struct compiler *compiler, enum pool_count which);
+
+/* What confines the workers, in words; "" before one was started. */
+void pool_sandbox(struct compiler *compiler, char *text, size_t size);
+
+#endif

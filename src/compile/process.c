@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: MIT */
+#include "compile/process.h"
+
+#include "base/os.h"
+#include "compile/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* How long a worker that hung up may take for its last words and for ending before it is killed. */
+#define LAST_WORDS_MS 300
+#define ENDING_MS     500
+
+static int milliseconds_until(uint64_t when)
+{
+    const uint64_t now = os_now();
+
+    /* rounded up: poll must not return just before the moment */
+    return now >= when ? 0 : (int)((when - now + 999999) / 1000000);
+}
+
+/* ---- What it prints ------------------------------------------------------------------------- */
+
+/* Reads once; false at end of file. */
+static bool drain(struct process *p)
+{
+    char block[16384];
+    const ssize_t n = os.read(p->pipe, block, sizeof block);
+
+    for (ssize_t i = 0; i < n; i++)
+        p->tail[p->printed++ % PROCESS_TAIL] = block[i];
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+/* Reads until everybody has closed the pipe, or the time is over. */
+static void drain_all(struct process *p, int within_ms)
+{
+    const uint64_t deadline = os_now() + (uint64_t)within_ms * 1000000;
+    struct pollfd poll = {p->pipe, POLLIN, 0};
+
+    while (os_now() < deadline) {
+        const int n = os.poll(&poll, 1, milliseconds_until(deadline));
+        if ((n > 0 && !drain(p)) || (n < 0 && errno != EINTR))
+            return;
+    }
+}
+
+/* The tail in order, malloc'ed, of *size bytes with a NUL behind; null when out of memory. */
+static char *printed_text(const struct process *p, size_t *size)
+{
+    const size_t n = p->printed < PROCESS_TAIL ? p->printed : PROCESS_TAIL;
+    char *const text = os.malloc(n + 1);
+
+    if (!text)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        text[i] = p->tail[(p->printed - n + i) % PROCESS_TAIL];
+    text[n] = 0;
+    *size = n;
+    return text;
+}
+
+static const char *signal_name(int number)
+{
+    static const struct {
+        int number;
+        const char *name;
+    } names[] = {{SIGABRT, "SIGABRT, abort"},
+                 {SIGSEGV, "SIGSEGV, invalid memory reference"},
+                 {SIGBUS, "SIGBUS, bus error"},
+                 {SIGILL, "SIGILL, illegal instruction"},
+                 {SIGFPE, "SIGFPE, arithmetic exception"},
+                 {SIGKILL, "SIGKILL, killed from outside or out of memory"},
+                 {SIGTERM, "SIGTERM, terminated from outside"},
+                 {SIGXCPU, "SIGXCPU, CPU time limit"},
+                 {SIGXFSZ, "SIGXFSZ, file size limit"},
+                 {SIGSYS, "SIGSYS, forbidden system call"}};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].number == number)
+            return names[i].name;
+    return "a signal";
+}
+
+/* Reads the supervisor's report at the end of what was printed; *length shrinks to the rest. */
+static enum process_end read_report(const char *text, size_t *length, char *why, size_t why_size)
+{
+    const char *const end = text + *length, *mark = NULL;
+    int number = 0;
+
+    for (const char *at = text;
+         (at = memmem(at, (size_t)(end - at), REPORT_MARK, REPORT_MARK_BYTES));
+         at += REPORT_MARK_BYTES)
+        mark = at;
+    if (!mark) {
+        snprintf(why, why_size, "vanished without a report");
+        return PROCESS_VANISHED;
+    }
+    *length = (size_t)(mark - text);
+    const char *const report = mark + REPORT_MARK_BYTES;
+    if (sscanf(report, "signal %d", &number) == 1) {
+        snprintf(why, why_size, "was ended by signal %d (%s)", number, signal_name(number));
+        return number == SIGKILL || number == SIGTERM ? PROCESS_VANISHED : PROCESS_CRASHED;
+    }
+    if (sscanf(report, "exit %d", &number) == 1) {
+        snprintf(why, why_size, "exited with status %d", number);
+        return PROCESS_EXITED;
+    }
+    snprintf(why, why_size, "left an unreadable report");
+    return PROCESS_GARBAGE;
+}
+
+/* Compilers and crashes may print zero bytes; a log is text. */
+static void make_text(char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (!text[i])
+            text[i] = ' ';
+    while (size && (text[size - 1] == ' ' || text[size - 1] == '\n'))
+        size--;
+    text[size] = 0;
+}
+
+/* ---- A request ------------------------------------------------------------------------------ */
+
+/* One exchange of frames on the way. */
+struct exchange {
+    struct process *process;
+    struct frame_header out, in;
+    const uint8_t *payload;
+    size_t sent, received;
+    uint8_t *reply;
+};
+
+/* Sends what goes without waiting. A worker that is gone shows at the receiving side. */
+static void exchange_send(struct exchange *x)
+{
+    const size_t total = sizeof x->out + x->out.bytes;
+
+    while (x->sent < total) {
+        const bool head = x->sent < sizeof x->out;
+        const uint8_t *const from =
+            head ? (const uint8_t *)&x->out + x->sent : x->payload + (x->sent - sizeof x->out);
+        const size_t n = (head ? sizeof x->out : total) - x->sent;
+        const ssize_t done = os.send(x->process->sock, from, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        x->sent = done < 0 ? total : x->sent + (size_t)done;
+    }
+}
+
+enum progress { WAITING, COMPLETE, ENDED, NONSENSE, NO_MEMORY };
+
+static bool reply_plausible(const struct exchange *x)
+{
+    const enum frame_kind kind = x->out.kind == FRAME_CONFIGURE ? FRAME_READY : FRAME_REPLY;
+
+    return frame_plausible(&x->in) && x->in.kind == kind && x->in.id == x->out.id;
+}
+
+static enum progress exchange_receive(struct exchange *x)
+{
+    for (;;) {
+        const bool head = x->received < sizeof x->in;
+        const size_t total = head ? sizeof x->in : sizeof x->in + x->in.bytes;
+        if (!head && x->received == total)
+            return frame_digest(&x->in, x->reply) == x->in.digest ? COMPLETE : NONSENSE;
+        uint8_t *const to =
+            head ? (uint8_t *)&x->in + x->received : x->reply + (x->received - sizeof x->in);
+        const ssize_t n = os.recv(x->process->sock, to, total - x->received, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return WAITING;
+        if (n <= 0)
+            return ENDED;
+        x->received += (size_t)n;
+        if (head && x->received == sizeof x->in) {
+            if (!reply_plausible(x))
+                return NONSENSE;
+            x->reply = os.malloc(x->in.bytes ? x->in.bytes : 1);
+            if (!x->reply)
+                return NO_MEMORY;
+        }
+    }
+}
+
+/* WAITING when the deadline passed. */
+static enum progress exchange_run(struct exchange *x, uint64_t deadline)
+{
+    struct process *const p = x->process;
+    const size_t total = sizeof x->out + x->out.bytes;
+    struct pollfd polls[2] = {{p->sock, 0, 0}, {p->pipe, POLLIN, 0}};
+
+    exchange_send(x);
+    for (;;) {
+        polls[0].events = (short)(POLLIN | (x->sent < total ? POLLOUT : 0));
+        const int wait = milliseconds_until(deadline);
+        const int n = os.poll(polls, 2, wait);
+        if (n < 0 && errno != EINTR)
+            return NO_MEMORY;
+        if (n > 0 && polls[1].revents && !drain(p))
+            polls[1].fd = -1;
+        if (n > 0 && polls[0].revents) {
+            if (polls[0].revents & POLLOUT)
+                exchange_send(x);
+            const enum progress progress = exchange_receive(x);
+            if (progress != WAITING)
+                return progress;
+        }
+        if (!wait)
+            return WAITING;
+    }
+}
+
+void process_call(struct process *p, enum frame_kind kind, const void *payload, size_t size,
+                  int deadline_ms, struct process_reply *reply)
+{
+    struct exchange x = {.process = p, .payload = payload};
+    size_t printed = 0;
+
+    *reply = (struct process_reply){0};
+    p->printed = 0;
+    x.out = frame_make(kind, ++p->id, payload, size);
+    const enum progress progress = exchange_run(&x, os_now() + (uint64_t)deadline_ms * 1000000);
+    if (progress == COMPLETE) {
+        reply->bytes = x.reply;
+        reply->size = x.in.bytes;
+        reply->end = PROCESS_ANSWERED;
+        return;
+    }
+    os.free(x.reply);
+    process_hang_up(p);
+    if (progress != NO_MEMORY)
+        drain_all(p, LAST_WORDS_MS);
+    reply->printed = printed_text(p, &printed);
+    switch (progress) {
+    case WAITING:
+        reply->end = PROCESS_SILENT;
+        snprintf(reply->why, sizeof reply->why, "did not answer within %d ms", deadline_ms);
+        break;
+    case NONSENSE:
+        reply->end = PROCESS_GARBAGE;
+        snprintf(reply->why, sizeof reply->why, "sent something that is no reply");
+        break;
+    case ENDED:
+        if (reply->printed) {
+            reply->end = read_report(reply->printed, &printed, reply->why, sizeof reply->why);
+            break;
+        }
+        __attribute__((fallthrough));
+    default:
+        reply->end = PROCESS_NO_MEMORY;
+        snprintf(reply->why, sizeof reply->why, "answered, but there is no memory to receive it");
+    }
+    if (reply->printed)
+        make_text(reply->printed, printed);
+}
+
+bool process_usable(const struct process *p)
+{
+    struct pollfd poll = {p->sock, POLLIN, 0};
+
+    return p->sock >= 0 && os.poll(&poll, 1, 0) == 0;
+}
+
+/* ---- Beginning and end ---------------------------------------------------------------------- */
+
+/* The greeting: the release must be ours. */
+static quern_status check_ready(const struct process_config *config, struct process *p,
+                                const struct process_reply *reply)
+{
+    struct field_reader fields = {reply->bytes, reply->bytes + reply->size, false};
+    size_t build_size = 0, sandbox_size = 0;
+    const uint8_t *const build = field_bytes(&fields, &build_size);
+    const uint8_t *const sandbox = field_bytes(&fields, &sandbox_size);
+
+    FAIL_IF(!fields_done(&fields), QUERN_E_WORKER, "%s greeted with a malformed frame",
+            config->worker_path);
+    FAIL_IF(build_size != strlen(PROTOCOL_BUILD) || memcmp(build, PROTOCOL_BUILD, build_size),
+            QUERN_E_TOOLCHAIN, "%s is \"%.*s\", this library needs \"%s\"", config->worker_path,
+            (int)(build_size < 80 ? build_size : 80), (const char *)build, PROTOCOL_BUILD);
+    snprintf(p->sandbox, sizeof p->sandbox, "%.*s", (int)sandbox_size, (const char *)sandbox);
+    return QUERN_OK;
+}
+
+static quern_status configure(const struct process_config *config, struct process *p)
+{
+    const struct toolchain *const t = config->toolchain;
+    struct fields fields = {.grow = os.realloc};
+    struct process_reply reply = {0};
+    quern_status status = QUERN_OK;
+
+    fields_add_text(&fields, PROTOCOL_BUILD);
+    fields_add_text(&fields, t->hiprtc);
+    fields_add_text(&fields, t->comgr);
+    fields_add_text(&fields, t->builtins);
+    fields_add_text(&fields, t->root);
+    fields_add_text(&fields, *t->loader ? "" : "host");
+    fields_add_text(&fields, config->temporary);
+    if (fields.failed)
+        status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("fields.failed"),
+                           "out of memory for the configuration of a worker");
+    else
+        process_call(p, FRAME_CONFIGURE, fields.bytes, fields.size, config->deadline_ms, &reply);
+    if (status == QUERN_OK && reply.end == PROCESS_ANSWERED) {
+        status = check_ready(config, p, &reply);
+    } else if (status == QUERN_OK) {
+        status =
+            error_set(reply.end == PROCESS_SILENT      ? QUERN_E_TIMEOUT
+                      : reply.end == PROCESS_NO_MEMORY ? QUERN_E_MEMORY
+                                                       : QUERN_E_WORKER,
+                      __FILE__, FAIL_AT("reply.end == PROCESS_ANSWERED"),
+                      "the compiler worker %s %s while starting", config->worker_path, reply.why);
+        error_log(reply.printed ? reply.printed : "");
+    }
+    os.free(reply.bytes);
+    os.free(reply.printed);
+    os.free(fields.bytes);
+    return status;
+}
+
+quern_status process_start(const struct process_config *config, struct process **process)
+{
+    const struct toolchain *const t = config->toolchain;
+    char file[] = "/proc/self/fd/3";
+    const bool by_descriptor = !os.faccessat(AT_FDCWD, "/proc/self/fd", F_OK, 0);
+    char *const worker = by_descriptor ? file : (char *)config->worker_path;
+    char *const with_loader[] = {(char *)t->loader,
+                                 "--inhibit-cache",
+                                 "--library-path",
+                                 (char *)t->library_path,
+                                 worker,
+                                 "serve",
+                                 NULL};
+    char *const direct[] = {(char *)config->worker_path, "serve", NULL};
+    char *const environment[] = {NULL};
+    const struct spawn spawn = {.program = *t->loader ? config->loader_fd : config->worker_fd,
+                                .argument_file = *t->loader ? config->worker_fd : -1,
+                                .arguments = *t->loader ? with_loader : direct,
+                                .environment = environment};
+    struct spawned spawned;
+    const char *stage = "";
+    struct process *const p = os.malloc(sizeof *p);
+
+    FAIL_IF(!p, QUERN_E_MEMORY, "out of memory for a compiler worker");
+    const int error = spawn_program(&spawn, &spawned, &stage);
+    if (error) {
+        os.free(p);
+        FAIL_IF(!strcmp(stage, "execveat"), QUERN_E_TOOLCHAIN,
+                "cannot run the compiler worker %s%s%s: %s", config->worker_path,
+                *t->loader ? " with the loader " : "", t->loader, strerror(error));
+        FAIL(QUERN_E_IO, "cannot start a compiler worker: %s: %s", stage, strerror(error));
+    }
+    p->sock = spawned.sock;
+    p->pipe = spawned.pipe;
+    p->pidfd = spawned.pidfd;
+    p->id = 0;
+    p->printed = 0;
+    p->sandbox[0] = 0;
+
+    const quern_status status = configure(config, p);
+    if (status != QUERN_OK) {
+        process_stop(p);
+        return status;
+    }
+    *process = p;
+    return QUERN_OK;
+}
+
+static void close_one(int *fd)
+{
+    const int old = *fd;
+
+    /* first forgotten, then closed: a fork in between must not close a stranger's descriptor */
+    *fd = -1;
+    if (old >= 0)
+        os.close(old);
+}
+
+void process_hang_up(struct process *p)
+{
+    if (p->sock >= 0)
+        os.shutdown(p->sock, SHUT_RDWR);
+    close_one(&p->sock);
+}
+
+/* Whether it has ended, after waiting at most so long. */
+static bool ended(const struct process *p, int within_ms)
+{
+    const uint64_t deadline = os_now() + (uint64_t)within_ms * 1000000;
+    struct pollfd poll = {p->pidfd, POLLIN, 0};
+    int n;
+
+    while ((n = os.poll(&poll, 1, milliseconds_until(deadline))) < 0 && errno == EINTR) {
+    }
+    return n > 0;
+}
+
+void process_stop(struct process *p)
+{
+    process_hang_up(p);
+    /* a worker blocked in printing could not see that it was hung up on */
+    close_one(&p->pipe);
+    if (p->pidfd >= 0 && !ended(p, ENDING_MS)) {
+        os.pidfd_send_signal(p->pidfd, SIGKILL);
+        ended(p, ENDING_MS);
+    }
+    close_one(&p->pidfd);
+    os.free(p);
+}
+
+void process_forget(struct process *p)
+{
+    close_one(&p->sock);
+    close_one(&p->pipe);
+    close_one(&p->pidfd);
+    os.free(p);
+}

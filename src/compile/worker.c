@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* The worker's main program and its supervisor. */
+#include "compile/worker.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { STATUS_USAGE = 2, STATUS_SETUP = 3, STATUS_PROTOCOL = 4 };
+
+/* Nothing that a host left open may stay open: a pipe that is waited on elsewhere would not close.
+ */
+static void close_above(int last)
+{
+    if (!syscall(SYS_close_range, (unsigned)last + 1, ~0u, 0))
+        return;
+    DIR *const directory = opendir("/proc/self/fd");
+    for (const struct dirent *e; directory && (e = readdir(directory));) {
+        const int fd = atoi(e->d_name);
+        if (fd > last && fd != dirfd(directory))
+            close(fd);
+    }
+    if (directory)
+        closedir(directory);
+}
+
+/* The environment is an input of compilers: it is made here, from nothing. */
+static void make_environment(const char *temporary)
+{
+    clearenv();
+    setenv("PATH", "", 1);
+    setenv("HOME", "/nonexistent", 1);
+    setenv("LC_ALL", "C", 1);
+    setenv("TZ", "UTC", 1);
+    setenv("TMPDIR", temporary, 1);
+    /* comgr's own cache would hide compiles, and fill a directory that nobody asked for */
+    setenv("AMD_COMGR_CACHE", "0", 1);
+}
+
+/* Whether a compiler's scratch files fit there with room to spare. */
+static bool has_room(const char *path)
+{
+    struct statvfs fs;
+
+    return !statvfs(path, &fs) && (uint64_t)fs.f_bavail * fs.f_frsize >= (uint64_t)32 << 20;
+}
+
+/* A private directory under `base` if one was asked for, else under one of the usual places: first
+ * the one in memory, because a compile makes and removes some twenty files. Malloc'ed. */
+static char *make_temporary(const char *base)
+{
+    const char *const bases[] = {base, "/dev/shm", "/tmp", "/var/tmp"};
+
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
+        char *path = NULL;
+        if (!*bases[i] || !has_room(bases[i]))
+            continue;
+        if (asprintf(&path, "%s/quern-XXXXXX", bases[i]) < 0)
+            return NULL;
+        if (mkdtemp(path))
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+/* Removes what is in a directory. Follows no link; `depth` bounds the recursion. */
+static void remove_contents(int fd, int depth)
+{
+    DIR *const directory = fdopendir(fd);
+
+    if (!directory) {
+        close(fd);
+        return;
+    }
+    for (const struct dirent *e; (e = readdir(directory));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        if (!unlinkat(fd, e->d_name, 0) || !depth)
+            continue;
+        const int below = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (below >= 0)
+            remove_contents(below, depth - 1);
+        unlinkat(fd, e->d_name, AT_REMOVEDIR);
+    }
+    closedir(directory);
+}
+
+static void remove_tree(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd >= 0)
+        remove_contents(fd, 16);
+    rmdir(path);
+}
+
+/* How the child ended, for the host; then both ends are closed, which is what the host waits for.
+ */
+static void report(int status)
+{
+    char text[64];
+    const int n = snprintf(text, sizeof text, "%s %d\n", WIFSIGNALED(status) ? "signal" : "exit",
+                           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    char record[REPORT_MARK_BYTES + sizeof text];
+
+    memcpy(record, REPORT_MARK, REPORT_MARK_BYTES);
+    memcpy(record + REPORT_MARK_BYTES, text, (size_t)n);
+    /* one write, so that it is whole or absent */
+    if (write(2, record, REPORT_MARK_BYTES + (size_t)n) < 0)
+        _exit(STATUS_SETUP);
+}
+
+/* Waits for the first of: the host hangs up, the child ends. `life` closes with the child. */
+static void supervise(pid_t child, int life)
+{
+    struct pollfd polls[2] = {{0, 0, 0}, {life, 0, 0}};
+    int status = 0;
+
+    while (poll(polls, 2, -1) < 0 && errno == EINTR) {
+    }
+    if (polls[0].revents)
+        kill(child, SIGKILL); /* ours, and not waited for yet: the number is still its */
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (!polls[0].revents)
+        report(status);
+    close(1);
+    close(2);
+    close(0);
+}
+
+static char *config_text(struct field_reader *r)
+{
+    char *const text = field_text(r);
+
+    if (*text && *text != '/' && strchr(text, '/'))
+        r->failed = true; /* paths are absolute */
+    return text;
+}
+
+/* Reads FRAME_CONFIGURE from descriptor 0; *id is the greeting's. */
+static bool read_config(struct worker_config *config, uint64_t *id)
+{
+    struct frame_header header;
+    uint8_t *payload = NULL;
+
+    if (!read_frame(0, &header, &payload) || header.kind != FRAME_CONFIGURE)
+        return false;
+    struct field_reader r = {payload, payload + header.bytes, false};
+    config->build = field_text(&r);
+    config->hiprtc = config_text(&r);
+    config->comgr = config_text(&r);
+    config->builtins = config_text(&r);
+    config->root = config_text(&r);
+    config->libraries = field_text(&r);
+    config->temporary = config_text(&r);
+    *id = header.id;
+    free(payload);
+    return fields_done(&r);
+}
+
+static void greet(int sock, uint64_t id, const char *level)
+{
+    struct fields ready = {.grow = realloc};
+
+    fields_add_text(&ready, PROTOCOL_BUILD);
+    fields_add_text(&ready, level);
+    if (!write_frame(sock, FRAME_READY, id, &ready))
+        _exit(STATUS_PROTOCOL);
+    free(ready.bytes);
+}
+
+/* The child: confined, then at the host's service. */
+static _Noreturn void run_child(const struct worker_config *config, uint64_t id, pid_t supervisor)
+{
+    char level[128];
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != supervisor)
+        _exit(STATUS_SETUP);
+    /* what libraries print to stdout is for people as well; reading stdin finds nothing */
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int sock = fcntl(0, F_DUPFD_CLOEXEC, 3);
+    if (null < 0 || sock < 0 || dup2(null, 0) < 0 || dup2(2, 1) < 0)
+        _exit(STATUS_SETUP);
+    close(null);
+    sandbox_enter(config, level, sizeof level);
+    greet(sock, id, level);
+    serve(config, sock);
+    /* not exit: nothing of the compiler's own clean-up may run, or crash */
+    _exit(0);
+}
+
+int main(int argc, char **argv)
+{
+    struct worker_config config = {0};
+    uint64_t id = 0;
+    int life[2];
+
+    if (argc != 2 || strcmp(argv[1], "serve")) {
+        fprintf(stderr,
+                "quern-worker is started by libquern to run the ROCm compiler; it has no "
+                "use of its own (%s)\n",
+                PROTOCOL_BUILD);
+        return STATUS_USAGE;
+    }
+    close_above(2);
+    sandbox_limits();
+    prctl(PR_SET_NAME, "quern-worker");
+    umask(077);
+    if (!read_config(&config, &id))
+        return STATUS_PROTOCOL;
+    if (strcmp(config.build, PROTOCOL_BUILD)) {
+        greet(0, id, ""); /* the host compares as well, and says it better */
+        return STATUS_PROTOCOL;
+    }
+    config.temporary = make_temporary(config.temporary);
+    if (!config.temporary || chdir(config.temporary) || pipe2(life, O_CLOEXEC)) {
+        fprintf(stderr,
+                "cannot make a temporary directory of 32 MB in $TMPDIR, /dev/shm, /tmp or "
+                "/var/tmp: %s\n",
+                strerror(errno));
+        return STATUS_SETUP;
+    }
+    make_environment(config.temporary);
+    const pid_t supervisor = getpid();
+    const pid_t child = fork();
+    if (child == 0) {
+        close(life[0]);
+        run_child(&config, id, supervisor);
+    }
+    close(life[1]);
+    if (child > 0)
+        supervise(child, life[0]);
+    if (chdir("/") == 0)
+        remove_tree(config.temporary);
+    return child < 0 ? STATUS_SETUP : 0;
+}

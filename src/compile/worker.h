@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The worker executable: a supervisor, and under it the process that holds the compiler. The
+ * supervisor makes the private temporary directory, reports how its child ended, ends it when the
+ * host hangs up, and removes the directory. The child is confined (worker_sandbox.c) before it
+ * loads anything, and answers requests one after another until the host hangs up.
+ *
+ * Nothing of the library is linked in: the worker may run on another C library than the host's.
+ */
+#ifndef QUERN_COMPILE_WORKER_H
+#define QUERN_COMPILE_WORKER_H
+
+#include "compile/protocol.h"
+
+struct worker_config {
+    char *build, *hiprtc, *comgr, *builtins, *root;
+    char *libraries; /* "host": the toolchain uses the host's C library; "" it has its own */
+    char *temporary; /* the private directory, once made */
+};
+
+/* An answer being made. */
+struct reply {
+    enum reply_outcome outcome;
+    uint64_t microseconds;
+    struct fields message, data;
+};
+
+/* Sets outcome and message. */
+void reply_unable(struct reply *reply, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Frames on a blocking socket. read_frame returns false when the host hung up
+ * or sent nonsense; the payload is malloc'ed. */
+bool read_frame(int sock, struct frame_header *header, uint8_t **payload);
+bool write_frame(int sock, enum frame_kind kind, uint64_t id, const struct fields *payload);
+
+/* Answers requests until the host hangs up. */
+void serve(const struct worker_config *config, int sock);
+
+/* Limits on memory, files and core dumps, and enough descriptors: a host that is short of them must
+ * not make the compiler so. For the supervisor too. */
+void sandbox_limits(void);
+
+/*
+ * Confines the calling process, for good, as far as the kernel can: no new privileges, file access
+ * through Landlock, a system-call deny list. Writes what was achieved, in words. Never fails: a
+ * kernel without a means is confined without it.
+ */
+void sandbox_enter(const struct worker_config *config, char *level, size_t size);
+
+/* The jobs. Each loads its library at its first use. A field reader that fails is a request that
+ * cannot be read: the reply says so. */
+void job_compile(const struct worker_config *config, struct field_reader *request,
+                 struct reply *reply);
+void job_disassemble(const struct worker_config *config, struct field_reader *request,
+                     struct reply *reply);
+void job_metadata(const struct worker_config *config, struct field_reader *request,
+                  struct reply *reply);
+void job_targets(const struct worker_config *config, struct field_reader *request,
+                 struct reply *reply);
+void job_version(const struct worker_config *config, struct field_reader *request,
+                 struct reply *reply);
+
+/* Versions, appended as text: "hipRTC interface 9.0", "comgr 3.0". False: the reply says why not.
+ */
+bool hiprtc_version(const struct worker_config *config, struct reply *reply);
+bool comgr_version(const struct worker_config *config, struct reply *reply);
+
+/* A field as a new string; aborts when out of memory (the supervisor reports that). */
+char *field_text(struct field_reader *r);
+
+#endif

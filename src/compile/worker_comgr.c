@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/* Disassembly, metadata and the list of targets: AMD's code object manager, met by dlopen. Its few
+ * declarations are repeated here, because a machine that builds quern need not have its headers. */
+#include "compile/worker.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Handles are structs of one 64-bit number, passed by value. */
+typedef struct {
+    uint64_t handle;
+} handle;
+
+enum { SUCCESS = 0, KIND_EXECUTABLE = 8 };
+enum { NODE_NULL, NODE_STRING, NODE_MAP, NODE_LIST };
+
+#define ISA_PREFIX "amdgcn-amd-amdhsa--"
+
+typedef uint64_t (*read_memory)(uint64_t from, char *to, uint64_t size, void *user);
+typedef void (*print_text)(const char *text, void *user);
+typedef void (*print_address)(uint64_t address, void *user);
+
+static struct {
+    void *library;
+    void (*version)(size_t *, size_t *);
+    int (*isa_count)(size_t *);
+    int (*isa_name)(size_t, const char **);
+    int (*disassembler)(const char *, read_memory, print_text, print_address, handle *);
+    int (*disassemble)(handle, uint64_t, void *, uint64_t *);
+    int (*disassembler_free)(handle);
+    int (*data)(int, handle *);
+    int (*data_set)(handle, size_t, const char *);
+    int (*data_release)(handle);
+    int (*metadata)(handle, handle *);
+    int (*metadata_free)(handle);
+    int (*node_kind)(handle, int *);
+    int (*node_string)(handle, size_t *, char *);
+    int (*node_map)(handle, int (*)(handle, handle, void *), void *);
+    int (*node_count)(handle, size_t *);
+    int (*node_at)(handle, size_t, handle *);
+} comgr;
+
+static bool load(const struct worker_config *config, struct reply *reply)
+{
+    if (comgr.library)
+        return true;
+    void *const library = dlopen(config->comgr, RTLD_NOW);
+    if (!library) {
+        reply_unable(reply, "cannot load comgr: %s", dlerror());
+        return false;
+    }
+
+    const struct {
+        void **function;
+        const char *name;
+    } needed[] = {
+        {(void **)&comgr.version, "get_version"},
+        {(void **)&comgr.isa_count, "get_isa_count"},
+        {(void **)&comgr.isa_name, "get_isa_name"},
+        {(void **)&comgr.disassembler, "create_disassembly_info"},
+        {(void **)&comgr.disassemble, "disassemble_instruction"},
+        {(void **)&comgr.disassembler_free, "destroy_disassembly_info"},
+        {(void **)&comgr.data, "create_data"},
+        {(void **)&comgr.data_set, "set_data"},
+        {(void **)&comgr.data_release, "release_data"},
+        {(void **)&comgr.metadata, "get_data_metadata"},
+        {(void **)&comgr.metadata_free, "destroy_metadata"},
+        {(void **)&comgr.node_kind, "get_metadata_kind"},
+        {(void **)&comgr.node_string, "get_metadata_string"},
+        {(void **)&comgr.node_map, "iterate_map_metadata"},
+        {(void **)&comgr.node_count, "get_metadata_list_size"},
+        {(void **)&comgr.node_at, "index_list_metadata"},
+    };
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "amd_comgr_%s", needed[i].name);
+        if (!(*needed[i].function = dlsym(library, name))) {
+            reply_unable(reply, "%s has no %s", config->comgr, name);
+            return false;
+        }
+    }
+    comgr.library = library;
+    return true;
+}
+
+bool comgr_version(const struct worker_config *config, struct reply *reply)
+{
+    char text[64];
+    size_t major = 0, minor = 0;
+
+    if (!load(config, reply))
+        return false;
+    comgr.version(&major, &minor);
+    snprintf(text, sizeof text, "comgr %zu.%zu", major, minor);
+    fields_add_raw(&reply->data, text, strlen(text));
+    return true;
+}
+
+void job_targets(const struct worker_config *config, struct field_reader *request,
+                 struct reply *reply)
+{
+    size_t count = 0;
+
+    (void)request;
+    if (!load(config, reply))
+        return;
+    comgr.isa_count(&count);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = NULL;
+        if (comgr.isa_name(i, &name) != SUCCESS || !name)
+            continue;
+        if (!strncmp(name, ISA_PREFIX, strlen(ISA_PREFIX)))
+            name += strlen(ISA_PREFIX);
+        if (reply->data.size)
+            fields_add_raw(&reply->data, " ", 1);
+        fields_add_raw(&reply->data, name, strlen(name));
+    }
+    reply->outcome = REPLY_DONE;
+}
+
+/* ---- Disassembly ---------------------------------------------------------------------------- */
+
+struct code {
+    const uint8_t *bytes;
+    size_t size;
+};
+
+/* comgr gives one user pointer to all three callbacks, per instruction. */
+struct instruction {
+    const struct code *code;
+    char text[UINT16_MAX];
+    size_t length;
+};
+
+static uint64_t read_code(uint64_t from, char *to, uint64_t size, void *user)
+{
+    const struct code *const code = ((const struct instruction *)user)->code;
+
+    if (from >= code->size)
+        return 0;
+    if (size > code->size - from)
+        size = code->size - from;
+    memcpy(to, code->bytes + from, size);
+    return size;
+}
+
+static void take_text(const char *text, void *user)
+{
+    struct instruction *const i = user;
+
+    text += strspn(text, " \t");
+    i->length = strnlen(text, sizeof i->text);
+    memcpy(i->text, text, i->length);
+}
+
+/* Branch targets stand in the text as offsets too: nothing to add. */
+static void ignore_address(uint64_t address, void *user)
+{
+    (void)address;
+    (void)user;
+}
+
+static void disassemble(handle disassembler, const struct code *code, struct fields *out)
+{
+    static struct instruction instruction;
+    uint64_t at = 0;
+
+    instruction.code = code;
+    while (at < code->size) {
+        uint64_t size = 0;
+        instruction.length = 0;
+        const int status = comgr.disassemble(disassembler, at, &instruction, &size);
+        if (status != SUCCESS || !size || size > code->size - at) {
+            /* no instruction: the next may start a word further */
+            instruction.length = 0;
+            size = code->size - at < 4 ? code->size - at : 4;
+        }
+        const struct packed_instruction packed = {(uint32_t)at, (uint16_t)size,
+                                                  (uint16_t)instruction.length};
+        fields_add_raw(out, &packed, sizeof packed);
+        fields_add_raw(out, instruction.text, instruction.length);
+        at += size;
+    }
+}
+
+void job_disassemble(const struct worker_config *config, struct field_reader *request,
+                     struct reply *reply)
+{
+    struct code code = {0};
+    handle disassembler = {0};
+    char isa[128];
+    char *const processor = field_text(request);
+
+    code.bytes = field_bytes(request, &code.size);
+    snprintf(isa, sizeof isa, ISA_PREFIX "%s", processor);
+    if (!fields_done(request)) {
+        reply_unable(reply, "the request cannot be read");
+    } else if (load(config, reply)) {
+        if (comgr.disassembler(isa, read_code, take_text, ignore_address, &disassembler) !=
+            SUCCESS) {
+            reply_unable(reply, "comgr has no disassembler for %s", isa);
+        } else {
+            disassemble(disassembler, &code, &reply->data);
+            comgr.disassembler_free(disassembler);
+            reply->outcome = REPLY_DONE;
+        }
+    }
+    free(processor);
+}
+
+/* ---- Metadata ------------------------------------------------------------------------------- */
+
+struct printer {
+    struct fields *out;
+    int indent;
+};
+
+static void print_node(handle node, int indent, struct fields *out);
+
+static void print_indent(int indent, struct fields *out)
+{
+    for (int i = 0; i < indent; i++)
+        fields_add_raw(out, "  ", 2);
+}
+
+static int node_kind(handle node)
+{
+    int kind = NODE_NULL;
+
+    comgr.node_kind(node, &kind);
+    return kind;
+}
+
+/* A string on the rest of the line. */
+static void print_string(handle node, struct fields *out)
+{
+    size_t size = 0;
+
+    if (comgr.node_string(node, &size, NULL) != SUCCESS)
+        return;
+    char *const text = calloc(1, size + 1);
+    if (text && comgr.node_string(node, &size, text) == SUCCESS)
+        fields_add_raw(out, text, strlen(text));
+    free(text);
+}
+
+static int print_entry(handle key, handle value, void *user)
+{
+    const struct printer *const p = user;
+
+    print_indent(p->indent, p->out);
+    print_string(key, p->out);
+    fields_add_raw(p->out, ":", 1);
+    if (node_kind(value) == NODE_STRING) {
+        fields_add_raw(p->out, " ", 1);
+        print_string(value, p->out);
+        fields_add_raw(p->out, "\n", 1);
+    } else {
+        fields_add_raw(p->out, "\n", 1);
+        print_node(value, p->indent + 1, p->out);
+    }
+    return SUCCESS;
+}
+
+/* Deeper than any metadata there is; a note that nests further is cut short. */
+#define DEPTH_MAX 16
+
+static void print_node(handle node, int indent, struct fields *out)
+{
+    struct printer printer = {out, indent};
+    size_t count = 0;
+
+    if (indent > DEPTH_MAX)
+        return;
+    switch (node_kind(node)) {
+    case NODE_MAP:
+        comgr.node_map(node, print_entry, &printer);
+        break;
+    case NODE_LIST:
+        comgr.node_count(node, &count);
+        for (size_t i = 0; i < count; i++) {
+            handle item;
+            if (comgr.node_at(node, i, &item) != SUCCESS)
+                break;
+            print_indent(indent, out);
+            fields_add_raw(out, "-\n", 2);
+            print_node(item, indent + 1, out);
+            comgr.metadata_free(item);
+        }
+        break;
+    case NODE_STRING:
+        print_indent(indent, out);
+        print_string(node, out);
+        fields_add_raw(out, "\n", 1);
+        break;
+    default:
+        break;
+    }
+}
+
+void job_metadata(const struct worker_config *config, struct field_reader *request,
+                  struct reply *reply)
+{
+    handle data = {0}, node = {0};
+    size_t size = 0;
+    const uint8_t *const object = field_bytes(request, &size);
+
+    if (!fields_done(request)) {
+        reply_unable(reply, "the request cannot be read");
+        return;
+    }
+    if (!load(config, reply))
+        return;
+    if (comgr.data(KIND_EXECUTABLE, &data) != SUCCESS) {
+        reply_unable(reply, "comgr takes no data");
+        return;
+    }
+    if (comgr.data_set(data, size, (const char *)object) != SUCCESS ||
+        comgr.metadata(data, &node) != SUCCESS) {
+        reply->outcome = REPLY_REJECTED;
+        static const char why[] = "comgr finds no metadata in these bytes";
+        fields_add_raw(&reply->message, why, sizeof why - 1);
+    } else {
+        print_node(node, 0, &reply->data);
+        comgr.metadata_free(node);
+        reply->outcome = REPLY_DONE;
+    }
+    comgr.data_release(data);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/* Frames on the worker's side, and the loop that answers requests. */
+#include "compile/worker.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static bool read_all(int sock, void *to, size_t n)
+{
+    for (size_t got = 0; got < n;) {
+        const ssize_t r = recv(sock, (char *)to + got, n - got, 0);
+        if (r == 0 || (r < 0 && errno != EINTR))
+            return false;
+        got += r > 0 ? (size_t)r : 0;
+    }
+    return true;
+}
+
+static bool write_all(int sock, const void *from, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        const ssize_t r = send(sock, (const char *)from + done, n - done, MSG_NOSIGNAL);
+        if (r < 0 && errno != EINTR)
+            return false;
+        done += r > 0 ? (size_t)r : 0;
+    }
+    return true;
+}
+
+bool read_frame(int sock, struct frame_header *header, uint8_t **payload)
+{
+    if (!read_all(sock, header, sizeof *header) || !frame_plausible(header))
+        return false;
+    *payload = malloc(header->bytes ? header->bytes : 1);
+    if (*payload && read_all(sock, *payload, header->bytes) &&
+        frame_digest(header, *payload) == header->digest)
+        return true;
+    free(*payload);
+    return false;
+}
+
+bool write_frame(int sock, enum frame_kind kind, uint64_t id, const struct fields *payload)
+{
+    if (payload->failed)
+        return false;
+    const struct frame_header header = frame_make(kind, id, payload->bytes, payload->size);
+    return write_all(sock, &header, sizeof header) &&
+           write_all(sock, payload->bytes, payload->size);
+}
+
+char *field_text(struct field_reader *r)
+{
+    size_t n = 0;
+    const uint8_t *const bytes = field_bytes(r, &n);
+    char *const text = malloc(n + 1);
+
+    if (!text)
+        abort();
+    memcpy(text, bytes, n);
+    text[n] = 0;
+    if (strlen(text) != n)
+        r->failed = true; /* a NUL inside is no text */
+    return text;
+}
+
+void reply_unable(struct reply *reply, const char *format, ...)
+{
+    char text[1024];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    reply->outcome = REPLY_UNABLE;
+    reply->message.size = 0;
+    fields_add_raw(&reply->message, text, strlen(text));
+}
+
+void job_version(const struct worker_config *config, struct field_reader *request,
+                 struct reply *reply)
+{
+    (void)request;
+    reply->outcome = REPLY_DONE;
+    if (hiprtc_version(config, reply)) {
+        fields_add_raw(&reply->data, ", ", 2);
+        comgr_version(config, reply);
+    }
+}
+
+static uint64_t microseconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void do_job(const struct worker_config *config, enum frame_kind kind,
+                   struct field_reader *request, struct reply *reply)
+{
+    const uint64_t start = microseconds();
+
+    switch (kind) {
+    case FRAME_COMPILE:
+        job_compile(config, request, reply);
+        break;
+    case FRAME_DISASSEMBLE:
+        job_disassemble(config, request, reply);
+        break;
+    case FRAME_METADATA:
+        job_metadata(config, request, reply);
+        break;
+    case FRAME_TARGETS:
+        job_targets(config, request, reply);
+        break;
+    case FRAME_VERSION:
+        job_version(config, request, reply);
+        break;
+    default:
+        reply_unable(reply, "request kind %d is not known", (int)kind);
+    }
+    reply->microseconds = microseconds() - start;
+}
+
+void serve(const struct worker_config *config, int sock)
+{
+    struct frame_header header;
+    uint8_t *payload = NULL;
+
+    while (read_frame(sock, &header, &payload)) {
+        struct field_reader request = {payload, payload + header.bytes, false};
+        struct reply reply = {.message.grow = realloc, .data.grow = realloc};
+        struct fields frame = {.grow = realloc};
+
+        do_job(config, header.kind, &request, &reply);
+        fflush(NULL); /* what was printed comes before the reply */
+        if (reply.message.failed || reply.data.failed) {
+            reply.data = (struct fields){.grow = realloc};
+            reply.message = (struct fields){.grow = realloc};
+            reply_unable(&reply, "the answer does not fit in memory");
+        }
+        fields_add_u32(&frame, reply.outcome);
+        fields_add_u64(&frame, reply.microseconds);
+        fields_add_bytes(&frame, reply.message.bytes, reply.message.size);
+        fields_add_bytes(&frame, reply.data.bytes, reply.data.size);
+        if (!write_frame(sock, FRAME_REPLY, header.id, &frame))
+            _exit(1);
+        free(frame.bytes);
+        free(reply.message.bytes);
+        free(reply.data.bytes);
+        free(payload);
+    }
+}

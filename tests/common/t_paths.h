@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Where the build that a test belongs to lies: the test is build/<name>/tests/<kind>/test_x. */
+#ifndef QUERN_TESTS_T_PATHS_H
+#define QUERN_TESTS_T_PATHS_H
+
+/* The build directory; "" if it cannot be told. Valid for the life of the program. */
+const char *t_build(void);
+
+/* The worker executable of this build. */
+const char *t_worker_path(void);
+
+/* Number of entries in a directory, "." and ".." not counted; -1 if it cannot be read. */
+int t_count_entries(const char *directory);
+
+#endif
