@@ -23,11 +23,11 @@ float quant_load(enum quern_dtype t, const void *array, size_t i);
 void quant_store(enum quern_dtype t, void *array, size_t i, float x);
 
 /*
- * Blockwise 4-bit quantisation of nf4 or fp4 in bitsandbytes' way, bit for bit: absmax = max |w| over
- * each run of `group` weights of the flattened [N,K]; code = the table value that w/absmax is nearest
- * to, the lower of two at equal distance; two codes a byte, the high nibble first. NaN and infinite
- * weights spoil their block as they do there. The last block may be short; packed has (count+1)/2
- * bytes, absmax ⌈count/group⌉ floats.
+ * Blockwise 4-bit quantisation of nf4 or fp4 in bitsandbytes' way, bit for bit: absmax = max |w|
+ * over each run of `group` weights of the flattened [N,K]; code = the table value that w/absmax is
+ * nearest to, the lower of two at equal distance; two codes a byte, the high nibble first. NaN and
+ * infinite weights spoil their block as they do there. The last block may be short; packed has
+ * (count+1)/2 bytes, absmax ⌈count/group⌉ floats.
  */
 void quant_quantise_4bit(enum quern_weight wq, const float *w, size_t count, size_t group,
                          uint8_t *packed, float *absmax);
@@ -36,17 +36,17 @@ void quant_dequantise_4bit(enum quern_weight wq, const uint8_t *packed, const fl
 
 /* The operands of one linear layer on the CPU; those that a problem has not are null. */
 struct quant_operands {
-    const void *a;      /* [M,K] in problem->a, packed */
+    const void *a; /* [M,K] in problem->a, packed */
     const void *b;
     const void *scales;
-    const void *bias;   /* [N] in problem->c */
+    const void *bias; /* [N] in problem->c */
 };
 
 /*
  * y[m,N] = A . dequantised(W)^T + bias in double precision, on all CPUs, for a normalised problem.
- * Weights are dequantised exactly (code value times absmax, one product, in double), and every sum has
- * one order: the same operands give the same bits on any machine. Blocks.
- * Errors: QUERN_E_DECLINED for what is not nf4 or fp4 with scale=f32, layout=bnb; QUERN_E_ARGUMENT,
+ * Weights are dequantised exactly (code value times absmax, one product, in double), and every sum
+ * has one order: the same operands give the same bits on any machine. Blocks. Errors:
+ * QUERN_E_DECLINED for what is not nf4 or fp4 with scale=f32, layout=bnb; QUERN_E_ARGUMENT,
  * QUERN_E_MEMORY.
  */
 quern_status quant_reference(const struct quern_problem *problem, const struct quant_operands *in,
@@ -54,8 +54,8 @@ quern_status quant_reference(const struct quern_problem *problem, const struct q
 
 /*
  * Fills operands for a test of a normalised nf4 or fp4 problem: activations ~ N(0,1), random codes,
- * absmax uniform in [0.5,1.5)/sqrt(K), bias ~ N(0,1). A function of the seed alone, the same on every
- * machine. Buffers have the sizes of the problem's operands; null ones are left out. Blocks.
+ * absmax uniform in [0.5,1.5)/sqrt(K), bias ~ N(0,1). A function of the seed alone, the same on
+ * every machine. Buffers have the sizes of the problem's operands; null ones are left out. Blocks.
  */
 void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed, void *a, void *b,
                   void *scales, void *bias);

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+#include "quant/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float x;
+
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* bits >> shift, rounded to nearest, ties to even; 1 <= shift <= 31 */
+static uint32_t round_shift(uint32_t bits, unsigned shift)
+{
+    const uint32_t half = UINT32_C(1) << (shift - 1);
+
+    return (bits + (half - 1) + ((bits >> shift) & 1)) >> shift;
+}
+
+uint16_t quant_f16_from_f32(float x)
+{
+    const uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+
+    if (magnitude > 0x7f800000) /* NaN: keep the payload's top, and make it quiet */
+        return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x1ff));
+    if (magnitude >= 0x47800000) /* 2^16 and up */
+        return (uint16_t)(sign | 0x7c00);
+    if (magnitude >= 0x38800000) /* 2^-14 and up: normal; a carry runs into the exponent, or to ∞ */
+        return (uint16_t)(sign | round_shift(magnitude - 0x38000000, 13));
+    if (magnitude < 0x33000000) /* below half the least denormal */
+        return (uint16_t)sign;
+    const unsigned exponent = magnitude >> 23;
+    const uint32_t mantissa = (magnitude & 0x7fffff) | 0x800000;
+    return (uint16_t)(sign | round_shift(mantissa, 126 - exponent));
+}
+
+float quant_f32_from_f16(uint16_t x)
+{
+    const uint32_t sign = (uint32_t)(x & 0x8000) << 16, magnitude = x & 0x7fff;
+
+    if (magnitude >= 0x7c00)
+        return float_of(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
+    if (magnitude >= 0x400)
+        return float_of(sign | ((magnitude << 13) + 0x38000000));
+    const float value = (float)magnitude * 0x1p-24f; /* exact */
+    return sign ? -value : value;
+}
+
+uint16_t quant_bf16_from_f32(float x)
+{
+    const uint32_t bits = bits_of(x);
+
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)round_shift(bits, 16);
+}
+
+float quant_f32_from_bf16(uint16_t x)
+{
+    return float_of((uint32_t)x << 16);
+}
+
+float quant_load(enum quern_dtype t, const void *array, size_t i)
+{
+    switch (t) {
+    case QUERN_F32:
+        return ((const float *)array)[i];
+    case QUERN_F16:
+        return quant_f32_from_f16(((const uint16_t *)array)[i]);
+    case QUERN_BF16:
+        return quant_f32_from_bf16(((const uint16_t *)array)[i]);
+    default:
+        return NAN;
+    }
+}
+
+void quant_store(enum quern_dtype t, void *array, size_t i, float x)
+{
+    switch (t) {
+    case QUERN_F32:
+        ((float *)array)[i] = x;
+        break;
+    case QUERN_F16:
+        ((uint16_t *)array)[i] = quant_f16_from_f32(x);
+        break;
+    case QUERN_BF16:
+        ((uint16_t *)array)[i] = quant_bf16_from_f32(x);
+        break;
+    default:
+        break;
+    }
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Test operands. Every value is a function of the seed, the operand and its index, in integer or
+ * exactly rounded arithmetic, so that all machines and thread counts give the same bits.
+ */
+#include "quant/quant.h"
+
+#include "base/os.h"
+#include "base/thread.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Items that one thread fills at a time. */
+#define RUN 65536
+
+/* The `index`-th output of SplitMix64 (Steele, Lea, Flood 2014) started at `seed`. */
+static uint64_t random_at(uint64_t seed, uint64_t index)
+{
+    uint64_t z = seed + (index + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+/*
+ * The sum of twelve uniform variables of variance 1/12, less its mean: normal to the eye, never
+ * beyond ±6, and free of a libm's last bits.
+ */
+static float normal_at(uint64_t seed, uint64_t index)
+{
+    int32_t sum = 0;
+
+    for (uint64_t i = 0; i < 3; i++) {
+        const uint64_t r = random_at(seed, 3 * index + i);
+        sum += (int32_t)(r & 0xffff) + (int32_t)(r >> 16 & 0xffff) + (int32_t)(r >> 32 & 0xffff) +
+               (int32_t)(r >> 48);
+    }
+    return (float)(2 * sum - 12 * 65535) / 131072.0f;
+}
+
+/* One operand to fill. Each has a seed of its own, so that none repeats another. */
+struct fill {
+    void (*function)(const struct fill *f, size_t first, size_t count);
+    uint64_t seed;
+    void *array;
+    size_t items, bytes; /* items as the function counts them */
+    enum quern_dtype type;
+    double root_k;
+};
+
+static void fill_normal(const struct fill *f, size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i++)
+        quant_store(f->type, f->array, i, normal_at(f->seed, i));
+}
+
+/* items are words of eight bytes; the last may be shorter */
+static void fill_bytes(const struct fill *f, size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i++) {
+        const uint64_t r = random_at(f->seed, i);
+        const size_t left = f->bytes - 8 * i;
+
+        memcpy((uint8_t *)f->array + 8 * i, &r, left < 8 ? left : 8);
+    }
+}
+
+static void fill_absmax(const struct fill *f, size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i++) {
+        const double uniform = (double)(random_at(f->seed, i) >> 40) * 0x1p-24;
+        ((float *)f->array)[i] = (float)((0.5 + uniform) / f->root_k);
+    }
+}
+
+static void fill_run(void *user, size_t i)
+{
+    const struct fill *const f = user;
+    const size_t left = f->items - i * RUN;
+
+    f->function(f, i * RUN, left < RUN ? left : RUN);
+}
+
+static void fill(const struct fill *f)
+{
+    parallel_for((f->items + RUN - 1) / RUN, os_cpu_count(), fill_run, (void *)f);
+}
+
+void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed, void *a, void *b,
+                  void *scales, void *bias)
+{
+    const size_t n = (size_t)problem->n, k = (size_t)problem->k;
+
+    if (a)
+        fill(&(struct fill){.function = fill_normal,
+                            .seed = random_at(seed, 0),
+                            .array = a,
+                            .items = (size_t)m * k,
+                            .type = problem->a});
+    if (b)
+        fill(&(struct fill){.function = fill_bytes,
+                            .seed = random_at(seed, 1),
+                            .array = b,
+                            .items = (n * k / 2 + 7) / 8,
+                            .bytes = n * k / 2});
+    if (scales)
+        fill(&(struct fill){.function = fill_absmax,
+                            .seed = random_at(seed, 2),
+                            .array = scales,
+                            .items = n * (k / (size_t)problem_group(problem)),
+                            .root_k = sqrt((double)k)});
+    if (bias)
+        fill(&(struct fill){.function = fill_normal,
+                            .seed = random_at(seed, 3),
+                            .array = bias,
+                            .items = n,
+                            .type = problem->c});
+}

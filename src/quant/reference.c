@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The reference product, in double. Two rows of W are dequantised at a time and multiplied with
+ * four rows of A at a time. Every dot product is four sums over k ≡ 0, 1, 2, 3 (mod 4), added
+ * pairwise at the end: the same operations in the same order whatever the CPU, the threads and M.
+ * The compiler may not fuse multiply and add (ISO C mode), so wider vectors change nothing.
+ */
+#include "quant/quant.h"
+
+#include "base/os.h"
+#include "base/thread.h"
+
+#include <string.h>
+
+#define LANES  4 /* partial sums of a dot product */
+#define W_ROWS 2
+#define A_ROWS 4
+/* W is cut into at most this many parts, each with scratch memory of its own, of about this many
+ * multiplications or more. */
+#define PARTS_MAX 256
+#define PART_WORK (1 << 20)
+
+typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
+
+struct product {
+    const struct quern_problem *problem;
+    const struct quant_operands *in;
+    size_t m, n, k, group;
+    size_t k_padded; /* a multiple of LANES; what is beyond k is 0 */
+    const double *a; /* [m rounded up to A_ROWS][k_padded] */
+    size_t part;     /* rows of W in a part, a multiple of W_ROWS */
+    double *scratch; /* [parts][W_ROWS][k_padded] */
+    double *y;
+};
+
+/* The code value times absmax has 48 significant bits at most: exact in double. */
+static void dequantise_row(const struct product *p, size_t row, double *w)
+{
+    const float *const value = p->problem->wq == QUERN_W_FP4 ? quant_fp4 : quant_nf4;
+    const uint8_t *b = (const uint8_t *)p->in->b + row * (p->k / 2);
+    const float *absmax = (const float *)p->in->scales + row * (p->k / p->group);
+
+    for (size_t k = 0; k < p->k; k += p->group, absmax++) {
+        double scaled[16];
+
+        for (int i = 0; i < 16; i++)
+            scaled[i] = (double)value[i] * (double)*absmax;
+        for (size_t i = k; i < k + p->group; i += 2, b++) {
+            w[i] = scaled[*b >> 4];
+            w[i + 1] = scaled[*b & 15];
+        }
+    }
+}
+
+/* dots[r][s] = row r of w times row s of a; both lie `stride` apart, a multiple of LANES. */
+static inline __attribute__((always_inline)) void
+dot_block(const double *w, const double *a, size_t stride, double dots[W_ROWS][A_ROWS])
+{
+    lanes sum[W_ROWS][A_ROWS] = {0};
+
+    for (size_t k = 0; k < stride; k += LANES) {
+        lanes x[A_ROWS];
+
+        for (int s = 0; s < A_ROWS; s++)
+            memcpy(&x[s], a + (size_t)s * stride + k, sizeof x[s]);
+        for (int r = 0; r < W_ROWS; r++) {
+            lanes v;
+
+            memcpy(&v, w + (size_t)r * stride + k, sizeof v);
+            for (int s = 0; s < A_ROWS; s++)
+                sum[r][s] += v * x[s];
+        }
+    }
+    for (int r = 0; r < W_ROWS; r++)
+        for (int s = 0; s < A_ROWS; s++)
+            dots[r][s] = (sum[r][s][0] + sum[r][s][1]) + (sum[r][s][2] + sum[r][s][3]);
+}
+
+static void dot_block_plain(const double *w, const double *a, size_t stride,
+                            double dots[W_ROWS][A_ROWS])
+{
+    dot_block(w, a, stride, dots);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void
+dot_block_avx2(const double *w, const double *a, size_t stride, double dots[W_ROWS][A_ROWS])
+{
+    dot_block(w, a, stride, dots);
+}
+#endif
+
+typedef void (*dot_block_fn)(const double *, const double *, size_t, double[W_ROWS][A_ROWS]);
+
+static dot_block_fn best_dot_block(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))
+        return dot_block_avx2;
+#endif
+    return dot_block_plain;
+}
+
+static void multiply_rows(const struct product *p, size_t first, size_t count, double *w)
+{
+    const dot_block_fn dot = best_dot_block();
+    const size_t stride = p->k_padded;
+    double dots[W_ROWS][A_ROWS];
+
+    for (size_t row = first; row < first + count; row += W_ROWS) {
+        const size_t rows = first + count - row < W_ROWS ? first + count - row : W_ROWS;
+
+        for (size_t r = 0; r < rows; r++)
+            dequantise_row(p, row + r, w + r * stride);
+        for (size_t m = 0; m < p->m; m += A_ROWS) {
+            dot(w, p->a + m * stride, stride, dots);
+            for (size_t r = 0; r < rows; r++)
+                for (size_t s = 0; s < A_ROWS && m + s < p->m; s++)
+                    p->y[(m + s) * p->n + row + r] =
+                        dots[r][s] +
+                        (p->in->bias ? (double)quant_load(p->problem->c, p->in->bias, row + r) : 0);
+        }
+    }
+}
+
+static void multiply_part(void *user, size_t i)
+{
+    const struct product *const p = user;
+    const size_t first = i * p->part, left = p->n - first;
+
+    multiply_rows(p, first, left < p->part ? left : p->part, p->scratch + i * W_ROWS * p->k_padded);
+}
+
+static quern_status check(const struct quern_problem *p, const struct quant_operands *in, int64_t m)
+{
+    FAIL_IF(
+        p->op != QUERN_OP_GEMM || (p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4) ||
+            p->scale != QUERN_SCALE_F32 || p->layout != QUERN_LAYOUT_BNB,
+        QUERN_E_DECLINED,
+        "the reference product has no wq=%s of that scale and layout; it has op=gemm with nf4 or "
+        "fp4, scale=f32, layout=bnb",
+        weight_name(p->wq));
+    FAIL_IF(m < 1 || m > PROBLEM_MAX_DIMENSION, QUERN_E_ARGUMENT, "m=%lld rows; expected 1 to %lld",
+            (long long)m, (long long)PROBLEM_MAX_DIMENSION);
+    FAIL_IF(!in->a || !in->b || !in->scales || !in->bias != !p->bias, QUERN_E_ARGUMENT,
+            "operand %s is %s",
+            !in->a        ? "a"
+            : !in->b      ? "b"
+            : !in->scales ? "scales"
+                          : "bias",
+            in->a && in->b && in->scales && in->bias ? "given, but the problem has none" : "null");
+    return QUERN_OK;
+}
+
+/* One row of A in double, with zeros behind it; a row beyond m is all zeros. */
+static void widen_row(const struct product *p, size_t row, double *to)
+{
+    for (size_t k = 0; k < p->k_padded; k++)
+        to[k] = row < p->m && k < p->k ? (double)quant_load(p->problem->a, p->in->a, row * p->k + k)
+                                       : 0;
+}
+
+quern_status quant_reference(const struct quern_problem *problem, const struct quant_operands *in,
+                             int64_t m, double *y)
+{
+    TRY(check(problem, in, m));
+    struct product p = {.problem = problem,
+                        .in = in,
+                        .m = (size_t)m,
+                        .n = (size_t)problem->n,
+                        .k = (size_t)problem->k,
+                        .group = (size_t)problem_group(problem),
+                        .y = y};
+    p.k_padded = (p.k + LANES - 1) / LANES * LANES;
+    const size_t a_rows = (p.m + A_ROWS - 1) / A_ROWS * A_ROWS;
+    const double parts_wanted = (double)p.n * (double)p.k * (double)a_rows / PART_WORK;
+    const size_t parts_most = parts_wanted < PARTS_MAX ? (size_t)parts_wanted + 1 : PARTS_MAX;
+    p.part = (p.n / parts_most + W_ROWS) / W_ROWS * W_ROWS;
+    const size_t parts = (p.n + p.part - 1) / p.part;
+    /* zeroed: the scratch row that an odd n leaves unused is multiplied all the same */
+    double *const memory = os.calloc((a_rows + parts * W_ROWS) * p.k_padded, sizeof *memory);
+
+    FAIL_IF(!memory, QUERN_E_MEMORY, "no memory for %zu x %zu values in double", a_rows,
+            p.k_padded);
+    for (size_t row = 0; row < a_rows; row++)
+        widen_row(&p, row, memory + row * p.k_padded);
+    p.a = memory;
+    p.scratch = memory + a_rows * p.k_padded;
+    parallel_for(parts, os_cpu_count(), multiply_part, &p);
+    os.free(memory);
+    return QUERN_OK;
+}

@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: MIT */
+/* CPU arithmetic: conversions, bitsandbytes' 4-bit quantiser against its own answers, the reference
+ * product, test operands. Run from the top of the tree. */
+#include "base/os.h"
+#include "quant/quant.h"
+
+#include <quern/tool.h>
+
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static bool same_float(float x, float y)
+{
+    return bits_of(x) == bits_of(y) || (isnan(x) && isnan(y));
+}
+
+static struct quern_problem problem_of(const char *text)
+{
+    struct quern_problem p;
+
+    if (quern_problem_parse(text, &p))
+        fail_msg("%s: %s", text, quern_last_error()->message);
+    return p;
+}
+
+/* ---- Conversions ---------------------------------------------------------------------------- */
+
+/* The value of a 16-bit float by its definition. */
+static double value_of(unsigned bits, int exponent_bits, int mantissa_bits)
+{
+    const int bias = (1 << (exponent_bits - 1)) - 1;
+    const int exponent = (int)(bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
+    const double mantissa = bits & ((1u << mantissa_bits) - 1);
+    const double sign = bits >> 15 ? -1 : 1;
+
+    if (!exponent)
+        return sign * ldexp(mantissa, 1 - bias - mantissa_bits);
+    return sign * ldexp(mantissa + (double)(1u << mantissa_bits), exponent - bias - mantissa_bits);
+}
+
+/* Every finite value converts back and forth, and between any two neighbours the midpoint goes to
+ * the even one and the floats next to the midpoint to the nearer one. That fixes every float. */
+static void check_format(uint16_t (*from)(float), float (*to)(uint16_t), int exponent_bits,
+                         int mantissa_bits)
+{
+    const unsigned infinity = ((1u << exponent_bits) - 1) << mantissa_bits;
+
+    for (unsigned h = 0; h < infinity; h++) {
+        const double low = value_of(h, exponent_bits, mantissa_bits);
+        /* beyond the largest value, rounding acts as if the exponent went on */
+        const double high = h + 1 < infinity
+                                ? value_of(h + 1, exponent_bits, mantissa_bits)
+                                : 2 * low - value_of(h - 1, exponent_bits, mantissa_bits);
+        const float middle = (float)((low + high) / 2);
+        const unsigned even = h % 2 ? h + 1 : h;
+
+        assert_true((double)to((uint16_t)h) == low);
+        assert_true((double)to((uint16_t)(h | 0x8000)) == -low);
+        assert_int_equal(from((float)low), h);
+        assert_int_equal(from((float)-low), h | 0x8000);
+        assert_int_equal(from(middle), even);
+        assert_int_equal(from(-middle), even | 0x8000);
+        assert_int_equal(from(nextafterf(middle, -INFINITY)), h);
+        assert_int_equal(from(nextafterf(middle, INFINITY)), h + 1);
+    }
+    assert_int_equal(from(INFINITY), infinity);
+    assert_int_equal(from(-INFINITY), infinity | 0x8000);
+    assert_true(to((uint16_t)infinity) == INFINITY);
+    for (unsigned h = infinity + 1; h < 0x8000; h++) {
+        assert_true(isnan(to((uint16_t)h)));
+        assert_true(isnan(to(from(to((uint16_t)h)))));
+    }
+    /* a NaN whose payload lies below the half's mantissa must not become infinity */
+    const uint32_t low_nan = 0x7f800001;
+    float nan;
+    memcpy(&nan, &low_nan, sizeof nan);
+    assert_true(isnan(to(from(nan))));
+}
+
+static void test_f16(void **state)
+{
+    (void)state;
+    check_format(quant_f16_from_f32, quant_f32_from_f16, 5, 10);
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    check_format(quant_bf16_from_f32, quant_f32_from_bf16, 8, 7);
+}
+
+static void test_load_store(void **state)
+{
+    static const enum quern_dtype types[] = {QUERN_F32, QUERN_F16, QUERN_BF16};
+
+    (void)state;
+    for (size_t t = 0; t < 3; t++) {
+        uint32_t array[4] = {0};
+
+        quant_store(types[t], array, 1, -1.5f);
+        assert_true(quant_load(types[t], array, 0) == 0.0f);
+        assert_true(quant_load(types[t], array, 1) == -1.5f);
+        assert_true(quant_load(types[t], array, 2) == 0.0f);
+    }
+}
+
+/* ---- bitsandbytes --------------------------------------------------------------------------- */
+
+/* tests/peers/make_golden.py describes the format. */
+#define GOLDEN "tests/golden/quant/bitsandbytes.bin"
+
+struct reader {
+    const char *at, *end;
+};
+
+/* The next line of a record, without its newline. */
+static void read_line(struct reader *r, char line[128])
+{
+    const char *const newline = memchr(r->at, '\n', (size_t)(r->end - r->at));
+
+    assert_non_null(newline);
+    const size_t n = (size_t)(newline - r->at);
+    assert_true(n < 128);
+    memcpy(line, r->at, n);
+    line[n] = 0;
+    r->at = newline + 1;
+}
+
+static void *read_bytes(struct reader *r, size_t bytes)
+{
+    void *const copy = malloc(bytes);
+
+    assert_non_null(copy);
+    assert_true((size_t)(r->end - r->at) >= bytes);
+    memcpy(copy, r->at, bytes);
+    r->at += bytes;
+    return copy;
+}
+
+static void check_record(struct reader *r, const char *name, const char *line, const float *w,
+                         size_t count)
+{
+    char word[8];
+    size_t group, again;
+
+    assert_int_equal(sscanf(line, "quantised %7s %zu %zu", word, &group, &again), 3);
+    assert_int_equal(again, count);
+    const enum quern_weight wq = strcmp(word, "nf4") ? QUERN_W_FP4 : QUERN_W_NF4;
+    const size_t bytes = (count + 1) / 2, blocks = (count + group - 1) / group;
+    uint8_t *const packed = read_bytes(r, bytes), *const our_packed = malloc(bytes);
+    float *const absmax = read_bytes(r, 4 * blocks), *const our_absmax = malloc(4 * blocks);
+    float *const weights = read_bytes(r, 4 * count), *const our_weights = malloc(4 * count);
+
+    quant_quantise_4bit(wq, w, count, group, our_packed, our_absmax);
+    for (size_t i = 0; i < bytes; i++)
+        if (packed[i] != our_packed[i])
+            fail_msg("%s, %s, group %zu: weights %zu and %zu (%a, %a) became %02x, not %02x", name,
+                     word, group, 2 * i, 2 * i + 1, (double)w[2 * i],
+                     2 * i + 1 < count ? (double)w[2 * i + 1] : 0.0, our_packed[i], packed[i]);
+    for (size_t i = 0; i < blocks; i++)
+        if (!same_float(absmax[i], our_absmax[i]))
+            fail_msg("%s, %s, group %zu: absmax %zu is %a, not %a", name, word, group, i,
+                     (double)our_absmax[i], (double)absmax[i]);
+    quant_dequantise_4bit(wq, packed, absmax, count, group, our_weights);
+    for (size_t i = 0; i < count; i++)
+        if (!same_float(weights[i], our_weights[i]))
+            fail_msg("%s, %s, group %zu: dequantised weight %zu is %a, not %a", name, word, group,
+                     i, (double)our_weights[i], (double)weights[i]);
+    free(packed), free(our_packed), free(absmax), free(our_absmax), free(weights),
+        free(our_weights);
+}
+
+static void test_golden(void **state)
+{
+    char *file, line[128], name[64] = "";
+    size_t size, count = 0, checked = 0;
+    float *w = NULL;
+
+    (void)state;
+    if (os_read_file(GOLDEN, 1 << 22, &file, &size))
+        fail_msg("cannot read %s; run from the top of the tree", GOLDEN);
+    struct reader r = {file, file + size};
+    while (r.at < r.end) {
+        read_line(&r, line);
+        if (sscanf(line, "weights %63s %zu", name, &count) == 2) {
+            free(w);
+            w = read_bytes(&r, 4 * count);
+        } else {
+            check_record(&r, name, line, w, count);
+            checked++;
+        }
+    }
+    assert_true(checked >= 30);
+    free(w);
+    free(file);
+}
+
+/* Each of the sixteen values survives, at any absmax whose products are exact. */
+static void test_codes_survive(void **state)
+{
+    (void)state;
+    for (int q = 0; q < 2; q++) {
+        const enum quern_weight wq = q ? QUERN_W_FP4 : QUERN_W_NF4;
+        const float *const table = q ? quant_fp4 : quant_nf4;
+        float w[32], absmax, back[32];
+        uint8_t packed[16];
+
+        for (int i = 0; i < 32; i++)
+            w[i] = table[i % 16] * 0.25f;
+        quant_quantise_4bit(wq, w, 32, 32, packed, &absmax);
+        assert_true(absmax == 0.25f);
+        quant_dequantise_4bit(wq, packed, &absmax, 32, 32, back);
+        assert_memory_equal(w, back, sizeof w);
+    }
+}
+
+/* Blocks that different threads quantise are none the worse for it: block by block gives the same.
+ */
+static void test_many_blocks(void **state)
+{
+    enum { COUNT = 300000, GROUP = 96 };
+    float *const w = malloc(4 * COUNT), *const back = malloc(4 * COUNT);
+    float *const absmax = malloc(4 * COUNT / GROUP);
+    uint8_t *const packed = malloc(COUNT / 2);
+
+    (void)state;
+    assert_true(w && back && absmax && packed);
+    for (int i = 0; i < COUNT; i++)
+        w[i] = (float)(i % 1009 * 7919 % 10007 - 5003) / (float)(1 + i % 37);
+    quant_quantise_4bit(QUERN_W_NF4, w, COUNT, GROUP, packed, absmax);
+    quant_dequantise_4bit(QUERN_W_NF4, packed, absmax, COUNT, GROUP, back);
+    for (int i = 0; i < COUNT; i += GROUP) {
+        uint8_t one_packed[GROUP / 2];
+        float one_absmax, one_back[GROUP];
+
+        quant_quantise_4bit(QUERN_W_NF4, w + i, GROUP, GROUP, one_packed, &one_absmax);
+        quant_dequantise_4bit(QUERN_W_NF4, one_packed, &one_absmax, GROUP, GROUP, one_back);
+        assert_memory_equal(one_packed, packed + i / 2, GROUP / 2);
+        assert_memory_equal(&one_absmax, absmax + i / GROUP, sizeof one_absmax);
+        assert_memory_equal(one_back, back + i, sizeof one_back);
+    }
+    free(w), free(back), free(absmax), free(packed);
+}
+
+/* ---- The public functions ------------------------------------------------------------------- */
+
+static void test_api_round_trip(void **state)
+{
+    enum { N = 6, K = 128 };
+    const struct quern_problem p = problem_of("wq=nf4 n=6 k=128 group=32 a=bf16");
+    struct quern_quantized q[QUERN_OPERANDS_MAX];
+    float w[N * K], back[N * K], absmax[N * K / 32];
+    uint8_t packed[N * K / 2];
+    size_t count = 0;
+
+    (void)state;
+    for (int i = 0; i < N * K; i++)
+        w[i] = (float)((i * 7919) % 1009 - 504) / 300.0f;
+    quant_quantise_4bit(QUERN_W_NF4, w, N * K, 32, packed, absmax);
+    assert_int_equal(quern_quantize(&p, w, q, &count), QUERN_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(q[0].name, "b");
+    assert_int_equal(q[0].bytes, sizeof packed);
+    assert_memory_equal(q[0].data, packed, sizeof packed);
+    assert_string_equal(q[1].name, "scales");
+    assert_int_equal(q[1].bytes, sizeof absmax);
+    assert_memory_equal(q[1].data, absmax, sizeof absmax);
+
+    assert_int_equal(quern_dequantize(&p, q, count, back), QUERN_OK);
+    quant_dequantise_4bit(QUERN_W_NF4, packed, absmax, N * K, 32, w);
+    assert_memory_equal(back, w, sizeof w);
+
+    /* operands are found by name, and must fit exactly */
+    const struct quern_quantized swapped[2] = {q[1], q[0]};
+    assert_int_equal(quern_dequantize(&p, swapped, 2, back), QUERN_OK);
+    assert_memory_equal(back, w, sizeof w);
+    assert_int_equal(quern_dequantize(&p, q, 1, back), QUERN_E_ARGUMENT);
+    assert_non_null(strstr(quern_last_error()->message, "scales is missing"));
+    q[0].bytes--;
+    assert_int_equal(quern_dequantize(&p, q, 2, back), QUERN_E_BUFFER);
+    assert_non_null(
+        strstr(quern_last_error()->message, "383 bytes; the problem needs exactly 384"));
+    quern_quantized_free(q, count);
+    assert_null(q[0].data);
+    assert_null(q[1].data);
+    quern_quantized_free(NULL, 0);
+}
+
+static void test_api_declines(void **state)
+{
+    static const struct {
+        const char *text, *reason;
+    } cases[] = {
+        {"wq=int4 n=32 k=128 a=f16", "int4"},
+        {"wq=mxfp4 n=32 k=128 a=f16", "mxfp4"},
+        {"wq=none n=32 k=128 a=f16", "none"},
+        {"wq=fp8 n=32 k=128 a=f16", "fp8"},
+        {"wq=nf4 n=32 k=128 a=f16 scale=nested", "nested"},
+        {"wq=fp4 n=32 k=128 a=f16 layout=tileN", "tileN"},
+    };
+    static float w[32 * 128];
+    struct quern_quantized q[QUERN_OPERANDS_MAX];
+    size_t count;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct quern_problem p = problem_of(cases[i].text);
+
+        assert_int_equal(quern_quantize(&p, w, q, &count), QUERN_E_DECLINED);
+        assert_non_null(strstr(quern_last_error()->message, cases[i].reason));
+        assert_int_equal(quern_dequantize(&p, q, 0, w), QUERN_E_DECLINED);
+    }
+    struct quern_problem p = problem_of("wq=nf4 n=32 k=128 a=f16");
+    assert_int_equal(quern_quantize(&p, NULL, q, &count), QUERN_E_ARGUMENT);
+    assert_int_equal(quern_quantize(&p, w, NULL, &count), QUERN_E_ARGUMENT);
+    assert_int_equal(quern_quantize(NULL, w, q, &count), QUERN_E_ARGUMENT);
+    p.k = 100;
+    assert_int_equal(quern_quantize(&p, w, q, &count), QUERN_E_PROBLEM);
+}
+
+static void *no_memory(size_t size)
+{
+    (void)size;
+    return NULL;
+}
+
+static void *no_memory_for(size_t count, size_t size)
+{
+    (void)count, (void)size;
+    return NULL;
+}
+
+static void test_no_memory(void **state)
+{
+    const struct quern_problem p = problem_of("wq=nf4 n=2 k=64 a=f32");
+    const struct os real = os;
+    struct quern_quantized q[QUERN_OPERANDS_MAX];
+    float w[128] = {0}, a[64] = {0}, scales[2] = {0};
+    uint8_t b[64] = {0};
+    double y[2];
+    size_t count;
+
+    (void)state;
+    os.malloc = no_memory;
+    os.calloc = no_memory_for;
+    const quern_status quantised = quern_quantize(&p, w, q, &count);
+    const quern_status product =
+        quant_reference(&p, &(struct quant_operands){.a = a, .b = b, .scales = scales}, 1, y);
+    os = real;
+    assert_int_equal(quantised, QUERN_E_MEMORY);
+    assert_int_equal(product, QUERN_E_MEMORY);
+}
+
+/* ---- The reference -------------------------------------------------------------------------- */
+
+/* Operands of a problem filled at random, and the reference's answer. */
+struct layer {
+    struct quern_problem problem;
+    void *a, *b, *scales, *bias;
+    double *y;
+};
+
+static struct layer make_layer(const char *text, int64_t m, uint64_t seed)
+{
+    struct layer l = {.problem = problem_of(text)};
+    const size_t n = (size_t)l.problem.n, k = (size_t)l.problem.k;
+
+    l.a = calloc((size_t)m * k, dtype_bytes(l.problem.a));
+    l.b = malloc(n * k / 2);
+    l.scales = malloc(4 * n * k / (size_t)problem_group(&l.problem));
+    l.bias = l.problem.bias ? calloc(n, dtype_bytes(l.problem.c)) : NULL;
+    l.y = calloc((size_t)m * n, sizeof *l.y);
+    assert_true(l.a && l.b && l.scales && l.y);
+    quant_random(&l.problem, m, seed, l.a, l.b, l.scales, l.bias);
+    return l;
+}
+
+static void free_layer(struct layer *l)
+{
+    free(l->a), free(l->b), free(l->scales), free(l->bias), free(l->y);
+}
+
+static void run_reference(struct layer *l, int64_t m)
+{
+    const struct quant_operands in = {.a = l->a, .b = l->b, .scales = l->scales, .bias = l->bias};
+
+    if (quant_reference(&l->problem, &in, m, l->y))
+        fail_msg("%s", quern_last_error()->message);
+}
+
+/* The product by its formula, in long double. */
+static void check_layer(const char *text, int64_t m)
+{
+    struct layer l = make_layer(text, m, 7);
+    const size_t n = (size_t)l.problem.n, k = (size_t)l.problem.k;
+    const size_t group = (size_t)problem_group(&l.problem);
+    const float *const table = l.problem.wq == QUERN_W_FP4 ? quant_fp4 : quant_nf4;
+    const uint8_t *const b = l.b;
+
+    run_reference(&l, m);
+    for (size_t row = 0; row < (size_t)m; row++)
+        for (size_t col = 0; col < n; col++) {
+            long double sum = l.bias ? (long double)quant_load(l.problem.c, l.bias, col) : 0;
+            long double magnitude = 1;
+
+            for (size_t i = 0; i < k; i++) {
+                const size_t at = col * k + i;
+                const unsigned code = at % 2 ? b[at / 2] & 15u : b[at / 2] >> 4;
+                const long double term = (long double)table[code] *
+                                         (long double)((float *)l.scales)[at / group] *
+                                         (long double)quant_load(l.problem.a, l.a, row * k + i);
+                sum += term;
+                magnitude += fabsl(term);
+            }
+            if (fabsl(sum - (long double)l.y[row * n + col]) > 1e-15L * magnitude)
+                fail_msg("%s, m=%d: y[%zu,%zu] is %.17g, not %.17g", text, (int)m, row, col,
+                         l.y[row * n + col], (double)sum);
+        }
+    free_layer(&l);
+}
+
+static void test_reference_formula(void **state)
+{
+    (void)state;
+    check_layer("wq=nf4 n=5 k=64 a=f32", 1);
+    check_layer("wq=nf4 n=8 k=192 group=32 a=f16 bias=1", 3);
+    check_layer("wq=fp4 n=33 k=256 group=128 a=bf16 bias=1 c=f32", 4);
+    check_layer("wq=fp4 n=1 k=4096 group=4096 a=bf16", 9);
+    check_layer("wq=nf4 n=300 k=64 a=f32 bias=1", 65);
+}
+
+/* Enough work for several parts: the same bits on one CPU, and row by row. */
+static void test_reference_order(void **state)
+{
+    enum { N = 1031, K = 1024, M = 5 };
+    struct layer l = make_layer("wq=nf4 n=1031 k=1024 a=bf16 bias=1", M, 99);
+    double *const all = malloc(sizeof(double) * N * M);
+    cpu_set_t usual, one;
+
+    (void)state;
+    assert_non_null(all);
+    run_reference(&l, M);
+    memcpy(all, l.y, sizeof(double) * N * M);
+
+    CPU_ZERO(&one);
+    assert_int_equal(sched_getaffinity(0, sizeof usual, &usual), 0);
+    for (int cpu = 0; !CPU_COUNT(&one); cpu++)
+        if (CPU_ISSET(cpu, &usual))
+            CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    struct layer alone = make_layer("wq=nf4 n=1031 k=1024 a=bf16 bias=1", M, 99);
+    run_reference(&alone, M);
+    assert_int_equal(sched_setaffinity(0, sizeof usual, &usual), 0);
+    assert_memory_equal(alone.a, l.a, 2 * K * M);
+    assert_memory_equal(alone.b, l.b, N * K / 2);
+    assert_memory_equal(alone.scales, l.scales, 4 * N * K / 64);
+    assert_memory_equal(alone.y, all, sizeof(double) * N * M);
+    free_layer(&alone);
+
+    for (int m = 0; m < M; m++) {
+        const struct quant_operands in = {
+            .a = (uint16_t *)l.a + m * K, .b = l.b, .scales = l.scales, .bias = l.bias};
+        assert_int_equal(quant_reference(&l.problem, &in, 1, l.y), QUERN_OK);
+        assert_memory_equal(l.y, all + m * N, sizeof(double) * N);
+    }
+    free(all);
+    free_layer(&l);
+}
+
+static void test_reference_refuses(void **state)
+{
+    const struct quern_problem p = problem_of("wq=nf4 n=2 k=64 a=f32");
+    const struct quern_problem with_bias = problem_of("wq=nf4 n=2 k=64 a=f32 bias=1");
+    const struct quern_problem int4 = problem_of("wq=int4 n=2 k=128 a=f16");
+    float a[64] = {0}, scales[2] = {0}, bias[2] = {0};
+    uint8_t b[64] = {0};
+    double y[2];
+    const struct quant_operands in = {.a = a, .b = b, .scales = scales};
+    const struct quant_operands in_bias = {.a = a, .b = b, .scales = scales, .bias = bias};
+
+    (void)state;
+    assert_int_equal(quant_reference(&p, &in, 1, y), QUERN_OK);
+    assert_int_equal(quant_reference(&p, &in, 0, y), QUERN_E_ARGUMENT);
+    assert_int_equal(quant_reference(&p, &in_bias, 1, y), QUERN_E_ARGUMENT);
+    assert_non_null(strstr(quern_last_error()->message, "bias is given, but the problem has none"));
+    assert_int_equal(quant_reference(&with_bias, &in, 1, y), QUERN_E_ARGUMENT);
+    assert_non_null(strstr(quern_last_error()->message, "bias is null"));
+    assert_int_equal(quant_reference(&with_bias, &in_bias, 1, y), QUERN_OK);
+    assert_int_equal(quant_reference(&int4, &in, 1, y), QUERN_E_DECLINED);
+    assert_non_null(strstr(quern_last_error()->message, "int4"));
+}
+
+/* ---- Test operands -------------------------------------------------------------------------- */
+
+static void test_random_distribution(void **state)
+{
+    enum { N = 512, K = 512, M = 64 };
+    struct layer l = make_layer("wq=nf4 n=512 k=512 a=f32 bias=1", M, 3);
+    const float *const a = l.a, *const scales = l.scales;
+    unsigned seen[16] = {0};
+    double sum = 0, squares = 0, least = 9, most = 0;
+
+    (void)state;
+    for (int i = 0; i < M * K; i++) {
+        sum += (double)a[i];
+        squares += (double)a[i] * (double)a[i];
+    }
+    assert_true(fabs(sum / (M * K)) < 0.02);
+    assert_true(fabs(squares / (M * K) - 1) < 0.03);
+    for (int i = 0; i < N * K / 64; i++) {
+        least = fmin(least, (double)scales[i]);
+        most = fmax(most, (double)scales[i]);
+    }
+    assert_true(least >= 0.5 / sqrt(K) && least < 0.51 / sqrt(K));
+    assert_true(most > 1.49 / sqrt(K) && most <= 1.5 / sqrt(K));
+    for (int i = 0; i < N * K / 2; i++)
+        seen[((uint8_t *)l.b)[i] & 15]++;
+    for (int i = 0; i < 16; i++)
+        assert_true(seen[i] > N * K / 2 / 16 * 9 / 10 && seen[i] < N * K / 2 / 16 * 11 / 10);
+    /* operands are independent: the bias does not repeat the activations */
+    assert_memory_not_equal(l.bias, l.a, N * sizeof(float));
+    free_layer(&l);
+}
+
+/* Known answers: operands made today and in ten years are the same, whatever the machine. */
+static void test_random_fixed(void **state)
+{
+    struct layer l = make_layer("wq=nf4 n=4 k=64 a=f32 bias=1", 1, 1);
+    struct layer again = make_layer("wq=nf4 n=4 k=64 a=f32 bias=1", 1, 1);
+    struct layer other = make_layer("wq=nf4 n=4 k=64 a=f32 bias=1", 1, 2);
+
+    (void)state;
+    assert_memory_equal(l.a, again.a, 64 * sizeof(float));
+    assert_memory_equal(l.b, again.b, 128);
+    assert_memory_not_equal(l.a, other.a, 64 * sizeof(float));
+    assert_memory_not_equal(l.b, other.b, 128);
+    assert_true(((float *)l.a)[0] == 0x1.737p-3f && ((float *)l.a)[63] == 0x1.98eap-1f);
+    assert_true(((uint8_t *)l.b)[0] == 0x68 && ((uint8_t *)l.b)[127] == 0x49);
+    assert_true(((float *)l.scales)[3] == 0x1.1dc776p-4f);
+    assert_true(((float *)l.bias)[3] == -0x1.174p-3f);
+    free_layer(&l);
+    free_layer(&again);
+    free_layer(&other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_load_store),
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_codes_survive),
+        cmocka_unit_test(test_many_blocks),
+        cmocka_unit_test(test_api_round_trip),
+        cmocka_unit_test(test_api_declines),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_reference_formula),
+        cmocka_unit_test(test_reference_order),
+        cmocka_unit_test(test_reference_refuses),
+        cmocka_unit_test(test_random_distribution),
+        cmocka_unit_test(test_random_fixed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
