@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The plan: everything the generator and the dispatcher must agree on about one kernel. plan/ chooses
- * it, gen/ turns it into source, dispatch/ computes geometry and arguments from it.
+ * The plan: everything the generator and the dispatcher must agree on about one kernel. plan/
+ * chooses it, gen/ turns it into source, dispatch/ computes geometry and arguments from it. Plans
+ * are values: they own nothing and hold no pointer but the one to the target's row. All functions
+ * are pure, thread-safe and never block.
  */
 #ifndef QUERN_PLAN_PLAN_H
 #define QUERN_PLAN_PLAN_H
@@ -17,6 +19,19 @@ enum plan_family { FAMILY_SIMT_W4 = 1 };
 /* Rows of A that one slice of the largest kernel may hold. */
 #define PLAN_M_MAX 8
 
+/* What the model says of a plan on the target's retail part. Times are cycles of its clock. */
+struct plan_estimate {
+    uint32_t vgprs;
+    uint32_t waves_per_simd; /* that registers and LDS allow */
+    uint32_t step_slots;     /* instructions of a wave in one step along K */
+    uint32_t setup_slots;    /* instructions of a wave outside of its steps */
+    int64_t workgroups;      /* of one slice */
+    int64_t slots;           /* instructions of all their waves */
+    uint32_t busy_percent;   /* the average compute unit's work against the fullest one's */
+    int64_t kernel_cycles; /* of the fullest compute unit: instructions issued, loads waited for */
+    int64_t memory_cycles; /* every operand once, at the part's bandwidth */
+};
+
 struct plan {
     struct quern_problem problem; /* normalised */
     const struct target *target;
@@ -28,9 +43,10 @@ struct plan {
     int waves;          /* of a workgroup */
     int rows_per_wave;  /* rows of W that one wave works on at a time */
     int split_k;        /* waves that share a row of W along K; divides waves */
-    int row_groups;     /* groups of rows that a workgroup does one after another */
-    int unroll;         /* K steps in flight */
+    int chunk;          /* consecutive weights of a row that one lane takes in a step */
+    bool weights_once;  /* nothing reads the weights again soon: they may pass by the caches */
     uint32_t lds_bytes; /* static LDS of the kernel */
+    struct plan_estimate estimate;
 };
 
 /* All kernels of a problem on a target, by increasing m. */
@@ -40,8 +56,9 @@ struct plan_set {
 };
 
 /*
- * Chooses the kernels for M = 1…PLAN_M_MAX. Which kernels there are depends on the problem and target
- * only, never on an m_max. QUERN_E_DECLINED with a sentence when the target cannot do the problem.
+ * Chooses the kernels for M = 1…PLAN_M_MAX of a normalised problem. Which kernels there are depends
+ * on the problem and target only, never on an m_max. QUERN_E_DECLINED with a sentence when the
+ * target or this version cannot do the problem.
  */
 quern_status plan_make(const struct quern_problem *problem, const struct target *target,
                        struct plan_set *set);
@@ -54,7 +71,7 @@ struct plan_slice {
     const struct plan *plan;
     int64_t first, rows, slices; /* rows < plan->m_tile only when slices = 1 */
 };
-/* Covers m rows with at most two launches: full slices of the largest kernel, then the rest. */
+/* Covers m ≥ 1 rows with at most two launches: full slices of the largest kernel, then the rest. */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 
 /* Rows of W that one workgroup computes, and the launch geometry of a slice launch. */
@@ -69,7 +86,7 @@ void plan_explain(const struct plan *p, struct str *out);
  *   a, b, scales, [bias,] c : pointers;  m : i32, rows in this launch from `first` on;
  *   first : i32, the first row;  lda, ldc : i64, in elements.
  * A work-item's slice is workgroup id y; its rows are first + y·m_tile … , fewer than m_tile at the
- * end of m.
+ * end of m. Rows of A must start at multiples of PLAN_ROW_ALIGN bytes; lda may be anything else.
  */
 enum plan_arg {
     PLAN_ARG_A = 1,
@@ -82,7 +99,8 @@ enum plan_arg {
     PLAN_ARG_LDA,
     PLAN_ARG_LDC
 };
-#define PLAN_ARGS_MAX 12
+#define PLAN_ARGS_MAX  12
+#define PLAN_ROW_ALIGN 4
 size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX]);
 
 #endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+#include "gen/gen.h"
+#include "gen/templates.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define VERSION_TEXT_(x) #x
+#define VERSION_TEXT(x)  VERSION_TEXT_(x)
+#define VERSION                                                                                    \
+    VERSION_TEXT(QUERN_VERSION_MAJOR)                                                              \
+    "." VERSION_TEXT(QUERN_VERSION_MINOR) "." VERSION_TEXT(QUERN_VERSION_PATCH)
+
+/* Templates carry a licence line each; the source has one at its top. */
+static const char licence[] = "/* SPDX-License-Identifier: MIT */\n";
+
+static quern_status add_template(struct str *s, const char *name)
+{
+    const struct template_file *f = template_files;
+
+    while (f->name && strcmp(f->name, name))
+        f++;
+    FAIL_IF(!f->name, QUERN_E_INTERNAL, "there is no template \"%s\"", name);
+    const char *text = f->text;
+    if (!strncmp(text, licence, sizeof licence - 1))
+        text += sizeof licence - 1;
+    str_addf(s, "\n// ---- %s ----\n", name);
+    str_add(s, text);
+    return QUERN_OK;
+}
+
+/* One constant of the block at the top, its meaning in column 40. */
+static void add_integer(struct str *s, const char *name, int64_t value, const char *meaning)
+{
+    const size_t start = s->length;
+
+    str_addf(s, "constexpr unsigned %s = %" PRId64 ";", name, value);
+    const int width = (int)(s->length - start);
+    str_addf(s, "%*s// %s\n", width < 39 ? 40 - width : 1, "", meaning);
+}
+
+/* A word that the preprocessor needs, or that the prelude gives its meaning. */
+static void add_word(struct str *s, const char *name, const char *value, const char *meaning)
+{
+    const size_t start = s->length;
+
+    str_addf(s, "#define %s %s", name, value);
+    const int width = (int)(s->length - start);
+    str_addf(s, "%*s// %s\n", width < 39 ? 40 - width : 1, "", meaning);
+}
+
+static const char *element_word(enum quern_dtype t)
+{
+    return t == QUERN_F32 ? "F32" : t == QUERN_F16 ? "F16" : "BF16";
+}
+
+static void add_constants(struct str *s, const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    add_word(s, "SYMBOL", p->symbol, "name of the kernel");
+    add_integer(s, "N", q->n, "rows of W, columns of C");
+    add_integer(s, "K", q->k, "columns of W and of A");
+    add_integer(s, "BLOCK", problem_group(q), "weights along K that share a scale");
+    add_word(s, "A_TYPE", element_word(q->a), "elements of A");
+    add_word(s, "C_TYPE", element_word(q->c), "elements of C and of the bias");
+    add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
+    add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
+    str_add(s, "\n");
+    add_integer(s, "WAVE", p->wave_size, "lanes");
+    add_integer(s, "WAVES", p->waves, "in a workgroup");
+    add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
+    add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
+    add_integer(s, "CHUNK", p->chunk, "weights of a row for one lane in one step");
+    add_integer(s, "WAVES_PER_SIMD", p->estimate.waves_per_simd,
+                "that registers must leave room for");
+    add_word(s, "WEIGHTS_ONCE", p->weights_once ? "true" : "false",
+             "whether they bypass the caches");
+}
+
+quern_status gen_source(const struct plan *plan, struct str *source)
+{
+    char problem[QUERN_TEXT_MAX];
+
+    TRY(quern_problem_text(&plan->problem, problem, sizeof problem));
+    str_add(source, licence);
+    str_addf(source, "// quern " VERSION " for %s, M = %d to %d\n", plan->target->name, plan->m_lo,
+             plan->m_hi);
+    str_addf(source, "// %s\n\n", problem);
+    add_constants(source, plan);
+    TRY(add_template(source, "prelude/prelude"));
+    TRY(add_template(source, "prelude/reduce"));
+    TRY(add_template(source, plan->problem.wq == QUERN_W_FP4 ? "decode/fp4" : "decode/nf4"));
+    TRY(add_template(source, "decode/pair_table"));
+    TRY(add_template(source, "family/simt_w4"));
+    FAIL_IF(source->failed, QUERN_E_MEMORY, "out of memory while writing the source of %s",
+            plan->symbol);
+    return QUERN_OK;
+}
+
+void gen_options(const struct plan *plan, struct str *options)
+{
+    /* freestanding: no header and no device library, which are most of a compile */
+    str_add(options, "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n-std=c++17\n");
+    /* a workgroup stays in one compute unit, next to its LDS and its first-level cache */
+    if (plan->target->generation >= 10)
+        str_add(options, "-mcumode\n");
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* What `quern explain` says of a plan. */
+#include "plan/plan.h"
+#include "plan/simt_w4.h"
+
+#include <inttypes.h>
+
+static double microseconds(const struct plan *p, int64_t cycles)
+{
+    return (double)cycles / (p->target->clock_ghz * 1e3);
+}
+
+void plan_explain(const struct plan *p, struct str *out)
+{
+    const struct plan_estimate *const e = &p->estimate;
+    const struct target *const t = p->target;
+    const double kernel = microseconds(p, e->kernel_cycles);
+    const double memory = microseconds(p, e->memory_cycles);
+    const double slots =
+        (double)e->slots * p->wave_size / ((double)p->problem.n * (double)p->problem.k);
+
+    str_addf(out, "%s: M = %d", p->symbol, p->m_lo);
+    if (p->m_hi != p->m_lo)
+        str_addf(out, " to %d", p->m_hi);
+    str_addf(out, ", family simt_w4 on %s (%s)\n", t->name, t->part);
+    str_addf(
+        out,
+        "  shape      %d waves of %u lanes; a wave has %d rows of W and %d weights of each per "
+        "lane and step; %d %s a row\n",
+        p->waves, p->wave_size, p->rows_per_wave, p->chunk, p->split_k,
+        p->split_k > 1 ? "waves share" : "wave has");
+    str_addf(out,
+             "  grid       %" PRId64 " workgroups of %" PRId64
+             " rows fill %u compute units to %u %%\n",
+             e->workgroups, plan_rows_per_workgroup(p), t->cus, e->busy_percent);
+    str_addf(out,
+             "  resources  %" PRIu32
+             " bytes of LDS (table of all pairs of codes), about %u VGPRs, %u "
+             "waves per SIMD fit\n",
+             p->lds_bytes, e->vgprs, e->waves_per_simd);
+    str_addf(
+        out,
+        "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f us "
+        "of memory at %.0f GB/s: bound by %s\n",
+        slots, kernel, memory, t->bandwidth_gbs, kernel > memory ? "issue and latency" : "memory");
+    str_addf(out, "  weights    read %s\n",
+             p->weights_once ? "once, non-temporally"
+                             : "through the caches: slices of A share them");
+    simt_w4_explain_rejected(p, out);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+#include "plan/plan.h"
+#include "plan/simt_w4.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Rows of A that the kernels compute at once. Each costs a compile and a cache entry; between two
+ * of them the next larger one computes its last row again, at most half of its work for nothing. */
+static const int m_tiles[] = {1, 2, 4, PLAN_M_MAX};
+
+static void name_kernel(struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    snprintf(p->symbol, sizeof p->symbol, "quern_%s_%s_n%" PRId64 "_k%" PRId64 "_g%" PRId64 "_m%d",
+             weight_name(q->wq), dtype_name(q->a), q->n, q->k, problem_group(q), p->m_tile);
+}
+
+quern_status plan_make(const struct quern_problem *problem, const struct target *target,
+                       struct plan_set *set)
+{
+    struct plan_set made = {0};
+
+    TRY(simt_w4_accepts(problem, target));
+    for (size_t i = 0; i < sizeof m_tiles / sizeof *m_tiles; i++) {
+        struct plan *const p = &made.plans[made.count++];
+        *p = (struct plan){
+            .problem = *problem,
+            .target = target,
+            .family = FAMILY_SIMT_W4,
+            .m_lo = i ? m_tiles[i - 1] + 1 : 1,
+            .m_hi = m_tiles[i],
+            .m_tile = m_tiles[i],
+        };
+        name_kernel(p);
+        TRY(simt_w4_choose(p));
+    }
+    *set = made;
+    return QUERN_OK;
+}
+
+const struct plan *plan_for(const struct plan_set *set, int64_t m)
+{
+    assert(m >= 1 && m <= PLAN_M_MAX);
+    size_t i = 0;
+
+    while (m > set->plans[i].m_hi)
+        i++;
+    return &set->plans[i];
+}
+
+size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2])
+{
+    const struct plan *const largest = &set->plans[set->count - 1];
+    const int64_t full = m / largest->m_tile, rest = m % largest->m_tile;
+    size_t count = 0;
+
+    if (full)
+        slices[count++] = (struct plan_slice){largest, 0, largest->m_tile, full};
+    if (rest)
+        slices[count++] = (struct plan_slice){plan_for(set, rest), m - rest, rest, 1};
+    return count;
+}
+
+int64_t plan_rows_per_workgroup(const struct plan *p)
+{
+    return (int64_t)(p->waves / p->split_k) * p->rows_per_wave;
+}
+
+void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint32_t block[3])
+{
+    const int64_t rows = plan_rows_per_workgroup(p);
+
+    grid[0] = (uint32_t)((p->problem.n + rows - 1) / rows);
+    grid[1] = (uint32_t)slices;
+    grid[2] = 1;
+    block[0] = (uint32_t)p->waves * p->wave_size;
+    block[1] = block[2] = 1;
+}
+
+size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
+{
+    size_t n = 0;
+
+    args[n++] = PLAN_ARG_A;
+    args[n++] = PLAN_ARG_B;
+    args[n++] = PLAN_ARG_SCALES;
+    if (p->problem.bias)
+        args[n++] = PLAN_ARG_BIAS;
+    args[n++] = PLAN_ARG_C;
+    args[n++] = PLAN_ARG_M;
+    args[n++] = PLAN_ARG_FIRST;
+    args[n++] = PLAN_ARG_LDA;
+    args[n++] = PLAN_ARG_LDC;
+    return n;
+}

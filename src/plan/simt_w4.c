@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Candidates, estimate and choice for the family simt_w4. The costs were fitted to code that hipRTC
+ * 6.4.3 made of the template (docs/kernels.md has the table); they rank candidates. Every figure
+ * that decides is an integer, so that the choice, and with it the source, is the same on every
+ * machine.
+ */
+#include "plan/simt_w4.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define TABLE_BYTES 32768 /* 256 pairs of codes, 128 bytes of copies each */
+#define TABLE_SLOTS 160   /* instructions that build it, all waves together */
+#define WAVES_MAX   32    /* of a workgroup: 1024 work-items */
+#define VALUES_MAX  32    /* sums per lane that the template's reduction can fold */
+#define VGPRS_MAX   256   /* that an instruction can name */
+#define SIZE_MAX_NK ((int64_t)1 << 27)
+
+/* Time from the request of a weight to its arrival, and the average compute unit's share of the
+ * fullest one's work below which a grid counts as too coarse. */
+#define LATENCY_NS   700
+#define BUSY_PERCENT 85
+
+/* Issue and latency that take less than this share of memory time hide behind it. */
+#define HIDDEN_PERCENT 60
+
+/* Alternatives that explain prints. */
+#define REJECTED_SHOWN 4
+
+quern_status simt_w4_accepts(const struct quern_problem *p, const struct target *t)
+{
+    FAIL_IF(p->op != QUERN_OP_GEMM, QUERN_E_DECLINED,
+            "op=dequant has no kernel in this version, which does op=gemm");
+    FAIL_IF(p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4, QUERN_E_DECLINED,
+            "wq=%s has no kernel in this version, which does wq=nf4 and wq=fp4",
+            weight_name(p->wq));
+    FAIL_IF(p->scale != QUERN_SCALE_F32, QUERN_E_DECLINED,
+            "scale=nested has no kernel in this version; store the absmax plain (scale=f32)");
+    FAIL_IF(p->layout != QUERN_LAYOUT_BNB, QUERN_E_DECLINED,
+            "only layout=bnb has kernels for wq=%s in this version", weight_name(p->wq));
+    FAIL_IF(p->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
+            "round=trunc has no kernel in this version, which rounds to nearest (round=rne)");
+    FAIL_IF(p->n > SIZE_MAX_NK || p->k > SIZE_MAX_NK, QUERN_E_DECLINED,
+            "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", p->n,
+            p->k, SIZE_MAX_NK);
+    FAIL_IF(t->wave_size != 32, QUERN_E_DECLINED,
+            "%s runs waves of 64; this version has kernels for waves of 32 (RDNA)", t->name);
+    FAIL_IF(!(t->capabilities & CAP_ROW_XMASK) || !(t->capabilities & CAP_DOT2_F32_F16),
+            QUERN_E_DECLINED, "%s lacks v_permlanex16 or v_dot2_f32_f16, which these kernels need",
+            t->name);
+    FAIL_IF(p->a == QUERN_BF16 && !(t->capabilities & CAP_DOT2_F32_BF16), QUERN_E_DECLINED,
+            "%s has no v_dot2_f32_bf16; use a=f16 or a=f32 there", t->name);
+    return QUERN_OK;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+static int at_most(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- Estimate ------------------------------------------------------------------------------ */
+
+/* Instructions of one step of a wave. */
+static uint32_t step_slots(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const bool f32 = q->a == QUERN_F32;
+    const int r = p->rows_per_wave, m = p->m_tile, pairs = p->chunk / 2;
+    /* v_dual_dot2acc_f32_f16 is of the gfx11 instruction set alone; about a half of what can be
+     * dual-issued finds a partner in another register bank */
+    const bool dual = p->target->capabilities & CAP_VOPD &&
+                      (f32 || (q->a == QUERN_F16 && p->target->generation == 11));
+    int slots = 2 * pairs * r; /* an address and an LDS load for each pair of weights */
+
+    const int products = pairs * r * m * (f32 ? 2 : 1);
+    slots += dual ? products * 3 / 4 : products;
+    slots += 2 * r;                                      /* loads of weights and scales */
+    slots += m * p->chunk * (int)dtype_bytes(q->a) / 16; /* loads of A */
+    slots += r * m * 3 / 2 + r / 2;                      /* scale, clear, next scales */
+    slots += 11 + (q->k % ((int64_t)p->wave_size * p->chunk) ? 6 : 0); /* loop, offsets, end of K */
+    return (uint32_t)slots;
+}
+
+/* Instructions of a wave before, between and after its steps: addresses, reduction, store. */
+static uint32_t setup_slots(const struct plan *p)
+{
+    const int r = p->rows_per_wave, m = p->m_tile;
+
+    return (uint32_t)(65 + 12 * r + 14 * m + 2 * m * r +
+                      (p->split_k > 1 ? 20 + 2 * p->split_k : 0));
+}
+
+static uint32_t vgprs(const struct plan *p)
+{
+    const int r = p->rows_per_wave, m = p->m_tile;
+    const bool f32 = p->problem.a == QUERN_F32;
+    const int batches = p->chunk / (f32 ? 4 : 8);
+    const int ring = at_most(batches, m > 2 ? 2 : 4); /* batches of A held, as in the template */
+
+    return (uint32_t)(p->chunk / 8 * r /* packed weights */ + 8 * r /* decoded */ +
+                      2 * r /* scales */ + 4 * ring * m + 2 * m * r /* sums */ + (f32 ? 36 : 16));
+}
+
+/* Steps that a row takes, dealt out to split_k waves. */
+static int64_t steps_of(const struct plan *p)
+{
+    return ceil_div(p->problem.k, (int64_t)p->wave_size * p->chunk);
+}
+
+/* Cycles of a compute unit that runs `workgroups` of them side by side from start to end. */
+static int64_t round_cycles(const struct plan *p, int64_t workgroups, int64_t latency)
+{
+    const struct plan_estimate *const e = &p->estimate;
+    const int64_t steps = ceil_div(steps_of(p), p->split_k);
+    const int64_t waves = ceil_div(workgroups * p->waves, p->target->simds);
+    const int64_t table = workgroups * TABLE_SLOTS / p->target->simds;
+    const int64_t issue = waves * e->step_slots;
+    const int64_t wait =
+        latency + e->step_slots / 2; /* the next weights are asked for in mid-step */
+
+    return latency + table + waves * e->setup_slots + issue +
+           (steps - 1) * (issue > wait ? issue : wait);
+}
+
+/* Integers up to the last division, which is the same on every machine. */
+static int64_t memory_cycles(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const int64_t bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * 4 +
+                          p->m_tile * (q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c));
+
+    return (int64_t)((double)bytes / p->target->bandwidth_gbs * p->target->clock_ghz);
+}
+
+/* Fills the estimate; false when a workgroup does not fit in a compute unit or a launch. */
+static bool estimate(struct plan *p)
+{
+    const struct target *const t = p->target;
+    struct plan_estimate *const e = &p->estimate;
+    const int64_t cus = t->cus;
+
+    e->vgprs = vgprs(p);
+    if (e->vgprs > VGPRS_MAX)
+        return false;
+    const unsigned by_vgprs =
+        target_waves_per_simd(t, e->vgprs, 0, p->wave_size, (unsigned)p->waves);
+    const int64_t by_waves = (int64_t)by_vgprs * t->simds / p->waves;
+    const int64_t by_lds = t->lds_bytes / p->lds_bytes;
+    if (!by_waves || !by_lds)
+        return false;
+    e->waves_per_simd =
+        target_waves_per_simd(t, e->vgprs, p->lds_bytes, p->wave_size, (unsigned)p->waves);
+    e->workgroups = ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    if (e->workgroups * p->waves * (int64_t)p->wave_size > UINT32_MAX)
+        return false;
+
+    const int64_t fullest = ceil_div(e->workgroups, cus);
+    const int64_t fit = by_waves < by_lds ? by_waves : by_lds;
+    const int64_t together = fit < fullest ? fit : fullest;
+    const int64_t latency = (int64_t)(t->clock_ghz * LATENCY_NS + 0.5);
+
+    e->busy_percent = (uint32_t)(e->workgroups * 100 / (fullest * cus));
+    e->step_slots = step_slots(p);
+    e->setup_slots = setup_slots(p);
+    e->slots = e->workgroups * (TABLE_SLOTS + p->waves * (int64_t)e->setup_slots +
+                                p->waves / p->split_k * steps_of(p) * e->step_slots);
+    e->kernel_cycles = fullest / together * round_cycles(p, together, latency);
+    if (fullest % together)
+        e->kernel_cycles += round_cycles(p, fullest % together, latency);
+    e->memory_cycles = memory_cycles(p);
+    return true;
+}
+
+/* ---- Candidates and choice ------------------------------------------------------------------- */
+
+/*
+ * What decides between two that fill the part alike: the time of the fullest compute unit, but what
+ * of it hides behind memory time counts an eighth only, and so does the work of the average unit.
+ */
+static int64_t cost(const struct plan *p)
+{
+    const struct plan_estimate *const e = &p->estimate;
+    const int64_t hidden = e->memory_cycles / 100 * HIDDEN_PERCENT;
+    const int64_t average = e->slots / (p->target->cus * p->target->simds);
+
+    return 8 * (e->kernel_cycles > hidden ? e->kernel_cycles : hidden) + e->kernel_cycles +
+           2 * average;
+}
+
+static bool better(const struct plan *p, const struct plan *q)
+{
+    const bool fills = p->estimate.busy_percent >= BUSY_PERCENT;
+
+    if (fills != (q->estimate.busy_percent >= BUSY_PERCENT))
+        return fills;
+    return cost(p) < cost(q);
+}
+
+/* Keeps the `room` best of the plans that are put in, best first; of equals the earlier. */
+static void put(struct plan *best, size_t *count, size_t room, const struct plan *p)
+{
+    size_t at = *count;
+
+    while (at && better(p, &best[at - 1]))
+        at--;
+    if (at == room)
+        return;
+    if (*count < room)
+        ++*count;
+    memmove(&best[at + 1], &best[at], (*count - 1 - at) * sizeof *best);
+    best[at] = *p;
+}
+
+/*
+ * Every shape that fits, for a plan whose fields up to m_tile are set. More than four rows of W in
+ * a wave would save 4 % of the instructions at M = 1 for 64 registers, and twice the compile time.
+ */
+static size_t candidates(const struct plan *base, struct plan *best, size_t room)
+{
+    static const int rows[] = {4, 2, 1}, chunks[] = {32, 16, 8}, splits[] = {1, 2, 4, 8, 16};
+    size_t count = 0;
+    struct plan p = *base;
+
+    p.wave_size = 32;
+    p.lds_bytes = TABLE_BYTES;
+    p.weights_once = p.m_tile < PLAN_M_MAX;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
+            for (size_t s = 0; s < sizeof splits / sizeof *splits; s++)
+                for (int groups = 1; groups * splits[s] <= WAVES_MAX; groups++) {
+                    p.rows_per_wave = rows[r];
+                    p.chunk = chunks[c];
+                    p.split_k = splits[s];
+                    p.waves = groups * splits[s];
+                    if (p.split_k > steps_of(&p) || p.rows_per_wave * p.m_tile > VALUES_MAX)
+                        continue;
+                    if (estimate(&p))
+                        put(best, &count, room, &p);
+                }
+    return count;
+}
+
+quern_status simt_w4_choose(struct plan *plan)
+{
+    struct plan best;
+
+    FAIL_IF(!candidates(plan, &best, 1), QUERN_E_DECLINED,
+            "no kernel shape for n=%" PRId64 " k=%" PRId64 " fits %s", plan->problem.n,
+            plan->problem.k, plan->target->name);
+    *plan = best;
+    return QUERN_OK;
+}
+
+/* Whether two plans are the same shape but for the number of waves. */
+static bool alike(const struct plan *p, const struct plan *q)
+{
+    return p->rows_per_wave == q->rows_per_wave && p->chunk == q->chunk && p->split_k == q->split_k;
+}
+
+void simt_w4_explain_rejected(const struct plan *plan, struct str *out)
+{
+    enum { ROOM = 64 };
+    struct plan best[ROOM];
+    const size_t count = candidates(plan, best, ROOM);
+    int shown = 0;
+
+    for (size_t i = 1; i < count && shown < REJECTED_SHOWN; i++) {
+        const struct plan *const p = &best[i];
+        bool seen = false;
+        for (size_t j = 0; j < i; j++)
+            seen |= alike(p, &best[j]);
+        if (seen)
+            continue;
+        const struct plan_estimate *const a = &p->estimate, *const b = &plan->estimate;
+        str_addf(
+            out,
+            "  rejected   %d waves, %d rows, %d weights, split %d: %+.0f %% time in the fullest "
+            "compute unit, %+.0f %% instructions, fills %u %%\n",
+            p->waves, p->rows_per_wave, p->chunk, p->split_k,
+            100.0 * (double)a->kernel_cycles / (double)b->kernel_cycles - 100.0,
+            100.0 * (double)a->slots / (double)b->slots - 100.0, a->busy_percent);
+        shown++;
+    }
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+// The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the
+// order that a dot product with A wants (high nibble first).
+//
+// An entry is as wide as the 32 banks and holds one copy of the pair for each lane that the LDS
+// serves in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
+
+template <element> struct pair_type; // what one look-up returns
+template <> struct pair_type<F32> { typedef f32x2 type; };
+template <> struct pair_type<F16> { typedef u32 type; };
+template <> struct pair_type<BF16> { typedef u32 type; };
+typedef pair_type<A_TYPE>::type pair;
+
+constexpr u32 ENTRY_BYTES = 128;
+constexpr u32 TABLE_BYTES = 256 * ENTRY_BYTES;
+constexpr u32 COPIES = ENTRY_BYTES / sizeof(pair);
+
+// A centroid as the bits of the type it is multiplied in, rounded to nearest even.
+constexpr u32 code_bits(u32 code)
+{
+    if (A_TYPE == F16)
+        return __builtin_bit_cast(u16, (f16)CODE[code]);
+    const u32 bits = __builtin_bit_cast(u32, CODE[code]);
+    return A_TYPE == F32 ? bits : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+struct pair_values {
+    u32 first[256];
+    u32 second[A_TYPE == F32 ? 256 : 1]; // 16-bit types have both values in one dword
+};
+constexpr pair_values make_pair_values()
+{
+    pair_values values = {};
+    for (u32 byte = 0; byte < 256; byte++) {
+        if (A_TYPE == F32) {
+            values.first[byte] = code_bits(byte >> 4);
+            values.second[A_TYPE == F32 ? byte : 0] = code_bits(byte & 15);
+        } else {
+            values.first[byte] = code_bits(byte >> 4) | code_bits(byte & 15) << 16;
+        }
+    }
+    return values;
+}
+CONSTANT constexpr pair_values PAIR_VALUES = make_pair_values();
+
+// Entries that a lane builds, and their values. They are loaded before anything else is, since
+// loads return in the order of issue.
+constexpr u32 ENTRIES_PER_LANE = (255 + WAVES * WAVE) / (WAVES * WAVE);
+
+struct lane_entries {
+    u32 first[ENTRIES_PER_LANE], second[ENTRIES_PER_LANE];
+};
+
+DEVICE lane_entries load_entries(u32 item)
+{
+    lane_entries values;
+    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
+        const u32 entry = (item + e * WAVES * WAVE) % 256;
+        values.first[e] = PAIR_VALUES.first[entry];
+        values.second[e] = A_TYPE == F32 ? PAIR_VALUES.second[A_TYPE == F32 ? entry : 0]
+                                         : values.first[e];
+    }
+    return values;
+}
+
+// Fills the table. A lane writes the eight 16-byte pieces of an entry in an order that differs from
+// its neighbours', so that eight lanes together write to all banks.
+DEVICE void build_table(LDS u8 *table, const lane_entries &values, u32 item)
+{
+    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
+        const u32 entry = item + e * WAVES * WAVE;
+        const u32 first = values.first[e], second = values.second[e];
+        const u32x4 piece = {first, second, first, second};
+        const u32 at = entry * ENTRY_BYTES + item % 8 * 16;
+        if (entry < 256) {
+            UNROLL for (u32 i = 0; i < ENTRY_BYTES; i += 16)
+                *(LDS u32x4 *)(table + (at ^ i)) = piece;
+        }
+    }
+    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
+        keep(values.first[e]);
+        keep(values.second[e]);
+    }
+}
+
+// The pair of byte `index` of four packed ones. One instruction makes the LDS address: a dot
+// product of the four bytes with ENTRY_BYTES in one place and zeros elsewhere, plus the lane copy.
+DEVICE pair look_up(const LDS u8 *table, u32 packed, u32 index, u32 copy)
+{
+    const u32 address = __builtin_amdgcn_udot4(packed, ENTRY_BYTES << 8 * index, copy, false);
+    return *(const LDS pair *)(table + address);
+}
+
+DEVICE u32 lane_copy(u32 lane) { return lane % COPIES * sizeof(pair); }

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for a few rows of A and 4-bit W.
+//
+// A wave works on ROWS rows of W and all M_TILE rows of A at once. In a step each lane takes CHUNK
+// consecutive weights of every row, which share one scale: the products of a chunk are summed
+// unscaled, in f32, and the scale is applied to that sum. The steps of a row are dealt out in turn
+// to SPLIT_K waves, whose sums meet in LDS in a fixed order.
+
+typedef element_type<A_TYPE>::type a_element;
+typedef element_type<C_TYPE>::type c_element;
+
+constexpr u32 WORDS = CHUNK / 8;              // dwords of packed weights in a chunk
+constexpr u32 STEP = WAVE * CHUNK;            // weights of a row that a step covers
+constexpr u32 STEPS = (K + STEP - 1) / STEP;
+constexpr bool WHOLE_STEPS = K % STEP == 0;
+constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
+constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
+constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+constexpr u32 PAIRS = A_TYPE == F32 ? 2 : 4;                // pairs of weights in a batch
+constexpr u32 BATCHES = CHUNK / (2 * PAIRS);
+constexpr u32 A_RING = minimum(BATCHES, M_TILE > 2 ? 2 : 4); // batches of A held at once
+
+// The values of a row of A for one batch: 16 bytes. Rows of A start at multiples of 4 bytes.
+typedef u32 a_batch __attribute__((ext_vector_type(4), aligned(4)));
+
+// sum + the products of the batch's pair `index` with `w`.
+template <class PAIR> DEVICE float multiply_add(const a_batch &batch, u32 index, PAIR w, float sum)
+{
+    if constexpr (A_TYPE == F32) {
+        const u32 a0 = batch[index * 2], a1 = batch[index * 2 + 1];
+        sum = __builtin_fmaf(__builtin_bit_cast(float, a0), w.x, sum);
+        return __builtin_fmaf(__builtin_bit_cast(float, a1), w.y, sum);
+    } else {
+        const u32 a = batch[index];
+        if constexpr (A_TYPE == F16)
+            return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, a),
+                                          __builtin_bit_cast(f16x2, w), sum, false);
+        else
+            return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, a),
+                                                   __builtin_bit_cast(bf16x2, w), sum, false);
+    }
+}
+
+KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
+void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *__restrict scales,
+#if BIAS
+            const c_element *__restrict bias,
+#endif
+            c_element *__restrict c, int m, int first, i64 lda, i64 ldc)
+{
+    __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
+    LDS u8 *const table = (LDS u8 *)shared_memory;
+
+    const u32 item = __builtin_amdgcn_workitem_id_x();
+    const u32 lane = item % WAVE;
+    const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
+    const u32 n0 = __builtin_amdgcn_workgroup_id_x() * ROWS_PER_GROUP + wave / SPLIT_K * ROWS;
+    const u32 m0 = __builtin_amdgcn_workgroup_id_y() * M_TILE;
+
+    // Rows past the end are computed from the last one again and not stored.
+    const u8 *b_row[ROWS], *scale_row[ROWS], *a_row[M_TILE];
+    UNROLL for (u32 r = 0; r < ROWS; r++) {
+        const u32 n = WHOLE_GROUPS ? n0 + r : minimum(n0 + r, N - 1);
+        b_row[r] = b + (u64)n * (K / 2);
+        scale_row[r] = (const u8 *)(scales + (u64)n * (K / BLOCK));
+    }
+    UNROLL for (u32 i = 0; i < M_TILE; i++)
+        a_row[i] = (const u8 *)(a + (first + (i64)minimum(m0 + i, m - 1)) * lda);
+
+    // The chunk that this lane has of a step; past the end of K, the last one again.
+    u32 step = wave % SPLIT_K;
+    auto chunk_of = [&](u32 s) {
+        const u32 k = s * STEP + lane * CHUNK;
+        return opaque(WHOLE_STEPS ? k : minimum(k, K - CHUNK));
+    };
+    auto load_weights = [&](u32 k, u32 (&packed)[ROWS][WORDS], float (&scale)[ROWS]) {
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            load_dwords<WORDS, WEIGHTS_ONCE>(packed[r], b_row[r] + k / 2);
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            scale[r] = *(const float *)(scale_row[r] + k / BLOCK * 4);
+    };
+
+    // The first weights are on their way while the table is built.
+    const lane_entries entries = load_entries(item);
+    schedule_boundary();
+    u32 packed[ROWS][WORDS];
+    float scale[ROWS];
+    u32 k = chunk_of(step);
+    load_weights(k, packed, scale);
+    schedule_boundary();
+    build_table(table, entries, item);
+
+    // After the reduction this lane will hold the sum of one row of W with one row of A.
+    const u32 value = reduced_index<VALUES>(lane);
+    const u32 n = n0 + value % ROWS, i = m0 + value / ROWS;
+    const bool stores = reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || n < N) && i < (u32)m;
+#if BIAS
+    const float offset = bias[WHOLE_GROUPS ? n : minimum(n, N - 1)];
+#endif
+    barrier();
+
+    const u32 copy = lane_copy(lane);
+    float total[VALUES] = {};
+    ROLLED for (; step < STEPS; step += SPLIT_K) {
+        const bool inside = WHOLE_STEPS || step * STEP + lane * CHUNK < K;
+        float sum[VALUES] = {};
+        float next_scale[ROWS];
+
+        pair w[2][PAIRS][ROWS]; // weights of this batch and of the next
+        auto look_up_batch = [&](u32 batch) {
+            UNROLL for (u32 j = 0; j < PAIRS; j++) UNROLL for (u32 r = 0; r < ROWS; r++) {
+                const u32 byte = batch * PAIRS + j;
+                w[batch % 2][j][r] = look_up(table, packed[r][byte / 4], byte % 4, copy);
+            }
+        };
+        a_batch ring[A_RING][M_TILE];
+        const u32 a_offset = k * (u32)sizeof(a_element);
+        auto load_a = [&](u32 batch) {
+            UNROLL for (u32 i = 0; i < M_TILE; i++)
+                ring[batch % A_RING][i] =
+                    *(const a_batch *)(a_row[i] + a_offset + batch * sizeof(a_batch));
+            schedule_boundary();
+        };
+
+        UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
+            load_a(batch);
+        if (A_RING == 1)
+            load_a(0);
+        look_up_batch(0);
+
+        UNROLL for (u32 batch = 0; batch < BATCHES; batch++) {
+            if (A_RING > 1 && batch + A_RING - 1 < BATCHES)
+                load_a(batch + A_RING - 1);
+            if (batch + 1 < BATCHES)
+                look_up_batch(batch + 1);
+            // After the last use of the packed weights, those of the next step take their place.
+            if (batch + 2 == BATCHES || BATCHES == 1) {
+                UNROLL for (u32 v = 0; v < VALUES; v++)
+                    computed(sum[v]);
+                if (step + SPLIT_K < STEPS) {
+                    k = chunk_of(step + SPLIT_K);
+                    load_weights(k, packed, next_scale);
+                }
+            }
+            schedule_boundary();
+            await(w[batch % 2][PAIRS - 1][ROWS - 1]);
+            schedule_boundary();
+            UNROLL for (u32 j = 0; j < PAIRS; j++) UNROLL for (u32 r = 0; r < ROWS; r++)
+                UNROLL for (u32 i = 0; i < M_TILE; i++) {
+                    float &s = sum[i * ROWS + r];
+                    s = multiply_add(ring[batch % A_RING][i], j, w[batch % 2][j][r], s);
+                }
+            schedule_boundary();
+        }
+        if (inside) {
+            UNROLL for (u32 v = 0; v < VALUES; v++)
+                total[v] = __builtin_fmaf(sum[v], scale[v % ROWS], total[v]);
+        }
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            scale[r] = next_scale[r];
+    }
+
+    float result = reduce<VALUES>(total, lane);
+    if (SPLIT_K > 1) {
+        LDS float *const partial = (LDS float *)shared_memory; // the table has served
+        barrier();
+        partial[wave * WAVE + lane] = result;
+        barrier();
+        if (wave % SPLIT_K)
+            return;
+        UNROLL for (u32 q = 1; q < SPLIT_K; q++)
+            result += partial[(wave + q) * WAVE + lane];
+    }
+    result *= CODE_UNIT;
+#if BIAS
+    result += offset;
+#endif
+    if (stores)
+        c[(first + (i64)i) * ldc + n] = (c_element)result;
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Generated source: what it must never contain, that it depends on the plan alone, and that it is
+ * what it was. T_REGENERATE=1 in the environment rewrites tests/golden/source from the code.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <quern/tool.h>
+
+#include "base/os.h"
+#include "gen/gen.h"
+#include "gen/templates.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_MAX_LENGTH 100
+
+static char *source_of(const char *problem, const char *target, int m)
+{
+    struct quern_problem p;
+    struct plan_set set;
+    struct str source = {0};
+
+    if (quern_problem_parse(problem, &p) != QUERN_OK ||
+        plan_make(&p, target_named(target), &set) != QUERN_OK ||
+        gen_source(plan_for(&set, m), &source) != QUERN_OK)
+        fail_msg("%s on %s: %s", problem, target, quern_last_error()->message);
+    return str_take(&source);
+}
+
+/* ---- Golden
+ * -------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *file, *problem, *target;
+    int m;
+} golden[] = {
+    {"nf4_bf16_m1_gfx1151", "wq=nf4 n=4096 k=4096 a=bf16", "gfx1151", 1},
+    {"nf4_f32_bias_m8_gfx1100", "wq=nf4 n=384 k=1536 a=f32 bias=1", "gfx1100", 8},
+    {"fp4_f16_tail_m3_gfx1201", "wq=fp4 n=100 k=416 group=32 a=f16 c=f32", "gfx1201", 3},
+};
+#define GOLDEN_COUNT (sizeof golden / sizeof *golden)
+
+static void test_golden(void **state)
+{
+    const char *const regenerate = getenv("T_REGENERATE");
+
+    (void)state;
+    for (size_t i = 0; i < GOLDEN_COUNT; i++) {
+        char path[256], *expected;
+        size_t size;
+        char *const source = source_of(golden[i].problem, golden[i].target, golden[i].m);
+        snprintf(path, sizeof path, "tests/golden/source/%s.hip", golden[i].file);
+        if (regenerate && !strcmp(regenerate, "1")) {
+            FILE *const f = fopen(path, "w");
+            assert_non_null(f);
+            assert_int_equal(fputs(source, f) < 0, 0);
+            assert_int_equal(fclose(f), 0);
+        }
+        const int error = os_read_file(path, 1 << 20, &expected, &size);
+        if (error)
+            fail_msg("%s: %s", path, strerror(error));
+        if (strcmp(source, expected)) {
+            size_t at = 0, line = 1;
+            while (source[at] && source[at] == expected[at])
+                line += source[at++] == '\n';
+            fail_msg("%s differs from the generated source in line %zu", path, line);
+        }
+        free(expected);
+        free(source);
+    }
+}
+
+/* ---- Content
+ * ------------------------------------------------------------------------------------- */
+
+/* A kernel's text may not depend on where, when or with which files it is compiled. */
+static void check_text(const char *name, const char *text)
+{
+    static const char *const banned[] = {
+        "__FILE__", "__TIME__",    "__DATE__", "__TIMESTAMP__", "#embed",       ".incbin",
+        "#include", "__COUNTER__", "#line",    "__BASE_FILE__", "__FILE_NAME__"};
+    size_t width = 0;
+
+    for (size_t i = 0; i < sizeof banned / sizeof *banned; i++)
+        if (strstr(text, banned[i]))
+            fail_msg("%s contains %s", name, banned[i]);
+    for (const char *c = text; *c; c++) {
+        if (*c != '\n' && !isprint((unsigned char)*c))
+            fail_msg("%s contains the byte 0x%02x", name, (unsigned char)*c);
+        width = *c == '\n' ? 0 : width + 1;
+        if (width > LINE_MAX_LENGTH)
+            fail_msg("%s has a line of more than %d characters", name, LINE_MAX_LENGTH);
+    }
+}
+
+static void test_templates(void **state)
+{
+    size_t count = 0;
+
+    (void)state;
+    for (const struct template_file *f = template_files; f->name; f++, count++) {
+        check_text(f->name, f->text);
+        assert_non_null(strchr(f->name, '/'));
+        assert_null(strstr(f->name, ".hip"));
+        assert_int_equal(strncmp(f->text, "/* SPDX-License-Identifier: MIT */\n", 34), 0);
+        if (count)
+            assert_true(strcmp(f[-1].name, f->name) < 0);
+    }
+    assert_true(count >= 6);
+}
+
+/* A line of the constants block is a name, and an integer or a word. */
+static bool is_constant(const char *line)
+{
+    static const char prefix[] = "constexpr unsigned ", define[] = "#define ";
+    const bool integer = !strncmp(line, prefix, sizeof prefix - 1);
+
+    if (!integer && strncmp(line, define, sizeof define - 1))
+        return false;
+    line += integer ? sizeof prefix - 1 : sizeof define - 1;
+    const size_t name = strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+    line += name;
+    if (!name || strncmp(line, integer ? " = " : " ", integer ? 3 : 1))
+        return false;
+    line += integer ? 3 : 1;
+    const size_t value = strspn(line, integer ? "0123456789"
+                                              : "abcdefghijklmnopqrstuvwxyz_"
+                                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
+    line += value;
+    if (!value || (integer && *line++ != ';'))
+        return false;
+    line += strspn(line, " ");
+    return !strncmp(line, "// ", 3);
+}
+
+static void test_constants(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < GOLDEN_COUNT; i++) {
+        char *const source = source_of(golden[i].problem, golden[i].target, golden[i].m);
+        int constants = 0;
+        check_text(golden[i].file, source);
+        /* the block is what stands between the heading and the first template */
+        char *const end = strstr(source, "\n// ---- prelude/prelude ----\n");
+        assert_non_null(end);
+        *end = 0;
+        char *line = strchr(source, '#');
+        assert_non_null(line);
+        for (line = strtok(line, "\n"); line; line = strtok(NULL, "\n"), constants++)
+            if (!is_constant(line))
+                fail_msg("%s: not a constant: %s", golden[i].file, line);
+        assert_true(constants >= 15);
+        free(source);
+    }
+}
+
+static void expect_line(const char *source, const char *line)
+{
+    if (!strstr(source, line))
+        fail_msg("the source has no \"%s\"", line);
+}
+
+static void test_source_says_what_the_plan_says(void **state)
+{
+    char *source = source_of("wq=fp4 n=100 k=416 group=32 a=f16 c=f32 bias=1", "gfx1151", 3);
+
+    (void)state;
+    expect_line(source, "// quern 0.1.0 for gfx1151, M = 3 to 4\n");
+    expect_line(source, "// op=gemm wq=fp4 group=32 scale=f32 a=f16 c=f32 n=100 k=416 bias=1");
+    expect_line(source, "#define SYMBOL quern_fp4_f16_n100_k416_g32_m4 ");
+    expect_line(source, "constexpr unsigned N = 100;");
+    expect_line(source, "constexpr unsigned K = 416;");
+    expect_line(source, "constexpr unsigned BLOCK = 32;");
+    expect_line(source, "constexpr unsigned M_TILE = 4;");
+    expect_line(source, "#define A_TYPE F16 ");
+    expect_line(source, "#define C_TYPE F32 ");
+    expect_line(source, "#define BIAS 1 ");
+    expect_line(source, "// ---- decode/fp4 ----");
+    free(source);
+    source = source_of("wq=nf4 n=100 k=416 group=32 a=f32", "gfx1151", 8);
+    expect_line(source, "// ---- decode/nf4 ----");
+    expect_line(source, "#define WEIGHTS_ONCE false ");
+    assert_null(strstr(source, "decode/fp4"));
+    free(source);
+}
+
+/* Different kernels must not share a text: it is their key. */
+static void test_sources_differ(void **state)
+{
+    static const char *const problems[] = {
+        "wq=nf4 n=128 k=256 a=f16",          "wq=nf4 n=128 k=256 a=bf16",
+        "wq=fp4 n=128 k=256 a=f16",          "wq=nf4 n=128 k=256 a=f16 c=f32",
+        "wq=nf4 n=129 k=256 a=f16",          "wq=nf4 n=128 k=320 a=f16",
+        "wq=nf4 n=128 k=256 a=f16 group=32", "wq=nf4 n=128 k=256 a=f16 bias=1"};
+    enum { COUNT = sizeof problems / sizeof *problems };
+    char *text[2 * COUNT];
+
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        text[2 * i] = source_of(problems[i], "gfx1151", 1);
+        text[2 * i + 1] = source_of(problems[i], "gfx1151", 2);
+        char *const again = source_of(problems[i], "gfx1151", 1);
+        assert_string_equal(text[2 * i], again);
+        free(again);
+    }
+    for (int i = 0; i < 2 * COUNT; i++)
+        for (int j = 0; j < i; j++)
+            assert_int_not_equal(strcmp(text[i], text[j]), 0);
+    for (int i = 0; i < 2 * COUNT; i++)
+        free(text[i]);
+}
+
+static void test_options(void **state)
+{
+    struct quern_problem p;
+    struct plan_set set;
+    struct str options = {0};
+
+    (void)state;
+    assert_int_equal(quern_problem_parse("wq=nf4 n=64 k=64 a=f16", &p), QUERN_OK);
+    assert_int_equal(plan_make(&p, target_named("gfx1151"), &set), QUERN_OK);
+    gen_options(&set.plans[0], &options);
+    assert_string_equal(str_text(&options),
+                        "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n"
+                        "-std=c++17\n-mcumode\n");
+    str_free(&options);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_templates),
+        cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_source_says_what_the_plan_says),
+        cmocka_unit_test(test_sources_differ),
+        cmocka_unit_test(test_options),
+    };
+
+    return cmocka_run_group_tests_name("gen", tests, NULL, NULL);
+}

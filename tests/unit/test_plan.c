@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/* Plans: which problems are taken, that every row of A and of W is covered exactly once, that
+ * shapes fit the target, and what explain says. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <quern/tool.h>
+
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define M_LIMIT 16384
+
+static struct quern_problem problem_of(const char *text)
+{
+    struct quern_problem p;
+
+    if (quern_problem_parse(text, &p) != QUERN_OK)
+        fail_msg("%s: %s", text, quern_last_error()->message);
+    return p;
+}
+
+static void make(const char *text, const char *target, struct plan_set *set)
+{
+    const struct quern_problem p = problem_of(text);
+
+    if (plan_make(&p, target_named(target), set) != QUERN_OK)
+        fail_msg("%s on %s: %s", text, target, quern_last_error()->message);
+}
+
+/* A small generator of its own, so that the cases are the same everywhere. */
+static uint64_t seed;
+static uint64_t below(uint64_t n)
+{
+    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (seed >> 33) % n;
+}
+
+static struct quern_problem random_problem(void)
+{
+    static const char *const types[] = {"f32", "f16", "bf16"};
+    const uint64_t group = UINT64_C(32) << below(8);
+    const uint64_t n = below(4) ? 1 + below(40000) : 1 + below(64);
+    char text[160];
+
+    snprintf(text, sizeof text, "wq=%s n=%d k=%d group=%d a=%s c=%s bias=%d",
+             below(2) ? "nf4" : "fp4", (int)n, (int)(group * (1 + below(16384 / group))),
+             (int)group, types[below(3)], types[below(3)], (int)below(2));
+    return problem_of(text);
+}
+
+static const struct target *random_target(void)
+{
+    static const char *const names[] = {"gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150",
+                                        "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201"};
+
+    return target_named(names[below(sizeof names / sizeof *names)]);
+}
+
+/* ---- Coverage ----------------------------------------------------------------------------------
+ */
+
+static void check_slices(const struct plan_set *set, int64_t m)
+{
+    struct plan_slice slices[2];
+    const size_t count = plan_slices(set, m, slices);
+    int64_t next = 0;
+
+    assert_in_range(count, 1, 2);
+    for (size_t i = 0; i < count; i++) {
+        const struct plan_slice *const s = &slices[i];
+        assert_int_equal(s->first, next);
+        assert_true(s->slices >= 1);
+        assert_in_range(s->rows, s->plan->m_lo, s->plan->m_hi);
+        assert_true(s->slices == 1 || s->rows == s->plan->m_tile);
+        assert_true(s->plan >= set->plans && s->plan < set->plans + set->count);
+        next += s->rows * s->slices;
+    }
+    assert_int_equal(next, m);
+}
+
+static void test_every_m_is_covered_once(void **state)
+{
+    struct plan_set set;
+
+    (void)state;
+    make("wq=nf4 n=4096 k=4096 a=bf16", "gfx1151", &set);
+    for (int64_t m = 1; m <= M_LIMIT; m++)
+        check_slices(&set, m);
+    seed = 1;
+    for (int i = 0; i < 200; i++) {
+        const struct quern_problem p = random_problem();
+        assert_int_equal(plan_make(&p, random_target(), &set), QUERN_OK);
+        for (int64_t m = 1; m <= 2 * PLAN_M_MAX; m++)
+            check_slices(&set, m);
+        check_slices(&set, 1 + (int64_t)below(M_LIMIT));
+    }
+}
+
+static void test_kernels_follow_each_other(void **state)
+{
+    struct plan_set set;
+
+    (void)state;
+    make("wq=nf4 n=384 k=384 a=f32", "gfx1100", &set);
+    assert_in_range(set.count, 1, PLAN_KERNELS_MAX);
+    assert_int_equal(set.plans[0].m_lo, 1);
+    assert_int_equal(set.plans[set.count - 1].m_hi, PLAN_M_MAX);
+    for (size_t i = 0; i < set.count; i++) {
+        const struct plan *const p = &set.plans[i];
+        assert_int_equal(p->m_tile, p->m_hi);
+        if (i)
+            assert_int_equal(p->m_lo, set.plans[i - 1].m_hi + 1);
+        for (int m = p->m_lo; m <= p->m_hi; m++)
+            assert_ptr_equal(plan_for(&set, m), p);
+    }
+}
+
+/* ---- Shapes ------------------------------------------------------------------------------------
+ */
+
+static void check_shape(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const int64_t rows = plan_rows_per_workgroup(p);
+    const int64_t k_of_step = (int64_t)p->wave_size * p->chunk;
+    const struct target *const t = p->target;
+    uint32_t grid[3], block[3];
+
+    plan_geometry(p, 3, grid, block);
+    assert_true((int64_t)grid[0] * rows >= q->n && ((int64_t)grid[0] - 1) * rows < q->n);
+    assert_int_equal(grid[1], 3);
+    assert_int_equal(grid[2], 1);
+    assert_int_equal(block[0], p->waves * (int)p->wave_size);
+    assert_in_range(block[0], p->wave_size, 1024);
+    assert_true(block[1] == 1 && block[2] == 1);
+    assert_true((uint64_t)grid[0] * block[0] <= UINT32_MAX);
+
+    assert_int_equal(p->waves % p->split_k, 0);
+    assert_true(p->split_k <= (q->k + k_of_step - 1) / k_of_step);
+    assert_true(problem_group(q) % p->chunk == 0);
+    assert_in_range(p->rows_per_wave * p->m_tile, 1, 32);
+    assert_true(p->lds_bytes <= t->lds_bytes);
+    /* the whole workgroup fits in a compute unit */
+    const unsigned fit =
+        target_waves_per_simd(t, p->estimate.vgprs, 0, p->wave_size, (unsigned)p->waves);
+    assert_true((int)(fit * t->simds) >= p->waves);
+    assert_true(strlen(p->symbol) < sizeof p->symbol - 1);
+}
+
+static void test_shapes_fit(void **state)
+{
+    struct plan_set set;
+
+    (void)state;
+    seed = 2;
+    for (int i = 0; i < 300; i++) {
+        const struct quern_problem p = random_problem();
+        assert_int_equal(plan_make(&p, random_target(), &set), QUERN_OK);
+        for (size_t j = 0; j < set.count; j++)
+            check_shape(&set.plans[j]);
+    }
+    make("wq=nf4 n=134217728 k=32 group=32 a=f32", "gfx1151", &set);
+    check_shape(&set.plans[0]);
+    make("wq=nf4 n=1 k=134217728 a=f32", "gfx1151", &set);
+    check_shape(&set.plans[3]);
+}
+
+static bool same_plan(const struct plan *p, const struct plan *q)
+{
+    return problem_equal(&p->problem, &q->problem) && p->target == q->target &&
+           p->family == q->family && !strcmp(p->symbol, q->symbol) && p->m_lo == q->m_lo &&
+           p->m_hi == q->m_hi && p->m_tile == q->m_tile && p->wave_size == q->wave_size &&
+           p->waves == q->waves && p->rows_per_wave == q->rows_per_wave &&
+           p->split_k == q->split_k && p->chunk == q->chunk && p->weights_once == q->weights_once &&
+           p->lds_bytes == q->lds_bytes && p->estimate.waves_per_simd == q->estimate.waves_per_simd;
+}
+
+static void test_same_words_same_plan(void **state)
+{
+    struct plan_set first, second;
+
+    (void)state;
+    seed = 3;
+    for (int i = 0; i < 50; i++) {
+        const struct quern_problem p = random_problem();
+        const struct target *const t = random_target();
+        assert_int_equal(plan_make(&p, t, &first), QUERN_OK);
+        memset(&second, 0xa5, sizeof second);
+        assert_int_equal(plan_make(&p, t, &second), QUERN_OK);
+        assert_int_equal(first.count, second.count);
+        for (size_t j = 0; j < first.count; j++)
+            assert_true(same_plan(&first.plans[j], &second.plans[j]));
+    }
+}
+
+/* The square layer by which the family is judged: few instructions, and a grid that fills the part.
+ */
+static void test_budgets(void **state)
+{
+    static const struct {
+        const char *target, *type;
+        double slots[4]; /* M = 1, 2, 4, 8; modelled, per weight */
+    } budgets[] = {
+        {"gfx1151", "f16", {2.0, 3.0, 4.0, 6.2}},  {"gfx1151", "bf16", {2.2, 3.2, 4.0, 6.6}},
+        {"gfx1100", "f16", {2.4, 3.0, 4.3, 6.6}},  {"gfx1100", "bf16", {2.4, 3.2, 4.3, 6.6}},
+        {"gfx1201", "bf16", {2.2, 3.2, 4.2, 6.6}}, {"gfx1151", "f32", {2.7, 4.0, 5.6, 9.8}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        struct plan_set set;
+        char text[64];
+        snprintf(text, sizeof text, "wq=nf4 n=4096 k=4096 a=%s", budgets[i].type);
+        make(text, budgets[i].target, &set);
+        assert_int_equal(set.count, 4);
+        for (size_t j = 0; j < set.count; j++) {
+            const struct plan *const p = &set.plans[j];
+            const double slots = (double)p->estimate.slots * p->wave_size / (4096.0 * 4096.0);
+            if (slots > budgets[i].slots[j])
+                fail_msg("%s on %s: %.2f slots per weight, budget %.2f", p->symbol, p->target->name,
+                         slots, budgets[i].slots[j]);
+            assert_true(p->estimate.busy_percent >= 85);
+        }
+    }
+}
+
+static void test_small_layers_fill_the_part(void **state)
+{
+    static const char *const layers[] = {"wq=nf4 n=384 k=384 a=f32", "wq=nf4 n=1536 k=384 a=f32",
+                                         "wq=nf4 n=384 k=1536 a=f32",
+                                         "wq=nf4 n=1024 k=2560 a=bf16"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        struct plan_set set;
+        make(layers[i], "gfx1151", &set);
+        for (size_t j = 0; j < set.count; j++)
+            assert_true(set.plans[j].estimate.busy_percent >= 85);
+    }
+}
+
+/* ---- Refusals ----------------------------------------------------------------------------------
+ */
+
+static void test_declines(void **state)
+{
+    static const struct {
+        const char *text, *target, *part;
+    } cases[] = {
+        {"op=dequant wq=nf4 n=64 k=64 c=f32", "gfx1151", "op=dequant"},
+        {"wq=int4 n=64 k=128 a=f16", "gfx1151", "wq=int4"},
+        {"wq=mxfp4 n=64 k=128 a=f16", "gfx1151", "wq=mxfp4"},
+        {"wq=none n=64 k=128 a=f16", "gfx1151", "wq=none"},
+        {"wq=fp8 n=64 k=128 a=bf16", "gfx1201", "wq=fp8"},
+        {"wq=nf4 n=64 k=64 a=f16 scale=nested", "gfx1151", "scale=nested"},
+        {"wq=nf4 n=64 k=64 a=f16 layout=tileN", "gfx1151", "layout=bnb"},
+        {"wq=nf4 n=64 k=64 a=bf16 round=trunc", "gfx1151", "round=trunc"},
+        {"wq=nf4 n=134217729 k=64 a=f16", "gfx1151", "n=134217729"},
+        {"wq=nf4 n=64 k=134217792 a=f16", "gfx1151", "k=134217792"},
+        {"wq=nf4 n=64 k=64 a=f16", "gfx942", "gfx942 runs waves of 64"},
+        {"wq=nf4 n=64 k=64 a=bf16", "gfx1030", "gfx1030 has no v_dot2_f32_bf16"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct quern_problem p = problem_of(cases[i].text);
+        struct plan_set set = {.count = 77};
+        assert_int_equal(plan_make(&p, target_named(cases[i].target), &set), QUERN_E_DECLINED);
+        if (!strstr(quern_last_error()->message, cases[i].part))
+            fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].text, quern_last_error()->message,
+                     cases[i].part);
+        assert_string_equal(quern_last_error()->stage, "plan");
+        assert_int_equal(set.count, 77);
+    }
+}
+
+/* ---- Arguments and explanation
+ * ------------------------------------------------------------------- */
+
+static void test_arguments(void **state)
+{
+    static const enum plan_arg with_bias[] = {PLAN_ARG_A,     PLAN_ARG_B,   PLAN_ARG_SCALES,
+                                              PLAN_ARG_BIAS,  PLAN_ARG_C,   PLAN_ARG_M,
+                                              PLAN_ARG_FIRST, PLAN_ARG_LDA, PLAN_ARG_LDC};
+    enum plan_arg args[PLAN_ARGS_MAX];
+    struct plan_set set;
+
+    (void)state;
+    make("wq=nf4 n=64 k=64 a=f16 bias=1", "gfx1151", &set);
+    assert_int_equal(plan_args(&set.plans[0], args), 9);
+    assert_memory_equal(args, with_bias, sizeof with_bias);
+    make("wq=nf4 n=64 k=64 a=f16", "gfx1151", &set);
+    assert_int_equal(plan_args(&set.plans[0], args), 8);
+    assert_memory_equal(args, with_bias, 3 * sizeof *args);
+    assert_memory_equal(args + 3, with_bias + 4, 5 * sizeof *args);
+}
+
+static void test_explain(void **state)
+{
+    static const char *const parts[] = {"quern_nf4_bf16_n4096_k4096_g64_m8: M = 5 to 8",
+                                        "gfx1151 (Radeon 8060S)",
+                                        "workgroups of",
+                                        "32768 bytes of LDS",
+                                        "issue slots per weight",
+                                        "256 GB/s: bound by memory",
+                                        "  rejected   "};
+    struct plan_set set;
+    struct str text = {0};
+
+    (void)state;
+    make("wq=nf4 n=4096 k=4096 a=bf16", "gfx1151", &set);
+    plan_explain(&set.plans[3], &text);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(str_text(&text), parts[i]))
+            fail_msg("\"%s\" is missing in\n%s", parts[i], str_text(&text));
+    str_free(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_m_is_covered_once),
+        cmocka_unit_test(test_kernels_follow_each_other),
+        cmocka_unit_test(test_shapes_fit),
+        cmocka_unit_test(test_same_words_same_plan),
+        cmocka_unit_test(test_budgets),
+        cmocka_unit_test(test_small_layers_fill_the_part),
+        cmocka_unit_test(test_declines),
+        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_explain),
+    };
+
+    return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
+}
