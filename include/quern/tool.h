@@ -174,6 +174,27 @@ struct quern_object_kernel {
 QUERN_API quern_status quern_object_inspect(const void *object, size_t size, const char **target,
                                             struct quern_object_kernel *kernels, size_t *count);
 
+/* Code objects of many targets in one file: the clang driver's offload bundles, plain or compressed
+ * with zstd, also in the .hip_fatbin section of a host's ELF file. */
+typedef struct quern_offload quern_offload;
+
+struct quern_offload_entry {
+    size_t size;
+    const char *id;     /* "hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-" */
+    const char *target; /* "gfx942:sramecc+:xnack-"; "" for the host's entry, which is mostly empty */
+    unsigned bundle;    /* which of the file's bundles it is in, from 0 */
+    const void *object; /* neither aligned nor checked; object_bytes may be 0 */
+    size_t object_bytes;
+};
+
+/* Reads all bundles; `bytes` must outlive the result, and entries live as long as it.
+ * QUERN_E_OBJECT says what is wrong with the file. */
+QUERN_API quern_status quern_offload_open(const void *bytes, size_t size, quern_offload **offload);
+QUERN_API size_t quern_offload_count(const quern_offload *offload);
+QUERN_API quern_status quern_offload_entry(const quern_offload *offload, size_t index,
+                                           struct quern_offload_entry *entry);
+QUERN_API void quern_offload_close(quern_offload *offload); /* null is allowed */
+
 /* A disassembler made of the context's worker pool; valid as long as the context. */
 QUERN_API struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx);
 

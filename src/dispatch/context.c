@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+
+#include <string.h>
+
+static quern_status check_options(const struct quern_options *o)
+{
+    if (o)
+        FAIL_IF(o->size != sizeof *o, QUERN_E_ARGUMENT,
+                "options.size is %zu; this library expects %zu (set it with QUERN_INIT)", o->size,
+                sizeof *o);
+    return QUERN_OK;
+}
+
+static quern_status open_device(quern_ctx *ctx)
+{
+    const struct quern_disassembler disassembler = {compiler_disassemble, ctx->compiler};
+
+    FAIL_IF(ctx->settings.device == QUERN_DEVICE_HIP, QUERN_E_DEVICE,
+            "this version drives no HIP device; ask for QUERN_DEVICE_SIM with a target such as gfx1151");
+    /* without a device, kernels for the target can still be made and stored */
+    if (!ctx->id.target->verified)
+        return QUERN_OK;
+    return device_sim_open(&ctx->id, &disassembler, &ctx->device);
+}
+
+static quern_status open_rooms(quern_ctx *ctx)
+{
+    struct settings *const s = &ctx->settings;
+
+    FAIL_IF(!s->target, QUERN_E_TARGET,
+            "no target; set options.target or QUERN_TARGET to a name such as gfx1151");
+    TRY(target_parse(s->target, &ctx->id));
+    TRY(store_open(&(struct store_config){.directory = s->cache_dir,
+                                          .max_bytes = s->cache_max_bytes,
+                                          .mode = s->cache_mode,
+                                          .log = &ctx->log},
+                   &ctx->store));
+    TRY(compiler_open(&(struct compiler_config){.rocm_path = s->rocm_path,
+                                                .worker_path = s->worker_path,
+                                                .jobs = s->jobs,
+                                                .log = &ctx->log},
+                      &ctx->compiler));
+    return open_device(ctx);
+}
+
+quern_status quern_open(const struct quern_options *options, quern_ctx **out)
+{
+    FAIL_IF(!out, QUERN_E_ARGUMENT, "ctx is null");
+    TRY(check_options(options));
+    quern_ctx *const ctx = os.calloc(1, sizeof *ctx);
+    FAIL_IF(!ctx, QUERN_E_MEMORY, "out of memory for a context of %zu bytes", sizeof *ctx);
+    pthread_mutex_init(&ctx->table_lock, NULL);
+    pthread_mutex_init(&ctx->log.lock, NULL);
+    if (options) {
+        ctx->log.function = options->log;
+        ctx->log.user = options->log_user;
+    }
+    ctx->log.level = QUERN_LOG_WARN;
+    quern_status status = settings_make(options, &ctx->log, &ctx->settings);
+    if (status == QUERN_OK)
+        status = open_rooms(ctx);
+    if (status != QUERN_OK) {
+        quern_close(ctx);
+        return status;
+    }
+    *out = ctx;
+    return QUERN_OK;
+}
+
+void quern_close(quern_ctx *ctx)
+{
+    if (!ctx)
+        return;
+    op_table_free(ctx);
+    if (ctx->device)
+        ctx->device->functions->close(ctx->device);
+    if (ctx->compiler)
+        compiler_close(ctx->compiler);
+    if (ctx->store)
+        store_close(ctx->store);
+    settings_free(&ctx->settings);
+    pthread_mutex_destroy(&ctx->table_lock);
+    pthread_mutex_destroy(&ctx->log.lock);
+    os.free(ctx);
+}
+
+quern_sim *quern_ctx_sim(quern_ctx *ctx) { return ctx ? device_sim(ctx->device) : NULL; }
+
+struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx)
+{
+    return (struct quern_disassembler){compiler_disassemble, ctx->compiler};
+}
+
+quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats)
+{
+    struct store_stats s;
+
+    FAIL_IF(!ctx || !stats, QUERN_E_ARGUMENT, "%s is null", ctx ? "stats" : "ctx");
+    FAIL_IF(stats->size != sizeof *stats, QUERN_E_ARGUMENT, "stats.size is %zu; expected %zu",
+            stats->size, sizeof *stats);
+    store_stats(ctx->store, &s);
+    *stats = (struct quern_stats){
+        .size = sizeof *stats,
+        .hit_memory = atomic_load(&ctx->hit_memory),
+        .hit_disk = s.hit,
+        .miss_absent = s.miss_absent,
+        .miss_damaged = s.miss_damaged,
+        .miss_foreign = s.miss_foreign,
+        .put_ok = s.put_ok,
+        .put_failed = s.put_failed,
+        .put_lost = s.put_lost,
+        .quarantined = s.quarantined,
+        .evicted = s.evicted,
+        .compile_ok = atomic_load(&ctx->compile_ok),
+        .compile_failed = atomic_load(&ctx->compile_failed),
+        .worker_died = atomic_load(&ctx->worker_died),
+    };
+    return QUERN_OK;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of dispatch/ share: the context, a made kernel, an op. */
+#ifndef QUERN_DISPATCH_DISPATCH_H
+#define QUERN_DISPATCH_DISPATCH_H
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "compile/compile.h"
+#include "device/device.h"
+#include "object/object.h"
+#include "plan/plan.h"
+#include "store/store.h"
+
+#include <quern/tool.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* ---- Options ------------------------------------------------------------------------------------ */
+
+/* Options with the environment and the defaults filled in; strings are owned. */
+struct settings {
+    enum quern_device_kind device;
+    int device_index;
+    char *target;    /* null: not given */
+    char *cache_dir; /* null: the default place */
+    char *rocm_path; /* null: the usual places */
+    char *worker_path;
+    uint64_t cache_max_bytes;
+    enum quern_cache_mode cache_mode;
+    enum quern_jit jit;
+    int jobs;
+    int allow_unverified;
+    enum quern_log_level log_level;
+};
+
+/* Reads the environment once; `log` is warned of an unknown QUERN_ variable. */
+quern_status settings_make(const struct quern_options *options, struct log *log,
+                           struct settings *settings);
+void settings_free(struct settings *settings);
+
+/* ---- A kernel ------------------------------------------------------------------------------------- */
+
+/* A kernel that was found or made. Immutable once ready. */
+struct kernel {
+    struct plan plan;
+    char *source;
+    char *options;
+    struct hash128 source_key, entry_key;
+    void *bytes; /* the code object */
+    size_t size;
+    struct object object;                 /* points into bytes */
+    const struct object_kernel *in_object;
+    struct device_kernel *loaded; /* null until kernel_load */
+    bool cached;
+    double compile_ms;
+};
+
+/*
+ * The way through the house for one plan: source, keys, stored entry or compile, checked object. On
+ * success *kernel holds everything but the device's part. Blocks while it compiles.
+ */
+quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel);
+/* Loads a made kernel on the context's device, if it has one. */
+quern_status kernel_load(quern_ctx *ctx, struct kernel *kernel);
+void kernel_free(quern_ctx *ctx, struct kernel *kernel);
+struct quern_resources kernel_resources(const struct object_kernel *k, const struct target *t);
+
+/* ---- Op --------------------------------------------------------------------------------------------- */
+
+/* Kernels of an op as one immutable value, so that a launch reads one pointer. */
+struct kernel_set {
+    struct plan_set plans;
+    struct kernel *kernels[PLAN_KERNELS_MAX]; /* of plans.plans[i] */
+    struct kernel_set *older; /* replaced by this one; freed with the op */
+};
+
+struct quern_op {
+    quern_ctx *ctx;
+    struct quern_problem problem; /* normalised */
+    char text[QUERN_TEXT_MAX];
+    _Atomic(struct kernel_set *) kernels;
+    atomic_int references;
+    pthread_mutex_t growing; /* held while more kernels are made */
+    bool in_table;
+    _Atomic(quern_op *) next; /* in its bucket */
+};
+
+/* ---- Context ------------------------------------------------------------------------------------------ */
+
+#define OP_BUCKETS 1024 /* a power of two; models have tens of distinct layers */
+
+struct quern_ctx {
+    struct settings settings;
+    struct log log;
+    struct target_id id;
+    struct device *device; /* null: nothing here runs the target */
+    struct store *store;
+    struct compiler *compiler;
+    pthread_mutex_t table_lock; /* of writers; readers take none */
+    _Atomic(quern_op *) table[OP_BUCKETS];
+    atomic_uint_fast64_t hit_memory, compile_ok, compile_failed, worker_died;
+};
+
+/* Frees every op of the table (op.c). */
+void op_table_free(quern_ctx *ctx);
+
+/* Kernel argument values of a slice launch, in the order of plan_args. */
+struct arg_values {
+    const void *a, *b, *scales, *bias;
+    void *c;
+    int32_t m, first;
+    int64_t lda, ldc;
+};
+#define KERNARG_MAX 256
+/* Packs the explicit arguments in natural alignment; returns their size. `kernarg` is zeroed. */
+size_t pack_args(const struct plan *plan, const struct arg_values *values,
+                 uint8_t kernarg[KERNARG_MAX]);
+/* Rows of a slice launch: the value of m that its kernel sees. */
+static inline int32_t slice_rows(const struct plan_slice *s)
+{
+    return (int32_t)(s->slices > 1 ? s->slices * s->plan->m_tile : s->rows);
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* What a machine has of what quern needs, one line each. */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <string.h>
+
+struct report {
+    quern_doctor_fn line;
+    void *user;
+    int problems;
+};
+
+static void say(struct report *r, bool ok, const char *subject, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void say(struct report *r, bool ok, const char *subject, const char *format, ...)
+{
+    char text[4096];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    r->problems += !ok;
+    r->line(r->user, ok, subject, text);
+}
+
+/* The message of the last failure. */
+static const char *why(void) { return quern_last_error()->message; }
+
+static void check_toolchain(struct report *r, quern_ctx *ctx)
+{
+    const struct toolchain *const t = compiler_toolchain(ctx->compiler);
+
+    if (!t) {
+        say(r, false, "toolchain", "%s", why());
+        return;
+    }
+    say(r, true, "toolchain", "%s", t->root);
+    say(r, true, "hipRTC", "%s", t->hiprtc);
+    say(r, true, "comgr", "%s", t->comgr);
+    say(r, true, "loader", "%s", *t->loader ? t->loader : "the host's own");
+    say(r, true, "identity", "%s", t->identity);
+}
+
+/* Whether `word` is one of the space-separated words of `list`. */
+static bool has_word(const char *list, const char *word)
+{
+    const size_t n = strlen(word);
+
+    for (const char *at = list; (at = strstr(at, word)); at += n)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || !at[n]))
+            return true;
+    return false;
+}
+
+static void check_worker(struct report *r, quern_ctx *ctx)
+{
+    struct str missing = {0};
+    char *version, *targets;
+
+    if (compiler_version(ctx->compiler, &version) != QUERN_OK) {
+        say(r, false, "worker", "%s", why());
+        return;
+    }
+    say(r, true, "worker", "%s", version);
+    os.free(version);
+    if (compiler_targets(ctx->compiler, &targets) != QUERN_OK) {
+        say(r, false, "targets", "%s", why());
+        return;
+    }
+    for (size_t i = 0; i < target_count(); i++)
+        if (!has_word(targets, target_at(i)->name))
+            str_addf(&missing, "%s%s", missing.length ? " " : "", target_at(i)->name);
+    say(r, !missing.length, "targets", "%s%s",
+        missing.length ? "the compiler does not know " : "the compiler knows every listed target",
+        str_text(&missing));
+    str_free(&missing);
+    os.free(targets);
+}
+
+static void check_cache(struct report *r, quern_ctx *ctx)
+{
+    struct store_usage usage;
+
+    if (store_usage(ctx->store, &usage) != QUERN_OK)
+        say(r, false, "cache", "%s", why());
+    else
+        say(r, true, "cache", "%s: %llu entries, %llu bytes, %llu quarantined",
+            store_directory(ctx->store), (unsigned long long)usage.entries,
+            (unsigned long long)usage.bytes, (unsigned long long)usage.quarantined);
+}
+
+static void check_cpu(struct report *r)
+{
+    __builtin_cpu_init();
+    say(r, true, "software GPU", "%s bodies on %d CPUs",
+        __builtin_cpu_supports("x86-64-v4")   ? "x86-64-v4"
+        : __builtin_cpu_supports("x86-64-v3") ? "x86-64-v3"
+                                              : "x86-64",
+        os_cpu_count());
+}
+
+/* A machine without the HIP runtime is no problem: everything but `run` on a GPU works there. */
+static void check_runtime(struct report *r)
+{
+    static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        void *const handle = dlopen(names[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (handle) {
+            say(r, true, "HIP runtime", "%s is loaded in this process", names[i]);
+            dlclose(handle);
+            return;
+        }
+    }
+    say(r, true, "HIP runtime", "none loaded; kernels run on the software GPU");
+}
+
+int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void *user)
+{
+    struct report r = {.line = line, .user = user};
+    struct quern_options o = QUERN_INIT(struct quern_options);
+    quern_ctx *ctx;
+
+    if (!line)
+        return 1;
+    if (options)
+        o = *options;
+    if (!o.target)
+        o.target = "gfx1151"; /* any will do: nothing is planned or run */
+    if (quern_open(&o, &ctx) != QUERN_OK) {
+        say(&r, false, "context", "%s", why());
+        return r.problems;
+    }
+    check_toolchain(&r, ctx);
+    check_worker(&r, ctx);
+    check_cache(&r, ctx);
+    check_cpu(&r);
+    check_runtime(&r);
+    quern_close(ctx);
+    return r.problems;
+}

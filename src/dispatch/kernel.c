@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/* One kernel, from its plan to the device: the line of docs/architecture.md, call by call. */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+#include "gen/gen.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Changes when the meaning of a key changes; part of every key. */
+#define KEY_FORMAT "quern key 1"
+
+/* How long to wait for another process that is making the same kernel, before making it too. */
+#define SINGLE_FLIGHT_MS 30000
+
+/* ---- Keys ----------------------------------------------------------------------------------------- */
+
+/* The source key's text: what the code object is a function of, but for the toolchain. */
+static void source_key_text(const struct kernel *k, const struct target_id *id, struct str *text)
+{
+    char processor[64], wave[16];
+
+    snprintf(processor, sizeof processor, "%s", id->target->name);
+    snprintf(wave, sizeof wave, "%u", k->plan.wave_size);
+    key_add_text(text, "format", KEY_FORMAT);
+    key_add_text(text, "source", k->source);
+    key_add_text(text, "options", k->options);
+    key_add_text(text, "processor", processor);
+    key_add_text(text, "wave", wave);
+}
+
+/* Fills both keys and the entry key's text, which is stored and compared on read. */
+static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *entry_text)
+{
+    struct str source_text = {0};
+    const struct toolchain *const toolchain = compiler_toolchain(ctx->compiler);
+
+    source_key_text(k, &ctx->id, &source_text);
+    k->source_key = hash128_of(str_text(&source_text), source_text.length);
+    key_add(entry_text, "source key", k->source_key.bytes, sizeof k->source_key.bytes);
+    key_add_text(entry_text, "toolchain", toolchain ? toolchain->identity : "none");
+    /* the hash is an address, not a proof: the inputs themselves follow */
+    str_add_bytes(entry_text, str_text(&source_text), source_text.length);
+    k->entry_key = hash128_of(str_text(entry_text), entry_text->length);
+    const bool failed = source_text.failed || entry_text->failed;
+    str_free(&source_text);
+    FAIL_IF(failed, QUERN_E_MEMORY, "out of memory for a key");
+    return QUERN_OK;
+}
+
+/* ---- From the store -------------------------------------------------------------------------------- */
+
+static bool from_store(quern_ctx *ctx, struct kernel *k, const struct str *key_text)
+{
+    struct store_entry entry;
+
+    if (!store_get(ctx->store, &k->entry_key, str_text(key_text), key_text->length, ctx->id.target,
+                   &entry))
+        return false;
+    k->bytes = os.malloc(entry.record.object_bytes);
+    if (k->bytes) {
+        memcpy(k->bytes, entry.record.object, entry.record.object_bytes);
+        k->size = entry.record.object_bytes;
+        k->cached = true;
+    }
+    store_entry_free(&entry);
+    return k->bytes != NULL;
+}
+
+/* ---- From the compiler ------------------------------------------------------------------------------- */
+
+static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct str *key_text)
+{
+    struct compile_result result = {0};
+    const struct compile_job job = {
+        .source = k->source, .processor = ctx->id.target->name, .options = k->options};
+    const quern_status status = compiler_compile(ctx->compiler, &job, &result);
+
+    if (status != QUERN_OK) {
+        char text[QUERN_TEXT_MAX], command[QUERN_TEXT_MAX + 64];
+        atomic_fetch_add(&ctx->compile_failed, 1);
+        if (status == QUERN_E_WORKER || status == QUERN_E_TIMEOUT)
+            atomic_fetch_add(&ctx->worker_died, 1);
+        if (quern_problem_text(&k->plan.problem, text, sizeof text) == QUERN_OK) {
+            snprintf(command, sizeof command, "quern build --target %s --m %d --out DIR \"%s\"",
+                     ctx->id.target->name, k->plan.m_hi, text);
+            error_reproduce(command);
+        }
+        return status;
+    }
+    atomic_fetch_add(&ctx->compile_ok, 1);
+    k->bytes = result.object;
+    k->size = result.object_bytes;
+    k->compile_ms = result.milliseconds;
+    result.object = NULL;
+    store_put(ctx->store, &k->entry_key,
+              &(struct store_record){.key_text = str_text(key_text),
+                                     .key_text_bytes = key_text->length,
+                                     .source = k->source,
+                                     .log = result.log ? result.log : "",
+                                     .object = k->bytes,
+                                     .object_bytes = k->size});
+    compile_result_free(&result);
+    return QUERN_OK;
+}
+
+static quern_status may_compile(quern_ctx *ctx, const struct kernel *k)
+{
+    const enum quern_jit jit = ctx->settings.jit;
+
+    FAIL_IF(jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR, QUERN_E_WOULD_COMPILE,
+            "kernel %s for %s is not in the cache %s and compiling is off (QUERN_JIT)", k->plan.symbol,
+            ctx->id.target->name, store_directory(ctx->store));
+    if (jit == QUERN_JIT_WARN)
+        log_line(&ctx->log, QUERN_LOG_WARN, "kernel %s for %s is not in the cache; compiling it",
+                 k->plan.symbol, ctx->id.target->name);
+    return QUERN_OK;
+}
+
+static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, const struct str *key_text)
+{
+    quern_status status = QUERN_OK;
+
+    TRY(may_compile(ctx, k));
+    const int lock = store_lock(ctx->store, &k->entry_key, SINGLE_FLIGHT_MS);
+    if (lock < 0 || !from_store(ctx, k, key_text)) /* made by another while this one waited? */
+        status = compile(ctx, k, key_text);
+    store_unlock(ctx->store, lock);
+    return status;
+}
+
+/* ---- The object --------------------------------------------------------------------------------------- */
+
+/* The kernel's own layout must be the one that pack_args will write. */
+static quern_status check_arguments(const struct kernel *k)
+{
+    const struct object_kernel *const in = k->in_object;
+    enum plan_arg args[PLAN_ARGS_MAX];
+    const size_t count = plan_args(&k->plan, args);
+    size_t offset = 0, explicit_args = 0;
+
+    for (size_t i = 0; i < in->arg_count; i++)
+        if (in->args[i].kind == OBJECT_ARG_BY_VALUE || in->args[i].kind == OBJECT_ARG_GLOBAL_BUFFER)
+            explicit_args++;
+    FAIL_IF(explicit_args != count || in->kernarg_bytes > KERNARG_MAX, QUERN_E_OBJECT,
+            "kernel %s takes %zu arguments in %u bytes; %zu in at most %d were planned", in->name,
+            explicit_args, in->kernarg_bytes, count, KERNARG_MAX);
+    for (size_t i = 0; i < count; i++) {
+        const size_t size = args[i] == PLAN_ARG_M || args[i] == PLAN_ARG_FIRST ? 4 : 8;
+        offset = (offset + size - 1) / size * size;
+        FAIL_IF(in->args[i].offset != offset || in->args[i].size != size, QUERN_E_OBJECT,
+                "kernel %s has argument %zu at %u with %u bytes; expected at %zu with %zu", in->name, i,
+                in->args[i].offset, in->args[i].size, offset, size);
+        offset += size;
+    }
+    return QUERN_OK;
+}
+
+static quern_status check_object(quern_ctx *ctx, struct kernel *k)
+{
+    TRY(object_parse(k->bytes, k->size, &k->object));
+    TRY(object_fits(&k->object, &ctx->id));
+    k->in_object = object_kernel(&k->object, k->plan.symbol);
+    FAIL_IF(!k->in_object, QUERN_E_OBJECT, "the code object has no kernel %s", k->plan.symbol);
+    FAIL_IF(k->in_object->wave_size != k->plan.wave_size, QUERN_E_OBJECT,
+            "kernel %s has waves of %u; %u was planned", k->plan.symbol, k->in_object->wave_size,
+            k->plan.wave_size);
+    return check_arguments(k);
+}
+
+/* ---- The line ------------------------------------------------------------------------------------------- */
+
+static quern_status make(quern_ctx *ctx, struct kernel *k, struct str *key_text)
+{
+    struct str source = {0}, options = {0};
+
+    const quern_status generated = gen_source(&k->plan, &source);
+    gen_options(&k->plan, &options);
+    k->source = str_take(&source);
+    k->options = str_take(&options);
+    TRY(generated);
+    FAIL_IF(!k->source || !k->options, QUERN_E_MEMORY, "out of memory for a kernel's source");
+    TRY(make_keys(ctx, k, key_text));
+    if (!from_store(ctx, k, key_text))
+        TRY(from_compiler(ctx, k, key_text));
+    return check_object(ctx, k);
+}
+
+quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel)
+{
+    struct str key_text = {0};
+
+    *kernel = (struct kernel){.plan = *plan};
+    const quern_status status = make(ctx, kernel, &key_text);
+    str_free(&key_text);
+    if (status != QUERN_OK)
+        kernel_free(ctx, kernel);
+    return status;
+}
+
+quern_status kernel_load(quern_ctx *ctx, struct kernel *k)
+{
+    if (!ctx->device)
+        return QUERN_OK;
+    return ctx->device->functions->load(ctx->device, k->bytes, k->size, k->plan.symbol, &k->loaded);
+}
+
+void kernel_free(quern_ctx *ctx, struct kernel *k)
+{
+    if (k->loaded)
+        ctx->device->functions->unload(ctx->device, k->loaded);
+    object_free(&k->object);
+    os.free(k->bytes);
+    os.free(k->source);
+    os.free(k->options);
+    *k = (struct kernel){0};
+}
+
+struct quern_resources kernel_resources(const struct object_kernel *k, const struct target *t)
+{
+    const unsigned waves = (k->max_flat_workgroup + k->wave_size - 1) / k->wave_size;
+
+    return (struct quern_resources){
+        .vgprs = k->vgprs,
+        .sgprs = k->sgprs,
+        .lds_bytes = k->lds_bytes,
+        .scratch_bytes = k->scratch_bytes,
+        .kernarg_bytes = k->kernarg_bytes,
+        .wave_size = k->wave_size,
+        .waves_per_simd =
+            target_waves_per_simd(t, k->vgprs + k->agprs, k->lds_bytes, k->wave_size, waves),
+    };
+}

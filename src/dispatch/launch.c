@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* The hot path: which kernel, which arguments, launch. No allocation, no lock, no system call. */
+#include "dispatch/dispatch.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- Arguments -------------------------------------------------------------------------------------- */
+
+static size_t pack(uint8_t *kernarg, size_t offset, const void *value, size_t size)
+{
+    offset = (offset + size - 1) & ~(size - 1);
+    memcpy(kernarg + offset, value, size);
+    return offset + size;
+}
+
+size_t pack_args(const struct plan *plan, const struct arg_values *v, uint8_t kernarg[KERNARG_MAX])
+{
+    enum plan_arg args[PLAN_ARGS_MAX];
+    const size_t count = plan_args(plan, args);
+    size_t n = 0;
+
+    memset(kernarg, 0, KERNARG_MAX);
+    for (size_t i = 0; i < count; i++)
+        switch (args[i]) {
+        case PLAN_ARG_A:
+            n = pack(kernarg, n, &v->a, sizeof v->a);
+            break;
+        case PLAN_ARG_B:
+            n = pack(kernarg, n, &v->b, sizeof v->b);
+            break;
+        case PLAN_ARG_SCALES:
+            n = pack(kernarg, n, &v->scales, sizeof v->scales);
+            break;
+        case PLAN_ARG_BIAS:
+            n = pack(kernarg, n, &v->bias, sizeof v->bias);
+            break;
+        case PLAN_ARG_C:
+            n = pack(kernarg, n, &v->c, sizeof v->c);
+            break;
+        case PLAN_ARG_M:
+            n = pack(kernarg, n, &v->m, sizeof v->m);
+            break;
+        case PLAN_ARG_FIRST:
+            n = pack(kernarg, n, &v->first, sizeof v->first);
+            break;
+        case PLAN_ARG_LDA:
+            n = pack(kernarg, n, &v->lda, sizeof v->lda);
+            break;
+        case PLAN_ARG_LDC:
+            n = pack(kernarg, n, &v->ldc, sizeof v->ldc);
+            break;
+        }
+    return n;
+}
+
+/* ---- Checks ------------------------------------------------------------------------------------------- */
+
+/* Rows times the leading dimension must stay addressable; 2^40 elements are far beyond any device. */
+#define LD_MAX ((int64_t)1 << 31)
+
+static quern_status check_pointer(const char *name, const void *pointer)
+{
+    FAIL_IF(!pointer, QUERN_E_ARGUMENT, "args.%s is null", name);
+    FAIL_IF((uintptr_t)pointer % 16, QUERN_E_ALIGN, "args.%s is %p; expected a multiple of 16", name,
+            pointer);
+    return QUERN_OK;
+}
+
+static quern_status check_args(const struct quern_problem *p, const struct quern_args *args, int64_t m)
+{
+    FAIL_IF(args->size != sizeof *args, QUERN_E_ARGUMENT,
+            "args.size is %zu; this library expects %zu (set it with QUERN_INIT)", args->size,
+            sizeof *args);
+    FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
+            INT32_MAX);
+    TRY(check_pointer("a", args->a));
+    TRY(check_pointer("b", args->b));
+    TRY(check_pointer("scales", args->scales));
+    TRY(check_pointer("c", args->c));
+    if (p->bias)
+        TRY(check_pointer("bias", args->bias));
+    FAIL_IF(args->lda && (args->lda < p->k || args->lda > LD_MAX), QUERN_E_ARGUMENT,
+            "args.lda is %" PRId64 " elements; expected 0 or at least k=%" PRId64, args->lda, p->k);
+    FAIL_IF(args->ldc && (args->ldc < p->n || args->ldc > LD_MAX), QUERN_E_ARGUMENT,
+            "args.ldc is %" PRId64 " elements; expected 0 or at least n=%" PRId64, args->ldc, p->n);
+    FAIL_IF(args->lda * dtype_bytes(p->a) % PLAN_ROW_ALIGN, QUERN_E_ALIGN,
+            "args.lda is %" PRId64 " elements of %u bytes; expected rows of a multiple of %d bytes",
+            args->lda, dtype_bytes(p->a), PLAN_ROW_ALIGN);
+    return QUERN_OK;
+}
+
+/* ---- Launch --------------------------------------------------------------------------------------------- */
+
+static size_t index_of(const struct kernel_set *set, const struct plan *plan)
+{
+    return (size_t)(plan - set->plans.plans);
+}
+
+quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_t m, void *stream)
+{
+    struct plan_slice slices[2];
+
+    FAIL_IF(!op || !args, QUERN_E_ARGUMENT, "%s is null", op ? "args" : "op");
+    const struct quern_problem *const p = &op->problem;
+    TRY(check_args(p, args, m));
+    const struct kernel_set *const set = atomic_load_explicit(&op->kernels, memory_order_acquire);
+    struct device *const device = op->ctx->device;
+    FAIL_IF(!device, QUERN_E_DEVICE, "this context has no device: no software GPU here runs %s",
+            op->ctx->id.target->name);
+    struct arg_values values = {
+        .a = args->a,
+        .b = args->b,
+        .scales = args->scales,
+        .bias = args->bias,
+        .c = args->c,
+        .lda = args->lda ? args->lda : p->k,
+        .ldc = args->ldc ? args->ldc : p->n,
+    };
+    const size_t count = plan_slices(&set->plans, m, slices);
+    for (size_t i = 0; i < count; i++) {
+        const struct plan_slice *const s = &slices[i];
+        _Alignas(16) uint8_t kernarg[KERNARG_MAX];
+        struct device_launch launch = {.kernarg = kernarg, .stream = stream};
+
+        values.m = slice_rows(s);
+        values.first = (int32_t)s->first;
+        launch.kernarg_bytes = pack_args(s->plan, &values, kernarg);
+        plan_geometry(s->plan, s->slices, launch.grid, launch.block);
+        TRY(device->functions->launch(device, set->kernels[index_of(set, s->plan)]->loaded, &launch));
+    }
+    return QUERN_OK;
+}
+
+quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launch *launches,
+                               size_t *count)
+{
+    static const char *const names[] = {
+        [PLAN_ARG_A] = "a",       [PLAN_ARG_B] = "b", [PLAN_ARG_SCALES] = "scales",
+        [PLAN_ARG_BIAS] = "bias", [PLAN_ARG_C] = "c", [PLAN_ARG_M] = "m",
+        [PLAN_ARG_FIRST] = "first", [PLAN_ARG_LDA] = "lda", [PLAN_ARG_LDC] = "ldc"};
+    struct plan_slice slices[2];
+
+    FAIL_IF(!op || !launches || !count, QUERN_E_ARGUMENT, "a null argument");
+    FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
+            INT32_MAX);
+    const struct kernel_set *const set = atomic_load(&op->kernels);
+    *count = plan_slices(&set->plans, m, slices);
+    for (size_t i = 0; i < *count; i++) {
+        const struct plan_slice *const s = &slices[i];
+        struct quern_launch *const l = &launches[i];
+        enum plan_arg args[PLAN_ARGS_MAX];
+
+        *l = (struct quern_launch){.kernel = index_of(set, s->plan)};
+        plan_geometry(s->plan, s->slices, l->grid, l->block);
+        l->arg_count = plan_args(s->plan, args);
+        for (size_t j = 0; j < l->arg_count; j++) {
+            struct quern_launch_arg *const a = &l->args[j];
+            a->name = names[args[j]];
+            a->kind = QUERN_ARG_POINTER;
+            if (args[j] == PLAN_ARG_M || args[j] == PLAN_ARG_FIRST) {
+                a->kind = QUERN_ARG_I32;
+                a->value = args[j] == PLAN_ARG_M ? slice_rows(s) : s->first;
+            } else if (args[j] == PLAN_ARG_LDA || args[j] == PLAN_ARG_LDC) {
+                a->kind = QUERN_ARG_I64;
+                a->value = args[j] == PLAN_ARG_LDA ? op->problem.k : op->problem.n;
+            }
+        }
+    }
+    return QUERN_OK;
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/* Ops: the table of a context, and the kernels an op holds. */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+#include "base/thread.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- Making kernels ------------------------------------------------------------------------------- */
+
+/* Kernels of one op that are made at the same time. */
+struct batch {
+    quern_ctx *ctx;
+    const struct plan *plans;
+    struct kernel *kernels[PLAN_KERNELS_MAX];
+    struct error_record *errors; /* one each */
+    quern_status status[PLAN_KERNELS_MAX];
+};
+
+static void make_one(void *user, size_t i)
+{
+    struct batch *const batch = user;
+
+    batch->status[i] = kernel_make(batch->ctx, &batch->plans[i], batch->kernels[i]);
+    if (batch->status[i] != QUERN_OK)
+        error_save(&batch->errors[i]);
+}
+
+static void free_kernels(quern_ctx *ctx, struct kernel **kernels, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (kernels[i]) {
+            kernel_free(ctx, kernels[i]);
+            os.free(kernels[i]);
+            kernels[i] = NULL;
+        }
+}
+
+/* Makes and loads `count` kernels into kernels[]; all or nothing. */
+static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_t count,
+                                 struct kernel **kernels)
+{
+    struct batch batch = {.ctx = ctx, .plans = plans};
+    quern_status status = QUERN_OK;
+
+    batch.errors = os.calloc(count, sizeof *batch.errors);
+    for (size_t i = 0; i < count; i++)
+        if (!batch.errors || !(batch.kernels[i] = os.calloc(1, sizeof(struct kernel))))
+            status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for a kernel");
+    if (status == QUERN_OK)
+        parallel_for(count, ctx->settings.jobs, make_one, &batch);
+    for (size_t i = 0; i < count && status == QUERN_OK; i++)
+        if (batch.status[i] != QUERN_OK)
+            status = error_restore(&batch.errors[i]);
+    for (size_t i = 0; i < count && status == QUERN_OK; i++)
+        status = kernel_load(ctx, batch.kernels[i]);
+    os.free(batch.errors);
+    if (status != QUERN_OK)
+        free_kernels(ctx, batch.kernels, count);
+    else
+        memcpy(kernels, batch.kernels, count * sizeof *kernels);
+    return status;
+}
+
+static quern_status check_verified(const quern_ctx *ctx)
+{
+    FAIL_IF(!ctx->id.target->verified && !ctx->settings.allow_unverified, QUERN_E_DECLINED,
+            "no software GPU here runs %s, so its kernels are unverified; set allow_unverified to use "
+            "them all the same",
+            ctx->id.target->name);
+    return QUERN_OK;
+}
+
+/* Publishes a set whose first kernels are those the op has and whose others are in `made`. */
+static quern_status publish(quern_op *op, const struct plan_set *plans, size_t first, size_t count,
+                            struct kernel **made)
+{
+    struct kernel_set *const old = atomic_load(&op->kernels);
+    struct kernel_set *const set = os.calloc(1, sizeof *set);
+
+    FAIL_IF(!set, QUERN_E_MEMORY, "out of memory for the kernels of an op");
+    const size_t kept = old ? old->plans.count : 0;
+    set->plans.count = kept + count;
+    for (size_t i = 0; i < kept; i++)
+        set->kernels[i] = old->kernels[i];
+    for (size_t i = 0; i < count; i++)
+        set->kernels[kept + i] = made[i];
+    for (size_t i = 0; i < kept + count; i++)
+        set->plans.plans[i] = i < kept ? old->plans.plans[i] : plans->plans[first + i - kept];
+    set->older = old;
+    atomic_store(&op->kernels, set);
+    return QUERN_OK;
+}
+
+/* Adds kernels first…first+count-1 of `plans` to the op. */
+static quern_status add_kernels(quern_op *op, const struct plan_set *plans, size_t first, size_t count)
+{
+    struct kernel *made[PLAN_KERNELS_MAX] = {0};
+
+    TRY(make_kernels(op->ctx, plans->plans + first, count, made));
+    const quern_status status = publish(op, plans, first, count, made);
+    if (status != QUERN_OK)
+        free_kernels(op->ctx, made, count);
+    return status;
+}
+
+/* Makes sure that the op has the kernels for 1…m_max. */
+static quern_status grow(quern_op *op, const struct plan_set *plans, int64_t m_max)
+{
+    quern_status status = QUERN_OK;
+    size_t want = 0;
+
+    while (want < plans->count && plans->plans[want].m_lo <= m_max)
+        want++;
+    pthread_mutex_lock(&op->growing);
+    const struct kernel_set *const set = atomic_load(&op->kernels);
+    const size_t have = set ? set->plans.count : 0;
+    if (have < want)
+        status = add_kernels(op, plans, have, want - have);
+    pthread_mutex_unlock(&op->growing);
+    return status;
+}
+
+/* ---- The op itself ---------------------------------------------------------------------------------- */
+
+static quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op **out)
+{
+    quern_op *const op = os.calloc(1, sizeof *op);
+
+    FAIL_IF(!op, QUERN_E_MEMORY, "out of memory for an op");
+    op->ctx = ctx;
+    op->problem = *normal;
+    const quern_status status = quern_problem_text(normal, op->text, sizeof op->text);
+    if (status != QUERN_OK) {
+        os.free(op);
+        return status;
+    }
+    pthread_mutex_init(&op->growing, NULL);
+    *out = op;
+    return QUERN_OK;
+}
+
+static void op_free(quern_op *op)
+{
+    struct kernel_set *set = atomic_load(&op->kernels);
+
+    if (set) /* the newest set holds every kernel */
+        free_kernels(op->ctx, set->kernels, set->plans.count);
+    while (set) {
+        struct kernel_set *const older = set->older;
+        os.free(set);
+        set = older;
+    }
+    pthread_mutex_destroy(&op->growing);
+    os.free(op);
+}
+
+/* ---- The table: readers take no lock; ops leave it only when the context closes ------------------------ */
+
+static quern_op *find(quern_ctx *ctx, const struct quern_problem *normal, uint64_t hash)
+{
+    quern_op *op = atomic_load(&ctx->table[hash & (OP_BUCKETS - 1)]);
+
+    while (op && !problem_equal(&op->problem, normal))
+        op = atomic_load(&op->next);
+    return op;
+}
+
+static quern_status find_or_add(quern_ctx *ctx, const struct quern_problem *normal, quern_op **out)
+{
+    const uint64_t hash = problem_hash(normal);
+    quern_status status = QUERN_OK;
+
+    if ((*out = find(ctx, normal, hash)))
+        return QUERN_OK;
+    pthread_mutex_lock(&ctx->table_lock);
+    if (!(*out = find(ctx, normal, hash)) && (status = op_new(ctx, normal, out)) == QUERN_OK) {
+        _Atomic(quern_op *) *const bucket = &ctx->table[hash & (OP_BUCKETS - 1)];
+        (*out)->in_table = true;
+        atomic_store(&(*out)->next, atomic_load(bucket));
+        atomic_store(bucket, *out);
+    }
+    pthread_mutex_unlock(&ctx->table_lock);
+    return status;
+}
+
+void op_table_free(quern_ctx *ctx)
+{
+    for (size_t i = 0; i < OP_BUCKETS; i++)
+        for (quern_op *op = atomic_load(&ctx->table[i]); op;) {
+            quern_op *const next = atomic_load(&op->next);
+            op_free(op);
+            op = next;
+        }
+}
+
+/* ---- Public ------------------------------------------------------------------------------------------- */
+
+quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
+                             quern_op **out)
+{
+    struct quern_problem normal;
+    struct plan_set plans;
+    quern_op *op;
+
+    FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
+    FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
+    TRY(problem_normalise(problem, &normal));
+    if ((op = find(ctx, &normal, problem_hash(&normal)))) {
+        const struct kernel_set *const set = atomic_load(&op->kernels);
+        if (set && set->plans.count &&
+            (set->plans.plans[set->plans.count - 1].m_hi >= (m_max < PLAN_M_MAX ? m_max : PLAN_M_MAX))) {
+            atomic_fetch_add(&op->references, 1);
+            atomic_fetch_add_explicit(&ctx->hit_memory, 1, memory_order_relaxed);
+            *out = op;
+            return QUERN_OK;
+        }
+    }
+    TRY(check_verified(ctx));
+    TRY(plan_make(&normal, ctx->id.target, &plans));
+    TRY(find_or_add(ctx, &normal, &op));
+    TRY(grow(op, &plans, m_max));
+    atomic_fetch_add(&op->references, 1);
+    *out = op;
+    return QUERN_OK;
+}
+
+quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_lo,
+                                   int64_t m_hi, quern_op **out)
+{
+    struct quern_problem normal;
+    struct plan_set plans;
+    quern_op *op;
+
+    FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
+    FAIL_IF(m_lo < 1 || m_hi < m_lo, QUERN_E_ARGUMENT,
+            "the range of M is %" PRId64 " to %" PRId64 "; expected 1 or more, in order", m_lo, m_hi);
+    TRY(problem_normalise(problem, &normal));
+    TRY(check_verified(ctx));
+    TRY(plan_make(&normal, ctx->id.target, &plans));
+    /* slices of the largest kernel and a rest: beyond its reach every kernel may be needed */
+    const bool beyond = m_hi > PLAN_M_MAX;
+    size_t first = 0, last = plans.count - 1;
+    while (!beyond && first < last && plans.plans[first].m_hi < m_lo)
+        first++;
+    while (!beyond && last > first && plans.plans[last].m_lo > m_hi)
+        last--;
+    TRY(op_new(ctx, &normal, &op));
+    const quern_status status = add_kernels(op, &plans, first, last - first + 1);
+    if (status != QUERN_OK) {
+        op_free(op);
+        return status;
+    }
+    atomic_store(&op->references, 1);
+    *out = op;
+    return QUERN_OK;
+}
+
+void quern_op_release(quern_op *op)
+{
+    if (op && atomic_fetch_sub(&op->references, 1) == 1 && !op->in_table)
+        op_free(op);
+}
+
+size_t quern_op_workspace(const quern_op *op, int64_t m)
+{
+    /* every kernel of this version sums its parts of K inside a workgroup */
+    (void)op;
+    (void)m;
+    return 0;
+}
+
+quern_ctx *quern_op_ctx(const quern_op *op) { return op ? op->ctx : NULL; }
+
+size_t quern_op_kernel_count(const quern_op *op)
+{
+    const struct kernel_set *const set = op ? atomic_load(&op->kernels) : NULL;
+
+    return set ? set->plans.count : 0;
+}
+
+quern_status quern_op_kernel(const quern_op *op, size_t index, struct quern_kernel_info *info)
+{
+    FAIL_IF(!op || !info, QUERN_E_ARGUMENT, "%s is null", op ? "info" : "op");
+    FAIL_IF(info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu", info->size,
+            sizeof *info);
+    FAIL_IF(index >= quern_op_kernel_count(op), QUERN_E_ARGUMENT,
+            "kernel %zu of an op that has %zu kernels", index, quern_op_kernel_count(op));
+    const struct kernel *const k = atomic_load(&op->kernels)->kernels[index];
+    *info = (struct quern_kernel_info){
+        .size = sizeof *info,
+        .symbol = k->plan.symbol,
+        .m_lo = k->plan.m_lo,
+        .m_hi = k->plan.m_hi,
+        .source = k->source,
+        .object = k->bytes,
+        .object_bytes = k->size,
+        .resources = kernel_resources(k->in_object, op->ctx->id.target),
+        .cached = k->cached,
+        .compile_ms = k->compile_ms,
+        .verified = op->ctx->id.target->verified,
+    };
+    hex_from_bytes(info->source_key, k->source_key.bytes, sizeof k->source_key.bytes);
+    hex_from_bytes(info->entry_key, k->entry_key.bytes, sizeof k->entry_key.bytes);
+    return QUERN_OK;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* Options: the caller's value, else the environment's, else the default. */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+static const char *const known_variables[] = {
+    "QUERN_CACHE_DIR", "QUERN_CACHE_MAX_SIZE", "QUERN_CACHE_MODE", "QUERN_BUNDLE_PATH", "QUERN_JIT",
+    "QUERN_TARGET",    "QUERN_DEVICE",         "QUERN_TOOLCHAIN",  "QUERN_MANIFEST",    "QUERN_RECORD",
+    "QUERN_JOBS",      "QUERN_LOG",            "QUERN_ROCM_PATH",
+};
+#define KNOWN_COUNT (sizeof known_variables / sizeof *known_variables)
+
+/* secure_getenv gives nothing in set-user-ID programs, where the environment is an attacker's. An empty
+ * value counts as not set. */
+static const char *variable(const char *name)
+{
+    const char *const value = secure_getenv(name);
+
+    return value && *value ? value : NULL;
+}
+
+static void warn_unknown(struct log *log)
+{
+    for (char **e = environ; e && *e; e++) {
+        const size_t n = strcspn(*e, "=");
+        bool known = strncmp(*e, "QUERN_", 6) != 0;
+        for (size_t i = 0; i < KNOWN_COUNT && !known; i++)
+            known = strlen(known_variables[i]) == n && !strncmp(*e, known_variables[i], n);
+        if (!known)
+            log_line(log, QUERN_LOG_WARN, "unknown environment variable %.*s is ignored", (int)n, *e);
+    }
+}
+
+/* Sets *value from a variable that holds one of `words` (value = index + 1), unless it is set. */
+static quern_status choose(const char *name, const char *const *words, int count, int otherwise,
+                           int *value)
+{
+    const char *const text = variable(name);
+
+    if (*value) {
+        FAIL_IF(*value < 0 || *value > count, QUERN_E_ARGUMENT,
+                "the option for %s has the value %d; expected 1 to %d", name, *value, count);
+        return QUERN_OK;
+    }
+    *value = otherwise;
+    if (!text)
+        return QUERN_OK;
+    for (int i = 0; i < count; i++)
+        if (!strcmp(text, words[i])) {
+            *value = i + 1;
+            return QUERN_OK;
+        }
+    struct str expected = {0};
+    for (int i = 0; i < count; i++)
+        str_addf(&expected, "%s%s", i == 0 ? "" : i == count - 1 ? " or " : ", ", words[i]);
+    error_set(QUERN_E_ARGUMENT, __FILE__, FAIL_AT(""), "%s=%s; expected %s", name, text,
+              str_text(&expected));
+    str_free(&expected);
+    return QUERN_E_ARGUMENT;
+}
+
+/* A number of bytes with an optional K, M, G or T (powers of 1024). */
+static quern_status parse_size(const char *name, const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char *end;
+
+    errno = 0;
+    const unsigned long long number = strtoull(text, &end, 10);
+    const char *const unit = *end ? strchr(units, *end) : NULL;
+    const unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    const bool bad = errno || end == text || *text == '-' || (*end && (!unit || end[1])) || !number ||
+                     number > (UINT64_MAX >> shift);
+    FAIL_IF(bad, QUERN_E_ARGUMENT, "%s=%s is no size; expected a number of bytes such as 512M or 2G",
+            name, text);
+    *bytes = (uint64_t)number << shift;
+    return QUERN_OK;
+}
+
+static quern_status copy_string(const char *option, const char *name, char **out)
+{
+    const char *const text = option && *option ? option : name ? variable(name) : NULL;
+
+    *out = NULL;
+    if (!text)
+        return QUERN_OK;
+    *out = os.malloc(strlen(text) + 1);
+    FAIL_IF(!*out, QUERN_E_MEMORY, "out of memory for %zu bytes", strlen(text) + 1);
+    memcpy(*out, text, strlen(text) + 1);
+    return QUERN_OK;
+}
+
+static quern_status fill(const struct quern_options *o, struct settings *s)
+{
+    static const char *const devices[] = {"auto", "hip", "sim"};
+    static const char *const modes[] = {"rw", "ro", "off"};
+    static const char *const jits[] = {"on", "off", "warn", "error"};
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    int device = (int)o->device, mode = (int)o->cache_mode, jit = (int)o->jit,
+        level = (int)o->log_level;
+    const char *text;
+
+    TRY(choose("QUERN_DEVICE", devices, 3, QUERN_DEVICE_AUTO, &device));
+    TRY(choose("QUERN_CACHE_MODE", modes, 3, QUERN_CACHE_RW, &mode));
+    TRY(choose("QUERN_JIT", jits, 4, QUERN_JIT_ON, &jit));
+    TRY(choose("QUERN_LOG", levels, 4, QUERN_LOG_WARN, &level));
+    s->device = (enum quern_device_kind)device;
+    s->cache_mode = (enum quern_cache_mode)mode;
+    s->jit = (enum quern_jit)jit;
+    s->log_level = (enum quern_log_level)level;
+    s->device_index = o->device_index;
+    s->allow_unverified = o->allow_unverified;
+    TRY(copy_string(o->target, "QUERN_TARGET", &s->target));
+    TRY(copy_string(o->cache_dir, "QUERN_CACHE_DIR", &s->cache_dir));
+    TRY(copy_string(o->rocm_path, "QUERN_ROCM_PATH", &s->rocm_path));
+    TRY(copy_string(o->worker_path, NULL, &s->worker_path));
+
+    s->cache_max_bytes = o->cache_max_bytes;
+    if (!s->cache_max_bytes && (text = variable("QUERN_CACHE_MAX_SIZE")))
+        TRY(parse_size("QUERN_CACHE_MAX_SIZE", text, &s->cache_max_bytes));
+    if (!s->cache_max_bytes)
+        s->cache_max_bytes = (uint64_t)1 << 30;
+
+    s->jobs = o->jobs;
+    if (!s->jobs && (text = variable("QUERN_JOBS"))) {
+        char *end;
+        const long jobs = strtol(text, &end, 10);
+        FAIL_IF(end == text || *end || jobs < 1 || jobs > 256, QUERN_E_ARGUMENT,
+                "QUERN_JOBS=%s; expected a number from 1 to 256", text);
+        s->jobs = (int)jobs;
+    }
+    FAIL_IF(s->jobs < 0 || s->jobs > 256, QUERN_E_ARGUMENT, "jobs is %d; expected 1 to 256", s->jobs);
+    if (!s->jobs)
+        s->jobs = os_cpu_count();
+    return QUERN_OK;
+}
+
+quern_status settings_make(const struct quern_options *options, struct log *log,
+                           struct settings *settings)
+{
+    static const struct quern_options none = QUERN_INIT(struct quern_options);
+    struct settings s = {0};
+
+    if (!options)
+        options = &none;
+    const quern_status status = fill(options, &s);
+    if (status != QUERN_OK) {
+        settings_free(&s);
+        return status;
+    }
+    log->level = s.log_level;
+    warn_unknown(log);
+    *settings = s;
+    return QUERN_OK;
+}
+
+void settings_free(struct settings *s)
+{
+    os.free(s->target);
+    os.free(s->cache_dir);
+    os.free(s->rocm_path);
+    os.free(s->worker_path);
+    *s = (struct settings){0};
+}

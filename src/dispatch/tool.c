@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/* The parts of tool.h that only pass on what a room knows. */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+#include "gen/gen.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- Targets ---------------------------------------------------------------------------------------- */
+
+/* Words of the capability bits, by bit. */
+static const char *const capability_words[] = {
+    "dot2_f32_f16", "dot2_f32_bf16", "dot4_f32_fp8", "fp8_cvt",    "fp8_fnuz",   "wmma_gfx11",
+    "wmma_gfx12",   "mfma",          "mfma_bf16_1k", "mfma_fp8",   "mfma_wide_k", "pk_fma_f32",
+    "cvt_pk_bf16",  "row_xmask",     "row_bcast",    "vopd",       "agpr",
+};
+#define WORD_COUNT (sizeof capability_words / sizeof *capability_words)
+
+/* Feature texts, made once for all rows and never freed: they are part of the table. */
+static char features[32][256];
+static pthread_once_t features_once = PTHREAD_ONCE_INIT;
+
+static void make_features(void)
+{
+    for (size_t t = 0; t < target_count() && t < sizeof features / sizeof *features; t++) {
+        size_t n = 0;
+        for (size_t i = 0; i < WORD_COUNT; i++)
+            if (target_at(t)->capabilities >> i & 1)
+                n += (size_t)snprintf(features[t] + n, sizeof features[t] - n, "%s%s", n ? " " : "",
+                                      capability_words[i]);
+    }
+}
+
+size_t quern_target_count(void) { return target_count(); }
+
+quern_status quern_target_at(size_t index, struct quern_target_info *info)
+{
+    const struct target *const t = target_at(index);
+
+    FAIL_IF(!t, QUERN_E_ARGUMENT, "target %zu of %zu", index, target_count());
+    FAIL_IF(!info || info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu",
+            info ? info->size : 0, sizeof *info);
+    pthread_once(&features_once, make_features);
+    *info = (struct quern_target_info){
+        .size = sizeof *info,
+        .name = t->name,
+        .family = t->family,
+        .part = t->part,
+        .wave_size = t->wave_size,
+        .vgprs = t->vgprs,
+        .vgpr_granule = t->vgpr_granule,
+        .lds_bytes = t->lds_bytes,
+        .cus = t->cus,
+        .clock_ghz = t->clock_ghz,
+        .bandwidth_gbs = t->bandwidth_gbs,
+        .verified = t->verified,
+        .features = features[index],
+    };
+    return QUERN_OK;
+}
+
+quern_status quern_target_find(const char *text, struct quern_target_info *info)
+{
+    struct target_id id;
+
+    TRY(target_parse(text, &id));
+    return quern_target_at((size_t)(id.target - target_at(0)), info);
+}
+
+/* ---- Without a compiler -------------------------------------------------------------------------------- */
+
+static quern_status plan_of(const char *target, const struct quern_problem *problem, int64_t m,
+                            struct plan_set *set, struct plan_slice slices[2], size_t *count)
+{
+    struct quern_problem normal;
+    struct target_id id;
+
+    FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
+            INT32_MAX);
+    TRY(problem_normalise(problem, &normal));
+    TRY(target_parse(target, &id));
+    TRY(plan_make(&normal, id.target, set));
+    *count = plan_slices(set, m, slices);
+    return QUERN_OK;
+}
+
+static quern_status give(struct str *s, char **text)
+{
+    *text = str_take(s);
+    FAIL_IF(!*text, QUERN_E_MEMORY, "out of memory for a text");
+    return QUERN_OK;
+}
+
+quern_status quern_source(const char *target, const struct quern_problem *problem, int64_t m,
+                          char **text)
+{
+    struct plan_set set;
+    struct plan_slice slices[2];
+    struct str source = {0};
+    size_t count;
+
+    FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
+    TRY(plan_of(target, problem, m, &set, slices, &count));
+    const quern_status status = gen_source(slices[0].plan, &source);
+    if (status != QUERN_OK) {
+        str_free(&source);
+        return status;
+    }
+    return give(&source, text);
+}
+
+static void explain(const struct plan_slice *slices, size_t count, int64_t m, struct str *out)
+{
+    str_addf(out, "m=%" PRId64 ": %zu launch%s\n", m, count, count == 1 ? "" : "es");
+    for (size_t i = 0; i < count; i++) {
+        str_addf(out, "rows %" PRId64 "-%" PRId64 ":\n", slices[i].first,
+                 slices[i].first + slice_rows(&slices[i]) - 1);
+        plan_explain(slices[i].plan, out);
+    }
+}
+
+quern_status quern_explain(const char *target, const struct quern_problem *problem, int64_t m,
+                           char **text)
+{
+    struct plan_set set;
+    struct plan_slice slices[2];
+    struct str out = {0};
+    size_t count;
+
+    FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
+    TRY(plan_of(target, problem, m, &set, slices, &count));
+    explain(slices, count, m, &out);
+    return give(&out, text);
+}
+
+size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size)
+{
+    struct plan_slice slices[2];
+    struct str out = {0};
+
+    if (!op || m < 1 || m > INT32_MAX)
+        return 0;
+    const struct kernel_set *const set = atomic_load(&op->kernels);
+    explain(slices, plan_slices(&set->plans, m, slices), m, &out);
+    const size_t length = out.length, shown = length < size ? length : size ? size - 1 : 0;
+    if (size) {
+        memcpy(text, str_text(&out), shown);
+        text[shown] = 0;
+    }
+    str_free(&out);
+    return length;
+}
+
+/* ---- Code objects ----------------------------------------------------------------------------------------- */
+
+quern_status quern_object_inspect(const void *bytes, size_t size, const char **target,
+                                  struct quern_object_kernel *kernels, size_t *count)
+{
+    struct object object;
+
+    FAIL_IF(!bytes || !count, QUERN_E_ARGUMENT, "%s is null", bytes ? "count" : "object");
+    TRY(object_parse(bytes, size, &object));
+    if (target)
+        *target = object.target->name;
+    for (size_t i = 0; kernels && i < object.kernel_count && i < *count; i++)
+        kernels[i] = (struct quern_object_kernel){
+            .symbol = object.kernels[i].name,
+            .resources = kernel_resources(&object.kernels[i], object.target)};
+    *count = object.kernel_count;
+    object_free(&object);
+    return QUERN_OK;
+}
+
+/* ---- Cache -------------------------------------------------------------------------------------------------- */
+
+quern_status quern_cache_info(quern_ctx *ctx, struct quern_cache_info *info)
+{
+    struct store_usage usage;
+
+    FAIL_IF(!ctx || !info, QUERN_E_ARGUMENT, "%s is null", ctx ? "info" : "ctx");
+    FAIL_IF(info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu", info->size,
+            sizeof *info);
+    TRY(store_usage(ctx->store, &usage));
+    *info = (struct quern_cache_info){.size = sizeof *info,
+                                      .entries = usage.entries,
+                                      .bytes = usage.bytes,
+                                      .max_bytes = ctx->settings.cache_max_bytes,
+                                      .quarantined = usage.quarantined};
+    snprintf(info->directory, sizeof info->directory, "%s", store_directory(ctx->store));
+    return QUERN_OK;
+}
+
+struct walk {
+    quern_cache_fn fn;
+    void *user;
+};
+
+static int pass_on(void *user, const struct store_item *item)
+{
+    const struct walk *const w = user;
+
+    return w->fn(w->user, &(struct quern_cache_entry){.key = item->key,
+                                                      .bytes = item->bytes,
+                                                      .used = item->used,
+                                                      .key_text = item->key_text,
+                                                      .status = item->status});
+}
+
+quern_status quern_cache_walk(quern_ctx *ctx, int verify, quern_cache_fn fn, void *user)
+{
+    FAIL_IF(!ctx || !fn, QUERN_E_ARGUMENT, "%s is null", ctx ? "fn" : "ctx");
+    return store_walk(ctx->store, verify != 0, pass_on, &(struct walk){fn, user});
+}
+
+quern_status quern_cache_clear(quern_ctx *ctx, uint64_t *removed)
+{
+    uint64_t count = 0;
+
+    FAIL_IF(!ctx, QUERN_E_ARGUMENT, "ctx is null");
+    const quern_status status = store_clear(ctx->store, &count);
+    if (removed)
+        *removed = count;
+    return status;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs an op's kernels on a software GPU of its own and compares with the double reference. */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+#include "quant/quant.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* Operands on the host and where the software GPU sees them. */
+struct bench {
+    quern_sim *sim;
+    struct quern_operand operands[QUERN_OPERANDS_MAX];
+    size_t count;
+    void *host[QUERN_OPERANDS_MAX];
+    uint64_t address[QUERN_OPERANDS_MAX];
+    double *reference;
+};
+
+static size_t find(const struct bench *b, const char *name)
+{
+    size_t i = 0;
+
+    while (i < b->count && strcmp(b->operands[i].name, name))
+        i++;
+    return i; /* count when the problem has no such operand */
+}
+
+static void *host(const struct bench *b, const char *name)
+{
+    const size_t i = find(b, name);
+
+    return i < b->count ? b->host[i] : NULL;
+}
+
+static void *guest(const struct bench *b, const char *name)
+{
+    const size_t i = find(b, name);
+
+    return i < b->count ? (void *)(uintptr_t)b->address[i] : NULL;
+}
+
+static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t seed,
+                           enum quern_sim_check check)
+{
+    struct quern_sim_options options = QUERN_INIT(struct quern_sim_options);
+    const struct quern_problem *const p = &op->problem;
+
+    TRY(quern_problem_operands(p, m, b->operands, &b->count));
+    for (size_t i = 0; i < b->count; i++) {
+        b->host[i] = os.calloc(1, b->operands[i].bytes);
+        FAIL_IF(!b->host[i], QUERN_E_MEMORY, "out of memory for operand %s of %" PRIu64 " bytes",
+                b->operands[i].name, b->operands[i].bytes);
+    }
+    b->reference = os.malloc((size_t)m * (size_t)p->n * sizeof(double));
+    FAIL_IF(!b->reference, QUERN_E_MEMORY, "out of memory for a reference of %" PRId64 " rows", m);
+    quant_random(p, m, seed, host(b, "a"), host(b, "b"), host(b, "scales"), host(b, "bias"));
+
+    options.target = op->ctx->id.target->name;
+    options.check = check;
+    options.threads = op->ctx->settings.jobs;
+    options.disassembler = quern_ctx_disassembler(op->ctx);
+    TRY(quern_sim_open(&options, &b->sim));
+    for (size_t i = 0; i < b->count; i++)
+        TRY(quern_sim_map(b->sim, b->host[i], b->operands[i].bytes, b->operands[i].access,
+                          b->operands[i].name, &b->address[i]));
+    return QUERN_OK;
+}
+
+static quern_status run_slice(struct bench *b, quern_op *op, const struct kernel *k,
+                              const struct plan_slice *s, struct quern_sim_counts *counts)
+{
+    const struct arg_values values = {
+        .a = guest(b, "a"),
+        .b = guest(b, "b"),
+        .scales = guest(b, "scales"),
+        .bias = guest(b, "bias"),
+        .c = guest(b, "c"),
+        .m = slice_rows(s),
+        .first = (int32_t)s->first,
+        .lda = op->problem.k,
+        .ldc = op->problem.n,
+    };
+    struct quern_sim_launch launch = QUERN_INIT(struct quern_sim_launch);
+    _Alignas(16) uint8_t kernarg[KERNARG_MAX];
+    quern_sim_module *module;
+
+    launch.kernel = k->plan.symbol;
+    launch.kernarg = kernarg;
+    launch.kernarg_bytes = pack_args(s->plan, &values, kernarg);
+    plan_geometry(s->plan, s->slices, launch.grid, launch.block);
+    TRY(quern_sim_load(b->sim, k->bytes, k->size, &module));
+    const quern_status status = quern_sim_run(module, &launch, counts);
+    quern_sim_unload(module);
+    return status;
+}
+
+static quern_status run(struct bench *b, quern_op *op, int64_t m, struct quern_verification *out)
+{
+    const struct kernel_set *const set = atomic_load(&op->kernels);
+    struct plan_slice slices[2];
+    const uint64_t start = os_now();
+    const size_t count = plan_slices(&set->plans, m, slices);
+
+    for (size_t i = 0; i < count; i++)
+        TRY(run_slice(b, op, set->kernels[slices[i].plan - set->plans.plans], &slices[i],
+                      &out->counts));
+    out->seconds = (double)(os_now() - start) * 1e-9;
+    return QUERN_OK;
+}
+
+/* DESIGN section 4: the error of 4-bit kernels in 16-bit types is that of centroids and results rounded
+ * to the type; in f32 only the order of the sum is left. */
+static double tolerance_of(const struct quern_problem *p)
+{
+    if (p->a == QUERN_F32 && p->c == QUERN_F32)
+        return 1e-5;
+    return p->round == QUERN_ROUND_TRUNC ? 9e-3 : 5e-3;
+}
+
+static void compare(const struct bench *b, const struct quern_problem *p, int64_t m,
+                    struct quern_verification *out)
+{
+    const void *const c = host(b, "c");
+    const size_t count = (size_t)m * (size_t)p->n;
+    double largest = 0, difference = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const double y = (double)quant_load(p->c, c, i), d = fabs(y - b->reference[i]);
+        /* a NaN must not compare as "no larger" */
+        if (!(d <= difference))
+            difference = isnan(d) ? INFINITY : d;
+        if (fabs(b->reference[i]) > largest)
+            largest = fabs(b->reference[i]);
+    }
+    out->max_error = difference == 0 ? 0 : largest > 0 ? difference / largest : INFINITY;
+}
+
+static void tear_down(struct bench *b)
+{
+    quern_sim_close(b->sim);
+    for (size_t i = 0; i < b->count; i++)
+        os.free(b->host[i]);
+    os.free(b->reference);
+}
+
+static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t seed,
+                           enum quern_sim_check check, struct quern_verification *out)
+{
+    TRY(set_up(b, op, m, seed, check));
+    TRY(run(b, op, m, out));
+    TRY(quant_reference(&op->problem,
+                        &(struct quant_operands){.a = host(b, "a"),
+                                                 .b = host(b, "b"),
+                                                 .scales = host(b, "scales"),
+                                                 .bias = host(b, "bias")},
+                        m, b->reference));
+    compare(b, &op->problem, m, out);
+    FAIL_IF(!(out->max_error <= out->tolerance), QUERN_E_VERIFY,
+            "%s at m=%" PRId64 " on %s differs from the reference by %.3g of its largest value; %.3g is "
+            "allowed",
+            op->text, m, op->ctx->id.target->name, out->max_error, out->tolerance);
+    return QUERN_OK;
+}
+
+quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed, enum quern_sim_check check,
+                          struct quern_verification *out)
+{
+    struct bench b = {0};
+
+    FAIL_IF(!op || !out, QUERN_E_ARGUMENT, "%s is null", op ? "out" : "op");
+    FAIL_IF(out->size != sizeof *out, QUERN_E_ARGUMENT, "out.size is %zu; expected %zu", out->size,
+            sizeof *out);
+    FAIL_IF(m < 1 || m > 65536, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to 65536", m);
+    *out = (struct quern_verification){.size = sizeof *out,
+                                       .max_error = INFINITY,
+                                       .tolerance = tolerance_of(&op->problem),
+                                       .counts = QUERN_INIT(struct quern_sim_counts)};
+    const quern_status status = verify(&b, op, m, seed, check, out);
+    tear_down(&b);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Contexts, operands and temporary directories for tests. Everything fails the test on trouble. */
+#ifndef T_CONTEXT_H
+#define T_CONTEXT_H
+
+#include <quern/tool.h>
+
+/* A new directory of mode 0700; t_remove takes it away with all it holds. The string is malloc'ed. */
+char *t_temp_dir(void);
+void t_remove(char *directory);
+
+/* A context on the software GPU of `target` with its cache in `directory`. */
+quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit);
+
+/* Parses a problem text. */
+struct quern_problem t_problem(const char *text);
+
+/* Operands of a launch with leading dimensions, mapped on the context's software GPU. */
+struct t_layer {
+    quern_ctx *ctx;
+    struct quern_problem problem;
+    int64_t m, lda, ldc;
+    void *a, *a_padded, *b, *scales, *bias;
+    uint8_t *c;
+    size_t c_bytes;
+    uint64_t address[5];
+    struct quern_args args;
+    double *reference; /* [m,N] */
+};
+/* lda, ldc: 0 for packed. */
+void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
+                  int64_t lda, int64_t ldc, uint64_t seed);
+void t_layer_free(struct t_layer *l);
+/* max |c - reference| / max |reference|. */
+double t_layer_error(const struct t_layer *l);
+
+#endif

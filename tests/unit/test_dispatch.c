@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+/* The public way through the library, on the software GPU: create, launch, prewarm, verify. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_context.h"
+#include "t_paths.h"
+
+#include "problem/problem.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *cache; /* shared by the tests of this program, so that each kernel is compiled once */
+
+static int set_up(void **state)
+{
+    (void)state;
+    cache = t_temp_dir();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    t_remove(cache);
+    return 0;
+}
+
+static quern_op *create(quern_ctx *ctx, const char *text, int64_t m_max)
+{
+    const struct quern_problem p = t_problem(text);
+    quern_op *op;
+
+    if (quern_op_create(ctx, &p, m_max, &op) != QUERN_OK)
+        fail_msg("%s: %s %s", text, quern_last_error()->message, quern_last_error()->log);
+    return op;
+}
+
+static struct quern_stats stats_of(quern_ctx *ctx)
+{
+    struct quern_stats stats = QUERN_INIT(struct quern_stats);
+
+    assert_int_equal(quern_ctx_stats(ctx, &stats), QUERN_OK);
+    return stats;
+}
+
+static void check_answer(quern_ctx *ctx, quern_op *op, const struct quern_problem *p, int64_t m,
+                         int64_t lda, int64_t ldc)
+{
+    const double tolerance = p->a == QUERN_F32 && p->c == QUERN_F32 ? 1e-5 : 5e-3;
+    struct t_layer layer;
+
+    t_layer_make(&layer, ctx, p, m, lda, ldc, (uint64_t)(m * 1000 + p->n));
+    if (quern_op_launch(op, &layer.args, m, NULL) != QUERN_OK)
+        fail_msg("m=%d: %s", (int)m, quern_last_error()->message);
+    const double error = t_layer_error(&layer);
+    if (!(error <= tolerance)) {
+        char text[QUERN_TEXT_MAX];
+        quern_problem_text(p, text, sizeof text);
+        fail_msg("%s m=%d: error %g", text, (int)m, error);
+    }
+    t_layer_free(&layer);
+}
+
+/* Every type of A and C, every M that has a kernel of its own, and row slices beyond. */
+static void test_answers(void **state)
+{
+    static const char *const types[] = {"a=f32", "a=f16", "a=bf16", "a=f16 c=f32", "a=bf16 c=f32",
+                                        "a=f32 c=bf16"};
+    static const char *const shapes[] = {"n=96 k=256 group=64", "n=37 k=1536 group=128 bias=1",
+                                         "n=16 k=4096 group=4096", "n=130 k=64 group=32 bias=1"};
+    static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 21};
+    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+
+    (void)state;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            char text[128];
+            snprintf(text, sizeof text, "wq=nf4 %s %s", shapes[s], types[t]);
+            const struct quern_problem p = t_problem(text);
+            quern_op *const op = create(ctx, text, 8);
+            for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
+                check_answer(ctx, op, &p, rows[m], 0, 0);
+            check_answer(ctx, op, &p, 5, p.k + 64, p.n + 3);
+            check_answer(ctx, op, &p, 11, p.k + 2, p.n + 1);
+            quern_op_release(op);
+        }
+    quern_close(ctx);
+}
+
+static void test_other_targets(void **state)
+{
+    static const char *const targets[] = {"gfx1100", "gfx1102", "gfx1150"};
+
+    (void)state;
+    for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
+        quern_ctx *const ctx = t_open(targets[t], cache, QUERN_JIT_ON);
+        const struct quern_problem p = t_problem("wq=nf4 n=80 k=512 a=bf16 bias=1");
+        quern_op *const op = create(ctx, "wq=nf4 n=80 k=512 a=bf16 bias=1", 8);
+        for (int64_t m = 1; m <= 8; m++)
+            check_answer(ctx, op, &p, m, 0, 0);
+        quern_op_release(op);
+        quern_close(ctx);
+    }
+}
+
+static void test_same_problem_same_op(void **state)
+{
+    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_op *const one = create(ctx, "wq=nf4 n=96 k=256 a=f16", 1);
+    const size_t few = quern_op_kernel_count(one);
+    quern_op *const two = create(ctx, "a=f16 k=256 n=96 group=64 wq=nf4", 1);
+    const struct quern_problem p = t_problem("wq=nf4 n=96 k=256 a=f16");
+
+    (void)state;
+    assert_ptr_equal(one, two);
+    assert_int_equal(stats_of(ctx).hit_memory, 1);
+    /* an op made for M = 1 still serves more rows, by slices */
+    check_answer(ctx, one, &p, 7, 0, 0);
+    /* and grows in place */
+    quern_op *const three = create(ctx, "wq=nf4 n=96 k=256 a=f16", 8);
+    assert_ptr_equal(one, three);
+    assert_true(quern_op_kernel_count(one) > few);
+    check_answer(ctx, one, &p, 7, 0, 0);
+    quern_op_release(one);
+    quern_op_release(two);
+    quern_op_release(three);
+    quern_close(ctx);
+}
+
+/* What one context compiled, the next loads, with compiling off. */
+static void test_stored_kernels(void **state)
+{
+    char *const own = t_temp_dir();
+    quern_ctx *ctx = t_open("gfx1151", own, QUERN_JIT_OFF);
+    const struct quern_problem p = t_problem("wq=nf4 n=64 k=128 a=f16");
+    quern_op *op;
+
+    (void)state;
+    assert_int_equal(quern_op_create(ctx, &p, 8, &op), QUERN_E_WOULD_COMPILE);
+    assert_non_null(strstr(quern_last_error()->message, "compiling is off"));
+    assert_int_equal(stats_of(ctx).compile_ok, 0);
+    quern_close(ctx);
+
+    ctx = t_open("gfx1151", own, QUERN_JIT_ON);
+    op = create(ctx, "wq=nf4 n=64 k=128 a=f16", 8);
+    const uint64_t kernels = quern_op_kernel_count(op);
+    assert_int_equal(stats_of(ctx).compile_ok, kernels);
+    assert_int_equal(stats_of(ctx).put_ok, kernels);
+    quern_op_release(op);
+    quern_close(ctx);
+
+    ctx = t_open("gfx1151", own, QUERN_JIT_OFF);
+    op = create(ctx, "wq=nf4 n=64 k=128 a=f16", 8);
+    assert_int_equal(stats_of(ctx).compile_ok, 0);
+    assert_int_equal(stats_of(ctx).hit_disk, kernels);
+    for (size_t i = 0; i < kernels; i++) {
+        struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+        assert_int_equal(quern_op_kernel(op, i, &info), QUERN_OK);
+        assert_true(info.cached);
+        assert_int_equal(info.resources.scratch_bytes, 0);
+        assert_int_equal(info.resources.wave_size, 32);
+        assert_memory_equal(info.object, "\x7f" "ELF", 4);
+    }
+    check_answer(ctx, op, &p, 3, 0, 0);
+    quern_op_release(op);
+    quern_close(ctx);
+    t_remove(own);
+}
+
+struct crowd {
+    quern_ctx *ctx;
+    pthread_barrier_t start;
+    quern_op *op[8];
+    atomic_int next;
+};
+
+static void *create_one(void *user)
+{
+    struct crowd *const c = user;
+    const int i = atomic_fetch_add(&c->next, 1);
+    const struct quern_problem p = t_problem("wq=nf4 n=32 k=192 a=bf16");
+
+    pthread_barrier_wait(&c->start);
+    if (quern_op_create(c->ctx, &p, 8, &c->op[i]) != QUERN_OK)
+        c->op[i] = NULL;
+    return NULL;
+}
+
+static void test_threads_share_one_compile(void **state)
+{
+    char *const own = t_temp_dir();
+    struct crowd c = {.ctx = t_open("gfx1151", own, QUERN_JIT_ON)};
+    pthread_t thread[8];
+
+    (void)state;
+    pthread_barrier_init(&c.start, NULL, 8);
+    for (int i = 0; i < 8; i++)
+        pthread_create(&thread[i], NULL, create_one, &c);
+    for (int i = 0; i < 8; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < 8; i++) {
+        assert_non_null(c.op[i]);
+        assert_ptr_equal(c.op[i], c.op[0]);
+        quern_op_release(c.op[i]);
+    }
+    assert_int_equal(stats_of(c.ctx).compile_ok, quern_op_kernel_count(c.op[0]));
+    pthread_barrier_destroy(&c.start);
+    quern_close(c.ctx);
+    t_remove(own);
+}
+
+static void test_bad_launches(void **state)
+{
+    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    const struct quern_problem p = t_problem("wq=nf4 n=96 k=256 a=f16 bias=1");
+    quern_op *const op = create(ctx, "wq=nf4 n=96 k=256 a=f16 bias=1", 8);
+    struct t_layer l;
+    struct quern_args args;
+
+    (void)state;
+    t_layer_make(&l, ctx, &p, 4, 0, 0, 1);
+#define REFUSED(change, status, part)                                                              \
+    do {                                                                                           \
+        args = l.args;                                                                             \
+        change;                                                                                    \
+        assert_int_equal(quern_op_launch(op, &args, 4, NULL), status);                             \
+        if (!strstr(quern_last_error()->message, part))                                            \
+            fail_msg("\"%s\" without \"%s\"", quern_last_error()->message, part);                  \
+    } while (0)
+    REFUSED(args.a = NULL, QUERN_E_ARGUMENT, "args.a is null");
+    REFUSED(args.bias = NULL, QUERN_E_ARGUMENT, "args.bias is null");
+    REFUSED(args.b = (const char *)args.b + 8, QUERN_E_ALIGN, "expected a multiple of 16");
+    REFUSED(args.c = (char *)args.c + 2, QUERN_E_ALIGN, "args.c");
+    REFUSED(args.lda = 255, QUERN_E_ARGUMENT, "at least k=256");
+    REFUSED(args.lda = 261, QUERN_E_ALIGN, "a multiple of 4 bytes");
+    REFUSED(args.ldc = 95, QUERN_E_ARGUMENT, "at least n=96");
+    REFUSED(args.size = 3, QUERN_E_ARGUMENT, "args.size is 3");
+    assert_int_equal(quern_op_launch(op, &l.args, 0, NULL), QUERN_E_ARGUMENT);
+    assert_int_equal(quern_op_launch(op, &l.args, -5, NULL), QUERN_E_ARGUMENT);
+    assert_int_equal(quern_op_launch(op, &l.args, (int64_t)1 << 31, NULL), QUERN_E_ARGUMENT);
+    /* one row more than the operands hold: the software GPU sees the first stray access */
+    assert_int_equal(quern_op_launch(op, &l.args, 5, NULL), QUERN_E_FAULT);
+    assert_non_null(strstr(quern_last_error()->message, "a"));
+    /* and the context is usable afterwards */
+    assert_int_equal(quern_op_launch(op, &l.args, 4, NULL), QUERN_OK);
+    assert_true(t_layer_error(&l) < 5e-3);
+    t_layer_free(&l);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static void test_bad_contexts(void **state)
+{
+    struct quern_options options = QUERN_INIT(struct quern_options);
+    const struct quern_problem p = t_problem("wq=nf4 n=96 k=256 a=f16");
+    quern_ctx *ctx = NULL;
+    quern_op *op = NULL;
+
+    (void)state;
+    options.cache_dir = cache;
+    options.worker_path = t_worker_path();
+    assert_int_equal(quern_open(&options, &ctx), QUERN_E_TARGET);
+    options.target = "gfx1152q";
+    assert_int_equal(quern_open(&options, &ctx), QUERN_E_TARGET);
+    options.target = "gfx1151";
+    options.device = QUERN_DEVICE_HIP;
+    assert_int_equal(quern_open(&options, &ctx), QUERN_E_DEVICE);
+    options.device = (enum quern_device_kind)9;
+    assert_int_equal(quern_open(&options, &ctx), QUERN_E_ARGUMENT);
+    options.device = QUERN_DEVICE_SIM;
+    options.size = 1;
+    assert_int_equal(quern_open(&options, &ctx), QUERN_E_ARGUMENT);
+    options.size = sizeof options;
+    assert_int_equal(quern_open(&options, NULL), QUERN_E_ARGUMENT);
+    assert_null(ctx);
+    quern_close(NULL);
+    quern_op_release(NULL);
+
+    /* a target that nothing here can run is refused before any compile */
+    options.target = "gfx1030";
+    assert_int_equal(quern_open(&options, &ctx), QUERN_OK);
+    assert_null(quern_ctx_sim(ctx));
+    assert_int_equal(quern_op_create(ctx, &p, 1, &op), QUERN_E_DECLINED);
+    assert_int_equal(stats_of(ctx).compile_ok, 0);
+    quern_close(ctx);
+    ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    assert_int_equal(quern_op_create(ctx, &p, 0, &op), QUERN_E_ARGUMENT);
+    assert_int_equal(quern_op_create(ctx, NULL, 1, &op), QUERN_E_ARGUMENT);
+    assert_null(op);
+    quern_close(ctx);
+}
+
+static int cancel_after_two(void *user, const struct quern_progress *progress)
+{
+    int *const calls = user;
+
+    assert_int_equal(progress->status, QUERN_OK);
+    return ++*calls >= 2;
+}
+
+static int count_calls(void *user, const struct quern_progress *progress)
+{
+    int *const calls = user;
+
+    assert_true(progress->done >= 1 && progress->done <= progress->total);
+    ++*calls;
+    return 0;
+}
+
+static void test_prewarm(void **state)
+{
+    char *const own = t_temp_dir();
+    quern_ctx *ctx = t_open("gfx1151", own, QUERN_JIT_ON);
+    const struct quern_problem problems[] = {t_problem("wq=nf4 n=64 k=128 a=bf16"),
+                                             t_problem("wq=nf4 n=64 k=256 a=bf16")};
+    int calls = 0;
+
+    (void)state;
+    assert_int_equal(quern_prewarm(ctx, problems, 2, 8, cancel_after_two, &calls), QUERN_E_CANCELLED);
+    assert_in_range(calls, 2, 3); /* two workers: one may have been under way */
+    calls = 0;
+    assert_int_equal(quern_prewarm(ctx, problems, 2, 8, count_calls, &calls), QUERN_OK);
+    assert_int_equal(stats_of(ctx).compile_ok, calls);
+    quern_close(ctx);
+    ctx = t_open("gfx1151", own, QUERN_JIT_OFF);
+    int again = 0;
+    assert_int_equal(quern_prewarm(ctx, problems, 2, 8, count_calls, &again), QUERN_OK);
+    assert_int_equal(again, calls);
+    assert_int_equal(stats_of(ctx).hit_disk, calls);
+    quern_close(ctx);
+    t_remove(own);
+}
+
+static void test_verify(void **state)
+{
+    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+    quern_op *const op = create(ctx, "wq=nf4 n=96 k=256 a=bf16", 8);
+
+    (void)state;
+    for (int64_t m = 1; m <= 9; m++) {
+        if (quern_verify(op, m, 42, QUERN_CHECK_FULL, &v) != QUERN_OK)
+            fail_msg("m=%d: %s", (int)m, quern_last_error()->message);
+        assert_true(v.max_error > 0 && v.max_error <= v.tolerance);
+        assert_true(v.counts.instructions > 0);
+        assert_int_equal(v.counts.wave_size, 32);
+    }
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static void test_explain(void **state)
+{
+    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_op *const op = create(ctx, "wq=nf4 n=96 k=256 a=bf16", 8);
+    char text[4096], part[16];
+
+    (void)state;
+    const size_t length = quern_op_explain(op, 9, text, sizeof text);
+    assert_true(length > 50 && length < sizeof text);
+    assert_int_equal(strlen(text), length);
+    assert_non_null(strstr(text, "m=9: 2 launches"));
+    assert_int_equal(quern_op_explain(op, 9, part, sizeof part), length);
+    assert_int_equal(strlen(part), sizeof part - 1);
+    assert_int_equal(quern_op_explain(op, 9, NULL, 0), length);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_other_targets),
+        cmocka_unit_test(test_same_problem_same_op),
+        cmocka_unit_test(test_stored_kernels),
+        cmocka_unit_test(test_threads_share_one_compile),
+        cmocka_unit_test(test_bad_launches),
+        cmocka_unit_test(test_bad_contexts),
+        cmocka_unit_test(test_prewarm),
+        cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_explain),
+    };
+    return cmocka_run_group_tests_name("dispatch", tests, set_up, tear_down);
+}
