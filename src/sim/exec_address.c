@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+/* Where the lanes of a memory instruction go: address arithmetic, checks, and what is counted. */
+#include "sim/exec_memory.h"
+
+/* ---- Global memory ------------------------------------------------------------------------------------- */
+
+/* The mapping that holds [first, last + bytes), looked for where this instruction found it before. */
+static struct mapping *mapping_of(struct wave *w, const struct insn *i, uint64_t first,
+                                  uint64_t last, unsigned bytes, enum quern_sim_access rights)
+{
+    struct mapping **const hint = &w->hint[(size_t)(i - w->group->insns) & 15];
+    struct mapping *map = *hint;
+
+    if (UNLIKELY(!map || first < map->begin || last >= map->end)) {
+        map = memory_find(w->group->memory, first);
+        if (!map || last >= map->end)
+            return NULL;
+        *hint = map;
+    }
+    return map->end - last >= bytes && (map->access & rights) == rights ? map : NULL;
+}
+
+/* Distinct 128-byte lines that [address, address + bytes) of the active lanes touch. */
+static unsigned count_lines(const struct access *a, unsigned bytes, unsigned lanes)
+{
+    uint64_t lines[128];
+    unsigned count = 0;
+    uint64_t left = a->active;
+
+    (void)lanes;
+    for (; left; left &= left - 1) {
+        const uint64_t at = a->address[__builtin_ctzll(left)];
+        for (uint64_t line = at >> 7; line <= (at + bytes - 1) >> 7; line++) {
+            unsigned k = count;
+            /* neighbouring lanes mostly share a line, so the latest is looked at first */
+            while (k && lines[k - 1] != line)
+                k--;
+            if (!k)
+                lines[count++] = line;
+        }
+    }
+    return count;
+}
+
+/* For active lanes whose addresses do not descend and that do not straddle lines: count the steps. */
+static unsigned count_lines_full(const struct access *a, unsigned bytes, unsigned lanes)
+{
+    uint64_t descends = 0, straddles = 0, steps = 0;
+
+    for (unsigned l = 0; l < lanes; l++)
+        straddles |= (a->address[l] ^ (a->address[l] + bytes - 1)) >> 7;
+    for (unsigned l = 1; l < lanes; l++) {
+        descends |= a->address[l] < a->address[l - 1];
+        steps += a->address[l] >> 7 != a->address[l - 1] >> 7;
+    }
+    return descends | straddles ? count_lines(a, bytes, lanes) : (unsigned)steps + 1;
+}
+
+static bool all_lanes(const struct wave *w, uint64_t active)
+{
+    return active == (w->lanes == 64 ? ~(uint64_t)0 : 0xffffffffu);
+}
+
+/* Stops at the first lane whose address is in no mapping or is misaligned. */
+static bool find_fault(struct wave *w, const struct insn *i, unsigned bytes, unsigned align,
+                       enum quern_sim_access rights, const struct access *a)
+{
+    for (uint64_t left = a->active; left; left &= left - 1) {
+        const int l = __builtin_ctzll(left);
+        const struct mapping *const map = memory_find(w->group->memory, a->address[l]);
+        if (!map || map->end - a->address[l] < bytes || (map->access & rights) != rights) {
+            fault_address(w, i, l, a->address[l], bytes, rights);
+            return true;
+        }
+        if (a->address[l] & (align - 1)) {
+            fault(w, i, l, "misaligned access of %u bytes at 0x%llx, offset %llu of buffer \"%s\"; "
+                  "it must be a multiple of %u", bytes, (unsigned long long)a->address[l],
+                  (unsigned long long)(a->address[l] - map->begin), map->name, align);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool check_global(struct wave *w, const struct insn *i, unsigned bytes, unsigned align,
+                         enum quern_sim_access rights, struct access *a)
+{
+    const unsigned lanes = w->lanes;
+    uint64_t first = ~(uint64_t)0, last = 0, low = 0;
+
+    if (!a->active)
+        return true;
+    if (LIKELY(all_lanes(w, a->active))) {
+        for (unsigned l = 0; l < lanes; l++) {
+            first = LEAST(first, a->address[l]);
+            last = MOST(last, a->address[l]);
+            low |= a->address[l];
+        }
+    } else {
+        for (uint64_t left = a->active; left; left &= left - 1) {
+            const uint64_t at = a->address[__builtin_ctzll(left)];
+            first = LEAST(first, at);
+            last = MOST(last, at);
+            low |= at;
+        }
+    }
+    const struct mapping *const map = mapping_of(w, i, first, last, bytes, rights);
+    if (UNLIKELY(!map || low & (align - 1))) {
+        if (find_fault(w, i, bytes, align, rights, a))
+            return false;
+        for (uint64_t left = a->active; left; left &= left - 1) {
+            const unsigned l = (unsigned)__builtin_ctzll(left);
+            const struct mapping *const own = memory_find(w->group->memory, a->address[l]);
+            a->at[l] = own->host + (a->address[l] - own->begin);
+        }
+    } else {
+        const uintptr_t delta = (uintptr_t)map->host - map->begin;
+        if (LIKELY(all_lanes(w, a->active)))
+            for (unsigned l = 0; l < lanes; l++)
+                a->at[l] = (uint8_t *)(a->address[l] + delta);
+        else
+            for (uint64_t left = a->active; left; left &= left - 1) {
+                const unsigned l = (unsigned)__builtin_ctzll(left);
+                a->at[l] = (uint8_t *)(a->address[l] + delta);
+            }
+    }
+    w->group->lines128 +=
+        all_lanes(w, a->active) ? count_lines_full(a, bytes, lanes) : count_lines(a, bytes, lanes);
+    return true;
+}
+
+static void count_bytes(struct wave *w, unsigned bytes, enum quern_sim_access rights, uint64_t active)
+{
+    const uint64_t sum = (uint64_t)bytes * (unsigned)__builtin_popcountll(active);
+
+    if (rights & QUERN_SIM_READ)
+        w->group->bytes_read += sum;
+    if (rights & QUERN_SIM_WRITE)
+        w->group->bytes_written += sum;
+}
+
+static void global_addresses(struct wave *w, const struct insn *i, uint64_t *address)
+{
+    const uint64_t base =
+        (uint64_t)(int64_t)i->offset + (i->op[2].kind == OPERAND_SGPR ? scalar64(w, &i->op[2]) : 0);
+    const unsigned lanes = w->lanes;
+
+    if (i->op[1].kind != OPERAND_VGPR) {
+        for (unsigned l = 0; l < lanes; l++)
+            address[l] = base;
+        return;
+    }
+    const uint32_t *const v = vgpr(w, &i->op[1], 0);
+    if (i->flags & INSN_ADDRESS_64)
+        for (unsigned l = 0; l < lanes; l++)
+            address[l] = base + (v[l] | (uint64_t)v[l + lanes] << 32);
+    else
+        for (unsigned l = 0; l < lanes; l++)
+            address[l] = base + v[l];
+}
+
+/* ---- Scratch and flat ------------------------------------------------------------------------------------- */
+
+static uint8_t *scratch_lane(const struct wave *w, unsigned l)
+{
+    return w->group->scratch + ((size_t)w->number * w->lanes + l) * w->group->scratch_bytes;
+}
+
+static bool check_scratch(struct wave *w, const struct insn *i, unsigned l, uint64_t offset,
+                          unsigned bytes, unsigned align, uint8_t **at)
+{
+    if (offset > w->group->scratch_bytes || w->group->scratch_bytes - offset < bytes) {
+        fault(w, i, (int)l, "scratch access of %u bytes at offset %lld is outside the %u bytes of a "
+              "work-item", bytes, (long long)offset, w->group->scratch_bytes);
+        return false;
+    }
+    if (offset & (align - 1)) {
+        fault(w, i, (int)l, "misaligned scratch access of %u bytes at offset %lld; it must be a "
+              "multiple of %u", bytes, (long long)offset, align);
+        return false;
+    }
+    *at = scratch_lane(w, l) + offset;
+    return true;
+}
+
+static bool check_lds(struct wave *w, const struct insn *i, unsigned l, uint64_t offset,
+                      unsigned bytes, unsigned align)
+{
+    const uint32_t size = w->group->lds_bytes;
+
+    if (offset > size || size - offset < bytes) {
+        fault(w, i, (int)l, "LDS access of %u bytes at 0x%llx is outside the %u bytes of the "
+              "workgroup", bytes, (unsigned long long)offset, size);
+        return false;
+    }
+    if (offset & (align - 1)) {
+        fault(w, i, (int)l, "misaligned LDS access of %u bytes at 0x%llx; it must be a multiple of "
+              "%u", bytes, (unsigned long long)offset, align);
+        return false;
+    }
+    return true;
+}
+
+static bool resolve_scratch(struct wave *w, const struct insn *i, unsigned bytes, unsigned align,
+                            struct access *a)
+{
+    uint64_t base = (uint64_t)(int64_t)i->offset;
+
+    if (i->op[2].kind == OPERAND_SGPR)
+        base += (uint64_t)(int32_t)w->s[i->op[2].reg];
+    for (uint64_t left = a->active; left; left &= left - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        uint64_t offset = base;
+        if (i->op[1].kind == OPERAND_VGPR)
+            offset += vgpr(w, &i->op[1], 0)[l];
+        a->address[l] = offset;
+        if (!check_scratch(w, i, l, offset, bytes, align, &a->at[l]))
+            return false;
+    }
+    return true;
+}
+
+/* Flat addresses may be in LDS or scratch, by their upper half. */
+static bool resolve_flat(struct wave *w, const struct insn *i, unsigned bytes, unsigned align,
+                         enum quern_sim_access rights, struct access *a)
+{
+    uint64_t global = 0;
+
+    global_addresses(w, i, a->address);
+    for (uint64_t left = a->active; left; left &= left - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        const uint32_t aperture = (uint32_t)(a->address[l] >> 32), offset = (uint32_t)a->address[l];
+        if (aperture == APERTURE_SHARED) {
+            if (!check_lds(w, i, l, offset, bytes, align))
+                return false;
+            a->at[l] = w->group->lds + offset;
+        } else if (aperture == APERTURE_PRIVATE) {
+            if (!check_scratch(w, i, l, offset, bytes, align, &a->at[l]))
+                return false;
+        } else {
+            global |= (uint64_t)1 << l;
+        }
+    }
+    const uint64_t active = a->active;
+    a->active = global;
+    const bool ok = check_global(w, i, bytes, align, rights, a);
+    a->active = active;
+    return ok;
+}
+
+/* ---- Buffers ------------------------------------------------------------------------------------------------ */
+
+/* Lanes out of the descriptor's range take no part: they load 0 and store nothing. */
+static void buffer_addresses(struct wave *w, const struct insn *i, unsigned bytes, struct access *a)
+{
+    const uint32_t *const rsrc = w->s + i->op[2].reg;
+    const uint64_t base = (rsrc[0] | (uint64_t)rsrc[1] << 32) & 0xffffffffffffu;
+    const uint32_t stride = rsrc[1] >> 16 & 0x3fff, records = rsrc[2];
+    const uint32_t soffset = i->op[3].kind == OPERAND_NONE ? 0 : scalar32(w, &i->op[3]);
+    const uint32_t *const v = i->op[1].kind == OPERAND_VGPR ? vgpr(w, &i->op[1], 0) : NULL;
+    const bool both = i->flags & INSN_IDXEN && i->flags & INSN_OFFEN;
+
+    for (uint64_t left = a->active; left; left &= left - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        const uint32_t index = i->flags & INSN_IDXEN ? v[l] : 0;
+        const uint32_t voffset = both                    ? v[l + w->lanes]
+                                 : i->flags & INSN_OFFEN ? v[l]
+                                                         : 0;
+        const uint64_t offset = (uint64_t)voffset + (uint32_t)i->offset;
+        const bool in = i->flags & INSN_IDXEN
+                            ? index < records && (!stride || offset + bytes <= stride)
+                            : offset + soffset + bytes <= records;
+        a->address[l] = base + soffset + offset + (uint64_t)index * stride;
+        if (!in)
+            a->active &= ~((uint64_t)1 << l);
+    }
+}
+
+/* ---- LDS -------------------------------------------------------------------------------------------------------- */
+
+/* Passes of one group of lanes that LDS serves together: the most distinct words in one bank. */
+static unsigned conflict_passes(const uint64_t *address, uint64_t active, unsigned words)
+{
+    uint32_t seen[32][32];
+    uint8_t count[32] = {0};
+    unsigned most = 1;
+
+    for (; active; active &= active - 1) {
+        const uint32_t first = (uint32_t)address[__builtin_ctzll(active)] >> 2;
+        for (uint32_t word = first; word < first + words; word++) {
+            const uint32_t bank = word & 31;
+            unsigned k = 0;
+            while (k < count[bank] && seen[bank][k] != word)
+                k++;
+            if (k == count[bank] && k < 32) {
+                seen[bank][k] = word;
+                count[bank]++;
+                most = MOST(most, k + 1);
+            }
+        }
+    }
+    return most;
+}
+
+/* LDS has 32 banks of 4 bytes; an instruction of n words serves 32/n lanes at a time, equal words once. */
+static unsigned lds_passes(const struct access *a, unsigned lanes, unsigned bytes)
+{
+    const unsigned words = bytes <= 4 ? 1 : bytes / 4;
+    const unsigned group = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;
+    const uint64_t part = ((uint64_t)1 << group) - 1;
+    const uint32_t span = (uint32_t)((1u << words) - 1);
+    unsigned passes = 0;
+
+    for (unsigned first = 0; first < lanes; first += group) {
+        const uint64_t active = a->active >> first & part;
+        if (LIKELY(active == part)) {
+            /* every bank used: then each by one lane */
+            uint32_t banks = 0;
+            for (unsigned l = first; l < first + group; l++)
+                banks |= span << ((uint32_t)a->address[l] >> 2 & 31);
+            passes += banks == 0xffffffffu && words != 3
+                          ? 1
+                          : conflict_passes(a->address, part << first, words);
+        } else if (active) {
+            passes += conflict_passes(a->address, active << first, words);
+        }
+    }
+    return passes;
+}
+
+bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset, bool write,
+                 bool atomic, struct access *a)
+{
+    const uint32_t *const v = vgpr(w, &i->op[1], 0);
+    const unsigned lanes = w->lanes, align = atomic ? bytes : bytes >= 4 ? 4 : bytes;
+    const uint64_t limit = w->group->lds_bytes;
+    uint64_t last = 0, low = 0;
+
+    (void)write;
+    a->active = exec_bits(w);
+    if (LIKELY(w->full)) {
+        uint8_t *const lds = w->group->lds;
+        for (unsigned l = 0; l < lanes; l++) {
+            const uint64_t address = (uint64_t)v[l] + offset;
+            a->address[l] = address;
+            a->at[l] = lds + address;
+            last = MOST(last, address);
+            low |= address;
+        }
+        if (UNLIKELY(last + bytes > limit || low & (align - 1)))
+            for (unsigned l = 0; l < lanes; l++)
+                if (!check_lds(w, i, l, a->address[l], bytes, align))
+                    return false;
+    } else {
+        for (uint64_t left = a->active; left; left &= left - 1) {
+            const unsigned l = (unsigned)__builtin_ctzll(left);
+            a->address[l] = (uint64_t)v[l] + offset;
+            a->at[l] = w->group->lds + a->address[l];
+            if (!check_lds(w, i, l, a->address[l], bytes, align))
+                return false;
+        }
+    }
+    w->group->lds_accesses++;
+    w->group->lds_passes += lds_passes(a, lanes, bytes);
+    return true;
+}
+
+/* ---- All of them --------------------------------------------------------------------------------------------------- */
+
+bool resolve(struct wave *w, const struct insn *i, enum space space, unsigned bytes,
+             enum quern_sim_access rights, bool atomic, struct access *a)
+{
+    const unsigned align = atomic ? bytes : bytes >= 4 ? 4 : bytes;
+    bool ok = true;
+
+    a->active = exec_bits(w);
+    switch (space) {
+    case SPACE_GLOBAL:
+        global_addresses(w, i, a->address);
+        ok = check_global(w, i, bytes, align, rights, a);
+        break;
+    case SPACE_FLAT:
+        ok = resolve_flat(w, i, bytes, align, rights, a);
+        break;
+    case SPACE_SCRATCH:
+        return resolve_scratch(w, i, bytes, align, a);
+    case SPACE_BUFFER:
+        buffer_addresses(w, i, bytes, a);
+        ok = check_global(w, i, bytes, align, rights, a);
+        break;
+    case SPACE_LDS:
+        break;
+    }
+    if (ok)
+        count_bytes(w, bytes, rights, a->active);
+    return ok;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* LDS instructions: rows in lds.def, swaps here. Lane exchanges through LDS hardware (bpermute and its
+ * like) touch no memory and are in exec_cross.c. */
+#include "sim/exec_memory.h"
+
+INLINE const struct insn *load(struct wave *w, const struct insn *i, enum format format,
+                               unsigned words)
+{
+    struct access a;
+
+    if (!resolve_lds(w, i, format_bytes(format, words), (uint32_t)i->offset, false, false, &a))
+        return NULL;
+    load_lanes(w, &i->op[0], &a, format, words);
+    return i + 1;
+}
+
+INLINE const struct insn *store(struct wave *w, const struct insn *i, enum format format,
+                                unsigned words)
+{
+    struct access a;
+
+    if (!resolve_lds(w, i, format_bytes(format, words), (uint32_t)i->offset, true, false, &a))
+        return NULL;
+    store_lanes(w, &i->op[0], &a, format, words);
+    return i + 1;
+}
+
+/* Two accesses; offsets count in `unit` bytes. */
+INLINE const struct insn *pair(struct wave *w, const struct insn *i, unsigned words, uint32_t unit,
+                               bool write)
+{
+    const uint32_t offsets[2] = {(uint32_t)i->offset * unit, i->extra[0] * unit};
+    struct operand second = i->op[write ? 3 : 0];
+    struct access a[2];
+
+    for (unsigned n = 0; n < 2; n++)
+        if (!resolve_lds(w, i, 4 * words, offsets[n], write, false, &a[n]))
+            return NULL;
+    w->group->lds_accesses--; /* one instruction */
+    if (write) {
+        store_lanes(w, &i->op[0], &a[0], FORMAT_WORDS, words);
+        store_lanes(w, &second, &a[1], FORMAT_WORDS, words);
+    } else {
+        second.offset += (uint64_t)words * w->lanes * 4;
+        load_lanes(w, &i->op[0], &a[0], FORMAT_WORDS, words);
+        load_lanes(w, &second, &a[1], FORMAT_WORDS, words);
+    }
+    return i + 1;
+}
+
+/* The data are operand `data`, the value to compare operand `compare`. */
+INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum atomic_op op,
+                                 unsigned words, unsigned data, unsigned compare)
+{
+    const uint32_t *const x = vgpr(w, &i->op[data], 0), *const c = vgpr(w, &i->op[compare], 0);
+    uint32_t *const d = i->op[0].kind == OPERAND_VGPR ? vgpr(w, &i->op[0], 0) : NULL;
+    struct access a;
+
+    if (!resolve_lds(w, i, 4 * words, (uint32_t)i->offset, true, true, &a))
+        return NULL;
+    for (uint64_t left = a.active; left; left &= left - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        atomic_lane(a.at[l], op, words, x + l, c + l, d ? d + l : NULL, w->lanes);
+    }
+    return i + 1;
+}
+
+#define BODY(NAME, CALL)                                                                           \
+    static const struct insn *x_##NAME(struct wave *w, const struct insn *i) { return CALL; }
+#define LOAD(NAME, OLD, FORMAT, WORDS)  BODY(NAME, load(w, i, FORMAT_##FORMAT, WORDS))
+#define STORE(NAME, OLD, FORMAT, WORDS) BODY(NAME, store(w, i, FORMAT_##FORMAT, WORDS))
+#define PAIRS(LOAD2, OLD_LOAD, STORE2, OLD_STORE, WORDS, UNIT, ...)                                \
+    BODY(LOAD2, pair(w, i, WORDS, UNIT, false))                                                    \
+    BODY(STORE2, pair(w, i, WORDS, UNIT, true))
+#define ATOMIC(NAME, TYPE, OP, WORDS) BODY(NAME##_##TYPE, atomic(w, i, ATOMIC_##OP, WORDS, 2, 2))
+#include "sim/lds.def"
+#undef LOAD
+#undef STORE
+#undef PAIRS
+#undef ATOMIC
+BODY(ds_swap_b32, atomic(w, i, ATOMIC_SWAP, 1, 2, 2))
+BODY(ds_swap_b64, atomic(w, i, ATOMIC_SWAP, 2, 2, 2))
+/* gfx9: compare first, then the new value; later ones the other way round */
+BODY(ds_cmpst_b32, atomic(w, i, ATOMIC_CMPSWAP, 1, 3, 2))
+BODY(ds_cmpst_b64, atomic(w, i, ATOMIC_CMPSWAP, 2, 3, 2))
+BODY(ds_cmpstore_b32, atomic(w, i, ATOMIC_CMPSWAP, 1, 2, 3))
+BODY(ds_cmpstore_b64, atomic(w, i, ATOMIC_CMPSWAP, 2, 2, 3))
+
+#define ROW_(NAME, OPERANDS, BODY) {#NAME, QUERN_CLASS_LDS, UNDEF_BODY, OPERANDS, x_##BODY},
+#define LOAD(NAME, OLD, FORMAT, WORDS)                                                             \
+    ROW_(NAME, "=v" #WORDS "0a1", NAME) ROW_(OLD, "=v" #WORDS "0a1", NAME)
+#define STORE(NAME, OLD, FORMAT, WORDS)                                                            \
+    ROW_(NAME, "a1v" #WORDS "0", NAME) ROW_(OLD, "a1v" #WORDS "0", NAME)
+#define PAIRS(LOAD2, OLD_LOAD, STORE2, OLD_STORE, WORDS, UNIT, LOADS, FIRST, SECOND)               \
+    ROW_(LOAD2, LOADS, LOAD2)                                                                      \
+    ROW_(OLD_LOAD, LOADS, LOAD2)                                                                   \
+    ROW_(STORE2, "a1" FIRST SECOND, STORE2)                                                        \
+    ROW_(OLD_STORE, "a1" FIRST SECOND, STORE2)
+#define ATOMIC(NAME, TYPE, OP, WORDS)                                                              \
+    ROW_(NAME##_##TYPE, "a1v" #WORDS "2", NAME##_##TYPE)                                           \
+    ROW_(NAME##_rtn_##TYPE, "=v" #WORDS "0a1v" #WORDS "2", NAME##_##TYPE)
+
+const struct sim_row ISA_NAME(rows_lds)[] = {
+#include "sim/lds.def"
+    ROW_(ds_storexchg_rtn_b32, "=v10a1v12", ds_swap_b32)
+    ROW_(ds_storexchg_rtn_b64, "=v20a1v22", ds_swap_b64)
+    ROW_(ds_wrxchg_rtn_b32, "=v10a1v12", ds_swap_b32)
+    ROW_(ds_wrxchg_rtn_b64, "=v20a1v22", ds_swap_b64)
+    ROW_(ds_cmpstore_b32, "a1v12v13", ds_cmpstore_b32)
+    ROW_(ds_cmpstore_b64, "a1v22v23", ds_cmpstore_b64)
+    ROW_(ds_cmpstore_rtn_b32, "=v10a1v12v13", ds_cmpstore_b32)
+    ROW_(ds_cmpstore_rtn_b64, "=v20a1v22v23", ds_cmpstore_b64)
+    ROW_(ds_cmpst_b32, "a1v12v13", ds_cmpst_b32)
+    ROW_(ds_cmpst_b64, "a1v22v23", ds_cmpst_b64)
+    ROW_(ds_cmpst_rtn_b32, "=v10a1v12v13", ds_cmpst_b32)
+    ROW_(ds_cmpst_rtn_b64, "=v20a1v22v23", ds_cmpst_b64)
+    {0}};

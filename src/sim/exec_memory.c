@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* Global, flat, scratch and buffer instructions: rows in memory.def. */
+#include "sim/exec_memory.h"
+
+INLINE const struct insn *load(struct wave *w, const struct insn *i, enum space space,
+                               enum format format, unsigned words)
+{
+    struct access a;
+
+    if (!resolve(w, i, space, format_bytes(format, words), QUERN_SIM_READ, false, &a))
+        return NULL;
+    if (space == SPACE_BUFFER) {
+        /* lanes out of range read zeros */
+        static const uint8_t zeros[16];
+        for (uint64_t out = exec_bits(w) & ~a.active; out; out &= out - 1)
+            a.at[__builtin_ctzll(out)] = (uint8_t *)zeros;
+        a.active = exec_bits(w);
+    }
+    load_lanes(w, &i->op[0], &a, format, words);
+    return i + 1;
+}
+
+INLINE const struct insn *store(struct wave *w, const struct insn *i, enum space space,
+                                enum format format, unsigned words)
+{
+    struct access a;
+
+    if (!resolve(w, i, space, format_bytes(format, words), QUERN_SIM_WRITE, false, &a))
+        return NULL;
+    store_lanes(w, &i->op[0], &a, format, words);
+    return i + 1;
+}
+
+/* Data in op[3] (flat, global) or op[0] (buffer); of a compare-and-swap the value to compare behind. */
+INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum space space,
+                                 enum atomic_op op, unsigned words)
+{
+    const struct operand *const data = space == SPACE_BUFFER ? &i->op[0] : &i->op[3];
+    const uint32_t *const x = vgpr(w, data, 0);
+    const bool returns = space == SPACE_BUFFER ? i->flags & INSN_RETURNS
+                                               : i->op[0].kind == OPERAND_VGPR;
+    uint32_t *const d = returns ? vgpr(w, &i->op[0], 0) : NULL;
+    struct access a;
+
+    if (!resolve(w, i, space, 4 * words, QUERN_SIM_READ_WRITE, true, &a))
+        return NULL;
+    for (uint64_t left = a.active; left; left &= left - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        atomic_lane(a.at[l], op, words, x + l, op == ATOMIC_CMPSWAP ? x + words * w->lanes + l : x + l,
+                    d ? d + l : NULL, w->lanes);
+    }
+    return i + 1;
+}
+
+#define BODY(KIND, SPACE, space_name, NAME, HOW, WORDS)                                            \
+    static const struct insn *x_##space_name##_##NAME(struct wave *w, const struct insn *i)        \
+    {                                                                                              \
+        return KIND(w, i, SPACE, HOW, WORDS);                                                      \
+    }
+#define LOAD(NAME, OLD, FORMAT, WORDS)                                                             \
+    BODY(load, SPACE_GLOBAL, global, NAME, FORMAT_##FORMAT, WORDS)                                 \
+    BODY(load, SPACE_FLAT, flat, NAME, FORMAT_##FORMAT, WORDS)                                     \
+    BODY(load, SPACE_SCRATCH, scratch, NAME, FORMAT_##FORMAT, WORDS)                               \
+    BODY(load, SPACE_BUFFER, buffer, NAME, FORMAT_##FORMAT, WORDS)
+#define STORE(NAME, OLD, FORMAT, WORDS)                                                            \
+    BODY(store, SPACE_GLOBAL, global, NAME, FORMAT_##FORMAT, WORDS)                                \
+    BODY(store, SPACE_FLAT, flat, NAME, FORMAT_##FORMAT, WORDS)                                    \
+    BODY(store, SPACE_SCRATCH, scratch, NAME, FORMAT_##FORMAT, WORDS)                              \
+    BODY(store, SPACE_BUFFER, buffer, NAME, FORMAT_##FORMAT, WORDS)
+#define ATOMIC(NAME, OLD, OP, WORDS)                                                               \
+    BODY(atomic, SPACE_GLOBAL, global, NAME, ATOMIC_##OP, WORDS)                                   \
+    BODY(atomic, SPACE_FLAT, flat, NAME, ATOMIC_##OP, WORDS)                                       \
+    BODY(atomic, SPACE_BUFFER, buffer, NAME, ATOMIC_##OP, WORDS)
+#include "sim/memory.def"
+#undef LOAD
+#undef STORE
+#undef ATOMIC
+
+/* The same body under the name that gfx10 and later use and that of gfx9. */
+#define ROW_(NAME, OPERANDS, BODY) {#NAME, QUERN_CLASS_VMEM, UNDEF_BODY, OPERANDS, x_##BODY},
+#define ROWS(SPACE, NAME, OLD, OPERANDS)                                                           \
+    ROW_(SPACE##_##NAME, OPERANDS, SPACE##_##NAME) ROW_(SPACE##_##OLD, OPERANDS, SPACE##_##NAME)
+#define LOAD(NAME, OLD, FORMAT, WORDS)                                                             \
+    ROWS(global, NAME, OLD, "=v" #WORDS "0a1A2")                                                   \
+    ROWS(flat, NAME, OLD, "=v" #WORDS "0a1|=v" #WORDS "0a1A2")                                     \
+    ROWS(scratch, NAME, OLD, "=v" #WORDS "0a1A2")                                                  \
+    ROWS(buffer, NAME, OLD, "=v" #WORDS "0a1T2s3")
+#define STORE(NAME, OLD, FORMAT, WORDS)                                                            \
+    ROWS(global, NAME, OLD, "a1v" #WORDS "0A2")                                                    \
+    ROWS(flat, NAME, OLD, "a1v" #WORDS "0|a1v" #WORDS "0A2")                                       \
+    ROWS(scratch, NAME, OLD, "a1v" #WORDS "0A2")                                                   \
+    ROWS(buffer, NAME, OLD, "v" #WORDS "0a1T2s3")
+#define ATOMIC(NAME, OLD, OP, WORDS)                                                               \
+    ROWS(global, NAME, OLD, "a1D3A2|=v" #WORDS "0a1D3A2")                                          \
+    ROWS(flat, NAME, OLD, "a1D3|=v" #WORDS "0a1D3|=v" #WORDS "0a1D3A2")                            \
+    ROWS(buffer, NAME, OLD, "D0a1T2s3")
+
+const struct sim_row ISA_NAME(rows_memory)[] = {
+#include "sim/memory.def"
+    {0}};

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What vector memory instructions share: from operands to one checked host pointer per active lane
+ * (exec_address.c), and from there to registers and back.
+ */
+#ifndef QUERN_SIM_EXEC_MEMORY_H
+#define QUERN_SIM_EXEC_MEMORY_H
+
+#include "sim/tables.h"
+
+/* Where the lanes of one instruction go. */
+struct access {
+    uint8_t *at[64];  /* host pointers; only those of active lanes are set */
+    uint64_t address[64]; /* guest addresses, LDS or scratch offsets */
+    uint64_t active;  /* lanes that access memory: EXEC, less lanes out of a buffer's range */
+};
+
+enum space { SPACE_GLOBAL, SPACE_FLAT, SPACE_SCRATCH, SPACE_BUFFER, SPACE_LDS };
+
+/* How a value in memory fills a register. LOW and HIGH keep the other half. */
+enum format { FORMAT_U8, FORMAT_I8, FORMAT_U16, FORMAT_I16, FORMAT_WORDS,
+              FORMAT_LOW_U8, FORMAT_LOW_I8, FORMAT_LOW_16, FORMAT_HIGH_U8, FORMAT_HIGH_I8,
+              FORMAT_HIGH_16 };
+
+/*
+ * Finds out where an access of `bytes` bytes goes, checks range, rights and alignment, and counts it.
+ * False when the wave was stopped by a finding.
+ */
+#define resolve ISA_NAME(resolve)
+bool resolve(struct wave *w, const struct insn *i, enum space space, unsigned bytes,
+             enum quern_sim_access rights, bool atomic, struct access *a);
+/* The same for LDS; `offset` is the instruction's. */
+#define resolve_lds ISA_NAME(resolve_lds)
+bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset, bool write,
+                 bool atomic, struct access *a);
+
+INLINE unsigned format_bytes(enum format format, unsigned words)
+{
+    switch (format) {
+    case FORMAT_WORDS:
+        return 4 * words;
+    case FORMAT_U16:
+    case FORMAT_I16:
+    case FORMAT_LOW_16:
+    case FORMAT_HIGH_16:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+INLINE void load_lane(uint32_t *d, unsigned stride, const uint8_t *p, enum format format,
+                      unsigned words)
+{
+    uint16_t half = 0;
+
+    if (format_bytes(format, 1) == 2)
+        memcpy(&half, p, 2);
+    switch (format) {
+    case FORMAT_U8:
+        *d = *p;
+        break;
+    case FORMAT_I8:
+        *d = (uint32_t)(int8_t)*p;
+        break;
+    case FORMAT_U16:
+        *d = half;
+        break;
+    case FORMAT_I16:
+        *d = (uint32_t)(int16_t)half;
+        break;
+    case FORMAT_WORDS: {
+        uint32_t value[4];
+        memcpy(value, p, 4 * words);
+        for (unsigned k = 0; k < words; k++)
+            d[k * stride] = value[k];
+        break;
+    }
+    case FORMAT_LOW_U8:
+        *d = (*d & 0xffff0000u) | *p;
+        break;
+    case FORMAT_LOW_I8:
+        *d = (*d & 0xffff0000u) | (uint16_t)(int8_t)*p;
+        break;
+    case FORMAT_LOW_16:
+        *d = (*d & 0xffff0000u) | half;
+        break;
+    case FORMAT_HIGH_U8:
+        *d = (*d & 0xffff) | (uint32_t)*p << 16;
+        break;
+    case FORMAT_HIGH_I8:
+        *d = (*d & 0xffff) | (uint32_t)(uint16_t)(int8_t)*p << 16;
+        break;
+    case FORMAT_HIGH_16:
+        *d = (*d & 0xffff) | (uint32_t)half << 16;
+        break;
+    }
+}
+
+INLINE void store_lane(const uint32_t *d, unsigned stride, uint8_t *p, enum format format,
+                       unsigned words)
+{
+    if (format == FORMAT_WORDS) {
+        uint32_t value[4];
+        for (unsigned k = 0; k < words; k++)
+            value[k] = d[k * stride];
+        memcpy(p, value, 4 * words);
+    } else {
+        const uint32_t value = format >= FORMAT_HIGH_U8 ? *d >> 16 : *d;
+        memcpy(p, &value, format_bytes(format, 1));
+    }
+}
+
+INLINE void load_lanes(struct wave *w, const struct operand *o, const struct access *a,
+                       enum format format, unsigned words)
+{
+    uint32_t *const d = vgpr(w, o, 0);
+    const unsigned lanes = w->lanes;
+
+    if (LIKELY(a->active == (lanes == 64 ? ~(uint64_t)0 : 0xffffffffu))) {
+        for (unsigned l = 0; l < lanes; l++)
+            load_lane(d + l, lanes, a->at[l], format, words);
+        return;
+    }
+    for (uint64_t left = a->active; left; left &= left - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        load_lane(d + l, lanes, a->at[l], format, words);
+    }
+}
+
+INLINE void store_lanes(struct wave *w, const struct operand *o, const struct access *a,
+                        enum format format, unsigned words)
+{
+    const uint32_t *const d = vgpr(w, o, 0);
+    const unsigned lanes = w->lanes;
+
+    for (uint64_t left = a->active; left; left &= left - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        store_lane(d + l, lanes, a->at[l], format, words);
+    }
+}
+
+/* ---- Atomics ------------------------------------------------------------------------------------------ */
+
+enum atomic_op { ATOMIC_ADD, ATOMIC_SUB, ATOMIC_RSUB, ATOMIC_SMIN, ATOMIC_UMIN, ATOMIC_SMAX,
+                 ATOMIC_UMAX, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR, ATOMIC_INC, ATOMIC_DEC, ATOMIC_SWAP,
+                 ATOMIC_CMPSWAP, ATOMIC_CSUB, ATOMIC_FADD, ATOMIC_FMIN, ATOMIC_FMAX,
+                 ATOMIC_PK_ADD_F16, ATOMIC_PK_ADD_BF16 };
+
+/* What memory holds after the operation. */
+INLINE uint32_t atomic32(enum atomic_op op, uint32_t old, uint32_t x, uint32_t compare)
+{
+    switch (op) {
+    case ATOMIC_ADD:
+        return old + x;
+    case ATOMIC_SUB:
+        return old - x;
+    case ATOMIC_RSUB:
+        return x - old;
+    case ATOMIC_SMIN:
+        return (uint32_t)LEAST((int32_t)old, (int32_t)x);
+    case ATOMIC_UMIN:
+        return LEAST(old, x);
+    case ATOMIC_SMAX:
+        return (uint32_t)MOST((int32_t)old, (int32_t)x);
+    case ATOMIC_UMAX:
+        return MOST(old, x);
+    case ATOMIC_AND:
+        return old & x;
+    case ATOMIC_OR:
+        return old | x;
+    case ATOMIC_XOR:
+        return old ^ x;
+    case ATOMIC_INC:
+        return old >= x ? 0 : old + 1;
+    case ATOMIC_DEC:
+        return old == 0 || old > x ? x : old - 1;
+    case ATOMIC_SWAP:
+        return x;
+    case ATOMIC_CMPSWAP:
+        return old == compare ? x : old;
+    case ATOMIC_CSUB:
+        return old < x ? 0 : old - x;
+    case ATOMIC_FADD:
+        return bits_of_f32(f32_of(old) + f32_of(x));
+    case ATOMIC_FMIN:
+        return bits_of_f32(min_f32(f32_of(old), f32_of(x)));
+    case ATOMIC_FMAX:
+        return bits_of_f32(max_f32(f32_of(old), f32_of(x)));
+    case ATOMIC_PK_ADD_F16:
+        return pack_f16(LOW_F16(old) + LOW_F16(x), HIGH_F16(old) + HIGH_F16(x));
+    case ATOMIC_PK_ADD_BF16:
+        return f32_to_bf16(f32_of(old << 16) + f32_of(x << 16)) |
+               f32_to_bf16(f32_of(old & 0xffff0000u) + f32_of(x & 0xffff0000u)) << 16;
+    }
+    return old;
+}
+
+INLINE uint64_t atomic64(enum atomic_op op, uint64_t old, uint64_t x, uint64_t compare)
+{
+    switch (op) {
+    case ATOMIC_ADD:
+        return old + x;
+    case ATOMIC_SUB:
+        return old - x;
+    case ATOMIC_RSUB:
+        return x - old;
+    case ATOMIC_SMIN:
+        return (uint64_t)LEAST((int64_t)old, (int64_t)x);
+    case ATOMIC_UMIN:
+        return LEAST(old, x);
+    case ATOMIC_SMAX:
+        return (uint64_t)MOST((int64_t)old, (int64_t)x);
+    case ATOMIC_UMAX:
+        return MOST(old, x);
+    case ATOMIC_AND:
+        return old & x;
+    case ATOMIC_OR:
+        return old | x;
+    case ATOMIC_XOR:
+        return old ^ x;
+    case ATOMIC_INC:
+        return old >= x ? 0 : old + 1;
+    case ATOMIC_DEC:
+        return old == 0 || old > x ? x : old - 1;
+    case ATOMIC_SWAP:
+        return x;
+    case ATOMIC_CMPSWAP:
+        return old == compare ? x : old;
+    case ATOMIC_FADD:
+        return bits_of_f64(f64_of(old) + f64_of(x));
+    case ATOMIC_FMIN:
+        return bits_of_f64(min_f64(f64_of(old), f64_of(x)));
+    case ATOMIC_FMAX:
+        return bits_of_f64(max_f64(f64_of(old), f64_of(x)));
+    default:
+        return old;
+    }
+}
+
+/* One lane's atomic on naturally aligned memory, which other workgroups may change meanwhile. `data`
+ * and `compare` are rows at the lane, `result` too (or null). */
+INLINE void atomic_lane(uint8_t *p, enum atomic_op op, unsigned words, const uint32_t *data,
+                        const uint32_t *compare, uint32_t *result, unsigned stride)
+{
+    if (words == 1) {
+        uint32_t *const at = (uint32_t *)(void *)p;
+        uint32_t old = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+        while (!__atomic_compare_exchange_n(at, &old, atomic32(op, old, data[0], compare[0]), 0,
+                                            __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            ;
+        if (result)
+            result[0] = old;
+    } else {
+        uint64_t *const at = (uint64_t *)(void *)p;
+        const uint64_t x = data[0] | (uint64_t)data[stride] << 32;
+        const uint64_t c = compare[0] | (uint64_t)compare[stride] << 32;
+        uint64_t old = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+        while (!__atomic_compare_exchange_n(at, &old, atomic64(op, old, x, c), 0, __ATOMIC_SEQ_CST,
+                                            __ATOMIC_SEQ_CST))
+            ;
+        if (result) {
+            result[0] = (uint32_t)old;
+            result[stride] = (uint32_t)(old >> 32);
+        }
+    }
+}
+
+#endif

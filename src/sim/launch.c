@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: MIT */
+/* A launch: workgroups spread over threads, the waves of a workgroup one after the other. */
+#include "sim/launch.h"
+#include "base/os.h"
+#include "base/thread.h"
+
+#include <stdio.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
+
+/* What registers and LDS hold before they are written: NaN as f32, f16 and bf16, so that a kernel that
+ * uses them is unlikely to give the right answer. */
+#define POISON 0xfff1fff1u
+
+/* ---- Float mode ----------------------------------------------------------------------------------------- */
+
+#define MXCSR_DAZ_FTZ 0x8040u
+
+/* The host's arithmetic follows the wave's f32 denormal mode; it rounds to nearest even always. */
+static void set_host_mode(const struct wave *w)
+{
+#ifdef __SSE2__
+    const unsigned csr = _mm_getcsr() & ~MXCSR_DAZ_FTZ;
+    _mm_setcsr((w->mode >> 4 & 3) == 3 ? csr : csr | MXCSR_DAZ_FTZ);
+#else
+    (void)w;
+#endif
+}
+
+static bool mode_supported(uint32_t mode)
+{
+    /* rounding to nearest even; f32 denormals kept or flushed, those of f16 and f64 kept */
+    const uint32_t f32 = mode >> 4 & 3;
+    return (mode & 15) == 0 && (f32 == 0 || f32 == 3) && (mode >> 6 & 3) == 3;
+}
+
+bool run_read_register(const struct wave *w, unsigned id, uint32_t *value)
+{
+    if (id == REGISTER_MODE)
+        *value = w->mode;
+    else if (id == 23 || id == 24 || id == 4) /* which hardware the wave runs on */
+        *value = 0;
+    else if (id == 29) /* cycles */
+        *value = (uint32_t)w->executed;
+    else
+        return false;
+    return true;
+}
+
+bool run_write_register(struct wave *w, unsigned id, uint32_t value)
+{
+    if (id != REGISTER_MODE || !mode_supported(value))
+        return false;
+    w->mode = (uint8_t)value;
+    set_host_mode(w);
+    return true;
+}
+
+const struct insn *run_insn_at(const struct run *run, uint64_t address)
+{
+    const struct quern_sim_module *const m = run->module;
+    const uint64_t offset = address - m->guest - m->code_at;
+
+    if (offset >= m->code_bytes || offset % 4 || m->index_at[offset / 4] == INSN_NONE)
+        return NULL;
+    return m->insns + m->index_at[offset / 4];
+}
+
+/* ---- The start of a wave ------------------------------------------------------------------------------------ */
+
+/* Bits of the descriptor's kernel_code_properties and of compute_pgm_rsrc2. */
+enum {
+    PROPERTY_PRIVATE_BUFFER = 1 << 0,
+    PROPERTY_DISPATCH = 1 << 1,
+    PROPERTY_QUEUE = 1 << 2,
+    PROPERTY_KERNARG = 1 << 3,
+    PROPERTY_DISPATCH_ID = 1 << 4,
+    PROPERTY_FLAT_SCRATCH = 1 << 5,
+    PROPERTY_PRIVATE_SIZE = 1 << 6,
+    RSRC2_PRIVATE = 1 << 0,
+    RSRC2_USER_SGPR_SHIFT = 1,
+    RSRC2_GROUP_X = 1 << 7,
+    RSRC2_GROUP_Y = 1 << 8,
+    RSRC2_GROUP_Z = 1 << 9,
+    RSRC2_GROUP_INFO = 1 << 10
+};
+
+static unsigned put64(struct wave *w, unsigned at, uint64_t value)
+{
+    w->s[at] = (uint32_t)value;
+    w->s[at + 1] = (uint32_t)(value >> 32);
+    return at + 2;
+}
+
+/* Scalar registers in the order that the descriptor asks for. */
+static void start_scalars(struct wave *w)
+{
+    const struct run *const run = w->group->run;
+    const struct object_kernel *const k = run->kernel;
+    const struct target *const t = run->module->sim->target;
+    const bool architected_scratch = t->generation >= 11 || t->capabilities & CAP_FP8_CVT;
+    unsigned n = 0;
+
+    memset(w->s, 0, sizeof w->s);
+    if (k->properties & PROPERTY_PRIVATE_BUFFER) {
+        n = put64(w, n, (uint64_t)APERTURE_PRIVATE << 32);
+        n = put64(w, n, 0xffffffffu);
+    }
+    if (k->properties & PROPERTY_DISPATCH)
+        n = put64(w, n, run->packet_at);
+    if (k->properties & PROPERTY_QUEUE)
+        n = put64(w, n, 0);
+    if (k->properties & PROPERTY_KERNARG)
+        n = put64(w, n, run->kernarg_at);
+    if (k->properties & PROPERTY_DISPATCH_ID)
+        n = put64(w, n, 0);
+    if (k->properties & PROPERTY_FLAT_SCRATCH)
+        n = put64(w, n, 0);
+    if (k->properties & PROPERTY_PRIVATE_SIZE)
+        w->s[n++] = k->scratch_bytes;
+    const unsigned preload = k->kernarg_preload & 127, first = k->kernarg_preload >> 7;
+    for (unsigned word = 0; word < preload && n < 16; word++, n++)
+        if (4 * (first + word) + 4 <= k->kernarg_bytes)
+            memcpy(&w->s[n], run->kernarg + 4 * (first + word), 4);
+    if (t->generation >= 12) {
+        /* workgroup ids are in trap registers: x in ttmp9, y and z in the halves of ttmp7 */
+        w->s[S_TTMP + 9] = w->group->id[0];
+        w->s[S_TTMP + 7] = w->group->id[1] | w->group->id[2] << 16;
+    } else {
+        /* gfx1100 and gfx1102 are given 16 user registers, however few are used */
+        n = k->rsrc2 >> RSRC2_USER_SGPR_SHIFT & 31;
+        if (k->rsrc2 & RSRC2_GROUP_X)
+            w->s[n++] = w->group->id[0];
+        if (k->rsrc2 & RSRC2_GROUP_Y)
+            w->s[n++] = w->group->id[1];
+        if (k->rsrc2 & RSRC2_GROUP_Z)
+            w->s[n++] = w->group->id[2];
+        if (k->rsrc2 & RSRC2_GROUP_INFO)
+            w->s[n++] = 0;
+        if (k->rsrc2 & RSRC2_PRIVATE && !architected_scratch)
+            w->s[n++] = 0;
+    }
+}
+
+/* Work-item ids: packed into v0, or on older parts in v0, v1, v2. */
+static void start_vectors(struct wave *w)
+{
+    const struct run *const run = w->group->run;
+    const struct target *const t = run->module->sim->target;
+    const uint32_t *const block = run->launch->block;
+    const unsigned dims = run->kernel->rsrc2 >> 11 & 3;
+    const bool packed = t->generation >= 11 || t->capabilities & CAP_MFMA_BF16_1K;
+    const uint32_t size = block[0] * block[1] * block[2];
+    uint64_t exec = 0;
+
+    for (size_t n = 0; n < (size_t)w->lanes * (run->module->vgpr_limit + 1); n++)
+        w->v[n] = POISON;
+    for (uint32_t l = 0; l < w->lanes; l++) {
+        const uint32_t item = w->number * w->lanes + l;
+        const uint32_t x = item % block[0], y = item / block[0] % block[1];
+        const uint32_t z = item / block[0] / block[1];
+        if (packed) {
+            w->v[l] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
+        } else {
+            w->v[l] = x;
+            if (dims >= 1)
+                w->v[l + w->lanes] = y;
+            if (dims >= 2)
+                w->v[l + 2 * w->lanes] = z;
+        }
+        if (item < size)
+            exec |= (uint64_t)1 << l;
+    }
+    w->s[S_EXEC] = (uint32_t)exec;
+    w->s[S_EXEC + 1] = (uint32_t)(exec >> 32);
+}
+
+static void start_wave(struct wave *w)
+{
+    const struct run *const run = w->group->run;
+
+    w->state = WAVE_READY;
+    w->signalled = false;
+    w->executed = 0;
+    w->mode = (uint8_t)(run->kernel->rsrc1 >> 12 & 0xff);
+    w->pc = w->block = run->module->insns + run->note->entry;
+    w->group->flow[run->note->entry]++;
+    start_scalars(w);
+    start_vectors(w);
+    run->module->sim->bodies->read_exec(w);
+}
+
+/* ---- A workgroup ------------------------------------------------------------------------------------------------ */
+
+/* Which wave stopped where, for a barrier that not all waves reach. */
+static void fault_barrier(struct group *g)
+{
+    unsigned waiting = 0;
+    struct wave *at = NULL;
+
+    for (unsigned n = 0; n < g->wave_count; n++)
+        if (g->waves[n].state == WAVE_BARRIER) {
+            waiting++;
+            at = at ? at : &g->waves[n];
+        }
+    fault(at, at->pc - 1, -1, "barrier that %u of the %u waves of the workgroup wait at, while the "
+          "others have ended", waiting, g->wave_count);
+}
+
+/* Runs every wave to its next stop, again and again. False if a wave has a fault. */
+static bool run_group(struct group *g)
+{
+    const struct sim_bodies *const bodies = g->run->module->sim->bodies;
+
+    for (unsigned n = 0; n < g->wave_count; n++)
+        start_wave(&g->waves[n]);
+    for (;;) {
+        unsigned done = 0, arrived = 0;
+        for (unsigned n = 0; n < g->wave_count; n++) {
+            struct wave *const w = &g->waves[n];
+            if (w->state == WAVE_READY) {
+                set_host_mode(w);
+                bodies->run(w);
+            }
+            if (w->state == WAVE_FAULT)
+                return false;
+            done += w->state == WAVE_DONE;
+            arrived += w->signalled && w->state == WAVE_BARRIER;
+        }
+        if (done == g->wave_count)
+            return true;
+        if (arrived < g->wave_count) {
+            fault_barrier(g);
+            return false;
+        }
+        for (unsigned n = 0; n < g->wave_count; n++) {
+            g->waves[n].state = WAVE_READY;
+            g->waves[n].signalled = false;
+        }
+    }
+}
+
+/* ---- Threads --------------------------------------------------------------------------------------------------- */
+
+/* What a thread needs to run workgroups, allocated once. */
+struct bench {
+    struct group group;
+    char message[FAULT_BYTES];
+};
+
+static void bench_free(struct bench *b)
+{
+    if (b->group.waves)
+        os.free(b->group.waves[0].v);
+    os.free(b->group.waves);
+    os.free(b->group.lds);
+    os.free(b->group.scratch);
+    os.free(b->group.flow);
+}
+
+static size_t round_up(size_t bytes) { return (bytes + 127) & ~(size_t)127; }
+
+static bool bench_make(struct bench *b, struct run *run)
+{
+    const struct quern_sim_module *const m = run->module;
+    struct group *const g = &b->group;
+    const size_t file = round_up((size_t)(m->vgpr_limit + 1) * m->lanes * 4);
+
+    *g = (struct group){.run = run,
+                        .memory = &run->memory,
+                        .lds_bytes = run->lds_bytes,
+                        .scratch_bytes = run->kernel->scratch_bytes,
+                        .insns = m->insns,
+                        .wave_count = run->wave_count,
+                        .message = b->message};
+    g->waves = os.aligned_alloc(128, round_up(run->wave_count * sizeof *g->waves));
+    if (!g->waves)
+        return false;
+    memset(g->waves, 0, run->wave_count * sizeof *g->waves);
+    uint32_t *const v = os.aligned_alloc(128, file * run->wave_count);
+    g->waves[0].v = v;
+    g->lds = os.aligned_alloc(128, round_up(g->lds_bytes + 16));
+    g->scratch = os.aligned_alloc(
+        128, round_up((size_t)g->scratch_bytes * m->lanes * run->wave_count + 16));
+    g->flow = os.calloc(m->insn_count + 1, sizeof *g->flow);
+    if (!v || !g->lds || !g->scratch || !g->flow)
+        return false;
+    for (unsigned n = 0; n < run->wave_count; n++) {
+        struct wave *const w = &g->waves[n];
+        w->v = v + n * (file / 4);
+        w->base[OPERAND_VGPR] = (uintptr_t)w->v;
+        w->lanes = m->lanes;
+        w->halves = m->lanes / 32;
+        w->zero_high = m->sim->target->generation <= 9;
+        w->generation = (uint8_t)m->sim->target->generation;
+        w->number = n;
+        w->group = g;
+    }
+    return true;
+}
+
+static void poison(void *memory, size_t bytes)
+{
+    const uint32_t word = POISON;
+
+    for (size_t n = 0; n + 4 <= bytes; n += 4)
+        memcpy((uint8_t *)memory + n, &word, 4);
+}
+
+static void report(struct run *run, const struct group *g)
+{
+    pthread_mutex_lock(&run->lock);
+    /* a wave that was halted because an earlier workgroup has a fault has nothing to report */
+    if (g->flat_id < atomic_load(&run->stop_before)) {
+        atomic_store(&run->stop_before, g->flat_id);
+        run->status = QUERN_E_FAULT;
+        memcpy(run->message, g->message, sizeof run->message);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+static void collect(struct run *run, const struct group *g)
+{
+    struct quern_sim_counts *const c = &run->counts;
+
+    pthread_mutex_lock(&run->lock);
+    for (size_t n = 0; n <= run->module->insn_count; n++)
+        run->flow[n] += g->flow[n];
+    c->lds_accesses += g->lds_accesses;
+    c->lds_passes += g->lds_passes;
+    c->lines128 += g->lines128;
+    c->bytes_read += g->bytes_read;
+    c->bytes_written += g->bytes_written;
+    pthread_mutex_unlock(&run->lock);
+}
+
+static void work(void *user, size_t index)
+{
+    struct run *const run = user;
+    struct bench bench;
+    struct group *const g = &bench.group;
+    const uint32_t *const grid = run->launch->grid;
+
+    (void)index;
+    if (!bench_make(&bench, run)) {
+        bench_free(&bench);
+        pthread_mutex_lock(&run->lock);
+        /* other threads may have room to do the work */
+        if (run->status == QUERN_OK && atomic_load(&run->next) == 0)
+            run->status = QUERN_E_MEMORY;
+        pthread_mutex_unlock(&run->lock);
+        return;
+    }
+#ifdef __SSE2__
+    const unsigned csr = _mm_getcsr();
+#endif
+    for (;;) {
+        const uint64_t id = atomic_fetch_add(&run->next, 1);
+        if (id >= run->group_count || id > atomic_load(&run->stop_before))
+            break;
+        g->flat_id = id;
+        g->id[0] = (uint32_t)(id % grid[0]);
+        g->id[1] = (uint32_t)(id / grid[0] % grid[1]);
+        g->id[2] = (uint32_t)(id / grid[0] / grid[1]);
+        poison(g->lds, g->lds_bytes);
+        poison(g->scratch, (size_t)g->scratch_bytes * run->module->lanes * g->wave_count);
+        if (!run_group(g))
+            report(run, g);
+    }
+#ifdef __SSE2__
+    _mm_setcsr(csr);
+#endif
+    collect(run, g);
+    bench_free(&bench);
+}
+
+/* ---- A launch ---------------------------------------------------------------------------------------------------- */
+
+static quern_status check_launch(const quern_sim_module *m, const struct quern_sim_launch *l,
+                                 struct run *run)
+{
+    const struct object_kernel *const k = run->kernel;
+    const struct target *const t = m->sim->target;
+    uint64_t groups = 1, items = 1;
+    uint32_t explicit_end = 0;
+
+    for (unsigned n = 0; n < 3; n++) {
+        FAIL_IF(!l->grid[n] || !l->block[n], QUERN_E_ARGUMENT,
+                "a grid of %u,%u,%u workgroups of %u,%u,%u work-items is empty", l->grid[0],
+                l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2]);
+        FAIL_IF(__builtin_mul_overflow(groups, l->grid[n], &groups) || groups >> 48,
+                QUERN_E_ARGUMENT, "a grid of %u,%u,%u workgroups is too large", l->grid[0],
+                l->grid[1], l->grid[2]);
+        items = items > 1024 ? items : items * l->block[n];
+    }
+    FAIL_IF(items > 1024 || (k->max_flat_workgroup && items > k->max_flat_workgroup),
+            QUERN_E_ARGUMENT, "workgroups of %u,%u,%u work-items: kernel %s allows %u", l->block[0],
+            l->block[1], l->block[2], k->name, k->max_flat_workgroup ? k->max_flat_workgroup : 1024);
+    FAIL_IF(l->lds_bytes > t->lds_bytes || k->lds_bytes > t->lds_bytes - l->lds_bytes,
+            QUERN_E_ARGUMENT, "%u + %u bytes of LDS: a workgroup of %s may have %u", k->lds_bytes,
+            l->lds_bytes, t->name, t->lds_bytes);
+    for (size_t n = 0; n < k->arg_count; n++)
+        if (k->args[n].kind <= OBJECT_ARG_DYNAMIC_LDS &&
+            k->args[n].offset + k->args[n].size > explicit_end)
+            explicit_end = k->args[n].offset + k->args[n].size;
+    FAIL_IF(l->kernarg_bytes < explicit_end || l->kernarg_bytes > k->kernarg_bytes ||
+                (l->kernarg_bytes && !l->kernarg),
+            QUERN_E_ARGUMENT, "%zu bytes of arguments: kernel %s takes %u, %u with the hidden ones",
+            l->kernarg_bytes, k->name, explicit_end, k->kernarg_bytes);
+    FAIL_IF(!mode_supported(k->rsrc1 >> 12 & 0xff), QUERN_E_DEVICE,
+            "kernel %s asks for float mode 0x%02x; modelled are rounding to nearest even, f16 and "
+            "f64 with denormals (0xc0, 0xf0)", k->name, k->rsrc1 >> 12 & 0xff);
+    run->group_count = groups;
+    run->wave_count = (unsigned)((items + m->lanes - 1) / m->lanes);
+    run->lds_bytes = k->lds_bytes + l->lds_bytes;
+    return QUERN_OK;
+}
+
+#define PACKET_BYTES 64
+
+/* The dispatch packet, as much of it as kernels read: sizes and the arguments' address. */
+static void fill_packet(uint8_t *packet, const struct quern_sim_launch *l, const struct run *run)
+{
+    for (unsigned n = 0; n < 3; n++) {
+        const uint16_t block = (uint16_t)l->block[n];
+        const uint32_t items = l->grid[n] * l->block[n];
+        memcpy(packet + 4 + 2 * n, &block, 2);
+        memcpy(packet + 12 + 4 * n, &items, 4);
+    }
+    memcpy(packet + 24, &run->kernel->scratch_bytes, 4);
+    memcpy(packet + 28, &run->lds_bytes, 4);
+    memcpy(packet + 40, &run->kernarg_at, 8);
+}
+
+/* The launch's own memory: arguments and dispatch packet. */
+static quern_status map_arguments(struct run *run, const struct quern_sim_launch *l)
+{
+    const struct object_kernel *const k = run->kernel;
+    const size_t packet = (k->kernarg_bytes + 63u) & ~(size_t)63;
+
+    run->kernarg = os.calloc(1, packet + PACKET_BYTES);
+    FAIL_IF(!run->kernarg, QUERN_E_MEMORY, "out of memory for %u bytes of arguments",
+            k->kernarg_bytes);
+    if (l->kernarg_bytes)
+        memcpy(run->kernarg, l->kernarg, l->kernarg_bytes);
+    object_fill_hidden(k, run->kernarg, l->grid, l->block, l->lds_bytes);
+    const struct mapping parts[2] = {
+        {.end = k->kernarg_bytes, .host = run->kernarg, .access = QUERN_SIM_READ, .name = "kernarg"},
+        {.begin = packet + 64,
+         .end = packet + 64 + PACKET_BYTES,
+         .host = run->kernarg + packet,
+         .access = QUERN_SIM_READ,
+         .name = "dispatch packet"}};
+    TRY(memory_add_parts(&run->memory, packet + 64 + PACKET_BYTES, parts, 2, &run->kernarg_at));
+    run->packet_at = run->kernarg_at + packet + 64;
+    fill_packet(run->kernarg + packet, l, run);
+    return QUERN_OK;
+}
+
+static void run_free(struct run *run)
+{
+    memory_free(&run->memory);
+    os.free(run->kernarg);
+    os.free(run->flow);
+    pthread_mutex_destroy(&run->lock);
+}
+
+static quern_status run_prepared(struct run *run, const struct quern_sim_launch *l,
+                                 struct quern_sim_counts *counts)
+{
+    struct quern_sim_module *const m = run->module;
+    int threads = m->sim->threads;
+
+    pthread_mutex_lock(&m->sim->lock);
+    const quern_status copied = memory_copy(&m->sim->memory, &run->memory);
+    pthread_mutex_unlock(&m->sim->lock);
+    TRY(copied);
+    TRY(map_arguments(run, l));
+    run->flow = os.calloc(m->insn_count + 1, sizeof *run->flow);
+    FAIL_IF(!run->flow, QUERN_E_MEMORY, "out of memory for counts of %zu instructions",
+            m->insn_count);
+    if ((uint64_t)threads > run->group_count)
+        threads = (int)run->group_count;
+    parallel_for((size_t)threads, threads, work, run);
+    FAIL_IF(run->status == QUERN_E_MEMORY, QUERN_E_MEMORY,
+            "out of memory for the registers of %u waves", run->wave_count);
+    FAIL_IF(run->status == QUERN_E_FAULT, QUERN_E_FAULT, "%s", run->message);
+    if (counts) {
+        counts->wave_size = m->lanes;
+        counts_add(m, run->flow, counts);
+        counts->lds_accesses += run->counts.lds_accesses;
+        counts->lds_passes += run->counts.lds_passes;
+        counts->lines128 += run->counts.lines128;
+        counts->bytes_read += run->counts.bytes_read;
+        counts->bytes_written += run->counts.bytes_written;
+        counts->waves += run->group_count * run->wave_count;
+        counts->workgroups += run->group_count;
+    }
+    return QUERN_OK;
+}
+
+quern_status quern_sim_run(quern_sim_module *module, const struct quern_sim_launch *launch,
+                           struct quern_sim_counts *counts)
+{
+    FAIL_IF(!module || !launch || !launch->kernel, QUERN_E_ARGUMENT, "a null argument");
+    FAIL_IF(launch->size < sizeof *launch, QUERN_E_ARGUMENT,
+            "struct quern_sim_launch of %zu bytes; this library's has %zu", launch->size,
+            sizeof *launch);
+    FAIL_IF(counts && counts->size < sizeof *counts, QUERN_E_ARGUMENT,
+            "struct quern_sim_counts of %zu bytes; this library's has %zu", counts->size,
+            sizeof *counts);
+    const struct object_kernel *const kernel = object_kernel(&module->object, launch->kernel);
+    FAIL_IF(!kernel, QUERN_E_ARGUMENT, "the code object has no kernel \"%s\"", launch->kernel);
+    struct run run = {.module = module,
+                      .kernel = kernel,
+                      .note = &module->kernels[kernel - module->object.kernels],
+                      .launch = launch,
+                      .max_instructions = module->sim->max_instructions};
+    atomic_init(&run.next, 0);
+    atomic_init(&run.stop_before, UINT64_MAX);
+    TRY(check_launch(module, launch, &run));
+    pthread_mutex_init(&run.lock, NULL);
+    const quern_status status = run_prepared(&run, launch, counts);
+    run_free(&run);
+    return status;
+}

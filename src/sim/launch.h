@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* Modules and launches, as the files of sim/ share them. */
+#ifndef QUERN_SIM_LAUNCH_H
+#define QUERN_SIM_LAUNCH_H
+
+#include "object/object.h"
+#include "sim/parse.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct quern_sim {
+    const struct target *target;
+    struct target_id id;
+    enum quern_sim_check check;
+    const struct sim_bodies *bodies;
+    struct row_index index;
+    int threads;
+    uint64_t max_instructions;
+    struct quern_disassembler disassembler;
+    pthread_mutex_t lock; /* of memory */
+    struct memory memory;
+};
+
+/* What is known of a decoded instruction beyond struct insn. */
+struct insn_note {
+    uint32_t offset; /* in the code */
+    uint32_t vgprs;  /* one more than the highest register it names */
+    const struct sim_row *row; /* null: not understood, or past_end */
+    const char *text;
+};
+
+struct kernel_note {
+    uint32_t entry; /* index of its first instruction */
+    uint32_t begin, end; /* offsets of its code */
+    uint32_t vgprs; /* one more than the highest register that its code names */
+};
+
+struct quern_sim_module {
+    struct quern_sim *sim;
+    uint8_t *bytes; /* the object */
+    struct object object;
+    uint8_t *image;
+    uint64_t guest; /* address of virtual address 0 */
+    uint64_t code_at; /* virtual address of the decoded code */
+    uint64_t code_bytes;
+    unsigned lanes;
+    unsigned vgpr_limit; /* vector registers of a wave, AGPRs included, for every kernel */
+    unsigned agpr_offset;
+    struct pool pool;
+    struct insn *insns;
+    struct insn_note *notes;
+    size_t insn_count, insn_capacity;
+    uint32_t *index_at; /* by code offset / 4: the instruction there, or INSN_NONE */
+    struct kernel_note *kernels; /* as object.kernels */
+};
+
+#define INSN_NONE 0xffffffffu
+
+/* A launch while it runs. */
+struct run {
+    struct quern_sim_module *module;
+    const struct object_kernel *kernel;
+    const struct kernel_note *note;
+    const struct quern_sim_launch *launch;
+    struct memory memory; /* the simulator's mappings and the launch's own */
+    uint8_t *kernarg;     /* arguments, then the dispatch packet */
+    uint64_t kernarg_at, packet_at; /* guest addresses */
+    uint32_t lds_bytes;
+    uint64_t group_count, max_instructions;
+    unsigned wave_count; /* of a workgroup */
+    atomic_uint_fast64_t next; /* workgroup to start */
+    /* The lowest workgroup with a fault. Those before it run on, so that the finding that is reported
+     * does not depend on timing; those after it stop. */
+    atomic_uint_fast64_t stop_before;
+    pthread_mutex_t lock; /* of what follows */
+    char message[FAULT_BYTES];
+    quern_status status;
+    int64_t *flow;
+    struct quern_sim_counts counts;
+};
+
+/* The instruction at a guest address, or null. */
+const struct insn *run_insn_at(const struct run *run, uint64_t address);
+
+#define REGISTER_MODE 1
+
+/* Hardware registers as s_getreg and s_setreg see them; false for one that is not modelled. */
+bool run_read_register(const struct wave *w, unsigned id, uint32_t *value);
+bool run_write_register(struct wave *w, unsigned id, uint32_t value);
+
+/* Stops a wave of a workgroup behind one that has a fault; gives null. */
+const struct insn *halt(struct wave *w);
+
+/* Adds what the per-instruction counts of a launch say to counts->instructions and classes. */
+void counts_add(const struct quern_sim_module *module, const int64_t *flow,
+                struct quern_sim_counts *counts);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+/* Loading a code object: its image in guest memory, its code decoded once for all launches. */
+#include "sim/launch.h"
+#include "base/os.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Registers that a kernel is granted ------------------------------------------------------------- */
+
+static unsigned granted_vgprs(const struct target *t, const struct object_kernel *k)
+{
+    const unsigned blocks = (k->rsrc1 & 63) + 1;
+    const unsigned granule = t->generation >= 10           ? (k->wave_size == 32 ? 8 : 4)
+                             : t->capabilities & CAP_MFMA_BF16_1K ? 8
+                                                                  : 4;
+    return blocks * granule;
+}
+
+/* gfx90a and later split one file: below the offset VGPRs, above it AGPRs. Before, there are two files
+ * of the same size. */
+static void split_vgprs(const struct target *t, const struct object_kernel *k, unsigned *vgprs,
+                        unsigned *agprs)
+{
+    *vgprs = granted_vgprs(t, k);
+    *agprs = 0;
+    if (t->capabilities & CAP_MFMA_BF16_1K) {
+        const unsigned offset = ((k->rsrc3 & 63) + 1) * 4;
+        if (offset < *vgprs) {
+            *agprs = *vgprs - offset;
+            *vgprs = offset;
+        }
+    } else if (t->capabilities & CAP_AGPR) {
+        *agprs = *vgprs;
+    }
+}
+
+/* ---- Decoding --------------------------------------------------------------------------------------------- */
+
+struct decoding {
+    struct quern_sim_module *module;
+    struct parser parser;
+    quern_status status;
+};
+
+static bool append(struct decoding *d, const struct insn *insn, const struct sim_row *row,
+                   uint64_t offset, unsigned vgprs, const char *text)
+{
+    struct quern_sim_module *const m = d->module;
+
+    if (m->insn_count == m->insn_capacity) {
+        const size_t capacity = m->insn_capacity * 2 + 256;
+        struct insn *const insns = os.aligned_alloc(128, capacity * sizeof *insns);
+        struct insn_note *const notes = os.realloc(m->notes, capacity * sizeof *notes);
+        if (notes)
+            m->notes = notes;
+        if (!insns || !notes) {
+            os.free(insns);
+            return false;
+        }
+        if (m->insn_count)
+            memcpy(insns, m->insns, m->insn_count * sizeof *insns);
+        os.free(m->insns);
+        m->insns = insns;
+        m->insn_capacity = capacity;
+    }
+    m->insns[m->insn_count] = *insn;
+    m->notes[m->insn_count] =
+        (struct insn_note){.offset = (uint32_t)offset, .vgprs = vgprs, .row = row, .text = text};
+    m->insn_count++;
+    return true;
+}
+
+static bool ends_at(const struct quern_sim_module *m, uint64_t offset)
+{
+    for (size_t n = 0; n < m->object.kernel_count; n++)
+        if (m->kernels[n].end == offset)
+            return true;
+    return false;
+}
+
+/* The place of an instruction without an instruction: running into it is running past the end. */
+static bool append_end(struct decoding *d, uint64_t offset)
+{
+    const struct insn end = {.body = d->parser.bodies->past_end};
+    return append(d, &end, NULL, offset, 0, NULL);
+}
+
+static void decode(void *user, uint64_t offset, unsigned size, const char *text)
+{
+    struct decoding *const d = user;
+    struct quern_sim_module *const m = d->module;
+    struct parsed parsed;
+
+    if (d->status != QUERN_OK)
+        return;
+    while (*text == ' ' || *text == '\t')
+        text++;
+    const size_t length = strlen(text);
+    char *const copy = pool_take(&d->parser.pool, length + 1, 1);
+    if (offset % 4 || offset >= m->code_bytes || !copy) {
+        d->status = copy ? QUERN_E_INTERNAL : QUERN_E_MEMORY;
+        return;
+    }
+    memcpy(copy, text, length + 1);
+    parse_insn(&d->parser, text, offset, size, &parsed);
+    bool ok = !d->parser.failed && (!offset || !ends_at(m, offset) || append_end(d, offset));
+    m->index_at[offset / 4] = (uint32_t)m->insn_count;
+    for (unsigned n = 0; n < parsed.count && ok; n++)
+        ok = append(d, &parsed.insns[n], parsed.rows[n], offset, parsed.vgprs, copy);
+    if (!ok)
+        d->status = QUERN_E_MEMORY;
+    if (parsed.branch)
+        m->insns[m->insn_count - 1].flags |= INSN_BRANCH;
+}
+
+static void resolve_branches(struct quern_sim_module *m)
+{
+    for (size_t n = 0; n < m->insn_count; n++) {
+        struct insn *const i = &m->insns[n];
+        if (!(i->flags & INSN_BRANCH))
+            continue;
+        const int64_t to = i->offset;
+        i->target = NULL;
+        if (to >= 0 && (uint64_t)to < m->code_bytes && to % 4 == 0 &&
+            m->index_at[to / 4] != INSN_NONE)
+            i->target = m->insns + m->index_at[to / 4];
+    }
+}
+
+static quern_status decode_all(struct quern_sim_module *m)
+{
+    struct quern_sim *const sim = m->sim;
+    struct decoding d = {.module = m,
+                         .parser = {.bodies = sim->bodies,
+                                    .index = &sim->index,
+                                    .generation = sim->target->generation,
+                                    .lanes = m->lanes,
+                                    .vgpr_limit = m->vgpr_limit,
+                                    .agpr_offset = m->agpr_offset,
+                                    .guest = m->guest + m->code_at}};
+    const size_t slots = (size_t)(m->code_bytes / 4 + 1);
+
+    m->index_at = os.malloc(slots * sizeof *m->index_at);
+    FAIL_IF(!m->index_at, QUERN_E_MEMORY, "out of memory for %zu instructions", slots);
+    memset(m->index_at, 0xff, slots * sizeof *m->index_at);
+    const quern_status status =
+        sim->disassembler.function(sim->disassembler.user, sim->target->name, m->image + m->code_at,
+                                   (size_t)m->code_bytes, decode, &d);
+    m->pool = d.parser.pool;
+    TRY(status);
+    FAIL_IF(d.status == QUERN_E_MEMORY || !append_end(&d, m->code_bytes), QUERN_E_MEMORY,
+            "out of memory for %zu instructions", m->insn_count);
+    FAIL_IF(d.status != QUERN_OK, d.status,
+            "the disassembler gave an instruction outside the %llu bytes of code",
+            (unsigned long long)m->code_bytes);
+    resolve_branches(m);
+    return QUERN_OK;
+}
+
+static quern_status note_kernels(struct quern_sim_module *m)
+{
+    for (size_t n = 0; n < m->object.kernel_count; n++) {
+        const struct object_kernel *const k = &m->object.kernels[n];
+        struct kernel_note *const note = &m->kernels[n];
+        unsigned vgprs, agprs;
+        split_vgprs(m->sim->target, k, &vgprs, &agprs);
+        note->entry = m->index_at[note->begin / 4];
+        FAIL_IF(note->entry == INSN_NONE, QUERN_E_OBJECT,
+                "kernel %s begins at 0x%x, which is inside an instruction", k->name, note->begin);
+        for (size_t at = note->entry; at < m->insn_count && m->notes[at].offset < note->end; at++)
+            if (m->notes[at].vgprs > note->vgprs)
+                note->vgprs = m->notes[at].vgprs;
+        const unsigned limit = agprs ? m->agpr_offset + agprs : vgprs;
+        FAIL_IF(note->vgprs > limit, QUERN_E_OBJECT,
+                "kernel %s uses vector register %u, but its descriptor grants %u", k->name,
+                note->vgprs - 1, vgprs + agprs);
+    }
+    return QUERN_OK;
+}
+
+/* ---- The image ------------------------------------------------------------------------------------------------ */
+
+static quern_status make_image(struct quern_sim_module *m)
+{
+    const struct object *const o = &m->object;
+    struct mapping parts[64];
+    size_t count = 0;
+    bool code = false;
+
+    m->image = os.calloc(1, o->image_bytes ? (size_t)o->image_bytes : 1);
+    FAIL_IF(!m->image, QUERN_E_MEMORY, "out of memory for an image of %llu bytes",
+            (unsigned long long)o->image_bytes);
+    for (size_t n = 0; n < o->segment_count; n++) {
+        const struct object_segment *const s = &o->segments[n];
+        memcpy(m->image + s->address, o->bytes + s->file_offset, (size_t)s->file_bytes);
+        if (s->execute) {
+            FAIL_IF(code, QUERN_E_OBJECT, "two executable segments; one was expected");
+            code = true;
+            m->code_at = s->address;
+            m->code_bytes = s->file_bytes & ~(uint64_t)3;
+        }
+        if (!s->memory_bytes || count == sizeof parts / sizeof *parts)
+            continue;
+        struct mapping *const part = &parts[count++];
+        *part = (struct mapping){.begin = s->address,
+                                 .end = s->address + s->memory_bytes,
+                                 .host = m->image + s->address,
+                                 .access = s->write ? QUERN_SIM_READ_WRITE : QUERN_SIM_READ};
+        snprintf(part->name, sizeof part->name, "%s of the code object",
+                 s->execute ? "code" : s->write ? "variables" : "constants");
+    }
+    FAIL_IF(!code, QUERN_E_OBJECT, "no executable segment");
+    pthread_mutex_lock(&m->sim->lock);
+    const quern_status status =
+        memory_add_parts(&m->sim->memory, (size_t)o->image_bytes, parts, count, &m->guest);
+    pthread_mutex_unlock(&m->sim->lock);
+    return status;
+}
+
+static quern_status plan_registers(struct quern_sim_module *m)
+{
+    const struct object *const o = &m->object;
+    unsigned vgprs_most = 0, agprs_most = 0;
+
+    m->kernels = os.calloc(o->kernel_count + 1, sizeof *m->kernels);
+    FAIL_IF(!m->kernels, QUERN_E_MEMORY, "out of memory for %zu kernels", o->kernel_count);
+    for (size_t n = 0; n < o->kernel_count; n++) {
+        const struct object_kernel *const k = &o->kernels[n];
+        unsigned vgprs, agprs;
+        FAIL_IF(k->wave_size != o->kernels[0].wave_size, QUERN_E_OBJECT,
+                "kernels %s and %s have different wave sizes", o->kernels[0].name, k->name);
+        FAIL_IF(k->entry < m->code_at || k->entry - m->code_at >= m->code_bytes ||
+                    k->code_bytes > m->code_bytes - (k->entry - m->code_at) || k->entry % 4,
+                QUERN_E_OBJECT, "the code of kernel %s is outside the executable segment", k->name);
+        m->kernels[n].begin = (uint32_t)(k->entry - m->code_at);
+        m->kernels[n].end = m->kernels[n].begin + (uint32_t)(k->code_bytes & ~(uint64_t)3);
+        split_vgprs(m->sim->target, k, &vgprs, &agprs);
+        vgprs_most = vgprs > vgprs_most ? vgprs : vgprs_most;
+        agprs_most = agprs > agprs_most ? agprs : agprs_most;
+    }
+    m->lanes = o->kernel_count ? o->kernels[0].wave_size : m->sim->target->wave_size;
+    m->agpr_offset = vgprs_most;
+    m->vgpr_limit = vgprs_most + agprs_most;
+    return QUERN_OK;
+}
+
+quern_status quern_sim_load(quern_sim *sim, const void *bytes, size_t size,
+                            quern_sim_module **module)
+{
+    FAIL_IF(!sim || !bytes || !module, QUERN_E_ARGUMENT, "a null argument");
+    struct quern_sim_module *const m = os.calloc(1, sizeof *m);
+    FAIL_IF(!m, QUERN_E_MEMORY, "out of memory for a module");
+    m->sim = sim;
+    m->bytes = os.malloc(size ? size : 1);
+    quern_status status = QUERN_OK;
+    if (!m->bytes) {
+        status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for %zu bytes", size);
+    } else {
+        memcpy(m->bytes, bytes, size);
+        status = object_parse(m->bytes, size, &m->object);
+    }
+    if (status == QUERN_OK)
+        status = object_fits(&m->object, &sim->id);
+    if (status == QUERN_OK)
+        status = make_image(m);
+    if (status == QUERN_OK)
+        status = plan_registers(m);
+    if (status == QUERN_OK)
+        status = decode_all(m);
+    if (status == QUERN_OK)
+        status = note_kernels(m);
+    if (status != QUERN_OK) {
+        quern_sim_unload(m);
+        return status;
+    }
+    *module = m;
+    return QUERN_OK;
+}
+
+void quern_sim_unload(quern_sim_module *m)
+{
+    if (!m)
+        return;
+    if (m->guest) {
+        pthread_mutex_lock(&m->sim->lock);
+        for (size_t n = 0; n < m->object.segment_count; n++)
+            if (m->object.segments[n].memory_bytes)
+                memory_remove(&m->sim->memory, m->guest + m->object.segments[n].address);
+        pthread_mutex_unlock(&m->sim->lock);
+    }
+    object_free(&m->object);
+    pool_free(&m->pool);
+    os.free(m->bytes);
+    os.free(m->image);
+    os.free(m->kernels);
+    os.free(m->insns);
+    os.free(m->notes);
+    os.free(m->index_at);
+    os.free(m);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening a software GPU and mapping memory into it. */
+#include "sim/launch.h"
+#include "base/os.h"
+
+#include <string.h>
+
+/* ---- The builds of the instruction bodies ---------------------------------------------------------------- */
+
+static bool cpu_has(enum quern_sim_isa isa)
+{
+    __builtin_cpu_init();
+    if (isa == QUERN_ISA_X86_64_V4)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512cd");
+    if (isa == QUERN_ISA_X86_64_V3)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    return true;
+}
+
+static quern_status choose_bodies(enum quern_sim_isa isa, const struct sim_bodies **bodies)
+{
+    static const struct {
+        enum quern_sim_isa isa;
+        const char *name;
+        const struct sim_bodies *bodies;
+    } builds[] = {{QUERN_ISA_X86_64_V4, "x86-64-v4", &sim_bodies_x86_64_v4},
+                  {QUERN_ISA_X86_64_V3, "x86-64-v3", &sim_bodies_x86_64_v3},
+                  {QUERN_ISA_X86_64, "x86-64", &sim_bodies_x86_64}};
+
+    for (size_t n = 0; n < sizeof builds / sizeof *builds; n++) {
+        const bool asked = isa == builds[n].isa;
+        if (!asked && isa > QUERN_ISA_AUTO)
+            continue;
+        if (cpu_has(builds[n].isa)) {
+            *bodies = builds[n].bodies;
+            return QUERN_OK;
+        }
+        FAIL_IF(asked, QUERN_E_DEVICE, "this CPU does not have the instructions of %s",
+                builds[n].name);
+    }
+    FAIL(QUERN_E_ARGUMENT, "instruction set %d is none of enum quern_sim_isa", (int)isa);
+}
+
+/* ---- Opening ---------------------------------------------------------------------------------------------------- */
+
+#define MAX_INSTRUCTIONS 1000000000u
+
+quern_status quern_sim_open(const struct quern_sim_options *options, quern_sim **sim)
+{
+    struct target_id id;
+
+    FAIL_IF(!options || !sim, QUERN_E_ARGUMENT, "a null argument");
+    FAIL_IF(options->size < sizeof *options, QUERN_E_ARGUMENT,
+            "struct quern_sim_options of %zu bytes; this library's has %zu", options->size,
+            sizeof *options);
+    FAIL_IF(!options->target, QUERN_E_ARGUMENT, "no target is given, for example gfx1151");
+    FAIL_IF(!options->disassembler.function, QUERN_E_ARGUMENT, "no disassembler is given");
+    FAIL_IF(options->check < 0 || options->check > QUERN_CHECK_FULL, QUERN_E_ARGUMENT,
+            "check %d is none of enum quern_sim_check", (int)options->check);
+    TRY(target_parse(options->target, &id));
+    FAIL_IF(!id.target->verified, QUERN_E_DEVICE, "the software GPU does not run %s",
+            id.target->name);
+    struct quern_sim *const s = os.calloc(1, sizeof *s);
+    FAIL_IF(!s, QUERN_E_MEMORY, "out of memory for a software GPU");
+    s->id = id;
+    s->target = id.target;
+    s->check = options->check ? options->check : QUERN_CHECK_FAST;
+    s->threads = options->threads > 0 ? options->threads : os_cpu_count();
+    s->max_instructions = options->max_instructions ? options->max_instructions : MAX_INSTRUCTIONS;
+    s->disassembler = options->disassembler;
+    quern_status status = choose_bodies(options->isa, &s->bodies);
+    if (status == QUERN_OK)
+        status = row_index_make(s->bodies, &s->index);
+    if (status != QUERN_OK) {
+        os.free(s);
+        return status;
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    *sim = s;
+    return QUERN_OK;
+}
+
+void quern_sim_close(quern_sim *sim)
+{
+    if (!sim)
+        return;
+    memory_free(&sim->memory);
+    row_index_free(&sim->index);
+    pthread_mutex_destroy(&sim->lock);
+    os.free(sim);
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------- */
+
+quern_status quern_sim_map(quern_sim *sim, void *host, size_t bytes, enum quern_sim_access access,
+                           const char *name, uint64_t *address)
+{
+    FAIL_IF(!sim || !address || (!host && bytes), QUERN_E_ARGUMENT, "a null argument");
+    FAIL_IF(access < QUERN_SIM_READ || access > QUERN_SIM_READ_WRITE, QUERN_E_ARGUMENT,
+            "access %d is none of enum quern_sim_access", (int)access);
+    pthread_mutex_lock(&sim->lock);
+    const quern_status status =
+        memory_add(&sim->memory, host, bytes, (uint32_t)access, name, address);
+    pthread_mutex_unlock(&sim->lock);
+    return status;
+}
+
+quern_status quern_sim_unmap(quern_sim *sim, uint64_t address)
+{
+    FAIL_IF(!sim, QUERN_E_ARGUMENT, "a null argument");
+    pthread_mutex_lock(&sim->lock);
+    const bool removed = memory_remove(&sim->memory, address);
+    pthread_mutex_unlock(&sim->lock);
+    FAIL_IF(!removed, QUERN_E_ARGUMENT, "no mapping begins at 0x%llx", (unsigned long long)address);
+    return QUERN_OK;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* The instruction tables of the exec*.c files of one build; each ends with a row without a name. */
+#ifndef QUERN_SIM_TABLES_H
+#define QUERN_SIM_TABLES_H
+
+#include "sim/exec.h"
+
+extern const struct sim_row ISA_NAME(rows_valu)[];    /* 32-bit vector ALU, conversions */
+extern const struct sim_row ISA_NAME(rows_wide)[];    /* 64-bit, carries, f64 */
+extern const struct sim_row ISA_NAME(rows_hand)[];    /* with vector code of their own */
+extern const struct sim_row ISA_NAME(rows_half)[];    /* 16-bit */
+extern const struct sim_row ISA_NAME(rows_carry)[];   /* with a lane mask as second result */
+extern const struct sim_row ISA_NAME(rows_pack)[];    /* packed and dot */
+extern const struct sim_row ISA_NAME(rows_compare)[]; /* v_cmp, v_cmpx */
+extern const struct sim_row ISA_NAME(rows_cross)[];   /* lane crossing */
+extern const struct sim_row ISA_NAME(rows_scalar)[];  /* scalar ALU */
+extern const struct sim_row ISA_NAME(rows_flow)[];    /* branches, waits, scalar memory */
+extern const struct sim_row ISA_NAME(rows_memory)[];  /* global, flat, scratch, buffer */
+extern const struct sim_row ISA_NAME(rows_lds)[];
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/* The targets of the differential tests and the code objects of the functions for each of them. */
+#ifndef DIFFERENTIAL_OBJECTS_H
+#define DIFFERENTIAL_OBJECTS_H
+
+#include "cpu_side.h"
+
+#include "compile/compile.h"
+#include "t_paths.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- Targets --------------------------------------------------------------------------------------- */
+
+#define RDNA (ROW_XMASK | PERMLANE64 | SUDOT)
+#define CDNA (ROW_BCAST | SDOT)
+
+/*
+ * A row for each way of compiling: whatever the software GPU runs belongs here. Kernels of uniform
+ * arguments (`scalar`) and of one uniform argument (`mixed`) cost as much time to compile as the
+ * rest, so one target of a family has each.
+ */
+static const struct target_row {
+    const char *name;
+    const char *processor;
+    unsigned lanes;
+    unsigned features;
+    unsigned span; /* lanes that ds_bpermute reaches */
+    bool scalar, mixed;
+    bool every_isa; /* run with each build of the instruction bodies, not only the best */
+} targets[] = {
+    {"gfx1151", "gfx1151", 32, RDNA, 32, true, false, true},
+    {"gfx1151 wave64", "gfx1151", 64, RDNA, 32, false, false, false},
+    {"gfx1100", "gfx1100", 32, RDNA, 32, false, true, false},
+};
+#define TARGETS (sizeof targets / sizeof *targets)
+
+/* ---- Texts -------------------------------------------------------------------------------------------- */
+
+/* Taken in by the assembler, whose paths start where the build runs: the root of the tree. */
+#define TEXT(symbol)                                                                               \
+    __asm__(".section .rodata\n"                                                                   \
+            "text_" #symbol ": .incbin \"tests/sim/differential/" #symbol ".h\"\n"                 \
+            ".byte 0\n"                                                                            \
+            ".text\n");                                                                            \
+    extern const char text_##symbol[]
+TEXT(features);
+TEXT(gpu_side);
+TEXT(int32);
+TEXT(int64);
+TEXT(narrow);
+TEXT(bits);
+TEXT(float32);
+TEXT(float64);
+TEXT(convert);
+TEXT(half);
+TEXT(control);
+TEXT(memory);
+TEXT(wave);
+TEXT(workgroup);
+#undef TEXT
+
+static const struct text {
+    const char *name; /* of the file, without .h */
+    const char *text;
+} texts[] = {
+#define TEXT(name)                                                                                 \
+    {                                                                                              \
+        #name, text_##name                                                                         \
+    }
+    TEXT(control), TEXT(int32), TEXT(int64),  TEXT(narrow), TEXT(bits), TEXT(float32),
+    TEXT(float64), TEXT(half),  TEXT(convert), TEXT(memory), TEXT(wave), TEXT(workgroup),
+#undef TEXT
+};
+#define TEXTS (sizeof texts / sizeof *texts)
+
+/* Whether a function stands in a text. */
+static bool is_in(const struct function *f, const struct text *text)
+{
+    const char *const slash = strrchr(f->file, '/');
+    const char *const base = slash ? slash + 1 : f->file;
+    const size_t n = strlen(text->name);
+
+    return !strncmp(base, text->name, n) && !strcmp(base + n, ".h");
+}
+
+/* ---- Objects ------------------------------------------------------------------------------------------- */
+
+static struct compiler *compiler;
+static struct object {
+    quern_status status;
+    char *message; /* of a failure, with the compiler's log */
+    void *bytes;
+    size_t size;
+} objects[TARGETS][TEXTS];
+
+static char *format(const char *text, ...) __attribute__((format(printf, 1, 2)));
+static char *format(const char *text, ...)
+{
+    char *result = NULL;
+    va_list list;
+
+    va_start(list, text);
+    if (vasprintf(&result, text, list) < 0)
+        abort();
+    va_end(list);
+    return result;
+}
+
+static void compile_object(unsigned target, unsigned text)
+{
+    const struct target_row *const row = &targets[target];
+    struct object *const object = &objects[target][text];
+    char *const options =
+        format("--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n-std=c++17\n"
+               "-ffp-contract=off\n-DLANES=%u\n-DFEATURES=%u\n-DSCALAR=%d\n-DMIXED=%d\n-DBLOCK=%d\n"
+               "-DNEEDS=0%s",
+               row->lanes, row->features, row->scalar, row->mixed, BLOCK,
+               row->lanes == 64 && row->features & ROW_XMASK ? "\n-mwavefrontsize64" : "");
+    char *const source = format("%s%s%s", text_features, text_gpu_side, texts[text].text);
+    const struct compile_job job = {source, row->processor, options};
+    struct compile_result result = {0};
+
+    object->status = compiler_compile(compiler, &job, &result);
+    if (object->status == QUERN_OK) {
+        object->bytes = result.object;
+        object->size = result.object_bytes;
+        result.object = NULL;
+    } else {
+        object->message = format("%s\n%s", quern_last_error()->message, quern_last_error()->log);
+    }
+    compile_result_free(&result);
+    free(source);
+    free(options);
+}
+
+static void *compile_some(void *next)
+{
+    for (unsigned n; (n = __atomic_fetch_add((unsigned *)next, 1, __ATOMIC_RELAXED)) < TARGETS * TEXTS;)
+        compile_object(n / TEXTS, n % TEXTS);
+    return NULL;
+}
+
+/* Compiles all objects with two workers; failures are in the objects. */
+static quern_status compile_all(void)
+{
+    const struct compiler_config config = {.worker_path = t_worker_path(), .jobs = 2,
+                                           .deadline_ms = 300000};
+    const quern_status status = compiler_open(&config, &compiler);
+    unsigned next = 0;
+    pthread_t thread;
+
+    if (status != QUERN_OK)
+        return status;
+    const bool second = !pthread_create(&thread, NULL, compile_some, &next);
+    compile_some(&next);
+    if (second)
+        pthread_join(thread, NULL);
+    return QUERN_OK;
+}
+
+static void free_objects(void)
+{
+    for (unsigned target = 0; target < TARGETS; target++)
+        for (unsigned text = 0; text < TEXTS; text++) {
+            free(objects[target][text].bytes);
+            free(objects[target][text].message);
+        }
+    compiler_close(compiler);
+}
+
+#endif
