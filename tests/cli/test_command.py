@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""The command line itself: verbs, options, exit statuses, where output goes."""
+
+import json
+import re
+
+import pytest
+from conftest import TARGET, TOP
+
+VERBS = ["prewarm", "build", "run", "sim", "source", "inspect", "explain", "targets", "cache",
+         "quantize", "doctor"]  # fmt: skip
+PROBLEM = "wq=nf4 n=64 k=128 a=bf16"
+
+
+def test_version(quern):
+    assert re.fullmatch(r"quern \d+\.\d+\.\d+\n", quern("--version").stdout)
+
+
+def test_help_lists_every_verb(quern):
+    done = quern("--help")
+    assert re.findall(r"^  (\w+) ", done.stdout, re.M) == VERBS
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(quern, verb):
+    done = quern(verb, "--help")
+    assert done.stdout.startswith(f"Usage: quern {verb} ")
+    assert "--json" in done.stdout and "--cache-dir" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert done.stderr == ""
+    assert quern("help", verb).stdout == done.stdout
+
+
+def test_an_unknown_verb_is_answered_with_the_list(quern):
+    line = quern.refused("grind", status=2, says=["'grind'", *VERBS])
+    assert line.startswith("quern: ")
+
+
+def test_no_verb(quern):
+    quern.refused(status=2, says="--help")
+
+
+PAGES = {"run": "sim", "source": "explain", "targets": "explain", "doctor": "cache"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_manual_knows_every_option(quern, verb):
+    own, common = quern(verb, "--help").stdout.split("\nOptions of every verb:\n")
+    for text, page in ((own, f"quern-{PAGES.get(verb, verb)}.1"), (common, "quern.1")):
+        manual = (TOP / "docs/man" / page).read_text()
+        for option in re.findall(r"^  --([a-z-]+)", text, re.M):
+            assert re.search(rf"(Fl |, )-{option}\b", manual), (page, option)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_unknown_option_is_misuse(quern, verb):
+    quern.refused(verb, "--frobnicate", status=2, says=["--frobnicate", f"quern {verb}: "])
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["build", "--m"], "'--m' needs a value"),
+        (["build", "--json=5"], "'--json=5' takes no value"),
+        (["build", "--m", "0", PROBLEM], "--m '0'"),
+        (["build", "--m", "8-1", PROBLEM], "--m '8-1'"),
+        (["build", "--m", "1,", PROBLEM], "--m '1,'"),
+        (["build", "--m", "99999999999999999999", PROBLEM], "--m '99999999999999999999'"),
+        (["build", "--m", "1-8", "--target", TARGET, PROBLEM], "one number of rows"),
+        (["build", "--m", "1", "--out", "x", PROBLEM], "--target"),
+        (["build", "--m", "1", "--target", TARGET, PROBLEM], "--out"),
+        (["build", "--target", TARGET, "--out", "x", PROBLEM], "--m"),
+        (["build", "--target", TARGET, "--out", "x", "--m", "1"], "which problem"),
+        (["build", "wq=nf4", "n=64"], "one argument too many: 'n=64'"),
+        (["sim"], "which plan"),
+        (["sim", "plan.json", "a"], "'a' is not an operand"),
+        (["sim", "plan.json", "a=x", "a=y"], "operand a is given twice"),
+        (["sim", "plan.json", "--check=slow"], "--check 'slow' is not one of fast|full"),
+        (["cache", "empty"], "'empty' is not one of stat, list, verify, clear"),
+        (["quantize", PROBLEM], "which weights"),
+        (["quantize", PROBLEM, "v=x"], "no operand 'v'"),
+        (["prewarm", "--target", TARGET], "what to make"),
+        (["prewarm", "--target", TARGET, "--wq", "nf4", PROBLEM], "--wq goes with --model"),
+        (["prewarm", "--jobs", "0"], "--jobs '0'"),
+        (["prewarm", "--cache-max-size", "12Q"], "--cache-max-size '12Q'"),
+        (["inspect"], "which file"),
+        (["explain", "--target", "gfx1151", "--m", "1-100", PROBLEM], "100 values"),
+    ],
+)
+def test_misuse_is_one_line_and_exit_status_2(quern, words, says):
+    quern.refused(*words, status=2, says=says)
+
+
+@pytest.mark.parametrize("verb", ["source", "explain"])
+@pytest.mark.parametrize("target", ["gfx1", "gfx", "sm_90", "gfx942:xnack", "gfx1151:sramecc+"])
+def test_a_bad_target_is_refused_by_name(quern, verb, target):
+    quern.refused(verb, "--target", target, "--m", "1", PROBLEM, status=2, says=target)
+
+
+def test_targets(quern):
+    rows = quern.json("targets")
+    names = [row["name"] for row in rows]
+    assert {"gfx906", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1151",
+            "gfx1201"} <= set(names)  # fmt: skip
+    for row in rows:
+        assert row["wave_size"] in (32, 64) and row["lds_bytes"] >= 65536 and row["cus"] > 0
+    by_name = dict(zip(names, rows))
+    assert by_name["gfx1151"]["verified"] and not by_name["gfx1030"]["verified"]
+    text = quern("targets").stdout.splitlines()
+    assert text[0].split()[0] == "target" and [line.split()[0] for line in text[1:]] == names
+    assert [row["name"] for row in quern.json("targets", "gfx1201")] == ["gfx1201"]
+
+
+def test_source_and_explain_agree_with_json(quern):
+    for verb, field in (("source", "source"), ("explain", None)):
+        words = [verb, "--target", TARGET, "--m", "1", PROBLEM]
+        text, data = quern(*words).stdout, quern.json(*words)
+        assert data["target"] == TARGET and data["problem"].startswith("op=gemm wq=nf4 group=64 ")
+        body = data[field] if field else data["explanations"][0]["text"]
+        assert body and body in text
+
+
+def test_source_is_the_same_every_time(quern):
+    words = ["source", "--target", TARGET, "--m", "4", PROBLEM]
+    assert quern(*words).stdout == quern(*words).stdout
+
+
+def test_the_target_may_come_from_the_environment(quern):
+    env = {"QUERN_TARGET": "gfx1100"}
+    assert quern.json("explain", PROBLEM, env=env)["target"] == "gfx1100"
+    assert quern.json("explain", "--target", TARGET, PROBLEM, env=env)["target"] == TARGET
+
+
+def test_doctor(quern):
+    findings = quern.json("doctor")
+    assert all(f["ok"] for f in findings), findings
+    assert {"toolchain", "worker", "cache"} <= {f["subject"] for f in findings}
+    lines = quern("doctor").stdout.splitlines()
+    assert len(lines) == len(findings) and all(line.startswith("ok ") for line in lines)
+
+
+def test_doctor_without_a_worker(quern, tmp_path):
+    done = quern("doctor", "--json", "--worker", tmp_path / "none", status=1)
+    bad = [f for f in json.loads(done.stdout) if not f["ok"]]
+    assert bad[0]["subject"] == "worker" and str(tmp_path / "none") in bad[0]["text"]
+    assert done.stderr.startswith("quern doctor: ")
+
+
+def test_output_to_a_full_device_is_an_error(quern):
+    done = quern("targets", prefix=["sh", "-c", 'exec "$@" >/dev/full', "sh"], status=1)
+    assert "No space left on device" in done.stderr

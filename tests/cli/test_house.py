@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""Rules of the house that a script can check."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import TOP
+
+CODE = {".c", ".h", ".py", ".sh", ".hip"}
+LINES_MAX = 1000
+COLUMNS_MAX = 100
+# Tables of numbers written by a program, and generated lists.
+LONG = re.compile(r"unicode_tables\.h$|^tests/golden/")
+
+
+def tracked():
+    """Files that are, or are about to be, part of the project."""
+    if not (TOP / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(
+        ["git", "-c", f"safe.directory={TOP}", "ls-files", "-z", "--cached", "--others",
+         "--exclude-standard"],
+        cwd=TOP, capture_output=True, check=True,
+    )  # fmt: skip
+    paths = [TOP / name for name in listed.stdout.decode().split("\0") if name]
+    return [p for p in paths if p.is_file()]
+
+
+def sources():
+    return [p for p in tracked() if p.suffix in CODE or p.name in ("Makefile", "run")]
+
+
+def test_every_source_file_says_its_licence():
+    bad = [p for p in sources()
+           if "SPDX-License-Identifier: MIT" not in "".join(p.open().readlines()[:3])]
+    assert not bad
+
+
+def test_no_source_file_is_too_long():
+    lengths = {str(p.relative_to(TOP)): len(p.read_text().splitlines()) for p in sources()}
+    assert not {p: n for p, n in lengths.items() if n > LINES_MAX and not LONG.search(p)}
+
+
+def test_no_source_line_is_too_wide():
+    bad = []
+    for path in sources():
+        name = str(path.relative_to(TOP))
+        if LONG.search(name):
+            continue
+        for i, line in enumerate(path.read_text().splitlines(), 1):
+            if len(line.expandtabs(8)) > COLUMNS_MAX:
+                bad.append(f"{name}:{i}: {len(line)} columns")
+    assert not bad
+
+
+def test_no_file_names_a_machine():
+    """Nothing that is only true of the machine it was written on."""
+    # in two parts, so that this file passes its own test
+    pattern = re.compile("(?<![\\w.$}])/(?:" + "wo" + "rk|ro" + "ot|tmp/" + "t)(?:/|\\b)")
+    bad = []
+    for path in tracked():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue  # data
+        for i, line in enumerate(text.splitlines(), 1):
+            if pattern.search(line):
+                bad.append(f"{path.relative_to(TOP)}:{i}: {line.strip()[:100]}")
+    assert not bad
+
+
+def test_manual_pages_are_clean():
+    pages = sorted((TOP / "docs/man").glob("*.1"))
+    assert pages
+    if not shutil.which("mandoc"):
+        pytest.skip("no mandoc here")
+    done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", *pages], capture_output=True)
+    assert done.stdout == b""
+
+
+def test_rooms_include_only_what_they_may():
+    done = subprocess.run(["sh", TOP / "tools/check_includes.sh"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "path, line",
+    [
+        ("src/sim/x.c", '#include "plan/plan.h"'),
+        ("src/sim/x.c", "#include <gen/gen.h>"),
+        ("src/sim/x.c", '# include "../gen/gen.h"'),
+        ("src/base/x.h", '#include "target/target.h"'),
+        ("tools/x.c", '#include "base/os.h"'),
+        ("examples/x/x.c", '#include "../../src/base/os.h"'),
+        ("include/quern/x.h", '#include "base/os.h"'),
+    ],
+)
+def test_a_forbidden_include_is_found(tmp_path, path, line):
+    for room in ("include/quern", "src/sim", "src/base", "tools", "examples/x"):
+        (tmp_path / room).mkdir(parents=True)
+    shutil.copy(TOP / "tools/check_includes.sh", tmp_path / "tools")
+    (tmp_path / "src/sim/ok.c").write_text(
+        '#include "object/object.h"\n#include <quern/sim.h>\n#include <sys/stat.h>\n')
+    (tmp_path / "tools/ok.c").write_text('#include "files.h"\n#include <quern/tool.h>\n')
+    check = ["sh", tmp_path / "tools/check_includes.sh"]
+    assert subprocess.run(check).returncode == 0
+    (tmp_path / path).write_text("#include <stdint.h>\n" + line + "\n")
+    done = subprocess.run(check, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"{path}:2: may not include ")

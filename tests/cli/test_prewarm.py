@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""quern prewarm: what it makes, that it is kept, that many may do it at once."""
+
+import concurrent.futures
+import json
+import os
+import pty
+import subprocess
+
+from conftest import COMMAND, SMALL_MODEL, TARGET, clean_environment
+
+WORDS = ["--wq", "nf4", "--a", "bf16", "--target", TARGET]
+
+
+def problems(report):
+    """Layers by (n, k)."""
+    found = {}
+    for problem in report["problems"]:
+        words = dict(word.split("=") for word in problem["problem"].split())
+        found[int(words["n"]), int(words["k"])] = problem["layers"]
+    return found
+
+
+def test_layers_of_a_model(quern, small_model):
+    report = quern.json("prewarm", "--model", small_model, *WORDS, "--m", "1")
+    assert problems(report) == {
+        (256, 128): "qkv",
+        (128, 128): "o",
+        (512, 128): "gate_up, lm_head",
+        (128, 256): "down",
+    }
+    assert report["kernels"] == report["compiled"] == 4 and report["failed"] == 0
+
+
+def test_split_layers(quern, small_model):
+    report = quern.json("prewarm", "--model", small_model, *WORDS, "--m", "1", "--tp", "2")
+    assert problems(report) == {
+        (192, 128): "qkv/tp2",  # one of two heads, and the only key-value head
+        (128, 64): "o/tp2",
+        (256, 128): "gate_up/tp2, lm_head/tp2",
+        (128, 128): "down/tp2",
+    }
+
+
+def test_experts(quern, small_model):
+    model = {**SMALL_MODEL, "experts": {"count": 4, "intermediate": 64}}
+    del model["intermediate"]
+    small_model.write_text(json.dumps(model))
+    report = quern.json("prewarm", "--model", small_model, *WORDS, "--m", "1")
+    assert problems(report) == {
+        (256, 128): "qkv",
+        (128, 128): "o, expert gate_up",
+        (128, 64): "expert down",
+        (512, 128): "lm_head",
+    }
+
+
+def test_a_second_run_is_all_cache_hits(quern, small_model):
+    words = ["prewarm", "--model", small_model, *WORDS, "--m", "1-8", "--verify"]
+    first, second = quern.json(*words), quern.json(*words)
+    assert first["compiled"] == first["kernels"] > 0
+    assert (second["compiled"], second["cached"]) == (0, first["kernels"])
+    for report in (first, second):
+        assert report["runs"] == report["runs_ok"] >= report["kernels"]
+        for problem in report["problems"]:
+            assert {run["kernel"] for run in problem["verified"]} == {k["kernel"]
+                                                                      for k in problem["kernels"]}
+            runs = [run["m"] for run in problem["verified"]]
+            assert runs == sorted(set(runs)) and runs[0] == 1 and runs[-1] == 8
+            for run in problem["verified"]:
+                assert 0 <= run["max_error"] <= run["tolerance"]
+                assert run["instructions_per_weight"] > 0
+    text = quern(*words).stdout
+    assert text.splitlines()[-1].startswith(
+        f"{first['kernels']} kernels: 0 compiled, {first['kernels']} from the cache (all cache hits)"
+    )
+
+
+def test_only_the_ends_can_be_verified(quern):
+    report = quern.json("prewarm", "--target", TARGET, "--m", "2-8", "--verify=ends",
+                        "wq=nf4 n=64 k=128 a=f16")  # fmt: skip
+    assert [run["m"] for run in report["problems"][0]["verified"]] == [2, 8]
+
+
+def test_only_kernels_for_the_rows_asked_for_are_made(quern):
+    words = ["prewarm", "--target", TARGET, "wq=nf4 n=64 k=128 a=f16"]
+    some = quern.json(*words, "--m", "1,8")
+    kernels = some["problems"][0]["kernels"]
+    assert kernels and all(k["m"][0] <= 1 <= k["m"][1] or k["m"][0] <= 8 <= k["m"][1]
+                           for k in kernels)
+    every = quern.json(*words)
+    assert every["cached"] == some["kernels"]
+    assert every["kernels"] >= some["kernels"]
+
+
+def test_the_table(quern, small_model):
+    done = quern("prewarm", "--model", small_model, *WORDS, "--m", "1-8", "--verify")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"small for {TARGET}")
+    assert "wq=nf4 group=64" in lines[1]
+    header = next(line for line in lines if line.startswith("layer "))
+    for column in ("problem", "kernel", "compile ms", "object B", "VGPR", "LDS B", "waves/SIMD",
+                   "instr/weight", "max rel error"):  # fmt: skip
+        assert column in header
+    assert "gate_up, lm_head  n=512 k=128" in done.stdout
+    assert done.stderr == ""
+
+
+def test_without_a_compiler_what_is_cached_is_served(quern, tmp_path):
+    words = ["prewarm", "--target", TARGET, "--m", "1", "wq=nf4 n=64 k=128 a=f16"]
+    quern(*words)
+    served = quern.json(*words, "--jit", "off")
+    assert (served["compiled"], served["cached"]) == (0, 1)
+    done = quern(*words, "wq=nf4 n=96 k=128 a=f16", "--jit", "off", status=1)
+    assert "1 of 2 problems failed" in done.stderr and "n=96" in done.stderr
+
+
+def test_processes_that_prewarm_the_same_at_once(quern, small_model):
+    words = ["prewarm", "--model", small_model, *WORDS, "--m", "1-8", "--jobs", "1"]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        reports = list(pool.map(lambda _: quern.json(*words), range(8)))
+    kernels = reports[0]["kernels"]
+    assert kernels > 0 and all(r["kernels"] == kernels for r in reports)
+    assert all(r["failed"] == 0 and r["not_stored"] == 0 for r in reports)
+    assert sum(r["compiled"] for r in reports) == kernels
+    assert quern.json(*words)["compiled"] == 0
+    stat = quern.json("cache", "stat")
+    assert (stat["entries"], stat["quarantined"]) == (kernels, 0)
+
+
+def test_a_progress_bar_on_a_terminal(tmp_path, small_model):
+    """Piped, stderr stays empty: test_the_table sees to that."""
+    terminal, side = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "prewarm", "--model", small_model, *WORDS, "--m", "1"],
+        env=clean_environment(tmp_path / "cache"), stdout=subprocess.PIPE, stderr=side,
+    )  # fmt: skip
+    os.close(side)
+    shown = b""
+    try:
+        while data := os.read(terminal, 4096):
+            shown += data
+    except OSError:
+        pass  # how Linux ends a terminal
+    os.close(terminal)
+    printed = process.communicate()[0]
+    assert process.returncode == 0 and b"4 kernels: " in printed and b"\r" not in printed
+    bars = shown.split(b"\r")
+    assert b"compiling [                        ] 0/4" in bars[1]
+    assert any(b"compiling [========================] 4/4" in bar for bar in bars)
+    assert bars[-1] == b"\x1b[K"  # and it is gone at the end

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The quern command: one function per verb, and how all of them report.
+ *
+ * Data goes to stdout, everything said about it to stderr. Exit status: 0, 1 when the work failed,
+ * 2 when the request made no sense. Functions that can fail print one line and return that status.
+ */
+#ifndef TOOLS_COMMAND_H
+#define TOOLS_COMMAND_H
+
+#include <quern/tool.h>
+
+#include <stddef.h>
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_MISUSE = 2 };
+
+typedef int verb_function(int argc, char **argv);
+
+verb_function verb_build, verb_cache, verb_doctor, verb_explain, verb_inspect, verb_prewarm;
+verb_function verb_quantize, verb_run, verb_sim, verb_source, verb_targets;
+
+/* Sets the name that messages start with, e.g. "quern build"; kept by reference. */
+void command_set_name(const char *name);
+const char *command_name(void);
+
+/* Print "NAME: message" as one line on stderr; control characters are shown as \xNN. */
+int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));   /* EXIT_FAILED */
+int misuse(const char *format, ...) __attribute__((format(printf, 1, 2))); /* EXIT_MISUSE */
+
+/* The same for what quern_last_error() says, behind `about` (may be null) and a colon, and with the
+ * compiler's log when there is one. EXIT_MISUSE when it is the request that was wrong. */
+int fail_status(quern_status status, const char *about);
+
+/* A line of chatter on stderr. */
+void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Flushes stdout; EXIT_FAILED with a line when what was printed could not be written. */
+int finish_output(void);
+
+#endif

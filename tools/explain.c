@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* quern explain: which kernels serve a problem, and why. */
+#include "json_file.h"
+#include "options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More values of M than anybody reads. */
+#define ROWS_MAX 64
+
+struct explanation {
+    struct common common;
+    struct m_set set;
+    struct quern_target_info target;
+    struct quern_problem problem;
+    char canonical[QUERN_TEXT_MAX];
+    json_t *list; /* for --json */
+};
+
+static int explain_m(struct explanation *x, int64_t m)
+{
+    char *text = NULL;
+
+    const quern_status e = quern_explain(x->common.target, &x->problem, m, &text);
+    if (e)
+        return fail_status(e, NULL);
+    if (x->common.json)
+        json_array_append_new(x->list, json_pack("{s:I, s:s}", "m", (json_int_t)m, "text", text));
+    else
+        printf("%s%s", text, text[0] && text[strlen(text) - 1] != '\n' ? "\n" : "");
+    free(text);
+    return EXIT_OK;
+}
+
+static int explain(struct explanation *x, int argc, char **argv, int first)
+{
+    int64_t count = 0;
+    int status;
+
+    if ((status = options_problem(argc, argv, first, &x->problem, x->canonical)) ||
+        (status = options_target(&x->common, &x->target)))
+        return status;
+    if (!x->set.count)
+        x->set = (struct m_set){.count = 1, .ranges = {{1, 1}}};
+    for (size_t i = 0; i < x->set.count; i++)
+        count += x->set.ranges[i].hi - x->set.ranges[i].lo + 1;
+    if (count > ROWS_MAX)
+        return misuse("--m names %lld values; at most %d are explained at once", (long long)count,
+                      ROWS_MAX);
+    x->list = json_array();
+    if (!x->common.json)
+        printf("%s\n%s, %s (%s)%s\n", x->canonical, x->target.name, x->target.family,
+               x->target.part, x->target.verified ? "" : ", not verified by a software GPU");
+    for (size_t i = 0; i < x->set.count; i++)
+        for (int64_t m = x->set.ranges[i].lo; m <= x->set.ranges[i].hi; m++)
+            if ((status = explain_m(x, m)))
+                return status;
+    if (!x->common.json)
+        return finish_output();
+    return json_print(json_pack("{s:s, s:s, s:b, s:O}", "problem", x->canonical, "target",
+                                x->target.name, "verified", x->target.verified, "explanations",
+                                x->list));
+}
+
+int verb_explain(int argc, char **argv)
+{
+    static const struct usage usage = {
+        "--target GFX [--m LIST] PROBLEM",
+        "Prints PROBLEM in its canonical form, which kernel serves M rows of it, why that one\n"
+        "was chosen, and what the model says it costs. Needs no compiler.\n"};
+    struct explanation x = {0};
+    const struct flag flags[] = {{"m", FLAG_M, &x.set, "LIST", "rows of A (1)"}, {0}};
+    int first;
+
+    int status = options_parse(&x.common, argc, argv, &usage, flags, &first);
+    if (status < 0)
+        status = explain(&x, argc, argv, first);
+    json_decref(x.list);
+    return status;
+}

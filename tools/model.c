@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+#include "model.h"
+#include "json_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A manifest takes a few hundred bytes; this leaves room for notes. */
+#define MANIFEST_BYTES_MAX ((size_t)1 << 20)
+
+/* Far more than any published model has. The products of two then fit in 64 bits;
+ * those that become an N or K are checked against DIMENSION_MAX. */
+#define DIMENSION_MAX ((int64_t)1 << 30) /* the largest N and K that a problem may have */
+#define HEADS_MAX     ((int64_t)1 << 20)
+#define HEAD_DIM_MAX  ((int64_t)1 << 20)
+#define LAYERS_MAX    ((int64_t)10000)
+#define EXPERTS_MAX   ((int64_t)1 << 16)
+
+static int read_experts(const json_t *root, const char *path, struct model *m)
+{
+    const json_t *experts = json_object_get(root, "experts");
+    char where[512], shown[JSON_SHOWN_BYTES];
+
+    if (!experts)
+        return EXIT_OK;
+    if (!json_is_object(experts))
+        return fail("%s: 'experts' is %s; it must be an object with 'count' and 'intermediate'",
+                    path, json_shown(experts, shown));
+    snprintf(where, sizeof where, "%s: experts", path);
+    const int status = json_field_int(experts, where, "count", 1, EXPERTS_MAX, &m->experts);
+    if (status)
+        return status;
+    return json_field_int(experts, where, "intermediate", 1, DIMENSION_MAX / 2,
+                          &m->expert_intermediate);
+}
+
+static int read_sizes(const json_t *root, const char *path, struct model *m)
+{
+    const struct {
+        const char *name;
+        int64_t max, *value;
+    } fields[] = {
+        {"hidden", DIMENSION_MAX, &m->hidden}, {"heads", HEADS_MAX, &m->heads},
+        {"kv_heads", HEADS_MAX, &m->kv_heads}, {"head_dim", HEAD_DIM_MAX, &m->head_dim},
+        {"layers", LAYERS_MAX, &m->layers},    {"vocabulary", DIMENSION_MAX, &m->vocabulary},
+    };
+
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        const int status =
+            json_field_int(root, path, fields[i].name, 1, fields[i].max, fields[i].value);
+        if (status)
+            return status;
+    }
+    if (m->experts && !json_object_get(root, "intermediate"))
+        return EXIT_OK;
+    return json_field_int(root, path, "intermediate", 1, DIMENSION_MAX / 2, &m->intermediate);
+}
+
+static int check_products(const char *path, const struct model *m)
+{
+    if (m->kv_heads > m->heads)
+        return fail("%s: 'kv_heads' is %lld; it must be at most 'heads', %lld", path,
+                    (long long)m->kv_heads, (long long)m->heads);
+    const int64_t qkv = (m->heads + 2 * m->kv_heads) * m->head_dim;
+    if (qkv > DIMENSION_MAX)
+        return fail("%s: (heads + 2 kv_heads) head_dim is %lld; it must be at most %lld", path,
+                    (long long)qkv, (long long)DIMENSION_MAX);
+    return EXIT_OK;
+}
+
+int model_read(const char *path, struct model *model)
+{
+    const char *name;
+    int64_t version;
+    json_t *root;
+
+    *model = (struct model){0};
+    int status = json_file_load(path, MANIFEST_BYTES_MAX, &root);
+    if (status)
+        return status;
+    if (!(status = json_field_int(root, path, "quern_model", 1, 1, &version)) &&
+        !(status = json_field_text(root, path, "name", &name)) &&
+        !(status = read_experts(root, path, model)) && !(status = read_sizes(root, path, model)))
+        status = check_products(path, model);
+    if (!status && strlen(name) >= sizeof model->name)
+        status = fail("%s: 'name' has %zu bytes; at most %zu are allowed", path, strlen(name),
+                      sizeof model->name - 1);
+    if (!status)
+        strcpy(model->name, name);
+    json_decref(root);
+    return status;
+}
+
+int model_parse_tp(const char *text, int tp[MODEL_TP_MAX], size_t *count)
+{
+    const char *p = text;
+
+    *count = 0;
+    for (;;) {
+        char *end;
+        const long value = strtol(p, &end, 10);
+        if (end == p || value < 1 || value > 1024 || (*end && *end != ','))
+            return misuse("--tp '%s' is not a list of numbers of GPUs from 1 to 1024, e.g. 1,2,4,8",
+                          text);
+        size_t i = 0;
+        while (i < *count && tp[i] != value)
+            i++;
+        if (i == MODEL_TP_MAX)
+            return misuse("--tp '%s' has more than %d numbers", text, MODEL_TP_MAX);
+        tp[i] = (int)value;
+        if (i == *count)
+            ++*count;
+        if (!*end)
+            return EXIT_OK;
+        p = end + 1;
+    }
+}
+
+/* Adds a layer, or its name to a layer of the same shape. */
+static void add_layer(struct model_layer *layers, size_t *count, const char *kind, int tp,
+                      int64_t n, int64_t k)
+{
+    char name[32];
+    size_t i = 0;
+
+    if (tp == 1)
+        snprintf(name, sizeof name, "%s", kind);
+    else
+        snprintf(name, sizeof name, "%s/tp%d", kind, tp);
+    while (i < *count && (layers[i].n != n || layers[i].k != k))
+        i++;
+    struct model_layer *layer = &layers[i];
+    if (i == *count) {
+        *layer = (struct model_layer){.n = n, .k = k};
+        snprintf(layer->names, sizeof layer->names, "%s", name);
+        ++*count;
+    } else if (strlen(layer->names) + strlen(name) + 3 < sizeof layer->names) {
+        strcat(layer->names, ", ");
+        strcat(layer->names, name);
+    }
+}
+
+static int check_split(const struct model *m, const char *what, int64_t value, int tp)
+{
+    if (value % tp == 0)
+        return EXIT_OK;
+    return misuse("--tp %d does not divide the %lld %s of %s; give divisors of it", tp,
+                  (long long)value, what, m->name);
+}
+
+/* One GPU's share of each layer. */
+static int add_layers(const struct model *m, int tp, struct model_layer *layers, size_t *count)
+{
+    int status;
+
+    if ((status = check_split(m, "heads", m->heads, tp)) ||
+        (status = check_split(m, "intermediate", m->intermediate, tp)) ||
+        (status = check_split(m, "expert intermediate", m->expert_intermediate, tp)) ||
+        (status = check_split(m, "vocabulary", m->vocabulary, tp)))
+        return status;
+    if (m->kv_heads % tp && tp % m->kv_heads)
+        return check_split(m, "kv_heads", m->kv_heads, tp);
+    const int64_t heads = m->heads / tp;
+    const int64_t kv_heads = m->kv_heads >= tp ? m->kv_heads / tp : 1;
+
+    add_layer(layers, count, "qkv", tp, (heads + 2 * kv_heads) * m->head_dim, m->hidden);
+    add_layer(layers, count, "o", tp, m->hidden, heads * m->head_dim);
+    if (m->intermediate) {
+        add_layer(layers, count, "gate_up", tp, 2 * m->intermediate / tp, m->hidden);
+        add_layer(layers, count, "down", tp, m->hidden, m->intermediate / tp);
+    }
+    if (m->experts) {
+        add_layer(layers, count, "expert gate_up", tp, 2 * m->expert_intermediate / tp, m->hidden);
+        add_layer(layers, count, "expert down", tp, m->hidden, m->expert_intermediate / tp);
+    }
+    add_layer(layers, count, "lm_head", tp, m->vocabulary / tp, m->hidden);
+    return EXIT_OK;
+}
+
+int model_layers(const struct model *model, const int *tp, size_t tp_count,
+                 struct model_layer layers[MODEL_LAYERS_MAX], size_t *count)
+{
+    *count = 0;
+    for (size_t i = 0; i < tp_count; i++) {
+        const int status = add_layers(model, tp[i], layers, count);
+        if (status)
+            return status;
+    }
+    return EXIT_OK;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Model manifests: the few numbers of a transformer that say how big its linear layers are.
+ *
+ *   {"quern_model":1, "name":"qwen3-4b", "hidden":2560, "intermediate":9728, "heads":32,
+ *    "kv_heads":8, "head_dim":128, "layers":36, "vocabulary":151936,
+ *    "experts":{"count":128, "intermediate":768}}
+ *
+ * With `experts` (optional) the layers gate_up and down are those of one expert, and `intermediate`
+ * may be left out; when it is there too, the model has both kinds. Other members are ignored.
+ */
+#ifndef TOOLS_MODEL_H
+#define TOOLS_MODEL_H
+
+#include "command.h"
+
+struct model {
+    char name[64];
+    int64_t hidden, intermediate; /* intermediate 0: experts only */
+    int64_t heads, kv_heads, head_dim, layers, vocabulary;
+    int64_t experts, expert_intermediate; /* 0: none */
+};
+
+/* Reads and checks a manifest. */
+int model_read(const char *path, struct model *model);
+
+/* A linear layer: `names` of the layers of this shape, comma-separated, e.g. "qkv/tp2, o". */
+struct model_layer {
+    char names[256];
+    int64_t n, k;
+};
+#define MODEL_LAYERS_MAX 56 /* 7 kinds for each of at most 8 ways to split */
+
+/*
+ * The layers of a model for each of `tp_count` ways of splitting it over GPUs; equal shapes are
+ * merged. qkv, gate_up and lm_head split N; o and down split K. A key or value head that is shared
+ * by more GPUs than there are such heads is repeated, as hosts do.
+ */
+#define MODEL_TP_MAX 8
+int model_layers(const struct model *model, const int *tp, size_t tp_count,
+                 struct model_layer layers[MODEL_LAYERS_MAX], size_t *count);
+
+/* Reads "1,2,4,8". */
+int model_parse_tp(const char *text, int tp[MODEL_TP_MAX], size_t *count);
+
+#endif

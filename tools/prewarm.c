@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * quern prewarm: fills the cache with the kernels of a model's layers, and proves that they are
+ * right by loading them back from it and running them on the software GPU.
+ */
+#include "prewarm.h"
+#include "progress.h"
+
+#include "counts.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS_MAX 64
+/* Any will do: a failure shows again with the same operands. */
+#define VERIFY_SEED 20
+
+/* ---- What to make -----------------------------------------------------------------------------
+ */
+
+/* Problem words that stand as options beside --model: --wq nf4 is wq=nf4 in every layer. */
+static const char *const words[] = {"wq", "group", "scale",  "zero", "a",
+                                    "c",  "bias",  "layout", "round"};
+#define WORD_COUNT (sizeof words / sizeof words[0])
+
+static int add_problem(struct prewarm *w, const char *layers, const char *given)
+{
+    struct prewarm_problem *p = &w->problems[w->count];
+
+    *p = (struct prewarm_problem){.problem = QUERN_INIT(struct quern_problem)};
+    quern_status status = quern_problem_parse(given, &p->problem);
+    if (!status)
+        status = quern_problem_text(&p->problem, p->text, sizeof p->text);
+    if (status) {
+        char about[400];
+        snprintf(about, sizeof about, "layer %s of %s", layers, w->model.name);
+        return fail_status(status, layers[0] ? about : NULL);
+    }
+    snprintf(p->layers, sizeof p->layers, "%s", layers);
+    for (size_t i = 0; i < w->count; i++)
+        if (!strcmp(w->problems[i].text, p->text))
+            return EXIT_OK; /* given twice */
+    w->count++;
+    return EXIT_OK;
+}
+
+static int add_model(struct prewarm *w, const char *path, const char *tp_text,
+                     const char *const values[WORD_COUNT])
+{
+    struct model_layer layers[MODEL_LAYERS_MAX];
+    int tp[MODEL_TP_MAX] = {1};
+    size_t tp_count = 1, count = 0;
+
+    int status = tp_text ? model_parse_tp(tp_text, tp, &tp_count) : EXIT_OK;
+    if (status || (status = model_read(path, &w->model)) ||
+        (status = model_layers(&w->model, tp, tp_count, layers, &count)))
+        return status;
+    w->problems = calloc(count, sizeof *w->problems);
+    if (!w->problems)
+        return fail("out of memory");
+    for (size_t i = 0; !status && i < count; i++) {
+        char text[1024];
+        int n = snprintf(text, sizeof text, "n=%lld k=%lld", (long long)layers[i].n,
+                         (long long)layers[i].k);
+        for (size_t j = 0; j < WORD_COUNT; j++)
+            if (values[j] && n < (int)sizeof text)
+                n += snprintf(text + n, sizeof text - (size_t)n, " %s=%s", words[j], values[j]);
+        if (n >= (int)sizeof text)
+            return misuse("the values of --wq, --group … are too long");
+        status = add_problem(w, layers[i].names, text);
+    }
+    return status;
+}
+
+static int add_texts(struct prewarm *w, int argc, char **argv, int first)
+{
+    int status = EXIT_OK;
+
+    w->problems = calloc((size_t)(argc - first), sizeof *w->problems);
+    if (!w->problems)
+        return fail("out of memory");
+    for (int i = first; !status && i < argc; i++)
+        status = add_problem(w, "", argv[i]);
+    return status;
+}
+
+/* ---- Making -----------------------------------------------------------------------------------
+ */
+
+/* Problems that threads take one after another. */
+struct line {
+    struct prewarm *w;
+    quern_ctx *ctx;
+    pthread_mutex_t lock; /* of the rest */
+    size_t next, done;
+};
+
+static void keep_error(struct prewarm_problem *p, quern_status status)
+{
+    const struct quern_error *e = quern_last_error();
+
+    p->status = status;
+    snprintf(p->error, sizeof p->error, "%s%s%s",
+             e->message[0] ? e->message : quern_status_name(status), e->log[0] ? ": " : "", e->log);
+}
+
+/* Adds the kernels of an op that are not there yet. */
+static quern_status keep_kernels(struct prewarm_problem *p, const quern_op *op)
+{
+    for (size_t i = 0; i < quern_op_kernel_count(op); i++) {
+        struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+        const quern_status status = quern_op_kernel(op, i, &info);
+        size_t j = 0;
+        if (status)
+            return status;
+        while (j < p->kernel_count && strcmp(p->kernels[j].entry_key, info.entry_key))
+            j++;
+        if (j < p->kernel_count || j == PREWARM_KERNELS_MAX)
+            continue;
+        struct prewarm_kernel *k = &p->kernels[p->kernel_count++];
+        *k = (struct prewarm_kernel){.m_lo = info.m_lo,
+                                     .m_hi = info.m_hi,
+                                     .cached = info.cached,
+                                     .compile_ms = info.compile_ms,
+                                     .object_bytes = info.object_bytes,
+                                     .resources = info.resources};
+        snprintf(k->symbol, sizeof k->symbol, "%s", info.symbol);
+        memcpy(k->source_key, info.source_key, sizeof k->source_key);
+        memcpy(k->entry_key, info.entry_key, sizeof k->entry_key);
+    }
+    return QUERN_OK;
+}
+
+static void make(struct prewarm *w, quern_ctx *ctx, struct prewarm_problem *p)
+{
+    for (size_t i = 0; !p->status && i < w->m_set.count; i++) {
+        quern_op *op = NULL;
+        quern_status status = quern_op_create_range(ctx, &p->problem, w->m_set.ranges[i].lo,
+                                                    w->m_set.ranges[i].hi, &op);
+        if (!status)
+            status = keep_kernels(p, op);
+        if (status)
+            keep_error(p, status);
+        quern_op_release(op);
+    }
+}
+
+static void *work(void *user)
+{
+    struct line *line = user;
+    struct prewarm *w = line->w;
+
+    for (;;) {
+        pthread_mutex_lock(&line->lock);
+        const size_t i = line->next++;
+        pthread_mutex_unlock(&line->lock);
+        if (i >= w->count)
+            return NULL;
+        make(w, line->ctx, &w->problems[i]);
+        pthread_mutex_lock(&line->lock);
+        progress_draw("compiling", ++line->done, w->count, w->problems[i].layers);
+        pthread_mutex_unlock(&line->lock);
+    }
+}
+
+/* Compiles take place in the workers; these threads only keep them busy. */
+static void make_all(struct prewarm *w, quern_ctx *ctx)
+{
+    struct line line = {.w = w, .ctx = ctx, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[THREADS_MAX];
+    size_t started = 0;
+    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t wanted = (size_t)(w->common.library.jobs ? w->common.library.jobs : cpus > 0 ? cpus : 1);
+
+    if (wanted > w->count)
+        wanted = w->count;
+    if (wanted > THREADS_MAX)
+        wanted = THREADS_MAX;
+    progress_draw("compiling", 0, w->count, "");
+    while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, &line))
+        started++;
+    work(&line);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    progress_clear();
+}
+
+/* ---- Verifying --------------------------------------------------------------------------------
+ */
+
+static bool wanted_m(const struct prewarm *w, int64_t m)
+{
+    for (size_t i = 0; i < w->m_set.count; i++)
+        if (w->m_set.ranges[i].lo <= m && m <= w->m_set.ranges[i].hi)
+            return true;
+    return false;
+}
+
+static void add_run(struct prewarm_problem *p, int64_t m)
+{
+    size_t kernel = 0;
+
+    for (size_t i = 0; i < p->run_count; i++)
+        if (p->runs[i].m == m)
+            return;
+    while (kernel + 1 < p->kernel_count && p->kernels[kernel].m_hi < m)
+        kernel++;
+    if (p->run_count < PREWARM_RUNS_MAX)
+        p->runs[p->run_count++] = (struct prewarm_run){.m = m, .kernel = kernel};
+}
+
+/* The smallest M asked for, and the largest that one slice of a kernel holds; with `all`, the
+ * largest asked for of every kernel between. */
+static void choose_runs(const struct prewarm *w, struct prewarm_problem *p)
+{
+    if (!p->kernel_count)
+        return;
+    add_run(p, w->m_set.ranges[0].lo);
+    for (size_t i = 0; i < p->kernel_count; i++) {
+        int64_t m = p->kernels[i].m_hi;
+        if (w->verify == PREWARM_VERIFY_ENDS && i + 1 < p->kernel_count)
+            continue;
+        while (m > p->kernels[i].m_lo && !wanted_m(w, m))
+            m--;
+        if (wanted_m(w, m))
+            add_run(p, m);
+    }
+}
+
+/* Runs one M of a problem on an op whose kernels were loaded from the store. */
+static void verify_run(quern_ctx *ctx, struct prewarm_problem *p, struct prewarm_run *r)
+{
+    quern_op *op = NULL;
+
+    r->result = (struct quern_verification)QUERN_INIT(struct quern_verification);
+    r->status = quern_op_create_range(ctx, &p->problem, r->m, r->m, &op);
+    if (!r->status)
+        r->status = quern_verify(op, r->m, VERIFY_SEED, QUERN_CHECK_FAST, &r->result);
+    if (r->status)
+        keep_error(p, r->status);
+    quern_op_release(op);
+}
+
+/* A context of its own that may not compile: what it has, it has from the store. */
+static int verify_all(struct prewarm *w)
+{
+    struct common common = w->common;
+    size_t total = 0, done = 0;
+    quern_ctx *ctx;
+
+    common.library.jit = QUERN_JIT_OFF;
+    const int status = open_sim_context(&common, w->target.name, &ctx);
+    if (status)
+        return status;
+    for (size_t i = 0; i < w->count; i++) {
+        choose_runs(w, &w->problems[i]);
+        total += w->problems[i].run_count;
+    }
+    for (size_t i = 0; i < w->count; i++) {
+        struct prewarm_problem *p = &w->problems[i];
+        for (size_t j = 0; j < p->run_count; j++) {
+            char what[300];
+            snprintf(what, sizeof what, "%s M=%lld", p->layers, (long long)p->runs[j].m);
+            progress_draw("verifying", done++, total, what);
+            verify_run(ctx, p, &p->runs[j]);
+        }
+    }
+    progress_clear();
+    quern_close(ctx);
+    return EXIT_OK;
+}
+
+double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_run *r)
+{
+    return (double)counts_issue_slots(&r->result.counts) * r->result.counts.wave_size /
+           ((double)p->problem.n * (double)p->problem.k);
+}
+
+/* ---- The verb ---------------------------------------------------------------------------------
+ */
+
+/* A full disk makes every put fail for the same reason: the first is kept for one line at the end,
+ * and all are shown only when more than warnings were asked for. */
+static void keep_warning(void *user, enum quern_log_level level, const char *text)
+{
+    struct prewarm *w = user;
+
+    if (level == QUERN_LOG_WARN && !w->put_warning[0])
+        snprintf(w->put_warning, sizeof w->put_warning, "%s", text);
+    if (level != QUERN_LOG_WARN || w->common.library.log_level > QUERN_LOG_WARN)
+        note("%s", text);
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* One line for the first failure; the report shows them all. */
+static int conclude(const struct prewarm *w)
+{
+    size_t failed = 0;
+    const struct prewarm_problem *first = NULL;
+
+    for (size_t i = 0; i < w->count; i++)
+        if (w->problems[i].status) {
+            first = first ? first : &w->problems[i];
+            failed++;
+        }
+    if (first)
+        return fail("%zu of %zu problems failed; %s: %s", failed, w->count,
+                    first->layers[0] ? first->layers : first->text, first->error);
+    if (w->put_failed)
+        return fail("%llu kernels could not be stored: %s", (unsigned long long)w->put_failed,
+                    w->put_warning[0] ? w->put_warning : "the cache is not writable");
+    if (w->put_warning[0])
+        note("warning: %s", w->put_warning);
+    return EXIT_OK;
+}
+
+static int prewarm(struct prewarm *w)
+{
+    struct quern_stats stats = QUERN_INIT(struct quern_stats);
+    quern_ctx *ctx;
+
+    w->common.library.log = keep_warning;
+    w->common.library.log_user = w;
+    int status = open_sim_context(&w->common, w->common.target, &ctx);
+    if (status)
+        return status;
+    const double start = now();
+    make_all(w, ctx);
+    w->make_seconds = now() - start;
+    if (!quern_ctx_stats(ctx, &stats))
+        w->put_failed = stats.put_failed;
+    quern_close(ctx);
+    if (w->verify && !w->put_failed) {
+        const double from = now();
+        if ((status = verify_all(w)))
+            return status;
+        w->verify_seconds = now() - from;
+    }
+    bool any = w->common.json;
+    for (size_t i = 0; !any && i < w->count; i++)
+        any = w->problems[i].kernel_count > 0;
+    status = any ? prewarm_report(w) : EXIT_OK;
+    const int verdict = conclude(w);
+    return verdict ? verdict : status;
+}
+
+static int set_up(struct prewarm *w, int argc, char **argv, int first, const char *model_path,
+                  const char *tp, const char *const values[WORD_COUNT])
+{
+    int status;
+
+    if (model_path && first < argc)
+        return misuse("give a model or problems, not both: --model %s and '%s'", model_path,
+                      argv[first]);
+    if (!model_path && first == argc)
+        return misuse("what to make? give --model FILE, or problems such as "
+                      "\"wq=nf4 n=4096 k=4096 a=bf16\"");
+    for (size_t i = 0; i < WORD_COUNT; i++)
+        if (!model_path && values[i])
+            return misuse("--%s goes with --model; in a problem, write %s=%s", words[i], words[i],
+                          values[i]);
+    if (!model_path && tp)
+        return misuse("--tp goes with --model: it splits the layers of a model");
+    if (!w->m_set.count)
+        w->m_set = (struct m_set){.count = 1, .ranges = {{1, 16384}}};
+    if ((status = options_target(&w->common, &w->target)))
+        return status;
+    status = model_path ? add_model(w, model_path, tp, values) : add_texts(w, argc, argv, first);
+    return status ? status : prewarm(w);
+}
+
+int verb_prewarm(int argc, char **argv)
+{
+    static const struct usage usage = {
+        "--target GFX [--m LIST] [--verify] --model FILE --wq W --a TYPE | PROBLEM...",
+        "Plans, compiles and stores the kernels of every linear layer of a model, or of the\n"
+        "PROBLEMs given, on all cores. Needs no GPU. Prints a table of what was made.\n"};
+    struct prewarm w = {0};
+    const char *model = NULL, *tp = NULL, *values[WORD_COUNT] = {0};
+    const struct flag flags[] = {
+        {"model", FLAG_TEXT, &model, "FILE", "a model manifest, e.g. cache/models/qwen3-4b.json"},
+        {"wq", FLAG_TEXT, &values[0], "FORMAT", "weights: nf4, fp4, … (the problem word wq)"},
+        {"group", FLAG_TEXT, &values[1], "N", "weights that share a scale"},
+        {"scale", FLAG_TEXT, &values[2], "TYPE", "type of the scales"},
+        {"zero", FLAG_TEXT, &values[3], "KIND", "zero points"},
+        {"a", FLAG_TEXT, &values[4], "TYPE", "type of the activations"},
+        {"c", FLAG_TEXT, &values[5], "TYPE", "type of the result"},
+        {"bias", FLAG_TEXT, &values[6], "0|1", "add a bias"},
+        {"layout", FLAG_TEXT, &values[7], "NAME", "order of the weights"},
+        {"round", FLAG_TEXT, &values[8], "MODE", "rounding of the result"},
+        {"tp", FLAG_TEXT, &tp, "LIST", "layers as split over that many GPUs, e.g. 1,2,4,8"},
+        {"m", FLAG_M, &w.m_set, "LIST", "rows to make kernels for, e.g. 1-8 (all)"},
+        {"verify", FLAG_CHOICE, &w.verify, "all|ends",
+         "load back and run: every kernel, or the smallest and largest M", "all|ends", true},
+        {0},
+    };
+    int first;
+
+    int status = options_parse(&w.common, argc, argv, &usage, flags, &first);
+    if (status < 0)
+        status = set_up(&w, argc, argv, first, model, tp, values);
+    free(w.problems);
+    return status;
+}

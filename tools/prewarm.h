@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* What `quern prewarm` works on, and how it reports. */
+#ifndef TOOLS_PREWARM_H
+#define TOOLS_PREWARM_H
+
+#include "model.h"
+#include "options.h"
+
+/* One run of a kernel on the software GPU against the reference. */
+struct prewarm_run {
+    int64_t m;
+    size_t kernel; /* index in its problem's kernels */
+    quern_status status;
+    struct quern_verification result;
+};
+
+struct prewarm_kernel {
+    char symbol[128];
+    int64_t m_lo, m_hi;
+    bool cached;
+    double compile_ms;
+    size_t object_bytes;
+    struct quern_resources resources;
+    char source_key[33], entry_key[33];
+};
+
+#define PREWARM_KERNELS_MAX 64
+#define PREWARM_RUNS_MAX    (PREWARM_KERNELS_MAX + 1)
+struct prewarm_problem {
+    char layers[256]; /* names of the model's layers; "" for a problem given as text */
+    char text[QUERN_TEXT_MAX];
+    struct quern_problem problem;
+    size_t kernel_count;
+    struct prewarm_kernel kernels[PREWARM_KERNELS_MAX]; /* by increasing M */
+    size_t run_count;
+    struct prewarm_run runs[PREWARM_RUNS_MAX];
+    quern_status status; /* of making, loading back or verifying its kernels */
+    char error[1024];    /* what went wrong */
+};
+
+struct prewarm {
+    struct common common;
+    struct quern_target_info target;
+    struct model model; /* name "" when problems were given as text */
+    struct m_set m_set;
+    int verify; /* 0: no, else enum prewarm_verify */
+    size_t count;
+    struct prewarm_problem *problems;
+    double make_seconds, verify_seconds;
+    uint64_t put_failed;    /* kernels that could not be stored */
+    char put_warning[1024]; /* the first reason */
+};
+
+enum prewarm_verify { PREWARM_VERIFY_ALL = 1, PREWARM_VERIFY_ENDS };
+
+/* Issue slots times lanes for each weight. */
+double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_run *r);
+
+/* Prints the table and the closing line, or JSON, on stdout. Returns an exit status. */
+int prewarm_report(const struct prewarm *w);
+
+#endif
