@@ -203,8 +203,9 @@ QUERN_API struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx);
 /* Counters of one context since it was opened. Names are fixed; docs/formats.md defines each. */
 struct quern_stats {
     size_t size;
-    uint64_t hit_memory, hit_disk, miss_absent, miss_damaged, miss_foreign, put_ok, put_failed;
-    uint64_t put_lost, quarantined, evicted, compile_ok, compile_failed, worker_died;
+    uint64_t hit_memory, hit_disk, miss_absent, miss_damaged, miss_foreign, miss_io;
+    uint64_t put_ok, put_lost, put_failed, quarantined, evicted;
+    uint64_t compile_ok, compile_failed, worker_died;
 };
 QUERN_API quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats);
 

@@ -109,6 +109,7 @@ quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats)
         .miss_absent = s.miss_absent,
         .miss_damaged = s.miss_damaged,
         .miss_foreign = s.miss_foreign,
+        .miss_io = s.miss_io,
         .put_ok = s.put_ok,
         .put_failed = s.put_failed,
         .put_lost = s.put_lost,

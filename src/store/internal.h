@@ -73,8 +73,7 @@ struct entry_name entry_name(const struct hash128 *key);
 bool is_entry_name(const char *name);
 bool is_temporary_name(const char *name);
 
-/* Opens v1, v1/first or v1/first/second (null: none). Errors are recorded as directory_open does.
- */
+/* Opens v1, v1/first or v1/first/second (null: none). Errors are recorded, as by directory_open. */
 int store_open_part(const struct store *s, const char *first, const char *second, bool create);
 
 /* Calls `each` for every name in a directory but "." and "..", until it returns nonzero. Closes
@@ -93,8 +92,8 @@ int store_read_exactly(int fd, size_t size, void **bytes);
 /* 16 digits that nobody else has chosen. */
 void store_random_hex(char hex[17]);
 
-/* Puts a whole file in place under a name that must not exist yet: -EEXIST if it does. After any
- * failure nothing is left behind. */
+/* Puts a whole file in place under a name that must not exist yet: -EEXIST if it does. A failure
+ * leaves nothing behind, or at worst a temporary that cannot be removed now. */
 int store_publish(int directory, const char *name, const void *bytes, size_t size);
 
 /* Gets an entry that is proven bad out of the way, unless it is no longer the file described by

@@ -114,11 +114,12 @@ int store_each_shard(const struct store *s, shard_fn each, void *user)
     const int list = directory_openat(objects, ".", O_RDONLY | O_DIRECTORY);
     int result = list < 0 ? list : store_each_name(list, note_shard, present);
     for (unsigned i = 0; i < SHARDS && !result; i++) {
-        char shard[SHARD_HEX + 1];
+        char shard[SHARD_HEX + 1], shown[PATH_MAX];
         if (!present[i])
             continue;
         snprintf(shard, sizeof shard, "%02x", i);
-        const int fd = directory_open_in(objects, shard, false, shard);
+        snprintf(shown, sizeof shown, "%s/" VERSION_DIRECTORY "/objects/%s", s->path, shard);
+        const int fd = directory_open_in(objects, shard, false, shown);
         if (fd >= 0)
             result = each(user, fd, shard);
         else if (fd != -ENOENT)

@@ -57,13 +57,14 @@ def ties(wq, absmax):
                 break
             w = np.nextafter(w, np.float32(9e9))
         found += around(w)
-    block = f32(found[: 63])
+    block = f32(found[:63])
     return np.concatenate([block, f32([absmax] * (64 - len(block)))])
 
 
 def special():
-    """Blocks of 64: zeros, negative zeros, one denormal, all denormal, the largest floats, one weight
-    alone, infinities, a NaN, magnitudes about the least absmax that is inverted, powers of two."""
+    """Blocks of 64: zeros, negative zeros, one denormal, all denormal, the largest floats, one
+    weight alone, infinities, a NaN, magnitudes about the least absmax that is inverted, powers of
+    two."""
     zeros = np.zeros(64, np.float32)
 
     def one(value, at=17):

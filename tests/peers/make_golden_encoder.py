@@ -93,7 +93,8 @@ def main():
     tokenizer.no_padding()
     tokenizer.enable_truncation(json.loads((MODEL / "sentence_bert_config.json").read_text())
                                 ["max_seq_length"])
-    model = transformers.BertModel.from_pretrained(MODEL, attn_implementation="eager").double().eval()
+    model = transformers.BertModel.from_pretrained(MODEL, attn_implementation="eager")
+    model = model.double().eval()
 
     def embedding(text):
         ids = torch.tensor([tokenizer.encode(text).ids])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Dequantisation, bit for bit, against the CPU library inside bitsandbytes' published wheel.
 
-The wheel is fetched once, without what it depends on, into build/peers. (Its quantiser is Python over
-PyTorch: tests/unit/test_quant.c compares with answers that make_golden.py recorded.)
+The wheel is fetched once, without what it depends on, into build/peers. (Its quantiser is Python
+over PyTorch: tests/unit/test_quant.c compares with answers that make_golden.py recorded.)
 """
 
 import ctypes
@@ -101,12 +101,13 @@ def dequantize_by_peer(peer, wq, group, n, k, packed, absmax):
 
 
 def assert_same(peer, ours, theirs):
-    """Same bits, but any NaN for a NaN. Without AVX-512 the peer's own FP4 gives -0 for code 8, with it
-    0, as its Python does and as we do."""
+    """Same bits, but any NaN for a NaN. Without AVX-512 the peer's own FP4 gives -0 for code 8,
+    with it 0, as its Python does and as we do."""
     if ours == theirs:
         return
     either_zero = not peer.has_avx512f_cpu()
-    for i, (x, y) in enumerate(zip(struct.iter_unpack("<f", ours), struct.iter_unpack("<f", theirs))):
+    pairs = zip(struct.iter_unpack("<f", ours), struct.iter_unpack("<f", theirs))
+    for i, (x, y) in enumerate(pairs):
         assert (struct.pack("<f", *x) == struct.pack("<f", *y) or (x == y and either_zero) or
                 (math.isnan(x[0]) and math.isnan(y[0]))), (i, x, y)
 
@@ -135,8 +136,8 @@ def test_every_code_at_many_scales(quern, peer, wq, group):
 
 @pytest.mark.parametrize("wq", ("nf4", "fp4"))
 def test_what_quern_quantises_comes_back_from_the_peer(quern, peer, wq):
-    """The peer reads our bytes as we mean them: each weight returns as the table value that is nearest,
-    so no further away than half the widest gap of the table."""
+    """The peer reads our bytes as we mean them: each weight returns as the table value that is
+    nearest, so no further away than half the widest gap of the table."""
     n, k, group = 24, 320, 64
     widest = {"nf4": 1 - 0.6961928009986877, "fp4": 1 / 3}[wq]
     source = random.Random(5)
@@ -157,7 +158,8 @@ def test_blocks_that_are_no_multiple_of_the_peers_vectors(quern, peer, k):
     n, group = 5, 32
     source = random.Random(k)
     packed = source.randbytes(n * k // 2)
-    absmax = struct.pack(f"<{n * k // group}f", *[source.uniform(0, 2) for _ in range(n * k // group)])
+    blocks = n * k // group
+    absmax = struct.pack(f"<{blocks}f", *[source.uniform(0, 2) for _ in range(blocks)])
     for wq in ("nf4", "fp4"):
         problem = problem_of(quern, f"wq={wq} group={group} n={n} k={k} a=bf16")
         assert_same(peer, dequantize(quern, problem, packed, absmax),

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_gpu.h"
+#include "t_paths.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char t_gpu_prelude[] =
+    "typedef unsigned char u8; typedef unsigned short u16; typedef unsigned u32;\n"
+    "typedef unsigned long long u64; typedef signed char i8; typedef short i16; typedef int i32;\n"
+    "typedef long long i64; typedef float f32; typedef double f64; typedef _Float16 f16;\n"
+    "typedef u32 u32x2 __attribute__((ext_vector_type(2)));\n"
+    "typedef u32 u32x4 __attribute__((ext_vector_type(4)));\n"
+    "typedef f16 f16x2 __attribute__((ext_vector_type(2)));\n"
+    "typedef __bf16 bf16x2 __attribute__((ext_vector_type(2)));\n"
+    "#define KERNEL extern \"C\" __attribute__((global)) void\n"
+    "#define DEVICE static __attribute__((device)) inline\n"
+    "#define SHARED static __attribute__((shared))\n"
+    "#define CONSTANT static __attribute__((constant))\n"
+    "#define LANE ((u32)__builtin_amdgcn_workitem_id_x())\n"
+    "#define GROUP ((u32)__builtin_amdgcn_workgroup_id_x())\n"
+    "DEVICE void barrier() { __builtin_amdgcn_fence(__ATOMIC_RELEASE, \"workgroup\");\n"
+    "  __builtin_amdgcn_s_barrier(); __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"workgroup\"); }\n";
+
+static const char base_options[] =
+    "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n-std=c++17";
+
+static void must(quern_status status)
+{
+    if (status != QUERN_OK)
+        fail_msg("%s: %s\n%s", quern_status_name(status), quern_last_error()->message,
+                 quern_last_error()->log);
+}
+
+void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
+                enum quern_sim_check check, enum quern_sim_isa isa, uint64_t max_instructions)
+{
+    const struct compiler_config config = {.worker_path = t_worker_path(), .jobs = 1};
+    const size_t size = sizeof base_options + strlen(options) + 2;
+
+    *g = (struct t_gpu){.target = target, .options = malloc(size)};
+    assert_non_null(g->options);
+    snprintf(g->options, size, "%s\n%s", base_options, options);
+    must(compiler_open(&config, &g->compiler));
+    struct quern_sim_options o = QUERN_INIT(struct quern_sim_options);
+    o.target = target;
+    o.check = check;
+    o.isa = isa;
+    o.max_instructions = max_instructions;
+    o.disassembler = (struct quern_disassembler){compiler_disassemble, g->compiler};
+    must(quern_sim_open(&o, &g->sim));
+}
+
+void t_gpu_load(struct t_gpu *g, const char *source)
+{
+    const size_t size = sizeof t_gpu_prelude + strlen(source);
+    char *const text = malloc(size);
+    struct compile_result result;
+
+    assert_non_null(text);
+    snprintf(text, size, "%s%s", t_gpu_prelude, source);
+    const struct compile_job job = {text, g->target, g->options};
+    must(compiler_compile(g->compiler, &job, &result));
+    free(text);
+    quern_sim_unload(g->module);
+    g->module = NULL;
+    must(quern_sim_load(g->sim, result.object, result.object_bytes, &g->module));
+    compile_result_free(&result);
+}
+
+void t_gpu_close(struct t_gpu *g)
+{
+    quern_sim_unload(g->module);
+    quern_sim_close(g->sim);
+    compiler_close(g->compiler);
+    free(g->options);
+}
+
+quern_status t_gpu_try(struct t_gpu *g, const struct t_launch *launch)
+{
+    struct quern_sim_launch l = QUERN_INIT(struct quern_sim_launch);
+    unsigned char kernarg[512];
+    uint64_t address[16];
+
+    assert_true(launch->count <= 16 && launch->count * 8 + launch->extra_bytes <= sizeof kernarg);
+    for (size_t n = 0; n < launch->count; n++) {
+        const struct t_buffer *const b = &launch->buffers[n];
+        must(quern_sim_map(g->sim, b->host, b->bytes, b->access, b->name, &address[n]));
+        memcpy(kernarg + 8 * n, &address[n], 8);
+    }
+    if (launch->extra_bytes)
+        memcpy(kernarg + 8 * launch->count, launch->extra, launch->extra_bytes);
+    l.kernel = launch->kernel;
+    for (unsigned n = 0; n < 3; n++) {
+        l.grid[n] = launch->groups[n] ? launch->groups[n] : 1;
+        l.block[n] = launch->items[n] ? launch->items[n] : 1;
+    }
+    l.lds_bytes = launch->lds_bytes;
+    l.kernarg = kernarg;
+    l.kernarg_bytes = 8 * launch->count + launch->extra_bytes;
+    const quern_status status = quern_sim_run(g->module, &l, launch->counts);
+    for (size_t n = 0; n < launch->count; n++)
+        assert_int_equal(quern_sim_unmap(g->sim, address[n]), QUERN_OK);
+    return status;
+}
+
+void t_gpu_run(struct t_gpu *g, const struct t_launch *launch) { must(t_gpu_try(g, launch)); }
+
+uint64_t t_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}

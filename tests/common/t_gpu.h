@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels compiled with the real hipRTC and run on the software GPU. Everything fails the test on
+ * trouble, except where a status is returned. */
+#ifndef T_GPU_H
+#define T_GPU_H
+
+#include "compile/compile.h"
+
+#include <quern/sim.h>
+
+/* Types and names that freestanding kernels need; t_gpu_load puts it in front of every source. */
+extern const char t_gpu_prelude[];
+
+struct t_gpu {
+    struct compiler *compiler;
+    quern_sim *sim;
+    quern_sim_module *module;
+    const char *target;
+    char *options;
+};
+
+/* `options`: further compiler options, one per line, or "". max_instructions: 0 for the default. */
+void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
+                enum quern_sim_check check, enum quern_sim_isa isa, uint64_t max_instructions);
+/* Compiles and loads; replaces what was loaded before. */
+void t_gpu_load(struct t_gpu *g, const char *source);
+void t_gpu_close(struct t_gpu *g);
+
+/* One buffer of a launch; passed to the kernel as a pointer, in the order given. */
+struct t_buffer {
+    void *host;
+    size_t bytes;
+    enum quern_sim_access access;
+    const char *name;
+};
+
+/* Runs one kernel whose arguments are `count` pointers followed by the bytes of `extra`. */
+struct t_launch {
+    const char *kernel;
+    uint32_t groups[3], items[3]; /* 0 stands for 1 */
+    uint32_t lds_bytes;
+    const struct t_buffer *buffers;
+    size_t count;
+    const void *extra;
+    size_t extra_bytes;
+    struct quern_sim_counts *counts;
+};
+quern_status t_gpu_try(struct t_gpu *g, const struct t_launch *launch);
+void t_gpu_run(struct t_gpu *g, const struct t_launch *launch);
+
+/* A repeatable stream of numbers. */
+uint64_t t_random(uint64_t *state);
+
+#endif
