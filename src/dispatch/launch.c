@@ -32,6 +32,15 @@ size_t pack_args(const struct plan *plan, const struct arg_values *v, uint8_t ke
         case PLAN_ARG_SCALES:
             n = pack(kernarg, n, &v->scales, sizeof v->scales);
             break;
+        case PLAN_ARG_ABSMAX8:
+            n = pack(kernarg, n, &v->absmax8, sizeof v->absmax8);
+            break;
+        case PLAN_ARG_CODE:
+            n = pack(kernarg, n, &v->code, sizeof v->code);
+            break;
+        case PLAN_ARG_OFFSET:
+            n = pack(kernarg, n, &v->offset, sizeof v->offset);
+            break;
         case PLAN_ARG_BIAS:
             n = pack(kernarg, n, &v->bias, sizeof v->bias);
             break;
@@ -59,11 +68,11 @@ size_t pack_args(const struct plan *plan, const struct arg_values *v, uint8_t ke
 /* Rows times the leading dimension must stay addressable; 2^40 elements are far beyond any device. */
 #define LD_MAX ((int64_t)1 << 31)
 
-static quern_status check_pointer(const char *name, const void *pointer)
+static quern_status check_pointer(const char *name, const void *pointer, unsigned alignment)
 {
     FAIL_IF(!pointer, QUERN_E_ARGUMENT, "args.%s is null", name);
-    FAIL_IF((uintptr_t)pointer % 16, QUERN_E_ALIGN, "args.%s is %p; expected a multiple of 16", name,
-            pointer);
+    FAIL_IF((uintptr_t)pointer % alignment, QUERN_E_ALIGN,
+            "args.%s is %p; expected a multiple of %u", name, pointer, alignment);
     return QUERN_OK;
 }
 
@@ -74,12 +83,17 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
             sizeof *args);
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             INT32_MAX);
-    TRY(check_pointer("a", args->a));
-    TRY(check_pointer("b", args->b));
-    TRY(check_pointer("scales", args->scales));
-    TRY(check_pointer("c", args->c));
+    TRY(check_pointer("a", args->a, 16));
+    TRY(check_pointer("b", args->b, 16));
+    TRY(check_pointer("scales", args->scales, 16));
+    TRY(check_pointer("c", args->c, 16));
+    if (p->scale == QUERN_SCALE_NESTED) {
+        TRY(check_pointer("absmax8", args->absmax8, 16));
+        TRY(check_pointer("code", args->code, 16));
+        TRY(check_pointer("offset", args->offset, sizeof(float)));
+    }
     if (p->bias)
-        TRY(check_pointer("bias", args->bias));
+        TRY(check_pointer("bias", args->bias, 16));
     FAIL_IF(args->lda && (args->lda < p->k || args->lda > LD_MAX), QUERN_E_ARGUMENT,
             "args.lda is %" PRId64 " elements; expected 0 or at least k=%" PRId64, args->lda, p->k);
     FAIL_IF(args->ldc && (args->ldc < p->n || args->ldc > LD_MAX), QUERN_E_ARGUMENT,
@@ -112,6 +126,9 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
         .a = args->a,
         .b = args->b,
         .scales = args->scales,
+        .absmax8 = args->absmax8,
+        .code = args->code,
+        .offset = args->offset,
         .bias = args->bias,
         .c = args->c,
         .lda = args->lda ? args->lda : p->k,
@@ -136,9 +153,12 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
                                size_t *count)
 {
     static const char *const names[] = {
-        [PLAN_ARG_A] = "a",       [PLAN_ARG_B] = "b", [PLAN_ARG_SCALES] = "scales",
-        [PLAN_ARG_BIAS] = "bias", [PLAN_ARG_C] = "c", [PLAN_ARG_M] = "m",
-        [PLAN_ARG_FIRST] = "first", [PLAN_ARG_LDA] = "lda", [PLAN_ARG_LDC] = "ldc"};
+        [PLAN_ARG_A] = "a",         [PLAN_ARG_B] = "b",
+        [PLAN_ARG_SCALES] = "scales", [PLAN_ARG_ABSMAX8] = "absmax8",
+        [PLAN_ARG_CODE] = "code",   [PLAN_ARG_OFFSET] = "offset",
+        [PLAN_ARG_BIAS] = "bias",   [PLAN_ARG_C] = "c",
+        [PLAN_ARG_M] = "m",         [PLAN_ARG_FIRST] = "first",
+        [PLAN_ARG_LDA] = "lda",     [PLAN_ARG_LDC] = "ldc"};
     struct plan_slice slices[2];
 
     FAIL_IF(!op || !launches || !count, QUERN_E_ARGUMENT, "a null argument");

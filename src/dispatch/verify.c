@@ -56,7 +56,14 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
     }
     b->reference = os.malloc((size_t)m * (size_t)p->n * sizeof(double));
     FAIL_IF(!b->reference, QUERN_E_MEMORY, "out of memory for a reference of %" PRId64 " rows", m);
-    quant_random(p, m, seed, host(b, "a"), host(b, "b"), host(b, "scales"), host(b, "bias"));
+    quant_random(p, m, seed,
+                 &(struct quant_buffers){.a = host(b, "a"),
+                                         .b = host(b, "b"),
+                                         .scales = host(b, "scales"),
+                                         .bias = host(b, "bias"),
+                                         .absmax8 = host(b, "absmax8"),
+                                         .code = host(b, "code"),
+                                         .offset = host(b, "offset")});
 
     options.target = op->ctx->id.target->name;
     options.check = check;
@@ -76,6 +83,9 @@ static quern_status run_slice(struct bench *b, quern_op *op, const struct kernel
         .a = guest(b, "a"),
         .b = guest(b, "b"),
         .scales = guest(b, "scales"),
+        .absmax8 = guest(b, "absmax8"),
+        .code = guest(b, "code"),
+        .offset = guest(b, "offset"),
         .bias = guest(b, "bias"),
         .c = guest(b, "c"),
         .m = slice_rows(s),
@@ -151,12 +161,14 @@ static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t se
 {
     TRY(set_up(b, op, m, seed, check));
     TRY(run(b, op, m, out));
-    TRY(quant_reference(&op->problem,
-                        &(struct quant_operands){.a = host(b, "a"),
-                                                 .b = host(b, "b"),
-                                                 .scales = host(b, "scales"),
-                                                 .bias = host(b, "bias")},
-                        m, b->reference));
+    const struct quant_operands in = {.a = host(b, "a"),
+                                      .b = host(b, "b"),
+                                      .scales = host(b, "scales"),
+                                      .bias = host(b, "bias"),
+                                      .absmax8 = host(b, "absmax8"),
+                                      .code = host(b, "code"),
+                                      .offset = host(b, "offset")};
+    TRY(quant_reference(&op->problem, &in, m, b->reference));
     compare(b, &op->problem, m, out);
     FAIL_IF(!(out->max_error <= out->tolerance), QUERN_E_VERIFY,
             "%s at m=%" PRId64 " on %s differs from the reference by %.3g of its largest value; %.3g is "

@@ -64,6 +64,8 @@ static void add_constants(struct str *s, const struct plan *p)
     add_integer(s, "BLOCK", problem_group(q), "weights along K that share a scale");
     add_word(s, "A_TYPE", element_word(q->a), "elements of A");
     add_word(s, "C_TYPE", element_word(q->c), "elements of C and of the bias");
+    add_word(s, "HIGH_NIBBLE_FIRST", q->layout == QUERN_LAYOUT_BNB ? "true" : "false",
+             "which half of a byte is the lower k");
     add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
     add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
     str_add(s, "\n");
@@ -78,6 +80,18 @@ static void add_constants(struct str *s, const struct plan *p)
              "whether they bypass the caches");
 }
 
+static const char *decode_template(enum quern_weight wq)
+{
+    return wq == QUERN_W_NF4 ? "decode/nf4" : wq == QUERN_W_FP4 ? "decode/fp4" : "decode/e2m1";
+}
+
+static const char *scale_template(enum quern_scale scale)
+{
+    return scale == QUERN_SCALE_F32      ? "decode/scale_f32"
+           : scale == QUERN_SCALE_NESTED ? "decode/scale_nested"
+                                         : "decode/scale_e8m0";
+}
+
 quern_status gen_source(const struct plan *plan, struct str *source)
 {
     char problem[QUERN_TEXT_MAX];
@@ -90,7 +104,8 @@ quern_status gen_source(const struct plan *plan, struct str *source)
     add_constants(source, plan);
     TRY(add_template(source, "prelude/prelude"));
     TRY(add_template(source, "prelude/reduce"));
-    TRY(add_template(source, plan->problem.wq == QUERN_W_FP4 ? "decode/fp4" : "decode/nf4"));
+    TRY(add_template(source, decode_template(plan->problem.wq)));
+    TRY(add_template(source, scale_template(plan->problem.scale)));
     TRY(add_template(source, "decode/pair_table"));
     TRY(add_template(source, "family/simt_w4"));
     FAIL_IF(source->failed, QUERN_E_MEMORY, "out of memory while writing the source of %s",

@@ -14,8 +14,9 @@ static void name_kernel(struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
 
-    snprintf(p->symbol, sizeof p->symbol, "quern_%s_%s_n%" PRId64 "_k%" PRId64 "_g%" PRId64 "_m%d",
-             weight_name(q->wq), dtype_name(q->a), q->n, q->k, problem_group(q), p->m_tile);
+    snprintf(p->symbol, sizeof p->symbol, "quern_%s_%s_n%" PRId64 "_k%" PRId64 "_g%" PRId64 "%s_m%d",
+             weight_name(q->wq), dtype_name(q->a), q->n, q->k, problem_group(q),
+             q->scale == QUERN_SCALE_NESTED ? "_nested" : "", p->m_tile);
 }
 
 quern_status plan_make(const struct quern_problem *problem, const struct target *target,
@@ -87,6 +88,11 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
     args[n++] = PLAN_ARG_A;
     args[n++] = PLAN_ARG_B;
     args[n++] = PLAN_ARG_SCALES;
+    if (p->problem.scale == QUERN_SCALE_NESTED) {
+        args[n++] = PLAN_ARG_ABSMAX8;
+        args[n++] = PLAN_ARG_CODE;
+        args[n++] = PLAN_ARG_OFFSET;
+    }
     if (p->problem.bias)
         args[n++] = PLAN_ARG_BIAS;
     args[n++] = PLAN_ARG_C;

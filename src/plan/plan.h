@@ -83,7 +83,8 @@ void plan_explain(const struct plan *p, struct str *out);
 
 /*
  * Kernel arguments in kernarg order, the same for all kernels of a family:
- *   a, b, scales, [bias,] c : pointers;  m : i32, rows in this launch from `first` on;
+ *   a, b, scales, [absmax8, code, offset,] [bias,] c : pointers;
+ *   m : i32, rows in this launch from `first` on;
  *   first : i32, the first row;  lda, ldc : i64, in elements.
  * A work-item's slice is workgroup id y; its rows are first + y·m_tile … , fewer than m_tile at the
  * end of m. Rows of A must start at multiples of PLAN_ROW_ALIGN bytes; lda may be anything else.
@@ -92,6 +93,9 @@ enum plan_arg {
     PLAN_ARG_A = 1,
     PLAN_ARG_B,
     PLAN_ARG_SCALES,
+    PLAN_ARG_ABSMAX8,
+    PLAN_ARG_CODE,
+    PLAN_ARG_OFFSET,
     PLAN_ARG_BIAS,
     PLAN_ARG_C,
     PLAN_ARG_M,

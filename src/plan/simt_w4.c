@@ -32,13 +32,13 @@ quern_status simt_w4_accepts(const struct quern_problem *p, const struct target 
 {
     FAIL_IF(p->op != QUERN_OP_GEMM, QUERN_E_DECLINED,
             "op=dequant has no kernel in this version, which does op=gemm");
-    FAIL_IF(p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4, QUERN_E_DECLINED,
-            "wq=%s has no kernel in this version, which does wq=nf4 and wq=fp4",
+    FAIL_IF(p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4 && p->wq != QUERN_W_MXFP4,
+            QUERN_E_DECLINED,
+            "wq=%s has no kernel in this version, which does wq=nf4, wq=fp4 and wq=mxfp4",
             weight_name(p->wq));
-    FAIL_IF(p->scale != QUERN_SCALE_F32, QUERN_E_DECLINED,
-            "scale=nested has no kernel in this version; store the absmax plain (scale=f32)");
-    FAIL_IF(p->layout != QUERN_LAYOUT_BNB, QUERN_E_DECLINED,
-            "only layout=bnb has kernels for wq=%s in this version", weight_name(p->wq));
+    FAIL_IF(p->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
+            "only layout=%s has kernels for wq=%s in this version",
+            p->wq == QUERN_W_MXFP4 ? "k8" : "bnb", weight_name(p->wq));
     FAIL_IF(p->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
             "round=trunc has no kernel in this version, which rounds to nearest (round=rne)");
     FAIL_IF(p->n > SIZE_MAX_NK || p->k > SIZE_MAX_NK, QUERN_E_DECLINED,
@@ -65,6 +65,22 @@ static int at_most(int a, int b)
 
 /* ---- Estimate ------------------------------------------------------------------------------ */
 
+/* Blocks whose nested absmax share a second scale. */
+#define NEST 256
+
+/* Instructions that make a scale of what was loaded, beyond those of a plain absmax. */
+static int scale_slots(const struct quern_problem *q)
+{
+    const int64_t blocks = q->k / problem_group(q);
+
+    if (q->scale == QUERN_SCALE_E8M0)
+        return 3;
+    if (q->scale != QUERN_SCALE_NESTED)
+        return 0;
+    /* address, look-up, product; then what finds the second scale */
+    return 3 + (blocks > NEST ? 4 : NEST % blocks ? 2 : 0);
+}
+
 /* Instructions of one step of a wave. */
 static uint32_t step_slots(const struct plan *p)
 {
@@ -82,6 +98,7 @@ static uint32_t step_slots(const struct plan *p)
     slots += 2 * r;                                      /* loads of weights and scales */
     slots += m * p->chunk * (int)dtype_bytes(q->a) / 16; /* loads of A */
     slots += r * m * 3 / 2 + r / 2;                      /* scale, clear, next scales */
+    slots += r * scale_slots(q);
     slots += 11 + (q->k % ((int64_t)p->wave_size * p->chunk) ? 6 : 0); /* loop, offsets, end of K */
     return (uint32_t)slots;
 }
@@ -103,7 +120,7 @@ static uint32_t vgprs(const struct plan *p)
     const int ring = at_most(batches, m > 2 ? 2 : 4); /* batches of A held, as in the template */
 
     return (uint32_t)(p->chunk / 8 * r /* packed weights */ + 8 * r /* decoded */ +
-                      2 * r /* scales */ + 4 * ring * m + 2 * m * r /* sums */ + (f32 ? 36 : 16));
+                      (p->problem.scale == QUERN_SCALE_NESTED ? 4 : 2) * r /* scales */ + 4 * ring * m + 2 * m * r /* sums */ + (f32 ? 36 : 16));
 }
 
 /* Steps that a row takes, dealt out to split_k waves. */
@@ -131,7 +148,8 @@ static int64_t round_cycles(const struct plan *p, int64_t workgroups, int64_t la
 static int64_t memory_cycles(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const int64_t bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * 4 +
+    const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
+    const int64_t bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes +
                           p->m_tile * (q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c));
 
     return (int64_t)((double)bytes / p->target->bandwidth_gbs * p->target->clock_ghz);

@@ -8,53 +8,105 @@
 
 #include <string.h>
 
-/* Sizes of what a 4-bit problem's weights are made of. */
-struct sizes {
-    struct quern_problem problem; /* normalised */
-    size_t weights, group, b_bytes, scales_bytes;
+/* Operands of the weights of a normalised problem: those of quern_problem_operands but for a, bias
+ * and c, which the quantiser neither makes nor reads. */
+struct weights {
+    struct quern_problem problem;
+    struct quern_operand operands[QUERN_OPERANDS_MAX];
+    size_t count;
 };
 
-static quern_status sizes_of(const struct quern_problem *problem, struct sizes *s)
+static quern_status weights_of(const struct quern_problem *problem, struct weights *w)
 {
-    TRY(problem_normalise(problem, &s->problem));
-    const struct quern_problem *const p = &s->problem;
+    struct quern_operand all[QUERN_OPERANDS_MAX];
+    size_t count;
 
-    FAIL_IF(p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4, QUERN_E_DECLINED,
-            "wq=%s cannot be quantised here; nf4 and fp4 can", weight_name(p->wq));
-    FAIL_IF(p->scale != QUERN_SCALE_F32, QUERN_E_DECLINED,
-            "scale=nested cannot be quantised here; scale=f32 can");
-    FAIL_IF(p->layout != QUERN_LAYOUT_BNB, QUERN_E_DECLINED,
-            "layout=tileN is made by repacking; quantise with layout=bnb");
-    /* dimensions are at most 2^30 and k is a multiple of the group: nothing here overflows */
-    s->weights = (size_t)p->n * (size_t)p->k;
-    s->group = (size_t)problem_group(p);
-    s->b_bytes = s->weights / 2;
-    s->scales_bytes = s->weights / s->group * sizeof(float);
+    *w = (struct weights){0};
+    TRY(problem_normalise(problem, &w->problem));
+    TRY(quant_accepts(&w->problem));
+    TRY(quern_problem_operands(problem, 1, all, &count));
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(all[i].name, "a") && strcmp(all[i].name, "bias") && strcmp(all[i].name, "c"))
+            w->operands[w->count++] = all[i];
+    return QUERN_OK;
+}
+
+static void *data_of(const struct quern_quantized *operands, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(operands[i].name, name))
+            return operands[i].data;
+    return NULL;
+}
+
+static quern_status quantise_nested(const struct weights *w, const float *values, size_t count,
+                                    const struct quern_quantized *out)
+{
+    const struct quern_problem *const p = &w->problem;
+    const size_t group = (size_t)problem_group(p), blocks = count / group;
+    float *const absmax = os.malloc(blocks * sizeof *absmax);
+    float *const code = data_of(out, w->count, "code");
+    float *const offset = data_of(out, w->count, "offset");
+
+    FAIL_IF(!absmax, QUERN_E_MEMORY, "no memory for %zu absmax", blocks);
+    quant_quantise_4bit(p->wq, values, count, group, data_of(out, w->count, "b"), absmax);
+    quant_nest_code(code);
+    *offset = quant_nest_offset(absmax, blocks);
+    quant_nest(absmax, blocks, code, *offset, data_of(out, w->count, "absmax8"),
+               data_of(out, w->count, "scales"));
+    os.free(absmax);
+    return QUERN_OK;
+}
+
+static quern_status quantise(const struct weights *w, const float *values,
+                             const struct quern_quantized *out)
+{
+    const struct quern_problem *const p = &w->problem;
+    const size_t count = (size_t)p->n * (size_t)p->k;
+    void *const b = data_of(out, w->count, "b"), *const scales = data_of(out, w->count, "scales");
+
+    if (p->scale == QUERN_SCALE_NESTED)
+        return quantise_nested(w, values, count, out);
+    if (p->wq == QUERN_W_MXFP4)
+        quant_quantise_mxfp4(values, count, b, scales);
+    else
+        quant_quantise_4bit(p->wq, values, count, (size_t)problem_group(p), b, scales);
+    return QUERN_OK;
+}
+
+static quern_status allocate(const struct weights *w, struct quern_quantized *out)
+{
+    for (size_t i = 0; i < w->count; i++) {
+        const struct quern_operand *const o = &w->operands[i];
+
+        out[i] = (struct quern_quantized){
+            .name = o->name, .data = os.malloc(o->bytes), .bytes = o->bytes};
+        FAIL_IF(!out[i].data, QUERN_E_MEMORY, "no memory for operand %s of %zu bytes", o->name,
+                out[i].bytes);
+    }
     return QUERN_OK;
 }
 
 quern_status quern_quantize(const struct quern_problem *problem, const float *w,
                             struct quern_quantized *operands, size_t *count)
 {
-    struct sizes s;
+    struct quern_quantized made[QUERN_OPERANDS_MAX] = {0};
+    struct weights weights;
 
     FAIL_IF(!w || !operands || !count, QUERN_E_ARGUMENT, "%s is null",
             !w          ? "w"
             : !operands ? "operands"
                         : "count");
-    TRY(sizes_of(problem, &s));
-    uint8_t *const b = os.malloc(s.b_bytes);
-    float *const scales = os.malloc(s.scales_bytes);
-    if (!b || !scales) {
-        os.free(b);
-        os.free(scales);
-        FAIL(QUERN_E_MEMORY, "no memory for %zu quantised weights", s.weights);
+    TRY(weights_of(problem, &weights));
+    quern_status status = allocate(&weights, made);
+    if (status == QUERN_OK)
+        status = quantise(&weights, w, made);
+    if (status != QUERN_OK) {
+        quern_quantized_free(made, weights.count);
+        return status;
     }
-    quant_quantise_4bit(s.problem.wq, w, s.weights, s.group, b, scales);
-    operands[0] = (struct quern_quantized){.name = "b", .data = b, .bytes = s.b_bytes};
-    operands[1] =
-        (struct quern_quantized){.name = "scales", .data = scales, .bytes = s.scales_bytes};
-    *count = 2;
+    memcpy(operands, made, weights.count * sizeof *made);
+    *count = weights.count;
     return QUERN_OK;
 }
 
@@ -85,13 +137,23 @@ static quern_status find(const struct quern_quantized *operands, size_t count, c
 quern_status quern_dequantize(const struct quern_problem *problem,
                               const struct quern_quantized *operands, size_t count, float *w)
 {
-    const void *b, *scales;
-    struct sizes s;
+    struct quant_operands in = {0};
+    const struct {
+        const char *name;
+        const void **at;
+    } members[] = {{"b", &in.b},
+                   {"scales", &in.scales},
+                   {"absmax8", &in.absmax8},
+                   {"code", &in.code},
+                   {"offset", &in.offset}};
+    struct weights weights;
 
     FAIL_IF((!operands && count) || !w, QUERN_E_ARGUMENT, "%s is null", w ? "operands" : "w");
-    TRY(sizes_of(problem, &s));
-    TRY(find(operands, count, "b", s.b_bytes, &b));
-    TRY(find(operands, count, "scales", s.scales_bytes, &scales));
-    quant_dequantise_4bit(s.problem.wq, b, scales, s.weights, s.group, w);
-    return QUERN_OK;
+    TRY(weights_of(problem, &weights));
+    for (size_t i = 0; i < weights.count; i++)
+        for (size_t j = 0; j < sizeof members / sizeof *members; j++)
+            if (!strcmp(weights.operands[i].name, members[j].name))
+                TRY(find(operands, count, members[j].name, weights.operands[i].bytes,
+                         members[j].at));
+    return quant_dequantise(&weights.problem, &in, w);
 }

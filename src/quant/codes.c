@@ -28,3 +28,15 @@ const float quant_fp4[16] = {
     FP4(2.0f),  FP4(3.0f),    FP4(0.0f),  FP4(-0.0625f), FP4(-8.0f), FP4(-12.0f),
     FP4(-4.0f), FP4(-6.0f),   FP4(-2.0f), FP4(-3.0f),
 };
+
+/* The element of MXFP4 (OCP Microscaling Formats 1.0): a sign, two exponent and one mantissa bit.
+ */
+const float quant_e2m1[16] = {
+    0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+    -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f,
+};
+
+const float *quant_values(enum quern_weight wq)
+{
+    return wq == QUERN_W_FP4 ? quant_fp4 : wq == QUERN_W_MXFP4 ? quant_e2m1 : quant_nf4;
+}

@@ -8,9 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* bitsandbytes' code tables: the value of each 4-bit code at absmax 1. */
+/* The value of each 4-bit code at scale 1: bitsandbytes' tables, and E2M1 of MXFP4. */
 extern const float quant_nf4[16];
 extern const float quant_fp4[16];
+extern const float quant_e2m1[16];
+const float *quant_values(enum quern_weight wq);
 
 /* Conversions, round to nearest even; NaN stays NaN. */
 uint16_t quant_f16_from_f32(float x);
@@ -34,30 +36,77 @@ void quant_quantise_4bit(enum quern_weight wq, const float *w, size_t count, siz
 void quant_dequantise_4bit(enum quern_weight wq, const uint8_t *packed, const float *absmax,
                            size_t count, size_t group, float *w);
 
-/* The operands of one linear layer on the CPU; those that a problem has not are null. */
+/* 2^(s-127), or NaN for 255. */
+float quant_f32_from_e8m0(uint8_t s);
+
+/* MXFP4 of whole blocks of 32, rounded to nearest even; two codes a byte, the low nibble first. A
+ * block with a NaN or an infinity becomes NaN. */
+void quant_quantise_mxfp4(const float *w, size_t count, uint8_t *packed, uint8_t *scales);
+
+/*
+ * Nested absmax in bitsandbytes' way. The code is its "dynamic" map, sorted; 256 neighbouring
+ * absmax share a scale. absmax = code[absmax8] * scale + offset, both operations rounded to float.
+ * The offset is the mean of all absmax, here the nearest float to it; scales has ⌈count/256⌉
+ * floats.
+ */
+#define QUANT_NEST 256
+void quant_nest_code(float code[QUANT_NEST]);
+float quant_nest_offset(const float *absmax, size_t count);
+void quant_nest(const float *absmax, size_t count, const float code[QUANT_NEST], float offset,
+                uint8_t *absmax8, float *scales);
+void quant_unnest(const uint8_t *absmax8, const float code[QUANT_NEST], const float *scales,
+                  float offset, size_t count, float *absmax);
+
+/* The operands of one layer on the CPU; those that a problem has not are null. */
 struct quant_operands {
     const void *a; /* [M,K] in problem->a, packed */
     const void *b;
     const void *scales;
-    const void *bias; /* [N] in problem->c */
+    const void *bias;    /* [N] in problem->c */
+    const void *absmax8; /* of nested absmax: u8, f32 [256], f32 */
+    const void *code;
+    const void *offset;
+};
+
+/* The same, to be filled. */
+struct quant_buffers {
+    void *a, *b, *scales, *bias, *absmax8, *code, *offset;
 };
 
 /*
- * y[m,N] = A . dequantised(W)^T + bias in double precision, on all CPUs, for a normalised problem.
- * Weights are dequantised exactly (code value times absmax, one product, in double), and every sum
- * has one order: the same operands give the same bits on any machine. Blocks. Errors:
- * QUERN_E_DECLINED for what is not nf4 or fp4 with scale=f32, layout=bnb; QUERN_E_ARGUMENT,
+ * Whether this room knows the weights of a normalised problem: nf4 and fp4 in layout bnb, mxfp4 in
+ * layout k8. QUERN_E_DECLINED says what it does not know.
+ */
+quern_status quant_accepts(const struct quern_problem *problem);
+
+/* The scales of all N*K/group blocks as floats. */
+void quant_scales(const struct quern_problem *problem, const struct quant_operands *in,
+                  float *scales);
+
+/*
+ * The weights of an accepted problem, f32 [N,K]: code value times scale, rounded once. Blocks.
  * QUERN_E_MEMORY.
+ */
+quern_status quant_dequantise(const struct quern_problem *problem, const struct quant_operands *in,
+                              float *w);
+
+/*
+ * y[m,N] = A . dequantised(W)^T + bias in double precision, on all CPUs, for a normalised problem.
+ * Weights are dequantised exactly (code value times scale, one product, in double), and every sum
+ * has one order: the same operands give the same bits on any machine. Blocks. Errors:
+ * QUERN_E_DECLINED as of quant_accepts, and for op=dequant; QUERN_E_ARGUMENT, QUERN_E_MEMORY.
  */
 quern_status quant_reference(const struct quern_problem *problem, const struct quant_operands *in,
                              int64_t m, double *y);
 
 /*
- * Fills operands for a test of a normalised nf4 or fp4 problem: activations ~ N(0,1), random codes,
- * absmax uniform in [0.5,1.5)/sqrt(K), bias ~ N(0,1). A function of the seed alone, the same on
- * every machine. Buffers have the sizes of the problem's operands; null ones are left out. Blocks.
+ * Fills operands for a test of an accepted problem: activations ~ N(0,1), random codes, bias ~
+ * N(0,1). Absmax are uniform in [0.5,1.5)/sqrt(K); nested ones have bitsandbytes' code, an offset
+ * of 1/sqrt(K) and second scales uniform in [0.25,0.75)/sqrt(K); MXFP4's powers of two are the four
+ * about 1/(2 sqrt(K)). A function of the seed alone, the same on every machine. Buffers have the
+ * sizes of the problem's operands; null ones are left out. Blocks.
  */
-void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed, void *a, void *b,
-                  void *scales, void *bias);
+void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
+                  const struct quant_buffers *out);
 
 #endif

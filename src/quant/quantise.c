@@ -33,7 +33,7 @@ static const uint8_t fp4_order[16] = {11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 
 static struct intervals intervals_of(enum quern_weight wq)
 {
     const uint8_t *const order = wq == QUERN_W_FP4 ? fp4_order : nf4_order;
-    const float *const value = wq == QUERN_W_FP4 ? quant_fp4 : quant_nf4;
+    const float *const value = quant_values(wq);
     struct intervals v;
 
     memcpy(v.code, order, sizeof v.code);
@@ -82,6 +82,7 @@ struct job {
     float *out;
     size_t count, group, run; /* run: weights, even, so that no two runs share a byte */
     const uint8_t *packed;
+    bool low_first; /* which nibble of a packed byte is the first weight */
     const float *absmax;
     uint8_t *packed_out;
     float *absmax_out;
@@ -133,7 +134,8 @@ static void dequantise_run(void *user, size_t i)
 
     for (size_t at = i * job->run; at < run_end(job, i); at++) {
         const unsigned byte = job->packed[at / 2];
-        job->out[at] = job->value[at % 2 ? byte & 15 : byte >> 4] * job->absmax[at / job->group];
+        const unsigned code = (at % 2 != 0) == job->low_first ? byte >> 4 : byte & 15;
+        job->out[at] = job->value[code] * job->absmax[at / job->group];
     }
 }
 
@@ -161,7 +163,7 @@ void quant_quantise_4bit(enum quern_weight wq, const float *w, size_t count, siz
 void quant_dequantise_4bit(enum quern_weight wq, const uint8_t *packed, const float *absmax,
                            size_t count, size_t group, float *w)
 {
-    struct job job = {.value = wq == QUERN_W_FP4 ? quant_fp4 : quant_nf4,
+    struct job job = {.value = quant_values(wq),
                       .out = w,
                       .count = count,
                       .group = group,
@@ -169,4 +171,53 @@ void quant_dequantise_4bit(enum quern_weight wq, const uint8_t *packed, const fl
                       .absmax = absmax};
 
     run_all(&job, dequantise_run);
+}
+
+/* ---- Weights of a problem ---------------------------------------------------------------------
+ */
+
+quern_status quant_accepts(const struct quern_problem *p)
+{
+    const enum quern_layout own = p->wq == QUERN_W_MXFP4 ? QUERN_LAYOUT_K8 : QUERN_LAYOUT_BNB;
+
+    FAIL_IF(p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4 && p->wq != QUERN_W_MXFP4,
+            QUERN_E_DECLINED, "wq=%s has no arithmetic on the CPU here; nf4, fp4 and mxfp4 have",
+            weight_name(p->wq));
+    FAIL_IF(p->layout != own, QUERN_E_DECLINED,
+            "layout=tileN is made by repacking; the CPU's arithmetic takes wq=%s in layout=%s",
+            weight_name(p->wq), own == QUERN_LAYOUT_K8 ? "k8" : "bnb");
+    return QUERN_OK;
+}
+
+void quant_scales(const struct quern_problem *p, const struct quant_operands *in, float *scales)
+{
+    const size_t blocks = (size_t)p->n * (size_t)(p->k / problem_group(p));
+
+    if (p->scale == QUERN_SCALE_NESTED)
+        quant_unnest(in->absmax8, in->code, in->scales, *(const float *)in->offset, blocks, scales);
+    else if (p->scale == QUERN_SCALE_E8M0)
+        for (size_t i = 0; i < blocks; i++)
+            scales[i] = quant_f32_from_e8m0(((const uint8_t *)in->scales)[i]);
+    else
+        memcpy(scales, in->scales, blocks * sizeof *scales);
+}
+
+quern_status quant_dequantise(const struct quern_problem *p, const struct quant_operands *in,
+                              float *w)
+{
+    const size_t count = (size_t)p->n * (size_t)p->k, group = (size_t)problem_group(p);
+    float *const scales = os.malloc(count / group * sizeof *scales);
+
+    FAIL_IF(!scales, QUERN_E_MEMORY, "no memory for %zu scales", count / group);
+    quant_scales(p, in, scales);
+    struct job job = {.value = quant_values(p->wq),
+                      .out = w,
+                      .count = count,
+                      .group = group,
+                      .packed = in->b,
+                      .low_first = p->layout == QUERN_LAYOUT_K8,
+                      .absmax = scales};
+    run_all(&job, dequantise_run);
+    os.free(scales);
+    return QUERN_OK;
 }

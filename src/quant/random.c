@@ -47,7 +47,8 @@ struct fill {
     void *array;
     size_t items, bytes; /* items as the function counts them */
     enum quern_dtype type;
-    double root_k;
+    double least, span; /* of uniform floats */
+    unsigned exponent;  /* the least of four neighbours */
 };
 
 static void fill_normal(const struct fill *f, size_t first, size_t count)
@@ -67,12 +68,18 @@ static void fill_bytes(const struct fill *f, size_t first, size_t count)
     }
 }
 
-static void fill_absmax(const struct fill *f, size_t first, size_t count)
+static void fill_uniform(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++) {
         const double uniform = (double)(random_at(f->seed, i) >> 40) * 0x1p-24;
-        ((float *)f->array)[i] = (float)((0.5 + uniform) / f->root_k);
+        ((float *)f->array)[i] = (float)((f->least + uniform) / f->span);
     }
+}
+
+static void fill_exponents(const struct fill *f, size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i++)
+        ((uint8_t *)f->array)[i] = (uint8_t)(f->exponent + (random_at(f->seed, i) >> 62));
 }
 
 static void fill_run(void *user, size_t i)
@@ -88,33 +95,63 @@ static void fill(const struct fill *f)
     parallel_for((f->items + RUN - 1) / RUN, os_cpu_count(), fill_run, (void *)f);
 }
 
-void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed, void *a, void *b,
-                  void *scales, void *bias)
+/* Scales of every kind; nested ones also have absmax8, a code and an offset. */
+static void fill_scales(const struct quern_problem *p, uint64_t seed,
+                        const struct quant_buffers *out)
+{
+    const size_t blocks = (size_t)p->n * (size_t)(p->k / problem_group(p));
+    const double root_k = sqrt((double)p->k);
+    struct fill f = {.seed = random_at(seed, 2), .array = out->scales, .items = blocks};
+
+    if (p->scale == QUERN_SCALE_E8M0) {
+        f.function = fill_exponents;
+        f.exponent = 124 - (unsigned)ilogb(root_k);
+    } else if (p->scale == QUERN_SCALE_NESTED) {
+        f.function = fill_uniform; /* (0.5 + [0,1)) / 2 */
+        f.items = (blocks + QUANT_NEST - 1) / QUANT_NEST;
+        f.least = 0.5;
+        f.span = 2 * root_k;
+    } else {
+        f.function = fill_uniform;
+        f.least = 0.5;
+        f.span = root_k;
+    }
+    if (out->scales)
+        fill(&f);
+    if (out->absmax8)
+        fill(&(struct fill){.function = fill_bytes,
+                            .seed = random_at(seed, 4),
+                            .array = out->absmax8,
+                            .items = (blocks + 7) / 8,
+                            .bytes = blocks});
+    if (out->code)
+        quant_nest_code(out->code);
+    if (out->offset)
+        *(float *)out->offset = (float)(1 / root_k);
+}
+
+void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
+                  const struct quant_buffers *out)
 {
     const size_t n = (size_t)problem->n, k = (size_t)problem->k;
 
-    if (a)
+    if (out->a)
         fill(&(struct fill){.function = fill_normal,
                             .seed = random_at(seed, 0),
-                            .array = a,
+                            .array = out->a,
                             .items = (size_t)m * k,
                             .type = problem->a});
-    if (b)
+    if (out->b)
         fill(&(struct fill){.function = fill_bytes,
                             .seed = random_at(seed, 1),
-                            .array = b,
+                            .array = out->b,
                             .items = (n * k / 2 + 7) / 8,
                             .bytes = n * k / 2});
-    if (scales)
-        fill(&(struct fill){.function = fill_absmax,
-                            .seed = random_at(seed, 2),
-                            .array = scales,
-                            .items = n * (k / (size_t)problem_group(problem)),
-                            .root_k = sqrt((double)k)});
-    if (bias)
+    fill_scales(problem, seed, out);
+    if (out->bias)
         fill(&(struct fill){.function = fill_normal,
                             .seed = random_at(seed, 3),
-                            .array = bias,
+                            .array = out->bias,
                             .items = n,
                             .type = problem->c});
 }

@@ -25,6 +25,7 @@ typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
 struct product {
     const struct quern_problem *problem;
     const struct quant_operands *in;
+    const float *scales; /* of all blocks */
     size_t m, n, k, group;
     size_t k_padded; /* a multiple of LANES; what is beyond k is 0 */
     const double *a; /* [m rounded up to A_ROWS][k_padded] */
@@ -33,21 +34,22 @@ struct product {
     double *y;
 };
 
-/* The code value times absmax has 48 significant bits at most: exact in double. */
+/* The code value times the scale has 48 significant bits at most: exact in double. */
 static void dequantise_row(const struct product *p, size_t row, double *w)
 {
-    const float *const value = p->problem->wq == QUERN_W_FP4 ? quant_fp4 : quant_nf4;
+    const float *const value = quant_values(p->problem->wq);
+    const int first = p->problem->layout == QUERN_LAYOUT_K8 ? 0 : 4; /* bit of the lower k */
     const uint8_t *b = (const uint8_t *)p->in->b + row * (p->k / 2);
-    const float *absmax = (const float *)p->in->scales + row * (p->k / p->group);
+    const float *scale = p->scales + row * (p->k / p->group);
 
-    for (size_t k = 0; k < p->k; k += p->group, absmax++) {
+    for (size_t k = 0; k < p->k; k += p->group, scale++) {
         double scaled[16];
 
         for (int i = 0; i < 16; i++)
-            scaled[i] = (double)value[i] * (double)*absmax;
+            scaled[i] = (double)value[i] * (double)*scale;
         for (size_t i = k; i < k + p->group; i += 2, b++) {
-            w[i] = scaled[*b >> 4];
-            w[i + 1] = scaled[*b & 15];
+            w[i] = scaled[*b >> first & 15];
+            w[i + 1] = scaled[*b >> (4 - first) & 15];
         }
     }
 }
@@ -133,22 +135,26 @@ static void multiply_part(void *user, size_t i)
 
 static quern_status check(const struct quern_problem *p, const struct quant_operands *in, int64_t m)
 {
-    FAIL_IF(
-        p->op != QUERN_OP_GEMM || (p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4) ||
-            p->scale != QUERN_SCALE_F32 || p->layout != QUERN_LAYOUT_BNB,
-        QUERN_E_DECLINED,
-        "the reference product has no wq=%s of that scale and layout; it has op=gemm with nf4 or "
-        "fp4, scale=f32, layout=bnb",
-        weight_name(p->wq));
+    const bool nested = p->scale == QUERN_SCALE_NESTED;
+    const struct {
+        const char *name;
+        const void *operand;
+        bool wanted;
+    } operands[] = {{"a", in->a, true},
+                    {"b", in->b, true},
+                    {"scales", in->scales, true},
+                    {"bias", in->bias, p->bias},
+                    {"absmax8", in->absmax8, nested},
+                    {"code", in->code, nested},
+                    {"offset", in->offset, nested}};
+
+    FAIL_IF(p->op != QUERN_OP_GEMM, QUERN_E_DECLINED, "the reference product is one of op=gemm");
+    TRY(quant_accepts(p));
     FAIL_IF(m < 1 || m > PROBLEM_MAX_DIMENSION, QUERN_E_ARGUMENT, "m=%lld rows; expected 1 to %lld",
             (long long)m, (long long)PROBLEM_MAX_DIMENSION);
-    FAIL_IF(!in->a || !in->b || !in->scales || !in->bias != !p->bias, QUERN_E_ARGUMENT,
-            "operand %s is %s",
-            !in->a        ? "a"
-            : !in->b      ? "b"
-            : !in->scales ? "scales"
-                          : "bias",
-            in->a && in->b && in->scales && in->bias ? "given, but the problem has none" : "null");
+    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
+        FAIL_IF(!operands[i].operand == operands[i].wanted, QUERN_E_ARGUMENT, "operand %s is %s",
+                operands[i].name, operands[i].operand ? "given, but the problem has none" : "null");
     return QUERN_OK;
 }
 
@@ -179,14 +185,21 @@ quern_status quant_reference(const struct quern_problem *problem, const struct q
     const size_t parts = (p.n + p.part - 1) / p.part;
     /* zeroed: the scratch row that an odd n leaves unused is multiplied all the same */
     double *const memory = os.calloc((a_rows + parts * W_ROWS) * p.k_padded, sizeof *memory);
+    float *const scales = os.malloc(p.n * (p.k / p.group) * sizeof *scales);
 
-    FAIL_IF(!memory, QUERN_E_MEMORY, "no memory for %zu x %zu values in double", a_rows,
-            p.k_padded);
+    if (!memory || !scales) {
+        os.free(memory);
+        os.free(scales);
+        FAIL(QUERN_E_MEMORY, "no memory for %zu x %zu values in double", a_rows, p.k_padded);
+    }
+    quant_scales(problem, in, scales);
+    p.scales = scales;
     for (size_t row = 0; row < a_rows; row++)
         widen_row(&p, row, memory + row * p.k_padded);
     p.a = memory;
     p.scratch = memory + a_rows * p.k_padded;
     parallel_for(parts, os_cpu_count(), multiply_part, &p);
     os.free(memory);
+    os.free(scales);
     return QUERN_OK;
 }

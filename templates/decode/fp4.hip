@@ -4,6 +4,6 @@
 
 constexpr float CODE[16] = {
     0.0f,  0.0625f,  8.0f,  12.0f,  4.0f,  6.0f,  2.0f,  3.0f,
-    -0.0f, -0.0625f, -8.0f, -12.0f, -4.0f, -6.0f, -2.0f, -3.0f,
+    0.0f,  -0.0625f, -8.0f, -12.0f, -4.0f, -6.0f, -2.0f, -3.0f,
 };
 constexpr float CODE_UNIT = 1.0f / 12.0f; // what one unit of CODE is worth

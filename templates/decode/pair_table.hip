@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 // The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the
-// order that a dot product with A wants (high nibble first).
+// order that a dot product with A wants.
 //
 // An entry is as wide as the 32 banks and holds one copy of the pair for each lane that the LDS
 // serves in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
@@ -32,11 +32,13 @@ constexpr pair_values make_pair_values()
 {
     pair_values values = {};
     for (u32 byte = 0; byte < 256; byte++) {
+        const u32 first = code_bits(HIGH_NIBBLE_FIRST ? byte >> 4 : byte & 15);
+        const u32 second = code_bits(HIGH_NIBBLE_FIRST ? byte & 15 : byte >> 4);
         if (A_TYPE == F32) {
-            values.first[byte] = code_bits(byte >> 4);
-            values.second[A_TYPE == F32 ? byte : 0] = code_bits(byte & 15);
+            values.first[byte] = first;
+            values.second[A_TYPE == F32 ? byte : 0] = second;
         } else {
-            values.first[byte] = code_bits(byte >> 4) | code_bits(byte & 15) << 16;
+            values.first[byte] = first | second << 16;
         }
     }
     return values;

@@ -42,7 +42,7 @@ template <class PAIR> DEVICE float multiply_add(const a_batch &batch, u32 index,
 }
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
-void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *__restrict scales,
+void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS
             const c_element *__restrict bias,
 #endif
@@ -58,11 +58,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
     const u32 m0 = __builtin_amdgcn_workgroup_id_y() * M_TILE;
 
     // Rows past the end are computed from the last one again and not stored.
-    const u8 *b_row[ROWS], *scale_row[ROWS], *a_row[M_TILE];
+    const u8 *b_row[ROWS], *a_row[M_TILE];
+    row_scales scale_row[ROWS];
     UNROLL for (u32 r = 0; r < ROWS; r++) {
         const u32 n = WHOLE_GROUPS ? n0 + r : minimum(n0 + r, N - 1);
         b_row[r] = b + (u64)n * (K / 2);
-        scale_row[r] = (const u8 *)(scales + (u64)n * (K / BLOCK));
+        scale_row[r] = scales_of_row(n, SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILE; i++)
         a_row[i] = (const u8 *)(a + (first + (i64)minimum(m0 + i, m - 1)) * lda);
@@ -73,18 +74,18 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
         const u32 k = s * STEP + lane * CHUNK;
         return opaque(WHOLE_STEPS ? k : minimum(k, K - CHUNK));
     };
-    auto load_weights = [&](u32 k, u32 (&packed)[ROWS][WORDS], float (&scale)[ROWS]) {
+    auto load_weights = [&](u32 k, u32 (&packed)[ROWS][WORDS], chunk_scale (&scale)[ROWS]) {
         UNROLL for (u32 r = 0; r < ROWS; r++)
             load_dwords<WORDS, WEIGHTS_ONCE>(packed[r], b_row[r] + k / 2);
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            scale[r] = *(const float *)(scale_row[r] + k / BLOCK * 4);
+            scale[r] = load_scale(scale_row[r], k);
     };
 
     // The first weights are on their way while the table is built.
     const lane_entries entries = load_entries(item);
     schedule_boundary();
     u32 packed[ROWS][WORDS];
-    float scale[ROWS];
+    chunk_scale scale[ROWS];
     u32 k = chunk_of(step);
     load_weights(k, packed, scale);
     schedule_boundary();
@@ -95,7 +96,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
     const u32 n = n0 + value % ROWS, i = m0 + value / ROWS;
     const bool stores = reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || n < N) && i < (u32)m;
 #if BIAS
-    const float offset = bias[WHOLE_GROUPS ? n : minimum(n, N - 1)];
+    const float bias_value = bias[WHOLE_GROUPS ? n : minimum(n, N - 1)];
 #endif
     barrier();
 
@@ -104,7 +105,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
     ROLLED for (; step < STEPS; step += SPLIT_K) {
         const bool inside = WHOLE_STEPS || step * STEP + lane * CHUNK < K;
         float sum[VALUES] = {};
-        float next_scale[ROWS];
+        chunk_scale next_scale[ROWS];
+
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            begin_scale(scale_row[r], scale[r], k);
 
         pair w[2][PAIRS][ROWS]; // weights of this batch and of the next
         auto look_up_batch = [&](u32 batch) {
@@ -153,8 +157,11 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
             schedule_boundary();
         }
         if (inside) {
+            float value[ROWS];
+            UNROLL for (u32 r = 0; r < ROWS; r++)
+                value[r] = scale_value(scale_row[r], scale[r]);
             UNROLL for (u32 v = 0; v < VALUES; v++)
-                total[v] = __builtin_fmaf(sum[v], scale[v % ROWS], total[v]);
+                total[v] = __builtin_fmaf(sum[v], value[v % ROWS], total[v]);
         }
         UNROLL for (u32 r = 0; r < ROWS; r++)
             scale[r] = next_scale[r];
@@ -173,7 +180,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
     }
     result *= CODE_UNIT;
 #if BIAS
-    result += offset;
+    result += bias_value;
 #endif
     if (stores)
         c[(first + (i64)i) * ldc + n] = (c_element)result;

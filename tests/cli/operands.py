@@ -20,8 +20,11 @@ NF4 = [
 # Codes 8 to 15 are the negatives of 0 to 7.
 FP4_MAGNITUDES = [0.0, 0.0625 / 12, 8 / 12, 12 / 12, 4 / 12, 6 / 12, 2 / 12, 3 / 12]
 FP4 = FP4_MAGNITUDES + [-x for x in FP4_MAGNITUDES]
-# The weight format's table, and half the widest gap between its values.
-TABLES = {"nf4": (NF4, 0.1520), "fp4": (FP4, 2 / 12 + 1e-6)}
+E2M1_MAGNITUDES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+E2M1 = E2M1_MAGNITUDES + [-x for x in E2M1_MAGNITUDES]
+# The weight format's table, and half the widest gap between its values. MXFP4's scale is a power of
+# two, so that the largest weight of a block may lie up to a quarter beyond the largest value, 6.
+TABLES = {"nf4": (NF4, 0.1520), "fp4": (FP4, 2 / 12 + 1e-6), "mxfp4": (E2M1, 2.0)}
 
 
 def bf16_bits(x):
@@ -61,10 +64,27 @@ def weights(n, k, seed):
     return data, unpack("f32", data)
 
 
-def dequantise_bnb(table, b, absmax, group):
-    """Two codes a byte, the high nibble first; one absmax for each `group` weights."""
+def read_scales(wq, read):
+    """The scale of each block; `read` gives the bytes of the operand of a name."""
+    scales = read("scales")
+    if wq == "mxfp4":
+        return [2.0 ** (s - 127) for s in scales]
+    scales = unpack("f32", scales)
+    absmax8 = read("absmax8")
+    if absmax8 is None:
+        return scales
+    code = unpack("f32", read("code"))
+    (offset,) = unpack("f32", read("offset"))
+    return [code[q] * scales[i // 256] + offset for i, q in enumerate(absmax8)]
+
+
+def dequantise(wq, b, scales, group):
+    """Two codes a byte, bitsandbytes' high nibble first; one scale for each `group` weights."""
+    table = TABLES[wq][0]
     codes = [code for byte in b for code in (byte >> 4, byte & 15)]
-    return [table[code] * absmax[i // group] for i, code in enumerate(codes)]
+    if wq == "mxfp4":
+        codes = [code for byte in b for code in (byte & 15, byte >> 4)]
+    return [table[code] * scales[i // group] for i, code in enumerate(codes)]
 
 
 def linear(a, w, bias, m, n, k):

@@ -16,15 +16,19 @@ TOLERANCE = {"f32": 1e-5, "f16": 5e-3, "bf16": 5e-3}
 
 
 def make_operands(quern, directory, wq, problem, a_type, c_type, m, bias):
-    """Writes a, b, scales and bias; returns the reference."""
+    """Writes a, b, the scales and bias; returns the reference."""
     directory.mkdir(exist_ok=True)
     w_bytes, w = operands.weights(N, K, seed=1)
     (directory / "w").write_bytes(w_bytes)
     made = quern.json("quantize", problem, f"w={directory}/w", "--out", directory)
-    assert [o["name"] for o in made["operands"]] == ["b", "scales"]
+    names = [o["name"] for o in made["operands"]]
+    nested = "nested" in problem
+    assert names == ["b", "scales"] + (["absmax8", "code", "offset"] if nested else [])
+    group = 32 if wq == "mxfp4" else 64
     b = (directory / "b").read_bytes()
-    scales = operands.unpack("f32", (directory / "scales").read_bytes())
-    assert (len(b), len(scales)) == (N * K // 2, N * K // 64)
+    scales = operands.read_scales(
+        wq, lambda name: (directory / name).read_bytes() if name in names else None)
+    assert (len(b), len(scales)) == (N * K // 2, N * K // group)
     a_bytes = operands.pack(a_type, operands.normal(m * K, seed=2))
     (directory / "a").write_bytes(a_bytes)
     bias_values = [0.0] * N
@@ -32,10 +36,10 @@ def make_operands(quern, directory, wq, problem, a_type, c_type, m, bias):
         data = operands.pack(c_type, operands.normal(N, seed=3))
         (directory / "bias").write_bytes(data)
         bias_values = operands.unpack(c_type, data)
-    table, half_gap = operands.TABLES[wq]
-    stored = operands.dequantise_bnb(table, b, scales, 64)
+    half_gap = operands.TABLES[wq][1] + (0.05 if nested else 0)
+    stored = operands.dequantise(wq, b, scales, group)
     for i, (x, y) in enumerate(zip(w, stored)):
-        assert abs(x - y) <= half_gap * scales[i // 64]
+        assert abs(x - y) <= half_gap * scales[i // group]
     return operands.linear(operands.unpack(a_type, a_bytes), stored, bias_values, m, N, K)
 
 
@@ -48,15 +52,18 @@ def files(directory, names):
 @pytest.mark.parametrize(
     "wq, a_type, c_type",
     [("nf4", "f32", "f32"), ("nf4", "f16", "f16"), ("nf4", "bf16", "bf16"), ("nf4", "bf16", "f32"),
-     ("fp4", "f16", "f16")],
+     ("fp4", "f16", "f16"), ("nf4 scale=nested", "bf16", "bf16"), ("fp4 scale=nested", "f32", "f32"),
+     ("mxfp4", "bf16", "bf16")],
 )  # fmt: skip
 def test_a_layer(warm, tmp_path, wq, a_type, c_type, m, bias):
     problem = f"wq={wq} n={N} k={K} a={a_type} c={c_type} bias={bias}"
+    wq = wq.split()[0]
     reference = make_operands(warm, tmp_path, wq, problem, a_type, c_type, m, bias)
     warm("build", "--target", TARGET, "--m", m, "--out", tmp_path / "plan", problem)
     plan = json.loads((tmp_path / "plan/plan.json").read_text())
     names = [o["name"] for o in plan["operands"]]
-    assert set(names) == {"a", "b", "scales", "c"} | ({"bias"} if bias else set())
+    expected = {"a", "b", "scales", "c"} | ({"bias"} if bias else set())
+    assert set(names) == expected | ({"absmax8", "code", "offset"} if "nested" in problem else set())
 
     warm("sim", tmp_path / "plan/plan.json", *files(tmp_path, names))
     simulated = (tmp_path / "c").read_bytes()

@@ -65,63 +65,108 @@ struct quern_problem t_problem(const char *text)
     return p;
 }
 
-static void *map(struct t_layer *l, int slot, void *host, size_t bytes, enum quern_sim_access access,
-                 const char *name)
+/* Where the library wants the address of an operand; null for one that a layer here never has. */
+static const void **member(struct t_layer *l, const char *name)
 {
-    if (!host)
-        return NULL;
-    assert_int_equal(quern_sim_map(quern_ctx_sim(l->ctx), host, bytes, access, name, &l->address[slot]),
+    struct quern_args *const args = &l->args;
+    const struct {
+        const char *name;
+        const void **at;
+    } members[] = {{"b", &args->b},       {"scales", &args->scales}, {"absmax8", &args->absmax8},
+                   {"code", &args->code}, {"offset", &args->offset}, {"bias", &args->bias}};
+
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (!strcmp(name, members[i].name))
+            return members[i].at;
+    return NULL;
+}
+
+static void *map(struct t_layer *l, const char *name, void *host, size_t bytes,
+                 enum quern_sim_access access)
+{
+    uint64_t *const address = &l->address[l->mapped++];
+
+    assert_true(l->mapped <= QUERN_OPERANDS_MAX);
+    assert_int_equal(quern_sim_map(quern_ctx_sim(l->ctx), host, bytes, access, name, address),
                      QUERN_OK);
-    return (void *)(uintptr_t)l->address[slot];
+    return (void *)(uintptr_t)*address;
+}
+
+static void *fresh(struct t_layer *l, size_t bytes)
+{
+    void *const memory = calloc(1, bytes);
+
+    assert_non_null(memory);
+    assert_true(l->allocated < sizeof l->memory / sizeof *l->memory);
+    return l->memory[l->allocated++] = memory;
+}
+
+/* Rows of A apart by lda, what is between them NaN, so that padding that is used shows. */
+static void *padded_rows(struct t_layer *l, const void *a, size_t *bytes)
+{
+    const size_t element = dtype_bytes(l->problem.a), row = (size_t)l->problem.k * element;
+    const size_t stride = (size_t)l->lda * element;
+
+    *bytes = (size_t)(l->m - 1) * stride + row;
+    char *const padded = fresh(l, *bytes);
+    memset(padded, 0xff, *bytes);
+    for (size_t i = 0; i < (size_t)l->m; i++)
+        memcpy(padded + i * stride, (const char *)a + i * row, row);
+    return padded;
 }
 
 void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
                   int64_t lda, int64_t ldc, uint64_t seed)
 {
-    const int64_t groups = p->n * (p->k / problem_group(p));
-    const unsigned ea = dtype_bytes(p->a), ec = dtype_bytes(p->c);
+    struct quern_operand operands[QUERN_OPERANDS_MAX];
+    void *host[QUERN_OPERANDS_MAX] = {0};
+    struct quant_buffers out = {0};
+    struct {
+        const char *name;
+        void **at;
+    } const buffers[] = {{"a", &out.a},           {"b", &out.b},
+                         {"scales", &out.scales}, {"absmax8", &out.absmax8},
+                         {"code", &out.code},     {"offset", &out.offset},
+                         {"bias", &out.bias}};
+    size_t count, bytes;
 
-    *l = (struct t_layer){.ctx = ctx, .problem = *p, .m = m, .lda = lda ? lda : p->k,
-                          .ldc = ldc ? ldc : p->n};
-    l->a = malloc((size_t)(m * p->k) * ea);
-    l->b = malloc((size_t)(p->n * p->k / 2));
-    l->scales = malloc((size_t)groups * 4);
-    l->bias = p->bias ? malloc((size_t)p->n * ec) : NULL;
-    l->c_bytes = (size_t)((m - 1) * l->ldc + p->n) * ec; /* no byte more than the last row needs */
-    l->c = calloc(1, l->c_bytes);
-    l->reference = malloc((size_t)(m * p->n) * sizeof(double));
-    quant_random(p, m, seed, l->a, l->b, l->scales, l->bias);
-    const size_t a_bytes = (size_t)((m - 1) * l->lda + p->k) * ea;
-    l->a_padded = malloc(a_bytes);
-    memset(l->a_padded, 0xff, a_bytes); /* NaN: padding that is used shows */
-    for (int64_t i = 0; i < m; i++)
-        memcpy((char *)l->a_padded + (size_t)(i * l->lda) * ea, (char *)l->a + (size_t)(i * p->k) * ea,
-               (size_t)p->k * ea);
-    const struct quant_operands in = {l->a, l->b, l->scales, l->bias};
+    *l = (struct t_layer){.ctx = ctx,
+                          .problem = *p,
+                          .m = m,
+                          .lda = lda ? lda : p->k,
+                          .ldc = ldc ? ldc : p->n,
+                          .args = QUERN_INIT(struct quern_args)};
+    assert_int_equal(quern_problem_operands(p, m, operands, &count), QUERN_OK);
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < sizeof buffers / sizeof *buffers; j++)
+            if (!strcmp(operands[i].name, buffers[j].name))
+                host[i] = *buffers[j].at = fresh(l, operands[i].bytes);
+    quant_random(p, m, seed, &out);
+    const struct quant_operands in = {out.a,       out.b,    out.scales, out.bias,
+                                      out.absmax8, out.code, out.offset};
+    l->reference = fresh(l, (size_t)(m * p->n) * sizeof(double));
     assert_int_equal(quant_reference(p, &in, m, l->reference), QUERN_OK);
 
-    l->args = (struct quern_args)QUERN_INIT(struct quern_args);
-    l->args.a = map(l, 0, l->a_padded, a_bytes, QUERN_SIM_READ, "a");
-    l->args.b = map(l, 1, l->b, (size_t)(p->n * p->k / 2), QUERN_SIM_READ, "b");
-    l->args.scales = map(l, 2, l->scales, (size_t)groups * 4, QUERN_SIM_READ, "scales");
-    l->args.bias = map(l, 3, l->bias, (size_t)p->n * ec, QUERN_SIM_READ, "bias");
-    l->args.c = map(l, 4, l->c, l->c_bytes, QUERN_SIM_WRITE, "c");
+    for (size_t i = 0; i < count; i++)
+        if (member(l, operands[i].name))
+            *member(l, operands[i].name) =
+                map(l, operands[i].name, host[i], operands[i].bytes, QUERN_SIM_READ);
+    void *const a = padded_rows(l, out.a, &bytes);
+    l->args.a = map(l, "a", a, bytes, QUERN_SIM_READ);
+    /* no byte more than the last row needs */
+    l->c_bytes = (size_t)((m - 1) * l->ldc + p->n) * dtype_bytes(p->c);
+    l->c = fresh(l, l->c_bytes);
+    l->args.c = map(l, "c", l->c, l->c_bytes, QUERN_SIM_WRITE);
     l->args.lda = lda;
     l->args.ldc = ldc;
 }
 
 void t_layer_free(struct t_layer *l)
 {
-    for (int i = 0; i < 5; i++)
-        if (l->address[i])
-            quern_sim_unmap(quern_ctx_sim(l->ctx), l->address[i]);
-    free(l->a);
-    free(l->a_padded);
-    free(l->b);
-    free(l->scales);
-    free(l->bias);
-    free(l->c);
-    free(l->reference);
+    for (size_t i = 0; i < l->mapped; i++)
+        quern_sim_unmap(quern_ctx_sim(l->ctx), l->address[i]);
+    for (size_t i = 0; i < l->allocated; i++)
+        free(l->memory[i]);
 }
 
 double t_layer_error(const struct t_layer *l)

@@ -20,10 +20,11 @@ struct t_layer {
     quern_ctx *ctx;
     struct quern_problem problem;
     int64_t m, lda, ldc;
-    void *a, *a_padded, *b, *scales, *bias;
     uint8_t *c;
     size_t c_bytes;
-    uint64_t address[5];
+    void *memory[QUERN_OPERANDS_MAX + 3];
+    uint64_t address[QUERN_OPERANDS_MAX];
+    size_t allocated, mapped;
     struct quern_args args;
     double *reference; /* [m,N] */
 };

@@ -13,8 +13,13 @@ The file is a list of records, little-endian, each a line of text and the bytes 
     weights NAME COUNT            f32 [COUNT]
     quantised WQ GROUP COUNT      u8 [(COUNT+1)/2] codes, f32 [ceil(COUNT/GROUP)] absmax,
                                   f32 [COUNT] the dequantised weights
+    nested COUNT                  u8 [COUNT] quantised absmax, f32 [256] their code,
+                                  f32 [ceil(COUNT/256)] second absmax, f32 offset,
+                                  f32 [COUNT] the absmax that they stand for
 
-A `quantised` record belongs to the last `weights` record before it.
+A `quantised` or `nested` record belongs to the last `weights` record before it; `nested` takes those
+weights for absmax. It is made by the package's portable code: the one for CPUs looks up an
+approximate table, and differs from it and from the GPU code next to decision bounds.
 """
 
 import os
@@ -98,6 +103,12 @@ def normal(count, dtype=torch.float32):
     return torch.from_numpy(f32(rng.standard_normal(count))).to(dtype).float().numpy()
 
 
+def portable(name, *arguments):
+    """The package's own portable implementation of an operator that it has a CPU one for."""
+    operator = getattr(torch.ops.bitsandbytes, name).default
+    return operator._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *arguments)
+
+
 def main():
     records = []
     both = ("nf4", "fp4")
@@ -127,6 +138,25 @@ def main():
     case("short-block-of-zeros", np.concatenate([normal(64), np.zeros(6, np.float32)]),
          *[(q, 64) for q in both])
     case("odd", normal(71), *[(q, 64) for q in both])
+
+    code = functional.create_dynamic_map()
+
+    def nested(name, absmax):
+        records.append((f"weights {name} {len(absmax)}\n".encode(), [absmax]))
+        tensor = torch.from_numpy(absmax)
+        offset = tensor.mean()
+        absmax8, second = portable("quantize_blockwise", tensor - offset, code, 256)
+        restored = portable("dequantize_blockwise", absmax8, second, code, 256, torch.float32) + offset
+        records.append((f"nested {len(absmax)}\n".encode(),
+                        [absmax8.numpy(), code.numpy(), second.numpy(), f32([offset.item()]),
+                         restored.numpy()]))
+
+    nested("absmax", np.abs(normal(2048)))
+    nested("absmax-narrow", f32(rng.uniform(0.9, 1.1, 1024)))
+    nested("absmax-skewed", f32(np.exp(3 * rng.standard_normal(768))))
+    nested("absmax-equal", f32([0.25] * 300))
+    nested("absmax-few", f32(rng.uniform(0, 2, 5)))
+    nested("absmax-short", f32(rng.uniform(0, 2, 700)))
 
     OUT.parent.mkdir(parents=True, exist_ok=True)
     with OUT.open("wb") as file:

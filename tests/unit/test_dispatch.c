@@ -95,6 +95,96 @@ static void test_answers(void **state)
     quern_close(ctx);
 }
 
+/* Scales of every kind: rows within one second scale, across one seam, across many. */
+static void test_formats(void **state)
+{
+    static const char *const layers[] = {
+        "wq=nf4 scale=nested n=96 k=256 a=bf16",
+        "wq=nf4 scale=nested n=45 k=2560 a=f16 bias=1",
+        "wq=nf4 scale=nested n=7 k=12288 group=32 a=f32",
+        "wq=fp4 scale=nested n=33 k=8192 group=32 a=bf16 c=f32",
+        "wq=fp4 scale=nested n=130 k=640 group=128 a=f16",
+        "wq=fp4 n=70 k=320 a=bf16 bias=1",
+        "wq=mxfp4 n=96 k=256 a=bf16",
+        "wq=mxfp4 n=37 k=2880 a=f16 bias=1",
+        "wq=mxfp4 n=16 k=1056 a=f32",
+        "wq=mxfp4 n=131 k=96 a=bf16 c=f32"};
+    static const int rows[] = {1, 2, 3, 5, 8, 11};
+    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        const struct quern_problem p = t_problem(layers[i]);
+        quern_op *const op = create(ctx, layers[i], 8);
+        for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
+            check_answer(ctx, op, &p, rows[m], 0, 0);
+        check_answer(ctx, op, &p, 4, p.k + 2, p.n + 5);
+        quern_op_release(op);
+    }
+    quern_close(ctx);
+}
+
+/* The ends of the range of E8M0: 0 is a power of two like others, 255 is no number. */
+static void test_extreme_powers(void **state)
+{
+    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_op *const op = create(ctx, "wq=mxfp4 n=4 k=64 a=f32", 1);
+    uint8_t b[4 * 32], scales[8] = {0, 0, 127, 127, 127, 255, 254, 0};
+    float a[64], c[4] = {0};
+    struct quern_args args = QUERN_INIT(struct quern_args);
+    uint64_t address[4];
+
+    (void)state;
+    memset(b, 0x22, sizeof b); /* every weight is 1 times its scale */
+    for (int i = 0; i < 64; i++)
+        a[i] = i == 0 || i == 32 ? 1.0f : 0.0f;
+    quern_sim *const sim = quern_ctx_sim(ctx);
+    assert_int_equal(quern_sim_map(sim, a, sizeof a, QUERN_SIM_READ, "a", &address[0]), QUERN_OK);
+    assert_int_equal(quern_sim_map(sim, b, sizeof b, QUERN_SIM_READ, "b", &address[1]), QUERN_OK);
+    assert_int_equal(quern_sim_map(sim, scales, sizeof scales, QUERN_SIM_READ, "scales", &address[2]),
+                     QUERN_OK);
+    assert_int_equal(quern_sim_map(sim, c, sizeof c, QUERN_SIM_WRITE, "c", &address[3]), QUERN_OK);
+    args.a = (void *)(uintptr_t)address[0];
+    args.b = (void *)(uintptr_t)address[1];
+    args.scales = (void *)(uintptr_t)address[2];
+    args.c = (void *)(uintptr_t)address[3];
+    assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_OK);
+    assert_true(c[0] == 0x1p-126f);
+    assert_true(c[1] == 2);
+    assert_true(c[2] != c[2]);
+    assert_true(c[3] == 0x1p127f);
+    for (int i = 0; i < 4; i++)
+        quern_sim_unmap(sim, address[i]);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static void test_nested_operands_are_checked(void **state)
+{
+    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    const struct quern_problem p = t_problem("wq=nf4 scale=nested n=96 k=256 a=bf16");
+    quern_op *const op = create(ctx, "wq=nf4 scale=nested n=96 k=256 a=bf16", 1);
+    struct t_layer l;
+
+    (void)state;
+    t_layer_make(&l, ctx, &p, 1, 0, 0, 5);
+    struct quern_args args = l.args;
+    args.absmax8 = NULL;
+    assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_E_ARGUMENT);
+    assert_non_null(strstr(quern_last_error()->message, "args.absmax8 is null"));
+    args = l.args;
+    args.code = (const char *)args.code + 4;
+    assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_E_ALIGN);
+    args = l.args;
+    args.offset = (const char *)args.offset + 2;
+    assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_E_ALIGN);
+    assert_non_null(strstr(quern_last_error()->message, "expected a multiple of 4"));
+    assert_int_equal(quern_op_launch(op, &l.args, 1, NULL), QUERN_OK);
+    t_layer_free(&l);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
 static void test_other_targets(void **state)
 {
     static const char *const targets[] = {"gfx1100", "gfx1102", "gfx1150"};
@@ -379,6 +469,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_extreme_powers),
+        cmocka_unit_test(test_nested_operands_are_checked),
         cmocka_unit_test(test_other_targets),
         cmocka_unit_test(test_same_problem_same_op),
         cmocka_unit_test(test_stored_kernels),

@@ -44,6 +44,8 @@ static const struct {
 } golden[] = {
     {"nf4_bf16_m1_gfx1151", "wq=nf4 n=4096 k=4096 a=bf16", "gfx1151", 1},
     {"nf4_f32_bias_m8_gfx1100", "wq=nf4 n=384 k=1536 a=f32 bias=1", "gfx1100", 8},
+    {"mxfp4_bf16_m2_gfx1151", "wq=mxfp4 n=2880 k=2880 a=bf16", "gfx1151", 2},
+    {"nf4_bf16_nested_m1_gfx1151", "wq=nf4 n=4096 k=2560 a=bf16 scale=nested", "gfx1151", 1},
     {"fp4_f16_tail_m3_gfx1201", "wq=fp4 n=100 k=416 group=32 a=f16 c=f32", "gfx1201", 3},
 };
 #define GOLDEN_COUNT (sizeof golden / sizeof *golden)
@@ -183,12 +185,22 @@ static void test_source_says_what_the_plan_says(void **state)
     expect_line(source, "#define A_TYPE F16 ");
     expect_line(source, "#define C_TYPE F32 ");
     expect_line(source, "#define BIAS 1 ");
+    expect_line(source, "#define HIGH_NIBBLE_FIRST true ");
     expect_line(source, "// ---- decode/fp4 ----");
+    expect_line(source, "// ---- decode/scale_f32 ----");
     free(source);
     source = source_of("wq=nf4 n=100 k=416 group=32 a=f32", "gfx1151", 8);
     expect_line(source, "// ---- decode/nf4 ----");
     expect_line(source, "#define WEIGHTS_ONCE false ");
     assert_null(strstr(source, "decode/fp4"));
+    free(source);
+    source = source_of("wq=mxfp4 n=100 k=416 a=f32", "gfx1151", 8);
+    expect_line(source, "// ---- decode/e2m1 ----");
+    expect_line(source, "// ---- decode/scale_e8m0 ----");
+    expect_line(source, "#define HIGH_NIBBLE_FIRST false ");
+    free(source);
+    source = source_of("wq=fp4 n=100 k=416 group=32 a=f32 scale=nested", "gfx1151", 1);
+    expect_line(source, "// ---- decode/scale_nested ----");
     free(source);
 }
 
@@ -199,6 +211,7 @@ static void test_sources_differ(void **state)
         "wq=nf4 n=128 k=256 a=f16",          "wq=nf4 n=128 k=256 a=bf16",
         "wq=fp4 n=128 k=256 a=f16",          "wq=nf4 n=128 k=256 a=f16 c=f32",
         "wq=nf4 n=129 k=256 a=f16",          "wq=nf4 n=128 k=320 a=f16",
+        "wq=mxfp4 n=128 k=256 a=f16",        "wq=nf4 n=128 k=256 a=f16 scale=nested",
         "wq=nf4 n=128 k=256 a=f16 group=32", "wq=nf4 n=128 k=256 a=f16 bias=1"};
     enum { COUNT = sizeof problems / sizeof *problems };
     char *text[2 * COUNT];

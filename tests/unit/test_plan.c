@@ -46,11 +46,13 @@ static struct quern_problem random_problem(void)
     static const char *const types[] = {"f32", "f16", "bf16"};
     const uint64_t group = UINT64_C(32) << below(8);
     const uint64_t n = below(4) ? 1 + below(40000) : 1 + below(64);
+    const bool mx = !below(4);
     char text[160];
 
-    snprintf(text, sizeof text, "wq=%s n=%d k=%d group=%d a=%s c=%s bias=%d",
-             below(2) ? "nf4" : "fp4", (int)n, (int)(group * (1 + below(16384 / group))),
-             (int)group, types[below(3)], types[below(3)], (int)below(2));
+    snprintf(text, sizeof text, "wq=%s n=%d k=%d group=%d a=%s c=%s bias=%d%s",
+             mx ? "mxfp4" : below(2) ? "nf4" : "fp4", (int)n,
+             (int)(group * (1 + below(16384 / group))), mx ? 32 : (int)group, types[below(3)],
+             types[below(3)], (int)below(2), mx || below(2) ? "" : " scale=nested");
     return problem_of(text);
 }
 
@@ -255,10 +257,9 @@ static void test_declines(void **state)
     } cases[] = {
         {"op=dequant wq=nf4 n=64 k=64 c=f32", "gfx1151", "op=dequant"},
         {"wq=int4 n=64 k=128 a=f16", "gfx1151", "wq=int4"},
-        {"wq=mxfp4 n=64 k=128 a=f16", "gfx1151", "wq=mxfp4"},
+        {"wq=mxfp4 n=64 k=128 a=f16 layout=tileN", "gfx1151", "layout=k8"},
         {"wq=none n=64 k=128 a=f16", "gfx1151", "wq=none"},
         {"wq=fp8 n=64 k=128 a=bf16", "gfx1201", "wq=fp8"},
-        {"wq=nf4 n=64 k=64 a=f16 scale=nested", "gfx1151", "scale=nested"},
         {"wq=nf4 n=64 k=64 a=f16 layout=tileN", "gfx1151", "layout=bnb"},
         {"wq=nf4 n=64 k=64 a=bf16 round=trunc", "gfx1151", "round=trunc"},
         {"wq=nf4 n=134217729 k=64 a=f16", "gfx1151", "n=134217729"},
@@ -288,6 +289,7 @@ static void test_arguments(void **state)
     static const enum plan_arg with_bias[] = {PLAN_ARG_A,     PLAN_ARG_B,   PLAN_ARG_SCALES,
                                               PLAN_ARG_BIAS,  PLAN_ARG_C,   PLAN_ARG_M,
                                               PLAN_ARG_FIRST, PLAN_ARG_LDA, PLAN_ARG_LDC};
+    static const enum plan_arg nested[] = {PLAN_ARG_ABSMAX8, PLAN_ARG_CODE, PLAN_ARG_OFFSET};
     enum plan_arg args[PLAN_ARGS_MAX];
     struct plan_set set;
 
@@ -296,6 +298,15 @@ static void test_arguments(void **state)
     assert_int_equal(plan_args(&set.plans[0], args), 9);
     assert_memory_equal(args, with_bias, sizeof with_bias);
     make("wq=nf4 n=64 k=64 a=f16", "gfx1151", &set);
+    assert_int_equal(plan_args(&set.plans[0], args), 8);
+    assert_memory_equal(args, with_bias, 3 * sizeof *args);
+    assert_memory_equal(args + 3, with_bias + 4, 5 * sizeof *args);
+    make("wq=fp4 n=64 k=64 a=f16 scale=nested bias=1", "gfx1151", &set);
+    assert_int_equal(plan_args(&set.plans[0], args), 12);
+    assert_memory_equal(args, with_bias, 3 * sizeof *args);
+    assert_memory_equal(args + 3, nested, sizeof nested);
+    assert_memory_equal(args + 6, with_bias + 3, 6 * sizeof *args);
+    make("wq=mxfp4 n=64 k=64 a=f16", "gfx1151", &set);
     assert_int_equal(plan_args(&set.plans[0], args), 8);
     assert_memory_equal(args, with_bias, 3 * sizeof *args);
     assert_memory_equal(args + 3, with_bias + 4, 5 * sizeof *args);

@@ -186,10 +186,41 @@ static void check_record(struct reader *r, const char *name, const char *line, c
         free(our_weights);
 }
 
+static void check_nested_record(struct reader *r, const char *name, const float *absmax,
+                                size_t count)
+{
+    const size_t runs = (count + 255) / 256;
+    uint8_t *const absmax8 = read_bytes(r, count), *const ours = malloc(count);
+    float *const code = read_bytes(r, 1024), our_code[256];
+    float *const scales = read_bytes(r, 4 * runs), *const our_scales = malloc(4 * runs);
+    float *const offset = read_bytes(r, 4);
+    float *const restored = read_bytes(r, 4 * count), *const our_restored = malloc(4 * count);
+
+    quant_nest_code(our_code);
+    for (int i = 0; i < 256; i++)
+        if (!same_float(code[i], our_code[i]))
+            fail_msg("%s: code %d is %a, not %a", name, i, (double)our_code[i], (double)code[i]);
+    /* the offset is a mean, which torch adds up in an order of its own */
+    assert_true(fabsf(quant_nest_offset(absmax, count) - *offset) <= 2e-6f * *offset);
+    quant_nest(absmax, count, code, *offset, ours, our_scales);
+    for (size_t i = 0; i < count; i++)
+        if (absmax8[i] != ours[i])
+            fail_msg("%s: absmax %zu (%a) became %u, not %u", name, i, (double)absmax[i], ours[i],
+                     absmax8[i]);
+    for (size_t i = 0; i < runs; i++)
+        if (!same_float(scales[i], our_scales[i]))
+            fail_msg("%s: scale %zu is %a, not %a", name, i, (double)our_scales[i],
+                     (double)scales[i]);
+    quant_unnest(absmax8, code, scales, *offset, count, our_restored);
+    assert_memory_equal(restored, our_restored, 4 * count);
+    free(absmax8), free(ours), free(code), free(scales), free(our_scales), free(offset);
+    free(restored), free(our_restored);
+}
+
 static void test_golden(void **state)
 {
     char *file, line[128], name[64] = "";
-    size_t size, count = 0, checked = 0;
+    size_t size, count = 0, checked = 0, nested = 0, again;
     float *w = NULL;
 
     (void)state;
@@ -201,12 +232,16 @@ static void test_golden(void **state)
         if (sscanf(line, "weights %63s %zu", name, &count) == 2) {
             free(w);
             w = read_bytes(&r, 4 * count);
+        } else if (sscanf(line, "nested %zu", &again) == 1) {
+            assert_int_equal(again, count);
+            check_nested_record(&r, name, w, count);
+            nested++;
         } else {
             check_record(&r, name, line, w, count);
             checked++;
         }
     }
-    assert_true(checked >= 30);
+    assert_true(checked >= 30 && nested >= 6);
     free(w);
     free(file);
 }
@@ -302,16 +337,100 @@ static void test_api_round_trip(void **state)
     quern_quantized_free(NULL, 0);
 }
 
+/* Quantised and restored, every weight is within half a gap between values of what it was. */
+static void check_restored(const char *text, double gap, size_t operands)
+{
+    enum { N = 8, K = 4096 };
+    const struct quern_problem p = problem_of(text);
+    struct quern_quantized q[QUERN_OPERANDS_MAX];
+    struct quern_operand expected[QUERN_OPERANDS_MAX];
+    float *const w = malloc(4 * N * K), *const back = malloc(4 * N * K);
+    size_t count = 0, of_problem;
+
+    for (int i = 0; i < N * K; i++)
+        w[i] = sinf((float)i * 0.37f) * (0.5f + (float)(i / 4096 % 3));
+    assert_int_equal(quern_quantize(&p, w, q, &count), QUERN_OK);
+    assert_int_equal(count, operands);
+    assert_int_equal(quern_problem_operands(&p, 1, expected, &of_problem), QUERN_OK);
+    for (size_t i = 0; i < count; i++) { /* in the problem's order, between a and c */
+        assert_string_equal(q[i].name, expected[i + 1].name);
+        assert_int_equal(q[i].bytes, expected[i + 1].bytes);
+    }
+    assert_int_equal(quern_dequantize(&p, q, count, back), QUERN_OK);
+    for (int i = 0; i < N * K; i++)
+        if (!(fabs((double)(w[i] - back[i])) <= gap * (0.5 + i / 4096 % 3)))
+            fail_msg("%s: weight %d, %g, came back as %g", text, i, (double)w[i], (double)back[i]);
+    quern_quantized_free(q, count);
+    free(w), free(back);
+}
+
+static void test_formats_restore(void **state)
+{
+    (void)state;
+    check_restored("wq=nf4 n=8 k=4096 a=f16", 0.16, 2);
+    check_restored("wq=nf4 n=8 k=4096 a=f16 scale=nested", 0.17, 5);
+    check_restored("wq=fp4 n=8 k=4096 group=32 a=f16 scale=nested", 0.18, 5);
+    check_restored("wq=mxfp4 n=8 k=4096 a=f16", 0.26, 2);
+}
+
+static void test_mxfp4(void **state)
+{
+    /* one block: its largest magnitude, 6.5 * 2^-3, decides on a scale of 2^-3 */
+    static const struct {
+        float w;
+        unsigned code;
+    } cases[] = {{6.5f, 7},   {6, 7},      {5.01f, 7},  {5, 6},     {3.5f, 6},  {3.49f, 5},
+                 {2.51f, 5},  {2.5f, 4},   {1.75f, 4},  {1.74f, 3}, {1.26f, 3}, {1.25f, 2},
+                 {0.75f, 2},  {0.74f, 1},  {0.26f, 1},  {0.25f, 0}, {0, 0},     {-0.0f, 8},
+                 {-0.25f, 8}, {-0.26f, 9}, {-6.5f, 15}, {-5, 14},   {-1, 10},   {-2, 12}};
+    enum { COUNT = sizeof cases / sizeof *cases };
+    const struct quern_problem p = problem_of("wq=mxfp4 n=1 k=32 a=f32");
+    float w[32] = {0}, back[32];
+    uint8_t packed[16], scale;
+
+    (void)state;
+    for (int i = 0; i < COUNT; i++)
+        w[i] = cases[i].w / 8;
+    quant_quantise_mxfp4(w, 32, packed, &scale);
+    assert_int_equal(scale, 127 - 3);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(packed[i / 2] >> i % 2 * 4 & 15, cases[i].code);
+    const struct quant_operands in = {.b = packed, .scales = &scale};
+    assert_int_equal(quant_dequantise(&p, &in, back), QUERN_OK);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(back[i] == quant_e2m1[cases[i].code] / 8);
+    assert_true(signbit(back[17]) && !signbit(back[16]));
+
+    /* the ends of the scale's range */
+    for (int i = 0; i < 32; i++)
+        w[i] = 0;
+    quant_quantise_mxfp4(w, 32, packed, &scale);
+    assert_int_equal(scale, 0);
+    w[3] = 0x1.8p127f;
+    quant_quantise_mxfp4(w, 32, packed, &scale);
+    assert_int_equal(scale, 252);
+    assert_int_equal(packed[1], 0x70);
+    w[3] = 0x1p-149f;
+    quant_quantise_mxfp4(w, 32, packed, &scale);
+    assert_int_equal(scale, 0);
+    w[3] = -INFINITY;
+    quant_quantise_mxfp4(w, 32, packed, &scale);
+    assert_int_equal(scale, 255);
+    assert_int_equal(quant_dequantise(&p, &in, back), QUERN_OK);
+    for (int i = 0; i < 32; i++)
+        assert_true(isnan(back[i]));
+    assert_true(quant_f32_from_e8m0(0) == 0x1p-127f && quant_f32_from_e8m0(254) == 0x1p127f);
+}
+
 static void test_api_declines(void **state)
 {
     static const struct {
         const char *text, *reason;
     } cases[] = {
         {"wq=int4 n=32 k=128 a=f16", "int4"},
-        {"wq=mxfp4 n=32 k=128 a=f16", "mxfp4"},
         {"wq=none n=32 k=128 a=f16", "none"},
         {"wq=fp8 n=32 k=128 a=f16", "fp8"},
-        {"wq=nf4 n=32 k=128 a=f16 scale=nested", "nested"},
+        {"wq=mxfp4 n=32 k=128 a=f16 layout=tileN", "tileN"},
         {"wq=fp4 n=32 k=128 a=f16 layout=tileN", "tileN"},
     };
     static float w[32 * 128];
@@ -372,7 +491,7 @@ static void test_no_memory(void **state)
 /* Operands of a problem filled at random, and the reference's answer. */
 struct layer {
     struct quern_problem problem;
-    void *a, *b, *scales, *bias;
+    void *a, *b, *scales, *bias, *absmax8, *code, *offset;
     double *y;
 };
 
@@ -387,21 +506,45 @@ static struct layer make_layer(const char *text, int64_t m, uint64_t seed)
     l.bias = l.problem.bias ? calloc(n, dtype_bytes(l.problem.c)) : NULL;
     l.y = calloc((size_t)m * n, sizeof *l.y);
     assert_true(l.a && l.b && l.scales && l.y);
-    quant_random(&l.problem, m, seed, l.a, l.b, l.scales, l.bias);
+    if (l.problem.scale == QUERN_SCALE_NESTED) {
+        l.absmax8 = malloc(n * k / (size_t)problem_group(&l.problem));
+        l.code = malloc(256 * sizeof(float));
+        l.offset = malloc(sizeof(float));
+        assert_true(l.absmax8 && l.code && l.offset);
+    }
+    quant_random(&l.problem, m, seed,
+                 &(struct quant_buffers){l.a, l.b, l.scales, l.bias, l.absmax8, l.code, l.offset});
     return l;
+}
+
+static struct quant_operands operands_of(const struct layer *l)
+{
+    return (struct quant_operands){l->a, l->b, l->scales, l->bias, l->absmax8, l->code, l->offset};
 }
 
 static void free_layer(struct layer *l)
 {
     free(l->a), free(l->b), free(l->scales), free(l->bias), free(l->y);
+    free(l->absmax8), free(l->code), free(l->offset);
 }
 
 static void run_reference(struct layer *l, int64_t m)
 {
-    const struct quant_operands in = {.a = l->a, .b = l->b, .scales = l->scales, .bias = l->bias};
+    const struct quant_operands in = operands_of(l);
 
     if (quant_reference(&l->problem, &in, m, l->y))
         fail_msg("%s", quern_last_error()->message);
+}
+
+static long double scale_by_formula(const struct layer *l, size_t block)
+{
+    if (l->problem.scale == QUERN_SCALE_F32)
+        return (long double)((float *)l->scales)[block];
+    if (l->problem.scale == QUERN_SCALE_E8M0)
+        return ldexpl(1, ((uint8_t *)l->scales)[block] - 127);
+    const float product =
+        ((float *)l->code)[((uint8_t *)l->absmax8)[block]] * ((float *)l->scales)[block / 256];
+    return (long double)(product + *(float *)l->offset);
 }
 
 /* The product by its formula, in long double. */
@@ -410,7 +553,8 @@ static void check_layer(const char *text, int64_t m)
     struct layer l = make_layer(text, m, 7);
     const size_t n = (size_t)l.problem.n, k = (size_t)l.problem.k;
     const size_t group = (size_t)problem_group(&l.problem);
-    const float *const table = l.problem.wq == QUERN_W_FP4 ? quant_fp4 : quant_nf4;
+    const float *const table = quant_values(l.problem.wq);
+    const bool low_first = l.problem.layout == QUERN_LAYOUT_K8;
     const uint8_t *const b = l.b;
 
     run_reference(&l, m);
@@ -421,9 +565,9 @@ static void check_layer(const char *text, int64_t m)
 
             for (size_t i = 0; i < k; i++) {
                 const size_t at = col * k + i;
-                const unsigned code = at % 2 ? b[at / 2] & 15u : b[at / 2] >> 4;
+                const unsigned code = at % 2 == low_first ? b[at / 2] >> 4 : b[at / 2] & 15u;
                 const long double term = (long double)table[code] *
-                                         (long double)((float *)l.scales)[at / group] *
+                                         scale_by_formula(&l, at / group) *
                                          (long double)quant_load(l.problem.a, l.a, row * k + i);
                 sum += term;
                 magnitude += fabsl(term);
@@ -443,6 +587,9 @@ static void test_reference_formula(void **state)
     check_layer("wq=fp4 n=33 k=256 group=128 a=bf16 bias=1 c=f32", 4);
     check_layer("wq=fp4 n=1 k=4096 group=4096 a=bf16", 9);
     check_layer("wq=nf4 n=300 k=64 a=f32 bias=1", 65);
+    check_layer("wq=nf4 n=37 k=384 group=32 scale=nested a=bf16", 2);
+    check_layer("wq=fp4 n=7 k=128 scale=nested a=f32 bias=1", 5);
+    check_layer("wq=mxfp4 n=19 k=160 a=f16 bias=1", 3);
 }
 
 /* Enough work for several parts: the same bits on one CPU, and row by row. */
@@ -569,6 +716,8 @@ int main(void)
         cmocka_unit_test(test_codes_survive),
         cmocka_unit_test(test_many_blocks),
         cmocka_unit_test(test_api_round_trip),
+        cmocka_unit_test(test_formats_restore),
+        cmocka_unit_test(test_mxfp4),
         cmocka_unit_test(test_api_declines),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_reference_formula),

@@ -8,6 +8,7 @@ constexpr unsigned K = 1536;            // columns of W and of A
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define A_TYPE F32                      // elements of A
 #define C_TYPE F32                      // elements of C and of the bias
+#define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
 #define BIAS 1                          // whether a bias is added
 constexpr unsigned M_TILE = 8;          // rows of A computed at once
 
@@ -180,9 +181,38 @@ constexpr float CODE[16] = {
 };
 constexpr float CODE_UNIT = 1.0f; // what one unit of CODE is worth
 
+// ---- decode/scale_f32 ----
+// Scales are plain absmax: f32 [N, K/BLOCK].
+
+#define SCALE_OPERANDS const float *__restrict scales
+#define SCALE_NAMES    scales
+
+// What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
+struct row_scales {
+    const u8 *blocks;
+};
+struct chunk_scale {
+    float value;
+};
+
+DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
+{
+    return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
+}
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+{
+    return {*(const float *)(row.blocks + k / BLOCK * 4)};
+}
+// Called when a chunk's weights have arrived, ahead of the loads of A.
+DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
+
+// The scale of one block of the flattened [N, K].
+DEVICE float scale_of_block(u64 block, SCALE_OPERANDS) { return scales[block]; }
+
 // ---- decode/pair_table ----
 // The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the
-// order that a dot product with A wants (high nibble first).
+// order that a dot product with A wants.
 //
 // An entry is as wide as the 32 banks and holds one copy of the pair for each lane that the LDS
 // serves in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
@@ -214,11 +244,13 @@ constexpr pair_values make_pair_values()
 {
     pair_values values = {};
     for (u32 byte = 0; byte < 256; byte++) {
+        const u32 first = code_bits(HIGH_NIBBLE_FIRST ? byte >> 4 : byte & 15);
+        const u32 second = code_bits(HIGH_NIBBLE_FIRST ? byte & 15 : byte >> 4);
         if (A_TYPE == F32) {
-            values.first[byte] = code_bits(byte >> 4);
-            values.second[A_TYPE == F32 ? byte : 0] = code_bits(byte & 15);
+            values.first[byte] = first;
+            values.second[A_TYPE == F32 ? byte : 0] = second;
         } else {
-            values.first[byte] = code_bits(byte >> 4) | code_bits(byte & 15) << 16;
+            values.first[byte] = first | second << 16;
         }
     }
     return values;
@@ -319,7 +351,7 @@ template <class PAIR> DEVICE float multiply_add(const a_batch &batch, u32 index,
 }
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
-void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *__restrict scales,
+void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS
             const c_element *__restrict bias,
 #endif
@@ -335,11 +367,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
     const u32 m0 = __builtin_amdgcn_workgroup_id_y() * M_TILE;
 
     // Rows past the end are computed from the last one again and not stored.
-    const u8 *b_row[ROWS], *scale_row[ROWS], *a_row[M_TILE];
+    const u8 *b_row[ROWS], *a_row[M_TILE];
+    row_scales scale_row[ROWS];
     UNROLL for (u32 r = 0; r < ROWS; r++) {
         const u32 n = WHOLE_GROUPS ? n0 + r : minimum(n0 + r, N - 1);
         b_row[r] = b + (u64)n * (K / 2);
-        scale_row[r] = (const u8 *)(scales + (u64)n * (K / BLOCK));
+        scale_row[r] = scales_of_row(n, SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILE; i++)
         a_row[i] = (const u8 *)(a + (first + (i64)minimum(m0 + i, m - 1)) * lda);
@@ -350,18 +383,18 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
         const u32 k = s * STEP + lane * CHUNK;
         return opaque(WHOLE_STEPS ? k : minimum(k, K - CHUNK));
     };
-    auto load_weights = [&](u32 k, u32 (&packed)[ROWS][WORDS], float (&scale)[ROWS]) {
+    auto load_weights = [&](u32 k, u32 (&packed)[ROWS][WORDS], chunk_scale (&scale)[ROWS]) {
         UNROLL for (u32 r = 0; r < ROWS; r++)
             load_dwords<WORDS, WEIGHTS_ONCE>(packed[r], b_row[r] + k / 2);
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            scale[r] = *(const float *)(scale_row[r] + k / BLOCK * 4);
+            scale[r] = load_scale(scale_row[r], k);
     };
 
     // The first weights are on their way while the table is built.
     const lane_entries entries = load_entries(item);
     schedule_boundary();
     u32 packed[ROWS][WORDS];
-    float scale[ROWS];
+    chunk_scale scale[ROWS];
     u32 k = chunk_of(step);
     load_weights(k, packed, scale);
     schedule_boundary();
@@ -372,7 +405,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
     const u32 n = n0 + value % ROWS, i = m0 + value / ROWS;
     const bool stores = reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || n < N) && i < (u32)m;
 #if BIAS
-    const float offset = bias[WHOLE_GROUPS ? n : minimum(n, N - 1)];
+    const float bias_value = bias[WHOLE_GROUPS ? n : minimum(n, N - 1)];
 #endif
     barrier();
 
@@ -381,7 +414,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
     ROLLED for (; step < STEPS; step += SPLIT_K) {
         const bool inside = WHOLE_STEPS || step * STEP + lane * CHUNK < K;
         float sum[VALUES] = {};
-        float next_scale[ROWS];
+        chunk_scale next_scale[ROWS];
+
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            begin_scale(scale_row[r], scale[r], k);
 
         pair w[2][PAIRS][ROWS]; // weights of this batch and of the next
         auto look_up_batch = [&](u32 batch) {
@@ -430,8 +466,11 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
             schedule_boundary();
         }
         if (inside) {
+            float value[ROWS];
+            UNROLL for (u32 r = 0; r < ROWS; r++)
+                value[r] = scale_value(scale_row[r], scale[r]);
             UNROLL for (u32 v = 0; v < VALUES; v++)
-                total[v] = __builtin_fmaf(sum[v], scale[v % ROWS], total[v]);
+                total[v] = __builtin_fmaf(sum[v], value[v % ROWS], total[v]);
         }
         UNROLL for (u32 r = 0; r < ROWS; r++)
             scale[r] = next_scale[r];
@@ -450,7 +489,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, const float *
     }
     result *= CODE_UNIT;
 #if BIAS
-    result += offset;
+    result += bias_value;
 #endif
     if (stores)
         c[(first + (i64)i) * ldc + n] = (c_element)result;

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+// Scales are powers of two: u8 [N, K/BLOCK] standing for 2^(s-127), 255 for NaN.
+
+#define SCALE_OPERANDS const u8 *__restrict scales
+#define SCALE_NAMES    scales
+
+// What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
+struct row_scales {
+    const u8 *blocks;
+};
+struct chunk_scale {
+    u32 exponent;
+};
+
+DEVICE float power_of_two(u32 exponent)
+{
+    const float value = __builtin_amdgcn_ldexpf(0x1p-127f, (int)exponent);
+    return exponent == 255 ? __builtin_nanf("") : value;
+}
+
+DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS) { return {scales + (u64)n * (K / BLOCK)}; }
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k) { return {row.blocks[k / BLOCK]}; }
+// Called when a chunk's weights have arrived, ahead of the loads of A.
+DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+DEVICE float scale_value(const row_scales &, const chunk_scale &chunk)
+{
+    return power_of_two(chunk.exponent);
+}
+
+// The scale of one block of the flattened [N, K].
+DEVICE float scale_of_block(u64 block, SCALE_OPERANDS) { return power_of_two(scales[block]); }

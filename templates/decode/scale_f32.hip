@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+// Scales are plain absmax: f32 [N, K/BLOCK].
+
+#define SCALE_OPERANDS const float *__restrict scales
+#define SCALE_NAMES    scales
+
+// What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
+struct row_scales {
+    const u8 *blocks;
+};
+struct chunk_scale {
+    float value;
+};
+
+DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
+{
+    return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
+}
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+{
+    return {*(const float *)(row.blocks + k / BLOCK * 4)};
+}
+// Called when a chunk's weights have arrived, ahead of the loads of A.
+DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
+
+// The scale of one block of the flattened [N, K].
+DEVICE float scale_of_block(u64 block, SCALE_OPERANDS) { return scales[block]; }

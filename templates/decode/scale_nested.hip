@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+// Scales are absmax quantised in their turn, as bitsandbytes does it: 8 bits an absmax, which stand
+// for code[absmax8] * scales + offset. 256 absmax of the flattened [N, K/BLOCK] share one of
+// `scales`.
+//
+// The 256 codes are looked up in memory, where their eight lines stay in the nearest cache: next to
+// the table of pairs, LDS has no room for them that would not cost a workgroup.
+
+#define SCALE_OPERANDS                                                                             \
+    const float *__restrict scales, const u8 *__restrict absmax8, const float *__restrict code,    \
+        const float *__restrict offset
+#define SCALE_NAMES scales, absmax8, code, offset
+
+constexpr u32 NEST = 256;                 // absmax that share a second scale
+constexpr u32 BLOCKS = K / BLOCK;         // of a row
+constexpr bool ONE_SEAM = BLOCKS <= NEST; // at most two second scales in a row
+
+// What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
+struct row_scales {
+    const u8 *blocks;
+    const u8 *code;
+    const u8 *second;    // the second scale of the row's first block
+    u32 start;           // that block's place among those that share it
+    float before, after; // with ONE_SEAM: the second scales on both sides of k = seam
+    u32 seam;
+    float offset;
+};
+struct chunk_scale {
+    u32 quantised;
+    float second, code;
+};
+
+DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
+{
+    const u64 first = (u64)n * BLOCKS;
+    const float *const second = scales + first / NEST;
+    row_scales row = {absmax8 + first, (const u8 *)code, (const u8 *)second, (u32)(first % NEST)};
+
+    row.offset = *offset;
+    if (ONE_SEAM) {
+        row.before = *second;
+        row.after = scales[(first + BLOCKS - 1) / NEST];
+        row.seam = (NEST - row.start) * BLOCK;
+    }
+    return row;
+}
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+{
+    chunk_scale chunk = {row.blocks[k / BLOCK]};
+
+    if (!ONE_SEAM)
+        chunk.second = *(const float *)(row.second + (row.start + k / BLOCK) / NEST * 4);
+    return chunk;
+}
+// Called when a chunk's weights have arrived, ahead of the loads of A.
+DEVICE void begin_scale(const row_scales &row, chunk_scale &chunk, u32 k)
+{
+    chunk.code = *(const float *)(row.code + chunk.quantised * 4);
+    if (ONE_SEAM) // no row has a seam inside when BLOCKS divides NEST
+        chunk.second = NEST % BLOCKS == 0 || k < row.seam ? row.before : row.after;
+}
+DEVICE float scale_value(const row_scales &row, const chunk_scale &chunk)
+{
+    return __builtin_fmaf(chunk.code, chunk.second, row.offset);
+}
+
+// The scale of one block of the flattened [N, K], rounded where bitsandbytes rounds it.
+DEVICE float scale_of_block(u64 block, SCALE_OPERANDS)
+{
+#pragma clang fp contract(off)
+    const float product = code[absmax8[block]] * scales[block / NEST];
+    return product + *offset;
+}
