@@ -76,6 +76,24 @@ static quern_status check_pointer(const char *name, const void *pointer, unsigne
     return QUERN_OK;
 }
 
+static quern_status check_strides(const struct quern_problem *p, const struct quern_args *args)
+{
+    if (p->op == QUERN_OP_DEQUANT) {
+        FAIL_IF(args->ldc && args->ldc != p->k, QUERN_E_ARGUMENT,
+                "args.ldc is %" PRId64 " elements; op=dequant writes packed rows, 0 or k=%" PRId64,
+                args->ldc, p->k);
+        return QUERN_OK;
+    }
+    FAIL_IF(args->lda && (args->lda < p->k || args->lda > LD_MAX), QUERN_E_ARGUMENT,
+            "args.lda is %" PRId64 " elements; expected 0 or at least k=%" PRId64, args->lda, p->k);
+    FAIL_IF(args->ldc && (args->ldc < p->n || args->ldc > LD_MAX), QUERN_E_ARGUMENT,
+            "args.ldc is %" PRId64 " elements; expected 0 or at least n=%" PRId64, args->ldc, p->n);
+    FAIL_IF(args->lda * dtype_bytes(p->a) % PLAN_ROW_ALIGN, QUERN_E_ALIGN,
+            "args.lda is %" PRId64 " elements of %u bytes; expected rows of a multiple of %d bytes",
+            args->lda, dtype_bytes(p->a), PLAN_ROW_ALIGN);
+    return QUERN_OK;
+}
+
 static quern_status check_args(const struct quern_problem *p, const struct quern_args *args, int64_t m)
 {
     FAIL_IF(args->size != sizeof *args, QUERN_E_ARGUMENT,
@@ -83,7 +101,8 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
             sizeof *args);
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             INT32_MAX);
-    TRY(check_pointer("a", args->a, 16));
+    if (p->op == QUERN_OP_GEMM)
+        TRY(check_pointer("a", args->a, 16));
     TRY(check_pointer("b", args->b, 16));
     TRY(check_pointer("scales", args->scales, 16));
     TRY(check_pointer("c", args->c, 16));
@@ -94,14 +113,7 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
     }
     if (p->bias)
         TRY(check_pointer("bias", args->bias, 16));
-    FAIL_IF(args->lda && (args->lda < p->k || args->lda > LD_MAX), QUERN_E_ARGUMENT,
-            "args.lda is %" PRId64 " elements; expected 0 or at least k=%" PRId64, args->lda, p->k);
-    FAIL_IF(args->ldc && (args->ldc < p->n || args->ldc > LD_MAX), QUERN_E_ARGUMENT,
-            "args.ldc is %" PRId64 " elements; expected 0 or at least n=%" PRId64, args->ldc, p->n);
-    FAIL_IF(args->lda * dtype_bytes(p->a) % PLAN_ROW_ALIGN, QUERN_E_ALIGN,
-            "args.lda is %" PRId64 " elements of %u bytes; expected rows of a multiple of %d bytes",
-            args->lda, dtype_bytes(p->a), PLAN_ROW_ALIGN);
-    return QUERN_OK;
+    return check_strides(p, args);
 }
 
 /* ---- Launch --------------------------------------------------------------------------------------------- */

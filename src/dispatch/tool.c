@@ -113,6 +113,10 @@ quern_status quern_source(const char *target, const struct quern_problem *proble
 
 static void explain(const struct plan_slice *slices, size_t count, int64_t m, struct str *out)
 {
+    if (slices->plan->family == FAMILY_DEQUANT) {
+        plan_explain(slices->plan, out);
+        return;
+    }
     str_addf(out, "m=%" PRId64 ": %zu launch%s\n", m, count, count == 1 ? "" : "es");
     for (size_t i = 0; i < count; i++) {
         str_addf(out, "rows %" PRId64 "-%" PRId64 ":\n", slices[i].first,

@@ -16,7 +16,8 @@ struct bench {
     size_t count;
     void *host[QUERN_OPERANDS_MAX];
     uint64_t address[QUERN_OPERANDS_MAX];
-    double *reference;
+    double *reference; /* of op=gemm, [m,N] */
+    float *weights;    /* of op=dequant, [N,K] */
 };
 
 static size_t find(const struct bench *b, const char *name)
@@ -54,8 +55,12 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
         FAIL_IF(!b->host[i], QUERN_E_MEMORY, "out of memory for operand %s of %" PRIu64 " bytes",
                 b->operands[i].name, b->operands[i].bytes);
     }
-    b->reference = os.malloc((size_t)m * (size_t)p->n * sizeof(double));
-    FAIL_IF(!b->reference, QUERN_E_MEMORY, "out of memory for a reference of %" PRId64 " rows", m);
+    if (p->op == QUERN_OP_DEQUANT)
+        b->weights = os.malloc((size_t)p->n * (size_t)p->k * sizeof(float));
+    else
+        b->reference = os.malloc((size_t)m * (size_t)p->n * sizeof(double));
+    FAIL_IF(!b->reference && !b->weights, QUERN_E_MEMORY, "out of memory for the reference of %s",
+            op->text);
     quant_random(p, m, seed,
                  &(struct quant_buffers){.a = host(b, "a"),
                                          .b = host(b, "b"),
@@ -125,6 +130,8 @@ static quern_status run(struct bench *b, quern_op *op, int64_t m, struct quern_v
  * to the type; in f32 only the order of the sum is left. */
 static double tolerance_of(const struct quern_problem *p)
 {
+    if (p->op == QUERN_OP_DEQUANT)
+        return 0; /* one product, rounded as the CPU rounds it */
     if (p->a == QUERN_F32 && p->c == QUERN_F32)
         return 1e-5;
     return p->round == QUERN_ROUND_TRUNC ? 9e-3 : 5e-3;
@@ -148,12 +155,37 @@ static void compare(const struct bench *b, const struct quern_problem *p, int64_
     out->max_error = difference == 0 ? 0 : largest > 0 ? difference / largest : INFINITY;
 }
 
+/* Like compare, of weights that must be the CPU's to the last bit; a NaN is like any other. */
+static void compare_weights(const struct bench *b, const struct quern_problem *p,
+                            struct quern_verification *out)
+{
+    const size_t count = (size_t)p->n * (size_t)p->k;
+    double largest = 0, difference = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        uint32_t word = 0;
+        quant_store(p->c, &word, 0, b->weights[i]);
+        const double want = (double)quant_load(p->c, &word, 0);
+        const double got = (double)quant_load(p->c, host(b, "c"), i);
+        if (isnan(want) && isnan(got))
+            continue;
+        const bool same = want == got && signbit(want) == signbit(got);
+        const double d = fabs(want - got);
+        if (!same && !(d > 0 && d <= difference)) /* a zero's sign, or infinities, count as all */
+            difference = d > 0 ? d : INFINITY;
+        if (fabs(want) > largest)
+            largest = fabs(want);
+    }
+    out->max_error = difference == 0 ? 0 : largest > 0 ? difference / largest : INFINITY;
+}
+
 static void tear_down(struct bench *b)
 {
     quern_sim_close(b->sim);
     for (size_t i = 0; i < b->count; i++)
         os.free(b->host[i]);
     os.free(b->reference);
+    os.free(b->weights);
 }
 
 static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t seed,
@@ -168,8 +200,13 @@ static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t se
                                       .absmax8 = host(b, "absmax8"),
                                       .code = host(b, "code"),
                                       .offset = host(b, "offset")};
-    TRY(quant_reference(&op->problem, &in, m, b->reference));
-    compare(b, &op->problem, m, out);
+    if (op->problem.op == QUERN_OP_DEQUANT) {
+        TRY(quant_dequantise(&op->problem, &in, b->weights));
+        compare_weights(b, &op->problem, out);
+    } else {
+        TRY(quant_reference(&op->problem, &in, m, b->reference));
+        compare(b, &op->problem, m, out);
+    }
     FAIL_IF(!(out->max_error <= out->tolerance), QUERN_E_VERIFY,
             "%s at m=%" PRId64 " on %s differs from the reference by %.3g of its largest value; %.3g is "
             "allowed",

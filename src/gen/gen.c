@@ -54,18 +54,37 @@ static const char *element_word(enum quern_dtype t)
     return t == QUERN_F32 ? "F32" : t == QUERN_F16 ? "F16" : "BF16";
 }
 
-static void add_constants(struct str *s, const struct plan *p)
+/* What kernels of all families are told. */
+static void add_weight_constants(struct str *s, const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
 
     add_word(s, "SYMBOL", p->symbol, "name of the kernel");
-    add_integer(s, "N", q->n, "rows of W, columns of C");
-    add_integer(s, "K", q->k, "columns of W and of A");
+    add_integer(s, "N", q->n, "rows of W");
+    add_integer(s, "K", q->k, "columns of W");
     add_integer(s, "BLOCK", problem_group(q), "weights along K that share a scale");
-    add_word(s, "A_TYPE", element_word(q->a), "elements of A");
-    add_word(s, "C_TYPE", element_word(q->c), "elements of C and of the bias");
     add_word(s, "HIGH_NIBBLE_FIRST", q->layout == QUERN_LAYOUT_BNB ? "true" : "false",
              "which half of a byte is the lower k");
+    add_word(s, "C_TYPE", element_word(q->c), "elements of C and of a bias");
+}
+
+static void add_dequant_constants(struct str *s, const struct plan *p)
+{
+    add_weight_constants(s, p);
+    str_add(s, "\n");
+    add_integer(s, "WAVE", p->wave_size, "lanes");
+    add_integer(s, "WAVES", p->waves, "in a workgroup");
+    add_integer(s, "CHUNKS", p->chunks, "that a lane takes");
+    add_integer(s, "WAVES_PER_SIMD", p->estimate.waves_per_simd,
+                "that registers must leave room for");
+}
+
+static void add_simt_w4_constants(struct str *s, const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    add_weight_constants(s, p);
+    add_word(s, "A_TYPE", element_word(q->a), "elements of A");
     add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
     add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
     str_add(s, "\n");
@@ -92,22 +111,38 @@ static const char *scale_template(enum quern_scale scale)
                                          : "decode/scale_e8m0";
 }
 
-quern_status gen_source(const struct plan *plan, struct str *source)
+static quern_status add_simt_w4(struct str *source, const struct plan *plan)
 {
-    char problem[QUERN_TEXT_MAX];
-
-    TRY(quern_problem_text(&plan->problem, problem, sizeof problem));
-    str_add(source, licence);
-    str_addf(source, "// quern " VERSION " for %s, M = %d to %d\n", plan->target->name, plan->m_lo,
-             plan->m_hi);
-    str_addf(source, "// %s\n\n", problem);
-    add_constants(source, plan);
+    add_simt_w4_constants(source, plan);
     TRY(add_template(source, "prelude/prelude"));
     TRY(add_template(source, "prelude/reduce"));
     TRY(add_template(source, decode_template(plan->problem.wq)));
     TRY(add_template(source, scale_template(plan->problem.scale)));
     TRY(add_template(source, "decode/pair_table"));
-    TRY(add_template(source, "family/simt_w4"));
+    return add_template(source, "family/simt_w4");
+}
+
+static quern_status add_dequant(struct str *source, const struct plan *plan)
+{
+    add_dequant_constants(source, plan);
+    TRY(add_template(source, "prelude/prelude"));
+    TRY(add_template(source, decode_template(plan->problem.wq)));
+    TRY(add_template(source, scale_template(plan->problem.scale)));
+    return add_template(source, "family/dequant");
+}
+
+quern_status gen_source(const struct plan *plan, struct str *source)
+{
+    const bool dequant = plan->family == FAMILY_DEQUANT;
+    char problem[QUERN_TEXT_MAX];
+
+    TRY(quern_problem_text(&plan->problem, problem, sizeof problem));
+    str_add(source, licence);
+    str_addf(source, "// quern " VERSION " for %s", plan->target->name);
+    if (!dequant)
+        str_addf(source, ", M = %d to %d", plan->m_lo, plan->m_hi);
+    str_addf(source, "\n// %s\n\n", problem);
+    TRY(dequant ? add_dequant(source, plan) : add_simt_w4(source, plan));
     FAIL_IF(source->failed, QUERN_E_MEMORY, "out of memory while writing the source of %s",
             plan->symbol);
     return QUERN_OK;

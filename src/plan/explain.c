@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What `quern explain` says of a plan. */
+#include "plan/dequant.h"
 #include "plan/plan.h"
 #include "plan/simt_w4.h"
 
@@ -10,7 +11,7 @@ static double microseconds(const struct plan *p, int64_t cycles)
     return (double)cycles / (p->target->clock_ghz * 1e3);
 }
 
-void plan_explain(const struct plan *p, struct str *out)
+static void simt_w4_explain(const struct plan *p, struct str *out)
 {
     const struct plan_estimate *const e = &p->estimate;
     const struct target *const t = p->target;
@@ -47,4 +48,12 @@ void plan_explain(const struct plan *p, struct str *out)
              p->weights_once ? "once, non-temporally"
                              : "through the caches: slices of A share them");
     simt_w4_explain_rejected(p, out);
+}
+
+void plan_explain(const struct plan *p, struct str *out)
+{
+    if (p->family == FAMILY_DEQUANT)
+        dequant_explain(p, out);
+    else
+        simt_w4_explain(p, out);
 }

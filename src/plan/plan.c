@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "plan/plan.h"
+
+#include "plan/dequant.h"
 #include "plan/simt_w4.h"
 
 #include <assert.h>
@@ -13,10 +15,32 @@ static const int m_tiles[] = {1, 2, 4, PLAN_M_MAX};
 static void name_kernel(struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
+    const char *const nested = q->scale == QUERN_SCALE_NESTED ? "_nested" : "";
 
-    snprintf(p->symbol, sizeof p->symbol, "quern_%s_%s_n%" PRId64 "_k%" PRId64 "_g%" PRId64 "%s_m%d",
-             weight_name(q->wq), dtype_name(q->a), q->n, q->k, problem_group(q),
-             q->scale == QUERN_SCALE_NESTED ? "_nested" : "", p->m_tile);
+    if (p->family == FAMILY_DEQUANT)
+        snprintf(p->symbol, sizeof p->symbol,
+                 "quern_dequant_%s_%s_n%" PRId64 "_k%" PRId64 "_g%" PRId64 "%s", weight_name(q->wq),
+                 dtype_name(q->c), q->n, q->k, problem_group(q), nested);
+    else
+        snprintf(p->symbol, sizeof p->symbol,
+                 "quern_%s_%s_n%" PRId64 "_k%" PRId64 "_g%" PRId64 "%s_m%d", weight_name(q->wq),
+                 dtype_name(q->a), q->n, q->k, problem_group(q), nested, p->m_tile);
+}
+
+static quern_status make_dequant(const struct quern_problem *problem, const struct target *target,
+                                 struct plan_set *set)
+{
+    TRY(dequant_accepts(problem));
+    *set = (struct plan_set){.count = 1,
+                             .plans = {{.problem = *problem,
+                                        .target = target,
+                                        .family = FAMILY_DEQUANT,
+                                        .m_lo = 1,
+                                        .m_hi = PLAN_M_MAX,
+                                        .m_tile = PLAN_M_MAX}}};
+    dequant_choose(&set->plans[0]);
+    name_kernel(&set->plans[0]);
+    return QUERN_OK;
 }
 
 quern_status plan_make(const struct quern_problem *problem, const struct target *target,
@@ -24,6 +48,8 @@ quern_status plan_make(const struct quern_problem *problem, const struct target 
 {
     struct plan_set made = {0};
 
+    if (problem->op == QUERN_OP_DEQUANT)
+        return make_dequant(problem, target, set);
     TRY(simt_w4_accepts(problem, target));
     for (size_t i = 0; i < sizeof m_tiles / sizeof *m_tiles; i++) {
         struct plan *const p = &made.plans[made.count++];
@@ -58,6 +84,10 @@ size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slic
     const int64_t full = m / largest->m_tile, rest = m % largest->m_tile;
     size_t count = 0;
 
+    if (largest->family == FAMILY_DEQUANT) {
+        slices[0] = (struct plan_slice){largest, 0, 1, 1};
+        return 1;
+    }
     if (full)
         slices[count++] = (struct plan_slice){largest, 0, largest->m_tile, full};
     if (rest)
@@ -72,9 +102,12 @@ int64_t plan_rows_per_workgroup(const struct plan *p)
 
 void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint32_t block[3])
 {
-    const int64_t rows = plan_rows_per_workgroup(p);
+    const bool dequant = p->family == FAMILY_DEQUANT;
+    const int64_t total = dequant ? p->problem.n * p->problem.k : p->problem.n;
+    const int64_t each =
+        dequant ? dequant_weights_per_workgroup(p) : plan_rows_per_workgroup(p);
 
-    grid[0] = (uint32_t)((p->problem.n + rows - 1) / rows);
+    grid[0] = (uint32_t)((total + each - 1) / each);
     grid[1] = (uint32_t)slices;
     grid[2] = 1;
     block[0] = (uint32_t)p->waves * p->wave_size;
@@ -83,9 +116,11 @@ void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint3
 
 size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
 {
+    const bool dequant = p->family == FAMILY_DEQUANT;
     size_t n = 0;
 
-    args[n++] = PLAN_ARG_A;
+    if (!dequant)
+        args[n++] = PLAN_ARG_A;
     args[n++] = PLAN_ARG_B;
     args[n++] = PLAN_ARG_SCALES;
     if (p->problem.scale == QUERN_SCALE_NESTED) {
@@ -96,6 +131,8 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
     if (p->problem.bias)
         args[n++] = PLAN_ARG_BIAS;
     args[n++] = PLAN_ARG_C;
+    if (dequant)
+        return n;
     args[n++] = PLAN_ARG_M;
     args[n++] = PLAN_ARG_FIRST;
     args[n++] = PLAN_ARG_LDA;

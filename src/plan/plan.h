@@ -12,7 +12,7 @@
 #include "problem/problem.h"
 #include "target/target.h"
 
-enum plan_family { FAMILY_SIMT_W4 = 1 };
+enum plan_family { FAMILY_SIMT_W4 = 1, FAMILY_DEQUANT };
 
 /* Kernels of a problem and target; they cover every M (DESIGN: at most eight). */
 #define PLAN_KERNELS_MAX 8
@@ -44,6 +44,7 @@ struct plan {
     int rows_per_wave;  /* rows of W that one wave works on at a time */
     int split_k;        /* waves that share a row of W along K; divides waves */
     int chunk;          /* consecutive weights of a row that one lane takes in a step */
+    int chunks;         /* of family dequant: how many of them a lane takes, all at once */
     bool weights_once;  /* nothing reads the weights again soon: they may pass by the caches */
     uint32_t lds_bytes; /* static LDS of the kernel */
     struct plan_estimate estimate;
@@ -71,10 +72,13 @@ struct plan_slice {
     const struct plan *plan;
     int64_t first, rows, slices; /* rows < plan->m_tile only when slices = 1 */
 };
-/* Covers m ≥ 1 rows with at most two launches: full slices of the largest kernel, then the rest. */
+/*
+ * Covers m ≥ 1 rows with at most two launches: full slices of the largest kernel, then the rest.
+ * op=dequant takes one launch whatever m is.
+ */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 
-/* Rows of W that one workgroup computes, and the launch geometry of a slice launch. */
+/* Rows of W that one workgroup of family simt_w4 computes, and the launch geometry of a slice launch. */
 int64_t plan_rows_per_workgroup(const struct plan *p);
 void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint32_t block[3]);
 
@@ -88,6 +92,7 @@ void plan_explain(const struct plan *p, struct str *out);
  *   first : i32, the first row;  lda, ldc : i64, in elements.
  * A work-item's slice is workgroup id y; its rows are first + y·m_tile … , fewer than m_tile at the
  * end of m. Rows of A must start at multiples of PLAN_ROW_ALIGN bytes; lda may be anything else.
+ * Family dequant takes b, scales, [absmax8, code, offset,] c; C is packed.
  */
 enum plan_arg {
     PLAN_ARG_A = 1,

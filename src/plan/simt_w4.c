@@ -30,8 +30,6 @@
 
 quern_status simt_w4_accepts(const struct quern_problem *p, const struct target *t)
 {
-    FAIL_IF(p->op != QUERN_OP_GEMM, QUERN_E_DECLINED,
-            "op=dequant has no kernel in this version, which does op=gemm");
     FAIL_IF(p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4 && p->wq != QUERN_W_MXFP4,
             QUERN_E_DECLINED,
             "wq=%s has no kernel in this version, which does wq=nf4, wq=fp4 and wq=mxfp4",

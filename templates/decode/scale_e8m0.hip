@@ -27,5 +27,8 @@ DEVICE float scale_value(const row_scales &, const chunk_scale &chunk)
     return power_of_two(chunk.exponent);
 }
 
-// The scale of one block of the flattened [N, K].
-DEVICE float scale_of_block(u64 block, SCALE_OPERANDS) { return power_of_two(scales[block]); }
+// The scale of one block of the flattened [N, K]; all lanes share `first`.
+DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
+{
+    return power_of_two((scales + first)[block]);
+}

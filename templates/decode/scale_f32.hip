@@ -24,5 +24,8 @@ DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
 
-// The scale of one block of the flattened [N, K].
-DEVICE float scale_of_block(u64 block, SCALE_OPERANDS) { return scales[block]; }
+// The scale of one block of the flattened [N, K]; all lanes share `first`.
+DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
+{
+    return (scales + first)[block];
+}

@@ -64,10 +64,12 @@ DEVICE float scale_value(const row_scales &row, const chunk_scale &chunk)
     return __builtin_fmaf(chunk.code, chunk.second, row.offset);
 }
 
-// The scale of one block of the flattened [N, K], rounded where bitsandbytes rounds it.
-DEVICE float scale_of_block(u64 block, SCALE_OPERANDS)
+// The scale of one block of the flattened [N, K], rounded where bitsandbytes rounds it; all lanes
+// share `first`.
+DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
 {
 #pragma clang fp contract(off)
-    const float product = code[absmax8[block]] * scales[block / NEST];
+    const u32 place = first % NEST + block;
+    const float product = code[(absmax8 + first)[block]] * (scales + first / NEST)[place / NEST];
     return product + *offset;
 }

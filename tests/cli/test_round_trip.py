@@ -78,6 +78,29 @@ def test_a_layer(warm, tmp_path, wq, a_type, c_type, m, bias):
     assert (tmp_path / "c").read_bytes() == simulated
 
 
+@pytest.mark.parametrize("wq", ["nf4", "nf4 scale=nested", "mxfp4"])
+def test_dequantised_weights(warm, tmp_path, wq):
+    """The kernel's weights are those that the operands stand for, rounded to f32."""
+    words = f"wq={wq} n={N} k={K}"
+    make_operands(warm, tmp_path, wq.split()[0], f"{words} a=f32", "f32", "f32", 1, 0)
+    problem = f"op=dequant {words} c=f32"
+    warm("build", "--target", TARGET, "--m", 1, "--out", tmp_path / "plan", problem)
+    plan = json.loads((tmp_path / "plan/plan.json").read_text())
+    names = [o["name"] for o in plan["operands"]]
+    assert "a" not in names and plan["operands"][-1]["shape"] == [N, K]
+    warm("sim", tmp_path / "plan/plan.json", *files(tmp_path, names))
+    simulated = (tmp_path / "c").read_bytes()
+    scales = operands.read_scales(
+        wq.split()[0],
+        lambda name: (tmp_path / name).read_bytes() if name in names else None)
+    stored = operands.dequantise(
+        wq.split()[0], (tmp_path / "b").read_bytes(), scales, 32 if "mx" in wq else 64)
+    assert operands.relative_error(operands.unpack("f32", simulated), stored) < 2e-7
+    (tmp_path / "c").unlink()
+    warm("run", "--target", TARGET, "--m", 1, problem, *files(tmp_path, names))
+    assert (tmp_path / "c").read_bytes() == simulated
+
+
 def test_the_plan_says_what_it_needs(warm, tmp_path):
     problem = f"wq=nf4 n={N} k={K} a=f16"
     warm("build", "--target", TARGET, "--m", 5, "--out", tmp_path, problem)

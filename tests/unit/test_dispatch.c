@@ -11,6 +11,7 @@
 
 #include "problem/problem.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -181,6 +182,80 @@ static void test_nested_operands_are_checked(void **state)
     assert_non_null(strstr(quern_last_error()->message, "expected a multiple of 4"));
     assert_int_equal(quern_op_launch(op, &l.args, 1, NULL), QUERN_OK);
     t_layer_free(&l);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static void verify_exact(quern_ctx *ctx, const char *text)
+{
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+    quern_op *const op = create(ctx, text, 1);
+
+    if (quern_verify(op, 1, 7, QUERN_CHECK_FULL, &v) != QUERN_OK)
+        fail_msg("%s", quern_last_error()->message);
+    assert_true(v.max_error == 0 && v.tolerance == 0);
+    assert_int_equal(quern_op_kernel_count(op), 1);
+    quern_op_release(op);
+}
+
+/* Weights must be the CPU's to the last bit, whatever the format, block, type and size. */
+static void test_dequant(void **state)
+{
+    static const char *const weights[] = {
+        "wq=nf4 n=37 k=640",          "wq=fp4 n=128 k=512 group=32",
+        "wq=mxfp4 n=19 k=96",         "wq=nf4 n=5 k=8192 group=4096 scale=nested",
+        "wq=fp4 n=300 k=320 scale=nested", "wq=nf4 n=1 k=32 group=32"};
+    static const char *const types[] = {"f32", "f16", "bf16"};
+    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+        for (size_t t = 0; t < 3; t++) {
+            char text[128];
+            snprintf(text, sizeof text, "op=dequant %s c=%s", weights[i], types[t]);
+            verify_exact(ctx, text);
+        }
+    quern_close(ctx);
+}
+
+/* Every byte of weights and every power of two, through the public call. */
+static void test_dequant_launch(void **state)
+{
+    enum { N = 256, K = 32 };
+    static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_op *const op = create(ctx, "op=dequant wq=mxfp4 n=256 k=32 c=f32", 1);
+    quern_sim *const sim = quern_ctx_sim(ctx);
+    static uint8_t b[N * K / 2], scales[N];
+    static float c[N * K];
+    struct quern_args args = QUERN_INIT(struct quern_args);
+    uint64_t address[3];
+
+    (void)state;
+    for (int i = 0; i < N * K / 2; i++)
+        b[i] = (uint8_t)(i * 37 >> 2);
+    for (int i = 0; i < N; i++)
+        scales[i] = (uint8_t)i;
+    assert_int_equal(quern_sim_map(sim, b, sizeof b, QUERN_SIM_READ, "b", &address[0]), QUERN_OK);
+    assert_int_equal(quern_sim_map(sim, scales, sizeof scales, QUERN_SIM_READ, "s", &address[1]),
+                     QUERN_OK);
+    assert_int_equal(quern_sim_map(sim, c, sizeof c, QUERN_SIM_WRITE, "c", &address[2]), QUERN_OK);
+    args.b = (void *)(uintptr_t)address[0];
+    args.scales = (void *)(uintptr_t)address[1];
+    args.c = (void *)(uintptr_t)address[2];
+    args.ldc = N;
+    assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_E_ARGUMENT);
+    assert_non_null(strstr(quern_last_error()->message, "packed rows"));
+    args.ldc = K;
+    assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_OK);
+    for (int i = 0; i < N * K; i++) {
+        const unsigned code = b[i / 2] >> i % 2 * 4 & 15;
+        const double want = ldexp((double)(code & 8 ? -e2m1[code & 7] : e2m1[code]), i / K - 127);
+        if (i / K == 255 ? !isnan(c[i]) : c[i] != (float)want)
+            fail_msg("weight %d is %g, not %g", i, (double)c[i], want);
+    }
+    for (int i = 0; i < 3; i++)
+        quern_sim_unmap(sim, address[i]);
     quern_op_release(op);
     quern_close(ctx);
 }
@@ -472,6 +547,8 @@ int main(void)
         cmocka_unit_test(test_formats),
         cmocka_unit_test(test_extreme_powers),
         cmocka_unit_test(test_nested_operands_are_checked),
+        cmocka_unit_test(test_dequant),
+        cmocka_unit_test(test_dequant_launch),
         cmocka_unit_test(test_other_targets),
         cmocka_unit_test(test_same_problem_same_op),
         cmocka_unit_test(test_stored_kernels),

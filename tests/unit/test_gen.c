@@ -46,6 +46,7 @@ static const struct {
     {"nf4_f32_bias_m8_gfx1100", "wq=nf4 n=384 k=1536 a=f32 bias=1", "gfx1100", 8},
     {"mxfp4_bf16_m2_gfx1151", "wq=mxfp4 n=2880 k=2880 a=bf16", "gfx1151", 2},
     {"nf4_bf16_nested_m1_gfx1151", "wq=nf4 n=4096 k=2560 a=bf16 scale=nested", "gfx1151", 1},
+    {"dequant_fp4_f16_gfx1151", "op=dequant wq=fp4 n=1000 k=1024 c=f16", "gfx1151", 1},
     {"fp4_f16_tail_m3_gfx1201", "wq=fp4 n=100 k=416 group=32 a=f16 c=f32", "gfx1201", 3},
 };
 #define GOLDEN_COUNT (sizeof golden / sizeof *golden)
@@ -159,7 +160,7 @@ static void test_constants(void **state)
         for (line = strtok(line, "\n"); line; line = strtok(NULL, "\n"), constants++)
             if (!is_constant(line))
                 fail_msg("%s: not a constant: %s", golden[i].file, line);
-        assert_true(constants >= 15);
+        assert_true(constants >= 10);
         free(source);
     }
 }
@@ -208,6 +209,7 @@ static void test_source_says_what_the_plan_says(void **state)
 static void test_sources_differ(void **state)
 {
     static const char *const problems[] = {
+        "op=dequant wq=nf4 n=128 k=256 c=f16",
         "wq=nf4 n=128 k=256 a=f16",          "wq=nf4 n=128 k=256 a=bf16",
         "wq=fp4 n=128 k=256 a=f16",          "wq=nf4 n=128 k=256 a=f16 c=f32",
         "wq=nf4 n=129 k=256 a=f16",          "wq=nf4 n=128 k=320 a=f16",
@@ -225,8 +227,9 @@ static void test_sources_differ(void **state)
         free(again);
     }
     for (int i = 0; i < 2 * COUNT; i++)
-        for (int j = 0; j < i; j++)
-            assert_int_not_equal(strcmp(text[i], text[j]), 0);
+        for (int j = 0; j < i; j++) /* op=dequant has one kernel for all M, the first problem here */
+            if (i != 1)
+                assert_int_not_equal(strcmp(text[i], text[j]), 0);
     for (int i = 0; i < 2 * COUNT; i++)
         free(text[i]);
 }

@@ -247,6 +247,50 @@ static void test_small_layers_fill_the_part(void **state)
     }
 }
 
+/* One kernel and one launch for every M, on every target; its grid covers every weight once. */
+static void test_dequant(void **state)
+{
+    static const enum plan_arg plain[] = {PLAN_ARG_B, PLAN_ARG_SCALES, PLAN_ARG_C};
+    static const enum plan_arg nested[] = {PLAN_ARG_B,    PLAN_ARG_SCALES, PLAN_ARG_ABSMAX8,
+                                           PLAN_ARG_CODE, PLAN_ARG_OFFSET, PLAN_ARG_C};
+    static const char *const problems[] = {
+        "op=dequant wq=nf4 n=4096 k=4096 c=f16", "op=dequant wq=fp4 n=1 k=32 group=32 c=f32",
+        "op=dequant wq=mxfp4 n=77 k=96 c=bf16", "op=dequant wq=nf4 n=262144 k=524288 c=f16"};
+
+    (void)state;
+    for (size_t t = 0; t < target_count(); t++)
+        for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+            enum plan_arg args[PLAN_ARGS_MAX];
+            struct plan_slice slices[2];
+            struct plan_set set;
+            uint32_t grid[3], block[3];
+
+            make(problems[i], target_at(t)->name, &set);
+            const struct plan *const p = &set.plans[0];
+            assert_int_equal(set.count, 1);
+            assert_int_equal(plan_slices(&set, 1000, slices), 1);
+            assert_int_equal(slices[0].slices, 1);
+            plan_geometry(p, 1, grid, block);
+            const int64_t each = (int64_t)block[0] * p->chunk * p->chunks;
+            const int64_t weights = p->problem.n * p->problem.k;
+            assert_true(each * grid[0] >= weights && each * (grid[0] - 1) < weights);
+            assert_true((uint64_t)grid[0] * block[0] <= (uint64_t)UINT32_MAX + 1);
+            assert_int_equal(each % 4096, 0);
+            assert_int_equal(plan_args(p, args), 3);
+            assert_memory_equal(args, plain, sizeof plain);
+        }
+    struct plan_set set;
+    enum plan_arg args[PLAN_ARGS_MAX];
+    struct str text = {0};
+    make("op=dequant wq=nf4 n=4096 k=4096 c=f16 scale=nested", "gfx942", &set);
+    assert_int_equal(plan_args(&set.plans[0], args), 6);
+    assert_memory_equal(args, nested, sizeof nested);
+    plan_explain(&set.plans[0], &text);
+    assert_non_null(strstr(str_text(&text), "quern_dequant_nf4_f16_n4096_k4096_g64_nested: any M"));
+    assert_non_null(strstr(str_text(&text), "bound by memory"));
+    str_free(&text);
+}
+
 /* ---- Refusals ----------------------------------------------------------------------------------
  */
 
@@ -255,7 +299,10 @@ static void test_declines(void **state)
     static const struct {
         const char *text, *target, *part;
     } cases[] = {
-        {"op=dequant wq=nf4 n=64 k=64 c=f32", "gfx1151", "op=dequant"},
+        {"op=dequant wq=int4 n=64 k=128 c=f32", "gfx1151", "op=dequant has no kernel for wq=int4"},
+        {"op=dequant wq=fp8 n=64 k=64 c=f32", "gfx1201", "wq=fp8"},
+        {"op=dequant wq=nf4 n=64 k=64 c=bf16 round=trunc", "gfx1151", "round=trunc"},
+        {"op=dequant wq=nf4 n=1073741824 k=1073741824 c=f16", "gfx1151", "n=1073741824"},
         {"wq=int4 n=64 k=128 a=f16", "gfx1151", "wq=int4"},
         {"wq=mxfp4 n=64 k=128 a=f16 layout=tileN", "gfx1151", "layout=k8"},
         {"wq=none n=64 k=128 a=f16", "gfx1151", "wq=none"},
@@ -342,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_same_words_same_plan),
         cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_small_layers_fill_the_part),
+        cmocka_unit_test(test_dequant),
         cmocka_unit_test(test_declines),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_explain),

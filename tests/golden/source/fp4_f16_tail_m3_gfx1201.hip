@@ -3,12 +3,12 @@
 // op=gemm wq=fp4 group=32 scale=f32 a=f16 c=f32 n=100 k=416 bias=0 layout=bnb round=rne
 
 #define SYMBOL quern_fp4_f16_n100_k416_g32_m4 // name of the kernel
-constexpr unsigned N = 100;             // rows of W, columns of C
-constexpr unsigned K = 416;             // columns of W and of A
+constexpr unsigned N = 100;             // rows of W
+constexpr unsigned K = 416;             // columns of W
 constexpr unsigned BLOCK = 32;          // weights along K that share a scale
-#define A_TYPE F16                      // elements of A
-#define C_TYPE F32                      // elements of C and of the bias
 #define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
+#define C_TYPE F32                      // elements of C and of a bias
+#define A_TYPE F16                      // elements of A
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 4;          // rows of A computed at once
 
@@ -206,8 +206,11 @@ DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
 
-// The scale of one block of the flattened [N, K].
-DEVICE float scale_of_block(u64 block, SCALE_OPERANDS) { return scales[block]; }
+// The scale of one block of the flattened [N, K]; all lanes share `first`.
+DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
+{
+    return (scales + first)[block];
+}
 
 // ---- decode/pair_table ----
 // The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the

@@ -3,12 +3,12 @@
 // op=gemm wq=mxfp4 group=32 scale=e8m0 a=bf16 c=bf16 n=2880 k=2880 bias=0 layout=k8 round=rne
 
 #define SYMBOL quern_mxfp4_bf16_n2880_k2880_g32_m2 // name of the kernel
-constexpr unsigned N = 2880;            // rows of W, columns of C
-constexpr unsigned K = 2880;            // columns of W and of A
+constexpr unsigned N = 2880;            // rows of W
+constexpr unsigned K = 2880;            // columns of W
 constexpr unsigned BLOCK = 32;          // weights along K that share a scale
-#define A_TYPE BF16                     // elements of A
-#define C_TYPE BF16                     // elements of C and of the bias
 #define HIGH_NIBBLE_FIRST false         // which half of a byte is the lower k
+#define C_TYPE BF16                     // elements of C and of a bias
+#define A_TYPE BF16                     // elements of A
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 2;          // rows of A computed at once
 
@@ -209,8 +209,11 @@ DEVICE float scale_value(const row_scales &, const chunk_scale &chunk)
     return power_of_two(chunk.exponent);
 }
 
-// The scale of one block of the flattened [N, K].
-DEVICE float scale_of_block(u64 block, SCALE_OPERANDS) { return power_of_two(scales[block]); }
+// The scale of one block of the flattened [N, K]; all lanes share `first`.
+DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
+{
+    return power_of_two((scales + first)[block]);
+}
 
 // ---- decode/pair_table ----
 // The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the

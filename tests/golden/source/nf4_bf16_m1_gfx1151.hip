@@ -3,12 +3,12 @@
 // op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n=4096 k=4096 bias=0 layout=bnb round=rne
 
 #define SYMBOL quern_nf4_bf16_n4096_k4096_g64_m1 // name of the kernel
-constexpr unsigned N = 4096;            // rows of W, columns of C
-constexpr unsigned K = 4096;            // columns of W and of A
+constexpr unsigned N = 4096;            // rows of W
+constexpr unsigned K = 4096;            // columns of W
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
-#define A_TYPE BF16                     // elements of A
-#define C_TYPE BF16                     // elements of C and of the bias
 #define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
+#define C_TYPE BF16                     // elements of C and of a bias
+#define A_TYPE BF16                     // elements of A
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 1;          // rows of A computed at once
 
@@ -207,8 +207,11 @@ DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
 
-// The scale of one block of the flattened [N, K].
-DEVICE float scale_of_block(u64 block, SCALE_OPERANDS) { return scales[block]; }
+// The scale of one block of the flattened [N, K]; all lanes share `first`.
+DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
+{
+    return (scales + first)[block];
+}
 
 // ---- decode/pair_table ----
 // The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the

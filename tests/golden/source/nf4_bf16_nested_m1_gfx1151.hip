@@ -3,12 +3,12 @@
 // op=gemm wq=nf4 group=64 scale=nested a=bf16 c=bf16 n=4096 k=2560 bias=0 layout=bnb round=rne
 
 #define SYMBOL quern_nf4_bf16_n4096_k2560_g64_nested_m1 // name of the kernel
-constexpr unsigned N = 4096;            // rows of W, columns of C
-constexpr unsigned K = 2560;            // columns of W and of A
+constexpr unsigned N = 4096;            // rows of W
+constexpr unsigned K = 2560;            // columns of W
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
-#define A_TYPE BF16                     // elements of A
-#define C_TYPE BF16                     // elements of C and of the bias
 #define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
+#define C_TYPE BF16                     // elements of C and of a bias
+#define A_TYPE BF16                     // elements of A
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 1;          // rows of A computed at once
 
@@ -247,11 +247,13 @@ DEVICE float scale_value(const row_scales &row, const chunk_scale &chunk)
     return __builtin_fmaf(chunk.code, chunk.second, row.offset);
 }
 
-// The scale of one block of the flattened [N, K], rounded where bitsandbytes rounds it.
-DEVICE float scale_of_block(u64 block, SCALE_OPERANDS)
+// The scale of one block of the flattened [N, K], rounded where bitsandbytes rounds it; all lanes
+// share `first`.
+DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
 {
 #pragma clang fp contract(off)
-    const float product = code[absmax8[block]] * scales[block / NEST];
+    const u32 place = first % NEST + block;
+    const float product = code[(absmax8 + first)[block]] * (scales + first / NEST)[place / NEST];
     return product + *offset;
 }
 

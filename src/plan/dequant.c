@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The family dequant has one shape: it is bound by memory with room to spare on every part, so that
+ * only enough loads in flight and whole lines per wave matter.
+ */
+#include "plan/dequant.h"
+
+#include <inttypes.h>
+
+#define ITEMS  256 /* of a workgroup */
+#define CHUNK  8   /* weights: a dword of codes, a 16-byte store of 16-bit results */
+#define CHUNKS 4   /* loads in flight per lane; ITEMS * CHUNK * CHUNKS is a multiple of any block */
+#define LDS    64  /* sixteen values */
+
+/* Instructions of a wave besides those of its chunks. */
+#define SETUP_SLOTS 40
+
+#define WEIGHTS_MAX ((int64_t)1 << 37) /* 2^32 work-items */
+
+quern_status dequant_accepts(const struct quern_problem *p)
+{
+    FAIL_IF(p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4 && p->wq != QUERN_W_MXFP4,
+            QUERN_E_DECLINED,
+            "op=dequant has no kernel for wq=%s in this version, which does nf4, fp4 and mxfp4",
+            weight_name(p->wq));
+    FAIL_IF(p->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
+            "only layout=%s has kernels for wq=%s in this version",
+            p->wq == QUERN_W_MXFP4 ? "k8" : "bnb", weight_name(p->wq));
+    FAIL_IF(p->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
+            "round=trunc has no kernel in this version, which rounds to nearest (round=rne)");
+    FAIL_IF(p->n > WEIGHTS_MAX / p->k, QUERN_E_DECLINED,
+            "n=%" PRId64 " times k=%" PRId64 " is beyond this version's most weights, %" PRId64,
+            p->n, p->k, WEIGHTS_MAX);
+    return QUERN_OK;
+}
+
+/* Instructions of a chunk, as counted in compiled code. */
+static uint32_t chunk_slots(const struct plan *p)
+{
+    const bool by_hand =
+        p->problem.c == QUERN_BF16 && !(p->target->capabilities & CAP_CVT_PK_BF16);
+
+    return by_hand ? 84 : p->problem.c == QUERN_F32 ? 46 : 54;
+}
+
+int64_t dequant_weights_per_workgroup(const struct plan *p)
+{
+    return (int64_t)p->waves * p->wave_size * p->chunk * p->chunks;
+}
+
+void dequant_choose(struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const struct target *const t = p->target;
+    struct plan_estimate *const e = &p->estimate;
+    const int64_t weights = q->n * q->k, blocks = weights / problem_group(q);
+    const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
+
+    p->wave_size = t->wave_size;
+    p->waves = (int)(ITEMS / t->wave_size);
+    p->split_k = p->rows_per_wave = 1;
+    p->chunk = CHUNK;
+    p->chunks = CHUNKS;
+    p->weights_once = true;
+    p->lds_bytes = LDS;
+
+    const int64_t group = dequant_weights_per_workgroup(p);
+    e->vgprs = 48;
+    e->waves_per_simd = target_waves_per_simd(t, e->vgprs, LDS, t->wave_size, (unsigned)p->waves);
+    e->step_slots = chunk_slots(p);
+    e->setup_slots = SETUP_SLOTS;
+    e->workgroups = (weights + group - 1) / group;
+    const int64_t wave_slots = SETUP_SLOTS + CHUNKS * (int64_t)e->step_slots;
+    e->slots = e->workgroups * p->waves * wave_slots;
+    const int64_t fullest = (e->workgroups + t->cus - 1) / t->cus;
+    e->busy_percent = (uint32_t)(e->workgroups * 100 / (fullest * t->cus));
+    e->kernel_cycles = fullest * p->waves * wave_slots / (int64_t)t->simds;
+    e->memory_cycles =
+        (int64_t)((double)(weights / 2 + blocks * scale_bytes + weights * dtype_bytes(q->c)) /
+                  t->bandwidth_gbs * t->clock_ghz);
+}
+
+void dequant_explain(const struct plan *p, struct str *out)
+{
+    const struct plan_estimate *const e = &p->estimate;
+    const struct target *const t = p->target;
+    const double kernel = (double)e->kernel_cycles / (t->clock_ghz * 1e3);
+    const double memory = (double)e->memory_cycles / (t->clock_ghz * 1e3);
+
+    str_addf(out, "%s: any M, family dequant on %s (%s)\n", p->symbol, t->name, t->part);
+    str_addf(out,
+             "  shape      %d waves of %u lanes; a lane writes %d times %d consecutive weights\n",
+             p->waves, p->wave_size, p->chunks, p->chunk);
+    str_addf(out,
+             "  grid       %" PRId64 " workgroups of %" PRId64
+             " weights fill %u compute units to %u %%\n",
+             e->workgroups, dequant_weights_per_workgroup(p), t->cus, e->busy_percent);
+    str_addf(out,
+             "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f us of memory at %.0f GB/s: "
+             "bound by %s\n",
+             (double)e->slots * p->wave_size / ((double)p->problem.n * (double)p->problem.k),
+             kernel, memory, t->bandwidth_gbs, kernel > memory ? "issue" : "memory");
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+// quern 0.1.0 for gfx1151
+// op=dequant wq=fp4 group=64 scale=f32 c=f16 n=1000 k=1024 layout=bnb round=rne
+
+#define SYMBOL quern_dequant_fp4_f16_n1000_k1024_g64 // name of the kernel
+constexpr unsigned N = 1000;            // rows of W
+constexpr unsigned K = 1024;            // columns of W
+constexpr unsigned BLOCK = 64;          // weights along K that share a scale
+#define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
+#define C_TYPE F16                      // elements of C and of a bias
+
+constexpr unsigned WAVE = 32;           // lanes
+constexpr unsigned WAVES = 8;           // in a workgroup
+constexpr unsigned CHUNKS = 4;          // that a lane takes
+constexpr unsigned WAVES_PER_SIMD = 16; // that registers must leave room for
+
+// ---- prelude/prelude ----
+// Names for what the compiler offers without any header.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long u64;
+typedef long i64;
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef _Float16 f16;
+typedef f16 f16x2 __attribute__((ext_vector_type(2)));
+typedef __bf16 bf16;
+typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
+
+#define KERNEL extern "C" __attribute__((global))
+#define DEVICE static inline __attribute__((device, always_inline))
+#define CONSTANT static __attribute__((constant))
+#define LDS __attribute__((address_space(3)))
+#define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
+
+// Work-items of a workgroup, and waves that each SIMD must be able to hold.
+#define WORKGROUP(items, waves)                                                                    \
+    __attribute__((amdgpu_flat_work_group_size(items, items), amdgpu_waves_per_eu(waves)))
+
+enum element { F32, F16, BF16 };
+template <element> struct element_type;
+template <> struct element_type<F32> { typedef float type; };
+template <> struct element_type<F16> { typedef f16 type; };
+template <> struct element_type<BF16> { typedef bf16 type; };
+
+constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
+
+// Waits for this wave's LDS accesses, then for every wave of the workgroup. Written as instructions
+// because the compiler's own barrier also waits for every load from memory.
+DEVICE void barrier()
+{
+#if defined(__GFX12__)
+    asm volatile("s_wait_dscnt 0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" : : : "memory");
+#else
+    asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" : : : "memory");
+#endif
+}
+
+// Nothing is moved across this line by the compiler's scheduler.
+DEVICE void schedule_boundary() { __builtin_amdgcn_sched_barrier(0); }
+
+// The wave waits here for `value`. Loads return in the order of issue, so that waiting for the last
+// one of a batch spares a wait for each of the others.
+template <class T> DEVICE void await(T &value) { asm volatile("" : "+v"(value)); }
+
+// The value is computed here, not later where it is used.
+template <class T> DEVICE void computed(T &value) { asm volatile("" : "+v"(value)); }
+
+// Keeps the load of a value where it is written, ahead of a branch in which alone it is used.
+DEVICE void keep(u32 value) { asm volatile("" : : "v"(value)); }
+
+// The value, about which the compiler knows nothing: so that it keeps to 32-bit offsets from a base
+// that all lanes share, instead of moving a 64-bit address per lane through a loop.
+DEVICE u32 opaque(u32 value)
+{
+    asm("" : "+v"(value));
+    return value;
+}
+
+// One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
+// pass by the caches, which are better used for A.
+template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 (&to)[DWORDS], const u8 *from)
+{
+    if constexpr (DWORDS == 4) {
+        const u32x4 *const p = (const u32x4 *)from;
+        const u32x4 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else if constexpr (DWORDS == 2) {
+        const u32x2 *const p = (const u32x2 *)from;
+        const u32x2 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y;
+    } else {
+        const u32 *const p = (const u32 *)from;
+        to[0] = ONCE ? __builtin_nontemporal_load(p) : *p;
+    }
+}
+
+// ---- decode/fp4 ----
+// FP4 as bitsandbytes defines it (not e2m1): a sign bit over 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4.
+// In units of 1/12 every value is exact in f16 and bf16.
+
+constexpr float CODE[16] = {
+    0.0f,  0.0625f,  8.0f,  12.0f,  4.0f,  6.0f,  2.0f,  3.0f,
+    0.0f,  -0.0625f, -8.0f, -12.0f, -4.0f, -6.0f, -2.0f, -3.0f,
+};
+constexpr float CODE_UNIT = 1.0f / 12.0f; // what one unit of CODE is worth
+
+// ---- decode/scale_f32 ----
+// Scales are plain absmax: f32 [N, K/BLOCK].
+
+#define SCALE_OPERANDS const float *__restrict scales
+#define SCALE_NAMES    scales
+
+// What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
+struct row_scales {
+    const u8 *blocks;
+};
+struct chunk_scale {
+    float value;
+};
+
+DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
+{
+    return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
+}
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+{
+    return {*(const float *)(row.blocks + k / BLOCK * 4)};
+}
+// Called when a chunk's weights have arrived, ahead of the loads of A.
+DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
+
+// The scale of one block of the flattened [N, K]; all lanes share `first`.
+DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
+{
+    return (scales + first)[block];
+}
+
+// ---- family/dequant ----
+// c[N, K] = the weights themselves: code value times scale, rounded to f32, then once to C_TYPE.
+//
+// Rows do not matter: a lane takes chunks of CHUNK consecutive weights of the flattened [N, K], of
+// which each lies in one block. Memory bounds this kernel, so decoding is kept simple: the sixteen
+// values lie in LDS, in sixteen different banks, where lanes with different codes never meet.
+
+typedef element_type<C_TYPE>::type c_element;
+
+constexpr u32 CHUNK = 8; // one dword of packed weights
+constexpr u64 TOTAL = (u64)N * K / CHUNK;
+constexpr u32 ITEMS = WAVES * WAVE;
+constexpr u32 CHUNKS_PER_GROUP = ITEMS * CHUNKS; // a multiple of every block
+constexpr bool WHOLE_GROUPS = TOTAL % CHUNKS_PER_GROUP == 0;
+
+struct value_table {
+    float value[16];
+};
+constexpr value_table make_values()
+{
+    value_table table = {};
+    for (u32 code = 0; code < 16; code++)
+        table.value[code] = CODE[code] * CODE_UNIT;
+    return table;
+}
+CONSTANT constexpr value_table VALUES = make_values();
+
+typedef c_element c_chunk __attribute__((ext_vector_type(CHUNK)));
+
+KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
+void SYMBOL(const u8 *__restrict b, SCALE_OPERANDS, c_element *__restrict c)
+{
+    __attribute__((shared)) static float shared_values[16];
+    LDS float *const values = (LDS float *)shared_values;
+
+    const u32 item = __builtin_amdgcn_workitem_id_x();
+    const u64 first = (u64)__builtin_amdgcn_workgroup_id_x() * CHUNKS_PER_GROUP;
+    const u32 *const packed = (const u32 *)b + first;
+    const u64 first_block = first * CHUNK / BLOCK;
+    c_chunk *const to = (c_chunk *)c + first;
+    const bool whole = WHOLE_GROUPS || TOTAL - first > CHUNKS_PER_GROUP;
+    const u32 here = whole ? CHUNKS_PER_GROUP : (u32)(TOTAL - first);
+
+    // Chunks past the end are the last one again, and not stored.
+    u32 word[CHUNKS];
+    float scale[CHUNKS];
+    UNROLL for (u32 i = 0; i < CHUNKS; i++) {
+        const u32 at = minimum(item + i * ITEMS, here - 1);
+        word[i] = packed[at];
+        scale[i] = scale_of_block(first_block, at * CHUNK / BLOCK, SCALE_NAMES);
+    }
+    if (item < 16)
+        values[item] = VALUES.value[item];
+    barrier();
+
+    UNROLL for (u32 i = 0; i < CHUNKS; i++) {
+        c_chunk chunk;
+        UNROLL for (u32 j = 0; j < CHUNK; j++) {
+            const u32 shift = HIGH_NIBBLE_FIRST ? 4 * (j ^ 1) : 4 * j;
+            float product = values[word[i] >> shift & 15] * scale[i];
+            computed(product); // v_fma_mixlo_f16 would lose the sign of a zero
+            chunk[j] = (c_element)product;
+        }
+        if (WHOLE_GROUPS || item + i * ITEMS < here)
+            to[item + i * ITEMS] = chunk;
+    }
+}
