@@ -54,6 +54,11 @@ static const char *element_word(enum quern_dtype t)
     return t == QUERN_F32 ? "F32" : t == QUERN_F16 ? "F16" : "BF16";
 }
 
+static const char *products_word(enum plan_products products)
+{
+    return products == PRODUCTS_DOT2 ? "DOT2" : products == PRODUCTS_PACKED ? "PACKED" : "PLAIN";
+}
+
 /* What kernels of all families are told. */
 static void add_weight_constants(struct str *s, const struct plan *p)
 {
@@ -85,6 +90,7 @@ static void add_simt_w4_constants(struct str *s, const struct plan *p)
 
     add_weight_constants(s, p);
     add_word(s, "A_TYPE", element_word(q->a), "elements of A");
+    add_word(s, "PRODUCTS", products_word(p->products), "how pairs are multiplied");
     add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
     add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
     str_add(s, "\n");

@@ -37,8 +37,7 @@ quern_status dequant_accepts(const struct quern_problem *p)
 /* Instructions of a chunk, as counted in compiled code. */
 static uint32_t chunk_slots(const struct plan *p)
 {
-    const bool by_hand =
-        p->problem.c == QUERN_BF16 && !(p->target->capabilities & CAP_CVT_PK_BF16);
+    const bool by_hand = p->problem.c == QUERN_BF16 && !(p->target->capabilities & CAP_CVT_PK_BF16);
 
     return by_hand ? 84 : p->problem.c == QUERN_F32 ? 46 : 54;
 }
@@ -96,7 +95,8 @@ void dequant_explain(const struct plan *p, struct str *out)
              " weights fill %u compute units to %u %%\n",
              e->workgroups, dequant_weights_per_workgroup(p), t->cus, e->busy_percent);
     str_addf(out,
-             "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f us of memory at %.0f GB/s: "
+             "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f "
+             "us of memory at %.0f GB/s: "
              "bound by %s\n",
              (double)e->slots * p->wave_size / ((double)p->problem.n * (double)p->problem.k),
              kernel, memory, t->bandwidth_gbs, kernel > memory ? "issue" : "memory");

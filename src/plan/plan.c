@@ -104,8 +104,7 @@ void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint3
 {
     const bool dequant = p->family == FAMILY_DEQUANT;
     const int64_t total = dequant ? p->problem.n * p->problem.k : p->problem.n;
-    const int64_t each =
-        dequant ? dequant_weights_per_workgroup(p) : plan_rows_per_workgroup(p);
+    const int64_t each = dequant ? dequant_weights_per_workgroup(p) : plan_rows_per_workgroup(p);
 
     grid[0] = (uint32_t)((total + each - 1) / each);
     grid[1] = (uint32_t)slices;

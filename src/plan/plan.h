@@ -14,6 +14,10 @@
 
 enum plan_family { FAMILY_SIMT_W4 = 1, FAMILY_DEQUANT };
 
+/* How the vector units multiply pairs: 16-bit dot products with f32 sums, two f32 operations in one
+ * instruction, or one in each. */
+enum plan_products { PRODUCTS_DOT2 = 1, PRODUCTS_PACKED, PRODUCTS_PLAIN };
+
 /* Kernels of a problem and target; they cover every M (DESIGN: at most eight). */
 #define PLAN_KERNELS_MAX 8
 /* Rows of A that one slice of the largest kernel may hold. */
@@ -39,7 +43,8 @@ struct plan {
     char symbol[64];    /* kernel name: for people and profilers, not an identity */
     int m_lo, m_hi;     /* rows of A this kernel serves in one slice */
     int m_tile;         /* rows it computes at once (= m_hi) */
-    unsigned wave_size; /* 32 or 64 */
+    enum plan_products products; /* of family simt_w4 */
+    unsigned wave_size;          /* 32 or 64 */
     int waves;          /* of a workgroup */
     int rows_per_wave;  /* rows of W that one wave works on at a time */
     int split_k;        /* waves that share a row of W along K; divides waves */

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #define TABLE_BYTES 32768 /* 256 pairs of codes, 128 bytes of copies each */
-#define TABLE_SLOTS 160   /* instructions that build it, all waves together */
-#define WAVES_MAX   32    /* of a workgroup: 1024 work-items */
+#define TABLE_SLOTS 5120  /* instructions that build it times lanes, all waves together */
+#define ITEMS_MAX   1024  /* work-items of a workgroup */
 #define VALUES_MAX  32    /* sums per lane that the template's reduction can fold */
 #define VGPRS_MAX   256   /* that an instruction can name */
 #define SIZE_MAX_NK ((int64_t)1 << 27)
@@ -42,13 +42,8 @@ quern_status simt_w4_accepts(const struct quern_problem *p, const struct target 
     FAIL_IF(p->n > SIZE_MAX_NK || p->k > SIZE_MAX_NK, QUERN_E_DECLINED,
             "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", p->n,
             p->k, SIZE_MAX_NK);
-    FAIL_IF(t->wave_size != 32, QUERN_E_DECLINED,
-            "%s runs waves of 64; this version has kernels for waves of 32 (RDNA)", t->name);
-    FAIL_IF(!(t->capabilities & CAP_ROW_XMASK) || !(t->capabilities & CAP_DOT2_F32_F16),
-            QUERN_E_DECLINED, "%s lacks v_permlanex16 or v_dot2_f32_f16, which these kernels need",
-            t->name);
-    FAIL_IF(p->a == QUERN_BF16 && !(t->capabilities & CAP_DOT2_F32_BF16), QUERN_E_DECLINED,
-            "%s has no v_dot2_f32_bf16; use a=f16 or a=f32 there", t->name);
+    FAIL_IF(p->a == QUERN_F16 && !(t->capabilities & CAP_DOT2_F32_F16), QUERN_E_DECLINED,
+            "%s has no v_dot2_f32_f16; use a=f32 or a=bf16 there", t->name);
     return QUERN_OK;
 }
 
@@ -79,25 +74,56 @@ static int scale_slots(const struct quern_problem *q)
     return 3 + (blocks > NEST ? 4 : NEST % blocks ? 2 : 0);
 }
 
+static enum plan_products products_of(const struct quern_problem *q, const struct target *t)
+{
+    const unsigned dot2 = q->a == QUERN_F16    ? CAP_DOT2_F32_F16
+                          : q->a == QUERN_BF16 ? CAP_DOT2_F32_BF16
+                                               : 0;
+
+    return t->capabilities & dot2             ? PRODUCTS_DOT2
+           : t->capabilities & CAP_PK_FMA_F32 ? PRODUCTS_PACKED
+                                              : PRODUCTS_PLAIN;
+}
+
+/* Whether the table holds f32 that a 16-bit A is widened for. */
+static bool widens(const struct plan *p)
+{
+    return p->products != PRODUCTS_DOT2 && p->problem.a != QUERN_F32;
+}
+
+/* Steps that a row takes, dealt out to split_k waves. */
+static int64_t steps_of(const struct plan *p)
+{
+    return ceil_div(p->problem.k, (int64_t)p->wave_size * p->chunk);
+}
+
+/* Steps of one wave; the template unrolls two. */
+static int64_t trips_of(const struct plan *p)
+{
+    return ceil_div(steps_of(p), p->split_k);
+}
+
 /* Instructions of one step of a wave. */
 static uint32_t step_slots(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const bool f32 = q->a == QUERN_F32;
     const int r = p->rows_per_wave, m = p->m_tile, pairs = p->chunk / 2;
     /* v_dual_dot2acc_f32_f16 is of the gfx11 instruction set alone; about a half of what can be
      * dual-issued finds a partner in another register bank */
-    const bool dual = p->target->capabilities & CAP_VOPD &&
-                      (f32 || (q->a == QUERN_F16 && p->target->generation == 11));
+    const bool dual =
+        p->target->capabilities & CAP_VOPD &&
+        (p->products == PRODUCTS_PLAIN || (q->a == QUERN_F16 && p->target->generation == 11));
     int slots = 2 * pairs * r; /* an address and an LDS load for each pair of weights */
 
-    const int products = pairs * r * m * (f32 ? 2 : 1);
+    const int products = pairs * r * m * (p->products == PRODUCTS_PLAIN ? 2 : 1);
     slots += dual ? products * 3 / 4 : products;
+    slots += widens(p) ? 2 * pairs * m : 0;
     slots += 2 * r;                                      /* loads of weights and scales */
     slots += m * p->chunk * (int)dtype_bytes(q->a) / 16; /* loads of A */
-    slots += r * m * 3 / 2 + r / 2;                      /* scale, clear, next scales */
+    slots += r * m * (p->products == PRODUCTS_PACKED ? 3 : 1) * 3 / 2 + r / 2; /* scale, clear */
     slots += r * scale_slots(q);
-    slots += 11 + (q->k % ((int64_t)p->wave_size * p->chunk) ? 6 : 0); /* loop, offsets, end of K */
+    slots += q->k % ((int64_t)p->wave_size * p->chunk) ? 6 : 0; /* the end of K */
+    slots += trips_of(p) > 2 ? 11 : 3;                          /* offsets; loop, unless unrolled */
     return (uint32_t)slots;
 }
 
@@ -106,7 +132,7 @@ static uint32_t setup_slots(const struct plan *p)
 {
     const int r = p->rows_per_wave, m = p->m_tile;
 
-    return (uint32_t)(65 + 12 * r + 14 * m + 2 * m * r +
+    return (uint32_t)(65 + 12 * r + 14 * m + (p->wave_size == 64 ? 4 : 2) * m * r +
                       (p->split_k > 1 ? 20 + 2 * p->split_k : 0));
 }
 
@@ -116,29 +142,33 @@ static uint32_t vgprs(const struct plan *p)
     const bool f32 = p->problem.a == QUERN_F32;
     const int batches = p->chunk / (f32 ? 4 : 8);
     const int ring = at_most(batches, m > 2 ? 2 : 4); /* batches of A held, as in the template */
+    const int sums = p->products == PRODUCTS_PACKED ? 3 : 2;
 
-    return (uint32_t)(p->chunk / 8 * r /* packed weights */ + 8 * r /* decoded */ +
-                      (p->problem.scale == QUERN_SCALE_NESTED ? 4 : 2) * r /* scales */ + 4 * ring * m + 2 * m * r /* sums */ + (f32 ? 36 : 16));
+    return (uint32_t)(p->chunk / 8 * r /* packed weights */ +
+                      (widens(p) ? 16 : 8) * r /* decoded */ +
+                      (p->problem.scale == QUERN_SCALE_NESTED ? 4 : 2) * r /* scales */ +
+                      4 * ring * m + sums * m * r + (p->products == PRODUCTS_DOT2 ? 16 : 36));
 }
 
-/* Steps that a row takes, dealt out to split_k waves. */
-static int64_t steps_of(const struct plan *p)
+/* Cycles that a SIMD takes to issue an instruction of a wave: those of gfx9 are 16 lanes wide. */
+static int64_t issue_cycles(const struct target *t)
 {
-    return ceil_div(p->problem.k, (int64_t)p->wave_size * p->chunk);
+    return t->generation == 9 ? 4 : 1;
 }
 
 /* Cycles of a compute unit that runs `workgroups` of them side by side from start to end. */
 static int64_t round_cycles(const struct plan *p, int64_t workgroups, int64_t latency)
 {
     const struct plan_estimate *const e = &p->estimate;
-    const int64_t steps = ceil_div(steps_of(p), p->split_k);
+    const int64_t steps = trips_of(p);
     const int64_t waves = ceil_div(workgroups * p->waves, p->target->simds);
-    const int64_t table = workgroups * TABLE_SLOTS / p->target->simds;
-    const int64_t issue = waves * e->step_slots;
+    const int64_t cycles = issue_cycles(p->target);
+    const int64_t table = workgroups * TABLE_SLOTS / p->wave_size * cycles / p->target->simds;
+    const int64_t issue = waves * e->step_slots * cycles;
     const int64_t wait =
-        latency + e->step_slots / 2; /* the next weights are asked for in mid-step */
+        latency + e->step_slots * cycles / 2; /* the next weights are asked for in mid-step */
 
-    return latency + table + waves * e->setup_slots + issue +
+    return latency + table + waves * e->setup_slots * cycles + issue +
            (steps - 1) * (issue > wait ? issue : wait);
 }
 
@@ -183,7 +213,7 @@ static bool estimate(struct plan *p)
     e->busy_percent = (uint32_t)(e->workgroups * 100 / (fullest * cus));
     e->step_slots = step_slots(p);
     e->setup_slots = setup_slots(p);
-    e->slots = e->workgroups * (TABLE_SLOTS + p->waves * (int64_t)e->setup_slots +
+    e->slots = e->workgroups * (TABLE_SLOTS / p->wave_size + p->waves * (int64_t)e->setup_slots +
                                 p->waves / p->split_k * steps_of(p) * e->step_slots);
     e->kernel_cycles = fullest / together * round_cycles(p, together, latency);
     if (fullest % together)
@@ -202,10 +232,11 @@ static int64_t cost(const struct plan *p)
 {
     const struct plan_estimate *const e = &p->estimate;
     const int64_t hidden = e->memory_cycles / 100 * HIDDEN_PERCENT;
-    const int64_t average = e->slots / (p->target->cus * p->target->simds);
+    const int64_t average =
+        e->slots * issue_cycles(p->target) / (p->target->cus * p->target->simds);
 
     return 8 * (e->kernel_cycles > hidden ? e->kernel_cycles : hidden) + e->kernel_cycles +
-           2 * average;
+           4 * average;
 }
 
 static bool better(const struct plan *p, const struct plan *q)
@@ -242,13 +273,14 @@ static size_t candidates(const struct plan *base, struct plan *best, size_t room
     size_t count = 0;
     struct plan p = *base;
 
-    p.wave_size = 32;
+    p.products = products_of(&p.problem, p.target);
+    p.wave_size = p.target->wave_size;
     p.lds_bytes = TABLE_BYTES;
     p.weights_once = p.m_tile < PLAN_M_MAX;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
             for (size_t s = 0; s < sizeof splits / sizeof *splits; s++)
-                for (int groups = 1; groups * splits[s] <= WAVES_MAX; groups++) {
+                for (int groups = 1; groups * splits[s] * (int)p.wave_size <= ITEMS_MAX; groups++) {
                     p.rows_per_wave = rows[r];
                     p.chunk = chunks[c];
                     p.split_k = splits[s];

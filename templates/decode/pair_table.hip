@@ -2,14 +2,15 @@
 // The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the
 // order that a dot product with A wants.
 //
-// An entry is as wide as the 32 banks and holds one copy of the pair for each lane that the LDS
-// serves in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
+// An entry is as wide as 32 banks and holds one copy of the pair for each lane that the LDS serves
+// in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
 
-template <element> struct pair_type; // what one look-up returns
-template <> struct pair_type<F32> { typedef f32x2 type; };
-template <> struct pair_type<F16> { typedef u32 type; };
-template <> struct pair_type<BF16> { typedef u32 type; };
-typedef pair_type<A_TYPE>::type pair;
+constexpr bool WIDE = PRODUCTS != DOT2; // f32 values
+
+template <bool> struct pair_type; // what one look-up returns
+template <> struct pair_type<true> { typedef f32x2 type; };
+template <> struct pair_type<false> { typedef u32 type; };
+typedef pair_type<WIDE>::type pair;
 
 constexpr u32 ENTRY_BYTES = 128;
 constexpr u32 TABLE_BYTES = 256 * ENTRY_BYTES;
@@ -18,15 +19,16 @@ constexpr u32 COPIES = ENTRY_BYTES / sizeof(pair);
 // A centroid as the bits of the type it is multiplied in, rounded to nearest even.
 constexpr u32 code_bits(u32 code)
 {
-    if (A_TYPE == F16)
-        return __builtin_bit_cast(u16, (f16)CODE[code]);
     const u32 bits = __builtin_bit_cast(u32, CODE[code]);
-    return A_TYPE == F32 ? bits : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    if (WIDE)
+        return bits;
+    return A_TYPE == F16 ? __builtin_bit_cast(u16, (f16)CODE[code])
+                         : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
 struct pair_values {
     u32 first[256];
-    u32 second[A_TYPE == F32 ? 256 : 1]; // 16-bit types have both values in one dword
+    u32 second[WIDE ? 256 : 1]; // 16-bit types have both values in one dword
 };
 constexpr pair_values make_pair_values()
 {
@@ -34,9 +36,9 @@ constexpr pair_values make_pair_values()
     for (u32 byte = 0; byte < 256; byte++) {
         const u32 first = code_bits(HIGH_NIBBLE_FIRST ? byte >> 4 : byte & 15);
         const u32 second = code_bits(HIGH_NIBBLE_FIRST ? byte & 15 : byte >> 4);
-        if (A_TYPE == F32) {
+        if (WIDE) {
             values.first[byte] = first;
-            values.second[A_TYPE == F32 ? byte : 0] = second;
+            values.second[WIDE ? byte : 0] = second;
         } else {
             values.first[byte] = first | second << 16;
         }
@@ -59,8 +61,7 @@ DEVICE lane_entries load_entries(u32 item)
     UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
         const u32 entry = (item + e * WAVES * WAVE) % 256;
         values.first[e] = PAIR_VALUES.first[entry];
-        values.second[e] = A_TYPE == F32 ? PAIR_VALUES.second[A_TYPE == F32 ? entry : 0]
-                                         : values.first[e];
+        values.second[e] = WIDE ? PAIR_VALUES.second[WIDE ? entry : 0] : values.first[e];
     }
     return values;
 }

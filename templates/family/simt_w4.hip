@@ -13,6 +13,9 @@ constexpr u32 WORDS = CHUNK / 8;              // dwords of packed weights in a c
 constexpr u32 STEP = WAVE * CHUNK;            // weights of a row that a step covers
 constexpr u32 STEPS = (K + STEP - 1) / STEP;
 constexpr bool WHOLE_STEPS = K % STEP == 0;
+constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
+constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
+constexpr u32 UNROLLED = TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
@@ -23,13 +26,37 @@ constexpr u32 A_RING = minimum(BATCHES, M_TILE > 2 ? 2 : 4); // batches of A hel
 // The values of a row of A for one batch: 16 bytes. Rows of A start at multiples of 4 bytes.
 typedef u32 a_batch __attribute__((ext_vector_type(4), aligned(4)));
 
-// sum + the products of the batch's pair `index` with `w`.
-template <class PAIR> DEVICE float multiply_add(const a_batch &batch, u32 index, PAIR w, float sum)
+// A lane's sum of the products of one row of W with one of A: of even and odd k apart when PACKED.
+template <bool> struct sum_type;
+template <> struct sum_type<true> { typedef f32x2 type; };
+template <> struct sum_type<false> { typedef float type; };
+typedef sum_type<PRODUCTS == PACKED>::type lane_sum;
+
+DEVICE float whole(float sum) { return sum; }
+DEVICE float whole(f32x2 sum) { return sum.x + sum.y; }
+
+// The batch's pair `index` in f32.
+DEVICE f32x2 widen(const a_batch &batch, u32 index)
 {
+    u32 a0, a1;
     if constexpr (A_TYPE == F32) {
-        const u32 a0 = batch[index * 2], a1 = batch[index * 2 + 1];
-        sum = __builtin_fmaf(__builtin_bit_cast(float, a0), w.x, sum);
-        return __builtin_fmaf(__builtin_bit_cast(float, a1), w.y, sum);
+        a0 = batch[index * 2], a1 = batch[index * 2 + 1];
+    } else { // bf16 is the upper half of an f32
+        a0 = batch[index] << 16, a1 = batch[index] & 0xffff0000;
+    }
+    return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
+}
+
+// sum + the products of the batch's pair `index` with `w`.
+template <class PAIR, class SUM>
+DEVICE SUM multiply_add(const a_batch &batch, u32 index, PAIR w, SUM sum)
+{
+    if constexpr (PRODUCTS == PACKED) {
+        return __builtin_elementwise_fma(widen(batch, index), w, sum);
+    } else if constexpr (PRODUCTS == PLAIN) {
+        const f32x2 a = widen(batch, index);
+        sum = __builtin_fmaf(a.x, w.x, sum);
+        return __builtin_fmaf(a.y, w.y, sum);
     } else {
         const u32 a = batch[index];
         if constexpr (A_TYPE == F16)
@@ -46,7 +73,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, int m, int first, i64 lda, i64 ldc)
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
     __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
     LDS u8 *const table = (LDS u8 *)shared_memory;
@@ -66,7 +93,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         scale_row[r] = scales_of_row(n, SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILE; i++)
-        a_row[i] = (const u8 *)(a + (first + (i64)minimum(m0 + i, m - 1)) * lda);
+        a_row[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i, m - 1)) * lda);
 
     // The chunk that this lane has of a step; past the end of K, the last one again.
     u32 step = wave % SPLIT_K;
@@ -94,7 +121,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     // After the reduction this lane will hold the sum of one row of W with one row of A.
     const u32 value = reduced_index<VALUES>(lane);
     const u32 n = n0 + value % ROWS, i = m0 + value / ROWS;
-    const bool stores = reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || n < N) && i < (u32)m;
+    const bool stores = reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || n < N) && i < m;
 #if BIAS
     const float bias_value = bias[WHOLE_GROUPS ? n : minimum(n, N - 1)];
 #endif
@@ -102,9 +129,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     const u32 copy = lane_copy(lane);
     float total[VALUES] = {};
-    ROLLED for (; step < STEPS; step += SPLIT_K) {
+#pragma unroll UNROLLED
+    for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
         const bool inside = WHOLE_STEPS || step * STEP + lane * CHUNK < K;
-        float sum[VALUES] = {};
+        lane_sum sum[VALUES] = {};
         chunk_scale next_scale[ROWS];
 
         UNROLL for (u32 r = 0; r < ROWS; r++)
@@ -141,7 +169,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             if (batch + 2 == BATCHES || BATCHES == 1) {
                 UNROLL for (u32 v = 0; v < VALUES; v++)
                     computed(sum[v]);
-                if (step + SPLIT_K < STEPS) {
+                if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
                     k = chunk_of(step + SPLIT_K);
                     load_weights(k, packed, next_scale);
                 }
@@ -151,7 +179,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
             UNROLL for (u32 j = 0; j < PAIRS; j++) UNROLL for (u32 r = 0; r < ROWS; r++)
                 UNROLL for (u32 i = 0; i < M_TILE; i++) {
-                    float &s = sum[i * ROWS + r];
+                    lane_sum &s = sum[i * ROWS + r];
                     s = multiply_add(ring[batch % A_RING][i], j, w[batch % 2][j][r], s);
                 }
             schedule_boundary();
@@ -161,7 +189,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             UNROLL for (u32 r = 0; r < ROWS; r++)
                 value[r] = scale_value(scale_row[r], scale[r]);
             UNROLL for (u32 v = 0; v < VALUES; v++)
-                total[v] = __builtin_fmaf(sum[v], value[v % ROWS], total[v]);
+                total[v] = __builtin_fmaf(whole(sum[v]), value[v % ROWS], total[v]);
         }
         UNROLL for (u32 r = 0; r < ROWS; r++)
             scale[r] = next_scale[r];
@@ -183,5 +211,5 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     result += bias_value;
 #endif
     if (stores)
-        c[(first + (i64)i) * ldc + n] = (c_element)result;
+        c[(u64)(first + i) * ldc + n] = (c_element)result;
 }

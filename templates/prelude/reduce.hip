@@ -3,35 +3,42 @@
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
 // it has one. No LDS, and one store at the end for all VALUES.
 
-// The lane at the other side of `BIT`; for bit 2 the mirrored one of its eight, which does as well
-// because bits 1 and 0 are still to be summed.
-template <u32 BIT> DEVICE float across(float v)
+// The value of the lane at the other side of `BIT`; for bit 2 that of the mirrored one of its
+// eight, which does as well because bits 1 and 0 are still to be summed.
+template <u32 BIT> DEVICE float across(float v, u32 lane)
 {
     const u32 bits = __builtin_bit_cast(u32, v);
     u32 other;
-    if constexpr (BIT == 4) // v_permlanex16: lane i of the other row of 16
+    if constexpr (BIT == 5) { // through LDS hardware, not its memory
+        other = __builtin_amdgcn_ds_bpermute((lane ^ 32) * 4, bits);
+    } else if constexpr (BIT == 4 && WAVE == 64) { // the same; swap 16 within each half
+        other = __builtin_amdgcn_ds_swizzle(bits, 0x401f);
+    } else if constexpr (BIT == 4) { // v_permlanex16: lane i of the other row of 16
         other = __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, false, false);
-    else // DPP: row_ror:8, row_half_mirror, quad_perm:[2,3,0,1], quad_perm:[1,0,3,2]
+    } else { // DPP: row_ror:8, row_half_mirror, quad_perm:[2,3,0,1], quad_perm:[1,0,3,2]
         other = __builtin_amdgcn_update_dpp(
             0, bits, BIT == 3 ? 0x128 : BIT == 2 ? 0x141 : BIT == 1 ? 0x4e : 0xb1, 0xf, 0xf, true);
+    }
     return __builtin_bit_cast(float, other);
 }
 
-// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`.
+// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
+// instruction can write to some groups of four lanes only; it is written as such where no wait
+// states have to separate it from what made its operands.
 template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 {
     float sum;
-    if constexpr (BIT == 3) { // a DPP instruction can write to some groups of four lanes only
+    if constexpr (BIT == 3 && WAVE == 32) {
         asm("v_add_f32_dpp %0, %1, %1 row_ror:8 row_mask:0xf bank_mask:0x3\n\t"
             "v_add_f32_dpp %0, %2, %2 row_ror:8 row_mask:0xf bank_mask:0xc"
             : "=&v"(sum) : "v"(clear), "v"(set));
-    } else if constexpr (BIT == 2) {
+    } else if constexpr (BIT == 2 && WAVE == 32) {
         asm("v_add_f32_dpp %0, %1, %1 row_half_mirror row_mask:0xf bank_mask:0x5\n\t"
             "v_add_f32_dpp %0, %2, %2 row_half_mirror row_mask:0xf bank_mask:0xa"
             : "=&v"(sum) : "v"(clear), "v"(set));
     } else {
         const bool mine = lane >> BIT & 1;
-        sum = (mine ? set : clear) + across<BIT>(mine ? clear : set);
+        sum = (mine ? set : clear) + across<BIT>(mine ? clear : set, lane);
     }
     return sum;
 }
@@ -39,10 +46,11 @@ template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
 {
     UNROLL for (u32 i = 0; i < (VALUES + 1) / 2; i++)
-        v[i] = VALUES > 1 ? fold<BIT>(v[i], v[i + VALUES / 2], lane) : v[i] + across<BIT>(v[i]);
+        v[i] = VALUES > 1 ? fold<BIT>(v[i], v[i + VALUES / 2], lane)
+                          : v[i] + across<BIT>(v[i], lane);
 }
 
-// Sums v[0] to v[VALUES-1] over 32 lanes, VALUES a power of two up to 32. The sum that a lane gets
+// Sums v[0] to v[VALUES-1] over the lanes, VALUES a power of two up to 32. The sum that a lane gets
 // is that of value reduced_index(lane); lanes that hold the same one agree.
 template <u32 VALUES> DEVICE float reduce(float *v, u32 lane)
 {
@@ -51,14 +59,17 @@ template <u32 VALUES> DEVICE float reduce(float *v, u32 lane)
     reduce_step<(VALUES + 3) / 4, 1>(v, lane);
     reduce_step<(VALUES + 7) / 8, 0>(v, lane);
     reduce_step<(VALUES + 15) / 16, 4>(v, lane);
+    if constexpr (WAVE == 64)
+        reduce_step<1, 5>(v, lane);
     return v[0];
 }
 template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
 {
-    return VALUES == 32 ? (lane & 15) << 1 | lane >> 4 : (lane & 15) / (16 / minimum(VALUES, 16));
+    return VALUES == 32 ? (lane & 15) << 1 | (lane >> 4 & 1)
+                        : (lane & 15) / (16 / minimum(VALUES, 16));
 }
 // True in exactly one lane for each value.
 template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
 {
-    return VALUES == 32 || (lane < 16 && lane % (16 / minimum(VALUES, 16)) == 0);
+    return VALUES == 32 ? lane < 32 : lane < 16 && lane % (16 / minimum(VALUES, 16)) == 0;
 }

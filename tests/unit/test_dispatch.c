@@ -10,6 +10,7 @@
 #include "t_paths.h"
 
 #include "problem/problem.h"
+#include "target/target.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -272,6 +273,44 @@ static void test_other_targets(void **state)
         for (int64_t m = 1; m <= 8; m++)
             check_answer(ctx, op, &p, m, 0, 0);
         quern_op_release(op);
+        quern_close(ctx);
+    }
+}
+
+/* Targets that nothing here runs: their kernels compile, and registers suffice. */
+static void test_unverified_targets_compile(void **state)
+{
+    static const char *const problems[] = {
+        "wq=nf4 n=96 k=4096 a=f32",                   "wq=nf4 n=4096 k=4096 a=f16",
+        "wq=fp4 n=77 k=2048 a=bf16 bias=1 scale=nested", "wq=mxfp4 n=4096 k=2880 a=bf16",
+        "op=dequant wq=nf4 n=64 k=256 c=bf16"};
+
+    (void)state;
+    for (size_t t = 0; t < target_count(); t++) {
+        const struct target *const target = target_at(t);
+        struct quern_options options = QUERN_INIT(struct quern_options);
+        quern_ctx *ctx;
+
+        if (target->verified)
+            continue;
+        options.target = target->name;
+        options.device = QUERN_DEVICE_SIM;
+        options.cache_dir = cache;
+        options.worker_path = t_worker_path();
+        options.allow_unverified = 1;
+        assert_int_equal(quern_open(&options, &ctx), QUERN_OK);
+        for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+            quern_op *const op = create(ctx, problems[i], 8);
+            for (size_t k = 0; k < quern_op_kernel_count(op); k++) {
+                struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+                assert_int_equal(quern_op_kernel(op, k, &info), QUERN_OK);
+                assert_int_equal(info.resources.scratch_bytes, 0);
+                assert_int_equal(info.resources.wave_size, target->wave_size);
+                assert_true(info.resources.waves_per_simd >= 1);
+                assert_false(info.verified);
+            }
+            quern_op_release(op);
+        }
         quern_close(ctx);
     }
 }
@@ -550,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_dequant),
         cmocka_unit_test(test_dequant_launch),
         cmocka_unit_test(test_other_targets),
+        cmocka_unit_test(test_unverified_targets_compile),
         cmocka_unit_test(test_same_problem_same_op),
         cmocka_unit_test(test_stored_kernels),
         cmocka_unit_test(test_threads_share_one_compile),

@@ -46,6 +46,7 @@ static const struct {
     {"nf4_f32_bias_m8_gfx1100", "wq=nf4 n=384 k=1536 a=f32 bias=1", "gfx1100", 8},
     {"mxfp4_bf16_m2_gfx1151", "wq=mxfp4 n=2880 k=2880 a=bf16", "gfx1151", 2},
     {"nf4_bf16_nested_m1_gfx1151", "wq=nf4 n=4096 k=2560 a=bf16 scale=nested", "gfx1151", 1},
+    {"nf4_bf16_m2_gfx942", "wq=nf4 n=4096 k=4096 a=bf16", "gfx942", 2},
     {"dequant_fp4_f16_gfx1151", "op=dequant wq=fp4 n=1000 k=1024 c=f16", "gfx1151", 1},
     {"fp4_f16_tail_m3_gfx1201", "wq=fp4 n=100 k=416 group=32 a=f16 c=f32", "gfx1201", 3},
 };
@@ -186,6 +187,7 @@ static void test_source_says_what_the_plan_says(void **state)
     expect_line(source, "#define A_TYPE F16 ");
     expect_line(source, "#define C_TYPE F32 ");
     expect_line(source, "#define BIAS 1 ");
+    expect_line(source, "#define PRODUCTS DOT2 ");
     expect_line(source, "#define HIGH_NIBBLE_FIRST true ");
     expect_line(source, "// ---- decode/fp4 ----");
     expect_line(source, "// ---- decode/scale_f32 ----");

@@ -58,10 +58,7 @@ static struct quern_problem random_problem(void)
 
 static const struct target *random_target(void)
 {
-    static const char *const names[] = {"gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150",
-                                        "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201"};
-
-    return target_named(names[below(sizeof names / sizeof *names)]);
+    return target_at(below(target_count()));
 }
 
 /* ---- Coverage ----------------------------------------------------------------------------------
@@ -148,6 +145,7 @@ static void check_shape(const struct plan *p)
     assert_true(problem_group(q) % p->chunk == 0);
     assert_in_range(p->rows_per_wave * p->m_tile, 1, 32);
     assert_true(p->lds_bytes <= t->lds_bytes);
+    assert_int_equal(p->wave_size, t->wave_size);
     /* the whole workgroup fits in a compute unit */
     const unsigned fit =
         target_waves_per_simd(t, p->estimate.vgprs, 0, p->wave_size, (unsigned)p->waves);
@@ -212,6 +210,8 @@ static void test_budgets(void **state)
         {"gfx1151", "f16", {2.0, 3.0, 4.0, 6.2}},  {"gfx1151", "bf16", {2.2, 3.2, 4.0, 6.6}},
         {"gfx1100", "f16", {2.4, 3.0, 4.3, 6.6}},  {"gfx1100", "bf16", {2.4, 3.2, 4.3, 6.6}},
         {"gfx1201", "bf16", {2.2, 3.2, 4.2, 6.6}}, {"gfx1151", "f32", {2.7, 4.0, 5.6, 9.8}},
+        {"gfx90a", "f16", {2.7, 3.2, 4.6, 8.4}},   {"gfx90a", "bf16", {2.7, 4.6, 6.4, 13.4}},
+        {"gfx942", "f16", {2.7, 3.7, 5.2, 8.4}},   {"gfx950", "f16", {3.1, 3.7, 4.6, 7.4}},
     };
 
     (void)state;
@@ -244,6 +244,35 @@ static void test_small_layers_fill_the_part(void **state)
         make(layers[i], "gfx1151", &set);
         for (size_t j = 0; j < set.count; j++)
             assert_true(set.plans[j].estimate.busy_percent >= 85);
+    }
+}
+
+/* Every target multiplies with the best that it has. */
+static void test_products(void **state)
+{
+    static const struct {
+        const char *target;
+        enum plan_products f32, f16, bf16;
+    } cases[] = {
+        {"gfx906", PRODUCTS_PLAIN, PRODUCTS_DOT2, PRODUCTS_PLAIN},
+        {"gfx908", PRODUCTS_PLAIN, PRODUCTS_DOT2, PRODUCTS_PLAIN},
+        {"gfx90a", PRODUCTS_PACKED, PRODUCTS_DOT2, PRODUCTS_PACKED},
+        {"gfx942", PRODUCTS_PACKED, PRODUCTS_DOT2, PRODUCTS_PACKED},
+        {"gfx950", PRODUCTS_PACKED, PRODUCTS_DOT2, PRODUCTS_DOT2},
+        {"gfx1030", PRODUCTS_PLAIN, PRODUCTS_DOT2, PRODUCTS_PLAIN},
+        {"gfx1151", PRODUCTS_PLAIN, PRODUCTS_DOT2, PRODUCTS_DOT2},
+        {"gfx1201", PRODUCTS_PLAIN, PRODUCTS_DOT2, PRODUCTS_DOT2},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan_set set;
+        make("wq=nf4 n=512 k=512 a=f32", cases[i].target, &set);
+        assert_int_equal(set.plans[0].products, cases[i].f32);
+        make("wq=nf4 n=512 k=512 a=f16", cases[i].target, &set);
+        assert_int_equal(set.plans[0].products, cases[i].f16);
+        make("wq=nf4 n=512 k=512 a=bf16", cases[i].target, &set);
+        assert_int_equal(set.plans[3].products, cases[i].bf16);
     }
 }
 
@@ -311,8 +340,6 @@ static void test_declines(void **state)
         {"wq=nf4 n=64 k=64 a=bf16 round=trunc", "gfx1151", "round=trunc"},
         {"wq=nf4 n=134217729 k=64 a=f16", "gfx1151", "n=134217729"},
         {"wq=nf4 n=64 k=134217792 a=f16", "gfx1151", "k=134217792"},
-        {"wq=nf4 n=64 k=64 a=f16", "gfx942", "gfx942 runs waves of 64"},
-        {"wq=nf4 n=64 k=64 a=bf16", "gfx1030", "gfx1030 has no v_dot2_f32_bf16"},
     };
 
     (void)state;
@@ -389,6 +416,7 @@ int main(void)
         cmocka_unit_test(test_same_words_same_plan),
         cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_small_layers_fill_the_part),
+        cmocka_unit_test(test_products),
         cmocka_unit_test(test_dequant),
         cmocka_unit_test(test_declines),
         cmocka_unit_test(test_arguments),

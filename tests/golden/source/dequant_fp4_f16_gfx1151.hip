@@ -35,7 +35,6 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 #define CONSTANT static __attribute__((constant))
 #define LDS __attribute__((address_space(3)))
 #define UNROLL _Pragma("unroll")
-#define ROLLED _Pragma("unroll 1")
 
 // Work-items of a workgroup, and waves that each SIMD must be able to hold.
 #define WORKGROUP(items, waves)                                                                    \
@@ -46,6 +45,10 @@ template <element> struct element_type;
 template <> struct element_type<F32> { typedef float type; };
 template <> struct element_type<F16> { typedef f16 type; };
 template <> struct element_type<BF16> { typedef bf16 type; };
+
+// How pairs of weights are multiplied with pairs of A: by a dot product of 16-bit values with an
+// f32 sum, by two f32 operations in one instruction, or by two instructions.
+enum products { DOT2, PACKED, PLAIN };
 
 constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
 

@@ -9,6 +9,7 @@ constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
 #define C_TYPE F32                      // elements of C and of a bias
 #define A_TYPE F16                      // elements of A
+#define PRODUCTS DOT2                   // how pairs are multiplied
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 4;          // rows of A computed at once
 
@@ -41,7 +42,6 @@ typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 #define CONSTANT static __attribute__((constant))
 #define LDS __attribute__((address_space(3)))
 #define UNROLL _Pragma("unroll")
-#define ROLLED _Pragma("unroll 1")
 
 // Work-items of a workgroup, and waves that each SIMD must be able to hold.
 #define WORKGROUP(items, waves)                                                                    \
@@ -52,6 +52,10 @@ template <element> struct element_type;
 template <> struct element_type<F32> { typedef float type; };
 template <> struct element_type<F16> { typedef f16 type; };
 template <> struct element_type<BF16> { typedef bf16 type; };
+
+// How pairs of weights are multiplied with pairs of A: by a dot product of 16-bit values with an
+// f32 sum, by two f32 operations in one instruction, or by two instructions.
+enum products { DOT2, PACKED, PLAIN };
 
 constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
 
@@ -110,35 +114,42 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 (&to)[DWORDS], cons
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
 // it has one. No LDS, and one store at the end for all VALUES.
 
-// The lane at the other side of `BIT`; for bit 2 the mirrored one of its eight, which does as well
-// because bits 1 and 0 are still to be summed.
-template <u32 BIT> DEVICE float across(float v)
+// The value of the lane at the other side of `BIT`; for bit 2 that of the mirrored one of its
+// eight, which does as well because bits 1 and 0 are still to be summed.
+template <u32 BIT> DEVICE float across(float v, u32 lane)
 {
     const u32 bits = __builtin_bit_cast(u32, v);
     u32 other;
-    if constexpr (BIT == 4) // v_permlanex16: lane i of the other row of 16
+    if constexpr (BIT == 5) { // through LDS hardware, not its memory
+        other = __builtin_amdgcn_ds_bpermute((lane ^ 32) * 4, bits);
+    } else if constexpr (BIT == 4 && WAVE == 64) { // the same; swap 16 within each half
+        other = __builtin_amdgcn_ds_swizzle(bits, 0x401f);
+    } else if constexpr (BIT == 4) { // v_permlanex16: lane i of the other row of 16
         other = __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, false, false);
-    else // DPP: row_ror:8, row_half_mirror, quad_perm:[2,3,0,1], quad_perm:[1,0,3,2]
+    } else { // DPP: row_ror:8, row_half_mirror, quad_perm:[2,3,0,1], quad_perm:[1,0,3,2]
         other = __builtin_amdgcn_update_dpp(
             0, bits, BIT == 3 ? 0x128 : BIT == 2 ? 0x141 : BIT == 1 ? 0x4e : 0xb1, 0xf, 0xf, true);
+    }
     return __builtin_bit_cast(float, other);
 }
 
-// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`.
+// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
+// instruction can write to some groups of four lanes only; it is written as such where no wait
+// states have to separate it from what made its operands.
 template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 {
     float sum;
-    if constexpr (BIT == 3) { // a DPP instruction can write to some groups of four lanes only
+    if constexpr (BIT == 3 && WAVE == 32) {
         asm("v_add_f32_dpp %0, %1, %1 row_ror:8 row_mask:0xf bank_mask:0x3\n\t"
             "v_add_f32_dpp %0, %2, %2 row_ror:8 row_mask:0xf bank_mask:0xc"
             : "=&v"(sum) : "v"(clear), "v"(set));
-    } else if constexpr (BIT == 2) {
+    } else if constexpr (BIT == 2 && WAVE == 32) {
         asm("v_add_f32_dpp %0, %1, %1 row_half_mirror row_mask:0xf bank_mask:0x5\n\t"
             "v_add_f32_dpp %0, %2, %2 row_half_mirror row_mask:0xf bank_mask:0xa"
             : "=&v"(sum) : "v"(clear), "v"(set));
     } else {
         const bool mine = lane >> BIT & 1;
-        sum = (mine ? set : clear) + across<BIT>(mine ? clear : set);
+        sum = (mine ? set : clear) + across<BIT>(mine ? clear : set, lane);
     }
     return sum;
 }
@@ -146,10 +157,11 @@ template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
 {
     UNROLL for (u32 i = 0; i < (VALUES + 1) / 2; i++)
-        v[i] = VALUES > 1 ? fold<BIT>(v[i], v[i + VALUES / 2], lane) : v[i] + across<BIT>(v[i]);
+        v[i] = VALUES > 1 ? fold<BIT>(v[i], v[i + VALUES / 2], lane)
+                          : v[i] + across<BIT>(v[i], lane);
 }
 
-// Sums v[0] to v[VALUES-1] over 32 lanes, VALUES a power of two up to 32. The sum that a lane gets
+// Sums v[0] to v[VALUES-1] over the lanes, VALUES a power of two up to 32. The sum that a lane gets
 // is that of value reduced_index(lane); lanes that hold the same one agree.
 template <u32 VALUES> DEVICE float reduce(float *v, u32 lane)
 {
@@ -158,16 +170,19 @@ template <u32 VALUES> DEVICE float reduce(float *v, u32 lane)
     reduce_step<(VALUES + 3) / 4, 1>(v, lane);
     reduce_step<(VALUES + 7) / 8, 0>(v, lane);
     reduce_step<(VALUES + 15) / 16, 4>(v, lane);
+    if constexpr (WAVE == 64)
+        reduce_step<1, 5>(v, lane);
     return v[0];
 }
 template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
 {
-    return VALUES == 32 ? (lane & 15) << 1 | lane >> 4 : (lane & 15) / (16 / minimum(VALUES, 16));
+    return VALUES == 32 ? (lane & 15) << 1 | (lane >> 4 & 1)
+                        : (lane & 15) / (16 / minimum(VALUES, 16));
 }
 // True in exactly one lane for each value.
 template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
 {
-    return VALUES == 32 || (lane < 16 && lane % (16 / minimum(VALUES, 16)) == 0);
+    return VALUES == 32 ? lane < 32 : lane < 16 && lane % (16 / minimum(VALUES, 16)) == 0;
 }
 
 // ---- decode/fp4 ----
@@ -216,14 +231,15 @@ DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
 // The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the
 // order that a dot product with A wants.
 //
-// An entry is as wide as the 32 banks and holds one copy of the pair for each lane that the LDS
-// serves in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
+// An entry is as wide as 32 banks and holds one copy of the pair for each lane that the LDS serves
+// in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
 
-template <element> struct pair_type; // what one look-up returns
-template <> struct pair_type<F32> { typedef f32x2 type; };
-template <> struct pair_type<F16> { typedef u32 type; };
-template <> struct pair_type<BF16> { typedef u32 type; };
-typedef pair_type<A_TYPE>::type pair;
+constexpr bool WIDE = PRODUCTS != DOT2; // f32 values
+
+template <bool> struct pair_type; // what one look-up returns
+template <> struct pair_type<true> { typedef f32x2 type; };
+template <> struct pair_type<false> { typedef u32 type; };
+typedef pair_type<WIDE>::type pair;
 
 constexpr u32 ENTRY_BYTES = 128;
 constexpr u32 TABLE_BYTES = 256 * ENTRY_BYTES;
@@ -232,15 +248,16 @@ constexpr u32 COPIES = ENTRY_BYTES / sizeof(pair);
 // A centroid as the bits of the type it is multiplied in, rounded to nearest even.
 constexpr u32 code_bits(u32 code)
 {
-    if (A_TYPE == F16)
-        return __builtin_bit_cast(u16, (f16)CODE[code]);
     const u32 bits = __builtin_bit_cast(u32, CODE[code]);
-    return A_TYPE == F32 ? bits : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    if (WIDE)
+        return bits;
+    return A_TYPE == F16 ? __builtin_bit_cast(u16, (f16)CODE[code])
+                         : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
 struct pair_values {
     u32 first[256];
-    u32 second[A_TYPE == F32 ? 256 : 1]; // 16-bit types have both values in one dword
+    u32 second[WIDE ? 256 : 1]; // 16-bit types have both values in one dword
 };
 constexpr pair_values make_pair_values()
 {
@@ -248,9 +265,9 @@ constexpr pair_values make_pair_values()
     for (u32 byte = 0; byte < 256; byte++) {
         const u32 first = code_bits(HIGH_NIBBLE_FIRST ? byte >> 4 : byte & 15);
         const u32 second = code_bits(HIGH_NIBBLE_FIRST ? byte & 15 : byte >> 4);
-        if (A_TYPE == F32) {
+        if (WIDE) {
             values.first[byte] = first;
-            values.second[A_TYPE == F32 ? byte : 0] = second;
+            values.second[WIDE ? byte : 0] = second;
         } else {
             values.first[byte] = first | second << 16;
         }
@@ -273,8 +290,7 @@ DEVICE lane_entries load_entries(u32 item)
     UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
         const u32 entry = (item + e * WAVES * WAVE) % 256;
         values.first[e] = PAIR_VALUES.first[entry];
-        values.second[e] = A_TYPE == F32 ? PAIR_VALUES.second[A_TYPE == F32 ? entry : 0]
-                                         : values.first[e];
+        values.second[e] = WIDE ? PAIR_VALUES.second[WIDE ? entry : 0] : values.first[e];
     }
     return values;
 }
@@ -324,6 +340,9 @@ constexpr u32 WORDS = CHUNK / 8;              // dwords of packed weights in a c
 constexpr u32 STEP = WAVE * CHUNK;            // weights of a row that a step covers
 constexpr u32 STEPS = (K + STEP - 1) / STEP;
 constexpr bool WHOLE_STEPS = K % STEP == 0;
+constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
+constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
+constexpr u32 UNROLLED = TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
@@ -334,13 +353,37 @@ constexpr u32 A_RING = minimum(BATCHES, M_TILE > 2 ? 2 : 4); // batches of A hel
 // The values of a row of A for one batch: 16 bytes. Rows of A start at multiples of 4 bytes.
 typedef u32 a_batch __attribute__((ext_vector_type(4), aligned(4)));
 
-// sum + the products of the batch's pair `index` with `w`.
-template <class PAIR> DEVICE float multiply_add(const a_batch &batch, u32 index, PAIR w, float sum)
+// A lane's sum of the products of one row of W with one of A: of even and odd k apart when PACKED.
+template <bool> struct sum_type;
+template <> struct sum_type<true> { typedef f32x2 type; };
+template <> struct sum_type<false> { typedef float type; };
+typedef sum_type<PRODUCTS == PACKED>::type lane_sum;
+
+DEVICE float whole(float sum) { return sum; }
+DEVICE float whole(f32x2 sum) { return sum.x + sum.y; }
+
+// The batch's pair `index` in f32.
+DEVICE f32x2 widen(const a_batch &batch, u32 index)
 {
+    u32 a0, a1;
     if constexpr (A_TYPE == F32) {
-        const u32 a0 = batch[index * 2], a1 = batch[index * 2 + 1];
-        sum = __builtin_fmaf(__builtin_bit_cast(float, a0), w.x, sum);
-        return __builtin_fmaf(__builtin_bit_cast(float, a1), w.y, sum);
+        a0 = batch[index * 2], a1 = batch[index * 2 + 1];
+    } else { // bf16 is the upper half of an f32
+        a0 = batch[index] << 16, a1 = batch[index] & 0xffff0000;
+    }
+    return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
+}
+
+// sum + the products of the batch's pair `index` with `w`.
+template <class PAIR, class SUM>
+DEVICE SUM multiply_add(const a_batch &batch, u32 index, PAIR w, SUM sum)
+{
+    if constexpr (PRODUCTS == PACKED) {
+        return __builtin_elementwise_fma(widen(batch, index), w, sum);
+    } else if constexpr (PRODUCTS == PLAIN) {
+        const f32x2 a = widen(batch, index);
+        sum = __builtin_fmaf(a.x, w.x, sum);
+        return __builtin_fmaf(a.y, w.y, sum);
     } else {
         const u32 a = batch[index];
         if constexpr (A_TYPE == F16)
@@ -357,7 +400,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, int m, int first, i64 lda, i64 ldc)
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
     __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
     LDS u8 *const table = (LDS u8 *)shared_memory;
@@ -377,7 +420,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         scale_row[r] = scales_of_row(n, SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILE; i++)
-        a_row[i] = (const u8 *)(a + (first + (i64)minimum(m0 + i, m - 1)) * lda);
+        a_row[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i, m - 1)) * lda);
 
     // The chunk that this lane has of a step; past the end of K, the last one again.
     u32 step = wave % SPLIT_K;
@@ -405,7 +448,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     // After the reduction this lane will hold the sum of one row of W with one row of A.
     const u32 value = reduced_index<VALUES>(lane);
     const u32 n = n0 + value % ROWS, i = m0 + value / ROWS;
-    const bool stores = reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || n < N) && i < (u32)m;
+    const bool stores = reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || n < N) && i < m;
 #if BIAS
     const float bias_value = bias[WHOLE_GROUPS ? n : minimum(n, N - 1)];
 #endif
@@ -413,9 +456,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     const u32 copy = lane_copy(lane);
     float total[VALUES] = {};
-    ROLLED for (; step < STEPS; step += SPLIT_K) {
+#pragma unroll UNROLLED
+    for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
         const bool inside = WHOLE_STEPS || step * STEP + lane * CHUNK < K;
-        float sum[VALUES] = {};
+        lane_sum sum[VALUES] = {};
         chunk_scale next_scale[ROWS];
 
         UNROLL for (u32 r = 0; r < ROWS; r++)
@@ -452,7 +496,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             if (batch + 2 == BATCHES || BATCHES == 1) {
                 UNROLL for (u32 v = 0; v < VALUES; v++)
                     computed(sum[v]);
-                if (step + SPLIT_K < STEPS) {
+                if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
                     k = chunk_of(step + SPLIT_K);
                     load_weights(k, packed, next_scale);
                 }
@@ -462,7 +506,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
             UNROLL for (u32 j = 0; j < PAIRS; j++) UNROLL for (u32 r = 0; r < ROWS; r++)
                 UNROLL for (u32 i = 0; i < M_TILE; i++) {
-                    float &s = sum[i * ROWS + r];
+                    lane_sum &s = sum[i * ROWS + r];
                     s = multiply_add(ring[batch % A_RING][i], j, w[batch % 2][j][r], s);
                 }
             schedule_boundary();
@@ -472,7 +516,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             UNROLL for (u32 r = 0; r < ROWS; r++)
                 value[r] = scale_value(scale_row[r], scale[r]);
             UNROLL for (u32 v = 0; v < VALUES; v++)
-                total[v] = __builtin_fmaf(sum[v], value[v % ROWS], total[v]);
+                total[v] = __builtin_fmaf(whole(sum[v]), value[v % ROWS], total[v]);
         }
         UNROLL for (u32 r = 0; r < ROWS; r++)
             scale[r] = next_scale[r];
@@ -494,5 +538,5 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     result += bias_value;
 #endif
     if (stores)
-        c[(first + (i64)i) * ldc + n] = (c_element)result;
+        c[(u64)(first + i) * ldc + n] = (c_element)result;
 }

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: MIT */
+// quern 0.1.0 for gfx942, M = 2 to 2
+// op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n=4096 k=4096 bias=0 layout=bnb round=rne
+
+#define SYMBOL quern_nf4_bf16_n4096_k4096_g64_m2 // name of the kernel
+constexpr unsigned N = 4096;            // rows of W
+constexpr unsigned K = 4096;            // columns of W
+constexpr unsigned BLOCK = 64;          // weights along K that share a scale
+#define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
+#define C_TYPE BF16                     // elements of C and of a bias
+#define A_TYPE BF16                     // elements of A
+#define PRODUCTS PACKED                 // how pairs are multiplied
+#define BIAS 0                          // whether a bias is added
+constexpr unsigned M_TILE = 2;          // rows of A computed at once
+
+constexpr unsigned WAVE = 64;           // lanes
+constexpr unsigned WAVES = 7;           // in a workgroup
+constexpr unsigned ROWS = 2;            // rows of W that a wave works on
+constexpr unsigned SPLIT_K = 1;         // waves that share those rows along K
+constexpr unsigned CHUNK = 32;          // weights of a row for one lane in one step
+constexpr unsigned WAVES_PER_SIMD = 4;  // that registers must leave room for
+#define WEIGHTS_ONCE true               // whether they bypass the caches
+
+// ---- prelude/prelude ----
+// Names for what the compiler offers without any header.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long u64;
+typedef long i64;
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef _Float16 f16;
+typedef f16 f16x2 __attribute__((ext_vector_type(2)));
+typedef __bf16 bf16;
+typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
+
+#define KERNEL extern "C" __attribute__((global))
+#define DEVICE static inline __attribute__((device, always_inline))
+#define CONSTANT static __attribute__((constant))
+#define LDS __attribute__((address_space(3)))
+#define UNROLL _Pragma("unroll")
+
+// Work-items of a workgroup, and waves that each SIMD must be able to hold.
+#define WORKGROUP(items, waves)                                                                    \
+    __attribute__((amdgpu_flat_work_group_size(items, items), amdgpu_waves_per_eu(waves)))
+
+enum element { F32, F16, BF16 };
+template <element> struct element_type;
+template <> struct element_type<F32> { typedef float type; };
+template <> struct element_type<F16> { typedef f16 type; };
+template <> struct element_type<BF16> { typedef bf16 type; };
+
+// How pairs of weights are multiplied with pairs of A: by a dot product of 16-bit values with an
+// f32 sum, by two f32 operations in one instruction, or by two instructions.
+enum products { DOT2, PACKED, PLAIN };
+
+constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
+
+// Waits for this wave's LDS accesses, then for every wave of the workgroup. Written as instructions
+// because the compiler's own barrier also waits for every load from memory.
+DEVICE void barrier()
+{
+#if defined(__GFX12__)
+    asm volatile("s_wait_dscnt 0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" : : : "memory");
+#else
+    asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" : : : "memory");
+#endif
+}
+
+// Nothing is moved across this line by the compiler's scheduler.
+DEVICE void schedule_boundary() { __builtin_amdgcn_sched_barrier(0); }
+
+// The wave waits here for `value`. Loads return in the order of issue, so that waiting for the last
+// one of a batch spares a wait for each of the others.
+template <class T> DEVICE void await(T &value) { asm volatile("" : "+v"(value)); }
+
+// The value is computed here, not later where it is used.
+template <class T> DEVICE void computed(T &value) { asm volatile("" : "+v"(value)); }
+
+// Keeps the load of a value where it is written, ahead of a branch in which alone it is used.
+DEVICE void keep(u32 value) { asm volatile("" : : "v"(value)); }
+
+// The value, about which the compiler knows nothing: so that it keeps to 32-bit offsets from a base
+// that all lanes share, instead of moving a 64-bit address per lane through a loop.
+DEVICE u32 opaque(u32 value)
+{
+    asm("" : "+v"(value));
+    return value;
+}
+
+// One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
+// pass by the caches, which are better used for A.
+template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 (&to)[DWORDS], const u8 *from)
+{
+    if constexpr (DWORDS == 4) {
+        const u32x4 *const p = (const u32x4 *)from;
+        const u32x4 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else if constexpr (DWORDS == 2) {
+        const u32x2 *const p = (const u32x2 *)from;
+        const u32x2 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y;
+    } else {
+        const u32 *const p = (const u32 *)from;
+        to[0] = ONCE ? __builtin_nontemporal_load(p) : *p;
+    }
+}
+
+// ---- prelude/reduce ----
+// Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
+// each step a lane gives half of its values to a partner and takes the partner's other half, until
+// it has one. No LDS, and one store at the end for all VALUES.
+
+// The value of the lane at the other side of `BIT`; for bit 2 that of the mirrored one of its
+// eight, which does as well because bits 1 and 0 are still to be summed.
+template <u32 BIT> DEVICE float across(float v, u32 lane)
+{
+    const u32 bits = __builtin_bit_cast(u32, v);
+    u32 other;
+    if constexpr (BIT == 5) { // through LDS hardware, not its memory
+        other = __builtin_amdgcn_ds_bpermute((lane ^ 32) * 4, bits);
+    } else if constexpr (BIT == 4 && WAVE == 64) { // the same; swap 16 within each half
+        other = __builtin_amdgcn_ds_swizzle(bits, 0x401f);
+    } else if constexpr (BIT == 4) { // v_permlanex16: lane i of the other row of 16
+        other = __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, false, false);
+    } else { // DPP: row_ror:8, row_half_mirror, quad_perm:[2,3,0,1], quad_perm:[1,0,3,2]
+        other = __builtin_amdgcn_update_dpp(
+            0, bits, BIT == 3 ? 0x128 : BIT == 2 ? 0x141 : BIT == 1 ? 0x4e : 0xb1, 0xf, 0xf, true);
+    }
+    return __builtin_bit_cast(float, other);
+}
+
+// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
+// instruction can write to some groups of four lanes only; it is written as such where no wait
+// states have to separate it from what made its operands.
+template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
+{
+    float sum;
+    if constexpr (BIT == 3 && WAVE == 32) {
+        asm("v_add_f32_dpp %0, %1, %1 row_ror:8 row_mask:0xf bank_mask:0x3\n\t"
+            "v_add_f32_dpp %0, %2, %2 row_ror:8 row_mask:0xf bank_mask:0xc"
+            : "=&v"(sum) : "v"(clear), "v"(set));
+    } else if constexpr (BIT == 2 && WAVE == 32) {
+        asm("v_add_f32_dpp %0, %1, %1 row_half_mirror row_mask:0xf bank_mask:0x5\n\t"
+            "v_add_f32_dpp %0, %2, %2 row_half_mirror row_mask:0xf bank_mask:0xa"
+            : "=&v"(sum) : "v"(clear), "v"(set));
+    } else {
+        const bool mine = lane >> BIT & 1;
+        sum = (mine ? set : clear) + across<BIT>(mine ? clear : set, lane);
+    }
+    return sum;
+}
+
+template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
+{
+    UNROLL for (u32 i = 0; i < (VALUES + 1) / 2; i++)
+        v[i] = VALUES > 1 ? fold<BIT>(v[i], v[i + VALUES / 2], lane)
+                          : v[i] + across<BIT>(v[i], lane);
+}
+
+// Sums v[0] to v[VALUES-1] over the lanes, VALUES a power of two up to 32. The sum that a lane gets
+// is that of value reduced_index(lane); lanes that hold the same one agree.
+template <u32 VALUES> DEVICE float reduce(float *v, u32 lane)
+{
+    reduce_step<VALUES, 3>(v, lane);
+    reduce_step<(VALUES + 1) / 2, 2>(v, lane);
+    reduce_step<(VALUES + 3) / 4, 1>(v, lane);
+    reduce_step<(VALUES + 7) / 8, 0>(v, lane);
+    reduce_step<(VALUES + 15) / 16, 4>(v, lane);
+    if constexpr (WAVE == 64)
+        reduce_step<1, 5>(v, lane);
+    return v[0];
+}
+template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
+{
+    return VALUES == 32 ? (lane & 15) << 1 | (lane >> 4 & 1)
+                        : (lane & 15) / (16 / minimum(VALUES, 16));
+}
+// True in exactly one lane for each value.
+template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
+{
+    return VALUES == 32 ? lane < 32 : lane < 16 && lane % (16 / minimum(VALUES, 16)) == 0;
+}
+
+// ---- decode/nf4 ----
+// NF4 (QLoRA, arXiv:2305.14314, appendix E): the quantiles of a normal distribution.
+
+constexpr float CODE[16] = {
+    -1.0f,                 -0.6961928009986877f, -0.5250730514526367f,  -0.39491748809814453f,
+    -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+    0.07958029955625534f,  0.16093020141124725f, 0.24611230194568634f,  0.33791524171829224f,
+    0.44070982933044434f,  0.5626170039176941f,  0.7229568362236023f,   1.0f,
+};
+constexpr float CODE_UNIT = 1.0f; // what one unit of CODE is worth
+
+// ---- decode/scale_f32 ----
+// Scales are plain absmax: f32 [N, K/BLOCK].
+
+#define SCALE_OPERANDS const float *__restrict scales
+#define SCALE_NAMES    scales
+
+// What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
+struct row_scales {
+    const u8 *blocks;
+};
+struct chunk_scale {
+    float value;
+};
+
+DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
+{
+    return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
+}
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+{
+    return {*(const float *)(row.blocks + k / BLOCK * 4)};
+}
+// Called when a chunk's weights have arrived, ahead of the loads of A.
+DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
+
+// The scale of one block of the flattened [N, K]; all lanes share `first`.
+DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
+{
+    return (scales + first)[block];
+}
+
+// ---- decode/pair_table ----
+// The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the
+// order that a dot product with A wants.
+//
+// An entry is as wide as 32 banks and holds one copy of the pair for each lane that the LDS serves
+// in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
+
+constexpr bool WIDE = PRODUCTS != DOT2; // f32 values
+
+template <bool> struct pair_type; // what one look-up returns
+template <> struct pair_type<true> { typedef f32x2 type; };
+template <> struct pair_type<false> { typedef u32 type; };
+typedef pair_type<WIDE>::type pair;
+
+constexpr u32 ENTRY_BYTES = 128;
+constexpr u32 TABLE_BYTES = 256 * ENTRY_BYTES;
+constexpr u32 COPIES = ENTRY_BYTES / sizeof(pair);
+
+// A centroid as the bits of the type it is multiplied in, rounded to nearest even.
+constexpr u32 code_bits(u32 code)
+{
+    const u32 bits = __builtin_bit_cast(u32, CODE[code]);
+    if (WIDE)
+        return bits;
+    return A_TYPE == F16 ? __builtin_bit_cast(u16, (f16)CODE[code])
+                         : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+struct pair_values {
+    u32 first[256];
+    u32 second[WIDE ? 256 : 1]; // 16-bit types have both values in one dword
+};
+constexpr pair_values make_pair_values()
+{
+    pair_values values = {};
+    for (u32 byte = 0; byte < 256; byte++) {
+        const u32 first = code_bits(HIGH_NIBBLE_FIRST ? byte >> 4 : byte & 15);
+        const u32 second = code_bits(HIGH_NIBBLE_FIRST ? byte & 15 : byte >> 4);
+        if (WIDE) {
+            values.first[byte] = first;
+            values.second[WIDE ? byte : 0] = second;
+        } else {
+            values.first[byte] = first | second << 16;
+        }
+    }
+    return values;
+}
+CONSTANT constexpr pair_values PAIR_VALUES = make_pair_values();
+
+// Entries that a lane builds, and their values. They are loaded before anything else is, since
+// loads return in the order of issue.
+constexpr u32 ENTRIES_PER_LANE = (255 + WAVES * WAVE) / (WAVES * WAVE);
+
+struct lane_entries {
+    u32 first[ENTRIES_PER_LANE], second[ENTRIES_PER_LANE];
+};
+
+DEVICE lane_entries load_entries(u32 item)
+{
+    lane_entries values;
+    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
+        const u32 entry = (item + e * WAVES * WAVE) % 256;
+        values.first[e] = PAIR_VALUES.first[entry];
+        values.second[e] = WIDE ? PAIR_VALUES.second[WIDE ? entry : 0] : values.first[e];
+    }
+    return values;
+}
+
+// Fills the table. A lane writes the eight 16-byte pieces of an entry in an order that differs from
+// its neighbours', so that eight lanes together write to all banks.
+DEVICE void build_table(LDS u8 *table, const lane_entries &values, u32 item)
+{
+    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
+        const u32 entry = item + e * WAVES * WAVE;
+        const u32 first = values.first[e], second = values.second[e];
+        const u32x4 piece = {first, second, first, second};
+        const u32 at = entry * ENTRY_BYTES + item % 8 * 16;
+        if (entry < 256) {
+            UNROLL for (u32 i = 0; i < ENTRY_BYTES; i += 16)
+                *(LDS u32x4 *)(table + (at ^ i)) = piece;
+        }
+    }
+    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
+        keep(values.first[e]);
+        keep(values.second[e]);
+    }
+}
+
+// The pair of byte `index` of four packed ones. One instruction makes the LDS address: a dot
+// product of the four bytes with ENTRY_BYTES in one place and zeros elsewhere, plus the lane copy.
+DEVICE pair look_up(const LDS u8 *table, u32 packed, u32 index, u32 copy)
+{
+    const u32 address = __builtin_amdgcn_udot4(packed, ENTRY_BYTES << 8 * index, copy, false);
+    return *(const LDS pair *)(table + address);
+}
+
+DEVICE u32 lane_copy(u32 lane) { return lane % COPIES * sizeof(pair); }
+
+// ---- family/simt_w4 ----
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for a few rows of A and 4-bit W.
+//
+// A wave works on ROWS rows of W and all M_TILE rows of A at once. In a step each lane takes CHUNK
+// consecutive weights of every row, which share one scale: the products of a chunk are summed
+// unscaled, in f32, and the scale is applied to that sum. The steps of a row are dealt out in turn
+// to SPLIT_K waves, whose sums meet in LDS in a fixed order.
+
+typedef element_type<A_TYPE>::type a_element;
+typedef element_type<C_TYPE>::type c_element;
+
+constexpr u32 WORDS = CHUNK / 8;              // dwords of packed weights in a chunk
+constexpr u32 STEP = WAVE * CHUNK;            // weights of a row that a step covers
+constexpr u32 STEPS = (K + STEP - 1) / STEP;
+constexpr bool WHOLE_STEPS = K % STEP == 0;
+constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
+constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
+constexpr u32 UNROLLED = TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
+constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
+constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
+constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+constexpr u32 PAIRS = A_TYPE == F32 ? 2 : 4;                // pairs of weights in a batch
+constexpr u32 BATCHES = CHUNK / (2 * PAIRS);
+constexpr u32 A_RING = minimum(BATCHES, M_TILE > 2 ? 2 : 4); // batches of A held at once
+
+// The values of a row of A for one batch: 16 bytes. Rows of A start at multiples of 4 bytes.
+typedef u32 a_batch __attribute__((ext_vector_type(4), aligned(4)));
+
+// A lane's sum of the products of one row of W with one of A: of even and odd k apart when PACKED.
+template <bool> struct sum_type;
+template <> struct sum_type<true> { typedef f32x2 type; };
+template <> struct sum_type<false> { typedef float type; };
+typedef sum_type<PRODUCTS == PACKED>::type lane_sum;
+
+DEVICE float whole(float sum) { return sum; }
+DEVICE float whole(f32x2 sum) { return sum.x + sum.y; }
+
+// The batch's pair `index` in f32.
+DEVICE f32x2 widen(const a_batch &batch, u32 index)
+{
+    u32 a0, a1;
+    if constexpr (A_TYPE == F32) {
+        a0 = batch[index * 2], a1 = batch[index * 2 + 1];
+    } else { // bf16 is the upper half of an f32
+        a0 = batch[index] << 16, a1 = batch[index] & 0xffff0000;
+    }
+    return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
+}
+
+// sum + the products of the batch's pair `index` with `w`.
+template <class PAIR, class SUM>
+DEVICE SUM multiply_add(const a_batch &batch, u32 index, PAIR w, SUM sum)
+{
+    if constexpr (PRODUCTS == PACKED) {
+        return __builtin_elementwise_fma(widen(batch, index), w, sum);
+    } else if constexpr (PRODUCTS == PLAIN) {
+        const f32x2 a = widen(batch, index);
+        sum = __builtin_fmaf(a.x, w.x, sum);
+        return __builtin_fmaf(a.y, w.y, sum);
+    } else {
+        const u32 a = batch[index];
+        if constexpr (A_TYPE == F16)
+            return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, a),
+                                          __builtin_bit_cast(f16x2, w), sum, false);
+        else
+            return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, a),
+                                                   __builtin_bit_cast(bf16x2, w), sum, false);
+    }
+}
+
+KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
+void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+#if BIAS
+            const c_element *__restrict bias,
+#endif
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+{
+    __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
+    LDS u8 *const table = (LDS u8 *)shared_memory;
+
+    const u32 item = __builtin_amdgcn_workitem_id_x();
+    const u32 lane = item % WAVE;
+    const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
+    const u32 n0 = __builtin_amdgcn_workgroup_id_x() * ROWS_PER_GROUP + wave / SPLIT_K * ROWS;
+    const u32 m0 = __builtin_amdgcn_workgroup_id_y() * M_TILE;
+
+    // Rows past the end are computed from the last one again and not stored.
+    const u8 *b_row[ROWS], *a_row[M_TILE];
+    row_scales scale_row[ROWS];
+    UNROLL for (u32 r = 0; r < ROWS; r++) {
+        const u32 n = WHOLE_GROUPS ? n0 + r : minimum(n0 + r, N - 1);
+        b_row[r] = b + (u64)n * (K / 2);
+        scale_row[r] = scales_of_row(n, SCALE_NAMES);
+    }
+    UNROLL for (u32 i = 0; i < M_TILE; i++)
+        a_row[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i, m - 1)) * lda);
+
+    // The chunk that this lane has of a step; past the end of K, the last one again.
+    u32 step = wave % SPLIT_K;
+    auto chunk_of = [&](u32 s) {
+        const u32 k = s * STEP + lane * CHUNK;
+        return opaque(WHOLE_STEPS ? k : minimum(k, K - CHUNK));
+    };
+    auto load_weights = [&](u32 k, u32 (&packed)[ROWS][WORDS], chunk_scale (&scale)[ROWS]) {
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            load_dwords<WORDS, WEIGHTS_ONCE>(packed[r], b_row[r] + k / 2);
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            scale[r] = load_scale(scale_row[r], k);
+    };
+
+    // The first weights are on their way while the table is built.
+    const lane_entries entries = load_entries(item);
+    schedule_boundary();
+    u32 packed[ROWS][WORDS];
+    chunk_scale scale[ROWS];
+    u32 k = chunk_of(step);
+    load_weights(k, packed, scale);
+    schedule_boundary();
+    build_table(table, entries, item);
+
+    // After the reduction this lane will hold the sum of one row of W with one row of A.
+    const u32 value = reduced_index<VALUES>(lane);
+    const u32 n = n0 + value % ROWS, i = m0 + value / ROWS;
+    const bool stores = reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || n < N) && i < m;
+#if BIAS
+    const float bias_value = bias[WHOLE_GROUPS ? n : minimum(n, N - 1)];
+#endif
+    barrier();
+
+    const u32 copy = lane_copy(lane);
+    float total[VALUES] = {};
+#pragma unroll UNROLLED
+    for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
+        const bool inside = WHOLE_STEPS || step * STEP + lane * CHUNK < K;
+        lane_sum sum[VALUES] = {};
+        chunk_scale next_scale[ROWS];
+
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            begin_scale(scale_row[r], scale[r], k);
+
+        pair w[2][PAIRS][ROWS]; // weights of this batch and of the next
+        auto look_up_batch = [&](u32 batch) {
+            UNROLL for (u32 j = 0; j < PAIRS; j++) UNROLL for (u32 r = 0; r < ROWS; r++) {
+                const u32 byte = batch * PAIRS + j;
+                w[batch % 2][j][r] = look_up(table, packed[r][byte / 4], byte % 4, copy);
+            }
+        };
+        a_batch ring[A_RING][M_TILE];
+        const u32 a_offset = k * (u32)sizeof(a_element);
+        auto load_a = [&](u32 batch) {
+            UNROLL for (u32 i = 0; i < M_TILE; i++)
+                ring[batch % A_RING][i] =
+                    *(const a_batch *)(a_row[i] + a_offset + batch * sizeof(a_batch));
+            schedule_boundary();
+        };
+
+        UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
+            load_a(batch);
+        if (A_RING == 1)
+            load_a(0);
+        look_up_batch(0);
+
+        UNROLL for (u32 batch = 0; batch < BATCHES; batch++) {
+            if (A_RING > 1 && batch + A_RING - 1 < BATCHES)
+                load_a(batch + A_RING - 1);
+            if (batch + 1 < BATCHES)
+                look_up_batch(batch + 1);
+            // After the last use of the packed weights, those of the next step take their place.
+            if (batch + 2 == BATCHES || BATCHES == 1) {
+                UNROLL for (u32 v = 0; v < VALUES; v++)
+                    computed(sum[v]);
+                if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
+                    k = chunk_of(step + SPLIT_K);
+                    load_weights(k, packed, next_scale);
+                }
+            }
+            schedule_boundary();
+            await(w[batch % 2][PAIRS - 1][ROWS - 1]);
+            schedule_boundary();
+            UNROLL for (u32 j = 0; j < PAIRS; j++) UNROLL for (u32 r = 0; r < ROWS; r++)
+                UNROLL for (u32 i = 0; i < M_TILE; i++) {
+                    lane_sum &s = sum[i * ROWS + r];
+                    s = multiply_add(ring[batch % A_RING][i], j, w[batch % 2][j][r], s);
+                }
+            schedule_boundary();
+        }
+        if (inside) {
+            float value[ROWS];
+            UNROLL for (u32 r = 0; r < ROWS; r++)
+                value[r] = scale_value(scale_row[r], scale[r]);
+            UNROLL for (u32 v = 0; v < VALUES; v++)
+                total[v] = __builtin_fmaf(whole(sum[v]), value[v % ROWS], total[v]);
+        }
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            scale[r] = next_scale[r];
+    }
+
+    float result = reduce<VALUES>(total, lane);
+    if (SPLIT_K > 1) {
+        LDS float *const partial = (LDS float *)shared_memory; // the table has served
+        barrier();
+        partial[wave * WAVE + lane] = result;
+        barrier();
+        if (wave % SPLIT_K)
+            return;
+        UNROLL for (u32 q = 1; q < SPLIT_K; q++)
+            result += partial[(wave + q) * WAVE + lane];
+    }
+    result *= CODE_UNIT;
+#if BIAS
+    result += bias_value;
+#endif
+    if (stores)
+        c[(u64)(first + i) * ldc + n] = (c_element)result;
+}
