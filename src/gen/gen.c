@@ -101,6 +101,11 @@ static void add_simt_w4_constants(struct str *s, const struct plan *p)
     add_integer(s, "CHUNK", p->chunk, "weights of a row for one lane in one step");
     add_integer(s, "WAVES_PER_SIMD", p->estimate.waves_per_simd,
                 "that registers must leave room for");
+    add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
+    add_word(s, "AHEAD", p->ahead ? "true" : "false", "whether all steps are loaded at the start");
+    add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
+             "whether slices of A are workgroup id x");
+    add_word(s, "SKEWED", p->skewed ? "true" : "false", "whether the last group of rows is empty");
     add_word(s, "WEIGHTS_ONCE", p->weights_once ? "true" : "false",
              "whether they bypass the caches");
 }

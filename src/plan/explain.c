@@ -44,6 +44,16 @@ static void simt_w4_explain(const struct plan *p, struct str *out)
         "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f us "
         "of memory at %.0f GB/s: bound by %s\n",
         slots, kernel, memory, t->bandwidth_gbs, kernel > memory ? "issue and latency" : "memory");
+    if (p->phase)
+        str_addf(out,
+                 "  camping    rows of W are %" PRId64 " bytes apart, a multiple of 512: %s start "
+                 "at different steps along K\n",
+                 p->problem.k / 2, p->phase == PHASE_OF_WAVES ? "waves" : "workgroups");
+    if (p->skewed)
+        str_addf(out,
+                 "  camping    %" PRId64 " workgroups are a multiple of 256: the grid has an empty "
+                 "one more\n",
+                 e->workgroups);
     str_addf(out, "  weights    read %s\n",
              p->weights_once ? "once, non-temporally"
                              : "through the caches: slices of A share them");

@@ -106,8 +106,8 @@ void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint3
     const int64_t total = dequant ? p->problem.n * p->problem.k : p->problem.n;
     const int64_t each = dequant ? dequant_weights_per_workgroup(p) : plan_rows_per_workgroup(p);
 
-    grid[0] = (uint32_t)((total + each - 1) / each);
-    grid[1] = (uint32_t)slices;
+    grid[p->slices_first] = (uint32_t)((total + each - 1) / each + p->skewed);
+    grid[!p->slices_first] = (uint32_t)slices;
     grid[2] = 1;
     block[0] = (uint32_t)p->waves * p->wave_size;
     block[1] = block[2] = 1;

@@ -18,6 +18,16 @@ enum plan_family { FAMILY_SIMT_W4 = 1, FAMILY_DEQUANT };
  * instruction, or one in each. */
 enum plan_products { PRODUCTS_DOT2 = 1, PRODUCTS_PACKED, PRODUCTS_PLAIN };
 
+/*
+ * Rows of W that lie a multiple of 512 bytes apart fall on the same few memory channels when they are
+ * read at the same column. So their readers start at different steps along K and come round.
+ */
+enum plan_phase {
+    PHASE_NONE = 0,      /* rows are not so, or have one step */
+    PHASE_OF_GROUPS = 1, /* each workgroup starts one step after its neighbour */
+    PHASE_OF_WAVES = 2   /* each wave does; A is small enough that its lines stay in the first cache */
+};
+
 /* Kernels of a problem and target; they cover every M (DESIGN: at most eight). */
 #define PLAN_KERNELS_MAX 8
 /* Rows of A that one slice of the largest kernel may hold. */
@@ -50,6 +60,10 @@ struct plan {
     int split_k;        /* waves that share a row of W along K; divides waves */
     int chunk;          /* consecutive weights of a row that one lane takes in a step */
     int chunks;         /* of family dequant: how many of them a lane takes, all at once */
+    bool ahead; /* each wave has two steps, and requests the weights of both at once */
+    enum plan_phase phase;
+    bool slices_first;  /* workgroup id x is the slice and y the group of rows, else the reverse */
+    bool skewed;        /* the grid has an empty group of rows at its end */
     bool weights_once;  /* nothing reads the weights again soon: they may pass by the caches */
     uint32_t lds_bytes; /* static LDS of the kernel */
     struct plan_estimate estimate;
@@ -95,7 +109,7 @@ void plan_explain(const struct plan *p, struct str *out);
  *   a, b, scales, [absmax8, code, offset,] [bias,] c : pointers;
  *   m : i32, rows in this launch from `first` on;
  *   first : i32, the first row;  lda, ldc : i64, in elements.
- * A work-item's slice is workgroup id y; its rows are first + y·m_tile … , fewer than m_tile at the
+ * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … , fewer than m_tile at the
  * end of m. Rows of A must start at multiples of PLAN_ROW_ALIGN bytes; lda may be anything else.
  * Family dequant takes b, scales, [absmax8, code, offset,] c; C is packed.
  */

@@ -25,6 +25,17 @@
 /* Issue and latency that take less than this share of memory time hide behind it. */
 #define HIDDEN_PERCENT 60
 
+/* Row strides that are multiples of this camp on few channels (reported for gfx1151 and gfx1201).
+ */
+#define CAMP_BYTES 512
+/* A counts as cached when it takes no more than half of the first cache of RDNA 3. */
+#define A_CACHED_BYTES 16384
+/* Grids of a multiple of this many workgroups, and at least twice as many, were reported several
+ * times slower than others on RDNA 3 and 4; one more workgroup helps. */
+#define RESONANT_GROUPS 256
+/* Most workgroups along y. */
+#define GRID_Y_MAX 65535
+
 /* Alternatives that explain prints. */
 #define REJECTED_SHOWN 4
 
@@ -103,6 +114,16 @@ static int64_t trips_of(const struct plan *p)
     return ceil_div(steps_of(p), p->split_k);
 }
 
+static enum plan_phase phase_of(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    if (q->k / 2 % CAMP_BYTES || trips_of(p) < 2)
+        return PHASE_NONE;
+    return q->k * p->m_tile * dtype_bytes(q->a) <= A_CACHED_BYTES ? PHASE_OF_WAVES
+                                                                  : PHASE_OF_GROUPS;
+}
+
 /* Instructions of one step of a wave. */
 static uint32_t step_slots(const struct plan *p)
 {
@@ -124,6 +145,7 @@ static uint32_t step_slots(const struct plan *p)
     slots += r * scale_slots(q);
     slots += q->k % ((int64_t)p->wave_size * p->chunk) ? 6 : 0; /* the end of K */
     slots += trips_of(p) > 2 ? 11 : 3;                          /* offsets; loop, unless unrolled */
+    slots += phase_of(p) ? trips_of(p) > 2 ? 4 : 1 : 0;
     return (uint32_t)slots;
 }
 
@@ -136,6 +158,12 @@ static uint32_t setup_slots(const struct plan *p)
                       (p->split_k > 1 ? 20 + 2 * p->split_k : 0));
 }
 
+/* With few rows of A there are registers for it. */
+static bool ahead(const struct plan *p)
+{
+    return steps_of(p) == 2 * p->split_k && p->m_tile <= 2;
+}
+
 static uint32_t vgprs(const struct plan *p)
 {
     const int r = p->rows_per_wave, m = p->m_tile;
@@ -144,7 +172,7 @@ static uint32_t vgprs(const struct plan *p)
     const int ring = at_most(batches, m > 2 ? 2 : 4); /* batches of A held, as in the template */
     const int sums = p->products == PRODUCTS_PACKED ? 3 : 2;
 
-    return (uint32_t)(p->chunk / 8 * r /* packed weights */ +
+    return (uint32_t)(p->chunk / 8 * r * (p->ahead ? 2 : 1) /* packed weights */ +
                       (widens(p) ? 16 : 8) * r /* decoded */ +
                       (p->problem.scale == QUERN_SCALE_NESTED ? 4 : 2) * r /* scales */ +
                       4 * ring * m + sums * m * r + (p->products == PRODUCTS_DOT2 ? 16 : 36));
@@ -169,7 +197,7 @@ static int64_t round_cycles(const struct plan *p, int64_t workgroups, int64_t la
         latency + e->step_slots * cycles / 2; /* the next weights are asked for in mid-step */
 
     return latency + table + waves * e->setup_slots * cycles + issue +
-           (steps - 1) * (issue > wait ? issue : wait);
+           (steps - 1) * (issue > wait || p->ahead ? issue : wait);
 }
 
 /* Integers up to the last division, which is the same on every machine. */
@@ -190,6 +218,7 @@ static bool estimate(struct plan *p)
     struct plan_estimate *const e = &p->estimate;
     const int64_t cus = t->cus;
 
+    p->ahead = ahead(p);
     e->vgprs = vgprs(p);
     if (e->vgprs > VGPRS_MAX)
         return false;
@@ -204,6 +233,11 @@ static bool estimate(struct plan *p)
     e->workgroups = ceil_div(p->problem.n, plan_rows_per_workgroup(p));
     if (e->workgroups * p->waves * (int64_t)p->wave_size > UINT32_MAX)
         return false;
+
+    p->phase = phase_of(p);
+    p->skewed = e->workgroups % RESONANT_GROUPS == 0 && e->workgroups > RESONANT_GROUPS;
+    /* slices beside each other find the weights in the caches */
+    p->slices_first = e->workgroups + p->skewed <= GRID_Y_MAX;
 
     const int64_t fullest = ceil_div(e->workgroups, cus);
     const int64_t fit = by_waves < by_lds ? by_waves : by_lds;

@@ -71,5 +71,8 @@ template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
 // True in exactly one lane for each value.
 template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
 {
-    return VALUES == 32 ? lane < 32 : lane < 16 && lane % (16 / minimum(VALUES, 16)) == 0;
+    if (VALUES == 32)
+        return lane < 32;
+    const u32 steps = 16 - 16 / minimum(VALUES, 16); // the bits that tell values apart
+    return (lane & ~steps) == 0;
 }

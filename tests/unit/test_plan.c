@@ -132,13 +132,16 @@ static void check_shape(const struct plan *p)
     uint32_t grid[3], block[3];
 
     plan_geometry(p, 3, grid, block);
-    assert_true((int64_t)grid[0] * rows >= q->n && ((int64_t)grid[0] - 1) * rows < q->n);
-    assert_int_equal(grid[1], 3);
+    const int64_t groups = (int64_t)grid[p->slices_first] - p->skewed;
+    assert_true(groups * rows >= q->n && (groups - 1) * rows < q->n);
+    assert_int_equal(grid[!p->slices_first], 3);
+    assert_true(grid[1] <= 65535);
+    assert_true(groups < 512 || (groups + p->skewed) % 256);
     assert_int_equal(grid[2], 1);
     assert_int_equal(block[0], p->waves * (int)p->wave_size);
     assert_in_range(block[0], p->wave_size, 1024);
     assert_true(block[1] == 1 && block[2] == 1);
-    assert_true((uint64_t)grid[0] * block[0] <= UINT32_MAX);
+    assert_true((uint64_t)groups * block[0] <= UINT32_MAX);
 
     assert_int_equal(p->waves % p->split_k, 0);
     assert_true(p->split_k <= (q->k + k_of_step - 1) / k_of_step);
@@ -177,7 +180,8 @@ static bool same_plan(const struct plan *p, const struct plan *q)
            p->family == q->family && !strcmp(p->symbol, q->symbol) && p->m_lo == q->m_lo &&
            p->m_hi == q->m_hi && p->m_tile == q->m_tile && p->wave_size == q->wave_size &&
            p->waves == q->waves && p->rows_per_wave == q->rows_per_wave &&
-           p->split_k == q->split_k && p->chunk == q->chunk && p->weights_once == q->weights_once &&
+           p->split_k == q->split_k && p->chunk == q->chunk && p->weights_once == q->weights_once && p->phase == q->phase &&
+           p->skewed == q->skewed && p->slices_first == q->slices_first && p->products == q->products &&
            p->lds_bytes == q->lds_bytes && p->estimate.waves_per_simd == q->estimate.waves_per_simd;
 }
 
@@ -211,7 +215,7 @@ static void test_budgets(void **state)
         {"gfx1100", "f16", {2.4, 3.0, 4.3, 6.6}},  {"gfx1100", "bf16", {2.4, 3.2, 4.3, 6.6}},
         {"gfx1201", "bf16", {2.2, 3.2, 4.2, 6.6}}, {"gfx1151", "f32", {2.7, 4.0, 5.6, 9.8}},
         {"gfx90a", "f16", {2.7, 3.2, 4.6, 8.4}},   {"gfx90a", "bf16", {2.7, 4.6, 6.4, 13.4}},
-        {"gfx942", "f16", {2.7, 3.7, 5.2, 8.4}},   {"gfx950", "f16", {3.1, 3.7, 4.6, 7.4}},
+        {"gfx942", "f16", {2.75, 3.7, 5.2, 8.4}},   {"gfx950", "f16", {3.1, 3.7, 4.6, 7.4}},
     };
 
     (void)state;
@@ -245,6 +249,29 @@ static void test_small_layers_fill_the_part(void **state)
         for (size_t j = 0; j < set.count; j++)
             assert_true(set.plans[j].estimate.busy_percent >= 85);
     }
+}
+
+static void test_camping(void **state)
+{
+    struct plan_set set;
+    struct str text = {0};
+
+    (void)state;
+    /* rows of 2048 bytes; A of one row is cached, that of eight is not */
+    make("wq=nf4 n=4096 k=4096 a=bf16", "gfx1151", &set);
+    assert_int_equal(set.plans[0].phase, PHASE_OF_WAVES);
+    assert_int_equal(set.plans[3].phase, PHASE_OF_GROUPS);
+    plan_explain(&set.plans[0], &text);
+    assert_non_null(strstr(str_text(&text), "2048 bytes apart, a multiple of 512: waves start"));
+    str_free(&text);
+    /* rows of 1280 bytes; rows of one step */
+    make("wq=nf4 n=4096 k=2560 a=bf16", "gfx1151", &set);
+    assert_int_equal(set.plans[0].phase, PHASE_NONE);
+    make("wq=nf4 n=4096 k=1024 a=bf16", "gfx1151", &set);
+    assert_int_equal(set.plans[0].phase, PHASE_NONE);
+    plan_explain(&set.plans[0], &text);
+    assert_null(strstr(str_text(&text), "camping"));
+    str_free(&text);
 }
 
 /* Every target multiplies with the best that it has. */
@@ -416,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_same_words_same_plan),
         cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_small_layers_fill_the_part),
+        cmocka_unit_test(test_camping),
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_dequant),
         cmocka_unit_test(test_declines),

@@ -19,6 +19,10 @@ constexpr unsigned ROWS = 4;            // rows of W that a wave works on
 constexpr unsigned SPLIT_K = 1;         // waves that share those rows along K
 constexpr unsigned CHUNK = 32;          // weights of a row for one lane in one step
 constexpr unsigned WAVES_PER_SIMD = 12; // that registers must leave room for
+constexpr unsigned PHASES = 0;          // 1: groups start apart along K, 2: waves do
+#define AHEAD false                     // whether all steps are loaded at the start
+#define SLICES_FIRST true               // whether slices of A are workgroup id x
+#define SKEWED false                    // whether the last group of rows is empty
 #define WEIGHTS_ONCE true               // whether they bypass the caches
 
 // ---- prelude/prelude ----
@@ -182,7 +186,10 @@ template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
 // True in exactly one lane for each value.
 template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
 {
-    return VALUES == 32 ? lane < 32 : lane < 16 && lane % (16 / minimum(VALUES, 16)) == 0;
+    if (VALUES == 32)
+        return lane < 32;
+    const u32 steps = 16 - 16 / minimum(VALUES, 16); // the bits that tell values apart
+    return (lane & ~steps) == 0;
 }
 
 // ---- decode/e2m1 ----
@@ -345,9 +352,11 @@ constexpr u32 STEPS = (K + STEP - 1) / STEP;
 constexpr bool WHOLE_STEPS = K % STEP == 0;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
+constexpr u32 SETS = AHEAD ? TRIPS : 1;                // steps whose weights are held at once
 constexpr u32 UNROLLED = TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
+constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
 constexpr u32 PAIRS = A_TYPE == F32 ? 2 : 4;                // pairs of weights in a batch
 constexpr u32 BATCHES = CHUNK / (2 * PAIRS);
@@ -411,8 +420,11 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u32 lane = item % WAVE;
     const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
-    const u32 n0 = __builtin_amdgcn_workgroup_id_x() * ROWS_PER_GROUP + wave / SPLIT_K * ROWS;
-    const u32 m0 = __builtin_amdgcn_workgroup_id_y() * M_TILE;
+    const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
+    const u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    if (SKEWED && group == GROUPS)
+        return;
+    const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
 
     // Rows past the end are computed from the last one again and not stored.
     const u8 *b_row[ROWS], *a_row[M_TILE];
@@ -425,11 +437,16 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     UNROLL for (u32 i = 0; i < M_TILE; i++)
         a_row[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i, m - 1)) * lda);
 
-    // The chunk that this lane has of a step; past the end of K, the last one again.
+    // Steps are counted from the phase on and come round. The chunk that this lane has of one; past
+    // the end of K, the last one again.
+    const u32 phase = PHASES == 0 ? 0 : (PHASES == 1 ? group : n0 / ROWS) % STEPS;
     u32 step = wave % SPLIT_K;
+    auto start_of = [&](u32 s) {
+        const u32 place = s + phase;
+        return (PHASES && place >= STEPS ? place - STEPS : place) * STEP + lane * CHUNK;
+    };
     auto chunk_of = [&](u32 s) {
-        const u32 k = s * STEP + lane * CHUNK;
-        return opaque(WHOLE_STEPS ? k : minimum(k, K - CHUNK));
+        return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), K - CHUNK));
     };
     auto load_weights = [&](u32 k, u32 (&packed)[ROWS][WORDS], chunk_scale (&scale)[ROWS]) {
         UNROLL for (u32 r = 0; r < ROWS; r++)
@@ -441,10 +458,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     // The first weights are on their way while the table is built.
     const lane_entries entries = load_entries(item);
     schedule_boundary();
-    u32 packed[ROWS][WORDS];
-    chunk_scale scale[ROWS];
-    u32 k = chunk_of(step);
-    load_weights(k, packed, scale);
+    u32 packed[SETS][ROWS][WORDS], k[SETS];
+    chunk_scale scale[SETS][ROWS];
+    UNROLL for (u32 s = 0; s < SETS; s++) {
+        k[s] = chunk_of(step + s * SPLIT_K);
+        load_weights(k[s], packed[s], scale[s]);
+    }
     schedule_boundary();
     build_table(table, entries, item);
 
@@ -461,22 +480,23 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     float total[VALUES] = {};
 #pragma unroll UNROLLED
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
-        const bool inside = WHOLE_STEPS || step * STEP + lane * CHUNK < K;
+        const bool inside = WHOLE_STEPS || start_of(step) < K;
         lane_sum sum[VALUES] = {};
         chunk_scale next_scale[ROWS];
+        const u32 set = trip % SETS;
 
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            begin_scale(scale_row[r], scale[r], k);
+            begin_scale(scale_row[r], scale[set][r], k[set]);
 
         pair w[2][PAIRS][ROWS]; // weights of this batch and of the next
         auto look_up_batch = [&](u32 batch) {
             UNROLL for (u32 j = 0; j < PAIRS; j++) UNROLL for (u32 r = 0; r < ROWS; r++) {
                 const u32 byte = batch * PAIRS + j;
-                w[batch % 2][j][r] = look_up(table, packed[r][byte / 4], byte % 4, copy);
+                w[batch % 2][j][r] = look_up(table, packed[set][r][byte / 4], byte % 4, copy);
             }
         };
         a_batch ring[A_RING][M_TILE];
-        const u32 a_offset = k * (u32)sizeof(a_element);
+        const u32 a_offset = k[set] * (u32)sizeof(a_element);
         auto load_a = [&](u32 batch) {
             UNROLL for (u32 i = 0; i < M_TILE; i++)
                 ring[batch % A_RING][i] =
@@ -499,9 +519,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             if (batch + 2 == BATCHES || BATCHES == 1) {
                 UNROLL for (u32 v = 0; v < VALUES; v++)
                     computed(sum[v]);
-                if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
-                    k = chunk_of(step + SPLIT_K);
-                    load_weights(k, packed, next_scale);
+                if (!AHEAD && (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS)) {
+                    k[0] = chunk_of(step + SPLIT_K);
+                    load_weights(k[0], packed[0], next_scale);
                 }
             }
             schedule_boundary();
@@ -517,12 +537,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         if (inside) {
             float value[ROWS];
             UNROLL for (u32 r = 0; r < ROWS; r++)
-                value[r] = scale_value(scale_row[r], scale[r]);
+                value[r] = scale_value(scale_row[r], scale[set][r]);
             UNROLL for (u32 v = 0; v < VALUES; v++)
                 total[v] = __builtin_fmaf(whole(sum[v]), value[v % ROWS], total[v]);
         }
-        UNROLL for (u32 r = 0; r < ROWS; r++)
-            scale[r] = next_scale[r];
+        UNROLL for (u32 r = 0; r < ROWS && !AHEAD; r++)
+            scale[0][r] = next_scale[r];
     }
 
     float result = reduce<VALUES>(total, lane);
@@ -541,5 +561,5 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     result += bias_value;
 #endif
     if (stores)
-        c[(u64)(first + i) * ldc + n] = (c_element)result;
+        (c + (u64)(first + i) * ldc)[n] = (c_element)result;
 }
