@@ -168,7 +168,7 @@ static void test_table(void **state)
     snprintf(expected, sizeof expected, "# toolchain %s\n", identity);
     if (strncmp(kept, expected, strlen(expected))) {
         free(kept);
-        print_message("made with another toolchain than %s\n", identity);
+        fprintf(stderr, "%s was made with another toolchain than %s\n", TABLE, identity);
         skip();
     }
     make_table(&table, identity);

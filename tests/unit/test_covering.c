@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A covering array of problems, each run on the software GPU in full checking mode against the
+ * double reference: every triple of type of A × M × verified target, and every pair of the other
+ * properties with each other and with those three. The array is made here, the same everywhere, and
+ * its coverage is checked. Under a sanitizer one case in twelve is run.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_context.h"
+
+#include "base/thread.h"
+#include "target/target.h"
+
+#include <quern/tool.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ONE_IN 12
+#else
+#define ONE_IN 1
+#endif
+
+/* ---- Properties and their levels -------------------------------------------------------------- */
+
+enum property { A, M, TARGET, FORMAT, GROUP, C, BIAS, N, K, PROPERTIES };
+
+static const char *const types[] = {"f32", "f16", "bf16"};
+static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 32, 64};
+static const char *const formats[] = {"wq=nf4", "wq=nf4 scale=nested", "wq=fp4",
+                                      "wq=fp4 scale=nested", "wq=mxfp4"};
+#define MXFP4 4 /* has groups of 32 only, level 0 */
+static const int groups[] = {32, 64, 128, 256, 512, 1024, 2048, 4096};
+static const int columns[] = {1, 37, 64, 130, 257};
+/* K is the multiple of the group that is next above. */
+static const int depths[] = {1, 97, 1100, 4096, 5200};
+
+static int levels[PROPERTIES];
+static const struct target *verified[64];
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static void find_levels(void)
+{
+    int targets = 0;
+
+    for (size_t i = 0; i < target_count(); i++)
+        if (target_at(i)->verified)
+            verified[targets++] = target_at(i);
+    const int found[PROPERTIES] = {COUNT(types), COUNT(rows), targets,        COUNT(formats),
+                                   COUNT(groups), COUNT(types), 2, COUNT(columns), COUNT(depths)};
+    memcpy(levels, found, sizeof levels);
+}
+
+/* ---- The array ---------------------------------------------------------------------------------- */
+
+#define LEVELS_MAX 64
+#define CASES_MAX  4096
+
+struct covering {
+    int cases[CASES_MAX][PROPERTIES];
+    int count;
+    bool seen[PROPERTIES][PROPERTIES][LEVELS_MAX][LEVELS_MAX]; /* pairs p < q */
+};
+
+static bool possible(int p, int i, int q, int j)
+{
+    return !(p == FORMAT && q == GROUP && i == MXFP4 && j != 0);
+}
+
+/* Pairs that level `i` of property `p` would add to a case whose properties below p are chosen. */
+static int gain(const struct covering *c, const int *chosen, int p, int i)
+{
+    int pairs = 0;
+
+    for (int q = 0; q < p; q++) {
+        if (!possible(q, chosen[q], p, i))
+            return -1;
+        pairs += !c->seen[q][p][chosen[q]][i];
+    }
+    return pairs;
+}
+
+/* Chooses what is -1 in `chosen`, each level for the most new pairs, and adds the case. */
+static void add_case(struct covering *c, const int *fixed)
+{
+    int *const chosen = c->cases[c->count];
+
+    assert_true(c->count < CASES_MAX);
+    memcpy(chosen, fixed, sizeof c->cases[0]);
+    for (int p = 0; p < PROPERTIES; p++) {
+        int best = -1;
+        if (chosen[p] >= 0)
+            continue;
+        /* start where the last case did not, so that equals take turns */
+        for (int t = 0; t < levels[p]; t++) {
+            const int i = (t + c->count) % levels[p], g = gain(c, chosen, p, i);
+            if (g > best) {
+                best = g;
+                chosen[p] = i;
+            }
+        }
+    }
+    for (int p = 0; p < PROPERTIES; p++)
+        for (int q = p + 1; q < PROPERTIES; q++)
+            c->seen[p][q][chosen[p]][chosen[q]] = true;
+    c->count++;
+}
+
+static void make(struct covering *c)
+{
+    int fixed[PROPERTIES];
+
+    for (int a = 0; a < levels[A]; a++)
+        for (int m = 0; m < levels[M]; m++)
+            for (int t = 0; t < levels[TARGET]; t++) {
+                memset(fixed, 0xff, sizeof fixed);
+                fixed[A] = a, fixed[M] = m, fixed[TARGET] = t;
+                add_case(c, fixed);
+            }
+    /* what is still missing gets cases of its own */
+    for (int p = 0; p < PROPERTIES; p++)
+        for (int q = p + 1; q < PROPERTIES; q++)
+            for (int i = 0; i < levels[p]; i++)
+                for (int j = 0; j < levels[q]; j++)
+                    if (possible(p, i, q, j) && !c->seen[p][q][i][j]) {
+                        memset(fixed, 0xff, sizeof fixed);
+                        fixed[p] = i, fixed[q] = j;
+                        if (p > FORMAT || q != GROUP) /* a group that the format may not have */
+                            fixed[FORMAT] = p == FORMAT ? i : q == FORMAT ? j : 0;
+                        add_case(c, fixed);
+                    }
+}
+
+static struct covering array;
+
+static void test_coverage(void **state)
+{
+    static bool triple[3][12][LEVELS_MAX];
+
+    (void)state;
+    for (int n = 0; n < array.count; n++) {
+        const int *const c = array.cases[n];
+        triple[c[A]][c[M]][c[TARGET]] = true;
+        assert_true(possible(FORMAT, c[FORMAT], GROUP, c[GROUP]));
+        for (int p = 0; p < PROPERTIES; p++)
+            assert_in_range(c[p], 0, levels[p] - 1);
+    }
+    for (int a = 0; a < levels[A]; a++)
+        for (int m = 0; m < levels[M]; m++)
+            for (int t = 0; t < levels[TARGET]; t++)
+                assert_true(triple[a][m][t]);
+    for (int p = 0; p < PROPERTIES; p++)
+        for (int q = p + 1; q < PROPERTIES; q++)
+            for (int i = 0; i < levels[p]; i++)
+                for (int j = 0; j < levels[q]; j++) {
+                    bool found = !possible(p, i, q, j);
+                    for (int n = 0; n < array.count && !found; n++)
+                        found = array.cases[n][p] == i && array.cases[n][q] == j;
+                    assert_true(found);
+                }
+}
+
+/* ---- Running it --------------------------------------------------------------------------------- */
+
+static quern_ctx *contexts[LEVELS_MAX];
+static char failures[8][512]; /* the first few */
+static atomic_int failed;
+
+static void fail_case(const char *text, const char *target, int m)
+{
+    const int i = atomic_fetch_add(&failed, 1);
+
+    if (i < COUNT(failures))
+        snprintf(failures[i], sizeof failures[i], "%s m=%d on %s: %s", text, m, target,
+                 quern_last_error()->message);
+}
+
+static void run_case(void *user, size_t index)
+{
+    const int *const c = array.cases[index * ONE_IN];
+    const int group = groups[c[GROUP]];
+    const int k = (depths[c[K]] + group - 1) / group * group, m = rows[c[M]];
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+    quern_ctx *const ctx = contexts[c[TARGET]];
+    const char *const target = verified[c[TARGET]]->name;
+    struct quern_problem p;
+    quern_op *op;
+    char text[160];
+
+    (void)user;
+    snprintf(text, sizeof text, "%s group=%d a=%s c=%s n=%d k=%d bias=%d", formats[c[FORMAT]], group,
+             types[c[A]], types[c[C]], columns[c[N]], k, c[BIAS]);
+    if (quern_problem_parse(text, &p) != QUERN_OK ||
+        quern_op_create_range(ctx, &p, m, m, &op) != QUERN_OK) {
+        fail_case(text, target, m);
+        return;
+    }
+    if (quern_verify(op, m, index, QUERN_CHECK_FULL, &v) != QUERN_OK)
+        fail_case(text, target, m);
+    quern_op_release(op);
+}
+
+static void test_cases(void **state)
+{
+    char *const cache = t_temp_dir();
+
+    (void)state;
+    for (int t = 0; t < levels[TARGET]; t++)
+        contexts[t] = t_open(verified[t]->name, cache, QUERN_JIT_ON);
+    parallel_for((size_t)(array.count + ONE_IN - 1) / ONE_IN, 2, run_case, NULL);
+    for (int t = 0; t < levels[TARGET]; t++)
+        quern_close(contexts[t]);
+    t_remove(cache);
+    for (int i = 0; i < COUNT(failures) && i < atomic_load(&failed); i++)
+        print_error("%s\n", failures[i]);
+    assert_int_equal(atomic_load(&failed), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_coverage),
+                                       cmocka_unit_test(test_cases)};
+
+    find_levels();
+    make(&array);
+    return cmocka_run_group_tests_name("covering", tests, NULL, NULL);
+}
