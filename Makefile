@@ -4,7 +4,9 @@
 
 B      ?= build/release
 SAN    ?=
-CC     ?= gcc
+ifeq ($(origin CC),default)
+CC     := gcc
+endif
 DEPS   := build/deps
 ROCM   := build/rocm
 
@@ -12,17 +14,20 @@ CFLAGS   ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla \
             -Wno-missing-field-initializers
 STD      := -std=c11 -D_GNU_SOURCE
-override CPPFLAGS += -Iinclude -Isrc -I$(B)/gen $(if $(wildcard $(DEPS)/usr),-isystem $(DEPS)/usr/include)
+DEPINC   := $(if $(wildcard $(DEPS)/usr),-isystem $(DEPS)/usr/include)
+override CPPFLAGS += -Iinclude -Isrc -I$(B)/gen $(DEPINC)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-COMPILE  = $(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(WARN) -fPIC -fvisibility=hidden -pthread -MMD -MP
-DEPLIB   := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu -Wl$(comma)-rpath$(comma)$(abspath $(DEPS)/usr/lib/x86_64-linux-gnu))
+COMPILE  = $(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(WARN) -fPIC -fvisibility=hidden \
+           -pthread -MMD -MP
 comma    := ,
+DEPDIR   := $(DEPS)/usr/lib/x86_64-linux-gnu
+DEPLIB   := $(if $(wildcard $(DEPS)/usr),-L$(DEPDIR) -Wl$(comma)-rpath$(comma)$(abspath $(DEPDIR)))
 LDLIBS   := -lzstd -pthread -ldl -lm
 # `make V=1` shows the commands.
 Q        := $(if $(V),,@)
 say       = @printf '  %-6s %s\n' $(1) $(2)
 
-# ---- the library ----------------------------------------------------------------------------------
+# ---- the library --------------------------------------------------------------------------------
 # src/sim/exec*.c hold the instruction bodies; they are compiled once for each instruction set.
 EXEC_SRC := $(wildcard src/sim/exec*.c)
 LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c,$(wildcard src/*/*.c))
@@ -93,30 +98,30 @@ $(B)/lib/libquern.so: $(LIB_OBJ) src/quern.map
 	    $(if $(SAN),,-Wl$(comma)--no-undefined) -o $@ $(LIB_OBJ) $(DEPLIB) $(LDLIBS)
 	$(Q)ln -sf libquern.so $(B)/lib/libquern.so.0
 
-# ---- the worker: an ordinary program that meets hipRTC and comgr by dlopen ---------------------------
+# ---- the worker: an ordinary program that meets hipRTC and comgr by dlopen ----------------------
 # Never sanitized: it runs under the toolchain's own loader and libc.
 $(WORKER): $(WORKER_SRC) $(wildcard src/compile/*.h)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) -o $@ $(WORKER_SRC) -ldl
 
-# ---- the command ------------------------------------------------------------------------------------
+# ---- the command --------------------------------------------------------------------------------
 $(COMMAND): $(TOOL_SRC:%.c=$(B)/%.o) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(LDLIBS)
 
-# ---- examples: each folder is one program on the public interface --------------------------------------
+# ---- examples: each folder is one program on the public interface -------------------------------
 EXAMPLES := $(patsubst examples/%/,%,$(wildcard examples/*/))
 examples: $(EXAMPLES:%=$(B)/examples/%)
 .SECONDEXPANSION:
 $(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: $$(wildcard examples/%/*.c examples/%/*.h) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(STD) -Iinclude $(CFLAGS) $(SANFLAGS) $(WARN) $(if $(wildcard $(DEPS)/usr),-isystem $(DEPS)/usr/include) \
+	$(Q)$(CC) $(STD) -Iinclude $(CFLAGS) $(SANFLAGS) $(WARN) $(DEPINC) \
 	    -o $@ $(filter %.c,$^) $(B)/lib/libquern.a $(DEPLIB) -ljansson $(LDLIBS)
 
-# ---- tests --------------------------------------------------------------------------------------------
+# ---- tests --------------------------------------------------------------------------------------
 # tests/unit, tests/sim and tests/fault: one cmocka program a file, TAP on stdout.
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/fault/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)

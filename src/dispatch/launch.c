@@ -5,7 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- Arguments -------------------------------------------------------------------------------------- */
+/* ---- Arguments
+ * -------------------------------------------------------------------------------------- */
 
 static size_t pack(uint8_t *kernarg, size_t offset, const void *value, size_t size)
 {
@@ -54,20 +55,23 @@ size_t pack_args(const struct plan *plan, const struct arg_values *v, uint8_t ke
     return n;
 }
 
-/* ---- Checks ------------------------------------------------------------------------------------------- */
+/* ---- Checks
+ * ------------------------------------------------------------------------------------------- */
 
-/* Rows times the leading dimension must stay addressable; 2^40 elements are far beyond any device. */
+/* Rows times the leading dimension must stay addressable; 2^40 elements are far beyond any device.
+ */
 #define LD_MAX ((int64_t)1 << 31)
 
 static quern_status check_pointer(const char *name, const void *pointer)
 {
     FAIL_IF(!pointer, QUERN_E_ARGUMENT, "args.%s is null", name);
-    FAIL_IF((uintptr_t)pointer % 16, QUERN_E_ALIGN, "args.%s is %p; expected a multiple of 16", name,
-            pointer);
+    FAIL_IF((uintptr_t)pointer % 16, QUERN_E_ALIGN, "args.%s is %p; expected a multiple of 16",
+            name, pointer);
     return QUERN_OK;
 }
 
-static quern_status check_args(const struct quern_problem *p, const struct quern_args *args, int64_t m)
+static quern_status check_args(const struct quern_problem *p, const struct quern_args *args,
+                               int64_t m)
 {
     FAIL_IF(args->size != sizeof *args, QUERN_E_ARGUMENT,
             "args.size is %zu; this library expects %zu (set it with QUERN_INIT)", args->size,
@@ -90,7 +94,8 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
     return QUERN_OK;
 }
 
-/* ---- Launch --------------------------------------------------------------------------------------------- */
+/* ---- Launch
+ * --------------------------------------------------------------------------------------------- */
 
 static size_t index_of(const struct kernel_set *set, const struct plan *plan)
 {
@@ -127,7 +132,8 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
         values.first = (int32_t)s->first;
         launch.kernarg_bytes = pack_args(s->plan, &values, kernarg);
         plan_geometry(s->plan, s->slices, launch.grid, launch.block);
-        TRY(device->functions->launch(device, set->kernels[index_of(set, s->plan)]->loaded, &launch));
+        TRY(device->functions->launch(device, set->kernels[index_of(set, s->plan)]->loaded,
+                                      &launch));
     }
     return QUERN_OK;
 }
@@ -136,8 +142,8 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
                                size_t *count)
 {
     static const char *const names[] = {
-        [PLAN_ARG_A] = "a",       [PLAN_ARG_B] = "b", [PLAN_ARG_SCALES] = "scales",
-        [PLAN_ARG_BIAS] = "bias", [PLAN_ARG_C] = "c", [PLAN_ARG_M] = "m",
+        [PLAN_ARG_A] = "a",         [PLAN_ARG_B] = "b",     [PLAN_ARG_SCALES] = "scales",
+        [PLAN_ARG_BIAS] = "bias",   [PLAN_ARG_C] = "c",     [PLAN_ARG_M] = "m",
         [PLAN_ARG_FIRST] = "first", [PLAN_ARG_LDA] = "lda", [PLAN_ARG_LDC] = "ldc"};
     struct plan_slice slices[2];
 

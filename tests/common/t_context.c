@@ -65,13 +65,14 @@ struct quern_problem t_problem(const char *text)
     return p;
 }
 
-static void *map(struct t_layer *l, int slot, void *host, size_t bytes, enum quern_sim_access access,
-                 const char *name)
+static void *map(struct t_layer *l, int slot, void *host, size_t bytes,
+                 enum quern_sim_access access, const char *name)
 {
     if (!host)
         return NULL;
-    assert_int_equal(quern_sim_map(quern_ctx_sim(l->ctx), host, bytes, access, name, &l->address[slot]),
-                     QUERN_OK);
+    assert_int_equal(
+        quern_sim_map(quern_ctx_sim(l->ctx), host, bytes, access, name, &l->address[slot]),
+        QUERN_OK);
     return (void *)(uintptr_t)l->address[slot];
 }
 
@@ -81,8 +82,8 @@ void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem 
     const int64_t groups = p->n * (p->k / problem_group(p));
     const unsigned ea = dtype_bytes(p->a), ec = dtype_bytes(p->c);
 
-    *l = (struct t_layer){.ctx = ctx, .problem = *p, .m = m, .lda = lda ? lda : p->k,
-                          .ldc = ldc ? ldc : p->n};
+    *l = (struct t_layer){
+        .ctx = ctx, .problem = *p, .m = m, .lda = lda ? lda : p->k, .ldc = ldc ? ldc : p->n};
     l->a = malloc((size_t)(m * p->k) * ea);
     l->b = malloc((size_t)(p->n * p->k / 2));
     l->scales = malloc((size_t)groups * 4);
@@ -95,8 +96,8 @@ void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem 
     l->a_padded = malloc(a_bytes);
     memset(l->a_padded, 0xff, a_bytes); /* NaN: padding that is used shows */
     for (int64_t i = 0; i < m; i++)
-        memcpy((char *)l->a_padded + (size_t)(i * l->lda) * ea, (char *)l->a + (size_t)(i * p->k) * ea,
-               (size_t)p->k * ea);
+        memcpy((char *)l->a_padded + (size_t)(i * l->lda) * ea,
+               (char *)l->a + (size_t)(i * p->k) * ea, (size_t)p->k * ea);
     const struct quant_operands in = {l->a, l->b, l->scales, l->bias};
     assert_int_equal(quant_reference(p, &in, m, l->reference), QUERN_OK);
 

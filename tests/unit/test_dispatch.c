@@ -72,8 +72,8 @@ static void check_answer(quern_ctx *ctx, quern_op *op, const struct quern_proble
 /* Every type of A and C, every M that has a kernel of its own, and row slices beyond. */
 static void test_answers(void **state)
 {
-    static const char *const types[] = {"a=f32", "a=f16", "a=bf16", "a=f16 c=f32", "a=bf16 c=f32",
-                                        "a=f32 c=bf16"};
+    static const char *const types[] = {"a=f32",       "a=f16",        "a=bf16",
+                                        "a=f16 c=f32", "a=bf16 c=f32", "a=f32 c=bf16"};
     static const char *const shapes[] = {"n=96 k=256 group=64", "n=37 k=1536 group=128 bias=1",
                                          "n=16 k=4096 group=4096", "n=130 k=64 group=32 bias=1"};
     static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 21};
@@ -167,7 +167,10 @@ static void test_stored_kernels(void **state)
         assert_true(info.cached);
         assert_int_equal(info.resources.scratch_bytes, 0);
         assert_int_equal(info.resources.wave_size, 32);
-        assert_memory_equal(info.object, "\x7f" "ELF", 4);
+        assert_memory_equal(info.object,
+                            "\x7f"
+                            "ELF",
+                            4);
     }
     check_answer(ctx, op, &p, 3, 0, 0);
     quern_op_release(op);
@@ -324,7 +327,8 @@ static void test_prewarm(void **state)
     int calls = 0;
 
     (void)state;
-    assert_int_equal(quern_prewarm(ctx, problems, 2, 8, cancel_after_two, &calls), QUERN_E_CANCELLED);
+    assert_int_equal(quern_prewarm(ctx, problems, 2, 8, cancel_after_two, &calls),
+                     QUERN_E_CANCELLED);
     assert_in_range(calls, 2, 3); /* two workers: one may have been under way */
     calls = 0;
     assert_int_equal(quern_prewarm(ctx, problems, 2, 8, count_calls, &calls), QUERN_OK);
