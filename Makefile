@@ -57,11 +57,13 @@ $(B)/%.o: %.c
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -c $< -o $@
 
+EXECFLAGS := -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math
+
 define EXEC_RULE
 $(B)/src/sim/%.$(1).o: src/sim/%.c
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
-	$$(Q)$$(COMPILE) -O3 -march=$(2) -ffp-contract=off -fno-math-errno -fno-trapping-math -DSIM_ISA=$(1) -c $$< -o $$@
+	$$(Q)$$(COMPILE) $$(EXECFLAGS) -march=$(2) -DSIM_ISA=$(1) -c $$< -o $$@
 endef
 $(eval $(call EXEC_RULE,x86_64,x86-64))
 $(eval $(call EXEC_RULE,x86_64_v3,x86-64-v3))
@@ -81,8 +83,8 @@ $(B)/lib/libquern-all.a: $(LIB_OBJ)
 	$(call say,AR,$@)
 	$(Q)ar rcs $@ $^
 
-# One relocatable object whose hidden symbols are made local, so that names inside the library cannot
-# clash with the host's.
+# One relocatable object whose hidden symbols are made local, so that names inside the library
+# cannot clash with the host's.
 $(B)/lib/libquern.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
@@ -94,8 +96,9 @@ $(B)/lib/libquern.a: $(LIB_OBJ)
 $(B)/lib/libquern.so: $(LIB_OBJ) src/quern.map
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libquern.so.0 -Wl,--version-script=src/quern.map \
-	    $(if $(SAN),,-Wl$(comma)--no-undefined) -o $@ $(LIB_OBJ) $(DEPLIB) $(LDLIBS)
+	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libquern.so.0 \
+	    -Wl,--version-script=src/quern.map $(if $(SAN),,-Wl$(comma)--no-undefined) \
+	    -o $@ $(LIB_OBJ) $(DEPLIB) $(LDLIBS)
 	$(Q)ln -sf libquern.so $(B)/lib/libquern.so.0
 
 # ---- the worker: an ordinary program that meets hipRTC and comgr by dlopen ----------------------
@@ -115,10 +118,11 @@ $(COMMAND): $(TOOL_SRC:%.c=$(B)/%.o) $(B)/lib/libquern.a
 EXAMPLES := $(patsubst examples/%/,%,$(wildcard examples/*/))
 examples: $(EXAMPLES:%=$(B)/examples/%)
 .SECONDEXPANSION:
-$(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: $$(wildcard examples/%/*.c examples/%/*.h) $(B)/lib/libquern.a
+$(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: \
+    $$(wildcard examples/%/*.c examples/%/*.h) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(STD) -Iinclude $(CFLAGS) $(SANFLAGS) $(WARN) $(DEPINC) \
+	$(Q)$(CC) $(STD) -Iinclude $(DEPINC) $(CFLAGS) $(SANFLAGS) $(WARN) \
 	    -o $@ $(filter %.c,$^) $(B)/lib/libquern.a $(DEPLIB) -ljansson $(LDLIBS)
 
 # ---- tests --------------------------------------------------------------------------------------
@@ -129,7 +133,8 @@ BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
 $(B)/tests/%: tests/%.c $(wildcard tests/common/*.c tests/common/*.h) $(B)/lib/libquern-all.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(COMPILE) -Itests/common -o $@ $< $(wildcard tests/common/*.c) $(B)/lib/libquern-all.a $(DEPLIB) -lcmocka -ljansson $(LDLIBS)
+	$(Q)$(COMPILE) -Itests/common -o $@ $< $(wildcard tests/common/*.c) \
+	    $(B)/lib/libquern-all.a $(DEPLIB) -lcmocka -ljansson $(LDLIBS)
 
 tests: $(TEST_BIN) $(BENCH_BIN)
 
