@@ -12,7 +12,7 @@ ROCM   := build/rocm
 
 CFLAGS   ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla \
-            -Wno-missing-field-initializers
+            -Wno-missing-field-initializers -Wno-psabi
 STD      := -std=c11 -D_GNU_SOURCE
 DEPINC   := $(if $(wildcard $(DEPS)/usr),-isystem $(DEPS)/usr/include)
 override CPPFLAGS += -Iinclude -Isrc -I$(B)/gen $(DEPINC)
@@ -22,7 +22,9 @@ COMPILE  = $(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(WARN) -fPIC -fvisibi
 comma    := ,
 DEPDIR   := $(DEPS)/usr/lib/x86_64-linux-gnu
 DEPLIB   := $(if $(wildcard $(DEPS)/usr),-L$(DEPDIR) -Wl$(comma)-rpath$(comma)$(abspath $(DEPDIR)))
-LDLIBS   := -lzstd -pthread -ldl -lm
+LDLIBS   := -pthread -ldl -lm
+# Inside the library: hosts need none of their own.
+ZSTD     := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu) -l:libzstd.a
 # `make V=1` shows the commands.
 Q        := $(if $(V),,@)
 say       = @printf '  %-6s %s\n' $(1) $(2)
@@ -89,8 +91,8 @@ $(B)/lib/libquern.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(call say,AR,$@)
-	$(Q)$(CC) -r -nostdlib -o $(B)/quern.o $^
-	$(Q)objcopy --localize-hidden $(B)/quern.o
+	$(Q)$(CC) -r -nostdlib -o $(B)/quern.o $^ $(ZSTD)
+	$(Q)objcopy -w --keep-global-symbol='quern_*' $(B)/quern.o
 	$(Q)ar rcs $@ $(B)/quern.o
 
 $(B)/lib/libquern.so: $(LIB_OBJ) src/quern.map
@@ -98,7 +100,7 @@ $(B)/lib/libquern.so: $(LIB_OBJ) src/quern.map
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libquern.so.0 \
 	    -Wl,--version-script=src/quern.map $(if $(SAN),,-Wl$(comma)--no-undefined) \
-	    -o $@ $(LIB_OBJ) $(DEPLIB) $(LDLIBS)
+	    -o $@ $(LIB_OBJ) $(ZSTD) $(LDLIBS)
 	$(Q)ln -sf libquern.so $(B)/lib/libquern.so.0
 
 # ---- the worker: an ordinary program that meets hipRTC and comgr by dlopen ----------------------
@@ -134,7 +136,7 @@ $(B)/tests/%: tests/%.c $(wildcard tests/common/*.c tests/common/*.h) $(B)/lib/l
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(COMPILE) -Itests/common -o $@ $< $(wildcard tests/common/*.c) \
-	    $(B)/lib/libquern-all.a $(DEPLIB) -lcmocka -ljansson $(LDLIBS)
+	    $(B)/lib/libquern-all.a $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
 
 tests: $(TEST_BIN) $(BENCH_BIN)
 
