@@ -32,7 +32,8 @@ static int os_getrlimit(int resource, struct rlimit *limit)
     return getrlimit(resource, limit);
 }
 /* The C library's clone by its other name. ThreadSanitizer puts its own in front of the usual one,
- * which takes the child for a fork: with memory shared, it is the host's state that it then changes. */
+ * which takes the child for a fork: with memory shared, it is the host's state that it then
+ * changes. */
 extern int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
 static int os_clone(int (*function)(void *), void *stack, int flags, void *argument)
 {
