@@ -4,25 +4,32 @@
 
 B      ?= build/release
 SAN    ?=
-CC     ?= gcc
+ifeq ($(origin CC),default)
+CC     := gcc
+endif
 DEPS   := build/deps
 ROCM   := build/rocm
 
 CFLAGS   ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla \
-            -Wno-missing-field-initializers
+            -Wno-missing-field-initializers -Wno-psabi
 STD      := -std=c11 -D_GNU_SOURCE
-override CPPFLAGS += -Iinclude -Isrc -I$(B)/gen $(if $(wildcard $(DEPS)/usr),-isystem $(DEPS)/usr/include)
+DEPINC   := $(if $(wildcard $(DEPS)/usr),-isystem $(DEPS)/usr/include)
+override CPPFLAGS += -Iinclude -Isrc -I$(B)/gen $(DEPINC)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-COMPILE  = $(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(WARN) -fPIC -fvisibility=hidden -pthread -MMD -MP
-DEPLIB   := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu -Wl$(comma)-rpath$(comma)$(abspath $(DEPS)/usr/lib/x86_64-linux-gnu))
+COMPILE  = $(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(WARN) -fPIC -fvisibility=hidden \
+           -pthread -MMD -MP
 comma    := ,
-LDLIBS   := -lzstd -pthread -ldl -lm
+DEPDIR   := $(DEPS)/usr/lib/x86_64-linux-gnu
+DEPLIB   := $(if $(wildcard $(DEPS)/usr),-L$(DEPDIR) -Wl$(comma)-rpath$(comma)$(abspath $(DEPDIR)))
+LDLIBS   := -pthread -ldl -lm
+# Inside the library: hosts need none of their own.
+ZSTD     := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu) -l:libzstd.a
 # `make V=1` shows the commands.
 Q        := $(if $(V),,@)
 say       = @printf '  %-6s %s\n' $(1) $(2)
 
-# ---- the library ----------------------------------------------------------------------------------
+# ---- the library --------------------------------------------------------------------------------
 # src/sim/exec*.c hold the instruction bodies; they are compiled once for each instruction set.
 EXEC_SRC := $(wildcard src/sim/exec*.c)
 LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c,$(wildcard src/*/*.c))
@@ -52,11 +59,13 @@ $(B)/%.o: %.c
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -c $< -o $@
 
+EXECFLAGS := -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math
+
 define EXEC_RULE
 $(B)/src/sim/%.$(1).o: src/sim/%.c
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
-	$$(Q)$$(COMPILE) -O3 -march=$(2) -ffp-contract=off -fno-math-errno -fno-trapping-math -DSIM_ISA=$(1) -c $$< -o $$@
+	$$(Q)$$(COMPILE) $$(EXECFLAGS) -march=$(2) -DSIM_ISA=$(1) -c $$< -o $$@
 endef
 $(eval $(call EXEC_RULE,x86_64,x86-64))
 $(eval $(call EXEC_RULE,x86_64_v3,x86-64-v3))
@@ -76,47 +85,49 @@ $(B)/lib/libquern-all.a: $(LIB_OBJ)
 	$(call say,AR,$@)
 	$(Q)ar rcs $@ $^
 
-# One relocatable object whose hidden symbols are made local, so that names inside the library cannot
-# clash with the host's.
+# One relocatable object whose hidden symbols are made local, so that names inside the library
+# cannot clash with the host's.
 $(B)/lib/libquern.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(call say,AR,$@)
-	$(Q)$(CC) -r -nostdlib -o $(B)/quern.o $^
-	$(Q)objcopy --localize-hidden $(B)/quern.o
+	$(Q)$(CC) -r -nostdlib -o $(B)/quern.o $^ $(ZSTD)
+	$(Q)objcopy -w --keep-global-symbol='quern_*' $(B)/quern.o
 	$(Q)ar rcs $@ $(B)/quern.o
 
 $(B)/lib/libquern.so: $(LIB_OBJ) src/quern.map
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libquern.so.0 -Wl,--version-script=src/quern.map \
-	    $(if $(SAN),,-Wl$(comma)--no-undefined) -o $@ $(LIB_OBJ) $(DEPLIB) $(LDLIBS)
+	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libquern.so.0 \
+	    -Wl,--version-script=src/quern.map $(if $(SAN),,-Wl$(comma)--no-undefined) \
+	    -o $@ $(LIB_OBJ) $(ZSTD) $(LDLIBS)
 	$(Q)ln -sf libquern.so $(B)/lib/libquern.so.0
 
-# ---- the worker: an ordinary program that meets hipRTC and comgr by dlopen ---------------------------
+# ---- the worker: an ordinary program that meets hipRTC and comgr by dlopen ----------------------
 # Never sanitized: it runs under the toolchain's own loader and libc.
 $(WORKER): $(WORKER_SRC) $(wildcard src/compile/*.h)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) -o $@ $(WORKER_SRC) -ldl
 
-# ---- the command ------------------------------------------------------------------------------------
+# ---- the command --------------------------------------------------------------------------------
 $(COMMAND): $(TOOL_SRC:%.c=$(B)/%.o) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(LDLIBS)
 
-# ---- examples: each folder is one program on the public interface --------------------------------------
+# ---- examples: each folder is one program on the public interface -------------------------------
 EXAMPLES := $(patsubst examples/%/,%,$(wildcard examples/*/))
 examples: $(EXAMPLES:%=$(B)/examples/%)
 .SECONDEXPANSION:
-$(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: $$(wildcard examples/%/*.c examples/%/*.h) $(B)/lib/libquern.a
+$(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: \
+    $$(wildcard examples/%/*.c examples/%/*.h) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(STD) -Iinclude $(CFLAGS) $(SANFLAGS) $(WARN) $(if $(wildcard $(DEPS)/usr),-isystem $(DEPS)/usr/include) \
+	$(Q)$(CC) $(STD) -Iinclude $(DEPINC) $(CFLAGS) $(SANFLAGS) $(WARN) \
 	    -o $@ $(filter %.c,$^) $(B)/lib/libquern.a $(DEPLIB) -ljansson $(LDLIBS)
 
-# ---- tests --------------------------------------------------------------------------------------------
+# ---- tests --------------------------------------------------------------------------------------
 # tests/unit, tests/sim and tests/fault: one cmocka program a file, TAP on stdout.
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/fault/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
@@ -124,7 +135,8 @@ BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
 $(B)/tests/%: tests/%.c $(wildcard tests/common/*.c tests/common/*.h) $(B)/lib/libquern-all.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(COMPILE) -Itests/common -o $@ $< $(wildcard tests/common/*.c) $(B)/lib/libquern-all.a $(DEPLIB) -lcmocka -ljansson $(LDLIBS)
+	$(Q)$(COMPILE) -Itests/common -o $@ $< $(wildcard tests/common/*.c) \
+	    $(B)/lib/libquern-all.a $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
 
 tests: $(TEST_BIN) $(BENCH_BIN)
 

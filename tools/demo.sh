@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What `make demo` shows once everything is built: a model's kernels made, verified and found again in
-# the cache, then a sentence encoder that runs on them. Every command is printed before it runs.
+# What `make demo` shows once everything is built: a model's kernels made, verified and found again
+# in the cache, then a sentence encoder that runs on such. Every command is printed before it runs.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PWD/build/release/bin:$PATH

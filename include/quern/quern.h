@@ -38,9 +38,13 @@ extern "C" {
 #define QUERN_VERSION_PATCH 0
 
 /* Initialiser of any public struct: `struct quern_options o = QUERN_INIT(struct quern_options);` */
-#define QUERN_INIT(type) {.size = sizeof(type)}
+#define QUERN_INIT(type)                                                                           \
+    {                                                                                              \
+        .size = sizeof(type)                                                                       \
+    }
 
-/* ---- Status ----------------------------------------------------------------------------------- */
+/* ---- Status -----------------------------------------------------------------------------------
+ */
 
 /* Numbers are fixed for ever; gaps separate subjects. */
 typedef enum quern_status {
@@ -51,7 +55,8 @@ typedef enum quern_status {
     QUERN_E_TARGET = 3,   /* an unknown or malformed gfx target */
     QUERN_E_ALIGN = 4,    /* a pointer that is not 16-byte aligned */
     QUERN_E_BUFFER = 5,   /* a caller's buffer that is too small */
-    QUERN_E_DECLINED = 6, /* a valid problem that this target or version cannot do; no compile tried */
+    QUERN_E_DECLINED =
+        6, /* a valid problem that this target or version cannot do; no compile tried */
     /* the machine */
     QUERN_E_MEMORY = 20, /* out of memory */
     QUERN_E_IO = 21,     /* an operating system call failed */
@@ -87,7 +92,8 @@ struct quern_error {
 
 QUERN_API const struct quern_error *quern_last_error(void);
 
-/* ---- Problem ---------------------------------------------------------------------------------- */
+/* ---- Problem ----------------------------------------------------------------------------------
+ */
 
 enum quern_op_kind { QUERN_OP_GEMM = 1, QUERN_OP_DEQUANT };
 
@@ -164,7 +170,8 @@ QUERN_API quern_status quern_problem_parse(const char *text, struct quern_proble
 QUERN_API quern_status quern_problem_text(const struct quern_problem *problem, char *text,
                                           size_t size);
 
-/* ---- Context ---------------------------------------------------------------------------------- */
+/* ---- Context ----------------------------------------------------------------------------------
+ */
 
 typedef struct quern_ctx quern_ctx;
 typedef struct quern_op quern_op;
@@ -184,11 +191,11 @@ typedef void (*quern_log_fn)(void *user, enum quern_log_level level, const char 
  */
 struct quern_options {
     size_t size;
-    enum quern_device_kind device; /* QUERN_DEVICE; auto: HIP if it has a device, else sim */
-    int device_index;              /* which HIP device; fixed for the life of the context */
-    const char *target;            /* QUERN_TARGET; the gfx target of a software device */
-    const char *cache_dir;         /* QUERN_CACHE_DIR; default $XDG_CACHE_HOME/quern */
-    uint64_t cache_max_bytes;      /* QUERN_CACHE_MAX_SIZE; default 1 GiB */
+    enum quern_device_kind device;    /* QUERN_DEVICE; auto: HIP if it has a device, else sim */
+    int device_index;                 /* which HIP device; fixed for the life of the context */
+    const char *target;               /* QUERN_TARGET; the gfx target of a software device */
+    const char *cache_dir;            /* QUERN_CACHE_DIR; default $XDG_CACHE_HOME/quern */
+    uint64_t cache_max_bytes;         /* QUERN_CACHE_MAX_SIZE; default 1 GiB */
     enum quern_cache_mode cache_mode; /* QUERN_CACHE_MODE=rw|ro|off */
     enum quern_jit jit;               /* QUERN_JIT=on|off|warn|error */
     const char *rocm_path;            /* QUERN_ROCM_PATH; where hipRTC and comgr are */
@@ -202,22 +209,24 @@ struct quern_options {
 
 /*
  * Opens a context: one device, the cache and the worker pool (both shared by the contexts of a
- * process). `options` may be null. Does not start a worker or compile. May block on the file system.
- * Errors: QUERN_E_TARGET, QUERN_E_DEVICE, QUERN_E_CACHE (the directory is refused, with the reason).
+ * process). `options` may be null. Does not start a worker or compile. May block on the file
+ * system. Errors: QUERN_E_TARGET, QUERN_E_DEVICE, QUERN_E_CACHE (the directory is refused, with the
+ * reason).
  */
 QUERN_API quern_status quern_open(const struct quern_options *options, quern_ctx **ctx);
 
 /* Closes a context; every op of it must have been released. Null is allowed. */
 QUERN_API void quern_close(quern_ctx *ctx);
 
-/* ---- Op --------------------------------------------------------------------------------------- */
+/* ---- Op ---------------------------------------------------------------------------------------
+ */
 
 /*
  * Plans `problem` for every M from 1 to m_max (and beyond, by row slices), and loads every kernel
- * that needs: from memory, from the cache, or by compiling. The same problem gives the same op, with
- * one more reference. May block for as long as its compiles take.
- * Errors: QUERN_E_PROBLEM, QUERN_E_DECLINED, QUERN_E_COMPILE, QUERN_E_WORKER, QUERN_E_TIMEOUT,
- * QUERN_E_TOOLCHAIN, QUERN_E_WOULD_COMPILE (JIT is off), QUERN_E_OBJECT, QUERN_E_DEVICE.
+ * that needs: from memory, from the cache, or by compiling. The same problem gives the same op,
+ * with one more reference. May block for as long as its compiles take. Errors: QUERN_E_PROBLEM,
+ * QUERN_E_DECLINED, QUERN_E_COMPILE, QUERN_E_WORKER, QUERN_E_TIMEOUT, QUERN_E_TOOLCHAIN,
+ * QUERN_E_WOULD_COMPILE (JIT is off), QUERN_E_OBJECT, QUERN_E_DEVICE.
  */
 QUERN_API quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem,
                                        int64_t m_max, quern_op **op);
@@ -231,9 +240,9 @@ QUERN_API void quern_op_release(quern_op *op);
  */
 struct quern_args {
     size_t size;
-    const void *a;       /* [M,K], row m at a + m*lda elements */
-    const void *b;       /* weights, in the op's b_layout */
-    const void *scales;  /* see docs/formats.md */
+    const void *a;      /* [M,K], row m at a + m*lda elements */
+    const void *b;      /* weights, in the op's b_layout */
+    const void *scales; /* see docs/formats.md */
     const void *zeros;
     const void *absmax8; /* nested absmax */
     const void *code;
@@ -242,9 +251,9 @@ struct quern_args {
     void *c;             /* [M,N], row m at c + m*ldc elements */
     const void *a_scale; /* FP8 */
     const void *b_scale;
-    void *workspace;     /* quern_op_workspace() bytes, or null */
-    int64_t lda;         /* in elements; 0: K; a row must be a multiple of 4 bytes */
-    int64_t ldc;         /* in elements; 0: N */
+    void *workspace; /* quern_op_workspace() bytes, or null */
+    int64_t lda;     /* in elements; 0: K; a row must be a multiple of 4 bytes */
+    int64_t ldc;     /* in elements; 0: N */
 };
 
 /*
@@ -260,24 +269,25 @@ QUERN_API quern_status quern_op_launch(quern_op *op, const struct quern_args *ar
 QUERN_API size_t quern_op_workspace(const quern_op *op, int64_t m);
 
 /*
- * Writes which kernel serves m rows, why it was chosen and what the model says it costs. Returns the
- * length of the whole text; at most size-1 bytes of it and a NUL are written. text may be null when
- * size is 0.
+ * Writes which kernel serves m rows, why it was chosen and what the model says it costs. Returns
+ * the length of the whole text; at most size-1 bytes of it and a NUL are written. text may be null
+ * when size is 0.
  */
 QUERN_API size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size);
 
-/* ---- Prewarm ---------------------------------------------------------------------------------- */
+/* ---- Prewarm ----------------------------------------------------------------------------------
+ */
 
 /* One kernel of a prewarm, reported as it is done. */
 struct quern_progress {
     size_t size;
-    size_t done, total;    /* kernels finished and planned so far */
-    const char *problem;   /* canonical text */
-    const char *kernel;    /* kernel symbol */
-    int64_t m_lo, m_hi;    /* the rows it covers */
-    int cached;            /* 1: it was in the cache */
-    double compile_ms;     /* 0 if cached */
-    quern_status status;   /* of this kernel */
+    size_t done, total;  /* kernels finished and planned so far */
+    const char *problem; /* canonical text */
+    const char *kernel;  /* kernel symbol */
+    int64_t m_lo, m_hi;  /* the rows it covers */
+    int cached;          /* 1: it was in the cache */
+    double compile_ms;   /* 0 if cached */
+    quern_status status; /* of this kernel */
 };
 
 /* Called from one thread at a time; a nonzero return cancels what has not started. */

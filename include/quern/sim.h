@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The software GPU: runs AMD GPU code objects (gfx9, gfx11, gfx12 ELF files) on the CPU, checks every
- * access and counts every instruction. It runs code objects of any origin.
+ * The software GPU: runs AMD GPU code objects (gfx9, gfx11, gfx12 ELF files) on the CPU, checks
+ * every access and counts every instruction. It runs code objects of any origin.
  *
  * Guest addresses are never host pointers. Memory that a kernel may touch is mapped first; each
  * access is checked against those mappings. No ABI promise before 1.0.
@@ -15,14 +15,16 @@
 extern "C" {
 #endif
 
-/* ---- Disassembler ----------------------------------------------------------------------------- */
+/* ---- Disassembler -----------------------------------------------------------------------------
+ */
 
 /* One instruction: its offset from the start of the text given, its size in bytes, LLVM's text. */
 typedef void (*quern_disassembly_fn)(void *user, uint64_t offset, unsigned size, const char *text);
 
 /*
  * Disassembles `size` bytes of machine code for `processor` (a bare gfx name) and calls `emit` for
- * each instruction in order. Bytes that are no instruction are reported with the text "". May block.
+ * each instruction in order. Bytes that are no instruction are reported with the text "". May
+ * block.
  */
 struct quern_disassembler {
     quern_status (*function)(void *user, const char *processor, const void *code, size_t size,
@@ -30,10 +32,11 @@ struct quern_disassembler {
     void *user;
 };
 
-/* ---- Counts ----------------------------------------------------------------------------------- */
+/* ---- Counts -----------------------------------------------------------------------------------
+ */
 
 enum quern_sim_class {
-    QUERN_CLASS_VALU, /* vector ALU, a VOPD pair as one */
+    QUERN_CLASS_VALU,   /* vector ALU, a VOPD pair as one */
     QUERN_CLASS_PACKED, /* packed and dot vector ALU (v_pk_*, v_dot*) */
     QUERN_CLASS_TRANS,
     QUERN_CLASS_SALU,
@@ -54,16 +57,17 @@ struct quern_sim_counts {
     unsigned wave_size;
     uint64_t instructions; /* every wave instruction issued, waits included */
     uint64_t classes[QUERN_CLASS_COUNT];
-    uint64_t lds_accesses;  /* LDS instructions that access memory */
-    uint64_t lds_passes;    /* passes they take with bank conflicts */
-    uint64_t lines128;      /* distinct 128-byte lines, summed over global instructions */
-    uint64_t bytes_read;    /* by lanes from global memory, scalar loads included */
+    uint64_t lds_accesses; /* LDS instructions that access memory */
+    uint64_t lds_passes;   /* passes they take with bank conflicts */
+    uint64_t lines128;     /* distinct 128-byte lines, summed over global instructions */
+    uint64_t bytes_read;   /* by lanes from global memory, scalar loads included */
     uint64_t bytes_written;
     uint64_t waves;
     uint64_t workgroups;
 };
 
-/* ---- The GPU ---------------------------------------------------------------------------------- */
+/* ---- The GPU ----------------------------------------------------------------------------------
+ */
 
 typedef struct quern_sim quern_sim;
 typedef struct quern_sim_module quern_sim_module;
@@ -72,15 +76,20 @@ typedef struct quern_sim_module quern_sim_module;
 enum quern_sim_check { QUERN_CHECK_FAST = 1, QUERN_CHECK_FULL };
 
 /* Vector instruction sets that the instruction bodies are compiled for. */
-enum quern_sim_isa { QUERN_ISA_AUTO = 1, QUERN_ISA_X86_64, QUERN_ISA_X86_64_V3, QUERN_ISA_X86_64_V4 };
+enum quern_sim_isa {
+    QUERN_ISA_AUTO = 1,
+    QUERN_ISA_X86_64,
+    QUERN_ISA_X86_64_V3,
+    QUERN_ISA_X86_64_V4
+};
 
 struct quern_sim_options {
     size_t size;
-    const char *target;           /* e.g. "gfx1151"; required */
-    enum quern_sim_check check;   /* default fast */
-    enum quern_sim_isa isa;       /* default auto: the best that the CPU has */
-    int threads;                  /* default: one per CPU */
-    uint64_t max_instructions;    /* of one wave before it counts as endless; default 1e9 */
+    const char *target;         /* e.g. "gfx1151"; required */
+    enum quern_sim_check check; /* default fast */
+    enum quern_sim_isa isa;     /* default auto: the best that the CPU has */
+    int threads;                /* default: one per CPU */
+    uint64_t max_instructions;  /* of one wave before it counts as endless; default 1e9 */
     struct quern_disassembler disassembler; /* required; copied, its user must outlive the sim */
 };
 
@@ -112,20 +121,21 @@ QUERN_API void quern_sim_unload(quern_sim_module *module);
 
 struct quern_sim_launch {
     size_t size;
-    const char *kernel; /* symbol */
-    uint32_t grid[3];   /* workgroups */
-    uint32_t block[3];  /* work-items of a workgroup */
-    uint32_t lds_bytes; /* dynamic LDS, beyond what the kernel declares */
+    const char *kernel;  /* symbol */
+    uint32_t grid[3];    /* workgroups */
+    uint32_t block[3];   /* work-items of a workgroup */
+    uint32_t lds_bytes;  /* dynamic LDS, beyond what the kernel declares */
     const void *kernarg; /* explicit arguments; the hidden ones are filled in from metadata */
     size_t kernarg_bytes;
 };
 
 /*
  * Runs a launch to its end on all threads. `counts` may be null; it is added to, so zero it first.
- * Any number of launches may run at once. Returns QUERN_E_FAULT with pc, instruction, wave, lane and
- * buffer in the message of quern_last_error() when the kernel does something wrong.
+ * Any number of launches may run at once. Returns QUERN_E_FAULT with pc, instruction, wave, lane
+ * and buffer in the message of quern_last_error() when the kernel does something wrong.
  */
-QUERN_API quern_status quern_sim_run(quern_sim_module *module, const struct quern_sim_launch *launch,
+QUERN_API quern_status quern_sim_run(quern_sim_module *module,
+                                     const struct quern_sim_launch *launch,
                                      struct quern_sim_counts *counts);
 
 /* The software GPU behind a context whose device is QUERN_DEVICE_SIM; null for other devices. */

@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* ---- Targets ---------------------------------------------------------------------------------- */
+/* ---- Targets ----------------------------------------------------------------------------------
+ */
 
 /* A read-only view of one row of the target table. */
 struct quern_target_info {
@@ -37,7 +38,8 @@ QUERN_API quern_status quern_target_at(size_t index, struct quern_target_info *i
 /* Parses "gfx942:sramecc+:xnack-" or a bare name. QUERN_E_TARGET names the nearest known one. */
 QUERN_API quern_status quern_target_find(const char *text, struct quern_target_info *info);
 
-/* ---- Kernels of a problem --------------------------------------------------------------------- */
+/* ---- Kernels of a problem ---------------------------------------------------------------------
+ */
 
 /* Resources of a kernel, read from its code object. */
 struct quern_resources {
@@ -78,7 +80,8 @@ QUERN_API quern_status quern_source(const char *target, const struct quern_probl
 QUERN_API quern_status quern_explain(const char *target, const struct quern_problem *problem,
                                      int64_t m, char **text);
 
-/* ---- Operands and launches -------------------------------------------------------------------- */
+/* ---- Operands and launches --------------------------------------------------------------------
+ */
 
 #define QUERN_OPERANDS_MAX 12
 #define QUERN_LAUNCHES_MAX 4
@@ -126,7 +129,8 @@ struct quern_launch {
 QUERN_API quern_status quern_op_launches(const quern_op *op, int64_t m,
                                          struct quern_launch *launches, size_t *count);
 
-/* ---- Verification ----------------------------------------------------------------------------- */
+/* ---- Verification -----------------------------------------------------------------------------
+ */
 
 struct quern_verification {
     size_t size;
@@ -138,13 +142,15 @@ struct quern_verification {
 
 /*
  * Runs the op for m rows on the software GPU with random operands of `seed`, and compares with the
- * double-precision product of the exactly dequantised weights. Returns QUERN_E_VERIFY when the error
- * exceeds the tolerance, QUERN_E_FAULT when the kernel does something wrong. `out` is always filled.
+ * double-precision product of the exactly dequantised weights. Returns QUERN_E_VERIFY when the
+ * error exceeds the tolerance, QUERN_E_FAULT when the kernel does something wrong. `out` is always
+ * filled.
  */
 QUERN_API quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed,
                                     enum quern_sim_check check, struct quern_verification *out);
 
-/* ---- Quantisation (CPU) ----------------------------------------------------------------------- */
+/* ---- Quantisation (CPU) -----------------------------------------------------------------------
+ */
 
 /* One operand written by quern_quantize; `data` is malloc'ed. */
 struct quern_quantized {
@@ -163,7 +169,8 @@ QUERN_API quern_status quern_dequantize(const struct quern_problem *problem,
                                         const struct quern_quantized *operands, size_t count,
                                         float *w);
 
-/* ---- Code objects and the compiler ------------------------------------------------------------ */
+/* ---- Code objects and the compiler ------------------------------------------------------------
+ */
 
 struct quern_object_kernel {
     const char *symbol;
@@ -180,9 +187,10 @@ typedef struct quern_offload quern_offload;
 
 struct quern_offload_entry {
     size_t size;
-    const char *id;     /* "hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-" */
-    const char *target; /* "gfx942:sramecc+:xnack-"; "" for the host's entry, which is mostly empty */
-    unsigned bundle;    /* which of the file's bundles it is in, from 0 */
+    const char *id; /* "hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-" */
+    const char
+        *target;     /* "gfx942:sramecc+:xnack-"; "" for the host's entry, which is mostly empty */
+    unsigned bundle; /* which of the file's bundles it is in, from 0 */
     const void *object; /* neither aligned nor checked; object_bytes may be 0 */
     size_t object_bytes;
 };
@@ -198,7 +206,8 @@ QUERN_API void quern_offload_close(quern_offload *offload); /* null is allowed *
 /* A disassembler made of the context's worker pool; valid as long as the context. */
 QUERN_API struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx);
 
-/* ---- Cache ------------------------------------------------------------------------------------ */
+/* ---- Cache ------------------------------------------------------------------------------------
+ */
 
 /* Counters of one context since it was opened. Names are fixed; docs/formats.md defines each. */
 struct quern_stats {
@@ -228,7 +237,8 @@ QUERN_API quern_status quern_cache_info(quern_ctx *ctx, struct quern_cache_info 
 QUERN_API quern_status quern_cache_walk(quern_ctx *ctx, int verify, quern_cache_fn fn, void *user);
 QUERN_API quern_status quern_cache_clear(quern_ctx *ctx, uint64_t *removed);
 
-/* ---- Doctor ----------------------------------------------------------------------------------- */
+/* ---- Doctor -----------------------------------------------------------------------------------
+ */
 
 /* Calls `line` for each finding; returns the number of problems. May start a worker. */
 typedef void (*quern_doctor_fn)(void *user, int ok, const char *subject, const char *text);

@@ -18,8 +18,8 @@ static void copy(char *to, size_t size, const char *from)
     to[n] = 0;
 }
 
-/* Control characters become \xNN: an argument may be a file name or a user's text, and a message is one
- * line that is safe to print on a terminal. */
+/* Control characters become \xNN: an argument may be a file name or a user's text, and a message is
+ * one line that is safe to print on a terminal. */
 static void copy_visible(char *to, size_t size, const char *from)
 {
     size_t n = 0;
@@ -69,7 +69,10 @@ quern_status error_set(quern_status code, const char *file, const char *conditio
     return code;
 }
 
-void error_save(struct error_record *saved) { *saved = record; }
+void error_save(struct error_record *saved)
+{
+    *saved = record;
+}
 
 quern_status error_restore(const struct error_record *saved)
 {
@@ -77,7 +80,10 @@ quern_status error_restore(const struct error_record *saved)
     return record.view.status;
 }
 
-void error_log(const char *log) { copy(record.log, sizeof record.log, log); }
+void error_log(const char *log)
+{
+    copy(record.log, sizeof record.log, log);
+}
 void error_reproduce(const char *command)
 {
     copy(record.reproduce, sizeof record.reproduce, command);

@@ -12,18 +12,32 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* open, openat and fcntl are variadic: they need a function of a fixed type to stand in the table. */
-static int os_open(const char *path, int flags, mode_t mode) { return open(path, flags, mode); }
+/* open, openat and fcntl are variadic: they need a function of a fixed type to stand in the table.
+ */
+static int os_open(const char *path, int flags, mode_t mode)
+{
+    return open(path, flags, mode);
+}
 static int os_openat(int dir, const char *path, int flags, mode_t mode)
 {
     return openat(dir, path, flags, mode);
 }
-static int os_fcntl(int fd, int command, long argument) { return fcntl(fd, command, argument); }
+static int os_fcntl(int fd, int command, long argument)
+{
+    return fcntl(fd, command, argument);
+}
 /* glibc declares its first parameter as an enumeration */
-static int os_getrlimit(int resource, struct rlimit *limit) { return getrlimit(resource, limit); }
+static int os_getrlimit(int resource, struct rlimit *limit)
+{
+    return getrlimit(resource, limit);
+}
+/* The C library's clone by its other name. ThreadSanitizer puts its own in front of the usual one,
+ * which takes the child for a fork: with memory shared, it is the host's state that it then
+ * changes. */
+extern int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
 static int os_clone(int (*function)(void *), void *stack, int flags, void *argument)
 {
-    return clone(function, stack, flags, argument);
+    return __clone(function, stack, flags, argument);
 }
 /* newer than the C library's oldest release that is supported */
 static int os_pidfd_send_signal(int pidfd, int signal)

@@ -39,7 +39,10 @@ void str_add_bytes(struct str *s, const void *bytes, size_t n)
     s->text[s->length] = 0;
 }
 
-void str_add(struct str *s, const char *text) { str_add_bytes(s, text, strlen(text)); }
+void str_add(struct str *s, const char *text)
+{
+    str_add_bytes(s, text, strlen(text));
+}
 
 void str_addf(struct str *s, const char *format, ...)
 {

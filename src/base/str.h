@@ -19,7 +19,10 @@ void str_clear(struct str *s); /* keeps the memory */
 void str_free(struct str *s);
 
 /* Never null. */
-static inline const char *str_text(const struct str *s) { return s->text ? s->text : ""; }
+static inline const char *str_text(const struct str *s)
+{
+    return s->text ? s->text : "";
+}
 
 /* Gives the text to the caller (malloc'ed, "" if empty) and empties s; null when out of memory. */
 char *str_take(struct str *s);

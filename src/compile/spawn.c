@@ -127,7 +127,7 @@ static BARE int intermediate_step(void *argument)
 {
     struct steps *const s = argument;
 
-    if (clone(program_step, s->program_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, s) < 0)
+    if (os.clone(program_step, s->program_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, s) < 0)
         return report_failure(s->sock, STAGE_SETUP);
     return 0;
 }

@@ -39,8 +39,7 @@ struct device {
 
 /* A software GPU of `target`. Its kernels are decoded at load, through `disassembler`. */
 quern_status device_sim_open(const struct target_id *id,
-                             const struct quern_disassembler *disassembler,
-                             struct device **device);
+                             const struct quern_disassembler *disassembler, struct device **device);
 quern_sim *device_sim(struct device *device);
 
 #endif

@@ -16,7 +16,10 @@ struct device_kernel {
     char symbol[64];
 };
 
-static struct sim_device *of(struct device *d) { return (struct sim_device *)d; }
+static struct sim_device *of(struct device *d)
+{
+    return (struct sim_device *)d;
+}
 
 static quern_status load(struct device *d, const void *object, size_t size, const char *symbol,
                          struct device_kernel **out)
@@ -27,8 +30,8 @@ static quern_status load(struct device *d, const void *object, size_t size, cons
     const quern_status status = strlen(symbol) < sizeof k->symbol
                                     ? quern_sim_load(of(d)->sim, object, size, &k->module)
                                     : error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT(""),
-                                                "kernel name %s is longer than %zu characters", symbol,
-                                                sizeof k->symbol - 1);
+                                                "kernel name %s is longer than %zu characters",
+                                                symbol, sizeof k->symbol - 1);
     if (status != QUERN_OK) {
         os.free(k);
         return status;
@@ -68,8 +71,8 @@ static void sim_close(struct device *d)
 static const struct device_functions functions = {
     .name = "sim", .load = load, .unload = unload, .launch = launch, .close = sim_close};
 
-quern_status device_sim_open(const struct target_id *id, const struct quern_disassembler *disassembler,
-                             struct device **out)
+quern_status device_sim_open(const struct target_id *id,
+                             const struct quern_disassembler *disassembler, struct device **out)
 {
     struct sim_device *const d = os.calloc(1, sizeof *d);
     struct quern_sim_options options = QUERN_INIT(struct quern_sim_options);

@@ -19,7 +19,8 @@ static quern_status open_device(quern_ctx *ctx)
     const struct quern_disassembler disassembler = {compiler_disassemble, ctx->compiler};
 
     FAIL_IF(ctx->settings.device == QUERN_DEVICE_HIP, QUERN_E_DEVICE,
-            "this version drives no HIP device; ask for QUERN_DEVICE_SIM with a target such as gfx1151");
+            "this version drives no HIP device; ask for QUERN_DEVICE_SIM with a target such as "
+            "gfx1151");
     /* without a device, kernels for the target can still be made and stored */
     if (!ctx->id.target->verified)
         return QUERN_OK;
@@ -87,7 +88,10 @@ void quern_close(quern_ctx *ctx)
     os.free(ctx);
 }
 
-quern_sim *quern_ctx_sim(quern_ctx *ctx) { return ctx ? device_sim(ctx->device) : NULL; }
+quern_sim *quern_ctx_sim(quern_ctx *ctx)
+{
+    return ctx ? device_sim(ctx->device) : NULL;
+}
 
 struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx)
 {

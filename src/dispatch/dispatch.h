@@ -16,7 +16,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* ---- Options ------------------------------------------------------------------------------------ */
+/* ---- Options ------------------------------------------------------------------------------------
+ */
 
 /* Options with the environment and the defaults filled in; strings are owned. */
 struct settings {
@@ -39,7 +40,8 @@ quern_status settings_make(const struct quern_options *options, struct log *log,
                            struct settings *settings);
 void settings_free(struct settings *settings);
 
-/* ---- A kernel ------------------------------------------------------------------------------------- */
+/* ---- A kernel
+ * ------------------------------------------------------------------------------------- */
 
 /* A kernel that was found or made. Immutable once ready. */
 struct kernel {
@@ -49,7 +51,7 @@ struct kernel {
     struct hash128 source_key, entry_key;
     void *bytes; /* the code object */
     size_t size;
-    struct object object;                 /* points into bytes */
+    struct object object; /* points into bytes */
     const struct object_kernel *in_object;
     struct device_kernel *loaded; /* null until kernel_load */
     bool cached;
@@ -66,13 +68,14 @@ quern_status kernel_load(quern_ctx *ctx, struct kernel *kernel);
 void kernel_free(quern_ctx *ctx, struct kernel *kernel);
 struct quern_resources kernel_resources(const struct object_kernel *k, const struct target *t);
 
-/* ---- Op --------------------------------------------------------------------------------------------- */
+/* ---- Op
+ * --------------------------------------------------------------------------------------------- */
 
 /* Kernels of an op as one immutable value, so that a launch reads one pointer. */
 struct kernel_set {
     struct plan_set plans;
     struct kernel *kernels[PLAN_KERNELS_MAX]; /* of plans.plans[i] */
-    struct kernel_set *older; /* replaced by this one; freed with the op */
+    struct kernel_set *older;                 /* replaced by this one; freed with the op */
 };
 
 struct quern_op {
@@ -86,7 +89,8 @@ struct quern_op {
     _Atomic(quern_op *) next; /* in its bucket */
 };
 
-/* ---- Context ------------------------------------------------------------------------------------------ */
+/* ---- Context
+ * ------------------------------------------------------------------------------------------ */
 
 #define OP_BUCKETS 1024 /* a power of two; models have tens of distinct layers */
 

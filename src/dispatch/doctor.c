@@ -30,7 +30,10 @@ static void say(struct report *r, bool ok, const char *subject, const char *form
 }
 
 /* The message of the last failure. */
-static const char *why(void) { return quern_last_error()->message; }
+static const char *why(void)
+{
+    return quern_last_error()->message;
+}
 
 static void check_toolchain(struct report *r, quern_ctx *ctx)
 {

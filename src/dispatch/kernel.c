@@ -14,7 +14,8 @@
 /* How long to wait for another process that is making the same kernel, before making it too. */
 #define SINGLE_FLIGHT_MS 30000
 
-/* ---- Keys ----------------------------------------------------------------------------------------- */
+/* ---- Keys
+ * ----------------------------------------------------------------------------------------- */
 
 /* The source key's text: what the code object is a function of, but for the toolchain. */
 static void source_key_text(const struct kernel *k, const struct target_id *id, struct str *text)
@@ -34,11 +35,13 @@ static void source_key_text(const struct kernel *k, const struct target_id *id, 
 static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *entry_text)
 {
     struct str source_text = {0};
+    char source_key[2 * sizeof k->source_key.bytes + 1];
     const struct toolchain *const toolchain = compiler_toolchain(ctx->compiler);
 
     source_key_text(k, &ctx->id, &source_text);
     k->source_key = hash128_of(str_text(&source_text), source_text.length);
-    key_add(entry_text, "source key", k->source_key.bytes, sizeof k->source_key.bytes);
+    hex_from_bytes(source_key, k->source_key.bytes, sizeof k->source_key.bytes);
+    key_add_text(entry_text, "source key", source_key);
     key_add_text(entry_text, "toolchain", toolchain ? toolchain->identity : "none");
     /* the hash is an address, not a proof: the inputs themselves follow */
     str_add_bytes(entry_text, str_text(&source_text), source_text.length);
@@ -49,7 +52,8 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *entr
     return QUERN_OK;
 }
 
-/* ---- From the store -------------------------------------------------------------------------------- */
+/* ---- From the store
+ * -------------------------------------------------------------------------------- */
 
 static bool from_store(quern_ctx *ctx, struct kernel *k, const struct str *key_text)
 {
@@ -68,7 +72,8 @@ static bool from_store(quern_ctx *ctx, struct kernel *k, const struct str *key_t
     return k->bytes != NULL;
 }
 
-/* ---- From the compiler ------------------------------------------------------------------------------- */
+/* ---- From the compiler
+ * ------------------------------------------------------------------------------- */
 
 static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct str *key_text)
 {
@@ -110,8 +115,8 @@ static quern_status may_compile(quern_ctx *ctx, const struct kernel *k)
     const enum quern_jit jit = ctx->settings.jit;
 
     FAIL_IF(jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR, QUERN_E_WOULD_COMPILE,
-            "kernel %s for %s is not in the cache %s and compiling is off (QUERN_JIT)", k->plan.symbol,
-            ctx->id.target->name, store_directory(ctx->store));
+            "kernel %s for %s is not in the cache %s and compiling is off (QUERN_JIT)",
+            k->plan.symbol, ctx->id.target->name, store_directory(ctx->store));
     if (jit == QUERN_JIT_WARN)
         log_line(&ctx->log, QUERN_LOG_WARN, "kernel %s for %s is not in the cache; compiling it",
                  k->plan.symbol, ctx->id.target->name);
@@ -130,7 +135,8 @@ static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, const struct
     return status;
 }
 
-/* ---- The object --------------------------------------------------------------------------------------- */
+/* ---- The object
+ * --------------------------------------------------------------------------------------- */
 
 /* The kernel's own layout must be the one that pack_args will write. */
 static quern_status check_arguments(const struct kernel *k)
@@ -150,8 +156,8 @@ static quern_status check_arguments(const struct kernel *k)
         const size_t size = args[i] == PLAN_ARG_M || args[i] == PLAN_ARG_FIRST ? 4 : 8;
         offset = (offset + size - 1) / size * size;
         FAIL_IF(in->args[i].offset != offset || in->args[i].size != size, QUERN_E_OBJECT,
-                "kernel %s has argument %zu at %u with %u bytes; expected at %zu with %zu", in->name, i,
-                in->args[i].offset, in->args[i].size, offset, size);
+                "kernel %s has argument %zu at %u with %u bytes; expected at %zu with %zu",
+                in->name, i, in->args[i].offset, in->args[i].size, offset, size);
         offset += size;
     }
     return QUERN_OK;
@@ -169,7 +175,8 @@ static quern_status check_object(quern_ctx *ctx, struct kernel *k)
     return check_arguments(k);
 }
 
-/* ---- The line ------------------------------------------------------------------------------------------- */
+/* ---- The line
+ * ------------------------------------------------------------------------------------------- */
 
 static quern_status make(quern_ctx *ctx, struct kernel *k, struct str *key_text)
 {

@@ -5,7 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- Arguments -------------------------------------------------------------------------------------- */
+/* ---- Arguments
+ * -------------------------------------------------------------------------------------- */
 
 static size_t pack(uint8_t *kernarg, size_t offset, const void *value, size_t size)
 {
@@ -63,9 +64,11 @@ size_t pack_args(const struct plan *plan, const struct arg_values *v, uint8_t ke
     return n;
 }
 
-/* ---- Checks ------------------------------------------------------------------------------------------- */
+/* ---- Checks
+ * ------------------------------------------------------------------------------------------- */
 
-/* Rows times the leading dimension must stay addressable; 2^40 elements are far beyond any device. */
+/* Rows times the leading dimension must stay addressable; 2^40 elements are far beyond any device.
+ */
 #define LD_MAX ((int64_t)1 << 31)
 
 static quern_status check_pointer(const char *name, const void *pointer, unsigned alignment)
@@ -94,7 +97,8 @@ static quern_status check_strides(const struct quern_problem *p, const struct qu
     return QUERN_OK;
 }
 
-static quern_status check_args(const struct quern_problem *p, const struct quern_args *args, int64_t m)
+static quern_status check_args(const struct quern_problem *p, const struct quern_args *args,
+                               int64_t m)
 {
     FAIL_IF(args->size != sizeof *args, QUERN_E_ARGUMENT,
             "args.size is %zu; this library expects %zu (set it with QUERN_INIT)", args->size,
@@ -116,7 +120,8 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
     return check_strides(p, args);
 }
 
-/* ---- Launch --------------------------------------------------------------------------------------------- */
+/* ---- Launch
+ * --------------------------------------------------------------------------------------------- */
 
 static size_t index_of(const struct kernel_set *set, const struct plan *plan)
 {
@@ -156,7 +161,8 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
         values.first = (int32_t)s->first;
         launch.kernarg_bytes = pack_args(s->plan, &values, kernarg);
         plan_geometry(s->plan, s->slices, launch.grid, launch.block);
-        TRY(device->functions->launch(device, set->kernels[index_of(set, s->plan)]->loaded, &launch));
+        TRY(device->functions->launch(device, set->kernels[index_of(set, s->plan)]->loaded,
+                                      &launch));
     }
     return QUERN_OK;
 }
@@ -165,12 +171,12 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
                                size_t *count)
 {
     static const char *const names[] = {
-        [PLAN_ARG_A] = "a",         [PLAN_ARG_B] = "b",
+        [PLAN_ARG_A] = "a",           [PLAN_ARG_B] = "b",
         [PLAN_ARG_SCALES] = "scales", [PLAN_ARG_ABSMAX8] = "absmax8",
-        [PLAN_ARG_CODE] = "code",   [PLAN_ARG_OFFSET] = "offset",
-        [PLAN_ARG_BIAS] = "bias",   [PLAN_ARG_C] = "c",
-        [PLAN_ARG_M] = "m",         [PLAN_ARG_FIRST] = "first",
-        [PLAN_ARG_LDA] = "lda",     [PLAN_ARG_LDC] = "ldc"};
+        [PLAN_ARG_CODE] = "code",     [PLAN_ARG_OFFSET] = "offset",
+        [PLAN_ARG_BIAS] = "bias",     [PLAN_ARG_C] = "c",
+        [PLAN_ARG_M] = "m",           [PLAN_ARG_FIRST] = "first",
+        [PLAN_ARG_LDA] = "lda",       [PLAN_ARG_LDC] = "ldc"};
     struct plan_slice slices[2];
 
     FAIL_IF(!op || !launches || !count, QUERN_E_ARGUMENT, "a null argument");

@@ -8,7 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- Making kernels ------------------------------------------------------------------------------- */
+/* ---- Making kernels
+ * ------------------------------------------------------------------------------- */
 
 /* Kernels of one op that are made at the same time. */
 struct batch {
@@ -66,10 +67,11 @@ static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_
 
 static quern_status check_verified(const quern_ctx *ctx)
 {
-    FAIL_IF(!ctx->id.target->verified && !ctx->settings.allow_unverified, QUERN_E_DECLINED,
-            "no software GPU here runs %s, so its kernels are unverified; set allow_unverified to use "
-            "them all the same",
-            ctx->id.target->name);
+    FAIL_IF(
+        !ctx->id.target->verified && !ctx->settings.allow_unverified, QUERN_E_DECLINED,
+        "no software GPU here runs %s, so its kernels are unverified; set allow_unverified to use "
+        "them all the same",
+        ctx->id.target->name);
     return QUERN_OK;
 }
 
@@ -95,7 +97,8 @@ static quern_status publish(quern_op *op, const struct plan_set *plans, size_t f
 }
 
 /* Adds kernels first…first+count-1 of `plans` to the op. */
-static quern_status add_kernels(quern_op *op, const struct plan_set *plans, size_t first, size_t count)
+static quern_status add_kernels(quern_op *op, const struct plan_set *plans, size_t first,
+                                size_t count)
 {
     struct kernel *made[PLAN_KERNELS_MAX] = {0};
 
@@ -123,7 +126,8 @@ static quern_status grow(quern_op *op, const struct plan_set *plans, int64_t m_m
     return status;
 }
 
-/* ---- The op itself ---------------------------------------------------------------------------------- */
+/* ---- The op itself
+ * ---------------------------------------------------------------------------------- */
 
 static quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op **out)
 {
@@ -157,7 +161,8 @@ static void op_free(quern_op *op)
     os.free(op);
 }
 
-/* ---- The table: readers take no lock; ops leave it only when the context closes ------------------------ */
+/* ---- The table: readers take no lock; ops leave it only when the context closes
+ * ------------------------ */
 
 static quern_op *find(quern_ctx *ctx, const struct quern_problem *normal, uint64_t hash)
 {
@@ -196,7 +201,8 @@ void op_table_free(quern_ctx *ctx)
         }
 }
 
-/* ---- Public ------------------------------------------------------------------------------------------- */
+/* ---- Public
+ * ------------------------------------------------------------------------------------------- */
 
 quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
                              quern_op **out)
@@ -211,7 +217,8 @@ quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem
     if ((op = find(ctx, &normal, problem_hash(&normal)))) {
         const struct kernel_set *const set = atomic_load(&op->kernels);
         if (set && set->plans.count &&
-            (set->plans.plans[set->plans.count - 1].m_hi >= (m_max < PLAN_M_MAX ? m_max : PLAN_M_MAX))) {
+            (set->plans.plans[set->plans.count - 1].m_hi >=
+             (m_max < PLAN_M_MAX ? m_max : PLAN_M_MAX))) {
             atomic_fetch_add(&op->references, 1);
             atomic_fetch_add_explicit(&ctx->hit_memory, 1, memory_order_relaxed);
             *out = op;
@@ -227,8 +234,8 @@ quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem
     return QUERN_OK;
 }
 
-quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_lo,
-                                   int64_t m_hi, quern_op **out)
+quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *problem,
+                                   int64_t m_lo, int64_t m_hi, quern_op **out)
 {
     struct quern_problem normal;
     struct plan_set plans;
@@ -236,7 +243,8 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
 
     FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
     FAIL_IF(m_lo < 1 || m_hi < m_lo, QUERN_E_ARGUMENT,
-            "the range of M is %" PRId64 " to %" PRId64 "; expected 1 or more, in order", m_lo, m_hi);
+            "the range of M is %" PRId64 " to %" PRId64 "; expected 1 or more, in order", m_lo,
+            m_hi);
     TRY(problem_normalise(problem, &normal));
     TRY(check_verified(ctx));
     TRY(plan_make(&normal, ctx->id.target, &plans));
@@ -272,7 +280,10 @@ size_t quern_op_workspace(const quern_op *op, int64_t m)
     return 0;
 }
 
-quern_ctx *quern_op_ctx(const quern_op *op) { return op ? op->ctx : NULL; }
+quern_ctx *quern_op_ctx(const quern_op *op)
+{
+    return op ? op->ctx : NULL;
+}
 
 size_t quern_op_kernel_count(const quern_op *op)
 {
@@ -284,8 +295,8 @@ size_t quern_op_kernel_count(const quern_op *op)
 quern_status quern_op_kernel(const quern_op *op, size_t index, struct quern_kernel_info *info)
 {
     FAIL_IF(!op || !info, QUERN_E_ARGUMENT, "%s is null", op ? "info" : "op");
-    FAIL_IF(info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu", info->size,
-            sizeof *info);
+    FAIL_IF(info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu",
+            info->size, sizeof *info);
     FAIL_IF(index >= quern_op_kernel_count(op), QUERN_E_ARGUMENT,
             "kernel %zu of an op that has %zu kernels", index, quern_op_kernel_count(op));
     const struct kernel *const k = atomic_load(&op->kernels)->kernels[index];

@@ -11,14 +11,15 @@
 extern char **environ;
 
 static const char *const known_variables[] = {
-    "QUERN_CACHE_DIR", "QUERN_CACHE_MAX_SIZE", "QUERN_CACHE_MODE", "QUERN_BUNDLE_PATH", "QUERN_JIT",
-    "QUERN_TARGET",    "QUERN_DEVICE",         "QUERN_TOOLCHAIN",  "QUERN_MANIFEST",    "QUERN_RECORD",
-    "QUERN_JOBS",      "QUERN_LOG",            "QUERN_ROCM_PATH",
+    "QUERN_CACHE_DIR", "QUERN_CACHE_MAX_SIZE", "QUERN_CACHE_MODE", "QUERN_BUNDLE_PATH",
+    "QUERN_JIT",       "QUERN_TARGET",         "QUERN_DEVICE",     "QUERN_TOOLCHAIN",
+    "QUERN_MANIFEST",  "QUERN_RECORD",         "QUERN_JOBS",       "QUERN_LOG",
+    "QUERN_ROCM_PATH",
 };
 #define KNOWN_COUNT (sizeof known_variables / sizeof *known_variables)
 
-/* secure_getenv gives nothing in set-user-ID programs, where the environment is an attacker's. An empty
- * value counts as not set. */
+/* secure_getenv gives nothing in set-user-ID programs, where the environment is an attacker's. An
+ * empty value counts as not set. */
 static const char *variable(const char *name)
 {
     const char *const value = secure_getenv(name);
@@ -34,7 +35,8 @@ static void warn_unknown(struct log *log)
         for (size_t i = 0; i < KNOWN_COUNT && !known; i++)
             known = strlen(known_variables[i]) == n && !strncmp(*e, known_variables[i], n);
         if (!known)
-            log_line(log, QUERN_LOG_WARN, "unknown environment variable %.*s is ignored", (int)n, *e);
+            log_line(log, QUERN_LOG_WARN, "unknown environment variable %.*s is ignored", (int)n,
+                     *e);
     }
 }
 
@@ -76,10 +78,10 @@ static quern_status parse_size(const char *name, const char *text, uint64_t *byt
     const unsigned long long number = strtoull(text, &end, 10);
     const char *const unit = *end ? strchr(units, *end) : NULL;
     const unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-    const bool bad = errno || end == text || *text == '-' || (*end && (!unit || end[1])) || !number ||
-                     number > (UINT64_MAX >> shift);
-    FAIL_IF(bad, QUERN_E_ARGUMENT, "%s=%s is no size; expected a number of bytes such as 512M or 2G",
-            name, text);
+    const bool bad = errno || end == text || *text == '-' || (*end && (!unit || end[1])) ||
+                     !number || number > (UINT64_MAX >> shift);
+    FAIL_IF(bad, QUERN_E_ARGUMENT,
+            "%s=%s is no size; expected a number of bytes such as 512M or 2G", name, text);
     *bytes = (uint64_t)number << shift;
     return QUERN_OK;
 }
@@ -136,7 +138,8 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
                 "QUERN_JOBS=%s; expected a number from 1 to 256", text);
         s->jobs = (int)jobs;
     }
-    FAIL_IF(s->jobs < 0 || s->jobs > 256, QUERN_E_ARGUMENT, "jobs is %d; expected 1 to 256", s->jobs);
+    FAIL_IF(s->jobs < 0 || s->jobs > 256, QUERN_E_ARGUMENT, "jobs is %d; expected 1 to 256",
+            s->jobs);
     if (!s->jobs)
         s->jobs = os_cpu_count();
     return QUERN_OK;

@@ -67,7 +67,8 @@ static void make_job(void *user, size_t i)
     kernel_free(w->ctx, &k);
 }
 
-/* Plans every problem; a problem that cannot be planned fails the call before anything is compiled. */
+/* Plans every problem; a problem that cannot be planned fails the call before anything is compiled.
+ */
 static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *problems, size_t count,
                               int64_t m_max)
 {
@@ -91,7 +92,8 @@ static quern_status run_jobs(struct prewarm *w)
     parallel_for(w->count, w->ctx->settings.jobs, make_job, w);
     if (w->failed_job != SIZE_MAX)
         return error_restore(&w->failure);
-    FAIL_IF(w->cancelled, QUERN_E_CANCELLED, "cancelled after %zu of %zu kernels", w->done, w->count);
+    FAIL_IF(w->cancelled, QUERN_E_CANCELLED, "cancelled after %zu of %zu kernels", w->done,
+            w->count);
     return QUERN_OK;
 }
 

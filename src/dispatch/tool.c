@@ -8,13 +8,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- Targets ---------------------------------------------------------------------------------------- */
+/* ---- Targets
+ * ---------------------------------------------------------------------------------------- */
 
 /* Words of the capability bits, by bit. */
 static const char *const capability_words[] = {
-    "dot2_f32_f16", "dot2_f32_bf16", "dot4_f32_fp8", "fp8_cvt",    "fp8_fnuz",   "wmma_gfx11",
-    "wmma_gfx12",   "mfma",          "mfma_bf16_1k", "mfma_fp8",   "mfma_wide_k", "pk_fma_f32",
-    "cvt_pk_bf16",  "row_xmask",     "row_bcast",    "vopd",       "agpr",
+    "dot2_f32_f16", "dot2_f32_bf16", "dot4_f32_fp8", "fp8_cvt",  "fp8_fnuz",    "wmma_gfx11",
+    "wmma_gfx12",   "mfma",          "mfma_bf16_1k", "mfma_fp8", "mfma_wide_k", "pk_fma_f32",
+    "cvt_pk_bf16",  "row_xmask",     "row_bcast",    "vopd",     "agpr",
 };
 #define WORD_COUNT (sizeof capability_words / sizeof *capability_words)
 
@@ -33,7 +34,10 @@ static void make_features(void)
     }
 }
 
-size_t quern_target_count(void) { return target_count(); }
+size_t quern_target_count(void)
+{
+    return target_count();
+}
 
 quern_status quern_target_at(size_t index, struct quern_target_info *info)
 {
@@ -69,7 +73,8 @@ quern_status quern_target_find(const char *text, struct quern_target_info *info)
     return quern_target_at((size_t)(id.target - target_at(0)), info);
 }
 
-/* ---- Without a compiler -------------------------------------------------------------------------------- */
+/* ---- Without a compiler
+ * -------------------------------------------------------------------------------- */
 
 static quern_status plan_of(const char *target, const struct quern_problem *problem, int64_t m,
                             struct plan_set *set, struct plan_slice slices[2], size_t *count)
@@ -157,7 +162,8 @@ size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size)
     return length;
 }
 
-/* ---- Code objects ----------------------------------------------------------------------------------------- */
+/* ---- Code objects
+ * ----------------------------------------------------------------------------------------- */
 
 quern_status quern_object_inspect(const void *bytes, size_t size, const char **target,
                                   struct quern_object_kernel *kernels, size_t *count)
@@ -177,15 +183,17 @@ quern_status quern_object_inspect(const void *bytes, size_t size, const char **t
     return QUERN_OK;
 }
 
-/* ---- Cache -------------------------------------------------------------------------------------------------- */
+/* ---- Cache
+ * --------------------------------------------------------------------------------------------------
+ */
 
 quern_status quern_cache_info(quern_ctx *ctx, struct quern_cache_info *info)
 {
     struct store_usage usage;
 
     FAIL_IF(!ctx || !info, QUERN_E_ARGUMENT, "%s is null", ctx ? "info" : "ctx");
-    FAIL_IF(info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu", info->size,
-            sizeof *info);
+    FAIL_IF(info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu",
+            info->size, sizeof *info);
     TRY(store_usage(ctx->store, &usage));
     *info = (struct quern_cache_info){.size = sizeof *info,
                                       .entries = usage.entries,

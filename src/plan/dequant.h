@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The family dequant: quantised weights to [N,K], for hosts that multiply with a library of theirs. */
+/* The family dequant: quantised weights to [N,K], for hosts that multiply with a library of theirs.
+ */
 #ifndef QUERN_PLAN_DEQUANT_H
 #define QUERN_PLAN_DEQUANT_H
 

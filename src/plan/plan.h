@@ -19,13 +19,14 @@ enum plan_family { FAMILY_SIMT_W4 = 1, FAMILY_DEQUANT };
 enum plan_products { PRODUCTS_DOT2 = 1, PRODUCTS_PACKED, PRODUCTS_PLAIN };
 
 /*
- * Rows of W that lie a multiple of 512 bytes apart fall on the same few memory channels when they are
- * read at the same column. So their readers start at different steps along K and come round.
+ * Rows of W that lie a multiple of 512 bytes apart fall on the same few memory channels when they
+ * are read at the same column. So their readers start at different steps along K and come round.
  */
 enum plan_phase {
     PHASE_NONE = 0,      /* rows are not so, or have one step */
     PHASE_OF_GROUPS = 1, /* each workgroup starts one step after its neighbour */
-    PHASE_OF_WAVES = 2   /* each wave does; A is small enough that its lines stay in the first cache */
+    PHASE_OF_WAVES =
+        2 /* each wave does; A is small enough that its lines stay in the first cache */
 };
 
 /* Kernels of a problem and target; they cover every M (DESIGN: at most eight). */
@@ -50,16 +51,16 @@ struct plan {
     struct quern_problem problem; /* normalised */
     const struct target *target;
     enum plan_family family;
-    char symbol[64];    /* kernel name: for people and profilers, not an identity */
-    int m_lo, m_hi;     /* rows of A this kernel serves in one slice */
-    int m_tile;         /* rows it computes at once (= m_hi) */
+    char symbol[64];             /* kernel name: for people and profilers, not an identity */
+    int m_lo, m_hi;              /* rows of A this kernel serves in one slice */
+    int m_tile;                  /* rows it computes at once (= m_hi) */
     enum plan_products products; /* of family simt_w4 */
     unsigned wave_size;          /* 32 or 64 */
-    int waves;          /* of a workgroup */
-    int rows_per_wave;  /* rows of W that one wave works on at a time */
-    int split_k;        /* waves that share a row of W along K; divides waves */
-    int chunk;          /* consecutive weights of a row that one lane takes in a step */
-    int chunks;         /* of family dequant: how many of them a lane takes, all at once */
+    int waves;                   /* of a workgroup */
+    int rows_per_wave;           /* rows of W that one wave works on at a time */
+    int split_k;                 /* waves that share a row of W along K; divides waves */
+    int chunk;                   /* consecutive weights of a row that one lane takes in a step */
+    int chunks;                  /* of family dequant: how many of them a lane takes, all at once */
     bool ahead; /* each wave has two steps, and requests the weights of both at once */
     enum plan_phase phase;
     bool slices_first;  /* workgroup id x is the slice and y the group of rows, else the reverse */
@@ -97,7 +98,8 @@ struct plan_slice {
  */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 
-/* Rows of W that one workgroup of family simt_w4 computes, and the launch geometry of a slice launch. */
+/* Rows of W that one workgroup of family simt_w4 computes, and the launch geometry of a slice
+ * launch. */
 int64_t plan_rows_per_workgroup(const struct plan *p);
 void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint32_t block[3]);
 
@@ -109,9 +111,9 @@ void plan_explain(const struct plan *p, struct str *out);
  *   a, b, scales, [absmax8, code, offset,] [bias,] c : pointers;
  *   m : i32, rows in this launch from `first` on;
  *   first : i32, the first row;  lda, ldc : i64, in elements.
- * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … , fewer than m_tile at the
- * end of m. Rows of A must start at multiples of PLAN_ROW_ALIGN bytes; lda may be anything else.
- * Family dequant takes b, scales, [absmax8, code, offset,] c; C is packed.
+ * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … ,
+ * fewer than m_tile at the end of m. Rows of A must start at multiples of PLAN_ROW_ALIGN bytes; lda
+ * may be anything else. Family dequant takes b, scales, [absmax8, code, offset,] c; C is packed.
  */
 enum plan_arg {
     PLAN_ARG_A = 1,

@@ -55,7 +55,9 @@ static void add_weights(struct list *list, const struct quern_problem *p)
 
 static enum quern_dtype scale_dtype(enum quern_scale scale)
 {
-    return scale == QUERN_SCALE_F16 ? QUERN_F16 : scale == QUERN_SCALE_BF16 ? QUERN_BF16 : QUERN_F32;
+    return scale == QUERN_SCALE_F16    ? QUERN_F16
+           : scale == QUERN_SCALE_BF16 ? QUERN_BF16
+                                       : QUERN_F32;
 }
 
 static void add_scales(struct list *list, const struct quern_problem *p)

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Words ------------------------------------------------------------------------------------ */
+/* ---- Words ------------------------------------------------------------------------------------
+ */
 
 /* The names of an enumeration that starts at 1; index = value. */
 struct names {
@@ -36,8 +37,14 @@ static const char *name_of(const struct names *names, int value)
     return value > 0 && value < names->count ? names->name[value] : "?";
 }
 
-const char *dtype_name(enum quern_dtype t) { return name_of(&dtype_names, (int)t); }
-const char *weight_name(enum quern_weight w) { return name_of(&weight_names, (int)w); }
+const char *dtype_name(enum quern_dtype t)
+{
+    return name_of(&dtype_names, (int)t);
+}
+const char *weight_name(enum quern_weight w)
+{
+    return name_of(&weight_names, (int)w);
+}
 
 unsigned dtype_bytes(enum quern_dtype t)
 {
@@ -54,18 +61,34 @@ unsigned dtype_bytes(enum quern_dtype t)
     return 0;
 }
 
-/* ---- What applies to what ---------------------------------------------------------------------- */
+/* ---- What applies to what ----------------------------------------------------------------------
+ */
 
-static bool is_fp8(enum quern_weight w) { return w == QUERN_W_FP8 || w == QUERN_W_FP8FNUZ; }
-static bool is_table4(enum quern_weight w) { return w == QUERN_W_NF4 || w == QUERN_W_FP4; }
+static bool is_fp8(enum quern_weight w)
+{
+    return w == QUERN_W_FP8 || w == QUERN_W_FP8FNUZ;
+}
+static bool is_table4(enum quern_weight w)
+{
+    return w == QUERN_W_NF4 || w == QUERN_W_FP4;
+}
 
 bool problem_has_group(const struct quern_problem *p)
 {
     return p->wq != QUERN_W_NONE && !is_fp8(p->wq);
 }
-bool problem_has_scale(const struct quern_problem *p) { return p->wq != QUERN_W_NONE; }
-bool problem_has_zero(const struct quern_problem *p) { return p->wq == QUERN_W_INT4; }
-bool problem_has_activation(const struct quern_problem *p) { return p->op == QUERN_OP_GEMM; }
+bool problem_has_scale(const struct quern_problem *p)
+{
+    return p->wq != QUERN_W_NONE;
+}
+bool problem_has_zero(const struct quern_problem *p)
+{
+    return p->wq == QUERN_W_INT4;
+}
+bool problem_has_activation(const struct quern_problem *p)
+{
+    return p->op == QUERN_OP_GEMM;
+}
 
 int64_t problem_group(const struct quern_problem *p)
 {
@@ -74,9 +97,9 @@ int64_t problem_group(const struct quern_problem *p)
 
 bool problem_equal(const struct quern_problem *p, const struct quern_problem *q)
 {
-    return p->n == q->n && p->k == q->k && p->op == q->op && p->wq == q->wq && p->group == q->group &&
-           p->scale == q->scale && p->zero == q->zero && p->a == q->a && p->c == q->c &&
-           p->bias == q->bias && p->layout == q->layout && p->round == q->round;
+    return p->n == q->n && p->k == q->k && p->op == q->op && p->wq == q->wq &&
+           p->group == q->group && p->scale == q->scale && p->zero == q->zero && p->a == q->a &&
+           p->c == q->c && p->bias == q->bias && p->layout == q->layout && p->round == q->round;
 }
 
 uint64_t problem_hash(const struct quern_problem *p)
@@ -88,13 +111,15 @@ uint64_t problem_hash(const struct quern_problem *p)
                            (uint64_t)p->round << 32 | (uint64_t)(uint16_t)p->group << 36;
     uint64_t h = words;
 
-    /* multiply and fold after each word: the 64-bit odd constant is 2^64 divided by the golden ratio */
+    /* multiply and fold after each word: the 64-bit odd constant is 2^64 divided by the golden
+     * ratio */
     h = (h ^ (uint64_t)p->n) * UINT64_C(0x9e3779b97f4a7c15);
     h = ((h ^ h >> 32) ^ (uint64_t)p->k) * UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 32;
 }
 
-/* ---- Defaults ------------------------------------------------------------------------------------ */
+/* ---- Defaults
+ * ------------------------------------------------------------------------------------ */
 
 static void fill_defaults(struct quern_problem *p)
 {
@@ -120,14 +145,15 @@ static void fill_defaults(struct quern_problem *p)
     if (!p->zero && problem_has_zero(p))
         p->zero = QUERN_ZERO_NONE;
     if (!p->layout)
-        p->layout = is_table4(p->wq)                                   ? QUERN_LAYOUT_BNB
+        p->layout = is_table4(p->wq)                                  ? QUERN_LAYOUT_BNB
                     : p->wq == QUERN_W_INT4 || p->wq == QUERN_W_MXFP4 ? QUERN_LAYOUT_K8
-                                                                       : QUERN_LAYOUT_DENSE;
+                                                                      : QUERN_LAYOUT_DENSE;
     if (!p->round)
         p->round = QUERN_ROUND_RNE;
 }
 
-/* ---- Checks -------------------------------------------------------------------------------------- */
+/* ---- Checks
+ * -------------------------------------------------------------------------------------- */
 
 static quern_status check_range(const char *word, int value, const struct names *names)
 {
@@ -168,8 +194,8 @@ static quern_status check_group(const struct quern_problem *p)
     }
     const int64_t below = p->k / group * group;
     FAIL_IF(p->k != below, QUERN_E_PROBLEM,
-            "k=%" PRId64 " is not a multiple of group=%" PRId64 "; the next multiple is %" PRId64, p->k,
-            group, below + group);
+            "k=%" PRId64 " is not a multiple of group=%" PRId64 "; the next multiple is %" PRId64,
+            p->k, group, below + group);
     return QUERN_OK;
 }
 
@@ -256,8 +282,9 @@ quern_status problem_normalise(const struct quern_problem *in, struct quern_prob
             "problem.size is %zu; this library expects %zu (set it with QUERN_INIT)", in->size,
             sizeof *in);
     struct quern_problem p = *in;
-    FAIL_IF(!p.wq, QUERN_E_PROBLEM, "wq is missing; expected wq=nf4, fp4, mxfp4, int4, fp8, fp8fnuz "
-                                    "or none");
+    FAIL_IF(!p.wq, QUERN_E_PROBLEM,
+            "wq is missing; expected wq=nf4, fp4, mxfp4, int4, fp8, fp8fnuz "
+            "or none");
     TRY(check_range("wq", (int)p.wq, &weight_names));
     FAIL_IF(!p.n, QUERN_E_PROBLEM, "n is missing or 0; expected the number of output features");
     FAIL_IF(!p.k, QUERN_E_PROBLEM, "k is missing or 0; expected the number of input features");
@@ -304,7 +331,8 @@ quern_status problem_normalise(const struct quern_problem *in, struct quern_prob
     return QUERN_OK;
 }
 
-/* ---- Text ---------------------------------------------------------------------------------------- */
+/* ---- Text
+ * ---------------------------------------------------------------------------------------- */
 
 enum word_kind { WORD_ENUM, WORD_GROUP, WORD_DIMENSION, WORD_FLAG };
 
@@ -357,7 +385,10 @@ static void expect_names(const struct names *names, char *out, size_t size)
 
     out[0] = 0;
     for (int i = 1; i < names->count && n < size; i++)
-        n += (size_t)snprintf(out + n, size - n, "%s%s", i == 1 ? "" : i == names->count - 1 ? " or " : ", ",
+        n += (size_t)snprintf(out + n, size - n, "%s%s",
+                              i == 1                  ? ""
+                              : i == names->count - 1 ? " or "
+                                                      : ", ",
                               names->name[i]);
 }
 
@@ -374,8 +405,8 @@ static quern_status parse_value(const struct word *w, const char *text, size_t n
                 return QUERN_OK;
             }
         expect_names(w->names, expected, sizeof expected);
-        FAIL(QUERN_E_PROBLEM, "%s=%.*s is unknown; expected %s", w->key, (int)(n > 32 ? 32 : n), text,
-             expected);
+        FAIL(QUERN_E_PROBLEM, "%s=%.*s is unknown; expected %s", w->key, (int)(n > 32 ? 32 : n),
+             text, expected);
     }
     if (w->kind == WORD_GROUP && n == 7 && !memcmp(text, "channel", 7)) {
         p->group = QUERN_GROUP_CHANNEL;
@@ -393,8 +424,8 @@ static quern_status parse_value(const struct word *w, const char *text, size_t n
         p->group = (int32_t)value;
     } else {
         FAIL_IF(value < 1 || value > PROBLEM_MAX_DIMENSION, QUERN_E_PROBLEM,
-                "%s=%.*s is out of range; expected 1 to %" PRId64, w->key, (int)(n > 32 ? 32 : n), text,
-                PROBLEM_MAX_DIMENSION);
+                "%s=%.*s is out of range; expected 1 to %" PRId64, w->key, (int)(n > 32 ? 32 : n),
+                text, PROBLEM_MAX_DIMENSION);
         memcpy(field, &value, sizeof value);
     }
     return QUERN_OK;
@@ -417,9 +448,10 @@ quern_status quern_problem_parse(const char *text, struct quern_problem *problem
         const int shown = (int)(length > 32 ? 32 : length);
         size_t i = 0;
 
-        FAIL_IF(!equals, QUERN_E_PROBLEM,
-                "\"%.*s\" is no key=value word; a problem looks like \"wq=nf4 n=4096 k=4096 a=bf16\"",
-                shown, at);
+        FAIL_IF(
+            !equals, QUERN_E_PROBLEM,
+            "\"%.*s\" is no key=value word; a problem looks like \"wq=nf4 n=4096 k=4096 a=bf16\"",
+            shown, at);
         const size_t key = (size_t)(equals - at);
         while (i < WORD_COUNT && (strlen(words[i].key) != key || memcmp(words[i].key, at, key)))
             i++;
@@ -488,8 +520,8 @@ quern_status quern_problem_text(const struct quern_problem *problem, char *text,
         else
             n += (size_t)snprintf(at, left, "%s%s=%d", space, w->key, number);
     }
-    FAIL_IF(!text || size <= n, QUERN_E_BUFFER, "text[%zu] is too small; %zu bytes are needed", size,
-            n + 1);
+    FAIL_IF(!text || size <= n, QUERN_E_BUFFER, "text[%zu] is too small; %zu bytes are needed",
+            size, n + 1);
     memcpy(text, full, n + 1);
     return QUERN_OK;
 }

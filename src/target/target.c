@@ -6,13 +6,14 @@
 
 /*
  * Sources of the columns
- *   elf_machine          EF_AMDGPU_MACH_* of LLVM's AMDGPUUsage; read back from objects of hipRTC 6.4.3
- *   capabilities         by compiling each instruction with clang 22 for each target
+ *   elf_machine          EF_AMDGPU_MACH_* of LLVM's AMDGPUUsage; read back from objects of
+ * hipRTC 6.4.3 capabilities         by compiling each instruction with clang 22 for each target
  *   vgprs, granule,      LLVM's occupancy for forced register counts (same compiler); waves = the
- *   max_waves, lds       largest it reports; RDNA's 128 KiB of LDS belong to a WGP, a workgroup gets 64
- *   cus, clock, memory   the vendor's product page of the part named: boost clock, peak bandwidth
- * The part named for gfx1153 is the one Ryzen AI product pages give for that chip; not confirmed on one.
- * LDS banks: 32 of 4 bytes per compute unit; gfx950's 64 are not confirmed by a document.
+ *   max_waves, lds       largest it reports; RDNA's 128 KiB of LDS belong to a WGP, a workgroup
+ * gets 64 cus, clock, memory   the vendor's product page of the part named: boost clock, peak
+ * bandwidth The part named for gfx1153 is the one Ryzen AI product pages give for that chip; not
+ * confirmed on one. LDS banks: 32 of 4 bytes per compute unit; gfx950's 64 are not confirmed by a
+ * document.
  */
 #define CAPS_DOT_RDNA3 (CAP_DOT2_F32_F16 | CAP_DOT2_F32_BF16 | CAP_ROW_XMASK | CAP_VOPD)
 #define CAPS_GFX11     (CAPS_DOT_RDNA3 | CAP_WMMA_GFX11)
@@ -84,8 +85,14 @@ static const struct target targets[] = {
 
 #define COUNT (sizeof targets / sizeof *targets)
 
-size_t target_count(void) { return COUNT; }
-const struct target *target_at(size_t index) { return index < COUNT ? &targets[index] : NULL; }
+size_t target_count(void)
+{
+    return COUNT;
+}
+const struct target *target_at(size_t index)
+{
+    return index < COUNT ? &targets[index] : NULL;
+}
 
 const struct target *target_named(const char *name)
 {
@@ -176,15 +183,16 @@ quern_status target_parse(const char *text, struct target_id *id)
             "target \"%.20s…\" is longer than %d characters; expected a name such as gfx1151", text,
             ID_MAX - 1);
     for (const char *c = text; *c; c++)
-        FAIL_IF(!strchr("abcdefghijklmnopqrstuvwxyz0123456789:+-", *c), QUERN_E_TARGET,
-                "target has the character 0x%02x at place %d; expected a name such as gfx1151",
-                (unsigned char)*c, (int)(c - text));
+        FAIL_IF(
+            !strchr("abcdefghijklmnopqrstuvwxyz0123456789:+-", *c), QUERN_E_TARGET,
+            "target \"%s\" has the character 0x%02x at place %d; expected a name such as gfx1151",
+            text, (unsigned char)*c, (int)(c - text));
     const size_t n = strcspn(text, ":");
     memcpy(name, text, n);
     name[n] = 0;
     parsed.target = target_named(name);
-    FAIL_IF(!parsed.target, QUERN_E_TARGET, "unknown target \"%s\"; the nearest known one is %s", text,
-            nearest(name));
+    FAIL_IF(!parsed.target, QUERN_E_TARGET, "unknown target \"%s\"; the nearest known one is %s",
+            text, nearest(name));
     for (const char *rest = text + n; *rest;)
         TRY(parse_feature(text, &rest, &parsed));
     *id = parsed;

@@ -31,17 +31,17 @@ enum target_capability {
 };
 
 struct target {
-    const char *name;     /* "gfx1151" */
-    const char *family;   /* "RDNA 3.5" */
-    const char *part;     /* the retail part that the figures below describe */
-    unsigned elf_machine; /* EF_AMDGPU_MACH value in e_flags */
-    unsigned generation;  /* of the instruction set: 9, 10, 11, 12 */
+    const char *name;      /* "gfx1151" */
+    const char *family;    /* "RDNA 3.5" */
+    const char *part;      /* the retail part that the figures below describe */
+    unsigned elf_machine;  /* EF_AMDGPU_MACH value in e_flags */
+    unsigned generation;   /* of the instruction set: 9, 10, 11, 12 */
     unsigned capabilities; /* enum target_capability bits */
-    unsigned wave_size;   /* native */
-    bool other_wave;      /* the other of 32 and 64 can be chosen */
-    bool sramecc, xnack;  /* the feature can be asked for in a target id */
-    bool verified;        /* the software GPU runs it */
-    unsigned vgprs;       /* per SIMD and lane, AGPRs included */
+    unsigned wave_size;    /* native */
+    bool other_wave;       /* the other of 32 and 64 can be chosen */
+    bool sramecc, xnack;   /* the feature can be asked for in a target id */
+    bool verified;         /* the software GPU runs it */
+    unsigned vgprs;        /* per SIMD and lane, AGPRs included */
     unsigned vgpr_granule;
     unsigned max_waves; /* per SIMD */
     unsigned lds_bytes; /* most that one workgroup may have */

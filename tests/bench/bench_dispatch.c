@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How long a warm quern_op_launch takes up to the device call, and finding an op. Prints nanoseconds. */
+/* How long a warm quern_op_launch takes up to the device call, and finding an op. Prints
+ * nanoseconds. */
 #include "dispatch/dispatch.h"
 #include "base/os.h"
 
@@ -16,7 +17,8 @@ static quern_status launch_nothing(struct device *d, struct device_kernel *k,
 #define ROUNDS 20
 #define CALLS  200000
 
-/* Nanoseconds of one call, the least of ROUNDS rounds: the machine may be busy with other things. */
+/* Nanoseconds of one call, the least of ROUNDS rounds: the machine may be busy with other things.
+ */
 static double best(void (*call)(void *user, int i), void *user)
 {
     double least = 1e9;
@@ -78,8 +80,8 @@ int main(int argc, char **argv)
     const struct device_functions *const real = b.ctx->device->functions;
     nothing.launch = launch_nothing;
     b.ctx->device->functions = &nothing;
-    b.args = (struct quern_args){.size = sizeof b.args, .a = memory, .b = memory, .scales = memory,
-                                 .c = memory};
+    b.args = (struct quern_args){
+        .size = sizeof b.args, .a = memory, .b = memory, .scales = memory, .c = memory};
     printf("launch up to the device call: %.1f ns\n", best(launch, &b));
     printf("create of a known op, and release: %.1f ns\n", best(create, &b));
     b.ctx->device->functions = real;

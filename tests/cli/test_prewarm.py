@@ -70,9 +70,9 @@ def test_a_second_run_is_all_cache_hits(quern, small_model):
             for run in problem["verified"]:
                 assert 0 <= run["max_error"] <= run["tolerance"]
                 assert run["instructions_per_weight"] > 0
-    text = quern(*words).stdout
-    assert text.splitlines()[-1].startswith(
-        f"{first['kernels']} kernels: 0 compiled, {first['kernels']} from the cache (all cache hits)"
+    count = first["kernels"]
+    assert quern(*words).stdout.splitlines()[-1].startswith(
+        f"{count} kernels: 0 compiled, {count} from the cache (all cache hits)"
     )
 
 

@@ -162,8 +162,9 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path):
     (tmp_path / "w").write_bytes(bytes(64 * 128 * 4))
     (tmp_path / "q").mkdir()
     os.mkfifo(tmp_path / "q/b")
+    words = ["wq=nf4 n=64 k=128 a=f32", f"w={tmp_path}/w", "--out", tmp_path / "q"]
     process = subprocess.Popen(
-        [COMMAND, "quantize", "wq=nf4 n=64 k=128 a=f32", f"w={tmp_path}/w", "--out", tmp_path / "q"],
+        [COMMAND, "quantize", *words],
         env=clean_environment(tmp_path / "cache"),
     )
     deadline = time.monotonic() + 60

@@ -5,7 +5,8 @@
 
 #include <quern/tool.h>
 
-/* A new directory of mode 0700; t_remove takes it away with all it holds. The string is malloc'ed. */
+/* A new directory of mode 0700; t_remove takes it away with all it holds. The string is malloc'ed.
+ */
 char *t_temp_dir(void);
 void t_remove(char *directory);
 

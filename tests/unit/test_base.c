@@ -195,7 +195,9 @@ static void keep_line(void *user, enum quern_log_level level, const char *line)
 static void test_log(void **state)
 {
     struct lines lines = {0};
-    struct log log = {.function = keep_line, .user = &lines, .level = QUERN_LOG_WARN,
+    struct log log = {.function = keep_line,
+                      .user = &lines,
+                      .level = QUERN_LOG_WARN,
                       .lock = PTHREAD_MUTEX_INITIALIZER};
 
     (void)state;

@@ -29,7 +29,8 @@
 #define ONE_IN 1
 #endif
 
-/* ---- Properties and their levels -------------------------------------------------------------- */
+/* ---- Properties and their levels --------------------------------------------------------------
+ */
 
 enum property { A, M, TARGET, FORMAT, GROUP, C, BIAS, N, K, PROPERTIES };
 
@@ -55,12 +56,14 @@ static void find_levels(void)
     for (size_t i = 0; i < target_count(); i++)
         if (target_at(i)->verified)
             verified[targets++] = target_at(i);
-    const int found[PROPERTIES] = {COUNT(types), COUNT(rows), targets,        COUNT(formats),
-                                   COUNT(groups), COUNT(types), 2, COUNT(columns), COUNT(depths)};
+    const int found[PROPERTIES] = {COUNT(types),  COUNT(rows),  targets, COUNT(formats),
+                                   COUNT(groups), COUNT(types), 2,       COUNT(columns),
+                                   COUNT(depths)};
     memcpy(levels, found, sizeof levels);
 }
 
-/* ---- The array ---------------------------------------------------------------------------------- */
+/* ---- The array ----------------------------------------------------------------------------------
+ */
 
 #define LEVELS_MAX 64
 #define CASES_MAX  4096
@@ -169,7 +172,8 @@ static void test_coverage(void **state)
                 }
 }
 
-/* ---- Running it --------------------------------------------------------------------------------- */
+/* ---- Running it ---------------------------------------------------------------------------------
+ */
 
 static quern_ctx *contexts[LEVELS_MAX];
 static char failures[8][512]; /* the first few */
@@ -197,8 +201,8 @@ static void run_case(void *user, size_t index)
     char text[160];
 
     (void)user;
-    snprintf(text, sizeof text, "%s group=%d a=%s c=%s n=%d k=%d bias=%d", formats[c[FORMAT]], group,
-             types[c[A]], types[c[C]], columns[c[N]], k, c[BIAS]);
+    snprintf(text, sizeof text, "%s group=%d a=%s c=%s n=%d k=%d bias=%d", formats[c[FORMAT]],
+             group, types[c[A]], types[c[C]], columns[c[N]], k, c[BIAS]);
     if (quern_problem_parse(text, &p) != QUERN_OK ||
         quern_op_create_range(ctx, &p, m, m, &op) != QUERN_OK) {
         fail_case(text, target, m);

@@ -74,8 +74,8 @@ static void check_answer(quern_ctx *ctx, quern_op *op, const struct quern_proble
 /* Every type of A and C, every M that has a kernel of its own, and row slices beyond. */
 static void test_answers(void **state)
 {
-    static const char *const types[] = {"a=f32", "a=f16", "a=bf16", "a=f16 c=f32", "a=bf16 c=f32",
-                                        "a=f32 c=bf16"};
+    static const char *const types[] = {"a=f32",       "a=f16",        "a=bf16",
+                                        "a=f16 c=f32", "a=bf16 c=f32", "a=f32 c=bf16"};
     static const char *const shapes[] = {"n=96 k=256 group=64", "n=37 k=1536 group=128 bias=1",
                                          "n=16 k=4096 group=4096", "n=130 k=64 group=32 bias=1"};
     static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 21};
@@ -100,17 +100,16 @@ static void test_answers(void **state)
 /* Scales of every kind: rows within one second scale, across one seam, across many. */
 static void test_formats(void **state)
 {
-    static const char *const layers[] = {
-        "wq=nf4 scale=nested n=96 k=256 a=bf16",
-        "wq=nf4 scale=nested n=45 k=2560 a=f16 bias=1",
-        "wq=nf4 scale=nested n=7 k=12288 group=32 a=f32",
-        "wq=fp4 scale=nested n=33 k=8192 group=32 a=bf16 c=f32",
-        "wq=fp4 scale=nested n=130 k=640 group=128 a=f16",
-        "wq=fp4 n=70 k=320 a=bf16 bias=1",
-        "wq=mxfp4 n=96 k=256 a=bf16",
-        "wq=mxfp4 n=37 k=2880 a=f16 bias=1",
-        "wq=mxfp4 n=16 k=1056 a=f32",
-        "wq=mxfp4 n=131 k=96 a=bf16 c=f32"};
+    static const char *const layers[] = {"wq=nf4 scale=nested n=96 k=256 a=bf16",
+                                         "wq=nf4 scale=nested n=45 k=2560 a=f16 bias=1",
+                                         "wq=nf4 scale=nested n=7 k=12288 group=32 a=f32",
+                                         "wq=fp4 scale=nested n=33 k=8192 group=32 a=bf16 c=f32",
+                                         "wq=fp4 scale=nested n=130 k=640 group=128 a=f16",
+                                         "wq=fp4 n=70 k=320 a=bf16 bias=1",
+                                         "wq=mxfp4 n=96 k=256 a=bf16",
+                                         "wq=mxfp4 n=37 k=2880 a=f16 bias=1",
+                                         "wq=mxfp4 n=16 k=1056 a=f32",
+                                         "wq=mxfp4 n=131 k=96 a=bf16 c=f32"};
     static const int rows[] = {1, 2, 3, 5, 8, 11};
     quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
 
@@ -143,8 +142,8 @@ static void test_extreme_powers(void **state)
     quern_sim *const sim = quern_ctx_sim(ctx);
     assert_int_equal(quern_sim_map(sim, a, sizeof a, QUERN_SIM_READ, "a", &address[0]), QUERN_OK);
     assert_int_equal(quern_sim_map(sim, b, sizeof b, QUERN_SIM_READ, "b", &address[1]), QUERN_OK);
-    assert_int_equal(quern_sim_map(sim, scales, sizeof scales, QUERN_SIM_READ, "scales", &address[2]),
-                     QUERN_OK);
+    assert_int_equal(
+        quern_sim_map(sim, scales, sizeof scales, QUERN_SIM_READ, "scales", &address[2]), QUERN_OK);
     assert_int_equal(quern_sim_map(sim, c, sizeof c, QUERN_SIM_WRITE, "c", &address[3]), QUERN_OK);
     args.a = (void *)(uintptr_t)address[0];
     args.b = (void *)(uintptr_t)address[1];
@@ -202,10 +201,12 @@ static void verify_exact(quern_ctx *ctx, const char *text)
 /* Weights must be the CPU's to the last bit, whatever the format, block, type and size. */
 static void test_dequant(void **state)
 {
-    static const char *const weights[] = {
-        "wq=nf4 n=37 k=640",          "wq=fp4 n=128 k=512 group=32",
-        "wq=mxfp4 n=19 k=96",         "wq=nf4 n=5 k=8192 group=4096 scale=nested",
-        "wq=fp4 n=300 k=320 scale=nested", "wq=nf4 n=1 k=32 group=32"};
+    static const char *const weights[] = {"wq=nf4 n=37 k=640",
+                                          "wq=fp4 n=128 k=512 group=32",
+                                          "wq=mxfp4 n=19 k=96",
+                                          "wq=nf4 n=5 k=8192 group=4096 scale=nested",
+                                          "wq=fp4 n=300 k=320 scale=nested",
+                                          "wq=nf4 n=1 k=32 group=32"};
     static const char *const types[] = {"f32", "f16", "bf16"};
     quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
 
@@ -280,10 +281,10 @@ static void test_other_targets(void **state)
 /* Targets that nothing here runs: their kernels compile, and registers suffice. */
 static void test_unverified_targets_compile(void **state)
 {
-    static const char *const problems[] = {
-        "wq=nf4 n=96 k=4096 a=f32",                   "wq=nf4 n=4096 k=4096 a=f16",
-        "wq=fp4 n=77 k=2048 a=bf16 bias=1 scale=nested", "wq=mxfp4 n=4096 k=2880 a=bf16",
-        "op=dequant wq=nf4 n=64 k=256 c=bf16"};
+    static const char *const problems[] = {"wq=nf4 n=96 k=4096 a=f32", "wq=nf4 n=4096 k=4096 a=f16",
+                                           "wq=fp4 n=77 k=2048 a=bf16 bias=1 scale=nested",
+                                           "wq=mxfp4 n=4096 k=2880 a=bf16",
+                                           "op=dequant wq=nf4 n=64 k=256 c=bf16"};
 
     (void)state;
     for (size_t t = 0; t < target_count(); t++) {
@@ -371,7 +372,10 @@ static void test_stored_kernels(void **state)
         assert_true(info.cached);
         assert_int_equal(info.resources.scratch_bytes, 0);
         assert_int_equal(info.resources.wave_size, 32);
-        assert_memory_equal(info.object, "\x7f" "ELF", 4);
+        assert_memory_equal(info.object,
+                            "\x7f"
+                            "ELF",
+                            4);
     }
     check_answer(ctx, op, &p, 3, 0, 0);
     quern_op_release(op);
@@ -528,7 +532,8 @@ static void test_prewarm(void **state)
     int calls = 0;
 
     (void)state;
-    assert_int_equal(quern_prewarm(ctx, problems, 2, 8, cancel_after_two, &calls), QUERN_E_CANCELLED);
+    assert_int_equal(quern_prewarm(ctx, problems, 2, 8, cancel_after_two, &calls),
+                     QUERN_E_CANCELLED);
     assert_in_range(calls, 2, 3); /* two workers: one may have been under way */
     calls = 0;
     assert_int_equal(quern_prewarm(ctx, problems, 2, 8, count_calls, &calls), QUERN_OK);

@@ -210,13 +210,17 @@ static void test_source_says_what_the_plan_says(void **state)
 /* Different kernels must not share a text: it is their key. */
 static void test_sources_differ(void **state)
 {
-    static const char *const problems[] = {
-        "op=dequant wq=nf4 n=128 k=256 c=f16",
-        "wq=nf4 n=128 k=256 a=f16",          "wq=nf4 n=128 k=256 a=bf16",
-        "wq=fp4 n=128 k=256 a=f16",          "wq=nf4 n=128 k=256 a=f16 c=f32",
-        "wq=nf4 n=129 k=256 a=f16",          "wq=nf4 n=128 k=320 a=f16",
-        "wq=mxfp4 n=128 k=256 a=f16",        "wq=nf4 n=128 k=256 a=f16 scale=nested",
-        "wq=nf4 n=128 k=256 a=f16 group=32", "wq=nf4 n=128 k=256 a=f16 bias=1"};
+    static const char *const problems[] = {"op=dequant wq=nf4 n=128 k=256 c=f16",
+                                           "wq=nf4 n=128 k=256 a=f16",
+                                           "wq=nf4 n=128 k=256 a=bf16",
+                                           "wq=fp4 n=128 k=256 a=f16",
+                                           "wq=nf4 n=128 k=256 a=f16 c=f32",
+                                           "wq=nf4 n=129 k=256 a=f16",
+                                           "wq=nf4 n=128 k=320 a=f16",
+                                           "wq=mxfp4 n=128 k=256 a=f16",
+                                           "wq=nf4 n=128 k=256 a=f16 scale=nested",
+                                           "wq=nf4 n=128 k=256 a=f16 group=32",
+                                           "wq=nf4 n=128 k=256 a=f16 bias=1"};
     enum { COUNT = sizeof problems / sizeof *problems };
     char *text[2 * COUNT];
 
@@ -229,7 +233,8 @@ static void test_sources_differ(void **state)
         free(again);
     }
     for (int i = 0; i < 2 * COUNT; i++)
-        for (int j = 0; j < i; j++) /* op=dequant has one kernel for all M, the first problem here */
+        for (int j = 0; j < i;
+             j++) /* op=dequant has one kernel for all M, the first problem here */
             if (i != 1)
                 assert_int_not_equal(strcmp(text[i], text[j]), 0);
     for (int i = 0; i < 2 * COUNT; i++)

@@ -79,8 +79,8 @@ static unsigned count_instructions(quern_ctx *ctx, const struct object *object,
 
     const uint8_t *const code = object_at(object, k->entry, k->code_bytes);
     assert_non_null(code);
-    assert_int_equal(d.function(d.user, object->target->name, code, k->code_bytes, count_one, &count),
-                     QUERN_OK);
+    assert_int_equal(
+        d.function(d.user, object->target->name, code, k->code_bytes, count_one, &count), QUERN_OK);
     return count;
 }
 

@@ -50,9 +50,12 @@ static struct quern_problem random_problem(void)
     char text[160];
 
     snprintf(text, sizeof text, "wq=%s n=%d k=%d group=%d a=%s c=%s bias=%d%s",
-             mx ? "mxfp4" : below(2) ? "nf4" : "fp4", (int)n,
-             (int)(group * (1 + below(16384 / group))), mx ? 32 : (int)group, types[below(3)],
-             types[below(3)], (int)below(2), mx || below(2) ? "" : " scale=nested");
+             mx         ? "mxfp4"
+             : below(2) ? "nf4"
+                        : "fp4",
+             (int)n, (int)(group * (1 + below(16384 / group))), mx ? 32 : (int)group,
+             types[below(3)], types[below(3)], (int)below(2),
+             mx || below(2) ? "" : " scale=nested");
     return problem_of(text);
 }
 
@@ -180,9 +183,10 @@ static bool same_plan(const struct plan *p, const struct plan *q)
            p->family == q->family && !strcmp(p->symbol, q->symbol) && p->m_lo == q->m_lo &&
            p->m_hi == q->m_hi && p->m_tile == q->m_tile && p->wave_size == q->wave_size &&
            p->waves == q->waves && p->rows_per_wave == q->rows_per_wave &&
-           p->split_k == q->split_k && p->chunk == q->chunk && p->weights_once == q->weights_once && p->phase == q->phase &&
-           p->skewed == q->skewed && p->slices_first == q->slices_first && p->products == q->products &&
-           p->lds_bytes == q->lds_bytes && p->estimate.waves_per_simd == q->estimate.waves_per_simd;
+           p->split_k == q->split_k && p->chunk == q->chunk && p->weights_once == q->weights_once &&
+           p->phase == q->phase && p->skewed == q->skewed && p->slices_first == q->slices_first &&
+           p->products == q->products && p->lds_bytes == q->lds_bytes &&
+           p->estimate.waves_per_simd == q->estimate.waves_per_simd;
 }
 
 static void test_same_words_same_plan(void **state)
@@ -215,7 +219,7 @@ static void test_budgets(void **state)
         {"gfx1100", "f16", {2.4, 3.0, 4.3, 6.6}},  {"gfx1100", "bf16", {2.4, 3.2, 4.3, 6.6}},
         {"gfx1201", "bf16", {2.2, 3.2, 4.2, 6.6}}, {"gfx1151", "f32", {2.7, 4.0, 5.6, 9.8}},
         {"gfx90a", "f16", {2.7, 3.2, 4.6, 8.4}},   {"gfx90a", "bf16", {2.7, 4.6, 6.4, 13.4}},
-        {"gfx942", "f16", {2.75, 3.7, 5.2, 8.4}},   {"gfx950", "f16", {3.1, 3.7, 4.6, 7.4}},
+        {"gfx942", "f16", {2.75, 3.7, 5.2, 8.4}},  {"gfx950", "f16", {3.1, 3.7, 4.6, 7.4}},
     };
 
     (void)state;

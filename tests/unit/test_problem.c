@@ -34,9 +34,10 @@ static void test_defaults(void **state)
     expect_text("wq=nf4 n=4096 k=4096 a=bf16",
                 "op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n=4096 k=4096 bias=0 layout=bnb "
                 "round=rne");
-    expect_text("a=f16 k=256 n=1 wq=int4",
-                "op=gemm wq=int4 group=128 scale=f16 zero=none a=f16 c=f16 n=1 k=256 bias=0 layout=k8 "
-                "round=rne");
+    expect_text(
+        "a=f16 k=256 n=1 wq=int4",
+        "op=gemm wq=int4 group=128 scale=f16 zero=none a=f16 c=f16 n=1 k=256 bias=0 layout=k8 "
+        "round=rne");
     expect_text("wq=mxfp4 n=8 k=64 a=bf16 c=f32",
                 "op=gemm wq=mxfp4 group=32 scale=e8m0 a=bf16 c=f32 n=8 k=64 bias=0 layout=k8 "
                 "round=rne");
@@ -89,7 +90,8 @@ static void test_refusals(void **state)
     expect_refused("wq=nf4 n=-1 k=64 a=f16", "n=-1 is out of range");
     expect_refused("wq=nf4 n=064 k=64 a=f16", "n=064");
     expect_refused("wq=nf4 n= k=64 a=f16", "n= is out of range");
-    expect_refused("wq=nf4 n=64 k=100 a=f16", "k=100 is not a multiple of group=64; the next multiple is 128");
+    expect_refused("wq=nf4 n=64 k=100 a=f16",
+                   "k=100 is not a multiple of group=64; the next multiple is 128");
     expect_refused("wq=nf4 n=64 k=96 group=48 a=f16", "group=48");
     expect_refused("wq=nf4 n=64 k=8192 group=8192 a=f16", "group=8192");
     expect_refused("wq=nf4 n=64 k=64 group=channel a=f16", "group=channel applies to int4 only");
@@ -135,10 +137,11 @@ static void test_longest_text_fits(void **state)
     char text[QUERN_TEXT_MAX];
 
     (void)state;
-    assert_int_equal(quern_problem_parse("op=dequant wq=int4 group=channel scale=bf16 zero=scaled "
-                                         "c=bf16 n=1073741824 k=1073741824 layout=tileN round=trunc",
-                                         &p),
-                     QUERN_OK);
+    assert_int_equal(
+        quern_problem_parse("op=dequant wq=int4 group=channel scale=bf16 zero=scaled "
+                            "c=bf16 n=1073741824 k=1073741824 layout=tileN round=trunc",
+                            &p),
+        QUERN_OK);
     assert_int_equal(quern_problem_text(&p, text, sizeof text), QUERN_OK);
     assert_true(strlen(text) < sizeof text / 2);
 }
@@ -180,14 +183,16 @@ static void test_operands(void **state)
 static void test_equality(void **state)
 {
     static const char *const base = "wq=int4 n=4096 k=4096 a=f16 zero=u8";
-    static const char *const others[] = {
-        "wq=int4 n=4096 k=4096 a=bf16 zero=u8",  "wq=int4 n=4096 k=8192 a=f16 zero=u8",
-        "wq=int4 n=8192 k=4096 a=f16 zero=u8",   "wq=int4 n=4096 k=4096 a=f16",
-        "wq=int4 n=4096 k=4096 a=f16 zero=u8 c=f32", "wq=int4 n=4096 k=4096 a=f16 zero=u8 bias=1",
-        "wq=int4 n=4096 k=4096 a=f16 zero=u8 group=64",
-        "wq=int4 n=4096 k=4096 a=f16 zero=u8 layout=exl",
-        "wq=int4 n=4096 k=4096 a=f16 zero=u8 round=trunc",
-        "wq=int4 n=4096 k=4096 a=f16 zero=u8 scale=f32"};
+    static const char *const others[] = {"wq=int4 n=4096 k=4096 a=bf16 zero=u8",
+                                         "wq=int4 n=4096 k=8192 a=f16 zero=u8",
+                                         "wq=int4 n=8192 k=4096 a=f16 zero=u8",
+                                         "wq=int4 n=4096 k=4096 a=f16",
+                                         "wq=int4 n=4096 k=4096 a=f16 zero=u8 c=f32",
+                                         "wq=int4 n=4096 k=4096 a=f16 zero=u8 bias=1",
+                                         "wq=int4 n=4096 k=4096 a=f16 zero=u8 group=64",
+                                         "wq=int4 n=4096 k=4096 a=f16 zero=u8 layout=exl",
+                                         "wq=int4 n=4096 k=4096 a=f16 zero=u8 round=trunc",
+                                         "wq=int4 n=4096 k=4096 a=f16 zero=u8 scale=f32"};
     struct quern_problem p, q;
 
     (void)state;
@@ -205,8 +210,8 @@ static void test_equality(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),      cmocka_unit_test(test_order_and_spaces),
-        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_struct_checks),
+        cmocka_unit_test(test_defaults),          cmocka_unit_test(test_order_and_spaces),
+        cmocka_unit_test(test_refusals),          cmocka_unit_test(test_struct_checks),
         cmocka_unit_test(test_longest_text_fits), cmocka_unit_test(test_operands),
         cmocka_unit_test(test_equality),
     };

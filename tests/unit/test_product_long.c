@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The whole product of types, formats, groups and M on one target, two shapes each, in full checking
- * mode: what test_covering samples. Minutes of work, so it runs with --long only.
+ * The whole product of types, formats, groups and M on one target, two shapes each, in full
+ * checking mode: what test_covering samples. Minutes of work, so it runs with --long only.
  */
 #include <stdarg.h>
 #include <stddef.h>

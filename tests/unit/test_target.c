@@ -25,7 +25,8 @@ static void test_every_row_is_whole(void **state)
         assert_true(t->capabilities & CAP_DOT2_F32_F16);
         /* one matrix unit at most */
         assert_true(!!(t->capabilities & CAP_WMMA_GFX11) + !!(t->capabilities & CAP_WMMA_GFX12) +
-                        !!(t->capabilities & CAP_MFMA) <= 1);
+                        !!(t->capabilities & CAP_MFMA) <=
+                    1);
     }
     assert_null(target_at(target_count()));
     assert_null(target_named("gfx9999"));
@@ -82,8 +83,9 @@ static void test_refusals(void **state)
 /* LLVM's occupancy for forced register counts (docs/kernels.md has the thresholds). */
 static void test_occupancy(void **state)
 {
-    const struct target *const big = target_named("gfx1151"), *const small = target_named("gfx1102"),
-                        *const cdna = target_named("gfx942");
+    const struct target *const big = target_named("gfx1151"),
+                               *const small = target_named("gfx1102"),
+                               *const cdna = target_named("gfx942");
 
     (void)state;
     assert_int_equal(target_waves_per_simd(big, 96, 0, 32, 4), 16);
