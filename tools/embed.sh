@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# embed.sh FILE.hip…: prints a C file that holds the kernel templates, one string literal a line, named
+# embed.sh FILE.hip…: prints a C file that holds the kernel templates, one string literal a line,
+# named
 # by their paths below templates/ without the ending.
 set -eu
 

@@ -183,9 +183,7 @@ quern_status quern_object_inspect(const void *bytes, size_t size, const char **t
     return QUERN_OK;
 }
 
-/* ---- Cache
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- Cache -------------------------------------------------------------------------------- */
 
 quern_status quern_cache_info(quern_ctx *ctx, struct quern_cache_info *info)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What instruction bodies share: special operands, results that are more than a store, the loop. */
 #include "sim/exec.h"
-#include "sim/tables.h"
+#include "sim/track.h"
 
 const uint32_t *splat(struct wave *w, const struct operand *o, uint32_t *temp)
 {
@@ -21,7 +21,7 @@ const uint32_t *splat(struct wave *w, const struct operand *o, uint32_t *temp)
     return temp;
 }
 
-/* ---- Special operands ------------------------------------------------------------------------------ */
+/* ---- Special operands ------------------------------------------------------------------------ */
 
 static uint32_t select_part(uint32_t x, unsigned select, bool sign)
 {
@@ -99,8 +99,8 @@ const uint32_t *fetch(struct wave *w, const struct insn *i, unsigned n, unsigned
         if (n == 1 && i->flags & INSN_DPP) {
             for (unsigned l = 0; l < lanes; l++) {
                 const unsigned s = i->lanes[l];
-                to[l] = s != LANE_NONE && (i->flags & INSN_FETCH_INACTIVE || w->mask[s]) ? from[s]
-                                                                                         : 0;
+                to[l] =
+                    s != LANE_NONE && (i->flags & INSN_FETCH_INACTIVE || w->mask[s]) ? from[s] : 0;
             }
         } else {
             memcpy(to, from, lanes * sizeof *to);
@@ -123,9 +123,12 @@ const uint32_t *fetch(struct wave *w, const struct insn *i, unsigned n, unsigned
     return temp;
 }
 
-/* ---- Results -------------------------------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
-static float clamp_f32(float f) { return f > 1 ? 1 : f > 0 ? f : 0; }
+static float clamp_f32(float f)
+{
+    return f > 1 ? 1 : f > 0 ? f : 0;
+}
 
 static void scale_and_clamp(const struct insn *i, uint32_t *r, char type)
 {
@@ -191,7 +194,8 @@ void commit(struct wave *w, const struct insn *i, unsigned h, uint32_t *r, char 
             {
                 const unsigned lane = 32 * h + l, s = i->lanes[lane];
                 const bool read = s != LANE_NONE && (i->flags & INSN_FETCH_INACTIVE || w->mask[s]);
-                const bool on = i->write_rows >> (l / 4 % 4) & 1 && i->write_rows >> (4 + lane / 16) & 1;
+                const bool on =
+                    i->write_rows >> (l / 4 % 4) & 1 && i->write_rows >> (4 + lane / 16) & 1;
                 writes[l] = on && (read || i->flags & INSN_BOUND_CTRL) ? mask[l] : 0;
             }
             mask = writes;
@@ -216,7 +220,7 @@ void commit(struct wave *w, const struct insn *i, unsigned h, uint32_t *r, char 
     }
 }
 
-/* ---- Running ----------------------------------------------------------------------------------------------- */
+/* ---- Running --------------------------------------------------------------------------------- */
 
 void exec_changed(struct wave *w)
 {
@@ -245,15 +249,19 @@ static void run(struct wave *w)
         i = i->body(w, i);
 }
 
-static const struct sim_row *const tables[] = {
-    ISA_NAME(rows_hand),   ISA_NAME(rows_valu),    ISA_NAME(rows_half),    ISA_NAME(rows_wide),  ISA_NAME(rows_carry),
-    ISA_NAME(rows_pack),   ISA_NAME(rows_compare), ISA_NAME(rows_cross), ISA_NAME(rows_scalar),
-    ISA_NAME(rows_flow),   ISA_NAME(rows_memory),  ISA_NAME(rows_lds),   NULL};
+static const struct sim_row *const tables[] = {ISA_NAME(rows_hand),    ISA_NAME(rows_valu),
+                                               ISA_NAME(rows_half),    ISA_NAME(rows_wide),
+                                               ISA_NAME(rows_carry),   ISA_NAME(rows_pack),
+                                               ISA_NAME(rows_compare), ISA_NAME(rows_cross),
+                                               ISA_NAME(rows_scalar),  ISA_NAME(rows_flow),
+                                               ISA_NAME(rows_memory),  ISA_NAME(rows_lds),
+                                               ISA_NAME(rows_matrix),  NULL};
 
 const struct sim_bodies ISA_NAME(sim_bodies) = {
     .tables = tables,
     .unknown = x_unknown,
     .past_end = x_past_end,
     .run = run,
+    .run_full = shadow_run,
     .read_exec = exec_changed,
 };

@@ -4,9 +4,10 @@
  * SDWA kept out of them. For the exec*.c files only; they are compiled three times, and what they
  * share across files carries the instruction set in its name.
  *
- * A vector register is a row of 32 or 64 values. Bodies work on 32 lanes at a time, with a trip count
- * that the compiler knows; a wave of 64 takes two rounds. A body has two paths: straight from and to
- * the register rows when EXEC is full and no operand is special, and through temporary rows else.
+ * A vector register is a row of 32 or 64 values. Bodies work on 32 lanes at a time, with a trip
+ * count that the compiler knows; a wave of 64 takes two rounds. A body has two paths: straight from
+ * and to the register rows when EXEC is full and no operand is special, and through temporary rows
+ * else.
  */
 #ifndef QUERN_SIM_EXEC_H
 #define QUERN_SIM_EXEC_H
@@ -21,15 +22,16 @@
 #define ISA_NAME_(name, isa)  ISA_NAME__(name, isa)
 #define ISA_NAME(name)        ISA_NAME_(name, SIM_ISA)
 
-#define INLINE        static inline __attribute__((always_inline))
-#define LIKELY(x)     __builtin_expect(!!(x), 1)
-#define UNLIKELY(x)   __builtin_expect(!!(x), 0)
-#define LANES         for (unsigned l = 0; l < 32; l++)
-/* Destination and source rows are the same or do not overlap, so lanes do not depend on each other. */
-#define IVDEP         _Pragma("GCC ivdep")
-#define ROW           uint32_t __attribute__((aligned(64)))
+#define INLINE      static inline __attribute__((always_inline))
+#define LIKELY(x)   __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define LANES       for (unsigned l = 0; l < 32; l++)
+/* Destination and source rows are the same or do not overlap, so lanes do not depend on each other.
+ */
+#define IVDEP _Pragma("GCC ivdep")
+#define ROW   uint32_t __attribute__((aligned(64)))
 
-/* ---- Shared between exec*.c, in exec.c -------------------------------------------------------------- */
+/* ---- Shared between exec*.c, in exec.c ------------------------------------------------------- */
 
 /* Fills temp (two rows of w->lanes) from an operand that is no vector register. */
 #define splat ISA_NAME(splat)
@@ -45,7 +47,7 @@ void commit(struct wave *w, const struct insn *i, unsigned h, uint32_t *r, char 
 #define exec_changed ISA_NAME(exec_changed)
 void exec_changed(struct wave *w);
 
-/* ---- Operands ----------------------------------------------------------------------------------------- */
+/* ---- Operands -------------------------------------------------------------------------------- */
 
 INLINE uint32_t *vgpr(const struct wave *w, const struct operand *o, unsigned h)
 {
@@ -68,7 +70,8 @@ INLINE const uint32_t *source(struct wave *w, const struct insn *i, unsigned n, 
 }
 
 /* The same for an INSN_SIMPLE instruction, whose sources are vector registers and constants. */
-INLINE const uint32_t *fast_source(const struct wave *w, const struct insn *i, unsigned n, unsigned h)
+INLINE const uint32_t *fast_source(const struct wave *w, const struct insn *i, unsigned n,
+                                   unsigned h)
 {
     const struct operand *const o = &i->op[n];
 
@@ -100,7 +103,7 @@ INLINE void spread_bits(uint32_t bits, uint32_t *r)
     LANES r[l] = 0u - (bits >> l & 1);
 }
 
-/* ---- Scalars --------------------------------------------------------------------------------------------- */
+/* ---- Scalars --------------------------------------------------------------------------------- */
 
 INLINE uint32_t scalar32(const struct wave *w, const struct operand *o)
 {
@@ -139,7 +142,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
     return i + 1;
 }
 
-/* ---- Types of vector operands: C type, load, store ----------------------------------------------------------- */
+/* ---- Types of vector operands: C type, load, store ------------------------------------------- */
 
 #define TYPE_f float
 #define TYPE_u uint32_t
@@ -174,7 +177,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
 #define STORE_u(d, high, x) d[l] = (uint32_t)(x)
 #define STORE_i(d, high, x) d[l] = (uint32_t)(x)
 #define STORE_h(d, high, x) d[l] = (d[l] & keep) | f32_to_f16(x)
-#define STORE_w(d, high, x) d[l] = (d[l] & keep) | ((uint32_t)(x) & 0xffff)
+#define STORE_w(d, high, x) d[l] = (d[l] & keep) | ((uint32_t)(x)&0xffff)
 #define STORE_p(d, high, x) d[l] = (uint32_t)(x)
 #define STORE_k(d, high, x) d[l] = (uint32_t)(x)
 #define STORE_b(d, high, x) d[l] = (uint32_t)(x)
@@ -200,7 +203,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
 #define PUT_u(x) STORE_u(r, 64, x)
 #define PUT_i(x) STORE_i(r, 64, x)
 #define PUT_h(x) r[l] = f32_to_f16(x)
-#define PUT_w(x) r[l] = (uint32_t)(x) & 0xffff
+#define PUT_w(x) r[l] = (uint32_t)(x)&0xffff
 #define PUT_p(x) STORE_p(r, 64, x)
 #define PUT_k(x) STORE_k(r, 64, x)
 #define PUT_b(x) STORE_b(r, 64, x)
@@ -210,7 +213,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
 #define PUT_j(x) PUT_h(x)
 #define PUT_J(x) PUT_h(x)
 
-/* ---- Vector bodies -------------------------------------------------------------------------------------------- */
+/* ---- Vector bodies --------------------------------------------------------------------------- */
 
 /*
  * Two functions for an instruction: the fast path, and behind it one for everything special, whose
@@ -218,11 +221,11 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
  * stands in both; LET gives a, b, c, d their values in lane l.
  */
 #define VECTOR_BODY(NAME, R, N, LET, ...)                                                          \
-    static __attribute__((noinline)) const struct insn *slow_##NAME(struct wave *w,                \
-                                                                    const struct insn *i)          \
+    static __attribute__((noinline))                                                               \
+    const struct insn *slow_##NAME(struct wave *w, const struct insn *i)                           \
     {                                                                                              \
         ROW ta[128], tb[128], tc[128], td[128], r[128];                                            \
-        const size_t stride = w->lanes;                                                          \
+        const size_t stride = w->lanes;                                                            \
         (void)stride, (void)ta, (void)tb, (void)tc, (void)td;                                      \
         for (unsigned h = 0; h < w->halves; h++) {                                                 \
             SOURCES_##N(SLOW_SOURCE) LANES                                                         \
@@ -237,7 +240,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
     }                                                                                              \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
-        const size_t stride = w->lanes;                                                          \
+        const size_t stride = w->lanes;                                                            \
         const uint32_t keep = w->zero_high ? 0 : 0xffff0000u;                                      \
         (void)stride, (void)keep;                                                                  \
         if (UNLIKELY(!w->full || !(i->flags & INSN_SIMPLE)))                                       \

@@ -2,9 +2,10 @@
 /* Where the lanes of a memory instruction go: address arithmetic, checks, and what is counted. */
 #include "sim/exec_memory.h"
 
-/* ---- Global memory ------------------------------------------------------------------------------------- */
+/* ---- Global memory --------------------------------------------------------------------------- */
 
-/* The mapping that holds [first, last + bytes), looked for where this instruction found it before. */
+/* The mapping that holds [first, last + bytes), looked for where this instruction found it before.
+ */
 static struct mapping *mapping_of(struct wave *w, const struct insn *i, uint64_t first,
                                   uint64_t last, unsigned bytes, enum quern_sim_access rights)
 {
@@ -42,7 +43,8 @@ static unsigned count_lines(const struct access *a, unsigned bytes, unsigned lan
     return count;
 }
 
-/* For active lanes whose addresses do not descend and that do not straddle lines: count the steps. */
+/* For active lanes whose addresses do not descend and that do not straddle lines: count the steps.
+ */
 static unsigned count_lines_full(const struct access *a, unsigned bytes, unsigned lanes)
 {
     uint64_t descends = 0, straddles = 0, steps = 0;
@@ -73,8 +75,10 @@ static bool find_fault(struct wave *w, const struct insn *i, unsigned bytes, uns
             return true;
         }
         if (a->address[l] & (align - 1)) {
-            fault(w, i, l, "misaligned access of %u bytes at 0x%llx, offset %llu of buffer \"%s\"; "
-                  "it must be a multiple of %u", bytes, (unsigned long long)a->address[l],
+            fault(w, i, l,
+                  "misaligned access of %u bytes at 0x%llx, offset %llu of buffer \"%s\"; "
+                  "it must be a multiple of %u",
+                  bytes, (unsigned long long)a->address[l],
                   (unsigned long long)(a->address[l] - map->begin), map->name, align);
             return true;
         }
@@ -88,6 +92,7 @@ static bool check_global(struct wave *w, const struct insn *i, unsigned bytes, u
     const unsigned lanes = w->lanes;
     uint64_t first = ~(uint64_t)0, last = 0, low = 0;
 
+    a->map = NULL;
     if (!a->active)
         return true;
     if (LIKELY(all_lanes(w, a->active))) {
@@ -115,6 +120,7 @@ static bool check_global(struct wave *w, const struct insn *i, unsigned bytes, u
         }
     } else {
         const uintptr_t delta = (uintptr_t)map->host - map->begin;
+        a->map = map;
         if (LIKELY(all_lanes(w, a->active)))
             for (unsigned l = 0; l < lanes; l++)
                 a->at[l] = (uint8_t *)(a->address[l] + delta);
@@ -129,7 +135,8 @@ static bool check_global(struct wave *w, const struct insn *i, unsigned bytes, u
     return true;
 }
 
-static void count_bytes(struct wave *w, unsigned bytes, enum quern_sim_access rights, uint64_t active)
+static void count_bytes(struct wave *w, unsigned bytes, enum quern_sim_access rights,
+                        uint64_t active)
 {
     const uint64_t sum = (uint64_t)bytes * (unsigned)__builtin_popcountll(active);
 
@@ -159,7 +166,7 @@ static void global_addresses(struct wave *w, const struct insn *i, uint64_t *add
             address[l] = base + v[l];
 }
 
-/* ---- Scratch and flat ------------------------------------------------------------------------------------- */
+/* ---- Scratch and flat ------------------------------------------------------------------------ */
 
 static uint8_t *scratch_lane(const struct wave *w, unsigned l)
 {
@@ -170,13 +177,17 @@ static bool check_scratch(struct wave *w, const struct insn *i, unsigned l, uint
                           unsigned bytes, unsigned align, uint8_t **at)
 {
     if (offset > w->group->scratch_bytes || w->group->scratch_bytes - offset < bytes) {
-        fault(w, i, (int)l, "scratch access of %u bytes at offset %lld is outside the %u bytes of a "
-              "work-item", bytes, (long long)offset, w->group->scratch_bytes);
+        fault(w, i, (int)l,
+              "scratch access of %u bytes at offset %lld is outside the %u bytes of a "
+              "work-item",
+              bytes, (long long)offset, w->group->scratch_bytes);
         return false;
     }
     if (offset & (align - 1)) {
-        fault(w, i, (int)l, "misaligned scratch access of %u bytes at offset %lld; it must be a "
-              "multiple of %u", bytes, (long long)offset, align);
+        fault(w, i, (int)l,
+              "misaligned scratch access of %u bytes at offset %lld; it must be a "
+              "multiple of %u",
+              bytes, (long long)offset, align);
         return false;
     }
     *at = scratch_lane(w, l) + offset;
@@ -189,13 +200,17 @@ static bool check_lds(struct wave *w, const struct insn *i, unsigned l, uint64_t
     const uint32_t size = w->group->lds_bytes;
 
     if (offset > size || size - offset < bytes) {
-        fault(w, i, (int)l, "LDS access of %u bytes at 0x%llx is outside the %u bytes of the "
-              "workgroup", bytes, (unsigned long long)offset, size);
+        fault(w, i, (int)l,
+              "LDS access of %u bytes at 0x%llx is outside the %u bytes of the "
+              "workgroup",
+              bytes, (unsigned long long)offset, size);
         return false;
     }
     if (offset & (align - 1)) {
-        fault(w, i, (int)l, "misaligned LDS access of %u bytes at 0x%llx; it must be a multiple of "
-              "%u", bytes, (unsigned long long)offset, align);
+        fault(w, i, (int)l,
+              "misaligned LDS access of %u bytes at 0x%llx; it must be a multiple of "
+              "%u",
+              bytes, (unsigned long long)offset, align);
         return false;
     }
     return true;
@@ -245,10 +260,11 @@ static bool resolve_flat(struct wave *w, const struct insn *i, unsigned bytes, u
     a->active = global;
     const bool ok = check_global(w, i, bytes, align, rights, a);
     a->active = active;
+    a->map = global == active ? a->map : NULL;
     return ok;
 }
 
-/* ---- Buffers ------------------------------------------------------------------------------------------------ */
+/* ---- Buffers --------------------------------------------------------------------------------- */
 
 /* Lanes out of the descriptor's range take no part: they load 0 and store nothing. */
 static void buffer_addresses(struct wave *w, const struct insn *i, unsigned bytes, struct access *a)
@@ -263,9 +279,7 @@ static void buffer_addresses(struct wave *w, const struct insn *i, unsigned byte
     for (uint64_t left = a->active; left; left &= left - 1) {
         const unsigned l = (unsigned)__builtin_ctzll(left);
         const uint32_t index = i->flags & INSN_IDXEN ? v[l] : 0;
-        const uint32_t voffset = both                    ? v[l + w->lanes]
-                                 : i->flags & INSN_OFFEN ? v[l]
-                                                         : 0;
+        const uint32_t voffset = both ? v[l + w->lanes] : i->flags & INSN_OFFEN ? v[l] : 0;
         const uint64_t offset = (uint64_t)voffset + (uint32_t)i->offset;
         const bool in = i->flags & INSN_IDXEN
                             ? index < records && (!stride || offset + bytes <= stride)
@@ -276,7 +290,7 @@ static void buffer_addresses(struct wave *w, const struct insn *i, unsigned byte
     }
 }
 
-/* ---- LDS -------------------------------------------------------------------------------------------------------- */
+/* ---- LDS ------------------------------------------------------------------------------------- */
 
 /* Passes of one group of lanes that LDS serves together: the most distinct words in one bank. */
 static unsigned conflict_passes(const uint64_t *address, uint64_t active, unsigned words)
@@ -302,7 +316,8 @@ static unsigned conflict_passes(const uint64_t *address, uint64_t active, unsign
     return most;
 }
 
-/* LDS has 32 banks of 4 bytes; an instruction of n words serves 32/n lanes at a time, equal words once. */
+/* LDS has 32 banks of 4 bytes; an instruction of n words serves 32/n lanes at a time, equal words
+ * once. */
 static unsigned lds_passes(const struct access *a, unsigned lanes, unsigned bytes)
 {
     const unsigned words = bytes <= 4 ? 1 : bytes / 4;
@@ -328,20 +343,19 @@ static unsigned lds_passes(const struct access *a, unsigned lanes, unsigned byte
     return passes;
 }
 
-bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset, bool write,
-                 bool atomic, struct access *a)
+bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset, bool atomic,
+                 struct access *a)
 {
     const uint32_t *const v = vgpr(w, &i->op[1], 0);
     const unsigned lanes = w->lanes, align = atomic ? bytes : bytes >= 4 ? 4 : bytes;
     const uint64_t limit = w->group->lds_bytes;
     uint64_t last = 0, low = 0;
 
-    (void)write;
     a->active = exec_bits(w);
     if (LIKELY(w->full)) {
         uint8_t *const lds = w->group->lds;
         for (unsigned l = 0; l < lanes; l++) {
-            const uint64_t address = (uint64_t)v[l] + offset;
+            const uint32_t address = v[l] + offset; /* wraps: compilers fold negative bases */
             a->address[l] = address;
             a->at[l] = lds + address;
             last = MOST(last, address);
@@ -354,7 +368,7 @@ bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t 
     } else {
         for (uint64_t left = a->active; left; left &= left - 1) {
             const unsigned l = (unsigned)__builtin_ctzll(left);
-            a->address[l] = (uint64_t)v[l] + offset;
+            a->address[l] = (uint32_t)(v[l] + offset);
             a->at[l] = w->group->lds + a->address[l];
             if (!check_lds(w, i, l, a->address[l], bytes, align))
                 return false;
@@ -365,7 +379,7 @@ bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t 
     return true;
 }
 
-/* ---- All of them --------------------------------------------------------------------------------------------------- */
+/* ---- All of them ----------------------------------------------------------------------------- */
 
 bool resolve(struct wave *w, const struct insn *i, enum space space, unsigned bytes,
              enum quern_sim_access rights, bool atomic, struct access *a)
@@ -383,6 +397,7 @@ bool resolve(struct wave *w, const struct insn *i, enum space space, unsigned by
         ok = resolve_flat(w, i, bytes, align, rights, a);
         break;
     case SPACE_SCRATCH:
+        a->map = NULL;
         return resolve_scratch(w, i, bytes, align, a);
     case SPACE_BUFFER:
         buffer_addresses(w, i, bytes, a);

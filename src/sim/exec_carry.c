@@ -3,7 +3,8 @@
  * scaling step of a division. */
 #include "sim/tables.h"
 
-/* Stores half h of the result r; the mask bits collected in m are written when all halves are done. */
+/* Stores half h of the result r; the mask bits collected in m are written when all halves are
+ * done. */
 #define CARRY_BODY(NAME, R, N, LET, SET_R, SET_M)                                                  \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
@@ -35,7 +36,7 @@ CARRY_BODY(v_mad_u64_u32, q, 3, LET_3(u, u, q), (uint64_t)a * b + c, (uint64_t)a
 CARRY_BODY(v_mad_i64_i32, q, 3, LET_3(i, i, q), (uint64_t)((int64_t)a * b) + c,
            (uint64_t)((int64_t)a * b) + c < c)
 
-/* ---- Division ------------------------------------------------------------------------------------------ */
+/* ---- Division -------------------------------------------------------------------------------- */
 
 /*
  * Scales s (equal to the denominator d or the numerator n) so that the refinement of n / d neither
@@ -43,10 +44,11 @@ CARRY_BODY(v_mad_i64_i32, q, 3, LET_3(i, i, q), (uint64_t)((int64_t)a * b) + c,
  */
 static float div_scale_f32(float s, float d, float n, bool *undo)
 {
-    const int exponent_d = (int)(bits_of_f32(d) >> 23 & 255), exponent_n = (int)(bits_of_f32(n) >> 23 & 255);
+    const int exponent_d = (int)(bits_of_f32(d) >> 23 & 255),
+        exponent_n = (int)(bits_of_f32(n) >> 23 & 255);
     const float reciprocal = (float)(1.0 / (double)d), quotient = (float)((double)n / (double)d);
     const bool tiny_r = fabsf(reciprocal) < 0x1p-126f && reciprocal != 0;
-    const bool tiny_q = fabsf(quotient) < 0x1p-126f && quotient != 0;
+    const bool tiny_q = fabsf(quotient) < 0x1p-126f;
 
     *undo = false;
     if (n == 0 || d == 0)
@@ -59,7 +61,7 @@ static float div_scale_f32(float s, float d, float n, bool *undo)
         return ldexpf(s, 64);
     if (tiny_r && tiny_q) {
         *undo = true;
-        return bits_of_f32(s) == bits_of_f32(d) ? ldexpf(s, 64) : s;
+        return bits_of_f32(s) == bits_of_f32(d) ? ldexpf(s, -64) : s;
     }
     if (tiny_r)
         return ldexpf(s, -64);
@@ -76,7 +78,7 @@ static double div_scale_f64(double s, double d, double n, bool *undo)
     const int exponent_n = (int)(bits_of_f64(n) >> 52 & 2047);
     const double reciprocal = 1.0 / d, quotient = n / d;
     const bool tiny_r = fabs(reciprocal) < 0x1p-1022 && reciprocal != 0;
-    const bool tiny_q = fabs(quotient) < 0x1p-1022 && quotient != 0;
+    const bool tiny_q = fabs(quotient) < 0x1p-1022;
 
     *undo = false;
     if (n == 0 || d == 0)
@@ -89,7 +91,7 @@ static double div_scale_f64(double s, double d, double n, bool *undo)
         return ldexp(s, 128);
     if (tiny_r && tiny_q) {
         *undo = true;
-        return bits_of_f64(s) == bits_of_f64(d) ? ldexp(s, 128) : s;
+        return bits_of_f64(s) == bits_of_f64(d) ? ldexp(s, -128) : s;
     }
     if (tiny_r)
         return ldexp(s, -128);
@@ -135,10 +137,10 @@ const struct sim_row ISA_NAME(rows_carry)[] = {
     ROW_(v_addc_co_u32, ANY, "=u0=m4u1u2m3", v_add_co_ci_u32)
     ROW_(v_subb_co_u32, ANY, "=u0=m4u1u2m3", v_sub_co_ci_u32)
     ROW_(v_subbrev_co_u32, ANY, "=u0=m4u1u2m3", v_subrev_co_ci_u32)
-    ROW_(v_mad_u64_u32, ANY, "=q0=m4u1u2q3", v_mad_u64_u32)
-    ROW_(v_mad_co_u64_u32, ANY, "=q0=m4u1u2q3", v_mad_u64_u32)
-    ROW_(v_mad_i64_i32, ANY, "=q0=m4u1u2q3", v_mad_i64_i32)
-    ROW_(v_mad_co_i64_i32, ANY, "=q0=m4u1u2q3", v_mad_i64_i32)
+    ROW_(v_mad_u64_u32, CARRY, "=q0=m4u1u2q3", v_mad_u64_u32)
+    ROW_(v_mad_co_u64_u32, CARRY, "=q0=m4u1u2q3", v_mad_u64_u32)
+    ROW_(v_mad_i64_i32, CARRY, "=q0=m4u1u2q3", v_mad_i64_i32)
+    ROW_(v_mad_co_i64_i32, CARRY, "=q0=m4u1u2q3", v_mad_i64_i32)
     ROW_(v_div_scale_f32, ANY, "=f0=m4f1f2f3", v_div_scale_f32)
     ROW_(v_div_scale_f64, ANY, "=d0=m4d1d2d3", v_div_scale_f64)
     {0}};

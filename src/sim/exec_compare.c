@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* v_cmp writes a lane mask, v_cmpx writes EXEC (and on gfx9 the mask as well): rows in compare.def. */
+/* v_cmp writes a lane mask, v_cmpx writes EXEC (and on gfx9 the mask as well): rows in
+ * compare.def. */
 #include "sim/tables.h"
 
 /* The classes of v_cmp_class: signalling and quiet NaN, then -inf, -normal, -denormal, -0, and the

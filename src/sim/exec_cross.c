@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Instructions that move values from lane to lane (DPP apart, which is an operand form: see fetch). */
+/* Instructions that move values from lane to lane (DPP apart, which is an operand form: see
+ * fetch). */
 #include "sim/tables.h"
 
 #define BODY(NAME) static const struct insn *x_##NAME(struct wave *w, const struct insn *i)
 
-/* ---- Between lanes and scalar registers ---------------------------------------------------------------- */
+/* ---- Between lanes and scalar registers ------------------------------------------------------ */
 
 INLINE uint32_t lane_of(const struct wave *w, const struct operand *o, unsigned lane)
 {
@@ -31,7 +32,7 @@ BODY(v_writelane_b32)
     return i + 1;
 }
 
-/* ---- Permutations --------------------------------------------------------------------------------------- */
+/* ---- Permutations ---------------------------------------------------------------------------- */
 
 /*
  * d[l] = x[from[l]] in the lanes of EXEC. A source lane outside EXEC gives 0, or leaves d alone if
@@ -119,7 +120,7 @@ BODY(v_swap_b32)
     return i + 1;
 }
 
-/* ---- Through LDS hardware ---------------------------------------------------------------------------------- */
+/* ---- Through LDS hardware -------------------------------------------------------------------- */
 
 /* From gfx10 on, each half of a wave of 64 permutes by itself. */
 INLINE unsigned pull_lane(const struct wave *w, unsigned l, uint32_t address)
@@ -182,21 +183,22 @@ BODY(ds_swizzle_b32)
     return i + 1;
 }
 
-#define ROW_(NAME, CLASS, OPERANDS) {#NAME, QUERN_CLASS_##CLASS, UNDEF_BODY, OPERANDS, x_##NAME},
+#define ROW_(NAME, CLASS, MOVED, OPERANDS)                                                         \
+    {#NAME, QUERN_CLASS_##CLASS, UNDEF_MOVE_##MOVED, OPERANDS, x_##NAME},
 
 const struct sim_row ISA_NAME(rows_cross)[] = {
-    ROW_(v_readfirstlane_b32, VALU, "=s0u1")
-    ROW_(v_readlane_b32, VALU, "=s0u1s2")
-    ROW_(v_writelane_b32, VALU, "=v10s1s2")
-    ROW_(v_permlane16_b32, VALU, "=v10v11s2s3")
-    ROW_(v_permlanex16_b32, VALU, "=v10v11s2s3")
-    ROW_(v_permlane16_var_b32, VALU, "=v10v11v12")
-    ROW_(v_permlanex16_var_b32, VALU, "=v10v11v12")
-    ROW_(v_permlane64_b32, VALU, "=v10v11")
-    ROW_(v_permlane16_swap_b32, VALU, "=v10v11")
-    ROW_(v_permlane32_swap_b32, VALU, "=v10v11")
-    ROW_(v_swap_b32, VALU, "=v10v11")
-    ROW_(ds_bpermute_b32, LDS, "=v10v11v12")
-    ROW_(ds_permute_b32, LDS, "=v10v11v12")
-    ROW_(ds_swizzle_b32, LDS, "=v10v11")
+    ROW_(v_readfirstlane_b32, VALU, 1, "=s0u1")
+    ROW_(v_readlane_b32, VALU, 1, "=s0u1s2")
+    ROW_(v_writelane_b32, VALU, 1, "=v10s1s2")
+    ROW_(v_permlane16_b32, VALU, 1, "=v10v11s2s3")
+    ROW_(v_permlanex16_b32, VALU, 1, "=v10v11s2s3")
+    ROW_(v_permlane16_var_b32, VALU, 1, "=v10v11v12")
+    ROW_(v_permlanex16_var_b32, VALU, 1, "=v10v11v12")
+    ROW_(v_permlane64_b32, VALU, 1, "=v10v11")
+    ROW_(v_permlane16_swap_b32, VALU, 12, "=v10=v11")
+    ROW_(v_permlane32_swap_b32, VALU, 12, "=v10=v11")
+    ROW_(v_swap_b32, VALU, 12, "=v10=v11")
+    ROW_(ds_bpermute_b32, LDS, 2, "=v10v11v12")
+    ROW_(ds_permute_b32, LDS, 2, "=v10v11v12")
+    ROW_(ds_swizzle_b32, LDS, 1, "=v10v11")
     {0}};

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Control flow, barriers, waits, mode and hardware registers, scalar memory. */
-#include "sim/tables.h"
-
 #include "sim/launch.h"
+#include "sim/track.h"
 
 #define BODY(NAME) static const struct insn *x_##NAME(struct wave *w, const struct insn *i)
 
-/* ---- Branches ---------------------------------------------------------------------------------------- */
+/* ---- Branches -------------------------------------------------------------------------------- */
 
 /* Leaves the straight run of instructions that ends with i. */
 INLINE void leave(struct wave *w, const struct insn *i)
@@ -21,7 +20,8 @@ INLINE const struct insn *jump(struct wave *w, const struct insn *i, const struc
     w->block = to;
     w->group->flow[to - w->group->insns]++;
     if (UNLIKELY(w->executed > w->group->run->max_instructions))
-        return fault(w, i, -1, "endless loop: the wave has executed %llu instructions, the limit is "
+        return fault(w, i, -1, "endless loop: the wave has executed %llu instructions, "
+                     "the limit is "
                      "%llu", (unsigned long long)w->executed,
                      (unsigned long long)w->group->run->max_instructions);
     if (UNLIKELY(atomic_load_explicit(&w->group->run->stop_before, memory_order_relaxed) <
@@ -91,7 +91,7 @@ BODY(s_endpgm)
     return NULL;
 }
 
-/* ---- Barriers and waits --------------------------------------------------------------------------------- */
+/* ---- Barriers and waits ---------------------------------------------------------------------- */
 
 BODY(s_barrier)
 {
@@ -125,9 +125,10 @@ BODY(nothing)
 BODY(s_code_end) { return fault(w, i, -1, "the code runs past the end of its symbol"); }
 BODY(s_trap) { return fault(w, i, -1, "trap"); }
 
-/* ---- Hardware registers ----------------------------------------------------------------------------------- */
+/* ---- Hardware registers ---------------------------------------------------------------------- */
 
-/* op[1] or op[0] holds the register's field as simm16 has it: id, offset << 6, (width - 1) << 11. */
+/* op[1] or op[0] holds the register's field as simm16 has it: id, offset << 6, (width - 1) <<
+ * 11. */
 BODY(s_getreg_b32)
 {
     const uint32_t field = (uint32_t)i->offset, id = field & 63;
@@ -149,7 +150,8 @@ INLINE const struct insn *setreg(struct wave *w, const struct insn *i, uint32_t 
 
     if (!run_read_register(w, id, &old) ||
         !run_write_register(w, id, (old & ~mask) | (value << offset & mask)))
-        return fault(w, i, -1, "hardware register %u cannot be written, or not with this value", id);
+        return fault(w, i, -1, "hardware register %u cannot be written, or not with this value",
+            id);
     return i + 1;
 }
 BODY(s_setreg_b32) { return setreg(w, i, scalar32(w, &i->op[1])); }
@@ -182,7 +184,7 @@ BODY(s_sendmsg_rtn_b32)
     return i + 1;
 }
 
-/* ---- Scalar memory ---------------------------------------------------------------------------------------------- */
+/* ---- Scalar memory --------------------------------------------------------------------------- */
 
 INLINE const struct insn *scalar_load(struct wave *w, const struct insn *i, uint64_t address,
                                       unsigned bytes, bool sign)
@@ -196,20 +198,23 @@ INLINE const struct insn *scalar_load(struct wave *w, const struct insn *i, uint
     if (!map || map->end - address < bytes || !(map->access & QUERN_SIM_READ))
         return fault_address(w, i, -1, address, bytes, QUERN_SIM_READ);
     if (address & (align - 1))
-        return fault(w, i, -1, "misaligned scalar load of %u bytes at 0x%llx, offset %llu of buffer "
+        return fault(w, i, -1, "misaligned scalar load of %u bytes at 0x%llx, "
+                     "offset %llu of buffer "
                      "\"%s\"; it must be a multiple of %u", bytes, (unsigned long long)address,
                      (unsigned long long)(address - map->begin), map->name, align);
     const uint8_t *const from = map->host + (address - map->begin);
     uint32_t *const to = w->s + i->op[0].reg;
     w->group->bytes_read += bytes;
+    if (UNLIKELY(w->shadow != NULL) && !track_scalar_load(w, i, map, address, bytes, sign))
+        return NULL;
     if (bytes == 1)
         *to = sign ? (uint32_t)(int8_t)*from : *from;
     else if (bytes == 2) {
         uint16_t half;
-        memcpy(&half, from, 2);
+        copy_in(&half, from, 2);
         *to = sign ? (uint32_t)(int16_t)half : half;
     } else {
-        memcpy(to, from, bytes);
+        copy_in(to, from, bytes);
     }
     return next(w, i);
 }
@@ -217,7 +222,8 @@ INLINE const struct insn *scalar_load(struct wave *w, const struct insn *i, uint
 INLINE uint64_t scalar_address(const struct wave *w, const struct insn *i)
 {
     const uint64_t offset = i->op[2].kind == OPERAND_SGPR    ? w->s[i->op[2].reg]
-                            : i->op[2].kind == OPERAND_CONST ? (uint64_t)(int64_t)(int32_t)i->op[2].value
+                            : i->op[2].kind == OPERAND_CONST
+                                ? (uint64_t)(int64_t)(int32_t)i->op[2].value
                                                              : 0;
     return scalar64(w, &i->op[1]) + offset + (uint64_t)(int64_t)i->offset;
 }
@@ -240,6 +246,8 @@ BODY(s_buffer_load)
     if (offset + bytes <= limit)
         return scalar_load(w, i, base + offset, bytes, false);
     memset(w->s + i->op[0].reg, 0, bytes);
+    if (w->shadow)
+        memset(w->shadow->w.s + i->op[0].reg, 0, bytes);
     for (unsigned n = 0; n < i->op[0].words && offset + 4 * n + 4 <= limit; n++) {
         struct insn one = *i;
         one.op[0].reg = (uint16_t)(i->op[0].reg + n);
@@ -253,44 +261,44 @@ BODY(s_load_i8) { return scalar_load(w, i, scalar_address(w, i), 1, true); }
 BODY(s_load_u16) { return scalar_load(w, i, scalar_address(w, i), 2, false); }
 BODY(s_load_i16) { return scalar_load(w, i, scalar_address(w, i), 2, true); }
 
-/* ---- The table ------------------------------------------------------------------------------------------------------ */
+/* ---- The table ------------------------------------------------------------------------------- */
 
-#define ROW_(NAME, CLASS, OPERANDS, BODY)                                                          \
-    {#NAME, QUERN_CLASS_##CLASS, UNDEF_BODY, OPERANDS, x_##BODY},
-#define BRANCH(NAME)  ROW_(NAME, BRANCH, "L0", NAME)
-#define WAIT(NAME)    ROW_(NAME, WAIT, "*", nothing)
-#define NOTHING(NAME, CLASS) ROW_(NAME, CLASS, "*", nothing)
-#define SMEM(NAME)    ROW_(NAME, SMEM, "=X0t1s2", s_load)
-#define SBUFFER(NAME) ROW_(NAME, SMEM, "=X0T1s2", s_buffer_load)
+#define ROW_(NAME, CLASS, UNDEF, OPERANDS, BODY)                                                   \
+    {#NAME, QUERN_CLASS_##CLASS, UNDEF_##UNDEF, OPERANDS, x_##BODY},
+#define BRANCH(NAME, UNDEF)  ROW_(NAME, BRANCH, UNDEF, "L0", NAME)
+#define WAIT(NAME)           ROW_(NAME, WAIT, NONE, "*", nothing)
+#define NOTHING(NAME, CLASS) ROW_(NAME, CLASS, NONE, "*", nothing)
+#define SMEM(NAME)           ROW_(NAME, SMEM, ADDRESS, "=X0t1s2", s_load)
+#define SBUFFER(NAME)        ROW_(NAME, SMEM, ADDRESS, "=X0T1s2", s_buffer_load)
 
 const struct sim_row ISA_NAME(rows_flow)[] = {
-    BRANCH(s_branch)
-    BRANCH(s_cbranch_scc0)
-    BRANCH(s_cbranch_scc1)
-    BRANCH(s_cbranch_vccz)
-    BRANCH(s_cbranch_vccnz)
-    BRANCH(s_cbranch_execz)
-    BRANCH(s_cbranch_execnz)
-    ROW_(s_getpc_b64, SALU, "=t0", s_getpc_b64)
-    ROW_(s_setpc_b64, BRANCH, "t1", s_setpc_b64)
-    ROW_(s_swappc_b64, BRANCH, "=t0t1", s_swappc_b64)
-    ROW_(s_call_b64, BRANCH, "=t0L1", s_call_b64)
-    ROW_(s_endpgm, BRANCH, "*", s_endpgm)
-    ROW_(s_endpgm_saved, BRANCH, "*", s_endpgm)
-    ROW_(s_barrier, SALU, "", s_barrier)
-    ROW_(s_barrier_signal, SALU, "s1", s_barrier_signal)
-    ROW_(s_barrier_wait, SALU, "I1", s_barrier_wait)
-    ROW_(s_code_end, SALU, "", s_code_end)
-    ROW_(s_trap, SALU, "*", s_trap)
-    ROW_(s_getreg_b32, SALU, "=s0R1", s_getreg_b32)
-    ROW_(s_setreg_b32, SALU, "R0s1", s_setreg_b32)
-    ROW_(s_setreg_imm32_b32, SALU, "R0s1", s_setreg_b32)
-    ROW_(s_round_mode, SALU, "I1", s_round_mode)
-    ROW_(s_denorm_mode, SALU, "I1", s_denorm_mode)
-    ROW_(s_memtime, SMEM, "=t0", s_memtime)
-    ROW_(s_memrealtime, SMEM, "=t0", s_memtime)
-    ROW_(s_sendmsg_rtn_b32, SALU, "=s0*", s_sendmsg_rtn_b32)
-    ROW_(s_sendmsg_rtn_b64, SALU, "=t0*", s_memtime)
+    BRANCH(s_branch, NONE)
+    BRANCH(s_cbranch_scc0, IF_SCC)
+    BRANCH(s_cbranch_scc1, IF_SCC)
+    BRANCH(s_cbranch_vccz, IF_VCC)
+    BRANCH(s_cbranch_vccnz, IF_VCC)
+    BRANCH(s_cbranch_execz, NONE)
+    BRANCH(s_cbranch_execnz, NONE)
+    ROW_(s_getpc_b64, SALU, MUST, "=t0", s_getpc_b64)
+    ROW_(s_setpc_b64, BRANCH, MUST, "t1", s_setpc_b64)
+    ROW_(s_swappc_b64, BRANCH, MUST, "=t0t1", s_swappc_b64)
+    ROW_(s_call_b64, BRANCH, MUST, "=t0L1", s_call_b64)
+    ROW_(s_endpgm, BRANCH, MUST, "*", s_endpgm)
+    ROW_(s_endpgm_saved, BRANCH, MUST, "*", s_endpgm)
+    ROW_(s_barrier, SALU, MUST, "", s_barrier)
+    ROW_(s_barrier_signal, SALU, MUST, "s1", s_barrier_signal)
+    ROW_(s_barrier_wait, SALU, MUST, "I1", s_barrier_wait)
+    ROW_(s_code_end, SALU, MUST, "", s_code_end)
+    ROW_(s_trap, SALU, MUST, "*", s_trap)
+    ROW_(s_getreg_b32, SALU, MUST, "=s0R1", s_getreg_b32)
+    ROW_(s_setreg_b32, SALU, MUST, "R0s1", s_setreg_b32)
+    ROW_(s_setreg_imm32_b32, SALU, MUST, "R0s1", s_setreg_b32)
+    ROW_(s_round_mode, SALU, MUST, "I1", s_round_mode)
+    ROW_(s_denorm_mode, SALU, MUST, "I1", s_denorm_mode)
+    ROW_(s_memtime, SMEM, MUST, "=t0", s_memtime)
+    ROW_(s_memrealtime, SMEM, MUST, "=t0", s_memtime)
+    ROW_(s_sendmsg_rtn_b32, SALU, MUST, "=s0*", s_sendmsg_rtn_b32)
+    ROW_(s_sendmsg_rtn_b64, SALU, MUST, "=t0*", s_memtime)
     WAIT(s_waitcnt)
     WAIT(s_waitcnt_vscnt)
     WAIT(s_waitcnt_vmcnt)
@@ -361,8 +369,8 @@ const struct sim_row ISA_NAME(rows_flow)[] = {
     SBUFFER(s_buffer_load_dwordx4)
     SBUFFER(s_buffer_load_dwordx8)
     SBUFFER(s_buffer_load_dwordx16)
-    ROW_(s_load_u8, SMEM, "=s0t1s2", s_load_u8)
-    ROW_(s_load_i8, SMEM, "=s0t1s2", s_load_i8)
-    ROW_(s_load_u16, SMEM, "=s0t1s2", s_load_u16)
-    ROW_(s_load_i16, SMEM, "=s0t1s2", s_load_i16)
+    ROW_(s_load_u8, SMEM, ADDRESS, "=s0t1s2", s_load_u8)
+    ROW_(s_load_i8, SMEM, ADDRESS, "=s0t1s2", s_load_i8)
+    ROW_(s_load_u16, SMEM, ADDRESS, "=s0t1s2", s_load_u16)
+    ROW_(s_load_i16, SMEM, ADDRESS, "=s0t1s2", s_load_i16)
     {0}};

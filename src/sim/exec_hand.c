@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Instructions for which the compiler's vector code is several times slower than what the host can do. */
+/* Instructions for which the compiler's vector code is several times slower than what the host can
+ * do. */
 #include "sim/tables.h"
 
 #define V3(NAME, R, A, B, C, ...) VECTOR_BODY(NAME, R, 3, LET_3(A, B, C), __VA_ARGS__)
 
-/* ---- v_perm_b32 ---------------------------------------------------------------------------------------- */
+/* ---- v_perm_b32 ------------------------------------------------------------------------------ */
 
 V3(perm_any, u, u, u, u, perm_b32(a, b, c))
 
@@ -19,8 +20,8 @@ INLINE __m256i perm_8(__m256i a, __m256i b, __m256i s)
                                             0x08080808, 0x04040404, 0);
     const __m256i at = _mm256_or_si256(_mm256_and_si256(s, _mm256_set1_epi8(3)), dwords);
     const __m256i from_a = _mm256_cmpgt_epi8(s, _mm256_set1_epi8(3));
-    const __m256i byte = _mm256_blendv_epi8(_mm256_shuffle_epi8(b, at), _mm256_shuffle_epi8(a, at),
-                                            from_a);
+    const __m256i byte =
+        _mm256_blendv_epi8(_mm256_shuffle_epi8(b, at), _mm256_shuffle_epi8(a, at), from_a);
     const __m256i constant = _mm256_cmpgt_epi8(s, _mm256_set1_epi8(7));
     const __m256i ones = _mm256_cmpgt_epi8(s, _mm256_set1_epi8(12));
 
@@ -34,8 +35,8 @@ INLINE bool perm_plain(const uint32_t *s)
 
     for (unsigned l = 0; l < 32; l += 8) {
         const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)(s + l));
-        const __m256i sign = _mm256_cmpeq_epi8(_mm256_and_si256(x, _mm256_set1_epi8(0x0c)),
-                                               _mm256_set1_epi8(8));
+        const __m256i sign =
+            _mm256_cmpeq_epi8(_mm256_and_si256(x, _mm256_set1_epi8(0x0c)), _mm256_set1_epi8(8));
         /* bytes above 15 are taken for negative or large ones elsewhere */
         const __m256i large = _mm256_and_si256(x, _mm256_set1_epi8((char)0xf0));
         other = _mm256_or_si256(other, _mm256_or_si256(sign, large));
@@ -45,8 +46,7 @@ INLINE bool perm_plain(const uint32_t *s)
 
 static const struct insn *x_v_perm_b32(struct wave *w, const struct insn *i)
 {
-    if (UNLIKELY(!w->full || !(i->flags & INSN_SIMPLE) ||
-                 !perm_plain(fast_source(w, i, 3, 0)) ||
+    if (UNLIKELY(!w->full || !(i->flags & INSN_SIMPLE) || !perm_plain(fast_source(w, i, 3, 0)) ||
                  (w->halves == 2 && !perm_plain(fast_source(w, i, 3, 1)))))
         return x_perm_any(w, i);
     for (unsigned h = 0; h < w->halves; h++) {

@@ -1,14 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-/* LDS instructions: rows in lds.def, swaps here. Lane exchanges through LDS hardware (bpermute and its
+/* LDS instructions: rows in lds.def, swaps here. Lane exchanges through LDS hardware (bpermute
+ * and its
  * like) touch no memory and are in exec_cross.c. */
-#include "sim/exec_memory.h"
+#include "sim/track.h"
+
+/* The full check of a load or a store of one operand. */
+INLINE bool tracked(struct wave *w, const struct insn *i, const struct operand *o, bool write,
+                    enum format format, unsigned words, const struct access *a)
+{
+    struct access masks;
+
+    if (LIKELY(!w->shadow))
+        return true;
+    if (!write && format == FORMAT_WORDS && track_known(w, words, a)) {
+        track_loaded_defined(w, o);
+        return true;
+    }
+    const struct lds_data data = {o, format, words};
+    if (!track(w, i, SPACE_LDS, format_bytes(format, words), write ? TRACK_STORE : TRACK_LOAD, a,
+               write ? &data : NULL, &masks))
+        return false;
+    if (write)
+        return track_stored(w, i, SPACE_LDS, o, format, words, a, &masks);
+    load_lanes(&w->shadow->w, o, &masks, format, words);
+    track_loaded(w, i, SPACE_LDS, o, a);
+    return true;
+}
 
 INLINE const struct insn *load(struct wave *w, const struct insn *i, enum format format,
                                unsigned words)
 {
     struct access a;
 
-    if (!resolve_lds(w, i, format_bytes(format, words), (uint32_t)i->offset, false, false, &a))
+    if (!resolve_lds(w, i, format_bytes(format, words), (uint32_t)i->offset, false, &a) ||
+        !tracked(w, i, &i->op[0], false, format, words, &a))
         return NULL;
     load_lanes(w, &i->op[0], &a, format, words);
     return i + 1;
@@ -19,7 +44,8 @@ INLINE const struct insn *store(struct wave *w, const struct insn *i, enum forma
 {
     struct access a;
 
-    if (!resolve_lds(w, i, format_bytes(format, words), (uint32_t)i->offset, true, false, &a))
+    if (!resolve_lds(w, i, format_bytes(format, words), (uint32_t)i->offset, false, &a) ||
+        !tracked(w, i, &i->op[0], true, format, words, &a))
         return NULL;
     store_lanes(w, &i->op[0], &a, format, words);
     return i + 1;
@@ -34,14 +60,23 @@ INLINE const struct insn *pair(struct wave *w, const struct insn *i, unsigned wo
     struct access a[2];
 
     for (unsigned n = 0; n < 2; n++)
-        if (!resolve_lds(w, i, 4 * words, offsets[n], write, false, &a[n]))
+        if (!resolve_lds(w, i, 4 * words, offsets[n], false, &a[n]))
             return NULL;
     w->group->lds_accesses--; /* one instruction */
+    struct operand first = i->op[0];
+    first.words = (uint8_t)words;
+    if (!write) {
+        second.offset += (uint64_t)words * w->lanes * 4;
+        second.reg = (uint16_t)(second.reg + words);
+        second.words = (uint8_t)words;
+    }
+    if (!tracked(w, i, &first, write, FORMAT_WORDS, words, &a[0]) ||
+        !tracked(w, i, &second, write, FORMAT_WORDS, words, &a[1]))
+        return NULL;
     if (write) {
         store_lanes(w, &i->op[0], &a[0], FORMAT_WORDS, words);
         store_lanes(w, &second, &a[1], FORMAT_WORDS, words);
     } else {
-        second.offset += (uint64_t)words * w->lanes * 4;
         load_lanes(w, &i->op[0], &a[0], FORMAT_WORDS, words);
         load_lanes(w, &second, &a[1], FORMAT_WORDS, words);
     }
@@ -56,7 +91,10 @@ INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum atom
     uint32_t *const d = i->op[0].kind == OPERAND_VGPR ? vgpr(w, &i->op[0], 0) : NULL;
     struct access a;
 
-    if (!resolve_lds(w, i, 4 * words, (uint32_t)i->offset, true, true, &a))
+    if (!resolve_lds(w, i, 4 * words, (uint32_t)i->offset, true, &a))
+        return NULL;
+    if (UNLIKELY(w->shadow != NULL) &&
+        !track_atomic(w, i, SPACE_LDS, words, &i->op[data], op, d ? &i->op[0] : NULL, &a))
         return NULL;
     for (uint64_t left = a.active; left; left &= left - 1) {
         const unsigned l = (unsigned)__builtin_ctzll(left);
@@ -86,7 +124,7 @@ BODY(ds_cmpst_b64, atomic(w, i, ATOMIC_CMPSWAP, 2, 3, 2))
 BODY(ds_cmpstore_b32, atomic(w, i, ATOMIC_CMPSWAP, 1, 2, 3))
 BODY(ds_cmpstore_b64, atomic(w, i, ATOMIC_CMPSWAP, 2, 2, 3))
 
-#define ROW_(NAME, OPERANDS, BODY) {#NAME, QUERN_CLASS_LDS, UNDEF_BODY, OPERANDS, x_##BODY},
+#define ROW_(NAME, OPERANDS, BODY) {#NAME, QUERN_CLASS_LDS, UNDEF_ADDRESS, OPERANDS, x_##BODY},
 #define LOAD(NAME, OLD, FORMAT, WORDS)                                                             \
     ROW_(NAME, "=v" #WORDS "0a1", NAME) ROW_(OLD, "=v" #WORDS "0a1", NAME)
 #define STORE(NAME, OLD, FORMAT, WORDS)                                                            \

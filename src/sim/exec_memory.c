@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Global, flat, scratch and buffer instructions: rows in memory.def. */
-#include "sim/exec_memory.h"
+#include "sim/track.h"
 
 INLINE const struct insn *load(struct wave *w, const struct insn *i, enum space space,
                                enum format format, unsigned words)
@@ -16,6 +16,16 @@ INLINE const struct insn *load(struct wave *w, const struct insn *i, enum space 
             a.at[__builtin_ctzll(out)] = (uint8_t *)zeros;
         a.active = exec_bits(w);
     }
+    if (UNLIKELY(w->shadow != NULL) && format == FORMAT_WORDS && a.map &&
+        !(a.map->access & QUERN_SIM_WRITE)) {
+        track_loaded_defined(w, &i->op[0]);
+    } else if (UNLIKELY(w->shadow != NULL)) {
+        struct access masks;
+        if (!track(w, i, space, format_bytes(format, words), TRACK_LOAD, &a, NULL, &masks))
+            return NULL;
+        load_lanes(&w->shadow->w, &i->op[0], &masks, format, words);
+        track_loaded(w, i, space, &i->op[0], &a);
+    }
     load_lanes(w, &i->op[0], &a, format, words);
     return i + 1;
 }
@@ -27,11 +37,18 @@ INLINE const struct insn *store(struct wave *w, const struct insn *i, enum space
 
     if (!resolve(w, i, space, format_bytes(format, words), QUERN_SIM_WRITE, false, &a))
         return NULL;
+    if (UNLIKELY(w->shadow != NULL)) {
+        struct access masks;
+        if (!track(w, i, space, format_bytes(format, words), TRACK_STORE, &a, NULL, &masks) ||
+            !track_stored(w, i, space, &i->op[0], format, words, &a, &masks))
+            return NULL;
+    }
     store_lanes(w, &i->op[0], &a, format, words);
     return i + 1;
 }
 
-/* Data in op[3] (flat, global) or op[0] (buffer); of a compare-and-swap the value to compare behind. */
+/* Data in op[3] (flat, global) or op[0] (buffer); of a compare-and-swap the value to compare
+ * behind. */
 INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum space space,
                                  enum atomic_op op, unsigned words)
 {
@@ -44,9 +61,13 @@ INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum spac
 
     if (!resolve(w, i, space, 4 * words, QUERN_SIM_READ_WRITE, true, &a))
         return NULL;
+    if (UNLIKELY(w->shadow != NULL) &&
+        !track_atomic(w, i, space, words, data, op, returns ? &i->op[0] : NULL, &a))
+        return NULL;
     for (uint64_t left = a.active; left; left &= left - 1) {
         const unsigned l = (unsigned)__builtin_ctzll(left);
-        atomic_lane(a.at[l], op, words, x + l, op == ATOMIC_CMPSWAP ? x + words * w->lanes + l : x + l,
+        atomic_lane(a.at[l], op, words, x + l, op == ATOMIC_CMPSWAP
+            ? x + words * w->lanes + l : x + l,
                     d ? d + l : NULL, w->lanes);
     }
     return i + 1;
@@ -77,7 +98,7 @@ INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum spac
 #undef ATOMIC
 
 /* The same body under the name that gfx10 and later use and that of gfx9. */
-#define ROW_(NAME, OPERANDS, BODY) {#NAME, QUERN_CLASS_VMEM, UNDEF_BODY, OPERANDS, x_##BODY},
+#define ROW_(NAME, OPERANDS, BODY) {#NAME, QUERN_CLASS_VMEM, UNDEF_ADDRESS, OPERANDS, x_##BODY},
 #define ROWS(SPACE, NAME, OLD, OPERANDS)                                                           \
     ROW_(SPACE##_##NAME, OPERANDS, SPACE##_##NAME) ROW_(SPACE##_##OLD, OPERANDS, SPACE##_##NAME)
 #define LOAD(NAME, OLD, FORMAT, WORDS)                                                             \

@@ -10,29 +10,65 @@
 
 /* Where the lanes of one instruction go. */
 struct access {
-    uint8_t *at[64];  /* host pointers; only those of active lanes are set */
+    uint8_t *at[64];      /* host pointers; only those of active lanes are set */
     uint64_t address[64]; /* guest addresses, LDS or scratch offsets */
-    uint64_t active;  /* lanes that access memory: EXEC, less lanes out of a buffer's range */
+    uint64_t active;      /* lanes that access memory: EXEC, less lanes out of a buffer's range */
+    const struct mapping *map; /* that all active lanes are in, or null */
 };
 
 enum space { SPACE_GLOBAL, SPACE_FLAT, SPACE_SCRATCH, SPACE_BUFFER, SPACE_LDS };
 
 /* How a value in memory fills a register. LOW and HIGH keep the other half. */
-enum format { FORMAT_U8, FORMAT_I8, FORMAT_U16, FORMAT_I16, FORMAT_WORDS,
-              FORMAT_LOW_U8, FORMAT_LOW_I8, FORMAT_LOW_16, FORMAT_HIGH_U8, FORMAT_HIGH_I8,
-              FORMAT_HIGH_16 };
+enum format {
+    FORMAT_U8,
+    FORMAT_I8,
+    FORMAT_U16,
+    FORMAT_I16,
+    FORMAT_WORDS,
+    FORMAT_LOW_U8,
+    FORMAT_LOW_I8,
+    FORMAT_LOW_16,
+    FORMAT_HIGH_U8,
+    FORMAT_HIGH_I8,
+    FORMAT_HIGH_16
+};
 
 /*
- * Finds out where an access of `bytes` bytes goes, checks range, rights and alignment, and counts it.
- * False when the wave was stopped by a finding.
+ * Finds out where an access of `bytes` bytes goes, checks range, rights and alignment, and counts
+ * it. False when the wave was stopped by a finding.
  */
 #define resolve ISA_NAME(resolve)
 bool resolve(struct wave *w, const struct insn *i, enum space space, unsigned bytes,
              enum quern_sim_access rights, bool atomic, struct access *a);
 /* The same for LDS; `offset` is the instruction's. */
 #define resolve_lds ISA_NAME(resolve_lds)
-bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset, bool write,
-                 bool atomic, struct access *a);
+bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset, bool atomic,
+                 struct access *a);
+
+/*
+ * Between guest memory and a value. A kernel's workgroups may touch the same bytes, by mistake or
+ * because one of them uses atomics; ThreadSanitizer shall look for races of the simulator, not of its
+ * guest.
+ */
+INLINE void copy_in(void *to, const uint8_t *from, unsigned bytes)
+{
+#ifdef __SANITIZE_THREAD__
+    for (unsigned n = 0; n < bytes; n++)
+        ((uint8_t *)to)[n] = __atomic_load_n(from + n, __ATOMIC_RELAXED);
+#else
+    memcpy(to, from, bytes);
+#endif
+}
+
+INLINE void copy_out(uint8_t *to, const void *from, unsigned bytes)
+{
+#ifdef __SANITIZE_THREAD__
+    for (unsigned n = 0; n < bytes; n++)
+        __atomic_store_n(to + n, ((const uint8_t *)from)[n], __ATOMIC_RELAXED);
+#else
+    memcpy(to, from, bytes);
+#endif
+}
 
 INLINE unsigned format_bytes(enum format format, unsigned words)
 {
@@ -53,15 +89,18 @@ INLINE void load_lane(uint32_t *d, unsigned stride, const uint8_t *p, enum forma
                       unsigned words)
 {
     uint16_t half = 0;
+    uint8_t byte = 0;
 
     if (format_bytes(format, 1) == 2)
-        memcpy(&half, p, 2);
+        copy_in(&half, p, 2);
+    else if (format != FORMAT_WORDS)
+        copy_in(&byte, p, 1);
     switch (format) {
     case FORMAT_U8:
-        *d = *p;
+        *d = byte;
         break;
     case FORMAT_I8:
-        *d = (uint32_t)(int8_t)*p;
+        *d = (uint32_t)(int8_t)byte;
         break;
     case FORMAT_U16:
         *d = half;
@@ -71,25 +110,25 @@ INLINE void load_lane(uint32_t *d, unsigned stride, const uint8_t *p, enum forma
         break;
     case FORMAT_WORDS: {
         uint32_t value[4];
-        memcpy(value, p, 4 * words);
+        copy_in(value, p, 4 * words);
         for (unsigned k = 0; k < words; k++)
             d[k * stride] = value[k];
         break;
     }
     case FORMAT_LOW_U8:
-        *d = (*d & 0xffff0000u) | *p;
+        *d = (*d & 0xffff0000u) | byte;
         break;
     case FORMAT_LOW_I8:
-        *d = (*d & 0xffff0000u) | (uint16_t)(int8_t)*p;
+        *d = (*d & 0xffff0000u) | (uint16_t)(int8_t)byte;
         break;
     case FORMAT_LOW_16:
         *d = (*d & 0xffff0000u) | half;
         break;
     case FORMAT_HIGH_U8:
-        *d = (*d & 0xffff) | (uint32_t)*p << 16;
+        *d = (*d & 0xffff) | (uint32_t)byte << 16;
         break;
     case FORMAT_HIGH_I8:
-        *d = (*d & 0xffff) | (uint32_t)(uint16_t)(int8_t)*p << 16;
+        *d = (*d & 0xffff) | (uint32_t)(uint16_t)(int8_t)byte << 16;
         break;
     case FORMAT_HIGH_16:
         *d = (*d & 0xffff) | (uint32_t)half << 16;
@@ -104,10 +143,10 @@ INLINE void store_lane(const uint32_t *d, unsigned stride, uint8_t *p, enum form
         uint32_t value[4];
         for (unsigned k = 0; k < words; k++)
             value[k] = d[k * stride];
-        memcpy(p, value, 4 * words);
+        copy_out(p, value, 4 * words);
     } else {
         const uint32_t value = format >= FORMAT_HIGH_U8 ? *d >> 16 : *d;
-        memcpy(p, &value, format_bytes(format, 1));
+        copy_out(p, &value, format_bytes(format, 1));
     }
 }
 
@@ -140,12 +179,30 @@ INLINE void store_lanes(struct wave *w, const struct operand *o, const struct ac
     }
 }
 
-/* ---- Atomics ------------------------------------------------------------------------------------------ */
+/* ---- Atomics --------------------------------------------------------------------------------- */
 
-enum atomic_op { ATOMIC_ADD, ATOMIC_SUB, ATOMIC_RSUB, ATOMIC_SMIN, ATOMIC_UMIN, ATOMIC_SMAX,
-                 ATOMIC_UMAX, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR, ATOMIC_INC, ATOMIC_DEC, ATOMIC_SWAP,
-                 ATOMIC_CMPSWAP, ATOMIC_CSUB, ATOMIC_FADD, ATOMIC_FMIN, ATOMIC_FMAX,
-                 ATOMIC_PK_ADD_F16, ATOMIC_PK_ADD_BF16 };
+enum atomic_op {
+    ATOMIC_ADD,
+    ATOMIC_SUB,
+    ATOMIC_RSUB,
+    ATOMIC_SMIN,
+    ATOMIC_UMIN,
+    ATOMIC_SMAX,
+    ATOMIC_UMAX,
+    ATOMIC_AND,
+    ATOMIC_OR,
+    ATOMIC_XOR,
+    ATOMIC_INC,
+    ATOMIC_DEC,
+    ATOMIC_SWAP,
+    ATOMIC_CMPSWAP,
+    ATOMIC_CSUB,
+    ATOMIC_FADD,
+    ATOMIC_FMIN,
+    ATOMIC_FMAX,
+    ATOMIC_PK_ADD_F16,
+    ATOMIC_PK_ADD_BF16
+};
 
 /* What memory holds after the operation. */
 INLINE uint32_t atomic32(enum atomic_op op, uint32_t old, uint32_t x, uint32_t compare)
@@ -238,8 +295,8 @@ INLINE uint64_t atomic64(enum atomic_op op, uint64_t old, uint64_t x, uint64_t c
     }
 }
 
-/* One lane's atomic on naturally aligned memory, which other workgroups may change meanwhile. `data`
- * and `compare` are rows at the lane, `result` too (or null). */
+/* One lane's atomic on naturally aligned memory, which other workgroups may change meanwhile.
+ * `data` and `compare` are rows at the lane, `result` too (or null). */
 INLINE void atomic_lane(uint8_t *p, enum atomic_op op, unsigned words, const uint32_t *data,
                         const uint32_t *compare, uint32_t *result, unsigned stride)
 {

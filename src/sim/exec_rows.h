@@ -5,8 +5,10 @@
  *
  *     V2(name, class, undef, result type, type of a, type of b, expression)
  *
- * with as many operand types as the digit says (V3: a, b, c; V4: d as well; VA: the accumulator is the
- * destination, read as c), see wave.h for the type letters. `lane` is the lane's number. ALIAS gives
+ * with as many operand types as the digit says (V3: a, b, c; V4: d as well; VA: the accumulator
+ * is the
+ * destination, read as c), see wave.h for the type letters. `lane` is the lane's number. ALIAS
+ * gives
  * another name, of another generation or encoding, to a body. Of packed instructions a row gives
  * the expression of one part: P of two f16, K of two 16-bit integers, R of two f32.
  */
@@ -28,7 +30,8 @@
         return (PART_TYPE)(__VA_ARGS__);                                                           \
     }                                                                                              \
     VECTOR_BODY(NAME, R, N, LET, BOTH(part_##NAME))
-#define HALVES_2(PART)   pack_f16(PART(LOW_F16(a), LOW_F16(b), 0), PART(HIGH_F16(a), HIGH_F16(b), 0))
+#define HALVES_2(PART)                                                                             \
+    pack_f16(PART(LOW_F16(a), LOW_F16(b), 0), PART(HIGH_F16(a), HIGH_F16(b), 0))
 #define HALVES_3(PART)                                                                             \
     pack_f16(PART(LOW_F16(a), LOW_F16(b), LOW_F16(c)), PART(HIGH_F16(a), HIGH_F16(b), HIGH_F16(c)))
 #define INTEGERS_2(PART) pack_16(PART(a & 0xffff, b & 0xffff, 0), PART(a >> 16, b >> 16, 0))

@@ -11,7 +11,7 @@ typedef float f32;
 typedef float f16; /* as a scalar operand: converted */
 typedef uint32_t none;
 
-/* ---- Helpers of single instructions ------------------------------------------------------------------ */
+/* ---- Helpers of single instructions ---------------------------------------------------------- */
 
 /* The field: offset in bits 0-4, width in bits 16-22. */
 static u32 bfe_scalar(u32 x, u32 field, int sign)
@@ -58,7 +58,7 @@ static u64 whole_quads(u64 x)
     return r;
 }
 
-/* ---- The table ------------------------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------------------- */
 
 #define READ_u32(n)  scalar32(w, &i->op[n])
 #define READ_u16(n)  (u16) scalar32(w, &i->op[n])
@@ -75,7 +75,6 @@ static u64 whole_quads(u64 x)
 #define WRITE_f32(x) w->s[i->op[0].reg] = bits_of_f32(x)
 #define WRITE_f16(x) w->s[i->op[0].reg] = f32_to_f16(x)
 #define WRITE_none(x)
-#define KEEP scc
 
 INLINE u32 modified(u32 x, unsigned mods, unsigned sign_bit)
 {
@@ -95,6 +94,16 @@ INLINE u32 modified(u32 x, unsigned mods, unsigned sign_bit)
         w->s[S_SCC] = (SCC) != 0;                                                                  \
         return next(w, i);                                                                         \
     }
+#define SK(NAME, UNDEF, OPERANDS, A, B, R, ...)                                                    \
+    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    {                                                                                              \
+        const u32 scc = w->s[S_SCC];                                                               \
+        const A a = READ_##A(1);                                                                   \
+        const B b = READ_##B(2);                                                                   \
+        (void)scc, (void)a, (void)b;                                                               \
+        WRITE_##R((R)(__VA_ARGS__));                                                               \
+        return next(w, i);                                                                         \
+    }
 #define S3(NAME, OPERANDS, T, ...)                                                                 \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
@@ -104,9 +113,11 @@ INLINE u32 modified(u32 x, unsigned mods, unsigned sign_bit)
     }
 #include "sim/scalar.def"
 #undef S
+#undef SK
 #undef S3
 
-/* ---- EXEC: d = EXEC, EXEC = an expression of s (the source) and e (the old EXEC), SCC = EXEC != 0 -------------- */
+/* ---- EXEC: d = EXEC, EXEC = an expression of s (the source) and e (the old EXEC), SCC =
+ * EXEC != 0 */
 
 #define SAVEEXEC(NAME, EXPRESSION)                                                                 \
     static const struct insn *x_##NAME##_b32(struct wave *w, const struct insn *i)                 \
@@ -178,12 +189,15 @@ SAVEEXEC_ALL
 WREXEC_ALL
 #undef WREXEC
 
-#define ROW_(NAME, UNDEF, OPERANDS) {#NAME, QUERN_CLASS_SALU, UNDEF_##UNDEF, OPERANDS, x_##NAME},
-#define S(NAME, UNDEF, OPERANDS, ...) ROW_(NAME, UNDEF, OPERANDS)
-#define S3(NAME, OPERANDS, ...)       ROW_(NAME, ANY, OPERANDS)
+#define ROW_(NAME, UNDEF, OPERANDS, SCC)                                                           \
+    {#NAME, QUERN_CLASS_SALU, UNDEF_##UNDEF, OPERANDS, x_##NAME, .writes_scc = SCC},
+#define S(NAME, UNDEF, OPERANDS, ...)  ROW_(NAME, UNDEF, OPERANDS, true)
+#define SK(NAME, UNDEF, OPERANDS, ...) ROW_(NAME, UNDEF, OPERANDS, false)
+#define S3(NAME, OPERANDS, ...)        ROW_(NAME, ANY, OPERANDS, false)
 #define SAVEEXEC(NAME, EXPRESSION)                                                                 \
-    ROW_(NAME##_b32, EXEC, "=s0s1") ROW_(NAME##_b64, EXEC, "=t0t1")
-#define WREXEC(NAME, EXPRESSION) ROW_(NAME##_b32, EXEC, "=s0s1") ROW_(NAME##_b64, EXEC, "=t0t1")
+    ROW_(NAME##_b32, EXEC, "=s0s1", true) ROW_(NAME##_b64, EXEC, "=t0t1", true)
+#define WREXEC(NAME, EXPRESSION)                                                                   \
+    ROW_(NAME##_b32, EXEC, "=s0s1", true) ROW_(NAME##_b64, EXEC, "=t0t1", true)
 
 const struct sim_row ISA_NAME(rows_scalar)[] = {
 #include "sim/scalar.def"

@@ -54,19 +54,23 @@ const struct insn *fault_address(struct wave *w, const struct insn *i, int lane,
     const unsigned long long at = address;
 
     if (!map)
-        return fault(w, i, lane, "%s of %u bytes at 0x%llx, but no buffer is mapped", verb, bytes, at);
+        return fault(w, i, lane, "%s of %u bytes at 0x%llx, but no buffer is mapped", verb, bytes,
+                     at);
     const unsigned long long size = map->end - map->begin;
     if (address >= map->begin && address < map->end && map->end - address >= bytes)
-        return fault(w, i, lane, "%s of %u bytes at 0x%llx: offset %llu of buffer \"%s\", which may "
-                     "only be %s", verb, bytes, at, (unsigned long long)(address - map->begin),
-                     map->name, map->access == QUERN_SIM_READ ? "read" : "written");
+        return fault(w, i, lane,
+                     "%s of %u bytes at 0x%llx: offset %llu of buffer \"%s\", which may "
+                     "only be read",
+                     verb, bytes, at, (unsigned long long)(address - map->begin), map->name);
     if (address < map->begin)
-        return fault(w, i, lane, "%s of %u bytes at 0x%llx: out of bounds, %llu bytes before buffer "
-                     "\"%s\" (%llu bytes)", verb, bytes, at,
-                     (unsigned long long)(map->begin - address), map->name, size);
-    return fault(w, i, lane, "%s of %u bytes at 0x%llx: out of bounds, offset %llu of buffer \"%s\", "
-                 "which has %llu bytes", verb, bytes, at, (unsigned long long)(address - map->begin),
-                 map->name, size);
+        return fault(w, i, lane,
+                     "%s of %u bytes at 0x%llx: out of bounds, %llu bytes before buffer "
+                     "\"%s\" (%llu bytes)",
+                     verb, bytes, at, (unsigned long long)(map->begin - address), map->name, size);
+    return fault(w, i, lane,
+                 "%s of %u bytes at 0x%llx: out of bounds, offset %llu of buffer \"%s\", "
+                 "which has %llu bytes",
+                 verb, bytes, at, (unsigned long long)(address - map->begin), map->name, size);
 }
 
 const struct insn *halt(struct wave *w)

@@ -10,11 +10,11 @@
 #include <xmmintrin.h>
 #endif
 
-/* What registers and LDS hold before they are written: NaN as f32, f16 and bf16, so that a kernel that
- * uses them is unlikely to give the right answer. */
+/* What registers and LDS hold before they are written: NaN as f32, f16 and bf16, so that a kernel
+ * that uses them is unlikely to give the right answer. */
 #define POISON 0xfff1fff1u
 
-/* ---- Float mode ----------------------------------------------------------------------------------------- */
+/* ---- Float mode ------------------------------------------------------------------------------ */
 
 #define MXCSR_DAZ_FTZ 0x8040u
 
@@ -68,7 +68,7 @@ const struct insn *run_insn_at(const struct run *run, uint64_t address)
     return m->insns + m->index_at[offset / 4];
 }
 
-/* ---- The start of a wave ------------------------------------------------------------------------------------ */
+/* ---- The start of a wave --------------------------------------------------------------------- */
 
 /* Bits of the descriptor's kernel_code_properties and of compute_pgm_rsrc2. */
 enum {
@@ -94,8 +94,8 @@ static unsigned put64(struct wave *w, unsigned at, uint64_t value)
     return at + 2;
 }
 
-/* Scalar registers in the order that the descriptor asks for. */
-static void start_scalars(struct wave *w)
+/* Scalar registers in the order that the descriptor asks for; gives their number. */
+static unsigned start_scalars(struct wave *w)
 {
     const struct run *const run = w->group->run;
     const struct object_kernel *const k = run->kernel;
@@ -142,10 +142,11 @@ static void start_scalars(struct wave *w)
         if (k->rsrc2 & RSRC2_PRIVATE && !architected_scratch)
             w->s[n++] = 0;
     }
+    return n;
 }
 
-/* Work-item ids: packed into v0, or on older parts in v0, v1, v2. */
-static void start_vectors(struct wave *w)
+/* Work-item ids: packed into v0, or on older parts in v0, v1, v2; gives the number of registers. */
+static unsigned start_vectors(struct wave *w)
 {
     const struct run *const run = w->group->run;
     const struct target *const t = run->module->sim->target;
@@ -175,6 +176,7 @@ static void start_vectors(struct wave *w)
     }
     w->s[S_EXEC] = (uint32_t)exec;
     w->s[S_EXEC + 1] = (uint32_t)(exec >> 32);
+    return packed ? 1 : dims + 1;
 }
 
 static void start_wave(struct wave *w)
@@ -187,12 +189,13 @@ static void start_wave(struct wave *w)
     w->mode = (uint8_t)(run->kernel->rsrc1 >> 12 & 0xff);
     w->pc = w->block = run->module->insns + run->note->entry;
     w->group->flow[run->note->entry]++;
-    start_scalars(w);
-    start_vectors(w);
+    const unsigned scalars = start_scalars(w), vectors = start_vectors(w);
+    if (w->shadow)
+        shadow_start_wave(w, scalars, vectors);
     run->module->sim->bodies->read_exec(w);
 }
 
-/* ---- A workgroup ------------------------------------------------------------------------------------------------ */
+/* ---- A workgroup ----------------------------------------------------------------------------- */
 
 /* Which wave stopped where, for a barrier that not all waves reach. */
 static void fault_barrier(struct group *g)
@@ -205,8 +208,10 @@ static void fault_barrier(struct group *g)
             waiting++;
             at = at ? at : &g->waves[n];
         }
-    fault(at, at->pc - 1, -1, "barrier that %u of the %u waves of the workgroup wait at, while the "
-          "others have ended", waiting, g->wave_count);
+    fault(at, at->pc - 1, -1,
+          "barrier that %u of the %u waves of the workgroup wait at, while the "
+          "others have ended",
+          waiting, g->wave_count);
 }
 
 /* Runs every wave to its next stop, again and again. False if a wave has a fault. */
@@ -214,6 +219,8 @@ static bool run_group(struct group *g)
 {
     const struct sim_bodies *const bodies = g->run->module->sim->bodies;
 
+    if (g->shadow)
+        shadow_start_group(g);
     for (unsigned n = 0; n < g->wave_count; n++)
         start_wave(&g->waves[n]);
     for (;;) {
@@ -222,7 +229,10 @@ static bool run_group(struct group *g)
             struct wave *const w = &g->waves[n];
             if (w->state == WAVE_READY) {
                 set_host_mode(w);
-                bodies->run(w);
+                if (w->shadow)
+                    bodies->run_full(w);
+                else
+                    bodies->run(w);
             }
             if (w->state == WAVE_FAULT)
                 return false;
@@ -235,6 +245,8 @@ static bool run_group(struct group *g)
             fault_barrier(g);
             return false;
         }
+        if (g->shadow)
+            shadow_barrier(g);
         for (unsigned n = 0; n < g->wave_count; n++) {
             g->waves[n].state = WAVE_READY;
             g->waves[n].signalled = false;
@@ -242,7 +254,7 @@ static bool run_group(struct group *g)
     }
 }
 
-/* ---- Threads --------------------------------------------------------------------------------------------------- */
+/* ---- Threads --------------------------------------------------------------------------------- */
 
 /* What a thread needs to run workgroups, allocated once. */
 struct bench {
@@ -252,6 +264,7 @@ struct bench {
 
 static void bench_free(struct bench *b)
 {
+    shadow_free(&b->group);
     if (b->group.waves)
         os.free(b->group.waves[0].v);
     os.free(b->group.waves);
@@ -260,7 +273,10 @@ static void bench_free(struct bench *b)
     os.free(b->group.flow);
 }
 
-static size_t round_up(size_t bytes) { return (bytes + 127) & ~(size_t)127; }
+static size_t round_up(size_t bytes)
+{
+    return (bytes + 127) & ~(size_t)127;
+}
 
 static bool bench_make(struct bench *b, struct run *run)
 {
@@ -282,8 +298,8 @@ static bool bench_make(struct bench *b, struct run *run)
     uint32_t *const v = os.aligned_alloc(128, file * run->wave_count);
     g->waves[0].v = v;
     g->lds = os.aligned_alloc(128, round_up(g->lds_bytes + 16));
-    g->scratch = os.aligned_alloc(
-        128, round_up((size_t)g->scratch_bytes * m->lanes * run->wave_count + 16));
+    g->scratch =
+        os.aligned_alloc(128, round_up((size_t)g->scratch_bytes * m->lanes * run->wave_count + 16));
     g->flow = os.calloc(m->insn_count + 1, sizeof *g->flow);
     if (!v || !g->lds || !g->scratch || !g->flow)
         return false;
@@ -298,7 +314,7 @@ static bool bench_make(struct bench *b, struct run *run)
         w->number = n;
         w->group = g;
     }
-    return true;
+    return m->sim->check != QUERN_CHECK_FULL || shadow_make(g);
 }
 
 static void poison(void *memory, size_t bytes)
@@ -376,7 +392,7 @@ static void work(void *user, size_t index)
     bench_free(&bench);
 }
 
-/* ---- A launch ---------------------------------------------------------------------------------------------------- */
+/* ---- A launch -------------------------------------------------------------------------------- */
 
 static quern_status check_launch(const quern_sim_module *m, const struct quern_sim_launch *l,
                                  struct run *run)
@@ -397,7 +413,8 @@ static quern_status check_launch(const quern_sim_module *m, const struct quern_s
     }
     FAIL_IF(items > 1024 || (k->max_flat_workgroup && items > k->max_flat_workgroup),
             QUERN_E_ARGUMENT, "workgroups of %u,%u,%u work-items: kernel %s allows %u", l->block[0],
-            l->block[1], l->block[2], k->name, k->max_flat_workgroup ? k->max_flat_workgroup : 1024);
+            l->block[1], l->block[2], k->name,
+            k->max_flat_workgroup ? k->max_flat_workgroup : 1024);
     FAIL_IF(l->lds_bytes > t->lds_bytes || k->lds_bytes > t->lds_bytes - l->lds_bytes,
             QUERN_E_ARGUMENT, "%u + %u bytes of LDS: a workgroup of %s may have %u", k->lds_bytes,
             l->lds_bytes, t->name, t->lds_bytes);
@@ -411,7 +428,8 @@ static quern_status check_launch(const quern_sim_module *m, const struct quern_s
             l->kernarg_bytes, k->name, explicit_end, k->kernarg_bytes);
     FAIL_IF(!mode_supported(k->rsrc1 >> 12 & 0xff), QUERN_E_DEVICE,
             "kernel %s asks for float mode 0x%02x; modelled are rounding to nearest even, f16 and "
-            "f64 with denormals (0xc0, 0xf0)", k->name, k->rsrc1 >> 12 & 0xff);
+            "f64 with denormals (0xc0, 0xf0)",
+            k->name, k->rsrc1 >> 12 & 0xff);
     run->group_count = groups;
     run->wave_count = (unsigned)((items + m->lanes - 1) / m->lanes);
     run->lds_bytes = k->lds_bytes + l->lds_bytes;
@@ -446,13 +464,15 @@ static quern_status map_arguments(struct run *run, const struct quern_sim_launch
     if (l->kernarg_bytes)
         memcpy(run->kernarg, l->kernarg, l->kernarg_bytes);
     object_fill_hidden(k, run->kernarg, l->grid, l->block, l->lds_bytes);
-    const struct mapping parts[2] = {
-        {.end = k->kernarg_bytes, .host = run->kernarg, .access = QUERN_SIM_READ, .name = "kernarg"},
-        {.begin = packet + 64,
-         .end = packet + 64 + PACKET_BYTES,
-         .host = run->kernarg + packet,
-         .access = QUERN_SIM_READ,
-         .name = "dispatch packet"}};
+    const struct mapping parts[2] = {{.end = k->kernarg_bytes,
+                                      .host = run->kernarg,
+                                      .access = QUERN_SIM_READ,
+                                      .name = "kernarg"},
+                                     {.begin = packet + 64,
+                                      .end = packet + 64 + PACKET_BYTES,
+                                      .host = run->kernarg + packet,
+                                      .access = QUERN_SIM_READ,
+                                      .name = "dispatch packet"}};
     TRY(memory_add_parts(&run->memory, packet + 64 + PACKET_BYTES, parts, 2, &run->kernarg_at));
     run->packet_at = run->kernarg_at + packet + 64;
     fill_packet(run->kernarg + packet, l, run);
@@ -461,6 +481,11 @@ static quern_status map_arguments(struct run *run, const struct quern_sim_launch
 
 static void run_free(struct run *run)
 {
+    for (size_t n = 0; n < run->memory.count && run->races; n++) {
+        os.free((void *)atomic_load(&run->races[n].writers));
+        os.free((void *)atomic_load(&run->races[n].readers));
+    }
+    os.free(run->races);
     memory_free(&run->memory);
     os.free(run->kernarg);
     os.free(run->flow);
@@ -481,6 +506,11 @@ static quern_status run_prepared(struct run *run, const struct quern_sim_launch 
     run->flow = os.calloc(m->insn_count + 1, sizeof *run->flow);
     FAIL_IF(!run->flow, QUERN_E_MEMORY, "out of memory for counts of %zu instructions",
             m->insn_count);
+    if (m->sim->check == QUERN_CHECK_FULL) {
+        run->races = os.calloc(run->memory.count, sizeof *run->races);
+        FAIL_IF(!run->races, QUERN_E_MEMORY, "out of memory for races of %zu buffers",
+                run->memory.count);
+    }
     if ((uint64_t)threads > run->group_count)
         threads = (int)run->group_count;
     parallel_for((size_t)threads, threads, work, run);

@@ -5,6 +5,7 @@
 
 #include "object/object.h"
 #include "sim/parse.h"
+#include "sim/shadow.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,16 +25,16 @@ struct quern_sim {
 
 /* What is known of a decoded instruction beyond struct insn. */
 struct insn_note {
-    uint32_t offset; /* in the code */
-    uint32_t vgprs;  /* one more than the highest register it names */
+    uint32_t offset;           /* in the code */
+    uint32_t vgprs;            /* one more than the highest register it names */
     const struct sim_row *row; /* null: not understood, or past_end */
     const char *text;
 };
 
 struct kernel_note {
-    uint32_t entry; /* index of its first instruction */
+    uint32_t entry;      /* index of its first instruction */
     uint32_t begin, end; /* offsets of its code */
-    uint32_t vgprs; /* one more than the highest register that its code names */
+    uint32_t vgprs;      /* one more than the highest register that its code names */
 };
 
 struct quern_sim_module {
@@ -41,7 +42,7 @@ struct quern_sim_module {
     uint8_t *bytes; /* the object */
     struct object object;
     uint8_t *image;
-    uint64_t guest; /* address of virtual address 0 */
+    uint64_t guest;   /* address of virtual address 0 */
     uint64_t code_at; /* virtual address of the decoded code */
     uint64_t code_bytes;
     unsigned lanes;
@@ -51,7 +52,7 @@ struct quern_sim_module {
     struct insn *insns;
     struct insn_note *notes;
     size_t insn_count, insn_capacity;
-    uint32_t *index_at; /* by code offset / 4: the instruction there, or INSN_NONE */
+    uint32_t *index_at;          /* by code offset / 4: the instruction there, or INSN_NONE */
     struct kernel_note *kernels; /* as object.kernels */
 };
 
@@ -63,15 +64,16 @@ struct run {
     const struct object_kernel *kernel;
     const struct kernel_note *note;
     const struct quern_sim_launch *launch;
-    struct memory memory; /* the simulator's mappings and the launch's own */
-    uint8_t *kernarg;     /* arguments, then the dispatch packet */
+    struct memory memory;           /* the simulator's mappings and the launch's own */
+    struct race *races;             /* full check: for each mapping */
+    uint8_t *kernarg;               /* arguments, then the dispatch packet */
     uint64_t kernarg_at, packet_at; /* guest addresses */
     uint32_t lds_bytes;
     uint64_t group_count, max_instructions;
-    unsigned wave_count; /* of a workgroup */
+    unsigned wave_count;       /* of a workgroup */
     atomic_uint_fast64_t next; /* workgroup to start */
-    /* The lowest workgroup with a fault. Those before it run on, so that the finding that is reported
-     * does not depend on timing; those after it stop. */
+    /* The lowest workgroup with a fault. Those before it run on, so that the finding that is
+     * reported does not depend on timing; those after it stop. */
     atomic_uint_fast64_t stop_before;
     pthread_mutex_t lock; /* of what follows */
     char message[FAULT_BYTES];

@@ -6,19 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Registers that a kernel is granted ------------------------------------------------------------- */
+/* ---- Registers that a kernel is granted ------------------------------------------------------ */
 
 static unsigned granted_vgprs(const struct target *t, const struct object_kernel *k)
 {
     const unsigned blocks = (k->rsrc1 & 63) + 1;
-    const unsigned granule = t->generation >= 10           ? (k->wave_size == 32 ? 8 : 4)
+    const unsigned granule = t->generation >= 10                  ? (k->wave_size == 32 ? 8 : 4)
                              : t->capabilities & CAP_MFMA_BF16_1K ? 8
                                                                   : 4;
     return blocks * granule;
 }
 
-/* gfx90a and later split one file: below the offset VGPRs, above it AGPRs. Before, there are two files
- * of the same size. */
+/* gfx90a and later split one file: below the offset VGPRs, above it AGPRs. Before, there are two
+ * files of the same size. */
 static void split_vgprs(const struct target *t, const struct object_kernel *k, unsigned *vgprs,
                         unsigned *agprs)
 {
@@ -35,7 +35,7 @@ static void split_vgprs(const struct target *t, const struct object_kernel *k, u
     }
 }
 
-/* ---- Decoding --------------------------------------------------------------------------------------------- */
+/* ---- Decoding -------------------------------------------------------------------------------- */
 
 struct decoding {
     struct quern_sim_module *module;
@@ -179,7 +179,7 @@ static quern_status note_kernels(struct quern_sim_module *m)
     return QUERN_OK;
 }
 
-/* ---- The image ------------------------------------------------------------------------------------------------ */
+/* ---- The image ------------------------------------------------------------------------------- */
 
 static quern_status make_image(struct quern_sim_module *m)
 {
@@ -208,7 +208,9 @@ static quern_status make_image(struct quern_sim_module *m)
                                  .host = m->image + s->address,
                                  .access = s->write ? QUERN_SIM_READ_WRITE : QUERN_SIM_READ};
         snprintf(part->name, sizeof part->name, "%s of the code object",
-                 s->execute ? "code" : s->write ? "variables" : "constants");
+                 s->execute ? "code"
+                 : s->write ? "variables"
+                            : "constants");
     }
     FAIL_IF(!code, QUERN_E_OBJECT, "no executable segment");
     pthread_mutex_lock(&m->sim->lock);
@@ -255,7 +257,8 @@ quern_status quern_sim_load(quern_sim *sim, const void *bytes, size_t size,
     m->bytes = os.malloc(size ? size : 1);
     quern_status status = QUERN_OK;
     if (!m->bytes) {
-        status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for %zu bytes", size);
+        status =
+            error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for %zu bytes", size);
     } else {
         memcpy(m->bytes, bytes, size);
         status = object_parse(m->bytes, size, &m->object);

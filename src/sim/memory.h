@@ -14,7 +14,7 @@ struct mapping {
     uint64_t begin, end; /* guest addresses */
     uint8_t *host;       /* of `begin` */
     uint32_t access;     /* enum quern_sim_access bits */
-    struct tracks *tracks; /* full check: what is known of each byte, or null */
+    uint8_t *masks;      /* full check: undefined bits of each byte; null if all are defined */
     char name[32];
 };
 
@@ -28,8 +28,8 @@ struct memory {
 /* Enters a mapping at a free address. QUERN_E_MEMORY, or QUERN_E_ARGUMENT for absurd sizes. */
 quern_status memory_add(struct memory *memory, void *host, size_t bytes, uint32_t access,
                         const char *name, uint64_t *address);
-/* Enters several mappings at fixed distances from each other: `begin` and `end` of each part are taken
- * as offsets from *address, which is found so that `bytes` bytes fit. */
+/* Enters several mappings at fixed distances from each other: `begin` and `end` of each part are
+ * taken as offsets from *address, which is found so that `bytes` bytes fit. */
 quern_status memory_add_parts(struct memory *memory, size_t bytes, const struct mapping *parts,
                               size_t count, uint64_t *address);
 /* Takes out the mapping that begins at `address`; false if there is none. */

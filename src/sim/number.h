@@ -74,7 +74,8 @@ NUMBER uint32_t f32_to_f16(float f)
 {
     const uint32_t bits = bits_of_f32(f), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     const int32_t m = (int32_t)magnitude;
-    /* normal halves: re-bias, and round by adding half of the last place, less one when it is even */
+    /* normal halves: re-bias, and round by adding half of the last place, less one when it is even
+     */
     const uint32_t normal = (magnitude - 0x38000000u + 0xfff + (magnitude >> 13 & 1)) >> 13;
     /* denormal halves: the addition of 0.5 rounds at 2^-24 */
     const uint32_t denormal = bits_of_f32(f32_of(magnitude) + 0.5f) - 0x3f000000u;
@@ -84,7 +85,10 @@ NUMBER uint32_t f32_to_f16(float f)
     return pick(m > 0x7f800000, 0x7e00 | (magnitude >> 13 & 0x3ff), bounded) | sign;
 }
 
-NUMBER float bf16_to_f32(uint32_t b) { return f32_of(b << 16); }
+NUMBER float bf16_to_f32(uint32_t b)
+{
+    return f32_of(b << 16);
+}
 
 /* Rounds to nearest even; NaNs stay NaNs. */
 NUMBER uint32_t f32_to_bf16(float f)
@@ -96,9 +100,9 @@ NUMBER uint32_t f32_to_bf16(float f)
 }
 
 /*
- * a + b with the bits lost in rounding made sticky: when the sum is inexact and its last bit is even,
- * the neighbour on the side of the exact sum is taken. Rounding that to a format of at most 22 bits
- * is the same as rounding the exact sum.
+ * a + b with the bits lost in rounding made sticky: when the sum is inexact and its last bit is
+ * even, the neighbour on the side of the exact sum is taken. Rounding that to a format of at most
+ * 22 bits is the same as rounding the exact sum.
  */
 NUMBER float add_odd(float a, float b)
 {
@@ -113,7 +117,10 @@ NUMBER float add_odd(float a, float b)
 }
 
 /* fma of halves, rounded once: products of halves are exact in f32. */
-NUMBER float fma_f16(float a, float b, float c) { return add_odd(a * b, c); }
+NUMBER float fma_f16(float a, float b, float c)
+{
+    return add_odd(a * b, c);
+}
 
 NUMBER float flush_f32(float f)
 {
@@ -121,12 +128,9 @@ NUMBER float flush_f32(float f)
     return f32_of(pick((bits & 0x7f800000u) != 0, bits, bits & 0x80000000u));
 }
 
-#ifdef __FMA__
-NUMBER float fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-#else
-/* Without the instruction: the product is exact in double, and the sum is made odd as in add_odd, so
- * that rounding it to f32 is the only rounding. */
-NUMBER float fma_f32(float a, float b, float c)
+/* a * b + c of f32 in double, with the last bit odd where it is inexact (see add_odd). The product
+ * is exact, so rounding the result to f32, scaled or not, is the only rounding. */
+NUMBER double fma_odd(float a, float b, float c)
 {
     const double product = (double)a * (double)b, addend = (double)c;
     const double s = product + addend, t = s - product;
@@ -136,7 +140,18 @@ NUMBER float fma_f32(float a, float b, float c)
     const uint64_t use = ((bits & 1) - 1) & (0 - (uint64_t)(error != 0)) &
                          (0 - (uint64_t)((bits >> 52 & 2047) != 2047));
 
-    return (float)f64_of((odd & use) | (bits & ~use));
+    return f64_of((odd & use) | (bits & ~use));
+}
+
+#ifdef __FMA__
+NUMBER float fma_f32(float a, float b, float c)
+{
+    return __builtin_fmaf(a, b, c);
+}
+#else
+NUMBER float fma_f32(float a, float b, float c)
+{
+    return (float)fma_odd(a, b, c);
 }
 #endif
 
@@ -198,7 +213,10 @@ NUMBER float u32_to_f32(uint32_t u)
     return (float)(int32_t)(u >> 16) * 0x1p16f + (float)(int32_t)(u & 0xffff);
 }
 
-NUMBER uint32_t mul_hi_u32(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
+NUMBER uint32_t mul_hi_u32(uint32_t a, uint32_t b)
+{
+    return (uint32_t)((uint64_t)a * b >> 32);
+}
 NUMBER uint32_t mul_hi_i32(int32_t a, int32_t b)
 {
     return (uint32_t)((uint64_t)((int64_t)a * b) >> 32);
@@ -208,7 +226,7 @@ NUMBER uint32_t mul_hi_i32(int32_t a, int32_t b)
 #define MOST(a, b)    ((a) > (b) ? (a) : (b))
 #define ABSDIFF(a, b) ((a) > (b) ? (a) - (b) : (b) - (a))
 
-/* ---- Float helpers of single instructions -------------------------------------------------------- */
+/* ---- Float helpers of single instructions ---------------------------------------------------- */
 
 NUMBER float med3_f32(float a, float b, float c)
 {
@@ -238,8 +256,30 @@ NUMBER int32_t frexp_exponent(float a)
 }
 
 /* Sine and cosine of 2 pi a. */
-NUMBER float sin_turns(float a) { return (float)sin(6.283185307179586 * ((double)a - floor(a))); }
-NUMBER float cos_turns(float a) { return (float)cos(6.283185307179586 * ((double)a - floor(a))); }
+NUMBER float sin_turns(float a)
+{
+    return (float)sin(6.283185307179586 * ((double)a - floor(a)));
+}
+NUMBER float cos_turns(float a)
+{
+    return (float)cos(6.283185307179586 * ((double)a - floor(a)));
+}
+
+/* The last step of a division but one: undoes what v_div_scale did to n or d, in one rounding. The
+ * scaled quotient c tells which way. */
+NUMBER float div_fmas_f32(float a, float b, float c, uint32_t undo)
+{
+    const int large = (bits_of_f32(c) >> 23 & 255) > 127;
+    return undo ? (float)(fma_odd(a, b, c) * (large ? 0x1p64 : 0x1p-64)) : fma_f32(a, b, c);
+}
+
+NUMBER double div_fmas_f64(double a, double b, double c, uint32_t undo)
+{
+    const int large = (bits_of_f64(c) >> 52 & 2047) > 1023;
+    if (!undo)
+        return fma(a, b, c);
+    return (double)(((__float128)a * b + c) * (large ? 0x1p128 : 0x1p-128));
+}
 
 /* The last step of a division: q is about n / d, which special values replace. */
 NUMBER float div_fixup_f32(float q, float d, float n)
@@ -256,7 +296,8 @@ NUMBER float div_fixup_f32(float q, float d, float n)
         return f32_of(0x7f800000u | sign);
     if (isinf(d) || n == 0)
         return f32_of(sign);
-    return f32_of((bits_of_f32(q) & 0x7fffffff) | sign);
+    /* the refinement of a quotient that overflows ends in NaN */
+    return f32_of((q != q ? 0x7f800000u : bits_of_f32(q) & 0x7fffffff) | sign);
 }
 
 NUMBER double div_fixup_f64(double q, double d, double n)
@@ -273,7 +314,7 @@ NUMBER double div_fixup_f64(double q, double d, double n)
         return f64_of(0x7ff0000000000000u | sign);
     if (isinf(d) || n == 0)
         return f64_of(sign);
-    return f64_of((bits_of_f64(q) & 0x7fffffffffffffffu) | sign);
+    return f64_of((q != q ? 0x7ff0000000000000u : bits_of_f64(q) & 0x7fffffffffffffffu) | sign);
 }
 
 /* Rounds toward zero; overflow gives the largest finite half. */
@@ -282,7 +323,8 @@ NUMBER uint32_t f32_to_f16_rtz(float f)
     const uint32_t bits = bits_of_f32(f), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     const int32_t m = (int32_t)magnitude;
     const uint32_t normal = (magnitude - 0x38000000u) >> 13;
-    /* denormal halves: as many times 2^-24 as go into it, from the rounded number by taking one off */
+    /* denormal halves: as many times 2^-24 as go into it, from the rounded number by taking one off
+     */
     const float sum = f32_of(magnitude) + 0.5f;
     const uint32_t over = (uint32_t)(sum - 0.5f > f32_of(magnitude));
     const uint32_t denormal = bits_of_f32(sum) - 0x3f000000u - over;
@@ -296,8 +338,22 @@ NUMBER uint32_t sat_i16(int32_t x)
 {
     return (uint32_t)(x < -32768 ? -32768 : x > 32767 ? 32767 : x) & 0xffff;
 }
-NUMBER uint32_t sat_u16(int32_t x) { return (uint32_t)(x < 0 ? 0 : x > 65535 ? 65535 : x); }
-NUMBER uint32_t sat_u8(int32_t x) { return (uint32_t)(x < 0 ? 0 : x > 255 ? 255 : x); }
+NUMBER int32_t saturate_i32(int64_t x)
+{
+    return x < INT32_MIN ? INT32_MIN : x > INT32_MAX ? INT32_MAX : (int32_t)x;
+}
+NUMBER uint32_t saturate_u32(uint64_t x)
+{
+    return x > UINT32_MAX ? UINT32_MAX : (uint32_t)x;
+}
+NUMBER uint32_t sat_u16(int32_t x)
+{
+    return (uint32_t)(x < 0 ? 0 : x > 65535 ? 65535 : x);
+}
+NUMBER uint32_t sat_u8(int32_t x)
+{
+    return (uint32_t)(x < 0 ? 0 : x > 255 ? 255 : x);
+}
 NUMBER uint32_t norm_i16(float f)
 {
     const float bounded = f != f ? 0 : f < -1 ? -1 : f > 1 ? 1 : f;
@@ -309,9 +365,12 @@ NUMBER uint32_t norm_u16(float f)
     return (uint32_t)(int32_t)rintf(bounded * 65535);
 }
 
-/* ---- Integer helpers --------------------------------------------------------------------------------- */
+/* ---- Integer helpers ------------------------------------------------------------------------- */
 
-NUMBER int32_t i24(uint32_t x) { return (int32_t)(x << 8) >> 8; }
+NUMBER int32_t i24(uint32_t x)
+{
+    return (int32_t)(x << 8) >> 8;
+}
 
 NUMBER uint32_t bfe_u32(uint32_t x, uint32_t offset, uint32_t width)
 {
@@ -343,7 +402,10 @@ NUMBER uint32_t count_bits(uint32_t x)
 }
 
 /* Bits below bit n; none for n <= 0, all for n >= 32. */
-NUMBER uint32_t below(int n) { return n <= 0 ? 0 : n >= 32 ? 0xffffffffu : (1u << n) - 1; }
+NUMBER uint32_t below(int n)
+{
+    return n <= 0 ? 0 : n >= 32 ? 0xffffffffu : (1u << n) - 1;
+}
 
 /* Leading bits equal to the sign, or -1 if all are. */
 NUMBER uint32_t leading_sign_bits(int32_t x)
@@ -352,7 +414,8 @@ NUMBER uint32_t leading_sign_bits(int32_t x)
     return differs ? (uint32_t)__builtin_clz(differs) : 0xffffffffu;
 }
 
-/* Selector bytes: 0-3 a byte of b, 4-7 of a, 8-11 the sign of a half of b, a; 12 zero, above 255. */
+/* Selector bytes: 0-3 a byte of b, 4-7 of a, 8-11 the sign of a half of b, a; 12 zero, above 255.
+ */
 NUMBER uint32_t perm_byte(uint32_t a, uint32_t b, uint32_t s)
 {
     const uint32_t byte = pick(s & 4, a, b) >> 8 * (s & 3) & 0xff;
@@ -374,9 +437,9 @@ NUMBER uint32_t sad_u8(uint32_t a, uint32_t b)
     return sum;
 }
 
-/* ---- Packed values -------------------------------------------------------------------------------- */
+/* ---- Packed values --------------------------------------------------------------------------- */
 
-#define LOW_F16(x)  f16_to_f32((x) & 0xffff)
+#define LOW_F16(x)  f16_to_f32((x)&0xffff)
 #define HIGH_F16(x) f16_to_f32((x) >> 16)
 
 /* Two f32 in a register pair. */
@@ -384,11 +447,20 @@ struct f32x2 {
     float low, high;
 };
 
-NUMBER uint32_t pack_16(uint32_t low, uint32_t high) { return (low & 0xffff) | high << 16; }
-NUMBER uint32_t pack_f16(float low, float high) { return f32_to_f16(low) | f32_to_f16(high) << 16; }
-NUMBER struct f32x2 pack_f32(float low, float high) { return (struct f32x2){low, high}; }
+NUMBER uint32_t pack_16(uint32_t low, uint32_t high)
+{
+    return (low & 0xffff) | high << 16;
+}
+NUMBER uint32_t pack_f16(float low, float high)
+{
+    return f32_to_f16(low) | f32_to_f16(high) << 16;
+}
+NUMBER struct f32x2 pack_f32(float low, float high)
+{
+    return (struct f32x2){low, high};
+}
 
-/* ---- Dots --------------------------------------------------------------------------------------------- */
+/* ---- Dots ------------------------------------------------------------------------------------ */
 
 NUMBER float dot2_f16(uint32_t a, uint32_t b, float c)
 {
@@ -433,7 +505,10 @@ NUMBER float fp8_to_f32(uint32_t x)
     return f32_of((magnitude == 0x7f ? 0x7fc00000u : value) | sign);
 }
 
-NUMBER float bf8_to_f32(uint32_t x) { return f16_to_f32((x & 0xff) << 8); }
+NUMBER float bf8_to_f32(uint32_t x)
+{
+    return f16_to_f32((x & 0xff) << 8);
+}
 
 NUMBER float dot4_fp8(uint32_t a, uint32_t b, float c, int a_bf8, int b_bf8)
 {
@@ -446,7 +521,7 @@ NUMBER float dot4_fp8(uint32_t a, uint32_t b, float c, int a_bf8, int b_bf8)
     return sum;
 }
 
-/* ---- f16 and f64 helpers of single instructions ------------------------------------------------------- */
+/* ---- f16 and f64 helpers of single instructions ---------------------------------------------- */
 
 NUMBER float fract_f16(float a)
 {

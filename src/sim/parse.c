@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Operands ---------------------------------------------------------------------------------------- */
+/* ---- Operands -------------------------------------------------------------------------------- */
 
 /* Rows of equal lanes for a constant: a pointer that stays valid as long as the pool. */
 static const uint32_t *constant_rows(struct parser *p, uint64_t value, unsigned words, bool mask)
@@ -106,12 +106,12 @@ static bool parse_constant(struct parser *p, const struct sim_row *row, const ch
     return true;
 }
 
-static bool set_register(struct parser *p, const struct text_register *r, char type, bool wide,
-                         struct operand *o, struct parsed *parsed)
+static bool set_register(struct parser *p, const struct sim_row *row, const struct text_register *r,
+                         char type, bool wide, struct operand *o, struct parsed *parsed)
 {
     unsigned words = type == 'D' || type == 'X' || type == 'a' || type == 'A' ? r->count
                      : wide                                                   ? o->words
-                                                                              : words_of_type(p, type);
+                            : words_of_type(p, type);
     const bool mask = type == 'm' || type == 'e';
 
     o->words = (uint8_t)words;
@@ -122,12 +122,14 @@ static bool set_register(struct parser *p, const struct text_register *r, char t
         o->kind = OPERAND_VGPR;
         o->reg = (uint16_t)first;
         o->offset = (uint64_t)first * p->lanes * 4;
-        if (first + words > parsed->vgprs)
-            parsed->vgprs = first + words;
+        /* of a matrix the text may say more registers than a wave of 64 uses: the body checks */
+        const unsigned last = row->class == QUERN_CLASS_MATRIX ? first + 1 : first + words;
+        if (last > parsed->vgprs)
+            parsed->vgprs = last;
         return true;
     }
-    /* the disassembler does not know the wave size, so of a lane mask only the first register counts;
-     * 16-bit operands and the like may name a pair of which the low register is meant */
+    /* the disassembler does not know the wave size, so of a lane mask only the first register
+     * counts; 16-bit operands and the like may name a pair of which the low register is meant */
     if (!mask && r->count != words)
         return false;
     o->kind = OPERAND_SGPR;
@@ -168,7 +170,7 @@ static bool parse_operand(struct parser *p, const struct sim_row *row, const cha
                 o->rows = constant_rows(p, words_of_type(p, type) == 2 ? value : r.index, 2, false);
             return true;
         }
-        return set_register(p, &r, type, wide, o, parsed);
+        return set_register(p, row, &r, type, wide, o, parsed);
     }
     if (dst)
         return false;
@@ -182,11 +184,17 @@ static bool parse_operand(struct parser *p, const struct sim_row *row, const cha
     return parse_constant(p, row, body, type, o);
 }
 
-/* ---- Modifiers --------------------------------------------------------------------------------------------- */
+/* ---- Modifiers ------------------------------------------------------------------------------- */
 
-static bool is_source(const struct operand *o) { return o->type && strchr("fuihwdqpkbgr", o->type); }
+static bool is_source(const struct operand *o)
+{
+    return o->type && strchr("fuihwdqpkbgr", o->type);
+}
 
-static bool half_type(char type) { return type == 'h' || type == 'w'; }
+static bool half_type(char type)
+{
+    return type == 'h' || type == 'w';
+}
 
 /* op_sel picks halves of 16-bit operands: one bit for each source, then one for the destination. */
 static void apply_op_sel(struct insn *i, const struct text_modifiers *m, unsigned sources)
@@ -198,8 +206,8 @@ static void apply_op_sel(struct insn *i, const struct text_modifiers *m, unsigne
         if (o->type == 'p' || o->type == 'k' || o->type == 'b' || o->type == 'r') {
             const unsigned select = SELECT_PAIR + low + 2 * high;
             o->select = (uint8_t)(select == SELECT_PAIR_NATURAL ? SELECT_ALL : select);
-            o->mods = (uint8_t)((m->neg_lo >> n & 1 ? MOD_NEG : 0) |
-                                (m->neg_hi >> n & 1 ? MOD_NEG_HIGH : 0));
+            o->mods |= (uint8_t)((m->neg_lo >> n & 1 ? MOD_NEG : 0) |
+                                 (m->neg_hi >> n & 1 ? MOD_NEG_HIGH : 0));
         } else if (o->type == 'g') {
             if (high && m->has_op_sel_hi)
                 o->select = low ? SELECT_WORD_1 : SELECT_WORD_0;
@@ -224,8 +232,8 @@ static const uint8_t *dpp_lanes(struct parser *p, const struct text_modifiers *m
     return lanes;
 }
 
-static bool apply_modifiers(struct parser *p, const struct sim_row *row, const struct text_modifiers *m,
-                            unsigned sources, struct insn *i)
+static bool apply_modifiers(struct parser *p, const struct sim_row *row,
+                            const struct text_modifiers *m, unsigned sources, struct insn *i)
 {
     i->offset += m->offset;
     i->extra[0] = (uint8_t)(m->offset1 | m->neg_lo);
@@ -268,15 +276,21 @@ static void classify(struct insn *i)
         complex = true;
     if (i->op[0].type == 'J')
         i->flags |= INSN_DST_HIGH;
+    if (i->op[0].select == SELECT_WORD_1) { /* v0.h */
+        i->flags |= INSN_DST_HIGH;
+        complex = true;
+    }
     for (unsigned n = 1; n < 5; n++) {
         const struct operand *const o = &i->op[n];
+        if (o->mods & MOD_DST)
+            continue;
         complex = complex || (is_source(o) && (o->mods || o->select != SELECT_ALL));
-        simple = simple && (o->kind != OPERAND_SGPR);
+        simple = simple && o->kind != OPERAND_SGPR;
     }
     i->flags |= complex ? INSN_COMPLEX : simple ? INSN_SIMPLE : 0;
 }
 
-/* ---- One instruction -------------------------------------------------------------------------------------------- */
+/* ---- One instruction ------------------------------------------------------------------------- */
 
 /* How many operands of the text an operand list takes: least and most. */
 static void count_operands(const char *list, unsigned *least, unsigned *most)
@@ -319,20 +333,21 @@ static bool fill_operands(struct parser *p, const struct sim_row *row, const cha
         const unsigned place = (unsigned)(*list - '0');
         if (type == '+') {
             *o = i->op[0];
+            o->mods &= (uint8_t)~MOD_DST;
             continue;
         }
         if (!dst && place >= 1 && place <= 3 && place > *sources)
             *sources = place;
         o->words = (uint8_t)width;
         if (type == 'e' && short_by_one) {
-            *o = (struct operand){.kind = OPERAND_NONE, .type = 'e', .reg = S_SINK};
+            *o = (struct operand){.type = 'e', .reg = S_SINK, .mods = MOD_DST};
             i->flags |= INSN_WRITES_EXEC;
             short_by_one = false;
             continue;
         }
         if (type == 'm' && !dst && short_by_one) {
-            *o = (struct operand){.kind = OPERAND_SGPR, .type = 'm', .reg = S_VCC,
-                                  .words = (uint8_t)(p->lanes / 32)};
+            *o = (struct operand){
+                .kind = OPERAND_SGPR, .type = 'm', .reg = S_VCC, .words = (uint8_t)(p->lanes / 32)};
             short_by_one = false;
             continue;
         }
@@ -364,6 +379,8 @@ static bool fill_operands(struct parser *p, const struct sim_row *row, const cha
                                   parsed)) {
             return false;
         }
+        if (dst)
+            o->mods |= MOD_DST;
         if (dst && o->kind == OPERAND_SGPR && o->reg <= S_EXEC + 1 && o->reg + o->words > S_EXEC)
             i->flags |= INSN_WRITES_EXEC;
     }
@@ -395,6 +412,11 @@ static bool parse_one(struct parser *p, const char *text, uint64_t offset, struc
         row = row_index_find(p->index, t.mnemonic);
     if (!row)
         return false;
+    /* The bit does not clamp the sum of the f32 dots to [0, 1]: ROCm's device library always sets
+     * it, and kernels that use it (bitsandbytes' f16 ones) give right answers on RDNA 3 hardware.
+     */
+    if (!strncmp(row->name, "v_dot2_f32_", 11))
+        t.modifiers.clamp = false;
     *found = row;
     i->pc = p->guest + offset + 4;
     for (const char *list = row->operands; list; list = strchr(list, '|')) {
@@ -432,8 +454,8 @@ static bool reads(const struct insn *i, const struct operand *written)
 
 /*
  * Both halves of a VOPD pair read their sources before either writes. They are run one after the
- * other, in the order in which neither reads what the other wrote; when each reads the other's result,
- * the first writes to a spare register, which a third instruction moves to its place.
+ * other, in the order in which neither reads what the other wrote; when each reads the other's
+ * result, the first writes to a spare register, which a third instruction moves to its place.
  */
 static void order_pair(struct parser *p, struct parsed *parsed)
 {
@@ -457,6 +479,7 @@ static void order_pair(struct parser *p, struct parsed *parsed)
         x->op[0].reg = (uint16_t)p->vgpr_limit;
         x->op[0].offset = (uint64_t)p->vgpr_limit * p->lanes * 4;
         move->op[1] = x->op[0];
+        move->op[1].mods = 0;
         parsed->rows[2] = row;
         parsed->count = 3;
     }

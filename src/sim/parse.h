@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From LLVM's text of an instruction to struct insn. What an instruction looks like stands in its row
- * (wave.h); this knows the grammar of operands and modifiers. Text that it does not understand gives
- * an instruction that stops when it is executed, never a failure.
+ * From LLVM's text of an instruction to struct insn. What an instruction looks like stands in its
+ * row (wave.h); this knows the grammar of operands and modifiers. Text that it does not understand
+ * gives an instruction that stops when it is executed, never a failure.
  */
 #ifndef QUERN_SIM_PARSE_H
 #define QUERN_SIM_PARSE_H
@@ -39,13 +39,14 @@ struct parser {
     bool failed; /* out of memory */
 };
 
-/* Up to three struct insn for one instruction (a VOPD pair whose halves read each other's result). */
+/* Up to three struct insn for one instruction (a VOPD pair whose halves read each other's result).
+ */
 struct parsed {
     unsigned count;
     struct insn insns[3];
     const struct sim_row *rows[3]; /* null: not understood */
-    bool branch;     /* insns[0].offset is the byte offset of the target in the code */
-    unsigned vgprs;  /* one more than the highest vector register named */
+    bool branch;    /* insns[0].offset is the byte offset of the target in the code */
+    unsigned vgprs; /* one more than the highest vector register named */
 };
 
 /* `offset` and `size` are those of the instruction within the code. */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- The builds of the instruction bodies ---------------------------------------------------------------- */
+/* ---- The builds of the instruction bodies ---------------------------------------------------- */
 
 static bool cpu_has(enum quern_sim_isa isa)
 {
@@ -44,7 +44,7 @@ static quern_status choose_bodies(enum quern_sim_isa isa, const struct sim_bodie
     FAIL(QUERN_E_ARGUMENT, "instruction set %d is none of enum quern_sim_isa", (int)isa);
 }
 
-/* ---- Opening ---------------------------------------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 #define MAX_INSTRUCTIONS 1000000000u
 
@@ -87,13 +87,15 @@ void quern_sim_close(quern_sim *sim)
 {
     if (!sim)
         return;
+    for (size_t n = 0; n < sim->memory.count; n++)
+        os.free(sim->memory.maps[n].masks);
     memory_free(&sim->memory);
     row_index_free(&sim->index);
     pthread_mutex_destroy(&sim->lock);
     os.free(sim);
 }
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 quern_status quern_sim_map(quern_sim *sim, void *host, size_t bytes, enum quern_sim_access access,
                            const char *name, uint64_t *address)
@@ -101,9 +103,21 @@ quern_status quern_sim_map(quern_sim *sim, void *host, size_t bytes, enum quern_
     FAIL_IF(!sim || !address || (!host && bytes), QUERN_E_ARGUMENT, "a null argument");
     FAIL_IF(access < QUERN_SIM_READ || access > QUERN_SIM_READ_WRITE, QUERN_E_ARGUMENT,
             "access %d is none of enum quern_sim_access", (int)access);
+    uint8_t *masks = NULL;
+    if (sim->check == QUERN_CHECK_FULL && access == QUERN_SIM_WRITE && bytes) {
+        masks = os.malloc(bytes);
+        FAIL_IF(!masks, QUERN_E_MEMORY, "out of memory for what is known of %zu bytes", bytes);
+        memset(masks, 0xff, bytes);
+    }
     pthread_mutex_lock(&sim->lock);
+    /* what only kernels write may be read by them too, once it is written */
     const quern_status status =
-        memory_add(&sim->memory, host, bytes, (uint32_t)access, name, address);
+        memory_add(&sim->memory, host, bytes,
+                   access == QUERN_SIM_READ ? QUERN_SIM_READ : QUERN_SIM_READ_WRITE, name, address);
+    if (status == QUERN_OK && masks)
+        memory_find(&sim->memory, *address)->masks = masks;
+    else
+        os.free(masks);
     pthread_mutex_unlock(&sim->lock);
     return status;
 }
@@ -112,6 +126,9 @@ quern_status quern_sim_unmap(quern_sim *sim, uint64_t address)
 {
     FAIL_IF(!sim, QUERN_E_ARGUMENT, "a null argument");
     pthread_mutex_lock(&sim->lock);
+    const struct mapping *const map = memory_find(&sim->memory, address);
+    if (map && map->begin == address)
+        os.free(map->masks);
     const bool removed = memory_remove(&sim->memory, address);
     pthread_mutex_unlock(&sim->lock);
     FAIL_IF(!removed, QUERN_E_ARGUMENT, "no mapping begins at 0x%llx", (unsigned long long)address);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Numbers and lists ---------------------------------------------------------------------------------- */
+/* ---- Numbers and lists ----------------------------------------------------------------------- */
 
 static bool number_after(const char *word, const char *name, long *value)
 {
@@ -53,7 +53,7 @@ static bool bits_after(const char *word, const char *name, uint8_t *bits)
     return count > 0;
 }
 
-/* ---- Modifiers ---------------------------------------------------------------------------------------------- */
+/* ---- Modifiers ------------------------------------------------------------------------------- */
 
 static bool parse_dpp(const char *word, struct text_modifiers *m)
 {
@@ -61,10 +61,12 @@ static bool parse_dpp(const char *word, struct text_modifiers *m)
         const char *name;
         enum text_dpp dpp;
     } numbered[] = {
-        {"row_shl:", DPP_ROW_SHL},     {"row_shr:", DPP_ROW_SHR},     {"row_ror:", DPP_ROW_ROR},
-        {"wave_shl:", DPP_WAVE_SHL},   {"wave_rol:", DPP_WAVE_ROL},   {"wave_shr:", DPP_WAVE_SHR},
-        {"wave_ror:", DPP_WAVE_ROR},   {"row_bcast:", DPP_ROW_BCAST}, {"row_share:", DPP_ROW_SHARE},
-        {"row_newbcast:", DPP_ROW_SHARE}, {"row_xmask:", DPP_ROW_XMASK},
+        {"row_shl:", DPP_ROW_SHL},     {"row_shr:", DPP_ROW_SHR},
+        {"row_ror:", DPP_ROW_ROR},     {"wave_shl:", DPP_WAVE_SHL},
+        {"wave_rol:", DPP_WAVE_ROL},   {"wave_shr:", DPP_WAVE_SHR},
+        {"wave_ror:", DPP_WAVE_ROR},   {"row_bcast:", DPP_ROW_BCAST},
+        {"row_share:", DPP_ROW_SHARE}, {"row_newbcast:", DPP_ROW_SHARE},
+        {"row_xmask:", DPP_ROW_XMASK},
     };
     long value;
 
@@ -213,15 +215,22 @@ static bool parse_swizzle(const char *word, struct text_modifiers *m)
 static bool parse_flag(const char *word, struct text_modifiers *m)
 {
     /* hints to caches and schedulers, which change no result */
-    static const char *const ignored[] = {"slc", "dlc", "nt", "sc1", "scc", "tfe", "off", "done",
-                                          "th:", "scope:", "nv", "temporal_hint:", "r128", "wait_"};
+    static const char *const ignored[] = {"slc",  "dlc",  "nt",  "sc1",    "scc", "tfe",
+                                          "off",  "done", "th:", "scope:", "nv",  "temporal_hint:",
+                                          "r128", "wait_"};
     const struct {
         const char *name;
         bool *flag;
-    } flags[] = {{"glc", &m->glc},     {"sc0", &m->glc},     {"lds", &m->lds},
-                 {"gds", &m->gds},     {"idxen", &m->idxen}, {"offen", &m->offen},
-                 {"clamp", &m->clamp}, {"fi:1", &m->fetch_inactive},
-                 {"bound_ctrl:0", &m->bound_ctrl}, {"bound_ctrl:1", &m->bound_ctrl}};
+    } flags[] = {{"glc", &m->glc},
+                 {"sc0", &m->glc},
+                 {"lds", &m->lds},
+                 {"gds", &m->gds},
+                 {"idxen", &m->idxen},
+                 {"offen", &m->offen},
+                 {"clamp", &m->clamp},
+                 {"fi:1", &m->fetch_inactive},
+                 {"bound_ctrl:0", &m->bound_ctrl},
+                 {"bound_ctrl:1", &m->bound_ctrl}};
 
     for (size_t n = 0; n < sizeof flags / sizeof *flags; n++)
         if (!strcmp(word, flags[n].name))
@@ -275,7 +284,7 @@ static bool parse_modifier(const char *word, struct text_modifiers *m)
     return true;
 }
 
-/* ---- Splitting --------------------------------------------------------------------------------------------------- */
+/* ---- Splitting ------------------------------------------------------------------------------- */
 
 bool text_split(const char *text, struct text_insn *t)
 {
@@ -355,8 +364,11 @@ bool text_strip_modifiers(const char *operand, char *body, size_t size, uint8_t 
         const char *open;
         char close;
         uint8_t mod;
-    } wraps[] = {{"neg(", ')', MOD_NEG}, {"abs(", ')', MOD_ABS}, {"sext(", ')', MOD_SEXT},
-                 {"lit(", ')', 0},       {"|", '|', MOD_ABS}};
+    } wraps[] = {{"neg(", ')', MOD_NEG},
+                 {"abs(", ')', MOD_ABS},
+                 {"sext(", ')', MOD_SEXT},
+                 {"lit(", ')', 0},
+                 {"|", '|', MOD_ABS}};
     size_t n = strlen(operand);
 
     if (!n || n >= size)
@@ -384,7 +396,7 @@ bool text_strip_modifiers(const char *operand, char *body, size_t size, uint8_t 
     return n > 0;
 }
 
-/* ---- Registers -------------------------------------------------------------------------------------------------------- */
+/* ---- Registers ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -468,12 +480,13 @@ bool text_hardware_register(const char *operand, int32_t *field)
     static const struct {
         const char *name;
         unsigned id;
-    } names[] = {{"HW_REG_MODE", 1},          {"HW_REG_STATUS", 2},       {"HW_REG_TRAPSTS", 3},
-                 {"HW_REG_HW_ID", 4},         {"HW_REG_GPR_ALLOC", 5},    {"HW_REG_LDS_ALLOC", 6},
-                 {"HW_REG_IB_STS", 7},        {"HW_REG_SH_MEM_BASES", 15}, {"HW_REG_FLAT_SCR_LO", 20},
-                 {"HW_REG_FLAT_SCR_HI", 21},  {"HW_REG_HW_ID1", 23},      {"HW_REG_HW_ID2", 24},
-                 {"HW_REG_XCC_ID", 20},       {"HW_REG_SHADER_CYCLES", 29},
-                 {"HW_REG_WAVE_MODE", 1},     {"HW_REG_WAVE_STATUS", 2}};
+    } names[] = {
+        {"HW_REG_MODE", 1},         {"HW_REG_STATUS", 2},         {"HW_REG_TRAPSTS", 3},
+        {"HW_REG_HW_ID", 4},        {"HW_REG_GPR_ALLOC", 5},      {"HW_REG_LDS_ALLOC", 6},
+        {"HW_REG_IB_STS", 7},       {"HW_REG_SH_MEM_BASES", 15},  {"HW_REG_FLAT_SCR_LO", 20},
+        {"HW_REG_FLAT_SCR_HI", 21}, {"HW_REG_HW_ID1", 23},        {"HW_REG_HW_ID2", 24},
+        {"HW_REG_XCC_ID", 20},      {"HW_REG_SHADER_CYCLES", 29}, {"HW_REG_WAVE_MODE", 1},
+        {"HW_REG_WAVE_STATUS", 2}};
     char name[32];
     size_t n = 0;
     unsigned long id = 0, offset = 0, width = 32;

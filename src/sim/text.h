@@ -10,15 +10,29 @@
 #define TEXT_BYTES        256
 #define TEXT_OPERANDS_MAX 8
 
-enum text_dpp { DPP_NONE, DPP_QUAD_PERM, DPP_ROW_SHL, DPP_ROW_SHR, DPP_ROW_ROR, DPP_WAVE_SHL,
-                DPP_WAVE_ROL, DPP_WAVE_SHR, DPP_WAVE_ROR, DPP_ROW_MIRROR, DPP_ROW_HALF_MIRROR,
-                DPP_ROW_BCAST, DPP_ROW_SHARE, DPP_ROW_XMASK, DPP_LANES_8 };
+enum text_dpp {
+    DPP_NONE,
+    DPP_QUAD_PERM,
+    DPP_ROW_SHL,
+    DPP_ROW_SHR,
+    DPP_ROW_ROR,
+    DPP_WAVE_SHL,
+    DPP_WAVE_ROL,
+    DPP_WAVE_SHR,
+    DPP_WAVE_ROR,
+    DPP_ROW_MIRROR,
+    DPP_ROW_HALF_MIRROR,
+    DPP_ROW_BCAST,
+    DPP_ROW_SHARE,
+    DPP_ROW_XMASK,
+    DPP_LANES_8
+};
 
 struct text_modifiers {
     int32_t offset;
     uint8_t offset1;
     bool glc, lds, gds, idxen, offen, clamp, bound_ctrl, fetch_inactive, sdwa;
-    uint8_t omod; /* 0, mul:2, mul:4, div:2 */
+    uint8_t omod;                              /* 0, mul:2, mul:4, div:2 */
     uint8_t op_sel, op_sel_hi, neg_lo, neg_hi; /* a bit for each element of the list */
     bool has_op_sel_hi;
     uint8_t cbsz, abid, blgp;
@@ -36,8 +50,8 @@ struct text_insn {
     char buffer[TEXT_BYTES];
 };
 
-/* Splits an instruction into mnemonic, operands and modifiers. False if there is a word that is none of
- * these. */
+/* Splits an instruction into mnemonic, operands and modifiers. False if there is a word that is
+ * none of these. */
 bool text_split(const char *text, struct text_insn *t);
 
 /* Cuts _e32, _e64, _dpp, _sdwa and their combinations off a mnemonic; true if there was one. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an instruction body sees: a decoded instruction, the wave that runs it and the workgroup that
- * the wave belongs to.
+ * What an instruction body sees: a decoded instruction, the wave that runs it and the workgroup
+ * that the wave belongs to.
  *
- * A body is a function that does one instruction for all lanes of a wave and returns the instruction
- * to go on with, or null when the wave stops (end, barrier, fault). Bodies live in the exec*.c files,
- * which are compiled once for each vector instruction set of the host.
+ * A body is a function that does one instruction for all lanes of a wave and returns the
+ * instruction to go on with, or null when the wave stops (end, barrier, fault). Bodies live in the
+ * exec*.c files, which are compiled once for each vector instruction set of the host.
  */
 #ifndef QUERN_SIM_WAVE_H
 #define QUERN_SIM_WAVE_H
@@ -21,7 +21,7 @@ struct insn;
 struct wave;
 typedef const struct insn *sim_body(struct wave *w, const struct insn *i);
 
-/* ---- Decoded instructions ----------------------------------------------------------------------- */
+/* ---- Decoded instructions -------------------------------------------------------------------- */
 
 enum operand_kind {
     OPERAND_NONE, /* absent, "off" or "null" */
@@ -31,10 +31,16 @@ enum operand_kind {
 };
 
 /* Bits of operand.mods. For packed operands NEG and NEG_HIGH act on the low and the high half. */
-enum operand_mods { MOD_NEG = 1, MOD_ABS = 2, MOD_SEXT = 4, MOD_NEG_HIGH = 8 };
+enum operand_mods {
+    MOD_NEG = 1,
+    MOD_ABS = 2,
+    MOD_SEXT = 4,
+    MOD_NEG_HIGH = 8,
+    MOD_DST = 16 /* the operand is written, not read */
+};
 
-/* operand.select: which part of a register is the operand. PAIR + low half + 2 * high half gives the
- * two halves of a packed operand their sources. */
+/* operand.select: which part of a register is the operand. PAIR + low half + 2 * high half gives
+ * the two halves of a packed operand their sources. */
 enum operand_select {
     SELECT_ALL,
     SELECT_BYTE_0,
@@ -74,8 +80,8 @@ enum insn_flags {
     INSN_FETCH_INACTIVE = 1 << 7,
     INSN_DPP = 1 << 8,
     INSN_SDWA = 1 << 9,
-    INSN_BRANCH = 1 << 10, /* `offset` is where in the code `target` is */
-    INSN_LDS = 1 << 11,    /* a load straight to LDS */
+    INSN_BRANCH = 1 << 10,     /* `offset` is where in the code `target` is */
+    INSN_LDS = 1 << 11,        /* a load straight to LDS */
     INSN_ADDRESS_64 = 1 << 12, /* no scalar base: the vector address has 64 bits */
     INSN_IDXEN = 1 << 13,
     INSN_OFFEN = 1 << 14,
@@ -109,29 +115,36 @@ _Static_assert(sizeof(struct insn) == 128, "an instruction is two cache lines");
 
 #define LANE_NONE 0xff
 
-/* ---- Rows of the instruction tables --------------------------------------------------------------- */
+/* ---- Rows of the instruction tables ---------------------------------------------------------- */
 
-/* How undefined bits of the sources reach the result. */
+/* How undefined bits of the sources reach the result (full check). */
 enum undef_kind {
     UNDEF_NONE,    /* the result is always defined */
     UNDEF_ANY,     /* any undefined source bit makes the whole result undefined */
     UNDEF_BITS,    /* bit by bit (xor, mov) */
     UNDEF_AND,     /* bit by bit, and a defined 0 hides */
     UNDEF_OR,      /* bit by bit, and a defined 1 hides */
+    UNDEF_AND_NOT, /* 1 AND NOT 2, of scalars */
     UNDEF_AND_OR,  /* (1 AND 2) OR 3 */
     UNDEF_CARRY,   /* from the lowest undefined bit upward (add, sub, mul) */
     UNDEF_HALVES,  /* low and high half apart, each as UNDEF_ANY */
     UNDEF_WORDS,   /* the same of 32-bit words */
+    UNDEF_SELECT,  /* source 3, a lane mask, chooses between 1 and 2 */
+    UNDEF_BITSEL,  /* each bit of source 1 chooses between 2 and 3 */
     UNDEF_MOVE_1,  /* the body moves bits of source 1 … */
     UNDEF_MOVE_2,
     UNDEF_MOVE_12, /* … of sources 1 and 2, and so on; the other sources say where to */
     UNDEF_MOVE_13,
-    UNDEF_MOVE_123,
-    UNDEF_SCC,     /* scalar: as UNDEF_ANY, with SCC as a source */
-    UNDEF_EXEC,    /* scalar: saves EXEC in the destination, then writes it */
-    UNDEF_SELECT,  /* source 3, a lane mask, chooses between 1 and 2 */
-    UNDEF_BITSEL,  /* v_bfi */
-    UNDEF_BODY     /* the body sees to it (memory, lane crossing) */
+    /* scalar instructions */
+    UNDEF_SCC,  /* SCC chooses between 1 and 2, or is added */
+    UNDEF_BIT,  /* SCC becomes bit `source 2` of source 1 */
+    UNDEF_EXEC, /* saves EXEC in the destination, then writes it */
+    /* where undefined bits must not get */
+    UNDEF_IF_SCC,  /* branches on SCC */
+    UNDEF_IF_VCC,  /* branches on VCC */
+    UNDEF_MUST,    /* every source must be defined */
+    UNDEF_ADDRESS, /* memory: sources 1, 2 and scalar 3 are an address; the body does the rest */
+    UNDEF_MATRIX   /* the body does it */
 };
 
 /*
@@ -156,9 +169,10 @@ struct sim_row {
     uint8_t undef; /* enum undef_kind */
     const char *operands;
     sim_body *body;
+    bool writes_scc; /* scalar ALU */
 };
 
-/* ---- Waves ------------------------------------------------------------------------------------------ */
+/* ---- Waves ----------------------------------------------------------------------------------- */
 
 /* Numbers of scalar registers beyond the general ones. */
 enum {
@@ -170,35 +184,38 @@ enum {
     S_SCC = 128,
     S_FLAT_SCRATCH = 130,
     S_XNACK_MASK = 132,
-    S_SINK = 134, /* where writes to null go */
-    S_COUNT = 152 /* a wide write to the last of them stays inside */
+    S_SINK = 134,  /* where writes to null go; wide ones stay below the next */
+    S_SPARE = 152, /* full check */
+    S_COUNT = 160
 };
 
 enum wave_state { WAVE_READY, WAVE_BARRIER, WAVE_DONE, WAVE_FAULT };
 
 struct wave {
     uint32_t *v; /* rows of `lanes` values, 128-byte aligned */
-    uintptr_t base[4]; /* by operand kind, what operand.offset is added to: v for VGPR, 0 for CONST */
-    uint32_t lanes; /* 32 or 64 */
+    uintptr_t
+        base[4];     /* by operand kind, what operand.offset is added to: v for VGPR, 0 for CONST */
+    uint32_t lanes;  /* 32 or 64 */
     uint32_t halves; /* lanes / 32 */
-    bool full;      /* every lane of EXEC is set */
-    bool zero_high; /* 16-bit results clear the high half (gfx9) */
+    bool full;       /* every lane of EXEC is set */
+    bool zero_high;  /* 16-bit results clear the high half (gfx9) */
     uint8_t generation;
     uint8_t state;
     uint32_t number; /* in the workgroup */
     struct group *group;
-    const struct insn *pc; /* where to go on */
-    const struct insn *block; /* where the current straight run of instructions began */
-    uint64_t executed; /* instructions before it */
-    struct wave *shadow; /* full check: its v and s hold undefined bits */
-    bool signalled; /* has arrived at the barrier */
-    uint8_t mode;   /* float mode: rounding in bits 0-3, denormals in 4-7 */
+    const struct insn *pc;      /* where to go on */
+    const struct insn *block;   /* where the current straight run of instructions began */
+    uint64_t executed;          /* instructions before it */
+    struct shadow_wave *shadow; /* full check, else null */
+    bool signalled;             /* has arrived at the barrier */
+    uint8_t mode;               /* float mode: rounding in bits 0-3, denormals in 4-7 */
     uint32_t s[S_COUNT];
     uint32_t mask[64] __attribute__((aligned(64))); /* all ones in the lanes of EXEC */
     struct mapping *hint[16]; /* the mapping that an instruction touched last */
 };
 
-/* What the lanes of a workgroup share. One per host thread, used for one workgroup after another. */
+/* What the lanes of a workgroup share. One per host thread, used for one workgroup after another.
+ */
 struct group {
     struct run *run;
     struct memory *memory;
@@ -209,12 +226,12 @@ struct group {
     uint32_t id[3];
     uint64_t flat_id;
     const struct insn *insns; /* of the module */
-    int64_t *flow; /* count of an instruction minus the count of the one before it */
+    int64_t *flow;            /* count of an instruction minus the count of the one before it */
     struct wave *waves;
     uint32_t wave_count;
     uint64_t lds_accesses, lds_passes, lines128, bytes_read, bytes_written;
-    struct shadow *shadow; /* full check, or null */
-    char *message; /* of the fault that stopped a wave */
+    struct shadow_group *shadow; /* full check, else null */
+    char *message;               /* of the fault that stopped a wave */
 };
 
 #define FAULT_BYTES 640
@@ -228,15 +245,17 @@ const struct insn *fault(struct wave *w, const struct insn *i, int lane, const c
     __attribute__((format(printf, 4, 5), cold));
 /* The same for an address that is in no mapping, or not so that `access` is allowed. */
 const struct insn *fault_address(struct wave *w, const struct insn *i, int lane, uint64_t address,
-                                 unsigned bytes, enum quern_sim_access access) __attribute__((cold));
+                                 unsigned bytes, enum quern_sim_access access)
+    __attribute__((cold));
 
 /* The tables of one build of the bodies. */
 struct sim_bodies {
     const struct sim_row *const *tables; /* each ends with a row without a name */
-    sim_body *unknown;  /* stops with the text of the instruction */
-    sim_body *past_end; /* stops: the code ran past its symbol */
-    void (*run)(struct wave *w); /* runs until the wave stops */
-    void (*read_exec)(struct wave *w); /* after s[S_EXEC] was written */
+    sim_body *unknown;                   /* stops with the text of the instruction */
+    sim_body *past_end;                  /* stops: the code ran past its symbol */
+    void (*run)(struct wave *w);         /* runs until the wave stops */
+    void (*run_full)(struct wave *w);    /* the same with w->shadow */
+    void (*read_exec)(struct wave *w);   /* after s[S_EXEC] was written */
 };
 
 extern const struct sim_bodies sim_bodies_x86_64, sim_bodies_x86_64_v3, sim_bodies_x86_64_v4;

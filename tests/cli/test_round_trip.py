@@ -52,7 +52,8 @@ def files(directory, names):
 @pytest.mark.parametrize(
     "wq, a_type, c_type",
     [("nf4", "f32", "f32"), ("nf4", "f16", "f16"), ("nf4", "bf16", "bf16"), ("nf4", "bf16", "f32"),
-     ("fp4", "f16", "f16"), ("nf4 scale=nested", "bf16", "bf16"), ("fp4 scale=nested", "f32", "f32"),
+     ("fp4", "f16", "f16"), ("nf4 scale=nested", "bf16", "bf16"),
+     ("fp4 scale=nested", "f32", "f32"),
      ("mxfp4", "bf16", "bf16")],
 )  # fmt: skip
 def test_a_layer(warm, tmp_path, wq, a_type, c_type, m, bias):
@@ -63,7 +64,8 @@ def test_a_layer(warm, tmp_path, wq, a_type, c_type, m, bias):
     plan = json.loads((tmp_path / "plan/plan.json").read_text())
     names = [o["name"] for o in plan["operands"]]
     expected = {"a", "b", "scales", "c"} | ({"bias"} if bias else set())
-    assert set(names) == expected | ({"absmax8", "code", "offset"} if "nested" in problem else set())
+    nested = {"absmax8", "code", "offset"} if "nested" in problem else set()
+    assert set(names) == expected | nested
 
     warm("sim", tmp_path / "plan/plan.json", *files(tmp_path, names))
     simulated = (tmp_path / "c").read_bytes()

@@ -17,8 +17,8 @@ The file is a list of records, little-endian, each a line of text and the bytes 
                                   f32 [ceil(COUNT/256)] second absmax, f32 offset,
                                   f32 [COUNT] the absmax that they stand for
 
-A `quantised` or `nested` record belongs to the last `weights` record before it; `nested` takes those
-weights for absmax. It is made by the package's portable code: the one for CPUs looks up an
+A `quantised` or `nested` record belongs to the last `weights` record before it; `nested` takes
+those weights for absmax. It is made by the package's portable code: the one for CPUs looks up an
 approximate table, and differs from it and from the GPU code next to decision bounds.
 """
 
@@ -146,7 +146,8 @@ def main():
         tensor = torch.from_numpy(absmax)
         offset = tensor.mean()
         absmax8, second = portable("quantize_blockwise", tensor - offset, code, 256)
-        restored = portable("dequantize_blockwise", absmax8, second, code, 256, torch.float32) + offset
+        restored = portable("dequantize_blockwise", absmax8, second, code, 256, torch.float32)
+        restored = restored + offset
         records.append((f"nested {len(absmax)}\n".encode(),
                         [absmax8.numpy(), code.numpy(), second.numpy(), f32([offset.item()]),
                          restored.numpy()]))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Two kernels: one reads the hidden arguments, uses scratch and a table of addresses that the loader
+/* Two kernels: one reads the hidden arguments, uses scratch and a table of addresses that the
+ * loader
  * must relocate; one does nothing. */
 typedef unsigned int u32;
 typedef unsigned short u16;

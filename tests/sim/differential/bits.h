@@ -111,7 +111,10 @@ FUNCTION2(u32, interleave_bytes, u32, a, u32, b)
 }
 FUNCTION2(u32, pack_halves, u32, a, u32, b) { return (a & 0xffff) | b << 16; }
 FUNCTION2(u32, pack_high_halves, u32, a, u32, b) { return a >> 16 | (b & 0xffff0000u); }
-FUNCTION2(u32, pack_mixed_halves, u32, a, u32, b) { return (a >> 16 | b << 16) + (a << 16 | b >> 16); }
+FUNCTION2(u32, pack_mixed_halves, u32, a, u32, b)
+{
+    return (a >> 16 | b << 16) + (a << 16 | b >> 16);
+}
 FUNCTION1(u32, spread_nibbles, u32, a)
 {
     return (a & 15) | (a & 0xf0) << 4 | (a & 0xf00) << 8 | (a & 0xf000) << 12;
@@ -187,7 +190,9 @@ FUNCTION2(u32, carryless_multiply, u32, a, u32, b)
 FUNCTION1(u32, hamming_code, u32, a)
 {
     const u32 d = a & 0x7ff;
-    const u32 p1 = (u32)__builtin_popcount(d & 0x55b) & 1, p2 = (u32)__builtin_popcount(d & 0x66d) & 1;
-    const u32 p4 = (u32)__builtin_popcount(d & 0x78e) & 1, p8 = (u32)__builtin_popcount(d & 0x7f0) & 1;
+    const u32 p1 = (u32)__builtin_popcount(d & 0x55b) & 1;
+    const u32 p2 = (u32)__builtin_popcount(d & 0x66d) & 1;
+    const u32 p4 = (u32)__builtin_popcount(d & 0x78e) & 1;
+    const u32 p8 = (u32)__builtin_popcount(d & 0x7f0) & 1;
     return d << 4 | p8 << 3 | p4 << 2 | p2 << 1 | p1;
 }

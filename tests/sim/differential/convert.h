@@ -116,7 +116,10 @@ FUNCTION2(u32, pack_normalised_i16, f32, a, f32, b) { return cvt_pknorm_i16(a, b
 FUNCTION2(u32, pack_normalised_u16, f32, a, f32, b) { return cvt_pknorm_u16(a, b); }
 FUNCTION2(u32, pack_saturated_i16, i32, a, i32, b) { return cvt_pk_i16(a, b); }
 FUNCTION2(u32, pack_saturated_u16, u32, a, u32, b) { return cvt_pk_u16(a, b); }
-FUNCTION3(u32, insert_byte_from_f32, f32, a, u32, byte, u32, c) { return cvt_pk_u8_f32(a, byte, c); }
+FUNCTION3(u32, insert_byte_from_f32, f32, a, u32, byte, u32, c)
+{
+    return cvt_pk_u8_f32(a, byte, c);
+}
 FUNCTION1(u32, quantise_to_nibbles, plain, a)
 {
     const f32 scaled = min_f32(max_f32(a * 0.25f, -8.0f), 7.0f);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The CPU side of the differential tests: the words of gpu_side.h for a C compiler. A function of a
- * lane is an ordinary C function here; one of a wave computes on vectors of LANES elements, one of a
- * workgroup runs each of its phases as a loop over the work-items. What is declared registers itself.
+ * lane is an ordinary C function here; one of a wave computes on vectors (cpu_wave.h), one of a
+ * workgroup runs each of its phases as a loop over the work-items. What is declared registers
+ * itself.
  *
  * C11 without optional contraction: sums and products round apart, as on the GPU side.
  */
@@ -45,7 +46,10 @@ typedef struct { f64 x, y; } f64x2;
 typedef u32 shift5, shift6, small, nonzero;
 typedef i32 exponent;
 typedef f32 plain;
-typedef f16x2 whole16x2;
+typedef f16x2 whole16x2, tiny16x2;
+typedef f16 tiny16;
+typedef bf16 tinybf16;
+typedef bf16x2 tinybf16x2;
 
 
 #define FEATURES (~0u)
@@ -54,7 +58,7 @@ typedef f16x2 whole16x2;
 #define CALLED   static __attribute__((noinline))
 #define CONST    static const
 
-/* ---- Registration -------------------------------------------------------------------------------- */
+/* ---- Registration ---------------------------------------------------------------------------- */
 
 enum kind { KIND_LANE, KIND_MEMORY, KIND_WAVE, KIND_WORKGROUP, KIND_COUNT };
 
@@ -90,7 +94,7 @@ static unsigned function_count;
             functions[function_count++] = &f;                                                      \
     }
 
-/* ---- Functions of one lane -------------------------------------------------------------------------- */
+/* ---- Functions of one lane ------------------------------------------------------------------- */
 
 #define ARGUMENT(type, name, slot)                                                                 \
     type name;                                                                                     \
@@ -164,7 +168,7 @@ static unsigned function_count;
     REGISTER(name, KIND_MEMORY, #R, #A, #B)                                                        \
     static R f_##name(u8 *memory, A a, B b)
 
-/* ---- Functions of a workgroup ------------------------------------------------------------------------- */
+/* ---- Functions of a workgroup ---------------------------------------------------------------- */
 
 /* T indexes what a work-item keeps to itself across phases. */
 #define PRIVATE BLOCK

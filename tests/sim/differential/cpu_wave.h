@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU side of functions of a wave: values of all lanes are vectors, `exec` holds the active lanes,
- * and the crossings of lanes are written out from the instruction set manuals. Vectors have 64
- * elements; of a wave of 32 the upper half stays inactive.
+ * The CPU side of functions of a wave: values of all lanes are vectors, `exec` holds the active
+ * lanes, and the crossings of lanes are written out from the instruction set manuals. Vectors have
+ * 64 elements; of a wave of 32 the upper half stays inactive.
  */
 #ifndef DIFFERENTIAL_CPU_WAVE_H
 #define DIFFERENTIAL_CPU_WAVE_H
 
 #include "twins.h"
-
-/* All functions with vectors are inlined. */
-#pragma GCC diagnostic ignored "-Wpsabi"
 
 typedef u32 wave __attribute__((vector_size(256), aligned(16)));
 typedef i32 iwave __attribute__((vector_size(256), aligned(16)));
@@ -83,7 +80,7 @@ INLINE wave select_lanes(wave_bool c, wave a, wave b) { return ((wave)c & a) | (
     REGISTER(name, KIND_WAVE, "u32", "u32", "u32")                                                 \
     INLINE wave f_##name(wave x, wave y)
 
-/* ---- Lanes by number ----------------------------------------------------------------------------- */
+/* ---- Lanes by number ------------------------------------------------------------------------- */
 
 INLINE wave lane_id(void)
 {
@@ -111,7 +108,7 @@ INLINE wave write_lane(wave x, u32 lane, u32 value)
     return x;
 }
 
-/* ---- Through the LDS crossbar: a disabled source gives 0 -------------------------------------------- */
+/* ---- Through the LDS crossbar: a disabled source gives 0 ------------------------------------- */
 
 INLINE wave bpermute(wave address, wave x)
 {
@@ -134,8 +131,8 @@ INLINE wave permute(wave address, wave x)
 }
 
 /* In groups of 32. Bit 15 clear: lane = (lane & pattern[4:0] | pattern[9:5]) ^ pattern[14:10]; set:
- * two bits for each lane of four; from 0xc000 on: rotation of the bits that pattern[4:0] leaves, by
- * pattern[9:5], downward with bit 10. */
+ * two bits for each lane of four; from 0xc000 on: rotation by pattern[9:5], to higher lanes with
+ * bit 10. */
 INLINE wave swizzle(wave x, u32 pattern)
 {
     wave r = x;
@@ -143,7 +140,7 @@ INLINE wave swizzle(wave x, u32 pattern)
         const u32 n = pattern >> 5 & 31;
         u32 from;
         if (pattern >= 0xc000)
-            from = (l & pattern & 31) | ((pattern & 0x400 ? l - n : l + n) & ~pattern & 31);
+            from = (pattern & 0x400 ? l - n : l + n) & 31;
         else if (pattern & 0x8000)
             from = (l & 28) | (pattern >> 2 * (l & 3) & 3);
         else
@@ -155,7 +152,7 @@ INLINE wave swizzle(wave x, u32 pattern)
     return r;
 }
 
-/* ---- DPP and its like ----------------------------------------------------------------------------------- */
+/* ---- DPP and its like ------------------------------------------------------------------------ */
 
 /* The lane that lane l reads, or -1. */
 INLINE int dpp_source(u32 control, int l)

@@ -12,6 +12,8 @@
 #define ROW_BCAST  0x04 /* DPP row_bcast and wave_shr, the older names of instructions: gfx9 */
 #define SUDOT      0x08 /* dot4 and dot8 with a sign for each operand: RDNA3 and later */
 #define SDOT       0x10 /* signed dot2, dot4 and dot8: gfx9 */
+#define DOT2_BF16  0x20 /* dot2 of bf16: RDNA3 and later, gfx950 */
+#define DOT2_16    0x40 /* dot2 that accumulates in 16 bits: RDNA3 and later */
 
 #define HAS(feature) ((FEATURES & (feature)) == (feature))
 

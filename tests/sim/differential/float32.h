@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * f32: correctly rounded operations, so that both sides must agree bit by bit; any NaN is as good as
- * another in a result of type f32. Signs of zeros count.
+ * f32: correctly rounded operations, so that both sides must agree bit by bit; any NaN is as good
+ * as another in a result of type f32. Signs of zeros count.
  */
 
 FUNCTION2(f32, add_f32, f32, a, f32, b) { return a + b; }
@@ -22,7 +22,10 @@ FUNCTION3(f32, fused_with_negations_f32, f32, a, f32, b, f32, c)
 {
     return __builtin_fmaf(-a, b, -c);
 }
-FUNCTION2(f32, fused_cancellation_f32, plain, a, plain, b) { return __builtin_fmaf(a, b, -(a * b)); }
+FUNCTION2(f32, fused_cancellation_f32, plain, a, plain, b)
+{
+    return __builtin_fmaf(a, b, -(a * b));
+}
 FUNCTION2(f32, fused_constant_addend_f32, f32, a, f32, b) { return __builtin_fmaf(a, b, 1.5f); }
 FUNCTION2(f32, fused_constant_factor_f32, f32, a, f32, b) { return __builtin_fmaf(a, 0.7f, b); }
 FUNCTION3(f32, separate_multiply_add_f32, f32, a, f32, b, f32, c) { return a * b + c; }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The GPU side of the differential tests: types and macros that turn the functions of the other files
- * into kernels. Only hipRTC compiles this text, with features.h and one file of functions around it
- * and LANES, FEATURES and BLOCK defined. cpu_side.h has the same words for the C compiler.
+ * The GPU side of the differential tests: types and macros that turn the functions of the other
+ * files into kernels. hipRTC compiles features.h, this and one file of functions as one text, with
+ * LANES, FEATURES, SCALAR, MIXED and BLOCK defined. cpu_side.h has the same words for the C
+ * compiler, to which this file is empty.
  *
  * Kernels of a function f: v_f takes every argument from its lane's record, m_f the first one
  * from a record that the whole workgroup shares, s_f all of them; so the same function is selected
  * as vector, mixed and scalar code.
  */
+#ifdef __HIP__
+
 typedef unsigned char u8;
 typedef signed char i8;
 typedef unsigned short u16;
@@ -36,7 +39,10 @@ typedef struct { f64 x, y; } f64x2;
 typedef u32 shift5, shift6, small, nonzero;
 typedef i32 exponent;
 typedef f32 plain;
-typedef f16x2 whole16x2;
+typedef f16x2 whole16x2, tiny16x2;
+typedef f16 tiny16;
+typedef bf16 tinybf16;
+typedef bf16x2 tinybf16x2;
 
 
 #define DEVICE  static inline __attribute__((device, always_inline))
@@ -45,7 +51,7 @@ typedef f16x2 whole16x2;
 #define KERNEL(name)                                                                               \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, 256))) void name
 
-/* ---- Kernels of functions of one lane ----------------------------------------------------------- */
+/* ---- Kernels of functions of one lane -------------------------------------------------------- */
 
 #define UNIFORM __attribute__((address_space(4)))
 #define WORKITEM __builtin_amdgcn_workitem_id_x()
@@ -126,7 +132,7 @@ template <typename Type> DEVICE void result(u32 *out, u32 id, Type value)
     SCALAR_KERNEL(name, ARGUMENTS_4(A, s, B, s, C, s, D, s))                                       \
     DEVICE R f_##name(A a, B b, C c, D d)
 
-/* ---- Functions with 64 bytes of global memory for each lane --------------------------------------- */
+/* ---- Functions with 64 bytes of global memory for each lane ---------------------------------- */
 
 #define MEMORY_FUNCTION(R, name, A, a, B, b)                                                       \
     DEVICE R f_##name(u8 *memory, A a, B b);                                                       \
@@ -138,7 +144,7 @@ template <typename Type> DEVICE void result(u32 *out, u32 id, Type value)
     }                                                                                              \
     DEVICE R f_##name(u8 *memory, A a, B b)
 
-/* ---- Functions of a wave ---------------------------------------------------------------------------- */
+/* ---- Functions of a wave --------------------------------------------------------------------- */
 
 #if LANES == 64
 typedef u64 mask;
@@ -212,7 +218,7 @@ DEVICE wave lane_id(void)
 #define uniform_ctz(m)           ((u32)__builtin_ctzll((u64)(m)))
 #define uniform_popcount(m)      ((u32)__builtin_popcountll((u64)(m)))
 
-/* ---- Functions of a workgroup ------------------------------------------------------------------------ */
+/* ---- Functions of a workgroup ---------------------------------------------------------------- */
 
 /* T indexes what a work-item keeps to itself across phases: one element here. */
 #define PRIVATE 1
@@ -261,10 +267,34 @@ DEVICE Type lds_compare_exchange(Type *p, Type expected, Type desired)
                                          __HIP_MEMORY_SCOPE_WORKGROUP);
     return expected;
 }
+/* Range-checked loads and stores: a buffer of `bytes` from `p` on, and an offset into it. The last
+ * word of the descriptor says raw bytes. */
+#if HAS(ROW_BCAST)
+#define BUFFER_WORD 0x00020000
+#else
+#define BUFFER_WORD 0x31004000
+#endif
+#define BUFFER(p, bytes)         __builtin_amdgcn_make_buffer_rsrc(p, 0, bytes, BUFFER_WORD)
+#define buffer_load_u8(p, bytes, offset)                                                           \
+    __builtin_amdgcn_raw_buffer_load_b8(BUFFER(p, bytes), offset, 0, 0)
+#define buffer_load_u16(p, bytes, offset)                                                          \
+    __builtin_amdgcn_raw_buffer_load_b16(BUFFER(p, bytes), offset, 0, 0)
+#define buffer_load_u32(p, bytes, offset)                                                          \
+    __builtin_amdgcn_raw_buffer_load_b32(BUFFER(p, bytes), offset, 0, 0)
+DEVICE u64 buffer_load_u64(u8 *p, u32 bytes, u32 offset)
+{
+    const auto r = __builtin_amdgcn_raw_buffer_load_b64(BUFFER(p, bytes), offset, 0, 0);
+    return __builtin_bit_cast(u64, r);
+}
+#define buffer_store_u8(v, p, bytes, offset)                                                       \
+    __builtin_amdgcn_raw_buffer_store_b8(v, BUFFER(p, bytes), offset, 0, 0)
+#define buffer_store_u32(v, p, bytes, offset)                                                      \
+    __builtin_amdgcn_raw_buffer_store_b32(v, BUFFER(p, bytes), offset, 0, 0)
+
 #define atomic_inc(p, limit) __builtin_amdgcn_atomic_inc32(p, limit, __ATOMIC_RELAXED, "agent")
 #define atomic_dec(p, limit) __builtin_amdgcn_atomic_dec32(p, limit, __ATOMIC_RELAXED, "agent")
 
-/* ---- Instructions that have a builtin here and a twin in twins.h --------------------------------------- */
+/* ---- Instructions that have a builtin here and a twin in twins.h ----------------------------- */
 
 #define bits_of_f32(x)       __builtin_bit_cast(u32, (f32)(x))
 #define f32_of_bits(x)       __builtin_bit_cast(f32, (u32)(x))
@@ -298,6 +328,21 @@ DEVICE Type lds_compare_exchange(Type *p, Type expected, Type desired)
 #define sdot2(a, b, c, clamp)         __builtin_amdgcn_sdot2(a, b, c, clamp)
 #define udot2(a, b, c, clamp)         __builtin_amdgcn_udot2(a, b, c, clamp)
 #define fdot2(a, b, c)                __builtin_amdgcn_fdot2(a, b, c, false)
+#define fdot2_f16(a, b, c)            __builtin_amdgcn_fdot2_f16_f16(a, b, c)
+typedef __bf16 native_bf16x2 __attribute__((ext_vector_type(2)));
+#define fdot2_f32_bf16(a, b, c)                                                                    \
+    __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(native_bf16x2, (u32)(a)),                   \
+                                    __builtin_bit_cast(native_bf16x2, (u32)(b)), c, false)
+/* The builtin's scalars are short or __bf16, by the compiler's version. */
+#if HAS(DOT2_16)
+typedef decltype(__builtin_amdgcn_fdot2_bf16_bf16(native_bf16x2{}, native_bf16x2{}, 0)) dot_bf16;
+DEVICE bf16 fdot2_bf16(bf16x2 a, bf16x2 b, bf16 c)
+{
+    const auto x = __builtin_bit_cast(native_bf16x2, a), y = __builtin_bit_cast(native_bf16x2, b);
+    return __builtin_bit_cast(
+        bf16, __builtin_amdgcn_fdot2_bf16_bf16(x, y, __builtin_bit_cast(dot_bf16, c)));
+}
+#endif
 
 #define add_sat(a, b)        __builtin_elementwise_add_sat(a, b)
 #define sub_sat(a, b)        __builtin_elementwise_sub_sat(a, b)
@@ -432,3 +477,5 @@ DEVICE u16x2 make_u16x2(u16 x, u16 y)
 #define sub_sat_u16x2(a, b)  sub_sat(a, b)
 #define add_sat_i16x2(a, b)  add_sat(a, b)
 #define sub_sat_i16x2(a, b)  sub_sat(a, b)
+
+#endif

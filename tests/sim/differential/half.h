@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * f16 alone and packed, bf16 through f32, dots of pairs. Every operation is rounded to f16 by a cast:
- * C would keep intermediate results in f32.
+ * f16 alone and packed, bf16 through f32, dots of pairs. Every operation is rounded to f16 by a
+ * cast: C would keep intermediate results in f32.
  */
 
 FUNCTION2(f16, add_f16, f16, a, f16, b) { return (f16)(a + b); }
@@ -37,7 +37,11 @@ FUNCTION1(f16, rint_f16, f16, a) { return rint_f16(a); }
 FUNCTION2(f16, ldexp_f16, f16, a, exponent, n) { return ldexp_f16(a, n); }
 FUNCTION1(f16, frexp_mantissa_f16, f16, a) { return frexp_mant_f16(a); }
 FUNCTION1(i32, frexp_exponent_f16, f16, a) { return frexp_exp_f16(a); }
-FUNCTION1(u16, negate_f16, f16, a) { return (u16)(bits_of_f16((f16)-a) ^ bits_of_f16(abs_f16(a))); }
+/* C negates in f32, which makes a signalling NaN quiet. */
+FUNCTION1(u16, negate_f16, f16, a)
+{
+    return a != a ? 1 : (u16)(bits_of_f16((f16)-a) ^ bits_of_f16(abs_f16(a)));
+}
 FUNCTION2(f16, add_absolute_f16, f16, a, f16, b) { return (f16)(abs_f16(a) + (f16)-b); }
 FUNCTION2(u32, comparisons_f16, f16, a, f16, b)
 {
@@ -73,7 +77,7 @@ FUNCTION3(f32, mixed_high_halves, f16x2, a, f16x2, b, f32, c)
     return __builtin_fmaf((f32)a.y, (f32)b.x, c) + (f32)a.x;
 }
 
-/* ---- Packed --------------------------------------------------------------------------------------- */
+/* ---- Packed ---------------------------------------------------------------------------------- */
 
 FUNCTION2(f16x2, add_f16x2, f16x2, a, f16x2, b) { return add_f16x2(a, b); }
 FUNCTION2(f16x2, sub_f16x2, f16x2, a, f16x2, b) { return sub_f16x2(a, b); }
@@ -119,7 +123,7 @@ FUNCTION2(f16x2, clamped_to_unit_f16x2, f16x2, a, f16x2, b)
     return add_f16x2(min_f16x2(max_f16x2(mul_f16x2(a, b), zero), one), zero);
 }
 
-/* ---- bf16 ---------------------------------------------------------------------------------------------- */
+/* ---- bf16 ------------------------------------------------------------------------------------ */
 
 FUNCTION2(bf16, add_bf16, bf16, a, bf16, b) { return bf16_of_f32(f32_of_bf16(a) + f32_of_bf16(b)); }
 FUNCTION2(bf16, mul_bf16, bf16, a, bf16, b) { return bf16_of_f32(f32_of_bf16(a) * f32_of_bf16(b)); }
@@ -137,10 +141,29 @@ FUNCTION4(f32, interleaved_products_bf16, bf16x2, a, bf16x2, b, plain, c, plain,
     return f32_of_bits(a << 16) * c + f32_of_bits(b & 0xffff0000u) * d;
 }
 
-/* ---- Dots: with operands whose products and sums are exact ------------------------------------------------ */
+/* ---- Dots: with operands whose products and sums are exact ----------------------------------- */
 
 FUNCTION3(f32, dot2_f16_exact, whole16x2, a, whole16x2, b, i16, c) { return fdot2(a, b, (f32)c); }
 FUNCTION4(f32, dot2_f16_chain, whole16x2, a, whole16x2, b, whole16x2, c, whole16x2, d)
 {
     return fdot2(a, b, fdot2(c, d, fdot2(a, d, 0.25f)));
 }
+#undef NEEDS
+#define NEEDS DOT2_BF16
+#if HAS(DOT2_BF16)
+FUNCTION3(f32, dot2_bf16_exact, tinybf16x2, a, tinybf16x2, b, i16, c)
+{
+    return fdot2_f32_bf16(a, b, (f32)c);
+}
+#endif
+#undef NEEDS
+#define NEEDS DOT2_16
+#if HAS(DOT2_16)
+FUNCTION3(f16, dot2_f16_to_f16, tiny16x2, a, tiny16x2, b, tiny16, c) { return fdot2_f16(a, b, c); }
+FUNCTION3(bf16, dot2_bf16_to_bf16, tinybf16x2, a, tinybf16x2, b, tinybf16, c)
+{
+    return fdot2_bf16(a, b, c);
+}
+#endif
+#undef NEEDS
+#define NEEDS 0

@@ -11,7 +11,7 @@
 #define CROSSED 2560 /* records */
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* ---- Random numbers ------------------------------------------------------------------------------ */
+/* ---- Random numbers -------------------------------------------------------------------------- */
 
 /* splitmix64 */
 static u64 draw(u64 *state)
@@ -101,7 +101,7 @@ static u64 draw_float(u64 *state, unsigned bits, unsigned fraction)
     }
 }
 
-/* ---- Special values ------------------------------------------------------------------------------------ */
+/* ---- Special values -------------------------------------------------------------------------- */
 
 static const u64 special_integers[] = {
     0, 1, 2, 3, 5, 7, 10, 31, 32, 63, 64, 100, 127, 128, 255, 256, 641, 32767, 32768, 65535, 65536,
@@ -145,21 +145,21 @@ static const u64 special_plain[] = {
     0x00000000, 0x3f800000, 0xbf800000, 0x3f000000, 0x40000000, 0xc0400000, 0x3dcccccd, 0x49742400};
 #define I(x) (u32)(x)
 static const u64 special_exponents[] = {
-    I(0), I(1), I(-1), I(2), I(-2), I(10), I(-10), I(14), I(-14), I(15), I(-15), I(16), I(-24), I(-25),
-    I(24), I(-126), I(-127), I(-149), I(-150), I(126), I(127), I(128), I(255), I(300), I(-300),
-    I(-1022), I(-1074), I(-1075), I(1023), I(1024), I(2098), I(-2200), I(32767), I(-32768), I(40000),
-    I(65536), I(0x7fffffff), I(0x80000000)};
+    I(0), I(1), I(-1), I(2), I(-2), I(10), I(-10), I(14), I(-14), I(15), I(-15), I(16), I(-24),
+    I(-25), I(24), I(-126), I(-127), I(-149), I(-150), I(126), I(127), I(128), I(255), I(300),
+    I(-300), I(-1022), I(-1074), I(-1075), I(1023), I(1024), I(2098), I(-2200), I(32767), I(-32768),
+    I(40000), I(65536), I(0x7fffffff), I(0x80000000)};
 #undef I
 
-/* ---- Types ------------------------------------------------------------------------------------------------ */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
-enum draw_as { DRAW_INTEGER, DRAW_FLOAT, DRAW_BELOW, DRAW_PLAIN, DRAW_WHOLE };
+enum draw_as { DRAW_INTEGER, DRAW_FLOAT, DRAW_BELOW, DRAW_PLAIN, DRAW_WHOLE, DRAW_WHOLE_BF16 };
 
 struct domain {
     const char *type;
     unsigned bits; /* of one part */
     enum draw_as as;
-    unsigned detail; /* FLOAT: bits of the fraction; BELOW: the limit */
+    unsigned detail; /* FLOAT: bits of the fraction; BELOW: the limit; WHOLE: the largest */
     unsigned parts;  /* side by side in the value */
     const u64 *specials; /* of one part */
     unsigned special_count;
@@ -189,7 +189,11 @@ static const struct domain domains[] = {
     {"f32", 32, DRAW_FLOAT, 23, 1, SPECIALS(special_f32)},
     {"f64", 64, DRAW_FLOAT, 52, 1, SPECIALS(special_f64)},
     {"plain", 32, DRAW_PLAIN, 0, 1, SPECIALS(special_plain)},
-    {"whole16x2", 16, DRAW_WHOLE, 0, 2, NULL, 0},
+    {"whole16x2", 16, DRAW_WHOLE, 32, 2, NULL, 0},
+    {"tiny16x2", 16, DRAW_WHOLE, 8, 2, NULL, 0},
+    {"tiny16", 16, DRAW_WHOLE, 8, 1, NULL, 0},
+    {"tinybf16x2", 16, DRAW_WHOLE_BF16, 8, 2, NULL, 0},
+    {"tinybf16", 16, DRAW_WHOLE_BF16, 8, 1, NULL, 0},
 };
 
 static const struct domain *domain_of(const char *type)
@@ -212,10 +216,16 @@ static u64 draw_part(const struct domain *d, u64 *state)
     case DRAW_PLAIN: /* within 2^8 of one */
         return (x & 0x807fffff) | (127 - 8 + (x >> 40) % 17) << 23;
     case DRAW_WHOLE: { /* a small whole number as f16 */
-        const _Float16 h = (_Float16)((int)(x % 65) - 32);
+        const f16 h = (f16)((int)(x % (2 * d->detail + 1)) - (int)d->detail);
         u16 bits;
         memcpy(&bits, &h, sizeof bits);
         return bits;
+    }
+    case DRAW_WHOLE_BF16: {
+        const f32 f = (f32)((int)(x % (2 * d->detail + 1)) - (int)d->detail);
+        u32 bits;
+        memcpy(&bits, &f, sizeof bits);
+        return bits >> 16;
     }
     default:
         return (u32)(x % d->detail - (d->special_count ? d->detail / 2 : 0));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loads and stores of every width, copies, atomics: each lane has 64 bytes of global memory of its own,
- * filled at random; results and memory are both compared. a and b say what and where.
+ * Loads and stores of every width, copies, atomics: each lane has 64 bytes of global memory of its
+ * own, filled at random; results and memory are both compared. a and b say what and where.
  */
 
 /* Memory is of no type: these may read and write it as any. */
@@ -25,7 +25,10 @@ typedef struct ANY { u8 tag; u16 small; u32 word; u64 wide; u8 bytes[12]; f32 re
 
 MEMORY_FUNCTION(u32, load_u8, u32, a, u32, b) { return AT(u8, a & 63) + (u32)AT(u8, b & 63) * 256; }
 MEMORY_FUNCTION(i32, load_i8, u32, a, u32, b) { return AT(i8, a & 63) - AT(i8, b & 63) * 2; }
-MEMORY_FUNCTION(u32, load_u16, u32, a, u32, b) { return AT(u16, a & 62) + AT(u16, b & 62) * 65536u; }
+MEMORY_FUNCTION(u32, load_u16, u32, a, u32, b)
+{
+    return AT(u16, a & 62) + AT(u16, b & 62) * 65536u;
+}
 MEMORY_FUNCTION(i32, load_i16, u32, a, u32, b) { return AT(i16, a & 62) - AT(i16, b & 62) * 2; }
 MEMORY_FUNCTION(u32, load_u32, u32, a, u32, b) { return AT(u32, a & 60) ^ AT(u32, b & 60) >> 1; }
 MEMORY_FUNCTION(u64, load_u64, u32, a, u32, b) { return AT(u64, a & 56) + AT(u64, b & 56); }
@@ -216,7 +219,28 @@ MEMORY_FUNCTION(u32, local_or_global_pointer, u32, a, u32, b)
     return p[a >> 4 & 3] + local[1];
 }
 
-/* ---- Atomics, one lane to an address: the value before is determined --------------------------------- */
+/* Each lane has a descriptor of its own here, so the compiler makes a loop over the lanes. */
+MEMORY_FUNCTION(u32, buffer_loads, u32, a, u32, b)
+{
+    return buffer_load_u32(memory, 48, a & 124) + buffer_load_u16(memory, 50, b & 126) * 3u +
+           buffer_load_u8(memory, 13, a >> 8 & 31) * 5u;
+}
+MEMORY_FUNCTION(u64, buffer_load_of_8_bytes, u32, a, u32, b)
+{
+    return buffer_load_u64(memory, 40, a & 120) + b;
+}
+MEMORY_FUNCTION(u32, buffer_load_far_out_of_range, u32, a, u32, b)
+{
+    return buffer_load_u32(memory, 64, a & ~3u) + b;
+}
+MEMORY_FUNCTION(u32, buffer_stores, u32, a, u32, b)
+{
+    buffer_store_u32(b, memory, 24, a & 60);
+    buffer_store_u8((u8)a, memory, 40, (b & 31) + 24);
+    return AT(u32, 20);
+}
+
+/* ---- Atomics, one lane to an address: the value before is determined ------------------------- */
 
 MEMORY_FUNCTION(u32, atomic_add_u32, u32, a, u32, b) { return ATOMIC(add, &AT(u32, a & 60), b); }
 MEMORY_FUNCTION(u32, atomic_sub_u32, u32, a, u32, b) { return ATOMIC(sub, &AT(u32, a & 60), b); }
@@ -236,8 +260,14 @@ MEMORY_FUNCTION(u32, atomic_compare_exchange_u32, u32, a, u32, b)
     const u32 expected = a & 0x100 ? AT(u32, a & 60) : b;
     return compare_exchange(&AT(u32, a & 60), expected, b);
 }
-MEMORY_FUNCTION(u32, atomic_increment_u32, u32, a, u32, b) { return atomic_inc(&AT(u32, a & 60), b); }
-MEMORY_FUNCTION(u32, atomic_decrement_u32, u32, a, u32, b) { return atomic_dec(&AT(u32, a & 60), b); }
+MEMORY_FUNCTION(u32, atomic_increment_u32, u32, a, u32, b)
+{
+    return atomic_inc(&AT(u32, a & 60), b);
+}
+MEMORY_FUNCTION(u32, atomic_decrement_u32, u32, a, u32, b)
+{
+    return atomic_dec(&AT(u32, a & 60), b);
+}
 MEMORY_FUNCTION(u64, atomic_add_u64, u32, a, u64, b) { return ATOMIC(add, &AT(u64, a & 56), b); }
 MEMORY_FUNCTION(u64, atomic_sub_u64, u32, a, u64, b) { return ATOMIC(sub, &AT(u64, a & 56), b); }
 MEMORY_FUNCTION(u64, atomic_and_u64, u32, a, u64, b) { return ATOMIC(and, &AT(u64, a & 56), b); }

@@ -63,7 +63,7 @@ FUNCTION2(u8, add_saturating_u8, u8, a, u8, b) { return add_sat_u8(a, b); }
 FUNCTION2(i8, add_saturating_i8, i8, a, i8, b) { return add_sat_i8(a, b); }
 FUNCTION1(u8, reverse_u8, u8, a) { return reverse8(a); }
 
-/* ---- Packed ------------------------------------------------------------------------------------- */
+/* ---- Packed ---------------------------------------------------------------------------------- */
 
 FUNCTION2(u16x2, add_u16x2, u16x2, a, u16x2, b) { return add_u16x2(a, b); }
 FUNCTION2(u16x2, sub_u16x2, u16x2, a, u16x2, b) { return sub_u16x2(a, b); }
@@ -103,7 +103,7 @@ FUNCTION2(u32, add_bytes, u32, a, u32, b)
 }
 FUNCTION2(u32, average_bytes, u32, a, u32, b) { return (a & b) + (((a ^ b) & 0xfefefefe) >> 1); }
 
-/* ---- Differences, dots ----------------------------------------------------------------------------- */
+/* ---- Differences, dots ----------------------------------------------------------------------- */
 
 FUNCTION3(u32, lerp_bytes, u32, a, u32, b, u32, c) { return lerp_u8(a, b, c); }
 FUNCTION3(u32, sum_of_differences_u8, u32, a, u32, b, u32, c) { return sad_u8(a, b, c); }
@@ -114,10 +114,14 @@ FUNCTION3(u32, sum_of_differences_u32, u32, a, u32, b, u32, c)
 {
     return (a > b ? a - b : b - a) + c;
 }
-FUNCTION3(u64, quad_sums_of_differences, u64, a, u32, b, u64, c) { return qsad_pk_u16_u8(a, b, c); }
+/* Sums that fit: whether more would wrap or saturate, the manuals do not say. */
+FUNCTION3(u64, quad_sums_of_differences, u64, a, u32, b, u64, c)
+{
+    return qsad_pk_u16_u8(a, b, c & 0x7fff7fff7fff7fffu);
+}
 FUNCTION3(u64, masked_quad_sums_of_differences, u64, a, u32, b, u64, c)
 {
-    return mqsad_pk_u16_u8(a, b, c);
+    return mqsad_pk_u16_u8(a, b, c & 0x7fff7fff7fff7fffu);
 }
 FUNCTION3(u32, dot4_unsigned, u32, a, u32, b, u32, c) { return udot4(a, b, c, false); }
 FUNCTION3(u32, dot4_unsigned_clamped, u32, a, u32, b, u32, c) { return udot4(a, b, c, true); }

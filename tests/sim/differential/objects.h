@@ -4,6 +4,7 @@
 #define DIFFERENTIAL_OBJECTS_H
 
 #include "cpu_side.h"
+#include "gpu_side.h" /* for the sake of make: the text itself is taken in below */
 
 #include "compile/compile.h"
 #include "t_paths.h"
@@ -12,9 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- Targets --------------------------------------------------------------------------------------- */
+/* ---- Targets --------------------------------------------------------------------------------- */
 
-#define RDNA (ROW_XMASK | PERMLANE64 | SUDOT)
+#define RDNA (ROW_XMASK | PERMLANE64 | SUDOT | DOT2_BF16 | DOT2_16)
 #define CDNA (ROW_BCAST | SDOT)
 
 /*
@@ -37,7 +38,7 @@ static const struct target_row {
 };
 #define TARGETS (sizeof targets / sizeof *targets)
 
-/* ---- Texts -------------------------------------------------------------------------------------------- */
+/* ---- Texts ----------------------------------------------------------------------------------- */
 
 /* Taken in by the assembler, whose paths start where the build runs: the root of the tree. */
 #define TEXT(symbol)                                                                               \
@@ -86,7 +87,7 @@ static bool is_in(const struct function *f, const struct text *text)
     return !strncmp(base, text->name, n) && !strcmp(base + n, ".h");
 }
 
-/* ---- Objects ------------------------------------------------------------------------------------------- */
+/* ---- Objects --------------------------------------------------------------------------------- */
 
 static struct compiler *compiler;
 static struct object {
@@ -136,9 +137,12 @@ static void compile_object(unsigned target, unsigned text)
     free(options);
 }
 
+/* Objects are numbered through; `next` is the first that no thread has taken. */
 static void *compile_some(void *next)
 {
-    for (unsigned n; (n = __atomic_fetch_add((unsigned *)next, 1, __ATOMIC_RELAXED)) < TARGETS * TEXTS;)
+    unsigned n;
+
+    while ((n = __atomic_fetch_add((unsigned *)next, 1, __ATOMIC_RELAXED)) < TARGETS * TEXTS)
         compile_object(n / TEXTS, n % TEXTS);
     return NULL;
 }

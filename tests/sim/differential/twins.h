@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What single GPU instructions do, in plain C, from the instruction set manuals and IEEE 754: the
- * twins of the builtins that gpu_side.h maps the same names to. They share nothing with the software
- * GPU, whose second opinion they are; clarity goes before speed.
+ * twins of the builtins that gpu_side.h maps the same names to. They share nothing with the
+ * software GPU, whose second opinion they are; clarity goes before speed.
  */
 #ifndef DIFFERENTIAL_TWINS_H
 #define DIFFERENTIAL_TWINS_H
@@ -27,7 +27,30 @@ CAST(f16_of_bits, f16, u16)
 CAST(f16x2_of_bits, f16x2, u32)
 CAST(u32_of_f16x2, u32, f16x2)
 
-/* ---- Bits ----------------------------------------------------------------------------------------- */
+/* ---- Range-checked memory: out of range, loads give 0 and stores do nothing ------------------ */
+
+#define BUFFER_LOAD(type)                                                                          \
+    DEVICE type buffer_load_##type(const u8 *p, u32 bytes, u32 offset)                             \
+    {                                                                                              \
+        type value = 0;                                                                            \
+        if (offset <= bytes - sizeof value)                                                        \
+            memcpy(&value, p + offset, sizeof value);                                              \
+        return value;                                                                              \
+    }
+#define BUFFER_STORE(type)                                                                         \
+    DEVICE void buffer_store_##type(type value, u8 *p, u32 bytes, u32 offset)                      \
+    {                                                                                              \
+        if (offset <= bytes - sizeof value)                                                        \
+            memcpy(p + offset, &value, sizeof value);                                              \
+    }
+BUFFER_LOAD(u8)
+BUFFER_LOAD(u16)
+BUFFER_LOAD(u32)
+BUFFER_LOAD(u64)
+BUFFER_STORE(u8)
+BUFFER_STORE(u32)
+
+/* ---- Bits ------------------------------------------------------------------------------------ */
 
 DEVICE u64 reverse(u64 x, unsigned width)
 {
@@ -138,7 +161,7 @@ DEVICE u64 mqsad_pk_u16_u8(u64 a, u32 b, u64 c)
     return r;
 }
 
-/* ---- Integer dots ------------------------------------------------------------------------------------ */
+/* ---- Integer dots ---------------------------------------------------------------------------- */
 
 DEVICE i64 element(u32 x, unsigned i, unsigned bits, int is_signed)
 {
@@ -194,7 +217,20 @@ DEVICE f32 fdot2(f16x2 a, f16x2 b, f32 c)
     return (f32)((f64)a.x * b.x + (f64)a.y * b.y + (f64)c);
 }
 
-/* ---- Saturation ---------------------------------------------------------------------------------------- */
+DEVICE f16 fdot2_f16(f16x2 a, f16x2 b, f16 c) { return (f16)fdot2(a, b, (f32)c); }
+DEVICE f32 fdot2_f32_bf16(bf16x2 a, bf16x2 b, f32 c)
+{
+    const f64 low = (f64)f32_of_bits(a << 16) * f32_of_bits(b << 16);
+    const f64 high = (f64)f32_of_bits(a & 0xffff0000u) * f32_of_bits(b & 0xffff0000u);
+    return (f32)(low + high + (f64)c);
+}
+/* An exact result needs no rounding of its bits. */
+DEVICE bf16 fdot2_bf16(bf16x2 a, bf16x2 b, bf16 c)
+{
+    return (bf16)(bits_of_f32(fdot2_f32_bf16(a, b, f32_of_bits((u32)c << 16))) >> 16);
+}
+
+/* ---- Saturation ------------------------------------------------------------------------------ */
 
 #define SATURATING(name, type, wide, low, high, op)                                                \
     DEVICE type name(type a, type b)                                                               \
@@ -215,7 +251,7 @@ SATURATING(add_sat_i8, i8, i32, INT8_MIN, INT8_MAX, +)
 SATURATING(add_sat_u64, u64, __int128, 0, UINT64_MAX, +)
 SATURATING(sub_sat_i64, i64, __int128, INT64_MIN, INT64_MAX, -)
 
-/* ---- Conversions ------------------------------------------------------------------------------------------ */
+/* ---- Conversions ----------------------------------------------------------------------------- */
 
 /* Toward zero; what is out of range goes to its end, NaN to 0. */
 #define CONVERSION(name, R, A, low, high)                                                          \
@@ -288,7 +324,7 @@ DEVICE u16 bf16_of_f32(f32 x)
     return (u16)(down + (rest > 0x8000 || (rest == 0x8000 && (down & 1))));
 }
 
-/* ---- Floats --------------------------------------------------------------------------------------------------- */
+/* ---- Floats ---------------------------------------------------------------------------------- */
 
 /* The number when the other is NaN; -0 below +0. */
 #define MINIMUM(name, type, chosen)                                                                \
@@ -345,13 +381,15 @@ DEVICE int exponent_of(f64 a)
 #define frexp_exp_f32(a)  exponent_of((f64)(a))
 #define frexp_exp_f64(a)  exponent_of(a)
 
-/* Classes from bit 0: signalling NaN, quiet NaN, -inf, -normal, -denormal, -0, +0, +denormal, +normal,
- * +inf. */
+/* Classes from bit 0: signalling NaN, quiet NaN, -inf, -normal, -denormal, -0, +0, +denormal,
+ * +normal, +inf. */
 DEVICE u32 class_of(u64 magnitude, int negative, u64 infinity, u64 quiet, u64 smallest_normal)
 {
     if (magnitude > infinity)
         return magnitude & quiet ? 1 : 0;
-    const u32 step = magnitude == infinity ? 3 : magnitude >= smallest_normal ? 2 : magnitude ? 1 : 0;
+    const u32 step = magnitude == infinity          ? 3
+                     : magnitude >= smallest_normal ? 2
+                                                    : magnitude != 0;
     return negative ? 5 - step : 6 + step;
 }
 DEVICE u32 class_f16(f16 a, u32 m)
@@ -366,11 +404,11 @@ DEVICE u32 class_f32(f32 a, u32 m)
 }
 DEVICE u32 class_f64(f64 a, u32 m)
 {
-    const u64 b = bits_of_f64(a), one = 1;
-    return m >> class_of(b & ~(one << 63), (int)(b >> 63), 0x7ffull << 52, one << 51, one << 52) & 1;
+    const u64 b = bits_of_f64(a), one = 1, infinity = 0x7ff * (one << 52);
+    return m >> class_of(b & ~(one << 63), (int)(b >> 63), infinity, one << 51, one << 52) & 1;
 }
 
-/* ---- f16 --------------------------------------------------------------------------------------------------------- */
+/* ---- f16 ------------------------------------------------------------------------------------- */
 
 /* x / 2^48 as f16, to nearest even. x is exact, so this rounds once. */
 DEVICE f16 f16_of_fixed(__int128 x)
@@ -407,7 +445,7 @@ DEVICE f16 rint_f16(f16 a) { return (f16)rint((f64)a); }
 DEVICE f16 abs_f16(f16 a) { return f16_of_bits(bits_of_f16(a) & 0x7fff); }
 DEVICE f16 ldexp_f16(f16 a, int e) { return (f16)ldexp((f64)a, e); }
 
-/* ---- Pairs of 16-bit values ------------------------------------------------------------------------------------------ */
+/* ---- Pairs of 16-bit values ------------------------------------------------------------------ */
 
 DEVICE f16x2 make_f16x2(f16 x, f16 y)
 {

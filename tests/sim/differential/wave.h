@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions of a whole wave: what lanes read from each other, alone and under divergence. A `wave` is
- * one value of each lane; x and y are random, y often small. SET assigns in the active lanes.
+ * Functions of a whole wave: what lanes read from each other, alone and under divergence. A `wave`
+ * is one value of each lane; x and y are random. SET assigns in the active lanes.
  */
 
-/* ---- Lanes by number ------------------------------------------------------------------------------- */
+/* ---- Lanes by number ------------------------------------------------------------------------- */
 
 WAVE_FUNCTION(wave_lane_id, x, y) { return lane_id() + (x ^ x) + (y ^ y); }
-WAVE_FUNCTION(wave_read_lane_constant, x, y) { return y + read_lane(x, 5) + read_lane(x, LANES - 1); }
+WAVE_FUNCTION(wave_read_lane_constant, x, y)
+{
+    return y + read_lane(x, 5) + read_lane(x, LANES - 1);
+}
 WAVE_FUNCTION(wave_read_lane_at_run_time, x, y)
 {
     const u32 n = read_first_lane(y) % LANES;
@@ -38,7 +41,7 @@ WAVE_FUNCTION(wave_sum_by_read_lane, x, y)
     return y + sum;
 }
 
-/* ---- Masks -------------------------------------------------------------------------------------------- */
+/* ---- Masks ----------------------------------------------------------------------------------- */
 
 WAVE_FUNCTION(wave_ballot, x, y)
 {
@@ -85,13 +88,11 @@ WAVE_FUNCTION(wave_waterfall, x, y)
 {
     const wave key = x & 7;
     wave r = y, turn = SPLAT(0), done = SPLAT(0);
-    u32 count = 0;
     WAVE_WHILE(done == 0)
     {
         const u32 now = read_first_lane(key);
         const wave_bool mine = key == now;
-        count++;
-        SET(turn, SPLAT(count));
+        SET(turn, turn + 1);
         WAVE_IF(mine)
         {
             SET(r, y * now + turn);
@@ -103,17 +104,15 @@ WAVE_FUNCTION(wave_waterfall, x, y)
 WAVE_FUNCTION(wave_loop_to_the_longest, x, y)
 {
     wave left = y & 15, r = x;
-    u32 turns = 0;
     WAVE_WHILE(left != 0)
     {
         SET(left, left - 1);
         SET(r, r * 5 + uniform_popcount(read_exec()));
-        turns++;
     }
-    return r + turns;
+    return r;
 }
 
-/* ---- ds_bpermute, ds_permute, ds_swizzle ----------------------------------------------------------------- */
+/* ---- ds_bpermute, ds_permute, ds_swizzle ----------------------------------------------------- */
 
 WAVE_FUNCTION(wave_bpermute_any, x, y) { return bpermute(y * 4, x); }
 WAVE_FUNCTION(wave_bpermute_rotate, x, y) { return bpermute((lane_id() + 3) * 4, x) - y; }
@@ -127,13 +126,17 @@ WAVE_FUNCTION(wave_bpermute_diverged, x, y)
         SET(r, bpermute(y * 4, x));
     return r;
 }
-WAVE_FUNCTION(wave_permute_reverse, x, y) { return permute((31 - (lane_id() & 31)) * 4, x) ^ y; }
-WAVE_FUNCTION(wave_permute_multiply, x, y) { return permute((lane_id() * 5 & 31) * 4, x) - y; }
+WAVE_FUNCTION(wave_permute_reverse, x, y) { return permute((lane_id() ^ 31) * 4, x) ^ y; }
+WAVE_FUNCTION(wave_permute_multiply, x, y)
+{
+    return permute((lane_id() * 5 % LANES) * 4, x) - y;
+}
 WAVE_FUNCTION(wave_swizzle_swap_pairs, x, y) { return swizzle(x, 0x041f) + y; }
 WAVE_FUNCTION(wave_swizzle_reverse, x, y) { return swizzle(x, 0x7c1f) - y; }
 WAVE_FUNCTION(wave_swizzle_broadcast, x, y) { return swizzle(x, 0x0078) ^ y; }
 WAVE_FUNCTION(wave_swizzle_quad, x, y) { return swizzle(x, 0x801b) + y; }
-WAVE_FUNCTION(wave_swizzle_rotate, x, y) { return swizzle(x, 0xc0e0) + swizzle(y, 0xc463); }
+/* No bits that stay in place: the disassembler's text does not have them. */
+WAVE_FUNCTION(wave_swizzle_rotate, x, y) { return swizzle(x, 0xc0e0) + swizzle(y, 0xc460); }
 WAVE_FUNCTION(wave_swizzle_diverged, x, y)
 {
     const wave_bool odd = (y & 1) != 0;
@@ -143,7 +146,7 @@ WAVE_FUNCTION(wave_swizzle_diverged, x, y)
     return r;
 }
 
-/* ---- DPP --------------------------------------------------------------------------------------------------- */
+/* ---- DPP ------------------------------------------------------------------------------------- */
 
 WAVE_FUNCTION(wave_dpp_quad_perm, x, y) { return dpp(y, x, 0x1b, 15, 15, false); }
 WAVE_FUNCTION(wave_dpp_quad_broadcast, x, y) { return y + dpp(SPLAT(0), x, 0xaa, 15, 15, true); }
@@ -300,7 +303,7 @@ WAVE_FUNCTION(wave_permlane64, x, y) { return permlane64(x) + y; }
 #undef NEEDS
 #define NEEDS 0
 
-/* ---- Put together --------------------------------------------------------------------------------------------- */
+/* ---- Put together ---------------------------------------------------------------------------- */
 
 WAVE_FUNCTION(wave_bitonic_sort_of_32, x, y)
 {

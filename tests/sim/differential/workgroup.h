@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Functions of a workgroup of BLOCK work-items: LDS, barriers, LDS atomics, atomics that lanes and
- * workgroups contend for. Each PHASE ends with a barrier; t is the work-item. in has four words of 64
- * bits for each, out four of 32; memory is 16 words for each, common 256 for all workgroups, where only
- * sums, extremes and bits are collected, whose order does not matter.
+ * workgroups contend for. Each PHASE ends with a barrier; t is the work-item. `in` has four words
+ * of 64 bits for each, `out` four of 32, `memory` 16 of 32; `common` has 256 words for all
+ * workgroups, which collect sums, extremes and bits there, whose order does not matter.
  */
 
 #define IN(t, slot)  ((u32)in[4 * (t) + (slot)])

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small C functions, the same text compiled by the C compiler for the CPU and by hipRTC for the software
- * GPU, give the same bits.
+ * Small C functions, the same text compiled by the C compiler for the CPU and by hipRTC for the
+ * software GPU, give the same bits.
  *
- * differential/: the functions by subject; gpu_side.h and cpu_side.h make the two compilers read the
- * same words; twins.h says in C what single GPU instructions do. A function of a lane runs on
- * thousands of records of arguments, with all lanes of a wave and with some, one of a wave on whole
- * waves, one of a workgroup on workgroups, which is also how it is checked: results, and memory where
- * it has any, bit by bit, except that any NaN may stand for another in results of float types.
+ * differential/ has the functions by subject. gpu_side.h and cpu_side.h make both compilers read
+ * the same words; twins.h says in C what single GPU instructions do. A function of a lane runs on
+ * thousands of records of arguments, with all lanes of a wave and with some of them; one of a wave
+ * runs on whole waves, one of a workgroup on workgroups. Results, and memory where there is any,
+ * are compared bit by bit, except that any NaN may stand for another in results of float types.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@
 #define WORKGROUPS     8
 #define FUNCTIONS_LEAST 300
 
-/* ---- Buffers -------------------------------------------------------------------------------------------- */
+/* ---- Buffers --------------------------------------------------------------------------------- */
 
 /* What a launch reads and writes, and what it should have written. */
 static struct {
@@ -70,12 +70,15 @@ static void machine_open(struct machine *m, const struct target_row *target,
         void *host;
         size_t bytes;
         const char *name;
+        enum quern_sim_access access;
     } maps[BUFFERS] = {
-        [IN] = {buffers.in, sizeof buffers.in, "in"},
-        [UNIFORM] = {buffers.uniform, sizeof buffers.uniform, "uniform"},
-        [OUT] = {buffers.out, sizeof buffers.out, "out"},
-        [MEMORY_BUFFER] = {buffers.memory, sizeof buffers.memory, "memory"},
-        [COMMON_BUFFER] = {buffers.common, sizeof buffers.common, "common"},
+#define MAP(name, access) {buffers.name, sizeof buffers.name, #name, QUERN_SIM_##access}
+        [IN] = MAP(in, READ),
+        [UNIFORM] = MAP(uniform, READ),
+        [OUT] = MAP(out, READ_WRITE),
+        [MEMORY_BUFFER] = MAP(memory, READ_WRITE),
+        [COMMON_BUFFER] = MAP(common, READ_WRITE),
+#undef MAP
     };
 
     options.target = target->processor;
@@ -88,8 +91,7 @@ static void machine_open(struct machine *m, const struct target_row *target,
     if (quern_sim_open(&options, &m->sim) != QUERN_OK)
         fail_msg("quern_sim_open: %s", quern_last_error()->message);
     for (unsigned i = 0; i < BUFFERS; i++)
-        assert_int_equal(quern_sim_map(m->sim, maps[i].host, maps[i].bytes,
-                                       i == IN || i == UNIFORM ? QUERN_SIM_READ : QUERN_SIM_READ_WRITE,
+        assert_int_equal(quern_sim_map(m->sim, maps[i].host, maps[i].bytes, maps[i].access,
                                        maps[i].name, &m->address[i]),
                          QUERN_OK);
     if (quern_sim_load(m->sim, object->bytes, object->size, &m->module) != QUERN_OK)
@@ -102,7 +104,7 @@ static void machine_close(struct machine *m)
     quern_sim_close(m->sim);
 }
 
-/* ---- Comparison ------------------------------------------------------------------------------------------- */
+/* ---- Comparison ------------------------------------------------------------------------------ */
 
 static bool same_half(u32 want, u32 got, u32 infinity)
 {
@@ -145,6 +147,18 @@ static void print_words(const char *label, const u32 *words)
     print_error("  %s %08x %08x %08x %08x\n", label, words[0], words[1], words[2], words[3]);
 }
 
+static bool same_words(const char *kernel, const char *what, const u32 *got, const u32 *want,
+                       size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (got[i] != want[i]) {
+            print_error("%s: word %zu of %s: expected 0x%08x, got 0x%08x\n", kernel, i, what,
+                        want[i], got[i]);
+            return false;
+        }
+    return true;
+}
+
 /* True if all records agree; else tells of the first that does not, and how many they are. */
 static bool compare(const struct function *f, const char *kernel, unsigned records, unsigned block,
                     const u64 *shown)
@@ -152,7 +166,8 @@ static bool compare(const struct function *f, const char *kernel, unsigned recor
     unsigned wrong = 0;
 
     for (unsigned i = 0; i < records; i++) {
-        const u32 *const want = buffers.out_expected + i * WORDS, *const got = buffers.out + i * WORDS;
+        const u32 *const want = buffers.out_expected + i * WORDS;
+        const u32 *const got = buffers.out + i * WORDS;
         if (same_result(f->result, want, got) || wrong++)
             continue;
         print_error("%s: record %u, work-item %u of workgroup %u, arguments", kernel, i, i % block,
@@ -166,25 +181,16 @@ static bool compare(const struct function *f, const char *kernel, unsigned recor
     }
     if (wrong)
         print_error("  and so %u of %u records\n", wrong, records);
-    if (f->kind != KIND_LANE) {
-        for (unsigned i = 0; i < COUNT(buffers.memory); i++)
-            if (buffers.memory[i] != buffers.memory_expected[i]) {
-                print_error("%s: memory of record %u, word %u: expected 0x%08x, got 0x%08x\n", kernel,
-                            i / (MEMORY / 4), i % (MEMORY / 4), buffers.memory_expected[i],
-                            buffers.memory[i]);
-                return false;
-            }
-        for (unsigned i = 0; i < COMMON; i++)
-            if (buffers.common[i] != buffers.common_expected[i]) {
-                print_error("%s: word %u of all workgroups: expected 0x%08x, got 0x%08x\n", kernel, i,
-                            buffers.common_expected[i], buffers.common[i]);
-                return false;
-            }
-    }
-    return !wrong;
+    if (f->kind == KIND_LANE)
+        return !wrong;
+    return same_words(kernel, "memory, 16 to a record", buffers.memory, buffers.memory_expected,
+                      COUNT(buffers.memory)) &&
+           same_words(kernel, "what all workgroups share", buffers.common, buffers.common_expected,
+                      COMMON) &&
+           !wrong;
 }
 
-/* ---- Launches ---------------------------------------------------------------------------------------------- */
+/* ---- Launches -------------------------------------------------------------------------------- */
 
 static bool launch(struct machine *m, const struct function *f, char prefix, unsigned groups,
                    unsigned block)
@@ -264,11 +270,37 @@ static bool run_mixed(struct machine *m, const struct function *f, const char *n
     return launch(m, f, 'm', groups, block) && compare(f, name, RECORDS, block, mixed);
 }
 
-/* Every way of running a function that the target has. */
-static bool run_function(struct machine *m, const struct target_row *target, const struct function *f)
+/* A function of a lane in every way that the target has. */
+static bool run_lanes(struct machine *m, const struct target_row *target, const struct function *f)
 {
     char name[192];
-    bool ok = true;
+
+    snprintf(name, sizeof name, "%s %s", target->name, f->name);
+    expect(f, buffers.in, RECORDS, 1);
+    if (!launch(m, f, 'v', RECORDS / 128, 128) || !compare(f, name, RECORDS, 128, buffers.in))
+        return false;
+    snprintf(name, sizeof name, "%s %s, waves in part", target->name, f->name);
+    if (!launch(m, f, 'v', PARTIAL_GROUPS, PARTIAL_BLOCK) ||
+        !compare(f, name, PARTIAL_GROUPS * PARTIAL_BLOCK, PARTIAL_BLOCK, buffers.in))
+        return false;
+    if (target->mixed && f->arguments[1]) {
+        snprintf(name, sizeof name, "%s %s, uniform first argument", target->name, f->name);
+        if (!run_mixed(m, f, name))
+            return false;
+    }
+    if (target->scalar) {
+        snprintf(name, sizeof name, "%s %s, uniform arguments", target->name, f->name);
+        expect(f, buffers.uniform, SCALAR_GROUPS, 1);
+        return launch(m, f, 's', SCALAR_GROUPS, 32) &&
+               compare(f, name, SCALAR_GROUPS, 1, buffers.uniform);
+    }
+    return true;
+}
+
+static bool run_function(struct machine *m, const struct target_row *target,
+                         const struct function *f)
+{
+    char name[192];
 
     wave_lanes = target->lanes;
     bpermute_span = target->span;
@@ -276,22 +308,7 @@ static bool run_function(struct machine *m, const struct target_row *target, con
     snprintf(name, sizeof name, "%s %s", target->name, f->name);
     switch (f->kind) {
     case KIND_LANE:
-        expect(f, buffers.in, RECORDS, 1);
-        ok &= launch(m, f, 'v', RECORDS / 128, 128) && compare(f, name, RECORDS, 128, buffers.in);
-        snprintf(name, sizeof name, "%s %s, waves in part", target->name, f->name);
-        ok &= launch(m, f, 'v', PARTIAL_GROUPS, PARTIAL_BLOCK) &&
-              compare(f, name, PARTIAL_GROUPS * PARTIAL_BLOCK, PARTIAL_BLOCK, buffers.in);
-        if (target->scalar) {
-            snprintf(name, sizeof name, "%s %s, uniform arguments", target->name, f->name);
-            expect(f, buffers.uniform, SCALAR_GROUPS, 1);
-            ok &= launch(m, f, 's', SCALAR_GROUPS, 32) &&
-                  compare(f, name, SCALAR_GROUPS, 1, buffers.uniform);
-        }
-        if (target->mixed && f->arguments[1]) {
-            snprintf(name, sizeof name, "%s %s, uniform first argument", target->name, f->name);
-            ok &= run_mixed(m, f, name);
-        }
-        return ok;
+        return run_lanes(m, target, f);
     case KIND_MEMORY:
         expect(f, buffers.in, RECORDS, 1);
         return launch(m, f, 'v', RECORDS / 64, 64) && compare(f, name, RECORDS, 64, buffers.in);
@@ -306,7 +323,7 @@ static bool run_function(struct machine *m, const struct target_row *target, con
     }
 }
 
-/* ---- Tests ---------------------------------------------------------------------------------------------------- */
+/* ---- Tests ----------------------------------------------------------------------------------- */
 
 static bool cpu_runs(enum quern_sim_isa isa)
 {
@@ -359,7 +376,8 @@ static void functions_are_many(void **state)
         for (unsigned text = 0; text < TEXTS; text++)
             texts_with_it += is_in(functions[i], &texts[text]);
         if (texts_with_it != 1)
-            fail_msg("%s: %s is in %u texts", functions[i]->name, functions[i]->file, texts_with_it);
+            fail_msg("%s: %s is in %u texts", functions[i]->name, functions[i]->file,
+                     texts_with_it);
     }
     for (unsigned target = 0; target < TARGETS; target++) {
         unsigned count = 0;
@@ -387,7 +405,8 @@ static void add_test(unsigned target, unsigned text, enum quern_sim_isa isa)
         functions_agree, NULL, NULL, s};
 }
 
-int main(void)
+/* Arguments: none, or the pattern of the tests to run, such as "gfx1100: half*". */
+int main(int argc, char **argv)
 {
     tests[test_count++] = (struct CMUnitTest)cmocka_unit_test(functions_are_many);
     for (unsigned target = 0; target < TARGETS; target++)
@@ -399,6 +418,8 @@ int main(void)
             for (int isa = QUERN_ISA_X86_64; isa <= QUERN_ISA_X86_64_V4; isa++)
                 add_test(target, text, (enum quern_sim_isa)isa);
         }
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     if (compile_all() != QUERN_OK) {
         print_error("no compiler: %s\n", quern_last_error()->message);
         return 1;

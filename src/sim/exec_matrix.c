@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Matrix instructions: rows in matrix.def. Where an element of A, B, C and D stands (lane, place
+ * in the
+ * lane's registers) is said in one place for each layout; unpacking, arithmetic, packing and the
+ * full
+ * check go through it. Sums go over k upward, each step a fused multiply-add in f32.
+ */
+#include "sim/launch.h"
+#include "sim/track.h"
+
+enum layout { LAYOUT_WMMA, LAYOUT_MFMA };
+enum element { ELEMENT_F32, ELEMENT_F16, ELEMENT_BF16, ELEMENT_FP8, ELEMENT_BF8, ELEMENT_I8,
+               ELEMENT_IU8, ELEMENT_IU4, ELEMENT_I32 };
+
+struct form {
+    enum layout layout;
+    unsigned m, n, k, blocks;
+    enum element a, b, d;
+};
+
+INLINE unsigned element_bits(enum element e)
+{
+    switch (e) {
+    case ELEMENT_F16:
+    case ELEMENT_BF16:
+        return 16;
+    case ELEMENT_FP8:
+    case ELEMENT_BF8:
+    case ELEMENT_I8:
+    case ELEMENT_IU8:
+        return 8;
+    case ELEMENT_IU4:
+        return 4;
+    default:
+        return 32;
+    }
+}
+
+/* ---- Layouts --------------------------------------------------------------------------------- */
+
+struct place {
+    unsigned lane, word, shift;
+};
+
+/* Whether lanes from 16 on repeat the first 16 (WMMA of gfx11). */
+INLINE bool repeats(const struct wave *w, const struct form *f)
+{
+    return f->layout == LAYOUT_WMMA && w->generation == 11;
+}
+
+/* Element k of row (A) or column (B) r of a block. */
+INLINE struct place source_place(const struct wave *w, const struct form *f, enum element type,
+                                 unsigned size, unsigned r, unsigned k, unsigned block)
+{
+    const unsigned bits = element_bits(type);
+    unsigned lane = r, element = k;
+
+    if (!repeats(w, f)) {
+        /* the lanes share out k in runs, one after the other */
+        const unsigned groups = w->lanes / (size * f->blocks), run = f->k / groups;
+        lane = r + size * (k / run + groups * block);
+        element = k % run;
+    }
+    return (struct place){lane, element * bits / 32, element * bits % 32};
+}
+
+/* Element (i, j) of C and D of a block. */
+INLINE struct place result_place(const struct wave *w, const struct form *f, unsigned i, unsigned j,
+                                 unsigned block, bool high)
+{
+    if (f->layout == LAYOUT_MFMA) {
+        /* columns on lanes; rows in runs of four, which go round the groups of lanes */
+        const unsigned groups = f->m == 4 ? 1 : w->lanes / f->n, run = i / 4;
+        const unsigned per_block = f->m * f->n * f->blocks / w->lanes / (f->m == 4 ? 1 : f->blocks);
+        if (f->m == 4)
+            return (struct place){j + 4 * block, i, 0};
+        return (struct place){j + f->n * (run % groups),
+            4 * (run / groups) + i % 4 + per_block * block,
+                              0};
+    }
+    const unsigned groups = w->lanes / 16, per_lane = 16 / groups;
+    /* rows go round the groups; 16-bit results use half of each register */
+    if (w->generation == 11)
+        return (struct place){j + 16 * (i % groups), i / groups,
+                              element_bits(f->d) == 16 && high ? 16 : 0};
+    const unsigned element = i % per_lane;
+    return element_bits(f->d) == 16
+               ? (struct place){j + 16 * (i / per_lane), element / 2, element % 2 * 16}
+               : (struct place){j + 16 * (i / per_lane), element, 0};
+}
+
+/* Registers of A, B, and of C and D. */
+INLINE unsigned source_words(const struct wave *w, const struct form *f, enum element type,
+                             unsigned size)
+{
+    const unsigned elements = repeats(w, f) ? f->k : f->k * size * f->blocks / w->lanes;
+    return (elements * element_bits(type) + 31) / 32;
+}
+
+INLINE unsigned result_words(const struct wave *w, const struct form *f)
+{
+    const unsigned elements = f->m * f->n * f->blocks / w->lanes;
+    return element_bits(f->d) == 16 && w->generation >= 12 ? elements / 2 : elements;
+}
+
+/* ---- Elements -------------------------------------------------------------------------------- */
+
+/* fp8 of gfx942: bias 8, no infinities, and 0x80 is NaN. */
+INLINE float fnuz_to_f32(uint32_t x, unsigned mantissa_bits)
+{
+    const uint32_t magnitude = x & 0x7f;
+    const int exponent = (int)(magnitude >> mantissa_bits);
+    const uint32_t mantissa = magnitude & ((1u << mantissa_bits) - 1);
+    const int bias = mantissa_bits == 3 ? 8 : 16;
+    const float value = exponent ? ldexpf((float)(mantissa | 1u << mantissa_bits),
+                                          exponent - bias - (int)mantissa_bits)
+                                 : ldexpf((float)mantissa, 1 - bias - (int)mantissa_bits);
+
+    if ((x & 0xff) == 0x80)
+        return NAN;
+    return x & 0x80 ? -value : value;
+}
+
+INLINE float to_f32(uint32_t bits, enum element type, bool fnuz)
+{
+    switch (type) {
+    case ELEMENT_F16:
+        return f16_to_f32(bits & 0xffff);
+    case ELEMENT_BF16:
+        return f32_of(bits << 16);
+    case ELEMENT_FP8:
+        return fnuz ? fnuz_to_f32(bits, 3) : fp8_to_f32(bits & 0xff);
+    case ELEMENT_BF8:
+        return fnuz ? fnuz_to_f32(bits, 2) : bf8_to_f32(bits & 0xff);
+    default:
+        return f32_of(bits);
+    }
+}
+
+INLINE int32_t to_integer(uint32_t bits, enum element type, bool sign)
+{
+    if (type == ELEMENT_IU4)
+        return sign ? (int32_t)((bits & 15) ^ 8) - 8 : (int32_t)(bits & 15);
+    return sign || type == ELEMENT_I8 ? (int8_t)bits : (int32_t)(bits & 0xff);
+}
+
+INLINE uint32_t read_place(const struct wave *w, const struct operand *o, struct place p)
+{
+    return (vgpr(w, o, 0) + p.word * w->lanes)[p.lane] >> p.shift;
+}
+
+/* ---- Checks ---------------------------------------------------------------------------------- */
+
+static bool operands_fit(struct wave *w, const struct insn *i, const struct form *f)
+{
+    const unsigned limit = w->group->run->module->vgpr_limit, d = result_words(w, f);
+    const unsigned a = source_words(w, f, f->a, f->m), b = source_words(w, f, f->b, f->n);
+
+    if (i->op[0].reg + d > limit || i->op[1].reg + a > limit || i->op[2].reg + b > limit ||
+        (i->op[3].kind == OPERAND_VGPR && i->op[3].reg + d > limit)) {
+        fault(w, i, -1, "a matrix operand goes beyond the %u vector registers of the wave", limit);
+        return false;
+    }
+    if (f->layout == LAYOUT_WMMA && !w->full) {
+        fault(w, i, -1, "WMMA needs every lane, but EXEC is 0x%llx",
+            (unsigned long long)exec_bits(w));
+        return false;
+    }
+    if (i->extra[2] || i->extra[3]) {
+        fault(w, i, -1, "cbsz, abid and blgp are not modelled");
+        return false;
+    }
+    if (f->d != ELEMENT_I32 && (i->extra[0] || i->flags & INSN_CLAMP)) {
+        fault(w, i, -1, "negation and clamping of float matrices are not modelled");
+        return false;
+    }
+    return true;
+}
+
+/* On gfx11 every group of 16 lanes must hold the same rows. */
+static bool operand_repeats(struct wave *w, const struct insn *i, unsigned n, unsigned words)
+{
+    for (unsigned k = 0; k < words; k++) {
+        const uint32_t *const row = vgpr(w, &i->op[n], 0) + k * w->lanes;
+        for (unsigned l = 16; l < w->lanes; l++)
+            if (row[l] != row[l & 15]) {
+                fault(w, i, (int)l, "operand %c of WMMA must be the same in lanes %u and %u, but "
+                      "register %u of it is 0x%x and 0x%x", n == 1 ? 'A' : 'B', l & 15, l, k,
+                      row[l & 15], row[l]);
+                return false;
+            }
+    }
+    return true;
+}
+
+/* An element of D is undefined if one of its row of A, of its column of B, or its C is. */
+static bool through_matrix(struct wave *w, const struct insn *i, const struct form *f)
+{
+    struct shadow_wave *const sw = w->shadow;
+    struct wave *const s = &sw->w;
+    const bool high = i->extra[1] & 4;
+    const unsigned d_words = result_words(w, f);
+    uint32_t any = 0;
+    struct origin origin = {0};
+
+    for (unsigned n = 1; n < 4; n++) {
+        const struct operand *const o = &i->op[n];
+        const unsigned words = n == 1   ? source_words(w, f, f->a, f->m)
+                               : n == 2 ? source_words(w, f, f->b, f->n)
+                                        : d_words;
+        for (unsigned k = 0; k < words && o->kind == OPERAND_VGPR; k++)
+            if (sw->flags[o->reg + k]) {
+                origin = any ? origin : sw->origins[o->reg + k];
+                any = 1;
+            }
+    }
+    for (unsigned k = 0; k < d_words; k++)
+        any |= sw->flags[i->op[0].reg + k];
+    if (!any)
+        return true;
+    uint8_t rows[16][32] = {{0}}, columns[16][32] = {{0}};
+    const uint32_t a_mask = 0xffffffffu >> (32 - element_bits(f->a));
+    const uint32_t b_mask = 0xffffffffu >> (32 - element_bits(f->b));
+    const uint32_t d_mask = 0xffffffffu >> (32 - element_bits(f->d));
+    for (unsigned block = 0; block < f->blocks; block++)
+        for (unsigned k = 0; k < f->k; k++) {
+            for (unsigned r = 0; r < f->m; r++)
+                rows[block][r] |= (read_place(s, &i->op[1], source_place(w, f, f->a, f->m, r, k,
+                    block)) &
+                                   a_mask) != 0;
+            for (unsigned r = 0; r < f->n; r++)
+                columns[block][r] |= (read_place(s, &i->op[2], source_place(w, f, f->b, f->n, r,
+                    k, block)) &
+                                      b_mask) != 0;
+        }
+    for (unsigned block = 0; block < f->blocks; block++)
+        for (unsigned r = 0; r < f->m; r++)
+            for (unsigned c = 0; c < f->n; c++) {
+                const struct place p = result_place(w, f, r, c, block, high);
+                const bool bad = rows[block][r] || columns[block][c] ||
+                                 (i->op[3].kind == OPERAND_VGPR && read_place(s, &i->op[3], p)
+                                     & d_mask);
+                uint32_t *const to = vgpr(s, &i->op[0], 0) + p.word * w->lanes + p.lane;
+                *to = (*to & ~(d_mask << p.shift)) | (bad ? d_mask << p.shift : 0);
+            }
+    for (unsigned k = 0; k < d_words; k++) {
+        any = 0;
+        for (unsigned l = 0; l < w->lanes; l++)
+            any |= (vgpr(s, &i->op[0], 0) + k * w->lanes)[l];
+        sw->flags[i->op[0].reg + k] = any != 0;
+        if (any)
+            sw->origins[i->op[0].reg + k] = origin;
+    }
+    return true;
+}
+
+/* ---- The operation --------------------------------------------------------------------------- */
+
+INLINE uint32_t addend(const struct wave *w, const struct insn *i, struct place p)
+{
+    if (i->op[3].kind == OPERAND_VGPR)
+        return read_place(w, &i->op[3], p);
+    return i->op[3].kind == OPERAND_CONST ? i->op[3].rows[0] : scalar32(w, &i->op[3]);
+}
+
+INLINE void put_result(struct wave *w, const struct insn *i, struct place p, unsigned bits,
+                       uint32_t value)
+{
+    uint32_t *const to = vgpr(w, &i->op[0], 0) + p.word * w->lanes + p.lane;
+
+    if (bits == 32)
+        *to = value;
+    else
+        *to = (*to & ~(0xffffu << p.shift)) | (value & 0xffff) << p.shift;
+}
+
+INLINE const struct insn *multiply(struct wave *w, const struct insn *i, const struct form f)
+{
+    const bool high = i->extra[1] & 4, integer = f.d == ELEMENT_I32;
+    const bool fnuz = w->group->run->module->sim->target->capabilities & CAP_FP8_FNUZ;
+    const bool clamp = i->flags & INSN_CLAMP;
+    const unsigned signs = i->extra[0];
+    float a[32][64], b[64][32], d[32][32];
+    int32_t ai[32][64], bi[64][32];
+    int64_t di[32][32];
+
+    if (!operands_fit(w, i, &f) ||
+        (repeats(w, &f) && (!operand_repeats(w, i, 1, source_words(w, &f, f.a, f.m)) ||
+                            !operand_repeats(w, i, 2, source_words(w, &f, f.b, f.n)))) ||
+        (UNLIKELY(w->shadow != NULL) && !through_matrix(w, i, &f)))
+        return NULL;
+    /* C may be D: blocks do not overlap, and a block's C is read before its D is written */
+    for (unsigned block = 0; block < f.blocks; block++) {
+        for (unsigned k = 0; k < f.k; k++) {
+            for (unsigned r = 0; r < f.m; r++) {
+                const uint32_t bits =
+                    read_place(w, &i->op[1], source_place(w, &f, f.a, f.m, r, k, block));
+                if (integer)
+                    ai[r][k] = to_integer(bits, f.a, signs & 1);
+                else
+                    a[r][k] = to_f32(bits, f.a, fnuz);
+            }
+            for (unsigned c = 0; c < f.n; c++) {
+                const uint32_t bits =
+                    read_place(w, &i->op[2], source_place(w, &f, f.b, f.n, c, k, block));
+                if (integer)
+                    bi[k][c] = to_integer(bits, f.b, signs & 2);
+                else
+                    b[k][c] = to_f32(bits, f.b, fnuz);
+            }
+        }
+        for (unsigned r = 0; r < f.m; r++) {
+            for (unsigned c = 0; c < f.n; c++) {
+                const uint32_t bits = addend(w, i, result_place(w, &f, r, c, block, high));
+                if (integer)
+                    di[r][c] = (int32_t)bits;
+                else
+                    d[r][c] = to_f32(bits, f.d, false);
+            }
+            for (unsigned k = 0; k < f.k; k++) {
+                if (integer)
+                    for (unsigned c = 0; c < f.n; c++)
+                        di[r][c] += ai[r][k] * bi[k][c];
+                else
+                    for (unsigned c = 0; c < f.n; c++)
+                        d[r][c] = fma_f32(a[r][k], b[k][c], d[r][c]);
+            }
+        }
+        for (unsigned r = 0; r < f.m; r++)
+            for (unsigned c = 0; c < f.n; c++) {
+                const uint32_t value = integer               ? (clamp
+                    ? (uint32_t)saturate_i32(di[r][c])
+                                                                       : (uint32_t)di[r][c])
+                                       : f.d == ELEMENT_F16  ? f32_to_f16(d[r][c])
+                                       : f.d == ELEMENT_BF16 ? f32_to_bf16(d[r][c])
+                                                             : bits_of_f32(d[r][c]);
+                put_result(w, i, result_place(w, &f, r, c, block, high), element_bits(f.d), value);
+            }
+    }
+    return i + 1;
+}
+
+#define FORM(NAME, LAYOUT, M, N, K, BLOCKS, A, B, D)                                               \
+    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    {                                                                                              \
+        return multiply(w, i, (struct form){LAYOUT_##LAYOUT, M, N, K, BLOCKS, ELEMENT_##A,         \
+                                            ELEMENT_##B, ELEMENT_##D});                            \
+    }
+#define OLD(NAME, BODY)
+#include "sim/matrix.def"
+#undef FORM
+#undef OLD
+
+#define ROW_(NAME, BODY) {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3", x_##BODY},
+#define FORM(NAME, ...) ROW_(NAME, NAME)
+#define OLD(NAME, BODY) ROW_(NAME, BODY)
+
+const struct sim_row ISA_NAME(rows_matrix)[] = {
+#include "sim/matrix.def"
+    {0}};

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+/* The full check of memory accesses. See track.h and shadow.h. */
+#include "sim/launch.h"
+#include "sim/track.h"
+#include "base/os.h"
+
+#include <stdio.h>
+
+/* ---- LDS ------------------------------------------------------------------------------------- */
+
+static const char *const verbs[] = {"read", "written", "changed by an atomic"};
+
+static bool lds_race(struct wave *w, const struct insn *i, unsigned lane, uint64_t at,
+                     lds_stamp other, const char *did, enum track_kind kind)
+{
+    const unsigned who = other & STAMP_WAVE;
+    char by[32] = "several waves";
+
+    if (who != STAMP_MANY)
+        snprintf(by, sizeof by, "wave %u", who);
+    fault(w, i, (int)lane,
+          "LDS race: byte 0x%llx was %s by %s since the last barrier and is %s here",
+          (unsigned long long)at, did, by, verbs[kind]);
+    return false;
+}
+
+/* `data` are the bytes of a store, or null. */
+static bool check_lds_bytes(struct wave *w, const struct insn *i, unsigned lane, uint64_t at,
+                            unsigned bytes, enum track_kind kind, const uint8_t *data)
+{
+    struct shadow_group *const sg = w->group->shadow;
+    const unsigned epoch = sg->epoch, me = w->number;
+    const lds_stamp mine = (lds_stamp)(epoch << STAMP_EPOCH | me);
+
+    if (kind != TRACK_LOAD)
+        for (uint64_t n = at & ~(uint64_t)3; n < at + bytes; n += 4)
+            sg->known[n / 4] = 0;
+    for (uint64_t n = at; n < at + bytes; n++) {
+        const lds_stamp writer = sg->writers[n], reader = sg->readers[n];
+        const bool written = writer >> STAMP_EPOCH == epoch && (writer & STAMP_WAVE) != me;
+        const bool read = reader >> STAMP_EPOCH == epoch && (reader & STAMP_WAVE) != me;
+        switch (kind) {
+        case TRACK_LOAD:
+            /* an atomic load looks like any other, so one that meets an atomic is let pass */
+            if (written && !(writer & STAMP_ATOMIC))
+                return lds_race(w, i, lane, n, writer, "written", kind);
+            sg->readers[n] = (lds_stamp)(read ? mine | STAMP_MANY : mine);
+            break;
+        case TRACK_STORE:
+            if ((written || read) && data && data[n - at] == w->group->lds[n])
+                break; /* nothing changes */
+            if (written)
+                return lds_race(w, i, lane, n, writer, "written", kind);
+            if (read)
+                return lds_race(w, i, lane, n, reader, "read", kind);
+            sg->writers[n] = mine;
+            sg->lds_owner[n] = (uint8_t)me;
+            break;
+        case TRACK_ATOMIC:
+            if (written && !(writer & STAMP_ATOMIC))
+                return lds_race(w, i, lane, n, writer, "written", kind);
+            sg->writers[n] = (lds_stamp)((written ? mine | STAMP_MANY : mine) | STAMP_ATOMIC);
+            break;
+        }
+    }
+    return true;
+}
+
+/* After a dword was read: what makes the next read of it cheap. */
+static void note_known(struct shadow_group *sg, uint64_t at)
+{
+    uint32_t undefined;
+    const lds_stamp *const r = sg->readers + at;
+
+    memcpy(&undefined, sg->lds + at, 4);
+    if (!undefined && r[0] == r[1] && r[0] == r[2] && r[0] == r[3])
+        sg->known[at / 4] = r[0];
+}
+
+static bool track_lds(struct wave *w, const struct insn *i, unsigned lane, uint64_t at,
+                      unsigned bytes, enum track_kind kind, const struct lds_data *data)
+{
+    struct shadow_group *const sg = w->group->shadow;
+    uint8_t stored[16];
+
+    if (data)
+        store_lane(vgpr(w, data->o, 0) + lane, w->lanes, stored, data->format, data->words);
+    if (!check_lds_bytes(w, i, lane, at, bytes, kind, data ? stored : NULL))
+        return false;
+    if (kind != TRACK_LOAD)
+        return true;
+    for (uint64_t n = at; n < at + bytes; n++)
+        if (UNLIKELY(sg->lds[n] && sg->lds_owner[n] != 0xff && sg->lds_owner[n] != w->number)) {
+            fault(w, i, (int)lane,
+                  "undefined bits 0x%x reach LDS that another wave reads: byte "
+                  "0x%llx was written so by wave %u",
+                  sg->lds[n], (unsigned long long)n, sg->lds_owner[n]);
+            return false;
+        }
+    if (!(bytes & 3))
+        for (uint64_t n = at; n < at + bytes; n += 4)
+            note_known(sg, n);
+    return true;
+}
+
+bool track_known(const struct wave *w, unsigned words, const struct access *a)
+{
+    const lds_stamp *const known = w->group->shadow->known;
+    const unsigned epoch = w->group->shadow->epoch << STAMP_EPOCH;
+    const unsigned mine = epoch | w->number, many = epoch | STAMP_MANY;
+    unsigned other = 0;
+
+    for (uint64_t left = a->active; left; left &= left - 1) {
+        const uint64_t at = a->address[__builtin_ctzll(left)] / 4;
+        for (unsigned k = 0; k < words; k++)
+            other |= (unsigned)(known[at + k] != mine) & (unsigned)(known[at + k] != many);
+    }
+    return !other;
+}
+
+/* ---- Buffers --------------------------------------------------------------------------------- */
+
+/* The stamps of a buffer's bytes; null when out of memory. */
+static race_stamp *race_array(struct run *run, _Atomic(race_stamp *) *array, uint64_t bytes)
+{
+    race_stamp *stamps = atomic_load_explicit(array, memory_order_acquire);
+
+    if (LIKELY(stamps != NULL))
+        return stamps;
+    pthread_mutex_lock(&run->lock);
+    stamps = atomic_load_explicit(array, memory_order_relaxed);
+    if (!stamps) {
+        stamps = os.calloc(bytes, sizeof *stamps);
+        atomic_store_explicit(array, stamps, memory_order_release);
+    }
+    pthread_mutex_unlock(&run->lock);
+    return stamps;
+}
+
+static bool global_race(struct wave *w, const struct insn *i, unsigned lane,
+                        const struct mapping *map, uint64_t address, uint32_t other,
+                        const char *did, enum track_kind kind)
+{
+    char by[40] = "other workgroups";
+
+    if (other < RACE_MANY)
+        snprintf(by, sizeof by, "workgroup number %u", other - 1);
+    fault(w, i, (int)lane,
+          "global race: offset %llu of buffer \"%s\" was %s by %s in this launch and "
+          "is %s here",
+          (unsigned long long)(address - map->begin), map->name, did, by, verbs[kind]);
+    return false;
+}
+
+static bool track_global(struct wave *w, const struct insn *i, unsigned lane,
+                         const struct mapping *map, uint64_t address, unsigned bytes,
+                         enum track_kind kind)
+{
+    struct run *const run = w->group->run;
+    struct race *const race = &run->races[map - run->memory.maps];
+    const uint32_t me = (uint32_t)w->group->flat_id + 1;
+
+    if (run->group_count < 2 || run->group_count >= RACE_MANY)
+        return true;
+    race_stamp *const writers = race_array(run, &race->writers, map->end - map->begin);
+    race_stamp *const readers = kind == TRACK_LOAD
+                                    ? race_array(run, &race->readers, map->end - map->begin)
+                                    : atomic_load_explicit(&race->readers, memory_order_acquire);
+    if (!writers || (kind == TRACK_LOAD && !readers)) {
+        fault(w, i, (int)lane, "out of memory for the race check of buffer \"%s\"", map->name);
+        return false;
+    }
+    for (uint64_t n = address - map->begin; n < address - map->begin + bytes; n++) {
+        if (kind == TRACK_LOAD) {
+            const uint32_t writer = atomic_load_explicit(&writers[n], memory_order_relaxed);
+            /* an atomic load looks like any other, so one that meets an atomic is let pass */
+            if (writer && writer != me && writer != RACE_ATOMIC)
+                return global_race(w, i, lane, map, map->begin + n, writer, "written", kind);
+            const uint32_t reader = atomic_load_explicit(&readers[n], memory_order_relaxed);
+            if (reader != me)
+                atomic_store_explicit(&readers[n], reader ? RACE_MANY : me, memory_order_relaxed);
+            continue;
+        }
+        const uint32_t stamp = kind == TRACK_ATOMIC ? RACE_ATOMIC : me;
+        const uint32_t writer = atomic_exchange_explicit(&writers[n], stamp, memory_order_relaxed);
+        if (writer && writer != me && !(kind == TRACK_ATOMIC && writer == RACE_ATOMIC))
+            return global_race(w, i, lane, map, map->begin + n, writer, "written", kind);
+        const uint32_t reader =
+            readers ? atomic_load_explicit(&readers[n], memory_order_relaxed) : 0;
+        if (reader && reader != me && kind != TRACK_ATOMIC)
+            return global_race(w, i, lane, map, map->begin + n, reader, "read", kind);
+    }
+    return true;
+}
+
+/* ---- All of them ----------------------------------------------------------------------------- */
+
+static enum space space_of(enum space space, uint64_t address)
+{
+    if (space != SPACE_FLAT)
+        return space == SPACE_BUFFER ? SPACE_GLOBAL : space;
+    return address >> 32 == APERTURE_SHARED    ? SPACE_LDS
+           : address >> 32 == APERTURE_PRIVATE ? SPACE_SCRATCH
+                                               : SPACE_GLOBAL;
+}
+
+/* What lanes point to that touch memory whose bytes are all defined. */
+static uint8_t defined_bytes[16];
+
+bool track(struct wave *w, const struct insn *i, enum space space, unsigned bytes,
+           enum track_kind kind, const struct access *a, const struct lds_data *data,
+           struct access *masks)
+{
+    struct group *const g = w->group;
+    const struct mapping *map = NULL;
+
+    masks->active = a->active;
+    for (uint64_t left = a->active; left; left &= left - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        switch (space_of(space, a->address[l])) {
+        case SPACE_LDS:
+            masks->at[l] = g->shadow->lds + (a->at[l] - g->lds);
+            if (!track_lds(w, i, l, (uint64_t)(a->at[l] - g->lds), bytes, kind, data))
+                return false;
+            break;
+        case SPACE_SCRATCH:
+            masks->at[l] = g->shadow->scratch + (a->at[l] - g->scratch);
+            break;
+        default:
+            masks->at[l] = defined_bytes;
+            if (!map || a->address[l] < map->begin || a->address[l] >= map->end)
+                map = memory_find(g->memory, a->address[l]);
+            if (!map || !(map->access & QUERN_SIM_WRITE))
+                break; /* out of a buffer's range, or read-only: nothing to know */
+            if (!track_global(w, i, l, map, a->address[l], bytes, kind))
+                return false;
+            if (map->masks)
+                masks->at[l] = map->masks + (a->address[l] - map->begin);
+            break;
+        }
+    }
+    return true;
+}
+
+void track_loaded_defined(struct wave *w, const struct operand *o)
+{
+    struct shadow_wave *const s = w->shadow;
+
+    for (unsigned k = 0; k < o->words; k++)
+        if (s->flags[o->reg + k]) {
+            uint32_t *const row = vgpr(&s->w, o, 0) + k * w->lanes;
+            uint32_t any = 0;
+            for (unsigned l = 0; l < w->lanes; l++)
+                any |= row[l] &= ~w->mask[l];
+            s->flags[o->reg + k] = any != 0;
+        }
+}
+
+void track_loaded(struct wave *w, const struct insn *i, enum space space, const struct operand *o,
+                  const struct access *a)
+{
+    static const enum origin_kind kinds[] = {
+        [SPACE_GLOBAL] = ORIGIN_GLOBAL, [SPACE_SCRATCH] = ORIGIN_SCRATCH, [SPACE_LDS] = ORIGIN_LDS};
+    struct shadow_wave *const s = w->shadow;
+    const unsigned lanes = w->lanes;
+
+    for (unsigned k = 0; k < o->words; k++) {
+        const uint32_t *const row = vgpr(&s->w, o, 0) + k * lanes;
+        uint32_t any = 0;
+        int first = -1;
+        for (unsigned l = 0; l < lanes; l++)
+            any |= row[l];
+        s->flags[o->reg + k] = any != 0;
+        for (unsigned l = 0; l < lanes && any && first < 0; l++)
+            if (row[l] && a->active >> l & 1)
+                first = (int)l;
+        if (first >= 0) {
+            const enum space real = space_of(space, a->address[first]);
+            const uint64_t at = real == SPACE_LDS ? (uint32_t)a->address[first] : a->address[first];
+            s->origins[o->reg + k] = (struct origin){
+                .kind = kinds[real], .insn = (uint32_t)(i - w->group->insns), .where = at + 4 * k};
+        }
+    }
+}
+
+bool track_stored(struct wave *w, const struct insn *i, enum space space, const struct operand *o,
+                  enum format format, unsigned words, const struct access *a,
+                  const struct access *masks)
+{
+    static const uint8_t zeros[16];
+    struct shadow_wave *const s = w->shadow;
+    const uint32_t *const row = vgpr(&s->w, o, 0);
+    bool any = false;
+
+    for (unsigned k = 0; k < words; k++)
+        any = any || s->flags[o->reg + k];
+    for (uint64_t left = a->active; left; left &= left - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        const enum space real = space_of(space, a->address[l]);
+        if (any && real == SPACE_GLOBAL) {
+            uint32_t bits[4] = {0};
+            store_lane(row + l, w->lanes, (uint8_t *)bits, format, words);
+            for (unsigned k = 0; k < words; k++)
+                if (bits[k]) {
+                    unsigned n = 0;
+                    while (!s->flags[o->reg + n])
+                        n++;
+                    finding(w, i, (int)l, &s->origins[o->reg + n], bits[k], "a store to memory");
+                    return false;
+                }
+        }
+        if (masks->at[l] == defined_bytes)
+            continue;
+        if (any && real != SPACE_GLOBAL)
+            store_lane(row + l, w->lanes, masks->at[l], format, words);
+        else
+            copy_out(masks->at[l], zeros, format_bytes(format, words));
+    }
+    return true;
+}
+
+bool track_atomic(struct wave *w, const struct insn *i, enum space space, unsigned words,
+                  const struct operand *data, enum atomic_op op, const struct operand *result,
+                  const struct access *a)
+{
+    struct shadow_wave *const s = w->shadow;
+    const unsigned data_words = op == ATOMIC_CMPSWAP && space != SPACE_LDS ? 2 * words : words;
+    struct access masks;
+
+    if (!track(w, i, space, 4 * words, TRACK_ATOMIC, a, NULL, &masks))
+        return false;
+    for (uint64_t left = a->active; left; left &= left - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        for (unsigned k = 0; k < data_words; k++) {
+            const uint32_t bits =
+                s->flags[data->reg + k] ? (vgpr(&s->w, data, 0) + k * w->lanes)[l] : 0;
+            if (bits) {
+                finding(w, i, (int)l, &s->origins[data->reg + k], bits, "an atomic operation");
+                return false;
+            }
+        }
+    }
+    if (result) {
+        struct operand o = *result;
+        o.words = (uint8_t)words;
+        if (words == 1)
+            load_lanes(&s->w, &o, &masks, FORMAT_WORDS, 1);
+        else
+            load_lanes(&s->w, &o, &masks, FORMAT_WORDS, 2);
+        track_loaded(w, i, space, &o, a);
+    }
+    for (uint64_t left = op == ATOMIC_SWAP ? a->active : 0; left; left &= left - 1) {
+        uint8_t *const mask = masks.at[__builtin_ctzll(left)];
+        if (mask != defined_bytes)
+            memset(mask, 0, 4 * words);
+    }
+    return true;
+}
+
+bool track_scalar_load(struct wave *w, const struct insn *i, struct mapping *map, uint64_t address,
+                       unsigned bytes, bool sign)
+{
+    struct shadow_wave *const s = w->shadow;
+    uint32_t *const to = s->w.s + i->op[0].reg;
+    const unsigned words = (bytes + 3) / 4;
+    uint32_t any = 0;
+
+    if (map->access & QUERN_SIM_WRITE && !track_global(w, i, 0, map, address, bytes, TRACK_LOAD))
+        return false;
+    memset(to, 0, 4 * words);
+    if (map->masks)
+        memcpy(to, map->masks + (address - map->begin), bytes);
+    if (bytes < 4 && sign && to[0] >> (8 * bytes - 1))
+        to[0] |= ~0u << 8 * bytes;
+    for (unsigned k = 0; k < words; k++)
+        any |= to[k];
+    for (unsigned k = 0; k < words && any; k++)
+        s->scalar_origins[i->op[0].reg + k] =
+            (struct origin){.kind = ORIGIN_GLOBAL,
+                            .insn = (uint32_t)(i - w->group->insns),
+                            .where = address + 4 * k};
+    if (any && i->flags & INSN_WRITES_EXEC) {
+        finding(w, i, -1, &s->scalar_origins[i->op[0].reg], any, "EXEC");
+        return false;
+    }
+    return true;
+}

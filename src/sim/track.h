@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* The full check of memory accesses: undefined bytes, races. For the exec*.c files. */
+#ifndef QUERN_SIM_TRACK_H
+#define QUERN_SIM_TRACK_H
+
+#include "sim/exec_memory.h"
+#include "sim/shadow.h"
+
+enum track_kind { TRACK_LOAD, TRACK_STORE, TRACK_ATOMIC };
+
+/* What a store to LDS writes. Waves that write what is there already, as when each of them builds
+ * the same table, do not race. */
+struct lds_data {
+    const struct operand *o;
+    enum format format;
+    unsigned words;
+};
+
+/*
+ * Checks an access for races and gives, for each lane, where the masks of its bytes are. A store's
+ * data are checked by track_stored afterwards; `data` is null but for stores to LDS. False when
+ * there is a finding.
+ */
+#define track ISA_NAME(track)
+bool track(struct wave *w, const struct insn *i, enum space space, unsigned bytes,
+           enum track_kind kind, const struct access *a, const struct lds_data *data,
+           struct access *masks);
+
+/* After masks were loaded into the shadow of `o`: flags and origins. */
+#define track_loaded ISA_NAME(track_loaded)
+void track_loaded(struct wave *w, const struct insn *i, enum space space, const struct operand *o,
+                  const struct access *a);
+
+/* Whether an LDS load of dwords is known to be free of races and defined. */
+#define track_known ISA_NAME(track_known)
+bool track_known(const struct wave *w, unsigned words, const struct access *a);
+
+/* After whole registers were loaded that are defined in all lanes. */
+#define track_loaded_defined ISA_NAME(track_loaded_defined)
+void track_loaded_defined(struct wave *w, const struct operand *o);
+
+/* Before a store of `o` to global memory: its bits must be defined; the memory then is. */
+#define track_stored ISA_NAME(track_stored)
+bool track_stored(struct wave *w, const struct insn *i, enum space space, const struct operand *o,
+                  enum format format, unsigned words, const struct access *a,
+                  const struct access *masks);
+
+/* An atomic on `data`, returning the old value to `result` (or null). */
+#define track_atomic ISA_NAME(track_atomic)
+bool track_atomic(struct wave *w, const struct insn *i, enum space space, unsigned words,
+                  const struct operand *data, enum atomic_op op, const struct operand *result,
+                  const struct access *a);
+
+/* The same for a scalar load of `bytes` bytes at a mapping's address. */
+#define track_scalar_load ISA_NAME(track_scalar_load)
+bool track_scalar_load(struct wave *w, const struct insn *i, struct mapping *map, uint64_t address,
+                       unsigned bytes, bool sign);
+
+/* Stops with a finding about undefined bits; gives null. In exec_shadow.c. */
+#define finding ISA_NAME(finding)
+const struct insn *finding(struct wave *w, const struct insn *i, int lane, const struct origin *o,
+                           uint32_t bits, const char *reach);
+
+#define shadow_run ISA_NAME(shadow_run)
+void shadow_run(struct wave *w);
+
+#endif

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT */
+/* Each mistake that the software GPU catches: a kernel that makes it, and its corrected twin. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * In the sources WRONG is 1 for the faulty kernel and 0 for its twin. UNDEFINED gives a vector
+ * register that nothing was written to, UNDEFINED_SCALAR a scalar one.
+ */
+static const char start[] = "#define UNDEFINED(x) asm volatile(\"\" : \"=v\"(x))\n"
+                            "#define UNDEFINED_SCALAR(x) asm volatile(\"\" : \"={s77}\"(x))\n"
+                            "#define LDS __attribute__((address_space(3)))\n";
+
+/* Every kernel takes a (read only), b (read and write) and c (write only), 1024 bytes each. */
+static const struct mistake {
+    const char *name;
+    bool full; /* only the full check finds it */
+    uint32_t groups, items;
+    const char *body;     /* of kernel k(const u32 *a, u32 *b, u32 *c) */
+    const char *found[3]; /* what the finding must say */
+} mistakes[] = {
+    {"read past the end",
+     false,
+     2,
+     128,
+     "c[GROUP * 128 + LANE] = a[GROUP * 128 + LANE + WRONG];",
+     {"read of 4 bytes", "offset 1024 of buffer \"a\", which has 1024 bytes", "lane 31"}},
+    {"read before the beginning",
+     false,
+     1,
+     32,
+     "c[LANE] = a[(i32)LANE - WRONG];",
+     {"4 bytes before buffer \"a\"", "lane 0", "workgroup 0,0,0"}},
+    {"wide read past the end",
+     false,
+     1,
+     32,
+     "const u32x4 v = *(const u32x4 *)(a + 252 + WRONG * 2); c[LANE] = v.x + v.y + v.z + v.w;",
+     {"read of 16 bytes", "offset 1016 of buffer \"a\"", NULL}},
+    {"write past the end",
+     false,
+     2,
+     128,
+     "c[GROUP * 128 + LANE + WRONG] = LANE;",
+     {"write of 4 bytes", "offset 1024 of buffer \"c\"", "workgroup 1,0,0, wave 3, lane 31"}},
+    {"write to a buffer that may only be read",
+     false,
+     1,
+     32,
+     "(WRONG ? (u32 *)a : c)[LANE] = LANE;",
+     {"buffer \"a\", which may only be read", NULL, NULL}},
+    {"atomic past the end",
+     false,
+     1,
+     32,
+     "__atomic_fetch_add(b + 255 + WRONG, 1u, 0); c[LANE] = 0;",
+     {"atomic access of 4 bytes", "offset 1024 of buffer \"b\"", NULL}},
+    {"null pointer",
+     false,
+     1,
+     32,
+     "c[LANE] = *(WRONG ? (const u32 *)LANE : a);",
+     {"read of 4 bytes at 0x0", "out of bounds", NULL}},
+    {"misaligned read",
+     false,
+     1,
+     32,
+     "u32 v; const char *p = (const char *)a + WRONG + LANE * 4 * (1 - WRONG);\n"
+     "asm volatile(\"global_load_b32 %0, %1, off\\n s_waitcnt vmcnt(0)\" : \"=v\"(v) : \"v\"(p) : "
+     "\"memory\"); c[LANE] = v;",
+     {"misaligned access of 4 bytes", "offset 1 of buffer \"a\"", "multiple of 4"}},
+    {"misaligned LDS read",
+     false,
+     1,
+     32,
+     "SHARED u32 s[64]; s[LANE] = s[LANE + 32] = 0; barrier(); u32 v;\n"
+     "asm volatile(\"ds_load_b32 %0, %1\\n s_waitcnt lgkmcnt(0)\" : \"=v\"(v) : \"v\"((u32)(LDS "
+     "u32 *)s "
+     "+ 4 * LANE + 2 * WRONG) : \"memory\"); c[LANE] = v;",
+     {"misaligned LDS access of 4 bytes", "ds_load_b32", "lane 0"}},
+    {"LDS out of range",
+     false,
+     1,
+     64,
+     "SHARED u32 s[64]; *(volatile LDS u32 *)((LDS u32 *)s + LANE + WRONG) = LANE; barrier();\n"
+     "c[LANE] = ((LDS u32 *)s)[LANE];",
+     {"LDS access of 4 bytes at 0x100", "outside the 256 bytes", "wave 1, lane 31"}},
+    {"scratch out of range",
+     false,
+     1,
+     32,
+     "u32 t[8]; for (u32 n = 0; n < 8; n++) t[n] = a[n]; asm volatile(\"\" :: \"v\"(t));\n"
+     "const u32 n = a[LANE & 7] ? 7 : 0;\n"
+     "c[LANE] = *(volatile u32 *)((char *)t + (n + WRONG * 4096) * 4);",
+     {"outside the", "of a work-item", NULL}},
+    {"unknown instruction",
+     false,
+     1,
+     32,
+     "if (WRONG) asm volatile(\"s_sethalt 0\"); c[LANE] = 1;",
+     {"unknown instruction", "`s_sethalt 0`", "pc 0x"}},
+    {"bytes that are no instruction",
+     false,
+     1,
+     32,
+     "if (WRONG) asm volatile(\".long 0xffffffff\"); c[LANE] = 1;",
+     {"unknown instruction", NULL, NULL}},
+    {"endless loop",
+     false,
+     1,
+     32,
+     "u32 n = 0; while (WRONG || n < 100) { asm volatile(\"\" : \"+v\"(n)); n++; } c[LANE] = n;",
+     {"endless loop", "the limit is 100000", "s_"}},
+    {"barrier that not all waves reach",
+     false,
+     1,
+     64,
+     "if (!WRONG || LANE < 32) barrier(); c[LANE] = 1;",
+     {"barrier that 1 of the 2 waves", "s_barrier", "wave 0"}},
+    {"code that runs past its symbol",
+     false,
+     1,
+     32,
+     "c[LANE] = 1; if (WRONG) __builtin_unreachable();",
+     {"past the end of its symbol", NULL, NULL}},
+    {"jump to an address that is no instruction",
+     false,
+     1,
+     32,
+     "if (WRONG) asm volatile(\"s_setpc_b64 %0\" :: \"s\"(a)); c[LANE] = 1;",
+     {"jump to 0x7", "no instruction of this code object", "s_setpc_b64"}},
+
+    {"undefined register stored",
+     true,
+     1,
+     32,
+     "u32 x = 0; if (WRONG) UNDEFINED(x); c[LANE] = x;",
+     {"a store to memory", "which was never written", "lane 0"}},
+    {"undefined sum stored",
+     true,
+     1,
+     32,
+     "u32 x = 3; if (WRONG) UNDEFINED(x); c[LANE] = x * 4 + 1;",
+     {"a store to memory", "undefined bits 0xfffff", NULL}},
+    {"undefined bits masked away are legal, others are not",
+     true,
+     1,
+     32,
+     "u32 x; UNDEFINED(x); c[LANE] = WRONG ? x & 0xff : x & 0;",
+     {"undefined bits 0xff reach a store", NULL, NULL}},
+    {"undefined address",
+     true,
+     1,
+     32,
+     "u32 x = 0; if (WRONG) UNDEFINED(x); c[LANE] = a[x & 7];",
+     {"reach an address", NULL, NULL}},
+    {"undefined condition of lanes",
+     true,
+     1,
+     32,
+     "u32 x = LANE; if (WRONG) UNDEFINED(x); if (x > 5) c[LANE] = 1;",
+     {"EXEC", NULL, NULL}},
+    {"undefined uniform condition",
+     true,
+     1,
+     32,
+     "u32 x = 1; if (WRONG) UNDEFINED_SCALAR(x); if (x > 5) asm volatile(\"s_nop 1\"); c[LANE] = "
+     "1;",
+     {"branch condition (SCC)", "scalar register 77", NULL}},
+    {"selection by an undefined condition",
+     true,
+     1,
+     32,
+     "u32 x = 0, r; if (WRONG) UNDEFINED(x); asm volatile(\"v_cmp_lt_u32 vcc_lo, 5, %1\\n\"\n"
+     "\"v_cndmask_b32 %0, 1, %2, vcc_lo\" : \"=v\"(r) : \"v\"(x), \"v\"(LANE) : \"vcc_lo\"); "
+     "c[LANE] = r;",
+     {"a store to memory", NULL, NULL}},
+    {"undefined lane selected away is legal, selected is not",
+     true,
+     1,
+     32,
+     "u32 x; UNDEFINED(x); c[LANE] = (LANE & 1) == WRONG ? LANE : __builtin_amdgcn_update_dpp(x, "
+     "LANE, "
+     "0x111, 0xf, 0xf, WRONG == 0);",
+     {"a store to memory", "lane 0", NULL}},
+    {"buffer read before it is written",
+     true,
+     1,
+     32,
+     "u32 *volatile p = c; if (!WRONG) p[LANE] = 5; u32 *volatile q = c;\n"
+     "__builtin_amdgcn_fence(__ATOMIC_SEQ_CST, \"agent\"); b[LANE] = q[LANE] + 1;",
+     {"a store to memory", "buffer \"c\", which was never written", NULL}},
+    {"LDS read before it is written",
+     true,
+     1,
+     32,
+     "SHARED volatile u32 s[64]; if (LANE < 32 - WRONG) s[LANE] = 1; barrier(); c[LANE] = s[LANE];",
+     {"a store to memory", "LDS 0x7c", "lane 31"}},
+    {"scratch read before it is written",
+     true,
+     1,
+     32,
+     "volatile u32 t[8]; const u32 n = a[LANE & 3] & 7; for (u32 k = WRONG; k < 8; k++) t[k] = k;\n"
+     "c[LANE] = t[n];",
+     {"a store to memory", "scratch offset", NULL}},
+    {"undefined LDS read by another wave",
+     true,
+     1,
+     64,
+     "SHARED volatile u32 s[64]; u32 x = LANE; if (WRONG) UNDEFINED(x); s[LANE] = x; barrier();\n"
+     "b[LANE] = s[LANE ^ 32] * 0 + 1; c[LANE] = s[LANE ^ 32] & 0;",
+     {"LDS that another wave reads", "byte 0x80", NULL}},
+    {"LDS race, write and read",
+     true,
+     1,
+     64,
+     "SHARED volatile u32 s[64]; s[LANE] = 0; barrier(); s[LANE] = LANE; if (!WRONG) barrier();\n"
+     "else __builtin_amdgcn_wave_barrier(); c[LANE] = s[LANE ^ 32];",
+     {"LDS race", "since the last barrier", "wave"}},
+    {"LDS race, two writes",
+     true,
+     1,
+     64,
+     "SHARED volatile u32 s[64]; s[WRONG ? LANE & 31 : LANE] = LANE; barrier(); c[LANE] = s[LANE & "
+     "31];",
+     {"LDS race", "written by wave 0", "is written here"}},
+    {"LDS race, read and later write",
+     true,
+     1,
+     64,
+     "SHARED volatile u32 s[64]; s[LANE] = 1; barrier(); u32 v = s[LANE & 31]; if (!WRONG) "
+     "barrier();\n"
+     "if (LANE >= 32) s[LANE & 31] = v + 1; barrier(); c[LANE] = s[LANE];",
+     {"LDS race", "read by several waves", "is written here"}},
+    {"LDS bytes of one word, two waves: legal, unless they are the same byte",
+     true,
+     1,
+     64,
+     "SHARED volatile u8 s[64]; s[LANE / 32 * (1 - WRONG) + (LANE & 31) * 2] = 1; barrier();\n"
+     "c[LANE] = s[(LANE & 31) * 2];",
+     {"LDS race", "is written here", NULL}},
+    {"LDS atomic and plain access",
+     true,
+     1,
+     64,
+     "SHARED u32 s; if (LANE == 0) s = 0; barrier(); __atomic_fetch_add(&s, 1u, 0);\n"
+     "if (!WRONG) barrier(); if (LANE == 40) *(volatile u32 *)&s = 7; barrier(); c[LANE] = s;",
+     {"LDS race", NULL, NULL}},
+    {"global race, two writes",
+     true,
+     2,
+     32,
+     "c[(WRONG ? 0 : GROUP * 32) + LANE] = LANE;",
+     {"global race", "buffer \"c\"", "workgroup number"}},
+    {"global race, write and read",
+     true,
+     2,
+     32,
+     "b[GROUP * 32 + LANE] = 1; c[GROUP * 32 + LANE] = ((volatile u32 *)b)[(GROUP ^ WRONG) * 32 + "
+     "LANE];",
+     {"global race", "buffer \"b\"", NULL}},
+    {"global atomic and plain access",
+     true,
+     2,
+     32,
+     "__atomic_fetch_add(b, 1u, 0); if (WRONG && LANE == 3) ((volatile u32 *)b)[0] = 5;\n"
+     "c[GROUP * 32 + LANE] = 1;",
+     {"global race", "offset 0 of buffer \"b\"", NULL}},
+};
+#define MISTAKES (sizeof mistakes / sizeof *mistakes)
+
+static quern_status run(struct t_gpu *g, const struct mistake *m)
+{
+    static uint32_t a[256], b[256], c[256];
+    const struct t_buffer buffers[] = {{a, sizeof a, QUERN_SIM_READ, "a"},
+                                       {b, sizeof b, QUERN_SIM_READ_WRITE, "b"},
+                                       {c, sizeof c, QUERN_SIM_WRITE, "c"}};
+    const struct t_launch launch = {
+        .kernel = "k", .groups = {m->groups}, .items = {m->items}, .buffers = buffers, .count = 3};
+
+    for (unsigned n = 0; n < 256; n++)
+        a[n] = n % 7;
+    memset(b, 0, sizeof b);
+    return t_gpu_try(g, &launch);
+}
+
+static void check_mistake(struct t_gpu *fast, struct t_gpu *full, const struct mistake *m)
+{
+    char source[4096];
+
+    for (int wrong = 0; wrong < 2; wrong++) {
+        snprintf(source, sizeof source,
+                 "%s#define WRONG %d\nKERNEL k(const u32 *a, u32 *b, u32 *c) {\n%s\n}\n", start,
+                 wrong, m->body);
+        for (int check = 0; check < 2; check++) {
+            struct t_gpu *const g = check ? full : fast;
+            t_gpu_load(g, source);
+            const quern_status status = run(g, m);
+            const char *const said = quern_last_error()->message;
+            if (!wrong || (m->full && !check)) {
+                if (status != QUERN_OK)
+                    fail_msg("%s, %s kernel, %s check: %s", m->name, wrong ? "wrong" : "right",
+                             check ? "full" : "fast", said);
+                continue;
+            }
+            if (status != QUERN_E_FAULT)
+                fail_msg("%s: not caught by the %s check", m->name, check ? "full" : "fast");
+            for (unsigned n = 0; n < 3; n++)
+                if (m->found[n] && !strstr(said, m->found[n]))
+                    fail_msg("%s: the finding does not say \"%s\": %s", m->name, m->found[n], said);
+            assert_non_null(strstr(said, "k: pc 0x"));
+            assert_non_null(strstr(said, "workgroup "));
+        }
+    }
+}
+
+static void every_mistake(void **state)
+{
+    struct t_gpu fast, full;
+
+    (void)state;
+    t_gpu_open(&fast, "gfx1151", "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 100000);
+    t_gpu_open(&full, "gfx1151", "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 100000);
+    for (size_t n = 0; n < MISTAKES; n++)
+        check_mistake(&fast, &full, &mistakes[n]);
+    t_gpu_close(&fast);
+    t_gpu_close(&full);
+}
+
+/* Many workgroups are wrong; the finding is always that of the first. */
+static void the_first_finding_is_reported(void **state)
+{
+    static uint32_t c[4096];
+    const struct t_buffer buffer = {c, sizeof c, QUERN_SIM_WRITE, "c"};
+    const struct t_launch launch = {
+        .kernel = "k", .groups = {512}, .items = {32}, .buffers = &buffer, .count = 1};
+    struct t_gpu g;
+
+    (void)state;
+    t_gpu_open(&g, "gfx1100", "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
+    t_gpu_load(&g, "KERNEL k(u32 *c) { c[GROUP * 32 + LANE] = 1; }");
+    for (unsigned n = 0; n < 20; n++) {
+        assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_FAULT);
+        assert_non_null(strstr(quern_last_error()->message, "workgroup 128,0,0, wave 0, lane 0"));
+    }
+    t_gpu_close(&g);
+}
+
+/* An address that was mapped before is not one of another buffer soon after. */
+static void access_to_a_freed_buffer(void **state)
+{
+    static uint32_t old[64], new[64], c[64];
+    struct t_gpu g;
+    uint64_t address[2];
+
+    (void)state;
+    t_gpu_open(&g, "gfx1100", "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
+    t_gpu_load(&g, "KERNEL k(u32 *c, const u32 *a) { c[LANE] = a[LANE]; }");
+    assert_int_equal(quern_sim_map(g.sim, old, sizeof old, QUERN_SIM_READ, "old", &address[0]), 0);
+    assert_int_equal(quern_sim_unmap(g.sim, address[0]), QUERN_OK);
+    assert_int_equal(quern_sim_map(g.sim, new, sizeof new, QUERN_SIM_READ, "new", &address[1]), 0);
+    const struct t_buffer buffer = {c, sizeof c, QUERN_SIM_WRITE, "c"};
+    struct t_launch launch = {.kernel = "k",
+                              .items = {32},
+                              .buffers = &buffer,
+                              .count = 1,
+                              .extra = &address[0],
+                              .extra_bytes = 8};
+    assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_FAULT);
+    assert_non_null(strstr(quern_last_error()->message, "out of bounds"));
+    launch.extra = &address[1];
+    t_gpu_run(&g, &launch);
+    assert_int_equal(quern_sim_unmap(g.sim, address[0]), QUERN_E_ARGUMENT);
+    assert_int_equal(quern_sim_unmap(g.sim, address[1]), QUERN_OK);
+    t_gpu_close(&g);
+}
+
+/* What the host gets wrong is refused before anything runs. */
+static void wrong_launches(void **state)
+{
+    static uint32_t c[64];
+    const struct t_buffer buffer = {c, sizeof c, QUERN_SIM_WRITE, "c"};
+    struct t_launch launch = {.kernel = "k", .items = {32}, .buffers = &buffer, .count = 1};
+    const uint32_t extra = 7;
+    struct t_gpu g;
+
+    (void)state;
+    t_gpu_open(&g, "gfx1100", "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
+    t_gpu_load(&g, "KERNEL k(u32 *c, u32 n) { c[LANE] = n; }");
+    assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_ARGUMENT); /* n is missing */
+    assert_non_null(strstr(quern_last_error()->message, "8 bytes of arguments: kernel k takes 12"));
+    launch.extra = &extra;
+    launch.extra_bytes = 4;
+    t_gpu_run(&g, &launch);
+    assert_int_equal(c[31], 7);
+    launch.kernel = "other";
+    assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_ARGUMENT);
+    assert_non_null(strstr(quern_last_error()->message, "no kernel \"other\""));
+    launch.kernel = "k";
+    launch.items[0] = 2048;
+    assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_ARGUMENT);
+    launch.items[0] = 32;
+    launch.lds_bytes = 70000;
+    assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_ARGUMENT);
+    t_gpu_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_mistake),
+        cmocka_unit_test(the_first_finding_is_reported),
+        cmocka_unit_test(access_to_a_freed_buffer),
+        cmocka_unit_test(wrong_launches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
