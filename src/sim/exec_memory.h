@@ -47,8 +47,8 @@ bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t 
 
 /*
  * Between guest memory and a value. A kernel's workgroups may touch the same bytes, by mistake or
- * because one of them uses atomics; ThreadSanitizer shall look for races of the simulator, not of its
- * guest.
+ * because one of them uses atomics; ThreadSanitizer shall look for races of the simulator, not of
+ * its guest.
  */
 INLINE void copy_in(void *to, const uint8_t *from, unsigned bytes)
 {
