@@ -59,7 +59,8 @@ $(B)/%.o: %.c
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -c $< -o $@
 
-EXECFLAGS := -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math
+# The guest's integers wrap.
+EXECFLAGS := -O3 -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math
 
 define EXEC_RULE
 $(B)/src/sim/%.$(1).o: src/sim/%.c
