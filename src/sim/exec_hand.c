@@ -65,5 +65,57 @@ static const struct insn *x_v_perm_b32(struct wave *w, const struct insn *i)
 #define x_v_perm_b32 x_perm_any
 #endif
 
+/* ---- v_dot2_f32_f16 --------------------------------------------------------------------------- */
+
+V3(dot2_any, f, p, p, f, dot2_f16(a, b, c))
+
+#if defined(__AVX2__) && defined(__F16C__)
+INLINE __m256 flush_8(__m256 x)
+{
+    const __m256 magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+    const __m256 tiny = _mm256_cmp_ps(magnitude, _mm256_set1_ps(0x1p-126f), _CMP_LT_OQ);
+    return _mm256_andnot_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), tiny), x);
+}
+
+/* Eight lanes of dot2_f16: all sixteen products at once, then low and high ones apart. Products of
+ * halves are exact, so adding them is the fused operation. */
+INLINE __m256 dot2_8(const uint32_t *a, const uint32_t *b, __m256 c)
+{
+    const __m128i *const pa = (const __m128i *)(const void *)a;
+    const __m128i *const pb = (const __m128i *)(const void *)b;
+    const __m256 first =
+        _mm256_mul_ps(_mm256_cvtph_ps(_mm_loadu_si128(pa)), _mm256_cvtph_ps(_mm_loadu_si128(pb)));
+    const __m256 second = _mm256_mul_ps(_mm256_cvtph_ps(_mm_loadu_si128(pa + 1)),
+                                        _mm256_cvtph_ps(_mm_loadu_si128(pb + 1)));
+    const __m256d low = _mm256_castps_pd(_mm256_shuffle_ps(first, second, 0x88));
+    const __m256d high = _mm256_castps_pd(_mm256_shuffle_ps(first, second, 0xdd));
+    /* the shuffles work within 128 bits and leave pairs of lanes in the order 0 2 1 3 */
+    const __m256 lows = _mm256_castpd_ps(_mm256_permute4x64_pd(low, 0xd8));
+    const __m256 highs = _mm256_castpd_ps(_mm256_permute4x64_pd(high, 0xd8));
+
+    return flush_8(_mm256_add_ps(_mm256_add_ps(flush_8(c), lows), highs));
+}
+
+static const struct insn *x_v_dot2_f32_f16(struct wave *w, const struct insn *i)
+{
+    if (UNLIKELY(!w->full || !(i->flags & INSN_SIMPLE)))
+        return x_dot2_any(w, i);
+    for (unsigned h = 0; h < w->halves; h++) {
+        const uint32_t *const a = fast_source(w, i, 1, h), *const b = fast_source(w, i, 2, h);
+        const float *const c = (const float *)(const void *)fast_source(w, i, 3, h);
+        float *const d = (float *)(void *)vgpr(w, &i->op[0], h);
+        for (unsigned l = 0; l < 32; l += 8)
+            _mm256_storeu_ps(d + l, dot2_8(a + l, b + l, _mm256_loadu_ps(c + l)));
+    }
+    return i + 1;
+}
+#else
+#define x_v_dot2_f32_f16 x_dot2_any
+#endif
+
 const struct sim_row ISA_NAME(rows_hand)[] = {
-    {"v_perm_b32", QUERN_CLASS_VALU, UNDEF_MOVE_12, "=u0u1u2u3", x_v_perm_b32}, {0}};
+    {"v_perm_b32", QUERN_CLASS_VALU, UNDEF_MOVE_12, "=u0u1u2u3", x_v_perm_b32},
+    {"v_dot2_f32_f16", QUERN_CLASS_PACKED, UNDEF_ANY, "=f0p1p2f3", x_v_dot2_f32_f16},
+    {"v_dot2c_f32_f16", QUERN_CLASS_PACKED, UNDEF_ANY, "=f0p1p2+3", x_v_dot2_f32_f16},
+    {"v_dot2acc_f32_f16", QUERN_CLASS_PACKED, UNDEF_ANY, "=f0p1p2+3", x_v_dot2_f32_f16},
+    {0}};
