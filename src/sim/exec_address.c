@@ -21,23 +21,23 @@ static struct mapping *mapping_of(struct wave *w, const struct insn *i, uint64_t
     return map->end - last >= bytes && (map->access & rights) == rights ? map : NULL;
 }
 
-/* Distinct 128-byte lines that [address, address + bytes) of the active lanes touch. */
-static unsigned count_lines(const struct access *a, unsigned bytes, unsigned lanes)
+/* Distinct 128-byte lines that [address, address + bytes) of the active lanes touch: at most two for
+ * each lane, entered in a hash table of twice that size. */
+static unsigned count_lines(const struct access *a, unsigned bytes)
 {
-    uint64_t lines[128];
+    uint64_t lines[256];
+    uint8_t used[256] = {0};
     unsigned count = 0;
-    uint64_t left = a->active;
 
-    (void)lanes;
-    for (; left; left &= left - 1) {
+    for (uint64_t left = a->active; left; left &= left - 1) {
         const uint64_t at = a->address[__builtin_ctzll(left)];
         for (uint64_t line = at >> 7; line <= (at + bytes - 1) >> 7; line++) {
-            unsigned k = count;
-            /* neighbouring lanes mostly share a line, so the latest is looked at first */
-            while (k && lines[k - 1] != line)
-                k--;
-            if (!k)
-                lines[count++] = line;
+            uint8_t slot = (uint8_t)(line * 0x9e3779b97f4a7c15u >> 56);
+            while (used[slot] && lines[slot] != line)
+                slot++;
+            count += !used[slot];
+            used[slot] = 1;
+            lines[slot] = line;
         }
     }
     return count;
@@ -55,7 +55,7 @@ static unsigned count_lines_full(const struct access *a, unsigned bytes, unsigne
         descends |= a->address[l] < a->address[l - 1];
         steps += a->address[l] >> 7 != a->address[l - 1] >> 7;
     }
-    return descends | straddles ? count_lines(a, bytes, lanes) : (unsigned)steps + 1;
+    return descends | straddles ? count_lines(a, bytes) : (unsigned)steps + 1;
 }
 
 static bool all_lanes(const struct wave *w, uint64_t active)
@@ -131,7 +131,7 @@ static bool check_global(struct wave *w, const struct insn *i, unsigned bytes, u
             }
     }
     w->group->lines128 +=
-        all_lanes(w, a->active) ? count_lines_full(a, bytes, lanes) : count_lines(a, bytes, lanes);
+        all_lanes(w, a->active) ? count_lines_full(a, bytes, lanes) : count_lines(a, bytes);
     return true;
 }
 
@@ -290,6 +290,26 @@ static void buffer_addresses(struct wave *w, const struct insn *i, unsigned byte
     }
 }
 
+/* gfx90a and before reach scratch through a descriptor that the hardware sets up. The scalar offset
+ * counts bytes of the whole wave, the others those of a work-item. */
+static bool resolve_private_buffer(struct wave *w, const struct insn *i, unsigned bytes,
+                                   unsigned align, struct access *a)
+{
+    const uint32_t soffset = i->op[3].kind == OPERAND_NONE ? 0 : scalar32(w, &i->op[3]);
+    const uint32_t *const v = i->op[1].kind == OPERAND_VGPR ? vgpr(w, &i->op[1], 0) : NULL;
+
+    a->map = NULL;
+    for (uint64_t left = a->active; left; left &= left - 1) {
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        const uint32_t offset =
+            (i->flags & INSN_OFFEN ? v[l] : 0) + (uint32_t)i->offset + soffset / w->lanes;
+        a->address[l] = (uint64_t)APERTURE_PRIVATE << 32 | offset;
+        if (!check_scratch(w, i, l, offset, bytes, align, &a->at[l]))
+            return false;
+    }
+    return true;
+}
+
 /* ---- LDS ------------------------------------------------------------------------------------- */
 
 /* Passes of one group of lanes that LDS serves together: the most distinct words in one bank. */
@@ -400,6 +420,8 @@ bool resolve(struct wave *w, const struct insn *i, enum space space, unsigned by
         a->map = NULL;
         return resolve_scratch(w, i, bytes, align, a);
     case SPACE_BUFFER:
+        if ((w->s[i->op[2].reg + 1] & 0xffff) == APERTURE_PRIVATE)
+            return resolve_private_buffer(w, i, bytes, align, a);
         buffer_addresses(w, i, bytes, a);
         ok = check_global(w, i, bytes, align, rights, a);
         break;

@@ -197,8 +197,8 @@ static bool track_global(struct wave *w, const struct insn *i, unsigned lane,
 
 static enum space space_of(enum space space, uint64_t address)
 {
-    if (space != SPACE_FLAT)
-        return space == SPACE_BUFFER ? SPACE_GLOBAL : space;
+    if (space != SPACE_FLAT && space != SPACE_BUFFER)
+        return space;
     return address >> 32 == APERTURE_SHARED    ? SPACE_LDS
            : address >> 32 == APERTURE_PRIVATE ? SPACE_SCRATCH
                                                : SPACE_GLOBAL;

@@ -384,6 +384,15 @@ NUMBER uint32_t bfe_i32(uint32_t x, uint32_t offset, uint32_t width)
     return (field ^ sign) - sign;
 }
 
+/* Each bit by a truth table: bits of a, b and c make its index, that of a the highest. */
+NUMBER uint32_t bitop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table)
+{
+    uint32_t r = 0;
+    for (unsigned n = 0; n < 8; n++)
+        r |= (0u - (table >> n & 1)) & (n & 4 ? a : ~a) & (n & 2 ? b : ~b) & (n & 1 ? c : ~c);
+    return r;
+}
+
 NUMBER uint32_t reverse_bits(uint32_t x)
 {
     x = (x >> 1 & 0x55555555u) | (x & 0x55555555u) << 1;

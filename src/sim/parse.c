@@ -237,7 +237,7 @@ static bool apply_modifiers(struct parser *p, const struct sim_row *row,
 {
     i->offset += m->offset;
     i->extra[0] = (uint8_t)(m->offset1 | m->neg_lo);
-    i->extra[2] = m->cbsz;
+    i->extra[2] = (uint8_t)(m->cbsz | m->bitop3);
     i->extra[3] = (uint8_t)(m->abid | m->blgp << 4);
     i->omod = m->omod;
     if (row->class == QUERN_CLASS_VMEM || row->class == QUERN_CLASS_LDS) {

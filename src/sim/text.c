@@ -273,6 +273,8 @@ static bool parse_modifier(const char *word, struct text_modifiers *m)
         m->abid = (uint8_t)value;
     else if (number_after(word, "blgp:", &value))
         m->blgp = (uint8_t)value;
+    else if (number_after(word, "bitop3:", &value))
+        m->bitop3 = (uint8_t)value;
     else if (number_after(word, "byte_sel:", &value))
         m->op_sel = (uint8_t)value;
     else if (bits_after(word, "op_sel_hi:", &m->op_sel_hi))

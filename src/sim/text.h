@@ -36,6 +36,7 @@ struct text_modifiers {
     uint8_t op_sel, op_sel_hi, neg_lo, neg_hi; /* a bit for each element of the list */
     bool has_op_sel_hi;
     uint8_t cbsz, abid, blgp;
+    uint8_t bitop3; /* truth table */
     enum text_dpp dpp;
     uint8_t dpp_values[8];
     uint8_t row_mask, bank_mask;

@@ -109,7 +109,7 @@ struct insn {
     uint8_t omod;       /* result times 1, 2, 4 or half of it: 0…3 */
     uint8_t dst_select; /* SDWA: enum operand_select */
     uint8_t dst_unused; /* SDWA: enum insn_unused */
-    uint8_t extra[4];   /* offset1 of LDS, cbsz/abid/blgp of MFMA, op_sel bits of a few */
+    uint8_t extra[4];   /* offset1 of LDS, cbsz/abid/blgp of MFMA, a few's op_sel bits or truth table */
 } __attribute__((aligned(128)));
 _Static_assert(sizeof(struct insn) == 128, "an instruction is two cache lines");
 
@@ -236,9 +236,10 @@ struct group {
 
 #define FAULT_BYTES 640
 
-/* Guest addresses of LDS and scratch seen through flat instructions: the upper 32 bits. */
-#define APERTURE_SHARED  0x00010000u
-#define APERTURE_PRIVATE 0x00020000u
+/* Guest addresses of LDS and scratch seen through flat instructions: the upper 32 bits, of which a
+ * buffer descriptor holds 16. */
+#define APERTURE_SHARED  0x1000u
+#define APERTURE_PRIVATE 0x2000u
 
 /* Stops the wave with a finding; `lane` < 0 if there is none. Always returns null. */
 const struct insn *fault(struct wave *w, const struct insn *i, int lane, const char *format, ...)

@@ -111,7 +111,10 @@ quern_status t_gpu_try(struct t_gpu *g, const struct t_launch *launch)
     return status;
 }
 
-void t_gpu_run(struct t_gpu *g, const struct t_launch *launch) { must(t_gpu_try(g, launch)); }
+void t_gpu_run(struct t_gpu *g, const struct t_launch *launch)
+{
+    must(t_gpu_try(g, launch));
+}
 
 uint64_t t_random(uint64_t *state)
 {

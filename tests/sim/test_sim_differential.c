@@ -294,12 +294,29 @@ static void x86_64_v3(void **state)
     compare_all("gfx1150", "", QUERN_ISA_X86_64_V3, QUERN_CHECK_FULL);
 }
 
+/* Targets of other families, as soon as the software GPU offers them. */
+static void other_families(void **state)
+{
+    static const char *const targets[] = {"gfx90a", "gfx942", "gfx950", "gfx1201"};
+    unsigned run = 0;
+
+    (void)state;
+    for (size_t n = 0; n < sizeof targets / sizeof *targets; n++)
+        if (target_named(targets[n])->verified) {
+            compare_all(targets[n], "", QUERN_ISA_AUTO, QUERN_CHECK_FULL);
+            run++;
+        }
+    if (!run)
+        skip();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gfx1100_wave32), cmocka_unit_test(gfx1151_wave64),
         cmocka_unit_test(full_check),     cmocka_unit_test(full_check_wave64),
         cmocka_unit_test(x86_64),         cmocka_unit_test(x86_64_v3),
+        cmocka_unit_test(other_families),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
