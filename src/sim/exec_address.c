@@ -21,8 +21,8 @@ static struct mapping *mapping_of(struct wave *w, const struct insn *i, uint64_t
     return map->end - last >= bytes && (map->access & rights) == rights ? map : NULL;
 }
 
-/* Distinct 128-byte lines that [address, address + bytes) of the active lanes touch: at most two for
- * each lane, entered in a hash table of twice that size. */
+/* Distinct 128-byte lines that [address, address + bytes) of the active lanes touch: at most two
+ * for each lane, entered in a hash table of twice that size. */
 static unsigned count_lines(const struct access *a, unsigned bytes)
 {
     uint64_t lines[256];

@@ -65,7 +65,7 @@ static const struct insn *x_v_perm_b32(struct wave *w, const struct insn *i)
 #define x_v_perm_b32 x_perm_any
 #endif
 
-/* ---- v_dot2_f32_f16 --------------------------------------------------------------------------- */
+/* ---- v_dot2_f32_f16 -------------------------------------------------------------------------- */
 
 V3(dot2_any, f, p, p, f, dot2_f16(a, b, c))
 

@@ -109,7 +109,7 @@ struct insn {
     uint8_t omod;       /* result times 1, 2, 4 or half of it: 0…3 */
     uint8_t dst_select; /* SDWA: enum operand_select */
     uint8_t dst_unused; /* SDWA: enum insn_unused */
-    uint8_t extra[4];   /* offset1 of LDS, cbsz/abid/blgp of MFMA, a few's op_sel bits or truth table */
+    uint8_t extra[4];   /* offset1 of LDS, cbsz/abid/blgp of MFMA, op_sel or a truth table */
 } __attribute__((aligned(128)));
 _Static_assert(sizeof(struct insn) == 128, "an instruction is two cache lines");
 
