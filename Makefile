@@ -133,11 +133,15 @@ $(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: \
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/fault/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
-$(B)/tests/%: tests/%.c $(wildcard tests/common/*.c tests/common/*.h) $(B)/lib/libquern-all.a
+COMMON_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/common/*.c))
+$(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(COMPILE) -Itests/common -c $< -o $@
+$(TEST_BIN) $(BENCH_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a
 	$(call say,LD,$@)
-	$(Q)$(COMPILE) -Itests/common -o $@ $< $(wildcard tests/common/*.c) \
-	    $(B)/lib/libquern-all.a $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
+	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $^ \
+	    $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
 
 tests: $(TEST_BIN) $(BENCH_BIN)
 
