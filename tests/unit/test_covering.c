@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A covering array of problems, each run on the software GPU in full checking mode against the
- * double reference: every triple of type of A × M × verified target, and every pair of the other
- * properties with each other and with those three. The array is made here, the same everywhere, and
- * its coverage is checked. Under a sanitizer one case in twelve is run.
+ * double reference: every triple of type of A × M × family of targets, and every pair of the
+ * properties (the target among them). The array is made here, the same everywhere, and its coverage
+ * is checked. Under a sanitizer one case in twelve is run.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "t_build.h"
 #include "t_context.h"
 
 #include "base/thread.h"
@@ -23,11 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ONE_IN 12
-#else
-#define ONE_IN 1
-#endif
+enum { ONE_IN = T_SANITIZED ? 12 : 1 };
 
 /* ---- Properties and their levels --------------------------------------------------------------
  */
@@ -60,6 +57,15 @@ static void find_levels(void)
                                    COUNT(groups), COUNT(types), 2,       COUNT(columns),
                                    COUNT(depths)};
     memcpy(levels, found, sizeof levels);
+}
+
+/* The first verified target of its family. */
+static bool leads(int t)
+{
+    for (int earlier = 0; earlier < t; earlier++)
+        if (!strcmp(verified[earlier]->family, verified[t]->family))
+            return false;
+    return true;
 }
 
 /* ---- The array ----------------------------------------------------------------------------------
@@ -125,6 +131,8 @@ static void make(struct covering *c)
     for (int a = 0; a < levels[A]; a++)
         for (int m = 0; m < levels[M]; m++)
             for (int t = 0; t < levels[TARGET]; t++) {
+                if (!leads(t))
+                    continue;
                 memset(fixed, 0xff, sizeof fixed);
                 fixed[A] = a, fixed[M] = m, fixed[TARGET] = t;
                 add_case(c, fixed);
@@ -160,7 +168,7 @@ static void test_coverage(void **state)
     for (int a = 0; a < levels[A]; a++)
         for (int m = 0; m < levels[M]; m++)
             for (int t = 0; t < levels[TARGET]; t++)
-                assert_true(triple[a][m][t]);
+                assert_true(triple[a][m][t] || !leads(t));
     for (int p = 0; p < PROPERTIES; p++)
         for (int q = p + 1; q < PROPERTIES; q++)
             for (int i = 0; i < levels[p]; i++)

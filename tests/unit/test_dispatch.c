@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "t_build.h"
 #include "t_context.h"
 #include "t_paths.h"
 
@@ -79,6 +80,7 @@ static void test_answers(void **state)
     static const char *const shapes[] = {"n=96 k=256 group=64", "n=37 k=1536 group=128 bias=1",
                                          "n=16 k=4096 group=4096", "n=130 k=64 group=32 bias=1"};
     static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 21};
+    const size_t step = T_SANITIZED ? 5 : 1;
     quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
 
     (void)state;
@@ -88,7 +90,7 @@ static void test_answers(void **state)
             snprintf(text, sizeof text, "wq=nf4 %s %s", shapes[s], types[t]);
             const struct quern_problem p = t_problem(text);
             quern_op *const op = create(ctx, text, 8);
-            for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
+            for (size_t m = (t + s) % step; m < sizeof rows / sizeof *rows; m += step)
                 check_answer(ctx, op, &p, rows[m], 0, 0);
             check_answer(ctx, op, &p, 5, p.k + 64, p.n + 3);
             check_answer(ctx, op, &p, 11, p.k + 2, p.n + 1);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* What this program was built for. */
+#ifndef T_BUILD_H
+#define T_BUILD_H
+
+/*
+ * Under a sanitizer code runs 3 to 30 times slower. A test that repeats one way through the code
+ * with other numbers may do less of it there: sanitizers judge the way, the release build the
+ * numbers.
+ */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { T_SANITIZED = 1 };
+#else
+enum { T_SANITIZED = 0 };
+#endif
+
+#endif
