@@ -163,6 +163,61 @@ demo: all
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
+# ---- installation -------------------------------------------------------------------------------
+# Everything finds its like relative to itself, so that the installed tree may be moved.
+PREFIX  ?= /usr/local
+LIBDIR  ?= lib
+DESTDIR ?=
+ROOT     = $(DESTDIR)$(PREFIX)
+VERSION := $(shell awk '/define QUERN_VERSION_/ {v = v s $$3; s = "."} END {print v}' \
+                       include/quern/quern.h)
+SOVERSION := 0
+empty   :=
+# from LIBDIR back to the prefix
+UP       = $(subst $(empty) ,/,$(patsubst %,..,$(subst /, ,$(LIBDIR))))
+FILL     = sed -e 's,@version@,$(VERSION),; s,@soversion@,$(SOVERSION),' \
+               -e 's,@libdir@,$(LIBDIR),; s,@up@,$(UP),'
+SHARE_FILES = $(patsubst docs/man/%,share/man/man1/%,$(wildcard docs/man/*.1)) \
+              $(patsubst docs/man/%,share/man/man3/%,$(wildcard docs/man/*.3)) \
+              share/man/man5/quern-formats.5
+INSTALLED = bin/quern libexec/quern/quern-worker $(LIBDIR)/libquern.so.$(VERSION) \
+            $(LIBDIR)/libquern.so.$(SOVERSION) $(LIBDIR)/libquern.so $(LIBDIR)/libquern.a \
+            $(LIBDIR)/pkgconfig/quern.pc $(LIBDIR)/cmake/quern/quernConfig.cmake \
+            $(LIBDIR)/cmake/quern/quernConfigVersion.cmake \
+            $(wildcard include/quern/*.h) $(SHARE_FILES) \
+            share/bash-completion/completions/quern share/zsh/site-functions/_quern \
+            share/fish/vendor_completions.d/quern.fish
+
+.PHONY: install uninstall
+install: all
+	$(Q)for d in bin libexec/quern include/quern $(LIBDIR)/pkgconfig $(LIBDIR)/cmake/quern \
+	    share/man/man1 share/man/man3 share/man/man5 share/bash-completion/completions \
+	    share/zsh/site-functions share/fish/vendor_completions.d; do \
+	    install -d "$(ROOT)/$$d" || exit; done
+	$(Q)install -m 755 $(COMMAND) "$(ROOT)/bin/quern"
+	$(Q)install -m 755 $(WORKER) "$(ROOT)/libexec/quern/quern-worker"
+	$(Q)install -m 755 $(B)/lib/libquern.so "$(ROOT)/$(LIBDIR)/libquern.so.$(VERSION)"
+	$(Q)ln -sf libquern.so.$(VERSION) "$(ROOT)/$(LIBDIR)/libquern.so.$(SOVERSION)"
+	$(Q)ln -sf libquern.so.$(SOVERSION) "$(ROOT)/$(LIBDIR)/libquern.so"
+	$(Q)install -m 644 $(B)/lib/libquern.a "$(ROOT)/$(LIBDIR)/libquern.a"
+	$(Q)install -m 644 include/quern/*.h "$(ROOT)/include/quern"
+	$(Q)$(FILL) tools/install/quern.pc.in > "$(ROOT)/$(LIBDIR)/pkgconfig/quern.pc"
+	$(Q)for f in quernConfig quernConfigVersion; do $(FILL) \
+	    tools/install/$$f.cmake.in > "$(ROOT)/$(LIBDIR)/cmake/quern/$$f.cmake" || exit; done
+	$(Q)for n in 1 3; do \
+	    install -m 644 docs/man/*.$$n "$(ROOT)/share/man/man$$n" || exit; done
+	$(Q)python3 tools/install/formats_man.py docs/formats.md > \
+	    "$(ROOT)/share/man/man5/quern-formats.5"
+	$(Q)install -m 644 tools/install/quern.bash \
+	    "$(ROOT)/share/bash-completion/completions/quern"
+	$(Q)install -m 644 tools/install/_quern "$(ROOT)/share/zsh/site-functions/_quern"
+	$(Q)install -m 644 tools/install/quern.fish \
+	    "$(ROOT)/share/fish/vendor_completions.d/quern.fish"
+
+uninstall:
+	$(Q)cd "$(ROOT)" && rm -f $(INSTALLED) && rmdir -p --ignore-fail-on-non-empty \
+	    $(sort $(dir $(INSTALLED))) 2>/dev/null || true
+
 clean:
 	rm -rf build/release build/asan build/tsan
 

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""`make install` into an empty root, moved, and used by programs that know only where it is now."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import COMMAND, TOP, clean_environment
+
+# opens a context, which needs the worker beside the library, and compiles one kernel
+CONSUMER = r"""
+#include <quern/quern.h>
+#include <stdio.h>
+
+int main(void)
+{
+    struct quern_options options = {};
+    struct quern_problem problem = {};
+    quern_ctx *ctx;
+    quern_op *op;
+
+    options.size = sizeof options;
+    options.target = "gfx1151";
+    problem.size = sizeof problem;
+    if (quern_open(&options, &ctx) ||
+        quern_problem_parse("wq=nf4 n=32 k=64 a=f32", &problem) ||
+        quern_op_create(ctx, &problem, 1, &op)) {
+        fprintf(stderr, "%s\n", quern_last_error()->message);
+        return 1;
+    }
+    quern_op_release(op);
+    quern_close(ctx);
+    puts("one kernel");
+    return 0;
+}
+"""
+
+pytestmark = pytest.mark.skipif(
+    "release" not in COMMAND.parts, reason="what is installed is the release build"
+)
+
+
+def run(*words, cwd, env=None):
+    done = subprocess.run(
+        [*map(str, words)], cwd=cwd, env=env, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, (words, done.stdout, done.stderr)
+    return done.stdout
+
+
+def make(*words):
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    return run("make", "--no-print-directory", *words, cwd=TOP, env=env)
+
+
+def files(root):
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir())
+
+
+@pytest.fixture(scope="module", params=["lib", "lib/x86_64-linux-gnu"])
+def moved(request, tmp_path_factory):
+    """The tree after a move: nothing may remember where it was installed."""
+    top = tmp_path_factory.mktemp("install")
+    make("install", f"DESTDIR={top}/stage", "PREFIX=/usr", f"LIBDIR={request.param}")
+    (top / "stage/usr").rename(top / "elsewhere")
+    shutil.rmtree(top / "stage")
+    return top / "elsewhere", request.param
+
+
+def consume(moved, tmp_path, program):
+    env = clean_environment(tmp_path / "cache")
+    env["LD_LIBRARY_PATH"] = str(moved[0] / moved[1])
+    # the rootless toolchain is found beside a build tree only; an installed quern is told
+    env.setdefault("QUERN_ROCM_PATH", str(TOP / "build/rocm"))
+    assert run(program, cwd=tmp_path, env=env) == "one kernel\n"
+
+
+@pytest.mark.parametrize("compiler", ["gcc -std=c11", "g++ -std=c++17"])
+def test_pkg_config(moved, tmp_path, compiler):
+    if not shutil.which("pkg-config") or not shutil.which(compiler.split()[0]):
+        pytest.skip(f"no pkg-config or no {compiler.split()[0]}")
+    source = tmp_path / ("consumer.c" if compiler.startswith("gcc") else "consumer.cc")
+    source.write_text(CONSUMER)
+    env = {**os.environ, "PKG_CONFIG_PATH": str(moved[0] / moved[1] / "pkgconfig")}
+    flags = run("pkg-config", "--cflags", "--libs", "quern", cwd=tmp_path, env=env).split()
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    if compiler.startswith("g++"):
+        warnings.append("-Wpedantic")
+    run(*compiler.split(), *warnings, source, "-o", "consumer", *flags, cwd=tmp_path)
+    consume(moved, tmp_path, tmp_path / "consumer")
+    said = run("pkg-config", "--modversion", "quern", cwd=tmp_path, env=env).strip()
+    assert run(moved[0] / "bin/quern", "--version", cwd=tmp_path) == f"quern {said}\n"
+
+
+@pytest.mark.parametrize("library", ["quern::quern", "quern::static"])
+def test_cmake(moved, tmp_path, library):
+    if not shutil.which("cmake"):
+        pytest.skip("no cmake")
+    (tmp_path / "consumer.c").write_text(CONSUMER)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(consumer LANGUAGES C)\n"
+        "find_package(quern 0.1 REQUIRED)\nadd_executable(consumer consumer.c)\n"
+        f"target_link_libraries(consumer {library})\n"
+    )
+    run("cmake", f"-DCMAKE_PREFIX_PATH={moved[0]}", "-B", "out", ".", cwd=tmp_path)
+    run("cmake", "--build", "out", cwd=tmp_path)
+    program = tmp_path / "out/consumer"
+    if library == "quern::static":  # then the worker is looked for from the program's place
+        program = shutil.copy(program, moved[0] / "bin/consumer")
+    consume(moved, tmp_path, program)
+
+
+def test_cmake_add_subdirectory(tmp_path):
+    """The build is the Makefile's: nothing is left to make here, and the target is usable."""
+    if not shutil.which("cmake"):
+        pytest.skip("no cmake")
+    (tmp_path / "consumer.c").write_text(CONSUMER)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(consumer LANGUAGES C)\n"
+        f"add_subdirectory({TOP} quern)\nadd_executable(consumer consumer.c)\n"
+        "target_link_libraries(consumer quern::quern)\n"
+    )
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    run("cmake", "-B", "out", ".", cwd=tmp_path, env=env)
+    run("cmake", "--build", "out", cwd=tmp_path, env=env)
+    assert (tmp_path / "out/consumer").exists()
+
+
+def test_cmake_refuses_other_series(moved, tmp_path):
+    if not shutil.which("cmake"):
+        pytest.skip("no cmake")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(consumer LANGUAGES C)\n"
+        "find_package(quern 0.2 QUIET)\nif(quern_FOUND)\nmessage(FATAL_ERROR found)\nendif()\n"
+    )
+    run("cmake", f"-DCMAKE_PREFIX_PATH={moved[0]}", "-B", "out", ".", cwd=tmp_path)
+
+
+def test_only_quern_names_are_exported(moved):
+    if not shutil.which("nm"):
+        pytest.skip("no nm")
+    library = moved[0] / moved[1] / "libquern.so"
+    names = [
+        line.split()[-1].split("@")[0]
+        for line in run("nm", "-D", "--defined-only", library, cwd=TOP).splitlines()
+        if line.split()[-2] not in ("A",)
+    ]
+    assert "quern_op_launch" in names
+    assert [n for n in names if not n.startswith("quern_")] == []
+
+
+def test_man_pages(moved):
+    pages = [p for p in files(moved[0]) if p.startswith("share/man/")]
+    assert {"share/man/man1/quern.1", "share/man/man3/libquern.3"} <= set(pages)
+    assert "share/man/man5/quern-formats.5" in pages
+    if not shutil.which("man"):
+        pytest.skip("no man")
+    for page in pages:
+        text = run("man", "--warnings", "-l", page, cwd=moved[0], env={**os.environ, "COLUMNS": "80"})
+        assert "NAME" in text and "quern" in text
+
+
+def test_bash_completion(moved):
+    script = moved[0] / "share/bash-completion/completions/quern"
+
+    def complete(*words):
+        return run(
+            "bash", "-c", f". {script}; COMP_WORDS=({' '.join(words)}); "
+            f"COMP_CWORD={len(words) - 1}; _quern; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            cwd=TOP, env={**os.environ, "PATH": f"{moved[0]}/bin:{os.environ['PATH']}"},
+        ).split()
+
+    assert complete("quern", "pre") == ["prewarm"]
+    assert "--out" in complete("quern", "build", "--")
+    assert complete("quern", "build", "--target", "gfx115") == [f"gfx115{n}" for n in range(4)]
+
+
+def test_uninstall(tmp_path):
+    make("install", f"DESTDIR={tmp_path}", "PREFIX=/opt/quern")
+    other = tmp_path / "opt/quern/lib/other.so"
+    other.write_text("somebody else's")
+    assert "opt/quern/bin/quern" in files(tmp_path)
+    make("uninstall", f"DESTDIR={tmp_path}", "PREFIX=/opt/quern")
+    assert files(tmp_path) == ["opt/quern/lib/other.so"]
+    assert sorted(p.name for p in pathlib.Path(tmp_path / "opt/quern").iterdir()) == ["lib"]

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+# Completion for fish. Verbs and options are read from the command's own help.
+function __quern_verbs
+    quern --help | sed -n 's/^  \([a-z][a-z]*\)  *\(.*\)/\1\t\2/p'
+    printf 'help\tshow the options of a verb\n'
+end
+function __quern_options
+    set -l words (commandline -opc)
+    test (count $words) -gt 1; and quern help $words[2] 2>/dev/null | sed -n 's/^  \(--[a-z0-9-]*\)\( [^ ]*\)\{0,1\}   *\(.*\)/\1\t\3/p'
+end
+function __quern_after_target
+    set -l words (commandline -opc)
+    test "$words[-1]" = --target
+end
+complete -c quern -n 'test (count (commandline -opc)) -eq 1' -f -a '(__quern_verbs)'
+complete -c quern -n 'string match -q -- "-*" (commandline -ct)' -f -a '(__quern_options)'
+complete -c quern -n __quern_after_target -f -a "(quern targets 2>/dev/null | sed -n 's/^\\(gfx[0-9a-f]*\\).*/\\1/p')"
