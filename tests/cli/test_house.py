@@ -110,3 +110,12 @@ def test_a_forbidden_include_is_found(tmp_path, path, line):
     done = subprocess.run(check, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stdout.startswith(f"{path}:2: may not include ")
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc here")
+def test_the_example_in_the_readme_compiles():
+    (example,) = re.findall(r"^```c\n(.*?)^```", (TOP / "README.md").read_text(), re.M | re.S)
+    gcc = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-xc", "-"]
+    done = subprocess.run([*gcc, f"-I{TOP / 'include'}"], input=example, text=True,
+                          capture_output=True)  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
