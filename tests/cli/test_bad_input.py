@@ -128,6 +128,12 @@ def test_a_problem_that_no_kernel_can_do_is_declined(quern, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_unverified_target_names_the_option(quern, tmp_path):
+    quern.refused("build", "--target", "gfx1030", "--m", "1", "--out", tmp_path / "out",
+                  "wq=nf4 n=64 k=128 a=bf16", status=1, says=["gfx1030", "--allow-unverified"])
+    assert not (tmp_path / "out").exists()
+
+
 # ---- The cache directory ------------------------------------------------------------------------
 
 PROBLEM = "wq=nf4 n=64 k=128 a=bf16"
