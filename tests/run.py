@@ -3,7 +3,8 @@
 """Runs every test of the tree and ends with one line that counts them.
 
 Programs: build/{release,asan,tsan}/tests/*/test_* (cmocka). Python: tests/**/test_*.py
-(pytest), with the release build, and tests/cli once more with the command under ASan and UBSan.
+(pytest), with the release build, and tests/cli once more with the command under ASan and UBSan; of
+those, the file about the verb that has threads of its own also under TSan.
 Files named test_*_long* run only with --long. Exit status 1 when something failed or nothing ran.
 """
 
@@ -186,6 +187,8 @@ def find_files(builds, words, long):
         found += [("release", p) for p in scripts]
     if "asan" in builds:
         found += [("asan", p) for p in scripts if p.parent.name == "cli"]
+    if "tsan" in builds:
+        found += [("tsan", p) for p in scripts if p.name == "test_prewarm.py"]
     found = [(b, p) for b, p in found if long or not is_long(p)]
     return [(b, p) for b, p in found if all(w in f"{b}/{p.relative_to(TOP)}" for w in words)]
 

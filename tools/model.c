@@ -86,6 +86,11 @@ int model_read(const char *path, struct model *model)
     if (!status && strlen(name) >= sizeof model->name)
         status = fail("%s: 'name' has %zu bytes; at most %zu are allowed", path, strlen(name),
                       sizeof model->name - 1);
+    /* it is printed: no line feeds or escape sequences for a terminal */
+    for (const char *c = name; !status && *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            status = fail("%s: 'name' has the control character 0x%02x; it must be printable text",
+                          path, (unsigned char)*c);
     if (!status)
         strcpy(model->name, name);
     json_decref(root);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define FLAGS_MAX 48
+#define COUNT_MAX 256 /* of --jobs, as the library has it */
 
 /* ---- Values -----------------------------------------------------------------------------------
  */
@@ -128,8 +129,8 @@ static int take_value(const struct flag *flag, const char *text)
         *(const char **)flag->to = text;
         return -1;
     case FLAG_COUNT:
-        if (!number(text, &text, &value) || *text || value < 1 || value > 4096)
-            return misuse("--%s '%s' is not a number from 1 to 4096", flag->name, optarg);
+        if (!number(text, &text, &value) || *text || value < 1 || value > COUNT_MAX)
+            return misuse("--%s '%s' is not a number from 1 to %d", flag->name, optarg, COUNT_MAX);
         *(int *)flag->to = (int)value;
         return -1;
     case FLAG_SIZE:

@@ -22,7 +22,7 @@ struct m_set {
 enum flag_kind {
     FLAG_YES = 1, /* bool; takes no value */
     FLAG_TEXT,    /* const char * */
-    FLAG_COUNT,   /* int, 1 … 4096 */
+    FLAG_COUNT,   /* int, 1 … 256 */
     FLAG_SIZE,    /* uint64_t: bytes, with K, M, G or T behind */
     FLAG_M,       /* struct m_set */
     FLAG_CHOICE,  /* int: 1 + the index among `choices` */

@@ -318,7 +318,9 @@ static int conclude(const struct prewarm *w)
         return fail("%zu of %zu problems failed; %s: %s", failed, w->count,
                     first->layers[0] ? first->layers : first->text, first->error);
     if (w->put_failed)
-        return fail("%llu kernels could not be stored: %s", (unsigned long long)w->put_failed,
+        return fail("%llu kernel%s could not be stored: %s; make room there, or name another "
+                    "directory with --cache-dir",
+                    (unsigned long long)w->put_failed, w->put_failed == 1 ? "" : "s",
                     w->put_warning[0] ? w->put_warning : "the cache is not writable");
     if (w->put_warning[0])
         note("warning: %s", w->put_warning);

@@ -306,6 +306,10 @@ get_rocm() {
 
 # ---- all of it -----------------------------------------------------------------------------------
 
+if [ -n "${QUERN_ROCM_PATH:-}" ] && ! have_rocm_in "$QUERN_ROCM_PATH"; then
+    die "QUERN_ROCM_PATH=$QUERN_ROCM_PATH holds no libhiprtc.so.6 or .7 with libamd_comgr.so:" \
+        "correct it, or unset it to have a compiler found or fetched"
+fi
 if have_libraries && have_python && have_pip && have_rocm; then
     exit 0
 fi
@@ -321,9 +325,6 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-if [ -n "${QUERN_ROCM_PATH:-}" ] && ! have_rocm_in "$QUERN_ROCM_PATH"; then
-    say "QUERN_ROCM_PATH=$QUERN_ROCM_PATH holds no libhiprtc.so.6 or .7 with libamd_comgr.so"
-fi
 have_libraries || get_libraries
 have_python && have_pip || get_python
 have_rocm || get_rocm

@@ -23,7 +23,8 @@ static json_t *read_json(const char *path)
     json_t *const json = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
 
     if (!json)
-        fail("cannot read %s: %s (line %d)", path, error.text, error.line);
+        fail(error.line > 0 ? "cannot read %s: %s (line %d)" : "cannot read %s: %s", path,
+             error.text, error.line);
     if (!json_is_object(json))
         fail("%s is not a JSON object", path);
     return json;

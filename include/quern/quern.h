@@ -198,7 +198,7 @@ struct quern_options {
     uint64_t cache_max_bytes;         /* QUERN_CACHE_MAX_SIZE; default 1 GiB */
     enum quern_cache_mode cache_mode; /* QUERN_CACHE_MODE=rw|ro|off */
     enum quern_jit jit;               /* QUERN_JIT=on|off|warn|error */
-    const char *rocm_path;            /* QUERN_ROCM_PATH; where hipRTC and comgr are */
+    const char *rocm_path;            /* QUERN_ROCM_PATH; the one place to look in */
     const char *worker_path;          /* the worker executable; default: where it was installed */
     int jobs;                         /* QUERN_JOBS; worker processes; default: one per CPU */
     int allow_unverified;             /* 1: may choose targets that nothing here can verify */

@@ -37,9 +37,9 @@ struct toolchain {
 };
 
 /*
- * Looks for a toolchain: in `rocm_path` (may be null), $ROCM_PATH, /opt/rocm, /opt/rocm-* (newest
- * first), /usr, and build/rocm of the build tree this library is in. QUERN_E_TOOLCHAIN lists every
- * place tried. Reads a few ELF headers.
+ * Looks for a toolchain: in `rocm_path` and nowhere else when that is given; else in $ROCM_PATH,
+ * /opt/rocm, /opt/rocm-* (newest first), /usr, and build/rocm of the build tree this library is in.
+ * QUERN_E_TOOLCHAIN lists every place tried. Reads a few ELF headers.
  */
 quern_status toolchain_find(const char *rocm_path, struct toolchain *toolchain);
 

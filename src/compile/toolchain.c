@@ -181,8 +181,12 @@ static bool try_build(struct search *s)
 quern_status toolchain_find(const char *rocm_path, struct toolchain *toolchain)
 {
     struct search s = {toolchain, {0}};
-    const bool found = try_root(&s, rocm_path) || try_root(&s, secure_getenv("ROCM_PATH")) ||
-                       try_opt(&s) || try_root(&s, "/usr") || try_build(&s);
+    /* a directory that was named and does not fit is a mistake, not a wish for another compiler */
+    const bool named = rocm_path && *rocm_path;
+    const bool found =
+        try_root(&s, rocm_path) ||
+        (!named && (try_root(&s, secure_getenv("ROCM_PATH")) || try_opt(&s) ||
+                    try_root(&s, "/usr") || try_build(&s)));
 
     if (!found) {
         error_set(

@@ -67,8 +67,7 @@ size_t pack_args(const struct plan *plan, const struct arg_values *v, uint8_t ke
 /* ---- Checks
  * ------------------------------------------------------------------------------------------- */
 
-/* Rows times the leading dimension must stay addressable; 2^40 elements are far beyond any device.
- */
+/* Elements from one row to the next: times 2^31 rows and 4 bytes, offsets still fit in 64 bits. */
 #define LD_MAX ((int64_t)1 << 31)
 
 static quern_status check_pointer(const char *name, const void *pointer, unsigned alignment)

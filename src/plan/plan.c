@@ -4,7 +4,6 @@
 #include "plan/dequant.h"
 #include "plan/simt_w4.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -70,10 +69,9 @@ quern_status plan_make(const struct quern_problem *problem, const struct target 
 
 const struct plan *plan_for(const struct plan_set *set, int64_t m)
 {
-    assert(m >= 1 && m <= PLAN_M_MAX);
     size_t i = 0;
 
-    while (m > set->plans[i].m_hi)
+    while (i + 1 < set->count && m > set->plans[i].m_hi)
         i++;
     return &set->plans[i];
 }

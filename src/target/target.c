@@ -6,14 +6,20 @@
 
 /*
  * Sources of the columns
- *   elf_machine          EF_AMDGPU_MACH_* of LLVM's AMDGPUUsage; read back from objects of
- * hipRTC 6.4.3 capabilities         by compiling each instruction with clang 22 for each target
- *   vgprs, granule,      LLVM's occupancy for forced register counts (same compiler); waves = the
- *   max_waves, lds       largest it reports; RDNA's 128 KiB of LDS belong to a WGP, a workgroup
- * gets 64 cus, clock, memory   the vendor's product page of the part named: boost clock, peak
- * bandwidth The part named for gfx1153 is the one Ryzen AI product pages give for that chip; not
- * confirmed on one. LDS banks: 32 of 4 bytes per compute unit; gfx950's 64 are not confirmed by a
- * document.
+ *
+ * elf_machine: EF_AMDGPU_MACH_* of LLVM's AMDGPUUsage; read back from objects of hipRTC 6.4.3.
+ *
+ * capabilities: by compiling each instruction with clang 22 for each target.
+ *
+ * vgprs, vgpr_granule, max_waves, lds_bytes: LLVM's occupancy for forced register counts (the same
+ * compiler); waves are the largest it reports. RDNA's 128 KiB of LDS belong to a pair of compute
+ * units (a WGP); a workgroup gets 64.
+ *
+ * cus, clock_ghz, bandwidth_gbs: the vendor's product page of the part named: boost clock and peak
+ * memory bandwidth. The part named for gfx1153 is the one that Ryzen AI product pages give for that
+ * chip; not confirmed on one.
+ *
+ * lds_banks: 32 of 4 bytes per compute unit; gfx950's 64 are not confirmed by a document.
  */
 #define CAPS_DOT_RDNA3 (CAP_DOT2_F32_F16 | CAP_DOT2_F32_BF16 | CAP_ROW_XMASK | CAP_VOPD)
 #define CAPS_GFX11     (CAPS_DOT_RDNA3 | CAP_WMMA_GFX11)

@@ -37,6 +37,7 @@ MODELS = {
     "no-name": (model_with(name=None), "'name' is missing"),
     "name-number": (model_with(name=7), "'name' is 7"),
     "long-name": (model_with(name="x" * 100), ["'name' has 100 bytes", "63"]),
+    "name-control": (model_with(name="a\n\x1b[31mb"), "'name' has the control character 0x0a"),
     "hidden-text": (model_with(hidden="128"), "'hidden' is \"128\""),
     "hidden-real": (model_with(hidden=128.5), "'hidden' is 128.5"),
     "hidden-zero": (model_with(hidden=0), ["'hidden' is 0", "from 1 to"]),
@@ -124,6 +125,12 @@ def test_a_bad_problem(quern, tmp_path, verb, text):
 def test_a_problem_that_no_kernel_can_do_is_declined(quern, tmp_path):
     quern.refused("build", "--target", TARGET, "--m", "1", "--out", tmp_path / "out",
                   "wq=fp8fnuz a=fp8fnuz n=64 k=128", status=1, says="wq=fp8fnuz")  # fmt: skip
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unverified_target_names_the_option(quern, tmp_path):
+    quern.refused("build", "--target", "gfx1030", "--m", "1", "--out", tmp_path / "out",
+                  "wq=nf4 n=64 k=128 a=bf16", status=1, says=["gfx1030", "--allow-unverified"])
     assert not (tmp_path / "out").exists()
 
 
@@ -234,7 +241,10 @@ def test_a_full_disk_below_the_cache(small_disk):
     fill(small_disk)
     done = Quern(small_disk / "cache")("prewarm", "--target", TARGET, "--m", "1", "--verify",
                                        PROBLEM, status=1)  # fmt: skip
-    assert done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
+    assert done.stderr.count("\n") == 1
+    cache = str(small_disk / "cache")
+    for text in ("1 kernel could", cache, "No space left on device", "make room there"):
+        assert text in done.stderr
     assert [f for f in files_under(small_disk / "cache") if "tmp" in f or f.endswith(".qk")] == []
 
 

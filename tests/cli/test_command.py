@@ -53,6 +53,20 @@ def test_the_manual_knows_every_option(quern, verb):
             assert re.search(rf"(Fl |, )-{option}\b", manual), (page, option)
 
 
+def test_a_rocm_path_that_holds_no_compiler(quern, tmp_path):
+    """Whoever names a directory wants that compiler or none."""
+    words = ["prewarm", "--target", TARGET, "--m", "1", PROBLEM]
+    done = quern(*words, "--rocm-path", tmp_path, status=1)
+    assert done.stderr.count("\n") == 1
+    assert f"beside it in {tmp_path}; set QUERN_ROCM_PATH" in done.stderr
+    assert str(tmp_path) in quern(*words, env={"QUERN_ROCM_PATH": str(tmp_path)}, status=1).stderr
+    assert "problem  toolchain: " in quern("doctor", "--rocm-path", tmp_path, status=1).stdout
+
+
+def test_more_workers_than_there_can_be(quern):
+    quern.refused("targets", "--jobs", "257", status=2, says=["'257'", "256"])
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_unknown_option_is_misuse(quern, verb):
     quern.refused(verb, "--frobnicate", status=2, says=["--frobnicate", f"quern {verb}: "])

@@ -194,7 +194,9 @@ def test_help():
 
 
 def test_missing_files(small):
-    one_line(run("--no-device", small / "nowhere", "a"), "nowhere/config.json")
+    missing = run("--no-device", small / "nowhere", "a")
+    one_line(missing, "nowhere/config.json: No such file")
+    assert b"(line" not in missing.stderr
     for name in ("config.json", "vocab.txt", "model.safetensors"):
         kept = (small / name).read_bytes()
         (small / name).unlink()

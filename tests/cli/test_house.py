@@ -110,3 +110,29 @@ def test_a_forbidden_include_is_found(tmp_path, path, line):
     done = subprocess.run(check, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stdout.startswith(f"{path}:2: may not include ")
+
+
+def test_the_library_ends_no_process_and_prints_nothing():
+    """The compiler's worker is a program of its own, and may."""
+    pattern = re.compile(
+        r"(?<![\w.>])(?:abort|assert|_?exit|quick_exit|printf|puts|perror|setenv|putenv|setlocale"
+        r"|chdir)\(|\bstd(?:out|err)\b")
+    library = [p for p in sources() if p.is_relative_to(TOP / "src") and p.suffix in (".c", ".h")
+               and not p.name.startswith("worker")]  # fmt: skip
+    assert len(library) > 100
+    bad = []
+    for path in library:
+        code = re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\])*"', lambda m: "\n" * m[0].count("\n"),
+                      path.read_text(), flags=re.S)
+        bad += [f"{path.relative_to(TOP)}:{code.count(chr(10), 0, m.start()) + 1}: {m[0]}"
+                for m in pattern.finditer(code)]
+    assert not bad
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc here")
+def test_the_example_in_the_readme_compiles():
+    (example,) = re.findall(r"^```c\n(.*?)^```", (TOP / "README.md").read_text(), re.M | re.S)
+    gcc = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-xc", "-"]
+    done = subprocess.run([*gcc, f"-I{TOP / 'include'}"], input=example, text=True,
+                          capture_output=True)  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
