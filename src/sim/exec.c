@@ -182,8 +182,8 @@ void commit(struct wave *w, const struct insn *i, unsigned h, uint32_t *r, char 
 {
     const struct operand *const o = &i->op[0];
     const uint32_t *mask = w->mask + 32 * h;
-    const bool half = type == 'h' || type == 'w', other = type == 'j' || type == 'J';
-    uint32_t keep = other || (half && !w->zero_high) ? 0xffff0000u : 0;
+    const bool half = strchr("hwjJ", type);
+    uint32_t keep = half && i->keeps_half ? 0xffff0000u : 0;
     ROW writes[32];
 
     if (i->flags & INSN_COMPLEX) {
@@ -255,7 +255,8 @@ static const struct sim_row *const tables[] = {ISA_NAME(rows_hand),    ISA_NAME(
                                                ISA_NAME(rows_compare), ISA_NAME(rows_cross),
                                                ISA_NAME(rows_scalar),  ISA_NAME(rows_flow),
                                                ISA_NAME(rows_memory),  ISA_NAME(rows_lds),
-                                               ISA_NAME(rows_matrix),  NULL};
+                                               ISA_NAME(rows_matrix),  ISA_NAME(rows_mfma),   ISA_NAME(rows_gfx9),
+                                               NULL};
 
 const struct sim_bodies ISA_NAME(sim_bodies) = {
     .tables = tables,

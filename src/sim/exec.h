@@ -241,7 +241,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
         const size_t stride = w->lanes;                                                            \
-        const uint32_t keep = w->zero_high ? 0 : 0xffff0000u;                                      \
+        const uint32_t keep = i->keeps_half ? 0xffff0000u : 0;                                     \
         (void)stride, (void)keep;                                                                  \
         if (UNLIKELY(!w->full || !(i->flags & INSN_SIMPLE)))                                       \
             return slow_##NAME(w, i);                                                              \

@@ -68,6 +68,8 @@ static const struct insn *x_v_perm_b32(struct wave *w, const struct insn *i)
 /* ---- v_dot2_f32_f16 -------------------------------------------------------------------------- */
 
 V3(dot2_any, f, p, p, f, dot2_f16(a, b, c))
+/* gfx90a: denormals of the halves count as zeros */
+V3(dot2_flushed, f, p, p, f, dot2_f16(flush_halves(a), flush_halves(b), c))
 
 #if defined(__AVX2__) && defined(__F16C__)
 INLINE __m256 flush_8(__m256 x)
@@ -98,6 +100,8 @@ INLINE __m256 dot2_8(const uint32_t *a, const uint32_t *b, __m256 c)
 
 static const struct insn *x_v_dot2_f32_f16(struct wave *w, const struct insn *i)
 {
+    if (UNLIKELY(w->flush_halves))
+        return x_dot2_flushed(w, i);
     if (UNLIKELY(!w->full || !(i->flags & INSN_SIMPLE)))
         return x_dot2_any(w, i);
     for (unsigned h = 0; h < w->halves; h++) {
@@ -110,7 +114,10 @@ static const struct insn *x_v_dot2_f32_f16(struct wave *w, const struct insn *i)
     return i + 1;
 }
 #else
-#define x_v_dot2_f32_f16 x_dot2_any
+static const struct insn *x_v_dot2_f32_f16(struct wave *w, const struct insn *i)
+{
+    return w->flush_halves ? x_dot2_flushed(w, i) : x_dot2_any(w, i);
+}
 #endif
 
 const struct sim_row ISA_NAME(rows_hand)[] = {

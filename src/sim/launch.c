@@ -309,7 +309,9 @@ static bool bench_make(struct bench *b, struct run *run)
         w->base[OPERAND_VGPR] = (uintptr_t)w->v;
         w->lanes = m->lanes;
         w->halves = m->lanes / 32;
-        w->zero_high = m->sim->target->generation <= 9;
+        w->fnuz = m->sim->target->capabilities & CAP_FP8_FNUZ;
+        w->flush_halves = m->sim->target->capabilities & CAP_MFMA_BF16_1K &&
+                          !(m->sim->target->capabilities & CAP_FP8_CVT);
         w->generation = (uint8_t)m->sim->target->generation;
         w->number = n;
         w->group = g;

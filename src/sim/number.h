@@ -471,6 +471,13 @@ NUMBER struct f32x2 pack_f32(float low, float high)
 
 /* ---- Dots ------------------------------------------------------------------------------------ */
 
+/* Denormals of both halves become zeros. */
+NUMBER uint32_t flush_halves(uint32_t x)
+{
+    return x & (pick((x & 0x7c00) != 0, 0xffff, 0x8000) |
+                pick((x & 0x7c000000) != 0, 0xffff0000u, 0x80000000u));
+}
+
 NUMBER float dot2_f16(uint32_t a, uint32_t b, float c)
 {
     const float low = fma_f32(LOW_F16(a), LOW_F16(b), flush_f32(c));

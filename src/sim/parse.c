@@ -248,6 +248,8 @@ static bool apply_modifiers(struct parser *p, const struct sim_row *row,
         return !m->gds;
     }
     apply_op_sel(i, m, sources);
+    if (row->class == QUERN_CLASS_MATRIX)
+        i->extra[1] |= (uint8_t)((m->op_sel_hi & 7) << 4); /* which byte of the scales */
     if (m->clamp)
         i->flags |= INSN_CLAMP;
     if (m->dpp) {
@@ -264,6 +266,31 @@ static bool apply_modifiers(struct parser *p, const struct sim_row *row,
         i->op[2].select = m->src1_sel;
     }
     return true;
+}
+
+/*
+ * What a 16-bit result does to the other half of its register: from gfx10 on it stays. On gfx9 most
+ * instructions clear it; those that are new there keep it (LLVM's zeroesHigh16BitsOfDest).
+ */
+static bool keeps_half(const struct parser *p, const struct sim_row *row, char type)
+{
+    static const char *const keeping[] = {
+        "v_mad_f16",        "v_mad_u16",      "v_mad_i16",        "v_fma_f16",
+        "v_div_fixup_f16",  "v_med3_f16",     "v_med3_i16",       "v_med3_u16",
+        "v_min3_f16",       "v_min3_i16",     "v_min3_u16",       "v_max3_f16",
+        "v_max3_i16",       "v_max3_u16",     "v_add_i16",        "v_sub_i16",
+        "v_bitop3_b16",     "v_sat_pk_u8_i16", "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32",
+        "v_cvt_norm_i16_f16", "v_cvt_norm_u16_f16"};
+
+    if (p->generation >= 10 || type == 'j' || type == 'J')
+        return true;
+    for (size_t n = 0; n < sizeof keeping / sizeof *keeping; n++) {
+        const size_t length = strlen(keeping[n]);
+        if (!strncmp(row->name, keeping[n], length) &&
+            (!row->name[length] || !strcmp(row->name + length, "_clamp")))
+            return true;
+    }
+    return !strncmp(row->name, "v_cvt_scalef32_", 15) || !strncmp(row->name, "v_cvt_sr_", 9);
 }
 
 /* Whether the fast path of a vector body will do. */
@@ -431,6 +458,7 @@ static bool parse_one(struct parser *p, const char *text, uint64_t offset, struc
             return false;
         if (!apply_modifiers(p, row, &t.modifiers, sources, i))
             return false;
+        i->keeps_half = keeps_half(p, row, (char)i->op[0].type);
         if (!strchr("stTXmeI", i->op[0].type))
             classify(i);
         else

@@ -93,11 +93,11 @@ enum insn_unused { UNUSED_PAD, UNUSED_SEXT, UNUSED_PRESERVE };
 
 /*
  * op[0] is the destination (of a store: the data), op[1]…op[3] are sources, op[4] is a further
- * destination or source. Two cache lines.
+ * destination or source, op[5] a last source of matrix instructions. Two cache lines.
  */
 struct insn {
     sim_body *body;
-    struct operand op[5];
+    struct operand op[6];
     union {
         const struct insn *target; /* of a branch */
         const uint8_t *lanes;      /* DPP: source lane of each lane, or LANE_NONE */
@@ -109,6 +109,7 @@ struct insn {
     uint8_t omod;       /* result times 1, 2, 4 or half of it: 0…3 */
     uint8_t dst_select; /* SDWA: enum operand_select */
     uint8_t dst_unused; /* SDWA: enum insn_unused */
+    bool keeps_half;    /* a 16-bit result leaves the other half of the register alone */
     uint8_t extra[4];   /* offset1 of LDS, cbsz/abid/blgp of MFMA, op_sel or a truth table */
 } __attribute__((aligned(128)));
 _Static_assert(sizeof(struct insn) == 128, "an instruction is two cache lines");
@@ -198,7 +199,8 @@ struct wave {
     uint32_t lanes;  /* 32 or 64 */
     uint32_t halves; /* lanes / 32 */
     bool full;       /* every lane of EXEC is set */
-    bool zero_high;  /* 16-bit results clear the high half (gfx9) */
+    bool fnuz;       /* fp8 has no infinities and no -0, and other biases (gfx942) */
+    bool flush_halves; /* dots and matrices take 16-bit denormals for zeros (gfx90a) */
     uint8_t generation;
     uint8_t state;
     uint32_t number; /* in the workgroup */

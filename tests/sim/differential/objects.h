@@ -35,6 +35,9 @@ static const struct target_row {
     {"gfx1151", "gfx1151", 32, RDNA, 32, true, false, true},
     {"gfx1151 wave64", "gfx1151", 64, RDNA, 32, false, false, false},
     {"gfx1100", "gfx1100", 32, RDNA, 32, false, true, false},
+    {"gfx90a", "gfx90a", 64, CDNA, 64, true, false, false},
+    {"gfx942", "gfx942", 64, CDNA, 64, false, true, false},
+    {"gfx950", "gfx950", 64, CDNA | DOT2_BF16, 64, false, false, false},
 };
 #define TARGETS (sizeof targets / sizeof *targets)
 
