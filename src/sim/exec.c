@@ -256,12 +256,14 @@ static const struct sim_row *const tables[] = {ISA_NAME(rows_hand),    ISA_NAME(
                                                ISA_NAME(rows_scalar),  ISA_NAME(rows_flow),
                                                ISA_NAME(rows_memory),  ISA_NAME(rows_lds),
                                                ISA_NAME(rows_matrix),  ISA_NAME(rows_mfma),   ISA_NAME(rows_gfx9),
+                                               ISA_NAME(rows_index),
                                                NULL};
 
 const struct sim_bodies ISA_NAME(sim_bodies) = {
     .tables = tables,
     .unknown = x_unknown,
     .past_end = x_past_end,
+    .indexed = x_indexed,
     .run = run,
     .run_full = shadow_run,
     .read_exec = exec_changed,

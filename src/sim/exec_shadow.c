@@ -593,7 +593,14 @@ void shadow_run(struct wave *w)
 
     while (i) {
         const struct sim_row *const row = notes[i - first].row;
-        if (row && row->class != QUERN_CLASS_WAIT && !step(w, i, row))
+        const struct insn *seen = i;
+        struct insn moved;
+        if (UNLIKELY(i->body == x_indexed)) {
+            if (!index_registers(w, i, &moved))
+                return;
+            seen = &moved;
+        }
+        if (row && row->class != QUERN_CLASS_WAIT && !step(w, seen, row))
             return;
         i = i->body(w, i);
     }

@@ -41,7 +41,21 @@ struct decoding {
     struct quern_sim_module *module;
     struct parser parser;
     quern_status status;
+    bool indexed; /* after s_set_gpr_idx_on */
 };
+
+/* Registers are indexed from s_set_gpr_idx_on to the next s_set_gpr_idx_off, without a branch. */
+static void note_index(struct decoding *d, struct insn *i, const struct sim_row *row)
+{
+    if (!row)
+        return;
+    if (!strncmp(row->name, "s_set_gpr_idx_", 14))
+        d->indexed = strcmp(row->name + 14, "off");
+    else if (row->class == QUERN_CLASS_BRANCH)
+        d->indexed = false;
+    else if (d->indexed && *row->name == 'v')
+        i->body = d->parser.bodies->indexed;
+}
 
 static bool append(struct decoding *d, const struct insn *insn, const struct sim_row *row,
                    uint64_t offset, unsigned vgprs, const char *text)
@@ -106,8 +120,10 @@ static void decode(void *user, uint64_t offset, unsigned size, const char *text)
     parse_insn(&d->parser, text, offset, size, &parsed);
     bool ok = !d->parser.failed && (!offset || !ends_at(m, offset) || append_end(d, offset));
     m->index_at[offset / 4] = (uint32_t)m->insn_count;
-    for (unsigned n = 0; n < parsed.count && ok; n++)
+    for (unsigned n = 0; n < parsed.count && ok; n++) {
+        note_index(d, &parsed.insns[n], parsed.rows[n]);
         ok = append(d, &parsed.insns[n], parsed.rows[n], offset, parsed.vgprs, copy);
+    }
     if (!ok)
         d->status = QUERN_E_MEMORY;
     if (parsed.branch)

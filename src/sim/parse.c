@@ -399,6 +399,14 @@ static bool fill_operands(struct parser *p, const struct sim_row *row, const cha
             o->value = (uint64_t)(int64_t)(int16_t)strtol(text, &end, 0);
             if (*end)
                 return false;
+        } else if (type == 'G') {
+            static const char *const names[] = {"SRC0", "SRC1", "SRC2", "DST"};
+            if (strncmp(text, "gpr_idx(", 8))
+                return false;
+            o->kind = OPERAND_CONST;
+            o->type = 'I';
+            for (unsigned n = 0; n < 4; n++)
+                o->value |= (uint64_t)(strstr(text, names[n]) != NULL) << n;
         } else if (type == 'R') {
             if (!text_hardware_register(text, &i->offset))
                 return false;

@@ -10,6 +10,7 @@ extern const struct sim_row ISA_NAME(rows_wide)[];    /* 64-bit, carries, f64 */
 extern const struct sim_row ISA_NAME(rows_hand)[];    /* with vector code of their own */
 extern const struct sim_row ISA_NAME(rows_half)[];    /* 16-bit */
 extern const struct sim_row ISA_NAME(rows_gfx9)[];    /* of gfx9, and 8-bit floats */
+extern const struct sim_row ISA_NAME(rows_index)[];   /* registers by an index (gfx9) */
 extern const struct sim_row ISA_NAME(rows_carry)[];   /* with a lane mask as second result */
 extern const struct sim_row ISA_NAME(rows_pack)[];    /* packed and dot */
 extern const struct sim_row ISA_NAME(rows_compare)[]; /* v_cmp, v_cmpx */

@@ -61,6 +61,13 @@ bool track_scalar_load(struct wave *w, const struct insn *i, struct mapping *map
 const struct insn *finding(struct wave *w, const struct insn *i, int lane, const struct origin *o,
                            uint32_t bits, const char *reach);
 
+/* An instruction between s_set_gpr_idx_on and _off: its body, and the copy whose operands are the
+ * registers that are meant (exec_index.c). False when the wave was stopped by a finding. */
+#define x_indexed ISA_NAME(x_indexed)
+const struct insn *x_indexed(struct wave *w, const struct insn *i);
+#define index_registers ISA_NAME(index_registers)
+bool index_registers(struct wave *w, const struct insn *i, struct insn *moved);
+
 #define shadow_run ISA_NAME(shadow_run)
 void shadow_run(struct wave *w);
 

@@ -162,7 +162,8 @@ enum undef_kind {
  *   e             lane mask that the text may leave out, and that is not written then
  *   s t T         1, 2, 4 scalar registers; X as many as the text says
  *   a A           vector address, scalar base; each may be absent
- *   L I R         branch target, immediate, hardware register; * anything, not read
+ *   L I R G       branch target, immediate, hardware register, choice of operands in
+ *                 gpr_idx(…); * anything, not read
  */
 struct sim_row {
     const char *name;
@@ -256,6 +257,7 @@ struct sim_bodies {
     const struct sim_row *const *tables; /* each ends with a row without a name */
     sim_body *unknown;                   /* stops with the text of the instruction */
     sim_body *past_end;                  /* stops: the code ran past its symbol */
+    sim_body *indexed;                   /* of instructions after s_set_gpr_idx_on */
     void (*run)(struct wave *w);         /* runs until the wave stops */
     void (*run_full)(struct wave *w);    /* the same with w->shadow */
     void (*read_exec)(struct wave *w);   /* after s[S_EXEC] was written */
