@@ -415,10 +415,10 @@ INLINE void multiply_integers(struct wave *w, const struct insn *i, const struct
     FOUR_ROWS(int32_t, f->n, (int32_t), WRAPPED, (uint32_t))
 }
 
-/* blgp negates A, B and C (its bits, from the lowest). */
+/* neg:[…] negates A, B and C; the instruction has it in place of blgp. */
 INLINE void multiply_doubles(struct wave *w, const struct insn *i, const struct form *f)
 {
-    const unsigned blgp = i->extra[3] >> 4, width = f->m * f->blocks, lanes = LANES_64;
+    const unsigned neg = i->extra[0], width = f->m * f->blocks, lanes = LANES_64;
     const uint32_t *const a = vgpr(w, &i->op[1], 0), *const b = vgpr(w, &i->op[2], 0);
     double d[16][16];
 
@@ -435,13 +435,13 @@ INLINE void multiply_doubles(struct wave *w, const struct insn *i, const struct 
                     sum = f64_of(same_addend(w, &i->op[3], 0) |
                                  (uint64_t)same_addend(w, &i->op[3], 1) << 32);
                 }
-                sum = blgp & 4 ? -sum : sum;
+                sum = neg & 4 ? -sum : sum;
                 for (unsigned k = 0; k < f->k; k++) {
                     const unsigned la = k * width + block * f->m + r;
                     const unsigned lb = k * width + block * f->n + c;
                     const double x = f64_of(a[la] | (uint64_t)a[la + lanes] << 32);
                     const double y = f64_of(b[lb] | (uint64_t)b[lb + lanes] << 32);
-                    sum = fma(blgp & 1 ? -x : x, blgp & 2 ? -y : y, sum);
+                    sum = fma(neg & 1 ? -x : x, neg & 2 ? -y : y, sum);
                 }
                 d[r][c] = sum;
             }

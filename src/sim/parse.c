@@ -98,6 +98,7 @@ static bool parse_constant(struct parser *p, const struct sim_row *row, const ch
         value &= 0xffff;
     o->kind = OPERAND_CONST;
     o->words = (uint8_t)words;
+    o->number = is_float;
     if (row->class == QUERN_CLASS_SALU || row->class == QUERN_CLASS_SMEM ||
         row->class == QUERN_CLASS_BRANCH || (scalar_type(type) && type != 'm'))
         o->value = value;
@@ -197,7 +198,8 @@ static bool half_type(char type)
 }
 
 /* op_sel picks halves of 16-bit operands: one bit for each source, then one for the destination. */
-static void apply_op_sel(struct insn *i, const struct text_modifiers *m, unsigned sources)
+static void apply_op_sel(struct parser *p, struct insn *i, const struct text_modifiers *m,
+                         unsigned sources)
 {
     i->extra[1] = m->op_sel;
     for (unsigned n = 0; n < sources && n < 3; n++) {
@@ -209,7 +211,10 @@ static void apply_op_sel(struct insn *i, const struct text_modifiers *m, unsigne
             o->mods |= (uint8_t)((m->neg_lo >> n & 1 ? MOD_NEG : 0) |
                                  (m->neg_hi >> n & 1 ? MOD_NEG_HIGH : 0));
         } else if (o->type == 'g') {
-            if (high && m->has_op_sel_hi)
+            if (high && m->has_op_sel_hi && o->number && o->rows) /* the constant is a half */
+                o->rows = constant_rows(
+                    p, bits_of_f32(f16_to_f32(f32_to_f16(f32_of(o->rows[0])))), 1, false);
+            else if (high && m->has_op_sel_hi)
                 o->select = low ? SELECT_WORD_1 : SELECT_WORD_0;
         } else if (half_type((char)o->type) && low) {
             o->select = SELECT_WORD_1;
@@ -247,7 +252,7 @@ static bool apply_modifiers(struct parser *p, const struct sim_row *row,
             i->flags |= INSN_ADDRESS_64;
         return !m->gds;
     }
-    apply_op_sel(i, m, sources);
+    apply_op_sel(p, i, m, sources);
     if (row->class == QUERN_CLASS_MATRIX)
         i->extra[1] |= (uint8_t)((m->op_sel_hi & 7) << 4); /* which byte of the scales */
     if (m->clamp)

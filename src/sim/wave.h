@@ -59,6 +59,7 @@ struct operand {
     uint8_t words;  /* 32-bit registers */
     uint8_t mods;   /* enum operand_mods */
     uint8_t select; /* enum operand_select */
+    bool number;    /* CONST: written as a number with a point, not as bits */
     uint16_t reg;   /* number of the (first) scalar or vector register */
     union {
         uint64_t offset;      /* VGPR: bytes from wave.v */
