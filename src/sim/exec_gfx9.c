@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Vector ALU instructions of gfx9: rows in gfx9.def. */
+#include "sim/exec.h"
 #include "sim/fp8.h"
 
 /* ---- Helpers of single instructions ---------------------------------------------------------- */
@@ -41,6 +42,42 @@ NUMBER float maximum_f32(float a, float b)
 {
     return pick_f32(a != a, a, pick_f32(b != b, b, max_f32(a, b)));
 }
+
+/* The power of two that a scale's exponent says; NaN for the highest. */
+NUMBER float exponent_of(float scale)
+{
+    const uint32_t exponent = bits_of_f32(scale) & 0x7f800000u;
+    return f32_of(pick(exponent == 0, 0x00400000,
+                       pick(exponent == 0x7f800000u, 0x7fc00000, exponent)));
+}
+
+NUMBER uint32_t byte_of(uint32_t x, const struct insn *i)
+{
+    return x >> 8 * (2 * (i->extra[1] & 1) + (i->extra[1] >> 1 & 1)) & 0xff;
+}
+
+NUMBER uint32_t word_of(uint32_t x, const struct insn *i)
+{
+    return x >> 16 * (i->extra[1] & 1) & 0xffff;
+}
+
+NUMBER float fp4_to_f32(uint32_t x)
+{
+    return small_to_f32(x, 4, 1, 1);
+}
+
+/* Two numbers divided by a scale, each rounded to the nearest of e2m1; what is too large becomes
+ * the largest. */
+NUMBER uint32_t pack_fp4(float low, float high, float scale)
+{
+    const float x = low / scale, y = high / scale;
+    return f32_to_small(x, 1, 1, 7, 7, 0) | (bits_of_f32(x) >> 28 & 8) |
+           f32_to_small(y, 1, 1, 7, 7, 0) << 4 | (bits_of_f32(y) >> 28 & 8) << 4;
+}
+
+/* four sources, the last of them the destination's old bits */
+VECTOR_BODY(pk_fp4_f32, u, 4, LET_4(f, f, f, u),
+            place_byte(d, pack_fp4(a, b, exponent_of(c)), i->extra[1] >> 2))
 
 #define ROWS_FILE "sim/gfx9.def"
 #define ROWS_NAME rows_gfx9

@@ -246,8 +246,7 @@ static bool apply_modifiers(struct parser *p, const struct sim_row *row,
     i->extra[3] = (uint8_t)(m->abid | m->blgp << 4);
     i->omod = m->omod;
     if (row->class == QUERN_CLASS_VMEM || row->class == QUERN_CLASS_LDS) {
-        i->flags |= (m->glc ? INSN_RETURNS : 0) | (m->lds ? INSN_LDS : 0) |
-                    (m->idxen ? INSN_IDXEN : 0) | (m->offen ? INSN_OFFEN : 0);
+        i->flags |= (m->glc ? INSN_RETURNS : 0) | (m->idxen ? INSN_IDXEN : 0) | (m->offen ? INSN_OFFEN : 0);
         if (i->op[1].kind == OPERAND_VGPR && i->op[1].words == 2)
             i->flags |= INSN_ADDRESS_64;
         return !m->gds;
@@ -436,6 +435,9 @@ static bool parse_one(struct parser *p, const char *text, uint64_t offset, struc
     if (!text_split(text, &t))
         return false;
     const struct sim_row *row = NULL;
+    /* a load to LDS has an operand less than one to registers */
+    if (t.modifiers.lds && strlen(t.mnemonic) + 4 < sizeof t.mnemonic)
+        strcat(t.mnemonic, "_lds");
     if (t.modifiers.clamp) {
         /* saturating integer instructions are rows of their own */
         char name[sizeof t.mnemonic + 8];

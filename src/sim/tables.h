@@ -20,6 +20,7 @@ extern const struct sim_row ISA_NAME(rows_flow)[];    /* branches, waits, scalar
 extern const struct sim_row ISA_NAME(rows_memory)[];  /* global, flat, scratch, buffer */
 extern const struct sim_row ISA_NAME(rows_lds)[];
 extern const struct sim_row ISA_NAME(rows_matrix)[];
+extern const struct sim_row ISA_NAME(rows_direct)[]; /* loads straight to LDS (gfx9) */
 extern const struct sim_row ISA_NAME(rows_mfma)[]; /* matrices of gfx9 */
 
 #endif

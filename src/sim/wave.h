@@ -82,7 +82,6 @@ enum insn_flags {
     INSN_DPP = 1 << 8,
     INSN_SDWA = 1 << 9,
     INSN_BRANCH = 1 << 10,     /* `offset` is where in the code `target` is */
-    INSN_LDS = 1 << 11,        /* a load straight to LDS */
     INSN_ADDRESS_64 = 1 << 12, /* no scalar base: the vector address has 64 bits */
     INSN_IDXEN = 1 << 13,
     INSN_OFFEN = 1 << 14,
