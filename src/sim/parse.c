@@ -246,7 +246,8 @@ static bool apply_modifiers(struct parser *p, const struct sim_row *row,
     i->extra[3] = (uint8_t)(m->abid | m->blgp << 4);
     i->omod = m->omod;
     if (row->class == QUERN_CLASS_VMEM || row->class == QUERN_CLASS_LDS) {
-        i->flags |= (m->glc ? INSN_RETURNS : 0) | (m->idxen ? INSN_IDXEN : 0) | (m->offen ? INSN_OFFEN : 0);
+        i->flags |= (m->glc ? INSN_RETURNS : 0) | (m->idxen ? INSN_IDXEN : 0) |
+                    (m->offen ? INSN_OFFEN : 0);
         if (i->op[1].kind == OPERAND_VGPR && i->op[1].words == 2)
             i->flags |= INSN_ADDRESS_64;
         return !m->gds;

@@ -551,6 +551,57 @@ static void private_arrays(void **state)
     }
 }
 
+/* ---- Loads straight to LDS ------------------------------------------------------------------- */
+
+static void loads_to_lds(void **state)
+{
+    static const char *const targets[] = {"gfx90a", "gfx942", "gfx950"};
+    /* the second buffer has 200 bytes: lanes from 50 on read zeros; `words` is 64 or, wrong, 63 */
+    static const char text[] =
+        "#define GLOBAL(p) ((const __attribute__((address_space(1))) void *)(p))\n"
+        "#define LOCAL(p) ((__attribute__((address_space(3))) void *)(p))\n"
+        "KERNEL k(const f32 *xs, const u32 *us, u32 *r) {\n"
+        "  SHARED u32 a[64], b[64], c[64], d[%u]; (void)xs;\n"
+        "  __builtin_amdgcn_global_load_lds(GLOBAL(us + 3 * LANE), LOCAL(a), 4, 0, 0);\n"
+        "  __builtin_amdgcn_global_load_lds(GLOBAL((const u16 *)us + LANE), LOCAL(b), 2, 0, 0);\n"
+        "  const auto rsrc = __builtin_amdgcn_make_buffer_rsrc((void *)us, 0, 200, 0x27000);\n"
+        "  __builtin_amdgcn_raw_ptr_buffer_load_lds(rsrc, LOCAL(c), 4, 4 * LANE, 0, 0, 0);\n"
+        "  __builtin_amdgcn_global_load_lds(GLOBAL(us + LANE), LOCAL(d), 4, 0, 0);\n"
+        "  barrier(); const u32 l = 63 - LANE;\n"
+        "  r[16 * LANE] = a[l]; r[16 * LANE + 1] = b[l]; r[16 * LANE + 2] = c[l];\n"
+        "  r[16 * LANE + 3] = d[l > 62 ? 62 : l]; }\n";
+    uint64_t random = 10;
+
+    (void)state;
+    for (size_t t = 0; t < COUNT(targets); t++) {
+        struct t_gpu g;
+        char source[4096];
+        t_gpu_open(&g, targets[t], "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
+        snprintf(source, sizeof source, text, 64);
+        t_gpu_load(&g, source);
+        draw_all(&random);
+        run(&g);
+        for (unsigned n = 0; n < ITEMS; n++) {
+            const uint32_t *const r = memory.r + VALUES * n;
+            const unsigned l = 63 - n;
+            assert_int_equal(r[0], memory.u[3 * l]);
+            assert_int_equal(r[1], memory.u[l / 2] >> 16 * (l % 2) & 0xffff);
+            assert_int_equal(r[2], l < 50 ? memory.u[l] : 0);
+            assert_int_equal(r[3], memory.u[l > 62 ? 62 : l]);
+        }
+        snprintf(source, sizeof source, text, 63);
+        t_gpu_load(&g, source);
+        const struct t_buffer buffers[] = {{memory.x, sizeof memory.x, QUERN_SIM_READ, "x"},
+                                           {memory.u, sizeof memory.u, QUERN_SIM_READ, "u"},
+                                           {memory.r, sizeof memory.r, QUERN_SIM_READ_WRITE, "r"}};
+        const struct t_launch launch = {
+            .kernel = "k", .items = {ITEMS}, .buffers = buffers, .count = COUNT(buffers)};
+        assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_FAULT);
+        assert_non_null(strstr(quern_last_error()->message, "a load to LDS puts 4 bytes at"));
+        t_gpu_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -561,6 +612,7 @@ int main(void)
         cmocka_unit_test(other_halves),
         cmocka_unit_test(denormals_in_dots),
         cmocka_unit_test(private_arrays),
+        cmocka_unit_test(loads_to_lds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
