@@ -61,6 +61,14 @@ bool track_scalar_load(struct wave *w, const struct insn *i, struct mapping *map
 const struct insn *finding(struct wave *w, const struct insn *i, int lane, const struct origin *o,
                            uint32_t bits, const char *reach);
 
+/*
+ * Makes the operands of `i`, a copy of the instruction `at`, those that M0 says: which of them, and
+ * whether by the halves of M0. False when that is outside the wave's registers. In exec_index.c.
+ */
+enum { INDEX_SOURCE = 1, INDEX_RESULT = 2, INDEX_APART = 4 };
+#define index_operands ISA_NAME(index_operands)
+bool index_operands(struct wave *w, struct insn *i, const struct insn *at, unsigned how);
+
 #define shadow_run ISA_NAME(shadow_run)
 void shadow_run(struct wave *w);
 

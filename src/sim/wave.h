@@ -135,6 +135,11 @@ enum undef_kind {
     UNDEF_MOVE_2,
     UNDEF_MOVE_12, /* … of sources 1 and 2, and so on; the other sources say where to */
     UNDEF_MOVE_13,
+    UNDEF_PERM,         /* as MOVE_12, but selectors may also make constants */
+    UNDEF_INDEX_SOURCE, /* a move whose source is M0 registers further on … */
+    UNDEF_INDEX_RESULT,
+    UNDEF_INDEX_BOTH,
+    UNDEF_INDEX_APART, /* … both, by the two halves of M0 */
     /* scalar instructions */
     UNDEF_SCC,  /* SCC chooses between 1 and 2, or is added */
     UNDEF_BIT,  /* SCC becomes bit `source 2` of source 1 */
@@ -170,6 +175,7 @@ struct sim_row {
     const char *operands;
     sim_body *body;
     bool writes_scc; /* scalar ALU */
+    bool scalar;     /* operands are scalar registers, though the class is one of the vector ALU */
 };
 
 /* ---- Waves ----------------------------------------------------------------------------------- */
