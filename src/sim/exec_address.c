@@ -3,10 +3,10 @@
 #include "sim/exec_memory.h"
 
 /*
- * Alignment. The driver lets compute programs access memory unaligned (SH_MEM_CONFIG), and compilers
- * count on it from gfx9 on: loads and stores of any width work at any address, in global memory, LDS
- * and scratch. Atomics want that of their width. Scratch behind gfx90a's descriptor is interleaved
- * by dwords, so a dword or more wants 4.
+ * Alignment. The driver lets compute programs access memory unaligned (SH_MEM_CONFIG), and
+ * compilers count on it from gfx9 on: loads and stores of any width work at any address, in global
+ * memory, LDS and scratch. Atomics want that of their width. Scratch behind gfx90a's descriptor is
+ * interleaved by dwords, so a dword or more wants 4.
  */
 INLINE unsigned alignment(unsigned bytes, bool atomic)
 {

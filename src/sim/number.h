@@ -168,6 +168,17 @@ NUMBER float max_f32(float a, float b)
     return pick_f32(a_first & (a == a), a, b);
 }
 
+/* The same of IEEE 754-2019's minimum and maximum: NaN if either is one. */
+NUMBER float lesser_f32(float a, float b)
+{
+    return pick_f32(a != a, a, pick_f32(b != b, b, min_f32(a, b)));
+}
+
+NUMBER float greater_f32(float a, float b)
+{
+    return pick_f32(a != a, a, pick_f32(b != b, b, max_f32(a, b)));
+}
+
 NUMBER double min_f64(double a, double b)
 {
     const double least = a < b || (a == b && (bits_of_f64(a) >> 63)) ? a : b;

@@ -63,7 +63,7 @@ const struct insn *finding(struct wave *w, const struct insn *i, int lane, const
 
 /*
  * Makes the operands of `i`, a copy of the instruction `at`, those that M0 says: which of them, and
- * whether by the halves of M0. False when that is outside the wave's registers. In exec_index.c.
+ * whether by the halves of M0. False when that is outside the wave's registers. In exec_movrel.c.
  */
 enum { INDEX_SOURCE = 1, INDEX_RESULT = 2, INDEX_APART = 4 };
 #define index_operands ISA_NAME(index_operands)

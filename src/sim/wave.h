@@ -162,6 +162,7 @@ enum undef_kind {
  *   j J           16-bit float result in the low or the high half
  *   r             two 32-bit floats
  *   v1…v4 o z Z   that many vector registers; 8, 16, 32; D as many as the text says
+ *   n N           2, 4 vector registers, in a wave of 64 half as many
  *   m             lane mask: as many scalar bits as the wave has lanes
  *   e             lane mask that the text may leave out, and that is not written then
  *   s t T         1, 2, 4 scalar registers; X as many as the text says

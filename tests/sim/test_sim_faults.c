@@ -85,13 +85,15 @@ static const struct mistake {
      32,
      "SHARED u64 s[33]; s[LANE] = s[LANE + 1] = 0; barrier(); u64 v;\n"
      "asm volatile(\"ds_add_rtn_u64 %0, %1, %2\\n s_waitcnt lgkmcnt(0)\" : \"=v\"(v) : "
-     "\"v\"((u32)(LDS u64 *)s + 8 * LANE + 4 * WRONG), \"v\"(1ull) : \"memory\"); c[LANE] = (u32)v;",
+     "\"v\"((u32)(LDS u64 *)s + 8 * LANE + 4 * WRONG), \"v\"(1ull) : \"memory\");\n"
+     "c[LANE] = (u32)v;",
      {"misaligned LDS access of 8 bytes", "ds_add_rtn_u64", "multiple of 8"}},
     {"misaligned scalar load",
      false,
      1,
      32,
-     "u32 v; asm volatile(\"s_load_b32 %0, %1, %2\\n s_waitcnt lgkmcnt(0)\" : \"=s\"(v) : \"s\"(a), "
+     "u32 v; asm volatile(\"s_load_b32 %0, %1, %2\\n s_waitcnt lgkmcnt(0)\" : \"=s\"(v) : "
+     "\"s\"(a), "
      "\"i\"(2 * WRONG)); c[LANE] = v;",
      {"misaligned scalar load of 4 bytes", "offset 2 of buffer \"a\"", "multiple of 4"}},
     {"register number out of range",
@@ -106,8 +108,8 @@ static const struct mistake {
      1,
      32,
      "u32 v, n = 0; if (WRONG) UNDEFINED_SCALAR(n);\n"
-     "asm volatile(\"s_and_b32 m0, %1, 1\\n v_movrels_b32 %0, v0\" : \"=v\"(v) : \"s\"(n) : \"m0\");\n"
-     "c[LANE] = v & 0;",
+     "asm volatile(\"s_and_b32 m0, %1, 1\\n v_movrels_b32 %0, v0\" : \"=v\"(v) : \"s\"(n)"
+     " : \"m0\"); c[LANE] = v & 0;",
      {"reach a register number", "v_movrels_b32", "never written"}},
     {"undefined bits behind a register number",
      true,

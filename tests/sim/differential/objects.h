@@ -35,6 +35,8 @@ static const struct target_row {
     {"gfx1151", "gfx1151", 32, RDNA, 32, true, false, true},
     {"gfx1151 wave64", "gfx1151", 64, RDNA, 32, false, false, false},
     {"gfx1100", "gfx1100", 32, RDNA, 32, false, true, false},
+    {"gfx1201", "gfx1201", 32, RDNA, 32, true, true, false},
+    {"gfx1201 wave64", "gfx1201", 64, RDNA, 64, false, false, false},
 };
 #define TARGETS (sizeof targets / sizeof *targets)
 
