@@ -255,8 +255,9 @@ static const struct sim_row *const tables[] = {ISA_NAME(rows_hand),    ISA_NAME(
                                                ISA_NAME(rows_compare), ISA_NAME(rows_cross),
                                                ISA_NAME(rows_scalar),  ISA_NAME(rows_flow),
                                                ISA_NAME(rows_memory),  ISA_NAME(rows_lds),
-                                               ISA_NAME(rows_matrix),  ISA_NAME(rows_mfma),   ISA_NAME(rows_gfx9),
-                                               ISA_NAME(rows_index),  ISA_NAME(rows_direct),
+                                               ISA_NAME(rows_matrix),  ISA_NAME(rows_mfma),
+                                               ISA_NAME(rows_movrel),  ISA_NAME(rows_gfx9),
+                                               ISA_NAME(rows_index),   ISA_NAME(rows_direct),
                                                NULL};
 
 const struct sim_bodies ISA_NAME(sim_bodies) = {

@@ -2,6 +2,17 @@
 /* Where the lanes of a memory instruction go: address arithmetic, checks, and what is counted. */
 #include "sim/exec_memory.h"
 
+/*
+ * Alignment. The driver lets compute programs access memory unaligned (SH_MEM_CONFIG), and
+ * compilers count on it from gfx9 on: loads and stores of any width work at any address, in global
+ * memory, LDS and scratch. Atomics want that of their width. Scratch behind gfx90a's descriptor is
+ * interleaved by dwords, so a dword or more wants 4.
+ */
+INLINE unsigned alignment(unsigned bytes, bool atomic)
+{
+    return atomic ? bytes : 1;
+}
+
 /* ---- Global memory --------------------------------------------------------------------------- */
 
 /* The mapping that holds [first, last + bytes), looked for where this instruction found it before.
@@ -313,15 +324,15 @@ static bool resolve_private_buffer(struct wave *w, const struct insn *i, unsigne
 /* ---- LDS ------------------------------------------------------------------------------------- */
 
 /* Passes of one group of lanes that LDS serves together: the most distinct words in one bank. */
-static unsigned conflict_passes(const uint64_t *address, uint64_t active, unsigned words)
+static unsigned conflict_passes(const uint64_t *address, uint64_t active, unsigned bytes)
 {
     uint32_t seen[32][32];
     uint8_t count[32] = {0};
     unsigned most = 1;
 
     for (; active; active &= active - 1) {
-        const uint32_t first = (uint32_t)address[__builtin_ctzll(active)] >> 2;
-        for (uint32_t word = first; word < first + words; word++) {
+        const uint32_t at = (uint32_t)address[__builtin_ctzll(active)];
+        for (uint32_t word = at >> 2; word <= (at + bytes - 1) >> 2; word++) {
             const uint32_t bank = word & 31;
             unsigned k = 0;
             while (k < count[bank] && seen[bank][k] != word)
@@ -350,14 +361,16 @@ static unsigned lds_passes(const struct access *a, unsigned lanes, unsigned byte
         const uint64_t active = a->active >> first & part;
         if (LIKELY(active == part)) {
             /* every bank used: then each by one lane */
-            uint32_t banks = 0;
-            for (unsigned l = first; l < first + group; l++)
+            uint32_t banks = 0, low = 0;
+            for (unsigned l = first; l < first + group; l++) {
                 banks |= span << ((uint32_t)a->address[l] >> 2 & 31);
-            passes += banks == 0xffffffffu && words != 3
+                low |= (uint32_t)a->address[l];
+            }
+            passes += banks == 0xffffffffu && words != 3 && !(low & 3)
                           ? 1
-                          : conflict_passes(a->address, part << first, words);
+                          : conflict_passes(a->address, part << first, bytes);
         } else if (active) {
-            passes += conflict_passes(a->address, active << first, words);
+            passes += conflict_passes(a->address, active << first, bytes);
         }
     }
     return passes;
@@ -367,7 +380,7 @@ bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t 
                  struct access *a)
 {
     const uint32_t *const v = vgpr(w, &i->op[1], 0);
-    const unsigned lanes = w->lanes, align = atomic ? bytes : bytes >= 4 ? 4 : bytes;
+    const unsigned lanes = w->lanes, align = alignment(bytes, atomic);
     const uint64_t limit = w->group->lds_bytes;
     uint64_t last = 0, low = 0;
 
@@ -404,7 +417,7 @@ bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t 
 bool resolve(struct wave *w, const struct insn *i, enum space space, unsigned bytes,
              enum quern_sim_access rights, bool atomic, struct access *a)
 {
-    const unsigned align = atomic ? bytes : bytes >= 4 ? 4 : bytes;
+    const unsigned align = alignment(bytes, atomic);
     bool ok = true;
 
     a->active = exec_bits(w);
@@ -421,7 +434,7 @@ bool resolve(struct wave *w, const struct insn *i, enum space space, unsigned by
         return resolve_scratch(w, i, bytes, align, a);
     case SPACE_BUFFER:
         if ((w->s[i->op[2].reg + 1] & 0xffff) == APERTURE_PRIVATE)
-            return resolve_private_buffer(w, i, bytes, align, a);
+            return resolve_private_buffer(w, i, bytes, bytes >= 4 ? 4 : 1, a);
         buffer_addresses(w, i, bytes, a);
         ok = check_global(w, i, bytes, align, rights, a);
         break;

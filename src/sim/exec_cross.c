@@ -122,14 +122,14 @@ BODY(v_swap_b32)
 
 /* ---- Through LDS hardware -------------------------------------------------------------------- */
 
-/* From gfx10 on, each half of a wave of 64 permutes by itself. */
+/* On gfx10 and gfx11 each half of a wave of 64 permutes by itself. */
 INLINE unsigned pull_lane(const struct wave *w, unsigned l, uint32_t address)
 {
     const unsigned n = address / 4;
-    return w->generation >= 10 ? (l & 32) | (n & 31) : n & 63;
+    return w->generation == 10 || w->generation == 11 ? (l & 32) | (n & 31) : n & (w->lanes - 1);
 }
 
-BODY(ds_bpermute_b32)
+INLINE const struct insn *bpermute(struct wave *w, const struct insn *i, bool inactive)
 {
     const uint32_t *const address = vgpr(w, &i->op[1], 0), *const x = vgpr(w, &i->op[2], 0);
     uint32_t *const d = vgpr(w, &i->op[0], 0);
@@ -137,12 +137,14 @@ BODY(ds_bpermute_b32)
 
     for (unsigned l = 0; l < w->lanes; l++) {
         const unsigned from = pull_lane(w, l, address[l] + (uint32_t)i->offset);
-        r[l] = x[from] & w->mask[from];
+        r[l] = x[from] & (inactive ? 0xffffffffu : w->mask[from]);
     }
     for (unsigned l = 0; l < w->lanes; l++)
         d[l] = (r[l] & w->mask[l]) | (d[l] & ~w->mask[l]);
     return i + 1;
 }
+BODY(ds_bpermute_b32) { return bpermute(w, i, false); }
+BODY(ds_bpermute_fi_b32) { return bpermute(w, i, true); }
 
 /* Pushes: the highest lane that writes a place wins, places that none writes get 0. */
 BODY(ds_permute_b32)
@@ -164,12 +166,13 @@ BODY(ds_swizzle_b32)
     const uint32_t mode = (uint32_t)i->offset & 0xffff;
     uint8_t from[64];
 
-    if (mode >= 0xe000)
-        return fault(w, i, -1, "the FFT mode of ds_swizzle is not modelled");
-
     for (unsigned l = 0; l < w->lanes; l++) {
         unsigned n;
-        if (mode >= 0xc000) {
+        if (mode >= 0xe000) {
+            /* the lanes of an FFT: the upper bits in reverse order, the masked ones as they are */
+            const unsigned keep = mode & 31;
+            n = reverse_bits(l & 31) >> 27 >> count_bits(keep) | (l & keep);
+        } else if (mode >= 0xc000) {
             const unsigned keep = mode & 31, turn = mode >> 5 & 31;
             const unsigned to = mode >> 10 & 1 ? l + 32 - turn : l + turn;
             n = (l & keep) | (to & 31 & ~keep);
@@ -199,6 +202,7 @@ const struct sim_row ISA_NAME(rows_cross)[] = {
     ROW_(v_permlane32_swap_b32, VALU, 12, "=v10=v11")
     ROW_(v_swap_b32, VALU, 12, "=v10=v11")
     ROW_(ds_bpermute_b32, LDS, 2, "=v10v11v12")
+    ROW_(ds_bpermute_fi_b32, LDS, 2, "=v10v11v12")
     ROW_(ds_permute_b32, LDS, 2, "=v10v11v12")
     ROW_(ds_swizzle_b32, LDS, 1, "=v10v11")
     {0}};

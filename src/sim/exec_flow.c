@@ -101,15 +101,37 @@ BODY(s_barrier)
     return NULL;
 }
 
-/* gfx12 splits a barrier: the signal does not stop the wave, the wait does. */
+/* gfx12 splits a barrier: the signal does not stop the wave, the wait does. Barrier -1 is that of
+ * the workgroup. */
+#define WORKGROUP_BARRIER 0xffffffffu
+
 BODY(s_barrier_signal)
 {
+    if (scalar32(w, &i->op[1]) != WORKGROUP_BARRIER)
+        return fault(w, i, -1, "barriers other than the workgroup's, -1, are not modelled");
     w->signalled = true;
     return i + 1;
 }
 
+/* The first wave to signal is told by SCC. */
+BODY(s_barrier_signal_isfirst)
+{
+    bool first = true;
+
+    for (unsigned n = 0; n < w->group->wave_count; n++)
+        first = first && !w->group->waves[n].signalled;
+    w->s[S_SCC] = first;
+    if (w->shadow)
+        w->shadow->w.s[S_SCC] = 0;
+    return x_s_barrier_signal(w, i);
+}
+
 BODY(s_barrier_wait)
 {
+    if ((uint32_t)i->op[1].value != WORKGROUP_BARRIER)
+        return fault(w, i, -1, "barriers other than the workgroup's, -1, are not modelled");
+    if (!w->signalled)
+        return fault(w, i, -1, "the wave waits at a barrier that it has not signalled");
     w->pc = i + 1;
     w->state = WAVE_BARRIER;
     return NULL;
@@ -287,6 +309,7 @@ const struct sim_row ISA_NAME(rows_flow)[] = {
     ROW_(s_endpgm_saved, BRANCH, MUST, "*", s_endpgm)
     ROW_(s_barrier, SALU, MUST, "", s_barrier)
     ROW_(s_barrier_signal, SALU, MUST, "s1", s_barrier_signal)
+    ROW_(s_barrier_signal_isfirst, SALU, MUST, "s1", s_barrier_signal_isfirst)
     ROW_(s_barrier_wait, SALU, MUST, "I1", s_barrier_wait)
     ROW_(s_code_end, SALU, MUST, "", s_code_end)
     ROW_(s_trap, SALU, MUST, "*", s_trap)
@@ -330,6 +353,7 @@ const struct sim_row ISA_NAME(rows_flow)[] = {
     NOTHING(s_prefetch_inst_pc_rel, SMEM)
     NOTHING(s_prefetch_data, SMEM)
     NOTHING(s_prefetch_data_pc_rel, SMEM)
+    NOTHING(s_buffer_prefetch_data, SMEM)
     NOTHING(s_icache_inv, SALU)
     NOTHING(s_dcache_inv, SMEM)
     NOTHING(s_dcache_wb, SMEM)

@@ -17,6 +17,7 @@ struct form {
     enum layout layout;
     unsigned m, n, k, blocks;
     enum element a, b, d;
+    bool sparse; /* of every four k, A holds two; which, say the indices in source 3. C is D */
 };
 
 INLINE unsigned element_bits(enum element e)
@@ -49,6 +50,12 @@ INLINE bool repeats(const struct wave *w, const struct form *f)
     return f->layout == LAYOUT_WMMA && w->generation == 11;
 }
 
+/* Lanes that hold A or B: a wave of 64 has 16 by 16 elements of 4 bits in the first 32. */
+INLINE unsigned source_lanes(const struct wave *w, const struct form *f, enum element type)
+{
+    return f->layout == LAYOUT_WMMA && type == ELEMENT_IU4 && f->k == 16 ? 32 : w->lanes;
+}
+
 /* Element k of row (A) or column (B) r of a block. */
 INLINE struct place source_place(const struct wave *w, const struct form *f, enum element type,
                                  unsigned size, unsigned r, unsigned k, unsigned block)
@@ -58,7 +65,7 @@ INLINE struct place source_place(const struct wave *w, const struct form *f, enu
 
     if (!repeats(w, f)) {
         /* the lanes share out k in runs, one after the other */
-        const unsigned groups = w->lanes / (size * f->blocks), run = f->k / groups;
+        const unsigned groups = source_lanes(w, f, type) / (size * f->blocks), run = f->k / groups;
         lane = r + size * (k / run + groups * block);
         element = k % run;
     }
@@ -80,21 +87,23 @@ INLINE struct place result_place(const struct wave *w, const struct form *f, uns
                               0};
     }
     const unsigned groups = w->lanes / 16, per_lane = 16 / groups;
-    /* rows go round the groups; 16-bit results use half of each register */
+    /* gfx11: rows go round the groups; 16-bit results use half of each register */
     if (w->generation == 11)
         return (struct place){j + 16 * (i % groups), i / groups,
                               element_bits(f->d) == 16 && high ? 16 : 0};
-    const unsigned element = i % per_lane;
+    /* gfx12: runs of rows; in a wave of 64, rows from 8 on go to the second and fourth group */
+    const unsigned element = i % per_lane, group = groups == 2 ? i / 8 : i / 8 + i / 4 % 2 * 2;
     return element_bits(f->d) == 16
-               ? (struct place){j + 16 * (i / per_lane), element / 2, element % 2 * 16}
-               : (struct place){j + 16 * (i / per_lane), element, 0};
+               ? (struct place){j + 16 * group, element / 2, element % 2 * 16}
+               : (struct place){j + 16 * group, element, 0};
 }
 
 /* Registers of A, B, and of C and D. */
 INLINE unsigned source_words(const struct wave *w, const struct form *f, enum element type,
                              unsigned size)
 {
-    const unsigned elements = repeats(w, f) ? f->k : f->k * size * f->blocks / w->lanes;
+    const unsigned elements =
+        repeats(w, f) ? f->k : f->k * size * f->blocks / source_lanes(w, f, type);
     return (elements * element_bits(type) + 31) / 32;
 }
 
@@ -102,6 +111,15 @@ INLINE unsigned result_words(const struct wave *w, const struct form *f)
 {
     const unsigned elements = f->m * f->n * f->blocks / w->lanes;
     return element_bits(f->d) == 16 && w->generation >= 12 ? elements / 2 : elements;
+}
+
+/* How A is stored: as a matrix of half as many k if it is sparse. */
+INLINE struct form stored_a(const struct form *f)
+{
+    struct form stored = *f;
+
+    stored.k = f->sparse ? f->k / 2 : f->k;
+    return stored;
 }
 
 /* ---- Elements -------------------------------------------------------------------------------- */
@@ -138,6 +156,13 @@ INLINE float to_f32(uint32_t bits, enum element type, bool fnuz)
     }
 }
 
+INLINE uint32_t from_f32(float f, enum element type)
+{
+    return type == ELEMENT_F16    ? f32_to_f16(f)
+           : type == ELEMENT_BF16 ? f32_to_bf16(f)
+                                  : bits_of_f32(f);
+}
+
 INLINE int32_t to_integer(uint32_t bits, enum element type, bool sign)
 {
     if (type == ELEMENT_IU4)
@@ -155,10 +180,11 @@ INLINE uint32_t read_place(const struct wave *w, const struct operand *o, struct
 static bool operands_fit(struct wave *w, const struct insn *i, const struct form *f)
 {
     const unsigned limit = w->group->run->module->vgpr_limit, d = result_words(w, f);
-    const unsigned a = source_words(w, f, f->a, f->m), b = source_words(w, f, f->b, f->n);
+    const struct form stored = stored_a(f);
+    const unsigned a = source_words(w, &stored, f->a, f->m), b = source_words(w, f, f->b, f->n);
 
     if (i->op[0].reg + d > limit || i->op[1].reg + a > limit || i->op[2].reg + b > limit ||
-        (i->op[3].kind == OPERAND_VGPR && i->op[3].reg + d > limit)) {
+        (i->op[3].kind == OPERAND_VGPR && i->op[3].reg + (f->sparse ? 1 : d) > limit)) {
         fault(w, i, -1, "a matrix operand goes beyond the %u vector registers of the wave", limit);
         return false;
     }
@@ -171,8 +197,15 @@ static bool operands_fit(struct wave *w, const struct insn *i, const struct form
         fault(w, i, -1, "cbsz, abid and blgp are not modelled");
         return false;
     }
-    if (f->d != ELEMENT_I32 && (i->extra[0] || i->flags & INSN_CLAMP)) {
-        fault(w, i, -1, "negation and clamping of float matrices are not modelled");
+    const unsigned low = i->extra[0] & 15, high = i->extra[0] >> 4;
+    const bool float_16 = f->layout == LAYOUT_WMMA && element_bits(f->a) == 16;
+    if (f->d == ELEMENT_I32 ? low & 4 || high : !float_16 && (low & 3 || high & 3)) {
+        fault(w, i, -1, "negation of A and B is for matrices of 16-bit floats only");
+        return false;
+    }
+    const bool negated_mfma = f->layout == LAYOUT_MFMA && low | high;
+    if (f->d != ELEMENT_I32 && (i->flags & INSN_CLAMP || negated_mfma)) {
+        fault(w, i, -1, "negation and clamping of these float matrices are not modelled");
         return false;
     }
     return true;
@@ -201,14 +234,17 @@ static bool through_matrix(struct wave *w, const struct insn *i, const struct fo
     struct wave *const s = &sw->w;
     const bool high = i->extra[1] & 4;
     const unsigned d_words = result_words(w, f);
+    const struct form stored = stored_a(f);
+    const struct operand *const c_operand = &i->op[f->sparse ? 0 : 3];
     uint32_t any = 0;
     struct origin origin = {0};
 
     for (unsigned n = 1; n < 4; n++) {
         const struct operand *const o = &i->op[n];
-        const unsigned words = n == 1   ? source_words(w, f, f->a, f->m)
-                               : n == 2 ? source_words(w, f, f->b, f->n)
-                                        : d_words;
+        const unsigned words = n == 1      ? source_words(w, &stored, f->a, f->m)
+                               : n == 2    ? source_words(w, f, f->b, f->n)
+                               : f->sparse ? 1
+                                           : d_words;
         for (unsigned k = 0; k < words && o->kind == OPERAND_VGPR; k++)
             if (sw->flags[o->reg + k]) {
                 origin = any ? origin : sw->origins[o->reg + k];
@@ -216,7 +252,10 @@ static bool through_matrix(struct wave *w, const struct insn *i, const struct fo
             }
     }
     for (unsigned k = 0; k < d_words; k++)
-        any |= sw->flags[i->op[0].reg + k];
+        if (sw->flags[i->op[0].reg + k]) {
+            origin = any || !f->sparse ? origin : sw->origins[i->op[0].reg + k];
+            any = 1;
+        }
     if (!any)
         return true;
     uint8_t rows[16][32] = {{0}}, columns[16][32] = {{0}};
@@ -225,10 +264,11 @@ static bool through_matrix(struct wave *w, const struct insn *i, const struct fo
     const uint32_t d_mask = 0xffffffffu >> (32 - element_bits(f->d));
     for (unsigned block = 0; block < f->blocks; block++)
         for (unsigned k = 0; k < f->k; k++) {
-            for (unsigned r = 0; r < f->m; r++)
-                rows[block][r] |= (read_place(s, &i->op[1], source_place(w, f, f->a, f->m, r, k,
-                    block)) &
-                                   a_mask) != 0;
+            for (unsigned r = 0; r < f->m && k < stored.k; r++) {
+                const struct place p = source_place(w, &stored, f->a, f->m, r, k, block);
+                rows[block][r] |= (read_place(s, &i->op[1], p) & a_mask) != 0 ||
+                                  (f->sparse && vgpr(s, &i->op[3], 0)[p.lane]);
+            }
             for (unsigned r = 0; r < f->n; r++)
                 columns[block][r] |= (read_place(s, &i->op[2], source_place(w, f, f->b, f->n, r,
                     k, block)) &
@@ -239,8 +279,8 @@ static bool through_matrix(struct wave *w, const struct insn *i, const struct fo
             for (unsigned c = 0; c < f->n; c++) {
                 const struct place p = result_place(w, f, r, c, block, high);
                 const bool bad = rows[block][r] || columns[block][c] ||
-                                 (i->op[3].kind == OPERAND_VGPR && read_place(s, &i->op[3], p)
-                                     & d_mask);
+                                 (c_operand->kind == OPERAND_VGPR &&
+                                  read_place(s, c_operand, p) & d_mask);
                 uint32_t *const to = vgpr(s, &i->op[0], 0) + p.word * w->lanes + p.lane;
                 *to = (*to & ~(d_mask << p.shift)) | (bad ? d_mask << p.shift : 0);
             }
@@ -275,6 +315,23 @@ INLINE void put_result(struct wave *w, const struct insn *i, struct place p, uns
         *to = (*to & ~(0xffffu << p.shift)) | (value & 0xffff) << p.shift;
 }
 
+/* Element k of A or B as a float: bits 0-3 of extra[0] negate those with an even k, 4-7 the others.
+ */
+INLINE float float_element(const struct wave *w, const struct insn *i, unsigned n, struct place p,
+                           enum element type, bool fnuz)
+{
+    const unsigned negated = i->extra[0] >> (p.shift & 16 ? 4 : 0) >> (n - 1) & 1;
+    const float f = to_f32(read_place(w, &i->op[n], p), type, fnuz);
+    return negated ? -f : f;
+}
+
+/* What the modifiers make of an element of C. */
+INLINE float float_addend(const struct insn *i, float f)
+{
+    f = i->extra[0] >> 6 & 1 ? fabsf(f) : f;
+    return i->extra[0] >> 2 & 1 ? -f : f;
+}
+
 INLINE const struct insn *multiply(struct wave *w, const struct insn *i, const struct form f)
 {
     const bool high = i->extra[1] & 4, integer = f.d == ELEMENT_I32;
@@ -294,20 +351,18 @@ INLINE const struct insn *multiply(struct wave *w, const struct insn *i, const s
     for (unsigned block = 0; block < f.blocks; block++) {
         for (unsigned k = 0; k < f.k; k++) {
             for (unsigned r = 0; r < f.m; r++) {
-                const uint32_t bits =
-                    read_place(w, &i->op[1], source_place(w, &f, f.a, f.m, r, k, block));
+                const struct place p = source_place(w, &f, f.a, f.m, r, k, block);
                 if (integer)
-                    ai[r][k] = to_integer(bits, f.a, signs & 1);
+                    ai[r][k] = to_integer(read_place(w, &i->op[1], p), f.a, signs & 1);
                 else
-                    a[r][k] = to_f32(bits, f.a, fnuz);
+                    a[r][k] = float_element(w, i, 1, p, f.a, fnuz);
             }
             for (unsigned c = 0; c < f.n; c++) {
-                const uint32_t bits =
-                    read_place(w, &i->op[2], source_place(w, &f, f.b, f.n, c, k, block));
+                const struct place p = source_place(w, &f, f.b, f.n, c, k, block);
                 if (integer)
-                    bi[k][c] = to_integer(bits, f.b, signs & 2);
+                    bi[k][c] = to_integer(read_place(w, &i->op[2], p), f.b, signs & 2);
                 else
-                    b[k][c] = to_f32(bits, f.b, fnuz);
+                    b[k][c] = float_element(w, i, 2, p, f.b, fnuz);
             }
         }
         for (unsigned r = 0; r < f.m; r++) {
@@ -316,7 +371,7 @@ INLINE const struct insn *multiply(struct wave *w, const struct insn *i, const s
                 if (integer)
                     di[r][c] = (int32_t)bits;
                 else
-                    d[r][c] = to_f32(bits, f.d, false);
+                    d[r][c] = float_addend(i, to_f32(bits, f.d, false));
             }
             for (unsigned k = 0; k < f.k; k++) {
                 if (integer)
@@ -329,31 +384,109 @@ INLINE const struct insn *multiply(struct wave *w, const struct insn *i, const s
         }
         for (unsigned r = 0; r < f.m; r++)
             for (unsigned c = 0; c < f.n; c++) {
-                const uint32_t value = integer               ? (clamp
-                    ? (uint32_t)saturate_i32(di[r][c])
-                                                                       : (uint32_t)di[r][c])
-                                       : f.d == ELEMENT_F16  ? f32_to_f16(d[r][c])
-                                       : f.d == ELEMENT_BF16 ? f32_to_bf16(d[r][c])
-                                                             : bits_of_f32(d[r][c]);
+                const uint32_t value = !integer ? from_f32(d[r][c], f.d)
+                                       : clamp  ? (uint32_t)saturate_i32(di[r][c])
+                                                : (uint32_t)di[r][c];
                 put_result(w, i, result_place(w, &f, r, c, block, high), element_bits(f.d), value);
             }
     }
     return i + 1;
 }
 
+/* ---- Sparse matrices ------------------------------------------------------------------------- */
+
+/*
+ * Which of the four k from 4 g on in row r the two stored elements are, or 4 for none. A lane's
+ * index register has four bits for each of its pairs; one register has room for the indices of
+ * several instructions, and index_key says whose turn it is.
+ */
+static void sparse_places(const struct wave *w, const struct insn *i, const struct form *stored,
+                          unsigned r, unsigned g, unsigned at[2])
+{
+    const struct place p = source_place(w, stored, stored->a, 16, r, 2 * g, 0);
+    const unsigned elements = stored->k / 2, bits = element_bits(stored->a);
+    const unsigned pair = (p.word * 32 + p.shift) / bits / 2;
+    const uint32_t lane = vgpr(w, &i->op[3], 0)[p.lane];
+    const uint32_t indices = lane >> (4 * pair + 2 * elements * (i->extra[1] & 3));
+
+    at[0] = indices & 3;
+    at[1] = indices >> 2 & 3;
+    /* the indices ascend; of those that do not, the hardware drops what it would have to swap */
+    if (at[1] == at[0] || at[1] == 0)
+        at[1] = 4;
+    if (at[0] == 3)
+        at[0] = 4;
+}
+
+static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
+                                          const struct form *f)
+{
+    const struct form stored = stored_a(f);
+    const bool integer = f->d == ELEMENT_I32;
+    float d[16][16];
+    int64_t di[16][16];
+
+    if (w->lanes == 64)
+        return fault(w, i, -1, "this instruction is not modelled in waves of 64");
+    if (!operands_fit(w, i, f) || (UNLIKELY(w->shadow != NULL) && !through_matrix(w, i, f)))
+        return NULL;
+    for (unsigned r = 0; r < 16; r++)
+        for (unsigned c = 0; c < 16; c++) {
+            const uint32_t bits = read_place(w, &i->op[0], result_place(w, f, r, c, 0, false));
+            di[r][c] = (int32_t)bits;
+            d[r][c] = to_f32(bits, f->d, false);
+        }
+    for (unsigned r = 0; r < 16; r++)
+        for (unsigned k = 0; k < stored.k; k++) {
+            const struct place pa = source_place(w, &stored, f->a, 16, r, k, 0);
+            unsigned at[2];
+            sparse_places(w, i, &stored, r, k / 2, at);
+            for (unsigned c = 0; c < 16 && at[k & 1] < 4; c++) {
+                const struct place pb =
+                    source_place(w, f, f->b, 16, c, k / 2 * 4 + at[k & 1], 0);
+                if (integer)
+                    di[r][c] +=
+                        to_integer(read_place(w, &i->op[1], pa), f->a, i->extra[0] & 1) *
+                        to_integer(read_place(w, &i->op[2], pb), f->b, i->extra[0] & 2);
+                else
+                    d[r][c] = fma_f32(float_element(w, i, 1, pa, f->a, false),
+                                      float_element(w, i, 2, pb, f->b, false), d[r][c]);
+            }
+        }
+    for (unsigned r = 0; r < 16; r++)
+        for (unsigned c = 0; c < 16; c++) {
+            const uint32_t value = !integer                 ? from_f32(d[r][c], f->d)
+                                   : i->flags & INSN_CLAMP ? (uint32_t)saturate_i32(di[r][c])
+                                                            : (uint32_t)di[r][c];
+            put_result(w, i, result_place(w, f, r, c, 0, false), element_bits(f->d), value);
+        }
+    return i + 1;
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
+
 #define FORM(NAME, LAYOUT, M, N, K, BLOCKS, A, B, D)                                               \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
         return multiply(w, i, (struct form){LAYOUT_##LAYOUT, M, N, K, BLOCKS, ELEMENT_##A,         \
-                                            ELEMENT_##B, ELEMENT_##D});                            \
+                                            ELEMENT_##B, ELEMENT_##D, false});                  \
+    }
+#define SPARSE(NAME, K, A, B, D)                                                                   \
+    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    {                                                                                              \
+        static const struct form form = {LAYOUT_WMMA, 16, 16, K, 1, ELEMENT_##A, ELEMENT_##B,      \
+                                         ELEMENT_##D, true};                                       \
+        return multiply_sparse(w, i, &form);                                                       \
     }
 #define OLD(NAME, BODY)
 #include "sim/matrix.def"
 #undef FORM
+#undef SPARSE
 #undef OLD
 
 #define ROW_(NAME, BODY) {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3", x_##BODY},
-#define FORM(NAME, ...) ROW_(NAME, NAME)
+#define FORM(NAME, ...)   ROW_(NAME, NAME)
+#define SPARSE(NAME, ...) ROW_(NAME, NAME)
 #define OLD(NAME, BODY) ROW_(NAME, BODY)
 
 const struct sim_row ISA_NAME(rows_matrix)[] = {

@@ -73,6 +73,74 @@ INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum spac
     return i + 1;
 }
 
+/* ---- Transposing loads of gfx12 -------------------------------------------------------------- */
+
+/*
+ * The lanes of the first half each read eight elements of one k, and get one row or column of a 16
+ * by 16 matrix as WMMA wants it. Which lane reads what was measured on gfx1201 by others, for waves
+ * of 32; a wave of 64 reads the same and has its own places for it (RDNA 4 manual, 7.12.2, 11.6).
+ */
+INLINE void transpose(const struct wave *w, uint32_t *d, uint8_t *const *at, unsigned element)
+{
+    const unsigned lanes = w->lanes, per_lane = 256 / lanes;
+
+    for (unsigned l = 0; l < lanes; l++) {
+        const unsigned group = l / 16;
+        uint32_t words[4] = {0};
+        for (unsigned e = 0; e < per_lane; e++) {
+            unsigned k, from;
+            if (element == 2) {
+                k = lanes == 32 ? e / 4 * 8 + group * 4 + e % 4 : group * 4 + e;
+                from = (k >> 2 & 1) << 4 | (l >> 3 & 1) << 3 | (k >> 3 & 1) << 2 | (k & 3);
+            } else {
+                k = lanes == 32 ? group * 8 + e : (group & 1) * 8 + (group >> 1) * 4 + e;
+                from = (k >> 3 & 1) << 4 | (k >> 2 & 1) << 3 | (l >> 3 & 1) << 2 | (k & 3);
+            }
+            copy_in((uint8_t *)words + e * element, at[from] + l % 8 * element, element);
+        }
+        for (unsigned n = 0; n < per_lane * element / 4; n++)
+            d[l + n * lanes] = words[n];
+    }
+}
+
+INLINE const struct insn *load_transposed(struct wave *w, const struct insn *i, unsigned element)
+{
+    struct access a, masks;
+
+    if (!exec_bits(w))
+        return i + 1;
+    if (!w->full)
+        return fault(w, i, -1, "a transposing load needs every lane, but EXEC is 0x%llx",
+                     (unsigned long long)exec_bits(w));
+    /* addresses of the upper half of a wave of 64 are not looked at */
+    const uint32_t upper = w->s[S_EXEC + 1];
+    w->s[S_EXEC + 1] = 0;
+    const bool found = resolve(w, i, SPACE_GLOBAL, 8 * element, QUERN_SIM_READ, false, &a);
+    w->s[S_EXEC + 1] = upper;
+    if (!found)
+        return NULL;
+    if (UNLIKELY(w->shadow != NULL)) {
+        if (!track(w, i, SPACE_GLOBAL, 8 * element, TRACK_LOAD, &a, NULL, &masks))
+            return NULL;
+        transpose(w, vgpr(&w->shadow->w, &i->op[0], 0), masks.at, element);
+        track_loaded(w, i, SPACE_GLOBAL, &i->op[0], &a);
+    }
+    transpose(w, vgpr(w, &i->op[0], 0), a.at, element);
+    return i + 1;
+}
+
+static const struct insn *x_global_load_tr_b64(struct wave *w, const struct insn *i)
+{
+    return load_transposed(w, i, 1);
+}
+
+static const struct insn *x_global_load_tr_b128(struct wave *w, const struct insn *i)
+{
+    return load_transposed(w, i, 2);
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
+
 #define BODY(KIND, SPACE, space_name, NAME, HOW, WORDS)                                            \
     static const struct insn *x_##space_name##_##NAME(struct wave *w, const struct insn *i)        \
     {                                                                                              \
@@ -118,4 +186,6 @@ INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum spac
 
 const struct sim_row ISA_NAME(rows_memory)[] = {
 #include "sim/memory.def"
+    ROW_(global_load_tr_b64, "=n0a1A2", global_load_tr_b64)
+    ROW_(global_load_tr_b128, "=N0a1A2", global_load_tr_b128)
     {0}};

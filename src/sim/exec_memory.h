@@ -197,6 +197,7 @@ enum atomic_op {
     ATOMIC_SWAP,
     ATOMIC_CMPSWAP,
     ATOMIC_CSUB,
+    ATOMIC_COND_SUB,
     ATOMIC_FADD,
     ATOMIC_FMIN,
     ATOMIC_FMAX,
@@ -238,6 +239,8 @@ INLINE uint32_t atomic32(enum atomic_op op, uint32_t old, uint32_t x, uint32_t c
         return old == compare ? x : old;
     case ATOMIC_CSUB:
         return old < x ? 0 : old - x;
+    case ATOMIC_COND_SUB:
+        return old < x ? old : old - x;
     case ATOMIC_FADD:
         return bits_of_f32(f32_of(old) + f32_of(x));
     case ATOMIC_FMIN:

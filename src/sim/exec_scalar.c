@@ -82,6 +82,14 @@ INLINE u32 modified(u32 x, unsigned mods, unsigned sign_bit)
     return x ^ (mods & MOD_NEG ? 1u : 0) << sign_bit;
 }
 
+INLINE f32 finished(const struct insn *i, f32 x)
+{
+    static const f32 factors[4] = {1, 2, 4, 0.5f};
+
+    x *= factors[i->omod];
+    return !(i->flags & INSN_CLAMP) ? x : x > 1 ? 1 : x > 0 ? x : 0;
+}
+
 #define S(NAME, UNDEF, OPERANDS, A, B, R, SCC, ...)                                                \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
@@ -111,10 +119,19 @@ INLINE u32 modified(u32 x, unsigned mods, unsigned sign_bit)
         WRITE_##T(__VA_ARGS__);                                                                    \
         return next(w, i);                                                                         \
     }
+/* They are vector instructions: their modifiers scale and clamp the result. */
+#define PSEUDO(NAME, T, ...)                                                                       \
+    static const struct insn *x_##NAME##_##T(struct wave *w, const struct insn *i)                 \
+    {                                                                                              \
+        const T a = READ_##T(1);                                                                   \
+        WRITE_##T(finished(i, __VA_ARGS__));                                                       \
+        return next(w, i);                                                                         \
+    }
 #include "sim/scalar.def"
 #undef S
 #undef SK
 #undef S3
+#undef PSEUDO
 
 /* ---- EXEC: d = EXEC, EXEC = an expression of s (the source) and e (the old EXEC), SCC =
  * EXEC != 0 */
@@ -194,6 +211,11 @@ WREXEC_ALL
 #define S(NAME, UNDEF, OPERANDS, ...)  ROW_(NAME, UNDEF, OPERANDS, true)
 #define SK(NAME, UNDEF, OPERANDS, ...) ROW_(NAME, UNDEF, OPERANDS, false)
 #define S3(NAME, OPERANDS, ...)        ROW_(NAME, ANY, OPERANDS, false)
+#define PSEUDO(NAME, T, ...)           PSEUDO_##T(NAME##_##T)
+#define PSEUDO_f32(NAME)                                                                           \
+    {#NAME, QUERN_CLASS_TRANS, UNDEF_ANY, "=s0f1", x_##NAME, .scalar = true},
+#define PSEUDO_f16(NAME)                                                                           \
+    {#NAME, QUERN_CLASS_TRANS, UNDEF_ANY, "=s0h1", x_##NAME, .scalar = true},
 #define SAVEEXEC(NAME, EXPRESSION)                                                                 \
     ROW_(NAME##_b32, EXEC, "=s0s1", true) ROW_(NAME##_b64, EXEC, "=t0t1", true)
 #define WREXEC(NAME, EXPRESSION)                                                                   \

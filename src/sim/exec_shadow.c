@@ -171,7 +171,7 @@ static void any_row(struct wave *s, const struct insn *m, unsigned h, uint32_t *
             continue;
         const uint32_t *const p = source(s, m, n, h, temp);
         const uint32_t relevant = o->type == 'h' || o->type == 'w' ? 0xffff : 0xffffffffu;
-        for (unsigned k = 0; k < (o->words > 1 && o->type != 'm' ? 2 : 1); k++)
+        for (unsigned k = 0; k < (o->type == 'm' ? 1 : o->words); k++)
             LANES r[l] |= p[l + k * s->lanes] & relevant;
     }
 }
@@ -273,6 +273,31 @@ static void carry_rows(const struct insn *i, struct wave *s, const struct insn *
     (void)i;
 }
 
+/* The selectors of v_perm_b32 for its masks, in the spare rows of operand `o`: those that make 0xff
+ * make 0, which is defined. */
+static void selectors(struct wave *w, const struct insn *i, struct operand *o, unsigned spare)
+{
+    struct wave *const s = &w->shadow->w;
+    ROW temp[128];
+
+    o->kind = OPERAND_VGPR;
+    o->reg = (uint16_t)spare;
+    o->offset = (uint64_t)spare * w->lanes * 4;
+    for (unsigned h = 0; h < w->halves; h++) {
+        const uint32_t *const real = source(w, i, 3, h, temp);
+        uint32_t *const to = vgpr(s, o, h);
+        LANES
+        {
+            uint32_t bytes = 0;
+            for (unsigned n = 0; n < 32; n += 8) {
+                const uint32_t select = real[l] >> n & 0xff;
+                bytes |= (select > 12 ? 12 : select) << n;
+            }
+            to[l] = bytes;
+        }
+    }
+}
+
 /* Rows whose body moves bits: it is run on masks, with the operands that say where to as they are.
  */
 static void move(struct wave *w, const struct insn *i, const struct sim_row *row, unsigned moved)
@@ -313,6 +338,8 @@ static void move(struct wave *w, const struct insn *i, const struct sim_row *row
             *o = *real;
         }
     }
+    if (row->undef == UNDEF_PERM)
+        selectors(w, i, &m.op[3], spare + 4);
     /* a source that is also EXEC or a constant is defined */
     m.body = row->body;
     m.body(s, &m);
@@ -337,8 +364,8 @@ static const struct insn *through_vector(struct wave *w, const struct insn *i,
     uint64_t lanes_undefined = 0;
 
     follow_exec(w);
-    if (row->undef >= UNDEF_MOVE_1 && row->undef <= UNDEF_MOVE_13) {
-        static const uint8_t moved[] = {1, 2, 3, 5};
+    if (row->undef >= UNDEF_MOVE_1 && row->undef <= UNDEF_PERM) {
+        static const uint8_t moved[] = {1, 2, 3, 5, 3};
         move(w, i, row, moved[row->undef - UNDEF_MOVE_1]);
     } else {
         const struct insn m = on_masks(i, false, false);
@@ -368,6 +395,12 @@ static const struct insn *through_vector(struct wave *w, const struct insn *i,
                     i->op[0].type == 'J')
                     LANES r[l] &= 0xffff;
                 commit(s, &m, h, r, (char)i->op[0].type);
+                /* v_mqsad_u32_u8: all words of the result are as undefined as the first */
+                struct insn further = m;
+                for (unsigned k = 1; i->op[0].type == 'u' && k < i->op[0].words; k++) {
+                    further.op[0].offset += (uint64_t)s->lanes * 4;
+                    commit(s, &further, h, r, 'u');
+                }
             }
         }
         lanes_undefined &= exec_bits(w);
@@ -380,6 +413,25 @@ static const struct insn *through_vector(struct wave *w, const struct insn *i,
     for (unsigned n = 0; n < 5; n++)
         if (i->op[n].kind && i->op[n].mods & MOD_DST)
             note_result(sw, &i->op[n], origin);
+    return i;
+}
+
+/* Moves between registers that M0 chooses: M0 must be defined, then they are like any move. */
+static const struct insn *through_index(struct wave *w, const struct insn *i,
+                                        const struct sim_row *row)
+{
+    static const struct sim_row move_row = {.undef = UNDEF_BITS};
+    static const uint8_t how[] = {INDEX_SOURCE, INDEX_RESULT, INDEX_SOURCE | INDEX_RESULT,
+                                  INDEX_SOURCE | INDEX_RESULT | INDEX_APART};
+    struct shadow_wave *const sw = w->shadow;
+    struct insn m = *i;
+
+    if (sw->w.s[S_M0])
+        return finding(w, i, -1, &sw->scalar_origins[S_M0], sw->w.s[S_M0], "a register number");
+    if (!index_operands(w, &m, i, how[row->undef - UNDEF_INDEX_SOURCE]))
+        return NULL;
+    if (suspect(sw, &m.op[0]) || suspect(sw, &m.op[1]))
+        through_vector(w, &m, &move_row);
     return i;
 }
 
@@ -562,6 +614,11 @@ static const struct insn *step(struct wave *w, const struct insn *i, const struc
         return i;
     case UNDEF_MATRIX:
         return i;
+    case UNDEF_INDEX_SOURCE:
+    case UNDEF_INDEX_RESULT:
+    case UNDEF_INDEX_BOTH:
+    case UNDEF_INDEX_APART:
+        return through_index(w, i, row);
     default:
         break;
     }
@@ -577,7 +634,7 @@ static const struct insn *step(struct wave *w, const struct insn *i, const struc
                 memset(&sw->w.s[i->op[n].reg], 0, 4u * i->op[n].words);
         return i;
     }
-    if (row->class == QUERN_CLASS_SALU) {
+    if (row->class == QUERN_CLASS_SALU || row->scalar) {
         if (any || sw->w.s[S_SCC])
             return through_scalar(w, i, row);
         return i;

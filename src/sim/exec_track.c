@@ -97,7 +97,7 @@ static bool track_lds(struct wave *w, const struct insn *i, unsigned lane, uint6
                   sg->lds[n], (unsigned long long)n, sg->lds_owner[n]);
             return false;
         }
-    if (!(bytes & 3))
+    if (!((at | bytes) & 3))
         for (uint64_t n = at; n < at + bytes; n += 4)
             note_known(sg, n);
     return true;
@@ -108,8 +108,12 @@ bool track_known(const struct wave *w, unsigned words, const struct access *a)
     const lds_stamp *const known = w->group->shadow->known;
     const unsigned epoch = w->group->shadow->epoch << STAMP_EPOCH;
     const unsigned mine = epoch | w->number, many = epoch | STAMP_MANY;
-    unsigned other = 0;
+    unsigned other = 0, low = 0;
 
+    for (uint64_t left = a->active; left; left &= left - 1)
+        low |= (unsigned)a->address[__builtin_ctzll(left)];
+    if (low & 3)
+        return false;
     for (uint64_t left = a->active; left; left &= left - 1) {
         const uint64_t at = a->address[__builtin_ctzll(left)] / 4;
         for (unsigned k = 0; k < words; k++)

@@ -168,6 +168,17 @@ NUMBER float max_f32(float a, float b)
     return pick_f32(a_first & (a == a), a, b);
 }
 
+/* The same of IEEE 754-2019's minimum and maximum: NaN if either is one. */
+NUMBER float lesser_f32(float a, float b)
+{
+    return pick_f32(a != a, a, pick_f32(b != b, b, min_f32(a, b)));
+}
+
+NUMBER float greater_f32(float a, float b)
+{
+    return pick_f32(a != a, a, pick_f32(b != b, b, max_f32(a, b)));
+}
+
 NUMBER double min_f64(double a, double b)
 {
     const double least = a < b || (a == b && (bits_of_f64(a) >> 63)) ? a : b;
@@ -446,6 +457,37 @@ NUMBER uint32_t sad_u8(uint32_t a, uint32_t b)
     return sum;
 }
 
+/* Bytes of b that are 0 do not count. */
+NUMBER uint32_t msad_u8(uint32_t a, uint32_t b)
+{
+    uint32_t sum = 0;
+    for (unsigned n = 0; n < 32; n += 8)
+        sum += pick((b >> n & 0xff) != 0, ABSDIFF(a >> n & 0xff, b >> n & 0xff), 0);
+    return sum;
+}
+
+/* Four sums of four bytes each, those of a from one byte further on each time, added to the 16-bit
+ * parts of c. */
+NUMBER uint64_t qsad_u8(uint64_t a, uint32_t b, uint64_t c, int masked)
+{
+    uint64_t r = 0;
+    for (unsigned n = 0; n < 4; n++) {
+        const uint32_t bytes = (uint32_t)(a >> 8 * n);
+        const uint64_t sum = (c >> 16 * n) + (masked ? msad_u8(bytes, b) : sad_u8(bytes, b));
+        r |= (sum & 0xffff) << 16 * n;
+    }
+    return r;
+}
+
+/* Averages of bytes; the lowest bit of each byte of c says which way to round. */
+NUMBER uint32_t lerp_u8(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t r = 0;
+    for (unsigned n = 0; n < 32; n += 8)
+        r |= (((a >> n & 0xff) + (b >> n & 0xff) + (c >> n & 1)) >> 1) << n;
+    return r;
+}
+
 /* ---- Packed values --------------------------------------------------------------------------- */
 
 #define LOW_F16(x)  f16_to_f32((x)&0xffff)
@@ -543,6 +585,13 @@ NUMBER float fract_f16(float a)
 {
     const float f = a - floorf(a);
     return f >= 0x1.ffcp-1f ? 0x1.ffcp-1f : f;
+}
+
+/* Of infinities and NaN it is NaN, which fmin would drop. */
+NUMBER double fract_f64(double a)
+{
+    const double f = a - floor(a);
+    return f >= 1 ? 0x1.fffffffffffffp-1 : f;
 }
 
 NUMBER double frexp_mantissa_f64(double a)

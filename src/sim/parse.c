@@ -56,6 +56,10 @@ static unsigned words_of_type(const struct parser *p, char type)
     case 'm':
     case 'e':
         return p->lanes / 32;
+    case 'n':
+        return 64 / p->lanes;
+    case 'N':
+        return 128 / p->lanes;
     case 'T':
         return 4;
     case 'o':
@@ -100,7 +104,7 @@ static bool parse_constant(struct parser *p, const struct sim_row *row, const ch
     o->words = (uint8_t)words;
     o->number = is_float;
     if (row->class == QUERN_CLASS_SALU || row->class == QUERN_CLASS_SMEM ||
-        row->class == QUERN_CLASS_BRANCH || (scalar_type(type) && type != 'm'))
+        row->class == QUERN_CLASS_BRANCH || row->scalar || (scalar_type(type) && type != 'm'))
         o->value = value;
     else
         o->rows = constant_rows(p, value, words, type == 'm');
@@ -118,7 +122,8 @@ static bool set_register(struct parser *p, const struct sim_row *row, const stru
     o->words = (uint8_t)words;
     if (r->file == FILE_VGPR || r->file == FILE_AGPR) {
         const unsigned first = r->index + (r->file == FILE_AGPR ? p->agpr_offset : 0);
-        if (mask || strchr("stTX", type) || r->count != words)
+        /* the disassembler takes any wave for one of 32 lanes */
+        if (mask || strchr("stTX", type) || (r->count != words && !strchr("nN", type)))
             return false;
         o->kind = OPERAND_VGPR;
         o->reg = (uint16_t)first;
@@ -242,6 +247,8 @@ static bool apply_modifiers(struct parser *p, const struct sim_row *row,
 {
     i->offset += m->offset;
     i->extra[0] = (uint8_t)(m->offset1 | m->neg_lo);
+    if (row->class == QUERN_CLASS_MATRIX)
+        i->extra[0] |= (uint8_t)(m->neg_hi << 4);
     i->extra[2] = (uint8_t)(m->cbsz | m->bitop3);
     i->extra[3] = (uint8_t)(m->abid | m->blgp << 4);
     i->omod = m->omod;

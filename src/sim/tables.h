@@ -18,6 +18,7 @@ extern const struct sim_row ISA_NAME(rows_cross)[];   /* lane crossing */
 extern const struct sim_row ISA_NAME(rows_scalar)[];  /* scalar ALU */
 extern const struct sim_row ISA_NAME(rows_flow)[];    /* branches, waits, scalar memory */
 extern const struct sim_row ISA_NAME(rows_memory)[];  /* global, flat, scratch, buffer */
+extern const struct sim_row ISA_NAME(rows_movrel)[];  /* registers by number */
 extern const struct sim_row ISA_NAME(rows_lds)[];
 extern const struct sim_row ISA_NAME(rows_matrix)[];
 extern const struct sim_row ISA_NAME(rows_direct)[]; /* loads straight to LDS (gfx9) */

@@ -199,6 +199,16 @@ static bool parse_swizzle(const char *word, struct text_modifiers *m)
         m->offset = (int32_t)(and | or << 5 | xor << 10);
         return true;
     }
+    /* ROTATE,direction,lanes and FFT,bits that stay: modes of their own */
+    if (!strncmp(word, "ROTATE,", 7)) {
+        a[0] = strtol(word + 7, &end, 0);
+        m->offset = (int32_t)(0xc000 | (a[0] & 1) << 10 | (strtol(end + 1, NULL, 0) & 31) << 5);
+        return *end == ',';
+    }
+    if (!strncmp(word, "FFT,", 4)) {
+        m->offset = (int32_t)(0xe000 | (strtol(word + 4, &end, 0) & 31));
+        return true;
+    }
     /* SWAP,n and REVERSE,n flip bits; BROADCAST,group,lane keeps the group and sets the lane */
     a[0] = strtol(strchr(word, ',') ? strchr(word, ',') + 1 : "", &end, 0);
     if (!strncmp(word, "SWAP,", 5))
@@ -275,7 +285,7 @@ static bool parse_modifier(const char *word, struct text_modifiers *m)
         m->blgp = (uint8_t)value;
     else if (number_after(word, "bitop3:", &value))
         m->bitop3 = (uint8_t)value;
-    else if (number_after(word, "byte_sel:", &value))
+    else if (number_after(word, "byte_sel:", &value) || number_after(word, "index_key:", &value))
         m->op_sel = (uint8_t)value;
     else if (bits_after(word, "op_sel_hi:", &m->op_sel_hi))
         m->has_op_sel_hi = true;

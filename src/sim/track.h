@@ -67,6 +67,13 @@ const struct insn *finding(struct wave *w, const struct insn *i, int lane, const
 const struct insn *x_indexed(struct wave *w, const struct insn *i);
 #define index_registers ISA_NAME(index_registers)
 bool index_registers(struct wave *w, const struct insn *i, struct insn *moved);
+/*
+ * Makes the operands of `i`, a copy of the instruction `at`, those that M0 says: which of them, and
+ * whether by the halves of M0. False when that is outside the wave's registers. In exec_movrel.c.
+ */
+enum { INDEX_SOURCE = 1, INDEX_RESULT = 2, INDEX_APART = 4 };
+#define index_operands ISA_NAME(index_operands)
+bool index_operands(struct wave *w, struct insn *i, const struct insn *at, unsigned how);
 
 #define shadow_run ISA_NAME(shadow_run)
 void shadow_run(struct wave *w);

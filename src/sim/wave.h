@@ -136,6 +136,11 @@ enum undef_kind {
     UNDEF_MOVE_2,
     UNDEF_MOVE_12, /* … of sources 1 and 2, and so on; the other sources say where to */
     UNDEF_MOVE_13,
+    UNDEF_PERM,         /* as MOVE_12, but selectors may also make constants */
+    UNDEF_INDEX_SOURCE, /* a move whose source is M0 registers further on … */
+    UNDEF_INDEX_RESULT,
+    UNDEF_INDEX_BOTH,
+    UNDEF_INDEX_APART, /* … both, by the two halves of M0 */
     /* scalar instructions */
     UNDEF_SCC,  /* SCC chooses between 1 and 2, or is added */
     UNDEF_BIT,  /* SCC becomes bit `source 2` of source 1 */
@@ -158,6 +163,7 @@ enum undef_kind {
  *   j J           16-bit float result in the low or the high half
  *   r             two 32-bit floats
  *   v1…v4 o z Z   that many vector registers; 8, 16, 32; D as many as the text says
+ *   n N           2, 4 vector registers, in a wave of 64 half as many
  *   m             lane mask: as many scalar bits as the wave has lanes
  *   e             lane mask that the text may leave out, and that is not written then
  *   s t T         1, 2, 4 scalar registers; X as many as the text says
@@ -172,6 +178,7 @@ struct sim_row {
     const char *operands;
     sim_body *body;
     bool writes_scc; /* scalar ALU */
+    bool scalar;     /* operands are scalar registers, though the class is one of the vector ALU */
 };
 
 /* ---- Waves ----------------------------------------------------------------------------------- */

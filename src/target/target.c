@@ -83,9 +83,9 @@ static const struct target targets[] = {
     {.name = "gfx1153", .elf_machine = 0x58, RDNA_NEW("RDNA 3.5", 11, CAPS_GFX11), SMALL_FILE,
      SIMULATED, PART("Radeon 820M", 2, 2.8, 128)},
     {.name = "gfx1200", .elf_machine = 0x48, RDNA_NEW("RDNA 4", 12, CAPS_GFX12), BIG_FILE,
-     PART("Radeon RX 9060 XT", 32, 3.13, 320)},
+     SIMULATED, PART("Radeon RX 9060 XT", 32, 3.13, 320)},
     {.name = "gfx1201", .elf_machine = 0x4e, RDNA_NEW("RDNA 4", 12, CAPS_GFX12), BIG_FILE,
-     PART("Radeon RX 9070 XT", 64, 2.97, 640)},
+     SIMULATED, PART("Radeon RX 9070 XT", 64, 2.97, 640)},
 };
 /* clang-format on */
 

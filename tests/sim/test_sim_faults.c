@@ -70,23 +70,54 @@ static const struct mistake {
      32,
      "c[LANE] = *(WRONG ? (const u32 *)LANE : a);",
      {"read of 4 bytes at 0x0", "out of bounds", NULL}},
-    {"misaligned read",
+    /* loads and stores may be unaligned (test_sim_memory.c), atomics and scalar loads not */
+    {"misaligned atomic",
      false,
      1,
      32,
-     "u32 v; const char *p = (const char *)a + WRONG + LANE * 4 * (1 - WRONG);\n"
-     "asm volatile(\"global_load_b32 %0, %1, off\\n s_waitcnt vmcnt(0)\" : \"=v\"(v) : \"v\"(p) : "
-     "\"memory\"); c[LANE] = v;",
-     {"misaligned access of 4 bytes", "offset 1 of buffer \"a\"", "multiple of 4"}},
-    {"misaligned LDS read",
+     "char *p = (char *)b + WRONG + LANE * 4 * (1 - WRONG);\n"
+     "asm volatile(\"global_atomic_add_u32 %0, %1, off\\n s_waitcnt_vscnt null, 0\" :: \"v\"(p), "
+     "\"v\"(1) : \"memory\"); c[LANE] = 0;",
+     {"misaligned access of 4 bytes", "offset 1 of buffer \"b\"", "multiple of 4"}},
+    {"misaligned LDS atomic",
      false,
      1,
      32,
-     "SHARED u32 s[64]; s[LANE] = s[LANE + 32] = 0; barrier(); u32 v;\n"
-     "asm volatile(\"ds_load_b32 %0, %1\\n s_waitcnt lgkmcnt(0)\" : \"=v\"(v) : \"v\"((u32)(LDS "
-     "u32 *)s "
-     "+ 4 * LANE + 2 * WRONG) : \"memory\"); c[LANE] = v;",
-     {"misaligned LDS access of 4 bytes", "ds_load_b32", "lane 0"}},
+     "SHARED u64 s[33]; s[LANE] = s[LANE + 1] = 0; barrier(); u64 v;\n"
+     "asm volatile(\"ds_add_rtn_u64 %0, %1, %2\\n s_waitcnt lgkmcnt(0)\" : \"=v\"(v) : "
+     "\"v\"((u32)(LDS u64 *)s + 8 * LANE + 4 * WRONG), \"v\"(1ull) : \"memory\");\n"
+     "c[LANE] = (u32)v;",
+     {"misaligned LDS access of 8 bytes", "ds_add_rtn_u64", "multiple of 8"}},
+    {"misaligned scalar load",
+     false,
+     1,
+     32,
+     "u32 v; asm volatile(\"s_load_b32 %0, %1, %2\\n s_waitcnt lgkmcnt(0)\" : \"=s\"(v) : "
+     "\"s\"(a), "
+     "\"i\"(2 * WRONG)); c[LANE] = v;",
+     {"misaligned scalar load of 4 bytes", "offset 2 of buffer \"a\"", "multiple of 4"}},
+    {"register number out of range",
+     false,
+     1,
+     32,
+     "u32 v; asm volatile(\"s_mov_b32 m0, %1\\n v_movrels_b32 %0, v0\" : \"=v\"(v) : "
+     "\"i\"(WRONG * 255) : \"m0\"); c[LANE] = v & 0;",
+     {"M0 is 0xff", "v_movrels_b32", "vector registers of the wave"}},
+    {"undefined register number",
+     true,
+     1,
+     32,
+     "u32 v, n = 0; if (WRONG) UNDEFINED_SCALAR(n);\n"
+     "asm volatile(\"s_and_b32 m0, %1, 1\\n v_movrels_b32 %0, v0\" : \"=v\"(v) : \"s\"(n)"
+     " : \"m0\"); c[LANE] = v & 0;",
+     {"reach a register number", "v_movrels_b32", "never written"}},
+    {"undefined bits behind a register number",
+     true,
+     1,
+     32,
+     "u32 v; asm volatile(\"v_mov_b32 v41, 5\\n s_mov_b32 m0, %1\\n v_movrels_b32 %0, v40\" : "
+     "\"=v\"(v) : \"i\"(1 + WRONG) : \"v40\", \"v41\", \"v42\", \"m0\"); c[LANE] = v;",
+     {"reach a store", "of v42, which was never written", NULL}},
     {"LDS out of range",
      false,
      1,

@@ -446,6 +446,61 @@ static void counts(void **state)
     t_gpu_close(&g);
 }
 
+/* Loads and stores of every width at odd addresses, straight and through LDS, where each work-item
+ * reads what another wave has written; scratch at every address. */
+static const char odd[] =
+    "typedef u16 o16 __attribute__((aligned(1))); typedef u32 o32 __attribute__((aligned(1)));\n"
+    "typedef u32x2 o64 __attribute__((aligned(1))); typedef u32x4 o128 "
+    "__attribute__((aligned(1)));\n"
+    "#define ODD(NAME, T) KERNEL direct_##NAME(const u8 *a, u8 *c) {\\\n"
+    "  *(T *)(c + 1 + LANE * sizeof(T)) = *(const T *)(a + 3 + LANE * sizeof(T)); }\\\n"
+    "KERNEL lds_##NAME(const u8 *a, u8 *c) { SHARED u8 s[1200];\\\n"
+    "  *(T *)(s + 5 + LANE * sizeof(T)) = *(const T *)(a + 3 + LANE * sizeof(T)); barrier();\\\n"
+    "  *(T *)(c + 1 + (63 - LANE) * sizeof(T)) = *(T *)(s + 5 + (63 - LANE) * sizeof(T)); }\\\n"
+    "KERNEL scratch_##NAME(const u8 *a, u8 *c) { u8 t[40]; const u32 at = 1 + (a[0] & 2);\\\n"
+    "  for (u32 n = 0; n < sizeof(T); n++) t[at + n] = a[3 + LANE * sizeof(T) + n];\\\n"
+    "  asm volatile(\"\" :: \"v\"(t) : \"memory\");\\\n"
+    "  *(T *)(c + 1 + LANE * sizeof(T)) = *(T *)(t + at); }\n"
+    "ODD(16, o16) ODD(32, o32) ODD(64, o64) ODD(128, o128)\n";
+
+static void unaligned_accesses(bool wave64, enum quern_sim_check check)
+{
+    static const char *const places[] = {"direct", "lds", "scratch"};
+    uint8_t a[1100], c[1100];
+    struct t_gpu g;
+    char name[32];
+
+    open_gpu(&g, wave64, check, odd);
+    for (unsigned n = 0; n < sizeof a; n++)
+        a[n] = (uint8_t)(n * 41 + n / 256);
+    for (unsigned p = 0; p < 3; p++)
+        for (unsigned bits = 16; bits <= 128; bits *= 2) {
+            const struct t_buffer buffers[] = {{a, sizeof a, QUERN_SIM_READ, "a"},
+                                               {c, sizeof c, QUERN_SIM_READ_WRITE, "c"}};
+            struct quern_sim_counts k = QUERN_INIT(struct quern_sim_counts);
+            snprintf(name, sizeof name, "%s_%u", places[p], bits);
+            const struct t_launch launch = {
+                .kernel = name, .items = {64}, .buffers = buffers, .count = 2, .counts = &k};
+            memset(c, 0, sizeof c);
+            t_gpu_run(&g, &launch);
+            if (memcmp(a + 3, c + 1, 64 * bits / 8))
+                fail_msg("%s copies wrongly", name);
+            /* in one instruction each way, of each wave */
+            if (p == 0)
+                assert_int_equal(k.classes[QUERN_CLASS_VMEM], 2 * k.waves);
+            if (p == 1)
+                assert_int_equal(k.lds_accesses, 2 * k.waves);
+        }
+    t_gpu_close(&g);
+}
+
+static void unaligned(void **state)
+{
+    (void)state;
+    unaligned_accesses(false, QUERN_CHECK_FULL);
+    unaligned_accesses(true, QUERN_CHECK_FAST);
+}
+
 /* Counts and results do not depend on the number of threads. */
 static void threads(void **state)
 {
@@ -487,7 +542,7 @@ int main(void)
         cmocka_unit_test(atomics),          cmocka_unit_test(geometry),
         cmocka_unit_test(hidden_arguments), cmocka_unit_test(tables_and_calls),
         cmocka_unit_test(buffer_ranges),    cmocka_unit_test(counts),
-        cmocka_unit_test(threads),
+        cmocka_unit_test(threads),          cmocka_unit_test(unaligned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

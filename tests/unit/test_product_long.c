@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The whole product of types, formats, groups and M on one target, two shapes each, in full
- * checking mode: what test_covering samples. Minutes of work, so it runs with --long only.
+ * The whole product of types, formats, groups and M, two shapes each, on the verified targets in
+ * turns, in full checking mode: what test_covering samples. Minutes of work, so it runs with --long only.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include "t_context.h"
 
 #include "base/thread.h"
+#include "target/target.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,7 +24,8 @@ static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 32, 64};
 
 enum { GROUPS = 8, BNB = 4 * GROUPS, FORMATS = BNB + 1, SHAPES = 2 };
 
-static quern_ctx *ctx;
+static quern_ctx *contexts[64]; /* of each verified target */
+static size_t targets;
 static atomic_int failed;
 static char failure[768]; /* the first */
 
@@ -50,6 +52,7 @@ static void run_case(void *user, size_t i)
     struct quern_verification v = QUERN_INIT(struct quern_verification);
     struct quern_problem p;
     char text[160];
+    quern_ctx *const ctx = contexts[(i + i / targets) % targets];
     quern_op *op;
 
     (void)user;
@@ -69,9 +72,12 @@ static void test_product(void **state)
     char *const cache = t_temp_dir();
 
     (void)state;
-    ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    for (size_t t = 0; t < target_count(); t++)
+        if (target_at(t)->verified)
+            contexts[targets++] = t_open(target_at(t)->name, cache, QUERN_JIT_ON);
     parallel_for((size_t)3 * FORMATS * SHAPES, 2, run_case, NULL);
-    quern_close(ctx);
+    for (size_t t = 0; t < targets; t++)
+        quern_close(contexts[t]);
     t_remove(cache);
     if (atomic_load(&failed))
         fail_msg("%d cases failed; %s", atomic_load(&failed), failure);

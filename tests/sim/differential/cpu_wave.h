@@ -132,14 +132,22 @@ INLINE wave permute(wave address, wave x)
 
 /* In groups of 32. Bit 15 clear: lane = (lane & pattern[4:0] | pattern[9:5]) ^ pattern[14:10]; set:
  * two bits for each lane of four; from 0xc000 on: rotation by pattern[9:5], to higher lanes with
- * bit 10. */
+ * bit 10; from 0xe000 on: the order of an FFT, with pattern[4:0] the bits that stay. */
 INLINE wave swizzle(wave x, u32 pattern)
 {
     wave r = x;
     for (u32 l = 0; l < wave_lanes; l++) {
         const u32 n = pattern >> 5 & 31;
         u32 from;
-        if (pattern >= 0xc000)
+        if (pattern >= 0xe000) {
+            /* the bits of the lane in reverse order, below those that stay */
+            u32 reversed = 0, stay = 0;
+            for (u32 bit = 0; bit < 5; bit++) {
+                reversed |= (l >> bit & 1) << (4 - bit);
+                stay += pattern >> bit & 1;
+            }
+            from = reversed >> stay | (l & pattern & 31);
+        } else if (pattern >= 0xc000)
             from = (pattern & 0x400 ? l - n : l + n) & 31;
         else if (pattern & 0x8000)
             from = (l & 28) | (pattern >> 2 * (l & 3) & 3);

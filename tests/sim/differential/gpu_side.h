@@ -319,6 +319,12 @@ DEVICE u64 buffer_load_u64(u8 *p, u32 bytes, u32 offset)
 #define sad_u16(a, b, c)     __builtin_amdgcn_sad_u16(a, b, c)
 #define qsad_pk_u16_u8(a, b, c)  __builtin_amdgcn_qsad_pk_u16_u8(a, b, c)
 #define mqsad_pk_u16_u8(a, b, c) __builtin_amdgcn_mqsad_pk_u16_u8(a, b, c)
+DEVICE u32x4 mqsad_u32_u8(u64 a, u32 b, u64 low, u64 high)
+{
+    const vec4 c = {(u32)low, (u32)(low >> 32), (u32)high, (u32)(high >> 32)};
+    const vec4 r = __builtin_amdgcn_mqsad_u32_u8(a, b, c);
+    return __builtin_bit_cast(u32x4, r);
+}
 #define udot4(a, b, c, clamp)         __builtin_amdgcn_udot4(a, b, c, clamp)
 #define sudot4(sa, a, sb, b, c, clamp) __builtin_amdgcn_sudot4(sa, a, sb, b, c, clamp)
 #define udot8(a, b, c, clamp)         __builtin_amdgcn_udot8(a, b, c, clamp)
@@ -425,6 +431,7 @@ DEVICE u32 cvt_pk_u16(u32 a, u32 b)
 #define med3_f16(a, b, c)    __builtin_amdgcn_fmed3h(a, b, c)
 #define fract_f32(a)         __builtin_amdgcn_fractf(a)
 #define fract_f64(a)         __builtin_amdgcn_fract(a)
+#define fract_f16(a)         __builtin_amdgcn_fracth(a)
 #define frexp_mant_f32(a)    __builtin_amdgcn_frexp_mantf(a)
 #define frexp_exp_f32(a)     __builtin_amdgcn_frexp_expf(a)
 #define frexp_mant_f64(a)    __builtin_amdgcn_frexp_mant(a)

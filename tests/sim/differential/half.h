@@ -35,6 +35,7 @@ FUNCTION1(f16, ceil_f16, f16, a) { return ceil_f16(a); }
 FUNCTION1(f16, trunc_f16, f16, a) { return trunc_f16(a); }
 FUNCTION1(f16, rint_f16, f16, a) { return rint_f16(a); }
 FUNCTION2(f16, ldexp_f16, f16, a, exponent, n) { return ldexp_f16(a, n); }
+FUNCTION1(f16, fract_f16, f16, a) { return fract_f16(a); }
 FUNCTION1(f16, frexp_mantissa_f16, f16, a) { return frexp_mant_f16(a); }
 FUNCTION1(i32, frexp_exponent_f16, f16, a) { return frexp_exp_f16(a); }
 /* C negates in f32, which makes a signalling NaN quiet. */

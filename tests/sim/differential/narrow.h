@@ -123,6 +123,10 @@ FUNCTION3(u64, masked_quad_sums_of_differences, u64, a, u32, b, u64, c)
 {
     return mqsad_pk_u16_u8(a, b, c & 0x7fff7fff7fff7fffu);
 }
+FUNCTION4(u32x4, masked_sums_of_differences, u64, a, u32, b, u64, c, u64, d)
+{
+    return mqsad_u32_u8(a, b, c, d);
+}
 FUNCTION3(u32, dot4_unsigned, u32, a, u32, b, u32, c) { return udot4(a, b, c, false); }
 FUNCTION3(u32, dot4_unsigned_clamped, u32, a, u32, b, u32, c) { return udot4(a, b, c, true); }
 FUNCTION3(u32, dot8_unsigned, u32, a, u32, b, u32, c) { return udot8(a, b, c, false); }

@@ -38,6 +38,8 @@ static const struct target_row {
     {"gfx90a", "gfx90a", 64, CDNA, 64, true, false, false},
     {"gfx942", "gfx942", 64, CDNA, 64, false, true, false},
     {"gfx950", "gfx950", 64, CDNA | DOT2_BF16, 64, false, false, false},
+    {"gfx1201", "gfx1201", 32, RDNA, 32, true, true, false},
+    {"gfx1201 wave64", "gfx1201", 64, RDNA, 64, false, false, false},
 };
 #define TARGETS (sizeof targets / sizeof *targets)
 

@@ -161,6 +161,14 @@ DEVICE u64 mqsad_pk_u16_u8(u64 a, u32 b, u64 c)
     return r;
 }
 
+DEVICE u32x4 mqsad_u32_u8(u64 a, u32 b, u64 low, u64 high)
+{
+    const u32x4 r = {msad_u8((u32)a, b, (u32)low), msad_u8((u32)(a >> 8), b, (u32)(low >> 32)),
+                     msad_u8((u32)(a >> 16), b, (u32)high),
+                     msad_u8((u32)(a >> 24), b, (u32)(high >> 32))};
+    return r;
+}
+
 /* ---- Integer dots ---------------------------------------------------------------------------- */
 
 DEVICE i64 element(u32 x, unsigned i, unsigned bits, int is_signed)
@@ -357,6 +365,11 @@ MEDIAN(med3_f32, f32, min_f32, max_f32)
 
 /* Never rounds up to 1. */
 DEVICE f32 fract_f32(f32 a) { return isfinite(a) ? min_f32(a - floorf(a), 0x1.fffffep-1f) : NAN; }
+DEVICE f16 fract_f16(f16 a)
+{
+    const f16 f = (f16)(a - (f16)floorf(a));
+    return !isfinite((f32)a) ? (f16)NAN : f < (f16)1.0f ? f : (f16)0x1.ffcp-1f;
+}
 DEVICE f64 fract_f64(f64 a)
 {
     return isfinite(a) ? min_f64(a - floor(a), 0x1.fffffffffffffp-1) : (f64)NAN;

@@ -137,6 +137,8 @@ WAVE_FUNCTION(wave_swizzle_broadcast, x, y) { return swizzle(x, 0x0078) ^ y; }
 WAVE_FUNCTION(wave_swizzle_quad, x, y) { return swizzle(x, 0x801b) + y; }
 /* No bits that stay in place: the disassembler's text does not have them. */
 WAVE_FUNCTION(wave_swizzle_rotate, x, y) { return swizzle(x, 0xc0e0) + swizzle(y, 0xc460); }
+WAVE_FUNCTION(wave_swizzle_fft, x, y) { return swizzle(x, 0xe000) + swizzle(y, 0xe003); }
+WAVE_FUNCTION(wave_swizzle_fft_keeps_all, x, y) { return swizzle(x, 0xe01f) - y; }
 WAVE_FUNCTION(wave_swizzle_diverged, x, y)
 {
     const wave_bool odd = (y & 1) != 0;
