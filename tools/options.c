@@ -220,7 +220,7 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
                   const struct flag *own, int *first)
 {
     struct quern_options *o = &common->library;
-    int device = 0, mode = 0, jit = 0, level = 0;
+    int device = 0, mode = 0, jit = 0, level = 0, toolchain = 0;
     bool help = false, unverified = false;
     const struct flag shared[] = {
         {"target", FLAG_TEXT, &common->target, "GFX", "the GPU, e.g. gfx1151 (QUERN_TARGET)"},
@@ -231,6 +231,10 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
          "evict beyond this size (QUERN_CACHE_MAX_SIZE)"},
         {"jit", FLAG_CHOICE, &jit, "MODE", "on, off, warn or error (QUERN_JIT)",
          "on|off|warn|error"},
+        {"bundle-path", FLAG_TEXT, &o->bundle_path, "A:B",
+         "bundles in front of the cache (QUERN_BUNDLE_PATH)"},
+        {"toolchain", FLAG_CHOICE, &toolchain, "WHICH",
+         "kernels of any compiler serve, or of exactly this one (QUERN_TOOLCHAIN)", "any|exact"},
         {"rocm-path", FLAG_TEXT, &o->rocm_path, "DIR", "where ROCm is (QUERN_ROCM_PATH)"},
         {"worker", FLAG_TEXT, &o->worker_path, "FILE", "the compiler worker's executable"},
         {"jobs", FLAG_COUNT, &o->jobs, "N", "compiler processes (QUERN_JOBS)"},
@@ -272,6 +276,7 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
     o->cache_mode = (enum quern_cache_mode)mode;
     o->jit = (enum quern_jit)jit;
     o->log_level = (enum quern_log_level)level;
+    o->toolchain = (enum quern_toolchain)toolchain;
     o->allow_unverified = unverified;
     if (!common->target)
         common->target = secure_getenv("QUERN_TARGET");

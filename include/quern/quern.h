@@ -179,6 +179,7 @@ typedef struct quern_op quern_op;
 enum quern_device_kind { QUERN_DEVICE_AUTO = 1, QUERN_DEVICE_HIP, QUERN_DEVICE_SIM };
 enum quern_cache_mode { QUERN_CACHE_RW = 1, QUERN_CACHE_RO, QUERN_CACHE_OFF };
 enum quern_jit { QUERN_JIT_ON = 1, QUERN_JIT_OFF, QUERN_JIT_WARN, QUERN_JIT_ERROR };
+enum quern_toolchain { QUERN_TOOLCHAIN_ANY = 1, QUERN_TOOLCHAIN_EXACT };
 enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_WARN, QUERN_LOG_INFO, QUERN_LOG_DEBUG };
 
 /* Called from any thread, one call at a time per context; `line` has no newline. Must not call
@@ -205,6 +206,12 @@ struct quern_options {
     quern_log_fn log;
     void *log_user;
     enum quern_log_level log_level; /* QUERN_LOG=error|warn|info|debug; default warn */
+    const char *bundle_path;        /* QUERN_BUNDLE_PATH; bundles in front of the cache, a:b:c */
+    enum quern_toolchain toolchain; /* QUERN_TOOLCHAIN=any|exact; any: kernels that another
+                                     * compiler made of the same source serve, from bundles, and
+                                     * from the cache too where nothing may be compiled */
+    const char *record;             /* QUERN_RECORD; a file that every layer asked for is added to,
+                                     * for `quern prewarm --manifest` */
 };
 
 /*

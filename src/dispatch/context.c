@@ -39,6 +39,7 @@ static quern_status open_rooms(quern_ctx *ctx)
                                           .mode = s->cache_mode,
                                           .log = &ctx->log},
                    &ctx->store));
+    bundles_open(ctx);
     TRY(compiler_open(&(struct compiler_config){.rocm_path = s->rocm_path,
                                                 .worker_path = s->worker_path,
                                                 .jobs = s->jobs,
@@ -80,6 +81,7 @@ void quern_close(quern_ctx *ctx)
         ctx->device->functions->close(ctx->device);
     if (ctx->compiler)
         compiler_close(ctx->compiler);
+    bundles_close(ctx);
     if (ctx->store)
         store_close(ctx->store);
     settings_free(&ctx->settings);
@@ -122,6 +124,9 @@ quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats)
         .compile_ok = atomic_load(&ctx->compile_ok),
         .compile_failed = atomic_load(&ctx->compile_failed),
         .worker_died = atomic_load(&ctx->worker_died),
+        .hit_bundle = atomic_load(&ctx->hit_bundle),
+        .hit_source = atomic_load(&ctx->hit_source),
+        .bundle_damaged = atomic_load(&ctx->bundle_damaged),
     };
     return QUERN_OK;
 }

@@ -15,6 +15,7 @@
 struct batch {
     quern_ctx *ctx;
     const struct plan *plans;
+    enum quern_jit jit;
     struct kernel *kernels[PLAN_KERNELS_MAX];
     struct error_record *errors; /* one each */
     quern_status status[PLAN_KERNELS_MAX];
@@ -24,7 +25,7 @@ static void make_one(void *user, size_t i)
 {
     struct batch *const batch = user;
 
-    batch->status[i] = kernel_make(batch->ctx, &batch->plans[i], batch->kernels[i]);
+    batch->status[i] = kernel_make(batch->ctx, &batch->plans[i], batch->jit, batch->kernels[i]);
     if (batch->status[i] != QUERN_OK)
         error_save(&batch->errors[i]);
 }
@@ -41,9 +42,9 @@ static void free_kernels(quern_ctx *ctx, struct kernel **kernels, size_t count)
 
 /* Makes and loads `count` kernels into kernels[]; all or nothing. */
 static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_t count,
-                                 struct kernel **kernels)
+                                 enum quern_jit jit, struct kernel **kernels)
 {
-    struct batch batch = {.ctx = ctx, .plans = plans};
+    struct batch batch = {.ctx = ctx, .plans = plans, .jit = jit};
     quern_status status = QUERN_OK;
 
     batch.errors = os.calloc(count, sizeof *batch.errors);
@@ -98,11 +99,11 @@ static quern_status publish(quern_op *op, const struct plan_set *plans, size_t f
 
 /* Adds kernels first…first+count-1 of `plans` to the op. */
 static quern_status add_kernels(quern_op *op, const struct plan_set *plans, size_t first,
-                                size_t count)
+                                size_t count, enum quern_jit jit)
 {
     struct kernel *made[PLAN_KERNELS_MAX] = {0};
 
-    TRY(make_kernels(op->ctx, plans->plans + first, count, made));
+    TRY(make_kernels(op->ctx, plans->plans + first, count, jit, made));
     const quern_status status = publish(op, plans, first, count, made);
     if (status != QUERN_OK)
         free_kernels(op->ctx, made, count);
@@ -110,7 +111,8 @@ static quern_status add_kernels(quern_op *op, const struct plan_set *plans, size
 }
 
 /* Makes sure that the op has the kernels for 1…m_max. */
-static quern_status grow(quern_op *op, const struct plan_set *plans, int64_t m_max)
+static quern_status grow(quern_op *op, const struct plan_set *plans, int64_t m_max,
+                         enum quern_jit jit)
 {
     quern_status status = QUERN_OK;
     size_t want = 0;
@@ -121,7 +123,7 @@ static quern_status grow(quern_op *op, const struct plan_set *plans, int64_t m_m
     const struct kernel_set *const set = atomic_load(&op->kernels);
     const size_t have = set ? set->plans.count : 0;
     if (have < want)
-        status = add_kernels(op, plans, have, want - have);
+        status = add_kernels(op, plans, have, want - have, jit);
     pthread_mutex_unlock(&op->growing);
     return status;
 }
@@ -228,7 +230,8 @@ quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem
     TRY(check_verified(ctx));
     TRY(plan_make(&normal, ctx->id.target, &plans));
     TRY(find_or_add(ctx, &normal, &op));
-    TRY(grow(op, &plans, m_max));
+    record_op(ctx, op->text, 1, m_max);
+    TRY(grow(op, &plans, m_max, ctx->settings.jit));
     atomic_fetch_add(&op->references, 1);
     *out = op;
     return QUERN_OK;
@@ -256,7 +259,8 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     while (!beyond && last > first && plans.plans[last].m_lo > m_hi)
         last--;
     TRY(op_new(ctx, &normal, &op));
-    const quern_status status = add_kernels(op, &plans, first, last - first + 1);
+    const quern_status status = add_kernels(op, &plans, first, last - first + 1, ctx->settings.jit);
+    record_op(ctx, op->text, m_lo, m_hi);
     if (status != QUERN_OK) {
         op_free(op);
         return status;

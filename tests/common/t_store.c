@@ -79,7 +79,14 @@ void t_record(struct t_record *r, const char *name)
 {
     const struct t_object o = t_object(T_AXPY_GFX1151);
 
-    snprintf(r->key_text, sizeof r->key_text, "name %zu\n%s\n", strlen(name), name);
+    char source_text[96], hex[33];
+
+    /* as a kernel's, so that the entry is known under its source key too */
+    snprintf(source_text, sizeof source_text, "name %zu\n%s\n", strlen(name), name);
+    const struct hash128 source_key = hash128_of(source_text, strlen(source_text));
+    hex_from_bytes(hex, source_key.bytes, sizeof source_key.bytes);
+    snprintf(r->key_text, sizeof r->key_text, "source key 32\n%s\ntoolchain 4\nnone\n%s", hex,
+             source_text);
     snprintf(r->source, sizeof r->source, "// kernel %s\n", name);
     r->key = hash128_of(r->key_text, strlen(r->key_text));
     r->record = (struct store_record){

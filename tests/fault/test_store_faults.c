@@ -5,6 +5,8 @@
  */
 #include "base/os.h"
 #include "store/internal.h"
+#include "store/key.h"
+#include "store/pack.h"
 #include "t_store.h"
 
 #include <stdarg.h>
@@ -123,6 +125,14 @@ static int f_unlinkat(int d, const char *p, int f)
 {
     return fails() ? -1 : fault.real.unlinkat(d, p, f);
 }
+static int f_symlinkat(const char *p, int d, const char *q)
+{
+    return fails() ? -1 : fault.real.symlinkat(p, d, q);
+}
+static ssize_t f_readlinkat(int d, const char *p, char *b, size_t n)
+{
+    return fails() ? -1 : fault.real.readlinkat(d, p, b, n);
+}
 static int f_flock(int fd, int op)
 {
     return fails() ? -1 : fault.real.flock(fd, op);
@@ -208,6 +218,8 @@ static void faults_on(unsigned fail_at, int error, bool for_ever)
     os.linkat = f_linkat;
     os.renameat = f_renameat;
     os.unlinkat = f_unlinkat;
+    os.symlinkat = f_symlinkat;
+    os.readlinkat = f_readlinkat;
     os.flock = f_flock;
     os.futimens = f_futimens;
     os.fdopendir = f_fdopendir;
@@ -355,6 +367,82 @@ static void do_first_put(struct scene *c)
     t_put(c->s, "new");
 }
 
+/* "sound" by its source key, as another toolchain's user would look for it. */
+static void do_get_by_source(struct scene *c)
+{
+    struct t_record r;
+    struct store_entry e;
+    struct store_want want = {.target = target_named("gfx1151")};
+
+    t_record(&r, "sound");
+    if (!key_source(r.key_text, strlen(r.key_text), &want.source_key, &want.source_text,
+                    &want.source_text_bytes))
+        fail_msg("a record without a source key");
+    if (store_get_by_source(c->s, &want, &e))
+        assert_memory_equal(e.record.object, r.record.object, r.record.object_bytes);
+    store_entry_free(&e);
+}
+
+#define SIGNER "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+/* A failure may keep the old serial, never lose it. */
+static void do_raise_serial(struct scene *c)
+{
+    static uint64_t last;
+    const struct os wrapped = os;
+    uint64_t serial;
+
+    if (store_raise_serial(c->s, SIGNER, last + 1) == QUERN_OK)
+        last++;
+    os = fault.real;
+    if (store_serial(c->s, SIGNER, &serial) == QUERN_OK && serial == last + 1)
+        last++; /* kept, though the call's end failed */
+    else if (access(c->t->cache, F_OK) == 0)
+        assert_true(serial == last);
+    os = wrapped;
+    store_serial(c->s, SIGNER, &serial);
+}
+
+static int count_read(void *user, const struct store_item *item, struct store_entry *entry)
+{
+    (void)user;
+    assert_true((item->status == QUERN_OK) == (entry->buffer != NULL));
+    return 0;
+}
+static void do_read_all(struct scene *c)
+{
+    store_read_all(c->s, count_read, NULL);
+}
+
+static void do_bundle(struct scene *c)
+{
+    struct t_record r;
+    struct store_entry e;
+    struct pack *p;
+    char path[PATH_MAX];
+    void *bytes;
+    size_t size;
+
+    t_record(&r, "sound");
+    if (pack_write(&(struct pack_content){&r.record, 1, "m", 1}, &bytes, &size) != QUERN_OK)
+        return;
+    const struct os wrapped = os;
+    snprintf(path, sizeof path, "%s/bundle", c->t->root);
+    os = fault.real;
+    t_write_file(path, bytes, size);
+    os = wrapped;
+    os.free(bytes);
+    if (pack_open(path, &p) != QUERN_OK)
+        return;
+    const struct store_want want = {.key = r.key,
+                                    .key_text = r.key_text,
+                                    .key_text_bytes = strlen(r.key_text),
+                                    .target = target_named("gfx1151")};
+    if (pack_get(p, &want, false, &e) == QUERN_OK)
+        assert_non_null(e.buffer);
+    store_entry_free(&e);
+    pack_close(p);
+}
+
 static const struct operation {
     const char *name;
     void (*run)(struct scene *);
@@ -374,6 +462,10 @@ static const struct operation {
     {"usage", do_usage},
     {"clear", do_clear},
     {"lock", do_lock},
+    {"get by source", do_get_by_source},
+    {"raise serial", do_raise_serial},
+    {"read all", do_read_all},
+    {"bundle", do_bundle},
 };
 
 /* A leaked descriptor takes the place of the lowest free one. */
