@@ -16,10 +16,10 @@
 
 struct arguments {
     struct common common;
-    const char *key;      /* --key: public keys, or for sign the secret one */
-    const char *manifest; /* --manifest */
-    int serial;           /* --serial */
-    bool unsigned_too;    /* --unsigned */
+    const char *key;            /* --key: public keys, or for sign the secret one */
+    const char *manifest;       /* --manifest */
+    int serial;                 /* --serial */
+    bool unsigned_too;          /* --unsigned */
     const char *first, *second; /* the file, and for keygen the second */
 };
 
@@ -166,10 +166,9 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
     table_cell(&l->table, "%s", entry->key);
     table_cell(&l->table, "%" PRIu64, entry->bytes);
     table_cell(&l->table, "%s", status);
-    json_array_append_new(l->array,
-                          json_pack("{s:s, s:I, s:s}", "key", entry->key, "object_bytes",
-                                    (json_int_t)entry->bytes, "status",
-                                    quern_status_name(entry->status)));
+    json_array_append_new(l->array, json_pack("{s:s, s:I, s:s}", "key", entry->key, "object_bytes",
+                                              (json_int_t)entry->bytes, "status",
+                                              quern_status_name(entry->status)));
     return 0;
 }
 
@@ -180,14 +179,17 @@ static int print_listing(const struct arguments *a, const struct opened *o, stru
     if (o->info.has_signature)
         hex(signer, o->info.public_key, PUBLIC_KEY_BYTES);
     if (a->common.json)
-        return json_print(json_pack(
-            "{s:s, s:I, s:I, s:s, s:b, s:s, s:I, s:O}", "file", a->first, "bytes",
-            (json_int_t)o->info.bytes, "serial", (json_int_t)o->info.serial, "signer", signer,
-            "signature_checked", a->key != NULL, "manifest", o->info.manifest, "damaged",
-            (json_int_t)l->damaged, "entries", l->array));
+        return json_print(
+            json_pack("{s:s, s:I, s:I, s:s, s:b, s:s, s:I, s:O}", "file", a->first, "bytes",
+                      (json_int_t)o->info.bytes, "serial", (json_int_t)o->info.serial, "signer",
+                      signer, "signature_checked", a->key != NULL, "manifest", o->info.manifest,
+                      "damaged", (json_int_t)l->damaged, "entries", l->array));
     printf("%s: %" PRIu64 " entries, %" PRIu64 " bytes, serial %" PRIu64 ", %s%s%s\n", a->first,
            o->info.entries, o->info.bytes, o->info.serial, signer[0] ? "signed by " : "not signed",
-           signer, !signer[0] ? "" : a->key ? " (checked)" : " (not checked: no --key)");
+           signer,
+           !signer[0] ? ""
+           : a->key   ? " (checked)"
+                      : " (not checked: no --key)");
     if (o->info.entries && !table_print(&l->table, 0))
         return fail("out of memory");
     return finish_output();
@@ -211,8 +213,8 @@ static int list(const struct arguments *a, bool verify)
         status = e ? fail_status(e, a->first) : print_listing(a, &o, &l);
     }
     if (!status && verify && l.damaged)
-        status = fail("%s: %zu of %" PRIu64 " entries are damaged", a->first, l.damaged,
-                      o.info.entries);
+        status =
+            fail("%s: %zu of %" PRIu64 " entries are damaged", a->first, l.damaged, o.info.entries);
     json_decref(l.array);
     table_free(&l.table);
     close_bundle(&o);
@@ -234,8 +236,8 @@ static int sign(const struct arguments *a)
     if (status)
         return status;
     char *const whole = malloc(o.info.bytes + QUERN_SIGNATURE_BYTES);
-    status = whole ? signature_make(a->key, o.bytes, o.info.bytes, key, value)
-                   : fail("out of memory");
+    status =
+        whole ? signature_make(a->key, o.bytes, o.info.bytes, key, value) : fail("out of memory");
     if (!status) {
         memcpy(whole, o.bytes, o.info.bytes); /* an earlier signature is replaced */
         quern_bundle_signature(key, value, (uint8_t *)whole + o.info.bytes);
@@ -273,8 +275,8 @@ static int report_import(const struct arguments *a, const struct quern_bundle_im
         status = finish_output();
     }
     if (!status && r->damaged)
-        status = fail("%s: %" PRIu64 " entries are damaged and were left out", a->first,
-                      r->damaged);
+        status =
+            fail("%s: %" PRIu64 " entries are damaged and were left out", a->first, r->damaged);
     return status;
 }
 
@@ -294,8 +296,7 @@ static int import(const struct arguments *a)
     status = check_signature(a, &o);
     if (!status && !(status = open_sim_context(&a->common, any_target(&a->common), &ctx))) {
         hex(signer, o.info.public_key, sizeof o.info.public_key);
-        const quern_status e =
-            quern_bundle_import(ctx, o.bundle, a->key ? signer : NULL, &result);
+        const quern_status e = quern_bundle_import(ctx, o.bundle, a->key ? signer : NULL, &result);
         status = e ? fail_status(e, a->first) : report_import(a, &result);
         quern_close(ctx);
     }
@@ -327,8 +328,7 @@ static int act(struct arguments *a, int argc, char **argv, int first)
     while (action < ACTIONS && strcmp(argv[first], actions[action]))
         action++;
     if (action == ACTIONS)
-        return misuse("'%s' is not one of create, list, verify, sign, import, keygen",
-                      argv[first]);
+        return misuse("'%s' is not one of create, list, verify, sign, import, keygen", argv[first]);
     const int wanted = action == KEYGEN ? 2 : 1;
     if (argc - first - 1 < wanted)
         return misuse(action == KEYGEN ? "keygen takes two files: the secret key's and the public "

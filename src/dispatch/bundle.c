@@ -140,7 +140,8 @@ void quern_bundle_signature(const uint8_t public_key[32], const uint8_t signatur
 }
 
 /* ---- Making
- * --------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 /* Entries of the cache, read whole. */
 struct collection {
@@ -224,7 +225,8 @@ quern_status quern_bundle_create(quern_ctx *ctx, const char *processor, const ch
 }
 
 /* ---- Importing
- * ------------------------------------------------------------------------------------------------ */
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void import_all(quern_ctx *ctx, const struct pack *pack, uint64_t entries,
                        struct quern_bundle_import *result)
@@ -276,7 +278,8 @@ quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle, con
                 "the bundle has serial %" PRIu64 ", and %" PRIu64
                 " of the same signer was imported before: an old one is not let in again",
                 info.serial, kept);
-        /* first: a crash now leaves a cache that lacks entries, never one that forgets the serial */
+        /* first: a crash now leaves a cache that lacks entries, never one that forgets the serial
+         */
         TRY(store_raise_serial(ctx->store, signer, info.serial));
     }
     import_all(ctx, bundle->pack, info.entries, result);

@@ -103,7 +103,7 @@ struct quern_op {
  * ------------------------------------------------------------------------------------------ */
 
 #define BUNDLES_MAX 16
-#define OP_BUCKETS 1024 /* a power of two; models have tens of distinct layers */
+#define OP_BUCKETS  1024 /* a power of two; models have tens of distinct layers */
 
 struct quern_ctx {
     struct settings settings;

@@ -104,9 +104,9 @@ static bool from_same_source(quern_ctx *ctx, struct kernel *k, const struct stor
 
     if (ctx->settings.toolchain == QUERN_TOOLCHAIN_EXACT)
         return false;
-    k->by_source = from_bundles(ctx, k, w, true) ||
-                   (!can_compile && store_get_by_source(ctx->store, w, &entry) &&
-                    take_entry(k, &entry));
+    k->by_source =
+        from_bundles(ctx, k, w, true) ||
+        (!can_compile && store_get_by_source(ctx->store, w, &entry) && take_entry(k, &entry));
     if (k->by_source)
         atomic_fetch_add_explicit(&ctx->hit_source, 1, memory_order_relaxed);
     return k->by_source;

@@ -68,11 +68,10 @@ static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_
 
 static quern_status check_verified(const quern_ctx *ctx)
 {
-    FAIL_IF(
-        !ctx->id.target->verified && !ctx->settings.allow_unverified, QUERN_E_DECLINED,
-        "no software GPU here runs %s, so its kernels are unverified; allow_unverified (of the "
-        "command: --allow-unverified) uses them all the same",
-        ctx->id.target->name);
+    FAIL_IF(!ctx->id.target->verified && !ctx->settings.allow_unverified, QUERN_E_DECLINED,
+            "no software GPU here runs %s, so its kernels are unverified; allow_unverified (of the "
+            "command: --allow-unverified) uses them all the same",
+            ctx->id.target->name);
     return QUERN_OK;
 }
 

@@ -78,8 +78,7 @@ static quern_status read_header(struct pack *p)
             " bytes in all; at most %" PRIu64 ", %" PRIu64 " and %" PRIu64 " are read",
             p->info.entries, p->info.manifest_bytes, p->info.bytes, PACK_ENTRIES_MAX,
             PACK_MANIFEST_MAX, PACK_BYTES_MAX);
-    FAIL_IF(p->file_bytes != p->info.bytes &&
-                p->file_bytes != p->info.bytes + PACK_SIGNATURE_BYTES,
+    FAIL_IF(p->file_bytes != p->info.bytes && p->file_bytes != p->info.bytes + PACK_SIGNATURE_BYTES,
             QUERN_E_OBJECT,
             "the bundle has %" PRIu64 " bytes; its header says %" PRIu64 ", and %d more if signed",
             p->file_bytes, p->info.bytes, PACK_SIGNATURE_BYTES);
@@ -221,10 +220,10 @@ quern_status pack_open(const char *path, struct pack **out)
     os.free(real);
     if (fd < 0)
         return QUERN_E_CACHE;
-    const quern_status status = os.fstat(fd, &st) ? error_set(QUERN_E_IO, __FILE__, FAIL_AT(""),
-                                                              "the bundle cannot be examined: %s",
-                                                              strerror(errno))
-                                                  : new_pack(&p);
+    const quern_status status =
+        os.fstat(fd, &st) ? error_set(QUERN_E_IO, __FILE__, FAIL_AT(""),
+                                      "the bundle cannot be examined: %s", strerror(errno))
+                          : new_pack(&p);
     if (status != QUERN_OK) {
         os.close(fd);
         return status;

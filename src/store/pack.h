@@ -36,7 +36,8 @@ struct pack_info {
  * reason. Keeps one descriptor, never one of 0 to 2. Handles may be used by any thread.
  */
 quern_status pack_open(const char *path, struct pack **pack);
-/* The same over bytes in memory, which must outlive the pack. Nothing is asked about their owner. */
+/* The same over bytes in memory, which must outlive the pack. Nothing is asked about their owner.
+ */
 quern_status pack_open_memory(const void *bytes, size_t size, struct pack **pack);
 void pack_close(struct pack *pack); /* null is allowed */
 

@@ -25,10 +25,10 @@ enum {
     PACK_INDEX_SIZE = 40,       /* u64 */
     PACK_INDEX_BYTES = 48,
     /* the signature block */
-    PACK_SIGN_VERSION = 8,  /* u32 */
-    PACK_SIGN_ZERO = 12,    /* u32 */
-    PACK_SIGN_KEY = 16,     /* 32 bytes */
-    PACK_SIGN_VALUE = 48,   /* 64 bytes */
+    PACK_SIGN_VERSION = 8,    /* u32 */
+    PACK_SIGN_ZERO = 12,      /* u32 */
+    PACK_SIGN_KEY = 16,       /* 32 bytes */
+    PACK_SIGN_VALUE = 48,     /* 64 bytes */
     PACK_SIGN_RESERVED = 112, /* 16 bytes, zero */
     PACK_ALIGN = 16,
     PACK_DIGEST_BYTES = 16

@@ -75,7 +75,8 @@ static size_t sort_pieces(struct piece *pieces, size_t count)
     return kept;
 }
 
-/* Writes header, index, entries; `pieces` are in the order of keys, and left in that of source keys.
+/* Writes header, index, entries; `pieces` are in the order of keys, and left in that of source
+ * keys.
  */
 static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
                  const struct pack_content *c, const struct pack_layout *l)
@@ -134,8 +135,7 @@ quern_status pack_write(const struct pack_content *c, void **bytes, size_t *size
     size_t made = 0;
 
     FAIL_IF(c->count > PACK_ENTRIES_MAX, QUERN_E_ARGUMENT,
-            "a bundle of %zu entries; at most %" PRIu64 " are allowed", c->count,
-            PACK_ENTRIES_MAX);
+            "a bundle of %zu entries; at most %" PRIu64 " are allowed", c->count, PACK_ENTRIES_MAX);
     FAIL_IF(c->manifest && strlen(c->manifest) > PACK_MANIFEST_MAX, QUERN_E_ARGUMENT,
             "a manifest of %zu bytes; at most %" PRIu64 " are allowed", strlen(c->manifest),
             PACK_MANIFEST_MAX);

@@ -111,8 +111,8 @@ quern_status store_raise_serial(struct store *s, const char *signer, uint64_t se
     quern_status status;
 
     TRY(check_signer(signer));
-    FAIL_IF(s->mode != QUERN_CACHE_RW, QUERN_E_CACHE,
-            "cache directory %s is not open for writing", store_directory(s));
+    FAIL_IF(s->mode != QUERN_CACHE_RW, QUERN_E_CACHE, "cache directory %s is not open for writing",
+            store_directory(s));
     const int directory = store_open_part(s, "serials", NULL, true);
     if (directory < 0)
         return no_directory(s, directory);

@@ -37,8 +37,8 @@ static bool entry_exists(const struct store *s, const struct entry_name *entry)
 
     if (shard < 0)
         return shard != -ENOENT;
-    const bool missing = os.fstatat(shard, entry->name, &st, AT_SYMLINK_NOFOLLOW) &&
-                         errno == ENOENT;
+    const bool missing =
+        os.fstatat(shard, entry->name, &st, AT_SYMLINK_NOFOLLOW) && errno == ENOENT;
     os.close(shard);
     return !missing;
 }
@@ -80,8 +80,7 @@ void store_point(struct store *s, const struct store_record *record, const struc
     os.close(shard);
 }
 
-int store_pointer(const struct store *s, const struct hash128 *source_key,
-                  struct entry_name *entry)
+int store_pointer(const struct store *s, const struct hash128 *source_key, struct entry_name *entry)
 {
     const struct entry_name name = pointer_name(source_key);
     const int shard = store_open_part(s, "sources", name.shard, false);

@@ -130,8 +130,7 @@ int store_each_shard_of(const struct store *s, const char *part, shard_fn each, 
         if (!present[i])
             continue;
         snprintf(shard, sizeof shard, "%02x", i);
-        snprintf(shown, sizeof shown, "%s/" VERSION_DIRECTORY "/%s/%s", s->path, part,
-                 shard);
+        snprintf(shown, sizeof shown, "%s/" VERSION_DIRECTORY "/%s/%s", s->path, part, shard);
         const int fd = directory_open_in(objects, shard, false, shown);
         if (fd >= 0)
             result = each(user, fd, shard);
@@ -284,10 +283,10 @@ quern_status store_judge(const struct store_record *r, const struct store_want *
 
 static enum counter counter_of(quern_status judged)
 {
-    return judged == QUERN_OK          ? COUNT_HIT
-           : judged == QUERN_E_MEMORY  ? COUNT_MISS_IO
-           : judged == QUERN_E_CACHE   ? COUNT_MISS_FOREIGN
-                                       : COUNT_MISS_DAMAGED;
+    return judged == QUERN_OK         ? COUNT_HIT
+           : judged == QUERN_E_MEMORY ? COUNT_MISS_IO
+           : judged == QUERN_E_CACHE  ? COUNT_MISS_FOREIGN
+                                      : COUNT_MISS_DAMAGED;
 }
 
 /* Notes the use of an entry for the evictor. A time in the future would keep it for ever. */

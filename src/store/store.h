@@ -59,7 +59,7 @@ struct store_want {
     struct hash128 key, source_key;
     const char *key_text; /* hashes to key */
     size_t key_text_bytes;
-    const char *source_text; /* hashes to source_key: what the code object is a function of */
+    const char *source_text;  /* hashes to source_key: what the code object is a function of */
     size_t source_text_bytes; /* but for the toolchain */
     const struct target *target;
 };

@@ -174,8 +174,8 @@ static void what_no_reader_takes_is_not_packed(void **state)
                      QUERN_E_OBJECT);
 }
 
-/* Every flipped bit and every length of a bundle of two entries: it is refused, or the damaged entry
- * alone is a miss, or (in the manifest of a foreign hand: never) nothing wrong is served. */
+/* Every flipped bit and every length of a bundle of two entries: it is refused, or the damaged
+ * entry alone is a miss, or (in the manifest of a foreign hand: never) nothing wrong is served. */
 static void every_flip_and_truncation_is_noticed(void **state)
 {
     struct kernel_record x, y;
