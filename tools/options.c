@@ -34,6 +34,20 @@ static int compare_ranges(const void *x, const void *y)
     return a->lo < b->lo ? -1 : a->lo > b->lo;
 }
 
+static void merge_ranges(struct m_set *set)
+{
+    size_t kept = 0;
+
+    qsort(set->ranges, set->count, sizeof set->ranges[0], compare_ranges);
+    for (size_t i = 1; i < set->count; i++) {
+        if (set->ranges[i].lo > set->ranges[kept].hi + 1)
+            set->ranges[++kept] = set->ranges[i];
+        else if (set->ranges[i].hi > set->ranges[kept].hi)
+            set->ranges[kept].hi = set->ranges[i].hi;
+    }
+    set->count = kept + 1;
+}
+
 static int parse_m(const char *text, struct m_set *set)
 {
     const char *p = text;
@@ -56,21 +70,31 @@ static int parse_m(const char *text, struct m_set *set)
         if (*p++ != ',')
             goto wrong;
     }
-    qsort(set->ranges, set->count, sizeof set->ranges[0], compare_ranges);
-    size_t kept = 0;
-    for (size_t i = 1; i < set->count; i++) {
-        if (set->ranges[i].lo > set->ranges[kept].hi + 1)
-            set->ranges[++kept] = set->ranges[i];
-        else if (set->ranges[i].hi > set->ranges[kept].hi)
-            set->ranges[kept].hi = set->ranges[i].hi;
-    }
-    set->count = kept + 1;
+    merge_ranges(set);
     return -1;
 wrong:
     return misuse(
         "--m '%s' is not a number of rows; give one (7), a range (1-8) or a list (1,2,4-8) "
         "of values from 1 to %lld",
         text, (long long)M_MAX);
+}
+
+int options_m(const char *text, struct m_set *set)
+{
+    const int status = parse_m(text, set);
+
+    return status < 0 ? EXIT_OK : status;
+}
+
+bool options_m_add(struct m_set *set, const struct m_set *other)
+{
+    for (size_t i = 0; i < other->count; i++) {
+        if (set->count == M_RANGES_MAX)
+            return false;
+        set->ranges[set->count++] = other->ranges[i];
+        merge_ranges(set);
+    }
+    return true;
 }
 
 static int parse_size(const char *name, const char *text, uint64_t *size)

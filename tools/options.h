@@ -18,6 +18,11 @@ struct m_set {
     struct m_range ranges[M_RANGES_MAX];
 };
 
+/* Reads what --m takes; EXIT_MISUSE with a line, or EXIT_OK. */
+int options_m(const char *text, struct m_set *set);
+/* Adds the other's values; false when that makes too many ranges. */
+bool options_m_add(struct m_set *set, const struct m_set *other);
+
 /* What an option does with its value; `to` points at the type named. */
 enum flag_kind {
     FLAG_YES = 1, /* bool; takes no value */
