@@ -18,7 +18,7 @@ struct arguments {
     struct common common;
     const char *key;            /* --key: public keys, or for sign the secret one */
     const char *manifest;       /* --manifest */
-    int serial;                 /* --serial */
+    uint64_t serial;            /* --serial */
     bool unsigned_too;          /* --unsigned */
     const char *first, *second; /* the file, and for keygen the second */
 };
@@ -97,8 +97,8 @@ static int create_from(const struct arguments *a, quern_ctx *ctx, const char *ma
     void *bytes = NULL;
     size_t size = 0;
 
-    quern_status e = quern_bundle_create(ctx, a->common.target, manifest, (uint64_t)a->serial,
-                                         &bytes, &size, &left_out);
+    quern_status e =
+        quern_bundle_create(ctx, a->common.target, manifest, a->serial, &bytes, &size, &left_out);
     /* what was written is what can be read */
     if (!e)
         e = quern_bundle_open(bytes, size, &bundle);
@@ -358,7 +358,7 @@ int verb_bundle(int argc, char **argv)
         {"key", FLAG_TEXT, &a.key, "FILE", "public keys to trust; for sign, the secret key"},
         {"unsigned", FLAG_YES, &a.unsigned_too, NULL, "import: trust the file as it is"},
         {"manifest", FLAG_TEXT, &a.manifest, "FILE", "create: text to carry along"},
-        {"serial", FLAG_COUNT, &a.serial, "N",
+        {"serial", FLAG_NUMBER, &a.serial, "N",
          "create: import refuses a lower one than the signer's last"},
         {0},
     };

@@ -157,6 +157,11 @@ static int take_value(const struct flag *flag, const char *text)
             return misuse("--%s '%s' is not a number from 1 to %d", flag->name, optarg, COUNT_MAX);
         *(int *)flag->to = (int)value;
         return -1;
+    case FLAG_NUMBER:
+        if (!number(text, &text, &value) || *text)
+            return misuse("--%s '%s' is not a whole number", flag->name, optarg);
+        *(uint64_t *)flag->to = (uint64_t)value;
+        return -1;
     case FLAG_SIZE:
         return parse_size(flag->name, text, flag->to);
     case FLAG_M:
