@@ -28,6 +28,7 @@ enum flag_kind {
     FLAG_YES = 1, /* bool; takes no value */
     FLAG_TEXT,    /* const char * */
     FLAG_COUNT,   /* int, 1 … 256 */
+    FLAG_NUMBER,  /* uint64_t, 0 … 2^63 - 1 */
     FLAG_SIZE,    /* uint64_t: bytes, with K, M, G or T behind */
     FLAG_M,       /* struct m_set */
     FLAG_CHOICE,  /* int: 1 + the index among `choices` */

@@ -217,7 +217,8 @@ get_libraries() {
     have_libraries && return 0
     show_log
     die "cannot get xxhash, jansson, cmocka, zstd and sodium with headers: install" \
-        "libxxhash-dev libjansson-dev libcmocka-dev libzstd-dev libsodium-dev, or give this machine a reachable package mirror"
+        "libxxhash-dev libjansson-dev libcmocka-dev libzstd-dev libsodium-dev, or give this" \
+        "machine a reachable package mirror"
 }
 
 # Replaces build/deps/python with a copy of it that also has what is in $1.

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* ---- In front of the cache
- * ---------------------------------------------------------------------------------------- */
+ * ------------------------------------------------------------ */
 
 void bundles_open(quern_ctx *ctx)
 {
@@ -61,8 +61,7 @@ bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
 }
 
 /* ---- Reading
- * ------------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------ */
 
 struct quern_bundle {
     struct pack *pack;
@@ -140,8 +139,7 @@ void quern_bundle_signature(const uint8_t public_key[32], const uint8_t signatur
 }
 
 /* ---- Making
- * ---------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------ */
 
 /* Entries of the cache, read whole. */
 struct collection {
@@ -225,8 +223,7 @@ quern_status quern_bundle_create(quern_ctx *ctx, const char *processor, const ch
 }
 
 /* ---- Importing
- * ------------------------------------------------------------------------------------------------
- */
+ * ------------------------------------------------------------ */
 
 static void import_all(quern_ctx *ctx, const struct pack *pack, uint64_t entries,
                        struct quern_bundle_import *result)

@@ -145,7 +145,7 @@ def test_only_the_damaged_entry_is_lost(made, elsewhere, tmp_path):
 
 
 def test_files_that_are_no_bundles(made, elsewhere, tmp_path):
-    for name, data in (("empty", b""), ("text", b"hello, this is text\n" * 9), ("zeros", bytes(999)),
+    for name, data in (("empty", b""), ("text", b"hello, text\n" * 9), ("zeros", bytes(999)),
                        ("short", (made / "plain.qkb").read_bytes()[:5000])):
         path = tmp_path / name
         path.write_bytes(data)

@@ -193,7 +193,8 @@ def test_manifests_that_are_wrong(quern, tmp_path):
     manifest.write_text(f"m=0 {good}\n")
     assert "line 1" in quern(*words, status=1).stderr
     for shard in ("0/2", "3/2", "1", "1/0", "-1/2", "1/2x", ""):
-        quern.refused("prewarm", "--target", TARGET, "--shard", shard, good, status=2, says="--shard")
+        quern.refused("prewarm", "--target", TARGET, "--shard", shard, good, status=2,
+                      says="--shard")  # fmt: skip
     quern.refused(*words, good, status=2, says="not two of them")
     # a record that cannot be written costs a warning
     done = quern("prewarm", "--target", TARGET, "--m", "1", good,
