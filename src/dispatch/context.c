@@ -54,8 +54,6 @@ quern_status quern_open(const struct quern_options *options, quern_ctx **out)
     TRY(check_options(options));
     quern_ctx *const ctx = os.calloc(1, sizeof *ctx);
     FAIL_IF(!ctx, QUERN_E_MEMORY, "out of memory for a context of %zu bytes", sizeof *ctx);
-    pthread_mutex_init(&ctx->table_lock, NULL);
-    pthread_mutex_init(&ctx->log.lock, NULL);
     if (options) {
         ctx->log.function = options->log;
         ctx->log.user = options->log_user;
@@ -85,8 +83,6 @@ void quern_close(quern_ctx *ctx)
     if (ctx->store)
         store_close(ctx->store);
     settings_free(&ctx->settings);
-    pthread_mutex_destroy(&ctx->table_lock);
-    pthread_mutex_destroy(&ctx->log.lock);
     os.free(ctx);
 }
 

@@ -3,7 +3,9 @@
 #ifndef QUERN_DISPATCH_DISPATCH_H
 #define QUERN_DISPATCH_DISPATCH_H
 
+#include "base/error.h"
 #include "base/hash.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "compile/compile.h"
 #include "device/device.h"
@@ -88,13 +90,26 @@ struct kernel_set {
     struct kernel_set *older;                 /* replaced by this one; freed with the op */
 };
 
+/* Kernels of an op being made by a thread of the library (background.c). */
+struct background {
+    struct lock lock; /* of all below */
+    pthread_t thread;
+    int process;                  /* whose thread it is; 0: there is none to join */
+    bool running;                 /* it has not finished */
+    int64_t wanted;               /* the largest m_max asked for */
+    enum quern_jit jit;           /* of the latest request */
+    quern_status status;          /* of the last attempt */
+    struct error_record *failure; /* when it failed */
+};
+
 struct quern_op {
     quern_ctx *ctx;
     struct quern_problem problem; /* normalised */
     char text[QUERN_TEXT_MAX];
     _Atomic(struct kernel_set *) kernels;
     atomic_int references;
-    pthread_mutex_t growing; /* held while more kernels are made */
+    struct lock growing; /* held while more kernels are made */
+    struct background background;
     bool in_table;
     _Atomic(quern_op *) next; /* in its bucket */
 };
@@ -114,7 +129,7 @@ struct quern_ctx {
     struct pack *packs[BUNDLES_MAX]; /* in the order of bundle_path */
     size_t pack_count;
     struct compiler *compiler;
-    pthread_mutex_t table_lock; /* of writers; readers take none */
+    struct lock table_lock; /* of writers; readers take none */
     _Atomic(quern_op *) table[OP_BUCKETS];
     _Atomic bool record_failed; /* and was complained of */
     atomic_uint_fast64_t hit_bundle, hit_source, bundle_damaged;
@@ -130,6 +145,16 @@ bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
 
 /* Notes in options.record that an op was asked for (record.c). Never fails the caller. */
 void record_op(quern_ctx *ctx, const char *problem, int64_t m_lo, int64_t m_hi);
+
+/* Makes kernels of an op for 1…m_max as far as they are missing (op.c). Blocks. */
+quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit);
+bool op_covers(const quern_op *op, int64_t m_max);
+
+/* Sees to it that op_grow runs on a thread of the library. */
+quern_status background_start(quern_op *op, int64_t m_max, enum quern_jit jit);
+quern_status background_state(quern_op *op);
+/* Waits for the thread, if this process has one. */
+void background_end(quern_op *op);
 
 /* Frees every op of the table (op.c). */
 void op_table_free(quern_ctx *ctx);

@@ -118,12 +118,12 @@ static quern_status grow(quern_op *op, const struct plan_set *plans, int64_t m_m
 
     while (want < plans->count && plans->plans[want].m_lo <= m_max)
         want++;
-    pthread_mutex_lock(&op->growing);
+    lock_take(&op->growing);
     const struct kernel_set *const set = atomic_load(&op->kernels);
     const size_t have = set ? set->plans.count : 0;
     if (have < want)
         status = add_kernels(op, plans, have, want - have, jit);
-    pthread_mutex_unlock(&op->growing);
+    lock_give(&op->growing);
     return status;
 }
 
@@ -142,13 +142,13 @@ static quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, q
         os.free(op);
         return status;
     }
-    pthread_mutex_init(&op->growing, NULL);
     *out = op;
     return QUERN_OK;
 }
 
 static void op_free(quern_op *op)
 {
+    background_end(op);
     struct kernel_set *set = atomic_load(&op->kernels);
 
     if (set) /* the newest set holds every kernel */
@@ -158,7 +158,6 @@ static void op_free(quern_op *op)
         os.free(set);
         set = older;
     }
-    pthread_mutex_destroy(&op->growing);
     os.free(op);
 }
 
@@ -181,14 +180,14 @@ static quern_status find_or_add(quern_ctx *ctx, const struct quern_problem *norm
 
     if ((*out = find(ctx, normal, hash)))
         return QUERN_OK;
-    pthread_mutex_lock(&ctx->table_lock);
+    lock_take(&ctx->table_lock);
     if (!(*out = find(ctx, normal, hash)) && (status = op_new(ctx, normal, out)) == QUERN_OK) {
         _Atomic(quern_op *) *const bucket = &ctx->table[hash & (OP_BUCKETS - 1)];
         (*out)->in_table = true;
         atomic_store(&(*out)->next, atomic_load(bucket));
         atomic_store(bucket, *out);
     }
-    pthread_mutex_unlock(&ctx->table_lock);
+    lock_give(&ctx->table_lock);
     return status;
 }
 
@@ -205,8 +204,30 @@ void op_table_free(quern_ctx *ctx)
 /* ---- Public
  * ------------------------------------------------------------------------------------------- */
 
+bool op_covers(const quern_op *op, int64_t m_max)
+{
+    const struct kernel_set *const set = atomic_load(&op->kernels);
+    const int64_t need = m_max < PLAN_M_MAX ? m_max : PLAN_M_MAX;
+
+    return set && set->plans.count && set->plans.plans[set->plans.count - 1].m_hi >= need;
+}
+
+quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit)
+{
+    struct plan_set plans;
+
+    TRY(plan_make(&op->problem, op->ctx->id.target, &plans));
+    return grow(op, &plans, m_max, jit);
+}
+
 quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
                              quern_op **out)
+{
+    return quern_op_create_flags(ctx, problem, m_max, 0, out);
+}
+
+quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *problem,
+                                   int64_t m_max, unsigned flags, quern_op **out)
 {
     struct quern_problem normal;
     struct plan_set plans;
@@ -214,26 +235,33 @@ quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem
 
     FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
+    FAIL_IF(flags & ~(unsigned)(QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT), QUERN_E_ARGUMENT,
+            "flags are %u; expected QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT or both", flags);
     TRY(problem_normalise(problem, &normal));
-    if ((op = find(ctx, &normal, problem_hash(&normal)))) {
-        const struct kernel_set *const set = atomic_load(&op->kernels);
-        if (set && set->plans.count &&
-            (set->plans.plans[set->plans.count - 1].m_hi >=
-             (m_max < PLAN_M_MAX ? m_max : PLAN_M_MAX))) {
-            atomic_fetch_add(&op->references, 1);
-            atomic_fetch_add_explicit(&ctx->hit_memory, 1, memory_order_relaxed);
-            *out = op;
-            return QUERN_OK;
-        }
+    if ((op = find(ctx, &normal, problem_hash(&normal))) && op_covers(op, m_max)) {
+        atomic_fetch_add(&op->references, 1);
+        atomic_fetch_add_explicit(&ctx->hit_memory, 1, memory_order_relaxed);
+        *out = op;
+        return QUERN_OK;
     }
+    const enum quern_jit jit = flags & QUERN_OP_NO_COMPILE ? QUERN_JIT_OFF : ctx->settings.jit;
     TRY(check_verified(ctx));
     TRY(plan_make(&normal, ctx->id.target, &plans));
     TRY(find_or_add(ctx, &normal, &op));
     record_op(ctx, op->text, 1, m_max);
-    TRY(grow(op, &plans, m_max, ctx->settings.jit));
+    if (flags & QUERN_OP_NO_WAIT)
+        TRY(background_start(op, m_max, jit));
+    else
+        TRY(grow(op, &plans, m_max, jit));
     atomic_fetch_add(&op->references, 1);
     *out = op;
     return QUERN_OK;
+}
+
+quern_status quern_op_ready(quern_op *op)
+{
+    FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
+    return background_state(op);
 }
 
 quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *problem,

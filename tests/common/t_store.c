@@ -34,7 +34,6 @@ void t_store_setup(struct t_store *t)
     assert_non_null(mkdtemp(t->root));
     snprintf(t->cache, sizeof t->cache, "%s/cache", t->root);
     t->sink = (struct log){.function = keep_line, .user = t, .level = QUERN_LOG_DEBUG};
-    pthread_mutex_init(&t->sink.lock, NULL);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -53,7 +52,6 @@ void t_remove_tree(const char *path)
 void t_store_teardown(struct t_store *t)
 {
     t_remove_tree(t->root);
-    pthread_mutex_destroy(&t->sink.lock);
 }
 
 struct store *t_store_open(struct t_store *t, enum quern_cache_mode mode, uint64_t max_bytes)
