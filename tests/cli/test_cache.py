@@ -2,6 +2,7 @@
 """quern cache and quern inspect, on a cache with two kernels in it."""
 
 import json
+import re
 
 import pytest
 from conftest import TARGET
@@ -108,3 +109,23 @@ def test_inspect_refuses_what_is_no_code_object(warm, plan, tmp_path, name):
     path = tmp_path / name
     path.write_bytes(data)
     warm.refused("inspect", path, status=1, says=str(path))
+
+
+def test_why_a_kernel_is_missing(quern):
+    words = ["explain", "--target", TARGET, "--why-miss"]
+    empty = quern(*words, PROBLEMS[0]).stdout
+    assert "is not in the cache" in empty and "has no entry" in empty
+    quern("prewarm", "--target", TARGET, "--m", "1", *PROBLEMS)
+    there = quern(*words, PROBLEMS[0]).stdout
+    assert "is in the cache" in there and "differs" not in there
+    # another group: only the source differs, and a line that says so is shown
+    near = quern(*words, PROBLEMS[0] + " group=32").stdout
+    fields = dict(re.findall(r"^  (\w+) +(same|differs)$", near, re.M))
+    assert fields == {"toolchain": "same", "format": "same", "source": "differs",
+                      "options": "same", "processor": "same", "wave": "same"}  # fmt: skip
+    shown = re.search(r'wanted "(.*)"\n +found  "(.*)"', near)
+    assert shown and shown[1] != shown[2] and re.search(r"and \d+ more lines", near)
+    # another target: the processor differs too
+    other = quern("explain", "--target", "gfx1100", "--why-miss", PROBLEMS[0]).stdout
+    assert re.search(r'processor +differs\n +wanted "gfx1100"\n +found  "gfx1151"', other)
+    assert quern.json(*words, PROBLEMS[0])["explanations"][0]["text"] in there
