@@ -296,7 +296,8 @@ static void add_home(struct str *out)
 
 static quern_status default_path(struct str *out)
 {
-    const char *const xdg = getenv("XDG_CACHE_HOME"), *const home = getenv("HOME");
+    /* in set-user-ID programs they are an attacker's, and give nothing */
+    const char *const xdg = secure_getenv("XDG_CACHE_HOME"), *const home = secure_getenv("HOME");
 
     /* relative values are to be ignored, says the XDG specification */
     if (xdg && xdg[0] == '/') {

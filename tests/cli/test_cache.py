@@ -2,10 +2,15 @@
 """quern cache and quern inspect, on a cache with two kernels in it."""
 
 import json
+import os
+import pathlib
 import re
+import shutil
+import subprocess
+import tempfile
 
 import pytest
-from conftest import TARGET
+from conftest import COMMAND, TARGET
 
 PROBLEMS = ["wq=nf4 n=64 k=128 a=f16", "wq=nf4 n=96 k=128 a=f16"]
 
@@ -129,3 +134,24 @@ def test_why_a_kernel_is_missing(quern):
     other = quern("explain", "--target", "gfx1100", "--why-miss", PROBLEMS[0]).stdout
     assert re.search(r'processor +differs\n +wanted "gfx1100"\n +found  "gfx1151"', other)
     assert quern.json(*words, PROBLEMS[0])["explanations"][0]["text"] in there
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a program to another user")
+def test_the_environment_means_nothing_to_a_privileged_program():
+    if shutil.which("setpriv") is None:
+        pytest.skip("no setpriv")
+    top = pathlib.Path(tempfile.mkdtemp())
+    try:
+        top.chmod(0o711)
+        program, theirs = top / "quern", top / "theirs"
+        shutil.copy(COMMAND, program)
+        os.chown(program, 65533, 65533)
+        nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+        env = {"QUERN_CACHE_DIR": str(theirs), "XDG_CACHE_HOME": str(theirs), "HOME": str(theirs)}
+        words = [*nobody, str(program), "cache", "stat", "--json"]
+        for mode, believed in ((0o755, True), (0o4755, False)):
+            program.chmod(mode)
+            done = subprocess.run(words, env=env, capture_output=True, text=True)
+            assert (str(theirs) in done.stdout + done.stderr) == believed, done
+    finally:
+        shutil.rmtree(top)
