@@ -25,6 +25,8 @@ DEPLIB   := $(if $(wildcard $(DEPS)/usr),-L$(DEPDIR) -Wl$(comma)-rpath$(comma)$(
 LDLIBS   := -pthread -ldl -lm
 # Inside the library: hosts need none of their own.
 ZSTD     := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu) -l:libzstd.a
+# Inside the command only: signatures of bundles.
+SODIUM   := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu) -l:libsodium.a
 # `make V=1` shows the commands.
 Q        := $(if $(V),,@)
 say       = @printf '  %-6s %s\n' $(1) $(2)
@@ -115,7 +117,7 @@ $(WORKER): $(WORKER_SRC) $(wildcard src/compile/*.h)
 $(COMMAND): $(TOOL_SRC:%.c=$(B)/%.o) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(LDLIBS)
+	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(SODIUM) $(LDLIBS)
 
 # ---- examples: each folder is one program on the public interface -------------------------------
 EXAMPLES := $(patsubst examples/%/,%,$(wildcard examples/*/))

@@ -13,6 +13,8 @@
 struct explanation {
     struct common common;
     struct m_set set;
+    bool why_miss;
+    quern_ctx *ctx; /* with why_miss */
     struct quern_target_info target;
     struct quern_problem problem;
     char canonical[QUERN_TEXT_MAX];
@@ -23,7 +25,8 @@ static int explain_m(struct explanation *x, int64_t m)
 {
     char *text = NULL;
 
-    const quern_status e = quern_explain(x->common.target, &x->problem, m, &text);
+    const quern_status e = x->why_miss ? quern_explain_miss(x->ctx, &x->problem, m, &text)
+                                       : quern_explain(x->common.target, &x->problem, m, &text);
     if (e)
         return fail_status(e, NULL);
     if (x->common.json)
@@ -49,6 +52,8 @@ static int explain(struct explanation *x, int argc, char **argv, int first)
     if (count > ROWS_MAX)
         return misuse("--m names %lld values; at most %d are explained at once", (long long)count,
                       ROWS_MAX);
+    if (x->why_miss && (status = open_sim_context(&x->common, x->common.target, &x->ctx)))
+        return status;
     x->list = json_array();
     if (!x->common.json)
         printf("%s\n%s, %s (%s)%s\n", x->canonical, x->target.name, x->target.family,
@@ -69,14 +74,21 @@ int verb_explain(int argc, char **argv)
     static const struct usage usage = {
         "--target GFX [--m LIST] PROBLEM",
         "Prints PROBLEM in its canonical form, which kernel serves M rows of it, why that one\n"
-        "was chosen, and what the model says it costs. Needs no compiler.\n"};
+        "was chosen, and what the model says it costs. Needs no compiler. With --why-miss:\n"
+        "whether the cache has the kernel and, if not, how the nearest entry differs.\n"};
     struct explanation x = {0};
-    const struct flag flags[] = {{"m", FLAG_M, &x.set, "LIST", "rows of A (1)"}, {0}};
+    const struct flag flags[] = {
+        {"m", FLAG_M, &x.set, "LIST", "rows of A (1)"},
+        {"why-miss", FLAG_YES, &x.why_miss, NULL,
+         "instead: is it in the cache, and how does the nearest entry differ"},
+        {0},
+    };
     int first;
 
     int status = options_parse(&x.common, argc, argv, &usage, flags, &first);
     if (status < 0)
         status = explain(&x, argc, argv, first);
     json_decref(x.list);
+    quern_close(x.ctx);
     return status;
 }

@@ -10,6 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A call that is interrupted without end is given up as failed. */
+#define EINTR_TRIES 100
+
 /* ---- Reading ----------------------------------------------------------------------------------
  */
 
@@ -33,10 +36,11 @@ static int open_regular(const char *path, int *fd, uint64_t *bytes)
 static int read_all(int fd, const char *path, void *bytes, size_t size)
 {
     size_t done = 0;
+    int tries = EINTR_TRIES;
 
     while (done < size) {
         const ssize_t n = read(fd, (char *)bytes + done, size - done);
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && errno == EINTR && --tries)
             continue;
         if (n < 0)
             return fail("cannot read %s: %s", path, strerror(errno));
@@ -169,10 +173,11 @@ static void watch_signals(struct outputs *o)
 static int write_all(int fd, const void *bytes, size_t size)
 {
     size_t done = 0;
+    int tries = EINTR_TRIES;
 
     while (done < size) {
         const ssize_t n = write(fd, (const char *)bytes + done, size - done);
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && errno == EINTR && --tries)
             continue;
         if (n < 0)
             return -1;

@@ -22,6 +22,7 @@ static const struct verb verbs[] = {
     {"explain", "quern explain", verb_explain, "say which kernel serves a layer, and why"},
     {"targets", "quern targets", verb_targets, "list the gfx targets"},
     {"cache", "quern cache", verb_cache, "look after the cache of kernels"},
+    {"bundle", "quern bundle", verb_bundle, "many kernels in one file, signed or not"},
     {"quantize", "quern quantize", verb_quantize, "quantise a weight matrix"},
     {"doctor", "quern doctor", verb_doctor, "check compiler, worker, cache and device"},
 };

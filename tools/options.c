@@ -34,6 +34,20 @@ static int compare_ranges(const void *x, const void *y)
     return a->lo < b->lo ? -1 : a->lo > b->lo;
 }
 
+static void merge_ranges(struct m_set *set)
+{
+    size_t kept = 0;
+
+    qsort(set->ranges, set->count, sizeof set->ranges[0], compare_ranges);
+    for (size_t i = 1; i < set->count; i++) {
+        if (set->ranges[i].lo > set->ranges[kept].hi + 1)
+            set->ranges[++kept] = set->ranges[i];
+        else if (set->ranges[i].hi > set->ranges[kept].hi)
+            set->ranges[kept].hi = set->ranges[i].hi;
+    }
+    set->count = kept + 1;
+}
+
 static int parse_m(const char *text, struct m_set *set)
 {
     const char *p = text;
@@ -56,21 +70,31 @@ static int parse_m(const char *text, struct m_set *set)
         if (*p++ != ',')
             goto wrong;
     }
-    qsort(set->ranges, set->count, sizeof set->ranges[0], compare_ranges);
-    size_t kept = 0;
-    for (size_t i = 1; i < set->count; i++) {
-        if (set->ranges[i].lo > set->ranges[kept].hi + 1)
-            set->ranges[++kept] = set->ranges[i];
-        else if (set->ranges[i].hi > set->ranges[kept].hi)
-            set->ranges[kept].hi = set->ranges[i].hi;
-    }
-    set->count = kept + 1;
+    merge_ranges(set);
     return -1;
 wrong:
     return misuse(
         "--m '%s' is not a number of rows; give one (7), a range (1-8) or a list (1,2,4-8) "
         "of values from 1 to %lld",
         text, (long long)M_MAX);
+}
+
+int options_m(const char *text, struct m_set *set)
+{
+    const int status = parse_m(text, set);
+
+    return status < 0 ? EXIT_OK : status;
+}
+
+bool options_m_add(struct m_set *set, const struct m_set *other)
+{
+    for (size_t i = 0; i < other->count; i++) {
+        if (set->count == M_RANGES_MAX)
+            return false;
+        set->ranges[set->count++] = other->ranges[i];
+        merge_ranges(set);
+    }
+    return true;
 }
 
 static int parse_size(const char *name, const char *text, uint64_t *size)
@@ -132,6 +156,11 @@ static int take_value(const struct flag *flag, const char *text)
         if (!number(text, &text, &value) || *text || value < 1 || value > COUNT_MAX)
             return misuse("--%s '%s' is not a number from 1 to %d", flag->name, optarg, COUNT_MAX);
         *(int *)flag->to = (int)value;
+        return -1;
+    case FLAG_NUMBER:
+        if (!number(text, &text, &value) || *text)
+            return misuse("--%s '%s' is not a whole number", flag->name, optarg);
+        *(uint64_t *)flag->to = (uint64_t)value;
         return -1;
     case FLAG_SIZE:
         return parse_size(flag->name, text, flag->to);
@@ -220,7 +249,7 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
                   const struct flag *own, int *first)
 {
     struct quern_options *o = &common->library;
-    int device = 0, mode = 0, jit = 0, level = 0;
+    int device = 0, mode = 0, jit = 0, level = 0, toolchain = 0;
     bool help = false, unverified = false;
     const struct flag shared[] = {
         {"target", FLAG_TEXT, &common->target, "GFX", "the GPU, e.g. gfx1151 (QUERN_TARGET)"},
@@ -231,6 +260,10 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
          "evict beyond this size (QUERN_CACHE_MAX_SIZE)"},
         {"jit", FLAG_CHOICE, &jit, "MODE", "on, off, warn or error (QUERN_JIT)",
          "on|off|warn|error"},
+        {"bundle-path", FLAG_TEXT, &o->bundle_path, "A:B",
+         "bundles in front of the cache (QUERN_BUNDLE_PATH)"},
+        {"toolchain", FLAG_CHOICE, &toolchain, "WHICH",
+         "kernels of any compiler serve, or of exactly this one (QUERN_TOOLCHAIN)", "any|exact"},
         {"rocm-path", FLAG_TEXT, &o->rocm_path, "DIR", "where ROCm is (QUERN_ROCM_PATH)"},
         {"worker", FLAG_TEXT, &o->worker_path, "FILE", "the compiler worker's executable"},
         {"jobs", FLAG_COUNT, &o->jobs, "N", "compiler processes (QUERN_JOBS)"},
@@ -272,6 +305,7 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
     o->cache_mode = (enum quern_cache_mode)mode;
     o->jit = (enum quern_jit)jit;
     o->log_level = (enum quern_log_level)level;
+    o->toolchain = (enum quern_toolchain)toolchain;
     o->allow_unverified = unverified;
     if (!common->target)
         common->target = secure_getenv("QUERN_TARGET");

@@ -18,11 +18,17 @@ struct m_set {
     struct m_range ranges[M_RANGES_MAX];
 };
 
+/* Reads what --m takes; EXIT_MISUSE with a line, or EXIT_OK. */
+int options_m(const char *text, struct m_set *set);
+/* Adds the other's values; false when that makes too many ranges. */
+bool options_m_add(struct m_set *set, const struct m_set *other);
+
 /* What an option does with its value; `to` points at the type named. */
 enum flag_kind {
     FLAG_YES = 1, /* bool; takes no value */
     FLAG_TEXT,    /* const char * */
     FLAG_COUNT,   /* int, 1 … 256 */
+    FLAG_NUMBER,  /* uint64_t, 0 … 2^63 - 1 */
     FLAG_SIZE,    /* uint64_t: bytes, with K, M, G or T behind */
     FLAG_M,       /* struct m_set */
     FLAG_CHOICE,  /* int: 1 + the index among `choices` */

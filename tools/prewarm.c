@@ -4,6 +4,7 @@
  * right by loading them back from it and running them on the software GPU.
  */
 #include "prewarm.h"
+#include "manifest.h"
 #include "progress.h"
 
 #include "counts.h"
@@ -31,7 +32,7 @@ static int add_problem(struct prewarm *w, const char *layers, const char *given)
 {
     struct prewarm_problem *p = &w->problems[w->count];
 
-    *p = (struct prewarm_problem){.problem = QUERN_INIT(struct quern_problem)};
+    *p = (struct prewarm_problem){.problem = QUERN_INIT(struct quern_problem), .m = w->m_set};
     quern_status status = quern_problem_parse(given, &p->problem);
     if (!status)
         status = quern_problem_text(&p->problem, p->text, sizeof p->text);
@@ -88,6 +89,50 @@ static int add_texts(struct prewarm *w, int argc, char **argv, int first)
     return status;
 }
 
+/* The manifest's layers for the target; --m, if given, stands for what the manifest says of rows.
+ */
+static int add_manifest(struct prewarm *w, const char *path, bool m_given)
+{
+    struct manifest manifest;
+    int status = manifest_read(path, &manifest);
+
+    if (status)
+        return status;
+    w->problems = calloc(manifest.count ? manifest.count : 1, sizeof *w->problems);
+    if (!w->problems)
+        status = fail("out of memory");
+    for (size_t i = 0; !status && i < manifest.count; i++) {
+        const struct manifest_line *const line = &manifest.lines[i];
+        const size_t before = w->count;
+        if (line->target[0] && strcmp(line->target, w->target.name))
+            continue;
+        status = add_problem(w, "", line->text);
+        if (!status && w->count > before && line->m.count && !m_given)
+            w->problems[before].m = line->m;
+    }
+    if (!status && !w->count)
+        status = fail("%s has no layer for %s", path, w->target.name);
+    manifest_free(&manifest);
+    return status;
+}
+
+/* --shard I/N: every Nth problem, from the Ith. */
+static int take_shard(struct prewarm *w, const char *text)
+{
+    unsigned long part, parts;
+    int used = 0;
+    size_t kept = 0;
+
+    if (sscanf(text, "%5lu/%5lu%n", &part, &parts, &used) != 2 || text[used] || !part ||
+        part > parts || strchr("+- ", text[0]))
+        return misuse("--shard '%s' is not a part of a whole; give e.g. 2/8, from 1/8 to 8/8",
+                      text);
+    for (size_t i = part - 1; i < w->count; i += parts)
+        w->problems[kept++] = w->problems[i];
+    w->count = kept;
+    return EXIT_OK;
+}
+
 /* ---- Making -----------------------------------------------------------------------------------
  */
 
@@ -135,12 +180,12 @@ static quern_status keep_kernels(struct prewarm_problem *p, const quern_op *op)
     return QUERN_OK;
 }
 
-static void make(struct prewarm *w, quern_ctx *ctx, struct prewarm_problem *p)
+static void make(quern_ctx *ctx, struct prewarm_problem *p)
 {
-    for (size_t i = 0; !p->status && i < w->m_set.count; i++) {
+    for (size_t i = 0; !p->status && i < p->m.count; i++) {
         quern_op *op = NULL;
-        quern_status status = quern_op_create_range(ctx, &p->problem, w->m_set.ranges[i].lo,
-                                                    w->m_set.ranges[i].hi, &op);
+        quern_status status =
+            quern_op_create_range(ctx, &p->problem, p->m.ranges[i].lo, p->m.ranges[i].hi, &op);
         if (!status)
             status = keep_kernels(p, op);
         if (status)
@@ -160,7 +205,7 @@ static void *work(void *user)
         pthread_mutex_unlock(&line->lock);
         if (i >= w->count)
             return NULL;
-        make(w, line->ctx, &w->problems[i]);
+        make(line->ctx, &w->problems[i]);
         pthread_mutex_lock(&line->lock);
         progress_draw("compiling", ++line->done, w->count, w->problems[i].layers);
         pthread_mutex_unlock(&line->lock);
@@ -192,10 +237,10 @@ static void make_all(struct prewarm *w, quern_ctx *ctx)
 /* ---- Verifying --------------------------------------------------------------------------------
  */
 
-static bool wanted_m(const struct prewarm *w, int64_t m)
+static bool wanted_m(const struct prewarm_problem *p, int64_t m)
 {
-    for (size_t i = 0; i < w->m_set.count; i++)
-        if (w->m_set.ranges[i].lo <= m && m <= w->m_set.ranges[i].hi)
+    for (size_t i = 0; i < p->m.count; i++)
+        if (p->m.ranges[i].lo <= m && m <= p->m.ranges[i].hi)
             return true;
     return false;
 }
@@ -219,14 +264,14 @@ static void choose_runs(const struct prewarm *w, struct prewarm_problem *p)
 {
     if (!p->kernel_count)
         return;
-    add_run(p, w->m_set.ranges[0].lo);
+    add_run(p, p->m.ranges[0].lo);
     for (size_t i = 0; i < p->kernel_count; i++) {
         int64_t m = p->kernels[i].m_hi;
         if (w->verify == PREWARM_VERIFY_ENDS && i + 1 < p->kernel_count)
             continue;
-        while (m > p->kernels[i].m_lo && !wanted_m(w, m))
+        while (m > p->kernels[i].m_lo && !wanted_m(p, m))
             m--;
-        if (wanted_m(w, m))
+        if (wanted_m(p, m))
             add_run(p, m);
     }
 }
@@ -357,16 +402,33 @@ static int prewarm(struct prewarm *w)
     return verdict ? verdict : status;
 }
 
-static int set_up(struct prewarm *w, int argc, char **argv, int first, const char *model_path,
-                  const char *tp, const char *const values[WORD_COUNT])
+/* Where the problems come from; one of model and manifest, or neither. */
+struct origin {
+    const char *model, *manifest, *tp, *shard;
+    const char *values[WORD_COUNT];
+};
+
+static int set_up(struct prewarm *w, int argc, char **argv, int first, const struct origin *from)
 {
+    const char *const model_path = from->model, *const tp = from->tp;
+    const char *const *const values = from->values;
+    const char *manifest = from->manifest;
+    const bool m_given = w->m_set.count != 0;
     int status;
+
+    if (!manifest && !model_path && first == argc)
+        manifest = secure_getenv("QUERN_MANIFEST");
+    if (manifest && !manifest[0])
+        manifest = NULL;
+    if (manifest && (model_path || first < argc))
+        return misuse("give a manifest, a model or problems, not two of them: --manifest %s and %s",
+                      manifest, model_path ? model_path : argv[first]);
 
     if (model_path && first < argc)
         return misuse("give a model or problems, not both: --model %s and '%s'", model_path,
                       argv[first]);
-    if (!model_path && first == argc)
-        return misuse("what to make? give --model FILE, or problems such as "
+    if (!model_path && !manifest && first == argc)
+        return misuse("what to make? give --model FILE, --manifest FILE, or problems such as "
                       "\"wq=nf4 n=4096 k=4096 a=bf16\"");
     for (size_t i = 0; i < WORD_COUNT; i++)
         if (!model_path && values[i])
@@ -378,30 +440,38 @@ static int set_up(struct prewarm *w, int argc, char **argv, int first, const cha
         w->m_set = (struct m_set){.count = 1, .ranges = {{1, 16384}}};
     if ((status = options_target(&w->common, &w->target)))
         return status;
-    status = model_path ? add_model(w, model_path, tp, values) : add_texts(w, argc, argv, first);
+    status = model_path ? add_model(w, model_path, tp, values)
+             : manifest ? add_manifest(w, manifest, m_given)
+                        : add_texts(w, argc, argv, first);
+    if (!status && from->shard)
+        status = take_shard(w, from->shard);
     return status ? status : prewarm(w);
 }
 
 int verb_prewarm(int argc, char **argv)
 {
     static const struct usage usage = {
-        "--target GFX [--m LIST] [--verify] --model FILE --wq W --a TYPE | PROBLEM...",
+        "--target GFX [--m LIST] --model FILE --wq W --a TYPE | --manifest FILE | PROBLEM...",
         "Plans, compiles and stores the kernels of every linear layer of a model, or of the\n"
         "PROBLEMs given, on all cores. Needs no GPU. Prints a table of what was made.\n"};
     struct prewarm w = {0};
-    const char *model = NULL, *tp = NULL, *values[WORD_COUNT] = {0};
+    struct origin from = {0};
     const struct flag flags[] = {
-        {"model", FLAG_TEXT, &model, "FILE", "a model manifest, e.g. cache/models/qwen3-4b.json"},
-        {"wq", FLAG_TEXT, &values[0], "FORMAT", "weights: nf4, fp4, … (the problem word wq)"},
-        {"group", FLAG_TEXT, &values[1], "N", "weights that share a scale"},
-        {"scale", FLAG_TEXT, &values[2], "TYPE", "type of the scales"},
-        {"zero", FLAG_TEXT, &values[3], "KIND", "zero points"},
-        {"a", FLAG_TEXT, &values[4], "TYPE", "type of the activations"},
-        {"c", FLAG_TEXT, &values[5], "TYPE", "type of the result"},
-        {"bias", FLAG_TEXT, &values[6], "0|1", "add a bias"},
-        {"layout", FLAG_TEXT, &values[7], "NAME", "order of the weights"},
-        {"round", FLAG_TEXT, &values[8], "MODE", "rounding of the result"},
-        {"tp", FLAG_TEXT, &tp, "LIST", "layers as split over that many GPUs, e.g. 1,2,4,8"},
+        {"model", FLAG_TEXT, &from.model, "FILE",
+         "a model manifest, e.g. cache/models/qwen3-4b.json"},
+        {"wq", FLAG_TEXT, &from.values[0], "FORMAT", "weights: nf4, fp4, … (the problem word wq)"},
+        {"group", FLAG_TEXT, &from.values[1], "N", "weights that share a scale"},
+        {"scale", FLAG_TEXT, &from.values[2], "TYPE", "type of the scales"},
+        {"zero", FLAG_TEXT, &from.values[3], "KIND", "zero points"},
+        {"a", FLAG_TEXT, &from.values[4], "TYPE", "type of the activations"},
+        {"c", FLAG_TEXT, &from.values[5], "TYPE", "type of the result"},
+        {"bias", FLAG_TEXT, &from.values[6], "0|1", "add a bias"},
+        {"layout", FLAG_TEXT, &from.values[7], "NAME", "order of the weights"},
+        {"round", FLAG_TEXT, &from.values[8], "MODE", "rounding of the result"},
+        {"tp", FLAG_TEXT, &from.tp, "LIST", "layers as split over that many GPUs, e.g. 1,2,4,8"},
+        {"manifest", FLAG_TEXT, &from.manifest, "FILE",
+         "layers that QUERN_RECORD noted of a run (QUERN_MANIFEST)"},
+        {"shard", FLAG_TEXT, &from.shard, "I/N", "the Ith of N parts of the work, for job arrays"},
         {"m", FLAG_M, &w.m_set, "LIST", "rows to make kernels for, e.g. 1-8 (all)"},
         {"verify", FLAG_CHOICE, &w.verify, "all|ends",
          "load back and run: every kernel, or the smallest and largest M", "all|ends", true},
@@ -411,7 +481,7 @@ int verb_prewarm(int argc, char **argv)
 
     int status = options_parse(&w.common, argc, argv, &usage, flags, &first);
     if (status < 0)
-        status = set_up(&w, argc, argv, first, model, tp, values);
+        status = set_up(&w, argc, argv, first, &from);
     free(w.problems);
     return status;
 }

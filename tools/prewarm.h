@@ -30,6 +30,7 @@ struct prewarm_problem {
     char layers[256]; /* names of the model's layers; "" for a problem given as text */
     char text[QUERN_TEXT_MAX];
     struct quern_problem problem;
+    struct m_set m; /* rows to make kernels for */
     size_t kernel_count;
     struct prewarm_kernel kernels[PREWARM_KERNELS_MAX]; /* by increasing M */
     size_t run_count;
@@ -42,7 +43,7 @@ struct prewarm {
     struct common common;
     struct quern_target_info target;
     struct model model; /* name "" when problems were given as text */
-    struct m_set m_set;
+    struct m_set m_set; /* --m, or all */
     int verify; /* 0: no, else enum prewarm_verify */
     size_t count;
     struct prewarm_problem *problems;

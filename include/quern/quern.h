@@ -66,6 +66,7 @@ typedef enum quern_status {
     QUERN_E_WORKER = 42,        /* a worker process died or answered nonsense */
     QUERN_E_TIMEOUT = 43,       /* a deadline passed */
     QUERN_E_WOULD_COMPILE = 44, /* a kernel is missing and compiling it was not allowed */
+    QUERN_E_NOT_READY = 45,     /* kernels are still being made: see quern_op_ready */
     /* code objects and the cache */
     QUERN_E_OBJECT = 60, /* a code object that is damaged or for another target */
     QUERN_E_CACHE = 61,  /* a cache directory that cannot be used */
@@ -179,6 +180,7 @@ typedef struct quern_op quern_op;
 enum quern_device_kind { QUERN_DEVICE_AUTO = 1, QUERN_DEVICE_HIP, QUERN_DEVICE_SIM };
 enum quern_cache_mode { QUERN_CACHE_RW = 1, QUERN_CACHE_RO, QUERN_CACHE_OFF };
 enum quern_jit { QUERN_JIT_ON = 1, QUERN_JIT_OFF, QUERN_JIT_WARN, QUERN_JIT_ERROR };
+enum quern_toolchain { QUERN_TOOLCHAIN_ANY = 1, QUERN_TOOLCHAIN_EXACT };
 enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_WARN, QUERN_LOG_INFO, QUERN_LOG_DEBUG };
 
 /* Called from any thread, one call at a time per context; `line` has no newline. Must not call
@@ -205,6 +207,12 @@ struct quern_options {
     quern_log_fn log;
     void *log_user;
     enum quern_log_level log_level; /* QUERN_LOG=error|warn|info|debug; default warn */
+    const char *bundle_path;        /* QUERN_BUNDLE_PATH; bundles in front of the cache, a:b:c */
+    enum quern_toolchain toolchain; /* QUERN_TOOLCHAIN=any|exact; any: kernels that another
+                                     * compiler made of the same source serve, from bundles, and
+                                     * from the cache too where nothing may be compiled */
+    const char *record;             /* QUERN_RECORD; a file that every layer asked for is added to,
+                                     * for `quern prewarm --manifest` */
 };
 
 /*
@@ -230,6 +238,22 @@ QUERN_API void quern_close(quern_ctx *ctx);
  */
 QUERN_API quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem,
                                        int64_t m_max, quern_op **op);
+
+/* What quern_op_create_flags does otherwise than quern_op_create. */
+enum quern_op_flags {
+    QUERN_OP_NO_COMPILE = 1, /* as with QUERN_JIT_OFF, for this call: QUERN_E_WOULD_COMPILE */
+    QUERN_OP_NO_WAIT = 2     /* returns at once; a thread of the library makes what is missing */
+};
+QUERN_API quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *problem,
+                                             int64_t m_max, unsigned flags, quern_op **op);
+
+/*
+ * Whether every kernel that was asked for is there: QUERN_OK, QUERN_E_NOT_READY while they are
+ * being made, or why they could not be. Until then, launches that need what is missing fail with
+ * QUERN_E_NOT_READY. In a forked child what the parent was making is not made: ask again with
+ * quern_op_create. Does not block.
+ */
+QUERN_API quern_status quern_op_ready(quern_op *op);
 
 /* Drops a reference. Null is allowed. No launch of the op may be in flight on another thread. */
 QUERN_API void quern_op_release(quern_op *op);

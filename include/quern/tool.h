@@ -215,6 +215,7 @@ struct quern_stats {
     uint64_t hit_memory, hit_disk, miss_absent, miss_damaged, miss_foreign, miss_io;
     uint64_t put_ok, put_lost, put_failed, quarantined, evicted;
     uint64_t compile_ok, compile_failed, worker_died;
+    uint64_t hit_bundle, hit_source, bundle_damaged;
 };
 QUERN_API quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats);
 
@@ -236,6 +237,62 @@ QUERN_API quern_status quern_cache_info(quern_ctx *ctx, struct quern_cache_info 
 /* Calls `fn` for each entry; with `verify`, each is read whole and damaged ones are quarantined. */
 QUERN_API quern_status quern_cache_walk(quern_ctx *ctx, int verify, quern_cache_fn fn, void *user);
 QUERN_API quern_status quern_cache_clear(quern_ctx *ctx, uint64_t *removed);
+
+/* Whether the kernels that serve m rows are in a bundle or the cache, and if not, how the entry that
+ * is nearest differs, field by field of the key text. `text` is malloc'ed. Blocks on the disk: reads
+ * the key text of every entry. */
+QUERN_API quern_status quern_explain_miss(quern_ctx *ctx, const struct quern_problem *problem,
+                                          int64_t m, char **text);
+
+/* ---- Bundles: docs/formats.md ---------------------------------------------------------------
+ */
+
+struct quern_bundle_info {
+    size_t size;
+    uint64_t entries, bytes; /* bytes: what a signature covers, from the start of the file */
+    uint64_t serial;
+    const char *manifest; /* NUL-terminated; points into memory of the bundle */
+    int has_signature;    /* nothing in the library checks it */
+    uint8_t public_key[32], signature[64];
+};
+
+typedef struct quern_bundle quern_bundle;
+
+/* Reads a bundle in memory, which must outlive the handle. QUERN_E_OBJECT says what is wrong. */
+QUERN_API quern_status quern_bundle_open(const void *bytes, size_t size, quern_bundle **bundle);
+QUERN_API void quern_bundle_close(quern_bundle *bundle); /* null is allowed */
+QUERN_API quern_status quern_bundle_info(const quern_bundle *bundle,
+                                         struct quern_bundle_info *info);
+/* Proves every entry and calls `fn` with it, by key; a nonzero result stops: QUERN_E_CANCELLED. */
+QUERN_API quern_status quern_bundle_walk(const quern_bundle *bundle, quern_cache_fn fn, void *user);
+
+/*
+ * Bytes of a bundle of all sound entries of the context's cache, of one processor or (null) of all;
+ * equal content gives equal bytes. *bytes is malloc'ed; *left_out counts unsound entries.
+ */
+QUERN_API quern_status quern_bundle_create(quern_ctx *ctx, const char *processor,
+                                           const char *manifest, uint64_t serial, void **bytes,
+                                           size_t *size, uint64_t *left_out);
+/* The QUERN_SIGNATURE_BYTES that stand behind a signed bundle. */
+#define QUERN_SIGNATURE_BYTES 128
+QUERN_API void quern_bundle_signature(const uint8_t public_key[32], const uint8_t signature[64],
+                                      uint8_t block[QUERN_SIGNATURE_BYTES]);
+
+struct quern_bundle_import {
+    size_t size;
+    uint64_t imported; /* new in the cache */
+    uint64_t present;  /* were there already */
+    uint64_t damaged;  /* left out */
+    uint64_t failed;   /* could not be stored */
+};
+/*
+ * Puts every sound entry of a bundle into the context's cache. With `signer` (64 hexadecimal
+ * digits: a public key that the caller has checked the signature with) a serial lower than the
+ * highest imported from it is refused with QUERN_E_CACHE, and this one is kept. QUERN_E_CACHE too
+ * when the bundle is larger than the cache may be, or the cache is not open for writing.
+ */
+QUERN_API quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle,
+                                           const char *signer, struct quern_bundle_import *result);
 
 /* ---- Doctor -----------------------------------------------------------------------------------
  */

@@ -119,6 +119,7 @@ const char *quern_status_name(quern_status status)
         NAME(QUERN_E_WORKER);
         NAME(QUERN_E_TIMEOUT);
         NAME(QUERN_E_WOULD_COMPILE);
+        NAME(QUERN_E_NOT_READY);
         NAME(QUERN_E_OBJECT);
         NAME(QUERN_E_CACHE);
         NAME(QUERN_E_DEVICE);

@@ -24,7 +24,7 @@ void log_line(struct log *log, enum quern_log_level level, const char *format, .
             line[n++] = *c;
     }
     line[n] = 0;
-    pthread_mutex_lock(&log->lock);
+    lock_take(&log->lock);
     log->function(log->user, level, line);
-    pthread_mutex_unlock(&log->lock);
+    lock_give(&log->lock);
 }

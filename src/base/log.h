@@ -3,15 +3,15 @@
 #ifndef QUERN_BASE_LOG_H
 #define QUERN_BASE_LOG_H
 
-#include <quern/quern.h>
+#include "base/lock.h"
 
-#include <pthread.h>
+#include <quern/quern.h>
 
 struct log {
     quern_log_fn function; /* may be null */
     void *user;
     enum quern_log_level level;
-    pthread_mutex_t lock; /* the callback runs one call at a time */
+    struct lock lock; /* the callback runs one call at a time */
 };
 
 /* Thread-safe. `log` may be null. Control characters in the text are shown as \xNN. */

@@ -64,6 +64,8 @@ struct os os = {
     .linkat = linkat,
     .renameat = renameat,
     .unlinkat = unlinkat,
+    .symlinkat = symlinkat,
+    .readlinkat = readlinkat,
     .flock = flock,
     .futimens = futimens,
     .utimensat = utimensat,
@@ -110,7 +112,7 @@ int os_read_file(const char *path, size_t limit, char **bytes, size_t *size)
     struct stat st;
     char *buffer = NULL;
     size_t got = 0;
-    int error = 0;
+    int error = 0, tries = 100; /* interrupted without end is failed */
 
     if (fd < 0)
         return errno;
@@ -124,7 +126,7 @@ int os_read_file(const char *path, size_t limit, char **bytes, size_t *size)
         error = ENOMEM;
     while (!error && got < (size_t)st.st_size) {
         const ssize_t n = os.read(fd, buffer + got, (size_t)st.st_size - got);
-        if (n < 0 && errno != EINTR)
+        if (n < 0 && (errno != EINTR || !--tries))
             error = errno;
         else if (n == 0)
             break;

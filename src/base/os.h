@@ -40,6 +40,8 @@ struct os {
     int (*linkat)(int, const char *, int, const char *, int);
     int (*renameat)(int, const char *, int, const char *);
     int (*unlinkat)(int, const char *, int);
+    int (*symlinkat)(const char *, int, const char *);
+    ssize_t (*readlinkat)(int, const char *, char *, size_t);
     int (*flock)(int, int);
     int (*futimens)(int, const struct timespec[2]);
     int (*utimensat)(int, const char *, const struct timespec[2], int);

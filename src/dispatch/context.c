@@ -39,6 +39,7 @@ static quern_status open_rooms(quern_ctx *ctx)
                                           .mode = s->cache_mode,
                                           .log = &ctx->log},
                    &ctx->store));
+    bundles_open(ctx);
     TRY(compiler_open(&(struct compiler_config){.rocm_path = s->rocm_path,
                                                 .worker_path = s->worker_path,
                                                 .jobs = s->jobs,
@@ -53,8 +54,6 @@ quern_status quern_open(const struct quern_options *options, quern_ctx **out)
     TRY(check_options(options));
     quern_ctx *const ctx = os.calloc(1, sizeof *ctx);
     FAIL_IF(!ctx, QUERN_E_MEMORY, "out of memory for a context of %zu bytes", sizeof *ctx);
-    pthread_mutex_init(&ctx->table_lock, NULL);
-    pthread_mutex_init(&ctx->log.lock, NULL);
     if (options) {
         ctx->log.function = options->log;
         ctx->log.user = options->log_user;
@@ -80,11 +79,10 @@ void quern_close(quern_ctx *ctx)
         ctx->device->functions->close(ctx->device);
     if (ctx->compiler)
         compiler_close(ctx->compiler);
+    bundles_close(ctx);
     if (ctx->store)
         store_close(ctx->store);
     settings_free(&ctx->settings);
-    pthread_mutex_destroy(&ctx->table_lock);
-    pthread_mutex_destroy(&ctx->log.lock);
     os.free(ctx);
 }
 
@@ -122,6 +120,9 @@ quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats)
         .compile_ok = atomic_load(&ctx->compile_ok),
         .compile_failed = atomic_load(&ctx->compile_failed),
         .worker_died = atomic_load(&ctx->worker_died),
+        .hit_bundle = atomic_load(&ctx->hit_bundle),
+        .hit_source = atomic_load(&ctx->hit_source),
+        .bundle_damaged = atomic_load(&ctx->bundle_damaged),
     };
     return QUERN_OK;
 }

@@ -3,12 +3,15 @@
 #ifndef QUERN_DISPATCH_DISPATCH_H
 #define QUERN_DISPATCH_DISPATCH_H
 
+#include "base/error.h"
 #include "base/hash.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "compile/compile.h"
 #include "device/device.h"
 #include "object/object.h"
 #include "plan/plan.h"
+#include "store/pack.h"
 #include "store/store.h"
 
 #include <quern/tool.h>
@@ -30,6 +33,9 @@ struct settings {
     uint64_t cache_max_bytes;
     enum quern_cache_mode cache_mode;
     enum quern_jit jit;
+    enum quern_toolchain toolchain;
+    char *bundle_path; /* null: none; paths with ':' between */
+    char *record;      /* null: none; the file that problems are noted in */
     int jobs;
     int allow_unverified;
     enum quern_log_level log_level;
@@ -55,6 +61,7 @@ struct kernel {
     const struct object_kernel *in_object;
     struct device_kernel *loaded; /* null until kernel_load */
     bool cached;
+    bool by_source; /* made by another toolchain than is here */
     double compile_ms;
 };
 
@@ -62,7 +69,12 @@ struct kernel {
  * The way through the house for one plan: source, keys, stored entry or compile, checked object. On
  * success *kernel holds everything but the device's part. Blocks while it compiles.
  */
-quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel);
+quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
+                         struct kernel *kernel);
+/* Only the plan, source and keys of a kernel, and with `want` (its text in *key_text) what to look
+ * for; nothing is looked up. */
+quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
+                         struct str *key_text, struct store_want *want);
 /* Loads a made kernel on the context's device, if it has one. */
 quern_status kernel_load(quern_ctx *ctx, struct kernel *kernel);
 void kernel_free(quern_ctx *ctx, struct kernel *kernel);
@@ -78,13 +90,26 @@ struct kernel_set {
     struct kernel_set *older;                 /* replaced by this one; freed with the op */
 };
 
+/* Kernels of an op being made by a thread of the library (background.c). */
+struct background {
+    struct lock lock; /* of all below */
+    pthread_t thread;
+    int process;                  /* whose thread it is; 0: there is none to join */
+    bool running;                 /* it has not finished */
+    int64_t wanted;               /* the largest m_max asked for */
+    enum quern_jit jit;           /* of the latest request */
+    quern_status status;          /* of the last attempt */
+    struct error_record *failure; /* when it failed */
+};
+
 struct quern_op {
     quern_ctx *ctx;
     struct quern_problem problem; /* normalised */
     char text[QUERN_TEXT_MAX];
     _Atomic(struct kernel_set *) kernels;
     atomic_int references;
-    pthread_mutex_t growing; /* held while more kernels are made */
+    struct lock growing; /* held while more kernels are made */
+    struct background background;
     bool in_table;
     _Atomic(quern_op *) next; /* in its bucket */
 };
@@ -92,7 +117,8 @@ struct quern_op {
 /* ---- Context
  * ------------------------------------------------------------------------------------------ */
 
-#define OP_BUCKETS 1024 /* a power of two; models have tens of distinct layers */
+#define BUNDLES_MAX 16
+#define OP_BUCKETS  1024 /* a power of two; models have tens of distinct layers */
 
 struct quern_ctx {
     struct settings settings;
@@ -100,11 +126,35 @@ struct quern_ctx {
     struct target_id id;
     struct device *device; /* null: nothing here runs the target */
     struct store *store;
+    struct pack *packs[BUNDLES_MAX]; /* in the order of bundle_path */
+    size_t pack_count;
     struct compiler *compiler;
-    pthread_mutex_t table_lock; /* of writers; readers take none */
+    struct lock table_lock; /* of writers; readers take none */
     _Atomic(quern_op *) table[OP_BUCKETS];
+    _Atomic bool record_failed; /* and was complained of */
+    atomic_uint_fast64_t hit_bundle, hit_source, bundle_damaged;
     atomic_uint_fast64_t hit_memory, compile_ok, compile_failed, worker_died;
 };
+
+/* The bundles in front of the cache (bundle.c). One that cannot be used is logged and left out. */
+void bundles_open(quern_ctx *ctx);
+void bundles_close(quern_ctx *ctx);
+/* The first sound entry that any of them has, in order. */
+bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
+                 struct store_entry *entry);
+
+/* Notes in options.record that an op was asked for (record.c). Never fails the caller. */
+void record_op(quern_ctx *ctx, const char *problem, int64_t m_lo, int64_t m_hi);
+
+/* Makes kernels of an op for 1…m_max as far as they are missing (op.c). Blocks. */
+quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit);
+bool op_covers(const quern_op *op, int64_t m_max);
+
+/* Sees to it that op_grow runs on a thread of the library. */
+quern_status background_start(quern_op *op, int64_t m_max, enum quern_jit jit);
+quern_status background_state(quern_op *op);
+/* Waits for the thread, if this process has one. */
+void background_end(quern_op *op);
 
 /* Frees every op of the table (op.c). */
 void op_table_free(quern_ctx *ctx);

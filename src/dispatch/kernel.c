@@ -31,8 +31,10 @@ static void source_key_text(const struct kernel *k, const struct target_id *id, 
     key_add_text(text, "wave", wave);
 }
 
-/* Fills both keys and the entry key's text, which is stored and compared on read. */
-static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *entry_text)
+/* Fills both keys and the entry key's text, which is stored and compared on read; *want points into
+ * *entry_text. */
+static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *entry_text,
+                              struct store_want *want)
 {
     struct str source_text = {0};
     char source_key[2 * sizeof k->source_key.bytes + 1];
@@ -47,35 +49,73 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *entr
     str_add_bytes(entry_text, str_text(&source_text), source_text.length);
     k->entry_key = hash128_of(str_text(entry_text), entry_text->length);
     const bool failed = source_text.failed || entry_text->failed;
+    *want = (struct store_want){
+        .key = k->entry_key,
+        .source_key = k->source_key,
+        .key_text = str_text(entry_text),
+        .key_text_bytes = entry_text->length,
+        .source_text = str_text(entry_text) + entry_text->length - source_text.length,
+        .source_text_bytes = source_text.length,
+        .target = ctx->id.target,
+    };
     str_free(&source_text);
     FAIL_IF(failed, QUERN_E_MEMORY, "out of memory for a key");
     return QUERN_OK;
 }
 
-/* ---- From the store
+/* ---- From bundles and the store
  * -------------------------------------------------------------------------------- */
 
-static bool from_store(quern_ctx *ctx, struct kernel *k, const struct str *key_text)
+/* Takes the object out of an entry. */
+static bool take_entry(struct kernel *k, struct store_entry *entry)
+{
+    k->bytes = os.malloc(entry->record.object_bytes);
+    if (k->bytes) {
+        memcpy(k->bytes, entry->record.object, entry->record.object_bytes);
+        k->size = entry->record.object_bytes;
+        k->cached = true;
+    }
+    store_entry_free(entry);
+    return k->bytes != NULL;
+}
+
+static bool from_store(quern_ctx *ctx, struct kernel *k, const struct store_want *w)
 {
     struct store_entry entry;
 
-    if (!store_get(ctx->store, &k->entry_key, str_text(key_text), key_text->length, ctx->id.target,
-                   &entry))
+    return store_get(ctx->store, &w->key, w->key_text, w->key_text_bytes, w->target, &entry) &&
+           take_entry(k, &entry);
+}
+
+static bool from_bundles(quern_ctx *ctx, struct kernel *k, const struct store_want *w,
+                         bool by_source)
+{
+    struct store_entry entry;
+
+    return bundles_get(ctx, w, by_source, &entry) && take_entry(k, &entry);
+}
+
+/* What another toolchain made of the same source: a bundle's is always as good, the cache's only
+ * where nothing may be compiled. */
+static bool from_same_source(quern_ctx *ctx, struct kernel *k, const struct store_want *w,
+                             bool can_compile)
+{
+    struct store_entry entry;
+
+    if (ctx->settings.toolchain == QUERN_TOOLCHAIN_EXACT)
         return false;
-    k->bytes = os.malloc(entry.record.object_bytes);
-    if (k->bytes) {
-        memcpy(k->bytes, entry.record.object, entry.record.object_bytes);
-        k->size = entry.record.object_bytes;
-        k->cached = true;
-    }
-    store_entry_free(&entry);
-    return k->bytes != NULL;
+    k->by_source =
+        from_bundles(ctx, k, w, true) ||
+        (!can_compile && store_get_by_source(ctx->store, w, &entry) && take_entry(k, &entry));
+    if (k->by_source)
+        atomic_fetch_add_explicit(&ctx->hit_source, 1, memory_order_relaxed);
+    return k->by_source;
 }
 
 /* ---- From the compiler
  * ------------------------------------------------------------------------------- */
 
-static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct str *key_text)
+static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct store_want *want)
 {
     struct compile_result result = {0};
     const struct compile_job job = {
@@ -100,8 +140,8 @@ static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct str *
     k->compile_ms = result.milliseconds;
     result.object = NULL;
     store_put(ctx->store, &k->entry_key,
-              &(struct store_record){.key_text = str_text(key_text),
-                                     .key_text_bytes = key_text->length,
+              &(struct store_record){.key_text = want->key_text,
+                                     .key_text_bytes = want->key_text_bytes,
                                      .source = k->source,
                                      .log = result.log ? result.log : "",
                                      .object = k->bytes,
@@ -110,10 +150,8 @@ static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct str *
     return QUERN_OK;
 }
 
-static quern_status may_compile(quern_ctx *ctx, const struct kernel *k)
+static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum quern_jit jit)
 {
-    const enum quern_jit jit = ctx->settings.jit;
-
     FAIL_IF(jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR, QUERN_E_WOULD_COMPILE,
             "kernel %s for %s is not in the cache %s and compiling is off (QUERN_JIT)",
             k->plan.symbol, ctx->id.target->name, store_directory(ctx->store));
@@ -123,14 +161,15 @@ static quern_status may_compile(quern_ctx *ctx, const struct kernel *k)
     return QUERN_OK;
 }
 
-static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, const struct str *key_text)
+static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, const struct store_want *want,
+                                  enum quern_jit jit)
 {
     quern_status status = QUERN_OK;
 
-    TRY(may_compile(ctx, k));
+    TRY(may_compile(ctx, k, jit));
     const int lock = store_lock(ctx->store, &k->entry_key, SINGLE_FLIGHT_MS);
-    if (lock < 0 || !from_store(ctx, k, key_text)) /* made by another while this one waited? */
-        status = compile(ctx, k, key_text);
+    if (lock < 0 || !from_store(ctx, k, want)) /* made by another while this one waited? */
+        status = compile(ctx, k, want);
     store_unlock(ctx->store, lock);
     return status;
 }
@@ -178,7 +217,7 @@ static quern_status check_object(quern_ctx *ctx, struct kernel *k)
 /* ---- The line
  * ------------------------------------------------------------------------------------------- */
 
-static quern_status make(quern_ctx *ctx, struct kernel *k, struct str *key_text)
+static quern_status make_source(struct kernel *k)
 {
     struct str source = {0}, options = {0};
 
@@ -188,18 +227,42 @@ static quern_status make(quern_ctx *ctx, struct kernel *k, struct str *key_text)
     k->options = str_take(&options);
     TRY(generated);
     FAIL_IF(!k->source || !k->options, QUERN_E_MEMORY, "out of memory for a kernel's source");
-    TRY(make_keys(ctx, k, key_text));
-    if (!from_store(ctx, k, key_text))
-        TRY(from_compiler(ctx, k, key_text));
+    return QUERN_OK;
+}
+
+static quern_status make(quern_ctx *ctx, struct kernel *k, enum quern_jit jit, struct str *key_text)
+{
+    struct store_want want;
+    const bool can_compile =
+        (jit == QUERN_JIT_ON || jit == QUERN_JIT_WARN) && compiler_toolchain(ctx->compiler);
+
+    TRY(make_source(k));
+    TRY(make_keys(ctx, k, key_text, &want));
+    if (!from_bundles(ctx, k, &want, false) && !from_store(ctx, k, &want) &&
+        !from_same_source(ctx, k, &want, can_compile))
+        TRY(from_compiler(ctx, k, &want, jit));
     return check_object(ctx, k);
 }
 
-quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel)
+quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
+                         struct str *key_text, struct store_want *want)
+{
+    *kernel = (struct kernel){.plan = *plan};
+    quern_status status = make_source(kernel);
+    if (status == QUERN_OK)
+        status = make_keys(ctx, kernel, key_text, want);
+    if (status != QUERN_OK)
+        kernel_free(ctx, kernel);
+    return status;
+}
+
+quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
+                         struct kernel *kernel)
 {
     struct str key_text = {0};
 
     *kernel = (struct kernel){.plan = *plan};
-    const quern_status status = make(ctx, kernel, &key_text);
+    const quern_status status = make(ctx, kernel, jit, &key_text);
     str_free(&key_text);
     if (status != QUERN_OK)
         kernel_free(ctx, kernel);

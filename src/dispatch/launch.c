@@ -135,6 +135,8 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
     const struct quern_problem *const p = &op->problem;
     TRY(check_args(p, args, m));
     const struct kernel_set *const set = atomic_load_explicit(&op->kernels, memory_order_acquire);
+    FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
+            op->text);
     struct device *const device = op->ctx->device;
     FAIL_IF(!device, QUERN_E_DEVICE, "this context has no device: no software GPU here runs %s",
             op->ctx->id.target->name);
@@ -182,6 +184,8 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             INT32_MAX);
     const struct kernel_set *const set = atomic_load(&op->kernels);
+    FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
+            op->text);
     *count = plan_slices(&set->plans, m, slices);
     for (size_t i = 0; i < *count; i++) {
         const struct plan_slice *const s = &slices[i];

@@ -15,6 +15,7 @@
 struct batch {
     quern_ctx *ctx;
     const struct plan *plans;
+    enum quern_jit jit;
     struct kernel *kernels[PLAN_KERNELS_MAX];
     struct error_record *errors; /* one each */
     quern_status status[PLAN_KERNELS_MAX];
@@ -24,7 +25,7 @@ static void make_one(void *user, size_t i)
 {
     struct batch *const batch = user;
 
-    batch->status[i] = kernel_make(batch->ctx, &batch->plans[i], batch->kernels[i]);
+    batch->status[i] = kernel_make(batch->ctx, &batch->plans[i], batch->jit, batch->kernels[i]);
     if (batch->status[i] != QUERN_OK)
         error_save(&batch->errors[i]);
 }
@@ -41,9 +42,9 @@ static void free_kernels(quern_ctx *ctx, struct kernel **kernels, size_t count)
 
 /* Makes and loads `count` kernels into kernels[]; all or nothing. */
 static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_t count,
-                                 struct kernel **kernels)
+                                 enum quern_jit jit, struct kernel **kernels)
 {
-    struct batch batch = {.ctx = ctx, .plans = plans};
+    struct batch batch = {.ctx = ctx, .plans = plans, .jit = jit};
     quern_status status = QUERN_OK;
 
     batch.errors = os.calloc(count, sizeof *batch.errors);
@@ -67,11 +68,10 @@ static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_
 
 static quern_status check_verified(const quern_ctx *ctx)
 {
-    FAIL_IF(
-        !ctx->id.target->verified && !ctx->settings.allow_unverified, QUERN_E_DECLINED,
-        "no software GPU here runs %s, so its kernels are unverified; allow_unverified (of the "
-        "command: --allow-unverified) uses them all the same",
-        ctx->id.target->name);
+    FAIL_IF(!ctx->id.target->verified && !ctx->settings.allow_unverified, QUERN_E_DECLINED,
+            "no software GPU here runs %s, so its kernels are unverified; allow_unverified (of the "
+            "command: --allow-unverified) uses them all the same",
+            ctx->id.target->name);
     return QUERN_OK;
 }
 
@@ -98,11 +98,11 @@ static quern_status publish(quern_op *op, const struct plan_set *plans, size_t f
 
 /* Adds kernels first…first+count-1 of `plans` to the op. */
 static quern_status add_kernels(quern_op *op, const struct plan_set *plans, size_t first,
-                                size_t count)
+                                size_t count, enum quern_jit jit)
 {
     struct kernel *made[PLAN_KERNELS_MAX] = {0};
 
-    TRY(make_kernels(op->ctx, plans->plans + first, count, made));
+    TRY(make_kernels(op->ctx, plans->plans + first, count, jit, made));
     const quern_status status = publish(op, plans, first, count, made);
     if (status != QUERN_OK)
         free_kernels(op->ctx, made, count);
@@ -110,19 +110,20 @@ static quern_status add_kernels(quern_op *op, const struct plan_set *plans, size
 }
 
 /* Makes sure that the op has the kernels for 1…m_max. */
-static quern_status grow(quern_op *op, const struct plan_set *plans, int64_t m_max)
+static quern_status grow(quern_op *op, const struct plan_set *plans, int64_t m_max,
+                         enum quern_jit jit)
 {
     quern_status status = QUERN_OK;
     size_t want = 0;
 
     while (want < plans->count && plans->plans[want].m_lo <= m_max)
         want++;
-    pthread_mutex_lock(&op->growing);
+    lock_take(&op->growing);
     const struct kernel_set *const set = atomic_load(&op->kernels);
     const size_t have = set ? set->plans.count : 0;
     if (have < want)
-        status = add_kernels(op, plans, have, want - have);
-    pthread_mutex_unlock(&op->growing);
+        status = add_kernels(op, plans, have, want - have, jit);
+    lock_give(&op->growing);
     return status;
 }
 
@@ -141,13 +142,13 @@ static quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, q
         os.free(op);
         return status;
     }
-    pthread_mutex_init(&op->growing, NULL);
     *out = op;
     return QUERN_OK;
 }
 
 static void op_free(quern_op *op)
 {
+    background_end(op);
     struct kernel_set *set = atomic_load(&op->kernels);
 
     if (set) /* the newest set holds every kernel */
@@ -157,7 +158,6 @@ static void op_free(quern_op *op)
         os.free(set);
         set = older;
     }
-    pthread_mutex_destroy(&op->growing);
     os.free(op);
 }
 
@@ -180,14 +180,14 @@ static quern_status find_or_add(quern_ctx *ctx, const struct quern_problem *norm
 
     if ((*out = find(ctx, normal, hash)))
         return QUERN_OK;
-    pthread_mutex_lock(&ctx->table_lock);
+    lock_take(&ctx->table_lock);
     if (!(*out = find(ctx, normal, hash)) && (status = op_new(ctx, normal, out)) == QUERN_OK) {
         _Atomic(quern_op *) *const bucket = &ctx->table[hash & (OP_BUCKETS - 1)];
         (*out)->in_table = true;
         atomic_store(&(*out)->next, atomic_load(bucket));
         atomic_store(bucket, *out);
     }
-    pthread_mutex_unlock(&ctx->table_lock);
+    lock_give(&ctx->table_lock);
     return status;
 }
 
@@ -204,8 +204,30 @@ void op_table_free(quern_ctx *ctx)
 /* ---- Public
  * ------------------------------------------------------------------------------------------- */
 
+bool op_covers(const quern_op *op, int64_t m_max)
+{
+    const struct kernel_set *const set = atomic_load(&op->kernels);
+    const int64_t need = m_max < PLAN_M_MAX ? m_max : PLAN_M_MAX;
+
+    return set && set->plans.count && set->plans.plans[set->plans.count - 1].m_hi >= need;
+}
+
+quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit)
+{
+    struct plan_set plans;
+
+    TRY(plan_make(&op->problem, op->ctx->id.target, &plans));
+    return grow(op, &plans, m_max, jit);
+}
+
 quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
                              quern_op **out)
+{
+    return quern_op_create_flags(ctx, problem, m_max, 0, out);
+}
+
+quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *problem,
+                                   int64_t m_max, unsigned flags, quern_op **out)
 {
     struct quern_problem normal;
     struct plan_set plans;
@@ -213,25 +235,33 @@ quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem
 
     FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
+    FAIL_IF(flags & ~(unsigned)(QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT), QUERN_E_ARGUMENT,
+            "flags are %u; expected QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT or both", flags);
     TRY(problem_normalise(problem, &normal));
-    if ((op = find(ctx, &normal, problem_hash(&normal)))) {
-        const struct kernel_set *const set = atomic_load(&op->kernels);
-        if (set && set->plans.count &&
-            (set->plans.plans[set->plans.count - 1].m_hi >=
-             (m_max < PLAN_M_MAX ? m_max : PLAN_M_MAX))) {
-            atomic_fetch_add(&op->references, 1);
-            atomic_fetch_add_explicit(&ctx->hit_memory, 1, memory_order_relaxed);
-            *out = op;
-            return QUERN_OK;
-        }
+    if ((op = find(ctx, &normal, problem_hash(&normal))) && op_covers(op, m_max)) {
+        atomic_fetch_add(&op->references, 1);
+        atomic_fetch_add_explicit(&ctx->hit_memory, 1, memory_order_relaxed);
+        *out = op;
+        return QUERN_OK;
     }
+    const enum quern_jit jit = flags & QUERN_OP_NO_COMPILE ? QUERN_JIT_OFF : ctx->settings.jit;
     TRY(check_verified(ctx));
     TRY(plan_make(&normal, ctx->id.target, &plans));
     TRY(find_or_add(ctx, &normal, &op));
-    TRY(grow(op, &plans, m_max));
+    record_op(ctx, op->text, 1, m_max);
+    if (flags & QUERN_OP_NO_WAIT)
+        TRY(background_start(op, m_max, jit));
+    else
+        TRY(grow(op, &plans, m_max, jit));
     atomic_fetch_add(&op->references, 1);
     *out = op;
     return QUERN_OK;
+}
+
+quern_status quern_op_ready(quern_op *op)
+{
+    FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
+    return background_state(op);
 }
 
 quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *problem,
@@ -256,7 +286,8 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     while (!beyond && last > first && plans.plans[last].m_lo > m_hi)
         last--;
     TRY(op_new(ctx, &normal, &op));
-    const quern_status status = add_kernels(op, &plans, first, last - first + 1);
+    const quern_status status = add_kernels(op, &plans, first, last - first + 1, ctx->settings.jit);
+    record_op(ctx, op->text, m_lo, m_hi);
     if (status != QUERN_OK) {
         op_free(op);
         return status;

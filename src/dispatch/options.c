@@ -104,18 +104,21 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     static const char *const devices[] = {"auto", "hip", "sim"};
     static const char *const modes[] = {"rw", "ro", "off"};
     static const char *const jits[] = {"on", "off", "warn", "error"};
+    static const char *const toolchains[] = {"any", "exact"};
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     int device = (int)o->device, mode = (int)o->cache_mode, jit = (int)o->jit,
-        level = (int)o->log_level;
+        level = (int)o->log_level, toolchain = (int)o->toolchain;
     const char *text;
 
     TRY(choose("QUERN_DEVICE", devices, 3, QUERN_DEVICE_AUTO, &device));
     TRY(choose("QUERN_CACHE_MODE", modes, 3, QUERN_CACHE_RW, &mode));
     TRY(choose("QUERN_JIT", jits, 4, QUERN_JIT_ON, &jit));
+    TRY(choose("QUERN_TOOLCHAIN", toolchains, 2, QUERN_TOOLCHAIN_ANY, &toolchain));
     TRY(choose("QUERN_LOG", levels, 4, QUERN_LOG_WARN, &level));
     s->device = (enum quern_device_kind)device;
     s->cache_mode = (enum quern_cache_mode)mode;
     s->jit = (enum quern_jit)jit;
+    s->toolchain = (enum quern_toolchain)toolchain;
     s->log_level = (enum quern_log_level)level;
     s->device_index = o->device_index;
     s->allow_unverified = o->allow_unverified;
@@ -123,6 +126,8 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     TRY(copy_string(o->cache_dir, "QUERN_CACHE_DIR", &s->cache_dir));
     TRY(copy_string(o->rocm_path, "QUERN_ROCM_PATH", &s->rocm_path));
     TRY(copy_string(o->worker_path, NULL, &s->worker_path));
+    TRY(copy_string(o->bundle_path, "QUERN_BUNDLE_PATH", &s->bundle_path));
+    TRY(copy_string(o->record, "QUERN_RECORD", &s->record));
 
     s->cache_max_bytes = o->cache_max_bytes;
     if (!s->cache_max_bytes && (text = variable("QUERN_CACHE_MAX_SIZE")))
@@ -170,5 +175,7 @@ void settings_free(struct settings *s)
     os.free(s->cache_dir);
     os.free(s->rocm_path);
     os.free(s->worker_path);
+    os.free(s->bundle_path);
+    os.free(s->record);
     *s = (struct settings){0};
 }

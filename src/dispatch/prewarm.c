@@ -56,7 +56,7 @@ static void make_job(void *user, size_t i)
     pthread_mutex_unlock(&w->lock);
     if (cancelled)
         return;
-    const quern_status status = kernel_make(w->ctx, &w->jobs[i].plan, &k);
+    const quern_status status = kernel_make(w->ctx, &w->jobs[i].plan, w->ctx->settings.jit, &k);
     pthread_mutex_lock(&w->lock);
     if (status != QUERN_OK && i < w->failed_job) {
         w->failed_job = i;

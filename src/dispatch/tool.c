@@ -152,7 +152,10 @@ size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size)
     if (!op || m < 1 || m > INT32_MAX)
         return 0;
     const struct kernel_set *const set = atomic_load(&op->kernels);
-    explain(slices, plan_slices(&set->plans, m, slices), m, &out);
+    if (set)
+        explain(slices, plan_slices(&set->plans, m, slices), m, &out);
+    else
+        str_addf(&out, "kernels of %s are not there yet\n", op->text);
     const size_t length = out.length, shown = length < size ? length : size ? size - 1 : 0;
     if (size) {
         memcpy(text, str_text(&out), shown);

@@ -119,6 +119,9 @@ static quern_status run(struct bench *b, quern_op *op, int64_t m, struct quern_v
     const struct kernel_set *const set = atomic_load(&op->kernels);
     struct plan_slice slices[2];
     const uint64_t start = os_now();
+
+    FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
+            op->text);
     const size_t count = plan_slices(&set->plans, m, slices);
 
     for (size_t i = 0; i < count; i++)

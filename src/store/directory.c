@@ -208,6 +208,37 @@ int directory_open(const char *path, bool create)
     return fd;
 }
 
+int directory_open_file(const char *path)
+{
+    const char *name;
+    size_t missing;
+    const int parent = walk_to_parent(path, false, &name, &missing);
+    struct stat st;
+
+    if (parent == -ENOENT)
+        REFUSE(ENOENT, "%.*s: %s", (int)missing, path, strerror(ENOENT));
+    if (parent < 0)
+        return parent;
+    /* O_NONBLOCK: opening a fifo must not hang */
+    const int fd = directory_openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    os.close(parent);
+    if (fd < 0)
+        REFUSE(-fd, "%.400s %s", path,
+               fd == -ELOOP ? "is a symbolic link; name the file itself" : strerror(-fd));
+    const int error = os.fstat(fd, &st) ? errno : 0;
+    if (!error && S_ISREG(st.st_mode) && directory_trusts(&st))
+        return fd;
+    os.close(fd);
+    if (error)
+        REFUSE(error, "%.400s cannot be examined: %s", path, strerror(error));
+    if (!S_ISREG(st.st_mode))
+        REFUSE(EINVAL, "%.400s is not a regular file", path);
+    REFUSE(EPERM,
+           "%.400s belongs to uid %u with mode %04o; it must belong to uid %u or root and be "
+           "writable by its owner alone",
+           path, st.st_uid, st.st_mode & 07777, os.geteuid());
+}
+
 int directory_open_in(int parent, const char *name, bool create, const char *shown)
 {
     return open_data(parent, name, create, shown);
@@ -265,7 +296,8 @@ static void add_home(struct str *out)
 
 static quern_status default_path(struct str *out)
 {
-    const char *const xdg = getenv("XDG_CACHE_HOME"), *const home = getenv("HOME");
+    /* in set-user-ID programs they are an attacker's, and give nothing */
+    const char *const xdg = secure_getenv("XDG_CACHE_HOME"), *const home = secure_getenv("HOME");
 
     /* relative values are to be ignored, says the XDG specification */
     if (xdg && xdg[0] == '/') {

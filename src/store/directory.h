@@ -36,6 +36,13 @@ quern_status directory_check(const char *path, bool write);
 int directory_open(const char *path, bool create);
 int directory_open_in(int parent, const char *name, bool create, const char *shown);
 
+/*
+ * Opens a file to read it whose directories are all as safe as those above a cache, and which only
+ * the user or root can have written. `path` is absolute and canonical, as directory_resolve gives.
+ * Returns a descriptor, or -errno with the reason recorded.
+ */
+int directory_open_file(const char *path);
+
 /* Whether only the user or root can have written this file or directory. */
 bool directory_trusts(const struct stat *st);
 

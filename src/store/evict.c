@@ -162,8 +162,12 @@ static void evict_locked(struct store *s)
     if (error) {
         store_complain(s, DOING_EVICT, -error, "the cache cannot be searched for old entries");
     } else {
-        if (v.bytes > s->max_bytes)
+        if (v.bytes > s->max_bytes) {
             remove_oldest(s, &v);
+            const int swept = store_sweep_pointers(s, false);
+            if (swept)
+                store_complain(s, DOING_EVICT, -swept, "pointers to old entries cannot be removed");
+        }
         store_set_accounted(s, v.bytes);
     }
     os.free(v.candidates);

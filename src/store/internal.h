@@ -13,7 +13,9 @@
 /*
  * Below the cache directory:
  *   v1/objects/ab/<30 hex digits>.qk   entries; ab and the name are the key
- *   v1/locks/00 … ff, evict            empty files to lock, made once and never removed
+ *   v1/sources/ab/<30 hex digits>      entries by source key: see source.c
+ *   v1/serials/<64 hex digits>         highest serial imported of a signer: see serial.c
+ *   v1/locks/00 … ff, evict, serials   empty files to lock, made once and never removed
  *   v1/quarantine/<key>-<random>.qk    damaged entries, at most QUARANTINE_MAX
  *   v1/written                         one byte for each WRITTEN_UNIT published: see evict.c
  * "v1" is ENTRY_VERSION: another version's directory is never looked into.
@@ -69,6 +71,7 @@ static inline void store_count(struct store *s, enum counter c)
 void store_complain(struct store *s, enum activity doing, int error, const char *what);
 
 struct entry_name entry_name(const struct hash128 *key);
+struct entry_name entry_name_of_hex(const char hex[33]);
 /* Whether a directory entry is one of ours: 30 lower-case hexadecimal digits and ".qk". */
 bool is_entry_name(const char *name);
 bool is_temporary_name(const char *name);
@@ -85,6 +88,20 @@ int store_each_name(int directory, name_fn each, void *user);
  * `shard`. Returns 0, also when there are no objects at all, the nonzero value, or -errno. */
 typedef int (*shard_fn)(void *user, int shard, const char *name);
 int store_each_shard(const struct store *s, shard_fn each, void *user);
+/* The same for the shards of v1/part. */
+int store_each_shard_of(const struct store *s, const char *part, shard_fn each, void *user);
+
+/* Makes the record's entry known under its source key, if it has one. Best effort. */
+void store_point(struct store *s, const struct store_record *record, const struct hash128 *key);
+/* The entry known under a source key: 0, -ENOENT, or another -errno. */
+int store_pointer(const struct store *s, const struct hash128 *source_key,
+                  struct entry_name *entry);
+/* Removes the pointers to entries that are gone, or all. Returns 0 or the first -errno. */
+int store_sweep_pointers(struct store *s, bool all);
+
+/* As store_lock, by the lock file's name. */
+#define SERIAL_LOCK_MS 5000
+int store_lock_named(struct store *s, const char *name, int deadline_ms);
 
 /* Reads a file of exactly `size` bytes into malloc'ed memory. -EAGAIN if it has another size. */
 int store_read_exactly(int fd, size_t size, void **bytes);

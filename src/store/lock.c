@@ -48,17 +48,15 @@ static int wait_for(int fd, int deadline_ms)
     return 0;
 }
 
-int store_lock(struct store *s, const struct hash128 *key, int deadline_ms)
+int store_lock_named(struct store *s, const char *name, int deadline_ms)
 {
-    const struct entry_name name = entry_name(key);
-
     if (s->mode != QUERN_CACHE_RW)
         return -1;
     const int directory = store_open_part(s, "locks", NULL, true);
     int result = directory;
     int fd = -1;
     if (directory >= 0) {
-        fd = directory_open_shared(directory, name.shard, O_RDWR);
+        fd = directory_open_shared(directory, name, O_RDWR);
         os.close(directory);
         result = fd < 0 ? fd : wait_for(fd, deadline_ms);
     }
@@ -70,6 +68,13 @@ int store_lock(struct store *s, const struct hash128 *key, int deadline_ms)
         store_complain(s, DOING_LOCK, -result,
                        "no locks, so kernels may be compiled more than once");
     return -1;
+}
+
+int store_lock(struct store *s, const struct hash128 *key, int deadline_ms)
+{
+    const struct entry_name name = entry_name(key);
+
+    return store_lock_named(s, name.shard, deadline_ms);
 }
 
 void store_unlock(struct store *s, int lock)

@@ -2,6 +2,7 @@
 #include "store/internal.h"
 #include "base/os.h"
 #include "object/object.h"
+#include "store/key.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,10 +31,16 @@ void store_complain(struct store *s, enum activity doing, int error, const char 
 
 struct entry_name entry_name(const struct hash128 *key)
 {
-    struct entry_name n;
     char hex[KEY_HEX + 1];
 
     hex_from_bytes(hex, key->bytes, sizeof key->bytes);
+    return entry_name_of_hex(hex);
+}
+
+struct entry_name entry_name_of_hex(const char hex[KEY_HEX + 1])
+{
+    struct entry_name n;
+
     memcpy(n.shard, hex, SHARD_HEX);
     n.shard[SHARD_HEX] = 0;
     memcpy(n.name, hex + SHARD_HEX, NAME_HEX);
@@ -105,8 +112,13 @@ static int note_shard(void *user, int directory, const char *name)
 
 int store_each_shard(const struct store *s, shard_fn each, void *user)
 {
+    return store_each_shard_of(s, "objects", each, user);
+}
+
+int store_each_shard_of(const struct store *s, const char *part, shard_fn each, void *user)
+{
     bool present[SHARDS] = {false};
-    const int objects = store_open_part(s, "objects", NULL, false);
+    const int objects = store_open_part(s, part, NULL, false);
 
     if (objects < 0)
         return objects == -ENOENT ? 0 : objects;
@@ -118,7 +130,7 @@ int store_each_shard(const struct store *s, shard_fn each, void *user)
         if (!present[i])
             continue;
         snprintf(shard, sizeof shard, "%02x", i);
-        snprintf(shown, sizeof shown, "%s/" VERSION_DIRECTORY "/objects/%s", s->path, shard);
+        snprintf(shown, sizeof shown, "%s/" VERSION_DIRECTORY "/%s/%s", s->path, part, shard);
         const int fd = directory_open_in(objects, shard, false, shown);
         if (fd >= 0)
             result = each(user, fd, shard);
@@ -224,10 +236,9 @@ void store_stats(struct store *s, struct store_stats *stats)
 /* ---- get --------------------------------------------------------------------------------------
  */
 
-struct wanted {
-    const char *key_text;
-    size_t key_text_bytes;
-    const struct target *target;
+struct want {
+    const struct store_want *want;
+    bool by_source;
 };
 
 /* What is wrong with a file before it is read, or null. */
@@ -240,23 +251,42 @@ static const char *unfit_file(const struct stat *st)
     return NULL;
 }
 
-/* Whether the record is what is wanted. Sets a failure's reason in the error record. */
-static enum counter judge(const struct store_record *r, const struct wanted *w)
+static bool same_text(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
+{
+    return a_bytes == b_bytes && !memcmp(a, b, a_bytes);
+}
+
+/* Whether the record's key text is the wanted one, or has the wanted source text in it. */
+static bool matches(const struct store_record *r, const struct store_want *w, bool by_source)
+{
+    struct hash128 source_key;
+    const char *text;
+    size_t bytes;
+
+    if (!by_source)
+        return same_text(r->key_text, r->key_text_bytes, w->key_text, w->key_text_bytes);
+    return key_source(r->key_text, r->key_text_bytes, &source_key, &text, &bytes) &&
+           same_text(text, bytes, w->source_text, w->source_text_bytes);
+}
+
+quern_status store_judge(const struct store_record *r, const struct store_want *w, bool by_source)
 {
     const struct target_id id = {.target = w->target};
     struct object object;
 
-    if (r->key_text_bytes != w->key_text_bytes ||
-        memcmp(r->key_text, w->key_text, w->key_text_bytes)) {
-        error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT(""), "the entry is that of another key");
-        return COUNT_MISS_FOREIGN;
-    }
-    const quern_status parsed = object_parse(r->object, r->object_bytes, &object);
-    if (parsed != QUERN_OK)
-        return parsed == QUERN_E_MEMORY ? COUNT_MISS_IO : COUNT_MISS_DAMAGED;
+    FAIL_IF(!matches(r, w, by_source), QUERN_E_CACHE, "the entry is that of another key");
+    TRY(object_parse(r->object, r->object_bytes, &object));
     const quern_status fits = object_fits(&object, &id);
     object_free(&object);
-    return fits == QUERN_OK ? COUNT_HIT : COUNT_MISS_FOREIGN;
+    return fits == QUERN_OK ? QUERN_OK : QUERN_E_CACHE;
+}
+
+static enum counter counter_of(quern_status judged)
+{
+    return judged == QUERN_OK         ? COUNT_HIT
+           : judged == QUERN_E_MEMORY ? COUNT_MISS_IO
+           : judged == QUERN_E_CACHE  ? COUNT_MISS_FOREIGN
+                                      : COUNT_MISS_DAMAGED;
 }
 
 /* Notes the use of an entry for the evictor. A time in the future would keep it for ever. */
@@ -280,7 +310,7 @@ static enum counter unreadable(int cause, int *error)
 }
 
 /* Reads and judges an open file. *error is an errno for COUNT_MISS_IO. */
-static enum counter load_file(struct store *s, int fd, struct stat *st, const struct wanted *w,
+static enum counter load_file(struct store *s, int fd, struct stat *st, const struct want *w,
                               struct store_entry *entry, int *error)
 {
     if (os.fstat(fd, st))
@@ -301,7 +331,7 @@ static enum counter load_file(struct store *s, int fd, struct stat *st, const st
         return unreadable(-read, error);
     enum counter outcome = COUNT_MISS_DAMAGED;
     if (entry_decode(entry->buffer, (size_t)st->st_size, &entry->record) == QUERN_OK)
-        outcome = judge(&entry->record, w);
+        outcome = counter_of(store_judge(&entry->record, w->want, w->by_source));
     if (outcome == COUNT_HIT) {
         touch(s, fd, st);
     } else {
@@ -312,7 +342,7 @@ static enum counter load_file(struct store *s, int fd, struct stat *st, const st
     return outcome;
 }
 
-static enum counter load(struct store *s, const struct entry_name *name, const struct wanted *w,
+static enum counter load(struct store *s, const struct entry_name *name, const struct want *w,
                          struct store_entry *entry, int *error)
 {
     const int shard = store_open_part(s, "objects", name->shard, false);
@@ -337,7 +367,8 @@ static enum counter load(struct store *s, const struct entry_name *name, const s
         if (alien)
             outcome = COUNT_MISS_FOREIGN;
     }
-    if (outcome == COUNT_MISS_DAMAGED || outcome == COUNT_MISS_FOREIGN)
+    /* what another key's pointer led to by mistake may be sound under its own */
+    if (outcome == COUNT_MISS_DAMAGED || (outcome == COUNT_MISS_FOREIGN && !w->by_source))
         store_quarantine(s, shard, name, &st, quern_last_error()->message);
     if (fd >= 0)
         os.close(fd); /* only now: an open file's inode number is not given to another */
@@ -345,25 +376,52 @@ static enum counter load(struct store *s, const struct entry_name *name, const s
     return outcome;
 }
 
-bool store_get(struct store *s, const struct hash128 *key, const char *key_text,
-               size_t key_text_bytes, const struct target *target, struct store_entry *entry)
+/* The file that is meant: by the source key, what its pointer names. */
+static enum counter look_up(struct store *s, const struct want *w, struct store_entry *entry,
+                            int *error)
 {
-    const struct entry_name name = entry_name(key);
-    const struct wanted wanted = {key_text, key_text_bytes, target};
+    struct entry_name name = entry_name(&w->want->key);
+
+    if (w->by_source) {
+        const int pointer = store_pointer(s, &w->want->source_key, &name);
+        if (pointer == -ENOENT)
+            return COUNT_MISS_ABSENT;
+        if (pointer < 0)
+            return unreadable(-pointer, error);
+    }
+    return load(s, &name, w, entry, error);
+}
+
+static bool get(struct store *s, const struct want *w, struct store_entry *entry)
+{
     enum counter outcome = COUNT_MISS_ABSENT;
     int error = 0;
 
     *entry = (struct store_entry){0};
     if (s->mode != QUERN_CACHE_OFF) {
-        outcome = load(s, &name, &wanted, entry, &error);
+        outcome = look_up(s, w, entry, &error);
         /* a network file system may know the file by an old handle: look it up anew */
         if (outcome == COUNT_MISS_IO && error == ESTALE)
-            outcome = load(s, &name, &wanted, entry, &error);
+            outcome = look_up(s, w, entry, &error);
     }
     store_count(s, outcome);
     if (outcome == COUNT_MISS_IO)
         store_complain(s, DOING_GET, error, NULL);
     return outcome == COUNT_HIT;
+}
+
+bool store_get(struct store *s, const struct hash128 *key, const char *key_text,
+               size_t key_text_bytes, const struct target *target, struct store_entry *entry)
+{
+    const struct store_want want = {
+        .key = *key, .key_text = key_text, .key_text_bytes = key_text_bytes, .target = target};
+
+    return get(s, &(struct want){&want, false}, entry);
+}
+
+bool store_get_by_source(struct store *s, const struct store_want *want, struct store_entry *entry)
+{
+    return get(s, &(struct want){want, true}, entry);
 }
 
 void store_entry_free(struct store_entry *entry)
@@ -411,6 +469,7 @@ void store_put(struct store *s, const struct hash128 *key, const struct store_re
     os.free(bytes);
     if (result == 0) {
         store_count(s, COUNT_PUT_OK);
+        store_point(s, record, key);
         store_account(s, size);
     } else if (result == -EEXIST && shard >= 0) {
         store_count(s, COUNT_PUT_LOST);

@@ -54,6 +54,34 @@ bool store_get(struct store *store, const struct hash128 *key, const char *key_t
                size_t key_text_bytes, const struct target *target, struct store_entry *entry);
 void store_entry_free(struct store_entry *entry);
 
+/* What is wanted, by its exact key or by its source alone. */
+struct store_want {
+    struct hash128 key, source_key;
+    const char *key_text; /* hashes to key */
+    size_t key_text_bytes;
+    const char *source_text;  /* hashes to source_key: what the code object is a function of */
+    size_t source_text_bytes; /* but for the toolchain */
+    const struct target *target;
+};
+/* As store_get, by the source key: an entry that any toolchain made of the same source. Which one,
+ * when there are several, is not said. A counted look-up of its own. */
+bool store_get_by_source(struct store *store, const struct store_want *want,
+                         struct store_entry *entry);
+
+/* Whether an entry's record is what is wanted, by the exact key text or (by_source) but for the
+ * toolchain: QUERN_OK, QUERN_E_OBJECT (damaged), QUERN_E_CACHE (sound, but another's) or
+ * QUERN_E_MEMORY, with the reason. */
+quern_status store_judge(const struct store_record *record, const struct store_want *want,
+                         bool by_source);
+
+/*
+ * The highest serial of a bundle that was imported from `signer` (64 hexadecimal digits), 0 if
+ * none; and raising it, never lowering. Without this a bundle with a known fault could be fed in
+ * again. QUERN_E_CACHE or QUERN_E_IO when it cannot be read or kept. Blocks.
+ */
+quern_status store_serial(struct store *store, const char *signer, uint64_t *serial);
+quern_status store_raise_serial(struct store *store, const char *signer, uint64_t serial);
+
 /* Publishes; the first writer wins. What object_parse refuses is not stored. Failures are counted,
  * and logged once for each cause. Blocks on the disk (and now and then evicts). Thread-safe. */
 void store_put(struct store *store, const struct hash128 *key, const struct store_record *record);
@@ -85,6 +113,12 @@ typedef int (*store_walk_fn)(void *user, const struct store_item *item);
 /* Every entry, by key; with `verify` each is read whole and useless ones are quarantined. A nonzero
  * result of `fn` stops the walk: QUERN_E_CANCELLED. */
 quern_status store_walk(struct store *store, bool verify, store_walk_fn fn, void *user);
+
+/* Every entry that can be read whole and is sound, by key, and every other with its status and an
+ * empty `entry`. `fn` may keep the entry by clearing *entry. As store_walk otherwise; nothing is
+ * quarantined. */
+typedef int (*store_read_fn)(void *user, const struct store_item *item, struct store_entry *entry);
+quern_status store_read_all(struct store *store, store_read_fn fn, void *user);
 
 /* Removes every entry, quarantined file and left-over temporary of this format version. *removed
  * counts entries, also on failure. */

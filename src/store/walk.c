@@ -98,24 +98,50 @@ struct walk {
     struct store *store;
     bool verify;
     store_walk_fn fn;
+    store_read_fn read; /* instead of fn: entries are read whole and handed out */
     void *user;
     bool stopped;
 };
 
 /* Everything that a get would check, but for the target, and that the name is the key's. */
-static quern_status verify_entry(const void *bytes, size_t size, const char *key)
+static quern_status verify_entry(const void *bytes, size_t size, const char *key,
+                                 struct store_record *record)
 {
-    struct store_record record;
     struct object object;
     char hex[KEY_HEX + 1];
 
-    TRY(entry_decode(bytes, size, &record));
-    const struct hash128 hash = hash128_of(record.key_text, record.key_text_bytes);
+    TRY(entry_decode(bytes, size, record));
+    const struct hash128 hash = hash128_of(record->key_text, record->key_text_bytes);
     hex_from_bytes(hex, hash.bytes, sizeof hash.bytes);
     FAIL_IF(strcmp(hex, key), QUERN_E_OBJECT, "the entry is that of key %s", hex);
-    TRY(object_parse(record.object, record.object_bytes, &object));
+    TRY(object_parse(record->object, record->object_bytes, &object));
     object_free(&object);
     return QUERN_OK;
+}
+
+static quern_status check_file(const struct stat *st)
+{
+    FAIL_IF(!S_ISREG(st->st_mode) || !directory_trusts(st), QUERN_E_OBJECT,
+            "it is not a regular file of this user");
+    FAIL_IF(st->st_size < ENTRY_HEADER_BYTES || (uint64_t)st->st_size > ENTRY_BYTES_MAX,
+            QUERN_E_OBJECT, "it has %lld bytes; an entry has %d to %zu", (long long)st->st_size,
+            ENTRY_HEADER_BYTES, ENTRY_BYTES_MAX);
+    return QUERN_OK;
+}
+
+/* Reads and proves a whole entry; *entry is to be freed on success. */
+static quern_status read_whole(int fd, const struct stat *st, const char *key,
+                               struct store_entry *entry)
+{
+    TRY(check_file(st));
+    const int error = store_read_exactly(fd, (size_t)st->st_size, &entry->buffer);
+    FAIL_IF(error == -ENOMEM, QUERN_E_MEMORY, "no memory for an entry");
+    FAIL_IF(error, QUERN_E_IO, "it cannot be read: %s", strerror(-error));
+    const quern_status status =
+        verify_entry(entry->buffer, (size_t)st->st_size, key, &entry->record);
+    if (status != QUERN_OK)
+        store_entry_free(entry);
+    return status;
 }
 
 /* Reads the header and key text, or with `verify` all. *text is malloc'ed, or null on failure. */
@@ -123,22 +149,13 @@ static quern_status read_entry(int fd, const struct stat *st, bool verify, const
                                char **text)
 {
     struct entry_header h;
-    void *bytes = NULL;
+    struct store_entry entry = {0};
     uint8_t head[ENTRY_HEADER_BYTES];
-    quern_status status = QUERN_OK;
 
-    FAIL_IF(!S_ISREG(st->st_mode) || !directory_trusts(st), QUERN_E_OBJECT,
-            "it is not a regular file of this user");
-    FAIL_IF(st->st_size < ENTRY_HEADER_BYTES || (uint64_t)st->st_size > ENTRY_BYTES_MAX,
-            QUERN_E_OBJECT, "it has %lld bytes; an entry has %d to %zu", (long long)st->st_size,
-            ENTRY_HEADER_BYTES, ENTRY_BYTES_MAX);
+    TRY(check_file(st));
     if (verify) {
-        const int error = store_read_exactly(fd, (size_t)st->st_size, &bytes);
-        FAIL_IF(error == -ENOMEM, QUERN_E_MEMORY, "no memory for an entry");
-        FAIL_IF(error, QUERN_E_IO, "it cannot be read: %s", strerror(-error));
-        status = verify_entry(bytes, (size_t)st->st_size, key);
-        os.free(bytes);
-        TRY(status);
+        TRY(read_whole(fd, st, key, &entry));
+        store_entry_free(&entry);
     }
     FAIL_IF(os.pread(fd, head, sizeof head, 0) != sizeof head, QUERN_E_IO,
             "its header cannot be read");
@@ -161,6 +178,7 @@ static quern_status read_entry(int fd, const struct stat *st, bool verify, const
 static int visit(struct walk *w, int shard, const struct entry_name *name)
 {
     struct store_item item = {.key_text = ""};
+    struct store_entry entry = {0};
     struct stat st;
     char *text = NULL;
     const int fd = directory_openat(shard, name->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
@@ -174,7 +192,8 @@ static int visit(struct walk *w, int shard, const struct entry_name *name)
     } else {
         item.bytes = (uint64_t)st.st_size;
         item.used = st.st_mtime;
-        item.status = read_entry(fd, &st, w->verify, item.key, &text);
+        item.status = w->read ? read_whole(fd, &st, item.key, &entry)
+                              : read_entry(fd, &st, w->verify, item.key, &text);
         if (text)
             item.key_text = text;
         if (w->verify && item.status == QUERN_E_OBJECT)
@@ -182,7 +201,8 @@ static int visit(struct walk *w, int shard, const struct entry_name *name)
     }
     if (fd >= 0)
         os.close(fd);
-    w->stopped = w->fn(w->user, &item) != 0;
+    w->stopped = (w->read ? w->read(w->user, &item, &entry) : w->fn(w->user, &item)) != 0;
+    store_entry_free(&entry);
     os.free(text);
     return w->stopped;
 }
@@ -208,15 +228,23 @@ static int walk_shard(void *user, int fd, const char *shard)
     return result;
 }
 
+static quern_status walk(struct walk *w)
+{
+    if (w->store->mode == QUERN_CACHE_OFF)
+        return QUERN_OK;
+    const int error = store_each_shard(w->store, walk_shard, w);
+    FAIL_IF(w->stopped, QUERN_E_CANCELLED, "the walk through the cache was stopped");
+    return error ? failed(w->store, error) : QUERN_OK;
+}
+
 quern_status store_walk(struct store *s, bool verify, store_walk_fn fn, void *user)
 {
-    struct walk w = {.store = s, .verify = verify, .fn = fn, .user = user};
+    return walk(&(struct walk){.store = s, .verify = verify, .fn = fn, .user = user});
+}
 
-    if (s->mode == QUERN_CACHE_OFF)
-        return QUERN_OK;
-    const int error = store_each_shard(s, walk_shard, &w);
-    FAIL_IF(w.stopped, QUERN_E_CANCELLED, "the walk through the cache was stopped");
-    return error ? failed(s, error) : QUERN_OK;
+quern_status store_read_all(struct store *s, store_read_fn fn, void *user)
+{
+    return walk(&(struct walk){.store = s, .read = fn, .user = user});
 }
 
 /* ---- clear ------------------------------------------------------------------------------------
@@ -269,7 +297,10 @@ quern_status store_clear(struct store *s, uint64_t *removed)
     int error = store_each_shard(s, clear_shard, &c);
     const int fd = store_open_part(s, "quarantine", NULL, false);
     const int other = fd >= 0 ? store_each_name(fd, clear_quarantined, &c) : fd == -ENOENT ? 0 : fd;
+    const int swept = store_sweep_pointers(s, true);
     *removed = c.removed;
+    if (!c.error)
+        c.error = swept;
     error = error ? error : other ? other : c.error;
     if (error)
         return failed(s, error);

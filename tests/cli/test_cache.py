@@ -2,9 +2,15 @@
 """quern cache and quern inspect, on a cache with two kernels in it."""
 
 import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
 
 import pytest
-from conftest import TARGET
+from conftest import COMMAND, TARGET
 
 PROBLEMS = ["wq=nf4 n=64 k=128 a=f16", "wq=nf4 n=96 k=128 a=f16"]
 
@@ -108,3 +114,44 @@ def test_inspect_refuses_what_is_no_code_object(warm, plan, tmp_path, name):
     path = tmp_path / name
     path.write_bytes(data)
     warm.refused("inspect", path, status=1, says=str(path))
+
+
+def test_why_a_kernel_is_missing(quern):
+    words = ["explain", "--target", TARGET, "--why-miss"]
+    empty = quern(*words, PROBLEMS[0]).stdout
+    assert "is not in the cache" in empty and "has no entry" in empty
+    quern("prewarm", "--target", TARGET, "--m", "1", *PROBLEMS)
+    there = quern(*words, PROBLEMS[0]).stdout
+    assert "is in the cache" in there and "differs" not in there
+    # another group: only the source differs, and a line that says so is shown
+    near = quern(*words, PROBLEMS[0] + " group=32").stdout
+    fields = dict(re.findall(r"^  (\w+) +(same|differs)$", near, re.M))
+    assert fields == {"toolchain": "same", "format": "same", "source": "differs",
+                      "options": "same", "processor": "same", "wave": "same"}  # fmt: skip
+    shown = re.search(r'wanted "(.*)"\n +found  "(.*)"', near)
+    assert shown and shown[1] != shown[2] and re.search(r"and \d+ more lines", near)
+    # another target: the processor differs too
+    other = quern("explain", "--target", "gfx1100", "--why-miss", PROBLEMS[0]).stdout
+    assert re.search(r'processor +differs\n +wanted "gfx1100"\n +found  "gfx1151"', other)
+    assert quern.json(*words, PROBLEMS[0])["explanations"][0]["text"] in there
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a program to another user")
+def test_the_environment_means_nothing_to_a_privileged_program():
+    if shutil.which("setpriv") is None:
+        pytest.skip("no setpriv")
+    top = pathlib.Path(tempfile.mkdtemp())
+    try:
+        top.chmod(0o711)
+        program, theirs = top / "quern", top / "theirs"
+        shutil.copy(COMMAND, program)
+        os.chown(program, 65533, 65533)
+        nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+        env = {"QUERN_CACHE_DIR": str(theirs), "XDG_CACHE_HOME": str(theirs), "HOME": str(theirs)}
+        words = [*nobody, str(program), "cache", "stat", "--json"]
+        for mode, believed in ((0o755, True), (0o4755, False)):
+            program.chmod(mode)
+            done = subprocess.run(words, env=env, capture_output=True, text=True)
+            assert (str(theirs) in done.stdout + done.stderr) == believed, done
+    finally:
+        shutil.rmtree(top)

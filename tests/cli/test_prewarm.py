@@ -7,7 +7,7 @@ import os
 import pty
 import subprocess
 
-from conftest import COMMAND, SMALL_MODEL, TARGET, clean_environment
+from conftest import COMMAND, SMALL_MODEL, TARGET, Quern, clean_environment
 
 WORDS = ["--wq", "nf4", "--a", "bf16", "--target", TARGET]
 
@@ -149,3 +149,54 @@ def test_a_progress_bar_on_a_terminal(tmp_path, small_model):
     assert b"compiling [                        ] 0/4" in bars[1]
     assert any(b"compiling [========================] 4/4" in bar for bar in bars)
     assert bars[-1] == b"\x1b[K"  # and it is gone at the end
+
+
+def test_a_recorded_run_is_made_elsewhere(tmp_path, small_model):
+    here, there = Quern(tmp_path / "here"), Quern(tmp_path / "there")
+    record = tmp_path / "record"
+    words = ["prewarm", "--model", small_model, *WORDS, "--m", "1-2"]
+    made = here.json(*words, env={"QUERN_RECORD": str(record)})
+    here(*words, env={"QUERN_RECORD": str(record)})  # what is asked for twice is one layer
+    lines = record.read_text().splitlines()
+    assert len(lines) == 2 * len(made["problems"]) and len(set(lines)) == len(made["problems"])
+    assert all(line.startswith(f"target={TARGET} m=1-2 op=gemm ") for line in lines)
+    again = there.json("prewarm", "--target", TARGET, "--manifest", record)
+    assert again["compiled"] == made["kernels"]
+    assert problems(again).keys() == problems(made).keys()
+    off = there.json(*words, "--jit", "off")
+    assert off["cached"] == made["kernels"]
+    # by the environment, and in parts
+    seen = []
+    for part in (1, 2, 3):
+        report = there.json("prewarm", "--target", TARGET, "--shard", f"{part}/3", "--jit", "off",
+                            env={"QUERN_MANIFEST": str(record)})  # fmt: skip
+        seen += [p["problem"] for p in report["problems"]]
+    assert sorted(seen) == sorted(p["problem"] for p in made["problems"])
+    assert len(seen) == len(set(seen))
+
+
+def test_manifests_that_are_wrong(quern, tmp_path):
+    manifest = tmp_path / "manifest"
+    words = ["prewarm", "--target", TARGET, "--manifest", manifest]
+    good = "op=gemm wq=nf4 n=64 k=128 a=f16"
+    for text, says in (
+        ("", "no layer for"),
+        ("# nothing\n\n", "no layer for"),
+        (f"target=gfx1201 m=1 {good}\n", "no layer for"),
+        (f"{good}\ntarget=gfx9999 {good}\n", "line 2"),
+        (f"{good}\n{good} n=65\n", "line 2"),
+        ("hello\n", "line 1"),
+        (f"{good}\0\n", "NUL"),
+    ):
+        manifest.write_text(text)
+        quern.refused(*words, status=1, says=says)
+    manifest.write_text(f"m=0 {good}\n")
+    assert "line 1" in quern(*words, status=1).stderr
+    for shard in ("0/2", "3/2", "1", "1/0", "-1/2", "1/2x", ""):
+        quern.refused("prewarm", "--target", TARGET, "--shard", shard, good, status=2,
+                      says="--shard")  # fmt: skip
+    quern.refused(*words, good, status=2, says="not two of them")
+    # a record that cannot be written costs a warning
+    done = quern("prewarm", "--target", TARGET, "--m", "1", good,
+                 env={"QUERN_RECORD": "/nonexistent/record"})  # fmt: skip
+    assert done.stderr.count("QUERN_RECORD") == 1

@@ -34,7 +34,6 @@ void t_store_setup(struct t_store *t)
     assert_non_null(mkdtemp(t->root));
     snprintf(t->cache, sizeof t->cache, "%s/cache", t->root);
     t->sink = (struct log){.function = keep_line, .user = t, .level = QUERN_LOG_DEBUG};
-    pthread_mutex_init(&t->sink.lock, NULL);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -53,7 +52,6 @@ void t_remove_tree(const char *path)
 void t_store_teardown(struct t_store *t)
 {
     t_remove_tree(t->root);
-    pthread_mutex_destroy(&t->sink.lock);
 }
 
 struct store *t_store_open(struct t_store *t, enum quern_cache_mode mode, uint64_t max_bytes)
@@ -79,7 +77,14 @@ void t_record(struct t_record *r, const char *name)
 {
     const struct t_object o = t_object(T_AXPY_GFX1151);
 
-    snprintf(r->key_text, sizeof r->key_text, "name %zu\n%s\n", strlen(name), name);
+    char source_text[96], hex[33];
+
+    /* as a kernel's, so that the entry is known under its source key too */
+    snprintf(source_text, sizeof source_text, "name %zu\n%s\n", strlen(name), name);
+    const struct hash128 source_key = hash128_of(source_text, strlen(source_text));
+    hex_from_bytes(hex, source_key.bytes, sizeof source_key.bytes);
+    snprintf(r->key_text, sizeof r->key_text, "source key 32\n%s\ntoolchain 4\nnone\n%s", hex,
+             source_text);
     snprintf(r->source, sizeof r->source, "// kernel %s\n", name);
     r->key = hash128_of(r->key_text, strlen(r->key_text));
     r->record = (struct store_record){

@@ -36,7 +36,7 @@ quern_status t_store_try(struct t_store *t, const char *directory, enum quern_ca
 
 /* A key and a record for it, made of a golden object of gfx1151; all of it static or in *r. */
 struct t_record {
-    char key_text[64];
+    char key_text[256];
     char source[96];
     struct hash128 key;
     struct store_record record;

@@ -5,6 +5,9 @@
  */
 #include "base/os.h"
 #include "store/internal.h"
+#include "store/key.h"
+#include "store/pack.h"
+#include "t_faults.h"
 #include "t_store.h"
 
 #include <stdarg.h>
@@ -35,199 +38,6 @@ static int teardown(void **state)
     t_store_teardown(*state);
     free(*state);
     return 0;
-}
-
-/* ---- one call fails ---------------------------------------------------------------------------
- */
-
-/* The fault: the Nth call that can fail does, and with `for_ever` all after it. */
-static struct {
-    struct os real;
-    unsigned calls, fail_at; /* fail_at 0: only count */
-    bool for_ever;
-    int error;
-    unsigned failed; /* how many did */
-} fault;
-
-static bool fails(void)
-{
-    fault.calls++;
-    if (!fault.fail_at || fault.calls < fault.fail_at ||
-        (!fault.for_ever && fault.calls > fault.fail_at))
-        return false;
-    fault.failed++;
-    errno = fault.error;
-    return true;
-}
-
-static void *f_malloc(size_t n)
-{
-    return fails() ? NULL : fault.real.malloc(n);
-}
-static void *f_calloc(size_t n, size_t m)
-{
-    return fails() ? NULL : fault.real.calloc(n, m);
-}
-static void *f_realloc(void *p, size_t n)
-{
-    return fails() ? NULL : fault.real.realloc(p, n);
-}
-static int f_openat(int d, const char *p, int f, mode_t m)
-{
-    return fails() ? -1 : fault.real.openat(d, p, f, m);
-}
-static int f_close(int fd) /* Linux closes it whatever it returns */
-{
-    const int result = fault.real.close(fd);
-
-    return fails() ? -1 : result;
-}
-static ssize_t f_read(int fd, void *b, size_t n)
-{
-    return fails() ? -1 : fault.real.read(fd, b, n);
-}
-static ssize_t f_pread(int fd, void *b, size_t n, off_t o)
-{
-    return fails() ? -1 : fault.real.pread(fd, b, n, o);
-}
-static ssize_t f_write(int fd, const void *b, size_t n)
-{
-    return fails() ? -1 : fault.real.write(fd, b, n);
-}
-static int f_fsync(int fd)
-{
-    (void)fd;
-    return fails() ? -1 : 0; /* thousands of real ones would only wear the disk */
-}
-static int f_fstat(int fd, struct stat *s)
-{
-    return fails() ? -1 : fault.real.fstat(fd, s);
-}
-static int f_fstatat(int d, const char *p, struct stat *s, int f)
-{
-    return fails() ? -1 : fault.real.fstatat(d, p, s, f);
-}
-static int f_mkdirat(int d, const char *p, mode_t m)
-{
-    return fails() ? -1 : fault.real.mkdirat(d, p, m);
-}
-static int f_linkat(int d, const char *p, int e, const char *q, int f)
-{
-    return fails() ? -1 : fault.real.linkat(d, p, e, q, f);
-}
-static int f_renameat(int d, const char *p, int e, const char *q)
-{
-    return fails() ? -1 : fault.real.renameat(d, p, e, q);
-}
-static int f_unlinkat(int d, const char *p, int f)
-{
-    return fails() ? -1 : fault.real.unlinkat(d, p, f);
-}
-static int f_flock(int fd, int op)
-{
-    return fails() ? -1 : fault.real.flock(fd, op);
-}
-static int f_futimens(int fd, const struct timespec t[2])
-{
-    return fails() ? -1 : fault.real.futimens(fd, t);
-}
-static DIR *f_fdopendir(int fd)
-{
-    return fails() ? NULL : fault.real.fdopendir(fd);
-}
-static struct dirent *f_readdir(DIR *d)
-{
-    return fails() ? NULL : fault.real.readdir(d);
-}
-static int f_closedir(DIR *d)
-{
-    const int result = fault.real.closedir(d);
-
-    return fails() ? -1 : result;
-}
-static ssize_t f_getrandom(void *b, size_t n, unsigned f)
-{
-    return fails() ? -1 : fault.real.getrandom(b, n, f);
-}
-static int f_faccessat(int d, const char *p, int m, int f)
-{
-    return fails() ? -1 : fault.real.faccessat(d, p, m, f);
-}
-static int f_fchmod(int fd, mode_t m)
-{
-    return fails() ? -1 : fault.real.fchmod(fd, m);
-}
-static int f_fchmodat(int d, const char *p, mode_t m, int f)
-{
-    return fails() ? -1 : fault.real.fchmodat(d, p, m, f);
-}
-static int f_ftruncate(int fd, off_t n)
-{
-    return fails() ? -1 : fault.real.ftruncate(fd, n);
-}
-static char *f_realpath(const char *p, char *r)
-{
-    return fails() ? NULL : fault.real.realpath(p, r);
-}
-static int f_getrlimit(int r, struct rlimit *l)
-{
-    return fails() ? -1 : fault.real.getrlimit(r, l);
-}
-static int f_clock_gettime(clockid_t c, struct timespec *t)
-{
-    return fails() ? -1 : fault.real.clock_gettime(c, t);
-}
-static int f_nanosleep(const struct timespec *t, struct timespec *r)
-{
-    return fails() ? -1 : fault.real.nanosleep(t, r);
-}
-static int f_fcntl(int fd, int c, long a)
-{
-    return fails() ? -1 : fault.real.fcntl(fd, c, a);
-}
-
-static void faults_on(unsigned fail_at, int error, bool for_ever)
-{
-    fault.real = os;
-    fault.calls = fault.failed = 0;
-    fault.fail_at = fail_at;
-    fault.error = error;
-    fault.for_ever = for_ever;
-    os.malloc = f_malloc;
-    os.calloc = f_calloc;
-    os.realloc = f_realloc;
-    os.openat = f_openat;
-    os.close = f_close;
-    os.read = f_read;
-    os.pread = f_pread;
-    os.write = f_write;
-    os.fsync = f_fsync;
-    os.fstat = f_fstat;
-    os.fstatat = f_fstatat;
-    os.mkdirat = f_mkdirat;
-    os.linkat = f_linkat;
-    os.renameat = f_renameat;
-    os.unlinkat = f_unlinkat;
-    os.flock = f_flock;
-    os.futimens = f_futimens;
-    os.fdopendir = f_fdopendir;
-    os.readdir = f_readdir;
-    os.closedir = f_closedir;
-    os.getrandom = f_getrandom;
-    os.faccessat = f_faccessat;
-    os.fchmod = f_fchmod;
-    os.fchmodat = f_fchmodat;
-    os.ftruncate = f_ftruncate;
-    os.realpath = f_realpath;
-    os.getrlimit = f_getrlimit;
-    os.clock_gettime = f_clock_gettime;
-    os.nanosleep = f_nanosleep;
-    os.fcntl = f_fcntl;
-}
-
-static void faults_off(void)
-{
-    os = fault.real;
 }
 
 /* The operations. Each starts from the state that prepare() makes: "sound" and "old" are entries,
@@ -338,7 +148,7 @@ static int openat_named(int d, const char *p, int f, mode_t m)
         errno = EOPNOTSUPP;
         return -1;
     }
-    return f_openat(d, p, f, m);
+    return t_faults_openat(d, p, f, m);
 }
 static void do_put_named(struct scene *c)
 {
@@ -349,10 +159,86 @@ static void do_first_put(struct scene *c)
 {
     const struct os wrapped = os;
 
-    os = fault.real;
+    os = t_faults.real;
     t_remove_tree(c->t->cache);
     os = wrapped;
     t_put(c->s, "new");
+}
+
+/* "sound" by its source key, as another toolchain's user would look for it. */
+static void do_get_by_source(struct scene *c)
+{
+    struct t_record r;
+    struct store_entry e;
+    struct store_want want = {.target = target_named("gfx1151")};
+
+    t_record(&r, "sound");
+    if (!key_source(r.key_text, strlen(r.key_text), &want.source_key, &want.source_text,
+                    &want.source_text_bytes))
+        fail_msg("a record without a source key");
+    if (store_get_by_source(c->s, &want, &e))
+        assert_memory_equal(e.record.object, r.record.object, r.record.object_bytes);
+    store_entry_free(&e);
+}
+
+#define SIGNER "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+/* A failure may keep the old serial, never lose it. */
+static void do_raise_serial(struct scene *c)
+{
+    static uint64_t last;
+    const struct os wrapped = os;
+    uint64_t serial;
+
+    if (store_raise_serial(c->s, SIGNER, last + 1) == QUERN_OK)
+        last++;
+    os = t_faults.real;
+    if (store_serial(c->s, SIGNER, &serial) == QUERN_OK && serial == last + 1)
+        last++; /* kept, though the call's end failed */
+    else if (access(c->t->cache, F_OK) == 0)
+        assert_true(serial == last);
+    os = wrapped;
+    store_serial(c->s, SIGNER, &serial);
+}
+
+static int count_read(void *user, const struct store_item *item, struct store_entry *entry)
+{
+    (void)user;
+    assert_true((item->status == QUERN_OK) == (entry->buffer != NULL));
+    return 0;
+}
+static void do_read_all(struct scene *c)
+{
+    store_read_all(c->s, count_read, NULL);
+}
+
+static void do_bundle(struct scene *c)
+{
+    struct t_record r;
+    struct store_entry e;
+    struct pack *p;
+    char path[PATH_MAX];
+    void *bytes;
+    size_t size;
+
+    t_record(&r, "sound");
+    if (pack_write(&(struct pack_content){&r.record, 1, "m", 1}, &bytes, &size) != QUERN_OK)
+        return;
+    const struct os wrapped = os;
+    snprintf(path, sizeof path, "%s/bundle", c->t->root);
+    os = t_faults.real;
+    t_write_file(path, bytes, size);
+    os = wrapped;
+    os.free(bytes);
+    if (pack_open(path, &p) != QUERN_OK)
+        return;
+    const struct store_want want = {.key = r.key,
+                                    .key_text = r.key_text,
+                                    .key_text_bytes = strlen(r.key_text),
+                                    .target = target_named("gfx1151")};
+    if (pack_get(p, &want, false, &e) == QUERN_OK)
+        assert_non_null(e.buffer);
+    store_entry_free(&e);
+    pack_close(p);
 }
 
 static const struct operation {
@@ -374,6 +260,10 @@ static const struct operation {
     {"usage", do_usage},
     {"clear", do_clear},
     {"lock", do_lock},
+    {"get by source", do_get_by_source},
+    {"raise serial", do_raise_serial},
+    {"read all", do_read_all},
+    {"bundle", do_bundle},
 };
 
 /* A leaked descriptor takes the place of the lowest free one. */
@@ -420,10 +310,10 @@ static void every_call_of_every_operation_may_fail(void **state)
     unsigned runs = 0, reached = 0;
     for (size_t o = 0; o < COUNT(operations); o++) {
         prepare(&c);
-        faults_on(0, 0, false);
+        t_faults_on(0, 0, false);
         operations[o].run(&c);
-        faults_off();
-        const unsigned calls = fault.calls;
+        t_faults_off();
+        const unsigned calls = t_faults.calls;
         assert_true(calls > 3);
         for (size_t e = 0; e < COUNT(errors); e++)
             for (int for_ever = 0; for_ever < 2; for_ever++)
@@ -431,14 +321,14 @@ static void every_call_of_every_operation_may_fail(void **state)
                     char what[96];
                     snprintf(what, sizeof what, "%s: call %u of %u, %s%s", operations[o].name, n,
                              calls, strerror(errors[e]), for_ever ? ", for ever" : "");
-                    faults_on(0, 0, false); /* no real fsync while preparing either */
+                    t_faults_on(0, 0, false); /* no real fsync while preparing either */
                     prepare(&c);
-                    faults_off();
-                    faults_on(n, errors[e], for_ever);
+                    t_faults_off();
+                    t_faults_on(n, errors[e], for_ever);
                     operations[o].run(&c);
-                    faults_off();
+                    t_faults_off();
                     runs++;
-                    reached += fault.failed != 0;
+                    reached += t_faults.failed != 0;
                     if (lowest_free_descriptor() != descriptor)
                         fail_msg("%s: descriptors leak", what);
                     size_t left = 0;
@@ -446,9 +336,9 @@ static void every_call_of_every_operation_may_fail(void **state)
                         left = t_count_files(c.t, "v1/objects", TEMPORARY_PREFIX);
                     if (left && strcmp(operations[o].name, "put named"))
                         fail_msg("%s: %zu temporaries are left", what, left);
-                    faults_on(0, 0, false);
+                    t_faults_on(0, 0, false);
                     check_usable(&c, what);
-                    faults_off();
+                    t_faults_off();
                     /* only a named temporary whose removal failed may stay, and not for ever */
                     if (left) {
                         uint64_t removed;
@@ -533,8 +423,8 @@ static void entries_are_flushed_before_they_are_named(void **state)
     for (int named = 0; named < 2; named++)
         for (int failing = 0; failing < 2; failing++) {
             struct store *const s = t_store_open(t, QUERN_CACHE_RW, 0);
-            fault.real = os;
-            fault.fail_at = 0;
+            t_faults.real = os;
+            t_faults.fail_at = 0;
             if (named)
                 os.openat = openat_named;
             os.fsync = noted_fsync;
@@ -623,8 +513,8 @@ static void a_link_whose_answer_was_lost_counts(void **state)
     struct store *const s = t_store_open(*state, QUERN_CACHE_RW, 0);
     const struct os real = os;
 
-    fault.real = os;
-    fault.fail_at = 0;
+    t_faults.real = os;
+    t_faults.fail_at = 0;
     os.openat = openat_named;
     os.linkat = link_answer_lost;
     t_put(s, "a");

@@ -197,8 +197,7 @@ static void test_log(void **state)
     struct lines lines = {0};
     struct log log = {.function = keep_line,
                       .user = &lines,
-                      .level = QUERN_LOG_WARN,
-                      .lock = PTHREAD_MUTEX_INITIALIZER};
+                      .level = QUERN_LOG_WARN};
 
     (void)state;
     log_line(&log, QUERN_LOG_INFO, "too quiet");

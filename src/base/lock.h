@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A mutex that a forked child may take although a thread that it does not have held it at the fork.
+ * It is for data that is whole at any moment (published by one atomic store), where the lock only
+ * keeps writers apart. Zero-initialise it; nothing needs to be destroyed.
+ */
+#ifndef QUERN_BASE_LOCK_H
+#define QUERN_BASE_LOCK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct lock {
+    pthread_mutex_t mutex;
+    atomic_int
+        process; /* whose mutex it is; 0: nobody's yet; -1: it is being made this process's */
+};
+
+void lock_take(struct lock *lock);
+void lock_give(struct lock *lock);
+
+#endif

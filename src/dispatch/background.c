@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernels made by a thread of the library (QUERN_OP_NO_WAIT). An op has at most one such thread;
+ * what is asked for meanwhile it makes too. It is joined when the op is freed or when another is
+ * needed.
+ */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <unistd.h>
+
+static void keep_failure(struct background *b)
+{
+    if (!b->failure)
+        b->failure = os.calloc(1, sizeof *b->failure);
+    if (b->failure) /* else the status alone must do */
+        error_save(b->failure);
+}
+
+static void *make(void *user)
+{
+    quern_op *const op = user;
+    struct background *const b = &op->background;
+
+    lock_take(&b->lock);
+    do {
+        const int64_t m_max = b->wanted;
+        const enum quern_jit jit = b->jit;
+        lock_give(&b->lock);
+        const quern_status status = op_grow(op, m_max, jit);
+        lock_take(&b->lock);
+        b->status = status;
+        if (status != QUERN_OK)
+            keep_failure(b);
+    } while (b->status == QUERN_OK && !op_covers(op, b->wanted));
+    b->running = false;
+    lock_give(&b->lock);
+    return NULL;
+}
+
+/* The lock is held; a thread of the parent process is none of ours. */
+static bool is_running(const struct background *b)
+{
+    return b->running && b->process == (int)getpid();
+}
+
+quern_status background_start(quern_op *op, int64_t m_max, enum quern_jit jit)
+{
+    struct background *const b = &op->background;
+    sigset_t all, before;
+    int error = 0;
+
+    lock_take(&b->lock);
+    if (m_max > b->wanted)
+        b->wanted = m_max;
+    b->jit = jit;
+    if (!is_running(b)) {
+        if (b->process == (int)getpid())
+            pthread_join(b->thread, NULL);
+        b->process = 0;
+        b->status = QUERN_OK;
+        b->running = true;
+        /* the host's signal handlers stay on its own threads */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        error = pthread_create(&b->thread, NULL, make, op);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (error)
+            b->running = false;
+        else
+            b->process = (int)getpid();
+    }
+    lock_give(&b->lock);
+    /* no thread to be had: as if the caller had not asked for one */
+    return error ? op_grow(op, m_max, jit) : QUERN_OK;
+}
+
+quern_status background_state(quern_op *op)
+{
+    struct background *const b = &op->background;
+    quern_status status = QUERN_OK;
+
+    lock_take(&b->lock);
+    if (is_running(b))
+        status = error_set(QUERN_E_NOT_READY, __FILE__, FAIL_AT(""),
+                           "kernels of %s are still being made", op->text);
+    else if (b->status != QUERN_OK)
+        status = b->failure ? error_restore(b->failure)
+                            : error_set(b->status, __FILE__, FAIL_AT(""),
+                                        "kernels of %s could not be made", op->text);
+    else if (!op_covers(op, b->wanted ? b->wanted : 1) && !atomic_load(&op->kernels))
+        status = error_set(QUERN_E_NOT_READY, __FILE__, FAIL_AT(""),
+                           "nothing makes the kernels of %s; ask for the op again", op->text);
+    lock_give(&b->lock);
+    return status;
+}
+
+void background_end(quern_op *op)
+{
+    struct background *const b = &op->background;
+
+    if (b->process == (int)getpid())
+        pthread_join(b->thread, NULL);
+    b->process = 0;
+    os.free(b->failure);
+    b->failure = NULL;
+}

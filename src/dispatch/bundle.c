@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/* Bundles: those in front of the context's cache, and making, reading and importing one. */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+#include "store/key.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- In front of the cache
+ * ------------------------------------------------------------ */
+
+void bundles_open(quern_ctx *ctx)
+{
+    const char *at = ctx->settings.bundle_path;
+    char path[4096];
+
+    while (at && *at) {
+        const size_t n = strcspn(at, ":");
+        const char *const next = at + n + (at[n] == ':');
+        if (n && n < sizeof path) {
+            memcpy(path, at, n);
+            path[n] = 0;
+            if (ctx->pack_count == BUNDLES_MAX)
+                log_line(&ctx->log, QUERN_LOG_WARN, "bundle %s is not used: at most %d are", path,
+                         BUNDLES_MAX);
+            else if (pack_open(path, &ctx->packs[ctx->pack_count]) == QUERN_OK)
+                ctx->pack_count++;
+            else
+                log_line(&ctx->log, QUERN_LOG_WARN, "bundle %s is not used: %s", path,
+                         quern_last_error()->message);
+        } else if (n) {
+            log_line(&ctx->log, QUERN_LOG_WARN, "a bundle's path of %zu bytes is too long", n);
+        }
+        at = next;
+    }
+}
+
+void bundles_close(quern_ctx *ctx)
+{
+    while (ctx->pack_count)
+        pack_close(ctx->packs[--ctx->pack_count]);
+}
+
+bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
+                 struct store_entry *entry)
+{
+    for (size_t i = 0; i < ctx->pack_count; i++) {
+        const quern_status status = pack_get(ctx->packs[i], want, by_source, entry);
+        if (status == QUERN_OK && entry->buffer) {
+            atomic_fetch_add_explicit(&ctx->hit_bundle, 1, memory_order_relaxed);
+            return true;
+        }
+        if (status != QUERN_OK && atomic_fetch_add(&ctx->bundle_damaged, 1) == 0)
+            log_line(&ctx->log, QUERN_LOG_WARN, "an entry of a bundle is not used: %s (said once)",
+                     quern_last_error()->message);
+    }
+    return false;
+}
+
+/* ---- Reading
+ * ------------------------------------------------------------ */
+
+struct quern_bundle {
+    struct pack *pack;
+};
+
+quern_status quern_bundle_open(const void *bytes, size_t size, quern_bundle **out)
+{
+    FAIL_IF(!bytes || !out, QUERN_E_ARGUMENT, "%s is null", bytes ? "bundle" : "bytes");
+    quern_bundle *const b = os.calloc(1, sizeof *b);
+    FAIL_IF(!b, QUERN_E_MEMORY, "out of memory for a bundle");
+    const quern_status status = pack_open_memory(bytes, size, &b->pack);
+    if (status == QUERN_OK)
+        *out = b;
+    else
+        os.free(b);
+    return status;
+}
+
+void quern_bundle_close(quern_bundle *b)
+{
+    if (b)
+        pack_close(b->pack);
+    os.free(b);
+}
+
+quern_status quern_bundle_info(const quern_bundle *b, struct quern_bundle_info *info)
+{
+    struct pack_info p;
+
+    FAIL_IF(!b || !info, QUERN_E_ARGUMENT, "%s is null", b ? "info" : "bundle");
+    FAIL_IF(info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu",
+            info->size, sizeof *info);
+    pack_info(b->pack, &p);
+    *info = (struct quern_bundle_info){.size = sizeof *info,
+                                       .entries = p.entries,
+                                       .bytes = p.bytes,
+                                       .serial = p.serial,
+                                       .manifest = p.manifest,
+                                       .has_signature = p.has_signature};
+    memcpy(info->public_key, p.public_key, sizeof info->public_key);
+    memcpy(info->signature, p.signature, sizeof info->signature);
+    return QUERN_OK;
+}
+
+quern_status quern_bundle_walk(const quern_bundle *b, quern_cache_fn fn, void *user)
+{
+    struct pack_info info;
+
+    FAIL_IF(!b || !fn, QUERN_E_ARGUMENT, "%s is null", b ? "fn" : "bundle");
+    pack_info(b->pack, &info);
+    for (uint64_t i = 0; i < info.entries; i++) {
+        struct store_entry entry;
+        struct hash128 key = {{0}};
+        char hex[2 * sizeof key.bytes + 1];
+        const quern_status status = pack_entry(b->pack, i, &key, &entry);
+        char *text = NULL; /* key texts hold NULs nowhere, but end without one */
+        if (status == QUERN_OK && (text = os.calloc(1, entry.record.key_text_bytes + 1)))
+            memcpy(text, entry.record.key_text, entry.record.key_text_bytes);
+        hex_from_bytes(hex, key.bytes, sizeof key.bytes);
+        const int stop = fn(user, &(struct quern_cache_entry){.key = hex,
+                                                              .bytes = entry.record.object_bytes,
+                                                              .key_text = text ? text : "",
+                                                              .status = status});
+        os.free(text);
+        store_entry_free(&entry);
+        FAIL_IF(stop, QUERN_E_CANCELLED, "the walk through the bundle was stopped");
+    }
+    return QUERN_OK;
+}
+
+void quern_bundle_signature(const uint8_t public_key[32], const uint8_t signature[64],
+                            uint8_t block[QUERN_SIGNATURE_BYTES])
+{
+    pack_signature_block(public_key, signature, block);
+}
+
+/* ---- Making
+ * ------------------------------------------------------------ */
+
+/* Entries of the cache, read whole. */
+struct collection {
+    quern_ctx *ctx;
+    const char *processor; /* null: any */
+    struct store_entry *entries;
+    size_t count, capacity;
+    uint64_t left_out;
+    quern_status status; /* QUERN_E_MEMORY stops the walk */
+};
+
+/* Whether the key text has this processor in the field of that name. */
+static bool for_processor(const char *text, size_t bytes, const char *processor)
+{
+    struct key_field f;
+
+    for (size_t at = 0; key_next(text, bytes, &at, &f);)
+        if (f.tag_length == strlen("processor") && !memcmp(f.tag, "processor", f.tag_length))
+            return f.size == strlen(processor) && !memcmp(f.bytes, processor, f.size);
+    return false;
+}
+
+static int collect(void *user, const struct store_item *item, struct store_entry *entry)
+{
+    struct collection *const c = user;
+
+    if (item->status != QUERN_OK) {
+        c->left_out++;
+        return 0;
+    }
+    if (c->processor &&
+        !for_processor(entry->record.key_text, entry->record.key_text_bytes, c->processor))
+        return 0;
+    if (c->count == c->capacity) {
+        const size_t capacity = c->capacity ? 2 * c->capacity : 64;
+        struct store_entry *const grown = os.realloc(c->entries, capacity * sizeof *grown);
+        if (!grown)
+            return 1;
+        c->entries = grown;
+        c->capacity = capacity;
+    }
+    c->entries[c->count++] = *entry;
+    *entry = (struct store_entry){0}; /* taken */
+    return 0;
+}
+
+static quern_status write_collection(const struct collection *c, const char *manifest,
+                                     uint64_t serial, void **bytes, size_t *size)
+{
+    struct store_record *const records = os.calloc(c->count ? c->count : 1, sizeof *records);
+
+    FAIL_IF(!records, QUERN_E_MEMORY, "out of memory for %zu entries", c->count);
+    for (size_t i = 0; i < c->count; i++)
+        records[i] = c->entries[i].record;
+    const struct pack_content content = {records, c->count, manifest, serial};
+    const quern_status status = pack_write(&content, bytes, size);
+    os.free(records);
+    return status;
+}
+
+quern_status quern_bundle_create(quern_ctx *ctx, const char *processor, const char *manifest,
+                                 uint64_t serial, void **bytes, size_t *size, uint64_t *left_out)
+{
+    struct collection c = {.ctx = ctx, .processor = processor};
+
+    FAIL_IF(!ctx || !bytes || !size, QUERN_E_ARGUMENT, "%s is null",
+            !ctx    ? "ctx"
+            : bytes ? "size"
+                    : "bytes");
+    quern_status status = store_read_all(ctx->store, collect, &c);
+    if (status == QUERN_E_CANCELLED)
+        status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for a bundle");
+    if (status == QUERN_OK)
+        status = write_collection(&c, manifest, serial, bytes, size);
+    for (size_t i = 0; i < c.count; i++)
+        store_entry_free(&c.entries[i]);
+    os.free(c.entries);
+    if (left_out)
+        *left_out = c.left_out;
+    return status;
+}
+
+/* ---- Importing
+ * ------------------------------------------------------------ */
+
+static void import_all(quern_ctx *ctx, const struct pack *pack, uint64_t entries,
+                       struct quern_bundle_import *result)
+{
+    for (uint64_t i = 0; i < entries; i++) {
+        struct store_entry entry;
+        struct store_stats before, after;
+        struct hash128 key;
+        if (pack_entry(pack, i, &key, &entry) != QUERN_OK) {
+            result->damaged++;
+            continue;
+        }
+        store_stats(ctx->store, &before);
+        store_put(ctx->store, &key, &entry.record);
+        store_stats(ctx->store, &after);
+        if (after.put_ok > before.put_ok)
+            result->imported++;
+        else if (after.put_lost > before.put_lost)
+            result->present++;
+        else
+            result->failed++;
+        store_entry_free(&entry);
+    }
+}
+
+quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle, const char *signer,
+                                 struct quern_bundle_import *result)
+{
+    struct pack_info info;
+    uint64_t kept = 0;
+
+    FAIL_IF(!ctx || !bundle || !result, QUERN_E_ARGUMENT, "%s is null",
+            !ctx     ? "ctx"
+            : bundle ? "result"
+                     : "bundle");
+    FAIL_IF(result->size != sizeof *result, QUERN_E_ARGUMENT, "result.size is %zu; expected %zu",
+            result->size, sizeof *result);
+    *result = (struct quern_bundle_import){.size = sizeof *result};
+    FAIL_IF(ctx->settings.cache_mode != QUERN_CACHE_RW, QUERN_E_CACHE,
+            "the cache is not open for writing (QUERN_CACHE_MODE), so nothing can be imported");
+    pack_info(bundle->pack, &info);
+    FAIL_IF(info.bytes > ctx->settings.cache_max_bytes, QUERN_E_CACHE,
+            "the bundle has %" PRIu64 " bytes, and the cache may hold %" PRIu64
+            "; raise QUERN_CACHE_MAX_SIZE, or use the bundle where it is by QUERN_BUNDLE_PATH",
+            info.bytes, ctx->settings.cache_max_bytes);
+    if (signer) {
+        TRY(store_serial(ctx->store, signer, &kept));
+        FAIL_IF(info.serial < kept, QUERN_E_CACHE,
+                "the bundle has serial %" PRIu64 ", and %" PRIu64
+                " of the same signer was imported before: an old one is not let in again",
+                info.serial, kept);
+        /* first: a crash now leaves a cache that lacks entries, never one that forgets the serial
+         */
+        TRY(store_raise_serial(ctx->store, signer, info.serial));
+    }
+    import_all(ctx, bundle->pack, info.entries, result);
+    FAIL_IF(result->failed, QUERN_E_IO, "%" PRIu64 " of %" PRIu64 " entries could not be stored",
+            result->failed, info.entries);
+    return QUERN_OK;
+}

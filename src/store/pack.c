@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+#include "store/pack.h"
+#include "base/os.h"
+#include "object/le.h"
+#include "object/object.h"
+#include "store/directory.h"
+#include "store/entry.h"
+#include "store/pack_format.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EINTR_TRIES 100
+
+struct pack {
+    int fd;                /* -1: over memory */
+    const uint8_t *memory; /* else null */
+    uint64_t file_bytes;
+    uint8_t *head; /* header, index and manifest, proven */
+    struct pack_layout layout;
+    struct pack_info info;
+};
+
+/* Reads exactly `size` bytes at `offset`. QUERN_E_IO, or QUERN_E_OBJECT at the end of the file. */
+static quern_status read_at(const struct pack *p, uint64_t offset, void *to, size_t size)
+{
+    size_t got = 0;
+    int tries = EINTR_TRIES;
+
+    FAIL_IF(offset > p->file_bytes || size > p->file_bytes - offset, QUERN_E_OBJECT,
+            "the bundle ends at %" PRIu64 " bytes, before the %zu at %" PRIu64, p->file_bytes, size,
+            offset);
+    if (p->memory) {
+        memcpy(to, p->memory + offset, size);
+        return QUERN_OK;
+    }
+    while (got < size) {
+        const ssize_t n = os.pread(p->fd, (char *)to + got, size - got, (off_t)(offset + got));
+        FAIL_IF(n == 0, QUERN_E_OBJECT, "the bundle has become shorter while it was open");
+        if (n > 0)
+            got += (size_t)n;
+        else
+            FAIL_IF(errno != EINTR || !--tries, QUERN_E_IO, "the bundle cannot be read: %s",
+                    strerror(errno));
+    }
+    return QUERN_OK;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------
+ */
+
+static quern_status read_header(struct pack *p)
+{
+    uint8_t h[PACK_HEADER_BYTES];
+    static const uint8_t zeros[16];
+
+    FAIL_IF(p->file_bytes < sizeof h, QUERN_E_OBJECT,
+            "the bundle has %" PRIu64 " bytes, less than a header", p->file_bytes);
+    TRY(read_at(p, 0, h, sizeof h));
+    FAIL_IF(memcmp(h, PACK_CANARY, 8), QUERN_E_OBJECT,
+            "the bundle does not begin with its eight magic bytes");
+    FAIL_IF(le32(h + PACK_AT_VERSION) != PACK_VERSION, QUERN_E_OBJECT,
+            "the bundle has format version %u; it is %d here", le32(h + PACK_AT_VERSION),
+            PACK_VERSION);
+    FAIL_IF(le32(h + PACK_AT_HEADER_BYTES) != PACK_HEADER_BYTES ||
+                memcmp(h + PACK_AT_RESERVED, zeros, sizeof zeros),
+            QUERN_E_OBJECT, "the bundle's header is malformed");
+    p->info.bytes = le64(h + PACK_AT_TOTAL_BYTES);
+    p->info.entries = le64(h + PACK_AT_ENTRIES);
+    p->info.manifest_bytes = le64(h + PACK_AT_MANIFEST);
+    p->info.serial = le64(h + PACK_AT_SERIAL);
+    FAIL_IF(p->info.bytes > PACK_BYTES_MAX || p->info.entries > PACK_ENTRIES_MAX ||
+                p->info.manifest_bytes > PACK_MANIFEST_MAX,
+            QUERN_E_OBJECT,
+            "the bundle says it has %" PRIu64 " entries, %zu bytes of manifest and %" PRIu64
+            " bytes in all; at most %" PRIu64 ", %" PRIu64 " and %" PRIu64 " are read",
+            p->info.entries, p->info.manifest_bytes, p->info.bytes, PACK_ENTRIES_MAX,
+            PACK_MANIFEST_MAX, PACK_BYTES_MAX);
+    FAIL_IF(p->file_bytes != p->info.bytes && p->file_bytes != p->info.bytes + PACK_SIGNATURE_BYTES,
+            QUERN_E_OBJECT,
+            "the bundle has %" PRIu64 " bytes; its header says %" PRIu64 ", and %d more if signed",
+            p->file_bytes, p->info.bytes, PACK_SIGNATURE_BYTES);
+    p->layout = pack_lay_out(p->info.entries, p->info.manifest_bytes);
+    FAIL_IF(p->layout.end > p->info.bytes, QUERN_E_OBJECT,
+            "the bundle has %" PRIu64 " bytes, not enough for its index", p->info.bytes);
+    return QUERN_OK;
+}
+
+static const uint8_t *record_at(const struct pack *p, uint64_t i)
+{
+    return p->head + PACK_HEADER_BYTES + i * PACK_INDEX_BYTES;
+}
+
+static uint64_t by_source_at(const struct pack *p, uint64_t i)
+{
+    return le32(p->head + p->layout.by_source + i * 4);
+}
+
+static int compare_sources(const uint8_t *a, const uint8_t *b)
+{
+    const int order = memcmp(a + PACK_INDEX_SOURCE_KEY, b + PACK_INDEX_SOURCE_KEY, 16);
+
+    return order ? order : memcmp(a + PACK_INDEX_KEY, b + PACK_INDEX_KEY, 16);
+}
+
+/* Entries stand one behind another in the order of their keys, from the end of the head to the end
+ * of the bundle: so none overlaps and none is outside. */
+static bool index_is_sound(const struct pack *p)
+{
+    uint64_t at = p->layout.end;
+
+    for (uint64_t i = 0; i < p->info.entries; i++) {
+        const uint8_t *const r = record_at(p, i);
+        const uint64_t size = le64(r + PACK_INDEX_SIZE);
+        if (le64(r + PACK_INDEX_OFFSET) != at || size < ENTRY_HEADER_BYTES ||
+            size > ENTRY_BYTES_MAX || size % PACK_ALIGN || size > p->info.bytes - at)
+            return false;
+        if (i && memcmp(record_at(p, i - 1), r, 16) >= 0)
+            return false;
+        at += size;
+    }
+    if (at != p->info.bytes)
+        return false;
+    /* ascending, in an order where no two entries are equal: hence each entry once */
+    for (uint64_t i = 0; i < p->info.entries; i++)
+        if (by_source_at(p, i) >= p->info.entries ||
+            (i && compare_sources(record_at(p, by_source_at(p, i - 1)),
+                                  record_at(p, by_source_at(p, i))) >= 0))
+            return false;
+    return true;
+}
+
+static bool all_zero(const uint8_t *bytes, uint64_t from, uint64_t to)
+{
+    while (from < to)
+        if (bytes[from++])
+            return false;
+    return true;
+}
+
+static quern_status read_head(struct pack *p)
+{
+    const struct pack_layout *const l = &p->layout;
+
+    p->head = os.malloc(l->end);
+    FAIL_IF(!p->head, QUERN_E_MEMORY, "no memory for a bundle's index of %" PRIu64 " bytes",
+            l->end);
+    TRY(read_at(p, 0, p->head, l->end));
+    const struct hash128 digest = hash128_of(p->head, l->digest);
+    FAIL_IF(memcmp(p->head + l->digest, digest.bytes, sizeof digest.bytes), QUERN_E_OBJECT,
+            "the bundle's index does not have the digest behind it");
+    p->info.manifest = (const char *)p->head + l->manifest;
+    FAIL_IF(!all_zero(p->head, l->by_source + p->info.entries * 4, l->manifest) ||
+                !all_zero(p->head, l->manifest + p->info.manifest_bytes, l->digest) ||
+                memchr(p->info.manifest, 0, p->info.manifest_bytes) || !index_is_sound(p),
+            QUERN_E_OBJECT, "the bundle's index is malformed");
+    return QUERN_OK;
+}
+
+static quern_status read_signature(struct pack *p)
+{
+    uint8_t b[PACK_SIGNATURE_BYTES];
+
+    if (p->file_bytes == p->info.bytes)
+        return QUERN_OK;
+    TRY(read_at(p, p->info.bytes, b, sizeof b));
+    FAIL_IF(memcmp(b, PACK_SIGN_CANARY, 8) || le32(b + PACK_SIGN_VERSION) != 1 ||
+                !all_zero(b, PACK_SIGN_ZERO, PACK_SIGN_KEY) ||
+                !all_zero(b, PACK_SIGN_RESERVED, sizeof b),
+            QUERN_E_OBJECT, "what follows the bundle is no signature that this version knows");
+    p->info.has_signature = true;
+    memcpy(p->info.public_key, b + PACK_SIGN_KEY, sizeof p->info.public_key);
+    memcpy(p->info.signature, b + PACK_SIGN_VALUE, sizeof p->info.signature);
+    return QUERN_OK;
+}
+
+void pack_signature_block(const uint8_t public_key[32], const uint8_t signature[64],
+                          uint8_t block[PACK_SIGNATURE_BYTES])
+{
+    memset(block, 0, PACK_SIGNATURE_BYTES);
+    memcpy(block, PACK_SIGN_CANARY, 8);
+    le_put(block + PACK_SIGN_VERSION, 4, 1);
+    memcpy(block + PACK_SIGN_KEY, public_key, 32);
+    memcpy(block + PACK_SIGN_VALUE, signature, 64);
+}
+
+static quern_status open_rest(struct pack *p, struct pack **out)
+{
+    quern_status status = read_header(p);
+
+    if (status == QUERN_OK)
+        status = read_head(p);
+    if (status == QUERN_OK)
+        status = read_signature(p);
+    if (status == QUERN_OK)
+        *out = p;
+    else
+        pack_close(p);
+    return status;
+}
+
+static quern_status new_pack(struct pack **pack)
+{
+    *pack = os.calloc(1, sizeof **pack);
+    FAIL_IF(!*pack, QUERN_E_MEMORY, "no memory for a bundle");
+    (*pack)->fd = -1;
+    return QUERN_OK;
+}
+
+quern_status pack_open(const char *path, struct pack **out)
+{
+    char *real = NULL;
+    struct pack *p;
+    struct stat st;
+
+    TRY(directory_resolve(path, &real));
+    const int fd = directory_open_file(real);
+    os.free(real);
+    if (fd < 0)
+        return QUERN_E_CACHE;
+    const quern_status status =
+        os.fstat(fd, &st) ? error_set(QUERN_E_IO, __FILE__, FAIL_AT(""),
+                                      "the bundle cannot be examined: %s", strerror(errno))
+                          : new_pack(&p);
+    if (status != QUERN_OK) {
+        os.close(fd);
+        return status;
+    }
+    p->fd = fd;
+    p->file_bytes = (uint64_t)st.st_size;
+    return open_rest(p, out);
+}
+
+quern_status pack_open_memory(const void *bytes, size_t size, struct pack **out)
+{
+    struct pack *p;
+
+    TRY(new_pack(&p));
+    p->memory = bytes;
+    p->file_bytes = size;
+    return open_rest(p, out);
+}
+
+void pack_close(struct pack *p)
+{
+    if (!p)
+        return;
+    if (p->fd >= 0)
+        os.close(p->fd);
+    os.free(p->head);
+    os.free(p);
+}
+
+void pack_info(const struct pack *p, struct pack_info *info)
+{
+    *info = p->info;
+}
+
+/* ---- entries ----------------------------------------------------------------------------------
+ */
+
+static quern_status load(const struct pack *p, uint64_t i, struct store_entry *entry)
+{
+    const uint8_t *const r = record_at(p, i);
+    const size_t size = le64(r + PACK_INDEX_SIZE);
+
+    entry->buffer = os.malloc(size);
+    FAIL_IF(!entry->buffer, QUERN_E_MEMORY, "no memory for an entry of %zu bytes", size);
+    TRY(read_at(p, le64(r + PACK_INDEX_OFFSET), entry->buffer, size));
+    TRY(entry_decode(entry->buffer, size, &entry->record));
+    const struct hash128 key = hash128_of(entry->record.key_text, entry->record.key_text_bytes);
+    FAIL_IF(memcmp(key.bytes, r + PACK_INDEX_KEY, sizeof key.bytes), QUERN_E_OBJECT,
+            "the entry is not that of its key in the index");
+    return QUERN_OK;
+}
+
+/* The first place in the index whose key is not less. */
+static uint64_t find(const struct pack *p, const struct hash128 *key, bool by_source)
+{
+    uint64_t lo = 0, hi = p->info.entries;
+
+    while (lo < hi) {
+        const uint64_t mid = lo + (hi - lo) / 2;
+        const uint8_t *const r = record_at(p, by_source ? by_source_at(p, mid) : mid);
+        if (memcmp(r + (by_source ? PACK_INDEX_SOURCE_KEY : PACK_INDEX_KEY), key->bytes, 16) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+quern_status pack_get(const struct pack *p, const struct store_want *want, bool by_source,
+                      struct store_entry *entry)
+{
+    const struct hash128 *const key = by_source ? &want->source_key : &want->key;
+    const uint64_t place = find(p, key, by_source);
+
+    *entry = (struct store_entry){0};
+    if (place == p->info.entries)
+        return QUERN_OK;
+    const uint64_t i = by_source ? by_source_at(p, place) : place;
+    if (memcmp(record_at(p, i) + (by_source ? PACK_INDEX_SOURCE_KEY : PACK_INDEX_KEY), key->bytes,
+               16))
+        return QUERN_OK;
+    quern_status status = load(p, i, entry);
+    if (status == QUERN_OK)
+        status = store_judge(&entry->record, want, by_source);
+    if (status != QUERN_OK)
+        store_entry_free(entry);
+    return status;
+}
+
+quern_status pack_entry(const struct pack *p, uint64_t index, struct hash128 *key,
+                        struct store_entry *entry)
+{
+    struct object object;
+
+    *entry = (struct store_entry){0};
+    FAIL_IF(index >= p->info.entries, QUERN_E_ARGUMENT, "entry %" PRIu64 " of %" PRIu64, index,
+            p->info.entries);
+    if (key)
+        memcpy(key->bytes, record_at(p, index), sizeof key->bytes);
+    quern_status status = load(p, index, entry);
+    if (status == QUERN_OK)
+        status = object_parse(entry->record.object, entry->record.object_bytes, &object);
+    if (status == QUERN_OK)
+        object_free(&object);
+    else
+        store_entry_free(entry);
+    return status;
+}

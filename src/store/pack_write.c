@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* Making a bundle. Nothing but its content decides its bytes: no time, no path, no order of files.
+ */
+#include "base/os.h"
+#include "object/le.h"
+#include "object/object.h"
+#include "store/entry.h"
+#include "store/key.h"
+#include "store/pack_format.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct piece {
+    struct hash128 key, source_key;
+    uint64_t index; /* in the order of keys */
+    void *bytes;    /* the entry as encoded */
+    size_t size;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    return memcmp(((const struct piece *)a)->key.bytes, ((const struct piece *)b)->key.bytes, 16);
+}
+
+static int by_source(const void *a, const void *b)
+{
+    const struct piece *const x = a, *const y = b;
+    const int order = memcmp(x->source_key.bytes, y->source_key.bytes, 16);
+
+    return order ? order : memcmp(x->key.bytes, y->key.bytes, 16);
+}
+
+/* Encodes a record; refuses what no reader would take. */
+static quern_status make_piece(const struct store_record *r, struct piece *piece)
+{
+    struct object object;
+    const char *text;
+    size_t bytes;
+
+    TRY(object_parse(r->object, r->object_bytes, &object));
+    object_free(&object);
+    piece->key = hash128_of(r->key_text, r->key_text_bytes);
+    if (!key_source(r->key_text, r->key_text_bytes, &piece->source_key, &text, &bytes))
+        piece->source_key = (struct hash128){{0}};
+    return entry_encode(r, &piece->bytes, &piece->size);
+}
+
+static void free_pieces(struct piece *pieces, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        os.free(pieces[i].bytes);
+    os.free(pieces);
+}
+
+/* Sorts by key and keeps the first of equal ones. */
+static size_t sort_pieces(struct piece *pieces, size_t count)
+{
+    size_t kept = 0;
+
+    if (count)
+        qsort(pieces, count, sizeof *pieces, by_key);
+    for (size_t i = 0; i < count; i++) {
+        if (kept && !by_key(&pieces[kept - 1], &pieces[i])) {
+            os.free(pieces[i].bytes);
+            continue;
+        }
+        pieces[kept] = pieces[i];
+        pieces[kept].index = kept;
+        kept++;
+    }
+    for (size_t i = kept; i < count; i++)
+        pieces[i].bytes = NULL;
+    return kept;
+}
+
+/* Writes header, index, entries; `pieces` are in the order of keys, and left in that of source
+ * keys.
+ */
+static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
+                 const struct pack_content *c, const struct pack_layout *l)
+{
+    const size_t manifest_bytes = c->manifest ? strlen(c->manifest) : 0;
+    uint64_t at = l->end;
+
+    memcpy(b, PACK_CANARY, 8);
+    le_put(b + PACK_AT_VERSION, 4, PACK_VERSION);
+    le_put(b + PACK_AT_HEADER_BYTES, 4, PACK_HEADER_BYTES);
+    le_put(b + PACK_AT_TOTAL_BYTES, 8, total);
+    le_put(b + PACK_AT_ENTRIES, 8, count);
+    le_put(b + PACK_AT_MANIFEST, 8, manifest_bytes);
+    le_put(b + PACK_AT_SERIAL, 8, c->serial);
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *const r = b + PACK_HEADER_BYTES + i * PACK_INDEX_BYTES;
+        memcpy(r + PACK_INDEX_KEY, pieces[i].key.bytes, 16);
+        memcpy(r + PACK_INDEX_SOURCE_KEY, pieces[i].source_key.bytes, 16);
+        le_put(r + PACK_INDEX_OFFSET, 8, at);
+        le_put(r + PACK_INDEX_SIZE, 8, pieces[i].size);
+        memcpy(b + at, pieces[i].bytes, pieces[i].size);
+        at += pieces[i].size;
+    }
+    if (count)
+        qsort(pieces, count, sizeof *pieces, by_source);
+    for (size_t i = 0; i < count; i++)
+        le_put(b + l->by_source + i * 4, 4, pieces[i].index);
+    if (manifest_bytes)
+        memcpy(b + l->manifest, c->manifest, manifest_bytes);
+    const struct hash128 digest = hash128_of(b, l->digest);
+    memcpy(b + l->digest, digest.bytes, sizeof digest.bytes);
+}
+
+static quern_status assemble(struct piece *pieces, size_t count, const struct pack_content *c,
+                             void **bytes, size_t *size)
+{
+    const struct pack_layout l = pack_lay_out(count, c->manifest ? strlen(c->manifest) : 0);
+    uint64_t total = l.end;
+
+    for (size_t i = 0; i < count; i++)
+        total += pieces[i].size;
+    FAIL_IF(total > PACK_BYTES_MAX, QUERN_E_ARGUMENT,
+            "a bundle of %" PRIu64 " bytes; at most %" PRIu64 " are allowed", total,
+            PACK_BYTES_MAX);
+    uint8_t *const b = os.calloc(1, total);
+    FAIL_IF(!b, QUERN_E_MEMORY, "no memory for a bundle of %" PRIu64 " bytes", total);
+    fill(b, total, pieces, count, c, &l);
+    *bytes = b;
+    *size = total;
+    return QUERN_OK;
+}
+
+quern_status pack_write(const struct pack_content *c, void **bytes, size_t *size)
+{
+    quern_status status = QUERN_OK;
+    size_t made = 0;
+
+    FAIL_IF(c->count > PACK_ENTRIES_MAX, QUERN_E_ARGUMENT,
+            "a bundle of %zu entries; at most %" PRIu64 " are allowed", c->count, PACK_ENTRIES_MAX);
+    FAIL_IF(c->manifest && strlen(c->manifest) > PACK_MANIFEST_MAX, QUERN_E_ARGUMENT,
+            "a manifest of %zu bytes; at most %" PRIu64 " are allowed", strlen(c->manifest),
+            PACK_MANIFEST_MAX);
+    struct piece *const pieces = os.calloc(c->count ? c->count : 1, sizeof *pieces);
+    FAIL_IF(!pieces, QUERN_E_MEMORY, "no memory for a list of %zu entries", c->count);
+    while (status == QUERN_OK && made < c->count) {
+        status = make_piece(&c->records[made], &pieces[made]);
+        made += status == QUERN_OK;
+    }
+    if (status == QUERN_OK)
+        status = assemble(pieces, sort_pieces(pieces, made), c, bytes, size);
+    free_pieces(pieces, made);
+    return status;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The highest serial imported of each signer: v1/serials/<64 digits> holds it as 20 decimal digits
+ * and a newline. It is replaced by renaming, with locks/serials held, so that two imports at once
+ * cannot lower it. What cannot be read as such is refused, not taken for 0.
+ */
+#include "base/os.h"
+#include "store/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+
+enum { SERIAL_BYTES = 21, SIGNER_HEX = 64 };
+
+static quern_status check_signer(const char *signer)
+{
+    FAIL_IF(strlen(signer) != SIGNER_HEX || strspn(signer, "0123456789abcdef") != SIGNER_HEX,
+            QUERN_E_ARGUMENT, "a signer is %d hexadecimal digits, not \"%.80s\"", SIGNER_HEX,
+            signer);
+    return QUERN_OK;
+}
+
+static quern_status parse(const char *text, const char *signer, uint64_t *serial)
+{
+    char *end;
+
+    errno = 0;
+    *serial = strtoull(text, &end, 10);
+    FAIL_IF(strspn(text, "0123456789") != SERIAL_BYTES - 1 || strcmp(end, "\n") || errno,
+            QUERN_E_CACHE,
+            "the serial kept for signer %s is unreadable; remove v1/serials/%s from the cache to "
+            "start anew",
+            signer, signer);
+    return QUERN_OK;
+}
+
+static quern_status read_serial(int directory, const char *signer, uint64_t *serial)
+{
+    const int fd = directory_openat(directory, signer, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    void *bytes;
+    char text[SERIAL_BYTES + 1] = "";
+
+    *serial = 0;
+    if (fd == -ENOENT)
+        return QUERN_OK;
+    FAIL_IF(fd < 0, QUERN_E_IO, "the serial of signer %s cannot be opened: %s", signer,
+            strerror(-fd));
+    int error = os.fstat(fd, &st) ? -errno : 0;
+    if (!error && (!S_ISREG(st.st_mode) || !directory_trusts(&st)))
+        error = -EPERM;
+    if (!error && (error = store_read_exactly(fd, SERIAL_BYTES, &bytes)) == 0) {
+        memcpy(text, bytes, SERIAL_BYTES);
+        os.free(bytes);
+    }
+    os.close(fd);
+    /* of another size: parse says what to do about it */
+    FAIL_IF(error && error != -EAGAIN, QUERN_E_IO, "the serial of signer %s cannot be read: %s",
+            signer, strerror(-error));
+    return parse(text, signer, serial);
+}
+
+static quern_status no_directory(const struct store *s, int error)
+{
+    if (error == -EPERM)
+        return QUERN_E_CACHE; /* recorded: not to be trusted */
+    FAIL(QUERN_E_IO, "cache directory %s cannot keep serials: %s", s->path, strerror(-error));
+}
+
+quern_status store_serial(struct store *s, const char *signer, uint64_t *serial)
+{
+    TRY(check_signer(signer));
+    *serial = 0;
+    if (s->mode == QUERN_CACHE_OFF)
+        return QUERN_OK;
+    const int directory = store_open_part(s, "serials", NULL, false);
+    if (directory == -ENOENT)
+        return QUERN_OK;
+    if (directory < 0)
+        return no_directory(s, directory);
+    const quern_status status = read_serial(directory, signer, serial);
+    os.close(directory);
+    return status;
+}
+
+static quern_status replace(int directory, const char *signer, uint64_t serial)
+{
+    char text[SERIAL_BYTES + 1], random[17], temporary[sizeof TEMPORARY_PREFIX + 17];
+
+    snprintf(text, sizeof text, "%020" PRIu64 "\n", serial);
+    store_random_hex(random);
+    snprintf(temporary, sizeof temporary, "%s%s", TEMPORARY_PREFIX, random);
+    int error = store_publish(directory, temporary, text, SERIAL_BYTES);
+    if (!error && os.renameat(directory, temporary, directory, signer)) {
+        error = -errno;
+        os.unlinkat(directory, temporary, 0);
+    }
+    FAIL_IF(error, QUERN_E_IO, "the serial of signer %s cannot be kept: %s", signer,
+            strerror(-error));
+    return QUERN_OK;
+}
+
+quern_status store_raise_serial(struct store *s, const char *signer, uint64_t serial)
+{
+    uint64_t kept = 0;
+    quern_status status;
+
+    TRY(check_signer(signer));
+    FAIL_IF(s->mode != QUERN_CACHE_RW, QUERN_E_CACHE, "cache directory %s is not open for writing",
+            store_directory(s));
+    const int directory = store_open_part(s, "serials", NULL, true);
+    if (directory < 0)
+        return no_directory(s, directory);
+    const int lock = store_lock_named(s, "serials", SERIAL_LOCK_MS);
+    status = read_serial(directory, signer, &kept);
+    if (status == QUERN_OK && serial > kept)
+        status = replace(directory, signer, serial);
+    store_unlock(s, lock);
+    os.close(directory);
+    return status;
+}

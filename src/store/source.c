@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Finding an entry by its source key alone. v1/sources/ab/cdef… is a symbolic link that leads
+ * nowhere: its text is the 32 digits of an entry key. A link is made in one step, whole or not at
+ * all, and costs no data block. It is a hint: the entry that it names is proven like any other.
+ */
+#include "base/os.h"
+#include "store/internal.h"
+#include "store/key.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+/* Reads a pointer; 0 with `entry` filled, or -errno: -EINVAL if it holds no entry key. */
+static int read_pointer(int shard, const char *name, struct entry_name *entry)
+{
+    char hex[KEY_HEX + 1];
+    const ssize_t n = os.readlinkat(shard, name, hex, sizeof hex);
+
+    if (n < 0)
+        return -errno;
+    if (n != KEY_HEX)
+        return -EINVAL;
+    hex[KEY_HEX] = 0;
+    if (strspn(hex, "0123456789abcdef") != KEY_HEX)
+        return -EINVAL;
+    *entry = entry_name_of_hex(hex);
+    return 0;
+}
+
+/* Whether the entry's file is there. A doubt counts as there. */
+static bool entry_exists(const struct store *s, const struct entry_name *entry)
+{
+    struct stat st;
+    const int shard = store_open_part(s, "objects", entry->shard, false);
+
+    if (shard < 0)
+        return shard != -ENOENT;
+    const bool missing =
+        os.fstatat(shard, entry->name, &st, AT_SYMLINK_NOFOLLOW) && errno == ENOENT;
+    os.close(shard);
+    return !missing;
+}
+
+/* The name of a source key's pointer: as an entry's, without ".qk". */
+static struct entry_name pointer_name(const struct hash128 *source_key)
+{
+    struct entry_name n = entry_name(source_key);
+
+    n.name[NAME_HEX] = 0;
+    return n;
+}
+
+void store_point(struct store *s, const struct store_record *record, const struct hash128 *key)
+{
+    struct hash128 source_key;
+    struct entry_name old;
+    const char *text;
+    size_t bytes;
+    char hex[KEY_HEX + 1];
+
+    if (!key_source(record->key_text, record->key_text_bytes, &source_key, &text, &bytes))
+        return;
+    hex_from_bytes(hex, key->bytes, sizeof key->bytes);
+    const struct entry_name name = pointer_name(&source_key);
+    const int shard = store_open_part(s, "sources", name.shard, true);
+    if (shard < 0) {
+        store_complain(s, DOING_PUT, -shard, NULL);
+        return;
+    }
+    if (os.symlinkat(hex, shard, name.name) && errno == EEXIST) {
+        /* one that leads to an entry stays: the first wins here too */
+        const int bad = read_pointer(shard, name.name, &old);
+        if (bad == -EINVAL || (bad == 0 && !entry_exists(s, &old))) {
+            os.unlinkat(shard, name.name, 0);
+            os.symlinkat(hex, shard, name.name); /* lost to another process: as good */
+        }
+    }
+    os.close(shard);
+}
+
+int store_pointer(const struct store *s, const struct hash128 *source_key, struct entry_name *entry)
+{
+    const struct entry_name name = pointer_name(source_key);
+    const int shard = store_open_part(s, "sources", name.shard, false);
+
+    if (shard < 0)
+        return shard;
+    const int result = read_pointer(shard, name.name, entry);
+    os.close(shard);
+    return result == -EINVAL ? -ENOENT : result;
+}
+
+static bool is_pointer_name(const char *name)
+{
+    return strlen(name) == NAME_HEX && strspn(name, "0123456789abcdef") == NAME_HEX;
+}
+
+/* ---- removing ---------------------------------------------------------------------------------
+ */
+
+struct sweep {
+    const struct store *store;
+    bool all;
+    int error; /* the first */
+};
+
+static int sweep_name(void *user, int shard, const char *name)
+{
+    struct sweep *const w = user;
+    struct entry_name entry;
+
+    if (!is_pointer_name(name))
+        return 0;
+    if (!w->all && read_pointer(shard, name, &entry) == 0 && entry_exists(w->store, &entry))
+        return 0;
+    if (os.unlinkat(shard, name, 0) && errno != ENOENT && !w->error)
+        w->error = -errno;
+    return 0;
+}
+
+static int sweep_shard(void *user, int shard, const char *name)
+{
+    (void)name;
+    return store_each_name(shard, sweep_name, user);
+}
+
+int store_sweep_pointers(struct store *s, bool all)
+{
+    struct sweep w = {.store = s, .all = all};
+    const int error = store_each_shard_of(s, "sources", sweep_shard, &w);
+
+    return error ? error : w.error;
+}

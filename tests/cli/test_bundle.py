@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""quern bundle: kernels in one file, its signature, and bringing it into another cache."""
+
+import os
+import shutil
+
+import pytest
+from conftest import TARGET, Quern
+
+PROBLEMS = ["wq=nf4 n=64 k=128 a=f16", "wq=nf4 n=96 k=128 a=f16"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A cache with two kernels, a bundle of it with serial 5, and two pairs of keys."""
+    top = tmp_path_factory.mktemp("bundle")
+    quern = Quern(top / "cache")
+    quern("prewarm", "--target", TARGET, "--m", "1", *PROBLEMS)
+    quern("bundle", "create", top / "plain.qkb", "--serial", "5")
+    for name in ("ours", "theirs"):
+        quern("bundle", "keygen", top / name, top / f"{name}.pub")
+    shutil.copy(top / "plain.qkb", top / "signed.qkb")
+    quern("bundle", "sign", top / "signed.qkb", "--key", top / "ours")
+    return top
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    return Quern(tmp_path / "elsewhere")
+
+
+def test_the_same_kernels_give_the_same_bytes(made, tmp_path):
+    other = Quern(tmp_path / "another" / "cache")
+    for problem in reversed(PROBLEMS):
+        other("prewarm", "--target", TARGET, "--m", "1", problem)
+    other("bundle", "create", tmp_path / "b.qkb", "--serial", "5")
+    assert (tmp_path / "b.qkb").read_bytes() == (made / "plain.qkb").read_bytes()
+    # and only what is asked for
+    assert other.json("bundle", "create", tmp_path / "c.qkb", "--target", "gfx1201")["entries"] == 0
+
+
+def test_a_bundle_serves_where_nothing_may_be_compiled(made, elsewhere):
+    words = ["prewarm", "--target", TARGET, "--m", "1", "--jit", "off", "--verify", PROBLEMS[0]]
+    elsewhere.refused(*words, status=1, says=["QUERN_JIT"])
+    bundles = {"QUERN_BUNDLE_PATH": f"/nonexistent:{made / 'plain.qkb'}"}
+    done = elsewhere(*words, env=bundles)
+    assert "1 from the cache" in done.stdout
+    assert done.stderr.count("\n") >= 1 and "/nonexistent" in done.stderr
+    assert elsewhere.json("cache", "stat")["entries"] == 0
+
+
+def test_list_and_verify(made, elsewhere):
+    keys = {p.parent.name + p.stem for p in (made / "cache").rglob("*.qk")}
+    listed = elsewhere.json("bundle", "list", made / "signed.qkb")
+    assert {e["key"] for e in listed["entries"]} == keys and listed["serial"] == 5
+    assert listed["signature_checked"] is False and len(listed["signer"]) == 64
+    ours = (made / "ours.pub").read_text().split()[1]
+    checked = elsewhere.json("bundle", "verify", made / "signed.qkb", "--key", made / "ours.pub")
+    assert checked["signature_checked"] is True and checked["signer"] == ours
+    assert (made / "ours").stat().st_mode & 0o777 == 0o600
+
+
+def test_signatures(made, elsewhere, tmp_path):
+    signed, pub = made / "signed.qkb", made / "ours.pub"
+    elsewhere.refused("bundle", "verify", signed, "--key", made / "theirs.pub", status=1,
+                      says="not among the 1 trusted keys")  # fmt: skip
+    elsewhere.refused("bundle", "verify", made / "plain.qkb", "--key", pub, status=1,
+                      says="not signed")  # fmt: skip
+    # one of several keys
+    both = tmp_path / "both.pub"
+    both.write_text("# ours and theirs\n" + (made / "theirs.pub").read_text() + "\n"
+                    + pub.read_text())  # fmt: skip
+    elsewhere("bundle", "verify", signed, "--key", both)
+    data = signed.read_bytes()
+    bent = tmp_path / "bent.qkb"
+    for at in (len(data) - 128 - 1, len(data) // 2, len(data) - 128 + 48, len(data) - 20):
+        changed = bytearray(data)
+        changed[at] ^= 1
+        bent.write_bytes(changed)
+        elsewhere.refused("bundle", "import", bent, "--key", pub, status=1,
+                          says=["signature"])  # fmt: skip
+    # the signature of another bundle
+    other = tmp_path / "other.qkb"
+    Quern(made / "cache")("bundle", "create", other, "--serial", "6")
+    other.write_bytes(other.read_bytes() + data[-128:])
+    elsewhere.refused("bundle", "import", other, "--key", pub, status=1, says="not that of these")
+    assert elsewhere.json("cache", "stat")["entries"] == 0
+
+
+def test_key_files(made, elsewhere, tmp_path):
+    elsewhere.refused("bundle", "keygen", made / "ours", tmp_path / "x", status=1, says="exists")
+    loose = tmp_path / "loose"
+    loose.write_bytes((made / "ours").read_bytes())
+    loose.chmod(0o644)
+    elsewhere.refused("bundle", "sign", made / "plain.qkb", "--key", loose, status=1,
+                      says=["0644", "chmod 600"])  # fmt: skip
+    wrong = tmp_path / "wrong"
+    for text in ("", "x\n", "quern-public-key 00\n", (made / "ours").read_text()):
+        wrong.write_text(text)
+        elsewhere.refused("bundle", "verify", made / "signed.qkb", "--key", wrong, status=1,
+                          says=str(wrong))  # fmt: skip
+
+
+def test_import(made, elsewhere):
+    signed, pub = made / "signed.qkb", made / "ours.pub"
+    elsewhere.refused("bundle", "import", signed, status=2, says="--unsigned")
+    assert elsewhere.json("bundle", "import", signed, "--key", pub)["imported"] == 2
+    again = elsewhere.json("bundle", "import", signed, "--key", pub)
+    assert (again["imported"], again["present"]) == (0, 2)
+    assert elsewhere.json("cache", "verify") | {"entries": []} == {
+        "entries": [], "count": 2, "damaged": 0}  # fmt: skip
+    hits = elsewhere.json("prewarm", "--target", TARGET, "--m", "1", "--jit", "off", *PROBLEMS)
+    assert hits["cached"] == 2
+    elsewhere.refused("bundle", "import", signed, "--key", pub, "--cache-max-size", "1K", status=1,
+                      says="QUERN_CACHE_MAX_SIZE")  # fmt: skip
+    elsewhere.refused("bundle", "import", signed, "--key", pub, "--cache-mode", "ro", status=1,
+                      says="not open for writing")  # fmt: skip
+
+
+def test_an_older_bundle_is_not_let_in_again(made, elsewhere, tmp_path):
+    maker, older = Quern(made / "cache"), tmp_path / "older.qkb"
+    maker("bundle", "create", older, "--serial", "4")
+    maker("bundle", "sign", older, "--key", made / "ours")
+    elsewhere("bundle", "import", older, "--key", made / "ours.pub")
+    elsewhere("bundle", "import", made / "signed.qkb", "--key", made / "ours.pub")
+    elsewhere("cache", "clear")
+    elsewhere.refused("bundle", "import", older, "--key", made / "ours.pub", status=1,
+                      says=["serial 4", "5"])  # fmt: skip
+    assert elsewhere.json("cache", "stat")["entries"] == 0
+    # another signer's serials are his own
+    maker("bundle", "sign", older, "--key", made / "theirs")
+    elsewhere("bundle", "import", older, "--key", made / "theirs.pub")
+
+
+def test_only_the_damaged_entry_is_lost(made, elsewhere, tmp_path):
+    data = bytearray((made / "plain.qkb").read_bytes())
+    data[-100] ^= 4
+    bent = tmp_path / "bent.qkb"
+    bent.write_bytes(data)
+    done = elsewhere("bundle", "import", bent, "--unsigned", status=1)
+    assert "1 imported" in done.stdout and "1 entries are damaged" in done.stderr
+    assert elsewhere.json("cache", "verify")["damaged"] == 0
+    done = elsewhere("bundle", "verify", bent, status=1)
+    assert "1 of 2 entries are damaged" in done.stderr
+
+
+def test_files_that_are_no_bundles(made, elsewhere, tmp_path):
+    for name, data in (("empty", b""), ("text", b"hello, text\n" * 9), ("zeros", bytes(999)),
+                       ("short", (made / "plain.qkb").read_bytes()[:5000])):
+        path = tmp_path / name
+        path.write_bytes(data)
+        for verb in (["list"], ["verify"], ["import", "--unsigned"]):
+            elsewhere.refused("bundle", verb[0], path, *verb[1:], status=1, says=str(path))
+    sparse = tmp_path / "sparse"
+    with open(sparse, "wb") as f:
+        f.write((made / "plain.qkb").read_bytes()[:64])
+        os.truncate(f.fileno(), 1 << 40)
+    elsewhere.refused("bundle", "import", sparse, "--unsigned", status=1, says=str(sparse))
+    elsewhere.refused("bundle", "list", tmp_path / "absent", status=1, says="No such file")
+    elsewhere.refused("bundle", "frobnicate", "x", status=2, says="frobnicate")

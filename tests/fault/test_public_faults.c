@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The public functions when operating system calls fail: each call in turn, with each error, once
+ * and for ever. What is asked for is there or the status says why not; nothing leaks; and the same
+ * context does its work afterwards. (The store's own operations: test_store_faults.c; the worker's:
+ * test_worker.c.)
+ */
+#include "t_context.h"
+#include "t_faults.h"
+#include "t_store.h"
+
+#include <quern/tool.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* A target without a software GPU: what is made is found and checked, and no worker is started to
+ * load it. */
+#define TARGET  "gfx1030"
+#define PROBLEM "wq=nf4 n=64 k=64 a=f16"
+
+struct scene {
+    char *directory;
+    char bundle_path[256];
+    void *bundle;
+    size_t bundle_bytes;
+    struct quern_problem problem;
+    quern_ctx *ctx; /* open during the call, but for open itself */
+};
+
+static struct quern_options options_of(const struct scene *c, enum quern_jit jit)
+{
+    struct quern_options o = QUERN_INIT(struct quern_options);
+
+    o.target = TARGET;
+    o.cache_dir = c->directory;
+    o.jit = jit;
+    o.jobs = 1; /* calls in one order */
+    o.allow_unverified = 1;
+    o.bundle_path = c->bundle_path;
+    return o;
+}
+
+static int setup(void **state)
+{
+    struct scene *const c = calloc(1, sizeof *c);
+    quern_op *op;
+
+    c->directory = t_temp_dir();
+    c->problem = t_problem(PROBLEM);
+    const struct quern_options o = options_of(c, QUERN_JIT_ON);
+    if (quern_open(&o, &c->ctx) != QUERN_OK ||
+        quern_op_create_range(c->ctx, &c->problem, 1, 1, &op) != QUERN_OK)
+        fail_msg("%s", quern_last_error()->message);
+    quern_op_release(op);
+    assert_int_equal(
+        quern_bundle_create(c->ctx, NULL, "# nothing\n", 1, &c->bundle, &c->bundle_bytes, NULL),
+        QUERN_OK);
+    quern_close(c->ctx);
+    snprintf(c->bundle_path, sizeof c->bundle_path, "%s/bundle", c->directory);
+    *state = c;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct scene *const c = *state;
+
+    free(c->bundle);
+    t_remove(c->directory);
+    free(c);
+    return 0;
+}
+
+/* ---- the calls: each gives its status, and checks what it got when that is QUERN_OK
+ * --------------
+ */
+
+static quern_status do_open(struct scene *c)
+{
+    const struct quern_options o = options_of(c, QUERN_JIT_OFF);
+    quern_ctx *ctx = NULL;
+    const quern_status status = quern_open(&o, &ctx);
+
+    assert_true((status == QUERN_OK) == (ctx != NULL));
+    quern_close(ctx);
+    return status;
+}
+
+static quern_status do_op(struct scene *c)
+{
+    quern_op *op = NULL;
+    const quern_status status = quern_op_create_range(c->ctx, &c->problem, 1, 1, &op);
+
+    if (status == QUERN_OK) {
+        struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+        assert_int_equal(quern_op_kernel(op, 0, &info), QUERN_OK);
+        assert_true(info.object_bytes > 0 && info.cached);
+        quern_op_release(op);
+    }
+    return status;
+}
+
+static quern_status do_explain(struct scene *c)
+{
+    char *text = NULL;
+    const quern_status status = quern_explain(TARGET, &c->problem, 1, &text);
+
+    assert_true((status == QUERN_OK) == (text != NULL));
+    os.free(text);
+    return status;
+}
+
+static quern_status do_source(struct scene *c)
+{
+    char *text = NULL;
+    const quern_status status = quern_source(TARGET, &c->problem, 1, &text);
+
+    assert_true((status == QUERN_OK) == (text != NULL));
+    os.free(text);
+    return status;
+}
+
+static quern_status do_prewarm(struct scene *c)
+{
+    return quern_prewarm(c->ctx, &c->problem, 1, 1, NULL, NULL);
+}
+
+static quern_status do_info(struct scene *c)
+{
+    struct quern_cache_info info = QUERN_INIT(struct quern_cache_info);
+
+    return quern_cache_info(c->ctx, &info);
+}
+
+static int look(void *user, const struct quern_cache_entry *entry)
+{
+    (void)user;
+    return entry->key[0] == 0;
+}
+
+static quern_status do_walk(struct scene *c)
+{
+    return quern_cache_walk(c->ctx, 0, look, NULL);
+}
+
+static quern_status do_verify(struct scene *c)
+{
+    return quern_cache_walk(c->ctx, 1, look, NULL);
+}
+
+static quern_status do_create_bundle(struct scene *c)
+{
+    void *bytes = NULL;
+    size_t size = 0;
+    uint64_t left_out = 0;
+    const quern_status status =
+        quern_bundle_create(c->ctx, NULL, "# nothing\n", 1, &bytes, &size, &left_out);
+
+    if (status == QUERN_OK && !left_out && size == c->bundle_bytes)
+        assert_memory_equal(bytes, c->bundle, size);
+    os.free(bytes);
+    return status;
+}
+
+static quern_status do_import(struct scene *c)
+{
+    struct quern_bundle_import result = QUERN_INIT(struct quern_bundle_import);
+    quern_bundle *bundle;
+
+    quern_status status = quern_bundle_open(c->bundle, c->bundle_bytes, &bundle);
+    if (status != QUERN_OK)
+        return status;
+    status = quern_bundle_walk(bundle, look, NULL);
+    if (status == QUERN_OK)
+        status = quern_bundle_import(
+            c->ctx, bundle, "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+            &result);
+    quern_bundle_close(bundle);
+    return status;
+}
+
+static quern_status do_clear(struct scene *c)
+{
+    uint64_t removed;
+
+    return quern_cache_clear(c->ctx, &removed);
+}
+
+static const struct call {
+    const char *name;
+    quern_status (*run)(struct scene *);
+    bool opens;       /* works without c->ctx */
+    bool from_bundle; /* with a bundle in front, and the cache empty */
+} calls[] = {
+    {"quern_open", do_open, true, false},
+    {"quern_op_create_range", do_op, false, false},
+    {"quern_op_create_range, of a bundle", do_op, false, true},
+    {"quern_explain", do_explain, true, false},
+    {"quern_source", do_source, true, false},
+    {"quern_prewarm", do_prewarm, false, false},
+    {"quern_cache_info", do_info, false, false},
+    {"quern_cache_walk", do_walk, false, false},
+    {"quern_cache_walk, verifying", do_verify, false, false},
+    {"quern_bundle_create", do_create_bundle, false, false},
+    {"quern_bundle_import", do_import, false, false},
+    {"quern_cache_clear", do_clear, false, false},
+};
+
+/* ---- the loop ---------------------------------------------------------------------------------
+ */
+
+/* The cache holds the kernel or, with a bundle, nothing. */
+static void prepare(struct scene *c, const struct call *call)
+{
+    if (call->from_bundle)
+        t_write_file(c->bundle_path, c->bundle, c->bundle_bytes);
+    else
+        unlink(c->bundle_path);
+    const struct quern_options o = options_of(c, QUERN_JIT_OFF);
+    if (quern_open(&o, &c->ctx) != QUERN_OK)
+        fail_msg("%s: %s", call->name, quern_last_error()->message);
+    if (call->from_bundle)
+        assert_int_equal(do_clear(c), QUERN_OK);
+    else if (do_op(c) != QUERN_OK)
+        assert_int_equal(do_import(c), QUERN_OK);
+    if (call->opens) {
+        quern_close(c->ctx);
+        c->ctx = NULL;
+    }
+}
+
+static int lowest_free_descriptor(void)
+{
+    const int fd = open("/dev/null", O_RDONLY);
+
+    close(fd);
+    return fd;
+}
+
+static unsigned one_run(struct scene *c, const struct call *call, unsigned at, int error,
+                        bool for_ever)
+{
+    char what[128];
+
+    snprintf(what, sizeof what, "%s: call %u, %s%s", call->name, at, strerror(error),
+             for_ever ? ", for ever" : "");
+    t_faults_on(0, 0, false); /* no real fsync while preparing either */
+    prepare(c, call);
+    t_faults_off();
+    const int descriptor = lowest_free_descriptor();
+    t_faults_on(at, error, for_ever);
+    const quern_status status = call->run(c);
+    t_faults_off();
+    if (status != QUERN_OK && !quern_last_error()->message[0])
+        fail_msg("%s: %s without a word", what, quern_status_name(status));
+    if (status == QUERN_E_INTERNAL)
+        fail_msg("%s: %s", what, quern_last_error()->message);
+    if (lowest_free_descriptor() != descriptor)
+        fail_msg("%s: descriptors leak", what);
+    if (t_faults.blocks > 0 && call->opens)
+        fail_msg("%s: %d blocks of memory leak", what, t_faults.blocks);
+    const unsigned made = t_faults.calls, failed = t_faults.failed;
+    /* and afterwards all is well */
+    t_faults_on(0, 0, false);
+    if (c->ctx && !call->from_bundle && do_op(c) != QUERN_OK)
+        assert_int_equal(do_import(c), QUERN_OK);
+    const quern_status again = call->run(c);
+    if (again != QUERN_OK)
+        fail_msg("%s: afterwards: %s", what, quern_last_error()->message);
+    quern_close(c->ctx);
+    c->ctx = NULL;
+    t_faults_off();
+    return at ? failed : made;
+}
+
+static void every_call_of_every_function_may_fail(void **state)
+{
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+    static const int errors[] = {EIO};
+#else
+    static const int errors[] = {ENOSPC, EIO, EINTR, EMFILE, ENOMEM, EACCES, ESTALE};
+#endif
+    unsigned runs = 0, failed = 0;
+
+    for (size_t i = 0; i < COUNT(calls); i++) {
+        const unsigned made = one_run(*state, &calls[i], 0, 0, false);
+        assert_true(made > 1);
+        for (size_t e = 0; e < COUNT(errors); e++)
+            for (int for_ever = 0; for_ever < (errors[e] == EIO || errors[e] == EINTR ? 2 : 1);
+                 for_ever++)
+                for (unsigned at = 1; at <= made; at++) {
+                    failed += one_run(*state, &calls[i], at, errors[e], for_ever) != 0;
+                    runs++;
+                }
+    }
+    print_message("%u faults, %u reached\n", runs, failed);
+    assert_true(failed > runs / 10 * 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_call_of_every_function_may_fail, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: MIT */
+/* Bundles: what goes in comes out, in the same bytes always, and damage is never served. */
+#include "base/os.h"
+#include "object/le.h"
+#include "store/internal.h"
+#include "store/key.h"
+#include "store/pack.h"
+#include "store/pack_format.h"
+#include "t_objects.h"
+#include "t_store.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int setup(void **state)
+{
+    struct t_store *const t = malloc(sizeof *t);
+
+    t_store_setup(t);
+    *state = t;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    t_store_teardown(*state);
+    free(*state);
+    return 0;
+}
+
+/* A record whose key text is a kernel's: of source `name`, made by `toolchain`. */
+struct kernel_record {
+    char source_text[128], key_text[512];
+    struct store_record record;
+    struct store_want want;
+};
+
+static void make_kernel(struct kernel_record *k, const char *name, const char *toolchain)
+{
+    const struct t_object o = t_object(T_AXPY_GFX1151);
+    struct str source = {0}, text = {0};
+    char hex[33];
+
+    key_add_text(&source, "source", name);
+    key_add_text(&source, "processor", "gfx1151");
+    snprintf(k->source_text, sizeof k->source_text, "%s", source.text);
+    const struct hash128 source_key = hash128_of(source.text, source.length);
+    hex_from_bytes(hex, source_key.bytes, sizeof source_key.bytes);
+    key_add_text(&text, "source key", hex);
+    key_add_text(&text, "toolchain", toolchain);
+    str_add(&text, source.text);
+    snprintf(k->key_text, sizeof k->key_text, "%s", text.text);
+    k->record = (struct store_record){.key_text = k->key_text,
+                                      .key_text_bytes = strlen(k->key_text),
+                                      .source = "// a kernel\n",
+                                      .log = "",
+                                      .object = o.bytes,
+                                      .object_bytes = o.size};
+    k->want = (struct store_want){.key = hash128_of(text.text, text.length),
+                                  .source_key = source_key,
+                                  .key_text = k->key_text,
+                                  .key_text_bytes = strlen(k->key_text),
+                                  .source_text = k->source_text,
+                                  .source_text_bytes = strlen(k->source_text),
+                                  .target = target_named("gfx1151")};
+    str_free(&source);
+    str_free(&text);
+}
+
+/* A bundle of three kernels: x by the toolchains t1 and t2, y by t1. */
+struct three {
+    struct kernel_record x1, x2, y1;
+    void *bytes;
+    size_t size;
+};
+
+static void make_three(struct three *b)
+{
+    make_kernel(&b->x1, "x", "t1");
+    make_kernel(&b->x2, "x", "t2");
+    make_kernel(&b->y1, "y", "t1");
+    const struct store_record records[] = {b->x1.record, b->x2.record, b->y1.record};
+    const struct pack_content content = {records, 3, "wq=nf4 n=64 k=64 a=f16\n", 7};
+    assert_int_equal(pack_write(&content, &b->bytes, &b->size), QUERN_OK);
+}
+
+/* What a get gave: true for a hit, which must then be the wanted kernel's bytes. */
+static bool hit(struct pack *p, const struct kernel_record *k, bool by_source)
+{
+    struct store_entry e;
+    const quern_status status = pack_get(p, &k->want, by_source, &e);
+
+    if (status != QUERN_OK || !e.buffer) {
+        assert_null(e.buffer);
+        return false;
+    }
+    assert_int_equal(e.record.object_bytes, k->record.object_bytes);
+    assert_memory_equal(e.record.object, k->record.object, k->record.object_bytes);
+    if (!by_source)
+        assert_memory_equal(e.record.key_text, k->key_text, k->record.key_text_bytes);
+    store_entry_free(&e);
+    return true;
+}
+
+static void a_bundle_gives_back_what_it_was_made_of(void **state)
+{
+    struct three b;
+    struct pack *p;
+    struct pack_info info;
+    struct kernel_record absent;
+
+    (void)state;
+    make_three(&b);
+    make_kernel(&absent, "z", "t1");
+    assert_int_equal(pack_open_memory(b.bytes, b.size, &p), QUERN_OK);
+    pack_info(p, &info);
+    assert_int_equal(info.entries, 3);
+    assert_int_equal(info.bytes, b.size);
+    assert_int_equal(info.serial, 7);
+    assert_string_equal(info.manifest, "wq=nf4 n=64 k=64 a=f16\n");
+    assert_false(info.has_signature);
+    assert_true(hit(p, &b.x1, false));
+    assert_true(hit(p, &b.x2, false));
+    assert_true(hit(p, &b.y1, false));
+    assert_false(hit(p, &absent, false));
+    assert_false(hit(p, &absent, true));
+    /* by another toolchain: found by its source only */
+    make_kernel(&absent, "y", "t9");
+    assert_false(hit(p, &absent, false));
+    assert_true(hit(p, &absent, true));
+    /* and for another target, never */
+    absent.want.target = target_named("gfx1201");
+    assert_false(hit(p, &absent, true));
+    pack_close(p);
+    free(b.bytes);
+}
+
+static void equal_content_gives_equal_bytes(void **state)
+{
+    struct three b;
+    void *other;
+    size_t size;
+
+    (void)state;
+    make_three(&b);
+    const struct store_record records[] = {b.y1.record, b.x2.record, b.x1.record, b.y1.record};
+    const struct pack_content content = {records, 4, "wq=nf4 n=64 k=64 a=f16\n", 7};
+    assert_int_equal(pack_write(&content, &other, &size), QUERN_OK);
+    assert_int_equal(size, b.size);
+    assert_memory_equal(other, b.bytes, size);
+    free(other);
+    free(b.bytes);
+}
+
+static void what_no_reader_takes_is_not_packed(void **state)
+{
+    struct kernel_record k;
+    void *bytes;
+    size_t size;
+
+    (void)state;
+    make_kernel(&k, "x", "t");
+    k.record.object_bytes -= 1;
+    assert_int_equal(pack_write(&(struct pack_content){&k.record, 1, NULL, 0}, &bytes, &size),
+                     QUERN_E_OBJECT);
+}
+
+/* Every flipped bit and every length of a bundle of two entries: it is refused, or the damaged
+ * entry alone is a miss, or (in the manifest of a foreign hand: never) nothing wrong is served. */
+static void every_flip_and_truncation_is_noticed(void **state)
+{
+    struct kernel_record x, y;
+    uint8_t *bytes;
+    void *made;
+    size_t size, refused = 0, lost_one = 0;
+
+    (void)state;
+    make_kernel(&x, "x", "t1");
+    make_kernel(&y, "y", "t1");
+    const struct store_record records[] = {x.record, y.record};
+    assert_int_equal(pack_write(&(struct pack_content){records, 2, "m", 1}, &made, &size),
+                     QUERN_OK);
+    bytes = made;
+    struct pack_layout l = pack_lay_out(2, 1);
+    for (size_t bit = 0; bit < size * 8; bit++) {
+        struct pack *p;
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        if (pack_open_memory(bytes, size, &p) != QUERN_OK) {
+            refused++;
+            assert_true(bit / 8 < l.end);
+        } else {
+            /* the head is proven, so the damage is in exactly one entry */
+            const int hits = hit(p, &x, false) + hit(p, &y, false);
+            assert_int_equal(hits, 1);
+            lost_one++;
+            pack_close(p);
+        }
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    assert_int_equal(refused, l.end * 8);
+    assert_int_equal(refused + lost_one, size * 8);
+    for (size_t n = 0; n < size; n++) {
+        struct pack *p;
+        assert_int_equal(pack_open_memory(bytes, n, &p), QUERN_E_OBJECT);
+    }
+    free(made);
+}
+
+/* Sizes and offsets of a hostile hand, digest and all made to fit. */
+static void hostile_heads_are_refused(void **state)
+{
+    static const struct {
+        size_t at, bytes;
+        uint64_t value;
+    } forgeries[] = {
+        {PACK_AT_VERSION, 4, 2},
+        {PACK_AT_HEADER_BYTES, 4, 128},
+        {PACK_AT_TOTAL_BYTES, 8, UINT64_MAX},
+        {PACK_AT_TOTAL_BYTES, 8, 0},
+        {PACK_AT_ENTRIES, 8, 0},
+        {PACK_AT_ENTRIES, 8, 4},
+        {PACK_AT_ENTRIES, 8, UINT64_MAX},
+        {PACK_AT_ENTRIES, 8, UINT64_MAX / PACK_INDEX_BYTES},
+        {PACK_AT_ENTRIES, 8, PACK_ENTRIES_MAX},
+        {PACK_AT_MANIFEST, 8, UINT64_MAX},
+        {PACK_AT_MANIFEST, 8, PACK_MANIFEST_MAX},
+        {PACK_AT_MANIFEST, 8, 0},
+        {PACK_AT_RESERVED, 8, 1},
+        {PACK_HEADER_BYTES + PACK_INDEX_OFFSET, 8, 0},
+        {PACK_HEADER_BYTES + PACK_INDEX_OFFSET, 8, UINT64_MAX - 15},
+        {PACK_HEADER_BYTES + PACK_INDEX_SIZE, 8, 0},
+        {PACK_HEADER_BYTES + PACK_INDEX_SIZE, 8, UINT64_MAX - 15},
+        {PACK_HEADER_BYTES + PACK_INDEX_SIZE, 8, ENTRY_BYTES_MAX + 16},
+        {PACK_HEADER_BYTES + PACK_INDEX_KEY, 8, UINT64_MAX},
+        {PACK_HEADER_BYTES + 3 * PACK_INDEX_BYTES, 4, 3},
+        {PACK_HEADER_BYTES + 3 * PACK_INDEX_BYTES, 4, UINT32_MAX},
+        {PACK_HEADER_BYTES + 3 * PACK_INDEX_BYTES, 8, 0},
+        {PACK_HEADER_BYTES + 3 * PACK_INDEX_BYTES + 12, 4, 1},
+    };
+    struct three b;
+    const struct pack_layout l = pack_lay_out(3, strlen("wq=nf4 n=64 k=64 a=f16\n"));
+
+    (void)state;
+    make_three(&b);
+    for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
+        uint8_t *const forged = malloc(b.size);
+        struct pack *p = NULL;
+        memcpy(forged, b.bytes, b.size);
+        le_put(forged + forgeries[i].at, (uint32_t)forgeries[i].bytes, forgeries[i].value);
+        const struct hash128 digest = hash128_of(forged, l.digest);
+        memcpy(forged + l.digest, digest.bytes, sizeof digest.bytes);
+        if (pack_open_memory(forged, b.size, &p) != QUERN_E_OBJECT)
+            fail_msg("forgery %zu was taken", i);
+        free(forged);
+    }
+    free(b.bytes);
+}
+
+/* Entries exchanged under each other's index records, everything else made to fit. */
+static void swapped_entries_are_not_served(void **state)
+{
+    struct kernel_record x, y;
+    void *made;
+    size_t size;
+    struct pack *p;
+    struct store_entry e;
+
+    (void)state;
+    make_kernel(&x, "x", "t1");
+    make_kernel(&y, "y", "t1");
+    const struct store_record records[] = {x.record, y.record};
+    assert_int_equal(pack_write(&(struct pack_content){records, 2, NULL, 0}, &made, &size),
+                     QUERN_OK);
+    const struct pack_layout l = pack_lay_out(2, 0);
+    const size_t half = (size - l.end) / 2; /* both have one length */
+    uint8_t *const bytes = made, *const copy = malloc(half);
+    memcpy(copy, bytes + l.end, half);
+    memcpy(bytes + l.end, bytes + l.end + half, half);
+    memcpy(bytes + l.end + half, copy, half);
+    assert_int_equal(pack_open_memory(bytes, size, &p), QUERN_OK);
+    assert_false(hit(p, &x, false) || hit(p, &y, false) || hit(p, &x, true) || hit(p, &y, true));
+    assert_int_equal(pack_entry(p, 0, NULL, &e), QUERN_E_OBJECT);
+    pack_close(p);
+    free(copy);
+    free(made);
+}
+
+static void signature_blocks_are_read(void **state)
+{
+    struct three b;
+    struct pack *p;
+    struct pack_info info;
+    uint8_t key[32], value[64];
+
+    (void)state;
+    make_three(&b);
+    memset(key, 0x11, sizeof key);
+    memset(value, 0x22, sizeof value);
+    uint8_t *const whole = malloc(b.size + PACK_SIGNATURE_BYTES);
+    memcpy(whole, b.bytes, b.size);
+    pack_signature_block(key, value, whole + b.size);
+    assert_int_equal(pack_open_memory(whole, b.size + PACK_SIGNATURE_BYTES, &p), QUERN_OK);
+    pack_info(p, &info);
+    assert_true(info.has_signature);
+    assert_memory_equal(info.public_key, key, sizeof key);
+    assert_memory_equal(info.signature, value, sizeof value);
+    assert_true(hit(p, &b.x1, false));
+    pack_close(p);
+    whole[b.size] ^= 1;
+    assert_int_equal(pack_open_memory(whole, b.size + PACK_SIGNATURE_BYTES, &p), QUERN_E_OBJECT);
+    for (size_t n = 1; n < PACK_SIGNATURE_BYTES; n++)
+        assert_int_equal(pack_open_memory(whole, b.size + n, &p), QUERN_E_OBJECT);
+    free(whole);
+    free(b.bytes);
+}
+
+/* ---- files ------------------------------------------------------------------------------------
+ */
+
+static void refused(const char *path, const char *reason)
+{
+    struct pack *p = NULL;
+
+    assert_int_not_equal(pack_open(path, &p), QUERN_OK);
+    if (!strstr(quern_last_error()->message, reason))
+        fail_msg("%s: \"%s\" is not in \"%s\"", path, reason, quern_last_error()->message);
+}
+
+static void files_of_strangers_are_refused(void **state)
+{
+    struct t_store *const t = *state;
+    const int before = t_open_descriptors();
+    struct three b;
+    struct pack *p;
+    char path[PATH_MAX], other[PATH_MAX];
+
+    make_three(&b);
+    snprintf(path, sizeof path, "%s/a.qkb", t->root);
+    snprintf(other, sizeof other, "%s/b.qkb", t->root);
+    refused(path, "No such file");
+    t_write_file(path, b.bytes, b.size);
+    assert_int_equal(pack_open(path, &p), QUERN_OK);
+    assert_true(hit(p, &b.x1, false));
+    /* the open one is read on though its name goes */
+    unlink(path);
+    assert_true(hit(p, &b.y1, false));
+    pack_close(p);
+    t_write_file(path, b.bytes, b.size);
+    chmod(path, 0620);
+    refused(path, "mode 0620");
+    chmod(path, 0602);
+    refused(path, "mode 0602");
+    chmod(path, 0600);
+    assert_int_equal(symlink(path, other), 0);
+    refused(other, "symbolic link");
+    unlink(other);
+    assert_int_equal(mkfifo(other, 0600), 0);
+    refused(other, "not a regular file");
+    unlink(other);
+    refused(t->root, "not a regular file");
+    chmod(t->root, 0777);
+    refused(path, "writable by everybody");
+    chmod(t->root, 0700);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(path, 65534, 65534), 0);
+        refused(path, "uid 65534");
+    }
+    free(b.bytes);
+    assert_int_equal(t_open_descriptors(), before);
+}
+
+static void a_file_cut_short_while_open_is_a_miss(void **state)
+{
+    struct t_store *const t = *state;
+    struct three b;
+    struct pack *p;
+    struct store_entry e;
+    char path[PATH_MAX];
+
+    make_three(&b);
+    snprintf(path, sizeof path, "%s/a.qkb", t->root);
+    t_write_file(path, b.bytes, b.size);
+    assert_int_equal(pack_open(path, &p), QUERN_OK);
+    assert_int_equal(truncate(path, (off_t)(pack_lay_out(3, 23).end + 64)), 0);
+    assert_int_equal(pack_get(p, &b.x1.want, false, &e), QUERN_E_OBJECT);
+    pack_close(p);
+    free(b.bytes);
+}
+
+/* ---- the cache by source key ------------------------------------------------------------------
+ */
+
+static bool by_source(struct store *s, const struct kernel_record *k)
+{
+    struct store_entry e;
+    const bool found = store_get_by_source(s, &k->want, &e);
+
+    if (found)
+        assert_memory_equal(e.record.object, k->record.object, k->record.object_bytes);
+    store_entry_free(&e);
+    return found;
+}
+
+static void the_cache_serves_by_source(void **state)
+{
+    struct t_store *const t = *state;
+    struct store *const s = t_store_open(t, QUERN_CACHE_RW, 0);
+    struct kernel_record here, there, other;
+    uint64_t removed;
+
+    make_kernel(&here, "x", "t1");
+    make_kernel(&there, "x", "t2");
+    make_kernel(&other, "y", "t2");
+    assert_false(by_source(s, &there));
+    store_put(s, &here.want.key, &here.record);
+    assert_true(by_source(s, &there));
+    assert_false(by_source(s, &other));
+    assert_int_equal(store_clear(s, &removed), QUERN_OK);
+    assert_false(by_source(s, &there));
+    assert_int_equal(t_count_files(t, "v1/sources", ""), 0);
+    store_close(s);
+}
+
+static char *pointer_path(const struct t_store *t, const struct kernel_record *k, char *path)
+{
+    char hex[33];
+
+    hex_from_bytes(hex, k->want.source_key.bytes, sizeof k->want.source_key.bytes);
+    snprintf(path, PATH_MAX, "%s/v1/sources/%.2s/%s", t->cache, hex, hex + 2);
+    return path;
+}
+
+static void pointers_that_lead_astray_do_no_harm(void **state)
+{
+    struct t_store *const t = *state;
+    struct store *const s = t_store_open(t, QUERN_CACHE_RW, 0);
+    struct kernel_record x, y;
+    char path[PATH_MAX], hex[33];
+
+    make_kernel(&x, "x", "t1");
+    make_kernel(&y, "y", "t1");
+    store_put(s, &x.want.key, &x.record);
+    store_put(s, &y.want.key, &y.record);
+    /* x's pointer leads to y: a miss, and y stays where it is */
+    hex_from_bytes(hex, y.want.key.bytes, sizeof y.want.key.bytes);
+    unlink(pointer_path(t, &x, path));
+    assert_int_equal(symlink(hex, path), 0);
+    assert_false(by_source(s, &x));
+    assert_true(by_source(s, &y));
+    assert_int_equal(t_count_files(t, "v1/quarantine", "qk"), 0);
+    /* and to what is no key: a miss, and put right by the next put */
+    unlink(path);
+    assert_int_equal(symlink("../../../../../etc/passwd", path), 0);
+    assert_false(by_source(s, &x));
+    char entry[PATH_MAX];
+    hex_from_bytes(hex, x.want.key.bytes, sizeof x.want.key.bytes);
+    snprintf(entry, sizeof entry, "%s/v1/objects/%.2s/%s.qk", t->cache, hex, hex + 2);
+    unlink(entry);
+    store_put(s, &x.want.key, &x.record);
+    assert_true(by_source(s, &x));
+    /* a directory in its place */
+    unlink(path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_false(by_source(s, &x));
+    store_close(s);
+}
+
+static void eviction_takes_pointers_along(void **state)
+{
+    struct t_store *const t = *state;
+    struct store *const s = t_store_open(t, QUERN_CACHE_RW, 64 << 10);
+    struct kernel_record k;
+    char name[16];
+
+    for (int i = 0; i < 60; i++) {
+        snprintf(name, sizeof name, "k%d", i);
+        make_kernel(&k, name, "t1");
+        store_put(s, &k.want.key, &k.record);
+    }
+    assert_true(t_stats(s).evicted > 0);
+    store_evict(s);
+    const size_t entries = t_count_files(t, "v1/objects", ".qk");
+    const size_t pointers = t_count_files(t, "v1/sources", "");
+    assert_true(pointers >= entries && pointers < 60);
+    store_close(s);
+}
+
+/* ---- serials ----------------------------------------------------------------------------------
+ */
+
+#define SIGNER "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+static void serials_only_rise(void **state)
+{
+    struct t_store *const t = *state;
+    struct store *const s = t_store_open(t, QUERN_CACHE_RW, 0);
+    uint64_t serial = 1, removed;
+    char path[PATH_MAX];
+
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_OK);
+    assert_int_equal(serial, 0);
+    assert_int_equal(store_raise_serial(s, SIGNER, 5), QUERN_OK);
+    assert_int_equal(store_raise_serial(s, SIGNER, 3), QUERN_OK);
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_OK);
+    assert_int_equal(serial, 5);
+    assert_int_equal(store_raise_serial(s, SIGNER, UINT64_MAX), QUERN_OK);
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_OK);
+    assert_true(serial == UINT64_MAX);
+    /* clearing the cache does not let old bundles in again */
+    assert_int_equal(store_clear(s, &removed), QUERN_OK);
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_OK);
+    assert_true(serial == UINT64_MAX);
+    assert_int_equal(store_serial(s, "../../etc/passwd", &serial), QUERN_E_ARGUMENT);
+    /* damage is not taken for "none yet" */
+    snprintf(path, sizeof path, "%s/v1/serials/" SIGNER, t->cache);
+    t_write_file(path, "0000000000000000000x\n", 21);
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_E_CACHE);
+    t_write_file(path, "", 0);
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_E_CACHE);
+    assert_int_equal(store_raise_serial(s, SIGNER, 9), QUERN_E_CACHE);
+    store_close(s);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_bundle_gives_back_what_it_was_made_of),
+        TEST(equal_content_gives_equal_bytes),
+        TEST(what_no_reader_takes_is_not_packed),
+        TEST(every_flip_and_truncation_is_noticed),
+        TEST(hostile_heads_are_refused),
+        TEST(swapped_entries_are_not_served),
+        TEST(signature_blocks_are_read),
+        TEST(files_of_strangers_are_refused),
+        TEST(a_file_cut_short_while_open_is_a_miss),
+        TEST(the_cache_serves_by_source),
+        TEST(pointers_that_lead_astray_do_no_harm),
+        TEST(eviction_takes_pointers_along),
+        TEST(serials_only_rise),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where kernels come from: memory, bundles, the cache, the compiler, in this order; by the exact
+ * key or by the source's; with compiling allowed or not; at once or in the background; after a
+ * fork.
+ */
+#include "dispatch/dispatch.h"
+#include "t_context.h"
+#include "t_store.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* No software GPU runs it, so that nothing is disassembled here: what is meant is finding kernels.
+ */
+#define TARGET "gfx1030"
+
+static char *directory;
+static char bundle_path[256], foreign_path[256];
+static struct quern_problem problem;
+
+static quern_ctx *open_with(const char *cache, enum quern_jit jit, const char *bundles,
+                            enum quern_toolchain toolchain)
+{
+    struct quern_options o = QUERN_INIT(struct quern_options);
+    char path[256];
+    quern_ctx *ctx;
+
+    snprintf(path, sizeof path, "%s/%s", directory, cache);
+    o.target = TARGET;
+    o.cache_dir = path;
+    o.jit = jit;
+    o.allow_unverified = 1;
+    o.bundle_path = bundles;
+    o.toolchain = toolchain;
+    if (quern_open(&o, &ctx) != QUERN_OK)
+        fail_msg("%s", quern_last_error()->message);
+    return ctx;
+}
+
+static struct quern_stats stats_of(quern_ctx *ctx)
+{
+    struct quern_stats s = QUERN_INIT(struct quern_stats);
+
+    assert_int_equal(quern_ctx_stats(ctx, &s), QUERN_OK);
+    return s;
+}
+
+/* The kernel for one row. */
+static quern_status get(quern_ctx *ctx)
+{
+    quern_op *op = NULL;
+    const quern_status status = quern_op_create_range(ctx, &problem, 1, 1, &op);
+
+    quern_op_release(op);
+    return status;
+}
+
+/* The same entry as another toolchain would have made it. */
+static int take_foreign(void *user, const struct store_item *item, struct store_entry *entry)
+{
+    const struct store_record *const r = &entry->record;
+    struct str text = {0};
+    struct hash128 source_key;
+    char hex[33];
+    const char *const start = memmem(r->key_text, r->key_text_bytes, "format ", 7);
+    void **const bytes = user;
+
+    assert_int_equal(item->status, QUERN_OK);
+    assert_non_null(start);
+    const size_t source_bytes = (size_t)(r->key_text + r->key_text_bytes - start);
+    source_key = hash128_of(start, source_bytes);
+    hex_from_bytes(hex, source_key.bytes, sizeof source_key.bytes);
+    key_add_text(&text, "source key", hex);
+    key_add_text(&text, "toolchain", "another one");
+    str_add_bytes(&text, start, source_bytes);
+    struct store_record foreign = *r;
+    foreign.key_text = text.text;
+    foreign.key_text_bytes = text.length;
+    size_t size;
+    assert_int_equal(pack_write(&(struct pack_content){&foreign, 1, NULL, 0}, bytes, &size),
+                     QUERN_OK);
+    t_write_file(foreign_path, *bytes, size);
+    str_free(&text);
+    return 0;
+}
+
+static int setup(void **state)
+{
+    void *bytes = NULL;
+    size_t size;
+
+    (void)state;
+    directory = t_temp_dir();
+    problem = t_problem("wq=nf4 n=64 k=64 a=f16");
+    snprintf(bundle_path, sizeof bundle_path, "%s/own.qkb", directory);
+    snprintf(foreign_path, sizeof foreign_path, "%s/foreign.qkb", directory);
+    quern_ctx *const ctx = open_with("filled", QUERN_JIT_ON, NULL, 0);
+    assert_int_equal(get(ctx), QUERN_OK);
+    assert_int_equal(stats_of(ctx).compile_ok, 1);
+    assert_int_equal(quern_bundle_create(ctx, NULL, NULL, 0, &bytes, &size, NULL), QUERN_OK);
+    t_write_file(bundle_path, bytes, size);
+    free(bytes);
+    assert_int_equal(store_read_all(ctx->store, take_foreign, &bytes), QUERN_OK);
+    free(bytes);
+    quern_close(ctx);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    t_remove(directory);
+    return 0;
+}
+
+static void bundles_come_before_the_cache(void **state)
+{
+    (void)state;
+    quern_ctx *ctx = open_with("filled", QUERN_JIT_ON, bundle_path, 0);
+    assert_int_equal(get(ctx), QUERN_OK);
+    struct quern_stats s = stats_of(ctx);
+    assert_true(s.hit_bundle == 1 && s.hit_disk == 0 && s.miss_absent == 0 && s.compile_ok == 0);
+    quern_close(ctx);
+    /* of several, and one that is not there */
+    char path[1024];
+    snprintf(path, sizeof path, "/nowhere:%s::%s", foreign_path, bundle_path);
+    ctx = open_with("empty", QUERN_JIT_OFF, path, QUERN_TOOLCHAIN_EXACT);
+    assert_int_equal(ctx->pack_count, 2);
+    assert_int_equal(get(ctx), QUERN_OK);
+    assert_int_equal(stats_of(ctx).hit_bundle, 1);
+    quern_close(ctx);
+}
+
+static void another_toolchains_kernel_serves_if_allowed(void **state)
+{
+    (void)state;
+    quern_ctx *ctx = open_with("empty", QUERN_JIT_OFF, foreign_path, QUERN_TOOLCHAIN_EXACT);
+    assert_int_equal(get(ctx), QUERN_E_WOULD_COMPILE);
+    quern_close(ctx);
+    ctx = open_with("empty", QUERN_JIT_ON, foreign_path, QUERN_TOOLCHAIN_ANY);
+    assert_int_equal(get(ctx), QUERN_OK);
+    const struct quern_stats s = stats_of(ctx);
+    assert_true(s.hit_source == 1 && s.hit_bundle == 1 && s.compile_ok == 0);
+    quern_close(ctx);
+}
+
+/* From the cache only where nothing may be compiled: else the own toolchain's is made. */
+static void the_cache_serves_by_source_without_a_compiler(void **state)
+{
+    struct quern_bundle_import result = QUERN_INIT(struct quern_bundle_import);
+    static char bytes[1 << 20];
+    const size_t size = t_read_file(foreign_path, bytes, sizeof bytes);
+    quern_bundle *bundle;
+
+    (void)state;
+    quern_ctx *ctx = open_with("by-source", QUERN_JIT_OFF, NULL, QUERN_TOOLCHAIN_ANY);
+    assert_int_equal(get(ctx), QUERN_E_WOULD_COMPILE);
+    assert_int_equal(quern_bundle_open(bytes, size, &bundle), QUERN_OK);
+    assert_int_equal(quern_bundle_import(ctx, bundle, NULL, &result), QUERN_OK);
+    assert_int_equal(result.imported, 1);
+    quern_bundle_close(bundle);
+    assert_int_equal(get(ctx), QUERN_OK);
+    assert_int_equal(stats_of(ctx).hit_source, 1);
+    quern_close(ctx);
+    ctx = open_with("by-source", QUERN_JIT_OFF, NULL, QUERN_TOOLCHAIN_EXACT);
+    assert_int_equal(get(ctx), QUERN_E_WOULD_COMPILE);
+    quern_close(ctx);
+    ctx = open_with("by-source", QUERN_JIT_ON, NULL, QUERN_TOOLCHAIN_ANY);
+    assert_int_equal(get(ctx), QUERN_OK);
+    assert_int_equal(stats_of(ctx).compile_ok, 1);
+    quern_close(ctx);
+}
+
+static void a_damaged_bundle_costs_its_entry(void **state)
+{
+    static char bytes[1 << 20];
+    const size_t size = t_read_file(bundle_path, bytes, sizeof bytes);
+    char path[256];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/damaged.qkb", directory);
+    bytes[size - 1000] ^= 1;
+    t_write_file(path, bytes, size);
+    quern_ctx *const ctx = open_with("filled", QUERN_JIT_OFF, path, 0);
+    assert_int_equal(get(ctx), QUERN_OK);
+    const struct quern_stats s = stats_of(ctx);
+    assert_true(s.bundle_damaged == 1 && s.hit_bundle == 0 && s.hit_disk == 1);
+    quern_close(ctx);
+}
+
+/* ---- how long the caller waits ----------------------------------------------------------------
+ */
+
+static void compiling_can_be_forbidden_for_one_call(void **state)
+{
+    quern_ctx *const ctx = open_with("flags", QUERN_JIT_ON, NULL, 0);
+    quern_op *op = NULL;
+
+    (void)state;
+    assert_int_equal(quern_op_create_flags(ctx, &problem, 1, QUERN_OP_NO_COMPILE, &op),
+                     QUERN_E_WOULD_COMPILE);
+    assert_null(op);
+    assert_int_equal(stats_of(ctx).compile_ok, 0);
+    assert_int_equal(quern_op_create_flags(ctx, &problem, 1, 8, &op), QUERN_E_ARGUMENT);
+    assert_int_equal(quern_op_create(ctx, &problem, 1, &op), QUERN_OK);
+    quern_op_release(op);
+    assert_int_equal(quern_op_create_flags(ctx, &problem, 1, QUERN_OP_NO_COMPILE, &op), QUERN_OK);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static quern_status wait_ready(quern_op *op)
+{
+    quern_status status;
+
+    for (int i = 0; (status = quern_op_ready(op)) == QUERN_E_NOT_READY && i < 30000; i++)
+        usleep(1000);
+    return status;
+}
+
+static void kernels_are_made_in_the_background(void **state)
+{
+    quern_ctx *ctx = open_with("background", QUERN_JIT_ON, NULL, 0);
+    struct quern_problem other = t_problem("wq=nf4 n=96 k=64 a=f16");
+    struct quern_args args = QUERN_INIT(struct quern_args);
+    quern_op *op, *same;
+    char text[256];
+
+    (void)state;
+    args.a = args.b = args.scales = (const void *)(uintptr_t)16;
+    args.c = (void *)(uintptr_t)16;
+    assert_int_equal(quern_op_create_flags(ctx, &other, 1, QUERN_OP_NO_WAIT, &op), QUERN_OK);
+    const quern_status launched = quern_op_launch(op, &args, 1, NULL);
+    assert_true(launched == QUERN_E_NOT_READY || launched == QUERN_E_DEVICE);
+    assert_true(quern_op_explain(op, 1, text, sizeof text) > 0);
+    /* more is asked for while it is being made: one op, one thread, all of it is made */
+    assert_int_equal(quern_op_create_flags(ctx, &other, 2, QUERN_OP_NO_WAIT, &same), QUERN_OK);
+    assert_ptr_equal(op, same);
+    assert_int_equal(wait_ready(op), QUERN_OK);
+    assert_true(op_covers(op, 2));
+    assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_E_DEVICE); /* none here */
+    quern_op_release(same);
+    quern_op_release(op);
+    quern_close(ctx);
+    /* what is wrong is told when it is asked after, and may be tried again */
+    ctx = open_with("background2", QUERN_JIT_OFF, NULL, 0);
+    assert_int_equal(quern_op_create_flags(ctx, &other, 1, QUERN_OP_NO_WAIT, &op), QUERN_OK);
+    assert_int_equal(wait_ready(op), QUERN_E_WOULD_COMPILE);
+    assert_non_null(strstr(quern_last_error()->message, "QUERN_JIT"));
+    assert_int_equal(quern_op_create_flags(ctx, &other, 1, QUERN_OP_NO_WAIT, &same), QUERN_OK);
+    assert_int_equal(wait_ready(op), QUERN_E_WOULD_COMPILE);
+    quern_op_release(same);
+    quern_op_release(op);
+    quern_close(ctx);
+    /* closing while it is being made waits for the end */
+    ctx = open_with("background3", QUERN_JIT_ON, NULL, 0);
+    assert_int_equal(quern_op_create_flags(ctx, &other, 1, QUERN_OP_NO_WAIT, &op), QUERN_OK);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+/* ---- fork -------------------------------------------------------------------------------------
+ */
+
+/* While another thread makes kernels, and holds whatever that takes. */
+static void a_child_forked_meanwhile_is_well(void **state)
+{
+    quern_ctx *const ctx = open_with("fork", QUERN_JIT_ON, NULL, 0);
+    quern_op *op;
+    int status;
+
+    (void)state;
+    assert_int_equal(quern_op_create_flags(ctx, &problem, 8, QUERN_OP_NO_WAIT, &op), QUERN_OK);
+    for (int i = 0; i < 4; i++) {
+        usleep(15000);
+        fflush(NULL);
+        const pid_t child = fork();
+        if (child == 0) {
+            quern_op *mine = NULL;
+            alarm(60);
+            T_MUST(quern_op_ready(op) != QUERN_E_INTERNAL);
+            T_MUST(quern_op_create(ctx, &problem, 1, &mine) == QUERN_OK);
+            T_MUST(quern_op_ready(mine) == QUERN_OK);
+            quern_op_release(mine);
+            quern_op_release(op);
+            quern_close(ctx);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(wait_ready(op), QUERN_OK);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bundles_come_before_the_cache),
+        cmocka_unit_test(another_toolchains_kernel_serves_if_allowed),
+        cmocka_unit_test(the_cache_serves_by_source_without_a_compiler),
+        cmocka_unit_test(a_damaged_bundle_costs_its_entry),
+        cmocka_unit_test(compiling_can_be_forbidden_for_one_call),
+        cmocka_unit_test(kernels_are_made_in_the_background),
+        cmocka_unit_test(a_child_forked_meanwhile_is_well),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
