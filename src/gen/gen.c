@@ -56,7 +56,10 @@ static const char *element_word(enum quern_dtype t)
 
 static const char *products_word(enum plan_products products)
 {
-    return products == PRODUCTS_DOT2 ? "DOT2" : products == PRODUCTS_PACKED ? "PACKED" : "PLAIN";
+    return products == PRODUCTS_DOT2     ? "DOT2"
+           : products == PRODUCTS_PACKED ? "PACKED"
+           : products == PRODUCTS_MATRIX ? "MATRIX"
+                                         : "PLAIN";
 }
 
 /* What kernels of all families are told. */
@@ -99,6 +102,7 @@ static void add_simt_w4_constants(struct str *s, const struct plan *p)
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
     add_integer(s, "CHUNK", p->chunk, "weights of a row for one lane in one step");
+    add_integer(s, "TAIL", p->tail, "weights in a shorter last step; 0: none");
     add_integer(s, "WAVES_PER_SIMD", p->estimate.waves_per_simd,
                 "that registers must leave room for");
     add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
