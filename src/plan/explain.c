@@ -55,8 +55,8 @@ static void simt_w4_explain(const struct plan *p, struct str *out)
     str_addf(out,
              "  resources  %" PRIu32
              " bytes of LDS (table of all pairs of codes), about %u VGPRs, %u "
-             "waves per SIMD fit\n",
-             p->lds_bytes, e->vgprs, e->waves_per_simd);
+             "waves per SIMD fit; %" PRId64 " bytes of weights in flight in a compute unit\n",
+             p->lds_bytes, e->vgprs, e->waves_per_simd, e->bytes_in_flight);
     str_addf(
         out,
         "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f us "

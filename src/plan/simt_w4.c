@@ -22,6 +22,13 @@
 #define LATENCY_NS   700
 #define BUSY_PERCENT 85
 
+/* With one row of A a layer should be as fast as its weights arrive: enough bytes of them asked for
+ * by a compute unit to last this long, or half of all it reads; and registers for this many waves
+ * in a SIMD. */
+#define IN_FLIGHT_NS   600
+#define WAVES_RDNA     8
+#define REGISTERS_GFX9 128 /* four waves of CDNA 2 and later, two of what came before */
+
 /* Issue and latency that take less than this share of memory time hide behind it. */
 #define HIDDEN_PERCENT 60
 
@@ -144,7 +151,7 @@ static int64_t trips_of(const struct plan *p)
 /* Whether the template unrolls them. */
 static bool unrolled(const struct plan *p)
 {
-    return trips_of(p) <= 2 && p->m_tile <= 4;
+    return trips_of(p) == 1 || p->ahead || (trips_of(p) == 2 && p->m_tile == 4);
 }
 
 static enum plan_phase phase_of(const struct plan *p)
@@ -222,7 +229,7 @@ static uint32_t setup_slots(const struct plan *p)
 }
 
 /* With few rows of A there are registers for all weights of two steps and a tail. */
-static bool ahead(const struct plan *p)
+static bool may_be_ahead(const struct plan *p)
 {
     const int64_t trips = trips_of(p);
 
@@ -242,7 +249,7 @@ static uint32_t vgprs(const struct plan *p)
     return (uint32_t)(p->chunk / 8 * r * (p->ahead ? 2 : 1) /* packed weights */ +
                       (p->tail ? (p->ahead ? p->tail / 8 + 3 : 2) * r : 0) /* those of the tail */ +
                       (widens(p) ? 16 : 8) * r /* decoded */ + scales * r + 4 * ring * m +
-                      sums * m * r + (wide(p) ? 36 : 16));
+                      sums * m * r + 16 + (wide(p) ? 3 * m : 0));
 }
 
 /* Cycles that a SIMD takes to issue an instruction of a wave: those of gfx9 are 16 lanes wide. */
@@ -287,7 +294,6 @@ static bool estimate(struct plan *p)
     struct plan_estimate *const e = &p->estimate;
     const int64_t cus = t->cus;
 
-    p->ahead = ahead(p);
     e->vgprs = vgprs(p);
     if (e->vgprs > VGPRS_MAX)
         return false;
@@ -314,6 +320,8 @@ static bool estimate(struct plan *p)
     const int64_t latency = (int64_t)(t->clock_ghz * LATENCY_NS + 0.5);
 
     e->busy_percent = (uint32_t)(e->workgroups * 100 / (fullest * cus));
+    e->bytes_in_flight = together * p->waves * p->rows_per_wave * (int64_t)p->wave_size * p->chunk /
+                         2 * (p->ahead ? trips_of(p) : 1);
     e->step_slots = step_slots(p);
     e->setup_slots = setup_slots(p);
     e->slots =
@@ -352,10 +360,25 @@ static bool fills(const struct plan *p)
     return p->estimate.busy_percent >= (most < BUSY_PERCENT ? most : BUSY_PERCENT);
 }
 
+/* Whether the waves hide latency from each other; asked of M = 1 alone. */
+static bool streams(const struct plan *p)
+{
+    const struct target *const t = p->target;
+    const double asked = t->bandwidth_gbs * IN_FLIGHT_NS / t->cus;
+    const double half = (double)p->problem.n * (double)p->problem.k / 4 / t->cus;
+    const unsigned waves = target_waves_per_simd(t, p->estimate.vgprs, 0, p->wave_size, 1);
+
+    return p->m_tile > 1 ||
+           (waves >= (t->generation == 9 ? t->vgprs / REGISTERS_GFX9 : WAVES_RDNA) &&
+            (double)p->estimate.bytes_in_flight >= (asked < half ? asked : half));
+}
+
 static bool better(const struct plan *p, const struct plan *q)
 {
     if (fills(p) != fills(q))
         return fills(p);
+    if (streams(p) != streams(q))
+        return streams(p);
     return cost(p) < cost(q);
 }
 
@@ -399,6 +422,12 @@ static size_t candidates(const struct plan *base, struct plan *best, size_t room
                     p.tail = tail_of(&p);
                     if (p.split_k > steps_of(&p) || p.rows_per_wave * p.m_tile > VALUES_MAX)
                         continue;
+                    p.ahead = may_be_ahead(&p);
+                    if (estimate(&p))
+                        put(best, &count, room, &p);
+                    if (!p.ahead)
+                        continue;
+                    p.ahead = false; /* fewer registers */
                     if (estimate(&p))
                         put(best, &count, room, &p);
                 }
