@@ -151,7 +151,10 @@ static int64_t trips_of(const struct plan *p)
 /* Whether the template unrolls them. */
 static bool unrolled(const struct plan *p)
 {
-    return trips_of(p) == 1 || p->ahead || (trips_of(p) == 2 && p->m_tile == 4);
+    const int64_t trips = trips_of(p);
+
+    return trips == 1 || p->ahead ||
+           (p->products == PRODUCTS_MATRIX && trips == 2 && p->m_tile == 4);
 }
 
 static enum plan_phase phase_of(const struct plan *p)

@@ -357,8 +357,9 @@ constexpr bool WHOLE_TAIL = TAIL && K % STEP == WAVE * TAIL;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
 constexpr u32 SETS = AHEAD ? TRIPS + (TAIL > 0) : 1;   // steps whose weights are held at once
-// Longer code takes longer to compile, and more registers.
-constexpr u32 UNROLLED = AHEAD || (TRIPS == 2 && M_TILE == 4) ? TRIPS : 1;
+// Longer code takes registers, and time to compile.
+constexpr bool SHORT = PRODUCTS == MATRIX && TRIPS == 2 && M_TILE == 4;
+constexpr u32 UNROLLED = AHEAD || SHORT ? TRIPS : 1;
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
