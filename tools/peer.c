@@ -2,9 +2,11 @@
 #include "peer.h"
 #include "files.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LIBRARY_BYTES_MAX ((size_t)256 << 20)
 
@@ -25,6 +27,7 @@ int peer_open(const char *directory, const struct quern_target_info *target, str
 {
     const bool gfx9 = !strncmp(target->name, "gfx9", 4);
     char name[64];
+    quern_status e;
     size_t size;
 
     *peer = (struct peer){.rocm = gfx9 ? "7.15" : "7.1", .target = target->name};
@@ -32,15 +35,17 @@ int peer_open(const char *directory, const struct quern_target_info *target, str
     char *const path = path_join(directory, name);
     if (!path)
         return fail("out of memory");
-    const int status = file_read(path, LIBRARY_BYTES_MAX, &peer->bytes, &size);
-    quern_status e = QUERN_OK;
-    if (!status)
-        e = quern_offload_open(peer->bytes, size, &peer->offload);
-    if (status || e)
-        note("the libraries are in the wheel of " PEER_NAME
-             "; --library names the directory that they were unpacked to");
+    int status = EXIT_OK;
+    if (access(path, R_OK))
+        status = misuse("%s: %s; the wheel of " PEER_NAME
+                        " has it, and --library names the directory that it was unpacked to",
+                        path, strerror(errno));
+    else
+        status = file_read(path, LIBRARY_BYTES_MAX, &peer->bytes, &size);
+    if (!status && (e = quern_offload_open(peer->bytes, size, &peer->offload)))
+        status = fail_status(e, path);
     free(path);
-    return status ? status : e ? fail_status(e, name) : EXIT_OK;
+    return status;
 }
 
 void peer_close(struct peer *peer)
