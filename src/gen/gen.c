@@ -173,9 +173,9 @@ void gen_options(const struct plan *plan, struct str *options)
     /* a workgroup stays in one compute unit, next to its LDS and its first-level cache */
     if (plan->target->generation >= 10)
         str_add(options, "-mcumode\n");
-    /* LLVM 21's pass that ties loads into clauses, for targets that may replay them, writes past its
-     * memory where a tuple of registers is loaded in part; no clauses, no harm. What clauses must
-     * keep apart is kept apart by its hazard recogniser too. */
+    /* LLVM 21's pass that ties loads into clauses, for targets that may replay them, writes past
+     * its memory where a tuple of registers is loaded in part; no clauses, no harm. What clauses
+     * must keep apart its hazard recogniser keeps apart too. */
     if (plan->target->xnack)
         str_add(options, "-mllvm\n-amdgpu-max-memory-clause=1\n");
 }
