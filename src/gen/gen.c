@@ -103,11 +103,7 @@ static void add_simt_w4_constants(struct str *s, const struct plan *p)
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
     add_integer(s, "CHUNK", p->chunk, "weights of a row for one lane in one step");
     add_integer(s, "TAIL", p->tail, "weights in a shorter last step; 0: none");
-    /* where registers can be more than an instruction can name, the rest would be moved about */
-    const unsigned waves = p->target->vgprs / 256;
-    add_integer(s, "WAVES_PER_SIMD",
-                p->estimate.waves_per_simd > waves ? p->estimate.waves_per_simd : waves,
-                "that registers must leave room for");
+    add_integer(s, "WAVES_PER_SIMD", p->waves_asked, "that registers must leave room for");
     add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
     add_word(s, "AHEAD", p->ahead ? "true" : "false", "whether all steps are loaded at the start");
     add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",

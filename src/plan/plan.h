@@ -61,6 +61,7 @@ struct plan {
     int rows_per_wave;           /* rows of W that one wave works on at a time */
     int split_k;                 /* waves that share a row of W along K; divides waves */
     int chunk;                   /* consecutive weights of a row that one lane takes in a step */
+    int waves_asked;             /* of a SIMD, that the compiler must leave registers for */
     int tail;   /* of a last step for what whole steps leave of K; 0: steps are all alike */
     int chunks; /* of family dequant: how many of them a lane takes, all at once */
     bool ahead; /* each wave has two or three steps, a tail included, and requests the weights of

@@ -15,6 +15,7 @@
 #define ITEMS_MAX   1024  /* work-items of a workgroup */
 #define VALUES_MAX  32    /* sums per lane that the template's reduction can fold */
 #define VGPRS_MAX   256   /* that an instruction can name */
+#define SPARE_VGPRS 12    /* that the estimate may be short of */
 #define SIZE_MAX_NK ((int64_t)1 << 27)
 
 /* Time from the request of a weight to its arrival, and the average compute unit's share of the
@@ -247,11 +248,13 @@ static uint32_t vgprs(const struct plan *p)
     const int batches = p->chunk / (f32 ? 4 : 8);
     const int ring = at_most(batches, m > 2 ? 2 : 4); /* batches of A held, as in the template */
     const int sums = p->products == PRODUCTS_PACKED ? 3 : p->products == PRODUCTS_MATRIX ? 5 : 2;
-    const int scales = p->problem.scale == QUERN_SCALE_NESTED ? 4 : 2;
+    const int scales = p->problem.scale == QUERN_SCALE_NESTED ? 4
+                       : p->problem.scale == QUERN_SCALE_E8M0 ? 3
+                                                              : 2;
 
     return (uint32_t)(p->chunk / 8 * r * (p->ahead ? 2 : 1) /* packed weights */ +
                       (p->tail ? (p->ahead ? p->tail / 8 + 3 : 2) * r : 0) /* those of the tail */ +
-                      (widens(p) ? 16 : 8) * r /* decoded */ + scales * r + 4 * ring * m +
+                      (widens(p) ? 12 : 8) * r /* decoded */ + scales * r + 4 * ring * m +
                       sums * m * r + 16 + (wide(p) ? 3 * m : 0));
 }
 
@@ -300,14 +303,18 @@ static bool estimate(struct plan *p)
     e->vgprs = vgprs(p);
     if (e->vgprs > VGPRS_MAX)
         return false;
-    const unsigned by_vgprs =
-        target_waves_per_simd(t, e->vgprs, 0, p->wave_size, (unsigned)p->waves);
+    const unsigned by_vgprs = target_waves_per_simd(
+        t, at_most((int)e->vgprs + SPARE_VGPRS, VGPRS_MAX), 0, p->wave_size, (unsigned)p->waves);
     const int64_t by_waves = (int64_t)by_vgprs * t->simds / p->waves;
     const int64_t by_lds = t->lds_bytes / p->lds_bytes;
     if (!by_waves || !by_lds)
         return false;
     e->waves_per_simd =
         target_waves_per_simd(t, e->vgprs, p->lds_bytes, p->wave_size, (unsigned)p->waves);
+    const unsigned asked = target_waves_per_simd(t, at_most((int)e->vgprs + SPARE_VGPRS, VGPRS_MAX),
+                                                 p->lds_bytes, p->wave_size, (unsigned)p->waves);
+    const unsigned least = t->vgprs / VGPRS_MAX; /* with more registers they would be moved about */
+    p->waves_asked = (int)(asked > least ? asked : least);
     e->workgroups = ceil_div(p->problem.n, plan_rows_per_workgroup(p));
     if (e->workgroups * p->waves * (int64_t)p->wave_size > UINT32_MAX)
         return false;

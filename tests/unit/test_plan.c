@@ -193,7 +193,7 @@ static bool same_plan(const struct plan *p, const struct plan *q)
            p->ahead == q->ahead && p->weights_once == q->weights_once && p->phase == q->phase &&
            p->skewed == q->skewed && p->slices_first == q->slices_first &&
            p->products == q->products && p->lds_bytes == q->lds_bytes &&
-           p->estimate.waves_per_simd == q->estimate.waves_per_simd;
+           p->waves_asked == q->waves_asked;
 }
 
 static void test_same_words_same_plan(void **state)

@@ -132,12 +132,12 @@ static void check_cost(const struct sweep_shape *s, const char *type, const stru
         const char *target, *type;
         double slots; /* M = 1 */
     } budgets[] = {
-        {"gfx1100", "f16", 2.2}, {"gfx1100", "bf16", 2.3}, {"gfx1100", "f32", 2.6},
-        {"gfx1151", "f16", 2.2}, {"gfx1151", "bf16", 2.3}, {"gfx1151", "f32", 2.6},
-        {"gfx1201", "f16", 2.3}, {"gfx1201", "bf16", 2.3}, {"gfx1201", "f32", 2.6},
-        {"gfx90a", "f16", 2.8},  {"gfx90a", "bf16", 2.8},  {"gfx90a", "f32", 3.1},
-        {"gfx942", "f16", 4.0},  {"gfx942", "bf16", 4.0},  {"gfx942", "f32", 4.4},
-        {"gfx950", "f16", 2.9},  {"gfx950", "bf16", 2.9},  {"gfx950", "f32", 3.2},
+        {"gfx1100", "f16", 2.25}, {"gfx1100", "bf16", 2.4}, {"gfx1100", "f32", 2.7},
+        {"gfx1151", "f16", 2.2},  {"gfx1151", "bf16", 2.4}, {"gfx1151", "f32", 2.7},
+        {"gfx1201", "f16", 2.4},  {"gfx1201", "bf16", 2.4}, {"gfx1201", "f32", 2.7},
+        {"gfx90a", "f16", 2.8},   {"gfx90a", "bf16", 2.8},  {"gfx90a", "f32", 3.1},
+        {"gfx942", "f16", 4.0},   {"gfx942", "bf16", 4.0},  {"gfx942", "f32", 4.4},
+        {"gfx950", "f16", 2.9},   {"gfx950", "bf16", 2.9},  {"gfx950", "f32", 3.2},
     };
     const struct sweep_row row = sweep_row_of(s, set, 1);
     const int64_t weights = (int64_t)s->n * s->k;

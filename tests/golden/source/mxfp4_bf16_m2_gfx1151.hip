@@ -19,7 +19,7 @@ constexpr unsigned ROWS = 4;            // rows of W that a wave works on
 constexpr unsigned SPLIT_K = 1;         // waves that share those rows along K
 constexpr unsigned CHUNK = 32;          // weights of a row for one lane in one step
 constexpr unsigned TAIL = 0;            // weights in a shorter last step; 0: none
-constexpr unsigned WAVES_PER_SIMD = 12; // that registers must leave room for
+constexpr unsigned WAVES_PER_SIMD = 10; // that registers must leave room for
 constexpr unsigned PHASES = 0;          // 1: groups start apart along K, 2: waves do
 #define AHEAD false                     // whether all steps are loaded at the start
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
