@@ -20,6 +20,7 @@ static const struct verb verbs[] = {
     {"source", "quern source", verb_source, "print a kernel's HIP source"},
     {"inspect", "quern inspect", verb_inspect, "show what a code object or launch plan holds"},
     {"explain", "quern explain", verb_explain, "say which kernel serves a layer, and why"},
+    {"bench", "quern bench", verb_bench, "compare with a peer's kernels on the software GPU"},
     {"targets", "quern targets", verb_targets, "list the gfx targets"},
     {"cache", "quern cache", verb_cache, "look after the cache of kernels"},
     {"bundle", "quern bundle", verb_bundle, "many kernels in one file, signed or not"},

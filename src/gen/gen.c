@@ -56,7 +56,10 @@ static const char *element_word(enum quern_dtype t)
 
 static const char *products_word(enum plan_products products)
 {
-    return products == PRODUCTS_DOT2 ? "DOT2" : products == PRODUCTS_PACKED ? "PACKED" : "PLAIN";
+    return products == PRODUCTS_DOT2     ? "DOT2"
+           : products == PRODUCTS_PACKED ? "PACKED"
+           : products == PRODUCTS_MATRIX ? "MATRIX"
+                                         : "PLAIN";
 }
 
 /* What kernels of all families are told. */
@@ -99,8 +102,8 @@ static void add_simt_w4_constants(struct str *s, const struct plan *p)
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
     add_integer(s, "CHUNK", p->chunk, "weights of a row for one lane in one step");
-    add_integer(s, "WAVES_PER_SIMD", p->estimate.waves_per_simd,
-                "that registers must leave room for");
+    add_integer(s, "TAIL", p->tail, "weights in a shorter last step; 0: none");
+    add_integer(s, "WAVES_PER_SIMD", p->waves_asked, "that registers must leave room for");
     add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
     add_word(s, "AHEAD", p->ahead ? "true" : "false", "whether all steps are loaded at the start");
     add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
@@ -166,4 +169,9 @@ void gen_options(const struct plan *plan, struct str *options)
     /* a workgroup stays in one compute unit, next to its LDS and its first-level cache */
     if (plan->target->generation >= 10)
         str_add(options, "-mcumode\n");
+    /* LLVM 21's pass that ties loads into clauses, for targets that may replay them, writes past
+     * its memory where a tuple of registers is loaded in part; no clauses, no harm. What clauses
+     * must keep apart its hazard recogniser keeps apart too. */
+    if (plan->target->xnack)
+        str_add(options, "-mllvm\n-amdgpu-max-memory-clause=1\n");
 }

@@ -11,6 +11,21 @@ static double microseconds(const struct plan *p, int64_t cycles)
     return (double)cycles / (p->target->clock_ghz * 1e3);
 }
 
+static const char *products_text(enum plan_products products)
+{
+    switch (products) {
+    case PRODUCTS_DOT2:
+        return "two at a time, by 16-bit dot products";
+    case PRODUCTS_PACKED:
+        return "two at a time, packed f32";
+    case PRODUCTS_PLAIN:
+        return "one at a time, f32";
+    case PRODUCTS_MATRIX:
+        return "four at a time, on the diagonals of 4x4x4 matrix instructions";
+    }
+    return "";
+}
+
 static void simt_w4_explain(const struct plan *p, struct str *out)
 {
     const struct plan_estimate *const e = &p->estimate;
@@ -30,6 +45,9 @@ static void simt_w4_explain(const struct plan *p, struct str *out)
         "lane and step; %d %s a row\n",
         p->waves, p->wave_size, p->rows_per_wave, p->chunk, p->split_k,
         p->split_k > 1 ? "waves share" : "wave has");
+    if (p->tail)
+        str_addf(out, "  tail       the last step of a row has %d weights per lane\n", p->tail);
+    str_addf(out, "  products   %s\n", products_text(p->products));
     str_addf(out,
              "  grid       %" PRId64 " workgroups of %" PRId64
              " rows fill %u compute units to %u %%\n",
@@ -37,8 +55,8 @@ static void simt_w4_explain(const struct plan *p, struct str *out)
     str_addf(out,
              "  resources  %" PRIu32
              " bytes of LDS (table of all pairs of codes), about %u VGPRs, %u "
-             "waves per SIMD fit\n",
-             p->lds_bytes, e->vgprs, e->waves_per_simd);
+             "waves per SIMD fit; %" PRId64 " bytes of weights in flight in a compute unit\n",
+             p->lds_bytes, e->vgprs, e->waves_per_simd, e->bytes_in_flight);
     str_addf(
         out,
         "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f us "

@@ -14,9 +14,9 @@
 
 enum plan_family { FAMILY_SIMT_W4 = 1, FAMILY_DEQUANT };
 
-/* How the vector units multiply pairs: 16-bit dot products with f32 sums, two f32 operations in one
- * instruction, or one in each. */
-enum plan_products { PRODUCTS_DOT2 = 1, PRODUCTS_PACKED, PRODUCTS_PLAIN };
+/* How pairs are multiplied: 16-bit dot products with f32 sums, two f32 operations in one
+ * instruction, one in each, or the diagonal of a 4×4×4 matrix instruction. */
+enum plan_products { PRODUCTS_DOT2 = 1, PRODUCTS_PACKED, PRODUCTS_PLAIN, PRODUCTS_MATRIX };
 
 /*
  * Rows of W that lie a multiple of 512 bytes apart fall on the same few memory channels when they
@@ -43,6 +43,7 @@ struct plan_estimate {
     int64_t workgroups;      /* of one slice */
     int64_t slots;           /* instructions of all their waves */
     uint32_t busy_percent;   /* the average compute unit's work against the fullest one's */
+    int64_t bytes_in_flight; /* of weights that a compute unit waits for when all its waves do */
     int64_t kernel_cycles; /* of the fullest compute unit: instructions issued, loads waited for */
     int64_t memory_cycles; /* every operand once, at the part's bandwidth */
 };
@@ -60,8 +61,11 @@ struct plan {
     int rows_per_wave;           /* rows of W that one wave works on at a time */
     int split_k;                 /* waves that share a row of W along K; divides waves */
     int chunk;                   /* consecutive weights of a row that one lane takes in a step */
-    int chunks;                  /* of family dequant: how many of them a lane takes, all at once */
-    bool ahead; /* each wave has two steps, and requests the weights of both at once */
+    int waves_asked;             /* of a SIMD, that the compiler must leave registers for */
+    int tail;   /* of a last step for what whole steps leave of K; 0: steps are all alike */
+    int chunks; /* of family dequant: how many of them a lane takes, all at once */
+    bool ahead; /* each wave has two or three steps, a tail included, and requests the weights of
+                   all of them at once */
     enum plan_phase phase;
     bool slices_first;  /* workgroup id x is the slice and y the group of rows, else the reverse */
     bool skewed;        /* the grid has an empty group of rows at its end */

@@ -15,12 +15,20 @@
 #define ITEMS_MAX   1024  /* work-items of a workgroup */
 #define VALUES_MAX  32    /* sums per lane that the template's reduction can fold */
 #define VGPRS_MAX   256   /* that an instruction can name */
+#define SPARE_VGPRS 12    /* that the estimate may be short of */
 #define SIZE_MAX_NK ((int64_t)1 << 27)
 
 /* Time from the request of a weight to its arrival, and the average compute unit's share of the
  * fullest one's work below which a grid counts as too coarse. */
 #define LATENCY_NS   700
 #define BUSY_PERCENT 85
+
+/* With one row of A a layer should be as fast as its weights arrive: enough bytes of them asked for
+ * by a compute unit to last this long, or half of all it reads; and registers for this many waves
+ * in a SIMD. */
+#define IN_FLIGHT_NS   600
+#define WAVES_RDNA     8
+#define REGISTERS_GFX9 128 /* four waves of CDNA 2 and later, two of what came before */
 
 /* Issue and latency that take less than this share of memory time hide behind it. */
 #define HIDDEN_PERCENT 60
@@ -91,27 +99,63 @@ static enum plan_products products_of(const struct quern_problem *q, const struc
                           : q->a == QUERN_BF16 ? CAP_DOT2_F32_BF16
                                                : 0;
 
+    if (t->capabilities & CAP_MFMA_BF16_1K && q->a != QUERN_F32)
+        return PRODUCTS_MATRIX;
     return t->capabilities & dot2             ? PRODUCTS_DOT2
            : t->capabilities & CAP_PK_FMA_F32 ? PRODUCTS_PACKED
                                               : PRODUCTS_PLAIN;
 }
 
-/* Whether the table holds f32 that a 16-bit A is widened for. */
+/* Whether the table holds f32. */
+static bool wide(const struct plan *p)
+{
+    return p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
+}
+
+/* Whether a 16-bit A is widened for it. */
 static bool widens(const struct plan *p)
 {
-    return p->products != PRODUCTS_DOT2 && p->problem.a != QUERN_F32;
+    return wide(p) && p->problem.a != QUERN_F32;
 }
 
-/* Steps that a row takes, dealt out to split_k waves. */
+static int64_t weights_of_step(const struct plan *p)
+{
+    return (int64_t)p->wave_size * p->chunk;
+}
+
+/* Steps that a row takes, dealt out to split_k waves; one of a tail comes on top. */
 static int64_t steps_of(const struct plan *p)
 {
-    return ceil_div(p->problem.k, (int64_t)p->wave_size * p->chunk);
+    return p->tail ? p->problem.k / weights_of_step(p) : ceil_div(p->problem.k, weights_of_step(p));
 }
 
-/* Steps of one wave; the template unrolls two. */
+/* Weights for one lane of a step that holds what whole steps leave of K, 0 when it would be no
+ * shorter than theirs or the only one. */
+static int tail_of(const struct plan *p)
+{
+    const int64_t rest = p->problem.k % weights_of_step(p);
+    int tail = 8;
+
+    if (!rest || p->problem.k < weights_of_step(p))
+        return 0;
+    while (tail * (int64_t)p->wave_size < rest)
+        tail *= 2;
+    return tail < p->chunk ? tail : 0;
+}
+
+/* Steps of one wave. */
 static int64_t trips_of(const struct plan *p)
 {
     return ceil_div(steps_of(p), p->split_k);
+}
+
+/* Whether the template unrolls them. */
+static bool unrolled(const struct plan *p)
+{
+    const int64_t trips = trips_of(p);
+
+    return trips == 1 || p->ahead ||
+           (p->products == PRODUCTS_MATRIX && trips == 2 && p->m_tile == 4);
 }
 
 static enum plan_phase phase_of(const struct plan *p)
@@ -124,29 +168,59 @@ static enum plan_phase phase_of(const struct plan *p)
                                                                   : PHASE_OF_GROUPS;
 }
 
-/* Instructions of one step of a wave. */
-static uint32_t step_slots(const struct plan *p)
+/* Instructions that multiply in a step with chunks of `chunk` weights. */
+static int product_slots(const struct plan *p, int chunk)
+{
+    const int pairs = chunk / 2 * p->rows_per_wave * p->m_tile;
+
+    return p->products == PRODUCTS_PLAIN    ? pairs * 2
+           : p->products == PRODUCTS_MATRIX ? pairs / 2
+                                            : pairs;
+}
+
+/* Instructions of a wave in a step with chunks of `chunk` weights, but for those of the loop. */
+static int chunk_slots(const struct plan *p, int chunk)
 {
     const struct quern_problem *const q = &p->problem;
-    const int r = p->rows_per_wave, m = p->m_tile, pairs = p->chunk / 2;
+    const int r = p->rows_per_wave, m = p->m_tile, pairs = chunk / 2;
     /* v_dual_dot2acc_f32_f16 is of the gfx11 instruction set alone; about a half of what can be
      * dual-issued finds a partner in another register bank */
     const bool dual =
         p->target->capabilities & CAP_VOPD &&
         (p->products == PRODUCTS_PLAIN || (q->a == QUERN_F16 && p->target->generation == 11));
+    const int products = product_slots(p, chunk);
+    /* scaling a sum: two halves to add first, or one of four to choose */
+    const int finish = p->products == PRODUCTS_PACKED ? 3 : p->products == PRODUCTS_MATRIX ? 3 : 1;
     int slots = 2 * pairs * r; /* an address and an LDS load for each pair of weights */
 
-    const int products = pairs * r * m * (p->products == PRODUCTS_PLAIN ? 2 : 1);
     slots += dual ? products * 3 / 4 : products;
     slots += widens(p) ? 2 * pairs * m : 0;
-    slots += 2 * r;                                      /* loads of weights and scales */
-    slots += m * p->chunk * (int)dtype_bytes(q->a) / 16; /* loads of A */
-    slots += r * m * (p->products == PRODUCTS_PACKED ? 3 : 1) * 3 / 2 + r / 2; /* scale, clear */
+    slots += 2 * r;                                   /* loads of weights and scales */
+    slots += m * chunk * (int)dtype_bytes(q->a) / 16; /* loads of A */
+    slots += r * m * finish * 3 / 2 + r / 2;          /* scale, clear */
     slots += r * scale_slots(q);
-    slots += q->k % ((int64_t)p->wave_size * p->chunk) ? 6 : 0; /* the end of K */
-    slots += trips_of(p) > 2 ? 11 : 3;                          /* offsets; loop, unless unrolled */
-    slots += phase_of(p) ? trips_of(p) > 2 ? 4 : 1 : 0;
+    return slots + (q->k % ((int64_t)p->wave_size * chunk) ? 6 : 0); /* the end of K */
+}
+
+static uint32_t step_slots(const struct plan *p)
+{
+    int slots = chunk_slots(p, p->chunk);
+
+    if (p->tail && p->problem.k % weights_of_step(p))
+        slots -= 6;                /* the end of K is the tail's */
+    slots += unrolled(p) ? 3 : 11; /* offsets; loop */
+    slots += phase_of(p) ? unrolled(p) ? 1 : 4 : 0;
     return (uint32_t)slots;
+}
+
+static uint32_t tail_slots(const struct plan *p)
+{
+    if (!p->tail)
+        return 0;
+    const int slots = chunk_slots(p, p->tail);
+    const bool whole = p->problem.k % weights_of_step(p) == p->tail * (int64_t)p->wave_size;
+    return (uint32_t)(slots + 3 -
+                      (whole && p->problem.k % ((int64_t)p->wave_size * p->tail) ? 6 : 0));
 }
 
 /* Instructions of a wave before, between and after its steps: addresses, reduction, store. */
@@ -158,10 +232,13 @@ static uint32_t setup_slots(const struct plan *p)
                       (p->split_k > 1 ? 20 + 2 * p->split_k : 0));
 }
 
-/* With few rows of A there are registers for it. */
-static bool ahead(const struct plan *p)
+/* With few rows of A there are registers for all weights of two steps and a tail. */
+static bool may_be_ahead(const struct plan *p)
 {
-    return steps_of(p) == 2 * p->split_k && p->m_tile <= 2;
+    const int64_t trips = trips_of(p);
+
+    return p->m_tile <= 2 && steps_of(p) % p->split_k == 0 &&
+           (trips == 2 || (trips == 1 && p->tail));
 }
 
 static uint32_t vgprs(const struct plan *p)
@@ -170,12 +247,15 @@ static uint32_t vgprs(const struct plan *p)
     const bool f32 = p->problem.a == QUERN_F32;
     const int batches = p->chunk / (f32 ? 4 : 8);
     const int ring = at_most(batches, m > 2 ? 2 : 4); /* batches of A held, as in the template */
-    const int sums = p->products == PRODUCTS_PACKED ? 3 : 2;
+    const int sums = p->products == PRODUCTS_PACKED ? 3 : p->products == PRODUCTS_MATRIX ? 5 : 2;
+    const int scales = p->problem.scale == QUERN_SCALE_NESTED ? 4
+                       : p->problem.scale == QUERN_SCALE_E8M0 ? 3
+                                                              : 2;
 
     return (uint32_t)(p->chunk / 8 * r * (p->ahead ? 2 : 1) /* packed weights */ +
-                      (widens(p) ? 16 : 8) * r /* decoded */ +
-                      (p->problem.scale == QUERN_SCALE_NESTED ? 4 : 2) * r /* scales */ +
-                      4 * ring * m + sums * m * r + (p->products == PRODUCTS_DOT2 ? 16 : 36));
+                      (p->tail ? (p->ahead ? p->tail / 8 + 3 : 2) * r : 0) /* those of the tail */ +
+                      (widens(p) ? 12 : 8) * r /* decoded */ + scales * r + 4 * ring * m +
+                      sums * m * r + 16 + (wide(p) ? 3 * m : 0));
 }
 
 /* Cycles that a SIMD takes to issue an instruction of a wave: those of gfx9 are 16 lanes wide. */
@@ -195,8 +275,10 @@ static int64_t round_cycles(const struct plan *p, int64_t workgroups, int64_t la
     const int64_t issue = waves * e->step_slots * cycles;
     const int64_t wait =
         latency + e->step_slots * cycles / 2; /* the next weights are asked for in mid-step */
+    /* those of the tail came with the first; where steps do not come out even, it evens them */
+    const int64_t tail = steps_of(p) % p->split_k ? 0 : waves * tail_slots(p) * cycles;
 
-    return latency + table + waves * e->setup_slots * cycles + issue +
+    return latency + table + waves * e->setup_slots * cycles + issue + tail +
            (steps - 1) * (issue > wait || p->ahead ? issue : wait);
 }
 
@@ -218,18 +300,21 @@ static bool estimate(struct plan *p)
     struct plan_estimate *const e = &p->estimate;
     const int64_t cus = t->cus;
 
-    p->ahead = ahead(p);
     e->vgprs = vgprs(p);
     if (e->vgprs > VGPRS_MAX)
         return false;
-    const unsigned by_vgprs =
-        target_waves_per_simd(t, e->vgprs, 0, p->wave_size, (unsigned)p->waves);
+    const unsigned by_vgprs = target_waves_per_simd(
+        t, at_most((int)e->vgprs + SPARE_VGPRS, VGPRS_MAX), 0, p->wave_size, (unsigned)p->waves);
     const int64_t by_waves = (int64_t)by_vgprs * t->simds / p->waves;
     const int64_t by_lds = t->lds_bytes / p->lds_bytes;
     if (!by_waves || !by_lds)
         return false;
     e->waves_per_simd =
         target_waves_per_simd(t, e->vgprs, p->lds_bytes, p->wave_size, (unsigned)p->waves);
+    const unsigned asked = target_waves_per_simd(t, at_most((int)e->vgprs + SPARE_VGPRS, VGPRS_MAX),
+                                                 p->lds_bytes, p->wave_size, (unsigned)p->waves);
+    const unsigned least = t->vgprs / VGPRS_MAX; /* with more registers they would be moved about */
+    p->waves_asked = (int)(asked > least ? asked : least);
     e->workgroups = ceil_div(p->problem.n, plan_rows_per_workgroup(p));
     if (e->workgroups * p->waves * (int64_t)p->wave_size > UINT32_MAX)
         return false;
@@ -245,10 +330,13 @@ static bool estimate(struct plan *p)
     const int64_t latency = (int64_t)(t->clock_ghz * LATENCY_NS + 0.5);
 
     e->busy_percent = (uint32_t)(e->workgroups * 100 / (fullest * cus));
+    e->bytes_in_flight = together * p->waves * p->rows_per_wave * (int64_t)p->wave_size * p->chunk /
+                         2 * (p->ahead ? trips_of(p) : 1);
     e->step_slots = step_slots(p);
     e->setup_slots = setup_slots(p);
-    e->slots = e->workgroups * (TABLE_SLOTS / p->wave_size + p->waves * (int64_t)e->setup_slots +
-                                p->waves / p->split_k * steps_of(p) * e->step_slots);
+    e->slots =
+        e->workgroups * (TABLE_SLOTS / p->wave_size + p->waves * (int64_t)e->setup_slots +
+                         p->waves / p->split_k * (steps_of(p) * e->step_slots + tail_slots(p)));
     e->kernel_cycles = fullest / together * round_cycles(p, together, latency);
     if (fullest % together)
         e->kernel_cycles += round_cycles(p, fullest % together, latency);
@@ -273,12 +361,34 @@ static int64_t cost(const struct plan *p)
            4 * average;
 }
 
+/* Whether a grid is as fine as is asked for, or as whole rows of W can be dealt out. */
+static bool fills(const struct plan *p)
+{
+    const int64_t n = p->problem.n, cus = p->target->cus;
+    const int64_t most = n * 100 / (ceil_div(n, cus) * cus);
+
+    return p->estimate.busy_percent >= (most < BUSY_PERCENT ? most : BUSY_PERCENT);
+}
+
+/* Whether the waves hide latency from each other; asked of M = 1 alone. */
+static bool streams(const struct plan *p)
+{
+    const struct target *const t = p->target;
+    const double asked = t->bandwidth_gbs * IN_FLIGHT_NS / t->cus;
+    const double half = (double)p->problem.n * (double)p->problem.k / 4 / t->cus;
+    const unsigned waves = target_waves_per_simd(t, p->estimate.vgprs, 0, p->wave_size, 1);
+
+    return p->m_tile > 1 ||
+           (waves >= (t->generation == 9 ? t->vgprs / REGISTERS_GFX9 : WAVES_RDNA) &&
+            (double)p->estimate.bytes_in_flight >= (asked < half ? asked : half));
+}
+
 static bool better(const struct plan *p, const struct plan *q)
 {
-    const bool fills = p->estimate.busy_percent >= BUSY_PERCENT;
-
-    if (fills != (q->estimate.busy_percent >= BUSY_PERCENT))
-        return fills;
+    if (fills(p) != fills(q))
+        return fills(p);
+    if (streams(p) != streams(q))
+        return streams(p);
     return cost(p) < cost(q);
 }
 
@@ -319,8 +429,15 @@ static size_t candidates(const struct plan *base, struct plan *best, size_t room
                     p.chunk = chunks[c];
                     p.split_k = splits[s];
                     p.waves = groups * splits[s];
+                    p.tail = tail_of(&p);
                     if (p.split_k > steps_of(&p) || p.rows_per_wave * p.m_tile > VALUES_MAX)
                         continue;
+                    p.ahead = may_be_ahead(&p);
+                    if (estimate(&p))
+                        put(best, &count, room, &p);
+                    if (!p.ahead)
+                        continue;
+                    p.ahead = false; /* fewer registers */
                     if (estimate(&p))
                         put(best, &count, room, &p);
                 }

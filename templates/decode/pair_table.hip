@@ -5,7 +5,7 @@
 // An entry is as wide as 32 banks and holds one copy of the pair for each lane that the LDS serves
 // in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
 
-constexpr bool WIDE = PRODUCTS != DOT2; // f32 values
+constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
 
 template <bool> struct pair_type; // what one look-up returns
 template <> struct pair_type<true> { typedef f32x2 type; };

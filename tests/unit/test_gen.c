@@ -255,6 +255,12 @@ static void test_options(void **state)
                         "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n"
                         "-std=c++17\n-mcumode\n");
     str_free(&options);
+    assert_int_equal(plan_make(&p, target_named("gfx942"), &set), QUERN_OK);
+    gen_options(&set.plans[0], &options);
+    assert_string_equal(str_text(&options),
+                        "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n"
+                        "-std=c++17\n-mllvm\n-amdgpu-max-memory-clause=1\n");
+    str_free(&options);
 }
 
 int main(void)

@@ -149,6 +149,12 @@ static void check_shape(const struct plan *p)
     assert_int_equal(p->waves % p->split_k, 0);
     assert_true(p->split_k <= (q->k + k_of_step - 1) / k_of_step);
     assert_true(problem_group(q) % p->chunk == 0);
+    if (p->tail) { /* shorter than the other steps, after at least one, and long enough */
+        const int64_t rest = q->k % k_of_step;
+        assert_true(problem_group(q) % p->tail == 0 && p->tail < p->chunk);
+        assert_true(q->k > k_of_step && p->split_k <= q->k / k_of_step);
+        assert_true(rest > 0 && rest <= (int64_t)p->wave_size * p->tail);
+    }
     assert_in_range(p->rows_per_wave * p->m_tile, 1, 32);
     assert_true(p->lds_bytes <= t->lds_bytes);
     assert_int_equal(p->wave_size, t->wave_size);
@@ -183,10 +189,11 @@ static bool same_plan(const struct plan *p, const struct plan *q)
            p->family == q->family && !strcmp(p->symbol, q->symbol) && p->m_lo == q->m_lo &&
            p->m_hi == q->m_hi && p->m_tile == q->m_tile && p->wave_size == q->wave_size &&
            p->waves == q->waves && p->rows_per_wave == q->rows_per_wave &&
-           p->split_k == q->split_k && p->chunk == q->chunk && p->weights_once == q->weights_once &&
-           p->phase == q->phase && p->skewed == q->skewed && p->slices_first == q->slices_first &&
+           p->split_k == q->split_k && p->chunk == q->chunk && p->tail == q->tail &&
+           p->ahead == q->ahead && p->weights_once == q->weights_once && p->phase == q->phase &&
+           p->skewed == q->skewed && p->slices_first == q->slices_first &&
            p->products == q->products && p->lds_bytes == q->lds_bytes &&
-           p->estimate.waves_per_simd == q->estimate.waves_per_simd;
+           p->waves_asked == q->waves_asked;
 }
 
 static void test_same_words_same_plan(void **state)
@@ -218,8 +225,9 @@ static void test_budgets(void **state)
         {"gfx1151", "f16", {2.0, 3.0, 4.0, 6.2}},  {"gfx1151", "bf16", {2.2, 3.2, 4.0, 6.6}},
         {"gfx1100", "f16", {2.4, 3.0, 4.3, 6.6}},  {"gfx1100", "bf16", {2.4, 3.2, 4.3, 6.6}},
         {"gfx1201", "bf16", {2.2, 3.2, 4.2, 6.6}}, {"gfx1151", "f32", {2.7, 4.0, 5.6, 9.8}},
-        {"gfx90a", "f16", {2.7, 3.2, 4.6, 8.4}},   {"gfx90a", "bf16", {2.7, 4.6, 6.4, 13.4}},
-        {"gfx942", "f16", {2.75, 3.7, 5.2, 8.4}},  {"gfx950", "f16", {3.1, 3.7, 4.6, 7.4}},
+        {"gfx90a", "f16", {2.7, 3.2, 4.6, 7.4}},   {"gfx90a", "bf16", {2.7, 3.2, 4.6, 7.4}},
+        {"gfx942", "f16", {2.7, 3.4, 4.6, 7.4}},   {"gfx942", "bf16", {2.7, 3.4, 4.6, 7.4}},
+        {"gfx950", "f16", {2.7, 3.2, 4.6, 7.4}},   {"gfx950", "bf16", {2.7, 3.2, 4.6, 7.4}},
     };
 
     (void)state;
@@ -255,6 +263,36 @@ static void test_small_layers_fill_the_part(void **state)
     }
 }
 
+/* What whole steps leave of K is a shorter step, if it can be. */
+static void test_tails(void **state)
+{
+    static const struct {
+        int k, tail;
+        bool ahead;
+    } cases[] = {
+        {2560, 16, true},                    /* two steps of 1024 and a half */
+        {4352, 8, false},                    /* four and a quarter */
+        {4384, 16, false},                   /* a tail that some lanes have nothing of */
+        {4096, 0, false},  {2880, 0, false}, /* nothing left; too much left */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct str text = {0};
+        struct plan_set set;
+        char problem[64];
+        snprintf(problem, sizeof problem, "wq=nf4 n=6144 k=%d group=32 a=bf16", cases[i].k);
+        make(problem, "gfx1151", &set);
+        const struct plan *const p = &set.plans[0];
+        assert_int_equal(p->chunk, 32);
+        assert_int_equal(p->tail, cases[i].tail);
+        assert_int_equal(p->ahead, cases[i].ahead);
+        plan_explain(p, &text);
+        assert_int_equal(strstr(str_text(&text), "  tail  ") != NULL, p->tail > 0);
+        str_free(&text);
+    }
+}
+
 static void test_camping(void **state)
 {
     struct plan_set set;
@@ -287,9 +325,9 @@ static void test_products(void **state)
     } cases[] = {
         {"gfx906", PRODUCTS_PLAIN, PRODUCTS_DOT2, PRODUCTS_PLAIN},
         {"gfx908", PRODUCTS_PLAIN, PRODUCTS_DOT2, PRODUCTS_PLAIN},
-        {"gfx90a", PRODUCTS_PACKED, PRODUCTS_DOT2, PRODUCTS_PACKED},
-        {"gfx942", PRODUCTS_PACKED, PRODUCTS_DOT2, PRODUCTS_PACKED},
-        {"gfx950", PRODUCTS_PACKED, PRODUCTS_DOT2, PRODUCTS_DOT2},
+        {"gfx90a", PRODUCTS_PACKED, PRODUCTS_MATRIX, PRODUCTS_MATRIX},
+        {"gfx942", PRODUCTS_PACKED, PRODUCTS_MATRIX, PRODUCTS_MATRIX},
+        {"gfx950", PRODUCTS_PACKED, PRODUCTS_MATRIX, PRODUCTS_MATRIX},
         {"gfx1030", PRODUCTS_PLAIN, PRODUCTS_DOT2, PRODUCTS_PLAIN},
         {"gfx1151", PRODUCTS_PLAIN, PRODUCTS_DOT2, PRODUCTS_DOT2},
         {"gfx1201", PRODUCTS_PLAIN, PRODUCTS_DOT2, PRODUCTS_DOT2},
@@ -447,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_same_words_same_plan),
         cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_small_layers_fill_the_part),
+        cmocka_unit_test(test_tails),
         cmocka_unit_test(test_camping),
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_dequant),

@@ -15,10 +15,11 @@ constexpr unsigned M_TILE = 8;          // rows of A computed at once
 
 constexpr unsigned WAVE = 32;           // lanes
 constexpr unsigned WAVES = 2;           // in a workgroup
-constexpr unsigned ROWS = 4;            // rows of W that a wave works on
-constexpr unsigned SPLIT_K = 2;         // waves that share those rows along K
+constexpr unsigned ROWS = 2;            // rows of W that a wave works on
+constexpr unsigned SPLIT_K = 1;         // waves that share those rows along K
 constexpr unsigned CHUNK = 32;          // weights of a row for one lane in one step
-constexpr unsigned WAVES_PER_SIMD = 2;  // that registers must leave room for
+constexpr unsigned TAIL = 16;           // weights in a shorter last step; 0: none
+constexpr unsigned WAVES_PER_SIMD = 6;  // that registers must leave room for
 constexpr unsigned PHASES = 0;          // 1: groups start apart along K, 2: waves do
 #define AHEAD false                     // whether all steps are loaded at the start
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
@@ -30,14 +31,17 @@ constexpr unsigned PHASES = 0;          // 1: groups start apart along K, 2: wav
 
 typedef unsigned char u8;
 typedef unsigned short u16;
+typedef short i16x4 __attribute__((ext_vector_type(4)));
 typedef unsigned int u32;
 typedef unsigned long u64;
 typedef long i64;
 typedef u32 u32x2 __attribute__((ext_vector_type(2)));
 typedef u32 u32x4 __attribute__((ext_vector_type(4)));
 typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
 typedef _Float16 f16;
 typedef f16 f16x2 __attribute__((ext_vector_type(2)));
+typedef f16 f16x4 __attribute__((ext_vector_type(4)));
 typedef __bf16 bf16;
 typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 
@@ -58,8 +62,9 @@ template <> struct element_type<F16> { typedef f16 type; };
 template <> struct element_type<BF16> { typedef bf16 type; };
 
 // How pairs of weights are multiplied with pairs of A: by a dot product of 16-bit values with an
-// f32 sum, by two f32 operations in one instruction, or by two instructions.
-enum products { DOT2, PACKED, PLAIN };
+// f32 sum, by two f32 operations in one instruction, by two instructions, or by a matrix
+// instruction for pairs of 16-bit pairs.
+enum products { DOT2, PACKED, PLAIN, MATRIX };
 
 constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
 
@@ -97,7 +102,7 @@ DEVICE u32 opaque(u32 value)
 
 // One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
 // pass by the caches, which are better used for A.
-template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 (&to)[DWORDS], const u8 *from)
+template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from)
 {
     if constexpr (DWORDS == 4) {
         const u32x4 *const p = (const u32x4 *)from;
@@ -107,7 +112,7 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 (&to)[DWORDS], cons
         const u32x2 *const p = (const u32x2 *)from;
         const u32x2 v = ONCE ? __builtin_nontemporal_load(p) : *p;
         to[0] = v.x, to[1] = v.y;
-    } else {
+    } else if constexpr (DWORDS == 1) {
         const u32 *const p = (const u32 *)from;
         to[0] = ONCE ? __builtin_nontemporal_load(p) : *p;
     }
@@ -242,7 +247,7 @@ DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
 // An entry is as wide as 32 banks and holds one copy of the pair for each lane that the LDS serves
 // in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
 
-constexpr bool WIDE = PRODUCTS != DOT2; // f32 values
+constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
 
 template <bool> struct pair_type; // what one look-up returns
 template <> struct pair_type<true> { typedef f32x2 type; };
@@ -339,38 +344,47 @@ DEVICE u32 lane_copy(u32 lane) { return lane % COPIES * sizeof(pair); }
 // A wave works on ROWS rows of W and all M_TILE rows of A at once. In a step each lane takes CHUNK
 // consecutive weights of every row, which share one scale: the products of a chunk are summed
 // unscaled, in f32, and the scale is applied to that sum. The steps of a row are dealt out in turn
-// to SPLIT_K waves, whose sums meet in LDS in a fixed order.
+// to SPLIT_K waves, whose sums meet in LDS in a fixed order. What whole steps leave of K may be one
+// more, with chunks of TAIL weights.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
-constexpr u32 WORDS = CHUNK / 8;              // dwords of packed weights in a chunk
 constexpr u32 STEP = WAVE * CHUNK;            // weights of a row that a step covers
-constexpr u32 STEPS = (K + STEP - 1) / STEP;
-constexpr bool WHOLE_STEPS = K % STEP == 0;
+constexpr u32 STEPS = TAIL ? K / STEP : (K + STEP - 1) / STEP; // without that of the tail
+constexpr bool WHOLE_STEPS = TAIL || K % STEP == 0;
+constexpr bool WHOLE_TAIL = TAIL && K % STEP == WAVE * TAIL;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
-constexpr u32 SETS = AHEAD ? TRIPS : 1;                // steps whose weights are held at once
-constexpr u32 UNROLLED = TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
+constexpr u32 SETS = AHEAD ? TRIPS + (TAIL > 0) : 1;   // steps whose weights are held at once
+// Longer code takes registers, and time to compile.
+constexpr bool SHORT = PRODUCTS == MATRIX && TRIPS == 2 && M_TILE == 4;
+constexpr u32 UNROLLED = AHEAD || SHORT ? TRIPS : 1;
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
 constexpr u32 PAIRS = A_TYPE == F32 ? 2 : 4;                // pairs of weights in a batch
-constexpr u32 BATCHES = CHUNK / (2 * PAIRS);
-constexpr u32 A_RING = minimum(BATCHES, M_TILE > 2 ? 2 : 4); // batches of A held at once
+constexpr u32 PAIRS_AT_ONCE = PRODUCTS == MATRIX ? 2 : 1;   // of one multiplication
 
 // The values of a row of A for one batch: 16 bytes. Rows of A start at multiples of 4 bytes.
 typedef u32 a_batch __attribute__((ext_vector_type(4), aligned(4)));
 
 // A lane's sum of the products of one row of W with one of A: of even and odd k apart when PACKED.
-template <bool> struct sum_type;
-template <> struct sum_type<true> { typedef f32x2 type; };
-template <> struct sum_type<false> { typedef float type; };
-typedef sum_type<PRODUCTS == PACKED>::type lane_sum;
+// A MATRIX instruction multiplies the weights of each of four lanes with the A of each of the four:
+// a lane's own sum is the one on the diagonal.
+template <products> struct sum_type { typedef float type; };
+template <> struct sum_type<PACKED> { typedef f32x2 type; };
+template <> struct sum_type<MATRIX> { typedef f32x4 type; };
+typedef sum_type<PRODUCTS>::type lane_sum;
 
-DEVICE float whole(float sum) { return sum; }
-DEVICE float whole(f32x2 sum) { return sum.x + sum.y; }
+DEVICE float whole(float sum, u32) { return sum; }
+DEVICE float whole(f32x2 sum, u32) { return sum.x + sum.y; }
+DEVICE float whole(f32x4 sum, u32 lane)
+{
+    const float low = lane & 1 ? sum.y : sum.x, high = lane & 1 ? sum.w : sum.z;
+    return lane & 2 ? high : low;
+}
 
 // The batch's pair `index` in f32.
 DEVICE f32x2 widen(const a_batch &batch, u32 index)
@@ -384,11 +398,19 @@ DEVICE f32x2 widen(const a_batch &batch, u32 index)
     return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
 }
 
-// sum + the products of the batch's pair `index` with `w`.
+// sum + the products of the batch's pair `index` with `w`; of that pair and the next when MATRIX.
 template <class PAIR, class SUM>
-DEVICE SUM multiply_add(const a_batch &batch, u32 index, PAIR w, SUM sum)
+DEVICE SUM multiply_add(const a_batch &batch, u32 index, PAIR w, PAIR w_next, SUM sum)
 {
-    if constexpr (PRODUCTS == PACKED) {
+    if constexpr (PRODUCTS == MATRIX) {
+        const u32x2 a2 = {batch[index], batch[index + 1]}, w2 = {w, w_next};
+        if constexpr (A_TYPE == F16)
+            return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, w2),
+                                                      __builtin_bit_cast(f16x4, a2), sum, 0, 0, 0);
+        else
+            return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(
+                __builtin_bit_cast(i16x4, w2), __builtin_bit_cast(i16x4, a2), sum, 0, 0, 0);
+    } else if constexpr (PRODUCTS == PACKED) {
         return __builtin_elementwise_fma(widen(batch, index), w, sum);
     } else if constexpr (PRODUCTS == PLAIN) {
         const f32x2 a = widen(batch, index);
@@ -404,6 +426,11 @@ DEVICE SUM multiply_add(const a_batch &batch, u32 index, PAIR w, SUM sum)
                                                    __builtin_bit_cast(bf16x2, w), sum, false);
     }
 }
+
+// The length of a chunk, as an argument that the compiler knows.
+template <u32 WEIGHTS> struct length {
+    static constexpr u32 weights = WEIGHTS;
+};
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
 void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
@@ -446,22 +473,29 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     auto chunk_of = [&](u32 s) {
         return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), K - CHUNK));
     };
-    auto load_weights = [&](u32 k, u32 (&packed)[ROWS][WORDS], chunk_scale (&scale)[ROWS]) {
+    auto load_weights = [&](auto chunk, u32 k, u32 (&packed)[ROWS][CHUNK / 8],
+                            chunk_scale (&scale)[ROWS]) {
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            load_dwords<WORDS, WEIGHTS_ONCE>(packed[r], b_row[r] + k / 2);
+            load_dwords<chunk.weights / 8, WEIGHTS_ONCE>(packed[r], b_row[r] + k / 2);
         UNROLL for (u32 r = 0; r < ROWS; r++)
             scale[r] = load_scale(scale_row[r], k);
     };
+    // What whole steps leave of K, in smaller chunks: one more step of the wave whose turn it is.
+    const u32 tail_start = K / STEP * STEP + lane * TAIL;
+    const u32 tail_k = opaque(WHOLE_TAIL ? tail_start : minimum(tail_start, K - TAIL));
+    const bool has_tail = TAIL && wave % SPLIT_K == STEPS % SPLIT_K;
 
     // The first weights are on their way while the table is built.
     const lane_entries entries = load_entries(item);
     schedule_boundary();
-    u32 packed[SETS][ROWS][WORDS], k[SETS];
+    u32 packed[SETS][ROWS][CHUNK / 8], k[SETS];
     chunk_scale scale[SETS][ROWS];
-    UNROLL for (u32 s = 0; s < SETS; s++) {
+    UNROLL for (u32 s = 0; s < (AHEAD ? TRIPS : 1); s++) {
         k[s] = chunk_of(step + s * SPLIT_K);
-        load_weights(k[s], packed[s], scale[s]);
+        load_weights(length<CHUNK>(), k[s], packed[s], scale[s]);
     }
+    if (AHEAD && has_tail)
+        load_weights(length<TAIL>(), tail_k, packed[SETS - 1], scale[SETS - 1]);
     schedule_boundary();
     build_table(table, entries, item);
 
@@ -476,25 +510,27 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     const u32 copy = lane_copy(lane);
     float total[VALUES] = {};
-#pragma unroll UNROLLED
-    for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
-        const bool inside = WHOLE_STEPS || start_of(step) < K;
+
+    // One step: the weights and scales that were loaded for chunks from k on, times A. After the
+    // last use of the packed weights `next` may request others in their place.
+    auto do_step = [&](auto chunk, u32 k, u32 (&packed)[ROWS][CHUNK / 8],
+                       chunk_scale (&scale)[ROWS], bool inside, auto next) {
+        constexpr u32 BATCHES = chunk.weights / (2 * PAIRS);
+        constexpr u32 A_RING = minimum(BATCHES, M_TILE > 2 ? 2 : 4); // batches of A held at once
         lane_sum sum[VALUES] = {};
-        chunk_scale next_scale[ROWS];
-        const u32 set = trip % SETS;
 
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            begin_scale(scale_row[r], scale[set][r], k[set]);
+            begin_scale(scale_row[r], scale[r], k);
 
         pair w[2][PAIRS][ROWS]; // weights of this batch and of the next
         auto look_up_batch = [&](u32 batch) {
             UNROLL for (u32 j = 0; j < PAIRS; j++) UNROLL for (u32 r = 0; r < ROWS; r++) {
                 const u32 byte = batch * PAIRS + j;
-                w[batch % 2][j][r] = look_up(table, packed[set][r][byte / 4], byte % 4, copy);
+                w[batch % 2][j][r] = look_up(table, packed[r][byte / 4], byte % 4, copy);
             }
         };
         a_batch ring[A_RING][M_TILE];
-        const u32 a_offset = k[set] * (u32)sizeof(a_element);
+        const u32 a_offset = k * (u32)sizeof(a_element);
         auto load_a = [&](u32 batch) {
             UNROLL for (u32 i = 0; i < M_TILE; i++)
                 ring[batch % A_RING][i] =
@@ -513,35 +549,56 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 load_a(batch + A_RING - 1);
             if (batch + 1 < BATCHES)
                 look_up_batch(batch + 1);
-            // After the last use of the packed weights, those of the next step take their place.
             if (batch + 2 == BATCHES || BATCHES == 1) {
                 UNROLL for (u32 v = 0; v < VALUES; v++)
                     computed(sum[v]);
-                if (!AHEAD && (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS)) {
-                    k[0] = chunk_of(step + SPLIT_K);
-                    load_weights(k[0], packed[0], next_scale);
-                }
+                next();
             }
             schedule_boundary();
             await(w[batch % 2][PAIRS - 1][ROWS - 1]);
             schedule_boundary();
-            UNROLL for (u32 j = 0; j < PAIRS; j++) UNROLL for (u32 r = 0; r < ROWS; r++)
-                UNROLL for (u32 i = 0; i < M_TILE; i++) {
+            UNROLL for (u32 j = 0; j < PAIRS; j += PAIRS_AT_ONCE)
+                UNROLL for (u32 r = 0; r < ROWS; r++) UNROLL for (u32 i = 0; i < M_TILE; i++) {
                     lane_sum &s = sum[i * ROWS + r];
-                    s = multiply_add(ring[batch % A_RING][i], j, w[batch % 2][j][r], s);
+                    s = multiply_add(ring[batch % A_RING][i], j, w[batch % 2][j][r],
+                                     w[batch % 2][j + PAIRS_AT_ONCE - 1][r], s);
                 }
             schedule_boundary();
         }
         if (inside) {
             float value[ROWS];
             UNROLL for (u32 r = 0; r < ROWS; r++)
-                value[r] = scale_value(scale_row[r], scale[set][r]);
+                value[r] = scale_value(scale_row[r], scale[r]);
             UNROLL for (u32 v = 0; v < VALUES; v++)
-                total[v] = __builtin_fmaf(whole(sum[v]), value[v % ROWS], total[v]);
+                total[v] = __builtin_fmaf(whole(sum[v], lane), value[v % ROWS], total[v]);
         }
+    };
+
+#pragma unroll UNROLLED
+    for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
+        const u32 set = trip % SETS;
+        chunk_scale next_scale[ROWS];
+        const bool inside = WHOLE_STEPS || start_of(step) < K;
+        do_step(length<CHUNK>(), k[set], packed[set], scale[set], inside, [&] {
+            if (AHEAD)
+                return;
+            if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
+                k[0] = chunk_of(step + SPLIT_K);
+                load_weights(length<CHUNK>(), k[0], packed[0], next_scale);
+            } else if (has_tail) {
+                load_weights(length<TAIL>(), tail_k, packed[0], next_scale);
+            }
+        });
         UNROLL for (u32 r = 0; r < ROWS && !AHEAD; r++)
             scale[0][r] = next_scale[r];
     }
+    auto do_tail = [&](auto chunk) {
+        if constexpr (chunk.weights > 0)
+            if (has_tail)
+                do_step(chunk, tail_k, packed[SETS - 1], scale[SETS - 1],
+                        WHOLE_TAIL || tail_start < K, [] {});
+    };
+    do_tail(length<TAIL>());
 
     float result = reduce<VALUES>(total, lane);
     if (SPLIT_K > 1) {

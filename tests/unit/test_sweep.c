@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The 40 layer shapes that 4-bit kernels are judged by, on the planner's level: every target's grid
+ * fills it, enough waves fit, enough bytes are asked for at a time, and instructions stay within
+ * budgets. docs/sweep.svg is what the planner says; T_REGENERATE=1 rewrites it.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "../bench/sweep.h"
+#include "base/os.h"
+
+#include <stdlib.h>
+
+#define CHART "docs/sweep.svg"
+
+typedef void check_fn(const struct sweep_shape *s, const char *type, const struct plan_set *set);
+
+static void for_all(check_fn *check)
+{
+    for (size_t t = 0; t < SWEEP_COUNT(sweep_targets); t++)
+        for (size_t a = 0; a < SWEEP_COUNT(sweep_types); a++)
+            for (size_t i = 0; i < SWEEP_COUNT(sweep_shapes); i++) {
+                struct plan_set set;
+                if (!sweep_plan(&sweep_shapes[i], sweep_types[a], sweep_targets[t], &set))
+                    fail_msg("%s", quern_last_error()->message);
+                check(&sweep_shapes[i], sweep_types[a], &set);
+            }
+}
+
+static void test_shapes_differ(void **state)
+{
+    (void)state;
+    assert_int_equal(SWEEP_COUNT(sweep_shapes), 40);
+    for (size_t i = 0; i < SWEEP_COUNT(sweep_shapes); i++)
+        for (size_t j = 0; j < i; j++)
+            assert_true(sweep_shapes[i].n != sweep_shapes[j].n ||
+                        sweep_shapes[i].k != sweep_shapes[j].k);
+}
+
+/* ---- Grids ----------------------------------------------------------------------------------- */
+
+/* Whole rows of W can be dealt out no more evenly than this. */
+static int most_even(int64_t n, int64_t cus)
+{
+    return (int)(n * 100 / ((n + cus - 1) / cus * cus));
+}
+
+static void check_grid(const struct sweep_shape *s, const char *type, const struct plan_set *set)
+{
+    for (size_t j = 0; j < set->count; j++) {
+        const struct plan *const p = &set->plans[j];
+        const int most = most_even(s->n, p->target->cus), least = most < 85 ? most : 85;
+        if ((int)p->estimate.busy_percent < least)
+            fail_msg("%s %s on %s fills %u %% of it, %d %% can be had", p->symbol, type,
+                     p->target->name, p->estimate.busy_percent, least);
+    }
+}
+
+static void test_grids_fill_the_part(void **state)
+{
+    (void)state;
+    for_all(check_grid);
+    /* 85 % cannot be had of a layer with fewer rows than two for each unit, and a few more */
+    assert_int_equal(most_even(1024, 304), 84);
+    assert_int_equal(most_even(4096, 304), 96);
+}
+
+/* ---- One row of A ---------------------------------------------------------------------------- */
+
+/* Waves of a SIMD that hide latency: 8 of RDNA, 4 of CDNA, or as many as the layer has. */
+static void check_waves(const struct sweep_shape *s, const char *type, const struct plan_set *set)
+{
+    const struct plan *const p = &set->plans[0];
+    const unsigned least = p->target->generation == 9 ? 4 : 8;
+
+    (void)s;
+    if (p->estimate.waves_per_simd < least) {
+        /* then at least nothing but the workgroup's size may be the reason */
+        const unsigned whole = (unsigned)p->waves / p->target->simds;
+        if (target_waves_per_simd(p->target, p->estimate.vgprs, 0, p->wave_size, 1) < least)
+            fail_msg("%s %s on %s: %u waves per SIMD, %u in a workgroup", p->symbol, type,
+                     p->target->name, p->estimate.waves_per_simd, whole);
+    }
+}
+
+static void test_waves(void **state)
+{
+    (void)state;
+    for_all(check_waves);
+}
+
+/* Bytes of weights that a compute unit has asked for when all its waves wait for memory. */
+static double bytes_in_flight(const struct plan *p)
+{
+    const struct target *const t = p->target;
+    const int64_t fullest = (p->estimate.workgroups + t->cus - 1) / t->cus;
+    const int64_t fit = (int64_t)p->estimate.waves_per_simd * t->simds / p->waves;
+    const int64_t groups = fit < fullest ? fit : fullest;
+    const double step = (double)p->rows_per_wave * p->wave_size * p->chunk / 2;
+
+    return (double)groups * p->waves * step * (p->ahead ? 2 : 1);
+}
+
+/* As many as arrive at the part's bandwidth in 600 ns, or half of all that the unit reads. */
+static void check_bytes(const struct sweep_shape *s, const char *type, const struct plan_set *set)
+{
+    const struct plan *const p = &set->plans[0];
+    const struct target *const t = p->target;
+    const double asked = t->bandwidth_gbs * 600 / t->cus;
+    const double all = (double)s->n * s->k / 2 / t->cus;
+    const double least = asked < all / 2 ? asked : all / 2;
+
+    if (bytes_in_flight(p) < least)
+        fail_msg("%s %s on %s: %.0f bytes in flight in a compute unit, %.0f wanted", p->symbol,
+                 type, t->name, bytes_in_flight(p), least);
+}
+
+static void test_bytes_in_flight(void **state)
+{
+    (void)state;
+    for_all(check_bytes);
+}
+
+/* What a layer of 2^24 weights and more may cost, and that large ones wait for memory alone. */
+static void check_cost(const struct sweep_shape *s, const char *type, const struct plan_set *set)
+{
+    static const struct {
+        const char *target, *type;
+        double slots; /* M = 1 */
+    } budgets[] = {
+        {"gfx1100", "f16", 2.25}, {"gfx1100", "bf16", 2.4}, {"gfx1100", "f32", 2.7},
+        {"gfx1151", "f16", 2.2},  {"gfx1151", "bf16", 2.4}, {"gfx1151", "f32", 2.7},
+        {"gfx1201", "f16", 2.4},  {"gfx1201", "bf16", 2.4}, {"gfx1201", "f32", 2.7},
+        {"gfx90a", "f16", 2.8},   {"gfx90a", "bf16", 2.8},  {"gfx90a", "f32", 3.1},
+        {"gfx942", "f16", 4.0},   {"gfx942", "bf16", 4.0},  {"gfx942", "f32", 4.4},
+        {"gfx950", "f16", 2.9},   {"gfx950", "bf16", 2.9},  {"gfx950", "f32", 3.2},
+    };
+    const struct sweep_row row = sweep_row_of(s, set, 1);
+    const int64_t weights = (int64_t)s->n * s->k;
+
+    if (weights < 1 << 24)
+        return;
+    for (size_t i = 0; i < SWEEP_COUNT(budgets); i++)
+        if (!strcmp(budgets[i].target, row.plan->target->name) && !strcmp(budgets[i].type, type) &&
+            row.slots > budgets[i].slots)
+            fail_msg("%s %s on %s: %.2f slots per weight, budget %.2f", row.plan->symbol, type,
+                     row.plan->target->name, row.slots, budgets[i].slots);
+    if (weights >= 1 << 26 && row.plan->target->generation > 9 &&
+        row.kernel_us > 0.8 * row.memory_us)
+        fail_msg("%s %s on %s: %.1f us of %.1f us", row.plan->symbol, type, row.plan->target->name,
+                 row.kernel_us, row.memory_us);
+}
+
+static void test_costs(void **state)
+{
+    (void)state;
+    for_all(check_cost);
+}
+
+/* ---- Many rows of A -------------------------------------------------------------------------- */
+
+static void check_slices(const struct sweep_shape *s, const char *type, const struct plan_set *set)
+{
+    const struct sweep_row eight = sweep_row_of(s, set, 8);
+
+    (void)type;
+    for (size_t m = 0; m < SWEEP_COUNT(sweep_rows); m++) {
+        const struct sweep_row row = sweep_row_of(s, set, sweep_rows[m]);
+        assert_int_equal(row.launches, 1);
+        assert_true(row.memory_us > 0 && row.kernel_us > 0);
+        if (row.m >= 8) {
+            assert_ptr_equal(row.plan, eight.plan);
+            assert_true(row.slots > eight.slots * (row.m / 8) * 0.999 &&
+                        row.slots < eight.slots * (row.m / 8) * 1.001);
+        }
+    }
+}
+
+static void test_slices(void **state)
+{
+    (void)state;
+    for_all(check_slices);
+}
+
+/* ---- Chart ----------------------------------------------------------------------------------- */
+
+static void test_chart(void **state)
+{
+    const char *const regenerate = getenv("T_REGENERATE");
+    char *made = NULL, *kept;
+    size_t size, kept_size;
+
+    (void)state;
+    FILE *const memory = open_memstream(&made, &size);
+    assert_non_null(memory);
+    assert_true(sweep_svg(memory));
+    assert_int_equal(fclose(memory), 0);
+    if (regenerate && !strcmp(regenerate, "1")) {
+        FILE *const f = fopen(CHART, "w");
+        assert_non_null(f);
+        assert_true(fputs(made, f) >= 0);
+        assert_int_equal(fclose(f), 0);
+    }
+    const int error = os_read_file(CHART, 1 << 20, &kept, &kept_size);
+    if (error)
+        fail_msg("%s: %s", CHART, strerror(error));
+    if (strcmp(made, kept))
+        fail_msg("%s is not what the planner says now; run this test with T_REGENERATE=1", CHART);
+    free(kept);
+    free(made);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes_differ), cmocka_unit_test(test_grids_fill_the_part),
+        cmocka_unit_test(test_waves),         cmocka_unit_test(test_bytes_in_flight),
+        cmocka_unit_test(test_costs),         cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_chart),
+    };
+
+    return cmocka_run_group_tests_name("sweep", tests, NULL, NULL);
+}
