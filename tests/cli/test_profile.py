@@ -38,8 +38,10 @@ def test_the_json(warm):
     assert "model" in p["note"] and "Nothing here was timed" in p["note"]
     assert f"n={N} k={K}" in p["problem"] and is_number(p["total_us"])
     (launch,) = p["launches"]
-    assert set(launch) == {"kernel", "grid", "block", "simulated", "resources", "counts",
-                           "per_weight", "per_output", "buffers", "model", "instructions"}  # fmt: skip
+    assert set(launch) == {
+        "kernel", "grid", "block", "simulated", "resources", "counts", "per_weight", "per_output",
+        "buffers", "model", "instructions",
+    }  # fmt: skip
     counts, model = launch["counts"], launch["model"]
     assert set(counts["classes"]) == CLASSES and set(model["port_cycles"]) == PORTS
     for group in (launch["per_weight"], launch["per_output"]):
@@ -115,7 +117,8 @@ def test_kinds_count_like_the_whole(warm, problem, m):
     "problem",
     [
         "wq=nf4 n=1000 k=960 a=f16",  # the scales of rows start at different places in a line
-        "wq=fp4 n=1800 k=4096 a=f32 scale=nested",  # second scales of 256 blocks straddle workgroups
+        # 256 blocks share a second scale, and straddle workgroups
+        "wq=fp4 n=1800 k=4096 a=f32 scale=nested",
     ],
 )
 def test_without_kinds_the_whole_is_run(warm, problem):
@@ -126,7 +129,9 @@ def test_without_kinds_the_whole_is_run(warm, problem):
 # ---- The model and quern explain -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n, k, a", [(4096, 4096, "bf16"), (2048, 8192, "f16"), (6144, 2560, "f32")])
+@pytest.mark.parametrize(
+    "n, k, a", [(4096, 4096, "bf16"), (2048, 8192, "f16"), (6144, 2560, "f32")]
+)
 def test_explain_says_the_same(warm, n, k, a):
     problem = f"wq=nf4 n={n} k={k} a={a}"
     (launch,) = profile(warm, problem, 1, "--workgroups=kinds")["launches"]
@@ -193,7 +198,8 @@ def test_wrong_words(quern, built, tmp_path):
     quern.refused("profile", "--target", "gfx77", "--m", 1, PROBLEM, status=2, says="gfx77")
     quern.refused("profile", "--target", TARGET, "--m", 1, "wq=nf5", status=2, says="nf5")
     quern.refused("profile", "--m", 1, built / "plan.json", status=2, says="--m")
-    quern.refused("profile", "--workgroups=some", built / "plan.json", status=2, says="auto|all|kinds")
+    words = ("profile", "--workgroups=some", built / "plan.json")
+    quern.refused(*words, status=2, says="auto|all|kinds")
     quern.refused("profile", tmp_path / "none.json", status=1, says="none.json")
     (tmp_path / "bad.json").write_text("{")
     quern.refused("profile", tmp_path / "bad.json", status=1, says="bad.json")
