@@ -183,14 +183,14 @@ int verb_profile(int argc, char **argv)
 {
     static const struct usage usage = {
         "--target GFX --m M PROBLEM | PLAN.json [NAME=FILE...]",
-        "Counts what the kernels do for M rows of PROBLEM, or the launches of any plan, on the\n"
-        "software GPU, and models what that should cost on the target's retail part. Operands\n"
-        "without a file are made up. The kernel's results are thrown away.\n"};
+        "Counts what the kernels for M rows of PROBLEM do, or the launches of any plan, on\n"
+        "the software GPU, and models what that should cost on the target's retail part.\n"
+        "Operands without a file are made up; results are thrown away.\n"};
     struct profiling p = {0};
     const struct flag flags[] = {
         {"m", FLAG_M, &p.m_set, "M", "rows of A"},
         {"workgroups", FLAG_CHOICE, &p.extent, "WHICH",
-         "auto (default): all of a small launch, else kinds; all; kinds: one of each, scaled",
+         "all; kinds: one of each, scaled; auto (default): by the size",
          "auto|all|kinds"},
         {0},
     };
