@@ -18,6 +18,8 @@ struct profiling {
     struct simulation simulation;
     quern_op *op;
     struct profile_report report;
+    const char *html;
+    struct outputs outputs;
 };
 
 /* ---- What to run ------------------------------------------------------------------------------
@@ -142,6 +144,18 @@ static void find_sizes(struct profiling *p)
     r->outputs = problem.op == QUERN_OP_DEQUANT ? r->weights : (double)r->m * (double)problem.n;
 }
 
+static int write_html(struct profiling *p)
+{
+    size_t size;
+    char *page = profile_html(&p->report, &size);
+
+    if (!page)
+        return fail("out of memory");
+    const int status = outputs_add(&p->outputs, p->html, page, size);
+    free(page);
+    return status ? status : outputs_commit(&p->outputs);
+}
+
 static int profile(struct profiling *p, int argc, char **argv, int first)
 {
     struct quern_sim_options options = QUERN_INIT(struct quern_sim_options);
@@ -163,6 +177,8 @@ static int profile(struct profiling *p, int argc, char **argv, int first)
         return fail("out of memory");
     for (size_t i = 0; !status && i < s->plan.launch_count; i++)
         status = run_launch(p, i);
+    if (!status && p->html)
+        status = write_html(p);
     if (status)
         return status;
     return p->common.json ? profile_print_json(&p->report) : profile_print(&p->report);
@@ -189,9 +205,9 @@ int verb_profile(int argc, char **argv)
     struct profiling p = {0};
     const struct flag flags[] = {
         {"m", FLAG_M, &p.m_set, "M", "rows of A"},
+        {"html", FLAG_TEXT, &p.html, "FILE", "write a page: roofline, and heat map of the code"},
         {"workgroups", FLAG_CHOICE, &p.extent, "WHICH",
-         "all; kinds: one of each, scaled; auto (default): by the size",
-         "auto|all|kinds"},
+         "all; kinds: one of each, scaled; auto (default): by the size", "auto|all|kinds"},
         {0},
     };
     int first;
@@ -199,6 +215,7 @@ int verb_profile(int argc, char **argv)
     int status = options_parse(&p.common, argc, argv, &usage, flags, &first);
     if (status < 0)
         status = profile(&p, argc, argv, first);
+    outputs_discard(&p.outputs);
     free_report(&p.report);
     quern_op_release(p.op);
     simulation_free(&p.simulation);

@@ -5,6 +5,8 @@
 
 #include "simulation.h"
 
+#include <stdio.h>
+
 /* Stands wherever times or shares do. */
 #define PROFILE_MODEL                                                                              \
     "Counts are exact for the operands given; cycles, times and shares are a model of the part's " \
@@ -34,5 +36,9 @@ uint64_t profile_slots(const struct quern_sim_profile *p);
 /* Print on stdout; they return an exit status. */
 int profile_print(const struct profile_report *r);
 int profile_print_json(const struct profile_report *r);
+/* A page that needs nothing else; malloc'ed, null when out of memory. */
+char *profile_html(const struct profile_report *r, size_t *size);
+/* Its roofline: an SVG picture. `index` tells launches apart. */
+void profile_roofline(FILE *f, const struct launch_profile *l, size_t index);
 
 #endif

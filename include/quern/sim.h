@@ -192,7 +192,8 @@ struct quern_sim_profile {
     struct quern_sim_kind kinds[QUERN_KINDS_MAX];
 
     /* sums over waves that load from global memory by vector instructions: how many they are, issue
-     * cycles before the first such load, the most bytes (of whole lines) that were on their way */
+     * cycles before the first such load, the most bytes (as the fewest lines) that were on their
+     * way */
     uint64_t loading_waves, prologue_cycles, bytes_in_flight;
     uint64_t issue_cycles; /* see struct quern_sim_model */
 

@@ -205,8 +205,9 @@ static unsigned lds_least(const struct profile_note *note, uint64_t active, unsi
     return passes * note->accesses;
 }
 
-static void add_memory(struct profile_log *log, struct profile_insn *sum, const struct wave *w,
-                       const struct mapping *map, bool scalar, const struct group *before)
+/* Gives the bytes of the lines that what was read takes if it is packed. */
+static uint64_t add_memory(struct profile_log *log, struct profile_insn *sum, const struct wave *w,
+                           const struct mapping *map, bool scalar, const struct group *before)
 {
     const struct group *const g = w->group;
     const uint64_t read = g->bytes_read - before->bytes_read;
@@ -216,7 +217,7 @@ static void add_memory(struct profile_log *log, struct profile_insn *sum, const 
     const size_t index = map ? (size_t)(map - log->maps) : log->map_count;
 
     if (!read && !written)
-        return;
+        return 0;
     struct profile_map *const m = &log->map_sums[index];
     m->bytes_read += read;
     m->bytes_written += written;
@@ -232,6 +233,7 @@ static void add_memory(struct profile_log *log, struct profile_insn *sum, const 
     sum->map = sum->map && sum->map != touched ? MAP_SEVERAL : touched;
     if (scalar)
         log->totals.scalar_bytes += read;
+    return read ? 128 * fewest : 0;
 }
 
 /* Runs an instruction that is worth more than its number of executions. */
@@ -262,12 +264,11 @@ static const struct insn *watch(struct profile_log *log, struct wave *w, const s
         sum->lds_passes += w->group->lds_passes - before.lds_passes;
         sum->lds_least += lds_least(note, active, w->lanes);
         break;
-    default:
-        add_memory(log, sum, w, *hint, note->watch == WATCH_SCALAR, &before);
+    default: {
+        const uint64_t bytes = add_memory(log, sum, w, *hint, note->watch == WATCH_SCALAR, &before);
         if (note->watch == WATCH_LOAD)
-            depart(p, w->group->bytes_read == before.bytes_read
-                          ? 0
-                          : 128 * (w->group->lines128 - before.lines128));
+            depart(p, bytes);
+    }
     }
     return next;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """quern profile: problems and plans, the JSON, kinds of workgroup against whole launches."""
 
+import html.parser
 import json
 import re
 import shutil
@@ -185,6 +186,97 @@ def test_operands_of_its_own(warm, built, tmp_path):
     warm.refused("profile", built / "plan.json", f"b={tmp_path / 'b'}", status=2,
                  says=["operand b", "5 bytes", str(N * K // 2)])  # fmt: skip
     warm.refused("profile", built / "plan.json", "d=x", status=2, says="'d'")
+
+
+# ---- The page ------------------------------------------------------------------------------------
+
+
+class Page(html.parser.HTMLParser):
+    """Checks that tags nest, and keeps texts, attributes and the rows of the heat map."""
+
+    EMPTY = {"meta", "br", "path", "circle"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.counts, self.attributes, self.texts, self.rows = [], {}, [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        self.attributes += attrs
+        if tag not in self.EMPTY:
+            self.open.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag == "td":
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop()[0] == tag, (tag, self.open)
+
+    def handle_data(self, data):
+        if self.open and self.open[-1][0] != "style":
+            self.texts.append(data)
+        if any(tag == "td" for tag, _ in self.open):
+            self.rows[-1][-1] += data
+
+
+def test_the_page(warm, tmp_path):
+    path = tmp_path / "page.html"
+    p = profile(warm, PROBLEM, 11, "--html", path)
+    text = path.read_text()
+    page = Page(text)
+    assert text.startswith("<!DOCTYPE html>") and len(p["launches"]) == 2
+    assert page.counts["svg"] == page.counts["section"] == 2
+    # nothing is fetched, nothing is run
+    assert not {name for name, _ in page.attributes} & {"src", "href", "onclick", "onload"}
+    assert "script" not in page.counts and "url(" not in text and "@import" not in text
+    assert not re.search(r"https?:", text)
+    assert "prefers-color-scheme:dark" in text
+    words = " ".join(page.texts)
+    assert "MODEL" in page.texts and p["note"] in words
+    for launch in p["launches"]:
+        assert launch["kernel"] in words
+    # every instruction has its row, with its executions
+    want = [(f"{i['offset']:x}", str(i["executed"]), i["text"].replace("\t", " "))
+            for launch in p["launches"] for i in launch["instructions"]]  # fmt: skip
+    rows = [r for r in page.rows if len(r) == 6 and r[3] in CLASSES]
+    got = [(r[0], r[1].replace("\u202f", ""), r[4]) for r in rows]
+    assert got == want
+    heats = [float(h) for h in re.findall(r"--h:(\d+)", text)]
+    assert len(heats) == len(want) and max(heats) == 100
+    # what the roofline draws lies in the picture
+    for x, y in re.findall(r'cx="([\d.-]+)" cy="([\d.-]+)"', text):
+        assert 74 <= float(x) <= 616 and 12 <= float(y) <= 316
+
+
+def test_names_cannot_break_the_page(warm, built, tmp_path):
+    for path in built.iterdir():
+        shutil.copy(path, tmp_path)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    evil = "<b>&\"a'"
+    words = []
+    for o in plan.pop("operands"):
+        (tmp_path / o["name"]).write_bytes(bytes(o["bytes"]))
+        name = evil if o["name"] == "a" else o["name"]
+        words.append(f"{name}={tmp_path / o['name']}")
+    for argument in plan["launches"][0]["args"]:
+        argument["name"] = evil if argument["name"] == "a" else argument["name"]
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    warm("profile", tmp_path / "plan.json", *words, "--html", tmp_path / "page.html")
+    page = Page((tmp_path / "page.html").read_text())
+    assert any(evil in row for row in page.rows)
+
+
+def test_a_page_that_cannot_be_written(warm, tmp_path):
+    words = ("--target", TARGET, "--m", M, PROBLEM, "--html", tmp_path / "none" / "page.html")
+    warm.refused("profile", *words, status=1, says="page.html")
 
 
 # ---- Wrong input ---------------------------------------------------------------------------------

@@ -139,9 +139,9 @@ static void check_counts(const struct quern_sim_profile *p, unsigned w)
     assert_int_equal(buffer(p, "out")->l2_written, groups * 256);
     assert_int_equal(p->counts.bytes_read, groups * 64 * 8 + p->scalar_bytes);
     assert_string_equal(insn(p, "global_store_b32")->buffer, "out");
-    /* both loads are on their way together: a line a lane, and one or two */
+    /* both loads are on their way together, each a line's worth for 32 lanes */
     assert_int_equal(p->loading_waves, waves);
-    assert_int_equal(p->bytes_in_flight, groups * (64 + 2) * 128);
+    assert_int_equal(p->bytes_in_flight, halves * 2 * 128);
     assert_true(p->prologue_cycles >= 2 * halves); /* the two v_xor at least */
 }
 
