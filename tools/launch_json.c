@@ -215,6 +215,7 @@ static int read_operand(const json_t *json, const char *path, size_t index, stru
     if (status || (status = json_field_int(json, where, "bytes", 0, OPERAND_BYTES_MAX, &bytes)))
         return status;
     o->bytes = (uint64_t)bytes;
+    o->dtype = json_string_value(json_object_get(json, "dtype"));
     const json_t *access = json_object_get(json, "access");
     const char *text = access ? json_string_value(access) : "rw";
     for (int a = QUERN_SIM_READ; a <= QUERN_SIM_READ_WRITE; a++)
@@ -393,16 +394,34 @@ static int check_pointers(const struct launch_plan *plan, const char *path)
     return EXIT_OK;
 }
 
+/* What is there for people and models only: any other value is as if it were absent. */
+static void read_about(struct launch_plan *plan)
+{
+    const json_t *m = json_array_get(json_object_get(plan->root, "m"), 0);
+
+    plan->problem = json_string_value(json_object_get(plan->root, "problem"));
+    plan->m = json_is_integer(m) && json_integer_value(m) > 0 ? json_integer_value(m) : 0;
+}
+
 int launch_plan_read(const char *path, struct launch_plan *plan)
+{
+    json_t *root = NULL;
+
+    *plan = (struct launch_plan){0};
+    const int status = json_file_load(path, PLAN_BYTES_MAX, &root);
+    return status ? status : launch_plan_take(root, path, plan);
+}
+
+int launch_plan_take(json_t *root, const char *path, struct launch_plan *plan)
 {
     json_t *array, *item;
     int64_t version;
     size_t i;
     int status;
 
-    *plan = (struct launch_plan){0};
-    if ((status = json_file_load(path, PLAN_BYTES_MAX, &plan->root)) ||
-        (status = json_field_int(plan->root, path, "quern_plan", 1, 1, &version)))
+    *plan = (struct launch_plan){.root = root};
+    read_about(plan);
+    if ((status = json_field_int(plan->root, path, "quern_plan", 1, 1, &version)))
         return status;
     if (json_object_get(plan->root, "target") &&
         (status = json_field_text(plan->root, path, "target", &plan->target)))

@@ -30,6 +30,7 @@ int launch_plan_make(quern_op *op, const struct quern_problem *problem, const ch
 
 struct plan_operand {
     const char *name;
+    const char *dtype; /* null when the file does not say */
     uint64_t bytes;
     enum quern_sim_access access;
 };
@@ -53,8 +54,10 @@ struct plan_launch {
 };
 
 struct launch_plan {
-    json_t *root;       /* every text below lives in it */
-    const char *target; /* null when the file does not say */
+    json_t *root;        /* every text below lives in it */
+    const char *target;  /* null when the file does not say */
+    const char *problem; /* likewise */
+    int64_t m;           /* rows; 0 when the file does not say */
     bool has_operands;
     size_t operand_count;
     struct plan_operand *operands;
@@ -64,6 +67,8 @@ struct launch_plan {
 
 /* Reads and checks a plan. Free it with launch_plan_free, after a failure too. */
 int launch_plan_read(const char *path, struct launch_plan *plan);
+/* The same of JSON, whose reference it takes; `name` starts messages. */
+int launch_plan_take(json_t *root, const char *name, struct launch_plan *plan);
 void launch_plan_free(struct launch_plan *plan);
 
 #endif

@@ -17,6 +17,7 @@ static const struct verb verbs[] = {
     {"build", "quern build", verb_build, "write a launch plan and its code objects"},
     {"run", "quern run", verb_run, "run a layer on files of operands"},
     {"sim", "quern sim", verb_sim, "run a launch plan on the software GPU"},
+    {"profile", "quern profile", verb_profile, "count and model what kernels do"},
     {"source", "quern source", verb_source, "print a kernel's HIP source"},
     {"inspect", "quern inspect", verb_inspect, "show what a code object or launch plan holds"},
     {"explain", "quern explain", verb_explain, "say which kernel serves a layer, and why"},

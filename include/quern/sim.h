@@ -138,6 +138,147 @@ QUERN_API quern_status quern_sim_run(quern_sim_module *module,
                                      const struct quern_sim_launch *launch,
                                      struct quern_sim_counts *counts);
 
+/* ---- Profiles ---------------------------------------------------------------------------------
+ *
+ * The same launch with detail for each instruction and each buffer. It runs slower than
+ * quern_sim_run by what looking at every instruction costs, and needs the fast check.
+ */
+
+/* An instruction of the kernel, a VOPD pair as one, with what all waves of the launch did there. */
+struct quern_sim_insn {
+    uint64_t offset;     /* in the code of the object */
+    const char *text;    /* LLVM's; lives as long as the module */
+    unsigned counted_as; /* enum quern_sim_class; QUERN_CLASS_COUNT: text that is not understood */
+    unsigned cycles;     /* of a matrix instruction in its unit; 0 for others */
+    uint64_t executed;   /* wave instructions */
+    uint64_t lds_passes, lds_least;     /* as counted, and without any bank conflict */
+    uint64_t lines128, lines128_least;  /* as counted, and if the bytes asked for lay together */
+    uint64_t bytes_read, bytes_written; /* of global memory, by lanes */
+    char buffer[32]; /* what it touched last; "" for none, "(several)" for a mixture */
+};
+
+/* What the launch did with one mapping. */
+struct quern_sim_traffic {
+    char name[32];
+    uint64_t size;                      /* of the mapping */
+    uint64_t bytes_read, bytes_written; /* by lanes; scalar loads count once */
+    uint64_t l2_read, l2_written; /* what is asked of L2 if nothing nearer keeps any: 128 bytes for
+                                     each distinct line of an instruction; scalar loads as such */
+    uint64_t lines128, lines128_least;
+};
+
+/* Which workgroups are run. A launch of kinds runs one workgroup of each kind, and scales. */
+enum quern_sim_extent { QUERN_EXTENT_AUTO = 1, QUERN_EXTENT_ALL, QUERN_EXTENT_KINDS };
+
+/* A box of grid positions whose workgroups count alike, represented by its first. */
+struct quern_sim_kind {
+    uint32_t first[3], last[3];
+    uint64_t instructions; /* of one workgroup */
+};
+#define QUERN_KINDS_MAX 64
+
+struct quern_sim_profile {
+    size_t size;
+    const char *target; /* bare name */
+    struct quern_sim_counts counts;
+    uint64_t scalar_bytes; /* of bytes_read, what scalar loads asked for */
+    uint64_t lds_least, lines128_least;
+    uint64_t lds_exchanges; /* passes of instructions that use LDS to swap lanes (ds_bpermute …) */
+
+    uint64_t simulated;  /* workgroups that were run to get the counts */
+    int by_kinds;        /* the counts are those of one workgroup of each kind, scaled */
+    uint64_t checked;    /* further workgroups that were run, and found to count like their kind */
+    unsigned kind_count; /* 0 unless by_kinds */
+    struct quern_sim_kind kinds[QUERN_KINDS_MAX];
+
+    /* sums over waves that load from global memory by vector instructions: how many they are, issue
+     * cycles before the first such load, the most bytes (as the fewest lines) that were on their
+     * way */
+    uint64_t loading_waves, prologue_cycles, bytes_in_flight;
+    uint64_t issue_cycles; /* see struct quern_sim_model */
+
+    struct {
+        unsigned vgprs, agprs, sgprs, lds_bytes, scratch_bytes; /* lds_bytes with dynamic LDS */
+        unsigned waves_per_workgroup, waves_per_simd, workgroups_per_cu;
+    } resources;
+
+    size_t insn_count;
+    struct quern_sim_insn *insns; /* by offset */
+    size_t buffer_count;
+    struct quern_sim_traffic *buffers;
+};
+
+/*
+ * Runs a launch and fills *profile; release it with quern_sim_profile_free. AUTO runs the whole
+ * launch if it takes fewer than about `budget` wave instructions (0: 200 million), else kinds.
+ *
+ * Kinds are found by position, not proven. Workgroups at the ends and in the middle of each axis
+ * are run and compared, the place of each difference is bisected, and positions between equal ones
+ * are taken for equal. Then up to eight more workgroups of every box found must count like its
+ * first. If one does not, or an axis has more than four kinds, as when alignment varies from row to
+ * row, the whole launch is run after all. LDS conflicts, which may depend on data, are not
+ * compared. A kernel whose workgroups wait for each other cannot be run by kinds.
+ */
+QUERN_API quern_status quern_sim_profile_run(quern_sim_module *module,
+                                             const struct quern_sim_launch *launch,
+                                             enum quern_sim_extent extent, uint64_t budget,
+                                             struct quern_sim_profile *profile);
+QUERN_API void quern_sim_profile_free(struct quern_sim_profile *profile); /* an empty one is fine */
+
+/* ---- The model --------------------------------------------------------------------------------
+ *
+ * What the counts should cost on the retail part of the target. A model: nothing of it was measured
+ * on a GPU. docs/profile.md has each formula and its source.
+ */
+
+enum quern_sim_port {
+    QUERN_PORT_ISSUE,  /* of a SIMD: one instruction after the other; a WMMA holds it */
+    QUERN_PORT_VALU,   /* of a SIMD: vector ALU, with WMMA on RDNA, transcendental ones on gfx9 */
+    QUERN_PORT_TRANS,  /* of a SIMD, on RDNA */
+    QUERN_PORT_MATRIX, /* of a SIMD: MFMA; WMMA is shown here too, though it is the vector ALU */
+    QUERN_PORT_SALU,   /* of a SIMD on RDNA, of a compute unit on gfx9 */
+    QUERN_PORT_LDS,    /* of a compute unit */
+    QUERN_PORT_VMEM,   /* of a compute unit: one 128-byte line a cycle */
+    QUERN_PORT_COUNT
+};
+QUERN_API const char *quern_sim_port_name(enum quern_sim_port port);
+
+enum quern_sim_bound {
+    QUERN_BOUND_ISSUE = 1,
+    QUERN_BOUND_LDS,
+    QUERN_BOUND_MATRIX,
+    QUERN_BOUND_MEMORY
+};
+QUERN_API const char *quern_sim_bound_name(enum quern_sim_bound bound);
+
+struct quern_sim_model {
+    size_t size;
+    const char *part;    /* the retail part */
+    unsigned cus, simds; /* simds of a compute unit */
+    double clock_ghz, bandwidth_gbs;
+
+    unsigned cus_busy, fill_percent; /* the average compute unit's work against the fullest one's */
+    uint64_t fullest;                /* workgroups of the fullest compute unit */
+    uint64_t rounds;                 /* that they take */
+    unsigned waves_per_simd;         /* at once, of the real grid, in the fullest compute unit */
+
+    double port_cycles[QUERN_PORT_COUNT]; /* busy, in the fullest compute unit; of one unit */
+    double memory_bytes; /* every byte that is read and every byte that is written, once */
+    double in_flight, in_flight_needed; /* bytes of a compute unit: asked for, and what full
+                                           bandwidth takes at 700 ns */
+    double prologue_cycles;             /* before the first loads, in which memory idles */
+
+    double issue_us, lds_us, matrix_us, memory_us, prologue_us;
+    double total_us; /* the largest of the first four, and the prologue */
+    enum quern_sim_bound bound;
+    enum quern_sim_bound roof; /* memory or matrix: which the ideal is bound by */
+    double roof_percent;       /* the ideal time's share of total_us */
+    double operations;         /* lane operations: issue cycles times lanes of a SIMD */
+    double operations_per_us;  /* that the part can do */
+};
+QUERN_API quern_status quern_sim_model_make(const struct quern_sim_profile *profile,
+                                            struct quern_sim_model *model);
+
 /* The software GPU behind a context whose device is QUERN_DEVICE_SIM; null for other devices. */
 QUERN_API quern_sim *quern_ctx_sim(quern_ctx *ctx);
 

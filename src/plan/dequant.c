@@ -4,6 +4,7 @@
  * only enough loads in flight and whole lines per wave matter.
  */
 #include "plan/dequant.h"
+#include "target/rates.h"
 
 #include <inttypes.h>
 
@@ -71,20 +72,19 @@ void dequant_choose(struct plan *p)
     e->workgroups = (weights + group - 1) / group;
     const int64_t wave_slots = SETUP_SLOTS + CHUNKS * (int64_t)e->step_slots;
     e->slots = e->workgroups * p->waves * wave_slots;
-    const int64_t fullest = (e->workgroups + t->cus - 1) / t->cus;
-    e->busy_percent = (uint32_t)(e->workgroups * 100 / (fullest * t->cus));
-    e->kernel_cycles = fullest * p->waves * wave_slots / (int64_t)t->simds;
-    e->memory_cycles =
-        (int64_t)((double)(weights / 2 + blocks * scale_bytes + weights * dtype_bytes(q->c)) /
-                  t->bandwidth_gbs * t->clock_ghz);
+    const struct target_fill fill = target_fill(t, (uint64_t)e->workgroups);
+    e->busy_percent = fill.percent;
+    e->kernel_cycles = (int64_t)fill.fullest * p->waves * wave_slots / (int64_t)t->simds;
+    e->memory_cycles = (int64_t)target_memory_cycles(
+        t, (double)(weights / 2 + blocks * scale_bytes + weights * dtype_bytes(q->c)));
 }
 
 void dequant_explain(const struct plan *p, struct str *out)
 {
     const struct plan_estimate *const e = &p->estimate;
     const struct target *const t = p->target;
-    const double kernel = (double)e->kernel_cycles / (t->clock_ghz * 1e3);
-    const double memory = (double)e->memory_cycles / (t->clock_ghz * 1e3);
+    const double kernel = target_microseconds(t, (double)e->kernel_cycles);
+    const double memory = target_microseconds(t, (double)e->memory_cycles);
 
     str_addf(out, "%s: any M, family dequant on %s (%s)\n", p->symbol, t->name, t->part);
     str_addf(out,

@@ -3,12 +3,13 @@
 #include "plan/dequant.h"
 #include "plan/plan.h"
 #include "plan/simt_w4.h"
+#include "target/rates.h"
 
 #include <inttypes.h>
 
 static double microseconds(const struct plan *p, int64_t cycles)
 {
-    return (double)cycles / (p->target->clock_ghz * 1e3);
+    return target_microseconds(p->target, (double)cycles);
 }
 
 static const char *products_text(enum plan_products products)

@@ -6,6 +6,7 @@
  * machine.
  */
 #include "plan/simt_w4.h"
+#include "target/rates.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -18,9 +19,8 @@
 #define SPARE_VGPRS 12    /* that the estimate may be short of */
 #define SIZE_MAX_NK ((int64_t)1 << 27)
 
-/* Time from the request of a weight to its arrival, and the average compute unit's share of the
- * fullest one's work below which a grid counts as too coarse. */
-#define LATENCY_NS   700
+/* The average compute unit's share of the fullest one's work below which a grid counts as too
+ * coarse. */
 #define BUSY_PERCENT 85
 
 /* With one row of A a layer should be as fast as its weights arrive: enough bytes of them asked for
@@ -258,19 +258,13 @@ static uint32_t vgprs(const struct plan *p)
                       sums * m * r + 16 + (wide(p) ? 3 * m : 0));
 }
 
-/* Cycles that a SIMD takes to issue an instruction of a wave: those of gfx9 are 16 lanes wide. */
-static int64_t issue_cycles(const struct target *t)
-{
-    return t->generation == 9 ? 4 : 1;
-}
-
 /* Cycles of a compute unit that runs `workgroups` of them side by side from start to end. */
 static int64_t round_cycles(const struct plan *p, int64_t workgroups, int64_t latency)
 {
     const struct plan_estimate *const e = &p->estimate;
     const int64_t steps = trips_of(p);
     const int64_t waves = ceil_div(workgroups * p->waves, p->target->simds);
-    const int64_t cycles = issue_cycles(p->target);
+    const int64_t cycles = target_issue_cycles(p->target);
     const int64_t table = workgroups * TABLE_SLOTS / p->wave_size * cycles / p->target->simds;
     const int64_t issue = waves * e->step_slots * cycles;
     const int64_t wait =
@@ -290,7 +284,7 @@ static int64_t memory_cycles(const struct plan *p)
     const int64_t bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes +
                           p->m_tile * (q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c));
 
-    return (int64_t)((double)bytes / p->target->bandwidth_gbs * p->target->clock_ghz);
+    return (int64_t)target_memory_cycles(p->target, (double)bytes);
 }
 
 /* Fills the estimate; false when a workgroup does not fit in a compute unit or a launch. */
@@ -298,7 +292,6 @@ static bool estimate(struct plan *p)
 {
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
-    const int64_t cus = t->cus;
 
     e->vgprs = vgprs(p);
     if (e->vgprs > VGPRS_MAX)
@@ -324,12 +317,13 @@ static bool estimate(struct plan *p)
     /* slices beside each other find the weights in the caches */
     p->slices_first = e->workgroups + p->skewed <= GRID_Y_MAX;
 
-    const int64_t fullest = ceil_div(e->workgroups, cus);
+    const struct target_fill fill = target_fill(t, (uint64_t)e->workgroups);
+    const int64_t fullest = (int64_t)fill.fullest;
     const int64_t fit = by_waves < by_lds ? by_waves : by_lds;
     const int64_t together = fit < fullest ? fit : fullest;
-    const int64_t latency = (int64_t)(t->clock_ghz * LATENCY_NS + 0.5);
+    const int64_t latency = (int64_t)(t->clock_ghz * TARGET_LATENCY_NS + 0.5);
 
-    e->busy_percent = (uint32_t)(e->workgroups * 100 / (fullest * cus));
+    e->busy_percent = fill.percent;
     e->bytes_in_flight = together * p->waves * p->rows_per_wave * (int64_t)p->wave_size * p->chunk /
                          2 * (p->ahead ? trips_of(p) : 1);
     e->step_slots = step_slots(p);
@@ -355,7 +349,7 @@ static int64_t cost(const struct plan *p)
     const struct plan_estimate *const e = &p->estimate;
     const int64_t hidden = e->memory_cycles / 100 * HIDDEN_PERCENT;
     const int64_t average =
-        e->slots * issue_cycles(p->target) / (p->target->cus * p->target->simds);
+        e->slots * target_issue_cycles(p->target) / (p->target->cus * p->target->simds);
 
     return 8 * (e->kernel_cycles > hidden ? e->kernel_cycles : hidden) + e->kernel_cycles +
            4 * average;

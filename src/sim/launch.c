@@ -3,6 +3,7 @@
 #include "sim/launch.h"
 #include "base/os.h"
 #include "base/thread.h"
+#include "sim/profile.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -215,7 +216,7 @@ static void fault_barrier(struct group *g)
 }
 
 /* Runs every wave to its next stop, again and again. False if a wave has a fault. */
-static bool run_group(struct group *g)
+static bool run_group(struct group *g, struct profile_log *log)
 {
     const struct sim_bodies *const bodies = g->run->module->sim->bodies;
 
@@ -229,7 +230,9 @@ static bool run_group(struct group *g)
             struct wave *const w = &g->waves[n];
             if (w->state == WAVE_READY) {
                 set_host_mode(w);
-                if (w->shadow)
+                if (log)
+                    profile_wave(log, w);
+                else if (w->shadow)
                     bodies->run_full(w);
                 else
                     bodies->run(w);
@@ -259,12 +262,14 @@ static bool run_group(struct group *g)
 /* What a thread needs to run workgroups, allocated once. */
 struct bench {
     struct group group;
+    struct profile_log *log; /* null: counts only */
     char message[FAULT_BYTES];
 };
 
 static void bench_free(struct bench *b)
 {
     shadow_free(&b->group);
+    profile_log_free(b->log);
     if (b->group.waves)
         os.free(b->group.waves[0].v);
     os.free(b->group.waves);
@@ -282,6 +287,7 @@ static bool bench_make(struct bench *b, struct run *run)
 {
     const struct quern_sim_module *const m = run->module;
     struct group *const g = &b->group;
+    b->log = NULL;
     const size_t file = round_up((size_t)(m->vgpr_limit + 1) * m->lanes * 4);
 
     *g = (struct group){.run = run,
@@ -316,6 +322,8 @@ static bool bench_make(struct bench *b, struct run *run)
         w->number = n;
         w->group = g;
     }
+    if (run->profile && !(b->log = profile_log_make(run->profile, run)))
+        return false;
     return m->sim->check != QUERN_CHECK_FULL || shadow_make(g);
 }
 
@@ -339,11 +347,14 @@ static void report(struct run *run, const struct group *g)
     pthread_mutex_unlock(&run->lock);
 }
 
-static void collect(struct run *run, const struct group *g)
+static void collect(struct run *run, const struct bench *b)
 {
     struct quern_sim_counts *const c = &run->counts;
+    const struct group *const g = &b->group;
 
     pthread_mutex_lock(&run->lock);
+    if (b->log)
+        profile_collect(run->profile, b->log);
     for (size_t n = 0; n <= run->module->insn_count; n++)
         run->flow[n] += g->flow[n];
     c->lds_accesses += g->lds_accesses;
@@ -375,8 +386,11 @@ static void work(void *user, size_t index)
     const unsigned csr = _mm_getcsr();
 #endif
     for (;;) {
-        const uint64_t id = atomic_fetch_add(&run->next, 1);
-        if (id >= run->group_count || id > atomic_load(&run->stop_before))
+        const uint64_t ticket = atomic_fetch_add(&run->next, 1);
+        if (ticket >= run->group_count)
+            break;
+        const uint64_t id = run->only ? run->only[ticket] : ticket;
+        if (id > atomic_load(&run->stop_before))
             break;
         g->flat_id = id;
         g->id[0] = (uint32_t)(id % grid[0]);
@@ -384,13 +398,13 @@ static void work(void *user, size_t index)
         g->id[2] = (uint32_t)(id / grid[0] / grid[1]);
         poison(g->lds, g->lds_bytes);
         poison(g->scratch, (size_t)g->scratch_bytes * run->module->lanes * g->wave_count);
-        if (!run_group(g))
+        if (!run_group(g, bench.log))
             report(run, g);
     }
 #ifdef __SSE2__
     _mm_setcsr(csr);
 #endif
-    collect(run, g);
+    collect(run, &bench);
     bench_free(&bench);
 }
 
@@ -513,12 +527,16 @@ static quern_status run_prepared(struct run *run, const struct quern_sim_launch 
         FAIL_IF(!run->races, QUERN_E_MEMORY, "out of memory for races of %zu buffers",
                 run->memory.count);
     }
+    if (run->profile)
+        TRY(profile_begin(run->profile, run));
     if ((uint64_t)threads > run->group_count)
         threads = (int)run->group_count;
     parallel_for((size_t)threads, threads, work, run);
     FAIL_IF(run->status == QUERN_E_MEMORY, QUERN_E_MEMORY,
             "out of memory for the registers of %u waves", run->wave_count);
     FAIL_IF(run->status == QUERN_E_FAULT, QUERN_E_FAULT, "%s", run->message);
+    if (run->profile)
+        profile_finish(run->profile, run);
     if (counts) {
         counts->wave_size = m->lanes;
         counts_add(m, run->flow, counts);
@@ -533,8 +551,9 @@ static quern_status run_prepared(struct run *run, const struct quern_sim_launch 
     return QUERN_OK;
 }
 
-quern_status quern_sim_run(quern_sim_module *module, const struct quern_sim_launch *launch,
-                           struct quern_sim_counts *counts)
+quern_status launch_run(struct quern_sim_module *module, const struct quern_sim_launch *launch,
+                        const uint64_t *only, uint64_t only_count, struct profile_sums *sums,
+                        struct quern_sim_counts *counts)
 {
     FAIL_IF(!module || !launch || !launch->kernel, QUERN_E_ARGUMENT, "a null argument");
     FAIL_IF(launch->size < sizeof *launch, QUERN_E_ARGUMENT,
@@ -549,12 +568,22 @@ quern_status quern_sim_run(quern_sim_module *module, const struct quern_sim_laun
                       .kernel = kernel,
                       .note = &module->kernels[kernel - module->object.kernels],
                       .launch = launch,
+                      .only = only,
+                      .profile = sums,
                       .max_instructions = module->sim->max_instructions};
     atomic_init(&run.next, 0);
     atomic_init(&run.stop_before, UINT64_MAX);
     TRY(check_launch(module, launch, &run));
+    if (only)
+        run.group_count = only_count;
     pthread_mutex_init(&run.lock, NULL);
     const quern_status status = run_prepared(&run, launch, counts);
     run_free(&run);
     return status;
+}
+
+quern_status quern_sim_run(quern_sim_module *module, const struct quern_sim_launch *launch,
+                           struct quern_sim_counts *counts)
+{
+    return launch_run(module, launch, NULL, 0, NULL, counts);
 }

@@ -58,6 +58,8 @@ struct quern_sim_module {
 
 #define INSN_NONE 0xffffffffu
 
+struct profile_sums;
+
 /* A launch while it runs. */
 struct run {
     struct quern_sim_module *module;
@@ -70,6 +72,8 @@ struct run {
     uint64_t kernarg_at, packet_at; /* guest addresses */
     uint32_t lds_bytes;
     uint64_t group_count, max_instructions;
+    const uint64_t *only;         /* numbers of the workgroups to run, ascending; null: all */
+    struct profile_sums *profile; /* null: counts only */
     unsigned wave_count;       /* of a workgroup */
     atomic_uint_fast64_t next; /* workgroup to start */
     /* The lowest workgroup with a fault. Those before it run on, so that the finding that is
@@ -81,6 +85,14 @@ struct run {
     int64_t *flow;
     struct quern_sim_counts counts;
 };
+
+/*
+ * Runs the workgroups `only` of a launch (ascending numbers x + grid[0]·(y + grid[1]·z)), or all of
+ * them if it is null. With `sums`, detail is added to them.
+ */
+quern_status launch_run(struct quern_sim_module *module, const struct quern_sim_launch *launch,
+                        const uint64_t *only, uint64_t only_count, struct profile_sums *sums,
+                        struct quern_sim_counts *counts);
 
 /* The instruction at a guest address, or null. */
 const struct insn *run_insn_at(const struct run *run, uint64_t address);

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+#include "target/rates.h"
+
+#include <stdio.h>
+#include <string.h>
+
+unsigned target_issue_cycles(const struct target *t)
+{
+    return t->generation == 9 ? 4 : 1;
+}
+
+unsigned target_vector_cycles(const struct target *t, unsigned wave_size)
+{
+    return t->generation == 9 ? 4 : (wave_size + 31) / 32;
+}
+
+unsigned target_trans_cycles(const struct target *t, unsigned wave_size)
+{
+    return 4 * target_vector_cycles(t, wave_size);
+}
+
+unsigned target_lanes_per_cycle(const struct target *t)
+{
+    return t->simds * (t->generation == 9 ? 16 : 32);
+}
+
+bool target_matrix_pipe(const struct target *t)
+{
+    return t->capabilities & CAP_MFMA;
+}
+
+/* The 4-cycle passes of LLVM's scheduling models: gfx908 and gfx90a by the size of the result
+ * alone; later parts take half the time for forms that make full use of K. */
+static unsigned mfma_passes(const struct target *t, unsigned m, unsigned k, const char *type)
+{
+    const bool wide = !strncmp(type, "xf32", 4);
+
+    if (!strncmp(type, "f64", 3))
+        return m == 4 ? 4 : 8;
+    if (!strncmp(type, "f8f6f4", 6)) /* with 8-bit operands; narrower ones take half */
+        return m == 16 ? 8 : 16;
+    if (m == 4)
+        return 2;
+    const unsigned most = m == 16 ? 8 : 16;
+    const bool half = t->capabilities & CAP_FP8_CVT && (k > 4 || wide);
+    return half ? most / 2 : most;
+}
+
+/* From the peaks that are published for each type: operations of a SIMD in a cycle. */
+static unsigned wmma_cycles(const struct target *t, unsigned m, unsigned n, unsigned k,
+                            const char *type, bool sparse)
+{
+    const bool bytes = strstr(type, "iu8") || strstr(type, "fp8") || strstr(type, "bf8");
+    const bool nibbles = strstr(type, "iu4");
+    unsigned rate = t->generation >= 12 ? 512 : 256;
+
+    if (nibbles)
+        rate *= t->generation >= 12 ? 4 : 2;
+    else if (bytes && t->generation >= 12)
+        rate *= 2;
+    return 2 * m * n * (sparse ? k / 2 : k) / rate;
+}
+
+unsigned target_matrix_cycles(const struct target *t, const char *mnemonic)
+{
+    const char *const x = strchr(mnemonic, 'x');
+    unsigned m, n, k;
+    int used = 0;
+
+    /* "v_mfma_f32_16x16x4_4b_f16", "v_mfma_f32_16x16x4f16", "v_wmma_i32_16x16x16_iu8" */
+    if (!x)
+        return 0;
+    const char *at = x;
+    while (at > mnemonic && at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    if (sscanf(at, "%ux%ux%u%n", &m, &n, &k, &used) != 3)
+        return 0;
+    const char *type = at + used;
+    type += *type == '_';
+    if (*type >= '0' && *type <= '9' && strchr(type, '_')) /* the number of blocks */
+        type = strchr(type, '_') + 1;
+    if (!strncmp(mnemonic, "v_mfma_", 7))
+        return 4 * mfma_passes(t, m, k, type);
+    if (!strncmp(mnemonic, "v_smfmac_", 9))
+        return 4 * (m == 16 ? 4 : 8);
+    if (!strncmp(mnemonic, "v_wmma_", 7) || !strncmp(mnemonic, "v_swmmac_", 9))
+        return wmma_cycles(t, m, n, k, type, mnemonic[2] == 's');
+    return 0;
+}
+
+double target_memory_cycles(const struct target *t, double bytes)
+{
+    return bytes / t->bandwidth_gbs * t->clock_ghz;
+}
+
+double target_microseconds(const struct target *t, double cycles)
+{
+    return cycles / (t->clock_ghz * 1e3);
+}
+
+unsigned target_workgroups_per_cu(const struct target *t, unsigned vgprs, unsigned lds_bytes,
+                                  unsigned wave_size, unsigned waves_per_workgroup)
+{
+    const unsigned waves = target_waves_per_simd(t, vgprs, 0, wave_size, waves_per_workgroup);
+    const unsigned by_waves = waves * t->simds / (waves_per_workgroup ? waves_per_workgroup : 1);
+    const unsigned by_lds = lds_bytes ? t->lds_bytes / lds_bytes : by_waves;
+    const unsigned fit = by_waves < by_lds ? by_waves : by_lds;
+
+    return fit ? fit : 1;
+}
+
+struct target_fill target_fill(const struct target *t, uint64_t workgroups)
+{
+    const uint64_t fullest = (workgroups + t->cus - 1) / t->cus;
+
+    return (struct target_fill){
+        .fullest = fullest,
+        .cus_busy = workgroups < t->cus ? (unsigned)workgroups : t->cus,
+        .percent = fullest ? (unsigned)(workgroups * 100 / (fullest * t->cus)) : 0,
+    };
+}

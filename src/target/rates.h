@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How fast the parts of a compute unit are: what estimates before a compile (plan/) and models of
+ * counted code (sim/) share, so that they cannot contradict each other. Cycles are those of the
+ * target's clock; docs/profile.md names the source of each figure. All functions are pure.
+ */
+#ifndef QUERN_TARGET_RATES_H
+#define QUERN_TARGET_RATES_H
+
+#include "target/target.h"
+
+/* From the request of bytes that no cache has to their arrival. */
+#define TARGET_LATENCY_NS 700
+
+/* Cycles until a SIMD can issue its next instruction: those of gfx9 are 16 lanes wide. */
+unsigned target_issue_cycles(const struct target *t);
+/* Cycles that an instruction of a wave takes in the vector ALU, and a transcendental one in its
+ * unit, which is the vector ALU itself on gfx9. */
+unsigned target_vector_cycles(const struct target *t, unsigned wave_size);
+unsigned target_trans_cycles(const struct target *t, unsigned wave_size);
+/* Lanes that all SIMDs of a compute unit work on in a cycle. */
+unsigned target_lanes_per_cycle(const struct target *t);
+
+/* Matrix instructions have a pipe of their own (MFMA), or hold the vector ALU (WMMA). */
+bool target_matrix_pipe(const struct target *t);
+/* Cycles of a matrix instruction in its unit, by mnemonic; 0 for one that is not known. */
+unsigned target_matrix_cycles(const struct target *t, const char *mnemonic);
+
+/* Time to move that many bytes at the part's peak bandwidth, in cycles and in microseconds. */
+double target_memory_cycles(const struct target *t, double bytes);
+double target_microseconds(const struct target *t, double cycles);
+
+/* Workgroups that a compute unit holds at once; at least 1. `vgprs` counts AGPRs too. */
+unsigned target_workgroups_per_cu(const struct target *t, unsigned vgprs, unsigned lds_bytes,
+                                  unsigned wave_size, unsigned waves_per_workgroup);
+
+/* How a grid fills the part, workgroups being dealt out evenly. */
+struct target_fill {
+    uint64_t fullest; /* workgroups of the fullest compute unit */
+    unsigned cus_busy;
+    unsigned percent; /* the average compute unit's work against the fullest one's */
+};
+struct target_fill target_fill(const struct target *t, uint64_t workgroups);
+
+#endif
