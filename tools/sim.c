@@ -13,6 +13,8 @@
 
 #define OBJECT_BYTES_MAX ((size_t)256 << 20)
 
+enum { ORDER_GRID = 1, ORDER_SHUFFLED };
+
 /* Memory that the launches see under a name. */
 struct buffer {
     const char *name;
@@ -27,7 +29,7 @@ struct buffer {
 
 struct simulation {
     struct common common;
-    int check;
+    int check, order, seed;
     const char *counts_path;
 
     struct launch_plan plan;
@@ -183,6 +185,7 @@ static int open_sim(struct simulation *s)
     o.target = target;
     o.check = s->check ? (enum quern_sim_check)s->check : QUERN_CHECK_FULL;
     o.threads = s->common.library.jobs;
+    o.shuffle = s->seed ? (uint64_t)s->seed : s->order == ORDER_SHUFFLED;
     o.disassembler = quern_ctx_disassembler(s->ctx);
     quern_status e = quern_sim_open(&o, &s->sim);
     for (size_t i = 0; !e && i < s->buffer_count; i++) {
@@ -344,7 +347,8 @@ static int simulate(struct simulation *s, int argc, char **argv, int first)
 int verb_sim(int argc, char **argv)
 {
     static const struct usage usage = {
-        "PLAN.json NAME=FILE... [--check=fast|full] [--counts FILE]",
+        "PLAN.json NAME=FILE... [--check=fast|full] [--order=grid|shuffled] [--seed N] "
+        "[--counts FILE]",
         "Runs the launches of a plan on the software GPU. Operand files are raw and of exactly\n"
         "the size the plan says. Those that the plan writes start as never-written memory, and\n"
         "appear or are replaced only when every launch has ended well.\n"};
@@ -352,12 +356,17 @@ int verb_sim(int argc, char **argv)
     const struct flag flags[] = {
         {"check", FLAG_CHOICE, &s.check, "LEVEL",
          "fast: bounds and alignment; full (default): undefined bits and races too", "fast|full"},
+        {"order", FLAG_CHOICE, &s.order, "ORDER",
+         "in which workgroups start: grid (default), or shuffled by --seed", "grid|shuffled"},
+        {"seed", FLAG_COUNT, &s.seed, "N", "of --order=shuffled, 1 (default) to 4096; implies it"},
         {"counts", FLAG_TEXT, &s.counts_path, "FILE", "write counts as JSON"},
         {0},
     };
     int first;
 
     int status = options_parse(&s.common, argc, argv, &usage, flags, &first);
+    if (status < 0 && s.seed && s.order == ORDER_GRID)
+        status = misuse("--seed shuffles the workgroups; --order=grid does not");
     if (status < 0)
         status = simulate(&s, argc, argv, first);
     outputs_discard(&s.outputs);
