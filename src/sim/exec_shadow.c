@@ -273,6 +273,15 @@ static void carry_rows(const struct insn *i, struct wave *s, const struct insn *
     (void)i;
 }
 
+/* Selectors of v_perm_b32 for the masks: the constant 0xff has no undefined bits, so 0 it is. */
+static void defined_selectors(uint32_t *s, unsigned count)
+{
+    for (unsigned l = 0; l < count; l++)
+        for (unsigned n = 0; n < 32; n += 8)
+            if ((s[l] >> n & 0xff) > 12)
+                s[l] = (s[l] & ~(0xffu << n)) | 12u << n;
+}
+
 /* Rows whose body moves bits: it is run on masks, with the operands that say where to as they are.
  */
 static void move(struct wave *w, const struct insn *i, const struct sim_row *row, unsigned moved)
@@ -309,8 +318,20 @@ static void move(struct wave *w, const struct insn *i, const struct sim_row *row
                 if (!in_exec(real) && s->s[real->reg + k])
                     memset(lost, 0xff, sizeof lost);
             }
+            if (row->undef == UNDEF_PERM)
+                defined_selectors(&s->s[o->reg], 1);
         } else if (real->kind == OPERAND_CONST) {
             *o = *real;
+        }
+        if (row->undef == UNDEF_PERM && real->kind != OPERAND_SGPR) {
+            uint32_t *const copy = s->v + (size_t)(spare + 2 * (n - 1)) * lanes;
+            if (real->kind == OPERAND_CONST) {
+                memcpy(copy, real->rows, (size_t)lanes * 4);
+                o->kind = OPERAND_VGPR;
+                o->reg = (uint16_t)(spare + 2 * (n - 1));
+                o->offset = (uint64_t)o->reg * lanes * 4;
+            }
+            defined_selectors(copy, lanes);
         }
     }
     /* a source that is also EXEC or a constant is defined */
@@ -337,8 +358,8 @@ static const struct insn *through_vector(struct wave *w, const struct insn *i,
     uint64_t lanes_undefined = 0;
 
     follow_exec(w);
-    if (row->undef >= UNDEF_MOVE_1 && row->undef <= UNDEF_MOVE_13) {
-        static const uint8_t moved[] = {1, 2, 3, 5};
+    if (row->undef >= UNDEF_MOVE_1 && row->undef <= UNDEF_PERM) {
+        static const uint8_t moved[] = {1, 2, 3, 5, 3};
         move(w, i, row, moved[row->undef - UNDEF_MOVE_1]);
     } else {
         const struct insn m = on_masks(i, false, false);

@@ -136,6 +136,7 @@ enum undef_kind {
     UNDEF_MOVE_2,
     UNDEF_MOVE_12, /* … of sources 1 and 2, and so on; the other sources say where to */
     UNDEF_MOVE_13,
+    UNDEF_PERM, /* v_perm_b32: as MOVE_12, but selectors above 12 give ones that are no source's */
     /* scalar instructions */
     UNDEF_SCC,  /* SCC chooses between 1 and 2, or is added */
     UNDEF_BIT,  /* SCC becomes bit `source 2` of source 1 */
