@@ -86,26 +86,32 @@ static void observe(void *user, const struct quern_sim_module *module, const int
     }
 }
 
+static void open_rows(void)
+{
+    const struct sim_row *const *const tables = sim_bodies_x86_64.tables;
+    const char *const directory = getenv("ROWS_DIRECTORY");
+    char path[PATH_MAX];
+
+    if (rows.file || !directory || !*directory)
+        return;
+    snprintf(path, sizeof path, "%s/%s", directory, program_invocation_short_name);
+    rows.file = fopen(path, "w");
+    assert_non_null(rows.file);
+    for (size_t t = 0; tables[t]; t++)
+        for (const struct sim_row *row = tables[t]; row->name; row++)
+            say_row("row", row->name, quern_sim_class_name(row->class));
+}
+
 void t_gpu_observe(quern_sim *sim)
 {
-    const char *const directory = getenv("ROWS_DIRECTORY");
-
-    if (!directory || !*directory)
-        return;
-    if (!rows.file) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s/%s", directory, program_invocation_short_name);
-        rows.file = fopen(path, "w");
-        assert_non_null(rows.file);
-        for (size_t t = 0; sim->bodies->tables[t]; t++)
-            for (const struct sim_row *row = sim->bodies->tables[t]; row->name; row++)
-                say_row("row", row->name, quern_sim_class_name(row->class));
-    }
-    sim->observer = (struct sim_observer){.function = observe};
+    open_rows();
+    if (rows.file)
+        sim->observer = (struct sim_observer){.function = observe};
 }
 
 void t_gpu_skip_row(const char *row, const char *target)
 {
+    open_rows();
     say_row("skip", row, target);
 }
 
