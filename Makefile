@@ -131,21 +131,52 @@ $(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: \
 	    -o $@ $(filter %.c,$^) $(B)/lib/libquern.a $(DEPLIB) -ljansson $(LDLIBS)
 
 # ---- tests --------------------------------------------------------------------------------------
-# tests/unit, tests/sim and tests/fault: one cmocka program a file, TAP on stdout.
-TEST_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/fault/test_*.c)
+# tests/unit, tests/sim, tests/fault and tests/fuzz: one cmocka program a file, TAP on stdout.
+TEST_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/fault/test_*.c \
+              tests/fuzz/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
 COMMON_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/common/*.c))
+# readers of the command's files, which are not in the library
+JSON_READERS := tools/launch_json.c tools/model.c tools/json_file.c tools/files.c
+$(B)/tests/fuzz/test_fuzz_json: $(JSON_READERS:%.c=$(B)/%.o)
+$(B)/tests/fuzz/test_fuzz_json.o: override CPPFLAGS += -Itools
 $(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -Itests/common -c $< -o $@
 $(TEST_BIN) $(BENCH_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $^ \
+	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(B)/lib/libquern-all.a \
 	    $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
 
 tests: $(TEST_BIN) $(BENCH_BIN)
+
+# `make fuzz FUZZ_RUNS=10000000 FUZZ=object`: libFuzzer on the readers, instrumented by clang; the
+# rest of the library comes from the release build. Finds go to build/fuzz, inputs that reach new
+# code to build/fuzz/corpus. FUZZ: which targets, of tests/fuzz/test_fuzz_*.c.
+FUZZ      ?= $(patsubst tests/fuzz/test_fuzz_%.c,%,$(wildcard tests/fuzz/test_fuzz_*.c))
+FUZZ_RUNS ?= 100000
+FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c) \
+             src/store/entry.c src/sim/text.c src/sim/parse.c src/sim/pool.c
+FUZZCC    := clang $(STD) -DFUZZING $(CPPFLAGS) -Itools -Itests/common -O1 -g -w \
+             -fsanitize=address,undefined -fno-sanitize-recover=all
+.PHONY: fuzz
+fuzz: $(FUZZ:%=build/fuzz/fuzz_%)
+	@for f in $(FUZZ); do mkdir -p build/fuzz/corpus/$$f; \
+	  build/fuzz/fuzz_$$f -runs=$(FUZZ_RUNS) -max_len=65536 -timeout=20 -rss_limit_mb=4096 \
+	    -artifact_prefix=build/fuzz/$$f- -print_final_stats=1 -verbosity=0 \
+	    build/fuzz/corpus/$$f tests/fuzz/corpus/$$f || exit 1; done
+build/fuzz/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CLANG,$@)
+	$(Q)$(FUZZCC) -fsanitize=fuzzer-no-link -MMD -MP -c $< -o $@
+build/fuzz/fuzz_json: $(JSON_READERS:%.c=build/fuzz/%.o)
+build/fuzz/fuzz_%: build/fuzz/tests/fuzz/test_fuzz_%.o $(FUZZ_SRC:%.c=build/fuzz/%.o) \
+    build/release/lib/libquern-all.a
+	$(call say,LD,$@)
+	$(Q)$(FUZZCC) -fsanitize=fuzzer -o $@ $(filter %.o,$^) build/release/lib/libquern-all.a \
+	    $(DEPLIB) $(ZSTD) -ljansson $(LDLIBS)
 
 sanitized:
 	@$(MAKE) --no-print-directory -j$$(nproc) B=build/asan SAN=address,undefined build tests

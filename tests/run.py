@@ -21,6 +21,8 @@ import tempfile
 import time
 import xml.etree.ElementTree
 
+import sim_coverage
+
 TOP = pathlib.Path(__file__).resolve().parents[1]
 BUILDS = ("release", "asan", "tsan")
 JOBS = 2
@@ -73,6 +75,8 @@ def environment(build, scratch):
         PYTHONDONTWRITEBYTECODE="1",
         LC_ALL="C.UTF-8",
     )
+    if build == "release":
+        env["ROWS_DIRECTORY"] = str(scratch.parent / "rows")
     own = TOP / "build" / "deps" / "python"
     if own.is_dir():
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(own), env.get("PYTHONPATH"))))
@@ -172,6 +176,15 @@ def run_file(job):
     return result
 
 
+def check_coverage(directory):
+    """After all programs: every instruction of the software GPU was run by one of them."""
+    result = Result("docs/sim-coverage.md")
+    problems = sim_coverage.Coverage(directory).problems(sim_coverage.PAGE.read_text())
+    result.output = "\n".join(problems)
+    result.failed, result.passed = bool(problems), not problems
+    return result
+
+
 def is_long(path):
     return "_long" in path.stem
 
@@ -217,11 +230,16 @@ def main():
     # a test that leaves threads or workers behind must not fill the machine: two at a time
     with tempfile.TemporaryDirectory(prefix="quern-check-") as scratch:
         files = find_files(builds, options.words, options.long)
+        rows = pathlib.Path(scratch) / "rows"
+        rows.mkdir()
         jobs = [(b, p, pathlib.Path(scratch) / str(i)) for i, (b, p) in enumerate(files)]
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             for result in pool.map(run_file, jobs):
                 results.append(result)
                 show(result)
+        if "release" in builds and not options.words:
+            results.append(check_coverage(rows))
+            show(results[-1])
 
     for build in builds:
         if not options.words and not any(b == build and not p.suffix for b, p in files):

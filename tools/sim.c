@@ -9,9 +9,11 @@
 #include <string.h>
 #include <time.h>
 
+enum { ORDER_GRID = 1, ORDER_SHUFFLED };
+
 struct run {
     struct common common;
-    int check;
+    int check, order, seed;
     const char *counts_path;
     struct simulation simulation;
     struct quern_sim_counts total, *counts; /* of each launch */
@@ -100,6 +102,7 @@ static int simulate(struct run *r, int argc, char **argv, int first)
 
     if (first == argc)
         return misuse("which plan? give the plan.json, then its operands as name=FILE");
+    options.shuffle = r->seed ? (uint64_t)r->seed : r->order == ORDER_SHUFFLED;
     options.check = r->check ? (enum quern_sim_check)r->check : QUERN_CHECK_FULL;
     if ((status = simulation_read(&r->simulation, argc, argv, first)) ||
         (status = simulation_operands(&r->simulation)) ||
@@ -121,7 +124,8 @@ static int simulate(struct run *r, int argc, char **argv, int first)
 int verb_sim(int argc, char **argv)
 {
     static const struct usage usage = {
-        "PLAN.json NAME=FILE... [--check=fast|full] [--counts FILE]",
+        "PLAN.json NAME=FILE... [--check=fast|full] [--order=grid|shuffled] [--seed N] "
+        "[--counts FILE]",
         "Runs the launches of a plan on the software GPU. Operand files are raw and of exactly\n"
         "the size the plan says. Those that the plan writes start as never-written memory, and\n"
         "appear or are replaced only when every launch has ended well.\n"};
@@ -129,12 +133,17 @@ int verb_sim(int argc, char **argv)
     const struct flag flags[] = {
         {"check", FLAG_CHOICE, &r.check, "LEVEL",
          "fast: bounds and alignment; full (default): undefined bits and races too", "fast|full"},
+        {"order", FLAG_CHOICE, &r.order, "ORDER",
+         "in which workgroups start: grid (default), or shuffled by --seed", "grid|shuffled"},
+        {"seed", FLAG_COUNT, &r.seed, "N", "of --order=shuffled, 1 (default) to 4096; implies it"},
         {"counts", FLAG_TEXT, &r.counts_path, "FILE", "write counts as JSON"},
         {0},
     };
     int first;
 
     int status = options_parse(&r.common, argc, argv, &usage, flags, &first);
+    if (status < 0 && r.seed && r.order == ORDER_GRID)
+        status = misuse("--seed shuffles the workgroups; --order=grid does not");
     if (status < 0)
         status = simulate(&r, argc, argv, first);
     outputs_discard(&r.outputs);

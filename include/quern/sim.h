@@ -90,6 +90,9 @@ struct quern_sim_options {
     enum quern_sim_isa isa;     /* default auto: the best that the CPU has */
     int threads;                /* default: one per CPU */
     uint64_t max_instructions;  /* of one wave before it counts as endless; default 1e9 */
+    /* Workgroups start in an order drawn from this number, the same for the same number and grid;
+     * default 0: in the order of the grid. A result that depends on it is a kernel's mistake. */
+    uint64_t shuffle;
     struct quern_disassembler disassembler; /* required; copied, its user must outlive the sim */
 };
 

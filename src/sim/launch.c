@@ -257,6 +257,38 @@ static bool run_group(struct group *g, struct profile_log *log)
     }
 }
 
+/* ---- Order -----------------------------------------------------------------------------------
+ */
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* A Feistel network permutes the numbers of an even number of bits; those that are not below the
+ * count are sent through it again, until one is. At most one in four is: few rounds are needed. */
+uint64_t shuffled(uint64_t ticket, uint64_t count, uint64_t seed)
+{
+    unsigned half = 1;
+    uint64_t x = ticket;
+
+    while ((count - 1) >> 2 * half)
+        half++;
+    const uint64_t mask = ((uint64_t)1 << half) - 1;
+    do {
+        uint64_t left = x >> half, right = x & mask;
+        for (unsigned round = 0; round < 4; round++) {
+            const uint64_t next = left ^ (mix(right ^ mix(seed + round)) & mask);
+            left = right;
+            right = next;
+        }
+        x = left << half | right;
+    } while (x >= count);
+    return x;
+}
+
 /* ---- Threads --------------------------------------------------------------------------------- */
 
 /* What a thread needs to run workgroups, allocated once. */
@@ -371,6 +403,7 @@ static void work(void *user, size_t index)
     struct bench bench;
     struct group *const g = &bench.group;
     const uint32_t *const grid = run->launch->grid;
+    const uint64_t seed = run->module->sim->shuffle;
 
     (void)index;
     if (!bench_make(&bench, run)) {
@@ -389,9 +422,13 @@ static void work(void *user, size_t index)
         const uint64_t ticket = atomic_fetch_add(&run->next, 1);
         if (ticket >= run->group_count)
             break;
-        const uint64_t id = run->only ? run->only[ticket] : ticket;
-        if (id > atomic_load(&run->stop_before))
-            break;
+        const uint64_t place = seed ? shuffled(ticket, run->group_count, seed) : ticket;
+        const uint64_t id = run->only ? run->only[place] : place;
+        if (id > atomic_load(&run->stop_before)) {
+            if (!seed)
+                break;
+            continue;
+        }
         g->flat_id = id;
         g->id[0] = (uint32_t)(id % grid[0]);
         g->id[1] = (uint32_t)(id / grid[0] % grid[1]);
@@ -532,6 +569,8 @@ static quern_status run_prepared(struct run *run, const struct quern_sim_launch 
     if ((uint64_t)threads > run->group_count)
         threads = (int)run->group_count;
     parallel_for((size_t)threads, threads, work, run);
+    if (m->sim->observer.function)
+        m->sim->observer.function(m->sim->observer.user, m, run->flow);
     FAIL_IF(run->status == QUERN_E_MEMORY, QUERN_E_MEMORY,
             "out of memory for the registers of %u waves", run->wave_count);
     FAIL_IF(run->status == QUERN_E_FAULT, QUERN_E_FAULT, "%s", run->message);

@@ -10,6 +10,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+struct quern_sim_module;
+
+/* Is told after each launch how often each instruction was executed, as counts_add reads `flow`,
+ * also when the launch ended with a finding. */
+struct sim_observer {
+    void (*function)(void *user, const struct quern_sim_module *module, const int64_t *flow);
+    void *user;
+};
+
 struct quern_sim {
     const struct target *target;
     struct target_id id;
@@ -18,8 +27,10 @@ struct quern_sim {
     struct row_index index;
     int threads;
     uint64_t max_instructions;
+    uint64_t shuffle;
     struct quern_disassembler disassembler;
-    pthread_mutex_t lock; /* of memory */
+    struct sim_observer observer; /* tests set it, before any launch */
+    pthread_mutex_t lock;         /* of memory */
     struct memory memory;
 };
 
@@ -93,6 +104,9 @@ struct run {
 quern_status launch_run(struct quern_sim_module *module, const struct quern_sim_launch *launch,
                         const uint64_t *only, uint64_t only_count, struct profile_sums *sums,
                         struct quern_sim_counts *counts);
+
+/* Which workgroup is started as the ticket-th of `count`: a permutation for each seed. */
+uint64_t shuffled(uint64_t ticket, uint64_t count, uint64_t seed);
 
 /* The instruction at a guest address, or null. */
 const struct insn *run_insn_at(const struct run *run, uint64_t address);

@@ -503,6 +503,11 @@ static bool reads(const struct insn *i, const struct operand *written)
     return false;
 }
 
+static bool writes_vector(const struct insn *i)
+{
+    return i->op[0].kind == OPERAND_VGPR && i->op[0].mods & MOD_DST && i->op[0].words == 1;
+}
+
 /*
  * Both halves of a VOPD pair read their sources before either writes. They are run one after the
  * other, in the order in which neither reads what the other wrote; when each reads the other's
@@ -551,7 +556,8 @@ void parse_insn(struct parser *parser, const char *text, uint64_t offset, unsign
             memcpy(first, text, n);
             first[n] = 0;
             if (parse_one(parser, first, offset, &parsed->insns[0], &parsed->rows[0], parsed) &&
-                parse_one(parser, both + 4, offset, &parsed->insns[1], &parsed->rows[1], parsed)) {
+                parse_one(parser, both + 4, offset, &parsed->insns[1], &parsed->rows[1], parsed) &&
+                writes_vector(&parsed->insns[0]) && writes_vector(&parsed->insns[1])) {
                 order_pair(parser, parsed);
                 return;
             }

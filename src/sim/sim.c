@@ -70,6 +70,7 @@ quern_status quern_sim_open(const struct quern_sim_options *options, quern_sim *
     s->check = options->check ? options->check : QUERN_CHECK_FAST;
     s->threads = options->threads > 0 ? options->threads : os_cpu_count();
     s->max_instructions = options->max_instructions ? options->max_instructions : MAX_INSTRUCTIONS;
+    s->shuffle = options->shuffle;
     s->disassembler = options->disassembler;
     quern_status status = choose_bodies(options->isa, &s->bodies);
     if (status == QUERN_OK)

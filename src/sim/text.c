@@ -170,6 +170,8 @@ static bool parse_swizzle(const char *word, struct text_modifiers *m)
         m->offset = 0x8000;
         for (unsigned n = 0; n < 4; n++) {
             a[n] = strtol(at, &end, 0);
+            if (end == at || *end != (n < 3 ? ',' : ')'))
+                return false;
             m->offset |= (int32_t)(a[n] & 3) << 2 * n;
             at = end + 1;
         }
@@ -211,6 +213,8 @@ static bool parse_swizzle(const char *word, struct text_modifiers *m)
     }
     /* SWAP,n and REVERSE,n flip bits; BROADCAST,group,lane keeps the group and sets the lane */
     a[0] = strtol(strchr(word, ',') ? strchr(word, ',') + 1 : "", &end, 0);
+    if (a[0] < 1 || a[0] > 32)
+        return false;
     if (!strncmp(word, "SWAP,", 5))
         m->offset = (int32_t)(31 | a[0] << 10);
     else if (!strncmp(word, "REVERSE,", 8))

@@ -219,6 +219,23 @@ def test_launches_run_in_order_and_are_summed(case):
         assert counts[name] == sum(launch[name] for launch in counts["launches"])
 
 
+# ---- Order --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [["--order=grid"], ["--order=shuffled"], ["--seed", "3"]])
+def test_results_do_not_depend_on_the_order(case, order):
+    case.quern(*case.words())
+    expected = (case.place / "c").read_bytes()
+    case.quern(*case.words(*order))
+    assert (case.place / "c").read_bytes() == expected
+
+
+def test_a_seed_shuffles(case):
+    case.quern.refused(*case.words("--order=grid", "--seed", "3"), status=2, says="--seed")
+    case.quern.refused(*case.words("--seed", "0"), status=2, says="1")
+    case.quern.refused(*case.words("--order=random"), status=2, says=["grid", "shuffled"])
+
+
 # ---- Plans of other programs --------------------------------------------------------------------
 
 

@@ -6,8 +6,11 @@
 #include <cmocka.h>
 
 #include "t_gpu.h"
+#include "sim/launch.h"
 #include "t_paths.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +42,79 @@ static void must(quern_status status)
                  quern_last_error()->log);
 }
 
+/* ---- Which rows of the instruction tables are run -------------------------------------------- */
+
+/* With ROWS_DIRECTORY in the environment, a file of this program's name there lists what its
+ * launches executed when it ends: lines "run ROW TARGET", and lines "skip ROW TARGET" and
+ * "row ROW CLASS" for t_gpu_skip_row and the tables themselves. */
+static struct {
+    FILE *file;
+    char *seen[8192];
+} rows;
+
+static void say_row(const char *what, const char *row, const char *about)
+{
+    char line[128];
+    uint64_t hash = 14695981039346656037u;
+
+    if (!rows.file)
+        return;
+    snprintf(line, sizeof line, "%s %s %s", what, row, about);
+    for (const char *c = line; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 1099511628211u;
+    const size_t count = sizeof rows.seen / sizeof *rows.seen;
+    size_t at = hash % count;
+    while (rows.seen[at] && strcmp(rows.seen[at], line))
+        at = (at + 1) % count;
+    if (rows.seen[at])
+        return;
+    rows.seen[at] = strdup(line);
+    fprintf(rows.file, "%s\n", line);
+    fflush(rows.file);
+}
+
+static void observe(void *user, const struct quern_sim_module *module, const int64_t *flow)
+{
+    int64_t executed = 0;
+
+    (void)user;
+    for (size_t n = 0; n < module->insn_count; n++) {
+        const struct sim_row *const row = module->notes[n].row;
+        executed += flow[n];
+        if (row && executed > 0)
+            say_row("run", row->name, module->sim->target->name);
+    }
+}
+
+static void open_rows(void)
+{
+    const struct sim_row *const *const tables = sim_bodies_x86_64.tables;
+    const char *const directory = getenv("ROWS_DIRECTORY");
+    char path[PATH_MAX];
+
+    if (rows.file || !directory || !*directory)
+        return;
+    snprintf(path, sizeof path, "%s/%s", directory, program_invocation_short_name);
+    rows.file = fopen(path, "w");
+    assert_non_null(rows.file);
+    for (size_t t = 0; tables[t]; t++)
+        for (const struct sim_row *row = tables[t]; row->name; row++)
+            say_row("row", row->name, quern_sim_class_name(row->class));
+}
+
+void t_gpu_observe(quern_sim *sim)
+{
+    open_rows();
+    if (rows.file)
+        sim->observer = (struct sim_observer){.function = observe};
+}
+
+void t_gpu_skip_row(const char *row, const char *target)
+{
+    open_rows();
+    say_row("skip", row, target);
+}
+
 void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
                 enum quern_sim_check check, enum quern_sim_isa isa, uint64_t max_instructions)
 {
@@ -56,6 +132,7 @@ void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
     o.max_instructions = max_instructions;
     o.disassembler = (struct quern_disassembler){compiler_disassemble, g->compiler};
     must(quern_sim_open(&o, &g->sim));
+    t_gpu_observe(g->sim);
 }
 
 void t_gpu_load(struct t_gpu *g, const char *source)

@@ -26,6 +26,12 @@ void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
 void t_gpu_load(struct t_gpu *g, const char *source);
 void t_gpu_close(struct t_gpu *g);
 
+/* Notes which rows of the instruction tables the launches of a software GPU execute, where that is
+ * asked for (tests/sim_coverage.py); t_gpu_open does it. */
+void t_gpu_observe(quern_sim *sim);
+/* Notes a row that is not run because its target is not offered. */
+void t_gpu_skip_row(const char *row, const char *target);
+
 /* One buffer of a launch; passed to the kernel as a pointer, in the order given. */
 struct t_buffer {
     void *host;

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the formulas of vector.inc and scalar.inc are written with: the bits of an operand as a
+ * number, numbers as bits, and the longer definitions of AMD's ISA documents. Shares no code with
+ * the software GPU.
+ */
+#ifndef EVERY_FORMULAS_H
+#define EVERY_FORMULAS_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef _Float16 f16;
+typedef __int128 i128;
+
+#define FORMULA static inline __attribute__((unused))
+
+/* ---- Bits to numbers ---- */
+FORMULA float f32(uint64_t bits)
+{
+    const uint32_t low = (uint32_t)bits;
+    float f;
+    memcpy(&f, &low, 4);
+    return f;
+}
+FORMULA double f64(uint64_t bits)
+{
+    double d;
+    memcpy(&d, &bits, 8);
+    return d;
+}
+FORMULA f16 half(uint64_t bits)
+{
+    const uint16_t low = (uint16_t)bits;
+    f16 h;
+    memcpy(&h, &low, 2);
+    return h;
+}
+FORMULA f16 lo(uint64_t bits)
+{
+    return half(bits);
+}
+FORMULA f16 hi(uint64_t bits)
+{
+    return half(bits >> 16);
+}
+FORMULA float bf_high(uint64_t bits)
+{
+    return f32(bits & 0xffff0000u);
+}
+FORMULA uint64_t u(uint64_t bits)
+{
+    return (uint32_t)bits;
+}
+FORMULA int64_t s(uint64_t bits)
+{
+    return (int32_t)bits;
+}
+FORMULA uint32_t w(uint64_t bits)
+{
+    return (uint16_t)bits;
+}
+FORMULA int32_t h(uint64_t bits)
+{
+    return (int16_t)bits;
+}
+
+/* ---- Numbers to bits ---- */
+FORMULA uint32_t bits32(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    return bits;
+}
+FORMULA uint64_t bits64(double d)
+{
+    uint64_t bits;
+    memcpy(&bits, &d, 8);
+    return bits;
+}
+FORMULA uint64_t bits16(f16 value)
+{
+    uint16_t bits;
+    memcpy(&bits, &value, 2);
+    return bits;
+}
+FORMULA uint64_t pair(f16 low, f16 high)
+{
+    return bits16(low) | bits16(high) << 16;
+}
+FORMULA uint64_t words(uint64_t low, uint64_t high)
+{
+    return (low & 0xffff) | (high & 0xffff) << 16;
+}
+FORMULA uint64_t floats(float low, float high)
+{
+    return bits32(low) | (uint64_t)bits32(high) << 32;
+}
+FORMULA uint64_t to_bf16(float f)
+{
+    const uint64_t bits = bits32(f), half_way = (bits & 0xffff) == 0x8000;
+    return isnan(f) ? 0x7fff : (bits >> 16) + (half_way ? bits >> 16 & 1 : bits >> 15 & 1);
+}
+
+/* ---- Rounding and limits ---- */
+/* a float as such, whatever precision the compiler computes in */
+FORMULA float round32(float f)
+{
+    volatile float rounded = f;
+    return rounded;
+}
+FORMULA float flush(float f)
+{
+    return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f;
+}
+FORMULA f16 toward_zero(float f)
+{
+    const f16 nearest = (f16)f;
+    return isfinite(f) && fabsf((float)nearest) > fabsf(f) ? half(bits16(nearest) - 1) : nearest;
+}
+FORMULA uint64_t clip_integer(i128 value, i128 least, i128 most)
+{
+    return (uint64_t)(value < least ? least : value > most ? most : value);
+}
+FORMULA uint64_t clip_float(double value, i128 least, i128 most)
+{
+    return isnan(value)             ? 0
+           : value <= (double)least ? (uint64_t)least
+           : value >= (double)most  ? (uint64_t)most
+                                    : (uint64_t)(int64_t)value;
+}
+#define clip(VALUE, LEAST, MOST)                                                                   \
+    _Generic((VALUE), float                                                                        \
+             : clip_float, double                                                                  \
+             : clip_float, f16                                                                     \
+             : clip_float, default                                                                 \
+             : clip_integer)(VALUE, LEAST, MOST)
+FORMULA uint64_t snorm(float f)
+{
+    return isnan(f) ? 0 : (uint64_t)(int64_t)rintf(32767 * (f < -1 ? -1 : f > 1 ? 1 : f));
+}
+FORMULA uint64_t unorm(float f)
+{
+    return isnan(f) ? 0 : (uint64_t)rintf(65535 * (f < 0 ? 0 : f > 1 ? 1 : f));
+}
+
+/* ---- Floats ---- */
+/* of a number and a NaN the number */
+FORMULA float least(float p, float q)
+{
+    return isnan(p) ? q : isnan(q) ? p : p < q ? p : q;
+}
+FORMULA float most(float p, float q)
+{
+    return isnan(p) ? q : isnan(q) ? p : p > q ? p : q;
+}
+FORMULA float nan_or(float (*choose)(float, float), float p, float q)
+{
+    return isnan(p) || isnan(q) ? NAN : choose(p, q);
+}
+FORMULA double least64(double p, double q)
+{
+    return isnan(p) ? q : isnan(q) ? p : p < q ? p : q;
+}
+FORMULA double most64(double p, double q)
+{
+    return isnan(p) ? q : isnan(q) ? p : p > q ? p : q;
+}
+FORMULA float middle(float p, float q, float r)
+{
+    if (isnan(p) || isnan(q) || isnan(r))
+        return least(least(p, q), r);
+    return most(least(p, q), least(most(p, q), r));
+}
+FORMULA f16 fma16(f16 p, f16 q, f16 r)
+{
+    return (f16)((__float128)p * q + r);
+}
+FORMULA double scale(double value, int by)
+{
+    return ldexp(value, by);
+}
+FORMULA uint64_t exponent(double value)
+{
+    int e = 0;
+    if (isfinite(value))
+        frexp(value, &e);
+    return (uint64_t)(int64_t)e;
+}
+/* an angle counted in whole turns */
+FORMULA double turn(float f)
+{
+    return 2 * 3.14159265358979323846 * ((double)f - floor((double)f));
+}
+FORMULA float dot2(float a, float b, float c, float d, float addend)
+{
+    /* the products are exact; each addition rounds */
+    const float first = (float)((double)a * b + flush(addend));
+    return flush((float)((double)c * d + first));
+}
+
+/* ---- Division: quotient q of a numerator n and a denominator d ---- */
+FORMULA double fixup(double q, double d, double n)
+{
+    const double sign = signbit(d) != signbit(n) ? -1 : 1;
+    if (isnan(n) || isnan(d))
+        return NAN;
+    if ((d == 0 && n == 0) || (isinf(d) && isinf(n)))
+        return NAN;
+    if (d == 0 || isinf(n))
+        return sign * INFINITY;
+    if (isinf(d) || n == 0)
+        return sign * 0;
+    /* an approximation that overflowed on the way */
+    return isnan(q) ? sign * INFINITY : copysign(q, sign);
+}
+FORMULA float scaled_fma(float p, float q, float r, int by)
+{
+    return (float)(((__float128)p * q + r) * (__float128)ldexp(1, by));
+}
+FORMULA double scaled_fma64(double p, double q, double r, int by)
+{
+    return (double)(((__float128)p * q + r) * (__float128)ldexp(1, by));
+}
+/* By how many binary places v_div_scale moves the denominator (0) or the numerator (1), and whether
+ * the quotient is to be moved back. */
+struct division_scaling {
+    bool nan, back;
+    int places[2];
+};
+FORMULA struct division_scaling division_scaling(double d, double n, int exponent_d, int exponent_n,
+                                                 bool small_reciprocal, bool small_quotient,
+                                                 int far, int tiny, int by)
+{
+    if (d == 0 || n == 0)
+        return (struct division_scaling){.nan = true};
+    if (exponent_n - exponent_d >= far)
+        return (struct division_scaling){.back = true, .places = {by, 0}};
+    if (exponent_d == 0)
+        return (struct division_scaling){.places = {by, by}};
+    if (small_reciprocal && small_quotient)
+        return (struct division_scaling){.back = true, .places = {-by, 0}};
+    if (small_reciprocal)
+        return (struct division_scaling){.places = {-by, -by}};
+    if (small_quotient)
+        return (struct division_scaling){.back = true, .places = {0, by}};
+    if (exponent_n <= tiny)
+        return (struct division_scaling){.places = {by, by}};
+    return (struct division_scaling){0};
+}
+FORMULA struct division_scaling division_scaling32(float d, float n)
+{
+    const float r = (float)(1 / (double)d), q = (float)((double)n / d);
+    return division_scaling(d, n, (int)(bits32(d) >> 23 & 255), (int)(bits32(n) >> 23 & 255),
+                            r != 0 && fabsf(r) < 0x1p-126f, fabsf(q) < 0x1p-126f, 96, 23, 64);
+}
+FORMULA struct division_scaling division_scaling64(double d, double n)
+{
+    const double r = 1 / d, q = n / d;
+    return division_scaling(d, n, (int)(bits64(d) >> 52 & 2047), (int)(bits64(n) >> 52 & 2047),
+                            r != 0 && fabs(r) < 0x1p-1022, fabs(q) < 0x1p-1022, 768, 53, 128);
+}
+FORMULA float division_scale(float d, float n, int which)
+{
+    const struct division_scaling a = division_scaling32(d, n);
+    /* what is both is scaled as the denominator where only that is, and so on */
+    const int places =
+        bits32(d) == bits32(n) && !a.places[which] ? a.places[!which] : a.places[which];
+    return a.nan ? NAN : (float)ldexp(which ? n : d, places);
+}
+FORMULA double division_scale64(double d, double n, int which)
+{
+    const struct division_scaling a = division_scaling64(d, n);
+    const int places =
+        bits64(d) == bits64(n) && !a.places[which] ? a.places[!which] : a.places[which];
+    return a.nan ? NAN : ldexp(which ? n : d, places);
+}
+FORMULA uint64_t division_unscales(float d, float n)
+{
+    return division_scaling32(d, n).back;
+}
+
+/* ---- Classes: a bit for each ---- */
+FORMULA uint64_t class_of(int kind, bool negative, bool quiet)
+{
+    return kind == FP_NAN         ? (quiet ? 2 : 1)
+           : kind == FP_INFINITE  ? (negative ? 4 : 512)
+           : kind == FP_NORMAL    ? (negative ? 8 : 256)
+           : kind == FP_SUBNORMAL ? (negative ? 16 : 128)
+                                  : (negative ? 32 : 64);
+}
+FORMULA uint64_t class_of_float(float f, bool quiet)
+{
+    return class_of(fpclassify(f), signbit(f), quiet);
+}
+FORMULA uint64_t class_of_double(double d, bool quiet)
+{
+    return class_of(fpclassify(d), signbit(d), quiet);
+}
+FORMULA uint64_t class_of_half(uint64_t x)
+{
+    const bool small = (x & 0x7c00) == 0 && (x & 0x3ff);
+    return class_of(small ? FP_SUBNORMAL : fpclassify((float)half(x)), x >> 15 & 1, x >> 9 & 1);
+}
+
+/* ---- Integers ---- */
+FORMULA uint64_t field(uint64_t x, uint64_t offset, uint64_t width)
+{
+    uint64_t r = 0;
+    for (uint64_t n = 0; n < width && offset + n < 64; n++)
+        r |= (x >> (offset + n) & 1) << n;
+    return r;
+}
+FORMULA uint64_t signed_field(uint64_t x, uint64_t width)
+{
+    const uint64_t sign = width ? (uint64_t)1 << (width - 1) : 0, low = field(x, 0, width);
+    return low & sign ? low - 2 * sign : low;
+}
+/* bits of a number of `size` bits, its sign continued */
+FORMULA uint64_t signed_part(int64_t x, uint64_t offset, uint64_t width, uint64_t size)
+{
+    const uint64_t part = (uint64_t)(x >> offset);
+    return width >= size ? part : signed_field(part, width);
+}
+FORMULA uint64_t mirror(uint64_t x, unsigned size)
+{
+    uint64_t r = 0;
+    for (unsigned n = 0; n < size; n++)
+        r |= (x >> n & 1) << (size - 1 - n);
+    return r;
+}
+FORMULA uint64_t ones(uint64_t x)
+{
+    uint64_t count = 0;
+    for (; x; x &= x - 1)
+        count++;
+    return count;
+}
+/* -1 if there is no bit that is set */
+FORMULA uint64_t leading_zeros(uint64_t x, unsigned size)
+{
+    for (unsigned n = 0; n < size; n++)
+        if (x >> (size - 1 - n) & 1)
+            return n;
+    return UINT64_MAX;
+}
+FORMULA uint64_t trailing_zeros(uint64_t x, unsigned size)
+{
+    for (unsigned n = 0; n < size; n++)
+        if (x >> n & 1)
+            return n;
+    return UINT64_MAX;
+}
+/* leading bits that equal the sign; -1 if all do */
+FORMULA uint64_t sign_run(uint64_t x, unsigned size)
+{
+    for (unsigned n = 1; n < size; n++)
+        if ((x >> (size - 1 - n) & 1) != (x >> (size - 1) & 1))
+            return n;
+    return UINT64_MAX;
+}
+FORMULA uint64_t truth_table(unsigned table, uint64_t x, uint64_t y, uint64_t z)
+{
+    uint64_t r = 0;
+    for (unsigned n = 0; n < 32; n++) {
+        const unsigned index =
+            (unsigned)(x >> n & 1) * 4 + (unsigned)(y >> n & 1) * 2 + (unsigned)(z >> n & 1);
+        r |= (uint64_t)(table >> index & 1) << n;
+    }
+    return r;
+}
+FORMULA uint64_t bytes_by_selector(uint64_t x, uint64_t y, uint32_t selectors)
+{
+    const uint64_t all = u(x) << 32 | u(y);
+    uint64_t r = 0;
+    for (unsigned n = 0; n < 32; n += 8) {
+        const unsigned sel = selectors >> n & 255;
+        const uint64_t byte = sel < 8     ? all >> 8 * sel & 255
+                              : sel < 12  ? (all >> (16 * (sel - 8) + 15) & 1) * 255
+                              : sel == 12 ? 0
+                                          : 255;
+        r |= byte << n;
+    }
+    return r;
+}
+FORMULA uint64_t sorted(int64_t p, int64_t q, int64_t r, unsigned place)
+{
+    int64_t v[3] = {p, q, r};
+    for (unsigned n = 0; n < 3; n++)
+        for (unsigned k = 0; k < 2; k++)
+            if (v[k] > v[k + 1]) {
+                const int64_t t = v[k];
+                v[k] = v[k + 1];
+                v[k + 1] = t;
+            }
+    return (uint64_t)v[place];
+}
+/* sum of the differences of parts of `size` bits */
+FORMULA uint64_t differences(uint64_t x, uint64_t y, unsigned size)
+{
+    uint64_t sum = 0;
+    for (unsigned n = 0; n < 32; n += size) {
+        const uint64_t p = field(x, n, size), q = field(y, n, size);
+        sum += p > q ? p - q : q - p;
+    }
+    return sum;
+}
+FORMULA int64_t dot(uint64_t x, uint64_t y, unsigned size, bool x_signed, bool y_signed)
+{
+    int64_t sum = 0;
+    for (unsigned n = 0; n < 32; n += size) {
+        const uint64_t p = field(x, n, size), q = field(y, n, size);
+        sum += (int64_t)(x_signed ? signed_field(p, size) : p) *
+               (int64_t)(y_signed ? signed_field(q, size) : q);
+    }
+    return sum;
+}
+FORMULA uint64_t doubled_bits(uint64_t x)
+{
+    uint64_t r = 0;
+    for (unsigned n = 0; n < 32; n++)
+        r |= (x >> n & 1) * 3 << 2 * n;
+    return r;
+}
+FORMULA uint64_t quads(uint64_t x)
+{
+    uint64_t r = 0;
+    for (unsigned n = 0; n < 64; n++)
+        r |= (uint64_t)((x >> (n & ~3u) & 15) != 0) << n;
+    return r;
+}
+
+/* ---- 8-bit floats: OCP e4m3 (3 bits of mantissa) and e5m2 (2) ---- */
+FORMULA float small_float(uint64_t byte, unsigned mantissa_bits)
+{
+    const unsigned mantissa = byte & ((1u << mantissa_bits) - 1), e = (byte & 127) >> mantissa_bits;
+    const int bias = mantissa_bits == 3 ? 7 : 15;
+    double value;
+    if (mantissa_bits == 3 && (byte & 127) == 127)
+        return NAN;
+    if (mantissa_bits == 2 && e == 31)
+        value = mantissa ? NAN : INFINITY;
+    else if (e)
+        value = ldexp(mantissa + (1u << mantissa_bits), (int)e - bias - (int)mantissa_bits);
+    else
+        value = ldexp(mantissa, 1 - bias - (int)mantissa_bits);
+    return (float)(byte & 128 ? -value : value);
+}
+FORMULA float dot_fp8(uint64_t x, uint64_t y, float addend, unsigned mx, unsigned my)
+{
+    float sum = addend;
+    for (unsigned n = 0; n < 32; n += 8)
+        sum = fmaf(small_float(x >> n & 255, mx), small_float(y >> n & 255, my), sum);
+    return sum;
+}
+
+#endif
