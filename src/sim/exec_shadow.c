@@ -334,8 +334,6 @@ static void move(struct wave *w, const struct insn *i, const struct sim_row *row
                 if (!in_exec(real) && s->s[real->reg + k])
                     memset(lost, 0xff, sizeof lost);
             }
-            if (row->undef == UNDEF_PERM)
-                defined_selectors(&s->s[o->reg], 1);
         } else if (real->kind == OPERAND_CONST) {
             *o = *real;
         }
