@@ -145,8 +145,8 @@ static void make(struct covering *c)
                     if (possible(p, i, q, j) && !c->seen[p][q][i][j]) {
                         memset(fixed, 0xff, sizeof fixed);
                         fixed[p] = i, fixed[q] = j;
-                        if (p > FORMAT || q != GROUP) /* a group that the format may not have */
-                            fixed[FORMAT] = p == FORMAT ? i : q == FORMAT ? j : 0;
+                        if ((p == GROUP || q == GROUP) && p != FORMAT)
+                            fixed[FORMAT] = 0; /* one that has every group */
                         add_case(c, fixed);
                     }
 }
