@@ -87,10 +87,12 @@ INLINE const struct insn *load_to_lds(struct wave *w, const struct insn *i, enum
 ALL
 #undef BOTH
 
-/* Of buffers the text is that of a load to registers with the modifier lds: see parse_one. */
+/* Of buffers, and of gfx90a, the text is that of a load to registers with the modifier lds: see
+ * parse_one. */
 #define ROW_(NAME, OPERANDS, BODY) {NAME, QUERN_CLASS_VMEM, UNDEF_ADDRESS, OPERANDS, x_##BODY},
 #define BOTH(NAME, FORMAT, WORDS)                                                                  \
     ROW_("global_load_lds_" #NAME, "a1A2", global_##NAME)                                          \
+    ROW_("global_load_" #NAME "_lds", "a1A2", global_##NAME)                                       \
     ROW_("buffer_load_" #NAME "_lds", "a1T2s3", buffer_##NAME)
 
 const struct sim_row ISA_NAME(rows_direct)[] = {

@@ -174,6 +174,10 @@ static quern_status decode_all(struct quern_sim_module *m)
     return QUERN_OK;
 }
 
+/* Where a kernel starts that finds arguments in registers: behind 256 bytes of code, which load them
+ * on systems that do not do it. */
+#define PRELOADED_ENTRY 256
+
 static quern_status note_kernels(struct quern_sim_module *m)
 {
     for (size_t n = 0; n < m->object.kernel_count; n++) {
@@ -181,9 +185,10 @@ static quern_status note_kernels(struct quern_sim_module *m)
         struct kernel_note *const note = &m->kernels[n];
         unsigned vgprs, agprs;
         split_vgprs(m->sim->target, k, &vgprs, &agprs);
-        note->entry = m->index_at[note->begin / 4];
+        const uint32_t begin = note->begin + (k->kernarg_preload & 127 ? PRELOADED_ENTRY : 0);
+        note->entry = begin < note->end ? m->index_at[begin / 4] : INSN_NONE;
         FAIL_IF(note->entry == INSN_NONE, QUERN_E_OBJECT,
-                "kernel %s begins at 0x%x, which is inside an instruction", k->name, note->begin);
+                "kernel %s begins at 0x%x, where its code has no instruction", k->name, begin);
         for (size_t at = note->entry; at < m->insn_count && m->notes[at].offset < note->end; at++)
             if (m->notes[at].vgprs > note->vgprs)
                 note->vgprs = m->notes[at].vgprs;

@@ -3,8 +3,8 @@
  * How fast the software GPU is: millions of wave instructions a second (an instruction of a wave of
  * 64 counts two) on one core, by instruction set of the host; how much slower the full check is;
  * and how much faster two threads are than one. The kernels are those that plan/ ships for NF4, N =
- * K = 4096, on gfx1151. Times are CPU times of the fastest of ROUNDS runs, wall times for two
- * threads.
+ * K = 4096, on gfx1151 or the target that is named. Times are CPU times of the fastest of ROUNDS
+ * runs, wall times for two threads.
  */
 #include "base/os.h"
 #include "compile/compile.h"
@@ -18,7 +18,8 @@
 #include <time.h>
 
 #define ROUNDS 5
-#define TARGET "gfx1151"
+
+static const char *target = "gfx1151";
 
 static void must(quern_status status)
 {
@@ -86,7 +87,7 @@ static struct speed measure(struct compiler *compiler, struct job *j, enum quern
     quern_sim *sim;
     quern_sim_module *module;
 
-    o.target = TARGET;
+    o.target = target;
     o.check = check;
     o.isa = isa;
     o.threads = threads;
@@ -164,15 +165,16 @@ static void bench_problem(quern_ctx *ctx, struct compiler *compiler, const char 
     quern_op_release(op);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const char *const types[] = {"f16", "bf16", "f32"};
     struct quern_options options = QUERN_INIT(struct quern_options);
     struct compiler *compiler;
     quern_ctx *ctx;
 
+    target = argc > 1 ? argv[1] : target;
     options.device = QUERN_DEVICE_SIM;
-    options.target = TARGET;
+    options.target = target;
     options.cache_mode = QUERN_CACHE_OFF;
     options.worker_path = t_worker_path();
     must(quern_open(&options, &ctx));
@@ -180,7 +182,7 @@ int main(void)
                        &compiler));
     printf("NF4 on %s: million wave instructions a second on one core; then full / fast, one / two "
            "threads\n%-9s %8s %8s %8s %9s %9s\n",
-           TARGET, "", "x86-64", "-v3", "-v4", "full", "threads");
+           target, "", "x86-64", "-v3", "-v4", "full", "threads");
     for (unsigned n = 0; n < 3; n++)
         for (int64_t m = 1; m <= 8; m += 7)
             bench_problem(ctx, compiler, types[n], m);

@@ -551,6 +551,49 @@ static void private_arrays(void **state)
     }
 }
 
+/* ---- Arguments in registers ------------------------------------------------------------------- */
+
+/* The kernel starts behind the code that would load them, and its registers hold what is passed. */
+static void preloaded_arguments(void **state)
+{
+    static const char *const targets[] = {"gfx90a", "gfx942", "gfx950"};
+    const uint32_t extra[2] = {7, 100};
+    uint64_t random = 12;
+
+    (void)state;
+    for (size_t t = 0; t < COUNT(targets); t++) {
+        uint64_t loads[2];
+        for (int preload = 0; preload < 2; preload++) {
+            struct quern_sim_counts counts = QUERN_INIT(struct quern_sim_counts);
+            struct t_gpu g;
+            t_gpu_open(&g, targets[t],
+                       preload ? "-mllvm\n-amdgpu-kernarg-preload-count=8" : "", QUERN_CHECK_FULL,
+                       QUERN_ISA_AUTO, 0);
+            t_gpu_load(&g, "KERNEL k(const f32 *xs, const u32 *us, u32 *r, u32 x, u32 y) {\n"
+                           "  (void)xs; r[16 * LANE] = us[LANE] * x + y + GROUP; }\n");
+            draw_all(&random);
+            const struct t_buffer buffers[] = {
+                {memory.x, sizeof memory.x, QUERN_SIM_READ, "x"},
+                {memory.u, sizeof memory.u, QUERN_SIM_READ, "u"},
+                {memory.r, sizeof memory.r, QUERN_SIM_READ_WRITE, "r"}};
+            const struct t_launch launch = {.kernel = "k",
+                                            .items = {ITEMS},
+                                            .buffers = buffers,
+                                            .count = COUNT(buffers),
+                                            .extra = extra,
+                                            .extra_bytes = sizeof extra,
+                                            .counts = &counts};
+            t_gpu_run(&g, &launch);
+            for (unsigned n = 0; n < ITEMS; n++)
+                assert_int_equal(memory.r[VALUES * n], memory.u[n] * 7 + 100);
+            loads[preload] = counts.classes[QUERN_CLASS_SMEM];
+            t_gpu_close(&g);
+        }
+        assert_true(loads[0] > 0);
+        assert_int_equal(loads[1], 0);
+    }
+}
+
 /* ---- Loads straight to LDS ------------------------------------------------------------------- */
 
 static void loads_to_lds(void **state)
@@ -569,14 +612,21 @@ static void loads_to_lds(void **state)
         "  __builtin_amdgcn_global_load_lds(GLOBAL(us + LANE), LOCAL(d), 4, 0, 0);\n"
         "  barrier(); const u32 l = 63 - LANE;\n"
         "  r[16 * LANE] = a[l]; r[16 * LANE + 1] = b[l]; r[16 * LANE + 2] = c[l];\n"
-        "  r[16 * LANE + 3] = d[l > 62 ? 62 : l]; }\n";
+        "  r[16 * LANE + 3] = d[l > 62 ? 62 : l];\n"
+        "#if WIDE /* the offset counts for both addresses */\n"
+        "  SHARED u32 e[260];\n"
+        "  __builtin_amdgcn_global_load_lds(GLOBAL(us + 4 * (LANE * 5 & 31)), LOCAL(e), 16, 16, "
+        "0);\n"
+        "  barrier(); r[16 * LANE + 4] = e[4 * l + 4 + (LANE & 3)];\n"
+        "#endif\n"
+        "}\n";
     uint64_t random = 10;
 
     (void)state;
     for (size_t t = 0; t < COUNT(targets); t++) {
         struct t_gpu g;
         char source[4096];
-        t_gpu_open(&g, targets[t], "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
+        t_gpu_open(&g, targets[t], t == 2 ? "-DWIDE=1" : "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
         snprintf(source, sizeof source, text, 64);
         t_gpu_load(&g, source);
         draw_all(&random);
@@ -588,6 +638,8 @@ static void loads_to_lds(void **state)
             assert_int_equal(r[1], memory.u[l / 2] >> 16 * (l % 2) & 0xffff);
             assert_int_equal(r[2], l < 50 ? memory.u[l] : 0);
             assert_int_equal(r[3], memory.u[l > 62 ? 62 : l]);
+            if (t == 2)
+                assert_int_equal(r[4], memory.u[4 * (l * 5 & 31) + 4 + (n & 3)]);
         }
         snprintf(source, sizeof source, text, 63);
         t_gpu_load(&g, source);
@@ -612,6 +664,7 @@ int main(void)
         cmocka_unit_test(other_halves),
         cmocka_unit_test(denormals_in_dots),
         cmocka_unit_test(private_arrays),
+        cmocka_unit_test(preloaded_arguments),
         cmocka_unit_test(loads_to_lds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A covering array of problems, each run on the software GPU in full checking mode against the
- * double reference: every triple of type of A × M × family of targets, and every pair of the
+ * double reference: every triple of type of A × M × generation of targets, and every pair of the
  * properties (the target among them). The array is made here, the same everywhere, and its coverage
  * is checked. Under a sanitizer one case in twelve is run.
  */
@@ -59,11 +59,11 @@ static void find_levels(void)
     memcpy(levels, found, sizeof levels);
 }
 
-/* The first verified target of its family. */
+/* The first verified target of its generation. */
 static bool leads(int t)
 {
     for (int earlier = 0; earlier < t; earlier++)
-        if (!strcmp(verified[earlier]->family, verified[t]->family))
+        if (verified[earlier]->generation == verified[t]->generation)
             return false;
     return true;
 }
