@@ -451,7 +451,8 @@ static int set_up(struct prewarm *w, int argc, char **argv, int first, const str
 int verb_prewarm(int argc, char **argv)
 {
     static const struct usage usage = {
-        "--target GFX [--m LIST] --model FILE --wq W --a TYPE | --manifest FILE | PROBLEM...",
+        "--target GFX [--m LIST] --model FILE --wq W --a TYPE\n"
+        "       (or --manifest FILE, or PROBLEM...)",
         "Plans, compiles and stores the kernels of every linear layer of a model, or of the\n"
         "PROBLEMs given, on all cores. Needs no GPU. Prints a table of what was made.\n"};
     struct prewarm w = {0};
