@@ -33,10 +33,12 @@ say       = @printf '  %-6s %s\n' $(1) $(2)
 
 # ---- the library --------------------------------------------------------------------------------
 # src/sim/exec*.c hold the instruction bodies; they are compiled once for each instruction set.
+# Sanitized builds leave out the last, which is the same source again.
+ISAS     := x86_64 x86_64_v3 $(if $(SAN),,x86_64_v4)
 EXEC_SRC := $(wildcard src/sim/exec*.c)
 LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c,$(wildcard src/*/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o \
-            $(foreach isa,x86_64 x86_64_v3 x86_64_v4,$(EXEC_SRC:%.c=$(B)/%.$(isa).o))
+            $(foreach isa,$(ISAS),$(EXEC_SRC:%.c=$(B)/%.$(isa).o))
 WORKER_SRC := $(wildcard src/compile/worker*.c)
 TOOL_SRC := $(wildcard tools/*.c)
 TEMPLATES := $(sort $(wildcard templates/*/*.hip))
