@@ -124,8 +124,7 @@ static int simulate(struct run *r, int argc, char **argv, int first)
 int verb_sim(int argc, char **argv)
 {
     static const struct usage usage = {
-        "PLAN.json NAME=FILE... [--check=fast|full] [--counts FILE]
-"
+        "PLAN.json NAME=FILE... [--check=fast|full] [--counts FILE]\n"
         "       [--order=grid|shuffled] [--seed N]",
         "Runs the launches of a plan on the software GPU. Operand files are raw and of exactly\n"
         "the size the plan says. Those that the plan writes start as never-written memory, and\n"
