@@ -1,28 +1,95 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Prints the path of a Chromium that runs without a display, for the test that looks at pages. As
-# root on Debian, one is installed when there is none: chromium-headless-shell, the lightest of its
-# packages. Exit status 1, with the reason on stderr, when none can be had. Usage: tools/browser.sh
+# Prints the path of a Chromium that runs without a display, for the test that looks at pages. When
+# there is none, Debian's lightest one, chromium-headless-shell, is installed as root, and otherwise
+# unpacked into build/browser with the libraries that the machine lacks (about 70 MB to download).
+# Exit status 1, with the reason on stderr, when none can be had. Usage: tools/browser.sh
 set -eu
 LC_ALL=C
 export LC_ALL
+cd "$(dirname "$0")/.."
+top=$(pwd)
+own=$top/build/browser
+work=$top/build/browser.tmp
+packages="chromium-headless-shell fonts-dejavu-core"
 
 find_browser() {
+    if [ -x "$own/run" ]; then
+        echo "$own/run"
+        return 0
+    fi
     for name in chromium-headless-shell headless_shell chromium chromium-browser google-chrome; do
         command -v "$name" 2>/dev/null && return 0
     done
     return 1
 }
 
+install_as_root() {
+    apt-get -qq -o Acquire::Check-Valid-Until=false update || :
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 \
+        install --no-install-recommends $packages
+}
+
+# A private apt that knows what is installed, so that only what is missing is fetched.
+private_apt() {
+    apt-get -qq -y -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" \
+        -o Dir::Log="$work" -o Debug::NoLocking=true -o APT::Sandbox::User= \
+        -o Acquire::Check-Valid-Until=false -o Acquire::Languages=none "$@"
+}
+
+# Fonts and libraries are looked for in the unpacked tree first.
+write_start() {
+    mkdir -p "$work/tree/cache"
+    cat >"$work/tree/fonts.conf" <<C
+<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
+<fontconfig><dir>$own/usr/share/fonts</dir><dir>/usr/share/fonts</dir>
+<cachedir>$own/cache</cachedir></fontconfig>
+C
+    cat >"$work/tree/run" <<C
+#!/bin/sh
+FONTCONFIG_FILE=$own/fonts.conf
+LD_LIBRARY_PATH=$own/usr/lib/x86_64-linux-gnu
+export FONTCONFIG_FILE LD_LIBRARY_PATH
+exec $own$1 "\$@"
+C
+    chmod +x "$work/tree/run"
+}
+
+unpack() {
+    rm -rf "$work"
+    mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/tree"
+    private_apt update || :
+    # shellcheck disable=SC2086
+    private_apt install --no-install-recommends --download-only $packages || return 1
+    for deb in "$work"/cache/archives/*.deb; do
+        dpkg-deb -x "$deb" "$work/tree" || return 1
+    done
+    for program in /usr/lib/chromium/chromium-headless-shell /usr/lib/chromium/headless_shell \
+        /usr/bin/chromium-headless-shell; do
+        [ -x "$work/tree$program" ] || continue
+        write_start "$program"
+        rm -rf "$own"
+        mv "$work/tree" "$own"
+        rm -rf "$work"
+        return 0
+    done
+    return 1
+}
+
 find_browser && exit 0
-if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    echo "no Chromium here, and only root on Debian can install one" >&2
+if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
+    echo "no Chromium here, and one can be fetched on Debian only" >&2
     exit 1
 fi
-apt-get -qq -o Acquire::Check-Valid-Until=false update >/dev/null 2>&1 || :
-DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 \
-    install --no-install-recommends chromium-headless-shell fonts-dejavu-core >/dev/null 2>&1 || :
+mkdir -p build
+if [ "$(id -u)" = 0 ]; then
+    install_as_root >build/browser.log 2>&1 || :
+else
+    unpack >build/browser.log 2>&1 || :
+fi
 find_browser && exit 0
-echo "no Chromium here, and apt-get cannot install chromium-headless-shell" >&2
+echo "no Chromium here, and apt-get cannot fetch $packages" >&2
 exit 1

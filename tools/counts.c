@@ -35,3 +35,8 @@ uint64_t counts_issue_slots(const struct quern_sim_counts *counts)
 {
     return counts->instructions - counts->classes[QUERN_CLASS_WAIT];
 }
+
+double counts_per(const struct quern_sim_counts *counts, uint64_t wave_instructions, double count)
+{
+    return count > 0 ? (double)wave_instructions * counts->wave_size / count : 0;
+}

@@ -321,8 +321,8 @@ static int verify_all(struct prewarm *w)
 
 double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_run *r)
 {
-    return (double)counts_issue_slots(&r->result.counts) * r->result.counts.wave_size /
-           ((double)p->problem.n * (double)p->problem.k);
+    return counts_per(&r->result.counts, counts_issue_slots(&r->result.counts),
+                      (double)p->problem.n * (double)p->problem.k);
 }
 
 /* ---- The verb ---------------------------------------------------------------------------------

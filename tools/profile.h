@@ -28,8 +28,6 @@ struct profile_report {
     double total_us; /* of all launches, one after the other */
 };
 
-/* Wave instructions times lanes for each of `count` (weights, outputs). */
-double profile_per(const struct quern_sim_profile *p, uint64_t wave_instructions, double count);
 /* All instructions but waits. */
 uint64_t profile_slots(const struct quern_sim_profile *p);
 

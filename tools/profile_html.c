@@ -149,9 +149,10 @@ static void tiles(FILE *f, const struct profile_report *r, const struct launch_p
     snprintf(more, sizeof more, "waits, apart: %llu",
              (unsigned long long)p->counts.classes[QUERN_CLASS_WAIT]);
     if (r->weights > 0) {
-        snprintf(figure, sizeof figure, "%.2f", profile_per(p, profile_slots(p), r->weights));
+        snprintf(figure, sizeof figure, "%.2f",
+                 counts_per(&p->counts, profile_slots(p), r->weights));
         snprintf(more, sizeof more, "waits, apart: %.2f",
-                 profile_per(p, p->counts.classes[QUERN_CLASS_WAIT], r->weights));
+                 counts_per(&p->counts, p->counts.classes[QUERN_CLASS_WAIT], r->weights));
         tile(f, "Issue slots (counted)", figure, "per weight", more);
     } else {
         snprintf(figure, sizeof figure, "%.1f", (double)profile_slots(p) / (double)p->counts.waves);
@@ -245,8 +246,8 @@ static void class_row(FILE *f, const struct profile_report *r, const struct quer
     fprintf(f, "<tr%s><td>%s</td>", kind, name);
     cell(f, count);
     if (r->weights > 0)
-        fprintf(f, "<td>%.3f</td><td>%.2f</td>", profile_per(p, count, r->weights),
-                profile_per(p, count, r->outputs));
+        fprintf(f, "<td>%.3f</td><td>%.2f</td>", counts_per(&p->counts, count, r->weights),
+                counts_per(&p->counts, count, r->outputs));
     fputs("</tr>\n", f);
 }
 

@@ -27,8 +27,9 @@ static json_t *per_json(const struct quern_sim_profile *p, double count)
 
     for (int c = 0; c < QUERN_CLASS_COUNT; c++)
         json_object_set_new(json, quern_sim_class_name((enum quern_sim_class)c),
-                            number(profile_per(p, p->counts.classes[c], count)));
-    json_object_set_new(json, "issue_slots", number(profile_per(p, profile_slots(p), count)));
+                            number(counts_per(&p->counts, p->counts.classes[c], count)));
+    json_object_set_new(json, "issue_slots",
+                        number(counts_per(&p->counts, profile_slots(p), count)));
     return json;
 }
 

@@ -5,11 +5,6 @@
 
 #include <stdio.h>
 
-double profile_per(const struct quern_sim_profile *p, uint64_t wave_instructions, double count)
-{
-    return count > 0 ? (double)wave_instructions * p->counts.wave_size / count : 0;
-}
-
 uint64_t profile_slots(const struct quern_sim_profile *p)
 {
     return counts_issue_slots(&p->counts);
@@ -26,8 +21,8 @@ static void class_row(struct table *t, const struct profile_report *r,
     table_cell(t, "%s", name);
     table_cell(t, "%llu", (unsigned long long)count);
     if (r->weights > 0) {
-        table_cell(t, "%.3f", profile_per(p, count, r->weights));
-        table_cell(t, "%.2f", profile_per(p, count, r->outputs));
+        table_cell(t, "%.3f", counts_per(&p->counts, count, r->weights));
+        table_cell(t, "%.2f", counts_per(&p->counts, count, r->outputs));
     }
     table_cell(t, "%.1f", (double)count / (double)p->counts.waves);
 }

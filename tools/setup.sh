@@ -10,7 +10,8 @@
 #
 # As root, Debian packages are installed; otherwise they are only unpacked under build/. Each of the
 # three directories is made under another name and renamed when whole, so that an interrupted run
-# leaves nothing that the next one would mistake for the real thing.
+# leaves nothing that the next one would mistake for the real thing. What one long test alone wants,
+# a browser, is fetched by tools/browser.sh.
 set -eu
 LC_ALL=C
 export LC_ALL

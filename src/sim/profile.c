@@ -51,11 +51,12 @@ static unsigned wait_to(const char *text)
     return strncmp(text, "s_waitcnt ", 10) ? QUEUE : number_behind(text, "vmcnt(", QUEUE);
 }
 
-/* "ds_load_b64", "ds_read2st64_b32", "ds_store_b8_d16_hi", "ds_add_rtn_u32": bits at the end. */
+/* Bits of an access stand at the end of the name, before "_d16" and "_tr": "ds_read2st64_b32",
+ * "ds_store_b8_d16_hi", "ds_add_rtn_u32", "ds_read_b64_tr_b16". */
 static unsigned lds_bytes(const char *name)
 {
-    const char *const d16 = strstr(name, "_d16");
-    const char *at = d16 ? d16 : name + strlen(name);
+    const char *const part = strstr(name, "_d16"), *const turned = strstr(name, "_tr_");
+    const char *at = part ? part : turned ? turned : name + strlen(name);
 
     while (at > name && at[-1] >= '0' && at[-1] <= '9')
         at--;
@@ -115,7 +116,7 @@ struct profile_note *profile_notes_make(const struct quern_sim_module *m)
         const char *const text = m->notes[n].text;
         note->watch = (uint8_t)watch_of(t, &m->insns[n], row, text);
         if (row->class == QUERN_CLASS_MATRIX)
-            note->matrix = (uint16_t)target_matrix_cycles(t, row->name);
+            note->matrix = (uint16_t)target_matrix_cycles(t, text);
         note->cycles = (uint16_t)issue_cycles(t, m->lanes, row->class, note->matrix);
         if (note->watch == WATCH_WAIT)
             note->wait_to = (uint8_t)wait_to(text);

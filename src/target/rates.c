@@ -29,6 +29,14 @@ bool target_matrix_pipe(const struct target *t)
     return t->capabilities & CAP_MFMA;
 }
 
+/* Whether both operands have fewer than 8 bits: formats 2 and up of cbsz and blgp, 0 if absent. */
+static bool is_narrow(const char *text)
+{
+    const char *const a = strstr(text, "cbsz:"), *const b = strstr(text, "blgp:");
+
+    return a && b && a[5] >= '2' && b[5] >= '2';
+}
+
 /* The 4-cycle passes of LLVM's scheduling models: gfx908 and gfx90a by the size of the result
  * alone; later parts take half the time for forms that make full use of K. */
 static unsigned mfma_passes(const struct target *t, unsigned m, unsigned k, const char *type)
@@ -37,8 +45,8 @@ static unsigned mfma_passes(const struct target *t, unsigned m, unsigned k, cons
 
     if (!strncmp(type, "f64", 3))
         return m == 4 ? 4 : 8;
-    if (!strncmp(type, "f8f6f4", 6)) /* with 8-bit operands; narrower ones take half */
-        return m == 16 ? 8 : 16;
+    if (!strncmp(type, "f8f6f4", 6))
+        return (m == 16 ? 8 : 16) / (is_narrow(type) ? 2 : 1);
     if (m == 4)
         return 2;
     const unsigned most = m == 16 ? 8 : 16;
@@ -61,9 +69,9 @@ static unsigned wmma_cycles(const struct target *t, unsigned m, unsigned n, unsi
     return 2 * m * n * (sparse ? k / 2 : k) / rate;
 }
 
-unsigned target_matrix_cycles(const struct target *t, const char *mnemonic)
+unsigned target_matrix_cycles(const struct target *t, const char *text)
 {
-    const char *const x = strchr(mnemonic, 'x');
+    const char *const x = strchr(text, 'x');
     unsigned m, n, k;
     int used = 0;
 
@@ -71,7 +79,7 @@ unsigned target_matrix_cycles(const struct target *t, const char *mnemonic)
     if (!x)
         return 0;
     const char *at = x;
-    while (at > mnemonic && at[-1] >= '0' && at[-1] <= '9')
+    while (at > text && at[-1] >= '0' && at[-1] <= '9')
         at--;
     if (sscanf(at, "%ux%ux%u%n", &m, &n, &k, &used) != 3)
         return 0;
@@ -79,12 +87,12 @@ unsigned target_matrix_cycles(const struct target *t, const char *mnemonic)
     type += *type == '_';
     if (*type >= '0' && *type <= '9' && strchr(type, '_')) /* the number of blocks */
         type = strchr(type, '_') + 1;
-    if (!strncmp(mnemonic, "v_mfma_", 7))
+    if (!strncmp(text, "v_mfma_", 7))
         return 4 * mfma_passes(t, m, k, type);
-    if (!strncmp(mnemonic, "v_smfmac_", 9))
+    if (!strncmp(text, "v_smfmac_", 9))
         return 4 * (m == 16 ? 4 : 8);
-    if (!strncmp(mnemonic, "v_wmma_", 7) || !strncmp(mnemonic, "v_swmmac_", 9))
-        return wmma_cycles(t, m, n, k, type, mnemonic[2] == 's');
+    if (!strncmp(text, "v_wmma_", 7) || !strncmp(text, "v_swmmac_", 9))
+        return wmma_cycles(t, m, n, k, type, text[2] == 's');
     return 0;
 }
 

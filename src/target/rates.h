@@ -23,8 +23,9 @@ unsigned target_lanes_per_cycle(const struct target *t);
 
 /* Matrix instructions have a pipe of their own (MFMA), or hold the vector ALU (WMMA). */
 bool target_matrix_pipe(const struct target *t);
-/* Cycles of a matrix instruction in its unit, by mnemonic; 0 for one that is not known. */
-unsigned target_matrix_cycles(const struct target *t, const char *mnemonic);
+/* Cycles of a matrix instruction in its unit, by its text or mnemonic; 0 for one that is not known.
+ */
+unsigned target_matrix_cycles(const struct target *t, const char *text);
 
 /* Time to move that many bytes at the part's peak bandwidth, in cycles and in microseconds. */
 double target_memory_cycles(const struct target *t, double bytes);

@@ -89,6 +89,21 @@ def test_the_same_every_time(warm):
     assert warm(*words).stdout == warm(*words).stdout
 
 
+@pytest.mark.parametrize("target, lanes", [("gfx1100", 32), ("gfx942", 64), ("gfx1201", 32)])
+def test_every_family(warm, target, lanes):
+    if not warm.json("targets", target)[0]["verified"]:
+        pytest.skip(f"the software GPU does not run {target}")
+    (launch,) = warm.json("profile", "--target", target, "--m", 1, PROBLEM)["launches"]
+    counts, ports = launch["counts"], launch["model"]["port_cycles"]
+    assert counts["wave_size"] == lanes
+    vector = counts["classes"]["valu"] + counts["classes"]["packed"]
+    waves = counts["waves"]
+    per_wave = vector / waves * (4 if lanes == 64 else 1)
+    assert ports["valu"] >= per_wave * 0.99
+    assert ports["issue"] >= ports["valu"]
+    assert launch["resources"]["vgpr"] > 0 and launch["model"]["in_flight_per_cu"] > 0
+
+
 # ---- Kinds ---------------------------------------------------------------------------------------
 
 

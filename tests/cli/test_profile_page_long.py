@@ -10,7 +10,7 @@ import pytest
 from conftest import TARGET, TOP
 
 WIDTH, HEIGHT = 1200, 1400
-BROWSER_S = 300
+BROWSER_S = 600
 
 
 @pytest.fixture(scope="module")
