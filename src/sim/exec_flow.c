@@ -265,18 +265,14 @@ BODY(s_buffer_load)
     const uint64_t limit = (rsrc[1] >> 16 & 0x3fff) ? (uint64_t)(rsrc[1] >> 16 & 0x3fff) * rsrc[2]
                                                     : rsrc[2];
 
-    if (offset + bytes <= limit)
+    const uint64_t room = offset < limit ? (limit - offset) & ~(uint64_t)3 : 0;
+
+    if (room >= bytes)
         return scalar_load(w, i, base + offset, bytes, false);
     memset(w->s + i->op[0].reg, 0, bytes);
     if (w->shadow)
         memset(w->shadow->w.s + i->op[0].reg, 0, bytes);
-    for (unsigned n = 0; n < i->op[0].words && offset + 4 * n + 4 <= limit; n++) {
-        struct insn one = *i;
-        one.op[0].reg = (uint16_t)(i->op[0].reg + n);
-        if (!scalar_load(w, &one, base + offset + 4 * n, 4, false))
-            return NULL;
-    }
-    return next(w, i);
+    return room ? scalar_load(w, i, base + offset, (unsigned)room, false) : next(w, i);
 }
 BODY(s_load_u8) { return scalar_load(w, i, scalar_address(w, i), 1, false); }
 BODY(s_load_i8) { return scalar_load(w, i, scalar_address(w, i), 1, true); }

@@ -194,6 +194,13 @@ FORMULA double turn(float f)
 {
     return 2 * 3.14159265358979323846 * ((double)f - floor((double)f));
 }
+/* gfx90a takes denormal halves for zeros in dots */
+static bool flushes_halves;
+FORMULA float factor(f16 value)
+{
+    const float f = value;
+    return flushes_halves && fabsf(f) < 0x1p-14f ? copysignf(0, f) : f;
+}
 FORMULA float dot2(float a, float b, float c, float d, float addend)
 {
     /* the products are exact; each addition rounds */
