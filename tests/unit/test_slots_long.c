@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What 4-bit kernels cost, counted on the software GPU on the grids that are shipped: NF4, blocks
+ * of 64, N = K = 4096. Issue slots per weight stay within budgets, look-ups meet no bank conflicts,
+ * no kernel spills. A minute of work, so it runs with --long only; tests/regress/kernels.csv shows
+ * every change of a kernel sooner.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_context.h"
+
+#include "target/target.h"
+
+#include <stdio.h>
+
+#define SIZE    4096
+#define WEIGHTS ((double)SIZE * SIZE)
+
+static const int rows[] = {1, 4, 8};
+static const struct {
+    const char *target, *type;
+    double slots[3]; /* for each of rows */
+} budgets[] = {
+    {"gfx1151", "f16", {2.0, 4.0, 6.2}},  {"gfx1151", "bf16", {2.2, 4.0, 6.2}},
+    {"gfx1151", "f32", {2.7, 5.6, 9.8}},  {"gfx1100", "f16", {2.4, 4.3, 6.6}},
+    {"gfx1100", "bf16", {2.4, 4.3, 6.6}}, {"gfx1100", "f32", {2.7, 5.6, 9.8}},
+    {"gfx1201", "f16", {2.2, 4.2, 6.6}},  {"gfx1201", "bf16", {2.2, 4.2, 6.6}},
+    {"gfx1201", "f32", {2.7, 5.6, 9.8}},  {"gfx90a", "f16", {2.7, 4.6, 7.2}},
+    {"gfx90a", "bf16", {2.7, 4.6, 7.2}},  {"gfx90a", "f32", {2.7, 5.6, 9.8}},
+    {"gfx942", "f16", {2.7, 4.6, 7.2}},   {"gfx942", "bf16", {2.7, 4.6, 7.2}},
+    {"gfx942", "f32", {3.0, 5.9, 9.8}},   {"gfx950", "f16", {2.7, 4.6, 7.2}},
+    {"gfx950", "bf16", {2.7, 4.6, 7.2}},  {"gfx950", "f32", {2.7, 5.6, 9.8}},
+};
+
+/* The least that the LDS can take: a pass serves 32 lanes of 4 bytes; two weights are a look-up of
+ * 4 bytes, or 8 for f32; each workgroup stores a table of 32 KiB. */
+static double least_passes(const struct quern_sim_counts *c, bool f32)
+{
+    return WEIGHTS / 2 / 32 * (f32 ? 2 : 1) + 32768.0 / 128 * (double)c->workgroups;
+}
+
+static void check(quern_op *op, const char *target, const char *type, int m, double budget)
+{
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+    struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+    const struct quern_sim_counts *const c = &v.counts;
+
+    if (quern_verify(op, m, 1, QUERN_CHECK_FAST, &v) != QUERN_OK)
+        fail_msg("%s %s m=%d: %s", target, type, m, quern_last_error()->message);
+    const double slots =
+        (double)(c->instructions - c->classes[QUERN_CLASS_WAIT]) * c->wave_size / WEIGHTS;
+    const double passes = (double)c->lds_passes / least_passes(c, type[1] == '3');
+    print_message("%s %s m=%d: %.2f slots per weight of %.2f, %.2f times the least LDS passes\n",
+                  target, type, m, slots, budget, passes);
+    assert_true(slots <= budget);
+    assert_true(passes > 0.99 && passes <= 1.1); /* an empty workgroup has no table */
+    assert_int_equal(quern_op_kernel(op, 0, &info), QUERN_OK);
+    assert_int_equal(info.resources.scratch_bytes, 0);
+}
+
+static void test_budgets(void **state)
+{
+    char *const cache = t_temp_dir();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        const char *const target = budgets[i].target, *const type = budgets[i].type;
+        if (!target_named(target)->verified) {
+            print_message("%s is not run by the software GPU\n", target);
+            continue;
+        }
+        quern_ctx *const ctx = t_open(target, cache, QUERN_JIT_ON);
+        for (size_t j = 0; j < sizeof rows / sizeof *rows; j++) {
+            char text[64];
+            quern_op *op;
+            snprintf(text, sizeof text, "wq=nf4 n=%d k=%d a=%s", SIZE, SIZE, type);
+            const struct quern_problem p = t_problem(text);
+            if (quern_op_create_range(ctx, &p, rows[j], rows[j], &op) != QUERN_OK)
+                fail_msg("%s on %s: %s", text, target, quern_last_error()->message);
+            check(op, target, type, rows[j], budgets[i].slots[j]);
+            quern_op_release(op);
+        }
+        quern_close(ctx);
+    }
+    t_remove(cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_budgets)};
+
+    return cmocka_run_group_tests_name("slots", tests, NULL, NULL);
+}
