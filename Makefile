@@ -150,7 +150,32 @@ $(TEST_BIN) $(BENCH_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/li
 	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(B)/lib/libquern-all.a \
 	    $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
 
-tests: $(TEST_BIN) $(BENCH_BIN)
+# tests/fakehip: a HIP runtime whose GPUs are software GPUs, made from the real headers, and the
+# programs that run on it. They find it on their run path, as hosts find the real one.
+HIP_INCLUDE := $(patsubst %/hip/hip_runtime_api.h,%,$(firstword $(wildcard \
+    $(addsuffix /include/hip/hip_runtime_api.h,$(QUERN_ROCM_PATH) $(ROCM_PATH) $(ROCM)/usr \
+                                               /opt/rocm /usr))))
+ifneq ($(HIP_INCLUDE),)
+FAKEHIP     := $(B)/lib/fakehip/libamdhip64.so.6
+FAKEHIP_OBJ := $(addprefix $(B)/tests/fakehip/,device.o graph.o memory.o module.o stream.o)
+FAKEHIP_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/fakehip/test_*.c))
+endif
+$(B)/tests/fakehip/%.o: tests/fakehip/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(COMPILE) -fvisibility=default -Itests/common -isystem $(HIP_INCLUDE) -c $< -o $@
+$(FAKEHIP): $(FAKEHIP_OBJ) $(B)/lib/libquern-all.a tests/fakehip/fakehip.map
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libamdhip64.so.6 \
+	    -Wl,--version-script=tests/fakehip/fakehip.map -o $@ $(filter %.o %.a,$^) $(ZSTD) $(LDLIBS)
+$(FAKEHIP_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o %.a,$^) $(FAKEHIP) \
+	    -Wl,-rpath,$(abspath $(B)/lib/fakehip) -Wl,--disable-new-dtags \
+	    $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
+
+tests: $(TEST_BIN) $(BENCH_BIN) $(FAKEHIP) $(FAKEHIP_BIN)
 
 # `make fuzz FUZZ_RUNS=10000000 FUZZ=object`: libFuzzer on the readers, instrumented by clang; the
 # rest of the library comes from the release build. Finds go to build/fuzz, inputs that reach new

@@ -477,6 +477,7 @@ static void test_bad_contexts(void **state)
     (void)state;
     options.cache_dir = cache;
     options.worker_path = t_worker_path();
+    options.device_index = 1000; /* whatever this machine has */
     assert_int_equal(quern_open(&options, &ctx), QUERN_E_TARGET);
     options.target = "gfx1152q";
     assert_int_equal(quern_open(&options, &ctx), QUERN_E_TARGET);
