@@ -23,7 +23,7 @@ static quern_status device_of(quern_ctx *ctx, struct device **device)
 
 quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info *info)
 {
-    struct device *d;
+    struct device *d = NULL;
 
     TRY(device_of(ctx, &d));
     FAIL_IF(!info || info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu",
@@ -46,7 +46,7 @@ quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info *info)
 quern_status quern_buffer_create(quern_ctx *ctx, size_t bytes, enum quern_sim_access access,
                                  const char *name, quern_buffer **out)
 {
-    struct device *d;
+    struct device *d = NULL;
 
     TRY(device_of(ctx, &d));
     FAIL_IF(!bytes || !out, QUERN_E_ARGUMENT, "%s", out ? "bytes is 0" : "buffer is null");
@@ -101,7 +101,7 @@ quern_status quern_buffer_read(const quern_buffer *b, void *to, size_t bytes)
 quern_status quern_ctx_measure(quern_ctx *ctx, quern_status (*work)(void *user), void *user,
                                double *microseconds)
 {
-    struct device *d;
+    struct device *d = NULL;
 
     TRY(device_of(ctx, &d));
     FAIL_IF(!work || !microseconds, QUERN_E_ARGUMENT, "%s is null", work ? "microseconds" : "work");
