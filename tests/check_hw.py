@@ -29,7 +29,7 @@ LAYERS = [
     "wq=mxfp4 n=72 k=288 a=bf16 c=f32",
     "op=dequant wq=nf4 n=48 k=256 c=bf16",
 ]
-ROWS = [1, 2, 3, 4, 7, 8, 21]
+ROWS = "1,2,3,4,7,8,21"
 TIMED = ["wq=nf4 n=4096 k=4096 a=bf16", "wq=nf4 n=4096 k=4096 a=f16 scale=nested"]
 
 # sizes of one element of each operand's type, and how a number of ordinary size is written in it
@@ -102,7 +102,7 @@ def compare(quern, problem, m, target, scratch):
     return f"{len(wrong)} of {len(sim)} bytes differ, the first at {wrong[0]}"
 
 
-def run(quern, report, scratch):
+def run(quern, report, scratch, rows):
     found = json.loads(quern("doctor", "--json").stdout)
     report(quern.text("doctor"))
     first = quern("bench", "--device", "hip", "--json", "--m", "1", "--rotate", "1M",
@@ -115,7 +115,7 @@ def run(quern, report, scratch):
     target = json.loads(first.stdout)["target"].split(":")[0]
     failed = 0
     for problem in LAYERS:
-        for m in ROWS if "dequant" not in problem else [1]:
+        for m in rows if "dequant" not in problem else [1]:
             wrong = compare(quern, problem, m, target, scratch)
             failed += wrong is not None
             report(f"{'not ok' if wrong else 'ok'}  {problem}  m={m}" +
@@ -141,6 +141,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--command", default=TOP / "build/release/bin/quern", type=pathlib.Path)
     parser.add_argument("--report", default=TOP / "build/hw-report.txt", type=pathlib.Path)
+    parser.add_argument("--rows", default=ROWS, help=f"values of M (default {ROWS})")
     parser.add_argument("--no-times", action="store_true", help="compare answers only")
     options = parser.parse_args()
     report = Report(options.report, not options.no_times)
@@ -149,7 +150,7 @@ def main():
         scratch = pathlib.Path(name)
         quern = Quern(options.command.resolve(), scratch)
         report(quern.text("--version").strip())
-        status = run(quern, report, scratch)
+        status = run(quern, report, scratch, [int(m) for m in options.rows.split(",")])
     print(f"report: {options.report}", file=sys.stderr)
     return status
 

@@ -324,10 +324,12 @@ def test_sizes_that_cannot_be_quantised(tmp_path, monkeypatch):
         monkeypatch.undo()
 
 
+@needs_fakehip
 def test_no_gpu(small):
-    # a runtime without a GPU, or none at all: one line either way
-    one_line(run("--gpu", small, "a", env={**GPU, "LD_LIBRARY_PATH": "", "HIP_VISIBLE_DEVICES": ""}),
-             "opening the GPU")
+    done = run("--gpu", small, "a", env={**GPU, "FAKEHIP_DEVICES": ","})
+    assert done.returncode == 1 and done.stdout == b""
+    last = done.stderr.decode().splitlines()[-1]
+    assert "opening the GPU" in last and "hipErrorNoDevice" in last, last
 
 
 def test_unknown_target(small):

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The command on a GPU: a HIP runtime of software GPUs on the loader's path."""
 
-import json
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -29,9 +27,8 @@ def test_doctor_lists_candidates_and_devices(quern):
 
 
 def test_a_named_directory_comes_before_the_loader_path(quern, tmp_path):
-    env = {"ROCM_PATH": str(FAKEHIP.parent), "FAKEHIP_DEVICES": "gfx1100"}
     (tmp_path / "lib").symlink_to(FAKEHIP)
-    env["ROCM_PATH"] = str(tmp_path)
+    env = {"ROCM_PATH": str(tmp_path), "FAKEHIP_DEVICES": "gfx1100"}
     texts = [f["text"] for f in quern.json("doctor", env=env)]
     assert any(t.endswith("libamdhip64.so.6: used") for t in texts), texts
     assert any("gfx1100" in t and "96 compute units" in t for t in texts), texts
@@ -62,11 +59,11 @@ def test_hardware_check(tmp_path):
     report = tmp_path / "report.txt"
     check = [sys.executable, TOP / "tests/check_hw.py", "--command", COMMAND, "--report", report]
     env = {k: v for k, v in os.environ.items() if not k.startswith("QUERN_")}
-    done = subprocess.run([*check, "--no-times"], env={**env, **GPU, "FAKEHIP_DEVICES": "gfx1151"},
+    done = subprocess.run([*check, "--no-times", "--rows", "3,9"], env={**env, **GPU, "FAKEHIP_DEVICES": "gfx1151"},
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     text = report.read_text()
-    assert text.endswith("0 failed\n") and text.count("\nok  ") >= 29 and "doctor" not in text
+    assert text.endswith("0 failed\n") and text.count("\nok  ") == 9
     assert "fakehip gfx1151" in text
     done = subprocess.run(check, env={**env, **GPU, "FAKEHIP_DEVICES": ","}, capture_output=True,
                           text=True)
