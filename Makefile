@@ -177,7 +177,8 @@ $(FAKEHIP): $(FAKEHIP_OBJ) $(B)/lib/libquern-all.a tests/fakehip/fakehip.map
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libamdhip64.so.6 \
-	    -Wl,--version-script=tests/fakehip/fakehip.map -o $@ $(filter %.o %.a,$^) $(ZSTD) $(LDLIBS)
+	    -Wl,--version-script=tests/fakehip/fakehip.map \
+	    -o $@ $(filter %.o %.a,$^) $(ZSTD) $(LDLIBS)
 $(FAKEHIP_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o %.a,$^) $(FAKEHIP) \

@@ -105,7 +105,7 @@ def compare(quern, problem, m, target, scratch):
 def run(quern, report, scratch, rows):
     found = json.loads(quern("doctor", "--json").stdout)
     report(quern.text("doctor"))
-    first = quern("bench", "--device", "hip", "--json", "--m", "1", "--rotate", "1M",
+    first = quern("time", "--device", "hip", "--json", "--m", "1", "--rotate", "1M",
                   "wq=nf4 n=64 k=256 a=bf16")
     if first.returncode:
         report(f"no GPU that quern can use: {first.stderr.strip()}")
@@ -122,7 +122,7 @@ def run(quern, report, scratch, rows):
                    (f": {wrong}" if wrong else ""))
     for problem in TIMED:
         if report.times:
-            report(quern.text("bench", "--device", "hip", "--m", "1,2,4,8", problem))
+            report(quern.text("time", "--device", "hip", "--m", "1,2,4,8", problem))
     report(f"{failed} failed")
     return 1 if failed else 0
 

@@ -130,7 +130,7 @@ static void check_device(struct report *r, const char *rocm_path, int index)
     d->functions->close(d);
 }
 
-/* A machine without a GPU is no problem: everything but `bench` works there. */
+/* A machine without a GPU is no problem: everything but `quern time` works there. */
 static void check_devices(struct report *r, quern_ctx *ctx)
 {
     const struct device_hip_search search = {

@@ -34,21 +34,22 @@ def test_a_named_directory_comes_before_the_loader_path(quern, tmp_path):
     assert any("gfx1100" in t and "96 compute units" in t for t in texts), texts
 
 
-def test_bench(quern):
-    report = quern.json("bench", "--device", "hip", "--m", "1,9", "--rotate", "100K", LAYER, env=GPU)
+def test_time(quern):
+    words = ("time", "--device", "hip", "--rotate")
+    report = quern.json(*words, "100K", "--m", "1,9", LAYER, env=GPU)
     assert report["device"] == "fakehip gfx1151" and report["target"] == "gfx1151"
     assert [r["m"] for r in report["results"]] == [1, 9]
     for r in report["results"]:
         assert 0 < r["least_microseconds"] <= r["microseconds"]
         assert r["weight_copies"] > 100 * 1024 // (64 * 256)
-    text = quern("bench", "--device", "hip", "--m", "1", "--rotate", "1K", LAYER, env=GPU).stdout
+    text = quern(*words, "1K", "--m", "1", LAYER, env=GPU).stdout
     assert "fakehip gfx1151" in text and "GB/s" in text
 
 
-def test_bench_needs_a_gpu(quern):
-    quern.refused("bench", "--device", "sim", "--target", "gfx1151", LAYER, status=2,
+def test_time_needs_a_gpu(quern):
+    quern.refused("time", "--device", "sim", "--target", "gfx1151", LAYER, status=2,
                   says=["software GPU", "quern explain"])
-    quern.refused("bench", "--device", "hip", LAYER, status=1, env={**GPU, "FAKEHIP_DEVICES": ","},
+    quern.refused("time", "--device", "hip", LAYER, status=1, env={**GPU, "FAKEHIP_DEVICES": ","},
                   says="hipGetDeviceCount failed: hipErrorNoDevice")
 
 
@@ -59,12 +60,13 @@ def test_hardware_check(tmp_path):
     report = tmp_path / "report.txt"
     check = [sys.executable, TOP / "tests/check_hw.py", "--command", COMMAND, "--report", report]
     env = {k: v for k, v in os.environ.items() if not k.startswith("QUERN_")}
-    done = subprocess.run([*check, "--no-times", "--rows", "3,9"], env={**env, **GPU, "FAKEHIP_DEVICES": "gfx1151"},
-                          capture_output=True, text=True)
+    env.update(GPU, FAKEHIP_DEVICES="gfx1151")
+    done = subprocess.run([*check, "--no-times", "--rows", "3,9"], env=env, capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     text = report.read_text()
     assert text.endswith("0 failed\n") and text.count("\nok  ") == 9
     assert "fakehip gfx1151" in text
-    done = subprocess.run(check, env={**env, **GPU, "FAKEHIP_DEVICES": ","}, capture_output=True,
-                          text=True)
+    env["FAKEHIP_DEVICES"] = ","
+    done = subprocess.run(check, env=env, capture_output=True, text=True)
     assert done.returncode == 77, done.stdout + done.stderr
