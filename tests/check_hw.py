@@ -102,7 +102,7 @@ def compare(quern, problem, m, target, scratch):
     return f"{len(wrong)} of {len(sim)} bytes differ, the first at {wrong[0]}"
 
 
-def run(quern, report, scratch, rows):
+def run(quern, report, scratch, layers, rows):
     found = json.loads(quern("doctor", "--json").stdout)
     report(quern.text("doctor"))
     first = quern("time", "--device", "hip", "--json", "--m", "1", "--rotate", "1M",
@@ -114,7 +114,7 @@ def run(quern, report, scratch, rows):
         return 1 if there else SKIP
     target = json.loads(first.stdout)["target"].split(":")[0]
     failed = 0
-    for problem in LAYERS:
+    for problem in layers:
         for m in rows if "dequant" not in problem else [1]:
             wrong = compare(quern, problem, m, target, scratch)
             failed += wrong is not None
@@ -141,6 +141,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--command", default=TOP / "build/release/bin/quern", type=pathlib.Path)
     parser.add_argument("--report", default=TOP / "build/hw-report.txt", type=pathlib.Path)
+    parser.add_argument("layers", nargs="*", help="problem texts (default: one of every format)")
     parser.add_argument("--rows", default=ROWS, help=f"values of M (default {ROWS})")
     parser.add_argument("--no-times", action="store_true", help="compare answers only")
     options = parser.parse_args()
@@ -150,7 +151,8 @@ def main():
         scratch = pathlib.Path(name)
         quern = Quern(options.command.resolve(), scratch)
         report(quern.text("--version").strip())
-        status = run(quern, report, scratch, [int(m) for m in options.rows.split(",")])
+        rows = [int(m) for m in options.rows.split(",")]
+        status = run(quern, report, scratch, options.layers or LAYERS, rows)
     print(f"report: {options.report}", file=sys.stderr)
     return status
 
