@@ -46,7 +46,7 @@ TEMPLATES := $(sort $(wildcard templates/*/*.hip))
 WORKER   := $(B)/libexec/quern/quern-worker
 COMMAND  := $(B)/bin/quern
 
-.PHONY: all demo check check-long setup clean format examples tests sanitized
+.PHONY: all demo check check-hw check-long setup clean format examples tests sanitized
 all: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) build
 
@@ -121,16 +121,33 @@ $(COMMAND): $(TOOL_SRC:%.c=$(B)/%.o) $(B)/lib/libquern.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(SODIUM) $(LDLIBS)
 
+# ---- HIP: its headers, for what calls the runtime itself (the library does without) --------------
+HIP_INCLUDE := $(patsubst %/hip/hip_runtime_api.h,%,$(firstword $(wildcard \
+    $(addsuffix /include/hip/hip_runtime_api.h,$(QUERN_ROCM_PATH) $(ROCM_PATH) $(ROCM)/usr \
+                                               /opt/rocm /usr))))
+ifneq ($(HIP_INCLUDE),)
+FAKEHIP     := $(B)/lib/fakehip/libamdhip64.so.6
+FAKEHIP_OBJ := $(addprefix $(B)/tests/fakehip/,device.o graph.o memory.o module.o stream.o)
+FAKEHIP_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/fakehip/test_*.c))
+endif
+
 # ---- examples: each folder is one program on the public interface -------------------------------
-EXAMPLES := $(patsubst examples/%/,%,$(wildcard examples/*/))
+# Those of HIP_EXAMPLES own a GPU as hosts do. They are linked with a libamdhip64.so.6 that has no
+# place of its own on their path, so that the machine's is met.
+HIP_EXAMPLES := graph threads
+EXAMPLES := $(filter-out $(if $(HIP_INCLUDE),,$(HIP_EXAMPLES)), \
+                         $(patsubst examples/%/,%,$(wildcard examples/*/)))
 examples: $(EXAMPLES:%=$(B)/examples/%)
 .SECONDEXPANSION:
 $(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: \
     $$(wildcard examples/%/*.c examples/%/*.h) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(STD) -Iinclude $(DEPINC) $(CFLAGS) $(SANFLAGS) $(WARN) \
-	    -o $@ $(filter %.c,$^) $(B)/lib/libquern.a $(DEPLIB) -ljansson $(LDLIBS)
+	$(Q)$(CC) $(STD) -Iinclude $(DEPINC) $(EXAMPLE_INC) $(CFLAGS) $(SANFLAGS) $(WARN) \
+	    -o $@ $(filter %.c,$^) $(B)/lib/libquern.a $(EXAMPLE_LIB) $(DEPLIB) -ljansson $(LDLIBS)
+$(HIP_EXAMPLES:%=$(B)/examples/%): $(FAKEHIP)
+$(HIP_EXAMPLES:%=$(B)/examples/%): EXAMPLE_INC = -isystem $(HIP_INCLUDE)
+$(HIP_EXAMPLES:%=$(B)/examples/%): EXAMPLE_LIB = $(FAKEHIP)
 
 # ---- tests --------------------------------------------------------------------------------------
 # tests/unit, tests/sim, tests/fault and tests/fuzz: one cmocka program a file, TAP on stdout.
@@ -152,7 +169,25 @@ $(TEST_BIN) $(BENCH_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/li
 	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(B)/lib/libquern-all.a \
 	    $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
 
-tests: $(TEST_BIN) $(BENCH_BIN)
+# tests/fakehip: a HIP runtime whose GPUs are software GPUs, made from the real headers, and the
+# programs that run on it. They find it on their run path, as hosts find the real one.
+$(B)/tests/fakehip/%.o: tests/fakehip/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(COMPILE) -fvisibility=default -Itests/common -isystem $(HIP_INCLUDE) -c $< -o $@
+$(FAKEHIP): $(FAKEHIP_OBJ) $(B)/lib/libquern-all.a tests/fakehip/fakehip.map
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libamdhip64.so.6 \
+	    -Wl,--version-script=tests/fakehip/fakehip.map \
+	    -o $@ $(filter %.o %.a,$^) $(ZSTD) $(LDLIBS)
+$(FAKEHIP_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o %.a,$^) $(FAKEHIP) \
+	    -Wl,-rpath,$(abspath $(B)/lib/fakehip) -Wl,--disable-new-dtags \
+	    $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
+
+tests: $(TEST_BIN) $(BENCH_BIN) $(FAKEHIP) $(FAKEHIP_BIN)
 
 # `make fuzz FUZZ_RUNS=10000000 FUZZ=object`: libFuzzer on the readers, instrumented by clang; the
 # rest of the library comes from the release build. Finds go to build/fuzz, inputs that reach new
@@ -188,6 +223,10 @@ check: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) build tests
 	@$(MAKE) --no-print-directory sanitized
 	@python3 tests/run.py
+
+# On the GPU of this machine: exit status 77 where there is none.
+check-hw: build
+	@python3 tests/check_hw.py
 
 check-long: check
 	@python3 tests/run.py --long

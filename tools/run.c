@@ -19,7 +19,8 @@ struct run {
     size_t file_count;
     struct quern_operand operands[QUERN_OPERANDS_MAX];
     size_t operand_count;
-    void *memory[QUERN_OPERANDS_MAX + 1]; /* of each operand; the last is the workspace */
+    void *memory[QUERN_OPERANDS_MAX];            /* of each operand */
+    quern_buffer *there[QUERN_OPERANDS_MAX + 1]; /* on the device; the last is the workspace */
 
     quern_ctx *ctx;
     quern_op *op;
@@ -79,42 +80,41 @@ static int prepare(struct run *r)
     return status;
 }
 
-static int map(struct run *r, quern_sim *sim, struct quern_args *args, void *memory, uint64_t bytes,
-               enum quern_sim_access access, const char *name)
+/* Memory on the device, with a copy of `memory` unless the operand is only written. */
+static int place(struct run *r, size_t i, struct quern_args *args, const void *memory,
+                 uint64_t bytes, enum quern_sim_access access, const char *name)
 {
     const size_t offset = member_offset(name);
-    uint64_t address;
 
     if (offset == SIZE_MAX)
         return fail("operand '%s' of %s is unknown to this command", name, r->text);
-    const quern_status e = quern_sim_map(sim, memory, bytes, access, name, &address);
+    quern_status e = quern_buffer_create(r->ctx, bytes, access, name, &r->there[i]);
+    if (!e && access != QUERN_SIM_WRITE)
+        e = quern_buffer_write(r->there[i], memory, bytes);
     if (e)
         return fail_status(e, NULL);
-    const void *const guest = (const void *)(uintptr_t)address;
-    memcpy((char *)args + offset, &guest, sizeof guest);
+    const void *const address = quern_buffer_address(r->there[i]);
+    memcpy((char *)args + offset, &address, sizeof address);
     return EXIT_OK;
 }
 
 static int launch(struct run *r)
 {
     struct quern_args args = QUERN_INIT(struct quern_args);
-    quern_sim *sim = quern_ctx_sim(r->ctx);
     int status = EXIT_OK;
 
-    if (!sim)
-        return fail("the device is no software GPU; 'run' needs one: give --device sim");
     for (size_t i = 0; !status && i < r->operand_count; i++)
-        status = map(r, sim, &args, r->memory[i], r->operands[i].bytes, r->operands[i].access,
-                     r->operands[i].name);
+        status = place(r, i, &args, r->memory[i], r->operands[i].bytes, r->operands[i].access,
+                       r->operands[i].name);
     const size_t workspace = quern_op_workspace(r->op, r->m);
-    if (!status && workspace) {
-        void *memory = r->memory[QUERN_OPERANDS_MAX] = operand_memory(workspace);
-        status = memory ? map(r, sim, &args, memory, workspace, QUERN_SIM_WRITE, "workspace")
-                        : fail("out of memory for a workspace of %zu bytes", workspace);
-    }
+    if (!status && workspace)
+        status = place(r, QUERN_OPERANDS_MAX, &args, NULL, workspace, QUERN_SIM_WRITE, "workspace");
     if (status)
         return status;
-    const quern_status e = quern_op_launch(r->op, &args, r->m, NULL);
+    quern_status e = quern_op_launch(r->op, &args, r->m, NULL);
+    for (size_t i = 0; !e && i < r->operand_count; i++)
+        if (r->operands[i].access & QUERN_SIM_WRITE)
+            e = quern_buffer_read(r->there[i], r->memory[i], r->operands[i].bytes);
     return e ? fail_status(e, NULL) : EXIT_OK;
 }
 
@@ -158,8 +158,9 @@ int verb_run(int argc, char **argv)
 {
     static const struct usage usage = {
         "--m M PROBLEM NAME=FILE...",
-        "Runs PROBLEM on M rows on the software GPU that --target names: reads the operand\n"
-        "files (raw, of exactly the right size) and writes that of c, whole or not at all.\n"};
+        "Runs PROBLEM on M rows on the software GPU that --target names, or on the GPU of this\n"
+        "machine (--device hip): reads the operand files (raw, of exactly the right size) and\n"
+        "writes that of c, whole or not at all.\n"};
     struct run r = {0};
     const struct flag flags[] = {
         {"m", FLAG_M, &r.m_set, "M", "rows of A"},
@@ -171,9 +172,11 @@ int verb_run(int argc, char **argv)
     if (status < 0)
         status = run(&r, argc, argv, first);
     outputs_discard(&r.outputs);
+    for (size_t i = 0; i <= QUERN_OPERANDS_MAX; i++)
+        quern_buffer_destroy(r.there[i]);
     quern_op_release(r.op);
     quern_close(r.ctx);
-    for (size_t i = 0; i <= QUERN_OPERANDS_MAX; i++)
+    for (size_t i = 0; i < QUERN_OPERANDS_MAX; i++)
         free(r.memory[i]);
     return status;
 }

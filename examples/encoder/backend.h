@@ -18,6 +18,7 @@ struct backend {
     /* y[rows][outputs] = x[rows][inputs] . weight^T + bias of the model's linear layer `index` */
     void (*apply)(struct backend *backend, size_t index, const double *x, size_t rows, double *y);
     void (*close)(struct backend *backend);
+    char target[64]; /* of (c): what it runs on */
 };
 
 /* The weights of a linear layer, quantised; `operands` as quern_quantize gives them. */
@@ -38,7 +39,8 @@ struct backend *backend_plain(const struct model *model);
 struct backend *backend_nf4(const struct model *model, const struct quantised *quantised);
 
 /*
- * (c) The quantised weights, by quern, on a software GPU of `target`. Makes an op for each layer:
+ * (c) The quantised weights, by quern, on a software GPU of `target`, or (null) on the GPU that the
+ * HIP runtime has. Makes an op for each layer:
  * kernels come from the cache or are compiled. The model and the weights must outlive it.
  */
 struct backend *backend_quern(const struct model *model, const struct quantised *quantised,

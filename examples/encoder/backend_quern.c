@@ -8,8 +8,6 @@
 #include "fail.h"
 #include "number.h"
 
-#include <quern/sim.h>
-
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +16,7 @@
 /* What one layer has on the device. */
 struct device_linear {
     quern_op *op;
-    uint64_t b, scales, bias;
+    quern_buffer *b, *scales, *bias;
 };
 
 struct device {
@@ -26,22 +24,23 @@ struct device {
     const struct model *model;
     enum quern_dtype dtype;
     quern_ctx *ctx;
-    quern_sim *sim;
     struct device_linear *linear;
-    void *x; /* activations, in dtype, and results, in f32: host memory that the device sees */
+    void *x; /* activations, in dtype, and results, in f32, on the host */
     float *y;
-    uint64_t x_address, y_address;
+    quern_buffer *x_there, *y_there; /* and on the device */
 };
 
-static uint64_t map(struct device *d, const void *host, size_t bytes, enum quern_sim_access access,
-                    const char *name)
+/* A host with GPU memory of its own has no use for these; here they make the same program run on a
+ * GPU and on the software GPU. */
+static quern_buffer *place(struct device *d, const void *host, size_t bytes,
+                           enum quern_sim_access access, const char *name)
 {
-    uint64_t address;
+    quern_buffer *buffer;
 
-    /* the software GPU keeps what it was told to read only as it is */
-    check(quern_sim_map(d->sim, (void *)(uintptr_t)host, bytes, access, name, &address),
-          "mapping memory");
-    return address;
+    check(quern_buffer_create(d->ctx, bytes, access, name, &buffer), "allocating device memory");
+    if (host)
+        check(quern_buffer_write(buffer, host, bytes), "copying to the device");
+    return buffer;
 }
 
 static const struct quern_quantized *operand(const struct quantised *q, const char *name)
@@ -61,12 +60,16 @@ static void apply(struct backend *base, size_t index, const double *x, size_t ro
 
     for (size_t i = 0; i < rows * linear->inputs; i++)
         number_store(d->dtype, d->x, i, (float)x[i]);
-    args.a = (const void *)(uintptr_t)d->x_address;
-    args.b = (const void *)(uintptr_t)at->b;
-    args.scales = (const void *)(uintptr_t)at->scales;
-    args.bias = (const void *)(uintptr_t)at->bias;
-    args.c = (void *)(uintptr_t)d->y_address;
+    check(quern_buffer_write(d->x_there, d->x, rows * linear->inputs * number_bytes(d->dtype)),
+          "copying activations");
+    args.a = quern_buffer_address(d->x_there);
+    args.b = quern_buffer_address(at->b);
+    args.scales = quern_buffer_address(at->scales);
+    args.bias = quern_buffer_address(at->bias);
+    args.c = quern_buffer_address(d->y_there);
     check(quern_op_launch(at->op, &args, (int64_t)rows, NULL), "launching");
+    check(quern_buffer_read(d->y_there, d->y, rows * linear->outputs * sizeof *d->y),
+          "copying results");
     for (size_t i = 0; i < rows * linear->outputs; i++)
         y[i] = (double)d->y[i];
 }
@@ -76,13 +79,13 @@ static void close_device(struct backend *base)
     struct device *const d = (struct device *)base;
 
     for (size_t i = 0; i < d->model->linear_count; i++) {
-        check(quern_sim_unmap(d->sim, d->linear[i].b), "unmapping memory");
-        check(quern_sim_unmap(d->sim, d->linear[i].scales), "unmapping memory");
-        check(quern_sim_unmap(d->sim, d->linear[i].bias), "unmapping memory");
+        quern_buffer_destroy(d->linear[i].b);
+        quern_buffer_destroy(d->linear[i].scales);
+        quern_buffer_destroy(d->linear[i].bias);
         quern_op_release(d->linear[i].op);
     }
-    check(quern_sim_unmap(d->sim, d->x_address), "unmapping memory");
-    check(quern_sim_unmap(d->sim, d->y_address), "unmapping memory");
+    quern_buffer_destroy(d->x_there);
+    quern_buffer_destroy(d->y_there);
     quern_close(d->ctx);
     free(d->linear);
     free(d->x);
@@ -101,19 +104,20 @@ struct backend *backend_quern(const struct model *model, const struct quantised 
 {
     struct device *const d = allocate(1, sizeof *d);
     struct quern_options options = QUERN_INIT(struct quern_options);
+    struct quern_device_info info = QUERN_INIT(struct quern_device_info);
     const size_t widest = model->hidden > model->intermediate ? model->hidden : model->intermediate;
     const size_t most = model->token_limit * widest;
 
-    options.device = QUERN_DEVICE_SIM;
+    options.device = target ? QUERN_DEVICE_SIM : QUERN_DEVICE_HIP;
     options.target = target;
     options.log = log_line;
-    check(quern_open(&options, &d->ctx), "opening a software GPU");
-    d->base = (struct backend){.apply = apply, .close = close_device};
+    check(quern_open(&options, &d->ctx), target ? "opening a software GPU" : "opening the GPU");
+    check(quern_ctx_device(d->ctx, &info), "opening a device");
+    snprintf(d->base.target, sizeof d->base.target, "%s", info.target);
+    d->base.apply = apply;
+    d->base.close = close_device;
     d->model = model;
     d->dtype = quantised[0].problem.a;
-    d->sim = quern_ctx_sim(d->ctx);
-    if (!d->sim)
-        fail("there is no software GPU for %s; try gfx1151", target);
     d->linear = allocate(model->linear_count, sizeof *d->linear);
     for (size_t i = 0; i < model->linear_count; i++) {
         const struct quern_quantized *const b = operand(&quantised[i], "b");
@@ -122,14 +126,14 @@ struct backend *backend_quern(const struct model *model, const struct quantised 
 
         check(quern_op_create(d->ctx, &quantised[i].problem, (int64_t)model->token_limit, &at->op),
               "making kernels");
-        at->b = map(d, b->data, b->bytes, QUERN_SIM_READ, "b");
-        at->scales = map(d, scales->data, scales->bytes, QUERN_SIM_READ, "scales");
-        at->bias = map(d, model->linear[i].bias, model->linear[i].outputs * sizeof(float),
-                       QUERN_SIM_READ, "bias");
+        at->b = place(d, b->data, b->bytes, QUERN_SIM_READ, "b");
+        at->scales = place(d, scales->data, scales->bytes, QUERN_SIM_READ, "scales");
+        at->bias = place(d, model->linear[i].bias, model->linear[i].outputs * sizeof(float),
+                         QUERN_SIM_READ, "bias");
     }
     d->x = allocate(most, number_bytes(d->dtype));
     d->y = allocate(most, sizeof *d->y);
-    d->x_address = map(d, d->x, most * number_bytes(d->dtype), QUERN_SIM_READ, "a");
-    d->y_address = map(d, d->y, most * sizeof *d->y, QUERN_SIM_WRITE, "c");
+    d->x_there = place(d, NULL, most * number_bytes(d->dtype), QUERN_SIM_READ, "a");
+    d->y_there = place(d, NULL, most * sizeof *d->y, QUERN_SIM_WRITE, "c");
     return &d->base;
 }

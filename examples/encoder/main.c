@@ -26,6 +26,7 @@ static const char help[] =
     "first sentence if one starts with a dash.\n"
     "\n"
     "  --target=GFX    the GPU to be simulated (default gfx1151)\n"
+    "  --gpu           use the GPU that the HIP runtime has, and simulate none\n"
     "  --dtype=TYPE    activations on the GPU: f32 (default), f16 or bf16\n"
     "  --no-device     stop after the two encoders on the CPU\n"
     "  --tokens        only tokenise\n"
@@ -63,13 +64,10 @@ static enum quern_dtype dtype_of(const char *name)
 static struct options read_options(int argc, char **argv)
 {
     static const struct option known[] = {
-        {"target", required_argument, NULL, 't'},
-        {"dtype", required_argument, NULL, 'd'},
-        {"no-device", no_argument, NULL, 'n'},
-        {"tokens", no_argument, NULL, 'k'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"target", required_argument, NULL, 't'}, {"gpu", no_argument, NULL, 'g'},
+        {"dtype", required_argument, NULL, 'd'},  {"no-device", no_argument, NULL, 'n'},
+        {"tokens", no_argument, NULL, 'k'},       {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
     };
     struct options o = {.target = "gfx1151", .dtype_name = "f32"};
     int c;
@@ -78,6 +76,9 @@ static struct options read_options(int argc, char **argv)
         switch (c) {
         case 't':
             o.target = optarg;
+            break;
+        case 'g':
+            o.target = NULL;
             break;
         case 'd':
             o.dtype_name = optarg;
@@ -152,8 +153,9 @@ static void embed(const struct model *model, struct backend *backend, enum encod
 }
 
 /* Runs the encoders that were asked for, the slowest last. Returns how many. */
+/* `target` receives what quern ran on. */
 static size_t run_encoders(const struct model *model, const struct options *o,
-                           struct sentence *sentences, size_t count)
+                           struct sentence *sentences, size_t count, char target[64])
 {
     if (o->tokens)
         return 0;
@@ -166,8 +168,10 @@ static size_t run_encoders(const struct model *model, const struct options *o,
     if (!o->no_device) {
         start = seconds();
         struct backend *const backend = backend_quern(model, quantised, o->target);
-        fprintf(stderr, "encoder: kernels for %s: %.2f s\n", o->target, seconds() - start);
-        embed(model, backend, NF4_QUERN, sentences, count, "NF4 by quern on the software GPU");
+        snprintf(target, 64, "%s", backend->target);
+        fprintf(stderr, "encoder: kernels for %s: %.2f s\n", target, seconds() - start);
+        embed(model, backend, NF4_QUERN, sentences, count,
+              o->target ? "NF4 by quern on the software GPU" : "NF4 by quern on the GPU");
     }
     quantised_free(quantised, model->linear_count);
     return o->no_device ? NF4_QUERN : ENCODERS;
@@ -179,12 +183,13 @@ int main(int argc, char **argv)
     struct model *const model = model_open(argv[optind]);
     const size_t count = (size_t)(argc - optind - 1);
     struct sentence *const sentences = tokenise(model, argv + optind + 1, count);
+    char target[64] = "";
     const struct report report = {
         .model = model,
         .sentences = sentences,
         .count = count,
-        .encoders = run_encoders(model, &o, sentences, count),
-        .target = o.target,
+        .encoders = run_encoders(model, &o, sentences, count, target),
+        .target = target,
         .dtype = o.dtype_name,
     };
     if (o.json)

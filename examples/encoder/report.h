@@ -23,7 +23,7 @@ struct report {
     const struct sentence *sentences;
     size_t count;
     size_t encoders;    /* how many of the three ran, from the first on */
-    const char *target; /* of the software GPU */
+    const char *target; /* what quern ran on; "" if it did not */
     const char *dtype;  /* of its activations */
 };
 

@@ -193,9 +193,11 @@ typedef void (*quern_log_fn)(void *user, enum quern_log_level level, const char 
  */
 struct quern_options {
     size_t size;
-    enum quern_device_kind device;    /* QUERN_DEVICE; auto: HIP if it has a device, else sim */
+    enum quern_device_kind device;    /* QUERN_DEVICE=auto|hip|sim; auto: sim if a target is given,
+                                       * else HIP */
     int device_index;                 /* which HIP device; fixed for the life of the context */
-    const char *target;               /* QUERN_TARGET; the gfx target of a software device */
+    const char *target;               /* QUERN_TARGET; the gfx target of a software device; a HIP
+                                       * device must be of it */
     const char *cache_dir;            /* QUERN_CACHE_DIR; default $XDG_CACHE_HOME/quern */
     uint64_t cache_max_bytes;         /* QUERN_CACHE_MAX_SIZE; default 1 GiB */
     enum quern_cache_mode cache_mode; /* QUERN_CACHE_MODE=rw|ro|off */
@@ -255,6 +257,14 @@ QUERN_API quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_
  */
 QUERN_API quern_status quern_op_ready(quern_op *op);
 
+/*
+ * quern_op_create for a host that may be capturing `stream` into a graph. The capture status is
+ * asked first: while it captures nothing is compiled or loaded, an op whose kernels are all here is
+ * given, and another fails with QUERN_E_WOULD_COMPILE; either way the capture goes on.
+ */
+QUERN_API quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *problem,
+                                          int64_t m_max, void *stream, quern_op **op);
+
 /* Drops a reference. Null is allowed. No launch of the op may be in flight on another thread. */
 QUERN_API void quern_op_release(quern_op *op);
 
@@ -283,7 +293,9 @@ struct quern_args {
 /*
  * Computes m rows on `stream` (a hipStream_t; ignored by software devices). Looks up the kernel for
  * m, packs its arguments and launches: no allocation, no lock, no system call of its own, no wait
- * for the device. (A software device runs the kernel before returning.)
+ * for the device. (A software device runs the kernel before returning.) As for any HIP launch, the
+ * context's device must be the thread's current one, and the stream one of it; a stream that is
+ * being captured records the launch.
  * Errors: QUERN_E_ARGUMENT, QUERN_E_ALIGN, QUERN_E_DEVICE, QUERN_E_FAULT.
  */
 QUERN_API quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_t m,

@@ -129,6 +129,45 @@ struct quern_launch {
 QUERN_API quern_status quern_op_launches(const quern_op *op, int64_t m,
                                          struct quern_launch *launches, size_t *count);
 
+/* ---- The device of a context ------------------------------------------------------------------
+ */
+
+struct quern_device_info {
+    size_t size;
+    enum quern_device_kind kind; /* hip or sim */
+    char name[256];
+    char target[64]; /* with its features, as the runtime says: "gfx942:sramecc+:xnack-" */
+    unsigned compute_units;
+    double clock_ghz;
+    uint64_t memory_bytes; /* 0: a software device */
+    uint64_t cache_bytes;  /* the last cache that the runtime reports; 0: not known */
+    char runtime[512];     /* the file of the HIP runtime; "" of a software device */
+    int runtime_version;   /* as hipRuntimeGetVersion gives it */
+};
+/* QUERN_E_DEVICE: the context has no device. */
+QUERN_API quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info *info);
+
+/*
+ * Memory that the context's device sees: for programs that own no GPU memory themselves. Its
+ * contents are undefined at first. Copies wait for all work that the device was given, so they are
+ * for setting up and for results; `bytes` is at most the buffer's.
+ */
+typedef struct quern_buffer quern_buffer;
+QUERN_API quern_status quern_buffer_create(quern_ctx *ctx, size_t bytes,
+                                           enum quern_sim_access access, const char *name,
+                                           quern_buffer **buffer);
+/* Null is allowed. No launch that uses the buffer may be in flight. */
+QUERN_API void quern_buffer_destroy(quern_buffer *buffer);
+/* What goes into struct quern_args. */
+QUERN_API void *quern_buffer_address(const quern_buffer *buffer);
+QUERN_API quern_status quern_buffer_write(quern_buffer *buffer, const void *from, size_t bytes);
+QUERN_API quern_status quern_buffer_read(const quern_buffer *buffer, void *to, size_t bytes);
+
+/* Calls `work`, which launches on the null stream, and measures with events until the device is
+ * done (a software device: by the clock). */
+QUERN_API quern_status quern_ctx_measure(quern_ctx *ctx, quern_status (*work)(void *user),
+                                         void *user, double *microseconds);
+
 /* ---- Verification -----------------------------------------------------------------------------
  */
 

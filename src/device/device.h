@@ -18,24 +18,80 @@ struct device_launch {
     void *stream;
 };
 
+/* Memory that kernels of a device see. */
+struct device_memory {
+    uint64_t address; /* what a kernel is given */
+    void *host;       /* of a software device: the bytes themselves */
+    size_t bytes;
+};
+
 struct device_functions {
     const char *name; /* "sim", "hip" */
-    /* Loads the object (bytes are copied) and finds the kernel. May block. */
+    /*
+     * Checks and loads the object and finds the kernel. `object` must stay where it is until
+     * unload: HIP reads it when it pleases. QUERN_E_OBJECT: these bytes are no use on this device.
+     * Leaves the caller's current device and any stream capture as they are. May block.
+     */
     quern_status (*load)(struct device *d, const void *object, size_t size, const char *symbol,
                          struct device_kernel **kernel);
     void (*unload)(struct device *d, struct device_kernel *kernel);
     /* No allocation, lock or wait of its own. */
     quern_status (*launch)(struct device *d, struct device_kernel *kernel,
                            const struct device_launch *launch);
+    /* Whether `stream` is being captured into a graph. */
+    quern_status (*capturing)(struct device *d, void *stream, bool *capturing);
+
+    /* For tools: memory with undefined contents; `name` (may be null) is for findings. */
+    quern_status (*memory_make)(struct device *d, size_t bytes, enum quern_sim_access access,
+                                const char *name, struct device_memory *memory);
+    void (*memory_free)(struct device *d, struct device_memory *memory);
+    /* Copies, after all work that the device was given. */
+    quern_status (*memory_write)(struct device *d, const struct device_memory *memory,
+                                 const void *from);
+    quern_status (*memory_read)(struct device *d, const struct device_memory *memory, void *to);
+    /* For tools: calls `work`, which launches on the null stream, and measures until the device is
+     * done with it. A failure of `work` is passed on. */
+    quern_status (*measure)(struct device *d, quern_status (*work)(void *user), void *user,
+                            double *microseconds);
     void (*close)(struct device *d);
+};
+
+/* What a device says of itself; of a software device what the target's row says. */
+struct device_facts {
+    char name[256];
+    unsigned compute_units;
+    double clock_ghz;
+    uint64_t memory_bytes; /* 0: a software device */
+    uint64_t cache_bytes;  /* the last cache that it reports; 0: not known */
+    char runtime[512];     /* the HIP runtime's file; "" of a software device */
+    int runtime_version;   /* hipRuntimeGetVersion */
 };
 
 /* Every device starts with this. */
 struct device {
     const struct device_functions *functions;
     struct target_id id;
-    unsigned compute_units;
+    struct device_facts facts;
 };
+
+/* Told of each library tried; `outcome` is "" for the one that is used. */
+typedef void (*device_tried_fn)(void *user, const char *candidate, const char *outcome);
+
+struct device_hip_search {
+    const char *rocm_path; /* null: not given */
+    bool automatic;        /* load no runtime on a machine without a GPU */
+    device_tried_fn tried; /* may be null */
+    void *user;
+};
+
+/*
+ * GPU `index` of the HIP runtime. QUERN_E_DEVICE: no runtime or no such device; QUERN_E_TARGET: a
+ * GPU that is no listed target, with the nearest one named. Thread-safe; may block.
+ */
+quern_status device_hip_open(const struct device_hip_search *search, int index,
+                             struct device **device);
+/* Number of GPUs that the HIP runtime has. */
+quern_status device_hip_count(const struct device_hip_search *search, int *count);
 
 /* A software GPU of `target`. Its kernels are decoded at load, through `disassembler`. */
 quern_status device_sim_open(const struct target_id *id,

@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct sim_device {
@@ -62,6 +63,61 @@ static quern_status launch(struct device *d, struct device_kernel *k, const stru
     return quern_sim_run(k->module, &run, NULL);
 }
 
+static quern_status capturing(struct device *d, void *stream, bool *is)
+{
+    (void)d, (void)stream;
+    *is = false;
+    return QUERN_OK;
+}
+
+/* ---- Memory: the host's, mapped
+ * ------------------------------------------------------------------ */
+
+static quern_status memory_make(struct device *d, size_t bytes, enum quern_sim_access access,
+                                const char *name, struct device_memory *m)
+{
+    m->bytes = bytes;
+    m->host = os.calloc(1, bytes);
+    FAIL_IF(!m->host, QUERN_E_MEMORY, "out of memory for %zu bytes of %s", bytes,
+            name ? name : "a buffer");
+    const quern_status status =
+        quern_sim_map(of(d)->sim, m->host, bytes, access, name, &m->address);
+    if (status != QUERN_OK)
+        os.free(m->host);
+    return status;
+}
+
+static void memory_free(struct device *d, struct device_memory *m)
+{
+    quern_sim_unmap(of(d)->sim, m->address);
+    os.free(m->host);
+}
+
+static quern_status memory_write(struct device *d, const struct device_memory *m, const void *from)
+{
+    (void)d;
+    memcpy(m->host, from, m->bytes);
+    return QUERN_OK;
+}
+
+static quern_status memory_read(struct device *d, const struct device_memory *m, void *to)
+{
+    (void)d;
+    memcpy(to, m->host, m->bytes);
+    return QUERN_OK;
+}
+
+static quern_status measure(struct device *d, quern_status (*work)(void *user), void *user,
+                            double *microseconds)
+{
+    const uint64_t start = os_now();
+
+    (void)d;
+    TRY(work(user));
+    *microseconds = (double)(os_now() - start) * 1e-3;
+    return QUERN_OK;
+}
+
 static void sim_close(struct device *d)
 {
     quern_sim_close(of(d)->sim);
@@ -69,7 +125,18 @@ static void sim_close(struct device *d)
 }
 
 static const struct device_functions functions = {
-    .name = "sim", .load = load, .unload = unload, .launch = launch, .close = sim_close};
+    .name = "sim",
+    .load = load,
+    .unload = unload,
+    .launch = launch,
+    .capturing = capturing,
+    .memory_make = memory_make,
+    .memory_free = memory_free,
+    .memory_write = memory_write,
+    .memory_read = memory_read,
+    .measure = measure,
+    .close = sim_close,
+};
 
 quern_status device_sim_open(const struct target_id *id,
                              const struct quern_disassembler *disassembler, struct device **out)
@@ -80,7 +147,9 @@ quern_status device_sim_open(const struct target_id *id,
     FAIL_IF(!d, QUERN_E_MEMORY, "out of memory for a device");
     d->base.functions = &functions;
     d->base.id = *id;
-    d->base.compute_units = id->target->cus;
+    snprintf(d->base.facts.name, sizeof d->base.facts.name, "software GPU as %s", id->target->part);
+    d->base.facts.compute_units = id->target->cus;
+    d->base.facts.clock_ghz = id->target->clock_ghz;
     options.target = id->target->name;
     options.disassembler = *disassembler;
     const quern_status status = quern_sim_open(&options, &d->sim);

@@ -3,6 +3,7 @@
 
 #include "base/os.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static quern_status check_options(const struct quern_options *o)
@@ -14,26 +15,63 @@ static quern_status check_options(const struct quern_options *o)
     return QUERN_OK;
 }
 
-static quern_status open_device(quern_ctx *ctx)
+/* The software GPU of the target, if there is one. Without a device, kernels for the target can
+ * still be made and stored. */
+static quern_status open_sim(quern_ctx *ctx)
 {
     const struct quern_disassembler disassembler = {compiler_disassemble, ctx->compiler};
 
-    FAIL_IF(ctx->settings.device == QUERN_DEVICE_HIP, QUERN_E_DEVICE,
-            "this version drives no HIP device; ask for QUERN_DEVICE_SIM with a target such as "
-            "gfx1151");
-    /* without a device, kernels for the target can still be made and stored */
     if (!ctx->id.target->verified)
         return QUERN_OK;
     return device_sim_open(&ctx->id, &disassembler, &ctx->device);
+}
+
+/* Device and target: a HIP device says what it is, a software device is told. */
+static quern_status open_hip(quern_ctx *ctx, bool automatic)
+{
+    struct settings *const s = &ctx->settings;
+    struct target_id asked;
+
+    if (s->target)
+        TRY(target_parse(s->target, &asked));
+    TRY(device_hip_open(
+        &(struct device_hip_search){.rocm_path = s->rocm_path, .automatic = automatic},
+        s->device_index, &ctx->device));
+    ctx->id = ctx->device->id;
+    FAIL_IF(s->target && asked.target != ctx->id.target, QUERN_E_TARGET,
+            "HIP device %d is a %s, and the target asked for is %s; leave the target out, or ask "
+            "for a software device (QUERN_DEVICE=sim)",
+            s->device_index, ctx->id.target->name, s->target);
+    return QUERN_OK;
+}
+
+static quern_status choose_target(quern_ctx *ctx)
+{
+    struct settings *const s = &ctx->settings;
+    char why[512];
+
+    if (s->device == QUERN_DEVICE_HIP)
+        return open_hip(ctx, false);
+    if (s->target)
+        return target_parse(s->target, &ctx->id);
+    if (s->device == QUERN_DEVICE_AUTO) {
+        const quern_status status = open_hip(ctx, true);
+        if (status != QUERN_E_DEVICE)
+            return status;
+        snprintf(why, sizeof why, "%s", quern_last_error()->message);
+        FAIL(QUERN_E_TARGET,
+             "no GPU, and no target for a software one: %s. Set options.target or QUERN_TARGET to "
+             "a name such as gfx1151",
+             why);
+    }
+    FAIL(QUERN_E_TARGET, "no target; set options.target or QUERN_TARGET to a name such as gfx1151");
 }
 
 static quern_status open_rooms(quern_ctx *ctx)
 {
     struct settings *const s = &ctx->settings;
 
-    FAIL_IF(!s->target, QUERN_E_TARGET,
-            "no target; set options.target or QUERN_TARGET to a name such as gfx1151");
-    TRY(target_parse(s->target, &ctx->id));
+    TRY(choose_target(ctx));
     TRY(store_open(&(struct store_config){.directory = s->cache_dir,
                                           .max_bytes = s->cache_max_bytes,
                                           .mode = s->cache_mode,
@@ -45,7 +83,7 @@ static quern_status open_rooms(quern_ctx *ctx)
                                                 .jobs = s->jobs,
                                                 .log = &ctx->log},
                       &ctx->compiler));
-    return open_device(ctx);
+    return ctx->device ? QUERN_OK : open_sim(ctx);
 }
 
 quern_status quern_open(const struct quern_options *options, quern_ctx **out)

@@ -75,8 +75,9 @@ quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit
  * for; nothing is looked up. */
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
                          struct str *key_text, struct store_want *want);
-/* Loads a made kernel on the context's device, if it has one. */
-quern_status kernel_load(quern_ctx *ctx, struct kernel *kernel);
+/* Loads a made kernel on the context's device, if it has one. A stored object that the device
+ * refuses is quarantined and, if `jit` lets it, compiled and loaded once more. */
+quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel);
 void kernel_free(quern_ctx *ctx, struct kernel *kernel);
 struct quern_resources kernel_resources(const struct object_kernel *k, const struct target *t);
 

@@ -4,7 +4,6 @@
 
 #include "base/os.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -108,20 +107,44 @@ static void check_cpu(struct report *r)
         os_cpu_count());
 }
 
-/* A machine without the HIP runtime is no problem: everything but `run` on a GPU works there. */
-static void check_runtime(struct report *r)
+static void tell_candidate(void *user, const char *candidate, const char *outcome)
 {
-    static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"};
+    say(user, true, "HIP runtime", "%s: %s", candidate, *outcome ? outcome : "used");
+}
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        void *const handle = dlopen(names[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (handle) {
-            say(r, true, "HIP runtime", "%s is loaded in this process", names[i]);
-            dlclose(handle);
-            return;
-        }
+static void check_device(struct report *r, const char *rocm_path, int index)
+{
+    char target[64];
+    struct device *d;
+    const struct device_hip_search search = {.rocm_path = rocm_path};
+
+    if (device_hip_open(&search, index, &d) != QUERN_OK) {
+        say(r, false, "device", "%d: %s", index, why());
+        return;
     }
-    say(r, true, "HIP runtime", "none loaded; kernels run on the software GPU");
+    target_id_text(&d->id, target, sizeof target);
+    say(r, true, "device", "%d: %s, %s, %u compute units, %.2f GHz, %.1f GiB%s", index,
+        d->facts.name, target, d->facts.compute_units, d->facts.clock_ghz,
+        (double)d->facts.memory_bytes / (1 << 30),
+        d->id.target->verified ? "" : "; unverified: no software GPU here runs this target");
+    d->functions->close(d);
+}
+
+/* A machine without a GPU is no problem: everything but `quern time` works there. */
+static void check_devices(struct report *r, quern_ctx *ctx)
+{
+    const struct device_hip_search search = {
+        .rocm_path = ctx->settings.rocm_path, .tried = tell_candidate, .user = r};
+    int count = 0;
+
+    if (device_hip_count(&search, &count) != QUERN_OK) {
+        say(r, true, "device", "%s; kernels run on the software GPU", why());
+        return;
+    }
+    if (!count)
+        say(r, true, "device", "the HIP runtime has none; kernels run on the software GPU");
+    for (int i = 0; i < count; i++)
+        check_device(r, ctx->settings.rocm_path, i);
 }
 
 int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void *user)
@@ -134,6 +157,8 @@ int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void
         return 1;
     if (options)
         o = *options;
+    /* whatever the devices are, the rest is looked at; they come last */
+    o.device = QUERN_DEVICE_SIM;
     if (!o.target)
         o.target = "gfx1151"; /* any will do: nothing is planned or run */
     if (quern_open(&o, &ctx) != QUERN_OK) {
@@ -144,7 +169,7 @@ int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void
     check_worker(&r, ctx);
     check_cache(&r, ctx);
     check_cpu(&r);
-    check_runtime(&r);
+    check_devices(&r, ctx);
     quern_close(ctx);
     return r.problems;
 }

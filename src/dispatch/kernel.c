@@ -269,11 +269,37 @@ quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit
     return status;
 }
 
-quern_status kernel_load(quern_ctx *ctx, struct kernel *k)
+/* Compiles the kernel again, whatever the cache holds, and puts the result in its place. */
+static quern_status remake(quern_ctx *ctx, struct kernel *k)
 {
-    if (!ctx->device)
+    struct str key_text = {0};
+    struct store_want want;
+
+    object_free(&k->object);
+    os.free(k->bytes);
+    k->bytes = NULL;
+    k->cached = k->by_source = false;
+    quern_status status = make_keys(ctx, k, &key_text, &want);
+    if (status == QUERN_OK)
+        status = compile(ctx, k, &want);
+    str_free(&key_text);
+    return status == QUERN_OK ? check_object(ctx, k) : status;
+}
+
+quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
+{
+    struct device *const d = ctx->device;
+
+    if (!d)
         return QUERN_OK;
-    return ctx->device->functions->load(ctx->device, k->bytes, k->size, k->plan.symbol, &k->loaded);
+    const quern_status status =
+        d->functions->load(d, k->bytes, k->size, k->plan.symbol, &k->loaded);
+    if (status != QUERN_E_OBJECT || !k->cached || jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR)
+        return status;
+    /* whole, of this key, and yet no use here: a stored object gets one more chance, made anew */
+    store_discard(ctx->store, &k->entry_key, quern_last_error()->message);
+    TRY(remake(ctx, k));
+    return d->functions->load(d, k->bytes, k->size, k->plan.symbol, &k->loaded);
 }
 
 void kernel_free(quern_ctx *ctx, struct kernel *k)

@@ -127,9 +127,20 @@ static size_t index_of(const struct kernel_set *set, const struct plan *plan)
     return (size_t)(plan - set->plans.plans);
 }
 
+static quern_status slices_of(const struct kernel_set *set, int64_t m, struct plan_slice slices[2],
+                              size_t *count)
+{
+    *count = plan_slices(&set->plans, m, slices);
+    FAIL_IF(slices->slices > slices->plan->slices_max, QUERN_E_ARGUMENT,
+            "m is %" PRId64 "; one launch takes at most %" PRId64 " rows (HIP's limit of the grid)",
+            m, slices->plan->slices_max * slices->plan->m_tile);
+    return QUERN_OK;
+}
+
 quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_t m, void *stream)
 {
     struct plan_slice slices[2];
+    size_t count;
 
     FAIL_IF(!op || !args, QUERN_E_ARGUMENT, "%s is null", op ? "args" : "op");
     const struct quern_problem *const p = &op->problem;
@@ -152,7 +163,7 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
         .lda = args->lda ? args->lda : p->k,
         .ldc = args->ldc ? args->ldc : p->n,
     };
-    const size_t count = plan_slices(&set->plans, m, slices);
+    TRY(slices_of(set, m, slices, &count));
     for (size_t i = 0; i < count; i++) {
         const struct plan_slice *const s = &slices[i];
         _Alignas(16) uint8_t kernarg[KERNARG_MAX];
@@ -186,7 +197,7 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
     const struct kernel_set *const set = atomic_load(&op->kernels);
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
             op->text);
-    *count = plan_slices(&set->plans, m, slices);
+    TRY(slices_of(set, m, slices, count));
     for (size_t i = 0; i < *count; i++) {
         const struct plan_slice *const s = &slices[i];
         struct quern_launch *const l = &launches[i];

@@ -57,7 +57,7 @@ static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_
         if (batch.status[i] != QUERN_OK)
             status = error_restore(&batch.errors[i]);
     for (size_t i = 0; i < count && status == QUERN_OK; i++)
-        status = kernel_load(ctx, batch.kernels[i]);
+        status = kernel_load(ctx, jit, batch.kernels[i]);
     os.free(batch.errors);
     if (status != QUERN_OK)
         free_kernels(ctx, batch.kernels, count);
@@ -220,6 +220,18 @@ quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit)
     return grow(op, &plans, m_max, jit);
 }
 
+/* The op of a problem, with one more reference, if it has every kernel for 1…m_max already. */
+static quern_op *take_known(quern_ctx *ctx, const struct quern_problem *normal, int64_t m_max)
+{
+    quern_op *const op = find(ctx, normal, problem_hash(normal));
+
+    if (!op || !op_covers(op, m_max))
+        return NULL;
+    atomic_fetch_add(&op->references, 1);
+    atomic_fetch_add_explicit(&ctx->hit_memory, 1, memory_order_relaxed);
+    return op;
+}
+
 quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
                              quern_op **out)
 {
@@ -238,9 +250,7 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
     FAIL_IF(flags & ~(unsigned)(QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT), QUERN_E_ARGUMENT,
             "flags are %u; expected QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT or both", flags);
     TRY(problem_normalise(problem, &normal));
-    if ((op = find(ctx, &normal, problem_hash(&normal))) && op_covers(op, m_max)) {
-        atomic_fetch_add(&op->references, 1);
-        atomic_fetch_add_explicit(&ctx->hit_memory, 1, memory_order_relaxed);
+    if ((op = take_known(ctx, &normal, m_max))) {
         *out = op;
         return QUERN_OK;
     }
@@ -262,6 +272,29 @@ quern_status quern_op_ready(quern_op *op)
 {
     FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
     return background_state(op);
+}
+
+quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
+                                void *stream, quern_op **out)
+{
+    struct quern_problem normal;
+    bool capturing = false;
+    quern_op *op;
+
+    FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
+    if (ctx->device)
+        TRY(ctx->device->functions->capturing(ctx->device, stream, &capturing));
+    if (!capturing)
+        return quern_op_create(ctx, problem, m_max, out);
+    FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
+    TRY(problem_normalise(problem, &normal));
+    op = take_known(ctx, &normal, m_max);
+    FAIL_IF(!op, QUERN_E_WOULD_COMPILE,
+            "the stream is being captured, and not every kernel for 1 to %" PRId64
+            " rows is loaded; create the op before the capture begins",
+            m_max);
+    *out = op;
+    return QUERN_OK;
 }
 
 quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *problem,

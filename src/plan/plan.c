@@ -26,19 +26,44 @@ static void name_kernel(struct plan *p)
                  dtype_name(q->a), q->n, q->k, problem_group(q), nested, p->m_tile);
 }
 
+/* Workgroups that share the rows (or weights) of W. */
+static int64_t groups_of(const struct plan *p)
+{
+    const bool dequant = p->family == FAMILY_DEQUANT;
+    const int64_t total = dequant ? p->problem.n * p->problem.k : p->problem.n;
+    const int64_t each = dequant ? dequant_weights_per_workgroup(p) : plan_rows_per_workgroup(p);
+
+    return (total + each - 1) / each + p->skewed;
+}
+
+/* What a launch of the plan may have, now that its geometry is chosen. */
+static quern_status limit(struct plan *p)
+{
+    const int64_t x = (int64_t)UINT32_MAX / ((int64_t)p->waves * p->wave_size);
+
+    p->slices_max = p->slices_first ? x : PLAN_GRID_Y_MAX;
+    FAIL_IF(groups_of(p) > (p->slices_first ? PLAN_GRID_Y_MAX : x), QUERN_E_DECLINED,
+            "n=%" PRId64 " k=%" PRId64 " takes %" PRId64
+            " workgroups; HIP launches fewer than 2^32 work-items along an axis",
+            p->problem.n, p->problem.k, groups_of(p));
+    return QUERN_OK;
+}
+
 static quern_status make_dequant(const struct quern_problem *problem, const struct target *target,
                                  struct plan_set *set)
 {
     TRY(dequant_accepts(problem));
-    *set = (struct plan_set){.count = 1,
-                             .plans = {{.problem = *problem,
-                                        .target = target,
-                                        .family = FAMILY_DEQUANT,
-                                        .m_lo = 1,
-                                        .m_hi = PLAN_M_MAX,
-                                        .m_tile = PLAN_M_MAX}}};
-    dequant_choose(&set->plans[0]);
-    name_kernel(&set->plans[0]);
+    struct plan_set made = {.count = 1,
+                            .plans = {{.problem = *problem,
+                                       .target = target,
+                                       .family = FAMILY_DEQUANT,
+                                       .m_lo = 1,
+                                       .m_hi = PLAN_M_MAX,
+                                       .m_tile = PLAN_M_MAX}}};
+    dequant_choose(&made.plans[0]);
+    name_kernel(&made.plans[0]);
+    TRY(limit(&made.plans[0]));
+    *set = made;
     return QUERN_OK;
 }
 
@@ -62,6 +87,7 @@ quern_status plan_make(const struct quern_problem *problem, const struct target 
         };
         name_kernel(p);
         TRY(simt_w4_choose(p));
+        TRY(limit(p));
     }
     *set = made;
     return QUERN_OK;
@@ -100,11 +126,7 @@ int64_t plan_rows_per_workgroup(const struct plan *p)
 
 void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint32_t block[3])
 {
-    const bool dequant = p->family == FAMILY_DEQUANT;
-    const int64_t total = dequant ? p->problem.n * p->problem.k : p->problem.n;
-    const int64_t each = dequant ? dequant_weights_per_workgroup(p) : plan_rows_per_workgroup(p);
-
-    grid[p->slices_first] = (uint32_t)((total + each - 1) / each + p->skewed);
+    grid[p->slices_first] = (uint32_t)groups_of(p);
     grid[!p->slices_first] = (uint32_t)slices;
     grid[2] = 1;
     block[0] = (uint32_t)p->waves * p->wave_size;

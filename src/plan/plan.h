@@ -33,6 +33,9 @@ enum plan_phase {
 #define PLAN_KERNELS_MAX 8
 /* Rows of A that one slice of the largest kernel may hold. */
 #define PLAN_M_MAX 8
+/* Most workgroups of a launch along y. Along x the work-items must be fewer than 2^32 (both:
+ * hipModuleLaunchKernel in hipamd/src/hip_module.cpp of ROCm/clr). */
+#define PLAN_GRID_Y_MAX 65535
 
 /* What the model says of a plan on the target's retail part. Times are cycles of its clock. */
 struct plan_estimate {
@@ -68,6 +71,7 @@ struct plan {
                    all of them at once */
     enum plan_phase phase;
     bool slices_first;  /* workgroup id x is the slice and y the group of rows, else the reverse */
+    int64_t slices_max; /* that a launch may have */
     bool skewed;        /* the grid has an empty group of rows at its end */
     bool weights_once;  /* nothing reads the weights again soon: they may pass by the caches */
     uint32_t lds_bytes; /* static LDS of the kernel */

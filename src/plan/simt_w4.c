@@ -41,8 +41,6 @@
 /* Grids of a multiple of this many workgroups, and at least twice as many, were reported several
  * times slower than others on RDNA 3 and 4; one more workgroup helps. */
 #define RESONANT_GROUPS 256
-/* Most workgroups along y. */
-#define GRID_Y_MAX 65535
 
 /* Alternatives that explain prints. */
 #define REJECTED_SHOWN 4
@@ -315,7 +313,7 @@ static bool estimate(struct plan *p)
     p->phase = phase_of(p);
     p->skewed = e->workgroups % RESONANT_GROUPS == 0 && e->workgroups > RESONANT_GROUPS;
     /* slices beside each other find the weights in the caches */
-    p->slices_first = e->workgroups + p->skewed <= GRID_Y_MAX;
+    p->slices_first = e->workgroups + p->skewed <= PLAN_GRID_Y_MAX;
 
     const struct target_fill fill = target_fill(t, (uint64_t)e->workgroups);
     const int64_t fullest = (int64_t)fill.fullest;

@@ -67,3 +67,17 @@ void store_quarantine(struct store *s, int shard, const struct entry_name *name,
     else
         store_complain(s, DOING_QUARANTINE, error, "a useless entry cannot be removed");
 }
+
+void store_discard(struct store *s, const struct hash128 *key, const char *reason)
+{
+    const struct entry_name name = entry_name(key);
+    struct stat seen;
+    const int shard =
+        s->mode == QUERN_CACHE_OFF ? -1 : store_open_part(s, "objects", name.shard, false);
+
+    if (shard < 0)
+        return;
+    if (!os.fstatat(shard, name.name, &seen, AT_SYMLINK_NOFOLLOW))
+        store_quarantine(s, shard, &name, &seen, reason);
+    os.close(shard);
+}

@@ -205,6 +205,14 @@ quern_status target_parse(const char *text, struct target_id *id)
     return QUERN_OK;
 }
 
+void target_id_text(const struct target_id *id, char *text, size_t size)
+{
+    const char sramecc[2] = {id->sramecc, 0}, xnack[2] = {id->xnack, 0};
+
+    snprintf(text, size, "%s%s%s%s%s", id->target->name, id->sramecc ? ":sramecc" : "", sramecc,
+             id->xnack ? ":xnack" : "", xnack);
+}
+
 unsigned target_waves_per_simd(const struct target *t, unsigned vgprs, unsigned lds_bytes,
                                unsigned wave_size, unsigned waves_per_workgroup)
 {

@@ -69,6 +69,9 @@ const struct target *target_of_machine(unsigned elf_machine);
 /* QUERN_E_TARGET names the text, what is wrong with it, and the nearest known target. */
 quern_status target_parse(const char *text, struct target_id *id);
 
+/* Writes "gfx942:sramecc+:xnack-", features that are not said left out. 64 bytes suffice. */
+void target_id_text(const struct target_id *id, char *text, size_t size);
+
 /* Waves per SIMD that registers and LDS allow. vgprs as the kernel descriptor grants them. */
 unsigned target_waves_per_simd(const struct target *t, unsigned vgprs, unsigned lds_bytes,
                                unsigned wave_size, unsigned waves_per_workgroup);

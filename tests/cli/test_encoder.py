@@ -71,6 +71,21 @@ def test_quern_agrees_with_the_cpu(model):
         assert cosine >= 0.9999
 
 
+# GPUs that are software GPUs behind the HIP runtime's interface.
+FAKEHIP = TOP / BUILD / "lib" / "fakehip"
+GPU = {**os.environ, "LD_LIBRARY_PATH": str(FAKEHIP), "FAKEHIP_DEVICES": "gfx1151"}
+needs_fakehip = pytest.mark.skipif(not FAKEHIP.is_dir(), reason="no HIP headers to make it from")
+
+
+@needs_fakehip
+def test_a_gpu_agrees_with_the_cpu(model):
+    done = run("--gpu", "--json", model, "The cat sits on the mat.", env=GPU)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["target"] == "gfx1151"
+    assert report["least_cosine"] >= 0.9999
+
+
 # ---- a model of our own -------------------------------------------------------------------------
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b", "cat", "##s", "!"]
@@ -307,6 +322,14 @@ def test_sizes_that_cannot_be_quantised(tmp_path, monkeypatch):
         one_line(run("--no-device", directory, "a"), "quantising",
                  "k=96 is not a multiple of group=64")
         monkeypatch.undo()
+
+
+@needs_fakehip
+def test_no_gpu(small):
+    done = run("--gpu", small, "a", env={**GPU, "FAKEHIP_DEVICES": ","})
+    assert done.returncode == 1 and done.stdout == b""
+    last = done.stderr.decode().splitlines()[-1]
+    assert "opening the GPU" in last and "hipErrorNoDevice" in last, last
 
 
 def test_unknown_target(small):

@@ -136,3 +136,15 @@ def test_the_example_in_the_readme_compiles():
     done = subprocess.run([*gcc, f"-I{TOP / 'include'}"], input=example, text=True,
                           capture_output=True)  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_embedding_guide_is_complete():
+    """A row for every variable that the library knows, and for every status."""
+    guide = (TOP / "docs/embedding.md").read_text()
+    known = re.search(r"known_variables\[\] = \{(.*?)\}",
+                      (TOP / "src/dispatch/options.c").read_text(), re.S).group(1)
+    variables = re.findall(r'"(QUERN_\w+)"', known)
+    statuses = re.findall(r"^    (QUERN_E_\w+)", (TOP / "include/quern/quern.h").read_text(), re.M)
+    assert len(variables) > 10 and len(statuses) > 15
+    rows = set(re.findall(r"^\| `(QUERN_\w+)` \|", guide, re.M))
+    assert rows == set(variables) | set(statuses)

@@ -40,12 +40,14 @@ void t_remove(char *directory)
     free(directory);
 }
 
-quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit)
+static quern_ctx *open_device(enum quern_device_kind device, int index, const char *target,
+                              const char *directory, enum quern_jit jit)
 {
     struct quern_options options = QUERN_INIT(struct quern_options);
     quern_ctx *ctx;
 
-    options.device = QUERN_DEVICE_SIM;
+    options.device = device;
+    options.device_index = index;
     options.target = target;
     options.cache_dir = directory;
     options.jit = jit;
@@ -54,6 +56,16 @@ quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit)
     if (quern_open(&options, &ctx) != QUERN_OK)
         fail_msg("quern_open: %s", quern_last_error()->message);
     return ctx;
+}
+
+quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit)
+{
+    return open_device(QUERN_DEVICE_SIM, 0, target, directory, jit);
+}
+
+quern_ctx *t_open_hip(int index, const char *directory, enum quern_jit jit)
+{
+    return open_device(QUERN_DEVICE_HIP, index, NULL, directory, jit);
 }
 
 struct quern_problem t_problem(const char *text)
@@ -81,15 +93,19 @@ static const void **member(struct t_layer *l, const char *name)
     return NULL;
 }
 
-static void *map(struct t_layer *l, const char *name, void *host, size_t bytes,
-                 enum quern_sim_access access)
+/* Memory of the device with a copy of `host`, or (null) without contents. */
+static void *place(struct t_layer *l, const char *name, const void *host, size_t bytes,
+                   enum quern_sim_access access)
 {
-    uint64_t *const address = &l->address[l->mapped++];
+    quern_buffer **const buffer = &l->buffer[l->placed];
 
-    assert_true(l->mapped <= QUERN_OPERANDS_MAX);
-    assert_int_equal(quern_sim_map(quern_ctx_sim(l->ctx), host, bytes, access, name, address),
-                     QUERN_OK);
-    return (void *)(uintptr_t)*address;
+    assert_true(l->placed < QUERN_OPERANDS_MAX);
+    if (quern_buffer_create(l->ctx, bytes, access, name, buffer) != QUERN_OK)
+        fail_msg("%s: %s", name, quern_last_error()->message);
+    l->placed++;
+    if (host)
+        assert_int_equal(quern_buffer_write(*buffer, host, bytes), QUERN_OK);
+    return quern_buffer_address(*buffer);
 }
 
 static void *fresh(struct t_layer *l, size_t bytes)
@@ -150,21 +166,22 @@ void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem 
     for (size_t i = 0; i < count; i++)
         if (member(l, operands[i].name))
             *member(l, operands[i].name) =
-                map(l, operands[i].name, host[i], operands[i].bytes, QUERN_SIM_READ);
+                place(l, operands[i].name, host[i], operands[i].bytes, QUERN_SIM_READ);
     void *const a = padded_rows(l, out.a, &bytes);
-    l->args.a = map(l, "a", a, bytes, QUERN_SIM_READ);
+    l->args.a = place(l, "a", a, bytes, QUERN_SIM_READ);
     /* no byte more than the last row needs */
     l->c_bytes = (size_t)((m - 1) * l->ldc + p->n) * dtype_bytes(p->c);
     l->c = fresh(l, l->c_bytes);
-    l->args.c = map(l, "c", l->c, l->c_bytes, QUERN_SIM_WRITE);
+    l->args.c = place(l, "c", NULL, l->c_bytes, QUERN_SIM_WRITE);
+    l->c_buffer = l->buffer[l->placed - 1];
     l->args.lda = lda;
     l->args.ldc = ldc;
 }
 
 void t_layer_free(struct t_layer *l)
 {
-    for (size_t i = 0; i < l->mapped; i++)
-        quern_sim_unmap(quern_ctx_sim(l->ctx), l->address[i]);
+    for (size_t i = 0; i < l->placed; i++)
+        quern_buffer_destroy(l->buffer[i]);
     for (size_t i = 0; i < l->allocated; i++)
         free(l->memory[i]);
 }
@@ -173,6 +190,8 @@ double t_layer_error(const struct t_layer *l)
 {
     double largest = 0, difference = 0;
 
+    if (quern_buffer_read(l->c_buffer, l->c, l->c_bytes) != QUERN_OK)
+        fail_msg("%s", quern_last_error()->message);
     for (int64_t i = 0; i < l->m; i++)
         for (int64_t j = 0; j < l->problem.n; j++) {
             const double want = l->reference[i * l->problem.n + j];

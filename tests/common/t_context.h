@@ -13,19 +13,22 @@ void t_remove(char *directory);
 /* A context on the software GPU of `target` with its cache in `directory`. */
 quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit);
 
+/* A context on GPU `index` of the HIP runtime. */
+quern_ctx *t_open_hip(int index, const char *directory, enum quern_jit jit);
+
 /* Parses a problem text. */
 struct quern_problem t_problem(const char *text);
 
-/* Operands of a launch with leading dimensions, mapped on the context's software GPU. */
+/* Operands of a launch with leading dimensions, in memory of the context's device. */
 struct t_layer {
     quern_ctx *ctx;
     struct quern_problem problem;
     int64_t m, lda, ldc;
-    uint8_t *c;
+    uint8_t *c; /* the result, once t_layer_error has been called */
     size_t c_bytes;
     void *memory[QUERN_OPERANDS_MAX + 3];
-    uint64_t address[QUERN_OPERANDS_MAX];
-    size_t allocated, mapped;
+    quern_buffer *buffer[QUERN_OPERANDS_MAX], *c_buffer;
+    size_t allocated, placed;
     struct quern_args args;
     double *reference; /* [m,N] */
 };
@@ -33,7 +36,7 @@ struct t_layer {
 void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
                   int64_t lda, int64_t ldc, uint64_t seed);
 void t_layer_free(struct t_layer *l);
-/* max |c - reference| / max |reference|. */
+/* max |c - reference| / max |reference|, of the result as it is now on the device. */
 double t_layer_error(const struct t_layer *l);
 
 #endif

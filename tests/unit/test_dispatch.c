@@ -10,6 +10,7 @@
 #include "t_context.h"
 #include "t_paths.h"
 
+#include "base/os.h"
 #include "problem/problem.h"
 #include "target/target.h"
 
@@ -477,6 +478,7 @@ static void test_bad_contexts(void **state)
     (void)state;
     options.cache_dir = cache;
     options.worker_path = t_worker_path();
+    options.device_index = 1000; /* whatever this machine has */
     assert_int_equal(quern_open(&options, &ctx), QUERN_E_TARGET);
     options.target = "gfx1152q";
     assert_int_equal(quern_open(&options, &ctx), QUERN_E_TARGET);
@@ -506,6 +508,26 @@ static void test_bad_contexts(void **state)
     assert_int_equal(quern_op_create(ctx, NULL, 1, &op), QUERN_E_ARGUMENT);
     assert_null(op);
     quern_close(ctx);
+}
+
+/* A host may try for a GPU wherever it runs: where there is none, that costs nothing. */
+static void test_no_gpu_is_quick(void **state)
+{
+    struct quern_options options = QUERN_INIT(struct quern_options);
+    uint64_t least = UINT64_MAX;
+    quern_ctx *ctx;
+
+    (void)state;
+    options.device = QUERN_DEVICE_AUTO;
+    options.device_index = 1000; /* none even where there are GPUs */
+    for (int i = 0; i < 20; i++) {
+        const uint64_t start = os_now();
+        assert_int_equal(quern_open(&options, &ctx), QUERN_E_TARGET);
+        const uint64_t took = os_now() - start;
+        least = took < least ? took : least;
+    }
+    assert_non_null(strstr(quern_last_error()->message, "no GPU, and no target"));
+    assert_in_range(least, 1, T_SANITIZED ? 20000000 : 1000000);
 }
 
 static int cancel_after_two(void *user, const struct quern_progress *progress)
@@ -602,6 +624,7 @@ int main(void)
         cmocka_unit_test(test_threads_share_one_compile),
         cmocka_unit_test(test_bad_launches),
         cmocka_unit_test(test_bad_contexts),
+        cmocka_unit_test(test_no_gpu_is_quick),
         cmocka_unit_test(test_prewarm),
         cmocka_unit_test(test_verify),
         cmocka_unit_test(test_explain),
