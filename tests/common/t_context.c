@@ -40,7 +40,8 @@ void t_remove(char *directory)
     free(directory);
 }
 
-quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit)
+static quern_ctx *open_context(const char *target, const char *directory, enum quern_jit jit,
+                               int allow_unverified)
 {
     struct quern_options options = QUERN_INIT(struct quern_options);
     quern_ctx *ctx;
@@ -49,11 +50,22 @@ quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit)
     options.target = target;
     options.cache_dir = directory;
     options.jit = jit;
+    options.allow_unverified = allow_unverified;
     options.jobs = 2;
     options.worker_path = t_worker_path();
     if (quern_open(&options, &ctx) != QUERN_OK)
         fail_msg("quern_open: %s", quern_last_error()->message);
     return ctx;
+}
+
+quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit)
+{
+    return open_context(target, directory, jit, 0);
+}
+
+quern_ctx *t_open_unverified(const char *target, const char *directory)
+{
+    return open_context(target, directory, QUERN_JIT_ON, 1);
 }
 
 struct quern_problem t_problem(const char *text)
@@ -72,8 +84,9 @@ static const void **member(struct t_layer *l, const char *name)
     const struct {
         const char *name;
         const void **at;
-    } members[] = {{"b", &args->b},       {"scales", &args->scales}, {"absmax8", &args->absmax8},
-                   {"code", &args->code}, {"offset", &args->offset}, {"bias", &args->bias}};
+    } members[] = {{"b", &args->b},        {"scales", &args->scales}, {"absmax8", &args->absmax8},
+                   {"code", &args->code},  {"offset", &args->offset}, {"bias", &args->bias},
+                   {"zeros", &args->zeros}};
 
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         if (!strcmp(name, members[i].name))
@@ -115,8 +128,8 @@ static void *padded_rows(struct t_layer *l, const void *a, size_t *bytes)
     return padded;
 }
 
-void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
-                  int64_t lda, int64_t ldc, uint64_t seed)
+static void make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
+                 int64_t lda, int64_t ldc, float offset, uint64_t seed)
 {
     struct quern_operand operands[QUERN_OPERANDS_MAX];
     void *host[QUERN_OPERANDS_MAX] = {0};
@@ -127,7 +140,7 @@ void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem 
     } const buffers[] = {{"a", &out.a},           {"b", &out.b},
                          {"scales", &out.scales}, {"absmax8", &out.absmax8},
                          {"code", &out.code},     {"offset", &out.offset},
-                         {"bias", &out.bias}};
+                         {"bias", &out.bias},     {"zeros", &out.zeros}};
     size_t count, bytes;
 
     *l = (struct t_layer){.ctx = ctx,
@@ -142,8 +155,10 @@ void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem 
             if (!strcmp(operands[i].name, buffers[j].name))
                 host[i] = *buffers[j].at = fresh(l, operands[i].bytes);
     quant_random(p, m, seed, &out);
+    for (size_t i = 0; offset != 0 && i < (size_t)(m * p->k); i++)
+        quant_store(p->a, out.a, i, quant_load(p->a, out.a, i) + offset);
     const struct quant_operands in = {out.a,       out.b,    out.scales, out.bias,
-                                      out.absmax8, out.code, out.offset};
+                                      out.absmax8, out.code, out.offset, out.zeros};
     l->reference = fresh(l, (size_t)(m * p->n) * sizeof(double));
     assert_int_equal(quant_reference(p, &in, m, l->reference), QUERN_OK);
 
@@ -159,6 +174,18 @@ void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem 
     l->args.c = map(l, "c", l->c, l->c_bytes, QUERN_SIM_WRITE);
     l->args.lda = lda;
     l->args.ldc = ldc;
+}
+
+void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
+                  int64_t lda, int64_t ldc, uint64_t seed)
+{
+    make(l, ctx, p, m, lda, ldc, 0, seed);
+}
+
+void t_layer_make_offset(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p,
+                         int64_t m, float offset, uint64_t seed)
+{
+    make(l, ctx, p, m, 0, 0, offset, seed);
 }
 
 void t_layer_free(struct t_layer *l)
