@@ -130,10 +130,6 @@ enum undef_kind {
     UNDEF_CARRY,   /* from the lowest undefined bit upward (add, sub, mul) */
     UNDEF_HALVES,  /* low and high half apart, each as UNDEF_ANY */
     UNDEF_WORDS,   /* the same of 32-bit words */
-    UNDEF_BYTE_0,  /* any undefined bit of that byte of the source makes the whole result so */
-    UNDEF_BYTE_1,
-    UNDEF_BYTE_2,
-    UNDEF_BYTE_3,
     UNDEF_SELECT,  /* source 3, a lane mask, chooses between 1 and 2 */
     UNDEF_BITSEL,  /* each bit of source 1 chooses between 2 and 3 */
     UNDEF_MOVE_1,  /* the body moves bits of source 1 … */
@@ -154,7 +150,12 @@ enum undef_kind {
     UNDEF_IF_VCC,  /* branches on VCC */
     UNDEF_MUST,    /* every source must be defined */
     UNDEF_ADDRESS, /* memory: sources 1, 2 and scalar 3 are an address; the body does the rest */
-    UNDEF_MATRIX   /* the body does it */
+    UNDEF_MATRIX,  /* the body does it */
+    /* vector instructions again: any undefined bit of that byte makes the whole result so */
+    UNDEF_BYTE_0,
+    UNDEF_BYTE_1,
+    UNDEF_BYTE_2,
+    UNDEF_BYTE_3
 };
 
 /*
