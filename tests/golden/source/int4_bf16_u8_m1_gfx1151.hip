@@ -39,14 +39,17 @@ constexpr unsigned PHASES = 2;          // 1: groups start apart along K, 2: wav
 
 typedef unsigned char u8;
 typedef unsigned short u16;
+typedef short i16x4 __attribute__((ext_vector_type(4)));
 typedef unsigned int u32;
 typedef unsigned long u64;
 typedef long i64;
 typedef u32 u32x2 __attribute__((ext_vector_type(2)));
 typedef u32 u32x4 __attribute__((ext_vector_type(4)));
 typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
 typedef _Float16 f16;
 typedef f16 f16x2 __attribute__((ext_vector_type(2)));
+typedef f16 f16x4 __attribute__((ext_vector_type(4)));
 typedef __bf16 bf16;
 typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
 
@@ -67,8 +70,9 @@ template <> struct element_type<F16> { typedef f16 type; };
 template <> struct element_type<BF16> { typedef bf16 type; };
 
 // How pairs of weights are multiplied with pairs of A: by a dot product of 16-bit values with an
-// f32 sum, by two f32 operations in one instruction, or by two instructions.
-enum products { DOT2, PACKED, PLAIN };
+// f32 sum, by two f32 operations in one instruction, by two instructions, or by a matrix
+// instruction for pairs of 16-bit pairs.
+enum products { DOT2, PACKED, PLAIN, MATRIX };
 
 constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
 
@@ -106,7 +110,7 @@ DEVICE u32 opaque(u32 value)
 
 // One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
 // pass by the caches, which are better used for A.
-template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 (&to)[DWORDS], const u8 *from)
+template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from)
 {
     if constexpr (DWORDS == 4) {
         const u32x4 *const p = (const u32x4 *)from;
@@ -116,7 +120,7 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 (&to)[DWORDS], cons
         const u32x2 *const p = (const u32x2 *)from;
         const u32x2 v = ONCE ? __builtin_nontemporal_load(p) : *p;
         to[0] = v.x, to[1] = v.y;
-    } else {
+    } else if constexpr (DWORDS == 1) {
         const u32 *const p = (const u32 *)from;
         to[0] = ONCE ? __builtin_nontemporal_load(p) : *p;
     }
