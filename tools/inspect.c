@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* quern inspect: what a code object holds, or a launch plan and its code objects. */
+/* quern inspect: what a code object holds, a launch plan and its code objects, or a checkpoint. */
+#include "checkpoint.h"
 #include "elf_text.h"
 #include "files.h"
 #include "json_file.h"
@@ -204,6 +205,67 @@ static int inspect_plan(struct inspection *x, const char *path)
     return status;
 }
 
+/* ---- A checkpoint -----------------------------------------------------------------------------
+ */
+
+static json_t *layer_json(const struct checkpoint_layer *l)
+{
+    json_t *json = json_pack("{s:s, s:s, s:I, s:b}", "layer", l->name, "format", l->format,
+                             "experts", (json_int_t)l->experts, "act_order", (int)l->act_order);
+
+    json_object_set_new(json, l->problem[0] ? "problem" : "reason",
+                        json_string(l->problem[0] ? l->problem : l->reason));
+    return json;
+}
+
+static int print_layers(const char *path, const struct safetensors *s,
+                        const struct checkpoint_layer *layers, size_t count)
+{
+    struct table t = {0};
+
+    printf("%s: safetensors, %zu tensors, %zu linear layer%s\n", path, s->count, count,
+           count == 1 ? "" : "s");
+    if (!count)
+        return EXIT_OK;
+    table_header(&t, "<layer|<format|<problem");
+    for (size_t i = 0; i < count; i++) {
+        const struct checkpoint_layer *const l = &layers[i];
+        char experts[32] = "";
+        if (l->experts > 1)
+            snprintf(experts, sizeof experts, " (%lld experts)", (long long)l->experts);
+        table_cell(&t, "%s", l->name);
+        table_cell(&t, "%s%s", l->format, l->act_order ? ", act-order" : "");
+        table_cell(&t, "%s%s%s",
+                   l->problem[0] ? l->problem : "none: ", l->problem[0] ? "" : l->reason, experts);
+    }
+    const bool printed = table_print(&t, 2);
+    table_free(&t);
+    return printed ? EXIT_OK : fail("out of memory");
+}
+
+static int inspect_checkpoint(struct inspection *x, const char *path)
+{
+    struct checkpoint_layer *layers = NULL;
+    struct safetensors s;
+    size_t count = 0;
+
+    int status = safetensors_read(path, &s);
+    if (!status)
+        status = checkpoint_layers(&s, &layers, &count);
+    if (!status && x->common.json) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < count; i++)
+            json_array_append_new(list, layer_json(&layers[i]));
+        json_array_append_new(x->array, json_pack("{s:s, s:I, s:o}", "checkpoint", path, "tensors",
+                                                  (json_int_t)s.count, "layers", list));
+    } else if (!status) {
+        status = print_layers(path, &s, layers, count);
+    }
+    free(layers);
+    safetensors_free(&s);
+    return status;
+}
+
 /* ---- The verb ---------------------------------------------------------------------------------
  */
 
@@ -212,11 +274,13 @@ static int inspect(struct inspection *x, int argc, char **argv, int first)
     int status = EXIT_OK;
 
     if (first == argc)
-        return misuse("which file? give a code object or a plan.json");
+        return misuse("which file? give a code object, a plan.json or a checkpoint's .safetensors");
     x->array = json_array();
     for (int i = first; !status && i < argc; i++) {
         const size_t length = strlen(argv[i]);
-        if (length > 5 && !strcmp(argv[i] + length - 5, ".json"))
+        if (length > 12 && !strcmp(argv[i] + length - 12, ".safetensors"))
+            status = inspect_checkpoint(x, argv[i]);
+        else if (length > 5 && !strcmp(argv[i] + length - 5, ".json"))
             status = inspect_plan(x, argv[i]);
         else
             status = inspect_object(x, argv[i]);
@@ -231,7 +295,8 @@ int verb_inspect(int argc, char **argv)
     static const struct usage usage = {
         "[--disassemble] FILE...",
         "Shows the kernels of a code object (an ELF file) and the registers and memory they\n"
-        "take. A FILE that ends in .json is a launch plan: its launches and code objects.\n"};
+        "take. A FILE that ends in .json is a launch plan: its launches and code objects. One\n"
+        "that ends in .safetensors is a checkpoint: its linear layers, and the problem of each.\n"};
     struct inspection x = {0};
     const struct flag flags[] = {
         {"disassemble", FLAG_YES, &x.disassemble, NULL, "list the instructions"}, {0}};

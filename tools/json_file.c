@@ -31,22 +31,14 @@ static int depth_of(const char *bytes, size_t size)
     return deepest;
 }
 
-int json_file_load(const char *path, size_t limit, json_t **root)
+int json_bytes_load(const char *path, const char *bytes, size_t size, json_t **root)
 {
     json_error_t error;
-    char *bytes;
-    size_t size;
 
-    int status = file_read(path, limit, &bytes, &size);
-    if (status)
-        return status;
     const int depth = depth_of(bytes, size);
-    if (depth > JSON_DEPTH_MAX) {
-        free(bytes);
+    if (depth > JSON_DEPTH_MAX)
         return fail("%s nests %d levels deep; at most %d are read", path, depth, JSON_DEPTH_MAX);
-    }
     *root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &error);
-    free(bytes);
     if (!*root)
         return fail("%s is not JSON: line %d, column %d: %s", path, error.line, error.column,
                     error.text);
@@ -56,6 +48,19 @@ int json_file_load(const char *path, size_t limit, json_t **root)
         return fail("%s must hold a JSON object, { … }", path);
     }
     return EXIT_OK;
+}
+
+int json_file_load(const char *path, size_t limit, json_t **root)
+{
+    char *bytes;
+    size_t size;
+
+    int status = file_read(path, limit, &bytes, &size);
+    if (status)
+        return status;
+    status = json_bytes_load(path, bytes, size, root);
+    free(bytes);
+    return status;
 }
 
 const char *json_shown(const json_t *value, char shown[JSON_SHOWN_BYTES])

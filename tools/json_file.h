@@ -12,6 +12,8 @@
 
 /* Reads a file of at most `limit` bytes that holds one JSON object. */
 int json_file_load(const char *path, size_t limit, json_t **root);
+/* The same of bytes that were read from `path`. */
+int json_bytes_load(const char *path, const char *bytes, size_t size, json_t **root);
 
 /* An integer member from lo to hi. `where` starts the message, e.g. "models/x.json: experts". */
 int json_field_int(const json_t *object, const char *where, const char *field, int64_t lo,

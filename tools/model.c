@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "model.h"
+#include "hf_config.h"
 #include "json_file.h"
 
 #include <stdio.h>
@@ -69,20 +70,39 @@ static int check_products(const char *path, const struct model *m)
     return EXIT_OK;
 }
 
+static int read_manifest(const json_t *root, const char *path, struct model *m, const char **name)
+{
+    int64_t version;
+    int status;
+
+    if ((status = json_field_int(root, path, "quern_model", 1, 1, &version)) ||
+        (status = json_field_text(root, path, "name", name)) ||
+        (status = read_experts(root, path, m)) || (status = read_sizes(root, path, m)))
+        return status;
+    return check_products(path, m);
+}
+
+static int read_config(const json_t *root, const char *path, struct model *m, const char **name)
+{
+    const char *const type = json_string_value(json_object_get(root, "model_type"));
+    const int status = hf_config_read(root, path, m);
+
+    *name = type ? type : "model";
+    return status ? status : check_products(path, m);
+}
+
 int model_read(const char *path, struct model *model)
 {
-    const char *name;
-    int64_t version;
+    const char *name = "";
     json_t *root;
 
     *model = (struct model){0};
     int status = json_file_load(path, MANIFEST_BYTES_MAX, &root);
     if (status)
         return status;
-    if (!(status = json_field_int(root, path, "quern_model", 1, 1, &version)) &&
-        !(status = json_field_text(root, path, "name", &name)) &&
-        !(status = read_experts(root, path, model)) && !(status = read_sizes(root, path, model)))
-        status = check_products(path, model);
+    const bool config = !json_object_get(root, "quern_model") && hf_config_is(root);
+    status =
+        config ? read_config(root, path, model, &name) : read_manifest(root, path, model, &name);
     if (!status && strlen(name) >= sizeof model->name)
         status = fail("%s: 'name' has %zu bytes; at most %zu are allowed", path, strlen(name),
                       sizeof model->name - 1);
@@ -169,9 +189,11 @@ static int add_layers(const struct model *m, int tp, struct model_layer *layers,
     const int64_t heads = m->heads / tp;
     const int64_t kv_heads = m->kv_heads >= tp ? m->kv_heads / tp : 1;
 
-    add_layer(layers, count, "qkv", tp, (heads + 2 * kv_heads) * m->head_dim, m->hidden);
-    add_layer(layers, count, "o", tp, m->hidden, heads * m->head_dim);
-    if (m->intermediate) {
+    if (!m->only_experts) {
+        add_layer(layers, count, "qkv", tp, (heads + 2 * kv_heads) * m->head_dim, m->hidden);
+        add_layer(layers, count, "o", tp, m->hidden, heads * m->head_dim);
+    }
+    if (m->intermediate && !m->only_experts) {
         add_layer(layers, count, "gate_up", tp, 2 * m->intermediate / tp, m->hidden);
         add_layer(layers, count, "down", tp, m->hidden, m->intermediate / tp);
     }
@@ -179,7 +201,8 @@ static int add_layers(const struct model *m, int tp, struct model_layer *layers,
         add_layer(layers, count, "expert gate_up", tp, 2 * m->expert_intermediate / tp, m->hidden);
         add_layer(layers, count, "expert down", tp, m->hidden, m->expert_intermediate / tp);
     }
-    add_layer(layers, count, "lm_head", tp, m->vocabulary / tp, m->hidden);
+    if (!m->plain_head)
+        add_layer(layers, count, "lm_head", tp, m->vocabulary / tp, m->hidden);
     return EXIT_OK;
 }
 

@@ -8,20 +8,32 @@
  *
  * With `experts` (optional) the layers gate_up and down are those of one expert, and `intermediate`
  * may be left out; when it is there too, the model has both kinds. Other members are ignored.
+ *
+ * A Hugging Face config.json is read as well, and says how the weights are quantised (hf_config.h).
  */
 #ifndef TOOLS_MODEL_H
 #define TOOLS_MODEL_H
 
 #include "command.h"
 
+#include <stdbool.h>
+
+/* Values of problem words that a model's file implies; "" where it says nothing. */
+struct model_words {
+    char wq[16], group[24], scale[16], zero[16], a[16];
+};
+
 struct model {
     char name[64];
     int64_t hidden, intermediate; /* intermediate 0: experts only */
     int64_t heads, kv_heads, head_dim, layers, vocabulary;
     int64_t experts, expert_intermediate; /* 0: none */
+    struct model_words words;
+    bool plain_head;   /* lm_head is not quantised, and no layer here */
+    bool only_experts; /* nor is anything else but experts */
 };
 
-/* Reads and checks a manifest. */
+/* Reads and checks a manifest or a config.json. */
 int model_read(const char *path, struct model *model);
 
 /* A linear layer: `names` of the layers of this shape, comma-separated, e.g. "qkv/tp2, o". */

@@ -49,16 +49,36 @@ static int add_problem(struct prewarm *w, const char *layers, const char *given)
     return EXIT_OK;
 }
 
+/* What the model's file says of its weights stands in for options that were not given. Another --wq
+ * than the file's takes nothing of it but the type of the activations. */
+static void take_words(struct model *m, const char *values[WORD_COUNT])
+{
+    const struct model_words *const own = &m->words;
+    const bool same = !values[0] || !strcmp(values[0], own->wq);
+    const char *const given[WORD_COUNT] = {own->wq, own->group, own->scale, own->zero, own->a};
+
+    for (size_t i = 0; i < WORD_COUNT; i++)
+        if (!values[i] && given[i] && given[i][0] && (same || i == 4))
+            values[i] = given[i];
+    if (!same)
+        m->plain_head = m->only_experts = false;
+    else if (m->plain_head)
+        note("%s: lm_head is not quantised, and left out%s", m->name,
+             m->only_experts ? ", as is everything but the experts" : "");
+}
+
 static int add_model(struct prewarm *w, const char *path, const char *tp_text,
-                     const char *const values[WORD_COUNT])
+                     const char *values[WORD_COUNT])
 {
     struct model_layer layers[MODEL_LAYERS_MAX];
     int tp[MODEL_TP_MAX] = {1};
     size_t tp_count = 1, count = 0;
 
     int status = tp_text ? model_parse_tp(tp_text, tp, &tp_count) : EXIT_OK;
-    if (status || (status = model_read(path, &w->model)) ||
-        (status = model_layers(&w->model, tp, tp_count, layers, &count)))
+    if (status || (status = model_read(path, &w->model)))
+        return status;
+    take_words(&w->model, values);
+    if ((status = model_layers(&w->model, tp, tp_count, layers, &count)))
         return status;
     w->problems = calloc(count, sizeof *w->problems);
     if (!w->problems)
@@ -408,10 +428,10 @@ struct origin {
     const char *values[WORD_COUNT];
 };
 
-static int set_up(struct prewarm *w, int argc, char **argv, int first, const struct origin *from)
+static int set_up(struct prewarm *w, int argc, char **argv, int first, struct origin *from)
 {
     const char *const model_path = from->model, *const tp = from->tp;
-    const char *const *const values = from->values;
+    const char **const values = from->values;
     const char *manifest = from->manifest;
     const bool m_given = w->m_set.count != 0;
     int status;
@@ -459,7 +479,7 @@ int verb_prewarm(int argc, char **argv)
     struct origin from = {0};
     const struct flag flags[] = {
         {"model", FLAG_TEXT, &from.model, "FILE",
-         "a model manifest, e.g. cache/models/qwen3-4b.json"},
+         "a manifest, e.g. cache/models/qwen3-4b.json, or a config.json"},
         {"wq", FLAG_TEXT, &from.values[0], "FORMAT", "weights: nf4, fp4, … (the problem word wq)"},
         {"group", FLAG_TEXT, &from.values[1], "N", "weights that share a scale"},
         {"scale", FLAG_TEXT, &from.values[2], "TYPE", "type of the scales"},

@@ -171,6 +171,19 @@ QUERN_API quern_status quern_problem_parse(const char *text, struct quern_proble
 QUERN_API quern_status quern_problem_text(const struct quern_problem *problem, char *text,
                                           size_t size);
 
+/* ---- Weights ----------------------------------------------------------------------------------
+ */
+
+/*
+ * Reorders packed int4 weights once, at load: from the problem's layout to another, both one of k8,
+ * exl, ck, gptq and awq (docs/formats.md). Scales and zero points are never reordered. b and out
+ * have N·K/2 bytes each, are 4-byte aligned and do not overlap. Works on all CPUs, and blocks.
+ * Errors: QUERN_E_PROBLEM (the new layout needs another multiple of N or K), QUERN_E_DECLINED
+ * (weights of another kind), QUERN_E_ARGUMENT, QUERN_E_ALIGN.
+ */
+QUERN_API quern_status quern_repack(const struct quern_problem *problem, enum quern_layout to,
+                                    const void *b, void *out);
+
 /* ---- Context ----------------------------------------------------------------------------------
  */
 

@@ -208,6 +208,37 @@ QUERN_API quern_status quern_dequantize(const struct quern_problem *problem,
                                         const struct quern_quantized *operands, size_t count,
                                         float *w);
 
+/* ---- Checkpoints ------------------------------------------------------------------------------
+ */
+
+/* gptq stores zero points less one, gptq_v2 as they are. */
+enum quern_checkpoint_kind {
+    QUERN_CHECKPOINT_GPTQ = 1,
+    QUERN_CHECKPOINT_GPTQ_V2,
+    QUERN_CHECKPOINT_AWQ
+};
+
+/* The tensors of one int4 layer, as a checkpoint holds them (docs/formats.md). */
+struct quern_checkpoint {
+    size_t size;
+    enum quern_checkpoint_kind kind;
+    const void *qweight, *scales; /* 4-byte aligned */
+    const void *qzeros;           /* may be null for zero=none */
+    const void *g_idx;            /* may be null */
+    size_t qweight_bytes, scales_bytes, qzeros_bytes, g_idx_bytes;
+};
+
+/*
+ * Brings a layer into the operands of an int4 problem: b in its layout, scales, zeros, and, when
+ * g_idx orders the columns otherwise than by k/group, `perm`, u32 [K]: column j of b is column
+ * perm[j] of the checkpoint, and A must be permuted alike. Free with quern_quantized_free. Blocks.
+ * Errors: QUERN_E_ARGUMENT names the tensor, and says what was expected;
+ * QUERN_E_DECLINED when g_idx makes groups of unequal size.
+ */
+QUERN_API quern_status quern_import(const struct quern_problem *problem,
+                                    const struct quern_checkpoint *checkpoint,
+                                    struct quern_quantized *operands, size_t *count);
+
 /* ---- Code objects and the compiler ------------------------------------------------------------
  */
 

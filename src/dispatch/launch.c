@@ -42,6 +42,9 @@ size_t pack_args(const struct plan *plan, const struct arg_values *v, uint8_t ke
         case PLAN_ARG_OFFSET:
             n = pack(kernarg, n, &v->offset, sizeof v->offset);
             break;
+        case PLAN_ARG_ZEROS:
+            n = pack(kernarg, n, &v->zeros, sizeof v->zeros);
+            break;
         case PLAN_ARG_BIAS:
             n = pack(kernarg, n, &v->bias, sizeof v->bias);
             break;
@@ -114,6 +117,8 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
         TRY(check_pointer("code", args->code, 16));
         TRY(check_pointer("offset", args->offset, sizeof(float)));
     }
+    if (p->wq == QUERN_W_INT4 && p->zero != QUERN_ZERO_NONE)
+        TRY(check_pointer("zeros", args->zeros, 16));
     if (p->bias)
         TRY(check_pointer("bias", args->bias, 16));
     return check_strides(p, args);
@@ -158,6 +163,7 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
         .absmax8 = args->absmax8,
         .code = args->code,
         .offset = args->offset,
+        .zeros = args->zeros,
         .bias = args->bias,
         .c = args->c,
         .lda = args->lda ? args->lda : p->k,
@@ -187,8 +193,9 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
         [PLAN_ARG_SCALES] = "scales", [PLAN_ARG_ABSMAX8] = "absmax8",
         [PLAN_ARG_CODE] = "code",     [PLAN_ARG_OFFSET] = "offset",
         [PLAN_ARG_BIAS] = "bias",     [PLAN_ARG_C] = "c",
-        [PLAN_ARG_M] = "m",           [PLAN_ARG_FIRST] = "first",
-        [PLAN_ARG_LDA] = "lda",       [PLAN_ARG_LDC] = "ldc"};
+        [PLAN_ARG_ZEROS] = "zeros",   [PLAN_ARG_M] = "m",
+        [PLAN_ARG_FIRST] = "first",   [PLAN_ARG_LDA] = "lda",
+        [PLAN_ARG_LDC] = "ldc"};
     struct plan_slice slices[2];
 
     FAIL_IF(!op || !launches || !count, QUERN_E_ARGUMENT, "a null argument");

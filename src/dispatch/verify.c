@@ -70,7 +70,8 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
                                          .bias = host(b, "bias"),
                                          .absmax8 = host(b, "absmax8"),
                                          .code = host(b, "code"),
-                                         .offset = host(b, "offset")});
+                                         .offset = host(b, "offset"),
+                                         .zeros = host(b, "zeros")});
 
     options.target = op->ctx->id.target->name;
     options.check = check;
@@ -93,6 +94,7 @@ static quern_status run_slice(struct bench *b, quern_op *op, const struct kernel
         .absmax8 = guest(b, "absmax8"),
         .code = guest(b, "code"),
         .offset = guest(b, "offset"),
+        .zeros = guest(b, "zeros"),
         .bias = guest(b, "bias"),
         .c = guest(b, "c"),
         .m = slice_rows(s),
@@ -204,7 +206,8 @@ static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t se
                                       .bias = host(b, "bias"),
                                       .absmax8 = host(b, "absmax8"),
                                       .code = host(b, "code"),
-                                      .offset = host(b, "offset")};
+                                      .offset = host(b, "offset"),
+                                      .zeros = host(b, "zeros")};
     if (op->problem.op == QUERN_OP_DEQUANT) {
         TRY(quant_dequantise(&op->problem, &in, b->weights));
         compare_weights(b, &op->problem, out);

@@ -113,6 +113,58 @@ static void add_simt_w4_constants(struct str *s, const struct plan *p)
              "whether they bypass the caches");
 }
 
+static const char *scale_word(const struct quern_problem *q)
+{
+    return q->scale == QUERN_SCALE_F16 ? "F16" : q->scale == QUERN_SCALE_BF16 ? "BF16" : "F32";
+}
+
+static void add_simt_int4_constants(struct str *s, const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const bool k8 = q->layout == QUERN_LAYOUT_K8, ck = q->layout == QUERN_LAYOUT_CK;
+
+    add_word(s, "SYMBOL", p->symbol, "name of the kernel");
+    add_integer(s, "N", q->n, "rows of W");
+    add_integer(s, "K", q->k, "columns of W");
+    add_integer(s, "BLOCK", problem_group(q), "weights along K that share a scale");
+    add_word(s, "WORD_ORDER", k8 ? "K8" : "EXL", "of the weights in a word");
+    add_word(s, "WORD_BLOCKS", ck ? "true" : "false", "whether b is [K/32,N] blocks of 4");
+    add_word(s, "SCALE_TYPE", scale_word(q), "elements of scales");
+    add_word(s, "ZERO",
+             q->zero == QUERN_ZERO_U8       ? "ZERO_U8"
+             : q->zero == QUERN_ZERO_SCALED ? "ZERO_SCALED"
+                                            : "ZERO_NONE",
+             "what zero points are");
+    add_word(s, "HAS_ZEROS", q->zero == QUERN_ZERO_NONE ? "0" : "1", "whether there are any");
+    add_word(s, "A_TYPE", element_word(q->a), "elements of A");
+    add_word(s, "C_TYPE", element_word(q->c), "elements of C and of a bias");
+    add_word(s, "TRUNCATE", q->round == QUERN_ROUND_TRUNC ? "true" : "false",
+             "whether f32 becomes bf16 by cutting");
+    add_word(s, "PRODUCTS", products_word(p->products), "how pairs are multiplied");
+    add_word(s, "PAIRING", p->pairing == PAIRING_OF_A ? "OF_A" : "OF_W",
+             "what is reordered where pairs differ");
+    add_word(s, "SUMS", p->shared_sums ? "SHARED" : "OWN", "who makes sums of A");
+    add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
+    add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
+    str_add(s, "\n");
+    add_integer(s, "WAVE", p->wave_size, "lanes");
+    add_integer(s, "WAVES", p->waves, "in a workgroup");
+    add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a lane works on");
+    add_integer(s, "ROW_LANES", p->row_lanes, "lanes side by side with rows of their own");
+    add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
+    add_integer(s, "CHUNK", p->chunk, "weights of a row for one lane in one step");
+    add_integer(s, "SHARED_BYTES", p->lds_bytes, "of LDS");
+    add_integer(s, "WAVES_PER_SIMD", p->estimate.waves_per_simd,
+                "that registers must leave room for");
+    add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
+    add_word(s, "AHEAD", p->ahead ? "true" : "false", "whether all steps are loaded at the start");
+    add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
+             "whether slices of A are workgroup id x");
+    add_word(s, "SKEWED", p->skewed ? "true" : "false", "whether the last group of rows is empty");
+    add_word(s, "WEIGHTS_ONCE", p->weights_once ? "true" : "false",
+             "whether they bypass the caches");
+}
+
 static const char *decode_template(enum quern_weight wq)
 {
     return wq == QUERN_W_NF4 ? "decode/nf4" : wq == QUERN_W_FP4 ? "decode/fp4" : "decode/e2m1";
@@ -136,6 +188,18 @@ static quern_status add_simt_w4(struct str *source, const struct plan *plan)
     return add_template(source, "family/simt_w4");
 }
 
+static quern_status add_simt_int4(struct str *source, const struct plan *plan)
+{
+    add_simt_int4_constants(source, plan);
+    TRY(add_template(source, "prelude/prelude"));
+    TRY(add_template(source, "prelude/reduce"));
+    TRY(add_template(source, "prelude/spread"));
+    TRY(add_template(source, "prelude/int4"));
+    TRY(add_template(source, "decode/int4"));
+    TRY(add_template(source, "decode/scale_group"));
+    return add_template(source, "family/simt_int4");
+}
+
 static quern_status add_dequant(struct str *source, const struct plan *plan)
 {
     add_dequant_constants(source, plan);
@@ -156,7 +220,9 @@ quern_status gen_source(const struct plan *plan, struct str *source)
     if (!dequant)
         str_addf(source, ", M = %d to %d", plan->m_lo, plan->m_hi);
     str_addf(source, "\n// %s\n\n", problem);
-    TRY(dequant ? add_dequant(source, plan) : add_simt_w4(source, plan));
+    TRY(dequant                            ? add_dequant(source, plan)
+        : plan->family == FAMILY_SIMT_INT4 ? add_simt_int4(source, plan)
+                                           : add_simt_w4(source, plan));
     FAIL_IF(source->failed, QUERN_E_MEMORY, "out of memory while writing the source of %s",
             plan->symbol);
     return QUERN_OK;

@@ -2,6 +2,7 @@
 /* What `quern explain` says of a plan. */
 #include "plan/dequant.h"
 #include "plan/plan.h"
+#include "plan/simt_int4.h"
 #include "plan/simt_w4.h"
 #include "target/rates.h"
 
@@ -27,10 +28,11 @@ static const char *products_text(enum plan_products products)
     return "";
 }
 
-static void simt_w4_explain(const struct plan *p, struct str *out)
+static void decode_explain(const struct plan *p, struct str *out)
 {
     const struct plan_estimate *const e = &p->estimate;
     const struct target *const t = p->target;
+    const bool int4 = p->family == FAMILY_SIMT_INT4;
     const double kernel = microseconds(p, e->kernel_cycles);
     const double memory = microseconds(p, e->memory_cycles);
     const double slots =
@@ -39,13 +41,13 @@ static void simt_w4_explain(const struct plan *p, struct str *out)
     str_addf(out, "%s: M = %d", p->symbol, p->m_lo);
     if (p->m_hi != p->m_lo)
         str_addf(out, " to %d", p->m_hi);
-    str_addf(out, ", family simt_w4 on %s (%s)\n", t->name, t->part);
+    str_addf(out, ", family %s on %s (%s)\n", int4 ? "simt_int4" : "simt_w4", t->name, t->part);
     str_addf(
         out,
         "  shape      %d waves of %u lanes; a wave has %d rows of W and %d weights of each per "
         "lane and step; %d %s a row\n",
-        p->waves, p->wave_size, p->rows_per_wave, p->chunk, p->split_k,
-        p->split_k > 1 ? "waves share" : "wave has");
+        p->waves, p->wave_size, p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1), p->chunk,
+        p->split_k, p->split_k > 1 ? "waves share" : "wave has");
     if (p->tail)
         str_addf(out, "  tail       the last step of a row has %d weights per lane\n", p->tail);
     str_addf(out, "  products   %s\n", products_text(p->products));
@@ -54,10 +56,18 @@ static void simt_w4_explain(const struct plan *p, struct str *out)
              " rows fill %u compute units to %u %%\n",
              e->workgroups, plan_rows_per_workgroup(p), t->cus, e->busy_percent);
     str_addf(out,
-             "  resources  %" PRIu32
-             " bytes of LDS (table of all pairs of codes), about %u VGPRs, %u "
-             "waves per SIMD fit; %" PRId64 " bytes of weights in flight in a compute unit\n",
-             p->lds_bytes, e->vgprs, e->waves_per_simd, e->bytes_in_flight);
+             "  resources  %" PRIu32 " bytes of LDS (%s), about %u VGPRs, %u waves per SIMD fit; "
+             "%" PRId64 " bytes of weights in flight in a compute unit\n",
+             p->lds_bytes,
+             !int4            ? "table of all pairs of codes"
+             : p->shared_sums ? "sums of A"
+                              : "sums of waves",
+             e->vgprs, e->waves_per_simd, e->bytes_in_flight);
+    if (int4)
+        str_addf(out, "  pairs      %s\n",
+                 p->problem.layout != QUERN_LAYOUT_K8 ? "lie in the words as A has them"
+                 : p->pairing == PAIRING_OF_A         ? "of A are brought into the words' order"
+                                                      : "of W are brought into A's order");
     str_addf(
         out,
         "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f us "
@@ -76,7 +86,10 @@ static void simt_w4_explain(const struct plan *p, struct str *out)
     str_addf(out, "  weights    read %s\n",
              p->weights_once ? "once, non-temporally"
                              : "through the caches: slices of A share them");
-    simt_w4_explain_rejected(p, out);
+    if (int4)
+        simt_int4_explain_rejected(p, out);
+    else
+        simt_w4_explain_rejected(p, out);
 }
 
 void plan_explain(const struct plan *p, struct str *out)
@@ -84,5 +97,5 @@ void plan_explain(const struct plan *p, struct str *out)
     if (p->family == FAMILY_DEQUANT)
         dequant_explain(p, out);
     else
-        simt_w4_explain(p, out);
+        decode_explain(p, out);
 }

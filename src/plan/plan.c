@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "plan/dequant.h"
+#include "plan/simt_int4.h"
 #include "plan/simt_w4.h"
 
 #include <inttypes.h>
@@ -74,19 +75,20 @@ quern_status plan_make(const struct quern_problem *problem, const struct target 
 
     if (problem->op == QUERN_OP_DEQUANT)
         return make_dequant(problem, target, set);
-    TRY(simt_w4_accepts(problem, target));
+    const bool int4 = problem->wq == QUERN_W_INT4;
+    TRY(int4 ? simt_int4_accepts(problem, target) : simt_w4_accepts(problem, target));
     for (size_t i = 0; i < sizeof m_tiles / sizeof *m_tiles; i++) {
         struct plan *const p = &made.plans[made.count++];
         *p = (struct plan){
             .problem = *problem,
             .target = target,
-            .family = FAMILY_SIMT_W4,
+            .family = int4 ? FAMILY_SIMT_INT4 : FAMILY_SIMT_W4,
             .m_lo = i ? m_tiles[i - 1] + 1 : 1,
             .m_hi = m_tiles[i],
             .m_tile = m_tiles[i],
         };
         name_kernel(p);
-        TRY(simt_w4_choose(p));
+        TRY(int4 ? simt_int4_choose(p) : simt_w4_choose(p));
         TRY(limit(p));
     }
     *set = made;
@@ -121,7 +123,7 @@ size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slic
 
 int64_t plan_rows_per_workgroup(const struct plan *p)
 {
-    return (int64_t)(p->waves / p->split_k) * p->rows_per_wave;
+    return (int64_t)(p->waves / p->split_k) * p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1);
 }
 
 void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint32_t block[3])
@@ -147,6 +149,8 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
         args[n++] = PLAN_ARG_CODE;
         args[n++] = PLAN_ARG_OFFSET;
     }
+    if (p->problem.wq == QUERN_W_INT4 && p->problem.zero != QUERN_ZERO_NONE)
+        args[n++] = PLAN_ARG_ZEROS;
     if (p->problem.bias)
         args[n++] = PLAN_ARG_BIAS;
     args[n++] = PLAN_ARG_C;

@@ -12,7 +12,7 @@
 #include "problem/problem.h"
 #include "target/target.h"
 
-enum plan_family { FAMILY_SIMT_W4 = 1, FAMILY_DEQUANT };
+enum plan_family { FAMILY_SIMT_W4 = 1, FAMILY_DEQUANT, FAMILY_SIMT_INT4 };
 
 /* How pairs are multiplied: 16-bit dot products with f32 sums, two f32 operations in one
  * instruction, one in each, or the diagonal of a 4×4×4 matrix instruction. */
@@ -28,6 +28,13 @@ enum plan_phase {
     PHASE_OF_WAVES =
         2 /* each wave does; A is small enough that its lines stay in the first cache */
 };
+
+/*
+ * What makes up for the order of k in words of layout k8, whose nibbles p and p + 4 are the
+ * cheapest pair to decode: A's values are paired likewise, for each row of A, or W's bytes are
+ * taken apart, for each row of W.
+ */
+enum plan_pairing { PAIRING_OF_A = 1, PAIRING_OF_W };
 
 /* Kernels of a problem and target; they cover every M (DESIGN: at most eight). */
 #define PLAN_KERNELS_MAX 8
@@ -75,6 +82,10 @@ struct plan {
     bool skewed;        /* the grid has an empty group of rows at its end */
     bool weights_once;  /* nothing reads the weights again soon: they may pass by the caches */
     uint32_t lds_bytes; /* static LDS of the kernel */
+    enum plan_pairing pairing; /* of family simt_int4, as all that follows */
+    int row_lanes; /* neighbouring lanes with rows of W of their own: a wave works on as many times
+                      rows_per_wave; else 0 or 1 */
+    bool shared_sums; /* sums of A are made once for all rows of a workgroup, in LDS */
     struct plan_estimate estimate;
 };
 
@@ -106,7 +117,7 @@ struct plan_slice {
  */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 
-/* Rows of W that one workgroup of family simt_w4 computes, and the launch geometry of a slice
+/* Rows of W that one workgroup of a decode family computes, and the launch geometry of a slice
  * launch. */
 int64_t plan_rows_per_workgroup(const struct plan *p);
 void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint32_t block[3]);
@@ -116,7 +127,7 @@ void plan_explain(const struct plan *p, struct str *out);
 
 /*
  * Kernel arguments in kernarg order, the same for all kernels of a family:
- *   a, b, scales, [absmax8, code, offset,] [bias,] c : pointers;
+ *   a, b, scales, [absmax8, code, offset,] [zeros,] [bias,] c : pointers;
  *   m : i32, rows in this launch from `first` on;
  *   first : i32, the first row;  lda, ldc : i64, in elements.
  * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … ,
@@ -130,6 +141,7 @@ enum plan_arg {
     PLAN_ARG_ABSMAX8,
     PLAN_ARG_CODE,
     PLAN_ARG_OFFSET,
+    PLAN_ARG_ZEROS,
     PLAN_ARG_BIAS,
     PLAN_ARG_C,
     PLAN_ARG_M,

@@ -45,6 +45,10 @@ const char *weight_name(enum quern_weight w)
 {
     return name_of(&weight_names, (int)w);
 }
+const char *layout_name(enum quern_layout layout)
+{
+    return name_of(&layout_names, (int)layout);
+}
 
 unsigned dtype_bytes(enum quern_dtype t)
 {
@@ -252,6 +256,22 @@ static quern_status check_layout(const struct quern_problem *p)
     return QUERN_OK;
 }
 
+/* A 32-bit word of packed int4 holds eight weights, along K or along N; layout ck has four such
+ * words of a row together. */
+static quern_status check_words(const struct quern_problem *p)
+{
+    const int64_t n_multiple = p->layout == QUERN_LAYOUT_AWQ ? 8 : 1;
+    const int64_t k_multiple = p->layout == QUERN_LAYOUT_CK ? 32 : 8;
+
+    FAIL_IF(p->k % k_multiple, QUERN_E_PROBLEM,
+            "k=%" PRId64 " is not a multiple of %" PRId64 ", which int4 in layout=%s needs", p->k,
+            k_multiple, layout_name(p->layout));
+    FAIL_IF(p->n % n_multiple, QUERN_E_PROBLEM,
+            "n=%" PRId64 " is not a multiple of %" PRId64 ", which int4 in layout=%s needs", p->n,
+            n_multiple, layout_name(p->layout));
+    return QUERN_OK;
+}
+
 static quern_status check_types(const struct quern_problem *p)
 {
     const bool a16 = p->a == QUERN_F16 || p->a == QUERN_BF16;
@@ -325,6 +345,8 @@ quern_status problem_normalise(const struct quern_problem *in, struct quern_prob
         TRY(check_group(&p));
     TRY(check_scale(&p));
     TRY(check_layout(&p));
+    if (p.wq == QUERN_W_INT4)
+        TRY(check_words(&p));
     TRY(check_types(&p));
     FAIL_IF(problem_has_group(&p) && p.k % 2, QUERN_E_PROBLEM, "k=%" PRId64 " is odd", p.k);
     *out = p;

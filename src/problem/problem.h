@@ -30,5 +30,6 @@ uint64_t problem_hash(const struct quern_problem *p);
 unsigned dtype_bytes(enum quern_dtype t);
 const char *dtype_name(enum quern_dtype t);
 const char *weight_name(enum quern_weight w);
+const char *layout_name(enum quern_layout layout);
 
 #endif

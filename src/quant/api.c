@@ -67,6 +67,8 @@ static quern_status quantise(const struct weights *w, const float *values,
 
     if (p->scale == QUERN_SCALE_NESTED)
         return quantise_nested(w, values, count, out);
+    if (p->wq == QUERN_W_INT4)
+        return quant_quantise_int4(p, values, b, scales, data_of(out, w->count, "zeros"));
     if (p->wq == QUERN_W_MXFP4)
         quant_quantise_mxfp4(values, count, b, scales);
     else
@@ -141,11 +143,8 @@ quern_status quern_dequantize(const struct quern_problem *problem,
     const struct {
         const char *name;
         const void **at;
-    } members[] = {{"b", &in.b},
-                   {"scales", &in.scales},
-                   {"absmax8", &in.absmax8},
-                   {"code", &in.code},
-                   {"offset", &in.offset}};
+    } members[] = {{"b", &in.b},       {"scales", &in.scales}, {"absmax8", &in.absmax8},
+                   {"code", &in.code}, {"offset", &in.offset}, {"zeros", &in.zeros}};
     struct weights weights;
 
     FAIL_IF((!operands && count) || !w, QUERN_E_ARGUMENT, "%s is null", w ? "operands" : "w");

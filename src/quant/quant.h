@@ -57,6 +57,42 @@ void quant_nest(const float *absmax, size_t count, const float code[QUANT_NEST],
 void quant_unnest(const uint8_t *absmax8, const float code[QUANT_NEST], const float *scales,
                   float offset, size_t count, float *absmax);
 
+/*
+ * int4 (docs/formats.md): a group's weights stand for (q - z)·s, z = 8 without zero points; or,
+ * with scaled ones, (q - 8)·s - zs.
+ *
+ * Quantises w, f32 [N,K], in the problem's layout. Without zero points s = 2 max|w| / 15 and q is
+ * the nearest, 8 being zero; with them the group's range, stretched to hold zero, is cut into 15
+ * steps. s is rounded to its type first. A group with a NaN or an infinity, or whose s is beyond
+ * its type, becomes NaN. zeros is null when the problem has none. Blocks. QUERN_E_MEMORY.
+ */
+quern_status quant_quantise_int4(const struct quern_problem *problem, const float *w, void *b,
+                                 void *scales, void *zeros);
+
+/* Row `row` of int4 weights whose packed words have the order of layout k8: (q - z)·s is exact,
+ * (q - 8)·s - zs rounded once. */
+void quant_int4_row(const struct quern_problem *problem, const uint32_t *k8, const void *scales,
+                    const void *zeros, size_t row, double *w);
+void quant_int4_row_f32(const struct quern_problem *problem, const uint32_t *k8, const void *scales,
+                        const void *zeros, size_t row, float *w);
+
+/* All rows, in any of int4's layouts. QUERN_E_MEMORY. */
+struct quant_operands;
+quern_status quant_dequantise_int4(const struct quern_problem *problem,
+                                   const struct quant_operands *in, float *w);
+
+/* The type of a problem's scales, and of scaled zero points; f32 for those of other kinds. */
+enum quern_dtype quant_scale_type(const struct quern_problem *problem);
+
+/*
+ * Packed int4 weights of a normalised problem from its layout to another, both one of k8, exl, ck,
+ * gptq, awq. b and out have N·K/2 bytes each, a multiple of 4, and do not overlap. On all CPUs.
+ * QUERN_E_DECLINED for other weights; QUERN_E_PROBLEM when `to` needs another multiple of N or K.
+ */
+bool quant_is_packed_int4(const struct quern_problem *problem);
+quern_status quant_repack(const struct quern_problem *problem, enum quern_layout to, const void *b,
+                          void *out);
+
 /* The operands of one layer on the CPU; those that a problem has not are null. */
 struct quant_operands {
     const void *a; /* [M,K] in problem->a, packed */
@@ -66,26 +102,27 @@ struct quant_operands {
     const void *absmax8; /* of nested absmax: u8, f32 [256], f32 */
     const void *code;
     const void *offset;
+    const void *zeros; /* of int4: u8, or the type of the scales */
 };
 
 /* The same, to be filled. */
 struct quant_buffers {
-    void *a, *b, *scales, *bias, *absmax8, *code, *offset;
+    void *a, *b, *scales, *bias, *absmax8, *code, *offset, *zeros;
 };
 
 /*
  * Whether this room knows the weights of a normalised problem: nf4 and fp4 in layout bnb, mxfp4 in
- * layout k8. QUERN_E_DECLINED says what it does not know.
+ * layout k8, int4 in layouts k8, exl, ck, gptq and awq. QUERN_E_DECLINED says what it does not.
  */
 quern_status quant_accepts(const struct quern_problem *problem);
 
-/* The scales of all N*K/group blocks as floats. */
+/* The scales of all N*K/group blocks as floats; not for int4. */
 void quant_scales(const struct quern_problem *problem, const struct quant_operands *in,
                   float *scales);
 
 /*
- * The weights of an accepted problem, f32 [N,K]: code value times scale, rounded once. Blocks.
- * QUERN_E_MEMORY.
+ * The weights of an accepted problem, f32 [N,K]: code value times scale (int4: by its formula),
+ * rounded once. Blocks. QUERN_E_MEMORY.
  */
 quern_status quant_dequantise(const struct quern_problem *problem, const struct quant_operands *in,
                               float *w);

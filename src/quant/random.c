@@ -49,6 +49,7 @@ struct fill {
     enum quern_dtype type;
     double least, span; /* of uniform floats */
     unsigned exponent;  /* the least of four neighbours */
+    const void *scales; /* of scaled zero points */
 };
 
 static void fill_normal(const struct fill *f, size_t first, size_t count)
@@ -73,6 +74,30 @@ static void fill_uniform(const struct fill *f, size_t first, size_t count)
     for (size_t i = first; i < first + count; i++) {
         const double uniform = (double)(random_at(f->seed, i) >> 40) * 0x1p-24;
         ((float *)f->array)[i] = (float)((f->least + uniform) / f->span);
+    }
+}
+
+/* The same in any type. */
+static void fill_uniform_as(const struct fill *f, size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i++) {
+        const double uniform = (double)(random_at(f->seed, i) >> 40) * 0x1p-24;
+        quant_store(f->type, f->array, i, (float)((f->least + uniform) / f->span));
+    }
+}
+
+static void fill_nibbles(const struct fill *f, size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i++)
+        ((uint8_t *)f->array)[i] = (uint8_t)(random_at(f->seed, i) >> 60);
+}
+
+/* (z - 8)·s of random z; f->scales are there already */
+static void fill_scaled(const struct fill *f, size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i++) {
+        const float z = (float)(random_at(f->seed, i) >> 60);
+        quant_store(f->type, f->array, i, (z - 8) * quant_load(f->type, f->scales, i));
     }
 }
 
@@ -103,7 +128,12 @@ static void fill_scales(const struct quern_problem *p, uint64_t seed,
     const double root_k = sqrt((double)p->k);
     struct fill f = {.seed = random_at(seed, 2), .array = out->scales, .items = blocks};
 
-    if (p->scale == QUERN_SCALE_E8M0) {
+    if (p->wq == QUERN_W_INT4) {
+        f.function = fill_uniform_as;
+        f.type = quant_scale_type(p);
+        f.least = 0.5;
+        f.span = 4 * root_k;
+    } else if (p->scale == QUERN_SCALE_E8M0) {
         f.function = fill_exponents;
         f.exponent = 124 - (unsigned)ilogb(root_k);
     } else if (p->scale == QUERN_SCALE_NESTED) {
@@ -118,6 +148,13 @@ static void fill_scales(const struct quern_problem *p, uint64_t seed,
     }
     if (out->scales)
         fill(&f);
+    if (out->zeros)
+        fill(&(struct fill){.function = p->zero == QUERN_ZERO_SCALED ? fill_scaled : fill_nibbles,
+                            .seed = random_at(seed, 5),
+                            .array = out->zeros,
+                            .items = blocks,
+                            .type = quant_scale_type(p),
+                            .scales = out->scales});
     if (out->absmax8)
         fill(&(struct fill){.function = fill_bytes,
                             .seed = random_at(seed, 4),

@@ -25,7 +25,8 @@ typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
 struct product {
     const struct quern_problem *problem;
     const struct quant_operands *in;
-    const float *scales; /* of all blocks */
+    const float *scales; /* of all blocks; of int4: null */
+    const uint32_t *k8;  /* of int4: the packed words in the order of layout k8 */
     size_t m, n, k, group;
     size_t k_padded; /* a multiple of LANES; what is beyond k is 0 */
     const double *a; /* [m rounded up to A_ROWS][k_padded] */
@@ -37,6 +38,10 @@ struct product {
 /* The code value times the scale has 48 significant bits at most: exact in double. */
 static void dequantise_row(const struct product *p, size_t row, double *w)
 {
+    if (p->k8) {
+        quant_int4_row(p->problem, p->k8, p->in->scales, p->in->zeros, row, w);
+        return;
+    }
     const float *const value = quant_values(p->problem->wq);
     const int first = p->problem->layout == QUERN_LAYOUT_K8 ? 0 : 4; /* bit of the lower k */
     const uint8_t *b = (const uint8_t *)p->in->b + row * (p->k / 2);
@@ -146,7 +151,8 @@ static quern_status check(const struct quern_problem *p, const struct quant_oper
                     {"bias", in->bias, p->bias},
                     {"absmax8", in->absmax8, nested},
                     {"code", in->code, nested},
-                    {"offset", in->offset, nested}};
+                    {"offset", in->offset, nested},
+                    {"zeros", in->zeros, p->wq == QUERN_W_INT4 && p->zero != QUERN_ZERO_NONE}};
 
     FAIL_IF(p->op != QUERN_OP_GEMM, QUERN_E_DECLINED, "the reference product is one of op=gemm");
     TRY(quant_accepts(p));
@@ -166,9 +172,30 @@ static void widen_row(const struct product *p, size_t row, double *to)
                                        : 0;
 }
 
+/* What dequantise_row reads: of int4 the words in one order, of others the scales in one type. */
+static quern_status prepare_weights(struct product *p, void **memory)
+{
+    const struct quern_problem *const q = p->problem;
+    const size_t bytes = q->wq != QUERN_W_INT4          ? p->n * (p->k / p->group) * sizeof(float)
+                         : q->layout == QUERN_LAYOUT_K8 ? 0
+                                                        : p->n * p->k / 2;
+
+    *memory = bytes ? os.malloc(bytes) : NULL;
+    FAIL_IF(bytes && !*memory, QUERN_E_MEMORY, "no memory for the weights in another order");
+    if (q->wq != QUERN_W_INT4) {
+        quant_scales(q, p->in, *memory);
+        p->scales = *memory;
+        return QUERN_OK;
+    }
+    p->k8 = bytes ? *memory : p->in->b;
+    return bytes ? quant_repack(q, QUERN_LAYOUT_K8, p->in->b, *memory) : QUERN_OK;
+}
+
 quern_status quant_reference(const struct quern_problem *problem, const struct quant_operands *in,
                              int64_t m, double *y)
 {
+    void *weights;
+
     TRY(check(problem, in, m));
     struct product p = {.problem = problem,
                         .in = in,
@@ -185,21 +212,18 @@ quern_status quant_reference(const struct quern_problem *problem, const struct q
     const size_t parts = (p.n + p.part - 1) / p.part;
     /* zeroed: the scratch row that an odd n leaves unused is multiplied all the same */
     double *const memory = os.calloc((a_rows + parts * W_ROWS) * p.k_padded, sizeof *memory);
-    float *const scales = os.malloc(p.n * (p.k / p.group) * sizeof *scales);
 
-    if (!memory || !scales) {
-        os.free(memory);
-        os.free(scales);
-        FAIL(QUERN_E_MEMORY, "no memory for %zu x %zu values in double", a_rows, p.k_padded);
+    FAIL_IF(!memory, QUERN_E_MEMORY, "no memory for %zu x %zu values in double", a_rows,
+            p.k_padded);
+    const quern_status status = prepare_weights(&p, &weights);
+    if (status == QUERN_OK) {
+        for (size_t row = 0; row < a_rows; row++)
+            widen_row(&p, row, memory + row * p.k_padded);
+        p.a = memory;
+        p.scratch = memory + a_rows * p.k_padded;
+        parallel_for(parts, os_cpu_count(), multiply_part, &p);
     }
-    quant_scales(problem, in, scales);
-    p.scales = scales;
-    for (size_t row = 0; row < a_rows; row++)
-        widen_row(&p, row, memory + row * p.k_padded);
-    p.a = memory;
-    p.scratch = memory + a_rows * p.k_padded;
-    parallel_for(parts, os_cpu_count(), multiply_part, &p);
     os.free(memory);
-    os.free(scales);
-    return QUERN_OK;
+    os.free(weights);
+    return status;
 }

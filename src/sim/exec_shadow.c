@@ -380,6 +380,12 @@ static const struct insn *through_vector(struct wave *w, const struct insn *i,
             case UNDEF_ANY:
                 LANES r[l] = r[l + 64] = any[l] ? 0xffffffffu : 0;
                 break;
+            case UNDEF_BYTE_0:
+            case UNDEF_BYTE_1:
+            case UNDEF_BYTE_2:
+            case UNDEF_BYTE_3:
+                LANES r[l] = any[l] >> 8 * (row->undef - UNDEF_BYTE_0) & 0xff ? 0xffffffffu : 0;
+                break;
             case UNDEF_CARRY:
                 carry_rows(i, s, &m, h, r);
                 break;

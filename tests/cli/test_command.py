@@ -8,7 +8,7 @@ import pytest
 from conftest import TARGET, TOP
 
 VERBS = ["prewarm", "build", "run", "sim", "profile", "source", "inspect", "explain", "bench",
-         "targets", "cache", "bundle", "quantize", "doctor"]  # fmt: skip
+         "targets", "cache", "bundle", "quantize", "repack", "time", "doctor"]  # fmt: skip
 PROBLEM = "wq=nf4 n=64 k=128 a=bf16"
 
 

@@ -41,7 +41,7 @@ void t_remove(char *directory)
 }
 
 static quern_ctx *open_device(enum quern_device_kind device, int index, const char *target,
-                              const char *directory, enum quern_jit jit)
+                              const char *directory, enum quern_jit jit, int allow_unverified)
 {
     struct quern_options options = QUERN_INIT(struct quern_options);
     quern_ctx *ctx;
@@ -51,6 +51,7 @@ static quern_ctx *open_device(enum quern_device_kind device, int index, const ch
     options.target = target;
     options.cache_dir = directory;
     options.jit = jit;
+    options.allow_unverified = allow_unverified;
     options.jobs = 2;
     options.worker_path = t_worker_path();
     if (quern_open(&options, &ctx) != QUERN_OK)
@@ -60,12 +61,17 @@ static quern_ctx *open_device(enum quern_device_kind device, int index, const ch
 
 quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit)
 {
-    return open_device(QUERN_DEVICE_SIM, 0, target, directory, jit);
+    return open_device(QUERN_DEVICE_SIM, 0, target, directory, jit, 0);
+}
+
+quern_ctx *t_open_unverified(const char *target, const char *directory)
+{
+    return open_device(QUERN_DEVICE_SIM, 0, target, directory, QUERN_JIT_ON, 1);
 }
 
 quern_ctx *t_open_hip(int index, const char *directory, enum quern_jit jit)
 {
-    return open_device(QUERN_DEVICE_HIP, index, NULL, directory, jit);
+    return open_device(QUERN_DEVICE_HIP, index, NULL, directory, jit, 0);
 }
 
 struct quern_problem t_problem(const char *text)
@@ -84,8 +90,9 @@ static const void **member(struct t_layer *l, const char *name)
     const struct {
         const char *name;
         const void **at;
-    } members[] = {{"b", &args->b},       {"scales", &args->scales}, {"absmax8", &args->absmax8},
-                   {"code", &args->code}, {"offset", &args->offset}, {"bias", &args->bias}};
+    } members[] = {{"b", &args->b},        {"scales", &args->scales}, {"absmax8", &args->absmax8},
+                   {"code", &args->code},  {"offset", &args->offset}, {"bias", &args->bias},
+                   {"zeros", &args->zeros}};
 
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         if (!strcmp(name, members[i].name))
@@ -131,8 +138,8 @@ static void *padded_rows(struct t_layer *l, const void *a, size_t *bytes)
     return padded;
 }
 
-void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
-                  int64_t lda, int64_t ldc, uint64_t seed)
+static void make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
+                 int64_t lda, int64_t ldc, float offset, uint64_t seed)
 {
     struct quern_operand operands[QUERN_OPERANDS_MAX];
     void *host[QUERN_OPERANDS_MAX] = {0};
@@ -143,7 +150,7 @@ void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem 
     } const buffers[] = {{"a", &out.a},           {"b", &out.b},
                          {"scales", &out.scales}, {"absmax8", &out.absmax8},
                          {"code", &out.code},     {"offset", &out.offset},
-                         {"bias", &out.bias}};
+                         {"bias", &out.bias},     {"zeros", &out.zeros}};
     size_t count, bytes;
 
     *l = (struct t_layer){.ctx = ctx,
@@ -158,8 +165,10 @@ void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem 
             if (!strcmp(operands[i].name, buffers[j].name))
                 host[i] = *buffers[j].at = fresh(l, operands[i].bytes);
     quant_random(p, m, seed, &out);
+    for (size_t i = 0; offset != 0 && i < (size_t)(m * p->k); i++)
+        quant_store(p->a, out.a, i, quant_load(p->a, out.a, i) + offset);
     const struct quant_operands in = {out.a,       out.b,    out.scales, out.bias,
-                                      out.absmax8, out.code, out.offset};
+                                      out.absmax8, out.code, out.offset, out.zeros};
     l->reference = fresh(l, (size_t)(m * p->n) * sizeof(double));
     assert_int_equal(quant_reference(p, &in, m, l->reference), QUERN_OK);
 
@@ -176,6 +185,18 @@ void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem 
     l->c_buffer = l->buffer[l->placed - 1];
     l->args.lda = lda;
     l->args.ldc = ldc;
+}
+
+void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
+                  int64_t lda, int64_t ldc, uint64_t seed)
+{
+    make(l, ctx, p, m, lda, ldc, 0, seed);
+}
+
+void t_layer_make_offset(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p,
+                         int64_t m, float offset, uint64_t seed)
+{
+    make(l, ctx, p, m, 0, 0, offset, seed);
 }
 
 void t_layer_free(struct t_layer *l)

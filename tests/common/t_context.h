@@ -13,6 +13,9 @@ void t_remove(char *directory);
 /* A context on the software GPU of `target` with its cache in `directory`. */
 quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit);
 
+/* The same for a target that no software GPU here need run: to compile and look at kernels. */
+quern_ctx *t_open_unverified(const char *target, const char *directory);
+
 /* A context on GPU `index` of the HIP runtime. */
 quern_ctx *t_open_hip(int index, const char *directory, enum quern_jit jit);
 
@@ -35,6 +38,9 @@ struct t_layer {
 /* lda, ldc: 0 for packed. */
 void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
                   int64_t lda, int64_t ldc, uint64_t seed);
+/* The same, packed, with `offset` added to every value of A. */
+void t_layer_make_offset(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p,
+                         int64_t m, float offset, uint64_t seed);
 void t_layer_free(struct t_layer *l);
 /* max |c - reference| / max |reference|, of the result as it is now on the device. */
 double t_layer_error(const struct t_layer *l);

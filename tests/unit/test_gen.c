@@ -48,6 +48,9 @@ static const struct {
     {"nf4_bf16_nested_m1_gfx1151", "wq=nf4 n=4096 k=2560 a=bf16 scale=nested", "gfx1151", 1},
     {"nf4_bf16_m2_gfx942", "wq=nf4 n=4096 k=4096 a=bf16", "gfx942", 2},
     {"dequant_fp4_f16_gfx1151", "op=dequant wq=fp4 n=1000 k=1024 c=f16", "gfx1151", 1},
+    {"int4_bf16_u8_m1_gfx1151", "wq=int4 n=4096 k=4096 a=bf16 zero=u8", "gfx1151", 1},
+    {"int4_f16_ck_m8_gfx1201", "wq=int4 n=1000 k=4096 group=32 a=f16 zero=scaled layout=ck",
+     "gfx1201", 8},
     {"fp4_f16_tail_m3_gfx1201", "wq=fp4 n=100 k=416 group=32 a=f16 c=f32", "gfx1201", 3},
 };
 #define GOLDEN_COUNT (sizeof golden / sizeof *golden)
@@ -100,7 +103,9 @@ static void check_text(const char *name, const char *text)
         if (*c != '\n' && !isprint((unsigned char)*c))
             fail_msg("%s contains the byte 0x%02x", name, (unsigned char)*c);
         width = *c == '\n' ? 0 : width + 1;
-        if (width > LINE_MAX_LENGTH)
+        const char *const line = c + 1 - width;
+        /* a problem stands in one line, for those who look for it */
+        if (width > LINE_MAX_LENGTH && strncmp(line, "// op=", 6))
             fail_msg("%s has a line of more than %d characters", name, LINE_MAX_LENGTH);
     }
 }
@@ -220,7 +225,15 @@ static void test_sources_differ(void **state)
                                            "wq=mxfp4 n=128 k=256 a=f16",
                                            "wq=nf4 n=128 k=256 a=f16 scale=nested",
                                            "wq=nf4 n=128 k=256 a=f16 group=32",
-                                           "wq=nf4 n=128 k=256 a=f16 bias=1"};
+                                           "wq=nf4 n=128 k=256 a=f16 bias=1",
+                                           "wq=int4 n=128 k=256 a=f16",
+                                           "wq=int4 n=128 k=256 a=bf16",
+                                           "wq=int4 n=128 k=256 a=f16 zero=u8",
+                                           "wq=int4 n=128 k=256 a=f16 zero=scaled",
+                                           "wq=int4 n=128 k=256 a=f16 scale=f32",
+                                           "wq=int4 n=128 k=256 a=f16 layout=exl",
+                                           "wq=int4 n=128 k=256 a=f16 layout=ck",
+                                           "wq=int4 n=128 k=256 a=f16 round=trunc"};
     enum { COUNT = sizeof problems / sizeof *problems };
     char *text[2 * COUNT];
 

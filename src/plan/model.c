@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+#include "plan/model.h"
+
+#include "target/rates.h"
+
+#include <string.h>
+
+#define VGPRS_MAX   256 /* that an instruction can name */
+#define SPARE_VGPRS 12  /* that the count may be short of */
+
+/* The average compute unit's share of the fullest one's work below which a grid counts as too
+ * coarse. */
+#define BUSY_PERCENT 85
+
+/* Issue and latency that take less than this share of memory time hide behind it. */
+#define HIDDEN_PERCENT 60
+
+/* Row strides that are multiples of this camp on few channels (reported for gfx1151 and gfx1201).
+ */
+#define CAMP_BYTES 512
+/* A counts as cached when it takes no more than half of the first cache of RDNA 3. */
+#define A_CACHED_BYTES 16384
+/* Grids of a multiple of this many workgroups, and at least twice as many, were reported several
+ * times slower than others on RDNA 3 and 4; one more workgroup helps. */
+#define RESONANT_GROUPS 256
+/* Most workgroups along y. */
+#define GRID_Y_MAX 65535
+
+int64_t model_ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+enum plan_phase model_phase(const struct plan *p, int64_t row_bytes, int64_t trips)
+{
+    if (row_bytes % CAMP_BYTES || trips < 2)
+        return PHASE_NONE;
+    return p->problem.k * p->m_tile * dtype_bytes(p->problem.a) <= A_CACHED_BYTES ? PHASE_OF_WAVES
+                                                                                  : PHASE_OF_GROUPS;
+}
+
+/* Cycles of a compute unit that runs `workgroups` of them side by side from start to end. */
+static int64_t round_cycles(const struct plan *p, const struct model_counts *c, int64_t workgroups)
+{
+    const struct target *const t = p->target;
+    const int64_t cycles = target_issue_cycles(t), simds = (int64_t)t->simds;
+    const int64_t latency = (int64_t)(t->clock_ghz * TARGET_LATENCY_NS + 0.5);
+    const int64_t waves = model_ceil_div(workgroups * p->waves, simds);
+    const int64_t shared = workgroups * c->shared_slots * cycles / simds;
+    const int64_t issue = waves * c->step_slots * cycles;
+    const int64_t wait = latency + c->step_slots * cycles / 2; /* asked for in mid-step */
+
+    return latency + shared + waves * c->setup_slots * cycles + issue +
+           (c->trips - 1) * (issue > wait || c->ahead ? issue : wait);
+}
+
+bool model_estimate(struct plan *p, const struct model_counts *c)
+{
+    const struct target *const t = p->target;
+    struct plan_estimate *const e = &p->estimate;
+    e->vgprs = c->vgprs;
+    if (e->vgprs > VGPRS_MAX || p->lds_bytes > t->lds_bytes)
+        return false;
+    const unsigned room = e->vgprs + SPARE_VGPRS < VGPRS_MAX ? e->vgprs + SPARE_VGPRS : VGPRS_MAX;
+    const unsigned by_vgprs = target_waves_per_simd(t, room, 0, p->wave_size, (unsigned)p->waves);
+    const int64_t by_waves = (int64_t)by_vgprs * t->simds / p->waves;
+    const int64_t by_lds = t->lds_bytes / p->lds_bytes;
+    if (!by_waves || !by_lds)
+        return false;
+    e->waves_per_simd =
+        target_waves_per_simd(t, room, p->lds_bytes, p->wave_size, (unsigned)p->waves);
+    e->workgroups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    if (e->workgroups * p->waves * (int64_t)p->wave_size > UINT32_MAX)
+        return false;
+
+    p->skewed = e->workgroups % RESONANT_GROUPS == 0 && e->workgroups > RESONANT_GROUPS;
+    /* slices beside each other find the weights in the caches */
+    p->slices_first = e->workgroups + p->skewed <= GRID_Y_MAX;
+
+    const struct target_fill fill = target_fill(t, (uint64_t)e->workgroups);
+    const int64_t fullest = (int64_t)fill.fullest;
+    const int64_t fit = by_waves < by_lds ? by_waves : by_lds;
+    const int64_t together = fit < fullest ? fit : fullest;
+
+    e->busy_percent = fill.percent;
+    e->bytes_in_flight = together * p->waves * p->rows_per_wave * (int64_t)p->wave_size * p->chunk /
+                         2 * (p->ahead ? c->trips : 1);
+    e->step_slots = c->step_slots;
+    e->setup_slots = c->setup_slots;
+    e->slots = e->workgroups * (c->shared_slots + p->waves * (int64_t)c->setup_slots +
+                                p->waves * c->trips * (int64_t)c->step_slots);
+    e->kernel_cycles = fullest / together * round_cycles(p, c, together);
+    if (fullest % together)
+        e->kernel_cycles += round_cycles(p, c, fullest % together);
+    const int64_t bytes = c->weight_bytes + p->m_tile * (p->problem.k * dtype_bytes(p->problem.a) +
+                                                         p->problem.n * dtype_bytes(p->problem.c));
+    e->memory_cycles = (int64_t)target_memory_cycles(t, (double)bytes);
+    return true;
+}
+
+/*
+ * What decides between two that fill the part alike: the time of the fullest compute unit, but what
+ * of it hides behind memory time counts an eighth only, and so does the work of the average unit.
+ */
+static int64_t cost(const struct plan *p)
+{
+    const struct plan_estimate *const e = &p->estimate;
+    const int64_t hidden = e->memory_cycles / 100 * HIDDEN_PERCENT;
+    const int64_t average =
+        e->slots * target_issue_cycles(p->target) / (p->target->cus * p->target->simds);
+
+    return 8 * (e->kernel_cycles > hidden ? e->kernel_cycles : hidden) + e->kernel_cycles +
+           4 * average;
+}
+
+/* Whether a grid is as fine as is asked for, or as whole rows of W can be dealt out. */
+static bool fills(const struct plan *p)
+{
+    const int64_t n = p->problem.n, cus = p->target->cus;
+    const int64_t most = n * 100 / (model_ceil_div(n, cus) * cus);
+
+    return p->estimate.busy_percent >= (most < BUSY_PERCENT ? most : BUSY_PERCENT);
+}
+
+static bool better(const struct plan *p, const struct plan *q)
+{
+    if (fills(p) != fills(q))
+        return fills(p);
+    return cost(p) < cost(q);
+}
+
+void model_put(struct plan *best, size_t *count, size_t room, const struct plan *p)
+{
+    size_t at = *count;
+
+    while (at && better(p, &best[at - 1]))
+        at--;
+    if (at == room)
+        return;
+    if (*count < room)
+        ++*count;
+    memmove(&best[at + 1], &best[at], (*count - 1 - at) * sizeof *best);
+    best[at] = *p;
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Candidates and instruction counts of the family simt_int4. The counts follow the template
+ * (templates/family/simt_int4.hip, decode/int4.hip) and were fitted to code that hipRTC 6.4.3 made
+ * of it; model.c makes a choice of them.
+ */
+#include "plan/simt_int4.h"
+#include "plan/model.h"
+
+#include <inttypes.h>
+
+#define ITEMS_MAX    1024 /* work-items of a workgroup */
+#define VALUES_MAX   32   /* sums per lane that the template's reduction can fold */
+#define SIZE_MAX_NK  ((int64_t)1 << 27)
+#define CK_BYTES_MAX ((int64_t)1 << 32) /* layout ck: one 32-bit offset reaches all of b */
+#define CK_LANES     8     /* lanes with rows of their own: eight 16-byte blocks fill a line */
+#define LDS_SUMS_MAX 32768 /* so that two workgroups share a compute unit */
+#define LDS_LEAST    16
+
+/* Alternatives that explain prints. */
+#define REJECTED_SHOWN 4
+
+quern_status simt_int4_accepts(const struct quern_problem *p, const struct target *t)
+{
+    FAIL_IF(p->layout == QUERN_LAYOUT_GPTQ || p->layout == QUERN_LAYOUT_AWQ, QUERN_E_DECLINED,
+            "no kernel reads layout=%s; repack the weights once, to layout=exl (quern repack)",
+            layout_name(p->layout));
+    FAIL_IF(p->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
+            "only layout=k8, exl and ck have kernels for wq=int4 in this version");
+    FAIL_IF(p->n > SIZE_MAX_NK || p->k > SIZE_MAX_NK, QUERN_E_DECLINED,
+            "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", p->n,
+            p->k, SIZE_MAX_NK);
+    FAIL_IF(p->layout == QUERN_LAYOUT_CK && p->n > CK_BYTES_MAX / p->k * 2, QUERN_E_DECLINED,
+            "n=%" PRId64 " k=%" PRId64 " makes more than 4 GiB of weights, which layout=ck has no "
+            "kernel for; use layout=k8 or exl",
+            p->n, p->k);
+    FAIL_IF(p->a == QUERN_F16 && !(t->capabilities & CAP_DOT2_F32_F16), QUERN_E_DECLINED,
+            "%s has no v_dot2_f32_f16; use a=f32 or a=bf16 there", t->name);
+    return QUERN_OK;
+}
+
+static int at_most(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static enum plan_products products_of(const struct quern_problem *q, const struct target *t)
+{
+    const unsigned dot2 = q->a == QUERN_F16    ? CAP_DOT2_F32_F16
+                          : q->a == QUERN_BF16 ? CAP_DOT2_F32_BF16
+                                               : 0;
+
+    return t->capabilities & dot2             ? PRODUCTS_DOT2
+           : t->capabilities & CAP_PK_FMA_F32 ? PRODUCTS_PACKED
+                                              : PRODUCTS_PLAIN;
+}
+
+/* ---- Counts ------------------------------------------------------------------------------- */
+
+static bool has_zeros(const struct plan *p)
+{
+    return p->problem.zero != QUERN_ZERO_NONE;
+}
+
+/* Whether the decoder adds the same to every code: then zero points need one sum of A, not two. */
+static bool one_bias(const struct plan *p)
+{
+    return p->products != PRODUCTS_DOT2 || p->problem.a == QUERN_BF16;
+}
+
+static int sums_of_a(const struct plan *p)
+{
+    return has_zeros(p) && !one_bias(p) ? 2 : 1;
+}
+
+static int64_t steps_of(const struct plan *p)
+{
+    return model_ceil_div(p->problem.k, (int64_t)p->wave_size / p->row_lanes * p->chunk);
+}
+
+static int64_t trips_of(const struct plan *p)
+{
+    return model_ceil_div(steps_of(p), p->split_k);
+}
+
+/* Instructions that turn a word of eight codes into four pairs. */
+static int decode_slots(const struct plan *p)
+{
+    const bool bytes = p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_W;
+
+    if (p->products != PRODUCTS_DOT2)
+        return 11;
+    if (p->problem.a == QUERN_F16)
+        return bytes ? 8 : 5;
+    return bytes ? 9 : 7;
+}
+
+/* Instructions that make a word's A ready: pairs in the order of the weights', or in f32. */
+static int a_slots(const struct plan *p)
+{
+    if (p->products != PRODUCTS_DOT2)
+        return p->problem.a == QUERN_F32 ? 0 : 8;
+    return p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_A ? 4 : 0;
+}
+
+static int products_slots(const struct plan *p, int pairs)
+{
+    const int products = pairs * (p->products == PRODUCTS_PLAIN ? 2 : 1);
+    /* v_dual_dot2acc_f32_f16 is of the gfx11 instruction set alone; about a half of what can be
+     * dual-issued finds a partner in another register bank */
+    const bool dual = p->target->capabilities & CAP_VOPD &&
+                      (p->products == PRODUCTS_PLAIN ||
+                       (p->problem.a == QUERN_F16 && p->target->generation == 11));
+
+    return dual ? products * 3 / 4 : products;
+}
+
+/* Of a word of A: its products with zeros, and with ones. */
+static int sum_slots(const struct plan *p)
+{
+    return products_slots(p, 4 * sums_of_a(p));
+}
+
+static uint32_t step_slots(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const int r = p->rows_per_wave, m = p->m_tile, words = p->chunk / 8;
+    int slots = words * r * decode_slots(p);
+
+    slots += words * m * a_slots(p) + products_slots(p, 4 * words * r * m);
+    slots += r * (has_zeros(p) ? 3 : 2); /* loads of weights, scales, zero points */
+    slots += r * ((q->scale != QUERN_SCALE_F32) + (has_zeros(p) ? 1 : 0)); /* conversions */
+    slots += m * p->chunk * (int)dtype_bytes(q->a) / 16;                   /* loads of A */
+    slots += r * m * (has_zeros(p) ? 2 : 1) * (p->products == PRODUCTS_PACKED ? 2 : 1);
+    slots += p->shared_sums ? m : words * m * sum_slots(p) + r * m;
+    slots += q->k % ((int64_t)p->wave_size / p->row_lanes * p->chunk) ? 6 : 0; /* the end of K */
+    slots += trips_of(p) > 2 ? 13 : 5; /* offsets; loop, unless unrolled */
+    slots += p->phase ? trips_of(p) > 2 ? 4 : 1 : 0;
+    return (uint32_t)slots;
+}
+
+/* Instructions of a wave before and after its steps: addresses, reduction, store. */
+static uint32_t setup_slots(const struct plan *p)
+{
+    const int r = p->rows_per_wave, m = p->m_tile;
+
+    return (uint32_t)(80 + 3 * r + 14 * m + (p->wave_size == 64 ? 4 : 2) * m * r +
+                      (p->split_k > 1 ? 20 + 2 * p->split_k : 0));
+}
+
+/* The sums of A, by all waves of a workgroup. */
+static uint32_t shared_slots(const struct plan *p)
+{
+    const int64_t parts = p->m_tile * model_ceil_div(p->problem.k / p->chunk, p->wave_size);
+
+    return p->shared_sums ? (uint32_t)(parts * (p->chunk / 8 * (1 + sum_slots(p)) + 30)) : 0;
+}
+
+/* With few rows of A there are registers for it. */
+static bool ahead(const struct plan *p)
+{
+    return steps_of(p) == 2 * p->split_k && p->m_tile <= 2 && p->rows_per_wave <= 4;
+}
+
+static uint32_t vgprs(const struct plan *p)
+{
+    const int r = p->rows_per_wave, m = p->m_tile, words = p->chunk / 8;
+    const int ring = at_most(words, m > 2 ? 2 : 4); /* words of A held, as in the template */
+    const int sums = p->products == PRODUCTS_PACKED ? 3 : 2;
+    const int pair = p->products == PRODUCTS_DOT2 ? 1 : 2;
+
+    return (uint32_t)(words * r * (p->ahead ? 2 : 1) /* packed weights */ +
+                      (m * r > 4 ? 4 : 8) * pair * r /* decoded */ + (has_zeros(p) ? 4 : 3) * r +
+                      (sums_of_a(p) + 2) * m + (p->problem.a == QUERN_F32 ? 8 : 4) * ring * m +
+                      sums * m * r + (p->products == PRODUCTS_DOT2 ? 20 : 32));
+}
+
+/* Values that a lane is left with after the reduction: RESULTS in the template. */
+static int results_of(const struct plan *p)
+{
+    const int values = p->rows_per_wave * p->m_tile, lanes = (int)p->wave_size / CK_LANES;
+
+    return p->row_lanes == 1 || values <= lanes ? 1 : values / lanes;
+}
+
+static uint32_t lds_bytes(const struct plan *p)
+{
+    const uint32_t sums =
+        p->shared_sums ? (uint32_t)(p->m_tile * (p->problem.k / p->chunk) * 4 * sums_of_a(p)) : 0;
+    const uint32_t partial =
+        p->split_k > 1 ? (uint32_t)p->waves * p->wave_size * 4 * (uint32_t)results_of(p) : 0;
+    const uint32_t most = sums > partial ? sums : partial;
+
+    return most > LDS_LEAST ? (most + 15) / 16 * 16 : LDS_LEAST;
+}
+
+static bool estimate(struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 2;
+    const int64_t zero_bytes = q->zero == QUERN_ZERO_U8       ? 1
+                               : q->zero == QUERN_ZERO_SCALED ? scale_bytes
+                                                              : 0;
+
+    p->shared_sums = p->m_tile * (q->k / p->chunk) * 4 * sums_of_a(p) <= LDS_SUMS_MAX;
+    p->lds_bytes = lds_bytes(p);
+    p->ahead = ahead(p);
+    p->phase = model_phase(p, p->row_lanes > 1 ? 1 : q->k / 2, trips_of(p));
+    const struct model_counts counts = {.vgprs = vgprs(p),
+                                        .step_slots = step_slots(p),
+                                        .setup_slots = setup_slots(p),
+                                        .shared_slots = shared_slots(p),
+                                        .trips = trips_of(p),
+                                        .weight_bytes =
+                                            q->n * q->k / 2 + q->n * (q->k / problem_group(q)) *
+                                                                  (scale_bytes + zero_bytes),
+                                        .ahead = p->ahead};
+    return model_estimate(p, &counts);
+}
+
+/* ---- Candidates and choice ---------------------------------------------------------------- */
+
+/* Tries all numbers of waves for a plan whose other fields are set. */
+static void try_waves(struct plan *p, struct plan *best, size_t *count, size_t room)
+{
+    static const int splits[] = {1, 2, 4, 8, 16};
+
+    for (size_t s = 0; s < sizeof splits / sizeof *splits; s++)
+        for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
+            p->split_k = splits[s];
+            p->waves = groups * splits[s];
+            if (p->split_k <= steps_of(p) && estimate(p))
+                model_put(best, count, room, p);
+        }
+}
+
+static size_t candidates(const struct plan *base, struct plan *best, size_t room)
+{
+    static const int rows[] = {8, 4, 2, 1}, chunks[] = {32, 16, 8};
+    const bool ck = base->problem.layout == QUERN_LAYOUT_CK;
+    size_t count = 0;
+    struct plan p = *base;
+
+    p.products = products_of(&p.problem, p.target);
+    p.wave_size = p.target->wave_size;
+    p.weights_once = p.m_tile < PLAN_M_MAX;
+    p.row_lanes = ck ? CK_LANES : 1;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
+            for (int pairing = PAIRING_OF_A; pairing <= PAIRING_OF_W; pairing++) {
+                p.rows_per_wave = rows[r];
+                p.chunk = chunks[c];
+                p.pairing = (enum plan_pairing)pairing;
+                if (p.rows_per_wave * p.m_tile > VALUES_MAX ||
+                    (p.rows_per_wave > 1 && p.rows_per_wave * p.row_lanes > p.problem.n) ||
+                    (ck && p.chunk != 32) || problem_group(&p.problem) % p.chunk)
+                    continue;
+                /* only words in the order of k leave a choice */
+                if (pairing == PAIRING_OF_W &&
+                    (p.problem.layout != QUERN_LAYOUT_K8 || p.products != PRODUCTS_DOT2))
+                    continue;
+                try_waves(&p, best, &count, room);
+            }
+    return count;
+}
+
+quern_status simt_int4_choose(struct plan *plan)
+{
+    struct plan best;
+
+    FAIL_IF(!candidates(plan, &best, 1), QUERN_E_DECLINED,
+            "no kernel shape for n=%" PRId64 " k=%" PRId64 " fits %s", plan->problem.n,
+            plan->problem.k, plan->target->name);
+    *plan = best;
+    return QUERN_OK;
+}
+
+/* Whether two plans are the same shape but for the number of waves. */
+static bool alike(const struct plan *p, const struct plan *q)
+{
+    return p->rows_per_wave == q->rows_per_wave && p->chunk == q->chunk &&
+           p->split_k == q->split_k && p->pairing == q->pairing;
+}
+
+void simt_int4_explain_rejected(const struct plan *plan, struct str *out)
+{
+    enum { ROOM = 64 };
+    struct plan best[ROOM];
+    const size_t count = candidates(plan, best, ROOM);
+    int shown = 0;
+
+    for (size_t i = 1; i < count && shown < REJECTED_SHOWN; i++) {
+        const struct plan *const p = &best[i];
+        bool seen = false;
+        for (size_t j = 0; j < i; j++)
+            seen |= alike(p, &best[j]);
+        if (seen)
+            continue;
+        const struct plan_estimate *const a = &p->estimate, *const b = &plan->estimate;
+        str_addf(out,
+                 "  rejected   %d waves, %d rows, %d weights, split %d, pairs of %s: %+.0f %% time "
+                 "in the fullest compute unit, %+.0f %% instructions, fills %u %%\n",
+                 p->waves, p->rows_per_wave * p->row_lanes, p->chunk, p->split_k,
+                 p->pairing == PAIRING_OF_A ? "A" : "W",
+                 100.0 * (double)a->kernel_cycles / (double)b->kernel_cycles - 100.0,
+                 100.0 * (double)a->slots / (double)b->slots - 100.0, a->busy_percent);
+        shown++;
+    }
+}

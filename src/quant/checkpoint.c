@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * int4 layers as GPTQ and AWQ checkpoints store them → operands. Their facts: AutoGPTQ's and
+ * GPTQModel's tensors are qweight [K/8,N], qzeros [G,N/8], scales [G,N], g_idx [K]; the first
+ * format stores z - 1. AutoAWQ's are qweight [K,N/8], qzeros [G,N/8], scales [G,N], with nibbles
+ * in the order 0 2 4 6 1 3 5 7 of n.
+ */
+#include "quant/quant.h"
+
+#include "base/os.h"
+#include "base/thread.h"
+
+#include <quern/tool.h>
+
+#include <math.h>
+#include <string.h>
+
+#define MIDDLE 8 /* the code of zero, where there are no zero points */
+
+struct import {
+    struct quern_problem problem; /* normalised; layout and zero as wanted */
+    const struct quern_checkpoint *from;
+    size_t n, k, group, groups;
+    uint32_t *perm; /* column j of the result is column perm[j] of the checkpoint; null: the same */
+    const uint32_t *words; /* of permute_words, in layout gptq */
+    uint32_t *permuted;
+};
+
+/* ---- Checks -----------------------------------------------------------------------------------
+ */
+
+static quern_status check_tensor(const char *name, const void *data, size_t bytes, size_t wanted,
+                                 const char *shape, size_t d0, size_t d1)
+{
+    FAIL_IF(!data, QUERN_E_ARGUMENT, "tensor %s is missing", name);
+    FAIL_IF(bytes != wanted, QUERN_E_ARGUMENT,
+            "tensor %s has %zu bytes; the problem needs %zu: %s, [%zu,%zu]", name, bytes, wanted,
+            shape, d0, d1);
+    return QUERN_OK;
+}
+
+static quern_status check_tensors(const struct import *m)
+{
+    const struct quern_checkpoint *const c = m->from;
+    const bool awq = c->kind == QUERN_CHECKPOINT_AWQ;
+    const size_t scale_bytes = dtype_bytes(quant_scale_type(&m->problem));
+
+    FAIL_IF(m->n % 8, QUERN_E_DECLINED,
+            "n=%zu: checkpoints hold zero points in words of eight, so n is a multiple of 8", m->n);
+    TRY(check_tensor("qweight", c->qweight, c->qweight_bytes, m->n * m->k / 2,
+                     awq ? "i32 [K,N/8]" : "i32 [K/8,N]", awq ? m->k : m->k / 8,
+                     awq ? m->n / 8 : m->n));
+    TRY(check_tensor("scales", c->scales, c->scales_bytes, m->groups * m->n * scale_bytes,
+                     "[G,N] in the type of the scales", m->groups, m->n));
+    if (c->qzeros || m->problem.zero != QUERN_ZERO_NONE)
+        TRY(check_tensor("qzeros", c->qzeros, c->qzeros_bytes, m->groups * m->n / 2, "i32 [G,N/8]",
+                         m->groups, m->n / 8));
+    FAIL_IF(c->g_idx && awq, QUERN_E_ARGUMENT, "tensor g_idx is given; awq has none");
+    FAIL_IF(c->g_idx && c->g_idx_bytes != 4 * m->k, QUERN_E_ARGUMENT,
+            "tensor g_idx has %zu bytes; the problem needs %zu: i32 [K], [%zu]", c->g_idx_bytes,
+            4 * m->k, m->k);
+    return QUERN_OK;
+}
+
+static quern_status check_scales(const struct import *m)
+{
+    const enum quern_dtype type = quant_scale_type(&m->problem);
+
+    for (size_t i = 0; i < m->groups * m->n; i++) {
+        const float s = quant_load(type, m->from->scales, i);
+        FAIL_IF(!isfinite(s), QUERN_E_ARGUMENT,
+                "tensor scales is %s at [%zu,%zu]; expected finite %s numbers",
+                isnan(s) ? "NaN" : "infinite", i / m->n, i % m->n, dtype_name(type));
+    }
+    return QUERN_OK;
+}
+
+/* ---- Zero points ------------------------------------------------------------------------------
+ */
+
+/* Of group g and column n, 0 … 16. */
+static unsigned zero_of(const struct import *m, size_t g, size_t n)
+{
+    static const uint8_t place[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* of n in a word of awq */
+    const enum quern_checkpoint_kind kind = m->from->kind;
+    const unsigned nibble = kind == QUERN_CHECKPOINT_AWQ ? place[n % 8] : n % 8;
+    uint32_t word;
+
+    if (!m->from->qzeros)
+        return MIDDLE;
+    memcpy(&word, (const char *)m->from->qzeros + 4 * (g * (m->n / 8) + n / 8), sizeof word);
+    return (word >> 4 * nibble & 15) + (kind == QUERN_CHECKPOINT_GPTQ);
+}
+
+static quern_status write_zeros(const struct import *m, void *zeros)
+{
+    const enum quern_dtype type = quant_scale_type(&m->problem);
+
+    for (size_t n = 0; n < m->n; n++)
+        for (size_t g = 0; g < m->groups; g++) {
+            const size_t at = n * m->groups + g;
+            const unsigned z = zero_of(m, g, n);
+
+            if (m->problem.zero == QUERN_ZERO_U8)
+                ((uint8_t *)zeros)[at] = (uint8_t)z;
+            else if (m->problem.zero == QUERN_ZERO_SCALED)
+                quant_store(type, zeros, at,
+                            ((float)z - MIDDLE) * quant_load(type, m->from->scales, g * m->n + n));
+            else
+                FAIL_IF(z != MIDDLE, QUERN_E_ARGUMENT,
+                        "tensor qzeros has the zero point %u at [%zu,%zu]; zero=none needs 8 "
+                        "everywhere, so this layer is one of zero=u8 or zero=scaled",
+                        z, g, n);
+        }
+    return QUERN_OK;
+}
+
+static void write_scales(const struct import *m, void *scales)
+{
+    const size_t bytes = dtype_bytes(quant_scale_type(&m->problem));
+
+    for (size_t n = 0; n < m->n; n++)
+        for (size_t g = 0; g < m->groups; g++)
+            memcpy((char *)scales + (n * m->groups + g) * bytes,
+                   (const char *)m->from->scales + (g * m->n + n) * bytes, bytes);
+}
+
+/* ---- Act-order --------------------------------------------------------------------------------
+ */
+
+/*
+ * Columns sorted by their group, in their own order within one: perm is null when they are so
+ * already. Every group must have as many columns as the problem says.
+ */
+static quern_status sort_columns(struct import *m)
+{
+    size_t *const next = os.calloc(m->groups, sizeof *next);
+    int32_t group;
+    bool same = true;
+
+    m->perm = os.malloc(m->k * sizeof *m->perm);
+    if (!next || !m->perm) {
+        os.free(next);
+        FAIL(QUERN_E_MEMORY, "no memory for the order of %zu columns", m->k);
+    }
+    for (size_t k = 0; k < m->k; k++) {
+        memcpy(&group, (const char *)m->from->g_idx + 4 * k, sizeof group);
+        if (group < 0 || (size_t)group >= m->groups || next[group] == m->group) {
+            const bool many = group >= 0 && (size_t)group < m->groups;
+            os.free(next);
+            FAIL_IF(many, QUERN_E_DECLINED,
+                    "tensor g_idx has more than %zu columns in group %d; only groups of equal size "
+                    "have kernels",
+                    m->group, group);
+            FAIL(QUERN_E_ARGUMENT, "tensor g_idx has group %d at column %zu; expected 0 to %zu",
+                 group, k, m->groups - 1);
+        }
+        const size_t at = (size_t)group * m->group + next[group]++;
+        m->perm[at] = (uint32_t)k;
+        same &= at == k;
+    }
+    os.free(next);
+    if (same) {
+        os.free(m->perm);
+        m->perm = NULL;
+    }
+    return QUERN_OK;
+}
+
+/* Row j of words in layout gptq from the eight columns that belong there. */
+static void permute_words(void *user, size_t j)
+{
+    const struct import *const m = user;
+    const uint32_t *rows[8];
+    unsigned shift[8];
+    uint32_t *const to = m->permuted + j * m->n;
+
+    for (size_t i = 0; i < 8; i++) {
+        rows[i] = m->words + (size_t)(m->perm[8 * j + i] / 8) * m->n;
+        shift[i] = m->perm[8 * j + i] % 8 * 4;
+    }
+    for (size_t n = 0; n < m->n; n++) {
+        uint32_t word = 0;
+        for (size_t i = 0; i < 8; i++)
+            word |= (rows[i][n] >> shift[i] & 15) << 4 * i;
+        to[n] = word;
+    }
+}
+
+static quern_status write_weights(struct import *m, void *b)
+{
+    struct quern_problem from = m->problem;
+    quern_status status;
+
+    from.layout = m->from->kind == QUERN_CHECKPOINT_AWQ ? QUERN_LAYOUT_AWQ : QUERN_LAYOUT_GPTQ;
+    if (!m->perm)
+        return quant_repack(&from, m->problem.layout, m->from->qweight, b);
+    m->words = m->from->qweight;
+    m->permuted = os.malloc(m->n * m->k / 2);
+    FAIL_IF(!m->permuted, QUERN_E_MEMORY, "no memory for %zu bytes of weights", m->n * m->k / 2);
+    parallel_for(m->k / 8, os_cpu_count(), permute_words, m);
+    status = quant_repack(&from, m->problem.layout, m->permuted, b);
+    os.free(m->permuted);
+    return status;
+}
+
+/* ---- The public function ----------------------------------------------------------------------
+ */
+
+static void *add(struct quern_quantized *out, size_t *count, const char *name, size_t bytes)
+{
+    void *const data = os.malloc(bytes);
+
+    out[(*count)++] = (struct quern_quantized){.name = name, .data = data, .bytes = bytes};
+    return data;
+}
+
+static quern_status convert(struct import *m, struct quern_quantized *out, size_t *count)
+{
+    const size_t points = m->n * m->groups;
+    const size_t scale_bytes = points * dtype_bytes(quant_scale_type(&m->problem));
+    const enum quern_zero zero = m->problem.zero;
+
+    TRY(check_tensors(m));
+    TRY(check_scales(m));
+    if (m->from->g_idx)
+        TRY(sort_columns(m));
+    void *const b = add(out, count, "b", m->n * m->k / 2);
+    void *const scales = add(out, count, "scales", scale_bytes);
+    void *const zeros = zero == QUERN_ZERO_NONE ? NULL
+                                                : add(out, count, "zeros",
+                                                      zero == QUERN_ZERO_U8 ? points : scale_bytes);
+    FAIL_IF(!b || !scales || (!zeros && zero != QUERN_ZERO_NONE), QUERN_E_MEMORY,
+            "no memory for the operands of a layer of %zu weights", m->n * m->k);
+    TRY(write_zeros(m, zeros));
+    write_scales(m, scales);
+    TRY(write_weights(m, b));
+    if (m->perm) { /* handed over */
+        out[(*count)++] = (struct quern_quantized){
+            .name = "perm", .data = m->perm, .bytes = m->k * sizeof *m->perm};
+        m->perm = NULL;
+    }
+    return QUERN_OK;
+}
+
+quern_status quern_import(const struct quern_problem *problem,
+                          const struct quern_checkpoint *checkpoint,
+                          struct quern_quantized *operands, size_t *count)
+{
+    struct quern_quantized made[QUERN_OPERANDS_MAX] = {0};
+    struct import m = {.from = checkpoint};
+    size_t made_count = 0;
+
+    FAIL_IF(!checkpoint || !operands || !count, QUERN_E_ARGUMENT, "%s is null",
+            !checkpoint ? "checkpoint"
+            : !operands ? "operands"
+                        : "count");
+    FAIL_IF(checkpoint->size != sizeof *checkpoint, QUERN_E_ARGUMENT,
+            "checkpoint.size is %zu; this library expects %zu (set it with QUERN_INIT)",
+            checkpoint->size, sizeof *checkpoint);
+    FAIL_IF(checkpoint->kind < QUERN_CHECKPOINT_GPTQ || checkpoint->kind > QUERN_CHECKPOINT_AWQ,
+            QUERN_E_ARGUMENT, "checkpoint.kind is %d; expected 1 to %d", (int)checkpoint->kind,
+            QUERN_CHECKPOINT_AWQ);
+    TRY(problem_normalise(problem, &m.problem));
+    FAIL_IF(!quant_is_packed_int4(&m.problem), QUERN_E_DECLINED,
+            "GPTQ and AWQ checkpoints hold int4, and go to layout k8, exl, ck, gptq or awq; the "
+            "problem is one of wq=%s layout=%s",
+            weight_name(m.problem.wq), layout_name(m.problem.layout));
+    m.n = (size_t)m.problem.n;
+    m.k = (size_t)m.problem.k;
+    m.group = (size_t)problem_group(&m.problem);
+    m.groups = m.k / m.group;
+    const quern_status status = convert(&m, made, &made_count);
+    os.free(m.perm);
+    if (status != QUERN_OK) {
+        quern_quantized_free(made, made_count);
+        return status;
+    }
+    memcpy(operands, made, made_count * sizeof *made);
+    *count = made_count;
+    return QUERN_OK;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+// The decoder of int4, in registers: the codes of a word become values of the type that they are
+// multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
+// bits are put into the mantissa of a number whose last place is worth one; no subtraction, no
+// conversion and no rounding per weight. The bias is taken out of a chunk's sum: it is the sum that
+// the same A gives with a word of zeros (see sums in the family).
+//
+// f16: 1024 + q from bits 0-3 of a half, 64 + q from bits 4-7. bf16: 128 + q from bits 0-3.
+// f32: q itself, by the conversion of a byte.
+
+constexpr bool WIDE = PRODUCTS != DOT2; // f32 values
+
+// Which two of a word's weights a pair is, seen from the word's bits: halves of the word are the
+// two elements when pairs are nibbles p and p + 4; else they are the nibbles of byte p.
+//   layouts exl, ck: nibbles p and p + 4 are k = 2p and 2p + 1.
+//   layout k8: nibbles p and p + 4 are k = p and p + 4, and A is paired likewise; or bytes are
+//   taken apart, and A stays as it is.
+constexpr bool A_PAIRED = WORD_ORDER == K8 && PAIRING == OF_A && !WIDE;
+constexpr bool BYTE_PAIRS = WORD_ORDER == K8 && !A_PAIRED;
+
+// What the decoder adds to a code, where it is the same for all.
+constexpr bool ONE_BIAS = WIDE || A_TYPE == BF16;
+constexpr float CODE_BIAS = WIDE ? 0 : 128;
+
+template <bool> struct pair_type; // two decoded weights
+template <> struct pair_type<true> { typedef f32x2 type; };
+template <> struct pair_type<false> { typedef u32 type; };
+typedef pair_type<WIDE>::type pair;
+
+// Constants that the compiler keeps in a register of each lane: an instruction of gfx9 reads only
+// one scalar register, and no literal.
+struct decoder {
+    u32 low_magic, high_magic;
+};
+DEVICE decoder make_decoder()
+{
+    if (A_TYPE == BF16)
+        return {opaque(0x43004300), 0};
+    return {opaque(0x64006400), opaque(0x54005400)};
+}
+
+// The four pairs of a word.
+DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
+{
+    if constexpr (BYTE_PAIRS && A_TYPE == F16) { // both nibbles of a byte in both halves
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = __builtin_amdgcn_perm(0x54006400, word, 0x07000500 | p << 16 | p) & 0xfff0ff0f;
+    } else if constexpr (BYTE_PAIRS) {
+        const u32 odd = word >> 4;
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = (__builtin_amdgcn_perm(odd, word, 0x0c040c00 | p << 16 | p) & 0x000f000f) |
+                   d.low_magic;
+    } else if constexpr (A_TYPE == F16) {
+        const u32 upper = word >> 8;
+        w[0] = (word & 0x000f000f) | d.low_magic;
+        w[1] = (word & 0x00f000f0) | d.high_magic;
+        w[2] = (upper & 0x000f000f) | d.low_magic;
+        w[3] = (upper & 0x00f000f0) | d.high_magic;
+    } else {
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = (word >> 4 * p & 0x000f000f) | d.low_magic;
+    }
+}
+
+// The same in f32: v_cvt_f32_ubyte0 to 3 of the even and of the odd nibbles.
+DEVICE void decode_word(const decoder &, u32 word, f32x2 (&w)[4])
+{
+    const u32 even = word & 0x0f0f0f0f, odd = word >> 4 & 0x0f0f0f0f;
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        if constexpr (WORD_ORDER == K8) { // k = 2p, 2p + 1
+            w[p] = f32x2{(float)(even >> 8 * p & 0xff), (float)(odd >> 8 * p & 0xff)};
+        } else { // nibbles p and p + 4
+            const u32 from = p % 2 ? odd : even;
+            w[p] = f32x2{(float)(from >> 8 * (p / 2) & 0xff),
+                         (float)(from >> 8 * (p / 2 + 2) & 0xff)};
+        }
+    }
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+// Scales of int4: [N, K/BLOCK] in SCALE_TYPE; zero points beside them, as bytes, or scaled in the
+// type of the scales. They are loaded as bits and converted when their chunk's turn comes.
+
+template <bool> struct scale_bits_type { typedef u16 type; };
+template <> struct scale_bits_type<true> { typedef u32 type; };
+typedef scale_bits_type<SCALE_TYPE == F32>::type scale_bits;
+
+template <bool> struct zero_bits_type { typedef u8 type; };
+template <> struct zero_bits_type<true> { typedef scale_bits type; };
+typedef zero_bits_type<ZERO == ZERO_SCALED>::type zero_bits;
+
+#if HAS_ZEROS
+#define SCALE_OPERANDS const scale_bits *__restrict scales, const zero_bits *__restrict zeros
+#define SCALE_NAMES    scales, zeros
+#else
+#define SCALE_OPERANDS const scale_bits *__restrict scales
+#define SCALE_NAMES    scales
+#endif
+
+constexpr u32 BLOCKS = K / BLOCK; // of a row
+
+// What a wave knows of the groups of its rows of W.
+struct row_scales {
+    const u8 *scales, *zeros; // of the first row
+    u32 offset;               // in elements, of this lane's first row from there
+};
+
+// `first` is the same in all lanes; `own` is what the lane's row lies beyond it.
+DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
+{
+    row_scales rows = {(const u8 *)(scales + (u64)first * BLOCKS), 0, own * BLOCKS};
+#if HAS_ZEROS
+    rows.zeros = (const u8 *)(zeros + (u64)first * BLOCKS);
+#endif
+    return rows;
+}
+
+// Of the lane's row `row`, at column k.
+DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
+{
+    const u8 *const scales = from.scales + row * (u32)(BLOCKS * sizeof(scale_bits));
+    return *(const scale_bits *)(scales + (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
+}
+DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k)
+{
+    const u8 *const zeros = from.zeros + row * (u32)(BLOCKS * sizeof(zero_bits));
+    return *(const zero_bits *)(zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
+}
+
+DEVICE float scale_value(u32 bits)
+{
+    if constexpr (SCALE_TYPE == F32)
+        return __builtin_bit_cast(float, bits);
+    else if constexpr (SCALE_TYPE == BF16) // the upper half of an f32
+        return __builtin_bit_cast(float, bits << 16);
+    else
+        return (float)__builtin_bit_cast(f16, (u16)bits);
+}
+DEVICE float zero_value(u32 bits)
+{
+    if constexpr (ZERO == ZERO_U8)
+        return (float)(bits & 0xff);
+    else
+        return scale_value(bits);
+}

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: MIT
+"""Real checkpoints' tensors and configurations: recognised by name and shape, refused when wrong."""
+
+import json
+import random
+import struct
+
+import pytest
+import safetensors
+from conftest import TARGET, TOP
+
+N, K = 64, 256
+
+
+def words(value, count):
+    return struct.pack("<I", value) * count
+
+
+def gptq(layer, zeros=0x77777777, groups=2, scales="F16", g_idx=None, **parts):
+    tensors = {
+        f"{layer}.qweight": ("I32", [K // 8, N]),
+        f"{layer}.qzeros": ("I32", [groups, N // 8], words(zeros, groups * N // 8)),
+        f"{layer}.scales": (scales, [groups, N]),
+        f"{layer}.g_idx": ("I32", [K],
+                           struct.pack(f"<{K}i", *(g_idx or [k * groups // K for k in range(K)]))),
+    }
+    return {**tensors, **{f"{layer}.{name}": value for name, value in parts.items()}}
+
+
+def awq(layer):
+    return {f"{layer}.qweight": ("I32", [K, N // 8]),
+            f"{layer}.qzeros": ("I32", [8, N // 8], words(0x12345678, N)),
+            f"{layer}.scales": ("F16", [8, N])}
+
+
+def compressed(layer, zero=False):
+    tensors = {f"{layer}.weight_packed": ("I32", [N, K // 8]),
+               f"{layer}.weight_scale": ("BF16", [N, 4]),
+               f"{layer}.weight_shape": ("I64", [2])}
+    if zero:
+        tensors[f"{layer}.weight_zero_point"] = ("I32", [N // 8, 4])
+    return tensors
+
+
+def bnb(layer, wq="nf4", nested=False):
+    state = {"quant_type": wq, "blocksize": 64, "dtype": "bfloat16", "shape": [N, K]}
+    if nested:
+        state |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.1}
+    text = json.dumps(state).encode()
+    blocks = N * K // 64
+    tensors = {f"{layer}.weight": ("U8", [N * K // 2, 1]),
+               f"{layer}.weight.absmax": ("U8" if nested else "F32", [blocks]),
+               f"{layer}.weight.quant_map": ("F32", [16]),
+               f"{layer}.weight.quant_state.bitsandbytes__{wq}": ("U8", [len(text)], text)}
+    if nested:
+        tensors |= {f"{layer}.weight.nested_absmax": ("F32", [1]),
+                    f"{layer}.weight.nested_quant_map": ("F32", [256])}
+    return tensors
+
+
+SHUFFLED = [k * 2 // K for k in range(K)]
+random.Random(1).shuffle(SHUFFLED)
+INT4 = f"op=gemm wq=int4 group={{}} scale={{}} zero={{}} a={{}} c={{}} n={N} k={K} bias={{}}"
+LAYERS = {  # tensors → format, act-order, problem
+    "gptq": (gptq("l"), "gptq", False,
+             INT4.format(128, "f16", "none", "f16", "f16", 0) + " layout=gptq round=rne"),
+    "gptq-asym": (gptq("l", zeros=0x77777776, bias=("F16", [N])), "gptq", False,
+                  INT4.format(128, "f16", "u8", "f16", "f16", 1) + " layout=gptq round=rne"),
+    "gptq-order": (gptq("l", scales="BF16", g_idx=SHUFFLED), "gptq", True,
+                   INT4.format(128, "bf16", "none", "bf16", "bf16", 0) + " layout=gptq round=rne"),
+    "gptq-channel": (gptq("l", zeros=0x88888888, groups=1, scales="F32"), "gptq", False,
+                     INT4.format("channel", "f32", "none", "bf16", "bf16", 0)
+                     + " layout=gptq round=rne"),
+    "awq": (awq("l"), "awq", False,
+            INT4.format(32, "f16", "u8", "f16", "f16", 0) + " layout=awq round=rne"),
+    "compressed": (compressed("l"), "compressed-tensors", False,
+                   INT4.format(64, "bf16", "none", "bf16", "bf16", 0) + " layout=k8 round=rne"),
+    "compressed-asym": (compressed("l", zero=True), "compressed-tensors", False,
+                        INT4.format(64, "bf16", "u8", "bf16", "bf16", 0) + " layout=k8 round=rne"),
+    "bnb": (bnb("l"), "bitsandbytes", False,
+            f"op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n={N} k={K} bias=0 layout=bnb "
+            "round=rne"),
+    "bnb-nested": (bnb("l", "fp4", nested=True), "bitsandbytes", False,
+                   f"op=gemm wq=fp4 group=64 scale=nested a=bf16 c=bf16 n={N} k={K} bias=0 "
+                   "layout=bnb round=rne"),
+    "plain": ({"l.weight": ("BF16", [N, K]), "norm.weight": ("BF16", [K]),
+               "model.embed_tokens.weight": ("BF16", [100, K])}, "plain", False,
+              f"op=gemm wq=none a=bf16 c=bf16 n={N} k={K} bias=0 layout=dense round=rne"),
+}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_layers_are_recognised(quern, tmp_path, kind):
+    tensors, form, act_order, problem = LAYERS[kind]
+    file = tmp_path / "model.safetensors"
+    safetensors.write(file, tensors)
+    (found,) = quern.json("inspect", file)
+    assert (found["checkpoint"], found["tensors"]) == (str(file), len(tensors))
+    assert found["layers"] == [{"layer": "l", "format": form, "experts": 1,
+                                "act_order": act_order, "problem": problem}]
+    shown = quern("inspect", file).stdout
+    assert "1 linear layer" in shown and problem in shown
+    assert ("act-order" in shown) == act_order
+
+
+def test_a_whole_file(quern, tmp_path):
+    file = tmp_path / "model.safetensors"
+    experts = {"e.gate_up_proj_blocks": ("U8", [4, 128, 2, 16]),
+               "e.gate_up_proj_scales": ("U8", [4, 128, 2])}
+    safetensors.write(file, {**gptq("b"), **awq("a"), **compressed("d"), **bnb("c"), **experts})
+    (found,) = quern.json("inspect", file)
+    layers = {layer["layer"]: layer for layer in found["layers"]}
+    assert list(layers) == ["a", "b", "c", "d", "e.gate_up_proj"]
+    assert layers["e.gate_up_proj"]["experts"] == 4
+    assert "wq=mxfp4 group=32 scale=e8m0 a=bf16 c=bf16 n=128 k=64" in (
+        layers["e.gate_up_proj"]["problem"])
+
+
+def test_layers_without_a_problem_say_why(quern, tmp_path):
+    file = tmp_path / "model.safetensors"
+    eight = {"l.qweight": ("I32", [K // 4, N]), "l.qzeros": ("I32", [2, N // 4]),
+             "l.scales": ("F16", [2, N])}
+    for tensors, reason in (
+        (eight, "8-bit weights"),
+        (gptq("l", groups=16), "group=16"),
+        ({"l.weight": ("F8_E4M3", [N, K])}, "weights of type F8_E4M3"),
+        ({"l.weight_packed": ("U8", [N, K // 2]), "l.weight_scale": ("F8_E4M3", [N, K // 16])},
+         "packed as U8"),
+    ):
+        safetensors.write(file, tensors)
+        ((layer,),) = [f["layers"] for f in quern.json("inspect", file)]
+        assert "problem" not in layer and reason in layer["reason"]
+
+
+def test_wrong_tensors_are_named(quern, tmp_path):
+    file = tmp_path / "model.safetensors"
+
+    def refused(tensors, *says, change=None):
+        safetensors.write(file, tensors, change)
+        quern.refused("inspect", file, status=1, says=says)
+
+    def without(tensors, name):
+        return {k: v for k, v in tensors.items() if k != name}
+
+    refused(without(gptq("l"), "l.scales"), "tensor l.scales is missing beside l.qweight")
+    refused({**gptq("l"), "l.scales": ("F16", [N, 2])}, "tensor l.")  # transposed
+    refused({**gptq("l"), "l.qzeros": ("I32", [2, 7])}, "l.qzeros is I32 [2,7]", "[2,8]")
+    refused({**gptq("l"), "l.qweight": ("F16", [K // 8, N])}, "l.qweight is F16", "expected I32")
+    refused({**gptq("l"), "l.g_idx": ("I32", [K - 1])}, "l.g_idx is I32 [255]", "[256]")
+    refused(gptq("l", g_idx=[0] * (K - 1) + [2]), "l.g_idx has group 2 at column 255")
+    refused({**awq("l"), "l.qzeros": ("I32", [8, 9])}, "l.qzeros is I32 [8,9]", "[8,8]")
+    refused(without(compressed("l"), "l.weight_scale"), "l.weight_scale is missing")
+    refused({**bnb("l"), "l.weight.absmax": ("F32", [5])}, "l.weight.absmax is F32 [5]", "[256]")
+    refused(without(bnb("l"), "l.weight.absmax"), "l.weight.absmax is missing")
+    refused({**bnb("l"), "l.weight.quant_state.bitsandbytes__nf4": ("U8", [3], b"{{{")}, "JSON")
+    refused({"e_blocks": ("U8", [4, 128, 2, 16])}, "e_scales is missing")
+
+
+def test_hostile_headers(quern, tmp_path):
+    file = tmp_path / "model.safetensors"
+
+    def refused(data, *says):
+        file.write_bytes(data)
+        quern.refused("inspect", file, status=1, says=says)
+
+    def changed(says, **members):
+        safetensors.write(file, {"l.weight": ("F16", [4, 4])},
+                          lambda header: header["l.weight"].update(members))
+        quern.refused("inspect", file, status=1, says=says)
+
+    refused(b"", "0 bytes")
+    refused(bytes(7), "7 bytes")
+    refused(struct.pack("<Q", 2**63) + b"{}", "its header would have 9223372036854775808 bytes")
+    refused(struct.pack("<Q", 3) + b"{}", "its header would have 3 bytes")
+    refused(struct.pack("<Q", 2) + b"[]", "JSON object")
+    refused(struct.pack("<Q", 5) + b'{"a":', "not JSON")
+    deep = b'{"a":' + b"[" * 100000 + b"]" * 100000 + b"}"
+    refused(struct.pack("<Q", len(deep)) + deep, "levels deep")
+    changed("is of type (none)", dtype=7)
+    changed("is of type F99", dtype="F99")
+    changed("no shape", shape="4x4")
+    changed("list of sizes up to 2^40", shape=[4, -4])
+    changed("list of sizes up to 2^40", shape=[2**62, 4])
+    changed("more elements than any file", shape=[2**40, 2**40])
+    changed("has 32 bytes; its shape and type make it 48", shape=[4, 6])
+    changed("data_offsets", data_offsets=[0])
+    changed("data_offsets", data_offsets=[8, 0])
+    changed("data_offsets", data_offsets=[-8, 24])
+    changed("cut short", data_offsets=[16, 48])
+    safetensors.write(file, {"l\x1b[31m.weight": ("F16", [4, 4])})
+    quern.refused("inspect", file, status=1, says="control character")
+    # cut short anywhere, it is refused or has nothing missing
+    safetensors.write(file, gptq("l"))
+    whole = file.read_bytes()
+    for size in range(0, len(whole) - 1, 997):
+        file.write_bytes(whole[:size])
+        quern("inspect", file, status=1)
+
+
+# ---- config.json ----
+
+DENSE = {"model_type": "qwen3", "hidden_size": 128, "intermediate_size": 256,
+         "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
+         "num_hidden_layers": 2, "vocab_size": 512, "torch_dtype": "bfloat16"}
+MOE = {**DENSE, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2,
+       "moe_intermediate_size": 192}
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64, "sym": False, "desc_act": True}
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
+COMPRESSED = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {
+    "group_0": {"weights": {"num_bits": 4, "type": "int", "symmetric": True, "group_size": 128}}}}
+BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4",
+       "bnb_4bit_use_double_quant": True}
+
+
+def prewarm(quern, tmp_path, config, *words):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    made = quern.json("prewarm", "--model", tmp_path / "config.json", "--target", TARGET, "--m", 1,
+                      *words)
+    return {layer: p["problem"] for p in made["problems"] for layer in p["layers"].split(", ")}
+
+
+@pytest.mark.parametrize("config, quantisation, text", [
+    (DENSE, GPTQ, "wq=int4 group=64 scale=bf16 zero=u8 a=bf16"),
+    (DENSE, AWQ, "wq=int4 group=128 scale=bf16 zero=u8 a=bf16"),
+    (DENSE, COMPRESSED, "wq=int4 group=128 scale=bf16 zero=none a=bf16"),
+    (DENSE, BNB, "wq=nf4 group=64 scale=nested a=bf16"),
+    ({"text_config": DENSE, "model_type": "some_vlm"}, AWQ, "wq=int4 group=128"),
+])  # fmt: skip
+def test_a_config_as_it_stands(warm, tmp_path, config, quantisation, text):
+    problems = prewarm(warm, tmp_path, {**config, "quantization_config": quantisation})
+    shapes = {"qkv": (256, 128), "o": (128, 128), "gate_up": (512, 128), "down": (128, 256)}
+    assert problems.keys() == shapes.keys()  # without the head, which is not quantised
+    for layer, (n, k) in shapes.items():
+        assert text in problems[layer] and f"n={n} k={k} " in problems[layer]
+
+
+def test_experts_of_a_config(warm, tmp_path):
+    problems = prewarm(warm, tmp_path, {**MOE, "quantization_config": {**GPTQ, "lm_head": True}})
+    assert problems.keys() == {"qkv", "o", "expert gate_up", "expert down", "lm_head"}
+    assert "n=384 k=128 " in problems["expert gate_up"]
+    assert "n=128 k=192 " in problems["expert down"]
+    # Mixtral's words for the same
+    mixtral = {k: v for k, v in MOE.items() if k not in ("num_experts", "moe_intermediate_size")}
+    problems = prewarm(warm, tmp_path, {**mixtral, "num_local_experts": 8}, "--wq", "nf4")
+    assert "n=512 k=128 " in problems["expert gate_up"] and "gate_up" not in problems
+    assert "lm_head" in problems
+
+
+def test_options_go_before_the_config(warm, tmp_path):
+    config = {**DENSE, "quantization_config": AWQ}
+    assert "zero=scaled" in prewarm(warm, tmp_path, config, "--zero", "scaled")["o"]
+    other = prewarm(warm, tmp_path, config, "--wq", "nf4")
+    assert "wq=nf4 group=64 scale=f32 a=bf16" in other["o"] and "lm_head" in other
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"quantization_config": {**GPTQ, "bits": 3}}, "bits 3"),
+    ({"quantization_config": {"quant_method": "hqq"}}, "quant_method hqq"),
+    ({"quantization_config": {**BNB, "load_in_4bit": False}}, "load_in_4bit"),
+    ({"quantization_config": 7}, "'quantization_config' is 7"),
+    ({"quantization_config": {**GPTQ, "group_size": "many"}}, "'group_size' is \"many\""),
+    ({"q_lora_rank": 1536}, "MLA"),
+    ({"hidden_size": -1}, "'hidden_size'"),
+    ({"vocab_size": None}, "'vocab_size'"),
+    ({"head_dim": None, "num_attention_heads": 3}, "multiple of 'num_attention_heads'"),
+    ({"model_type": "a\x1b"}, "control character"),
+])  # fmt: skip
+def test_bad_configs(quern, tmp_path, change, says):
+    (tmp_path / "config.json").write_text(json.dumps({**DENSE, **change}))
+    quern.refused("prewarm", "--model", tmp_path / "config.json", "--target", TARGET, "--wq",
+                  "nf4", status=1, says=says)
+
+
+def test_manifests_still_go(warm):
+    made = warm.json("prewarm", "--model", TOP / "cache/models/qwen3-0.6b.json", "--target", TARGET,
+                     "--m", 1, "--wq", "int4", "--a", "f16")
+    assert len(made["problems"]) >= 4

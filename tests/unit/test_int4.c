@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * int4 kernels: right answers for every kind of problem on every verified target, in full checking
+ * mode; and the instructions that their decoding is made of, which must stay as few as they are.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_context.h"
+
+#include "base/thread.h"
+#include "object/object.h"
+#include "plan/plan.h"
+#include "target/target.h"
+
+#include <quern/tool.h>
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ONE_IN 12
+#else
+#define ONE_IN 1
+#endif
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static char *cache;
+
+/* ---- Answers ------------------------------------------------------------------------------------
+ */
+
+struct run {
+    char text[128];
+    const char *target;
+    int m;
+};
+
+static struct run runs[1024];
+static int run_count;
+static char failures[8][512]; /* the first few */
+static atomic_int failed;
+
+static void add_run(const char *target, int m, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add_run(const char *target, int m, const char *format, ...)
+{
+    struct run *const r = &runs[run_count++];
+    va_list ap;
+
+    assert_true(run_count <= COUNT(runs));
+    r->target = target;
+    r->m = m;
+    va_start(ap, format);
+    vsnprintf(r->text, sizeof r->text, format, ap);
+    va_end(ap);
+}
+
+static void run_one(void *user, size_t i)
+{
+    const struct run *const r = &runs[i * ONE_IN];
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+    quern_ctx *const ctx = t_open(r->target, cache, QUERN_JIT_ON);
+    struct quern_problem p;
+    quern_op *op = NULL;
+
+    (void)user;
+    if (quern_problem_parse(r->text, &p) != QUERN_OK ||
+        quern_op_create_range(ctx, &p, r->m, r->m, &op) != QUERN_OK ||
+        quern_verify(op, r->m, i, QUERN_CHECK_FULL, &v) != QUERN_OK) {
+        const int at = atomic_fetch_add(&failed, 1);
+        if (at < COUNT(failures))
+            snprintf(failures[at], sizeof failures[at], "%s m=%d on %s: %s", r->text, r->m,
+                     r->target, quern_last_error()->message);
+    }
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static void run_all(void)
+{
+    atomic_store(&failed, 0);
+    parallel_for((size_t)((run_count + ONE_IN - 1) / ONE_IN), 2, run_one, NULL);
+    for (int i = 0; i < COUNT(failures) && i < atomic_load(&failed); i++)
+        print_error("%s\n", failures[i]);
+    assert_int_equal(atomic_load(&failed), 0);
+    run_count = 0;
+}
+
+/* {sym, asym} × {f16, bf16} × {group 32, 128} × {rne, trunc}: all on one target, and on every other
+ * verified one each two of them, in turn (test_int4_long.c runs all on all). */
+static void test_sixteen(void **state)
+{
+    static const int rows[] = {1, 2, 4, 8};
+    int others = 0;
+
+    (void)state;
+    for (size_t t = 0; t < target_count(); t++) {
+        const bool all = !strcmp(target_at(t)->name, "gfx1151");
+        for (int i = 0; i < 16 && target_at(t)->verified; i++) {
+            if (!all && i / 2 != others % 8)
+                continue;
+            add_run(target_at(t)->name, rows[(i + others) % COUNT(rows)],
+                    "wq=int4 n=72 k=640 group=%d a=%s zero=%s round=%s", i & 1 ? 32 : 128,
+                    i & 2 ? "f16" : "bf16", i & 4 ? "none" : "u8", i & 8 ? "rne" : "trunc");
+        }
+        others += !all && target_at(t)->verified;
+    }
+    run_all();
+}
+
+/* Every layout with every kind of zero point and scale, types of A and C, odd sizes, bias. */
+static void test_words(void **state)
+{
+    static const char *const layouts[] = {"k8", "exl", "ck"}, *const zeros[] = {"none", "u8",
+                                                                                "scaled"};
+    static const char *const types[] = {"f16", "bf16", "f32"};
+    static const struct {
+        int n, k, group;
+    } sizes[] = {{1, 64, 64},     {37, 96, 32},   {8, 1024, 128},  {130, 1120, 32},
+                 {5, 2048, 2048}, {257, 320, -1}, {64, 4096, 512}, {33, 25600, 64}};
+    static const int rows[] = {1, 2, 4, 8, 3, 13};
+    int turn = 0;
+
+    (void)state;
+    for (int l = 0; l < 3; l++)
+        for (int z = 0; z < 3; z++)
+            for (int a = 0; a < 3; a++)
+                for (int s = turn % 2; s < 3; s += 2, turn++) {
+                    const int size = turn % COUNT(sizes);
+                    char group[16];
+                    snprintf(group, sizeof group, "%d", sizes[size].group);
+                    add_run(
+                        turn % 2 ? "gfx1100" : "gfx1151", rows[turn % COUNT(rows)],
+                        "wq=int4 n=%d k=%d group=%s a=%s scale=%s zero=%s layout=%s c=%s bias=%d",
+                        sizes[size].n, sizes[size].k, sizes[size].group < 0 ? "channel" : group,
+                        types[a], types[s], zeros[z], layouts[l], types[turn / 2 % 3],
+                        turn / 3 % 2);
+                }
+    /* K that a 32-weight chunk does not divide: the smaller chunks */
+    add_run("gfx1151", 5, "wq=int4 n=24 k=40 group=channel a=f16 zero=u8");
+    add_run("gfx1151", 2, "wq=int4 n=24 k=48 group=channel a=bf16 layout=exl");
+    run_all();
+}
+
+/* Activations far from zero: what the decoder adds to the codes, and takes out of their sum, is
+ * then large against the result. */
+static void check_offset(const char *text)
+{
+    const struct quern_problem p = t_problem(text);
+    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    struct t_layer l;
+    quern_op *op;
+
+    assert_int_equal(quern_op_create(ctx, &p, 1, &op), QUERN_OK);
+    t_layer_make_offset(&l, ctx, &p, 1, 8.0f, 5);
+    if (quern_op_launch(op, &l.args, 1, NULL) != QUERN_OK)
+        fail_msg("%s: %s", text, quern_last_error()->message);
+    const double error = t_layer_error(&l);
+    if (!(error <= 5e-3))
+        fail_msg("%s: the error is %.3g", text, error);
+    t_layer_free(&l);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static void test_offset(void **state)
+{
+    (void)state;
+    check_offset("wq=int4 n=64 k=4096 a=f16 c=f32 zero=u8");
+    check_offset("wq=int4 n=64 k=4096 a=bf16 c=f32");
+    check_offset("wq=int4 n=64 k=4096 a=f16 c=f32 zero=scaled layout=exl");
+}
+
+/* ---- Instructions -------------------------------------------------------------------------------
+ */
+
+/* Instructions of a kernel by what they are for. */
+struct mix {
+    int dot, packed, fused;    /* v_dot2*, v_pk_fma_f32, v_fma_f32 and v_fmac_f32 */
+    int from_byte, other_cvt;  /* v_cvt_f32_ubyte*, any other conversion */
+    int subtract, packed_half; /* v_sub* of floats; v_pk_*_f16 and _bf16 */
+    int mask, shift, perm;     /* v_and_or_b32 and v_and_b32; v_lshrrev_b32; v_perm_b32 */
+};
+
+static void count_one(void *user, uint64_t offset, unsigned size, const char *text)
+{
+    struct mix *const m = user;
+    const char *next = text;
+
+    (void)offset, (void)size;
+    while (next) { /* both halves of a dual-issued one */
+        const char *const name = next + (!strncmp(next, "v_dual_", 7) ? 5 : 0);
+        m->dot += strstr(name, "dot2") && strstr(name, "dot2") < name + 9;
+        m->packed += !strncmp(name, "v_pk_fma_f32", 12);
+        m->fused += !strncmp(name, "v_fma_f32", 9) || !strncmp(name, "v_fmac_f32", 10) ||
+                    !strncmp(name, "l_fmac_f32", 10) || !strncmp(name, "v_fmaak", 7);
+        m->from_byte += !strncmp(name, "v_cvt_f32_ubyte", 15);
+        m->other_cvt += !strncmp(name, "v_cvt_", 6) && strncmp(name, "v_cvt_f32_ubyte", 15) != 0;
+        m->subtract += !strncmp(name, "v_sub_f", 7) || !strncmp(name, "v_subrev_f", 10);
+        m->packed_half += !strncmp(name, "v_pk_", 5) && strncmp(name, "v_pk_fma_f32", 12) != 0 &&
+                          strncmp(name, "v_pk_mul_f32", 12) != 0;
+        m->mask += !strncmp(name, "v_and_or_b32", 12) || !strncmp(name, "v_and_b32", 9) ||
+                   !strncmp(name, "v_bitop3", 8);
+        m->shift += !strncmp(name, "v_lshrrev_b32", 13);
+        m->perm += !strncmp(name, "v_perm_b32", 10);
+        next = strstr(next, ":: ");
+        next = next ? next + 3 : NULL;
+    }
+}
+
+/* The mix of the kernel for one row of A, and the words of weights that its source decodes. */
+static struct mix mix_of(const char *text, const char *target, int *words)
+{
+    const struct quern_problem p = t_problem(text);
+    struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+    quern_ctx *const ctx = t_open_unverified(target, cache);
+    const struct quern_disassembler d = quern_ctx_disassembler(ctx);
+    struct plan_set set;
+    struct object object;
+    struct mix mix = {0};
+    quern_op *op;
+
+    if (quern_op_create_range(ctx, &p, 1, 1, &op) != QUERN_OK)
+        fail_msg("%s on %s: %s", text, target, quern_last_error()->message);
+    assert_int_equal(quern_op_kernel(op, 0, &info), QUERN_OK);
+    assert_int_equal(object_parse(info.object, info.object_bytes, &object), QUERN_OK);
+    const struct object_kernel *const k = object_kernel(&object, info.symbol);
+    assert_non_null(k);
+    assert_int_equal(k->scratch_bytes, 0);
+    assert_int_equal(d.function(d.user, target, object_at(&object, k->entry, k->code_bytes),
+                                k->code_bytes, count_one, &mix),
+                     QUERN_OK);
+    assert_int_equal(plan_make(&p, target_named(target), &set), QUERN_OK);
+    *words = set.plans[0].rows_per_wave * set.plans[0].chunk / 8;
+    object_free(&object);
+    quern_op_release(op);
+    quern_close(ctx);
+    return mix;
+}
+
+static void expect(const char *text, const char *target, const char *what, int count, int least,
+                   int most)
+{
+    if (count < least || count > most)
+        fail_msg("%s on %s has %d %s; expected %d to %d", text, target, count, what, least, most);
+}
+
+/* Eight rows of W at most have a scale and a zero point each, and the sums of one chunk of A, of
+ * four words, are made besides. */
+#define ROWS     8
+#define SUM_DOTS 64
+#define FEW      24 /* addresses, and the like */
+
+/* Per four dot products, of a word of eight weights: what its decoding may take, and nothing else.
+ * The compiler may repeat the loop's body. */
+static void expect_mix(const char *text, const char *target, int masks, int shifts, int perms)
+{
+    int words;
+    const struct mix m = mix_of(text, target, &words);
+
+    expect(text, target, "dot products", m.dot, 4 * words, 12 * words);
+    expect(text, target, "masks", m.mask, m.dot - SUM_DOTS, m.dot * masks / 4 + FEW);
+    expect(text, target, "shifts", m.shift, 0, m.dot * shifts / 4 + FEW);
+    expect(text, target, "permutations", m.perm, 0, m.dot * perms / 4 + 2 * 16);
+    expect(text, target, "conversions of a byte", m.from_byte, 0, 2 * ROWS);
+    expect(text, target, "other conversions", m.other_cvt, 0, 2 * ROWS + 4);
+    expect(text, target, "subtractions", m.subtract, 0, 0);
+    expect(text, target, "packed 16-bit operations", m.packed_half, 0, 0);
+}
+
+static void test_mix_bf16(void **state)
+{
+    static const char *const targets[] = {"gfx1151", "gfx1201", "gfx950"};
+
+    (void)state;
+    for (int t = 0; t < COUNT(targets); t++) {
+        expect_mix("wq=int4 n=4096 k=16384 a=bf16 zero=u8", targets[t], 4, 3, 0);
+        expect_mix("wq=int4 n=4096 k=16384 a=bf16 zero=u8 layout=exl", targets[t], 4, 3, 0);
+    }
+}
+
+/* f16 has a path of its own, with one shift a word instead of three. */
+static void test_mix_f16(void **state)
+{
+    static const char *const targets[] = {"gfx1151", "gfx1201", "gfx942", "gfx950"};
+
+    (void)state;
+    for (int t = 0; t < COUNT(targets); t++)
+        expect_mix("wq=int4 n=4096 k=16384 a=f16 zero=u8 layout=exl", targets[t], 4, 1, 0);
+    expect_mix("wq=int4 n=4096 k=16384 a=f16", "gfx1151", 4, 1, 0);
+}
+
+/* Without a bf16 dot product: one conversion and half a packed f32 operation per weight. */
+static void test_mix_wide(void **state)
+{
+    static const char text[] = "wq=int4 n=4096 k=16384 a=bf16 zero=u8";
+    int words;
+    const struct mix m = mix_of(text, "gfx942", &words);
+
+    (void)state;
+    expect(text, "gfx942", "dot products", m.dot, 0, 0);
+    expect(text, "gfx942", "packed FMAs", m.packed, 4 * words, 4 * words + SUM_DOTS);
+    expect(text, "gfx942", "conversions of a byte", m.from_byte, 8 * words, 8 * words + ROWS);
+    expect(text, "gfx942", "masks", m.mask, 2 * words, 2 * words + 4 * 4 + FEW);
+    expect(text, "gfx942", "subtractions", m.subtract, 0, 0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    cache = t_temp_dir();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    t_remove(cache);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sixteen), cmocka_unit_test(test_words),
+        cmocka_unit_test(test_offset),  cmocka_unit_test(test_mix_bf16),
+        cmocka_unit_test(test_mix_f16), cmocka_unit_test(test_mix_wide),
+    };
+
+    return cmocka_run_group_tests_name("int4", tests, set_up, tear_down);
+}

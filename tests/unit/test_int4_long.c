@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * {sym, asym} × {f16, bf16} × {group 32, 128} × {rne, trunc} × layouts × M on every verified
+ * target, in full checking mode: what test_int4 samples. Minutes of work, so it runs with --long
+ * only.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_context.h"
+
+#include "base/thread.h"
+#include "target/target.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SIXTEEN = 16, LAYOUTS = 3, TARGETS_MAX = 64 };
+static const int rows[] = {1, 2, 3, 4, 6, 8, 13, 16, 64};
+static const char *const layouts[] = {"k8", "exl", "ck"};
+
+static quern_ctx *contexts[TARGETS_MAX];
+static const char *names[TARGETS_MAX];
+static atomic_int failed;
+static char failure[768]; /* the first */
+
+static void fail_case(const char *text, const char *target, int m)
+{
+    if (!atomic_fetch_add(&failed, 1))
+        snprintf(failure, sizeof failure, "%s m=%d on %s: %s", text, m, target,
+                 quern_last_error()->message);
+}
+
+static void run_case(void *user, size_t index)
+{
+    const size_t i = index % SIXTEEN, layout = index / SIXTEEN % LAYOUTS;
+    const size_t target = index / SIXTEEN / LAYOUTS;
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+    struct quern_problem p;
+    char text[160];
+    quern_op *op;
+
+    (void)user;
+    snprintf(text, sizeof text, "wq=int4 n=200 k=1152 group=%d a=%s zero=%s round=%s layout=%s",
+             i & 1 ? 32 : 128, i & 2 ? "f16" : "bf16", i & 4 ? "none" : "u8",
+             i & 8 ? "rne" : "trunc", layouts[layout]);
+    if (quern_problem_parse(text, &p) != QUERN_OK ||
+        quern_op_create(contexts[target], &p, 8, &op) != QUERN_OK) {
+        fail_case(text, names[target], 0);
+        return;
+    }
+    for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
+        if (quern_verify(op, rows[m], index, QUERN_CHECK_FULL, &v) != QUERN_OK)
+            fail_case(text, names[target], rows[m]);
+    quern_op_release(op);
+}
+
+static void test_all(void **state)
+{
+    char *const cache = t_temp_dir();
+    size_t targets = 0;
+
+    (void)state;
+    for (size_t t = 0; t < target_count(); t++)
+        if (target_at(t)->verified) {
+            assert_true(targets < TARGETS_MAX);
+            names[targets] = target_at(t)->name;
+            contexts[targets++] = t_open(target_at(t)->name, cache, QUERN_JIT_ON);
+        }
+    parallel_for(SIXTEEN * LAYOUTS * targets, 2, run_case, NULL);
+    for (size_t t = 0; t < targets; t++)
+        quern_close(contexts[t]);
+    t_remove(cache);
+    if (atomic_load(&failed))
+        fail_msg("%d cases failed; %s", atomic_load(&failed), failure);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all)};
+
+    return cmocka_run_group_tests_name("int4", tests, NULL, NULL);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Members as the transformers library writes them: hidden_size, num_attention_heads …; of a
+ * multimodal model they are in text_config. quantization_config is by quant_method: gptq and awq
+ * (bits, group_size, sym or zero_point), compressed-tensors (config_groups.*.weights), bitsandbytes
+ * (load_in_4bit, bnb_4bit_*), mxfp4.
+ */
+#include "hf_config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SIZE_MAX_ANY ((int64_t)1 << 29) /* the widest layer, twice it, is still an N */
+
+/* The object that has the text model's sizes. */
+static const json_t *text_of(const json_t *root)
+{
+    const json_t *const text = json_object_get(root, "text_config");
+
+    return json_is_object(text) && json_object_get(text, "hidden_size") ? text : root;
+}
+
+bool hf_config_is(const json_t *root)
+{
+    return json_object_get(text_of(root), "hidden_size") != NULL;
+}
+
+/* The first of the names (with bars between them) that the object has and that is not null. */
+static const json_t *any_of(const json_t *object, const char *names, char found[64])
+{
+    for (const char *p = names; p;) {
+        const char *const bar = strchr(p, '|');
+        snprintf(found, 64, "%.*s", bar ? (int)(bar - p) : (int)strlen(p), p);
+        const json_t *const value = json_object_get(object, found);
+        if (value && !json_is_null(value))
+            return value;
+        p = bar ? bar + 1 : NULL;
+    }
+    return NULL;
+}
+
+/* A size under any of the names; `absent` when there is none, or an error if that is 0. */
+static int read_size(const json_t *object, const char *path, const char *names, int64_t absent,
+                     int64_t *value)
+{
+    char found[64], first[64];
+
+    *value = absent;
+    if (any_of(object, names, found))
+        return json_field_int(object, path, found, 1, SIZE_MAX_ANY, value);
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(names, "|"), names);
+    return absent ? EXIT_OK : json_field_int(object, path, first, 1, SIZE_MAX_ANY, value);
+}
+
+static const char *text_member(const json_t *object, const char *names)
+{
+    char found[64];
+    const char *const text = json_string_value(any_of(object, names, found));
+
+    return text ? text : "";
+}
+
+/* ---- Sizes ------------------------------------------------------------------------------------
+ */
+
+static int read_experts(const json_t *text, const char *path, struct model *m)
+{
+    static const char names[] = "num_experts|n_routed_experts|num_local_experts";
+    char found[64];
+    int64_t wide;
+
+    if (!any_of(text, names, found))
+        return EXIT_OK;
+    int status = read_size(text, path, names, 0, &m->experts);
+    if (status)
+        return status;
+    /* Mixtral and gpt-oss have no width of their own for experts, and no other layers besides */
+    const bool own = any_of(text, "moe_intermediate_size", found) != NULL;
+    if ((status = read_size(text, path, own ? "moe_intermediate_size" : "intermediate_size", 0,
+                            &m->expert_intermediate)))
+        return status;
+    wide = json_integer_value(any_of(text, "first_k_dense_replace", found));
+    const json_t *const dense = json_object_get(text, "mlp_only_layers");
+    if (!own || (wide < 1 && json_array_size(dense) == 0))
+        m->intermediate = 0; /* every layer is one of experts */
+    return EXIT_OK;
+}
+
+static int read_sizes(const json_t *text, const char *path, struct model *m)
+{
+    char found[64];
+    int status;
+
+    if (any_of(text, "kv_lora_rank|q_lora_rank", found))
+        return fail("%s: '%s' says that attention goes through a latent (MLA), whose layers this "
+                    "version does not know; give problems instead",
+                    path, found);
+    if ((status = read_size(text, path, "hidden_size", 0, &m->hidden)) ||
+        (status = read_size(text, path, "num_attention_heads", 0, &m->heads)) ||
+        (status = read_size(text, path, "num_key_value_heads", m->heads, &m->kv_heads)) ||
+        (status = read_size(text, path, "num_hidden_layers", 0, &m->layers)) ||
+        (status = read_size(text, path, "vocab_size", 0, &m->vocabulary)))
+        return status;
+    if (!any_of(text, "head_dim", found) && m->hidden % m->heads)
+        return fail("%s: 'hidden_size' %lld is not a multiple of 'num_attention_heads' %lld, and "
+                    "there is no 'head_dim'",
+                    path, (long long)m->hidden, (long long)m->heads);
+    if ((status = read_size(text, path, "head_dim", m->hidden / m->heads, &m->head_dim)))
+        return status;
+    const bool experts = any_of(text, "num_experts|n_routed_experts|num_local_experts", found);
+    if ((status = read_size(text, path, "intermediate_size", experts ? -1 : 0, &m->intermediate)))
+        return status;
+    if (m->intermediate < 0)
+        m->intermediate = 0;
+    return read_experts(text, path, m);
+}
+
+/* ---- Quantisation -----------------------------------------------------------------------------
+ */
+
+static void set_group(struct model *m, int64_t group)
+{
+    if (group < 0)
+        snprintf(m->words.group, sizeof m->words.group, "channel");
+    else
+        snprintf(m->words.group, sizeof m->words.group, "%lld", (long long)group);
+}
+
+static int unknown(const char *path, const char *what, const char *value)
+{
+    return fail("%s: quantization_config: %s %s is none that problems describe; 4-bit gptq, awq, "
+                "compressed-tensors and bitsandbytes, and mxfp4 are",
+                path, what, value);
+}
+
+/* 4-bit integers in groups of group_size (-1: one group a row). */
+static int read_integers(const json_t *q, const char *path, const char *bits_names,
+                         const char *group_names, bool symmetric, struct model *m)
+{
+    char found[64], shown[JSON_SHOWN_BYTES];
+    const json_t *const bits = any_of(q, bits_names, found);
+    const json_t *const group = any_of(q, group_names, found);
+
+    if (json_integer_value(bits) != 4)
+        return unknown(path, "bits", bits ? json_shown(bits, shown) : "(none)");
+    if (group && !json_is_integer(group))
+        return fail("%s: quantization_config: '%s' is %s; it must be an integer", path, found,
+                    json_shown(group, shown));
+    snprintf(m->words.wq, sizeof m->words.wq, "int4");
+    set_group(m, group ? json_integer_value(group) : -1);
+    snprintf(m->words.zero, sizeof m->words.zero, symmetric ? "none" : "u8");
+    return EXIT_OK;
+}
+
+static int read_compressed(const json_t *q, const char *path, struct model *m)
+{
+    const json_t *const groups = json_object_get(q, "config_groups");
+    const char *name;
+    json_t *group;
+
+    json_object_foreach((json_t *)groups, name, group)
+    {
+        const json_t *const weights = json_object_get(group, "weights");
+        const char *const type = text_member(weights, "type");
+        if (!json_is_object(weights))
+            continue;
+        if (strcmp(type, "int"))
+            return unknown(path, "type", type[0] ? type : "(none)");
+        return read_integers(weights, path, "num_bits", "group_size",
+                             !json_is_false(json_object_get(weights, "symmetric")), m);
+    }
+    return unknown(path, "config_groups", "without weights");
+}
+
+static int read_bitsandbytes(const json_t *q, const char *path, struct model *m)
+{
+    const char *const type = text_member(q, "bnb_4bit_quant_type");
+    const char *const wq = type[0] ? type : "fp4"; /* the library's default */
+
+    if (!json_is_true(json_object_get(q, "load_in_4bit")) &&
+        !json_is_true(json_object_get(q, "_load_in_4bit")))
+        return unknown(path, "bitsandbytes", "without load_in_4bit");
+    if (strcmp(wq, "nf4") && strcmp(wq, "fp4"))
+        return unknown(path, "bnb_4bit_quant_type", wq);
+    snprintf(m->words.wq, sizeof m->words.wq, "%s", wq);
+    snprintf(m->words.group, sizeof m->words.group, "64");
+    snprintf(m->words.scale, sizeof m->words.scale, "%s",
+             json_is_true(json_object_get(q, "bnb_4bit_use_double_quant")) ? "nested" : "f32");
+    return EXIT_OK;
+}
+
+static int read_quantisation(const json_t *root, const char *path, struct model *m)
+{
+    const json_t *const q = json_object_get(root, "quantization_config");
+    const char *const method = text_member(q, "quant_method");
+    char shown[JSON_SHOWN_BYTES];
+
+    if (!q || json_is_null(q))
+        return EXIT_OK;
+    if (!json_is_object(q))
+        return fail("%s: 'quantization_config' is %s; it must be an object", path,
+                    json_shown(q, shown));
+    /* the head is left as it is, unless a gptq file says otherwise */
+    m->plain_head = !json_is_true(json_object_get(q, "lm_head"));
+    if (!strcmp(method, "gptq"))
+        return read_integers(q, path, "bits", "group_size",
+                             !json_is_false(json_object_get(q, "sym")), m);
+    if (!strcmp(method, "awq"))
+        return read_integers(q, path, "bits|w_bit", "group_size|q_group_size",
+                             json_is_false(json_object_get(q, "zero_point")), m);
+    if (!strcmp(method, "compressed-tensors"))
+        return read_compressed(q, path, m);
+    if (!strcmp(method, "bitsandbytes"))
+        return read_bitsandbytes(q, path, m);
+    if (!strcmp(method, "mxfp4")) {
+        snprintf(m->words.wq, sizeof m->words.wq, "mxfp4");
+        m->only_experts = true;
+        return EXIT_OK;
+    }
+    return unknown(path, "quant_method", method[0] ? method : "(none)");
+}
+
+int hf_config_read(const json_t *root, const char *path, struct model *m)
+{
+    const json_t *const text = text_of(root);
+    const char *type = text_member(text, "dtype|torch_dtype");
+
+    if (!type[0])
+        type = text_member(root, "dtype|torch_dtype");
+    const int status = read_sizes(text, path, m);
+    if (status)
+        return status;
+    if (!strcmp(type, "float16") || !strcmp(type, "bfloat16") || !strcmp(type, "float32"))
+        snprintf(m->words.a, sizeof m->words.a, "%s",
+                 !strcmp(type, "float16")    ? "f16"
+                 : !strcmp(type, "bfloat16") ? "bf16"
+                                             : "f32");
+    return read_quantisation(root, path, m);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* A Hugging Face config.json as a model: sizes of its layers, and how its weights are quantised. */
+#ifndef TOOLS_HF_CONFIG_H
+#define TOOLS_HF_CONFIG_H
+
+#include "json_file.h"
+#include "model.h"
+
+#include <stdbool.h>
+
+/* Whether a JSON object is such a file: it has a hidden_size, itself or in its text_config. */
+bool hf_config_is(const json_t *root);
+
+/*
+ * Fills in everything but the name. Dense models, and mixtures of experts; attention with a latent
+ * (MLA) is refused, because its layers are others. quantization_config becomes problem words.
+ */
+int hf_config_read(const json_t *root, const char *path, struct model *model);
+
+#endif
