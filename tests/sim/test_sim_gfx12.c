@@ -320,6 +320,10 @@ static const char memory_kernels[] =
     "if (LANE & 1) r = (u32)__builtin_amdgcn_ds_bpermute_fi_b32((i32)((LANE ^ WAVE - 1) * 4), "
     "(i32)x);\n"
     "c[LANE] = r; }\n"
+    /* selectors of each lane, from the row of 16 lanes itself or the other of its pair */
+    "KERNEL permlane(const u32 *a, u32 *c) { const u32 x = a[LANE], by = LANE * 7 + 3;\n"
+    "c[LANE] = __builtin_amdgcn_permlane16_var(0, x, by, false, false);\n"
+    "c[LANE + 64] = __builtin_amdgcn_permlanex16_var(0, x, by, false, false); }\n"
     "KERNEL grid(u32 *c) { const u32 x = __builtin_amdgcn_workgroup_id_x(),\n"
     "y = __builtin_amdgcn_workgroup_id_y(), z = __builtin_amdgcn_workgroup_id_z();\n"
     "const u32 i = __builtin_amdgcn_workitem_id_x() + 4 * (__builtin_amdgcn_workitem_id_y() +\n"
@@ -368,6 +372,14 @@ static void memory_and_lanes(void **state)
         t_gpu_run(&g, &launch);
         for (unsigned l = 0; l < 64; l++)
             assert_int_equal(c[l], l & 1 ? a[l ^ (lanes - 1)] : 0);
+
+        launch.kernel = "permlane";
+        t_gpu_run(&g, &launch);
+        for (unsigned l = 0; l < 64; l++) {
+            const unsigned from = (l & 48) + ((l * 7 + 3) & 15);
+            assert_int_equal(c[l], a[from]);
+            assert_int_equal(c[l + 64], a[from ^ 16]);
+        }
 
         launch.buffers = buffers;
         launch.count = 3;
