@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Matrix instructions of gfx12 against the product of matrices whose elements stand where AMD's
- * RDNA 4 manual says (7.12.2): for each bit of a lane's, a register's and an element's number, which bit
- * of k, of the row or of the column it is. The software GPU has these places in another form. Also
- * sparse matrices (7.12.3) and the loads that transpose (11.6).
+ * RDNA 4 manual says (7.12.2): for each bit of a lane's, a register's and an element's number,
+ * which bit of k, of the row or of the column it is. The software GPU has these places in another
+ * form. Also sparse matrices (7.12.3) and the loads that transpose (11.6).
  */
 #include <stdarg.h>
 #include <stddef.h>
