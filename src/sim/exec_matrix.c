@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrix instructions: rows in matrix.def. Where an element of A, B, C and D stands (lane, place
- * in the
- * lane's registers) is said in one place for each layout; unpacking, arithmetic, packing and the
- * full
- * check go through it. Sums go over k upward, each step a fused multiply-add in f32.
+ * Matrix instructions of gfx11 and gfx12, 16 by 16 all of them: rows in matrix.def. Where an
+ * element of A, B, C and D stands (lane, place in the lane's registers) is said in one place;
+ * unpacking, arithmetic, packing and the full check go through it. Sums go over k upward, each step a fused
+ * multiply-add in f32.
  */
 #include "sim/launch.h"
 #include "sim/track.h"
 
-enum layout { LAYOUT_WMMA, LAYOUT_MFMA };
-enum element { ELEMENT_F32, ELEMENT_F16, ELEMENT_BF16, ELEMENT_FP8, ELEMENT_BF8, ELEMENT_I8,
-               ELEMENT_IU8, ELEMENT_IU4, ELEMENT_I32 };
+enum element { ELEMENT_F32, ELEMENT_F16, ELEMENT_BF16, ELEMENT_FP8, ELEMENT_BF8, ELEMENT_IU8,
+               ELEMENT_IU4, ELEMENT_I32 };
 
 struct form {
-    enum layout layout;
-    unsigned m, n, k, blocks;
+    unsigned k;
     enum element a, b, d;
     bool sparse; /* of every four k, A holds two; which, say the indices in source 3. C is D */
 };
@@ -28,7 +25,6 @@ INLINE unsigned element_bits(enum element e)
         return 16;
     case ELEMENT_FP8:
     case ELEMENT_BF8:
-    case ELEMENT_I8:
     case ELEMENT_IU8:
         return 8;
     case ELEMENT_IU4:
@@ -44,48 +40,38 @@ struct place {
     unsigned lane, word, shift;
 };
 
-/* Whether lanes from 16 on repeat the first 16 (WMMA of gfx11). */
-INLINE bool repeats(const struct wave *w, const struct form *f)
+/* Whether lanes from 16 on repeat the first 16. */
+INLINE bool repeats(const struct wave *w)
 {
-    return f->layout == LAYOUT_WMMA && w->generation == 11;
+    return w->generation == 11;
 }
 
 /* Lanes that hold A or B: a wave of 64 has 16 by 16 elements of 4 bits in the first 32. */
 INLINE unsigned source_lanes(const struct wave *w, const struct form *f, enum element type)
 {
-    return f->layout == LAYOUT_WMMA && type == ELEMENT_IU4 && f->k == 16 ? 32 : w->lanes;
+    return type == ELEMENT_IU4 && f->k == 16 ? 32 : w->lanes;
 }
 
-/* Element k of row (A) or column (B) r of a block. */
+/* Element k of row (A) or column (B) r. */
 INLINE struct place source_place(const struct wave *w, const struct form *f, enum element type,
-                                 unsigned size, unsigned r, unsigned k, unsigned block)
+                                 unsigned r, unsigned k)
 {
     const unsigned bits = element_bits(type);
     unsigned lane = r, element = k;
 
-    if (!repeats(w, f)) {
+    if (!repeats(w)) {
         /* the lanes share out k in runs, one after the other */
-        const unsigned groups = source_lanes(w, f, type) / (size * f->blocks), run = f->k / groups;
-        lane = r + size * (k / run + groups * block);
+        const unsigned run = f->k / (source_lanes(w, f, type) / 16);
+        lane = r + 16 * (k / run);
         element = k % run;
     }
     return (struct place){lane, element * bits / 32, element * bits % 32};
 }
 
-/* Element (i, j) of C and D of a block. */
+/* Element (i, j) of C and D. */
 INLINE struct place result_place(const struct wave *w, const struct form *f, unsigned i, unsigned j,
-                                 unsigned block, bool high)
+                                 bool high)
 {
-    if (f->layout == LAYOUT_MFMA) {
-        /* columns on lanes; rows in runs of four, which go round the groups of lanes */
-        const unsigned groups = f->m == 4 ? 1 : w->lanes / f->n, run = i / 4;
-        const unsigned per_block = f->m * f->n * f->blocks / w->lanes / (f->m == 4 ? 1 : f->blocks);
-        if (f->m == 4)
-            return (struct place){j + 4 * block, i, 0};
-        return (struct place){j + f->n * (run % groups),
-            4 * (run / groups) + i % 4 + per_block * block,
-                              0};
-    }
     const unsigned groups = w->lanes / 16, per_lane = 16 / groups;
     /* gfx11: rows go round the groups; 16-bit results use half of each register */
     if (w->generation == 11)
@@ -99,17 +85,15 @@ INLINE struct place result_place(const struct wave *w, const struct form *f, uns
 }
 
 /* Registers of A, B, and of C and D. */
-INLINE unsigned source_words(const struct wave *w, const struct form *f, enum element type,
-                             unsigned size)
+INLINE unsigned source_words(const struct wave *w, const struct form *f, enum element type)
 {
-    const unsigned elements =
-        repeats(w, f) ? f->k : f->k * size * f->blocks / source_lanes(w, f, type);
+    const unsigned elements = repeats(w) ? f->k : f->k * 16 / source_lanes(w, f, type);
     return (elements * element_bits(type) + 31) / 32;
 }
 
 INLINE unsigned result_words(const struct wave *w, const struct form *f)
 {
-    const unsigned elements = f->m * f->n * f->blocks / w->lanes;
+    const unsigned elements = 16 * 16 / w->lanes;
     return element_bits(f->d) == 16 && w->generation >= 12 ? elements / 2 : elements;
 }
 
@@ -124,23 +108,7 @@ INLINE struct form stored_a(const struct form *f)
 
 /* ---- Elements -------------------------------------------------------------------------------- */
 
-/* fp8 of gfx942: bias 8, no infinities, and 0x80 is NaN. */
-INLINE float fnuz_to_f32(uint32_t x, unsigned mantissa_bits)
-{
-    const uint32_t magnitude = x & 0x7f;
-    const int exponent = (int)(magnitude >> mantissa_bits);
-    const uint32_t mantissa = magnitude & ((1u << mantissa_bits) - 1);
-    const int bias = mantissa_bits == 3 ? 8 : 16;
-    const float value = exponent ? ldexpf((float)(mantissa | 1u << mantissa_bits),
-                                          exponent - bias - (int)mantissa_bits)
-                                 : ldexpf((float)mantissa, 1 - bias - (int)mantissa_bits);
-
-    if ((x & 0xff) == 0x80)
-        return NAN;
-    return x & 0x80 ? -value : value;
-}
-
-INLINE float to_f32(uint32_t bits, enum element type, bool fnuz)
+INLINE float to_f32(uint32_t bits, enum element type)
 {
     switch (type) {
     case ELEMENT_F16:
@@ -148,9 +116,9 @@ INLINE float to_f32(uint32_t bits, enum element type, bool fnuz)
     case ELEMENT_BF16:
         return f32_of(bits << 16);
     case ELEMENT_FP8:
-        return fnuz ? fnuz_to_f32(bits, 3) : fp8_to_f32(bits & 0xff);
+        return fp8_to_f32(bits & 0xff);
     case ELEMENT_BF8:
-        return fnuz ? fnuz_to_f32(bits, 2) : bf8_to_f32(bits & 0xff);
+        return bf8_to_f32(bits & 0xff);
     default:
         return f32_of(bits);
     }
@@ -167,7 +135,7 @@ INLINE int32_t to_integer(uint32_t bits, enum element type, bool sign)
 {
     if (type == ELEMENT_IU4)
         return sign ? (int32_t)((bits & 15) ^ 8) - 8 : (int32_t)(bits & 15);
-    return sign || type == ELEMENT_I8 ? (int8_t)bits : (int32_t)(bits & 0xff);
+    return sign ? (int8_t)bits : (int32_t)(bits & 0xff);
 }
 
 INLINE uint32_t read_place(const struct wave *w, const struct operand *o, struct place p)
@@ -181,31 +149,25 @@ static bool operands_fit(struct wave *w, const struct insn *i, const struct form
 {
     const unsigned limit = w->group->run->module->vgpr_limit, d = result_words(w, f);
     const struct form stored = stored_a(f);
-    const unsigned a = source_words(w, &stored, f->a, f->m), b = source_words(w, f, f->b, f->n);
+    const unsigned a = source_words(w, &stored, f->a), b = source_words(w, f, f->b);
 
     if (i->op[0].reg + d > limit || i->op[1].reg + a > limit || i->op[2].reg + b > limit ||
         (i->op[3].kind == OPERAND_VGPR && i->op[3].reg + (f->sparse ? 1 : d) > limit)) {
         fault(w, i, -1, "a matrix operand goes beyond the %u vector registers of the wave", limit);
         return false;
     }
-    if (f->layout == LAYOUT_WMMA && !w->full) {
+    if (!w->full) {
         fault(w, i, -1, "WMMA needs every lane, but EXEC is 0x%llx",
             (unsigned long long)exec_bits(w));
         return false;
     }
-    if (i->extra[2] || i->extra[3]) {
-        fault(w, i, -1, "cbsz, abid and blgp are not modelled");
-        return false;
-    }
     const unsigned low = i->extra[0] & 15, high = i->extra[0] >> 4;
-    const bool float_16 = f->layout == LAYOUT_WMMA && element_bits(f->a) == 16;
-    if (f->d == ELEMENT_I32 ? low & 4 || high : !float_16 && (low & 3 || high & 3)) {
+    if (f->d == ELEMENT_I32 ? low & 4 || high : element_bits(f->a) != 16 && (low & 3 || high & 3)) {
         fault(w, i, -1, "negation of A and B is for matrices of 16-bit floats only");
         return false;
     }
-    const bool negated_mfma = f->layout == LAYOUT_MFMA && low | high;
-    if (f->d != ELEMENT_I32 && (i->flags & INSN_CLAMP || negated_mfma)) {
-        fault(w, i, -1, "negation and clamping of these float matrices are not modelled");
+    if (f->d != ELEMENT_I32 && i->flags & INSN_CLAMP) {
+        fault(w, i, -1, "clamping of float matrices is not modelled");
         return false;
     }
     return true;
@@ -241,8 +203,8 @@ static bool through_matrix(struct wave *w, const struct insn *i, const struct fo
 
     for (unsigned n = 1; n < 4; n++) {
         const struct operand *const o = &i->op[n];
-        const unsigned words = n == 1      ? source_words(w, &stored, f->a, f->m)
-                               : n == 2    ? source_words(w, f, f->b, f->n)
+        const unsigned words = n == 1      ? source_words(w, &stored, f->a)
+                               : n == 2    ? source_words(w, f, f->b)
                                : f->sparse ? 1
                                            : d_words;
         for (unsigned k = 0; k < words && o->kind == OPERAND_VGPR; k++)
@@ -258,32 +220,29 @@ static bool through_matrix(struct wave *w, const struct insn *i, const struct fo
         }
     if (!any)
         return true;
-    uint8_t rows[16][32] = {{0}}, columns[16][32] = {{0}};
+    uint8_t rows[16] = {0}, columns[16] = {0};
     const uint32_t a_mask = 0xffffffffu >> (32 - element_bits(f->a));
     const uint32_t b_mask = 0xffffffffu >> (32 - element_bits(f->b));
     const uint32_t d_mask = 0xffffffffu >> (32 - element_bits(f->d));
-    for (unsigned block = 0; block < f->blocks; block++)
-        for (unsigned k = 0; k < f->k; k++) {
-            for (unsigned r = 0; r < f->m && k < stored.k; r++) {
-                const struct place p = source_place(w, &stored, f->a, f->m, r, k, block);
-                rows[block][r] |= (read_place(s, &i->op[1], p) & a_mask) != 0 ||
-                                  (f->sparse && vgpr(s, &i->op[3], 0)[p.lane]);
-            }
-            for (unsigned r = 0; r < f->n; r++)
-                columns[block][r] |= (read_place(s, &i->op[2], source_place(w, f, f->b, f->n, r,
-                    k, block)) &
-                                      b_mask) != 0;
+    for (unsigned r = 0; r < 16; r++) {
+        for (unsigned k = 0; k < stored.k; k++) {
+            const struct place p = source_place(w, &stored, f->a, r, k);
+            rows[r] |= (read_place(s, &i->op[1], p) & a_mask) != 0 ||
+                       (f->sparse && vgpr(s, &i->op[3], 0)[p.lane]);
         }
-    for (unsigned block = 0; block < f->blocks; block++)
-        for (unsigned r = 0; r < f->m; r++)
-            for (unsigned c = 0; c < f->n; c++) {
-                const struct place p = result_place(w, f, r, c, block, high);
-                const bool bad = rows[block][r] || columns[block][c] ||
-                                 (c_operand->kind == OPERAND_VGPR &&
-                                  read_place(s, c_operand, p) & d_mask);
-                uint32_t *const to = vgpr(s, &i->op[0], 0) + p.word * w->lanes + p.lane;
-                *to = (*to & ~(d_mask << p.shift)) | (bad ? d_mask << p.shift : 0);
-            }
+        for (unsigned k = 0; k < f->k; k++)
+            columns[r] |=
+                (read_place(s, &i->op[2], source_place(w, f, f->b, r, k)) & b_mask) != 0;
+    }
+    for (unsigned r = 0; r < 16; r++)
+        for (unsigned c = 0; c < 16; c++) {
+            const struct place p = result_place(w, f, r, c, high);
+            const bool bad = rows[r] || columns[c] ||
+                             (c_operand->kind == OPERAND_VGPR &&
+                              read_place(s, c_operand, p) & d_mask);
+            uint32_t *const to = vgpr(s, &i->op[0], 0) + p.word * w->lanes + p.lane;
+            *to = (*to & ~(d_mask << p.shift)) | (bad ? d_mask << p.shift : 0);
+        }
     for (unsigned k = 0; k < d_words; k++) {
         any = 0;
         for (unsigned l = 0; l < w->lanes; l++)
@@ -318,10 +277,10 @@ INLINE void put_result(struct wave *w, const struct insn *i, struct place p, uns
 /* Element k of A or B as a float: bits 0-3 of extra[0] negate those with an even k, 4-7 the others.
  */
 INLINE float float_element(const struct wave *w, const struct insn *i, unsigned n, struct place p,
-                           enum element type, bool fnuz)
+                           enum element type)
 {
     const unsigned negated = i->extra[0] >> (p.shift & 16 ? 4 : 0) >> (n - 1) & 1;
-    const float f = to_f32(read_place(w, &i->op[n], p), type, fnuz);
+    const float f = to_f32(read_place(w, &i->op[n], p), type);
     return negated ? -f : f;
 }
 
@@ -335,61 +294,54 @@ INLINE float float_addend(const struct insn *i, float f)
 INLINE const struct insn *multiply(struct wave *w, const struct insn *i, const struct form f)
 {
     const bool high = i->extra[1] & 4, integer = f.d == ELEMENT_I32;
-    const bool fnuz = w->group->run->module->sim->target->capabilities & CAP_FP8_FNUZ;
     const bool clamp = i->flags & INSN_CLAMP;
     const unsigned signs = i->extra[0];
-    float a[32][64], b[64][32], d[32][32];
-    int32_t ai[32][64], bi[64][32];
-    int64_t di[32][32];
+    float a[16][32], b[32][16], d[16][16];
+    int32_t ai[16][32], bi[32][16];
+    int64_t di[16][16];
 
     if (!operands_fit(w, i, &f) ||
-        (repeats(w, &f) && (!operand_repeats(w, i, 1, source_words(w, &f, f.a, f.m)) ||
-                            !operand_repeats(w, i, 2, source_words(w, &f, f.b, f.n)))) ||
+        (repeats(w) && (!operand_repeats(w, i, 1, source_words(w, &f, f.a)) ||
+                        !operand_repeats(w, i, 2, source_words(w, &f, f.b)))) ||
         (UNLIKELY(w->shadow != NULL) && !through_matrix(w, i, &f)))
         return NULL;
-    /* C may be D: blocks do not overlap, and a block's C is read before its D is written */
-    for (unsigned block = 0; block < f.blocks; block++) {
+    for (unsigned k = 0; k < f.k; k++)
+        for (unsigned r = 0; r < 16; r++) {
+            const struct place pa = source_place(w, &f, f.a, r, k);
+            const struct place pb = source_place(w, &f, f.b, r, k);
+            if (integer) {
+                ai[r][k] = to_integer(read_place(w, &i->op[1], pa), f.a, signs & 1);
+                bi[k][r] = to_integer(read_place(w, &i->op[2], pb), f.b, signs & 2);
+            } else {
+                a[r][k] = float_element(w, i, 1, pa, f.a);
+                b[k][r] = float_element(w, i, 2, pb, f.b);
+            }
+        }
+    /* C may be D: all of it is read before any is written */
+    for (unsigned r = 0; r < 16; r++) {
+        for (unsigned c = 0; c < 16; c++) {
+            const uint32_t bits = addend(w, i, result_place(w, &f, r, c, high));
+            if (integer)
+                di[r][c] = (int32_t)bits;
+            else
+                d[r][c] = float_addend(i, to_f32(bits, f.d));
+        }
         for (unsigned k = 0; k < f.k; k++) {
-            for (unsigned r = 0; r < f.m; r++) {
-                const struct place p = source_place(w, &f, f.a, f.m, r, k, block);
-                if (integer)
-                    ai[r][k] = to_integer(read_place(w, &i->op[1], p), f.a, signs & 1);
-                else
-                    a[r][k] = float_element(w, i, 1, p, f.a, fnuz);
-            }
-            for (unsigned c = 0; c < f.n; c++) {
-                const struct place p = source_place(w, &f, f.b, f.n, c, k, block);
-                if (integer)
-                    bi[k][c] = to_integer(read_place(w, &i->op[2], p), f.b, signs & 2);
-                else
-                    b[k][c] = float_element(w, i, 2, p, f.b, fnuz);
-            }
+            if (integer)
+                for (unsigned c = 0; c < 16; c++)
+                    di[r][c] += ai[r][k] * bi[k][c];
+            else
+                for (unsigned c = 0; c < 16; c++)
+                    d[r][c] = fma_f32(a[r][k], b[k][c], d[r][c]);
         }
-        for (unsigned r = 0; r < f.m; r++) {
-            for (unsigned c = 0; c < f.n; c++) {
-                const uint32_t bits = addend(w, i, result_place(w, &f, r, c, block, high));
-                if (integer)
-                    di[r][c] = (int32_t)bits;
-                else
-                    d[r][c] = float_addend(i, to_f32(bits, f.d, false));
-            }
-            for (unsigned k = 0; k < f.k; k++) {
-                if (integer)
-                    for (unsigned c = 0; c < f.n; c++)
-                        di[r][c] += ai[r][k] * bi[k][c];
-                else
-                    for (unsigned c = 0; c < f.n; c++)
-                        d[r][c] = fma_f32(a[r][k], b[k][c], d[r][c]);
-            }
-        }
-        for (unsigned r = 0; r < f.m; r++)
-            for (unsigned c = 0; c < f.n; c++) {
-                const uint32_t value = !integer ? from_f32(d[r][c], f.d)
-                                       : clamp  ? (uint32_t)saturate_i32(di[r][c])
-                                                : (uint32_t)di[r][c];
-                put_result(w, i, result_place(w, &f, r, c, block, high), element_bits(f.d), value);
-            }
     }
+    for (unsigned r = 0; r < 16; r++)
+        for (unsigned c = 0; c < 16; c++) {
+            const uint32_t value = !integer ? from_f32(d[r][c], f.d)
+                                   : clamp  ? (uint32_t)saturate_i32(di[r][c])
+                                            : (uint32_t)di[r][c];
+            put_result(w, i, result_place(w, &f, r, c, high), element_bits(f.d), value);
+        }
     return i + 1;
 }
 
@@ -403,7 +355,7 @@ INLINE const struct insn *multiply(struct wave *w, const struct insn *i, const s
 static void sparse_places(const struct wave *w, const struct insn *i, const struct form *stored,
                           unsigned r, unsigned g, unsigned at[2])
 {
-    const struct place p = source_place(w, stored, stored->a, 16, r, 2 * g, 0);
+    const struct place p = source_place(w, stored, stored->a, r, 2 * g);
     const unsigned elements = stored->k / 2, bits = element_bits(stored->a);
     const unsigned pair = (p.word * 32 + p.shift) / bits / 2;
     const uint32_t lane = vgpr(w, &i->op[3], 0)[p.lane];
@@ -432,25 +384,24 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
         return NULL;
     for (unsigned r = 0; r < 16; r++)
         for (unsigned c = 0; c < 16; c++) {
-            const uint32_t bits = read_place(w, &i->op[0], result_place(w, f, r, c, 0, false));
+            const uint32_t bits = read_place(w, &i->op[0], result_place(w, f, r, c, false));
             di[r][c] = (int32_t)bits;
-            d[r][c] = to_f32(bits, f->d, false);
+            d[r][c] = to_f32(bits, f->d);
         }
     for (unsigned r = 0; r < 16; r++)
         for (unsigned k = 0; k < stored.k; k++) {
-            const struct place pa = source_place(w, &stored, f->a, 16, r, k, 0);
+            const struct place pa = source_place(w, &stored, f->a, r, k);
             unsigned at[2];
             sparse_places(w, i, &stored, r, k / 2, at);
             for (unsigned c = 0; c < 16 && at[k & 1] < 4; c++) {
-                const struct place pb =
-                    source_place(w, f, f->b, 16, c, k / 2 * 4 + at[k & 1], 0);
+                const struct place pb = source_place(w, f, f->b, c, k / 2 * 4 + at[k & 1]);
                 if (integer)
                     di[r][c] +=
                         to_integer(read_place(w, &i->op[1], pa), f->a, i->extra[0] & 1) *
                         to_integer(read_place(w, &i->op[2], pb), f->b, i->extra[0] & 2);
                 else
-                    d[r][c] = fma_f32(float_element(w, i, 1, pa, f->a, false),
-                                      float_element(w, i, 2, pb, f->b, false), d[r][c]);
+                    d[r][c] = fma_f32(float_element(w, i, 1, pa, f->a),
+                                      float_element(w, i, 2, pb, f->b), d[r][c]);
             }
         }
     for (unsigned r = 0; r < 16; r++)
@@ -458,36 +409,32 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
             const uint32_t value = !integer                 ? from_f32(d[r][c], f->d)
                                    : i->flags & INSN_CLAMP ? (uint32_t)saturate_i32(di[r][c])
                                                             : (uint32_t)di[r][c];
-            put_result(w, i, result_place(w, f, r, c, 0, false), element_bits(f->d), value);
+            put_result(w, i, result_place(w, f, r, c, false), element_bits(f->d), value);
         }
     return i + 1;
 }
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
-#define FORM(NAME, LAYOUT, M, N, K, BLOCKS, A, B, D)                                               \
+#define FORM(NAME, K, A, B, D)                                                                     \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
-        return multiply(w, i, (struct form){LAYOUT_##LAYOUT, M, N, K, BLOCKS, ELEMENT_##A,         \
-                                            ELEMENT_##B, ELEMENT_##D, false});                  \
+        return multiply(w, i,                                                                      \
+                        (struct form){K, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false});           \
     }
 #define SPARSE(NAME, K, A, B, D)                                                                   \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
-        static const struct form form = {LAYOUT_WMMA, 16, 16, K, 1, ELEMENT_##A, ELEMENT_##B,      \
-                                         ELEMENT_##D, true};                                       \
+        static const struct form form = {K, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, true};          \
         return multiply_sparse(w, i, &form);                                                       \
     }
-#define OLD(NAME, BODY)
 #include "sim/matrix.def"
 #undef FORM
 #undef SPARSE
-#undef OLD
 
-#define ROW_(NAME, BODY) {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3", x_##BODY},
-#define FORM(NAME, ...)   ROW_(NAME, NAME)
-#define SPARSE(NAME, ...) ROW_(NAME, NAME)
-#define OLD(NAME, BODY) ROW_(NAME, BODY)
+#define FORM(NAME, ...)                                                                            \
+    {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3", x_##NAME},
+#define SPARSE FORM
 
 const struct sim_row ISA_NAME(rows_matrix)[] = {
 #include "sim/matrix.def"

@@ -110,16 +110,14 @@ bool track_known(const struct wave *w, unsigned words, const struct access *a)
     const unsigned mine = epoch | w->number, many = epoch | STAMP_MANY;
     unsigned other = 0, low = 0;
 
-    for (uint64_t left = a->active; left; left &= left - 1)
-        low |= (unsigned)a->address[__builtin_ctzll(left)];
-    if (low & 3)
-        return false;
     for (uint64_t left = a->active; left; left &= left - 1) {
-        const uint64_t at = a->address[__builtin_ctzll(left)] / 4;
+        const uint64_t address = a->address[__builtin_ctzll(left)], at = address / 4;
+        low |= (unsigned)address;
         for (unsigned k = 0; k < words; k++)
             other |= (unsigned)(known[at + k] != mine) & (unsigned)(known[at + k] != many);
     }
-    return !other;
+    /* what is known of a dword says nothing of bytes of two */
+    return !other && !(low & 3);
 }
 
 /* ---- Buffers --------------------------------------------------------------------------------- */

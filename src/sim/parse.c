@@ -87,7 +87,13 @@ static bool parse_constant(struct parser *p, const struct sim_row *row, const ch
     uint64_t value;
 
     if (is_float) {
-        value = float_bits(type, strtod(text, &end));
+        const double number = strtod(text, &end);
+        value = float_bits(type, number);
+        /* matrices of 16-bit floats have such a C in both halves */
+        if (!strncmp(row->name, "v_wmma_f16_", 11))
+            value = f32_to_f16((float)number) * 0x10001u;
+        else if (!strncmp(row->name, "v_wmma_bf16_", 12))
+            value = f32_to_bf16((float)number) * 0x10001u;
     } else {
         value = *text == '-' ? 0 - strtoull(text + 1, &end, 0) : strtoull(text, &end, 0);
         /* a 32-bit literal is the high word of an f64, and is extended for integers */

@@ -86,7 +86,30 @@ static double dot_size(uint32_t x, uint32_t y, uint32_t z)
     return fmax(most, 4 * 57344.0 * 57344.0);
 }
 
-enum kind { F32, F16, PAIR, F64_LOW, ULP, ULP_F16, DOT };
+/* The code of f: the nearest, of two the even one, as if codes went on beyond the largest. */
+static uint32_t to_fp8(double f, unsigned mantissa_bits, int bias)
+{
+    const uint32_t sign = signbit(f) ? 0x80 : 0, infinity = mantissa_bits == 3 ? 0x7f : 0x7c;
+    const double magnitude = fabs(f), unit = ldexp(1, 1 - bias - (int)mantissa_bits);
+    uint32_t best = 0;
+
+    if (isnan(f))
+        return 0x7f | sign;
+    for (uint32_t code = 1; code <= infinity; code++) {
+        const uint32_t exponent = code >> mantissa_bits, low = code & ((1u << mantissa_bits) - 1);
+        const double v = exponent ? ldexp((1u << mantissa_bits) + low, (int)exponent - 1) : low;
+        const double down = best >> mantissa_bits
+                                ? ldexp((1u << mantissa_bits) + (best & ((1u << mantissa_bits) - 1)),
+                                        (int)(best >> mantissa_bits) - 1)
+                                : best;
+        const double middle = (v + down) / 2 * unit;
+        if (magnitude > middle || (magnitude == middle && !(code & 1)))
+            best = code;
+    }
+    return best | sign;
+}
+
+enum kind { BITS, F32, F16, PAIR, F64_LOW, ULP, ULP_F16, DOT };
 
 #define E(NAME, ...)                                                                               \
     static double NAME(uint32_t x, uint32_t y, uint32_t z)                                         \
@@ -111,6 +134,13 @@ E(dot_88, dot(x, y, z, 0, 0))
 E(dot_8b, dot(x, y, z, 0, 1))
 E(dot_b8, dot(x, y, z, 1, 0))
 E(dot_bb, dot(x, y, z, 1, 1))
+E(fp8_0, fp8(x & 255, 3, 7))
+E(fp8_3, fp8(x >> 24, 3, 7))
+E(bf8_2, fp8(x >> 16 & 255, 2, 15))
+E(fp8_pair_low, fp8(x >> 8 & 255, 3, 7))
+E(bf8_pair_high, fp8(x >> 16 & 255, 2, 15))
+E(to_fp8_pair, to_fp8(X, 3, 7) | to_fp8(Y, 3, 7) << 8 | (z & 0xffff0000))
+E(to_bf8_pair_high, (to_fp8(X, 2, 15) | to_fp8(Y, 2, 15) << 8) << 16 | (z & 0xffff))
 /* of the first lane's x */
 E(s_rcp, 1 / X)
 E(s_sqrt, sqrt(X))
@@ -166,6 +196,22 @@ static const struct item {
     {"v_dot4_f32_fp8_bf8", V3("v_dot4_f32_fp8_bf8"), dot_8b, DOT, false},
     {"v_dot4_f32_bf8_fp8", V3("v_dot4_f32_bf8_fp8"), dot_b8, DOT, false},
     {"v_dot4_f32_bf8_bf8", V3("v_dot4_f32_bf8_bf8"), dot_bb, DOT, false},
+#define FLOAT(CALL) "const f32 t = " CALL "; r = __builtin_bit_cast(u32, t);"
+    {"v_cvt_f32_fp8", FLOAT("__builtin_amdgcn_cvt_f32_fp8((i32)x, 0)"), fp8_0, F32, false},
+    {"v_cvt_f32_fp8, byte 3", FLOAT("__builtin_amdgcn_cvt_f32_fp8((i32)x, 3)"), fp8_3, F32, false},
+    {"v_cvt_f32_bf8, byte 2", FLOAT("__builtin_amdgcn_cvt_f32_bf8((i32)x, 2)"), bf8_2, F32, false},
+    {"v_cvt_pk_f32_fp8", FLOAT("__builtin_amdgcn_cvt_pk_f32_fp8((i32)x, false)[1]"), fp8_pair_low,
+     F32, false},
+    {"v_cvt_pk_f32_bf8, high", FLOAT("__builtin_amdgcn_cvt_pk_f32_bf8((i32)x, true)[0]"),
+     bf8_pair_high, F32, false},
+    {"v_cvt_pk_fp8_f32",
+     "r = (u32)__builtin_amdgcn_cvt_pk_fp8_f32(__builtin_bit_cast(f32, x),\n"
+     "__builtin_bit_cast(f32, y), (i32)z, false);",
+     to_fp8_pair, BITS, false},
+    {"v_cvt_pk_bf8_f32, high",
+     "r = (u32)__builtin_amdgcn_cvt_pk_bf8_f32(__builtin_bit_cast(f32, x),\n"
+     "__builtin_bit_cast(f32, y), (i32)z, true);",
+     to_bf8_pair_high, BITS, false},
     {"v_s_rcp_f32", S1("v_s_rcp_f32", "%1", ""), s_rcp, ULP, true},
     {"v_s_sqrt_f32", S1("v_s_sqrt_f32", "%1", ""), s_sqrt, ULP, true},
     {"v_s_rsq_f32", S1("v_s_rsq_f32", "%1", ""), s_rsq, ULP, true},
@@ -194,9 +240,11 @@ static bool agrees(const struct item *t, uint32_t x, uint32_t y, uint32_t z, uin
         if (!(isnan(high) ? isnan(is_high) : half_bits(high) == got >> 16))
             return false;
     }
-    if (isnan(want))
+    if (isnan(want) && t->kind != BITS)
         return isnan(is);
     switch (t->kind) {
+    case BITS:
+        return (uint32_t)want == got;
     case F32:
         return u32((float)want) == got;
     case F16:
@@ -320,6 +368,10 @@ static const char memory_kernels[] =
     "if (LANE & 1) r = (u32)__builtin_amdgcn_ds_bpermute_fi_b32((i32)((LANE ^ WAVE - 1) * 4), "
     "(i32)x);\n"
     "c[LANE] = r; }\n"
+    /* selectors of each lane, from the row of 16 lanes itself or the other of its pair */
+    "KERNEL permlane(const u32 *a, u32 *c) { const u32 x = a[LANE], by = LANE * 7 + 3;\n"
+    "c[LANE] = __builtin_amdgcn_permlane16_var(0, x, by, false, false);\n"
+    "c[LANE + 64] = __builtin_amdgcn_permlanex16_var(0, x, by, false, false); }\n"
     "KERNEL grid(u32 *c) { const u32 x = __builtin_amdgcn_workgroup_id_x(),\n"
     "y = __builtin_amdgcn_workgroup_id_y(), z = __builtin_amdgcn_workgroup_id_z();\n"
     "const u32 i = __builtin_amdgcn_workitem_id_x() + 4 * (__builtin_amdgcn_workitem_id_y() +\n"
@@ -368,6 +420,14 @@ static void memory_and_lanes(void **state)
         t_gpu_run(&g, &launch);
         for (unsigned l = 0; l < 64; l++)
             assert_int_equal(c[l], l & 1 ? a[l ^ (lanes - 1)] : 0);
+
+        launch.kernel = "permlane";
+        t_gpu_run(&g, &launch);
+        for (unsigned l = 0; l < 64; l++) {
+            const unsigned from = (l & 48) + ((l * 7 + 3) & 15);
+            assert_int_equal(c[l], a[from]);
+            assert_int_equal(c[l + 64], a[from ^ 16]);
+        }
 
         launch.buffers = buffers;
         launch.count = 3;

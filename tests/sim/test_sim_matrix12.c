@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Matrix instructions of gfx12 against the product of matrices whose elements stand where AMD's
- * RDNA 4 manual says (7.12.2): for each bit of a lane's, a register's and an element's number, which bit
- * of k, of the row or of the column it is. The software GPU has these places in another form. Also
- * sparse matrices (7.12.3) and the loads that transpose (11.6).
+ * RDNA 4 manual says (7.12.2): for each bit of a lane's, a register's and an element's number,
+ * which bit of k, of the row or of the column it is. The software GPU has these places in another
+ * form. Also sparse matrices (7.12.3) and the loads that transpose (11.6).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static const struct form {
     enum type a, b, d;
     unsigned k;
     bool sparse; /* in waves of 32: the disassembler does not know those of 64 */
-    int a_factor, c_factor; /* negations; 2 is the absolute value */
+    int a_factor, c_factor; /* negations; 2 is the absolute value, 3 and 4 stand for 1 and 4 */
 } forms[] = {
 #define DENSE(name) "__builtin_amdgcn_wmma_" name "_w%u_gfx12"
     {DENSE("f32_16x16x16_f16") "(a, b, c)", F16, F16, F32, 16, false, 1, 1},
@@ -44,6 +44,8 @@ static const struct form {
     {DENSE("f32_16x16x16_f16") "(a, -b, __builtin_elementwise_abs(c))", F16, F16, F32, 16, false,
      -1, 2},
     {DENSE("f16_16x16x16_f16") "(-a, b, -c)", F16, F16, F16, 16, false, -1, -1},
+    {DENSE("f16_16x16x16_f16") "(a, b, (__typeof__(c))(f16)1)", F16, F16, F16, 16, false, 1, 3},
+    {DENSE("f32_16x16x16_f16") "(a, b, (__typeof__(c))4.0f)", F16, F16, F32, 16, false, 1, 4},
 #define SPARSE(name) "__builtin_amdgcn_swmmac_" name "_w%u"
     {SPARSE("f32_16x16x32_f16") "(a, b, c, index)", F16, F16, F32, 32, true, 1, 1},
     {SPARSE("f32_16x16x32_bf16") "(a, b, c, index)", BF16, BF16, F32, 32, true, 1, 1},
@@ -297,7 +299,9 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
             x = f->d == F16 ? u : f->d == BF16 ? x >> 16 : x;
             put(c_words, dw, result_place(d_size, lanes, i, j), x);
             c[i][j] = value_of(f->d, x);
-            c[i][j] = f->c_factor == 2 ? fabs(c[i][j]) : f->c_factor * c[i][j];
+            c[i][j] = f->c_factor > 2    ? f->c_factor == 3 ? 1 : 4
+                      : f->c_factor == 2 ? fabs(c[i][j])
+                                         : f->c_factor * c[i][j];
         }
     const struct t_buffer buffers[] = {{a_words, lanes * aw * 4, QUERN_SIM_READ, "a"},
                                        {b_words, lanes * bw * 4, QUERN_SIM_READ, "b"},

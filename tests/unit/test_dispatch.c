@@ -267,7 +267,7 @@ static void test_dequant_launch(void **state)
 
 static void test_other_targets(void **state)
 {
-    static const char *const targets[] = {"gfx1100", "gfx1102", "gfx1150"};
+    static const char *const targets[] = {"gfx1100", "gfx1102", "gfx1150", "gfx1200", "gfx1201"};
 
     (void)state;
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
@@ -277,6 +277,7 @@ static void test_other_targets(void **state)
         for (int64_t m = 1; m <= 8; m++)
             check_answer(ctx, op, &p, m, 0, 0);
         quern_op_release(op);
+        verify_exact(ctx, "op=dequant wq=fp4 n=80 k=512 c=f16");
         quern_close(ctx);
     }
 }

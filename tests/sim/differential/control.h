@@ -375,6 +375,38 @@ FUNCTION3(u64, array_of_u64, u64, a, u64, b, u32, i)
     x[i & 7] = x[i >> 3 & 7] ^ x[i >> 6 & 7];
     return x[i >> 9 & 7] + x[(i & 7) ^ 1];
 }
+FUNCTION3(u64, array_of_halves, u32, a, u16, b, u32, i)
+{
+    u16 x[8];
+    for (u32 k = 0; k < 8; k++)
+        x[k] = (u16)(a >> k);
+    x[i & 7] = b;
+    u64 sum = 0;
+    for (u32 k = 0; k < 8; k++)
+        sum = sum * 65599 + x[k];
+    return sum;
+}
+FUNCTION3(u32, array_of_bytes, u32, a, u32, b, u32, i)
+{
+    u8 x[16];
+    for (u32 k = 0; k < 16; k++)
+        x[k] = (u8)(a * k + b);
+    x[i & 15] ^= 0x55;
+    u32 sum = x[i >> 4 & 15];
+    for (u32 k = 0; k < 16; k++)
+        sum = sum * 33 + x[k];
+    return sum;
+}
+FUNCTION1(u32, code_by_thresholds, plain, a)
+{
+    u32 code = 0;
+    code += a > -0.8f;
+    code += a > -0.6f;
+    code += a > -0.33f;
+    code += a > 0.0f;
+    code += a > 0.2f;
+    return code + (a > 0.9f);
+}
 FUNCTION2(f32, array_of_f32, plain, a, u32, i)
 {
     f32 x[12];

@@ -74,6 +74,13 @@ FUNCTION2(u32, negated_comparisons_f32, f32, a, f32, b)
     return (u32)((!(a < b)) | (!(a <= b)) << 1 | (!(a >= b)) << 2 | (!(a > b)) << 3 |
                  __builtin_isunordered(a, b) << 4 | __builtin_islessgreater(a, b) << 5);
 }
+FUNCTION2(u32, quiet_comparisons_f32, f32, a, f32, b)
+{
+    return (u32)(__builtin_isunordered(a, b) | __builtin_islessgreater(a, b) << 1 |
+                 __builtin_isgreater(a, b) << 2 | __builtin_isgreaterequal(a, b) << 3 |
+                 __builtin_isless(a, b) << 4 | __builtin_islessequal(a, b) << 5 |
+                 (__builtin_signbit(a) != 0) << 6 | (__builtin_isfinite(b) != 0) << 7);
+}
 FUNCTION1(u32, comparisons_with_constants_f32, f32, a)
 {
     return (u32)((a < 0.5f) | (a > -4.0f) << 1 | (a == 1.0f) << 2 | (a != 0.0f) << 3 |

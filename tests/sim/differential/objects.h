@@ -21,7 +21,8 @@
 /*
  * A row for each way of compiling: whatever the software GPU runs belongs here. Kernels of uniform
  * arguments (`scalar`) and of one uniform argument (`mixed`) cost as much time to compile as the
- * rest, so one target of a family has each.
+ * rest, so one target of a family has each. The quick rows are enough to have every instruction of
+ * a family, each size of wave and each check.
  */
 static const struct target_row {
     const char *name;
@@ -31,17 +32,25 @@ static const struct target_row {
     unsigned span; /* lanes that ds_bpermute reaches */
     bool scalar, mixed;
     bool every_isa; /* run with each build of the instruction bodies, not only the best */
+    bool quick;     /* with test_differential.c too */
+    enum quern_sim_check check; /* unless every_isa, which has both */
 } targets[] = {
-    {"gfx1151", "gfx1151", 32, RDNA, 32, true, false, true},
-    {"gfx1151 wave64", "gfx1151", 64, RDNA, 32, false, false, false},
-    {"gfx1100", "gfx1100", 32, RDNA, 32, false, true, false},
-    {"gfx90a", "gfx90a", 64, CDNA, 64, true, false, false},
-    {"gfx942", "gfx942", 64, CDNA, 64, false, true, false},
-    {"gfx950", "gfx950", 64, CDNA | DOT2_BF16, 64, false, false, false},
-    {"gfx1201", "gfx1201", 32, RDNA, 32, true, true, false},
-    {"gfx1201 wave64", "gfx1201", 64, RDNA, 64, false, false, false},
+    {"gfx1151", "gfx1151", 32, RDNA, 32, true, false, true, true, QUERN_CHECK_FULL},
+    {"gfx1151 wave64", "gfx1151", 64, RDNA, 32, false, false, false, true, QUERN_CHECK_FULL},
+    {"gfx1100", "gfx1100", 32, RDNA, 32, false, true, false, false, QUERN_CHECK_FAST},
+    {"gfx1201", "gfx1201", 32, RDNA, 32, true, false, false, true, QUERN_CHECK_FULL},
+    {"gfx1200", "gfx1200", 32, RDNA, 32, false, true, false, false, QUERN_CHECK_FAST},
+    {"gfx1201 wave64", "gfx1201", 64, RDNA, 64, false, false, false, false, QUERN_CHECK_FULL},
+    {"gfx942", "gfx942", 64, CDNA, 64, false, false, false, true, QUERN_CHECK_FAST},
+    {"gfx90a", "gfx90a", 64, CDNA, 64, true, false, false, false, QUERN_CHECK_FULL},
+    {"gfx950", "gfx950", 64, CDNA | DOT2_BF16, 64, false, true, false, false, QUERN_CHECK_FULL},
 };
 #define TARGETS (sizeof targets / sizeof *targets)
+
+static bool is_asked(unsigned target)
+{
+    return LONG || targets[target].quick;
+}
 
 /* ---- Texts ----------------------------------------------------------------------------------- */
 
@@ -148,7 +157,8 @@ static void *compile_some(void *next)
     unsigned n;
 
     while ((n = __atomic_fetch_add((unsigned *)next, 1, __ATOMIC_RELAXED)) < TARGETS * TEXTS)
-        compile_object(n / TEXTS, n % TEXTS);
+        if (is_asked(n / TEXTS))
+            compile_object(n / TEXTS, n % TEXTS);
     return NULL;
 }
 
