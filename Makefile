@@ -157,7 +157,7 @@ TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
 COMMON_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/common/*.c))
 # readers of the command's files, which are not in the library
-JSON_READERS := tools/launch_json.c tools/model.c tools/json_file.c tools/files.c
+JSON_READERS := tools/launch_json.c tools/model.c tools/hf_config.c tools/json_file.c tools/files.c
 $(B)/tests/fuzz/test_fuzz_json: $(JSON_READERS:%.c=$(B)/%.o)
 $(B)/tests/fuzz/test_fuzz_json.o: override CPPFLAGS += -Itools
 $(B)/tests/%.o: tests/%.c

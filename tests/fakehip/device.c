@@ -150,7 +150,7 @@ const char *hipGetErrorName(hipError_t error)
 
 static int device_count;
 static struct compiler *compiler; /* for the software GPUs' disassembler */
-static struct log no_log = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct log no_log;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void give_up(const char *what)
