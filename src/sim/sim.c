@@ -34,9 +34,9 @@ static quern_status choose_bodies(enum quern_sim_isa isa, const struct sim_bodie
         const bool asked = isa == builds[n].isa;
         if (!asked && isa > QUERN_ISA_AUTO)
             continue;
-        FAIL_IF(asked && !builds[n].bodies, QUERN_E_DEVICE,
+        FAIL_IF(asked && !builds[n].bodies->tables, QUERN_E_DEVICE,
                 "this library was built without the instruction bodies for %s", builds[n].name);
-        if (builds[n].bodies && cpu_has(builds[n].isa)) {
+        if (builds[n].bodies->tables && cpu_has(builds[n].isa)) {
             *bodies = builds[n].bodies;
             return QUERN_OK;
         }
