@@ -41,6 +41,10 @@ static const struct {
     {"wq=nf4 n=1024 k=2560 a=bf16", 4},
     {"wq=mxfp4 n=5760 k=2880 a=bf16", 1},
     {"wq=nf4 n=3840 k=15360 a=f16", 8}, /* broke the compiler for gfx9 once */
+    {"wq=int4 n=4096 k=4096 a=f16", 1},
+    {"wq=int4 n=4096 k=4096 a=f16 zero=u8", 8},
+    {"wq=int4 n=4096 k=4096 a=bf16 zero=u8", 1},
+    {"wq=int4 n=4096 k=4096 a=bf16 layout=ck", 4},
     {"op=dequant wq=nf4 n=4096 k=4096 c=bf16", 1},
 };
 
