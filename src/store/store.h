@@ -86,8 +86,8 @@ quern_status store_raise_serial(struct store *store, const char *signer, uint64_
  * and logged once for each cause. Blocks on the disk (and now and then evicts). Thread-safe. */
 void store_put(struct store *store, const struct hash128 *key, const struct store_record *record);
 
-/* Quarantines the entry of a key, if there is one: its bytes are sound, but what they say turned out
- * to be no use. The reason is logged. Blocks on the disk. Thread-safe. */
+/* Quarantines the entry of a key, if there is one: its bytes are sound, but what they say turned
+ * out to be no use. The reason is logged. Blocks on the disk. Thread-safe. */
 void store_discard(struct store *store, const struct hash128 *key, const char *reason);
 
 /*

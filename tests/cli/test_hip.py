@@ -61,8 +61,8 @@ def test_hardware_check(tmp_path):
     check = [sys.executable, TOP / "tests/check_hw.py", "--command", COMMAND, "--report", report]
     env = {k: v for k, v in os.environ.items() if not k.startswith("QUERN_")}
     env.update(GPU, FAKEHIP_DEVICES="gfx1151")
-    done = subprocess.run([*check, "--no-times", "--rows", "9", LAYER], env=env, capture_output=True,
-                          text=True)
+    done = subprocess.run([*check, "--no-times", "--rows", "9", LAYER], env=env,
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     text = report.read_text()
     assert text.endswith(f"ok  {LAYER}  m=9\n0 failed\n")
