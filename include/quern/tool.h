@@ -308,9 +308,9 @@ QUERN_API quern_status quern_cache_info(quern_ctx *ctx, struct quern_cache_info 
 QUERN_API quern_status quern_cache_walk(quern_ctx *ctx, int verify, quern_cache_fn fn, void *user);
 QUERN_API quern_status quern_cache_clear(quern_ctx *ctx, uint64_t *removed);
 
-/* Whether the kernels that serve m rows are in a bundle or the cache, and if not, how the entry that
- * is nearest differs, field by field of the key text. `text` is malloc'ed. Blocks on the disk: reads
- * the key text of every entry. */
+/* Whether the kernels that serve m rows are in a bundle or the cache, and if not, how the entry
+ * that is nearest differs, field by field of the key text. `text` is malloc'ed. Blocks on the disk:
+ * reads the key text of every entry. */
 QUERN_API quern_status quern_explain_miss(quern_ctx *ctx, const struct quern_problem *problem,
                                           int64_t m, char **text);
 
