@@ -75,8 +75,7 @@ static void hex(char *out, const uint8_t *bytes, size_t n)
         sprintf(out + 2 * i, "%02x", bytes[i]);
 }
 
-/* ---- create -----------------------------------------------------------------------------------
- */
+/* ---- create ---------------------------------------------------------------------------------- */
 
 static int write_file(const char *path, const void *bytes, size_t size)
 {
@@ -148,8 +147,7 @@ static int create(const struct arguments *a)
     return status;
 }
 
-/* ---- list and verify --------------------------------------------------------------------------
- */
+/* ---- list and verify ------------------------------------------------------------------------- */
 
 struct listing {
     struct table table;
@@ -221,8 +219,7 @@ static int list(const struct arguments *a, bool verify)
     return status;
 }
 
-/* ---- sign -------------------------------------------------------------------------------------
- */
+/* ---- sign ------------------------------------------------------------------------------------ */
 
 static int sign(const struct arguments *a)
 {
@@ -257,8 +254,7 @@ static int sign(const struct arguments *a)
     return status;
 }
 
-/* ---- import -----------------------------------------------------------------------------------
- */
+/* ---- import ---------------------------------------------------------------------------------- */
 
 static int report_import(const struct arguments *a, const struct quern_bundle_import *r)
 {
@@ -304,8 +300,7 @@ static int import(const struct arguments *a)
     return status;
 }
 
-/* ---- The verb ---------------------------------------------------------------------------------
- */
+/* ---- The verb -------------------------------------------------------------------------------- */
 
 static int keygen(const struct arguments *a)
 {

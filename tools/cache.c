@@ -21,8 +21,7 @@ static const char *any_target(const struct common *common)
     return "gfx1100";
 }
 
-/* ---- stat -------------------------------------------------------------------------------------
- */
+/* ---- stat ------------------------------------------------------------------------------------ */
 
 static int stat_cache(const struct common *common, quern_ctx *ctx)
 {
@@ -43,8 +42,7 @@ static int stat_cache(const struct common *common, quern_ctx *ctx)
     return finish_output();
 }
 
-/* ---- list and verify --------------------------------------------------------------------------
- */
+/* ---- list and verify ------------------------------------------------------------------------- */
 
 struct listing {
     struct table table;
@@ -127,8 +125,7 @@ static int list_cache(const struct common *common, quern_ctx *ctx, bool verify)
     return status;
 }
 
-/* ---- clear ------------------------------------------------------------------------------------
- */
+/* ---- clear ----------------------------------------------------------------------------------- */
 
 static int clear_cache(const struct common *common, quern_ctx *ctx)
 {
@@ -148,8 +145,7 @@ static int clear_cache(const struct common *common, quern_ctx *ctx)
     return finish_output();
 }
 
-/* ---- The verb ---------------------------------------------------------------------------------
- */
+/* ---- The verb -------------------------------------------------------------------------------- */
 
 static int act(const struct common *common, int argc, char **argv, int first)
 {

@@ -20,8 +20,7 @@ struct search {
     struct checkpoint_layer *layer;
 };
 
-/* ---- Tensors of a layer -----------------------------------------------------------------------
- */
+/* ---- Tensors of a layer ---------------------------------------------------------------------- */
 
 static const struct tensor *part_of(const struct search *q, const char *suffix)
 {
@@ -86,8 +85,7 @@ static bool has_bias(const struct search *q, int64_t n)
     return t && t->rank == 1 && t->shape[0] == n;
 }
 
-/* ---- Problems ---------------------------------------------------------------------------------
- */
+/* ---- Problems -------------------------------------------------------------------------------- */
 
 static void set_problem(const struct search *q, const char *text)
 {
@@ -120,8 +118,7 @@ static bool group_word(const struct search *q, int64_t k, int64_t groups, char w
     return true;
 }
 
-/* ---- GPTQ and AWQ -----------------------------------------------------------------------------
- */
+/* ---- GPTQ and AWQ ---------------------------------------------------------------------------- */
 
 /* Whether every zero point is 8, in words of the tensor; gptq's first format stores them less one,
  * and no file says which it is. */
@@ -204,8 +201,7 @@ static int read_gptq(const struct search *q, const struct tensor *qweight)
     return EXIT_OK;
 }
 
-/* ---- compressed-tensors -----------------------------------------------------------------------
- */
+/* ---- compressed-tensors ---------------------------------------------------------------------- */
 
 static int read_compressed(const struct search *q, const struct tensor *packed)
 {
@@ -241,8 +237,7 @@ static int read_compressed(const struct search *q, const struct tensor *packed)
     return EXIT_OK;
 }
 
-/* ---- bitsandbytes -----------------------------------------------------------------------------
- */
+/* ---- bitsandbytes ---------------------------------------------------------------------------- */
 
 /* What the state says: {"quant_type":"nf4","blocksize":64,"dtype":"bfloat16","shape":[N,K],
  * "nested_blocksize":256 …} */
@@ -297,8 +292,7 @@ static int read_bitsandbytes(const struct search *q, const struct tensor *weight
     return status;
 }
 
-/* ---- MXFP4 and plain --------------------------------------------------------------------------
- */
+/* ---- MXFP4 and plain ------------------------------------------------------------------------- */
 
 /* Of all experts of a layer in one: [experts,N,K/32,16] and [experts,N,K/32]. */
 static int read_mxfp4(const struct search *q, const struct tensor *blocks)
@@ -359,8 +353,7 @@ static int read_weight(const struct search *q, const struct tensor *weight)
     return EXIT_OK;
 }
 
-/* ---- All of them ------------------------------------------------------------------------------
- */
+/* ---- All of them ----------------------------------------------------------------------------- */
 
 static int read_layer(const struct search *q, const struct tensor *t)
 {

@@ -13,8 +13,7 @@
 /* A call that is interrupted without end is given up as failed. */
 #define EINTR_TRIES 100
 
-/* ---- Reading ----------------------------------------------------------------------------------
- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 /* Opens a regular file for reading; its size goes to *bytes. */
 static int open_regular(const char *path, int *fd, uint64_t *bytes)
@@ -132,8 +131,7 @@ int file_read_operand(const char *name, const char *path, uint64_t bytes, void *
     return status;
 }
 
-/* ---- Writing ----------------------------------------------------------------------------------
- */
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 /* The set that a signal handler must clean up after. */
 static struct outputs *volatile alive;
@@ -321,8 +319,7 @@ char *path_join(const char *directory, const char *name)
     return asprintf(&path, "%s/%s", directory, name) < 0 ? NULL : path;
 }
 
-/* ---- Operand files on the command line --------------------------------------------------------
- */
+/* ---- Operand files on the command line ------------------------------------------------------- */
 
 int operand_files(int argc, char **argv, int first, struct operand_file *files, size_t *count)
 {

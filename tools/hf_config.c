@@ -60,8 +60,7 @@ static const char *text_member(const json_t *object, const char *names)
     return text ? text : "";
 }
 
-/* ---- Sizes ------------------------------------------------------------------------------------
- */
+/* ---- Sizes ----------------------------------------------------------------------------------- */
 
 static int read_experts(const json_t *text, const char *path, struct model *m)
 {
@@ -115,8 +114,7 @@ static int read_sizes(const json_t *text, const char *path, struct model *m)
     return read_experts(text, path, m);
 }
 
-/* ---- Quantisation -----------------------------------------------------------------------------
- */
+/* ---- Quantisation ---------------------------------------------------------------------------- */
 
 static void set_group(struct model *m, int64_t group)
 {

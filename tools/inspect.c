@@ -20,8 +20,7 @@ struct inspection {
     json_t *array; /* for --json: one item per code object */
 };
 
-/* ---- A code object ----------------------------------------------------------------------------
- */
+/* ---- A code object --------------------------------------------------------------------------- */
 
 static json_t *kernel_json(const struct quern_object_kernel *k)
 {
@@ -157,8 +156,7 @@ static int inspect_object(struct inspection *x, const char *path)
     return status;
 }
 
-/* ---- A launch plan ----------------------------------------------------------------------------
- */
+/* ---- A launch plan --------------------------------------------------------------------------- */
 
 static void print_plan(const char *path, const struct launch_plan *plan)
 {
@@ -205,8 +203,7 @@ static int inspect_plan(struct inspection *x, const char *path)
     return status;
 }
 
-/* ---- A checkpoint -----------------------------------------------------------------------------
- */
+/* ---- A checkpoint ---------------------------------------------------------------------------- */
 
 static json_t *layer_json(const struct checkpoint_layer *l)
 {
@@ -266,8 +263,7 @@ static int inspect_checkpoint(struct inspection *x, const char *path)
     return status;
 }
 
-/* ---- The verb ---------------------------------------------------------------------------------
- */
+/* ---- The verb -------------------------------------------------------------------------------- */
 
 static int inspect(struct inspection *x, int argc, char **argv, int first)
 {

@@ -21,8 +21,7 @@ static const struct {
 static const char *const access_names[] = {
     [QUERN_SIM_READ] = "r", [QUERN_SIM_WRITE] = "w", [QUERN_SIM_READ_WRITE] = "rw"};
 
-/* ---- Writing ----------------------------------------------------------------------------------
- */
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 char *launch_object_name(const struct quern_kernel_info *kernel)
 {
@@ -160,8 +159,7 @@ int launch_plan_make(quern_op *op, const struct quern_problem *problem, const ch
     return *plan ? EXIT_OK : fail("out of memory");
 }
 
-/* ---- Reading ----------------------------------------------------------------------------------
- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 #define PLAN_BYTES_MAX    ((size_t)16 << 20)
 #define LAUNCHES_MAX      4096

@@ -11,8 +11,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* ---- Writing ----------------------------------------------------------------------------------
- */
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 /* The file name of kernel `index` of an op: symbol and key, so that objects of different plans in
  * one directory never overwrite each other. Malloc'ed; null when out of memory. */
@@ -25,8 +24,7 @@ char *launch_object_name(const struct quern_kernel_info *kernel);
 int launch_plan_make(quern_op *op, const struct quern_problem *problem, const char *target,
                      int64_t m, json_t **plan, bool *used);
 
-/* ---- Reading ----------------------------------------------------------------------------------
- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 struct plan_operand {
     const char *name;

@@ -11,8 +11,7 @@
 #define FLAGS_MAX 48
 #define COUNT_MAX 256 /* of --jobs, as the library has it */
 
-/* ---- Values -----------------------------------------------------------------------------------
- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 /* A whole decimal number; false when it is not one or does not fit. */
 static bool number(const char *text, const char **end, int64_t *value)
@@ -172,8 +171,7 @@ static int take_value(const struct flag *flag, const char *text)
     return -1;
 }
 
-/* ---- Help -------------------------------------------------------------------------------------
- */
+/* ---- Help ------------------------------------------------------------------------------------ */
 
 static void print_flags(const struct flag *flags)
 {
@@ -203,8 +201,7 @@ static void print_help(const struct usage *usage, const struct flag *own, const 
     print_flags(common);
 }
 
-/* ---- The command line -------------------------------------------------------------------------
- */
+/* ---- The command line ------------------------------------------------------------------------ */
 
 static void log_to_stderr(void *user, enum quern_log_level level, const char *line)
 {
@@ -316,8 +313,7 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
     return -1;
 }
 
-/* ---- What verbs ask of their arguments
- * ------------------------------------------------------------ */
+/* ---- What verbs ask of their arguments ------------------------------------------------------- */
 
 int problem_from_text(const char *given, struct quern_problem *problem, char *text)
 {

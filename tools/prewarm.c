@@ -20,8 +20,7 @@
 /* Any will do: a failure shows again with the same operands. */
 #define VERIFY_SEED 20
 
-/* ---- What to make -----------------------------------------------------------------------------
- */
+/* ---- What to make ---------------------------------------------------------------------------- */
 
 /* Problem words that stand as options beside --model: --wq nf4 is wq=nf4 in every layer. */
 static const char *const words[] = {"wq", "group", "scale",  "zero", "a",
@@ -153,8 +152,7 @@ static int take_shard(struct prewarm *w, const char *text)
     return EXIT_OK;
 }
 
-/* ---- Making -----------------------------------------------------------------------------------
- */
+/* ---- Making ---------------------------------------------------------------------------------- */
 
 /* Problems that threads take one after another. */
 struct line {
@@ -254,8 +252,7 @@ static void make_all(struct prewarm *w, quern_ctx *ctx)
     progress_clear();
 }
 
-/* ---- Verifying --------------------------------------------------------------------------------
- */
+/* ---- Verifying ------------------------------------------------------------------------------- */
 
 static bool wanted_m(const struct prewarm_problem *p, int64_t m)
 {
@@ -345,8 +342,7 @@ double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_
                       (double)p->problem.n * (double)p->problem.k);
 }
 
-/* ---- The verb ---------------------------------------------------------------------------------
- */
+/* ---- The verb -------------------------------------------------------------------------------- */
 
 /* A full disk makes every put fail for the same reason: the first is kept for one line at the end,
  * and all are shown only when more than warnings were asked for. */

@@ -29,8 +29,7 @@ static struct totals totals_of(const struct prewarm *w)
     return t;
 }
 
-/* ---- Text -------------------------------------------------------------------------------------
- */
+/* ---- Text ------------------------------------------------------------------------------------ */
 
 /* Whether every problem has the word `word`, of `length` bytes. */
 static bool common_word(const struct prewarm *w, const char *word, size_t length)
@@ -150,8 +149,7 @@ static void print_closing(const struct prewarm *w)
     printf("\n");
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *run_json(const struct prewarm_problem *p, const struct prewarm_run *r)
 {

@@ -22,8 +22,7 @@ struct profiling {
     struct outputs outputs;
 };
 
-/* ---- What to run ------------------------------------------------------------------------------
- */
+/* ---- What to run ----------------------------------------------------------------------------- */
 
 /* Keeps the code objects of the op for the simulation, under the names that the plan has. */
 static int hold_objects(struct simulation *s, const quern_op *op)
@@ -90,8 +89,7 @@ static int plan_any(struct profiling *p, int argc, char **argv, int first)
     return simulation_read(&p->simulation, argc, argv, first);
 }
 
-/* ---- Running ----------------------------------------------------------------------------------
- */
+/* ---- Running --------------------------------------------------------------------------------- */
 
 static int run_launch(struct profiling *p, size_t index)
 {

@@ -122,8 +122,7 @@ static double ratio(uint64_t a, uint64_t b)
     return b ? (double)a / (double)b : 1;
 }
 
-/* ---- Summary ----------------------------------------------------------------------------------
- */
+/* ---- Summary --------------------------------------------------------------------------------- */
 
 static void tile(FILE *f, const char *name, const char *figure, const char *unit, const char *more)
 {
@@ -170,8 +169,7 @@ static void tiles(FILE *f, const struct profile_report *r, const struct launch_p
     fputs("</div>\n", f);
 }
 
-/* ---- Times and ports --------------------------------------------------------------------------
- */
+/* ---- Times and ports ------------------------------------------------------------------------- */
 
 static void bar(FILE *f, double share)
 {
@@ -237,8 +235,7 @@ static void loads(FILE *f, const struct launch_profile *l)
     fputs("</tr>\n</table></div>\n", f);
 }
 
-/* ---- Counts -----------------------------------------------------------------------------------
- */
+/* ---- Counts ---------------------------------------------------------------------------------- */
 
 static void class_row(FILE *f, const struct profile_report *r, const struct quern_sim_profile *p,
                       const char *kind, const char *name, uint64_t count)
@@ -290,8 +287,7 @@ static void buffers(FILE *f, const struct quern_sim_profile *p)
     fputs("</table></div></div>\n", f);
 }
 
-/* ---- Heat map ---------------------------------------------------------------------------------
- */
+/* ---- Heat map -------------------------------------------------------------------------------- */
 
 static void about(FILE *f, const struct quern_sim_insn *i)
 {
@@ -346,8 +342,7 @@ static void heat_map(FILE *f, const struct quern_sim_profile *p)
     fputs("</tbody></table></div></div>\n", f);
 }
 
-/* ---- The page ---------------------------------------------------------------------------------
- */
+/* ---- The page -------------------------------------------------------------------------------- */
 
 static void launch(FILE *f, const struct profile_report *r, size_t index)
 {

@@ -73,7 +73,7 @@ static int report(const struct repacking *r, const struct quern_quantized *made,
     return json_print(json_pack("{s:s, s:o}", "problem", r->text, "operands", list));
 }
 
-/* ---- Layout to layout --------------------------------------------------------------------- */
+/* ---- Layout to layout ------------------------------------------------------------------------ */
 
 static int repack_layout(struct repacking *r)
 {
@@ -111,7 +111,7 @@ static int repack_layout(struct repacking *r)
     return status;
 }
 
-/* ---- Checkpoints -------------------------------------------------------------------------- */
+/* ---- Checkpoints ----------------------------------------------------------------------------- */
 
 /* The tensors' bytes, as the files hold them: the library says which size is wrong. */
 struct tensors {
@@ -178,7 +178,7 @@ static int repack_checkpoint(struct repacking *r)
     return status;
 }
 
-/* ---- The verb ----------------------------------------------------------------------------- */
+/* ---- The verb -------------------------------------------------------------------------------- */
 
 static int repack(struct repacking *r, int argc, char **argv, int first)
 {

@@ -31,8 +31,7 @@ static unsigned dtype_bits(const char *dtype)
     return 0;
 }
 
-/* ---- One tensor -------------------------------------------------------------------------------
- */
+/* ---- One tensor ------------------------------------------------------------------------------ */
 
 static int bad_tensor(const struct safetensors *s, const char *name, const char *what)
 {
@@ -109,8 +108,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
 }
 
-/* ---- The file ---------------------------------------------------------------------------------
- */
+/* ---- The file -------------------------------------------------------------------------------- */
 
 static int read_tensors(struct safetensors *s, uint64_t data, uint64_t file_bytes)
 {

@@ -28,8 +28,7 @@ static void begin(crypto_sign_state *state, const void *bytes, size_t size)
     crypto_sign_update(state, bytes, size);
 }
 
-/* ---- key files --------------------------------------------------------------------------------
- */
+/* ---- key files ------------------------------------------------------------------------------- */
 
 /* Reads "WORD HEX" of exactly `size` bytes. */
 static bool parse_key(const char *line, size_t length, const char *word, uint8_t *key, size_t size)
@@ -143,8 +142,7 @@ int signature_new_pair(const char *secret_path, const char *public_path)
     return status;
 }
 
-/* ---- signing and checking ---------------------------------------------------------------------
- */
+/* ---- signing and checking -------------------------------------------------------------------- */
 
 int signature_make(const char *secret_path, const void *bytes, size_t size,
                    uint8_t public_key[PUBLIC_KEY_BYTES], uint8_t value[SIGNATURE_VALUE_BYTES])

@@ -39,8 +39,7 @@ static int run_launch(struct run *r, size_t index)
     return status;
 }
 
-/* ---- Results ----------------------------------------------------------------------------------
- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 static json_t *all_counts(const struct run *r)
 {

@@ -7,8 +7,7 @@
 
 #define OBJECT_BYTES_MAX ((size_t)256 << 20)
 
-/* ---- Operands ---------------------------------------------------------------------------------
- */
+/* ---- Operands -------------------------------------------------------------------------------- */
 
 /* Repeatable numbers of moderate size: ±0.5 to ±1 in float types, any bits in others. */
 static void make_up(const struct plan_operand *o, void *memory)
@@ -133,8 +132,7 @@ int simulation_read(struct simulation *s, int argc, char **argv, int first)
     return status ? status : launch_plan_read(path, &s->plan);
 }
 
-/* ---- Code objects -----------------------------------------------------------------------------
- */
+/* ---- Code objects ---------------------------------------------------------------------------- */
 
 static const struct plan_object *held_object(const struct simulation *s, const char *name)
 {
@@ -203,8 +201,7 @@ int simulation_open(struct simulation *s, const struct common *common,
     return e ? fail_status(e, NULL) : EXIT_OK;
 }
 
-/* ---- Launches ---------------------------------------------------------------------------------
- */
+/* ---- Launches -------------------------------------------------------------------------------- */
 
 static void pack_bytes(const char *digits, size_t size, uint8_t *out)
 {

@@ -54,8 +54,7 @@ struct run {
     double least, median;
 };
 
-/* ---- Operands
- * ------------------------------------------------------------------------------------ */
+/* ---- Operands -------------------------------------------------------------------------------- */
 
 /* Where in quern_args an operand's address goes, and whether it belongs to the weights. */
 static int member(struct quern_args *args, const char *name, const void ***at, bool *weights)
@@ -156,8 +155,7 @@ static void release(struct run *r)
     }
 }
 
-/* ---- Measuring
- * ----------------------------------------------------------------------------------- */
+/* ---- Measuring ------------------------------------------------------------------------------- */
 
 static quern_status batch(void *user)
 {
@@ -249,8 +247,7 @@ static int bench_m(struct timing *b, int64_t m)
     return status;
 }
 
-/* ---- The verb
- * ------------------------------------------------------------------------------------ */
+/* ---- The verb -------------------------------------------------------------------------------- */
 
 static int open_gpu(struct timing *b, int64_t m_max)
 {

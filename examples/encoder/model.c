@@ -15,7 +15,7 @@ static void join(char path[4096], const char *directory, const char *file)
         fail("the path %s/%s is too long", directory, file);
 }
 
-/* ---- config.json ---------------------------------------------------------------------------- */
+/* ---- config.json ----------------------------------------------------------------------------- */
 
 static json_t *read_json(const char *path)
 {
@@ -92,7 +92,7 @@ static void read_config(struct model *m, const char *directory)
     }
 }
 
-/* ---- model.safetensors ---------------------------------------------------------------------- */
+/* ---- model.safetensors ----------------------------------------------------------------------- */
 
 static const float *vector(const struct model *m, const char *name, size_t size)
 {

@@ -36,7 +36,7 @@ double report_worst(const struct report *r)
     return worst;
 }
 
-/* ---- For people ----------------------------------------------------------------------------- */
+/* ---- For people ------------------------------------------------------------------------------ */
 
 static const char *title(const struct report *r, size_t encoder, char text[64])
 {
@@ -108,7 +108,7 @@ void report_text(const struct report *r)
            report_worst(r) >= COSINE_LEAST ? "good" : "NOT GOOD");
 }
 
-/* ---- For programs --------------------------------------------------------------------------- */
+/* ---- For programs ---------------------------------------------------------------------------- */
 
 static void append(json_t *array, json_t *value)
 {

@@ -23,7 +23,7 @@ struct tokenizer {
     int cls, sep, unknown;
 };
 
-/* ---- The vocabulary ------------------------------------------------------------------------- */
+/* ---- The vocabulary -------------------------------------------------------------------------- */
 
 /* FNV-1a over a prefix ("##" or "") and a piece. */
 static size_t hash(const char *prefix, const char *piece, size_t n)
@@ -138,7 +138,7 @@ size_t tokenizer_size(const struct tokenizer *t)
     return t->count;
 }
 
-/* ---- Words ---------------------------------------------------------------------------------- */
+/* ---- Words ----------------------------------------------------------------------------------- */
 
 /* Where tokens go, and the word that is being read: in UTF-8, with the place of each character. */
 struct encoding {

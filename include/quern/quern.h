@@ -43,8 +43,7 @@ extern "C" {
         .size = sizeof(type)                                                                       \
     }
 
-/* ---- Status -----------------------------------------------------------------------------------
- */
+/* ---- Status ---------------------------------------------------------------------------------- */
 
 /* Numbers are fixed for ever; gaps separate subjects. */
 typedef enum quern_status {
@@ -93,8 +92,7 @@ struct quern_error {
 
 QUERN_API const struct quern_error *quern_last_error(void);
 
-/* ---- Problem ----------------------------------------------------------------------------------
- */
+/* ---- Problem --------------------------------------------------------------------------------- */
 
 enum quern_op_kind { QUERN_OP_GEMM = 1, QUERN_OP_DEQUANT };
 
@@ -171,8 +169,7 @@ QUERN_API quern_status quern_problem_parse(const char *text, struct quern_proble
 QUERN_API quern_status quern_problem_text(const struct quern_problem *problem, char *text,
                                           size_t size);
 
-/* ---- Weights ----------------------------------------------------------------------------------
- */
+/* ---- Weights --------------------------------------------------------------------------------- */
 
 /*
  * Reorders packed int4 weights once, at load: from the problem's layout to another, both one of k8,
@@ -184,8 +181,7 @@ QUERN_API quern_status quern_problem_text(const struct quern_problem *problem, c
 QUERN_API quern_status quern_repack(const struct quern_problem *problem, enum quern_layout to,
                                     const void *b, void *out);
 
-/* ---- Context ----------------------------------------------------------------------------------
- */
+/* ---- Context --------------------------------------------------------------------------------- */
 
 typedef struct quern_ctx quern_ctx;
 typedef struct quern_op quern_op;
@@ -241,8 +237,7 @@ QUERN_API quern_status quern_open(const struct quern_options *options, quern_ctx
 /* Closes a context; every op of it must have been released. Null is allowed. */
 QUERN_API void quern_close(quern_ctx *ctx);
 
-/* ---- Op ---------------------------------------------------------------------------------------
- */
+/* ---- Op -------------------------------------------------------------------------------------- */
 
 /*
  * Plans `problem` for every M from 1 to m_max (and beyond, by row slices), and loads every kernel
@@ -324,8 +319,7 @@ QUERN_API size_t quern_op_workspace(const quern_op *op, int64_t m);
  */
 QUERN_API size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size);
 
-/* ---- Prewarm ----------------------------------------------------------------------------------
- */
+/* ---- Prewarm --------------------------------------------------------------------------------- */
 
 /* One kernel of a prewarm, reported as it is done. */
 struct quern_progress {

@@ -15,8 +15,7 @@
 extern "C" {
 #endif
 
-/* ---- Disassembler -----------------------------------------------------------------------------
- */
+/* ---- Disassembler ---------------------------------------------------------------------------- */
 
 /* One instruction: its offset from the start of the text given, its size in bytes, LLVM's text. */
 typedef void (*quern_disassembly_fn)(void *user, uint64_t offset, unsigned size, const char *text);
@@ -32,8 +31,7 @@ struct quern_disassembler {
     void *user;
 };
 
-/* ---- Counts -----------------------------------------------------------------------------------
- */
+/* ---- Counts ---------------------------------------------------------------------------------- */
 
 enum quern_sim_class {
     QUERN_CLASS_VALU,   /* vector ALU, a VOPD pair as one */
@@ -66,8 +64,7 @@ struct quern_sim_counts {
     uint64_t workgroups;
 };
 
-/* ---- The GPU ----------------------------------------------------------------------------------
- */
+/* ---- The GPU --------------------------------------------------------------------------------- */
 
 typedef struct quern_sim quern_sim;
 typedef struct quern_sim_module quern_sim_module;

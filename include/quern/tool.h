@@ -13,8 +13,7 @@
 extern "C" {
 #endif
 
-/* ---- Targets ----------------------------------------------------------------------------------
- */
+/* ---- Targets --------------------------------------------------------------------------------- */
 
 /* A read-only view of one row of the target table. */
 struct quern_target_info {
@@ -38,8 +37,7 @@ QUERN_API quern_status quern_target_at(size_t index, struct quern_target_info *i
 /* Parses "gfx942:sramecc+:xnack-" or a bare name. QUERN_E_TARGET names the nearest known one. */
 QUERN_API quern_status quern_target_find(const char *text, struct quern_target_info *info);
 
-/* ---- Kernels of a problem ---------------------------------------------------------------------
- */
+/* ---- Kernels of a problem -------------------------------------------------------------------- */
 
 /* Resources of a kernel, read from its code object. */
 struct quern_resources {
@@ -80,8 +78,7 @@ QUERN_API quern_status quern_source(const char *target, const struct quern_probl
 QUERN_API quern_status quern_explain(const char *target, const struct quern_problem *problem,
                                      int64_t m, char **text);
 
-/* ---- Operands and launches --------------------------------------------------------------------
- */
+/* ---- Operands and launches ------------------------------------------------------------------- */
 
 #define QUERN_OPERANDS_MAX 12
 #define QUERN_LAUNCHES_MAX 4
@@ -129,8 +126,7 @@ struct quern_launch {
 QUERN_API quern_status quern_op_launches(const quern_op *op, int64_t m,
                                          struct quern_launch *launches, size_t *count);
 
-/* ---- The device of a context ------------------------------------------------------------------
- */
+/* ---- The device of a context ----------------------------------------------------------------- */
 
 struct quern_device_info {
     size_t size;
@@ -168,8 +164,7 @@ QUERN_API quern_status quern_buffer_read(const quern_buffer *buffer, void *to, s
 QUERN_API quern_status quern_ctx_measure(quern_ctx *ctx, quern_status (*work)(void *user),
                                          void *user, double *microseconds);
 
-/* ---- Verification -----------------------------------------------------------------------------
- */
+/* ---- Verification ---------------------------------------------------------------------------- */
 
 struct quern_verification {
     size_t size;
@@ -188,8 +183,7 @@ struct quern_verification {
 QUERN_API quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed,
                                     enum quern_sim_check check, struct quern_verification *out);
 
-/* ---- Quantisation (CPU) -----------------------------------------------------------------------
- */
+/* ---- Quantisation (CPU) ---------------------------------------------------------------------- */
 
 /* One operand written by quern_quantize; `data` is malloc'ed. */
 struct quern_quantized {
@@ -208,8 +202,7 @@ QUERN_API quern_status quern_dequantize(const struct quern_problem *problem,
                                         const struct quern_quantized *operands, size_t count,
                                         float *w);
 
-/* ---- Checkpoints ------------------------------------------------------------------------------
- */
+/* ---- Checkpoints ----------------------------------------------------------------------------- */
 
 /* gptq stores zero points less one, gptq_v2 as they are. */
 enum quern_checkpoint_kind {
@@ -239,8 +232,7 @@ QUERN_API quern_status quern_import(const struct quern_problem *problem,
                                     const struct quern_checkpoint *checkpoint,
                                     struct quern_quantized *operands, size_t *count);
 
-/* ---- Code objects and the compiler ------------------------------------------------------------
- */
+/* ---- Code objects and the compiler ----------------------------------------------------------- */
 
 struct quern_object_kernel {
     const char *symbol;
@@ -276,8 +268,7 @@ QUERN_API void quern_offload_close(quern_offload *offload); /* null is allowed *
 /* A disassembler made of the context's worker pool; valid as long as the context. */
 QUERN_API struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx);
 
-/* ---- Cache ------------------------------------------------------------------------------------
- */
+/* ---- Cache ----------------------------------------------------------------------------------- */
 
 /* Counters of one context since it was opened. Names are fixed; docs/formats.md defines each. */
 struct quern_stats {
@@ -314,8 +305,7 @@ QUERN_API quern_status quern_cache_clear(quern_ctx *ctx, uint64_t *removed);
 QUERN_API quern_status quern_explain_miss(quern_ctx *ctx, const struct quern_problem *problem,
                                           int64_t m, char **text);
 
-/* ---- Bundles: docs/formats.md ---------------------------------------------------------------
- */
+/* ---- Bundles: docs/formats.md ---------------------------------------------------------------- */
 
 struct quern_bundle_info {
     size_t size;
@@ -364,8 +354,7 @@ struct quern_bundle_import {
 QUERN_API quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle,
                                            const char *signer, struct quern_bundle_import *result);
 
-/* ---- Doctor -----------------------------------------------------------------------------------
- */
+/* ---- Doctor ---------------------------------------------------------------------------------- */
 
 /* Calls `line` for each finding; returns the number of problems. May start a worker. */
 typedef void (*quern_doctor_fn)(void *user, int ok, const char *subject, const char *text);

@@ -67,7 +67,7 @@ static struct {
     bool watching_forks;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- fork ----------------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
 /* A fork happens with every lock held, so the child finds every pool whole. */
 static void before_fork(void)
@@ -101,7 +101,7 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* ---- Opening and closing -------------------------------------------------------------------- */
+/* ---- Opening and closing --------------------------------------------------------------------- */
 
 static char *copy_text(const char *text)
 {
@@ -241,7 +241,7 @@ void pool_sandbox(struct compiler *compiler, char *text, size_t size)
     pthread_mutex_unlock(&compiler->pool->lock);
 }
 
-/* ---- The toolchain and the worker executable ------------------------------------------------ */
+/* ---- The toolchain and the worker executable ------------------------------------------------- */
 
 /* Opens a file for running, with a descriptor above those that a worker is given. */
 static int open_program(const char *path)
@@ -340,7 +340,7 @@ static quern_status pool_prepare(struct pool *p, struct log *log)
     return QUERN_OK;
 }
 
-/* ---- Workers -------------------------------------------------------------------------------- */
+/* ---- Workers --------------------------------------------------------------------------------- */
 
 static quern_status start_worker(struct pool *p, struct process **process)
 {
@@ -454,7 +454,7 @@ static quern_status take_worker(struct pool *p, struct log *log, struct slot **s
     return QUERN_OK;
 }
 
-/* ---- Requests ------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 static struct suspect *find_suspect(struct pool *p, const struct hash128 *request)
 {

@@ -23,7 +23,7 @@ static int milliseconds_until(uint64_t when)
     return now >= when ? 0 : (int)((when - now + 999999) / 1000000);
 }
 
-/* ---- What it prints ------------------------------------------------------------------------- */
+/* ---- What it prints -------------------------------------------------------------------------- */
 
 /* Reads once; false at end of file. */
 static bool drain(struct process *p)
@@ -125,7 +125,7 @@ static void make_text(char *text, size_t size)
     text[size] = 0;
 }
 
-/* ---- A request ------------------------------------------------------------------------------ */
+/* ---- A request ------------------------------------------------------------------------------- */
 
 /* One exchange of frames on the way. */
 struct exchange {
@@ -270,7 +270,7 @@ bool process_usable(const struct process *p)
     return p->sock >= 0 && os.poll(&poll, 1, 0) == 0;
 }
 
-/* ---- Beginning and end ---------------------------------------------------------------------- */
+/* ---- Beginning and end ----------------------------------------------------------------------- */
 
 /* The greeting: the release must be ours. */
 static quern_status check_ready(const struct process_config *config, struct process *p,

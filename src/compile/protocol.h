@@ -106,7 +106,7 @@ static inline bool frame_plausible(const struct frame_header *h)
            h->bytes <= FRAME_BYTES_MAX;
 }
 
-/* ---- Fields --------------------------------------------------------------------------------- */
+/* ---- Fields ---------------------------------------------------------------------------------- */
 
 /* A growing payload. `grow` is realloc, or the library's table entry for it. */
 struct fields {

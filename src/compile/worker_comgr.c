@@ -119,7 +119,7 @@ void job_targets(const struct worker_config *config, struct field_reader *reques
     reply->outcome = REPLY_DONE;
 }
 
-/* ---- Disassembly ---------------------------------------------------------------------------- */
+/* ---- Disassembly ----------------------------------------------------------------------------- */
 
 struct code {
     const uint8_t *bytes;
@@ -209,7 +209,7 @@ void job_disassemble(const struct worker_config *config, struct field_reader *re
     free(processor);
 }
 
-/* ---- Metadata ------------------------------------------------------------------------------- */
+/* ---- Metadata -------------------------------------------------------------------------------- */
 
 struct printer {
     struct fields *out;

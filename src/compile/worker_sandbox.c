@@ -25,7 +25,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-/* ---- Limits --------------------------------------------------------------------------------- */
+/* ---- Limits ---------------------------------------------------------------------------------- */
 
 #define MEMORY_MAX      ((rlim_t)8 << 30) /* address space; the libraries map 0.3 GB */
 #define FILE_BYTES_MAX  ((rlim_t)256 << 20)
@@ -59,7 +59,7 @@ void sandbox_limits(void)
     }
 }
 
-/* ---- Landlock ------------------------------------------------------------------------------- */
+/* ---- Landlock -------------------------------------------------------------------------------- */
 
 #define SYS_LANDLOCK_CREATE   444
 #define SYS_LANDLOCK_ADD      445
@@ -159,7 +159,7 @@ static int confine_files(const struct worker_config *config)
     return done ? version : 0;
 }
 
-/* ---- System calls --------------------------------------------------------------------------- */
+/* ---- System calls ---------------------------------------------------------------------------- */
 
 #ifdef __x86_64__
 

@@ -36,8 +36,7 @@ static struct hip_device *of(struct device *d)
     return (struct hip_device *)d;
 }
 
-/* ---- Errors
- * ------------------------------------------------------------------------------------------ */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
 static quern_status status_of(int error)
 {
@@ -86,8 +85,7 @@ static quern_status check_process(const struct hip_device *d)
     return QUERN_OK;
 }
 
-/* ---- The caller's state
- * ------------------------------------------------------------------------------ */
+/* ---- The caller's state ---------------------------------------------------------------------- */
 
 struct callers {
     int device, mode;
@@ -111,8 +109,7 @@ static void leave(struct hip_device *d, struct callers *c)
         (void)d->hip->hipGetLastError();
 }
 
-/* ---- Kernels
- * ----------------------------------------------------------------------------------------- */
+/* ---- Kernels --------------------------------------------------------------------------------- */
 
 /* The runtime takes an object for another processor and fails, or worse, when it is launched. */
 static quern_status check(const struct hip_device *d, const void *bytes, size_t size,
@@ -209,8 +206,7 @@ static quern_status capturing(struct device *base, void *stream, bool *is)
     return QUERN_OK;
 }
 
-/* ---- Memory and time, for tools
- * --------------------------------------------------------------------- */
+/* ---- Memory and time, for tools -------------------------------------------------------------- */
 
 static quern_status memory_make(struct device *base, size_t bytes, enum quern_sim_access access,
                                 const char *name, struct device_memory *m)
@@ -311,8 +307,7 @@ static quern_status measure(struct device *base, quern_status (*work)(void *user
     return status;
 }
 
-/* ---- Devices
- * ----------------------------------------------------------------------------------------- */
+/* ---- Devices --------------------------------------------------------------------------------- */
 
 static void hip_close(struct device *d)
 {

@@ -70,8 +70,7 @@ static quern_status capturing(struct device *d, void *stream, bool *is)
     return QUERN_OK;
 }
 
-/* ---- Memory: the host's, mapped
- * ------------------------------------------------------------------ */
+/* ---- Memory: the host's, mapped -------------------------------------------------------------- */
 
 static quern_status memory_make(struct device *d, size_t bytes, enum quern_sim_access access,
                                 const char *name, struct device_memory *m)

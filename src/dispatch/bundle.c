@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- In front of the cache
- * ------------------------------------------------------------ */
+/* ---- In front of the cache ------------------------------------------------------------------- */
 
 void bundles_open(quern_ctx *ctx)
 {
@@ -60,8 +59,7 @@ bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
     return false;
 }
 
-/* ---- Reading
- * ------------------------------------------------------------ */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 struct quern_bundle {
     struct pack *pack;
@@ -138,8 +136,7 @@ void quern_bundle_signature(const uint8_t public_key[32], const uint8_t signatur
     pack_signature_block(public_key, signature, block);
 }
 
-/* ---- Making
- * ------------------------------------------------------------ */
+/* ---- Making ---------------------------------------------------------------------------------- */
 
 /* Entries of the cache, read whole. */
 struct collection {
@@ -222,8 +219,7 @@ quern_status quern_bundle_create(quern_ctx *ctx, const char *processor, const ch
     return status;
 }
 
-/* ---- Importing
- * ------------------------------------------------------------ */
+/* ---- Importing ------------------------------------------------------------------------------- */
 
 static void import_all(quern_ctx *ctx, const struct pack *pack, uint64_t entries,
                        struct quern_bundle_import *result)

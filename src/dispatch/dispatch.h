@@ -19,8 +19,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* ---- Options ------------------------------------------------------------------------------------
- */
+/* ---- Options --------------------------------------------------------------------------------- */
 
 /* Options with the environment and the defaults filled in; strings are owned. */
 struct settings {
@@ -46,8 +45,7 @@ quern_status settings_make(const struct quern_options *options, struct log *log,
                            struct settings *settings);
 void settings_free(struct settings *settings);
 
-/* ---- A kernel
- * ------------------------------------------------------------------------------------- */
+/* ---- A kernel -------------------------------------------------------------------------------- */
 
 /* A kernel that was found or made. Immutable once ready. */
 struct kernel {
@@ -81,8 +79,7 @@ quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *kern
 void kernel_free(quern_ctx *ctx, struct kernel *kernel);
 struct quern_resources kernel_resources(const struct object_kernel *k, const struct target *t);
 
-/* ---- Op
- * --------------------------------------------------------------------------------------------- */
+/* ---- Op -------------------------------------------------------------------------------------- */
 
 /* Kernels of an op as one immutable value, so that a launch reads one pointer. */
 struct kernel_set {
@@ -115,8 +112,7 @@ struct quern_op {
     _Atomic(quern_op *) next; /* in its bucket */
 };
 
-/* ---- Context
- * ------------------------------------------------------------------------------------------ */
+/* ---- Context --------------------------------------------------------------------------------- */
 
 #define BUNDLES_MAX 16
 #define OP_BUCKETS  1024 /* a power of two; models have tens of distinct layers */

@@ -14,8 +14,7 @@
 /* How long to wait for another process that is making the same kernel, before making it too. */
 #define SINGLE_FLIGHT_MS 30000
 
-/* ---- Keys
- * ----------------------------------------------------------------------------------------- */
+/* ---- Keys ------------------------------------------------------------------------------------ */
 
 /* The source key's text: what the code object is a function of, but for the toolchain. */
 static void source_key_text(const struct kernel *k, const struct target_id *id, struct str *text)
@@ -63,8 +62,7 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *entr
     return QUERN_OK;
 }
 
-/* ---- From bundles and the store
- * -------------------------------------------------------------------------------- */
+/* ---- From bundles and the store -------------------------------------------------------------- */
 
 /* Takes the object out of an entry. */
 static bool take_entry(struct kernel *k, struct store_entry *entry)
@@ -112,8 +110,7 @@ static bool from_same_source(quern_ctx *ctx, struct kernel *k, const struct stor
     return k->by_source;
 }
 
-/* ---- From the compiler
- * ------------------------------------------------------------------------------- */
+/* ---- From the compiler ----------------------------------------------------------------------- */
 
 static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct store_want *want)
 {
@@ -174,8 +171,7 @@ static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, const struct
     return status;
 }
 
-/* ---- The object
- * --------------------------------------------------------------------------------------- */
+/* ---- The object ------------------------------------------------------------------------------ */
 
 /* The kernel's own layout must be the one that pack_args will write. */
 static quern_status check_arguments(const struct kernel *k)
@@ -214,8 +210,7 @@ static quern_status check_object(quern_ctx *ctx, struct kernel *k)
     return check_arguments(k);
 }
 
-/* ---- The line
- * ------------------------------------------------------------------------------------------- */
+/* ---- The line -------------------------------------------------------------------------------- */
 
 static quern_status make_source(struct kernel *k)
 {

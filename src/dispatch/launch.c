@@ -5,8 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- Arguments
- * -------------------------------------------------------------------------------------- */
+/* ---- Arguments ------------------------------------------------------------------------------- */
 
 static size_t pack(uint8_t *kernarg, size_t offset, const void *value, size_t size)
 {
@@ -67,8 +66,7 @@ size_t pack_args(const struct plan *plan, const struct arg_values *v, uint8_t ke
     return n;
 }
 
-/* ---- Checks
- * ------------------------------------------------------------------------------------------- */
+/* ---- Checks ---------------------------------------------------------------------------------- */
 
 /* Elements from one row to the next: times 2^31 rows and 4 bytes, offsets still fit in 64 bits. */
 #define LD_MAX ((int64_t)1 << 31)
@@ -124,8 +122,7 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
     return check_strides(p, args);
 }
 
-/* ---- Launch
- * --------------------------------------------------------------------------------------------- */
+/* ---- Launch ---------------------------------------------------------------------------------- */
 
 static size_t index_of(const struct kernel_set *set, const struct plan *plan)
 {

@@ -86,8 +86,7 @@ static int consider(void *user, const struct store_item *item)
     return 0;
 }
 
-/* ---- telling ----------------------------------------------------------------------------------
- */
+/* ---- telling --------------------------------------------------------------------------------- */
 
 static void add_shown(struct str *out, const char *what, const char *bytes, size_t size)
 {

@@ -8,8 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- Making kernels
- * ------------------------------------------------------------------------------- */
+/* ---- Making kernels -------------------------------------------------------------------------- */
 
 /* Kernels of one op that are made at the same time. */
 struct batch {
@@ -127,8 +126,7 @@ static quern_status grow(quern_op *op, const struct plan_set *plans, int64_t m_m
     return status;
 }
 
-/* ---- The op itself
- * ---------------------------------------------------------------------------------- */
+/* ---- The op itself --------------------------------------------------------------------------- */
 
 static quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op **out)
 {
@@ -161,8 +159,7 @@ static void op_free(quern_op *op)
     os.free(op);
 }
 
-/* ---- The table: readers take no lock; ops leave it only when the context closes
- * ------------------------ */
+/* ---- The table: readers take no lock; ops leave it only when the context closes -------------- */
 
 static quern_op *find(quern_ctx *ctx, const struct quern_problem *normal, uint64_t hash)
 {
@@ -201,8 +198,7 @@ void op_table_free(quern_ctx *ctx)
         }
 }
 
-/* ---- Public
- * ------------------------------------------------------------------------------------------- */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
 bool op_covers(const quern_op *op, int64_t m_max)
 {

@@ -8,8 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- Targets
- * ---------------------------------------------------------------------------------------- */
+/* ---- Targets --------------------------------------------------------------------------------- */
 
 /* Words of the capability bits, by bit. */
 static const char *const capability_words[] = {
@@ -73,8 +72,7 @@ quern_status quern_target_find(const char *text, struct quern_target_info *info)
     return quern_target_at((size_t)(id.target - target_at(0)), info);
 }
 
-/* ---- Without a compiler
- * -------------------------------------------------------------------------------- */
+/* ---- Without a compiler ---------------------------------------------------------------------- */
 
 static quern_status plan_of(const char *target, const struct quern_problem *problem, int64_t m,
                             struct plan_set *set, struct plan_slice slices[2], size_t *count)
@@ -165,8 +163,7 @@ size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size)
     return length;
 }
 
-/* ---- Code objects
- * ----------------------------------------------------------------------------------------- */
+/* ---- Code objects ---------------------------------------------------------------------------- */
 
 quern_status quern_object_inspect(const void *bytes, size_t size, const char **target,
                                   struct quern_object_kernel *kernels, size_t *count)
@@ -186,7 +183,7 @@ quern_status quern_object_inspect(const void *bytes, size_t size, const char **t
     return QUERN_OK;
 }
 
-/* ---- Cache -------------------------------------------------------------------------------- */
+/* ---- Cache ----------------------------------------------------------------------------------- */
 
 quern_status quern_cache_info(quern_ctx *ctx, struct quern_cache_info *info)
 {

@@ -55,7 +55,7 @@ static enum plan_products products_of(const struct quern_problem *q, const struc
                                               : PRODUCTS_PLAIN;
 }
 
-/* ---- Counts ------------------------------------------------------------------------------- */
+/* ---- Counts ---------------------------------------------------------------------------------- */
 
 static bool has_zeros(const struct plan *p)
 {
@@ -218,7 +218,7 @@ static bool estimate(struct plan *p)
     return model_estimate(p, &counts);
 }
 
-/* ---- Candidates and choice ---------------------------------------------------------------- */
+/* ---- Candidates and choice ------------------------------------------------------------------- */
 
 /* Tries all numbers of waves for a plan whose other fields are set. */
 static void try_waves(struct plan *p, struct plan *best, size_t *count, size_t room)

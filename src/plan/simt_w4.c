@@ -73,7 +73,7 @@ static int at_most(int a, int b)
     return a < b ? a : b;
 }
 
-/* ---- Estimate ------------------------------------------------------------------------------ */
+/* ---- Estimate -------------------------------------------------------------------------------- */
 
 /* Blocks whose nested absmax share a second scale. */
 #define NEST 256

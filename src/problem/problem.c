@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Words ------------------------------------------------------------------------------------
- */
+/* ---- Words ----------------------------------------------------------------------------------- */
 
 /* The names of an enumeration that starts at 1; index = value. */
 struct names {
@@ -65,8 +64,7 @@ unsigned dtype_bytes(enum quern_dtype t)
     return 0;
 }
 
-/* ---- What applies to what ----------------------------------------------------------------------
- */
+/* ---- What applies to what -------------------------------------------------------------------- */
 
 static bool is_fp8(enum quern_weight w)
 {
@@ -122,8 +120,7 @@ uint64_t problem_hash(const struct quern_problem *p)
     return h ^ h >> 32;
 }
 
-/* ---- Defaults
- * ------------------------------------------------------------------------------------ */
+/* ---- Defaults -------------------------------------------------------------------------------- */
 
 static void fill_defaults(struct quern_problem *p)
 {
@@ -156,8 +153,7 @@ static void fill_defaults(struct quern_problem *p)
         p->round = QUERN_ROUND_RNE;
 }
 
-/* ---- Checks
- * -------------------------------------------------------------------------------------- */
+/* ---- Checks ---------------------------------------------------------------------------------- */
 
 static quern_status check_range(const char *word, int value, const struct names *names)
 {
@@ -353,8 +349,7 @@ quern_status problem_normalise(const struct quern_problem *in, struct quern_prob
     return QUERN_OK;
 }
 
-/* ---- Text
- * ---------------------------------------------------------------------------------------- */
+/* ---- Text ------------------------------------------------------------------------------------ */
 
 enum word_kind { WORD_ENUM, WORD_GROUP, WORD_DIMENSION, WORD_FLAG };
 

@@ -26,8 +26,7 @@ struct import {
     uint32_t *permuted;
 };
 
-/* ---- Checks -----------------------------------------------------------------------------------
- */
+/* ---- Checks ---------------------------------------------------------------------------------- */
 
 static quern_status check_tensor(const char *name, const void *data, size_t bytes, size_t wanted,
                                  const char *shape, size_t d0, size_t d1)
@@ -75,8 +74,7 @@ static quern_status check_scales(const struct import *m)
     return QUERN_OK;
 }
 
-/* ---- Zero points ------------------------------------------------------------------------------
- */
+/* ---- Zero points ----------------------------------------------------------------------------- */
 
 /* Of group g and column n, 0 … 16. */
 static unsigned zero_of(const struct import *m, size_t g, size_t n)
@@ -125,8 +123,7 @@ static void write_scales(const struct import *m, void *scales)
                    (const char *)m->from->scales + (g * m->n + n) * bytes, bytes);
 }
 
-/* ---- Act-order --------------------------------------------------------------------------------
- */
+/* ---- Act-order ------------------------------------------------------------------------------- */
 
 /*
  * Columns sorted by their group, in their own order within one: perm is null when they are so
@@ -204,8 +201,7 @@ static quern_status write_weights(struct import *m, void *b)
     return status;
 }
 
-/* ---- The public function ----------------------------------------------------------------------
- */
+/* ---- The public function --------------------------------------------------------------------- */
 
 static void *add(struct quern_quantized *out, size_t *count, const char *name, size_t bytes)
 {

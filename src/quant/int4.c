@@ -18,8 +18,7 @@ enum quern_dtype quant_scale_type(const struct quern_problem *p)
                                           : QUERN_F32;
 }
 
-/* ---- Quantise ---------------------------------------------------------------------------------
- */
+/* ---- Quantise -------------------------------------------------------------------------------- */
 
 struct quantise {
     const struct quern_problem *problem;
@@ -95,8 +94,7 @@ quern_status quant_quantise_int4(const struct quern_problem *problem, const floa
     return status;
 }
 
-/* ---- Dequantise -------------------------------------------------------------------------------
- */
+/* ---- Dequantise ------------------------------------------------------------------------------ */
 
 /* What a group's sixteen codes stand for. */
 static void group_values(const struct quern_problem *p, const void *scales, const void *zeros,

@@ -36,8 +36,7 @@ struct packed {
 /* Where layout awq keeps the columns n0+0 … n0+7 of a word's nibbles, and exl those of k. */
 static const uint8_t order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
 
-/* ---- Words ------------------------------------------------------------------------------------
- */
+/* ---- Words ----------------------------------------------------------------------------------- */
 
 /* Nibbles 0 2 4 6 1 3 5 7 of each word. */
 static inline words4 exl_of_k8(words4 w)
@@ -92,8 +91,7 @@ static void transpose_nibbles(words4 w[8][VECTORS])
             }
 }
 
-/* ---- Tiles ------------------------------------------------------------------------------------
- */
+/* ---- Tiles ----------------------------------------------------------------------------------- */
 
 static const uint32_t *ck_block(const uint32_t *b, const struct packed *p, size_t word, size_t row)
 {

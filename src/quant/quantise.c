@@ -173,8 +173,7 @@ void quant_dequantise_4bit(enum quern_weight wq, const uint8_t *packed, const fl
     run_all(&job, dequantise_run);
 }
 
-/* ---- Weights of a problem ---------------------------------------------------------------------
- */
+/* ---- Weights of a problem -------------------------------------------------------------------- */
 
 quern_status quant_accepts(const struct quern_problem *p)
 {

@@ -2,8 +2,8 @@
 /*
  * Matrix instructions of gfx11 and gfx12, 16 by 16 all of them: rows in matrix.def. Where an
  * element of A, B, C and D stands (lane, place in the lane's registers) is said in one place;
- * unpacking, arithmetic, packing and the full check go through it. Sums go over k upward, each step a fused
- * multiply-add in f32.
+ * unpacking, arithmetic, packing and the full check go through it. Sums go over k upward, each step
+ * a fused multiply-add in f32.
  */
 #include "sim/launch.h"
 #include "sim/track.h"

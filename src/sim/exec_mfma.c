@@ -12,8 +12,8 @@
  * MIOpen). An xf32 input is rounded to nearest even at ten bits of mantissa, as the references of
  * AMD's libraries do.
  *
- * Sources of the layouts: AMD's matrix instruction calculator, and for 8-bit elements of the
- * F8F6F4 forms, which come in two runs of 16 k, AMD's article on programming matrix cores of CDNA 4.
+ * Source of the layouts: AMD's matrix instruction calculator. The two runs of 16 k of the 8-bit
+ * elements of F8F6F4 forms are from memory of what AMD wrote of CDNA 4: no document was at hand.
  */
 #include "sim/fp8.h"
 #include "sim/launch.h"
@@ -362,7 +362,7 @@ static void through_mfma(struct wave *w, const struct insn *i, const struct form
 #define FOUR_ROWS(T, N, LOAD, STEP, STORE)                                                         \
     for (unsigned block = 0; block < f->blocks; block++)                                           \
         for (unsigned r = 0; r < f->m; r += 4) {                                                   \
-            const struct place at = result_run(f, r, block);                                         \
+            const struct place at = result_run(f, r, block);                                       \
             const T *const ar = a + block_of_a(i, block) * f->m + r, *const bc = b + block * (N);  \
             T acc[4][32];                                                                          \
             for (unsigned q = 0; q < 4; q++) {                                                     \

@@ -15,8 +15,10 @@
 NUMBER float fnuz_to_f32(uint32_t x, unsigned mantissa, int bias)
 {
     const int32_t magnitude = (int32_t)(x & 0x7f);
-    const uint32_t least = bits_of_f32((float)magnitude) - ((uint32_t)(bias - 1 + (int)mantissa) << 23);
-    const uint32_t normal = ((uint32_t)magnitude << (23 - mantissa)) + ((uint32_t)(127 - bias) << 23);
+    const uint32_t least =
+        bits_of_f32((float)magnitude) - ((uint32_t)(bias - 1 + (int)mantissa) << 23);
+    const uint32_t normal =
+        ((uint32_t)magnitude << (23 - mantissa)) + ((uint32_t)(127 - bias) << 23);
     const uint32_t denormal = pick(magnitude == 0, 0, least);
     const uint32_t value = pick(magnitude < 1 << mantissa, denormal, normal);
 
@@ -85,8 +87,10 @@ NUMBER uint32_t f32_to_bf8(float f, int fnuz, int truncate)
 NUMBER float small_to_f32(uint32_t x, unsigned bits, unsigned mantissa, int bias)
 {
     const int32_t magnitude = (int32_t)(x & ((1u << (bits - 1)) - 1));
-    const uint32_t least = bits_of_f32((float)magnitude) - ((uint32_t)(bias - 1 + (int)mantissa) << 23);
-    const uint32_t normal = ((uint32_t)magnitude << (23 - mantissa)) + ((uint32_t)(127 - bias) << 23);
+    const uint32_t least =
+        bits_of_f32((float)magnitude) - ((uint32_t)(bias - 1 + (int)mantissa) << 23);
+    const uint32_t normal =
+        ((uint32_t)magnitude << (23 - mantissa)) + ((uint32_t)(127 - bias) << 23);
     const uint32_t denormal = pick(magnitude == 0, 0, least);
 
     return f32_of(pick(magnitude < 1 << mantissa, denormal, normal) | x >> (bits - 1) << 31);

@@ -174,8 +174,8 @@ static quern_status decode_all(struct quern_sim_module *m)
     return QUERN_OK;
 }
 
-/* Where a kernel starts that finds arguments in registers: behind 256 bytes of code, which load them
- * on systems that do not do it. */
+/* Where a kernel starts that finds arguments in registers: behind 256 bytes of code, which load
+ * them on systems that do not do it. */
 #define PRELOADED_ENTRY 256
 
 static quern_status note_kernels(struct quern_sim_module *m)

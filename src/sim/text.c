@@ -295,8 +295,8 @@ static bool parse_modifier(const char *word, struct text_modifiers *m)
         m->has_op_sel_hi = true;
     else
         return bits_after(word, "op_sel:", &m->op_sel) || bits_after(word, "neg_lo:", &m->neg_lo) ||
-               bits_after(word, "neg_hi:", &m->neg_hi) || bits_after(word, "neg:", &m->neg_lo) || parse_flag(word, m) ||
-               parse_dpp(word, m) || parse_sdwa(word, m);
+               bits_after(word, "neg_hi:", &m->neg_hi) || bits_after(word, "neg:", &m->neg_lo) ||
+               parse_flag(word, m) || parse_dpp(word, m) || parse_sdwa(word, m);
     return true;
 }
 

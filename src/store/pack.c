@@ -48,8 +48,7 @@ static quern_status read_at(const struct pack *p, uint64_t offset, void *to, siz
     return QUERN_OK;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static quern_status read_header(struct pack *p)
 {
@@ -258,8 +257,7 @@ void pack_info(const struct pack *p, struct pack_info *info)
     *info = p->info;
 }
 
-/* ---- entries ----------------------------------------------------------------------------------
- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
 static quern_status load(const struct pack *p, uint64_t i, struct store_entry *entry)
 {

@@ -97,8 +97,7 @@ static bool is_pointer_name(const char *name)
     return strlen(name) == NAME_HEX && strspn(name, "0123456789abcdef") == NAME_HEX;
 }
 
-/* ---- removing ---------------------------------------------------------------------------------
- */
+/* ---- removing -------------------------------------------------------------------------------- */
 
 struct sweep {
     const struct store *store;

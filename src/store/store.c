@@ -233,8 +233,7 @@ void store_stats(struct store *s, struct store_stats *stats)
     };
 }
 
-/* ---- get --------------------------------------------------------------------------------------
- */
+/* ---- get ------------------------------------------------------------------------------------- */
 
 struct want {
     const struct store_want *want;
@@ -430,8 +429,7 @@ void store_entry_free(struct store_entry *entry)
     *entry = (struct store_entry){0};
 }
 
-/* ---- put --------------------------------------------------------------------------------------
- */
+/* ---- put ------------------------------------------------------------------------------------- */
 
 /* Never publish what a get would refuse. */
 static quern_status check_record(const struct hash128 *key, const struct store_record *r)

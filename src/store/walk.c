@@ -47,8 +47,7 @@ static quern_status failed(const struct store *s, int error)
     FAIL(QUERN_E_IO, "cache directory %s cannot be read: %s", s->path, strerror(-error));
 }
 
-/* ---- usage ------------------------------------------------------------------------------------
- */
+/* ---- usage ----------------------------------------------------------------------------------- */
 
 static int add_usage(void *user, int directory, const char *name)
 {
@@ -91,8 +90,7 @@ quern_status store_usage(struct store *s, struct store_usage *usage)
     return error ? failed(s, error) : QUERN_OK;
 }
 
-/* ---- walk -------------------------------------------------------------------------------------
- */
+/* ---- walk ------------------------------------------------------------------------------------ */
 
 struct walk {
     struct store *store;
@@ -247,8 +245,7 @@ quern_status store_read_all(struct store *s, store_read_fn fn, void *user)
     return walk(&(struct walk){.store = s, .read = fn, .user = user});
 }
 
-/* ---- clear ------------------------------------------------------------------------------------
- */
+/* ---- clear ----------------------------------------------------------------------------------- */
 
 struct clearing {
     uint64_t removed;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Real checkpoints' tensors and configurations: recognised by name and shape, refused when wrong."""
+"""Tensors and configurations of checkpoints: recognised by name and shape, refused when wrong."""
 
 import json
 import random

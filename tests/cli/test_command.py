@@ -41,7 +41,7 @@ def test_no_verb(quern):
     quern.refused(status=2, says="--help")
 
 
-PAGES = {"run": "sim", "source": "explain", "targets": "explain", "doctor": "cache"}
+PAGES = {"run": "sim", "time": "sim", "source": "explain", "targets": "explain", "doctor": "cache"}
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -159,7 +159,8 @@ def test_man_pages(moved):
     if not shutil.which("man"):
         pytest.skip("no man")
     for page in pages:
-        text = run("man", "--warnings", "-l", page, cwd=moved[0], env={**os.environ, "COLUMNS": "80"})
+        env = {**os.environ, "COLUMNS": "80"}
+        text = run("man", "--warnings", "-l", page, cwd=moved[0], env=env)
         assert "NAME" in text and "quern" in text
 
 

@@ -24,8 +24,7 @@ static atomic_int countdown[FAKE_COUNT];
 static atomic_int planned[FAKE_COUNT];
 static _Thread_local hipError_t last_error;
 
-/* ---- Calls
- * --------------------------------------------------------------------------------------- */
+/* ---- Calls ----------------------------------------------------------------------------------- */
 
 hipError_t fake_enter(enum fake_function function)
 {
@@ -145,8 +144,7 @@ const char *hipGetErrorName(hipError_t error)
     return "hipErrorUnknown";
 }
 
-/* ---- Devices
- * ------------------------------------------------------------------------------------- */
+/* ---- Devices --------------------------------------------------------------------------------- */
 
 static int device_count;
 static struct compiler *compiler; /* for the software GPUs' disassembler */

@@ -18,8 +18,7 @@
 
 #include "fakehip.h"
 
-/* ---- Calls
- * --------------------------------------------------------------------------------------- */
+/* ---- Calls ----------------------------------------------------------------------------------- */
 
 /* Every function of the library. */
 #define FAKE_FUNCTIONS(X)                                                                          \
@@ -58,8 +57,7 @@ hipError_t fake_return(hipError_t error);
             return fake_return(planned_);                                                          \
     } while (0)
 
-/* ---- Devices
- * ------------------------------------------------------------------------------------- */
+/* ---- Devices --------------------------------------------------------------------------------- */
 
 enum { FAKE_DEVICES_MAX = 8 };
 
@@ -92,8 +90,7 @@ hipError_t fake_state(const struct fake_device *d);
 /* The memory on a device that holds [address, address + bytes); null if none does. */
 struct fake_memory *fake_memory_at(struct fake_device *d, uint64_t address, size_t bytes);
 
-/* ---- Modules
- * ------------------------------------------------------------------------------------- */
+/* ---- Modules --------------------------------------------------------------------------------- */
 
 struct ihipModule_t {
     struct fake_device *device;
@@ -108,8 +105,7 @@ struct ihipModuleSymbol_t {
     const struct object_kernel *kernel;
 };
 
-/* ---- Streams
- * ------------------------------------------------------------------------------------- */
+/* ---- Streams --------------------------------------------------------------------------------- */
 
 struct fake_dependence {
     struct ihipStream_t *stream;

@@ -29,8 +29,7 @@ void fake_command_free(struct fake_command *c)
     free(c);
 }
 
-/* ---- The thread of a stream
- * ---------------------------------------------------------------------- */
+/* ---- The thread of a stream ------------------------------------------------------------------ */
 
 static uint64_t now(void)
 {
@@ -117,8 +116,7 @@ static void start(struct ihipStream_t *s)
     s->running = true;
 }
 
-/* ---- Order
- * --------------------------------------------------------------------------------------- */
+/* ---- Order ----------------------------------------------------------------------------------- */
 
 static struct ihipStream_t *stream_new(struct fake_device *d, bool blocking)
 {
@@ -231,8 +229,7 @@ hipError_t hipDeviceSynchronize(void)
     return fake_return(error);
 }
 
-/* ---- Streams
- * ------------------------------------------------------------------------------------- */
+/* ---- Streams --------------------------------------------------------------------------------- */
 
 hipError_t hipStreamCreateWithFlags(hipStream_t *out, unsigned flags)
 {
@@ -329,8 +326,7 @@ hipError_t hipStreamWaitEvent(hipStream_t handle, hipEvent_t event, unsigned fla
     return fake_return(error);
 }
 
-/* ---- Events
- * -------------------------------------------------------------------------------------- */
+/* ---- Events ---------------------------------------------------------------------------------- */
 
 hipError_t hipEventCreate(hipEvent_t *event)
 {

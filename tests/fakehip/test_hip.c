@@ -76,8 +76,7 @@ static struct quern_stats stats_of(quern_ctx *ctx)
     return stats;
 }
 
-/* ---- Devices
- * ------------------------------------------------------------------------------------- */
+/* ---- Devices --------------------------------------------------------------------------------- */
 
 static quern_status try_open(struct quern_options options)
 {
@@ -155,8 +154,7 @@ static void test_no_device(void **state)
     must_say("no GPU, and no target for a software one");
 }
 
-/* ---- Launches
- * ------------------------------------------------------------------------------------ */
+/* ---- Launches -------------------------------------------------------------------------------- */
 
 static void launch_and_check(quern_ctx *ctx, quern_op *op, const char *text, int64_t m,
                              hipStream_t stream, uint64_t seed)
@@ -346,8 +344,7 @@ static void test_many_threads(void **state)
     quern_close(ctx);
 }
 
-/* ---- Capture
- * ------------------------------------------------------------------------------------- */
+/* ---- Capture --------------------------------------------------------------------------------- */
 
 static void replay(hipGraphExec_t exec, hipStream_t stream, struct t_layer *l)
 {
@@ -427,8 +424,7 @@ static void test_capture_is_strict(void **state)
     assert_int_equal(hipGetLastError(), hipErrorStreamCaptureInvalidated);
 }
 
-/* ---- Failures
- * ------------------------------------------------------------------------------------ */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 static void test_refused_module(void **state)
 {

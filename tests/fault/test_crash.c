@@ -58,8 +58,7 @@ struct scene {
     struct store *s;
 };
 
-/* ---- what is interrupted ----------------------------------------------------------------------
- */
+/* ---- what is interrupted --------------------------------------------------------------------- */
 
 static void put(void *user)
 {
@@ -151,8 +150,7 @@ static void export_all(void *user)
     store_read_all(((struct scene *)user)->s, read_one, NULL);
 }
 
-/* ---- and what must hold then ------------------------------------------------------------------
- */
+/* ---- and what must hold then ----------------------------------------------------------------- */
 
 static void prepare(struct t_store *t, struct store *s)
 {

@@ -241,8 +241,7 @@ static void without_locks_the_result_is_the_same(void **state)
     }
 }
 
-/* ---- eviction while others read ---------------------------------------------------------------
- */
+/* ---- eviction while others read -------------------------------------------------------------- */
 
 enum { READERS = 4, READ_KEYS = 24, EVICTIONS = 60 };
 

@@ -218,8 +218,7 @@ static const struct call {
     {"quern_cache_clear", do_clear, false, false},
 };
 
-/* ---- the loop ---------------------------------------------------------------------------------
- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 /* The cache holds the kernel or, with a bundle, nothing. */
 static void prepare(struct scene *c, const struct call *call)

@@ -35,8 +35,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- directories that are refused -------------------------------------------------------------
- */
+/* ---- directories that are refused ------------------------------------------------------------ */
 
 static void refused(struct t_store *t, const char *directory, enum quern_cache_mode mode,
                     const char *reason)

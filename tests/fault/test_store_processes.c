@@ -38,8 +38,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- disks and limits -------------------------------------------------------------------------
- */
+/* ---- disks and limits ------------------------------------------------------------------------ */
 
 static void full_disk_body(struct t_store *t)
 {
@@ -150,8 +149,7 @@ static void limits_of_the_process_are_met(void **state)
     assert_int_equal(status, 0);
 }
 
-/* ---- processes --------------------------------------------------------------------------------
- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 enum { PROCESSES = 8, KEYS = 50 };
 

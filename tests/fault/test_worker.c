@@ -27,7 +27,7 @@
 #define FAKE_TARGETS "gfx1100 gfx1151"
 #define DEADLINE_MS  400
 
-/* ---- The fake worker ------------------------------------------------------------------------ */
+/* ---- The fake worker ------------------------------------------------------------------------- */
 
 static void must_read(void *to, size_t n)
 {
@@ -250,7 +250,7 @@ static int fake_worker(const char *path, const char *mode)
         do_request(mode, next_request().id);
 }
 
-/* ---- What the tests share ------------------------------------------------------------------- */
+/* ---- What the tests share -------------------------------------------------------------------- */
 
 struct world {
     char *directory;
@@ -366,7 +366,7 @@ static bool fake_is_gone(const struct world *w, const char *mode)
     return false;
 }
 
-/* ---- Starting ------------------------------------------------------------------------------- */
+/* ---- Starting -------------------------------------------------------------------------------- */
 
 static void executables_that_are_none(void **state)
 {
@@ -432,7 +432,7 @@ static void after_many_deaths_comes_a_pause(void **state)
     compiler_close(c);
 }
 
-/* ---- Answering ------------------------------------------------------------------------------ */
+/* ---- Answering ------------------------------------------------------------------------------- */
 
 static void a_good_worker_is_kept(void **state)
 {
@@ -577,7 +577,7 @@ static void disassemblies_that_do_not_fit(void **state)
     compiler_close(c);
 }
 
-/* ---- A host in trouble ---------------------------------------------------------------------- */
+/* ---- A host in trouble ----------------------------------------------------------------------- */
 
 static struct os real;
 static int countdown; /* the call that fails: 1 is the next */

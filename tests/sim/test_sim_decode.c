@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- VOPD
- * ---------------------------------------------------------------------------------------- */
+/* ---- VOPD ------------------------------------------------------------------------------------ */
 
 /* Both halves read before either writes, whichever reads what the other writes. */
 static void dual_pairs(void **state)
@@ -53,8 +52,7 @@ static void dual_pairs(void **state)
     }
 }
 
-/* ---- Float mode
- * ------------------------------------------------------------------------------------ */
+/* ---- Float mode ------------------------------------------------------------------------------ */
 
 /* x / 2 for a denormal result, with denormals kept, flushed, and kept again by s_denorm_mode. */
 static void denormals(void **state)
@@ -89,8 +87,7 @@ static void denormals(void **state)
     assert_true(tiny == 0x1p-127f);
 }
 
-/* ---- Disassemblies that make no sense
- * ------------------------------------------------------------------ */
+/* ---- Disassemblies that make no sense -------------------------------------------------------- */
 
 /* Gives the instructions of a real object with some of their text changed at random. */
 struct liar {

@@ -78,8 +78,7 @@ static const struct {
     {"345", "s_sendmsg sendmsg(MSG_DEALLOC_VGPRS)"},
 };
 
-/* ---- Scalar code: s36 and s37 are what comes out ----------------------------------------------
- */
+/* ---- Scalar code: s36 and s37 are what comes out --------------------------------------------- */
 
 static const struct {
     const char *on, *text;
@@ -132,8 +131,7 @@ static const struct {
      1, 2},
 };
 
-/* ---- Scalar loads: words, or bytes with their sign ---------------------------------------------
- */
+/* ---- Scalar loads: words, or bytes with their sign ------------------------------------------- */
 
 static const struct {
     const char *on, *name;

@@ -98,10 +98,10 @@ static uint32_t to_fp8(double f, unsigned mantissa_bits, int bias)
     for (uint32_t code = 1; code <= infinity; code++) {
         const uint32_t exponent = code >> mantissa_bits, low = code & ((1u << mantissa_bits) - 1);
         const double v = exponent ? ldexp((1u << mantissa_bits) + low, (int)exponent - 1) : low;
-        const double down = best >> mantissa_bits
-                                ? ldexp((1u << mantissa_bits) + (best & ((1u << mantissa_bits) - 1)),
-                                        (int)(best >> mantissa_bits) - 1)
-                                : best;
+        const uint32_t best_exponent = best >> mantissa_bits;
+        const uint32_t best_low = best & ((1u << mantissa_bits) - 1);
+        const double down =
+            best_exponent ? ldexp((1u << mantissa_bits) + best_low, (int)best_exponent - 1) : best;
         const double middle = (v + down) / 2 * unit;
         if (magnitude > middle || (magnitude == middle && !(code & 1)))
             best = code;

@@ -311,8 +311,8 @@ static void conversions_of_gfx950(void **state)
              "\"v\"(s)); r[8] = o;\n"
              "__asm__(\"v_pk_minimum3_f16 %0, %1, %2, %1\" : \"=v\"(o) : \"v\"(u), \"v\"(v)); r[9] "
              "= o;\n"
-             "__asm__(\"v_pk_maximum3_f16 %0, %1, %2, %2\" : \"=v\"(o) : \"v\"(u), \"v\"(v)); r[10] "
-             "= o;\n");
+             "__asm__(\"v_pk_maximum3_f16 %0, %1, %2, %2\" : \"=v\"(o) : \"v\"(u), \"v\"(v)); "
+             "r[10] = o;\n");
     for (unsigned round = 0; round < 20; round++) {
         draw_all(&random);
         run(&g);
@@ -422,8 +422,8 @@ static void scaled_conversions_of_gfx950(void **state)
                 const unsigned want = encode(codes[k].format, quotient, false);
                 if (got != want && !(isnan(quotient) && (codes[k].format == &fp4 ||
                                                          isnan(decode(codes[k].format, got)))))
-                    fail_msg("code %u of %a scaled by %a: 0x%x, not 0x%x", k, codes[k].value, s, got,
-                             want);
+                    fail_msg("code %u of %a scaled by %a: 0x%x, not 0x%x", k, codes[k].value, s,
+                             got, want);
             }
             assert_int_equal(r[8] & 0xffff, v & 0xffff);
             assert_int_equal(r[12] & 0xff00ffffu, v & 0xff00ffffu);
@@ -551,7 +551,7 @@ static void private_arrays(void **state)
     }
 }
 
-/* ---- Arguments in registers ------------------------------------------------------------------- */
+/* ---- Arguments in registers ------------------------------------------------------------------ */
 
 /* The kernel starts behind the code that would load them, and its registers hold what is passed. */
 static void preloaded_arguments(void **state)

@@ -142,7 +142,8 @@ static unsigned elements_of(const struct form *f)
     return f->k * shapes[f->shape].size * shapes[f->shape].blocks / LANES;
 }
 
-static struct element source_element(const struct form *f, enum type type, unsigned lane, unsigned e)
+static struct element source_element(const struct form *f, enum type type, unsigned lane,
+                                     unsigned e)
 {
     const unsigned each = elements_of(f);
 
@@ -512,7 +513,8 @@ static void load_kernels(struct t_gpu *g, unsigned target)
         used += (size_t)snprintf(source + used, size - used,
                                  "KERNEL k%u(const %s *a, const %s *b, const %s *c, %s *d,\n"
                                  "           const int *s) {\n"
-                                 "  const int sa = s[LANE], sb = s[LANE + 64]; (void)sa; (void)sb;\n"
+                                 "  const int sa = s[LANE], sb = s[LANE + 64];\n"
+                                 "  (void)sa; (void)sb;\n"
                                  "  d[LANE] = __builtin_amdgcn_mfma_%s(a[LANE], b[LANE], c[LANE], "
                                  "%s); }\n",
                                  n, f->operand, f->operand, f->result, f->result, f->builtin,

@@ -70,7 +70,7 @@ static void compile_well(struct compiler *compiler, const char *source, const ch
     assert_int_equal(status, QUERN_OK);
 }
 
-/* ---- The toolchain -------------------------------------------------------------------------- */
+/* ---- The toolchain --------------------------------------------------------------------------- */
 
 static void toolchain_is_found_and_named(void **state)
 {
@@ -232,7 +232,7 @@ static void library_id_of_odd_files(void **state)
     t_remove(directory);
 }
 
-/* ---- Compiling ------------------------------------------------------------------------------ */
+/* ---- Compiling ------------------------------------------------------------------------------- */
 
 static void compiles_for_every_target_of_the_table(void **state)
 {
@@ -414,7 +414,7 @@ static void the_sandbox_hides_files(void **state)
     t_remove(directory);
 }
 
-/* ---- The other jobs ------------------------------------------------------------------------- */
+/* ---- The other jobs -------------------------------------------------------------------------- */
 
 struct listing {
     size_t count;
@@ -495,7 +495,7 @@ static void reads_metadata_and_lists_targets(void **state)
     compiler_close(c);
 }
 
-/* ---- The pool ------------------------------------------------------------------------------- */
+/* ---- The pool -------------------------------------------------------------------------------- */
 
 #define SOURCES 6
 
@@ -675,7 +675,7 @@ static void nothing_is_left_behind(void **state)
     t_remove(directory);
 }
 
-/* ---- The host ------------------------------------------------------------------------------- */
+/* ---- The host -------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t child_signals;
 static void count_child(int number)

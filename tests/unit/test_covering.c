@@ -26,8 +26,7 @@
 
 enum { ONE_IN = T_SANITIZED ? 12 : 1 };
 
-/* ---- Properties and their levels --------------------------------------------------------------
- */
+/* ---- Properties and their levels ------------------------------------------------------------- */
 
 enum property { A, M, TARGET, FORMAT, GROUP, C, BIAS, N, K, PROPERTIES };
 
@@ -68,8 +67,7 @@ static bool leads(int t)
     return true;
 }
 
-/* ---- The array ----------------------------------------------------------------------------------
- */
+/* ---- The array ------------------------------------------------------------------------------- */
 
 #define LEVELS_MAX 64
 #define CASES_MAX  4096
@@ -180,8 +178,7 @@ static void test_coverage(void **state)
                 }
 }
 
-/* ---- Running it ---------------------------------------------------------------------------------
- */
+/* ---- Running it ------------------------------------------------------------------------------ */
 
 static quern_ctx *contexts[LEVELS_MAX];
 static char failures[8][512]; /* the first few */

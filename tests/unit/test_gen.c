@@ -35,8 +35,7 @@ static char *source_of(const char *problem, const char *target, int m)
     return str_take(&source);
 }
 
-/* ---- Golden
- * -------------------------------------------------------------------------------------- */
+/* ---- Golden ---------------------------------------------------------------------------------- */
 
 static const struct {
     const char *file, *problem, *target;
@@ -85,8 +84,7 @@ static void test_golden(void **state)
     }
 }
 
-/* ---- Content
- * ------------------------------------------------------------------------------------- */
+/* ---- Content --------------------------------------------------------------------------------- */
 
 /* A kernel's text may not depend on where, when or with which files it is compiled. */
 static void check_text(const char *name, const char *text)

@@ -105,8 +105,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- the hosts --------------------------------------------------------------------------------
- */
+/* ---- the hosts ------------------------------------------------------------------------------- */
 
 /* A locale with decimal commas, made here when the system has none: numbers in sources and keys are
  * written and read all the same. */

@@ -28,7 +28,7 @@ static const enum quern_layout layouts[] = {QUERN_LAYOUT_K8, QUERN_LAYOUT_EXL, Q
                                             QUERN_LAYOUT_GPTQ, QUERN_LAYOUT_AWQ};
 #define LAYOUTS (sizeof layouts / sizeof *layouts)
 
-/* ---- Layouts ------------------------------------------------------------------------------ */
+/* ---- Layouts --------------------------------------------------------------------------------- */
 
 /* Where docs/formats.md says that weight (n, k) lies: which word, and which of its nibbles. */
 static unsigned code_at(enum quern_layout layout, const uint32_t *b, size_t rows, size_t columns,
@@ -116,7 +116,7 @@ static void test_repack_refuses(void **state)
     assert_int_equal(quern_repack(&p, QUERN_LAYOUT_EXL, (char *)b + 1, out), QUERN_E_ALIGN);
 }
 
-/* ---- Values ------------------------------------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 /* Quantised and restored, no weight is further off than half a step, rounding of s aside. */
 static void check_restored(const char *text)
@@ -202,7 +202,7 @@ static void test_wide_zero(void **state)
     assert_true(w[16] == -50.0f && w[31] == -46.25f);
 }
 
-/* ---- The reference ------------------------------------------------------------------------ */
+/* ---- The reference --------------------------------------------------------------------------- */
 
 static void check_reference(const char *text, int64_t m)
 {
@@ -268,7 +268,7 @@ static void test_reference(void **state)
     check_reference("wq=int4 n=7 k=104 group=channel a=f16 scale=bf16 zero=u8 layout=gptq", 4);
 }
 
-/* ---- Failures ----------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 static size_t allocations_left;
 static void *(*real_malloc)(size_t size);

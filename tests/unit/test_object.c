@@ -33,8 +33,7 @@ static void parse_ok(struct t_object g, struct object *o)
         fail_msg("%s: %s", g.name, quern_last_error()->message);
 }
 
-/* ---- fields -----------------------------------------------------------------------------------
- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 struct expected {
     int golden;
@@ -368,8 +367,7 @@ static void fits_only_its_processor_and_features(void **state)
     }
 }
 
-/* ---- files that are wrong ---------------------------------------------------------------------
- */
+/* ---- files that are wrong -------------------------------------------------------------------- */
 
 static unsigned touched; /* what the checks below read, so that nothing is optimised away */
 
@@ -723,8 +721,7 @@ static void hostile_notes_are_refused(void **state)
     refused_with("end inside a value", o, note + 20, 5, 0xffffffffdb); /* a string of 4 GiB */
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static int allocations_left;
 static struct os real;

@@ -323,8 +323,7 @@ static void signature_blocks_are_read(void **state)
     free(b.bytes);
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static void refused(const char *path, const char *reason)
 {
@@ -396,8 +395,7 @@ static void a_file_cut_short_while_open_is_a_miss(void **state)
     free(b.bytes);
 }
 
-/* ---- the cache by source key ------------------------------------------------------------------
- */
+/* ---- the cache by source key ----------------------------------------------------------------- */
 
 static bool by_source(struct store *s, const struct kernel_record *k)
 {
@@ -494,8 +492,7 @@ static void eviction_takes_pointers_along(void **state)
     store_close(s);
 }
 
-/* ---- serials ----------------------------------------------------------------------------------
- */
+/* ---- serials --------------------------------------------------------------------------------- */
 
 #define SIGNER "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 

@@ -64,8 +64,7 @@ static const struct target *random_target(void)
     return target_at(below(target_count()));
 }
 
-/* ---- Coverage ----------------------------------------------------------------------------------
- */
+/* ---- Coverage -------------------------------------------------------------------------------- */
 
 static void check_slices(const struct plan_set *set, int64_t m)
 {
@@ -123,8 +122,7 @@ static void test_kernels_follow_each_other(void **state)
     }
 }
 
-/* ---- Shapes ------------------------------------------------------------------------------------
- */
+/* ---- Shapes ---------------------------------------------------------------------------------- */
 
 static void check_shape(const struct plan *p)
 {
@@ -389,8 +387,7 @@ static void test_dequant(void **state)
     str_free(&text);
 }
 
-/* ---- Refusals ----------------------------------------------------------------------------------
- */
+/* ---- Refusals -------------------------------------------------------------------------------- */
 
 static void test_declines(void **state)
 {
@@ -429,8 +426,7 @@ static void test_declines(void **state)
     }
 }
 
-/* ---- Arguments and explanation
- * ------------------------------------------------------------------- */
+/* ---- Arguments and explanation --------------------------------------------------------------- */
 
 static void test_arguments(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The whole product of types, formats, groups and M, two shapes each, on the verified targets in
- * turns, in full checking mode: what test_covering samples. Minutes of work, so it runs with --long only.
+ * turns, in full checking mode: what test_covering samples. Minutes of work: with --long only.
  */
 #include <stdarg.h>
 #include <stddef.h>

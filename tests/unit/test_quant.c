@@ -39,7 +39,7 @@ static struct quern_problem problem_of(const char *text)
     return p;
 }
 
-/* ---- Conversions ---------------------------------------------------------------------------- */
+/* ---- Conversions ----------------------------------------------------------------------------- */
 
 /* The value of a 16-bit float by its definition. */
 static double value_of(unsigned bits, int exponent_bits, int mantissa_bits)
@@ -120,7 +120,7 @@ static void test_load_store(void **state)
     }
 }
 
-/* ---- bitsandbytes --------------------------------------------------------------------------- */
+/* ---- bitsandbytes ---------------------------------------------------------------------------- */
 
 /* tests/peers/make_golden.py describes the format. */
 #define GOLDEN "tests/golden/quant/bitsandbytes.bin"
@@ -293,7 +293,7 @@ static void test_many_blocks(void **state)
     free(w), free(back), free(absmax), free(packed);
 }
 
-/* ---- The public functions ------------------------------------------------------------------- */
+/* ---- The public functions -------------------------------------------------------------------- */
 
 static void test_api_round_trip(void **state)
 {
@@ -486,7 +486,7 @@ static void test_no_memory(void **state)
     assert_int_equal(product, QUERN_E_MEMORY);
 }
 
-/* ---- The reference -------------------------------------------------------------------------- */
+/* ---- The reference --------------------------------------------------------------------------- */
 
 /* Operands of a problem filled at random, and the reference's answer. */
 struct layer {
@@ -653,7 +653,7 @@ static void test_reference_refuses(void **state)
     assert_non_null(strstr(quern_last_error()->message, "fp8"));
 }
 
-/* ---- Test operands -------------------------------------------------------------------------- */
+/* ---- Test operands --------------------------------------------------------------------------- */
 
 static void test_random_distribution(void **state)
 {

@@ -40,8 +40,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- get and put ------------------------------------------------------------------------------
- */
+/* ---- get and put ----------------------------------------------------------------------------- */
 
 static void what_was_put_is_got(void **state)
 {
@@ -153,8 +152,7 @@ static void garbage_is_not_published(void **state)
     store_close(s);
 }
 
-/* ---- reasons for a miss -----------------------------------------------------------------------
- */
+/* ---- reasons for a miss ---------------------------------------------------------------------- */
 
 #define MISS(kind) offsetof(struct store_stats, miss_##kind)
 
@@ -349,8 +347,7 @@ static void quarantine_is_bounded(void **state)
     store_close(s);
 }
 
-/* ---- modes ------------------------------------------------------------------------------------
- */
+/* ---- modes ----------------------------------------------------------------------------------- */
 
 static void read_only_reads(void **state)
 {
@@ -417,8 +414,7 @@ static void off_does_nothing(void **state)
     store_close(s);
 }
 
-/* ---- eviction ---------------------------------------------------------------------------------
- */
+/* ---- eviction -------------------------------------------------------------------------------- */
 
 static void set_used(const struct t_store *t, const char *name, int64_t seconds_ago)
 {
@@ -606,8 +602,7 @@ static void old_temporaries_go_and_young_ones_stay(void **state)
     store_close(s);
 }
 
-/* ---- walk, usage, clear -----------------------------------------------------------------------
- */
+/* ---- walk, usage, clear ---------------------------------------------------------------------- */
 
 struct seen {
     size_t count, bad;
@@ -731,8 +726,7 @@ static void clear_removes_what_is_ours_only(void **state)
     store_close(s);
 }
 
-/* ---- locks ------------------------------------------------------------------------------------
- */
+/* ---- locks ----------------------------------------------------------------------------------- */
 
 static uint64_t milliseconds(void)
 {
@@ -790,8 +784,7 @@ static void a_forked_child_does_not_keep_a_lock(void **state)
     store_close(s);
 }
 
-/* ---- threads and processes --------------------------------------------------------------------
- */
+/* ---- threads and processes ------------------------------------------------------------------- */
 
 enum { THREADS = 6, KEYS = 12, ROUNDS = 4 };
 

@@ -198,8 +198,7 @@ static void a_damaged_bundle_costs_its_entry(void **state)
     quern_close(ctx);
 }
 
-/* ---- how long the caller waits ----------------------------------------------------------------
- */
+/* ---- how long the caller waits --------------------------------------------------------------- */
 
 static void compiling_can_be_forbidden_for_one_call(void **state)
 {
@@ -269,8 +268,7 @@ static void kernels_are_made_in_the_background(void **state)
     quern_close(ctx);
 }
 
-/* ---- fork -------------------------------------------------------------------------------------
- */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
 /* While another thread makes kernels, and holds whatever that takes. */
 static void a_child_forked_meanwhile_is_well(void **state)

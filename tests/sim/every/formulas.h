@@ -17,7 +17,7 @@ typedef __int128 i128;
 
 #define FORMULA static inline __attribute__((unused))
 
-/* ---- Bits to numbers ---- */
+/* ---- Bits to numbers ------------------------------------------------------------------------- */
 FORMULA float f32(uint64_t bits)
 {
     const uint32_t low = (uint32_t)bits;
@@ -67,7 +67,7 @@ FORMULA int32_t h(uint64_t bits)
     return (int16_t)bits;
 }
 
-/* ---- Numbers to bits ---- */
+/* ---- Numbers to bits ------------------------------------------------------------------------- */
 FORMULA uint32_t bits32(float f)
 {
     uint32_t bits;
@@ -104,7 +104,7 @@ FORMULA uint64_t to_bf16(float f)
     return isnan(f) ? 0x7fff : (bits >> 16) + (half_way ? bits >> 16 & 1 : bits >> 15 & 1);
 }
 
-/* ---- Rounding and limits ---- */
+/* ---- Rounding and limits --------------------------------------------------------------------- */
 /* a float as such, whatever precision the compiler computes in */
 FORMULA float round32(float f)
 {
@@ -146,7 +146,7 @@ FORMULA uint64_t unorm(float f)
     return isnan(f) ? 0 : (uint64_t)rintf(65535 * (f < 0 ? 0 : f > 1 ? 1 : f));
 }
 
-/* ---- Floats ---- */
+/* ---- Floats ---------------------------------------------------------------------------------- */
 /* of a number and a NaN the number */
 FORMULA float least(float p, float q)
 {
@@ -208,7 +208,7 @@ FORMULA float dot2(float a, float b, float c, float d, float addend)
     return flush((float)((double)c * d + first));
 }
 
-/* ---- Division: quotient q of a numerator n and a denominator d ---- */
+/* ---- Division: quotient q of a numerator n and a denominator d ------------------------------- */
 FORMULA double fixup(double q, double d, double n)
 {
     const double sign = signbit(d) != signbit(n) ? -1 : 1;
@@ -289,7 +289,7 @@ FORMULA uint64_t division_unscales(float d, float n)
     return division_scaling32(d, n).back;
 }
 
-/* ---- Classes: a bit for each ---- */
+/* ---- Classes: a bit for each ----------------------------------------------------------------- */
 FORMULA uint64_t class_of(int kind, bool negative, bool quiet)
 {
     return kind == FP_NAN         ? (quiet ? 2 : 1)
@@ -312,7 +312,7 @@ FORMULA uint64_t class_of_half(uint64_t x)
     return class_of(small ? FP_SUBNORMAL : fpclassify((float)half(x)), x >> 15 & 1, x >> 9 & 1);
 }
 
-/* ---- Integers ---- */
+/* ---- Integers -------------------------------------------------------------------------------- */
 FORMULA uint64_t field(uint64_t x, uint64_t offset, uint64_t width)
 {
     uint64_t r = 0;
@@ -439,7 +439,7 @@ FORMULA uint64_t quads(uint64_t x)
     return r;
 }
 
-/* ---- 8-bit floats: OCP e4m3 (3 bits of mantissa) and e5m2 (2) ---- */
+/* ---- 8-bit floats: OCP e4m3 (3 bits of mantissa) and e5m2 (2) -------------------------------- */
 FORMULA float small_float(uint64_t byte, unsigned mantissa_bits)
 {
     const unsigned mantissa = byte & ((1u << mantissa_bits) - 1), e = (byte & 127) >> mantissa_bits;
