@@ -129,7 +129,7 @@ int store_each_shard_of(const struct store *s, const char *part, shard_fn each, 
         char shard[SHARD_HEX + 1], shown[PATH_MAX];
         if (!present[i])
             continue;
-        snprintf(shard, sizeof shard, "%02x", i & 0xff);
+        snprintf(shard, sizeof shard, "%02x", (unsigned char)i);
         snprintf(shown, sizeof shown, "%s/" VERSION_DIRECTORY "/%s/%s", s->path, part, shard);
         const int fd = directory_open_in(objects, shard, false, shown);
         if (fd >= 0)

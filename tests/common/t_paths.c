@@ -9,7 +9,7 @@
 
 const char *t_build(void)
 {
-    static char path[PATH_MAX];
+    static _Thread_local char path[PATH_MAX];
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
 
     path[n > 0 ? n : 0] = 0;
@@ -23,7 +23,7 @@ const char *t_build(void)
 
 const char *t_worker_path(void)
 {
-    static char path[PATH_MAX + 64];
+    static _Thread_local char path[PATH_MAX + 64];
 
     snprintf(path, sizeof path, "%s/libexec/quern/quern-worker", t_build());
     return path;

@@ -3,7 +3,7 @@
 #ifndef QUERN_TESTS_T_PATHS_H
 #define QUERN_TESTS_T_PATHS_H
 
-/* The build directory; "" if it cannot be told. Valid for the life of the program. */
+/* The build directory; "" if it cannot be told. Valid for the life of the thread. */
 const char *t_build(void);
 
 /* The worker executable of this build. */

@@ -416,7 +416,7 @@ int main(void)
     tests[test_count++] = (struct CMUnitTest)cmocka_unit_test(every_kernel_can_be_read);
     for (size_t i = 0; i < COUNT(targets); i++)
         for (int type = LAYER_F32; type <= LAYER_BF16; type++) {
-            if (T_SANITIZED && type != (int)i % 3)
+            if (T_SANITIZED && (i % 4 != 1 || type != (int)i % 3))
                 continue;
             struct answers t = {.target = targets[i], .type = (enum layer_type)type,
                                 .check = QUERN_CHECK_FULL};

@@ -32,24 +32,24 @@ static const struct target_row {
     unsigned span; /* lanes that ds_bpermute reaches */
     bool scalar, mixed;
     bool every_isa; /* run with each build of the instruction bodies, not only the best */
-    bool quick;     /* with test_differential.c too */
+    int quick;      /* 1: with test_differential.c too; 2: under a sanitizer as well */
     enum quern_sim_check check; /* unless every_isa, which has both */
 } targets[] = {
-    {"gfx1151", "gfx1151", 32, RDNA, 32, true, false, true, true, QUERN_CHECK_FULL},
-    {"gfx1151 wave64", "gfx1151", 64, RDNA, 32, false, false, false, true, QUERN_CHECK_FULL},
-    {"gfx1100", "gfx1100", 32, RDNA, 32, false, true, false, false, QUERN_CHECK_FAST},
-    {"gfx1201", "gfx1201", 32, RDNA, 32, true, false, false, true, QUERN_CHECK_FULL},
-    {"gfx1200", "gfx1200", 32, RDNA, 32, false, true, false, false, QUERN_CHECK_FAST},
-    {"gfx1201 wave64", "gfx1201", 64, RDNA, 64, false, false, false, false, QUERN_CHECK_FULL},
-    {"gfx942", "gfx942", 64, CDNA, 64, false, false, false, true, QUERN_CHECK_FAST},
-    {"gfx90a", "gfx90a", 64, CDNA, 64, true, false, false, false, QUERN_CHECK_FULL},
-    {"gfx950", "gfx950", 64, CDNA | DOT2_BF16, 64, false, true, false, false, QUERN_CHECK_FULL},
+    {"gfx1151", "gfx1151", 32, RDNA, 32, true, false, true, 2, QUERN_CHECK_FULL},
+    {"gfx1151 wave64", "gfx1151", 64, RDNA, 32, false, false, false, 1, QUERN_CHECK_FULL},
+    {"gfx1100", "gfx1100", 32, RDNA, 32, false, true, false, 0, QUERN_CHECK_FAST},
+    {"gfx1201", "gfx1201", 32, RDNA, 32, true, false, false, 1, QUERN_CHECK_FULL},
+    {"gfx1200", "gfx1200", 32, RDNA, 32, false, true, false, 0, QUERN_CHECK_FAST},
+    {"gfx1201 wave64", "gfx1201", 64, RDNA, 64, false, false, false, 0, QUERN_CHECK_FULL},
+    {"gfx942", "gfx942", 64, CDNA, 64, false, false, false, 2, QUERN_CHECK_FAST},
+    {"gfx90a", "gfx90a", 64, CDNA, 64, true, false, false, 0, QUERN_CHECK_FULL},
+    {"gfx950", "gfx950", 64, CDNA | DOT2_BF16, 64, false, true, false, 0, QUERN_CHECK_FULL},
 };
 #define TARGETS (sizeof targets / sizeof *targets)
 
 static bool is_asked(unsigned target)
 {
-    return LONG || targets[target].quick;
+    return targets[target].quick > (LONG ? -1 : T_SANITIZED);
 }
 
 /* ---- Texts ----------------------------------------------------------------------------------- */
