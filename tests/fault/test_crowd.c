@@ -49,20 +49,22 @@ static int teardown(void **state)
 struct crowd {
     struct t_store *t;
     int compile_us;
-    unsigned die_one_in; /* a compile ends in death; 0: never */
     int deadline_ms;
-    unsigned stop_one_in; /* a compile stops its process for ever; 0: never */
+    long die_each; /* each compile of such a number, counted from 1, ends in death; 0: none */
+    long stop_at;  /* the compile of this number stops its process for ever; 0: none */
 };
 
-/* Adds a byte to a file: its length counts over all processes. */
-static void note(const struct crowd *c, const char *name)
+/* Adds a byte to a file, whose length counts over all processes. Returns this one's number. */
+static long note(const struct crowd *c, const char *name)
 {
     char path[PATH_MAX];
 
     snprintf(path, sizeof path, "%s/%s", c->t->root, name);
     const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
     T_MUST(fd >= 0 && write(fd, "x", 1) == 1);
+    const long number = (long)lseek(fd, 0, SEEK_CUR); /* O_APPEND: just behind our own byte */
     close(fd);
+    return number;
 }
 
 static long noted(const struct crowd *c, const char *name)
@@ -74,16 +76,16 @@ static long noted(const struct crowd *c, const char *name)
     return stat(path, &st) ? 0 : (long)st.st_size;
 }
 
-static void compile(const struct crowd *c, struct store *s, const struct t_record *r,
-                    unsigned *seed)
+static void compile(const struct crowd *c, struct store *s, const struct t_record *r)
 {
-    note(c, "compiles");
+    const long number = note(c, "compiles");
+
     usleep((useconds_t)c->compile_us);
-    if (c->die_one_in && rand_r(seed) % (int)c->die_one_in == 0) {
+    if (c->die_each && number % c->die_each == 0) {
         note(c, "deaths");
         kill(getpid(), SIGKILL);
     }
-    if (c->stop_one_in && rand_r(seed) % (int)c->stop_one_in == 0 && noted(c, "stops") == 0) {
+    if (number == c->stop_at) {
         note(c, "stops");
         raise(SIGSTOP);
     }
@@ -93,7 +95,6 @@ static void compile(const struct crowd *c, struct store *s, const struct t_recor
 /* Sees to it that every key is there, in an order of its own; as dispatch does it. */
 static void member(const struct crowd *c, int self)
 {
-    unsigned seed = (unsigned)self * 7919 + (unsigned)noted(c, "deaths");
     struct store *s;
     struct t_record r;
     char name[16];
@@ -106,7 +107,7 @@ static void member(const struct crowd *c, int self)
         t_record(&r, name);
         const int lock = store_lock(s, &r.key, c->deadline_ms);
         if (lock < 0 || !t_get(s, name))
-            compile(c, s, &r, &seed);
+            compile(c, s, &r);
         store_unlock(s, lock);
         T_MUST(t_get(s, name));
     }
@@ -184,7 +185,7 @@ static void each_key_is_compiled_once(void **state)
 static void a_death_costs_one_compile_at_most(void **state)
 {
     const struct crowd c = {
-        .t = *state, .compile_us = 1000, .deadline_ms = 60000, .die_one_in = 10};
+        .t = *state, .compile_us = 1000, .deadline_ms = 60000, .die_each = 10};
 
     run_crowd(&c);
     assert_true(noted(&c, "deaths") > 0);
@@ -195,7 +196,7 @@ static void a_death_costs_one_compile_at_most(void **state)
 static void a_stopped_holder_costs_the_deadline(void **state)
 {
     const struct crowd c = {
-        .t = *state, .compile_us = 1000, .deadline_ms = 300, .stop_one_in = KEYS / 4};
+        .t = *state, .compile_us = 1000, .deadline_ms = 300, .stop_at = KEYS / 4};
     const uint64_t began = os_now();
 
     run_crowd(&c);
