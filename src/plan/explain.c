@@ -86,10 +86,7 @@ static void decode_explain(const struct plan *p, struct str *out)
     str_addf(out, "  weights    read %s\n",
              p->weights_once ? "once, non-temporally"
                              : "through the caches: slices of A share them");
-    if (int4)
-        simt_int4_explain_rejected(p, out);
-    else
-        simt_w4_explain_rejected(p, out);
+    model_explain_rejected(int4 ? &simt_int4 : &simt_w4, p, out);
 }
 
 void plan_explain(const struct plan *p, struct str *out)

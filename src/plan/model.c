@@ -3,10 +3,10 @@
 
 #include "target/rates.h"
 
+#include <inttypes.h>
 #include <string.h>
 
-#define VGPRS_MAX   256 /* that an instruction can name */
-#define SPARE_VGPRS 12  /* that the count may be short of */
+#define SPARE_VGPRS 12 /* that the count may be short of */
 
 /* The average compute unit's share of the fullest one's work below which a grid counts as too
  * coarse. */
@@ -23,12 +23,29 @@
 /* Grids of a multiple of this many workgroups, and at least twice as many, were reported several
  * times slower than others on RDNA 3 and 4; one more workgroup helps. */
 #define RESONANT_GROUPS 256
-/* Most workgroups along y. */
-#define GRID_Y_MAX 65535
+
+/* Alternatives that explain prints. */
+#define REJECTED_SHOWN 4
 
 int64_t model_ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
+}
+
+int model_at_most(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+enum plan_products model_products(const struct quern_problem *q, const struct target *t)
+{
+    const unsigned dot2 = q->a == QUERN_F16    ? CAP_DOT2_F32_F16
+                          : q->a == QUERN_BF16 ? CAP_DOT2_F32_BF16
+                                               : 0;
+
+    return t->capabilities & dot2             ? PRODUCTS_DOT2
+           : t->capabilities & CAP_PK_FMA_F32 ? PRODUCTS_PACKED
+                                              : PRODUCTS_PLAIN;
 }
 
 enum plan_phase model_phase(const struct plan *p, int64_t row_bytes, int64_t trips)
@@ -51,17 +68,19 @@ static int64_t round_cycles(const struct plan *p, const struct model_counts *c, 
     const int64_t wait = latency + c->step_slots * cycles / 2; /* asked for in mid-step */
 
     return latency + shared + waves * c->setup_slots * cycles + issue +
-           (c->trips - 1) * (issue > wait || c->ahead ? issue : wait);
+           waves * c->last_slots * cycles +
+           (c->trips - 1) * (issue > wait || p->ahead ? issue : wait);
 }
 
 bool model_estimate(struct plan *p, const struct model_counts *c)
 {
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
+
     e->vgprs = c->vgprs;
-    if (e->vgprs > VGPRS_MAX || p->lds_bytes > t->lds_bytes)
+    if (e->vgprs > MODEL_VGPRS_MAX)
         return false;
-    const unsigned room = e->vgprs + SPARE_VGPRS < VGPRS_MAX ? e->vgprs + SPARE_VGPRS : VGPRS_MAX;
+    const unsigned room = (unsigned)model_at_most((int)e->vgprs + SPARE_VGPRS, MODEL_VGPRS_MAX);
     const unsigned by_vgprs = target_waves_per_simd(t, room, 0, p->wave_size, (unsigned)p->waves);
     const int64_t by_waves = (int64_t)by_vgprs * t->simds / p->waves;
     const int64_t by_lds = t->lds_bytes / p->lds_bytes;
@@ -75,7 +94,7 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
 
     p->skewed = e->workgroups % RESONANT_GROUPS == 0 && e->workgroups > RESONANT_GROUPS;
     /* slices beside each other find the weights in the caches */
-    p->slices_first = e->workgroups + p->skewed <= GRID_Y_MAX;
+    p->slices_first = e->workgroups + p->skewed <= PLAN_GRID_Y_MAX;
 
     const struct target_fill fill = target_fill(t, (uint64_t)e->workgroups);
     const int64_t fullest = (int64_t)fill.fullest;
@@ -88,15 +107,19 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     e->step_slots = c->step_slots;
     e->setup_slots = c->setup_slots;
     e->slots = e->workgroups * (c->shared_slots + p->waves * (int64_t)c->setup_slots +
-                                p->waves * c->trips * (int64_t)c->step_slots);
+                                p->waves / p->split_k * c->row_slots);
     e->kernel_cycles = fullest / together * round_cycles(p, c, together);
     if (fullest % together)
         e->kernel_cycles += round_cycles(p, c, fullest % together);
     const int64_t bytes = c->weight_bytes + p->m_tile * (p->problem.k * dtype_bytes(p->problem.a) +
                                                          p->problem.n * dtype_bytes(p->problem.c));
+    /* integers up to the last division, which is the same on every machine */
     e->memory_cycles = (int64_t)target_memory_cycles(t, (double)bytes);
+    e->streams = true;
     return true;
 }
+
+/* ---- Choice ---------------------------------------------------------------------------------- */
 
 /*
  * What decides between two that fill the part alike: the time of the fullest compute unit, but what
@@ -126,19 +149,62 @@ static bool better(const struct plan *p, const struct plan *q)
 {
     if (fills(p) != fills(q))
         return fills(p);
+    if (p->estimate.streams != q->estimate.streams)
+        return p->estimate.streams;
     return cost(p) < cost(q);
 }
 
-void model_put(struct plan *best, size_t *count, size_t room, const struct plan *p)
+void model_put(struct model_ranking *r, const struct plan *p)
 {
-    size_t at = *count;
+    size_t at = r->count;
 
-    while (at && better(p, &best[at - 1]))
+    while (at && better(p, &r->best[at - 1]))
         at--;
-    if (at == room)
+    if (at == r->room)
         return;
-    if (*count < room)
-        ++*count;
-    memmove(&best[at + 1], &best[at], (*count - 1 - at) * sizeof *best);
-    best[at] = *p;
+    if (r->count < r->room)
+        r->count++;
+    memmove(&r->best[at + 1], &r->best[at], (r->count - 1 - at) * sizeof *r->best);
+    r->best[at] = *p;
+}
+
+quern_status model_choose(const struct model_family *family, struct plan *plan)
+{
+    struct plan best;
+    struct model_ranking ranking = {.best = &best, .room = 1};
+
+    family->candidates(plan, &ranking);
+    FAIL_IF(!ranking.count, QUERN_E_DECLINED,
+            "no kernel shape for n=%" PRId64 " k=%" PRId64 " fits %s", plan->problem.n,
+            plan->problem.k, plan->target->name);
+    *plan = best;
+    return QUERN_OK;
+}
+
+void model_explain_rejected(const struct model_family *family, const struct plan *plan,
+                            struct str *out)
+{
+    enum { ROOM = 64 };
+    struct plan best[ROOM];
+    struct model_ranking ranking = {.best = best, .room = ROOM};
+    int shown = 0;
+
+    family->candidates(plan, &ranking);
+    for (size_t i = 1; i < ranking.count && shown < REJECTED_SHOWN; i++) {
+        const struct plan *const p = &best[i];
+        bool seen = false;
+        for (size_t j = 0; j < i; j++)
+            seen |= family->alike(p, &best[j]);
+        if (seen)
+            continue;
+        const struct plan_estimate *const a = &p->estimate, *const b = &plan->estimate;
+        str_add(out, "  rejected   ");
+        family->shape(p, out);
+        str_addf(out,
+                 ": %+.0f %% time in the fullest compute unit, %+.0f %% instructions, fills %u "
+                 "%%\n",
+                 100.0 * (double)a->kernel_cycles / (double)b->kernel_cycles - 100.0,
+                 100.0 * (double)a->slots / (double)b->slots - 100.0, a->busy_percent);
+        shown++;
+    }
 }

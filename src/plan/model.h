@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The model by which decode kernels are chosen: what a plan's instruction counts mean on a part,
- * and which of two plans is better. A family counts its instructions; the rest is here. Integers
- * decide, so that the choice, and with it the source, is the same on every machine.
+ * and which of two plans is better. A family lists its candidates and counts their instructions;
+ * the rest is here. What ranks candidates is made of integers, so that the choice, and with it the
+ * source, is the same on every machine.
  */
 #ifndef QUERN_PLAN_MODEL_H
 #define QUERN_PLAN_MODEL_H
@@ -14,21 +15,52 @@ struct model_counts {
     uint32_t vgprs;
     uint32_t step_slots, setup_slots; /* of a wave */
     uint32_t shared_slots;            /* of a workgroup, all waves together, once */
+    uint32_t last_slots;              /* of a wave, after its steps */
     int64_t trips;                    /* steps of a wave */
+    int64_t row_slots;                /* of all steps of a row, by all waves that share it */
     int64_t weight_bytes;             /* codes, scales and zero points */
-    bool ahead;                       /* no step waits for its weights but the first */
 };
 
+/* Candidates of a family, best first. */
+struct model_ranking {
+    struct plan *best;
+    size_t count, room;
+};
+
+/* A family of decode kernels, as a choice sees it. */
+struct model_family {
+    /* Puts in every shape that fits, for a plan whose fields up to m_tile are set. */
+    void (*candidates)(const struct plan *base, struct model_ranking *ranking);
+    /* Whether two plans are the same shape but for the number of waves. */
+    bool (*alike)(const struct plan *p, const struct plan *q);
+    /* Appends the shape of a plan in a few words. */
+    void (*shape)(const struct plan *p, struct str *out);
+};
+
+#define MODEL_VGPRS_MAX 256 /* that an instruction can name */
+
 /* Fills the estimate and the grid's fields; false when a workgroup does not fit a launch, or its
- * registers and LDS no compute unit. waves_per_simd is what the plan's registers leave room for. */
+ * registers and LDS no compute unit. waves_per_simd is what the counted registers and a reserve
+ * leave room for. */
 bool model_estimate(struct plan *plan, const struct model_counts *counts);
 
-/* The `room` best of the plans that are put in, best first; of equals the earlier. */
-void model_put(struct plan *best, size_t *count, size_t room, const struct plan *plan);
+/* Puts a plan in its place among the best; of equals the earlier comes first. */
+void model_put(struct model_ranking *ranking, const struct plan *plan);
+
+/* Fills in everything below m_tile of a plan whose problem, target, family and m fields are set. */
+quern_status model_choose(const struct model_family *family, struct plan *plan);
+
+/* Appends, one line each, the best candidates that were not chosen, with their estimates. */
+void model_explain_rejected(const struct model_family *family, const struct plan *plan,
+                            struct str *out);
+
+/* How the vector units multiply pairs for this A. */
+enum plan_products model_products(const struct quern_problem *problem, const struct target *target);
 
 /* Where rows of `row_bytes` bytes of packed weights camp, who starts apart along K. */
 enum plan_phase model_phase(const struct plan *plan, int64_t row_bytes, int64_t trips);
 
 int64_t model_ceil_div(int64_t a, int64_t b);
+int model_at_most(int a, int b);
 
 #endif

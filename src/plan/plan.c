@@ -88,7 +88,7 @@ quern_status plan_make(const struct quern_problem *problem, const struct target 
             .m_tile = m_tiles[i],
         };
         name_kernel(p);
-        TRY(int4 ? simt_int4_choose(p) : simt_w4_choose(p));
+        TRY(model_choose(int4 ? &simt_int4 : &simt_w4, p));
         TRY(limit(p));
     }
     *set = made;

@@ -53,6 +53,7 @@ struct plan_estimate {
     int64_t workgroups;      /* of one slice */
     int64_t slots;           /* instructions of all their waves */
     uint32_t busy_percent;   /* the average compute unit's work against the fullest one's */
+    bool streams;            /* waves hide latency from each other, where that is asked for */
     int64_t bytes_in_flight; /* of weights that a compute unit waits for when all its waves do */
     int64_t kernel_cycles; /* of the fullest compute unit: instructions issued, loads waited for */
     int64_t memory_cycles; /* every operand once, at the part's bandwidth */

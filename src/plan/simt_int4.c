@@ -5,7 +5,6 @@
  * of it; model.c makes a choice of them.
  */
 #include "plan/simt_int4.h"
-#include "plan/model.h"
 
 #include <inttypes.h>
 
@@ -16,9 +15,6 @@
 #define CK_LANES     8     /* lanes with rows of their own: eight 16-byte blocks fill a line */
 #define LDS_SUMS_MAX 32768 /* so that two workgroups share a compute unit */
 #define LDS_LEAST    16
-
-/* Alternatives that explain prints. */
-#define REJECTED_SHOWN 4
 
 quern_status simt_int4_accepts(const struct quern_problem *p, const struct target *t)
 {
@@ -37,22 +33,6 @@ quern_status simt_int4_accepts(const struct quern_problem *p, const struct targe
     FAIL_IF(p->a == QUERN_F16 && !(t->capabilities & CAP_DOT2_F32_F16), QUERN_E_DECLINED,
             "%s has no v_dot2_f32_f16; use a=f32 or a=bf16 there", t->name);
     return QUERN_OK;
-}
-
-static int at_most(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static enum plan_products products_of(const struct quern_problem *q, const struct target *t)
-{
-    const unsigned dot2 = q->a == QUERN_F16    ? CAP_DOT2_F32_F16
-                          : q->a == QUERN_BF16 ? CAP_DOT2_F32_BF16
-                                               : 0;
-
-    return t->capabilities & dot2             ? PRODUCTS_DOT2
-           : t->capabilities & CAP_PK_FMA_F32 ? PRODUCTS_PACKED
-                                              : PRODUCTS_PLAIN;
 }
 
 /* ---- Counts ---------------------------------------------------------------------------------- */
@@ -165,7 +145,7 @@ static bool ahead(const struct plan *p)
 static uint32_t vgprs(const struct plan *p)
 {
     const int r = p->rows_per_wave, m = p->m_tile, words = p->chunk / 8;
-    const int ring = at_most(words, m > 2 ? 2 : 4); /* words of A held, as in the template */
+    const int ring = model_at_most(words, m > 2 ? 2 : 4); /* words of A held, as in the template */
     const int sums = p->products == PRODUCTS_PACKED ? 3 : 2;
     const int pair = p->products == PRODUCTS_DOT2 ? 1 : 2;
 
@@ -211,17 +191,18 @@ static bool estimate(struct plan *p)
                                         .setup_slots = setup_slots(p),
                                         .shared_slots = shared_slots(p),
                                         .trips = trips_of(p),
+                                        .row_slots = p->split_k * trips_of(p) *
+                                                     (int64_t)step_slots(p),
                                         .weight_bytes =
                                             q->n * q->k / 2 + q->n * (q->k / problem_group(q)) *
-                                                                  (scale_bytes + zero_bytes),
-                                        .ahead = p->ahead};
+                                                                  (scale_bytes + zero_bytes)};
     return model_estimate(p, &counts);
 }
 
 /* ---- Candidates and choice ------------------------------------------------------------------- */
 
 /* Tries all numbers of waves for a plan whose other fields are set. */
-static void try_waves(struct plan *p, struct plan *best, size_t *count, size_t room)
+static void try_waves(struct plan *p, struct model_ranking *ranking)
 {
     static const int splits[] = {1, 2, 4, 8, 16};
 
@@ -230,18 +211,17 @@ static void try_waves(struct plan *p, struct plan *best, size_t *count, size_t r
             p->split_k = splits[s];
             p->waves = groups * splits[s];
             if (p->split_k <= steps_of(p) && estimate(p))
-                model_put(best, count, room, p);
+                model_put(ranking, p);
         }
 }
 
-static size_t candidates(const struct plan *base, struct plan *best, size_t room)
+static void candidates(const struct plan *base, struct model_ranking *ranking)
 {
     static const int rows[] = {8, 4, 2, 1}, chunks[] = {32, 16, 8};
     const bool ck = base->problem.layout == QUERN_LAYOUT_CK;
-    size_t count = 0;
     struct plan p = *base;
 
-    p.products = products_of(&p.problem, p.target);
+    p.products = model_products(&p.problem, p.target);
     p.wave_size = p.target->wave_size;
     p.weights_once = p.m_tile < PLAN_M_MAX;
     p.row_lanes = ck ? CK_LANES : 1;
@@ -259,51 +239,21 @@ static size_t candidates(const struct plan *base, struct plan *best, size_t room
                 if (pairing == PAIRING_OF_W &&
                     (p.problem.layout != QUERN_LAYOUT_K8 || p.products != PRODUCTS_DOT2))
                     continue;
-                try_waves(&p, best, &count, room);
+                try_waves(&p, ranking);
             }
-    return count;
 }
 
-quern_status simt_int4_choose(struct plan *plan)
-{
-    struct plan best;
-
-    FAIL_IF(!candidates(plan, &best, 1), QUERN_E_DECLINED,
-            "no kernel shape for n=%" PRId64 " k=%" PRId64 " fits %s", plan->problem.n,
-            plan->problem.k, plan->target->name);
-    *plan = best;
-    return QUERN_OK;
-}
-
-/* Whether two plans are the same shape but for the number of waves. */
 static bool alike(const struct plan *p, const struct plan *q)
 {
     return p->rows_per_wave == q->rows_per_wave && p->chunk == q->chunk &&
            p->split_k == q->split_k && p->pairing == q->pairing;
 }
 
-void simt_int4_explain_rejected(const struct plan *plan, struct str *out)
+static void shape(const struct plan *p, struct str *out)
 {
-    enum { ROOM = 64 };
-    struct plan best[ROOM];
-    const size_t count = candidates(plan, best, ROOM);
-    int shown = 0;
-
-    for (size_t i = 1; i < count && shown < REJECTED_SHOWN; i++) {
-        const struct plan *const p = &best[i];
-        bool seen = false;
-        for (size_t j = 0; j < i; j++)
-            seen |= alike(p, &best[j]);
-        if (seen)
-            continue;
-        const struct plan_estimate *const a = &p->estimate, *const b = &plan->estimate;
-        str_addf(out,
-                 "  rejected   %d waves, %d rows, %d weights, split %d, pairs of %s: %+.0f %% time "
-                 "in the fullest compute unit, %+.0f %% instructions, fills %u %%\n",
-                 p->waves, p->rows_per_wave * p->row_lanes, p->chunk, p->split_k,
-                 p->pairing == PAIRING_OF_A ? "A" : "W",
-                 100.0 * (double)a->kernel_cycles / (double)b->kernel_cycles - 100.0,
-                 100.0 * (double)a->slots / (double)b->slots - 100.0, a->busy_percent);
-        shown++;
-    }
+    str_addf(out, "%d waves, %d rows, %d weights, split %d, pairs of %s", p->waves,
+             p->rows_per_wave * p->row_lanes, p->chunk, p->split_k,
+             p->pairing == PAIRING_OF_A ? "A" : "W");
 }
+
+const struct model_family simt_int4 = {candidates, alike, shape};

@@ -4,15 +4,11 @@
 #ifndef QUERN_PLAN_SIMT_INT4_H
 #define QUERN_PLAN_SIMT_INT4_H
 
-#include "plan/plan.h"
+#include "plan/model.h"
 
 /* QUERN_E_DECLINED says which word of the problem, or which lack of the target, is in the way. */
 quern_status simt_int4_accepts(const struct quern_problem *problem, const struct target *target);
 
-/* Fills in everything below m_tile of a plan whose problem, target, family and m fields are set. */
-quern_status simt_int4_choose(struct plan *plan);
-
-/* The best other shapes, and what they would cost. */
-void simt_int4_explain_rejected(const struct plan *plan, struct str *out);
+extern const struct model_family simt_int4;
 
 #endif

@@ -1,27 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Candidates, estimate and choice for the family simt_w4. The costs were fitted to code that hipRTC
- * 6.4.3 made of the template (docs/kernels.md has the table); they rank candidates. Every figure
- * that decides is an integer, so that the choice, and with it the source, is the same on every
- * machine.
+ * 6.4.3 made of the template (docs/kernels.md has the table); model.c makes a choice of them.
  */
 #include "plan/simt_w4.h"
-#include "target/rates.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #define TABLE_BYTES 32768 /* 256 pairs of codes, 128 bytes of copies each */
 #define TABLE_SLOTS 5120  /* instructions that build it times lanes, all waves together */
 #define ITEMS_MAX   1024  /* work-items of a workgroup */
 #define VALUES_MAX  32    /* sums per lane that the template's reduction can fold */
-#define VGPRS_MAX   256   /* that an instruction can name */
-#define SPARE_VGPRS 12    /* that the estimate may be short of */
 #define SIZE_MAX_NK ((int64_t)1 << 27)
-
-/* The average compute unit's share of the fullest one's work below which a grid counts as too
- * coarse. */
-#define BUSY_PERCENT 85
 
 /* With one row of A a layer should be as fast as its weights arrive: enough bytes of them asked for
  * by a compute unit to last this long, or half of all it reads; and registers for this many waves
@@ -29,21 +19,6 @@
 #define IN_FLIGHT_NS   600
 #define WAVES_RDNA     8
 #define REGISTERS_GFX9 128 /* four waves of CDNA 2 and later, two of what came before */
-
-/* Issue and latency that take less than this share of memory time hide behind it. */
-#define HIDDEN_PERCENT 60
-
-/* Row strides that are multiples of this camp on few channels (reported for gfx1151 and gfx1201).
- */
-#define CAMP_BYTES 512
-/* A counts as cached when it takes no more than half of the first cache of RDNA 3. */
-#define A_CACHED_BYTES 16384
-/* Grids of a multiple of this many workgroups, and at least twice as many, were reported several
- * times slower than others on RDNA 3 and 4; one more workgroup helps. */
-#define RESONANT_GROUPS 256
-
-/* Alternatives that explain prints. */
-#define REJECTED_SHOWN 4
 
 quern_status simt_w4_accepts(const struct quern_problem *p, const struct target *t)
 {
@@ -62,15 +37,6 @@ quern_status simt_w4_accepts(const struct quern_problem *p, const struct target 
     FAIL_IF(p->a == QUERN_F16 && !(t->capabilities & CAP_DOT2_F32_F16), QUERN_E_DECLINED,
             "%s has no v_dot2_f32_f16; use a=f32 or a=bf16 there", t->name);
     return QUERN_OK;
-}
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-static int at_most(int a, int b)
-{
-    return a < b ? a : b;
 }
 
 /* ---- Estimate -------------------------------------------------------------------------------- */
@@ -93,15 +59,9 @@ static int scale_slots(const struct quern_problem *q)
 
 static enum plan_products products_of(const struct quern_problem *q, const struct target *t)
 {
-    const unsigned dot2 = q->a == QUERN_F16    ? CAP_DOT2_F32_F16
-                          : q->a == QUERN_BF16 ? CAP_DOT2_F32_BF16
-                                               : 0;
-
     if (t->capabilities & CAP_MFMA_BF16_1K && q->a != QUERN_F32)
         return PRODUCTS_MATRIX;
-    return t->capabilities & dot2             ? PRODUCTS_DOT2
-           : t->capabilities & CAP_PK_FMA_F32 ? PRODUCTS_PACKED
-                                              : PRODUCTS_PLAIN;
+    return model_products(q, t);
 }
 
 /* Whether the table holds f32. */
@@ -124,7 +84,9 @@ static int64_t weights_of_step(const struct plan *p)
 /* Steps that a row takes, dealt out to split_k waves; one of a tail comes on top. */
 static int64_t steps_of(const struct plan *p)
 {
-    return p->tail ? p->problem.k / weights_of_step(p) : ceil_div(p->problem.k, weights_of_step(p));
+    const int64_t k = p->problem.k, step = weights_of_step(p);
+
+    return p->tail ? k / step : model_ceil_div(k, step);
 }
 
 /* Weights for one lane of a step that holds what whole steps leave of K, 0 when it would be no
@@ -144,7 +106,7 @@ static int tail_of(const struct plan *p)
 /* Steps of one wave. */
 static int64_t trips_of(const struct plan *p)
 {
-    return ceil_div(steps_of(p), p->split_k);
+    return model_ceil_div(steps_of(p), p->split_k);
 }
 
 /* Whether the template unrolls them. */
@@ -154,16 +116,6 @@ static bool unrolled(const struct plan *p)
 
     return trips == 1 || p->ahead ||
            (p->products == PRODUCTS_MATRIX && trips == 2 && p->m_tile == 4);
-}
-
-static enum plan_phase phase_of(const struct plan *p)
-{
-    const struct quern_problem *const q = &p->problem;
-
-    if (q->k / 2 % CAMP_BYTES || trips_of(p) < 2)
-        return PHASE_NONE;
-    return q->k * p->m_tile * dtype_bytes(q->a) <= A_CACHED_BYTES ? PHASE_OF_WAVES
-                                                                  : PHASE_OF_GROUPS;
 }
 
 /* Instructions that multiply in a step with chunks of `chunk` weights. */
@@ -207,7 +159,7 @@ static uint32_t step_slots(const struct plan *p)
     if (p->tail && p->problem.k % weights_of_step(p))
         slots -= 6;                /* the end of K is the tail's */
     slots += unrolled(p) ? 3 : 11; /* offsets; loop */
-    slots += phase_of(p) ? unrolled(p) ? 1 : 4 : 0;
+    slots += p->phase ? unrolled(p) ? 1 : 4 : 0;
     return (uint32_t)slots;
 }
 
@@ -244,7 +196,7 @@ static uint32_t vgprs(const struct plan *p)
     const int r = p->rows_per_wave, m = p->m_tile;
     const bool f32 = p->problem.a == QUERN_F32;
     const int batches = p->chunk / (f32 ? 4 : 8);
-    const int ring = at_most(batches, m > 2 ? 2 : 4); /* batches of A held, as in the template */
+    const int ring = model_at_most(batches, m > 2 ? 2 : 4); /* batches of A, as in the template */
     const int sums = p->products == PRODUCTS_PACKED ? 3 : p->products == PRODUCTS_MATRIX ? 5 : 2;
     const int scales = p->problem.scale == QUERN_SCALE_NESTED ? 4
                        : p->problem.scale == QUERN_SCALE_E8M0 ? 3
@@ -254,112 +206,6 @@ static uint32_t vgprs(const struct plan *p)
                       (p->tail ? (p->ahead ? p->tail / 8 + 3 : 2) * r : 0) /* those of the tail */ +
                       (widens(p) ? 12 : 8) * r /* decoded */ + scales * r + 4 * ring * m +
                       sums * m * r + 16 + (wide(p) ? 3 * m : 0));
-}
-
-/* Cycles of a compute unit that runs `workgroups` of them side by side from start to end. */
-static int64_t round_cycles(const struct plan *p, int64_t workgroups, int64_t latency)
-{
-    const struct plan_estimate *const e = &p->estimate;
-    const int64_t steps = trips_of(p);
-    const int64_t waves = ceil_div(workgroups * p->waves, p->target->simds);
-    const int64_t cycles = target_issue_cycles(p->target);
-    const int64_t table = workgroups * TABLE_SLOTS / p->wave_size * cycles / p->target->simds;
-    const int64_t issue = waves * e->step_slots * cycles;
-    const int64_t wait =
-        latency + e->step_slots * cycles / 2; /* the next weights are asked for in mid-step */
-    /* those of the tail came with the first; where steps do not come out even, it evens them */
-    const int64_t tail = steps_of(p) % p->split_k ? 0 : waves * tail_slots(p) * cycles;
-
-    return latency + table + waves * e->setup_slots * cycles + issue + tail +
-           (steps - 1) * (issue > wait || p->ahead ? issue : wait);
-}
-
-/* Integers up to the last division, which is the same on every machine. */
-static int64_t memory_cycles(const struct plan *p)
-{
-    const struct quern_problem *const q = &p->problem;
-    const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
-    const int64_t bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes +
-                          p->m_tile * (q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c));
-
-    return (int64_t)target_memory_cycles(p->target, (double)bytes);
-}
-
-/* Fills the estimate; false when a workgroup does not fit in a compute unit or a launch. */
-static bool estimate(struct plan *p)
-{
-    const struct target *const t = p->target;
-    struct plan_estimate *const e = &p->estimate;
-
-    e->vgprs = vgprs(p);
-    if (e->vgprs > VGPRS_MAX)
-        return false;
-    const unsigned by_vgprs = target_waves_per_simd(
-        t, at_most((int)e->vgprs + SPARE_VGPRS, VGPRS_MAX), 0, p->wave_size, (unsigned)p->waves);
-    const int64_t by_waves = (int64_t)by_vgprs * t->simds / p->waves;
-    const int64_t by_lds = t->lds_bytes / p->lds_bytes;
-    if (!by_waves || !by_lds)
-        return false;
-    e->waves_per_simd =
-        target_waves_per_simd(t, e->vgprs, p->lds_bytes, p->wave_size, (unsigned)p->waves);
-    const unsigned asked = target_waves_per_simd(t, at_most((int)e->vgprs + SPARE_VGPRS, VGPRS_MAX),
-                                                 p->lds_bytes, p->wave_size, (unsigned)p->waves);
-    const unsigned least = t->vgprs / VGPRS_MAX; /* with more registers they would be moved about */
-    p->waves_asked = (int)(asked > least ? asked : least);
-    e->workgroups = ceil_div(p->problem.n, plan_rows_per_workgroup(p));
-    if (e->workgroups * p->waves * (int64_t)p->wave_size > UINT32_MAX)
-        return false;
-
-    p->phase = phase_of(p);
-    p->skewed = e->workgroups % RESONANT_GROUPS == 0 && e->workgroups > RESONANT_GROUPS;
-    /* slices beside each other find the weights in the caches */
-    p->slices_first = e->workgroups + p->skewed <= PLAN_GRID_Y_MAX;
-
-    const struct target_fill fill = target_fill(t, (uint64_t)e->workgroups);
-    const int64_t fullest = (int64_t)fill.fullest;
-    const int64_t fit = by_waves < by_lds ? by_waves : by_lds;
-    const int64_t together = fit < fullest ? fit : fullest;
-    const int64_t latency = (int64_t)(t->clock_ghz * TARGET_LATENCY_NS + 0.5);
-
-    e->busy_percent = fill.percent;
-    e->bytes_in_flight = together * p->waves * p->rows_per_wave * (int64_t)p->wave_size * p->chunk /
-                         2 * (p->ahead ? trips_of(p) : 1);
-    e->step_slots = step_slots(p);
-    e->setup_slots = setup_slots(p);
-    e->slots =
-        e->workgroups * (TABLE_SLOTS / p->wave_size + p->waves * (int64_t)e->setup_slots +
-                         p->waves / p->split_k * (steps_of(p) * e->step_slots + tail_slots(p)));
-    e->kernel_cycles = fullest / together * round_cycles(p, together, latency);
-    if (fullest % together)
-        e->kernel_cycles += round_cycles(p, fullest % together, latency);
-    e->memory_cycles = memory_cycles(p);
-    return true;
-}
-
-/* ---- Candidates and choice ------------------------------------------------------------------- */
-
-/*
- * What decides between two that fill the part alike: the time of the fullest compute unit, but what
- * of it hides behind memory time counts an eighth only, and so does the work of the average unit.
- */
-static int64_t cost(const struct plan *p)
-{
-    const struct plan_estimate *const e = &p->estimate;
-    const int64_t hidden = e->memory_cycles / 100 * HIDDEN_PERCENT;
-    const int64_t average =
-        e->slots * target_issue_cycles(p->target) / (p->target->cus * p->target->simds);
-
-    return 8 * (e->kernel_cycles > hidden ? e->kernel_cycles : hidden) + e->kernel_cycles +
-           4 * average;
-}
-
-/* Whether a grid is as fine as is asked for, or as whole rows of W can be dealt out. */
-static bool fills(const struct plan *p)
-{
-    const int64_t n = p->problem.n, cus = p->target->cus;
-    const int64_t most = n * 100 / (ceil_div(n, cus) * cus);
-
-    return p->estimate.busy_percent >= (most < BUSY_PERCENT ? most : BUSY_PERCENT);
 }
 
 /* Whether the waves hide latency from each other; asked of M = 1 alone. */
@@ -375,38 +221,43 @@ static bool streams(const struct plan *p)
             (double)p->estimate.bytes_in_flight >= (asked < half ? asked : half));
 }
 
-static bool better(const struct plan *p, const struct plan *q)
+static bool estimate(struct plan *p)
 {
-    if (fills(p) != fills(q))
-        return fills(p);
-    if (streams(p) != streams(q))
-        return streams(p);
-    return cost(p) < cost(q);
+    const struct quern_problem *const q = &p->problem;
+    const struct target *const t = p->target;
+    struct plan_estimate *const e = &p->estimate;
+    const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
+
+    p->phase = model_phase(p, q->k / 2, trips_of(p));
+    const struct model_counts counts = {
+        .vgprs = vgprs(p),
+        .step_slots = step_slots(p),
+        .setup_slots = setup_slots(p),
+        .shared_slots = TABLE_SLOTS / p->wave_size,
+        /* weights of the tail came with the first; it evens out steps that do not come out even */
+        .last_slots = steps_of(p) % p->split_k ? 0 : tail_slots(p),
+        .trips = trips_of(p),
+        .row_slots = steps_of(p) * step_slots(p) + tail_slots(p),
+        .weight_bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes};
+    if (!model_estimate(p, &counts))
+        return false;
+    const unsigned least = t->vgprs / MODEL_VGPRS_MAX; /* more registers would be moved about */
+    p->waves_asked = (int)(e->waves_per_simd > least ? e->waves_per_simd : least);
+    e->waves_per_simd =
+        target_waves_per_simd(t, e->vgprs, p->lds_bytes, p->wave_size, (unsigned)p->waves);
+    e->streams = streams(p);
+    return true;
 }
 
-/* Keeps the `room` best of the plans that are put in, best first; of equals the earlier. */
-static void put(struct plan *best, size_t *count, size_t room, const struct plan *p)
-{
-    size_t at = *count;
-
-    while (at && better(p, &best[at - 1]))
-        at--;
-    if (at == room)
-        return;
-    if (*count < room)
-        ++*count;
-    memmove(&best[at + 1], &best[at], (*count - 1 - at) * sizeof *best);
-    best[at] = *p;
-}
+/* ---- Candidates and choice ------------------------------------------------------------------- */
 
 /*
  * Every shape that fits, for a plan whose fields up to m_tile are set. More than four rows of W in
  * a wave would save 4 % of the instructions at M = 1 for 64 registers, and twice the compile time.
  */
-static size_t candidates(const struct plan *base, struct plan *best, size_t room)
+static void candidates(const struct plan *base, struct model_ranking *ranking)
 {
     static const int rows[] = {4, 2, 1}, chunks[] = {32, 16, 8}, splits[] = {1, 2, 4, 8, 16};
-    size_t count = 0;
     struct plan p = *base;
 
     p.products = products_of(&p.problem, p.target);
@@ -426,55 +277,24 @@ static size_t candidates(const struct plan *base, struct plan *best, size_t room
                         continue;
                     p.ahead = may_be_ahead(&p);
                     if (estimate(&p))
-                        put(best, &count, room, &p);
+                        model_put(ranking, &p);
                     if (!p.ahead)
                         continue;
                     p.ahead = false; /* fewer registers */
                     if (estimate(&p))
-                        put(best, &count, room, &p);
+                        model_put(ranking, &p);
                 }
-    return count;
 }
 
-quern_status simt_w4_choose(struct plan *plan)
-{
-    struct plan best;
-
-    FAIL_IF(!candidates(plan, &best, 1), QUERN_E_DECLINED,
-            "no kernel shape for n=%" PRId64 " k=%" PRId64 " fits %s", plan->problem.n,
-            plan->problem.k, plan->target->name);
-    *plan = best;
-    return QUERN_OK;
-}
-
-/* Whether two plans are the same shape but for the number of waves. */
 static bool alike(const struct plan *p, const struct plan *q)
 {
     return p->rows_per_wave == q->rows_per_wave && p->chunk == q->chunk && p->split_k == q->split_k;
 }
 
-void simt_w4_explain_rejected(const struct plan *plan, struct str *out)
+static void shape(const struct plan *p, struct str *out)
 {
-    enum { ROOM = 64 };
-    struct plan best[ROOM];
-    const size_t count = candidates(plan, best, ROOM);
-    int shown = 0;
-
-    for (size_t i = 1; i < count && shown < REJECTED_SHOWN; i++) {
-        const struct plan *const p = &best[i];
-        bool seen = false;
-        for (size_t j = 0; j < i; j++)
-            seen |= alike(p, &best[j]);
-        if (seen)
-            continue;
-        const struct plan_estimate *const a = &p->estimate, *const b = &plan->estimate;
-        str_addf(
-            out,
-            "  rejected   %d waves, %d rows, %d weights, split %d: %+.0f %% time in the fullest "
-            "compute unit, %+.0f %% instructions, fills %u %%\n",
-            p->waves, p->rows_per_wave, p->chunk, p->split_k,
-            100.0 * (double)a->kernel_cycles / (double)b->kernel_cycles - 100.0,
-            100.0 * (double)a->slots / (double)b->slots - 100.0, a->busy_percent);
-        shown++;
-    }
+    str_addf(out, "%d waves, %d rows, %d weights, split %d", p->waves, p->rows_per_wave, p->chunk,
+             p->split_k);
 }
+
+const struct model_family simt_w4 = {candidates, alike, shape};
