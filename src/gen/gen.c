@@ -235,6 +235,11 @@ void gen_options(const struct plan *plan, struct str *options)
     /* a workgroup stays in one compute unit, next to its LDS and its first-level cache */
     if (plan->target->generation >= 10)
         str_add(options, "-mcumode\n");
+    /* Kernels by table name each load and each address once: two searches of LLVM for what is there
+     * twice find nothing to change in them, and take a tenth of the compile. int4 gains by them. */
+    if (plan->family == FAMILY_SIMT_W4)
+        str_add(options, "-mllvm\n-amdgpu-scalar-ir-passes=false\n"
+                         "-mllvm\n-enable-gvn-memdep=false\n");
     /* LLVM 21's pass that ties loads into clauses, for targets that may replay them, writes past
      * its memory where a tuple of registers is loaded in part; no clauses, no harm. What clauses
      * must keep apart its hazard recogniser keeps apart too. */

@@ -264,13 +264,23 @@ static void test_options(void **state)
     gen_options(&set.plans[0], &options);
     assert_string_equal(str_text(&options),
                         "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n"
-                        "-std=c++17\n-mcumode\n");
+                        "-std=c++17\n-mcumode\n-mllvm\n-amdgpu-scalar-ir-passes=false\n"
+                        "-mllvm\n-enable-gvn-memdep=false\n");
     str_free(&options);
     assert_int_equal(plan_make(&p, target_named("gfx942"), &set), QUERN_OK);
     gen_options(&set.plans[0], &options);
     assert_string_equal(str_text(&options),
                         "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n"
-                        "-std=c++17\n-mllvm\n-amdgpu-max-memory-clause=1\n");
+                        "-std=c++17\n-mllvm\n-amdgpu-scalar-ir-passes=false\n"
+                        "-mllvm\n-enable-gvn-memdep=false\n"
+                        "-mllvm\n-amdgpu-max-memory-clause=1\n");
+    str_free(&options);
+    assert_int_equal(quern_problem_parse("wq=int4 n=64 k=128 a=f16", &p), QUERN_OK);
+    assert_int_equal(plan_make(&p, target_named("gfx1151"), &set), QUERN_OK);
+    gen_options(&set.plans[0], &options);
+    assert_string_equal(str_text(&options),
+                        "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n"
+                        "-std=c++17\n-mcumode\n");
     str_free(&options);
 }
 
