@@ -29,7 +29,8 @@ static int run_launch(struct run *r, size_t index)
         r->counts[index].size = sizeof r->counts[index];
         const quern_status e = quern_sim_run(ready.module, &ready.launch, &r->counts[index]);
         if (e) {
-            fail_status(e, ready.launch.kernel);
+            /* findings name their kernel themselves */
+            fail_status(e, e == QUERN_E_FAULT ? NULL : ready.launch.kernel);
             status = EXIT_FAILED;
         } else {
             counts_add(&r->total, &r->counts[index]);

@@ -379,8 +379,11 @@ static const struct word {
 
 static_assert(sizeof(enum quern_dtype) == sizeof(int), "enumerations are read through int");
 
-/* A decimal number without sign or leading zero, at most `limit`; -1 if it is none. */
-static int64_t parse_number(const char *text, size_t n, int64_t limit)
+/* More than any word's value may be: what larger numbers count as. */
+#define NUMBER_MAX (INT64_C(1) << 40)
+
+/* A decimal number without sign or leading zero; -1 if it is none. */
+static int64_t parse_number(const char *text, size_t n)
 {
     int64_t value = 0;
 
@@ -390,8 +393,8 @@ static int64_t parse_number(const char *text, size_t n, int64_t limit)
         if (text[i] < '0' || text[i] > '9')
             return -1;
         value = value * 10 + (text[i] - '0');
-        if (value > limit)
-            return -1;
+        if (value > NUMBER_MAX)
+            value = NUMBER_MAX;
     }
     return value;
 }
@@ -429,7 +432,7 @@ static quern_status parse_value(const struct word *w, const char *text, size_t n
         p->group = QUERN_GROUP_CHANNEL;
         return QUERN_OK;
     }
-    const int64_t value = parse_number(text, n, INT64_C(1) << 40);
+    const int64_t value = parse_number(text, n);
     if (w->kind == WORD_FLAG) {
         FAIL_IF(value != 0 && value != 1, QUERN_E_PROBLEM, "%s=%.*s; expected 0 or 1", w->key,
                 (int)(n > 32 ? 32 : n), text);
@@ -441,8 +444,9 @@ static quern_status parse_value(const struct word *w, const char *text, size_t n
         p->group = (int32_t)value;
     } else {
         FAIL_IF(value < 1 || value > PROBLEM_MAX_DIMENSION, QUERN_E_PROBLEM,
-                "%s=%.*s is out of range; expected 1 to %" PRId64, w->key, (int)(n > 32 ? 32 : n),
-                text, PROBLEM_MAX_DIMENSION);
+                "%s=%.*s is %s; expected 1 to %" PRId64, w->key, (int)(n > 32 ? 32 : n), text,
+                value < 0 && text[0] != '-' ? "no decimal number" : "out of range",
+                PROBLEM_MAX_DIMENSION);
         memcpy(field, &value, sizeof value);
     }
     return QUERN_OK;

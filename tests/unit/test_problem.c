@@ -89,7 +89,9 @@ static void test_refusals(void **state)
     expect_refused("wq=nf4 n=99999999999999999999999 k=64 a=f16", "out of range");
     expect_refused("wq=nf4 n=-1 k=64 a=f16", "n=-1 is out of range");
     expect_refused("wq=nf4 n=064 k=64 a=f16", "n=064");
-    expect_refused("wq=nf4 n= k=64 a=f16", "n= is out of range");
+    expect_refused("wq=nf4 n= k=64 a=f16", "n= is no decimal number; expected 1 to 1073741824");
+    expect_refused("wq=nf4 n=64k k=64 a=f16", "n=64k is no decimal number");
+    expect_refused("wq=nf4 n=064 k=64 a=f16", "n=064 is no decimal number");
     expect_refused("wq=nf4 n=64 k=100 a=f16",
                    "k=100 is not a multiple of group=64; the next multiple is 128");
     expect_refused("wq=nf4 n=64 k=96 group=48 a=f16", "group=48");
