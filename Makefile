@@ -205,7 +205,7 @@ tests: $(TEST_BIN) $(BENCH_BIN) $(FAKEHIP) $(FAKEHIP_BIN)
 FUZZ      ?= $(patsubst tests/fuzz/test_fuzz_%.c,%,$(wildcard tests/fuzz/test_fuzz_*.c))
 FUZZ_RUNS ?= 100000
 FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c) \
-             src/store/entry.c src/sim/text.c src/sim/parse.c src/sim/pool.c
+             src/store/entry.c src/sim/text.c src/sim/parse.c src/sim/pool.c src/plan/tuning.c
 FUZZCC    := clang $(STD) -DFUZZING $(CPPFLAGS) -Itools -Itests/common -O1 -g -w \
              -fsanitize=address,undefined -fno-sanitize-recover=all
 .PHONY: fuzz

@@ -18,7 +18,7 @@ typedef int verb_function(int argc, char **argv);
 
 verb_function verb_bench, verb_build, verb_bundle, verb_cache, verb_doctor, verb_explain;
 verb_function verb_inspect, verb_prewarm, verb_profile, verb_quantize, verb_repack, verb_run;
-verb_function verb_sim, verb_source, verb_targets, verb_time;
+verb_function verb_sim, verb_source, verb_targets, verb_time, verb_tune;
 
 /* Sets the name that messages start with, e.g. "quern build"; kept by reference. */
 void command_set_name(const char *name);

@@ -12,27 +12,39 @@
 
 struct explanation {
     struct common common;
+    struct quern_options library; /* with the target */
     struct m_set set;
     bool why_miss;
     quern_ctx *ctx; /* with why_miss */
     struct quern_target_info target;
     struct quern_problem problem;
     char canonical[QUERN_TEXT_MAX];
+    bool begun;   /* the head is printed */
     json_t *list; /* for --json */
 };
+
+static void print_head(struct explanation *x)
+{
+    if (!x->begun)
+        printf("%s\n%s, %s (%s)%s\n", x->canonical, x->target.name, x->target.family,
+               x->target.part, x->target.verified ? "" : ", not verified by a software GPU");
+    x->begun = true;
+}
 
 static int explain_m(struct explanation *x, int64_t m)
 {
     char *text = NULL;
 
     const quern_status e = x->why_miss ? quern_explain_miss(x->ctx, &x->problem, m, &text)
-                                       : quern_explain(x->common.target, &x->problem, m, &text);
+                                       : quern_explain(&x->library, &x->problem, m, &text);
     if (e)
         return fail_status(e, NULL);
-    if (x->common.json)
+    if (x->common.json) {
         json_array_append_new(x->list, json_pack("{s:I, s:s}", "m", (json_int_t)m, "text", text));
-    else
+    } else {
+        print_head(x);
         printf("%s%s", text, text[0] && text[strlen(text) - 1] != '\n' ? "\n" : "");
+    }
     free(text);
     return EXIT_OK;
 }
@@ -54,10 +66,9 @@ static int explain(struct explanation *x, int argc, char **argv, int first)
                       ROWS_MAX);
     if (x->why_miss && (status = open_sim_context(&x->common, x->common.target, &x->ctx)))
         return status;
+    x->library = x->common.library;
+    x->library.target = x->common.target;
     x->list = json_array();
-    if (!x->common.json)
-        printf("%s\n%s, %s (%s)%s\n", x->canonical, x->target.name, x->target.family,
-               x->target.part, x->target.verified ? "" : ", not verified by a software GPU");
     for (size_t i = 0; i < x->set.count; i++)
         for (int64_t m = x->set.ranges[i].lo; m <= x->set.ranges[i].hi; m++)
             if ((status = explain_m(x, m)))

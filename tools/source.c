@@ -18,7 +18,9 @@ static int print_source(const struct common *common, int argc, char **argv, int 
     if ((status = options_problem(argc, argv, first, &problem, canonical)) ||
         (status = options_target(common, &target)) || (status = options_one_m(set, &m)))
         return status;
-    const quern_status e = quern_source(common->target, &problem, m, &text);
+    struct quern_options library = common->library;
+    library.target = common->target;
+    const quern_status e = quern_source(&library, &problem, m, &text);
     if (e)
         return fail_status(e, NULL);
     if (common->json) {

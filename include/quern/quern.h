@@ -224,6 +224,9 @@ struct quern_options {
                                      * from the cache too where nothing may be compiled */
     const char *record;             /* QUERN_RECORD; a file that every layer asked for is added to,
                                      * for `quern prewarm --manifest` */
+    const char *tuning;             /* QUERN_TUNING; a table of shapes that `quern tune` measured;
+                                     * default: tuning/GFX.tune in the cache directory, if it is
+                                     * there and sound */
 };
 
 /*

@@ -66,17 +66,34 @@ struct quern_kernel_info {
  */
 QUERN_API quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *problem,
                                              int64_t m_lo, int64_t m_hi, quern_op **op);
+
+/* A shape that the kernel for m rows may have: its words, and the modelled time of a launch. */
+struct quern_shape {
+    char words[128];
+    double model_us;
+};
+/* The best *count shapes by the model, its choice first; *count becomes how many there are. */
+QUERN_API quern_status quern_op_shapes(quern_ctx *ctx, const struct quern_problem *problem,
+                                       int64_t m, struct quern_shape *shapes, size_t *count);
+/* Like quern_op_create_range for the one kernel that m rows need (at most its slice), with a shape
+ * from quern_op_shapes. QUERN_E_ARGUMENT when it is none of them. */
+QUERN_API quern_status quern_op_create_shape(quern_ctx *ctx, const struct quern_problem *problem,
+                                             int64_t m, const char *shape, quern_op **op);
+/* Whether `size` bytes are a sound tuning table for a target; QUERN_E_ARGUMENT with the line's
+ * number if not. */
+QUERN_API quern_status quern_tuning_check(const char *target, const char *text, size_t size);
 QUERN_API size_t quern_op_kernel_count(const quern_op *op);
 QUERN_API quern_status quern_op_kernel(const quern_op *op, size_t index,
                                        struct quern_kernel_info *info);
 QUERN_API quern_ctx *quern_op_ctx(const quern_op *op);
 
-/* Generates the HIP source that serves m rows, without a compiler. `text` is malloc'ed. */
-QUERN_API quern_status quern_source(const char *target, const struct quern_problem *problem,
-                                    int64_t m, char **text);
-/* The reasons behind the plan for m rows, without a compiler. `text` is malloc'ed. */
-QUERN_API quern_status quern_explain(const char *target, const struct quern_problem *problem,
-                                     int64_t m, char **text);
+/* Generates the HIP source that serves m rows, without a compiler, with the tuning table that the
+ * options and the environment name. `text` is malloc'ed. */
+QUERN_API quern_status quern_source(const struct quern_options *options,
+                                    const struct quern_problem *problem, int64_t m, char **text);
+/* The reasons behind the plan for m rows, likewise. */
+QUERN_API quern_status quern_explain(const struct quern_options *options,
+                                     const struct quern_problem *problem, int64_t m, char **text);
 
 /* ---- Operands and launches ------------------------------------------------------------------- */
 

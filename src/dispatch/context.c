@@ -83,6 +83,7 @@ static quern_status open_rooms(quern_ctx *ctx)
                                                 .jobs = s->jobs,
                                                 .log = &ctx->log},
                       &ctx->compiler));
+    TRY(tuning_load(s, store_directory(ctx->store), ctx->id.target, &ctx->log, &ctx->tuning));
     return ctx->device ? QUERN_OK : open_sim(ctx);
 }
 
@@ -120,6 +121,7 @@ void quern_close(quern_ctx *ctx)
     bundles_close(ctx);
     if (ctx->store)
         store_close(ctx->store);
+    tuning_free(ctx->tuning);
     settings_free(&ctx->settings);
     os.free(ctx);
 }

@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "object/object.h"
 #include "plan/plan.h"
+#include "plan/tuning.h"
 #include "store/pack.h"
 #include "store/store.h"
 
@@ -35,6 +36,7 @@ struct settings {
     enum quern_toolchain toolchain;
     char *bundle_path; /* null: none; paths with ':' between */
     char *record;      /* null: none; the file that problems are noted in */
+    char *tuning;      /* null: the default place */
     int jobs;
     int allow_unverified;
     enum quern_log_level log_level;
@@ -88,6 +90,12 @@ struct kernel_set {
     struct kernel_set *older;                 /* replaced by this one; freed with the op */
 };
 
+/* QUERN_E_DECLINED when nothing here can verify kernels of the target and the caller wants that. */
+quern_status check_verified(const quern_ctx *ctx);
+/* An op of its own, with one reference, of `count` kernels of a set. Blocks while it compiles. */
+quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans, size_t first, size_t count,
+                         quern_op **out);
+
 /* Kernels of an op being made by a thread of the library (background.c). */
 struct background {
     struct lock lock; /* of all below */
@@ -122,6 +130,7 @@ struct quern_ctx {
     struct log log;
     struct target_id id;
     struct device *device; /* null: nothing here runs the target */
+    struct tuning *tuning; /* null: none */
     struct store *store;
     struct pack *packs[BUNDLES_MAX]; /* in the order of bundle_path */
     size_t pack_count;
@@ -132,6 +141,14 @@ struct quern_ctx {
     atomic_uint_fast64_t hit_bundle, hit_source, bundle_damaged;
     atomic_uint_fast64_t hit_memory, compile_ok, compile_failed, worker_died;
 };
+
+/*
+ * Reads the tuning table (tuning.c): the file that the settings name, else GFX.tune in `directory`,
+ * the cache's. What was named must be sound; what merely lies there is left out with a warning.
+ * *out is null when there is none.
+ */
+quern_status tuning_load(const struct settings *settings, const char *directory,
+                         const struct target *target, struct log *log, struct tuning **out);
 
 /* The bundles in front of the cache (bundle.c). One that cannot be used is logged and left out. */
 void bundles_open(quern_ctx *ctx);

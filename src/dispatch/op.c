@@ -65,7 +65,7 @@ static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_
     return status;
 }
 
-static quern_status check_verified(const quern_ctx *ctx)
+quern_status check_verified(const quern_ctx *ctx)
 {
     FAIL_IF(!ctx->id.target->verified && !ctx->settings.allow_unverified, QUERN_E_DECLINED,
             "no software GPU here runs %s, so its kernels are unverified; allow_unverified (of the "
@@ -212,7 +212,7 @@ quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit)
 {
     struct plan_set plans;
 
-    TRY(plan_make(&op->problem, op->ctx->id.target, &plans));
+    TRY(plan_make_tuned(&op->problem, op->ctx->id.target, op->ctx->tuning, &plans));
     return grow(op, &plans, m_max, jit);
 }
 
@@ -252,7 +252,7 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
     }
     const enum quern_jit jit = flags & QUERN_OP_NO_COMPILE ? QUERN_JIT_OFF : ctx->settings.jit;
     TRY(check_verified(ctx));
-    TRY(plan_make(&normal, ctx->id.target, &plans));
+    TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &plans));
     TRY(find_or_add(ctx, &normal, &op));
     record_op(ctx, op->text, 1, m_max);
     if (flags & QUERN_OP_NO_WAIT)
@@ -293,30 +293,13 @@ quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *prob
     return QUERN_OK;
 }
 
-quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *problem,
-                                   int64_t m_lo, int64_t m_hi, quern_op **out)
+quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans, size_t first, size_t count,
+                         quern_op **out)
 {
-    struct quern_problem normal;
-    struct plan_set plans;
     quern_op *op;
 
-    FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
-    FAIL_IF(m_lo < 1 || m_hi < m_lo, QUERN_E_ARGUMENT,
-            "the range of M is %" PRId64 " to %" PRId64 "; expected 1 or more, in order", m_lo,
-            m_hi);
-    TRY(problem_normalise(problem, &normal));
-    TRY(check_verified(ctx));
-    TRY(plan_make(&normal, ctx->id.target, &plans));
-    /* slices of the largest kernel and a rest: beyond its reach every kernel may be needed */
-    const bool beyond = m_hi > PLAN_M_MAX;
-    size_t first = 0, last = plans.count - 1;
-    while (!beyond && first < last && plans.plans[first].m_hi < m_lo)
-        first++;
-    while (!beyond && last > first && plans.plans[last].m_lo > m_hi)
-        last--;
-    TRY(op_new(ctx, &normal, &op));
-    const quern_status status = add_kernels(op, &plans, first, last - first + 1, ctx->settings.jit);
-    record_op(ctx, op->text, m_lo, m_hi);
+    TRY(op_new(ctx, &plans->plans[first].problem, &op));
+    const quern_status status = add_kernels(op, plans, first, count, ctx->settings.jit);
     if (status != QUERN_OK) {
         op_free(op);
         return status;
@@ -324,6 +307,32 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     atomic_store(&op->references, 1);
     *out = op;
     return QUERN_OK;
+}
+
+quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *problem,
+                                   int64_t m_lo, int64_t m_hi, quern_op **out)
+{
+    struct quern_problem normal;
+    struct plan_set plans;
+    char text[QUERN_TEXT_MAX];
+
+    FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
+    FAIL_IF(m_lo < 1 || m_hi < m_lo, QUERN_E_ARGUMENT,
+            "the range of M is %" PRId64 " to %" PRId64 "; expected 1 or more, in order", m_lo,
+            m_hi);
+    TRY(problem_normalise(problem, &normal));
+    TRY(check_verified(ctx));
+    TRY(quern_problem_text(&normal, text, sizeof text));
+    TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &plans));
+    /* slices of the largest kernel and a rest: beyond its reach every kernel may be needed */
+    const bool beyond = m_hi > PLAN_M_MAX;
+    size_t first = 0, last = plans.count - 1;
+    while (!beyond && first < last && plans.plans[first].m_hi < m_lo)
+        first++;
+    while (!beyond && last > first && plans.plans[last].m_lo > m_hi)
+        last--;
+    record_op(ctx, text, m_lo, m_hi);
+    return op_of_plans(ctx, &plans, first, last - first + 1, out);
 }
 
 void quern_op_release(quern_op *op)

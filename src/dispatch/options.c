@@ -14,7 +14,7 @@ static const char *const known_variables[] = {
     "QUERN_CACHE_DIR", "QUERN_CACHE_MAX_SIZE", "QUERN_CACHE_MODE", "QUERN_BUNDLE_PATH",
     "QUERN_JIT",       "QUERN_TARGET",         "QUERN_DEVICE",     "QUERN_TOOLCHAIN",
     "QUERN_MANIFEST",  "QUERN_RECORD",         "QUERN_JOBS",       "QUERN_LOG",
-    "QUERN_ROCM_PATH",
+    "QUERN_ROCM_PATH", "QUERN_TUNING",
 };
 #define KNOWN_COUNT (sizeof known_variables / sizeof *known_variables)
 
@@ -128,6 +128,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     TRY(copy_string(o->worker_path, NULL, &s->worker_path));
     TRY(copy_string(o->bundle_path, "QUERN_BUNDLE_PATH", &s->bundle_path));
     TRY(copy_string(o->record, "QUERN_RECORD", &s->record));
+    TRY(copy_string(o->tuning, "QUERN_TUNING", &s->tuning));
 
     s->cache_max_bytes = o->cache_max_bytes;
     if (!s->cache_max_bytes && (text = variable("QUERN_CACHE_MAX_SIZE")))
@@ -177,5 +178,6 @@ void settings_free(struct settings *s)
     os.free(s->worker_path);
     os.free(s->bundle_path);
     os.free(s->record);
+    os.free(s->tuning);
     *s = (struct settings){0};
 }

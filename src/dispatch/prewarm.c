@@ -77,7 +77,7 @@ static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *pro
         struct plan_set plans;
 
         TRY(problem_normalise(&problems[i], &normal));
-        TRY(plan_make(&normal, w->ctx->id.target, &plans));
+        TRY(plan_make_tuned(&normal, w->ctx->id.target, w->ctx->tuning, &plans));
         for (size_t j = 0; j < plans.count && plans.plans[j].m_lo <= m_max; j++) {
             struct job *const job = &w->jobs[w->count++];
             job->plan = plans.plans[j];

@@ -74,17 +74,46 @@ quern_status quern_target_find(const char *text, struct quern_target_info *info)
 
 /* ---- Without a compiler ---------------------------------------------------------------------- */
 
-static quern_status plan_of(const char *target, const struct quern_problem *problem, int64_t m,
-                            struct plan_set *set, struct plan_slice slices[2], size_t *count)
+static quern_status plan_with(const struct settings *s, struct log *log,
+                              const struct quern_problem *normal, struct plan_set *set)
+{
+    struct store *store = NULL;
+    struct tuning *tuning;
+    struct target_id id;
+
+    FAIL_IF(!s->target, QUERN_E_TARGET, "no target; set options.target or QUERN_TARGET");
+    TRY(target_parse(s->target, &id));
+    /* the store knows which directory is the cache, and whether it may be trusted; where it may
+     * not be, there is no table in it */
+    if (!s->tuning)
+        store_open(&(struct store_config){.directory = s->cache_dir, .mode = QUERN_CACHE_RO},
+                   &store);
+    quern_status status =
+        tuning_load(s, store ? store_directory(store) : "", id.target, log, &tuning);
+    store_close(store);
+    if (status == QUERN_OK)
+        status = plan_make_tuned(normal, id.target, tuning, set);
+    tuning_free(tuning);
+    return status;
+}
+
+static quern_status plan_of(const struct quern_options *options,
+                            const struct quern_problem *problem, int64_t m, struct plan_set *set,
+                            struct plan_slice slices[2], size_t *count)
 {
     struct quern_problem normal;
-    struct target_id id;
+    struct settings settings;
+    struct log log = {.level = QUERN_LOG_WARN};
 
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             INT32_MAX);
     TRY(problem_normalise(problem, &normal));
-    TRY(target_parse(target, &id));
-    TRY(plan_make(&normal, id.target, set));
+    log.function = options ? options->log : NULL;
+    log.user = options ? options->log_user : NULL;
+    TRY(settings_make(options, &log, &settings));
+    const quern_status status = plan_with(&settings, &log, &normal, set);
+    settings_free(&settings);
+    TRY(status);
     *count = plan_slices(set, m, slices);
     return QUERN_OK;
 }
@@ -96,8 +125,8 @@ static quern_status give(struct str *s, char **text)
     return QUERN_OK;
 }
 
-quern_status quern_source(const char *target, const struct quern_problem *problem, int64_t m,
-                          char **text)
+quern_status quern_source(const struct quern_options *options, const struct quern_problem *problem,
+                          int64_t m, char **text)
 {
     struct plan_set set;
     struct plan_slice slices[2];
@@ -105,7 +134,7 @@ quern_status quern_source(const char *target, const struct quern_problem *proble
     size_t count;
 
     FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
-    TRY(plan_of(target, problem, m, &set, slices, &count));
+    TRY(plan_of(options, problem, m, &set, slices, &count));
     const quern_status status = gen_source(slices[0].plan, &source);
     if (status != QUERN_OK) {
         str_free(&source);
@@ -128,8 +157,8 @@ static void explain(const struct plan_slice *slices, size_t count, int64_t m, st
     }
 }
 
-quern_status quern_explain(const char *target, const struct quern_problem *problem, int64_t m,
-                           char **text)
+quern_status quern_explain(const struct quern_options *options,
+                           const struct quern_problem *problem, int64_t m, char **text)
 {
     struct plan_set set;
     struct plan_slice slices[2];
@@ -137,7 +166,7 @@ quern_status quern_explain(const char *target, const struct quern_problem *probl
     size_t count;
 
     FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
-    TRY(plan_of(target, problem, m, &set, slices, &count));
+    TRY(plan_of(options, problem, m, &set, slices, &count));
     explain(slices, count, m, &out);
     return give(&out, text);
 }

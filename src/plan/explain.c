@@ -86,6 +86,11 @@ static void decode_explain(const struct plan *p, struct str *out)
     str_addf(out, "  weights    read %s\n",
              p->weights_once ? "once, non-temporally"
                              : "through the caches: slices of A share them");
+    if (p->choice)
+        str_addf(out, "  tuning     %s\n",
+                 p->choice == CHOICE_MEASURED
+                     ? "this shape was measured to be the fastest, says the tuning table"
+                     : "the tuning table's shape is no candidate of this version: the model chose");
     model_explain_rejected(int4 ? &simt_int4 : &simt_w4, p, out);
 }
 

@@ -154,10 +154,22 @@ static bool better(const struct plan *p, const struct plan *q)
     return cost(p) < cost(q);
 }
 
+static bool wanted(const struct model_ranking *r, const struct plan *p)
+{
+    char shape[PLAN_SHAPE_MAX];
+
+    if (!r->wanted)
+        return true;
+    plan_shape(p, shape);
+    return !strcmp(shape, r->wanted);
+}
+
 void model_put(struct model_ranking *r, const struct plan *p)
 {
     size_t at = r->count;
 
+    if (!wanted(r, p))
+        return;
     while (at && better(p, &r->best[at - 1]))
         at--;
     if (at == r->room)
@@ -168,16 +180,24 @@ void model_put(struct model_ranking *r, const struct plan *p)
     r->best[at] = *p;
 }
 
-quern_status model_choose(const struct model_family *family, struct plan *plan)
+quern_status model_choose(const struct model_family *family, const char *measured,
+                          struct plan *plan)
 {
     struct plan best;
-    struct model_ranking ranking = {.best = &best, .room = 1};
+    struct model_ranking ranking = {.best = &best, .room = 1, .wanted = measured};
+    enum plan_choice choice = measured ? CHOICE_MEASURED : CHOICE_OF_MODEL;
 
     family->candidates(plan, &ranking);
+    if (measured && !ranking.count) {
+        ranking.wanted = NULL;
+        choice = CHOICE_STALE;
+        family->candidates(plan, &ranking);
+    }
     FAIL_IF(!ranking.count, QUERN_E_DECLINED,
             "no kernel shape for n=%" PRId64 " k=%" PRId64 " fits %s", plan->problem.n,
             plan->problem.k, plan->target->name);
     *plan = best;
+    plan->choice = choice;
     return QUERN_OK;
 }
 
@@ -190,9 +210,9 @@ void model_explain_rejected(const struct model_family *family, const struct plan
     int shown = 0;
 
     family->candidates(plan, &ranking);
-    for (size_t i = 1; i < ranking.count && shown < REJECTED_SHOWN; i++) {
+    for (size_t i = 0; i < ranking.count && shown < REJECTED_SHOWN; i++) {
         const struct plan *const p = &best[i];
-        bool seen = false;
+        bool seen = family->alike(p, plan);
         for (size_t j = 0; j < i; j++)
             seen |= family->alike(p, &best[j]);
         if (seen)

@@ -25,6 +25,7 @@ struct model_counts {
 struct model_ranking {
     struct plan *best;
     size_t count, room;
+    const char *wanted; /* null, or the one shape that is let in, in the words of plan_shape */
 };
 
 /* A family of decode kernels, as a choice sees it. */
@@ -47,8 +48,10 @@ bool model_estimate(struct plan *plan, const struct model_counts *counts);
 /* Puts a plan in its place among the best; of equals the earlier comes first. */
 void model_put(struct model_ranking *ranking, const struct plan *plan);
 
-/* Fills in everything below m_tile of a plan whose problem, target, family and m fields are set. */
-quern_status model_choose(const struct model_family *family, struct plan *plan);
+/* Fills in everything below m_tile of a plan whose problem, target, family and m fields are set:
+ * the measured shape, if there is one and it is not null, else the best. */
+quern_status model_choose(const struct model_family *family, const char *measured,
+                          struct plan *plan);
 
 /* Appends, one line each, the best candidates that were not chosen, with their estimates. */
 void model_explain_rejected(const struct model_family *family, const struct plan *plan,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "plan/plan.h"
 
+#include "base/os.h"
 #include "plan/dequant.h"
 #include "plan/simt_int4.h"
 #include "plan/simt_w4.h"
+#include "plan/tuning.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -68,8 +70,13 @@ static quern_status make_dequant(const struct quern_problem *problem, const stru
     return QUERN_OK;
 }
 
-quern_status plan_make(const struct quern_problem *problem, const struct target *target,
-                       struct plan_set *set)
+static const struct model_family *family_of(const struct plan *p)
+{
+    return p->family == FAMILY_SIMT_INT4 ? &simt_int4 : &simt_w4;
+}
+
+quern_status plan_make_tuned(const struct quern_problem *problem, const struct target *target,
+                             const struct tuning *tuning, struct plan_set *set)
 {
     struct plan_set made = {0};
 
@@ -88,11 +95,54 @@ quern_status plan_make(const struct quern_problem *problem, const struct target 
             .m_tile = m_tiles[i],
         };
         name_kernel(p);
-        TRY(model_choose(int4 ? &simt_int4 : &simt_w4, p));
+        TRY(model_choose(family_of(p), tuning_shape(tuning, p), p));
         TRY(limit(p));
     }
     *set = made;
     return QUERN_OK;
+}
+
+quern_status plan_make(const struct quern_problem *problem, const struct target *target,
+                       struct plan_set *set)
+{
+    return plan_make_tuned(problem, target, NULL, set);
+}
+
+quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidate_fn fn, void *user)
+{
+    struct model_ranking ranking = {.best = os.calloc(most, sizeof *plan), .room = most};
+    struct plan base = *plan;
+
+    base.choice = CHOICE_OF_MODEL;
+    FAIL_IF(!ranking.best, QUERN_E_MEMORY, "out of memory for %zu candidates", most);
+    if (plan->family == FAMILY_DEQUANT)
+        fn(user, &base); /* it has one shape */
+    else
+        family_of(plan)->candidates(&base, &ranking);
+    for (size_t i = 0; i < ranking.count; i++)
+        fn(user, &ranking.best[i]);
+    os.free(ranking.best);
+    return QUERN_OK;
+}
+
+quern_status plan_reshape(struct plan *plan, const char *shape)
+{
+    struct plan p = *plan;
+
+    FAIL_IF(p.family == FAMILY_DEQUANT, QUERN_E_ARGUMENT, "op=dequant has one shape");
+    TRY(model_choose(family_of(&p), shape, &p));
+    FAIL_IF(p.choice != CHOICE_MEASURED, QUERN_E_ARGUMENT,
+            "'%s' is no shape of %s on %s", shape, p.symbol,
+            p.target->name);
+    TRY(limit(&p));
+    *plan = p;
+    return QUERN_OK;
+}
+
+void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX])
+{
+    snprintf(text, PLAN_SHAPE_MAX, "rows=%d chunk=%d split_k=%d waves=%d ahead=%d pairing=%d",
+             p->rows_per_wave, p->chunk, p->split_k, p->waves, p->ahead, (int)p->pairing);
 }
 
 const struct plan *plan_for(const struct plan_set *set, int64_t m)

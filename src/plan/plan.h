@@ -36,6 +36,13 @@ enum plan_phase {
  */
 enum plan_pairing { PAIRING_OF_A = 1, PAIRING_OF_W };
 
+/* Who chose among the candidates. */
+enum plan_choice {
+    CHOICE_OF_MODEL = 0,
+    CHOICE_MEASURED, /* the tuning table */
+    CHOICE_STALE     /* the model: what the tuning table names is no candidate of this version */
+};
+
 /* Kernels of a problem and target; they cover every M (DESIGN: at most eight). */
 #define PLAN_KERNELS_MAX 8
 /* Rows of A that one slice of the largest kernel may hold. */
@@ -87,8 +94,12 @@ struct plan {
     int row_lanes; /* neighbouring lanes with rows of W of their own: a wave works on as many times
                       rows_per_wave; else 0 or 1 */
     bool shared_sums; /* sums of A are made once for all rows of a workgroup, in LDS */
+    enum plan_choice choice;
     struct plan_estimate estimate;
 };
+
+/* Room for what plan_shape writes. */
+#define PLAN_SHAPE_MAX 128
 
 /* All kernels of a problem on a target, by increasing m. */
 struct plan_set {
@@ -103,6 +114,26 @@ struct plan_set {
  */
 quern_status plan_make(const struct quern_problem *problem, const struct target *target,
                        struct plan_set *set);
+
+/* Like plan_make, with the shapes that a tuning table has for the problem; null: none. */
+struct tuning;
+quern_status plan_make_tuned(const struct quern_problem *problem, const struct target *target,
+                             const struct tuning *tuning, struct plan_set *set);
+
+/* Gives a plan of a set the shape of these words (plan_shape). QUERN_E_ARGUMENT: it is none of its
+ * candidates. */
+quern_status plan_reshape(struct plan *plan, const char *shape);
+
+/* One of the shapes that a plan was chosen from: the plan itself, complete. */
+typedef void (*plan_candidate_fn)(void *user, const struct plan *candidate);
+/* Calls `fn` for the best `most` candidates for one kernel of a set, best first, the model's choice
+ * at the head. QUERN_E_MEMORY. */
+quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidate_fn fn,
+                             void *user);
+
+/* What a shape is among the candidates for its problem and rows, as words in a fixed order:
+ * "rows=4 chunk=32 split_k=1 waves=13 ahead=0 pairing=0". */
+void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX]);
 
 /* The plan that serves a slice of m rows, 1 ≤ m ≤ PLAN_M_MAX. */
 const struct plan *plan_for(const struct plan_set *set, int64_t m);

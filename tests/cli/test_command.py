@@ -8,7 +8,8 @@ import pytest
 from conftest import TARGET, TOP
 
 VERBS = ["prewarm", "build", "run", "sim", "profile", "source", "inspect", "explain", "bench",
-         "targets", "cache", "bundle", "quantize", "repack", "time", "doctor"]  # fmt: skip
+         "targets", "cache", "bundle", "quantize", "repack", "tune", "time",
+         "doctor"]  # fmt: skip
 PROBLEM = "wq=nf4 n=64 k=128 a=bf16"
 
 
@@ -41,7 +42,8 @@ def test_no_verb(quern):
     quern.refused(status=2, says="--help")
 
 
-PAGES = {"run": "sim", "time": "sim", "source": "explain", "targets": "explain", "doctor": "cache"}
+PAGES = {"run": "sim", "time": "sim", "tune": "sim", "source": "explain", "targets": "explain",
+         "doctor": "cache"}  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", VERBS)

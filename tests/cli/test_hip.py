@@ -2,6 +2,7 @@
 """The command on a GPU: a HIP runtime of software GPUs on the loader's path."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -51,6 +52,84 @@ def test_time_needs_a_gpu(quern):
                   says=["software GPU", "quern explain"])
     quern.refused("time", "--device", "hip", LAYER, status=1, env={**GPU, "FAKEHIP_DEVICES": ","},
                   says="hipGetDeviceCount failed: hipErrorNoDevice")
+
+
+TUNE = ("tune", "--device", "hip", "--rotate", "1K", "--m", "1-2", "--shapes", "3")
+
+
+def test_tune(quern):
+    """What it notes is what later uses of the cache directory follow, and no other problem's."""
+    report = quern.json(*TUNE, LAYER, env=GPU)
+    assert report["target"] == "gfx1151" and [k["m"] for k in report["kernels"]] == [1, 2]
+    table = pathlib.Path(report["table"])
+    assert table == quern.cache / "tuning" / "gfx1151.tune"
+    lines = [x for x in table.read_text().splitlines() if not x.startswith("#")]
+    assert lines[0] == "quern-tuning 1 gfx1151"
+    noted = {k["m"]: k["shape"] for k in report["kernels"] if k["noted"]}
+    assert len(lines) == 1 + len(noted)
+    for k in report["kernels"]:
+        wins = k["us"] < 0.98 * k["model_choice_us"] and k["shape"] != k["model_shape"]
+        assert k["noted"] == wins
+        assert k["shapes"] == 3
+        assert any(f"| m={k['m']} | {k['shape']} |" in x for x in lines) == k["noted"]
+        text = quern("explain", "--target", "gfx1151", "--m", str(k["m"]), LAYER).stdout
+        assert ("says the tuning table" in text) == k["noted"]
+
+
+def test_a_tuning_table_is_followed(quern, tmp_path):
+    words = ("--target", "gfx1151", "--m", "1", LAYER)
+    own = quern("source", *words).stdout
+    shape = "rows=1 chunk=8 split_k=1 waves=4 ahead=0 pairing=0"
+    table = tmp_path / "some.tune"
+    table.write_text(f"quern-tuning 1 gfx1151\n{LAYER} | m=1 | {shape} | us=1.5\n")
+    env = {"QUERN_TUNING": str(table)}
+    tuned = quern("source", *words, env=env).stdout
+    assert "ROWS = 1; " in tuned and "WAVES = 4; " in tuned and tuned != own
+    assert "says the tuning table" in quern("explain", *words, env=env).stdout
+    done = quern("prewarm", "--verify", *words, env=env)
+    assert "1 compiled, 0 from the cache" in done.stdout and "verified 1 of 1" in done.stdout
+    assert "1 compiled" in quern("prewarm", *words).stdout  # the model's is another kernel
+    default = quern.cache / "tuning" / "gfx1151.tune"
+    default.parent.mkdir()
+    default.write_text(table.read_text())
+    assert quern("source", *words).stdout == tuned
+    # of other targets and other rows of A nothing changes
+    assert "says the tuning table" not in quern("explain", "--target", "gfx1100", LAYER).stdout
+    assert "says the tuning table" not in quern("explain", *words[:3], "2", LAYER).stdout
+
+
+def test_bad_tuning_tables(quern, tmp_path):
+    words = ("explain", "--target", "gfx1151", LAYER)
+    table = tmp_path / "some.tune"
+    table.write_text("quern-tuning 1 gfx1151\nnonsense\n")
+    for said, path, status in (("line 2 has fewer than four fields", table, 2),
+                               ("not a regular file", tmp_path, 1),
+                               ("No such file", tmp_path / "none", 1)):  # fmt: skip
+        for verb in (words, ("prewarm", "--m", "1", *words[1:])):
+            quern.refused(*verb, env={"QUERN_TUNING": str(path)}, status=status, says=said)
+    default = quern.cache / "tuning" / "gfx1151.tune"
+    default.parent.mkdir(parents=True, mode=0o700)
+    default.parent.parent.chmod(0o700)
+    default.write_text(table.read_text())
+    done = quern(*words)  # what merely lies there is left out
+    assert "line 2 has fewer" in done.stderr and "; the model chooses\n" in done.stderr
+    assert "mend or remove it" in quern(*TUNE, LAYER, status=1, env=GPU).stderr
+    assert default.read_text() == table.read_text()
+
+
+def test_tune_keeps_what_is_there(quern, tmp_path):
+    other = "op=gemm wq=nf4 n=128 k=256 a=f16 | m=1 | rows=1 | us=2"
+    table = tmp_path / "some.tune"
+    table.write_text(f"quern-tuning 1 gfx1151\n{other}\n")
+    manifest = tmp_path / "layers"
+    manifest.write_text(f"target=gfx1151 m=1 {LAYER}\ntarget=gfx1100 m=1 {LAYER}\n")
+    report = quern.json(*TUNE[:5], "--shapes", "2", "--manifest", manifest, "--out", table,
+                        env=GPU)  # fmt: skip
+    assert [k["m"] for k in report["kernels"]] == [1]
+    assert other in table.read_text().splitlines()
+    quern.refused("tune", LAYER, status=2, env={"QUERN_DEVICE": "sim", "QUERN_TARGET": "gfx1151"},
+                  says="software GPU")
+    quern.refused("tune", "--manifest", manifest, LAYER, status=2, says="not both")
 
 
 def test_hardware_check(tmp_path):

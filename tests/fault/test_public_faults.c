@@ -114,8 +114,9 @@ static quern_status do_op(struct scene *c)
 
 static quern_status do_explain(struct scene *c)
 {
+    const struct quern_options o = options_of(c, QUERN_JIT_OFF);
     char *text = NULL;
-    const quern_status status = quern_explain(TARGET, &c->problem, 1, &text);
+    const quern_status status = quern_explain(&o, &c->problem, 1, &text);
 
     assert_true((status == QUERN_OK) == (text != NULL));
     os.free(text);
@@ -124,8 +125,9 @@ static quern_status do_explain(struct scene *c)
 
 static quern_status do_source(struct scene *c)
 {
+    const struct quern_options o = options_of(c, QUERN_JIT_OFF);
     char *text = NULL;
-    const quern_status status = quern_source(TARGET, &c->problem, 1, &text);
+    const quern_status status = quern_source(&o, &c->problem, 1, &text);
 
     assert_true((status == QUERN_OK) == (text != NULL));
     os.free(text);
