@@ -385,14 +385,6 @@ quern_status t_fake_ask(struct compiler *c)
     return status;
 }
 
-struct compiler_stats t_compiler_stats(struct compiler *c)
-{
-    struct compiler_stats stats;
-
-    compiler_stats(c, &stats);
-    return stats;
-}
-
 void t_message_has(const char *part)
 {
     if (!strstr(quern_last_error()->message, part))

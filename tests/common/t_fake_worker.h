@@ -48,6 +48,4 @@ bool t_fake_is_gone(const struct t_world *w, const char *mode);
 /* The last error's message must have this part. */
 void t_message_has(const char *part);
 
-struct compiler_stats t_compiler_stats(struct compiler *c);
-
 #endif

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "t_compile.h"
 #include "t_fake_worker.h"
 
 #include <stdio.h>
