@@ -151,10 +151,30 @@ static void remove_and_die(int number)
     raise(number);
 }
 
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+/* Between making something and noting that it must go, and between forgetting it and removing it,
+ * no signal is taken. The library's threads take none at any time. */
+static void hold_signals(sigset_t *before)
+{
+    sigset_t ours;
+
+    sigemptyset(&ours);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigaddset(&ours, signals[i]);
+    sigprocmask(SIG_BLOCK, &ours, before);
+}
+
+static void take_signals(const sigset_t *before)
+{
+    const int error = errno;
+
+    sigprocmask(SIG_SETMASK, before, NULL);
+    errno = error;
+}
+
 static void watch_signals(struct outputs *o)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-
     if (alive == o)
         return;
     alive = o;
@@ -187,12 +207,16 @@ static int write_all(int fd, const void *bytes, size_t size)
 int outputs_directory(struct outputs *o, const char *directory)
 {
     struct stat st;
+    sigset_t before;
 
     watch_signals(o);
-    if (!mkdir(directory, 0777)) {
+    hold_signals(&before);
+    const bool made = !mkdir(directory, 0777);
+    if (made)
         o->made_directory = strdup(directory);
+    take_signals(&before);
+    if (made)
         return EXIT_OK;
-    }
     if (errno != EEXIST)
         return fail("cannot make the directory %s: %s", directory, strerror(errno));
     if (stat(directory, &st) || !S_ISDIR(st.st_mode))
@@ -242,12 +266,16 @@ int outputs_add(struct outputs *o, const char *path, const void *bytes, size_t s
         return fail("out of memory");
     strcpy(temporary, item->path);
     strcat(temporary, suffix);
+    sigset_t before;
+    hold_signals(&before);
     const int fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd >= 0)
+        item->temporary = temporary;
+    take_signals(&before);
     if (fd < 0) {
         free(temporary);
         return cannot_write(item->path);
     }
-    item->temporary = temporary;
     const mode_t mask = umask(0);
     umask(mask);
     /* synced before the rename: after a power cut the name must not stand for half a file */
@@ -296,6 +324,9 @@ int outputs_commit(struct outputs *o)
 
 void outputs_discard(struct outputs *o)
 {
+    sigset_t before;
+
+    hold_signals(&before);
     if (alive == o)
         alive = NULL;
     for (size_t i = 0; i < o->count; i++) {
@@ -310,6 +341,7 @@ void outputs_discard(struct outputs *o)
         rmdir(o->made_directory);
     free(o->made_directory);
     *o = (struct outputs){0};
+    take_signals(&before);
 }
 
 char *path_join(const char *directory, const char *name)

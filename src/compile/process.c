@@ -25,10 +25,12 @@ static int milliseconds_until(uint64_t when)
 
 /* ---- What it prints -------------------------------------------------------------------------- */
 
+#define READ_BYTES 16384
+
 /* Reads once; false at end of file. */
 static bool drain(struct process *p)
 {
-    char block[16384];
+    char block[READ_BYTES];
     const ssize_t n = os.read(p->pipe, block, sizeof block);
 
     for (ssize_t i = 0; i < n; i++)
@@ -36,16 +38,21 @@ static bool drain(struct process *p)
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
+/* What was printed already is read even when this process was held up for longer than it waits. */
+#define LATE_READS (PROCESS_TAIL / READ_BYTES + 1)
+
 /* Reads until everybody has closed the pipe, or the time is over. */
 static void drain_all(struct process *p, int within_ms)
 {
     const uint64_t deadline = os_now() + (uint64_t)within_ms * 1000000;
     struct pollfd poll = {p->pipe, POLLIN, 0};
 
-    while (os_now() < deadline) {
-        const int n = os.poll(&poll, 1, milliseconds_until(deadline));
-        if ((n > 0 && !drain(p)) || (n < 0 && errno != EINTR))
+    for (int late = 0; late < LATE_READS;) {
+        const int wait = milliseconds_until(deadline);
+        const int n = os.poll(&poll, 1, wait);
+        if ((n > 0 && !drain(p)) || (n < 0 && errno != EINTR) || (n == 0 && !wait))
             return;
+        late += !wait;
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/os.h"
+#include "base/rocm.h"
 #include "base/str.h"
 #include "compile/compile.h"
 #include "compile/library_file.h"
@@ -114,8 +115,9 @@ struct search {
     struct str tried;
 };
 
-static bool try_root(struct search *s, const char *root)
+static bool try_root(void *search, const char *root)
 {
+    struct search *const s = search;
     char absolute[PLACE_MAX];
 
     if (!root || !*root)
@@ -128,40 +130,6 @@ static bool try_root(struct search *s, const char *root)
         return true;
     str_addf(&s->tried, "%s%s", s->tried.length ? ", " : "", root);
     return false;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    return strverscmp(*(char *const *)b, *(char *const *)a);
-}
-
-/* /opt/rocm, then /opt/rocm-X.Y.Z, the newest first. */
-static bool try_opt(struct search *s)
-{
-    char *names[32];
-    char path[PLACE_MAX];
-    size_t count = 0;
-    bool found = try_root(s, "/opt/rocm");
-
-    if (found)
-        return true;
-    const int fd = os.open("/opt", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *const directory = fd < 0 ? NULL : os.fdopendir(fd);
-    if (!directory) {
-        if (fd >= 0)
-            os.close(fd);
-        return false;
-    }
-    for (const struct dirent *e; count < COUNT(names) && (e = os.readdir(directory));)
-        if (!strncmp(e->d_name, "rocm-", 5) && (names[count] = os.malloc(strlen(e->d_name) + 1)))
-            strcpy(names[count++], e->d_name);
-    os.closedir(directory);
-    qsort(names, count, sizeof *names, newest_first);
-    for (size_t i = 0; i < count; i++) {
-        found = found || (place_join(path, "/opt/%s", names[i]) && try_root(s, path));
-        os.free(names[i]);
-    }
-    return found;
 }
 
 /* The tree that the set-up script makes: build/rocm, for a library in build/<name>/lib. */
@@ -185,7 +153,7 @@ quern_status toolchain_find(const char *rocm_path, struct toolchain *toolchain)
     const bool named = rocm_path && *rocm_path;
     const bool found =
         try_root(&s, rocm_path) ||
-        (!named && (try_root(&s, secure_getenv("ROCM_PATH")) || try_opt(&s) ||
+        (!named && (try_root(&s, secure_getenv("ROCM_PATH")) || rocm_in_opt(try_root, &s) ||
                     try_root(&s, "/usr") || try_build(&s)));
 
     if (!found) {

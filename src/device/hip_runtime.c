@@ -2,6 +2,7 @@
 #include "device/hip_runtime.h"
 
 #include "base/os.h"
+#include "base/rocm.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -140,40 +141,9 @@ static bool take_below(const struct hip_search *s, const char *root)
     return false;
 }
 
-static int newest_first(const void *a, const void *b)
+static bool take_in_opt(void *search, const char *root)
 {
-    return strverscmp(*(char *const *)b, *(char *const *)a);
-}
-
-/* /opt/rocm, then /opt/rocm-X.Y.Z, the newest first. */
-static bool take_opt(const struct hip_search *s)
-{
-    char *versions[32], path[512];
-    size_t count = 0;
-
-    if (take_below(s, "/opt/rocm"))
-        return true;
-    const int fd = os.open("/opt", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *const directory = fd < 0 ? NULL : os.fdopendir(fd);
-    if (!directory) {
-        if (fd >= 0)
-            os.close(fd);
-        return false;
-    }
-    for (const struct dirent *e; count < COUNT(versions) && (e = os.readdir(directory));)
-        if (!strncmp(e->d_name, "rocm-", 5) && (versions[count] = os.malloc(strlen(e->d_name) + 1)))
-            strcpy(versions[count++], e->d_name);
-    os.closedir(directory);
-    qsort(versions, count, sizeof *versions, newest_first);
-    bool taken = false;
-    for (size_t i = 0; i < count; i++) {
-        if (!taken) {
-            snprintf(path, sizeof path, "/opt/%s", versions[i]);
-            taken = take_below(s, path);
-        }
-        os.free(versions[i]);
-    }
-    return taken;
+    return take_below(search, root);
 }
 
 static bool search_all(const struct hip_search *s)
@@ -187,7 +157,7 @@ static bool search_all(const struct hip_search *s)
     for (size_t i = 0; i < COUNT(names); i++)
         if (take(s, names[i], 0))
             return true;
-    return take_opt(s);
+    return rocm_in_opt(take_in_opt, (void *)s);
 }
 
 quern_status hip_runtime_find(const struct hip_search *search, const struct hip_api **api)

@@ -9,14 +9,37 @@ import subprocess
 import hypothesis
 import pytest
 
-# found examples are printed, not kept in the tree
-hypothesis.settings.register_profile("quern", database=None)
+# Found examples are printed, not kept in the tree. The same examples every time, or with EXPLORE=1
+# others each time; and none fails for the time it takes.
+hypothesis.settings.register_profile(
+    "quern", database=None, deadline=None, derandomize=not os.environ.get("EXPLORE"),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)  # fmt: skip
 hypothesis.settings.load_profile("quern")
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = pathlib.Path(os.environ.get("QUERN_COMMAND", TOP / "build/release/bin/quern")).resolve()
 TARGET = "gfx1151"
 TIMEOUT_S = 300
+SANITIZED = COMMAND.parents[1].name in ("asan", "tsan")
+
+
+def cases(every, sanitized):
+    """For parametrize: a sanitized command, many times slower, runs each way through its code, but
+    not each way with all numbers."""
+    return sanitized if SANITIZED else every
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "numbers: right numbers, by code that other tests run too")
+
+
+def pytest_collection_modifyitems(config, items):
+    """What is about numbers is left out of sanitized runs."""
+    left_out = [item for item in items if SANITIZED and item.get_closest_marker("numbers")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def clean_environment(cache):

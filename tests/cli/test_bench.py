@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import TARGET, TOP
+from conftest import TARGET, TOP, cases
 
 PROBLEM = "wq=nf4 n=64 k=4096 a=bf16"
 
@@ -19,9 +19,11 @@ def library():
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("problem", [
-    PROBLEM, "wq=fp4 group=128 n=37 k=1152 a=f16 bias=1 scale=nested", "wq=nf4 n=64 k=2560 a=f32",
-])  # fmt: skip
+NESTED = "wq=fp4 group=128 n=37 k=1152 a=f16 bias=1 scale=nested"
+
+
+@pytest.mark.parametrize("problem", cases(
+    [PROBLEM, NESTED, "wq=nf4 n=64 k=2560 a=f32"], [NESTED]))  # fmt: skip
 def test_both_are_right_and_ours_takes_less(warm, library, problem):
     report = warm.json("bench", "--peer", "bitsandbytes", "--library", library, "--target", TARGET,
                        "--m", "1,8,11", problem)
@@ -38,6 +40,7 @@ def test_both_are_right_and_ours_takes_less(warm, library, problem):
         assert ours["slots_per_weight"] < peer["slots_per_weight"]
 
 
+@pytest.mark.numbers
 def test_the_peers_count_is_the_known_one(warm, library):
     """7.1 slots a weight at M = 1; another emulator had 6.8 for a newer compiler's build."""
     text = warm("bench", "--peer", "bitsandbytes", "--library", library, "--target", TARGET,

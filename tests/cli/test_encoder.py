@@ -10,6 +10,7 @@ import struct
 import subprocess
 
 import pytest
+from conftest import cases
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("B", TOP / "build" / "release"))
@@ -43,6 +44,7 @@ def test_tokens_are_those_of_hugging_face(model):
     assert b"is cut to 256 tokens" in done.stderr  # one of them is that long
 
 
+@pytest.mark.numbers
 def test_embeddings_are_those_of_pytorch(model):
     golden = json.loads((GOLDEN / "embeddings.json").read_text())
     assert len(golden) == 3
@@ -56,10 +58,10 @@ def test_embeddings_are_those_of_pytorch(model):
         assert 0.95 < cosine < 0.9999
 
 
+@pytest.mark.numbers
 def test_quern_agrees_with_the_cpu(model):
-    sentences = ["The cat sits on the mat."]
-    if "asan" not in BUILD.name:  # a dozen times slower
-        sentences.append("Central banks raised interest rates again, surprising many analysts.")
+    sentences = ["The cat sits on the mat.",
+                 "Central banks raised interest rates again, surprising many analysts."]
     done = run("--json", model, *sentences)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -77,6 +79,7 @@ GPU = {**os.environ, "LD_LIBRARY_PATH": str(FAKEHIP), "FAKEHIP_DEVICES": "gfx115
 needs_fakehip = pytest.mark.skipif(not FAKEHIP.is_dir(), reason="no HIP headers to make it from")
 
 
+@pytest.mark.numbers
 @needs_fakehip
 def test_a_gpu_agrees_with_the_cpu(model):
     done = run("--gpu", "--json", model, "The cat sits on the mat.", env=GPU)
@@ -348,7 +351,17 @@ def test_output_that_cannot_be_written(small):
 def test_small_model_by_quern(small, tmp_path):
     """f16 and bf16 activations too: they are further off, but nowhere near a mistake."""
     cache = {**os.environ, "QUERN_CACHE_DIR": str(tmp_path / "cache")}
-    for dtype, least in (("f32", 0.999999), ("f16", 0.99999), ("bf16", 0.999)):
+    levels = (("f32", 0.999999), ("f16", 0.99999), ("bf16", 0.999))
+    for dtype, least in cases(levels, levels[2:]):
         done = run("--json", f"--dtype={dtype}", small, "cats ab", env=cache)
         assert done.stdout, done.stderr
         assert json.loads(done.stdout)["least_cosine"] >= least
+
+
+@needs_fakehip
+def test_small_model_on_a_gpu(small, tmp_path):
+    env = {**GPU, "QUERN_CACHE_DIR": str(tmp_path / "cache")}
+    done = run("--gpu", "--json", small, "cats ab", env=env)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["target"] == "gfx1151" and report["least_cosine"] >= 0.999999

@@ -110,7 +110,7 @@ def joined(words, rng):
     return " ".join(f"{key}={value}" for key, value in items).encode()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(words=GOOD_WORDS, rng=st.randoms(use_true_random=False))
 def test_a_sound_problem_is_accepted_in_any_order(library, words, rng):
     problem = parse(library, joined(words, rng))
@@ -124,7 +124,7 @@ def test_a_sound_problem_is_accepted_in_any_order(library, words, rng):
     assert printed["c"] == words.get("c", words["a"])
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(words=ANY_WORDS, rng=st.randoms(use_true_random=False))
 def test_the_canonical_text_is_stable(library, words, rng):
     problem = parse(library, joined(words, rng))
@@ -137,13 +137,13 @@ def test_the_canonical_text_is_stable(library, words, rng):
     assert bytes(again) == bytes(problem)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(text=st.binary(max_size=400).filter(lambda b: b"\0" not in b))
 def test_any_bytes_are_parsed_or_refused(library, text):
     parse(library, text)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(words=GOOD_WORDS, seed=st.integers(0, 2**32 - 1), cut=st.binary(max_size=4))
 def test_a_damaged_text_is_parsed_or_refused(library, words, seed, cut):
     rng = random.Random(seed)

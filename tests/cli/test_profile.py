@@ -107,6 +107,7 @@ def test_every_family(warm, target, lanes):
 # ---- Kinds ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize(
     "problem, m",
     [
@@ -129,6 +130,7 @@ def test_kinds_count_like_the_whole(warm, problem, m):
         assert sum(a * b * c for a, b, c in sizes) == x * y * z
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize(
     "problem",
     [
@@ -145,6 +147,7 @@ def test_without_kinds_the_whole_is_run(warm, problem):
 # ---- The model and quern explain -----------------------------------------------------------------
 
 
+@pytest.mark.numbers
 @pytest.mark.parametrize(
     "n, k, a", [(4096, 4096, "bf16"), (2048, 8192, "f16"), (6144, 2560, "f32")]
 )

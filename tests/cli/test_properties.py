@@ -5,7 +5,6 @@ product's, and it is linear in A, in the scales, and blind to the order of W's r
 Operands are made here, so that the last three are not asked of the library's own quantiser."""
 
 import itertools
-import os
 import random
 import struct
 
@@ -14,9 +13,8 @@ from conftest import TARGET
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-# every example compiles; sanitized builds are several times slower
-EXAMPLES = 6 if os.environ.get("B", "release").endswith("release") else 2
-FEW = settings(max_examples=EXAMPLES, deadline=None,
+# every example compiles
+FEW = settings(max_examples=6,
                suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 # K with whole steps, with a shorter last one, and with lanes that have nothing to do; N with idle

@@ -9,7 +9,7 @@ import time
 
 import operands
 import pytest
-from conftest import COMMAND, TARGET, clean_environment, files_under
+from conftest import COMMAND, TARGET, cases, clean_environment, files_under
 
 N, K = 72, 192
 TOLERANCE = {"f32": 1e-5, "f16": 5e-3, "bf16": 5e-3}
@@ -47,14 +47,14 @@ def files(directory, names):
     return [f"{name}={directory / name}" for name in names]
 
 
-@pytest.mark.parametrize("bias", [0, 1])
-@pytest.mark.parametrize("m", [1, 3, 8, 19])
+@pytest.mark.parametrize("bias", cases([0, 1], [1]))
+@pytest.mark.parametrize("m", cases([1, 3, 8, 19], [19]))
 @pytest.mark.parametrize(
     "wq, a_type, c_type",
-    [("nf4", "f32", "f32"), ("nf4", "f16", "f16"), ("nf4", "bf16", "bf16"), ("nf4", "bf16", "f32"),
-     ("fp4", "f16", "f16"), ("nf4 scale=nested", "bf16", "bf16"),
-     ("fp4 scale=nested", "f32", "f32"),
-     ("mxfp4", "bf16", "bf16")],
+    cases([("nf4", "f32", "f32"), ("nf4", "f16", "f16"), ("nf4", "bf16", "bf16"),
+           ("nf4", "bf16", "f32"), ("fp4", "f16", "f16"), ("nf4 scale=nested", "bf16", "bf16"),
+           ("fp4 scale=nested", "f32", "f32"), ("mxfp4", "bf16", "bf16")],
+          [("nf4 scale=nested", "bf16", "bf16"), ("mxfp4", "bf16", "f32")]),
 )  # fmt: skip
 def test_a_layer(warm, tmp_path, wq, a_type, c_type, m, bias):
     problem = f"wq={wq} n={N} k={K} a={a_type} c={c_type} bias={bias}"
@@ -80,7 +80,7 @@ def test_a_layer(warm, tmp_path, wq, a_type, c_type, m, bias):
     assert (tmp_path / "c").read_bytes() == simulated
 
 
-@pytest.mark.parametrize("wq", ["nf4", "nf4 scale=nested", "mxfp4"])
+@pytest.mark.parametrize("wq", cases(["nf4", "nf4 scale=nested", "mxfp4"], ["nf4"]))
 def test_dequantised_weights(warm, tmp_path, wq):
     """The kernel's weights are those that the operands stand for, rounded to f32."""
     words = f"wq={wq} n={N} k={K}"

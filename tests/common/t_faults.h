@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A table of operating system calls in which the Nth call fails, once or with all after it. Calls
- * that cannot fail, and the rest of a worker's life (tests/fault/test_worker.c), pass.
+ * that cannot fail, and the rest of a worker's life (tests/fault/test_worker_host.c), pass.
  */
 #ifndef T_FAULTS_H
 #define T_FAULTS_H

@@ -25,15 +25,19 @@ static void keep_line(void *user, enum quern_log_level level, const char *line)
     snprintf(t->log + used, sizeof t->log - used, "%s\n", line);
 }
 
-void t_store_setup(struct t_store *t)
+int t_store_setup(void **state)
 {
-    memset(t, 0, sizeof *t);
+    struct t_store *const t = calloc(1, sizeof *t);
+
+    assert_non_null(t);
     /* in memory where there is such a place: these tests make and remove a great many files */
     strcpy(t->root,
            access("/dev/shm", W_OK) ? "/tmp/quern-test-XXXXXX" : "/dev/shm/quern-test-XXXXXX");
     assert_non_null(mkdtemp(t->root));
     snprintf(t->cache, sizeof t->cache, "%s/cache", t->root);
     t->sink = (struct log){.function = keep_line, .user = t, .level = QUERN_LOG_DEBUG};
+    *state = t;
+    return 0;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -49,9 +53,13 @@ void t_remove_tree(const char *path)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-void t_store_teardown(struct t_store *t)
+int t_store_teardown(void **state)
 {
+    struct t_store *const t = *state;
+
     t_remove_tree(t->root);
+    free(t);
+    return 0;
 }
 
 struct store *t_store_open(struct t_store *t, enum quern_cache_mode mode, uint64_t max_bytes)

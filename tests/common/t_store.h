@@ -14,8 +14,10 @@ struct t_store {
     struct log sink;
 };
 
-void t_store_setup(struct t_store *t);
-void t_store_teardown(struct t_store *t);
+/* Set-up and teardown for cmocka; the state is a struct t_store. */
+int t_store_setup(void **state);
+int t_store_teardown(void **state);
+#define T_STORE_TEST(f) cmocka_unit_test_setup_teardown(f, t_store_setup, t_store_teardown)
 
 /* Opens t->cache; fails the test when that is refused. */
 struct store *t_store_open(struct t_store *t, enum quern_cache_mode mode, uint64_t max_bytes);
@@ -23,6 +25,9 @@ struct store *t_store_open(struct t_store *t, enum quern_cache_mode mode, uint64
 /* As store_open does. */
 quern_status t_store_try(struct t_store *t, const char *directory, enum quern_cache_mode mode,
                          struct store **s);
+
+/* The longest that a waiter for a lock sleeps at a time. */
+#define T_LOCK_SLEEP_MS 16
 
 /* A check in a forked child, where cmocka's would unwind into the parent's test. */
 #define T_MUST(condition)                                                                          \

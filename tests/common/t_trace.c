@@ -88,6 +88,11 @@ static bool enter(struct run *r, pid_t child)
         return false;
     if (t->kill)
         return true;
+    if (t->signal) {
+        kill(child, t->signal);
+        r->result.reached = true;
+        return false;
+    }
     if (can_fail((long long)regs.orig_rax)) {
         r->failing = r->result.reached = true;
         regs.orig_rax = (unsigned long long)-1; /* no such call: nothing is done */

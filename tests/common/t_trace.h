@@ -17,13 +17,14 @@ struct t_trace {
     unsigned at;          /* which system call, from 1; 0: none. Of a command the calls of its
                            * loader are not counted */
     bool kill;            /* SIGKILL on entering it */
+    int signal;           /* else this signal then, and on it goes */
     int error;            /* else this errno, in calls that deal with files, memory or processes */
     bool for_ever;        /* the error again in every later call */
 };
 
 struct t_traced {
     unsigned calls; /* system calls counted */
-    bool reached;   /* the call was there to be killed at or to fail */
+    bool reached;   /* the call was there to be killed at, be met by a signal or fail */
     int status;     /* as of waitpid */
     bool endless;   /* killed after a very great number of calls */
 };

@@ -35,22 +35,6 @@ static const char *const names[NAMES] = {"a", "b", "c", "d", "e", "f"};
 #define SIGNER "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 #define SERIAL 7
 
-static int setup(void **state)
-{
-    struct t_store *const t = malloc(sizeof *t);
-
-    t_store_setup(t);
-    *state = t;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    t_store_teardown(*state);
-    free(*state);
-    return 0;
-}
-
 /* What the interrupted child works on: the store is opened before it is forked, and survives that.
  */
 struct scene {
@@ -297,10 +281,9 @@ static void what_a_killed_writer_leaves_is_reaped(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(kills_at_every_system_call_leave_whole_entries),
-        TEST(what_a_killed_writer_leaves_is_reaped),
+        T_STORE_TEST(kills_at_every_system_call_leave_whole_entries),
+        T_STORE_TEST(what_a_killed_writer_leaves_is_reaped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

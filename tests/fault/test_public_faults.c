@@ -3,7 +3,7 @@
  * The public functions when operating system calls fail: each call in turn, with each error, once
  * and for ever. What is asked for is there or the status says why not; nothing leaks; and the same
  * context does its work afterwards. (The store's own operations: test_store_faults.c; the worker's:
- * test_worker.c.)
+ * test_worker_host.c.)
  */
 #include "t_context.h"
 #include "t_faults.h"

@@ -19,22 +19,6 @@
 
 #define NOBODY 65534
 
-static int setup(void **state)
-{
-    struct t_store *const t = malloc(sizeof *t);
-
-    t_store_setup(t);
-    *state = t;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    t_store_teardown(*state);
-    free(*state);
-    return 0;
-}
-
 /* ---- directories that are refused ------------------------------------------------------------ */
 
 static void refused(struct t_store *t, const char *directory, enum quern_cache_mode mode,
@@ -384,16 +368,15 @@ static void the_default_follows_xdg_then_home(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(things_that_are_no_directory_are_refused),
-        TEST(directories_that_others_can_write_to_are_refused),
-        TEST(directories_of_others_are_refused),
-        TEST(unwritable_directories_are_refused),
-        TEST(an_unreadable_entry_does_not_block_its_key),
-        TEST(parts_that_are_not_to_be_trusted_are_not_used),
-        TEST(paths_are_resolved),
-        TEST(the_default_follows_xdg_then_home),
+        T_STORE_TEST(things_that_are_no_directory_are_refused),
+        T_STORE_TEST(directories_that_others_can_write_to_are_refused),
+        T_STORE_TEST(directories_of_others_are_refused),
+        T_STORE_TEST(unwritable_directories_are_refused),
+        T_STORE_TEST(an_unreadable_entry_does_not_block_its_key),
+        T_STORE_TEST(parts_that_are_not_to_be_trusted_are_not_used),
+        T_STORE_TEST(paths_are_resolved),
+        T_STORE_TEST(the_default_follows_xdg_then_home),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

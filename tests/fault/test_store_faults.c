@@ -24,22 +24,6 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static int setup(void **state)
-{
-    struct t_store *const t = malloc(sizeof *t);
-
-    t_store_setup(t);
-    *state = t;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    t_store_teardown(*state);
-    free(*state);
-    return 0;
-}
-
 /* The operations. Each starts from the state that prepare() makes: "sound" and "old" are entries,
  * "new" is not there, "bad" is damaged. */
 struct scene {
@@ -530,15 +514,14 @@ static void a_link_whose_answer_was_lost_counts(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(every_call_of_every_operation_may_fail),
-        TEST(short_reads_and_writes_are_continued),
-        TEST(a_write_that_writes_nothing_fails),
-        TEST(entries_are_flushed_before_they_are_named),
-        TEST(a_cause_is_logged_once),
-        TEST(a_stale_handle_is_looked_up_anew),
-        TEST(a_link_whose_answer_was_lost_counts),
+        T_STORE_TEST(every_call_of_every_operation_may_fail),
+        T_STORE_TEST(short_reads_and_writes_are_continued),
+        T_STORE_TEST(a_write_that_writes_nothing_fails),
+        T_STORE_TEST(entries_are_flushed_before_they_are_named),
+        T_STORE_TEST(a_cause_is_logged_once),
+        T_STORE_TEST(a_stale_handle_is_looked_up_anew),
+        T_STORE_TEST(a_link_whose_answer_was_lost_counts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

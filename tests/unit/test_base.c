@@ -12,11 +12,15 @@
 #include "base/os.h"
 #include "base/str.h"
 #include "base/thread.h"
+#include "t_context.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -195,9 +199,7 @@ static void keep_line(void *user, enum quern_log_level level, const char *line)
 static void test_log(void **state)
 {
     struct lines lines = {0};
-    struct log log = {.function = keep_line,
-                      .user = &lines,
-                      .level = QUERN_LOG_WARN};
+    struct log log = {.function = keep_line, .user = &lines, .level = QUERN_LOG_WARN};
 
     (void)state;
     log_line(&log, QUERN_LOG_INFO, "too quiet");
@@ -212,12 +214,14 @@ static void test_log(void **state)
 
 static void test_read_file(void **state)
 {
-    char path[] = "/tmp/quern-test-XXXXXX";
-    char *bytes;
+    char *const directory = t_temp_dir();
+    char path[PATH_MAX], *bytes;
     size_t size;
-    const int fd = mkstemp(path);
 
     (void)state;
+    snprintf(path, sizeof path, "%s/file", directory);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_true(fd >= 0);
     assert_int_equal(write(fd, "hello", 5), 5);
     close(fd);
     assert_int_equal(os_read_file(path, 5, &bytes, &size), 0);
@@ -225,9 +229,10 @@ static void test_read_file(void **state)
     assert_string_equal(bytes, "hello");
     free(bytes);
     assert_int_equal(os_read_file(path, 4, &bytes, &size), EFBIG);
-    assert_int_equal(os_read_file("/tmp", 4, &bytes, &size), EINVAL);
+    assert_int_equal(os_read_file(directory, 4, &bytes, &size), EINVAL);
     unlink(path);
     assert_int_equal(os_read_file(path, 4, &bytes, &size), ENOENT);
+    t_remove(directory);
 }
 
 int main(void)

@@ -21,22 +21,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int setup(void **state)
-{
-    struct t_store *const t = malloc(sizeof *t);
-
-    t_store_setup(t);
-    *state = t;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    t_store_teardown(*state);
-    free(*state);
-    return 0;
-}
-
 /* A record whose key text is a kernel's: of source `name`, made by `toolchain`. */
 struct kernel_record {
     char source_text[128], key_text[512];
@@ -529,21 +513,20 @@ static void serials_only_rise(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_bundle_gives_back_what_it_was_made_of),
-        TEST(equal_content_gives_equal_bytes),
-        TEST(what_no_reader_takes_is_not_packed),
-        TEST(every_flip_and_truncation_is_noticed),
-        TEST(hostile_heads_are_refused),
-        TEST(swapped_entries_are_not_served),
-        TEST(signature_blocks_are_read),
-        TEST(files_of_strangers_are_refused),
-        TEST(a_file_cut_short_while_open_is_a_miss),
-        TEST(the_cache_serves_by_source),
-        TEST(pointers_that_lead_astray_do_no_harm),
-        TEST(eviction_takes_pointers_along),
-        TEST(serials_only_rise),
+        T_STORE_TEST(a_bundle_gives_back_what_it_was_made_of),
+        T_STORE_TEST(equal_content_gives_equal_bytes),
+        T_STORE_TEST(what_no_reader_takes_is_not_packed),
+        T_STORE_TEST(every_flip_and_truncation_is_noticed),
+        T_STORE_TEST(hostile_heads_are_refused),
+        T_STORE_TEST(swapped_entries_are_not_served),
+        T_STORE_TEST(signature_blocks_are_read),
+        T_STORE_TEST(files_of_strangers_are_refused),
+        T_STORE_TEST(a_file_cut_short_while_open_is_a_miss),
+        T_STORE_TEST(the_cache_serves_by_source),
+        T_STORE_TEST(pointers_that_lead_astray_do_no_harm),
+        T_STORE_TEST(eviction_takes_pointers_along),
+        T_STORE_TEST(serials_only_rise),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
