@@ -310,6 +310,11 @@ install: all
 	$(Q)install -m 644 tools/install/quern.fish \
 	    "$(ROOT)/share/fish/vendor_completions.d/quern.fish"
 
+# A Python package of the library, its worker and a binding, for pip: tools/python.
+.PHONY: wheel
+wheel: all
+	@python3 tools/python/wheel.py $(B) $(B)/wheel $(VERSION) strip
+
 uninstall:
 	$(Q)cd "$(ROOT)" && rm -f $(INSTALLED) && rmdir -p --ignore-fail-on-non-empty \
 	    $(sort $(dir $(INSTALLED))) 2>/dev/null || true
