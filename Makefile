@@ -45,13 +45,14 @@ TEMPLATES := $(sort $(wildcard templates/*/*.hip))
 
 WORKER   := $(B)/libexec/quern/quern-worker
 COMMAND  := $(B)/bin/quern
+BNB      := $(B)/lib/libquern_bnb.so
 
 .PHONY: all demo check check-hw check-long setup clean format examples tests sanitized
 all: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) build
 
 .PHONY: build
-build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(COMMAND) $(WORKER) examples
+build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(BNB) $(COMMAND) $(WORKER) examples
 
 setup: build/.setup
 build/.setup: tools/setup.sh
@@ -117,6 +118,14 @@ $(B)/lib/libquern.so: $(LIB_OBJ) src/quern.map
 	    -Wl,--version-script=src/quern.map $(if $(SAN),,-Wl$(comma)--no-undefined) \
 	    -o $@ $(LIB_OBJ) $(ZSTD) $(LDLIBS)
 	$(Q)ln -sf libquern.so $(B)/lib/libquern.so.0
+
+# What bitsandbytes' native library exports, for hosts that load that: finds libquern.so beside it.
+$(BNB): tools/bnb/bnb.c tools/bnb/bnb.map $(B)/lib/libquern.so
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(COMPILE) -fvisibility=default -shared -MF $(B)/bnb.d -Wl,-soname,libquern_bnb.so.0 \
+	    -Wl,--version-script=tools/bnb/bnb.map -Wl,-rpath,'$$ORIGIN' \
+	    $(if $(SAN),,-Wl$(comma)--no-undefined) -o $@ $< $(B)/lib/libquern.so -ldl
 
 # ---- the worker: an ordinary program that meets hipRTC and comgr by dlopen ----------------------
 # Never sanitized: it runs under the toolchain's own loader and libc.
@@ -191,9 +200,10 @@ $(FAKEHIP): $(FAKEHIP_OBJ) $(B)/lib/libquern-all.a tests/fakehip/fakehip.map
 	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libamdhip64.so.6 \
 	    -Wl,--version-script=tests/fakehip/fakehip.map \
 	    -o $@ $(filter %.o %.a,$^) $(ZSTD) $(LDLIBS)
+$(B)/tests/fakehip/test_bnb_threads: $(B)/tools/bnb/bnb.o
 $(FAKEHIP_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o %.a,$^) $(FAKEHIP) \
+	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) $(FAKEHIP) \
 	    -Wl,-rpath,$(abspath $(B)/lib/fakehip) -Wl,--disable-new-dtags \
 	    $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
 
@@ -266,6 +276,7 @@ SHARE_FILES = $(patsubst docs/man/%,share/man/man1/%,$(wildcard docs/man/*.1)) \
               share/man/man5/quern-formats.5
 INSTALLED = bin/quern libexec/quern/quern-worker $(LIBDIR)/libquern.so.$(VERSION) \
             $(LIBDIR)/libquern.so.$(SOVERSION) $(LIBDIR)/libquern.so $(LIBDIR)/libquern.a \
+            $(LIBDIR)/libquern_bnb.so \
             $(LIBDIR)/pkgconfig/quern.pc $(LIBDIR)/cmake/quern/quernConfig.cmake \
             $(LIBDIR)/cmake/quern/quernConfigVersion.cmake \
             $(wildcard include/quern/*.h) $(SHARE_FILES) \
@@ -283,6 +294,7 @@ install: all
 	$(Q)install -m 755 $(B)/lib/libquern.so "$(ROOT)/$(LIBDIR)/libquern.so.$(VERSION)"
 	$(Q)ln -sf libquern.so.$(VERSION) "$(ROOT)/$(LIBDIR)/libquern.so.$(SOVERSION)"
 	$(Q)ln -sf libquern.so.$(SOVERSION) "$(ROOT)/$(LIBDIR)/libquern.so"
+	$(Q)install -m 755 $(BNB) "$(ROOT)/$(LIBDIR)/libquern_bnb.so"
 	$(Q)install -m 644 $(B)/lib/libquern.a "$(ROOT)/$(LIBDIR)/libquern.a"
 	$(Q)install -m 644 include/quern/*.h "$(ROOT)/include/quern"
 	$(Q)$(FILL) tools/install/quern.pc.in > "$(ROOT)/$(LIBDIR)/pkgconfig/quern.pc"
@@ -297,6 +309,11 @@ install: all
 	$(Q)install -m 644 tools/install/_quern "$(ROOT)/share/zsh/site-functions/_quern"
 	$(Q)install -m 644 tools/install/quern.fish \
 	    "$(ROOT)/share/fish/vendor_completions.d/quern.fish"
+
+# A Python package of the library, its worker and a binding, for pip: tools/python.
+.PHONY: wheel
+wheel: all
+	@python3 tools/python/wheel.py $(B) $(B)/wheel $(VERSION) strip
 
 uninstall:
 	$(Q)cd "$(ROOT)" && rm -f $(INSTALLED) && rmdir -p --ignore-fail-on-non-empty \

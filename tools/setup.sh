@@ -5,7 +5,7 @@
 # ROCm compiler. Run by make; does nothing, quietly, when everything is there. Usage: tools/setup.sh
 #
 #   build/deps/usr      C libraries and headers, when they are not installed and cannot be
-#   build/deps/python   pip, pytest and hypothesis, likewise
+#   build/deps/python   pip, pytest, hypothesis and numpy, likewise
 #   build/rocm          hipRTC and comgr with their own C library, when no ROCm 6 or 7 is installed
 #
 # As root, Debian packages are installed; otherwise they are only unpacked under build/. Each of the
@@ -55,7 +55,7 @@ C
 
 python() { PYTHONPATH=$top/build/deps/python${PYTHONPATH:+:$PYTHONPATH} python3 "$@"; }
 
-have_python() { python -c 'import pytest, hypothesis' 2>/dev/null; }
+have_python() { python -c 'import pytest, hypothesis, numpy' 2>/dev/null; }
 
 have_pip() { sh tools/pip.sh --version >/dev/null 2>&1; }
 
@@ -252,25 +252,33 @@ get_pip() {
     have_pip
 }
 
+get_numpy() {
+    sh tools/pip.sh install --quiet --no-warn-script-location --no-deps --only-binary=:all: \
+        --target "$work/numpy" numpy >>"$work/log" 2>&1 && add_python "$work/numpy"
+    have_python
+}
+
 get_python() {
     have python3 || install_as_root python3 || die "no python3: install it"
     have_pip || get_pip || say "no pip: what is on the Python package index cannot be fetched"
     have_python && return 0
-    install_as_root python3-pytest python3-hypothesis || :
+    install_as_root python3-pytest python3-hypothesis python3-numpy || :
     have_python && return 0
-    say "installing pytest and hypothesis into build/deps/python"
+    say "installing pytest, hypothesis and numpy into build/deps/python"
+    # a Python that is not Debian's has numpy from its index only: it is not pure Python
+    python -c 'import pytest, hypothesis' 2>/dev/null && get_numpy && return 0
     if download_own python3-pytest python3-hypothesis python3-attr python3-iniconfig \
         python3-packaging python3-pluggy python3-sortedcontainers python3-pygments &&
         unpack_all "$work/debs" "$work/pytest"; then
         add_python "$work/pytest/usr/lib/python3/dist-packages"
     fi
-    have_python && return 0
+    get_numpy && return 0
     sh tools/pip.sh install --quiet --no-warn-script-location --target "$work/wheels" \
-        pytest hypothesis >>"$work/log" 2>&1 && add_python "$work/wheels"
+        pytest hypothesis numpy >>"$work/log" 2>&1 && add_python "$work/wheels"
     have_python && return 0
     show_log
-    die "cannot get the Python packages pytest and hypothesis: install python3-pytest" \
-        "python3-hypothesis, or make 'python3 -m pip install' work here"
+    die "cannot get the Python packages pytest, hypothesis and numpy: install python3-pytest" \
+        "python3-hypothesis python3-numpy, or make 'python3 -m pip install' work here"
 }
 
 # Debian packages of hipRTC 6 and comgr are newer than the release that this machine runs, and so is

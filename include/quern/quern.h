@@ -269,9 +269,10 @@ QUERN_API quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_
 QUERN_API quern_status quern_op_ready(quern_op *op);
 
 /*
- * quern_op_create for a host that may be capturing `stream` into a graph. The capture status is
- * asked first: while it captures nothing is compiled or loaded, an op whose kernels are all here is
- * given, and another fails with QUERN_E_WOULD_COMPILE; either way the capture goes on.
+ * quern_op_create for a host that may be capturing `stream` into a graph. An op whose kernels are
+ * all here is given at once. For another the capture status is asked before anything else: while
+ * the stream captures nothing is compiled or loaded, and the call fails with QUERN_E_WOULD_COMPILE;
+ * either way the capture goes on.
  */
 QUERN_API quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *problem,
                                           int64_t m_max, void *stream, quern_op **op);
@@ -346,6 +347,15 @@ typedef int (*quern_progress_fn)(void *user, const struct quern_progress *progre
 QUERN_API quern_status quern_prewarm(quern_ctx *ctx, const struct quern_problem *problems,
                                      size_t count, int64_t m_max, quern_progress_fn progress,
                                      void *user);
+
+/*
+ * Makes and loads the op of every layer in a manifest: the text that `record` (QUERN_RECORD) writes
+ * and `quern prewarm --manifest` reads (docs/formats.md). Lines for other targets are passed over.
+ * The ops stay in the context, so that creating them again finds them. Goes on after a line that
+ * fails and returns the first failure, whose message names the line. Blocks as quern_op_create.
+ * QUERN_E_IO: the file cannot be read.
+ */
+QUERN_API quern_status quern_preload(quern_ctx *ctx, const char *path);
 
 #ifdef __cplusplus
 }

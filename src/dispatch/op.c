@@ -275,22 +275,22 @@ quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *prob
 {
     struct quern_problem normal;
     bool capturing = false;
-    quern_op *op;
 
     FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
-    if (ctx->device)
-        TRY(ctx->device->functions->capturing(ctx->device, stream, &capturing));
-    if (!capturing)
-        return quern_op_create(ctx, problem, m_max, out);
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
     TRY(problem_normalise(problem, &normal));
-    op = take_known(ctx, &normal, m_max);
-    FAIL_IF(!op, QUERN_E_WOULD_COMPILE,
+    quern_op *const op = take_known(ctx, &normal, m_max);
+    if (op) {
+        *out = op;
+        return QUERN_OK;
+    }
+    if (ctx->device)
+        TRY(ctx->device->functions->capturing(ctx->device, stream, &capturing));
+    FAIL_IF(capturing, QUERN_E_WOULD_COMPILE,
             "the stream is being captured, and not every kernel for 1 to %" PRId64
             " rows is loaded; create the op before the capture begins",
             m_max);
-    *out = op;
-    return QUERN_OK;
+    return quern_op_create(ctx, problem, m_max, out);
 }
 
 quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans, size_t first, size_t count,

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -139,17 +140,31 @@ def test_cmake_refuses_other_series(moved, tmp_path):
     run("cmake", f"-DCMAKE_PREFIX_PATH={moved[0]}", "-B", "out", ".", cwd=tmp_path)
 
 
-def test_only_quern_names_are_exported(moved):
+def exported(library):
     if not shutil.which("nm"):
         pytest.skip("no nm")
-    library = moved[0] / moved[1] / "libquern.so"
-    names = [
+    return [
         line.split()[-1].split("@")[0]
         for line in run("nm", "-D", "--defined-only", library, cwd=TOP).splitlines()
         if line.split()[-2] not in ("A",)
     ]
+
+
+def test_only_quern_names_are_exported(moved):
+    names = exported(moved[0] / moved[1] / "libquern.so")
     assert "quern_op_launch" in names
     assert [n for n in names if not n.startswith("quern_")] == []
+
+
+def test_bitsandbytes_names(moved):
+    """Exactly these, and the library beside it is found wherever the tree is."""
+    library = moved[0] / moved[1] / "libquern_bnb.so"
+    assert sorted(exported(library)) == [
+        "cgemm_4bit_bf16", "cgemm_4bit_fp16", "cgemm_4bit_fp32",
+        "quern_bnb_last_error", "quern_bnb_last_status"]
+    env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+    code = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).quern_bnb_last_status())"
+    assert run(sys.executable, "-c", code, library, cwd=TOP, env=env) == "0\n"
 
 
 def test_man_pages(moved):

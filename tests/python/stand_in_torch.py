@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+"""What the package uses of torch, on the memory of a HIP runtime given to `install`: tests with it
+run the package's way of calling, and show nothing about torch itself."""
+
+import ctypes
+import math
+import sys
+import types
+
+import numpy as np
+
+STORAGE = {"torch.float32": np.float32, "torch.float16": np.float16, "torch.bfloat16": np.uint16,
+           "torch.uint8": np.uint8}
+
+
+def install(hip):
+    """Makes `import torch` find the stand-in; returns it."""
+    torch = types.ModuleType("torch")
+
+    class DType(str):
+        def __str__(self):
+            return str.__str__(self)
+
+    for name in STORAGE:
+        setattr(torch, name.partition(".")[2], DType(name))
+
+    class Tensor:
+        """Packed, on GPU 0."""
+
+        is_cuda = True
+
+        def __init__(self, shape, dtype, address=None):
+            self.shape, self.dtype = tuple(shape), dtype
+            self.device = types.SimpleNamespace(index=0, type="cuda")
+            if address is None:
+                pointer = ctypes.c_void_p()
+                size = ctypes.c_size_t(max(1, self.numel() * self.element_size()))
+                assert hip.hipMalloc(ctypes.byref(pointer), size) == 0
+                address = pointer.value
+            self.address = None
+            del self.address  # unlike a quern.Buffer it has none
+            self._address = address
+
+        def data_ptr(self):
+            return self._address
+
+        def numel(self):
+            return math.prod(self.shape)
+
+        def element_size(self):
+            return np.dtype(STORAGE[str(self.dtype)]).itemsize
+
+        def is_contiguous(self):
+            return True
+
+        def contiguous(self):
+            return self
+
+        def detach(self):
+            return self
+
+        def array(self):
+            out = np.empty(self.shape, STORAGE[str(self.dtype)])
+            assert hip.hipMemcpy(out.ctypes.data_as(ctypes.c_void_p),
+                                 ctypes.c_void_p(self._address), ctypes.c_size_t(out.nbytes),
+                                 2) == 0
+            return out
+
+        def fill(self, array):
+            array = np.ascontiguousarray(array, STORAGE[str(self.dtype)])
+            assert hip.hipMemcpy(ctypes.c_void_p(self._address),
+                                 array.ctypes.data_as(ctypes.c_void_p),
+                                 ctypes.c_size_t(array.nbytes), 1) == 0
+            return self
+
+    Tensor.__module__, Tensor.__qualname__ = "torch", "Tensor"
+    torch.Tensor = Tensor
+    torch.empty = lambda shape, dtype, device=None: Tensor(shape, dtype)
+    torch.as_gpu = lambda array, dtype: Tensor(np.shape(array), dtype).fill(array)
+
+    class Device:
+        def __init__(self, device):
+            self.index = device.index
+
+        def __enter__(self):
+            assert hip.hipSetDevice(self.index) == 0
+
+        def __exit__(self, *_):
+            pass
+
+    stream = ctypes.c_void_p()
+    assert hip.hipStreamCreate(ctypes.byref(stream)) == 0
+    torch.stream = stream
+    torch.cuda = types.SimpleNamespace(
+        device=Device,
+        current_stream=lambda device: types.SimpleNamespace(cuda_stream=stream.value))
+
+    def custom_op(name, mutates_args):
+        assert name == "quern::linear" and mutates_args == ()
+
+        def decorate(function):
+            function.register_fake = lambda fake: setattr(function, "fake", fake)
+            return function
+
+        return decorate
+
+    torch.library = types.SimpleNamespace(custom_op=custom_op)
+    sys.modules["torch"] = torch
+    return torch

@@ -1,0 +1,511 @@
+# SPDX-License-Identifier: MIT
+"""The Python package: built by `make wheel`, installed by pip, used on software GPUs and on a HIP
+runtime of software GPUs."""
+
+import ctypes
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import types
+import zipfile
+
+import numpy as np
+import pytest
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+BUILD = (TOP / os.environ.get("B", "build/release")).resolve()
+FAKEHIP = BUILD / "lib" / "fakehip" / "libamdhip64.so.6"
+INSTALL = ["sh", TOP / "tools/pip.sh", "install", "--quiet", "--no-index", "--no-deps", "--target"]
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def wheel():
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    done = subprocess.run(["make", "--no-print-directory", "wheel"], cwd=TOP, env=env,
+                          capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return TOP / done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="session")
+def site(wheel, tmp_path_factory):
+    """A directory with the installed package."""
+    directory = tmp_path_factory.mktemp("site")
+    done = subprocess.run([*INSTALL, directory, wheel], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+@pytest.fixture(scope="session")
+def quern(site, tmp_path_factory):
+    for name in [n for n in os.environ if n.startswith("QUERN_") and n != "QUERN_ROCM_PATH"]:
+        del os.environ[name]
+    os.environ["QUERN_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+    # the rootless toolchain is found beside a build tree only; an installed quern is told
+    if (TOP / "build/rocm").is_dir():
+        os.environ.setdefault("QUERN_ROCM_PATH", str(TOP / "build/rocm"))
+    os.environ["FAKEHIP_DEVICES"] = "gfx1151,gfx1036"
+    sys.path.insert(0, str(site))
+    return importlib.import_module("quern")
+
+
+@pytest.fixture(scope="session")
+def sim(quern):
+    with quern.Context(target="gfx1151") as ctx:
+        yield ctx
+
+
+@pytest.fixture(scope="session")
+def hip(quern):
+    if not FAKEHIP.exists():
+        pytest.skip("no HIP headers to make fakehip from")
+    return ctypes.CDLL(str(FAKEHIP))
+
+
+@pytest.fixture(scope="session")
+def gpu(quern, hip):
+    with quern.Context(device="hip") as ctx:
+        yield ctx
+
+
+@pytest.fixture(params=["sim", "gpu"])
+def ctx(request):
+    return request.getfixturevalue(request.param)
+
+
+def weights(n, k, seed=1):
+    return np.random.default_rng(seed).normal(0, 0.05, (n, k)).astype(np.float32)
+
+
+def rows(m, k):
+    return np.random.default_rng(m).normal(0, 1, (m, k)).astype(np.float32)
+
+
+def close(y, reference, tolerance=5e-3):
+    return np.abs(y - reference).max() <= tolerance * np.abs(reference).max()
+
+
+# ---- the package --------------------------------------------------------------------------------
+
+
+def test_the_wheel_is_whole_and_the_same_each_time(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        assert archive.testzip() is None
+    assert "quern/py.typed" in names and "quern/libexec/quern/quern-worker" in names
+    assert re.search(r"-py3-none-manylinux_2_\d+_x86_64\.whl$", wheel.name)
+    again = subprocess.run(
+        [sys.executable, TOP / "tools/python/wheel.py", BUILD, tmp_path,
+         wheel.name.split("-")[1], "strip"], capture_output=True, text=True, check=True)
+    assert pathlib.Path(again.stdout.strip()).read_bytes() == wheel.read_bytes()
+
+
+def test_it_needs_nothing_else(site, tmp_path):
+    """A fresh interpreter with numpy: the library and the worker come from the package."""
+    text = (TOP / "tools/python/README.md").read_text()
+    (code,) = (block.split("```")[0] for block in text.split("```python\n")[1:])
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("QUERN_", "LD_"))}
+    env.update(QUERN_CACHE_DIR=str(tmp_path / "cache"), QUERN_ROCM_PATH=os.environ.get(
+        "QUERN_ROCM_PATH", str(TOP / "build/rocm")))
+    numpy = pathlib.Path(np.__file__).parents[1]
+    env["PYTHONPATH"] = os.pathsep.join([str(site), str(numpy)])
+    done = subprocess.run([sys.executable, "-c", code], env=env, cwd=tmp_path,
+                          capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    error, explained = done.stdout.split("\n", 1)
+    assert 0 < float(error) < 1 and "quern_nf4_bf16_n64_k256" in explained
+
+
+def test_structs_are_those_of_the_headers(quern, tmp_path):
+    """The sizes and places that a C compiler gives them."""
+    native = sys.modules["quern._native"]
+    structs = {"quern_options": native.Options, "quern_problem": native.Problem,
+               "quern_args": native.Args, "quern_progress": native.Progress,
+               "quern_operand": native.Operand, "quern_quantized": native.Quantized,
+               "quern_device_info": native.DeviceInfo, "quern_error": native.ErrorDetail}
+    lines = []
+    for name, struct_ in structs.items():
+        lines.append(f'printf("{name} %zu\\n", sizeof(struct {name}));')
+        lines += [f'printf("{name}.{f} %zu\\n", offsetof(struct {name}, {f}));'
+                  for f, _ in struct_._fields_]
+    source = tmp_path / "sizes.c"
+    source.write_text("#include <quern/tool.h>\n#include <stdio.h>\nint main(void)\n{\n"
+                      + "\n".join(lines) + "\nreturn 0;\n}\n")
+    subprocess.run([os.environ.get("CC", "gcc"), f"-I{TOP}/include", source, "-o",
+                    tmp_path / "sizes"], check=True)
+    said = dict(line.split() for line in subprocess.run(
+        [tmp_path / "sizes"], capture_output=True, text=True).stdout.splitlines())
+    ours = {}
+    for name, struct_ in structs.items():
+        ours[name] = str(ctypes.sizeof(struct_))
+        ours.update({f"{name}.{f}": str(getattr(struct_, f).offset) for f, _ in struct_._fields_})
+    assert said == ours
+
+
+def test_version(quern, wheel):
+    assert quern.__version__ == wheel.name.split("-")[1]
+
+
+# ---- layers on numpy arrays ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [
+    dict(wq="nf4", a="bf16"), dict(wq="nf4", a="f16", scale="nested", group=128),
+    dict(wq="fp4", a="f32"), dict(wq="int4", a="f16", zero="u8", group=128),
+    dict(wq="mxfp4", a="bf16")], ids=lambda w: " ".join(map(str, w.values())))
+def test_linear(quern, ctx, words):
+    n, k = 48, 256
+    w, bias = weights(n, k), rows(1, n)[0]
+    layer = quern.Linear.quantize(ctx, w, bias=bias, **words)
+    text = layer.op.problem
+    assert layer.shape == (n, k) and f"n={n} k={k}" in text and layer.a_type == words["a"]
+    used = {name: b.read(np.uint8, b.nbytes) for name, b in layer.operands.items()
+            if name != "bias"}
+    exact = quern.dequantize(text, used).astype(np.float64)
+    for shape in ((k,), (1, k), (5, k), (2, 6, k)):
+        x = rows(np.prod(shape[:-1], dtype=int), k).reshape(shape)
+        y = layer(x)
+        assert y.shape == (*shape[:-1], n)
+        assert close(y, x @ exact.T + bias, 1e-2)  # x and bias are rounded on their way
+    assert layer(np.empty((0, k), np.float32)).shape == (0, n)
+
+
+def test_types_of_rows(quern, sim):
+    layer = quern.Linear.quantize(sim, weights(32, 64), wq="nf4", a="bf16")
+    x = rows(2, 64)
+    want = layer(x)
+    assert want.dtype == np.float32
+    bits = ((x.view(np.uint32) + 0x7FFF + (x.view(np.uint32) >> 16 & 1)) >> 16).astype(np.uint16)
+    assert np.array_equal(layer(bits), want)  # bf16 as its bits
+    assert np.array_equal(layer(x.astype(np.float64)), want)
+    with pytest.raises(TypeError, match="int64"):
+        layer(np.ones((2, 64), int))
+    with pytest.raises(ValueError, match=r"\(2, 63\); expected \[..., 64\]"):
+        layer(x[:, 1:])
+
+
+def test_quantize_and_repack(quern):
+    w = weights(16, 128)
+    operands = quern.quantize("wq=int4 n=16 k=128 a=f16", w)
+    assert operands["b"].dtype == np.int32 and operands["b"].shape == (16, 16)
+    assert operands["scales"].dtype == np.float16
+    text = "wq=int4 n=16 k=128 a=f16"
+    exact = quern.dequantize(text, operands)
+    assert np.abs(exact - w).max() < 0.05
+    exl = quern.repack(text, "exl", operands["b"])
+    assert not np.array_equal(exl, operands["b"].reshape(-1))
+    operands["b"] = exl
+    assert np.array_equal(quern.dequantize(text + " layout=exl", operands), exact)
+    with pytest.raises(ValueError, match="expected one of bnb"):
+        quern.repack(text, "exll", exl)
+    with pytest.raises(ValueError, match=r"\(16, 64\); expected \(16, 128\)"):
+        quern.quantize(text, w[:, :64])
+    with pytest.raises(ValueError, match="scales has"):
+        quern.dequantize(text, {**operands, "scales": operands["scales"][:1]})
+
+
+# ---- ops, memory, failures ----------------------------------------------------------------------
+
+
+def test_op_on_addresses(quern, ctx):
+    text = "wq=nf4 n=32 k=128 a=f16"
+    w, x = quern.quantize(text, weights(32, 128)), rows(4, 128).astype(np.float16)
+    op = ctx.op(text, m_max=4)
+    assert op.ready() and op.workspace(4) == 0
+    assert "n=32 k=128" in op.problem and "quern_nf4_f16" in op.explain(1)
+    buffers = {name: ctx.buffer(array) for name, array in w.items()}
+    a, c = ctx.buffer(x), ctx.buffer(4 * 32 * 2)
+    op.launch(m=4, a=a, b=buffers["b"].address, scales=buffers["scales"], c=c.address)
+    want = x.astype(np.float64) @ quern.dequantize(text, w).astype(np.float64).T
+    assert close(c.read(np.float16, (4, 32)), want)
+    # a leading dimension: every other row of A
+    op.launch(m=2, a=a, c=c, lda=256, **buffers)
+    assert close(c.read(np.float16, (2, 32)), want[::2])
+    with pytest.raises(ValueError, match="a has 1024 bytes; 1280 are needed for m=5"):
+        op.launch(m=5, a=a, c=c, **buffers)
+    with pytest.raises(ValueError, match="a has 1024 bytes; 1792"):
+        op.launch(m=4, a=a, c=c, lda=256, **{**buffers})
+    with pytest.raises(TypeError, match="a is a numpy array"):
+        op.launch(m=4, a=x, c=c, **buffers)
+    with pytest.raises(TypeError, match="'d' is no operand; expected a, b, scales"):
+        op.launch(m=4, a=a, d=c, **buffers)
+    with pytest.raises(quern.Error, match="args.c is null") as caught:
+        op.launch(m=4, a=a, **buffers)
+    assert caught.value.name == "QUERN_E_ARGUMENT" and caught.value.status == 1
+    with pytest.raises(ValueError, match="do not fit"):
+        c.write(np.zeros(1000))
+
+
+def test_failures(quern, tmp_path):
+    with pytest.raises(quern.Error, match="unknown target \"gfx1\"") as caught:
+        quern.Context(target="gfx1")
+    assert caught.value.name == "QUERN_E_TARGET"
+    with pytest.raises(ValueError, match="device is 'gpu'; expected one of auto, hip, sim"):
+        quern.Context(device="gpu")
+    with quern.Context(target="gfx1151", cache_dir=tmp_path / "empty", jit="off") as ctx:
+        with pytest.raises(quern.Error) as caught:
+            ctx.op("wq=nf4 n=16 k=64 a=bf16")
+        assert caught.value.name == "QUERN_E_WOULD_COMPILE"
+        with pytest.raises(quern.Error, match="wq=nf3"):
+            ctx.op("wq=nf3 n=16 k=64 a=bf16")
+        with pytest.raises(ValueError, match="operands are b; .* has b, scales"):
+            # nothing is compiled for weights that are not there
+            quern.Linear(quern.Context(target="gfx1151"), "wq=nf4 n=16 k=64 a=bf16", {"b": 16})
+
+
+def test_prewarm_record_preload_and_log(quern, tmp_path):
+    record, said, told = tmp_path / "record", [], []
+    text = "wq=nf4 n=16 k=64 a=bf16"
+    with quern.Context(target="gfx1151", cache_dir=tmp_path / "cache", record=record,
+                       log=lambda level, line: said.append((level, line)), log_level="debug",
+                       jit="warn") as ctx:
+        ctx.prewarm([text], m_max=8, progress=lambda *p: told.append(p))
+        assert told[-1][0] == told[-1][1] == len(told)
+        assert "n=16 k=64" in told[0][2]
+        assert any(level == "warn" and "compiling it" in line for level, line in said)
+        ctx.op(text, m_max=8, compile=False)
+        with pytest.raises(quern.Error) as caught:
+            ctx.prewarm(["wq=nf4 n=32 k=64 a=bf16"], progress=lambda *p: True)
+        assert caught.value.name == "QUERN_E_CANCELLED"
+    assert record.read_text().startswith("target=gfx1151 m=1-8 op=gemm wq=nf4")
+    with quern.Context(target="gfx1151", cache_dir=tmp_path / "cache", jit="off") as ctx:
+        ctx.preload(record)
+        with pytest.raises(quern.Error, match="none cannot be read"):
+            ctx.preload(tmp_path / "none")
+
+
+def test_what_a_context_owns_goes_with_it(quern):
+    ctx = quern.Context(target="gfx1151")
+    layer = quern.Linear.quantize(ctx, weights(16, 64))
+    layer(rows(1, 64))
+    buffer = ctx.buffer(np.zeros(4))
+    ctx.close()
+    ctx.close()
+    del layer, buffer, ctx
+    gc.collect()
+
+
+# ---- a GPU of the host's ------------------------------------------------------------------------
+
+
+class OnGpu:
+    """Memory that another library put on the GPU, as DLPack shows it."""
+
+    class Tensor(ctypes.Structure):
+        _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2),
+                    ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                    ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p),
+                    ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64),
+                    ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+    def __init__(self, hip, array, device=(10, 0), strides=None, offset=0, versioned=False):
+        self.address, pointer = None, ctypes.c_void_p()
+        del self.address
+        array = np.ascontiguousarray(array)
+        assert hip.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(array.nbytes + offset)) == 0
+        assert hip.hipMemcpy(ctypes.c_void_p(pointer.value + offset),
+                             array.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(array.nbytes),
+                             1) == 0
+        self.device, self.streams, self.versioned = device, [], versioned
+        self.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+        self.strides = (ctypes.c_int64 * array.ndim)(*strides) if strides else None
+        self.tensor = self.Tensor(
+            pointer, device, array.ndim, 2, array.itemsize * 8, 1, ctypes.addressof(self.shape),
+            ctypes.addressof(self.strides) if strides else None, offset)
+        head = struct.pack("IIQQQ", 1, 0, 0, 0, 0)
+        self.whole = ctypes.create_string_buffer(head + bytes(self.tensor))
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, stream=None):
+        self.streams.append(stream)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p,
+                                                       ctypes.c_void_p]
+        if self.versioned:
+            return new(ctypes.addressof(self.whole), b"dltensor_versioned", None)
+        return new(ctypes.addressof(self.tensor), b"dltensor", None)
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_dlpack(quern, gpu, hip, versioned):
+    text = "wq=nf4 n=32 k=128 a=f16"
+    w, x = quern.quantize(text, weights(32, 128)), rows(3, 128).astype(np.float16)
+    op, stream = gpu.op(text), ctypes.c_void_p()
+    assert hip.hipStreamCreate(ctypes.byref(stream)) == 0
+    a = OnGpu(hip, x, strides=(128, 1), offset=32, versioned=versioned)
+    b, scales = (OnGpu(hip, w[name], versioned=versioned) for name in ("b", "scales"))
+    c = gpu.buffer(3 * 32 * 2)
+    op.launch(m=3, stream=stream.value, a=a, b=b, scales=scales, c=c)
+    assert hip.hipStreamSynchronize(stream) == 0
+    assert a.streams == [stream.value]  # the producer is told who reads
+    want = x.astype(np.float64) @ quern.dequantize(text, w).astype(np.float64).T
+    assert close(c.read(np.float16, (3, 32)), want)
+    more = dict(b=b, scales=scales, c=c)
+    for bad, says in ((OnGpu(hip, x, device=(10, 1)), r"device \(10, 1\); expected .*\(10, 0\)"),
+                      (OnGpu(hip, x, device=(2, 0)), r"device \(2, 0\)"),
+                      (OnGpu(hip, x, strides=(256, 1)), "expected packed rows"),
+                      (OnGpu(hip, x[:2]), "512 bytes; 768 are needed")):
+        with pytest.raises(ValueError, match=says):
+            op.launch(m=3, a=bad, **more)
+    with pytest.raises(TypeError, match="host memory"):
+        op.launch(m=3, a=OnGpu(hip, x, device=(1, 0)), **more)
+
+
+def test_capture(quern, gpu, hip):
+    stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
+    gpu.op("wq=nf4 n=32 k=64 a=f16", m_max=1)
+    assert hip.hipStreamCreate(ctypes.byref(stream)) == 0
+    assert hip.hipStreamBeginCapture(stream, 0) == 0
+    gpu.op_on("wq=nf4 n=32 k=64 a=f16", 1, stream.value)
+    with pytest.raises(quern.Error, match="captured"):
+        gpu.op_on("wq=nf4 n=64 k=64 a=f16", 1, stream.value)
+    assert hip.hipStreamEndCapture(stream, ctypes.byref(graph)) == 0
+
+
+# ---- torch and bitsandbytes ---------------------------------------------------------------------
+
+
+def linear4bit(operands, n, k, wrap, **words):
+    """What a bitsandbytes Linear4bit shows of itself."""
+    nested = "absmax8" in operands
+    at = {name: wrap(name, array) for name, array in operands.items()}
+    state = types.SimpleNamespace(
+        shape=(n, k), blocksize=64, quant_type="nf4", nested=nested, dtype="torch.bfloat16",
+        absmax=at["absmax8" if nested else "scales"], offset=at.get("offset"),
+        state2=types.SimpleNamespace(absmax=at["scales"], code=at.get("code"), blocksize=256))
+    weight = at["b"]
+    if isinstance(weight, np.ndarray):  # which takes no attributes, unlike a Parameter
+        class Params(np.ndarray):
+            pass
+        weight = weight.reshape(-1, 1).view(Params)
+    weight.quant_state = state
+    return types.SimpleNamespace(weight=weight, bias=at.get("bias"), **words)
+
+
+def test_torch_tensors_on_the_gpu(quern, gpu, hip):
+    """With a stand-in for torch, whose tensors are in the HIP runtime's memory: the layer's own
+    tensors are used where they are, on torch's stream, through the operator."""
+    if importlib.util.find_spec("torch"):
+        pytest.skip("torch itself is here")
+    import stand_in_torch
+    torch = stand_in_torch.install(hip)
+    try:
+        text = "wq=nf4 scale=nested n=32 k=128 a=bf16"
+        operands = quern.quantize(text, weights(32, 128))
+        dtypes = {"b": torch.uint8, "absmax8": torch.uint8}
+        layer = linear4bit(operands, 32, 128, lambda name, array: torch.as_gpu(
+            array, dtypes.get(name, torch.float32)), compute_dtype=torch.bfloat16)
+        linear = quern.replace_linear4bit(layer, gpu)
+        assert linear.operands["b"].data_ptr() == layer.weight.data_ptr()
+        assert "scale=nested" in linear.op.problem
+        x32 = rows(6, 128)
+        bits = (x32.view(np.uint32) >> 16).astype(np.uint16)
+        x = torch.as_gpu(bits.reshape(2, 3, 128), torch.bfloat16)
+        y = layer.forward(x)
+        assert hip.hipStreamSynchronize(torch.stream) == 0
+        assert y.shape == (2, 3, 32) and y.dtype == torch.bfloat16
+        exact = quern.dequantize(text, operands).astype(np.float64)
+        rounded = (bits.astype(np.uint32) << 16).view(np.float32)
+        got = (y.array().astype(np.uint32) << 16).view(np.float32).reshape(6, 32)
+        assert close(got, rounded @ exact.T)
+        torch_ops = sys.modules["quern.torch_ops"]
+        fake = torch_ops.linear.fake(x, [], "", linear.op.problem)
+        assert fake.shape == y.shape and fake.dtype == y.dtype
+        with pytest.raises(TypeError, match="x is torch.float16"):
+            layer.forward(torch.as_gpu(bits, torch.float16))
+        mixed = quern.Linear.quantize(gpu, weights(32, 128), scale="nested")  # quern's own memory
+        z = mixed(x)
+        assert hip.hipStreamSynchronize(torch.stream) == 0
+        assert np.array_equal(z.array(), y.array())
+    finally:
+        del sys.modules["torch"]
+        sys.modules.pop("quern.torch_ops", None)
+
+
+def test_torch_itself(quern, sim):
+    torch = pytest.importorskip("torch")
+    layer = quern.Linear.quantize(sim, weights(32, 128))
+    x = torch.from_numpy(rows(3, 128))
+    y = layer(x.to(torch.bfloat16))
+    assert y.dtype == torch.bfloat16 and y.shape == (3, 32)
+    assert close(y.float().numpy(), layer(rows(3, 128)), 1e-2)
+    from quern import torch_ops
+    fake = torch_ops._result_like(x.to("meta"), layer.op.problem)
+    assert fake.shape == (3, 32) and fake.dtype == torch.bfloat16
+
+
+def output_of(*command):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip((done.stderr.strip().splitlines() or ["not to be had"])[-1])
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    output_of("sh", TOP / "tools/fetch_model.sh")
+    path = TOP / "build/models/all-MiniLM-L6-v2/model.safetensors"
+    data = np.memmap(path, np.uint8, "r")
+    size = int.from_bytes(data[:8].tobytes(), "little")
+    header = json.loads(data[8:8 + size].tobytes())
+
+    def tensor(name):
+        entry = header[name]
+        assert entry["dtype"] == "F32"
+        begin, end = (8 + size + x for x in entry["data_offsets"])
+        return data[begin:end].view(np.float32).reshape(entry["shape"])
+
+    return tensor
+
+
+@pytest.fixture(scope="module")
+def peer():
+    directory = output_of(sys.executable, TOP / "tests/peers/fetch_wheel.py")
+    return ctypes.CDLL(f"{directory}/libbitsandbytes_cpu.so")
+
+
+@pytest.mark.parametrize("name,nested", [
+    ("encoder.layer.0.attention.self.query", False), ("encoder.layer.5.output.dense", True)])
+def test_replaces_a_linear4bit(quern, ctx, minilm, peer, name, nested):
+    """A layer of a real model as bitsandbytes holds it; its CPU library unpacks the same weights,
+    of which the product is taken in double precision."""
+    w, bias = minilm(f"{name}.weight"), minilm(f"{name}.bias")
+    n, k = w.shape
+    text = f"wq=nf4 scale={'nested' if nested else 'f32'} n={n} k={k} a=bf16"
+    operands = quern.quantize(text, w)
+    absmax = operands["scales"]
+    if nested:
+        absmax = (operands["code"][operands["absmax8"].reshape(-1)] *
+                  np.repeat(operands["scales"], 256)[:n * k // 64] + operands["offset"])
+        absmax = absmax.astype(np.float32)
+    theirs = np.empty((n, k), np.float32)
+    peer.cdequantize_blockwise_cpu_nf4_fp32(
+        *(np.ascontiguousarray(x).ctypes.data_as(ctypes.c_void_p)
+          for x in (operands["b"], absmax, theirs)),
+        *map(ctypes.c_longlong, (64, n, k)))
+    assert np.abs(theirs - w).max() <= 0.2 * np.abs(w).max()  # it is this layer
+    layer = linear4bit({**operands, "bias": bias}, n, k, lambda _, array: array)
+    quern.replace_linear4bit(layer, ctx)
+    x = rows(5, k)
+    y = layer.forward(x)
+    assert close(y, x.astype(np.float64) @ theirs.astype(np.float64).T + bias, 1e-2)
+
+
+def test_layers_that_cannot_be_replaced(quern, sim):
+    with pytest.raises(ValueError, match="no quant_state"):
+        quern.replace_linear4bit(types.SimpleNamespace(weight=np.zeros(4)), sim)
+    operands = quern.quantize("wq=nf4 n=16 k=64 a=bf16", weights(16, 64))
+    layer = linear4bit(operands, 16, 64, lambda _, array: array, compute_dtype="torch.int8")
+    with pytest.raises(TypeError, match="torch.int8; expected float32, float16 or bfloat16"):
+        quern.replace_linear4bit(layer, sim)

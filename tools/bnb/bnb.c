@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The entry points of <quern/bnb.h> over libquern: a context for each GPU, made at its first call,
+ * and an op for each shape, which the context finds without a lock.
+ *
+ * Unlike libquern this library prints: a caller without results would learn of nothing otherwise.
+ */
+#include <quern/bnb.h>
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GPUS_MAX 64
+/* Kernels for at least this many rows are made together: what a decoding batch grows to. */
+#define ROWS_AT_ONCE 8
+
+/* ---- The host's HIP runtime ------------------------------------------------------------------ */
+
+/* Source: hip/hip_runtime_api.h; tests/fakehip/test_hip_abi.c checks these in src/device. */
+enum { HIP_OK = 0, HIP_CAPTURE_NONE = 0 };
+
+static struct {
+    int (*get_device)(int *device);
+    int (*is_capturing)(void *stream, int *status);
+    int (*last_error)(void);
+} hip;
+static atomic_bool have_hip;
+
+static int find_runtime(struct dl_phdr_info *info, size_t size, void *user)
+{
+    const char *const slash = strrchr(info->dlpi_name, '/');
+    const char *const name = slash ? slash + 1 : info->dlpi_name;
+
+    (void)size;
+    if (strncmp(name, "libamdhip64", strlen("libamdhip64")))
+        return 0;
+    *(void **)user = dlopen(info->dlpi_name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    return *(void **)user != NULL;
+}
+
+static bool take(void *library, const char *name, void *function)
+{
+    void *const address = dlsym(library, name);
+
+    memcpy(function, &address, sizeof address);
+    return address != NULL;
+}
+
+/* The runtime that the host uses is in the process: its pointers and streams are of it. */
+static bool hip_ready(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    void *library = NULL;
+
+    if (atomic_load_explicit(&have_hip, memory_order_acquire))
+        return true;
+    pthread_mutex_lock(&lock);
+    if (dl_iterate_phdr(find_runtime, &library) && take(library, "hipGetDevice", &hip.get_device) &&
+        take(library, "hipStreamIsCapturing", &hip.is_capturing) &&
+        take(library, "hipGetLastError", &hip.last_error))
+        atomic_store_explicit(&have_hip, true, memory_order_release);
+    pthread_mutex_unlock(&lock);
+    return atomic_load(&have_hip);
+}
+
+static bool capturing(void *stream)
+{
+    int status = HIP_CAPTURE_NONE;
+    /* an error means that another stream's capture forbids even the question */
+    const int error = hip.is_capturing(stream, &status);
+
+    if (error != HIP_OK)
+        (void)hip.last_error();
+    return error != HIP_OK || status != HIP_CAPTURE_NONE;
+}
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+static _Thread_local int last_status;
+static _Thread_local char last_message[1024];
+
+int quern_bnb_last_status(void)
+{
+    return last_status;
+}
+
+const char *quern_bnb_last_error(void)
+{
+    return last_message;
+}
+
+static int fail(int status, const char *message)
+{
+    if (message != last_message)
+        snprintf(last_message, sizeof last_message, "%s", message);
+    last_status = status;
+    return status;
+}
+
+static int fail_as_quern(quern_status status)
+{
+    return fail(status, quern_last_error()->message);
+}
+
+/* ---- Contexts -------------------------------------------------------------------------------- */
+
+struct gpu {
+    pthread_mutex_t lock; /* of opening */
+    _Atomic(quern_ctx *) ctx;
+    int failed; /* the status that opening failed with: it is not tried again */
+    char why[sizeof last_message];
+};
+
+static struct gpu gpus[GPUS_MAX];
+static pthread_once_t gpus_once = PTHREAD_ONCE_INIT;
+
+static void set_up_gpus(void)
+{
+    for (int i = 0; i < GPUS_MAX; i++)
+        pthread_mutex_init(&gpus[i].lock, NULL);
+}
+
+static void print(void *user, enum quern_log_level level, const char *line)
+{
+    (void)user, (void)level;
+    fprintf(stderr, "quern: %s\n", line);
+}
+
+/* The layers of QUERN_MANIFEST are made before the first launch. One that cannot be made is said,
+ * and is no reason to fail a launch of another. */
+static void preload(quern_ctx *ctx)
+{
+    const char *const manifest = secure_getenv("QUERN_MANIFEST");
+
+    if (manifest && *manifest && quern_preload(ctx, manifest) != QUERN_OK)
+        fprintf(stderr, "quern: QUERN_MANIFEST: %s\n", quern_last_error()->message);
+}
+
+static int open_gpu(struct gpu *gpu, int device)
+{
+    struct quern_options options = QUERN_INIT(struct quern_options);
+    quern_ctx *ctx;
+
+    options.device = QUERN_DEVICE_HIP;
+    options.device_index = device;
+    options.log = print;
+    const quern_status status = quern_open(&options, &ctx);
+    if (status != QUERN_OK) {
+        snprintf(gpu->why, sizeof gpu->why, "%s", quern_last_error()->message);
+        return status;
+    }
+    preload(ctx);
+    atomic_store(&gpu->ctx, ctx);
+    return QUERN_OK;
+}
+
+static int context(void *stream, quern_ctx **ctx)
+{
+    int device;
+
+    if (!hip_ready())
+        return fail(QUERN_E_DEVICE, "no HIP runtime (libamdhip64) is loaded in this process; load "
+                                    "the library that owns the GPU first");
+    if (hip.get_device(&device) != HIP_OK || device < 0 || device >= GPUS_MAX)
+        return fail(QUERN_E_DEVICE, "the thread's current HIP device is not known");
+    struct gpu *const gpu = &gpus[device];
+    if ((*ctx = atomic_load(&gpu->ctx)))
+        return QUERN_OK;
+    if (capturing(stream))
+        return fail(QUERN_E_WOULD_COMPILE, "the first call for this GPU came in the capture of a "
+                                           "graph, where nothing can be loaded; call before it");
+    pthread_once(&gpus_once, set_up_gpus);
+    pthread_mutex_lock(&gpu->lock);
+    if (!atomic_load(&gpu->ctx) && !gpu->failed)
+        gpu->failed = open_gpu(gpu, device);
+    pthread_mutex_unlock(&gpu->lock);
+    *ctx = atomic_load(&gpu->ctx);
+    return *ctx ? QUERN_OK : fail(gpu->failed, gpu->why);
+}
+
+/* ---- The product ----------------------------------------------------------------------------- */
+
+struct call {
+    const char *name; /* of the entry point */
+    enum quern_dtype type;
+    const void *a, *b, *absmax, *absmax_8bit, *absmax_code, *absmax_offset;
+    void *out;
+    const void *bias;
+    int32_t m, n, k, blocksize, quant_type;
+    void *stream;
+};
+
+/* An op that can serve the call; in a capture one of fewer rows will do, by slices. */
+static quern_status find_op(quern_ctx *ctx, const struct quern_problem *p, const struct call *c,
+                            quern_op **op)
+{
+    const int64_t rows = c->m > ROWS_AT_ONCE ? c->m : ROWS_AT_ONCE;
+    const quern_status status = quern_op_create_on(ctx, p, rows, c->stream, op);
+
+    if (status != QUERN_E_WOULD_COMPILE)
+        return status;
+    snprintf(last_message, sizeof last_message, "%s", quern_last_error()->message);
+    return quern_op_create_on(ctx, p, 1, c->stream, op) == QUERN_OK ? QUERN_OK : status;
+}
+
+static int launch(const struct call *c)
+{
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
+    struct quern_args args = QUERN_INIT(struct quern_args);
+    quern_ctx *ctx;
+    quern_op *op;
+
+    if (c->quant_type != 1 && c->quant_type != 2) {
+        snprintf(last_message, sizeof last_message,
+                 "quant_type is %d; expected 1 (FP4) or 2 (NF4)", (int)c->quant_type);
+        return fail(QUERN_E_ARGUMENT, last_message);
+    }
+    if (c->m == 0)
+        return QUERN_OK;
+    int status = context(c->stream, &ctx);
+    if (status)
+        return status;
+    p.wq = c->quant_type == 1 ? QUERN_W_FP4 : QUERN_W_NF4;
+    p.group = c->blocksize;
+    p.scale = c->absmax_8bit ? QUERN_SCALE_NESTED : QUERN_SCALE_F32;
+    p.a = c->type;
+    p.n = c->n;
+    p.k = c->k;
+    p.bias = c->bias != NULL;
+    status = find_op(ctx, &p, c, &op);
+    if (status == QUERN_E_WOULD_COMPILE)
+        return fail(status, last_message);
+    if (status)
+        return fail_as_quern(status);
+    args.a = c->a;
+    args.b = c->b;
+    args.scales = c->absmax;
+    args.absmax8 = c->absmax_8bit;
+    args.code = c->absmax_code;
+    args.offset = c->absmax_offset;
+    args.bias = c->bias;
+    args.c = c->out;
+    status = quern_op_launch(op, &args, c->m, c->stream);
+    if (status)
+        fail_as_quern(status);
+    quern_op_release(op); /* the context keeps it */
+    return status;
+}
+
+static void run(const struct call *c)
+{
+    static atomic_bool said[256]; /* by status */
+
+    last_status = QUERN_OK;
+    last_message[0] = 0;
+    const int status = launch(c);
+    if (status == QUERN_OK)
+        return;
+    if (!atomic_exchange(&said[status & 255], true))
+        fprintf(stderr,
+                "quern: %s (m=%" PRId32 " n=%" PRId32 " k=%" PRId32 " blocksize=%" PRId32
+                " quant_type=%" PRId32 "): %s (%s; the next of this kind are not printed)\n",
+                c->name, c->m, c->n, c->k, c->blocksize, c->quant_type, last_message,
+                quern_status_name((quern_status)status));
+    if (atomic_load(&have_hip))
+        (void)hip.get_device(NULL); /* leaves hipErrorInvalidValue, and does nothing else */
+}
+
+#define ENTRY(entry, dtype)                                                                        \
+    void entry(const void *a, const void *b, const void *absmax, const void *absmax_8bit,          \
+               const void *absmax_code, const void *absmax_offset, void *out, const void *bias,    \
+               int32_t m, int32_t n, int32_t k, int32_t blocksize, int32_t quant_type,             \
+               void *stream)                                                                       \
+    {                                                                                              \
+        run(&(struct call){#entry, dtype, a, b, absmax, absmax_8bit, absmax_code, absmax_offset,   \
+                           out, bias, m, n, k, blocksize, quant_type, stream});                    \
+    }
+
+ENTRY(cgemm_4bit_bf16, QUERN_BF16)
+ENTRY(cgemm_4bit_fp16, QUERN_F16)
+ENTRY(cgemm_4bit_fp32, QUERN_F32)

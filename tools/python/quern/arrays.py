@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""Addresses of what callers hand in: numbers, quern's buffers, torch tensors, anything that speaks
+DLPack; and conversion of numpy arrays to the element types of kernels."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+
+KDL_ROCM = 10  # kDLROCM; source: dlpack.h
+_CPU = (1, 3, 11)  # kDLCPU and memory that the host pinned
+
+
+class _DLTensor(ctypes.Structure):
+    """Source: dlpack.h 1.0; DLManagedTensor begins with it."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class _DLManagedTensorVersioned(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32),
+                ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+                ("flags", ctypes.c_uint64), ("tensor", _DLTensor)]
+
+
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_capsule_is = ctypes.pythonapi.PyCapsule_IsValid
+_capsule_is.restype = ctypes.c_int
+_capsule_is.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+class Memory(NamedTuple):
+    """An address on a device, and what keeps it valid."""
+
+    address: int
+    nbytes: int | None  # None: not known
+    owner: Any
+
+
+def is_torch(value: Any) -> bool:
+    """Whether a value is a torch tensor, without importing torch."""
+    return any(t.__module__.partition(".")[0] == "torch" and t.__name__ in ("Tensor", "Parameter")
+               for t in type(value).__mro__)
+
+
+def _packed(shape: list[int], strides: list[int]) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _from_dlpack(name: str, value: Any, index: int, stream: int) -> Memory:
+    kind, device = map(int, value.__dlpack_device__())
+    if kind in _CPU:
+        raise TypeError(f"{name} is in host memory; put it on the GPU with Context.buffer")
+    if kind != KDL_ROCM or device != index:
+        raise ValueError(f"{name} is on DLPack device ({kind}, {device}); expected ROCm's "
+                         f"({KDL_ROCM}, {index}), the context's")
+    # DLPack for ROCm: 0 is the default stream, others are their handles
+    capsule = value.__dlpack__(stream=stream)
+    if _capsule_is(capsule, b"dltensor_versioned"):
+        pointer = _capsule_pointer(capsule, b"dltensor_versioned")
+        tensor = _DLManagedTensorVersioned.from_address(pointer).tensor
+    else:
+        tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    shape = tensor.shape[:tensor.ndim]
+    if tensor.strides and not _packed(shape, tensor.strides[:tensor.ndim]):
+        raise ValueError(f"{name} has strides {tensor.strides[:tensor.ndim]} for the shape "
+                         f"{shape}; expected packed rows")
+    nbytes = tensor.bits * tensor.lanes // 8
+    for size in shape:
+        nbytes *= size
+    return Memory((tensor.data or 0) + tensor.byte_offset, nbytes, capsule)
+
+
+def _from_torch(name: str, value: Any, index: int) -> Memory:
+    if not value.is_cuda:
+        raise TypeError(f"{name} is a tensor on {value.device}; expected one on the context's GPU")
+    if value.device.index != index:
+        raise ValueError(f"{name} is on GPU {value.device.index}; the context is of GPU {index}")
+    if not value.is_contiguous():
+        raise ValueError(f"{name} is not contiguous; pass .contiguous()")
+    return Memory(value.data_ptr(), value.numel() * value.element_size(), value)
+
+
+def memory_of(name: str, value: Any, index: int | None, stream: int = 0) -> Memory:
+    """Where an operand is on the context's device; index: its HIP device, None for a software one.
+    A number is taken as it is."""
+    if value is None:
+        return Memory(0, None, None)
+    if isinstance(value, (int, np.integer)):
+        return Memory(int(value), None, None)
+    if hasattr(value, "address") and hasattr(value, "nbytes"):
+        return Memory(value.address, value.nbytes, value)
+    if isinstance(value, np.ndarray):
+        raise TypeError(f"{name} is a numpy array, which is in host memory; put it on the GPU "
+                        "with Context.buffer")
+    if index is None:
+        raise TypeError(f"{name} is a {type(value).__name__}; a software GPU takes quern.Buffer "
+                        "and addresses in one")
+    if is_torch(value):
+        return _from_torch(name, value, index)
+    if hasattr(value, "__dlpack__"):
+        return _from_dlpack(name, value, index, stream)
+    raise TypeError(f"{name} is a {type(value).__name__}; expected an address, a quern.Buffer, a "
+                    "torch tensor or something with __dlpack__")
+
+
+# ---- element types ------------------------------------------------------------------------------
+
+STORAGE: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(np.uint16)}
+
+
+def to_type(array: np.ndarray, dtype: str) -> np.ndarray:
+    """An array as packed elements of a kernel's type; bf16 as its bits, rounded to nearest even.
+    uint16 and ml_dtypes' bfloat16 arrays are taken as bits of bf16."""
+    storage = STORAGE[dtype]
+    if array.dtype.name == "bfloat16":
+        array = array.view(np.uint16)
+    if array.dtype == np.uint16:
+        bits = np.ascontiguousarray(array)
+        return bits if dtype == "bf16" else from_type(bits, "bf16").astype(storage)
+    if array.dtype.kind != "f":
+        raise TypeError(f"an array of {array.dtype}; expected float16, float32, float64, or bf16 "
+                        "as uint16")
+    if dtype != "bf16":
+        return np.ascontiguousarray(array, storage)
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    nan = (bits & 0x7FFFFFFF) > 0x7F800000
+    return np.where(nan, 0x7FC0, rounded).astype(np.uint16)
+
+
+def from_type(array: np.ndarray, dtype: str) -> np.ndarray:
+    """The values of a kernel's result: float32 for bf16, else the type itself."""
+    if dtype != "bf16":
+        return array
+    return (array.astype(np.uint32) << 16).view(np.float32)

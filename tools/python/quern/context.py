@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: MIT
+"""A GPU, memory on it, and the kernels of a layer."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+from . import _native as native
+from .arrays import Memory, memory_of
+
+_DEVICES = ("auto", "hip", "sim")
+_MODES = ("rw", "ro", "off")
+_JITS = ("on", "off", "warn", "error")
+_LEVELS = ("error", "warn", "info", "debug")
+_TOOLCHAINS = ("any", "exact")
+_READ, _WRITE, _READ_WRITE = 1, 2, 3  # enum quern_sim_access
+_HIP = 2
+_NO_COMPILE, _NO_WAIT = 1, 2  # enum quern_op_flags
+_POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctypes.c_void_p)
+
+
+def _bytes(text: str | os.PathLike[str] | None) -> bytes | None:
+    return None if text is None else os.fsencode(text)
+
+
+class Buffer:
+    """Memory that the context's device sees, for programs that own none. Freed with the object."""
+
+    def __init__(self, context: "Context", nbytes: int, access: int = _READ_WRITE,
+                 name: str = "buffer") -> None:
+        handle = ctypes.c_void_p()
+        native.call("quern_buffer_create", context.handle, nbytes, access, name.encode(),
+                    ctypes.byref(handle))
+        self.context = context  # which must outlive it
+        self.nbytes = nbytes
+        self.address: int = native.library.quern_buffer_address(handle)
+        self._handle = handle
+        self._finalizer = weakref.finalize(self, native.library.quern_buffer_destroy, handle)
+        context._own(self._finalizer)
+
+    def write(self, array: np.ndarray) -> "Buffer":
+        """Copies an array, of at most the buffer's size, to its beginning."""
+        array = np.ascontiguousarray(array)
+        if array.nbytes > self.nbytes:
+            raise ValueError(f"{array.nbytes} bytes do not fit in a buffer of {self.nbytes}")
+        native.call("quern_buffer_write", self._handle, array.ctypes.data, array.nbytes)
+        return self
+
+    def read(self, dtype: Any, shape: Sequence[int]) -> np.ndarray:
+        """Waits for the device, and copies elements from the buffer's beginning."""
+        array = np.empty(shape, dtype)
+        if array.nbytes > self.nbytes:
+            raise ValueError(f"{array.nbytes} bytes are asked of a buffer of {self.nbytes}")
+        native.call("quern_buffer_read", self._handle, array.ctypes.data, array.nbytes)
+        return array
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+class Op:
+    """The kernels of one layer. Made by Context.op; valid as long as its context."""
+
+    def __init__(self, context: "Context", problem: native.Problem,
+                 handle: ctypes.c_void_p) -> None:
+        self.context = context
+        self.problem = native.text_of(problem)
+        self.n: int = problem.n
+        self.k: int = problem.k
+        self.operands = native.operands_of(problem, 1)
+        self._problem = problem
+        self._handle = handle
+        self._finalizer = weakref.finalize(self, native.library.quern_op_release, handle)
+        context._own(self._finalizer)
+
+    def nbytes(self, name: str, m: int) -> int:
+        """Bytes of an operand at m packed rows."""
+        return native.operands_of(self._problem, m)[name].bytes
+
+    def launch(self, *, m: int, stream: int = 0, lda: int = 0, ldc: int = 0,
+               **operands: Any) -> None:
+        """Computes m rows on `stream`, a hipStream_t as a number, and does not wait. Operands are
+        addresses, Buffers, torch tensors or whatever has __dlpack__, by the names of
+        docs/formats.md; lda and ldc are elements from row to row, 0 when packed. The caller keeps
+        their memory until the stream is done."""
+        index = self.context.hip_index
+        held: dict[str, Memory] = {}
+        for name, value in operands.items():
+            if name not in _POINTERS:
+                raise TypeError(f"{name!r} is no operand; expected {', '.join(_POINTERS)}")
+            held[name] = memory_of(name, value, index, stream)
+        self._check_sizes(held, m, lda, ldc)
+        args = native.Args(lda=lda, ldc=ldc, **{n: memory.address for n, memory in held.items()})
+        native.call("quern_op_launch", self._handle, ctypes.byref(args), m, stream)
+
+    def _check_sizes(self, held: dict[str, Memory], m: int, lda: int, ldc: int) -> None:
+        """A tensor that is too small would be read beyond its end on the GPU."""
+        needed = native.operands_of(self._problem, max(m, 1))
+        for name, memory in held.items():
+            if memory.nbytes is None or name not in needed:
+                continue
+            least = needed[name].bytes
+            for operand, stride, width in (("a", lda, self.k), ("c", ldc, self.n)):
+                if name == operand and stride:
+                    least = (least // m // width) * ((m - 1) * stride + width)
+            if memory.nbytes < least:
+                raise ValueError(f"{name} has {memory.nbytes} bytes; {least} are needed for "
+                                 f"m={m} of {self.problem}")
+
+    def ready(self) -> bool:
+        """Whether every kernel is there (Context.op with wait=False); raises why one cannot be."""
+        status = native.library.quern_op_ready(self._handle)
+        if status == 45:  # QUERN_E_NOT_READY
+            return False
+        native.check(status)
+        return True
+
+    def workspace(self, m: int) -> int:
+        """Bytes of workspace that a launch of m rows can use."""
+        return native.library.quern_op_workspace(self._handle, m)
+
+    def explain(self, m: int) -> str:
+        """Which kernel serves m rows, why, and what the model says it costs."""
+        size = native.library.quern_op_explain(self._handle, m, None, 0) + 1
+        text = ctypes.create_string_buffer(size)
+        native.library.quern_op_explain(self._handle, m, text, size)
+        return text.value.decode()
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+class Context:
+    """One device, the kernel cache and the compiler. With a target and no device it is a software
+    GPU of that target, which computes the same bits, slowly; with neither, the first GPU. What is
+    not given comes from the environment: docs/embedding.md."""
+
+    def __init__(self, target: str | None = None, *, device: str | None = None, index: int = 0,
+                 cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
+                 jit: str | None = None, rocm_path: str | os.PathLike[str] | None = None,
+                 bundle_path: str | None = None, toolchain: str | None = None,
+                 record: str | os.PathLike[str] | None = None, jobs: int = 0,
+                 allow_unverified: bool = False, log: Callable[[str, str], None] | None = None,
+                 log_level: str | None = None) -> None:
+        def line(_user: Any, level: int, text: bytes) -> None:
+            if log:
+                log(_LEVELS[level - 1], text.decode(errors="replace"))
+
+        self._callbacks: list[Any] = [native.LOG_FUNCTION(line)]
+        options = native.Options(
+            device=native.choose("device", _DEVICES, device), device_index=index,
+            target=_bytes(target), cache_dir=_bytes(cache_dir),
+            cache_mode=native.choose("cache_mode", _MODES, cache_mode),
+            jit=native.choose("jit", _JITS, jit), rocm_path=_bytes(rocm_path),
+            bundle_path=_bytes(bundle_path),
+            toolchain=native.choose("toolchain", _TOOLCHAINS, toolchain),
+            record=_bytes(record), jobs=jobs, allow_unverified=int(allow_unverified),
+            log_level=native.choose("log_level", _LEVELS, log_level))
+        if log:
+            options.log = self._callbacks[0]
+        handle = ctypes.c_void_p()
+        native.call("quern_open", ctypes.byref(options), ctypes.byref(handle))
+        self.handle = handle
+        self._owned: list[weakref.finalize] = []
+        # at exit, too: what the context owns goes before it
+        self._finalizer = weakref.finalize(self, _close, handle, self._owned, self._callbacks)
+        info = native.DeviceInfo()
+        native.call("quern_ctx_device", handle, ctypes.byref(info))
+        self.device_name: str = info.name.decode()
+        self.target: str = info.target.decode()
+        self.hip_index: int | None = index if info.kind == _HIP else None
+
+    def _own(self, finalizer: weakref.finalize) -> None:
+        self._owned[:] = [f for f in self._owned if f.alive]
+        self._owned.append(finalizer)
+
+    def op(self, problem: str, m_max: int = 8, *, compile: bool = True, wait: bool = True) -> Op:
+        """The kernels of a problem for 1 to m_max rows at a time (more rows are slices). Compiles
+        what is in no cache, unless `compile` is false; returns at once when `wait` is false."""
+        flags = (0 if compile else _NO_COMPILE) | (0 if wait else _NO_WAIT)
+        p, handle = native.parse(problem), ctypes.c_void_p()
+        native.call("quern_op_create_flags", self.handle, ctypes.byref(p), m_max, flags,
+                    ctypes.byref(handle))
+        return Op(self, p, handle)
+
+    def op_on(self, problem: str, m_max: int, stream: int) -> Op:
+        """The same where `stream` may be being captured: then nothing is compiled or loaded."""
+        p, handle = native.parse(problem), ctypes.c_void_p()
+        native.call("quern_op_create_on", self.handle, ctypes.byref(p), m_max, stream,
+                    ctypes.byref(handle))
+        return Op(self, p, handle)
+
+    def buffer(self, contents: np.ndarray | int, name: str = "buffer") -> Buffer:
+        """Device memory with a copy of an array, or of so many bytes."""
+        if isinstance(contents, (int, np.integer)):
+            return Buffer(self, int(contents), _READ_WRITE, name)
+        return Buffer(self, contents.nbytes, _READ_WRITE, name).write(contents)
+
+    def prewarm(self, problems: Sequence[str], m_max: int = 8,
+                progress: Callable[[int, int, str], bool | None] | None = None) -> None:
+        """Fills the cache with the kernels of many problems. `progress` is told how many of how
+        many kernels are done and of which problem; a true result cancels."""
+        def told(_user: Any, p: Any) -> int:
+            p = p.contents
+            return bool(progress and progress(p.done, p.total, p.problem.decode()))
+
+        parsed = (native.Problem * len(problems))(*(native.parse(p) for p in problems))
+        native.call("quern_prewarm", self.handle, parsed, len(problems), m_max,
+                    native.PROGRESS_FUNCTION(told), None)
+
+    def preload(self, manifest: str | os.PathLike[str]) -> None:
+        """Makes and loads the layers of a manifest, as `record` writes it."""
+        native.call("quern_preload", self.handle, _bytes(manifest))
+
+    def close(self) -> None:
+        """Frees its ops and buffers and closes it."""
+        self._finalizer()
+
+    def __enter__(self) -> "Context":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def _close(handle: ctypes.c_void_p, owned: list[weakref.finalize], callbacks: list[Any]) -> None:
+    for finalizer in owned:
+        finalizer()
+    native.library.quern_close(handle)
+    callbacks.clear()

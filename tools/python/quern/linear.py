@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: MIT
+"""A linear layer whose quantised weights are on the GPU: y = x · Wᵀ (+ bias)."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any, Mapping
+
+import numpy as np
+
+from . import _native as native
+from .arrays import STORAGE, from_type, is_torch, memory_of, to_type
+from .context import Buffer, Context, Op
+from .weights import quantize
+
+_TORCH_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+_A_TYPES = {1: "f32", 2: "f16", 3: "bf16"}  # enum quern_dtype
+
+
+def _torch_type(dtype: Any) -> str:
+    word = str(dtype).rpartition(".")[2]
+    if word not in _TORCH_TYPES:
+        raise TypeError(f"the type {dtype}; expected float32, float16 or bfloat16")
+    return _TORCH_TYPES[word]
+
+
+def _host_array(value: Any) -> np.ndarray:
+    """A numpy array of a numpy array, a CPU tensor or a sequence; bf16 as uint16 bits."""
+    if not is_torch(value):
+        return np.asarray(value)
+    value = value.detach().cpu().contiguous()
+    if _torch_bfloat16(value):
+        import torch
+        return value.view(torch.int16).numpy().view(np.uint16)
+    return value.numpy()
+
+
+def _torch_bfloat16(tensor: Any) -> bool:
+    return str(tensor.dtype).endswith("bfloat16")
+
+
+class Linear:
+    """Operands are taken where they are when they are on the context's GPU (torch tensors, DLPack,
+    Buffers, addresses), and copied there when they are numpy arrays."""
+
+    def __init__(self, context: Context, problem: str, operands: Mapping[str, Any],
+                 m_max: int = 8) -> None:
+        self.context = context
+        self.op: Op = context.op(problem, m_max)
+        self._problem = native.parse(self.op.problem)
+        self.a_type, self.c_type = _A_TYPES[self._problem.a], _A_TYPES[self._problem.c]
+        needed = {n: o for n, o in self.op.operands.items() if n not in ("a", "c")}
+        if set(operands) != set(needed):
+            raise ValueError(f"operands are {', '.join(sorted(operands))}; {self.op.problem} has "
+                             f"{', '.join(sorted(needed))}")
+        self.operands: dict[str, Any] = {}
+        for name, value in operands.items():
+            if isinstance(value, np.ndarray):
+                value = context.buffer(value, name)
+            memory = memory_of(name, value, context.hip_index)
+            if memory.nbytes is not None and memory.nbytes != needed[name].bytes:
+                raise ValueError(f"{name} has {memory.nbytes} bytes; expected "
+                                 f"{needed[name].bytes} for {self.op.problem}")
+            self.operands[name] = value
+        self._lock = threading.Lock()  # of the two buffers below, for callers in host memory
+        self._staging: dict[str, Buffer] = {}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """[N, K]: output and input features."""
+        return self.op.n, self.op.k
+
+    @classmethod
+    def quantize(cls, context: Context, w: np.ndarray, *, wq: str = "nf4", a: str = "bf16",
+                 bias: np.ndarray | None = None, m_max: int = 8, **words: Any) -> "Linear":
+        """Quantises weights, [N, K], on the CPU. `words` are more of the problem: group=128, …"""
+        n, k = np.shape(w)
+        more = "".join(f" {key}={value}" for key, value in words.items())
+        text = f"wq={wq} n={n} k={k} a={a} bias={int(bias is not None)}{more}"
+        operands = quantize(text, w)
+        if bias is not None:
+            operands["bias"] = to_type(np.asarray(bias), _A_TYPES[native.parse(text).c or 3])
+        return cls(context, text, operands, m_max)
+
+    @classmethod
+    def from_bitsandbytes(cls, layer: Any, context: Context, *, compute_type: str | None = None,
+                          m_max: int = 8) -> "Linear":
+        """A bitsandbytes Linear4bit, or whatever has its weight, quant_state and bias. Its tensors
+        are used in place when they are on the context's GPU; the layer must then stay."""
+        weight = layer.weight
+        state = getattr(weight, "quant_state", None)
+        if state is None:
+            raise ValueError("the layer's weight has no quant_state; bitsandbytes quantises a "
+                             "Linear4bit when it is moved to a device")
+        n, k = (int(x) for x in state.shape)
+        a = compute_type or _torch_type(getattr(layer, "compute_dtype", None) or state.dtype)
+        bias = getattr(layer, "bias", None)
+        nested = bool(getattr(state, "nested", False))
+        text = (f"wq={state.quant_type} group={int(state.blocksize)} "
+                f"scale={'nested' if nested else 'f32'} n={n} k={k} a={a} "
+                f"bias={int(bias is not None)}")
+        tensors = {"b": (weight, None), "scales": (state.absmax, "f32")}
+        if nested:
+            inner = state.state2
+            if int(inner.blocksize) != 256:
+                raise ValueError(f"nested absmax in blocks of {inner.blocksize}; expected 256")
+            tensors.update(absmax8=(state.absmax, None), scales=(inner.absmax, "f32"),
+                           code=(inner.code, "f32"), offset=(state.offset, "f32"))
+        if bias is not None:
+            tensors["bias"] = (bias, a)
+        operands = {name: _operand(context, value, dtype)
+                    for name, (value, dtype) in tensors.items()}
+        return cls(context, text, operands, m_max)
+
+    def __call__(self, x: Any) -> Any:
+        """y, [..., N], for x, [..., K]. A torch tensor on the context's GPU gives one, on torch's
+        current stream, without waiting; anything in host memory is copied there and back."""
+        if tuple(x.shape[-1:]) != (self.op.k,):
+            raise ValueError(f"x has the shape {tuple(x.shape)}; expected [..., {self.op.k}]")
+        if is_torch(x) and x.is_cuda and self.context.hip_index is not None:
+            from . import torch_ops
+            return torch_ops.apply(self, x)
+        y = self._in_host_memory(_host_array(x))
+        if not is_torch(x):
+            return y
+        import torch
+        return torch.from_numpy(y).to(x.dtype)
+
+    def _in_host_memory(self, x: np.ndarray) -> np.ndarray:
+        m = math.prod(x.shape[:-1])
+        shape = (*x.shape[:-1], self.op.n)
+        storage = STORAGE[self.c_type]
+        if m == 0:
+            return np.empty(shape, from_type(np.empty(0, storage), self.c_type).dtype)
+        a = to_type(x, self.a_type)
+        with self._lock:
+            a_buffer = self._stage("a", a.nbytes).write(a)
+            c_buffer = self._stage("c", m * self.op.n * storage.itemsize)
+            self.op.launch(m=m, a=a_buffer, c=c_buffer, **self.operands)
+            y = c_buffer.read(storage, shape)
+        return from_type(y, self.c_type)
+
+    def _stage(self, name: str, nbytes: int) -> Buffer:
+        buffer = self._staging.get(name)
+        if buffer is None or buffer.nbytes < nbytes:
+            if buffer is not None:
+                buffer.close()
+            buffer = self._staging[name] = self.context.buffer(nbytes, name)
+        return buffer
+
+
+def _operand(context: Context, value: Any, dtype: str | None) -> Any:
+    """A layer's tensor in the type that the kernel reads: where it is, or (host memory) as an
+    array."""
+    if is_torch(value) and value.is_cuda and context.hip_index is not None:
+        value = value.detach()
+        if dtype and _torch_type(value.dtype) != dtype:
+            import torch
+            value = value.to(getattr(torch, {v: k for k, v in _TORCH_TYPES.items()}[dtype]))
+        return value.contiguous()
+    array = _host_array(value)
+    return to_type(array, dtype) if dtype else np.ascontiguousarray(array)
+
+
+def replace_linear4bit(layer: Any, context: Context, *, compute_type: str | None = None,
+                       m_max: int = 8) -> Linear:
+    """Lets quern compute a bitsandbytes Linear4bit from now on: its `forward` becomes a Linear of
+    its weights, which is returned. For inference: no gradients. `del layer.forward` undoes it."""
+    linear = Linear.from_bitsandbytes(layer, context, compute_type=compute_type, m_max=m_max)
+    layer.forward = linear.__call__
+    return linear

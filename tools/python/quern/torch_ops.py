@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""quern::linear, a torch operator with a fake implementation, so that torch.compile and export
+see a layer as one call. Imported only when a torch tensor meets a Linear."""
+
+import math
+import threading
+from typing import Dict, List
+
+import torch
+from torch import Tensor
+
+from .context import Context, Op
+from .linear import Linear
+
+_TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+_lock = threading.Lock()
+_contexts: Dict[int, Context] = {}  # by GPU
+_ops: Dict[str, Op] = {}  # by "GPU problem"
+
+
+def _words(problem: str) -> Dict[str, str]:
+    return dict(word.split("=", 1) for word in problem.split())
+
+
+def _result_like(x: Tensor, problem: str) -> Tensor:
+    words = _words(problem)
+    return torch.empty((*x.shape[:-1], int(words["n"])), dtype=_TYPES[words["c"]],
+                       device=x.device)
+
+
+@torch.library.custom_op("quern::linear", mutates_args=())
+def linear(x: Tensor, operands: List[Tensor], names: str, problem: str) -> Tensor:
+    """x · Wᵀ on torch's current stream. `problem` is canonical text; `names` are those of
+    `operands`, with commas between. The layer must have been given to `register` before."""
+    op = _ops.get(f"{x.device.index} {problem}")
+    if op is None:
+        raise RuntimeError(f"no quern.Linear of {problem} was called on GPU {x.device.index}")
+    x = x.contiguous()
+    y = _result_like(x, problem)
+    m = math.prod(x.shape[:-1])
+    if m:
+        stream = torch.cuda.current_stream(x.device).cuda_stream
+        with torch.cuda.device(x.device):
+            op.launch(m=m, stream=stream, a=x, c=y, **dict(zip(names.split(","), operands)))
+    return y
+
+
+@linear.register_fake
+def _(x: Tensor, operands: List[Tensor], names: str, problem: str) -> Tensor:
+    return _result_like(x, problem)
+
+
+def register(layer: Linear) -> None:
+    """Makes a layer's kernels known to quern::linear."""
+    index = layer.context.hip_index
+    with _lock:
+        if index is None:
+            raise ValueError("the layer's context is a software GPU, which torch has no memory of")
+        if _contexts.setdefault(index, layer.context) is not layer.context:
+            raise ValueError(f"layers of GPU {index} are of two contexts; use one for each GPU")
+        _ops.setdefault(f"{index} {layer.op.problem}", layer.op)
+
+
+def apply(layer: Linear, x: Tensor) -> Tensor:
+    """What Linear.__call__ does with a tensor on its GPU."""
+    if x.dtype != _TYPES[layer.a_type]:
+        raise TypeError(f"x is {x.dtype}; the layer was made for {_TYPES[layer.a_type]}")
+    if not all(isinstance(value, Tensor) for value in layer.operands.values()):
+        # weights in quern's own memory: no operator can carry them
+        y = _result_like(x, layer.op.problem)
+        m = math.prod(x.shape[:-1])
+        if m:
+            with torch.cuda.device(x.device):
+                layer.op.launch(m=m, stream=torch.cuda.current_stream(x.device).cuda_stream,
+                                a=x.contiguous(), c=y, **layer.operands)
+        return y
+    register(layer)
+    return linear(x, list(layer.operands.values()), ",".join(layer.operands), layer.op.problem)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""Quantising, dequantising and repacking on the CPU; no GPU and no compiler is involved."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Mapping
+
+import numpy as np
+
+from . import _native as native
+
+LAYOUTS = ("bnb", "k8", "exl", "ck", "gptq", "awq", "tileN", "dense")
+_DTYPES = {
+    "u8": np.uint8, "i8": np.int8, "i32": np.int32, "u32": np.uint32, "f32": np.float32,
+    "f16": np.float16, "bf16": np.uint16,
+}
+
+
+def _address(array: np.ndarray) -> ctypes.c_void_p:
+    return array.ctypes.data_as(ctypes.c_void_p)
+
+
+def _shaped(operand: native.Operand, data: bytes) -> np.ndarray:
+    """Bytes of an operand as docs/formats.md describes it; bf16 and fp8 as their bits."""
+    dtype = _DTYPES.get(operand.dtype.decode(), np.uint8)
+    return np.frombuffer(bytearray(data), dtype).reshape(operand.shape[:operand.rank])
+
+
+def quantize(problem: str, w: np.ndarray) -> dict[str, np.ndarray]:
+    """Weights, [N, K], as the operands of a problem: `b`, `scales` and what else it has."""
+    p = native.parse(problem)
+    w = np.ascontiguousarray(w, np.float32)
+    if w.shape != (p.n, p.k):
+        raise ValueError(f"w has the shape {w.shape}; expected {(p.n, p.k)}, the problem's n and k")
+    operands = (native.Quantized * native.OPERANDS_MAX)()
+    count = ctypes.c_size_t()
+    native.call("quern_quantize", ctypes.byref(p), _address(w), operands, ctypes.byref(count))
+    try:
+        known = native.operands_of(p, 1)
+        return {o.name.decode(): _shaped(known[o.name.decode()], ctypes.string_at(o.data, o.bytes))
+                for o in operands[:count.value]}
+    finally:
+        native.library.quern_quantized_free(operands, count)
+
+
+def dequantize(problem: str, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The exact values of quantised weights, float32 [N, K]."""
+    p = native.parse(problem)
+    known = native.operands_of(p, 1)
+    arrays = {name: np.ascontiguousarray(array) for name, array in operands.items()}
+    for name, array in arrays.items():
+        if name not in known:
+            raise ValueError(f"{name!r} is no operand of {native.text_of(p)}")
+        if array.nbytes != known[name].bytes:
+            raise ValueError(f"{name} has {array.nbytes} bytes; expected {known[name].bytes}")
+    items = (native.Quantized * len(arrays))(*(
+        native.Quantized(name.encode(), array.ctypes.data, array.nbytes)
+        for name, array in arrays.items()))
+    w = np.empty((p.n, p.k), np.float32)
+    native.call("quern_dequantize", ctypes.byref(p), items, len(arrays), _address(w))
+    return w
+
+
+def repack(problem: str, layout: str, b: np.ndarray) -> np.ndarray:
+    """Packed int4 weights of a problem in another layout: k8, exl, ck, gptq or awq."""
+    p = native.parse(problem)
+    b = np.ascontiguousarray(b)
+    if b.nbytes != p.n * p.k // 2:
+        raise ValueError(f"b has {b.nbytes} bytes; expected {p.n * p.k // 2}, four bits a weight")
+    out = np.empty_like(b).reshape(-1)
+    native.call("quern_repack", ctypes.byref(p), native.choose("layout", LAYOUTS, layout),
+                _address(b), _address(out))
+    return out
