@@ -175,7 +175,7 @@ void op_table_free(quern_ctx *ctx);
 
 /* Kernel argument values of a slice launch, in the order of plan_args. */
 struct arg_values {
-    const void *a, *b, *scales, *absmax8, *code, *offset, *zeros, *bias;
+    const void *a, *b, *scales, *absmax8, *code, *offset, *zeros, *bias, *a_scale, *b_scale;
     void *c;
     int32_t m, first;
     int64_t lda, ldc;

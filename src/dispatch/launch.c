@@ -91,9 +91,9 @@ static quern_status check_strides(const struct quern_problem *p, const struct qu
             "args.lda is %" PRId64 " elements; expected 0 or at least k=%" PRId64, args->lda, p->k);
     FAIL_IF(args->ldc && (args->ldc < p->n || args->ldc > LD_MAX), QUERN_E_ARGUMENT,
             "args.ldc is %" PRId64 " elements; expected 0 or at least n=%" PRId64, args->ldc, p->n);
-    FAIL_IF(args->lda * dtype_bytes(p->a) % PLAN_ROW_ALIGN, QUERN_E_ALIGN,
-            "args.lda is %" PRId64 " elements of %u bytes; expected rows of a multiple of %d bytes",
-            args->lda, dtype_bytes(p->a), PLAN_ROW_ALIGN);
+    FAIL_IF(args->lda * dtype_bytes(p->a) % plan_row_align(p), QUERN_E_ALIGN,
+            "args.lda is %" PRId64 " elements of %u bytes; expected rows of a multiple of %u bytes",
+            args->lda, dtype_bytes(p->a), plan_row_align(p));
     return QUERN_OK;
 }
 
@@ -108,7 +108,8 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
     if (p->op == QUERN_OP_GEMM)
         TRY(check_pointer("a", args->a, 16));
     TRY(check_pointer("b", args->b, 16));
-    TRY(check_pointer("scales", args->scales, 16));
+    if (p->scale != QUERN_SCALE_TENSOR && problem_has_scale(p))
+        TRY(check_pointer("scales", args->scales, 16));
     TRY(check_pointer("c", args->c, 16));
     if (p->scale == QUERN_SCALE_NESTED) {
         TRY(check_pointer("absmax8", args->absmax8, 16));

@@ -165,6 +165,37 @@ static void add_simt_int4_constants(struct str *s, const struct plan *p)
              "whether they bypass the caches");
 }
 
+static void add_simt_skinny_constants(struct str *s, const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    add_word(s, "SYMBOL", p->symbol, "name of the kernel");
+    add_integer(s, "N", q->n, "rows of W");
+    add_integer(s, "K", q->k, "columns of W");
+    add_word(s, "W_TYPE", element_word(q->a), "elements of W");
+    add_word(s, "A_TYPE", element_word(q->a), "elements of A");
+    add_word(s, "C_TYPE", element_word(q->c), "elements of C and of a bias");
+    add_word(s, "PRODUCTS", products_word(p->products), "how weights are multiplied");
+    add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
+    add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
+    str_add(s, "\n");
+    add_integer(s, "WAVE", p->wave_size, "lanes");
+    add_integer(s, "WAVES", p->waves, "in a workgroup");
+    add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a lane works on");
+    add_integer(s, "ROW_LANES", p->row_lanes, "lanes side by side with rows of their own");
+    add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
+    add_integer(s, "VECTOR", p->chunk, "weights of a row for one lane in one load");
+    add_integer(s, "RING", p->ring, "loads of a row that are under way");
+    add_integer(s, "WAVES_PER_SIMD", p->estimate.waves_per_simd,
+                "that registers must leave room for");
+    add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
+    add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
+             "whether slices of A are workgroup id x");
+    add_word(s, "SKEWED", p->skewed ? "true" : "false", "whether the last group of rows is empty");
+    add_word(s, "WEIGHTS_ONCE", p->weights_once ? "true" : "false",
+             "whether they bypass the caches");
+}
+
 static const char *decode_template(enum quern_weight wq)
 {
     return wq == QUERN_W_NF4 ? "decode/nf4" : wq == QUERN_W_FP4 ? "decode/fp4" : "decode/e2m1";
@@ -200,6 +231,15 @@ static quern_status add_simt_int4(struct str *source, const struct plan *plan)
     return add_template(source, "family/simt_int4");
 }
 
+static quern_status add_simt_skinny(struct str *source, const struct plan *plan)
+{
+    add_simt_skinny_constants(source, plan);
+    TRY(add_template(source, "prelude/prelude"));
+    TRY(add_template(source, "prelude/reduce"));
+    TRY(add_template(source, "decode/dense"));
+    return add_template(source, "family/simt_skinny");
+}
+
 static quern_status add_dequant(struct str *source, const struct plan *plan)
 {
     add_dequant_constants(source, plan);
@@ -211,18 +251,30 @@ static quern_status add_dequant(struct str *source, const struct plan *plan)
 
 quern_status gen_source(const struct plan *plan, struct str *source)
 {
-    const bool dequant = plan->family == FAMILY_DEQUANT;
     char problem[QUERN_TEXT_MAX];
+    quern_status status = QUERN_E_INTERNAL;
 
     TRY(quern_problem_text(&plan->problem, problem, sizeof problem));
     str_add(source, licence);
     str_addf(source, "// quern " VERSION " for %s", plan->target->name);
-    if (!dequant)
+    if (plan->family != FAMILY_DEQUANT)
         str_addf(source, ", M = %d to %d", plan->m_lo, plan->m_hi);
     str_addf(source, "\n// %s\n\n", problem);
-    TRY(dequant                            ? add_dequant(source, plan)
-        : plan->family == FAMILY_SIMT_INT4 ? add_simt_int4(source, plan)
-                                           : add_simt_w4(source, plan));
+    switch (plan->family) {
+    case FAMILY_DEQUANT:
+        status = add_dequant(source, plan);
+        break;
+    case FAMILY_SIMT_W4:
+        status = add_simt_w4(source, plan);
+        break;
+    case FAMILY_SIMT_INT4:
+        status = add_simt_int4(source, plan);
+        break;
+    case FAMILY_SIMT_SKINNY:
+        status = add_simt_skinny(source, plan);
+        break;
+    }
+    TRY(status);
     FAIL_IF(source->failed, QUERN_E_MEMORY, "out of memory while writing the source of %s",
             plan->symbol);
     return QUERN_OK;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What `quern explain` says of a plan. */
 #include "plan/dequant.h"
-#include "plan/plan.h"
-#include "plan/simt_int4.h"
-#include "plan/simt_w4.h"
+#include "plan/family.h"
 #include "target/rates.h"
 
 #include <inttypes.h>
@@ -13,9 +11,9 @@ static double microseconds(const struct plan *p, int64_t cycles)
     return target_microseconds(p->target, (double)cycles);
 }
 
-static const char *products_text(enum plan_products products)
+static const char *products_text(const struct plan *p)
 {
-    switch (products) {
+    switch (p->products) {
     case PRODUCTS_DOT2:
         return "two at a time, by 16-bit dot products";
     case PRODUCTS_PACKED:
@@ -23,16 +21,34 @@ static const char *products_text(enum plan_products products)
     case PRODUCTS_PLAIN:
         return "one at a time, f32";
     case PRODUCTS_MATRIX:
+        if (p->row_lanes > 1)
+            return "of four rows of W with four of A, by 4x4x4 matrix instructions";
         return "four at a time, on the diagonals of 4x4x4 matrix instructions";
     }
     return "";
+}
+
+/* What makes the kernel's LDS. */
+static const char *lds_text(const struct plan *p)
+{
+    return p->family == FAMILY_SIMT_W4 ? "table of all pairs of codes"
+           : p->shared_sums            ? "sums of A"
+                                       : "sums of waves";
+}
+
+/* Of a row of packed weights. */
+static int64_t row_bytes(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    return problem_has_group(q) ? q->k / 2 : q->k * dtype_bytes(problem_weight_type(q));
 }
 
 static void decode_explain(const struct plan *p, struct str *out)
 {
     const struct plan_estimate *const e = &p->estimate;
     const struct target *const t = p->target;
-    const bool int4 = p->family == FAMILY_SIMT_INT4;
+    const struct decode_family *const family = decode_family_of(&p->problem);
     const double kernel = microseconds(p, e->kernel_cycles);
     const double memory = microseconds(p, e->memory_cycles);
     const double slots =
@@ -41,7 +57,7 @@ static void decode_explain(const struct plan *p, struct str *out)
     str_addf(out, "%s: M = %d", p->symbol, p->m_lo);
     if (p->m_hi != p->m_lo)
         str_addf(out, " to %d", p->m_hi);
-    str_addf(out, ", family %s on %s (%s)\n", int4 ? "simt_int4" : "simt_w4", t->name, t->part);
+    str_addf(out, ", family %s on %s (%s)\n", family->name, t->name, t->part);
     str_addf(
         out,
         "  shape      %d waves of %u lanes; a wave has %d rows of W and %d weights of each per "
@@ -50,7 +66,7 @@ static void decode_explain(const struct plan *p, struct str *out)
         p->split_k, p->split_k > 1 ? "waves share" : "wave has");
     if (p->tail)
         str_addf(out, "  tail       the last step of a row has %d weights per lane\n", p->tail);
-    str_addf(out, "  products   %s\n", products_text(p->products));
+    str_addf(out, "  products   %s\n", products_text(p));
     str_addf(out,
              "  grid       %" PRId64 " workgroups of %" PRId64
              " rows fill %u compute units to %u %%\n",
@@ -58,12 +74,11 @@ static void decode_explain(const struct plan *p, struct str *out)
     str_addf(out,
              "  resources  %" PRIu32 " bytes of LDS (%s), about %u VGPRs, %u waves per SIMD fit; "
              "%" PRId64 " bytes of weights in flight in a compute unit\n",
-             p->lds_bytes,
-             !int4            ? "table of all pairs of codes"
-             : p->shared_sums ? "sums of A"
-                              : "sums of waves",
-             e->vgprs, e->waves_per_simd, e->bytes_in_flight);
-    if (int4)
+             p->lds_bytes, lds_text(p), e->vgprs, e->waves_per_simd, e->bytes_in_flight);
+    if (p->family == FAMILY_SIMT_SKINNY)
+        str_addf(out, "  ring       a lane has asked for %d chunk%s of each row at any time\n",
+                 p->ring, p->ring == 1 ? "" : "s");
+    if (p->family == FAMILY_SIMT_INT4)
         str_addf(out, "  pairs      %s\n",
                  p->problem.layout != QUERN_LAYOUT_K8 ? "lie in the words as A has them"
                  : p->pairing == PAIRING_OF_A         ? "of A are brought into the words' order"
@@ -77,7 +92,7 @@ static void decode_explain(const struct plan *p, struct str *out)
         str_addf(out,
                  "  camping    rows of W are %" PRId64 " bytes apart, a multiple of 512: %s start "
                  "at different steps along K\n",
-                 p->problem.k / 2, p->phase == PHASE_OF_WAVES ? "waves" : "workgroups");
+                 row_bytes(p), p->phase == PHASE_OF_WAVES ? "waves" : "workgroups");
     if (p->skewed)
         str_addf(out,
                  "  camping    %" PRId64 " workgroups are a multiple of 256: the grid has an empty "
@@ -91,7 +106,7 @@ static void decode_explain(const struct plan *p, struct str *out)
                  p->choice == CHOICE_MEASURED
                      ? "this shape was measured to be the fastest, says the tuning table"
                      : "the tuning table's shape is no candidate of this version: the model chose");
-    model_explain_rejected(int4 ? &simt_int4 : &simt_w4, p, out);
+    model_explain_rejected(family->model, p, out);
 }
 
 void plan_explain(const struct plan *p, struct str *out)

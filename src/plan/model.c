@@ -102,8 +102,7 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     const int64_t together = fit < fullest ? fit : fullest;
 
     e->busy_percent = fill.percent;
-    e->bytes_in_flight = together * p->waves * p->rows_per_wave * (int64_t)p->wave_size * p->chunk /
-                         2 * (p->ahead ? c->trips : 1);
+    e->bytes_in_flight = together * p->waves * c->flight_bytes;
     e->step_slots = c->step_slots;
     e->setup_slots = c->setup_slots;
     e->slots = e->workgroups * (c->shared_slots + p->waves * (int64_t)c->setup_slots +

@@ -19,6 +19,7 @@ struct model_counts {
     int64_t trips;                    /* steps of a wave */
     int64_t row_slots;                /* of all steps of a row, by all waves that share it */
     int64_t weight_bytes;             /* codes, scales and zero points */
+    int64_t flight_bytes;             /* of weights that a wave has asked for when it waits */
 };
 
 /* Candidates of a family, best first. */

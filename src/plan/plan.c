@@ -3,8 +3,7 @@
 
 #include "base/os.h"
 #include "plan/dequant.h"
-#include "plan/simt_int4.h"
-#include "plan/simt_w4.h"
+#include "plan/family.h"
 #include "plan/tuning.h"
 
 #include <inttypes.h>
@@ -19,7 +18,10 @@ static void name_kernel(struct plan *p)
     const struct quern_problem *const q = &p->problem;
     const char *const nested = q->scale == QUERN_SCALE_NESTED ? "_nested" : "";
 
-    if (p->family == FAMILY_DEQUANT)
+    if (!problem_has_group(q))
+        snprintf(p->symbol, sizeof p->symbol, "quern_%s_%s_n%" PRId64 "_k%" PRId64 "_m%d",
+                 weight_name(q->wq), dtype_name(q->a), q->n, q->k, p->m_tile);
+    else if (p->family == FAMILY_DEQUANT)
         snprintf(p->symbol, sizeof p->symbol,
                  "quern_dequant_%s_%s_n%" PRId64 "_k%" PRId64 "_g%" PRId64 "%s", weight_name(q->wq),
                  dtype_name(q->c), q->n, q->k, problem_group(q), nested);
@@ -72,7 +74,7 @@ static quern_status make_dequant(const struct quern_problem *problem, const stru
 
 static const struct model_family *family_of(const struct plan *p)
 {
-    return p->family == FAMILY_SIMT_INT4 ? &simt_int4 : &simt_w4;
+    return decode_family_of(&p->problem)->model;
 }
 
 quern_status plan_make_tuned(const struct quern_problem *problem, const struct target *target,
@@ -82,20 +84,20 @@ quern_status plan_make_tuned(const struct quern_problem *problem, const struct t
 
     if (problem->op == QUERN_OP_DEQUANT)
         return make_dequant(problem, target, set);
-    const bool int4 = problem->wq == QUERN_W_INT4;
-    TRY(int4 ? simt_int4_accepts(problem, target) : simt_w4_accepts(problem, target));
+    const struct decode_family *const family = decode_family_of(problem);
+    TRY(family->accepts(problem, target));
     for (size_t i = 0; i < sizeof m_tiles / sizeof *m_tiles; i++) {
         struct plan *const p = &made.plans[made.count++];
         *p = (struct plan){
             .problem = *problem,
             .target = target,
-            .family = int4 ? FAMILY_SIMT_INT4 : FAMILY_SIMT_W4,
+            .family = family->id,
             .m_lo = i ? m_tiles[i - 1] + 1 : 1,
             .m_hi = m_tiles[i],
             .m_tile = m_tiles[i],
         };
         name_kernel(p);
-        TRY(model_choose(family_of(p), tuning_shape(tuning, p), p));
+        TRY(model_choose(family->model, tuning_shape(tuning, p), p));
         TRY(limit(p));
     }
     *set = made;
@@ -141,8 +143,10 @@ quern_status plan_reshape(struct plan *plan, const char *shape)
 
 void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX])
 {
-    snprintf(text, PLAN_SHAPE_MAX, "rows=%d chunk=%d split_k=%d waves=%d ahead=%d pairing=%d",
-             p->rows_per_wave, p->chunk, p->split_k, p->waves, p->ahead, (int)p->pairing);
+    snprintf(text, PLAN_SHAPE_MAX,
+             "rows=%d lanes=%d chunk=%d ring=%d split_k=%d waves=%d products=%d ahead=%d pairing=%d",
+             p->rows_per_wave, p->row_lanes, p->chunk, p->ring, p->split_k, p->waves,
+             (int)p->products, p->ahead, (int)p->pairing);
 }
 
 const struct plan *plan_for(const struct plan_set *set, int64_t m)
@@ -193,7 +197,8 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
     if (!dequant)
         args[n++] = PLAN_ARG_A;
     args[n++] = PLAN_ARG_B;
-    args[n++] = PLAN_ARG_SCALES;
+    if (p->problem.scale != QUERN_SCALE_TENSOR && problem_has_scale(&p->problem))
+        args[n++] = PLAN_ARG_SCALES;
     if (p->problem.scale == QUERN_SCALE_NESTED) {
         args[n++] = PLAN_ARG_ABSMAX8;
         args[n++] = PLAN_ARG_CODE;
@@ -211,4 +216,11 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
     args[n++] = PLAN_ARG_LDA;
     args[n++] = PLAN_ARG_LDC;
     return n;
+}
+
+unsigned plan_row_align(const struct quern_problem *problem)
+{
+    const unsigned element = dtype_bytes(problem->a);
+
+    return problem->k * element % 4 ? element : 4;
 }

@@ -12,10 +12,11 @@
 #include "problem/problem.h"
 #include "target/target.h"
 
-enum plan_family { FAMILY_SIMT_W4 = 1, FAMILY_DEQUANT, FAMILY_SIMT_INT4 };
+enum plan_family { FAMILY_SIMT_W4 = 1, FAMILY_DEQUANT, FAMILY_SIMT_INT4, FAMILY_SIMT_SKINNY };
 
 /* How pairs are multiplied: 16-bit dot products with f32 sums, two f32 operations in one
- * instruction, one in each, or the diagonal of a 4×4×4 matrix instruction. */
+ * instruction, one in each, or a matrix instruction: of simt_w4 the diagonal of a 4×4×4 one, of
+ * simt_skinny all of one whose rows are rows of W and whose columns rows of A. */
 enum plan_products { PRODUCTS_DOT2 = 1, PRODUCTS_PACKED, PRODUCTS_PLAIN, PRODUCTS_MATRIX };
 
 /*
@@ -91,9 +92,10 @@ struct plan {
     bool weights_once;  /* nothing reads the weights again soon: they may pass by the caches */
     uint32_t lds_bytes; /* static LDS of the kernel */
     enum plan_pairing pairing; /* of family simt_int4, as all that follows */
-    int row_lanes; /* neighbouring lanes with rows of W of their own: a wave works on as many times
-                      rows_per_wave; else 0 or 1 */
+    int row_lanes;    /* (of simt_skinny too) neighbouring lanes with rows of W of their own: a wave
+                         works on as many times rows_per_wave; else 0 or 1 */
     bool shared_sums; /* sums of A are made once for all rows of a workgroup, in LDS */
+    int ring; /* of family simt_skinny: chunks of each row that a lane has asked for at any time */
     enum plan_choice choice;
     struct plan_estimate estimate;
 };
@@ -132,7 +134,7 @@ quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidat
                              void *user);
 
 /* What a shape is among the candidates for its problem and rows, as words in a fixed order:
- * "rows=4 chunk=32 split_k=1 waves=13 ahead=0 pairing=0". */
+ * "rows=4 lanes=0 chunk=32 ring=0 split_k=1 waves=13 products=1 ahead=0 pairing=0". */
 void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX]);
 
 /* The plan that serves a slice of m rows, 1 ≤ m ≤ PLAN_M_MAX. */
@@ -159,11 +161,11 @@ void plan_explain(const struct plan *p, struct str *out);
 
 /*
  * Kernel arguments in kernarg order, the same for all kernels of a family:
- *   a, b, scales, [absmax8, code, offset,] [zeros,] [bias,] c : pointers;
+ *   a, b, [scales,] [absmax8, code, offset,] [zeros,] [bias,] c : pointers; no scales for wq=none;
  *   m : i32, rows in this launch from `first` on;
  *   first : i32, the first row;  lda, ldc : i64, in elements.
  * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … ,
- * fewer than m_tile at the end of m. Rows of A must start at multiples of PLAN_ROW_ALIGN bytes; lda
+ * fewer than m_tile at the end of m. Rows of A must start at multiples of plan_row_align bytes; lda
  * may be anything else. Family dequant takes b, scales, [absmax8, code, offset,] c; C is packed.
  */
 enum plan_arg {
@@ -181,8 +183,10 @@ enum plan_arg {
     PLAN_ARG_LDA,
     PLAN_ARG_LDC
 };
-#define PLAN_ARGS_MAX  12
-#define PLAN_ROW_ALIGN 4
+#define PLAN_ARGS_MAX 12
 size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX]);
+
+/* Bytes that rows of A must start at a multiple of: 4, or an element where packed rows do not. */
+unsigned plan_row_align(const struct quern_problem *problem);
 
 #endif

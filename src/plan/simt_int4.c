@@ -186,16 +186,17 @@ static bool estimate(struct plan *p)
     p->lds_bytes = lds_bytes(p);
     p->ahead = ahead(p);
     p->phase = model_phase(p, p->row_lanes > 1 ? 1 : q->k / 2, trips_of(p));
-    const struct model_counts counts = {.vgprs = vgprs(p),
-                                        .step_slots = step_slots(p),
-                                        .setup_slots = setup_slots(p),
-                                        .shared_slots = shared_slots(p),
-                                        .trips = trips_of(p),
-                                        .row_slots = p->split_k * trips_of(p) *
-                                                     (int64_t)step_slots(p),
-                                        .weight_bytes =
-                                            q->n * q->k / 2 + q->n * (q->k / problem_group(q)) *
-                                                                  (scale_bytes + zero_bytes)};
+    const struct model_counts counts = {
+        .vgprs = vgprs(p),
+        .step_slots = step_slots(p),
+        .setup_slots = setup_slots(p),
+        .shared_slots = shared_slots(p),
+        .trips = trips_of(p),
+        .row_slots = p->split_k * trips_of(p) * (int64_t)step_slots(p),
+        .weight_bytes =
+            q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * (scale_bytes + zero_bytes),
+        .flight_bytes =
+            (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips_of(p) : 1)};
     return model_estimate(p, &counts);
 }
 

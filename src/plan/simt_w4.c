@@ -238,7 +238,9 @@ static bool estimate(struct plan *p)
         .last_slots = steps_of(p) % p->split_k ? 0 : tail_slots(p),
         .trips = trips_of(p),
         .row_slots = steps_of(p) * step_slots(p) + tail_slots(p),
-        .weight_bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes};
+        .weight_bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes,
+        .flight_bytes =
+            (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips_of(p) : 1)};
     if (!model_estimate(p, &counts))
         return false;
     const unsigned least = t->vgprs / MODEL_VGPRS_MAX; /* more registers would be moved about */

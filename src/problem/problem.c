@@ -97,6 +97,11 @@ int64_t problem_group(const struct quern_problem *p)
     return p->group == QUERN_GROUP_CHANNEL ? p->k : p->group;
 }
 
+enum quern_dtype problem_weight_type(const struct quern_problem *p)
+{
+    return p->wq == QUERN_W_FP8 ? QUERN_DT_FP8 : p->wq == QUERN_W_FP8FNUZ ? QUERN_DT_FP8FNUZ : p->a;
+}
+
 bool problem_equal(const struct quern_problem *p, const struct quern_problem *q)
 {
     return p->n == q->n && p->k == q->k && p->op == q->op && p->wq == q->wq &&

@@ -22,6 +22,9 @@ bool problem_has_activation(const struct quern_problem *p);
 /* Weights along K that share a scale (channel resolved to K). Normalised problems with groups. */
 int64_t problem_group(const struct quern_problem *p);
 
+/* The type of the weights of layout dense: fp8, or that of A. */
+enum quern_dtype problem_weight_type(const struct quern_problem *p);
+
 /* Equality and a hash of normalised problems. */
 bool problem_equal(const struct quern_problem *p, const struct quern_problem *q);
 uint64_t problem_hash(const struct quern_problem *p);

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* Operands of the weights of a normalised problem: those of quern_problem_operands but for a, bias
- * and c, which the quantiser neither makes nor reads. */
+/* Operands of the weights of a normalised problem: those of quern_problem_operands but for a and
+ * its scale, bias and c, which the quantiser neither makes nor reads. */
 struct weights {
     struct quern_problem problem;
     struct quern_operand operands[QUERN_OPERANDS_MAX];
@@ -26,7 +26,8 @@ static quern_status weights_of(const struct quern_problem *problem, struct weigh
     TRY(quant_accepts(&w->problem));
     TRY(quern_problem_operands(problem, 1, all, &count));
     for (size_t i = 0; i < count; i++)
-        if (strcmp(all[i].name, "a") && strcmp(all[i].name, "bias") && strcmp(all[i].name, "c"))
+        if (strcmp(all[i].name, "a") && strcmp(all[i].name, "a_scale") &&
+            strcmp(all[i].name, "bias") && strcmp(all[i].name, "c"))
             w->operands[w->count++] = all[i];
     return QUERN_OK;
 }
@@ -67,6 +68,10 @@ static quern_status quantise(const struct weights *w, const float *values,
 
     if (p->scale == QUERN_SCALE_NESTED)
         return quantise_nested(w, values, count, out);
+    if (quant_is_dense(p)) {
+        quant_quantise_dense(p, values, b, data_of(out, w->count, "b_scale"));
+        return QUERN_OK;
+    }
     if (p->wq == QUERN_W_INT4)
         return quant_quantise_int4(p, values, b, scales, data_of(out, w->count, "zeros"));
     if (p->wq == QUERN_W_MXFP4)
@@ -143,8 +148,13 @@ quern_status quern_dequantize(const struct quern_problem *problem,
     const struct {
         const char *name;
         const void **at;
-    } members[] = {{"b", &in.b},       {"scales", &in.scales}, {"absmax8", &in.absmax8},
-                   {"code", &in.code}, {"offset", &in.offset}, {"zeros", &in.zeros}};
+    } members[] = {{"b", &in.b},
+                   {"scales", &in.scales},
+                   {"absmax8", &in.absmax8},
+                   {"code", &in.code},
+                   {"offset", &in.offset},
+                   {"zeros", &in.zeros},
+                   {"b_scale", &in.b_scale}};
     struct weights weights;
 
     FAIL_IF((!operands && count) || !w, QUERN_E_ARGUMENT, "%s is null", w ? "operands" : "w");

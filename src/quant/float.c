@@ -80,9 +80,11 @@ float quant_load(enum quern_dtype t, const void *array, size_t i)
         return quant_f32_from_f16(((const uint16_t *)array)[i]);
     case QUERN_BF16:
         return quant_f32_from_bf16(((const uint16_t *)array)[i]);
-    default:
-        return NAN;
+    case QUERN_DT_FP8:
+    case QUERN_DT_FP8FNUZ:
+        return quant_f32_from_fp8(((const uint8_t *)array)[i], t == QUERN_DT_FP8FNUZ);
     }
+    return NAN;
 }
 
 void quant_store(enum quern_dtype t, void *array, size_t i, float x)
@@ -97,7 +99,9 @@ void quant_store(enum quern_dtype t, void *array, size_t i, float x)
     case QUERN_BF16:
         ((uint16_t *)array)[i] = quant_bf16_from_f32(x);
         break;
-    default:
+    case QUERN_DT_FP8:
+    case QUERN_DT_FP8FNUZ:
+        ((uint8_t *)array)[i] = quant_fp8_from_f32(x, t == QUERN_DT_FP8FNUZ);
         break;
     }
 }

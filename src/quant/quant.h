@@ -20,7 +20,14 @@ float quant_f32_from_f16(uint16_t x);
 uint16_t quant_bf16_from_f32(float x);
 float quant_f32_from_bf16(uint16_t x);
 
-/* Reads or writes element i of an array of type t (f32, f16 or bf16, no other) as a float. */
+/*
+ * e4m3 as OCP defines it, or FNUZ. From f32: to nearest even; what is beyond the largest value
+ * becomes that, infinity and NaN the NaN.
+ */
+float quant_f32_from_fp8(uint8_t x, bool fnuz);
+uint8_t quant_fp8_from_f32(float x, bool fnuz);
+
+/* Reads or writes element i of an array of type t as a float. */
 float quant_load(enum quern_dtype t, const void *array, size_t i);
 void quant_store(enum quern_dtype t, void *array, size_t i, float x);
 
@@ -57,6 +64,8 @@ void quant_nest(const float *absmax, size_t count, const float code[QUANT_NEST],
 void quant_unnest(const uint8_t *absmax8, const float code[QUANT_NEST], const float *scales,
                   float offset, size_t count, float *absmax);
 
+struct quant_operands;
+
 /*
  * int4 (docs/formats.md): a group's weights stand for (q - z)·s, z = 8 without zero points; or,
  * with scaled ones, (q - 8)·s - zs.
@@ -77,9 +86,21 @@ void quant_int4_row_f32(const struct quern_problem *problem, const uint32_t *k8,
                         const void *zeros, size_t row, float *w);
 
 /* All rows, in any of int4's layouts. QUERN_E_MEMORY. */
-struct quant_operands;
 quern_status quant_dequantise_int4(const struct quern_problem *problem,
                                    const struct quant_operands *in, float *w);
+
+/*
+ * Weights of layout dense. Row `row` times b_scale, exactly; all of them, rounded once; and from
+ * f32 [N,K] to the nearest. fp8's scale makes the largest finite |w| the type's largest value.
+ * b_scale is null where the problem has none. The last two block.
+ */
+bool quant_is_dense(const struct quern_problem *problem);
+void quant_dense_row(const struct quern_problem *problem, const struct quant_operands *in,
+                     size_t row, double *w);
+void quant_dequantise_dense(const struct quern_problem *problem, const struct quant_operands *in,
+                            float *w);
+void quant_quantise_dense(const struct quern_problem *problem, const float *w, void *b,
+                          float *b_scale);
 
 /* The type of a problem's scales, and of scaled zero points; f32 for those of other kinds. */
 enum quern_dtype quant_scale_type(const struct quern_problem *problem);
@@ -102,21 +123,23 @@ struct quant_operands {
     const void *absmax8; /* of nested absmax: u8, f32 [256], f32 */
     const void *code;
     const void *offset;
-    const void *zeros; /* of int4: u8, or the type of the scales */
+    const void *zeros;             /* of int4: u8, or the type of the scales */
+    const void *a_scale, *b_scale; /* of fp8: f32 */
 };
 
 /* The same, to be filled. */
 struct quant_buffers {
-    void *a, *b, *scales, *bias, *absmax8, *code, *offset, *zeros;
+    void *a, *b, *scales, *bias, *absmax8, *code, *offset, *zeros, *a_scale, *b_scale;
 };
 
 /*
  * Whether this room knows the weights of a normalised problem: nf4 and fp4 in layout bnb, mxfp4 in
- * layout k8, int4 in layouts k8, exl, ck, gptq and awq. QUERN_E_DECLINED says what it does not.
+ * layout k8, int4 in layouts k8, exl, ck, gptq and awq, the others in layout dense.
+ * QUERN_E_DECLINED says what it does not.
  */
 quern_status quant_accepts(const struct quern_problem *problem);
 
-/* The scales of all N*K/group blocks as floats; not for int4. */
+/* The scales of all N*K/group blocks as floats; not for int4 and layout dense. */
 void quant_scales(const struct quern_problem *problem, const struct quant_operands *in,
                   float *scales);
 
@@ -138,10 +161,11 @@ quern_status quant_reference(const struct quern_problem *problem, const struct q
 
 /*
  * Fills operands for a test of an accepted problem: activations ~ N(0,1), random codes, bias ~
- * N(0,1). Absmax are uniform in [0.5,1.5)/sqrt(K); nested ones have bitsandbytes' code, an offset
- * of 1/sqrt(K) and second scales uniform in [0.25,0.75)/sqrt(K); MXFP4's powers of two are the four
- * about 1/(2 sqrt(K)). A function of the seed alone, the same on every machine. Buffers have the
- * sizes of the problem's operands; null ones are left out. Blocks.
+ * N(0,1). Unquantised weights ~ N(0,1)/sqrt(K); those in fp8 are any finite code, scaled to be at
+ * most 4/sqrt(K), and a_scale is 1.25. Absmax are uniform in [0.5,1.5)/sqrt(K); nested ones have
+ * bitsandbytes' code, an offset of 1/sqrt(K) and second scales uniform in [0.25,0.75)/sqrt(K);
+ * MXFP4's powers of two are the four about 1/(2 sqrt(K)). A function of the seed alone, the same on
+ * every machine. Buffers have the sizes of the problem's operands; null ones are left out. Blocks.
  */
 void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
                   const struct quant_buffers *out);

@@ -179,13 +179,8 @@ quern_status quant_accepts(const struct quern_problem *p)
 {
     const enum quern_layout own = p->wq == QUERN_W_MXFP4 ? QUERN_LAYOUT_K8 : QUERN_LAYOUT_BNB;
 
-    if (quant_is_packed_int4(p))
+    if (quant_is_packed_int4(p) || quant_is_dense(p))
         return QUERN_OK;
-    FAIL_IF(p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4 && p->wq != QUERN_W_MXFP4 &&
-                p->wq != QUERN_W_INT4,
-            QUERN_E_DECLINED,
-            "wq=%s has no arithmetic on the CPU here; nf4, fp4, mxfp4 and int4 have",
-            weight_name(p->wq));
     FAIL_IF(p->layout != own, QUERN_E_DECLINED,
             "layout=tileN is made by repacking; the CPU's arithmetic takes wq=%s in layout=%s",
             weight_name(p->wq),
@@ -215,6 +210,10 @@ quern_status quant_dequantise(const struct quern_problem *p, const struct quant_
 
     if (p->wq == QUERN_W_INT4)
         return quant_dequantise_int4(p, in, w);
+    if (quant_is_dense(p)) {
+        quant_dequantise_dense(p, in, w);
+        return QUERN_OK;
+    }
     float *const scales = os.malloc(count / group * sizeof *scales);
     FAIL_IF(!scales, QUERN_E_MEMORY, "no memory for %zu scales", count / group);
     quant_scales(p, in, scales);

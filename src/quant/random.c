@@ -49,13 +49,16 @@ struct fill {
     enum quern_dtype type;
     double least, span; /* of uniform floats */
     unsigned exponent;  /* the least of four neighbours */
+    double divisor;     /* of normal numbers; 0: none */
     const void *scales; /* of scaled zero points */
 };
 
 static void fill_normal(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++)
-        quant_store(f->type, f->array, i, normal_at(f->seed, i));
+        quant_store(f->type, f->array, i,
+                    f->divisor > 0 ? (float)((double)normal_at(f->seed, i) / f->divisor)
+                                   : normal_at(f->seed, i));
 }
 
 /* items are words of eight bytes; the last may be shorter */
@@ -101,6 +104,15 @@ static void fill_scaled(const struct fill *f, size_t first, size_t count)
     }
 }
 
+/* Any code of an eight-bit float that is not a NaN. */
+static void fill_fp8(const struct fill *f, size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i++) {
+        const uint8_t code = (uint8_t)(random_at(f->seed, i) >> 56);
+        ((uint8_t *)f->array)[i] = isnan(quant_load(f->type, &code, 0)) ? 0 : code;
+    }
+}
+
 static void fill_exponents(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++)
@@ -118,6 +130,26 @@ static void fill_run(void *user, size_t i)
 static void fill(const struct fill *f)
 {
     parallel_for((f->items + RUN - 1) / RUN, os_cpu_count(), fill_run, (void *)f);
+}
+
+/* Weights of layout dense, and their scale. */
+static void fill_dense(const struct quern_problem *p, uint64_t seed,
+                       const struct quant_buffers *out)
+{
+    const double root_k = sqrt((double)p->k);
+    const bool fp8 = p->wq != QUERN_W_NONE, fnuz = p->wq == QUERN_W_FP8FNUZ;
+
+    if (out->b)
+        fill(&(struct fill){.function = fp8 ? fill_fp8 : fill_normal,
+                            .seed = random_at(seed, 1),
+                            .array = out->b,
+                            .items = (size_t)p->n * (size_t)p->k,
+                            .type = problem_weight_type(p),
+                            .divisor = root_k});
+    if (out->b_scale)
+        *(float *)out->b_scale = (float)(4 / root_k) / quant_f32_from_fp8(fnuz ? 0x7f : 0x7e, fnuz);
+    if (out->a_scale)
+        *(float *)out->a_scale = 1.25f;
 }
 
 /* Scales of every kind; nested ones also have absmax8, a code and an offset. */
@@ -178,13 +210,16 @@ void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
                             .array = out->a,
                             .items = (size_t)m * k,
                             .type = problem->a});
-    if (out->b)
+    if (quant_is_dense(problem))
+        fill_dense(problem, seed, out);
+    else if (out->b)
         fill(&(struct fill){.function = fill_bytes,
                             .seed = random_at(seed, 1),
                             .array = out->b,
                             .items = (n * k / 2 + 7) / 8,
                             .bytes = n * k / 2});
-    fill_scales(problem, seed, out);
+    if (!quant_is_dense(problem))
+        fill_scales(problem, seed, out);
     if (out->bias)
         fill(&(struct fill){.function = fill_normal,
                             .seed = random_at(seed, 3),

@@ -25,7 +25,8 @@ typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
 struct product {
     const struct quern_problem *problem;
     const struct quant_operands *in;
-    const float *scales; /* of all blocks; of int4: null */
+    const float *scales; /* of all blocks; of int4 and dense weights: null */
+    double a_scale;      /* of fp8, else 1 */
     const uint32_t *k8;  /* of int4: the packed words in the order of layout k8 */
     size_t m, n, k, group;
     size_t k_padded; /* a multiple of LANES; what is beyond k is 0 */
@@ -38,6 +39,10 @@ struct product {
 /* The code value times the scale has 48 significant bits at most: exact in double. */
 static void dequantise_row(const struct product *p, size_t row, double *w)
 {
+    if (quant_is_dense(p->problem)) {
+        quant_dense_row(p->problem, p->in, row, w);
+        return;
+    }
     if (p->k8) {
         quant_int4_row(p->problem, p->k8, p->in->scales, p->in->zeros, row, w);
         return;
@@ -124,7 +129,7 @@ static void multiply_rows(const struct product *p, size_t first, size_t count, d
             for (size_t r = 0; r < rows; r++)
                 for (size_t s = 0; s < A_ROWS && m + s < p->m; s++)
                     p->y[(m + s) * p->n + row + r] =
-                        dots[r][s] +
+                        dots[r][s] * p->a_scale +
                         (p->in->bias ? (double)quant_load(p->problem->c, p->in->bias, row + r) : 0);
         }
     }
@@ -140,14 +145,16 @@ static void multiply_part(void *user, size_t i)
 
 static quern_status check(const struct quern_problem *p, const struct quant_operands *in, int64_t m)
 {
-    const bool nested = p->scale == QUERN_SCALE_NESTED;
+    const bool nested = p->scale == QUERN_SCALE_NESTED, tensor = p->scale == QUERN_SCALE_TENSOR;
     const struct {
         const char *name;
         const void *operand;
         bool wanted;
     } operands[] = {{"a", in->a, true},
                     {"b", in->b, true},
-                    {"scales", in->scales, true},
+                    {"scales", in->scales, !tensor && problem_has_scale(p)},
+                    {"a_scale", in->a_scale, tensor && dtype_bytes(p->a) == 1},
+                    {"b_scale", in->b_scale, tensor},
                     {"bias", in->bias, p->bias},
                     {"absmax8", in->absmax8, nested},
                     {"code", in->code, nested},
@@ -176,12 +183,15 @@ static void widen_row(const struct product *p, size_t row, double *to)
 static quern_status prepare_weights(struct product *p, void **memory)
 {
     const struct quern_problem *const q = p->problem;
-    const size_t bytes = q->wq != QUERN_W_INT4          ? p->n * (p->k / p->group) * sizeof(float)
+    const size_t bytes = quant_is_dense(q)              ? 0
+                         : q->wq != QUERN_W_INT4        ? p->n * (p->k / p->group) * sizeof(float)
                          : q->layout == QUERN_LAYOUT_K8 ? 0
                                                         : p->n * p->k / 2;
 
     *memory = bytes ? os.malloc(bytes) : NULL;
     FAIL_IF(bytes && !*memory, QUERN_E_MEMORY, "no memory for the weights in another order");
+    if (quant_is_dense(q))
+        return QUERN_OK;
     if (q->wq != QUERN_W_INT4) {
         quant_scales(q, p->in, *memory);
         p->scales = *memory;
@@ -203,6 +213,7 @@ quern_status quant_reference(const struct quern_problem *problem, const struct q
                         .n = (size_t)problem->n,
                         .k = (size_t)problem->k,
                         .group = (size_t)problem_group(problem),
+                        .a_scale = in->a_scale ? (double)*(const float *)in->a_scale : 1,
                         .y = y};
     p.k_padded = (p.k + LANES - 1) / LANES * LANES;
     const size_t a_rows = (p.m + A_ROWS - 1) / A_ROWS * A_ROWS;

@@ -79,7 +79,7 @@ def test_tune(quern):
 def test_a_tuning_table_is_followed(quern, tmp_path):
     words = ("--target", "gfx1151", "--m", "1", LAYER)
     own = quern("source", *words).stdout
-    shape = "rows=1 chunk=8 split_k=1 waves=4 ahead=0 pairing=0"
+    shape = "rows=1 lanes=0 chunk=8 ring=0 split_k=1 waves=4 products=1 ahead=0 pairing=0"
     table = tmp_path / "some.tune"
     table.write_text(f"quern-tuning 1 gfx1151\n{LAYER} | m=1 | {shape} | us=1.5\n")
     env = {"QUERN_TUNING": str(table)}

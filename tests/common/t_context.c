@@ -90,9 +90,10 @@ static const void **member(struct t_layer *l, const char *name)
     const struct {
         const char *name;
         const void **at;
-    } members[] = {{"b", &args->b},        {"scales", &args->scales}, {"absmax8", &args->absmax8},
-                   {"code", &args->code},  {"offset", &args->offset}, {"bias", &args->bias},
-                   {"zeros", &args->zeros}};
+    } members[] = {
+        {"b", &args->b},         {"scales", &args->scales},   {"absmax8", &args->absmax8},
+        {"code", &args->code},   {"offset", &args->offset},   {"bias", &args->bias},
+        {"zeros", &args->zeros}, {"a_scale", &args->a_scale}, {"b_scale", &args->b_scale}};
 
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         if (!strcmp(name, members[i].name))
@@ -139,7 +140,7 @@ static void *padded_rows(struct t_layer *l, const void *a, size_t *bytes)
 }
 
 static void make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
-                 int64_t lda, int64_t ldc, float offset, uint64_t seed)
+                 int64_t lda, int64_t ldc, t_edit edit, void *user, uint64_t seed)
 {
     struct quern_operand operands[QUERN_OPERANDS_MAX];
     void *host[QUERN_OPERANDS_MAX] = {0};
@@ -147,10 +148,16 @@ static void make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *
     struct {
         const char *name;
         void **at;
-    } const buffers[] = {{"a", &out.a},           {"b", &out.b},
-                         {"scales", &out.scales}, {"absmax8", &out.absmax8},
-                         {"code", &out.code},     {"offset", &out.offset},
-                         {"bias", &out.bias},     {"zeros", &out.zeros}};
+    } const buffers[] = {{"a", &out.a},
+                         {"b", &out.b},
+                         {"scales", &out.scales},
+                         {"absmax8", &out.absmax8},
+                         {"code", &out.code},
+                         {"offset", &out.offset},
+                         {"bias", &out.bias},
+                         {"zeros", &out.zeros},
+                         {"a_scale", &out.a_scale},
+                         {"b_scale", &out.b_scale}};
     size_t count, bytes;
 
     *l = (struct t_layer){.ctx = ctx,
@@ -165,10 +172,10 @@ static void make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *
             if (!strcmp(operands[i].name, buffers[j].name))
                 host[i] = *buffers[j].at = fresh(l, operands[i].bytes);
     quant_random(p, m, seed, &out);
-    for (size_t i = 0; offset != 0 && i < (size_t)(m * p->k); i++)
-        quant_store(p->a, out.a, i, quant_load(p->a, out.a, i) + offset);
-    const struct quant_operands in = {out.a,       out.b,    out.scales, out.bias,
-                                      out.absmax8, out.code, out.offset, out.zeros};
+    if (edit)
+        edit(user, p, m, &out);
+    const struct quant_operands in = {out.a,    out.b,      out.scales, out.bias,    out.absmax8,
+                                      out.code, out.offset, out.zeros,  out.a_scale, out.b_scale};
     l->reference = fresh(l, (size_t)(m * p->n) * sizeof(double));
     assert_int_equal(quant_reference(p, &in, m, l->reference), QUERN_OK);
 
@@ -190,13 +197,26 @@ static void make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *
 void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
                   int64_t lda, int64_t ldc, uint64_t seed)
 {
-    make(l, ctx, p, m, lda, ldc, 0, seed);
+    make(l, ctx, p, m, lda, ldc, NULL, NULL, seed);
+}
+
+void t_layer_make_edited(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p,
+                         int64_t m, t_edit edit, void *user, uint64_t seed)
+{
+    make(l, ctx, p, m, 0, 0, edit, user, seed);
+}
+
+static void add_to_a(void *user, const struct quern_problem *p, int64_t m,
+                     const struct quant_buffers *out)
+{
+    for (size_t i = 0; i < (size_t)(m * p->k); i++)
+        quant_store(p->a, out->a, i, quant_load(p->a, out->a, i) + *(const float *)user);
 }
 
 void t_layer_make_offset(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p,
                          int64_t m, float offset, uint64_t seed)
 {
-    make(l, ctx, p, m, 0, 0, offset, seed);
+    make(l, ctx, p, m, 0, 0, add_to_a, &offset, seed);
 }
 
 void t_layer_free(struct t_layer *l)
@@ -205,6 +225,11 @@ void t_layer_free(struct t_layer *l)
         quern_buffer_destroy(l->buffer[i]);
     for (size_t i = 0; i < l->allocated; i++)
         free(l->memory[i]);
+}
+
+double t_layer_result(const struct t_layer *l, int64_t i, int64_t j)
+{
+    return (double)quant_load(l->problem.c, l->c, (size_t)(i * l->ldc + j));
 }
 
 double t_layer_error(const struct t_layer *l)
@@ -216,7 +241,7 @@ double t_layer_error(const struct t_layer *l)
     for (int64_t i = 0; i < l->m; i++)
         for (int64_t j = 0; j < l->problem.n; j++) {
             const double want = l->reference[i * l->problem.n + j];
-            const double got = (double)quant_load(l->problem.c, l->c, (size_t)(i * l->ldc + j));
+            const double got = t_layer_result(l, i, j);
             if (!(fabs(got - want) <= difference))
                 difference = isnan(got) ? INFINITY : fabs(got - want);
             largest = fmax(largest, fabs(want));

@@ -38,11 +38,19 @@ struct t_layer {
 /* lda, ldc: 0 for packed. */
 void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
                   int64_t lda, int64_t ldc, uint64_t seed);
-/* The same, packed, with `offset` added to every value of A. */
+/* The same, packed, with operands that `edit` has changed after they were filled. */
+struct quant_buffers;
+typedef void (*t_edit)(void *user, const struct quern_problem *p, int64_t m,
+                       const struct quant_buffers *operands);
+void t_layer_make_edited(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p,
+                         int64_t m, t_edit edit, void *user, uint64_t seed);
+/* The same, with `offset` added to every value of A. */
 void t_layer_make_offset(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p,
                          int64_t m, float offset, uint64_t seed);
 void t_layer_free(struct t_layer *l);
 /* max |c - reference| / max |reference|, of the result as it is now on the device. */
 double t_layer_error(const struct t_layer *l);
+/* Element j of row i of the result, once t_layer_error has been called. */
+double t_layer_result(const struct t_layer *l, int64_t i, int64_t j);
 
 #endif

@@ -427,8 +427,6 @@ static void test_api_declines(void **state)
         const char *text, *reason;
     } cases[] = {
         {"wq=int4 n=32 k=128 a=f16 layout=tileN", "tileN"},
-        {"wq=none n=32 k=128 a=f16", "none"},
-        {"wq=fp8 n=32 k=128 a=f16", "fp8"},
         {"wq=mxfp4 n=32 k=128 a=f16 layout=tileN", "tileN"},
         {"wq=fp4 n=32 k=128 a=f16 layout=tileN", "tileN"},
     };

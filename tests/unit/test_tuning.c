@@ -105,7 +105,8 @@ static void a_measured_shape_is_chosen(void **state)
 static void a_stale_shape_is_left_out(void **state)
 {
     static const char *const stale[] = {
-        "rows=3 chunk=32 split_k=1 waves=8 ahead=0 pairing=0", "rows=4", "leaps=9"};
+        "rows=3 lanes=0 chunk=32 ring=0 split_k=1 waves=8 products=1 ahead=0 pairing=0", "rows=4",
+        "leaps=9"};
     char text[512], shape[PLAN_SHAPE_MAX], models[PLAN_SHAPE_MAX];
     struct str explained = {0};
     struct tuning *t;

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* The families of decode kernels, and which of them does a problem. */
+#ifndef QUERN_PLAN_FAMILY_H
+#define QUERN_PLAN_FAMILY_H
+
+#include "plan/model.h"
+
+struct decode_family {
+    enum plan_family id;
+    const char *name;
+    /* QUERN_E_DECLINED says what of the problem or the target is in the way. */
+    quern_status (*accepts)(const struct quern_problem *problem, const struct target *target);
+    const struct model_family *model;
+};
+
+/* Of a normalised problem of op=gemm. */
+const struct decode_family *decode_family_of(const struct quern_problem *problem);
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Weights in layout dense: numbers of one type each, with at most one scale for all of them. And
+ * the eight-bit floats e4m3, as OCP defines them (no infinities, 0x7f and 0xff are NaN) and as
+ * "FNUZ" of gfx942 does: half the value for the same bits, no -0, 0x80 the one NaN.
+ */
+#include "quant/quant.h"
+
+#include "base/os.h"
+#include "base/thread.h"
+
+#include <math.h>
+
+/* Weights that one thread takes at a time. */
+#define RUN 65536
+
+#define OCP_MAX    448.0f
+#define FNUZ_MAX   240.0f
+#define OCP_NAN    0x7f
+#define FNUZ_NAN   0x80
+#define MANTISSA   3
+#define OCP_LEAST  (-9) /* exponent of the smallest denormal */
+#define FNUZ_LEAST (-10)
+
+float quant_f32_from_fp8(uint8_t x, bool fnuz)
+{
+    const int magnitude = x & 0x7f, exponent = magnitude >> MANTISSA;
+    const int mantissa = magnitude & ((1 << MANTISSA) - 1);
+    const int least = fnuz ? FNUZ_LEAST : OCP_LEAST;
+
+    if (fnuz ? x == FNUZ_NAN : magnitude == OCP_NAN)
+        return NAN;
+    const float value = exponent ? ldexpf((float)(mantissa + 8), least + exponent - 1)
+                                 : ldexpf((float)mantissa, least);
+    return x & 0x80 ? -value : value;
+}
+
+uint8_t quant_fp8_from_f32(float x, bool fnuz)
+{
+    const float most = fnuz ? FNUZ_MAX : OCP_MAX, magnitude = fabsf(x);
+    const int least = fnuz ? FNUZ_LEAST : OCP_LEAST;
+    const bool negative = signbit(x);
+    int exponent;
+
+    if (isnan(x) || isinf(x))
+        return fnuz ? FNUZ_NAN : OCP_NAN;
+    if (magnitude >= most) {
+        const uint8_t largest = fnuz ? 0x7f : 0x7e;
+        return negative ? largest | 0x80 : largest;
+    }
+    /* in units of the last place, which is that of the smallest denormal at least */
+    const bool zero = frexpf(magnitude, &exponent) == 0;
+    const int place = zero || exponent - 1 - MANTISSA < least ? least : exponent - 1 - MANTISSA;
+    /* exact: powers of two; rintf rounds to nearest even, or else a carry runs into the exponent */
+    const int units = (int)rintf(ldexpf(magnitude, -place));
+    const uint8_t bits = (uint8_t)(((place - least) << MANTISSA) + units);
+    return negative && !(fnuz && !bits) ? bits | 0x80 : bits;
+}
+
+/* ---- Weights --------------------------------------------------------------------------------- */
+
+bool quant_is_dense(const struct quern_problem *p)
+{
+    return p->layout == QUERN_LAYOUT_DENSE;
+}
+
+static float scale_of(const void *scale)
+{
+    return scale ? *(const float *)scale : 1.0f;
+}
+
+void quant_dense_row(const struct quern_problem *p, const struct quant_operands *in, size_t row,
+                     double *w)
+{
+    const enum quern_dtype type = problem_weight_type(p);
+    const double scale = (double)scale_of(in->b_scale);
+    const size_t k = (size_t)p->k;
+
+    for (size_t i = 0; i < k; i++) /* exact: 24 bits times 24 */
+        w[i] = (double)quant_load(type, in->b, row * k + i) * scale;
+}
+
+struct job {
+    enum quern_dtype type;
+    size_t count;
+    const float *w;
+    float *w_out, scale;
+    const void *b;
+    void *b_out;
+};
+
+static size_t run_end(const struct job *job, size_t i)
+{
+    return job->count - i * RUN < RUN ? job->count : (i + 1) * RUN;
+}
+
+static void dequantise_run(void *user, size_t i)
+{
+    const struct job *const job = user;
+
+    for (size_t at = i * RUN; at < run_end(job, i); at++)
+        job->w_out[at] = quant_load(job->type, job->b, at) * job->scale;
+}
+
+static void quantise_run(void *user, size_t i)
+{
+    const struct job *const job = user;
+
+    for (size_t at = i * RUN; at < run_end(job, i); at++)
+        quant_store(job->type, job->b_out, at, job->w[at] / job->scale);
+}
+
+static void run_all(struct job *job, void (*function)(void *user, size_t i))
+{
+    parallel_for((job->count + RUN - 1) / RUN, os_cpu_count(), function, job);
+}
+
+void quant_dequantise_dense(const struct quern_problem *p, const struct quant_operands *in,
+                            float *w)
+{
+    struct job job = {.type = problem_weight_type(p),
+                      .count = (size_t)p->n * (size_t)p->k,
+                      .w_out = w,
+                      .scale = scale_of(in->b_scale),
+                      .b = in->b};
+
+    run_all(&job, dequantise_run);
+}
+
+void quant_quantise_dense(const struct quern_problem *p, const float *w, void *b, float *b_scale)
+{
+    struct job job = {.type = problem_weight_type(p),
+                      .count = (size_t)p->n * (size_t)p->k,
+                      .w = w,
+                      .scale = 1.0f,
+                      .b_out = b};
+    float most = 0;
+
+    for (size_t i = 0; b_scale && i < job.count; i++)
+        if (fabsf(w[i]) > most && !isinf(w[i])) /* a NaN is not larger */
+            most = fabsf(w[i]);
+    if (b_scale) {
+        const float scale = most / (job.type == QUERN_DT_FP8FNUZ ? FNUZ_MAX : OCP_MAX);
+        *b_scale = job.scale = scale > 0 ? scale : 1.0f; /* of zeros, or of denormals too small */
+    }
+    run_all(&job, quantise_run);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* CPU arithmetic of weights in layout dense: e4m3 by its definition, code by code; quantising and
+ * back; the reference product with its scales. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_context.h"
+
+#include "quant/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- e4m3 ------------------------------------------------------------------------------------ */
+
+/* A sign, four bits of exponent, three of mantissa. */
+static double value_of(unsigned code, bool fnuz)
+{
+    const int bias = fnuz ? 8 : 7, exponent = (int)(code >> 3 & 15);
+    const double mantissa = (code & 7) / 8.0, sign = code & 0x80 ? -1 : 1;
+
+    if (fnuz ? code == 0x80 : (code & 0x7f) == 0x7f)
+        return NAN;
+    return exponent ? sign * ldexp(1 + mantissa, exponent - bias)
+                    : sign * ldexp(mantissa, 1 - bias);
+}
+
+/* Every code is its value and comes back; midpoints go to the even code, and the floats next to
+ * them to the nearer one. That fixes every float. */
+static void check_codes(bool fnuz)
+{
+    for (unsigned code = 0; code < 256; code++) {
+        const double want = value_of(code, fnuz);
+        const float got = quant_f32_from_fp8((uint8_t)code, fnuz);
+        if (isnan(want)) {
+            assert_true(isnan(got));
+            assert_true(isnan(quant_f32_from_fp8(quant_fp8_from_f32(got, fnuz), fnuz)));
+            continue;
+        }
+        assert_true((double)got == want && !signbit(got) == !signbit(want));
+        assert_int_equal(quant_fp8_from_f32(got, fnuz), code);
+        const double next = value_of((code & 0x7f) + 1, fnuz);
+        if ((code & 0x7f) == 0x7f || isnan(next))
+            continue;
+        const float middle = (float)((fabs(want) + next) / 2);
+        const unsigned sign = code & 0x80, low = code & 0x7f;
+        const float way = sign ? -middle : middle;
+        assert_int_equal(quant_fp8_from_f32(way, fnuz) & 0x7f, low + (low & 1));
+        assert_int_equal(quant_fp8_from_f32(nextafterf(way, 0), fnuz) & 0x7f, low);
+        assert_int_equal(quant_fp8_from_f32(nextafterf(way, way * 2), fnuz), (low + 1) | sign);
+    }
+}
+
+static void test_fp8(void **state)
+{
+    (void)state;
+    check_codes(false);
+    check_codes(true);
+    /* published: largest and smallest values, and one */
+    assert_true(quant_f32_from_fp8(0x7e, false) == 448 && quant_f32_from_fp8(0x7f, true) == 240);
+    assert_true(quant_f32_from_fp8(0x01, false) == 0x1p-9f);
+    assert_true(quant_f32_from_fp8(0x01, true) == 0x1p-10f);
+    assert_true(quant_f32_from_fp8(0x38, false) == 1 && quant_f32_from_fp8(0x40, true) == 1);
+    assert_int_equal(quant_fp8_from_f32(1e30f, false), 0x7e);
+    assert_int_equal(quant_fp8_from_f32(-1e30f, true), 0xff);
+    assert_int_equal(quant_fp8_from_f32(INFINITY, false), 0x7f);
+    assert_int_equal(quant_fp8_from_f32(-INFINITY, true), 0x80);
+    assert_int_equal(quant_fp8_from_f32(-0.0f, false), 0x80);
+    assert_int_equal(quant_fp8_from_f32(-0.0f, true), 0);
+    assert_int_equal(quant_fp8_from_f32(-1e-9f, true), 0);
+}
+
+/* ---- Weights --------------------------------------------------------------------------------- */
+
+enum { N = 3, K = 40 };
+
+/* Quantised and back, the largest error is half a unit in the last place. */
+static void check_round_trip(const char *text, size_t operands, double relative)
+{
+    const struct quern_problem p = t_problem(text);
+    struct quern_quantized q[QUERN_OPERANDS_MAX];
+    float w[N * K], back[N * K];
+    size_t count;
+
+    for (int i = 0; i < N * K; i++)
+        w[i] = ldexpf((float)(i * 37 % 101 - 50), -8); /* the largest is 50/256 */
+    assert_int_equal(quern_quantize(&p, w, q, &count), QUERN_OK);
+    assert_int_equal(count, operands);
+    assert_string_equal(q[0].name, "b");
+    assert_int_equal(quern_dequantize(&p, q, count, back), QUERN_OK);
+    for (int i = 0; i < N * K; i++)
+        assert_true(fabs((double)back[i] - (double)w[i]) <= relative * fabs((double)w[i]) + 1e-5);
+    quern_quantized_free(q, count);
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    check_round_trip("wq=none n=3 k=40 a=f32", 1, 0);
+    check_round_trip("wq=none n=3 k=40 a=f16", 1, 0x1p-11);
+    check_round_trip("wq=none n=3 k=40 a=bf16", 1, 0x1p-8);
+    check_round_trip("wq=fp8 n=3 k=40 a=fp8", 2, 0x1p-4 + 1e-6);
+    check_round_trip("wq=fp8fnuz n=3 k=40 a=bf16", 2, 0x1p-4 + 1e-6);
+}
+
+/* What cannot be scaled: zeros keep a scale of 1, and a NaN stays one. */
+static void test_odd_weights(void **state)
+{
+    const struct quern_problem p = t_problem("wq=fp8 n=1 k=4 a=fp8");
+    const float zeros[4] = {0}, odd[4] = {NAN, -448, INFINITY, 224};
+    struct quern_quantized q[QUERN_OPERANDS_MAX];
+    float back[4];
+    size_t count;
+
+    (void)state;
+    assert_int_equal(quern_quantize(&p, zeros, q, &count), QUERN_OK);
+    assert_string_equal(q[1].name, "b_scale");
+    assert_true(*(const float *)q[1].data == 1);
+    quern_quantized_free(q, count);
+    assert_int_equal(quern_quantize(&p, odd, q, &count), QUERN_OK);
+    assert_int_equal(quern_dequantize(&p, q, count, back), QUERN_OK);
+    assert_true(isnan(back[0]) && back[1] == -448 && isnan(back[2]) && back[3] == 224);
+    quern_quantized_free(q, count);
+}
+
+/* ---- The reference --------------------------------------------------------------------------- */
+
+static void test_reference(void **state)
+{
+    const struct quern_problem p = t_problem("wq=fp8 n=2 k=3 a=fp8 c=f32 bias=1");
+    const uint8_t a[3] = {0x38, 0xc0, 0x01}, b[6] = {0x40, 0x38, 0x7e, 0x80, 0xb8, 0x00};
+    const float a_scale = 0.5f, b_scale = 3, bias[2] = {10, -1};
+    struct quant_operands in = {
+        .a = a, .b = b, .bias = bias, .a_scale = &a_scale, .b_scale = &b_scale};
+    double y[2];
+
+    (void)state;
+    /* a = 1, -2, 2^-9; rows of W = 2, 1, 448 and -0, -1, 0 */
+    assert_int_equal(quant_reference(&p, &in, 1, y), QUERN_OK);
+    assert_true(y[0] == (2 - 2 + 448 / 512.0) * 1.5 + 10 && y[1] == 2 * 1.5 - 1);
+    in.b_scale = NULL;
+    assert_int_equal(quant_reference(&p, &in, 1, y), QUERN_E_ARGUMENT);
+    assert_non_null(strstr(quern_last_error()->message, "b_scale is null"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fp8),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_odd_weights),
+        cmocka_unit_test(test_reference),
+    };
+
+    return cmocka_run_group_tests_name("quant_dense", tests, NULL, NULL);
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Skinny kernels: right answers for unquantised weights on a sample of every shape, type and
+ * target, in full checking mode (test_skinny_long.c has all of them), for data that is not random,
+ * and for infinities and NaN. Results may be off by the rounding of the largest one, which is less
+ * than eps · sqrt(K) allows for data of unit scale.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_context.h"
+
+#include "base/thread.h"
+#include "quant/quant.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ONE_IN 8
+#else
+#define ONE_IN 1
+#endif
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static const char *const targets[] = {"gfx1151", "gfx942",  "gfx1201",
+                                      "gfx90a",  "gfx1100", "gfx950"};
+static const char *const types[] = {"f16", "bf16", "f32"};
+static char *cache;
+
+/* ---- Random data ----------------------------------------------------------------------------- */
+
+struct run {
+    char text[128];
+    const char *target;
+    int m;
+};
+
+static struct run runs[256];
+static int run_count;
+static char failures[8][512]; /* the first few */
+static atomic_int failed;
+
+static void add_run(const char *target, int m, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add_run(const char *target, int m, const char *format, ...)
+{
+    struct run *const r = &runs[run_count++];
+    va_list ap;
+
+    assert_true(run_count <= COUNT(runs));
+    r->target = target;
+    r->m = m;
+    va_start(ap, format);
+    vsnprintf(r->text, sizeof r->text, format, ap);
+    va_end(ap);
+}
+
+static void run_one(void *user, size_t i)
+{
+    const struct run *const r = &runs[i * ONE_IN];
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+    quern_ctx *const ctx = t_open(r->target, cache, QUERN_JIT_ON);
+    struct quern_problem p;
+    quern_op *op = NULL;
+
+    (void)user;
+    if (quern_problem_parse(r->text, &p) != QUERN_OK ||
+        quern_op_create_range(ctx, &p, r->m, r->m, &op) != QUERN_OK ||
+        quern_verify(op, r->m, i, QUERN_CHECK_FULL, &v) != QUERN_OK) {
+        const int at = atomic_fetch_add(&failed, 1);
+        if (at < COUNT(failures))
+            snprintf(failures[at], sizeof failures[at], "%s m=%d on %s: %s", r->text, r->m,
+                     r->target, quern_last_error()->message);
+    }
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static void run_all(void)
+{
+    atomic_store(&failed, 0);
+    parallel_for((size_t)((run_count + ONE_IN - 1) / ONE_IN), 2, run_one, NULL);
+    for (int i = 0; i < COUNT(failures) && i < atomic_load(&failed); i++)
+        print_error("%s\n", failures[i]);
+    assert_int_equal(atomic_load(&failed), 0);
+    run_count = 0;
+}
+
+/* Every M, N and K, one large at a time, in turn on all targets and types. */
+static void test_grid(void **state)
+{
+    static const struct {
+        int n, k;
+    } sizes[] = {{1, 14336}, {15, 8208},  {16, 4096},  {127, 1032}, {2048, 64}, {4096, 8},
+                 {8193, 64}, {1, 1032},   {127, 4096}, {15, 14336}, {16, 8},    {2048, 1032},
+                 {15, 64},   {127, 8208}, {16, 1032},  {8193, 8},   {1, 64},    {127, 14336}};
+    static const int rows[] = {1, 2, 3, 4, 5, 8};
+    int turn = 0;
+
+    (void)state;
+    for (int i = 0; i < COUNT(sizes); i++)
+        for (int twice = 0; twice < 2; twice++, turn++)
+            add_run(targets[(turn + turn / 6) % COUNT(targets)], rows[turn % COUNT(rows)],
+                    "wq=none n=%d k=%d a=%s", sizes[i].n, sizes[i].k,
+                    types[turn / 2 % 5 == 4 ? 2 : turn % 2]);
+    run_all();
+}
+
+/* K of every remainder, types of C, bias, more rows than a slice. */
+static void test_tails(void **state)
+{
+    static const int ks[] = {1, 2, 3, 5, 7, 9, 10, 12, 33, 100, 514, 1001, 2062, 516};
+    static const int rows[] = {3, 1, 8, 13, 2, 4, 6};
+    int turn = 0;
+
+    (void)state;
+    for (int i = 0; i < COUNT(ks); i++)
+        for (int twice = 0; twice < 2; twice++, turn++)
+            add_run(targets[(turn + turn / 6) % COUNT(targets)], rows[turn % COUNT(rows)],
+                    "wq=none n=%d k=%d a=%s c=%s bias=%d", 21 + 8 * (turn % 3), ks[i],
+                    types[turn % 3], types[turn / 3 % 3], turn / 2 % 2);
+    run_all();
+}
+
+/* Shapes that vLLM's tests of its skinny kernels have (tokens, K, N), and a layer of Qwen3-4B. */
+static void test_shapes_of_vllm(void **state)
+{
+    static const struct {
+        int m, k, n;
+    } shapes[] = {{1, 8, 16},      {1, 32, 64},    {1, 128, 256},  {1, 512, 1024},
+                  {1, 6144, 1024}, {1, 32, 16},    {1, 64, 64},    {2, 256, 256},
+                  {3, 1024, 1024}, {4, 4112, 257}, {1, 9216, 512}, {2, 10240, 256},
+                  {4, 16400, 129}, {1, 64, 8},     {2, 128, 8},    {4, 256, 8},
+                  {2, 2560, 512}};
+
+    (void)state;
+    for (int i = 0; i < COUNT(shapes); i++)
+        add_run(targets[i % COUNT(targets)], shapes[i].m, "wq=none n=%d k=%d a=%s bias=%d",
+                shapes[i].n, shapes[i].k, types[i / 6 % 2], i % 2);
+    run_all();
+}
+
+/* ---- Data that is not random ----------------------------------------------------------------- */
+
+enum kind { CONSTANT, ALTERNATING, LARGE, SPECIAL };
+enum { N = 19, K = 1032, M = 3 };
+
+static void edit(void *user, const struct quern_problem *p, int64_t m,
+                 const struct quant_buffers *out)
+{
+    const enum kind kind = *(const enum kind *)user;
+
+    for (size_t i = 0; i < (size_t)(m * p->k) && kind != SPECIAL; i++)
+        quant_store(p->a, out->a, i, kind == LARGE ? quant_load(p->a, out->a, i) * 8192 : 0.5f);
+    for (size_t i = 0; i < (size_t)(p->n * p->k) && kind != SPECIAL; i++)
+        quant_store(p->a, out->b, i,
+                    kind == CONSTANT      ? 0.25f
+                    : kind == ALTERNATING ? i % 2 ? -3.0f : 3.0f
+                                          : quant_load(p->a, out->b, i) * 131072);
+    if (kind == SPECIAL) {
+        quant_store(p->a, out->a, 0 * K + K - 1, NAN);
+        quant_store(p->a, out->a, 1 * K + 3, -INFINITY);
+        quant_store(p->a, out->b, 2 * K + 700, NAN);
+        quant_store(p->a, out->b, 5 * K + K - 1, INFINITY);
+        quant_store(p->a, out->b, (N - 1) * K, INFINITY);
+    }
+}
+
+/* Like the reference's: NaN, or infinite with the same sign, or off by f32's rounding alone and,
+ * in f16, by denormals that CDNA 2 takes for 0. */
+static void check_values(const struct t_layer *l, const char *text, const char *target)
+{
+    double largest = 0;
+
+    for (int i = 0; i < M * N; i++)
+        if (isfinite(l->reference[i]))
+            largest = fmax(largest, fabs(l->reference[i]));
+    const double most = largest * (l->problem.a == QUERN_F16 ? 1e-4 : 1e-5);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            const double want = l->reference[i * N + j], got = t_layer_result(l, i, j);
+            const bool same = isfinite(want) ? fabs(got - want) <= most
+                              : isnan(want)  ? isnan(got)
+                                             : got == want;
+            if (!same)
+                fail_msg("%s on %s: c[%d,%d] is %g; expected %g", text, target, i, j, got, want);
+        }
+}
+
+static void check_data(const char *target, const char *type, enum kind kind)
+{
+    quern_ctx *const ctx = t_open(target, cache, QUERN_JIT_ON);
+    struct t_layer l;
+    char text[96];
+    quern_op *op;
+
+    snprintf(text, sizeof text, "wq=none n=%d k=%d a=%s c=f32", N, K, type);
+    const struct quern_problem p = t_problem(text);
+    if (quern_op_create_range(ctx, &p, M, M, &op) != QUERN_OK)
+        fail_msg("%s on %s: %s", text, target, quern_last_error()->message);
+    t_layer_make_edited(&l, ctx, &p, M, edit, &kind, 7);
+    if (quern_op_launch(op, &l.args, M, NULL) != QUERN_OK)
+        fail_msg("%s on %s: %s", text, target, quern_last_error()->message);
+    t_layer_error(&l);
+    check_values(&l, text, target);
+    for (int i = 0; i < M * N && kind < LARGE; i++) /* exact in f32, in any order */
+        assert_true(t_layer_result(&l, i / N, i % N) == (kind == CONSTANT ? K / 8.0 : 0));
+    t_layer_free(&l);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static void test_data(void **state)
+{
+    (void)state;
+    for (int t = 0; t < COUNT(targets); t += ONE_IN)
+        for (enum kind kind = CONSTANT; kind <= SPECIAL; kind++) {
+            check_data(targets[t], types[t % 3], kind);
+            check_data(targets[t], types[(t + 1) % 3], kind);
+        }
+}
+
+/* Rows of A and C apart by any number of elements, where K is odd; by an even one else. */
+static void check_strides(const char *text, const char *target, int64_t lda, bool fits)
+{
+    const struct quern_problem p = t_problem(text);
+    quern_ctx *const ctx = t_open(target, cache, QUERN_JIT_ON);
+    struct t_layer l;
+    quern_op *op;
+
+    assert_int_equal(quern_op_create_range(ctx, &p, M, M, &op), QUERN_OK);
+    t_layer_make(&l, ctx, &p, M, lda, p.n + 5, 3);
+    assert_int_equal(quern_op_launch(op, &l.args, M, NULL), fits ? QUERN_OK : QUERN_E_ALIGN);
+    if (fits)
+        assert_true(t_layer_error(&l) <= 0x1p-10);
+    t_layer_free(&l);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static void test_strides(void **state)
+{
+    (void)state;
+    check_strides("wq=none n=20 k=41 a=f16", "gfx1151", 41, true);
+    check_strides("wq=none n=20 k=41 a=f16", "gfx942", 44, true);
+    check_strides("wq=none n=20 k=42 a=f16", "gfx1151", 46, true);
+    check_strides("wq=none n=20 k=42 a=f16", "gfx942", 50, true);
+    check_strides("wq=none n=20 k=42 a=f16", "gfx942", 43, false);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    cache = t_temp_dir();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    t_remove(cache);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_grid),           cmocka_unit_test(test_tails),
+        cmocka_unit_test(test_shapes_of_vllm), cmocka_unit_test(test_data),
+        cmocka_unit_test(test_strides),
+    };
+
+    return cmocka_run_group_tests_name("skinny", tests, set_up, tear_down);
+}
