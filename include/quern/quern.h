@@ -197,6 +197,46 @@ enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_WARN, QUERN_LOG_INFO, QUER
 typedef void (*quern_log_fn)(void *user, enum quern_log_level level, const char *line);
 
 /*
+ * What becomes of a kernel that the process does not have: BEGIN, then COMPILE if it is in no
+ * bundle and no cache and may be compiled, then END, in this order, of one thread for one kernel.
+ * An op whose kernels are all loaded gives no event.
+ */
+enum quern_event_kind { QUERN_EVENT_BEGIN = 1, QUERN_EVENT_COMPILE, QUERN_EVENT_END };
+
+/* Where a kernel came from. */
+enum quern_tier { QUERN_TIER_BUNDLE = 1, QUERN_TIER_CACHE, QUERN_TIER_COMPILER };
+
+/* Why a kernel is compiled: what the cache had. */
+enum quern_reason {
+    QUERN_REASON_ABSENT = 1, /* no entry, or the cache is off */
+    QUERN_REASON_DAMAGED,    /* an entry that is not whole */
+    QUERN_REASON_FOREIGN,    /* an entry of another key or target, or others may have written it */
+    QUERN_REASON_UNREADABLE, /* the cache cannot be read now */
+    QUERN_REASON_REFUSED     /* an entry that the device's runtime would not load */
+};
+
+/* Strings are valid during the call. */
+struct quern_event {
+    size_t size;
+    enum quern_event_kind kind;
+    const char *problem;      /* canonical text */
+    const char *kernel;       /* kernel symbol */
+    const char *target;       /* "gfx1151" */
+    const char *key;          /* of its entry, 32 hexadecimal digits */
+    const char *source_key;   /* of its source: what bundles and other compilers share */
+    int64_t m_lo, m_hi;       /* the rows it covers */
+    enum quern_reason reason; /* of COMPILE; and of END if it was compiled */
+    enum quern_tier tier;     /* of END; 0 if there is no kernel */
+    int other_toolchain;      /* of END: 1 if another compiler made it of the same source */
+    uint64_t ns;              /* since BEGIN */
+    quern_status status;      /* of END; then quern_last_error has the details */
+};
+
+/* Called from any thread, one call at a time per context. Must not call back into quern, but for
+ * quern_last_error. */
+typedef void (*quern_event_fn)(void *user, const struct quern_event *event);
+
+/*
  * A field left 0 takes its value from the environment variable named beside it, then from the
  * default. The environment is read once, here, and ignored in set-user-ID programs.
  */
@@ -227,6 +267,8 @@ struct quern_options {
     const char *tuning;             /* QUERN_TUNING; a table of shapes that `quern tune` measured;
                                      * default: tuning/GFX.tune in the cache directory, if it is
                                      * there and sound */
+    quern_event_fn event;
+    void *event_user;
 };
 
 /*
@@ -239,6 +281,51 @@ QUERN_API quern_status quern_open(const struct quern_options *options, quern_ctx
 
 /* Closes a context; every op of it must have been released. Null is allowed. */
 QUERN_API void quern_close(quern_ctx *ctx);
+
+/* ---- Compiles, watched ----------------------------------------------------------------------- */
+
+/*
+ * Counters of a context since it was opened; numbers are fixed for ever, docs/formats.md defines
+ * each. They begin at 0: they are places in the array that quern_stats fills.
+ */
+enum quern_stat {
+    QUERN_STAT_HIT_MEMORY = 0,
+    QUERN_STAT_HIT_BUNDLE = 1,
+    QUERN_STAT_HIT_DISK = 2,
+    QUERN_STAT_HIT_SOURCE = 3,
+    QUERN_STAT_MISS_ABSENT = 4,
+    QUERN_STAT_MISS_DAMAGED = 5,
+    QUERN_STAT_MISS_FOREIGN = 6,
+    QUERN_STAT_MISS_IO = 7,
+    QUERN_STAT_PUT_OK = 8,
+    QUERN_STAT_PUT_LOST = 9,
+    QUERN_STAT_PUT_FAILED = 10,
+    QUERN_STAT_QUARANTINED = 11,
+    QUERN_STAT_EVICTED = 12,
+    QUERN_STAT_BUNDLE_DAMAGED = 13,
+    QUERN_STAT_COMPILE_OK = 14,
+    QUERN_STAT_COMPILE_FAILED = 15,
+    QUERN_STAT_COMPILE_NS = 16,
+    QUERN_STAT_COMPILE_REFUSED = 17,
+    QUERN_STAT_COMPILE_SEALED = 18,
+    QUERN_STAT_WORKER_DIED = 19
+};
+#define QUERN_STAT_COUNT 20 /* of this header */
+
+/* Writes counters 0…count-1 by their numbers; one that this library does not know is 0. Does not
+ * block. */
+QUERN_API quern_status quern_stats(quern_ctx *ctx, uint64_t *values, size_t count);
+/* "hit_memory", …; null for a number that this library does not know. */
+QUERN_API const char *quern_stat_name(enum quern_stat stat);
+
+/*
+ * For all contexts of the process, from now on: whether kernels may still be compiled. A server
+ * seals itself when it is warm, so that a layer nobody prewarmed is found in a test and does not
+ * hold up a request. WARN: each compile is logged as a warning and counted; FAIL: it is refused
+ * with QUERN_E_WOULD_COMPILE. Compiles that have begun end. Caches and bundles go on serving.
+ */
+enum quern_seal { QUERN_SEAL_OPEN = 1, QUERN_SEAL_WARN, QUERN_SEAL_FAIL };
+QUERN_API quern_status quern_seal(enum quern_seal seal);
 
 /* ---- Op -------------------------------------------------------------------------------------- */
 

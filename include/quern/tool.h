@@ -294,6 +294,7 @@ struct quern_stats {
     uint64_t put_ok, put_lost, put_failed, quarantined, evicted;
     uint64_t compile_ok, compile_failed, worker_died;
     uint64_t hit_bundle, hit_source, bundle_damaged;
+    uint64_t compile_ns, compile_refused, compile_sealed;
 };
 QUERN_API quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats);
 

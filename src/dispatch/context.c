@@ -96,6 +96,8 @@ quern_status quern_open(const struct quern_options *options, quern_ctx **out)
     if (options) {
         ctx->log.function = options->log;
         ctx->log.user = options->log_user;
+        ctx->event = options->event;
+        ctx->event_user = options->event_user;
     }
     ctx->log.level = QUERN_LOG_WARN;
     quern_status status = settings_make(options, &ctx->log, &ctx->settings);
@@ -134,35 +136,4 @@ quern_sim *quern_ctx_sim(quern_ctx *ctx)
 struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx)
 {
     return (struct quern_disassembler){compiler_disassemble, ctx->compiler};
-}
-
-quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats)
-{
-    struct store_stats s;
-
-    FAIL_IF(!ctx || !stats, QUERN_E_ARGUMENT, "%s is null", ctx ? "stats" : "ctx");
-    FAIL_IF(stats->size != sizeof *stats, QUERN_E_ARGUMENT, "stats.size is %zu; expected %zu",
-            stats->size, sizeof *stats);
-    store_stats(ctx->store, &s);
-    *stats = (struct quern_stats){
-        .size = sizeof *stats,
-        .hit_memory = atomic_load(&ctx->hit_memory),
-        .hit_disk = s.hit,
-        .miss_absent = s.miss_absent,
-        .miss_damaged = s.miss_damaged,
-        .miss_foreign = s.miss_foreign,
-        .miss_io = s.miss_io,
-        .put_ok = s.put_ok,
-        .put_failed = s.put_failed,
-        .put_lost = s.put_lost,
-        .quarantined = s.quarantined,
-        .evicted = s.evicted,
-        .compile_ok = atomic_load(&ctx->compile_ok),
-        .compile_failed = atomic_load(&ctx->compile_failed),
-        .worker_died = atomic_load(&ctx->worker_died),
-        .hit_bundle = atomic_load(&ctx->hit_bundle),
-        .hit_source = atomic_load(&ctx->hit_source),
-        .bundle_damaged = atomic_load(&ctx->bundle_damaged),
-    };
-    return QUERN_OK;
 }

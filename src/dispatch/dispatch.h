@@ -62,6 +62,8 @@ struct kernel {
     struct device_kernel *loaded; /* null until kernel_load */
     bool cached;
     bool by_source; /* made by another toolchain than is here */
+    enum quern_tier tier;
+    enum quern_reason reason; /* why it was compiled, or would have to be */
     double compile_ms;
 };
 
@@ -140,6 +142,10 @@ struct quern_ctx {
     _Atomic bool record_failed; /* and was complained of */
     atomic_uint_fast64_t hit_bundle, hit_source, bundle_damaged;
     atomic_uint_fast64_t hit_memory, compile_ok, compile_failed, worker_died;
+    atomic_uint_fast64_t compile_ns, compile_refused, compile_sealed;
+    quern_event_fn event; /* may be null */
+    void *event_user;
+    struct lock event_lock; /* the callback runs one call at a time */
 };
 
 /*
@@ -156,6 +162,12 @@ void bundles_close(quern_ctx *ctx);
 /* The first sound entry that any of them has, in order. */
 bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
                  struct store_entry *entry);
+
+/* What a host is told (watch.c). The result of event_begin goes into the others. */
+uint64_t event_begin(quern_ctx *ctx, const struct kernel *kernel);
+void event_compile(quern_ctx *ctx, const struct kernel *kernel, uint64_t begun);
+void event_end(quern_ctx *ctx, const struct kernel *kernel, uint64_t begun, quern_status status);
+enum quern_seal seal_state(void);
 
 /* Notes in options.record that an op was asked for (record.c). Never fails the caller. */
 void record_op(quern_ctx *ctx, const char *problem, int64_t m_lo, int64_t m_hi);

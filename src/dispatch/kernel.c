@@ -65,13 +65,14 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *entr
 /* ---- From bundles and the store -------------------------------------------------------------- */
 
 /* Takes the object out of an entry. */
-static bool take_entry(struct kernel *k, struct store_entry *entry)
+static bool take_entry(struct kernel *k, struct store_entry *entry, enum quern_tier tier)
 {
     k->bytes = os.malloc(entry->record.object_bytes);
     if (k->bytes) {
         memcpy(k->bytes, entry->record.object, entry->record.object_bytes);
         k->size = entry->record.object_bytes;
         k->cached = true;
+        k->tier = tier;
     }
     store_entry_free(entry);
     return k->bytes != NULL;
@@ -79,10 +80,17 @@ static bool take_entry(struct kernel *k, struct store_entry *entry)
 
 static bool from_store(quern_ctx *ctx, struct kernel *k, const struct store_want *w)
 {
+    static const enum quern_reason reasons[] = {[STORE_MISS_ABSENT] = QUERN_REASON_ABSENT,
+                                                [STORE_MISS_DAMAGED] = QUERN_REASON_DAMAGED,
+                                                [STORE_MISS_FOREIGN] = QUERN_REASON_FOREIGN,
+                                                [STORE_MISS_IO] = QUERN_REASON_UNREADABLE};
     struct store_entry entry;
 
-    return store_get(ctx->store, &w->key, w->key_text, w->key_text_bytes, w->target, &entry) &&
-           take_entry(k, &entry);
+    if (store_get(ctx->store, &w->key, w->key_text, w->key_text_bytes, w->target, &entry))
+        return take_entry(k, &entry, QUERN_TIER_CACHE);
+    if (!k->reason) /* a damaged entry is gone when it is looked for again */
+        k->reason = reasons[entry.miss];
+    return false;
 }
 
 static bool from_bundles(quern_ctx *ctx, struct kernel *k, const struct store_want *w,
@@ -90,7 +98,7 @@ static bool from_bundles(quern_ctx *ctx, struct kernel *k, const struct store_wa
 {
     struct store_entry entry;
 
-    return bundles_get(ctx, w, by_source, &entry) && take_entry(k, &entry);
+    return bundles_get(ctx, w, by_source, &entry) && take_entry(k, &entry, QUERN_TIER_BUNDLE);
 }
 
 /* What another toolchain made of the same source: a bundle's is always as good, the cache's only
@@ -104,7 +112,8 @@ static bool from_same_source(quern_ctx *ctx, struct kernel *k, const struct stor
         return false;
     k->by_source =
         from_bundles(ctx, k, w, true) ||
-        (!can_compile && store_get_by_source(ctx->store, w, &entry) && take_entry(k, &entry));
+        (!can_compile && store_get_by_source(ctx->store, w, &entry) &&
+         take_entry(k, &entry, QUERN_TIER_CACHE));
     if (k->by_source)
         atomic_fetch_add_explicit(&ctx->hit_source, 1, memory_order_relaxed);
     return k->by_source;
@@ -132,6 +141,8 @@ static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct store
         return status;
     }
     atomic_fetch_add(&ctx->compile_ok, 1);
+    atomic_fetch_add(&ctx->compile_ns, (uint64_t)(result.milliseconds * 1e6));
+    k->tier = QUERN_TIER_COMPILER;
     k->bytes = result.object;
     k->size = result.object_bytes;
     k->compile_ms = result.milliseconds;
@@ -147,26 +158,40 @@ static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct store
     return QUERN_OK;
 }
 
+/* Says no with the reason, or notes what it lets pass. */
 static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum quern_jit jit)
 {
-    FAIL_IF(jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR, QUERN_E_WOULD_COMPILE,
+    const enum quern_seal seal = seal_state();
+    const bool off = jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR;
+
+    if (off || seal == QUERN_SEAL_FAIL)
+        atomic_fetch_add(&ctx->compile_refused, 1);
+    FAIL_IF(off, QUERN_E_WOULD_COMPILE,
             "kernel %s for %s is not in the cache %s and compiling is off (QUERN_JIT)",
             k->plan.symbol, ctx->id.target->name, store_directory(ctx->store));
-    if (jit == QUERN_JIT_WARN)
-        log_line(&ctx->log, QUERN_LOG_WARN, "kernel %s for %s is not in the cache; compiling it",
-                 k->plan.symbol, ctx->id.target->name);
+    FAIL_IF(seal == QUERN_SEAL_FAIL, QUERN_E_WOULD_COMPILE,
+            "kernel %s for %s is not in the cache %s and the process is sealed (quern_seal)",
+            k->plan.symbol, ctx->id.target->name, store_directory(ctx->store));
+    if (seal == QUERN_SEAL_WARN)
+        atomic_fetch_add(&ctx->compile_sealed, 1);
+    if (jit == QUERN_JIT_WARN || seal == QUERN_SEAL_WARN)
+        log_line(&ctx->log, QUERN_LOG_WARN, "kernel %s for %s is not in the cache; compiling it%s",
+                 k->plan.symbol, ctx->id.target->name,
+                 seal == QUERN_SEAL_WARN ? ", though the process is sealed" : "");
     return QUERN_OK;
 }
 
 static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, const struct store_want *want,
-                                  enum quern_jit jit)
+                                  enum quern_jit jit, uint64_t begun)
 {
     quern_status status = QUERN_OK;
 
     TRY(may_compile(ctx, k, jit));
     const int lock = store_lock(ctx->store, &k->entry_key, SINGLE_FLIGHT_MS);
-    if (lock < 0 || !from_store(ctx, k, want)) /* made by another while this one waited? */
+    if (lock < 0 || !from_store(ctx, k, want)) { /* made by another while this one waited? */
+        event_compile(ctx, k, begun);
         status = compile(ctx, k, want);
+    }
     store_unlock(ctx->store, lock);
     return status;
 }
@@ -225,18 +250,29 @@ static quern_status make_source(struct kernel *k)
     return QUERN_OK;
 }
 
+/* From the first place that has it. */
+static quern_status get(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
+                        const struct store_want *want, uint64_t begun)
+{
+    const bool can_compile = (jit == QUERN_JIT_ON || jit == QUERN_JIT_WARN) &&
+                             seal_state() != QUERN_SEAL_FAIL && compiler_toolchain(ctx->compiler);
+
+    if (!from_bundles(ctx, k, want, false) && !from_store(ctx, k, want) &&
+        !from_same_source(ctx, k, want, can_compile))
+        TRY(from_compiler(ctx, k, want, jit, begun));
+    return check_object(ctx, k);
+}
+
 static quern_status make(quern_ctx *ctx, struct kernel *k, enum quern_jit jit, struct str *key_text)
 {
     struct store_want want;
-    const bool can_compile =
-        (jit == QUERN_JIT_ON || jit == QUERN_JIT_WARN) && compiler_toolchain(ctx->compiler);
 
     TRY(make_source(k));
     TRY(make_keys(ctx, k, key_text, &want));
-    if (!from_bundles(ctx, k, &want, false) && !from_store(ctx, k, &want) &&
-        !from_same_source(ctx, k, &want, can_compile))
-        TRY(from_compiler(ctx, k, &want, jit));
-    return check_object(ctx, k);
+    const uint64_t begun = event_begin(ctx, k);
+    const quern_status status = get(ctx, k, jit, &want, begun);
+    event_end(ctx, k, begun, status);
+    return status;
 }
 
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
@@ -265,7 +301,7 @@ quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit
 }
 
 /* Compiles the kernel again, whatever the cache holds, and puts the result in its place. */
-static quern_status remake(quern_ctx *ctx, struct kernel *k)
+static quern_status remake(quern_ctx *ctx, struct kernel *k, enum quern_jit jit)
 {
     struct str key_text = {0};
     struct store_want want;
@@ -274,11 +310,21 @@ static quern_status remake(quern_ctx *ctx, struct kernel *k)
     os.free(k->bytes);
     k->bytes = NULL;
     k->cached = k->by_source = false;
+    k->reason = QUERN_REASON_REFUSED;
     quern_status status = make_keys(ctx, k, &key_text, &want);
-    if (status == QUERN_OK)
-        status = compile(ctx, k, &want);
+    if (status == QUERN_OK) {
+        const uint64_t begun = event_begin(ctx, k);
+        status = may_compile(ctx, k, jit);
+        if (status == QUERN_OK) {
+            event_compile(ctx, k, begun);
+            status = compile(ctx, k, &want);
+        }
+        if (status == QUERN_OK)
+            status = check_object(ctx, k);
+        event_end(ctx, k, begun, status);
+    }
     str_free(&key_text);
-    return status == QUERN_OK ? check_object(ctx, k) : status;
+    return status;
 }
 
 quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
@@ -289,11 +335,12 @@ quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
         return QUERN_OK;
     const quern_status status =
         d->functions->load(d, k->bytes, k->size, k->plan.symbol, &k->loaded);
-    if (status != QUERN_E_OBJECT || !k->cached || jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR)
+    if (status != QUERN_E_OBJECT || !k->cached || jit == QUERN_JIT_OFF ||
+        jit == QUERN_JIT_ERROR || seal_state() == QUERN_SEAL_FAIL)
         return status;
     /* whole, of this key, and yet no use here: a stored object gets one more chance, made anew */
     store_discard(ctx->store, &k->entry_key, quern_last_error()->message);
-    TRY(remake(ctx, k));
+    TRY(remake(ctx, k, jit));
     return d->functions->load(d, k->bytes, k->size, k->plan.symbol, &k->loaded);
 }
 

@@ -144,7 +144,8 @@ quern_status plan_reshape(struct plan *plan, const char *shape)
 void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX])
 {
     snprintf(text, PLAN_SHAPE_MAX,
-             "rows=%d lanes=%d chunk=%d ring=%d split_k=%d waves=%d products=%d ahead=%d pairing=%d",
+             "rows=%d lanes=%d chunk=%d ring=%d split_k=%d waves=%d products=%d ahead=%d "
+             "pairing=%d",
              p->rows_per_wave, p->row_lanes, p->chunk, p->ring, p->split_k, p->waves,
              (int)p->products, p->ahead, (int)p->pairing);
 }

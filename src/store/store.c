@@ -406,6 +406,11 @@ static bool get(struct store *s, const struct want *w, struct store_entry *entry
     store_count(s, outcome);
     if (outcome == COUNT_MISS_IO)
         store_complain(s, DOING_GET, error, NULL);
+    if (outcome != COUNT_HIT)
+        entry->miss = outcome == COUNT_MISS_ABSENT    ? STORE_MISS_ABSENT
+                      : outcome == COUNT_MISS_DAMAGED ? STORE_MISS_DAMAGED
+                      : outcome == COUNT_MISS_FOREIGN ? STORE_MISS_FOREIGN
+                                                      : STORE_MISS_IO;
     return outcome == COUNT_HIT;
 }
 

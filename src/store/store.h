@@ -42,10 +42,14 @@ struct store_record {
     size_t object_bytes;
 };
 
+/* Why a get found nothing; the counters of the same names. */
+enum store_miss { STORE_MISS_ABSENT = 1, STORE_MISS_DAMAGED, STORE_MISS_FOREIGN, STORE_MISS_IO };
+
 /* An entry in private memory, verified; everything points into `buffer`. */
 struct store_entry {
     struct store_record record;
     void *buffer;
+    enum store_miss miss; /* 0: this is an entry */
 };
 
 /* Returns whether there is such an entry: whole, of this key text, for `target`. Anything else is a

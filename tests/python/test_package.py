@@ -129,7 +129,8 @@ def test_structs_are_those_of_the_headers(quern, tmp_path):
     """The sizes and places that a C compiler gives them."""
     native = sys.modules["quern._native"]
     structs = {"quern_options": native.Options, "quern_problem": native.Problem,
-               "quern_args": native.Args, "quern_progress": native.Progress,
+               "quern_args": native.Args, "quern_event": native.Event,
+               "quern_progress": native.Progress,
                "quern_operand": native.Operand, "quern_quantized": native.Quantized,
                "quern_device_info": native.DeviceInfo, "quern_error": native.ErrorDetail}
     lines = []
@@ -281,6 +282,29 @@ def test_prewarm_record_preload_and_log(quern, tmp_path):
         ctx.preload(record)
         with pytest.raises(quern.Error, match="none cannot be read"):
             ctx.preload(tmp_path / "none")
+
+
+def test_events_counters_and_the_seal(quern, tmp_path):
+    told, text = [], "wq=nf4 n=16 k=64 a=bf16"
+    with quern.Context(target="gfx1151", cache_dir=tmp_path / "cache", event=told.append) as ctx:
+        ctx.op(text, m_max=1)
+        assert [e.kind for e in told] == ["begin", "compile", "end"]
+        assert told[1].reason == "absent" and told[2].tier == "compiler"
+        assert told[2].ns > 0 and told[2].status == "QUERN_OK" and told[2].target == "gfx1151"
+        assert told[0].key == told[2].key and len(told[0].key) == 32
+        stats = ctx.stats()
+        assert stats["compile_ok"] == stats["put_ok"] == 1
+        assert 0 < stats["compile_ns"] < told[2].ns
+        try:
+            quern.seal("fail")
+            with pytest.raises(quern.Error, match="sealed"):
+                ctx.op("wq=nf4 n=32 k=64 a=bf16", m_max=1)
+            assert told[-1].tier is None and told[-1].status == "QUERN_E_WOULD_COMPILE"
+            assert ctx.stats()["compile_refused"] == 1
+        finally:
+            quern.seal("open")
+    with pytest.raises(ValueError, match="expected one of open, warn, fail"):
+        quern.seal("shut")
 
 
 def test_what_a_context_owns_goes_with_it(quern):

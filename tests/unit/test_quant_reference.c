@@ -162,7 +162,7 @@ static void test_reference_refuses(void **state)
 {
     const struct quern_problem p = t_problem("wq=nf4 n=2 k=64 a=f32");
     const struct quern_problem with_bias = t_problem("wq=nf4 n=2 k=64 a=f32 bias=1");
-    const struct quern_problem fp8 = t_problem("wq=fp8 n=2 k=128 a=f16");
+    const struct quern_problem tiles = t_problem("wq=nf4 n=2 k=64 a=f32 layout=tileN");
     float a[64] = {0}, scales[2] = {0}, bias[2] = {0};
     uint8_t b[64] = {0};
     double y[2];

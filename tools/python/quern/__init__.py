@@ -14,12 +14,12 @@ sentence: what was wrong, which value, what would be right.
 """
 
 from ._native import Error, version
-from .context import Buffer, Context, Op
+from .context import Buffer, Context, Event, Op, seal
 from .linear import Linear, replace_linear4bit
 from .weights import dequantize, quantize, repack
 
 __version__ = version()
 __all__ = [
-    "Buffer", "Context", "Error", "Linear", "Op", "dequantize", "quantize", "repack",
-    "replace_linear4bit",
+    "Buffer", "Context", "Error", "Event", "Linear", "Op", "dequantize", "quantize", "repack",
+    "replace_linear4bit", "seal",
 ]

@@ -32,6 +32,14 @@ class Problem(Sized):
                 ("k", c_int64), ("bias", c_int32), ("layout", c_int), ("round", c_int)]
 
 
+class Event(Sized):
+    _fields_ = [("size", c_size_t), ("kind", c_int), ("problem", c_char_p), ("kernel", c_char_p),
+                ("target", c_char_p), ("key", c_char_p), ("source_key", c_char_p),
+                ("m_lo", c_int64), ("m_hi", c_int64), ("reason", c_int), ("tier", c_int),
+                ("other_toolchain", c_int), ("ns", c_uint64), ("status", c_int)]
+
+
+EVENT_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Event))
 LOG_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
 
@@ -41,7 +49,9 @@ class Options(Sized):
                 ("cache_mode", c_int), ("jit", c_int), ("rocm_path", c_char_p),
                 ("worker_path", c_char_p), ("jobs", c_int), ("allow_unverified", c_int),
                 ("log", LOG_FUNCTION), ("log_user", c_void_p), ("log_level", c_int),
-                ("bundle_path", c_char_p), ("toolchain", c_int), ("record", c_char_p)]
+                ("bundle_path", c_char_p), ("toolchain", c_int), ("record", c_char_p),
+                ("tuning", c_char_p),
+                ("event", EVENT_FUNCTION), ("event_user", c_void_p)]
 
 
 class Args(Sized):
@@ -102,6 +112,9 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "quern_op_explain": (c_size_t, [c_void_p, c_int64, c_char_p, c_size_t]),
     "quern_prewarm": (None, [c_void_p, POINTER(Problem), c_size_t, c_int64, PROGRESS_FUNCTION,
                              c_void_p]),
+    "quern_stats": (None, [c_void_p, POINTER(c_uint64), c_size_t]),
+    "quern_stat_name": (c_char_p, [c_int]),
+    "quern_seal": (None, [c_int]),
     "quern_preload": (None, [c_void_p, c_char_p]),
     "quern_buffer_create": (None, [c_void_p, c_size_t, c_int, c_char_p, POINTER(c_void_p)]),
     "quern_buffer_destroy": (c_void_p, [c_void_p]),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
 import weakref
 from typing import Any, Callable, Sequence
@@ -18,7 +19,11 @@ _MODES = ("rw", "ro", "off")
 _JITS = ("on", "off", "warn", "error")
 _LEVELS = ("error", "warn", "info", "debug")
 _TOOLCHAINS = ("any", "exact")
-_READ, _WRITE, _READ_WRITE = 1, 2, 3  # enum quern_sim_access
+_SEALS = ("open", "warn", "fail")
+_KINDS = ("begin", "compile", "end")
+_REASONS = (None, "absent", "damaged", "foreign", "unreadable", "refused")
+_TIERS = (None, "bundle", "cache", "compiler")
+_READ_WRITE = 3  # enum quern_sim_access
 _HIP = 2
 _NO_COMPILE, _NO_WAIT = 1, 2  # enum quern_op_flags
 _POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctypes.c_void_p)
@@ -26,6 +31,40 @@ _POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctyp
 
 def _bytes(text: str | os.PathLike[str] | None) -> bytes | None:
     return None if text is None else os.fsencode(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """What becomes of a kernel that the process does not have: "begin"; "compile" if it is in no
+    cache; "end". An op whose kernels are all loaded gives none."""
+
+    kind: str
+    problem: str
+    kernel: str
+    target: str
+    key: str  # of its entry in caches
+    source_key: str  # of its source, which bundles and other compilers share
+    m_lo: int
+    m_hi: int
+    reason: str | None  # why it is compiled: absent, damaged, foreign, unreadable or refused
+    tier: str | None  # where it came from: bundle, cache or compiler; None: there is none
+    other_toolchain: bool  # another compiler made it of the same source
+    ns: int  # since begin
+    status: str  # of "end": QUERN_OK, or how it failed
+
+    @classmethod
+    def _of(cls, e: Any) -> "Event":
+        return cls(
+            _KINDS[e.kind - 1], e.problem.decode(), e.kernel.decode(), e.target.decode(),
+            e.key.decode(), e.source_key.decode(), e.m_lo, e.m_hi, _REASONS[e.reason],
+            _TIERS[e.tier], bool(e.other_toolchain), e.ns,
+            native.library.quern_status_name(e.status).decode())
+
+
+def seal(state: str) -> None:
+    """For all contexts of the process: "warn" logs each compile from now on, "fail" refuses it,
+    "open" lets them pass again."""
+    native.call("quern_seal", native.choose("state", _SEALS, state))
 
 
 class Buffer:
@@ -144,14 +183,21 @@ class Context:
                  cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
                  jit: str | None = None, rocm_path: str | os.PathLike[str] | None = None,
                  bundle_path: str | None = None, toolchain: str | None = None,
-                 record: str | os.PathLike[str] | None = None, jobs: int = 0,
+                 record: str | os.PathLike[str] | None = None,
+                 tuning: str | os.PathLike[str] | None = None, jobs: int = 0,
                  allow_unverified: bool = False, log: Callable[[str, str], None] | None = None,
-                 log_level: str | None = None) -> None:
+                 log_level: str | None = None,
+                 event: Callable[[Event], None] | None = None) -> None:
+        def happened(_user: Any, e: Any) -> None:
+            if event:
+                event(Event._of(e.contents))
+
         def line(_user: Any, level: int, text: bytes) -> None:
             if log:
                 log(_LEVELS[level - 1], text.decode(errors="replace"))
 
-        self._callbacks: list[Any] = [native.LOG_FUNCTION(line)]
+        self._callbacks: list[Any] = [native.LOG_FUNCTION(line),
+                                      native.EVENT_FUNCTION(happened)]
         options = native.Options(
             device=native.choose("device", _DEVICES, device), device_index=index,
             target=_bytes(target), cache_dir=_bytes(cache_dir),
@@ -159,10 +205,13 @@ class Context:
             jit=native.choose("jit", _JITS, jit), rocm_path=_bytes(rocm_path),
             bundle_path=_bytes(bundle_path),
             toolchain=native.choose("toolchain", _TOOLCHAINS, toolchain),
-            record=_bytes(record), jobs=jobs, allow_unverified=int(allow_unverified),
+            record=_bytes(record), tuning=_bytes(tuning), jobs=jobs,
+            allow_unverified=int(allow_unverified),
             log_level=native.choose("log_level", _LEVELS, log_level))
         if log:
             options.log = self._callbacks[0]
+        if event:
+            options.event = self._callbacks[1]
         handle = ctypes.c_void_p()
         native.call("quern_open", ctypes.byref(options), ctypes.byref(handle))
         self.handle = handle
@@ -216,6 +265,15 @@ class Context:
     def preload(self, manifest: str | os.PathLike[str]) -> None:
         """Makes and loads the layers of a manifest, as `record` writes it."""
         native.call("quern_preload", self.handle, _bytes(manifest))
+
+    def stats(self) -> dict[str, int]:
+        """Counters since it was opened, by the names of docs/formats.md."""
+        names: list[str] = []
+        while (name := native.library.quern_stat_name(len(names))) is not None:
+            names.append(name.decode())
+        values = (ctypes.c_uint64 * len(names))()
+        native.call("quern_stats", self.handle, values, len(names))
+        return dict(zip(names, values))
 
     def close(self) -> None:
         """Frees its ops and buffers and closes it."""
