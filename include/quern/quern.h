@@ -227,6 +227,8 @@ struct quern_options {
     const char *tuning;             /* QUERN_TUNING; a table of shapes that `quern tune` measured;
                                      * default: tuning/GFX.tune in the cache directory, if it is
                                      * there and sound */
+    const char *bundle_keys;        /* QUERN_BUNDLE_KEYS; a file of public keys, one of which must
+                                     * have signed each bundle of bundle_path */
 };
 
 /*
