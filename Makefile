@@ -23,10 +23,10 @@ comma    := ,
 DEPDIR   := $(DEPS)/usr/lib/x86_64-linux-gnu
 DEPLIB   := $(if $(wildcard $(DEPS)/usr),-L$(DEPDIR) -Wl$(comma)-rpath$(comma)$(abspath $(DEPDIR)))
 LDLIBS   := -pthread -ldl -lm
-# Inside the library: hosts need none of their own.
-ZSTD     := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu) -l:libzstd.a
-# Inside the command only: signatures of bundles.
-SODIUM   := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu) -l:libsodium.a
+# Inside the library, so that hosts need none of their own: zstd for offload bundles, sodium for
+# the signatures of bundles (the command has it once more, to make them).
+SODIUM   := -l:libsodium.a
+INSIDE   := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu) -l:libzstd.a $(SODIUM)
 # `make V=1` shows the commands.
 Q        := $(if $(V),,@)
 say       = @printf '  %-6s %s\n' $(1) $(2)
@@ -107,7 +107,7 @@ $(B)/lib/libquern.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(call say,AR,$@)
-	$(Q)$(CC) -r -nostdlib -o $(B)/quern.o $^ $(ZSTD)
+	$(Q)$(CC) -r -nostdlib -o $(B)/quern.o $^ $(INSIDE)
 	$(Q)objcopy -w --keep-global-symbol='quern_*' $(B)/quern.o
 	$(Q)ar rcs $@ $(B)/quern.o
 
@@ -116,7 +116,7 @@ $(B)/lib/libquern.so: $(LIB_OBJ) src/quern.map
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libquern.so.0 \
 	    -Wl,--version-script=src/quern.map $(if $(SAN),,-Wl$(comma)--no-undefined) \
-	    -o $@ $(LIB_OBJ) $(ZSTD) $(LDLIBS)
+	    -o $@ $(LIB_OBJ) $(INSIDE) $(LDLIBS)
 	$(Q)ln -sf libquern.so $(B)/lib/libquern.so.0
 
 # What bitsandbytes' native library exports, for hosts that load that: finds libquern.so beside it.
@@ -186,7 +186,7 @@ $(B)/tests/%.o: tests/%.c
 $(TEST_BIN) $(BENCH_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(B)/lib/libquern-all.a \
-	    $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
+	    $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
 
 # tests/fakehip: a HIP runtime whose GPUs are software GPUs, made from the real headers, and the
 # programs that run on it. They find it on their run path, as hosts find the real one.
@@ -199,13 +199,13 @@ $(FAKEHIP): $(FAKEHIP_OBJ) $(B)/lib/libquern-all.a tests/fakehip/fakehip.map
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libamdhip64.so.6 \
 	    -Wl,--version-script=tests/fakehip/fakehip.map \
-	    -o $@ $(filter %.o %.a,$^) $(ZSTD) $(LDLIBS)
+	    -o $@ $(filter %.o %.a,$^) $(INSIDE) $(LDLIBS)
 $(B)/tests/fakehip/test_bnb_threads: $(B)/tools/bnb/bnb.o
 $(FAKEHIP_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) $(FAKEHIP) \
 	    -Wl,-rpath,$(abspath $(B)/lib/fakehip) -Wl,--disable-new-dtags \
-	    $(DEPLIB) $(ZSTD) -lcmocka -ljansson $(LDLIBS)
+	    $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
 
 tests: $(TEST_BIN) $(BENCH_BIN) $(FAKEHIP) $(FAKEHIP_BIN)
 
@@ -233,7 +233,7 @@ build/fuzz/fuzz_%: build/fuzz/tests/fuzz/test_fuzz_%.o $(FUZZ_SRC:%.c=build/fuzz
     build/release/lib/libquern-all.a
 	$(call say,LD,$@)
 	$(Q)$(FUZZCC) -fsanitize=fuzzer -o $@ $(filter %.o,$^) build/release/lib/libquern-all.a \
-	    $(DEPLIB) $(ZSTD) -ljansson $(LDLIBS)
+	    $(DEPLIB) $(INSIDE) -ljansson $(LDLIBS)
 
 sanitized:
 	@$(MAKE) --no-print-directory -j$$(nproc) B=build/asan SAN=address,undefined build tests

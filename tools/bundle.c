@@ -57,16 +57,9 @@ static int open_bundle(const char *path, struct opened *o)
 /* Checks the signature as --key and --unsigned say. */
 static int check_signature(const struct arguments *a, const struct opened *o)
 {
-    static struct public_keys keys;
+    const quern_status e = a->key ? quern_bundle_check_signature(o->bundle, a->key) : QUERN_OK;
 
-    if (!a->key)
-        return EXIT_OK;
-    const int status = signature_read_public(a->key, &keys);
-    if (status)
-        return status;
-    if (!o->info.has_signature)
-        return fail("%s is not signed", a->first);
-    return signature_check(&keys, o->info.public_key, o->info.signature, o->bytes, o->info.bytes);
+    return e ? fail_status(e, a->first) : EXIT_OK;
 }
 
 static void hex(char *out, const uint8_t *bytes, size_t n)

@@ -40,40 +40,20 @@ static bool parse_key(const char *line, size_t length, const char *word, uint8_t
            !sodium_hex2bin(key, size, line + w + 1, 2 * size, NULL, &got, NULL) && got == size;
 }
 
-/* Calls for each line that says something; the number of the first that is no key, or 0. */
-static size_t parse_lines(const char *text, const char *word, size_t size, uint8_t *keys,
-                          size_t room, size_t *count)
+/* Whether a text says one key and nothing else. */
+static bool parse_secret(const char *text, uint8_t seed[SECRET_SEED_BYTES])
 {
-    *count = 0;
-    for (size_t line = 1; *text; line++) {
+    size_t count = 0;
+
+    while (*text) {
         const size_t n = strcspn(text, "\n");
         const bool silent = n == 0 || *text == '#';
-        if (!silent && (*count == room || !parse_key(text, n, word, keys + *count * size, size)))
-            return line;
-        *count += !silent;
+        if (!silent && (count || !parse_key(text, n, SECRET_WORD, seed, SECRET_SEED_BYTES)))
+            return false;
+        count += !silent;
         text += n + (text[n] == '\n');
     }
-    return 0;
-}
-
-int signature_read_public(const char *path, struct public_keys *keys)
-{
-    char *text;
-    size_t size;
-    int status = file_read(path, KEY_FILE_BYTES, &text, &size);
-
-    if (status)
-        return status;
-    const size_t wrong = parse_lines(text, PUBLIC_WORD, PUBLIC_KEY_BYTES, keys->keys[0],
-                                     PUBLIC_KEYS_MAX, &keys->count);
-    if (wrong)
-        status = fail("%s: line %zu is not \"" PUBLIC_WORD
-                      "\" and 64 hexadecimal digits (at most %d keys)",
-                      path, wrong, PUBLIC_KEYS_MAX);
-    else if (!keys->count)
-        status = fail("%s: there is no key in it", path);
-    free(text);
-    return status;
+    return count == 1;
 }
 
 /* The secret key of a file that is its owner's alone. */
@@ -81,7 +61,7 @@ static int read_secret(const char *path, uint8_t seed[SECRET_SEED_BYTES])
 {
     struct stat st;
     char *text;
-    size_t size, count;
+    size_t size;
 
     if (stat(path, &st))
         return fail("%s: %s", path, strerror(errno));
@@ -91,7 +71,7 @@ static int read_secret(const char *path, uint8_t seed[SECRET_SEED_BYTES])
     int status = file_read(path, KEY_FILE_BYTES, &text, &size);
     if (status)
         return status;
-    if (parse_lines(text, SECRET_WORD, SECRET_SEED_BYTES, seed, 1, &count) || count != 1)
+    if (!parse_secret(text, seed))
         status =
             fail("%s does not hold one line \"" SECRET_WORD "\" and 64 hexadecimal digits", path);
     sodium_memzero(text, size);
@@ -142,7 +122,7 @@ int signature_new_pair(const char *secret_path, const char *public_path)
     return status;
 }
 
-/* ---- signing and checking -------------------------------------------------------------------- */
+/* ---- signing --------------------------------------------------------------------------------- */
 
 int signature_make(const char *secret_path, const void *bytes, size_t size,
                    uint8_t public_key[PUBLIC_KEY_BYTES], uint8_t value[SIGNATURE_VALUE_BYTES])
@@ -160,22 +140,4 @@ int signature_make(const char *secret_path, const void *bytes, size_t size,
     sodium_memzero(seed, sizeof seed);
     sodium_memzero(secret, sizeof secret);
     return status;
-}
-
-int signature_check(const struct public_keys *trusted, const uint8_t key[PUBLIC_KEY_BYTES],
-                    const uint8_t value[SIGNATURE_VALUE_BYTES], const void *bytes, size_t size)
-{
-    char hex[2 * PUBLIC_KEY_BYTES + 1];
-    crypto_sign_state state;
-    size_t i = 0;
-
-    sodium_bin2hex(hex, sizeof hex, key, PUBLIC_KEY_BYTES);
-    while (i < trusted->count && memcmp(trusted->keys[i], key, PUBLIC_KEY_BYTES))
-        i++;
-    if (i == trusted->count)
-        return fail("signed by %s, which is not among the %zu trusted keys", hex, trusted->count);
-    begin(&state, bytes, size);
-    if (crypto_sign_final_verify(&state, value, trusted->keys[i]))
-        return fail("the signature by %s is not that of these bytes", hex);
-    return EXIT_OK;
 }

@@ -269,6 +269,8 @@ struct quern_options {
                                      * there and sound */
     quern_event_fn event;
     void *event_user;
+    const char *bundle_keys;        /* QUERN_BUNDLE_KEYS; a file of public keys, one of which must
+                                     * have signed each bundle of bundle_path */
 };
 
 /*

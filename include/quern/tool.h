@@ -330,7 +330,7 @@ struct quern_bundle_info {
     uint64_t entries, bytes; /* bytes: what a signature covers, from the start of the file */
     uint64_t serial;
     const char *manifest; /* NUL-terminated; points into memory of the bundle */
-    int has_signature;    /* nothing in the library checks it */
+    int has_signature;    /* see quern_bundle_check_signature */
     uint8_t public_key[32], signature[64];
 };
 
@@ -355,6 +355,12 @@ QUERN_API quern_status quern_bundle_create(quern_ctx *ctx, const char *processor
 #define QUERN_SIGNATURE_BYTES 128
 QUERN_API void quern_bundle_signature(const uint8_t public_key[32], const uint8_t signature[64],
                                       uint8_t block[QUERN_SIGNATURE_BYTES]);
+
+/* Whether one of the public keys of a file signed every byte of the bundle. The file is held to
+ * what a cache is: only its user or root may be able to write to it. QUERN_E_CACHE (the key file)
+ * or QUERN_E_OBJECT, with what is not so. */
+QUERN_API quern_status quern_bundle_check_signature(const quern_bundle *bundle,
+                                                    const char *key_file);
 
 struct quern_bundle_import {
     size_t size;

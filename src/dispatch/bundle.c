@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "store/key.h"
+#include "store/signature.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,11 +12,26 @@
 
 /* ---- In front of the cache ------------------------------------------------------------------- */
 
-void bundles_open(quern_ctx *ctx)
+/* One file; signed by one of `signers` unless that is null. */
+static quern_status open_one(const char *path, const struct signers *signers, struct pack **pack)
+{
+    TRY(pack_open(path, pack));
+    const quern_status status = signers ? pack_check_signature(*pack, signers) : QUERN_OK;
+    if (status != QUERN_OK)
+        pack_close(*pack);
+    return status;
+}
+
+quern_status bundles_open(quern_ctx *ctx)
 {
     const char *at = ctx->settings.bundle_path;
+    const char *const keys = ctx->settings.bundle_keys;
+    struct signers signers;
     char path[4096];
 
+    /* keys that cannot be had must not mean that nobody is asked for his */
+    if (keys)
+        TRY(signers_read(keys, &signers));
     while (at && *at) {
         const size_t n = strcspn(at, ":");
         const char *const next = at + n + (at[n] == ':');
@@ -25,7 +41,8 @@ void bundles_open(quern_ctx *ctx)
             if (ctx->pack_count == BUNDLES_MAX)
                 log_line(&ctx->log, QUERN_LOG_WARN, "bundle %s is not used: at most %d are", path,
                          BUNDLES_MAX);
-            else if (pack_open(path, &ctx->packs[ctx->pack_count]) == QUERN_OK)
+            else if (open_one(path, keys ? &signers : NULL, &ctx->packs[ctx->pack_count]) ==
+                     QUERN_OK)
                 ctx->pack_count++;
             else
                 log_line(&ctx->log, QUERN_LOG_WARN, "bundle %s is not used: %s", path,
@@ -35,6 +52,7 @@ void bundles_open(quern_ctx *ctx)
         }
         at = next;
     }
+    return QUERN_OK;
 }
 
 void bundles_close(quern_ctx *ctx)
@@ -102,6 +120,15 @@ quern_status quern_bundle_info(const quern_bundle *b, struct quern_bundle_info *
     memcpy(info->public_key, p.public_key, sizeof info->public_key);
     memcpy(info->signature, p.signature, sizeof info->signature);
     return QUERN_OK;
+}
+
+quern_status quern_bundle_check_signature(const quern_bundle *b, const char *key_file)
+{
+    struct signers signers;
+
+    FAIL_IF(!b || !key_file, QUERN_E_ARGUMENT, "%s is null", b ? "key_file" : "bundle");
+    TRY(signers_read(key_file, &signers));
+    return pack_check_signature(b->pack, &signers);
 }
 
 quern_status quern_bundle_walk(const quern_bundle *b, quern_cache_fn fn, void *user)

@@ -77,7 +77,7 @@ static quern_status open_rooms(quern_ctx *ctx)
                                           .mode = s->cache_mode,
                                           .log = &ctx->log},
                    &ctx->store));
-    bundles_open(ctx);
+    TRY(bundles_open(ctx));
     TRY(compiler_open(&(struct compiler_config){.rocm_path = s->rocm_path,
                                                 .worker_path = s->worker_path,
                                                 .jobs = s->jobs,

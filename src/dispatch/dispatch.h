@@ -35,6 +35,7 @@ struct settings {
     enum quern_jit jit;
     enum quern_toolchain toolchain;
     char *bundle_path; /* null: none; paths with ':' between */
+    char *bundle_keys; /* null: bundles need no signature */
     char *record;      /* null: none; the file that problems are noted in */
     char *tuning;      /* null: the default place */
     int jobs;
@@ -156,8 +157,9 @@ struct quern_ctx {
 quern_status tuning_load(const struct settings *settings, const char *directory,
                          const struct target *target, struct log *log, struct tuning **out);
 
-/* The bundles in front of the cache (bundle.c). One that cannot be used is logged and left out. */
-void bundles_open(quern_ctx *ctx);
+/* The bundles in front of the cache (bundle.c). One that cannot be used is logged and left out; a
+ * key file that cannot fails. */
+quern_status bundles_open(quern_ctx *ctx);
 void bundles_close(quern_ctx *ctx);
 /* The first sound entry that any of them has, in order. */
 bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,

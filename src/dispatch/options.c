@@ -11,10 +11,10 @@
 extern char **environ;
 
 static const char *const known_variables[] = {
-    "QUERN_CACHE_DIR", "QUERN_CACHE_MAX_SIZE", "QUERN_CACHE_MODE", "QUERN_BUNDLE_PATH",
-    "QUERN_JIT",       "QUERN_TARGET",         "QUERN_DEVICE",     "QUERN_TOOLCHAIN",
-    "QUERN_MANIFEST",  "QUERN_RECORD",         "QUERN_JOBS",       "QUERN_LOG",
-    "QUERN_ROCM_PATH", "QUERN_TUNING",
+    "QUERN_CACHE_DIR", "QUERN_CACHE_MAX_SIZE", "QUERN_CACHE_MODE",  "QUERN_BUNDLE_PATH",
+    "QUERN_JIT",       "QUERN_TARGET",         "QUERN_DEVICE",      "QUERN_TOOLCHAIN",
+    "QUERN_MANIFEST",  "QUERN_RECORD",         "QUERN_JOBS",        "QUERN_LOG",
+    "QUERN_ROCM_PATH", "QUERN_TUNING",         "QUERN_BUNDLE_KEYS",
 };
 #define KNOWN_COUNT (sizeof known_variables / sizeof *known_variables)
 
@@ -127,6 +127,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     TRY(copy_string(o->rocm_path, "QUERN_ROCM_PATH", &s->rocm_path));
     TRY(copy_string(o->worker_path, NULL, &s->worker_path));
     TRY(copy_string(o->bundle_path, "QUERN_BUNDLE_PATH", &s->bundle_path));
+    TRY(copy_string(o->bundle_keys, "QUERN_BUNDLE_KEYS", &s->bundle_keys));
     TRY(copy_string(o->record, "QUERN_RECORD", &s->record));
     TRY(copy_string(o->tuning, "QUERN_TUNING", &s->tuning));
 
@@ -177,6 +178,7 @@ void settings_free(struct settings *s)
     os.free(s->rocm_path);
     os.free(s->worker_path);
     os.free(s->bundle_path);
+    os.free(s->bundle_keys);
     os.free(s->record);
     os.free(s->tuning);
     *s = (struct settings){0};

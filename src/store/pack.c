@@ -23,8 +23,7 @@ struct pack {
     struct pack_info info;
 };
 
-/* Reads exactly `size` bytes at `offset`. QUERN_E_IO, or QUERN_E_OBJECT at the end of the file. */
-static quern_status read_at(const struct pack *p, uint64_t offset, void *to, size_t size)
+quern_status pack_read(const struct pack *p, uint64_t offset, void *to, size_t size)
 {
     size_t got = 0;
     int tries = EINTR_TRIES;
@@ -57,7 +56,7 @@ static quern_status read_header(struct pack *p)
 
     FAIL_IF(p->file_bytes < sizeof h, QUERN_E_OBJECT,
             "the bundle has %" PRIu64 " bytes, less than a header", p->file_bytes);
-    TRY(read_at(p, 0, h, sizeof h));
+    TRY(pack_read(p, 0, h, sizeof h));
     FAIL_IF(memcmp(h, PACK_CANARY, 8), QUERN_E_OBJECT,
             "the bundle does not begin with its eight magic bytes");
     FAIL_IF(le32(h + PACK_AT_VERSION) != PACK_VERSION, QUERN_E_OBJECT,
@@ -146,7 +145,7 @@ static quern_status read_head(struct pack *p)
     p->head = os.malloc(l->end);
     FAIL_IF(!p->head, QUERN_E_MEMORY, "no memory for a bundle's index of %" PRIu64 " bytes",
             l->end);
-    TRY(read_at(p, 0, p->head, l->end));
+    TRY(pack_read(p, 0, p->head, l->end));
     const struct hash128 digest = hash128_of(p->head, l->digest);
     FAIL_IF(memcmp(p->head + l->digest, digest.bytes, sizeof digest.bytes), QUERN_E_OBJECT,
             "the bundle's index does not have the digest behind it");
@@ -164,7 +163,7 @@ static quern_status read_signature(struct pack *p)
 
     if (p->file_bytes == p->info.bytes)
         return QUERN_OK;
-    TRY(read_at(p, p->info.bytes, b, sizeof b));
+    TRY(pack_read(p, p->info.bytes, b, sizeof b));
     FAIL_IF(memcmp(b, PACK_SIGN_CANARY, 8) || le32(b + PACK_SIGN_VERSION) != 1 ||
                 !all_zero(b, PACK_SIGN_ZERO, PACK_SIGN_KEY) ||
                 !all_zero(b, PACK_SIGN_RESERVED, sizeof b),
@@ -266,7 +265,7 @@ static quern_status load(const struct pack *p, uint64_t i, struct store_entry *e
 
     entry->buffer = os.malloc(size);
     FAIL_IF(!entry->buffer, QUERN_E_MEMORY, "no memory for an entry of %zu bytes", size);
-    TRY(read_at(p, le64(r + PACK_INDEX_OFFSET), entry->buffer, size));
+    TRY(pack_read(p, le64(r + PACK_INDEX_OFFSET), entry->buffer, size));
     TRY(entry_decode(entry->buffer, size, &entry->record));
     const struct hash128 key = hash128_of(entry->record.key_text, entry->record.key_text_bytes);
     FAIL_IF(memcmp(key.bytes, r + PACK_INDEX_KEY, sizeof key.bytes), QUERN_E_OBJECT,

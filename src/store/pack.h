@@ -26,7 +26,7 @@ struct pack_info {
     uint64_t serial;         /* grows from release to release of the same bundle */
     const char *manifest;    /* NUL-terminated; lives as long as the pack */
     size_t manifest_bytes;
-    bool has_signature; /* nothing in this room checks it */
+    bool has_signature; /* signature.h checks it */
     uint8_t public_key[32], signature[64];
 };
 
@@ -67,6 +67,9 @@ struct pack_content {
     uint64_t serial;
 };
 quern_status pack_write(const struct pack_content *content, void **bytes, size_t *size);
+
+/* Reads exactly so many of the file's bytes. QUERN_E_IO, or QUERN_E_OBJECT when it ends before. */
+quern_status pack_read(const struct pack *pack, uint64_t offset, void *to, size_t size);
 
 /* Writes the block that follows a signed bundle. */
 void pack_signature_block(const uint8_t public_key[32], const uint8_t signature[64],

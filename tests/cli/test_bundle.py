@@ -49,6 +49,38 @@ def test_a_bundle_serves_where_nothing_may_be_compiled(made, elsewhere):
     assert elsewhere.json("cache", "stat")["entries"] == 0
 
 
+def test_with_keys_bundles_in_front_of_the_cache_must_be_signed(made, elsewhere, tmp_path):
+    words = ["prewarm", "--target", TARGET, "--m", "1", "--jit", "off", PROBLEMS[0]]
+    signed, keys = made / "signed.qkb", tmp_path / "keys"
+
+    def env(bundle):
+        return {"QUERN_BUNDLE_PATH": str(bundle), "QUERN_BUNDLE_KEYS": str(keys)}
+
+    keys.write_text((made / "theirs.pub").read_text() + (made / "ours.pub").read_text())
+    assert "1 from the cache" in elsewhere(*words, env=env(signed)).stdout
+    bent = tmp_path / "bent.qkb"
+    data = bytearray(signed.read_bytes())
+    data[len(data) // 2] ^= 1
+    bent.write_bytes(data)
+    for bundle, says in ((made / "plain.qkb", "is not signed"),
+                         (bent, "is not that of these bytes")):
+        elsewhere(*words, env=env(bundle), status=1)
+        said = elsewhere("cache", "stat", env=env(bundle)).stderr
+        assert f"bundle {bundle} is not used: " in said and says in said
+    keys.write_text((made / "theirs.pub").read_text())
+    elsewhere(*words, env=env(signed), status=1)
+    assert "not among the 1 trusted" in elsewhere("cache", "stat", env=env(signed)).stderr
+    # keys that cannot be read, or that others could have written, stop everything
+    keys.chmod(0o666)
+    elsewhere.refused(*words, env=env(signed), status=1, says=[str(keys), "0666"])
+    keys.unlink()
+    elsewhere.refused(*words, env=env(signed), status=1, says=[str(keys), "No such file"])
+    keys.write_text("no key\n")
+    elsewhere.refused(*words, env=env(signed), status=1, says=[str(keys), "line 1"])
+    keys.write_text("# none\n" * 20000)
+    elsewhere.refused(*words, env=env(signed), status=1, says=[str(keys), "too large"])
+
+
 def test_list_and_verify(made, elsewhere):
     keys = {p.parent.name + p.stem for p in (made / "cache").rglob("*.qk")}
     listed = elsewhere.json("bundle", "list", made / "signed.qkb")

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+#include "store/signature.h"
+#include "base/hash.h"
+#include "base/os.h"
+#include "store/directory.h"
+#include "store/internal.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <string.h>
+
+#define PUBLIC_WORD "quern-public-key "
+/* What is signed begins with this, so that a signature of ours means nothing elsewhere. */
+#define DOMAIN         "quern bundle signature 1\n"
+#define KEY_FILE_BYTES ((off_t)64 << 10)
+#define PIECE_BYTES    ((size_t)64 << 10)
+#define KEY_BYTES      crypto_sign_PUBLICKEYBYTES
+
+/* sodium_init is not called: it would gather random numbers, and abort the process where there are
+ * none, and all that is used here is plain arithmetic that has no use for it. */
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static bool parse_key(const char *line, size_t length, uint8_t key[KEY_BYTES])
+{
+    const size_t word = sizeof PUBLIC_WORD - 1;
+    size_t got = 0;
+
+    return length == word + 2 * (size_t)KEY_BYTES && !memcmp(line, PUBLIC_WORD, word) &&
+           !sodium_hex2bin(key, KEY_BYTES, line + word, 2 * (size_t)KEY_BYTES, NULL, &got, NULL) &&
+           got == KEY_BYTES;
+}
+
+static quern_status parse_keys(const char *path, const char *text, struct signers *signers)
+{
+    signers->count = 0;
+    for (size_t line = 1; *text; line++) {
+        const size_t n = strcspn(text, "\n");
+        const bool silent = n == 0 || *text == '#';
+        FAIL_IF(!silent && (signers->count == SIGNERS_MAX ||
+                            !parse_key(text, n, signers->keys[signers->count])),
+                QUERN_E_CACHE,
+                "%.400s: line %zu is not \"" PUBLIC_WORD
+                "\" and 64 hexadecimal digits (at most %d keys)",
+                path, line, SIGNERS_MAX);
+        signers->count += !silent;
+        text += n + (text[n] == '\n');
+    }
+    FAIL_IF(!signers->count, QUERN_E_CACHE, "%.400s: there is no key in it", path);
+    return QUERN_OK;
+}
+
+quern_status signers_read(const char *path, struct signers *signers)
+{
+    char text[KEY_FILE_BYTES + 1], *real = NULL;
+    struct stat st;
+    void *bytes;
+
+    TRY(directory_resolve(path, &real));
+    const int fd = directory_open_file(real);
+    os.free(real);
+    if (fd < 0)
+        return QUERN_E_CACHE;
+    int error = os.fstat(fd, &st) ? -errno : st.st_size > KEY_FILE_BYTES ? -EFBIG : 0;
+    if (!error && !(error = store_read_exactly(fd, (size_t)st.st_size, &bytes))) {
+        memcpy(text, bytes, (size_t)st.st_size);
+        text[st.st_size] = 0;
+        os.free(bytes);
+    }
+    os.close(fd);
+    FAIL_IF(error, QUERN_E_CACHE, "%.400s cannot be read: %s", path, strerror(-error));
+    return parse_keys(path, text, signers);
+}
+
+/* ---- signatures ------------------------------------------------------------------------------ */
+
+quern_status pack_check_signature(const struct pack *pack, const struct signers *signers)
+{
+    char hex[2 * KEY_BYTES + 1];
+    crypto_sign_state state;
+    struct pack_info info;
+    size_t known = 0;
+
+    pack_info(pack, &info);
+    FAIL_IF(!info.has_signature, QUERN_E_OBJECT, "the bundle is not signed");
+    hex_from_bytes(hex, info.public_key, KEY_BYTES);
+    while (known < signers->count && memcmp(signers->keys[known], info.public_key, KEY_BYTES))
+        known++;
+    FAIL_IF(known == signers->count, QUERN_E_OBJECT,
+            "signed by %s, which is not among the %zu trusted keys", hex, signers->count);
+    /* Ed25519ph (RFC 8032): the message is hashed in pieces */
+    uint8_t *const piece = os.malloc(PIECE_BYTES);
+    FAIL_IF(!piece, QUERN_E_MEMORY, "no memory for reading a bundle");
+    quern_status status = QUERN_OK;
+    crypto_sign_init(&state);
+    crypto_sign_update(&state, (const unsigned char *)DOMAIN, sizeof DOMAIN - 1);
+    for (uint64_t at = 0; at < info.bytes && status == QUERN_OK; at += PIECE_BYTES) {
+        const uint64_t left = info.bytes - at;
+        const size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+        status = pack_read(pack, at, piece, n);
+        if (status == QUERN_OK)
+            crypto_sign_update(&state, piece, n);
+    }
+    os.free(piece);
+    TRY(status);
+    FAIL_IF(crypto_sign_final_verify(&state, info.signature, signers->keys[known]), QUERN_E_OBJECT,
+            "the signature by %s is not that of these bytes", hex);
+    return QUERN_OK;
+}

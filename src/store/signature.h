@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who signed a bundle: Ed25519 (libsodium), checked against the public keys of a text file with one
+ * "quern-public-key HEX" a line. docs/formats.md has what is signed; making keys and signatures is
+ * the command's.
+ */
+#ifndef QUERN_STORE_SIGNATURE_H
+#define QUERN_STORE_SIGNATURE_H
+
+#include "store/pack.h"
+
+#define SIGNERS_MAX 64
+
+struct signers {
+    size_t count;
+    uint8_t keys[SIGNERS_MAX][32];
+};
+
+/* Every key of a file, which is held to what a bundle's own file is (pack_open): whoever can write
+ * to it decides whom to trust. QUERN_E_CACHE with the reason, also for a file with no key or a line
+ * that is none. */
+quern_status signers_read(const char *path, struct signers *signers);
+
+/* QUERN_OK when one of them signed every byte of the bundle, else QUERN_E_OBJECT; QUERN_E_IO. Reads
+ * the whole bundle, in pieces. */
+quern_status pack_check_signature(const struct pack *pack, const struct signers *signers);
+
+#endif
