@@ -84,6 +84,7 @@ static quern_status publish(quern_op *op, const struct plan_set *plans, size_t f
     FAIL_IF(!set, QUERN_E_MEMORY, "out of memory for the kernels of an op");
     const size_t kept = old ? old->plans.count : 0;
     set->plans.count = kept + count;
+    set->plans.m_max = plans->m_max;
     for (size_t i = 0; i < kept; i++)
         set->kernels[i] = old->kernels[i];
     for (size_t i = 0; i < count; i++)
@@ -203,9 +204,11 @@ void op_table_free(quern_ctx *ctx)
 bool op_covers(const quern_op *op, int64_t m_max)
 {
     const struct kernel_set *const set = atomic_load(&op->kernels);
-    const int64_t need = m_max < PLAN_M_MAX ? m_max : PLAN_M_MAX;
 
-    return set && set->plans.count && set->plans.plans[set->plans.count - 1].m_hi >= need;
+    if (!set || !set->plans.count)
+        return false;
+    const int64_t need = m_max < set->plans.m_max ? m_max : set->plans.m_max;
+    return set->plans.plans[set->plans.count - 1].m_hi >= need;
 }
 
 quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit)
@@ -325,7 +328,7 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     TRY(quern_problem_text(&normal, text, sizeof text));
     TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &plans));
     /* slices of the largest kernel and a rest: beyond its reach every kernel may be needed */
-    const bool beyond = m_hi > PLAN_M_MAX;
+    const bool beyond = m_hi > plans.m_max;
     size_t first = 0, last = plans.count - 1;
     while (!beyond && first < last && plans.plans[first].m_hi < m_lo)
         first++;

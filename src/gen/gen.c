@@ -62,6 +62,15 @@ static const char *products_word(enum plan_products products)
                                          : "PLAIN";
 }
 
+/* The instructions that a kernel multiplies tiles with, for those of family mma_w4. */
+static const char *matrix_template(enum plan_products products)
+{
+    return products == PRODUCTS_WMMA11   ? "prelude/wmma11"
+           : products == PRODUCTS_WMMA12 ? "prelude/wmma12"
+           : products == PRODUCTS_MFMA32 ? "prelude/mfma32"
+                                         : "prelude/mfma16";
+}
+
 /* What kernels of all families are told. */
 static void add_weight_constants(struct str *s, const struct plan *p)
 {
@@ -106,6 +115,31 @@ static void add_simt_w4_constants(struct str *s, const struct plan *p)
     add_integer(s, "WAVES_PER_SIMD", p->waves_asked, "that registers must leave room for");
     add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
     add_word(s, "AHEAD", p->ahead ? "true" : "false", "whether all steps are loaded at the start");
+    add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
+             "whether slices of A are workgroup id x");
+    add_word(s, "SKEWED", p->skewed ? "true" : "false", "whether the last group of rows is empty");
+    add_word(s, "WEIGHTS_ONCE", p->weights_once ? "true" : "false",
+             "whether they bypass the caches");
+}
+
+static void add_mma_w4_constants(struct str *s, const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    add_weight_constants(s, p);
+    add_word(s, "A_TYPE", element_word(q->a), "elements of A");
+    add_word(s, "PRODUCTS", "MATRIX", "how pairs are multiplied");
+    add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
+    add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
+    str_add(s, "\n");
+    add_integer(s, "WAVE", p->wave_size, "lanes");
+    add_integer(s, "WAVES", p->waves, "in a workgroup");
+    add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
+    add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
+    add_integer(s, "CHUNK", p->chunk, "weights of a row for one lane in one load");
+    add_integer(s, "UNITS", p->ring, "loads of a step for each 16 rows");
+    add_integer(s, "WAVES_PER_SIMD", p->waves_asked, "that registers must leave room for");
+    add_integer(s, "PHASES", p->phase, "1: groups start apart along K");
     add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
              "whether slices of A are workgroup id x");
     add_word(s, "SKEWED", p->skewed ? "true" : "false", "whether the last group of rows is empty");
@@ -219,6 +253,17 @@ static quern_status add_simt_w4(struct str *source, const struct plan *plan)
     return add_template(source, "family/simt_w4");
 }
 
+static quern_status add_mma_w4(struct str *source, const struct plan *plan)
+{
+    add_mma_w4_constants(source, plan);
+    TRY(add_template(source, "prelude/prelude"));
+    TRY(add_template(source, matrix_template(plan->products)));
+    TRY(add_template(source, decode_template(plan->problem.wq)));
+    TRY(add_template(source, scale_template(plan->problem.scale)));
+    TRY(add_template(source, "decode/pair_table"));
+    return add_template(source, "family/mma_w4");
+}
+
 static quern_status add_simt_int4(struct str *source, const struct plan *plan)
 {
     add_simt_int4_constants(source, plan);
@@ -272,6 +317,9 @@ quern_status gen_source(const struct plan *plan, struct str *source)
         break;
     case FAMILY_SIMT_SKINNY:
         status = add_simt_skinny(source, plan);
+        break;
+    case FAMILY_MMA_W4:
+        status = add_mma_w4(source, plan);
         break;
     }
     TRY(status);

@@ -24,6 +24,13 @@ static const char *products_text(const struct plan *p)
         if (p->row_lanes > 1)
             return "of four rows of W with four of A, by 4x4x4 matrix instructions";
         return "four at a time, on the diagonals of 4x4x4 matrix instructions";
+    case PRODUCTS_WMMA11:
+    case PRODUCTS_WMMA12:
+        return "tiles of 16 by 16 rows, 16 along K, by matrix instructions";
+    case PRODUCTS_MFMA16:
+        return "tiles of 16 by 16 rows, 16 along K, by matrix instructions";
+    case PRODUCTS_MFMA32:
+        return "tiles of 16 by 16 rows, 32 along K, by matrix instructions";
     }
     return "";
 }
@@ -31,9 +38,9 @@ static const char *products_text(const struct plan *p)
 /* What makes the kernel's LDS. */
 static const char *lds_text(const struct plan *p)
 {
-    return p->family == FAMILY_SIMT_W4 ? "table of all pairs of codes"
-           : p->shared_sums            ? "sums of A"
-                                       : "sums of waves";
+    return p->family == FAMILY_SIMT_W4 || p->family == FAMILY_MMA_W4 ? "table of all pairs of codes"
+           : p->shared_sums                                          ? "sums of A"
+                                                                     : "sums of waves";
 }
 
 /* Of a row of packed weights. */
@@ -48,7 +55,7 @@ static void decode_explain(const struct plan *p, struct str *out)
 {
     const struct plan_estimate *const e = &p->estimate;
     const struct target *const t = p->target;
-    const struct decode_family *const family = decode_family_of(&p->problem);
+    const struct decode_family *const family = decode_family_by(p->family);
     const double kernel = microseconds(p, e->kernel_cycles);
     const double memory = microseconds(p, e->memory_cycles);
     const double slots =
@@ -75,7 +82,7 @@ static void decode_explain(const struct plan *p, struct str *out)
              "  resources  %" PRIu32 " bytes of LDS (%s), about %u VGPRs, %u waves per SIMD fit; "
              "%" PRId64 " bytes of weights in flight in a compute unit\n",
              p->lds_bytes, lds_text(p), e->vgprs, e->waves_per_simd, e->bytes_in_flight);
-    if (p->family == FAMILY_SIMT_SKINNY)
+    if (p->ring)
         str_addf(out, "  ring       a lane has asked for %d chunk%s of each row at any time\n",
                  p->ring, p->ring == 1 ? "" : "s");
     if (p->family == FAMILY_SIMT_INT4)

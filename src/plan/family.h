@@ -13,7 +13,10 @@ struct decode_family {
     const struct model_family *model;
 };
 
-/* Of a normalised problem of op=gemm. */
+/* Of a normalised problem of op=gemm, for the fewest rows of A. */
 const struct decode_family *decode_family_of(const struct quern_problem *problem);
+
+/* By its id, not FAMILY_DEQUANT. */
+const struct decode_family *decode_family_by(enum plan_family id);
 
 #endif

@@ -10,7 +10,8 @@
 
 /* The average compute unit's share of the fullest one's work below which a grid counts as too
  * coarse. */
-#define BUSY_PERCENT 85
+#define BUSY_PERCENT       85
+#define BUSY_PERCENT_TILES 80 /* where rows of W are dealt out by tiles */
 
 /* Issue and latency that take less than this share of memory time hide behind it. */
 #define HIDDEN_PERCENT 60
@@ -56,6 +57,15 @@ enum plan_phase model_phase(const struct plan *p, int64_t row_bytes, int64_t tri
                                                                                   : PHASE_OF_GROUPS;
 }
 
+/* Cycles that a SIMD is busy with instructions and matrix products of waves. Matrix units of gfx9
+ * work beside the vector units, those of RDNA are part of them. */
+static int64_t busy_cycles(const struct target *t, int64_t slots, int64_t matrix)
+{
+    const int64_t issue = slots * target_issue_cycles(t);
+
+    return !target_matrix_pipe(t) ? issue + matrix : issue > matrix ? issue : matrix;
+}
+
 /* Cycles of a compute unit that runs `workgroups` of them side by side from start to end. */
 static int64_t round_cycles(const struct plan *p, const struct model_counts *c, int64_t workgroups)
 {
@@ -64,12 +74,24 @@ static int64_t round_cycles(const struct plan *p, const struct model_counts *c, 
     const int64_t latency = (int64_t)(t->clock_ghz * TARGET_LATENCY_NS + 0.5);
     const int64_t waves = model_ceil_div(workgroups * p->waves, simds);
     const int64_t shared = workgroups * c->shared_slots * cycles / simds;
-    const int64_t issue = waves * c->step_slots * cycles;
-    const int64_t wait = latency + c->step_slots * cycles / 2; /* asked for in mid-step */
+    const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
+    const int64_t issue = waves * step;
+    const int64_t wait = latency + step / 2; /* asked for in mid-step */
 
     return latency + shared + waves * c->setup_slots * cycles + issue +
            waves * c->last_slots * cycles +
            (c->trips - 1) * (issue > wait || p->ahead ? issue : wait);
+}
+
+/* Whether a grid is as fine as is asked for, or as rows of W that stay together can be dealt out.
+ */
+static bool fills(const struct plan *p, int grain)
+{
+    const unsigned asked = grain > 1 ? BUSY_PERCENT_TILES : BUSY_PERCENT;
+    const struct target_fill finest =
+        target_fill(p->target, (uint64_t)model_ceil_div(p->problem.n, grain > 1 ? grain : 1));
+
+    return p->estimate.busy_percent >= (finest.percent < asked ? finest.percent : asked);
 }
 
 bool model_estimate(struct plan *p, const struct model_counts *c)
@@ -102,11 +124,14 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     const int64_t together = fit < fullest ? fit : fullest;
 
     e->busy_percent = fill.percent;
+    e->fills = fills(p, c->row_grain);
     e->bytes_in_flight = together * p->waves * c->flight_bytes;
     e->step_slots = c->step_slots;
     e->setup_slots = c->setup_slots;
     e->slots = e->workgroups * (c->shared_slots + p->waves * (int64_t)c->setup_slots +
                                 p->waves / p->split_k * c->row_slots);
+    e->busy_cycles = busy_cycles(t, e->slots, e->workgroups * (p->waves / p->split_k) *
+                                                  c->row_steps * c->step_matrix);
     e->kernel_cycles = fullest / together * round_cycles(p, c, together);
     if (fullest % together)
         e->kernel_cycles += round_cycles(p, c, fullest % together);
@@ -128,26 +153,16 @@ static int64_t cost(const struct plan *p)
 {
     const struct plan_estimate *const e = &p->estimate;
     const int64_t hidden = e->memory_cycles / 100 * HIDDEN_PERCENT;
-    const int64_t average =
-        e->slots * target_issue_cycles(p->target) / (p->target->cus * p->target->simds);
+    const int64_t average = e->busy_cycles / (p->target->cus * p->target->simds);
 
     return 8 * (e->kernel_cycles > hidden ? e->kernel_cycles : hidden) + e->kernel_cycles +
            4 * average;
 }
 
-/* Whether a grid is as fine as is asked for, or as whole rows of W can be dealt out. */
-static bool fills(const struct plan *p)
-{
-    const int64_t n = p->problem.n, cus = p->target->cus;
-    const int64_t most = n * 100 / (model_ceil_div(n, cus) * cus);
-
-    return p->estimate.busy_percent >= (most < BUSY_PERCENT ? most : BUSY_PERCENT);
-}
-
 static bool better(const struct plan *p, const struct plan *q)
 {
-    if (fills(p) != fills(q))
-        return fills(p);
+    if (p->estimate.fills != q->estimate.fills)
+        return p->estimate.fills;
     if (p->estimate.streams != q->estimate.streams)
         return p->estimate.streams;
     return cost(p) < cost(q);
@@ -161,6 +176,11 @@ static bool wanted(const struct model_ranking *r, const struct plan *p)
         return true;
     plan_shape(p, shape);
     return !strcmp(shape, r->wanted);
+}
+
+bool model_faster(const struct plan *p, const struct plan *q)
+{
+    return cost(p) < cost(q);
 }
 
 void model_put(struct model_ranking *r, const struct plan *p)

@@ -14,10 +14,13 @@
 struct model_counts {
     uint32_t vgprs;
     uint32_t step_slots, setup_slots; /* of a wave */
+    uint32_t step_matrix;             /* cycles of matrix instructions in a step of a wave */
     uint32_t shared_slots;            /* of a workgroup, all waves together, once */
     uint32_t last_slots;              /* of a wave, after its steps */
     int64_t trips;                    /* steps of a wave */
-    int64_t row_slots;                /* of all steps of a row, by all waves that share it */
+    int64_t row_steps;                /* of a row, by all waves that share it */
+    int64_t row_slots;                /* of all of those */
+    int row_grain;                    /* rows of W that stay together; 0: one */
     int64_t weight_bytes;             /* codes, scales and zero points */
     int64_t flight_bytes;             /* of weights that a wave has asked for when it waits */
 };
@@ -57,6 +60,9 @@ quern_status model_choose(const struct model_family *family, const char *measure
 /* Appends, one line each, the best candidates that were not chosen, with their estimates. */
 void model_explain_rejected(const struct model_family *family, const struct plan *plan,
                             struct str *out);
+
+/* Whether the model expects the first of two plans for the same M to take less time. */
+bool model_faster(const struct plan *p, const struct plan *q);
 
 /* How the vector units multiply pairs for this A. */
 enum plan_products model_products(const struct quern_problem *problem, const struct target *target);

@@ -4,14 +4,19 @@
 #include "base/os.h"
 #include "plan/dequant.h"
 #include "plan/family.h"
+#include "plan/mma_w4.h"
 #include "plan/tuning.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Rows of A that the kernels compute at once. Each costs a compile and a cache entry; between two
- * of them the next larger one computes its last row again, at most half of its work for nothing. */
-static const int m_tiles[] = {1, 2, 4, PLAN_M_MAX};
+/* Rows of A that kernels on the vector units compute at once. Each costs a compile and a cache
+ * entry; between two of them the next larger one computes its last row again, at most half of its
+ * work for nothing. */
+static const int simt_tiles[] = {1, 2, 4, PLAN_SIMT_M_MAX};
+
+/* Those of kernels on matrix units, which follow. */
+static const int mma_tiles[] = {16, 32, 64};
 
 static void name_kernel(struct plan *p)
 {
@@ -59,12 +64,13 @@ static quern_status make_dequant(const struct quern_problem *problem, const stru
 {
     TRY(dequant_accepts(problem));
     struct plan_set made = {.count = 1,
+                            .m_max = PLAN_SIMT_M_MAX,
                             .plans = {{.problem = *problem,
                                        .target = target,
                                        .family = FAMILY_DEQUANT,
                                        .m_lo = 1,
-                                       .m_hi = PLAN_M_MAX,
-                                       .m_tile = PLAN_M_MAX}}};
+                                       .m_hi = PLAN_SIMT_M_MAX,
+                                       .m_tile = PLAN_SIMT_M_MAX}}};
     dequant_choose(&made.plans[0]);
     name_kernel(&made.plans[0]);
     TRY(limit(&made.plans[0]));
@@ -72,9 +78,52 @@ static quern_status make_dequant(const struct quern_problem *problem, const stru
     return QUERN_OK;
 }
 
-static const struct model_family *family_of(const struct plan *p)
+/* Appends the kernel for up to m_tile rows; `last`: none is larger. */
+static quern_status add_kernel(struct plan_set *set, const struct plan *base, int m_tile, bool last)
 {
-    return decode_family_of(&p->problem)->model;
+    struct plan *const p = &set->plans[set->count];
+
+    *p = *base;
+    p->m_lo = set->count ? p[-1].m_hi + 1 : 1;
+    p->m_hi = p->m_tile = m_tile;
+    p->weights_once = !last; /* slices of a larger M share them */
+    name_kernel(p);
+    TRY(model_choose(decode_family_by(p->family)->model, NULL, p));
+    TRY(limit(p));
+    set->count++;
+    return QUERN_OK;
+}
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Kernels on matrix units, in place of those on the vector units that take longer. One row of A
+ * stays with those, which are made for it. */
+static quern_status add_mma(struct plan_set *set, struct plan base)
+{
+    struct plan_set tall = {0};
+
+    base.family = FAMILY_MMA_W4;
+    TRY(add_kernel(&tall, &base, mma_tiles[0], COUNT(mma_tiles) == 1));
+    while (set->count > 1 && model_faster(&tall.plans[0], &set->plans[set->count - 1]))
+        set->count--;
+    for (size_t i = 0; i < COUNT(mma_tiles); i++)
+        TRY(add_kernel(set, &base, mma_tiles[i], i + 1 == COUNT(mma_tiles)));
+    return QUERN_OK;
+}
+
+/* Gives the shapes that were measured to those kernels that have one. Which kernels there are is
+ * the model's choice alone. */
+static quern_status tune(struct plan_set *set, const struct tuning *tuning)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        struct plan *const p = &set->plans[i];
+        const char *const shape = tuning_shape(tuning, p);
+        if (!shape)
+            continue;
+        TRY(model_choose(decode_family_by(p->family)->model, shape, p));
+        TRY(limit(p));
+    }
+    return QUERN_OK;
 }
 
 quern_status plan_make_tuned(const struct quern_problem *problem, const struct target *target,
@@ -86,20 +135,14 @@ quern_status plan_make_tuned(const struct quern_problem *problem, const struct t
         return make_dequant(problem, target, set);
     const struct decode_family *const family = decode_family_of(problem);
     TRY(family->accepts(problem, target));
-    for (size_t i = 0; i < sizeof m_tiles / sizeof *m_tiles; i++) {
-        struct plan *const p = &made.plans[made.count++];
-        *p = (struct plan){
-            .problem = *problem,
-            .target = target,
-            .family = family->id,
-            .m_lo = i ? m_tiles[i - 1] + 1 : 1,
-            .m_hi = m_tiles[i],
-            .m_tile = m_tiles[i],
-        };
-        name_kernel(p);
-        TRY(model_choose(family->model, tuning_shape(tuning, p), p));
-        TRY(limit(p));
-    }
+    const bool mma = mma_w4_accepts(problem, target);
+    const struct plan base = {.problem = *problem, .target = target, .family = family->id};
+    for (size_t i = 0; i < COUNT(simt_tiles); i++)
+        TRY(add_kernel(&made, &base, simt_tiles[i], !mma && i + 1 == COUNT(simt_tiles)));
+    if (mma)
+        TRY(add_mma(&made, base));
+    made.m_max = made.plans[made.count - 1].m_hi;
+    TRY(tune(&made, tuning));
     *set = made;
     return QUERN_OK;
 }
@@ -120,7 +163,7 @@ quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidat
     if (plan->family == FAMILY_DEQUANT)
         fn(user, &base); /* it has one shape */
     else
-        family_of(plan)->candidates(&base, &ranking);
+        decode_family_by(plan->family)->model->candidates(&base, &ranking);
     for (size_t i = 0; i < ranking.count; i++)
         fn(user, &ranking.best[i]);
     os.free(ranking.best);
@@ -132,7 +175,7 @@ quern_status plan_reshape(struct plan *plan, const char *shape)
     struct plan p = *plan;
 
     FAIL_IF(p.family == FAMILY_DEQUANT, QUERN_E_ARGUMENT, "op=dequant has one shape");
-    TRY(model_choose(family_of(&p), shape, &p));
+    TRY(model_choose(decode_family_by(p.family)->model, shape, &p));
     FAIL_IF(p.choice != CHOICE_MEASURED, QUERN_E_ARGUMENT,
             "'%s' is no shape of %s on %s", shape, p.symbol,
             p.target->name);

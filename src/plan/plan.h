@@ -12,12 +12,28 @@
 #include "problem/problem.h"
 #include "target/target.h"
 
-enum plan_family { FAMILY_SIMT_W4 = 1, FAMILY_DEQUANT, FAMILY_SIMT_INT4, FAMILY_SIMT_SKINNY };
+enum plan_family {
+    FAMILY_SIMT_W4 = 1,
+    FAMILY_DEQUANT,
+    FAMILY_SIMT_INT4,
+    FAMILY_SIMT_SKINNY,
+    FAMILY_MMA_W4
+};
 
 /* How pairs are multiplied: 16-bit dot products with f32 sums, two f32 operations in one
  * instruction, one in each, or a matrix instruction: of simt_w4 the diagonal of a 4×4×4 one, of
- * simt_skinny all of one whose rows are rows of W and whose columns rows of A. */
-enum plan_products { PRODUCTS_DOT2 = 1, PRODUCTS_PACKED, PRODUCTS_PLAIN, PRODUCTS_MATRIX };
+ * simt_skinny all of one whose rows are rows of W and whose columns rows of A, of mma_w4 those of
+ * gfx11 and gfx12, and those of gfx9 with 16 along K or with 32. */
+enum plan_products {
+    PRODUCTS_DOT2 = 1,
+    PRODUCTS_PACKED,
+    PRODUCTS_PLAIN,
+    PRODUCTS_MATRIX,
+    PRODUCTS_WMMA11,
+    PRODUCTS_WMMA12,
+    PRODUCTS_MFMA16,
+    PRODUCTS_MFMA32
+};
 
 /*
  * Rows of W that lie a multiple of 512 bytes apart fall on the same few memory channels when they
@@ -46,8 +62,9 @@ enum plan_choice {
 
 /* Kernels of a problem and target; they cover every M (DESIGN: at most eight). */
 #define PLAN_KERNELS_MAX 8
-/* Rows of A that one slice of the largest kernel may hold. */
-#define PLAN_M_MAX 8
+/* Rows of A that one slice of any kernel may hold, and of one on the vector units. */
+#define PLAN_M_MAX      64
+#define PLAN_SIMT_M_MAX 8
 /* Most workgroups of a launch along y. Along x the work-items must be fewer than 2^32 (both:
  * hipModuleLaunchKernel in hipamd/src/hip_module.cpp of ROCm/clr). */
 #define PLAN_GRID_Y_MAX 65535
@@ -65,6 +82,8 @@ struct plan_estimate {
     int64_t bytes_in_flight; /* of weights that a compute unit waits for when all its waves do */
     int64_t kernel_cycles; /* of the fullest compute unit: instructions issued, loads waited for */
     int64_t memory_cycles; /* every operand once, at the part's bandwidth */
+    int64_t busy_cycles;   /* of all SIMDs together: instructions issued, matrix units at work */
+    bool fills; /* the grid is as fine as is asked for, or as rows of W can be dealt out */
 };
 
 struct plan {
@@ -74,12 +93,13 @@ struct plan {
     char symbol[64];             /* kernel name: for people and profilers, not an identity */
     int m_lo, m_hi;              /* rows of A this kernel serves in one slice */
     int m_tile;                  /* rows it computes at once (= m_hi) */
-    enum plan_products products; /* of family simt_w4 */
+    enum plan_products products;
     unsigned wave_size;          /* 32 or 64 */
     int waves;                   /* of a workgroup */
     int rows_per_wave;           /* rows of W that one wave works on at a time */
     int split_k;                 /* waves that share a row of W along K; divides waves */
-    int chunk;                   /* consecutive weights of a row that one lane takes in a step */
+    int chunk; /* consecutive weights of a row that one lane takes in a step, or of mma_w4 in one of
+                  the `ring` loads of a step */
     int waves_asked;             /* of a SIMD, that the compiler must leave registers for */
     int tail;   /* of a last step for what whole steps leave of K; 0: steps are all alike */
     int chunks; /* of family dequant: how many of them a lane takes, all at once */
@@ -95,7 +115,7 @@ struct plan {
     int row_lanes;    /* (of simt_skinny too) neighbouring lanes with rows of W of their own: a wave
                          works on as many times rows_per_wave; else 0 or 1 */
     bool shared_sums; /* sums of A are made once for all rows of a workgroup, in LDS */
-    int ring; /* of family simt_skinny: chunks of each row that a lane has asked for at any time */
+    int ring; /* of simt_skinny and mma_w4: chunks of each row that a lane has asked for at once */
     enum plan_choice choice;
     struct plan_estimate estimate;
 };
@@ -106,11 +126,12 @@ struct plan {
 /* All kernels of a problem on a target, by increasing m. */
 struct plan_set {
     size_t count;
+    int m_max; /* rows of the largest kernel that the problem has, whether or not it is here */
     struct plan plans[PLAN_KERNELS_MAX];
 };
 
 /*
- * Chooses the kernels for M = 1…PLAN_M_MAX of a normalised problem. Which kernels there are depends
+ * Chooses the kernels for M = 1…m_max of a normalised problem. Which kernels there are depends
  * on the problem and target only, never on an m_max. QUERN_E_DECLINED with a sentence when the
  * target or this version cannot do the problem.
  */
@@ -137,7 +158,7 @@ quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidat
  * "rows=4 lanes=0 chunk=32 ring=0 split_k=1 waves=13 products=1 ahead=0 pairing=0". */
 void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX]);
 
-/* The plan that serves a slice of m rows, 1 ≤ m ≤ PLAN_M_MAX. */
+/* The plan that serves a slice of m rows, 1 ≤ m ≤ m_max. */
 const struct plan *plan_for(const struct plan_set *set, int64_t m);
 
 /* One slice-wise launch of a kernel: `slices` slices of `rows` rows from row `first` on. */

@@ -224,7 +224,6 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
     p.products = model_products(&p.problem, p.target);
     p.wave_size = p.target->wave_size;
-    p.weights_once = p.m_tile < PLAN_M_MAX;
     p.row_lanes = ck ? CK_LANES : 1;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)

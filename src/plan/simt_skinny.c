@@ -238,7 +238,6 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     struct plan p = *base;
 
     p.wave_size = p.target->wave_size;
-    p.weights_once = p.m_tile < PLAN_M_MAX;
     p.chunk = vector_of(q);
     p.row_lanes = 1;
     p.products = p.chunk == 1 ? PRODUCTS_PLAIN : model_products(q, p.target);

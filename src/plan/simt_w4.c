@@ -265,7 +265,6 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.products = products_of(&p.problem, p.target);
     p.wave_size = p.target->wave_size;
     p.lds_bytes = TABLE_BYTES;
-    p.weights_once = p.m_tile < PLAN_M_MAX;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
             for (size_t s = 0; s < sizeof splits / sizeof *splits; s++)

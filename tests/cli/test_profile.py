@@ -112,7 +112,8 @@ def test_every_family(warm, target, lanes):
     "problem, m",
     [
         ("wq=nf4 n=4100 k=1024 a=bf16", 1),  # a tail in N, waves that start apart along K
-        ("wq=nf4 n=1000 k=1024 a=f16 bias=1", 27),  # slices of rows, then the rest
+        ("wq=nf4 n=1000 k=1024 a=f32 bias=1", 27),  # slices of rows, then the rest
+        ("wq=nf4 n=4100 k=1024 a=f16 bias=1", 65),  # matrix units, then a row on the vector units
         ("wq=fp4 n=1800 k=4096 a=f32", 5),
     ],
 )
@@ -247,7 +248,7 @@ class Page(html.parser.HTMLParser):
 
 def test_the_page(warm, tmp_path):
     path = tmp_path / "page.html"
-    p = profile(warm, PROBLEM, 11, "--html", path)
+    p = profile(warm, PROBLEM, 65, "--html", path)
     text = path.read_text()
     page = Page(text)
     assert text.startswith("<!DOCTYPE html>") and len(p["launches"]) == 2

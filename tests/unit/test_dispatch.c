@@ -607,7 +607,7 @@ static void test_verify(void **state)
     quern_op *const op = create(ctx, "wq=nf4 n=96 k=256 a=bf16", 8);
 
     (void)state;
-    for (int64_t m = 1; m <= 9; m++) {
+    for (int64_t m = 1; m <= 17; m++) {
         if (quern_verify(op, m, 42, QUERN_CHECK_FULL, &v) != QUERN_OK)
             fail_msg("m=%d: %s", (int)m, quern_last_error()->message);
         assert_true(v.max_error > 0 && v.max_error <= v.tolerance);
@@ -625,13 +625,13 @@ static void test_explain(void **state)
     char text[4096], part[16];
 
     (void)state;
-    const size_t length = quern_op_explain(op, 9, text, sizeof text);
+    const size_t length = quern_op_explain(op, 17, text, sizeof text);
     assert_true(length > 50 && length < sizeof text);
     assert_int_equal(strlen(text), length);
-    assert_non_null(strstr(text, "m=9: 2 launches"));
-    assert_int_equal(quern_op_explain(op, 9, part, sizeof part), length);
+    assert_non_null(strstr(text, "m=17: 2 launches"));
+    assert_int_equal(quern_op_explain(op, 17, part, sizeof part), length);
     assert_int_equal(strlen(part), sizeof part - 1);
-    assert_int_equal(quern_op_explain(op, 9, NULL, 0), length);
+    assert_int_equal(quern_op_explain(op, 17, NULL, 0), length);
     quern_op_release(op);
     quern_close(ctx);
 }

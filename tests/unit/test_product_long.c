@@ -57,7 +57,8 @@ static void run_case(void *user, size_t i)
 
     (void)user;
     problem_text(i, text, sizeof text);
-    if (quern_problem_parse(text, &p) != QUERN_OK || quern_op_create(ctx, &p, 8, &op) != QUERN_OK) {
+    if (quern_problem_parse(text, &p) != QUERN_OK ||
+        quern_op_create(ctx, &p, 64, &op) != QUERN_OK) {
         fail_case(text, 0);
         return;
     }

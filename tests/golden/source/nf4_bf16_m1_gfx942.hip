@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-// quern 0.1.0 for gfx942, M = 2 to 2
+// quern 0.1.0 for gfx942, M = 1 to 1
 // op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n=4096 k=4096 bias=0 layout=bnb round=rne
 
-#define SYMBOL quern_nf4_bf16_n4096_k4096_g64_m2 // name of the kernel
+#define SYMBOL quern_nf4_bf16_n4096_k4096_g64_m1 // name of the kernel
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
@@ -11,7 +11,7 @@ constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define A_TYPE BF16                     // elements of A
 #define PRODUCTS MATRIX                 // how pairs are multiplied
 #define BIAS 0                          // whether a bias is added
-constexpr unsigned M_TILE = 2;          // rows of A computed at once
+constexpr unsigned M_TILE = 1;          // rows of A computed at once
 
 constexpr unsigned WAVE = 64;           // lanes
 constexpr unsigned WAVES = 7;           // in a workgroup

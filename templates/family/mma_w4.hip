@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for 4-bit W, on matrix units.
+//
+// A matrix instruction multiplies a tile of 16 rows of W with a tile of 16 rows of A, however many
+// of those there are, so that every M up to 16 costs the same. A wave works on ROWS rows of W and
+// M_TILE rows of A at once. Weights go from memory to registers, through the table of pairs, and
+// straight into the instruction: a lane takes CHUNK consecutive weights of one row, and the values
+// of A that belong to them; which k an instruction calls its own does not matter as long as both
+// operands agree. Products of a block are summed unscaled and the scale is applied to that sum. The
+// steps of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed order.
+
+typedef element_type<A_TYPE>::type a_element;
+typedef element_type<C_TYPE>::type c_element;
+
+constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
+constexpr u32 UNIT = CHUNK * K_LANES; // weights of a row that one load of the wave covers
+constexpr u32 STEP = UNIT * UNITS;    // and those of a step; it divides K
+constexpr u32 STEPS = K / STEP;
+constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
+constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
+constexpr u32 SPAN = minimum(BLOCK, STEP); // weights of a row that are summed unscaled
+constexpr u32 SPANS = STEP / SPAN;
+constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
+constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
+constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+
+// A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
+// A. Rows of A start at multiples of 4 bytes.
+constexpr u32 BATCH = K_OF_LANE > 8 ? K_OF_LANE : 8;
+constexpr u32 BATCHES = UNITS * CHUNK / BATCH, SPAN_BATCHES = BATCHES / SPANS;
+constexpr u32 BATCH_WORDS = BATCH / 2, OPERAND_WORDS = K_OF_LANE / 2;
+constexpr u32 A_RING = minimum(BATCHES, M_TILES > 1 || BATCH > 8 ? 2 : 4); // held at once
+typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
+
+// Sums of waves meet in pieces of ROUND_TILES tiles, as many as fit where the table was.
+constexpr u32 ROUND_TILES = minimum(N_TILES, TABLE_BYTES / (WAVES * 1024));
+constexpr u32 ROUND_ROWS = ROUND_TILES * 16; // of W
+
+KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
+void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+#if BIAS
+            const c_element *__restrict bias,
+#endif
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+{
+    __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
+    LDS u8 *const table = (LDS u8 *)shared_memory;
+
+    const u32 item = __builtin_amdgcn_workitem_id_x();
+    const u32 lane = item % WAVE;
+    const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
+    const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
+    const u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    if (SKEWED && group == GROUPS)
+        return;
+    const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
+
+    // Steps are counted from the phase on and come round.
+    const u32 phase = PHASES ? group % STEPS : 0;
+    u32 step = wave % SPLIT_K;
+    auto start_of = [&](u32 s) {
+        const u32 place = s + phase;
+        return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
+    };
+    u32 k = start_of(step);
+
+    // Each lane has one row of every tile. Rows past the end are computed from the last one again
+    // and not stored.
+    const u32 part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
+    const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on
+    u32 b_offset[N_TILES];
+    row_scales scale_row[N_TILES];
+    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+        const u32 start = WHOLE_GROUPS ? n0 + t * 16 : minimum(n0 + t * 16, N - 1);
+        const u32 row = WHOLE_GROUPS ? lane % 16 : minimum(lane % 16, N - 1 - start);
+        b_tile[t] = b + (u64)start * (K / 2);
+        b_offset[t] = row * (K / 2) + part / 2;
+        scale_row[t] = scales_of_row(start + row, SCALE_NAMES);
+    }
+    UNROLL for (u32 i = 0; i < M_TILES; i++)
+        a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
+                                  (k + part));
+
+    auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][CHUNK / 8],
+                            chunk_scale (&scale)[SPANS][N_TILES]) {
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            const u8 *const from = b_tile[t] + opaque(b_offset[t] + k / 2);
+            UNROLL for (u32 u = 0; u < UNITS; u++)
+                load_dwords<CHUNK / 8, WEIGHTS_ONCE>(packed[u][t], from + u * (UNIT / 2));
+        }
+        UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 s = 0; s < SPANS; s++)
+            scale[s][t] = load_scale(scale_row[t], k + s * SPAN);
+    };
+
+    // The first weights are on their way while the table is built.
+    const lane_entries entries = load_entries(item);
+    schedule_boundary();
+    u32 packed[UNITS][N_TILES][CHUNK / 8];
+    chunk_scale scale[SPANS][N_TILES];
+    load_weights(k, packed, scale);
+    schedule_boundary();
+    build_table(table, entries, item);
+    barrier();
+
+    const u32 copy = lane_copy(lane);
+    tile total[M_TILES][N_TILES] = {};
+
+    // One step: the weights that were loaded, times A from k on. After the last use of the packed
+    // weights `next` may request others in their place.
+    auto do_step = [&](auto next) {
+        u32 ring[A_RING][M_TILES][BATCH_WORDS]; // batches of A
+        auto load_a = [&](u32 batch) {
+            const u32 unit = batch * BATCH / CHUNK, place = batch * BATCH % CHUNK;
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH; j += 8) {
+                const a_piece v = *(const a_piece *)(a_start[i] + (unit * UNIT + place + j) *
+                                                                      sizeof(a_element));
+                UNROLL for (u32 d = 0; d < 4; d++)
+                    ring[batch % A_RING][i][j / 2 + d] = v[d];
+            }
+            schedule_boundary();
+        };
+        u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
+        auto look_up_batch = [&](u32 batch) {
+            UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j++) {
+                const u32 byte = batch * BATCH_WORDS + j, unit = byte / (CHUNK / 2);
+                w[batch % 2][t][j] =
+                    look_up(table, packed[unit][t][byte % (CHUNK / 2) / 4], byte % 4, copy);
+            }
+        };
+        tile sum[M_TILES][N_TILES];
+
+        UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+            begin_scale(scale_row[t], scale[s][t], k + s * SPAN);
+        UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
+            load_a(batch);
+        look_up_batch(0);
+
+        UNROLL for (u32 batch = 0; batch < BATCHES; batch++) {
+            if (batch + A_RING - 1 < BATCHES)
+                load_a(batch + A_RING - 1);
+            if (batch + 1 < BATCHES)
+                look_up_batch(batch + 1);
+            if (batch + 2 == BATCHES || BATCHES == 1) {
+                // products are made before the branch, not after it
+                UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    if (batch % SPAN_BATCHES)
+                        computed(sum[i][t]);
+                    computed(total[i][t]);
+                }
+                next();
+            }
+            schedule_boundary();
+            await(w[batch % 2][N_TILES - 1][BATCH_WORDS - 1]);
+            schedule_boundary();
+            UNROLL for (u32 j = 0; j < BATCH_WORDS; j += OPERAND_WORDS)
+                UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    operand a_part, w_part;
+                    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++) {
+                        a_part[d] = ring[batch % A_RING][i][j + d];
+                        w_part[d] = w[batch % 2][t][j + d];
+                    }
+                    const bool starts = batch % SPAN_BATCHES == 0 && j == 0;
+                    sum[i][t] = multiply_add(a_part, w_part, starts ? (tile)(0.0f) : sum[i][t]);
+                }
+            schedule_boundary();
+            if (batch % SPAN_BATCHES == SPAN_BATCHES - 1)
+                UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    const float one = scale_value(scale_row[t], scale[batch / SPAN_BATCHES][t]);
+                    tile value = one;
+                    // dual issue wants operands in two banks of registers, so half of the values
+                    // take a copy; with more tiles the compiler cannot place it well
+                    if constexpr (M_TILES == 1 && TILE_VALUES == 8) {
+                        float copy = one;
+                        computed(copy);
+                        value[1] = value[3] = value[5] = value[7] = copy;
+                    }
+                    UNROLL for (u32 i = 0; i < M_TILES; i++)
+                        total[i][t] = __builtin_elementwise_fma(sum[i][t], value, total[i][t]);
+                }
+        }
+    };
+
+#pragma unroll 1
+    for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
+        chunk_scale next_scale[SPANS][N_TILES];
+        u32 next_k = k;
+        do_step([&] {
+            if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
+                next_k = start_of(step + SPLIT_K);
+                load_weights(next_k, packed, next_scale);
+            }
+        });
+        UNROLL for (u32 i = 0; i < M_TILES; i++)
+            a_start[i] += ((i64)next_k - (i64)k) * (i64)sizeof(a_element);
+        k = next_k;
+        UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+            scale[s][t] = next_scale[s][t];
+    }
+
+    // Each wave puts its tiles into LDS, [row of A][row of W]; then the waves that share them sum
+    // and store. Two rows of A that the halves of a wave write at once are kept in different banks,
+    // by a swap of 16 columns in every other one.
+    LDS float *const partial = (LDS float *)shared_memory; // the table has served
+    constexpr u32 WAVE_FLOATS = 16 * ROUND_ROWS;
+    constexpr bool SWAPPED = HALF_BIT || ROUND_ROWS > 16;
+    constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
+    const u32 member = wave % SPLIT_K * WAVE + lane;
+    const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
+    c_element *const c_start = c + (u64)(first + m0 + row) * ldc + n;
+    const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
+    const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
+    UNROLL for (u32 i = 0; i < M_TILES; i++)
+        UNROLL for (u32 round = 0; round < N_TILES; round += ROUND_TILES) {
+            barrier();
+            UNROLL for (u32 j = 0; j < ROUND_TILES * TILE_VALUES; j++) {
+                const u32 t = j / TILE_VALUES, v = j % TILE_VALUES;
+                const u32 place = tile_row(v, 0) * ROUND_ROWS + t * 16, swap = place & 16;
+                partial[wave * WAVE_FLOATS + (swap ? other ^ 16 : other) + place - swap] =
+                    total[i][round + t][v];
+            }
+            barrier();
+            UNROLL for (u32 o = 0; o < WAVE_FLOATS; o += MEMBERS) {
+                const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
+                const u32 swap = SWAPPED ? (row + down) >> HALF_BIT & 1 : 0;
+                if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
+                    (MEMBERS > WAVE_FLOATS && member >= WAVE_FLOATS))
+                    continue;
+                const LDS float *const sums =
+                    partial + wave / SPLIT_K * SPLIT_K * WAVE_FLOATS + ((o + member) ^ swap * 16);
+                float result = sums[0];
+                UNROLL for (u32 q = 1; q < SPLIT_K; q++)
+                    result += sums[q * WAVE_FLOATS];
+                result *= CODE_UNIT;
+#if BIAS
+                result += bias[n + across];
+#endif
+                c_start[(i * 16 + down) * ldc + across] = (c_element)result;
+            }
+        }
+}

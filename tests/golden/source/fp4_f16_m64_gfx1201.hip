@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: MIT */
+// quern 0.1.0 for gfx1201, M = 33 to 64
+// op=gemm wq=fp4 group=32 scale=f32 a=f16 c=f32 n=1000 k=1056 bias=1 layout=bnb round=rne
+
+#define SYMBOL quern_fp4_f16_n1000_k1056_g32_m64 // name of the kernel
+constexpr unsigned N = 1000;            // rows of W
+constexpr unsigned K = 1056;            // columns of W
+constexpr unsigned BLOCK = 32;          // weights along K that share a scale
+#define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
+#define C_TYPE F32                      // elements of C and of a bias
+#define A_TYPE F16                      // elements of A
+#define PRODUCTS MATRIX                 // how pairs are multiplied
+#define BIAS 1                          // whether a bias is added
+constexpr unsigned M_TILE = 64;         // rows of A computed at once
+
+constexpr unsigned WAVE = 32;           // lanes
+constexpr unsigned WAVES = 8;           // in a workgroup
+constexpr unsigned ROWS = 16;           // rows of W that a wave works on
+constexpr unsigned SPLIT_K = 8;         // waves that share those rows along K
+constexpr unsigned CHUNK = 16;          // weights of a row for one lane in one load
+constexpr unsigned UNITS = 3;           // loads of a step for each 16 rows
+constexpr unsigned WAVES_PER_SIMD = 8;  // that registers must leave room for
+constexpr unsigned PHASES = 0;          // 1: groups start apart along K
+#define SLICES_FIRST true               // whether slices of A are workgroup id x
+#define SKEWED false                    // whether the last group of rows is empty
+#define WEIGHTS_ONCE false              // whether they bypass the caches
+
+// ---- prelude/prelude ----
+// Names for what the compiler offers without any header.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef short i16x4 __attribute__((ext_vector_type(4)));
+typedef unsigned int u32;
+typedef unsigned long u64;
+typedef long i64;
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 f16;
+typedef f16 f16x2 __attribute__((ext_vector_type(2)));
+typedef f16 f16x4 __attribute__((ext_vector_type(4)));
+typedef __bf16 bf16;
+typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
+
+#define KERNEL extern "C" __attribute__((global))
+#define DEVICE static inline __attribute__((device, always_inline))
+#define CONSTANT static __attribute__((constant))
+#define LDS __attribute__((address_space(3)))
+#define UNROLL _Pragma("unroll")
+
+// Work-items of a workgroup, and waves that each SIMD must be able to hold.
+#define WORKGROUP(items, waves)                                                                    \
+    __attribute__((amdgpu_flat_work_group_size(items, items), amdgpu_waves_per_eu(waves)))
+
+enum element { F32, F16, BF16 };
+template <element> struct element_type;
+template <> struct element_type<F32> { typedef float type; };
+template <> struct element_type<F16> { typedef f16 type; };
+template <> struct element_type<BF16> { typedef bf16 type; };
+
+// How pairs of weights are multiplied with pairs of A: by a dot product of 16-bit values with an
+// f32 sum, by two f32 operations in one instruction, by two instructions, or by a matrix
+// instruction for pairs of 16-bit pairs.
+enum products { DOT2, PACKED, PLAIN, MATRIX };
+
+constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
+
+// Waits for this wave's LDS accesses, then for every wave of the workgroup. Written as instructions
+// because the compiler's own barrier also waits for every load from memory.
+DEVICE void barrier()
+{
+#if defined(__GFX12__)
+    asm volatile("s_wait_dscnt 0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" : : : "memory");
+#else
+    asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" : : : "memory");
+#endif
+}
+
+// Nothing is moved across this line by the compiler's scheduler.
+DEVICE void schedule_boundary() { __builtin_amdgcn_sched_barrier(0); }
+
+// The wave waits here for `value`. Loads return in the order of issue, so that waiting for the last
+// one of a batch spares a wait for each of the others.
+template <class T> DEVICE void await(T &value) { asm volatile("" : "+v"(value)); }
+
+// The value is computed here, not later where it is used.
+template <class T> DEVICE void computed(T &value) { asm volatile("" : "+v"(value)); }
+
+// Keeps the load of a value where it is written, ahead of a branch in which alone it is used.
+DEVICE void keep(u32 value) { asm volatile("" : : "v"(value)); }
+
+// The value, about which the compiler knows nothing: so that it keeps to 32-bit offsets from a base
+// that all lanes share, instead of moving a 64-bit address per lane through a loop.
+DEVICE u32 opaque(u32 value)
+{
+    asm("" : "+v"(value));
+    return value;
+}
+
+// One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
+// pass by the caches, which are better used for A.
+template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from)
+{
+    if constexpr (DWORDS == 4) {
+        const u32x4 *const p = (const u32x4 *)from;
+        const u32x4 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else if constexpr (DWORDS == 2) {
+        const u32x2 *const p = (const u32x2 *)from;
+        const u32x2 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y;
+    } else if constexpr (DWORDS == 1) {
+        const u32 *const p = (const u32 *)from;
+        to[0] = ONCE ? __builtin_nontemporal_load(p) : *p;
+    }
+}
+
+// ---- prelude/wmma12 ----
+// Matrix instructions of gfx12: 16 rows of A times 16 rows of W, 16 along K, eight in each half of
+// the wave. A lane holds one column of the result, of W's row lane % 16, and rows of A by tile_row.
+
+typedef float tile __attribute__((ext_vector_type(8)));
+typedef f16 f16x8 __attribute__((ext_vector_type(8)));
+typedef bf16 bf16x8 __attribute__((ext_vector_type(8)));
+typedef u32 operand __attribute__((ext_vector_type(4)));
+
+constexpr u32 K_LANES = 2;     // lanes with parts of one row of an operand
+constexpr u32 K_OF_LANE = 8;   // along K, of one instruction
+constexpr u32 TILE_VALUES = 8; // of the result, in a lane
+constexpr u32 HALF_BIT = 3;    // of a row of the result: tells lanes 0-15 from 16-31
+
+DEVICE u32 tile_row(u32 value, u32 lane) { return lane / 16 * 8 + value; }
+
+DEVICE tile multiply_add(operand a, operand w, tile sum)
+{
+    if constexpr (A_TYPE == F16)
+        return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(
+            __builtin_bit_cast(f16x8, a), __builtin_bit_cast(f16x8, w), sum);
+    else
+        return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(
+            __builtin_bit_cast(bf16x8, a), __builtin_bit_cast(bf16x8, w), sum);
+}
+
+// ---- decode/fp4 ----
+// FP4 as bitsandbytes defines it (not e2m1): a sign bit over 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4.
+// In units of 1/12 every value is exact in f16 and bf16.
+
+constexpr float CODE[16] = {
+    0.0f,  0.0625f,  8.0f,  12.0f,  4.0f,  6.0f,  2.0f,  3.0f,
+    0.0f,  -0.0625f, -8.0f, -12.0f, -4.0f, -6.0f, -2.0f, -3.0f,
+};
+constexpr float CODE_UNIT = 1.0f / 12.0f; // what one unit of CODE is worth
+
+// ---- decode/scale_f32 ----
+// Scales are plain absmax: f32 [N, K/BLOCK].
+
+#define SCALE_OPERANDS const float *__restrict scales
+#define SCALE_NAMES    scales
+
+// What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
+struct row_scales {
+    const u8 *blocks;
+};
+struct chunk_scale {
+    float value;
+};
+
+DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
+{
+    return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
+}
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+{
+    return {*(const float *)(row.blocks + k / BLOCK * 4)};
+}
+// Called when a chunk's weights have arrived, ahead of the loads of A.
+DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
+
+// The scale of one block of the flattened [N, K]; all lanes share `first`.
+DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
+{
+    return (scales + first)[block];
+}
+
+// ---- decode/pair_table ----
+// The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the
+// order that a dot product with A wants.
+//
+// An entry is as wide as 32 banks and holds one copy of the pair for each lane that the LDS serves
+// in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
+
+constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
+
+template <bool> struct pair_type; // what one look-up returns
+template <> struct pair_type<true> { typedef f32x2 type; };
+template <> struct pair_type<false> { typedef u32 type; };
+typedef pair_type<WIDE>::type pair;
+
+constexpr u32 ENTRY_BYTES = 128;
+constexpr u32 TABLE_BYTES = 256 * ENTRY_BYTES;
+constexpr u32 COPIES = ENTRY_BYTES / sizeof(pair);
+
+// A centroid as the bits of the type it is multiplied in, rounded to nearest even.
+constexpr u32 code_bits(u32 code)
+{
+    const u32 bits = __builtin_bit_cast(u32, CODE[code]);
+    if (WIDE)
+        return bits;
+    return A_TYPE == F16 ? __builtin_bit_cast(u16, (f16)CODE[code])
+                         : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+struct pair_values {
+    u32 first[256];
+    u32 second[WIDE ? 256 : 1]; // 16-bit types have both values in one dword
+};
+constexpr pair_values make_pair_values()
+{
+    pair_values values = {};
+    for (u32 byte = 0; byte < 256; byte++) {
+        const u32 first = code_bits(HIGH_NIBBLE_FIRST ? byte >> 4 : byte & 15);
+        const u32 second = code_bits(HIGH_NIBBLE_FIRST ? byte & 15 : byte >> 4);
+        if (WIDE) {
+            values.first[byte] = first;
+            values.second[WIDE ? byte : 0] = second;
+        } else {
+            values.first[byte] = first | second << 16;
+        }
+    }
+    return values;
+}
+CONSTANT constexpr pair_values PAIR_VALUES = make_pair_values();
+
+// Entries that a lane builds, and their values. They are loaded before anything else is, since
+// loads return in the order of issue.
+constexpr u32 ENTRIES_PER_LANE = (255 + WAVES * WAVE) / (WAVES * WAVE);
+
+struct lane_entries {
+    u32 first[ENTRIES_PER_LANE], second[ENTRIES_PER_LANE];
+};
+
+DEVICE lane_entries load_entries(u32 item)
+{
+    lane_entries values;
+    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
+        const u32 entry = (item + e * WAVES * WAVE) % 256;
+        values.first[e] = PAIR_VALUES.first[entry];
+        values.second[e] = WIDE ? PAIR_VALUES.second[WIDE ? entry : 0] : values.first[e];
+    }
+    return values;
+}
+
+// Fills the table. A lane writes the eight 16-byte pieces of an entry in an order that differs from
+// its neighbours', so that eight lanes together write to all banks.
+DEVICE void build_table(LDS u8 *table, const lane_entries &values, u32 item)
+{
+    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
+        const u32 entry = item + e * WAVES * WAVE;
+        const u32 first = values.first[e], second = values.second[e];
+        const u32x4 piece = {first, second, first, second};
+        const u32 at = entry * ENTRY_BYTES + item % 8 * 16;
+        if (entry < 256) {
+            UNROLL for (u32 i = 0; i < ENTRY_BYTES; i += 16)
+                *(LDS u32x4 *)(table + (at ^ i)) = piece;
+        }
+    }
+    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
+        keep(values.first[e]);
+        keep(values.second[e]);
+    }
+}
+
+// The pair of byte `index` of four packed ones. One instruction makes the LDS address: a dot
+// product of the four bytes with ENTRY_BYTES in one place and zeros elsewhere, plus the lane copy.
+DEVICE pair look_up(const LDS u8 *table, u32 packed, u32 index, u32 copy)
+{
+    const u32 address = __builtin_amdgcn_udot4(packed, ENTRY_BYTES << 8 * index, copy, false);
+    return *(const LDS pair *)(table + address);
+}
+
+DEVICE u32 lane_copy(u32 lane) { return lane % COPIES * sizeof(pair); }
+
+// ---- family/mma_w4 ----
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for 4-bit W, on matrix units.
+//
+// A matrix instruction multiplies a tile of 16 rows of W with a tile of 16 rows of A, however many
+// of those there are, so that every M up to 16 costs the same. A wave works on ROWS rows of W and
+// M_TILE rows of A at once. Weights go from memory to registers, through the table of pairs, and
+// straight into the instruction: a lane takes CHUNK consecutive weights of one row, and the values
+// of A that belong to them; which k an instruction calls its own does not matter as long as both
+// operands agree. Products of a block are summed unscaled and the scale is applied to that sum. The
+// steps of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed order.
+
+typedef element_type<A_TYPE>::type a_element;
+typedef element_type<C_TYPE>::type c_element;
+
+constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
+constexpr u32 UNIT = CHUNK * K_LANES; // weights of a row that one load of the wave covers
+constexpr u32 STEP = UNIT * UNITS;    // and those of a step; it divides K
+constexpr u32 STEPS = K / STEP;
+constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
+constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
+constexpr u32 SPAN = minimum(BLOCK, STEP); // weights of a row that are summed unscaled
+constexpr u32 SPANS = STEP / SPAN;
+constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
+constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
+constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+
+// A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
+// A. Rows of A start at multiples of 4 bytes.
+constexpr u32 BATCH = K_OF_LANE > 8 ? K_OF_LANE : 8;
+constexpr u32 BATCHES = UNITS * CHUNK / BATCH, SPAN_BATCHES = BATCHES / SPANS;
+constexpr u32 BATCH_WORDS = BATCH / 2, OPERAND_WORDS = K_OF_LANE / 2;
+constexpr u32 A_RING = minimum(BATCHES, M_TILES > 1 || BATCH > 8 ? 2 : 4); // held at once
+typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
+
+// Sums of waves meet in pieces of ROUND_TILES tiles, as many as fit where the table was.
+constexpr u32 ROUND_TILES = minimum(N_TILES, TABLE_BYTES / (WAVES * 1024));
+constexpr u32 ROUND_ROWS = ROUND_TILES * 16; // of W
+
+KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
+void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+#if BIAS
+            const c_element *__restrict bias,
+#endif
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+{
+    __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
+    LDS u8 *const table = (LDS u8 *)shared_memory;
+
+    const u32 item = __builtin_amdgcn_workitem_id_x();
+    const u32 lane = item % WAVE;
+    const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
+    const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
+    const u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    if (SKEWED && group == GROUPS)
+        return;
+    const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
+
+    // Steps are counted from the phase on and come round.
+    const u32 phase = PHASES ? group % STEPS : 0;
+    u32 step = wave % SPLIT_K;
+    auto start_of = [&](u32 s) {
+        const u32 place = s + phase;
+        return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
+    };
+    u32 k = start_of(step);
+
+    // Each lane has one row of every tile. Rows past the end are computed from the last one again
+    // and not stored.
+    const u32 part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
+    const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on
+    u32 b_offset[N_TILES];
+    row_scales scale_row[N_TILES];
+    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+        const u32 start = WHOLE_GROUPS ? n0 + t * 16 : minimum(n0 + t * 16, N - 1);
+        const u32 row = WHOLE_GROUPS ? lane % 16 : minimum(lane % 16, N - 1 - start);
+        b_tile[t] = b + (u64)start * (K / 2);
+        b_offset[t] = row * (K / 2) + part / 2;
+        scale_row[t] = scales_of_row(start + row, SCALE_NAMES);
+    }
+    UNROLL for (u32 i = 0; i < M_TILES; i++)
+        a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
+                                  (k + part));
+
+    auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][CHUNK / 8],
+                            chunk_scale (&scale)[SPANS][N_TILES]) {
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            const u8 *const from = b_tile[t] + opaque(b_offset[t] + k / 2);
+            UNROLL for (u32 u = 0; u < UNITS; u++)
+                load_dwords<CHUNK / 8, WEIGHTS_ONCE>(packed[u][t], from + u * (UNIT / 2));
+        }
+        UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 s = 0; s < SPANS; s++)
+            scale[s][t] = load_scale(scale_row[t], k + s * SPAN);
+    };
+
+    // The first weights are on their way while the table is built.
+    const lane_entries entries = load_entries(item);
+    schedule_boundary();
+    u32 packed[UNITS][N_TILES][CHUNK / 8];
+    chunk_scale scale[SPANS][N_TILES];
+    load_weights(k, packed, scale);
+    schedule_boundary();
+    build_table(table, entries, item);
+    barrier();
+
+    const u32 copy = lane_copy(lane);
+    tile total[M_TILES][N_TILES] = {};
+
+    // One step: the weights that were loaded, times A from k on. After the last use of the packed
+    // weights `next` may request others in their place.
+    auto do_step = [&](auto next) {
+        u32 ring[A_RING][M_TILES][BATCH_WORDS]; // batches of A
+        auto load_a = [&](u32 batch) {
+            const u32 unit = batch * BATCH / CHUNK, place = batch * BATCH % CHUNK;
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH; j += 8) {
+                const a_piece v = *(const a_piece *)(a_start[i] + (unit * UNIT + place + j) *
+                                                                      sizeof(a_element));
+                UNROLL for (u32 d = 0; d < 4; d++)
+                    ring[batch % A_RING][i][j / 2 + d] = v[d];
+            }
+            schedule_boundary();
+        };
+        u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
+        auto look_up_batch = [&](u32 batch) {
+            UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j++) {
+                const u32 byte = batch * BATCH_WORDS + j, unit = byte / (CHUNK / 2);
+                w[batch % 2][t][j] =
+                    look_up(table, packed[unit][t][byte % (CHUNK / 2) / 4], byte % 4, copy);
+            }
+        };
+        tile sum[M_TILES][N_TILES];
+
+        UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+            begin_scale(scale_row[t], scale[s][t], k + s * SPAN);
+        UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
+            load_a(batch);
+        look_up_batch(0);
+
+        UNROLL for (u32 batch = 0; batch < BATCHES; batch++) {
+            if (batch + A_RING - 1 < BATCHES)
+                load_a(batch + A_RING - 1);
+            if (batch + 1 < BATCHES)
+                look_up_batch(batch + 1);
+            if (batch + 2 == BATCHES || BATCHES == 1) {
+                // products are made before the branch, not after it
+                UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    if (batch % SPAN_BATCHES)
+                        computed(sum[i][t]);
+                    computed(total[i][t]);
+                }
+                next();
+            }
+            schedule_boundary();
+            await(w[batch % 2][N_TILES - 1][BATCH_WORDS - 1]);
+            schedule_boundary();
+            UNROLL for (u32 j = 0; j < BATCH_WORDS; j += OPERAND_WORDS)
+                UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    operand a_part, w_part;
+                    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++) {
+                        a_part[d] = ring[batch % A_RING][i][j + d];
+                        w_part[d] = w[batch % 2][t][j + d];
+                    }
+                    const bool starts = batch % SPAN_BATCHES == 0 && j == 0;
+                    sum[i][t] = multiply_add(a_part, w_part, starts ? (tile)(0.0f) : sum[i][t]);
+                }
+            schedule_boundary();
+            if (batch % SPAN_BATCHES == SPAN_BATCHES - 1)
+                UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    const float one = scale_value(scale_row[t], scale[batch / SPAN_BATCHES][t]);
+                    tile value = one;
+                    // dual issue wants operands in two banks of registers, so half of the values
+                    // take a copy; with more tiles the compiler cannot place it well
+                    if constexpr (M_TILES == 1 && TILE_VALUES == 8) {
+                        float copy = one;
+                        computed(copy);
+                        value[1] = value[3] = value[5] = value[7] = copy;
+                    }
+                    UNROLL for (u32 i = 0; i < M_TILES; i++)
+                        total[i][t] = __builtin_elementwise_fma(sum[i][t], value, total[i][t]);
+                }
+        }
+    };
+
+#pragma unroll 1
+    for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
+        chunk_scale next_scale[SPANS][N_TILES];
+        u32 next_k = k;
+        do_step([&] {
+            if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
+                next_k = start_of(step + SPLIT_K);
+                load_weights(next_k, packed, next_scale);
+            }
+        });
+        UNROLL for (u32 i = 0; i < M_TILES; i++)
+            a_start[i] += ((i64)next_k - (i64)k) * (i64)sizeof(a_element);
+        k = next_k;
+        UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+            scale[s][t] = next_scale[s][t];
+    }
+
+    // Each wave puts its tiles into LDS, [row of A][row of W]; then the waves that share them sum
+    // and store. Two rows of A that the halves of a wave write at once are kept in different banks,
+    // by a swap of 16 columns in every other one.
+    LDS float *const partial = (LDS float *)shared_memory; // the table has served
+    constexpr u32 WAVE_FLOATS = 16 * ROUND_ROWS;
+    constexpr bool SWAPPED = HALF_BIT || ROUND_ROWS > 16;
+    constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
+    const u32 member = wave % SPLIT_K * WAVE + lane;
+    const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
+    c_element *const c_start = c + (u64)(first + m0 + row) * ldc + n;
+    const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
+    const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
+    UNROLL for (u32 i = 0; i < M_TILES; i++)
+        UNROLL for (u32 round = 0; round < N_TILES; round += ROUND_TILES) {
+            barrier();
+            UNROLL for (u32 j = 0; j < ROUND_TILES * TILE_VALUES; j++) {
+                const u32 t = j / TILE_VALUES, v = j % TILE_VALUES;
+                const u32 place = tile_row(v, 0) * ROUND_ROWS + t * 16, swap = place & 16;
+                partial[wave * WAVE_FLOATS + (swap ? other ^ 16 : other) + place - swap] =
+                    total[i][round + t][v];
+            }
+            barrier();
+            UNROLL for (u32 o = 0; o < WAVE_FLOATS; o += MEMBERS) {
+                const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
+                const u32 swap = SWAPPED ? (row + down) >> HALF_BIT & 1 : 0;
+                if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
+                    (MEMBERS > WAVE_FLOATS && member >= WAVE_FLOATS))
+                    continue;
+                const LDS float *const sums =
+                    partial + wave / SPLIT_K * SPLIT_K * WAVE_FLOATS + ((o + member) ^ swap * 16);
+                float result = sums[0];
+                UNROLL for (u32 q = 1; q < SPLIT_K; q++)
+                    result += sums[q * WAVE_FLOATS];
+                result *= CODE_UNIT;
+#if BIAS
+                result += bias[n + across];
+#endif
+                c_start[(i * 16 + down) * ldc + across] = (c_element)result;
+            }
+        }
+}
