@@ -254,25 +254,30 @@ static void test_a_launch_calls_nothing_but_the_launch(void **state)
     const struct quern_problem p = t_problem(layer_text);
     struct t_layer l;
     hipStream_t stream;
+    size_t most = 0;
 
     (void)state;
     HIP(hipStreamCreate(&stream));
-    t_layer_make(&l, ctx, &p, 11, 0, 0, 1);
+    t_layer_make(&l, ctx, &p, 19, 0, 0, 1);
     fakehip_skip_kernels(true);
     const struct os before = os;
     os.malloc = counted_malloc;
     os.calloc = counted_calloc;
     os.clock_gettime = counted_clock;
-    for (int64_t m = 1; m <= 11; m++) {
+    for (int64_t m = 1; m <= 19; m++) {
+        struct quern_launch planned[QUERN_LAUNCHES_MAX];
+        size_t want;
+        assert_int_equal(quern_op_launches(op, m, planned, &want), QUERN_OK);
+        most = want > most ? want : most;
         const unsigned long all = fakehip_calls(NULL);
         const unsigned long launches = fakehip_calls("hipModuleLaunchKernel");
         const quern_status status = quern_op_launch(op, &l.args, m, stream);
-        const unsigned long want = m > 8 ? 2 : 1; /* two slices */
         assert_int_equal(status, QUERN_OK);
         assert_int_equal(fakehip_calls("hipModuleLaunchKernel") - launches, want);
         assert_int_equal(fakehip_calls(NULL) - all, want);
     }
     os = before;
+    assert_int_equal(most, 2); /* slices, and a rest */
     assert_int_equal(atomic_load(&os_calls), 0);
     t_layer_free(&l);
     HIP(hipStreamDestroy(stream));
