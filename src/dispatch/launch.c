@@ -44,6 +44,12 @@ size_t pack_args(const struct plan *plan, const struct arg_values *v, uint8_t ke
         case PLAN_ARG_ZEROS:
             n = pack(kernarg, n, &v->zeros, sizeof v->zeros);
             break;
+        case PLAN_ARG_A_SCALE:
+            n = pack(kernarg, n, &v->a_scale, sizeof v->a_scale);
+            break;
+        case PLAN_ARG_B_SCALE:
+            n = pack(kernarg, n, &v->b_scale, sizeof v->b_scale);
+            break;
         case PLAN_ARG_BIAS:
             n = pack(kernarg, n, &v->bias, sizeof v->bias);
             break;
@@ -110,6 +116,10 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
     TRY(check_pointer("b", args->b, 16));
     if (p->scale != QUERN_SCALE_TENSOR && problem_has_scale(p))
         TRY(check_pointer("scales", args->scales, 16));
+    if (p->scale == QUERN_SCALE_TENSOR)
+        TRY(check_pointer("b_scale", args->b_scale, sizeof(float)));
+    if (p->scale == QUERN_SCALE_TENSOR && problem_weight_type(p) == p->a)
+        TRY(check_pointer("a_scale", args->a_scale, sizeof(float)));
     TRY(check_pointer("c", args->c, 16));
     if (p->scale == QUERN_SCALE_NESTED) {
         TRY(check_pointer("absmax8", args->absmax8, 16));
@@ -163,6 +173,8 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
         .offset = args->offset,
         .zeros = args->zeros,
         .bias = args->bias,
+        .a_scale = args->a_scale,
+        .b_scale = args->b_scale,
         .c = args->c,
         .lda = args->lda ? args->lda : p->k,
         .ldc = args->ldc ? args->ldc : p->n,
@@ -186,14 +198,21 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
 quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launch *launches,
                                size_t *count)
 {
-    static const char *const names[] = {
-        [PLAN_ARG_A] = "a",           [PLAN_ARG_B] = "b",
-        [PLAN_ARG_SCALES] = "scales", [PLAN_ARG_ABSMAX8] = "absmax8",
-        [PLAN_ARG_CODE] = "code",     [PLAN_ARG_OFFSET] = "offset",
-        [PLAN_ARG_BIAS] = "bias",     [PLAN_ARG_C] = "c",
-        [PLAN_ARG_ZEROS] = "zeros",   [PLAN_ARG_M] = "m",
-        [PLAN_ARG_FIRST] = "first",   [PLAN_ARG_LDA] = "lda",
-        [PLAN_ARG_LDC] = "ldc"};
+    static const char *const names[] = {[PLAN_ARG_A] = "a",
+                                        [PLAN_ARG_B] = "b",
+                                        [PLAN_ARG_SCALES] = "scales",
+                                        [PLAN_ARG_ABSMAX8] = "absmax8",
+                                        [PLAN_ARG_CODE] = "code",
+                                        [PLAN_ARG_OFFSET] = "offset",
+                                        [PLAN_ARG_BIAS] = "bias",
+                                        [PLAN_ARG_C] = "c",
+                                        [PLAN_ARG_ZEROS] = "zeros",
+                                        [PLAN_ARG_A_SCALE] = "a_scale",
+                                        [PLAN_ARG_B_SCALE] = "b_scale",
+                                        [PLAN_ARG_M] = "m",
+                                        [PLAN_ARG_FIRST] = "first",
+                                        [PLAN_ARG_LDA] = "lda",
+                                        [PLAN_ARG_LDC] = "ldc"};
     struct plan_slice slices[2];
 
     FAIL_IF(!op || !launches || !count, QUERN_E_ARGUMENT, "a null argument");

@@ -51,7 +51,7 @@ static void add_word(struct str *s, const char *name, const char *value, const c
 
 static const char *element_word(enum quern_dtype t)
 {
-    return t == QUERN_F32 ? "F32" : t == QUERN_F16 ? "F16" : "BF16";
+    return t == QUERN_F32 ? "F32" : t == QUERN_F16 ? "F16" : t == QUERN_BF16 ? "BF16" : "FP8";
 }
 
 static const char *products_word(enum plan_products products)
@@ -59,6 +59,7 @@ static const char *products_word(enum plan_products products)
     return products == PRODUCTS_DOT2     ? "DOT2"
            : products == PRODUCTS_PACKED ? "PACKED"
            : products == PRODUCTS_MATRIX ? "MATRIX"
+           : products == PRODUCTS_DOT4   ? "DOT4"
                                          : "PLAIN";
 }
 
@@ -206,9 +207,20 @@ static void add_simt_skinny_constants(struct str *s, const struct plan *p)
     add_word(s, "SYMBOL", p->symbol, "name of the kernel");
     add_integer(s, "N", q->n, "rows of W");
     add_integer(s, "K", q->k, "columns of W");
-    add_word(s, "W_TYPE", element_word(q->a), "elements of W");
+    add_word(s, "W_TYPE", element_word(problem_weight_type(q)), "elements of W");
     add_word(s, "A_TYPE", element_word(q->a), "elements of A");
     add_word(s, "C_TYPE", element_word(q->c), "elements of C and of a bias");
+    if (p->fp8) {
+        add_word(s, "FNUZ", q->wq == QUERN_W_FP8FNUZ ? "true" : "false", "which kind of fp8");
+        add_word(s, "FORM",
+                 p->fp8 == FP8_NATIVE   ? "FP8_NATIVE"
+                 : p->fp8 == FP8_HALVED ? "FP8_HALVED"
+                                        : "FP8_SOFTWARE",
+                 "how it is understood");
+    }
+    add_word(s, "A_SCALED", p->fp8 && problem_weight_type(q) == q->a ? "1" : "0",
+             "whether A has a scale");
+    add_word(s, "B_SCALED", p->fp8 ? "1" : "0", "whether W has one");
     add_word(s, "PRODUCTS", products_word(p->products), "how weights are multiplied");
     add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
     add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
@@ -282,6 +294,8 @@ static quern_status add_simt_skinny(struct str *source, const struct plan *plan)
     TRY(add_template(source, "prelude/prelude"));
     TRY(add_template(source, "prelude/reduce"));
     TRY(add_template(source, "decode/dense"));
+    if (plan->fp8)
+        TRY(add_template(source, "decode/fp8"));
     return add_template(source, "family/simt_skinny");
 }
 

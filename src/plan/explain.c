@@ -21,6 +21,8 @@ static const char *products_text(const struct plan *p)
     case PRODUCTS_PLAIN:
         return "one at a time, f32";
     case PRODUCTS_MATRIX:
+        if (p->row_lanes == 16)
+            return "of sixteen rows of W with A, by 16x16x32 matrix instructions";
         if (p->row_lanes > 1)
             return "of four rows of W with four of A, by 4x4x4 matrix instructions";
         return "four at a time, on the diagonals of 4x4x4 matrix instructions";
@@ -31,8 +33,17 @@ static const char *products_text(const struct plan *p)
         return "tiles of 16 by 16 rows, 16 along K, by matrix instructions";
     case PRODUCTS_MFMA32:
         return "tiles of 16 by 16 rows, 32 along K, by matrix instructions";
+    case PRODUCTS_DOT4:
+        return "four at a time, by dot products of 8-bit floats";
     }
     return "";
+}
+
+static const char *fp8_text(const struct plan *p)
+{
+    return p->fp8 == FP8_NATIVE   ? "known to the processor"
+           : p->fp8 == FP8_HALVED ? "OCP's; turned into FNUZ, which the processor knows"
+                                  : "not known to the processor; made f16 by shifts";
 }
 
 /* What makes the kernel's LDS. */
@@ -82,6 +93,8 @@ static void decode_explain(const struct plan *p, struct str *out)
              "  resources  %" PRIu32 " bytes of LDS (%s), about %u VGPRs, %u waves per SIMD fit; "
              "%" PRId64 " bytes of weights in flight in a compute unit\n",
              p->lds_bytes, lds_text(p), e->vgprs, e->waves_per_simd, e->bytes_in_flight);
+    if (p->fp8)
+        str_addf(out, "  fp8        %s\n", fp8_text(p));
     if (p->ring)
         str_addf(out, "  ring       a lane has asked for %d chunk%s of each row at any time\n",
                  p->ring, p->ring == 1 ? "" : "s");

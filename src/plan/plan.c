@@ -250,6 +250,11 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
     }
     if (p->problem.wq == QUERN_W_INT4 && p->problem.zero != QUERN_ZERO_NONE)
         args[n++] = PLAN_ARG_ZEROS;
+    if (p->problem.scale == QUERN_SCALE_TENSOR) {
+        if (problem_weight_type(&p->problem) == p->problem.a)
+            args[n++] = PLAN_ARG_A_SCALE;
+        args[n++] = PLAN_ARG_B_SCALE;
+    }
     if (p->problem.bias)
         args[n++] = PLAN_ARG_BIAS;
     args[n++] = PLAN_ARG_C;

@@ -32,8 +32,13 @@ enum plan_products {
     PRODUCTS_WMMA11,
     PRODUCTS_WMMA12,
     PRODUCTS_MFMA16,
-    PRODUCTS_MFMA32
+    PRODUCTS_MFMA32,
+    PRODUCTS_DOT4 /* of four 8-bit floats */
 };
+
+/* How a target meets fp8: it knows the bytes; it knows FNUZ, and OCP's are turned into that; or it
+ * knows none, and they become f16 by shifts. */
+enum plan_fp8 { FP8_NATIVE = 1, FP8_HALVED, FP8_SOFTWARE };
 
 /*
  * Rows of W that lie a multiple of 512 bytes apart fall on the same few memory channels when they
@@ -115,6 +120,7 @@ struct plan {
     int row_lanes;    /* (of simt_skinny too) neighbouring lanes with rows of W of their own: a wave
                          works on as many times rows_per_wave; else 0 or 1 */
     bool shared_sums; /* sums of A are made once for all rows of a workgroup, in LDS */
+    enum plan_fp8 fp8; /* of family simt_skinny; 0: no fp8 */
     int ring; /* of simt_skinny and mma_w4: chunks of each row that a lane has asked for at once */
     enum plan_choice choice;
     struct plan_estimate estimate;
@@ -182,7 +188,7 @@ void plan_explain(const struct plan *p, struct str *out);
 
 /*
  * Kernel arguments in kernarg order, the same for all kernels of a family:
- *   a, b, [scales,] [absmax8, code, offset,] [zeros,] [bias,] c : pointers; no scales for wq=none;
+ *   a, b, [scales,] [absmax8, code, offset,] [zeros,] [a_scale,] [b_scale,] [bias,] c : pointers;
  *   m : i32, rows in this launch from `first` on;
  *   first : i32, the first row;  lda, ldc : i64, in elements.
  * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … ,
@@ -197,6 +203,8 @@ enum plan_arg {
     PLAN_ARG_CODE,
     PLAN_ARG_OFFSET,
     PLAN_ARG_ZEROS,
+    PLAN_ARG_A_SCALE,
+    PLAN_ARG_B_SCALE,
     PLAN_ARG_BIAS,
     PLAN_ARG_C,
     PLAN_ARG_M,

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 // Values of W and of A as they lie in memory, `raw` being the dwords that one lane has loaded: in
-// pairs of f32, or as pairs of 16 bits where they are that already. SIZE is in bytes.
+// pairs of f32, or as pairs of 16 bits where they are that already. SIZE is in bytes, and UNIT what
+// a value is worth. They hide no NaN that has to be noted on the way.
 
 template <u32 TYPE> struct number;
+struct plain_number {
+    static constexpr bool NOTES_NAN = false;
+    static constexpr float UNIT = 1.0f;
+    DEVICE void examine(u32 &, u32 &) {}
+};
 
-template <> struct number<F32> {
+template <> struct number<F32> : plain_number {
     static constexpr u32 SIZE = 4;
     DEVICE f32x2 pair(const u32 *raw, u32 p)
     {
@@ -13,7 +19,7 @@ template <> struct number<F32> {
     DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };
 
-template <> struct number<F16> {
+template <> struct number<F16> : plain_number {
     static constexpr u32 SIZE = 2;
     DEVICE f32x2 pair(const u32 *raw, u32 p)
     {
@@ -23,7 +29,7 @@ template <> struct number<F16> {
     DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };
 
-template <> struct number<BF16> { // the upper half of an f32
+template <> struct number<BF16> : plain_number { // the upper half of an f32
     static constexpr u32 SIZE = 2;
     DEVICE f32x2 pair(const u32 *raw, u32 p)
     {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 // C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for a few rows of A and weights that need no
-// table: in the type of A.
+// table: in the type of A, or in fp8 with one scale for all of them.
 //
 // A load takes VECTOR consecutive weights of a row for each lane, and neighbouring lanes take
 // neighbouring ones: LANES_K of them cover a slot. Each load fetches whole lines of memory. A wave
@@ -39,6 +39,7 @@ constexpr bool MATRICES = PRODUCTS == MATRIX && ROW_LANES > 1;
 constexpr u32 COLUMNS = MATRICES ? (M_TILE + ROW_LANES - 1) / ROW_LANES : M_TILE;
 constexpr u32 SUMS = ROWS * COLUMNS;
 constexpr u32 RESULTS = !MATRICES ? 1 : ROW_LANES == 4 ? SUMS : 4 * SUMS; // after the reduction
+constexpr bool NOTES_NAN = w_number::NOTES_NAN || a_number::NOTES_NAN;
 constexpr u32 W_WORDS = SINGLE ? 2 : VECTOR * W_SIZE / 4;         // dwords of a load
 constexpr u32 A_WORDS = SINGLE ? 2 : VECTOR * A_SIZE / 4;
 // What one product takes of a load: 8 bytes, 4 bytes, or a pair.
@@ -101,6 +102,9 @@ template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum
     if constexpr (PRODUCTS == MATRIX && A_TYPE == F16) {
         return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, w),
                                                   __builtin_bit_cast(f16x4, a), sum, 0, 0, 0);
+    } else if constexpr (PRODUCTS == MATRIX && A_TYPE != BF16) {
+        return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(
+            __builtin_bit_cast(i64, w), __builtin_bit_cast(i64, a), sum, 0, 0, 0);
     } else if constexpr (PRODUCTS == MATRIX) {
         return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(__builtin_bit_cast(i16x4, w),
                                                       __builtin_bit_cast(i16x4, a), sum, 0, 0, 0);
@@ -109,12 +113,27 @@ template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum
     } else if constexpr (PRODUCTS == PLAIN) {
         sum = __builtin_fmaf(a.x, w.x, sum);
         return SINGLE ? sum : __builtin_fmaf(a.y, w.y, sum);
+    } else if constexpr (PRODUCTS == DOT4) {
+        return __builtin_amdgcn_dot4_f32_fp8_fp8(a, w, sum);
     } else if constexpr (A_TYPE == BF16) {
         return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, a),
                                                __builtin_bit_cast(bf16x2, w), sum, false);
     } else {
         return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, a), __builtin_bit_cast(f16x2, w),
                                       sum, false);
+    }
+}
+
+// Makes a sum NaN where one was noted. A matrix instruction takes it to all of its row or column.
+template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
+{
+    constexpr u32 NAN_BITS = 0x80808080; // what was noted; and a NaN to instructions that know FNUZ
+    if constexpr (MATRICES) {
+        const u32 w_nan = w_seen & NAN_BITS ? NAN_BITS : 0;
+        const u32 a_nan = a_seen & NAN_BITS ? NAN_BITS : 0;
+        sum = multiply_add(u32x2{w_nan, 0}, u32x2{a_nan, 0}, sum);
+    } else if ((w_seen | a_seen) & NAN_BITS) {
+        sum = __builtin_nanf("");
     }
 }
 
@@ -147,9 +166,12 @@ DEVICE float sum_of_blocks(f32x4 sum, u32 lane)
 template <class SUM>
 DEVICE void reduce_sums(const SUM (&sum)[SUMS], float (&result)[RESULTS], u32 lane)
 {
-    if constexpr (__is_same(SUM, f32x4) && MATRICES) {
+    if constexpr (__is_same(SUM, f32x4) && ROW_LANES == 4) {
         UNROLL for (u32 v = 0; v < SUMS; v++)
             result[v] = sum_of_blocks(sum[v], lane);
+    } else if constexpr (__is_same(SUM, f32x4) && ROW_LANES == 16) {
+        UNROLL for (u32 j = 0; j < RESULTS; j++) // all of K is summed by now
+            result[j] = sum[j / 4][j % 4];
     } else {
         float total[SUMS];
         UNROLL for (u32 v = 0; v < SUMS; v++)
@@ -160,6 +182,12 @@ DEVICE void reduce_sums(const SUM (&sum)[SUMS], float (&result)[RESULTS], u32 la
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
 void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
+#if A_SCALED
+            const float *__restrict a_scale,
+#endif
+#if B_SCALED
+            const float *__restrict b_scale,
+#endif
 #if BIAS
             const c_element *__restrict bias,
 #endif
@@ -225,6 +253,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
     };
 
     lane_sum sum[SUMS] = {};
+    u32 w_nan[ROWS] = {}, a_nan[COLUMNS] = {};
     auto use = [&](slot &s, bool last) {
         if (!WHOLE && last) { // zeros for what another lane has
             UNROLL for (u32 d = 0; d < W_WORDS; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
@@ -232,6 +261,10 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
             UNROLL for (u32 d = 0; d < A_WORDS; d++) UNROLL for (u32 i = 0; i < COLUMNS; i++)
                 s.a[i][d] = d * 4 / A_SIZE >= s.skip ? s.a[i][d] : 0;
         }
+        UNROLL for (u32 d = 0; d < W_WORDS; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
+            w_number::examine(s.w[r][d], w_nan[r]);
+        UNROLL for (u32 d = 0; d < A_WORDS; d++) UNROLL for (u32 i = 0; i < COLUMNS; i++)
+            a_number::examine(s.a[i][d], a_nan[i]);
         if constexpr (PRODUCTS == DOT2) {
             // Neighbours have no operand in common, so that they can be issued together.
             UNROLL for (u32 i = 0; i < COLUMNS; i++) UNROLL for (u32 q = 0; q < UNITS; q++)
@@ -277,17 +310,24 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
     }
 
     // After the reduction a lane has RESULTS sums of a row of W with a row of A.
+    if constexpr (NOTES_NAN)
+        UNROLL for (u32 v = 0; v < SUMS; v++)
+            add_nan(sum[v], w_nan[v % ROWS], a_nan[v / ROWS]);
     float result[RESULTS];
     u32 n[RESULTS], i[RESULTS];
     bool stores[RESULTS];
     reduce_sums(sum, result, lane);
     UNROLL for (u32 j = 0; j < RESULTS; j++) {
-        const u32 value = MATRICES ? j : reduced_index<MATRICES ? 1 : SUMS>(lane);
+        const u32 value = !MATRICES        ? reduced_index<MATRICES ? 1 : SUMS>(lane)
+                          : ROW_LANES == 4 ? j
+                                           : j / 4;
         const u32 column = value / ROWS * ROW_LANES + lane_n;
         n[j] = n_base + value % ROWS * ROW_LANES;
-        n[j] += MATRICES ? (lane >> 4 & 1) * 2 + (lane >> 5) : 0;
+        n[j] += !MATRICES        ? 0
+                : ROW_LANES == 4 ? (lane >> 4 & 1) * 2 + (lane >> 5)
+                                 : lane / 16 * 4 + j % 4;
         i[j] = m0 + column;
-        stores[j] = MATRICES ? (lane & 12) == 0 && column < M_TILE
+        stores[j] = MATRICES ? (ROW_LANES != 4 || (lane & 12) == 0) && column < M_TILE
                              : reduced_owner<MATRICES ? 1 : SUMS>(lane);
     }
     if constexpr (SPLIT_K > 1) {
@@ -302,6 +342,13 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
     }
     UNROLL for (u32 j = 0; j < RESULTS; j++)
         if (stores[j] && i[j] < m && (WHOLE_GROUPS || (n[j] >= n0 && n[j] < N))) {
+            result[j] *= w_number::UNIT * a_number::UNIT;
+#if B_SCALED
+            result[j] *= *b_scale;
+#endif
+#if A_SCALED
+            result[j] *= *a_scale;
+#endif
 #if BIAS
             result[j] += (float)bias[n[j]];
 #endif

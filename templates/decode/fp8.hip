@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+// Eight-bit floats, e4m3: a sign, four bits of exponent, three of mantissa. FNUZ ones are worth
+// half of what OCP's are for the same bits, their one NaN is 0x80, and 0x7f is a number.
+//
+// FP8_NATIVE: the processor knows these. FP8_HALVED: it knows FNUZ and the bytes are OCP's, which
+// it takes for half of what they are. FP8_SOFTWARE: it knows none of them, and they become f16. In
+// the last two a NaN would become a number, and so is noted, to be put where it leads.
+
+constexpr u32 FP8 = BF16 + 1; // a further type of elements
+enum fp8_form { FP8_NATIVE, FP8_HALVED, FP8_SOFTWARE };
+constexpr u32 EVERY_MAGNITUDE = 0x7f7f7f7f, EVERY_SIGN = 0x80808080; // of the bytes of a dword
+
+template <> struct number<FP8> {
+    static constexpr u32 SIZE = 1;
+    static constexpr bool NOTES_NAN = FORM != FP8_NATIVE;
+    static constexpr float UNIT = FORM == FP8_HALVED ? 2.0f : 1.0f;
+
+    // Notes the NaNs of four bytes in the sign bits of `seen`. FNUZ has no -0: it loses its sign.
+    DEVICE void examine(u32 &raw, u32 &seen)
+    {
+        const u32 magnitude = raw & EVERY_MAGNITUDE;
+        const u32 is_zero = EVERY_SIGN - magnitude, is_most = magnitude + 0x01010101;
+        if constexpr (NOTES_NAN)
+            seen |= FNUZ ? is_zero & raw : is_most;
+        if constexpr (FORM == FP8_HALVED)
+            raw &= ~(is_zero & EVERY_SIGN);
+    }
+    // Two bytes as f16, or two values as f32.
+    DEVICE u32 halves(const u32 *raw, u32 p)
+    {
+        // each byte above a zero byte, and its exponent and mantissa moved to those of f16, whose
+        // bias is 8 higher, or 7
+        typedef short i16x2 __attribute__((ext_vector_type(2)));
+        const u32 apart = __builtin_amdgcn_perm(0, raw[p / 2], p % 2 ? 0x030c020c : 0x010c000c);
+        const i16x2 moved = __builtin_bit_cast(i16x2, apart) >> 1;
+        const u32 bits = __builtin_bit_cast(u32, moved) & 0xbf80bf80;
+        const f16 unit = FNUZ ? 128.0f : 256.0f;
+        const f16x2 value = __builtin_bit_cast(f16x2, bits) * f16x2{unit, unit};
+        return __builtin_bit_cast(u32, value);
+    }
+    DEVICE f32x2 pair(const u32 *raw, u32 p)
+    {
+        if constexpr (FORM == FP8_SOFTWARE) {
+            const f16x2 both = __builtin_bit_cast(f16x2, halves(raw, p));
+            return {(float)both.x, (float)both.y};
+        } else {
+            return p % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8(raw[p / 2], true)
+                         : __builtin_amdgcn_cvt_pk_f32_fp8(raw[p / 2], false);
+        }
+    }
+};

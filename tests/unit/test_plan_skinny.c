@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* Plans of skinny kernels: every row once, shapes that fit, the products of every target, layers
+ * bound by memory with full grids and enough bytes on their way, and what explain says. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <quern/tool.h>
+
+#include "plan/plan.h"
+#include "target/rates.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static struct plan_set plans_of(const char *text, const char *target)
+{
+    struct quern_problem p;
+    struct plan_set set;
+
+    if (quern_problem_parse(text, &p) != QUERN_OK ||
+        plan_make(&p, target_named(target), &set) != QUERN_OK)
+        fail_msg("%s on %s: %s", text, target, quern_last_error()->message);
+    return set;
+}
+
+/* ---- Shapes ---------------------------------------------------------------------------------- */
+
+static void check_shape(const struct plan *p)
+{
+    const struct target *const t = p->target;
+    const int64_t n = p->problem.n, k = p->problem.k, rows = plan_rows_per_workgroup(p);
+    const int64_t slot = (int64_t)p->wave_size / p->row_lanes * p->chunk;
+    const int64_t slots = (k + slot - 1) / slot;
+    uint32_t grid[3], block[3];
+
+    assert_int_equal(p->family, FAMILY_SIMT_SKINNY);
+    plan_geometry(p, 3, grid, block);
+    const int64_t groups = (int64_t)grid[p->slices_first] - p->skewed;
+    assert_true(groups * rows >= n && (groups - 1) * rows < n);
+    assert_int_equal(grid[!p->slices_first], 3);
+    assert_in_range(block[0], p->wave_size, 1024);
+    assert_int_equal(p->waves % p->split_k, 0);
+    assert_in_range(p->ring, 1, (slots + p->split_k - 1) / p->split_k);
+    assert_true(p->chunk == 1 || (p->chunk <= k && k * dtype_bytes(p->problem.a) % 4 == 0));
+    assert_true(p->rows_per_wave == 1 || p->rows_per_wave * p->row_lanes <= n);
+    assert_true(p->lds_bytes <= t->lds_bytes);
+    /* only where all rounds are whole can readers start apart */
+    assert_true(!p->phase || (k % (slot * p->split_k * p->ring) == 0));
+    const unsigned fit =
+        target_waves_per_simd(t, p->estimate.vgprs, 0, p->wave_size, (unsigned)p->waves);
+    assert_true((int)(fit * t->simds) >= p->waves);
+}
+
+static void test_shapes_fit(void **state)
+{
+    static const char *const types[] = {"wq=none a=f16", "wq=none a=bf16", "wq=none a=f32",
+                                        "wq=fp8 a=fp8",  "wq=fp8 a=f16",   "wq=fp8fnuz a=fp8fnuz"};
+    static const int ns[] = {1, 15, 16, 127, 2048, 8193, 151936},
+                     ks[] = {1, 7, 8, 64, 1001, 1032, 2560, 4096, 14336};
+    char text[96];
+    int turn = 0;
+
+    (void)state;
+    for (size_t t = 0; t < target_count(); t++)
+        for (int i = 0; i < COUNT(types); i++, turn++) {
+            if (!strcmp(target_at(t)->name, "gfx1153") && i > 2)
+                continue; /* has no time for fp8 */
+            for (int j = 0; j < 3; j++) {
+                snprintf(text, sizeof text, "%s n=%d k=%d", types[i],
+                         ns[(turn + 2 * j) % COUNT(ns)], ks[(turn / 2 + 4 * j) % COUNT(ks)]);
+                const struct plan_set set = plans_of(text, target_at(t)->name);
+                assert_int_equal(set.plans[0].m_lo, 1);
+                assert_int_equal(set.plans[set.count - 1].m_hi, PLAN_M_MAX);
+                for (size_t s = 0; s < set.count; s++)
+                    check_shape(&set.plans[s]);
+            }
+        }
+    struct plan_set set = plans_of("wq=none n=134217728 k=1 a=f32", "gfx1151");
+    check_shape(&set.plans[0]);
+    set = plans_of("wq=fp8 n=1 k=134217728 a=fp8", "gfx942");
+    check_shape(&set.plans[3]);
+}
+
+/* ---- Choices --------------------------------------------------------------------------------- */
+
+/* Bound by memory for few rows; the grid full; a compute unit has asked for what arrives in 600 ns,
+ * or for half of all it reads. */
+static void test_layers(void **state)
+{
+    static const struct {
+        const char *target, *words;
+    } cases[] = {{"gfx1151", "wq=none a=f16"}, {"gfx1151", "wq=none a=bf16"},
+                 {"gfx1201", "wq=none a=f16"}, {"gfx1201", "wq=none a=bf16"},
+                 {"gfx942", "wq=none a=f16"},  {"gfx942", "wq=none a=bf16"},
+                 {"gfx950", "wq=none a=f16"},  {"gfx950", "wq=none a=bf16"},
+                 {"gfx90a", "wq=none a=f16"},  {"gfx90a", "wq=none a=bf16"},
+                 {"gfx1201", "wq=fp8 a=fp8"},  {"gfx942", "wq=fp8fnuz a=fp8fnuz"},
+                 {"gfx950", "wq=fp8 a=fp8"},   {"gfx1100", "wq=fp8 a=f16"},
+                 {"gfx1201", "wq=fp8 a=bf16"}};
+    static const int sizes[][2] = {{4096, 4096}, {6144, 2560}, {19456, 2560}, {2560, 9728}};
+    char text[96];
+
+    (void)state;
+    for (int i = 0; i < COUNT(cases); i++)
+        for (int j = 0; j < COUNT(sizes); j++) {
+            snprintf(text, sizeof text, "%s n=%d k=%d", cases[i].words, sizes[j][0], sizes[j][1]);
+            const struct plan_set set = plans_of(text, cases[i].target);
+            for (size_t s = 0; s < 3; s++) {
+                const struct plan_estimate *const e = &set.plans[s].estimate;
+                const struct target *const t = set.plans[s].target;
+                const double asked = t->bandwidth_gbs * 600 / t->cus;
+                const double half = (double)sizes[j][0] * sizes[j][1] *
+                                    dtype_bytes(problem_weight_type(&set.plans[s].problem)) / 2 /
+                                    t->cus;
+                if (e->kernel_cycles > e->memory_cycles)
+                    fail_msg("%s on %s, %s: not bound by memory", text, t->name,
+                             set.plans[s].symbol);
+                /* of fp8 a matrix instruction takes sixteen rows, which come out less even */
+                if (e->busy_percent < (set.plans[s].row_lanes == 16 ? 50 : 85))
+                    fail_msg("%s on %s, %s: fills %u %%", text, t->name, set.plans[s].symbol,
+                             e->busy_percent);
+                if (s == 0 && (double)e->bytes_in_flight < (asked < half ? asked : half))
+                    fail_msg("%s on %s: %lld bytes in flight", text, t->name,
+                             (long long)e->bytes_in_flight);
+            }
+        }
+}
+
+/* Modelled instructions per weight of the square layer, M = 1, 2, 4, 8. */
+static void test_budgets(void **state)
+{
+    static const struct {
+        const char *target, *words;
+        double slots[4];
+    } budgets[] = {
+        {"gfx1151", "wq=none a=f16", {0.8, 1.2, 2.1, 4.2}},
+        {"gfx1151", "wq=none a=bf16", {0.9, 1.5, 2.6, 5.1}},
+        {"gfx1201", "wq=none a=f16", {0.9, 1.5, 2.6, 5.1}},
+        {"gfx950", "wq=none a=bf16", {0.8, 1.0, 1.0, 1.6}},
+        {"gfx90a", "wq=none a=bf16", {0.8, 0.9, 0.9, 1.5}},
+        {"gfx942", "wq=none a=bf16", {1.4, 1.9, 2.8, 4.8}},
+        {"gfx1201", "wq=fp8 a=fp8", {0.5, 0.8, 1.4, 2.8}},
+        {"gfx942", "wq=fp8fnuz a=fp8fnuz", {2.1, 1.3, 1.3, 1.3}},
+        {"gfx950", "wq=fp8 a=fp8", {1.4, 1.4, 1.4, 1.4}},
+    };
+    char text[96];
+
+    (void)state;
+    for (int i = 0; i < COUNT(budgets); i++) {
+        snprintf(text, sizeof text, "%s n=4096 k=4096", budgets[i].words);
+        const struct plan_set set = plans_of(text, budgets[i].target);
+        for (size_t s = 0; s < set.count; s++) {
+            const struct plan *const p = &set.plans[s];
+            const double slots = (double)p->estimate.slots * p->wave_size / (4096.0 * 4096.0);
+            if (slots > budgets[i].slots[s])
+                fail_msg("%s on %s: %.2f slots per weight, budget %.2f", p->symbol, p->target->name,
+                         slots, budgets[i].slots[s]);
+        }
+    }
+}
+
+static void test_products(void **state)
+{
+    static const struct {
+        const char *target, *words;
+        enum plan_products products;
+        enum plan_fp8 fp8;
+    } cases[] = {
+        {"gfx906", "wq=none a=f16", PRODUCTS_DOT2, 0},
+        {"gfx906", "wq=none a=bf16", PRODUCTS_PLAIN, 0},
+        {"gfx1030", "wq=none a=f16", PRODUCTS_DOT2, 0},
+        {"gfx1151", "wq=none a=bf16", PRODUCTS_DOT2, 0},
+        {"gfx942", "wq=none a=bf16", PRODUCTS_MATRIX, 0},
+        {"gfx942", "wq=none a=f32", PRODUCTS_PACKED, 0},
+        {"gfx1201", "wq=fp8 a=fp8", PRODUCTS_DOT4, FP8_NATIVE},
+        {"gfx1201", "wq=fp8 a=bf16", PRODUCTS_PLAIN, FP8_NATIVE},
+        {"gfx1201", "wq=fp8fnuz a=fp8fnuz", PRODUCTS_DOT2, FP8_SOFTWARE},
+        {"gfx942", "wq=fp8fnuz a=fp8fnuz", PRODUCTS_MATRIX, FP8_NATIVE},
+        {"gfx942", "wq=fp8 a=fp8", PRODUCTS_MATRIX, FP8_HALVED},
+        {"gfx950", "wq=fp8 a=fp8", PRODUCTS_MATRIX, FP8_NATIVE},
+        {"gfx950", "wq=fp8 a=bf16", PRODUCTS_PACKED, FP8_NATIVE},
+        {"gfx90a", "wq=fp8 a=bf16", PRODUCTS_PACKED, FP8_SOFTWARE},
+        {"gfx1100", "wq=fp8 a=fp8", PRODUCTS_DOT2, FP8_SOFTWARE},
+    };
+    char text[96];
+
+    (void)state;
+    for (int i = 0; i < COUNT(cases); i++) {
+        snprintf(text, sizeof text, "%s n=4096 k=4096", cases[i].words);
+        const struct plan *const p = &plans_of(text, cases[i].target).plans[2];
+        if (p->products != cases[i].products || p->fp8 != cases[i].fp8)
+            fail_msg("%s on %s: products %d, fp8 %d", text, cases[i].target, (int)p->products,
+                     (int)p->fp8);
+        /* rows that are not aligned: one weight at a time */
+        snprintf(text, sizeof text, "%s n=4096 k=4097", cases[i].words);
+        const bool f32 = strstr(text, "a=f32");
+        assert_true((plans_of(text, cases[i].target).plans[2].chunk == 1) == !f32);
+    }
+}
+
+/* ---- Arguments and explanation --------------------------------------------------------------- */
+
+static void expect_args(const char *text, const enum plan_arg *want, size_t count)
+{
+    const struct plan_set set = plans_of(text, "gfx1151");
+    enum plan_arg args[PLAN_ARGS_MAX];
+
+    assert_int_equal(plan_args(&set.plans[0], args), count);
+    assert_memory_equal(args, want, count * sizeof *want);
+}
+
+static void test_arguments(void **state)
+{
+    static const enum plan_arg none[] = {PLAN_ARG_A, PLAN_ARG_B,     PLAN_ARG_BIAS, PLAN_ARG_C,
+                                         PLAN_ARG_M, PLAN_ARG_FIRST, PLAN_ARG_LDA,  PLAN_ARG_LDC},
+                               fp8[] = {PLAN_ARG_A,       PLAN_ARG_B,   PLAN_ARG_A_SCALE,
+                                        PLAN_ARG_B_SCALE, PLAN_ARG_C,   PLAN_ARG_M,
+                                        PLAN_ARG_FIRST,   PLAN_ARG_LDA, PLAN_ARG_LDC},
+                               mixed[] = {PLAN_ARG_A,   PLAN_ARG_B,  PLAN_ARG_B_SCALE,
+                                          PLAN_ARG_C,   PLAN_ARG_M,  PLAN_ARG_FIRST,
+                                          PLAN_ARG_LDA, PLAN_ARG_LDC};
+    struct quern_problem p;
+
+    (void)state;
+    expect_args("wq=none n=8 k=8 a=f16 bias=1", none, COUNT(none));
+    expect_args("wq=fp8 n=8 k=8 a=fp8", fp8, COUNT(fp8));
+    expect_args("wq=fp8 n=8 k=8 a=f16", mixed, COUNT(mixed));
+    assert_int_equal(quern_problem_parse("wq=none n=8 k=9 a=f16", &p), QUERN_OK);
+    assert_int_equal(plan_row_align(&p), 2);
+    assert_int_equal(quern_problem_parse("wq=none n=8 k=10 a=f16", &p), QUERN_OK);
+    assert_int_equal(plan_row_align(&p), 4);
+    assert_int_equal(quern_problem_parse("wq=fp8 n=8 k=10 a=fp8", &p), QUERN_OK);
+    assert_int_equal(plan_row_align(&p), 1);
+}
+
+static void expect_explained(const char *text, const char *target, size_t which, const char *part)
+{
+    const struct plan_set set = plans_of(text, target);
+    struct str out = {0};
+
+    plan_explain(&set.plans[which], &out);
+    if (!strstr(str_text(&out), part))
+        fail_msg("%s on %s: explain does not say \"%s\"", text, target, part);
+    str_free(&out);
+}
+
+static void test_explain(void **state)
+{
+    static const char dense[] = "wq=none n=4096 k=4096 a=bf16",
+                      fp8[] = "wq=fp8 n=4096 k=4096 a=fp8";
+
+    (void)state;
+    expect_explained(dense, "gfx1151", 0,
+                     "quern_none_bf16_n4096_k4096_m1: M = 1, family simt_skinny");
+    expect_explained(dense, "gfx1151", 0, "256 GB/s: bound by memory");
+    expect_explained(dense, "gfx1151", 0, "8192 bytes apart, a multiple of 512: waves start");
+    expect_explained(dense, "gfx1151", 0, "chunks of each row at any time");
+    expect_explained(dense, "gfx1151", 0, "  rejected   ");
+    expect_explained(dense, "gfx950", 3, "of four rows of W with four of A");
+    expect_explained(fp8, "gfx950", 3, "of sixteen rows of W with A");
+    expect_explained(fp8, "gfx942", 3, "turned into FNUZ, which the processor knows");
+    expect_explained(fp8, "gfx1100", 3, "not known to the processor; made f16");
+    expect_explained(fp8, "gfx1201", 3, "four at a time, by dot products of 8-bit floats");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes_fit), cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_budgets),    cmocka_unit_test(test_products),
+        cmocka_unit_test(test_arguments),  cmocka_unit_test(test_explain),
+    };
+
+    return cmocka_run_group_tests_name("plan_skinny", tests, NULL, NULL);
+}
