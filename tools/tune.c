@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #define SHAPES_MAX 256
-#define M_TUNED    8    /* rows of the largest kernel */
+#define M_TUNED    64   /* rows of the largest kernel that any problem has */
+#define M_USUAL    8    /* up to which kernels are tuned unless asked otherwise */
 #define WORTH      0.98 /* of the model's choice's time, from which another shape is better */
 #define TABLE_MAX  (1 << 20)
 
@@ -277,6 +278,8 @@ static int tune_problem(struct tune *t, const struct quern_problem *problem, con
             k.count = (size_t)t->shapes;
             memset(k.us, 0, sizeof k.us);
             const quern_status e = quern_op_shapes(t->ctx, problem, m, k.shapes, &k.count);
+            if (e == QUERN_E_ARGUMENT && k.m)
+                return EXIT_OK; /* this problem's largest kernel was the last */
             if (e)
                 return fail_status(e, text);
             if ((status = rows_of(t, problem, m, k.shapes[0].words, &k.m)) ||
@@ -355,7 +358,7 @@ static int tune(struct tune *t, int argc, char **argv, int first)
     if (!t->manifest && (status = options_problem(argc, argv, first, &problem, text)))
         return status;
     if (!t->set.count)
-        t->set = (struct m_set){.count = 1, .ranges = {{1, M_TUNED}}};
+        t->set = (struct m_set){.count = 1, .ranges = {{1, M_USUAL}}};
     if (!t->rotate)
         t->rotate = TIMING_ROTATE;
     if (!t->shapes)

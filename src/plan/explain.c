@@ -80,7 +80,8 @@ static void decode_explain(const struct plan *p, struct str *out)
         out,
         "  shape      %d waves of %u lanes; a wave has %d rows of W and %d weights of each per "
         "lane and step; %d %s a row\n",
-        p->waves, p->wave_size, p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1), p->chunk,
+        p->waves, p->wave_size, p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1),
+        p->chunk * (p->family == FAMILY_MMA_W4 ? p->ring : 1),
         p->split_k, p->split_k > 1 ? "waves share" : "wave has");
     if (p->tail)
         str_addf(out, "  tail       the last step of a row has %d weights per lane\n", p->tail);

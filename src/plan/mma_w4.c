@@ -55,7 +55,8 @@ static enum plan_products products_of(const struct target *t)
 
 bool mma_w4_accepts(const struct quern_problem *p, const struct target *t)
 {
-    return p->op == QUERN_OP_GEMM && p->wq != QUERN_W_INT4 && problem_has_group(p) && p->a != QUERN_F32 && products_of(t);
+    return p->op == QUERN_OP_GEMM && problem_has_group(p) && p->wq != QUERN_W_INT4 &&
+           p->a != QUERN_F32 && products_of(t);
 }
 
 /* ---- Estimate -------------------------------------------------------------------------------- */
