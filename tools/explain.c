@@ -14,7 +14,7 @@ struct explanation {
     struct common common;
     struct quern_options library; /* with the target */
     struct m_set set;
-    bool why_miss;
+    bool why_miss, m_sweep;
     quern_ctx *ctx; /* with why_miss */
     struct quern_target_info target;
     struct quern_problem problem;
@@ -49,6 +49,27 @@ static int explain_m(struct explanation *x, int64_t m)
     return EXIT_OK;
 }
 
+static int explain_sweep(struct explanation *x)
+{
+    char *text = NULL;
+    int status;
+
+    const quern_status e = quern_explain_sweep(&x->library, &x->problem, &text);
+    if (e)
+        return fail_status(e, NULL);
+    if (x->common.json) {
+        status = json_print(json_pack("{s:s, s:s, s:b, s:s}", "problem", x->canonical, "target",
+                                      x->target.name, "verified", x->target.verified, "sweep",
+                                      text));
+    } else {
+        print_head(x);
+        printf("%s", text);
+        status = finish_output();
+    }
+    free(text);
+    return status;
+}
+
 static int explain(struct explanation *x, int argc, char **argv, int first)
 {
     int64_t count = 0;
@@ -57,6 +78,8 @@ static int explain(struct explanation *x, int argc, char **argv, int first)
     if ((status = options_problem(argc, argv, first, &x->problem, x->canonical)) ||
         (status = options_target(&x->common, &x->target)))
         return status;
+    if (x->m_sweep && (x->set.count || x->why_miss))
+        return misuse("--m-sweep goes with neither --m nor --why-miss");
     if (!x->set.count)
         x->set = (struct m_set){.count = 1, .ranges = {{1, 1}}};
     for (size_t i = 0; i < x->set.count; i++)
@@ -68,6 +91,8 @@ static int explain(struct explanation *x, int argc, char **argv, int first)
         return status;
     x->library = x->common.library;
     x->library.target = x->common.target;
+    if (x->m_sweep)
+        return explain_sweep(x);
     x->list = json_array();
     for (size_t i = 0; i < x->set.count; i++)
         for (int64_t m = x->set.ranges[i].lo; m <= x->set.ranges[i].hi; m++)
@@ -83,13 +108,16 @@ static int explain(struct explanation *x, int argc, char **argv, int first)
 int verb_explain(int argc, char **argv)
 {
     static const struct usage usage = {
-        "--target GFX [--m LIST] PROBLEM",
+        "--target GFX [--m LIST | --m-sweep] PROBLEM",
         "Prints PROBLEM in its canonical form, which kernel serves M rows of it, why that one\n"
         "was chosen, and what the model says it costs. Needs no compiler. With --why-miss:\n"
-        "whether the cache has the kernel and, if not, how the nearest entry differs.\n"};
+        "whether the cache has the kernel and, if not, how the nearest entry differs. With\n"
+        "--m-sweep: what the vector and the matrix units are modelled to take for each M.\n"};
     struct explanation x = {0};
     const struct flag flags[] = {
         {"m", FLAG_M, &x.set, "LIST", "rows of A (1)"},
+        {"m-sweep", FLAG_YES, &x.m_sweep, NULL,
+         "instead: what each family would take, and where it takes over"},
         {"why-miss", FLAG_YES, &x.why_miss, NULL,
          "instead: is it in the cache, and how does the nearest entry differ"},
         {0},

@@ -94,6 +94,10 @@ QUERN_API quern_status quern_source(const struct quern_options *options,
 /* The reasons behind the plan for m rows, likewise. */
 QUERN_API quern_status quern_explain(const struct quern_options *options,
                                      const struct quern_problem *problem, int64_t m, char **text);
+/* What kernels on the vector units and on the matrix units are modelled to take as rows of A become
+ * more, and where one takes over from the other; likewise. */
+QUERN_API quern_status quern_explain_sweep(const struct quern_options *options,
+                                           const struct quern_problem *problem, char **text);
 
 /* ---- Operands and launches ------------------------------------------------------------------- */
 

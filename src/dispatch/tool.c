@@ -171,6 +171,20 @@ quern_status quern_explain(const struct quern_options *options,
     return give(&out, text);
 }
 
+quern_status quern_explain_sweep(const struct quern_options *options,
+                                 const struct quern_problem *problem, char **text)
+{
+    struct plan_set set;
+    struct plan_slice slices[2];
+    struct str out = {0};
+    size_t count;
+
+    FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
+    TRY(plan_of(options, problem, 1, &set, slices, &count));
+    plan_explain_sweep(&set, &out);
+    return give(&out, text);
+}
+
 size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size)
 {
     struct plan_slice slices[2];

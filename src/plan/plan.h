@@ -186,6 +186,10 @@ void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint3
 /* Appends the reasons for the choice and the modelled cost, for people. */
 void plan_explain(const struct plan *p, struct str *out);
 
+/* Appends what each family is modelled to take for rows of A from 1 to PLAN_M_MAX, and which kernel
+ * of the set serves them, for people. */
+void plan_explain_sweep(const struct plan_set *set, struct str *out);
+
 /*
  * Kernel arguments in kernarg order, the same for all kernels of a family:
  *   a, b, [scales,] [absmax8, code, offset,] [zeros,] [a_scale,] [b_scale,] [bias,] c : pointers;

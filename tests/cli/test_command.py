@@ -137,6 +137,27 @@ def test_source_and_explain_agree_with_json(quern):
         assert body and body in text
 
 
+def test_the_sweep_of_m(quern):
+    words = ["explain", "--m-sweep", "--target", "gfx1201"]
+    problem = "wq=nf4 n=4096 k=4096 a=bf16"
+    text = quern(*words, problem).stdout
+    rows = [re.split(r"  +", line) for line in text.splitlines() if re.match(r"\d", line)]
+    assert [row[0] for row in rows] == ["1", "2", "3-4", "5-8", "9-16", "17-32", "33-64"]
+    # on the vector units twice the rows take twice the time at last, on the others hardly more
+    vector, matrix = ([float(row[i].split()[0]) for row in rows] for i in (1, 2))
+    assert vector[6] > 1.9 * vector[5] and matrix[6] < 1.2 * matrix[0]
+    assert rows[0][3].endswith("_m1") and rows[6][3].endswith("_m64")
+    last = text.splitlines()[-1]
+    m = re.fullmatch(r"mma_w4 takes over from simt_w4 at M = (\d+)", last)[1]
+    assert f"M = {m} to 16, family mma_w4" in quern(
+        "explain", "--target", "gfx1201", "--m", m, problem).stdout  # fmt: skip
+    assert quern.json(*words, problem)["sweep"] in text
+    alone = quern(*words, "wq=nf4 n=64 k=64 a=f32").stdout
+    assert "mma" not in alone and alone.splitlines()[-1].endswith("_m8, in slices")
+    assert "serves every M" in quern(*words, "op=dequant wq=nf4 n=64 k=64 c=f32").stdout
+    quern.refused(*words, "--m", "1", problem, status=2, says="--m-sweep goes with")
+
+
 def test_source_is_the_same_every_time(quern):
     words = ["source", "--target", TARGET, "--m", "4", PROBLEM]
     assert quern(*words).stdout == quern(*words).stdout
