@@ -147,7 +147,10 @@ HIP_INCLUDE := $(patsubst %/hip/hip_runtime_api.h,%,$(firstword $(wildcard \
 ifneq ($(HIP_INCLUDE),)
 FAKEHIP     := $(B)/lib/fakehip/libamdhip64.so.6
 FAKEHIP_OBJ := $(addprefix $(B)/tests/fakehip/,device.o graph.o memory.o module.o stream.o)
-FAKEHIP_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/fakehip/test_*.c))
+# The suite of dispatch once more, on GPUs.
+DISPATCH_HIP := $(B)/tests/fakehip/test_dispatch_hip_long
+FAKEHIP_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/fakehip/test_*.c)) \
+               $(B)/tests/bench/bench_hip $(DISPATCH_HIP)
 endif
 
 # ---- examples: each folder is one program on the public interface -------------------------------
@@ -173,7 +176,8 @@ $(HIP_EXAMPLES:%=$(B)/examples/%): EXAMPLE_LIB = $(FAKEHIP)
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/fault/test_*.c \
               tests/fuzz/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
-BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
+# bench_hip.c runs on fakehip, below
+BENCH_BIN := $(filter-out %/bench_hip,$(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c)))
 COMMON_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/common/*.c))
 # readers of the command's files, which are not in the library
 JSON_READERS := tools/launch_json.c tools/model.c tools/hf_config.c tools/json_file.c tools/files.c
@@ -200,8 +204,11 @@ $(FAKEHIP): $(FAKEHIP_OBJ) $(B)/lib/libquern-all.a tests/fakehip/fakehip.map
 	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libamdhip64.so.6 \
 	    -Wl,--version-script=tests/fakehip/fakehip.map \
 	    -o $@ $(filter %.o %.a,$^) $(INSIDE) $(LDLIBS)
-$(B)/tests/fakehip/test_bnb_threads: $(B)/tools/bnb/bnb.o
-$(FAKEHIP_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
+$(B)/tests/fakehip/test_bnb_threads $(B)/tests/bench/bench_hip: $(B)/tools/bnb/bnb.o
+$(B)/tests/bench/bench_hip.o: override CPPFLAGS += -Itests/fakehip
+$(DISPATCH_HIP): $(B)/tests/unit/test_dispatch.o $(B)/tests/fakehip/dispatch_hip.o
+$(filter-out $(DISPATCH_HIP),$(FAKEHIP_BIN)): $(B)/tests/%: $(B)/tests/%.o
+$(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) $(FAKEHIP) \
 	    -Wl,-rpath,$(abspath $(B)/lib/fakehip) -Wl,--disable-new-dtags \

@@ -59,8 +59,34 @@ static quern_ctx *open_device(enum quern_device_kind device, int index, const ch
     return ctx;
 }
 
+bool t_on_hip(void)
+{
+    const char *const device = getenv("QUERN_DEVICE");
+
+    return device && !strcmp(device, "hip");
+}
+
+/* hipSetDevice, in programs that are linked with a HIP runtime (tests/fakehip/dispatch_hip.c). */
+extern int t_set_device(int index) __attribute__((weak));
+
+/* The GPU of a target, made the thread's current one, as launches demand. */
+static quern_ctx *open_gpu(const char *target, const char *directory, enum quern_jit jit)
+{
+    const char *const list = getenv("FAKEHIP_DEVICES"), *at = strstr(list, target);
+    int index = 0;
+
+    assert_non_null(at);
+    assert_true(t_set_device != NULL);
+    for (const char *c = list; c < at; c++)
+        index += *c == ',';
+    assert_int_equal(t_set_device(index), 0);
+    return open_device(QUERN_DEVICE_HIP, index, target, directory, jit, 0);
+}
+
 quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit)
 {
+    if (t_on_hip())
+        return open_gpu(target, directory, jit);
     return open_device(QUERN_DEVICE_SIM, 0, target, directory, jit, 0);
 }
 

@@ -5,12 +5,18 @@
 
 #include <quern/tool.h>
 
+#include <stdbool.h>
+
 /* A new directory of mode 0700; t_remove takes it away with all it holds. The string is malloc'ed.
  */
 char *t_temp_dir(void);
 void t_remove(char *directory);
 
-/* A context on the software GPU of `target` with its cache in `directory`. */
+/* Whether QUERN_DEVICE=hip: the program was linked to run on a HIP runtime (tests/fakehip). */
+bool t_on_hip(void);
+
+/* A context on the software GPU of `target`, or (t_on_hip) on the first GPU that is one, with its
+ * cache in `directory`. */
 quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit);
 
 /* The same for a target that no software GPU here need run: to compile and look at kernels. */

@@ -11,6 +11,7 @@ pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 struct fake_device fake_devices[FAKE_DEVICES_MAX];
 _Thread_local int fake_current;
 bool fake_any_object, fake_no_kernels;
+atomic_bool fake_empty_launches;
 
 static const char *const names[] = {
 #define FAKE_NAME(name) #name,
@@ -84,8 +85,14 @@ void fakehip_skip_kernels(bool yes)
     pthread_mutex_unlock(&fake_lock);
 }
 
+void fakehip_empty_launches(bool yes)
+{
+    atomic_store(&fake_empty_launches, yes);
+}
+
 void fakehip_reset(void)
 {
+    fakehip_empty_launches(false);
     pthread_mutex_lock(&fake_lock);
     fake_any_object = fake_no_kernels = false;
     for (int i = 0; i < FAKE_DEVICES_MAX; i++) {

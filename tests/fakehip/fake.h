@@ -13,6 +13,7 @@
 #include <hip/hip_runtime_api.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -81,6 +82,7 @@ extern pthread_mutex_t fake_lock;
 extern struct fake_device fake_devices[FAKE_DEVICES_MAX];
 extern _Thread_local int fake_current;
 extern bool fake_any_object, fake_no_kernels;
+extern atomic_bool fake_empty_launches;
 
 /* Number of devices; sets them up on first use. Takes the lock itself. */
 int fake_device_count(void);

@@ -31,7 +31,10 @@ FAKEHIP_API void fakehip_take_any_object(bool yes);
 /* Launches do everything but run the kernel: what is left is the cost of the call. */
 FAKEHIP_API void fakehip_skip_kernels(bool yes);
 
-/* Undoes the three above and what fakehip_fail planned. Nothing may be in flight. */
+/* Launches return at once, not even counted: what is left is the cost of what quern does. */
+FAKEHIP_API void fakehip_empty_launches(bool yes);
+
+/* Undoes the four above and what fakehip_fail planned. Nothing may be in flight. */
 FAKEHIP_API void fakehip_reset(void);
 
 #endif

@@ -129,6 +129,16 @@ static void test_formats(void **state)
 }
 
 /* The ends of the range of E8M0: 0 is a power of two like others, 255 is no number. */
+/* Memory of the device, with a copy of what is to be read. */
+static void *place(quern_ctx *ctx, const void *host, size_t bytes, enum quern_sim_access access,
+                   quern_buffer **buffer)
+{
+    assert_int_equal(quern_buffer_create(ctx, bytes, access, "operand", buffer), QUERN_OK);
+    if (access == QUERN_SIM_READ)
+        assert_int_equal(quern_buffer_write(*buffer, host, bytes), QUERN_OK);
+    return quern_buffer_address(*buffer);
+}
+
 static void test_extreme_powers(void **state)
 {
     quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
@@ -136,29 +146,24 @@ static void test_extreme_powers(void **state)
     uint8_t b[4 * 32], scales[8] = {0, 0, 127, 127, 127, 255, 254, 0};
     float a[64], c[4] = {0};
     struct quern_args args = QUERN_INIT(struct quern_args);
-    uint64_t address[4];
+    quern_buffer *buffer[4];
 
     (void)state;
     memset(b, 0x22, sizeof b); /* every weight is 1 times its scale */
     for (int i = 0; i < 64; i++)
         a[i] = i == 0 || i == 32 ? 1.0f : 0.0f;
-    quern_sim *const sim = quern_ctx_sim(ctx);
-    assert_int_equal(quern_sim_map(sim, a, sizeof a, QUERN_SIM_READ, "a", &address[0]), QUERN_OK);
-    assert_int_equal(quern_sim_map(sim, b, sizeof b, QUERN_SIM_READ, "b", &address[1]), QUERN_OK);
-    assert_int_equal(
-        quern_sim_map(sim, scales, sizeof scales, QUERN_SIM_READ, "scales", &address[2]), QUERN_OK);
-    assert_int_equal(quern_sim_map(sim, c, sizeof c, QUERN_SIM_WRITE, "c", &address[3]), QUERN_OK);
-    args.a = (void *)(uintptr_t)address[0];
-    args.b = (void *)(uintptr_t)address[1];
-    args.scales = (void *)(uintptr_t)address[2];
-    args.c = (void *)(uintptr_t)address[3];
+    args.a = place(ctx, a, sizeof a, QUERN_SIM_READ, &buffer[0]);
+    args.b = place(ctx, b, sizeof b, QUERN_SIM_READ, &buffer[1]);
+    args.scales = place(ctx, scales, sizeof scales, QUERN_SIM_READ, &buffer[2]);
+    args.c = place(ctx, c, sizeof c, QUERN_SIM_WRITE, &buffer[3]);
     assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_OK);
+    assert_int_equal(quern_buffer_read(buffer[3], c, sizeof c), QUERN_OK);
     assert_true(c[0] == 0x1p-126f);
     assert_true(c[1] == 2);
     assert_true(c[2] != c[2]);
     assert_true(c[3] == 0x1p127f);
     for (int i = 0; i < 4; i++)
-        quern_sim_unmap(sim, address[i]);
+        quern_buffer_destroy(buffer[i]);
     quern_op_release(op);
     quern_close(ctx);
 }
@@ -230,29 +235,25 @@ static void test_dequant_launch(void **state)
     static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
     quern_op *const op = create(ctx, "op=dequant wq=mxfp4 n=256 k=32 c=f32", 1);
-    quern_sim *const sim = quern_ctx_sim(ctx);
     static uint8_t b[N * K / 2], scales[N];
     static float c[N * K];
     struct quern_args args = QUERN_INIT(struct quern_args);
-    uint64_t address[3];
+    quern_buffer *buffer[3];
 
     (void)state;
     for (int i = 0; i < N * K / 2; i++)
         b[i] = (uint8_t)(i * 37 >> 2);
     for (int i = 0; i < N; i++)
         scales[i] = (uint8_t)i;
-    assert_int_equal(quern_sim_map(sim, b, sizeof b, QUERN_SIM_READ, "b", &address[0]), QUERN_OK);
-    assert_int_equal(quern_sim_map(sim, scales, sizeof scales, QUERN_SIM_READ, "s", &address[1]),
-                     QUERN_OK);
-    assert_int_equal(quern_sim_map(sim, c, sizeof c, QUERN_SIM_WRITE, "c", &address[2]), QUERN_OK);
-    args.b = (void *)(uintptr_t)address[0];
-    args.scales = (void *)(uintptr_t)address[1];
-    args.c = (void *)(uintptr_t)address[2];
+    args.b = place(ctx, b, sizeof b, QUERN_SIM_READ, &buffer[0]);
+    args.scales = place(ctx, scales, sizeof scales, QUERN_SIM_READ, &buffer[1]);
+    args.c = place(ctx, c, sizeof c, QUERN_SIM_WRITE, &buffer[2]);
     args.ldc = N;
     assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_E_ARGUMENT);
     assert_non_null(strstr(quern_last_error()->message, "packed rows"));
     args.ldc = K;
     assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_OK);
+    assert_int_equal(quern_buffer_read(buffer[2], c, sizeof c), QUERN_OK);
     for (int i = 0; i < N * K; i++) {
         const unsigned code = b[i / 2] >> i % 2 * 4 & 15;
         const double want = ldexp((double)(code & 8 ? -e2m1[code & 7] : e2m1[code]), i / K - 127);
@@ -260,7 +261,7 @@ static void test_dequant_launch(void **state)
             fail_msg("weight %d is %g, not %g", i, (double)c[i], want);
     }
     for (int i = 0; i < 3; i++)
-        quern_sim_unmap(sim, address[i]);
+        quern_buffer_destroy(buffer[i]);
     quern_op_release(op);
     quern_close(ctx);
 }
@@ -458,9 +459,12 @@ static void test_bad_launches(void **state)
     assert_int_equal(quern_op_launch(op, &l.args, 0, NULL), QUERN_E_ARGUMENT);
     assert_int_equal(quern_op_launch(op, &l.args, -5, NULL), QUERN_E_ARGUMENT);
     assert_int_equal(quern_op_launch(op, &l.args, (int64_t)1 << 31, NULL), QUERN_E_ARGUMENT);
-    /* one row more than the operands hold: the software GPU sees the first stray access */
-    assert_int_equal(quern_op_launch(op, &l.args, 5, NULL), QUERN_E_FAULT);
-    assert_non_null(strstr(quern_last_error()->message, "a"));
+    /* one row more than the operands hold: the software GPU sees the first stray access (a GPU may
+     * see it too, later, and is then lost) */
+    if (!t_on_hip()) {
+        assert_int_equal(quern_op_launch(op, &l.args, 5, NULL), QUERN_E_FAULT);
+        assert_non_null(strstr(quern_last_error()->message, "a"));
+    }
     /* and the context is usable afterwards */
     assert_int_equal(quern_op_launch(op, &l.args, 4, NULL), QUERN_OK);
     assert_true(t_layer_error(&l) < 5e-3);
@@ -479,6 +483,7 @@ static void test_bad_contexts(void **state)
     (void)state;
     options.cache_dir = cache;
     options.worker_path = t_worker_path();
+    options.device = QUERN_DEVICE_AUTO;
     options.device_index = 1000; /* whatever this machine has */
     assert_int_equal(quern_open(&options, &ctx), QUERN_E_TARGET);
     options.target = "gfx1152q";
