@@ -387,7 +387,7 @@ struct quern_args {
     const void *a_scale; /* FP8 */
     const void *b_scale;
     void *workspace; /* quern_op_workspace() bytes, or null */
-    int64_t lda;     /* in elements; 0: K; a row must be a multiple of 4 bytes */
+    int64_t lda;     /* in elements; 0: K; a row must be a multiple of 4 bytes, if K elements are */
     int64_t ldc;     /* in elements; 0: N */
 };
 

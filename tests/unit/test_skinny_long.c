@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Skinny kernels for every M, N and K of a grid, on one target of each kind, what test_skinny
+ * samples; and what they cost, counted on the grids that are shipped, N = K = 4096: issue slots per
+ * weight within budgets, lines of memory used whole, no spills. Many minutes of work, so it runs
+ * with --long only.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_context.h"
+
+#include "base/thread.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static const char *const targets[] = {"gfx90a",  "gfx942",  "gfx950",
+                                      "gfx1100", "gfx1151", "gfx1201"};
+static char *cache;
+static atomic_int failed;
+static char failure[768]; /* the first */
+
+static void fail_case(const char *text, const char *target, int m)
+{
+    if (!atomic_fetch_add(&failed, 1))
+        snprintf(failure, sizeof failure, "%s m=%d on %s: %s", text, m, target,
+                 quern_last_error()->message);
+}
+
+/* ---- The grid -------------------------------------------------------------------------------- */
+
+static const int ms[] = {1, 2, 3, 4, 5, 8}, ns[] = {1, 15, 16, 127, 2048, 4096, 8193},
+                 ks[] = {8, 64, 1032, 4096, 8192 + 16, 14336};
+
+/* One N and K with all M: types of A take turns, so that every target meets each with each of K. */
+static void run_case(void *user, size_t index)
+{
+    static const char *const words[] = {"wq=none a=f16", "wq=none a=bf16", "wq=fp8 a=fp8",
+                                        "wq=fp8 a=f16",  "wq=none a=f32",  "wq=fp8fnuz a=fp8fnuz"};
+    const size_t target = index % COUNT(targets), size = index / COUNT(targets);
+    const int n = ns[size % COUNT(ns)], k = ks[size / COUNT(ns)];
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+    struct quern_problem p;
+    char text[128];
+    quern_op *op;
+
+    (void)user;
+    /* the two large ones have only the types that the kernels are most used with */
+    snprintf(text, sizeof text, "%s n=%d k=%d bias=%d",
+             words[(size + target) % ((int64_t)n * k > 1 << 24 ? 2 : COUNT(words))], n, k,
+             (int)(size + target) % 2);
+    quern_ctx *const ctx = t_open(targets[target], cache, QUERN_JIT_ON);
+    if (quern_problem_parse(text, &p) != QUERN_OK || quern_op_create(ctx, &p, 8, &op) != QUERN_OK) {
+        fail_case(text, targets[target], 0);
+    } else {
+        for (int m = 0; m < COUNT(ms); m++)
+            if (quern_verify(op, ms[m], index, QUERN_CHECK_FULL, &v) != QUERN_OK)
+                fail_case(text, targets[target], ms[m]);
+        quern_op_release(op);
+    }
+    quern_close(ctx);
+}
+
+static void test_grid(void **state)
+{
+    (void)state;
+    parallel_for((size_t)(COUNT(targets) * COUNT(ns) * COUNT(ks)), 2, run_case, NULL);
+    if (atomic_load(&failed))
+        fail_msg("%d cases failed; %s", atomic_load(&failed), failure);
+}
+
+/* ---- Costs ----------------------------------------------------------------------------------- */
+
+#define SIZE    4096
+#define WEIGHTS ((double)SIZE * SIZE)
+
+static const int rows[] = {1, 2, 4, 8};
+static const struct {
+    const char *target, *words;
+    double slots[4]; /* for each of rows */
+} budgets[] = {
+    {"gfx1151", "wq=none a=f16", {0.65, 0.95, 1.6, 3.3}},
+    {"gfx1151", "wq=none a=bf16", {0.8, 1.4, 2.55, 5.3}},
+    {"gfx1100", "wq=none a=bf16", {0.85, 1.45, 2.6, 5.3}},
+    {"gfx1201", "wq=none a=f16", {0.8, 1.4, 2.5, 5.0}},
+    {"gfx1201", "wq=none a=bf16", {0.8, 1.4, 2.5, 5.0}},
+    {"gfx950", "wq=none a=bf16", {0.8, 0.95, 0.95, 1.5}},
+    {"gfx90a", "wq=none a=bf16", {0.8, 0.95, 0.95, 1.5}},
+    {"gfx942", "wq=none a=bf16", {1.2, 1.75, 2.75, 5.8}},
+    {"gfx1201", "wq=fp8 a=fp8", {0.45, 0.75, 1.35, 2.7}},
+    {"gfx950", "wq=fp8 a=fp8", {0.95, 0.95, 0.95, 0.95}},
+    {"gfx942", "wq=fp8 a=fp8", {3.7, 3.7, 3.7, 3.7}},
+};
+
+static void check_costs(quern_op *op, const char *target, const char *words, int m, double budget)
+{
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+    struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+    const struct quern_sim_counts *const c = &v.counts;
+
+    if (quern_verify(op, m, 1, QUERN_CHECK_FAST, &v) != QUERN_OK)
+        fail_msg("%s %s m=%d: %s", target, words, m, quern_last_error()->message);
+    const double slots =
+        (double)(c->instructions - c->classes[QUERN_CLASS_WAIT]) * c->wave_size / WEIGHTS;
+    print_message("%s %s m=%d: %.2f slots per weight of %.2f\n", target, words, m, slots, budget);
+    assert_true(slots <= budget);
+    /* every line that a load touches is used whole */
+    assert_true((double)c->lines128 * 128 <= 1.02 * (double)(c->bytes_read + c->bytes_written));
+    assert_int_equal(quern_op_kernel(op, 0, &info), QUERN_OK);
+    assert_int_equal(info.resources.scratch_bytes, 0);
+}
+
+static void test_costs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT(budgets); i++) {
+        quern_ctx *const ctx = t_open(budgets[i].target, cache, QUERN_JIT_ON);
+        for (int j = 0; j < COUNT(rows); j++) {
+            char text[96];
+            quern_op *op;
+            snprintf(text, sizeof text, "%s n=%d k=%d", budgets[i].words, SIZE, SIZE);
+            const struct quern_problem p = t_problem(text);
+            if (quern_op_create_range(ctx, &p, rows[j], rows[j], &op) != QUERN_OK)
+                fail_msg("%s on %s: %s", text, budgets[i].target, quern_last_error()->message);
+            check_costs(op, budgets[i].target, budgets[i].words, rows[j], budgets[i].slots[j]);
+            quern_op_release(op);
+        }
+        quern_close(ctx);
+    }
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    cache = t_temp_dir();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    t_remove(cache);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_costs), cmocka_unit_test(test_grid)};
+
+    return cmocka_run_group_tests_name("skinny", tests, set_up, tear_down);
+}
