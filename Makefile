@@ -33,8 +33,10 @@ say       = @printf '  %-6s %s\n' $(1) $(2)
 
 # ---- the library --------------------------------------------------------------------------------
 # src/sim/exec*.c hold the instruction bodies; they are compiled once for each instruction set.
-# Sanitized builds leave out the last, which is the same source again.
-ISAS     := x86_64 x86_64_v3 $(if $(SAN),,x86_64_v4)
+# Sanitized builds, which stay on the machine that makes them, have one set of bodies under the
+# plain name, with the instructions that this machine has: the other sets are the same source.
+ISAS     := x86_64 $(if $(SAN),,x86_64_v3 x86_64_v4)
+PLAIN    := x86-64$(if $(SAN),$(if $(shell grep -sw avx2 /proc/cpuinfo),-v3))
 EXEC_SRC := $(wildcard src/sim/exec*.c)
 LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c,$(wildcard src/*/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o \
@@ -65,11 +67,14 @@ $(B)/%.o: %.c
 	$(Q)$(COMPILE) -c $< -o $@
 
 # The guest's integers wrap.
-EXECFLAGS := -O3 -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math
+EXECFLAGS := -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math
+# AddressSanitizer's checks in a thousand lane loops take the compiler minutes at -O3.
+EXECFLAGS += $(if $(filter address,$(subst $(comma), ,$(SAN))),-O1 -g1,$(if $(SAN),-O2 -g1,-O3))
 
-# Bodies that touch nothing but the registers of their wave, which no other thread sees: with
-# ThreadSanitizer's calls in them they run thirty times slower and show nothing.
-WAVE_ONLY := $(patsubst %,src/sim/exec_%.c,carry compare gfx9 half hand matrix mfma pack valu wide)
+# What writes nothing but the registers of its wave, and their shadow, which no other thread sees:
+# with ThreadSanitizer's calls in it, it runs thirty times slower and shows nothing.
+WAVE_ONLY := src/sim/exec.c $(patsubst %,src/sim/exec_%.c,carry compare cross gfx9 half hand index \
+                              matrix mfma movrel pack scalar shadow valu wide)
 UNWATCHED  = $(if $(and $(filter thread,$(SAN)),$(filter $<,$(WAVE_ONLY))),-fno-sanitize=thread)
 
 define EXEC_RULE
@@ -78,7 +83,7 @@ $(B)/src/sim/%.$(1).o: src/sim/%.c
 	$$(call say,CC,$$@)
 	$$(Q)$$(COMPILE) $$(EXECFLAGS) $$(UNWATCHED) -march=$(2) -DSIM_ISA=$(1) -c $$< -o $$@
 endef
-$(eval $(call EXEC_RULE,x86_64,x86-64))
+$(eval $(call EXEC_RULE,x86_64,$(PLAIN)))
 $(eval $(call EXEC_RULE,x86_64_v3,x86-64-v3))
 $(eval $(call EXEC_RULE,x86_64_v4,x86-64-v4))
 
@@ -91,8 +96,8 @@ $(B)/gen/templates.o: $(B)/gen/templates.c
 
 $(B)/gen/left_out.o:
 	@mkdir -p $(@D)
-	$(Q)echo '#include "sim/wave.h"\nconst struct sim_bodies sim_bodies_x86_64_v4 = {0};' | \
-	    $(COMPILE) -x c -MF /dev/null -c - -o $@
+	$(Q)printf '#include "sim/wave.h"\nconst struct sim_bodies %s = {0}, %s = {0};' \
+	    sim_bodies_x86_64_v3 sim_bodies_x86_64_v4 | $(COMPILE) -x c -MF /dev/null -c - -o $@
 
 # tests reach inside: they link every object
 $(B)/lib/libquern-all.a: $(LIB_OBJ)

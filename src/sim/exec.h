@@ -22,7 +22,13 @@
 #define ISA_NAME_(name, isa)  ISA_NAME__(name, isa)
 #define ISA_NAME(name)        ISA_NAME_(name, SIM_ISA)
 
-#define INLINE      static inline __attribute__((always_inline))
+/* With AddressSanitizer's checks in it, code that is copied into every body takes minutes to
+ * compile. */
+#ifdef __SANITIZE_ADDRESS__
+#define INLINE static inline
+#else
+#define INLINE static inline __attribute__((always_inline))
+#endif
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define LANES       for (unsigned l = 0; l < 32; l++)

@@ -14,4 +14,11 @@ enum { T_SANITIZED = 1 };
 enum { T_SANITIZED = 0 };
 #endif
 
+/* ThreadSanitizer is the slowest and sees threads only: one example of a way is enough for it. */
+#ifdef __SANITIZE_THREAD__
+enum { T_THREADS_ONLY = 1 };
+#else
+enum { T_THREADS_ONLY = 0 };
+#endif
+
 #endif

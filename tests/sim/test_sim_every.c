@@ -13,6 +13,7 @@
 
 #include "compile/pool.h"
 #include "every/formulas.h"
+#include "t_build.h"
 #include "t_gpu.h"
 #include "t_paths.h"
 #include "target/target.h"
@@ -707,10 +708,11 @@ static int print_targets(void)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gfx90a),  cmocka_unit_test(gfx942),  cmocka_unit_test(gfx950),
         cmocka_unit_test(gfx1100), cmocka_unit_test(gfx1151), cmocka_unit_test(gfx1201),
+        cmocka_unit_test(gfx90a),  cmocka_unit_test(gfx942),  cmocka_unit_test(gfx950),
     };
+    const size_t count = T_THREADS_ONLY ? 1 : sizeof tests / sizeof *tests;
     if (argc == 2 && !strcmp(argv[1], "--targets"))
         return print_targets();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return _cmocka_run_group_tests("every", tests, count, NULL, NULL);
 }

@@ -32,10 +32,10 @@ static const struct target_row {
     unsigned span; /* lanes that ds_bpermute reaches */
     bool scalar, mixed;
     bool every_isa; /* run with each build of the instruction bodies, not only the best */
-    int quick;      /* 1: with test_differential.c too; 2: under a sanitizer as well */
+    int quick; /* 1: with test_differential.c too; 2: with AddressSanitizer too; 3: with any */
     enum quern_sim_check check; /* unless every_isa, which has both */
 } targets[] = {
-    {"gfx1151", "gfx1151", 32, RDNA, 32, true, false, true, 2, QUERN_CHECK_FULL},
+    {"gfx1151", "gfx1151", 32, RDNA, 32, true, false, true, 3, QUERN_CHECK_FULL},
     {"gfx1151 wave64", "gfx1151", 64, RDNA, 32, false, false, false, 1, QUERN_CHECK_FULL},
     {"gfx1100", "gfx1100", 32, RDNA, 32, false, true, false, 0, QUERN_CHECK_FAST},
     {"gfx1201", "gfx1201", 32, RDNA, 32, true, false, false, 1, QUERN_CHECK_FULL},
@@ -49,7 +49,7 @@ static const struct target_row {
 
 static bool is_asked(unsigned target)
 {
-    return targets[target].quick > (LONG ? -1 : T_SANITIZED);
+    return targets[target].quick > (LONG ? -1 : T_SANITIZED + T_THREADS_ONLY);
 }
 
 /* ---- Texts ----------------------------------------------------------------------------------- */
