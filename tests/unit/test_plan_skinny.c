@@ -75,7 +75,7 @@ static void test_shapes_fit(void **state)
                          ns[(turn + 2 * j) % COUNT(ns)], ks[(turn / 2 + 4 * j) % COUNT(ks)]);
                 const struct plan_set set = plans_of(text, target_at(t)->name);
                 assert_int_equal(set.plans[0].m_lo, 1);
-                assert_int_equal(set.plans[set.count - 1].m_hi, PLAN_M_MAX);
+                assert_int_equal(set.plans[set.count - 1].m_hi, PLAN_SIMT_M_MAX);
                 for (size_t s = 0; s < set.count; s++)
                     check_shape(&set.plans[s]);
             }
