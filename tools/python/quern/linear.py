@@ -63,6 +63,7 @@ class Linear:
                 raise ValueError(f"{name} has {memory.nbytes} bytes; expected "
                                  f"{needed[name].bytes} for {self.op.problem}")
             self.operands[name] = value
+        self.registered = False  # with torch: torch_ops.register
         self._lock = threading.Lock()  # of the two buffers below, for callers in host memory
         self._staging: dict[str, Buffer] = {}
 
