@@ -433,6 +433,94 @@ static void scaled_conversions_of_gfx950(void **state)
     t_gpu_close(&g);
 }
 
+static void other_scaled_conversions_of_gfx950(void **state)
+{
+    uint64_t random = 8;
+    struct t_gpu g;
+
+    (void)state;
+    t_gpu_open(&g, "gfx950", "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
+    load(&g, "r[0] = B(__builtin_amdgcn_cvt_scalef32_f32_bf8(u, s, 1));\n"
+             "r[1] = B(__builtin_amdgcn_cvt_scalef32_f16_fp8(A<h2>(v), u, s, 1, false));\n"
+             "r[2] = B(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(u, s, true));\n"
+             "r[3] = B(__builtin_amdgcn_cvt_scalef32_pk_f16_bf8(u, s, false));\n"
+             "const f2 p = __builtin_amdgcn_cvt_scalef32_pk_f32_fp8(u, s, true);\n"
+             "const f2 q = __builtin_amdgcn_cvt_scalef32_pk_f32_bf8(u, s, false);\n"
+             "r[4] = B(p.x); r[5] = B(p.y); r[6] = B(q.x); r[7] = B(q.y);\n"
+             "r[8] = B(__builtin_amdgcn_cvt_scalef32_pk_bf8_f16(A<s2>(v), A<h2>(u), s, false));\n"
+             "r[9] = B(__builtin_amdgcn_cvt_scalef32_pk_fp8_bf16(A<s2>(v), A<b2>(u), s, true));\n");
+    for (unsigned round = 0; round < 20; round++) {
+        draw_all(&random);
+        run(&g);
+        for (unsigned n = 0; n < ITEMS; n++) {
+            const uint32_t *const r = memory.r + VALUES * n, u = memory.u[4 * n];
+            const uint32_t v = memory.u[4 * n + 1];
+            const double s = (double)float_of(bits_of(memory.x[4 * n + 2]) & 0x7f800000u);
+            double fp[4], bf[4];
+            for (unsigned k = 0; k < 4; k++) {
+                fp[k] = decode(&fp8, u >> 8 * k & 255) * s;
+                bf[k] = decode(&bf8, u >> 8 * k & 255) * s;
+            }
+            assert_true(same_half(r[1] & 0xffff, half_bits(fp[1]), 0x7c00));
+            assert_int_equal(r[1] >> 16, v >> 16);
+            assert_true(same_pair(r[2], bf16_of(fp[2]) | bf16_of(fp[3]) << 16, 0x7f80));
+            assert_true(same_pair(r[3], half_bits(bf[0]) | half_bits(bf[1]) << 16, 0x7c00));
+            const struct {
+                uint32_t got;
+                double value;
+            } singles[] = {{r[0], bf[1]}, {r[4], fp[2]}, {r[5], fp[3]}, {r[6], bf[0]},
+                           {r[7], bf[1]}};
+            for (unsigned k = 0; k < COUNT(singles); k++)
+                assert_true(isnan(singles[k].value) ? isnan(float_of(singles[k].got))
+                                                    : singles[k].got ==
+                                                          bits_of((float)singles[k].value));
+            for (unsigned k = 0; k < 2; k++) {
+                const float to_bf8 = (float)((double)half_of(u >> 16 * k) / s);
+                const float to_fp8 =
+                    (float)((double)float_of(k ? u & 0xffff0000u : u << 16) / s);
+                const unsigned a = r[8] >> 8 * k & 255, b = r[9] >> (16 + 8 * k) & 255;
+                assert_true(isnan(to_bf8) ? isnan(decode(&bf8, a))
+                                          : a == encode(&bf8, (double)to_bf8, false));
+                assert_true(isnan(to_fp8) ? isnan(decode(&fp8, b))
+                                          : b == encode(&fp8, (double)to_fp8, false));
+            }
+            assert_int_equal(r[8] >> 16, v >> 16);
+            assert_int_equal(r[9] & 0xffff, v & 0xffff);
+        }
+    }
+    t_gpu_close(&g);
+}
+
+/* ---- Lanes ----------------------------------------------------------------------------------- */
+
+/* Odd rows of one register change places with even rows of the other; of the last rows one lane is
+ * off, and its partner stays. */
+static void rows_are_swapped(void **state)
+{
+    static const unsigned widths[] = {16, 32};
+    uint64_t random = 11;
+    struct t_gpu g;
+
+    (void)state;
+    t_gpu_open(&g, "gfx950", "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
+    load(&g, "u32 a = u, b = v, c = u, d = v; if (LANE != 63) asm volatile(\n"
+             "\"v_permlane16_swap_b32 %0, %1\\n v_permlane32_swap_b32 %2, %3\"\n"
+             ": \"+v\"(a), \"+v\"(b), \"+v\"(c), \"+v\"(d));\n"
+             "r[0] = a; r[1] = b; r[2] = c; r[3] = d;\n");
+    draw_all(&random);
+    run(&g);
+    for (unsigned n = 0; n < 2; n++)
+        for (unsigned l = 0; l < ITEMS; l++) {
+            const unsigned w = widths[n], other = l ^ w;
+            const bool swaps = l != 63 && other != 63, upper = l & w;
+            const uint32_t *const r = memory.r + VALUES * l + 2 * n;
+            const uint32_t first = memory.u[4 * l], second = memory.u[4 * l + 1];
+            assert_int_equal(r[0], swaps && upper ? memory.u[4 * other + 1] : first);
+            assert_int_equal(r[1], swaps && !upper ? memory.u[4 * other] : second);
+        }
+    t_gpu_close(&g);
+}
+
 /* ---- Halves of registers --------------------------------------------------------------------- */
 
 /* Names of gfx8 clear the half that they do not write, instructions new in gfx9 leave it. */
@@ -654,6 +742,72 @@ static void loads_to_lds(void **state)
     }
 }
 
+/* Every width, through a pointer and through a buffer of 200 bytes: behind it are zeros. */
+static void every_load_to_lds(void **state)
+{
+    static const struct {
+        const char *on, *name; /* targets as below; of a buffer and of gfx90a: with lds behind it */
+        unsigned words, bits;
+        bool is_signed;
+    } loads[] = {
+        {"012", "ubyte", 1, 8, false},    {"012", "sbyte", 1, 8, true},
+        {"012", "ushort", 1, 16, false},  {"012", "sshort", 1, 16, true},
+        {"012", "dword", 1, 32, false},   {"2", "dwordx3", 3, 32, false},
+        {"2", "dwordx4", 4, 32, false},
+    };
+    static const char *const targets[] = {"gfx90a", "gfx942", "gfx950"};
+    uint64_t random = 12;
+
+    (void)state;
+    for (size_t t = 0; t < COUNT(targets); t++)
+        for (size_t n = 0; n < COUNT(loads); n++) {
+            const unsigned words = loads[n].words;
+            struct t_gpu g;
+            char global[64], source[2048];
+            if (!strchr(loads[n].on, (int)('0' + t)))
+                continue;
+            snprintf(global, sizeof global,
+                     t ? "global_load_lds_%s %%0, off" : "global_load_%s %%0, off lds",
+                     loads[n].name);
+            snprintf(source, sizeof source,
+                     "KERNEL k(const f32 *xs, const u32 *us, u32 *r) { SHARED u32 a[256], b[256];\n"
+                     "(void)xs; const u32x4 rsrc = {(u32)(u64)us, (u32)((u64)us >> 32), 200, "
+                     "0x27000};\n"
+                     "#define AT(p) (u32)(__attribute__((address_space(3))) u32 *)(p)\n"
+                     "asm volatile(\"s_mov_b32 m0, %%1\\n s_nop 0\\n %s\\n s_waitcnt 0\" :: "
+                     "\"v\"((const char *)us + %u * LANE), \"s\"(AT(a)) : \"memory\", \"m0\");\n"
+                     "asm volatile(\"s_mov_b32 m0, %%2\\n s_nop 0\\n buffer_load_%s %%0, %%1, 0 "
+                     "offen lds\\n s_waitcnt 0\" :: \"v\"(%u * LANE), \"s\"(rsrc), "
+                     "\"s\"(AT(b)) : \"memory\", \"m0\");\n"
+                     "barrier(); for (u32 k = 0; k < %u; k++) { r[16 * LANE + k] = a[%u * (63 - "
+                     "LANE) + k]; r[16 * LANE + 4 + k] = b[%u * (63 - LANE) + k]; } }\n",
+                     global, words * loads[n].bits / 8, loads[n].name, words * loads[n].bits / 8,
+                     words, words, words);
+            t_gpu_open(&g, targets[t], "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
+            t_gpu_load(&g, source);
+            draw_all(&random);
+            run(&g);
+            for (unsigned i = 0; i < ITEMS * words; i++) {
+                const unsigned l = 63 - i / words, k = i % words;
+                const unsigned at = (l * words + k) * loads[n].bits / 8;
+                uint32_t want = memory.u[at / 4] >> at % 4 * 8;
+                if (loads[n].bits < 32)
+                    want = loads[n].is_signed
+                               ? (uint32_t)((int32_t)(want << (32 - loads[n].bits)) >>
+                                            (32 - loads[n].bits))
+                               : want & ((1u << loads[n].bits) - 1);
+                /* a lane is out of range as a whole */
+                const bool inside = (l + 1) * words * loads[n].bits / 8 <= 200;
+                const uint32_t *const r = memory.r + VALUES * (i / words);
+                if (r[k] != want || r[4 + k] != (inside ? want : 0))
+                    fail_msg("%s: %s of lane %u, word %u: 0x%x and 0x%x, not 0x%x and 0x%x",
+                             targets[t], loads[n].name, l, k, r[k], r[4 + k], want,
+                             inside ? want : 0);
+            }
+            t_gpu_close(&g);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -661,11 +815,14 @@ int main(void)
         cmocka_unit_test(eight_bits_ocp),
         cmocka_unit_test(conversions_of_gfx950),
         cmocka_unit_test(scaled_conversions_of_gfx950),
+        cmocka_unit_test(other_scaled_conversions_of_gfx950),
+        cmocka_unit_test(rows_are_swapped),
         cmocka_unit_test(other_halves),
         cmocka_unit_test(denormals_in_dots),
         cmocka_unit_test(private_arrays),
         cmocka_unit_test(preloaded_arguments),
         cmocka_unit_test(loads_to_lds),
+        cmocka_unit_test(every_load_to_lds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
