@@ -288,7 +288,7 @@ static bool section_bytes(const uint8_t *header, uint64_t size, uint64_t *offset
 
 static quern_status read_host(struct reader *r, const uint8_t *p, uint64_t size)
 {
-    uint64_t at, bytes, name_bytes;
+    uint64_t at, bytes, name_bytes, left = size;
     bool found = false;
 
     FAIL_IF(size < ELF_HEADER_BYTES, QUERN_E_OBJECT,
@@ -320,6 +320,9 @@ static quern_status read_host(struct reader *r, const uint8_t *p, uint64_t size)
                 "section " FATBIN_NAME ", %" PRIu64 " bytes at %" PRIu64
                 ", is not inside the file's %" PRIu64,
                 bytes, at, size);
+        /* else a small file could have the same bytes uncompressed again and again */
+        FAIL_IF(bytes > left, QUERN_E_OBJECT, "sections " FATBIN_NAME " overlap each other");
+        left -= bytes;
         found = true;
         TRY(read_row(r, p + at, bytes));
     }

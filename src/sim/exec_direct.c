@@ -76,15 +76,18 @@ INLINE const struct insn *load_to_lds(struct wave *w, const struct insn *i, enum
     {                                                                                              \
         return load_to_lds(w, i, SPACE_BUFFER, FORMAT_##FORMAT, WORDS);                            \
     }
+/* OLD ones are as old as gfx90a, the others came with gfx950. */
 #define ALL                                                                                        \
-    BOTH(ubyte, U8, 1)                                                                             \
-    BOTH(sbyte, I8, 1)                                                                             \
-    BOTH(ushort, U16, 1)                                                                           \
-    BOTH(sshort, I16, 1)                                                                           \
-    BOTH(dword, WORDS, 1)                                                                          \
+    OLD(ubyte, U8, 1)                                                                              \
+    OLD(sbyte, I8, 1)                                                                              \
+    OLD(ushort, U16, 1)                                                                            \
+    OLD(sshort, I16, 1)                                                                            \
+    OLD(dword, WORDS, 1)                                                                           \
     BOTH(dwordx3, WORDS, 3)                                                                        \
     BOTH(dwordx4, WORDS, 4)
+#define OLD BOTH
 ALL
+#undef OLD
 #undef BOTH
 
 /* Of buffers, and of gfx90a, the text is that of a load to registers with the modifier lds: see
@@ -92,8 +95,10 @@ ALL
 #define ROW_(NAME, OPERANDS, BODY) {NAME, QUERN_CLASS_VMEM, UNDEF_ADDRESS, OPERANDS, x_##BODY},
 #define BOTH(NAME, FORMAT, WORDS)                                                                  \
     ROW_("global_load_lds_" #NAME, "a1A2", global_##NAME)                                          \
-    ROW_("global_load_" #NAME "_lds", "a1A2", global_##NAME)                                       \
     ROW_("buffer_load_" #NAME "_lds", "a1T2s3", buffer_##NAME)
+#define OLD(NAME, FORMAT, WORDS)                                                                   \
+    BOTH(NAME, FORMAT, WORDS)                                                                      \
+    ROW_("global_load_" #NAME "_lds", "a1A2", global_##NAME)
 
 const struct sim_row ISA_NAME(rows_direct)[] = {
     ALL{0}};

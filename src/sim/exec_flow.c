@@ -344,7 +344,6 @@ const struct sim_row ISA_NAME(rows_flow)[] = {
     NOTHING(s_sendmsg, SALU)
     NOTHING(s_setprio, SALU)
     NOTHING(s_set_inst_prefetch_distance, SALU)
-    NOTHING(s_inst_prefetch, SALU)
     NOTHING(s_prefetch_inst, SMEM)
     NOTHING(s_prefetch_inst_pc_rel, SMEM)
     NOTHING(s_prefetch_data, SMEM)

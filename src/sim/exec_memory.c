@@ -160,10 +160,16 @@ static const struct insn *x_global_load_tr_b128(struct wave *w, const struct ins
     BODY(atomic, SPACE_GLOBAL, global, NAME, ATOMIC_##OP, WORDS)                                   \
     BODY(atomic, SPACE_FLAT, flat, NAME, ATOMIC_##OP, WORDS)                                       \
     BODY(atomic, SPACE_BUFFER, buffer, NAME, ATOMIC_##OP, WORDS)
+#define ATOMIC_1(NAME, OP, WORDS) ATOMIC(NAME, NAME, OP, WORDS)
+#define CSUB(NAME, OP, WORDS)                                                                      \
+    BODY(atomic, SPACE_GLOBAL, global, NAME, ATOMIC_##OP, WORDS)                                   \
+    BODY(atomic, SPACE_BUFFER, buffer, NAME, ATOMIC_##OP, WORDS)
 #include "sim/memory.def"
 #undef LOAD
 #undef STORE
 #undef ATOMIC
+#undef ATOMIC_1
+#undef CSUB
 
 /* The same body under the name that gfx10 and later use and that of gfx9. */
 #define ROW_(NAME, OPERANDS, BODY) {#NAME, QUERN_CLASS_VMEM, UNDEF_ADDRESS, OPERANDS, x_##BODY},
@@ -183,6 +189,13 @@ static const struct insn *x_global_load_tr_b128(struct wave *w, const struct ins
     ROWS(global, NAME, OLD, "a1D3A2|=v" #WORDS "0a1D3A2")                                          \
     ROWS(flat, NAME, OLD, "a1D3|=v" #WORDS "0a1D3|=v" #WORDS "0a1D3A2")                            \
     ROWS(buffer, NAME, OLD, "D0a1T2s3")
+#define ROW_ATOMIC(SPACE, NAME, OPERANDS) ROW_(SPACE##_##NAME, OPERANDS, SPACE##_##NAME)
+#define CSUB(NAME, OP, WORDS)                                                                      \
+    ROW_ATOMIC(global, NAME, "a1D3A2|=v" #WORDS "0a1D3A2")                                         \
+    ROW_ATOMIC(buffer, NAME, "D0a1T2s3")
+#define ATOMIC_1(NAME, OP, WORDS)                                                                  \
+    CSUB(NAME, OP, WORDS)                                                                          \
+    ROW_ATOMIC(flat, NAME, "a1D3|=v" #WORDS "0a1D3|=v" #WORDS "0a1D3A2")
 
 const struct sim_row ISA_NAME(rows_memory)[] = {
 #include "sim/memory.def"

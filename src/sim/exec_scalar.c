@@ -162,13 +162,9 @@ INLINE f32 finished(const struct insn *i, f32 x)
     SAVEEXEC(s_and_saveexec, s & e)                                                                \
     SAVEEXEC(s_or_saveexec, s | e)                                                                 \
     SAVEEXEC(s_xor_saveexec, s ^ e)                                                                \
-    SAVEEXEC(s_andn2_saveexec, s & ~e)                                                             \
     SAVEEXEC(s_and_not1_saveexec, s & ~e)                                                          \
-    SAVEEXEC(s_orn2_saveexec, s | ~e)                                                              \
     SAVEEXEC(s_or_not1_saveexec, s | ~e)                                                           \
-    SAVEEXEC(s_andn1_saveexec, ~s & e)                                                             \
     SAVEEXEC(s_and_not0_saveexec, ~s & e)                                                          \
-    SAVEEXEC(s_orn1_saveexec, ~s | e)                                                              \
     SAVEEXEC(s_or_not0_saveexec, ~s | e)                                                           \
     SAVEEXEC(s_nand_saveexec, ~(s & e))                                                            \
     SAVEEXEC(s_nor_saveexec, ~(s | e))                                                             \
@@ -199,8 +195,6 @@ SAVEEXEC_ALL
         return i + 1;                                                                              \
     }
 #define WREXEC_ALL                                                                                 \
-    WREXEC(s_andn1_wrexec, ~s & e)                                                                 \
-    WREXEC(s_andn2_wrexec, s & ~e)                                                                 \
     WREXEC(s_and_not0_wrexec, ~s & e)                                                              \
     WREXEC(s_and_not1_wrexec, s & ~e)
 WREXEC_ALL
@@ -221,6 +215,17 @@ WREXEC_ALL
 #define WREXEC(NAME, EXPRESSION)                                                                   \
     ROW_(NAME##_b32, EXEC, "=s0s1", true) ROW_(NAME##_b64, EXEC, "=t0t1", true)
 
+/* gfx9's name, which it has for 64 bits only */
+#define OLD(NAME, BODY)                                                                            \
+    {#NAME, QUERN_CLASS_SALU, UNDEF_EXEC, "=t0t1", x_##BODY, .writes_scc = true},
+
 const struct sim_row ISA_NAME(rows_scalar)[] = {
 #include "sim/scalar.def"
-    SAVEEXEC_ALL WREXEC_ALL{0}};
+    SAVEEXEC_ALL WREXEC_ALL
+    OLD(s_andn1_saveexec_b64, s_and_not0_saveexec_b64)
+    OLD(s_andn2_saveexec_b64, s_and_not1_saveexec_b64)
+    OLD(s_orn1_saveexec_b64, s_or_not0_saveexec_b64)
+    OLD(s_orn2_saveexec_b64, s_or_not1_saveexec_b64)
+    OLD(s_andn1_wrexec_b64, s_and_not0_wrexec_b64)
+    OLD(s_andn2_wrexec_b64, s_and_not1_wrexec_b64)
+    {0}};

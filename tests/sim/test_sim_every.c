@@ -329,7 +329,7 @@ static const char frame[] =
     "u32 i = INDEX; const u64 xi = x[i], yi = y[i], zi = z[i];\n"
     "#define V(SLOT, TD, TA, TB, TC, TEXT) { TD d = (TD)zi; asm volatile(TEXT : [d] \"+&v\"(d) : "
     "[a] \"v\"((TA)xi), [b] \"v\"((TB)yi), [c] \"v\"((TC)zi) : \"vcc\", \"s40\", \"s41\", "
-    "\"s42\", \"s43\" AGPRS); r[SLOT + i] = d; }\n"
+    "\"s42\", \"s43\", \"m0\", \"v60\", \"v61\", \"v62\", \"v63\" AGPRS); r[SLOT + i] = d; }\n"
     "#define S(SLOT, TD, TA, TB, TEXT) { TD d = (TD)zi; u32 cc; asm volatile(\"s_cmp_lg_u32 %[e], "
     "0\\n \" TEXT \"\\n s_cselect_b32 %[cc], 1, 0\" : [d] \"+&s\"(d), [cc] \"=&s\"(cc) : [a] "
     "\"s\"((TA)xi), [b] \"s\"((TB)yi), [e] \"s\"((u32)(zi >> 63)) : \"scc\", \"s40\", \"s41\", "

@@ -72,6 +72,7 @@ static const struct {
     {"5", "s_prefetch_inst_pc_rel 0x10, s40, 1"},
     {"5", "s_prefetch_data %2, 0x10, s40, 1"},
     {"5", "s_prefetch_data_pc_rel 0x10, s40, 1"},
+    {"5", "s_buffer_prefetch_data %3, 0x10, s40, 1"},
     {"5", "global_inv scope:SCOPE_DEV"},
     {"5", "global_wb scope:SCOPE_DEV"},
     {"5", "global_wbinv scope:SCOPE_DEV"},

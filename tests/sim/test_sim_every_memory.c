@@ -62,7 +62,7 @@ static const struct copy stores[] = {
      'h'},
 };
 
-enum kind { ADD, SUB, RSUB, MIN, MAX, AND, OR, XOR, INC, DEC, SWAP, CMPSWAP, SUB_CLAMP, PAIR };
+enum kind { ADD, SUB, RSUB, MIN, MAX, AND, OR, XOR, INC, DEC, SWAP, CMPSWAP, SUB_CLAMP, COND_SUB, PAIR };
 /* Type: u, i integers, f floats, h two f16, b two bf16. `on`: in which targets for global and
  * buffer, flat, LDS; a kind that only returns has an R before it. */
 static const struct change {
@@ -117,7 +117,8 @@ static const struct change {
     {NULL, NULL, "cmpst%s_b32", CMPSWAP, 'u', 4, "", "", "", "012"},
     {NULL, NULL, "cmpst%s_b64", CMPSWAP, 'u', 8, "", "", "", "012"},
     {"atomic_csub_u32", "", NULL, SUB_CLAMP, 'u', 4, "R34", "R34", "", ""},
-    {"atomic_sub_clamp_u32", "", NULL, SUB_CLAMP, 'u', 4, "5", "5", "5", ""},
+    {"atomic_sub_clamp_u32", "", "sub_clamp%s_u32", SUB_CLAMP, 'u', 4, "5", "5", "5", "5"},
+    {"atomic_cond_sub_u32", "", "cond_sub%s_u32", COND_SUB, 'u', 4, "5", "5", "5", "5"},
     {"atomic_add_f32", "atomic_add_f32", "add%s_f32", ADD, 'f', 4, ALL, ALL, "12345", ALL},
     {"atomic_min_f32", "", "min%s_f32", MIN, 'f', 4, "34", "34", "34", "01234"},
     {"atomic_max_f32", "", "max%s_f32", MAX, 'f', 4, "34", "34", "34", "01234"},
@@ -168,6 +169,8 @@ static uint64_t integer_change(const struct change *c, uint64_t old, uint64_t da
         return old == compare ? data : old;
     case SUB_CLAMP:
         return old < data ? 0 : old - data;
+    case COND_SUB:
+        return old < data ? old : old - data;
     case PAIR:
         break;
     }

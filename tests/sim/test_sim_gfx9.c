@@ -433,6 +433,94 @@ static void scaled_conversions_of_gfx950(void **state)
     t_gpu_close(&g);
 }
 
+static void other_scaled_conversions_of_gfx950(void **state)
+{
+    uint64_t random = 8;
+    struct t_gpu g;
+
+    (void)state;
+    t_gpu_open(&g, "gfx950", "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
+    load(&g, "r[0] = B(__builtin_amdgcn_cvt_scalef32_f32_bf8(u, s, 1));\n"
+             "r[1] = B(__builtin_amdgcn_cvt_scalef32_f16_fp8(A<h2>(v), u, s, 1, false));\n"
+             "r[2] = B(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(u, s, true));\n"
+             "r[3] = B(__builtin_amdgcn_cvt_scalef32_pk_f16_bf8(u, s, false));\n"
+             "const f2 p = __builtin_amdgcn_cvt_scalef32_pk_f32_fp8(u, s, true);\n"
+             "const f2 q = __builtin_amdgcn_cvt_scalef32_pk_f32_bf8(u, s, false);\n"
+             "r[4] = B(p.x); r[5] = B(p.y); r[6] = B(q.x); r[7] = B(q.y);\n"
+             "r[8] = B(__builtin_amdgcn_cvt_scalef32_pk_bf8_f16(A<s2>(v), A<h2>(u), s, false));\n"
+             "r[9] = B(__builtin_amdgcn_cvt_scalef32_pk_fp8_bf16(A<s2>(v), A<b2>(u), s, true));\n");
+    for (unsigned round = 0; round < 20; round++) {
+        draw_all(&random);
+        run(&g);
+        for (unsigned n = 0; n < ITEMS; n++) {
+            const uint32_t *const r = memory.r + VALUES * n, u = memory.u[4 * n];
+            const uint32_t v = memory.u[4 * n + 1];
+            const double s = (double)float_of(bits_of(memory.x[4 * n + 2]) & 0x7f800000u);
+            double fp[4], bf[4];
+            for (unsigned k = 0; k < 4; k++) {
+                fp[k] = decode(&fp8, u >> 8 * k & 255) * s;
+                bf[k] = decode(&bf8, u >> 8 * k & 255) * s;
+            }
+            assert_true(same_half(r[1] & 0xffff, half_bits(fp[1]), 0x7c00));
+            assert_int_equal(r[1] >> 16, v >> 16);
+            assert_true(same_pair(r[2], bf16_of(fp[2]) | bf16_of(fp[3]) << 16, 0x7f80));
+            assert_true(same_pair(r[3], half_bits(bf[0]) | half_bits(bf[1]) << 16, 0x7c00));
+            const struct {
+                uint32_t got;
+                double value;
+            } singles[] = {{r[0], bf[1]}, {r[4], fp[2]}, {r[5], fp[3]}, {r[6], bf[0]},
+                           {r[7], bf[1]}};
+            for (unsigned k = 0; k < COUNT(singles); k++)
+                assert_true(isnan(singles[k].value) ? isnan(float_of(singles[k].got))
+                                                    : singles[k].got ==
+                                                          bits_of((float)singles[k].value));
+            for (unsigned k = 0; k < 2; k++) {
+                const float to_bf8 = (float)((double)half_of(u >> 16 * k) / s);
+                const float to_fp8 =
+                    (float)((double)float_of(k ? u & 0xffff0000u : u << 16) / s);
+                const unsigned a = r[8] >> 8 * k & 255, b = r[9] >> (16 + 8 * k) & 255;
+                assert_true(isnan(to_bf8) ? isnan(decode(&bf8, a))
+                                          : a == encode(&bf8, (double)to_bf8, false));
+                assert_true(isnan(to_fp8) ? isnan(decode(&fp8, b))
+                                          : b == encode(&fp8, (double)to_fp8, false));
+            }
+            assert_int_equal(r[8] >> 16, v >> 16);
+            assert_int_equal(r[9] & 0xffff, v & 0xffff);
+        }
+    }
+    t_gpu_close(&g);
+}
+
+/* ---- Lanes ----------------------------------------------------------------------------------- */
+
+/* Odd rows of one register change places with even rows of the other; of the last rows one lane is
+ * off, and its partner stays. */
+static void rows_are_swapped(void **state)
+{
+    static const unsigned widths[] = {16, 32};
+    uint64_t random = 11;
+    struct t_gpu g;
+
+    (void)state;
+    t_gpu_open(&g, "gfx950", "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
+    load(&g, "u32 a = u, b = v, c = u, d = v; if (LANE != 63) asm volatile(\n"
+             "\"v_permlane16_swap_b32 %0, %1\\n v_permlane32_swap_b32 %2, %3\"\n"
+             ": \"+v\"(a), \"+v\"(b), \"+v\"(c), \"+v\"(d));\n"
+             "r[0] = a; r[1] = b; r[2] = c; r[3] = d;\n");
+    draw_all(&random);
+    run(&g);
+    for (unsigned n = 0; n < 2; n++)
+        for (unsigned l = 0; l < ITEMS; l++) {
+            const unsigned w = widths[n], other = l ^ w;
+            const bool swaps = l != 63 && other != 63, upper = l & w;
+            const uint32_t *const r = memory.r + VALUES * l + 2 * n;
+            const uint32_t first = memory.u[4 * l], second = memory.u[4 * l + 1];
+            assert_int_equal(r[0], swaps && upper ? memory.u[4 * other + 1] : first);
+            assert_int_equal(r[1], swaps && !upper ? memory.u[4 * other] : second);
+        }
+    t_gpu_close(&g);
+}
+
 /* ---- Halves of registers --------------------------------------------------------------------- */
 
 /* Names of gfx8 clear the half that they do not write, instructions new in gfx9 leave it. */
@@ -594,66 +682,6 @@ static void preloaded_arguments(void **state)
     }
 }
 
-/* ---- Loads straight to LDS ------------------------------------------------------------------- */
-
-static void loads_to_lds(void **state)
-{
-    static const char *const targets[] = {"gfx90a", "gfx942", "gfx950"};
-    /* the second buffer has 200 bytes: lanes from 50 on read zeros; `words` is 64 or, wrong, 63 */
-    static const char text[] =
-        "#define GLOBAL(p) ((const __attribute__((address_space(1))) void *)(p))\n"
-        "#define LOCAL(p) ((__attribute__((address_space(3))) void *)(p))\n"
-        "KERNEL k(const f32 *xs, const u32 *us, u32 *r) {\n"
-        "  SHARED u32 a[64], b[64], c[64], d[%u]; (void)xs;\n"
-        "  __builtin_amdgcn_global_load_lds(GLOBAL(us + 3 * LANE), LOCAL(a), 4, 0, 0);\n"
-        "  __builtin_amdgcn_global_load_lds(GLOBAL((const u16 *)us + LANE), LOCAL(b), 2, 0, 0);\n"
-        "  const auto rsrc = __builtin_amdgcn_make_buffer_rsrc((void *)us, 0, 200, 0x27000);\n"
-        "  __builtin_amdgcn_raw_ptr_buffer_load_lds(rsrc, LOCAL(c), 4, 4 * LANE, 0, 0, 0);\n"
-        "  __builtin_amdgcn_global_load_lds(GLOBAL(us + LANE), LOCAL(d), 4, 0, 0);\n"
-        "  barrier(); const u32 l = 63 - LANE;\n"
-        "  r[16 * LANE] = a[l]; r[16 * LANE + 1] = b[l]; r[16 * LANE + 2] = c[l];\n"
-        "  r[16 * LANE + 3] = d[l > 62 ? 62 : l];\n"
-        "#if WIDE /* the offset counts for both addresses */\n"
-        "  SHARED u32 e[260];\n"
-        "  __builtin_amdgcn_global_load_lds(GLOBAL(us + 4 * (LANE * 5 & 31)), LOCAL(e), 16, 16, "
-        "0);\n"
-        "  barrier(); r[16 * LANE + 4] = e[4 * l + 4 + (LANE & 3)];\n"
-        "#endif\n"
-        "}\n";
-    uint64_t random = 10;
-
-    (void)state;
-    for (size_t t = 0; t < COUNT(targets); t++) {
-        struct t_gpu g;
-        char source[4096];
-        t_gpu_open(&g, targets[t], t == 2 ? "-DWIDE=1" : "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
-        snprintf(source, sizeof source, text, 64);
-        t_gpu_load(&g, source);
-        draw_all(&random);
-        run(&g);
-        for (unsigned n = 0; n < ITEMS; n++) {
-            const uint32_t *const r = memory.r + VALUES * n;
-            const unsigned l = 63 - n;
-            assert_int_equal(r[0], memory.u[3 * l]);
-            assert_int_equal(r[1], memory.u[l / 2] >> 16 * (l % 2) & 0xffff);
-            assert_int_equal(r[2], l < 50 ? memory.u[l] : 0);
-            assert_int_equal(r[3], memory.u[l > 62 ? 62 : l]);
-            if (t == 2)
-                assert_int_equal(r[4], memory.u[4 * (l * 5 & 31) + 4 + (n & 3)]);
-        }
-        snprintf(source, sizeof source, text, 63);
-        t_gpu_load(&g, source);
-        const struct t_buffer buffers[] = {{memory.x, sizeof memory.x, QUERN_SIM_READ, "x"},
-                                           {memory.u, sizeof memory.u, QUERN_SIM_READ, "u"},
-                                           {memory.r, sizeof memory.r, QUERN_SIM_READ_WRITE, "r"}};
-        const struct t_launch launch = {
-            .kernel = "k", .items = {ITEMS}, .buffers = buffers, .count = COUNT(buffers)};
-        assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_FAULT);
-        assert_non_null(strstr(quern_last_error()->message, "a load to LDS puts 4 bytes at"));
-        t_gpu_close(&g);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -661,11 +689,12 @@ int main(void)
         cmocka_unit_test(eight_bits_ocp),
         cmocka_unit_test(conversions_of_gfx950),
         cmocka_unit_test(scaled_conversions_of_gfx950),
+        cmocka_unit_test(other_scaled_conversions_of_gfx950),
+        cmocka_unit_test(rows_are_swapped),
         cmocka_unit_test(other_halves),
         cmocka_unit_test(denormals_in_dots),
         cmocka_unit_test(private_arrays),
         cmocka_unit_test(preloaded_arguments),
-        cmocka_unit_test(loads_to_lds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

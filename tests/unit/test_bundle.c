@@ -482,6 +482,10 @@ static void wrong_host_files(void **state)
     refused(changed(host_file(&fatbin, 0), table + 64 + 32, 1 << 30), "section .hip_fatbin");
     refused(changed(host_file(&fatbin, 0), table + 64, 0x100000002), "without a section");
     refused(changed(host_file(&fatbin, 0), table + 64, 0x1ffffffff), "without a section");
+    /* section 0 is a second name for the same bytes */
+    refused(changed(changed(changed(host_file(&fatbin, 0), table, 0x100000001), table + 24, 64),
+                    table + 32, fatbin.length),
+            "overlap each other");
     add_zeros(&zeros, 64);
     refused(host_file(&zeros, 0), "nothing but zeros in .hip_fatbin");
     str_free(&zeros);

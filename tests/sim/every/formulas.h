@@ -414,6 +414,34 @@ FORMULA uint64_t differences(uint64_t x, uint64_t y, unsigned size)
     }
     return sum;
 }
+/* the same of bytes, of which those do not count that are 0 in y */
+FORMULA uint64_t masked_differences(uint64_t x, uint64_t y)
+{
+    uint64_t sum = 0;
+    for (unsigned n = 0; n < 32; n += 8)
+        if (field(y, n, 8))
+            sum += differences(field(x, n, 8), field(y, n, 8), 8);
+    return sum;
+}
+/* of the four windows of four bytes that begin in the first four of x, each added to a part of z */
+FORMULA uint64_t four_differences(uint64_t x, uint64_t y, uint64_t z, bool masked)
+{
+    uint64_t sums = 0;
+    for (unsigned n = 0; n < 4; n++) {
+        const uint64_t window = u(x >> 8 * n);
+        const uint64_t sum = masked ? masked_differences(window, y) : differences(window, y, 8);
+        sums |= (uint64_t)w(sum + (z >> 16 * n)) << 16 * n;
+    }
+    return sums;
+}
+/* of each byte; the lowest bit of one of z says whether halves are rounded up */
+FORMULA uint64_t mean_bytes(uint64_t x, uint64_t y, uint64_t z)
+{
+    uint64_t means = 0;
+    for (unsigned n = 0; n < 32; n += 8)
+        means |= (field(x, n, 8) + field(y, n, 8) + field(z, n, 1)) / 2 << n;
+    return means;
+}
 FORMULA int64_t dot(uint64_t x, uint64_t y, unsigned size, bool x_signed, bool y_signed)
 {
     int64_t sum = 0;
