@@ -132,7 +132,7 @@ static int create(const struct arguments *a)
         if (!status && strlen(manifest) != size)
             status = fail("%s has a NUL byte in it; a manifest is text", a->manifest);
     }
-    if (!status && !(status = open_sim_context(&a->common, any_target(&a->common), &ctx))) {
+    if (!status && !(status = open_storing_context(&a->common, any_target(&a->common), &ctx))) {
         status = create_from(a, ctx, manifest);
         quern_close(ctx);
     }
@@ -283,7 +283,7 @@ static int import(const struct arguments *a)
     if (status)
         return status;
     status = check_signature(a, &o);
-    if (!status && !(status = open_sim_context(&a->common, any_target(&a->common), &ctx))) {
+    if (!status && !(status = open_storing_context(&a->common, any_target(&a->common), &ctx))) {
         hex(signer, o.info.public_key, sizeof o.info.public_key);
         const quern_status e = quern_bundle_import(ctx, o.bundle, a->key ? signer : NULL, &result);
         status = e ? fail_status(e, a->first) : report_import(a, &result);

@@ -161,7 +161,7 @@ static int act(const struct common *common, int argc, char **argv, int first)
         action++;
     if (action == 4)
         return misuse("'%s' is not one of stat, list, verify, clear", argv[first]);
-    int status = open_sim_context(common, any_target(common), &ctx);
+    int status = open_storing_context(common, any_target(common), &ctx);
     if (status)
         return status;
     if (action == 0)

@@ -87,7 +87,7 @@ static int explain(struct explanation *x, int argc, char **argv, int first)
     if (count > ROWS_MAX)
         return misuse("--m names %lld values; at most %d are explained at once", (long long)count,
                       ROWS_MAX);
-    if (x->why_miss && (status = open_sim_context(&x->common, x->common.target, &x->ctx)))
+    if (x->why_miss && (status = open_storing_context(&x->common, x->common.target, &x->ctx)))
         return status;
     x->library = x->common.library;
     x->library.target = x->common.target;

@@ -356,12 +356,23 @@ int options_one_m(const struct m_set *set, int64_t *m)
     return EXIT_OK;
 }
 
-int open_sim_context(const struct common *common, const char *target, quern_ctx **ctx)
+static int open_context(const struct common *common, enum quern_device_kind device,
+                        const char *target, quern_ctx **ctx)
 {
     struct quern_options o = common->library;
 
-    o.device = QUERN_DEVICE_SIM;
+    o.device = device;
     o.target = target;
     const quern_status status = quern_open(&o, ctx);
     return status ? fail_status(status, NULL) : EXIT_OK;
+}
+
+int open_sim_context(const struct common *common, const char *target, quern_ctx **ctx)
+{
+    return open_context(common, QUERN_DEVICE_SIM, target, ctx);
+}
+
+int open_storing_context(const struct common *common, const char *target, quern_ctx **ctx)
+{
+    return open_context(common, QUERN_DEVICE_NONE, target, ctx);
 }

@@ -75,7 +75,9 @@ int options_target(const struct common *common, struct quern_target_info *info);
 /* Checks that --m names one value. */
 int options_one_m(const struct m_set *set, int64_t *m);
 
-/* Opens a context of the software GPU for `target`. */
+/* Opens a context of the software GPU for `target`, or one without a device, for verbs that make
+ * and store kernels and run none. */
 int open_sim_context(const struct common *common, const char *target, quern_ctx **ctx);
+int open_storing_context(const struct common *common, const char *target, quern_ctx **ctx);
 
 #endif

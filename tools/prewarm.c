@@ -395,7 +395,7 @@ static int prewarm(struct prewarm *w)
 
     w->common.library.log = keep_warning;
     w->common.library.log_user = w;
-    int status = open_sim_context(&w->common, w->common.target, &ctx);
+    int status = open_storing_context(&w->common, w->common.target, &ctx);
     if (status)
         return status;
     const double start = now();

@@ -186,8 +186,14 @@ QUERN_API quern_status quern_repack(const struct quern_problem *problem, enum qu
 typedef struct quern_ctx quern_ctx;
 typedef struct quern_op quern_op;
 
-enum quern_device_kind { QUERN_DEVICE_AUTO = 1, QUERN_DEVICE_HIP, QUERN_DEVICE_SIM };
+enum quern_device_kind {
+    QUERN_DEVICE_AUTO = 1,
+    QUERN_DEVICE_HIP,
+    QUERN_DEVICE_SIM,
+    QUERN_DEVICE_NONE
+};
 enum quern_cache_mode { QUERN_CACHE_RW = 1, QUERN_CACHE_RO, QUERN_CACHE_OFF };
+enum quern_cache_trust { QUERN_CACHE_TRUST_USER = 1, QUERN_CACHE_TRUST_GROUP };
 enum quern_jit { QUERN_JIT_ON = 1, QUERN_JIT_OFF, QUERN_JIT_WARN, QUERN_JIT_ERROR };
 enum quern_toolchain { QUERN_TOOLCHAIN_ANY = 1, QUERN_TOOLCHAIN_EXACT };
 enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_WARN, QUERN_LOG_INFO, QUERN_LOG_DEBUG };
@@ -242,8 +248,9 @@ typedef void (*quern_event_fn)(void *user, const struct quern_event *event);
  */
 struct quern_options {
     size_t size;
-    enum quern_device_kind device;    /* QUERN_DEVICE=auto|hip|sim; auto: sim if a target is given,
-                                       * else HIP */
+    enum quern_device_kind device;    /* QUERN_DEVICE=auto|hip|sim|none; auto: sim if a target is
+                                       * given, else HIP; none: kernels are made and stored, and
+                                       * nothing is loaded or launched */
     int device_index;                 /* which HIP device; fixed for the life of the context */
     const char *target;               /* QUERN_TARGET; the gfx target of a software device; a HIP
                                        * device must be of it */
@@ -271,6 +278,9 @@ struct quern_options {
     void *event_user;
     const char *bundle_keys;        /* QUERN_BUNDLE_KEYS; a file of public keys, one of which must
                                      * have signed each bundle of bundle_path */
+    enum quern_cache_trust cache_trust; /* QUERN_CACHE_TRUST=user|group; group: the members of the
+                                         * cache directory's group write to it too, and each of them
+                                         * decides what runs on the GPU for all */
 };
 
 /*

@@ -82,6 +82,7 @@ struct os os = {
     .getpwuid_r = getpwuid_r,
     .geteuid = geteuid,
     .getegid = getegid,
+    .getgroups = getgroups,
     .socketpair = socketpair,
     .pipe2 = pipe2,
     .fcntl = os_fcntl,

@@ -58,6 +58,7 @@ struct os {
     int (*getpwuid_r)(uid_t, struct passwd *, char *, size_t, struct passwd **);
     uid_t (*geteuid)(void);
     gid_t (*getegid)(void);
+    int (*getgroups)(int, gid_t[]);
     /* processes and pipes */
     int (*socketpair)(int, int, int, int[2]);
     int (*pipe2)(int[2], int);

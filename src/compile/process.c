@@ -13,7 +13,7 @@
 
 /* How long a worker that hung up may take for its last words and for ending before it is killed. */
 #define LAST_WORDS_MS 300
-#define ENDING_MS     500
+#define ENDING_MS     5000
 
 static int milliseconds_until(uint64_t when)
 {

@@ -75,6 +75,7 @@ static quern_status open_rooms(quern_ctx *ctx)
     TRY(store_open(&(struct store_config){.directory = s->cache_dir,
                                           .max_bytes = s->cache_max_bytes,
                                           .mode = s->cache_mode,
+                                          .shared = s->cache_shared,
                                           .log = &ctx->log},
                    &ctx->store));
     TRY(bundles_open(ctx));
@@ -84,7 +85,7 @@ static quern_status open_rooms(quern_ctx *ctx)
                                                 .log = &ctx->log},
                       &ctx->compiler));
     TRY(tuning_load(s, store_directory(ctx->store), ctx->id.target, &ctx->log, &ctx->tuning));
-    return ctx->device ? QUERN_OK : open_sim(ctx);
+    return ctx->device || s->device == QUERN_DEVICE_NONE ? QUERN_OK : open_sim(ctx);
 }
 
 quern_status quern_open(const struct quern_options *options, quern_ctx **out)

@@ -32,6 +32,7 @@ struct settings {
     char *worker_path;
     uint64_t cache_max_bytes;
     enum quern_cache_mode cache_mode;
+    bool cache_shared; /* with its directory's group */
     enum quern_jit jit;
     enum quern_toolchain toolchain;
     char *bundle_path; /* null: none; paths with ':' between */

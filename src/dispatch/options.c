@@ -14,7 +14,7 @@ static const char *const known_variables[] = {
     "QUERN_CACHE_DIR", "QUERN_CACHE_MAX_SIZE", "QUERN_CACHE_MODE",  "QUERN_BUNDLE_PATH",
     "QUERN_JIT",       "QUERN_TARGET",         "QUERN_DEVICE",      "QUERN_TOOLCHAIN",
     "QUERN_MANIFEST",  "QUERN_RECORD",         "QUERN_JOBS",        "QUERN_LOG",
-    "QUERN_ROCM_PATH", "QUERN_TUNING",         "QUERN_BUNDLE_KEYS",
+    "QUERN_ROCM_PATH", "QUERN_TUNING",         "QUERN_BUNDLE_KEYS", "QUERN_CACHE_TRUST",
 };
 #define KNOWN_COUNT (sizeof known_variables / sizeof *known_variables)
 
@@ -101,22 +101,25 @@ static quern_status copy_string(const char *option, const char *name, char **out
 
 static quern_status fill(const struct quern_options *o, struct settings *s)
 {
-    static const char *const devices[] = {"auto", "hip", "sim"};
+    static const char *const devices[] = {"auto", "hip", "sim", "none"};
     static const char *const modes[] = {"rw", "ro", "off"};
+    static const char *const trusts[] = {"user", "group"};
     static const char *const jits[] = {"on", "off", "warn", "error"};
     static const char *const toolchains[] = {"any", "exact"};
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     int device = (int)o->device, mode = (int)o->cache_mode, jit = (int)o->jit,
-        level = (int)o->log_level, toolchain = (int)o->toolchain;
+        level = (int)o->log_level, toolchain = (int)o->toolchain, trust = (int)o->cache_trust;
     const char *text;
 
-    TRY(choose("QUERN_DEVICE", devices, 3, QUERN_DEVICE_AUTO, &device));
+    TRY(choose("QUERN_DEVICE", devices, 4, QUERN_DEVICE_AUTO, &device));
     TRY(choose("QUERN_CACHE_MODE", modes, 3, QUERN_CACHE_RW, &mode));
+    TRY(choose("QUERN_CACHE_TRUST", trusts, 2, QUERN_CACHE_TRUST_USER, &trust));
     TRY(choose("QUERN_JIT", jits, 4, QUERN_JIT_ON, &jit));
     TRY(choose("QUERN_TOOLCHAIN", toolchains, 2, QUERN_TOOLCHAIN_ANY, &toolchain));
     TRY(choose("QUERN_LOG", levels, 4, QUERN_LOG_WARN, &level));
     s->device = (enum quern_device_kind)device;
     s->cache_mode = (enum quern_cache_mode)mode;
+    s->cache_shared = trust == QUERN_CACHE_TRUST_GROUP;
     s->jit = (enum quern_jit)jit;
     s->toolchain = (enum quern_toolchain)toolchain;
     s->log_level = (enum quern_log_level)level;

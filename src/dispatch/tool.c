@@ -157,8 +157,8 @@ static void explain(const struct plan_slice *slices, size_t count, int64_t m, st
     }
 }
 
-quern_status quern_explain(const struct quern_options *options,
-                           const struct quern_problem *problem, int64_t m, char **text)
+quern_status quern_explain(const struct quern_options *options, const struct quern_problem *problem,
+                           int64_t m, char **text)
 {
     struct plan_set set;
     struct plan_slice slices[2];

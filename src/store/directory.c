@@ -39,18 +39,32 @@ int directory_openat(int parent, const char *name, int flags)
     return fd;
 }
 
-int directory_open_shared(int parent, const char *name, int flags)
+mode_t directory_file_mode(const struct trust *trust)
+{
+    return trust ? 0660 : 0600;
+}
+
+int directory_open_shared(int parent, const char *name, int flags, const struct trust *trust)
 {
     const int fd = directory_openat(parent, name, flags | O_CREAT | O_NOFOLLOW | O_NONBLOCK);
+    const mode_t mode = directory_file_mode(trust);
     struct stat st;
 
-    if (fd >= 0 && os.fstat(fd, &st) == 0 && (st.st_mode & 07777) != 0600)
-        os.fchmod(fd, 0600);
+    if (fd < 0 || os.fstat(fd, &st))
+        return fd;
+    if (st.st_nlink > 1) {
+        os.close(fd);
+        return -EPERM;
+    }
+    if ((st.st_mode & 07777) != mode && st.st_uid == os.geteuid())
+        os.fchmod(fd, mode);
     return fd;
 }
 
-bool directory_trusts(const struct stat *st)
+bool directory_trusts(const struct stat *st, const struct trust *trust)
 {
+    if (trust && st->st_gid == trust->group && !(st->st_mode & S_IWOTH))
+        return true; /* only a member, or root, can give a file to the group */
     return (st->st_uid == 0 || st->st_uid == os.geteuid()) && !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
@@ -76,12 +90,13 @@ static int step(int parent, const char *name)
     return directory_openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW);
 }
 
-static int make_directory(int parent, const char *name)
+static int make_directory(int parent, const char *name, const struct trust *trust)
 {
     if (os.mkdirat(parent, name, 0700))
         return errno == EEXIST ? 0 : -errno; /* somebody else made it: it is checked when opened */
-    /* a umask may have taken even the user's own rights; nobody else can have replaced it */
-    os.fchmodat(parent, name, 0700, 0);
+    /* a umask may have taken even the user's own rights; nobody else can have replaced it. Of the
+     * group it is already, by the set-group-ID bit of its parent. */
+    os.fchmodat(parent, name, trust ? 02770 : 0700, 0);
     return 0;
 }
 
@@ -129,7 +144,7 @@ static int walk_to_parent(const char *path, bool create, const char **name, size
         component[bytes] = 0;
         int next = step(fd, component);
         if (next == -ENOENT && create) {
-            next = make_directory(fd, component);
+            next = make_directory(fd, component, NULL);
             if (next == 0)
                 next = step(fd, component);
         }
@@ -146,7 +161,7 @@ static int walk_to_parent(const char *path, bool create, const char **name, size
 }
 
 /* The checks of a directory that holds cache data; `fd` is closed on failure. */
-static int trusted(int fd, const char *path)
+static int trusted(int fd, const char *path, const struct trust *trust)
 {
     struct stat st;
 
@@ -155,7 +170,7 @@ static int trusted(int fd, const char *path)
         os.close(fd);
         REFUSE(error, "cache directory %.400s cannot be examined: %s", path, strerror(error));
     }
-    if (directory_trusts(&st))
+    if (directory_trusts(&st, trust))
         return fd;
     os.close(fd);
     if (st.st_uid != 0 && st.st_uid != os.geteuid())
@@ -169,7 +184,8 @@ static int trusted(int fd, const char *path)
 }
 
 /* Opens a directory that holds cache data; `path` is for messages. */
-static int open_data(int parent, const char *name, bool create, const char *path)
+static int open_data(int parent, const char *name, bool create, const char *path,
+                     const struct trust *trust)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
     int fd = directory_openat(parent, name, flags);
@@ -177,7 +193,7 @@ static int open_data(int parent, const char *name, bool create, const char *path
     if (fd == -ENOENT && !create)
         return fd;
     if (fd == -ENOENT) {
-        fd = make_directory(parent, name);
+        fd = make_directory(parent, name, trust);
         if (fd < 0)
             REFUSE(-fd, "cache directory %.400s cannot be created: %s", path, strerror(-fd));
         fd = directory_openat(parent, name, flags);
@@ -192,10 +208,10 @@ static int open_data(int parent, const char *name, bool create, const char *path
     }
     if (fd < 0)
         REFUSE(-fd, "cache directory %.400s cannot be opened: %s", path, strerror(-fd));
-    return trusted(fd, path);
+    return trusted(fd, path, trust);
 }
 
-int directory_open(const char *path, bool create)
+int directory_open(const char *path, bool create, const struct trust *trust)
 {
     const char *name;
     size_t missing;
@@ -203,7 +219,7 @@ int directory_open(const char *path, bool create)
 
     if (parent < 0)
         return parent;
-    const int fd = open_data(parent, name, create, path);
+    const int fd = open_data(parent, name, create, path, trust);
     os.close(parent);
     return fd;
 }
@@ -226,7 +242,7 @@ int directory_open_file(const char *path)
         REFUSE(-fd, "%.400s %s", path,
                fd == -ELOOP ? "is a symbolic link; name the file itself" : strerror(-fd));
     const int error = os.fstat(fd, &st) ? errno : 0;
-    if (!error && S_ISREG(st.st_mode) && directory_trusts(&st))
+    if (!error && S_ISREG(st.st_mode) && directory_trusts(&st, NULL))
         return fd;
     os.close(fd);
     if (error)
@@ -239,12 +255,56 @@ int directory_open_file(const char *path)
            path, st.st_uid, st.st_mode & 07777, os.geteuid());
 }
 
-int directory_open_in(int parent, const char *name, bool create, const char *shown)
+int directory_open_in(int parent, const char *name, bool create, const char *shown,
+                      const struct trust *trust)
 {
-    return open_data(parent, name, create, shown);
+    return open_data(parent, name, create, shown, trust);
 }
 
-quern_status directory_check(const char *path, bool write)
+static bool is_member(gid_t group)
+{
+    const int room = os.getgroups(0, NULL);
+    gid_t *const groups = room > 0 ? os.malloc((size_t)room * sizeof *groups) : NULL;
+    const int count = groups ? os.getgroups(room, groups) : 0;
+    bool member = os.getegid() == group;
+
+    for (int i = 0; i < count; i++)
+        member = member || groups[i] == group;
+    os.free(groups);
+    return member;
+}
+
+quern_status directory_trust(const char *path, struct trust *trust)
+{
+    const char *name;
+    size_t missing;
+    struct stat st;
+    const int parent = walk_to_parent(path, false, &name, &missing);
+
+    if (parent < 0 && parent != -ENOENT)
+        return QUERN_E_CACHE;
+    const int error = parent < 0                                           ? ENOENT
+                      : os.fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) ? errno
+                                                                           : 0;
+    if (parent >= 0)
+        os.close(parent);
+    FAIL_IF(error, QUERN_E_CACHE,
+            "cache directory %.400s is to be shared with a group: %s; make it: mkdir, chgrp GROUP, "
+            "chmod 2770",
+            path, strerror(error));
+    FAIL_IF(!is_member(st.st_gid), QUERN_E_CACHE,
+            "cache directory %.400s is that of group %u, and this process is not in it", path,
+            st.st_gid);
+    FAIL_IF((st.st_mode & S_IWOTH) || !(st.st_mode & S_IWGRP) || !(st.st_mode & S_ISGID),
+            QUERN_E_CACHE,
+            "cache directory %.400s has mode %04o; to be shared with group %u it must be writable "
+            "by the group, by nobody else, and set-group-ID: chmod 2770 %.400s",
+            path, st.st_mode & 07777, st.st_gid, path);
+    trust->group = st.st_gid;
+    return QUERN_OK;
+}
+
+quern_status directory_check(const char *path, bool write, const struct trust *trust)
 {
     const char *name = NULL;
     size_t missing = 0;
@@ -254,7 +314,7 @@ quern_status directory_check(const char *path, bool write)
     if (parent < 0 && parent != -ENOENT)
         return QUERN_E_CACHE;
     if (parent >= 0) {
-        const int fd = open_data(parent, name, false, path);
+        const int fd = open_data(parent, name, false, path, trust);
         os.close(parent);
         if (fd >= 0) {
             const int denied = write ? os.faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) : 0;

@@ -4,7 +4,8 @@
  *
  * Whoever can write to the directory decides what code the GPU runs, so it and everything in it
  * must belong to the user (or root) and be writable by nobody else, and so must every directory
- * above it, sticky ones such as /tmp excepted.
+ * above it, sticky ones such as /tmp excepted. In a cache that members of a group share, they count
+ * as the user does, in the cache though not above it.
  */
 #ifndef QUERN_STORE_DIRECTORY_H
 #define QUERN_STORE_DIRECTORY_H
@@ -13,6 +14,11 @@
 
 #include <stdbool.h>
 #include <sys/stat.h>
+
+/* Who may write to a cache besides its user and root. Null where it is asked for: nobody. */
+struct trust {
+    gid_t group; /* the members of this group, which is the cache directory's own */
+};
 
 /*
  * The absolute path of the cache directory, malloc'ed, symbolic links above it resolved; it need
@@ -25,7 +31,14 @@ quern_status directory_resolve(const char *configured, char **path);
  * Whether the directory can serve: trusted, readable and, for `write`, writable, or, if it does not
  * exist yet, creatable. QUERN_E_CACHE with the reason and the remedy.
  */
-quern_status directory_check(const char *path, bool write);
+quern_status directory_check(const char *path, bool write, const struct trust *trust);
+
+/*
+ * For a cache that is shared: the directory must be there, of a group that this process is in, be
+ * writable by it and by nobody else, and hand its group on to what is made in it (set-group-ID).
+ * QUERN_E_CACHE with the reason and the remedy.
+ */
+quern_status directory_trust(const char *path, struct trust *trust);
 
 /*
  * Opens the directory, or one inside it (`shown` is its path in messages); `create` makes it (mode
@@ -33,8 +46,9 @@ quern_status directory_check(const char *path, bool write);
  * record then says what was in the way
  * (-ENOENT without create excepted). A directory that is not to be trusted gives -EPERM.
  */
-int directory_open(const char *path, bool create);
-int directory_open_in(int parent, const char *name, bool create, const char *shown);
+int directory_open(const char *path, bool create, const struct trust *trust);
+int directory_open_in(int parent, const char *name, bool create, const char *shown,
+                      const struct trust *trust);
 
 /*
  * Opens a file to read it whose directories are all as safe as those above a cache, and which only
@@ -43,15 +57,19 @@ int directory_open_in(int parent, const char *name, bool create, const char *sho
  */
 int directory_open_file(const char *path);
 
-/* Whether only the user or root can have written this file or directory. */
-bool directory_trusts(const struct stat *st);
+/* Whether only the user, root or who is trusted can have written this file or directory. */
+bool directory_trusts(const struct stat *st, const struct trust *trust);
+
+/* The mode of a cache's files: for the user alone, or for the group too. */
+mode_t directory_file_mode(const struct trust *trust);
 
 /* Calls os.openat again after EINTR, and keeps clear of descriptors 0 to 2, which a host may have
  * closed and write to nevertheless. Returns a descriptor or -errno. */
 int directory_openat(int parent, const char *name, int flags);
 
-/* Opens a file that stays for ever, such as a lock, and makes it if it is missing: mode 0600
- * whatever the umask is. Returns a descriptor or -errno. */
-int directory_open_shared(int parent, const char *name, int flags);
+/* Opens a file that stays for ever, such as a lock, and makes it if it is missing, of the mode that
+ * files of the cache have, whatever the umask is. A file that has another name too is somebody's
+ * trick, and refused with -EPERM: its mode is not touched. Returns a descriptor or -errno. */
+int directory_open_shared(int parent, const char *name, int flags, const struct trust *trust);
 
 #endif

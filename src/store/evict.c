@@ -47,7 +47,7 @@ static int open_written(const struct store *s, int flags)
 
     if (directory < 0)
         return directory;
-    const int fd = directory_open_shared(directory, "written", flags);
+    const int fd = directory_open_shared(directory, "written", flags, s->trust);
     os.close(directory);
     return fd;
 }
@@ -134,7 +134,7 @@ static void remove_oldest(struct store *s, struct survey *v)
     qsort(v->candidates, v->count, sizeof *v->candidates, oldest_first);
     for (size_t i = 0; i < v->count && v->bytes > goal && objects >= 0; i++) {
         const struct candidate *const c = &v->candidates[i];
-        const int shard = directory_open_in(objects, c->name.shard, false, c->name.shard);
+        const int shard = directory_open_in(objects, c->name.shard, false, c->name.shard, s->trust);
         if (shard < 0)
             continue;
         /* a reader that has it open keeps its data */
@@ -180,7 +180,7 @@ void store_evict(struct store *s)
     const int locks = store_open_part(s, "locks", NULL, true);
     int fd = locks;
     if (locks >= 0) {
-        fd = directory_open_shared(locks, "evict", O_RDWR);
+        fd = directory_open_shared(locks, "evict", O_RDWR, s->trust);
         os.close(locks);
     }
     if (fd < 0) {

@@ -56,6 +56,8 @@ struct store {
     char *path; /* null when the mode is off */
     enum quern_cache_mode mode;
     uint64_t max_bytes;
+    const struct trust *trust; /* null, or: */
+    struct trust group;
     struct log *log;
     _Atomic uint64_t counters[COUNTERS];
     _Atomic bool complained[ACTIVITIES][CAUSES];
@@ -111,7 +113,7 @@ void store_random_hex(char hex[17]);
 
 /* Puts a whole file in place under a name that must not exist yet: -EEXIST if it does. A failure
  * leaves nothing behind, or at worst a temporary that cannot be removed now. */
-int store_publish(int directory, const char *name, const void *bytes, size_t size);
+int store_publish(int directory, const char *name, mode_t mode, const void *bytes, size_t size);
 
 /* Gets an entry that is proven bad out of the way, unless it is no longer the file described by
  * *seen. The reason is logged. Does nothing in read-only mode. */

@@ -56,7 +56,7 @@ int store_lock_named(struct store *s, const char *name, int deadline_ms)
     int result = directory;
     int fd = -1;
     if (directory >= 0) {
-        fd = directory_open_shared(directory, name, O_RDWR);
+        fd = directory_open_shared(directory, name, O_RDWR, s->trust);
         os.close(directory);
         result = fd < 0 ? fd : wait_for(fd, deadline_ms);
     }

@@ -56,10 +56,10 @@ static int flush(int fd)
     return 0;
 }
 
-static int fill(int fd, const void *bytes, size_t size)
+static int fill(int fd, mode_t mode, const void *bytes, size_t size)
 {
     /* the umask may have taken the owner's rights or the mode may differ by file system */
-    if (os.fchmod(fd, 0600))
+    if (os.fchmod(fd, mode))
         return -errno;
     const int written = write_all(fd, bytes, size);
     return written ? written : flush(fd);
@@ -67,7 +67,8 @@ static int fill(int fd, const void *bytes, size_t size)
 
 #define UNSUPPORTED 1 /* this way does not work here: try the other */
 
-static int publish_unnamed(int directory, const char *name, const void *bytes, size_t size)
+static int publish_unnamed(int directory, const char *name, mode_t mode, const void *bytes,
+                           size_t size)
 {
     char self[32];
     const int fd = directory_openat(directory, ".", O_TMPFILE | O_WRONLY);
@@ -75,7 +76,7 @@ static int publish_unnamed(int directory, const char *name, const void *bytes, s
     if (fd < 0)
         return fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EINVAL || fd == -ENOENT ? UNSUPPORTED
                                                                                     : fd;
-    int result = fill(fd, bytes, size);
+    int result = fill(fd, mode, bytes, size);
     if (result == 0) {
         snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
         if (os.linkat(AT_FDCWD, self, directory, name, AT_SYMLINK_FOLLOW))
@@ -85,7 +86,8 @@ static int publish_unnamed(int directory, const char *name, const void *bytes, s
     return result;
 }
 
-static int publish_named(int directory, const char *name, const void *bytes, size_t size)
+static int publish_named(int directory, const char *name, mode_t mode, const void *bytes,
+                         size_t size)
 {
     char temporary[sizeof TEMPORARY_PREFIX + 32], random[2][17];
     struct stat st;
@@ -96,7 +98,7 @@ static int publish_named(int directory, const char *name, const void *bytes, siz
     const int fd = directory_openat(directory, temporary, O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW);
     if (fd < 0)
         return fd == -EEXIST ? -EAGAIN : fd; /* -EEXIST means the entry's own name */
-    int result = fill(fd, bytes, size);
+    int result = fill(fd, mode, bytes, size);
     if (result == 0 && os.linkat(directory, temporary, directory, name, 0)) {
         result = -errno;
         /* over a network the link may have been made and only the answer lost */
@@ -108,13 +110,13 @@ static int publish_named(int directory, const char *name, const void *bytes, siz
     return result;
 }
 
-int store_publish(int directory, const char *name, const void *bytes, size_t size)
+int store_publish(int directory, const char *name, mode_t mode, const void *bytes, size_t size)
 {
     struct rlimit limit;
 
     /* writing past this limit would raise SIGXFSZ, which ends the process */
     if (os.getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size)
         return -EFBIG;
-    const int result = publish_unnamed(directory, name, bytes, size);
-    return result == UNSUPPORTED ? publish_named(directory, name, bytes, size) : result;
+    const int result = publish_unnamed(directory, name, mode, bytes, size);
+    return result == UNSUPPORTED ? publish_named(directory, name, mode, bytes, size) : result;
 }

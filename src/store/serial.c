@@ -39,7 +39,8 @@ static quern_status parse(const char *text, const char *signer, uint64_t *serial
     return QUERN_OK;
 }
 
-static quern_status read_serial(int directory, const char *signer, uint64_t *serial)
+static quern_status read_serial(const struct store *s, int directory, const char *signer,
+                                uint64_t *serial)
 {
     const int fd = directory_openat(directory, signer, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     struct stat st;
@@ -52,7 +53,7 @@ static quern_status read_serial(int directory, const char *signer, uint64_t *ser
     FAIL_IF(fd < 0, QUERN_E_IO, "the serial of signer %s cannot be opened: %s", signer,
             strerror(-fd));
     int error = os.fstat(fd, &st) ? -errno : 0;
-    if (!error && (!S_ISREG(st.st_mode) || !directory_trusts(&st)))
+    if (!error && (!S_ISREG(st.st_mode) || !directory_trusts(&st, s->trust)))
         error = -EPERM;
     if (!error && (error = store_read_exactly(fd, SERIAL_BYTES, &bytes)) == 0) {
         memcpy(text, bytes, SERIAL_BYTES);
@@ -83,19 +84,21 @@ quern_status store_serial(struct store *s, const char *signer, uint64_t *serial)
         return QUERN_OK;
     if (directory < 0)
         return no_directory(s, directory);
-    const quern_status status = read_serial(directory, signer, serial);
+    const quern_status status = read_serial(s, directory, signer, serial);
     os.close(directory);
     return status;
 }
 
-static quern_status replace(int directory, const char *signer, uint64_t serial)
+static quern_status replace(const struct store *s, int directory, const char *signer,
+                            uint64_t serial)
 {
     char text[SERIAL_BYTES + 1], random[17], temporary[sizeof TEMPORARY_PREFIX + 17];
 
     snprintf(text, sizeof text, "%020" PRIu64 "\n", serial);
     store_random_hex(random);
     snprintf(temporary, sizeof temporary, "%s%s", TEMPORARY_PREFIX, random);
-    int error = store_publish(directory, temporary, text, SERIAL_BYTES);
+    int error =
+        store_publish(directory, temporary, directory_file_mode(s->trust), text, SERIAL_BYTES);
     if (!error && os.renameat(directory, temporary, directory, signer)) {
         error = -errno;
         os.unlinkat(directory, temporary, 0);
@@ -117,9 +120,9 @@ quern_status store_raise_serial(struct store *s, const char *signer, uint64_t se
     if (directory < 0)
         return no_directory(s, directory);
     const int lock = store_lock_named(s, "serials", SERIAL_LOCK_MS);
-    status = read_serial(directory, signer, &kept);
+    status = read_serial(s, directory, signer, &kept);
     if (status == QUERN_OK && serial > kept)
-        status = replace(directory, signer, serial);
+        status = replace(s, directory, signer, serial);
     store_unlock(s, lock);
     os.close(directory);
     return status;

@@ -61,14 +61,14 @@ bool is_temporary_name(const char *name)
 int store_open_part(const struct store *s, const char *first, const char *second, bool create)
 {
     const char *const names[] = {VERSION_DIRECTORY, first, second};
-    int fd = directory_open(s->path, create);
+    int fd = directory_open(s->path, create, s->trust);
     char shown[PATH_MAX];
     size_t end = (size_t)snprintf(shown, sizeof shown, "%s", s->path);
 
     for (int i = 0; i < 3 && names[i] && fd >= 0; i++) {
         if (end < sizeof shown)
             end += (size_t)snprintf(shown + end, sizeof shown - end, "/%s", names[i]);
-        const int inner = directory_open_in(fd, names[i], create, shown);
+        const int inner = directory_open_in(fd, names[i], create, shown, s->trust);
         os.close(fd);
         fd = inner;
     }
@@ -131,7 +131,7 @@ int store_each_shard_of(const struct store *s, const char *part, shard_fn each, 
             continue;
         snprintf(shard, sizeof shard, "%02x", (unsigned char)i);
         snprintf(shown, sizeof shown, "%s/" VERSION_DIRECTORY "/%s/%s", s->path, part, shard);
-        const int fd = directory_open_in(objects, shard, false, shown);
+        const int fd = directory_open_in(objects, shard, false, shown, s->trust);
         if (fd >= 0)
             result = each(user, fd, shard);
         else if (fd != -ENOENT)
@@ -189,8 +189,12 @@ quern_status store_open(const struct store_config *config, struct store **store)
     s->log = config->log;
     if (s->mode != QUERN_CACHE_OFF) {
         quern_status status = directory_resolve(config->directory, &s->path);
+        if (status == QUERN_OK && config->shared) {
+            status = directory_trust(s->path, &s->group);
+            s->trust = &s->group;
+        }
         if (status == QUERN_OK)
-            status = directory_check(s->path, s->mode == QUERN_CACHE_RW);
+            status = directory_check(s->path, s->mode == QUERN_CACHE_RW, s->trust);
         if (status != QUERN_OK) {
             store_close(s);
             return status;
@@ -241,11 +245,11 @@ struct want {
 };
 
 /* What is wrong with a file before it is read, or null. */
-static const char *unfit_file(const struct stat *st)
+static const char *unfit_file(const struct store *s, const struct stat *st)
 {
     if (!S_ISREG(st->st_mode))
         return "it is not a regular file";
-    if (!directory_trusts(st))
+    if (!directory_trusts(st, s->trust))
         return "it belongs to or can be written to by another user";
     return NULL;
 }
@@ -296,7 +300,8 @@ static void touch(const struct store *s, int fd, const struct stat *st)
     if (s->mode != QUERN_CACHE_RW || os.clock_gettime(CLOCK_REALTIME, &now))
         return;
     if (now.tv_sec - st->st_mtime >= TOUCH_SECONDS || st->st_mtime - now.tv_sec >= TOUCH_SECONDS)
-        os.futimens(fd, (const struct timespec[2]){now, now});
+        /* "now" and no other time may be set by who does not own the file */
+        os.futimens(fd, (const struct timespec[2]){{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}});
 }
 
 /* Records why an entry cannot be read now. */
@@ -314,7 +319,7 @@ static enum counter load_file(struct store *s, int fd, struct stat *st, const st
 {
     if (os.fstat(fd, st))
         return unreadable(errno, error);
-    const char *const unfit = unfit_file(st);
+    const char *const unfit = unfit_file(s, st);
     if (unfit) {
         error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("unfit_file"), "%s", unfit);
         return COUNT_MISS_FOREIGN;
@@ -466,7 +471,7 @@ void store_put(struct store *s, const struct hash128 *key, const struct store_re
     const int shard = store_open_part(s, "objects", name.shard, true);
     int result = shard;
     if (shard >= 0) {
-        result = store_publish(shard, name.name, bytes, size);
+        result = store_publish(shard, name.name, directory_file_mode(s->trust), bytes, size);
         os.close(shard);
     }
     os.free(bytes);

@@ -16,6 +16,7 @@ struct store_config {
     const char *directory; /* null: $XDG_CACHE_HOME/quern, else $HOME/.cache/quern */
     uint64_t max_bytes;    /* 0: 1 GiB */
     enum quern_cache_mode mode;
+    bool shared; /* with the group of the directory: see directory_trust */
     struct log *log;
 };
 

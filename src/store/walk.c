@@ -117,9 +117,9 @@ static quern_status verify_entry(const void *bytes, size_t size, const char *key
     return QUERN_OK;
 }
 
-static quern_status check_file(const struct stat *st)
+static quern_status check_file(const struct store *s, const struct stat *st)
 {
-    FAIL_IF(!S_ISREG(st->st_mode) || !directory_trusts(st), QUERN_E_OBJECT,
+    FAIL_IF(!S_ISREG(st->st_mode) || !directory_trusts(st, s->trust), QUERN_E_OBJECT,
             "it is not a regular file of this user");
     FAIL_IF(st->st_size < ENTRY_HEADER_BYTES || (uint64_t)st->st_size > ENTRY_BYTES_MAX,
             QUERN_E_OBJECT, "it has %lld bytes; an entry has %d to %zu", (long long)st->st_size,
@@ -131,7 +131,6 @@ static quern_status check_file(const struct stat *st)
 static quern_status read_whole(int fd, const struct stat *st, const char *key,
                                struct store_entry *entry)
 {
-    TRY(check_file(st));
     const int error = store_read_exactly(fd, (size_t)st->st_size, &entry->buffer);
     FAIL_IF(error == -ENOMEM, QUERN_E_MEMORY, "no memory for an entry");
     FAIL_IF(error, QUERN_E_IO, "it cannot be read: %s", strerror(-error));
@@ -150,7 +149,6 @@ static quern_status read_entry(int fd, const struct stat *st, bool verify, const
     struct store_entry entry = {0};
     uint8_t head[ENTRY_HEADER_BYTES];
 
-    TRY(check_file(st));
     if (verify) {
         TRY(read_whole(fd, st, key, &entry));
         store_entry_free(&entry);
@@ -190,8 +188,10 @@ static int visit(struct walk *w, int shard, const struct entry_name *name)
     } else {
         item.bytes = (uint64_t)st.st_size;
         item.used = st.st_mtime;
-        item.status = w->read ? read_whole(fd, &st, item.key, &entry)
-                              : read_entry(fd, &st, w->verify, item.key, &text);
+        item.status = check_file(w->store, &st);
+        if (item.status == QUERN_OK)
+            item.status = w->read ? read_whole(fd, &st, item.key, &entry)
+                                  : read_entry(fd, &st, w->verify, item.key, &text);
         if (text)
             item.key_text = text;
         if (w->verify && item.status == QUERN_E_OBJECT)

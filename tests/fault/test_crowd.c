@@ -36,6 +36,7 @@ struct crowd {
     int deadline_ms;
     long die_each; /* each compile of such a number, counted from 1, ends in death; 0: none */
     long stop_at;  /* the compile of this number stops its process for ever; 0: none */
+    bool versions; /* every other process is of the next version of the format */
 };
 
 /* Adds a byte to a file, whose length counts over all processes. Returns this one's number. */
@@ -76,6 +77,42 @@ static void compile(const struct crowd *c, struct store *s, const struct t_recor
     store_put(s, &r->key, &r->record);
 }
 
+/* ---- the next version: the same code, in the directory that it will have ----------------------
+ */
+
+static struct os this_version;
+static const char *next(const char *name)
+{
+    return !strcmp(name, "v1") ? "v2" : name;
+}
+static int next_openat(int d, const char *name, int flags, mode_t mode)
+{
+    return this_version.openat(d, next(name), flags, mode);
+}
+static int next_mkdirat(int d, const char *name, mode_t mode)
+{
+    return this_version.mkdirat(d, next(name), mode);
+}
+static int next_fchmodat(int d, const char *name, mode_t mode, int flags)
+{
+    return this_version.fchmodat(d, next(name), mode, flags);
+}
+static int next_fstatat(int d, const char *name, struct stat *st, int flags)
+{
+    return this_version.fstatat(d, next(name), st, flags);
+}
+
+static void become_next_version(void)
+{
+    this_version = os;
+    os.openat = next_openat;
+    os.mkdirat = next_mkdirat;
+    os.fchmodat = next_fchmodat;
+    os.fstatat = next_fstatat;
+}
+
+/* ---- the crowd ------------------------------------------------------------------------------- */
+
 /* Sees to it that every key is there, in an order of its own; as dispatch does it. */
 static void member(const struct crowd *c, int self)
 {
@@ -111,6 +148,8 @@ static pid_t start(const struct crowd *c, int self, const int gate[2])
             T_MUST(read(gate[0], &byte, 1) == 0);
             close(gate[0]);
         }
+        if (c->versions && self % 2)
+            become_next_version();
         member(c, self);
         _exit(0);
     }
@@ -164,6 +203,17 @@ static void each_key_is_compiled_once(void **state)
 
     run_crowd(&c);
     assert_int_equal(noted(&c, "compiles"), KEYS);
+}
+
+static void two_versions_share_a_directory(void **state)
+{
+    const struct crowd c = {
+        .t = *state, .compile_us = 1000, .deadline_ms = 60000, .versions = true};
+
+    run_crowd(&c);
+    assert_int_equal(noted(&c, "compiles"), 2 * KEYS);
+    assert_int_equal(t_count_files(c.t, "v2/objects", ""), KEYS);
+    assert_int_equal(t_count_files(c.t, "v2/quarantine", ""), 0);
 }
 
 static void a_death_costs_one_compile_at_most(void **state)
@@ -293,6 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T_STORE_TEST(each_key_is_compiled_once),
+        T_STORE_TEST(two_versions_share_a_directory),
         T_STORE_TEST(a_death_costs_one_compile_at_most),
         T_STORE_TEST(a_stopped_holder_costs_the_deadline),
         T_STORE_TEST(without_locks_the_result_is_the_same),

@@ -11,6 +11,7 @@
 #include "t_paths.h"
 
 #include "base/os.h"
+#include "dispatch/dispatch.h"
 #include "problem/problem.h"
 #include "target/target.h"
 
@@ -563,6 +564,38 @@ static void test_no_gpu_is_quick(void **state)
     assert_in_range(least, 1, T_SANITIZED ? 20000000 : 1000000);
 }
 
+/* Kernels are made and stored, and found again without a worker, which loading one would start. */
+static void test_no_device(void **state)
+{
+    char *const own = t_temp_dir();
+    const struct quern_problem p = t_problem("wq=nf4 n=64 k=128 a=bf16");
+    struct quern_options options = QUERN_INIT(struct quern_options);
+    static _Alignas(16) char memory[16];
+    struct quern_args args = QUERN_INIT(struct quern_args);
+    quern_ctx *ctx;
+    quern_op *op;
+
+    (void)state;
+    options.device = QUERN_DEVICE_NONE;
+    assert_int_equal(quern_open(&options, &ctx), QUERN_E_TARGET);
+    options.target = "gfx1151";
+    options.cache_dir = own;
+    args.a = args.b = args.scales = memory;
+    args.c = memory;
+    for (int warm = 0; warm < 2; warm++) {
+        struct compiler_stats workers;
+        assert_int_equal(quern_open(&options, &ctx), QUERN_OK);
+        assert_null(quern_ctx_sim(ctx));
+        assert_int_equal(quern_op_create(ctx, &p, 1, &op), QUERN_OK);
+        assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_E_DEVICE);
+        compiler_stats(ctx->compiler, &workers);
+        assert_int_equal(workers.started, warm ? 0 : 1);
+        quern_op_release(op);
+        quern_close(ctx);
+    }
+    t_remove(own);
+}
+
 static int cancel_after_two(void *user, const struct quern_progress *progress)
 {
     int *const calls = user;
@@ -658,6 +691,7 @@ int main(void)
         cmocka_unit_test(test_bad_launches),
         cmocka_unit_test(test_bad_contexts),
         cmocka_unit_test(test_no_gpu_is_quick),
+        cmocka_unit_test(test_no_device),
         cmocka_unit_test(test_prewarm),
         cmocka_unit_test(test_verify),
         cmocka_unit_test(test_explain),
