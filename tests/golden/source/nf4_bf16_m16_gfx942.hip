@@ -408,8 +408,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         auto look_up_batch = [&](u32 batch) {
             UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j++) {
                 const u32 byte = batch * BATCH_WORDS + j, unit = byte / (CHUNK / 2);
-                w[batch % 2][t][j] =
-                    look_up(table, packed[unit][t][byte % (CHUNK / 2) / 4], byte % 4, copy);
+                u32 &word = packed[unit][t][byte % (CHUNK / 2) / 4];
+                if (byte % 4 == 0)
+                    computed(word); // so that no address is made long before its look-up
+                w[batch % 2][t][j] = look_up(table, word, byte % 4, copy);
             }
         };
         tile sum[M_TILES][N_TILES];
