@@ -62,7 +62,8 @@ static const struct copy stores[] = {
      'h'},
 };
 
-enum kind { ADD, SUB, RSUB, MIN, MAX, AND, OR, XOR, INC, DEC, SWAP, CMPSWAP, SUB_CLAMP, COND_SUB, PAIR };
+enum kind { ADD, SUB, RSUB, MIN, MAX, AND, OR, XOR, INC, DEC, SWAP, CMPSWAP, SUB_CLAMP, COND_SUB,
+            PAIR };
 /* Type: u, i integers, f floats, h two f16, b two bf16. `on`: in which targets for global and
  * buffer, flat, LDS; a kind that only returns has an R before it. */
 static const struct change {
