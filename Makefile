@@ -219,6 +219,8 @@ $(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 	    -Wl,-rpath,$(abspath $(B)/lib/fakehip) -Wl,--disable-new-dtags \
 	    $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
 
+# `make all tests`: the first, a make of its own, ends before this one begins
+$(LIB_OBJ) $(TOOL_SRC:%.c=$(B)/%.o) $(WORKER) $(FAKEHIP_OBJ): | $(filter all,$(MAKECMDGOALS))
 tests: $(TEST_BIN) $(BENCH_BIN) $(FAKEHIP) $(FAKEHIP_BIN)
 
 # `make fuzz FUZZ_RUNS=10000000 FUZZ=object`: libFuzzer on the readers, instrumented by clang; the

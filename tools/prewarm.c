@@ -307,15 +307,28 @@ static void verify_run(quern_ctx *ctx, struct prewarm_problem *p, struct prewarm
     quern_op_release(op);
 }
 
-/* A context of its own that may not compile: what it has, it has from the store. */
+/* A context of its own that may not compile: what it has, it has from the store. Only where there
+ * is none is everything compiled once more. */
+static int open_verifier(const struct prewarm *w, quern_ctx **ctx)
+{
+    struct quern_cache_info cache = QUERN_INIT(struct quern_cache_info);
+    struct common common = w->common;
+
+    common.library.jit = QUERN_JIT_OFF;
+    const int status = open_sim_context(&common, w->target.name, ctx);
+    if (status || quern_cache_info(*ctx, &cache) || cache.directory[0])
+        return status;
+    quern_close(*ctx);
+    common.library.jit = QUERN_JIT_ON;
+    return open_sim_context(&common, w->target.name, ctx);
+}
+
 static int verify_all(struct prewarm *w)
 {
-    struct common common = w->common;
     size_t total = 0, done = 0;
     quern_ctx *ctx;
 
-    common.library.jit = QUERN_JIT_OFF;
-    const int status = open_sim_context(&common, w->target.name, &ctx);
+    const int status = open_verifier(w, &ctx);
     if (status)
         return status;
     for (size_t i = 0; i < w->count; i++) {

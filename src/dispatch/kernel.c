@@ -163,15 +163,16 @@ static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum que
 {
     const enum quern_seal seal = seal_state();
     const bool off = jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR;
+    const char *const directory = store_directory(ctx->store), *const gap = *directory ? " " : "";
 
     if (off || seal == QUERN_SEAL_FAIL)
         atomic_fetch_add(&ctx->compile_refused, 1);
     FAIL_IF(off, QUERN_E_WOULD_COMPILE,
-            "kernel %s for %s is not in the cache %s and compiling is off (QUERN_JIT)",
-            k->plan.symbol, ctx->id.target->name, store_directory(ctx->store));
+            "kernel %s for %s is not in the cache%s%s and compiling is off (QUERN_JIT)",
+            k->plan.symbol, ctx->id.target->name, gap, directory);
     FAIL_IF(seal == QUERN_SEAL_FAIL, QUERN_E_WOULD_COMPILE,
-            "kernel %s for %s is not in the cache %s and the process is sealed (quern_seal)",
-            k->plan.symbol, ctx->id.target->name, store_directory(ctx->store));
+            "kernel %s for %s is not in the cache%s%s and the process is sealed (quern_seal)",
+            k->plan.symbol, ctx->id.target->name, gap, directory);
     if (seal == QUERN_SEAL_WARN)
         atomic_fetch_add(&ctx->compile_sealed, 1);
     if (jit == QUERN_JIT_WARN || seal == QUERN_SEAL_WARN)

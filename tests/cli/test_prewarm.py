@@ -82,6 +82,12 @@ def test_only_the_ends_can_be_verified(quern):
     assert [run["m"] for run in report["problems"][0]["verified"]] == [2, 8]
 
 
+def test_verified_without_a_cache(quern):
+    words = ["prewarm", "--target", TARGET, "--m", "1", "--verify", "wq=nf4 n=64 k=128 a=bf16"]
+    assert "verified 1 of 1" in quern(*words, "--cache-mode", "off").stdout
+    assert "1 compiled" in quern(*words).stdout  # nothing was kept
+
+
 def test_only_kernels_for_the_rows_asked_for_are_made(quern):
     words = ["prewarm", "--target", TARGET, "wq=nf4 n=64 k=128 a=f16"]
     some = quern.json(*words, "--m", "1,8")

@@ -14,8 +14,9 @@ import numpy as np
 from . import _native as native
 from .arrays import Memory, memory_of
 
-_DEVICES = ("auto", "hip", "sim")
+_DEVICES = ("auto", "hip", "sim", "none")
 _MODES = ("rw", "ro", "off")
+_TRUSTS = ("user", "group")
 _JITS = ("on", "off", "warn", "error")
 _LEVELS = ("error", "warn", "info", "debug")
 _TOOLCHAINS = ("any", "exact")
@@ -181,6 +182,7 @@ class Context:
 
     def __init__(self, target: str | None = None, *, device: str | None = None, index: int = 0,
                  cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
+                 cache_trust: str | None = None,
                  jit: str | None = None, rocm_path: str | os.PathLike[str] | None = None,
                  bundle_path: str | None = None,
                  bundle_keys: str | os.PathLike[str] | None = None, toolchain: str | None = None,
@@ -203,6 +205,7 @@ class Context:
             device=native.choose("device", _DEVICES, device), device_index=index,
             target=_bytes(target), cache_dir=_bytes(cache_dir),
             cache_mode=native.choose("cache_mode", _MODES, cache_mode),
+            cache_trust=native.choose("cache_trust", _TRUSTS, cache_trust),
             jit=native.choose("jit", _JITS, jit), rocm_path=_bytes(rocm_path),
             bundle_path=_bytes(bundle_path), bundle_keys=_bytes(bundle_keys),
             toolchain=native.choose("toolchain", _TOOLCHAINS, toolchain),
