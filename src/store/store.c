@@ -254,6 +254,12 @@ static const char *unfit_file(const struct store *s, const struct stat *st)
     return NULL;
 }
 
+/* Whether a file's mode lets this user read it. */
+static bool may_read(const struct stat *st)
+{
+    return st->st_mode & (st->st_uid == os.geteuid() ? S_IRUSR : S_IRGRP | S_IROTH);
+}
+
 static bool same_text(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
 {
     return a_bytes == b_bytes && !memcmp(a, b, a_bytes);
@@ -364,9 +370,11 @@ static enum counter load(struct store *s, const struct entry_name *name, const s
     } else if (fd == -ENOENT) {
         outcome = COUNT_MISS_ABSENT;
     } else {
-        /* a link, a socket, somebody else's file: not what the store wrote; the rest may pass */
+        /* A link, a socket, a file that is not for this user to read: not what the store wrote. The
+         * rest may pass. */
         const bool alien = (fd == -ELOOP || fd == -ENXIO || fd == -EACCES) &&
-                           !os.fstatat(shard, name->name, &st, AT_SYMLINK_NOFOLLOW);
+                           !os.fstatat(shard, name->name, &st, AT_SYMLINK_NOFOLLOW) &&
+                           (unfit_file(s, &st) || !may_read(&st));
         outcome = unreadable(-fd, error);
         if (alien)
             outcome = COUNT_MISS_FOREIGN;
