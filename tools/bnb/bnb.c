@@ -62,7 +62,9 @@ static bool hip_ready(void)
     if (atomic_load_explicit(&have_hip, memory_order_acquire))
         return true;
     pthread_mutex_lock(&lock);
-    if (dl_iterate_phdr(find_runtime, &library) && take(library, "hipGetDevice", &hip.get_device) &&
+    /* another thread may have been first; from then on `hip` is read without the lock */
+    if (!atomic_load(&have_hip) && dl_iterate_phdr(find_runtime, &library) &&
+        take(library, "hipGetDevice", &hip.get_device) &&
         take(library, "hipStreamIsCapturing", &hip.is_capturing) &&
         take(library, "hipGetLastError", &hip.last_error))
         atomic_store_explicit(&have_hip, true, memory_order_release);
