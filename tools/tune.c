@@ -158,7 +158,8 @@ struct kernel {
     size_t count;
 };
 
-/* A shape that cannot be compiled or launched loses; it is no reason to stop. */
+/* A shape that cannot be compiled or launched loses; it is no reason to stop. Of two measurements
+ * the lesser counts. */
 static void measure_shape(struct tune *t, struct kernel *k, size_t i, struct timing *timing)
 {
     struct timing_result result;
@@ -169,7 +170,7 @@ static void measure_shape(struct tune *t, struct kernel *k, size_t i, struct tim
         fail_status(e, k->shapes[i].words);
         return;
     }
-    if (!timing_measure(timing, op, &result))
+    if (!timing_measure(timing, op, &result) && (k->us[i] == 0 || result.median_us < k->us[i]))
         k->us[i] = result.median_us;
     quern_op_release(op);
 }
@@ -240,6 +241,11 @@ static int tune_kernel(struct tune *t, struct kernel *k)
         measure_shape(t, k, i, timing);
         if (k->us[i] > 0 && (k->us[best] == 0 || k->us[i] < k->us[best]))
             best = i;
+    }
+    /* once more for the two that matter: clocks rise and fall while all others are measured */
+    if (!status && best) {
+        measure_shape(t, k, 0, timing);
+        measure_shape(t, k, best, timing);
     }
     timing_free(timing);
     if (status)
@@ -366,7 +372,7 @@ static int tune(struct tune *t, int argc, char **argv, int first)
     if ((status = open_all(t)))
         return status;
     t->list = json_array();
-    table_header(&t->table, "problem|m|shapes|model us|best us|noted");
+    table_header(&t->table, "<problem|m|shapes|model us|best us|<noted");
     status = t->manifest ? tune_manifest(t) : tune_problem(t, &problem, text, &t->set);
     /* what was measured before something failed is kept */
     const int written = write_table(t);
