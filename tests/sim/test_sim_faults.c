@@ -188,6 +188,14 @@ static const struct mistake {
      32,
      "u32 x; UNDEFINED(x); c[LANE] = WRONG ? x & 0xff : x & 0;",
      {"undefined bits 0xff reach a store", NULL, NULL}},
+    {"undefined bits shifted out of a half are legal, those that stay are not",
+     true,
+     1,
+     32,
+     "u32 x, y; UNDEFINED(x); x = (x & 0xff00) | 5;\n"
+     "asm volatile(\"v_lshlrev_b16 %0, %1, %2\" : \"=v\"(y) : \"v\"(WRONG ? 4 : 8), "
+     "\"v\"(x)); c[LANE] = y & 0xffff;",
+     {"undefined bits 0xf000 reach a store", NULL, NULL}},
     {"undefined address",
      true,
      1,
