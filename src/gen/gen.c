@@ -73,13 +73,39 @@ static const char *matrix_template(enum plan_products products)
 }
 
 /* What kernels of all families are told. */
+static void add_layer_constants(struct str *s, const struct plan *p)
+{
+    add_word(s, "SYMBOL", p->symbol, "name of the kernel");
+    add_integer(s, "N", p->problem.n, "rows of W");
+    add_integer(s, "K", p->problem.k, "columns of W");
+}
+
+/* What all that multiply are told, between the formats and the shape … */
+static void add_tile_constants(struct str *s, const struct plan *p)
+{
+    add_word(s, "BIAS", p->problem.bias ? "1" : "0", "whether a bias is added");
+    add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
+    str_add(s, "\n");
+    add_integer(s, "WAVE", p->wave_size, "lanes");
+    add_integer(s, "WAVES", p->waves, "in a workgroup");
+}
+
+/* … and behind the shape. */
+static void add_grid_constants(struct str *s, const struct plan *p)
+{
+    add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
+             "whether slices of A are workgroup id x");
+    add_word(s, "SKEWED", p->skewed ? "true" : "false", "whether the last group of rows is empty");
+    add_word(s, "WEIGHTS_ONCE", p->weights_once ? "true" : "false",
+             "whether they bypass the caches");
+}
+
+/* What kernels of 4-bit weights by table are told. */
 static void add_weight_constants(struct str *s, const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
 
-    add_word(s, "SYMBOL", p->symbol, "name of the kernel");
-    add_integer(s, "N", q->n, "rows of W");
-    add_integer(s, "K", q->k, "columns of W");
+    add_layer_constants(s, p);
     add_integer(s, "BLOCK", problem_group(q), "weights along K that share a scale");
     add_word(s, "HIGH_NIBBLE_FIRST", q->layout == QUERN_LAYOUT_BNB ? "true" : "false",
              "which half of a byte is the lower k");
@@ -104,11 +130,7 @@ static void add_simt_w4_constants(struct str *s, const struct plan *p)
     add_weight_constants(s, p);
     add_word(s, "A_TYPE", element_word(q->a), "elements of A");
     add_word(s, "PRODUCTS", products_word(p->products), "how pairs are multiplied");
-    add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
-    add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
-    str_add(s, "\n");
-    add_integer(s, "WAVE", p->wave_size, "lanes");
-    add_integer(s, "WAVES", p->waves, "in a workgroup");
+    add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
     add_integer(s, "CHUNK", p->chunk, "weights of a row for one lane in one step");
@@ -116,11 +138,7 @@ static void add_simt_w4_constants(struct str *s, const struct plan *p)
     add_integer(s, "WAVES_PER_SIMD", p->waves_asked, "that registers must leave room for");
     add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
     add_word(s, "AHEAD", p->ahead ? "true" : "false", "whether all steps are loaded at the start");
-    add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
-             "whether slices of A are workgroup id x");
-    add_word(s, "SKEWED", p->skewed ? "true" : "false", "whether the last group of rows is empty");
-    add_word(s, "WEIGHTS_ONCE", p->weights_once ? "true" : "false",
-             "whether they bypass the caches");
+    add_grid_constants(s, p);
 }
 
 static void add_mma_w4_constants(struct str *s, const struct plan *p)
@@ -130,22 +148,14 @@ static void add_mma_w4_constants(struct str *s, const struct plan *p)
     add_weight_constants(s, p);
     add_word(s, "A_TYPE", element_word(q->a), "elements of A");
     add_word(s, "PRODUCTS", "MATRIX", "how pairs are multiplied");
-    add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
-    add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
-    str_add(s, "\n");
-    add_integer(s, "WAVE", p->wave_size, "lanes");
-    add_integer(s, "WAVES", p->waves, "in a workgroup");
+    add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
     add_integer(s, "CHUNK", p->chunk, "weights of a row for one lane in one load");
     add_integer(s, "UNITS", p->ring, "loads of a step for each 16 rows");
     add_integer(s, "WAVES_PER_SIMD", p->waves_asked, "that registers must leave room for");
     add_integer(s, "PHASES", p->phase, "1: groups start apart along K");
-    add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
-             "whether slices of A are workgroup id x");
-    add_word(s, "SKEWED", p->skewed ? "true" : "false", "whether the last group of rows is empty");
-    add_word(s, "WEIGHTS_ONCE", p->weights_once ? "true" : "false",
-             "whether they bypass the caches");
+    add_grid_constants(s, p);
 }
 
 static const char *scale_word(const struct quern_problem *q)
@@ -158,9 +168,7 @@ static void add_simt_int4_constants(struct str *s, const struct plan *p)
     const struct quern_problem *const q = &p->problem;
     const bool k8 = q->layout == QUERN_LAYOUT_K8, ck = q->layout == QUERN_LAYOUT_CK;
 
-    add_word(s, "SYMBOL", p->symbol, "name of the kernel");
-    add_integer(s, "N", q->n, "rows of W");
-    add_integer(s, "K", q->k, "columns of W");
+    add_layer_constants(s, p);
     add_integer(s, "BLOCK", problem_group(q), "weights along K that share a scale");
     add_word(s, "WORD_ORDER", k8 ? "K8" : "EXL", "of the weights in a word");
     add_word(s, "WORD_BLOCKS", ck ? "true" : "false", "whether b is [K/32,N] blocks of 4");
@@ -179,11 +187,7 @@ static void add_simt_int4_constants(struct str *s, const struct plan *p)
     add_word(s, "PAIRING", p->pairing == PAIRING_OF_A ? "OF_A" : "OF_W",
              "what is reordered where pairs differ");
     add_word(s, "SUMS", p->shared_sums ? "SHARED" : "OWN", "who makes sums of A");
-    add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
-    add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
-    str_add(s, "\n");
-    add_integer(s, "WAVE", p->wave_size, "lanes");
-    add_integer(s, "WAVES", p->waves, "in a workgroup");
+    add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a lane works on");
     add_integer(s, "ROW_LANES", p->row_lanes, "lanes side by side with rows of their own");
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
@@ -193,20 +197,14 @@ static void add_simt_int4_constants(struct str *s, const struct plan *p)
                 "that registers must leave room for");
     add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
     add_word(s, "AHEAD", p->ahead ? "true" : "false", "whether all steps are loaded at the start");
-    add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
-             "whether slices of A are workgroup id x");
-    add_word(s, "SKEWED", p->skewed ? "true" : "false", "whether the last group of rows is empty");
-    add_word(s, "WEIGHTS_ONCE", p->weights_once ? "true" : "false",
-             "whether they bypass the caches");
+    add_grid_constants(s, p);
 }
 
 static void add_simt_skinny_constants(struct str *s, const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
 
-    add_word(s, "SYMBOL", p->symbol, "name of the kernel");
-    add_integer(s, "N", q->n, "rows of W");
-    add_integer(s, "K", q->k, "columns of W");
+    add_layer_constants(s, p);
     add_word(s, "W_TYPE", element_word(problem_weight_type(q)), "elements of W");
     add_word(s, "A_TYPE", element_word(q->a), "elements of A");
     add_word(s, "C_TYPE", element_word(q->c), "elements of C and of a bias");
@@ -222,11 +220,7 @@ static void add_simt_skinny_constants(struct str *s, const struct plan *p)
              "whether A has a scale");
     add_word(s, "B_SCALED", p->fp8 ? "1" : "0", "whether W has one");
     add_word(s, "PRODUCTS", products_word(p->products), "how weights are multiplied");
-    add_word(s, "BIAS", q->bias ? "1" : "0", "whether a bias is added");
-    add_integer(s, "M_TILE", p->m_tile, "rows of A computed at once");
-    str_add(s, "\n");
-    add_integer(s, "WAVE", p->wave_size, "lanes");
-    add_integer(s, "WAVES", p->waves, "in a workgroup");
+    add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a lane works on");
     add_integer(s, "ROW_LANES", p->row_lanes, "lanes side by side with rows of their own");
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
@@ -235,11 +229,7 @@ static void add_simt_skinny_constants(struct str *s, const struct plan *p)
     add_integer(s, "WAVES_PER_SIMD", p->estimate.waves_per_simd,
                 "that registers must leave room for");
     add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
-    add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
-             "whether slices of A are workgroup id x");
-    add_word(s, "SKEWED", p->skewed ? "true" : "false", "whether the last group of rows is empty");
-    add_word(s, "WEIGHTS_ONCE", p->weights_once ? "true" : "false",
-             "whether they bypass the caches");
+    add_grid_constants(s, p);
 }
 
 static const char *decode_template(enum quern_weight wq)
