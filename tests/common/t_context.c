@@ -59,6 +59,22 @@ static quern_ctx *open_device(enum quern_device_kind device, int index, const ch
     return ctx;
 }
 
+char *t_cache;
+
+int t_cache_make(void **state)
+{
+    (void)state;
+    t_cache = t_temp_dir();
+    return 0;
+}
+
+int t_cache_remove(void **state)
+{
+    (void)state;
+    t_remove(t_cache);
+    return 0;
+}
+
 bool t_on_hip(void)
 {
     const char *const device = getenv("QUERN_DEVICE");

@@ -12,6 +12,12 @@
 char *t_temp_dir(void);
 void t_remove(char *directory);
 
+/* A directory for the cache that the tests of a program share, so that each kernel is compiled
+ * once, and cmocka's group fixtures that make and remove it. */
+extern char *t_cache;
+int t_cache_make(void **state);
+int t_cache_remove(void **state);
+
 /* Whether QUERN_DEVICE=hip: the program was linked to run on a HIP runtime (tests/fakehip). */
 bool t_on_hip(void);
 

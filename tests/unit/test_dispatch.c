@@ -22,22 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *cache; /* shared by the tests of this program, so that each kernel is compiled once */
-
-static int set_up(void **state)
-{
-    (void)state;
-    cache = t_temp_dir();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    t_remove(cache);
-    return 0;
-}
-
 static quern_op *create(quern_ctx *ctx, const char *text, int64_t m_max)
 {
     const struct quern_problem p = t_problem(text);
@@ -83,7 +67,7 @@ static void test_answers(void **state)
                                          "n=16 k=4096 group=4096", "n=130 k=64 group=32 bias=1"};
     static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 21};
     const size_t step = T_SANITIZED ? 5 : 1;
-    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
 
     (void)state;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
@@ -115,7 +99,7 @@ static void test_formats(void **state)
                                          "wq=mxfp4 n=16 k=1056 a=f32",
                                          "wq=mxfp4 n=131 k=96 a=bf16 c=f32"};
     static const int rows[] = {1, 2, 3, 5, 8, 11};
-    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
 
     (void)state;
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
@@ -142,7 +126,7 @@ static void *place(quern_ctx *ctx, const void *host, size_t bytes, enum quern_si
 
 static void test_extreme_powers(void **state)
 {
-    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
     quern_op *const op = create(ctx, "wq=mxfp4 n=4 k=64 a=f32", 1);
     uint8_t b[4 * 32], scales[8] = {0, 0, 127, 127, 127, 255, 254, 0};
     float a[64], c[4] = {0};
@@ -171,7 +155,7 @@ static void test_extreme_powers(void **state)
 
 static void test_nested_operands_are_checked(void **state)
 {
-    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
     const struct quern_problem p = t_problem("wq=nf4 scale=nested n=96 k=256 a=bf16");
     quern_op *const op = create(ctx, "wq=nf4 scale=nested n=96 k=256 a=bf16", 1);
     struct t_layer l;
@@ -217,7 +201,7 @@ static void test_dequant(void **state)
                                           "wq=fp4 n=300 k=320 scale=nested",
                                           "wq=nf4 n=1 k=32 group=32"};
     static const char *const types[] = {"f32", "f16", "bf16"};
-    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
 
     (void)state;
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
@@ -234,7 +218,7 @@ static void test_dequant_launch(void **state)
 {
     enum { N = 256, K = 32 };
     static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
     quern_op *const op = create(ctx, "op=dequant wq=mxfp4 n=256 k=32 c=f32", 1);
     static uint8_t b[N * K / 2], scales[N];
     static float c[N * K];
@@ -273,7 +257,7 @@ static void test_other_targets(void **state)
 
     (void)state;
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
-        quern_ctx *const ctx = t_open(targets[t], cache, QUERN_JIT_ON);
+        quern_ctx *const ctx = t_open(targets[t], t_cache, QUERN_JIT_ON);
         const struct quern_problem p = t_problem("wq=nf4 n=80 k=512 a=bf16 bias=1");
         quern_op *const op = create(ctx, "wq=nf4 n=80 k=512 a=bf16 bias=1", 8);
         for (int64_t m = 1; m <= 8; m++)
@@ -302,7 +286,7 @@ static void test_unverified_targets_compile(void **state)
             continue;
         options.target = target->name;
         options.device = QUERN_DEVICE_SIM;
-        options.cache_dir = cache;
+        options.cache_dir = t_cache;
         options.worker_path = t_worker_path();
         options.allow_unverified = 1;
         assert_int_equal(quern_open(&options, &ctx), QUERN_OK);
@@ -324,7 +308,7 @@ static void test_unverified_targets_compile(void **state)
 
 static void test_same_problem_same_op(void **state)
 {
-    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
     quern_op *const one = create(ctx, "wq=nf4 n=96 k=256 a=f16", 1);
     const size_t few = quern_op_kernel_count(one);
     quern_op *const two = create(ctx, "a=f16 k=256 n=96 group=64 wq=nf4", 1);
@@ -433,7 +417,7 @@ static void test_threads_share_one_compile(void **state)
 
 static void test_bad_launches(void **state)
 {
-    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
     const struct quern_problem p = t_problem("wq=nf4 n=96 k=256 a=f16 bias=1");
     quern_op *const op = create(ctx, "wq=nf4 n=96 k=256 a=f16 bias=1", 8);
     struct t_layer l;
@@ -482,7 +466,7 @@ static void test_bad_contexts(void **state)
     quern_op *op = NULL;
 
     (void)state;
-    options.cache_dir = cache;
+    options.cache_dir = t_cache;
     options.worker_path = t_worker_path();
     options.device = QUERN_DEVICE_AUTO;
     options.device_index = 1000; /* whatever this machine has */
@@ -510,7 +494,7 @@ static void test_bad_contexts(void **state)
     assert_int_equal(quern_op_create(ctx, &p, 1, &op), QUERN_E_DECLINED);
     assert_int_equal(stats_of(ctx).compile_ok, 0);
     quern_close(ctx);
-    ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
     assert_int_equal(quern_op_create(ctx, &p, 0, &op), QUERN_E_ARGUMENT);
     assert_int_equal(quern_op_create(ctx, NULL, 1, &op), QUERN_E_ARGUMENT);
     assert_null(op);
@@ -640,7 +624,7 @@ static void test_prewarm(void **state)
 
 static void test_verify(void **state)
 {
-    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
     struct quern_verification v = QUERN_INIT(struct quern_verification);
     quern_op *const op = create(ctx, "wq=nf4 n=96 k=256 a=bf16", 8);
 
@@ -658,7 +642,7 @@ static void test_verify(void **state)
 
 static void test_explain(void **state)
 {
-    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
     quern_op *const op = create(ctx, "wq=nf4 n=96 k=256 a=bf16", 8);
     char text[4096], part[16];
 
@@ -696,5 +680,5 @@ int main(void)
         cmocka_unit_test(test_verify),
         cmocka_unit_test(test_explain),
     };
-    return cmocka_run_group_tests_name("dispatch", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("dispatch", tests, t_cache_make, t_cache_remove);
 }

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "t_context.h"
+#include "t_runs.h"
 
-#include "base/thread.h"
 #include "object/object.h"
 #include "plan/plan.h"
 #include "target/target.h"
@@ -19,7 +19,6 @@
 #include <quern/tool.h>
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,67 +31,7 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-static char *cache;
-
 /* ---- Answers --------------------------------------------------------------------------------- */
-
-struct run {
-    char text[128];
-    const char *target;
-    int m;
-};
-
-static struct run runs[1024];
-static int run_count;
-static char failures[8][512]; /* the first few */
-static atomic_int failed;
-
-static void add_run(const char *target, int m, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void add_run(const char *target, int m, const char *format, ...)
-{
-    struct run *const r = &runs[run_count++];
-    va_list ap;
-
-    assert_true(run_count <= COUNT(runs));
-    r->target = target;
-    r->m = m;
-    va_start(ap, format);
-    vsnprintf(r->text, sizeof r->text, format, ap);
-    va_end(ap);
-}
-
-static void run_one(void *user, size_t i)
-{
-    const struct run *const r = &runs[i * ONE_IN];
-    struct quern_verification v = QUERN_INIT(struct quern_verification);
-    quern_ctx *const ctx = t_open(r->target, cache, QUERN_JIT_ON);
-    struct quern_problem p;
-    quern_op *op = NULL;
-
-    (void)user;
-    if (quern_problem_parse(r->text, &p) != QUERN_OK ||
-        quern_op_create_range(ctx, &p, r->m, r->m, &op) != QUERN_OK ||
-        quern_verify(op, r->m, i, QUERN_CHECK_FULL, &v) != QUERN_OK) {
-        const int at = atomic_fetch_add(&failed, 1);
-        if (at < COUNT(failures))
-            snprintf(failures[at], sizeof failures[at], "%s m=%d on %s: %s", r->text, r->m,
-                     r->target, quern_last_error()->message);
-    }
-    quern_op_release(op);
-    quern_close(ctx);
-}
-
-static void run_all(void)
-{
-    atomic_store(&failed, 0);
-    parallel_for((size_t)((run_count + ONE_IN - 1) / ONE_IN), 2, run_one, NULL);
-    for (int i = 0; i < COUNT(failures) && i < atomic_load(&failed); i++)
-        print_error("%s\n", failures[i]);
-    assert_int_equal(atomic_load(&failed), 0);
-    run_count = 0;
-}
 
 /* {sym, asym} × {f16, bf16} × {group 32, 128} × {rne, trunc}: all on one target, and on every other
  * verified one each two of them, in turn (test_int4_long.c runs all on all). */
@@ -107,13 +46,13 @@ static void test_sixteen(void **state)
         for (int i = 0; i < 16 && target_at(t)->verified; i++) {
             if (!all && i / 2 != others % 8)
                 continue;
-            add_run(target_at(t)->name, rows[(i + others) % COUNT(rows)],
-                    "wq=int4 n=72 k=640 group=%d a=%s zero=%s round=%s", i & 1 ? 32 : 128,
-                    i & 2 ? "f16" : "bf16", i & 4 ? "none" : "u8", i & 8 ? "rne" : "trunc");
+            t_runs_add(target_at(t)->name, rows[(i + others) % COUNT(rows)],
+                       "wq=int4 n=72 k=640 group=%d a=%s zero=%s round=%s", i & 1 ? 32 : 128,
+                       i & 2 ? "f16" : "bf16", i & 4 ? "none" : "u8", i & 8 ? "rne" : "trunc");
         }
         others += !all && target_at(t)->verified;
     }
-    run_all();
+    t_runs_verify(t_cache, ONE_IN);
 }
 
 /* Every layout with every kind of zero point and scale, types of A and C, odd sizes, bias. */
@@ -137,7 +76,7 @@ static void test_words(void **state)
                     const int size = turn % COUNT(sizes);
                     char group[16];
                     snprintf(group, sizeof group, "%d", sizes[size].group);
-                    add_run(
+                    t_runs_add(
                         turn % 2 ? "gfx1100" : "gfx1151", rows[turn % COUNT(rows)],
                         "wq=int4 n=%d k=%d group=%s a=%s scale=%s zero=%s layout=%s c=%s bias=%d",
                         sizes[size].n, sizes[size].k, sizes[size].group < 0 ? "channel" : group,
@@ -145,9 +84,9 @@ static void test_words(void **state)
                         turn / 3 % 2);
                 }
     /* K that a 32-weight chunk does not divide: the smaller chunks */
-    add_run("gfx1151", 5, "wq=int4 n=24 k=40 group=channel a=f16 zero=u8");
-    add_run("gfx1151", 2, "wq=int4 n=24 k=48 group=channel a=bf16 layout=exl");
-    run_all();
+    t_runs_add("gfx1151", 5, "wq=int4 n=24 k=40 group=channel a=f16 zero=u8");
+    t_runs_add("gfx1151", 2, "wq=int4 n=24 k=48 group=channel a=bf16 layout=exl");
+    t_runs_verify(t_cache, ONE_IN);
 }
 
 /* Activations far from zero: what the decoder adds to the codes, and takes out of their sum, is
@@ -155,7 +94,7 @@ static void test_words(void **state)
 static void check_offset(const char *text)
 {
     const struct quern_problem p = t_problem(text);
-    quern_ctx *const ctx = t_open("gfx1151", cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
     struct t_layer l;
     quern_op *op;
 
@@ -220,7 +159,7 @@ static struct mix mix_of(const char *text, const char *target, int *words)
 {
     const struct quern_problem p = t_problem(text);
     struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
-    quern_ctx *const ctx = t_open_unverified(target, cache);
+    quern_ctx *const ctx = t_open_unverified(target, t_cache);
     const struct quern_disassembler d = quern_ctx_disassembler(ctx);
     struct plan_set set;
     struct object object;
@@ -312,20 +251,6 @@ static void test_mix_wide(void **state)
     expect(text, "gfx942", "subtractions", m.subtract, 0, 0);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    cache = t_temp_dir();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    t_remove(cache);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,5 +259,5 @@ int main(void)
         cmocka_unit_test(test_mix_f16), cmocka_unit_test(test_mix_wide),
     };
 
-    return cmocka_run_group_tests_name("int4", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("int4", tests, t_cache_make, t_cache_remove);
 }

@@ -11,11 +11,11 @@
 #include <cmocka.h>
 
 #include "t_context.h"
+#include "t_runs.h"
 
 #include "base/thread.h"
 #include "target/target.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,16 +25,6 @@ static const char *const layouts[] = {"k8", "exl", "ck"};
 
 static quern_ctx *contexts[TARGETS_MAX];
 static const char *names[TARGETS_MAX];
-static atomic_int failed;
-static char failure[768]; /* the first */
-
-static void fail_case(const char *text, const char *target, int m)
-{
-    if (!atomic_fetch_add(&failed, 1))
-        snprintf(failure, sizeof failure, "%s m=%d on %s: %s", text, m, target,
-                 quern_last_error()->message);
-}
-
 static void run_case(void *user, size_t index)
 {
     const size_t i = index % SIXTEEN, layout = index / SIXTEEN % LAYOUTS;
@@ -50,12 +40,12 @@ static void run_case(void *user, size_t index)
              i & 8 ? "rne" : "trunc", layouts[layout]);
     if (quern_problem_parse(text, &p) != QUERN_OK ||
         quern_op_create(contexts[target], &p, 8, &op) != QUERN_OK) {
-        fail_case(text, names[target], 0);
+        t_runs_failed(text, names[target], 0);
         return;
     }
     for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
         if (quern_verify(op, rows[m], index, QUERN_CHECK_FULL, &v) != QUERN_OK)
-            fail_case(text, names[target], rows[m]);
+            t_runs_failed(text, names[target], rows[m]);
     quern_op_release(op);
 }
 
@@ -75,8 +65,7 @@ static void test_all(void **state)
     for (size_t t = 0; t < targets; t++)
         quern_close(contexts[t]);
     t_remove(cache);
-    if (atomic_load(&failed))
-        fail_msg("%d cases failed; %s", atomic_load(&failed), failure);
+    t_runs_expect_none();
 }
 
 int main(void)

@@ -12,10 +12,10 @@
 
 #include "t_build.h"
 #include "t_context.h"
+#include "t_runs.h"
 
 #include "base/thread.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,16 +32,6 @@ static const char *const problems[] = {
 
 static char *cache;
 static quern_ctx *contexts[COUNT(targets)];
-static atomic_int failed;
-static char failure[768]; /* the first */
-
-static void fail_case(const char *text, const char *target, int m)
-{
-    if (!atomic_fetch_add(&failed, 1))
-        snprintf(failure, sizeof failure, "%s m=%d on %s: %s", text, m, target,
-                 quern_last_error()->message);
-}
-
 /* Runs the kernel for `tile` rows with m of them, m from `from` in steps of `step` up to `to`. */
 static void run(size_t target, const char *text, int tile, int from, int step, int to)
 {
@@ -52,16 +42,16 @@ static void run(size_t target, const char *text, int tile, int from, int step, i
 
     if (quern_op_create_range(contexts[target], &p, tile, tile, &op) != QUERN_OK ||
         quern_op_kernel(op, 0, &info) != QUERN_OK) {
-        fail_case(text, targets[target], tile);
+        t_runs_failed(text, targets[target], tile);
         return;
     }
     char name[8];
     snprintf(name, sizeof name, "_m%d", tile);
     if (!strstr(info.symbol, name) || info.resources.scratch_bytes)
-        fail_case("another kernel, or one that spills", targets[target], tile);
+        t_runs_failed("another kernel, or one that spills", targets[target], tile);
     for (int m = from; m <= to; m += step)
         if (quern_verify(op, m, (uint64_t)m, QUERN_CHECK_FULL, &v) != QUERN_OK)
-            fail_case(text, targets[target], m);
+            t_runs_failed(text, targets[target], m);
     quern_op_release(op);
 }
 
@@ -87,10 +77,8 @@ static void formats(void *user, size_t index)
 
 static void check(void (*function)(void *, size_t), size_t count)
 {
-    failed = 0;
     parallel_for(count, 2, function, NULL);
-    if (atomic_load(&failed))
-        fail_msg("%d cases failed; %s", atomic_load(&failed), failure);
+    t_runs_expect_none();
 }
 
 static void test_one_tile(void **state)

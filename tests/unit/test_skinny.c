@@ -12,12 +12,11 @@
 #include <cmocka.h>
 
 #include "t_context.h"
+#include "t_runs.h"
 
-#include "base/thread.h"
 #include "quant/quant.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,67 +31,8 @@
 static const char *const targets[] = {"gfx1151", "gfx942",  "gfx1201",
                                       "gfx90a",  "gfx1100", "gfx950"};
 static const char *const types[] = {"f16", "bf16", "f32"};
-static char *cache;
 
 /* ---- Random data ----------------------------------------------------------------------------- */
-
-struct run {
-    char text[128];
-    const char *target;
-    int m;
-};
-
-static struct run runs[256];
-static int run_count;
-static char failures[8][512]; /* the first few */
-static atomic_int failed;
-
-static void add_run(const char *target, int m, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void add_run(const char *target, int m, const char *format, ...)
-{
-    struct run *const r = &runs[run_count++];
-    va_list ap;
-
-    assert_true(run_count <= COUNT(runs));
-    r->target = target;
-    r->m = m;
-    va_start(ap, format);
-    vsnprintf(r->text, sizeof r->text, format, ap);
-    va_end(ap);
-}
-
-static void run_one(void *user, size_t i)
-{
-    const struct run *const r = &runs[i * ONE_IN];
-    struct quern_verification v = QUERN_INIT(struct quern_verification);
-    quern_ctx *const ctx = t_open(r->target, cache, QUERN_JIT_ON);
-    struct quern_problem p;
-    quern_op *op = NULL;
-
-    (void)user;
-    if (quern_problem_parse(r->text, &p) != QUERN_OK ||
-        quern_op_create_range(ctx, &p, r->m, r->m, &op) != QUERN_OK ||
-        quern_verify(op, r->m, i, QUERN_CHECK_FULL, &v) != QUERN_OK) {
-        const int at = atomic_fetch_add(&failed, 1);
-        if (at < COUNT(failures))
-            snprintf(failures[at], sizeof failures[at], "%s m=%d on %s: %s", r->text, r->m,
-                     r->target, quern_last_error()->message);
-    }
-    quern_op_release(op);
-    quern_close(ctx);
-}
-
-static void run_all(void)
-{
-    atomic_store(&failed, 0);
-    parallel_for((size_t)((run_count + ONE_IN - 1) / ONE_IN), 2, run_one, NULL);
-    for (int i = 0; i < COUNT(failures) && i < atomic_load(&failed); i++)
-        print_error("%s\n", failures[i]);
-    assert_int_equal(atomic_load(&failed), 0);
-    run_count = 0;
-}
 
 /* Every M, N and K, one large at a time, in turn on all targets and types. */
 static void test_grid(void **state)
@@ -106,10 +46,10 @@ static void test_grid(void **state)
 
     (void)state;
     for (int i = 0; i < COUNT(sizes); i++)
-        add_run(targets[(i + i / 6) % COUNT(targets)], rows[i % COUNT(rows)],
-                "wq=none n=%d k=%d a=%s", sizes[i].n, sizes[i].k,
-                types[i % 7 == 6 ? 2 : (i + i / 6) % 2]);
-    run_all();
+        t_runs_add(targets[(i + i / 6) % COUNT(targets)], rows[i % COUNT(rows)],
+                   "wq=none n=%d k=%d a=%s", sizes[i].n, sizes[i].k,
+                   types[i % 7 == 6 ? 2 : (i + i / 6) % 2]);
+    t_runs_verify(t_cache, ONE_IN);
 }
 
 /* K of every remainder, types of C, bias, more rows than a slice. */
@@ -120,10 +60,10 @@ static void test_tails(void **state)
 
     (void)state;
     for (int i = 0; i < COUNT(ks); i++)
-        add_run(targets[i % COUNT(targets)], rows[i % COUNT(rows)],
-                "wq=none n=%d k=%d a=%s c=%s bias=%d", 21 + 8 * (i % 3), ks[i], types[i / 2 % 3],
-                types[i / 3 % 3], i / 2 % 2);
-    run_all();
+        t_runs_add(targets[i % COUNT(targets)], rows[i % COUNT(rows)],
+                   "wq=none n=%d k=%d a=%s c=%s bias=%d", 21 + 8 * (i % 3), ks[i], types[i / 2 % 3],
+                   types[i / 3 % 3], i / 2 % 2);
+    t_runs_verify(t_cache, ONE_IN);
 }
 
 /* Shapes that vLLM's tests of its skinny kernels have (tokens, K, N), and a layer of Qwen3-4B. */
@@ -137,9 +77,9 @@ static void test_shapes_of_vllm(void **state)
 
     (void)state;
     for (int i = 0; i < COUNT(shapes); i++)
-        add_run(targets[i % COUNT(targets)], shapes[i].m, "wq=none n=%d k=%d a=%s bias=%d",
-                shapes[i].n, shapes[i].k, types[i / 6 % 2], i % 2);
-    run_all();
+        t_runs_add(targets[i % COUNT(targets)], shapes[i].m, "wq=none n=%d k=%d a=%s bias=%d",
+                   shapes[i].n, shapes[i].k, types[i / 6 % 2], i % 2);
+    t_runs_verify(t_cache, ONE_IN);
 }
 
 /* ---- Data that is not random ----------------------------------------------------------------- */
@@ -191,7 +131,7 @@ static void check_values(const struct t_layer *l, const char *text, const char *
 
 static void check_data(const char *target, const char *type, enum kind kind)
 {
-    quern_ctx *const ctx = t_open(target, cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open(target, t_cache, QUERN_JIT_ON);
     struct t_layer l;
     char text[96];
     quern_op *op;
@@ -224,7 +164,7 @@ static void test_data(void **state)
 static void check_strides(const char *text, const char *target, int64_t lda, bool fits)
 {
     const struct quern_problem p = t_problem(text);
-    quern_ctx *const ctx = t_open(target, cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open(target, t_cache, QUERN_JIT_ON);
     struct t_layer l;
     quern_op *op;
 
@@ -265,14 +205,14 @@ static void test_fp8(void **state)
     for (int i = 0; i < COUNT(shapes); i++) {
         const char *const kind = kinds[i / 6 % 2];
         /* (gfx950 has too little time for FNUZ in software with bf16) */
-        add_run(targets[i % COUNT(targets)], shapes[i].m, "wq=%s n=%d k=%d a=%s c=%s bias=%d", kind,
-                shapes[i].n, shapes[i].k,
-                i % 4 < 2    ? kind
-                : i % 6 == 5 ? "f16"
-                             : types[i / 4 % 2],
-                types[i / 5 % 3], i / 4 % 2);
+        t_runs_add(targets[i % COUNT(targets)], shapes[i].m, "wq=%s n=%d k=%d a=%s c=%s bias=%d",
+                   kind, shapes[i].n, shapes[i].k,
+                   i % 4 < 2    ? kind
+                   : i % 6 == 5 ? "f16"
+                                : types[i / 4 % 2],
+                   types[i / 5 % 3], i / 4 % 2);
     }
-    run_all();
+    t_runs_verify(t_cache, ONE_IN);
 }
 
 enum { CODES = 256 };
@@ -297,7 +237,7 @@ static void edit_codes(void *user, const struct quern_problem *p, int64_t m,
 
 static void check_codes(const char *target, const char *text, int m)
 {
-    quern_ctx *const ctx = t_open(target, cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open(target, t_cache, QUERN_JIT_ON);
     const struct quern_problem p = t_problem(text);
     struct t_layer l;
     quern_op *op;
@@ -341,20 +281,6 @@ static void test_codes(void **state)
     check_codes("gfx942", "wq=fp8 n=256 k=66 a=fp8 c=f32", 2);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    cache = t_temp_dir();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    t_remove(cache);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,5 +290,5 @@ int main(void)
         cmocka_unit_test(test_codes),
     };
 
-    return cmocka_run_group_tests_name("skinny", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("skinny", tests, t_cache_make, t_cache_remove);
 }

@@ -12,10 +12,10 @@
 #include <cmocka.h>
 
 #include "t_context.h"
+#include "t_runs.h"
 
 #include "base/thread.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,17 +23,6 @@
 
 static const char *const targets[] = {"gfx90a",  "gfx942",  "gfx950",
                                       "gfx1100", "gfx1151", "gfx1201"};
-static char *cache;
-static atomic_int failed;
-static char failure[768]; /* the first */
-
-static void fail_case(const char *text, const char *target, int m)
-{
-    if (!atomic_fetch_add(&failed, 1))
-        snprintf(failure, sizeof failure, "%s m=%d on %s: %s", text, m, target,
-                 quern_last_error()->message);
-}
-
 /* ---- The grid -------------------------------------------------------------------------------- */
 
 static const int ms[] = {1, 2, 3, 4, 5, 8}, ns[] = {1, 15, 16, 127, 2048, 4096, 8193},
@@ -56,13 +45,13 @@ static void run_case(void *user, size_t index)
     snprintf(text, sizeof text, "%s n=%d k=%d bias=%d",
              words[(size + target) % ((int64_t)n * k > 1 << 24 ? 2 : COUNT(words))], n, k,
              (int)(size + target) % 2);
-    quern_ctx *const ctx = t_open(targets[target], cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open(targets[target], t_cache, QUERN_JIT_ON);
     if (quern_problem_parse(text, &p) != QUERN_OK || quern_op_create(ctx, &p, 8, &op) != QUERN_OK) {
-        fail_case(text, targets[target], 0);
+        t_runs_failed(text, targets[target], 0);
     } else {
         for (int m = 0; m < COUNT(ms); m++)
             if (quern_verify(op, ms[m], index, QUERN_CHECK_FULL, &v) != QUERN_OK)
-                fail_case(text, targets[target], ms[m]);
+                t_runs_failed(text, targets[target], ms[m]);
         quern_op_release(op);
     }
     quern_close(ctx);
@@ -72,8 +61,7 @@ static void test_grid(void **state)
 {
     (void)state;
     parallel_for((size_t)(COUNT(targets) * COUNT(ns) * COUNT(ks)), 2, run_case, NULL);
-    if (atomic_load(&failed))
-        fail_msg("%d cases failed; %s", atomic_load(&failed), failure);
+    t_runs_expect_none();
 }
 
 /* ---- Costs ----------------------------------------------------------------------------------- */
@@ -125,7 +113,7 @@ static void test_costs(void **state)
 {
     (void)state;
     for (int i = 0; i < COUNT(budgets); i++) {
-        quern_ctx *const ctx = t_open(budgets[i].target, cache, QUERN_JIT_ON);
+        quern_ctx *const ctx = t_open(budgets[i].target, t_cache, QUERN_JIT_ON);
         for (int j = 0; j < COUNT(rows); j++) {
             char text[96];
             quern_op *op;
@@ -141,23 +129,9 @@ static void test_costs(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    cache = t_temp_dir();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    t_remove(cache);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_costs), cmocka_unit_test(test_grid)};
 
-    return cmocka_run_group_tests_name("skinny", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("skinny", tests, t_cache_make, t_cache_remove);
 }
