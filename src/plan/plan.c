@@ -106,7 +106,10 @@ static quern_status add_mma(struct plan_set *set, struct plan base)
     TRY(add_kernel(&tall, &base, mma_tiles[0], COUNT(mma_tiles) == 1));
     while (set->count > 1 && model_faster(&tall.plans[0], &set->plans[set->count - 1]))
         set->count--;
-    for (size_t i = 0; i < COUNT(mma_tiles); i++)
+    struct plan *const first = &set->plans[set->count++];
+    *first = tall.plans[0];
+    first->m_lo = first[-1].m_hi + 1;
+    for (size_t i = 1; i < COUNT(mma_tiles); i++)
         TRY(add_kernel(set, &base, mma_tiles[i], i + 1 == COUNT(mma_tiles)));
     return QUERN_OK;
 }
