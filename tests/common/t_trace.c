@@ -16,7 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ENDLESS 100000
+#define ENDLESS      100000
+#define LONG_SECONDS 120
 
 /* Calls that may fail in the field. The others (signals, futexes, exit …) cannot, as they are used,
  * or do not say so by an errno (brk).
@@ -53,6 +54,7 @@ static void run_child(const struct t_trace *t)
     }
     raise(SIGSTOP);
     if (t->command) {
+        alarm(LONG_SECONDS);
         execv(t->command[0], t->command);
         _exit(127);
     }
@@ -84,6 +86,8 @@ static bool enter(struct run *r, pid_t child)
         return false;
     }
     r->result.calls++;
+    if (t->failing && r->result.calls <= T_TRACE_CALLS_MAX)
+        t->failing[r->result.calls - 1] = can_fail((long long)regs.orig_rax);
     if (!t->at || r->result.calls < t->at || (r->result.calls > t->at && !t->for_ever))
         return false;
     if (t->kill)

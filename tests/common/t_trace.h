@@ -9,17 +9,20 @@
 
 #include <stdbool.h>
 
+#define T_TRACE_CALLS_MAX 32768 /* calls of one run that can be told apart */
+
 struct t_trace {
     void (*body)(void *user); /* what the child does; then it exits with status 0 */
     void *user;
     char *const *command; /* instead of body: a program to run, null-terminated, with its output
-                           * thrown away */
+                           * thrown away; SIGALRM ends it after two minutes */
     unsigned at;          /* which system call, from 1; 0: none. Of a command the calls of its
                            * loader are not counted */
     bool kill;            /* SIGKILL on entering it */
     int signal;           /* else this signal then, and on it goes */
     int error;            /* else this errno, in calls that deal with files, memory or processes */
     bool for_ever;        /* the error again in every later call */
+    bool *failing;        /* null, or room for T_TRACE_CALLS_MAX: set where call i + 1 may fail */
 };
 
 struct t_traced {
