@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -242,13 +243,18 @@ int directory_open_file(const char *path)
         REFUSE(-fd, "%.400s %s", path,
                fd == -ELOOP ? "is a symbolic link; name the file itself" : strerror(-fd));
     const int error = os.fstat(fd, &st) ? errno : 0;
-    if (!error && S_ISREG(st.st_mode) && directory_trusts(&st, NULL))
+    if (!error && S_ISREG(st.st_mode) && directory_trusts(&st, NULL) && st.st_nlink <= 1)
         return fd;
     os.close(fd);
     if (error)
         REFUSE(error, "%.400s cannot be examined: %s", path, strerror(error));
     if (!S_ISREG(st.st_mode))
         REFUSE(EINVAL, "%.400s is not a regular file", path);
+    if (directory_trusts(&st, NULL))
+        REFUSE(EPERM,
+               "%.400s has %ju names (hard links), so that it can be changed or exchanged under "
+               "another; make it a file of its own: cp %.400s COPY && mv COPY %.400s",
+               path, (uintmax_t)st.st_nlink, path, path);
     REFUSE(EPERM,
            "%.400s belongs to uid %u with mode %04o; it must belong to uid %u or root and be "
            "writable by its owner alone",

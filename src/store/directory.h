@@ -51,8 +51,8 @@ int directory_open_in(int parent, const char *name, bool create, const char *sho
                       const struct trust *trust);
 
 /*
- * Opens a file to read it whose directories are all as safe as those above a cache, and which only
- * the user or root can have written. `path` is absolute and canonical, as directory_resolve gives.
+ * Opens a file to read it whose directories are all as safe as those above a cache, which only the
+ * user or root can have written, and which has no other name. `path` is absolute and canonical, as directory_resolve gives.
  * Returns a descriptor, or -errno with the reason recorded.
  */
 int directory_open_file(const char *path);

@@ -105,6 +105,10 @@ int store_sweep_pointers(struct store *s, bool all);
 #define SERIAL_LOCK_MS 5000
 int store_lock_named(struct store *s, const char *name, int deadline_ms);
 
+/* What makes a file of a shard none that the store would have made, or null. `fd`: the file when it
+ * is open, else -1. */
+const char *store_unfit(const struct store *s, int shard, int fd, const struct stat *st);
+
 /* Reads a file of exactly `size` bytes into malloc'ed memory. -EAGAIN if it has another size. */
 int store_read_exactly(int fd, size_t size, void **bytes);
 

@@ -14,7 +14,6 @@
 #define DEFAULT_MAX_BYTES ((uint64_t)1 << 30)
 /* The last use of an entry is kept to the day: noting it more often would write on every hit. */
 #define TOUCH_SECONDS (24 * 60 * 60)
-#define EINTR_TRIES   100
 
 void store_complain(struct store *s, enum activity doing, int error, const char *what)
 {
@@ -141,44 +140,6 @@ int store_each_shard_of(const struct store *s, const char *part, shard_fn each, 
     return result;
 }
 
-/* Reads `size` bytes, fewer only at the end of the file. Returns the number or -errno. */
-static ssize_t read_up_to(int fd, char *to, size_t size)
-{
-    size_t got = 0;
-    int tries = EINTR_TRIES;
-
-    while (got < size) {
-        const ssize_t n = os.read(fd, to + got, size - got);
-        if (n == 0)
-            break;
-        if (n > 0)
-            got += (size_t)n;
-        else if (errno != EINTR || !--tries)
-            return -errno;
-    }
-    return (ssize_t)got;
-}
-
-int store_read_exactly(int fd, size_t size, void **bytes)
-{
-    char one_more;
-    char *const buffer = os.malloc(size ? size : 1);
-
-    if (!buffer)
-        return -ENOMEM;
-    ssize_t n = read_up_to(fd, buffer, size);
-    if (n == (ssize_t)size)
-        n = read_up_to(fd, &one_more, 1);
-    else if (n >= 0)
-        n = -EAGAIN;
-    if (n) {
-        os.free(buffer);
-        return n < 0 ? (int)n : -EAGAIN;
-    }
-    *bytes = buffer;
-    return 0;
-}
-
 quern_status store_open(const struct store_config *config, struct store **store)
 {
     struct store *const s = os.calloc(1, sizeof *s);
@@ -243,16 +204,6 @@ struct want {
     const struct store_want *want;
     bool by_source;
 };
-
-/* What is wrong with a file before it is read, or null. */
-static const char *unfit_file(const struct store *s, const struct stat *st)
-{
-    if (!S_ISREG(st->st_mode))
-        return "it is not a regular file";
-    if (!directory_trusts(st, s->trust))
-        return "it belongs to or can be written to by another user";
-    return NULL;
-}
 
 /* Whether a file's mode lets this user read it. */
 static bool may_read(const struct stat *st)
@@ -320,14 +271,14 @@ static enum counter unreadable(int cause, int *error)
 }
 
 /* Reads and judges an open file. *error is an errno for COUNT_MISS_IO. */
-static enum counter load_file(struct store *s, int fd, struct stat *st, const struct want *w,
-                              struct store_entry *entry, int *error)
+static enum counter load_file(struct store *s, int shard, int fd, struct stat *st,
+                              const struct want *w, struct store_entry *entry, int *error)
 {
     if (os.fstat(fd, st))
         return unreadable(errno, error);
-    const char *const unfit = unfit_file(s, st);
+    const char *const unfit = store_unfit(s, shard, fd, st);
     if (unfit) {
-        error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("unfit_file"), "%s", unfit);
+        error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("unfit"), "%s", unfit);
         return COUNT_MISS_FOREIGN;
     }
     if (st->st_size < ENTRY_HEADER_BYTES || (uint64_t)st->st_size > ENTRY_BYTES_MAX) {
@@ -366,7 +317,7 @@ static enum counter load(struct store *s, const struct entry_name *name, const s
     /* O_NONBLOCK: opening a fifo must not hang */
     const int fd = directory_openat(shard, name->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (fd >= 0) {
-        outcome = load_file(s, fd, &st, w, entry, error);
+        outcome = load_file(s, shard, fd, &st, w, entry, error);
     } else if (fd == -ENOENT) {
         outcome = COUNT_MISS_ABSENT;
     } else {
@@ -374,7 +325,7 @@ static enum counter load(struct store *s, const struct entry_name *name, const s
          * rest may pass. */
         const bool alien = (fd == -ELOOP || fd == -ENXIO || fd == -EACCES) &&
                            !os.fstatat(shard, name->name, &st, AT_SYMLINK_NOFOLLOW) &&
-                           (unfit_file(s, &st) || !may_read(&st));
+                           (store_unfit(s, shard, -1, &st) || !may_read(&st));
         outcome = unreadable(-fd, error);
         if (alien)
             outcome = COUNT_MISS_FOREIGN;

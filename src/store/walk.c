@@ -117,10 +117,11 @@ static quern_status verify_entry(const void *bytes, size_t size, const char *key
     return QUERN_OK;
 }
 
-static quern_status check_file(const struct store *s, const struct stat *st)
+static quern_status check_file(const struct store *s, int shard, int fd, const struct stat *st)
 {
-    FAIL_IF(!S_ISREG(st->st_mode) || !directory_trusts(st, s->trust), QUERN_E_OBJECT,
-            "it is not a regular file of this user");
+    const char *const unfit = store_unfit(s, shard, fd, st);
+
+    FAIL_IF(unfit, QUERN_E_OBJECT, "%s", unfit);
     FAIL_IF(st->st_size < ENTRY_HEADER_BYTES || (uint64_t)st->st_size > ENTRY_BYTES_MAX,
             QUERN_E_OBJECT, "it has %lld bytes; an entry has %d to %zu", (long long)st->st_size,
             ENTRY_HEADER_BYTES, ENTRY_BYTES_MAX);
@@ -188,7 +189,7 @@ static int visit(struct walk *w, int shard, const struct entry_name *name)
     } else {
         item.bytes = (uint64_t)st.st_size;
         item.used = st.st_mtime;
-        item.status = check_file(w->store, &st);
+        item.status = check_file(w->store, shard, fd, &st);
         if (item.status == QUERN_OK)
             item.status = w->read ? read_whole(fd, &st, item.key, &entry)
                                   : read_entry(fd, &st, w->verify, item.key, &text);

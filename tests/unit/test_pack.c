@@ -346,6 +346,12 @@ static void files_of_strangers_are_refused(void **state)
     assert_int_equal(symlink(path, other), 0);
     refused(other, "symbolic link");
     unlink(other);
+    assert_int_equal(link(path, other), 0);
+    refused(other, "has 2 names (hard links)");
+    refused(path, "has 2 names (hard links)");
+    unlink(other);
+    assert_int_equal(pack_open(path, &p), QUERN_OK);
+    pack_close(p);
     assert_int_equal(mkfifo(other, 0600), 0);
     refused(other, "not a regular file");
     unlink(other);

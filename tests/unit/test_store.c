@@ -308,6 +308,37 @@ static void things_that_are_no_files_are_misses(void **state)
     store_close(s);
 }
 
+/* A file with a name outside its shard was put there by somebody; a writer that was killed between
+ * its two names leaves one of its own beside it. */
+static void an_entry_with_a_second_name_is_refused(void **state)
+{
+    struct t_store *const t = *state;
+    struct store *const s = t_store_open(t, QUERN_CACHE_RW, 0);
+    char path[PATH_MAX], other[PATH_MAX];
+
+    t_put(s, "a");
+    t_entry_path(t, "a", path);
+    snprintf(other, sizeof other, "%s/elsewhere", t->root);
+    assert_int_equal(link(path, other), 0);
+    expect_recovery(t, s, "a", MISS(foreign));
+    assert_non_null(strstr(t->log, "a hard link"));
+    unlink(other);
+    /* in the shard, but by a name that no writer gives */
+    snprintf(other, sizeof other, "%.*s/other", (int)(strrchr(path, '/') - path), path);
+    assert_int_equal(link(path, other), 0);
+    expect_recovery(t, s, "a", MISS(foreign));
+    unlink(other);
+    snprintf(other, sizeof other, "%.*s/" TEMPORARY_PREFIX "0", (int)(strrchr(path, '/') - path),
+             path);
+    assert_int_equal(link(path, other), 0);
+    assert_true(t_get(s, "a"));
+    /* and both at once */
+    snprintf(other, sizeof other, "%s/elsewhere", t->root);
+    assert_int_equal(link(path, other), 0);
+    expect_recovery(t, s, "a", MISS(foreign));
+    store_close(s);
+}
+
 static void quarantine_is_bounded(void **state)
 {
     struct t_store *const t = *state;
@@ -408,6 +439,7 @@ int main(void)
         T_STORE_TEST(damaged_files_are_misses),
         T_STORE_TEST(every_flip_and_truncation_of_a_file_is_a_miss),
         T_STORE_TEST(things_that_are_no_files_are_misses),
+        T_STORE_TEST(an_entry_with_a_second_name_is_refused),
         T_STORE_TEST(quarantine_is_bounded),
         T_STORE_TEST(read_only_reads),
         T_STORE_TEST(off_does_nothing),
