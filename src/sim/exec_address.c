@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where the lanes of a memory instruction go: address arithmetic, checks, and what is counted. */
 #include "sim/exec_memory.h"
+#include "sim/launch.h"
 
 /*
  * Alignment. The driver lets compute programs access memory unaligned (SH_MEM_CONFIG), and
@@ -324,20 +325,21 @@ static bool resolve_private_buffer(struct wave *w, const struct insn *i, unsigne
 /* ---- LDS ------------------------------------------------------------------------------------- */
 
 /* Passes of one group of lanes that LDS serves together: the most distinct words in one bank. */
-static unsigned conflict_passes(const uint64_t *address, uint64_t active, unsigned bytes)
+static unsigned conflict_passes(const uint64_t *address, uint64_t active, unsigned bytes,
+                                unsigned banks)
 {
-    uint32_t seen[32][32];
-    uint8_t count[32] = {0};
+    uint32_t seen[64][64];
+    uint8_t count[64] = {0};
     unsigned most = 1;
 
     for (; active; active &= active - 1) {
         const uint32_t at = (uint32_t)address[__builtin_ctzll(active)];
         for (uint32_t word = at >> 2; word <= (at + bytes - 1) >> 2; word++) {
-            const uint32_t bank = word & 31;
+            const uint32_t bank = word & (banks - 1);
             unsigned k = 0;
             while (k < count[bank] && seen[bank][k] != word)
                 k++;
-            if (k == count[bank] && k < 32) {
+            if (k == count[bank] && k < 64) {
                 seen[bank][k] = word;
                 count[bank]++;
                 most = MOST(most, k + 1);
@@ -347,40 +349,49 @@ static unsigned conflict_passes(const uint64_t *address, uint64_t active, unsign
     return most;
 }
 
-/* LDS has 32 banks of 4 bytes; an instruction of n words serves 32/n lanes at a time, equal words
- * once. */
-static unsigned lds_passes(const struct access *a, unsigned lanes, unsigned bytes)
+/* Whether the lanes of a whole group, `words` each, use every bank: then each is used by one. */
+INLINE bool use_all_banks(const uint64_t *address, const struct target_lds *s, unsigned n,
+                          unsigned words)
+{
+    const uint64_t span = ((uint64_t)1 << words) - 1, all = s->banks - 1;
+    uint64_t used = 0, low = 0;
+
+    if (LIKELY(s->in_order))
+        for (unsigned l = n * s->lanes; l < (n + 1) * s->lanes; l++) {
+            used |= span << (address[l] >> 2 & all);
+            low |= address[l];
+        }
+    else
+        for (uint64_t left = s->groups[n]; left; left &= left - 1) {
+            const uint64_t at = address[__builtin_ctzll(left)];
+            used |= span << (at >> 2 & all);
+            low |= at;
+        }
+    return used == ~(uint64_t)0 >> (64 - s->banks) && !(low & 3);
+}
+
+/* Equal words are served once. */
+static unsigned lds_passes(const struct access *a, const struct target_lds *s, unsigned bytes)
 {
     const unsigned words = bytes <= 4 ? 1 : bytes / 4;
-    const unsigned group = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;
-    const uint64_t part = ((uint64_t)1 << group) - 1;
-    const uint32_t span = (uint32_t)((1u << words) - 1);
     unsigned passes = 0;
 
-    for (unsigned first = 0; first < lanes; first += group) {
-        const uint64_t active = a->active >> first & part;
-        if (LIKELY(active == part)) {
-            /* every bank used: then each by one lane */
-            uint32_t banks = 0, low = 0;
-            for (unsigned l = first; l < first + group; l++) {
-                banks |= span << ((uint32_t)a->address[l] >> 2 & 31);
-                low |= (uint32_t)a->address[l];
-            }
-            passes += banks == 0xffffffffu && words != 3 && !(low & 3)
-                          ? 1
-                          : conflict_passes(a->address, part << first, bytes);
-        } else if (active) {
-            passes += conflict_passes(a->address, active << first, bytes);
-        }
+    for (unsigned n = 0; n < 64 / s->lanes; n++) {
+        const uint64_t active = a->active & s->groups[n];
+        if (!active)
+            continue;
+        passes += active == s->groups[n] && words != 3 && use_all_banks(a->address, s, n, words)
+                      ? 1
+                      : conflict_passes(a->address, active, bytes, s->banks);
     }
     return passes;
 }
 
-bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset, bool atomic,
-                 struct access *a)
+bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset,
+                 enum lds_use use, struct access *a)
 {
     const uint32_t *const v = vgpr(w, &i->op[1], 0);
-    const unsigned lanes = w->lanes, align = alignment(bytes, atomic);
+    const unsigned lanes = w->lanes, align = alignment(bytes, use == LDS_ATOMIC);
     const uint64_t limit = w->group->lds_bytes;
     uint64_t last = 0, low = 0;
 
@@ -408,7 +419,8 @@ bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t 
         }
     }
     w->group->lds_accesses++;
-    w->group->lds_passes += lds_passes(a, lanes, bytes);
+    w->group->lds_passes +=
+        lds_passes(a, &w->group->run->module->lds[use != LDS_READ][(bytes - 1) / 4], bytes);
     return true;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* LDS instructions: rows in lds.def, swaps here. Lane exchanges through LDS hardware (bpermute
- * and its
- * like) touch no memory and are in exec_cross.c. */
+/* LDS instructions: rows in lds.def, swaps here. Lane exchanges through LDS hardware (bpermute and
+ * its like) touch no memory and are in exec_cross.c. */
 #include "sim/track.h"
 
 /* The full check of a load or a store of one operand. */
@@ -32,7 +31,7 @@ INLINE const struct insn *load(struct wave *w, const struct insn *i, enum format
 {
     struct access a;
 
-    if (!resolve_lds(w, i, format_bytes(format, words), (uint32_t)i->offset, false, &a) ||
+    if (!resolve_lds(w, i, format_bytes(format, words), (uint32_t)i->offset, LDS_READ, &a) ||
         !tracked(w, i, &i->op[0], false, format, words, &a))
         return NULL;
     load_lanes(w, &i->op[0], &a, format, words);
@@ -44,7 +43,7 @@ INLINE const struct insn *store(struct wave *w, const struct insn *i, enum forma
 {
     struct access a;
 
-    if (!resolve_lds(w, i, format_bytes(format, words), (uint32_t)i->offset, false, &a) ||
+    if (!resolve_lds(w, i, format_bytes(format, words), (uint32_t)i->offset, LDS_WRITE, &a) ||
         !tracked(w, i, &i->op[0], true, format, words, &a))
         return NULL;
     store_lanes(w, &i->op[0], &a, format, words);
@@ -60,7 +59,7 @@ INLINE const struct insn *pair(struct wave *w, const struct insn *i, unsigned wo
     struct access a[2];
 
     for (unsigned n = 0; n < 2; n++)
-        if (!resolve_lds(w, i, 4 * words, offsets[n], false, &a[n]))
+        if (!resolve_lds(w, i, 4 * words, offsets[n], write ? LDS_WRITE : LDS_READ, &a[n]))
             return NULL;
     w->group->lds_accesses--; /* one instruction */
     struct operand first = i->op[0];
@@ -91,7 +90,7 @@ INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum atom
     uint32_t *const d = i->op[0].kind == OPERAND_VGPR ? vgpr(w, &i->op[0], 0) : NULL;
     struct access a;
 
-    if (!resolve_lds(w, i, 4 * words, (uint32_t)i->offset, true, &a))
+    if (!resolve_lds(w, i, 4 * words, (uint32_t)i->offset, LDS_ATOMIC, &a))
         return NULL;
     if (UNLIKELY(w->shadow != NULL) &&
         !track_atomic(w, i, SPACE_LDS, words, &i->op[data], op, d ? &i->op[0] : NULL, &a))

@@ -40,10 +40,12 @@ enum format {
 #define resolve ISA_NAME(resolve)
 bool resolve(struct wave *w, const struct insn *i, enum space space, unsigned bytes,
              enum quern_sim_access rights, bool atomic, struct access *a);
+enum lds_use { LDS_READ, LDS_WRITE, LDS_ATOMIC };
+
 /* The same for LDS; `offset` is the instruction's. */
 #define resolve_lds ISA_NAME(resolve_lds)
-bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset, bool atomic,
-                 struct access *a);
+bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset,
+                 enum lds_use use, struct access *a);
 
 /*
  * Between guest memory and a value. A kernel's workgroups may touch the same bytes, by mistake or

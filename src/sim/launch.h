@@ -6,6 +6,7 @@
 #include "object/object.h"
 #include "sim/parse.h"
 #include "sim/shadow.h"
+#include "target/lds.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -59,6 +60,7 @@ struct quern_sim_module {
     unsigned lanes;
     unsigned vgpr_limit; /* vector registers of a wave, AGPRs included, for every kernel */
     unsigned agpr_offset;
+    struct target_lds lds[2][4]; /* reads and others; words less one */
     struct pool pool;
     struct insn *insns;
     struct insn_note *notes;

@@ -264,6 +264,9 @@ static quern_status plan_registers(struct quern_sim_module *m)
     }
     m->lanes = o->kernel_count ? o->kernels[0].wave_size : m->sim->target->wave_size;
     m->agpr_offset = vgprs_most;
+    for (unsigned words = 1; words <= 4; words++)
+        for (unsigned write = 0; write < 2; write++)
+            m->lds[write][words - 1] = target_lds(m->sim->target, 4 * words, write);
     m->vgpr_limit = vgprs_most + agprs_most;
     return QUERN_OK;
 }

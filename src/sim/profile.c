@@ -121,7 +121,8 @@ struct profile_note *profile_notes_make(const struct quern_sim_module *m)
         if (note->watch == WATCH_WAIT)
             note->wait_to = (uint8_t)wait_to(text);
         if (note->watch == WATCH_LDS) {
-            note->bytes = (uint8_t)lds_bytes(row->name);
+            const bool reads = strstr(row->name, "load") || strstr(row->name, "read");
+            note->lds = &m->lds[!reads][(lds_bytes(row->name) - 1) / 4];
             note->accesses = strstr(row->name, "2addr") || strstr(row->name, "read2") ||
                                      strstr(row->name, "write2")
                                  ? 2
@@ -194,15 +195,13 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Passes without conflicts: LDS serves so many lanes together as fill its banks. */
-static unsigned lds_least(const struct profile_note *note, uint64_t active, unsigned lanes)
+/* Passes without conflicts: one for each group of lanes that LDS serves together. */
+static unsigned lds_least(const struct profile_note *note, uint64_t active)
 {
-    const unsigned together = note->bytes <= 4 ? 32 : note->bytes == 8 ? 16 : 8;
-    const uint64_t part = ((uint64_t)1 << together) - 1;
     unsigned passes = 0;
 
-    for (unsigned first = 0; first < lanes; first += together)
-        passes += (active >> first & part) != 0;
+    for (unsigned n = 0; n < TARGET_LDS_GROUPS; n++)
+        passes += (active & note->lds->groups[n]) != 0;
     return passes * note->accesses;
 }
 
@@ -263,7 +262,7 @@ static const struct insn *watch(struct profile_log *log, struct wave *w, const s
             break;
         }
         sum->lds_passes += w->group->lds_passes - before.lds_passes;
-        sum->lds_least += lds_least(note, active, w->lanes);
+        sum->lds_least += lds_least(note, active);
         break;
     default: {
         const uint64_t bytes = add_memory(log, sum, w, *hint, note->watch == WATCH_SCALAR, &before);

@@ -12,10 +12,10 @@
 struct profile_note {
     uint8_t watch;    /* enum profile_watch */
     uint8_t wait_to;  /* WATCH_WAIT: vector loads that may still be on their way */
-    uint8_t bytes;    /* WATCH_LDS: of one access of a lane */
     uint8_t accesses; /* WATCH_LDS: of a lane, 1 or 2 */
     uint16_t cycles;  /* until the SIMD can issue the next */
     uint16_t matrix;  /* cycles in the matrix unit */
+    const struct target_lds *lds; /* WATCH_LDS: how an access is served; the module's */
 };
 
 enum profile_watch {

@@ -19,7 +19,9 @@
  * memory bandwidth. The part named for gfx1153 is the one that Ryzen AI product pages give for that
  * chip; not confirmed on one.
  *
- * lds_banks: 32 of 4 bytes per compute unit; gfx950's 64 are not confirmed by a document.
+ * lds_banks: what reads see, per compute unit, measured on an MI350X (64), an MI300X, a W7900 and a
+ * RX 9070 XT (32): docs/empirical-lds of nod-ai/amd-shark-ai. Others as these of their family; LLVM
+ * has 64 for gfx950 too (pull request 220632). lds.c has which lanes meet in them.
  */
 #define CAPS_DOT_RDNA3 (CAP_DOT2_F32_F16 | CAP_DOT2_F32_BF16 | CAP_ROW_XMASK | CAP_VOPD)
 #define CAPS_GFX11     (CAPS_DOT_RDNA3 | CAP_WMMA_GFX11)

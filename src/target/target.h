@@ -45,7 +45,7 @@ struct target {
     unsigned vgpr_granule;
     unsigned max_waves; /* per SIMD */
     unsigned lds_bytes; /* most that one workgroup may have */
-    unsigned lds_banks; /* of 4 bytes */
+    unsigned lds_banks; /* of 4 bytes, for reads; lds.h has the rest */
     unsigned simds;     /* per compute unit */
     unsigned cus;
     double clock_ghz;

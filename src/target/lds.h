@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How LDS serves the lanes of a wave: which of them at once, and from how many banks. Shared by the
+ * counts of the software GPU and by its profiles. A pure function; docs/profile.md says where the
+ * groups come from.
+ */
+#ifndef QUERN_TARGET_LDS_H
+#define QUERN_TARGET_LDS_H
+
+#include "target/target.h"
+
+#define TARGET_LDS_GROUPS 8
+
+struct target_lds {
+    unsigned banks; /* of 4 bytes */
+    unsigned lanes; /* of a group: what LDS serves together, in one pass if no two meet in a bank */
+    bool in_order;  /* group n is the lanes from n · lanes on */
+    uint64_t groups[TARGET_LDS_GROUPS]; /* lanes of each, the rest 0; of a wave of 32 the low half */
+};
+
+/* Of an instruction that reads, or writes (or changes), `bytes` of 1 to 16 for each lane. */
+struct target_lds target_lds(const struct target *t, unsigned bytes, bool write);
+
+#endif
