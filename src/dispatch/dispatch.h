@@ -112,22 +112,38 @@ struct background {
     struct error_record *failure; /* when it failed */
 };
 
+/* A problem as somebody wrote it, and the op that it names: an op is known by its normalised problem
+ * and by every way of leaving defaults out that was met. */
+struct spelling {
+    struct quern_problem problem;
+    quern_op *op;
+    bool own;                        /* part of its op: the normalised problem */
+    _Atomic(struct spelling *) next; /* in its bucket */
+};
+
 struct quern_op {
+    struct spelling spelling;
     quern_ctx *ctx;
-    struct quern_problem problem; /* normalised */
-    char text[QUERN_TEXT_MAX];
+    bool in_table;          /* then it lives as long as its context, and is not counted */
+    _Atomic int64_t covers; /* rows up to which it has kernels */
     _Atomic(struct kernel_set *) kernels;
     atomic_int references;
     struct lock growing; /* held while more kernels are made */
     struct background background;
-    bool in_table;
-    _Atomic(quern_op *) next; /* in its bucket */
+    char text[QUERN_TEXT_MAX];
 };
 
 /* ---- Context --------------------------------------------------------------------------------- */
 
 #define BUNDLES_MAX 16
-#define OP_BUCKETS  1024 /* a power of two; models have tens of distinct layers */
+#define OP_BUCKETS  4096 /* a power of two; models have tens of distinct layers */
+
+/* A part of a count that many threads raise, in cache lines of its own. */
+struct tally {
+    atomic_uint_fast64_t count;
+    char apart[128 - sizeof(atomic_uint_fast64_t)];
+};
+#define TALLIES 16 /* a power of two */
 
 struct quern_ctx {
     struct settings settings;
@@ -140,10 +156,11 @@ struct quern_ctx {
     size_t pack_count;
     struct compiler *compiler;
     struct lock table_lock; /* of writers; readers take none */
-    _Atomic(quern_op *) table[OP_BUCKETS];
+    _Atomic(struct spelling *) table[OP_BUCKETS];
+    struct tally hit_memory[TALLIES];
     _Atomic bool record_failed; /* and was complained of */
     atomic_uint_fast64_t hit_bundle, hit_source, bundle_damaged;
-    atomic_uint_fast64_t hit_memory, compile_ok, compile_failed, worker_died;
+    atomic_uint_fast64_t compile_ok, compile_failed, worker_died;
     atomic_uint_fast64_t compile_ns, compile_refused, compile_sealed;
     quern_event_fn event; /* may be null */
     void *event_user;

@@ -156,7 +156,7 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
     size_t count;
 
     FAIL_IF(!op || !args, QUERN_E_ARGUMENT, "%s is null", op ? "args" : "op");
-    const struct quern_problem *const p = &op->problem;
+    const struct quern_problem *const p = &op->spelling.problem;
     TRY(check_args(p, args, m));
     const struct kernel_set *const set = atomic_load_explicit(&op->kernels, memory_order_acquire);
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
@@ -239,7 +239,7 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
                 a->value = args[j] == PLAN_ARG_M ? slice_rows(s) : s->first;
             } else if (args[j] == PLAN_ARG_LDA || args[j] == PLAN_ARG_LDC) {
                 a->kind = QUERN_ARG_I64;
-                a->value = args[j] == PLAN_ARG_LDA ? op->problem.k : op->problem.n;
+                a->value = args[j] == PLAN_ARG_LDA ? op->spelling.problem.k : op->spelling.problem.n;
             }
         }
     }

@@ -5,6 +5,7 @@
 #include "base/os.h"
 #include "base/thread.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -93,6 +94,9 @@ static quern_status publish(quern_op *op, const struct plan_set *plans, size_t f
         set->plans.plans[i] = i < kept ? old->plans.plans[i] : plans->plans[first + i - kept];
     set->older = old;
     atomic_store(&op->kernels, set);
+    const int last = set->plans.plans[kept + count - 1].m_hi;
+    /* the largest kernel does any number of rows, in slices */
+    atomic_store(&op->covers, last < set->plans.m_max ? last : INT64_MAX);
     return QUERN_OK;
 }
 
@@ -135,7 +139,7 @@ static quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, q
 
     FAIL_IF(!op, QUERN_E_MEMORY, "out of memory for an op");
     op->ctx = ctx;
-    op->problem = *normal;
+    op->spelling = (struct spelling){.problem = *normal, .op = op, .own = true};
     const quern_status status = quern_problem_text(normal, op->text, sizeof op->text);
     if (status != QUERN_OK) {
         os.free(op);
@@ -160,42 +164,73 @@ static void op_free(quern_op *op)
     os.free(op);
 }
 
-/* ---- The table: readers take no lock; ops leave it only when the context closes -------------- */
+/* ---- The table: readers take no lock; nothing leaves it until the context closes -------------- */
 
-static quern_op *find(quern_ctx *ctx, const struct quern_problem *normal, uint64_t hash)
+/* The op that is known by this very spelling. What is found was normalised once, so the problem
+ * need not be sound. */
+static quern_op *find(quern_ctx *ctx, const struct quern_problem *problem)
 {
-    quern_op *op = atomic_load(&ctx->table[hash & (OP_BUCKETS - 1)]);
+    const uint64_t hash = problem_hash(problem);
+    const struct spelling *at =
+        atomic_load_explicit(&ctx->table[hash & (OP_BUCKETS - 1)], memory_order_acquire);
 
-    while (op && !problem_equal(&op->problem, normal))
-        op = atomic_load(&op->next);
-    return op;
+    while (at && !problem_equal(&at->problem, problem))
+        at = atomic_load_explicit(&at->next, memory_order_acquire);
+    return at ? at->op : NULL;
+}
+
+/* The lock is held. */
+static void insert(quern_ctx *ctx, struct spelling *spelling)
+{
+    const uint64_t hash = problem_hash(&spelling->problem);
+    _Atomic(struct spelling *) *const bucket = &ctx->table[hash & (OP_BUCKETS - 1)];
+
+    atomic_store(&spelling->next, atomic_load(bucket));
+    atomic_store(bucket, spelling);
 }
 
 static quern_status find_or_add(quern_ctx *ctx, const struct quern_problem *normal, quern_op **out)
 {
-    const uint64_t hash = problem_hash(normal);
     quern_status status = QUERN_OK;
 
-    if ((*out = find(ctx, normal, hash)))
+    if ((*out = find(ctx, normal)))
         return QUERN_OK;
     lock_take(&ctx->table_lock);
-    if (!(*out = find(ctx, normal, hash)) && (status = op_new(ctx, normal, out)) == QUERN_OK) {
-        _Atomic(quern_op *) *const bucket = &ctx->table[hash & (OP_BUCKETS - 1)];
+    if (!(*out = find(ctx, normal)) && (status = op_new(ctx, normal, out)) == QUERN_OK) {
         (*out)->in_table = true;
-        atomic_store(&(*out)->next, atomic_load(bucket));
-        atomic_store(bucket, *out);
+        insert(ctx, &(*out)->spelling);
     }
     lock_give(&ctx->table_lock);
     return status;
 }
 
+/* Makes an op known by one more spelling. Without memory it stays as it is. There are as many for
+ * an op as there are sets of its words that may be left out, a few hundred at most. */
+static void add_spelling(quern_op *op, const struct quern_problem *problem)
+{
+    quern_ctx *const ctx = op->ctx;
+
+    lock_take(&ctx->table_lock);
+    struct spelling *const spelling =
+        find(ctx, problem) ? NULL : os.calloc(1, sizeof *spelling);
+    if (spelling) {
+        spelling->problem = *problem;
+        spelling->op = op;
+        insert(ctx, spelling);
+    }
+    lock_give(&ctx->table_lock);
+}
+
 void op_table_free(quern_ctx *ctx)
 {
     for (size_t i = 0; i < OP_BUCKETS; i++)
-        for (quern_op *op = atomic_load(&ctx->table[i]); op;) {
-            quern_op *const next = atomic_load(&op->next);
-            op_free(op);
-            op = next;
+        for (struct spelling *at = atomic_load(&ctx->table[i]); at;) {
+            struct spelling *const next = atomic_load(&at->next);
+            if (at->own)
+                op_free(at->op); /* which it is part of */
+            else
+                os.free(at);
+            at = next;
         }
 }
 
@@ -203,32 +238,47 @@ void op_table_free(quern_ctx *ctx)
 
 bool op_covers(const quern_op *op, int64_t m_max)
 {
-    const struct kernel_set *const set = atomic_load(&op->kernels);
-
-    if (!set || !set->plans.count)
-        return false;
-    const int64_t need = m_max < set->plans.m_max ? m_max : set->plans.m_max;
-    return set->plans.plans[set->plans.count - 1].m_hi >= need;
+    return atomic_load_explicit(&op->covers, memory_order_acquire) >= m_max;
 }
 
 quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit)
 {
     struct plan_set plans;
 
-    TRY(plan_make_tuned(&op->problem, op->ctx->id.target, op->ctx->tuning, &plans));
+    TRY(plan_make_tuned(&op->spelling.problem, op->ctx->id.target, op->ctx->tuning, &plans));
     return grow(op, &plans, m_max, jit);
 }
 
-/* The op of a problem, with one more reference, if it has every kernel for 1…m_max already. */
-static quern_op *take_known(quern_ctx *ctx, const struct quern_problem *normal, int64_t m_max)
+/* Counts in the part that is this thread's: threads that raise one count wait for each other. */
+static void count_hit(quern_ctx *ctx)
 {
-    quern_op *const op = find(ctx, normal, problem_hash(normal));
+    const uint64_t own = (uint64_t)(uintptr_t)&errno; /* an address in each thread */
+    struct tally *const t = &ctx->hit_memory[own * UINT64_C(0x9e3779b97f4a7c15) >> 60];
+
+    _Static_assert(TALLIES == 1 << (64 - 60), "the shift gives an index");
+    atomic_fetch_add_explicit(&t->count, 1, memory_order_relaxed);
+}
+
+/* The op of a problem, as it is spelt, if it has every kernel for 1…m_max already. */
+static quern_op *take_known(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max)
+{
+    quern_op *const op =
+        problem && problem->size == sizeof *problem ? find(ctx, problem) : NULL;
 
     if (!op || !op_covers(op, m_max))
         return NULL;
-    atomic_fetch_add(&op->references, 1);
-    atomic_fetch_add_explicit(&ctx->hit_memory, 1, memory_order_relaxed);
+    count_hit(ctx);
     return op;
+}
+
+/* The same, of a problem that must be sound; *normal is it with its defaults. */
+static quern_status take_normal(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
+                                struct quern_problem *normal, quern_op **op)
+{
+    TRY(problem_normalise(problem, normal));
+    if ((*op = take_known(ctx, normal, m_max)))
+        add_spelling(*op, problem);
+    return QUERN_OK;
 }
 
 quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
@@ -248,8 +298,10 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
     FAIL_IF(flags & ~(unsigned)(QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT), QUERN_E_ARGUMENT,
             "flags are %u; expected QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT or both", flags);
-    TRY(problem_normalise(problem, &normal));
-    if ((op = take_known(ctx, &normal, m_max))) {
+    op = take_known(ctx, problem, m_max);
+    if (!op)
+        TRY(take_normal(ctx, problem, m_max, &normal, &op));
+    if (op) {
         *out = op;
         return QUERN_OK;
     }
@@ -262,7 +314,6 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
         TRY(background_start(op, m_max, jit));
     else
         TRY(grow(op, &plans, m_max, jit));
-    atomic_fetch_add(&op->references, 1);
     *out = op;
     return QUERN_OK;
 }
@@ -278,11 +329,13 @@ quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *prob
 {
     struct quern_problem normal;
     bool capturing = false;
+    quern_op *op;
 
     FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
-    TRY(problem_normalise(problem, &normal));
-    quern_op *const op = take_known(ctx, &normal, m_max);
+    op = take_known(ctx, problem, m_max);
+    if (!op)
+        TRY(take_normal(ctx, problem, m_max, &normal, &op));
     if (op) {
         *out = op;
         return QUERN_OK;
@@ -340,7 +393,7 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
 
 void quern_op_release(quern_op *op)
 {
-    if (op && atomic_fetch_sub(&op->references, 1) == 1 && !op->in_table)
+    if (op && !op->in_table && atomic_fetch_sub(&op->references, 1) == 1)
         op_free(op);
 }
 

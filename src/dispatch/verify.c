@@ -47,7 +47,7 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
                            enum quern_sim_check check)
 {
     struct quern_sim_options options = QUERN_INIT(struct quern_sim_options);
-    const struct quern_problem *const p = &op->problem;
+    const struct quern_problem *const p = &op->spelling.problem;
 
     TRY(quern_problem_operands(p, m, b->operands, &b->count));
     for (size_t i = 0; i < b->count; i++) {
@@ -103,8 +103,8 @@ static quern_status run_slice(struct bench *b, quern_op *op, const struct kernel
         .c = guest(b, "c"),
         .m = slice_rows(s),
         .first = (int32_t)s->first,
-        .lda = op->problem.k,
-        .ldc = op->problem.n,
+        .lda = op->spelling.problem.k,
+        .ldc = op->spelling.problem.n,
     };
     struct quern_sim_launch launch = QUERN_INIT(struct quern_sim_launch);
     _Alignas(16) uint8_t kernarg[KERNARG_MAX];
@@ -217,12 +217,12 @@ static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t se
                                       .zeros = host(b, "zeros"),
                                       .a_scale = host(b, "a_scale"),
                                       .b_scale = host(b, "b_scale")};
-    if (op->problem.op == QUERN_OP_DEQUANT) {
-        TRY(quant_dequantise(&op->problem, &in, b->weights));
-        compare_weights(b, &op->problem, out);
+    if (op->spelling.problem.op == QUERN_OP_DEQUANT) {
+        TRY(quant_dequantise(&op->spelling.problem, &in, b->weights));
+        compare_weights(b, &op->spelling.problem, out);
     } else {
-        TRY(quant_reference(&op->problem, &in, m, b->reference));
-        compare(b, &op->problem, m, out);
+        TRY(quant_reference(&op->spelling.problem, &in, m, b->reference));
+        compare(b, &op->spelling.problem, m, out);
     }
     FAIL_IF(!(out->max_error <= out->tolerance), QUERN_E_VERIFY,
             "%s at m=%" PRId64
@@ -243,7 +243,7 @@ quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed, enum quern_sim
     FAIL_IF(m < 1 || m > 65536, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to 65536", m);
     *out = (struct quern_verification){.size = sizeof *out,
                                        .max_error = INFINITY,
-                                       .tolerance = tolerance_of(&op->problem),
+                                       .tolerance = tolerance_of(&op->spelling.problem),
                                        .counts = QUERN_INIT(struct quern_sim_counts)};
     const quern_status status = verify(&b, op, m, seed, check, out);
     tear_down(&b);

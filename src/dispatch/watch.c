@@ -78,6 +78,15 @@ quern_status quern_seal(enum quern_seal value)
 
 /* ---- Counters -------------------------------------------------------------------------------- */
 
+static uint64_t sum(const struct tally tallies[TALLIES])
+{
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < TALLIES; i++)
+        total += atomic_load_explicit(&tallies[i].count, memory_order_relaxed);
+    return total;
+}
+
 quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats)
 {
     struct store_stats s;
@@ -88,7 +97,7 @@ quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats)
     store_stats(ctx->store, &s);
     *stats = (struct quern_stats){
         .size = sizeof *stats,
-        .hit_memory = atomic_load(&ctx->hit_memory),
+        .hit_memory = sum(ctx->hit_memory),
         .hit_disk = s.hit,
         .miss_absent = s.miss_absent,
         .miss_damaged = s.miss_damaged,

@@ -158,26 +158,32 @@ static bool shares(const struct plan *p)
     return a <= A_SHARE_MAX * plan_rows_per_workgroup(p) * p->problem.k / 2;
 }
 
-static bool estimate(struct plan *p)
+/* What does not depend on how many waves a workgroup has; `cycles` of a matrix instruction. */
+static void count(struct plan *p, int cycles, struct model_counts *counts)
 {
     const struct quern_problem *const q = &p->problem;
     const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
-    const int cycles = (int)target_matrix_cycles(p->target, form_of(p).text);
+    const int64_t steps = steps_of(p), trips = trips_of(p);
 
-    p->phase = model_phase(p, q->k / 2, trips_of(p)) ? PHASE_OF_GROUPS : PHASE_NONE;
-    const struct model_counts counts = {
+    p->phase = model_phase(p, q->k / 2, trips) ? PHASE_OF_GROUPS : PHASE_NONE;
+    const uint32_t step = step_slots(p);
+    *counts = (struct model_counts){
         .vgprs = vgprs(p),
-        .step_slots = step_slots(p),
+        .step_slots = step,
         .step_matrix = (uint32_t)(products_of_step(p) * cycles),
         .setup_slots = setup_slots(p),
         .shared_slots = TABLE_SLOTS / p->wave_size,
-        .trips = trips_of(p),
-        .row_steps = steps_of(p),
-        .row_slots = steps_of(p) * step_slots(p),
+        .trips = trips,
+        .row_steps = steps,
+        .row_slots = steps * step,
         .row_grain = TILE,
         .flight_bytes = (int64_t)p->rows_per_wave * unit_of(p) * p->ring / 2,
         .weight_bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes};
-    if (!model_estimate(p, &counts))
+}
+
+static bool estimate(struct plan *p, const struct model_counts *counts)
+{
+    if (!model_estimate(p, counts))
         return false;
     p->waves_asked = (int)p->estimate.waves_per_simd;
     p->estimate.streams = shares(p);
@@ -195,15 +201,20 @@ static bool fits(const struct plan *p)
            vgprs(p) <= VGPRS_MAX && (p->ring == 1 || body_slots(p) <= BODY_MAX);
 }
 
-static void try_waves(struct plan *p, struct model_ranking *ranking)
+static void try_waves(struct plan *p, int cycles, struct model_ranking *ranking)
 {
-    for (int split = 1; split <= WAVES_MAX; split *= 2)
+    const int64_t steps = steps_of(p);
+    struct model_counts counts;
+
+    for (int split = 1; split <= WAVES_MAX && split <= steps; split *= 2) {
+        p->split_k = split;
+        count(p, cycles, &counts);
         for (int groups = 1; groups * split <= WAVES_MAX; groups++) {
-            p->split_k = split;
             p->waves = groups * split;
-            if (split <= steps_of(p) && estimate(p))
+            if (estimate(p, &counts))
                 model_put(ranking, p);
         }
+    }
 }
 
 static void candidates(const struct plan *base, struct model_ranking *ranking)
@@ -214,11 +225,12 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.wave_size = p.target->wave_size;
     p.lds_bytes = TABLE_BYTES;
     p.chunk = model_at_most(CHUNK_MAX, (int)(problem_group(&p.problem) / form_of(&p).k_lanes));
+    const int cycles = (int)target_matrix_cycles(p.target, form_of(&p).text);
     for (int tiles = 4; tiles; tiles /= 2)
         for (p.ring = UNITS_MAX; p.ring; p.ring--) {
             p.rows_per_wave = tiles * TILE;
             if (fits(&p))
-                try_waves(&p, ranking);
+                try_waves(&p, cycles, ranking);
         }
 }
 

@@ -28,16 +28,6 @@
 /* Alternatives that explain prints. */
 #define REJECTED_SHOWN 4
 
-int64_t model_ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-int model_at_most(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 enum plan_products model_products(const struct quern_problem *q, const struct target *t)
 {
     const unsigned dot2 = q->a == QUERN_F16    ? CAP_DOT2_F32_F16

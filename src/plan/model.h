@@ -70,7 +70,14 @@ enum plan_products model_products(const struct quern_problem *problem, const str
 /* Where rows of `row_bytes` bytes of packed weights camp, who starts apart along K. */
 enum plan_phase model_phase(const struct plan *plan, int64_t row_bytes, int64_t trips);
 
-int64_t model_ceil_div(int64_t a, int64_t b);
-int model_at_most(int a, int b);
+static inline int64_t model_ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static inline int model_at_most(int a, int b)
+{
+    return a < b ? a : b;
+}
 
 #endif

@@ -221,27 +221,35 @@ static bool streams(const struct plan *p)
             (double)p->estimate.bytes_in_flight >= (asked < half ? asked : half));
 }
 
-static bool estimate(struct plan *p)
+/* What does not depend on how many waves a workgroup has. */
+static void count(struct plan *p, struct model_counts *counts)
 {
     const struct quern_problem *const q = &p->problem;
-    const struct target *const t = p->target;
-    struct plan_estimate *const e = &p->estimate;
     const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
+    const int64_t steps = steps_of(p), trips = trips_of(p);
 
-    p->phase = model_phase(p, q->k / 2, trips_of(p));
-    const struct model_counts counts = {
+    p->phase = model_phase(p, q->k / 2, trips);
+    const uint32_t step = step_slots(p), tail = tail_slots(p);
+    *counts = (struct model_counts){
         .vgprs = vgprs(p),
-        .step_slots = step_slots(p),
+        .step_slots = step,
         .setup_slots = setup_slots(p),
         .shared_slots = TABLE_SLOTS / p->wave_size,
         /* weights of the tail came with the first; it evens out steps that do not come out even */
-        .last_slots = steps_of(p) % p->split_k ? 0 : tail_slots(p),
-        .trips = trips_of(p),
-        .row_slots = steps_of(p) * step_slots(p) + tail_slots(p),
+        .last_slots = steps % p->split_k ? 0 : tail,
+        .trips = trips,
+        .row_slots = steps * step + tail,
         .weight_bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes,
         .flight_bytes =
-            (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips_of(p) : 1)};
-    if (!model_estimate(p, &counts))
+            (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips : 1)};
+}
+
+static bool estimate(struct plan *p, const struct model_counts *counts)
+{
+    const struct target *const t = p->target;
+    struct plan_estimate *const e = &p->estimate;
+
+    if (!model_estimate(p, counts))
         return false;
     const unsigned least = t->vgprs / MODEL_VGPRS_MAX; /* more registers would be moved about */
     p->waves_asked = (int)(e->waves_per_simd > least ? e->waves_per_simd : least);
@@ -252,6 +260,29 @@ static bool estimate(struct plan *p)
 }
 
 /* ---- Candidates and choice ------------------------------------------------------------------- */
+
+/* Workgroups of as many waves as a launch may have, for a plan that has its tail. */
+static void try_waves(struct plan *p, struct model_ranking *ranking)
+{
+    const bool may = may_be_ahead(p);
+    struct model_counts counts[2]; /* as it is, and ahead, which takes more registers */
+    enum plan_phase phase[2];
+
+    for (int ahead = 0; ahead <= may; ahead++) {
+        p->ahead = ahead;
+        count(p, &counts[ahead]);
+        phase[ahead] = p->phase;
+    }
+    for (int groups = 1; groups * p->split_k * (int)p->wave_size <= ITEMS_MAX; groups++) {
+        p->waves = groups * p->split_k;
+        for (int ahead = may; ahead >= 0; ahead--) {
+            p->ahead = ahead;
+            p->phase = phase[ahead];
+            if (estimate(p, &counts[ahead]))
+                model_put(ranking, p);
+        }
+    }
+}
 
 /*
  * Every shape that fits, for a plan whose fields up to m_tile are set. More than four rows of W in
@@ -267,24 +298,14 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.lds_bytes = TABLE_BYTES;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
-            for (size_t s = 0; s < sizeof splits / sizeof *splits; s++)
-                for (int groups = 1; groups * splits[s] * (int)p.wave_size <= ITEMS_MAX; groups++) {
-                    p.rows_per_wave = rows[r];
-                    p.chunk = chunks[c];
-                    p.split_k = splits[s];
-                    p.waves = groups * splits[s];
-                    p.tail = tail_of(&p);
-                    if (p.split_k > steps_of(&p) || p.rows_per_wave * p.m_tile > VALUES_MAX)
-                        continue;
-                    p.ahead = may_be_ahead(&p);
-                    if (estimate(&p))
-                        model_put(ranking, &p);
-                    if (!p.ahead)
-                        continue;
-                    p.ahead = false; /* fewer registers */
-                    if (estimate(&p))
-                        model_put(ranking, &p);
-                }
+            for (size_t s = 0; s < sizeof splits / sizeof *splits; s++) {
+                p.rows_per_wave = rows[r];
+                p.chunk = chunks[c];
+                p.split_k = splits[s];
+                p.tail = tail_of(&p);
+                if (p.split_k <= steps_of(&p) && p.rows_per_wave * p.m_tile <= VALUES_MAX)
+                    try_waves(&p, ranking);
+            }
 }
 
 static bool alike(const struct plan *p, const struct plan *q)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "target/rates.h"
 
-#include <stdio.h>
 #include <string.h>
 
 unsigned target_issue_cycles(const struct target *t)
@@ -69,21 +68,32 @@ static unsigned wmma_cycles(const struct target *t, unsigned m, unsigned n, unsi
     return 2 * m * n * (sparse ? k / 2 : k) / rate;
 }
 
+/* Reads a number and moves on; 0 if there is none. */
+static unsigned take_number(const char **at)
+{
+    unsigned n = 0;
+
+    for (; **at >= '0' && **at <= '9' && n < 100000; ++*at)
+        n = 10 * n + (unsigned)(**at - '0');
+    return n;
+}
+
 unsigned target_matrix_cycles(const struct target *t, const char *text)
 {
-    const char *const x = strchr(text, 'x');
-    unsigned m, n, k;
-    int used = 0;
+    const char *at = strchr(text, 'x');
+    unsigned size[3];
 
     /* "v_mfma_f32_16x16x4_4b_f16", "v_mfma_f32_16x16x4f16", "v_wmma_i32_16x16x16_iu8" */
-    if (!x)
+    if (!at)
         return 0;
-    const char *at = x;
     while (at > text && at[-1] >= '0' && at[-1] <= '9')
         at--;
-    if (sscanf(at, "%ux%ux%u%n", &m, &n, &k, &used) != 3)
-        return 0;
-    const char *type = at + used;
+    for (int i = 0; i < 3; i++) {
+        if (!(size[i] = take_number(&at)) || (i < 2 && *at++ != 'x'))
+            return 0;
+    }
+    const unsigned m = size[0], n = size[1], k = size[2];
+    const char *type = at;
     type += *type == '_';
     if (*type >= '0' && *type <= '9' && strchr(type, '_')) /* the number of blocks */
         type = strchr(type, '_') + 1;

@@ -140,6 +140,7 @@ static void find_known(const char *directory)
         while (quern_op_ready(ops[i]) == QUERN_E_NOT_READY)
             os.nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         atomic_store(&ops[i]->kernels, atomic_load(&one->kernels));
+        atomic_store(&ops[i]->covers, atomic_load(&one->covers));
     }
     const struct finder single = {ctx, problems, 1, 0}, many = {ctx, problems, MANY, 0};
     printf("creating and releasing a known op: %.1f ns\n", find_on(&single, 1));

@@ -306,6 +306,54 @@ static void test_unverified_targets_compile(void **state)
     }
 }
 
+/* Ways to leave defaults out; of each the first meeting fills them in, later ones find it as it is. */
+static void test_every_spelling_is_the_same_op(void **state)
+{
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
+    struct quern_problem full = t_problem("wq=nf4 n=96 k=256 a=f16");
+    quern_op *const one = create(ctx, "wq=nf4 n=96 k=256 a=f16", 1);
+    quern_op *other;
+    uint64_t hits = 0;
+
+    (void)state;
+    for (unsigned left_out = 0; left_out < 64; left_out++)
+        for (int again = 0; again < 2; again++) {
+            struct quern_problem p = full;
+            if (left_out & 1)
+                p.op = 0;
+            if (left_out & 2)
+                p.group = 0;
+            if (left_out & 4)
+                p.scale = 0;
+            if (left_out & 8)
+                p.c = 0;
+            if (left_out & 16)
+                p.layout = 0;
+            if (left_out & 32)
+                p.round = 0;
+            assert_int_equal(quern_op_create(ctx, &p, 1, &other), QUERN_OK);
+            assert_ptr_equal(one, other);
+            assert_int_equal(quern_op_create_on(ctx, &p, 1, NULL, &other), QUERN_OK);
+            assert_ptr_equal(one, other);
+            hits += 2;
+        }
+    assert_int_equal(stats_of(ctx).hit_memory, hits);
+    /* what differs in a word is another problem, or none */
+    struct quern_problem p = full;
+    p.group = 65;
+    assert_int_equal(quern_op_create(ctx, &p, 1, &other), QUERN_E_PROBLEM);
+    p = full;
+    p.size--;
+    assert_int_equal(quern_op_create(ctx, &p, 1, &other), QUERN_E_ARGUMENT);
+    assert_int_equal(quern_op_create(ctx, NULL, 1, &other), QUERN_E_ARGUMENT);
+    p = full;
+    p.bias = 1;
+    assert_int_equal(quern_op_create(ctx, &p, 1, &other), QUERN_OK);
+    assert_ptr_not_equal(one, other);
+    assert_int_equal(stats_of(ctx).hit_memory, hits);
+    quern_close(ctx);
+}
+
 static void test_same_problem_same_op(void **state)
 {
     quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
@@ -669,6 +717,7 @@ int main(void)
         cmocka_unit_test(test_dequant_launch),
         cmocka_unit_test(test_other_targets),
         cmocka_unit_test(test_unverified_targets_compile),
+        cmocka_unit_test(test_every_spelling_is_the_same_op),
         cmocka_unit_test(test_same_problem_same_op),
         cmocka_unit_test(test_stored_kernels),
         cmocka_unit_test(test_threads_share_one_compile),
