@@ -75,6 +75,22 @@ struct kernel {
  */
 quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                          struct kernel *kernel);
+
+/* A kernel between the two steps of that. */
+struct making {
+    struct str key_text; /* `want` points into it */
+    struct store_want want;
+    uint64_t begun; /* by os_now */
+};
+/* The first: source, keys and what bundles and cache have; kernel->bytes is null when that is
+ * nothing. After QUERN_OK the other must follow, on whatever thread: it compiles what was not found
+ * and checks the object, and leaves nothing behind when it fails. Or else kernel_abandon, which
+ * leaves nothing behind. Only the second tells the host. */
+quern_status kernel_seek(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
+                         struct kernel *kernel, struct making *making);
+quern_status kernel_finish(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel,
+                           struct making *making);
+void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct making *making);
 /* Only the plan, source and keys of a kernel, and with `want` (its text in *key_text) what to look
  * for; nothing is looked up. */
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
@@ -183,8 +199,9 @@ void bundles_close(quern_ctx *ctx);
 bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
                  struct store_entry *entry);
 
-/* What a host is told (watch.c). The result of event_begin goes into the others. */
-uint64_t event_begin(quern_ctx *ctx, const struct kernel *kernel);
+/* What a host is told (watch.c), on one thread for one kernel. `begun`: by os_now, when the search
+ * for it began. */
+void event_begin(quern_ctx *ctx, const struct kernel *kernel);
 void event_compile(quern_ctx *ctx, const struct kernel *kernel, uint64_t begun);
 void event_end(quern_ctx *ctx, const struct kernel *kernel, uint64_t begun, quern_status status);
 enum quern_seal seal_state(void);

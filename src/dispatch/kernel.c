@@ -78,7 +78,7 @@ static bool take_entry(struct kernel *k, struct store_entry *entry, enum quern_t
     return k->bytes != NULL;
 }
 
-static bool from_store(quern_ctx *ctx, struct kernel *k, const struct store_want *w)
+static bool from_store(quern_ctx *ctx, struct kernel *k, const struct store_want *w, bool again)
 {
     static const enum quern_reason reasons[] = {[STORE_MISS_ABSENT] = QUERN_REASON_ABSENT,
                                                 [STORE_MISS_DAMAGED] = QUERN_REASON_DAMAGED,
@@ -86,7 +86,7 @@ static bool from_store(quern_ctx *ctx, struct kernel *k, const struct store_want
                                                 [STORE_MISS_IO] = QUERN_REASON_UNREADABLE};
     struct store_entry entry;
 
-    if (store_get(ctx->store, &w->key, w->key_text, w->key_text_bytes, w->target, &entry))
+    if (again ? store_get_again(ctx->store, w, &entry) : store_get_wanted(ctx->store, w, &entry))
         return take_entry(k, &entry, QUERN_TIER_CACHE);
     if (!k->reason) /* a damaged entry is gone when it is looked for again */
         k->reason = reasons[entry.miss];
@@ -189,7 +189,7 @@ static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, const struct
 
     TRY(may_compile(ctx, k, jit));
     const int lock = store_lock(ctx->store, &k->entry_key, SINGLE_FLIGHT_MS);
-    if (lock < 0 || !from_store(ctx, k, want)) { /* made by another while this one waited? */
+    if (lock < 0 || !from_store(ctx, k, want, true)) { /* made by another while this one waited? */
         event_compile(ctx, k, begun);
         status = compile(ctx, k, want);
     }
@@ -251,29 +251,15 @@ static quern_status make_source(struct kernel *k)
     return QUERN_OK;
 }
 
-/* From the first place that has it. */
-static quern_status get(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
-                        const struct store_want *want, uint64_t begun)
+/* From the first tier that has it, if one does. */
+static void from_tiers(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
+                       const struct store_want *want)
 {
     const bool can_compile = (jit == QUERN_JIT_ON || jit == QUERN_JIT_WARN) &&
                              seal_state() != QUERN_SEAL_FAIL && compiler_toolchain(ctx->compiler);
 
-    if (!from_bundles(ctx, k, want, false) && !from_store(ctx, k, want) &&
-        !from_same_source(ctx, k, want, can_compile))
-        TRY(from_compiler(ctx, k, want, jit, begun));
-    return check_object(ctx, k);
-}
-
-static quern_status make(quern_ctx *ctx, struct kernel *k, enum quern_jit jit, struct str *key_text)
-{
-    struct store_want want;
-
-    TRY(make_source(k));
-    TRY(make_keys(ctx, k, key_text, &want));
-    const uint64_t begun = event_begin(ctx, k);
-    const quern_status status = get(ctx, k, jit, &want, begun);
-    event_end(ctx, k, begun, status);
-    return status;
+    if (!from_bundles(ctx, k, want, false) && !from_store(ctx, k, want, false))
+        from_same_source(ctx, k, want, can_compile);
 }
 
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
@@ -288,17 +274,49 @@ quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel 
     return status;
 }
 
-quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
-                         struct kernel *kernel)
+quern_status kernel_seek(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
+                         struct kernel *kernel, struct making *making)
 {
-    struct str key_text = {0};
+    *making = (struct making){.begun = ctx->event ? os_now() : 0};
+    const quern_status status = kernel_keys(ctx, plan, kernel, &making->key_text, &making->want);
+    if (status != QUERN_OK) {
+        str_free(&making->key_text);
+        return status;
+    }
+    from_tiers(ctx, kernel, jit, &making->want);
+    return QUERN_OK;
+}
 
-    *kernel = (struct kernel){.plan = *plan};
-    const quern_status status = make(ctx, kernel, jit, &key_text);
-    str_free(&key_text);
+quern_status kernel_finish(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel,
+                           struct making *making)
+{
+    quern_status status = QUERN_OK;
+
+    event_begin(ctx, kernel);
+    if (!kernel->bytes)
+        status = from_compiler(ctx, kernel, &making->want, jit, making->begun);
+    if (status == QUERN_OK)
+        status = check_object(ctx, kernel);
+    event_end(ctx, kernel, making->begun, status);
+    str_free(&making->key_text);
     if (status != QUERN_OK)
         kernel_free(ctx, kernel);
     return status;
+}
+
+void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct making *making)
+{
+    str_free(&making->key_text);
+    kernel_free(ctx, kernel);
+}
+
+quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
+                         struct kernel *kernel)
+{
+    struct making making;
+
+    TRY(kernel_seek(ctx, plan, jit, kernel, &making));
+    return kernel_finish(ctx, jit, kernel, &making);
 }
 
 /* Compiles the kernel again, whatever the cache holds, and puts the result in its place. */
@@ -314,7 +332,8 @@ static quern_status remake(quern_ctx *ctx, struct kernel *k, enum quern_jit jit)
     k->reason = QUERN_REASON_REFUSED;
     quern_status status = make_keys(ctx, k, &key_text, &want);
     if (status == QUERN_OK) {
-        const uint64_t begun = event_begin(ctx, k);
+        const uint64_t begun = os_now();
+        event_begin(ctx, k);
         status = may_compile(ctx, k, jit);
         if (status == QUERN_OK) {
             event_compile(ctx, k, begun);

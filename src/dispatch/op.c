@@ -11,23 +11,27 @@
 
 /* ---- Making kernels -------------------------------------------------------------------------- */
 
-/* Kernels of one op that are made at the same time. */
+/* Kernels of one op that are compiled at the same time. */
 struct batch {
     quern_ctx *ctx;
-    const struct plan *plans;
     enum quern_jit jit;
-    struct kernel *kernels[PLAN_KERNELS_MAX];
-    struct error_record *errors; /* one each */
-    quern_status status[PLAN_KERNELS_MAX];
+    size_t count; /* of those that were not found */
+    struct work {
+        struct kernel *kernel;
+        struct making making;
+        quern_status status;
+        struct error_record error;
+    } *work; /* null until there is one; room for PLAN_KERNELS_MAX */
 };
 
-static void make_one(void *user, size_t i)
+static void finish_one(void *user, size_t i)
 {
     struct batch *const batch = user;
+    struct work *const w = &batch->work[i];
 
-    batch->status[i] = kernel_make(batch->ctx, &batch->plans[i], batch->jit, batch->kernels[i]);
-    if (batch->status[i] != QUERN_OK)
-        error_save(&batch->errors[i]);
+    w->status = kernel_finish(batch->ctx, batch->jit, w->kernel, &w->making);
+    if (w->status != QUERN_OK)
+        error_save(&w->error);
 }
 
 static void free_kernels(quern_ctx *ctx, struct kernel **kernels, size_t count)
@@ -40,29 +44,51 @@ static void free_kernels(quern_ctx *ctx, struct kernel **kernels, size_t count)
         }
 }
 
-/* Makes and loads `count` kernels into kernels[]; all or nothing. */
+/* Finds a kernel, or adds it to what is to be compiled. */
+static quern_status seek_one(struct batch *batch, const struct plan *plan, struct kernel **kernel)
+{
+    struct making making;
+
+    *kernel = os.calloc(1, sizeof **kernel);
+    FAIL_IF(!*kernel, QUERN_E_MEMORY, "out of memory for a kernel");
+    TRY(kernel_seek(batch->ctx, plan, batch->jit, *kernel, &making));
+    if ((*kernel)->bytes)
+        return kernel_finish(batch->ctx, batch->jit, *kernel, &making);
+    if (!batch->work)
+        batch->work = os.calloc(PLAN_KERNELS_MAX, sizeof *batch->work);
+    if (!batch->work) {
+        kernel_abandon(batch->ctx, *kernel, &making);
+        FAIL(QUERN_E_MEMORY, "out of memory for kernels to compile");
+    }
+    batch->work[batch->count].kernel = *kernel;
+    batch->work[batch->count++].making = making;
+    return QUERN_OK;
+}
+
+/* Makes and loads `count` kernels into kernels[]; all or nothing. What is found is not worth a
+ * thread. */
 static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_t count,
                                  enum quern_jit jit, struct kernel **kernels)
 {
-    struct batch batch = {.ctx = ctx, .plans = plans, .jit = jit};
+    struct batch batch = {.ctx = ctx, .jit = jit};
     quern_status status = QUERN_OK;
 
-    batch.errors = os.calloc(count, sizeof *batch.errors);
-    for (size_t i = 0; i < count; i++)
-        if (!batch.errors || !(batch.kernels[i] = os.calloc(1, sizeof(struct kernel))))
-            status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for a kernel");
-    if (status == QUERN_OK)
-        parallel_for(count, ctx->settings.jobs, make_one, &batch);
     for (size_t i = 0; i < count && status == QUERN_OK; i++)
-        if (batch.status[i] != QUERN_OK)
-            status = error_restore(&batch.errors[i]);
+        status = seek_one(&batch, &plans[i], &kernels[i]);
+    if (status == QUERN_OK) {
+        parallel_for(batch.count, ctx->settings.jobs, finish_one, &batch);
+        for (size_t i = 0; i < batch.count && status == QUERN_OK; i++)
+            if (batch.work[i].status != QUERN_OK)
+                status = error_restore(&batch.work[i].error);
+    } else { /* those that were to be compiled are not */
+        for (size_t i = 0; i < batch.count; i++)
+            kernel_abandon(ctx, batch.work[i].kernel, &batch.work[i].making);
+    }
     for (size_t i = 0; i < count && status == QUERN_OK; i++)
-        status = kernel_load(ctx, jit, batch.kernels[i]);
-    os.free(batch.errors);
+        status = kernel_load(ctx, jit, kernels[i]);
+    os.free(batch.work);
     if (status != QUERN_OK)
-        free_kernels(ctx, batch.kernels, count);
-    else
-        memcpy(kernels, batch.kernels, count * sizeof *kernels);
+        free_kernels(ctx, kernels, count);
     return status;
 }
 

@@ -30,12 +30,10 @@ static void tell(quern_ctx *ctx, const struct kernel *k, struct quern_event *e, 
     lock_give(&ctx->event_lock);
 }
 
-uint64_t event_begin(quern_ctx *ctx, const struct kernel *k)
+void event_begin(quern_ctx *ctx, const struct kernel *k)
 {
-    if (!ctx->event)
-        return 0;
-    tell(ctx, k, &(struct quern_event){.kind = QUERN_EVENT_BEGIN}, 0);
-    return os_now();
+    if (ctx->event)
+        tell(ctx, k, &(struct quern_event){.kind = QUERN_EVENT_BEGIN}, 0);
 }
 
 void event_compile(quern_ctx *ctx, const struct kernel *k, uint64_t begun)

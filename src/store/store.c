@@ -203,6 +203,7 @@ void store_stats(struct store *s, struct store_stats *stats)
 struct want {
     const struct store_want *want;
     bool by_source;
+    bool again; /* that it is not there was counted before */
 };
 
 /* Whether a file's mode lets this user read it. */
@@ -367,7 +368,8 @@ static bool get(struct store *s, const struct want *w, struct store_entry *entry
         if (outcome == COUNT_MISS_IO && error == ESTALE)
             outcome = look_up(s, w, entry, &error);
     }
-    store_count(s, outcome);
+    if (outcome != COUNT_MISS_ABSENT || !w->again)
+        store_count(s, outcome);
     if (outcome == COUNT_MISS_IO)
         store_complain(s, DOING_GET, error, NULL);
     if (outcome != COUNT_HIT)
@@ -384,12 +386,22 @@ bool store_get(struct store *s, const struct hash128 *key, const char *key_text,
     const struct store_want want = {
         .key = *key, .key_text = key_text, .key_text_bytes = key_text_bytes, .target = target};
 
-    return get(s, &(struct want){&want, false}, entry);
+    return store_get_wanted(s, &want, entry);
+}
+
+bool store_get_wanted(struct store *s, const struct store_want *want, struct store_entry *entry)
+{
+    return get(s, &(struct want){want, .by_source = false}, entry);
+}
+
+bool store_get_again(struct store *s, const struct store_want *want, struct store_entry *entry)
+{
+    return get(s, &(struct want){want, .again = true}, entry);
 }
 
 bool store_get_by_source(struct store *s, const struct store_want *want, struct store_entry *entry)
 {
-    return get(s, &(struct want){want, true}, entry);
+    return get(s, &(struct want){want, .by_source = true}, entry);
 }
 
 void store_entry_free(struct store_entry *entry)

@@ -53,12 +53,6 @@ struct store_entry {
     enum store_miss miss; /* 0: this is an entry */
 };
 
-/* Returns whether there is such an entry: whole, of this key text, for `target`. Anything else is a
- * counted miss; an entry proven useless is moved to quarantine. Blocks on the disk. Thread-safe. */
-bool store_get(struct store *store, const struct hash128 *key, const char *key_text,
-               size_t key_text_bytes, const struct target *target, struct store_entry *entry);
-void store_entry_free(struct store_entry *entry);
-
 /* What is wanted, by its exact key or by its source alone. */
 struct store_want {
     struct hash128 key, source_key;
@@ -68,6 +62,17 @@ struct store_want {
     size_t source_text_bytes; /* but for the toolchain */
     const struct target *target;
 };
+/* Returns whether there is such an entry: whole, of this key text, for `target`. Anything else is a
+ * counted miss; an entry proven useless is moved to quarantine. Blocks on the disk. Thread-safe. */
+bool store_get_wanted(struct store *store, const struct store_want *want,
+                      struct store_entry *entry);
+/* The same, of what was not there before: that it still is not counts no second time. */
+bool store_get_again(struct store *store, const struct store_want *want, struct store_entry *entry);
+/* store_get_wanted of what has no source key. */
+bool store_get(struct store *store, const struct hash128 *key, const char *key_text,
+               size_t key_text_bytes, const struct target *target, struct store_entry *entry);
+void store_entry_free(struct store_entry *entry);
+
 /* As store_get, by the source key: an entry that any toolchain made of the same source. Which one,
  * when there are several, is not said. A counted look-up of its own. */
 bool store_get_by_source(struct store *store, const struct store_want *want,
