@@ -2,7 +2,6 @@
 /* The full check of memory accesses. See track.h and shadow.h. */
 #include "sim/launch.h"
 #include "sim/track.h"
-#include "base/os.h"
 
 #include <stdio.h>
 
@@ -122,77 +121,46 @@ bool track_known(const struct wave *w, unsigned words, const struct access *a)
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
-/* The stamps of a buffer's bytes; null when out of memory. */
-static race_stamp *race_array(struct run *run, _Atomic(race_stamp *) *array, uint64_t bytes)
+static void no_room(struct wave *w, const struct insn *i, unsigned lane, const struct mapping *map)
 {
-    race_stamp *stamps = atomic_load_explicit(array, memory_order_acquire);
-
-    if (LIKELY(stamps != NULL))
-        return stamps;
-    pthread_mutex_lock(&run->lock);
-    stamps = atomic_load_explicit(array, memory_order_relaxed);
-    if (!stamps) {
-        stamps = os.calloc(bytes, sizeof *stamps);
-        atomic_store_explicit(array, stamps, memory_order_release);
-    }
-    pthread_mutex_unlock(&run->lock);
-    return stamps;
+    w->group->no_room = true;
+    fault(w, i, (int)lane,
+          "out of memory for what the full check knows of buffer \"%s\"; it takes at most %zu MB",
+          map->name, RACE_HEAP_BYTES >> 20);
 }
 
-static bool global_race(struct wave *w, const struct insn *i, unsigned lane,
-                        const struct mapping *map, uint64_t address, uint32_t other,
-                        const char *did, enum track_kind kind)
+/* A mask byte for each byte of a lane from bits that say which are undefined. */
+static uint8_t *spread(uint8_t *masks, uint64_t undefined, unsigned bytes)
 {
+    for (unsigned n = 0; n < bytes; n++)
+        masks[n] = undefined >> n & 1 ? 0xff : 0;
+    return masks;
+}
+
+/* What the lane does to a buffer; which of the bytes are undefined goes to *undefined. */
+static bool track_global(struct wave *w, const struct insn *i, unsigned lane,
+                         const struct mapping *map, uint64_t address, unsigned bytes,
+                         enum track_kind kind, uint64_t *undefined)
+{
+    struct race_found found;
     char by[40] = "other workgroups";
 
-    if (other < RACE_MANY)
-        snprintf(by, sizeof by, "workgroup number %u", other - 1);
+    switch (race_touch(w->group, map, address, bytes, kind, undefined, &found)) {
+    case RACE_NONE:
+        return true;
+    case RACE_NO_ROOM:
+        no_room(w, i, lane, map);
+        return false;
+    case RACE_FOUND:
+        break;
+    }
+    if (found.name && found.name != PLANE_SEVERAL)
+        snprintf(by, sizeof by, "workgroup number %u", found.name - 1);
     fault(w, i, (int)lane,
           "global race: offset %llu of buffer \"%s\" was %s by %s in this launch and "
           "is %s here",
-          (unsigned long long)(address - map->begin), map->name, did, by, verbs[kind]);
+          (unsigned long long)found.offset, map->name, found.did, by, verbs[kind]);
     return false;
-}
-
-static bool track_global(struct wave *w, const struct insn *i, unsigned lane,
-                         const struct mapping *map, uint64_t address, unsigned bytes,
-                         enum track_kind kind)
-{
-    struct run *const run = w->group->run;
-    struct race *const race = &run->races[map - run->memory.maps];
-    const uint32_t me = (uint32_t)w->group->flat_id + 1;
-
-    if (run->group_count < 2 || run->group_count >= RACE_MANY)
-        return true;
-    race_stamp *const writers = race_array(run, &race->writers, map->end - map->begin);
-    race_stamp *const readers = kind == TRACK_LOAD
-                                    ? race_array(run, &race->readers, map->end - map->begin)
-                                    : atomic_load_explicit(&race->readers, memory_order_acquire);
-    if (!writers || (kind == TRACK_LOAD && !readers)) {
-        fault(w, i, (int)lane, "out of memory for the race check of buffer \"%s\"", map->name);
-        return false;
-    }
-    for (uint64_t n = address - map->begin; n < address - map->begin + bytes; n++) {
-        if (kind == TRACK_LOAD) {
-            const uint32_t writer = atomic_load_explicit(&writers[n], memory_order_relaxed);
-            /* an atomic load looks like any other, so one that meets an atomic is let pass */
-            if (writer && writer != me && writer != RACE_ATOMIC)
-                return global_race(w, i, lane, map, map->begin + n, writer, "written", kind);
-            const uint32_t reader = atomic_load_explicit(&readers[n], memory_order_relaxed);
-            if (reader != me)
-                atomic_store_explicit(&readers[n], reader ? RACE_MANY : me, memory_order_relaxed);
-            continue;
-        }
-        const uint32_t stamp = kind == TRACK_ATOMIC ? RACE_ATOMIC : me;
-        const uint32_t writer = atomic_exchange_explicit(&writers[n], stamp, memory_order_relaxed);
-        if (writer && writer != me && !(kind == TRACK_ATOMIC && writer == RACE_ATOMIC))
-            return global_race(w, i, lane, map, map->begin + n, writer, "written", kind);
-        const uint32_t reader =
-            readers ? atomic_load_explicit(&readers[n], memory_order_relaxed) : 0;
-        if (reader && reader != me && kind != TRACK_ATOMIC)
-            return global_race(w, i, lane, map, map->begin + n, reader, "read", kind);
-    }
-    return true;
 }
 
 /* ---- All of them ----------------------------------------------------------------------------- */
@@ -215,6 +183,7 @@ bool track(struct wave *w, const struct insn *i, enum space space, unsigned byte
 {
     struct group *const g = w->group;
     const struct mapping *map = NULL;
+    uint64_t undefined;
 
     masks->active = a->active;
     for (uint64_t left = a->active; left; left &= left - 1) {
@@ -234,10 +203,10 @@ bool track(struct wave *w, const struct insn *i, enum space space, unsigned byte
                 map = memory_find(g->memory, a->address[l]);
             if (!map || !(map->access & QUERN_SIM_WRITE))
                 break; /* out of a buffer's range, or read-only: nothing to know */
-            if (!track_global(w, i, l, map, a->address[l], bytes, kind))
+            if (!track_global(w, i, l, map, a->address[l], bytes, kind, &undefined))
                 return false;
-            if (map->masks)
-                masks->at[l] = map->masks + (a->address[l] - map->begin);
+            if (undefined)
+                masks->at[l] = spread(g->shadow->lane_masks[l], undefined, bytes);
             break;
         }
     }
@@ -285,6 +254,19 @@ void track_loaded(struct wave *w, const struct insn *i, enum space space, const 
     }
 }
 
+/* After a lane has written defined bits to a buffer. */
+static bool define(struct wave *w, const struct insn *i, unsigned lane, const struct access *a,
+                   unsigned bytes)
+{
+    const struct mapping *const map = a->map ? a->map
+                                             : memory_find(w->group->memory, a->address[lane]);
+
+    if (!map || !map->defined || race_define(w->group, map, a->address[lane], bytes))
+        return true;
+    no_room(w, i, lane, map);
+    return false;
+}
+
 bool track_stored(struct wave *w, const struct insn *i, enum space space, const struct operand *o,
                   enum format format, unsigned words, const struct access *a,
                   const struct access *masks)
@@ -311,9 +293,12 @@ bool track_stored(struct wave *w, const struct insn *i, enum space space, const 
                     return false;
                 }
         }
-        if (masks->at[l] == defined_bytes)
+        if (real == SPACE_GLOBAL) {
+            if (!define(w, i, l, a, format_bytes(format, words)))
+                return false;
             continue;
-        if (any && real != SPACE_GLOBAL)
+        }
+        if (any)
             store_lane(row + l, w->lanes, masks->at[l], format, words);
         else
             copy_out(masks->at[l], zeros, format_bytes(format, words));
@@ -352,9 +337,11 @@ bool track_atomic(struct wave *w, const struct insn *i, enum space space, unsign
         track_loaded(w, i, space, &o, a);
     }
     for (uint64_t left = op == ATOMIC_SWAP ? a->active : 0; left; left &= left - 1) {
-        uint8_t *const mask = masks.at[__builtin_ctzll(left)];
-        if (mask != defined_bytes)
-            memset(mask, 0, 4 * words);
+        const unsigned l = (unsigned)__builtin_ctzll(left);
+        if (space_of(space, a->address[l]) != SPACE_GLOBAL)
+            memset(masks.at[l], 0, 4 * words);
+        else if (!define(w, i, l, a, 4 * words))
+            return false;
     }
     return true;
 }
@@ -365,13 +352,14 @@ bool track_scalar_load(struct wave *w, const struct insn *i, struct mapping *map
     struct shadow_wave *const s = w->shadow;
     uint32_t *const to = s->w.s + i->op[0].reg;
     const unsigned words = (bytes + 3) / 4;
+    uint64_t undefined = 0;
     uint32_t any = 0;
 
-    if (map->access & QUERN_SIM_WRITE && !track_global(w, i, 0, map, address, bytes, TRACK_LOAD))
+    if (map->access & QUERN_SIM_WRITE &&
+        !track_global(w, i, 0, map, address, bytes, TRACK_LOAD, &undefined))
         return false;
     memset(to, 0, 4 * words);
-    if (map->masks)
-        memcpy(to, map->masks + (address - map->begin), bytes);
+    spread((uint8_t *)to, undefined, bytes);
     if (bytes < 4 && sign && to[0] >> (8 * bytes - 1))
         to[0] |= ~0u << 8 * bytes;
     for (unsigned k = 0; k < words; k++)

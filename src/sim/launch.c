@@ -11,54 +11,6 @@
 #include <xmmintrin.h>
 #endif
 
-/* What registers and LDS hold before they are written: NaN as f32, f16 and bf16, so that a kernel
- * that uses them is unlikely to give the right answer. */
-#define POISON 0xfff1fff1u
-
-/* ---- Float mode ------------------------------------------------------------------------------ */
-
-#define MXCSR_DAZ_FTZ 0x8040u
-
-/* The host's arithmetic follows the wave's f32 denormal mode; it rounds to nearest even always. */
-static void set_host_mode(const struct wave *w)
-{
-#ifdef __SSE2__
-    const unsigned csr = _mm_getcsr() & ~MXCSR_DAZ_FTZ;
-    _mm_setcsr((w->mode >> 4 & 3) == 3 ? csr : csr | MXCSR_DAZ_FTZ);
-#else
-    (void)w;
-#endif
-}
-
-static bool mode_supported(uint32_t mode)
-{
-    /* rounding to nearest even; f32 denormals kept or flushed, those of f16 and f64 kept */
-    const uint32_t f32 = mode >> 4 & 3;
-    return (mode & 15) == 0 && (f32 == 0 || f32 == 3) && (mode >> 6 & 3) == 3;
-}
-
-bool run_read_register(const struct wave *w, unsigned id, uint32_t *value)
-{
-    if (id == REGISTER_MODE)
-        *value = w->mode;
-    else if (id == 23 || id == 24 || id == 4) /* which hardware the wave runs on */
-        *value = 0;
-    else if (id == 29) /* cycles */
-        *value = (uint32_t)w->executed;
-    else
-        return false;
-    return true;
-}
-
-bool run_write_register(struct wave *w, unsigned id, uint32_t value)
-{
-    if (id != REGISTER_MODE || !mode_supported(value))
-        return false;
-    w->mode = (uint8_t)value;
-    set_host_mode(w);
-    return true;
-}
-
 const struct insn *run_insn_at(const struct run *run, uint64_t address)
 {
     const struct quern_sim_module *const m = run->module;
@@ -67,133 +19,6 @@ const struct insn *run_insn_at(const struct run *run, uint64_t address)
     if (offset >= m->code_bytes || offset % 4 || m->index_at[offset / 4] == INSN_NONE)
         return NULL;
     return m->insns + m->index_at[offset / 4];
-}
-
-/* ---- The start of a wave --------------------------------------------------------------------- */
-
-/* Bits of the descriptor's kernel_code_properties and of compute_pgm_rsrc2. */
-enum {
-    PROPERTY_PRIVATE_BUFFER = 1 << 0,
-    PROPERTY_DISPATCH = 1 << 1,
-    PROPERTY_QUEUE = 1 << 2,
-    PROPERTY_KERNARG = 1 << 3,
-    PROPERTY_DISPATCH_ID = 1 << 4,
-    PROPERTY_FLAT_SCRATCH = 1 << 5,
-    PROPERTY_PRIVATE_SIZE = 1 << 6,
-    RSRC2_PRIVATE = 1 << 0,
-    RSRC2_USER_SGPR_SHIFT = 1,
-    RSRC2_GROUP_X = 1 << 7,
-    RSRC2_GROUP_Y = 1 << 8,
-    RSRC2_GROUP_Z = 1 << 9,
-    RSRC2_GROUP_INFO = 1 << 10
-};
-
-static unsigned put64(struct wave *w, unsigned at, uint64_t value)
-{
-    w->s[at] = (uint32_t)value;
-    w->s[at + 1] = (uint32_t)(value >> 32);
-    return at + 2;
-}
-
-/* Scalar registers in the order that the descriptor asks for; gives their number. */
-static unsigned start_scalars(struct wave *w)
-{
-    const struct run *const run = w->group->run;
-    const struct object_kernel *const k = run->kernel;
-    const struct target *const t = run->module->sim->target;
-    const bool architected_scratch = t->generation >= 11 || t->capabilities & CAP_FP8_CVT;
-    unsigned n = 0;
-
-    memset(w->s, 0, sizeof w->s);
-    if (k->properties & PROPERTY_PRIVATE_BUFFER) {
-        n = put64(w, n, (uint64_t)APERTURE_PRIVATE << 32);
-        n = put64(w, n, 0xffffffffu);
-    }
-    if (k->properties & PROPERTY_DISPATCH)
-        n = put64(w, n, run->packet_at);
-    if (k->properties & PROPERTY_QUEUE)
-        n = put64(w, n, 0);
-    if (k->properties & PROPERTY_KERNARG)
-        n = put64(w, n, run->kernarg_at);
-    if (k->properties & PROPERTY_DISPATCH_ID)
-        n = put64(w, n, 0);
-    if (k->properties & PROPERTY_FLAT_SCRATCH)
-        n = put64(w, n, 0);
-    if (k->properties & PROPERTY_PRIVATE_SIZE)
-        w->s[n++] = k->scratch_bytes;
-    const unsigned preload = k->kernarg_preload & 127, first = k->kernarg_preload >> 7;
-    for (unsigned word = 0; word < preload && n < 16; word++, n++)
-        if (4 * (first + word) + 4 <= k->kernarg_bytes)
-            memcpy(&w->s[n], run->kernarg + 4 * (first + word), 4);
-    if (t->generation >= 12) {
-        /* workgroup ids are in trap registers: x in ttmp9, y and z in the halves of ttmp7 */
-        w->s[S_TTMP + 9] = w->group->id[0];
-        w->s[S_TTMP + 7] = w->group->id[1] | w->group->id[2] << 16;
-    } else {
-        /* gfx1100 and gfx1102 are given 16 user registers, however few are used */
-        n = k->rsrc2 >> RSRC2_USER_SGPR_SHIFT & 31;
-        if (k->rsrc2 & RSRC2_GROUP_X)
-            w->s[n++] = w->group->id[0];
-        if (k->rsrc2 & RSRC2_GROUP_Y)
-            w->s[n++] = w->group->id[1];
-        if (k->rsrc2 & RSRC2_GROUP_Z)
-            w->s[n++] = w->group->id[2];
-        if (k->rsrc2 & RSRC2_GROUP_INFO)
-            w->s[n++] = 0;
-        if (k->rsrc2 & RSRC2_PRIVATE && !architected_scratch)
-            w->s[n++] = 0;
-    }
-    return n;
-}
-
-/* Work-item ids: packed into v0, or on older parts in v0, v1, v2; gives the number of registers. */
-static unsigned start_vectors(struct wave *w)
-{
-    const struct run *const run = w->group->run;
-    const struct target *const t = run->module->sim->target;
-    const uint32_t *const block = run->launch->block;
-    const unsigned dims = run->kernel->rsrc2 >> 11 & 3;
-    const bool packed = t->generation >= 11 || t->capabilities & CAP_MFMA_BF16_1K;
-    const uint32_t size = block[0] * block[1] * block[2];
-    uint64_t exec = 0;
-
-    for (size_t n = 0; n < (size_t)w->lanes * (run->module->vgpr_limit + 1); n++)
-        w->v[n] = POISON;
-    for (uint32_t l = 0; l < w->lanes; l++) {
-        const uint32_t item = w->number * w->lanes + l;
-        const uint32_t x = item % block[0], y = item / block[0] % block[1];
-        const uint32_t z = item / block[0] / block[1];
-        if (packed) {
-            w->v[l] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
-        } else {
-            w->v[l] = x;
-            if (dims >= 1)
-                w->v[l + w->lanes] = y;
-            if (dims >= 2)
-                w->v[l + 2 * w->lanes] = z;
-        }
-        if (item < size)
-            exec |= (uint64_t)1 << l;
-    }
-    w->s[S_EXEC] = (uint32_t)exec;
-    w->s[S_EXEC + 1] = (uint32_t)(exec >> 32);
-    return packed ? 1 : dims + 1;
-}
-
-static void start_wave(struct wave *w)
-{
-    const struct run *const run = w->group->run;
-
-    w->state = WAVE_READY;
-    w->signalled = false;
-    w->executed = 0;
-    w->mode = (uint8_t)(run->kernel->rsrc1 >> 12 & 0xff);
-    w->pc = w->block = run->module->insns + run->note->entry;
-    w->group->flow[run->note->entry]++;
-    const unsigned scalars = start_scalars(w), vectors = start_vectors(w);
-    if (w->shadow)
-        shadow_start_wave(w, scalars, vectors);
-    run->module->sim->bodies->read_exec(w);
 }
 
 /* ---- A workgroup ----------------------------------------------------------------------------- */
@@ -358,21 +183,13 @@ static bool bench_make(struct bench *b, struct run *run)
     return m->sim->check != QUERN_CHECK_FULL || shadow_make(g);
 }
 
-static void poison(void *memory, size_t bytes)
-{
-    const uint32_t word = POISON;
-
-    for (size_t n = 0; n + 4 <= bytes; n += 4)
-        memcpy((uint8_t *)memory + n, &word, 4);
-}
-
 static void report(struct run *run, const struct group *g)
 {
     pthread_mutex_lock(&run->lock);
     /* a wave that was halted because an earlier workgroup has a fault has nothing to report */
     if (g->flat_id < atomic_load(&run->stop_before)) {
         atomic_store(&run->stop_before, g->flat_id);
-        run->status = QUERN_E_FAULT;
+        run->status = g->no_room ? QUERN_E_MEMORY : QUERN_E_FAULT;
         memcpy(run->message, g->message, sizeof run->message);
     }
     pthread_mutex_unlock(&run->lock);
@@ -428,6 +245,7 @@ static void work(void *user, size_t index)
                 break;
             continue;
         }
+        g->no_room = false;
         g->flat_id = id;
         g->id[0] = (uint32_t)(id % grid[0]);
         g->id[1] = (uint32_t)(id / grid[0] % grid[1]);
@@ -533,11 +351,7 @@ static quern_status map_arguments(struct run *run, const struct quern_sim_launch
 
 static void run_free(struct run *run)
 {
-    for (size_t n = 0; n < run->memory.count && run->races; n++) {
-        os.free((void *)atomic_load(&run->races[n].writers));
-        os.free((void *)atomic_load(&run->races[n].readers));
-    }
-    os.free(run->races);
+    race_free(&run->module->sim->race_heap, run->races, run->memory.count);
     memory_free(&run->memory);
     os.free(run->kernarg);
     os.free(run->flow);
@@ -570,9 +384,9 @@ static quern_status run_prepared(struct run *run, const struct quern_sim_launch 
     parallel_for((size_t)threads, threads, work, run);
     if (m->sim->observer.function)
         m->sim->observer.function(m->sim->observer.user, m, run->flow);
-    FAIL_IF(run->status == QUERN_E_MEMORY, QUERN_E_MEMORY,
+    FAIL_IF(run->status == QUERN_E_MEMORY && !*run->message, QUERN_E_MEMORY,
             "out of memory for the registers of %u waves", run->wave_count);
-    FAIL_IF(run->status == QUERN_E_FAULT, QUERN_E_FAULT, "%s", run->message);
+    FAIL_IF(run->status != QUERN_OK, run->status, "%s", run->message);
     if (run->profile)
         profile_finish(run->profile, run);
     if (counts) {

@@ -31,6 +31,7 @@ struct quern_sim {
     uint64_t shuffle;
     struct quern_disassembler disassembler;
     struct sim_observer observer; /* tests set it, before any launch */
+    struct race_heap race_heap;   /* full check */
     pthread_mutex_t lock;         /* of memory */
     struct memory memory;
 };
@@ -80,7 +81,7 @@ struct run {
     const struct kernel_note *note;
     const struct quern_sim_launch *launch;
     struct memory memory;           /* the simulator's mappings and the launch's own */
-    struct race *races;             /* full check: for each mapping */
+    _Atomic(struct race *) *races;  /* full check: for each mapping, made when first needed */
     uint8_t *kernarg;               /* arguments, then the dispatch packet */
     uint64_t kernarg_at, packet_at; /* guest addresses */
     uint32_t lds_bytes;
@@ -109,6 +110,18 @@ quern_status launch_run(struct quern_sim_module *module, const struct quern_sim_
 
 /* Which workgroup is started as the ticket-th of `count`: a permutation for each seed. */
 uint64_t shuffled(uint64_t ticket, uint64_t count, uint64_t seed);
+
+/* ---- What waves start with (start.c) --------------------------------------------------------- */
+
+/* Fills memory with what is there before a kernel writes it. */
+void poison(void *memory, size_t bytes);
+/* Registers, EXEC and the first instruction of a wave whose number and group are set. */
+void start_wave(struct wave *w);
+/* Whether kernels may ask for this float mode; and this thread's arithmetic as the wave's asks. */
+bool mode_supported(uint32_t mode);
+void set_host_mode(const struct wave *w);
+
+/* ---- What bodies ask for --------------------------------------------------------------------- */
 
 /* The instruction at a guest address, or null. */
 const struct insn *run_insn_at(const struct run *run, uint64_t address);

@@ -10,11 +10,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct plane;
+
 struct mapping {
     uint64_t begin, end; /* guest addresses */
     uint8_t *host;       /* of `begin` */
     uint32_t access;     /* enum quern_sim_access bits */
-    uint8_t *masks;      /* full check: undefined bits of each byte; null if all are defined */
+    /* Full check: which bytes a kernel has written, of what only kernels write; null if all are
+     * defined. What is stored in buffers is defined whole or a finding. */
+    struct plane *defined;
     char name[32];
 };
 

@@ -52,8 +52,9 @@ bool shadow_make(struct group *g)
     sg->readers = os.calloc(g->lds_bytes + 16u, sizeof *sg->readers);
     sg->known = os.calloc(g->lds_bytes / 4 + 4u, sizeof *sg->known);
     sg->scratch = os.malloc(scratch_size(g) + 16);
+    sg->own = os.calloc(g->run->memory.count + 1, sizeof *sg->own);
     ok = sg->waves && sg->lds && sg->lds_owner && sg->writers && sg->readers && sg->known &&
-         sg->scratch;
+         sg->scratch && sg->own;
     if (sg->waves)
         memset(sg->waves, 0, waves);
     for (unsigned n = 0; n < g->wave_count && ok; n++)
@@ -79,6 +80,7 @@ void shadow_free(struct group *g)
     os.free(sg->readers);
     os.free(sg->known);
     os.free(sg->scratch);
+    race_own_free(&g->run->module->sim->race_heap, sg->own, g->run->memory.count);
     os.free(sg);
 }
 
@@ -95,6 +97,7 @@ void shadow_start_group(struct group *g)
     memset(g->shadow->lds, 0xff, g->lds_bytes);
     memset(g->shadow->lds_owner, 0xff, g->lds_bytes);
     memset(g->shadow->scratch, 0xff, scratch_size(g));
+    race_own_clear(&g->run->module->sim->race_heap, g->shadow->own, g->run->memory.count);
     clear_stamps(g);
 }
 

@@ -8,16 +8,14 @@
  * an instruction is said by the undef_kind of its row and done here, by the same operand fetch and
  * result commit that the bodies use, run on the shadow.
  *
- * LDS and scratch have a mask byte for each byte; so have buffers that only kernels write. LDS also
- * remembers which wave touched a byte since the last barrier, and writable buffers which workgroup
- * touched it in this launch.
+ * LDS and scratch have a mask byte for each byte. LDS also remembers which wave touched a byte since
+ * the last barrier. What is known of buffers is in race.h.
  */
 #ifndef QUERN_SIM_SHADOW_H
 #define QUERN_SIM_SHADOW_H
 
+#include "sim/race.h"
 #include "sim/wave.h"
-
-#include <stdatomic.h>
 
 enum origin_kind {
     ORIGIN_NONE,
@@ -56,13 +54,8 @@ struct shadow_group {
     lds_stamp *known;
     unsigned epoch;
     uint8_t *scratch; /* undefined bits */
-};
-
-/* Which workgroups touched a buffer's bytes in a launch: id + 1, or one of these. */
-enum { RACE_MANY = 0xfffffffeu, RACE_ATOMIC = 0xffffffffu };
-typedef _Atomic(uint32_t) race_stamp;
-struct race {
-    _Atomic(race_stamp *) writers, readers; /* allocated when first needed */
+    struct race_own *own; /* for each mapping of the launch */
+    uint8_t lane_masks[64][16]; /* undefined bits of what lanes load from a buffer */
 };
 
 /* Spare rows behind the registers of a shadow, for operands that are values in an instruction run

@@ -82,8 +82,16 @@ quern_status quern_sim_open(const struct quern_sim_options *options, quern_sim *
         return status;
     }
     pthread_mutex_init(&s->lock, NULL);
+    race_heap_init(&s->race_heap);
     *sim = s;
     return QUERN_OK;
+}
+
+static void forget(quern_sim *sim, struct plane *defined)
+{
+    if (defined)
+        plane_free(defined, &sim->race_heap.planes);
+    os.free(defined);
 }
 
 void quern_sim_close(quern_sim *sim)
@@ -91,7 +99,8 @@ void quern_sim_close(quern_sim *sim)
     if (!sim)
         return;
     for (size_t n = 0; n < sim->memory.count; n++)
-        os.free(sim->memory.maps[n].masks);
+        forget(sim, sim->memory.maps[n].defined);
+    race_heap_destroy(&sim->race_heap);
     memory_free(&sim->memory);
     row_index_free(&sim->index);
     pthread_mutex_destroy(&sim->lock);
@@ -106,21 +115,23 @@ quern_status quern_sim_map(quern_sim *sim, void *host, size_t bytes, enum quern_
     FAIL_IF(!sim || !address || (!host && bytes), QUERN_E_ARGUMENT, "a null argument");
     FAIL_IF(access < QUERN_SIM_READ || access > QUERN_SIM_READ_WRITE, QUERN_E_ARGUMENT,
             "access %d is none of enum quern_sim_access", (int)access);
-    uint8_t *masks = NULL;
+    struct plane *defined = NULL;
     if (sim->check == QUERN_CHECK_FULL && access == QUERN_SIM_WRITE && bytes) {
-        masks = os.malloc(bytes);
-        FAIL_IF(!masks, QUERN_E_MEMORY, "out of memory for what is known of %zu bytes", bytes);
-        memset(masks, 0xff, bytes);
+        defined = os.calloc(1, sizeof *defined);
+        if (!defined || !plane_make(defined, &sim->race_heap.planes, bytes)) {
+            os.free(defined);
+            FAIL(QUERN_E_MEMORY, "out of memory for what is known of %zu bytes", bytes);
+        }
     }
     pthread_mutex_lock(&sim->lock);
     /* what only kernels write may be read by them too, once it is written */
     const quern_status status =
         memory_add(&sim->memory, host, bytes,
                    access == QUERN_SIM_READ ? QUERN_SIM_READ : QUERN_SIM_READ_WRITE, name, address);
-    if (status == QUERN_OK && masks)
-        memory_find(&sim->memory, *address)->masks = masks;
+    if (status == QUERN_OK && defined)
+        memory_find(&sim->memory, *address)->defined = defined;
     else
-        os.free(masks);
+        forget(sim, defined);
     pthread_mutex_unlock(&sim->lock);
     return status;
 }
@@ -131,7 +142,7 @@ quern_status quern_sim_unmap(quern_sim *sim, uint64_t address)
     pthread_mutex_lock(&sim->lock);
     const struct mapping *const map = memory_find(&sim->memory, address);
     if (map && map->begin == address)
-        os.free(map->masks);
+        forget(sim, map->defined);
     const bool removed = memory_remove(&sim->memory, address);
     pthread_mutex_unlock(&sim->lock);
     FAIL_IF(!removed, QUERN_E_ARGUMENT, "no mapping begins at 0x%llx", (unsigned long long)address);

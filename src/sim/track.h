@@ -6,8 +6,6 @@
 #include "sim/exec_memory.h"
 #include "sim/shadow.h"
 
-enum track_kind { TRACK_LOAD, TRACK_STORE, TRACK_ATOMIC };
-
 /* What a store to LDS writes. Waves that write what is there already, as when each of them builds
  * the same table, do not race. */
 struct lds_data {

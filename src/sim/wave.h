@@ -227,6 +227,9 @@ struct wave {
     uint32_t s[S_COUNT];
     uint32_t mask[64] __attribute__((aligned(64))); /* all ones in the lanes of EXEC */
     struct mapping *hint[16]; /* the mapping that an instruction touched last */
+    /* A copy of an instruction whose scalar sources stand here as rows of equal values. */
+    struct insn plain;
+    uint32_t rows[4][128] __attribute__((aligned(64)));
 };
 
 /* What the lanes of a workgroup share. One per host thread, used for one workgroup after another.
@@ -247,6 +250,7 @@ struct group {
     uint64_t lds_accesses, lds_passes, lines128, bytes_read, bytes_written;
     struct shadow_group *shadow; /* full check, else null */
     char *message;               /* of the fault that stopped a wave */
+    bool no_room;                /* the fault is that the full check found no memory */
 };
 
 #define FAULT_BYTES 640
