@@ -15,10 +15,23 @@ const uint32_t *splat(struct wave *w, const struct operand *o, uint32_t *temp)
     }
     for (unsigned k = 0; k < (o->words > 1 ? 2 : 1); k++) {
         const uint32_t value = o->kind == OPERAND_SGPR ? w->s[o->reg + k] : 0;
-        for (unsigned l = 0; l < lanes; l++)
-            temp[k * lanes + l] = value;
+        for (unsigned h = 0; h < w->halves; h++)
+            LANES temp[k * lanes + 32 * h + l] = value;
     }
     return temp;
+}
+
+const struct insn *with_rows(struct wave *w, const struct insn *i, unsigned sources)
+{
+    w->plain = *i;
+    for (unsigned n = 1; n <= sources; n++) {
+        struct operand *const o = &w->plain.op[n];
+        if (o->kind == OPERAND_VGPR || o->kind == OPERAND_CONST)
+            continue;
+        o->rows = splat(w, &i->op[n], w->rows[n - 1]);
+        o->kind = OPERAND_CONST;
+    }
+    return &w->plain;
 }
 
 /* ---- Special operands ------------------------------------------------------------------------ */
@@ -182,7 +195,7 @@ void commit(struct wave *w, const struct insn *i, unsigned h, uint32_t *r, char 
 {
     const struct operand *const o = &i->op[0];
     const uint32_t *mask = w->mask + 32 * h;
-    const bool half = strchr("hwjJ", type);
+    const bool half = type == 'h' || type == 'w' || type == 'j' || type == 'J';
     uint32_t keep = half && i->keeps_half ? 0xffff0000u : 0;
     ROW writes[32];
 

@@ -42,6 +42,10 @@
 /* Fills temp (two rows of w->lanes) from an operand that is no vector register. */
 #define splat ISA_NAME(splat)
 const uint32_t *splat(struct wave *w, const struct operand *o, uint32_t *temp);
+/* An instruction that is not INSN_COMPLEX as an INSN_SIMPLE one: sources 1 to `sources` that are no
+ * vector registers become rows. Good until the next call for this wave. */
+#define with_rows ISA_NAME(with_rows)
+const struct insn *with_rows(struct wave *w, const struct insn *i, unsigned sources);
 /* Fills temp from source n with its modifiers, DPP and SDWA applied; gives temp. */
 #define fetch ISA_NAME(fetch)
 const uint32_t *fetch(struct wave *w, const struct insn *i, unsigned n, unsigned h, uint32_t *temp);
@@ -249,8 +253,12 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
         const size_t stride = w->lanes;                                                            \
         const uint32_t keep = i->keeps_half ? 0xffff0000u : 0;                                     \
         (void)stride, (void)keep;                                                                  \
-        if (UNLIKELY(!w->full || !(i->flags & INSN_SIMPLE)))                                       \
-            return slow_##NAME(w, i);                                                              \
+        const struct insn *const next_ = i + 1;                                                    \
+        if (UNLIKELY(!w->full || !(i->flags & INSN_SIMPLE))) {                                     \
+            if (!w->full || i->flags & INSN_COMPLEX)                                               \
+                return slow_##NAME(w, i);                                                          \
+            i = with_rows(w, i, N);                                                                \
+        }                                                                                          \
         for (unsigned h = 0; h < w->halves; h++) {                                                 \
             SOURCES_##N(FAST_SOURCE) uint32_t *const d_ = vgpr(w, &i->op[0], h);                   \
             IVDEP LANES                                                                            \
@@ -260,7 +268,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
                 LET STORE_##R(d_, stride, (__VA_ARGS__));                                          \
             }                                                                                      \
         }                                                                                          \
-        return i + 1;                                                                              \
+        return next_;                                                                              \
     }
 
 #define FAST_SOURCE(n, temp) fast_source(w, i, n, h)

@@ -55,6 +55,27 @@ static unsigned count_lines(const struct access *a, unsigned bytes)
     return count;
 }
 
+/* The same when no lane straddles lines and every lane is active. Of lanes that have the line of
+ * the one before or of one 16 further down, as when each row of a matrix has a lane of every 16,
+ * the table need not hear. */
+static unsigned count_lines_rows(const struct access *a, unsigned lanes)
+{
+    struct access rest;
+    uint64_t known[64];
+
+    for (unsigned l = 0; l < 16; l++)
+        known[l] = l && a->address[l] >> 7 == a->address[l - 1] >> 7;
+    for (unsigned l = 16; l < lanes; l++)
+        known[l] = (a->address[l] >> 7 == a->address[l - 1] >> 7) |
+                   (a->address[l] >> 7 == a->address[l - 16] >> 7);
+    rest.active = 0;
+    for (unsigned l = 0; l < lanes; l++) {
+        rest.active |= (known[l] ^ 1) << l;
+        rest.address[l] = a->address[l];
+    }
+    return count_lines(&rest, 1);
+}
+
 /* For active lanes whose addresses do not descend and that do not straddle lines: count the steps.
  */
 static unsigned count_lines_full(const struct access *a, unsigned bytes, unsigned lanes)
@@ -67,7 +88,9 @@ static unsigned count_lines_full(const struct access *a, unsigned bytes, unsigne
         descends |= a->address[l] < a->address[l - 1];
         steps += a->address[l] >> 7 != a->address[l - 1] >> 7;
     }
-    return descends | straddles ? count_lines(a, bytes) : (unsigned)steps + 1;
+    if (straddles)
+        return count_lines(a, bytes);
+    return descends ? count_lines_rows(a, lanes) : (unsigned)steps + 1;
 }
 
 static bool all_lanes(const struct wave *w, uint64_t active)

@@ -46,13 +46,16 @@ INLINE bool perm_plain(const uint32_t *s)
 
 static const struct insn *x_v_perm_b32(struct wave *w, const struct insn *i)
 {
-    if (UNLIKELY(!w->full || !(i->flags & INSN_SIMPLE) || !perm_plain(fast_source(w, i, 3, 0)) ||
-                 (w->halves == 2 && !perm_plain(fast_source(w, i, 3, 1)))))
+    const struct insn *const x =
+        w->full && !(i->flags & (INSN_SIMPLE | INSN_COMPLEX)) ? with_rows(w, i, 3) : i;
+
+    if (UNLIKELY(!w->full || i->flags & INSN_COMPLEX || !perm_plain(fast_source(w, x, 3, 0)) ||
+                 (w->halves == 2 && !perm_plain(fast_source(w, x, 3, 1)))))
         return x_perm_any(w, i);
     for (unsigned h = 0; h < w->halves; h++) {
-        const uint32_t *const a = fast_source(w, i, 1, h), *const b = fast_source(w, i, 2, h);
-        const uint32_t *const s = fast_source(w, i, 3, h);
-        uint32_t *const d = vgpr(w, &i->op[0], h);
+        const uint32_t *const a = fast_source(w, x, 1, h), *const b = fast_source(w, x, 2, h);
+        const uint32_t *const s = fast_source(w, x, 3, h);
+        uint32_t *const d = vgpr(w, &x->op[0], h);
         for (unsigned l = 0; l < 32; l += 8)
             _mm256_storeu_si256((__m256i *)(void *)(d + l),
                                 perm_8(_mm256_loadu_si256((const __m256i *)(const void *)(a + l)),

@@ -6,6 +6,7 @@
  * a fused multiply-add in f32.
  */
 #include "sim/launch.h"
+#include "sim/matrix_rows.h"
 #include "sim/track.h"
 
 enum element { ELEMENT_F32, ELEMENT_F16, ELEMENT_BF16, ELEMENT_FP8, ELEMENT_BF8, ELEMENT_IU8,
@@ -61,9 +62,10 @@ INLINE struct place source_place(const struct wave *w, const struct form *f, enu
 
     if (!repeats(w)) {
         /* the lanes share out k in runs, one after the other */
-        const unsigned run = f->k / (source_lanes(w, f, type) / 16);
-        lane = r + 16 * (k / run);
-        element = k % run;
+        const unsigned bits_of_k = source_lanes(w, f, type) == 64 ? 2 : 1;
+        const unsigned run = f->k >> bits_of_k, shift = (unsigned)__builtin_ctz(f->k) - bits_of_k;
+        lane = r + 16 * (k >> shift);
+        element = k & (run - 1);
     }
     return (struct place){lane, element * bits / 32, element * bits % 32};
 }
@@ -72,13 +74,15 @@ INLINE struct place source_place(const struct wave *w, const struct form *f, enu
 INLINE struct place result_place(const struct wave *w, const struct form *f, unsigned i, unsigned j,
                                  bool high)
 {
-    const unsigned groups = w->lanes / 16, per_lane = 16 / groups;
+    const unsigned log = w->lanes == 64 ? 2 : 1; /* of how many groups of lanes there are */
+    const unsigned groups = 1u << log, per_lane = 16 >> log;
     /* gfx11: rows go round the groups; 16-bit results use half of each register */
     if (w->generation == 11)
-        return (struct place){j + 16 * (i % groups), i / groups,
+        return (struct place){j + 16 * (i & (groups - 1)), i >> log,
                               element_bits(f->d) == 16 && high ? 16 : 0};
     /* gfx12: runs of rows; in a wave of 64, rows from 8 on go to the second and fourth group */
-    const unsigned element = i % per_lane, group = groups == 2 ? i / 8 : i / 8 + i / 4 % 2 * 2;
+    const unsigned element = i & (per_lane - 1);
+    const unsigned group = groups == 2 ? i / 8 : i / 8 + i / 4 % 2 * 2;
     return element_bits(f->d) == 16
                ? (struct place){j + 16 * group, element / 2, element % 2 * 16}
                : (struct place){j + 16 * group, element, 0};
@@ -256,13 +260,6 @@ static bool through_matrix(struct wave *w, const struct insn *i, const struct fo
 
 /* ---- The operation --------------------------------------------------------------------------- */
 
-INLINE uint32_t addend(const struct wave *w, const struct insn *i, struct place p)
-{
-    if (i->op[3].kind == OPERAND_VGPR)
-        return read_place(w, &i->op[3], p);
-    return i->op[3].kind == OPERAND_CONST ? i->op[3].rows[0] : scalar32(w, &i->op[3]);
-}
-
 INLINE void put_result(struct wave *w, const struct insn *i, struct place p, unsigned bits,
                        uint32_t value)
 {
@@ -291,57 +288,131 @@ INLINE float float_addend(const struct insn *i, float f)
     return i->extra[0] >> 2 & 1 ? -f : f;
 }
 
+/* The 16 elements k of all rows or columns of source n: they are a run of lanes of one register. */
+INLINE const uint32_t *source_run(const struct wave *w, const struct insn *i, unsigned n,
+                                  struct place p)
+{
+    return vgpr(w, &i->op[n], 0) + p.word * w->lanes + p.lane;
+}
+
+/* Source n as to[k][row or column]. */
+INLINE void unpack_floats(const struct wave *w, const struct insn *i, unsigned n,
+                          const struct form *f, enum element type, float to[][16])
+{
+    for (unsigned k = 0; k < f->k; k++) {
+        const struct place p = source_place(w, f, type, 0, k);
+        const uint32_t *const from = source_run(w, i, n, p);
+        const uint32_t flip =
+            (uint32_t)(i->extra[0] >> (p.shift & 16 ? 4 : 0) >> (n - 1) & 1) << 31;
+        if (type == ELEMENT_F16)
+            widen_f16(to[k], from, p.shift, 16);
+        else
+            for (unsigned r = 0; r < 16; r++)
+                to[k][r] = to_f32(from[r] >> p.shift, type);
+        for (unsigned r = 0; r < 16 && UNLIKELY(flip); r++)
+            to[k][r] = f32_of(bits_of_f32(to[k][r]) ^ flip);
+    }
+}
+
+INLINE void unpack_integers(const struct wave *w, const struct insn *i, unsigned n,
+                            const struct form *f, enum element type, int32_t to[][16])
+{
+    for (unsigned k = 0; k < f->k; k++) {
+        const struct place p = source_place(w, f, type, 0, k);
+        const uint32_t *const from = source_run(w, i, n, p);
+        for (unsigned r = 0; r < 16; r++)
+            to[k][r] = to_integer(from[r] >> p.shift, type, i->extra[0] & n);
+    }
+}
+
+/* Row r of C. */
+INLINE void addends(const struct wave *w, const struct insn *i, const struct form *f, unsigned r,
+                    uint32_t to[16])
+{
+    const struct operand *const o = &i->op[3];
+    const struct place p = result_place(w, f, r, 0, i->extra[1] & 4);
+    const uint32_t same = o->kind == OPERAND_CONST  ? o->rows[0]
+                          : o->kind == OPERAND_SGPR ? w->s[o->reg]
+                                                    : 0;
+    for (unsigned c = 0; c < 16; c++)
+        to[c] = o->kind == OPERAND_VGPR ? source_run(w, i, 3, p)[c] >> p.shift : same;
+}
+
+/* Row r of D. */
+INLINE void put_results(struct wave *w, const struct insn *i, const struct form *f, unsigned r,
+                        const uint32_t from[16])
+{
+    const struct place p = result_place(w, f, r, 0, i->extra[1] & 4);
+    uint32_t *const to = vgpr(w, &i->op[0], 0) + p.word * w->lanes + p.lane;
+    const uint32_t stays = element_bits(f->d) == 32 ? 0 : 0xffff0000u >> p.shift;
+
+    for (unsigned c = 0; c < 16; c++)
+        to[c] = (to[c] & stays) | (from[c] & (stays ? 0xffff : 0xffffffffu)) << p.shift;
+}
+
+INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct form *f)
+{
+    float a[32][16], b[32][16], d[16][16];
+
+    unpack_floats(w, i, 1, f, f->a, a);
+    unpack_floats(w, i, 2, f, f->b, b);
+    /* C may be D: all of it is read before any is written */
+    for (unsigned r = 0; r < 16; r++) {
+        uint32_t c_row[16];
+        addends(w, i, f, r, c_row);
+        for (unsigned c = 0; c < 16; c++)
+            d[r][c] = float_addend(i, to_f32(c_row[c], f->d));
+    }
+    for (unsigned r = 0; r < 16; r += 4) {
+        if (f->a == ELEMENT_BF16)
+            add_products(d + r, a[0] + r, 16, b[0], 16, f->k);
+        else
+            add_exact_products(d + r, a[0] + r, 16, b[0], 16, f->k);
+    }
+    for (unsigned r = 0; r < 16; r++) {
+        uint32_t row[16];
+        for (unsigned c = 0; c < 16; c++)
+            row[c] = from_f32(d[r][c], f->d);
+        put_results(w, i, f, r, row);
+    }
+}
+
+INLINE void multiply_integers(struct wave *w, const struct insn *i, const struct form *f)
+{
+    const bool clamp = i->flags & INSN_CLAMP;
+    int32_t a[32][16], b[32][16];
+    int64_t d[16][16];
+
+    unpack_integers(w, i, 1, f, f->a, a);
+    unpack_integers(w, i, 2, f, f->b, b);
+    for (unsigned r = 0; r < 16; r++) {
+        uint32_t c_row[16];
+        addends(w, i, f, r, c_row);
+        for (unsigned c = 0; c < 16; c++)
+            d[r][c] = (int32_t)c_row[c];
+        for (unsigned k = 0; k < f->k; k++)
+            for (unsigned c = 0; c < 16; c++)
+                d[r][c] += a[k][r] * b[k][c];
+    }
+    for (unsigned r = 0; r < 16; r++) {
+        uint32_t row[16];
+        for (unsigned c = 0; c < 16; c++)
+            row[c] = clamp ? (uint32_t)saturate_i32(d[r][c]) : (uint32_t)d[r][c];
+        put_results(w, i, f, r, row);
+    }
+}
+
 INLINE const struct insn *multiply(struct wave *w, const struct insn *i, const struct form f)
 {
-    const bool high = i->extra[1] & 4, integer = f.d == ELEMENT_I32;
-    const bool clamp = i->flags & INSN_CLAMP;
-    const unsigned signs = i->extra[0];
-    float a[16][32], b[32][16], d[16][16];
-    int32_t ai[16][32], bi[32][16];
-    int64_t di[16][16];
-
     if (!operands_fit(w, i, &f) ||
         (repeats(w) && (!operand_repeats(w, i, 1, source_words(w, &f, f.a)) ||
                         !operand_repeats(w, i, 2, source_words(w, &f, f.b)))) ||
         (UNLIKELY(w->shadow != NULL) && !through_matrix(w, i, &f)))
         return NULL;
-    for (unsigned k = 0; k < f.k; k++)
-        for (unsigned r = 0; r < 16; r++) {
-            const struct place pa = source_place(w, &f, f.a, r, k);
-            const struct place pb = source_place(w, &f, f.b, r, k);
-            if (integer) {
-                ai[r][k] = to_integer(read_place(w, &i->op[1], pa), f.a, signs & 1);
-                bi[k][r] = to_integer(read_place(w, &i->op[2], pb), f.b, signs & 2);
-            } else {
-                a[r][k] = float_element(w, i, 1, pa, f.a);
-                b[k][r] = float_element(w, i, 2, pb, f.b);
-            }
-        }
-    /* C may be D: all of it is read before any is written */
-    for (unsigned r = 0; r < 16; r++) {
-        for (unsigned c = 0; c < 16; c++) {
-            const uint32_t bits = addend(w, i, result_place(w, &f, r, c, high));
-            if (integer)
-                di[r][c] = (int32_t)bits;
-            else
-                d[r][c] = float_addend(i, to_f32(bits, f.d));
-        }
-        for (unsigned k = 0; k < f.k; k++) {
-            if (integer)
-                for (unsigned c = 0; c < 16; c++)
-                    di[r][c] += ai[r][k] * bi[k][c];
-            else
-                for (unsigned c = 0; c < 16; c++)
-                    d[r][c] = fma_f32(a[r][k], b[k][c], d[r][c]);
-        }
-    }
-    for (unsigned r = 0; r < 16; r++)
-        for (unsigned c = 0; c < 16; c++) {
-            const uint32_t value = !integer ? from_f32(d[r][c], f.d)
-                                   : clamp  ? (uint32_t)saturate_i32(di[r][c])
-                                            : (uint32_t)di[r][c];
-            put_result(w, i, result_place(w, &f, r, c, high), element_bits(f.d), value);
-        }
+    if (f.d == ELEMENT_I32)
+        multiply_integers(w, i, &f);
+    else
+        multiply_floats(w, i, &f);
     return i + 1;
 }
 

@@ -3,8 +3,9 @@
  * How fast the software GPU is: millions of wave instructions a second (an instruction of a wave of
  * 64 counts two) on one core, by instruction set of the host; how much slower the full check is;
  * and how much faster two threads are than one. The kernels are those that plan/ ships for NF4, N =
- * K = 4096, on gfx1151 or the target that is named. Times are CPU times of the fastest of ROUNDS
- * runs, wall times for two threads.
+ * K = 4096, on gfx1151 or the targets that are named ("all": every one that is simulated); words
+ * f16, bf16, f32 and m=1, m=8 among them choose kernels. Times are CPU times of the fastest of
+ * ROUNDS runs, wall times for two threads.
  */
 #include "base/os.h"
 #include "compile/compile.h"
@@ -165,28 +166,54 @@ static void bench_problem(quern_ctx *ctx, struct compiler *compiler, const char 
     quern_op_release(op);
 }
 
-int main(int argc, char **argv)
+static void bench_target(struct compiler *compiler, const char *name, unsigned types, unsigned ms)
 {
-    static const char *const types[] = {"f16", "bf16", "f32"};
+    static const char *const type_names[] = {"f16", "bf16", "f32"};
     struct quern_options options = QUERN_INIT(struct quern_options);
-    struct compiler *compiler;
     quern_ctx *ctx;
 
-    target = argc > 1 ? argv[1] : target;
+    target = name;
     options.device = QUERN_DEVICE_SIM;
     options.target = target;
     options.cache_mode = QUERN_CACHE_OFF;
     options.worker_path = t_worker_path();
     must(quern_open(&options, &ctx));
-    must(compiler_open(&(struct compiler_config){.worker_path = t_worker_path(), .jobs = 1},
-                       &compiler));
     printf("NF4 on %s: million wave instructions a second on one core; then full / fast, one / two "
            "threads\n%-9s %8s %8s %8s %9s %9s\n",
            target, "", "x86-64", "-v3", "-v4", "full", "threads");
     for (unsigned n = 0; n < 3; n++)
         for (int64_t m = 1; m <= 8; m += 7)
-            bench_problem(ctx, compiler, types[n], m);
-    compiler_close(compiler);
+            if (types >> n & 1 && ms >> m & 1)
+                bench_problem(ctx, compiler, type_names[n], m);
     quern_close(ctx);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const all[] = {"gfx90a",  "gfx942",  "gfx950",  "gfx1100", "gfx1101",
+                                      "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152",
+                                      "gfx1153", "gfx1200", "gfx1201"};
+    static const char *const words[] = {"f16", "bf16", "f32", "m=1", "m=8"};
+    const char *targets[sizeof all / sizeof *all] = {"gfx1151"};
+    unsigned count = 0, chosen = 0;
+    struct compiler *compiler;
+
+    for (int n = 1; n < argc; n++) {
+        unsigned k = 0;
+        while (k < 5 && strcmp(argv[n], words[k]))
+            k++;
+        if (k < 5)
+            chosen |= 1u << k;
+        else if (!strcmp(argv[n], "all"))
+            memcpy(targets, all, (count = sizeof all / sizeof *all) * sizeof *all);
+        else if (count < sizeof all / sizeof *all)
+            targets[count++] = argv[n];
+    }
+    must(compiler_open(&(struct compiler_config){.worker_path = t_worker_path(), .jobs = 1},
+                       &compiler));
+    for (unsigned n = 0; n < (count ? count : 1); n++)
+        bench_target(compiler, targets[n], chosen & 7 ? chosen & 7 : 7,
+                     chosen >> 3 ? (chosen >> 3 & 1) << 1 | (chosen >> 4 & 1) << 8 : 0x102);
+    compiler_close(compiler);
     return 0;
 }

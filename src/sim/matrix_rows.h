@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What matrix instructions spend their time on, written so that it runs in the host's vector
+ * registers: rows of f16 to rows of f32, and sums of products of rows. For the exec*.c files.
+ */
+#ifndef QUERN_SIM_MATRIX_ROWS_H
+#define QUERN_SIM_MATRIX_ROWS_H
+
+#include "sim/exec.h"
+
+/*
+ * to[n] = the f16 at bit `shift` (0 or 16) of from[n], for `count` elements, a multiple of 8. What
+ * f16_to_f32 gives, but that NaNs become quiet, as in the products they are for. Compilers do not
+ * turn a loop over f16_to_f32 into the one instruction that the host may have for it.
+ */
+INLINE void widen_f16(float *to, const uint32_t *from, unsigned shift, unsigned count)
+{
+#if defined __F16C__ && defined __AVX2__
+    const __m128i by = _mm_cvtsi32_si128((int)shift);
+    const __m256i low = _mm256_set1_epi32(0xffff);
+    for (unsigned n = 0; n < count; n += 8) {
+        const __m256i words = _mm256_loadu_si256((const __m256i *)(const void *)(from + n));
+        const __m256i halves = _mm256_and_si256(_mm256_srl_epi32(words, by), low);
+        const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(halves),
+                                                _mm256_extracti128_si256(halves, 1));
+        _mm256_storeu_ps(to + n, _mm256_cvtph_ps(packed));
+    }
+#else
+    for (unsigned n = 0; n < count; n++)
+        to[n] = f16_to_f32(from[n] >> shift & 0xffff);
+#endif
+}
+
+/*
+ * sum[q][c] = sum over k upward of a[k · a_width + q] · b[k · b_width + c], from what sum[q][c] is
+ * on: each step one fused multiply-add. Left to themselves, compilers keep the sums in memory.
+ */
+INLINE void add_products(float sum[4][16], const float *a, unsigned a_width, const float *b,
+                         unsigned b_width, unsigned count)
+{
+#if defined __AVX512F__
+    __m512 s[4];
+    for (unsigned q = 0; q < 4; q++)
+        s[q] = _mm512_loadu_ps(sum[q]);
+    for (unsigned k = 0; k < count; k++) {
+        const __m512 y = _mm512_loadu_ps(b + k * b_width);
+        for (unsigned q = 0; q < 4; q++)
+            s[q] = _mm512_fmadd_ps(_mm512_set1_ps(a[k * a_width + q]), y, s[q]);
+    }
+    for (unsigned q = 0; q < 4; q++)
+        _mm512_storeu_ps(sum[q], s[q]);
+#elif defined __FMA__ && defined __AVX2__
+    __m256 s[4][2];
+    for (unsigned q = 0; q < 8; q++)
+        s[q / 2][q % 2] = _mm256_loadu_ps(sum[q / 2] + q % 2 * 8);
+    for (unsigned k = 0; k < count; k++) {
+        const __m256 y = _mm256_loadu_ps(b + k * b_width);
+        const __m256 z = _mm256_loadu_ps(b + k * b_width + 8);
+        for (unsigned q = 0; q < 4; q++) {
+            const __m256 x = _mm256_set1_ps(a[k * a_width + q]);
+            s[q][0] = _mm256_fmadd_ps(x, y, s[q][0]);
+            s[q][1] = _mm256_fmadd_ps(x, z, s[q][1]);
+        }
+    }
+    for (unsigned q = 0; q < 8; q++)
+        _mm256_storeu_ps(sum[q / 2] + q % 2 * 8, s[q / 2][q % 2]);
+#else
+    for (unsigned k = 0; k < count; k++)
+        for (unsigned q = 0; q < 4; q++)
+            for (unsigned c = 0; c < 16; c++)
+                sum[q][c] = fma_f32(a[k * a_width + q], b[k * b_width + c], sum[q][c]);
+#endif
+}
+
+/* The same where every product is exact, as those of 16 and of 8 bits but bf16 are: no need of a
+ * fused step on hosts that have none. */
+INLINE void add_exact_products(float sum[4][16], const float *a, unsigned a_width, const float *b,
+                               unsigned b_width, unsigned count)
+{
+#ifdef __FMA__
+    add_products(sum, a, a_width, b, b_width, count);
+#else
+    for (unsigned k = 0; k < count; k++)
+        for (unsigned q = 0; q < 4; q++)
+            for (unsigned c = 0; c < 16; c++)
+                sum[q][c] += a[k * a_width + q] * b[k * b_width + c];
+#endif
+}
+
+#endif
