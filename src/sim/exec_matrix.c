@@ -350,29 +350,50 @@ INLINE void put_results(struct wave *w, const struct insn *i, const struct form 
         to[c] = (to[c] & stays) | (from[c] & (stays ? 0xffff : 0xffffffffu)) << p.shift;
 }
 
+/* Rows of C as f32: where they are in the registers, or in `c` after a conversion. */
+INLINE void float_addends(const struct wave *w, const struct insn *i, const struct form *f,
+                          float c[16][16], const float *rows[16])
+{
+    const bool modified = i->extra[0] & 0x44;
+
+    for (unsigned r = 0; r < 16; r++) {
+        uint32_t bits[16];
+        rows[r] = c[r];
+        if (f->d == ELEMENT_F32 && i->op[3].kind == OPERAND_VGPR && !modified) {
+            rows[r] = (const float *)source_run(w, i, 3, result_place(w, f, r, 0, false));
+            continue;
+        }
+        addends(w, i, f, r, bits);
+        for (unsigned n = 0; n < 16; n++)
+            c[r][n] = float_addend(i, to_f32(bits[n], f->d));
+    }
+}
+
 INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct form *f)
 {
-    float a[32][16], b[32][16], d[16][16];
+    float a[32][16], b[32][16], c[16][16], d[16][16];
+    const float *rows[16];
 
     unpack_floats(w, i, 1, f, f->a, a);
     unpack_floats(w, i, 2, f, f->b, b);
+    float_addends(w, i, f, c, rows);
     /* C may be D: all of it is read before any is written */
-    for (unsigned r = 0; r < 16; r++) {
-        uint32_t c_row[16];
-        addends(w, i, f, r, c_row);
-        for (unsigned c = 0; c < 16; c++)
-            d[r][c] = float_addend(i, to_f32(c_row[c], f->d));
-    }
     for (unsigned r = 0; r < 16; r += 4) {
+        float *const to[4] = {d[r], d[r + 1], d[r + 2], d[r + 3]};
         if (f->a == ELEMENT_BF16)
-            add_products(d + r, a[0] + r, 16, b[0], 16, f->k);
+            add_products(to, rows + r, a[0] + r, 16, b[0], 16, f->k);
         else
-            add_exact_products(d + r, a[0] + r, 16, b[0], 16, f->k);
+            add_exact_products(to, rows + r, a[0] + r, 16, b[0], 16, f->k);
     }
     for (unsigned r = 0; r < 16; r++) {
         uint32_t row[16];
-        for (unsigned c = 0; c < 16; c++)
-            row[c] = from_f32(d[r][c], f->d);
+        if (f->d == ELEMENT_F32) {
+            const struct place p = result_place(w, f, r, 0, false);
+            memcpy(vgpr(w, &i->op[0], 0) + p.word * w->lanes + p.lane, d[r], sizeof d[r]);
+            continue;
+        }
+        for (unsigned n = 0; n < 16; n++)
+            row[n] = from_f32(d[r][n], f->d);
         put_results(w, i, f, r, row);
     }
 }

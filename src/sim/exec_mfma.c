@@ -210,30 +210,27 @@ INLINE void multiply_tiles(struct wave *w, const struct insn *i, const struct fo
     const unsigned a_width = f->m * f->blocks, b_width = f->n * f->blocks;
     const struct operand *const o = &i->op[3];
     const bool rows = o->kind == OPERAND_VGPR;
-    const float same = rows ? 0 : f32_of(same_addend(w, o, 0));
     const bool exact = f->a != ELEMENT_F32 && f->a != ELEMENT_XF32 && f->a != ELEMENT_BF16;
+    float same[16];
 
+    for (unsigned n = 0; n < 16 && !rows; n++)
+        same[n] = f32_of(same_addend(w, o, 0));
     for (unsigned block = 0; block < f->blocks; block++)
         for (unsigned r = 0; r < f->m; r += 4) {
             const struct place at = result_run(f, r, block);
             const float *const ar = a + block_of_a(i, block) * f->m + r;
             for (unsigned c = 0; c < f->n; c += 16) {
-                const float *const bc = b + block * f->n + c;
-                float sum[4][16];
+                const float *const bc = b + block * f->n + c, *from[4];
+                float *to[4];
                 for (unsigned q = 0; q < 4; q++) {
-                    if (rows)
-                        memcpy(sum[q], addend_row(w, o, at.element + q, at.lane + c), 64);
-                    else
-                        for (unsigned n = 0; n < 16; n++)
-                            sum[q][n] = same;
+                    const unsigned row = (at.element + q) * LANES_64 + at.lane + c;
+                    from[q] = rows ? (const float *)(vgpr(w, o, 0) + row) : same;
+                    to[q] = (float *)(vgpr(w, &i->op[0], 0) + row);
                 }
                 if (exact)
-                    add_exact_products(sum, ar, a_width, bc, b_width, f->k);
+                    add_exact_products(to, from, ar, a_width, bc, b_width, f->k);
                 else
-                    add_products(sum, ar, a_width, bc, b_width, f->k);
-                for (unsigned q = 0; q < 4; q++)
-                    memcpy(vgpr(w, &i->op[0], 0) + (at.element + q) * LANES_64 + at.lane + c,
-                           sum[q], 64);
+                    add_products(to, from, ar, a_width, bc, b_width, f->k);
             }
         }
 }

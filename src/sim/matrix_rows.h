@@ -32,27 +32,28 @@ INLINE void widen_f16(float *to, const uint32_t *from, unsigned shift, unsigned 
 }
 
 /*
- * sum[q][c] = sum over k upward of a[k · a_width + q] · b[k · b_width + c], from what sum[q][c] is
- * on: each step one fused multiply-add. Left to themselves, compilers keep the sums in memory.
+ * to[q][c] = from[q][c] + the sum over k of a[k · a_width + q] · b[k · b_width + c], for four rows q
+ * and 16 columns c: k upward, each step one fused multiply-add. Left to themselves, compilers keep
+ * the sums in memory; and what is stored by halves and loaded whole waits for the store.
  */
-INLINE void add_products(float sum[4][16], const float *a, unsigned a_width, const float *b,
-                         unsigned b_width, unsigned count)
+INLINE void add_products(float *const to[4], const float *const from[4], const float *a,
+                         unsigned a_width, const float *b, unsigned b_width, unsigned count)
 {
 #if defined __AVX512F__
     __m512 s[4];
     for (unsigned q = 0; q < 4; q++)
-        s[q] = _mm512_loadu_ps(sum[q]);
+        s[q] = _mm512_loadu_ps(from[q]);
     for (unsigned k = 0; k < count; k++) {
         const __m512 y = _mm512_loadu_ps(b + k * b_width);
         for (unsigned q = 0; q < 4; q++)
             s[q] = _mm512_fmadd_ps(_mm512_set1_ps(a[k * a_width + q]), y, s[q]);
     }
     for (unsigned q = 0; q < 4; q++)
-        _mm512_storeu_ps(sum[q], s[q]);
+        _mm512_storeu_ps(to[q], s[q]);
 #elif defined __FMA__ && defined __AVX2__
     __m256 s[4][2];
     for (unsigned q = 0; q < 8; q++)
-        s[q / 2][q % 2] = _mm256_loadu_ps(sum[q / 2] + q % 2 * 8);
+        s[q / 2][q % 2] = _mm256_loadu_ps(from[q / 2] + q % 2 * 8);
     for (unsigned k = 0; k < count; k++) {
         const __m256 y = _mm256_loadu_ps(b + k * b_width);
         const __m256 z = _mm256_loadu_ps(b + k * b_width + 8);
@@ -63,27 +64,35 @@ INLINE void add_products(float sum[4][16], const float *a, unsigned a_width, con
         }
     }
     for (unsigned q = 0; q < 8; q++)
-        _mm256_storeu_ps(sum[q / 2] + q % 2 * 8, s[q / 2][q % 2]);
+        _mm256_storeu_ps(to[q / 2] + q % 2 * 8, s[q / 2][q % 2]);
 #else
-    for (unsigned k = 0; k < count; k++)
-        for (unsigned q = 0; q < 4; q++)
+    for (unsigned q = 0; q < 4; q++) {
+        float sum[16];
+        memcpy(sum, from[q], sizeof sum);
+        for (unsigned k = 0; k < count; k++)
             for (unsigned c = 0; c < 16; c++)
-                sum[q][c] = fma_f32(a[k * a_width + q], b[k * b_width + c], sum[q][c]);
+                sum[c] = fma_f32(a[k * a_width + q], b[k * b_width + c], sum[c]);
+        memcpy(to[q], sum, sizeof sum);
+    }
 #endif
 }
 
 /* The same where every product is exact, as those of 16 and of 8 bits but bf16 are: no need of a
  * fused step on hosts that have none. */
-INLINE void add_exact_products(float sum[4][16], const float *a, unsigned a_width, const float *b,
-                               unsigned b_width, unsigned count)
+INLINE void add_exact_products(float *const to[4], const float *const from[4], const float *a,
+                               unsigned a_width, const float *b, unsigned b_width, unsigned count)
 {
 #ifdef __FMA__
-    add_products(sum, a, a_width, b, b_width, count);
+    add_products(to, from, a, a_width, b, b_width, count);
 #else
-    for (unsigned k = 0; k < count; k++)
-        for (unsigned q = 0; q < 4; q++)
+    for (unsigned q = 0; q < 4; q++) {
+        float sum[16];
+        memcpy(sum, from[q], sizeof sum);
+        for (unsigned k = 0; k < count; k++)
             for (unsigned c = 0; c < 16; c++)
-                sum[q][c] += a[k * a_width + q] * b[k * b_width + c];
+                sum[c] += a[k * a_width + q] * b[k * b_width + c];
+        memcpy(to[q], sum, sizeof sum);
+    }
 #endif
 }
 
