@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# quern: `make demo` shows it at work, `make check` proves it, `make` builds it.
+# quern: `make demo` shows it at work, `make check` proves it, `make bench` times it, `make` builds it.
 # B is the build directory, SAN a list for -fsanitize: make B=build/asan SAN=address,undefined all
 
 B      ?= build/release
@@ -248,6 +248,13 @@ build/fuzz/fuzz_%: build/fuzz/tests/fuzz/test_fuzz_%.o $(FUZZ_SRC:%.c=build/fuzz
 	$(call say,LD,$@)
 	$(Q)$(FUZZCC) -fsanitize=fuzzer -o $@ $(filter %.o,$^) build/release/lib/libquern-all.a \
 	    $(DEPLIB) $(INSIDE) -ljansson $(LDLIBS)
+
+# What the machinery around the kernels costs, in time and, where there is valgrind, instructions.
+.PHONY: bench
+bench: $(B)/tests/bench/bench_machinery $(B)/tests/bench/bench_compile $(WORKER)
+	@mkdir -p $(B)/bench-cache
+	$(Q)$(B)/tests/bench/bench_machinery $(B)/bench-cache
+	$(Q)$(B)/tests/bench/bench_compile
 
 sanitized:
 	@$(MAKE) --no-print-directory -j$$(nproc) B=build/asan SAN=address,undefined build tests

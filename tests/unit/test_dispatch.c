@@ -8,6 +8,7 @@
 
 #include "t_build.h"
 #include "t_context.h"
+#include "t_faults.h"
 #include "t_paths.h"
 
 #include "base/os.h"
@@ -304,6 +305,41 @@ static void test_unverified_targets_compile(void **state)
         }
         quern_close(ctx);
     }
+}
+
+static quern_status launch_nothing(struct device *d, struct device_kernel *k,
+                                   const struct device_launch *l)
+{
+    (void)d, (void)k, (void)l;
+    return QUERN_OK;
+}
+
+/* Every call of the library to the system, memory included, goes through the table that is counted
+ * here. */
+static void test_a_launch_allocates_nothing_and_asks_the_system_nothing(void **state)
+{
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
+    const struct device_functions *const real = ctx->device->functions;
+    struct device_functions nothing = *real;
+    static _Alignas(16) char memory[16];
+    const struct quern_args args = {
+        .size = sizeof args, .a = memory, .b = memory, .scales = memory, .c = memory};
+    const struct quern_problem p = t_problem("wq=nf4 n=96 k=256 a=f16");
+    quern_op *const op = create(ctx, "wq=nf4 n=96 k=256 a=f16", 8), *again;
+
+    (void)state;
+    nothing.launch = launch_nothing;
+    ctx->device->functions = &nothing;
+    t_faults_on(0, 0, false);
+    for (int64_t m = 1; m <= 300; m++)
+        assert_int_equal(quern_op_launch(op, &args, m, NULL), QUERN_OK);
+    assert_int_equal(quern_op_create(ctx, &p, 8, &again), QUERN_OK);
+    const unsigned calls = t_faults.calls;
+    t_faults_off();
+    assert_int_equal(calls, 0);
+    ctx->device->functions = real;
+    quern_op_release(op);
+    quern_close(ctx);
 }
 
 /* Ways to leave defaults out; of each the first meeting fills them in, later ones find it as it is. */
@@ -717,6 +753,7 @@ int main(void)
         cmocka_unit_test(test_dequant_launch),
         cmocka_unit_test(test_other_targets),
         cmocka_unit_test(test_unverified_targets_compile),
+        cmocka_unit_test(test_a_launch_allocates_nothing_and_asks_the_system_nothing),
         cmocka_unit_test(test_every_spelling_is_the_same_op),
         cmocka_unit_test(test_same_problem_same_op),
         cmocka_unit_test(test_stored_kernels),

@@ -153,6 +153,7 @@ static void test_a_compile_and_a_hit(void **state)
     /* what the process has gives no event */
     assert_int_equal(ask(&h, LAYER, 1), QUERN_OK);
     assert_int_equal(h.count, 3);
+    assert_int_equal(stat_of(&h, QUERN_STAT_MISS_ABSENT), 1);
     quern_close(h.ctx);
 
     open_host(&h, QUERN_JIT_ON, QUERN_CACHE_RW);
