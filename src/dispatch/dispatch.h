@@ -228,6 +228,7 @@ struct arg_values {
     void *c;
     int32_t m, first;
     int64_t lda, ldc;
+    int32_t workgroups;
 };
 #define KERNARG_MAX 256
 /* Packs the explicit arguments in natural alignment; returns their size. `kernarg` is zeroed. */

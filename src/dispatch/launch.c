@@ -68,6 +68,9 @@ size_t pack_args(const struct plan *plan, const struct arg_values *v, uint8_t ke
         case PLAN_ARG_LDC:
             n = pack(kernarg, n, &v->ldc, sizeof v->ldc);
             break;
+        case PLAN_ARG_WORKGROUPS:
+            n = pack(kernarg, n, &v->workgroups, sizeof v->workgroups);
+            break;
         }
     return n;
 }
@@ -187,8 +190,9 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
 
         values.m = slice_rows(s);
         values.first = (int32_t)s->first;
+        plan_geometry(s->plan, s->slices, device->facts.compute_units, launch.grid, launch.block);
+        values.workgroups = (int32_t)plan_workgroups(s->plan, launch.grid);
         launch.kernarg_bytes = pack_args(s->plan, &values, kernarg);
-        plan_geometry(s->plan, s->slices, launch.grid, launch.block);
         TRY(device->functions->launch(device, set->kernels[index_of(set, s->plan)]->loaded,
                                       &launch));
     }
@@ -212,7 +216,8 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
                                         [PLAN_ARG_M] = "m",
                                         [PLAN_ARG_FIRST] = "first",
                                         [PLAN_ARG_LDA] = "lda",
-                                        [PLAN_ARG_LDC] = "ldc"};
+                                        [PLAN_ARG_LDC] = "ldc",
+                                        [PLAN_ARG_WORKGROUPS] = "workgroups"};
     struct plan_slice slices[2];
 
     FAIL_IF(!op || !launches || !count, QUERN_E_ARGUMENT, "a null argument");
@@ -228,13 +233,17 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
         enum plan_arg args[PLAN_ARGS_MAX];
 
         *l = (struct quern_launch){.kernel = index_of(set, s->plan)};
-        plan_geometry(s->plan, s->slices, l->grid, l->block);
+        /* for the retail part, whatever the device at hand: the same words, the same plan */
+        plan_geometry(s->plan, s->slices, 0, l->grid, l->block);
         l->arg_count = plan_args(s->plan, args);
         for (size_t j = 0; j < l->arg_count; j++) {
             struct quern_launch_arg *const a = &l->args[j];
             a->name = names[args[j]];
             a->kind = QUERN_ARG_POINTER;
-            if (args[j] == PLAN_ARG_M || args[j] == PLAN_ARG_FIRST) {
+            if (args[j] == PLAN_ARG_WORKGROUPS) {
+                a->kind = QUERN_ARG_I32;
+                a->value = plan_workgroups(s->plan, l->grid);
+            } else if (args[j] == PLAN_ARG_M || args[j] == PLAN_ARG_FIRST) {
                 a->kind = QUERN_ARG_I32;
                 a->value = args[j] == PLAN_ARG_M ? slice_rows(s) : s->first;
             } else if (args[j] == PLAN_ARG_LDA || args[j] == PLAN_ARG_LDC) {

@@ -219,6 +219,8 @@ static void add_simt_skinny_constants(struct str *s, const struct plan *p)
     add_word(s, "A_SCALED", p->fp8 && problem_weight_type(q) == q->a ? "1" : "0",
              "whether A has a scale");
     add_word(s, "B_SCALED", p->fp8 ? "1" : "0", "whether W has one");
+    add_word(s, "TRUNCATE", q->round == QUERN_ROUND_TRUNC ? "true" : "false",
+             "whether f32 becomes bf16 by cutting");
     add_word(s, "PRODUCTS", products_word(p->products), "how weights are multiplied");
     add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a lane works on");
@@ -226,6 +228,8 @@ static void add_simt_skinny_constants(struct str *s, const struct plan *p)
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
     add_integer(s, "VECTOR", p->chunk, "weights of a row for one lane in one load");
     add_integer(s, "RING", p->ring, "loads of a row that are under way");
+    add_integer(s, "STAGE", p->stage, "loads of a row whose part of A is in LDS; 0: A is not");
+    add_word(s, "WALKS", p->resident ? "1" : "0", "whether workgroups walk over groups of rows");
     add_integer(s, "WAVES_PER_SIMD", p->estimate.waves_per_simd,
                 "that registers must leave room for");
     add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
@@ -283,6 +287,8 @@ static quern_status add_simt_skinny(struct str *source, const struct plan *plan)
     add_simt_skinny_constants(source, plan);
     TRY(add_template(source, "prelude/prelude"));
     TRY(add_template(source, "prelude/reduce"));
+    TRY(add_template(source, "prelude/round"));
+    TRY(add_template(source, "prelude/stage"));
     TRY(add_template(source, "decode/dense"));
     if (plan->fp8)
         TRY(add_template(source, "decode/fp8"));

@@ -21,8 +21,8 @@ static const char *products_text(const struct plan *p)
     case PRODUCTS_PLAIN:
         return "one at a time, f32";
     case PRODUCTS_MATRIX:
-        if (p->row_lanes == 16)
-            return "of sixteen rows of W with A, by 16x16x32 matrix instructions";
+        if (p->row_lanes == 8)
+            return "of eight rows of W with eight of A, by 16x16x32 matrix instructions";
         if (p->row_lanes > 1)
             return "of four rows of W with four of A, by 4x4x4 matrix instructions";
         return "four at a time, on the diagonals of 4x4x4 matrix instructions";
@@ -51,6 +51,7 @@ static const char *lds_text(const struct plan *p)
 {
     return p->family == FAMILY_SIMT_W4 || p->family == FAMILY_MMA_W4 ? "table of all pairs of codes"
            : p->shared_sums                                          ? "sums of A"
+           : p->stage                                                ? "a part of A"
                                                                      : "sums of waves";
 }
 
@@ -99,6 +100,13 @@ static void decode_explain(const struct plan *p, struct str *out)
     if (p->ring)
         str_addf(out, "  ring       a lane has asked for %d chunk%s of each row at any time\n",
                  p->ring, p->ring == 1 ? "" : "s");
+    if (p->stage)
+        str_addf(out, "  A          in LDS, %d chunks of each row and wave at a time\n", p->stage);
+    if (p->resident)
+        str_addf(out,
+                 "  walk       %d workgroups for each compute unit of the device at hand; on this "
+                 "part each walks over %" PRId64 " groups of rows\n",
+                 p->resident, e->walk);
     if (p->family == FAMILY_SIMT_INT4)
         str_addf(out, "  pairs      %s\n",
                  p->problem.layout != QUERN_LAYOUT_K8 ? "lie in the words as A has them"

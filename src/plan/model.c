@@ -56,7 +56,8 @@ static int64_t busy_cycles(const struct target *t, int64_t slots, int64_t matrix
     return !target_matrix_pipe(t) ? issue + matrix : issue > matrix ? issue : matrix;
 }
 
-/* Cycles of a compute unit that runs `workgroups` of them side by side from start to end. */
+/* Cycles of a compute unit that runs `workgroups` of them side by side from start to end, each of
+ * which has `walk` groups of rows. */
 static int64_t round_cycles(const struct plan *p, const struct model_counts *c, int64_t workgroups)
 {
     const struct target *const t = p->target;
@@ -67,10 +68,21 @@ static int64_t round_cycles(const struct plan *p, const struct model_counts *c, 
     const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
     const int64_t issue = waves * step;
     const int64_t wait = latency + step / 2; /* asked for in mid-step */
-
+    const bool flows = c->flight_asked && p->estimate.bytes_in_flight >= c->flight_asked;
+    const int64_t further = c->trips * p->estimate.walk - 1; /* steps after the first */
     return latency + shared + waves * c->setup_slots * cycles + issue +
-           waves * c->last_slots * cycles +
-           (c->trips - 1) * (issue > wait || p->ahead ? issue : wait);
+           waves * c->last_slots * cycles * p->estimate.walk +
+           c->waits * latency * p->estimate.walk +
+           further * (issue > wait || p->ahead || flows ? issue : wait);
+}
+
+/* Cycles in which the fullest compute unit takes in what it asks for, as far as memory time does
+ * not hide that. */
+static int64_t load_cycles(const struct plan *p, const struct model_counts *c, int64_t groups)
+{
+    const int64_t cycles = groups * c->asked_bytes / TARGET_CACHE_BYTES_PER_CYCLE;
+
+    return cycles > p->estimate.memory_cycles / 100 * HIDDEN_PERCENT ? cycles : 0;
 }
 
 /* Whether a grid is as fine as is asked for, or as rows of W that stay together can be dealt out.
@@ -100,27 +112,35 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
         return false;
     e->waves_per_simd =
         target_waves_per_simd(t, room, p->lds_bytes, p->wave_size, (unsigned)p->waves);
-    e->workgroups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    const int64_t held = (int64_t)p->resident * t->cus;
+    e->workgroups = held && held < groups ? held : groups;
+    e->walk = model_ceil_div(groups, e->workgroups);
     if (e->workgroups * p->waves * (int64_t)p->wave_size > UINT32_MAX)
         return false;
 
-    p->skewed = e->workgroups % RESONANT_GROUPS == 0 && e->workgroups > RESONANT_GROUPS;
+    p->skewed =
+        !p->resident && e->workgroups % RESONANT_GROUPS == 0 && e->workgroups > RESONANT_GROUPS;
     /* slices beside each other find the weights in the caches */
     p->slices_first = e->workgroups + p->skewed <= PLAN_GRID_Y_MAX;
 
-    const struct target_fill fill = target_fill(t, (uint64_t)e->workgroups);
-    const int64_t fullest = (int64_t)fill.fullest;
+    /* groups of rows that are walked over are dealt out as workgroups are */
+    const struct target_fill fill = target_fill(t, (uint64_t)groups);
+    const int64_t fullest = held ? (int64_t)target_fill(t, (uint64_t)e->workgroups).fullest
+                                 : (int64_t)fill.fullest;
     const int64_t fit = by_waves < by_lds ? by_waves : by_lds;
     const int64_t together = fit < fullest ? fit : fullest;
+    if (p->resident > fit)
+        return false;
 
     e->busy_percent = fill.percent;
     e->fills = fills(p, c->row_grain);
     e->bytes_in_flight = together * p->waves * c->flight_bytes;
     e->step_slots = c->step_slots;
     e->setup_slots = c->setup_slots;
-    e->slots = e->workgroups * (c->shared_slots + p->waves * (int64_t)c->setup_slots +
-                                p->waves / p->split_k * c->row_slots);
-    e->busy_cycles = busy_cycles(t, e->slots, e->workgroups * (p->waves / p->split_k) *
+    e->slots = e->workgroups * (c->shared_slots + p->waves * (int64_t)c->setup_slots) +
+               groups * (p->waves / p->split_k * c->row_slots);
+    e->busy_cycles = busy_cycles(t, e->slots, groups * (p->waves / p->split_k) *
                                                   c->row_steps * c->step_matrix);
     e->kernel_cycles = fullest / together * round_cycles(p, c, together);
     if (fullest % together)
@@ -129,6 +149,9 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
                                                          p->problem.n * dtype_bytes(p->problem.c));
     /* integers up to the last division, which is the same on every machine */
     e->memory_cycles = (int64_t)target_memory_cycles(t, (double)bytes);
+    const int64_t loads = load_cycles(p, c, (int64_t)fill.fullest);
+    if (e->kernel_cycles < loads)
+        e->kernel_cycles = loads;
     e->streams = true;
     return true;
 }

@@ -23,6 +23,11 @@ struct model_counts {
     int row_grain;                    /* rows of W that stay together; 0: one */
     int64_t weight_bytes;             /* codes, scales and zero points */
     int64_t flight_bytes;             /* of weights that a wave has asked for when it waits */
+    int64_t asked_bytes; /* of a workgroup for one group of rows, whichever cache has them; 0: not
+                            counted */
+    int64_t waits;       /* of a workgroup in one group of rows: all its waves wait together */
+    int64_t flight_asked; /* bytes on their way to a compute unit with which no latency counts but
+                             a workgroup's first; 0: none are enough */
 };
 
 /* Candidates of a family, best first. */

@@ -5,6 +5,7 @@
 #include "plan/dequant.h"
 #include "plan/family.h"
 #include "plan/mma_w4.h"
+#include "plan/model.h"
 #include "plan/tuning.h"
 
 #include <inttypes.h>
@@ -50,12 +51,13 @@ static int64_t groups_of(const struct plan *p)
 static quern_status limit(struct plan *p)
 {
     const int64_t x = (int64_t)UINT32_MAX / ((int64_t)p->waves * p->wave_size);
+    const int64_t groups = p->resident ? p->estimate.workgroups : groups_of(p);
 
     p->slices_max = p->slices_first ? x : PLAN_GRID_Y_MAX;
-    FAIL_IF(groups_of(p) > (p->slices_first ? PLAN_GRID_Y_MAX : x), QUERN_E_DECLINED,
+    FAIL_IF(groups > (p->slices_first ? PLAN_GRID_Y_MAX : x), QUERN_E_DECLINED,
             "n=%" PRId64 " k=%" PRId64 " takes %" PRId64
             " workgroups; HIP launches fewer than 2^32 work-items along an axis",
-            p->problem.n, p->problem.k, groups_of(p));
+            p->problem.n, p->problem.k, groups);
     return QUERN_OK;
 }
 
@@ -189,11 +191,17 @@ quern_status plan_reshape(struct plan *plan, const char *shape)
 
 void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX])
 {
-    snprintf(text, PLAN_SHAPE_MAX,
-             "rows=%d lanes=%d chunk=%d ring=%d split_k=%d waves=%d products=%d ahead=%d "
-             "pairing=%d",
-             p->rows_per_wave, p->row_lanes, p->chunk, p->ring, p->split_k, p->waves,
-             (int)p->products, p->ahead, (int)p->pairing);
+    int length = snprintf(text, PLAN_SHAPE_MAX,
+                          "rows=%d lanes=%d chunk=%d ring=%d split_k=%d waves=%d products=%d "
+                          "ahead=%d pairing=%d",
+                          p->rows_per_wave, p->row_lanes, p->chunk, p->ring, p->split_k, p->waves,
+                          (int)p->products, p->ahead, (int)p->pairing);
+
+    /* words that came later; tables without them stay true */
+    if (p->stage)
+        length += snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " stage=%d", p->stage);
+    if (p->resident)
+        snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " resident=%d", p->resident);
 }
 
 const struct plan *plan_for(const struct plan_set *set, int64_t m)
@@ -227,9 +235,19 @@ int64_t plan_rows_per_workgroup(const struct plan *p)
     return (int64_t)(p->waves / p->split_k) * p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1);
 }
 
-void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint32_t block[3])
+uint32_t plan_workgroups(const struct plan *p, const uint32_t grid[3])
 {
-    grid[p->slices_first] = (uint32_t)groups_of(p);
+    return grid[p->slices_first];
+}
+
+void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units, uint32_t grid[3],
+                   uint32_t block[3])
+{
+    const int64_t groups = groups_of(p);
+    const int64_t units = compute_units ? compute_units : p->target->cus;
+    const int64_t held = model_at_most((int)(p->resident * units), PLAN_GRID_Y_MAX);
+
+    grid[p->slices_first] = (uint32_t)(p->resident && held < groups ? held : groups);
     grid[!p->slices_first] = (uint32_t)slices;
     grid[2] = 1;
     block[0] = (uint32_t)p->waves * p->wave_size;
@@ -267,6 +285,8 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
     args[n++] = PLAN_ARG_FIRST;
     args[n++] = PLAN_ARG_LDA;
     args[n++] = PLAN_ARG_LDC;
+    if (p->resident)
+        args[n++] = PLAN_ARG_WORKGROUPS;
     return n;
 }
 

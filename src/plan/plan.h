@@ -80,7 +80,8 @@ struct plan_estimate {
     uint32_t waves_per_simd; /* that registers and LDS allow */
     uint32_t step_slots;     /* instructions of a wave in one step along K */
     uint32_t setup_slots;    /* instructions of a wave outside of its steps */
-    int64_t workgroups;      /* of one slice */
+    int64_t workgroups;      /* of one slice, on the part */
+    int64_t walk;            /* groups of rows that the busiest of them has, one after another */
     int64_t slots;           /* instructions of all their waves */
     uint32_t busy_percent;   /* the average compute unit's work against the fullest one's */
     bool streams;            /* waves hide latency from each other, where that is asked for */
@@ -122,6 +123,10 @@ struct plan {
     bool shared_sums; /* sums of A are made once for all rows of a workgroup, in LDS */
     enum plan_fp8 fp8; /* of family simt_skinny; 0: no fp8 */
     int ring; /* of simt_skinny and mma_w4: chunks of each row that a lane has asked for at once */
+    int stage; /* of simt_skinny: chunks of each row, of a wave, whose part of A is in LDS at once; 0:
+                  A is read from the caches */
+    int resident; /* of simt_skinny: workgroups for each compute unit of the device at hand, which
+                     walk over the groups of rows; 0: one workgroup for each group */
     enum plan_choice choice;
     struct plan_estimate estimate;
 };
@@ -178,10 +183,13 @@ struct plan_slice {
  */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 
-/* Rows of W that one workgroup of a decode family computes, and the launch geometry of a slice
- * launch. */
+/* Rows of W that one workgroup of a decode family computes at once, and the launch geometry of a
+ * slice launch on a device of that many compute units; 0: as many as the target's part has. */
 int64_t plan_rows_per_workgroup(const struct plan *p);
-void plan_geometry(const struct plan *p, int64_t slices, uint32_t grid[3], uint32_t block[3]);
+void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units, uint32_t grid[3],
+                   uint32_t block[3]);
+/* Of such a grid: workgroups that share the rows of W, an empty one included. */
+uint32_t plan_workgroups(const struct plan *p, const uint32_t grid[3]);
 
 /* Appends the reasons for the choice and the modelled cost, for people. */
 void plan_explain(const struct plan *p, struct str *out);
@@ -194,7 +202,8 @@ void plan_explain_sweep(const struct plan_set *set, struct str *out);
  * Kernel arguments in kernarg order, the same for all kernels of a family:
  *   a, b, [scales,] [absmax8, code, offset,] [zeros,] [a_scale,] [b_scale,] [bias,] c : pointers;
  *   m : i32, rows in this launch from `first` on;
- *   first : i32, the first row;  lda, ldc : i64, in elements.
+ *   first : i32, the first row;  lda, ldc : i64, in elements;
+ *   workgroups : i32, of plans with `resident` alone: those that share the rows of W.
  * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … ,
  * fewer than m_tile at the end of m. Rows of A must start at multiples of plan_row_align bytes; lda
  * may be anything else. Family dequant takes b, scales, [absmax8, code, offset,] c; C is packed.
@@ -214,9 +223,10 @@ enum plan_arg {
     PLAN_ARG_M,
     PLAN_ARG_FIRST,
     PLAN_ARG_LDA,
-    PLAN_ARG_LDC
+    PLAN_ARG_LDC,
+    PLAN_ARG_WORKGROUPS
 };
-#define PLAN_ARGS_MAX 12
+#define PLAN_ARGS_MAX 13
 size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX]);
 
 /* Bytes that rows of A must start at a multiple of: 4, or an element where packed rows do not. */

@@ -16,8 +16,17 @@
 #define LOAD_BYTES  16 /* of a lane */
 #define LOADS_MAX   16 /* of weights that a lane waits for: more take registers, and longer code */
 #define LDS_LEAST   16
+#define STAGE_WAVES 4     /* of a workgroup, for A in LDS to be worth a thought */
+#define STAGE_BYTES 32768 /* of LDS for a part of A, where not all of it fits a compute unit */
 
-#define BUSY_PERCENT 85 /* as in model.c */
+#define WALK_VGPRS 12 /* that model.c keeps in reserve */
+#define WALK_LOADS 4  /* slots a SIMD has asked for, at least: some arrive and some are used */
+#define WALK_SLOTS 20 /* instructions of a wave that goes on to the next group of rows */
+
+#define BUSY_PERCENT       85 /* as in model.c */
+#define BUSY_PERCENT_TILES 80
+#define BUSY_PERCENT_STEPS 95 /* where a wave may have any number of rows */
+#define STEPS_M_MAX        2  /* rows of A for which it may */
 
 /* With one row of A a layer should be as fast as its weights arrive: enough bytes of them asked for
  * by a compute unit to last this long, or half of all it reads. */
@@ -46,9 +55,6 @@ quern_status simt_skinny_accepts(const struct quern_problem *p, const struct tar
     const double room = target_lanes_per_cycle(t) * t->cus * t->clock_ghz / t->bandwidth_gbs;
     const double takes = p->a == QUERN_BF16 ? SOFTWARE_SINGLE : SOFTWARE_HALF;
 
-    FAIL_IF(p->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
-            "round=trunc has no kernel for wq=%s, whose results are rounded to nearest (round=rne)",
-            weight_name(p->wq));
     FAIL_IF(p->n > SIZE_MAX_NK || p->k > SIZE_MAX_NK, QUERN_E_DECLINED,
             "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", p->n,
             p->k, SIZE_MAX_NK);
@@ -110,7 +116,38 @@ static int columns_of(const struct plan *p)
 /* Sums that a lane is left with after the reduction. */
 static int results_of(const struct plan *p)
 {
-    return !is_matrices(p) ? 1 : p->rows_per_wave * columns_of(p) * (p->row_lanes == 4 ? 1 : 4);
+    return is_matrices(p) ? p->rows_per_wave * columns_of(p) : 1;
+}
+
+/* Stages that A is walked in for a group of rows; 0: it is not staged. */
+static int64_t stages_of(const struct plan *p)
+{
+    return p->stage ? model_ceil_div(trips_of(p), p->stage) : 0;
+}
+
+/* Bytes of LDS for a row of A, and for all: as the template lays them out. */
+static int64_t stage_row_bytes(const struct plan *p)
+{
+    const int64_t k =
+        p->stage < trips_of(p) ? p->stage * p->split_k * slot_of(p) : p->problem.k;
+
+    return k * dtype_bytes(p->problem.a);
+}
+
+static int64_t staged_bytes(const struct plan *p)
+{
+    const int64_t pitch = (stage_row_bytes(p) + 15) / 16 * 16 + (p->row_lanes == 1 ? 0 : 32);
+
+    return p->stage ? p->m_tile * pitch : 0;
+}
+
+/* Instructions of a wave that copies its part of A, for all stages of a group of rows. */
+static int64_t stage_slots(const struct plan *p)
+{
+    const int64_t items = (int64_t)p->waves * p->wave_size;
+    const int64_t loads = p->m_tile * model_ceil_div(stage_row_bytes(p), items * LOAD_BYTES);
+
+    return stages_of(p) * (6 * loads + 24);
 }
 
 /* Registers that a slot of one row of W, or of A, is loaded to. */
@@ -153,13 +190,19 @@ static int round_slots(const struct plan *p)
     return 5 + two_types + (p->row_lanes > 1 ? 4 * columns_of(p) : 0) + (p->phase ? 3 : 0);
 }
 
-/* Instructions of a wave before and after its slots: addresses, reduction, store. */
+/* Instructions of a wave before its slots: addresses. */
 static uint32_t setup_slots(const struct plan *p)
 {
-    const int r = p->rows_per_wave, columns = columns_of(p), results = results_of(p);
-    int slots = 40 + 6 * r + 10 * columns;
+    return (uint32_t)(30 + 10 * columns_of(p));
+}
 
-    slots += is_matrices(p) ? (p->row_lanes == 4 ? 24 : 8) * results
+/* In each group of rows, after its slots: reduction, store; and addresses of the next group. */
+static uint32_t group_slots(const struct plan *p)
+{
+    const int r = p->rows_per_wave, columns = columns_of(p), results = results_of(p);
+    int slots = 10 + 6 * r;
+
+    slots += is_matrices(p) ? (p->row_lanes == 4 ? 24 : 12) * results
                             : (p->wave_size == 64 ? 4 : 2) * r * columns + 20;
     slots += p->split_k > 1 ? 12 + 3 * results : 0;
     slots += p->problem.k % slot_of(p) ? (r + columns) * registers_of(p, 2) : 0;
@@ -170,11 +213,11 @@ static uint32_t vgprs(const struct plan *p)
 {
     const int r = p->rows_per_wave, columns = columns_of(p);
     const int sum = p->products == PRODUCTS_MATRIX ? 4 : p->products == PRODUCTS_PACKED ? 2 : 1;
-    const int loads = r * registers_of(p, weight_bytes(&p->problem)) +
-                      columns * registers_of(p, (int)dtype_bytes(p->problem.a));
+    const int of_a = columns * registers_of(p, (int)dtype_bytes(p->problem.a));
+    const int loads = r * registers_of(p, weight_bytes(&p->problem)) + (p->stage ? 0 : of_a);
     const bool widens = p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
 
-    return (uint32_t)(p->ring * loads + sum * r * columns + (widens ? 2 * (r + columns) : 0) +
+    return (uint32_t)(p->ring * loads + (p->stage ? of_a : 0) + sum * r * columns + (widens ? 2 * (r + columns) : 0) +
                       (p->fp8 ? 3 * (r + columns) : 0) + (p->row_lanes > 1 ? 4 * columns : 0) + 16);
 }
 
@@ -196,35 +239,83 @@ static bool whole(const struct plan *p)
            trips_of(p) % p->ring == 0;
 }
 
-static bool estimate(struct plan *p)
+/* Bytes that a workgroup loads for one group of rows. */
+static int64_t asked_bytes(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const int64_t row_bytes = q->k * weight_bytes(q);
-    const uint32_t partial = (uint32_t)(p->waves * results_of(p)) * p->wave_size * 4;
+    const int64_t a = q->k * dtype_bytes(q->a) * p->m_tile;
+    const int64_t copies = p->stage ? stages_of(p) > 1 || !p->resident : p->waves / p->split_k;
 
-    p->lds_bytes = p->split_k > 1 ? partial : LDS_LEAST;
-    p->phase = whole(p) ? model_phase(p, row_bytes, trips_of(p) / p->ring) : PHASE_NONE;
-    const int64_t rounds = model_ceil_div(trips_of(p), p->ring);
-    const int64_t wave_slots = trips_of(p) * slot_slots(p) + rounds * round_slots(p);
-    struct model_counts counts = {.vgprs = vgprs(p),
-                                  .step_slots =
-                                      (uint32_t)(p->ring * slot_slots(p) + round_slots(p)),
-                                  .setup_slots = setup_slots(p),
-                                  .trips = rounds,
-                                  .row_slots = p->split_k * wave_slots,
-                                  .weight_bytes = q->n * row_bytes,
-                                  .flight_bytes = (int64_t)p->rows_per_wave * p->wave_size *
-                                                  p->chunk * weight_bytes(q) * p->ring};
+    return plan_rows_per_workgroup(p) * q->k * weight_bytes(q) + copies * a;
+}
+
+/* What does not depend on how many waves a workgroup has, nor on whether it walks. */
+static void count(struct plan *p, struct model_counts *counts)
+{
+    const struct quern_problem *const q = &p->problem;
+    const int64_t trips = trips_of(p), rounds = model_ceil_div(trips, p->ring);
+    const int64_t stages = stages_of(p);
+    const uint32_t slot = (uint32_t)slot_slots(p), round = (uint32_t)round_slots(p);
+    const int64_t row_bytes = q->k * weight_bytes(q);
+    const bool even = stages < 2 || trips % p->stage == 0; /* all stages have as many rounds */
+
+    p->phase = whole(p) && even
+                   ? model_phase(p, row_bytes, stages > 1 ? p->stage / p->ring : rounds)
+                   : PHASE_NONE;
+    *counts = (struct model_counts){
+        .vgprs = vgprs(p),
+        .step_slots = (uint32_t)p->ring * slot + round,
+        .setup_slots = setup_slots(p),
+        .last_slots = group_slots(p),
+        .trips = rounds,
+        .row_slots = p->split_k * (trips * slot + rounds * round),
+        .weight_bytes = q->n * row_bytes,
+        .flight_bytes =
+            (int64_t)p->rows_per_wave * p->wave_size * p->chunk * weight_bytes(q) * p->ring,
+        .flight_asked = (int64_t)flight_asked(p),
+        .waits = stages > 1 ? stages - 1 : 0};
+}
+
+static bool estimate_all(struct plan *p, const struct model_counts *counted)
+{
+    const int64_t partial = (int64_t)p->waves * results_of(p) * p->wave_size * 4;
+    const int64_t lds = (p->split_k > 1 ? partial * (p->resident ? 2 : 1) : 0) + staged_bytes(p);
+    const uint32_t staging = (uint32_t)stage_slots(p);
+    const bool once = p->resident && stages_of(p) == 1; /* A is staged for all groups of rows */
+    struct model_counts counts = *counted;
+
+    if (lds > p->target->lds_bytes)
+        return false;
+    p->lds_bytes = lds ? (uint32_t)lds : LDS_LEAST;
+    counts.last_slots += (p->resident ? WALK_SLOTS : 0) + (once ? 0 : staging);
+    counts.shared_slots = once ? (uint32_t)p->waves * staging : 0;
+    counts.row_slots += p->split_k * (int64_t)counts.last_slots;
+    counts.asked_bytes = asked_bytes(p);
     if (!model_estimate(p, &counts))
         return false;
-    if ((double)p->estimate.bytes_in_flight < flight_asked(p)) {
-        p->estimate.streams = p->m_tile > 1; /* asked of M = 1 alone */
-        return true;
+    if (p->estimate.bytes_in_flight < counts.flight_asked)
+        /* asked of M = 1; and of workgroups that nothing takes over from when they wait */
+        p->estimate.streams = p->m_tile > 1 && !p->resident;
+    else if (p->resident && p->resident * p->waves * p->ring < WALK_LOADS * (int)p->target->simds)
+        p->estimate.streams = false;
+    return true;
+}
+
+static bool estimate(struct plan *p, const struct model_counts *counts)
+{
+    if (!estimate_all(p, counts))
+        return false;
+    /* groups of eight rows of fp8 take so much less that a little of the part may be idle */
+    if (p->row_lanes == 8 && p->estimate.busy_percent >= BUSY_PERCENT_TILES)
+        p->estimate.fills = true;
+    /* CDNA parts have few rows for each of many compute units: any number of rows is tried */
+    if (p->row_lanes == 1 && p->m_tile <= STEPS_M_MAX && p->target->capabilities & CAP_MFMA) {
+        const unsigned finest = target_fill(p->target, (uint64_t)p->problem.n).percent;
+        p->estimate.fills = p->estimate.busy_percent >= (finest < BUSY_PERCENT_STEPS
+                                                             ? finest
+                                                             : BUSY_PERCENT_STEPS);
     }
-    /* the wave waits for no latency but the first; what then remains is memory's own time */
-    counts.step_slots *= (uint32_t)counts.trips;
-    counts.trips = 1;
-    return model_estimate(p, &counts);
+    return true;
 }
 
 /* ---- Candidates and choice ------------------------------------------------------------------- */
@@ -255,27 +346,102 @@ static bool fine_enough(const struct plan *p)
     return p->estimate.busy_percent >= (finest < BUSY_PERCENT ? finest : BUSY_PERCENT);
 }
 
-/* Tries all numbers of waves for a plan whose other fields are set. */
+/* Estimates a plan whose fields are all set, and puts it in. What is wanted need not be good. */
+static void try_one(struct plan *p, const struct model_counts *counts,
+                    struct model_ranking *ranking)
+{
+    if (estimate(p, counts) && (ranking->wanted || fine_enough(p)))
+        model_put(ranking, p);
+}
+
+/* Tries workgroups that walk over the groups of rows, as many as a compute unit holds, where those
+ * are more; else it would be the same kernel with more to do. */
+static void try_walking(struct plan *p, const struct model_counts *counts,
+                        struct model_ranking *ranking)
+{
+    const int64_t cus = p->target->cus;
+
+    p->resident = 0;
+    try_one(p, counts, ranking);
+    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    if (trips_of(p) % p->ring || (groups <= cus && !ranking->wanted))
+        return;
+    const int64_t partial = (int64_t)p->waves * results_of(p) * p->wave_size * 8;
+    const int64_t lds = staged_bytes(p) + (p->split_k > 1 ? partial : 0);
+    const int most = (int)target_workgroups_per_cu(p->target, counts->vgprs + WALK_VGPRS,
+                                                   (unsigned)lds, p->wave_size,
+                                                   (unsigned)p->waves);
+    for (p->resident = ranking->wanted ? 1 : most; p->resident <= most; p->resident++)
+        if (groups > p->resident * cus || ranking->wanted)
+            try_one(p, counts, ranking);
+    p->resident = 0;
+}
+
+/* Loads of a wave for which all of A is in LDS, or else as many as STAGE_BYTES hold; 0: none. */
+static int stage_most(struct plan *p)
+{
+    const int64_t trips = trips_of(p), room = p->target->lds_bytes / 2;
+
+    if (p->chunk == 1)
+        return 0;
+    p->stage = (int)trips;
+    if (staged_bytes(p) <= room)
+        return (int)trips;
+    for (p->stage = p->ring; 2 * p->stage < trips; p->stage *= 2)
+        if (2 * staged_bytes(p) > STAGE_BYTES)
+            break;
+    return whole(p) && staged_bytes(p) <= room ? p->stage : 0;
+}
+
+/* Tries all numbers of waves for a plan whose other fields are set, with A from the caches and in
+ * LDS. */
 static void try_waves(struct plan *p, struct model_ranking *ranking)
 {
     static const int splits[] = {1, 2, 4, 8, 16};
+    enum { MOST = 3 };
 
-    for (size_t s = 0; s < sizeof splits / sizeof *splits; s++)
-        for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
-            p->split_k = splits[s];
-            p->waves = groups * splits[s];
-            if (p->split_k <= slots_of(p) && p->ring <= trips_of(p) && (whole(p) || !camps(p)) &&
-                estimate(p) && fine_enough(p))
-                model_put(ranking, p);
+    for (size_t s = 0; s < sizeof splits / sizeof *splits && splits[s] <= slots_of(p); s++) {
+        struct model_counts counts[MOST];
+        enum plan_phase phases[MOST];
+        int stages[MOST] = {0}, count_of = 1;
+
+        p->split_k = splits[s];
+        if (p->ring > trips_of(p) || (!whole(p) && camps(p) && !ranking->wanted))
+            continue;
+        const int most = stage_most(p);
+        if (most)
+            stages[count_of++] = most;
+        /* to be tested and measured: several stages where one would do */
+        if (ranking->wanted && most == trips_of(p) && whole(p) && most > p->ring)
+            stages[count_of++] = p->ring;
+        for (int i = 0; i < count_of; i++) {
+            p->stage = stages[i];
+            count(p, &counts[i]);
+            phases[i] = p->phase;
         }
+        for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
+            p->waves = groups * splits[s];
+            for (int i = 0; i < count_of; i++) {
+                if (i && p->waves < STAGE_WAVES && !ranking->wanted)
+                    continue; /* a few waves would copy more than they share */
+                p->stage = stages[i];
+                p->phase = phases[i];
+                try_walking(p, &counts[i], ranking);
+            }
+        }
+    }
+    p->stage = 0;
 }
 
 static void try_shapes(struct plan *p, struct model_ranking *ranking)
 {
-    static const int rows[] = {8, 4, 2, 1}, rings[] = {4, 2, 1};
+    static const int rows[] = {8, 7, 6, 5, 4, 3, 2, 1}, rings[] = {4, 2, 1};
 
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) {
+            const bool power = !(rows[r] & (rows[r] - 1));
+            if (!power && (p->row_lanes > 1 || p->m_tile > STEPS_M_MAX))
+                continue; /* finer steps are wanted where little is done with a row */
             p->rows_per_wave = rows[r];
             p->ring = rings[i];
             const int loads = p->rows_per_wave * p->ring, sums = p->rows_per_wave * columns_of(p);
@@ -317,11 +483,11 @@ static bool multiplies_matrices(const struct plan *p)
            (p->problem.a == QUERN_BF16 && has & CAP_MFMA_BF16_1K);
 }
 
-/* Whether a matrix instruction for fp8, which takes sixteen rows of W, is better in any case, also
+/* Whether a matrix instruction for fp8, which takes eight rows of W, is better in any case, also
  * when such groups of rows leave compute units idle: the alternative has much to do. */
-static bool sixteen_rows_fit(const struct plan *p)
+static bool eight_rows_fit(const struct plan *p)
 {
-    return p->problem.n >= 16 && (p->fp8 == FP8_HALVED || p->m_tile > 1);
+    return p->problem.n >= 8 && (p->fp8 == FP8_HALVED || p->m_tile > 1);
 }
 
 static void candidates(const struct plan *base, struct model_ranking *ranking)
@@ -335,28 +501,30 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.fp8 = fp8_of(q, p.target);
     p.products = p.chunk == 1 ? PRODUCTS_PLAIN : vector_products(&p);
     const bool matrices = multiplies_matrices(&p);
-    if (!matrices || !p.fp8 || !sixteen_rows_fit(&p))
+    if (!matrices || !p.fp8 || !eight_rows_fit(&p))
         try_shapes(&p, ranking);
     if (!matrices)
         return;
     p.products = PRODUCTS_MATRIX;
     if (!p.fp8) /* the diagonal alone; of fp8 there is no small instruction */
         try_shapes(&p, ranking);
-    p.row_lanes = p.fp8 ? 16 : 4;
+    p.row_lanes = p.fp8 ? 8 : 4;
     try_shapes(&p, ranking);
 }
 
 static bool alike(const struct plan *p, const struct plan *q)
 {
     return p->rows_per_wave == q->rows_per_wave && p->products == q->products &&
-           p->split_k == q->split_k && p->ring == q->ring;
+           p->split_k == q->split_k && p->ring == q->ring && p->stage == q->stage &&
+           !p->resident == !q->resident;
 }
 
 static void shape(const struct plan *p, struct str *out)
 {
-    str_addf(out, "%d waves, %d rows, ring of %d, split %d%s", p->waves,
+    str_addf(out, "%d waves, %d rows, ring of %d, split %d%s%s%s", p->waves,
              p->rows_per_wave * p->row_lanes, p->ring, p->split_k,
-             p->products == PRODUCTS_MATRIX ? ", matrix" : "");
+             p->products == PRODUCTS_MATRIX ? ", matrix" : "", p->stage ? ", A in LDS" : "",
+             p->resident ? ", walking" : "");
 }
 
 const struct model_family simt_skinny = {candidates, alike, shape};

@@ -12,6 +12,9 @@
 /* From the request of bytes that no cache has to their arrival. */
 #define TARGET_LATENCY_NS 700
 
+/* That a compute unit takes in from its nearest cache, whatever that has: 16 bytes of four lanes. */
+#define TARGET_CACHE_BYTES_PER_CYCLE 64
+
 /* Cycles until a SIMD can issue its next instruction: those of gfx9 are 16 lanes wide. */
 unsigned target_issue_cycles(const struct target *t);
 /* Cycles that an instruction of a wave takes in the vector ALU, and a transcendental one in its

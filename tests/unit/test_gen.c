@@ -54,6 +54,8 @@ static const struct {
      "gfx1201", 8},
     {"none_f16_m1_gfx1151", "wq=none n=4096 k=4096 a=f16", "gfx1151", 1},
     {"none_bf16_bias_m3_gfx942", "wq=none n=2050 k=1032 a=bf16 c=f32 bias=1", "gfx942", 3},
+    {"none_bf16_walks_m1_gfx1151", "wq=none n=151936 k=2560 a=bf16", "gfx1151", 1},
+    {"none_f32_staged_m8_gfx942", "wq=none n=4096 k=4096 a=f32", "gfx942", 8},
     {"fp8_bf16_m2_gfx1100", "wq=fp8 n=1024 k=4096 a=bf16", "gfx1100", 2},
     {"fp4_f16_tail_m3_gfx1201", "wq=fp4 n=100 k=416 group=32 a=f16 c=f32", "gfx1201", 3},
 };

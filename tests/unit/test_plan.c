@@ -215,7 +215,7 @@ static void check_shape(const struct plan *p)
     const struct target *const t = p->target;
     uint32_t grid[3], block[3];
 
-    plan_geometry(p, 3, grid, block);
+    plan_geometry(p, 3, 0, grid, block);
     const int64_t groups = (int64_t)grid[p->slices_first] - p->skewed;
     assert_true(groups * rows >= q->n && (groups - 1) * rows < q->n);
     assert_int_equal(grid[!p->slices_first], 3);
@@ -445,7 +445,7 @@ static void test_dequant(void **state)
             assert_int_equal(set.count, 1);
             assert_int_equal(plan_slices(&set, 1000, slices), 1);
             assert_int_equal(slices[0].slices, 1);
-            plan_geometry(p, 1, grid, block);
+            plan_geometry(p, 1, 0, grid, block);
             const int64_t each = (int64_t)block[0] * p->chunk * p->chunks;
             const int64_t weights = p->problem.n * p->problem.k;
             assert_true(each * grid[0] >= weights && each * (grid[0] - 1) < weights);
@@ -484,7 +484,6 @@ static void test_declines(void **state)
         {"wq=int4 n=134217729 k=128 a=f16", "gfx1151", "n=134217729"},
         {"wq=int4 n=1048576 k=8224 group=32 a=f16 layout=ck", "gfx1151", "4 GiB"},
         {"wq=mxfp4 n=64 k=128 a=f16 layout=tileN", "gfx1151", "layout=k8"},
-        {"wq=none n=64 k=128 a=f16 round=trunc", "gfx1151", "round=trunc"},
         {"wq=none n=64 k=134217729 a=f16", "gfx1151", "k=134217729"},
         {"wq=fp8 n=64 k=128 a=bf16", "gfx1153", "the Radeon 820M has time for 2.8"},
         {"wq=fp8fnuz n=64 k=128 a=bf16", "gfx950", "has no instruction for wq=fp8fnuz"},

@@ -188,6 +188,158 @@ static void test_strides(void **state)
     check_strides("wq=none n=20 k=42 a=f16", "gfx942", 43, false);
 }
 
+/* ---- Shapes that are not chosen for small layers ------------------------------------------------ */
+
+/* A in LDS, at once and in stages, with and without groups of rows to walk over, for every kind of
+ * products, with K that ends in a slot, N that ends in a group, and waves that share rows. */
+static void test_forced(void **state)
+{
+    static const struct {
+        const char *target, *text, *shape;
+        int m;
+    } cases[] = {
+        {"gfx1151", "wq=none n=100 k=1032 a=f16",
+         "rows=1 lanes=1 chunk=8 ring=1 split_k=1 waves=1 products=1 ahead=0 pairing=0 resident=1",
+         1},
+        {"gfx1151", "wq=none n=333 k=1032 a=f16",
+         "rows=2 lanes=1 chunk=8 ring=1 split_k=2 waves=4 products=1 ahead=0 pairing=0 stage=3 "
+         "resident=2",
+         1},
+        {"gfx1151", "wq=none n=333 k=1034 a=bf16",
+         "rows=2 lanes=1 chunk=8 ring=1 split_k=1 waves=2 products=1 ahead=0 pairing=0 stage=5 "
+         "resident=1",
+         3},
+        {"gfx1201", "wq=none n=601 k=2048 a=bf16 bias=1",
+         "rows=2 lanes=1 chunk=8 ring=2 split_k=2 waves=4 products=1 ahead=0 pairing=0 stage=2 "
+         "resident=1",
+         4},
+        {"gfx1100", "wq=none n=75 k=2048 a=f32",
+         "rows=2 lanes=1 chunk=4 ring=2 split_k=1 waves=4 products=3 ahead=0 pairing=0 stage=8", 6},
+        {"gfx942", "wq=none n=100 k=4096 a=bf16",
+         "rows=7 lanes=1 chunk=8 ring=2 split_k=1 waves=1 products=4 ahead=0 pairing=0", 1},
+        {"gfx942", "wq=none n=1600 k=2048 a=bf16",
+         "rows=5 lanes=1 chunk=8 ring=1 split_k=1 waves=1 products=4 ahead=0 pairing=0 stage=1 "
+         "resident=1",
+         1},
+        {"gfx942", "wq=none n=1300 k=2048 a=f16",
+         "rows=1 lanes=4 chunk=8 ring=2 split_k=1 waves=1 products=4 ahead=0 pairing=0 stage=16 "
+         "resident=1",
+         4},
+        {"gfx950", "wq=none n=1100 k=2056 a=bf16",
+         "rows=1 lanes=4 chunk=8 ring=1 split_k=1 waves=1 products=4 ahead=0 pairing=0 stage=17 "
+         "resident=1",
+         8},
+        {"gfx90a", "wq=none n=900 k=1024 a=bf16",
+         "rows=2 lanes=4 chunk=8 ring=2 split_k=2 waves=2 products=4 ahead=0 pairing=0 stage=2 "
+         "resident=1",
+         7},
+        {"gfx942", "wq=fp8 n=300 k=1024 a=fp8",
+         "rows=1 lanes=8 chunk=16 ring=2 split_k=2 waves=2 products=4 ahead=0 pairing=0 stage=2",
+         8},
+        {"gfx942", "wq=fp8fnuz n=2500 k=272 a=fp8fnuz",
+         "rows=1 lanes=8 chunk=16 ring=1 split_k=1 waves=1 products=4 ahead=0 pairing=0 stage=3 "
+         "resident=1",
+         5},
+        {"gfx950", "wq=fp8 n=41 k=1028 a=fp8",
+         "rows=2 lanes=8 chunk=16 ring=2 split_k=2 waves=4 products=4 ahead=0 pairing=0", 3},
+        {"gfx1201", "wq=fp8 n=300 k=1040 a=bf16",
+         "rows=2 lanes=1 chunk=16 ring=1 split_k=1 waves=2 products=3 ahead=0 pairing=0 stage=3 "
+         "resident=1",
+         8},
+    };
+
+    (void)state;
+    for (int i = 0; i < COUNT(cases); i += ONE_IN) {
+        quern_ctx *const ctx = t_open(cases[i].target, t_cache, QUERN_JIT_ON);
+        const struct quern_problem p = t_problem(cases[i].text);
+        struct quern_verification v = QUERN_INIT(struct quern_verification);
+        quern_op *op;
+        if (quern_op_create_shape(ctx, &p, cases[i].m, cases[i].shape, &op) != QUERN_OK ||
+            quern_verify(op, cases[i].m, (uint64_t)i, QUERN_CHECK_FULL, &v) != QUERN_OK)
+            fail_msg("%s on %s, %s: %s", cases[i].text, cases[i].target, cases[i].shape,
+                     quern_last_error()->message);
+        quern_op_release(op);
+        quern_close(ctx);
+    }
+}
+
+/* A in LDS is asked for once by a workgroup, and with one for each compute unit by that. */
+static void test_bytes_asked(void **state)
+{
+    static const struct {
+        const char *shape;
+        double least, most; /* bytes read, of the weights' */
+    } cases[] = {
+        {"rows=2 lanes=1 chunk=8 ring=2 split_k=1 waves=8 products=1 ahead=0 pairing=0", 2.9, 3.1},
+        {"rows=2 lanes=1 chunk=8 ring=2 split_k=1 waves=8 products=1 ahead=0 pairing=0 stage=4",
+         1.2, 1.3},
+        {"rows=2 lanes=1 chunk=8 ring=2 split_k=1 waves=8 products=1 ahead=0 pairing=0 stage=4 "
+         "resident=1",
+         1.07, 1.09},
+    };
+    const struct quern_problem p = t_problem("wq=none n=2048 k=1024 a=f16");
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
+
+    (void)state;
+    for (int i = 0; i < COUNT(cases); i++) {
+        struct quern_verification v = QUERN_INIT(struct quern_verification);
+        quern_op *op;
+        assert_int_equal(quern_op_create_shape(ctx, &p, 4, cases[i].shape, &op), QUERN_OK);
+        assert_int_equal(quern_verify(op, 4, 1, QUERN_CHECK_FAST, &v), QUERN_OK);
+        const double bytes = (double)v.counts.bytes_read / (2048.0 * 1024 * 2);
+        if (bytes < cases[i].least || bytes > cases[i].most)
+            fail_msg("%s: %.3f times the weights' bytes", cases[i].shape, bytes);
+        quern_op_release(op);
+    }
+    quern_close(ctx);
+}
+
+/* ---- Rounding -------------------------------------------------------------------------------- */
+
+/* Sums of 1 + 7 · 2^-8, which bf16 has no number for, and their opposites. */
+static void edit_halfway(void *user, const struct quern_problem *p, int64_t m,
+                         const struct quant_buffers *out)
+{
+    (void)user;
+    for (int64_t i = 0; i < m * p->k; i++)
+        quant_store(p->a, out->a, (size_t)i, i / p->k % 2 ? -1 : 1);
+    for (int64_t i = 0; i < p->n * p->k; i++)
+        quant_store(p->a, out->b, (size_t)i, i % p->k ? 0x1p-8f : 1);
+}
+
+static void check_rounding(const char *target, const char *text, double want)
+{
+    quern_ctx *const ctx = t_open(target, t_cache, QUERN_JIT_ON);
+    const struct quern_problem p = t_problem(text);
+    struct t_layer l;
+    quern_op *op;
+
+    if (quern_op_create_range(ctx, &p, M, M, &op) != QUERN_OK)
+        fail_msg("%s on %s: %s", text, target, quern_last_error()->message);
+    t_layer_make_edited(&l, ctx, &p, M, edit_halfway, NULL, 7);
+    assert_int_equal(quern_op_launch(op, &l.args, M, NULL), QUERN_OK);
+    t_layer_error(&l);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < (int)p.n; j++)
+            if (t_layer_result(&l, i, j) != (i % 2 ? -want : want))
+                fail_msg("%s on %s: %.10g", text, target, t_layer_result(&l, i, j));
+    t_layer_free(&l);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static void test_rounding(void **state)
+{
+    (void)state;
+    check_rounding("gfx1151", "wq=none n=9 k=8 a=bf16 round=rne", 0x1.08p0);
+    check_rounding("gfx1151", "wq=none n=9 k=8 a=bf16 round=trunc", 0x1.06p0);
+    check_rounding("gfx942", "wq=none n=9 k=8 a=f32 c=bf16 round=trunc", 0x1.06p0);
+    check_rounding("gfx950", "wq=none n=9 k=8 a=bf16 c=f32 round=trunc", 0x1.07p0);
+    t_runs_add("gfx942", 5, "wq=none n=300 k=1032 a=bf16 round=trunc bias=1");
+    t_runs_add("gfx1201", 2, "wq=fp8 n=300 k=1032 a=fp8 c=bf16 round=trunc");
+    t_runs_verify(t_cache, ONE_IN);
+}
+
 /* ---- fp8 ------------------------------------------------------------------------------------- */
 
 /* Every kind of weights and of activations on every kind of target, with K and N of any remainder,
@@ -287,7 +439,8 @@ int main(void)
         cmocka_unit_test(test_grid),           cmocka_unit_test(test_tails),
         cmocka_unit_test(test_shapes_of_vllm), cmocka_unit_test(test_data),
         cmocka_unit_test(test_strides),        cmocka_unit_test(test_fp8),
-        cmocka_unit_test(test_codes),
+        cmocka_unit_test(test_codes),          cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_bytes_asked),    cmocka_unit_test(test_rounding),
     };
 
     return cmocka_run_group_tests_name("skinny", tests, t_cache_make, t_cache_remove);

@@ -10,6 +10,7 @@ constexpr unsigned K = 4096;            // columns of W
 #define C_TYPE F16                      // elements of C and of a bias
 #define A_SCALED 0                      // whether A has a scale
 #define B_SCALED 0                      // whether W has one
+#define TRUNCATE false                  // whether f32 becomes bf16 by cutting
 #define PRODUCTS DOT2                   // how weights are multiplied
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 1;          // rows of A computed at once
@@ -21,6 +22,8 @@ constexpr unsigned ROW_LANES = 1;       // lanes side by side with rows of their
 constexpr unsigned SPLIT_K = 1;         // waves that share those rows along K
 constexpr unsigned VECTOR = 8;          // weights of a row for one lane in one load
 constexpr unsigned RING = 2;            // loads of a row that are under way
+constexpr unsigned STAGE = 0;           // loads of a row whose part of A is in LDS; 0: A is not
+#define WALKS 0                         // whether workgroups walk over groups of rows
 constexpr unsigned WAVES_PER_SIMD = 12; // that registers must leave room for
 constexpr unsigned PHASES = 2;          // 1: groups start apart along K, 2: waves do
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
@@ -198,6 +201,55 @@ template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
     return (lane & ~steps) == 0;
 }
 
+// ---- prelude/round ----
+// f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
+template <class T, bool TRUNCATED> DEVICE T rounded(float value)
+{
+    if constexpr (TRUNCATED && __is_same(T, bf16))
+        return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
+    else
+        return (T)value;
+}
+
+// ---- prelude/stage ----
+// A part of A in LDS, for all waves of a workgroup. Rows lie PITCH bytes apart: what lanes with
+// rows of their own read at once then lies in different banks.
+
+constexpr u32 STAGE_LOADS = 8; // of 16 bytes, that a lane waits for together
+
+typedef u32 stage_vector __attribute__((ext_vector_type(4), aligned(4)));
+
+// Copies `BYTES` bytes of each of ROWS rows to LDS, ITEMS work-items together. `row(i)` is where
+// they start, at a multiple of 4 bytes. The caller puts a barrier after it.
+template <u32 ROWS, u32 BYTES, u32 PITCH, u32 ITEMS, class ROW>
+DEVICE void stage_rows(u8 *staged, u32 item, ROW row)
+{
+    constexpr u32 ROW_LOADS = (BYTES + ITEMS * 16 - 1) / (ITEMS * 16); // of a lane
+    constexpr u32 LOADS = ROWS * ROW_LOADS;
+    constexpr u32 EVEN = BYTES / 16 * 16;
+
+    UNROLL for (u32 from = 0; from < LOADS; from += STAGE_LOADS) {
+        u32x4 held[minimum(STAGE_LOADS, LOADS)];
+        UNROLL for (u32 j = 0; j < STAGE_LOADS && from + j < LOADS; j++) {
+            const u32 at = (from + j) % ROW_LOADS * (ITEMS * 16) + item * 16;
+            if (EVEN % (ITEMS * 16) == 0 || at < EVEN)
+                held[j] = *(const stage_vector *)(row((from + j) / ROW_LOADS) + at);
+        }
+        UNROLL for (u32 j = 0; j < STAGE_LOADS && from + j < LOADS; j++) {
+            const u32 at = (from + j) % ROW_LOADS * (ITEMS * 16) + item * 16;
+            if (EVEN % (ITEMS * 16) == 0 || at < EVEN)
+                *(u32x4 *)(staged + (from + j) / ROW_LOADS * PITCH + at) = held[j];
+        }
+    }
+    if constexpr (BYTES > EVEN) { // the last dwords of each row, one by one
+        constexpr u32 REST = (BYTES - EVEN) / 4;
+        for (u32 i = item; i < ROWS * REST; i += ITEMS) {
+            const u32 at = EVEN + i % REST * 4;
+            *(u32 *)(staged + i / REST * PITCH + at) = *(const u32 *)(row(i / REST) + at);
+        }
+    }
+}
+
 // ---- decode/dense ----
 // Values of W and of A as they lie in memory, `raw` being the dwords that one lane has loaded: in
 // pairs of f32, or as pairs of 16 bits where they are that already. SIZE is in bytes, and UNIT what
@@ -250,6 +302,11 @@ template <> struct number<BF16> : plain_number { // the upper half of an f32
 // The slots of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed
 // order. A wave has asked for RING slots, of W and of A, at any time: what is used last is asked
 // for last, so that waiting for one leaves the others on their way.
+//
+// A may be STAGED: the workgroup copies it to LDS, where its waves find it; all of K at once, or
+// STAGE slots of each wave at a time. And workgroups may be as many as the device holds at once:
+// then each WALKS over groups of rows, and asks for the next one's weights before it has done with
+// one.
 
 constexpr u32 DOT4 = MATRIX + 1; // a further kind of products: four of 8 bits in one instruction
 
@@ -269,6 +326,11 @@ constexpr u32 PASSES = (TRIPS + DEPTH - 1) / DEPTH;
 // Times that all of the ring is used and asked for again, without a slot that is cut short.
 constexpr u32 WHOLE_TRIPS = WHOLE ? TRIPS : TRIPS - 1;
 constexpr u32 ROUNDS = WHOLE_TRIPS / DEPTH ? WHOLE_TRIPS / DEPTH - 1 : 0;
+constexpr bool STAGED = STAGE > 0;
+constexpr u32 STAGE_PASSES = STAGED && STAGE < TRIPS ? STAGE / DEPTH : PASSES; // of a stage
+constexpr bool RESIDENT = STAGE_PASSES == PASSES; // A is staged once
+static_assert(RESIDENT || (WHOLE && TRIPS % DEPTH == 0 && STAGE % DEPTH == 0), "stages are whole");
+static_assert(!WALKS || TRIPS % DEPTH == 0, "a row ends where the ring does");
 constexpr u32 WAVE_ROWS = ROWS * ROW_LANES;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * WAVE_ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
@@ -276,10 +338,22 @@ constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
 // Matrix instructions of which all is used; with ROW_LANES = 1 it is the diagonal alone: each of
 // four neighbouring lanes multiplies its weights of a row with its part of a row of A.
 constexpr bool MATRICES = PRODUCTS == MATRIX && ROW_LANES > 1;
+// The matrix instruction for fp8 takes sixteen rows. Those are eight rows of W, two neighbouring
+// lanes each, so that a load is of whole lines: the same lanes have the k of one result in common,
+// and what it makes of different k is thrown away. It could do sixteen rows of A, and there are no
+// more than eight.
+constexpr u32 K_LANES = MATRICES && W_SIZE == 1 ? 2 : 1;
+static_assert(!MATRICES || ROW_LANES == (W_SIZE == 1 ? 8 : 4), "what instructions there are");
 // Rows of A that a lane loads, and sums that it has.
 constexpr u32 COLUMNS = MATRICES ? (M_TILE + ROW_LANES - 1) / ROW_LANES : M_TILE;
 constexpr u32 SUMS = ROWS * COLUMNS;
-constexpr u32 RESULTS = !MATRICES ? 1 : ROW_LANES == 4 ? SUMS : 4 * SUMS; // after the reduction
+constexpr u32 RESULTS = MATRICES ? SUMS : 1; // after the reduction
+constexpr u32 POWER = SUMS <= 1    ? 1 // of two, that SUMS fits in
+                      : SUMS <= 2  ? 2
+                      : SUMS <= 4  ? 4
+                      : SUMS <= 8  ? 8
+                      : SUMS <= 16 ? 16
+                                   : 32;
 constexpr bool NOTES_NAN = w_number::NOTES_NAN || a_number::NOTES_NAN;
 constexpr u32 W_WORDS = SINGLE ? 2 : VECTOR * W_SIZE / 4;         // dwords of a load
 constexpr u32 A_WORDS = SINGLE ? 2 : VECTOR * A_SIZE / 4;
@@ -288,6 +362,13 @@ constexpr u32 UNITS = PRODUCTS == MATRIX ? W_WORDS / 2
                       : PRODUCTS == DOT4 ? W_WORDS
                       : SINGLE           ? 1
                                          : VECTOR / 2;
+
+// Of A as it is staged: a stage's columns; rows apart so that lanes of different rows, of which
+// eight at a time are served, find different banks.
+constexpr u32 STAGE_K = RESIDENT ? K : STAGE_PASSES * DEPTH * SPLIT_K * SLOT;
+constexpr u32 STAGE_BYTES = STAGE_K * A_SIZE;
+constexpr u32 STAGE_PITCH =
+    (STAGE_BYTES + 15) / 16 * 16 + (ROW_LANES == 1 ? 0 : 32);
 
 struct slot {
     u32 w[ROWS][W_WORDS], a[COLUMNS][A_WORDS];
@@ -315,9 +396,18 @@ template <u32 SIZE, u32 WORDS, bool ONCE> DEVICE void load(u32 *to, const u8 *fr
     }
 }
 
+// The dwords of A as it is staged, at a multiple of 16 bytes or of 4.
+template <u32 WORDS, bool ALIGNED> DEVICE void load_staged(u32 *to, const u8 *from)
+{
+    UNROLL for (u32 i = 0; i + 4 <= WORDS; i += 4) {
+        const u32x4 v = ALIGNED ? ((const u32x4 *)from)[i / 4]
+                                : (u32x4)((const stage_vector *)from)[i / 4];
+        to[i] = v.x, to[i + 1] = v.y, to[i + 2] = v.z, to[i + 3] = v.w;
+    }
+}
+
 // What a product takes, and what it adds to: even and odd k apart when PACKED; of four rows of W
-// with one of A when
-// MATRIX.
+// with one of A when MATRIX.
 template <u32> struct product_types { typedef u32 unit; typedef float sum; };
 template <> struct product_types<PACKED> { typedef f32x2 unit; typedef f32x2 sum; };
 template <> struct product_types<PLAIN> { typedef f32x2 unit; typedef float sum; };
@@ -336,6 +426,17 @@ template <class NUMBER> DEVICE void take(u32 &to, const u32 *raw, u32 u)
 template <class NUMBER> DEVICE void take(f32x2 &to, const u32 *raw, u32 u)
 {
     to = NUMBER::pair(raw, u);
+}
+
+// Four dwords of a load stay together: where matrix instructions take two of them at a time, the
+// compiler would load those once more.
+template <u32 WORDS> DEVICE void hold(u32 (&raw)[WORDS])
+{
+    UNROLL for (u32 i = 0; i + 4 <= WORDS && PRODUCTS == MATRIX && W_SIZE == 1; i += 4) {
+        u32x4 v = {raw[i], raw[i + 1], raw[i + 2], raw[i + 3]};
+        await(v);
+        raw[i] = v.x, raw[i + 1] = v.y, raw[i + 2] = v.z, raw[i + 3] = v.w;
+    }
 }
 
 template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum)
@@ -403,6 +504,15 @@ DEVICE float sum_of_blocks(f32x4 sum, u32 lane)
     return v[0];
 }
 
+// Lanes of matrix instructions with two neighbouring lanes along K: lane % 2 has what counts of
+// even or of odd components, and the neighbour the other half of the same sums. A lane is left with
+// one of the two.
+DEVICE float sum_of_pairs(f32x4 sum, u32 lane)
+{
+    const bool odd = lane & 1;
+    return fold<0>(odd ? sum.y : sum.x, odd ? sum.w : sum.z, lane);
+}
+
 // The sums of a wave, over its lanes. Those of matrix instructions are of every fourth lane.
 template <class SUM>
 DEVICE void reduce_sums(const SUM (&sum)[SUMS], float (&result)[RESULTS], u32 lane)
@@ -410,14 +520,14 @@ DEVICE void reduce_sums(const SUM (&sum)[SUMS], float (&result)[RESULTS], u32 la
     if constexpr (__is_same(SUM, f32x4) && ROW_LANES == 4) {
         UNROLL for (u32 v = 0; v < SUMS; v++)
             result[v] = sum_of_blocks(sum[v], lane);
-    } else if constexpr (__is_same(SUM, f32x4) && ROW_LANES == 16) {
-        UNROLL for (u32 j = 0; j < RESULTS; j++) // all of K is summed by now
-            result[j] = sum[j / 4][j % 4];
+    } else if constexpr (__is_same(SUM, f32x4) && ROW_LANES == 8) {
+        UNROLL for (u32 v = 0; v < SUMS; v++)
+            result[v] = sum_of_pairs(sum[v], lane);
     } else {
-        float total[SUMS];
+        float total[POWER] = {};
         UNROLL for (u32 v = 0; v < SUMS; v++)
             total[v] = whole(sum[v], lane);
-        result[0] = reduce<SUMS>(total, lane);
+        result[0] = reduce<POWER>(total, lane);
     }
 }
 
@@ -432,53 +542,80 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
 #if BIAS
             const c_element *__restrict bias,
 #endif
-            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc
+#if WALKS
+            , u32 workgroups
+#endif
+)
 {
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u32 lane = item % WAVE;
     const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
     const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
-    const u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    const u32 slice = SLICES_FIRST ? x : y;
+    u32 group = SLICES_FIRST ? y : x;
     if (SKEWED && group == GROUPS)
         return;
-    const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * WAVE_ROWS, m0 = slice * M_TILE;
-    const u32 lane_n = lane % ROW_LANES, lane_k = lane / ROW_LANES;
+#if WALKS
+    const u32 stride = workgroups;
+#else
+    constexpr u32 stride = GROUPS;
+#endif
+    const u32 m0 = slice * M_TILE;
+    const u32 lane_n = K_LANES > 1 ? lane % 16 / K_LANES : lane % ROW_LANES;
+    const u32 lane_k = K_LANES > 1 ? lane / 16 * K_LANES + lane % K_LANES : lane / ROW_LANES;
 
     // A wave at the end of W takes rows of the wave before it, and a lane the last row, rather than
     // rows past the end: their results are not stored. Rows of a wave are always neighbours.
-    const u32 n_base = WHOLE_GROUPS     ? n0
-                       : N >= WAVE_ROWS ? minimum(n0, N >= WAVE_ROWS ? N - WAVE_ROWS : 0)
-                                        : 0;
+    u32 n0, n_base;
     const u32 n_own = N >= WAVE_ROWS ? lane_n : minimum(lane_n, N - 1); // with ROW_LANES > 1
-    const u8 *b_row[ROWS], *a_row[COLUMNS];
-    b_row[0] = b + (u64)n_base * (K * W_SIZE);
-    UNROLL for (u32 r = 1; r < ROWS; r++)
-        b_row[r] = b_row[r - 1] + (u64)ROW_LANES * K * W_SIZE;
-    UNROLL for (u32 i = 0; i < COLUMNS; i++) {
-        const u32 row = m0 + i * ROW_LANES + lane_n; // the last again past the end of m
-        a_row[i] = a + (first + minimum(row, m - 1)) * lda * A_SIZE;
-    }
+    const u8 *b_row[ROWS];
+    // Rounds are counted from the phase on and come round.
+    u32 phase;
+    auto enter = [&](u32 which) {
+        n0 = which * ROWS_PER_GROUP + wave / SPLIT_K * WAVE_ROWS;
+        n_base = WHOLE_GROUPS     ? n0
+                 : N >= WAVE_ROWS ? minimum(n0, N >= WAVE_ROWS ? N - WAVE_ROWS : 0)
+                                  : 0;
+        b_row[0] = b + (u64)n_base * (K * W_SIZE);
+        UNROLL for (u32 r = 1; r < ROWS; r++)
+            b_row[r] = b_row[r - 1] + (u64)ROW_LANES * K * W_SIZE;
+        phase = PHASES == 0 ? 0 : (PHASES == 1 ? which : n0 / WAVE_ROWS) % STAGE_PASSES;
+    };
+    enter(group);
+    auto row_of_a = [&](u32 row) { // the last again past the end of m
+        return a + (first + minimum(m0 + row, m - 1)) * lda * A_SIZE;
+    };
+    const u8 *a_row[COLUMNS];
+    UNROLL for (u32 i = 0; i < COLUMNS; i++)
+        a_row[i] = row_of_a(i * ROW_LANES + lane_n);
+    __attribute__((shared, aligned(16))) static u8 staged[STAGED ? M_TILE * STAGE_PITCH : 16];
+    const u8 *const own_staged =
+        staged + (COLUMNS == 1 ? minimum(lane_n, M_TILE - 1) : lane_n) * STAGE_PITCH;
 
-    // Rounds are counted from the phase on and come round. What a lane takes in one lies at fixed
-    // distances, which loads have room for, from one place.
-    const u32 phase = PHASES == 0 ? 0 : (PHASES == 1 ? group : n0 / WAVE_ROWS) % PASSES;
+    // What a lane takes in a round lies at fixed distances, which loads have room for, from one
+    // place.
     struct place {
         u32 k, w, a; // the first weight; offsets in bytes from a row of W and of A
     };
-    auto place_at = [&](u32 k) {
+    auto place_at = [&](u32 k, u32 of_stage) {
         const u32 w = opaque(k * W_SIZE + (ROW_LANES > 1 ? n_own * (K * W_SIZE) : 0));
-        return place{k, w, ROW_LANES == 1 && A_SIZE == W_SIZE ? w : opaque(k * A_SIZE)};
+        const bool alike = ROW_LANES == 1 && A_SIZE == W_SIZE && RESIDENT;
+        return place{k, w, alike ? w : opaque((RESIDENT ? k : of_stage) * A_SIZE)};
     };
     auto place_of = [&](u32 round) {
-        const u32 counted = round + phase;
-        const u32 pass = PHASES && counted >= PASSES ? counted - PASSES : counted;
-        return place_at((pass * DEPTH * SPLIT_K + wave % SPLIT_K) * SLOT + lane_k * VECTOR);
+        constexpr u32 WIDE = DEPTH * SPLIT_K * SLOT; // weights of a row in a round
+        const u32 stage_first = RESIDENT ? 0 : round / STAGE_PASSES * STAGE_PASSES;
+        const u32 counted = round - stage_first + phase;
+        const u32 pass = PHASES && counted >= STAGE_PASSES ? counted - STAGE_PASSES : counted;
+        const u32 of_stage = pass * WIDE + wave % SPLIT_K * SLOT + lane_k * VECTOR;
+        return place_at(stage_first * WIDE + of_stage, of_stage);
     };
     slot ring[DEPTH];
     auto request_at = [&](slot &s, const place &at, u32 further) {
         UNROLL for (u32 r = 0; r < ROWS; r++)
             load<W_SIZE, W_WORDS, WEIGHTS_ONCE>(s.w[r], b_row[r] + at.w + further * W_SIZE);
-        UNROLL for (u32 i = 0; i < COLUMNS; i++)
+        UNROLL for (u32 i = 0; i < COLUMNS && !STAGED; i++)
             load<A_SIZE, A_WORDS, false>(s.a[i], a_row[i] + at.a + further * A_SIZE);
         schedule_boundary();
     };
@@ -487,15 +624,39 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         if (!WHOLE && last) { // lanes past the end load the end of the row
             const u32 k = start.k + further, from = minimum(k, K - VECTOR);
             ring[j].skip = k - from;
-            request_at(ring[j], place_at(from), 0);
+            request_at(ring[j], place_at(from, from), 0);
         } else {
             request_at(ring[j], start, further);
         }
     };
+    // All waves are done with what was staged before, and see what is now.
+    auto stage = [&](u32 which) {
+        if (which)
+            barrier();
+        stage_rows<M_TILE, STAGE_BYTES, STAGE_PITCH, WAVES * WAVE>(staged, item, [&](u32 row) {
+            return row_of_a(row) + which * STAGE_BYTES;
+        });
+        barrier();
+    };
 
-    lane_sum sum[SUMS] = {};
-    u32 w_nan[ROWS] = {}, a_nan[COLUMNS] = {};
-    auto use = [&](slot &s, bool last) {
+    lane_sum sum[SUMS];
+    u32 w_nan[ROWS], a_nan[COLUMNS];
+    auto use = [&](slot &s, const place &start, u32 j, bool last) {
+        if constexpr (STAGED) {
+            const u32 further = j * SPLIT_K * SLOT;
+            UNROLL for (u32 i = 0; i < COLUMNS; i++) {
+                const u8 *const from = own_staged + i * ROW_LANES * STAGE_PITCH;
+                if (!WHOLE && last)
+                    load_staged<A_WORDS, false>(
+                        s.a[i], from + minimum(start.k + further, K - VECTOR) * A_SIZE);
+                else
+                    load_staged<A_WORDS, true>(s.a[i], from + start.a + further * A_SIZE);
+            }
+        }
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            hold(s.w[r]);
+        UNROLL for (u32 i = 0; i < COLUMNS; i++)
+            hold(s.a[i]);
         if (!WHOLE && last) { // zeros for what another lane has
             UNROLL for (u32 d = 0; d < W_WORDS; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
                 s.w[r][d] = d * 4 / W_SIZE >= s.skip ? s.w[r][d] : 0;
@@ -531,68 +692,101 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         schedule_boundary();
     };
 
-    place next = place_of(0);
+    place now = place_of(0), next = now;
     UNROLL for (u32 trip = 0; trip < DEPTH; trip++)
-        request(next, trip, trip + 1 == TRIPS);
-#pragma unroll 1
-    for (u32 round = 0; round < ROUNDS; round++) {
-        next = place_of(round + 1);
-        UNROLL for (u32 j = 0; j < DEPTH; j++) {
-            use(ring[j], false);
-            request(next, j, false);
-        }
-    }
-    UNROLL for (u32 trip = ROUNDS * DEPTH; trip < TRIPS; trip++) {
-        if (trip % DEPTH == 0 && trip + DEPTH < TRIPS)
-            next = place_of(trip / DEPTH + 1);
-        use(ring[trip % DEPTH], trip + 1 == TRIPS);
-        if (trip + DEPTH < TRIPS)
-            request(next, trip % DEPTH, trip + DEPTH + 1 == TRIPS);
-    }
-
-    // After the reduction a lane has RESULTS sums of a row of W with a row of A.
-    if constexpr (NOTES_NAN)
+        request(now, trip, trip + 1 == TRIPS);
+    if (STAGED && RESIDENT)
+        stage(0);
+    u32 half = 0; // of the LDS where waves' sums meet: the other may still be read
+    for (;;) {
         UNROLL for (u32 v = 0; v < SUMS; v++)
-            add_nan(sum[v], w_nan[v % ROWS], a_nan[v / ROWS]);
-    float result[RESULTS];
-    u32 n[RESULTS], i[RESULTS];
-    bool stores[RESULTS];
-    reduce_sums(sum, result, lane);
-    UNROLL for (u32 j = 0; j < RESULTS; j++) {
-        const u32 value = !MATRICES        ? reduced_index<MATRICES ? 1 : SUMS>(lane)
-                          : ROW_LANES == 4 ? j
-                                           : j / 4;
-        const u32 column = value / ROWS * ROW_LANES + lane_n;
-        n[j] = n_base + value % ROWS * ROW_LANES;
-        n[j] += !MATRICES        ? 0
-                : ROW_LANES == 4 ? (lane >> 4 & 1) * 2 + (lane >> 5)
-                                 : lane / 16 * 4 + j % 4;
-        i[j] = m0 + column;
-        stores[j] = MATRICES ? (ROW_LANES != 4 || (lane & 12) == 0) && column < M_TILE
-                             : reduced_owner<MATRICES ? 1 : SUMS>(lane);
-    }
-    if constexpr (SPLIT_K > 1) {
-        __attribute__((shared)) static float partial[RESULTS * WAVES * WAVE];
+            sum[v] = lane_sum{};
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            w_nan[r] = 0;
+        UNROLL for (u32 i = 0; i < COLUMNS; i++)
+            a_nan[i] = 0;
+#pragma unroll 1
+        for (u32 round = 0; round < ROUNDS; round++) {
+            if (!RESIDENT && round % STAGE_PASSES == 0)
+                stage(round / STAGE_PASSES);
+            next = place_of(round + 1);
+            UNROLL for (u32 j = 0; j < DEPTH; j++) {
+                use(ring[j], now, j, false);
+                request(next, j, false);
+            }
+            now = next;
+        }
+        const u32 n_done = n_base, n0_done = n0, group_next = group + stride;
+        const bool more = WALKS && group_next < GROUPS;
+        UNROLL for (u32 trip = ROUNDS * DEPTH; trip < TRIPS; trip++) {
+            if (trip % DEPTH == 0) {
+                if (!RESIDENT && trip / DEPTH % STAGE_PASSES == 0)
+                    stage(trip / DEPTH / STAGE_PASSES);
+                if (trip + DEPTH < TRIPS) {
+                    next = place_of(trip / DEPTH + 1);
+                } else if (more) {
+                    enter(group_next);
+                    next = place_of(0);
+                }
+            }
+            use(ring[trip % DEPTH], now, trip % DEPTH, trip + 1 == TRIPS);
+            if (trip + DEPTH < TRIPS)
+                request(next, trip % DEPTH, trip + DEPTH + 1 == TRIPS);
+            else if (more)
+                request(next, trip % DEPTH, trip + DEPTH - TRIPS + 1 == TRIPS);
+            if (trip % DEPTH == DEPTH - 1)
+                now = next;
+        }
+
+        // After the reduction a lane has RESULTS sums of a row of W with a row of A.
+        if constexpr (NOTES_NAN)
+            UNROLL for (u32 v = 0; v < SUMS; v++)
+                add_nan(sum[v], w_nan[v % ROWS], a_nan[v / ROWS]);
+        float result[RESULTS];
+        u32 n[RESULTS], i[RESULTS];
+        bool stores[RESULTS];
+        reduce_sums(sum, result, lane);
+        UNROLL for (u32 j = 0; j < RESULTS; j++) {
+            const u32 value = MATRICES ? j : reduced_index<MATRICES ? 1 : POWER>(lane);
+            const u32 column = value / ROWS * ROW_LANES + lane_n;
+            n[j] = n_done + value % ROWS * ROW_LANES;
+            n[j] += !MATRICES        ? 0
+                    : ROW_LANES == 4 ? (lane >> 4 & 1) * 2 + (lane >> 5)
+                                     : lane / 16 * 2 + lane % 2;
+            i[j] = m0 + column;
+            stores[j] = MATRICES ? (ROW_LANES != 4 || (lane & 12) == 0) && column < M_TILE
+                                 : reduced_owner<MATRICES ? 1 : POWER>(lane) &&
+                                       (SUMS == POWER || value < SUMS);
+        }
+        if constexpr (SPLIT_K > 1) {
+            constexpr u32 PARTS = RESULTS * WAVES * WAVE;
+            __attribute__((shared)) static float partials[(WALKS ? 2 : 1) * PARTS];
+            float *const partial = partials + (WALKS ? half * PARTS : 0);
+            UNROLL for (u32 j = 0; j < RESULTS; j++)
+                partial[(wave * RESULTS + j) * WAVE + lane] = result[j];
+            barrier();
+            half ^= 1;
+            UNROLL for (u32 q = 1; q < SPLIT_K && wave % SPLIT_K == 0; q++)
+                UNROLL for (u32 j = 0; j < RESULTS; j++)
+                    result[j] += partial[((wave + q) * RESULTS + j) * WAVE + lane];
+        }
         UNROLL for (u32 j = 0; j < RESULTS; j++)
-            partial[(wave * RESULTS + j) * WAVE + lane] = result[j];
-        barrier();
-        if (wave % SPLIT_K)
-            return;
-        UNROLL for (u32 q = 1; q < SPLIT_K; q++) UNROLL for (u32 j = 0; j < RESULTS; j++)
-            result[j] += partial[((wave + q) * RESULTS + j) * WAVE + lane];
-    }
-    UNROLL for (u32 j = 0; j < RESULTS; j++)
-        if (stores[j] && i[j] < m && (WHOLE_GROUPS || (n[j] >= n0 && n[j] < N))) {
-            result[j] *= w_number::UNIT * a_number::UNIT;
+            if ((SPLIT_K == 1 || wave % SPLIT_K == 0) && stores[j] && i[j] < m &&
+                (WHOLE_GROUPS || (n[j] >= n0_done && n[j] < N))) {
+                result[j] *= w_number::UNIT * a_number::UNIT;
 #if B_SCALED
-            result[j] *= *b_scale;
+                result[j] *= *b_scale;
 #endif
 #if A_SCALED
-            result[j] *= *a_scale;
+                result[j] *= *a_scale;
 #endif
 #if BIAS
-            result[j] += (float)bias[n[j]];
+                result[j] += (float)bias[n[j]];
 #endif
-            (c + (u64)(first + i[j]) * ldc)[n[j]] = (c_element)result[j];
-        }
+                (c + (u64)(first + i[j]) * ldc)[n[j]] = rounded<c_element, TRUNCATE>(result[j]);
+            }
+        if (!more)
+            break;
+        group = group_next;
+    }
 }

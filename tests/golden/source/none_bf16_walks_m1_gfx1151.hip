@@ -1,0 +1,792 @@
+/* SPDX-License-Identifier: MIT */
+// quern 0.1.0 for gfx1151, M = 1 to 1
+// op=gemm wq=none a=bf16 c=bf16 n=151936 k=2560 bias=0 layout=dense round=rne
+
+#define SYMBOL quern_none_bf16_n151936_k2560_m1 // name of the kernel
+constexpr unsigned N = 151936;          // rows of W
+constexpr unsigned K = 2560;            // columns of W
+#define W_TYPE BF16                     // elements of W
+#define A_TYPE BF16                     // elements of A
+#define C_TYPE BF16                     // elements of C and of a bias
+#define A_SCALED 0                      // whether A has a scale
+#define B_SCALED 0                      // whether W has one
+#define TRUNCATE false                  // whether f32 becomes bf16 by cutting
+#define PRODUCTS DOT2                   // how weights are multiplied
+#define BIAS 0                          // whether a bias is added
+constexpr unsigned M_TILE = 1;          // rows of A computed at once
+
+constexpr unsigned WAVE = 32;           // lanes
+constexpr unsigned WAVES = 14;          // in a workgroup
+constexpr unsigned ROWS = 8;            // rows of W that a lane works on
+constexpr unsigned ROW_LANES = 1;       // lanes side by side with rows of their own
+constexpr unsigned SPLIT_K = 1;         // waves that share those rows along K
+constexpr unsigned VECTOR = 8;          // weights of a row for one lane in one load
+constexpr unsigned RING = 2;            // loads of a row that are under way
+constexpr unsigned STAGE = 0;           // loads of a row whose part of A is in LDS; 0: A is not
+#define WALKS 1                         // whether workgroups walk over groups of rows
+constexpr unsigned WAVES_PER_SIMD = 12; // that registers must leave room for
+constexpr unsigned PHASES = 2;          // 1: groups start apart along K, 2: waves do
+#define SLICES_FIRST true               // whether slices of A are workgroup id x
+#define SKEWED false                    // whether the last group of rows is empty
+#define WEIGHTS_ONCE true               // whether they bypass the caches
+
+// ---- prelude/prelude ----
+// Names for what the compiler offers without any header.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef short i16x4 __attribute__((ext_vector_type(4)));
+typedef unsigned int u32;
+typedef unsigned long u64;
+typedef long i64;
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 f16;
+typedef f16 f16x2 __attribute__((ext_vector_type(2)));
+typedef f16 f16x4 __attribute__((ext_vector_type(4)));
+typedef __bf16 bf16;
+typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
+
+#define KERNEL extern "C" __attribute__((global))
+#define DEVICE static inline __attribute__((device, always_inline))
+#define CONSTANT static __attribute__((constant))
+#define LDS __attribute__((address_space(3)))
+#define UNROLL _Pragma("unroll")
+
+// Work-items of a workgroup, and waves that each SIMD must be able to hold.
+#define WORKGROUP(items, waves)                                                                    \
+    __attribute__((amdgpu_flat_work_group_size(items, items), amdgpu_waves_per_eu(waves)))
+
+enum element { F32, F16, BF16 };
+template <element> struct element_type;
+template <> struct element_type<F32> { typedef float type; };
+template <> struct element_type<F16> { typedef f16 type; };
+template <> struct element_type<BF16> { typedef bf16 type; };
+
+// How pairs of weights are multiplied with pairs of A: by a dot product of 16-bit values with an
+// f32 sum, by two f32 operations in one instruction, by two instructions, or by a matrix
+// instruction for pairs of 16-bit pairs.
+enum products { DOT2, PACKED, PLAIN, MATRIX };
+
+constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
+
+// Waits for this wave's LDS accesses, then for every wave of the workgroup. Written as instructions
+// because the compiler's own barrier also waits for every load from memory.
+DEVICE void barrier()
+{
+#if defined(__GFX12__)
+    asm volatile("s_wait_dscnt 0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" : : : "memory");
+#else
+    asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" : : : "memory");
+#endif
+}
+
+// Nothing is moved across this line by the compiler's scheduler.
+DEVICE void schedule_boundary() { __builtin_amdgcn_sched_barrier(0); }
+
+// The wave waits here for `value`. Loads return in the order of issue, so that waiting for the last
+// one of a batch spares a wait for each of the others.
+template <class T> DEVICE void await(T &value) { asm volatile("" : "+v"(value)); }
+
+// The value is computed here, not later where it is used.
+template <class T> DEVICE void computed(T &value) { asm volatile("" : "+v"(value)); }
+
+// Keeps the load of a value where it is written, ahead of a branch in which alone it is used.
+DEVICE void keep(u32 value) { asm volatile("" : : "v"(value)); }
+
+// The value, about which the compiler knows nothing: so that it keeps to 32-bit offsets from a base
+// that all lanes share, instead of moving a 64-bit address per lane through a loop.
+DEVICE u32 opaque(u32 value)
+{
+    asm("" : "+v"(value));
+    return value;
+}
+
+// One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
+// pass by the caches, which are better used for A.
+template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from)
+{
+    if constexpr (DWORDS == 4) {
+        const u32x4 *const p = (const u32x4 *)from;
+        const u32x4 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else if constexpr (DWORDS == 2) {
+        const u32x2 *const p = (const u32x2 *)from;
+        const u32x2 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y;
+    } else if constexpr (DWORDS == 1) {
+        const u32 *const p = (const u32 *)from;
+        to[0] = ONCE ? __builtin_nontemporal_load(p) : *p;
+    }
+}
+
+// ---- prelude/reduce ----
+// Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
+// each step a lane gives half of its values to a partner and takes the partner's other half, until
+// it has one. No LDS, and one store at the end for all VALUES.
+
+// The value of the lane at the other side of `BIT`; for bit 2 that of the mirrored one of its
+// eight, which does as well because bits 1 and 0 are still to be summed.
+template <u32 BIT> DEVICE float across(float v, u32 lane)
+{
+    const u32 bits = __builtin_bit_cast(u32, v);
+    u32 other;
+    if constexpr (BIT == 5) { // through LDS hardware, not its memory
+        other = __builtin_amdgcn_ds_bpermute((lane ^ 32) * 4, bits);
+    } else if constexpr (BIT == 4 && WAVE == 64) { // the same; swap 16 within each half
+        other = __builtin_amdgcn_ds_swizzle(bits, 0x401f);
+    } else if constexpr (BIT == 4) { // v_permlanex16: lane i of the other row of 16
+        other = __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, false, false);
+    } else { // DPP: row_ror:8, row_half_mirror, quad_perm:[2,3,0,1], quad_perm:[1,0,3,2]
+        other = __builtin_amdgcn_update_dpp(
+            0, bits, BIT == 3 ? 0x128 : BIT == 2 ? 0x141 : BIT == 1 ? 0x4e : 0xb1, 0xf, 0xf, true);
+    }
+    return __builtin_bit_cast(float, other);
+}
+
+// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
+// instruction can write to some groups of four lanes only; it is written as such where no wait
+// states have to separate it from what made its operands.
+template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
+{
+    float sum;
+    if constexpr (BIT == 3 && WAVE == 32) {
+        asm("v_add_f32_dpp %0, %1, %1 row_ror:8 row_mask:0xf bank_mask:0x3\n\t"
+            "v_add_f32_dpp %0, %2, %2 row_ror:8 row_mask:0xf bank_mask:0xc"
+            : "=&v"(sum) : "v"(clear), "v"(set));
+    } else if constexpr (BIT == 2 && WAVE == 32) {
+        asm("v_add_f32_dpp %0, %1, %1 row_half_mirror row_mask:0xf bank_mask:0x5\n\t"
+            "v_add_f32_dpp %0, %2, %2 row_half_mirror row_mask:0xf bank_mask:0xa"
+            : "=&v"(sum) : "v"(clear), "v"(set));
+    } else {
+        const bool mine = lane >> BIT & 1;
+        sum = (mine ? set : clear) + across<BIT>(mine ? clear : set, lane);
+    }
+    return sum;
+}
+
+template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
+{
+    UNROLL for (u32 i = 0; i < (VALUES + 1) / 2; i++)
+        v[i] = VALUES > 1 ? fold<BIT>(v[i], v[i + VALUES / 2], lane)
+                          : v[i] + across<BIT>(v[i], lane);
+}
+
+// Sums v[0] to v[VALUES-1] over the lanes, VALUES a power of two up to 32. The sum that a lane gets
+// is that of value reduced_index(lane); lanes that hold the same one agree.
+template <u32 VALUES> DEVICE float reduce(float *v, u32 lane)
+{
+    reduce_step<VALUES, 3>(v, lane);
+    reduce_step<(VALUES + 1) / 2, 2>(v, lane);
+    reduce_step<(VALUES + 3) / 4, 1>(v, lane);
+    reduce_step<(VALUES + 7) / 8, 0>(v, lane);
+    reduce_step<(VALUES + 15) / 16, 4>(v, lane);
+    if constexpr (WAVE == 64)
+        reduce_step<1, 5>(v, lane);
+    return v[0];
+}
+template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
+{
+    return VALUES == 32 ? (lane & 15) << 1 | (lane >> 4 & 1)
+                        : (lane & 15) / (16 / minimum(VALUES, 16));
+}
+// True in exactly one lane for each value.
+template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
+{
+    if (VALUES == 32)
+        return lane < 32;
+    const u32 steps = 16 - 16 / minimum(VALUES, 16); // the bits that tell values apart
+    return (lane & ~steps) == 0;
+}
+
+// ---- prelude/round ----
+// f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
+template <class T, bool TRUNCATED> DEVICE T rounded(float value)
+{
+    if constexpr (TRUNCATED && __is_same(T, bf16))
+        return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
+    else
+        return (T)value;
+}
+
+// ---- prelude/stage ----
+// A part of A in LDS, for all waves of a workgroup. Rows lie PITCH bytes apart: what lanes with
+// rows of their own read at once then lies in different banks.
+
+constexpr u32 STAGE_LOADS = 8; // of 16 bytes, that a lane waits for together
+
+typedef u32 stage_vector __attribute__((ext_vector_type(4), aligned(4)));
+
+// Copies `BYTES` bytes of each of ROWS rows to LDS, ITEMS work-items together. `row(i)` is where
+// they start, at a multiple of 4 bytes. The caller puts a barrier after it.
+template <u32 ROWS, u32 BYTES, u32 PITCH, u32 ITEMS, class ROW>
+DEVICE void stage_rows(u8 *staged, u32 item, ROW row)
+{
+    constexpr u32 ROW_LOADS = (BYTES + ITEMS * 16 - 1) / (ITEMS * 16); // of a lane
+    constexpr u32 LOADS = ROWS * ROW_LOADS;
+    constexpr u32 EVEN = BYTES / 16 * 16;
+
+    UNROLL for (u32 from = 0; from < LOADS; from += STAGE_LOADS) {
+        u32x4 held[minimum(STAGE_LOADS, LOADS)];
+        UNROLL for (u32 j = 0; j < STAGE_LOADS && from + j < LOADS; j++) {
+            const u32 at = (from + j) % ROW_LOADS * (ITEMS * 16) + item * 16;
+            if (EVEN % (ITEMS * 16) == 0 || at < EVEN)
+                held[j] = *(const stage_vector *)(row((from + j) / ROW_LOADS) + at);
+        }
+        UNROLL for (u32 j = 0; j < STAGE_LOADS && from + j < LOADS; j++) {
+            const u32 at = (from + j) % ROW_LOADS * (ITEMS * 16) + item * 16;
+            if (EVEN % (ITEMS * 16) == 0 || at < EVEN)
+                *(u32x4 *)(staged + (from + j) / ROW_LOADS * PITCH + at) = held[j];
+        }
+    }
+    if constexpr (BYTES > EVEN) { // the last dwords of each row, one by one
+        constexpr u32 REST = (BYTES - EVEN) / 4;
+        for (u32 i = item; i < ROWS * REST; i += ITEMS) {
+            const u32 at = EVEN + i % REST * 4;
+            *(u32 *)(staged + i / REST * PITCH + at) = *(const u32 *)(row(i / REST) + at);
+        }
+    }
+}
+
+// ---- decode/dense ----
+// Values of W and of A as they lie in memory, `raw` being the dwords that one lane has loaded: in
+// pairs of f32, or as pairs of 16 bits where they are that already. SIZE is in bytes, and UNIT what
+// a value is worth. They hide no NaN that has to be noted on the way.
+
+template <u32 TYPE> struct number;
+struct plain_number {
+    static constexpr bool NOTES_NAN = false;
+    static constexpr float UNIT = 1.0f;
+    DEVICE void examine(u32 &, u32 &) {}
+};
+
+template <> struct number<F32> : plain_number {
+    static constexpr u32 SIZE = 4;
+    DEVICE f32x2 pair(const u32 *raw, u32 p)
+    {
+        return {__builtin_bit_cast(float, raw[2 * p]), __builtin_bit_cast(float, raw[2 * p + 1])};
+    }
+    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+};
+
+template <> struct number<F16> : plain_number {
+    static constexpr u32 SIZE = 2;
+    DEVICE f32x2 pair(const u32 *raw, u32 p)
+    {
+        const f16x2 both = __builtin_bit_cast(f16x2, raw[p]);
+        return {(float)both.x, (float)both.y};
+    }
+    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+};
+
+template <> struct number<BF16> : plain_number { // the upper half of an f32
+    static constexpr u32 SIZE = 2;
+    DEVICE f32x2 pair(const u32 *raw, u32 p)
+    {
+        const u32 low = raw[p] << 16, high = raw[p] & 0xffff0000;
+        return {__builtin_bit_cast(float, low), __builtin_bit_cast(float, high)};
+    }
+    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+};
+
+// ---- family/simt_skinny ----
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for a few rows of A and weights that need no
+// table: in the type of A, or in fp8 with one scale for all of them.
+//
+// A load takes VECTOR consecutive weights of a row for each lane, and neighbouring lanes take
+// neighbouring ones: LANES_K of them cover a slot. Each load fetches whole lines of memory. A wave
+// works on ROWS rows of W, or, where a matrix instruction multiplies ROW_LANES rows of W with as
+// many of A, on ROWS groups of ROW_LANES neighbouring rows, one row for each of ROW_LANES lanes.
+// The slots of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed
+// order. A wave has asked for RING slots, of W and of A, at any time: what is used last is asked
+// for last, so that waiting for one leaves the others on their way.
+//
+// A may be STAGED: the workgroup copies it to LDS, where its waves find it; all of K at once, or
+// STAGE slots of each wave at a time. And workgroups may be as many as the device holds at once:
+// then each WALKS over groups of rows, and asks for the next one's weights before it has done with
+// one.
+
+constexpr u32 DOT4 = MATRIX + 1; // a further kind of products: four of 8 bits in one instruction
+
+typedef element_type<C_TYPE>::type c_element;
+typedef number<W_TYPE> w_number;
+typedef number<A_TYPE> a_number;
+
+constexpr u32 W_SIZE = w_number::SIZE, A_SIZE = a_number::SIZE;
+constexpr bool SINGLE = VECTOR == 1;      // rows are not aligned: one weight at a time
+constexpr u32 LANES_K = WAVE / ROW_LANES; // lanes side by side along K
+constexpr u32 SLOT = LANES_K * VECTOR;    // weights of a row
+constexpr u32 SLOTS = (K + SLOT - 1) / SLOT;
+constexpr u32 TRIPS = (SLOTS + SPLIT_K - 1) / SPLIT_K; // slots of a wave
+constexpr bool WHOLE = K % SLOT == 0 && SLOTS % SPLIT_K == 0;
+constexpr u32 DEPTH = minimum(RING, TRIPS);            // slots held at once
+constexpr u32 PASSES = (TRIPS + DEPTH - 1) / DEPTH;
+// Times that all of the ring is used and asked for again, without a slot that is cut short.
+constexpr u32 WHOLE_TRIPS = WHOLE ? TRIPS : TRIPS - 1;
+constexpr u32 ROUNDS = WHOLE_TRIPS / DEPTH ? WHOLE_TRIPS / DEPTH - 1 : 0;
+constexpr bool STAGED = STAGE > 0;
+constexpr u32 STAGE_PASSES = STAGED && STAGE < TRIPS ? STAGE / DEPTH : PASSES; // of a stage
+constexpr bool RESIDENT = STAGE_PASSES == PASSES; // A is staged once
+static_assert(RESIDENT || (WHOLE && TRIPS % DEPTH == 0 && STAGE % DEPTH == 0), "stages are whole");
+static_assert(!WALKS || TRIPS % DEPTH == 0, "a row ends where the ring does");
+constexpr u32 WAVE_ROWS = ROWS * ROW_LANES;
+constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * WAVE_ROWS;
+constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
+constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+// Matrix instructions of which all is used; with ROW_LANES = 1 it is the diagonal alone: each of
+// four neighbouring lanes multiplies its weights of a row with its part of a row of A.
+constexpr bool MATRICES = PRODUCTS == MATRIX && ROW_LANES > 1;
+// The matrix instruction for fp8 takes sixteen rows. Those are eight rows of W, two neighbouring
+// lanes each, so that a load is of whole lines: the same lanes have the k of one result in common,
+// and what it makes of different k is thrown away. It could do sixteen rows of A, and there are no
+// more than eight.
+constexpr u32 K_LANES = MATRICES && W_SIZE == 1 ? 2 : 1;
+static_assert(!MATRICES || ROW_LANES == (W_SIZE == 1 ? 8 : 4), "what instructions there are");
+// Rows of A that a lane loads, and sums that it has.
+constexpr u32 COLUMNS = MATRICES ? (M_TILE + ROW_LANES - 1) / ROW_LANES : M_TILE;
+constexpr u32 SUMS = ROWS * COLUMNS;
+constexpr u32 RESULTS = MATRICES ? SUMS : 1; // after the reduction
+constexpr u32 POWER = SUMS <= 1    ? 1 // of two, that SUMS fits in
+                      : SUMS <= 2  ? 2
+                      : SUMS <= 4  ? 4
+                      : SUMS <= 8  ? 8
+                      : SUMS <= 16 ? 16
+                                   : 32;
+constexpr bool NOTES_NAN = w_number::NOTES_NAN || a_number::NOTES_NAN;
+constexpr u32 W_WORDS = SINGLE ? 2 : VECTOR * W_SIZE / 4;         // dwords of a load
+constexpr u32 A_WORDS = SINGLE ? 2 : VECTOR * A_SIZE / 4;
+// What one product takes of a load: 8 bytes, 4 bytes, or a pair.
+constexpr u32 UNITS = PRODUCTS == MATRIX ? W_WORDS / 2
+                      : PRODUCTS == DOT4 ? W_WORDS
+                      : SINGLE           ? 1
+                                         : VECTOR / 2;
+
+// Of A as it is staged: a stage's columns; rows apart so that lanes of different rows, of which
+// eight at a time are served, find different banks.
+constexpr u32 STAGE_K = RESIDENT ? K : STAGE_PASSES * DEPTH * SPLIT_K * SLOT;
+constexpr u32 STAGE_BYTES = STAGE_K * A_SIZE;
+constexpr u32 STAGE_PITCH =
+    (STAGE_BYTES + 15) / 16 * 16 + (ROW_LANES == 1 ? 0 : 32);
+
+struct slot {
+    u32 w[ROWS][W_WORDS], a[COLUMNS][A_WORDS];
+    u32 skip; // weights at its start that another lane has, or none
+};
+
+// The dwords of a load. Rows start at multiples of 4 bytes, or else it is one element.
+template <u32 SIZE, u32 WORDS, bool ONCE> DEVICE void load(u32 *to, const u8 *from)
+{
+    typedef u32 vector __attribute__((ext_vector_type(4), aligned(4)));
+    if constexpr (SINGLE) {
+        if constexpr (SIZE == 4)
+            to[0] = *(const u32 *)from;
+        else if constexpr (SIZE == 2)
+            to[0] = *(const u16 *)from;
+        else
+            to[0] = *from;
+        to[1] = 0;
+    } else {
+        UNROLL for (u32 i = 0; i < WORDS; i += 4) {
+            const vector *const p = (const vector *)from + i / 4;
+            const vector v = ONCE ? __builtin_nontemporal_load(p) : *p;
+            to[i] = v.x, to[i + 1] = v.y, to[i + 2] = v.z, to[i + 3] = v.w;
+        }
+    }
+}
+
+// The dwords of A as it is staged, at a multiple of 16 bytes or of 4.
+template <u32 WORDS, bool ALIGNED> DEVICE void load_staged(u32 *to, const u8 *from)
+{
+    UNROLL for (u32 i = 0; i + 4 <= WORDS; i += 4) {
+        const u32x4 v = ALIGNED ? ((const u32x4 *)from)[i / 4]
+                                : (u32x4)((const stage_vector *)from)[i / 4];
+        to[i] = v.x, to[i + 1] = v.y, to[i + 2] = v.z, to[i + 3] = v.w;
+    }
+}
+
+// What a product takes, and what it adds to: even and odd k apart when PACKED; of four rows of W
+// with one of A when MATRIX.
+template <u32> struct product_types { typedef u32 unit; typedef float sum; };
+template <> struct product_types<PACKED> { typedef f32x2 unit; typedef f32x2 sum; };
+template <> struct product_types<PLAIN> { typedef f32x2 unit; typedef float sum; };
+template <> struct product_types<MATRIX> { typedef u32x2 unit; typedef f32x4 sum; };
+typedef product_types<PRODUCTS>::unit unit;
+typedef product_types<PRODUCTS>::sum lane_sum;
+
+template <class NUMBER> DEVICE void take(u32x2 &to, const u32 *raw, u32 u)
+{
+    to = u32x2{raw[2 * u], raw[2 * u + 1]};
+}
+template <class NUMBER> DEVICE void take(u32 &to, const u32 *raw, u32 u)
+{
+    to = PRODUCTS == DOT4 ? raw[u] : NUMBER::halves(raw, u);
+}
+template <class NUMBER> DEVICE void take(f32x2 &to, const u32 *raw, u32 u)
+{
+    to = NUMBER::pair(raw, u);
+}
+
+// Four dwords of a load stay together: where matrix instructions take two of them at a time, the
+// compiler would load those once more.
+template <u32 WORDS> DEVICE void hold(u32 (&raw)[WORDS])
+{
+    UNROLL for (u32 i = 0; i + 4 <= WORDS && PRODUCTS == MATRIX && W_SIZE == 1; i += 4) {
+        u32x4 v = {raw[i], raw[i + 1], raw[i + 2], raw[i + 3]};
+        await(v);
+        raw[i] = v.x, raw[i + 1] = v.y, raw[i + 2] = v.z, raw[i + 3] = v.w;
+    }
+}
+
+template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum)
+{
+    if constexpr (PRODUCTS == MATRIX && A_TYPE == F16) {
+        return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, w),
+                                                  __builtin_bit_cast(f16x4, a), sum, 0, 0, 0);
+    } else if constexpr (PRODUCTS == MATRIX && A_TYPE != BF16) {
+        return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(
+            __builtin_bit_cast(i64, w), __builtin_bit_cast(i64, a), sum, 0, 0, 0);
+    } else if constexpr (PRODUCTS == MATRIX) {
+        return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(__builtin_bit_cast(i16x4, w),
+                                                      __builtin_bit_cast(i16x4, a), sum, 0, 0, 0);
+    } else if constexpr (PRODUCTS == PACKED) {
+        return __builtin_elementwise_fma(a, w, sum);
+    } else if constexpr (PRODUCTS == PLAIN) {
+        sum = __builtin_fmaf(a.x, w.x, sum);
+        return SINGLE ? sum : __builtin_fmaf(a.y, w.y, sum);
+    } else if constexpr (PRODUCTS == DOT4) {
+        return __builtin_amdgcn_dot4_f32_fp8_fp8(a, w, sum);
+    } else if constexpr (A_TYPE == BF16) {
+        return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, a),
+                                               __builtin_bit_cast(bf16x2, w), sum, false);
+    } else {
+        return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, a), __builtin_bit_cast(f16x2, w),
+                                      sum, false);
+    }
+}
+
+// Makes a sum NaN where one was noted. A matrix instruction takes it to all of its row or column.
+template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
+{
+    constexpr u32 NAN_BITS = 0x80808080; // what was noted; and a NaN to instructions that know FNUZ
+    if constexpr (MATRICES) {
+        const u32 w_nan = w_seen & NAN_BITS ? NAN_BITS : 0;
+        const u32 a_nan = a_seen & NAN_BITS ? NAN_BITS : 0;
+        sum = multiply_add(u32x2{w_nan, 0}, u32x2{a_nan, 0}, sum);
+    } else if ((w_seen | a_seen) & NAN_BITS) {
+        sum = __builtin_nanf("");
+    }
+}
+
+DEVICE float whole(float sum, u32) { return sum; }
+DEVICE float whole(f32x2 sum, u32) { return sum.x + sum.y; }
+DEVICE float whole(f32x4 sum, u32 lane) // on the diagonal
+{
+    const float low = lane & 1 ? sum.y : sum.x, high = lane & 1 ? sum.w : sum.z;
+    return lane & 2 ? high : low;
+}
+
+// The sum over the lanes with the same lane % 4: over the four groups of four of each row of 16
+// lanes, which then agree, and by halves over the four rows of 16. A lane gets that of component
+// lane / 16, its bit 0 being lane bit 5.
+DEVICE float sum_of_blocks(f32x4 sum, u32 lane)
+{
+    float v[4] = {sum.x, sum.y, sum.z, sum.w};
+    UNROLL for (u32 i = 0; i < 4; i++) {
+        v[i] += across<3>(v[i], lane);
+        const u32 bits = __builtin_bit_cast(u32, v[i]);
+        v[i] += __builtin_bit_cast( // row_ror:4
+            float, __builtin_amdgcn_update_dpp(0, bits, 0x124, 0xf, 0xf, true));
+    }
+    reduce_step<4, 4>(v, lane);
+    reduce_step<2, 5>(v, lane);
+    return v[0];
+}
+
+// Lanes of matrix instructions with two neighbouring lanes along K: lane % 2 has what counts of
+// even or of odd components, and the neighbour the other half of the same sums. A lane is left with
+// one of the two.
+DEVICE float sum_of_pairs(f32x4 sum, u32 lane)
+{
+    const bool odd = lane & 1;
+    return fold<0>(odd ? sum.y : sum.x, odd ? sum.w : sum.z, lane);
+}
+
+// The sums of a wave, over its lanes. Those of matrix instructions are of every fourth lane.
+template <class SUM>
+DEVICE void reduce_sums(const SUM (&sum)[SUMS], float (&result)[RESULTS], u32 lane)
+{
+    if constexpr (__is_same(SUM, f32x4) && ROW_LANES == 4) {
+        UNROLL for (u32 v = 0; v < SUMS; v++)
+            result[v] = sum_of_blocks(sum[v], lane);
+    } else if constexpr (__is_same(SUM, f32x4) && ROW_LANES == 8) {
+        UNROLL for (u32 v = 0; v < SUMS; v++)
+            result[v] = sum_of_pairs(sum[v], lane);
+    } else {
+        float total[POWER] = {};
+        UNROLL for (u32 v = 0; v < SUMS; v++)
+            total[v] = whole(sum[v], lane);
+        result[0] = reduce<POWER>(total, lane);
+    }
+}
+
+KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
+void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
+#if A_SCALED
+            const float *__restrict a_scale,
+#endif
+#if B_SCALED
+            const float *__restrict b_scale,
+#endif
+#if BIAS
+            const c_element *__restrict bias,
+#endif
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc
+#if WALKS
+            , u32 workgroups
+#endif
+)
+{
+    const u32 item = __builtin_amdgcn_workitem_id_x();
+    const u32 lane = item % WAVE;
+    const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
+    const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
+    const u32 slice = SLICES_FIRST ? x : y;
+    u32 group = SLICES_FIRST ? y : x;
+    if (SKEWED && group == GROUPS)
+        return;
+#if WALKS
+    const u32 stride = workgroups;
+#else
+    constexpr u32 stride = GROUPS;
+#endif
+    const u32 m0 = slice * M_TILE;
+    const u32 lane_n = K_LANES > 1 ? lane % 16 / K_LANES : lane % ROW_LANES;
+    const u32 lane_k = K_LANES > 1 ? lane / 16 * K_LANES + lane % K_LANES : lane / ROW_LANES;
+
+    // A wave at the end of W takes rows of the wave before it, and a lane the last row, rather than
+    // rows past the end: their results are not stored. Rows of a wave are always neighbours.
+    u32 n0, n_base;
+    const u32 n_own = N >= WAVE_ROWS ? lane_n : minimum(lane_n, N - 1); // with ROW_LANES > 1
+    const u8 *b_row[ROWS];
+    // Rounds are counted from the phase on and come round.
+    u32 phase;
+    auto enter = [&](u32 which) {
+        n0 = which * ROWS_PER_GROUP + wave / SPLIT_K * WAVE_ROWS;
+        n_base = WHOLE_GROUPS     ? n0
+                 : N >= WAVE_ROWS ? minimum(n0, N >= WAVE_ROWS ? N - WAVE_ROWS : 0)
+                                  : 0;
+        b_row[0] = b + (u64)n_base * (K * W_SIZE);
+        UNROLL for (u32 r = 1; r < ROWS; r++)
+            b_row[r] = b_row[r - 1] + (u64)ROW_LANES * K * W_SIZE;
+        phase = PHASES == 0 ? 0 : (PHASES == 1 ? which : n0 / WAVE_ROWS) % STAGE_PASSES;
+    };
+    enter(group);
+    auto row_of_a = [&](u32 row) { // the last again past the end of m
+        return a + (first + minimum(m0 + row, m - 1)) * lda * A_SIZE;
+    };
+    const u8 *a_row[COLUMNS];
+    UNROLL for (u32 i = 0; i < COLUMNS; i++)
+        a_row[i] = row_of_a(i * ROW_LANES + lane_n);
+    __attribute__((shared, aligned(16))) static u8 staged[STAGED ? M_TILE * STAGE_PITCH : 16];
+    const u8 *const own_staged =
+        staged + (COLUMNS == 1 ? minimum(lane_n, M_TILE - 1) : lane_n) * STAGE_PITCH;
+
+    // What a lane takes in a round lies at fixed distances, which loads have room for, from one
+    // place.
+    struct place {
+        u32 k, w, a; // the first weight; offsets in bytes from a row of W and of A
+    };
+    auto place_at = [&](u32 k, u32 of_stage) {
+        const u32 w = opaque(k * W_SIZE + (ROW_LANES > 1 ? n_own * (K * W_SIZE) : 0));
+        const bool alike = ROW_LANES == 1 && A_SIZE == W_SIZE && RESIDENT;
+        return place{k, w, alike ? w : opaque((RESIDENT ? k : of_stage) * A_SIZE)};
+    };
+    auto place_of = [&](u32 round) {
+        constexpr u32 WIDE = DEPTH * SPLIT_K * SLOT; // weights of a row in a round
+        const u32 stage_first = RESIDENT ? 0 : round / STAGE_PASSES * STAGE_PASSES;
+        const u32 counted = round - stage_first + phase;
+        const u32 pass = PHASES && counted >= STAGE_PASSES ? counted - STAGE_PASSES : counted;
+        const u32 of_stage = pass * WIDE + wave % SPLIT_K * SLOT + lane_k * VECTOR;
+        return place_at(stage_first * WIDE + of_stage, of_stage);
+    };
+    slot ring[DEPTH];
+    auto request_at = [&](slot &s, const place &at, u32 further) {
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            load<W_SIZE, W_WORDS, WEIGHTS_ONCE>(s.w[r], b_row[r] + at.w + further * W_SIZE);
+        UNROLL for (u32 i = 0; i < COLUMNS && !STAGED; i++)
+            load<A_SIZE, A_WORDS, false>(s.a[i], a_row[i] + at.a + further * A_SIZE);
+        schedule_boundary();
+    };
+    auto request = [&](const place &start, u32 j, bool last) {
+        const u32 further = j * SPLIT_K * SLOT;
+        if (!WHOLE && last) { // lanes past the end load the end of the row
+            const u32 k = start.k + further, from = minimum(k, K - VECTOR);
+            ring[j].skip = k - from;
+            request_at(ring[j], place_at(from, from), 0);
+        } else {
+            request_at(ring[j], start, further);
+        }
+    };
+    // All waves are done with what was staged before, and see what is now.
+    auto stage = [&](u32 which) {
+        if (which)
+            barrier();
+        stage_rows<M_TILE, STAGE_BYTES, STAGE_PITCH, WAVES * WAVE>(staged, item, [&](u32 row) {
+            return row_of_a(row) + which * STAGE_BYTES;
+        });
+        barrier();
+    };
+
+    lane_sum sum[SUMS];
+    u32 w_nan[ROWS], a_nan[COLUMNS];
+    auto use = [&](slot &s, const place &start, u32 j, bool last) {
+        if constexpr (STAGED) {
+            const u32 further = j * SPLIT_K * SLOT;
+            UNROLL for (u32 i = 0; i < COLUMNS; i++) {
+                const u8 *const from = own_staged + i * ROW_LANES * STAGE_PITCH;
+                if (!WHOLE && last)
+                    load_staged<A_WORDS, false>(
+                        s.a[i], from + minimum(start.k + further, K - VECTOR) * A_SIZE);
+                else
+                    load_staged<A_WORDS, true>(s.a[i], from + start.a + further * A_SIZE);
+            }
+        }
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            hold(s.w[r]);
+        UNROLL for (u32 i = 0; i < COLUMNS; i++)
+            hold(s.a[i]);
+        if (!WHOLE && last) { // zeros for what another lane has
+            UNROLL for (u32 d = 0; d < W_WORDS; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
+                s.w[r][d] = d * 4 / W_SIZE >= s.skip ? s.w[r][d] : 0;
+            UNROLL for (u32 d = 0; d < A_WORDS; d++) UNROLL for (u32 i = 0; i < COLUMNS; i++)
+                s.a[i][d] = d * 4 / A_SIZE >= s.skip ? s.a[i][d] : 0;
+        }
+        UNROLL for (u32 d = 0; d < W_WORDS; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
+            w_number::examine(s.w[r][d], w_nan[r]);
+        UNROLL for (u32 d = 0; d < A_WORDS; d++) UNROLL for (u32 i = 0; i < COLUMNS; i++)
+            a_number::examine(s.a[i][d], a_nan[i]);
+        if constexpr (PRODUCTS == DOT2) {
+            // Neighbours have no operand in common, so that they can be issued together.
+            UNROLL for (u32 i = 0; i < COLUMNS; i++) UNROLL for (u32 q = 0; q < UNITS; q++)
+                UNROLL for (u32 r = 0; r < ROWS; r++) {
+                    unit w, value;
+                    take<w_number>(w, s.w[r], (q + r) % UNITS);
+                    take<a_number>(value, s.a[i], (q + r) % UNITS);
+                    sum[i * ROWS + r] = multiply_add(w, value, sum[i * ROWS + r]);
+                }
+        } else {
+            UNROLL for (u32 u = 0; u < UNITS; u++) {
+                unit w[ROWS], values[COLUMNS];
+                UNROLL for (u32 r = 0; r < ROWS; r++)
+                    take<w_number>(w[r], s.w[r], u);
+                UNROLL for (u32 i = 0; i < COLUMNS; i++)
+                    take<a_number>(values[i], s.a[i], u);
+                UNROLL for (u32 i = 0; i < COLUMNS; i++) UNROLL for (u32 r = 0; r < ROWS; r++)
+                    sum[i * ROWS + r] = multiply_add(w[r], values[i], sum[i * ROWS + r]);
+            }
+        }
+        UNROLL for (u32 v = 0; v < SUMS; v++)
+            computed(sum[v]);
+        schedule_boundary();
+    };
+
+    place now = place_of(0), next = now;
+    UNROLL for (u32 trip = 0; trip < DEPTH; trip++)
+        request(now, trip, trip + 1 == TRIPS);
+    if (STAGED && RESIDENT)
+        stage(0);
+    u32 half = 0; // of the LDS where waves' sums meet: the other may still be read
+    for (;;) {
+        UNROLL for (u32 v = 0; v < SUMS; v++)
+            sum[v] = lane_sum{};
+        UNROLL for (u32 r = 0; r < ROWS; r++)
+            w_nan[r] = 0;
+        UNROLL for (u32 i = 0; i < COLUMNS; i++)
+            a_nan[i] = 0;
+#pragma unroll 1
+        for (u32 round = 0; round < ROUNDS; round++) {
+            if (!RESIDENT && round % STAGE_PASSES == 0)
+                stage(round / STAGE_PASSES);
+            next = place_of(round + 1);
+            UNROLL for (u32 j = 0; j < DEPTH; j++) {
+                use(ring[j], now, j, false);
+                request(next, j, false);
+            }
+            now = next;
+        }
+        const u32 n_done = n_base, n0_done = n0, group_next = group + stride;
+        const bool more = WALKS && group_next < GROUPS;
+        UNROLL for (u32 trip = ROUNDS * DEPTH; trip < TRIPS; trip++) {
+            if (trip % DEPTH == 0) {
+                if (!RESIDENT && trip / DEPTH % STAGE_PASSES == 0)
+                    stage(trip / DEPTH / STAGE_PASSES);
+                if (trip + DEPTH < TRIPS) {
+                    next = place_of(trip / DEPTH + 1);
+                } else if (more) {
+                    enter(group_next);
+                    next = place_of(0);
+                }
+            }
+            use(ring[trip % DEPTH], now, trip % DEPTH, trip + 1 == TRIPS);
+            if (trip + DEPTH < TRIPS)
+                request(next, trip % DEPTH, trip + DEPTH + 1 == TRIPS);
+            else if (more)
+                request(next, trip % DEPTH, trip + DEPTH - TRIPS + 1 == TRIPS);
+            if (trip % DEPTH == DEPTH - 1)
+                now = next;
+        }
+
+        // After the reduction a lane has RESULTS sums of a row of W with a row of A.
+        if constexpr (NOTES_NAN)
+            UNROLL for (u32 v = 0; v < SUMS; v++)
+                add_nan(sum[v], w_nan[v % ROWS], a_nan[v / ROWS]);
+        float result[RESULTS];
+        u32 n[RESULTS], i[RESULTS];
+        bool stores[RESULTS];
+        reduce_sums(sum, result, lane);
+        UNROLL for (u32 j = 0; j < RESULTS; j++) {
+            const u32 value = MATRICES ? j : reduced_index<MATRICES ? 1 : POWER>(lane);
+            const u32 column = value / ROWS * ROW_LANES + lane_n;
+            n[j] = n_done + value % ROWS * ROW_LANES;
+            n[j] += !MATRICES        ? 0
+                    : ROW_LANES == 4 ? (lane >> 4 & 1) * 2 + (lane >> 5)
+                                     : lane / 16 * 2 + lane % 2;
+            i[j] = m0 + column;
+            stores[j] = MATRICES ? (ROW_LANES != 4 || (lane & 12) == 0) && column < M_TILE
+                                 : reduced_owner<MATRICES ? 1 : POWER>(lane) &&
+                                       (SUMS == POWER || value < SUMS);
+        }
+        if constexpr (SPLIT_K > 1) {
+            constexpr u32 PARTS = RESULTS * WAVES * WAVE;
+            __attribute__((shared)) static float partials[(WALKS ? 2 : 1) * PARTS];
+            float *const partial = partials + (WALKS ? half * PARTS : 0);
+            UNROLL for (u32 j = 0; j < RESULTS; j++)
+                partial[(wave * RESULTS + j) * WAVE + lane] = result[j];
+            barrier();
+            half ^= 1;
+            UNROLL for (u32 q = 1; q < SPLIT_K && wave % SPLIT_K == 0; q++)
+                UNROLL for (u32 j = 0; j < RESULTS; j++)
+                    result[j] += partial[((wave + q) * RESULTS + j) * WAVE + lane];
+        }
+        UNROLL for (u32 j = 0; j < RESULTS; j++)
+            if ((SPLIT_K == 1 || wave % SPLIT_K == 0) && stores[j] && i[j] < m &&
+                (WHOLE_GROUPS || (n[j] >= n0_done && n[j] < N))) {
+                result[j] *= w_number::UNIT * a_number::UNIT;
+#if B_SCALED
+                result[j] *= *b_scale;
+#endif
+#if A_SCALED
+                result[j] *= *a_scale;
+#endif
+#if BIAS
+                result[j] += (float)bias[n[j]];
+#endif
+                (c + (u64)(first + i[j]) * ldc)[n[j]] = rounded<c_element, TRUNCATE>(result[j]);
+            }
+        if (!more)
+            break;
+        group = group_next;
+    }
+}
