@@ -2,7 +2,9 @@
 /*
  * Names and shapes: AutoGPTQ and GPTQModel (qweight [K/8,N], qzeros, scales, g_idx), AutoAWQ
  * (qweight [K,N/8]), compressed-tensors' pack-quantized (weight_packed [N,K/8]), bitsandbytes 4-bit
- * (weight, weight.absmax, weight.quant_state.bitsandbytes__nf4), gpt-oss (…_blocks, …_scales).
+ * (weight, weight.absmax, weight.quant_state.bitsandbytes__nf4), gpt-oss (…_blocks, …_scales), and
+ * 8-bit floats with one scale (weight F8_E4M3 [N,K], weight_scale, input_scale if activations have a
+ * fixed one) as compressed-tensors' float-quantized and vLLM's fp8 files have them.
  */
 #include "checkpoint.h"
 #include "json_file.h"
@@ -320,6 +322,51 @@ static int read_mxfp4(const struct search *q, const struct tensor *blocks)
     return EXIT_OK;
 }
 
+/* ---- fp8 ------------------------------------------------------------------------------------- */
+
+static bool is_scalar(const struct tensor *t)
+{
+    return t->rank == 0 || (t->rank == 1 && t->shape[0] == 1);
+}
+
+/* Without a scale of activations they may be of any type; those of the scale, or bf16, are taken. */
+static int read_fp8(const struct search *q, const struct tensor *weight)
+{
+    const struct tensor *const scale = part_of(q, ".weight_scale");
+    const struct tensor *const input = part_of(q, ".input_scale");
+    const bool fnuz = !strcmp(weight->dtype, "F8_E4M3FNUZ");
+    const char *const wq = fnuz ? "fp8fnuz" : "fp8";
+    char have[160], text[QUERN_TEXT_MAX];
+    int status;
+
+    q->layer->format = "fp8";
+    if (!scale) {
+        snprintf(q->layer->reason, sizeof q->layer->reason,
+                 part_of(q, ".weight_scale_inv")
+                     ? "%s with a scale for each block of weights; one for all of them is known"
+                     : "weights of type %s without a weight_scale",
+                 weight->dtype);
+        return EXIT_OK;
+    }
+    if (!is_scalar(scale)) {
+        show_shape(scale, have, sizeof have);
+        snprintf(q->layer->reason, sizeof q->layer->reason,
+                 "%s with scales %s; one for all weights is known", weight->dtype, have);
+        return EXIT_OK;
+    }
+    if (scale->rank && (status = expect(q, scale, "F16|BF16|F32|", 1, -1)))
+        return status;
+    const char *const type = type_word(scale->dtype);
+    snprintf(text, sizeof text, "wq=%s n=%lld k=%lld a=%s bias=%d", wq,
+             (long long)weight->shape[0], (long long)weight->shape[1],
+             input                 ? wq
+             : strcmp(type, "f32") ? type
+                                   : "bf16",
+             has_bias(q, weight->shape[0]));
+    set_problem(q, text);
+    return EXIT_OK;
+}
+
 static bool ends_with(const char *text, size_t length, const char *end)
 {
     const size_t n = strlen(end);
@@ -340,6 +387,8 @@ static int read_weight(const struct search *q, const struct tensor *weight)
     if (weight->rank != 2 || ends_with(name, strlen(name), "embed_tokens") ||
         ends_with(name, strlen(name), "embeddings") || ends_with(name, strlen(name), "wte"))
         return EXIT_OK;
+    if (!strcmp(weight->dtype, "F8_E4M3") || !strcmp(weight->dtype, "F8_E4M3FNUZ"))
+        return read_fp8(q, weight);
     q->layer->format = "plain";
     if (!strcmp(weight->dtype, "F16") || !strcmp(weight->dtype, "BF16") ||
         !strcmp(weight->dtype, "F32")) {

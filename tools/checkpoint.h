@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The linear layers of a checkpoint, by the names and shapes of its tensors: GPTQ, AWQ,
- * compressed-tensors, bitsandbytes, MXFP4 blocks, and plain matrices.
+ * compressed-tensors, bitsandbytes, MXFP4 blocks, fp8 with one scale, and plain matrices.
  */
 #ifndef TOOLS_CHECKPOINT_H
 #define TOOLS_CHECKPOINT_H
@@ -12,7 +12,8 @@
 
 struct checkpoint_layer {
     char name[256];     /* without the last part: "model.layers.0.self_attn.q_proj" */
-    const char *format; /* "gptq", "awq", "compressed-tensors", "bitsandbytes", "mxfp4", "plain" */
+    const char *format; /* "gptq", "awq", "compressed-tensors", "bitsandbytes", "mxfp4", "fp8",
+                         * "plain" */
     int64_t experts;    /* matrices of this shape in one tensor; 1 */
     bool act_order;     /* g_idx orders columns otherwise than by k/group */
     char problem[QUERN_TEXT_MAX]; /* canonical text; "" when there is none */

@@ -3,7 +3,7 @@
  * Members as the transformers library writes them: hidden_size, num_attention_heads …; of a
  * multimodal model they are in text_config. quantization_config is by quant_method: gptq and awq
  * (bits, group_size, sym or zero_point), compressed-tensors (config_groups.*.weights), bitsandbytes
- * (load_in_4bit, bnb_4bit_*), mxfp4.
+ * (load_in_4bit, bnb_4bit_*), mxfp4, fp8 (activation_scheme).
  */
 #include "hf_config.h"
 
@@ -127,7 +127,7 @@ static void set_group(struct model *m, int64_t group)
 static int unknown(const char *path, const char *what, const char *value)
 {
     return fail("%s: quantization_config: %s %s is none that problems describe; 4-bit gptq, awq, "
-                "compressed-tensors and bitsandbytes, and mxfp4 are",
+                "compressed-tensors and bitsandbytes, mxfp4, and fp8 with one scale are",
                 path, what, value);
 }
 
@@ -150,6 +150,48 @@ static int read_integers(const json_t *q, const char *path, const char *bits_nam
     return EXIT_OK;
 }
 
+/* 8-bit floats with one scale for all of a layer; activations too, or (`plain`) as the model has
+ * them. C is of the model's type. */
+static int set_fp8(bool plain, struct model *m)
+{
+    snprintf(m->words.wq, sizeof m->words.wq, "fp8");
+    if (plain)
+        return EXIT_OK;
+    if (m->words.a[0])
+        snprintf(m->words.c, sizeof m->words.c, "%s", m->words.a);
+    snprintf(m->words.a, sizeof m->words.a, "fp8");
+    return EXIT_OK;
+}
+
+/* Groups of compressed-tensors with weights of type float. */
+static int read_floats(const json_t *group, const json_t *weights, const char *path,
+                       struct model *m)
+{
+    const json_t *const inputs = json_object_get(group, "input_activations");
+    const json_t *const bits = json_object_get(weights, "num_bits");
+    char shown[JSON_SHOWN_BYTES];
+
+    if (json_integer_value(bits) != 8)
+        return unknown(path, "float num_bits", bits ? json_shown(bits, shown) : "(none)");
+    if (strcmp(text_member(weights, "strategy"), "tensor"))
+        return unknown(path, "weights of strategy", text_member(weights, "strategy"));
+    if (json_is_object(inputs) && strcmp(text_member(inputs, "strategy"), "tensor"))
+        return unknown(path, "input_activations of strategy", text_member(inputs, "strategy"));
+    return set_fp8(!json_is_object(inputs), m);
+}
+
+static int read_fp8(const json_t *q, const char *path, struct model *m)
+{
+    const json_t *const block = json_object_get(q, "weight_block_size");
+    const char *const scheme = text_member(q, "activation_scheme");
+
+    if (block && !json_is_null(block))
+        return unknown(path, "fp8", "with weight_block_size");
+    if (scheme[0] && strcmp(scheme, "static") && strcmp(scheme, "dynamic"))
+        return unknown(path, "activation_scheme", scheme);
+    return set_fp8(false, m);
+}
+
 static int read_compressed(const json_t *q, const char *path, struct model *m)
 {
     const json_t *const groups = json_object_get(q, "config_groups");
@@ -162,6 +204,8 @@ static int read_compressed(const json_t *q, const char *path, struct model *m)
         const char *const type = text_member(weights, "type");
         if (!json_is_object(weights))
             continue;
+        if (!strcmp(type, "float"))
+            return read_floats(group, weights, path, m);
         if (strcmp(type, "int"))
             return unknown(path, "type", type[0] ? type : "(none)");
         return read_integers(weights, path, "num_bits", "group_size",
@@ -210,6 +254,8 @@ static int read_quantisation(const json_t *root, const char *path, struct model 
         return read_compressed(q, path, m);
     if (!strcmp(method, "bitsandbytes"))
         return read_bitsandbytes(q, path, m);
+    if (!strcmp(method, "fp8"))
+        return read_fp8(q, path, m);
     if (!strcmp(method, "mxfp4")) {
         snprintf(m->words.wq, sizeof m->words.wq, "mxfp4");
         m->only_experts = true;

@@ -20,7 +20,7 @@
 
 /* Values of problem words that a model's file implies; "" where it says nothing. */
 struct model_words {
-    char wq[16], group[24], scale[16], zero[16], a[16];
+    char wq[16], group[24], scale[16], zero[16], a[16], c[16];
 };
 
 struct model {

@@ -49,15 +49,21 @@ static int add_problem(struct prewarm *w, const char *layers, const char *given)
 }
 
 /* What the model's file says of its weights stands in for options that were not given. Another --wq
- * than the file's takes nothing of it but the type of the activations. */
+ * than the file's takes nothing of it but the type of the activations; fp8fnuz is what hosts make of
+ * fp8 for processors that know only that. */
 static void take_words(struct model *m, const char *values[WORD_COUNT])
 {
+    enum { WQ, A = 4, C };
     const struct model_words *const own = &m->words;
-    const bool same = !values[0] || !strcmp(values[0], own->wq);
-    const char *const given[WORD_COUNT] = {own->wq, own->group, own->scale, own->zero, own->a};
+    const bool made_fnuz = values[WQ] && !strcmp(values[WQ], "fp8fnuz") && !strcmp(own->wq, "fp8");
+    const bool same = !values[WQ] || !strcmp(values[WQ], own->wq) || made_fnuz;
+    const bool eight = !strcmp(own->a, "fp8"); /* and c is the type that the model computes in */
+    const char *const a = !eight ? own->a : !same ? own->c : made_fnuz ? "fp8fnuz" : "fp8";
+    const char *const given[WORD_COUNT] = {own->wq,   own->group, own->scale,
+                                           own->zero, a,          values[A] ? "" : own->c};
 
     for (size_t i = 0; i < WORD_COUNT; i++)
-        if (!values[i] && given[i] && given[i][0] && (same || i == 4))
+        if (!values[i] && given[i] && given[i][0] && (same || i == A))
             values[i] = given[i];
     if (!same)
         m->plain_head = m->only_experts = false;

@@ -58,6 +58,11 @@ def bnb(layer, wq="nf4", nested=False):
     return tensors
 
 
+def fp8(layer, dtype="F8_E4M3", scale="F32", shape=(), static=False):
+    tensors = {f"{layer}.weight": (dtype, [N, K]), f"{layer}.weight_scale": (scale, list(shape))}
+    return {**tensors, f"{layer}.input_scale": ("F32", [1])} if static else tensors
+
+
 SHUFFLED = [k * 2 // K for k in range(K)]
 random.Random(1).shuffle(SHUFFLED)
 INT4 = f"op=gemm wq=int4 group={{}} scale={{}} zero={{}} a={{}} c={{}} n={N} k={K} bias={{}}"
@@ -83,6 +88,17 @@ LAYERS = {  # tensors → format, act-order, problem
     "bnb-nested": (bnb("l", "fp4", nested=True), "bitsandbytes", False,
                    f"op=gemm wq=fp4 group=64 scale=nested a=bf16 c=bf16 n={N} k={K} bias=0 "
                    "layout=bnb round=rne"),
+    "fp8": (fp8("l"), "fp8", False,
+            f"op=gemm wq=fp8 scale=tensor a=bf16 c=bf16 n={N} k={K} bias=0 layout=dense round=rne"),
+    "fp8-static": (fp8("l", shape=[1], static=True), "fp8", False,
+                   f"op=gemm wq=fp8 scale=tensor a=fp8 c=bf16 n={N} k={K} bias=0 layout=dense "
+                   "round=rne"),
+    "fp8-f16": (fp8("l", scale="F16", shape=[1]), "fp8", False,
+                f"op=gemm wq=fp8 scale=tensor a=f16 c=f16 n={N} k={K} bias=0 layout=dense "
+                "round=rne"),
+    "fp8fnuz": (fp8("l", "F8_E4M3FNUZ", static=True), "fp8", False,
+                f"op=gemm wq=fp8fnuz scale=tensor a=fp8fnuz c=bf16 n={N} k={K} bias=0 layout=dense "
+                "round=rne"),
     "plain": ({"l.weight": ("BF16", [N, K]), "norm.weight": ("BF16", [K]),
                "model.embed_tokens.weight": ("BF16", [100, K])}, "plain", False,
               f"op=gemm wq=none a=bf16 c=bf16 n={N} k={K} bias=0 layout=dense round=rne"),
@@ -123,7 +139,10 @@ def test_layers_without_a_problem_say_why(quern, tmp_path):
     for tensors, reason in (
         (eight, "8-bit weights"),
         (gptq("l", groups=16), "group=16"),
-        ({"l.weight": ("F8_E4M3", [N, K])}, "weights of type F8_E4M3"),
+        ({"l.weight": ("F8_E4M3", [N, K])}, "weights of type F8_E4M3 without a weight_scale"),
+        ({"l.weight": ("F8_E5M2", [N, K]), "l.weight_scale": ("F32", [1])}, "type F8_E5M2"),
+        (fp8("l", shape=[N, 1]), f"F8_E4M3 with scales F32 [{N},1]; one for all weights"),
+        ({"l.weight": ("F8_E4M3", [N, K]), "l.weight_scale_inv": ("F32", [1, 2])}, "each block"),
         ({"l.weight_packed": ("U8", [N, K // 2]), "l.weight_scale": ("F8_E4M3", [N, K // 16])},
          "packed as U8"),
     ):
@@ -208,6 +227,9 @@ GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64, "sym": False, "desc
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
 COMPRESSED = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {
     "group_0": {"weights": {"num_bits": 4, "type": "int", "symmetric": True, "group_size": 128}}}}
+FLOATS = {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {
+    "group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "tensor"},
+                "input_activations": {"num_bits": 8, "type": "float", "strategy": "tensor"}}}}
 BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4",
        "bnb_4bit_use_double_quant": True}
 
@@ -224,6 +246,9 @@ def prewarm(quern, tmp_path, config, *words):
     (DENSE, AWQ, "wq=int4 group=128 scale=bf16 zero=u8 a=bf16"),
     (DENSE, COMPRESSED, "wq=int4 group=128 scale=bf16 zero=none a=bf16"),
     (DENSE, BNB, "wq=nf4 group=64 scale=nested a=bf16"),
+    (DENSE, FLOATS, "wq=fp8 scale=tensor a=fp8 c=bf16"),
+    (DENSE, {"quant_method": "fp8", "activation_scheme": "static"}, "wq=fp8 scale=tensor a=fp8"),
+    ({**DENSE, "torch_dtype": "float16"}, {"quant_method": "fp8"}, "a=fp8 c=f16"),
     ({"text_config": DENSE, "model_type": "some_vlm"}, AWQ, "wq=int4 group=128"),
 ])  # fmt: skip
 def test_a_config_as_it_stands(warm, tmp_path, config, quantisation, text):
@@ -249,6 +274,11 @@ def test_experts_of_a_config(warm, tmp_path):
 def test_options_go_before_the_config(warm, tmp_path):
     config = {**DENSE, "quantization_config": AWQ}
     assert "zero=scaled" in prewarm(warm, tmp_path, config, "--zero", "scaled")["o"]
+    floats = {**DENSE, "quantization_config": FLOATS}
+    assert "wq=nf4 group=64 scale=f32 a=bf16" in prewarm(warm, tmp_path, floats, "--wq", "nf4")["o"]
+    fnuz = prewarm(warm, tmp_path, floats, "--wq", "fp8fnuz")
+    assert "wq=fp8fnuz scale=tensor a=fp8fnuz c=bf16" in fnuz["o"] and "lm_head" not in fnuz
+    assert "wq=fp8 scale=tensor a=f16 c=f16" in prewarm(warm, tmp_path, floats, "--a", "f16")["o"]
     other = prewarm(warm, tmp_path, config, "--wq", "nf4")
     assert "wq=nf4 group=64 scale=f32 a=bf16" in other["o"] and "lm_head" in other
 
@@ -256,6 +286,12 @@ def test_options_go_before_the_config(warm, tmp_path):
 @pytest.mark.parametrize("change, says", [
     ({"quantization_config": {**GPTQ, "bits": 3}}, "bits 3"),
     ({"quantization_config": {"quant_method": "hqq"}}, "quant_method hqq"),
+    ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
+     "weight_block_size"),
+    ({"quantization_config": {**FLOATS, "config_groups": {"group_0": {
+        "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}}}, "channel"),
+    ({"quantization_config": {**FLOATS, "config_groups": {"group_0": {
+        "weights": {"num_bits": 4, "type": "float", "strategy": "tensor"}}}}}, "num_bits 4"),
     ({"quantization_config": {**BNB, "load_in_4bit": False}}, "load_in_4bit"),
     ({"quantization_config": 7}, "'quantization_config' is 7"),
     ({"quantization_config": {**GPTQ, "group_size": "many"}}, "'group_size' is \"many\""),
