@@ -51,15 +51,38 @@ static quern_status read_flags(const struct elf *elf, struct object *o)
     return QUERN_OK;
 }
 
-/* The metadata's own name of the target must be that of the flags: "amdgcn-amd-amdhsa--" + id. */
+/* Bytes of the part of a triple that names instruction set and system, its last '-' included: that
+ * of "amdgcn-amd-amdhsa--gfx1151" is "amdgcn-amd-amdhsa-". LLVM 24 has "amdgpu", with a version of
+ * the instruction set behind it, in amdgcn's place. 0: it is neither. */
+static size_t system_bytes(const struct msgpack_text *triple)
+{
+    static const char system[] = "-amd-amdhsa-";
+    const size_t arch = strlen("amdgcn");
+    size_t at = arch;
+
+    if (triple->bytes < arch)
+        return 0;
+    if (!memcmp(triple->text, "amdgpu", arch))
+        while (at < triple->bytes &&
+               (triple->text[at] == '.' || (triple->text[at] >= '0' && triple->text[at] <= '9')))
+            at++;
+    else if (memcmp(triple->text, "amdgcn", arch))
+        return 0;
+    if (triple->bytes - at < sizeof system - 1 ||
+        memcmp(triple->text + at, system, sizeof system - 1))
+        return 0;
+    return at + sizeof system - 1;
+}
+
+/* The metadata's own name of the target must be that of the flags: "amdgcn-amd-amdhsa--" + id, with
+ * or without an environment between the last two '-'. */
 static quern_status check_target(const struct metadata *m, const struct object *o)
 {
-    static const char prefix[] = "amdgcn-amd-amdhsa-";
     const struct id_text id = id_text(o->target->name, o->sramecc, o->xnack);
     const size_t bytes = strlen(id.text), at = m->target.bytes - bytes;
+    const size_t system = system_bytes(&m->target);
 
-    FAIL_IF(m->target.bytes < sizeof prefix + bytes ||
-                memcmp(m->target.text, prefix, sizeof prefix - 1) ||
+    FAIL_IF(!system || m->target.bytes < system + 1 + bytes ||
                 memcmp(m->target.text + at, id.text, bytes) || m->target.text[at - 1] != '-',
             QUERN_E_OBJECT, "code for %s by its ELF flags, for %.*s by its metadata", id.text,
             (int)(m->target.bytes < 80 ? m->target.bytes : 80), m->target.text);

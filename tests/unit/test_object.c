@@ -392,6 +392,41 @@ static void running_out_of_memory_is_said(void **state)
     object_free(&o);
 }
 
+/* ---- The target's name ----------------------------------------------------------------------- */
+
+/* Status of the object with another triple in its metadata, as long as the one that is there. */
+static quern_status with_triple(const char *triple)
+{
+    static const char present[] = "amdgcn-amd-amdhsa--gfx1151";
+    const struct t_object g = t_object(T_AXPY_GFX1151);
+    char *const copy = malloc(g.size);
+    struct object o;
+
+    assert_non_null(copy);
+    memcpy(copy, g.bytes, g.size);
+    char *const at = memmem(copy, g.size, present, sizeof present - 1);
+    assert_non_null(at);
+    assert_int_equal(strlen(triple), sizeof present - 1);
+    memcpy(at, triple, sizeof present - 1);
+    const quern_status status = object_parse((const uint8_t *)copy, g.size, &o);
+    if (status == QUERN_OK)
+        object_free(&o);
+    free(copy);
+    return status;
+}
+
+static void triples(void **state)
+{
+    (void)state;
+    assert_int_equal(with_triple("amdgcn-amd-amdhsa--gfx1151"), QUERN_OK);
+    assert_int_equal(with_triple("amdgpu-amd-amdhsa--gfx1151"), QUERN_OK);
+    assert_int_equal(with_triple("amdgpu-amd-amdpal--gfx1151"), QUERN_E_OBJECT);
+    assert_int_equal(with_triple("amdgpu-amd-amdhsa--gfx1150"), QUERN_E_OBJECT);
+    assert_int_equal(with_triple("amdgpu1-amd-amdhsa-gfx1151"), QUERN_E_OBJECT);
+    assert_int_equal(with_triple("amdgpx-amd-amdhsa--gfx1151"), QUERN_E_OBJECT);
+    assert_int_equal(with_triple("amdgpu.......-amd-amdhsa--"), QUERN_E_OBJECT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,6 +436,7 @@ int main(void)
         cmocka_unit_test(segments_symbols_and_relocations),
         cmocka_unit_test(hidden_arguments_are_filled),
         cmocka_unit_test(fits_only_its_processor_and_features),
+        cmocka_unit_test(triples),
         cmocka_unit_test(running_out_of_memory_is_said),
     };
 
