@@ -129,19 +129,47 @@ struct code {
 /* comgr gives one user pointer to all three callbacks, per instruction. */
 struct instruction {
     const struct code *code;
+    uint64_t older; /* where the form of older compilers is read in place of what is there, */
+    uint32_t clear; /* with these bits of the second word taken away */
     char text[UINT16_MAX];
     size_t length;
 };
 
+#define NOWHERE UINT64_MAX
+
+/* In the second word of a VOP3 instruction (gfx9: 110100, later 110101 in the first word's upper
+ * bits): its second and third operands, and what LLVM 24 puts there when there is none, the
+ * constant 0. Releases before it know no instruction but with zeros there. */
+static const uint32_t no_operand[] = {UINT32_C(0x80) << 18, UINT32_C(0x80) << 18 | 0x80 << 9};
+static const uint32_t operands[] = {UINT32_C(0x1ff) << 18, UINT32_C(0x1ff) << 18 | 0x1ff << 9};
+
+/* Whether the instruction may lack these operands (the third; the second and the third). */
+static bool may_lack(const struct code *code, uint64_t at, size_t which)
+{
+    uint32_t words[2];
+
+    if (code->size - at < sizeof words)
+        return false;
+    memcpy(words, code->bytes + at, sizeof words);
+    return words[0] >> 27 == 0x1a && (words[1] & operands[which]) == no_operand[which];
+}
+
 static uint64_t read_code(uint64_t from, char *to, uint64_t size, void *user)
 {
-    const struct code *const code = ((const struct instruction *)user)->code;
+    const struct instruction *const i = user;
+    const struct code *const code = i->code;
 
     if (from >= code->size)
         return 0;
     if (size > code->size - from)
         size = code->size - from;
     memcpy(to, code->bytes + from, size);
+    if (from == i->older && size >= 8) {
+        uint32_t word;
+        memcpy(&word, to + 4, sizeof word);
+        word &= ~i->clear;
+        memcpy(to + 4, &word, sizeof word);
+    }
     return size;
 }
 
@@ -161,6 +189,16 @@ static void ignore_address(uint64_t address, void *user)
     (void)user;
 }
 
+/* Its size, and its text in *i; 0: what is there is no instruction. */
+static uint64_t disassemble_one(handle disassembler, struct instruction *i, uint64_t at)
+{
+    uint64_t size = 0;
+
+    i->length = 0;
+    const int status = comgr.disassemble(disassembler, at, i, &size);
+    return status == SUCCESS && size <= i->code->size - at ? size : 0;
+}
+
 static void disassemble(handle disassembler, const struct code *code, struct fields *out)
 {
     static struct instruction instruction;
@@ -168,11 +206,14 @@ static void disassemble(handle disassembler, const struct code *code, struct fie
 
     instruction.code = code;
     while (at < code->size) {
-        uint64_t size = 0;
-        instruction.length = 0;
-        const int status = comgr.disassemble(disassembler, at, &instruction, &size);
-        if (status != SUCCESS || !size || size > code->size - at) {
-            /* no instruction: the next may start a word further */
+        instruction.older = NOWHERE;
+        uint64_t size = disassemble_one(disassembler, &instruction, at);
+        for (size_t i = 0; !size && i < 2 && may_lack(code, at, i); i++) {
+            instruction.older = at;
+            instruction.clear = operands[i];
+            size = disassemble_one(disassembler, &instruction, at);
+        }
+        if (!size) { /* the next may start a word further */
             instruction.length = 0;
             size = code->size - at < 4 ? code->size - at : 4;
         }

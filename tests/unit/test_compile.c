@@ -225,7 +225,10 @@ static void disassembles_known_words(void **state)
                                     0x00, 0x00, 0xfd, 0xff, /* nothing */
                                     0x00, 0x00, 0xb0, 0xbf, /* s_endpgm */
                                     0x80, 0xbf};            /* half a word */
-    static const uint8_t gfx9[] = {0x00, 0x00, 0x81, 0xbf}; /* s_endpgm */
+    static const uint8_t newer[] = {0x03, 0x00, 0x2c, 0xd7, 0x02, 0x9d, 0x00, 0x02,
+                                    0x95, 0x00, 0x81, 0xd5, 0x80, 0x00, 0x01, 0x02,
+                                    0xff, 0x00, 0xff, 0xd7, 0x80, 0x00, 0x01, 0x02}; /* none */
+    static const uint8_t gfx9[] = {0x00, 0x00, 0x81, 0xbf};                          /* s_endpgm */
     struct compiler *const c = t_compiler_open(1, 0);
     struct listing l = {0};
 
@@ -246,6 +249,14 @@ static void disassembles_known_words(void **state)
                      QUERN_OK);
     assert_int_equal(l.count, 1);
     assert_string_equal(l.text[0], "s_endpgm");
+    /* LLVM 24 writes constant 0 for operands that an instruction has not */
+    l.count = 0;
+    assert_int_equal(compiler_disassemble(c, "gfx1151", newer, sizeof newer, add_to_listing, &l),
+                     QUERN_OK);
+    assert_int_equal(l.count, 4);
+    assert_string_equal(l.text[0], "v_mul_lo_u32 v3, v2, s78");
+    assert_string_equal(l.text[1], "v_mov_b32_e64 v149, 0");
+    assert_string_equal(l.text[2], "");
     l.count = 0;
     assert_int_equal(compiler_disassemble(c, "gfx90a", gfx9, 0, add_to_listing, &l), QUERN_OK);
     assert_int_equal(l.count, 0);
