@@ -185,9 +185,17 @@ TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 BENCH_BIN := $(filter-out %/bench_hip,$(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c)))
 COMMON_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/common/*.c))
 # readers of the command's files, which are not in the library
-JSON_READERS := tools/launch_json.c tools/model.c tools/hf_config.c tools/json_file.c tools/files.c
-$(B)/tests/fuzz/test_fuzz_json: $(JSON_READERS:%.c=$(B)/%.o)
-$(B)/tests/fuzz/test_fuzz_json.o: override CPPFLAGS += -Itools
+READ_plan        := $(addprefix tools/,launch_json.c json_file.c files.c)
+READ_model       := $(addprefix tools/,model.c hf_config.c manifest.c options.c json_file.c files.c)
+READ_safetensors := $(addprefix tools/,safetensors.c json_file.c files.c)
+# the worker's, but for its main function
+READ_request     := $(addprefix src/compile/worker_,serve.c hiprtc.c comgr.c)
+define READ_RULE
+$(B)/tests/fuzz/test_fuzz_$(1): $(READ_$(1):%.c=$(B)/%.o)
+$(B)/tests/fuzz/test_fuzz_$(1).o: override CPPFLAGS += -Itools
+build/fuzz/fuzz_$(1): $(READ_$(1):%.c=build/fuzz/%.o)
+endef
+$(foreach target,plan model safetensors request,$(eval $(call READ_RULE,$(target))))
 $(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
@@ -223,26 +231,26 @@ $(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 $(LIB_OBJ) $(TOOL_SRC:%.c=$(B)/%.o) $(WORKER) $(FAKEHIP_OBJ): | $(filter all,$(MAKECMDGOALS))
 tests: $(TEST_BIN) $(BENCH_BIN) $(FAKEHIP) $(FAKEHIP_BIN)
 
-# `make fuzz FUZZ_RUNS=10000000 FUZZ=object`: libFuzzer on the readers, instrumented by clang; the
-# rest of the library comes from the release build. Finds go to build/fuzz, inputs that reach new
-# code to build/fuzz/corpus. FUZZ: which targets, of tests/fuzz/test_fuzz_*.c.
+# `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
+# by clang; the rest of the library comes from the release build. Finds go to build/fuzz, inputs
+# that reach new code to build/fuzz/corpus. FUZZ: which targets, of tests/fuzz/test_fuzz_*.c.
 FUZZ      ?= $(patsubst tests/fuzz/test_fuzz_%.c,%,$(wildcard tests/fuzz/test_fuzz_*.c))
-FUZZ_RUNS ?= 100000
+FUZZ_SECONDS ?= 60
 FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c) \
-             src/store/entry.c src/sim/text.c src/sim/parse.c src/sim/pool.c src/plan/tuning.c
+             src/store/entry.c src/store/pack.c src/sim/text.c src/sim/parse.c src/sim/pool.c \
+             src/plan/tuning.c src/compile/process.c src/compile/compiler.c src/compile/pool.c
 FUZZCC    := clang $(STD) -DFUZZING $(CPPFLAGS) -Itools -Itests/common -O1 -g -w \
              -fsanitize=address,undefined -fno-sanitize-recover=all
 .PHONY: fuzz
 fuzz: $(FUZZ:%=build/fuzz/fuzz_%)
 	@for f in $(FUZZ); do mkdir -p build/fuzz/corpus/$$f; \
-	  build/fuzz/fuzz_$$f -runs=$(FUZZ_RUNS) -max_len=65536 -timeout=20 -rss_limit_mb=4096 \
+	  build/fuzz/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -timeout=20 -rss_limit_mb=4096 \
 	    -artifact_prefix=build/fuzz/$$f- -print_final_stats=1 -verbosity=0 \
 	    build/fuzz/corpus/$$f tests/fuzz/corpus/$$f || exit 1; done
 build/fuzz/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CLANG,$@)
 	$(Q)$(FUZZCC) -fsanitize=fuzzer-no-link -MMD -MP -c $< -o $@
-build/fuzz/fuzz_json: $(JSON_READERS:%.c=build/fuzz/%.o)
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/test_fuzz_%.o $(FUZZ_SRC:%.c=build/fuzz/%.o) \
     build/release/lib/libquern-all.a
 	$(call say,LD,$@)

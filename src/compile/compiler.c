@@ -86,9 +86,8 @@ void compile_result_free(struct compile_result *result)
     *result = (struct compile_result){0};
 }
 
-/* Hands out the instructions of a reply, having checked that they cover the code without gaps. */
-static quern_status emit_all(const struct answer *answer, size_t size, quern_disassembly_fn emit,
-                             void *user)
+quern_status answer_instructions(const struct answer *answer, size_t size,
+                                 quern_disassembly_fn emit, void *user)
 {
     char text[UINT16_MAX + 1];
     uint64_t offset = 0;
@@ -133,7 +132,7 @@ quern_status compiler_disassemble(void *compiler, const char *processor, const v
     os.free(request.bytes);
     if (status != QUERN_OK)
         return status;
-    status = answer.outcome == REPLY_DONE ? emit_all(&answer, size, emit, emit_user)
+    status = answer.outcome == REPLY_DONE ? answer_instructions(&answer, size, emit, emit_user)
                                           : answer_failure(&answer, QUERN_E_OBJECT, what);
     os.free(answer.bytes);
     return status;

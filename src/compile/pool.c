@@ -521,7 +521,7 @@ static quern_status request_failed(struct compiler *compiler, const struct hash1
     return status;
 }
 
-static bool read_answer(const struct process_reply *reply, struct answer *answer)
+bool answer_read(const struct process_reply *reply, struct answer *answer)
 {
     struct field_reader r = {reply->bytes, reply->bytes + reply->size, false};
 
@@ -550,7 +550,7 @@ quern_status pool_request(struct compiler *compiler, enum frame_kind kind,
     TRY(take_worker(p, compiler->log, &slot));
 
     process_call(slot->process, kind, request->bytes, request->size, p->deadline_ms, &reply);
-    if (reply.end == PROCESS_ANSWERED && !read_answer(&reply, answer)) {
+    if (reply.end == PROCESS_ANSWERED && !answer_read(&reply, answer)) {
         reply.end = PROCESS_GARBAGE;
         snprintf(reply.why, sizeof reply.why, "sent a reply that cannot be read");
         os.free(reply.bytes);

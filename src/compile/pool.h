@@ -31,6 +31,14 @@ struct answer {
 quern_status pool_request(struct compiler *compiler, enum frame_kind kind,
                           const struct fields *request, const char *what, struct answer *answer);
 
+/* Unpacks a reply; false when it cannot be one. *answer points into it. */
+struct process_reply;
+bool answer_read(const struct process_reply *reply, struct answer *answer);
+/* Hands out the instructions of a disassembly of `size` bytes of code, having checked that they
+ * cover them without gaps. QUERN_E_WORKER when they do not. */
+quern_status answer_instructions(const struct answer *answer, size_t size,
+                                 quern_disassembly_fn emit, void *user);
+
 enum pool_count { POOL_COMPILED, POOL_FAILED };
 void pool_count(struct compiler *compiler, enum pool_count which);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Code objects, offload bundles and metadata of any bytes: refused, or as object.h promises. */
+/* Code objects and offload bundles of any bytes: refused, or as object.h promises. */
 #include "object/bundle.h"
-#include "object/metadata.h"
 #include "object/object.h"
 #include "t_fuzz.h"
 
@@ -65,12 +64,8 @@ static void read_bundles(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct metadata m;
-
     read_object(data, size);
     read_bundles(data, size);
-    if (metadata_read(data, size, &m) == QUERN_OK)
-        metadata_free(&m);
     return 0;
 }
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Bundles of any bytes: refused, or entries that are what their index says. */
+#include "base/hash.h"
+#include "object/le.h"
+#include "store/entry.h"
+#include "store/pack.h"
+#include "store/pack_format.h"
+#include "store/signature.h"
+#include "t_fuzz.h"
+
+#include <string.h>
+
+static void read_bundle(const uint8_t *data, size_t size)
+{
+    struct pack_info info;
+    struct pack *p;
+
+    if (pack_open_memory(data, size, &p) != QUERN_OK)
+        return;
+    pack_info(p, &info);
+    FUZZ_CHECK(info.bytes <= size && info.manifest_bytes < size);
+    FUZZ_CHECK(strlen(info.manifest) == info.manifest_bytes);
+    for (uint64_t i = 0; i < info.entries && i < 64; i++) {
+        struct store_entry e;
+        struct hash128 key;
+        if (pack_entry(p, i, &key, &e) != QUERN_OK) {
+            FUZZ_CHECK(!e.buffer);
+            continue;
+        }
+        const struct hash128 hash = hash128_of(e.record.key_text, e.record.key_text_bytes);
+        FUZZ_CHECK(!memcmp(hash.bytes, key.bytes, sizeof key.bytes));
+        store_entry_free(&e);
+    }
+    pack_close(p);
+}
+
+/* Makes the digest behind the head right, and with `entries` those of the entries and the keys that
+ * the index has for them. */
+static void mend(uint8_t *b, size_t size, int entries)
+{
+    if (size < PACK_HEADER_BYTES)
+        return;
+    const uint64_t count = le64(b + PACK_AT_ENTRIES), manifest = le64(b + PACK_AT_MANIFEST);
+    if (count > size / PACK_INDEX_BYTES || manifest > size)
+        return;
+    const struct pack_layout l = pack_lay_out(count, manifest);
+    if (l.end > size)
+        return;
+    for (uint64_t i = 0; entries && i < count; i++) {
+        uint8_t *const r = b + PACK_HEADER_BYTES + i * PACK_INDEX_BYTES;
+        const uint64_t at = le64(r + PACK_INDEX_OFFSET), bytes = le64(r + PACK_INDEX_SIZE);
+        if (at > size || bytes > size - at || bytes < ENTRY_HEADER_BYTES + 16)
+            continue;
+        const struct hash128 digest = hash128_of(b + at, bytes - 16);
+        memcpy(b + at + bytes - 16, digest.bytes, 16);
+    }
+    const struct hash128 digest = hash128_of(b, l.digest);
+    memcpy(b + l.digest, digest.bytes, PACK_DIGEST_BYTES);
+}
+
+/* As it is, and with digests made right, so that what is behind them is reached as well. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    read_bundle(data, size);
+    for (int entries = 0; entries < 2; entries++) {
+        uint8_t *const copy = malloc(size ? size : 1);
+        FUZZ_CHECK(copy);
+        if (size)
+            memcpy(copy, data, size);
+        mend(copy, size, entries);
+        read_bundle(copy, size);
+        free(copy);
+    }
+    return 0;
+}
+
+FUZZ_MAIN("bundle", 2000)
