@@ -23,19 +23,41 @@ static int milliseconds_until(uint64_t when)
     return now >= when ? 0 : (int)((when - now + 999999) / 1000000);
 }
 
+/* Signals of a host interrupt a call now and then. Many more of them than any host has come from a
+ * call that does nothing but fail, and must not be repeated until a deadline. */
+#define INTERRUPTIONS    1000
+#define INTERRUPTIONS_MS 10 /* and so many in each millisecond */
+
+struct patience {
+    uint64_t since; /* the first */
+    uint64_t interruptions;
+};
+
+/* After a call failed: whether it is to be made again. */
+static bool again(struct patience *p)
+{
+    if (errno != EINTR)
+        return false;
+    const uint64_t now = os_now();
+    if (!p->interruptions++)
+        p->since = now;
+    errno = EINTR;
+    return p->interruptions < INTERRUPTIONS + INTERRUPTIONS_MS * ((now - p->since) / 1000000);
+}
+
 /* ---- What it prints -------------------------------------------------------------------------- */
 
 #define READ_BYTES 16384
 
 /* Reads once; false at end of file. */
-static bool drain(struct process *p)
+static bool drain(struct process *p, struct patience *patience)
 {
     char block[READ_BYTES];
     const ssize_t n = os.read(p->pipe, block, sizeof block);
 
     for (ssize_t i = 0; i < n; i++)
         p->tail[p->printed++ % PROCESS_TAIL] = block[i];
-    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+    return n > 0 || (n < 0 && (errno == EAGAIN || again(patience)));
 }
 
 /* What was printed already is read even when this process was held up for longer than it waits. */
@@ -46,11 +68,12 @@ static void drain_all(struct process *p, int within_ms)
 {
     const uint64_t deadline = os_now() + (uint64_t)within_ms * 1000000;
     struct pollfd poll = {p->pipe, POLLIN, 0};
+    struct patience patience = {0};
 
     for (int late = 0; late < LATE_READS;) {
         const int wait = milliseconds_until(deadline);
         const int n = os.poll(&poll, 1, wait);
-        if ((n > 0 && !drain(p)) || (n < 0 && errno != EINTR) || (n == 0 && !wait))
+        if ((n > 0 && !drain(p, &patience)) || (n < 0 && !again(&patience)) || (n == 0 && !wait))
             return;
         late += !wait;
     }
@@ -141,10 +164,13 @@ struct exchange {
     const uint8_t *payload;
     size_t sent, received;
     uint8_t *reply;
+    struct patience patience;
+    int error; /* of UNHEARD */
 };
 
-/* Sends what goes without waiting. A worker that is gone shows at the receiving side. */
-static void exchange_send(struct exchange *x)
+/* Sends what goes without waiting. A worker that is gone shows at the receiving side. False when
+ * the call is interrupted without end. */
+static bool exchange_send(struct exchange *x)
 {
     const size_t total = sizeof x->out + x->out.bytes;
 
@@ -154,15 +180,25 @@ static void exchange_send(struct exchange *x)
             head ? (const uint8_t *)&x->out + x->sent : x->payload + (x->sent - sizeof x->out);
         const size_t n = (head ? sizeof x->out : total) - x->sent;
         const ssize_t done = os.send(x->process->sock, from, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (done < 0 && errno == EINTR)
+        if (done < 0 && again(&x->patience))
             continue;
         if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            return;
+            return true;
+        if (done < 0 && errno == EINTR)
+            return false;
         x->sent = done < 0 ? total : x->sent + (size_t)done;
     }
+    return true;
 }
 
-enum progress { WAITING, COMPLETE, ENDED, NONSENSE, NO_MEMORY };
+enum progress { WAITING, COMPLETE, ENDED, NONSENSE, UNHEARD };
+
+/* What is in the way is on this side. */
+static enum progress unheard(struct exchange *x, int error)
+{
+    x->error = error;
+    return UNHEARD;
+}
 
 static bool reply_plausible(const struct exchange *x)
 {
@@ -181,8 +217,10 @@ static enum progress exchange_receive(struct exchange *x)
         uint8_t *const to =
             head ? (uint8_t *)&x->in + x->received : x->reply + (x->received - sizeof x->in);
         const ssize_t n = os.recv(x->process->sock, to, total - x->received, MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && again(&x->patience))
             continue;
+        if (n < 0 && errno == EINTR)
+            return unheard(x, EINTR);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return WAITING;
         if (n <= 0)
@@ -193,7 +231,7 @@ static enum progress exchange_receive(struct exchange *x)
                 return NONSENSE;
             x->reply = os.malloc(x->in.bytes ? x->in.bytes : 1);
             if (!x->reply)
-                return NO_MEMORY;
+                return unheard(x, ENOMEM);
         }
     }
 }
@@ -205,18 +243,19 @@ static enum progress exchange_run(struct exchange *x, uint64_t deadline)
     const size_t total = sizeof x->out + x->out.bytes;
     struct pollfd polls[2] = {{p->sock, 0, 0}, {p->pipe, POLLIN, 0}};
 
-    exchange_send(x);
+    if (!exchange_send(x))
+        return unheard(x, EINTR);
     for (;;) {
         polls[0].events = (short)(POLLIN | (x->sent < total ? POLLOUT : 0));
         const int wait = milliseconds_until(deadline);
         const int n = os.poll(polls, 2, wait);
-        if (n < 0 && errno != EINTR)
-            return NO_MEMORY;
-        if (n > 0 && polls[1].revents && !drain(p))
+        if (n < 0 && !again(&x->patience))
+            return unheard(x, errno);
+        if (n > 0 && polls[1].revents && !drain(p, &x->patience))
             polls[1].fd = -1;
         if (n > 0 && polls[0].revents) {
-            if (polls[0].revents & POLLOUT)
-                exchange_send(x);
+            if (polls[0].revents & POLLOUT && !exchange_send(x))
+                return unheard(x, EINTR);
             const enum progress progress = exchange_receive(x);
             if (progress != WAITING)
                 return progress;
@@ -244,7 +283,7 @@ void process_call(struct process *p, enum frame_kind kind, const void *payload, 
     }
     os.free(x.reply);
     process_hang_up(p);
-    if (progress != NO_MEMORY)
+    if (progress != UNHEARD)
         drain_all(p, LAST_WORDS_MS);
     reply->printed = printed_text(p, &printed);
     switch (progress) {
@@ -264,7 +303,8 @@ void process_call(struct process *p, enum frame_kind kind, const void *payload, 
         __attribute__((fallthrough));
     default:
         reply->end = PROCESS_NO_MEMORY;
-        snprintf(reply->why, sizeof reply->why, "answered, but there is no memory to receive it");
+        snprintf(reply->why, sizeof reply->why, "could not be heard: %s",
+                 strerror(x.error ? x.error : ENOMEM));
     }
     if (reply->printed)
         make_text(reply->printed, printed);
@@ -403,9 +443,10 @@ static bool ended(const struct process *p, int within_ms)
 {
     const uint64_t deadline = os_now() + (uint64_t)within_ms * 1000000;
     struct pollfd poll = {p->pidfd, POLLIN, 0};
+    struct patience patience = {0};
     int n;
 
-    while ((n = os.poll(&poll, 1, milliseconds_until(deadline))) < 0 && errno == EINTR) {
+    while ((n = os.poll(&poll, 1, milliseconds_until(deadline))) < 0 && again(&patience)) {
     }
     return n > 0;
 }

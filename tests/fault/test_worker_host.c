@@ -187,6 +187,48 @@ static void interruptions_and_small_transfers_do_no_harm(void **state)
     assert_int_equal(status, QUERN_OK);
 }
 
+/* Calls that do nothing else are given up, long before any deadline: the clock stands still here. */
+static ssize_t never_recv(int fd, void *b, size_t n, int f)
+{
+    if (f & MSG_PEEK || n == 1)
+        return real.recv(fd, b, n, f); /* while it starts */
+    errno = EINTR;
+    return -1;
+}
+static ssize_t never_send(int fd, const void *b, size_t n, int f)
+{
+    (void)fd, (void)b, (void)n, (void)f;
+    errno = EINTR;
+    return -1;
+}
+static int never_poll(struct pollfd *p, nfds_t n, int t)
+{
+    errno = EINTR;
+    return t ? -1 : real.poll(p, n, t);
+}
+
+static void interruptions_without_end_are_no_hang(void **state)
+{
+    const struct t_world *const w = *state;
+
+    compiler_close(t_fake_open(w, "good"));
+    for (int call = 0; call < 3; call++) {
+        real = os;
+        if (call == 0)
+            os.send = never_send;
+        else if (call == 1)
+            os.recv = never_recv;
+        else
+            os.poll = never_poll;
+        const quern_status status = try_once(w);
+        os = real;
+        if (status == QUERN_OK)
+            fail_msg("call %d: nothing came through, and all was well", call);
+        t_message_has("could not be heard: Interrupted");
+        assert_int_equal(try_once(w), QUERN_OK);
+    }
+}
+
 /* A host that comes to look only when the worker has printed all it had to, and ended... */
 static const struct t_world *world;
 static int late_poll(struct pollfd *p, nfds_t n, int t)
@@ -276,6 +318,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(every_call_may_fail),
         TEST(interruptions_and_small_transfers_do_no_harm),
+        TEST(interruptions_without_end_are_no_hang),
         TEST(a_host_that_was_held_up_reads_the_last_words),
         TEST(workers_end_without_pidfd),
         TEST(the_toolchain_may_not_change),
