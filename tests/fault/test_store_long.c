@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,25 +26,50 @@ static double milliseconds_since(uint64_t start)
     return (double)(os_now() - start) * 1e-6;
 }
 
-/* The names alone matter: nothing reads a million files, and nothing lists them but an eviction. */
-static void a_million_entries_cost_nothing_to_open(void **state)
+#define ENTRY_BYTES 4096
+#define LONG_AGO    1000000000
+
+static void name_entry(const struct t_store *t, unsigned i, char path[PATH_MAX])
 {
-    struct t_store *const t = *state;
-    struct store *s = t_store_open(t, QUERN_CACHE_RW, 0);
+    snprintf(path, PATH_MAX, "%s/v1/objects/%02x/%030x.qk", t->cache, i % SHARDS, i);
+}
+
+/* In the order of last use entry i is at place rank(i): the multiplier is odd and no multiple of 5,
+ * so that each has a place of its own. */
+static unsigned rank(unsigned i)
+{
+    return (unsigned)((uint64_t)i * 7919 % ENTRIES);
+}
+
+/* Files of the right names, sizes and times; what is in them nothing reads. */
+static void make_entries(const struct t_store *t)
+{
     char path[PATH_MAX];
 
-    t_put(s, "a");
-    store_close(s);
     for (unsigned i = 0; i < ENTRIES; i++) {
         if (i < SHARDS) {
             snprintf(path, sizeof path, "%s/v1/objects/%02x", t->cache, i);
             mkdir(path, 0700);
         }
-        snprintf(path, sizeof path, "%s/v1/objects/%02x/%030x.qk", t->cache, i % SHARDS, i);
+        name_entry(t, i, path);
         const int fd = open(path, O_WRONLY | O_CREAT, 0600);
-        assert_true(fd >= 0);
+        const struct timespec used[2] = {{.tv_sec = LONG_AGO}, {.tv_sec = LONG_AGO + rank(i)}};
+        assert_true(fd >= 0 && !ftruncate(fd, ENTRY_BYTES) && !futimens(fd, used));
         close(fd);
     }
+}
+
+/* Nothing lists them but an eviction, which takes the half that was used longest ago. */
+static void a_million_entries_cost_nothing_to_open(void **state)
+{
+    struct t_store *const t = *state;
+    struct store *s = t_store_open(t, QUERN_CACHE_RW, 0);
+    unsigned left = 0, first_left = ENTRIES, last_gone = 0;
+    char path[PATH_MAX];
+
+    t_put(s, "a");
+    store_close(s);
+    make_entries(t);
     uint64_t start = os_now();
     s = t_store_open(t, QUERN_CACHE_RW, 0);
     const double opened = milliseconds_since(start);
@@ -56,6 +82,27 @@ static void a_million_entries_cost_nothing_to_open(void **state)
     print_message("%d entries: open %.3f ms, get %.3f ms, put %.3f ms\n", ENTRIES, opened, got,
                   put);
     assert_true(opened < 50 && got < 50 && put < 50);
+
+    /* room for 4/7 of them: an eviction goes an eighth below that, to a half */
+    s->max_bytes = (uint64_t)ENTRIES * ENTRY_BYTES / 7 * 4;
+    start = os_now();
+    store_evict(s);
+    print_message("evicting %" PRIu64 " of them: %.1f s\n", t_stats(s).evicted,
+                  milliseconds_since(start) * 1e-3);
+    for (unsigned i = 0; i < ENTRIES; i++) {
+        const unsigned place = rank(i);
+        name_entry(t, i, path);
+        if (!access(path, F_OK)) {
+            left++;
+            first_left = place < first_left ? place : first_left;
+        } else {
+            last_gone = place > last_gone ? place : last_gone;
+        }
+    }
+    assert_int_equal(left + t_stats(s).evicted, ENTRIES);
+    assert_true(left > ENTRIES / 2 - 100 && left <= ENTRIES / 2);
+    assert_true(last_gone < first_left);
+    assert_true(t_get(s, "a") && t_get(s, "b"));
     store_close(s);
 }
 
