@@ -410,28 +410,115 @@ static unsigned lds_passes(const struct access *a, const struct target_lds *s, u
     return passes;
 }
 
+/* The same of 32 lanes, all active, of which every 32 / words make a group: the usual case, in loops
+ * whose length the compiler knows. */
+INLINE unsigned lds_passes_in_order(const struct access *a, const uint32_t *address, unsigned first,
+                                    unsigned words)
+{
+    const unsigned lanes = 32 / words;
+    const uint32_t span = (1u << words) - 1;
+    unsigned passes = 0;
+
+    for (unsigned n = 0; n < 32; n += lanes) {
+        uint32_t used = 0;
+        for (unsigned l = 0; l < lanes; l++)
+            used |= span << (address[n + l] >> 2 & 31);
+        passes += LIKELY(used == 0xffffffffu)
+                      ? 1
+                      : conflict_passes(a->address, (((uint64_t)1 << lanes) - 1) << (first + n),
+                                        4 * words, 32);
+    }
+    return passes;
+}
+
+/*
+ * The same of a wave of 64 and of 64 banks. In tables with a copy of each entry for 32 banks, the
+ * first half of a group has 32 banks that differ in their lower five bits, and the second half the
+ * same, lane by lane: then only two lanes that are half a group apart can want two words of a bank.
+ */
+INLINE unsigned lds_passes_of_64(const struct access *a, unsigned words)
+{
+    const unsigned lanes = 64 / words, half = lanes / 2;
+    const uint32_t span = (1u << words) - 1;
+    unsigned passes = 0;
+
+    for (unsigned n = 0; n < 64; n += lanes) {
+        const uint64_t *const x = a->address + n, *const y = x + half;
+        uint32_t used = 0, apart = 0, meet = 0;
+        for (unsigned l = 0; l < half; l++)
+            used |= span << (x[l] >> 2 & 31);
+        for (unsigned l = 0; l < half; l++) {
+            const uint32_t differ = (uint32_t)(x[l] ^ y[l]) >> 2;
+            apart |= differ & 31;
+            meet |= (differ != 0) & ((differ & 63) == 0);
+        }
+        passes += used == 0xffffffffu && !apart
+                      ? 1 + meet
+                      : conflict_passes(a->address, ~(uint64_t)0 >> (64 - lanes) << n, 4 * words,
+                                        64);
+    }
+    return passes;
+}
+
+/* 32 lanes from `first` on; adds what their addresses are to *last and *low. Counts passes if there
+ * are `words` words to count them for. */
+INLINE unsigned lds_half(const struct wave *w, const uint32_t *v, uint32_t offset, unsigned first,
+                         unsigned words, struct access *a, uint32_t *last, uint32_t *low)
+{
+    const uintptr_t lds = (uintptr_t)w->group->lds;
+    ROW address[32];
+    uint32_t most = *last, any = *low;
+
+    LANES address[l] = v[l] + offset; /* wraps: compilers fold negative bases */
+    LANES most = MOST(most, address[l]);
+    LANES any |= address[l];
+    LANES a->address[first + l] = address[l];
+    LANES a->at[first + l] = (uint8_t *)(lds + address[l]);
+    *last = most;
+    *low = any;
+    return words ? lds_passes_in_order(a, address, first, words) : 0;
+}
+
+/* All lanes of a wave whose EXEC is full. */
+INLINE unsigned lds_lanes(const struct wave *w, const uint32_t *v, uint32_t offset, unsigned words,
+                          struct access *a, uint32_t *last, uint32_t *low)
+{
+    unsigned passes = lds_half(w, v, offset, 0, words, a, last, low);
+
+    if (w->halves == 2)
+        passes += lds_half(w, v + 32, offset, 32, words, a, last, low);
+    return passes;
+}
+
 bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset,
                  enum lds_use use, struct access *a)
 {
-    const uint32_t *const v = vgpr(w, &i->op[1], 0);
+    const struct target_lds *const s =
+        &w->group->run->module->lds[use != LDS_READ][(bytes - 1) / 4];
     const unsigned lanes = w->lanes, align = alignment(bytes, use == LDS_ATOMIC);
     const uint64_t limit = w->group->lds_bytes;
-    uint64_t last = 0, low = 0;
+    const uint32_t *const v = vgpr(w, &i->op[1], 0);
+    uint32_t last = 0, low = 0;
 
     a->active = exec_bits(w);
+    w->group->lds_accesses++;
     if (LIKELY(w->full)) {
-        uint8_t *const lds = w->group->lds;
-        for (unsigned l = 0; l < lanes; l++) {
-            const uint32_t address = v[l] + offset; /* wraps: compilers fold negative bases */
-            a->address[l] = address;
-            a->at[l] = lds + address;
-            last = MOST(last, address);
-            low |= address;
-        }
-        if (UNLIKELY(last + bytes > limit || low & (align - 1)))
+        const bool plain = s->in_order && s->lanes * bytes == 128;
+        unsigned passes = plain && bytes == 4   ? lds_lanes(w, v, offset, 1, a, &last, &low)
+                          : plain && bytes == 8 ? lds_lanes(w, v, offset, 2, a, &last, &low)
+                                                : lds_lanes(w, v, offset, 0, a, &last, &low);
+        if (s->in_order && s->lanes * bytes == 256 && lanes == 64)
+            passes = bytes == 4   ? lds_passes_of_64(a, 1)
+                     : bytes == 8 ? lds_passes_of_64(a, 2)
+                                  : 0;
+        if (UNLIKELY(last + (uint64_t)bytes > limit || low & (align - 1)))
             for (unsigned l = 0; l < lanes; l++)
                 if (!check_lds(w, i, l, a->address[l], bytes, align))
                     return false;
+        if (LIKELY(passes && !(low & (bytes - 1)))) {
+            w->group->lds_passes += passes;
+            return true;
+        }
     } else {
         for (uint64_t left = a->active; left; left &= left - 1) {
             const unsigned l = (unsigned)__builtin_ctzll(left);
@@ -441,9 +528,7 @@ bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t 
                 return false;
         }
     }
-    w->group->lds_accesses++;
-    w->group->lds_passes +=
-        lds_passes(a, &w->group->run->module->lds[use != LDS_READ][(bytes - 1) / 4], bytes);
+    w->group->lds_passes += lds_passes(a, s, bytes);
     return true;
 }
 
