@@ -9,6 +9,8 @@
 #include "sim/matrix_rows.h"
 #include "sim/track.h"
 
+#include <stdlib.h>
+
 enum element { ELEMENT_F32, ELEMENT_F16, ELEMENT_BF16, ELEMENT_FP8, ELEMENT_BF8, ELEMENT_IU8,
                ELEMENT_IU4, ELEMENT_I32 };
 
@@ -373,25 +375,25 @@ INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct f
 {
     float a[32][16], b[32][16], c[16][16], d[16][16];
     const float *rows[16];
+    float *to[16];
+    const int from_c = i->op[0].reg - i->op[3].reg, words = (int)result_words(w, f);
+    /* results go straight to D, unless some of C that is read later is there */
+    const bool apart =
+        f->d == ELEMENT_F32 && (i->op[3].kind != OPERAND_VGPR || !from_c || abs(from_c) >= words);
 
     unpack_floats(w, i, 1, f, f->a, a);
     unpack_floats(w, i, 2, f, f->b, b);
     float_addends(w, i, f, c, rows);
-    /* C may be D: all of it is read before any is written */
-    for (unsigned r = 0; r < 16; r += 4) {
-        float *const to[4] = {d[r], d[r + 1], d[r + 2], d[r + 3]};
-        if (f->a == ELEMENT_BF16)
-            add_products(to, rows + r, a[0] + r, 16, b[0], 16, f->k);
-        else
-            add_exact_products(to, rows + r, a[0] + r, 16, b[0], 16, f->k);
-    }
     for (unsigned r = 0; r < 16; r++) {
+        const struct place p = result_place(w, f, r, 0, false);
+        to[r] = apart ? (float *)(vgpr(w, &i->op[0], 0) + p.word * w->lanes + p.lane) : d[r];
+    }
+    if (f->a == ELEMENT_BF16)
+        add_products(to, rows, a[0], 16, b[0], 16, f->k);
+    else
+        add_exact_products(to, rows, a[0], 16, b[0], 16, f->k);
+    for (unsigned r = 0; r < 16 && !apart; r++) {
         uint32_t row[16];
-        if (f->d == ELEMENT_F32) {
-            const struct place p = result_place(w, f, r, 0, false);
-            memcpy(vgpr(w, &i->op[0], 0) + p.word * w->lanes + p.lane, d[r], sizeof d[r]);
-            continue;
-        }
         for (unsigned n = 0; n < 16; n++)
             row[n] = from_f32(d[r][n], f->d);
         put_results(w, i, f, r, row);

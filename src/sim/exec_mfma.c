@@ -203,7 +203,7 @@ static void through_mfma(struct wave *w, const struct insn *i, const struct form
 #define FUSED(x, y, z)   fma_f32(x, y, z)
 #define WRAPPED(x, y, z) ((z) + (x) * (y))
 
-/* D in tiles of four rows and 16 columns. */
+/* D in tiles of 16 rows and 16 columns. */
 INLINE void multiply_tiles(struct wave *w, const struct insn *i, const struct form *f,
                            const float *a, const float *b)
 {
@@ -216,14 +216,14 @@ INLINE void multiply_tiles(struct wave *w, const struct insn *i, const struct fo
     for (unsigned n = 0; n < 16 && !rows; n++)
         same[n] = f32_of(same_addend(w, o, 0));
     for (unsigned block = 0; block < f->blocks; block++)
-        for (unsigned r = 0; r < f->m; r += 4) {
-            const struct place at = result_run(f, r, block);
+        for (unsigned r = 0; r < f->m; r += 16) {
             const float *const ar = a + block_of_a(i, block) * f->m + r;
             for (unsigned c = 0; c < f->n; c += 16) {
-                const float *const bc = b + block * f->n + c, *from[4];
-                float *to[4];
-                for (unsigned q = 0; q < 4; q++) {
-                    const unsigned row = (at.element + q) * LANES_64 + at.lane + c;
+                const float *const bc = b + block * f->n + c, *from[16];
+                float *to[16];
+                for (unsigned q = 0; q < 16; q++) {
+                    const struct place at = result_run(f, r + q, block);
+                    const unsigned row = at.element * LANES_64 + at.lane + c;
                     from[q] = rows ? (const float *)(vgpr(w, o, 0) + row) : same;
                     to[q] = (float *)(vgpr(w, &i->op[0], 0) + row);
                 }
@@ -274,7 +274,7 @@ INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct f
         return;
     }
 #endif
-    if (f->n % 16 == 0) {
+    if (f->n % 16 == 0 && f->m % 16 == 0) {
         multiply_tiles(w, i, f, a, b);
         return;
     }

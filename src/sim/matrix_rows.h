@@ -9,13 +9,20 @@
 #include "sim/exec.h"
 
 /*
- * to[n] = the f16 at bit `shift` (0 or 16) of from[n], for `count` elements, a multiple of 8. What
- * f16_to_f32 gives, but that NaNs become quiet, as in the products they are for. Compilers do not
- * turn a loop over f16_to_f32 into the one instruction that the host may have for it.
+ * to[n] = the f16 at bit `shift` (0 or 16) of from[n], for `count` elements, a multiple of
+ * 16. What f16_to_f32 gives, but that NaNs become quiet, as in the products they are for. Compilers
+ * do not turn a loop over f16_to_f32 into the one instruction that the host may have for it.
  */
 INLINE void widen_f16(float *to, const uint32_t *from, unsigned shift, unsigned count)
 {
-#if defined __F16C__ && defined __AVX2__
+#if defined __AVX512F__
+    const __m128i by = _mm_cvtsi32_si128((int)shift);
+    for (unsigned n = 0; n < count; n += 16) {
+        const __m512i words = _mm512_loadu_si512(from + n);
+        const __m256i halves = _mm512_cvtepi32_epi16(_mm512_srl_epi32(words, by));
+        _mm512_storeu_ps(to + n, _mm512_cvtph_ps(halves));
+    }
+#elif defined __F16C__ && defined __AVX2__
     const __m128i by = _mm_cvtsi32_si128((int)shift);
     const __m256i low = _mm256_set1_epi32(0xffff);
     for (unsigned n = 0; n < count; n += 8) {
@@ -32,41 +39,45 @@ INLINE void widen_f16(float *to, const uint32_t *from, unsigned shift, unsigned 
 }
 
 /*
- * to[q][c] = from[q][c] + the sum over k of a[k · a_width + q] · b[k · b_width + c], for four rows q
+ * to[q][c] = from[q][c] + the sum over k of a[k · a_width + q] · b[k · b_width + c], for 16 rows q
  * and 16 columns c: k upward, each step one fused multiply-add. Left to themselves, compilers keep
  * the sums in memory; and what is stored by halves and loaded whole waits for the store.
  */
-INLINE void add_products(float *const to[4], const float *const from[4], const float *a,
+INLINE void add_products(float *const to[16], const float *const from[16], const float *a,
                          unsigned a_width, const float *b, unsigned b_width, unsigned count)
 {
 #if defined __AVX512F__
-    __m512 s[4];
-    for (unsigned q = 0; q < 4; q++)
-        s[q] = _mm512_loadu_ps(from[q]);
-    for (unsigned k = 0; k < count; k++) {
-        const __m512 y = _mm512_loadu_ps(b + k * b_width);
-        for (unsigned q = 0; q < 4; q++)
-            s[q] = _mm512_fmadd_ps(_mm512_set1_ps(a[k * a_width + q]), y, s[q]);
-    }
-    for (unsigned q = 0; q < 4; q++)
-        _mm512_storeu_ps(to[q], s[q]);
-#elif defined __FMA__ && defined __AVX2__
-    __m256 s[4][2];
-    for (unsigned q = 0; q < 8; q++)
-        s[q / 2][q % 2] = _mm256_loadu_ps(from[q / 2] + q % 2 * 8);
-    for (unsigned k = 0; k < count; k++) {
-        const __m256 y = _mm256_loadu_ps(b + k * b_width);
-        const __m256 z = _mm256_loadu_ps(b + k * b_width + 8);
-        for (unsigned q = 0; q < 4; q++) {
-            const __m256 x = _mm256_set1_ps(a[k * a_width + q]);
-            s[q][0] = _mm256_fmadd_ps(x, y, s[q][0]);
-            s[q][1] = _mm256_fmadd_ps(x, z, s[q][1]);
+    for (unsigned r = 0; r < 16; r += 8) {
+        __m512 s[8];
+        for (unsigned q = 0; q < 8; q++)
+            s[q] = _mm512_loadu_ps(from[r + q]);
+        for (unsigned k = 0; k < count; k++) {
+            const __m512 y = _mm512_loadu_ps(b + k * b_width);
+            for (unsigned q = 0; q < 8; q++)
+                s[q] = _mm512_fmadd_ps(_mm512_set1_ps(a[k * a_width + r + q]), y, s[q]);
         }
+        for (unsigned q = 0; q < 8; q++)
+            _mm512_storeu_ps(to[r + q], s[q]);
     }
-    for (unsigned q = 0; q < 8; q++)
-        _mm256_storeu_ps(to[q / 2] + q % 2 * 8, s[q / 2][q % 2]);
+#elif defined __FMA__ && defined __AVX2__
+    for (unsigned r = 0; r < 16; r += 4) {
+        __m256 s[4][2];
+        for (unsigned q = 0; q < 8; q++)
+            s[q / 2][q % 2] = _mm256_loadu_ps(from[r + q / 2] + q % 2 * 8);
+        for (unsigned k = 0; k < count; k++) {
+            const __m256 y = _mm256_loadu_ps(b + k * b_width);
+            const __m256 z = _mm256_loadu_ps(b + k * b_width + 8);
+            for (unsigned q = 0; q < 4; q++) {
+                const __m256 x = _mm256_set1_ps(a[k * a_width + r + q]);
+                s[q][0] = _mm256_fmadd_ps(x, y, s[q][0]);
+                s[q][1] = _mm256_fmadd_ps(x, z, s[q][1]);
+            }
+        }
+        for (unsigned q = 0; q < 8; q++)
+            _mm256_storeu_ps(to[r + q / 2] + q % 2 * 8, s[q / 2][q % 2]);
+    }
 #else
-    for (unsigned q = 0; q < 4; q++) {
+    for (unsigned q = 0; q < 16; q++) {
         float sum[16];
         memcpy(sum, from[q], sizeof sum);
         for (unsigned k = 0; k < count; k++)
@@ -79,13 +90,13 @@ INLINE void add_products(float *const to[4], const float *const from[4], const f
 
 /* The same where every product is exact, as those of 16 and of 8 bits but bf16 are: no need of a
  * fused step on hosts that have none. */
-INLINE void add_exact_products(float *const to[4], const float *const from[4], const float *a,
+INLINE void add_exact_products(float *const to[16], const float *const from[16], const float *a,
                                unsigned a_width, const float *b, unsigned b_width, unsigned count)
 {
 #ifdef __FMA__
     add_products(to, from, a, a_width, b, b_width, count);
 #else
-    for (unsigned q = 0; q < 4; q++) {
+    for (unsigned q = 0; q < 16; q++) {
         float sum[16];
         memcpy(sum, from[q], sizeof sum);
         for (unsigned k = 0; k < count; k++)
