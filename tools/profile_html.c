@@ -267,7 +267,7 @@ static void buffers(FILE *f, const struct quern_sim_profile *p)
 {
     fputs("<div class=\"card\"><h3>Bytes by buffer (counted)</h3><div class=\"scroll\"><table><tr>"
           "<th>buffer</th><th>size</th><th>lanes read</th><th>lanes wrote</th><th>of L2 per "
-          "workgroup</th><th>lines ÷ fewest</th></tr>\n",
+          "workgroup</th><th>by wave</th><th>by workgroup</th><th>lines ÷ fewest</th></tr>\n",
           f);
     for (size_t i = 0; i < p->buffer_count; i++) {
         const struct quern_sim_traffic *b = &p->buffers[i];
@@ -279,6 +279,8 @@ static void buffers(FILE *f, const struct quern_sim_profile *p)
         cell(f, b->bytes_written);
         cell(f,
              (uint64_t)((double)(b->l2_read + b->l2_written) / (double)p->counts.workgroups + 0.5));
+        cell(f, b->by_wave * 128);
+        cell(f, b->by_workgroup * 128);
         if (b->lines128)
             fprintf(f, "<td>%.2f</td></tr>\n", ratio(b->lines128, b->lines128_least));
         else

@@ -41,12 +41,14 @@ static json_t *buffers_json(const struct quern_sim_profile *p)
     for (size_t i = 0; i < p->buffer_count; i++) {
         const struct quern_sim_traffic *b = &p->buffers[i];
         json_array_append_new(
-            array, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", b->name, "size",
-                             integer(b->size), "bytes_read", integer(b->bytes_read),
+            array, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", b->name,
+                             "size", integer(b->size), "bytes_read", integer(b->bytes_read),
                              "bytes_written", integer(b->bytes_written), "l2_read_per_workgroup",
                              number((double)b->l2_read / groups), "l2_written_per_workgroup",
                              number((double)b->l2_written / groups), "lines128",
-                             integer(b->lines128), "lines128_least", integer(b->lines128_least)));
+                             integer(b->lines128), "lines128_least", integer(b->lines128_least),
+                             "bytes_by_wave", integer(128 * b->by_wave), "bytes_by_workgroup",
+                             integer(128 * b->by_workgroup)));
     }
     return array;
 }

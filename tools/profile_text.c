@@ -49,8 +49,8 @@ static bool print_buffers(const struct quern_sim_profile *p)
     const double groups = (double)p->counts.workgroups;
     struct table t = {0};
 
-    table_header(&t, "<buffer|size B|lanes read B|lanes wrote B|of L2 per workgroup B|lines / "
-                     "fewest");
+    table_header(&t, "<buffer|size B|lanes read B|lanes wrote B|of L2 per workgroup B|by wave B|"
+                     "by workgroup B|lines / fewest");
     for (size_t i = 0; i < p->buffer_count; i++) {
         const struct quern_sim_traffic *b = &p->buffers[i];
         table_cell(&t, "%s", b->name);
@@ -58,6 +58,8 @@ static bool print_buffers(const struct quern_sim_profile *p)
         table_cell(&t, "%llu", (unsigned long long)b->bytes_read);
         table_cell(&t, "%llu", (unsigned long long)b->bytes_written);
         table_cell(&t, "%.0f", (double)(b->l2_read + b->l2_written) / groups);
+        table_cell(&t, "%llu", (unsigned long long)b->by_wave * 128);
+        table_cell(&t, "%llu", (unsigned long long)b->by_workgroup * 128);
         if (b->lines128)
             table_cell(&t, "%.2f", ratio(b->lines128, b->lines128_least));
         else

@@ -165,6 +165,10 @@ struct quern_sim_traffic {
     uint64_t l2_read, l2_written; /* what is asked of L2 if nothing nearer keeps any: 128 bytes for
                                      each distinct line of an instruction; scalar loads as such */
     uint64_t lines128, lines128_least;
+    /* Distinct lines that vector instructions touched, summed over waves, and over workgroups: what
+     * would be asked of memory, or of L2, if nothing but the wave itself, or a compute unit's own
+     * cache, kept lines. */
+    uint64_t by_wave, by_workgroup;
 };
 
 /* Which workgroups are run. A launch of kinds runs one workgroup of each kind, and scales. */

@@ -2,6 +2,7 @@
 /* Where the lanes of a memory instruction go: address arithmetic, checks, and what is counted. */
 #include "sim/exec_memory.h"
 #include "sim/launch.h"
+#include "sim/touched.h"
 
 /*
  * Alignment. The driver lets compute programs access memory unaligned (SH_MEM_CONFIG), and
@@ -167,6 +168,8 @@ static bool check_global(struct wave *w, const struct insn *i, unsigned bytes, u
     }
     w->group->lines128 +=
         all_lanes(w, a->active) ? count_lines_full(a, bytes, lanes) : count_lines(a, bytes);
+    if (UNLIKELY(w->group->touched))
+        touched_add(w->group->touched, w->number, a->address, a->active, bytes);
     return true;
 }
 

@@ -50,7 +50,8 @@ static uint64_t number_of(const struct profiling *p, const uint32_t at[3])
 
 /* ---- Comparing ------------------------------------------------------------------------------- */
 
-/* All but LDS conflicts, which may depend on data, and which buffer it was. */
+/* All but LDS conflicts, which may depend on data, which buffer it was, and the lines that
+ * instructions have in common, which depend on where in a line a workgroup's part begins. */
 static bool alike(const struct profile_sums *a, const struct profile_sums *b)
 {
     for (size_t n = 0; n < a->insn_count; n++) {
@@ -212,6 +213,8 @@ static void add_times(struct profile_sums *to, const struct profile_sums *from, 
         x->l2_written += times * y->l2_written;
         x->lines128 += times * y->lines128;
         x->lines128_least += times * y->lines128_least;
+        x->by_wave += times * y->by_wave;
+        x->by_workgroup += times * y->by_workgroup;
     }
     to->totals.scalar_bytes += times * from->totals.scalar_bytes;
     to->totals.lds_exchanges += times * from->totals.lds_exchanges;
@@ -385,7 +388,9 @@ static quern_status give_traffic(const struct profile_sums *sums, struct quern_s
                                         .l2_read = m->l2_read,
                                         .l2_written = m->l2_written,
                                         .lines128 = m->lines128,
-                                        .lines128_least = m->lines128_least};
+                                        .lines128_least = m->lines128_least,
+                                        .by_wave = m->by_wave,
+                                        .by_workgroup = m->by_workgroup};
         name_map(sums, n == sums->map_count ? MAP_SEVERAL : (uint32_t)n + 1, t->name);
         if (n < sums->map_count)
             t->size = sums->named[n].end - sums->named[n].begin;

@@ -201,8 +201,8 @@ static void collect(struct run *run, const struct bench *b)
     const struct group *const g = &b->group;
 
     pthread_mutex_lock(&run->lock);
-    if (b->log)
-        profile_collect(run->profile, b->log);
+    if (b->log && !profile_collect(run->profile, b->log) && run->status == QUERN_OK)
+        run->status = QUERN_E_MEMORY;
     for (size_t n = 0; n <= run->module->insn_count; n++)
         run->flow[n] += g->flow[n];
     c->lds_accesses += g->lds_accesses;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sim/profile.h"
 #include "base/os.h"
+#include "sim/touched.h"
 #include "target/rates.h"
 
 #include <stdlib.h>
@@ -26,7 +27,9 @@ struct profile_log {
     struct profile_insn *sums;
     struct profile_map *map_sums;
     struct profile_totals totals;
-    struct profile_wave waves[]; /* of the workgroup that runs */
+    struct touched touched;
+    uint64_t group;              /* that runs: one more than its number */
+    struct profile_wave waves[]; /* of that workgroup */
 };
 
 /* ---- Notes ----------------------------------------------------------------------------------- */
@@ -161,6 +164,7 @@ void profile_log_free(struct profile_log *log)
         return;
     os.free(log->sums);
     os.free(log->map_sums);
+    touched_free(&log->touched);
     os.free(log);
 }
 
@@ -207,7 +211,8 @@ static unsigned lds_least(const struct profile_note *note, uint64_t active)
 
 /* Gives the bytes of the lines that what was read takes if it is packed. */
 static uint64_t add_memory(struct profile_log *log, struct profile_insn *sum, const struct wave *w,
-                           const struct mapping *map, bool scalar, const struct group *before)
+                           const struct mapping *map, bool scalar, const struct group *before,
+                           const struct touched *seen)
 {
     const struct group *const g = w->group;
     const uint64_t read = g->bytes_read - before->bytes_read;
@@ -223,6 +228,8 @@ static uint64_t add_memory(struct profile_log *log, struct profile_insn *sum, co
     m->bytes_written += written;
     m->lines128 += lines;
     m->lines128_least += fewest;
+    m->by_wave += log->touched.by_wave - seen->by_wave;
+    m->by_workgroup += log->touched.by_workgroup - seen->by_workgroup;
     m->l2_read += scalar ? read : read ? 128 * lines : 0;
     m->l2_written += written ? 128 * lines : 0;
     sum->bytes_read += read;
@@ -242,6 +249,7 @@ static const struct insn *watch(struct profile_log *log, struct wave *w, const s
 {
     const size_t index = (size_t)(i - log->insns);
     const struct group before = *w->group;
+    const struct touched touched = log->touched;
     const uint64_t active = w->s[S_EXEC] | (uint64_t)(w->lanes == 64 ? w->s[S_EXEC + 1] : 0) << 32;
     struct mapping **const hint = &w->hint[index & 15];
     struct profile_insn *const sum = &log->sums[index];
@@ -265,7 +273,8 @@ static const struct insn *watch(struct profile_log *log, struct wave *w, const s
         sum->lds_least += lds_least(note, active);
         break;
     default: {
-        const uint64_t bytes = add_memory(log, sum, w, *hint, note->watch == WATCH_SCALAR, &before);
+        const uint64_t bytes =
+            add_memory(log, sum, w, *hint, note->watch == WATCH_SCALAR, &before, &touched);
         if (note->watch == WATCH_LOAD)
             depart(p, bytes);
     }
@@ -287,6 +296,11 @@ void profile_wave(struct profile_log *log, struct wave *w)
     struct profile_wave *const p = &log->waves[w->number];
     const struct insn *i = w->pc;
 
+    if (log->group != w->group->flat_id + 1) {
+        log->group = w->group->flat_id + 1;
+        touched_begin(&log->touched);
+    }
+    w->group->touched = &log->touched;
     /* nowhere but at its start has a wave not left a straight run yet and is at the first of it */
     if (!w->executed && w->pc == w->block)
         *p = (struct profile_wave){0};
@@ -336,7 +350,7 @@ static void add_insn(struct profile_insn *sum, const struct profile_insn *more)
         sum->map = sum->map && sum->map != more->map ? MAP_SEVERAL : more->map;
 }
 
-void profile_collect(struct profile_sums *sums, const struct profile_log *log)
+bool profile_collect(struct profile_sums *sums, const struct profile_log *log)
 {
     for (size_t n = 0; n < sums->insn_count; n++)
         add_insn(&sums->insns[n], &log->sums[n]);
@@ -349,12 +363,15 @@ void profile_collect(struct profile_sums *sums, const struct profile_log *log)
         to->l2_written += from->l2_written;
         to->lines128 += from->lines128;
         to->lines128_least += from->lines128_least;
+        to->by_wave += from->by_wave;
+        to->by_workgroup += from->by_workgroup;
     }
     sums->totals.scalar_bytes += log->totals.scalar_bytes;
     sums->totals.lds_exchanges += log->totals.lds_exchanges;
     sums->totals.loading_waves += log->totals.loading_waves;
     sums->totals.prologue_cycles += log->totals.prologue_cycles;
     sums->totals.bytes_in_flight += log->totals.bytes_in_flight;
+    return !log->touched.failed;
 }
 
 void profile_finish(struct profile_sums *sums, const struct run *run)

@@ -36,6 +36,7 @@ struct profile_insn {
 
 struct profile_map {
     uint64_t bytes_read, bytes_written, l2_read, l2_written, lines128, lines128_least;
+    uint64_t by_wave, by_workgroup; /* distinct lines */
 };
 
 /* What adds up over waves, workgroups and threads. */
@@ -67,7 +68,7 @@ struct profile_log *profile_log_make(const struct profile_sums *sums, const stru
 void profile_log_free(struct profile_log *log);
 /* Runs a wave until it stops. */
 void profile_wave(struct profile_log *log, struct wave *w);
-/* Adds a thread's part; under run->lock. */
-void profile_collect(struct profile_sums *sums, const struct profile_log *log);
+/* Adds a thread's part; under run->lock. False when memory for it was lacking. */
+bool profile_collect(struct profile_sums *sums, const struct profile_log *log);
 
 #endif

@@ -251,6 +251,7 @@ struct group {
     struct shadow_group *shadow; /* full check, else null */
     char *message;               /* of the fault that stopped a wave */
     bool no_room;                /* the fault is that the full check found no memory */
+    struct touched *touched;     /* lines of memory that waves touch; null but for profiles */
 };
 
 #define FAULT_BYTES 640

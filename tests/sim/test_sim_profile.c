@@ -131,6 +131,12 @@ static void check_counts(const struct quern_sim_profile *p, unsigned w)
     /* a line for each lane, a line for 32 lanes, and stores of whole lines */
     assert_int_equal(buffer(p, "in")->lines128, groups * (64 + 2));
     assert_int_equal(buffer(p, "in")->lines128_least, groups * 4);
+    /* what a lane loads from far and what it loads from near share lines 0 and 1, the latter of
+     * them two waves */
+    assert_int_equal(buffer(p, "in")->by_workgroup, groups * 64);
+    assert_int_equal(buffer(p, "in")->by_wave, groups * (63 + w));
+    assert_int_equal(buffer(p, "out")->by_workgroup, groups * 2);
+    assert_int_equal(buffer(p, "out")->by_wave, groups * 2);
     assert_int_equal(buffer(p, "in")->bytes_read, groups * 64 * 8);
     assert_int_equal(buffer(p, "in")->l2_read, groups * 66 * 128);
     assert_int_equal(buffer(p, "in")->size, sizeof in);
