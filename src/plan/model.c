@@ -22,7 +22,8 @@
 /* A counts as cached when it takes no more than half of the first cache of RDNA 3. */
 #define A_CACHED_BYTES 16384
 /* Grids of a multiple of this many workgroups, and at least twice as many, were reported several
- * times slower than others on RDNA 3 and 4; one more workgroup helps. */
+ * times slower than others on RDNA 3 and 4; one more workgroup helps. Nothing of the kind is known
+ * of CDNA, where with 256 compute units it would be one workgroup too many for a round. */
 #define RESONANT_GROUPS 256
 
 /* Alternatives that explain prints. */
@@ -119,8 +120,8 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     if (e->workgroups * p->waves * (int64_t)p->wave_size > UINT32_MAX)
         return false;
 
-    p->skewed =
-        !p->resident && e->workgroups % RESONANT_GROUPS == 0 && e->workgroups > RESONANT_GROUPS;
+    p->skewed = t->generation > 9 && !p->resident && e->workgroups % RESONANT_GROUPS == 0 &&
+                e->workgroups > RESONANT_GROUPS;
     /* slices beside each other find the weights in the caches */
     p->slices_first = e->workgroups + p->skewed <= PLAN_GRID_Y_MAX;
 

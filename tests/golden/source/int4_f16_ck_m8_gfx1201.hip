@@ -716,7 +716,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         float zero[ROWS], value[ROWS];
         UNROLL for (u32 i = 0; i < M_TILE; i++) {
             const u32 at = (i * CHUNKS + k_here / CHUNK) * SUM_FLOATS;
-            if (SUMS == SHARED) {
+            if (SUMS == SHARED && SUM_FLOATS == 2) {
+                // in one load: lanes that load every other float would meet in twos in a bank
+                const f32x2 both = *(const LDS f32x2 *)(shared_floats + at);
+                sums[i].start = both.x;
+                sums[i].plain = both.y;
+            } else if (SUMS == SHARED) {
                 sums[i].plain = KEEP_PLAIN ? shared_floats[at + KEEP_START] : 0.0f;
                 sums[i].start = KEEP_START ? shared_floats[at] : -EVERY_BIAS * sums[i].plain;
             }
