@@ -7,6 +7,7 @@
 #include "json_file.h"
 #include "options.h"
 #include "peer.h"
+#include "static_count.h"
 #include "table.h"
 
 #include <math.h>
@@ -14,10 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the tests' script unpacks the peer's wheel. */
-#define LIBRARY_DEFAULT "build/peers/bitsandbytes-0.50.2"
-#define ROWS_MAX        64
-#define ARGUMENTS_MAX   256
+#define ROWS_MAX      64
+#define ARGUMENTS_MAX 256
 
 struct bench {
     struct common common;
@@ -26,6 +25,7 @@ struct bench {
     const char *library;
     struct quern_target_info target;
     struct peer peer;
+    bool by_text; /* a kernel of it could not be run */
     quern_ctx *ctx;
     struct table table;
     json_t *runs; /* for --json */
@@ -47,6 +47,7 @@ struct layer {
 struct result {
     struct quern_sim_counts counts;
     double error; /* max |y − ref| ÷ max |ref| */
+    bool by_text; /* not run: counted in the disassembly, which gives slots and LDS accesses only */
 };
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
@@ -141,6 +142,7 @@ static uint64_t *address_of(struct peer_operands *o, const char *name)
                {"code", &o->code},
                {"absmax8", &o->absmax8},
                {"offset", &o->offset},
+               {"zeros", &o->zeros},
                {"c", &o->c},
                {"bias", &o->bias}};
 
@@ -216,8 +218,9 @@ static double error_of(const struct layer *l, int64_t m)
     return worst / largest;
 }
 
+/* `unknown`, unless null, is set when an instruction is not known, instead of failing. */
 static int run_one(struct layer *l, const void *object, size_t bytes,
-                   const struct quern_sim_launch *launch, struct result *result)
+                   const struct quern_sim_launch *launch, struct result *result, bool *unknown)
 {
     quern_sim_module *module;
 
@@ -225,6 +228,11 @@ static int run_one(struct layer *l, const void *object, size_t bytes,
     if (e)
         return fail_status(e, launch->kernel);
     e = quern_sim_run(module, launch, &result->counts);
+    if (unknown && e == QUERN_E_FAULT &&
+        strstr(quern_last_error()->message, "unknown instruction")) {
+        *unknown = true;
+        e = QUERN_OK;
+    }
     if (e)
         fail_status(e, launch->kernel);
     quern_sim_unload(module);
@@ -266,7 +274,7 @@ static int run_launch(struct layer *l, quern_op *op, const struct quern_launch *
     launch.lds_bytes = plan->lds_bytes;
     memcpy(launch.grid, plan->grid, sizeof launch.grid);
     memcpy(launch.block, plan->block, sizeof launch.block);
-    return run_one(l, info.object, info.object_bytes, &launch, result);
+    return run_one(l, info.object, info.object_bytes, &launch, result, NULL);
 }
 
 static int run_ours(struct bench *b, struct layer *l, int64_t m, struct result *result,
@@ -293,17 +301,41 @@ static int run_ours(struct bench *b, struct layer *l, int64_t m, struct result *
     return status;
 }
 
+/* Of a kernel with instructions that the software GPU does not know. */
+static int count_text(struct bench *b, const struct peer_launch *l, struct result *result)
+{
+    const unsigned lanes = strncmp(b->target.name, "gfx9", 4) ? 32 : 64;
+    const uint64_t waves =
+        (uint64_t)l->launch.grid[0] * l->launch.grid[1] * (l->launch.block[0] / lanes);
+    struct static_count count;
+
+    const int status = static_count(b->ctx, b->target.name, l->object, l->object_bytes, l->symbol,
+                                    l->trips, &count);
+    result->by_text = b->by_text = true;
+    result->counts = (struct quern_sim_counts){.size = sizeof result->counts};
+    result->counts.wave_size = lanes;
+    result->counts.waves = waves;
+    result->counts.instructions = waves * count.slots;
+    result->counts.lds_accesses = waves * count.lds_accesses;
+    return status;
+}
+
 static int run_peer(struct bench *b, struct layer *l, int64_t m, struct result *result,
                     char symbol[128])
 {
     struct peer_launch launch;
 
-    int status = peer_launch_of(&b->peer, &l->problem, m, &l->address, &launch);
+    bool unknown = false;
+
+    int status = b->peer.kind->launch_of(&b->peer, &l->problem, m, &l->address, &launch);
     if (status)
         return status;
     snprintf(symbol, 128, "%s", launch.symbol);
-    status = run_one(l, launch.object, launch.object_bytes, &launch.launch, result);
-    if (!status)
+    status = run_one(l, launch.object, launch.object_bytes, &launch.launch, result,
+                     launch.trips ? &unknown : NULL);
+    if (!status && unknown)
+        status = count_text(b, &launch, result);
+    else if (!status)
         result->error = error_of(l, m);
     return status;
 }
@@ -318,9 +350,13 @@ static double per_weight(const struct layer *l, const struct result *r, uint64_t
 
 static json_t *result_json(const struct layer *l, const struct result *r, const char *symbol)
 {
-    return json_pack("{s:s, s:f, s:f, s:o}", "kernel", symbol, "slots_per_weight",
-                     per_weight(l, r, counts_issue_slots(&r->counts)), "max_error", r->error,
-                     "counts", counts_json(&r->counts));
+    const double slots = per_weight(l, r, counts_issue_slots(&r->counts));
+
+    if (r->by_text)
+        return json_pack("{s:s, s:f, s:b}", "kernel", symbol, "slots_per_weight", slots,
+                         "counted_in_disassembly", 1);
+    return json_pack("{s:s, s:f, s:f, s:o}", "kernel", symbol, "slots_per_weight", slots,
+                     "max_error", r->error, "counts", counts_json(&r->counts));
 }
 
 static void add_row(struct bench *b, const struct layer *l, int64_t m, const char *whose,
@@ -335,6 +371,12 @@ static void add_row(struct bench *b, const struct layer *l, int64_t m, const cha
     table_cell(t, "%lld", (long long)m);
     table_cell(t, "%.2f", per_weight(l, r, counts_issue_slots(&r->counts)));
     table_cell(t, "%.2f", per_weight(l, r, r->counts.lds_accesses));
+    if (r->by_text) {
+        for (int i = 0; i < 2; i++)
+            table_cell(t, "-");
+        table_cell(t, "not run");
+        return;
+    }
     table_cell(t, "%.2f",
                r->counts.lds_accesses
                    ? (double)r->counts.lds_passes / (double)r->counts.lds_accesses
@@ -363,7 +405,7 @@ static int compare(struct bench *b, struct layer *l, int64_t m)
                                         (json_int_t)m, "ours", result_json(l, &ours, our_symbol),
                                         "peer", result_json(l, &theirs, peer_symbol)));
     add_row(b, l, m, "quern", &ours);
-    add_row(b, l, m, "bitsandbytes", &theirs);
+    add_row(b, l, m, b->peer.kind->name, &theirs);
     return EXIT_OK;
 }
 
@@ -388,7 +430,7 @@ static int bench_problem(struct bench *b, const char *given)
     struct layer l = {0};
 
     int status = problem_from_text(given, &l.problem, l.text);
-    if (status || (status = peer_accepts(&l.problem, l.text)))
+    if (status || (status = b->peer.kind->accepts(&l.problem, l.text)))
         return status;
     if (!(status = allocate(&l, m_max)) && !(status = fill(&l, m_max)))
         status = map_weights(b, &l);
@@ -406,7 +448,8 @@ static int bench(struct bench *b, int argc, char **argv, int first)
     if (first == argc)
         return misuse("which problem? e.g. \"wq=nf4 n=4096 k=4096 a=bf16\"");
     if (!b->peer_choice)
-        return misuse("--peer is missing; bitsandbytes is the one there is");
+        return misuse("--peer is missing; there are bitsandbytes and triton");
+    b->peer.kind = b->peer_choice == 1 ? &peer_bitsandbytes : &peer_triton;
     if (!b->m_set.count)
         b->m_set = (struct m_set){.count = 1, .ranges = {{1, 1}}};
     if (b->m_set.ranges[b->m_set.count - 1].hi > ROWS_MAX)
@@ -416,7 +459,8 @@ static int bench(struct bench *b, int argc, char **argv, int first)
     if (!b->target.verified)
         return misuse("the software GPU does not run %s; 'quern targets' says which it runs",
                       b->target.name);
-    if ((status = peer_open(b->library ? b->library : LIBRARY_DEFAULT, &b->target, &b->peer)) ||
+    const char *const library = b->library ? b->library : b->peer.kind->library;
+    if ((status = b->peer.kind->open(library, &b->target, &b->peer)) ||
         (status = open_sim_context(&b->common, b->target.name, &b->ctx)))
         return status;
     table_header(&b->table, "<kernel|n|k|M|slots/weight|LDS/weight|passes/LDS|bytes/weight|error");
@@ -426,10 +470,11 @@ static int bench(struct bench *b, int argc, char **argv, int first)
         return status;
     if (b->common.json)
         return json_print(json_pack("{s:i, s:s, s:s, s:s, s:O}", "quern_bench", 1, "peer",
-                                    PEER_NAME, "rocm", b->peer.rocm, "target", b->target.name,
-                                    "runs", b->runs));
-    printf("%s: counts of the software GPU; " PEER_NAME " as built by ROCm %s\n", b->target.name,
-           b->peer.rocm);
+                                    b->peer.kind->title, "compiler", b->peer.compiler, "target",
+                                    b->target.name, "runs", b->runs));
+    printf("%s: counts of the software GPU; the peer is %s as built by %s%s\n", b->target.name,
+           b->peer.kind->title, b->peer.compiler,
+           b->by_text ? ", counted in its disassembly where not run" : "");
     if (!table_print(&b->table, 0))
         return fail("out of memory");
     return finish_output();
@@ -438,17 +483,19 @@ static int bench(struct bench *b, int argc, char **argv, int first)
 int verb_bench(int argc, char **argv)
 {
     static const struct usage usage = {
-        "--peer bitsandbytes --target GFX [--m LIST] PROBLEM...",
-        "Runs our kernel and the peer's own published one for the same problem on the same\n"
-        "operands, on the software GPU, and prints what each took: issue slots per weight (wave\n"
-        "instructions but waits, times lanes), LDS accesses per weight and passes for each, bytes\n"
-        "read per weight, and the error against double precision. No GPU is timed.\n"};
+        "--peer NAME --target GFX [--m LIST] PROBLEM...",
+        "Runs our kernel and the peer's for the same problem on the same operands, on the "
+        "software\n"
+        "GPU, and prints what each took: issue slots per weight (wave instructions but waits,\n"
+        "times lanes), LDS accesses per weight and passes for each, bytes read per weight, and\n"
+        "the error against double precision. No GPU is timed. Peers: bitsandbytes' published\n"
+        "kernels (nf4, fp4); a plain kernel in Triton (int4).\n"};
     struct bench b = {0};
     const struct flag flags[] = {
         {"peer", FLAG_CHOICE, &b.peer_choice, "NAME", "whose kernels to compare with",
-         "bitsandbytes"},
+         "bitsandbytes|triton"},
         {"library", FLAG_TEXT, &b.library, "DIR",
-         "the libraries of its wheel (" LIBRARY_DEFAULT ")"},
+         "the libraries of its wheel, or Triton's code objects (in build/peers)"},
         {"m", FLAG_M, &b.m_set, "LIST", "rows of A (1)"},
         {0},
     };

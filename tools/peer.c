@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define TITLE             "bitsandbytes 0.50.2"
 #define LIBRARY_BYTES_MAX ((size_t)256 << 20)
 
 enum { ROWS_MAX = 8, COLUMNS = 4, BLOCK = 128, QUANT_FP4 = 1, QUANT_NF4 = 2 };
@@ -23,21 +24,27 @@ struct arguments {
 _Static_assert(offsetof(struct arguments, quant) + 4 == sizeof((struct peer_launch *)0)->arguments,
                "arguments are as the kernels declare them");
 
-int peer_open(const char *directory, const struct quern_target_info *target, struct peer *peer)
+/*
+ * Reads, from the directory of the wheel's libraries, the one whose code for `target` the
+ * disassembler of ROCm 6.4 knows: newer compilers' code for RDNA has forms that it does not.
+ */
+static int open_library(const char *directory, const struct quern_target_info *target,
+                        struct peer *peer)
 {
     const bool gfx9 = !strncmp(target->name, "gfx9", 4);
     char name[64];
     quern_status e;
     size_t size;
 
-    *peer = (struct peer){.rocm = gfx9 ? "7.15" : "7.1", .target = target->name};
+    peer->compiler = gfx9 ? "ROCm 7.15" : "ROCm 7.1";
+    peer->target = target->name;
     snprintf(name, sizeof name, "libbitsandbytes_rocm%s.so", gfx9 ? "715" : "71");
     char *const path = path_join(directory, name);
     if (!path)
         return fail("out of memory");
     int status = EXIT_OK;
     if (access(path, R_OK))
-        status = misuse("%s: %s; the wheel of " PEER_NAME
+        status = misuse("%s: %s; the wheel of " TITLE
                         " has it, and --library names the directory that it was unpacked to",
                         path, strerror(errno));
     else
@@ -52,16 +59,17 @@ void peer_close(struct peer *peer)
 {
     quern_offload_close(peer->offload);
     free(peer->bytes);
+    free(peer->directory);
 }
 
-int peer_accepts(const struct quern_problem *p, const char *text)
+static int accepts(const struct quern_problem *p, const char *text)
 {
     if (p->op != QUERN_OP_GEMM || (p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4))
-        return misuse("%s: " PEER_NAME " has kernels for wq=nf4 and wq=fp4 alone", text);
+        return misuse("%s: " TITLE " has kernels for wq=nf4 and wq=fp4 alone", text);
     if (p->c != p->a)
-        return misuse("%s: " PEER_NAME " has no kernel with c of another type than a", text);
+        return misuse("%s: " TITLE " has no kernel with c of another type than a", text);
     if (p->n > INT32_MAX / COLUMNS || p->k > INT32_MAX)
-        return misuse("%s: " PEER_NAME " counts rows and columns in 32 bits", text);
+        return misuse("%s: " TITLE " counts rows and columns in 32 bits", text);
     return EXIT_OK;
 }
 
@@ -90,8 +98,8 @@ static bool has_kernel(const struct quern_offload_entry *e, const char *symbol)
     return false;
 }
 
-int peer_launch_of(const struct peer *peer, const struct quern_problem *p, int64_t m,
-                   const struct peer_operands *o, struct peer_launch *out)
+static int launch_of(struct peer *peer, const struct quern_problem *p, int64_t m,
+                     const struct peer_operands *o, struct peer_launch *out)
 {
     const int rows = m < ROWS_MAX ? (int)m : ROWS_MAX;
     const struct arguments arguments = {.a = o->a,
@@ -119,7 +127,7 @@ int peer_launch_of(const struct peer *peer, const struct quern_problem *p, int64
             out->object_bytes = entry.object_bytes;
         }
     if (!out->object)
-        return fail(PEER_NAME " for ROCm %s has no kernel %s for %s", peer->rocm, out->symbol,
+        return fail(TITLE " by %s has no kernel %s for %s", peer->compiler, out->symbol,
                     peer->target);
     /* its authors found a grid of a multiple of 256 slow, and add an empty workgroup */
     if (columns >= 512 && columns % 256 == 0)
@@ -135,3 +143,6 @@ int peer_launch_of(const struct peer *peer, const struct quern_problem *p, int64
     out->launch.kernarg_bytes = sizeof out->arguments;
     return EXIT_OK;
 }
+
+const struct peer_kind peer_bitsandbytes = {
+    "bitsandbytes", TITLE, "build/peers/bitsandbytes-0.50.2", open_library, accepts, launch_of};

@@ -63,8 +63,7 @@ static size_t system_bytes(const struct msgpack_text *triple)
     if (triple->bytes < arch)
         return 0;
     if (!memcmp(triple->text, "amdgpu", arch))
-        while (at < triple->bytes &&
-               (triple->text[at] == '.' || (triple->text[at] >= '0' && triple->text[at] <= '9')))
+        while (at < triple->bytes && triple->text[at] != '-')
             at++;
     else if (memcmp(triple->text, "amdgcn", arch))
         return 0;

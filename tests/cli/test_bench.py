@@ -19,6 +19,7 @@ def library():
     return done.stdout.strip()
 
 
+INT4 = "wq=int4 n=64 k=128 a=bf16"
 NESTED = "wq=fp4 group=128 n=37 k=1152 a=f16 bias=1 scale=nested"
 
 
@@ -53,13 +54,45 @@ def test_the_peers_count_is_the_known_one(warm, library):
 @pytest.mark.parametrize("words, says", [
     ((), "which problem"),
     ((PROBLEM,), "--peer is missing"),
-    (("--peer", "triton", PROBLEM), "bitsandbytes"),
+    (("--peer", "cutlass", PROBLEM), "bitsandbytes"),
+    (("--peer", "triton", PROBLEM), "wq=int4"),
     (("--peer", "bitsandbytes", "--m", "65", PROBLEM), "64"),
     (("--peer", "bitsandbytes", "--target", "gfx906", PROBLEM), "does not run gfx906"),
     (("--peer", "bitsandbytes", "--library", "/dev/null", PROBLEM), "--library"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(quern, words, says):
     quern.refused("bench", "--target", TARGET, *words, status=2, says=says)
+
+
+@pytest.mark.parametrize("problem, says", [
+    (INT4 + " layout=ck", "layout k8"),
+    (INT4 + " bias=1", "no bias"),
+    (INT4 + " scale=f32", "scales"),
+    (INT4 + " group=channel", "groups of 32"),
+    ("wq=int4 n=40 k=128 a=bf16 group=128", "by 16"),
+])  # fmt: skip
+def test_what_the_kernel_in_triton_cannot_do_is_refused(quern, tmp_path, problem, says):
+    quern.refused("bench", "--peer", "triton", "--library", tmp_path, "--target", TARGET, problem,
+                  status=2, says=says)
+
+
+def test_how_to_compile_what_is_not_there_is_said(quern, tmp_path):
+    said = quern.refused("bench", "--peer", "triton", "--library", tmp_path, "--target", TARGET,
+                         INT4, status=2, says=f"w4a16_{TARGET}_bf16_g128_none.hsaco is not there")
+    assert f"fetch_triton.py --target {TARGET} --type bf16 --group 128 --zero none" in said
+
+
+def test_what_goes_with_a_kernel_in_triton_is_checked(quern, tmp_path):
+    name = f"w4a16_{TARGET}_bf16_g128_none"
+    (tmp_path / f"{name}.hsaco").write_bytes(b"no object")
+    for meta, says in (("{}", "warps"), ('{"warps": 99}', "warps"), ("[", name)):
+        (tmp_path / f"{name}.json").write_text(meta)
+        quern.refused("bench", "--peer", "triton", "--library", tmp_path, "--target", TARGET, INT4,
+                      status=1, says=says)
+    whole = '{"warps": 4, "shared": 0, "rows": 16, "columns": 64, "depth": 128}'
+    (tmp_path / f"{name}.json").write_text(whole)
+    quern.refused("bench", "--peer", "triton", "--library", tmp_path, "--target", TARGET, INT4,
+                  status=1, says="ELF")
 
 
 @pytest.mark.parametrize("problem, says", [

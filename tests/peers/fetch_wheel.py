@@ -40,20 +40,20 @@ def only_one(path):
         yield
 
 
-def download(work):
-    """The wheel, downloaded into the directory `work`."""
+def download(work, wheel):
+    """The wheel of a requirement "name==version", downloaded into the directory `work`."""
     command = ["sh", TOP / "tools" / "pip.sh", "download", "--quiet", "--no-deps",
-               "--only-binary=:all:", "--dest", work, WHEEL]
+               "--only-binary=:all:", "--dest", work, wheel]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_SECONDS,
                               check=False)
     except subprocess.TimeoutExpired as late:
-        raise Unavailable(f"{WHEEL}: no download within {PIP_SECONDS} s") from late
+        raise Unavailable(f"{wheel}: no download within {PIP_SECONDS} s") from late
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
-        raise Unavailable(f"{WHEEL} cannot be downloaded: {reason}")
-    (wheel,) = work.glob("*.whl")
-    return wheel
+        raise Unavailable(f"{wheel} cannot be downloaded: {reason}")
+    (path,) = work.glob("*.whl")
+    return path
 
 
 def unpack(wheel, directory):
@@ -77,7 +77,7 @@ def fetch():
             return directory
         work = pathlib.Path(tempfile.mkdtemp(prefix="fetch.", dir=PEERS))
         try:
-            unpack(download(work), directory)
+            unpack(download(work, WHEEL), directory)
         finally:
             shutil.rmtree(work)
         (directory / MARK).touch()

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Compiles tests/peers/w4a16.py with triton's PyPI package, fetched once into build/peers.
+
+    fetch_triton.py --target gfx942 --type bf16 --group 128 --zero u8
+
+prints the directory of the code object, which `quern bench --peer triton` reads; exit status 1 with
+one line that says why when the package cannot be had. Nothing that builds quern needs it.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+from fetch_wheel import MARK, PEERS, TOP, Unavailable, download, only_one
+
+VERSION = "3.9.0"
+# of 900 MB what compiles for AMD's GPUs
+LEFT_OUT = ("triton/backends/nvidia/lib/", "triton/backends/nvidia/bin/", "triton/_C/libproton",
+            "triton/FileCheck", "triton/instrumentation/", "triton/plugins/")  # fmt: skip
+COMPILE_SECONDS = 300
+
+
+def unpack(wheel, directory):
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            if not member.filename.startswith(LEFT_OUT):
+                archive.extract(member, directory)
+                mode = member.external_attr >> 16 & 0o777
+                (directory / member.filename).chmod(mode or 0o644)
+
+
+def fetch():
+    """The directory that has the package, in `package`. Raises Unavailable."""
+    directory = PEERS / f"triton-{VERSION}"
+    if (directory / MARK).exists():
+        return directory
+    directory.mkdir(parents=True, exist_ok=True)
+    with only_one(PEERS / "lock"):
+        if (directory / MARK).exists():
+            return directory
+        work = pathlib.Path(tempfile.mkdtemp(prefix="fetch.", dir=PEERS))
+        try:
+            unpack(download(work, f"triton=={VERSION}"), work / "package")
+            shutil.rmtree(directory / "package", ignore_errors=True)
+            (work / "package").rename(directory / "package")
+        finally:
+            shutil.rmtree(work)
+        (directory / MARK).touch()
+    return directory
+
+
+def compile_kernel(directory, words):
+    """Runs w4a16.py, with a cache of Triton's that is its own."""
+    command = [sys.executable, TOP / "tests/peers/w4a16.py", "--out", directory, *words]
+    with tempfile.TemporaryDirectory() as cache:
+        env = dict(os.environ, PYTHONPATH=str(directory / "package"), TRITON_CACHE_DIR=cache,
+                   TRITON_DEFAULT_FP_FUSION="1", PYTHONDONTWRITEBYTECODE="1")
+        try:
+            done = subprocess.run(command, env=env, capture_output=True, text=True, check=False,
+                                  timeout=COMPILE_SECONDS)
+        except subprocess.TimeoutExpired as late:
+            raise Unavailable(f"Triton took more than {COMPILE_SECONDS} s") from late
+    if done.returncode:
+        raise Unavailable((done.stderr.strip().splitlines() or ["Triton said nothing"])[-1])
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    try:
+        place = fetch()
+        compile_kernel(place, sys.argv[1:])
+        print(place)
+    except (Unavailable, OSError) as why:
+        sys.exit(str(why))
