@@ -32,15 +32,16 @@ Q        := $(if $(V),,@)
 say       = @printf '  %-6s %s\n' $(1) $(2)
 
 # ---- the library --------------------------------------------------------------------------------
-# src/sim/exec*.c hold the instruction bodies; they are compiled once for each instruction set.
-# Sanitized builds, which stay on the machine that makes them, have one set of bodies under the
+# The software GPU's instruction bodies, src/sim/exec*.c, are not in the library: they are shared
+# libraries of their own beside the worker, one for each instruction set, loaded when a software GPU
+# is opened. Sanitized builds, which stay on the machine that makes them, have one set under the
 # plain name, with the instructions that this machine has: the other sets are the same source.
 ISAS     := x86_64 $(if $(SAN),,x86_64_v3 x86_64_v4)
 PLAIN    := x86-64$(if $(SAN),$(if $(shell grep -sw avx2 /proc/cpuinfo),-v3))
 EXEC_SRC := $(wildcard src/sim/exec*.c)
+BODIES   := $(ISAS:%=$(B)/libexec/quern/quern-sim-%.so)
 LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c,$(wildcard src/*/*.c))
-LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o \
-            $(foreach isa,$(ISAS),$(EXEC_SRC:%.c=$(B)/%.$(isa).o)) $(if $(SAN),$(B)/gen/left_out.o)
+LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o
 WORKER_SRC := $(wildcard src/compile/worker*.c)
 TOOL_SRC := $(wildcard tools/*.c)
 TEMPLATES := $(sort $(wildcard templates/*/*.hip))
@@ -54,7 +55,7 @@ all: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) build
 
 .PHONY: build
-build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(BNB) $(COMMAND) $(WORKER) examples
+build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(BNB) $(COMMAND) $(WORKER) $(BODIES) examples
 
 setup: build/.setup
 build/.setup: tools/setup.sh
@@ -77,15 +78,31 @@ WAVE_ONLY := src/sim/exec.c $(patsubst %,src/sim/exec_%.c,carry compare cross gf
                               matrix mfma movrel pack scalar shadow valu wide)
 UNWATCHED  = $(if $(and $(filter thread,$(SAN)),$(filter $<,$(WAVE_ONLY))),-fno-sanitize=thread)
 
+# Bodies call nothing outside their library but libc's and libm's functions.
 define EXEC_RULE
 $(B)/src/sim/%.$(1).o: src/sim/%.c
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
-	$$(Q)$$(COMPILE) $$(EXECFLAGS) $$(UNWATCHED) -march=$(2) -DSIM_ISA=$(1) -c $$< -o $$@
+	$$(Q)$$(COMPILE) $$(EXECFLAGS) $$(UNWATCHED) -march=$(2) -c $$< -o $$@
+$(B)/src/sim/exec_export.$(1).o: $(B)/gen/sim_stamp.h
+$(B)/libexec/quern/quern-sim-$(1).so: $(EXEC_SRC:%.c=$(B)/%.$(1).o) $(B)/src/sim/fault.o \
+    $(B)/src/sim/guest.o
+	@mkdir -p $$(@D)
+	$$(call say,LD,$$@)
+	$$(Q)$$(CC) -shared $$(SANFLAGS) $$(if $$(SAN),,-Wl$$(comma)--no-undefined) -o $$@ $$^ \
+	    -pthread -lm
 endef
 $(eval $(call EXEC_RULE,x86_64,$(PLAIN)))
 $(eval $(call EXEC_RULE,x86_64_v3,x86-64-v3))
 $(eval $(call EXEC_RULE,x86_64_v4,x86-64-v4))
+
+# Another stamp when any header changes that says how the library and the bodies share memory.
+$(B)/src/sim/bodies.o: $(B)/gen/sim_stamp.h
+$(B)/gen/sim_stamp.h: $(sort $(wildcard src/sim/*.h include/quern/*.h) src/object/object.h \
+                             src/target/target.h)
+	@mkdir -p $(@D)
+	$(Q)printf '#define SIM_STAMP "%s"\n' $$(cat $^ | sha256sum | cut -c1-16) > $@.tmp
+	$(Q)cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
 
 $(B)/gen/templates.c: tools/embed.sh $(TEMPLATES)
 	@mkdir -p $(@D)
@@ -93,11 +110,6 @@ $(B)/gen/templates.c: tools/embed.sh $(TEMPLATES)
 $(B)/gen/templates.o: $(B)/gen/templates.c
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -c $< -o $@
-
-$(B)/gen/left_out.o:
-	@mkdir -p $(@D)
-	$(Q)printf '#include "sim/wave.h"\nconst struct sim_bodies %s = {0}, %s = {0};' \
-	    sim_bodies_x86_64_v3 sim_bodies_x86_64_v4 | $(COMPILE) -x c -MF /dev/null -c - -o $@
 
 # tests reach inside: they link every object
 $(B)/lib/libquern-all.a: $(LIB_OBJ)
@@ -228,8 +240,9 @@ $(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 	    $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
 
 # `make all tests`: the first, a make of its own, ends before this one begins
-$(LIB_OBJ) $(TOOL_SRC:%.c=$(B)/%.o) $(WORKER) $(FAKEHIP_OBJ): | $(filter all,$(MAKECMDGOALS))
-tests: $(TEST_BIN) $(BENCH_BIN) $(FAKEHIP) $(FAKEHIP_BIN)
+$(LIB_OBJ) $(TOOL_SRC:%.c=$(B)/%.o) $(WORKER) $(BODIES) $(FAKEHIP_OBJ): \
+    | $(filter all,$(MAKECMDGOALS))
+tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) $(FAKEHIP) $(FAKEHIP_BIN)
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
 # by clang; the rest of the library comes from the release build. Finds go to build/fuzz, inputs
@@ -239,7 +252,8 @@ FUZZ_SECONDS ?= 60
 FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c) \
              src/store/entry.c src/store/pack.c src/sim/text.c src/sim/parse.c src/sim/pool.c \
              src/plan/tuning.c src/compile/process.c src/compile/compiler.c src/compile/pool.c
-FUZZCC    := clang $(STD) -DFUZZING $(CPPFLAGS) -Itools -Itests/common -O1 -g -w \
+FUZZCC    := clang $(STD) -DFUZZING -DFUZZ_WORKER='"build/release/libexec/quern/quern-worker"' \
+             $(CPPFLAGS) -Itools -Itests/common -O1 -g -w \
              -fsanitize=address,undefined -fno-sanitize-recover=all
 .PHONY: fuzz
 fuzz: $(FUZZ:%=build/fuzz/fuzz_%)
@@ -252,7 +266,7 @@ build/fuzz/%.o: %.c
 	$(call say,CLANG,$@)
 	$(Q)$(FUZZCC) -fsanitize=fuzzer-no-link -MMD -MP -c $< -o $@
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/test_fuzz_%.o $(FUZZ_SRC:%.c=build/fuzz/%.o) \
-    build/release/lib/libquern-all.a
+    build/release/lib/libquern-all.a build/release/libexec/quern/quern-sim-x86_64.so
 	$(call say,LD,$@)
 	$(Q)$(FUZZCC) -fsanitize=fuzzer -o $@ $(filter %.o,$^) build/release/lib/libquern-all.a \
 	    $(DEPLIB) $(INSIDE) -ljansson $(LDLIBS)
@@ -303,7 +317,8 @@ FILL     = sed -e 's,@version@,$(VERSION),; s,@soversion@,$(SOVERSION),' \
 SHARE_FILES = $(patsubst docs/man/%,share/man/man1/%,$(wildcard docs/man/*.1)) \
               $(patsubst docs/man/%,share/man/man3/%,$(wildcard docs/man/*.3)) \
               share/man/man5/quern-formats.5
-INSTALLED = bin/quern libexec/quern/quern-worker $(LIBDIR)/libquern.so.$(VERSION) \
+INSTALLED = bin/quern libexec/quern/quern-worker $(BODIES:$(B)/%=%) \
+            $(LIBDIR)/libquern.so.$(VERSION) \
             $(LIBDIR)/libquern.so.$(SOVERSION) $(LIBDIR)/libquern.so $(LIBDIR)/libquern.a \
             $(LIBDIR)/libquern_bnb.so \
             $(LIBDIR)/pkgconfig/quern.pc $(LIBDIR)/cmake/quern/quernConfig.cmake \
@@ -319,7 +334,7 @@ install: all
 	    share/zsh/site-functions share/fish/vendor_completions.d; do \
 	    install -d "$(ROOT)/$$d" || exit; done
 	$(Q)install -m 755 $(COMMAND) "$(ROOT)/bin/quern"
-	$(Q)install -m 755 $(WORKER) "$(ROOT)/libexec/quern/quern-worker"
+	$(Q)install -m 755 $(WORKER) $(BODIES) "$(ROOT)/libexec/quern"
 	$(Q)install -m 755 $(B)/lib/libquern.so "$(ROOT)/$(LIBDIR)/libquern.so.$(VERSION)"
 	$(Q)ln -sf libquern.so.$(VERSION) "$(ROOT)/$(LIBDIR)/libquern.so.$(SOVERSION)"
 	$(Q)ln -sf libquern.so.$(SOVERSION) "$(ROOT)/$(LIBDIR)/libquern.so"

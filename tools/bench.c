@@ -172,6 +172,7 @@ static int map_weights(struct bench *b, struct layer *l)
     o.check = QUERN_CHECK_FAST;
     o.threads = b->common.library.jobs;
     o.disassembler = quern_ctx_disassembler(b->ctx);
+    o.worker_path = b->common.library.worker_path;
     const quern_status e = quern_sim_open(&o, &l->sim);
     if (e)
         return fail_status(e, b->target.name);

@@ -193,6 +193,7 @@ int simulation_open(struct simulation *s, const struct common *common,
     o.target = s->target;
     o.threads = common->library.jobs;
     o.disassembler = quern_ctx_disassembler(s->ctx);
+    o.worker_path = common->library.worker_path;
     quern_status e = quern_sim_open(&o, &s->sim);
     for (size_t i = 0; !e && i < s->buffer_count; i++) {
         struct buffer *b = &s->buffers[i];

@@ -72,7 +72,8 @@ typedef struct quern_sim_module quern_sim_module;
 /* fast: bounds, alignment and unknown instructions. full: undefined bits and races as well. */
 enum quern_sim_check { QUERN_CHECK_FAST = 1, QUERN_CHECK_FULL };
 
-/* Vector instruction sets that the instruction bodies are compiled for. */
+/* Vector instruction sets that the instruction bodies are compiled for. Each is a file of its own
+ * beside the worker, libexec/quern/quern-sim-x86_64_v3.so and so on, loaded by quern_sim_open. */
 enum quern_sim_isa {
     QUERN_ISA_AUTO = 1,
     QUERN_ISA_X86_64,
@@ -91,8 +92,10 @@ struct quern_sim_options {
      * default 0: in the order of the grid. A result that depends on it is a kernel's mistake. */
     uint64_t shuffle;
     struct quern_disassembler disassembler; /* required; copied, its user must outlive the sim */
+    const char *worker_path; /* as in quern_options: bodies are looked for beside it first */
 };
 
+/* QUERN_E_DEVICE: a target that is not simulated; the bodies are not there or of another build. */
 QUERN_API quern_status quern_sim_open(const struct quern_sim_options *options, quern_sim **sim);
 QUERN_API void quern_sim_close(quern_sim *sim);
 

@@ -18,7 +18,7 @@ struct compiler;
 struct compiler_config {
     const char *rocm_path;   /* where to look first, see toolchain_find; may be null */
     const char *worker_path; /* null: libexec/quern/quern-worker beside the library or program, then
-                              * the built-in path QUERN_WORKER_PATH */
+                              * in the built-in directory QUERN_LIBEXEC */
     int jobs;                /* workers; 0: one per CPU */
     int deadline_ms;         /* of one job; 0: 60,000 */
     struct log *log;

@@ -3,7 +3,7 @@
 
 #include "base/hash.h"
 #include "base/os.h"
-#include "compile/place.h"
+#include "base/place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -265,7 +265,7 @@ static quern_status find_worker(const struct pool *p, char path[PLACE_MAX])
                 p->worker_path, PLACE_MAX);
         return QUERN_OK;
     }
-    FAIL_IF(!place_of_worker(path, tried, sizeof tried), QUERN_E_TOOLCHAIN,
+    FAIL_IF(!place_of_helper("quern-worker", path, tried, sizeof tried), QUERN_E_TOOLCHAIN,
             "no compiler worker at %s; install quern-worker or give options.worker_path", tried);
     return QUERN_OK;
 }

@@ -4,7 +4,7 @@
 #include "base/str.h"
 #include "compile/compile.h"
 #include "compile/library_file.h"
-#include "compile/place.h"
+#include "base/place.h"
 
 #include <fcntl.h>
 #include <stdio.h>

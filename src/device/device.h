@@ -93,9 +93,15 @@ quern_status device_hip_open(const struct device_hip_search *search, int index,
 /* Number of GPUs that the HIP runtime has. */
 quern_status device_hip_count(const struct device_hip_search *search, int *count);
 
-/* A software GPU of `target`. Its kernels are decoded at load, through `disassembler`. */
-quern_status device_sim_open(const struct target_id *id,
-                             const struct quern_disassembler *disassembler, struct device **device);
+struct device_sim_config {
+    struct quern_disassembler disassembler; /* kernels are decoded at load, through it */
+    const char *worker_path;                /* beside which its code is; may be null */
+    int threads;                            /* 0: one per CPU */
+};
+
+/* A software GPU of `target`. QUERN_E_DEVICE: its code is not installed. */
+quern_status device_sim_open(const struct target_id *id, const struct device_sim_config *config,
+                             struct device **device);
 quern_sim *device_sim(struct device *device);
 
 #endif

@@ -137,8 +137,8 @@ static const struct device_functions functions = {
     .close = sim_close,
 };
 
-quern_status device_sim_open(const struct target_id *id,
-                             const struct quern_disassembler *disassembler, struct device **out)
+quern_status device_sim_open(const struct target_id *id, const struct device_sim_config *config,
+                             struct device **out)
 {
     struct sim_device *const d = os.calloc(1, sizeof *d);
     struct quern_sim_options options = QUERN_INIT(struct quern_sim_options);
@@ -150,7 +150,9 @@ quern_status device_sim_open(const struct target_id *id,
     d->base.facts.compute_units = id->target->cus;
     d->base.facts.clock_ghz = id->target->clock_ghz;
     options.target = id->target->name;
-    options.disassembler = *disassembler;
+    options.disassembler = config->disassembler;
+    options.worker_path = config->worker_path;
+    options.threads = config->threads;
     const quern_status status = quern_sim_open(&options, &d->sim);
     if (status != QUERN_OK) {
         os.free(d);

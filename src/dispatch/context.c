@@ -16,14 +16,21 @@ static quern_status check_options(const struct quern_options *o)
 }
 
 /* The software GPU of the target, if there is one. Without a device, kernels for the target can
- * still be made and stored. */
+ * still be made and stored: so a missing one fails only those who named it. */
 static quern_status open_sim(quern_ctx *ctx)
 {
-    const struct quern_disassembler disassembler = {compiler_disassemble, ctx->compiler};
-
     if (!ctx->id.target->verified)
         return QUERN_OK;
-    return device_sim_open(&ctx->id, &disassembler, &ctx->device);
+    const quern_status status = device_sim_open(
+        &ctx->id,
+        &(struct device_sim_config){.disassembler = {compiler_disassemble, ctx->compiler},
+                                    .worker_path = ctx->settings.worker_path,
+                                    .threads = ctx->settings.jobs},
+        &ctx->device);
+    if (status != QUERN_E_DEVICE || ctx->settings.device == QUERN_DEVICE_SIM)
+        return status;
+    log_line(&ctx->log, QUERN_LOG_WARN, "%s", quern_last_error()->message);
+    return QUERN_OK;
 }
 
 /* Device and target: a HIP device says what it is, a software device is told. */

@@ -79,6 +79,7 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
     options.check = check;
     options.threads = op->ctx->settings.jobs;
     options.disassembler = quern_ctx_disassembler(op->ctx);
+    options.worker_path = op->ctx->settings.worker_path;
     TRY(quern_sim_open(&options, &b->sim));
     for (size_t i = 0; i < b->count; i++)
         TRY(quern_sim_map(b->sim, b->host[i], b->operands[i].bytes, b->operands[i].access,

@@ -262,18 +262,12 @@ static void run(struct wave *w)
         i = i->body(w, i);
 }
 
-static const struct sim_row *const tables[] = {ISA_NAME(rows_hand),    ISA_NAME(rows_valu),
-                                               ISA_NAME(rows_half),    ISA_NAME(rows_wide),
-                                               ISA_NAME(rows_carry),   ISA_NAME(rows_pack),
-                                               ISA_NAME(rows_compare), ISA_NAME(rows_cross),
-                                               ISA_NAME(rows_scalar),  ISA_NAME(rows_flow),
-                                               ISA_NAME(rows_memory),  ISA_NAME(rows_lds),
-                                               ISA_NAME(rows_matrix),  ISA_NAME(rows_mfma),
-                                               ISA_NAME(rows_movrel),  ISA_NAME(rows_gfx9),
-                                               ISA_NAME(rows_index),   ISA_NAME(rows_direct),
-                                               NULL};
+static const struct sim_row *const tables[] = {
+    rows_hand,  rows_valu,   rows_half, rows_wide,   rows_carry, rows_pack,   rows_compare,
+    rows_cross, rows_scalar, rows_flow, rows_memory, rows_lds,   rows_matrix, rows_mfma,
+    rows_movrel, rows_gfx9,  rows_index, rows_direct, NULL};
 
-const struct sim_bodies ISA_NAME(sim_bodies) = {
+const struct sim_bodies sim_bodies = {
     .tables = tables,
     .unknown = x_unknown,
     .past_end = x_past_end,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How instruction bodies are written: lane loops over typed operands, with EXEC, modifiers, DPP and
- * SDWA kept out of them. For the exec*.c files only; they are compiled three times, and what they
- * share across files carries the instruction set in its name.
+ * SDWA kept out of them. For the exec*.c files only.
  *
  * A vector register is a row of 32 or 64 values. Bodies work on 32 lanes at a time, with a trip
  * count that the compiler knows; a wave of 64 takes two rounds. A body has two paths: straight from
@@ -17,10 +16,6 @@
 
 #include <math.h>
 #include <string.h>
-
-#define ISA_NAME__(name, isa) name##_##isa
-#define ISA_NAME_(name, isa)  ISA_NAME__(name, isa)
-#define ISA_NAME(name)        ISA_NAME_(name, SIM_ISA)
 
 /* With AddressSanitizer's checks in it, code that is copied into every body takes minutes to
  * compile. */
@@ -40,21 +35,16 @@
 /* ---- Shared between exec*.c, in exec.c ------------------------------------------------------- */
 
 /* Fills temp (two rows of w->lanes) from an operand that is no vector register. */
-#define splat ISA_NAME(splat)
 const uint32_t *splat(struct wave *w, const struct operand *o, uint32_t *temp);
 /* An instruction that is not INSN_COMPLEX as an INSN_SIMPLE one: sources 1 to `sources` that are no
  * vector registers become rows. Good until the next call for this wave. */
-#define with_rows ISA_NAME(with_rows)
 const struct insn *with_rows(struct wave *w, const struct insn *i, unsigned sources);
 /* Fills temp from source n with its modifiers, DPP and SDWA applied; gives temp. */
-#define fetch ISA_NAME(fetch)
 const uint32_t *fetch(struct wave *w, const struct insn *i, unsigned n, unsigned h, uint32_t *temp);
 /* Stores rows r (and r + 64 for 64-bit types) of half h to the destination: EXEC, DPP write masks,
  * clamp, omod, SDWA and op_sel. */
-#define commit ISA_NAME(commit)
 void commit(struct wave *w, const struct insn *i, unsigned h, uint32_t *r, char type);
 /* Follows a write of EXEC. */
-#define exec_changed ISA_NAME(exec_changed)
 void exec_changed(struct wave *w);
 
 /* ---- Operands -------------------------------------------------------------------------------- */

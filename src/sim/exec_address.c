@@ -2,7 +2,6 @@
 /* Where the lanes of a memory instruction go: address arithmetic, checks, and what is counted. */
 #include "sim/exec_memory.h"
 #include "sim/launch.h"
-#include "sim/touched.h"
 
 /*
  * Alignment. The driver lets compute programs access memory unaligned (SH_MEM_CONFIG), and
@@ -169,7 +168,7 @@ static bool check_global(struct wave *w, const struct insn *i, unsigned bytes, u
     w->group->lines128 +=
         all_lanes(w, a->active) ? count_lines_full(a, bytes, lanes) : count_lines(a, bytes);
     if (UNLIKELY(w->group->touched))
-        touched_add(w->group->touched, w->number, a->address, a->active, bytes);
+        w->group->run->touched_add(w->group->touched, w->number, a->address, a->active, bytes);
     return true;
 }
 

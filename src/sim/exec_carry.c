@@ -127,7 +127,7 @@ DIV_SCALE_BODY(v_div_scale_f64, d, div_scale_f64)
 #define ROW_(NAME, UNDEF, OPERANDS, BODY)                                                          \
     {#NAME, QUERN_CLASS_VALU, UNDEF_##UNDEF, OPERANDS, x_##BODY},
 
-const struct sim_row ISA_NAME(rows_carry)[] = {
+const struct sim_row rows_carry[] = {
     ROW_(v_add_co_u32, CARRY, "=u0=m4u1u2", v_add_co_u32)
     ROW_(v_sub_co_u32, CARRY, "=u0=m4u1u2", v_sub_co_u32)
     ROW_(v_subrev_co_u32, CARRY, "=u0=m4u1u2", v_subrev_co_u32)

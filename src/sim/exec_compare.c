@@ -65,6 +65,6 @@ INLINE uint32_t class_of_f64(uint64_t bits)
     ROW_(v_cmp_class_##NAME, "=m0" #T "1u2")                                                       \
     ROW_(v_cmpx_class_##NAME, "=e0" #T "1u2")
 
-const struct sim_row ISA_NAME(rows_compare)[] = {
+const struct sim_row rows_compare[] = {
 #include "sim/compare.def"
     {0}};

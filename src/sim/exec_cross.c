@@ -189,7 +189,7 @@ BODY(ds_swizzle_b32)
 #define ROW_(NAME, CLASS, MOVED, OPERANDS)                                                         \
     {#NAME, QUERN_CLASS_##CLASS, UNDEF_MOVE_##MOVED, OPERANDS, x_##NAME},
 
-const struct sim_row ISA_NAME(rows_cross)[] = {
+const struct sim_row rows_cross[] = {
     ROW_(v_readfirstlane_b32, VALU, 1, "=s0u1")
     ROW_(v_readlane_b32, VALU, 1, "=s0u1s2")
     ROW_(v_writelane_b32, VALU, 1, "=v10s1s2")

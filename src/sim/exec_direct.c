@@ -100,5 +100,5 @@ ALL
     BOTH(NAME, FORMAT, WORDS)                                                                      \
     ROW_("global_load_" #NAME "_lds", "a1A2", global_##NAME)
 
-const struct sim_row ISA_NAME(rows_direct)[] = {
+const struct sim_row rows_direct[] = {
     ALL{0}};

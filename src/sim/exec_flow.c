@@ -289,7 +289,7 @@ BODY(s_load_i16) { return scalar_load(w, i, scalar_address(w, i), 2, true); }
 #define SMEM(NAME)           ROW_(NAME, SMEM, ADDRESS, "=X0t1s2", s_load)
 #define SBUFFER(NAME)        ROW_(NAME, SMEM, ADDRESS, "=X0T1s2", s_buffer_load)
 
-const struct sim_row ISA_NAME(rows_flow)[] = {
+const struct sim_row rows_flow[] = {
     BRANCH(s_branch, NONE)
     BRANCH(s_cbranch_scc0, IF_SCC)
     BRANCH(s_cbranch_scc1, IF_SCC)

@@ -123,7 +123,7 @@ static const struct insn *x_v_dot2_f32_f16(struct wave *w, const struct insn *i)
 }
 #endif
 
-const struct sim_row ISA_NAME(rows_hand)[] = {
+const struct sim_row rows_hand[] = {
     {"v_perm_b32", QUERN_CLASS_VALU, UNDEF_PERM, "=u0u1u2u3", x_v_perm_b32},
     {"v_dot2_f32_f16", QUERN_CLASS_PACKED, UNDEF_ANY, "=f0p1p2f3", x_v_dot2_f32_f16},
     {"v_dot2c_f32_f16", QUERN_CLASS_PACKED, UNDEF_ANY, "=f0p1p2+3", x_v_dot2_f32_f16},

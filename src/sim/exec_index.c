@@ -77,7 +77,7 @@ const struct insn *x_indexed(struct wave *w, const struct insn *i)
 
 #define ROW_(NAME, OPERANDS) {#NAME, QUERN_CLASS_SALU, UNDEF_MUST, OPERANDS, x_##NAME},
 
-const struct sim_row ISA_NAME(rows_index)[] = {
+const struct sim_row rows_index[] = {
     ROW_(s_set_gpr_idx_on, "s1G2")
     ROW_(s_set_gpr_idx_idx, "s1")
     ROW_(s_set_gpr_idx_mode, "G1")

@@ -137,7 +137,7 @@ BODY(ds_cmpstore_b64, atomic(w, i, ATOMIC_CMPSWAP, 2, 2, 3))
     ROW_(NAME##_##TYPE, "a1v" #WORDS "2", NAME##_##TYPE)                                           \
     ROW_(NAME##_rtn_##TYPE, "=v" #WORDS "0a1v" #WORDS "2", NAME##_##TYPE)
 
-const struct sim_row ISA_NAME(rows_lds)[] = {
+const struct sim_row rows_lds[] = {
 #include "sim/lds.def"
     ROW_(ds_storexchg_rtn_b32, "=v10a1v12", ds_swap_b32)
     ROW_(ds_storexchg_rtn_b64, "=v20a1v22", ds_swap_b64)

@@ -530,6 +530,6 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
     {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3", x_##NAME},
 #define SPARSE FORM
 
-const struct sim_row ISA_NAME(rows_matrix)[] = {
+const struct sim_row rows_matrix[] = {
 #include "sim/matrix.def"
     {0}};

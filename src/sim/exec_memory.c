@@ -197,7 +197,7 @@ static const struct insn *x_global_load_tr_b128(struct wave *w, const struct ins
     CSUB(NAME, OP, WORDS)                                                                          \
     ROW_ATOMIC(flat, NAME, "a1D3|=v" #WORDS "0a1D3|=v" #WORDS "0a1D3A2")
 
-const struct sim_row ISA_NAME(rows_memory)[] = {
+const struct sim_row rows_memory[] = {
 #include "sim/memory.def"
     ROW_(global_load_tr_b64, "=n0a1A2", global_load_tr_b64)
     ROW_(global_load_tr_b128, "=N0a1A2", global_load_tr_b128)

@@ -37,13 +37,11 @@ enum format {
  * Finds out where an access of `bytes` bytes goes, checks range, rights and alignment, and counts
  * it. False when the wave was stopped by a finding.
  */
-#define resolve ISA_NAME(resolve)
 bool resolve(struct wave *w, const struct insn *i, enum space space, unsigned bytes,
              enum quern_sim_access rights, bool atomic, struct access *a);
 enum lds_use { LDS_READ, LDS_WRITE, LDS_ATOMIC };
 
 /* The same for LDS; `offset` is the instruction's. */
-#define resolve_lds ISA_NAME(resolve_lds)
 bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset,
                  enum lds_use use, struct access *a);
 

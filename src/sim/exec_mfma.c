@@ -469,6 +469,6 @@ INLINE void mfma(struct wave *w, const struct insn *i, const struct form f)
 #define SCALED(NAME, ...) {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3u4u5", x_##NAME},
 #define OLD(NAME, BODY)   ROW_(NAME, BODY)
 
-const struct sim_row ISA_NAME(rows_mfma)[] = {
+const struct sim_row rows_mfma[] = {
 #include "sim/mfma.def"
     {0}};

@@ -83,7 +83,7 @@ BODY(v_mqsad_u32_u8)
 #define ROW_(NAME, UNDEF, OPERANDS)                                                                \
     {#NAME, QUERN_CLASS_VALU, UNDEF_##UNDEF, OPERANDS, x_##NAME},
 
-const struct sim_row ISA_NAME(rows_movrel)[] = {
+const struct sim_row rows_movrel[] = {
     ROW_(v_movrels_b32, INDEX_SOURCE, "=u0u1")
     ROW_(v_movreld_b32, INDEX_RESULT, "=u0u1")
     ROW_(v_movrelsd_b32, INDEX_BOTH, "=u0u1")

@@ -83,6 +83,6 @@
 #define ALIAS(NAME, BODY, CLASS, UNDEF, OPERANDS)                                                  \
     {#NAME, QUERN_CLASS_##CLASS, UNDEF_##UNDEF, OPERANDS, x_##BODY},
 
-const struct sim_row ISA_NAME(ROWS_NAME)[] = {
+const struct sim_row ROWS_NAME[] = {
 #include ROWS_FILE
     {0}};

@@ -219,7 +219,7 @@ WREXEC_ALL
 #define OLD(NAME, BODY)                                                                            \
     {#NAME, QUERN_CLASS_SALU, UNDEF_EXEC, "=t0t1", x_##BODY, .writes_scc = true},
 
-const struct sim_row ISA_NAME(rows_scalar)[] = {
+const struct sim_row rows_scalar[] = {
 #include "sim/scalar.def"
     SAVEEXEC_ALL WREXEC_ALL
     OLD(s_andn1_saveexec_b64, s_and_not0_saveexec_b64)

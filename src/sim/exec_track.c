@@ -145,7 +145,7 @@ static bool track_global(struct wave *w, const struct insn *i, unsigned lane,
     struct race_found found;
     char by[40] = "other workgroups";
 
-    switch (race_touch(w->group, map, address, bytes, kind, undefined, &found)) {
+    switch (w->group->run->race_touch(w->group, map, address, bytes, kind, undefined, &found)) {
     case RACE_NONE:
         return true;
     case RACE_NO_ROOM:
@@ -261,7 +261,8 @@ static bool define(struct wave *w, const struct insn *i, unsigned lane, const st
     const struct mapping *const map = a->map ? a->map
                                              : memory_find(w->group->memory, a->address[lane]);
 
-    if (!map || !map->defined || race_define(w->group, map, a->address[lane], bytes))
+    if (!map || !map->defined ||
+        w->group->run->race_define(w->group, map, a->address[lane], bytes))
         return true;
     no_room(w, i, lane, map);
     return false;

@@ -4,22 +4,13 @@
 #include "base/os.h"
 #include "base/thread.h"
 #include "sim/profile.h"
+#include "sim/touched.h"
 
 #include <stdio.h>
 #include <string.h>
 #ifdef __SSE2__
 #include <xmmintrin.h>
 #endif
-
-const struct insn *run_insn_at(const struct run *run, uint64_t address)
-{
-    const struct quern_sim_module *const m = run->module;
-    const uint64_t offset = address - m->guest - m->code_at;
-
-    if (offset >= m->code_bytes || offset % 4 || m->index_at[offset / 4] == INSN_NONE)
-        return NULL;
-    return m->insns + m->index_at[offset / 4];
-}
 
 /* ---- A workgroup ----------------------------------------------------------------------------- */
 
@@ -373,6 +364,8 @@ static quern_status run_prepared(struct run *run, const struct quern_sim_launch 
     FAIL_IF(!run->flow, QUERN_E_MEMORY, "out of memory for counts of %zu instructions",
             m->insn_count);
     if (m->sim->check == QUERN_CHECK_FULL) {
+        run->race_touch = race_touch;
+        run->race_define = race_define;
         run->races = os.calloc(run->memory.count, sizeof *run->races);
         FAIL_IF(!run->races, QUERN_E_MEMORY, "out of memory for races of %zu buffers",
                 run->memory.count);
@@ -422,6 +415,7 @@ quern_status launch_run(struct quern_sim_module *module, const struct quern_sim_
                       .launch = launch,
                       .only = only,
                       .profile = sums,
+                      .touched_add = touched_add,
                       .max_instructions = module->sim->max_instructions};
     atomic_init(&run.next, 0);
     atomic_init(&run.stop_before, UINT64_MAX);

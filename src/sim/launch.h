@@ -25,6 +25,7 @@ struct quern_sim {
     struct target_id id;
     enum quern_sim_check check;
     const struct sim_bodies *bodies;
+    void *library; /* they are in */
     struct row_index index;
     int threads;
     uint64_t max_instructions;
@@ -82,6 +83,15 @@ struct run {
     const struct quern_sim_launch *launch;
     struct memory memory;           /* the simulator's mappings and the launch's own */
     _Atomic(struct race *) *races;  /* full check: for each mapping, made when first needed */
+    /* race_touch, race_define and touched_add, for bodies: they take memory, and this library is who
+     * does */
+    enum race_result (*race_touch)(struct group *g, const struct mapping *map, uint64_t address,
+                                   unsigned bytes, enum track_kind kind, uint64_t *undefined,
+                                   struct race_found *found);
+    bool (*race_define)(struct group *g, const struct mapping *map, uint64_t address,
+                        unsigned bytes);
+    void (*touched_add)(struct touched *t, unsigned wave, const uint64_t address[64],
+                        uint64_t active, unsigned bytes);
     uint8_t *kernarg;               /* arguments, then the dispatch packet */
     uint64_t kernarg_at, packet_at; /* guest addresses */
     uint32_t lds_bytes;
@@ -117,11 +127,12 @@ uint64_t shuffled(uint64_t ticket, uint64_t count, uint64_t seed);
 void poison(void *memory, size_t bytes);
 /* Registers, EXEC and the first instruction of a wave whose number and group are set. */
 void start_wave(struct wave *w);
+
+/* ---- What bodies ask for (guest.c) ----------------------------------------------------------- */
+
 /* Whether kernels may ask for this float mode; and this thread's arithmetic as the wave's asks. */
 bool mode_supported(uint32_t mode);
 void set_host_mode(const struct wave *w);
-
-/* ---- What bodies ask for --------------------------------------------------------------------- */
 
 /* The instruction at a guest address, or null. */
 const struct insn *run_insn_at(const struct run *run, uint64_t address);

@@ -12,26 +12,11 @@
 #define GUEST_GAP   0x10000u
 #define GUEST_ALIGN 0x100u
 
-/* The index of the first mapping that ends after `address`. */
-static size_t first_after(const struct memory *memory, uint64_t address)
-{
-    size_t lo = 0, hi = memory->count;
-
-    while (lo < hi) {
-        const size_t middle = lo + (hi - lo) / 2;
-        if (memory->maps[middle].end > address)
-            hi = middle;
-        else
-            lo = middle + 1;
-    }
-    return lo;
-}
-
 /* Finds room at or above `from`; *index is where the mapping goes in the table. */
 static bool find_room(const struct memory *memory, uint64_t from, uint64_t bytes, uint64_t *address,
                       size_t *index)
 {
-    size_t i = first_after(memory, from);
+    size_t i = memory_after(memory, from);
 
     for (;; i++) {
         const uint64_t end = i < memory->count ? memory->maps[i].begin - GUEST_GAP : GUEST_END;
@@ -120,26 +105,4 @@ void memory_free(struct memory *memory)
 {
     os.free(memory->maps);
     *memory = (struct memory){0};
-}
-
-struct mapping *memory_find(const struct memory *memory, uint64_t address)
-{
-    const size_t i = first_after(memory, address);
-
-    return i < memory->count && memory->maps[i].begin <= address ? memory->maps + i : NULL;
-}
-
-struct mapping *memory_nearest(const struct memory *memory, uint64_t address)
-{
-    const size_t i = first_after(memory, address);
-
-    if (!memory->count)
-        return NULL;
-    if (i == memory->count)
-        return memory->maps + i - 1;
-    if (i == 0 || memory->maps[i].begin <= address)
-        return memory->maps + i;
-    const struct mapping *const below = memory->maps + i - 1;
-    return address - below->end < memory->maps[i].begin - address ? memory->maps + i - 1
-                                                                  : memory->maps + i;
 }

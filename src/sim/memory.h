@@ -41,6 +41,8 @@ bool memory_remove(struct memory *memory, uint64_t address);
 quern_status memory_copy(const struct memory *from, struct memory *to);
 void memory_free(struct memory *memory);
 
+/* The index of the first mapping that ends after `address`; memory->count if there is none. */
+size_t memory_after(const struct memory *memory, uint64_t address);
 /* The mapping that holds the address, or null. */
 struct mapping *memory_find(const struct memory *memory, uint64_t address);
 /* The mapping nearest to the address, or null if there is none at all. */

@@ -2,49 +2,9 @@
 /* Opening a software GPU and mapping memory into it. */
 #include "sim/launch.h"
 #include "base/os.h"
+#include "sim/bodies.h"
 
 #include <string.h>
-
-/* ---- The builds of the instruction bodies ---------------------------------------------------- */
-
-static bool cpu_has(enum quern_sim_isa isa)
-{
-    __builtin_cpu_init();
-    if (isa == QUERN_ISA_X86_64_V4)
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512cd");
-    if (isa == QUERN_ISA_X86_64_V3)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-               __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-    return true;
-}
-
-static quern_status choose_bodies(enum quern_sim_isa isa, const struct sim_bodies **bodies)
-{
-    static const struct {
-        enum quern_sim_isa isa;
-        const char *name;
-        const struct sim_bodies *bodies;
-    } builds[] = {{QUERN_ISA_X86_64_V4, "x86-64-v4", &sim_bodies_x86_64_v4},
-                  {QUERN_ISA_X86_64_V3, "x86-64-v3", &sim_bodies_x86_64_v3},
-                  {QUERN_ISA_X86_64, "x86-64", &sim_bodies_x86_64}};
-
-    for (size_t n = 0; n < sizeof builds / sizeof *builds; n++) {
-        const bool asked = isa == builds[n].isa;
-        if (!asked && isa > QUERN_ISA_AUTO)
-            continue;
-        FAIL_IF(asked && !builds[n].bodies->tables, QUERN_E_DEVICE,
-                "this library was built without the instruction bodies for %s", builds[n].name);
-        if (builds[n].bodies->tables && cpu_has(builds[n].isa)) {
-            *bodies = builds[n].bodies;
-            return QUERN_OK;
-        }
-        FAIL_IF(asked, QUERN_E_DEVICE, "this CPU does not have the instructions of %s",
-                builds[n].name);
-    }
-    FAIL(QUERN_E_ARGUMENT, "instruction set %d is none of enum quern_sim_isa", (int)isa);
-}
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
@@ -74,10 +34,14 @@ quern_status quern_sim_open(const struct quern_sim_options *options, quern_sim *
     s->max_instructions = options->max_instructions ? options->max_instructions : MAX_INSTRUCTIONS;
     s->shuffle = options->shuffle;
     s->disassembler = options->disassembler;
-    quern_status status = choose_bodies(options->isa, &s->bodies);
-    if (status == QUERN_OK)
-        status = row_index_make(s->bodies, &s->index);
+    quern_status status = bodies_open(options->isa, options->worker_path, &s->bodies, &s->library);
     if (status != QUERN_OK) {
+        os.free(s);
+        return status;
+    }
+    status = row_index_make(s->bodies, &s->index);
+    if (status != QUERN_OK) {
+        bodies_close(s->library);
         os.free(s);
         return status;
     }
@@ -104,6 +68,7 @@ void quern_sim_close(quern_sim *sim)
     memory_free(&sim->memory);
     row_index_free(&sim->index);
     pthread_mutex_destroy(&sim->lock);
+    bodies_close(sim->library);
     os.free(sim);
 }
 

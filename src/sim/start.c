@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What waves start with: float mode and registers. */
+/* What waves start with: registers and LDS. */
 #include "sim/launch.h"
 
 #include <string.h>
-#ifdef __SSE2__
-#include <xmmintrin.h>
-#endif
 
 /* What registers and LDS hold before they are written: NaN as f32, f16 and bf16, so that a kernel
  * that uses them is unlikely to give the right answer. */
@@ -20,50 +17,6 @@ void poison(void *memory, size_t bytes)
         words[n] = POISON;
     for (size_t n = 0; n < bytes; n += sizeof words)
         memcpy((uint8_t *)memory + n, words, bytes - n < sizeof words ? bytes - n : sizeof words);
-}
-
-/* ---- Float mode ------------------------------------------------------------------------------ */
-
-#define MXCSR_DAZ_FTZ 0x8040u
-
-/* The host's arithmetic follows the wave's f32 denormal mode; it rounds to nearest even always. */
-void set_host_mode(const struct wave *w)
-{
-#ifdef __SSE2__
-    const unsigned csr = _mm_getcsr() & ~MXCSR_DAZ_FTZ;
-    _mm_setcsr((w->mode >> 4 & 3) == 3 ? csr : csr | MXCSR_DAZ_FTZ);
-#else
-    (void)w;
-#endif
-}
-
-bool mode_supported(uint32_t mode)
-{
-    /* rounding to nearest even; f32 denormals kept or flushed, those of f16 and f64 kept */
-    const uint32_t f32 = mode >> 4 & 3;
-    return (mode & 15) == 0 && (f32 == 0 || f32 == 3) && (mode >> 6 & 3) == 3;
-}
-
-bool run_read_register(const struct wave *w, unsigned id, uint32_t *value)
-{
-    if (id == REGISTER_MODE)
-        *value = w->mode;
-    else if (id == 23 || id == 24 || id == 4) /* which hardware the wave runs on */
-        *value = 0;
-    else if (id == 29) /* cycles */
-        *value = (uint32_t)w->executed;
-    else
-        return false;
-    return true;
-}
-
-bool run_write_register(struct wave *w, unsigned id, uint32_t value)
-{
-    if (id != REGISTER_MODE || !mode_supported(value))
-        return false;
-    w->mode = (uint8_t)value;
-    set_host_mode(w);
-    return true;
 }
 
 /* ---- The start of a wave --------------------------------------------------------------------- */

@@ -19,61 +19,49 @@ struct lds_data {
  * data are checked by track_stored afterwards; `data` is null but for stores to LDS. False when
  * there is a finding.
  */
-#define track ISA_NAME(track)
 bool track(struct wave *w, const struct insn *i, enum space space, unsigned bytes,
            enum track_kind kind, const struct access *a, const struct lds_data *data,
            struct access *masks);
 
 /* After masks were loaded into the shadow of `o`: flags and origins. */
-#define track_loaded ISA_NAME(track_loaded)
 void track_loaded(struct wave *w, const struct insn *i, enum space space, const struct operand *o,
                   const struct access *a);
 
 /* Whether an LDS load of dwords is known to be free of races and defined. */
-#define track_known ISA_NAME(track_known)
 bool track_known(const struct wave *w, unsigned words, const struct access *a);
 
 /* After whole registers were loaded that are defined in all lanes. */
-#define track_loaded_defined ISA_NAME(track_loaded_defined)
 void track_loaded_defined(struct wave *w, const struct operand *o);
 
 /* Before a store of `o` to global memory: its bits must be defined; the memory then is. */
-#define track_stored ISA_NAME(track_stored)
 bool track_stored(struct wave *w, const struct insn *i, enum space space, const struct operand *o,
                   enum format format, unsigned words, const struct access *a,
                   const struct access *masks);
 
 /* An atomic on `data`, returning the old value to `result` (or null). */
-#define track_atomic ISA_NAME(track_atomic)
 bool track_atomic(struct wave *w, const struct insn *i, enum space space, unsigned words,
                   const struct operand *data, enum atomic_op op, const struct operand *result,
                   const struct access *a);
 
 /* The same for a scalar load of `bytes` bytes at a mapping's address. */
-#define track_scalar_load ISA_NAME(track_scalar_load)
 bool track_scalar_load(struct wave *w, const struct insn *i, struct mapping *map, uint64_t address,
                        unsigned bytes, bool sign);
 
 /* Stops with a finding about undefined bits; gives null. In exec_shadow.c. */
-#define finding ISA_NAME(finding)
 const struct insn *finding(struct wave *w, const struct insn *i, int lane, const struct origin *o,
                            uint32_t bits, const char *reach);
 
 /* An instruction between s_set_gpr_idx_on and _off: its body, and the copy whose operands are the
  * registers that are meant (exec_index.c). False when the wave was stopped by a finding. */
-#define x_indexed ISA_NAME(x_indexed)
 const struct insn *x_indexed(struct wave *w, const struct insn *i);
-#define index_registers ISA_NAME(index_registers)
 bool index_registers(struct wave *w, const struct insn *i, struct insn *moved);
 /*
  * Makes the operands of `i`, a copy of the instruction `at`, those that M0 says: which of them, and
  * whether by the halves of M0. False when that is outside the wave's registers. In exec_movrel.c.
  */
 enum { INDEX_SOURCE = 1, INDEX_RESULT = 2, INDEX_APART = 4 };
-#define index_operands ISA_NAME(index_operands)
 bool index_operands(struct wave *w, struct insn *i, const struct insn *at, unsigned how);
 
-#define shadow_run ISA_NAME(shadow_run)
 void shadow_run(struct wave *w);
 
 #endif

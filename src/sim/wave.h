@@ -5,7 +5,8 @@
  *
  * A body is a function that does one instruction for all lanes of a wave and returns the
  * instruction to go on with, or null when the wave stops (end, barrier, fault). Bodies live in the
- * exec*.c files, which are compiled once for each vector instruction set of the host.
+ * exec*.c files, which are compiled once for each vector instruction set of the host, each time
+ * into a shared library of their own (bodies.h).
  */
 #ifndef QUERN_SIM_WAVE_H
 #define QUERN_SIM_WAVE_H
@@ -280,7 +281,11 @@ struct sim_bodies {
     void (*read_exec)(struct wave *w);   /* after s[S_EXEC] was written */
 };
 
-/* A build may leave one out: then it has no tables. */
-extern const struct sim_bodies sim_bodies_x86_64, sim_bodies_x86_64_v3, sim_bodies_x86_64_v4;
+/* What a library of bodies exports, as quern_sim_bodies. The stamp is of the headers that both
+ * libraries were built from: with another one, the rest may mean something else. */
+struct sim_export {
+    char stamp[24];
+    const struct sim_bodies *bodies;
+};
 
 #endif

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -154,6 +155,51 @@ def test_only_quern_names_are_exported(moved):
     names = exported(moved[0] / moved[1] / "libquern.so")
     assert "quern_op_launch" in names
     assert [n for n in names if not n.startswith("quern_")] == []
+
+
+def test_the_library_is_small(moved):
+    """What a host that owns a GPU loads: without the software GPU, which is files of its own."""
+    if not shutil.which("size"):
+        pytest.skip("no size")
+    text, data = map(int, run("size", moved[0] / moved[1] / "libquern.so", cwd=TOP)
+                     .splitlines()[1].split()[:2])
+    assert text + data <= 1_500_000
+    assert [p for p in files(moved[0]) if "quern-sim-" in p] == [
+        f"libexec/quern/quern-sim-x86_64{level}.so" for level in ("", "_v3", "_v4")]
+
+
+def simulate(tree, tmp_path):
+    env = clean_environment(tmp_path / "cache")
+    env.setdefault("QUERN_ROCM_PATH", str(TOP / "build/rocm"))
+    return subprocess.run(
+        [tree / "bin/quern", "prewarm", "--target", "gfx1151", "--m", "1", "--verify",
+         "wq=nf4 n=32 k=64 a=f32"], cwd=tmp_path, env=env, capture_output=True, text=True,
+        timeout=240)
+
+
+def test_software_gpu_of_a_moved_tree(moved, tmp_path):
+    """It runs; without its files, with those of another build, or without those of the best
+    instruction set, what is said is true."""
+    tree = shutil.copytree(moved[0], tmp_path / "tree", symlinks=True)
+    done = simulate(tree, tmp_path)
+    assert done.returncode == 0, done.stderr
+    parts = sorted(tree.glob("libexec/quern/quern-sim-*.so"))
+    for part in parts[1:]:
+        part.unlink()
+    done = simulate(tree, tmp_path)
+    assert done.returncode == 0, done.stderr
+    stamp = re.search(rb"#define SIM_STAMP \"(\w{16})\"",
+                      (COMMAND.parents[1] / "gen/sim_stamp.h").read_bytes()).group(1)
+    whole = parts[0].read_bytes()
+    assert whole.count(stamp) == 1
+    parts[0].write_bytes(whole.replace(stamp, b"0" * 16))
+    done = simulate(tree, tmp_path)
+    assert done.returncode == 1 and "is not of this version of quern" in done.stderr
+    parts[0].unlink()
+    done = simulate(tree, tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "the software GPU is not installed" in done.stderr
+    assert f"{tree}/bin/../libexec/quern/{parts[0].name}" in done.stderr
 
 
 def test_bitsandbytes_names(moved):

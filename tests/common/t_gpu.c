@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "t_gpu.h"
+#include "sim/bodies.h"
 #include "sim/launch.h"
 #include "t_paths.h"
 
@@ -88,7 +89,8 @@ static void observe(void *user, const struct quern_sim_module *module, const int
 
 static void open_rows(void)
 {
-    const struct sim_row *const *const tables = sim_bodies_x86_64.tables;
+    static const struct sim_bodies *bodies;
+    static void *library; /* stays, as rows are remembered */
     const char *const directory = getenv("ROWS_DIRECTORY");
     char path[PATH_MAX];
 
@@ -97,8 +99,9 @@ static void open_rows(void)
     snprintf(path, sizeof path, "%s/%s", directory, program_invocation_short_name);
     rows.file = fopen(path, "w");
     assert_non_null(rows.file);
-    for (size_t t = 0; tables[t]; t++)
-        for (const struct sim_row *row = tables[t]; row->name; row++)
+    must(bodies_open(QUERN_ISA_X86_64, NULL, &bodies, &library));
+    for (size_t t = 0; bodies->tables[t]; t++)
+        for (const struct sim_row *row = bodies->tables[t]; row->name; row++)
             say_row("row", row->name, quern_sim_class_name(row->class));
 }
 

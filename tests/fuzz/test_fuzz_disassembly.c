@@ -4,10 +4,15 @@
  * inside the register files. The first byte of an input chooses wave size and generation, each line
  * behind it is an instruction.
  */
+#include "sim/bodies.h"
 #include "sim/parse.h"
 #include "t_fuzz.h"
 
 #include <string.h>
+
+#ifndef FUZZ_WORKER
+#define FUZZ_WORKER NULL /* the bodies are found from where the program is */
+#endif
 
 static void check_operand(const struct parser *p, const struct parsed *parsed, const struct insn *i,
                           const struct operand *o, const struct sim_row *row)
@@ -46,14 +51,18 @@ static void check_text(struct parser *p, const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const unsigned generations[4] = {9, 11, 12, 11};
+    static const struct sim_bodies *bodies;
     static struct row_index index;
+    static void *library;
     char line[1024];
 
-    if (!index.slots && row_index_make(&sim_bodies_x86_64, &index) != QUERN_OK)
+    if (!index.slots &&
+        (bodies_open(QUERN_ISA_X86_64, FUZZ_WORKER, &bodies, &library) != QUERN_OK ||
+         row_index_make(bodies, &index) != QUERN_OK))
         abort();
     if (!size)
         return 0;
-    struct parser p = {.bodies = &sim_bodies_x86_64,
+    struct parser p = {.bodies = bodies,
                        .index = &index,
                        .generation = generations[data[0] & 3],
                        .lanes = data[0] & 4 ? 64 : 32,

@@ -22,6 +22,9 @@ BINARIES = {  # in the wheel: in the build
     "quern/lib/libquern.so.0": "lib/libquern.so",
     "quern/lib/libquern_bnb.so": "lib/libquern_bnb.so",
     "quern/libexec/quern/quern-worker": "libexec/quern/quern-worker",
+    # the software GPU, for each vector instruction set
+    **{f"quern/libexec/quern/quern-sim-{isa}.so": f"libexec/quern/quern-sim-{isa}.so"
+       for isa in ("x86_64", "x86_64_v3", "x86_64_v4")},
 }
 # What every Linux with the tagged C library has, and what the wheel itself brings.
 NEEDED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2",

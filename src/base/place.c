@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "compile/place.h"
+#include "base/place.h"
 
 #include "base/os.h"
 
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef QUERN_WORKER_PATH
-#define QUERN_WORKER_PATH "/usr/local/libexec/quern/quern-worker"
+#ifndef QUERN_LIBEXEC
+#define QUERN_LIBEXEC "/usr/local/libexec/quern"
 #endif
 
 bool place_join(char path[PLACE_MAX], const char *format, ...)
@@ -66,7 +66,7 @@ bool place_of_library(char directory[PLACE_MAX])
     return true;
 }
 
-bool place_of_worker(char path[PLACE_MAX], char *tried, size_t tried_size)
+bool place_of_helper(const char *name, char path[PLACE_MAX], char *tried, size_t tried_size)
 {
     static const char *const above[] = {"..", "../.."};
     char directory[PLACE_MAX];
@@ -75,7 +75,7 @@ bool place_of_worker(char path[PLACE_MAX], char *tried, size_t tried_size)
     tried[0] = 0;
     if (place_of_library(directory))
         for (size_t i = 0; i < sizeof above / sizeof *above; i++) {
-            if (!place_join(path, "%s/%s/libexec/quern/quern-worker", directory, above[i]))
+            if (!place_join(path, "%s/%s/libexec/quern/%s", directory, above[i], name))
                 continue;
             if (resolve(path))
                 return true;
@@ -83,7 +83,7 @@ bool place_of_worker(char path[PLACE_MAX], char *tried, size_t tried_size)
             if (n > 0 && (size_t)n < tried_size - used)
                 used += (size_t)n;
         }
-    snprintf(path, PLACE_MAX, "%s", QUERN_WORKER_PATH);
+    snprintf(path, PLACE_MAX, "%s/%s", QUERN_LIBEXEC, name);
     snprintf(tried + used, tried_size - used, "%s", path);
     return place_exists(path);
 }

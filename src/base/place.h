@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where this library was loaded from, and what lies beside it. */
-#ifndef QUERN_COMPILE_PLACE_H
-#define QUERN_COMPILE_PLACE_H
+#ifndef QUERN_BASE_PLACE_H
+#define QUERN_BASE_PLACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,11 +13,11 @@
 bool place_of_library(char directory[PLACE_MAX]);
 
 /*
- * The worker executable: libexec/quern/quern-worker in the directory above the library's or one
- * further up (an installation, a build tree), else where it was configured to be installed.
- * `tried` receives every path looked at, for the error message.
+ * A file that belongs to this library, by its name: libexec/quern/NAME in the directory above the
+ * library's or one further up (an installation, a build tree), else where it was configured to be
+ * installed. `tried` receives every path looked at, for the error message.
  */
-bool place_of_worker(char path[PLACE_MAX], char *tried, size_t tried_size);
+bool place_of_helper(const char *name, char path[PLACE_MAX], char *tried, size_t tried_size);
 
 /* Joins text into a path; false when it does not fit. */
 bool place_join(char path[PLACE_MAX], const char *format, ...)

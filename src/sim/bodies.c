@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+#include "sim/bodies.h"
+
+#include "base/os.h"
+#include "base/place.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sim_stamp.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+static const struct {
+    enum quern_sim_isa isa;
+    const char *file;
+} builds[] = {{QUERN_ISA_X86_64_V4, "quern-sim-x86_64_v4.so"},
+              {QUERN_ISA_X86_64_V3, "quern-sim-x86_64_v3.so"},
+              {QUERN_ISA_X86_64, "quern-sim-x86_64.so"}};
+
+static bool cpu_has(enum quern_sim_isa isa)
+{
+    __builtin_cpu_init();
+    if (isa == QUERN_ISA_X86_64_V4)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512cd");
+    if (isa == QUERN_ISA_X86_64_V3)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    return true;
+}
+
+/* The place of a program in a set-user-ID process may be one that its caller has made, by a hard
+ * link: there, only what root has installed is code to load. */
+static bool may_load(const char *path)
+{
+    struct stat st;
+
+    return !os.fstatat(AT_FDCWD, path, &st, 0) && (!getauxval(AT_SECURE) || st.st_uid == 0);
+}
+
+static bool beside(const char *worker_path, const char *file, char path[PLACE_MAX])
+{
+    const char *const slash = worker_path ? strrchr(worker_path, '/') : NULL;
+
+    return slash && place_join(path, "%.*s/%s", (int)(slash - worker_path), worker_path, file) &&
+           may_load(path);
+}
+
+/* False: there is no such file; `tried` says where it was looked for. */
+static bool find(const char *worker_path, const char *file, char path[PLACE_MAX],
+                 char tried[3 * PLACE_MAX])
+{
+    return beside(worker_path, file, path) ||
+           (place_of_helper(file, path, tried, 3 * PLACE_MAX) && may_load(path));
+}
+
+static quern_status load(const char *path, const struct sim_bodies **bodies, void **library)
+{
+    void *const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    /* dlerror() is never null after a failure */
+    FAIL_IF(!handle, QUERN_E_DEVICE, "%s cannot be loaded: %s", path, dlerror());
+    const struct sim_export *const export = dlsym(handle, "quern_sim_bodies");
+    if (!export || strncmp(export->stamp, SIM_STAMP, sizeof export->stamp)) {
+        dlclose(handle);
+        FAIL(QUERN_E_DEVICE, "%s is not of this version of quern; install both from one build",
+             path);
+    }
+    *bodies = export->bodies;
+    *library = handle;
+    return QUERN_OK;
+}
+
+quern_status bodies_open(enum quern_sim_isa isa, const char *worker_path,
+                         const struct sim_bodies **bodies, void **library)
+{
+    char path[PLACE_MAX], tried[3 * PLACE_MAX] = "";
+
+    FAIL_IF(isa < 0 || isa > QUERN_ISA_X86_64_V4, QUERN_E_ARGUMENT,
+            "instruction set %d is none of enum quern_sim_isa", (int)isa);
+    for (size_t n = 0; n < sizeof builds / sizeof *builds; n++) {
+        const bool asked = isa == builds[n].isa;
+        if (!asked && isa > QUERN_ISA_AUTO)
+            continue;
+        FAIL_IF(asked && !cpu_has(isa), QUERN_E_DEVICE,
+                "this CPU does not have the instructions of %s", builds[n].file);
+        if (cpu_has(builds[n].isa) && find(worker_path, builds[n].file, path, tried))
+            return load(path, bodies, library);
+    }
+    FAIL(
+        QUERN_E_DEVICE,
+        "the software GPU is not installed: there is none of %s; install quern's libexec directory "
+        "with the library, or give options.worker_path",
+        tried);
+}
+
+void bodies_close(void *library)
+{
+    dlclose(library);
+}
