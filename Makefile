@@ -163,6 +163,7 @@ HIP_INCLUDE := $(patsubst %/hip/hip_runtime_api.h,%,$(firstword $(wildcard \
                                                /opt/rocm /usr))))
 ifneq ($(HIP_INCLUDE),)
 FAKEHIP     := $(B)/lib/fakehip/libamdhip64.so.6
+FAKEBLAS    := $(B)/lib/fakehip/libhipblaslt.so.0
 FAKEHIP_OBJ := $(addprefix $(B)/tests/fakehip/,device.o graph.o memory.o module.o stream.o)
 # The suite of dispatch once more, on GPUs.
 DISPATCH_HIP := $(B)/tests/fakehip/test_dispatch_hip_long
@@ -229,6 +230,13 @@ $(FAKEHIP): $(FAKEHIP_OBJ) $(B)/lib/libquern-all.a tests/fakehip/fakehip.map
 	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libamdhip64.so.6 \
 	    -Wl,--version-script=tests/fakehip/fakehip.map \
 	    -o $@ $(filter %.o %.a,$^) $(INSIDE) $(LDLIBS)
+# Beside it a hipBLASLt of the host's arithmetic, found there as the real one is.
+$(FAKEBLAS): $(B)/tests/fakehip/blas.o $(FAKEHIP)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libhipblaslt.so.0 -o $@ $^ \
+	    -Wl,-rpath,'$$ORIGIN'
+$(B)/tests/fakehip/test_blas: $(FAKEBLAS)
 $(B)/tests/fakehip/test_bnb_threads $(B)/tests/bench/bench_hip: $(B)/tools/bnb/bnb.o
 $(B)/tests/bench/bench_hip.o: override CPPFLAGS += -Itests/fakehip
 $(DISPATCH_HIP): $(B)/tests/unit/test_dispatch.o $(B)/tests/fakehip/dispatch_hip.o
@@ -242,7 +250,7 @@ $(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 # `make all tests`: the first, a make of its own, ends before this one begins
 $(LIB_OBJ) $(TOOL_SRC:%.c=$(B)/%.o) $(WORKER) $(BODIES) $(FAKEHIP_OBJ): \
     | $(filter all,$(MAKECMDGOALS))
-tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) $(FAKEHIP) $(FAKEHIP_BIN)
+tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) $(FAKEHIP) $(FAKEBLAS) $(FAKEHIP_BIN)
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
 # by clang; the rest of the library comes from the release build. Finds go to build/fuzz, inputs

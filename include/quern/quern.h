@@ -193,6 +193,7 @@ enum quern_device_kind {
     QUERN_DEVICE_NONE
 };
 enum quern_cache_mode { QUERN_CACHE_RW = 1, QUERN_CACHE_RO, QUERN_CACHE_OFF };
+enum quern_blas { QUERN_BLAS_AUTO = 1, QUERN_BLAS_OFF };
 enum quern_cache_trust { QUERN_CACHE_TRUST_USER = 1, QUERN_CACHE_TRUST_GROUP };
 enum quern_jit { QUERN_JIT_ON = 1, QUERN_JIT_OFF, QUERN_JIT_WARN, QUERN_JIT_ERROR };
 enum quern_toolchain { QUERN_TOOLCHAIN_ANY = 1, QUERN_TOOLCHAIN_EXACT };
@@ -259,8 +260,10 @@ struct quern_options {
     enum quern_cache_mode cache_mode; /* QUERN_CACHE_MODE=rw|ro|off */
     enum quern_jit jit;               /* QUERN_JIT=on|off|warn|error */
     const char *rocm_path;            /* QUERN_ROCM_PATH; the one place to look in */
-    const char *worker_path;          /* the worker executable; default: where it was installed */
-    int jobs;                         /* QUERN_JOBS; worker processes; default: one per CPU */
+    const char *worker_path;          /* the worker executable, with the software GPU's libraries
+                                       * beside it; default: where it was installed */
+    int jobs;                         /* QUERN_JOBS; worker processes, and threads of a
+                                       * software GPU; default: one per CPU */
     int allow_unverified;             /* 1: may choose targets that nothing here can verify */
     quern_log_fn log;
     void *log_user;
@@ -278,6 +281,8 @@ struct quern_options {
     void *event_user;
     const char *bundle_keys;        /* QUERN_BUNDLE_KEYS; a file of public keys, one of which must
                                      * have signed each bundle of bundle_path */
+    enum quern_blas blas;           /* QUERN_BLAS=auto|off; auto: layers of many rows are made ready
+                                     * for hipBLASLt too, where it is there (quern_op_workspace) */
     enum quern_cache_trust cache_trust; /* QUERN_CACHE_TRUST=user|group; group: the members of the
                                          * cache directory's group write to it too, and each of them
                                          * decides what runs on the GPU for all */
@@ -412,7 +417,13 @@ struct quern_args {
 QUERN_API quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_t m,
                                        void *stream);
 
-/* Bytes of workspace that a launch of m rows can use; 0 if it uses none. */
+/*
+ * Bytes of workspace, at a multiple of 256, that a launch of m rows can use; 0: it uses none. On a
+ * GPU with hipBLASLt, an op created for an m_max of hundreds of rows can: given workspace, it makes
+ * its weights 16-bit there and multiplies with that library (what hipBLASLt does in a call is its
+ * own affair, but it waits for nothing). Without, or with rows of A or C that are not packed, or
+ * where hipBLASLt meets a size for the first time in a capture, its own kernels do everything.
+ */
 QUERN_API size_t quern_op_workspace(const quern_op *op, int64_t m);
 
 /*

@@ -8,7 +8,8 @@
 #include <quern/sim.h>
 
 struct device;
-struct device_kernel; /* one loaded kernel */
+struct device_kernel;  /* one loaded kernel */
+struct device_product; /* a product of matrices of fixed sizes, prepared */
 
 struct device_launch {
     uint32_t grid[3], block[3];
@@ -53,8 +54,21 @@ struct device_functions {
      * done with it. A failure of `work` is passed on. */
     quern_status (*measure)(struct device *d, quern_status (*work)(void *user), void *user,
                             double *microseconds);
+    /*
+     * Null where there is no such thing: c[rows,n] = a[rows,k] · w[n,k]^T, packed, all f16 or bf16,
+     * by the library that the device's maker has for it. QUERN_E_DEVICE: it is not there or cannot.
+     * product_make blocks; product_run puts the product on a stream, with DEVICE_PRODUCT_WORKSPACE
+     * bytes at a multiple of 256.
+     */
+    quern_status (*product_make)(struct device *d, bool bf16, int64_t n, int64_t k, int64_t rows,
+                                 struct device_product **product);
+    quern_status (*product_run)(struct device *d, const struct device_product *product,
+                                const void *a, const void *w, void *c, void *workspace,
+                                void *stream);
+    void (*product_free)(struct device *d, struct device_product *product);
     void (*close)(struct device *d);
 };
+#define DEVICE_PRODUCT_WORKSPACE ((size_t)32 << 20)
 
 /* What a device says of itself; of a software device what the target's row says. */
 struct device_facts {

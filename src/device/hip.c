@@ -15,8 +15,10 @@
 #include "device/device.h"
 
 #include "base/os.h"
+#include "device/blas.h"
 #include "device/hip_runtime.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +27,8 @@ struct hip_device {
     const struct hip_api *hip;
     int index;
     unsigned forks; /* at open */
+    pthread_mutex_t lock; /* of what follows */
+    struct blas *blas;    /* null: not asked for yet */
 };
 
 struct device_kernel {
@@ -307,10 +311,59 @@ static quern_status measure(struct device *base, quern_status (*work)(void *user
     return status;
 }
 
+/* ---- Products -------------------------------------------------------------------------------- */
+
+static quern_status product_make(struct device *base, bool bf16, int64_t n, int64_t k, int64_t rows,
+                                 struct device_product **product)
+{
+    struct hip_device *const d = of(base);
+    struct callers callers;
+
+    TRY(enter(d, &callers));
+    pthread_mutex_lock(&d->lock);
+    quern_status status = d->blas ? QUERN_OK : blas_open(d->base.facts.runtime, &d->blas);
+    pthread_mutex_unlock(&d->lock);
+    if (status == QUERN_OK)
+        status = blas_product_make(d->blas, bf16, n, k, rows, product);
+    if (status != QUERN_OK)
+        (void)d->hip->hipGetLastError();
+    leave(d, &callers);
+    return status;
+}
+
+static quern_status product_run(struct device *base, const struct device_product *product,
+                                const void *a, const void *w, void *c, void *workspace,
+                                void *stream)
+{
+    struct hip_device *const d = of(base);
+
+    TRY(check_process(d));
+    const quern_status status = blas_product_run(product, a, w, c, workspace, stream);
+    if (status != QUERN_OK)
+        (void)d->hip->hipGetLastError();
+    return status;
+}
+
+static void product_free(struct device *base, struct device_product *product)
+{
+    struct hip_device *const d = of(base);
+
+    if (d->forks == hip_forks())
+        blas_product_free(product);
+}
+
 /* ---- Devices --------------------------------------------------------------------------------- */
 
-static void hip_close(struct device *d)
+static void hip_close(struct device *base)
 {
+    struct hip_device *const d = of(base);
+    struct callers callers;
+
+    if (d->blas && d->forks == hip_forks() && enter(d, &callers) == QUERN_OK) {
+        blas_close(d->blas);
+        leave(d, &callers);
+    }
+    pthread_mutex_destroy(&d->lock);
     os.free(d);
 }
 
@@ -325,6 +378,9 @@ static const struct device_functions functions = {
     .memory_write = memory_write,
     .memory_read = memory_read,
     .measure = measure,
+    .product_make = product_make,
+    .product_run = product_run,
+    .product_free = product_free,
     .close = hip_close,
 };
 
@@ -394,6 +450,7 @@ quern_status device_hip_open(const struct device_hip_search *search, int index, 
     d->hip = hip;
     d->index = index;
     d->forks = hip_forks();
+    pthread_mutex_init(&d->lock, NULL);
     const quern_status status = read_facts(d);
     if (status != QUERN_OK) {
         os.free(d);

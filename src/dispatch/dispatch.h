@@ -35,6 +35,7 @@ struct settings {
     bool cache_shared; /* with its directory's group */
     enum quern_jit jit;
     enum quern_toolchain toolchain;
+    enum quern_blas blas;
     char *bundle_path; /* null: none; paths with ':' between */
     char *bundle_keys; /* null: bundles need no signature */
     char *record;      /* null: none; the file that problems are noted in */
@@ -137,6 +138,8 @@ struct spelling {
     _Atomic(struct spelling *) next; /* in its bucket */
 };
 
+struct op_blas;
+
 struct quern_op {
     struct spelling spelling;
     quern_ctx *ctx;
@@ -145,6 +148,8 @@ struct quern_op {
     _Atomic(struct kernel_set *) kernels;
     atomic_int references;
     struct lock growing; /* held while more kernels are made */
+    _Atomic(struct op_blas *) blas; /* null: its own kernels serve every M */
+    _Atomic int64_t blas_asked;     /* the most rows that it was considered for; at the end: max */
     struct background background;
     char text[QUERN_TEXT_MAX];
 };
@@ -212,6 +217,16 @@ void record_op(quern_ctx *ctx, const char *problem, int64_t m_lo, int64_t m_hi);
 /* Makes kernels of an op for 1…m_max as far as they are missing (op.c). Blocks. */
 quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit);
 bool op_covers(const quern_op *op, int64_t m_max);
+
+/*
+ * Many rows by hipBLASLt (blas.c). op_blas_prepare makes what it takes, if the device has it and
+ * m_max calls for it, and never fails an op; it may block. op_blas_launch puts the first *done rows
+ * of m on the stream, 0 when it is not for it.
+ */
+void op_blas_prepare(quern_op *op, int64_t m_max, enum quern_jit jit);
+quern_status op_blas_launch(quern_op *op, const struct quern_args *args, int64_t m, void *stream,
+                            int64_t *done);
+void op_blas_free(quern_op *op);
 
 /* Sees to it that op_grow runs on a thread of the library. */
 quern_status background_start(quern_op *op, int64_t m_max, enum quern_jit jit);

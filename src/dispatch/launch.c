@@ -165,7 +165,7 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
             op->text);
     struct device *const device = op->ctx->device;
-    FAIL_IF(!device, QUERN_E_DEVICE, "this context has no device: no software GPU here runs %s",
+    FAIL_IF(!device, QUERN_E_DEVICE, "this context has no device: no software GPU runs %s here",
             op->ctx->id.target->name);
     struct arg_values values = {
         .a = args->a,
@@ -182,14 +182,18 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
         .lda = args->lda ? args->lda : p->k,
         .ldc = args->ldc ? args->ldc : p->n,
     };
-    TRY(slices_of(set, m, slices, &count));
+    int64_t done;
+    TRY(op_blas_launch(op, args, m, stream, &done));
+    if (done == m)
+        return QUERN_OK;
+    TRY(slices_of(set, m - done, slices, &count));
     for (size_t i = 0; i < count; i++) {
         const struct plan_slice *const s = &slices[i];
         _Alignas(16) uint8_t kernarg[KERNARG_MAX];
         struct device_launch launch = {.kernarg = kernarg, .stream = stream};
 
         values.m = slice_rows(s);
-        values.first = (int32_t)s->first;
+        values.first = (int32_t)(done + s->first);
         plan_geometry(s->plan, s->slices, device->facts.compute_units, launch.grid, launch.block);
         values.workgroups = (int32_t)plan_workgroups(s->plan, launch.grid);
         launch.kernarg_bytes = pack_args(s->plan, &values, kernarg);

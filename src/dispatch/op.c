@@ -178,6 +178,7 @@ static quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, q
 static void op_free(quern_op *op)
 {
     background_end(op);
+    op_blas_free(op);
     struct kernel_set *set = atomic_load(&op->kernels);
 
     if (set) /* the newest set holds every kernel */
@@ -272,7 +273,9 @@ quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit)
     struct plan_set plans;
 
     TRY(plan_make_tuned(&op->spelling.problem, op->ctx->id.target, op->ctx->tuning, &plans));
-    return grow(op, &plans, m_max, jit);
+    TRY(grow(op, &plans, m_max, jit));
+    op_blas_prepare(op, m_max, jit);
+    return QUERN_OK;
 }
 
 /* Counts in the part that is this thread's: threads that raise one count wait for each other. */
@@ -324,22 +327,25 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
     FAIL_IF(flags & ~(unsigned)(QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT), QUERN_E_ARGUMENT,
             "flags are %u; expected QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT or both", flags);
+    const enum quern_jit jit = flags & QUERN_OP_NO_COMPILE ? QUERN_JIT_OFF : ctx->settings.jit;
     op = take_known(ctx, problem, m_max);
     if (!op)
         TRY(take_normal(ctx, problem, m_max, &normal, &op));
     if (op) {
+        op_blas_prepare(op, m_max, jit);
         *out = op;
         return QUERN_OK;
     }
-    const enum quern_jit jit = flags & QUERN_OP_NO_COMPILE ? QUERN_JIT_OFF : ctx->settings.jit;
     TRY(check_verified(ctx));
     TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &plans));
     TRY(find_or_add(ctx, &normal, &op));
     record_op(ctx, op->text, 1, m_max);
-    if (flags & QUERN_OP_NO_WAIT)
+    if (flags & QUERN_OP_NO_WAIT) {
         TRY(background_start(op, m_max, jit));
-    else
+    } else {
         TRY(grow(op, &plans, m_max, jit));
+        op_blas_prepare(op, m_max, jit);
+    }
     *out = op;
     return QUERN_OK;
 }
@@ -421,14 +427,6 @@ void quern_op_release(quern_op *op)
 {
     if (op && !op->in_table && atomic_fetch_sub(&op->references, 1) == 1)
         op_free(op);
-}
-
-size_t quern_op_workspace(const quern_op *op, int64_t m)
-{
-    /* every kernel of this version sums its parts of K inside a workgroup */
-    (void)op;
-    (void)m;
-    return 0;
 }
 
 quern_ctx *quern_op_ctx(const quern_op *op)

@@ -15,6 +15,7 @@ static const char *const known_variables[] = {
     "QUERN_JIT",       "QUERN_TARGET",         "QUERN_DEVICE",      "QUERN_TOOLCHAIN",
     "QUERN_MANIFEST",  "QUERN_RECORD",         "QUERN_JOBS",        "QUERN_LOG",
     "QUERN_ROCM_PATH", "QUERN_TUNING",         "QUERN_BUNDLE_KEYS", "QUERN_CACHE_TRUST",
+    "QUERN_BLAS",
 };
 #define KNOWN_COUNT (sizeof known_variables / sizeof *known_variables)
 
@@ -106,9 +107,11 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     static const char *const trusts[] = {"user", "group"};
     static const char *const jits[] = {"on", "off", "warn", "error"};
     static const char *const toolchains[] = {"any", "exact"};
+    static const char *const blases[] = {"auto", "off"};
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     int device = (int)o->device, mode = (int)o->cache_mode, jit = (int)o->jit,
-        level = (int)o->log_level, toolchain = (int)o->toolchain, trust = (int)o->cache_trust;
+        level = (int)o->log_level, toolchain = (int)o->toolchain, trust = (int)o->cache_trust,
+        blas = (int)o->blas;
     const char *text;
 
     TRY(choose("QUERN_DEVICE", devices, 4, QUERN_DEVICE_AUTO, &device));
@@ -116,12 +119,14 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     TRY(choose("QUERN_CACHE_TRUST", trusts, 2, QUERN_CACHE_TRUST_USER, &trust));
     TRY(choose("QUERN_JIT", jits, 4, QUERN_JIT_ON, &jit));
     TRY(choose("QUERN_TOOLCHAIN", toolchains, 2, QUERN_TOOLCHAIN_ANY, &toolchain));
+    TRY(choose("QUERN_BLAS", blases, 2, QUERN_BLAS_AUTO, &blas));
     TRY(choose("QUERN_LOG", levels, 4, QUERN_LOG_WARN, &level));
     s->device = (enum quern_device_kind)device;
     s->cache_mode = (enum quern_cache_mode)mode;
     s->cache_shared = trust == QUERN_CACHE_TRUST_GROUP;
     s->jit = (enum quern_jit)jit;
     s->toolchain = (enum quern_toolchain)toolchain;
+    s->blas = (enum quern_blas)blas;
     s->log_level = (enum quern_log_level)level;
     s->device_index = o->device_index;
     s->allow_unverified = o->allow_unverified;

@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "gen/gen.h"
+#include "plan/blas.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -157,6 +158,18 @@ static void explain(const struct plan_slice *slices, size_t count, int64_t m, st
     }
 }
 
+static void explain_blas(const quern_op *op, int64_t m, struct str *out)
+{
+    const quern_ctx *const ctx = op->ctx;
+    struct plan_set set;
+
+    if (quern_op_workspace(op, m) &&
+        !plan_make_tuned(&op->spelling.problem, ctx->id.target, ctx->tuning, &set)) {
+        const struct plan_blas b = plan_blas_choose(&set);
+        plan_blas_explain(&b, m, out);
+    }
+}
+
 quern_status quern_explain(const struct quern_options *options, const struct quern_problem *problem,
                            int64_t m, char **text)
 {
@@ -167,7 +180,9 @@ quern_status quern_explain(const struct quern_options *options, const struct que
 
     FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
     TRY(plan_of(options, problem, m, &set, slices, &count));
+    const struct plan_blas blas = plan_blas_choose(&set);
     explain(slices, count, m, &out);
+    plan_blas_explain(&blas, m, &out);
     return give(&out, text);
 }
 
@@ -193,10 +208,12 @@ size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size)
     if (!op || m < 1 || m > INT32_MAX)
         return 0;
     const struct kernel_set *const set = atomic_load(&op->kernels);
-    if (set)
+    if (set) {
         explain(slices, plan_slices(&set->plans, m, slices), m, &out);
-    else
+        explain_blas(op, m, &out);
+    } else {
         str_addf(&out, "kernels of %s are not there yet\n", op->text);
+    }
     const size_t length = out.length, shown = length < size ? length : size ? size - 1 : 0;
     if (size) {
         memcpy(text, str_text(&out), shown);

@@ -37,7 +37,8 @@
                                             X(hipStreamQuery) X(hipStreamWaitEvent)                \
                                                 X(hipStreamBeginCapture) X(hipStreamEndCapture)    \
                                                     X(hipGraphDestroy) X(hipGraphInstantiate)      \
-                                                        X(hipGraphLaunch) X(hipGraphExecDestroy)
+                                                        X(hipGraphLaunch) X(hipGraphExecDestroy)      \
+                                                            X(hipLaunchHostFunc)
 
 enum fake_function {
 #define FAKE_NUMBER(name) FAKE_##name,
@@ -114,7 +115,7 @@ struct fake_dependence {
     uint64_t ticket;
 };
 
-enum fake_kind { FAKE_KERNEL = 1, FAKE_COPY, FAKE_RECORD, FAKE_NOTHING };
+enum fake_kind { FAKE_KERNEL = 1, FAKE_COPY, FAKE_RECORD, FAKE_HOST, FAKE_NOTHING };
 
 struct fake_command {
     struct fake_command *next;
@@ -130,6 +131,9 @@ struct fake_command {
     void *to;
     const void *from;
     size_t bytes;
+    /* host: a function of the process */
+    hipHostFn_t host;
+    void *user;
     /* record: when it was reached */
     struct ihipEvent_t *event;
 };

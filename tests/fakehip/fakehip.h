@@ -13,6 +13,7 @@
 #define FAKEHIP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #define FAKEHIP_API __attribute__((visibility("default")))
 
@@ -33,6 +34,9 @@ FAKEHIP_API void fakehip_skip_kernels(bool yes);
 
 /* Launches return at once, not even counted: what is left is the cost of what quern does. */
 FAKEHIP_API void fakehip_empty_launches(bool yes);
+
+/* Where the host finds memory of the current device; null if it has no such memory. */
+FAKEHIP_API void *fakehip_host(const void *address, size_t bytes);
 
 /* Undoes the four above and what fakehip_fail planned. Nothing may be in flight. */
 FAKEHIP_API void fakehip_reset(void);

@@ -93,6 +93,16 @@ static hipError_t resolve(struct fake_device *d, const void *p, size_t bytes, bo
     return hipSuccess;
 }
 
+void *fakehip_host(const void *address, size_t bytes)
+{
+    void *host = NULL;
+
+    pthread_mutex_lock(&fake_lock);
+    const hipError_t error = resolve(&fake_devices[fake_current], address, bytes, true, &host);
+    pthread_mutex_unlock(&fake_lock);
+    return error == hipSuccess ? host : NULL;
+}
+
 static hipError_t copy(void *to, const void *from, size_t bytes, hipMemcpyKind kind,
                        hipStream_t handle, bool wait)
 {

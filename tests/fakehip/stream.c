@@ -74,6 +74,8 @@ static void run(struct ihipStream_t *s, struct fake_command *c)
         error = run_kernel(c);
     else if (c->kind == FAKE_COPY && !dead)
         memmove(c->to, c->from, c->bytes);
+    else if (c->kind == FAKE_HOST && !dead)
+        c->host(c->user);
     pthread_mutex_lock(&fake_lock);
     if (error != hipSuccess)
         s->device->sticky = error;
@@ -320,6 +322,25 @@ hipError_t hipStreamWaitEvent(hipStream_t handle, hipEvent_t event, unsigned fla
     } else if (s && event->stream) {
         struct fake_command *const c = fake_command_new(FAKE_NOTHING);
         add_dependence(c, event->stream, event->ticket);
+        error = fake_submit(s, c);
+    }
+    pthread_mutex_unlock(&fake_lock);
+    return fake_return(error);
+}
+
+hipError_t hipLaunchHostFunc(hipStream_t handle, hipHostFn_t function, void *user)
+{
+    FAKE_ENTER(hipLaunchHostFunc);
+    if (!function)
+        return fake_return(hipErrorInvalidValue);
+    fake_device_count();
+    pthread_mutex_lock(&fake_lock);
+    struct ihipStream_t *const s = fake_stream(handle);
+    hipError_t error = s ? fake_state(s->device) : hipErrorInvalidHandle;
+    if (error == hipSuccess) {
+        struct fake_command *const c = fake_command_new(FAKE_HOST);
+        c->host = function;
+        c->user = user;
         error = fake_submit(s, c);
     }
     pthread_mutex_unlock(&fake_lock);

@@ -6,10 +6,12 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "device/blas_abi.h"
 #include "device/hip_abi.h"
 
 #define __HIP_PLATFORM_AMD__
 #include <hip/hip_runtime_api.h>
+#include <hip/library_types.h>
 
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours)
 SAME(HIP_OK, hipSuccess);
@@ -37,6 +39,10 @@ SAME(sizeof((union hip_properties *)0)->gcn_arch_name, sizeof((hipDeviceProp_t *
 _Static_assert(sizeof(union hip_properties) >= sizeof(hipDeviceProp_t), "room");
 _Static_assert(sizeof(hipError_t) == sizeof(int), "hipError_t");
 _Static_assert(sizeof(hipDevice_t) == sizeof(int), "hipDevice_t");
+
+SAME(BLAS_R_32F, HIP_R_32F);
+SAME(BLAS_R_16F, HIP_R_16F);
+SAME(BLAS_R_16BF, HIP_R_16BF);
 
 #define STRING_(x) #x
 #define STRING(x)  STRING_(x)

@@ -17,6 +17,7 @@ from .arrays import Memory, memory_of
 _DEVICES = ("auto", "hip", "sim", "none")
 _MODES = ("rw", "ro", "off")
 _TRUSTS = ("user", "group")
+_BLASES = ("auto", "off")
 _JITS = ("on", "off", "warn", "error")
 _LEVELS = ("error", "warn", "info", "debug")
 _TOOLCHAINS = ("any", "exact")
@@ -142,6 +143,10 @@ class Op:
         """A tensor that is too small would be read beyond its end on the GPU."""
         needed = native.operands_of(self._problem, max(m, 1))
         for name, memory in held.items():
+            if name == "workspace" and memory.nbytes is not None and memory.nbytes < (
+                    least := self.workspace(m)):
+                raise ValueError(f"workspace has {memory.nbytes} bytes; {least} are needed for "
+                                 f"m={m}")
             if memory.nbytes is None or name not in needed:
                 continue
             least = needed[name].bytes
@@ -182,7 +187,7 @@ class Context:
 
     def __init__(self, target: str | None = None, *, device: str | None = None, index: int = 0,
                  cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
-                 cache_trust: str | None = None,
+                 cache_trust: str | None = None, blas: str | None = None,
                  jit: str | None = None, rocm_path: str | os.PathLike[str] | None = None,
                  bundle_path: str | None = None,
                  bundle_keys: str | os.PathLike[str] | None = None, toolchain: str | None = None,
@@ -206,6 +211,7 @@ class Context:
             target=_bytes(target), cache_dir=_bytes(cache_dir),
             cache_mode=native.choose("cache_mode", _MODES, cache_mode),
             cache_trust=native.choose("cache_trust", _TRUSTS, cache_trust),
+            blas=native.choose("blas", _BLASES, blas),
             jit=native.choose("jit", _JITS, jit), rocm_path=_bytes(rocm_path),
             bundle_path=_bytes(bundle_path), bundle_keys=_bytes(bundle_keys),
             toolchain=native.choose("toolchain", _TOOLCHAINS, toolchain),

@@ -4,7 +4,7 @@ see a layer as one call. Imported only when a torch tensor meets a Linear."""
 
 import math
 import threading
-from typing import Dict, List
+from typing import Any, Dict, List
 
 import torch
 from torch import Tensor
@@ -28,6 +28,16 @@ def _result_like(x: Tensor, problem: str) -> Tensor:
                        device=x.device)
 
 
+def _launch(op: Op, x: Tensor, y: Tensor, m: int, operands: Dict[str, Any]) -> None:
+    """On torch's current stream of x's GPU, whose memory also lends the workspace, if there is
+    one: torch gives it out again only to what follows on the stream."""
+    with torch.cuda.device(x.device):
+        nbytes = op.workspace(m)
+        space = torch.empty(nbytes, dtype=torch.uint8, device=x.device) if nbytes else None
+        op.launch(m=m, stream=torch.cuda.current_stream(x.device).cuda_stream, a=x, c=y,
+                  workspace=space, **operands)
+
+
 @torch.library.custom_op("quern::linear", mutates_args=())
 def linear(x: Tensor, operands: List[Tensor], names: str, problem: str) -> Tensor:
     """x · Wᵀ on torch's current stream. `problem` is canonical text; `names` are those of
@@ -39,9 +49,7 @@ def linear(x: Tensor, operands: List[Tensor], names: str, problem: str) -> Tenso
     y = _result_like(x, problem)
     m = math.prod(x.shape[:-1])
     if m:
-        stream = torch.cuda.current_stream(x.device).cuda_stream
-        with torch.cuda.device(x.device):
-            op.launch(m=m, stream=stream, a=x, c=y, **dict(zip(names.split(","), operands)))
+        _launch(op, x, y, m, dict(zip(names.split(","), operands)))
     return y
 
 
@@ -71,9 +79,7 @@ def apply(layer: Linear, x: Tensor) -> Tensor:
         y = _result_like(x, layer.op.problem)
         m = math.prod(x.shape[:-1])
         if m:
-            with torch.cuda.device(x.device):
-                layer.op.launch(m=m, stream=torch.cuda.current_stream(x.device).cuda_stream,
-                                a=x.contiguous(), c=y, **layer.operands)
+            _launch(layer.op, x.contiguous(), y, m, layer.operands)
         return y
     if not layer.registered:  # so that a tracer meets nothing but the operator
         register(layer)
