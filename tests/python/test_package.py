@@ -458,15 +458,112 @@ def test_torch_tensors_on_the_gpu(quern, gpu, hip):
 
 
 def test_torch_itself(quern, sim):
+    """Tensors in host memory, of every type of every layer."""
     torch = pytest.importorskip("torch")
-    layer = quern.Linear.quantize(sim, weights(32, 128))
-    x = torch.from_numpy(rows(3, 128))
-    y = layer(x.to(torch.bfloat16))
-    assert y.dtype == torch.bfloat16 and y.shape == (3, 32)
-    assert close(y.float().numpy(), layer(rows(3, 128)), 1e-2)
+    types_of = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+    for a in types_of:
+        layer = quern.Linear.quantize(sim, weights(32, 128), a=a)
+        reference = layer(rows(6, 128))
+        for dtype in types_of.values():
+            x = torch.from_numpy(rows(6, 128)).to(dtype).reshape(2, 3, 128)
+            y = layer(x)
+            assert y.dtype == dtype and y.shape == (2, 3, 32) and not y.requires_grad
+            assert close(y.float().numpy().reshape(6, 32), reference, 1.5e-2)
+    with pytest.raises(ValueError, match="shape"):
+        layer(torch.zeros(3, 64))
+    with pytest.raises(TypeError, match="software GPU"):
+        layer.op.launch(m=1, a=torch.zeros(128), c=torch.zeros(32))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_torch_module_of_bitsandbytes_shape(quern, ctx, nested):
+    """torch's own modules and parameters, as bitsandbytes builds them, in host memory."""
+    torch = pytest.importorskip("torch")
+    text = f"wq=nf4 scale={'nested' if nested else 'f32'} n=32 k=128 a=f16 bias=1"
+    operands = quern.quantize(text, weights(32, 128))
+    bias = rows(1, 32)[0]
+
+    class Linear4bit(torch.nn.Linear):
+        def forward(self, x):
+            raise AssertionError("the module's own product")
+
+    module = Linear4bit(128, 32).to(torch.float16)
+    module.bias.data = torch.from_numpy(bias).to(torch.float16)
+    state = linear4bit(operands, 32, 128, lambda name, array: torch.from_numpy(array)
+                       ).weight.quant_state
+    module.weight = torch.nn.Parameter(torch.from_numpy(operands["b"]).reshape(-1, 1),
+                                       requires_grad=False)
+    module.weight.quant_state = state
+    model = torch.nn.Sequential(module, torch.nn.ReLU())
+    linear = quern.replace_linear4bit(module, ctx, compute_type="f16")
+    assert "bias=1" in linear.op.problem
+    x = torch.from_numpy(rows(5, 128)).to(torch.float16)
+    y = model(x)
+    reference = x.float().numpy() @ quern.dequantize(text, operands).T + bias
+    assert y.dtype == torch.float16 and close(y.float().numpy(), np.maximum(reference, 0))
+
+
+def test_torch_operator(quern, monkeypatch):
+    """quern::linear as torch sees it: its schema, its fake implementation, compile and export. The
+    GPU's part is played by torch on the CPU."""
+    torch = pytest.importorskip("torch")
+    import contextlib
+    from torch._subclasses.fake_tensor import FakeTensorMode
     from quern import torch_ops
-    fake = torch_ops._result_like(x.to("meta"), layer.op.problem)
-    assert fake.shape == (3, 32) and fake.dtype == torch.bfloat16
+
+    problem = "op=gemm wq=none a=bf16 c=bf16 n=32 k=128 bias=0 layout=dense round=rne"
+    w = torch.from_numpy(weights(32, 128)).to(torch.bfloat16)
+
+    class CpuOp:
+        streams, n, k = [], 32, 128
+
+        def __init__(self):
+            self.problem = problem
+
+        def workspace(self, m):
+            return 256
+
+        def launch(self, *, m, stream, a, c, workspace, b):
+            assert a.is_contiguous() and workspace.numel() == 256
+            self.streams.append(stream)
+            c.copy_(a @ b.T)
+
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream",
+                        lambda device: types.SimpleNamespace(cuda_stream=7))
+    monkeypatch.setitem(torch_ops._ops, f"None {problem}", CpuOp())
+    x = torch.from_numpy(rows(6, 128)).to(torch.bfloat16).reshape(2, 3, 128)
+    y = torch_ops.linear(x, [w], "b", problem)
+    assert y.shape == (2, 3, 32) and y.dtype == torch.bfloat16 and torch.equal(y, x @ w.T)
+    assert torch.equal(torch_ops.linear(x.transpose(0, 1), [w], "b", problem),
+                       x.transpose(0, 1) @ w.T)
+    assert torch_ops.linear(x[:0], [w], "b", problem).shape == (0, 3, 32)
+    assert CpuOp.streams == [7, 7]
+    with pytest.raises(RuntimeError, match="no quern.Linear of"):
+        torch_ops.linear(x, [w], "b", problem.replace("n=32", "n=64"))
+    torch.library.opcheck(torch_ops.linear, (x, [w], "b", problem))
+
+    def layer(x):
+        return torch.relu(torch_ops.linear(x, [w], "b", problem)) + 1
+
+    for backend in ("eager", "aot_eager"):
+        torch._dynamo.reset()
+        compiled = torch.compile(layer, backend=backend, fullgraph=True)
+        assert torch.equal(compiled(x), layer(x))
+
+    # a whole Linear on a GPU, as a tracer meets it
+    with FakeTensorMode():
+        linear = quern.Linear.__new__(quern.Linear)
+        linear.context = types.SimpleNamespace(hip_index=0)
+        linear.op, linear.a_type, linear.c_type = CpuOp(), "bf16", "bf16"
+        linear.operands = {"b": torch.empty(32, 128, dtype=torch.bfloat16, device="cuda")}
+        linear.registered = False
+        z = linear(torch.empty(4, 128, dtype=torch.bfloat16, device="cuda"))
+        assert z.shape == (4, 32) and z.device.type == "cuda" and z.dtype == torch.bfloat16
+        with pytest.raises(TypeError, match="x is torch.float16"):
+            linear(torch.empty(4, 128, dtype=torch.float16, device="cuda"))
+    torch_ops._ops.pop(f"0 {problem}")
+    torch_ops._contexts.clear()
 
 
 def output_of(*command):
