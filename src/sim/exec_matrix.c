@@ -373,7 +373,7 @@ INLINE void float_addends(const struct wave *w, const struct insn *i, const stru
 
 INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct form *f)
 {
-    float a[32][16], b[32][16], c[16][16], d[16][16];
+    FLOATS a[32][16], b[32][16], c[16][16], d[16][16];
     const float *rows[16];
     float *to[16];
     const int from_c = i->op[0].reg - i->op[3].reg, words = (int)result_words(w, f);

@@ -211,7 +211,7 @@ INLINE void multiply_tiles(struct wave *w, const struct insn *i, const struct fo
     const struct operand *const o = &i->op[3];
     const bool rows = o->kind == OPERAND_VGPR;
     const bool exact = f->a != ELEMENT_F32 && f->a != ELEMENT_XF32 && f->a != ELEMENT_BF16;
-    float same[16];
+    FLOATS same[16];
 
     for (unsigned n = 0; n < 16 && !rows; n++)
         same[n] = f32_of(same_addend(w, o, 0));
@@ -426,7 +426,7 @@ INLINE void mfma(struct wave *w, const struct insn *i, const struct form f)
         unpack_integers(&f, b_width, b_row, b);
         multiply_integers(w, i, &f, a, b);
     } else {
-        float a[ELEMENTS], b[ELEMENTS];
+        FLOATS a[ELEMENTS], b[ELEMENTS];
         unpack_source(w, &f, f.a, cbsz, a_width, a_row, a);
         unpack_source(w, &f, f.b, blgp, b_width, b_row, b);
         if (f.a == ELEMENT_F16 && UNLIKELY(w->flush_halves)) {

@@ -8,6 +8,9 @@
 
 #include "sim/exec.h"
 
+/* Rows that are stored and loaded whole: across cache lines, each would cost two accesses. */
+#define FLOATS float __attribute__((aligned(64)))
+
 /*
  * to[n] = the f16 at bit `shift` (0 or 16) of from[n], for `count` elements, a multiple of
  * 16. What f16_to_f32 gives, but that NaNs become quiet, as in the products they are for. Compilers
