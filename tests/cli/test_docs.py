@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""Commands in the documents, run as they stand; and the figures that the design bounds."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import COMMAND, TOP, clean_environment
+
+BUILD = COMMAND.parents[1]
+FAKEHIP = BUILD / "lib" / "fakehip"
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Runs lines in one directory, with the command on the path and a cache of its own."""
+    env = clean_environment(tmp_path / "cache")
+    env["PATH"] = f"{COMMAND.parent}:{env['PATH']}"
+
+    def run(script, **more):
+        done = subprocess.run(["sh", "-euc", script], cwd=tmp_path, env={**env, **more},
+                              capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, (script, done.stdout, done.stderr)
+        return done.stdout
+
+    run.directory = tmp_path
+    yield run
+    subprocess.run(["chmod", "-R", "u+w", str(tmp_path)], check=True)
+
+
+def small_model(path):
+    """So that what is shown of a model takes no minute."""
+    path.write_text(json.dumps({
+        "quern_model": 1, "name": "small", "source": "made up", "hidden": 64, "intermediate": 128,
+        "heads": 2, "kv_heads": 1, "head_dim": 32, "layers": 1, "vocabulary": 256}))
+
+
+def test_the_prewarm_guide(shell):
+    text = (TOP / "docs/prewarm.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
+    assert len(blocks) >= 6
+    small_model(shell.directory / "model.json")
+    for block in blocks:
+        assert shell(block)
+
+
+def test_the_readme_in_the_shell(shell):
+    """Every command of "Use it from the shell", in order; names in capitals stand for files."""
+    text = (TOP / "README.md").read_text()
+    (block,) = re.findall(r"^## Use it from the shell\n(.*?)\n\n", text, re.M | re.S)
+    lines = [line.split("#")[0].strip() for line in block.splitlines()]
+    assert len(lines) >= 7 and all(line.startswith("quern ") for line in lines)
+    seen = set()
+    for line in lines:
+        verb = line.split()[1]
+        seen.add(verb)
+        if verb in ("explain", "source", "build", "profile"):
+            assert shell(line)
+        elif verb == "sim":
+            plan = json.loads((shell.directory / "DIR/plan.json").read_text())
+            sizes = {o["name"]: o["bytes"] for o in plan["operands"]}
+            for file, name in (("A", "a"), ("B", "b"), ("S", "scales")):
+                (shell.directory / file).write_bytes(bytes(sizes[name]))
+            shell(line)
+            assert (shell.directory / "C").stat().st_size == sizes["c"]
+        elif verb == "tune":
+            if not FAKEHIP.is_dir():
+                continue
+            shell("QUERN_RECORD=LAYERS quern prewarm --target gfx1151 --m 1 "
+                  "'wq=nf4 n=64 k=64 a=f16'")
+            shell(line + " --m 1 --shapes 2 --rotate 1K", LD_LIBRARY_PATH=str(FAKEHIP),
+                  FAKEHIP_DEVICES="gfx1151", QUERN_DEVICE="hip")
+        else:
+            assert verb == "doctor"
+            shell(line + " || test $? -eq 1")  # without a GPU it has something to say
+    assert seen == {"explain", "source", "build", "sim", "profile", "tune", "doctor"}
+
+
+def test_the_commands_behind_the_figures_exist():
+    """The programs that they name; each has a run of its own elsewhere or is a benchmark."""
+    text = (TOP / "README.md").read_text()
+    (table,) = re.findall(r"^## Figures\n(.*?)\n## ", text, re.M | re.S)
+    for command in re.findall(r"`([^`]+)` \|$", table, re.M):
+        if command.startswith("build/release/"):
+            assert (TOP / "tests" / "bench" / f"{command.split('/')[-1]}.c").exists(), command
+        elif command.startswith("quern "):
+            usage = subprocess.run([COMMAND, command.split()[1], "--help"], capture_output=True,
+                                   text=True).stdout
+            for option in re.findall(r"--[a-z-]+", command):
+                assert f"  {option}" in usage, (command, option)
+
+
+def test_the_smallest_example(tmp_path):
+    """It is short, and right, on the software GPU and on a GPU."""
+    source = (TOP / "examples/minimal/main.c").read_text()
+    assert len(source.splitlines()) <= 40
+    program = BUILD / "examples/minimal"
+    env = clean_environment(tmp_path / "cache")
+    ways = [{"QUERN_TARGET": "gfx1151"}]
+    if FAKEHIP.is_dir():
+        ways.append({"LD_LIBRARY_PATH": str(FAKEHIP), "QUERN_DEVICE": "hip"})
+    for way in ways:
+        done = subprocess.run([program], env={**env, **way}, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, "c[0] = 32, expected 32\n"), done.stderr
+
+
+# ---- figures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
+def test_the_header_is_parsed_in_20_ms(tmp_path):
+    """Processor time beyond what a compiler takes for an empty file; the least of some rounds."""
+    (tmp_path / "empty.cc").write_text("")
+    (tmp_path / "header.cc").write_text("#include <quern/quern.h>\n")
+
+    def parse(name):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(["g++", "-std=c++17", "-fsyntax-only", f"-I{TOP / 'include'}",
+                        tmp_path / name], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    rounds = [(parse("empty.cc"), parse("header.cc")) for _ in range(10)]
+    assert min(h for _, h in rounds) - min(e for e, _ in rounds) <= 0.020, rounds
+
+
+OPENING = r"""
+#include <quern/quern.h>
+#include <stdio.h>
+#include <time.h>
+
+int main(void)
+{
+    double least = 1e9;
+
+    for (int i = 0; i < 20; i++) {
+        struct timespec a, b;
+        quern_ctx *ctx;
+        clock_gettime(CLOCK_MONOTONIC, &a);
+        const quern_status status = quern_open(NULL, &ctx);
+        clock_gettime(CLOCK_MONOTONIC, &b);
+        const double ms = (b.tv_sec - a.tv_sec) * 1e3 + (b.tv_nsec - a.tv_nsec) / 1e6;
+        if (status != QUERN_E_TARGET)
+            return 1;
+        least = ms < least ? ms : least;
+    }
+    printf("%g %s\n", least, quern_last_error()->message);
+}
+"""
+
+
+@pytest.mark.skipif(os.path.exists("/dev/kfd") or os.path.exists("/dev/dxg"),
+                    reason="this machine may have a GPU")
+def test_opening_without_rocm_takes_a_millisecond(tmp_path):
+    (tmp_path / "open.c").write_text(OPENING)
+    library = BUILD / "lib"
+    subprocess.run(["gcc", "-O2", f"-I{TOP / 'include'}", tmp_path / "open.c", "-o",
+                    tmp_path / "open", f"-L{library}", "-lquern"], check=True)
+    env = {**clean_environment(tmp_path / "cache"), "LD_LIBRARY_PATH": str(library)}
+    done = subprocess.run([tmp_path / "open"], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done
+    ms, message = done.stdout.split(" ", 1)
+    assert float(ms) <= 1 and "no AMD GPU" in message and "QUERN_TARGET" in message
