@@ -257,6 +257,8 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
          "evict beyond this size (QUERN_CACHE_MAX_SIZE)"},
         {"jit", FLAG_CHOICE, &jit, "MODE", "on, off, warn or error (QUERN_JIT)",
          "on|off|warn|error"},
+        {"force", FLAG_TEXT, &o->force, "WORD",
+         "what kernels must be like: predequant=on or predequant=off (QUERN_FORCE)"},
         {"bundle-path", FLAG_TEXT, &o->bundle_path, "A:B",
          "bundles in front of the cache (QUERN_BUNDLE_PATH)"},
         {"toolchain", FLAG_CHOICE, &toolchain, "WHICH",

@@ -286,6 +286,9 @@ struct quern_options {
     enum quern_cache_trust cache_trust; /* QUERN_CACHE_TRUST=user|group; group: the members of the
                                          * cache directory's group write to it too, and each of them
                                          * decides what runs on the GPU for all */
+    const char *force;              /* QUERN_FORCE; what kernels must be like, whatever the model
+                                     * says: predequant=on|off (int4: whether weights become numbers
+                                     * of A's type in LDS before they are multiplied) */
 };
 
 /*

@@ -65,7 +65,8 @@ static bool prepare(quern_op *op, int64_t m_max, enum quern_jit jit)
     quern_ctx *const ctx = op->ctx;
     struct plan_set plans;
 
-    if (plan_make_tuned(&op->spelling.problem, ctx->id.target, ctx->tuning, &plans) != QUERN_OK)
+    if (plan_make_tuned(&op->spelling.problem, ctx->id.target, ctx->tuning, &ctx->settings.force,
+                        &plans) != QUERN_OK)
         return true;
     const struct plan_blas plan = plan_blas_choose(&plans);
     if (!plan.from || m_max < plan.from)

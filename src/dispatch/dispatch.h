@@ -40,6 +40,7 @@ struct settings {
     char *bundle_keys; /* null: bundles need no signature */
     char *record;      /* null: none; the file that problems are noted in */
     char *tuning;      /* null: the default place */
+    struct plan_force force;
     int jobs;
     int allow_unverified;
     enum quern_log_level log_level;

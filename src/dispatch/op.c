@@ -272,7 +272,8 @@ quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit)
 {
     struct plan_set plans;
 
-    TRY(plan_make_tuned(&op->spelling.problem, op->ctx->id.target, op->ctx->tuning, &plans));
+    TRY(plan_make_tuned(&op->spelling.problem, op->ctx->id.target, op->ctx->tuning,
+                        &op->ctx->settings.force, &plans));
     TRY(grow(op, &plans, m_max, jit));
     op_blas_prepare(op, m_max, jit);
     return QUERN_OK;
@@ -337,7 +338,7 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
         return QUERN_OK;
     }
     TRY(check_verified(ctx));
-    TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &plans));
+    TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &ctx->settings.force, &plans));
     TRY(find_or_add(ctx, &normal, &op));
     record_op(ctx, op->text, 1, m_max);
     if (flags & QUERN_OP_NO_WAIT) {
@@ -411,7 +412,7 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     TRY(problem_normalise(problem, &normal));
     TRY(check_verified(ctx));
     TRY(quern_problem_text(&normal, text, sizeof text));
-    TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &plans));
+    TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &ctx->settings.force, &plans));
     /* slices of the largest kernel and a rest: beyond its reach every kernel may be needed */
     const bool beyond = m_hi > plans.m_max;
     size_t first = 0, last = plans.count - 1;

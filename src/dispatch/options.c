@@ -15,7 +15,7 @@ static const char *const known_variables[] = {
     "QUERN_JIT",       "QUERN_TARGET",         "QUERN_DEVICE",      "QUERN_TOOLCHAIN",
     "QUERN_MANIFEST",  "QUERN_RECORD",         "QUERN_JOBS",        "QUERN_LOG",
     "QUERN_ROCM_PATH", "QUERN_TUNING",         "QUERN_BUNDLE_KEYS", "QUERN_CACHE_TRUST",
-    "QUERN_BLAS",
+    "QUERN_BLAS",      "QUERN_FORCE",
 };
 #define KNOWN_COUNT (sizeof known_variables / sizeof *known_variables)
 
@@ -138,6 +138,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     TRY(copy_string(o->bundle_keys, "QUERN_BUNDLE_KEYS", &s->bundle_keys));
     TRY(copy_string(o->record, "QUERN_RECORD", &s->record));
     TRY(copy_string(o->tuning, "QUERN_TUNING", &s->tuning));
+    TRY(plan_force_parse(o->force && *o->force ? o->force : variable("QUERN_FORCE"), &s->force));
 
     s->cache_max_bytes = o->cache_max_bytes;
     if (!s->cache_max_bytes && (text = variable("QUERN_CACHE_MAX_SIZE")))

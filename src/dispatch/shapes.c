@@ -34,7 +34,7 @@ static quern_status plan_one(quern_ctx *ctx, const struct quern_problem *problem
     TRY(problem_normalise(problem, &normal));
     FAIL_IF(normal.op == QUERN_OP_DEQUANT, QUERN_E_DECLINED, "op=dequant has one shape");
     TRY(check_verified(ctx));
-    TRY(plan_make(&normal, ctx->id.target, &all));
+    TRY(plan_make_tuned(&normal, ctx->id.target, NULL, &ctx->settings.force, &all));
     FAIL_IF(m < 1 || m > all.m_max, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             all.m_max);
     *set = (struct plan_set){.count = 1, .m_max = all.m_max, .plans = {*plan_for(&all, m)}};

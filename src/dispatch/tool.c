@@ -93,7 +93,7 @@ static quern_status plan_with(const struct settings *s, struct log *log,
         tuning_load(s, store ? store_directory(store) : "", id.target, log, &tuning);
     store_close(store);
     if (status == QUERN_OK)
-        status = plan_make_tuned(normal, id.target, tuning, set);
+        status = plan_make_tuned(normal, id.target, tuning, &s->force, set);
     tuning_free(tuning);
     return status;
 }
@@ -164,7 +164,8 @@ static void explain_blas(const quern_op *op, int64_t m, struct str *out)
     struct plan_set set;
 
     if (quern_op_workspace(op, m) &&
-        !plan_make_tuned(&op->spelling.problem, ctx->id.target, ctx->tuning, &set)) {
+        !plan_make_tuned(&op->spelling.problem, ctx->id.target, ctx->tuning, &ctx->settings.force,
+                         &set)) {
         const struct plan_blas b = plan_blas_choose(&set);
         plan_blas_explain(&b, m, out);
     }

@@ -163,7 +163,8 @@ static const char *scale_word(const struct quern_problem *q)
     return q->scale == QUERN_SCALE_F16 ? "F16" : q->scale == QUERN_SCALE_BF16 ? "BF16" : "F32";
 }
 
-static void add_simt_int4_constants(struct str *s, const struct plan *p)
+/* What kernels of int4 are told of the layer's formats. */
+static void add_int4_constants(struct str *s, const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
     const bool k8 = q->layout == QUERN_LAYOUT_K8, ck = q->layout == QUERN_LAYOUT_CK;
@@ -183,6 +184,11 @@ static void add_simt_int4_constants(struct str *s, const struct plan *p)
     add_word(s, "C_TYPE", element_word(q->c), "elements of C and of a bias");
     add_word(s, "TRUNCATE", q->round == QUERN_ROUND_TRUNC ? "true" : "false",
              "whether f32 becomes bf16 by cutting");
+}
+
+static void add_simt_int4_constants(struct str *s, const struct plan *p)
+{
+    add_int4_constants(s, p);
     add_word(s, "PRODUCTS", products_word(p->products), "how pairs are multiplied");
     add_word(s, "PAIRING", p->pairing == PAIRING_OF_A ? "OF_A" : "OF_W",
              "what is reordered where pairs differ");
@@ -197,6 +203,31 @@ static void add_simt_int4_constants(struct str *s, const struct plan *p)
                 "that registers must leave room for");
     add_integer(s, "PHASES", p->phase, "1: groups start apart along K, 2: waves do");
     add_word(s, "AHEAD", p->ahead ? "true" : "false", "whether all steps are loaded at the start");
+    add_grid_constants(s, p);
+}
+
+static void add_mma_int4_constants(struct str *s, const struct plan *p)
+{
+    add_int4_constants(s, p);
+    add_word(s, "PRODUCTS", "MATRIX", "how pairs are multiplied");
+    add_word(s, "PAIRING", p->pairing == PAIRING_OF_A ? "OF_A" : "OF_W",
+             "what is reordered where pairs differ");
+    add_word(s, "STAGED", p->staging ? "true" : "false", "whether W goes through LDS");
+    add_word(s, "PREDEQUANT", p->staging == STAGING_WEIGHTS ? "true" : "false",
+             "whether as weights, not codes");
+    add_word(s, "EXACT", p->bias == BIAS_OF_CODES || p->problem.a == QUERN_F16 ? "true" : "false",
+             "whether codes are decoded as q - z");
+    add_word(s, "PLAIN_SUM", p->bias ? "true" : "false", "whether A is summed");
+    add_word(s, "PART_SUMS", p->bias == BIAS_BY_PARTS ? "true" : "false",
+             "whether by lanes, in parts");
+    add_tile_constants(s, p);
+    add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
+    add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
+    add_integer(s, "CHUNK", p->chunk, "weights of a row for one lane in one load");
+    add_integer(s, "UNITS", p->ring, "loads of a step for each 16 rows");
+    add_integer(s, "SHARED_BYTES", p->lds_bytes, "of LDS");
+    add_integer(s, "WAVES_PER_SIMD", p->waves_asked, "that registers must leave room for");
+    add_integer(s, "PHASES", p->phase, "1: groups start apart along K");
     add_grid_constants(s, p);
 }
 
@@ -264,6 +295,7 @@ static quern_status add_mma_w4(struct str *source, const struct plan *plan)
     add_mma_w4_constants(source, plan);
     TRY(add_template(source, "prelude/prelude"));
     TRY(add_template(source, matrix_template(plan->products)));
+    TRY(add_template(source, "prelude/tiles"));
     TRY(add_template(source, decode_template(plan->problem.wq)));
     TRY(add_template(source, scale_template(plan->problem.scale)));
     TRY(add_template(source, "decode/pair_table"));
@@ -280,6 +312,20 @@ static quern_status add_simt_int4(struct str *source, const struct plan *plan)
     TRY(add_template(source, "decode/int4"));
     TRY(add_template(source, "decode/scale_group"));
     return add_template(source, "family/simt_int4");
+}
+
+static quern_status add_mma_int4(struct str *source, const struct plan *plan)
+{
+    add_mma_int4_constants(source, plan);
+    TRY(add_template(source, "prelude/prelude"));
+    TRY(add_template(source, matrix_template(plan->products)));
+    TRY(add_template(source, "prelude/tiles"));
+    TRY(add_template(source, "prelude/reduce"));
+    TRY(add_template(source, "prelude/int4"));
+    TRY(add_template(source, "decode/int4"));
+    TRY(add_template(source, "decode/scale_group"));
+    TRY(add_template(source, "decode/int4_exact"));
+    return add_template(source, "family/mma_int4");
 }
 
 static quern_status add_simt_skinny(struct str *source, const struct plan *plan)
@@ -330,6 +376,9 @@ quern_status gen_source(const struct plan *plan, struct str *source)
         break;
     case FAMILY_MMA_W4:
         status = add_mma_w4(source, plan);
+        break;
+    case FAMILY_MMA_INT4:
+        status = add_mma_int4(source, plan);
         break;
     }
     TRY(status);

@@ -52,7 +52,13 @@ static const char *lds_text(const struct plan *p)
     return p->family == FAMILY_SIMT_W4 || p->family == FAMILY_MMA_W4 ? "table of all pairs of codes"
            : p->shared_sums                                          ? "sums of A"
            : p->stage                                                ? "a part of A"
+           : p->staging                                              ? "weights on their way"
                                                                      : "sums of waves";
+}
+
+static bool is_mma(const struct plan *p)
+{
+    return p->family == FAMILY_MMA_W4 || p->family == FAMILY_MMA_INT4;
 }
 
 /* Of a row of packed weights. */
@@ -82,7 +88,7 @@ static void decode_explain(const struct plan *p, struct str *out)
         "  shape      %d waves of %u lanes; a wave has %d rows of W and %d weights of each per "
         "lane and step; %d %s a row\n",
         p->waves, p->wave_size, p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1),
-        p->chunk * (p->family == FAMILY_MMA_W4 ? p->ring : 1),
+        p->chunk * (is_mma(p) ? p->ring : 1),
         p->split_k, p->split_k > 1 ? "waves share" : "wave has");
     if (p->tail)
         str_addf(out, "  tail       the last step of a row has %d weights per lane\n", p->tail);
@@ -107,11 +113,16 @@ static void decode_explain(const struct plan *p, struct str *out)
                  "  walk       %d workgroups for each compute unit of the device at hand; on this "
                  "part each walks over %" PRId64 " groups of rows\n",
                  p->resident, e->walk);
-    if (p->family == FAMILY_SIMT_INT4)
+    if (p->pairing)
         str_addf(out, "  pairs      %s\n",
                  p->problem.layout != QUERN_LAYOUT_K8 ? "lie in the words as A has them"
                  : p->pairing == PAIRING_OF_A         ? "of A are brought into the words' order"
                                                       : "of W are brought into A's order");
+    if (p->family == FAMILY_MMA_INT4)
+        str_addf(out, "  predequant %s\n",
+                 p->staging == STAGING_WEIGHTS ? "on: weights go through LDS in the type of A"
+                 : p->staging == STAGING_CODES ? "off: codes go through LDS, unscaled"
+                                               : "off: codes are decoded in registers");
     str_addf(
         out,
         "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f us "

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "plan/family.h"
 
+#include "plan/mma_int4.h"
 #include "plan/mma_w4.h"
 #include "plan/simt_int4.h"
 #include "plan/simt_skinny.h"
@@ -10,8 +11,9 @@ static const struct decode_family families[] = {
     {FAMILY_SIMT_W4, "simt_w4", simt_w4_accepts, &simt_w4},
     {FAMILY_SIMT_INT4, "simt_int4", simt_int4_accepts, &simt_int4},
     {FAMILY_SIMT_SKINNY, "simt_skinny", simt_skinny_accepts, &simt_skinny},
-    /* mma_w4_accepts asks for more */
+    /* matrix_family_of asks for more */
     {FAMILY_MMA_W4, "mma_w4", simt_w4_accepts, &mma_w4},
+    {FAMILY_MMA_INT4, "mma_int4", simt_int4_accepts, &mma_int4},
 };
 
 const struct decode_family *decode_family_by(enum plan_family id)
@@ -28,4 +30,11 @@ const struct decode_family *decode_family_of(const struct quern_problem *p)
     return decode_family_by(p->wq == QUERN_W_INT4  ? FAMILY_SIMT_INT4
                             : problem_has_group(p) ? FAMILY_SIMT_W4
                                                    : FAMILY_SIMT_SKINNY);
+}
+
+const struct decode_family *matrix_family_of(const struct quern_problem *p, const struct target *t)
+{
+    return mma_w4_accepts(p, t)     ? decode_family_by(FAMILY_MMA_W4)
+           : mma_int4_accepts(p, t) ? decode_family_by(FAMILY_MMA_INT4)
+                                    : NULL;
 }

@@ -16,6 +16,10 @@ struct decode_family {
 /* Of a normalised problem of op=gemm, for the fewest rows of A. */
 const struct decode_family *decode_family_of(const struct quern_problem *problem);
 
+/* The family on matrix units that does the problem too; null: none. */
+const struct decode_family *matrix_family_of(const struct quern_problem *problem,
+                                             const struct target *target);
+
 /* By its id, not FAMILY_DEQUANT. */
 const struct decode_family *decode_family_by(enum plan_family id);
 

@@ -6,11 +6,12 @@
  */
 #include "plan/mma_w4.h"
 
+#include "plan/matrix.h"
 #include "target/rates.h"
 
 #define TABLE_BYTES 32768 /* 256 pairs of codes, 128 bytes of copies each */
 #define TABLE_SLOTS 5120  /* instructions that build it times lanes, all waves together */
-#define TILE        16    /* rows of each operand in a matrix instruction */
+#define TILE        MATRIX_TILE
 #define CHUNK_MAX   32    /* weights in one load of a lane */
 #define UNITS_MAX   8     /* loads of a step, for each tile */
 #define VGPRS_MAX   240   /* estimated, so that nothing is spilled */
@@ -21,49 +22,17 @@
  * only taken when none other fills the part. */
 #define A_SHARE_MAX 2
 
-/* What a matrix instruction of a target looks like; the preludes of the same names say it to the
- * kernel. */
-struct form {
-    const char *text;
-    int k_lanes;   /* lanes with parts of a row of an operand */
-    int k_of_lane; /* along K, that a lane gives to one instruction */
-    int values;    /* of the result, in a lane */
-};
-
-static struct form form_of(const struct plan *p)
-{
-    switch (p->products) {
-    case PRODUCTS_WMMA11:
-        return (struct form){"v_wmma_f32_16x16x16_f16", 1, 16, 8};
-    case PRODUCTS_WMMA12:
-        return (struct form){"v_wmma_f32_16x16x16_f16", 2, 8, 8};
-    case PRODUCTS_MFMA32:
-        return (struct form){"v_mfma_f32_16x16x32_f16", 4, 8, 4};
-    default:
-        return (struct form){"v_mfma_f32_16x16x16_f16", 4, 4, 4};
-    }
-}
-
-static enum plan_products products_of(const struct target *t)
-{
-    return t->capabilities & CAP_WMMA_GFX11     ? PRODUCTS_WMMA11
-           : t->capabilities & CAP_WMMA_GFX12   ? PRODUCTS_WMMA12
-           : t->capabilities & CAP_MFMA_WIDE_K  ? PRODUCTS_MFMA32
-           : t->capabilities & CAP_MFMA_BF16_1K ? PRODUCTS_MFMA16
-                                                : 0;
-}
-
 bool mma_w4_accepts(const struct quern_problem *p, const struct target *t)
 {
     return p->op == QUERN_OP_GEMM && problem_has_group(p) && p->wq != QUERN_W_INT4 &&
-           p->a != QUERN_F32 && products_of(t);
+           p->a != QUERN_F32 && matrix_products(t);
 }
 
 /* ---- Estimate -------------------------------------------------------------------------------- */
 
 static int unit_of(const struct plan *p)
 {
-    return p->chunk * form_of(p).k_lanes;
+    return p->chunk * matrix_form(p->products).k_lanes;
 }
 
 static int64_t steps_of(const struct plan *p)
@@ -87,7 +56,7 @@ static int spans_of(const struct plan *p)
 /* Matrix instructions of a step. */
 static int products_of_step(const struct plan *p)
 {
-    return p->ring * p->chunk / form_of(p).k_of_lane * (p->rows_per_wave / TILE) *
+    return p->ring * p->chunk / matrix_form(p->products).k_of_lane * (p->rows_per_wave / TILE) *
            (p->m_tile / TILE);
 }
 
@@ -104,7 +73,7 @@ static int body_slots(const struct plan *p)
 {
     const int n = p->rows_per_wave / TILE, m = p->m_tile / TILE, spans = spans_of(p);
     const int weights = p->ring * p->chunk; /* of a lane in each tile */
-    const int values = form_of(p).values;
+    const int values = matrix_form(p->products).values;
     /* packed f32 on gfx9; the dual issue of RDNA finds partners for half of few */
     const int scaling = values == 4 ? 2 : m == 1 ? 5 : 7;
     int slots = weights * n; /* an address and an LDS load for each pair */
@@ -127,7 +96,7 @@ static uint32_t step_slots(const struct plan *p)
 static uint32_t setup_slots(const struct plan *p)
 {
     const int n = p->rows_per_wave / TILE, m = p->m_tile / TILE;
-    const int values = form_of(p).values;
+    const int values = matrix_form(p->products).values;
     const int results = (int)model_ceil_div(TILE * TILE, p->split_k * (int)p->wave_size);
 
     const int tile = values + 4 + results * (16 + 3 * p->split_k / 2);
@@ -138,7 +107,7 @@ static uint32_t setup_slots(const struct plan *p)
 static uint32_t vgprs(const struct plan *p)
 {
     const int n = p->rows_per_wave / TILE, m = p->m_tile / TILE;
-    const struct form f = form_of(p);
+    const struct matrix_form f = matrix_form(p->products);
     const int batch = f.k_of_lane > 8 ? f.k_of_lane / 2 : 4;
     const int ring = m > 1 || batch > 4 ? 2 : 4; /* batches of A, as in the template */
     const bool nested = p->problem.scale == QUERN_SCALE_NESTED;
@@ -221,11 +190,12 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 {
     struct plan p = *base;
 
-    p.products = products_of(p.target);
+    p.products = matrix_products(p.target);
     p.wave_size = p.target->wave_size;
     p.lds_bytes = TABLE_BYTES;
-    p.chunk = model_at_most(CHUNK_MAX, (int)(problem_group(&p.problem) / form_of(&p).k_lanes));
-    const int cycles = (int)target_matrix_cycles(p.target, form_of(&p).text);
+    const int64_t k_lanes = matrix_form(p.products).k_lanes;
+    p.chunk = model_at_most(CHUNK_MAX, (int)(problem_group(&p.problem) / k_lanes));
+    const int cycles = (int)target_matrix_cycles(p.target, matrix_form(p.products).text);
     for (int tiles = 4; tiles; tiles /= 2)
         for (p.ring = UNITS_MAX; p.ring; p.ring--) {
             p.rows_per_wave = tiles * TILE;

@@ -4,12 +4,12 @@
 #include "base/os.h"
 #include "plan/dequant.h"
 #include "plan/family.h"
-#include "plan/mma_w4.h"
 #include "plan/model.h"
 #include "plan/tuning.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Rows of A that kernels on the vector units compute at once. Each costs a compile and a cache
  * entry; between two of them the next larger one computes its last row again, at most half of its
@@ -98,19 +98,23 @@ static quern_status add_kernel(struct plan_set *set, const struct plan *base, in
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Kernels on matrix units, in place of those on the vector units that take longer. One row of A
- * stays with those, which are made for it. */
-static quern_status add_mma(struct plan_set *set, struct plan base)
+/*
+ * Kernels on matrix units, in place of those on the vector units that take longer. One row stays
+ * with the vector units where they have an instruction for pairs of its type.
+ */
+static quern_status add_mma(struct plan_set *set, struct plan base,
+                            const struct decode_family *family)
 {
+    const size_t kept = !set->count || set->plans[0].products == PRODUCTS_PACKED ? 0 : 1;
     struct plan_set tall = {0};
 
-    base.family = FAMILY_MMA_W4;
+    base.family = family->id;
     TRY(add_kernel(&tall, &base, mma_tiles[0], COUNT(mma_tiles) == 1));
-    while (set->count > 1 && model_faster(&tall.plans[0], &set->plans[set->count - 1]))
+    while (set->count > kept && model_faster(&tall.plans[0], &set->plans[set->count - 1]))
         set->count--;
     struct plan *const first = &set->plans[set->count++];
     *first = tall.plans[0];
-    first->m_lo = first[-1].m_hi + 1;
+    first->m_lo = set->count > 1 ? first[-1].m_hi + 1 : 1;
     for (size_t i = 1; i < COUNT(mma_tiles); i++)
         TRY(add_kernel(set, &base, mma_tiles[i], i + 1 == COUNT(mma_tiles)));
     return QUERN_OK;
@@ -131,21 +135,43 @@ static quern_status tune(struct plan_set *set, const struct tuning *tuning)
     return QUERN_OK;
 }
 
-quern_status plan_make_tuned(const struct quern_problem *problem, const struct target *target,
-                             const struct tuning *tuning, struct plan_set *set)
+quern_status plan_force_parse(const char *text, struct plan_force *force)
 {
+    const bool on = text && !strcmp(text, "predequant=on");
+
+    *force = (struct plan_force){0};
+    if (!text || !*text)
+        return QUERN_OK;
+    FAIL_IF(!on && strcmp(text, "predequant=off") != 0, QUERN_E_ARGUMENT,
+            "cannot force '%s'; expected predequant=on or predequant=off", text);
+    force->predequant = on ? SWITCH_ON : SWITCH_OFF;
+    return QUERN_OK;
+}
+
+quern_status plan_make_tuned(const struct quern_problem *problem, const struct target *target,
+                             const struct tuning *tuning, const struct plan_force *force,
+                             struct plan_set *set)
+{
+    const bool predequant = force && force->predequant == SWITCH_ON;
     struct plan_set made = {0};
 
     if (problem->op == QUERN_OP_DEQUANT)
         return make_dequant(problem, target, set);
     const struct decode_family *const family = decode_family_of(problem);
     TRY(family->accepts(problem, target));
-    const bool mma = mma_w4_accepts(problem, target);
-    const struct plan base = {.problem = *problem, .target = target, .family = family->id};
-    for (size_t i = 0; i < COUNT(simt_tiles); i++)
+    const struct decode_family *const mma = matrix_family_of(problem, target);
+    FAIL_IF(predequant && (!mma || mma->id != FAMILY_MMA_INT4), QUERN_E_DECLINED,
+            "predequant=on is forced, but only int4 with a=f16 or bf16 on matrix units has such "
+            "kernels; wq=%s a=%s on %s has none",
+            weight_name(problem->wq), dtype_name(problem->a), target->name);
+    const struct plan base = {.problem = *problem,
+                              .force = force ? *force : (struct plan_force){0},
+                              .target = target,
+                              .family = family->id};
+    for (size_t i = 0; i < COUNT(simt_tiles) && !predequant; i++)
         TRY(add_kernel(&made, &base, simt_tiles[i], !mma && i + 1 == COUNT(simt_tiles)));
     if (mma)
-        TRY(add_mma(&made, base));
+        TRY(add_mma(&made, base, mma));
     made.m_max = made.plans[made.count - 1].m_hi;
     TRY(tune(&made, tuning));
     *set = made;
@@ -155,7 +181,7 @@ quern_status plan_make_tuned(const struct quern_problem *problem, const struct t
 quern_status plan_make(const struct quern_problem *problem, const struct target *target,
                        struct plan_set *set)
 {
-    return plan_make_tuned(problem, target, NULL, set);
+    return plan_make_tuned(problem, target, NULL, NULL, set);
 }
 
 quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidate_fn fn, void *user)
@@ -201,7 +227,11 @@ void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX])
     if (p->stage)
         length += snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " stage=%d", p->stage);
     if (p->resident)
-        snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " resident=%d", p->resident);
+        length += snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " resident=%d",
+                           p->resident);
+    if (p->family == FAMILY_MMA_INT4)
+        snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " staging=%d bias=%d",
+                 (int)p->staging, (int)p->bias);
 }
 
 const struct plan *plan_for(const struct plan_set *set, int64_t m)

@@ -17,12 +17,13 @@ enum plan_family {
     FAMILY_DEQUANT,
     FAMILY_SIMT_INT4,
     FAMILY_SIMT_SKINNY,
-    FAMILY_MMA_W4
+    FAMILY_MMA_W4,
+    FAMILY_MMA_INT4
 };
 
 /* How pairs are multiplied: 16-bit dot products with f32 sums, two f32 operations in one
  * instruction, one in each, or a matrix instruction: of simt_w4 the diagonal of a 4×4×4 one, of
- * simt_skinny all of one whose rows are rows of W and whose columns rows of A, of mma_w4 those of
+ * simt_skinny all of one whose rows are rows of W and whose columns rows of A, of mma_* those of
  * gfx11 and gfx12, and those of gfx9 with 16 along K or with 32. */
 enum plan_products {
     PRODUCTS_DOT2 = 1,
@@ -57,6 +58,25 @@ enum plan_phase {
  * taken apart, for each row of W.
  */
 enum plan_pairing { PAIRING_OF_A = 1, PAIRING_OF_W };
+
+/* What goes through LDS on its way from memory to the matrix unit: nothing, weights are decoded in
+ * the registers they are multiplied from; codes as numbers of A's type; or weights as such numbers,
+ * scale and all ("pre-dequantised"). Without, the halves of a wave that hold the same operands
+ * decode the same weights. */
+enum plan_staging { STAGING_NONE = 0, STAGING_CODES, STAGING_WEIGHTS };
+
+/* How what the decoder adds to codes, and the zero point, come out of the products: they are taken
+ * from each code; or from sums, by the plain sum of A, which a matrix instruction makes with a tile
+ * of ones, or lanes do in parts. */
+enum plan_bias { BIAS_OF_CODES = 0, BIAS_BY_MATRIX, BIAS_BY_PARTS };
+
+/* What kernels must be like, whatever the model says. */
+enum plan_switch { SWITCH_FREE = 0, SWITCH_ON, SWITCH_OFF };
+struct plan_force {
+    enum plan_switch predequant; /* STAGING_WEIGHTS */
+};
+/* "predequant=on" or "predequant=off"; null or empty: nothing is forced. QUERN_E_ARGUMENT. */
+quern_status plan_force_parse(const char *text, struct plan_force *force);
 
 /* Who chose among the candidates. */
 enum plan_choice {
@@ -94,6 +114,7 @@ struct plan_estimate {
 
 struct plan {
     struct quern_problem problem; /* normalised */
+    struct plan_force force;      /* what it was chosen under */
     const struct target *target;
     enum plan_family family;
     char symbol[64];             /* kernel name: for people and profilers, not an identity */
@@ -104,7 +125,7 @@ struct plan {
     int waves;                   /* of a workgroup */
     int rows_per_wave;           /* rows of W that one wave works on at a time */
     int split_k;                 /* waves that share a row of W along K; divides waves */
-    int chunk; /* consecutive weights of a row that one lane takes in a step, or of mma_w4 in one of
+    int chunk; /* consecutive weights of a row that one lane takes in a step, or of mma_* in one of
                   the `ring` loads of a step */
     int waves_asked;             /* of a SIMD, that the compiler must leave registers for */
     int tail;   /* of a last step for what whole steps leave of K; 0: steps are all alike */
@@ -117,12 +138,14 @@ struct plan {
     bool skewed;        /* the grid has an empty group of rows at its end */
     bool weights_once;  /* nothing reads the weights again soon: they may pass by the caches */
     uint32_t lds_bytes; /* static LDS of the kernel */
-    enum plan_pairing pairing; /* of family simt_int4, as all that follows */
+    enum plan_pairing pairing; /* of families simt_int4 and mma_int4 */
+    enum plan_staging staging; /* of mma_int4 */
+    enum plan_bias bias; /* of mma_int4 */
     int row_lanes;    /* (of simt_skinny too) neighbouring lanes with rows of W of their own: a wave
                          works on as many times rows_per_wave; else 0 or 1 */
     bool shared_sums; /* sums of A are made once for all rows of a workgroup, in LDS */
     enum plan_fp8 fp8; /* of family simt_skinny; 0: no fp8 */
-    int ring; /* of simt_skinny and mma_w4: chunks of each row that a lane has asked for at once */
+    int ring; /* of simt_skinny and mma_*: chunks of each row that a lane has asked for at once */
     int stage; /* of simt_skinny: chunks of each row, of a wave, whose part of A is in LDS at once; 0:
                   A is read from the caches */
     int resident; /* of simt_skinny: workgroups for each compute unit of the device at hand, which
@@ -149,10 +172,12 @@ struct plan_set {
 quern_status plan_make(const struct quern_problem *problem, const struct target *target,
                        struct plan_set *set);
 
-/* Like plan_make, with the shapes that a tuning table has for the problem; null: none. */
+/* Like plan_make, with the shapes that a tuning table has for the problem, and what is forced;
+ * either may be null. QUERN_E_DECLINED, too, when the problem has no kernel that is like that. */
 struct tuning;
 quern_status plan_make_tuned(const struct quern_problem *problem, const struct target *target,
-                             const struct tuning *tuning, struct plan_set *set);
+                             const struct tuning *tuning, const struct plan_force *force,
+                             struct plan_set *set);
 
 /* Gives a plan of a set the shape of these words (plan_shape). QUERN_E_ARGUMENT: it is none of its
  * candidates. */

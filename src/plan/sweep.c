@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Where families take over from each other: what `quern explain --m-sweep` says. */
 #include "plan/family.h"
-#include "plan/mma_w4.h"
 #include "target/rates.h"
 
 #include <inttypes.h>
@@ -11,6 +10,7 @@
 static bool choose(const struct plan *like, enum plan_family family, int m_tile, struct plan *p)
 {
     *p = (struct plan){.problem = like->problem,
+                       .force = like->force,
                        .target = like->target,
                        .family = family,
                        .m_hi = m_tile,
@@ -52,7 +52,7 @@ static const struct plan *serves(const struct plan_set *set, int m)
 void plan_explain_sweep(const struct plan_set *set, struct str *out)
 {
     const struct plan *const first = &set->plans[0];
-    const bool mma = mma_w4_accepts(&first->problem, first->target);
+    const struct decode_family *const mma = matrix_family_of(&first->problem, first->target);
 
     if (first->family == FAMILY_DEQUANT) {
         str_addf(out, "%s serves every M\n", first->symbol);
@@ -65,9 +65,10 @@ void plan_explain_sweep(const struct plan_set *set, struct str *out)
         char rows[24];
         snprintf(rows, sizeof rows, least < m ? "%d-%d" : "%d", least, m);
         str_addf(out, "%-8s", rows);
-        add_cost(out, first, first->family, m < PLAN_SIMT_M_MAX ? m : PLAN_SIMT_M_MAX, m);
+        add_cost(out, first, decode_family_of(&first->problem)->id,
+                 m < PLAN_SIMT_M_MAX ? m : PLAN_SIMT_M_MAX, m);
         if (mma)
-            add_cost(out, first, FAMILY_MMA_W4, m < 16 ? 16 : m, m);
+            add_cost(out, first, mma->id, m < 16 ? 16 : m, m);
         else
             str_addf(out, "  %-24s", "-");
         const struct plan *const p = serves(set, m);

@@ -8,7 +8,7 @@
 // f16: 1024 + q from bits 0-3 of a half, 64 + q from bits 4-7. bf16: 128 + q from bits 0-3.
 // f32: q itself, by the conversion of a byte.
 
-constexpr bool WIDE = PRODUCTS != DOT2; // f32 values
+constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
 
 // Which two of a word's weights a pair is, seen from the word's bits: halves of the word are the
 // two elements when pairs are nibbles p and p + 4; else they are the nibbles of byte p.
@@ -26,6 +26,18 @@ template <bool> struct pair_type; // two decoded weights
 template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
+
+// The eight values of A that a word meets, in four pairs, as the decoder pairs weights.
+template <class PAIRS> DEVICE void pair_up(PAIRS &a)
+{
+    if constexpr (A_PAIRED) {
+        const u32 d0 = a[0], d1 = a[1], d2 = a[2], d3 = a[3];
+        a[0] = __builtin_amdgcn_perm(d2, d0, 0x05040100);
+        a[1] = __builtin_amdgcn_perm(d2, d0, 0x07060302);
+        a[2] = __builtin_amdgcn_perm(d3, d1, 0x05040100);
+        a[3] = __builtin_amdgcn_perm(d3, d1, 0x07060302);
+    }
+}
 
 // Constants that the compiler keeps in a register of each lane: an instruction of gfx9 reads only
 // one scalar register, and no literal.

@@ -49,18 +49,6 @@ DEVICE a_word load_a_word(const u8 *from)
     return a;
 }
 
-// A's pairs as the decoder pairs weights.
-DEVICE void pair_up(a_word &a)
-{
-    if constexpr (A_PAIRED) {
-        const u32 d0 = a.part[0].x, d1 = a.part[0].y, d2 = a.part[0].z, d3 = a.part[0].w;
-        a.part[0].x = __builtin_amdgcn_perm(d2, d0, 0x05040100);
-        a.part[0].y = __builtin_amdgcn_perm(d2, d0, 0x07060302);
-        a.part[0].z = __builtin_amdgcn_perm(d3, d1, 0x05040100);
-        a.part[0].w = __builtin_amdgcn_perm(d3, d1, 0x07060302);
-    }
-}
-
 // A lane's sum of the products of one row of W with one of A: of even and odd k apart when PACKED.
 template <bool> struct sum_type;
 template <> struct sum_type<true> { typedef f32x2 type; };
@@ -352,7 +340,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
             UNROLL for (u32 i = 0; i < M_TILE; i++) {
                 a_word &x = ring[word % A_RING][i];
-                pair_up(x);
+                pair_up(x.part[0]);
                 if (SUMS == OWN) {
                     pair zero[4];
                     decode_word(decoding, EVERY_ZERO, zero);

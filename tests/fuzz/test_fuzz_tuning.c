@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     FUZZ_CHECK(quern_problem_parse("wq=nf4 n=64 k=256 a=bf16", &problem) == QUERN_OK);
-    FUZZ_CHECK(plan_make_tuned(&problem, target, tuning, &set) == QUERN_OK);
+    FUZZ_CHECK(plan_make_tuned(&problem, target, tuning, NULL, &set) == QUERN_OK);
     tuning_free(tuning);
     return 0;
 }

@@ -33,26 +33,38 @@
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* {sym, asym} × {f16, bf16} × {group 32, 128} × {rne, trunc}: all on one target, and on every other
- * verified one each two of them, in turn (test_int4_long.c runs all on all). */
-static void test_sixteen(void **state)
+/*
+ * {sym, asym} × {f16, bf16} × {group 32, 128} × {rne, trunc}, with weights dequantised into LDS and
+ * without: all on one target, and on every other verified one each two of them, in turn
+ * (test_int4_long.c runs all on all).
+ */
+static void check_sixteen(const char *force)
 {
-    static const int rows[] = {1, 2, 4, 8};
+    static const int rows[] = {1, 16, 4, 8, 33, 2, 64};
+    const bool on = !strcmp(force, "predequant=on");
     int others = 0;
 
-    (void)state;
     for (size_t t = 0; t < target_count(); t++) {
         const bool all = !strcmp(target_at(t)->name, "gfx1151");
         for (int i = 0; i < 16 && target_at(t)->verified; i++) {
-            if (!all && i / 2 != others % 8)
+            if (!all && i / 2 != (others + 4 * on) % 8)
                 continue;
-            t_runs_add(target_at(t)->name, rows[(i + others) % COUNT(rows)],
+            t_runs_add(target_at(t)->name, rows[(i + others + on) % COUNT(rows)],
                        "wq=int4 n=72 k=640 group=%d a=%s zero=%s round=%s", i & 1 ? 32 : 128,
                        i & 2 ? "f16" : "bf16", i & 4 ? "none" : "u8", i & 8 ? "rne" : "trunc");
         }
         others += !all && target_at(t)->verified;
     }
+    assert_int_equal(setenv("QUERN_FORCE", force, 1), 0); /* for contexts that are opened now */
     t_runs_verify(t_cache, ONE_IN);
+    assert_int_equal(unsetenv("QUERN_FORCE"), 0);
+}
+
+static void test_sixteen(void **state)
+{
+    (void)state;
+    check_sixteen("predequant=off");
+    check_sixteen("predequant=on");
 }
 
 /* Every layout with every kind of zero point and scale, types of A and C, odd sizes, bias. */
@@ -61,11 +73,12 @@ static void test_words(void **state)
     static const char *const layouts[] = {"k8", "exl", "ck"}, *const zeros[] = {"none", "u8",
                                                                                 "scaled"};
     static const char *const types[] = {"f16", "bf16", "f32"};
+    static const char *const targets[] = {"gfx1100", "gfx1151", "gfx1201", "gfx90a", "gfx950"};
     static const struct {
         int n, k, group;
     } sizes[] = {{1, 64, 64},     {37, 96, 32},   {8, 1024, 128},  {130, 1120, 32},
                  {5, 2048, 2048}, {257, 320, -1}, {64, 4096, 512}, {33, 25600, 64}};
-    static const int rows[] = {1, 2, 4, 8, 3, 13};
+    static const int rows[] = {1, 2, 16, 4, 8, 3, 29, 13, 64};
     int turn = 0;
 
     (void)state;
@@ -77,7 +90,7 @@ static void test_words(void **state)
                     char group[16];
                     snprintf(group, sizeof group, "%d", sizes[size].group);
                     t_runs_add(
-                        turn % 2 ? "gfx1100" : "gfx1151", rows[turn % COUNT(rows)],
+                        targets[turn % COUNT(targets)], rows[turn % COUNT(rows)],
                         "wq=int4 n=%d k=%d group=%s a=%s scale=%s zero=%s layout=%s c=%s bias=%d",
                         sizes[size].n, sizes[size].k, sizes[size].group < 0 ? "channel" : group,
                         types[a], types[s], zeros[z], layouts[l], types[turn / 2 % 3],
@@ -87,6 +100,24 @@ static void test_words(void **state)
     t_runs_add("gfx1151", 5, "wq=int4 n=24 k=40 group=channel a=f16 zero=u8");
     t_runs_add("gfx1151", 2, "wq=int4 n=24 k=48 group=channel a=bf16 layout=exl");
     t_runs_verify(t_cache, ONE_IN);
+}
+
+/* Dequantised weights of every layout, zero point and type of scale. */
+static void test_predequant_words(void **state)
+{
+    static const char *const layouts[] = {"k8", "exl", "ck"}, *const zeros[] = {"none", "u8",
+                                                                                "scaled"};
+    static const char *const scales[] = {"f16", "bf16", "f32"};
+    static const char *const targets[] = {"gfx1100", "gfx1201", "gfx942", "gfx950"};
+
+    (void)state;
+    for (int i = 0; i < 18; i++)
+        t_runs_add(targets[i % 4], 1 + i * 3, "wq=int4 n=37 k=%d group=%d a=%s scale=%s zero=%s "
+                   "layout=%s c=f32", i % 2 ? 320 : 1024, i % 2 ? 64 : 1024, i / 9 ? "f16" : "bf16",
+                   scales[i % 3], zeros[i / 3 % 3], layouts[(i + i / 3) % 3]);
+    assert_int_equal(setenv("QUERN_FORCE", "predequant=on", 1), 0);
+    t_runs_verify(t_cache, ONE_IN);
+    assert_int_equal(unsetenv("QUERN_FORCE"), 0);
 }
 
 /* Activations far from zero: what the decoder adds to the codes, and takes out of their sum, is
@@ -126,6 +157,7 @@ struct mix {
     int from_byte, other_cvt;  /* v_cvt_f32_ubyte*, any other conversion */
     int subtract, packed_half; /* v_sub* of floats; v_pk_*_f16 and _bf16 */
     int mask, shift, perm;     /* v_and_or_b32 and v_and_b32; v_lshrrev_b32; v_perm_b32 */
+    int matrix, scaled_half;   /* v_wmma* and v_mfma*; v_pk_mul_f16 and v_pk_fma_f16 */
 };
 
 static void count_one(void *user, uint64_t offset, unsigned size, const char *text)
@@ -148,14 +180,16 @@ static void count_one(void *user, uint64_t offset, unsigned size, const char *te
         m->mask += !strncmp(name, "v_and_or_b32", 12) || !strncmp(name, "v_and_b32", 9) ||
                    !strncmp(name, "v_bitop3", 8);
         m->shift += !strncmp(name, "v_lshrrev_b32", 13);
+        m->matrix += !strncmp(name, "v_wmma", 6) || !strncmp(name, "v_mfma", 6);
+        m->scaled_half += !strncmp(name, "v_pk_mul_f16", 12) || !strncmp(name, "v_pk_fma_f16", 12);
         m->perm += !strncmp(name, "v_perm_b32", 10);
         next = strstr(next, ":: ");
         next = next ? next + 3 : NULL;
     }
 }
 
-/* The mix of the kernel for one row of A, and the words of weights that its source decodes. */
-static struct mix mix_of(const char *text, const char *target, int *words)
+/* The mix of the kernel for m rows of A, and the words of weights that its source decodes. */
+static struct mix mix_of(const char *text, const char *target, int rows, int *words)
 {
     const struct quern_problem p = t_problem(text);
     struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
@@ -166,7 +200,7 @@ static struct mix mix_of(const char *text, const char *target, int *words)
     struct mix mix = {0};
     quern_op *op;
 
-    if (quern_op_create_range(ctx, &p, 1, 1, &op) != QUERN_OK)
+    if (quern_op_create_range(ctx, &p, rows, rows, &op) != QUERN_OK)
         fail_msg("%s on %s: %s", text, target, quern_last_error()->message);
     assert_int_equal(quern_op_kernel(op, 0, &info), QUERN_OK);
     assert_int_equal(object_parse(info.object, info.object_bytes, &object), QUERN_OK);
@@ -177,7 +211,10 @@ static struct mix mix_of(const char *text, const char *target, int *words)
                                 k->code_bytes, count_one, &mix),
                      QUERN_OK);
     assert_int_equal(plan_make(&p, target_named(target), &set), QUERN_OK);
-    *words = set.plans[0].rows_per_wave * set.plans[0].chunk / 8;
+    const struct plan *const plan = plan_for(&set, rows);
+    *words = plan->rows_per_wave * plan->chunk / 8;
+    if (plan->family == FAMILY_MMA_INT4)
+        *words = *words / 16 * plan->ring;
     object_free(&object);
     quern_op_release(op);
     quern_close(ctx);
@@ -202,7 +239,7 @@ static void expect(const char *text, const char *target, const char *what, int c
 static void expect_mix(const char *text, const char *target, int masks, int shifts, int perms)
 {
     int words;
-    const struct mix m = mix_of(text, target, &words);
+    const struct mix m = mix_of(text, target, 1, &words);
 
     expect(text, target, "dot products", m.dot, 4 * words, 12 * words);
     expect(text, target, "masks", m.mask, m.dot - SUM_DOTS, m.dot * masks / 4 + FEW);
@@ -241,22 +278,55 @@ static void test_mix_wide(void **state)
 {
     static const char text[] = "wq=int4 n=4096 k=16384 a=bf16 zero=u8";
     int words;
-    const struct mix m = mix_of(text, "gfx942", &words);
+    const struct mix m = mix_of(text, "gfx90a", 1, &words);
 
     (void)state;
-    expect(text, "gfx942", "dot products", m.dot, 0, 0);
-    expect(text, "gfx942", "packed FMAs", m.packed, 4 * words, 4 * words + SUM_DOTS);
-    expect(text, "gfx942", "conversions of a byte", m.from_byte, 8 * words, 8 * words + ROWS);
-    expect(text, "gfx942", "masks", m.mask, 2 * words, 2 * words + 4 * 4 + FEW);
-    expect(text, "gfx942", "subtractions", m.subtract, 0, 0);
+    expect(text, "gfx90a", "dot products", m.dot, 0, 0);
+    /* the compiler may repeat the loop's body */
+    expect(text, "gfx90a", "packed FMAs", m.packed, 4 * words, 8 * words + SUM_DOTS);
+    expect(text, "gfx90a", "conversions of a byte", m.from_byte, 8 * words,
+           2 * m.packed + 2 * ROWS);
+    expect(text, "gfx90a", "masks", m.mask, 2 * words, m.packed / 2 + 4 * 4 + FEW);
+    expect(text, "gfx90a", "subtractions", m.subtract, 0, 0);
+}
+
+/*
+ * On matrix units: a word of eight weights takes masks, shifts, in f16 a packed addition for two
+ * weights, and no more; no weight is converted, subtracted from or scaled as a float.
+ */
+static void test_mix_matrix(void **state)
+{
+    static const char *const targets[] = {"gfx1151", "gfx1201", "gfx942", "gfx950"};
+    static const char *const zeros[] = {"none", "u8"};
+
+    (void)state;
+    for (int t = 0; t < COUNT(targets); t++)
+        for (int i = 0; i < 4; i++) {
+            const bool f16 = i % 2;
+            char text[80];
+            int words;
+            snprintf(text, sizeof text, "wq=int4 n=4096 k=16384 a=%s zero=%s layout=exl",
+                     f16 ? "f16" : "bf16", zeros[i / 2]);
+            const struct mix m = mix_of(text, targets[t], 16, &words);
+            expect(text, targets[t], "matrix instructions", m.matrix, words / 2, 4 * words);
+            expect(text, targets[t], "masks", m.mask, 4 * words, 5 * words + 2 * FEW);
+            expect(text, targets[t], "shifts", m.shift, 0, (f16 ? 2 : 4) * words + FEW);
+            expect(text, targets[t], "packed additions", m.packed_half, 0, f16 ? 4 * words : 0);
+            expect(text, targets[t], "scaled halves", m.scaled_half, 0, 0);
+            expect(text, targets[t], "conversions of a byte", m.from_byte, 0, words / 2 + 4);
+            expect(text, targets[t], "other conversions", m.other_cvt, 0, words + FEW);
+            expect(text, targets[t], "subtractions", m.subtract, 0, words / 2 + 4);
+        }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sixteen), cmocka_unit_test(test_words),
+        cmocka_unit_test(test_predequant_words),
         cmocka_unit_test(test_offset),  cmocka_unit_test(test_mix_bf16),
         cmocka_unit_test(test_mix_f16), cmocka_unit_test(test_mix_wide),
+        cmocka_unit_test(test_mix_matrix),
     };
 
     return cmocka_run_group_tests_name("int4", tests, t_cache_make, t_cache_remove);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * {sym, asym} × {f16, bf16} × {group 32, 128} × {rne, trunc} × layouts × M on every verified
- * target, in full checking mode: what test_int4 samples. Minutes of work, so it runs with --long
+ * {sym, asym} × {f16, bf16} × {group 32, 128} × {rne, trunc} × layouts × M, with weights
+ * dequantised into LDS and without, on every verified target, in full checking mode: what test_int4 samples. Minutes of work, so it runs with --long
  * only.
  */
 #include <stdarg.h>
@@ -17,18 +17,21 @@
 #include "target/target.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { SIXTEEN = 16, LAYOUTS = 3, TARGETS_MAX = 64 };
+enum { SIXTEEN = 16, LAYOUTS = 3, FORCES = 2, TARGETS_MAX = 64 };
 static const int rows[] = {1, 2, 3, 4, 6, 8, 13, 16, 64};
 static const char *const layouts[] = {"k8", "exl", "ck"};
 
-static quern_ctx *contexts[TARGETS_MAX];
+static const char *const forces[] = {"predequant=off", "predequant=on"};
+static quern_ctx *contexts[FORCES][TARGETS_MAX];
 static const char *names[TARGETS_MAX];
 static void run_case(void *user, size_t index)
 {
     const size_t i = index % SIXTEEN, layout = index / SIXTEEN % LAYOUTS;
-    const size_t target = index / SIXTEEN / LAYOUTS;
+    const size_t force = index / SIXTEEN / LAYOUTS % FORCES;
+    const size_t target = index / SIXTEEN / LAYOUTS / FORCES;
     struct quern_verification v = QUERN_INIT(struct quern_verification);
     struct quern_problem p;
     char text[160];
@@ -39,7 +42,7 @@ static void run_case(void *user, size_t index)
              i & 1 ? 32 : 128, i & 2 ? "f16" : "bf16", i & 4 ? "none" : "u8",
              i & 8 ? "rne" : "trunc", layouts[layout]);
     if (quern_problem_parse(text, &p) != QUERN_OK ||
-        quern_op_create(contexts[target], &p, 8, &op) != QUERN_OK) {
+        quern_op_create(contexts[force][target], &p, 64, &op) != QUERN_OK) {
         t_runs_failed(text, names[target], 0);
         return;
     }
@@ -59,11 +62,17 @@ static void test_all(void **state)
         if (target_at(t)->verified) {
             assert_true(targets < TARGETS_MAX);
             names[targets] = target_at(t)->name;
-            contexts[targets++] = t_open(target_at(t)->name, cache, QUERN_JIT_ON);
+            for (int f = 0; f < FORCES; f++) {
+                assert_int_equal(setenv("QUERN_FORCE", forces[f], 1), 0);
+                contexts[f][targets] = t_open(target_at(t)->name, cache, QUERN_JIT_ON);
+            }
+            targets++;
         }
-    parallel_for(SIXTEEN * LAYOUTS * targets, 2, run_case, NULL);
+    assert_int_equal(unsetenv("QUERN_FORCE"), 0);
+    parallel_for(SIXTEEN * LAYOUTS * FORCES * targets, 2, run_case, NULL);
     for (size_t t = 0; t < targets; t++)
-        quern_close(contexts[t]);
+        for (int f = 0; f < FORCES; f++)
+            quern_close(contexts[f][t]);
     t_remove(cache);
     t_runs_expect_none();
 }

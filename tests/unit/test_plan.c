@@ -128,7 +128,10 @@ static void test_kernels_follow_each_other(void **state)
 {
     (void)state;
     check_order("wq=nf4 n=384 k=384 a=f32", "gfx1100", PLAN_SIMT_M_MAX);
-    check_order("wq=int4 n=384 k=384 a=f16", "gfx1100", PLAN_SIMT_M_MAX);
+    check_order("wq=int4 n=384 k=384 a=f32", "gfx1100", PLAN_SIMT_M_MAX);
+    check_order("wq=int4 n=384 k=384 a=f16", "gfx1030", PLAN_SIMT_M_MAX);
+    check_order("wq=int4 n=384 k=384 a=f16", "gfx1100", 64);
+    check_order("wq=int4 n=384 k=40 group=channel a=f16", "gfx942", PLAN_SIMT_M_MAX);
     check_order("wq=nf4 n=384 k=384 a=f16", "gfx1030", PLAN_SIMT_M_MAX);
     check_order("wq=nf4 n=384 k=384 a=f16", "gfx1100", 64);
     check_order("wq=mxfp4 n=4096 k=4096 a=bf16", "gfx942", 64);
@@ -174,21 +177,89 @@ static void test_matrix_units(void **state)
     }
 }
 
+/* int4 likewise; and one row of A, where there is no dot product of its type and the matrix unit
+ * has time for sums of A, too (that of gfx90a is half as fast). */
+static void test_matrix_units_int4(void **state)
+{
+    static const struct {
+        const char *target, *type;
+        int first;
+    } cases[] = {{"gfx1151", "f16", 9}, {"gfx1201", "bf16", 5}, {"gfx942", "f16", 2},
+                 {"gfx942", "bf16", 1}, {"gfx90a", "bf16", 2},  {"gfx950", "bf16", 2},
+                 {"gfx1030", "f16", 0}, {"gfx942", "f32", 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan_set set;
+        char text[64];
+        int first = 0;
+        snprintf(text, sizeof text, "wq=int4 n=4096 k=4096 a=%s zero=u8", cases[i].type);
+        make(text, cases[i].target, &set);
+        for (size_t j = set.count; j-- && set.plans[j].family == FAMILY_MMA_INT4;)
+            first = set.plans[j].m_lo;
+        if (first != cases[i].first)
+            fail_msg("%s %s: matrix units from M = %d, not %d", cases[i].target, cases[i].type,
+                     first, cases[i].first);
+    }
+}
+
+/* What is forced is so in every kernel, and declined where no kernel can be. */
+static void test_force(void **state)
+{
+    static const char *const groups[] = {"32", "128", "channel"};
+    struct plan_force force;
+    struct quern_problem p;
+    struct plan_set set;
+    char text[96];
+
+    (void)state;
+    assert_int_equal(plan_force_parse(NULL, &force), QUERN_OK);
+    assert_int_equal(force.predequant, SWITCH_FREE);
+    assert_int_equal(plan_force_parse("predequant=1", &force), QUERN_E_ARGUMENT);
+    assert_int_equal(plan_force_parse("", &force), QUERN_OK);
+    for (int i = 0; i < 3; i++)
+        for (size_t t = 0; t < target_count(); t++)
+            for (int on = 0; on < 2 && target_at(t)->verified; on++) {
+                snprintf(text, sizeof text, "wq=int4 n=200 k=1152 group=%s a=%s", groups[i],
+                         t % 2 ? "f16" : "bf16");
+                assert_int_equal(
+                    plan_force_parse(on ? "predequant=on" : "predequant=off", &force), QUERN_OK);
+                p = problem_of(text);
+                assert_int_equal(plan_make_tuned(&p, target_at(t), NULL, &force, &set), QUERN_OK);
+                assert_int_equal(set.plans[0].m_lo, 1);
+                for (size_t j = 0; j < set.count; j++)
+                    assert_int_equal(set.plans[j].staging == STAGING_WEIGHTS, on);
+            }
+    assert_int_equal(plan_force_parse("predequant=on", &force), QUERN_OK);
+    p = problem_of("wq=int4 n=200 k=1152 a=f16");
+    assert_int_equal(plan_make_tuned(&p, target_named("gfx1030"), NULL, &force, &set),
+                     QUERN_E_DECLINED);
+    assert_non_null(strstr(quern_last_error()->message, "predequant=on is forced"));
+    p = problem_of("wq=nf4 n=200 k=1152 a=f16");
+    assert_int_equal(plan_make_tuned(&p, target_named("gfx942"), NULL, &force, &set),
+                     QUERN_E_DECLINED);
+}
+
 /* ---- Shapes ---------------------------------------------------------------------------------- */
 
-/* Steps along K that waves of family mma_w4 are dealt: they divide K and agree with its blocks. */
+/* Steps along K that waves of families on matrix units are dealt: they divide K and agree with its
+ * blocks. */
 static void check_tiles(const struct plan *p)
 {
-    const bool gfx9 = p->wave_size == 64;
-    const int64_t unit = p->chunk * (gfx9 ? 4 : p->products == PRODUCTS_WMMA11 ? 1 : 2);
+    const bool gfx9 = p->wave_size == 64, own = p->products == PRODUCTS_WMMA11 && !p->staging;
+    const int64_t unit = p->chunk * (gfx9 ? 4 : own ? 1 : 2);
     const int64_t step = unit * p->ring, group = problem_group(&p->problem);
 
     assert_true(p->m_tile % 16 == 0 && p->rows_per_wave % 16 == 0);
-    assert_true(group % unit == 0 && p->problem.k % step == 0);
-    assert_true(step % group == 0 || group % step == 0);
+    assert_true(p->problem.k % step == 0);
+    if (p->staging == STAGING_WEIGHTS) { /* each lane's weights have one scale */
+        assert_true(group % p->chunk == 0);
+    } else {
+        assert_true(group % unit == 0 && (step % group == 0 || group % step == 0));
+    }
     assert_true(p->split_k <= p->problem.k / step);
     assert_true(p->phase != PHASE_OF_WAVES && !p->tail && !p->ahead);
-    /* sums of waves take the place of the table, 1 KiB each at a time */
+    /* sums of waves take the place of the table or of staged weights, 1 KiB each at a time */
     assert_true((uint32_t)p->waves * 1024 <= p->lds_bytes);
 }
 
@@ -228,9 +299,9 @@ static void check_shape(const struct plan *p)
     assert_true((uint64_t)groups * block[0] <= UINT32_MAX);
 
     assert_int_equal(p->waves % p->split_k, 0);
-    if (p->family == FAMILY_MMA_W4)
+    if (p->family == FAMILY_MMA_W4 || p->family == FAMILY_MMA_INT4)
         check_tiles(p);
-    else
+    else if (p->family != FAMILY_SIMT_INT4)
         check_simt(p);
     assert_true(p->lds_bytes <= t->lds_bytes);
     assert_int_equal(p->wave_size, t->wave_size);
@@ -253,6 +324,19 @@ static void test_shapes_fit(void **state)
         for (size_t j = 0; j < set.count; j++)
             check_shape(&set.plans[j]);
     }
+    for (int i = 0; i < 150; i++) {
+        static const char *const words[] = {"zero=u8", "zero=scaled layout=exl",
+                                            "layout=ck scale=f32"};
+        const int64_t group = INT64_C(32) << below(3);
+        char text[128];
+        snprintf(text, sizeof text, "wq=int4 n=%d k=%d group=%d a=%s %s", (int)(1 + below(40000)),
+                 (int)(group * (int64_t)(1 + below(16384 / (uint64_t)group))), (int)group,
+                 below(2) ? "f16" : "bf16", words[below(3)]);
+        const struct quern_problem p = problem_of(text);
+        if (plan_make(&p, random_target(), &set) == QUERN_OK) /* gfx900 has no dot product */
+            for (size_t j = 0; j < set.count; j++)
+                check_shape(&set.plans[j]);
+    }
     make("wq=nf4 n=134217728 k=32 group=32 a=f32", "gfx1151", &set);
     check_shape(&set.plans[0]);
     make("wq=nf4 n=1 k=134217728 a=f32", "gfx1151", &set);
@@ -268,7 +352,8 @@ static bool same_plan(const struct plan *p, const struct plan *q)
            p->split_k == q->split_k && p->chunk == q->chunk && p->tail == q->tail &&
            p->ahead == q->ahead && p->weights_once == q->weights_once && p->phase == q->phase &&
            p->skewed == q->skewed && p->slices_first == q->slices_first &&
-           p->products == q->products && p->ring == q->ring && p->lds_bytes == q->lds_bytes &&
+           p->products == q->products && p->ring == q->ring &&
+           p->staging == q->staging && p->bias == q->bias && p->lds_bytes == q->lds_bytes &&
            p->waves_asked == q->waves_asked;
 }
 
@@ -563,6 +648,8 @@ int main(void)
         cmocka_unit_test(test_every_m_is_covered_once),
         cmocka_unit_test(test_kernels_follow_each_other),
         cmocka_unit_test(test_matrix_units),
+        cmocka_unit_test(test_matrix_units_int4),
+        cmocka_unit_test(test_force),
         cmocka_unit_test(test_shapes_fit),
         cmocka_unit_test(test_same_words_same_plan),
         cmocka_unit_test(test_budgets),

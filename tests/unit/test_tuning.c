@@ -35,7 +35,7 @@ static enum plan_choice choice(const struct tuning *t, int64_t m, char shape[PLA
     const struct quern_problem p = problem(PROBLEM);
     struct plan_set set;
 
-    assert_int_equal(plan_make_tuned(&p, target_named("gfx1151"), t, &set), QUERN_OK);
+    assert_int_equal(plan_make_tuned(&p, target_named("gfx1151"), t, NULL, &set), QUERN_OK);
     const struct plan *const plan = plan_for(&set, m);
     plan_shape(plan, shape);
     return plan->choice;
@@ -123,7 +123,7 @@ static void a_stale_shape_is_left_out(void **state)
     const struct quern_problem p = problem(PROBLEM);
     struct plan_set set;
     assert_int_equal(parse(text, &t), QUERN_OK);
-    assert_int_equal(plan_make_tuned(&p, target_named("gfx1151"), t, &set), QUERN_OK);
+    assert_int_equal(plan_make_tuned(&p, target_named("gfx1151"), t, NULL, &set), QUERN_OK);
     plan_explain(&set.plans[0], &explained);
     assert_non_null(strstr(str_text(&explained), "no candidate of this version"));
     assert_int_equal(plan_reshape(&set.plans[0], "rows=4"), QUERN_E_ARGUMENT);

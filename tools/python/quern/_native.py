@@ -51,7 +51,8 @@ class Options(Sized):
                 ("log", LOG_FUNCTION), ("log_user", c_void_p), ("log_level", c_int),
                 ("bundle_path", c_char_p), ("toolchain", c_int), ("record", c_char_p),
                 ("tuning", c_char_p), ("event", EVENT_FUNCTION), ("event_user", c_void_p),
-                ("bundle_keys", c_char_p), ("blas", c_int), ("cache_trust", c_int)]
+                ("bundle_keys", c_char_p), ("blas", c_int), ("cache_trust", c_int),
+                ("force", c_char_p)]
 
 
 class Args(Sized):

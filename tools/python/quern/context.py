@@ -192,7 +192,8 @@ class Context:
                  bundle_path: str | None = None,
                  bundle_keys: str | os.PathLike[str] | None = None, toolchain: str | None = None,
                  record: str | os.PathLike[str] | None = None,
-                 tuning: str | os.PathLike[str] | None = None, jobs: int = 0,
+                 tuning: str | os.PathLike[str] | None = None,
+                 force: str | None = None, jobs: int = 0,
                  allow_unverified: bool = False, log: Callable[[str, str], None] | None = None,
                  log_level: str | None = None,
                  event: Callable[[Event], None] | None = None) -> None:
@@ -215,7 +216,7 @@ class Context:
             jit=native.choose("jit", _JITS, jit), rocm_path=_bytes(rocm_path),
             bundle_path=_bytes(bundle_path), bundle_keys=_bytes(bundle_keys),
             toolchain=native.choose("toolchain", _TOOLCHAINS, toolchain),
-            record=_bytes(record), tuning=_bytes(tuning), jobs=jobs,
+            record=_bytes(record), tuning=_bytes(tuning), force=_bytes(force), jobs=jobs,
             allow_unverified=int(allow_unverified),
             log_level=native.choose("log_level", _LEVELS, log_level))
         if log:

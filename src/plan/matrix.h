@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* What a matrix instruction of a target looks like; the preludes of the same names say it to the
+ * kernel. All functions are pure. */
+#ifndef QUERN_PLAN_MATRIX_H
+#define QUERN_PLAN_MATRIX_H
+
+#include "plan/plan.h"
+
+#define MATRIX_TILE 16 /* rows of each operand */
+
+struct matrix_form {
+    const char *text; /* that target_matrix_cycles knows */
+    int k_lanes;      /* lanes with parts of a row of an operand */
+    int k_of_lane;    /* along K, that a lane gives to one instruction */
+    int values;       /* of the result, in a lane */
+};
+
+/* The instruction of 16-bit floats that families of matrix units use on a target; 0: none. */
+enum plan_products matrix_products(const struct target *target);
+
+/* Of products that are one of those. */
+struct matrix_form matrix_form(enum plan_products products);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+// Decoded int4 codes without the decoder's bias and without the zero point. q - z is exact in f16,
+// where it takes one packed addition for two weights, and in bf16, where it is made in f32 and cut.
+// A weight itself, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded once; where q - z and
+// the scale are f16, one packed multiplication does the same.
+
+// What is added to decoded codes: in f16 -(bias + z), for the even and the odd pairs of a word; to
+// codes in f32 -z.
+struct exact_zero {
+    u32 even, odd;
+    float wide;
+};
+DEVICE u32 both_halves(f16 value) { return __builtin_bit_cast(u32, f16x2{value, value}); }
+DEVICE u32 halves(f16 low, f16 high) { return __builtin_bit_cast(u32, f16x2{low, high}); }
+
+// `z` is a byte's zero point; 8 where codes are taken from the middle.
+DEVICE exact_zero make_exact_zero(float z)
+{
+    if (A_TYPE == BF16)
+        computed(z); // a constant would turn into integer subtractions, one by one
+    const f16 low = (f16)(-1024.0f - z), high = (f16)(-64.0f - z);
+    if constexpr (BYTE_PAIRS)
+        return {halves(low, high), halves(low, high), -z};
+    else
+        return {both_halves(low), both_halves(high), -z};
+}
+
+// q - z of the word's pairs, in place.
+DEVICE void subtract_zero(u32 (&w)[4], const exact_zero &zero)
+{
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        const u32 value = w[p], constant = p % 2 ? zero.odd : zero.even;
+        w[p] = __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, value) +
+                                           __builtin_bit_cast(f16x2, constant));
+    }
+}
+
+// A word's codes a byte each, and two of them as f32, of which pair p is made: a conversion takes any
+// byte, but no nibble. The compiler would rather take nibbles out one by one.
+struct code_bytes {
+    u32 even, odd;
+};
+DEVICE code_bytes bytes_of(u32 word)
+{
+    code_bytes c = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
+    computed(c.even);
+    computed(c.odd);
+    return c;
+}
+DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
+{
+    if constexpr (BYTE_PAIRS)
+        return {(float)(c.even >> 8 * p & 0xff), (float)(c.odd >> 8 * p & 0xff)};
+    const u32 from = p % 2 ? c.odd : c.even;
+    return {(float)(from >> 8 * (p / 2) & 0xff), (float)(from >> 8 * (p / 2 + 2) & 0xff)};
+}
+
+// Two f32 as a pair of bf16: cut, or rounded to nearest, ties to even. A NaN must be the usual one,
+// which rounding leaves as it is.
+template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
+{
+    const float low = value.x, high = value.y;
+#if defined(__gfx950__)
+    if constexpr (!CUT) {
+        u32 pair;
+        asm("v_cvt_pk_bf16_f32 %0, %1, %2" : "=v"(pair) : "v"(low), "v"(high));
+        return pair;
+    }
+#endif
+    u32 l = __builtin_bit_cast(u32, low), h = __builtin_bit_cast(u32, high);
+    if constexpr (!CUT) {
+        l += 0x7fff + (l >> 16 & 1);
+        h += 0x7fff + (h >> 16 & 1);
+    }
+    return __builtin_amdgcn_perm(h, l, 0x07060302);
+}
+
+// q - z of a word, in the pairs of decode_word.
+DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u32 (&w)[4])
+{
+    if constexpr (A_TYPE == F16) {
+        decode_word(d, word, w);
+        subtract_zero(w, zero);
+    } else {
+        const code_bytes codes = bytes_of(word);
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = bf16_pair<true>(code_pair(codes, p) + zero.wide);
+    }
+}
+
+// The weights of a word, in the pairs of decode_word.
+struct weight_scale {
+    exact_zero zero;
+    u32 packed;       // the scale twice, where it is f16
+    float scale, off; // a weight is code * scale + off
+};
+constexpr bool PACKED_SCALE = A_TYPE == F16 && SCALE_TYPE == F16 && ZERO != ZERO_SCALED;
+
+DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
+{
+    weight_scale s = {};
+    s.scale = scale_value(scale_bits);
+    const float zero = ZERO == ZERO_U8 ? zero_value(zero_bits) : 8.0f;
+    if constexpr (A_TYPE == F16) {
+        s.zero = make_exact_zero(zero);
+        s.packed = scale_bits << 16 | (scale_bits & 0xffff);
+        s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;
+    } else {
+        s.off = -zero * s.scale; // exact, but for scales in f32
+        if (ZERO == ZERO_SCALED)
+            s.off -= zero_value(zero_bits);
+        s.scale = s.scale == s.scale ? s.scale : __builtin_bit_cast(float, 0x7fc00000);
+        s.off = s.off == s.off ? s.off : __builtin_bit_cast(float, 0x7fc00000);
+    }
+    return s;
+}
+
+DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u32 (&w)[4])
+{
+    if constexpr (A_TYPE == F16) {
+        decode_word(d, word, w);
+        subtract_zero(w, s.zero);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const u32 codes = w[p], scale = s.packed;
+            const f16x2 q = __builtin_bit_cast(f16x2, codes);
+            if constexpr (PACKED_SCALE)
+                w[p] = __builtin_bit_cast(u32, q * __builtin_bit_cast(f16x2, scale));
+            else
+                w[p] = halves((f16)__builtin_fmaf((float)q.x, s.scale, s.off),
+                              (f16)__builtin_fmaf((float)q.y, s.scale, s.off));
+        }
+    } else {
+        const code_bytes codes = bytes_of(word);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const f32x2 q = code_pair(codes, p);
+            w[p] = bf16_pair<TRUNCATE>(__builtin_elementwise_fma(q, (f32x2)s.scale, (f32x2)s.off));
+        }
+    }
+}

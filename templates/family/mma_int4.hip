@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for int4 W, on matrix units.
+//
+// A matrix instruction multiplies a tile of 16 rows of W with a tile of 16 rows of A, however many
+// of those there are, so that every M up to 16 costs the same. A wave works on ROWS rows of W and
+// M_TILE rows of A at once. The steps of a row are dealt out in turn to SPLIT_K waves, whose sums
+// meet in LDS in a fixed order. Which k an instruction calls its own does not matter as long as
+// both operands agree.
+//
+// Weights are decoded in registers and go straight into the instruction. Products of a group are
+// summed unscaled and the scale is applied to that sum. What is multiplied is q - z (EXACT), or in
+// bf16, where that takes more instructions, 128 + q. What is too much then comes out of the sum by
+// the plain sum of A:
+//
+//     sum of a * (q - z) * s = s * sum of a * (128 + q) - (128 + z) * s * sum of a
+//
+// It is made by the same matrix instruction with a tile of ones, or in parts by the lanes
+// (PART_SUMS), each of which has all its values of one row of A.
+//
+// STAGED: what a wave multiplies goes through LDS. No two lanes decode the same weights then, also
+// where both halves of a wave hold the same operands. PREDEQUANT: it is the weights themselves in
+// A's type, scale and all, so that there is nothing to scale and no sum of A; but each weight is
+// rounded.
+
+typedef element_type<A_TYPE>::type a_element;
+typedef element_type<C_TYPE>::type c_element;
+
+constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a row of a load
+constexpr u32 UNIT = CHUNK * LOAD_LANES; // weights of a row that one load of the wave covers
+constexpr u32 LANE_UNIT = UNIT / K_LANES; // and that a lane gives to instructions
+constexpr u32 STEP = UNIT * UNITS;        // weights of a row in a step; it divides K
+constexpr u32 STEPS = K / STEP;
+constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
+constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
+constexpr u32 SPAN = PREDEQUANT ? UNIT : minimum(BLOCK, STEP); // weights that share a scale's load
+constexpr u32 SPANS = STEP / SPAN;
+constexpr u32 WORDS = CHUNK / 8;
+constexpr u64 UNIT_BYTES = WORD_BLOCKS && UNIT >= 32 ? UNIT / 32 * (u64)N * 16 : UNIT / 2;
+
+// A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
+// A. Rows of A start at multiples of 4 bytes.
+constexpr u32 BATCH = K_OF_LANE > 8 ? K_OF_LANE : 8;
+constexpr u32 BATCHES = UNITS * LANE_UNIT / BATCH, SPAN_BATCHES = BATCHES / SPANS;
+constexpr u32 UNIT_BATCHES = BATCHES / UNITS;
+constexpr u32 BATCH_WORDS = BATCH / 2, OPERAND_WORDS = K_OF_LANE / 2;
+constexpr u32 A_RING = minimum(BATCHES, M_TILES > 1 || BATCH > 8 ? 2 : 4); // held at once
+typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
+
+// Rows of decoded weights in LDS lie 16 bytes further apart than they are long, so that eight
+// lanes that read 16 bytes each meet all banks.
+constexpr u32 ROW_PIECES = UNIT / 8 + 1; // of eight weights
+constexpr u32 STAGED_PIECES = STAGED ? ROWS * ROW_PIECES : 0;
+constexpr u32 WAVE_PIECES = STAGED_PIECES + (PART_SUMS ? M_TILES * WAVE / 4 : 0);
+
+
+// A lane's part of the plain sums of a span.
+DEVICE float add_pair(u32 pair, float part)
+{
+    const u32 ones = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
+    if constexpr (A_TYPE == F16)
+        return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, pair),
+                                      __builtin_bit_cast(f16x2, ones), part, false);
+#if PART_SUMS // not every processor has it
+    else
+        return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, pair),
+                                               __builtin_bit_cast(bf16x2, ones), part, false);
+#endif
+}
+
+// Parts of a row's sum, lane % 16 being the row, meet in every lane that has it, and go to LDS,
+// where a row's place makes those that a lane takes neighbours.
+DEVICE void put_sums(float sum, LDS float *place, u32 lane)
+{
+    if constexpr (K_LANES > 1)
+        sum += across<4>(sum, lane);
+    if constexpr (K_LANES > 2)
+        sum += across<5>(sum, lane);
+    const u32 row = lane % 16;
+    place[lane - row + (HALF_BIT ? row : row % 2 * 8 + row / 2)] = sum;
+}
+// From there, in every column of a tile.
+DEVICE tile take_sums(const LDS float *place, u32 lane)
+{
+    const LDS f32x4 *const from = (const LDS f32x4 *)(place + lane / 16 * TILE_VALUES);
+    tile all;
+    UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+        all[v] = from[v / 4][v % 4];
+    return all;
+}
+
+KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
+void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+#if BIAS
+            const c_element *__restrict bias,
+#endif
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+{
+    __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
+
+    const u32 item = __builtin_amdgcn_workitem_id_x();
+    const u32 lane = item % WAVE;
+    const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
+    const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
+    const u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    if (SKEWED && group == GROUPS)
+        return;
+    const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
+    const decoder decoding = make_decoder();
+
+    // Steps are counted from the phase on and come round.
+    const u32 phase = PHASES ? group % STEPS : 0;
+    u32 step = wave % SPLIT_K;
+    auto start_of = [&](u32 s) {
+        const u32 place = s + phase;
+        return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
+    };
+    u32 k = start_of(step);
+
+    // Each lane has one row of every tile. Rows past the end are computed from the last one again
+    // and not stored.
+    const u32 a_part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
+    const u32 b_part = LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK;
+    const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on
+    u32 b_offset[N_TILES];
+    row_scales scale_row[N_TILES];
+    auto place_of = [](u32 k) { return WORD_BLOCKS ? k / 32 * (N * 16) + k % 32 / 2 : k / 2; };
+    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+        const u32 start = WHOLE_GROUPS ? n0 + t * 16 : minimum(n0 + t * 16, N - 1);
+        const u32 row = WHOLE_GROUPS ? lane % 16 : minimum(lane % 16, N - 1 - start);
+        b_tile[t] = b + (u64)start * (WORD_BLOCKS ? 16 : K / 2);
+        b_offset[t] = row * (WORD_BLOCKS ? 16 : K / 2) + place_of(b_part);
+        scale_row[t] = scales_of_rows(start, row, SCALE_NAMES);
+    }
+    UNROLL for (u32 i = 0; i < M_TILES; i++)
+        a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
+                                  (k + a_part));
+
+    auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][WORDS],
+                            u32 (&scale)[SPANS][N_TILES], u32 (&zero)[SPANS][N_TILES]) {
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            const u8 *const from = b_tile[t] + opaque(b_offset[t] + place_of(k));
+            UNROLL for (u32 u = 0; u < UNITS; u++)
+                load_dwords<WORDS, WEIGHTS_ONCE>(packed[u][t], from + u * UNIT_BYTES);
+        }
+        UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 s = 0; s < SPANS; s++) {
+            const u32 at = k + s * SPAN + (PREDEQUANT ? b_part : 0);
+            scale[s][t] = load_scale(scale_row[t], 0, at);
+            zero[s][t] = ZERO == ZERO_NONE ? 0 : load_zero(scale_row[t], 0, at);
+        }
+    };
+
+    u32 packed[UNITS][N_TILES][WORDS];
+    u32 scale[SPANS][N_TILES], zero[SPANS][N_TILES]; // bits
+    load_weights(k, packed, scale, zero);
+    schedule_boundary();
+
+    operand ones;
+    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+        ones[d] = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
+    LDS u32x4 *const staged = (LDS u32x4 *)shared_memory + wave * WAVE_PIECES;
+    LDS float *const sums_of_a = (LDS float *)(staged + STAGED_PIECES);
+    tile total[M_TILES][N_TILES] = {};
+
+    // One step: the weights that were loaded, times A from k on. After the last use of the packed
+    // weights `next` may request others in their place.
+    auto do_step = [&](auto next) {
+        u32 ring[A_RING][M_TILES][BATCH_WORDS]; // batches of A
+        auto load_a = [&](u32 batch) {
+            const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH; j += 8) {
+                const a_piece v = *(const a_piece *)(a_start[i] + (unit * UNIT + place + j) *
+                                                                      sizeof(a_element));
+                UNROLL for (u32 d = 0; d < 4; d++)
+                    ring[batch % A_RING][i][j / 2 + d] = v[d];
+            }
+            schedule_boundary();
+        };
+        u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
+        exact_zero exact[N_TILES];      // of the span that is decoded
+        auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) {
+            computed(word); // so that nothing is decoded long before its use
+            if (EXACT)
+                decode_exactly(decoding, word, exact[t], value);
+            else
+                decode_word(decoding, word, value);
+        };
+        auto stage = [&](u32 unit) {
+            UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                const u32 s = unit * SPANS / UNITS;
+                const weight_scale weight = make_weight_scale(scale[s][t], zero[s][t]);
+                UNROLL for (u32 j = 0; j < WORDS; j++) {
+                    u32 value[4];
+                    if (PREDEQUANT)
+                        dequantise_word(decoding, packed[unit][t][j], weight, value);
+                    else
+                        decode(t, packed[unit][t][j], value);
+                    staged[(t * 16 + lane % 16) * ROW_PIECES + b_part / 8 + j] =
+                        u32x4{value[0], value[1], value[2], value[3]};
+                }
+            }
+        };
+        auto decode_batch = [&](u32 batch) {
+            const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
+            if (!PREDEQUANT && EXACT && batch % SPAN_BATCHES == 0)
+                UNROLL for (u32 t = 0; t < N_TILES; t++)
+                    exact[t] = make_exact_zero(
+                        ZERO == ZERO_U8 ? zero_value(zero[batch / SPAN_BATCHES][t]) : 8.0f);
+            if (STAGED && place == 0)
+                stage(unit);
+            UNROLL for (u32 t = 0; t < N_TILES; t++)
+                UNROLL for (u32 j = 0; j < BATCH; j += 8) {
+                    u32 (&to)[4] = *(u32 (*)[4])&w[batch % 2][t][j / 2];
+                    if (STAGED) {
+                        const u32x4 v = staged[(t * 16 + lane % 16) * ROW_PIECES +
+                                               (a_part + place + j) / 8];
+                        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+                    } else {
+                        decode(t, packed[unit][t][(place + j) / 8], to);
+                    }
+                }
+        };
+        tile sum[M_TILES][N_TILES], plain[M_TILES]; // of a span; plain of A alone
+        float part[M_TILES];                        // of a plain sum, in lanes
+
+        UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
+            load_a(batch);
+        decode_batch(0);
+
+        UNROLL for (u32 batch = 0; batch < BATCHES; batch++) {
+            if (batch + A_RING - 1 < BATCHES)
+                load_a(batch + A_RING - 1);
+            if (batch + 1 < BATCHES)
+                decode_batch(batch + 1);
+            if (batch + 2 == BATCHES || BATCHES == 1) {
+                // products are made before the branch, not after it
+                UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    if (!PREDEQUANT && batch % SPAN_BATCHES)
+                        computed(sum[i][t]);
+                    computed(total[i][t]);
+                }
+                UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
+                    computed(w[(BATCHES - 1) % 2][t][j]);
+                next();
+            }
+            schedule_boundary();
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j += 4)
+                pair_up(*(u32 (*)[4])&ring[batch % A_RING][i][j]);
+            const bool starts = batch % SPAN_BATCHES == 0, ends = (batch + 1) % SPAN_BATCHES == 0;
+            if (PART_SUMS)
+                UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                    UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
+                        part[i] = add_pair(ring[batch % A_RING][i][j],
+                                           starts && j == 0 ? 0.0f : part[i]);
+                    if (ends)
+                        put_sums(part[i], sums_of_a + i * WAVE, lane);
+                }
+            UNROLL for (u32 j = 0; j < BATCH_WORDS; j += OPERAND_WORDS)
+                UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                    operand a_part, w_part;
+                    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+                        a_part[d] = ring[batch % A_RING][i][j + d];
+                    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                        UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+                            w_part[d] = w[batch % 2][t][j + d];
+                        tile &to = PREDEQUANT ? total[i][t] : sum[i][t];
+                        to = multiply_add(a_part, w_part,
+                                          !PREDEQUANT && starts && j == 0 ? (tile)(0.0f) : to);
+                    }
+                    if (PLAIN_SUM && !PART_SUMS)
+                        plain[i] = multiply_add(a_part, ones,
+                                                starts && j == 0 ? (tile)(0.0f) : plain[i]);
+                }
+            schedule_boundary();
+            if (!PREDEQUANT && ends) {
+                const u32 s = batch / SPAN_BATCHES;
+                float one[N_TILES], off[N_TILES]; // off: times the plain sum
+                UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    one[t] = scale_value(scale[s][t]);
+                    off[t] = EXACT ? 0.0f : -(CODE_BIAS + 8) * one[t];
+                    if (ZERO == ZERO_U8)
+                        off[t] = -(CODE_BIAS + zero_value(zero[s][t])) * one[t];
+                    if (ZERO == ZERO_SCALED)
+                        off[t] -= zero_value(zero[s][t]);
+                }
+                UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                    if (PART_SUMS)
+                        plain[i] = take_sums(sums_of_a + i * WAVE, lane);
+                    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                        tile &to = total[i][t];
+                        to = __builtin_elementwise_fma(sum[i][t], (tile)one[t], to);
+                        if (PLAIN_SUM)
+                            to = __builtin_elementwise_fma(plain[i], (tile)off[t], to);
+                    }
+                }
+            }
+        }
+    };
+
+#pragma unroll 1
+    for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
+        u32 next_scale[SPANS][N_TILES], next_zero[SPANS][N_TILES];
+        u32 next_k = k;
+        do_step([&] {
+            if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
+                next_k = start_of(step + SPLIT_K);
+                load_weights(next_k, packed, next_scale, next_zero);
+            }
+        });
+        UNROLL for (u32 i = 0; i < M_TILES; i++)
+            a_start[i] += ((i64)next_k - (i64)k) * (i64)sizeof(a_element);
+        k = next_k;
+        UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            scale[s][t] = next_scale[s][t];
+            zero[s][t] = next_zero[s][t];
+        }
+    }
+
+    store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
+                              ldc, [&](float result, u32 n) {
+#if BIAS
+                                  result += bias[n];
+#endif
+                                  return rounded<c_element, TRUNCATE>(result);
+                              });
+}
