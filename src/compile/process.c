@@ -26,7 +26,7 @@ static int milliseconds_until(uint64_t when)
 /* Signals of a host interrupt a call now and then. Many more of them than any host has come from a
  * call that does nothing but fail, and must not be repeated until a deadline. */
 #define INTERRUPTIONS    1000
-#define INTERRUPTIONS_MS 10 /* and so many in each millisecond */
+#define INTERRUPTIONS_MS 2 /* and so many in each millisecond */
 
 struct patience {
     uint64_t since; /* the first */
