@@ -369,8 +369,8 @@ static void keep_warning(void *user, enum quern_log_level level, const char *tex
 {
     struct prewarm *w = user;
 
-    if (level == QUERN_LOG_WARN && !w->put_warning[0])
-        snprintf(w->put_warning, sizeof w->put_warning, "%s", text);
+    if (level == QUERN_LOG_WARN && w->warning_count++ < WARNINGS_MAX)
+        snprintf(w->warnings[w->warning_count - 1], sizeof w->warnings[0], "%s", text);
     if (level != QUERN_LOG_WARN || w->common.library.log_level > QUERN_LOG_WARN)
         note("%s", text);
 }
@@ -401,9 +401,11 @@ static int conclude(const struct prewarm *w)
         return fail("%llu kernel%s could not be stored: %s; make room there, or name another "
                     "directory with --cache-dir",
                     (unsigned long long)w->put_failed, w->put_failed == 1 ? "" : "s",
-                    w->put_warning[0] ? w->put_warning : "the cache is not writable");
-    if (w->put_warning[0])
-        note("warning: %s", w->put_warning);
+                    w->warning_count ? w->warnings[0] : "the cache is not writable");
+    for (size_t i = 0; i < w->warning_count && i < WARNINGS_MAX; i++)
+        note("warning: %s", w->warnings[i]);
+    if (w->warning_count > WARNINGS_MAX)
+        note("%zu more warnings; --log info shows all", w->warning_count - WARNINGS_MAX);
     return EXIT_OK;
 }
 

@@ -39,6 +39,8 @@ struct prewarm_problem {
     char error[1024];    /* what went wrong */
 };
 
+#define WARNINGS_MAX 16 /* of the library, that are shown at the end */
+
 struct prewarm {
     struct common common;
     struct quern_target_info target;
@@ -49,7 +51,8 @@ struct prewarm {
     struct prewarm_problem *problems;
     double make_seconds, verify_seconds;
     uint64_t put_failed;    /* kernels that could not be stored */
-    char put_warning[1024]; /* the first reason */
+    char warnings[WARNINGS_MAX][1024]; /* the first may be the reason why nothing is stored */
+    size_t warning_count;              /* those beyond the maximum too */
 };
 
 enum prewarm_verify { PREWARM_VERIFY_ALL = 1, PREWARM_VERIFY_ENDS };

@@ -186,6 +186,14 @@ def test_a_recorded_run_is_made_elsewhere(tmp_path, small_model):
     assert len(seen) == len(set(seen))
 
 
+def test_every_warning_is_shown(tmp_path):
+    layers = ["wq=nf4 n=16 k=64 a=f16", "wq=nf4 n=24 k=64 a=f16"]
+    done = Quern(tmp_path / "cold")("prewarm", "--target", TARGET, "--m", "1", "--jit", "warn",
+                                    *layers)  # fmt: skip
+    warnings = [line for line in done.stderr.splitlines() if "warning: kernel" in line]
+    assert len(warnings) == len(layers)
+
+
 def test_manifests_that_are_wrong(quern, tmp_path):
     manifest = tmp_path / "manifest"
     words = ["prewarm", "--target", TARGET, "--manifest", manifest]
