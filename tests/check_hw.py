@@ -27,9 +27,14 @@ LAYERS = [
     "wq=nf4 n=64 k=512 a=f32 scale=nested",
     "wq=fp4 n=130 k=512 group=128 a=f16",
     "wq=mxfp4 n=72 k=288 a=bf16 c=f32",
+    "wq=int4 zero=u8 n=64 k=256 a=bf16",
+    "wq=int4 zero=scaled group=32 n=48 k=512 a=f16 layout=exl",
+    "wq=none n=72 k=260 a=f16 bias=1",
+    "wq=none n=64 k=128 a=f32",
+    "wq=fp8 n=64 k=256 a=fp8 c=bf16",
     "op=dequant wq=nf4 n=48 k=256 c=bf16",
 ]
-ROWS = "1,2,3,4,7,8,21"
+ROWS = "1,2,3,4,7,8,16,21,64,70"
 TIMED = ["wq=nf4 n=4096 k=4096 a=bf16", "wq=nf4 n=4096 k=4096 a=f16 scale=nested"]
 
 # sizes of one element of each operand's type, and how a number of ordinary size is written in it
@@ -51,6 +56,8 @@ class Quern:
 
 
 def numbers(dtype, count, rng):
+    if dtype == "fp8":  # e4m3: ordinary numbers of both signs
+        return bytes(rng.randrange(0x20, 0x48) | rng.randrange(2) << 7 for _ in range(count))
     values = [rng.uniform(-1, 1) for _ in range(count)]
     if dtype in FORMATS:
         return struct.pack(f"<{count}{FORMATS[dtype]}", *values)
@@ -77,6 +84,9 @@ def operands(quern, problem, m, directory):
     if words.get("op") != "dequant":
         files["a"] = directory / f"a{m}"
         files["a"].write_bytes(numbers(words["a"], m * k, rng))
+    if words.get("a") == "fp8":
+        files["a_scale"] = directory / "a_scale"
+        files["a_scale"].write_bytes(struct.pack("<f", 0.25))
     if words.get("bias") == "1":
         files["bias"] = directory / "bias"
         files["bias"].write_bytes(numbers(words.get("c", words["a"]), n, rng))

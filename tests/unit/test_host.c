@@ -313,7 +313,7 @@ static void dlclose_body(void)
         quern_ctx *ctx;
         T_MUST(open_it && close_it);
         snprintf(cache, sizeof cache, "%s/dl", directory);
-        o.target = TARGET;
+        o.target = round ? "gfx1151" : TARGET; /* a software GPU brings a library of its own */
         o.cache_dir = cache;
         o.allow_unverified = 1;
         T_MUST(open_it(&o, &ctx) == QUERN_OK);
@@ -323,7 +323,7 @@ static void dlclose_body(void)
     FILE *const maps = fopen("/proc/self/maps", "re");
     T_MUST(maps);
     while (fgets(line, sizeof line, maps))
-        mapped = mapped || strstr(line, "libquern.so");
+        mapped = mapped || strstr(line, "libquern.so") || strstr(line, "quern-sim");
     fclose(maps);
     T_MUST(!mapped);
     T_MUST(comes_down_to(before));
