@@ -395,8 +395,9 @@ void gen_options(const struct plan *plan, struct str *options)
     if (plan->target->generation >= 10)
         str_add(options, "-mcumode\n");
     /* Kernels by table name each load and each address once: two searches of LLVM for what is there
-     * twice find nothing to change in them, and take a tenth of the compile. int4 gains by them. */
-    if (plan->family == FAMILY_SIMT_W4)
+     * twice find nothing to change in them, nor in fp8 that becomes f16, and take a tenth of the
+     * compile. Others gain by them. */
+    if (plan->family == FAMILY_SIMT_W4 || plan->fp8 == FP8_SOFTWARE)
         str_add(options, "-mllvm\n-amdgpu-scalar-ir-passes=false\n"
                          "-mllvm\n-enable-gvn-memdep=false\n");
     /* LLVM 21's pass that ties loads into clauses, for targets that may replay them, writes past
