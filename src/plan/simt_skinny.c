@@ -221,15 +221,18 @@ static uint32_t vgprs(const struct plan *p)
                       (p->fp8 ? 3 * (r + columns) : 0) + (p->row_lanes > 1 ? 4 * columns : 0) + 16);
 }
 
-/* Bytes of weights that a compute unit should have asked for at any time. */
-static double flight_asked(const struct plan *p)
+/* Bytes of weights that a compute unit should have asked for at any time: its share of what memory
+ * brings, among those that have any work. */
+static int64_t flight_asked(const struct plan *p)
 {
     const struct target *const t = p->target;
+    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    const double units = groups < t->cus ? (double)groups : t->cus;
     const double half =
-        (double)p->problem.n * (double)p->problem.k * weight_bytes(&p->problem) / 2 / t->cus;
-    const double asked = t->bandwidth_gbs * IN_FLIGHT_NS / t->cus;
+        (double)p->problem.n * (double)p->problem.k * weight_bytes(&p->problem) / 2 / units;
+    const double asked = t->bandwidth_gbs * IN_FLIGHT_NS / units;
 
-    return asked < half ? asked : half;
+    return (int64_t)(asked < half ? asked : half);
 }
 
 /* Whether all slots of all waves lie within K, and all rounds of the ring are whole. */
@@ -272,7 +275,6 @@ static void count(struct plan *p, struct model_counts *counts)
         .weight_bytes = q->n * row_bytes,
         .flight_bytes =
             (int64_t)p->rows_per_wave * p->wave_size * p->chunk * weight_bytes(q) * p->ring,
-        .flight_asked = (int64_t)flight_asked(p),
         .waits = stages > 1 ? stages - 1 : 0};
 }
 
@@ -291,6 +293,7 @@ static bool estimate_all(struct plan *p, const struct model_counts *counted)
     counts.shared_slots = once ? (uint32_t)p->waves * staging : 0;
     counts.row_slots += p->split_k * (int64_t)counts.last_slots;
     counts.asked_bytes = asked_bytes(p);
+    counts.flight_asked = flight_asked(p);
     if (!model_estimate(p, &counts))
         return false;
     if (p->estimate.bytes_in_flight < counts.flight_asked)
@@ -329,10 +332,11 @@ static int vector_of(const struct quern_problem *q)
 }
 
 /* Whether rows fall on the same few memory channels, which was reported for RDNA, and readers can
- * start apart along K if all of their slots are whole. */
+ * start apart along K if all of their slots are whole. A few rows are read in no time. */
 static bool camps(const struct plan *p)
 {
-    return p->target->generation > 9 && p->problem.k % slot_of(p) == 0 &&
+    return p->target->generation > 9 && p->problem.n > 2 * (int64_t)p->target->cus &&
+           p->problem.k % slot_of(p) == 0 &&
            p->problem.k * weight_bytes(&p->problem) % 512 == 0;
 }
 
@@ -421,6 +425,8 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
         }
         for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
             p->waves = groups * splits[s];
+            if (groups > 1 && plan_rows_per_workgroup(p) >= 2 * p->problem.n)
+                break; /* nothing to do for so many */
             for (int i = 0; i < count_of; i++) {
                 if (i && p->waves < STAGE_WAVES && !ranking->wanted)
                     continue; /* a few waves would copy more than they share */

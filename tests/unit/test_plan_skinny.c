@@ -242,6 +242,26 @@ static void test_arguments(void **state)
     assert_int_equal(plan_row_align(&p), 1);
 }
 
+/* Few long rows: waves of one workgroup share them, and wait little longer than for the first
+ * bytes. A second launch that adds up parts of several workgroups would wait as long once more. */
+static void test_few_rows(void **state)
+{
+    static const int ns[] = {1, 16, 64, 128}, ks[] = {4096, 14336, 28672};
+    char text[96];
+
+    (void)state;
+    for (size_t t = 0; t < target_count(); t++)
+        for (int i = 0; i < COUNT(ns) * COUNT(ks); i++) {
+            snprintf(text, sizeof text, "wq=none n=%d k=%d a=bf16", ns[i % COUNT(ns)],
+                     ks[i / COUNT(ns)]);
+            const struct plan *const p = &plans_of(text, target_at(t)->name).plans[0];
+            const double us = target_microseconds(p->target, (double)p->estimate.kernel_cycles);
+            if (us > 3.5 * TARGET_LATENCY_NS / 1e3 &&
+                p->estimate.kernel_cycles > p->estimate.memory_cycles)
+                fail_msg("%s on %s: %.1f us", text, p->target->name, us);
+        }
+}
+
 /* A kernel whose workgroups walk is launched as large as the device at hand, and knows its size. */
 static void test_walks(void **state)
 {
@@ -316,7 +336,8 @@ int main(void)
         cmocka_unit_test(test_shapes_fit), cmocka_unit_test(test_layers),
         cmocka_unit_test(test_budgets),    cmocka_unit_test(test_products),
         cmocka_unit_test(test_arguments),  cmocka_unit_test(test_explain),
-        cmocka_unit_test(test_walks),      cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_few_rows),   cmocka_unit_test(test_walks),
+        cmocka_unit_test(test_stages),
     };
 
     return cmocka_run_group_tests_name("plan_skinny", tests, NULL, NULL);
