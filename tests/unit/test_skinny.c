@@ -66,19 +66,56 @@ static void test_tails(void **state)
     t_runs_verify(t_cache, ONE_IN);
 }
 
-/* Shapes that vLLM's tests of its skinny kernels have (tokens, K, N), and a layer of Qwen3-4B. */
+/* Rows of W that are left of a shape, odd where they were, so that it takes no second. */
+static int some_rows(int n, int k)
+{
+    while ((int64_t)n * k > 1 << 19 && n > 3)
+        n = n / 2 + !(n / 2 % 2) * (n % 2);
+    return n;
+}
+
+/* All shapes that vLLM's tests of its skinny kernels have (tokens, K, N), the larger ones with
+ * fewer rows of W, and for more rows of A a few; and a layer of Qwen3-4B. */
 static void test_shapes_of_vllm(void **state)
 {
     static const struct {
         int m, k, n;
-    } shapes[] = {{1, 8, 16},      {1, 128, 256},   {1, 6144, 1024}, {1, 32, 16},
-                  {2, 256, 256},   {3, 1024, 1024}, {4, 4112, 257},  {1, 9216, 512},
-                  {4, 16400, 129}, {2, 128, 8},     {4, 256, 8},     {2, 2560, 512}};
+    } shapes[] = {{1, 8, 16},       {1, 32, 64},      {1, 128, 256},    {1, 512, 1024},
+                  {1, 2048, 4096},  {1, 6144, 1024},  {1, 8192, 2048},  {1, 4096, 8192},
+                  {1, 32, 16},      {1, 64, 64},      {2, 256, 256},    {3, 1024, 1024},
+                  {4, 4096, 4096},  {4, 4096, 4097},  {4, 4112, 4096},  {4, 4112, 4097},
+                  {1, 9216, 512},   {2, 10240, 1024}, {4, 16384, 8192}, {4, 32768, 8192},
+                  {4, 32768, 8193}, {4, 32784, 8192}, {4, 32784, 8193}, {1, 64, 8},
+                  {2, 128, 8},      {4, 256, 8},      {2, 2560, 512},   {13, 2880, 128},
+                  {41, 2888, 16},   {128, 3080, 8}};
 
     (void)state;
     for (int i = 0; i < COUNT(shapes); i++)
         t_runs_add(targets[i % COUNT(targets)], shapes[i].m, "wq=none n=%d k=%d a=%s bias=%d",
-                   shapes[i].n, shapes[i].k, types[i / 6 % 2], i % 2);
+                   some_rows(shapes[i].n, shapes[i].k), shapes[i].k, types[(i + i / 6) % 2], i % 2);
+    t_runs_verify(t_cache, ONE_IN);
+}
+
+/* The same of those for fp8. */
+static void test_fp8_shapes_of_vllm(void **state)
+{
+    static const struct {
+        int m, k, n;
+    } shapes[] = {{1, 16, 16},        {1, 32, 32},        {1, 64, 64},        {1, 64, 80},
+                  {1, 80, 64},        {1, 80, 80},        {4, 64, 64},        {4, 64, 80},
+                  {4, 80, 64},        {4, 80, 80},        {2, 512, 512},      {3, 512, 512},
+                  {3, 512, 528},      {4, 512, 512},      {3, 2048, 2048},    {3, 2048, 2064},
+                  {4, 2064, 2048},    {4, 2064, 2064},    {4, 4096, 4096},    {4, 16400, 2048},
+                  {4, 16400, 2064},   {1, 14336, 1024},   {2, 24576, 2048},   {4, 32768, 28672},
+                  {4, 65536, 28672},  {4, 65536, 28688},  {4, 65552, 28672},  {4, 65552, 28688}};
+    static const char *const known[] = {"gfx942", "gfx1201", "gfx950"}; /* by instructions */
+
+    (void)state;
+    for (int i = 0; i < COUNT(shapes); i++) {
+        const char *const kind = i % 3 ? "fp8" : "fp8fnuz";
+        t_runs_add(known[i % 3], shapes[i].m, "wq=%s n=%d k=%d a=%s c=%s bias=%d", kind,
+                   some_rows(shapes[i].n, shapes[i].k), shapes[i].k, kind, types[i / 3 % 2], i % 2);
+    }
     t_runs_verify(t_cache, ONE_IN);
 }
 
@@ -342,8 +379,8 @@ static void test_rounding(void **state)
 
 /* ---- fp8 ------------------------------------------------------------------------------------- */
 
-/* Every kind of weights and of activations on every kind of target, with K and N of any remainder,
- * and shapes that vLLM's tests have. */
+/* Every kind of weights and of activations on every kind of target, with K and N of any remainder.
+ */
 static void test_fp8(void **state)
 {
     static const struct {
@@ -441,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_strides),        cmocka_unit_test(test_fp8),
         cmocka_unit_test(test_codes),          cmocka_unit_test(test_forced),
         cmocka_unit_test(test_bytes_asked),    cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_fp8_shapes_of_vllm),
     };
 
     return cmocka_run_group_tests_name("skinny", tests, t_cache_make, t_cache_remove);
