@@ -7,6 +7,7 @@
 #include "table.h"
 
 #include <inttypes.h>
+#include <unistd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,11 +171,11 @@ static int print_listing(const struct arguments *a, const struct opened *o, stru
     if (o->info.has_signature)
         hex(signer, o->info.public_key, PUBLIC_KEY_BYTES);
     if (a->common.json)
-        return json_print(
-            json_pack("{s:s, s:I, s:I, s:s, s:b, s:s, s:I, s:O}", "file", a->first, "bytes",
-                      (json_int_t)o->info.bytes, "serial", (json_int_t)o->info.serial, "signer",
-                      signer, "signature_checked", a->key != NULL, "manifest", o->info.manifest,
-                      "damaged", (json_int_t)l->damaged, "entries", l->array));
+        return json_print(json_pack(
+            "{s:s, s:I, s:I, s:s, s:b, s:s, s:I, s:s, s:O}", "file", a->first, "bytes",
+            (json_int_t)o->info.bytes, "serial", (json_int_t)o->info.serial, "signer", signer,
+            "signature_checked", a->key != NULL, "manifest", o->info.manifest, "damaged",
+            (json_int_t)l->damaged, "tuning", o->info.tuning, "entries", l->array));
     printf("%s: %" PRIu64 " entries, %" PRIu64 " bytes, serial %" PRIu64 ", %s%s%s\n", a->first,
            o->info.entries, o->info.bytes, o->info.serial, signer[0] ? "signed by " : "not signed",
            signer,
@@ -249,18 +250,81 @@ static int sign(const struct arguments *a)
 
 /* ---- import ---------------------------------------------------------------------------------- */
 
-static int report_import(const struct arguments *a, const struct quern_bundle_import *r)
+/* What became of a bundle's tuning tables. */
+struct tables {
+    unsigned imported, present, kept; /* kept: another one is there, and stays */
+};
+
+/* Writes a table where contexts look for it, unless there is one. */
+static int import_table(const char *directory, const char *target, const char *text, size_t bytes,
+                        struct tables *tables)
+{
+    struct outputs outputs = {0};
+    char name[80], *there = NULL, *path;
+    size_t size = 0;
+    int status = EXIT_OK;
+
+    snprintf(name, sizeof name, "%s.tune", target);
+    path = path_join(directory, name);
+    if (!path)
+        return fail("out of memory");
+    if (!access(path, F_OK)) {
+        status = file_read(path, (size_t)1 << 20, &there, &size);
+        const bool same = !status && size == bytes && !memcmp(there, text, bytes);
+        tables->present += same;
+        tables->kept += !status && !same;
+        if (!status && !same)
+            fprintf(stderr, "quern bundle: %s stays, though the bundle's table is another one\n",
+                    path);
+    } else if (!(status = outputs_directory(&outputs, directory)) &&
+               !(status = outputs_add(&outputs, path, text, bytes)) &&
+               !(status = outputs_commit(&outputs))) {
+        tables->imported++;
+    }
+    outputs_discard(&outputs);
+    free(there);
+    free(path);
+    return status;
+}
+
+static int import_tables(quern_ctx *ctx, const char *tuning, struct tables *tables)
+{
+    struct quern_cache_info cache = QUERN_INIT(struct quern_cache_info);
+    struct quern_target_info target = QUERN_INIT(struct quern_target_info);
+    int status = EXIT_OK;
+
+    const quern_status e = quern_cache_info(ctx, &cache);
+    if (e)
+        return fail_status(e, NULL);
+    char *const directory = path_join(cache.directory, "tuning");
+    if (!directory)
+        return fail("out of memory");
+    for (size_t i = 0; !status && quern_target_at(i, &target) == QUERN_OK; i++) {
+        size_t bytes;
+        const char *const text = quern_bundle_tuning(tuning, target.name, &bytes);
+        if (text)
+            status = import_table(directory, target.name, text, bytes, tables);
+    }
+    free(directory);
+    return status;
+}
+
+static int report_import(const struct arguments *a, const struct quern_bundle_import *r,
+                         const struct tables *t)
 {
     int status;
 
     if (a->common.json) {
-        status = json_print(json_pack("{s:s, s:I, s:I, s:I, s:I}", "file", a->first, "imported",
-                                      (json_int_t)r->imported, "present", (json_int_t)r->present,
-                                      "damaged", (json_int_t)r->damaged, "failed",
-                                      (json_int_t)r->failed));
+        status = json_print(json_pack(
+            "{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i}", "file", a->first, "imported",
+            (json_int_t)r->imported, "present", (json_int_t)r->present, "damaged",
+            (json_int_t)r->damaged, "failed", (json_int_t)r->failed, "tables_imported",
+            (int)t->imported, "tables_present", (int)t->present, "tables_kept", (int)t->kept));
     } else {
         printf("%s: %" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64 " damaged\n",
                a->first, r->imported, r->present, r->damaged);
+        if (t->imported)
+            printf("%u tuning table%s imported\n", t->imported, t->imported == 1 ? "" : "s");
         status = finish_output();
     }
     if (!status && r->damaged)
@@ -273,6 +337,7 @@ static int import(const struct arguments *a)
 {
     struct quern_bundle_import result = QUERN_INIT(struct quern_bundle_import);
     char signer[2 * PUBLIC_KEY_BYTES + 1];
+    struct tables tables = {0};
     struct opened o;
     quern_ctx *ctx;
 
@@ -286,7 +351,9 @@ static int import(const struct arguments *a)
     if (!status && !(status = open_storing_context(&a->common, any_target(&a->common), &ctx))) {
         hex(signer, o.info.public_key, sizeof o.info.public_key);
         const quern_status e = quern_bundle_import(ctx, o.bundle, a->key ? signer : NULL, &result);
-        status = e ? fail_status(e, a->first) : report_import(a, &result);
+        status = e ? fail_status(e, a->first) : import_tables(ctx, o.info.tuning, &tables);
+        if (!status)
+            status = report_import(a, &result, &tables);
         quern_close(ctx);
     }
     close_bundle(&o);

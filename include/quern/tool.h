@@ -336,6 +336,7 @@ struct quern_bundle_info {
     const char *manifest; /* NUL-terminated; points into memory of the bundle */
     int has_signature;    /* see quern_bundle_check_signature */
     uint8_t public_key[32], signature[64];
+    const char *tuning; /* tuning tables, one behind another, likewise; "": none */
 };
 
 typedef struct quern_bundle quern_bundle;
@@ -349,8 +350,9 @@ QUERN_API quern_status quern_bundle_info(const quern_bundle *bundle,
 QUERN_API quern_status quern_bundle_walk(const quern_bundle *bundle, quern_cache_fn fn, void *user);
 
 /*
- * Bytes of a bundle of all sound entries of the context's cache, of one processor or (null) of all;
- * equal content gives equal bytes. *bytes is malloc'ed; *left_out counts unsound entries.
+ * Bytes of a bundle of all sound entries of the context's cache, of one processor or (null) of all,
+ * and of the tuning tables in force there, which apply where the bundle is in front of a cache, and
+ * must be sound; equal content gives equal bytes. *bytes is malloc'ed; *left_out counts unsound entries.
  */
 QUERN_API quern_status quern_bundle_create(quern_ctx *ctx, const char *processor,
                                            const char *manifest, uint64_t serial, void **bytes,
@@ -373,8 +375,12 @@ struct quern_bundle_import {
     uint64_t damaged;  /* left out */
     uint64_t failed;   /* could not be stored */
 };
+/* The table for a target in the text of a bundle's tables; null, and 0 bytes, when it has none. */
+QUERN_API const char *quern_bundle_tuning(const char *tuning, const char *target, size_t *bytes);
+
 /*
- * Puts every sound entry of a bundle into the context's cache. With `signer` (64 hexadecimal
+ * Puts every sound entry of a bundle into the context's cache; its tuning tables are the caller's
+ * to put into the cache's directory `tuning`, or kernels that follow them are not asked for. With `signer` (64 hexadecimal
  * digits: a public key that the caller has checked the signature with) a serial lower than the
  * highest imported from it is refused with QUERN_E_CACHE, and this one is kept. QUERN_E_CACHE too
  * when the bundle is larger than the cache may be, or the cache is not open for writing.

@@ -22,10 +22,10 @@ static quern_status open_one(const char *path, const struct signers *signers, st
     return status;
 }
 
-quern_status bundles_open(quern_ctx *ctx)
+quern_status bundles_open(const struct settings *s, struct log *log, struct bundles *b)
 {
-    const char *at = ctx->settings.bundle_path;
-    const char *const keys = ctx->settings.bundle_keys;
+    const char *at = s->bundle_path;
+    const char *const keys = s->bundle_keys;
     struct signers signers;
     char path[4096];
 
@@ -38,34 +38,33 @@ quern_status bundles_open(quern_ctx *ctx)
         if (n && n < sizeof path) {
             memcpy(path, at, n);
             path[n] = 0;
-            if (ctx->pack_count == BUNDLES_MAX)
-                log_line(&ctx->log, QUERN_LOG_WARN, "bundle %s is not used: at most %d are", path,
+            if (b->count == BUNDLES_MAX)
+                log_line(log, QUERN_LOG_WARN, "bundle %s is not used: at most %d are", path,
                          BUNDLES_MAX);
-            else if (open_one(path, keys ? &signers : NULL, &ctx->packs[ctx->pack_count]) ==
-                     QUERN_OK)
-                ctx->pack_count++;
+            else if (open_one(path, keys ? &signers : NULL, &b->packs[b->count]) == QUERN_OK)
+                b->count++;
             else
-                log_line(&ctx->log, QUERN_LOG_WARN, "bundle %s is not used: %s", path,
+                log_line(log, QUERN_LOG_WARN, "bundle %s is not used: %s", path,
                          quern_last_error()->message);
         } else if (n) {
-            log_line(&ctx->log, QUERN_LOG_WARN, "a bundle's path of %zu bytes is too long", n);
+            log_line(log, QUERN_LOG_WARN, "a bundle's path of %zu bytes is too long", n);
         }
         at = next;
     }
     return QUERN_OK;
 }
 
-void bundles_close(quern_ctx *ctx)
+void bundles_close(struct bundles *b)
 {
-    while (ctx->pack_count)
-        pack_close(ctx->packs[--ctx->pack_count]);
+    while (b->count)
+        pack_close(b->packs[--b->count]);
 }
 
 bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
                  struct store_entry *entry)
 {
-    for (size_t i = 0; i < ctx->pack_count; i++) {
-        const quern_status status = pack_get(ctx->packs[i], want, by_source, entry);
+    for (size_t i = 0; i < ctx->bundles.count; i++) {
+        const quern_status status = pack_get(ctx->bundles.packs[i], want, by_source, entry);
         if (status == QUERN_OK && entry->buffer) {
             atomic_fetch_add_explicit(&ctx->hit_bundle, 1, memory_order_relaxed);
             return true;
@@ -116,10 +115,23 @@ quern_status quern_bundle_info(const quern_bundle *b, struct quern_bundle_info *
                                        .bytes = p.bytes,
                                        .serial = p.serial,
                                        .manifest = p.manifest,
+                                       .tuning = p.tuning,
                                        .has_signature = p.has_signature};
     memcpy(info->public_key, p.public_key, sizeof info->public_key);
     memcpy(info->signature, p.signature, sizeof info->signature);
     return QUERN_OK;
+}
+
+const char *quern_bundle_tuning(const char *tuning, const char *target, size_t *bytes)
+{
+    const struct target *const t = target ? target_named(target) : NULL;
+    size_t none;
+
+    if (tuning && t)
+        return tuning_find(tuning, strlen(tuning), t, bytes ? bytes : &none);
+    if (bytes)
+        *bytes = 0;
+    return NULL;
 }
 
 quern_status quern_bundle_check_signature(const quern_bundle *b, const char *key_file)
@@ -211,14 +223,15 @@ static int collect(void *user, const struct store_item *item, struct store_entry
 }
 
 static quern_status write_collection(const struct collection *c, const char *manifest,
-                                     uint64_t serial, void **bytes, size_t *size)
+                                     const char *tuning, uint64_t serial, void **bytes,
+                                     size_t *size)
 {
     struct store_record *const records = os.calloc(c->count ? c->count : 1, sizeof *records);
 
     FAIL_IF(!records, QUERN_E_MEMORY, "out of memory for %zu entries", c->count);
     for (size_t i = 0; i < c->count; i++)
         records[i] = c->entries[i].record;
-    const struct pack_content content = {records, c->count, manifest, serial};
+    const struct pack_content content = {records, c->count, manifest, serial, tuning};
     const quern_status status = pack_write(&content, bytes, size);
     os.free(records);
     return status;
@@ -228,6 +241,7 @@ quern_status quern_bundle_create(quern_ctx *ctx, const char *processor, const ch
                                  uint64_t serial, void **bytes, size_t *size, uint64_t *left_out)
 {
     struct collection c = {.ctx = ctx, .processor = processor};
+    struct str tuning = {0};
 
     FAIL_IF(!ctx || !bytes || !size, QUERN_E_ARGUMENT, "%s is null",
             !ctx    ? "ctx"
@@ -237,7 +251,10 @@ quern_status quern_bundle_create(quern_ctx *ctx, const char *processor, const ch
     if (status == QUERN_E_CANCELLED)
         status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for a bundle");
     if (status == QUERN_OK)
-        status = write_collection(&c, manifest, serial, bytes, size);
+        status = tuning_collect(&ctx->settings, store_directory(ctx->store), processor, &tuning);
+    if (status == QUERN_OK)
+        status = write_collection(&c, manifest, str_text(&tuning), serial, bytes, size);
+    str_free(&tuning);
     for (size_t i = 0; i < c.count; i++)
         store_entry_free(&c.entries[i]);
     os.free(c.entries);

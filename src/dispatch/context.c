@@ -85,13 +85,14 @@ static quern_status open_rooms(quern_ctx *ctx)
                                           .shared = s->cache_shared,
                                           .log = &ctx->log},
                    &ctx->store));
-    TRY(bundles_open(ctx));
+    TRY(bundles_open(s, &ctx->log, &ctx->bundles));
     TRY(compiler_open(&(struct compiler_config){.rocm_path = s->rocm_path,
                                                 .worker_path = s->worker_path,
                                                 .jobs = s->jobs,
                                                 .log = &ctx->log},
                       &ctx->compiler));
-    TRY(tuning_load(s, store_directory(ctx->store), ctx->id.target, &ctx->log, &ctx->tuning));
+    TRY(tuning_load(s, &ctx->bundles, store_directory(ctx->store), ctx->id.target, &ctx->log,
+                    &ctx->tuning));
     return ctx->device || s->device == QUERN_DEVICE_NONE ? QUERN_OK : open_sim(ctx);
 }
 
@@ -128,7 +129,7 @@ void quern_close(quern_ctx *ctx)
         ctx->device->functions->close(ctx->device);
     if (ctx->compiler)
         compiler_close(ctx->compiler);
-    bundles_close(ctx);
+    bundles_close(&ctx->bundles);
     if (ctx->store)
         store_close(ctx->store);
     tuning_free(ctx->tuning);

@@ -167,6 +167,12 @@ struct tally {
 };
 #define TALLIES 16 /* a power of two */
 
+/* Those of bundle_path that can be used, in its order. */
+struct bundles {
+    struct pack *packs[BUNDLES_MAX];
+    size_t count;
+};
+
 struct quern_ctx {
     struct settings settings;
     struct log log;
@@ -174,8 +180,7 @@ struct quern_ctx {
     struct device *device; /* null: nothing here runs the target */
     struct tuning *tuning; /* null: none */
     struct store *store;
-    struct pack *packs[BUNDLES_MAX]; /* in the order of bundle_path */
-    size_t pack_count;
+    struct bundles bundles;
     struct compiler *compiler;
     struct lock table_lock; /* of writers; readers take none */
     _Atomic(struct spelling *) table[OP_BUCKETS];
@@ -190,17 +195,23 @@ struct quern_ctx {
 };
 
 /*
- * Reads the tuning table (tuning.c): the file that the settings name, else GFX.tune in `directory`,
- * the cache's. What was named must be sound; what merely lies there is left out with a warning.
- * *out is null when there is none.
+ * Reads the tuning table (tuning.c): the file that the settings name, else that of the first bundle
+ * that has one for the target, else GFX.tune in `directory`, the cache's. What was named must be
+ * sound; what merely lies there is left out with a warning. *out is null when there is none.
  */
-quern_status tuning_load(const struct settings *settings, const char *directory,
-                         const struct target *target, struct log *log, struct tuning **out);
+struct bundles;
+quern_status tuning_load(const struct settings *settings, const struct bundles *bundles,
+                         const char *directory, const struct target *target, struct log *log,
+                         struct tuning **out);
+/* Appends the tables that a bundle made of the cache in `directory` carries along: those in force
+ * there for `processor`, or (null) for every target. All must be sound. */
+quern_status tuning_collect(const struct settings *settings, const char *directory,
+                            const char *processor, struct str *out);
 
 /* The bundles in front of the cache (bundle.c). One that cannot be used is logged and left out; a
  * key file that cannot fails. */
-quern_status bundles_open(quern_ctx *ctx);
-void bundles_close(quern_ctx *ctx);
+quern_status bundles_open(const struct settings *settings, struct log *log, struct bundles *bundles);
+void bundles_close(struct bundles *bundles);
 /* The first sound entry that any of them has, in order. */
 bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
                  struct store_entry *entry);

@@ -79,7 +79,8 @@ static quern_status plan_with(const struct settings *s, struct log *log,
                               const struct quern_problem *normal, struct plan_set *set)
 {
     struct store *store = NULL;
-    struct tuning *tuning;
+    struct bundles bundles = {0};
+    struct tuning *tuning = NULL;
     struct target_id id;
 
     FAIL_IF(!s->target, QUERN_E_TARGET, "no target; set options.target or QUERN_TARGET");
@@ -89,9 +90,12 @@ static quern_status plan_with(const struct settings *s, struct log *log,
     if (!s->tuning)
         store_open(&(struct store_config){.directory = s->cache_dir, .mode = QUERN_CACHE_RO},
                    &store);
-    quern_status status =
-        tuning_load(s, store ? store_directory(store) : "", id.target, log, &tuning);
+    quern_status status = s->tuning ? QUERN_OK : bundles_open(s, log, &bundles);
+    if (status == QUERN_OK)
+        status =
+            tuning_load(s, &bundles, store ? store_directory(store) : "", id.target, log, &tuning);
     store_close(store);
+    bundles_close(&bundles);
     if (status == QUERN_OK)
         status = plan_make_tuned(normal, id.target, tuning, &s->force, set);
     tuning_free(tuning);
@@ -144,8 +148,15 @@ quern_status quern_source(const struct quern_options *options, const struct quer
     return give(&source, text);
 }
 
-static void explain(const struct plan_slice *slices, size_t count, int64_t m, struct str *out)
+static void explain(const struct plan_set *set, const struct plan_slice *slices, size_t count,
+                    int64_t m, struct str *out)
 {
+    char hash[2 * sizeof set->tuning.bytes + 1];
+
+    if (set->tuned) {
+        hex_from_bytes(hash, set->tuning.bytes, sizeof set->tuning.bytes);
+        str_addf(out, "tuning table %s\n", hash);
+    }
     if (slices->plan->family == FAMILY_DEQUANT) {
         plan_explain(slices->plan, out);
         return;
@@ -182,7 +193,7 @@ quern_status quern_explain(const struct quern_options *options, const struct que
     FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
     TRY(plan_of(options, problem, m, &set, slices, &count));
     const struct plan_blas blas = plan_blas_choose(&set);
-    explain(slices, count, m, &out);
+    explain(&set, slices, count, m, &out);
     plan_blas_explain(&blas, m, &out);
     return give(&out, text);
 }
@@ -210,7 +221,7 @@ size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size)
         return 0;
     const struct kernel_set *const set = atomic_load(&op->kernels);
     if (set) {
-        explain(slices, plan_slices(&set->plans, m, slices), m, &out);
+        explain(&set->plans, slices, plan_slices(&set->plans, m, slices), m, &out);
         explain_blas(op, m, &out);
     } else {
         str_addf(&out, "kernels of %s are not there yet\n", op->text);

@@ -174,6 +174,9 @@ quern_status plan_make_tuned(const struct quern_problem *problem, const struct t
         TRY(add_mma(&made, base, mma));
     made.m_max = made.plans[made.count - 1].m_hi;
     TRY(tune(&made, tuning));
+    made.tuned = tuning != NULL;
+    if (tuning)
+        made.tuning = tuning_hash(tuning);
     *set = made;
     return QUERN_OK;
 }

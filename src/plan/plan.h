@@ -8,6 +8,7 @@
 #ifndef QUERN_PLAN_PLAN_H
 #define QUERN_PLAN_PLAN_H
 
+#include "base/hash.h"
 #include "base/str.h"
 #include "problem/problem.h"
 #include "target/target.h"
@@ -162,6 +163,8 @@ struct plan_set {
     size_t count;
     int m_max; /* rows of the largest kernel that the problem has, whether or not it is here */
     struct plan plans[PLAN_KERNELS_MAX];
+    bool tuned;            /* a tuning table was asked: that of this hash */
+    struct hash128 tuning;
 };
 
 /*

@@ -175,6 +175,38 @@ quern_status tuning_parse(const char *text, size_t size, const struct target *ta
     return status;
 }
 
+/* Whether a table begins here, and for which target: a head line "quern-tuning 1 GFX". */
+static bool is_head(const char *line, size_t size, const char *name)
+{
+    static const char begin[] = "quern-tuning ", version[] = TUNING_VERSION " ";
+    const size_t length = name ? sizeof version - 1 + strlen(name) : sizeof begin - 1;
+
+    if (size < length || memcmp(line, name ? version : begin, name ? sizeof version - 1 : length))
+        return false;
+    return !name || (!memcmp(line + sizeof version - 1, name, strlen(name)) &&
+                     (size == length || line[length] == '\n'));
+}
+
+const char *tuning_find(const char *text, size_t size, const struct target *target, size_t *bytes)
+{
+    const char *const end = text + size;
+    const char *found = NULL;
+
+    for (const char *line = text, *next; line < end; line = next) {
+        const size_t left = (size_t)(end - line);
+        const char *const newline = memchr(line, '\n', left);
+        next = newline ? newline + 1 : end;
+        if (found && is_head(line, left, NULL)) {
+            *bytes = (size_t)(line - found);
+            return found;
+        }
+        if (!found && is_head(line, left, target->name))
+            found = line;
+    }
+    *bytes = found ? (size_t)(end - found) : 0;
+    return found;
+}
+
 void tuning_free(struct tuning *t)
 {
     if (t)

@@ -20,6 +20,9 @@
  */
 quern_status tuning_parse(const char *text, size_t size, const struct target *target,
                           struct tuning **out);
+/* Where in several tables, one behind another, that for a target stands; 0 bytes: nowhere. */
+const char *tuning_find(const char *text, size_t size, const struct target *target, size_t *bytes);
+
 void tuning_free(struct tuning *tuning);
 
 /* The shape for a plan whose fields up to m_tile are set, in the words of plan_shape; null: the

@@ -52,7 +52,7 @@ quern_status pack_read(const struct pack *p, uint64_t offset, void *to, size_t s
 static quern_status read_header(struct pack *p)
 {
     uint8_t h[PACK_HEADER_BYTES];
-    static const uint8_t zeros[16];
+    static const uint8_t zeros[PACK_HEADER_BYTES - PACK_AT_RESERVED];
 
     FAIL_IF(p->file_bytes < sizeof h, QUERN_E_OBJECT,
             "the bundle has %" PRIu64 " bytes, less than a header", p->file_bytes);
@@ -68,19 +68,22 @@ static quern_status read_header(struct pack *p)
     p->info.bytes = le64(h + PACK_AT_TOTAL_BYTES);
     p->info.entries = le64(h + PACK_AT_ENTRIES);
     p->info.manifest_bytes = le64(h + PACK_AT_MANIFEST);
+    p->info.tuning_bytes = le64(h + PACK_AT_TUNING);
     p->info.serial = le64(h + PACK_AT_SERIAL);
     FAIL_IF(p->info.bytes > PACK_BYTES_MAX || p->info.entries > PACK_ENTRIES_MAX ||
-                p->info.manifest_bytes > PACK_MANIFEST_MAX,
+                p->info.manifest_bytes > PACK_MANIFEST_MAX ||
+                p->info.tuning_bytes > PACK_TUNING_MAX,
             QUERN_E_OBJECT,
-            "the bundle says it has %" PRIu64 " entries, %zu bytes of manifest and %" PRIu64
-            " bytes in all; at most %" PRIu64 ", %" PRIu64 " and %" PRIu64 " are read",
-            p->info.entries, p->info.manifest_bytes, p->info.bytes, PACK_ENTRIES_MAX,
-            PACK_MANIFEST_MAX, PACK_BYTES_MAX);
+            "the bundle says it has %" PRIu64 " entries, %zu bytes of manifest, %zu of tuning "
+            "tables and %" PRIu64 " bytes in all; at most %" PRIu64 ", %" PRIu64 ", %" PRIu64
+            " and %" PRIu64 " are read",
+            p->info.entries, p->info.manifest_bytes, p->info.tuning_bytes, p->info.bytes,
+            PACK_ENTRIES_MAX, PACK_MANIFEST_MAX, PACK_TUNING_MAX, PACK_BYTES_MAX);
     FAIL_IF(p->file_bytes != p->info.bytes && p->file_bytes != p->info.bytes + PACK_SIGNATURE_BYTES,
             QUERN_E_OBJECT,
             "the bundle has %" PRIu64 " bytes; its header says %" PRIu64 ", and %d more if signed",
             p->file_bytes, p->info.bytes, PACK_SIGNATURE_BYTES);
-    p->layout = pack_lay_out(p->info.entries, p->info.manifest_bytes);
+    p->layout = pack_lay_out(p->info.entries, p->info.manifest_bytes, p->info.tuning_bytes);
     FAIL_IF(p->layout.end > p->info.bytes, QUERN_E_OBJECT,
             "the bundle has %" PRIu64 " bytes, not enough for its index", p->info.bytes);
     return QUERN_OK;
@@ -150,9 +153,12 @@ static quern_status read_head(struct pack *p)
     FAIL_IF(memcmp(p->head + l->digest, digest.bytes, sizeof digest.bytes), QUERN_E_OBJECT,
             "the bundle's index does not have the digest behind it");
     p->info.manifest = (const char *)p->head + l->manifest;
+    p->info.tuning = p->info.tuning_bytes ? (const char *)p->head + l->tuning : "";
     FAIL_IF(!all_zero(p->head, l->by_source + p->info.entries * 4, l->manifest) ||
-                !all_zero(p->head, l->manifest + p->info.manifest_bytes, l->digest) ||
-                memchr(p->info.manifest, 0, p->info.manifest_bytes) || !index_is_sound(p),
+                !all_zero(p->head, l->manifest + p->info.manifest_bytes, l->tuning) ||
+                !all_zero(p->head, l->tuning + p->info.tuning_bytes, l->digest) ||
+                memchr(p->info.manifest, 0, p->info.manifest_bytes) ||
+                memchr(p->info.tuning, 0, p->info.tuning_bytes) || !index_is_sound(p),
             QUERN_E_OBJECT, "the bundle's index is malformed");
     return QUERN_OK;
 }

@@ -17,6 +17,7 @@
 #define PACK_SIGNATURE_BYTES 128
 #define PACK_ENTRIES_MAX     ((uint64_t)1 << 20)
 #define PACK_MANIFEST_MAX    ((uint64_t)1 << 20)
+#define PACK_TUNING_MAX      ((uint64_t)1 << 24)
 #define PACK_BYTES_MAX       ((uint64_t)4 << 30)
 
 struct pack;
@@ -26,6 +27,8 @@ struct pack_info {
     uint64_t serial;         /* grows from release to release of the same bundle */
     const char *manifest;    /* NUL-terminated; lives as long as the pack */
     size_t manifest_bytes;
+    const char *tuning; /* tables one behind another, likewise; "": none */
+    size_t tuning_bytes;
     bool has_signature; /* signature.h checks it */
     uint8_t public_key[32], signature[64];
 };
@@ -56,15 +59,16 @@ quern_status pack_entry(const struct pack *pack, uint64_t index, struct hash128 
                         struct store_entry *entry);
 
 /*
- * Makes a bundle of records: the same records, manifest and serial in any order give the same
- * bytes. Records of equal keys are taken once. *bytes is malloc'ed. QUERN_E_ARGUMENT when it would
- * be too large, or a record is one that no store would take.
+ * Makes a bundle of records: the same records, manifest, tables and serial in any order give the
+ * same bytes. Records of equal keys are taken once. *bytes is malloc'ed. QUERN_E_ARGUMENT when it
+ * would be too large, or a record is one that no store would take.
  */
 struct pack_content {
     const struct store_record *records;
     size_t count;
     const char *manifest; /* NUL-terminated; may be null */
     uint64_t serial;
+    const char *tuning; /* as the manifest */
 };
 quern_status pack_write(const struct pack_content *content, void **bytes, size_t *size);
 

@@ -17,7 +17,8 @@ enum {
     PACK_AT_ENTRIES = 24,      /* u64 */
     PACK_AT_MANIFEST = 32,     /* u64, bytes */
     PACK_AT_SERIAL = 40,       /* u64 */
-    PACK_AT_RESERVED = 48,     /* 16 bytes, zero */
+    PACK_AT_TUNING = 48,       /* u64, bytes; 0: no such part */
+    PACK_AT_RESERVED = 56,     /* 8 bytes, zero */
     /* one record of the index */
     PACK_INDEX_KEY = 0,
     PACK_INDEX_SOURCE_KEY = 16, /* zero when the key text names none */
@@ -37,7 +38,7 @@ enum {
 /* The parts of the head, which ends with a digest of it; the entries follow at `end`. */
 struct pack_layout {
     uint64_t by_source; /* a u32 for each entry: index numbers in the order of source keys */
-    uint64_t manifest, digest, end;
+    uint64_t manifest, tuning, digest, end;
 };
 
 static inline uint64_t pack_padded(uint64_t bytes)
@@ -46,13 +47,15 @@ static inline uint64_t pack_padded(uint64_t bytes)
 }
 
 /* Counts and sizes are within their limits. */
-static inline struct pack_layout pack_lay_out(uint64_t entries, uint64_t manifest_bytes)
+static inline struct pack_layout pack_lay_out(uint64_t entries, uint64_t manifest_bytes,
+                                              uint64_t tuning_bytes)
 {
     struct pack_layout l;
 
     l.by_source = PACK_HEADER_BYTES + entries * PACK_INDEX_BYTES;
     l.manifest = pack_padded(l.by_source + entries * 4);
-    l.digest = pack_padded(l.manifest + manifest_bytes + 1); /* a NUL behind it */
+    l.tuning = pack_padded(l.manifest + manifest_bytes + 1); /* a NUL behind it */
+    l.digest = tuning_bytes ? pack_padded(l.tuning + tuning_bytes + 1) : l.tuning;
     l.end = l.digest + PACK_DIGEST_BYTES;
     return l;
 }

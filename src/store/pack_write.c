@@ -75,13 +75,18 @@ static size_t sort_pieces(struct piece *pieces, size_t count)
     return kept;
 }
 
+static size_t bytes_of(const char *text)
+{
+    return text ? strlen(text) : 0;
+}
+
 /* Writes header, index, entries; `pieces` are in the order of keys, and left in that of source
  * keys.
  */
 static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
                  const struct pack_content *c, const struct pack_layout *l)
 {
-    const size_t manifest_bytes = c->manifest ? strlen(c->manifest) : 0;
+    const size_t manifest_bytes = bytes_of(c->manifest), tuning_bytes = bytes_of(c->tuning);
     uint64_t at = l->end;
 
     memcpy(b, PACK_CANARY, 8);
@@ -91,6 +96,7 @@ static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
     le_put(b + PACK_AT_ENTRIES, 8, count);
     le_put(b + PACK_AT_MANIFEST, 8, manifest_bytes);
     le_put(b + PACK_AT_SERIAL, 8, c->serial);
+    le_put(b + PACK_AT_TUNING, 8, tuning_bytes);
     for (size_t i = 0; i < count; i++) {
         uint8_t *const r = b + PACK_HEADER_BYTES + i * PACK_INDEX_BYTES;
         memcpy(r + PACK_INDEX_KEY, pieces[i].key.bytes, 16);
@@ -106,6 +112,8 @@ static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
         le_put(b + l->by_source + i * 4, 4, pieces[i].index);
     if (manifest_bytes)
         memcpy(b + l->manifest, c->manifest, manifest_bytes);
+    if (tuning_bytes)
+        memcpy(b + l->tuning, c->tuning, tuning_bytes);
     const struct hash128 digest = hash128_of(b, l->digest);
     memcpy(b + l->digest, digest.bytes, sizeof digest.bytes);
 }
@@ -113,7 +121,7 @@ static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
 static quern_status assemble(struct piece *pieces, size_t count, const struct pack_content *c,
                              void **bytes, size_t *size)
 {
-    const struct pack_layout l = pack_lay_out(count, c->manifest ? strlen(c->manifest) : 0);
+    const struct pack_layout l = pack_lay_out(count, bytes_of(c->manifest), bytes_of(c->tuning));
     uint64_t total = l.end;
 
     for (size_t i = 0; i < count; i++)
@@ -136,9 +144,12 @@ quern_status pack_write(const struct pack_content *c, void **bytes, size_t *size
 
     FAIL_IF(c->count > PACK_ENTRIES_MAX, QUERN_E_ARGUMENT,
             "a bundle of %zu entries; at most %" PRIu64 " are allowed", c->count, PACK_ENTRIES_MAX);
-    FAIL_IF(c->manifest && strlen(c->manifest) > PACK_MANIFEST_MAX, QUERN_E_ARGUMENT,
-            "a manifest of %zu bytes; at most %" PRIu64 " are allowed", strlen(c->manifest),
+    FAIL_IF(bytes_of(c->manifest) > PACK_MANIFEST_MAX, QUERN_E_ARGUMENT,
+            "a manifest of %zu bytes; at most %" PRIu64 " are allowed", bytes_of(c->manifest),
             PACK_MANIFEST_MAX);
+    FAIL_IF(bytes_of(c->tuning) > PACK_TUNING_MAX, QUERN_E_ARGUMENT,
+            "tuning tables of %zu bytes; at most %" PRIu64 " are allowed", bytes_of(c->tuning),
+            PACK_TUNING_MAX);
     struct piece *const pieces = os.calloc(c->count ? c->count : 1, sizeof *pieces);
     FAIL_IF(!pieces, QUERN_E_MEMORY, "no memory for a list of %zu entries", c->count);
     while (status == QUERN_OK && made < c->count) {

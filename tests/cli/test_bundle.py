@@ -190,3 +190,57 @@ def test_files_that_are_no_bundles(made, elsewhere, tmp_path):
     elsewhere.refused("bundle", "import", sparse, "--unsigned", status=1, says=str(sparse))
     elsewhere.refused("bundle", "list", tmp_path / "absent", status=1, says="No such file")
     elsewhere.refused("bundle", "frobnicate", "x", status=2, says="frobnicate")
+
+
+SHAPE = "rows=1 lanes=0 chunk=8 ring=0 split_k=1 waves=4 products=1 ahead=0 pairing=0"
+
+
+def test_a_tuning_table_goes_along(elsewhere, tmp_path):
+    """A fleet that gets a bundle asks for the kernels in it: those of the table they follow."""
+    here = Quern(tmp_path / "here")
+    table = here.cache / "tuning" / f"{TARGET}.tune"
+    table.parent.mkdir(parents=True, mode=0o700)
+    text = f"quern-tuning 1 {TARGET}\n{PROBLEMS[0]} | m=1 | {SHAPE} | us=1.5\n"
+    table.write_text(text)
+    (table.parent / "gfx1201.tune").write_text("quern-tuning 1 gfx1201\n")
+    words = ("--target", TARGET, "--m", "1", PROBLEMS[0])
+    here("prewarm", *words)
+    bundle = tmp_path / "tuned.qkb"
+    here("bundle", "create", bundle)
+    assert here.json("bundle", "list", bundle)["tuning"] == text + "quern-tuning 1 gfx1201\n"
+    here("bundle", "create", tmp_path / "one.qkb", "--target", TARGET)
+    assert here.json("bundle", "list", tmp_path / "one.qkb")["tuning"] == text
+
+    explained = here("explain", *words).stdout
+    (line,) = [x for x in explained.splitlines() if x.startswith("tuning table ")]
+    assert len(line.split()[2]) == 32 and "measured to be the fastest" in explained
+    # in front of another cache, which may compile nothing
+    env = {"QUERN_BUNDLE_PATH": str(bundle)}
+    assert elsewhere("explain", *words, env=env).stdout == explained
+    assert "1 from the cache" in elsewhere("prewarm", "--jit", "off", *words, env=env).stdout
+    assert "tuning table" not in elsewhere("explain", *words).stdout
+    # what the host names comes first
+    mine = tmp_path / "mine.tune"
+    mine.write_text(f"quern-tuning 1 {TARGET}\n")
+    own = elsewhere("explain", *words, env=env | {"QUERN_TUNING": str(mine)}).stdout
+    assert "tuning table" in own and line not in own and "fastest, says" not in own
+    # imported
+    done = elsewhere.json("bundle", "import", bundle, "--unsigned")
+    assert (done["imported"], done["tables_imported"], done["tables_kept"]) == (1, 2, 0)
+    assert elsewhere("explain", *words).stdout == explained
+    assert "1 from the cache" in elsewhere("prewarm", "--jit", "off", *words).stdout
+    again = elsewhere.json("bundle", "import", bundle, "--unsigned")
+    assert (again["tables_imported"], again["tables_present"]) == (0, 2)
+    (elsewhere.cache / "tuning" / "gfx1201.tune").write_text("quern-tuning 1 gfx1201\n# ours\n")
+    again = elsewhere.json("bundle", "import", bundle, "--unsigned")
+    assert (again["tables_present"], again["tables_kept"]) == (1, 1)
+    assert "# ours" in (elsewhere.cache / "tuning" / "gfx1201.tune").read_text()
+
+
+def test_an_unsound_table_is_not_taken_along(tmp_path):
+    here = Quern(tmp_path / "here")
+    table = here.cache / "tuning" / f"{TARGET}.tune"
+    table.parent.mkdir(parents=True, mode=0o700)
+    table.write_text(f"quern-tuning 1 {TARGET}\nno line of a table\n")
+    here.refused("bundle", "create", tmp_path / "b.qkb", status=2, says="line 2")
+    assert not (tmp_path / "b.qkb").exists()

@@ -41,9 +41,10 @@ static void mend(uint8_t *b, size_t size, int entries)
     if (size < PACK_HEADER_BYTES)
         return;
     const uint64_t count = le64(b + PACK_AT_ENTRIES), manifest = le64(b + PACK_AT_MANIFEST);
-    if (count > size / PACK_INDEX_BYTES || manifest > size)
+    const uint64_t tuning = le64(b + PACK_AT_TUNING);
+    if (count > size / PACK_INDEX_BYTES || manifest > size || tuning > size)
         return;
-    const struct pack_layout l = pack_lay_out(count, manifest);
+    const struct pack_layout l = pack_lay_out(count, manifest, tuning);
     if (l.end > size)
         return;
     for (uint64_t i = 0; entries && i < count; i++) {

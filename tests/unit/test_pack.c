@@ -67,13 +67,15 @@ struct three {
     size_t size;
 };
 
+#define TABLE "quern-tuning 1 gfx1151\n# none\n"
+
 static void make_three(struct three *b)
 {
     make_kernel(&b->x1, "x", "t1");
     make_kernel(&b->x2, "x", "t2");
     make_kernel(&b->y1, "y", "t1");
     const struct store_record records[] = {b->x1.record, b->x2.record, b->y1.record};
-    const struct pack_content content = {records, 3, "wq=nf4 n=64 k=64 a=f16\n", 7};
+    const struct pack_content content = {records, 3, "wq=nf4 n=64 k=64 a=f16\n", 7, TABLE};
     assert_int_equal(pack_write(&content, &b->bytes, &b->size), QUERN_OK);
 }
 
@@ -111,6 +113,8 @@ static void a_bundle_gives_back_what_it_was_made_of(void **state)
     assert_int_equal(info.bytes, b.size);
     assert_int_equal(info.serial, 7);
     assert_string_equal(info.manifest, "wq=nf4 n=64 k=64 a=f16\n");
+    assert_string_equal(info.tuning, TABLE);
+    assert_int_equal(info.tuning_bytes, strlen(TABLE));
     assert_false(info.has_signature);
     assert_true(hit(p, &b.x1, false));
     assert_true(hit(p, &b.x2, false));
@@ -137,7 +141,7 @@ static void equal_content_gives_equal_bytes(void **state)
     (void)state;
     make_three(&b);
     const struct store_record records[] = {b.y1.record, b.x2.record, b.x1.record, b.y1.record};
-    const struct pack_content content = {records, 4, "wq=nf4 n=64 k=64 a=f16\n", 7};
+    const struct pack_content content = {records, 4, "wq=nf4 n=64 k=64 a=f16\n", 7, TABLE};
     assert_int_equal(pack_write(&content, &other, &size), QUERN_OK);
     assert_int_equal(size, b.size);
     assert_memory_equal(other, b.bytes, size);
@@ -174,7 +178,7 @@ static void every_flip_and_truncation_is_noticed(void **state)
     assert_int_equal(pack_write(&(struct pack_content){records, 2, "m", 1}, &made, &size),
                      QUERN_OK);
     bytes = made;
-    struct pack_layout l = pack_lay_out(2, 1);
+    struct pack_layout l = pack_lay_out(2, 1, 0);
     for (size_t bit = 0; bit < size * 8; bit++) {
         struct pack *p;
         bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
@@ -219,6 +223,10 @@ static void hostile_heads_are_refused(void **state)
         {PACK_AT_MANIFEST, 8, PACK_MANIFEST_MAX},
         {PACK_AT_MANIFEST, 8, 0},
         {PACK_AT_RESERVED, 8, 1},
+        {PACK_AT_TUNING, 8, PACK_TUNING_MAX + 1},
+        {PACK_AT_TUNING, 8, 0}, /* then what is there is no padding */
+        {PACK_AT_TUNING, 8, 1},
+        {PACK_AT_RESERVED, 8, 1},
         {PACK_HEADER_BYTES + PACK_INDEX_OFFSET, 8, 0},
         {PACK_HEADER_BYTES + PACK_INDEX_OFFSET, 8, UINT64_MAX - 15},
         {PACK_HEADER_BYTES + PACK_INDEX_SIZE, 8, 0},
@@ -231,7 +239,7 @@ static void hostile_heads_are_refused(void **state)
         {PACK_HEADER_BYTES + 3 * PACK_INDEX_BYTES + 12, 4, 1},
     };
     struct three b;
-    const struct pack_layout l = pack_lay_out(3, strlen("wq=nf4 n=64 k=64 a=f16\n"));
+    const struct pack_layout l = pack_lay_out(3, strlen("wq=nf4 n=64 k=64 a=f16\n"), strlen(TABLE));
 
     (void)state;
     make_three(&b);
@@ -264,7 +272,7 @@ static void swapped_entries_are_not_served(void **state)
     const struct store_record records[] = {x.record, y.record};
     assert_int_equal(pack_write(&(struct pack_content){records, 2, NULL, 0}, &made, &size),
                      QUERN_OK);
-    const struct pack_layout l = pack_lay_out(2, 0);
+    const struct pack_layout l = pack_lay_out(2, 0, 0);
     const size_t half = (size - l.end) / 2; /* both have one length */
     uint8_t *const bytes = made, *const copy = malloc(half);
     memcpy(copy, bytes + l.end, half);
@@ -379,7 +387,7 @@ static void a_file_cut_short_while_open_is_a_miss(void **state)
     snprintf(path, sizeof path, "%s/a.qkb", t->root);
     t_write_file(path, b.bytes, b.size);
     assert_int_equal(pack_open(path, &p), QUERN_OK);
-    assert_int_equal(truncate(path, (off_t)(pack_lay_out(3, 23).end + 64)), 0);
+    assert_int_equal(truncate(path, (off_t)(pack_lay_out(3, 23, strlen(TABLE)).end + 64)), 0);
     assert_int_equal(pack_get(p, &b.x1.want, false, &e), QUERN_E_OBJECT);
     pack_close(p);
     free(b.bytes);

@@ -135,7 +135,7 @@ static void bundles_come_before_the_cache(void **state)
     char path[1024];
     snprintf(path, sizeof path, "/nowhere:%s::%s", foreign_path, bundle_path);
     ctx = open_with("empty", QUERN_JIT_OFF, path, QUERN_TOOLCHAIN_EXACT);
-    assert_int_equal(ctx->pack_count, 2);
+    assert_int_equal(ctx->bundles.count, 2);
     assert_int_equal(get(ctx), QUERN_OK);
     assert_int_equal(stats_of(ctx).hit_bundle, 1);
     quern_close(ctx);

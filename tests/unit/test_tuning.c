@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define HEAD    "quern-tuning 1 gfx1151\n"
@@ -205,9 +206,44 @@ static void every_prefix_is_read_or_refused(void **state)
     }
 }
 
+/* What of several tables, one behind another, is a target's; null for nothing. */
+static char *found(const char *text, const char *target)
+{
+    size_t bytes = 99;
+    const char *const at = tuning_find(text, strlen(text), target_named(target), &bytes);
+
+    if (at)
+        return strndup(at, bytes);
+    assert_int_equal(bytes, 0);
+    return NULL;
+}
+
+static void tables_are_told_apart(void **state)
+{
+    static const char text[] = "quern-tuning 1 gfx1100\n# one\nquern-tuning 1 gfx1151\n# two\n"
+                               "quern-tuning 2 gfx1201\n# three";
+    char *part;
+
+    (void)state;
+    assert_string_equal(part = found(text, "gfx1100"), "quern-tuning 1 gfx1100\n# one\n");
+    free(part);
+    assert_string_equal(part = found(text, "gfx1151"), "quern-tuning 1 gfx1151\n# two\n");
+    free(part);
+    assert_null(found(text, "gfx1201")); /* of another version */
+    assert_null(found(text, "gfx942"));
+    assert_null(found("", "gfx1100"));
+    assert_null(found("quern-tuning 1 gfx110", "gfx1100"));
+    assert_null(found("quern-tuning 1 gfx11000\n", "gfx1100"));
+    assert_null(found(" quern-tuning 1 gfx1100\n", "gfx1100"));
+    assert_string_equal(part = found("quern-tuning 1 gfx1100", "gfx1100"),
+                        "quern-tuning 1 gfx1100");
+    free(part);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_are_told_apart),
         cmocka_unit_test(candidates_begin_with_the_choice),
         cmocka_unit_test(a_measured_shape_is_chosen),
         cmocka_unit_test(a_stale_shape_is_left_out),
