@@ -123,8 +123,8 @@ def test_a_bad_problem(quern, tmp_path, verb, text):
 
 
 def test_a_problem_that_no_kernel_can_do_is_declined(quern, tmp_path):
-    quern.refused("build", "--target", TARGET, "--m", "1", "--out", tmp_path / "out",
-                  "wq=none a=bf16 n=8 k=8 round=trunc", status=1, says="round=trunc")  # fmt: skip
+    quern.refused("build", "--target", "gfx1153", "--m", "1", "--out", tmp_path / "out",
+                  "wq=fp8 a=bf16 n=64 k=64", status=1, says="wq=fp8")  # fmt: skip
     assert not (tmp_path / "out").exists()
 
 
