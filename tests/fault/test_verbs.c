@@ -31,8 +31,10 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #ifdef EVERYWHERE
 enum { POINTS = T_TRACE_CALLS_MAX, POINTS_WORKER = T_TRACE_CALLS_MAX, POINTS_GPU = 60 };
+enum { KILL_STEP = 1, KILL_STEP_WORKER = 1 };
 #else /* calls that fail in turn, spread over the run; less of what takes long */
 enum { POINTS = 4, POINTS_WORKER = 2, POINTS_GPU = 1 };
+enum { KILL_STEP = 17, KILL_STEP_WORKER = 97 };
 #endif
 enum { WORDS = 14, LANES = 2 };
 
@@ -169,6 +171,7 @@ static int setup(void **state)
         {"build", GFX, "--m", "1", "--out", "@/plan", LAYER},
         {"quantize", LAYER, "w=@/w", "--out", "@/q"},
         {"prewarm", GFX, "--m", "1", "--wq", "nf4", "--a", "f16", "--model", "@/model.json"},
+        {"bundle", "create", "@/many.qkb"},
     };
     static const char manifest[] = "target=gfx1151 m=1 " LAYER "\n";
     static const char model[] =
@@ -424,10 +427,70 @@ static void a_termination_leaves_no_scraps(void **state)
     assert_true(ended > 10);
 }
 
+/* SIGKILL at every system call of what changes a cache or makes a bundle of it: whatever the moment,
+ * every entry is whole, so is a bundle if there is one, and the same command does its work. */
+static void a_kill_leaves_the_cache_whole(void **state)
+{
+    static const char *const many[WORDS] = {"bundle",      "import",      "@/many.qkb",
+                                            "--unsigned", "--cache-dir", "@/other"};
+    static const char *const verify[WORDS] = {"cache", "verify", "--cache-dir", "@/other"};
+    static const struct {
+        enum cost cost;
+        bool full; /* the cache holds what many.qkb does, else it is empty */
+        const char *words[WORDS];
+    } killed[] = {
+        {ALONE, false, {"bundle", "import", "@/many.qkb", "--unsigned", "--cache-dir", "@/other"}},
+        {ALONE,
+         true, /* one more, and an eviction that leaves room for about two */
+         {"bundle", "import", "@/more.qkb", "--unsigned", "--cache-dir", "@/other",
+          "--cache-max-size", "150K"}},
+        {ALONE, true, {"bundle", "create", "@/new.qkb", "--cache-dir", "@/other"}},
+        {ALONE, true, {"cache", "clear", "--cache-dir", "@/other"}},
+        {WORKER, false, {"prewarm", GFX, "--m", "1", "--jobs", "1", "--cache-dir", "@/other", LAYER}},
+    };
+    char path[PATH_MAX];
+    unsigned kills = 0;
+
+    (void)state;
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+    skip(); /* the released program is meant */
+#endif
+    must_run((const char *const[WORDS]){"prewarm", GFX, "--m", "1", "--cache-dir", "@/more",
+                                        "wq=nf4 n=32 k=64 a=f16"});
+    must_run((const char *const[WORDS]){"bundle", "create", "@/more.qkb", "--cache-dir", "@/more"});
+    snprintf(path, sizeof path, "%s/other", directory);
+    for (size_t i = 0; i < COUNT(killed); i++) {
+        const unsigned step = killed[i].cost == ALONE ? KILL_STEP : KILL_STEP_WORKER;
+        bool more = true;
+        for (unsigned at = 1 + (unsigned)i % step; more; at += step) {
+            char *argv[WORDS + 2];
+            t_remove_tree(path);
+            if (killed[i].full)
+                must_run(many);
+            expand(killed[i].words, argv);
+            const struct t_traced r =
+                t_trace(&(struct t_trace){.command = argv, .at = at, .kill = true});
+            release(argv);
+            more = r.reached;
+            kills += more;
+            if (run(verify))
+                fail_msg("quern %s %s, killed at call %u: the cache is not whole",
+                         killed[i].words[0], killed[i].words[1], at);
+            check_files(killed[i].words[1]);
+            must_run(killed[i].words);
+        }
+        check_files(killed[i].words[1]);
+    }
+    print_message("%u kills\n", kills);
+    assert_true(kills > 20);
+    assert_int_equal(failures, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_termination_leaves_no_scraps, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_kill_leaves_the_cache_whole, setup, teardown),
         cmocka_unit_test(verbs_end_well_whatever_fails),
     };
 
