@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sim_stamp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
 
@@ -51,8 +52,14 @@ static bool beside(const char *worker_path, const char *file, char path[PLACE_MA
 static bool find(const char *worker_path, const char *file, char path[PLACE_MAX],
                  char tried[3 * PLACE_MAX])
 {
-    return beside(worker_path, file, path) ||
-           (place_of_helper(file, path, tried, 3 * PLACE_MAX) && may_load(path));
+    if (beside(worker_path, file, path))
+        return true;
+    if (!place_of_helper(file, path, tried, 3 * PLACE_MAX))
+        return false;
+    if (may_load(path))
+        return true;
+    snprintf(tried, 3 * PLACE_MAX, "%s that is root's, as a set-user-ID program demands", path);
+    return false;
 }
 
 static quern_status load(const char *path, const struct sim_bodies **bodies, void **library)

@@ -5,7 +5,8 @@
  * owns a GPU needs none of it: so they are files of their own, loaded when a software GPU is
  * opened.
  *
- * Each has no state, calls nothing but the C library, and exports one name (struct sim_export).
+ * Each has no state, exports one name (struct sim_export), and is linked to nothing but the C
+ * library; the little that it needs of this library is handed to it with a launch (struct run).
  */
 #ifndef QUERN_SIM_BODIES_H
 #define QUERN_SIM_BODIES_H

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -200,6 +201,35 @@ def test_software_gpu_of_a_moved_tree(moved, tmp_path):
     assert done.returncode == 1, done.stderr
     assert "the software GPU is not installed" in done.stderr
     assert f"{tree}/bin/../libexec/quern/{parts[0].name}" in done.stderr
+
+
+def test_a_set_user_id_program_loads_only_what_is_roots(moved):
+    """Whoever may start it may also make a hard link of it, in a tree of their own."""
+    if os.geteuid() or not shutil.which("setpriv"):
+        pytest.skip("needs root and setpriv")
+    with tempfile.TemporaryDirectory(prefix="quern-") as name:
+        tree = pathlib.Path(name)
+        tree.chmod(0o755)
+        for part in ("bin", "libexec"):
+            shutil.copytree(moved[0] / part, tree / part)
+        (tree / "bin/quern").chmod(0o4755)
+        as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env",
+                     "-i", tree / "bin/quern", "prewarm", "--cache-mode", "off", "--target",
+                     "gfx1151", "--m", "1", "--verify", "--rocm-path",
+                     os.environ.get("QUERN_ROCM_PATH", TOP / "build/rocm"), "wq=nf4 n=32 k=64 a=f32"]
+        if os.statvfs(name).f_flag & os.ST_NOSUID or not reachable(TOP):
+            pytest.skip("set-user-ID programs or the compiler are out of reach here")
+        done = subprocess.run([*map(str, as_nobody)], capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stderr
+        for part in tree.glob("libexec/quern/quern-sim-*.so"):
+            os.chown(part, 65534, 65534)
+        done = subprocess.run([*map(str, as_nobody)], capture_output=True, text=True, timeout=240)
+        assert done.returncode == 1 and "that is root's" in done.stderr, done.stderr
+
+
+def reachable(path):
+    """By anyone: every directory down to it may be entered."""
+    return all(p.stat().st_mode & 0o001 for p in [path, *path.parents])
 
 
 def test_bitsandbytes_names(moved):
