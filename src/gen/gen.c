@@ -112,15 +112,20 @@ static void add_weight_constants(struct str *s, const struct plan *p)
     add_word(s, "C_TYPE", element_word(q->c), "elements of C and of a bias");
 }
 
-static void add_dequant_constants(struct str *s, const struct plan *p)
+static void add_dequant_shape(struct str *s, const struct plan *p)
 {
-    add_weight_constants(s, p);
-    str_add(s, "\n");
     add_integer(s, "WAVE", p->wave_size, "lanes");
     add_integer(s, "WAVES", p->waves, "in a workgroup");
     add_integer(s, "CHUNKS", p->chunks, "that a lane takes");
     add_integer(s, "WAVES_PER_SIMD", p->estimate.waves_per_simd,
                 "that registers must leave room for");
+}
+
+static void add_dequant_constants(struct str *s, const struct plan *p)
+{
+    add_weight_constants(s, p);
+    str_add(s, "\n");
+    add_dequant_shape(s, p);
 }
 
 static void add_simt_w4_constants(struct str *s, const struct plan *p)
@@ -180,7 +185,8 @@ static void add_int4_constants(struct str *s, const struct plan *p)
                                             : "ZERO_NONE",
              "what zero points are");
     add_word(s, "HAS_ZEROS", q->zero == QUERN_ZERO_NONE ? "0" : "1", "whether there are any");
-    add_word(s, "A_TYPE", element_word(q->a), "elements of A");
+    if (q->op == QUERN_OP_GEMM)
+        add_word(s, "A_TYPE", element_word(q->a), "elements of A");
     add_word(s, "C_TYPE", element_word(q->c), "elements of C and of a bias");
     add_word(s, "TRUNCATE", q->round == QUERN_ROUND_TRUNC ? "true" : "false",
              "whether f32 becomes bf16 by cutting");
@@ -341,8 +347,21 @@ static quern_status add_simt_skinny(struct str *source, const struct plan *plan)
     return add_template(source, "family/simt_skinny");
 }
 
+static quern_status add_dequant_int4(struct str *source, const struct plan *plan)
+{
+    add_int4_constants(source, plan);
+    str_add(source, "\n");
+    add_dequant_shape(source, plan);
+    TRY(add_template(source, "prelude/prelude"));
+    TRY(add_template(source, "prelude/int4"));
+    TRY(add_template(source, "decode/scale_group"));
+    return add_template(source, "family/dequant_int4");
+}
+
 static quern_status add_dequant(struct str *source, const struct plan *plan)
 {
+    if (plan->problem.wq == QUERN_W_INT4)
+        return add_dequant_int4(source, plan);
     add_dequant_constants(source, plan);
     TRY(add_template(source, "prelude/prelude"));
     TRY(add_template(source, decode_template(plan->problem.wq)));

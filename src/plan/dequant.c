@@ -10,7 +10,8 @@
 
 #define ITEMS  256 /* of a workgroup */
 #define CHUNK  8   /* weights: a dword of codes, a 16-byte store of 16-bit results */
-#define CHUNKS 4   /* loads in flight per lane; ITEMS * CHUNK * CHUNKS is a multiple of any block */
+#define CHUNKS 4   /* loads in flight per lane; ITEMS * CHUNK * CHUNKS is a multiple of any block
+                      of a table format */
 #define LDS    64  /* sixteen values */
 
 /* Instructions of a wave besides those of its chunks. */
@@ -20,14 +21,22 @@
 
 quern_status dequant_accepts(const struct quern_problem *p)
 {
-    FAIL_IF(p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4 && p->wq != QUERN_W_MXFP4,
-            QUERN_E_DECLINED,
-            "op=dequant has no kernel for wq=%s in this version, which does nf4, fp4 and mxfp4",
+    const bool int4 = p->wq == QUERN_W_INT4;
+
+    FAIL_IF(!problem_has_group(p), QUERN_E_DECLINED,
+            "op=dequant has no kernel for wq=%s in this version, which does nf4, fp4, mxfp4 and "
+            "int4",
             weight_name(p->wq));
     FAIL_IF(p->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
             "only layout=%s has kernels for wq=%s in this version",
-            p->wq == QUERN_W_MXFP4 ? "k8" : "bnb", weight_name(p->wq));
-    FAIL_IF(p->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
+            int4                      ? "k8, exl and ck"
+            : p->wq == QUERN_W_MXFP4 ? "k8"
+                                      : "bnb",
+            weight_name(p->wq));
+    FAIL_IF(p->layout == QUERN_LAYOUT_GPTQ || p->layout == QUERN_LAYOUT_AWQ, QUERN_E_DECLINED,
+            "no kernel reads layout=%s; repack the weights once, to layout=exl (quern repack)",
+            layout_name(p->layout));
+    FAIL_IF(!int4 && p->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
             "round=trunc has no kernel in this version, which rounds to nearest (round=rne)");
     FAIL_IF(p->n > WEIGHTS_MAX / p->k, QUERN_E_DECLINED,
             "n=%" PRId64 " times k=%" PRId64 " is beyond this version's most weights, %" PRId64,
@@ -38,9 +47,26 @@ quern_status dequant_accepts(const struct quern_problem *p)
 /* Instructions of a chunk, as counted in compiled code. */
 static uint32_t chunk_slots(const struct plan *p)
 {
+    if (p->problem.wq == QUERN_W_INT4) {
+        const bool even = p->problem.round == QUERN_ROUND_RNE;
+        return p->problem.c == QUERN_BF16 && even && !(p->target->capabilities & CAP_CVT_PK_BF16)
+                   ? 90
+                   : 52;
+    }
     const bool by_hand = p->problem.c == QUERN_BF16 && !(p->target->capabilities & CAP_CVT_PK_BF16);
 
     return by_hand ? 84 : p->problem.c == QUERN_F32 ? 46 : 54;
+}
+
+/* Bytes of a block's scale and zero point. */
+static int64_t block_bytes(const struct quern_problem *q)
+{
+    const bool half = q->scale == QUERN_SCALE_F16 || q->scale == QUERN_SCALE_BF16;
+    const int64_t scale = q->scale == QUERN_SCALE_F32 ? 4 : half ? 2 : 1;
+
+    if (q->wq != QUERN_W_INT4 || q->zero == QUERN_ZERO_NONE)
+        return scale;
+    return scale + (q->zero == QUERN_ZERO_SCALED ? scale : 1);
 }
 
 int64_t dequant_weights_per_workgroup(const struct plan *p)
@@ -54,7 +80,7 @@ void dequant_choose(struct plan *p)
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
     const int64_t weights = q->n * q->k, blocks = weights / problem_group(q);
-    const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
+    const int64_t scale_bytes = block_bytes(q);
 
     p->wave_size = t->wave_size;
     p->waves = (int)(ITEMS / t->wave_size);
@@ -62,7 +88,7 @@ void dequant_choose(struct plan *p)
     p->chunk = CHUNK;
     p->chunks = CHUNKS;
     p->weights_once = true;
-    p->lds_bytes = LDS;
+    p->lds_bytes = q->wq == QUERN_W_INT4 ? 0 : LDS;
 
     const int64_t group = dequant_weights_per_workgroup(p);
     e->vgprs = 48;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 // Decoded int4 codes without the decoder's bias and without the zero point. q - z is exact in f16,
-// where it takes one packed addition for two weights, and in bf16, where it is made in f32 and cut.
-// A weight itself, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded once; where q - z and
-// the scale are f16, one packed multiplication does the same.
+// where it takes one packed addition for two weights, and in bf16, where it is made in f32 and
+// cut. A weight itself, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded once; where
+// q - z and the scale are f16, one packed multiplication does the same.
 
 // What is added to decoded codes: in f16 -(bias + z), for the even and the odd pairs of a word; to
 // codes in f32 -z.
@@ -35,8 +35,8 @@ DEVICE void subtract_zero(u32 (&w)[4], const exact_zero &zero)
     }
 }
 
-// A word's codes a byte each, and two of them as f32, of which pair p is made: a conversion takes any
-// byte, but no nibble. The compiler would rather take nibbles out one by one.
+// A word's codes a byte each, and two of them as f32, of which pair p is made: a conversion takes
+// any byte, but no nibble. The compiler would rather take nibbles out one by one.
 struct code_bytes {
     u32 even, odd;
 };
@@ -55,8 +55,8 @@ DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
     return {(float)(from >> 8 * (p / 2) & 0xff), (float)(from >> 8 * (p / 2 + 2) & 0xff)};
 }
 
-// Two f32 as a pair of bf16: cut, or rounded to nearest, ties to even. A NaN must be the usual one,
-// which rounding leaves as it is.
+// Two f32 as a pair of bf16: cut, or rounded to nearest, ties to even. A NaN must be the usual
+// one, which rounding leaves as it is.
 template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
 {
     const float low = value.x, high = value.y;
@@ -133,7 +133,8 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
         const code_bytes codes = bytes_of(word);
         UNROLL for (u32 p = 0; p < 4; p++) {
             const f32x2 q = code_pair(codes, p);
-            w[p] = bf16_pair<TRUNCATE>(__builtin_elementwise_fma(q, (f32x2)s.scale, (f32x2)s.off));
+            const f32x2 scale = s.scale, off = s.off;
+            w[p] = bf16_pair<TRUNCATE>(__builtin_elementwise_fma(q, scale, off));
         }
     }
 }

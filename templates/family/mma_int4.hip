@@ -238,8 +238,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                         computed(sum[i][t]);
                     computed(total[i][t]);
                 }
-                UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
-                    computed(w[(BATCHES - 1) % 2][t][j]);
+                UNROLL for (u32 t = 0; t < N_TILES; t++)
+                    UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
+                        computed(w[(BATCHES - 1) % 2][t][j]);
                 next();
             }
             schedule_boundary();

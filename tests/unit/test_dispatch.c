@@ -200,7 +200,11 @@ static void test_dequant(void **state)
                                           "wq=mxfp4 n=19 k=96",
                                           "wq=nf4 n=5 k=8192 group=4096 scale=nested",
                                           "wq=fp4 n=300 k=320 scale=nested",
-                                          "wq=nf4 n=1 k=32 group=32"};
+                                          "wq=nf4 n=1 k=32 group=32",
+                                          "wq=int4 n=37 k=640",
+                                          "wq=int4 n=19 k=96 group=channel zero=u8 layout=exl",
+                                          "wq=int4 n=130 k=192 group=64 zero=scaled layout=ck",
+                                          "wq=int4 n=5 k=64 group=32 zero=u8 scale=f32 round=trunc"};
     static const char *const types[] = {"f32", "f16", "bf16"};
     quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
 

@@ -52,6 +52,8 @@ static const struct {
     {"int4_bf16_u8_m1_gfx1151", "wq=int4 n=4096 k=4096 a=bf16 zero=u8", "gfx1151", 1},
     {"int4_f16_ck_m8_gfx1201", "wq=int4 n=1000 k=4096 group=32 a=f16 zero=scaled layout=ck",
      "gfx1201", 8},
+    {"int4_bf16_u8_m16_gfx942", "wq=int4 n=4096 k=4096 a=bf16 zero=u8", "gfx942", 16},
+    {"int4_f16_m64_gfx1151", "wq=int4 n=1000 k=4096 a=f16 c=f32 bias=1", "gfx1151", 64},
     {"none_f16_m1_gfx1151", "wq=none n=4096 k=4096 a=f16", "gfx1151", 1},
     {"none_bf16_bias_m3_gfx942", "wq=none n=2050 k=1032 a=bf16 c=f32 bias=1", "gfx942", 3},
     {"none_bf16_walks_m1_gfx1151", "wq=none n=151936 k=2560 a=bf16", "gfx1151", 1},

@@ -276,7 +276,7 @@ template <class T, bool TRUNCATED> DEVICE T rounded(float value)
 // f16: 1024 + q from bits 0-3 of a half, 64 + q from bits 4-7. bf16: 128 + q from bits 0-3.
 // f32: q itself, by the conversion of a byte.
 
-constexpr bool WIDE = PRODUCTS != DOT2; // f32 values
+constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
 
 // Which two of a word's weights a pair is, seen from the word's bits: halves of the word are the
 // two elements when pairs are nibbles p and p + 4; else they are the nibbles of byte p.
@@ -294,6 +294,18 @@ template <bool> struct pair_type; // two decoded weights
 template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
+
+// The eight values of A that a word meets, in four pairs, as the decoder pairs weights.
+template <class PAIRS> DEVICE void pair_up(PAIRS &a)
+{
+    if constexpr (A_PAIRED) {
+        const u32 d0 = a[0], d1 = a[1], d2 = a[2], d3 = a[3];
+        a[0] = __builtin_amdgcn_perm(d2, d0, 0x05040100);
+        a[1] = __builtin_amdgcn_perm(d2, d0, 0x07060302);
+        a[2] = __builtin_amdgcn_perm(d3, d1, 0x05040100);
+        a[3] = __builtin_amdgcn_perm(d3, d1, 0x07060302);
+    }
+}
 
 // Constants that the compiler keeps in a register of each lane: an instruction of gfx9 reads only
 // one scalar register, and no literal.
@@ -461,18 +473,6 @@ DEVICE a_word load_a_word(const u8 *from)
     UNROLL for (u32 v = 0; v < A_VECTORS; v++)
         a.part[v] = ((const a_vector *)from)[v];
     return a;
-}
-
-// A's pairs as the decoder pairs weights.
-DEVICE void pair_up(a_word &a)
-{
-    if constexpr (A_PAIRED) {
-        const u32 d0 = a.part[0].x, d1 = a.part[0].y, d2 = a.part[0].z, d3 = a.part[0].w;
-        a.part[0].x = __builtin_amdgcn_perm(d2, d0, 0x05040100);
-        a.part[0].y = __builtin_amdgcn_perm(d2, d0, 0x07060302);
-        a.part[0].z = __builtin_amdgcn_perm(d3, d1, 0x05040100);
-        a.part[0].w = __builtin_amdgcn_perm(d3, d1, 0x07060302);
-    }
 }
 
 // A lane's sum of the products of one row of W with one of A: of even and odd k apart when PACKED.
@@ -766,7 +766,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
             UNROLL for (u32 i = 0; i < M_TILE; i++) {
                 a_word &x = ring[word % A_RING][i];
-                pair_up(x);
+                pair_up(x.part[0]);
                 if (SUMS == OWN) {
                     pair zero[4];
                     decode_word(decoding, EVERY_ZERO, zero);

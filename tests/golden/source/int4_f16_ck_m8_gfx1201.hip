@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-// quern 0.1.0 for gfx1201, M = 5 to 8
+// quern 0.1.0 for gfx1201, M = 3 to 16
 // op=gemm wq=int4 group=32 scale=f16 zero=scaled a=f16 c=f16 n=1000 k=4096 bias=0 layout=ck round=rne
 
-#define SYMBOL quern_int4_f16_n1000_k4096_g32_m8 // name of the kernel
+#define SYMBOL quern_int4_f16_n1000_k4096_g32_m16 // name of the kernel
 constexpr unsigned N = 1000;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
 constexpr unsigned BLOCK = 32;          // weights along K that share a scale
@@ -14,25 +14,28 @@ constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define A_TYPE F16                      // elements of A
 #define C_TYPE F16                      // elements of C and of a bias
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
-#define PRODUCTS DOT2                   // how pairs are multiplied
+#define PRODUCTS MATRIX                 // how pairs are multiplied
 #define PAIRING OF_A                    // what is reordered where pairs differ
-#define SUMS SHARED                     // who makes sums of A
+#define STAGED true                     // whether W goes through LDS
+#define PREDEQUANT true                 // whether as weights, not codes
+#define EXACT true                      // whether codes are decoded as q - z
+#define PLAIN_SUM false                 // whether A is summed
+#define PART_SUMS false                 // whether by lanes, in parts
 #define BIAS 0                          // whether a bias is added
-constexpr unsigned M_TILE = 8;          // rows of A computed at once
+constexpr unsigned M_TILE = 16;         // rows of A computed at once
 
 constexpr unsigned WAVE = 32;           // lanes
-constexpr unsigned WAVES = 16;          // in a workgroup
-constexpr unsigned ROWS = 2;            // rows of W that a lane works on
-constexpr unsigned ROW_LANES = 8;       // lanes side by side with rows of their own
-constexpr unsigned SPLIT_K = 16;        // waves that share those rows along K
-constexpr unsigned CHUNK = 32;          // weights of a row for one lane in one step
-constexpr unsigned SHARED_BYTES = 8192; // of LDS
-constexpr unsigned WAVES_PER_SIMD = 8;  // that registers must leave room for
-constexpr unsigned PHASES = 0;          // 1: groups start apart along K, 2: waves do
-#define AHEAD false                     // whether all steps are loaded at the start
+constexpr unsigned WAVES = 8;           // in a workgroup
+constexpr unsigned ROWS = 16;           // rows of W that a wave works on
+constexpr unsigned SPLIT_K = 8;         // waves that share those rows along K
+constexpr unsigned CHUNK = 32;          // weights of a row for one lane in one load
+constexpr unsigned UNITS = 4;           // loads of a step for each 16 rows
+constexpr unsigned SHARED_BYTES = 18432; // of LDS
+constexpr unsigned WAVES_PER_SIMD = 12; // that registers must leave room for
+constexpr unsigned PHASES = 0;          // 1: groups start apart along K
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 #define SKEWED false                    // whether the last group of rows is empty
-#define WEIGHTS_ONCE false              // whether they bypass the caches
+#define WEIGHTS_ONCE true               // whether they bypass the caches
 
 // ---- prelude/prelude ----
 // Names for what the compiler offers without any header.
@@ -126,6 +129,86 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
     }
 }
 
+// ---- prelude/wmma12 ----
+// Matrix instructions of gfx12: 16 rows of A times 16 rows of W, 16 along K, eight in each half of
+// the wave. A lane holds one column of the result, of W's row lane % 16, and rows of A by tile_row.
+
+typedef float tile __attribute__((ext_vector_type(8)));
+typedef f16 f16x8 __attribute__((ext_vector_type(8)));
+typedef bf16 bf16x8 __attribute__((ext_vector_type(8)));
+typedef u32 operand __attribute__((ext_vector_type(4)));
+
+constexpr u32 K_LANES = 2;     // lanes with parts of one row of an operand
+constexpr u32 K_OF_LANE = 8;   // along K, of one instruction
+constexpr u32 TILE_VALUES = 8; // of the result, in a lane
+constexpr u32 HALF_BIT = 3;    // of a row of the result: tells lanes 0-15 from 16-31
+
+DEVICE u32 tile_row(u32 value, u32 lane) { return lane / 16 * 8 + value; }
+
+DEVICE tile multiply_add(operand a, operand w, tile sum)
+{
+    if constexpr (A_TYPE == F16)
+        return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(
+            __builtin_bit_cast(f16x8, a), __builtin_bit_cast(f16x8, w), sum);
+    else
+        return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(
+            __builtin_bit_cast(bf16x8, a), __builtin_bit_cast(bf16x8, w), sum);
+}
+
+// ---- prelude/tiles ----
+// What kernels on matrix units do with tiles of 16 by 16 results: a wave has N_TILES of them for
+// each of the M_TILES tiles of A, and SPLIT_K waves have sums of the same ones.
+
+constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
+constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
+constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
+constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+
+// Each wave puts its tiles into LDS, [row of A][row of W], in pieces of as many tiles as fit into
+// SHARED_BYTES; then the waves that share them sum, in the order of waves, and store what
+// `finish` makes of a sum for column n. Two rows of A that the halves of a wave write at once are
+// kept in different banks, by a swap of 16 columns in every other one.
+template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
+DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partial, u32 wave,
+                        u32 lane, u32 n0, u32 m0, ELEMENT *c, u32 m, u32 first, u64 ldc,
+                        FINISH finish)
+{
+    constexpr u32 ROUND_TILES = minimum(N_TILES, SHARED_BYTES / (WAVES * 1024));
+    constexpr u32 ROUND_ROWS = ROUND_TILES * 16; // of W
+    constexpr u32 WAVE_FLOATS = 16 * ROUND_ROWS;
+    constexpr bool SWAPPED = HALF_BIT || ROUND_ROWS > 16;
+    constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
+    const u32 member = wave % SPLIT_K * WAVE + lane;
+    const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
+    ELEMENT *const c_start = c + (u64)(first + m0 + row) * ldc + n;
+    const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
+    const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
+    UNROLL for (u32 i = 0; i < M_TILES; i++)
+        UNROLL for (u32 round = 0; round < N_TILES; round += ROUND_TILES) {
+            barrier();
+            UNROLL for (u32 j = 0; j < ROUND_TILES * TILE_VALUES; j++) {
+                const u32 t = j / TILE_VALUES, v = j % TILE_VALUES;
+                const u32 place = tile_row(v, 0) * ROUND_ROWS + t * 16, swap = place & 16;
+                partial[wave * WAVE_FLOATS + (swap ? other ^ 16 : other) + place - swap] =
+                    total[i][round + t][v];
+            }
+            barrier();
+            UNROLL for (u32 o = 0; o < WAVE_FLOATS; o += MEMBERS) {
+                const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
+                const u32 swap = SWAPPED ? (row + down) >> HALF_BIT & 1 : 0;
+                if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
+                    (MEMBERS > WAVE_FLOATS && member >= WAVE_FLOATS))
+                    continue;
+                const LDS float *const sums =
+                    partial + wave / SPLIT_K * SPLIT_K * WAVE_FLOATS + ((o + member) ^ swap * 16);
+                float result = sums[0];
+                UNROLL for (u32 q = 1; q < SPLIT_K; q++)
+                    result += sums[q * WAVE_FLOATS];
+                c_start[(i * 16 + down) * ldc + across] = finish(result, n + across);
+            }
+        }
+}
+
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
@@ -205,50 +288,6 @@ template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
     return (lane & ~steps) == 0;
 }
 
-// ---- prelude/spread ----
-// For waves in which eight neighbouring lanes have eight rows of W: sums over the other lane bits,
-// 3 and up. As in `reduce`, a lane gives half of its values away for the partner's other half,
-// until it has none to spare.
-
-constexpr u32 LANES_N = ROW_LANES;                  // lanes with rows of their own: 1 or 8
-constexpr u32 SPREAD_BITS = WAVE == 64 ? 3 : 2;     // lane bits that are summed over
-// Results that a lane is left with.
-constexpr u32 RESULTS = LANES_N == 1 || ROWS * M_TILE <= 1 << SPREAD_BITS
-                            ? 1 : (ROWS * M_TILE) >> SPREAD_BITS;
-
-template <u32 VALUES> DEVICE void spread_reduce(float *v, float (&result)[RESULTS], u32 lane)
-{
-    reduce_step<VALUES, 3>(v, lane);
-    reduce_step<(VALUES + 1) / 2, 4>(v, lane);
-    if constexpr (WAVE == 64)
-        reduce_step<(VALUES + 3) / 4, 5>(v, lane);
-    UNROLL for (u32 j = 0; j < RESULTS; j++)
-        result[j] = v[j];
-}
-
-// Which of the VALUES result `j` is: the lane's bits 3, 4, 5 are its highest bits, in this order.
-template <u32 VALUES> DEVICE u32 spread_index(u32 lane, u32 j)
-{
-    u32 index = j;
-    u32 rest = VALUES;
-    UNROLL for (u32 bit = 3; bit < 3 + SPREAD_BITS && rest > 1; bit++) {
-        rest /= 2;
-        index += (lane >> bit & 1) * rest;
-    }
-    return index;
-}
-// True in exactly one lane for each value and row.
-template <u32 VALUES> DEVICE bool spread_owner(u32 lane)
-{
-    u32 rest = VALUES, spare = 0;
-    UNROLL for (u32 bit = 3; bit < 3 + SPREAD_BITS; bit++) {
-        if (rest <= 1)
-            spare |= 1 << bit;
-        rest /= 2;
-    }
-    return (lane & spare) == 0;
-}
-
 // ---- prelude/int4 ----
 // Words of the constants block of int4 kernels, and the last step of a result.
 
@@ -276,7 +315,7 @@ template <class T, bool TRUNCATED> DEVICE T rounded(float value)
 // f16: 1024 + q from bits 0-3 of a half, 64 + q from bits 4-7. bf16: 128 + q from bits 0-3.
 // f32: q itself, by the conversion of a byte.
 
-constexpr bool WIDE = PRODUCTS != DOT2; // f32 values
+constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
 
 // Which two of a word's weights a pair is, seen from the word's bits: halves of the word are the
 // two elements when pairs are nibbles p and p + 4; else they are the nibbles of byte p.
@@ -294,6 +333,18 @@ template <bool> struct pair_type; // two decoded weights
 template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
+
+// The eight values of A that a word meets, in four pairs, as the decoder pairs weights.
+template <class PAIRS> DEVICE void pair_up(PAIRS &a)
+{
+    if constexpr (A_PAIRED) {
+        const u32 d0 = a[0], d1 = a[1], d2 = a[2], d3 = a[3];
+        a[0] = __builtin_amdgcn_perm(d2, d0, 0x05040100);
+        a[1] = __builtin_amdgcn_perm(d2, d0, 0x07060302);
+        a[2] = __builtin_amdgcn_perm(d3, d1, 0x05040100);
+        a[3] = __builtin_amdgcn_perm(d3, d1, 0x07060302);
+    }
+}
 
 // Constants that the compiler keeps in a register of each lane: an instruction of gfx9 reads only
 // one scalar register, and no literal.
@@ -412,164 +463,238 @@ DEVICE float zero_value(u32 bits)
         return scale_value(bits);
 }
 
-// ---- family/simt_int4 ----
-// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for a few rows of A and int4 W.
+// ---- decode/int4_exact ----
+// Decoded int4 codes without the decoder's bias and without the zero point. q - z is exact in f16,
+// where it takes one packed addition for two weights, and in bf16, where it is made in f32 and
+// cut. A weight itself, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded once; where
+// q - z and the scale are f16, one packed multiplication does the same.
+
+// What is added to decoded codes: in f16 -(bias + z), for the even and the odd pairs of a word; to
+// codes in f32 -z.
+struct exact_zero {
+    u32 even, odd;
+    float wide;
+};
+DEVICE u32 both_halves(f16 value) { return __builtin_bit_cast(u32, f16x2{value, value}); }
+DEVICE u32 halves(f16 low, f16 high) { return __builtin_bit_cast(u32, f16x2{low, high}); }
+
+// `z` is a byte's zero point; 8 where codes are taken from the middle.
+DEVICE exact_zero make_exact_zero(float z)
+{
+    if (A_TYPE == BF16)
+        computed(z); // a constant would turn into integer subtractions, one by one
+    const f16 low = (f16)(-1024.0f - z), high = (f16)(-64.0f - z);
+    if constexpr (BYTE_PAIRS)
+        return {halves(low, high), halves(low, high), -z};
+    else
+        return {both_halves(low), both_halves(high), -z};
+}
+
+// q - z of the word's pairs, in place.
+DEVICE void subtract_zero(u32 (&w)[4], const exact_zero &zero)
+{
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        const u32 value = w[p], constant = p % 2 ? zero.odd : zero.even;
+        w[p] = __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, value) +
+                                           __builtin_bit_cast(f16x2, constant));
+    }
+}
+
+// A word's codes a byte each, and two of them as f32, of which pair p is made: a conversion takes
+// any byte, but no nibble. The compiler would rather take nibbles out one by one.
+struct code_bytes {
+    u32 even, odd;
+};
+DEVICE code_bytes bytes_of(u32 word)
+{
+    code_bytes c = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
+    computed(c.even);
+    computed(c.odd);
+    return c;
+}
+DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
+{
+    if constexpr (BYTE_PAIRS)
+        return {(float)(c.even >> 8 * p & 0xff), (float)(c.odd >> 8 * p & 0xff)};
+    const u32 from = p % 2 ? c.odd : c.even;
+    return {(float)(from >> 8 * (p / 2) & 0xff), (float)(from >> 8 * (p / 2 + 2) & 0xff)};
+}
+
+// Two f32 as a pair of bf16: cut, or rounded to nearest, ties to even. A NaN must be the usual
+// one, which rounding leaves as it is.
+template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
+{
+    const float low = value.x, high = value.y;
+#if defined(__gfx950__)
+    if constexpr (!CUT) {
+        u32 pair;
+        asm("v_cvt_pk_bf16_f32 %0, %1, %2" : "=v"(pair) : "v"(low), "v"(high));
+        return pair;
+    }
+#endif
+    u32 l = __builtin_bit_cast(u32, low), h = __builtin_bit_cast(u32, high);
+    if constexpr (!CUT) {
+        l += 0x7fff + (l >> 16 & 1);
+        h += 0x7fff + (h >> 16 & 1);
+    }
+    return __builtin_amdgcn_perm(h, l, 0x07060302);
+}
+
+// q - z of a word, in the pairs of decode_word.
+DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u32 (&w)[4])
+{
+    if constexpr (A_TYPE == F16) {
+        decode_word(d, word, w);
+        subtract_zero(w, zero);
+    } else {
+        const code_bytes codes = bytes_of(word);
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = bf16_pair<true>(code_pair(codes, p) + zero.wide);
+    }
+}
+
+// The weights of a word, in the pairs of decode_word.
+struct weight_scale {
+    exact_zero zero;
+    u32 packed;       // the scale twice, where it is f16
+    float scale, off; // a weight is code * scale + off
+};
+constexpr bool PACKED_SCALE = A_TYPE == F16 && SCALE_TYPE == F16 && ZERO != ZERO_SCALED;
+
+DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
+{
+    weight_scale s = {};
+    s.scale = scale_value(scale_bits);
+    const float zero = ZERO == ZERO_U8 ? zero_value(zero_bits) : 8.0f;
+    if constexpr (A_TYPE == F16) {
+        s.zero = make_exact_zero(zero);
+        s.packed = scale_bits << 16 | (scale_bits & 0xffff);
+        s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;
+    } else {
+        s.off = -zero * s.scale; // exact, but for scales in f32
+        if (ZERO == ZERO_SCALED)
+            s.off -= zero_value(zero_bits);
+        s.scale = s.scale == s.scale ? s.scale : __builtin_bit_cast(float, 0x7fc00000);
+        s.off = s.off == s.off ? s.off : __builtin_bit_cast(float, 0x7fc00000);
+    }
+    return s;
+}
+
+DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u32 (&w)[4])
+{
+    if constexpr (A_TYPE == F16) {
+        decode_word(d, word, w);
+        subtract_zero(w, s.zero);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const u32 codes = w[p], scale = s.packed;
+            const f16x2 q = __builtin_bit_cast(f16x2, codes);
+            if constexpr (PACKED_SCALE)
+                w[p] = __builtin_bit_cast(u32, q * __builtin_bit_cast(f16x2, scale));
+            else
+                w[p] = halves((f16)__builtin_fmaf((float)q.x, s.scale, s.off),
+                              (f16)__builtin_fmaf((float)q.y, s.scale, s.off));
+        }
+    } else {
+        const code_bytes codes = bytes_of(word);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const f32x2 q = code_pair(codes, p);
+            const f32x2 scale = s.scale, off = s.off;
+            w[p] = bf16_pair<TRUNCATE>(__builtin_elementwise_fma(q, scale, off));
+        }
+    }
+}
+
+// ---- family/mma_int4 ----
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for int4 W, on matrix units.
 //
-// A wave works on ROWS rows of W (times LANES_N, when neighbouring lanes have rows of their own)
-// and all M_TILE rows of A at once. In a step each lane takes CHUNK consecutive weights of every
-// row, which share one scale: their products are summed unscaled, in f32, and the scale is applied
-// to that sum. What the decoder adds to every code is taken out of it, with the zero point:
+// A matrix instruction multiplies a tile of 16 rows of W with a tile of 16 rows of A, however many
+// of those there are, so that every M up to 16 costs the same. A wave works on ROWS rows of W and
+// M_TILE rows of A at once. The steps of a row are dealt out in turn to SPLIT_K waves, whose sums
+// meet in LDS in a fixed order. Which k an instruction calls its own does not matter as long as
+// both operands agree.
 //
-//     sum of a * (q - z) = sum of a * decoded(q) - sum of a * decoded(0) - z * sum of a
+// Weights are decoded in registers and go straight into the instruction. Products of a group are
+// summed unscaled and the scale is applied to that sum. What is multiplied is q - z (EXACT), or in
+// bf16, where that takes more instructions, 128 + q. What is too much then comes out of the sum by
+// the plain sum of A:
 //
-// The last two depend on A alone. They are made once per chunk of A by the whole workgroup, and
-// kept in LDS for all its rows of W (or, SUMS == OWN, by each wave: where LDS has no room for
-// them). A zero point that is the same everywhere is decoded with the zeros.
+//     sum of a * (q - z) * s = s * sum of a * (128 + q) - (128 + z) * s * sum of a
+//
+// It is made by the same matrix instruction with a tile of ones, or in parts by the lanes
+// (PART_SUMS), each of which has all its values of one row of A.
+//
+// STAGED: what a wave multiplies goes through LDS. No two lanes decode the same weights then, also
+// where both halves of a wave hold the same operands. PREDEQUANT: it is the weights themselves in
+// A's type, scale and all, so that there is nothing to scale and no sum of A; but each weight is
+// rounded.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
-constexpr u32 WORDS = CHUNK / 8;              // packed words in a chunk
-constexpr u32 LANES_K = WAVE / LANES_N;       // lanes side by side along K
-constexpr u32 STEP = LANES_K * CHUNK;         // weights of a row that a step covers
-constexpr u32 STEPS = (K + STEP - 1) / STEP;
-constexpr bool WHOLE_STEPS = K % STEP == 0;
+constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a row of a load
+constexpr u32 UNIT = CHUNK * LOAD_LANES; // weights of a row that one load of the wave covers
+constexpr u32 LANE_UNIT = UNIT / K_LANES; // and that a lane gives to instructions
+constexpr u32 STEP = UNIT * UNITS;        // weights of a row in a step; it divides K
+constexpr u32 STEPS = K / STEP;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
-constexpr u32 SETS = AHEAD ? TRIPS : 1;                // steps whose weights are held at once
-constexpr u32 UNROLLED = TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
-constexpr u32 VALUES = ROWS * M_TILE;         // sums that a lane holds
-constexpr u32 WAVE_ROWS = ROWS * LANES_N;
-constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * WAVE_ROWS;
-constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
-constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
-constexpr u32 A_RING = minimum(WORDS, M_TILE > 2 ? 2 : 4); // words' worth of A held at once
-constexpr u32 ITEMS = WAVES * WAVE;
-constexpr u32 CHUNKS = K / CHUNK; // of a row
-constexpr u32 DECODED = ROWS * M_TILE > 4 ? 1 : 2; // words whose weights are held at once
+constexpr u32 SPAN = PREDEQUANT ? UNIT : minimum(BLOCK, STEP); // weights that share a scale's load
+constexpr u32 SPANS = STEP / SPAN;
+constexpr u32 WORDS = CHUNK / 8;
+constexpr u64 UNIT_BYTES = WORD_BLOCKS && UNIT >= 32 ? UNIT / 32 * (u64)N * 16 : UNIT / 2;
 
-// The eight values of a row of A that a word meets. Rows of A start at multiples of 4 bytes.
-typedef u32 a_vector __attribute__((ext_vector_type(4), aligned(4)));
-constexpr u32 A_VECTORS = A_TYPE == F32 ? 2 : 1;
-struct a_word {
-    a_vector part[A_VECTORS];
-};
+// A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
+// A. Rows of A start at multiples of 4 bytes.
+constexpr u32 BATCH = K_OF_LANE > 8 ? K_OF_LANE : 8;
+constexpr u32 BATCHES = UNITS * LANE_UNIT / BATCH, SPAN_BATCHES = BATCHES / SPANS;
+constexpr u32 UNIT_BATCHES = BATCHES / UNITS;
+constexpr u32 BATCH_WORDS = BATCH / 2, OPERAND_WORDS = K_OF_LANE / 2;
+constexpr u32 A_RING = minimum(BATCHES, M_TILES > 1 || BATCH > 8 ? 2 : 4); // held at once
+typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 
-DEVICE a_word load_a_word(const u8 *from)
+// Rows of decoded weights in LDS lie 16 bytes further apart than they are long, so that eight
+// lanes that read 16 bytes each meet all banks.
+constexpr u32 ROW_PIECES = UNIT / 8 + 1; // of eight weights
+constexpr u32 STAGED_PIECES = STAGED ? ROWS * ROW_PIECES : 0;
+constexpr u32 WAVE_PIECES = STAGED_PIECES + (PART_SUMS ? M_TILES * WAVE / 4 : 0);
+
+
+// A lane's part of the plain sums of a span.
+DEVICE float add_pair(u32 pair, float part)
 {
-    a_word a;
-    UNROLL for (u32 v = 0; v < A_VECTORS; v++)
-        a.part[v] = ((const a_vector *)from)[v];
-    return a;
+    const u32 ones = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
+    if constexpr (A_TYPE == F16)
+        return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, pair),
+                                      __builtin_bit_cast(f16x2, ones), part, false);
+#if PART_SUMS // not every processor has it
+    else
+        return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, pair),
+                                               __builtin_bit_cast(bf16x2, ones), part, false);
+#endif
 }
 
-// A's pairs as the decoder pairs weights.
-DEVICE void pair_up(a_word &a)
+// Parts of a row's sum, lane % 16 being the row, meet in every lane that has it, and go to LDS,
+// where a row's place makes those that a lane takes neighbours.
+DEVICE void put_sums(float sum, LDS float *place, u32 lane)
 {
-    if constexpr (A_PAIRED) {
-        const u32 d0 = a.part[0].x, d1 = a.part[0].y, d2 = a.part[0].z, d3 = a.part[0].w;
-        a.part[0].x = __builtin_amdgcn_perm(d2, d0, 0x05040100);
-        a.part[0].y = __builtin_amdgcn_perm(d2, d0, 0x07060302);
-        a.part[0].z = __builtin_amdgcn_perm(d3, d1, 0x05040100);
-        a.part[0].w = __builtin_amdgcn_perm(d3, d1, 0x07060302);
-    }
+    if constexpr (K_LANES > 1)
+        sum += across<4>(sum, lane);
+    if constexpr (K_LANES > 2)
+        sum += across<5>(sum, lane);
+    const u32 row = lane % 16;
+    place[lane - row + (HALF_BIT ? row : row % 2 * 8 + row / 2)] = sum;
+}
+// From there, in every column of a tile.
+DEVICE tile take_sums(const LDS float *place, u32 lane)
+{
+    const LDS f32x4 *const from = (const LDS f32x4 *)(place + lane / 16 * TILE_VALUES);
+    tile all;
+    UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+        all[v] = from[v / 4][v % 4];
+    return all;
 }
 
-// A lane's sum of the products of one row of W with one of A: of even and odd k apart when PACKED.
-template <bool> struct sum_type;
-template <> struct sum_type<true> { typedef f32x2 type; };
-template <> struct sum_type<false> { typedef float type; };
-typedef sum_type<PRODUCTS == PACKED>::type lane_sum;
-
-DEVICE float whole(float sum) { return sum; }
-DEVICE float whole(f32x2 sum) { return sum.x + sum.y; }
-DEVICE void start_at(float &sum, float start) { sum = start; }
-DEVICE void start_at(f32x2 &sum, float start) { sum = f32x2{start, 0.0f}; }
-
-// The word's pair `index` of A in f32.
-DEVICE f32x2 widen(const a_word &a, u32 index)
-{
-    u32 a0, a1;
-    if constexpr (A_TYPE == F32) {
-        a0 = a.part[index / 2][index % 2 * 2], a1 = a.part[index / 2][index % 2 * 2 + 1];
-    } else { // bf16 is the upper half of an f32
-        const u32 both = a.part[0][index];
-        a0 = both << 16, a1 = both & 0xffff0000;
-    }
-    return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
-}
-
-// sum + the products of the word's pair `index` of A with `w`.
-template <class PAIR, class SUM>
-DEVICE SUM multiply_add(const a_word &a, u32 index, PAIR w, SUM sum)
-{
-    if constexpr (PRODUCTS == PACKED) {
-        return __builtin_elementwise_fma(widen(a, index), w, sum);
-    } else if constexpr (PRODUCTS == PLAIN) {
-        const f32x2 x = widen(a, index);
-        sum = __builtin_fmaf(x.x, w.x, sum);
-        return __builtin_fmaf(x.y, w.y, sum);
-    } else {
-        const u32 x = a.part[0][index];
-        if constexpr (A_TYPE == F16)
-            return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, x),
-                                          __builtin_bit_cast(f16x2, w), sum, false);
-        else
-            return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, x),
-                                                   __builtin_bit_cast(bf16x2, w), sum, false);
-    }
-}
-
-// ---- sums of A ----
-
-// Of one chunk of A: what decoded codes of 0 (of 8, where that is every zero point's value) give,
-// negated; and the plain sum, that zero points are multiplied with. Where the bias is the same for
-// all of a chunk, the first is a multiple of the second.
-struct a_sums {
-    float start, plain;
-};
-constexpr u32 EVERY_ZERO = ZERO == ZERO_U8 ? 0 : 0x88888888;
-constexpr float EVERY_BIAS = CODE_BIAS + (ZERO == ZERO_U8 ? 0 : 8); // with ONE_BIAS
-constexpr bool KEEP_START = !ONE_BIAS || ZERO == ZERO_NONE;
-constexpr bool KEEP_PLAIN = ZERO != ZERO_NONE;
-constexpr u32 SUM_FLOATS = KEEP_START + KEEP_PLAIN;
-
-DEVICE void get_ones(u32 &ones) { ones = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80; }
-DEVICE void get_ones(f32x2 &ones) { ones = f32x2{1.0f, 1.0f}; }
-
-// What codes decode to if all are EVERY_ZERO, in the pairs that A comes from memory in.
-DEVICE void decode_zeros(const decoder &d, u32 (&zero)[4])
-{
-    if constexpr (A_PAIRED && A_TYPE == F16) { // low and high halves of a word's bytes take turns
-        UNROLL for (u32 p = 0; p < 4; p++)
-            zero[p] = EVERY_ZERO ? 0x54806408 : 0x54006400;
-    } else {
-        decode_word(d, EVERY_ZERO, zero);
-    }
-}
-DEVICE void decode_zeros(const decoder &d, f32x2 (&zero)[4]) { decode_word(d, EVERY_ZERO, zero); }
-
-struct a_summing {
-    lane_sum zeros, plain;
-};
-DEVICE void add_to_sums(const a_word &a, const pair (&zero)[4], a_summing &s)
-{
-    pair ones;
-    get_ones(ones);
-    UNROLL for (u32 p = 0; p < 4; p++) {
-        if (KEEP_START)
-            s.zeros = multiply_add(a, p, zero[p], s.zeros);
-        if (KEEP_PLAIN)
-            s.plain = multiply_add(a, p, ones, s.plain);
-    }
-}
-DEVICE a_sums finished(const a_summing &s)
-{
-    const float plain = whole(s.plain);
-    return {KEEP_START ? -whole(s.zeros) : -EVERY_BIAS * plain, plain};
-}
-
-KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
+KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
 void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS
             const c_element *__restrict bias,
@@ -577,7 +702,6 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
-    LDS float *const shared_floats = (LDS float *)shared_memory;
 
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u32 lane = item % WAVE;
@@ -586,237 +710,223 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     const u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
     if (SKEWED && group == GROUPS)
         return;
-    const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * WAVE_ROWS, m0 = slice * M_TILE;
-    const u32 lane_n = lane % LANES_N, lane_k = lane / LANES_N;
+    const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
     const decoder decoding = make_decoder();
 
-    // A wave at the end of W takes rows of the wave before it, and a lane the last row, rather than
-    // rows past the end: their results are not stored. Rows of a wave are always neighbours.
-    const u32 n_base = WHOLE_GROUPS     ? n0
-                       : N >= WAVE_ROWS ? minimum(n0, N >= WAVE_ROWS ? N - WAVE_ROWS : 0)
-                                        : 0;
-    const u32 n_own = N >= WAVE_ROWS ? lane_n : minimum(lane_n, N - 1); // with LANES_N > 1
-    const u8 *b_row[ROWS], *a_row[M_TILE];
-    UNROLL for (u32 r = 0; r < ROWS; r++)
-        b_row[r] = b + (WORD_BLOCKS ? (u64)n_base * 16 : (u64)n_base * (K / 2)) +
-                   r * (WORD_BLOCKS ? LANES_N * 16 : K / 2);
-    const row_scales groups = scales_of_rows(n_base, n_own, SCALE_NAMES);
-    const u64 a_stride = lda * sizeof(a_element);
-    a_row[0] = (const u8 *)a + (first + m0) * a_stride;
-    UNROLL for (u32 i = 1; i < M_TILE; i++)
-        a_row[i] = a_row[i - 1] + (m0 + i < m ? a_stride : 0);
-
-    // Steps are counted from the phase on and come round. The chunk that this lane has of one; past
-    // the end of K, the last one again.
-    const u32 phase = PHASES == 0 ? 0 : (PHASES == 1 ? group : n0 / WAVE_ROWS) % STEPS;
+    // Steps are counted from the phase on and come round.
+    const u32 phase = PHASES ? group % STEPS : 0;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
         const u32 place = s + phase;
-        return (PHASES && place >= STEPS ? place - STEPS : place) * STEP + lane_k * CHUNK;
+        return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
     };
-    auto chunk_of = [&](u32 s) {
-        return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), K - CHUNK));
-    };
-    auto load_weights = [&](u32 k, u32 (&packed)[ROWS][WORDS], u32 (&scale)[ROWS],
-                            u32 (&zero)[ROWS]) {
-        UNROLL for (u32 r = 0; r < ROWS; r++)
-            load_dwords<WORDS, WEIGHTS_ONCE>(
-                packed[r], b_row[r] + (WORD_BLOCKS ? k / 32 * (N * 16) + n_own * 16 : k / 2));
-        UNROLL for (u32 r = 0; r < ROWS; r++)
-            scale[r] = load_scale(groups, r * LANES_N, k);
-        UNROLL for (u32 r = 0; r < ROWS; r++)
-            zero[r] = ZERO == ZERO_NONE ? 0 : load_zero(groups, r * LANES_N, k);
-    };
+    u32 k = start_of(step);
 
-    // Sums of A: waves take the chunks of a row of A by as many as they have lanes. The first ones'
-    // values are requested before the weights, since loads return in the order of issue.
-    constexpr u32 PARTS = (CHUNKS + WAVE - 1) / WAVE; // of a row
-    u32 part = wave;
-    a_word summed[WORDS];
-    auto load_summed = [&]() {
-        const u32 row = first + minimum(m0 + part / PARTS, m - 1);
-        const u8 *const from = (const u8 *)a + row * a_stride;
-        const u32 chunk = minimum(part % PARTS * WAVE + lane, CHUNKS - 1);
-        UNROLL for (u32 w = 0; w < WORDS; w++)
-            summed[w] = load_a_word(from + chunk * (u32)(CHUNK * sizeof(a_element)) +
-                                    w * 8 * sizeof(a_element));
-    };
-    if (SUMS == SHARED)
-        load_summed();
-    schedule_boundary();
-    u32 packed[SETS][ROWS][WORDS], k[SETS];
-    u32 scale[SETS][ROWS], zero_point[SETS][ROWS]; // bits
-    UNROLL for (u32 s = 0; s < SETS; s++) {
-        k[s] = chunk_of(step + s * SPLIT_K);
-        load_weights(k[s], packed[s], scale[s], zero_point[s]);
+    // Each lane has one row of every tile. Rows past the end are computed from the last one again
+    // and not stored.
+    const u32 a_part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
+    const u32 b_part = LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK;
+    const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on
+    u32 b_offset[N_TILES];
+    row_scales scale_row[N_TILES];
+    auto place_of = [](u32 k) { return WORD_BLOCKS ? k / 32 * (N * 16) + k % 32 / 2 : k / 2; };
+    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+        const u32 start = WHOLE_GROUPS ? n0 + t * 16 : minimum(n0 + t * 16, N - 1);
+        const u32 row = WHOLE_GROUPS ? lane % 16 : minimum(lane % 16, N - 1 - start);
+        b_tile[t] = b + (u64)start * (WORD_BLOCKS ? 16 : K / 2);
+        b_offset[t] = row * (WORD_BLOCKS ? 16 : K / 2) + place_of(b_part);
+        scale_row[t] = scales_of_rows(start, row, SCALE_NAMES);
     }
-    schedule_boundary();
-    if (SUMS == SHARED && part < M_TILE * PARTS) {
-        pair zero[4];
-        decode_zeros(decoding, zero);
-        for (;;) {
-            const u32 chunk = part % PARTS * WAVE + lane, at = part / PARTS * CHUNKS + chunk;
-            a_summing summing = {};
-            UNROLL for (u32 w = 0; w < WORDS; w++)
-                add_to_sums(summed[w], zero, summing);
-            const a_sums sums = finished(summing);
-            if (CHUNKS % WAVE == 0 || chunk < CHUNKS) {
-                if (KEEP_START)
-                    shared_floats[at * SUM_FLOATS] = sums.start;
-                if (KEEP_PLAIN)
-                    shared_floats[at * SUM_FLOATS + KEEP_START] = sums.plain;
-            }
-            part += WAVES;
-            if (part >= M_TILE * PARTS)
-                break;
-            load_summed();
+    UNROLL for (u32 i = 0; i < M_TILES; i++)
+        a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
+                                  (k + a_part));
+
+    auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][WORDS],
+                            u32 (&scale)[SPANS][N_TILES], u32 (&zero)[SPANS][N_TILES]) {
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            const u8 *const from = b_tile[t] + opaque(b_offset[t] + place_of(k));
+            UNROLL for (u32 u = 0; u < UNITS; u++)
+                load_dwords<WORDS, WEIGHTS_ONCE>(packed[u][t], from + u * UNIT_BYTES);
         }
-    }
+        UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 s = 0; s < SPANS; s++) {
+            const u32 at = k + s * SPAN + (PREDEQUANT ? b_part : 0);
+            scale[s][t] = load_scale(scale_row[t], 0, at);
+            zero[s][t] = ZERO == ZERO_NONE ? 0 : load_zero(scale_row[t], 0, at);
+        }
+    };
 
-    // After the reduction this lane will hold RESULTS sums of a row of W with a row of A.
-    u32 result_n[RESULTS], result_i[RESULTS];
-    bool stores[RESULTS];
-#if BIAS
-    float bias_value[RESULTS];
-#endif
-    UNROLL for (u32 j = 0; j < RESULTS; j++) {
-        const bool spread = LANES_N > 1;
-        const u32 value = spread ? spread_index<VALUES>(lane, j) : reduced_index<VALUES>(lane);
-        const bool owner = spread ? spread_owner<VALUES>(lane) : reduced_owner<VALUES>(lane);
-        result_n[j] = n_base + value % ROWS * LANES_N + lane_n;
-        result_i[j] = m0 + value / ROWS;
-        stores[j] = owner && result_i[j] < m &&
-                    (WHOLE_GROUPS || (result_n[j] >= n0 && result_n[j] < N));
-#if BIAS
-        bias_value[j] = bias[WHOLE_GROUPS ? result_n[j] : minimum(result_n[j], N - 1)];
-#endif
-    }
-    if (SUMS == SHARED)
-        barrier();
+    u32 packed[UNITS][N_TILES][WORDS];
+    u32 scale[SPANS][N_TILES], zero[SPANS][N_TILES]; // bits
+    load_weights(k, packed, scale, zero);
+    schedule_boundary();
 
-    float total[VALUES] = {};
-#pragma unroll UNROLLED
+    operand ones;
+    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+        ones[d] = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
+    LDS u32x4 *const staged = (LDS u32x4 *)shared_memory + wave * WAVE_PIECES;
+    LDS float *const sums_of_a = (LDS float *)(staged + STAGED_PIECES);
+    tile total[M_TILES][N_TILES] = {};
+
+    // One step: the weights that were loaded, times A from k on. After the last use of the packed
+    // weights `next` may request others in their place.
+    auto do_step = [&](auto next) {
+        u32 ring[A_RING][M_TILES][BATCH_WORDS]; // batches of A
+        auto load_a = [&](u32 batch) {
+            const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH; j += 8) {
+                const a_piece v = *(const a_piece *)(a_start[i] + (unit * UNIT + place + j) *
+                                                                      sizeof(a_element));
+                UNROLL for (u32 d = 0; d < 4; d++)
+                    ring[batch % A_RING][i][j / 2 + d] = v[d];
+            }
+            schedule_boundary();
+        };
+        u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
+        exact_zero exact[N_TILES];      // of the span that is decoded
+        auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) {
+            computed(word); // so that nothing is decoded long before its use
+            if (EXACT)
+                decode_exactly(decoding, word, exact[t], value);
+            else
+                decode_word(decoding, word, value);
+        };
+        auto stage = [&](u32 unit) {
+            UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                const u32 s = unit * SPANS / UNITS;
+                const weight_scale weight = make_weight_scale(scale[s][t], zero[s][t]);
+                UNROLL for (u32 j = 0; j < WORDS; j++) {
+                    u32 value[4];
+                    if (PREDEQUANT)
+                        dequantise_word(decoding, packed[unit][t][j], weight, value);
+                    else
+                        decode(t, packed[unit][t][j], value);
+                    staged[(t * 16 + lane % 16) * ROW_PIECES + b_part / 8 + j] =
+                        u32x4{value[0], value[1], value[2], value[3]};
+                }
+            }
+        };
+        auto decode_batch = [&](u32 batch) {
+            const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
+            if (!PREDEQUANT && EXACT && batch % SPAN_BATCHES == 0)
+                UNROLL for (u32 t = 0; t < N_TILES; t++)
+                    exact[t] = make_exact_zero(
+                        ZERO == ZERO_U8 ? zero_value(zero[batch / SPAN_BATCHES][t]) : 8.0f);
+            if (STAGED && place == 0)
+                stage(unit);
+            UNROLL for (u32 t = 0; t < N_TILES; t++)
+                UNROLL for (u32 j = 0; j < BATCH; j += 8) {
+                    u32 (&to)[4] = *(u32 (*)[4])&w[batch % 2][t][j / 2];
+                    if (STAGED) {
+                        const u32x4 v = staged[(t * 16 + lane % 16) * ROW_PIECES +
+                                               (a_part + place + j) / 8];
+                        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+                    } else {
+                        decode(t, packed[unit][t][(place + j) / 8], to);
+                    }
+                }
+        };
+        tile sum[M_TILES][N_TILES], plain[M_TILES]; // of a span; plain of A alone
+        float part[M_TILES];                        // of a plain sum, in lanes
+
+        UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
+            load_a(batch);
+        decode_batch(0);
+
+        UNROLL for (u32 batch = 0; batch < BATCHES; batch++) {
+            if (batch + A_RING - 1 < BATCHES)
+                load_a(batch + A_RING - 1);
+            if (batch + 1 < BATCHES)
+                decode_batch(batch + 1);
+            if (batch + 2 == BATCHES || BATCHES == 1) {
+                // products are made before the branch, not after it
+                UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    if (!PREDEQUANT && batch % SPAN_BATCHES)
+                        computed(sum[i][t]);
+                    computed(total[i][t]);
+                }
+                UNROLL for (u32 t = 0; t < N_TILES; t++)
+                    UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
+                        computed(w[(BATCHES - 1) % 2][t][j]);
+                next();
+            }
+            schedule_boundary();
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j += 4)
+                pair_up(*(u32 (*)[4])&ring[batch % A_RING][i][j]);
+            const bool starts = batch % SPAN_BATCHES == 0, ends = (batch + 1) % SPAN_BATCHES == 0;
+            if (PART_SUMS)
+                UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                    UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
+                        part[i] = add_pair(ring[batch % A_RING][i][j],
+                                           starts && j == 0 ? 0.0f : part[i]);
+                    if (ends)
+                        put_sums(part[i], sums_of_a + i * WAVE, lane);
+                }
+            UNROLL for (u32 j = 0; j < BATCH_WORDS; j += OPERAND_WORDS)
+                UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                    operand a_part, w_part;
+                    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+                        a_part[d] = ring[batch % A_RING][i][j + d];
+                    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                        UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+                            w_part[d] = w[batch % 2][t][j + d];
+                        tile &to = PREDEQUANT ? total[i][t] : sum[i][t];
+                        to = multiply_add(a_part, w_part,
+                                          !PREDEQUANT && starts && j == 0 ? (tile)(0.0f) : to);
+                    }
+                    if (PLAIN_SUM && !PART_SUMS)
+                        plain[i] = multiply_add(a_part, ones,
+                                                starts && j == 0 ? (tile)(0.0f) : plain[i]);
+                }
+            schedule_boundary();
+            if (!PREDEQUANT && ends) {
+                const u32 s = batch / SPAN_BATCHES;
+                float one[N_TILES], off[N_TILES]; // off: times the plain sum
+                UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    one[t] = scale_value(scale[s][t]);
+                    off[t] = EXACT ? 0.0f : -(CODE_BIAS + 8) * one[t];
+                    if (ZERO == ZERO_U8)
+                        off[t] = -(CODE_BIAS + zero_value(zero[s][t])) * one[t];
+                    if (ZERO == ZERO_SCALED)
+                        off[t] -= zero_value(zero[s][t]);
+                }
+                UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                    if (PART_SUMS)
+                        plain[i] = take_sums(sums_of_a + i * WAVE, lane);
+                    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                        tile &to = total[i][t];
+                        to = __builtin_elementwise_fma(sum[i][t], (tile)one[t], to);
+                        if (PLAIN_SUM)
+                            to = __builtin_elementwise_fma(plain[i], (tile)off[t], to);
+                    }
+                }
+            }
+        }
+    };
+
+#pragma unroll 1
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
-        const bool inside = WHOLE_STEPS || start_of(step) < K;
-        const u32 set = trip % SETS, k_here = k[set];
-
-        a_word ring[A_RING][M_TILE];
-        auto load_a = [&](u32 word) {
-            UNROLL for (u32 i = 0; i < M_TILE; i++)
-                ring[word % A_RING][i] = load_a_word(
-                    a_row[i] + k_here * (u32)sizeof(a_element) + word * 8 * sizeof(a_element));
-            schedule_boundary();
-        };
-        UNROLL for (u32 word = 0; word < (A_RING == 1 ? 1 : A_RING - 1); word++)
-            load_a(word);
-
-        // Sums start where the decoder's bias and the zero point leave them.
-        a_sums sums[M_TILE];
-        a_summing summing[M_TILE] = {};
-        float zero[ROWS], value[ROWS];
-        UNROLL for (u32 i = 0; i < M_TILE; i++) {
-            const u32 at = (i * CHUNKS + k_here / CHUNK) * SUM_FLOATS;
-            if (SUMS == SHARED && SUM_FLOATS == 2) {
-                // in one load: lanes that load every other float would meet in twos in a bank
-                const f32x2 both = *(const LDS f32x2 *)(shared_floats + at);
-                sums[i].start = both.x;
-                sums[i].plain = both.y;
-            } else if (SUMS == SHARED) {
-                sums[i].plain = KEEP_PLAIN ? shared_floats[at + KEEP_START] : 0.0f;
-                sums[i].start = KEEP_START ? shared_floats[at] : -EVERY_BIAS * sums[i].plain;
+        u32 next_scale[SPANS][N_TILES], next_zero[SPANS][N_TILES];
+        u32 next_k = k;
+        do_step([&] {
+            if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
+                next_k = start_of(step + SPLIT_K);
+                load_weights(next_k, packed, next_scale, next_zero);
             }
-        }
-        UNROLL for (u32 r = 0; r < ROWS; r++) {
-            value[r] = scale_value(scale[set][r]);
-            zero[r] = ZERO == ZERO_NONE ? 0.0f : zero_value(zero_point[set][r]);
-            computed(value[r]); // their registers take the next ones
-            computed(zero[r]);
-        }
-        auto start_sum = [&](u32 i, u32 r) {
-            return ZERO == ZERO_U8 ? __builtin_fmaf(-zero[r], sums[i].plain, sums[i].start)
-                                   : sums[i].start;
-        };
-        lane_sum sum[VALUES];
-        UNROLL for (u32 v = 0; v < VALUES; v++)
-            start_at(sum[v], SUMS == SHARED ? start_sum(v / ROWS, v % ROWS) : 0.0f);
-
-        pair w[DECODED][ROWS][4]; // weights of this word, and perhaps of the next
-        auto decode = [&](u32 word) {
-            UNROLL for (u32 r = 0; r < ROWS; r++)
-                decode_word(decoding, packed[set][r][word], w[word % DECODED][r]);
-        };
-        if (DECODED == 2)
-            decode(0);
-        UNROLL for (u32 word = 0; word < WORDS; word++) {
-            if (A_RING > 1 && word + A_RING - 1 < WORDS)
-                load_a(word + A_RING - 1);
-            if (word + DECODED - 1 < WORDS)
-                decode(word + DECODED - 1);
-            // After the last use of the packed weights, those of the next step take their place.
-            if (word + DECODED == WORDS || WORDS == 1) {
-                UNROLL for (u32 v = 0; v < VALUES; v++)
-                    computed(sum[v]);
-                UNROLL for (u32 r = 0; r < ROWS; r++) UNROLL for (u32 p = 0; p < 4; p++)
-                    computed(w[(WORDS - 1) % DECODED][r][p]);
-                if (!AHEAD && (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS)) {
-                    k[0] = chunk_of(step + SPLIT_K);
-                    load_weights(k[0], packed[0], scale[0], zero_point[0]);
-                }
-            }
-            schedule_boundary();
-            UNROLL for (u32 i = 0; i < M_TILE; i++) {
-                a_word &x = ring[word % A_RING][i];
-                pair_up(x);
-                if (SUMS == OWN) {
-                    pair zero[4];
-                    decode_word(decoding, EVERY_ZERO, zero);
-                    add_to_sums(x, zero, summing[i]);
-                }
-                // Neighbours have no operand in common, so that they can be issued together.
-                UNROLL for (u32 q = 0; q < 4; q++) UNROLL for (u32 r = 0; r < ROWS; r++) {
-                    const u32 p = (q + r) % 4;
-                    lane_sum &s = sum[i * ROWS + r];
-                    s = multiply_add(x, p, w[word % DECODED][r][p], s);
-                }
-            }
-            schedule_boundary();
-        }
-        if (inside) {
-            UNROLL for (u32 i = 0; i < M_TILE; i++)
-                if (SUMS == OWN)
-                    sums[i] = finished(summing[i]);
-            UNROLL for (u32 v = 0; v < VALUES; v++) {
-                const u32 i = v / ROWS, r = v % ROWS;
-                const float start = SUMS == OWN ? start_sum(i, r) : 0.0f;
-                const float here = whole(sum[v]);
-                total[v] = __builtin_fmaf(SUMS == OWN ? here + start : here, value[r], total[v]);
-                if (ZERO == ZERO_SCALED)
-                    total[v] = __builtin_fmaf(-zero[r], sums[i].plain, total[v]);
-            }
+        });
+        UNROLL for (u32 i = 0; i < M_TILES; i++)
+            a_start[i] += ((i64)next_k - (i64)k) * (i64)sizeof(a_element);
+        k = next_k;
+        UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            scale[s][t] = next_scale[s][t];
+            zero[s][t] = next_zero[s][t];
         }
     }
 
-    float result[RESULTS];
-    if constexpr (LANES_N == 1)
-        result[0] = reduce<VALUES>(total, lane);
-    else
-        spread_reduce<VALUES>(total, result, lane);
-    if (SPLIT_K > 1) {
-        barrier(); // the sums of A have served
-        UNROLL for (u32 j = 0; j < RESULTS; j++)
-            shared_floats[(wave * RESULTS + j) * WAVE + lane] = result[j];
-        barrier();
-        if (wave % SPLIT_K)
-            return;
-        UNROLL for (u32 q = 1; q < SPLIT_K; q++) UNROLL for (u32 j = 0; j < RESULTS; j++)
-            result[j] += shared_floats[((wave + q) * RESULTS + j) * WAVE + lane];
-    }
-    UNROLL for (u32 j = 0; j < RESULTS; j++) {
+    store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
+                              ldc, [&](float result, u32 n) {
 #if BIAS
-        result[j] += bias_value[j];
+                                  result += bias[n];
 #endif
-        if (stores[j])
-            (c + (u64)(first + result_i[j]) * ldc)[result_n[j]] =
-                rounded<c_element, TRUNCATE>(result[j]);
-    }
+                                  return rounded<c_element, TRUNCATE>(result);
+                              });
 }

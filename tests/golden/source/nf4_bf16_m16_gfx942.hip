@@ -142,6 +142,60 @@ DEVICE tile multiply_add(operand a, operand w, tile sum)
             __builtin_bit_cast(i16x4, a), __builtin_bit_cast(i16x4, w), sum, 0, 0, 0);
 }
 
+// ---- prelude/tiles ----
+// What kernels on matrix units do with tiles of 16 by 16 results: a wave has N_TILES of them for
+// each of the M_TILES tiles of A, and SPLIT_K waves have sums of the same ones.
+
+constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
+constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
+constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
+constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+
+// Each wave puts its tiles into LDS, [row of A][row of W], in pieces of as many tiles as fit into
+// SHARED_BYTES; then the waves that share them sum, in the order of waves, and store what
+// `finish` makes of a sum for column n. Two rows of A that the halves of a wave write at once are
+// kept in different banks, by a swap of 16 columns in every other one.
+template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
+DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partial, u32 wave,
+                        u32 lane, u32 n0, u32 m0, ELEMENT *c, u32 m, u32 first, u64 ldc,
+                        FINISH finish)
+{
+    constexpr u32 ROUND_TILES = minimum(N_TILES, SHARED_BYTES / (WAVES * 1024));
+    constexpr u32 ROUND_ROWS = ROUND_TILES * 16; // of W
+    constexpr u32 WAVE_FLOATS = 16 * ROUND_ROWS;
+    constexpr bool SWAPPED = HALF_BIT || ROUND_ROWS > 16;
+    constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
+    const u32 member = wave % SPLIT_K * WAVE + lane;
+    const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
+    ELEMENT *const c_start = c + (u64)(first + m0 + row) * ldc + n;
+    const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
+    const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
+    UNROLL for (u32 i = 0; i < M_TILES; i++)
+        UNROLL for (u32 round = 0; round < N_TILES; round += ROUND_TILES) {
+            barrier();
+            UNROLL for (u32 j = 0; j < ROUND_TILES * TILE_VALUES; j++) {
+                const u32 t = j / TILE_VALUES, v = j % TILE_VALUES;
+                const u32 place = tile_row(v, 0) * ROUND_ROWS + t * 16, swap = place & 16;
+                partial[wave * WAVE_FLOATS + (swap ? other ^ 16 : other) + place - swap] =
+                    total[i][round + t][v];
+            }
+            barrier();
+            UNROLL for (u32 o = 0; o < WAVE_FLOATS; o += MEMBERS) {
+                const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
+                const u32 swap = SWAPPED ? (row + down) >> HALF_BIT & 1 : 0;
+                if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
+                    (MEMBERS > WAVE_FLOATS && member >= WAVE_FLOATS))
+                    continue;
+                const LDS float *const sums =
+                    partial + wave / SPLIT_K * SPLIT_K * WAVE_FLOATS + ((o + member) ^ swap * 16);
+                float result = sums[0];
+                UNROLL for (u32 q = 1; q < SPLIT_K; q++)
+                    result += sums[q * WAVE_FLOATS];
+                c_start[(i * 16 + down) * ldc + across] = finish(result, n + across);
+            }
+        }
+}
+
 // ---- decode/nf4 ----
 // NF4 (QLoRA, arXiv:2305.14314, appendix E): the quantiles of a normal distribution.
 
@@ -297,7 +351,6 @@ DEVICE u32 lane_copy(u32 lane) { return lane % COPIES * sizeof(pair); }
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
-constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
 constexpr u32 UNIT = CHUNK * K_LANES; // weights of a row that one load of the wave covers
 constexpr u32 STEP = UNIT * UNITS;    // and those of a step; it divides K
 constexpr u32 STEPS = K / STEP;
@@ -305,9 +358,6 @@ constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
 constexpr u32 SPAN = minimum(BLOCK, STEP); // weights of a row that are summed unscaled
 constexpr u32 SPANS = STEP / SPAN;
-constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
-constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
-constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
 
 // A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
 // A. Rows of A start at multiples of 4 bytes.
@@ -316,10 +366,6 @@ constexpr u32 BATCHES = UNITS * CHUNK / BATCH, SPAN_BATCHES = BATCHES / SPANS;
 constexpr u32 BATCH_WORDS = BATCH / 2, OPERAND_WORDS = K_OF_LANE / 2;
 constexpr u32 A_RING = minimum(BATCHES, M_TILES > 1 || BATCH > 8 ? 2 : 4); // held at once
 typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
-
-// Sums of waves meet in pieces of ROUND_TILES tiles, as many as fit where the table was.
-constexpr u32 ROUND_TILES = minimum(N_TILES, TABLE_BYTES / (WAVES * 1024));
-constexpr u32 ROUND_ROWS = ROUND_TILES * 16; // of W
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
 void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
@@ -484,44 +530,13 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             scale[s][t] = next_scale[s][t];
     }
 
-    // Each wave puts its tiles into LDS, [row of A][row of W]; then the waves that share them sum
-    // and store. Two rows of A that the halves of a wave write at once are kept in different banks,
-    // by a swap of 16 columns in every other one.
-    LDS float *const partial = (LDS float *)shared_memory; // the table has served
-    constexpr u32 WAVE_FLOATS = 16 * ROUND_ROWS;
-    constexpr bool SWAPPED = HALF_BIT || ROUND_ROWS > 16;
-    constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
-    const u32 member = wave % SPLIT_K * WAVE + lane;
-    const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
-    c_element *const c_start = c + (u64)(first + m0 + row) * ldc + n;
-    const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
-    const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
-    UNROLL for (u32 i = 0; i < M_TILES; i++)
-        UNROLL for (u32 round = 0; round < N_TILES; round += ROUND_TILES) {
-            barrier();
-            UNROLL for (u32 j = 0; j < ROUND_TILES * TILE_VALUES; j++) {
-                const u32 t = j / TILE_VALUES, v = j % TILE_VALUES;
-                const u32 place = tile_row(v, 0) * ROUND_ROWS + t * 16, swap = place & 16;
-                partial[wave * WAVE_FLOATS + (swap ? other ^ 16 : other) + place - swap] =
-                    total[i][round + t][v];
-            }
-            barrier();
-            UNROLL for (u32 o = 0; o < WAVE_FLOATS; o += MEMBERS) {
-                const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
-                const u32 swap = SWAPPED ? (row + down) >> HALF_BIT & 1 : 0;
-                if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
-                    (MEMBERS > WAVE_FLOATS && member >= WAVE_FLOATS))
-                    continue;
-                const LDS float *const sums =
-                    partial + wave / SPLIT_K * SPLIT_K * WAVE_FLOATS + ((o + member) ^ swap * 16);
-                float result = sums[0];
-                UNROLL for (u32 q = 1; q < SPLIT_K; q++)
-                    result += sums[q * WAVE_FLOATS];
-                result *= CODE_UNIT;
+    // Sums of waves meet where the table was.
+    store_tiles<TABLE_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
+                             ldc, [&](float result, u32 n) {
+                                 result *= CODE_UNIT;
 #if BIAS
-                result += bias[n + across];
+                                 result += bias[n];
 #endif
-                c_start[(i * 16 + down) * ldc + across] = (c_element)result;
-            }
-        }
+                                 return (c_element)result;
+                             });
 }

@@ -1,0 +1,931 @@
+/* SPDX-License-Identifier: MIT */
+// quern 0.1.0 for gfx942, M = 1 to 16
+// op=gemm wq=int4 group=128 scale=bf16 zero=u8 a=bf16 c=bf16 n=4096 k=4096 bias=0 layout=k8 round=rne
+
+#define SYMBOL quern_int4_bf16_n4096_k4096_g128_m16 // name of the kernel
+constexpr unsigned N = 4096;            // rows of W
+constexpr unsigned K = 4096;            // columns of W
+constexpr unsigned BLOCK = 128;         // weights along K that share a scale
+#define WORD_ORDER K8                   // of the weights in a word
+#define WORD_BLOCKS false               // whether b is [K/32,N] blocks of 4
+#define SCALE_TYPE BF16                 // elements of scales
+#define ZERO ZERO_U8                    // what zero points are
+#define HAS_ZEROS 1                     // whether there are any
+#define A_TYPE BF16                     // elements of A
+#define C_TYPE BF16                     // elements of C and of a bias
+#define TRUNCATE false                  // whether f32 becomes bf16 by cutting
+#define PRODUCTS MATRIX                 // how pairs are multiplied
+#define PAIRING OF_W                    // what is reordered where pairs differ
+#define STAGED false                    // whether W goes through LDS
+#define PREDEQUANT false                // whether as weights, not codes
+#define EXACT false                     // whether codes are decoded as q - z
+#define PLAIN_SUM true                  // whether A is summed
+#define PART_SUMS false                 // whether by lanes, in parts
+#define BIAS 0                          // whether a bias is added
+constexpr unsigned M_TILE = 16;         // rows of A computed at once
+
+constexpr unsigned WAVE = 64;           // lanes
+constexpr unsigned WAVES = 4;           // in a workgroup
+constexpr unsigned ROWS = 16;           // rows of W that a wave works on
+constexpr unsigned SPLIT_K = 4;         // waves that share those rows along K
+constexpr unsigned CHUNK = 32;          // weights of a row for one lane in one load
+constexpr unsigned UNITS = 8;           // loads of a step for each 16 rows
+constexpr unsigned SHARED_BYTES = 4096; // of LDS
+constexpr unsigned WAVES_PER_SIMD = 3;  // that registers must leave room for
+constexpr unsigned PHASES = 0;          // 1: groups start apart along K
+#define SLICES_FIRST true               // whether slices of A are workgroup id x
+#define SKEWED false                    // whether the last group of rows is empty
+#define WEIGHTS_ONCE true               // whether they bypass the caches
+
+// ---- prelude/prelude ----
+// Names for what the compiler offers without any header.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef short i16x4 __attribute__((ext_vector_type(4)));
+typedef unsigned int u32;
+typedef unsigned long u64;
+typedef long i64;
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 f16;
+typedef f16 f16x2 __attribute__((ext_vector_type(2)));
+typedef f16 f16x4 __attribute__((ext_vector_type(4)));
+typedef __bf16 bf16;
+typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
+
+#define KERNEL extern "C" __attribute__((global))
+#define DEVICE static inline __attribute__((device, always_inline))
+#define CONSTANT static __attribute__((constant))
+#define LDS __attribute__((address_space(3)))
+#define UNROLL _Pragma("unroll")
+
+// Work-items of a workgroup, and waves that each SIMD must be able to hold.
+#define WORKGROUP(items, waves)                                                                    \
+    __attribute__((amdgpu_flat_work_group_size(items, items), amdgpu_waves_per_eu(waves)))
+
+enum element { F32, F16, BF16 };
+template <element> struct element_type;
+template <> struct element_type<F32> { typedef float type; };
+template <> struct element_type<F16> { typedef f16 type; };
+template <> struct element_type<BF16> { typedef bf16 type; };
+
+// How pairs of weights are multiplied with pairs of A: by a dot product of 16-bit values with an
+// f32 sum, by two f32 operations in one instruction, by two instructions, or by a matrix
+// instruction for pairs of 16-bit pairs.
+enum products { DOT2, PACKED, PLAIN, MATRIX };
+
+constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
+
+// Waits for this wave's LDS accesses, then for every wave of the workgroup. Written as instructions
+// because the compiler's own barrier also waits for every load from memory.
+DEVICE void barrier()
+{
+#if defined(__GFX12__)
+    asm volatile("s_wait_dscnt 0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" : : : "memory");
+#else
+    asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" : : : "memory");
+#endif
+}
+
+// Nothing is moved across this line by the compiler's scheduler.
+DEVICE void schedule_boundary() { __builtin_amdgcn_sched_barrier(0); }
+
+// The wave waits here for `value`. Loads return in the order of issue, so that waiting for the last
+// one of a batch spares a wait for each of the others.
+template <class T> DEVICE void await(T &value) { asm volatile("" : "+v"(value)); }
+
+// The value is computed here, not later where it is used.
+template <class T> DEVICE void computed(T &value) { asm volatile("" : "+v"(value)); }
+
+// Keeps the load of a value where it is written, ahead of a branch in which alone it is used.
+DEVICE void keep(u32 value) { asm volatile("" : : "v"(value)); }
+
+// The value, about which the compiler knows nothing: so that it keeps to 32-bit offsets from a base
+// that all lanes share, instead of moving a 64-bit address per lane through a loop.
+DEVICE u32 opaque(u32 value)
+{
+    asm("" : "+v"(value));
+    return value;
+}
+
+// One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
+// pass by the caches, which are better used for A.
+template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from)
+{
+    if constexpr (DWORDS == 4) {
+        const u32x4 *const p = (const u32x4 *)from;
+        const u32x4 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else if constexpr (DWORDS == 2) {
+        const u32x2 *const p = (const u32x2 *)from;
+        const u32x2 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y;
+    } else if constexpr (DWORDS == 1) {
+        const u32 *const p = (const u32 *)from;
+        to[0] = ONCE ? __builtin_nontemporal_load(p) : *p;
+    }
+}
+
+// ---- prelude/mfma16 ----
+// Matrix instructions of gfx90a and gfx942: 16 rows of A times 16 rows of W, 16 along K, four in
+// each quarter of the wave. A lane holds one column of the result, of W's row lane % 16, and rows
+// of A by tile_row.
+
+typedef f32x4 tile;
+typedef u32x2 operand;
+
+constexpr u32 K_LANES = 4;     // lanes with parts of one row of an operand
+constexpr u32 K_OF_LANE = 4;   // along K, of one instruction
+constexpr u32 TILE_VALUES = 4; // of the result, in a lane
+constexpr u32 HALF_BIT = 2;    // of a row of the result: tells lanes 0-15 from 16-31
+
+DEVICE u32 tile_row(u32 value, u32 lane) { return lane / 16 * 4 + value; }
+
+DEVICE tile multiply_add(operand a, operand w, tile sum)
+{
+    if constexpr (A_TYPE == F16)
+        return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(f16x4, a),
+                                                     __builtin_bit_cast(f16x4, w), sum, 0, 0, 0);
+    else
+        return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(
+            __builtin_bit_cast(i16x4, a), __builtin_bit_cast(i16x4, w), sum, 0, 0, 0);
+}
+
+// ---- prelude/tiles ----
+// What kernels on matrix units do with tiles of 16 by 16 results: a wave has N_TILES of them for
+// each of the M_TILES tiles of A, and SPLIT_K waves have sums of the same ones.
+
+constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
+constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
+constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
+constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+
+// Each wave puts its tiles into LDS, [row of A][row of W], in pieces of as many tiles as fit into
+// SHARED_BYTES; then the waves that share them sum, in the order of waves, and store what
+// `finish` makes of a sum for column n. Two rows of A that the halves of a wave write at once are
+// kept in different banks, by a swap of 16 columns in every other one.
+template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
+DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partial, u32 wave,
+                        u32 lane, u32 n0, u32 m0, ELEMENT *c, u32 m, u32 first, u64 ldc,
+                        FINISH finish)
+{
+    constexpr u32 ROUND_TILES = minimum(N_TILES, SHARED_BYTES / (WAVES * 1024));
+    constexpr u32 ROUND_ROWS = ROUND_TILES * 16; // of W
+    constexpr u32 WAVE_FLOATS = 16 * ROUND_ROWS;
+    constexpr bool SWAPPED = HALF_BIT || ROUND_ROWS > 16;
+    constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
+    const u32 member = wave % SPLIT_K * WAVE + lane;
+    const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
+    ELEMENT *const c_start = c + (u64)(first + m0 + row) * ldc + n;
+    const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
+    const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
+    UNROLL for (u32 i = 0; i < M_TILES; i++)
+        UNROLL for (u32 round = 0; round < N_TILES; round += ROUND_TILES) {
+            barrier();
+            UNROLL for (u32 j = 0; j < ROUND_TILES * TILE_VALUES; j++) {
+                const u32 t = j / TILE_VALUES, v = j % TILE_VALUES;
+                const u32 place = tile_row(v, 0) * ROUND_ROWS + t * 16, swap = place & 16;
+                partial[wave * WAVE_FLOATS + (swap ? other ^ 16 : other) + place - swap] =
+                    total[i][round + t][v];
+            }
+            barrier();
+            UNROLL for (u32 o = 0; o < WAVE_FLOATS; o += MEMBERS) {
+                const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
+                const u32 swap = SWAPPED ? (row + down) >> HALF_BIT & 1 : 0;
+                if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
+                    (MEMBERS > WAVE_FLOATS && member >= WAVE_FLOATS))
+                    continue;
+                const LDS float *const sums =
+                    partial + wave / SPLIT_K * SPLIT_K * WAVE_FLOATS + ((o + member) ^ swap * 16);
+                float result = sums[0];
+                UNROLL for (u32 q = 1; q < SPLIT_K; q++)
+                    result += sums[q * WAVE_FLOATS];
+                c_start[(i * 16 + down) * ldc + across] = finish(result, n + across);
+            }
+        }
+}
+
+// ---- prelude/reduce ----
+// Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
+// each step a lane gives half of its values to a partner and takes the partner's other half, until
+// it has one. No LDS, and one store at the end for all VALUES.
+
+// The value of the lane at the other side of `BIT`; for bit 2 that of the mirrored one of its
+// eight, which does as well because bits 1 and 0 are still to be summed.
+template <u32 BIT> DEVICE float across(float v, u32 lane)
+{
+    const u32 bits = __builtin_bit_cast(u32, v);
+    u32 other;
+    if constexpr (BIT == 5) { // through LDS hardware, not its memory
+        other = __builtin_amdgcn_ds_bpermute((lane ^ 32) * 4, bits);
+    } else if constexpr (BIT == 4 && WAVE == 64) { // the same; swap 16 within each half
+        other = __builtin_amdgcn_ds_swizzle(bits, 0x401f);
+    } else if constexpr (BIT == 4) { // v_permlanex16: lane i of the other row of 16
+        other = __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, false, false);
+    } else { // DPP: row_ror:8, row_half_mirror, quad_perm:[2,3,0,1], quad_perm:[1,0,3,2]
+        other = __builtin_amdgcn_update_dpp(
+            0, bits, BIT == 3 ? 0x128 : BIT == 2 ? 0x141 : BIT == 1 ? 0x4e : 0xb1, 0xf, 0xf, true);
+    }
+    return __builtin_bit_cast(float, other);
+}
+
+// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
+// instruction can write to some groups of four lanes only; it is written as such where no wait
+// states have to separate it from what made its operands.
+template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
+{
+    float sum;
+    if constexpr (BIT == 3 && WAVE == 32) {
+        asm("v_add_f32_dpp %0, %1, %1 row_ror:8 row_mask:0xf bank_mask:0x3\n\t"
+            "v_add_f32_dpp %0, %2, %2 row_ror:8 row_mask:0xf bank_mask:0xc"
+            : "=&v"(sum) : "v"(clear), "v"(set));
+    } else if constexpr (BIT == 2 && WAVE == 32) {
+        asm("v_add_f32_dpp %0, %1, %1 row_half_mirror row_mask:0xf bank_mask:0x5\n\t"
+            "v_add_f32_dpp %0, %2, %2 row_half_mirror row_mask:0xf bank_mask:0xa"
+            : "=&v"(sum) : "v"(clear), "v"(set));
+    } else {
+        const bool mine = lane >> BIT & 1;
+        sum = (mine ? set : clear) + across<BIT>(mine ? clear : set, lane);
+    }
+    return sum;
+}
+
+template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
+{
+    UNROLL for (u32 i = 0; i < (VALUES + 1) / 2; i++)
+        v[i] = VALUES > 1 ? fold<BIT>(v[i], v[i + VALUES / 2], lane)
+                          : v[i] + across<BIT>(v[i], lane);
+}
+
+// Sums v[0] to v[VALUES-1] over the lanes, VALUES a power of two up to 32. The sum that a lane gets
+// is that of value reduced_index(lane); lanes that hold the same one agree.
+template <u32 VALUES> DEVICE float reduce(float *v, u32 lane)
+{
+    reduce_step<VALUES, 3>(v, lane);
+    reduce_step<(VALUES + 1) / 2, 2>(v, lane);
+    reduce_step<(VALUES + 3) / 4, 1>(v, lane);
+    reduce_step<(VALUES + 7) / 8, 0>(v, lane);
+    reduce_step<(VALUES + 15) / 16, 4>(v, lane);
+    if constexpr (WAVE == 64)
+        reduce_step<1, 5>(v, lane);
+    return v[0];
+}
+template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
+{
+    return VALUES == 32 ? (lane & 15) << 1 | (lane >> 4 & 1)
+                        : (lane & 15) / (16 / minimum(VALUES, 16));
+}
+// True in exactly one lane for each value.
+template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
+{
+    if (VALUES == 32)
+        return lane < 32;
+    const u32 steps = 16 - 16 / minimum(VALUES, 16); // the bits that tell values apart
+    return (lane & ~steps) == 0;
+}
+
+// ---- prelude/int4 ----
+// Words of the constants block of int4 kernels, and the last step of a result.
+
+enum word_order { K8, EXL };
+enum pairing { OF_A, OF_W };
+enum sums_of_a { SHARED, OWN };
+enum zero_points { ZERO_NONE, ZERO_U8, ZERO_SCALED };
+
+// f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
+template <class T, bool TRUNCATED> DEVICE T rounded(float value)
+{
+    if constexpr (TRUNCATED && __is_same(T, bf16))
+        return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
+    else
+        return (T)value;
+}
+
+// ---- decode/int4 ----
+// The decoder of int4, in registers: the codes of a word become values of the type that they are
+// multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
+// bits are put into the mantissa of a number whose last place is worth one; no subtraction, no
+// conversion and no rounding per weight. The bias is taken out of a chunk's sum: it is the sum that
+// the same A gives with a word of zeros (see sums in the family).
+//
+// f16: 1024 + q from bits 0-3 of a half, 64 + q from bits 4-7. bf16: 128 + q from bits 0-3.
+// f32: q itself, by the conversion of a byte.
+
+constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
+
+// Which two of a word's weights a pair is, seen from the word's bits: halves of the word are the
+// two elements when pairs are nibbles p and p + 4; else they are the nibbles of byte p.
+//   layouts exl, ck: nibbles p and p + 4 are k = 2p and 2p + 1.
+//   layout k8: nibbles p and p + 4 are k = p and p + 4, and A is paired likewise; or bytes are
+//   taken apart, and A stays as it is.
+constexpr bool A_PAIRED = WORD_ORDER == K8 && PAIRING == OF_A && !WIDE;
+constexpr bool BYTE_PAIRS = WORD_ORDER == K8 && !A_PAIRED;
+
+// What the decoder adds to a code, where it is the same for all.
+constexpr bool ONE_BIAS = WIDE || A_TYPE == BF16;
+constexpr float CODE_BIAS = WIDE ? 0 : 128;
+
+template <bool> struct pair_type; // two decoded weights
+template <> struct pair_type<true> { typedef f32x2 type; };
+template <> struct pair_type<false> { typedef u32 type; };
+typedef pair_type<WIDE>::type pair;
+
+// The eight values of A that a word meets, in four pairs, as the decoder pairs weights.
+template <class PAIRS> DEVICE void pair_up(PAIRS &a)
+{
+    if constexpr (A_PAIRED) {
+        const u32 d0 = a[0], d1 = a[1], d2 = a[2], d3 = a[3];
+        a[0] = __builtin_amdgcn_perm(d2, d0, 0x05040100);
+        a[1] = __builtin_amdgcn_perm(d2, d0, 0x07060302);
+        a[2] = __builtin_amdgcn_perm(d3, d1, 0x05040100);
+        a[3] = __builtin_amdgcn_perm(d3, d1, 0x07060302);
+    }
+}
+
+// Constants that the compiler keeps in a register of each lane: an instruction of gfx9 reads only
+// one scalar register, and no literal.
+struct decoder {
+    u32 low_magic, high_magic;
+};
+DEVICE decoder make_decoder()
+{
+    if (A_TYPE == BF16)
+        return {opaque(0x43004300), 0};
+    return {opaque(0x64006400), opaque(0x54005400)};
+}
+
+// The four pairs of a word.
+DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
+{
+    if constexpr (BYTE_PAIRS && A_TYPE == F16) { // both nibbles of a byte in both halves
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = __builtin_amdgcn_perm(0x54006400, word, 0x07000500 | p << 16 | p) & 0xfff0ff0f;
+    } else if constexpr (BYTE_PAIRS) {
+        const u32 odd = word >> 4;
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = (__builtin_amdgcn_perm(odd, word, 0x0c040c00 | p << 16 | p) & 0x000f000f) |
+                   d.low_magic;
+    } else if constexpr (A_TYPE == F16) {
+        const u32 upper = word >> 8;
+        w[0] = (word & 0x000f000f) | d.low_magic;
+        w[1] = (word & 0x00f000f0) | d.high_magic;
+        w[2] = (upper & 0x000f000f) | d.low_magic;
+        w[3] = (upper & 0x00f000f0) | d.high_magic;
+    } else {
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = (word >> 4 * p & 0x000f000f) | d.low_magic;
+    }
+}
+
+// The same in f32: v_cvt_f32_ubyte0 to 3 of the even and of the odd nibbles.
+DEVICE void decode_word(const decoder &, u32 word, f32x2 (&w)[4])
+{
+    const u32 even = word & 0x0f0f0f0f, odd = word >> 4 & 0x0f0f0f0f;
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        if constexpr (WORD_ORDER == K8) { // k = 2p, 2p + 1
+            w[p] = f32x2{(float)(even >> 8 * p & 0xff), (float)(odd >> 8 * p & 0xff)};
+        } else { // nibbles p and p + 4
+            const u32 from = p % 2 ? odd : even;
+            w[p] = f32x2{(float)(from >> 8 * (p / 2) & 0xff),
+                         (float)(from >> 8 * (p / 2 + 2) & 0xff)};
+        }
+    }
+}
+
+// ---- decode/scale_group ----
+// Scales of int4: [N, K/BLOCK] in SCALE_TYPE; zero points beside them, as bytes, or scaled in the
+// type of the scales. They are loaded as bits and converted when their chunk's turn comes.
+
+template <bool> struct scale_bits_type { typedef u16 type; };
+template <> struct scale_bits_type<true> { typedef u32 type; };
+typedef scale_bits_type<SCALE_TYPE == F32>::type scale_bits;
+
+template <bool> struct zero_bits_type { typedef u8 type; };
+template <> struct zero_bits_type<true> { typedef scale_bits type; };
+typedef zero_bits_type<ZERO == ZERO_SCALED>::type zero_bits;
+
+#if HAS_ZEROS
+#define SCALE_OPERANDS const scale_bits *__restrict scales, const zero_bits *__restrict zeros
+#define SCALE_NAMES    scales, zeros
+#else
+#define SCALE_OPERANDS const scale_bits *__restrict scales
+#define SCALE_NAMES    scales
+#endif
+
+constexpr u32 BLOCKS = K / BLOCK; // of a row
+
+// What a wave knows of the groups of its rows of W.
+struct row_scales {
+    const u8 *scales, *zeros; // of the first row
+    u32 offset;               // in elements, of this lane's first row from there
+};
+
+// `first` is the same in all lanes; `own` is what the lane's row lies beyond it.
+DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
+{
+    row_scales rows = {(const u8 *)(scales + (u64)first * BLOCKS), 0, own * BLOCKS};
+#if HAS_ZEROS
+    rows.zeros = (const u8 *)(zeros + (u64)first * BLOCKS);
+#endif
+    return rows;
+}
+
+// Of the lane's row `row`, at column k.
+DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
+{
+    const u8 *const scales = from.scales + row * (u32)(BLOCKS * sizeof(scale_bits));
+    return *(const scale_bits *)(scales + (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
+}
+DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k)
+{
+    const u8 *const zeros = from.zeros + row * (u32)(BLOCKS * sizeof(zero_bits));
+    return *(const zero_bits *)(zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
+}
+
+DEVICE float scale_value(u32 bits)
+{
+    if constexpr (SCALE_TYPE == F32)
+        return __builtin_bit_cast(float, bits);
+    else if constexpr (SCALE_TYPE == BF16) // the upper half of an f32
+        return __builtin_bit_cast(float, bits << 16);
+    else
+        return (float)__builtin_bit_cast(f16, (u16)bits);
+}
+DEVICE float zero_value(u32 bits)
+{
+    if constexpr (ZERO == ZERO_U8)
+        return (float)(bits & 0xff);
+    else
+        return scale_value(bits);
+}
+
+// ---- decode/int4_exact ----
+// Decoded int4 codes without the decoder's bias and without the zero point. q - z is exact in f16,
+// where it takes one packed addition for two weights, and in bf16, where it is made in f32 and
+// cut. A weight itself, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded once; where
+// q - z and the scale are f16, one packed multiplication does the same.
+
+// What is added to decoded codes: in f16 -(bias + z), for the even and the odd pairs of a word; to
+// codes in f32 -z.
+struct exact_zero {
+    u32 even, odd;
+    float wide;
+};
+DEVICE u32 both_halves(f16 value) { return __builtin_bit_cast(u32, f16x2{value, value}); }
+DEVICE u32 halves(f16 low, f16 high) { return __builtin_bit_cast(u32, f16x2{low, high}); }
+
+// `z` is a byte's zero point; 8 where codes are taken from the middle.
+DEVICE exact_zero make_exact_zero(float z)
+{
+    if (A_TYPE == BF16)
+        computed(z); // a constant would turn into integer subtractions, one by one
+    const f16 low = (f16)(-1024.0f - z), high = (f16)(-64.0f - z);
+    if constexpr (BYTE_PAIRS)
+        return {halves(low, high), halves(low, high), -z};
+    else
+        return {both_halves(low), both_halves(high), -z};
+}
+
+// q - z of the word's pairs, in place.
+DEVICE void subtract_zero(u32 (&w)[4], const exact_zero &zero)
+{
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        const u32 value = w[p], constant = p % 2 ? zero.odd : zero.even;
+        w[p] = __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, value) +
+                                           __builtin_bit_cast(f16x2, constant));
+    }
+}
+
+// A word's codes a byte each, and two of them as f32, of which pair p is made: a conversion takes
+// any byte, but no nibble. The compiler would rather take nibbles out one by one.
+struct code_bytes {
+    u32 even, odd;
+};
+DEVICE code_bytes bytes_of(u32 word)
+{
+    code_bytes c = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
+    computed(c.even);
+    computed(c.odd);
+    return c;
+}
+DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
+{
+    if constexpr (BYTE_PAIRS)
+        return {(float)(c.even >> 8 * p & 0xff), (float)(c.odd >> 8 * p & 0xff)};
+    const u32 from = p % 2 ? c.odd : c.even;
+    return {(float)(from >> 8 * (p / 2) & 0xff), (float)(from >> 8 * (p / 2 + 2) & 0xff)};
+}
+
+// Two f32 as a pair of bf16: cut, or rounded to nearest, ties to even. A NaN must be the usual
+// one, which rounding leaves as it is.
+template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
+{
+    const float low = value.x, high = value.y;
+#if defined(__gfx950__)
+    if constexpr (!CUT) {
+        u32 pair;
+        asm("v_cvt_pk_bf16_f32 %0, %1, %2" : "=v"(pair) : "v"(low), "v"(high));
+        return pair;
+    }
+#endif
+    u32 l = __builtin_bit_cast(u32, low), h = __builtin_bit_cast(u32, high);
+    if constexpr (!CUT) {
+        l += 0x7fff + (l >> 16 & 1);
+        h += 0x7fff + (h >> 16 & 1);
+    }
+    return __builtin_amdgcn_perm(h, l, 0x07060302);
+}
+
+// q - z of a word, in the pairs of decode_word.
+DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u32 (&w)[4])
+{
+    if constexpr (A_TYPE == F16) {
+        decode_word(d, word, w);
+        subtract_zero(w, zero);
+    } else {
+        const code_bytes codes = bytes_of(word);
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = bf16_pair<true>(code_pair(codes, p) + zero.wide);
+    }
+}
+
+// The weights of a word, in the pairs of decode_word.
+struct weight_scale {
+    exact_zero zero;
+    u32 packed;       // the scale twice, where it is f16
+    float scale, off; // a weight is code * scale + off
+};
+constexpr bool PACKED_SCALE = A_TYPE == F16 && SCALE_TYPE == F16 && ZERO != ZERO_SCALED;
+
+DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
+{
+    weight_scale s = {};
+    s.scale = scale_value(scale_bits);
+    const float zero = ZERO == ZERO_U8 ? zero_value(zero_bits) : 8.0f;
+    if constexpr (A_TYPE == F16) {
+        s.zero = make_exact_zero(zero);
+        s.packed = scale_bits << 16 | (scale_bits & 0xffff);
+        s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;
+    } else {
+        s.off = -zero * s.scale; // exact, but for scales in f32
+        if (ZERO == ZERO_SCALED)
+            s.off -= zero_value(zero_bits);
+        s.scale = s.scale == s.scale ? s.scale : __builtin_bit_cast(float, 0x7fc00000);
+        s.off = s.off == s.off ? s.off : __builtin_bit_cast(float, 0x7fc00000);
+    }
+    return s;
+}
+
+DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u32 (&w)[4])
+{
+    if constexpr (A_TYPE == F16) {
+        decode_word(d, word, w);
+        subtract_zero(w, s.zero);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const u32 codes = w[p], scale = s.packed;
+            const f16x2 q = __builtin_bit_cast(f16x2, codes);
+            if constexpr (PACKED_SCALE)
+                w[p] = __builtin_bit_cast(u32, q * __builtin_bit_cast(f16x2, scale));
+            else
+                w[p] = halves((f16)__builtin_fmaf((float)q.x, s.scale, s.off),
+                              (f16)__builtin_fmaf((float)q.y, s.scale, s.off));
+        }
+    } else {
+        const code_bytes codes = bytes_of(word);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const f32x2 q = code_pair(codes, p);
+            const f32x2 scale = s.scale, off = s.off;
+            w[p] = bf16_pair<TRUNCATE>(__builtin_elementwise_fma(q, scale, off));
+        }
+    }
+}
+
+// ---- family/mma_int4 ----
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for int4 W, on matrix units.
+//
+// A matrix instruction multiplies a tile of 16 rows of W with a tile of 16 rows of A, however many
+// of those there are, so that every M up to 16 costs the same. A wave works on ROWS rows of W and
+// M_TILE rows of A at once. The steps of a row are dealt out in turn to SPLIT_K waves, whose sums
+// meet in LDS in a fixed order. Which k an instruction calls its own does not matter as long as
+// both operands agree.
+//
+// Weights are decoded in registers and go straight into the instruction. Products of a group are
+// summed unscaled and the scale is applied to that sum. What is multiplied is q - z (EXACT), or in
+// bf16, where that takes more instructions, 128 + q. What is too much then comes out of the sum by
+// the plain sum of A:
+//
+//     sum of a * (q - z) * s = s * sum of a * (128 + q) - (128 + z) * s * sum of a
+//
+// It is made by the same matrix instruction with a tile of ones, or in parts by the lanes
+// (PART_SUMS), each of which has all its values of one row of A.
+//
+// STAGED: what a wave multiplies goes through LDS. No two lanes decode the same weights then, also
+// where both halves of a wave hold the same operands. PREDEQUANT: it is the weights themselves in
+// A's type, scale and all, so that there is nothing to scale and no sum of A; but each weight is
+// rounded.
+
+typedef element_type<A_TYPE>::type a_element;
+typedef element_type<C_TYPE>::type c_element;
+
+constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a row of a load
+constexpr u32 UNIT = CHUNK * LOAD_LANES; // weights of a row that one load of the wave covers
+constexpr u32 LANE_UNIT = UNIT / K_LANES; // and that a lane gives to instructions
+constexpr u32 STEP = UNIT * UNITS;        // weights of a row in a step; it divides K
+constexpr u32 STEPS = K / STEP;
+constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
+constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
+constexpr u32 SPAN = PREDEQUANT ? UNIT : minimum(BLOCK, STEP); // weights that share a scale's load
+constexpr u32 SPANS = STEP / SPAN;
+constexpr u32 WORDS = CHUNK / 8;
+constexpr u64 UNIT_BYTES = WORD_BLOCKS && UNIT >= 32 ? UNIT / 32 * (u64)N * 16 : UNIT / 2;
+
+// A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
+// A. Rows of A start at multiples of 4 bytes.
+constexpr u32 BATCH = K_OF_LANE > 8 ? K_OF_LANE : 8;
+constexpr u32 BATCHES = UNITS * LANE_UNIT / BATCH, SPAN_BATCHES = BATCHES / SPANS;
+constexpr u32 UNIT_BATCHES = BATCHES / UNITS;
+constexpr u32 BATCH_WORDS = BATCH / 2, OPERAND_WORDS = K_OF_LANE / 2;
+constexpr u32 A_RING = minimum(BATCHES, M_TILES > 1 || BATCH > 8 ? 2 : 4); // held at once
+typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
+
+// Rows of decoded weights in LDS lie 16 bytes further apart than they are long, so that eight
+// lanes that read 16 bytes each meet all banks.
+constexpr u32 ROW_PIECES = UNIT / 8 + 1; // of eight weights
+constexpr u32 STAGED_PIECES = STAGED ? ROWS * ROW_PIECES : 0;
+constexpr u32 WAVE_PIECES = STAGED_PIECES + (PART_SUMS ? M_TILES * WAVE / 4 : 0);
+
+
+// A lane's part of the plain sums of a span.
+DEVICE float add_pair(u32 pair, float part)
+{
+    const u32 ones = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
+    if constexpr (A_TYPE == F16)
+        return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, pair),
+                                      __builtin_bit_cast(f16x2, ones), part, false);
+#if PART_SUMS // not every processor has it
+    else
+        return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, pair),
+                                               __builtin_bit_cast(bf16x2, ones), part, false);
+#endif
+}
+
+// Parts of a row's sum, lane % 16 being the row, meet in every lane that has it, and go to LDS,
+// where a row's place makes those that a lane takes neighbours.
+DEVICE void put_sums(float sum, LDS float *place, u32 lane)
+{
+    if constexpr (K_LANES > 1)
+        sum += across<4>(sum, lane);
+    if constexpr (K_LANES > 2)
+        sum += across<5>(sum, lane);
+    const u32 row = lane % 16;
+    place[lane - row + (HALF_BIT ? row : row % 2 * 8 + row / 2)] = sum;
+}
+// From there, in every column of a tile.
+DEVICE tile take_sums(const LDS float *place, u32 lane)
+{
+    const LDS f32x4 *const from = (const LDS f32x4 *)(place + lane / 16 * TILE_VALUES);
+    tile all;
+    UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+        all[v] = from[v / 4][v % 4];
+    return all;
+}
+
+KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
+void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+#if BIAS
+            const c_element *__restrict bias,
+#endif
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+{
+    __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
+
+    const u32 item = __builtin_amdgcn_workitem_id_x();
+    const u32 lane = item % WAVE;
+    const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
+    const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
+    const u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    if (SKEWED && group == GROUPS)
+        return;
+    const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
+    const decoder decoding = make_decoder();
+
+    // Steps are counted from the phase on and come round.
+    const u32 phase = PHASES ? group % STEPS : 0;
+    u32 step = wave % SPLIT_K;
+    auto start_of = [&](u32 s) {
+        const u32 place = s + phase;
+        return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
+    };
+    u32 k = start_of(step);
+
+    // Each lane has one row of every tile. Rows past the end are computed from the last one again
+    // and not stored.
+    const u32 a_part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
+    const u32 b_part = LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK;
+    const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on
+    u32 b_offset[N_TILES];
+    row_scales scale_row[N_TILES];
+    auto place_of = [](u32 k) { return WORD_BLOCKS ? k / 32 * (N * 16) + k % 32 / 2 : k / 2; };
+    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+        const u32 start = WHOLE_GROUPS ? n0 + t * 16 : minimum(n0 + t * 16, N - 1);
+        const u32 row = WHOLE_GROUPS ? lane % 16 : minimum(lane % 16, N - 1 - start);
+        b_tile[t] = b + (u64)start * (WORD_BLOCKS ? 16 : K / 2);
+        b_offset[t] = row * (WORD_BLOCKS ? 16 : K / 2) + place_of(b_part);
+        scale_row[t] = scales_of_rows(start, row, SCALE_NAMES);
+    }
+    UNROLL for (u32 i = 0; i < M_TILES; i++)
+        a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
+                                  (k + a_part));
+
+    auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][WORDS],
+                            u32 (&scale)[SPANS][N_TILES], u32 (&zero)[SPANS][N_TILES]) {
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            const u8 *const from = b_tile[t] + opaque(b_offset[t] + place_of(k));
+            UNROLL for (u32 u = 0; u < UNITS; u++)
+                load_dwords<WORDS, WEIGHTS_ONCE>(packed[u][t], from + u * UNIT_BYTES);
+        }
+        UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 s = 0; s < SPANS; s++) {
+            const u32 at = k + s * SPAN + (PREDEQUANT ? b_part : 0);
+            scale[s][t] = load_scale(scale_row[t], 0, at);
+            zero[s][t] = ZERO == ZERO_NONE ? 0 : load_zero(scale_row[t], 0, at);
+        }
+    };
+
+    u32 packed[UNITS][N_TILES][WORDS];
+    u32 scale[SPANS][N_TILES], zero[SPANS][N_TILES]; // bits
+    load_weights(k, packed, scale, zero);
+    schedule_boundary();
+
+    operand ones;
+    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+        ones[d] = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
+    LDS u32x4 *const staged = (LDS u32x4 *)shared_memory + wave * WAVE_PIECES;
+    LDS float *const sums_of_a = (LDS float *)(staged + STAGED_PIECES);
+    tile total[M_TILES][N_TILES] = {};
+
+    // One step: the weights that were loaded, times A from k on. After the last use of the packed
+    // weights `next` may request others in their place.
+    auto do_step = [&](auto next) {
+        u32 ring[A_RING][M_TILES][BATCH_WORDS]; // batches of A
+        auto load_a = [&](u32 batch) {
+            const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH; j += 8) {
+                const a_piece v = *(const a_piece *)(a_start[i] + (unit * UNIT + place + j) *
+                                                                      sizeof(a_element));
+                UNROLL for (u32 d = 0; d < 4; d++)
+                    ring[batch % A_RING][i][j / 2 + d] = v[d];
+            }
+            schedule_boundary();
+        };
+        u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
+        exact_zero exact[N_TILES];      // of the span that is decoded
+        auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) {
+            computed(word); // so that nothing is decoded long before its use
+            if (EXACT)
+                decode_exactly(decoding, word, exact[t], value);
+            else
+                decode_word(decoding, word, value);
+        };
+        auto stage = [&](u32 unit) {
+            UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                const u32 s = unit * SPANS / UNITS;
+                const weight_scale weight = make_weight_scale(scale[s][t], zero[s][t]);
+                UNROLL for (u32 j = 0; j < WORDS; j++) {
+                    u32 value[4];
+                    if (PREDEQUANT)
+                        dequantise_word(decoding, packed[unit][t][j], weight, value);
+                    else
+                        decode(t, packed[unit][t][j], value);
+                    staged[(t * 16 + lane % 16) * ROW_PIECES + b_part / 8 + j] =
+                        u32x4{value[0], value[1], value[2], value[3]};
+                }
+            }
+        };
+        auto decode_batch = [&](u32 batch) {
+            const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
+            if (!PREDEQUANT && EXACT && batch % SPAN_BATCHES == 0)
+                UNROLL for (u32 t = 0; t < N_TILES; t++)
+                    exact[t] = make_exact_zero(
+                        ZERO == ZERO_U8 ? zero_value(zero[batch / SPAN_BATCHES][t]) : 8.0f);
+            if (STAGED && place == 0)
+                stage(unit);
+            UNROLL for (u32 t = 0; t < N_TILES; t++)
+                UNROLL for (u32 j = 0; j < BATCH; j += 8) {
+                    u32 (&to)[4] = *(u32 (*)[4])&w[batch % 2][t][j / 2];
+                    if (STAGED) {
+                        const u32x4 v = staged[(t * 16 + lane % 16) * ROW_PIECES +
+                                               (a_part + place + j) / 8];
+                        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+                    } else {
+                        decode(t, packed[unit][t][(place + j) / 8], to);
+                    }
+                }
+        };
+        tile sum[M_TILES][N_TILES], plain[M_TILES]; // of a span; plain of A alone
+        float part[M_TILES];                        // of a plain sum, in lanes
+
+        UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
+            load_a(batch);
+        decode_batch(0);
+
+        UNROLL for (u32 batch = 0; batch < BATCHES; batch++) {
+            if (batch + A_RING - 1 < BATCHES)
+                load_a(batch + A_RING - 1);
+            if (batch + 1 < BATCHES)
+                decode_batch(batch + 1);
+            if (batch + 2 == BATCHES || BATCHES == 1) {
+                // products are made before the branch, not after it
+                UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    if (!PREDEQUANT && batch % SPAN_BATCHES)
+                        computed(sum[i][t]);
+                    computed(total[i][t]);
+                }
+                UNROLL for (u32 t = 0; t < N_TILES; t++)
+                    UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
+                        computed(w[(BATCHES - 1) % 2][t][j]);
+                next();
+            }
+            schedule_boundary();
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j += 4)
+                pair_up(*(u32 (*)[4])&ring[batch % A_RING][i][j]);
+            const bool starts = batch % SPAN_BATCHES == 0, ends = (batch + 1) % SPAN_BATCHES == 0;
+            if (PART_SUMS)
+                UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                    UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
+                        part[i] = add_pair(ring[batch % A_RING][i][j],
+                                           starts && j == 0 ? 0.0f : part[i]);
+                    if (ends)
+                        put_sums(part[i], sums_of_a + i * WAVE, lane);
+                }
+            UNROLL for (u32 j = 0; j < BATCH_WORDS; j += OPERAND_WORDS)
+                UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                    operand a_part, w_part;
+                    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+                        a_part[d] = ring[batch % A_RING][i][j + d];
+                    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                        UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+                            w_part[d] = w[batch % 2][t][j + d];
+                        tile &to = PREDEQUANT ? total[i][t] : sum[i][t];
+                        to = multiply_add(a_part, w_part,
+                                          !PREDEQUANT && starts && j == 0 ? (tile)(0.0f) : to);
+                    }
+                    if (PLAIN_SUM && !PART_SUMS)
+                        plain[i] = multiply_add(a_part, ones,
+                                                starts && j == 0 ? (tile)(0.0f) : plain[i]);
+                }
+            schedule_boundary();
+            if (!PREDEQUANT && ends) {
+                const u32 s = batch / SPAN_BATCHES;
+                float one[N_TILES], off[N_TILES]; // off: times the plain sum
+                UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                    one[t] = scale_value(scale[s][t]);
+                    off[t] = EXACT ? 0.0f : -(CODE_BIAS + 8) * one[t];
+                    if (ZERO == ZERO_U8)
+                        off[t] = -(CODE_BIAS + zero_value(zero[s][t])) * one[t];
+                    if (ZERO == ZERO_SCALED)
+                        off[t] -= zero_value(zero[s][t]);
+                }
+                UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                    if (PART_SUMS)
+                        plain[i] = take_sums(sums_of_a + i * WAVE, lane);
+                    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                        tile &to = total[i][t];
+                        to = __builtin_elementwise_fma(sum[i][t], (tile)one[t], to);
+                        if (PLAIN_SUM)
+                            to = __builtin_elementwise_fma(plain[i], (tile)off[t], to);
+                    }
+                }
+            }
+        }
+    };
+
+#pragma unroll 1
+    for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
+        u32 next_scale[SPANS][N_TILES], next_zero[SPANS][N_TILES];
+        u32 next_k = k;
+        do_step([&] {
+            if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
+                next_k = start_of(step + SPLIT_K);
+                load_weights(next_k, packed, next_scale, next_zero);
+            }
+        });
+        UNROLL for (u32 i = 0; i < M_TILES; i++)
+            a_start[i] += ((i64)next_k - (i64)k) * (i64)sizeof(a_element);
+        k = next_k;
+        UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            scale[s][t] = next_scale[s][t];
+            zero[s][t] = next_zero[s][t];
+        }
+    }
+
+    store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
+                              ldc, [&](float result, u32 n) {
+#if BIAS
+                                  result += bias[n];
+#endif
+                                  return rounded<c_element, TRUNCATE>(result);
+                              });
+}
