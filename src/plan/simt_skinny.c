@@ -304,6 +304,13 @@ static bool estimate_all(struct plan *p, const struct model_counts *counted)
     return true;
 }
 
+/* Whether waves may have any number of rows. CDNA parts have many compute units, and few rows of W
+ * for each; 5 or 7 at a time come out more even. */
+static bool any_rows(const struct plan *p)
+{
+    return p->row_lanes == 1 && p->m_tile <= STEPS_M_MAX && p->target->capabilities & CAP_MFMA;
+}
+
 static bool estimate(struct plan *p, const struct model_counts *counts)
 {
     if (!estimate_all(p, counts))
@@ -311,8 +318,7 @@ static bool estimate(struct plan *p, const struct model_counts *counts)
     /* groups of eight rows of fp8 take so much less that a little of the part may be idle */
     if (p->row_lanes == 8 && p->estimate.busy_percent >= BUSY_PERCENT_TILES)
         p->estimate.fills = true;
-    /* CDNA parts have few rows for each of many compute units: any number of rows is tried */
-    if (p->row_lanes == 1 && p->m_tile <= STEPS_M_MAX && p->target->capabilities & CAP_MFMA) {
+    if (any_rows(p)) {
         const unsigned finest = target_fill(p->target, (uint64_t)p->problem.n).percent;
         p->estimate.fills = p->estimate.busy_percent >= (finest < BUSY_PERCENT_STEPS
                                                              ? finest
@@ -446,8 +452,8 @@ static void try_shapes(struct plan *p, struct model_ranking *ranking)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) {
             const bool power = !(rows[r] & (rows[r] - 1));
-            if (!power && (p->row_lanes > 1 || p->m_tile > STEPS_M_MAX))
-                continue; /* finer steps are wanted where little is done with a row */
+            if (!power && !any_rows(p))
+                continue;
             p->rows_per_wave = rows[r];
             p->ring = rings[i];
             const int loads = p->rows_per_wave * p->ring, sums = p->rows_per_wave * columns_of(p);
