@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The 40 layer shapes of eight language models by which 4-bit kernels are judged, and what the
- * planner says of each, with a chart. Shapes are those of cache/models: qkv fused, k
- * and v apart, gate_up fused, experts where a model has them. Everything is the planner's model; no
- * GPU and no compiler is asked.
+ * planner says of each, beside what bitsandbytes' kernels take, with a chart; nine more with int4
+ * weights. Shapes are those of cache/models: qkv fused, k
+ * and v apart, gate_up fused, experts where a model has them. Everything of ours is the planner's
+ * model; no GPU and no compiler is asked.
  */
 #ifndef BENCH_SWEEP_H
 #define BENCH_SWEEP_H
 
+#include "plan/family.h"
 #include "plan/plan.h"
 
 #include <stdio.h>
@@ -18,6 +20,7 @@
 struct sweep_shape {
     const char *model, *layer;
     int n, k;
+    const char *wq; /* null: nf4 */
 };
 
 /* clang-format off */
@@ -47,6 +50,14 @@ static const struct sweep_shape sweep_shapes[] = {
     {"gpt-oss-20b", "k v", 512, 2880},       {"gpt-oss-20b", "gate_up", 5760, 2880},
     {"gpt-oss-20b", "down", 2880, 2880},
 };
+/* With int4 weights: those that kernels for it were first asked for with, and Qwen3-4B's. */
+static const struct sweep_shape sweep_int4[] = {
+    {"Qwen3-8B", "qkv", 6144, 4096, "int4"}, {"Qwen3-8B", "o", 4096, 4096, "int4"},
+    {"Qwen3-8B", "gate_up", 24576, 4096, "int4"}, {"Qwen3-8B", "down", 4096, 12288, "int4"},
+    {"Qwen3-4B", "qkv", 6144, 2560, "int4"}, {"Qwen3-4B", "o", 2560, 4096, "int4"},
+    {"Qwen3-4B", "k v", 1024, 2560, "int4"}, {"Qwen3-4B", "gate_up", 19456, 2560, "int4"},
+    {"Qwen3-4B", "down", 2560, 9728, "int4"},
+};
 /* clang-format on */
 
 static const char *const sweep_targets[] = {"gfx1100", "gfx1151", "gfx1201",
@@ -71,7 +82,7 @@ static bool sweep_plan(const struct sweep_shape *s, const char *type, const char
     struct quern_problem problem;
     char text[64];
 
-    snprintf(text, sizeof text, "wq=nf4 n=%d k=%d a=%s", s->n, s->k, type);
+    snprintf(text, sizeof text, "wq=%s n=%d k=%d a=%s", s->wq ? s->wq : "nf4", s->n, s->k, type);
     return quern_problem_parse(text, &problem) == QUERN_OK &&
            plan_make(&problem, target_named(target), set) == QUERN_OK;
 }
@@ -101,6 +112,104 @@ static struct sweep_row sweep_row_of(const struct sweep_shape *s, const struct p
 static double sweep_share(const struct sweep_row *r)
 {
     return r->memory_us < r->kernel_us ? r->memory_us / r->kernel_us : 1;
+}
+
+/* ---- table ----------------------------------------------------------------------------------- */
+
+/* What bitsandbytes' kernels take, counted by running them: count_bitsandbytes.py. */
+#define SWEEP_PEER      "tests/bench/bitsandbytes.csv"
+#define SWEEP_PEER_STEP 1024 /* weights */
+#define SWEEP_PEER_ROWS 8    /* of A, that its largest kernel does at once */
+
+struct sweep_peer {
+    char target[16], type[8];
+    int m;
+    double row, step; /* lane slots */
+};
+struct sweep_peers {
+    struct sweep_peer of[128];
+    size_t count;
+};
+
+static bool sweep_peers_read(struct sweep_peers *p)
+{
+    FILE *const f = fopen(SWEEP_PEER, "r");
+    char line[128];
+
+    p->count = 0;
+    while (f && p->count < SWEEP_COUNT(p->of) && fgets(line, sizeof line, f)) {
+        struct sweep_peer *const one = &p->of[p->count];
+        p->count += sscanf(line, "%15[^,],%7[^,],%d,%lf,%lf", one->target, one->type, &one->m,
+                           &one->row, &one->step) == 5;
+    }
+    return f && !fclose(f) && p->count;
+}
+
+/* Its issue slots per weight; 0 when it has no such kernel. */
+static double sweep_peer_slots(const struct sweep_peers *p, const struct sweep_row *r,
+                               const char *type)
+{
+    const int m = r->m < SWEEP_PEER_ROWS ? r->m : SWEEP_PEER_ROWS, k = r->shape->k;
+
+    for (size_t i = 0; i < p->count && !r->shape->wq; i++)
+        if (!strcmp(p->of[i].target, r->plan->target->name) && !strcmp(p->of[i].type, type) &&
+            p->of[i].m == m)
+            return (p->of[i].row + p->of[i].step * ((k + SWEEP_PEER_STEP - 1) / SWEEP_PEER_STEP)) *
+                   (r->m / m) / k;
+    return 0;
+}
+
+static void sweep_csv_row(FILE *f, const struct sweep_peers *peers, const struct sweep_row *r,
+                          const char *type)
+{
+    const struct plan *const p = r->plan;
+    const double theirs = sweep_peer_slots(peers, r, type);
+
+    fprintf(f, "%s,%s,%s,%d,%d,%s,%s,%d,", r->shape->wq ? r->shape->wq : "nf4", r->shape->model,
+            r->shape->layer, r->shape->n, r->shape->k, p->target->name, type, r->m);
+    fprintf(f, "%s,%d,%d,%d,%d,%lld,%zu,", decode_family_by(p->family)->name, p->waves,
+            p->rows_per_wave, p->chunk, p->split_k, (long long)p->estimate.workgroups, r->launches);
+    fprintf(f, "%.2f,", r->slots);
+    if (theirs > 0)
+        fprintf(f, "%.2f", theirs);
+    fprintf(f, ",%.2f,%.2f,%.0f,%s\n", r->kernel_us > r->memory_us ? r->kernel_us : r->memory_us,
+            r->memory_us, 100 * sweep_share(r),
+            sweep_share(r) < 1 ? "issue and latency" : "memory");
+}
+
+static bool sweep_csv_shape(FILE *f, const struct sweep_peers *peers, const struct sweep_shape *s,
+                            const char *target)
+{
+    for (size_t a = 0; a < SWEEP_COUNT(sweep_types); a++) {
+        struct plan_set set;
+        if (s->wq && !strcmp(sweep_types[a], "f32"))
+            continue;
+        if (!sweep_plan(s, sweep_types[a], target, &set))
+            return false;
+        for (size_t m = 0; m < SWEEP_COUNT(sweep_rows); m++) {
+            const struct sweep_row row = sweep_row_of(s, &set, sweep_rows[m]);
+            sweep_csv_row(f, peers, &row, sweep_types[a]);
+        }
+    }
+    return true;
+}
+
+/* All shapes on some targets as CSV; false when a shape has no kernel. */
+static bool sweep_csv(FILE *f, const struct sweep_peers *peers, const char *const targets[],
+                      size_t count)
+{
+    fprintf(f, "weights,model,layer,n,k,target,type,m,family,waves,rows,chunk,split_k,workgroups,"
+               "launches,slots per weight,bitsandbytes' slots per weight,us,memory us,"
+               "roofline percent,bound\n");
+    for (size_t t = 0; t < count; t++) {
+        for (size_t i = 0; i < SWEEP_COUNT(sweep_shapes); i++)
+            if (!sweep_csv_shape(f, peers, &sweep_shapes[i], targets[t]))
+                return false;
+        for (size_t i = 0; i < SWEEP_COUNT(sweep_int4); i++)
+            if (!sweep_csv_shape(f, peers, &sweep_int4[i], targets[t]))
+                return false;
+    }
+    return true;
 }
 
 /* ---- chart ----------------------------------------------------------------------------------- */
