@@ -216,7 +216,8 @@ def test_a_set_user_id_program_loads_only_what_is_roots(moved):
         as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env",
                      "-i", tree / "bin/quern", "prewarm", "--cache-mode", "off", "--target",
                      "gfx1151", "--m", "1", "--verify", "--rocm-path",
-                     os.environ.get("QUERN_ROCM_PATH", TOP / "build/rocm"), "wq=nf4 n=32 k=64 a=f32"]
+                     os.environ.get("QUERN_ROCM_PATH", TOP / "build/rocm"),
+                     "wq=nf4 n=32 k=64 a=f32"]
         if os.statvfs(name).f_flag & os.ST_NOSUID or not reachable(TOP):
             pytest.skip("set-user-ID programs or the compiler are out of reach here")
         done = subprocess.run([*map(str, as_nobody)], capture_output=True, text=True, timeout=240)
@@ -268,6 +269,19 @@ def test_bash_completion(moved):
     assert complete("quern", "pre") == ["prewarm"]
     assert "--out" in complete("quern", "build", "--")
     assert complete("quern", "build", "--target", "gfx115") == [f"gfx115{n}" for n in range(4)]
+
+
+@pytest.mark.parametrize("script", ["zsh/site-functions/_quern",
+                                    "fish/vendor_completions.d/quern.fish"])
+def test_completions_know_every_option(moved, script):
+    """What these shells read from the command's help, by the words of the scripts themselves."""
+    text = (moved[0] / "share" / script).read_text()
+    (pattern,) = re.findall(r"quern help \S+ 2>/dev/null \| sed -n '([^']*)'", text)
+    usage = run(moved[0] / "bin/quern", "help", "prewarm", cwd=TOP)
+    done = subprocess.run(["sed", "-n", pattern], input=usage, capture_output=True, text=True)
+    offered = [re.split("[:\t]", line)[0] for line in done.stdout.splitlines()]
+    assert "--verify" in offered and "--model" in offered
+    assert offered == re.findall(r"^  (--[a-z0-9-]+)", usage, re.M)
 
 
 def test_uninstall(tmp_path):

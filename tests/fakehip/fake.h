@@ -23,22 +23,16 @@
 
 /* Every function of the library. */
 #define FAKE_FUNCTIONS(X)                                                                          \
-    X(hipGetDeviceCount)                                                                           \
-    X(hipGetDevicePropertiesR0600) X(hipDeviceGetAttribute) X(hipDeviceTotalMem)                   \
-        X(hipRuntimeGetVersion) X(hipGetDevice) X(hipSetDevice) X(hipDeviceSynchronize)            \
-            X(hipModuleLoadData) X(hipModuleGetFunction) X(hipModuleUnload)                        \
-                X(hipModuleLaunchKernel) X(hipStreamIsCapturing)                                   \
-                    X(hipThreadExchangeStreamCaptureMode) X(hipMalloc) X(hipFree) X(hipMemcpy)     \
-                        X(hipMemcpyAsync) X(hipEventCreate) X(hipEventDestroy) X(hipEventRecord)   \
-                            X(hipEventQuery) X(hipEventSynchronize) X(hipEventElapsedTime)         \
-                                X(hipGetLastError) X(hipPeekAtLastError) X(hipGetErrorName)        \
-                                    X(hipStreamCreate) X(hipStreamCreateWithFlags)                 \
-                                        X(hipStreamDestroy) X(hipStreamSynchronize)                \
-                                            X(hipStreamQuery) X(hipStreamWaitEvent)                \
-                                                X(hipStreamBeginCapture) X(hipStreamEndCapture)    \
-                                                    X(hipGraphDestroy) X(hipGraphInstantiate)      \
-                                                        X(hipGraphLaunch) X(hipGraphExecDestroy)      \
-                                                            X(hipLaunchHostFunc)
+    X(hipGetDeviceCount) X(hipGetDevicePropertiesR0600) X(hipDeviceGetAttribute)                   \
+    X(hipDeviceTotalMem) X(hipRuntimeGetVersion) X(hipGetDevice) X(hipSetDevice)                   \
+    X(hipDeviceSynchronize) X(hipModuleLoadData) X(hipModuleGetFunction) X(hipModuleUnload)        \
+    X(hipModuleLaunchKernel) X(hipStreamIsCapturing) X(hipThreadExchangeStreamCaptureMode)         \
+    X(hipMalloc) X(hipFree) X(hipMemcpy) X(hipMemcpyAsync) X(hipEventCreate) X(hipEventDestroy)    \
+    X(hipEventRecord) X(hipEventQuery) X(hipEventSynchronize) X(hipEventElapsedTime)               \
+    X(hipGetLastError) X(hipPeekAtLastError) X(hipGetErrorName) X(hipStreamCreate)                 \
+    X(hipStreamCreateWithFlags) X(hipStreamDestroy) X(hipStreamSynchronize) X(hipStreamQuery)      \
+    X(hipStreamWaitEvent) X(hipStreamBeginCapture) X(hipStreamEndCapture) X(hipGraphDestroy)       \
+    X(hipGraphInstantiate) X(hipGraphLaunch) X(hipGraphExecDestroy) X(hipLaunchHostFunc)
 
 enum fake_function {
 #define FAKE_NUMBER(name) FAKE_##name,

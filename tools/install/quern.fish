@@ -6,7 +6,7 @@ function __quern_verbs
 end
 function __quern_options
     set -l words (commandline -opc)
-    test (count $words) -gt 1; and quern help $words[2] 2>/dev/null | sed -n 's/^  \(--[a-z0-9-]*\)\( [^ ]*\)\{0,1\}   *\(.*\)/\1\t\3/p'
+    test (count $words) -gt 1; and quern help $words[2] 2>/dev/null | sed -n 's/^  \(--[a-z0-9-]*\)[^ ]*\( [^ ]*\)\{0,1\}  *\(.*\)/\1\t\3/p'
 end
 function __quern_after_target
     set -l words (commandline -opc)
