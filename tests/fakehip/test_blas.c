@@ -157,19 +157,18 @@ static void test_rows(void **state)
 }
 
 /* Weights are decoded into the workspace, on the stream, each time. */
-static void test_weights(void **state)
+static void decode_and_multiply(const char *text)
 {
     quern_ctx *const ctx = t_open_hip(1, cache, QUERN_JIT_ON);
-    const struct quern_problem p = t_problem(packed);
-    quern_op *const small = create(ctx, packed, 8, 0);
+    const struct quern_problem p = t_problem(text);
+    quern_op *const small = create(ctx, text, 8, 0);
     hipStream_t stream;
     struct t_layer l;
     void *workspace;
 
-    (void)state;
     HIP(hipSetDevice(1));
     assert_int_equal(quern_op_workspace(small, 8192), 0); /* nobody asked for many rows yet */
-    quern_op *const op = create(ctx, packed, 8192, 0);
+    quern_op *const op = create(ctx, text, 8192, 0);
     assert_ptr_equal(small, op);
     const int64_t m = fewest(op);
     assert_true(quern_op_workspace(op, m) >= (size_t)(2 * p.n * p.k));
@@ -186,6 +185,13 @@ static void test_weights(void **state)
     quern_op_release(small);
     quern_close(ctx);
     HIP(hipSetDevice(0));
+}
+
+static void test_weights(void **state)
+{
+    (void)state;
+    decode_and_multiply(packed);
+    decode_and_multiply("wq=int4 zero=u8 group=32 n=48 k=1056 a=bf16");
 }
 
 static void capture(quern_op *op, struct t_layer *l, void *workspace, unsigned long expected)
