@@ -3,6 +3,7 @@
  */
 #include "profile.h"
 #include "json_file.h"
+#include "modelled.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,27 +24,6 @@ struct profiling {
 };
 
 /* ---- What to run ----------------------------------------------------------------------------- */
-
-/* Keeps the code objects of the op for the simulation, under the names that the plan has. */
-static int hold_objects(struct simulation *s, const quern_op *op)
-{
-    const size_t count = quern_op_kernel_count(op);
-
-    s->objects = calloc(count + 1, sizeof *s->objects);
-    if (!s->objects)
-        return fail("out of memory");
-    for (size_t i = 0; i < count; i++) {
-        struct quern_kernel_info kernel = QUERN_INIT(struct quern_kernel_info);
-        const quern_status e = quern_op_kernel(op, i, &kernel);
-        if (e)
-            return fail_status(e, NULL);
-        struct plan_object *o = &s->objects[s->object_count++];
-        *o = (struct plan_object){launch_object_name(&kernel), kernel.object, kernel.object_bytes};
-        if (!o->name)
-            return fail("out of memory");
-    }
-    return EXIT_OK;
-}
 
 /* The plan that quern build would write, in memory. */
 static int plan_problem(struct profiling *p, int argc, char **argv, int first)
@@ -67,7 +47,7 @@ static int plan_problem(struct profiling *p, int argc, char **argv, int first)
     free(used);
     if (status || (status = launch_plan_take(plan, p->text, &p->simulation.plan)))
         return status;
-    return hold_objects(&p->simulation, p->op);
+    return simulation_hold(&p->simulation, p->op);
 }
 
 static bool is_plan(const char *argument)

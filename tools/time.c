@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* quern time: how long launches of a layer take on a GPU. */
 #include "json_file.h"
+#include "modelled.h"
 #include "options.h"
 #include "table.h"
 #include "timing.h"
@@ -23,7 +24,9 @@ struct measurement {
     struct table table;
 };
 
-static void report(struct measurement *b, int64_t m, const struct timing_result *r)
+/* `modelled` < 0: no software GPU runs the target. */
+static void report(struct measurement *b, int64_t m, const struct timing_result *r,
+                   double modelled)
 {
     const double gbs = (double)r->bytes / (r->median_us * 1e3);
     const double share = 100 * gbs / b->target.bandwidth_gbs;
@@ -31,8 +34,9 @@ static void report(struct measurement *b, int64_t m, const struct timing_result 
     if (b->common.json) {
         json_array_append_new(
             b->list,
-            json_pack("{s:I, s:f, s:f, s:f, s:f, s:I, s:i, s:i}", "m", (json_int_t)m,
+            json_pack("{s:I, s:f, s:f, s:o, s:f, s:f, s:I, s:i, s:i}", "m", (json_int_t)m,
                       "microseconds", r->median_us, "least_microseconds", r->least_us,
+                      "model_microseconds", modelled < 0 ? json_null() : json_real(modelled),
                       "gb_per_second", gbs, "percent_of_bandwidth", share, "bytes",
                       (json_int_t)r->bytes, "weight_copies", (int)r->copies, "launches",
                       r->launches));
@@ -41,6 +45,10 @@ static void report(struct measurement *b, int64_t m, const struct timing_result 
     table_cell(&b->table, "%lld", (long long)m);
     table_cell(&b->table, "%.2f", r->median_us);
     table_cell(&b->table, "%.2f", r->least_us);
+    if (modelled < 0)
+        table_cell(&b->table, "-");
+    else
+        table_cell(&b->table, "%.2f", modelled);
     table_cell(&b->table, "%.1f", gbs);
     table_cell(&b->table, "%.1f", share);
     table_cell(&b->table, "%zu", r->copies);
@@ -50,12 +58,15 @@ static int measure(struct measurement *b, int64_t m)
 {
     struct timing *timing = NULL;
     struct timing_result result;
+    double modelled = -1;
 
     int status = timing_prepare(b->ctx, &b->problem, m, b->rotate, &timing);
     if (!status)
         status = timing_measure(timing, b->op, &result);
+    if (!status && b->target.verified)
+        status = modelled_us(&b->common, b->op, &b->problem, b->target.name, m, &modelled);
     if (!status)
-        report(b, m, &result);
+        report(b, m, &result, modelled);
     timing_free(timing);
     return status;
 }
@@ -115,7 +126,7 @@ static int time_layer(struct measurement *b, int argc, char **argv, int first)
     if ((status = open_gpu(b, b->set.ranges[b->set.count - 1].hi)))
         return status;
     b->list = json_array();
-    table_header(&b->table, "m|us|least us|GB/s|% of bandwidth|copies");
+    table_header(&b->table, "m|us|least us|model us|GB/s|% of bandwidth|copies");
     for (size_t i = 0; i < b->set.count; i++)
         for (int64_t m = b->set.ranges[i].lo; m <= b->set.ranges[i].hi; m++)
             if ((status = measure(b, m)))
@@ -128,7 +139,8 @@ int verb_time(int argc, char **argv)
     static const struct usage usage = {
         "[--m LIST] PROBLEM",
         "Measures launches of PROBLEM on the GPU of this machine, for each M of the list (1-8),\n"
-        "with the weights coming from memory: each launch reads the next of many copies.\n"};
+        "with the weights coming from memory: each launch reads the next of many copies. Beside\n"
+        "it stands what the software GPU's model says of the target's retail part.\n"};
     struct measurement b = {0};
     const struct flag flags[] = {
         {"m", FLAG_M, &b.set, "LIST", "rows of A, e.g. 1-8 or 1,4,16"},

@@ -42,6 +42,8 @@ def test_time(quern):
     assert [r["m"] for r in report["results"]] == [1, 9]
     for r in report["results"]:
         assert 0 < r["least_microseconds"] <= r["microseconds"]
+        model = quern.json("profile", "--target", "gfx1151", "--m", r["m"], LAYER)
+        assert abs(r["model_microseconds"] - model["total_us"]) <= 1e-3 * model["total_us"]
         assert r["weight_copies"] > 100 * 1024 // (64 * 256)
     text = quern(*words, "1K", "--m", "1", LAYER, env=GPU).stdout
     assert "fakehip gfx1151" in text and "GB/s" in text
