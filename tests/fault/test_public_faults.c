@@ -2,11 +2,14 @@
 /*
  * The public functions when operating system calls fail: each call in turn, with each error, once
  * and for ever. What is asked for is there or the status says why not; nothing leaks; and the same
- * context does its work afterwards. (The store's own operations: test_store_faults.c; the worker's:
+ * context does its work afterwards. Where a worker is started, at some of the calls here and at all
+ * in test_public_faults_long.c. (The store's own operations: test_store_faults.c; the worker's:
  * test_worker_host.c.)
  */
 #include "t_context.h"
 #include "t_faults.h"
+#include "t_objects.h"
+#include "t_paths.h"
 #include "t_store.h"
 
 #include <quern/tool.h>
@@ -24,15 +27,19 @@
 #include <unistd.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+#ifndef WORKER_STEP /* between the calls that fail where a worker is started */
+#define WORKER_STEP 300
+#endif
 
 /* A target without a software GPU: what is made is found and checked, and no worker is started to
  * load it. */
 #define TARGET  "gfx1030"
 #define PROBLEM "wq=nf4 n=64 k=64 a=f16"
+#define RECORD  "target=" TARGET " m=1-1 " PROBLEM "\n"
 
 struct scene {
     char *directory;
-    char bundle_path[256];
+    char bundle_path[256], record[256]; /* of a run that asked for the problem */
     void *bundle;
     size_t bundle_bytes;
     struct quern_problem problem;
@@ -69,6 +76,8 @@ static int setup(void **state)
         QUERN_OK);
     quern_close(c->ctx);
     snprintf(c->bundle_path, sizeof c->bundle_path, "%s/bundle", c->directory);
+    snprintf(c->record, sizeof c->record, "%s/record", c->directory);
+    t_write_file(c->record, RECORD, sizeof RECORD - 1);
     *state = c;
     return 0;
 }
@@ -200,17 +209,190 @@ static quern_status do_clear(struct scene *c)
     return quern_cache_clear(c->ctx, &removed);
 }
 
+static quern_status do_known_op(struct scene *c)
+{
+    quern_op *op = NULL, *again = NULL;
+    const quern_status status = quern_op_create(c->ctx, &c->problem, 1, &op);
+
+    assert_true((status == QUERN_OK) == (op != NULL));
+    if (status != QUERN_OK)
+        return status;
+    /* a known problem needs nothing of the system */
+    assert_int_equal(quern_op_create(c->ctx, &c->problem, 1, &again), QUERN_OK);
+    assert_ptr_equal(op, again);
+    return QUERN_OK;
+}
+
+static quern_status do_explain_miss(struct scene *c)
+{
+    char *text = NULL;
+    const quern_status status = quern_explain_miss(c->ctx, &c->problem, 1, &text);
+
+    assert_true((status == QUERN_OK) == (text != NULL));
+    os.free(text);
+    return status;
+}
+
+static quern_status do_explain_sweep(struct scene *c)
+{
+    const struct quern_options o = options_of(c, QUERN_JIT_OFF);
+    char *text = NULL;
+    const quern_status status = quern_explain_sweep(&o, &c->problem, &text);
+
+    assert_true((status == QUERN_OK) == (text != NULL));
+    os.free(text);
+    return status;
+}
+
+static quern_status do_shapes(struct scene *c)
+{
+    struct quern_shape shapes[4];
+    size_t count = COUNT(shapes);
+    quern_op *op;
+
+    quern_status status = quern_op_shapes(c->ctx, &c->problem, 1, shapes, &count);
+    if (status != QUERN_OK)
+        return status;
+    assert_true(count > 0);
+    /* the first is the one that the cache has */
+    status = quern_op_create_shape(c->ctx, &c->problem, 1, shapes[0].words, &op);
+    if (status == QUERN_OK)
+        quern_op_release(op);
+    return status;
+}
+
+static quern_status do_tuning_check(struct scene *c)
+{
+    static const char empty[] = "quern-tuning 1 " TARGET "\n";
+
+    (void)c;
+    return quern_tuning_check(TARGET, empty, sizeof empty - 1);
+}
+
+static quern_status do_quantize(struct scene *c)
+{
+    static const float w[64 * 64] = {0.5f, -1.0f};
+    static float back[64 * 64];
+    struct quern_quantized made[QUERN_OPERANDS_MAX];
+    size_t count = COUNT(made);
+
+    quern_status status = quern_quantize(&c->problem, w, made, &count);
+    if (status != QUERN_OK)
+        return status;
+    status = quern_dequantize(&c->problem, made, count, back);
+    if (status == QUERN_OK)
+        assert_true(back[0] > 0 && back[1] < 0);
+    quern_quantized_free(made, count);
+    return status;
+}
+
+static quern_status do_checkpoint(struct scene *c)
+{
+    static const uint32_t qweight[64 * 64 / 8], qzeros[64 / 8];
+    static const uint16_t scales[64];
+    static uint32_t out[64 * 64 / 8];
+    const struct quern_problem p = t_problem("wq=int4 zero=u8 group=64 n=64 k=64 a=f16");
+    const struct quern_checkpoint from = {.size = sizeof from,
+                                          .kind = QUERN_CHECKPOINT_GPTQ,
+                                          .qweight = qweight,
+                                          .scales = scales,
+                                          .qzeros = qzeros,
+                                          .qweight_bytes = sizeof qweight,
+                                          .scales_bytes = sizeof scales,
+                                          .qzeros_bytes = sizeof qzeros};
+    struct quern_quantized made[QUERN_OPERANDS_MAX];
+    size_t count = COUNT(made);
+
+    (void)c;
+    const quern_status status = quern_import(&p, &from, made, &count);
+    if (status != QUERN_OK)
+        return status;
+    quern_quantized_free(made, count);
+    return quern_repack(&p, QUERN_LAYOUT_EXL, qweight, out);
+}
+
+static quern_status do_inspect(struct scene *c)
+{
+    const struct t_object o = t_object(T_AXPY_GFX1151);
+    struct quern_object_kernel kernels[4];
+    size_t count = COUNT(kernels);
+    const char *target;
+
+    (void)c;
+    return quern_object_inspect(o.bytes, o.size, &target, kernels, &count);
+}
+
+static quern_status do_preload(struct scene *c)
+{
+    return quern_preload(c->ctx, c->record);
+}
+
+/* From nothing: a worker is started, compiles, and disassembles for the software GPU. */
+static quern_status do_cold(struct scene *c)
+{
+    struct quern_options o = options_of(c, QUERN_JIT_ON);
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+    quern_ctx *ctx;
+    quern_op *op;
+
+    o.target = "gfx1151";
+    o.cache_mode = QUERN_CACHE_OFF;
+    o.bundle_path = NULL;
+    o.worker_path = t_worker_path();
+    quern_status status = quern_open(&o, &ctx);
+    if (status != QUERN_OK)
+        return status;
+    status = quern_op_create_range(ctx, &c->problem, 1, 1, &op);
+    if (status == QUERN_OK) {
+        status = quern_verify(op, 1, 1, QUERN_CHECK_FAST, &v);
+        assert_true(status != QUERN_E_VERIFY && status != QUERN_E_FAULT);
+        quern_op_release(op);
+    }
+    quern_close(ctx);
+    return status;
+}
+
+static void one_finding(void *user, int ok, const char *subject, const char *text)
+{
+    (void)ok;
+    assert_true(subject[0] && text[0]);
+    ++*(int *)user;
+}
+
+/* It says what is wrong, and is never wrong itself. */
+static quern_status do_doctor(struct scene *c)
+{
+    struct quern_options o = options_of(c, QUERN_JIT_ON);
+    int findings = 0;
+
+    o.target = "gfx1151";
+    o.worker_path = t_worker_path();
+    const int problems = quern_doctor(&o, one_finding, &findings);
+    assert_true(findings > 0 && problems <= findings);
+    return QUERN_OK;
+}
+
 static const struct call {
     const char *name;
     quern_status (*run)(struct scene *);
     bool opens;       /* works without c->ctx */
     bool from_bundle; /* with a bundle in front, and the cache empty */
+    bool worker;      /* starts one, and as long as that takes */
 } calls[] = {
     {"quern_open", do_open, true, false},
     {"quern_op_create_range", do_op, false, false},
     {"quern_op_create_range, of a bundle", do_op, false, true},
     {"quern_explain", do_explain, true, false},
     {"quern_source", do_source, true, false},
+    {"quern_op_create", do_known_op, false, false},
+    {"quern_explain_miss", do_explain_miss, false, false},
+    {"quern_explain_sweep", do_explain_sweep, true, false},
+    {"quern_op_shapes, quern_op_create_shape", do_shapes, false, false},
+    {"quern_tuning_check", do_tuning_check, true, false},
+    {"quern_quantize, quern_dequantize", do_quantize, true, false},
+    {"quern_import, quern_repack", do_checkpoint, true, false},
+    {"quern_object_inspect", do_inspect, true, false},
+    {"quern_preload", do_preload, false, false},
     {"quern_prewarm", do_prewarm, false, false},
     {"quern_cache_info", do_info, false, false},
     {"quern_cache_walk", do_walk, false, false},
@@ -218,6 +400,8 @@ static const struct call {
     {"quern_bundle_create", do_create_bundle, false, false},
     {"quern_bundle_import", do_import, false, false},
     {"quern_cache_clear", do_clear, false, false},
+    {"quern_op_create_range and quern_verify, cold", do_cold, true, false, true},
+    {"quern_doctor", do_doctor, true, false, true},
 };
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -297,12 +481,14 @@ static void every_call_of_every_function_may_fail(void **state)
 
     for (size_t i = 0; i < COUNT(calls); i++) {
         const unsigned made = one_run(*state, &calls[i], 0, 0, false);
-        assert_true(made > 1);
+        assert_true(made > 0);
         for (size_t e = 0; e < COUNT(errors); e++)
             for (int for_ever = 0; for_ever < (errors[e] == EIO || errors[e] == EINTR ? 2 : 1);
                  for_ever++)
-                for (unsigned at = 1; at <= made; at++) {
-                    failed += one_run(*state, &calls[i], at, errors[e], for_ever) != 0;
+                for (unsigned at = 1; at <= made; at += calls[i].worker ? WORKER_STEP : 1) {
+                    /* each call in some round */
+                    const unsigned call = calls[i].worker ? at + (unsigned)e % WORKER_STEP : at;
+                    failed += one_run(*state, &calls[i], call, errors[e], for_ever) != 0;
                     runs++;
                 }
     }
