@@ -164,6 +164,13 @@ size_t t_count_files(const struct t_store *t, const char *below, const char *par
     return found_files;
 }
 
+int t_count_item(void *user, const struct store_item *item)
+{
+    (void)item;
+    ++*(int *)user;
+    return 0;
+}
+
 struct store_stats t_stats(struct store *s)
 {
     struct store_stats stats;

@@ -59,6 +59,9 @@ void t_entry_path(const struct t_store *t, const char *name, char path[PATH_MAX]
  * names. */
 size_t t_count_files(const struct t_store *t, const char *below, const char *part);
 
+/* For store_walk: counts items in an int. */
+int t_count_item(void *user, const struct store_item *item);
+
 struct store_stats t_stats(struct store *s);
 
 /* Open descriptors of this process. */

@@ -396,13 +396,6 @@ static void read_only_reads(void **state)
     store_close(s);
 }
 
-static int count_item(void *user, const struct store_item *item)
-{
-    (void)item;
-    ++*(int *)user;
-    return 0;
-}
-
 static void off_does_nothing(void **state)
 {
     struct t_store *const t = *state;
@@ -418,7 +411,7 @@ static void off_does_nothing(void **state)
     assert_int_equal(store_lock(s, &r.key, 10), -1);
     store_evict(s);
     assert_int_equal(store_usage(s, &usage), QUERN_OK);
-    assert_int_equal(store_walk(s, true, count_item, &items), QUERN_OK);
+    assert_int_equal(store_walk(s, true, t_count_item, &items), QUERN_OK);
     assert_int_equal(store_clear(s, &removed), QUERN_OK);
     assert_int_equal(usage.entries + usage.bytes + removed + (uint64_t)items, 0);
     assert_string_equal(store_directory(s), "");

@@ -141,13 +141,6 @@ static void standard_descriptors_are_not_used(void **state)
     store_close(s);
 }
 
-static int count_item(void *user, const struct store_item *item)
-{
-    (void)item;
-    ++*(int *)user;
-    return 0;
-}
-
 static void no_descriptor_is_kept_or_inherited(void **state)
 {
     struct t_store *const t = *state;
@@ -162,7 +155,7 @@ static void no_descriptor_is_kept_or_inherited(void **state)
     assert_true(t_get(s, "a"));
     assert_false(t_get(s, "b"));
     store_evict(s);
-    assert_int_equal(store_walk(s, true, count_item, &items), QUERN_OK);
+    assert_int_equal(store_walk(s, true, t_count_item, &items), QUERN_OK);
     assert_int_equal(store_usage(s, &usage), QUERN_OK);
     t_record(&r, "a");
     const int lock = store_lock(s, &r.key, 0);
