@@ -11,7 +11,7 @@
 #ifndef QUERN_SIM_EXEC_H
 #define QUERN_SIM_EXEC_H
 
-#include "sim/number.h"
+#include "sim/integer.h"
 #include "sim/wave.h"
 
 #include <math.h>
