@@ -256,24 +256,48 @@ BODY(s_load)
     return scalar_load(w, i, scalar_address(w, i), 4u * i->op[0].words, false);
 }
 
-BODY(s_buffer_load)
+/* Where a scalar buffer load goes, and how many bytes of the buffer are there. */
+INLINE uint64_t scalar_buffer_room(const struct wave *w, const struct insn *i, uint64_t *address)
 {
     const uint32_t *const rsrc = w->s + i->op[1].reg;
-    const uint64_t base = (rsrc[0] | (uint64_t)rsrc[1] << 32) & 0xffffffffffffu;
     const uint64_t offset = scalar_address(w, i) - scalar64(w, &i->op[1]);
-    const unsigned bytes = 4u * i->op[0].words;
     const uint64_t limit = (rsrc[1] >> 16 & 0x3fff) ? (uint64_t)(rsrc[1] >> 16 & 0x3fff) * rsrc[2]
                                                     : rsrc[2];
 
-    const uint64_t room = offset < limit ? (limit - offset) & ~(uint64_t)3 : 0;
+    *address = ((rsrc[0] | (uint64_t)rsrc[1] << 32) & 0xffffffffffffu) + offset;
+    return offset < limit ? limit - offset : 0;
+}
+
+BODY(s_buffer_load)
+{
+    const unsigned bytes = 4u * i->op[0].words;
+    uint64_t address;
+    const uint64_t room = scalar_buffer_room(w, i, &address) & ~(uint64_t)3;
 
     if (room >= bytes)
-        return scalar_load(w, i, base + offset, bytes, false);
+        return scalar_load(w, i, address, bytes, false);
     memset(w->s + i->op[0].reg, 0, bytes);
     if (w->shadow)
         memset(w->shadow->w.s + i->op[0].reg, 0, bytes);
-    return room ? scalar_load(w, i, base + offset, (unsigned)room, false) : next(w, i);
+    return room ? scalar_load(w, i, address, (unsigned)room, false) : next(w, i);
 }
+
+INLINE const struct insn *scalar_buffer_part(struct wave *w, const struct insn *i, unsigned bytes,
+                                             bool sign)
+{
+    uint64_t address;
+
+    if (scalar_buffer_room(w, i, &address) >= bytes)
+        return scalar_load(w, i, address, bytes, sign);
+    w->s[i->op[0].reg] = 0;
+    if (w->shadow)
+        w->shadow->w.s[i->op[0].reg] = 0;
+    return next(w, i);
+}
+BODY(s_buffer_load_u8) { return scalar_buffer_part(w, i, 1, false); }
+BODY(s_buffer_load_i8) { return scalar_buffer_part(w, i, 1, true); }
+BODY(s_buffer_load_u16) { return scalar_buffer_part(w, i, 2, false); }
+BODY(s_buffer_load_i16) { return scalar_buffer_part(w, i, 2, true); }
 BODY(s_load_u8) { return scalar_load(w, i, scalar_address(w, i), 1, false); }
 BODY(s_load_i8) { return scalar_load(w, i, scalar_address(w, i), 1, true); }
 BODY(s_load_u16) { return scalar_load(w, i, scalar_address(w, i), 2, false); }
@@ -340,6 +364,7 @@ const struct sim_row rows_flow[] = {
     WAIT(s_delay_alu)
     WAIT(s_clause)
     WAIT(s_sleep)
+    WAIT(s_sleep_var)
     WAIT(v_nop)
     NOTHING(s_sendmsg, SALU)
     NOTHING(s_setprio, SALU)
@@ -388,6 +413,10 @@ const struct sim_row rows_flow[] = {
     SBUFFER(s_buffer_load_dwordx4)
     SBUFFER(s_buffer_load_dwordx8)
     SBUFFER(s_buffer_load_dwordx16)
+    ROW_(s_buffer_load_u8, SMEM, ADDRESS, "=s0T1s2", s_buffer_load_u8)
+    ROW_(s_buffer_load_i8, SMEM, ADDRESS, "=s0T1s2", s_buffer_load_i8)
+    ROW_(s_buffer_load_u16, SMEM, ADDRESS, "=s0T1s2", s_buffer_load_u16)
+    ROW_(s_buffer_load_i16, SMEM, ADDRESS, "=s0T1s2", s_buffer_load_i16)
     ROW_(s_load_u8, SMEM, ADDRESS, "=s0t1s2", s_load_u8)
     ROW_(s_load_i8, SMEM, ADDRESS, "=s0t1s2", s_load_i8)
     ROW_(s_load_u16, SMEM, ADDRESS, "=s0t1s2", s_load_u16)

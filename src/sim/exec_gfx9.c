@@ -43,14 +43,6 @@ NUMBER float maximum_f32(float a, float b)
     return pick_f32(a != a, a, pick_f32(b != b, b, max_f32(a, b)));
 }
 
-/* The power of two that a scale's exponent says; NaN for the highest. */
-NUMBER float exponent_of(float scale)
-{
-    const uint32_t exponent = bits_of_f32(scale) & 0x7f800000u;
-    return f32_of(pick(exponent == 0, 0x00400000,
-                       pick(exponent == 0x7f800000u, 0x7fc00000, exponent)));
-}
-
 NUMBER uint32_t byte_of(uint32_t x, const struct insn *i)
 {
     return x >> 8 * (2 * (i->extra[1] & 1) + (i->extra[1] >> 1 & 1)) & 0xff;
@@ -59,6 +51,14 @@ NUMBER uint32_t byte_of(uint32_t x, const struct insn *i)
 NUMBER uint32_t word_of(uint32_t x, const struct insn *i)
 {
     return x >> 16 * (i->extra[1] & 1) & 0xffff;
+}
+
+/* Of a stochastic conversion to four bits: two numbers, of one random number. */
+NUMBER uint32_t pack_fp4_random(float low, float high, uint32_t random, float scale)
+{
+    const float x = add_random(low / scale, random, 1), y = add_random(high / scale, random, 1);
+    return f32_to_small(x, 1, 1, 7, 7, 1) | (bits_of_f32(x) >> 28 & 8) |
+           f32_to_small(y, 1, 1, 7, 7, 1) << 4 | (bits_of_f32(y) >> 28 & 8) << 4;
 }
 
 NUMBER float fp4_to_f32(uint32_t x)
@@ -76,6 +76,25 @@ NUMBER uint32_t pack_fp4(float low, float high, float scale)
 }
 
 /* four sources, the last of them the destination's old bits */
+VECTOR_BODY(sr_pk_fp4_f32, u, 4, LET_4(r, u, f, u),
+            place_byte(d, pack_fp4_random(a.low, a.high, b, exponent_of(c)), i->extra[1] >> 2))
+VECTOR_BODY(sr_pk_fp4_f16, u, 4, LET_4(u, u, f, u),
+            place_byte(d, pack_fp4_random(LOW_F16(a), HIGH_F16(a), b, exponent_of(c)),
+                       i->extra[1] >> 2))
+VECTOR_BODY(sr_pk_fp4_bf16, u, 4, LET_4(u, u, f, u),
+            place_byte(d, pack_fp4_random(f32_of(a << 16), f32_of(a & 0xffff0000u), b,
+                                          exponent_of(c)),
+                       i->extra[1] >> 2))
+#define SR_BYTE(NAME, A, CODE, MANTISSA, VALUE)                                                    \
+    VECTOR_BODY(NAME, u, 4, LET_4(A, u, f, u),                                                     \
+                place_byte(d, CODE(add_random((VALUE) / exponent_of(c), b, MANTISSA), 0, 1),       \
+                           i->extra[1] >> 2))
+SR_BYTE(sr_fp8_f32, f, f32_to_fp8, 3, a)
+SR_BYTE(sr_bf8_f32, f, f32_to_bf8, 2, a)
+SR_BYTE(sr_fp8_f16, u, f32_to_fp8, 3, LOW_F16(a))
+SR_BYTE(sr_bf8_f16, u, f32_to_bf8, 2, LOW_F16(a))
+SR_BYTE(sr_fp8_bf16, u, f32_to_fp8, 3, f32_of(a << 16))
+SR_BYTE(sr_bf8_bf16, u, f32_to_bf8, 2, f32_of(a << 16))
 VECTOR_BODY(pk_fp4_f32, u, 4, LET_4(f, f, f, u),
             place_byte(d, pack_fp4(a, b, exponent_of(c)), i->extra[1] >> 2))
 

@@ -102,6 +102,87 @@ INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum atom
     return i + 1;
 }
 
+/* Two swaps; offsets count in `unit` bytes. */
+INLINE const struct insn *exchange_pair(struct wave *w, const struct insn *i, unsigned words,
+                                        uint32_t unit)
+{
+    const uint32_t offsets[2] = {(uint32_t)i->offset * unit, i->extra[0] * unit};
+    uint32_t old[2][64 * 2];
+    struct access a[2];
+
+    for (unsigned n = 0; n < 2; n++) {
+        struct operand result = i->op[0];
+        result.reg = (uint16_t)(result.reg + n * words);
+        result.offset += (uint64_t)n * words * w->lanes * 4;
+        if (!resolve_lds(w, i, 4 * words, offsets[n], LDS_ATOMIC, &a[n]) ||
+            (UNLIKELY(w->shadow != NULL) &&
+             !track_atomic(w, i, SPACE_LDS, words, &i->op[2 + n], ATOMIC_SWAP, &result, &a[n])))
+            return NULL;
+    }
+    w->group->lds_accesses--; /* one instruction */
+    for (unsigned n = 0; n < 2; n++)
+        for (uint64_t left = a[n].active; left; left &= left - 1) {
+            const unsigned l = (unsigned)__builtin_ctzll(left);
+            const uint32_t *const x = vgpr(w, &i->op[2 + n], 0) + l;
+            atomic_lane(a[n].at[l], ATOMIC_SWAP, words, x, x, old[n] + l, w->lanes);
+        }
+    /* the result may be data */
+    for (unsigned k = 0; k < 2 * words; k++)
+        for (unsigned l = 0; l < w->lanes; l++)
+            if (w->mask[l])
+                vgpr(w, &i->op[0], 0)[k * w->lanes + l] = old[k / words][k % words * w->lanes + l];
+    return i + 1;
+}
+
+/* ---- Transposing loads of gfx950 ------------------------------------------------------------- */
+
+/* Each sixteen lanes read rows of sixteen elements, as many lanes for a row as it takes, and each
+ * gets a column. `at` is where lanes read. */
+INLINE void transpose(const struct wave *w, uint32_t *d, uint8_t *const *at, unsigned bits,
+                      unsigned words)
+{
+    const unsigned each = 32 * words / bits, per_row = 16 / each;
+    uint32_t rows[64][4] = {{0}};
+
+    for (unsigned l = 0; l < w->lanes; l++)
+        copy_in(rows[l], at[l], 4 * words);
+    for (unsigned l = 0; l < w->lanes; l++) {
+        uint32_t column[4] = {0};
+        for (unsigned n = 0; n < each; n++) {
+            const uint32_t *const from = rows[(l & ~15u) + n * per_row + l % 16 / each];
+            const unsigned source = l % 16 % each * bits, to = n * bits;
+            const uint64_t pair = from[source / 32] | (uint64_t)from[source / 32 + 1] << 32;
+            const uint64_t x = (pair >> source % 32 & ((1u << bits) - 1)) << to % 32;
+            column[to / 32] |= (uint32_t)x;
+            column[to / 32 + 1] |= (uint32_t)(x >> 32);
+        }
+        for (unsigned k = 0; k < words; k++)
+            d[k * w->lanes + l] = column[k];
+    }
+}
+
+INLINE const struct insn *load_transposed(struct wave *w, const struct insn *i, unsigned bits,
+                                          unsigned words)
+{
+    struct access a, masks;
+
+    if (!exec_bits(w))
+        return i + 1;
+    if (!w->full)
+        return fault(w, i, -1, "a transposing load needs every lane, but EXEC is 0x%llx",
+                     (unsigned long long)exec_bits(w));
+    if (!resolve_lds(w, i, 4 * words, (uint32_t)i->offset, LDS_READ, &a))
+        return NULL;
+    if (UNLIKELY(w->shadow != NULL)) {
+        if (!track(w, i, SPACE_LDS, 4 * words, TRACK_LOAD, &a, NULL, &masks))
+            return NULL;
+        transpose(w, vgpr(&w->shadow->w, &i->op[0], 0), masks.at, bits, words);
+        track_loaded(w, i, SPACE_LDS, &i->op[0], &a);
+    }
+    transpose(w, vgpr(w, &i->op[0], 0), a.at, bits, words);
+    return i + 1;
+}
+
 #define BODY(NAME, CALL)                                                                           \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i) { return CALL; }
 #define LOAD(NAME, OLD, FORMAT, WORDS)  BODY(NAME, load(w, i, FORMAT_##FORMAT, WORDS))
@@ -122,6 +203,23 @@ BODY(ds_cmpst_b32, atomic(w, i, ATOMIC_CMPSWAP, 1, 3, 2))
 BODY(ds_cmpst_b64, atomic(w, i, ATOMIC_CMPSWAP, 2, 3, 2))
 BODY(ds_cmpstore_b32, atomic(w, i, ATOMIC_CMPSWAP, 1, 2, 3))
 BODY(ds_cmpstore_b64, atomic(w, i, ATOMIC_CMPSWAP, 2, 2, 3))
+BODY(ds_cmpst_f32, atomic(w, i, ATOMIC_FCMPSWAP, 1, 3, 2))
+BODY(ds_cmpst_f64, atomic(w, i, ATOMIC_FCMPSWAP, 2, 3, 2))
+BODY(ds_cmpstore_f32, atomic(w, i, ATOMIC_FCMPSWAP, 1, 2, 3))
+BODY(ds_cmpstore_f64, atomic(w, i, ATOMIC_FCMPSWAP, 2, 2, 3))
+/* the mask first, then the bits */
+BODY(ds_mskor_b32, atomic(w, i, ATOMIC_MSKOR, 1, 3, 2))
+BODY(ds_mskor_b64, atomic(w, i, ATOMIC_MSKOR, 2, 3, 2))
+BODY(ds_wrap_rtn_b32, atomic(w, i, ATOMIC_WRAP, 1, 2, 3))
+BODY(ds_condxchg32_rtn_b64, atomic(w, i, ATOMIC_CONDXCHG, 2, 2, 2))
+BODY(exchange_b32, exchange_pair(w, i, 1, 4))
+BODY(exchange_b64, exchange_pair(w, i, 2, 8))
+BODY(exchange_stride64_b32, exchange_pair(w, i, 1, 256))
+BODY(exchange_stride64_b64, exchange_pair(w, i, 2, 512))
+BODY(ds_read_b64_tr_b16, load_transposed(w, i, 16, 2))
+BODY(ds_read_b64_tr_b8, load_transposed(w, i, 8, 2))
+BODY(ds_read_b64_tr_b4, load_transposed(w, i, 4, 2))
+BODY(ds_read_b96_tr_b6, load_transposed(w, i, 6, 3))
 
 #define ROW_(NAME, OPERANDS, BODY) {#NAME, QUERN_CLASS_LDS, UNDEF_ADDRESS, OPERANDS, x_##BODY},
 #define LOAD(NAME, OLD, FORMAT, WORDS)                                                             \
@@ -151,4 +249,30 @@ const struct sim_row rows_lds[] = {
     ROW_(ds_cmpst_b64, "a1v22v23", ds_cmpst_b64)
     ROW_(ds_cmpst_rtn_b32, "=v10a1v12v13", ds_cmpst_b32)
     ROW_(ds_cmpst_rtn_b64, "=v20a1v22v23", ds_cmpst_b64)
+    ROW_(ds_cmpst_f32, "a1v12v13", ds_cmpst_f32)
+    ROW_(ds_cmpst_f64, "a1v22v23", ds_cmpst_f64)
+    ROW_(ds_cmpst_rtn_f32, "=v10a1v12v13", ds_cmpst_f32)
+    ROW_(ds_cmpst_rtn_f64, "=v20a1v22v23", ds_cmpst_f64)
+    ROW_(ds_cmpstore_f32, "a1v12v13", ds_cmpstore_f32)
+    ROW_(ds_cmpstore_f64, "a1v22v23", ds_cmpstore_f64)
+    ROW_(ds_cmpstore_rtn_f32, "=v10a1v12v13", ds_cmpstore_f32)
+    ROW_(ds_cmpstore_rtn_f64, "=v20a1v22v23", ds_cmpstore_f64)
+    ROW_(ds_mskor_b32, "a1v12v13", ds_mskor_b32)
+    ROW_(ds_mskor_b64, "a1v22v23", ds_mskor_b64)
+    ROW_(ds_mskor_rtn_b32, "=v10a1v12v13", ds_mskor_b32)
+    ROW_(ds_mskor_rtn_b64, "=v20a1v22v23", ds_mskor_b64)
+    ROW_(ds_wrap_rtn_b32, "=v10a1v12v13", ds_wrap_rtn_b32)
+    ROW_(ds_condxchg32_rtn_b64, "=v20a1v22", ds_condxchg32_rtn_b64)
+    ROW_(ds_wrxchg2_rtn_b32, "=v20a1v12v13", exchange_b32)
+    ROW_(ds_wrxchg2_rtn_b64, "=v40a1v22v23", exchange_b64)
+    ROW_(ds_wrxchg2st64_rtn_b32, "=v20a1v12v13", exchange_stride64_b32)
+    ROW_(ds_wrxchg2st64_rtn_b64, "=v40a1v22v23", exchange_stride64_b64)
+    ROW_(ds_storexchg_2addr_rtn_b32, "=v20a1v12v13", exchange_b32)
+    ROW_(ds_storexchg_2addr_rtn_b64, "=v40a1v22v23", exchange_b64)
+    ROW_(ds_storexchg_2addr_stride64_rtn_b32, "=v20a1v12v13", exchange_stride64_b32)
+    ROW_(ds_storexchg_2addr_stride64_rtn_b64, "=v40a1v22v23", exchange_stride64_b64)
+    ROW_(ds_read_b64_tr_b16, "=v20a1", ds_read_b64_tr_b16)
+    ROW_(ds_read_b64_tr_b8, "=v20a1", ds_read_b64_tr_b8)
+    ROW_(ds_read_b64_tr_b4, "=v20a1", ds_read_b64_tr_b4)
+    ROW_(ds_read_b96_tr_b6, "=v30a1", ds_read_b96_tr_b6)
     {0}};

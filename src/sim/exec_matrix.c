@@ -66,7 +66,12 @@ INLINE struct place source_place(const struct wave *w, const struct form *f, enu
         /* the lanes share out k in runs, one after the other */
         const unsigned bits_of_k = source_lanes(w, f, type) == 64 ? 2 : 1;
         const unsigned run = f->k >> bits_of_k, shift = (unsigned)__builtin_ctz(f->k) - bits_of_k;
-        lane = r + 16 * (k >> shift);
+        unsigned group = k >> shift;
+        /* a wave of 64 has the runs of 8 and 4 bits in the groups 0, 2, 1, 3: of a sparse A other
+         * lanes may choose from B */
+        if (f->sparse && bits_of_k == 2 && bits < 16)
+            group = (group & 1) << 1 | group >> 1;
+        lane = r + 16 * group;
         element = k & (run - 1);
     }
     return (struct place){lane, element * bits / 32, element * bits % 32};
@@ -450,7 +455,8 @@ static void sparse_places(const struct wave *w, const struct insn *i, const stru
                           unsigned r, unsigned g, unsigned at[2])
 {
     const struct place p = source_place(w, stored, stored->a, r, 2 * g);
-    const unsigned elements = stored->k / 2, bits = element_bits(stored->a);
+    const unsigned bits = element_bits(stored->a);
+    const unsigned elements = stored->k * 16 / source_lanes(w, stored, stored->a);
     const unsigned pair = (p.word * 32 + p.shift) / bits / 2;
     const uint32_t lane = vgpr(w, &i->op[3], 0)[p.lane];
     const uint32_t indices = lane >> (4 * pair + 2 * elements * (i->extra[1] & 3));
@@ -472,8 +478,6 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
     float d[16][16];
     int64_t di[16][16];
 
-    if (w->lanes == 64)
-        return fault(w, i, -1, "this instruction is not modelled in waves of 64");
     if (!operands_fit(w, i, f) || (UNLIKELY(w->shadow != NULL) && !through_matrix(w, i, f)))
         return NULL;
     for (unsigned r = 0; r < 16; r++)

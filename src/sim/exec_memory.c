@@ -66,9 +66,9 @@ INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum spac
         return NULL;
     for (uint64_t left = a.active; left; left &= left - 1) {
         const unsigned l = (unsigned)__builtin_ctzll(left);
-        atomic_lane(a.at[l], op, words, x + l, op == ATOMIC_CMPSWAP
-            ? x + words * w->lanes + l : x + l,
-                    d ? d + l : NULL, w->lanes);
+        const uint32_t *const compare =
+            op == ATOMIC_CMPSWAP || op == ATOMIC_FCMPSWAP ? x + words * w->lanes + l : x + l;
+        atomic_lane(a.at[l], op, words, x + l, compare, d ? d + l : NULL, w->lanes);
     }
     return i + 1;
 }

@@ -227,6 +227,10 @@ enum atomic_op {
     ATOMIC_DEC,
     ATOMIC_SWAP,
     ATOMIC_CMPSWAP,
+    ATOMIC_FCMPSWAP, /* compares as floats */
+    ATOMIC_MSKOR,    /* the bits of `compare` are replaced by data */
+    ATOMIC_WRAP,     /* down by data, or up by `compare` before it would be negative */
+    ATOMIC_CONDXCHG, /* of the two dwords those with their top bit set, without it */
     ATOMIC_CSUB,
     ATOMIC_COND_SUB,
     ATOMIC_FADD,
@@ -268,6 +272,14 @@ INLINE uint32_t atomic32(enum atomic_op op, uint32_t old, uint32_t x, uint32_t c
         return x;
     case ATOMIC_CMPSWAP:
         return old == compare ? x : old;
+    case ATOMIC_FCMPSWAP:
+        return f32_of(old) == f32_of(compare) ? x : old;
+    case ATOMIC_MSKOR:
+        return (old & ~compare) | x;
+    case ATOMIC_WRAP:
+        return old >= x ? old - x : old + compare;
+    case ATOMIC_CONDXCHG:
+        return x >> 31 ? x & 0x7fffffffu : old;
     case ATOMIC_CSUB:
         return old < x ? 0 : old - x;
     case ATOMIC_COND_SUB:
@@ -318,6 +330,13 @@ INLINE uint64_t atomic64(enum atomic_op op, uint64_t old, uint64_t x, uint64_t c
         return x;
     case ATOMIC_CMPSWAP:
         return old == compare ? x : old;
+    case ATOMIC_FCMPSWAP:
+        return f64_of(old) == f64_of(compare) ? x : old;
+    case ATOMIC_MSKOR:
+        return (old & ~compare) | x;
+    case ATOMIC_CONDXCHG:
+        return atomic32(op, (uint32_t)old, (uint32_t)x, 0) |
+               (uint64_t)atomic32(op, (uint32_t)(old >> 32), (uint32_t)(x >> 32), 0) << 32;
     case ATOMIC_FADD:
         return bits_of_f64(f64_of(old) + f64_of(x));
     case ATOMIC_FMIN:

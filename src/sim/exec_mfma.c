@@ -15,25 +15,7 @@
 #include "sim/mfma_form.h"
 #include "sim/track.h"
 
-/* ---- The host's float mode ------------------------------------------------------------------- */
-
-#define MXCSR_DAZ_FTZ 0x8040u
-
-/* Whether the host's arithmetic takes denormals for zeros; gives the mode that was set before. */
-INLINE unsigned set_denormals(bool flush)
-{
-    const unsigned old = _mm_getcsr(), mode = flush ? old | MXCSR_DAZ_FTZ : old & ~MXCSR_DAZ_FTZ;
-
-    if (mode != old)
-        _mm_setcsr(mode);
-    return old;
-}
-
-INLINE void restore_denormals(unsigned mode)
-{
-    if (mode != _mm_getcsr())
-        _mm_setcsr(mode);
-}
+/* ---- Denormals ------------------------------------------------------------------------------- */
 
 /* A denormal half is a normal f32, which no mode flushes. */
 static void flush_f16(float *x, unsigned count)

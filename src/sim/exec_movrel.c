@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Vector registers by number: M0 says how far from the named registers those that are meant are.
+/* Registers by number: M0 says how far from the named registers those that are meant are.
  * And v_mqsad_u32_u8, whose result takes four registers. */
 #include "sim/launch.h"
 #include "sim/track.h"
@@ -53,6 +53,45 @@ BODY(v_movrelsd_2_b32)
     return move_by_number(w, i, INDEX_SOURCE | INDEX_RESULT | INDEX_APART);
 }
 
+/* ---- s_movrels, s_movreld, s_movrelsd_2 ------------------------------------------------------ */
+
+/* Its own full check: what is copied may be undefined, M0 may not. */
+INLINE const struct insn *scalar_by_number(struct wave *w, const struct insn *i, unsigned words,
+                                           unsigned how)
+{
+    struct shadow_wave *const sw = w->shadow;
+    const uint32_t m0 = w->s[S_M0];
+    const uint32_t down = how & INDEX_APART ? m0 & 0x3ff : m0;
+    const uint32_t up = how & INDEX_APART ? m0 >> 16 & 0x3ff : m0;
+    const bool constant = i->op[1].kind == OPERAND_CONST; /* of s_movreld */
+    const uint64_t from = constant ? 0 : i->op[1].reg + (uint64_t)(how & INDEX_SOURCE ? down : 0);
+    const uint64_t to = i->op[0].reg + (uint64_t)(how & INDEX_RESULT ? up : 0);
+
+    if (UNLIKELY(sw && sw->w.s[S_M0]))
+        return finding(w, i, -1, &sw->scalar_origins[S_M0], sw->w.s[S_M0], "a register number");
+    if (from + words > S_VCC || to + words > S_VCC)
+        return fault(w, i, -1, "M0 is 0x%x: s%llu is no general scalar register", m0,
+                     (unsigned long long)(from + words > S_VCC ? from : to));
+    const uint64_t value = words == 1 ? scalar32(w, &i->op[1]) : scalar64(w, &i->op[1]);
+    uint32_t parts[2] = {(uint32_t)value, (uint32_t)(value >> 32)};
+    if (!constant)
+        memcpy(parts, w->s + from, 4 * words);
+    memcpy(w->s + to, parts, 4 * words);
+    for (unsigned k = 0; k < words && sw; k++) {
+        sw->w.s[to + k] = constant ? 0 : sw->w.s[from + k];
+        sw->scalar_origins[to + k] = sw->scalar_origins[from + k];
+    }
+    return i + 1;
+}
+BODY(s_movrels_b32) { return scalar_by_number(w, i, 1, INDEX_SOURCE); }
+BODY(s_movrels_b64) { return scalar_by_number(w, i, 2, INDEX_SOURCE); }
+BODY(s_movreld_b32) { return scalar_by_number(w, i, 1, INDEX_RESULT); }
+BODY(s_movreld_b64) { return scalar_by_number(w, i, 2, INDEX_RESULT); }
+BODY(s_movrelsd_2_b32)
+{
+    return scalar_by_number(w, i, 1, INDEX_SOURCE | INDEX_RESULT | INDEX_APART);
+}
+
 /* ---- v_mqsad_u32_u8 -------------------------------------------------------------------------- */
 
 BODY(v_mqsad_u32_u8)
@@ -88,5 +127,10 @@ const struct sim_row rows_movrel[] = {
     ROW_(v_movreld_b32, INDEX_RESULT, "=u0u1")
     ROW_(v_movrelsd_b32, INDEX_BOTH, "=u0u1")
     ROW_(v_movrelsd_2_b32, INDEX_APART, "=u0u1")
+    {"s_movrels_b32", QUERN_CLASS_SALU, UNDEF_MATRIX, "=s0s1", x_s_movrels_b32},
+    {"s_movrels_b64", QUERN_CLASS_SALU, UNDEF_MATRIX, "=t0t1", x_s_movrels_b64},
+    {"s_movreld_b32", QUERN_CLASS_SALU, UNDEF_MATRIX, "=s0s1", x_s_movreld_b32},
+    {"s_movreld_b64", QUERN_CLASS_SALU, UNDEF_MATRIX, "=t0t1", x_s_movreld_b64},
+    {"s_movrelsd_2_b32", QUERN_CLASS_SALU, UNDEF_MATRIX, "=s0s1", x_s_movrelsd_2_b32},
     ROW_(v_mqsad_u32_u8, ANY, "=v40q1u2v43")
     {0}};

@@ -50,6 +50,15 @@ static u64 replicate_bits(u32 x)
     return r;
 }
 
+/* A bit for each four bits of which one is set. */
+static u64 mask_of_quads(u64 x)
+{
+    u64 r = 0;
+    for (unsigned n = 0; n < 16; n++)
+        r |= (u64)((x >> 4 * n & 15) != 0) << n;
+    return r;
+}
+
 static u64 whole_quads(u64 x)
 {
     u64 r = 0;

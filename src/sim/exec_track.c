@@ -312,7 +312,8 @@ bool track_atomic(struct wave *w, const struct insn *i, enum space space, unsign
                   const struct access *a)
 {
     struct shadow_wave *const s = w->shadow;
-    const unsigned data_words = op == ATOMIC_CMPSWAP && space != SPACE_LDS ? 2 * words : words;
+    const bool compares = op == ATOMIC_CMPSWAP || op == ATOMIC_FCMPSWAP;
+    const unsigned data_words = compares && space != SPACE_LDS ? 2 * words : words;
     struct access masks;
 
     if (!track(w, i, space, 4 * words, TRACK_ATOMIC, a, NULL, &masks))

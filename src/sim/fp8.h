@@ -96,4 +96,12 @@ NUMBER float small_to_f32(uint32_t x, unsigned bits, unsigned mantissa, int bias
     return f32_of(pick(magnitude < 1 << mantissa, denormal, normal) | x >> (bits - 1) << 31);
 }
 
+/* The power of two that a scale's exponent says; NaN for the highest. */
+NUMBER float exponent_of(float scale)
+{
+    const uint32_t exponent = bits_of_f32(scale) & 0x7f800000u;
+    return f32_of(pick(exponent == 0, 0x00400000,
+                       pick(exponent == 0x7f800000u, 0x7fc00000, exponent)));
+}
+
 #endif

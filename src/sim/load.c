@@ -41,7 +41,10 @@ struct decoding {
     struct quern_sim_module *module;
     struct parser parser;
     quern_status status;
-    bool indexed; /* after s_set_gpr_idx_on */
+    bool indexed;     /* after s_set_gpr_idx_on */
+    uint64_t base;    /* where in the code the disassembler was started */
+    uint64_t patched; /* behind the instruction that was changed for it last */
+    bool again;       /* it is to be started at `base` again, after a change */
 };
 
 /* Registers are indexed from s_set_gpr_idx_on to the next s_set_gpr_idx_off, without a branch. */
@@ -100,14 +103,32 @@ static bool append_end(struct decoding *d, uint64_t offset)
     return append(d, &end, NULL, offset, 0, NULL);
 }
 
+/* The disassembler takes all gfx12 code for that of waves of 32, where a sparse matrix instruction
+ * has fewer choices of indices (op_sel, bits 11 and 12). Whether there is one for waves of 64. */
+static bool is_sparse_64(const struct quern_sim_module *m, uint64_t offset, uint32_t *word)
+{
+    if (m->lanes != 64 || m->sim->target->generation < 12 || offset + 8 > m->code_bytes)
+        return false;
+    memcpy(word, m->image + m->code_at + offset, 4);
+    return (*word & 0xff700000u) == 0xcc500000u && (*word >> 16 & 15) <= 10;
+}
+
 static void decode(void *user, uint64_t offset, unsigned size, const char *text)
 {
     struct decoding *const d = user;
     struct quern_sim_module *const m = d->module;
     struct parsed parsed;
+    uint32_t word;
 
-    if (d->status != QUERN_OK)
+    if (d->status != QUERN_OK || d->again)
         return;
+    offset += d->base;
+    const bool sparse = is_sparse_64(m, offset, &word);
+    if (sparse && !*text && offset + 8 != d->patched) {
+        d->base = offset;
+        d->again = true;
+        return;
+    }
     while (*text == ' ' || *text == '\t')
         text++;
     const size_t length = strlen(text);
@@ -118,6 +139,8 @@ static void decode(void *user, uint64_t offset, unsigned size, const char *text)
     }
     memcpy(copy, text, length + 1);
     parse_insn(&d->parser, text, offset, size, &parsed);
+    if (sparse)
+        parsed.insns[0].extra[1] = (uint8_t)(word >> 11 & 3);
     bool ok = !d->parser.failed && (!offset || !ends_at(m, offset) || append_end(d, offset));
     m->index_at[offset / 4] = (uint32_t)m->insn_count;
     for (unsigned n = 0; n < parsed.count && ok; n++) {
@@ -144,6 +167,34 @@ static void resolve_branches(struct quern_sim_module *m)
     }
 }
 
+/* From an instruction that was declined for its choice of indices it goes on with a copy that has
+ * another. */
+static quern_status disassemble(struct decoding *d)
+{
+    const struct quern_sim_module *const m = d->module;
+    const struct quern_sim *const sim = m->sim;
+    const uint8_t *code = m->image + m->code_at;
+    uint8_t *copy = NULL;
+    quern_status status;
+
+    do {
+        if (d->again) {
+            if (!copy && (copy = os.malloc((size_t)m->code_bytes)))
+                code = memcpy(copy, code, (size_t)m->code_bytes);
+            FAIL_IF(!copy, QUERN_E_MEMORY, "out of memory for %llu bytes of code",
+                    (unsigned long long)m->code_bytes);
+            copy[d->base + 1] &= (uint8_t)~0x18;
+            d->patched = d->base + 8;
+        }
+        d->again = false;
+        status = sim->disassembler.function(sim->disassembler.user, sim->target->name,
+                                            code + d->base, (size_t)(m->code_bytes - d->base),
+                                            decode, d);
+    } while (status == QUERN_OK && d->again);
+    os.free(copy);
+    return status;
+}
+
 static quern_status decode_all(struct quern_sim_module *m)
 {
     struct quern_sim *const sim = m->sim;
@@ -160,9 +211,7 @@ static quern_status decode_all(struct quern_sim_module *m)
     m->index_at = os.malloc(slots * sizeof *m->index_at);
     FAIL_IF(!m->index_at, QUERN_E_MEMORY, "out of memory for %zu instructions", slots);
     memset(m->index_at, 0xff, slots * sizeof *m->index_at);
-    const quern_status status =
-        sim->disassembler.function(sim->disassembler.user, sim->target->name, m->image + m->code_at,
-                                   (size_t)m->code_bytes, decode, &d);
+    const quern_status status = disassemble(&d);
     m->pool = d.parser.pool;
     TRY(status);
     FAIL_IF(d.status == QUERN_E_MEMORY || !append_end(&d, m->code_bytes), QUERN_E_MEMORY,

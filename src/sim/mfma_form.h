@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Forms of gfx9's matrix instructions: types of elements, where they stand in registers, and how
- * they are unpacked to arrays [k][row or column of all blocks]. For exec_mfma.c.
+ * they are unpacked to arrays [k][row or column of all blocks]. For exec_mfma.c and exec_smfmac.c.
  *
  * An xf32 input is rounded to nearest even at ten bits of mantissa, as the references of AMD's
  * libraries do.
@@ -204,6 +204,26 @@ INLINE void unpack_masks(const struct form *f, enum element type, unsigned width
 
     UNPACK(type, (void)k; any[x] |= bits & low;
            if (element_bits(type) == 64) any[x] |= row[(2 * e + 1) * LANES_64 + g * width + x]);
+}
+
+/* ---- The host's float mode ------------------------------------------------------------------- */
+
+#define MXCSR_DAZ_FTZ 0x8040u
+
+/* Whether the host's arithmetic takes denormals for zeros; gives the mode that was set before. */
+INLINE unsigned set_denormals(bool flush)
+{
+    const unsigned old = _mm_getcsr(), mode = flush ? old | MXCSR_DAZ_FTZ : old & ~MXCSR_DAZ_FTZ;
+
+    if (mode != old)
+        _mm_setcsr(mode);
+    return old;
+}
+
+INLINE void restore_denormals(unsigned mode)
+{
+    if (mode != _mm_getcsr())
+        _mm_setcsr(mode);
 }
 
 #endif

@@ -151,7 +151,7 @@ enum undef_kind {
     UNDEF_IF_VCC,  /* branches on VCC */
     UNDEF_MUST,    /* every source must be defined */
     UNDEF_ADDRESS, /* memory: sources 1, 2 and scalar 3 are an address; the body does the rest */
-    UNDEF_MATRIX,  /* the body does it */
+    UNDEF_MATRIX,  /* the body does it (matrices, and others that are alone) */
     /* vector instructions again: any undefined bit of that byte makes the whole result so */
     UNDEF_BYTE_0,
     UNDEF_BYTE_1,

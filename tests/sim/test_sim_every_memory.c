@@ -63,7 +63,7 @@ static const struct copy stores[] = {
 };
 
 enum kind { ADD, SUB, RSUB, MIN, MAX, AND, OR, XOR, INC, DEC, SWAP, CMPSWAP, SUB_CLAMP, COND_SUB,
-            PAIR };
+            MASK_OR, WRAP, EXCHANGE, PAIR };
 /* Type: u, i integers, f floats, h two f16, b two bf16. `on`: in which targets for global and
  * buffer, flat, LDS; a kind that only returns has an R before it. */
 static const struct change {
@@ -117,6 +117,15 @@ static const struct change {
     {NULL, NULL, "cmpstore%s_b64", CMPSWAP, 'u', 8, "", "", "", "345"},
     {NULL, NULL, "cmpst%s_b32", CMPSWAP, 'u', 4, "", "", "", "012"},
     {NULL, NULL, "cmpst%s_b64", CMPSWAP, 'u', 8, "", "", "", "012"},
+    {"atomic_cmpswap_f32", "", NULL, CMPSWAP, 'f', 4, "34", "34", "34", ""},
+    {NULL, NULL, "cmpstore%s_f32", CMPSWAP, 'f', 4, "", "", "", "34"},
+    {NULL, NULL, "cmpstore%s_f64", CMPSWAP, 'f', 8, "", "", "", "34"},
+    {NULL, NULL, "cmpst%s_f32", CMPSWAP, 'f', 4, "", "", "", "012"},
+    {NULL, NULL, "cmpst%s_f64", CMPSWAP, 'f', 8, "", "", "", "012"},
+    {NULL, NULL, "mskor%s_b32", MASK_OR, 'u', 4, "", "", "", ALL},
+    {NULL, NULL, "mskor%s_b64", MASK_OR, 'u', 8, "", "", "", ALL},
+    {NULL, NULL, "wrap_rtn_b32", WRAP, 'u', 4, "", "", "", "R01234"},
+    {NULL, NULL, "condxchg32_rtn_b64", EXCHANGE, 'u', 8, "", "", "", "R012345"},
     {"atomic_csub_u32", "", NULL, SUB_CLAMP, 'u', 4, "R34", "R34", "", ""},
     {"atomic_sub_clamp_u32", "", "sub_clamp%s_u32", SUB_CLAMP, 'u', 4, "5", "5", "5", "5"},
     {"atomic_cond_sub_u32", "", "cond_sub%s_u32", COND_SUB, 'u', 4, "5", "5", "5", "5"},
@@ -128,6 +137,8 @@ static const struct change {
     {"atomic_add_f64", "atomic_add_f64", "add%s_f64", ADD, 'f', 8, "012", "012", "012", "012"},
     {"atomic_min_f64", "atomic_min_f64", "min%s_f64", MIN, 'f', 8, "012", "012", "012", "01234"},
     {"atomic_max_f64", "atomic_max_f64", "max%s_f64", MAX, 'f', 8, "012", "012", "012", "01234"},
+    {NULL, NULL, "min_num%s_f64", MIN, 'f', 8, "", "", "", "5"},
+    {NULL, NULL, "max_num%s_f64", MAX, 'f', 8, "", "", "", "5"},
     {"atomic_pk_add_f16", "atomic_pk_add_f16", "pk_add%s_f16", PAIR, 'h', 4, "0125", "0125", "125",
      "125"},
     {"atomic_pk_add_bf16", "atomic_pk_add_bf16", "pk_add%s_bf16", PAIR, 'b', 4, "125", "25", "125",
@@ -172,6 +183,14 @@ static uint64_t integer_change(const struct change *c, uint64_t old, uint64_t da
         return old < data ? 0 : old - data;
     case COND_SUB:
         return old < data ? old : old - data;
+    case MASK_OR:
+        return (old & ~compare) | data;
+    case WRAP:
+        return old < data ? old + compare : old - data;
+    case EXCHANGE: { /* dwords whose top bit is set, without it */
+        const uint64_t low = data >> 31 & 1 ? data & 0x7fffffff : u(old);
+        return low | (data >> 63 ? data >> 32 & 0x7fffffff : old >> 32) << 32;
+    }
     case PAIR:
         break;
     }
@@ -186,6 +205,8 @@ static uint64_t changed(const struct change *c, uint64_t old, uint64_t data, uin
     if (c->type == 'b')
         return words(to_bf16(f32(old << 16) + f32(data << 16)),
                      to_bf16(bf_high(old) + bf_high(data)));
+    if (c->type == 'f' && c->kind == CMPSWAP)
+        return (c->bytes == 4 ? f32(old) == f32(compare) : f64(old) == f64(compare)) ? data : old;
     if (c->type == 'f' && c->bytes == 4)
         return bits32(c->kind == ADD   ? f32(old) + f32(data)
                       : c->kind == MIN ? least(f32(old), f32(data))
@@ -205,7 +226,7 @@ static uint64_t changed(const struct change *c, uint64_t old, uint64_t data, uin
  * bytes of x, of y and of z to read, and of m (memory that it changes) and r (what registers then
  * hold) to write, all at 16 * (32 * n + l). Scratch and LDS are copied from and to m around it.
  */
-enum { LANES = 32, BYTES = 16 * LANES, STATEMENTS = 160 };
+enum { LANES = 32, BYTES = 16 * LANES, STATEMENTS = 192 };
 
 static const char frame[] =
     "typedef u32 u32x3 __attribute__((ext_vector_type(3)));\n"
@@ -339,7 +360,9 @@ static void add_copy(struct program *p, const struct copy *c, bool load)
 
 static void add_change(struct program *p, const struct change *c, bool returns)
 {
-    const bool gfx9 = p->target < 3, swap = c->kind == CMPSWAP;
+    const bool gfx9 = p->target < 3;
+    const bool swap = c->kind == CMPSWAP || c->kind == MASK_OR || c->kind == WRAP;
+    const bool compare_first = c->kind == MASK_OR || (c->kind == CMPSWAP && gfx9);
     const char *const on = p->space == LDS      ? c->lds_on
                            : p->space == FLAT   ? c->flat_on
                            : p->space == BUFFER ? c->buffer_on
@@ -373,7 +396,7 @@ static void add_change(struct program *p, const struct change *c, bool returns)
     say(p, "ATOMIC(%u, %s, %s, %s, \"%s %s", n, space_words[p->space], type, data, row,
         returns ? "%0, " : "");
     if (p->space == LDS && swap)
-        say(p, gfx9 ? "%%1, %%3, %%4" : "%%1, %%4, %%3");
+        say(p, compare_first ? "%%1, %%3, %%4" : "%%1, %%4, %%3");
     else
         say(p, "%%1, %%2");
     say(p, "%s%s\\n WAIT\")\n", p->space == GLOBAL ? ", off" : "",

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Passes through LDS, against what others measured on the hardware: bank conflicts that an MI300X's
- * counters gave for reads at growing strides, and which lanes of an MI350X, an MI300X, a W7900 and
- * a RX 9070 XT hinder one another (nod-ai/amd-shark-ai, docs/empirical-lds; HazyResearch's
- * HipKittens, analysis/paper_experiments/phases, for writes and 96 bits).
+ * LDS beyond plain loads and stores.
+ *
+ * Passes, against what others measured on the hardware: bank conflicts that an MI300X's counters
+ * gave for reads at growing strides, and which lanes of an MI350X, an MI300X, a W7900 and a RX 9070
+ * XT hinder one another (nod-ai/amd-shark-ai, docs/empirical-lds; HazyResearch's HipKittens,
+ * analysis/paper_experiments/phases, for writes and 96 bits). Transposing reads of gfx950, and
+ * exchanges of two values at once.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +21,7 @@
 #include <string.h>
 
 /* A read or a write of each width at addresses that the test gives; those of -1 are left out. */
-static const char source[] =
+static const char accesses[] =
     "#define DEFINE_LDS SHARED u32 s[16384]; const u32 at = a[LANE]; u32x4 v = {0, 0, 0, 0};\\\n"
     "  asm volatile(\"\" : : \"v\"(s));\n"
     "#define READ(NAME, R) KERNEL NAME(const u32 *a, u32 *c) { DEFINE_LDS\\\n"
@@ -38,7 +41,7 @@ static struct t_gpu gpu;
 static void open_gpu(const char *target)
 {
     t_gpu_open(&gpu, target, "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
-    t_gpu_load(&gpu, source);
+    t_gpu_load(&gpu, accesses);
 }
 
 static unsigned passes(bool write, unsigned words, const uint32_t *at, unsigned lanes)
@@ -233,12 +236,193 @@ static void fewest(void **state)
     t_gpu_close(&gpu);
 }
 
+/* ---- Transposing reads ----------------------------------------------------------------------- */
+
+enum { TILE = 64 * 12 };
+
+static const struct turned {
+    const char *builtin;
+    unsigned bits, words;
+} turned[] = {{"tr16_b64_v4i16", 16, 2},
+              {"tr8_b64_v2i32", 8, 2},
+              {"tr4_b64_v2i32", 4, 2},
+              {"tr6_b96_v3i32", 6, 3}};
+
+static uint32_t bits_at(const uint8_t *bytes, unsigned at, unsigned count)
+{
+    uint32_t x = 0;
+
+    for (unsigned n = 0; n < count; n++)
+        x |= (uint32_t)(bytes[(at + n) / 8] >> (at + n) % 8 & 1) << n;
+    return x;
+}
+
+/*
+ * Sixteen lanes read a matrix of sixteen columns, the parts of each row one behind the other, and
+ * lane c gets column c. Where the parts are is each lane's own business: here they are out of
+ * order.
+ */
+static void columns(void **state)
+{
+    static uint8_t tile[TILE];
+    static uint32_t at[64], out[64 * 3];
+    const struct t_buffer buffers[] = {{tile, sizeof tile, QUERN_SIM_READ, "tile"},
+                                       {at, sizeof at, QUERN_SIM_READ, "at"},
+                                       {out, sizeof out, QUERN_SIM_WRITE, "out"}};
+    char source[2048], kernel[8];
+    const struct t_launch launch = {
+        .kernel = kernel, .items = {64}, .buffers = buffers, .count = 3};
+    uint64_t random = 8;
+    size_t used = (size_t)snprintf(source, sizeof source,
+                                   "typedef short s16x4 __attribute__((ext_vector_type(4)));\n"
+                                   "typedef int s32x2 __attribute__((ext_vector_type(2)));\n"
+                                   "typedef int s32x3 __attribute__((ext_vector_type(3)));\n");
+
+    (void)state;
+    for (unsigned n = 0; n < 4; n++)
+        used += (size_t)snprintf(
+            source + used, sizeof source - used,
+            "KERNEL k%u(const u32 *tile, const u32 *at, u32 *out) { SHARED u32 s[%u];\n"
+            "  for (u32 i = LANE; i < %u; i += 64) s[i] = tile[i];\n"
+            "  typedef %s T; typedef __attribute__((address_space(3))) T *P;\n"
+            "  const T v = __builtin_amdgcn_ds_read_%s((P)((__attribute__((address_space(3))) char "
+            "*)s + at[LANE]));\n"
+            "  __builtin_memcpy(out + %u * LANE, &v, %u); }\n",
+            n, TILE / 4, TILE / 4, n == 0 ? "s16x4" : n < 3 ? "s32x2" : "s32x3",
+            turned[n].builtin, turned[n].words, 4 * turned[n].words);
+    t_gpu_open(&gpu, "gfx950", "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
+    t_gpu_load(&gpu, source);
+    for (unsigned n = 0; n < 4; n++) {
+        const unsigned bits = turned[n].bits, bytes = 4 * turned[n].words;
+        const unsigned each = 8 * bytes / bits, parts = 16 / each;
+        for (unsigned b = 0; b < TILE; b++)
+            tile[b] = (uint8_t)t_random(&random);
+        for (unsigned l = 0; l < 64; l++)
+            at[l] = (l * 37 + 11) % 64 * bytes;
+        snprintf(kernel, sizeof kernel, "k%u", n);
+        t_gpu_run(&gpu, &launch);
+        for (unsigned l = 0; l < 64; l++)
+            for (unsigned row = 0; row < each; row++) {
+                const unsigned column = l % 16, first = l / 16 * 16;
+                const unsigned part = first + row * parts + column / each;
+                const uint32_t want = bits_at(tile, 8 * at[part] + column % each * bits, bits);
+                const uint8_t *const got = (const uint8_t *)(out + turned[n].words * l);
+                if (bits_at(got, row * bits, bits) != want)
+                    fail_msg("%s: row %u of lane %u is not 0x%x", turned[n].builtin, row, l, want);
+            }
+    }
+    t_gpu_close(&gpu);
+}
+
+/* Undefined bytes reach the lanes whose columns have them; half a wave cannot read. */
+static void columns_with_faults(void **state)
+{
+    static uint32_t out[64 * 2];
+    const struct t_buffer buffer = {out, sizeof out, QUERN_SIM_WRITE, "out"};
+    const struct t_launch launch = {
+        .kernel = "k", .items = {64}, .buffers = &buffer, .count = 1};
+    /* which lanes write their dwords, which store, and whether that is a mistake */
+    static const struct {
+        const char *writes, *reads, *stores;
+        const char *finding;
+    } cases[] = {{"LANE != 5", "1", "LANE / 16 != 0 || LANE % 16 / 4 != 1", NULL},
+                 {"LANE != 5", "1", "1", "LDS"},
+                 {"1", "LANE < 32", "1", "a transposing load needs every lane"},
+                 {"1", "1", "1", NULL}};
+    char source[1024];
+
+    (void)state;
+    t_gpu_open(&gpu, "gfx950", "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
+    for (unsigned n = 0; n < sizeof cases / sizeof *cases; n++) {
+        snprintf(source, sizeof source,
+                 "KERNEL k(u32 *out) { SHARED u32x2 s[64]; u32x2 v = {1, 2};\n"
+                 "  asm volatile(\"\" : : \"v\"(s) : \"memory\");\n"
+                 "  if (%s) s[LANE] = v;\n"
+                 "  if (%s) asm volatile(\"ds_read_b64_tr_b16 %%0, %%1\\n s_waitcnt lgkmcnt(0)\"\n"
+                 "    : \"=v\"(v) : \"v\"(LANE * 8) : \"memory\");\n"
+                 "  if (%s) { out[2 * LANE] = v.x; out[2 * LANE + 1] = v.y; } }\n",
+                 cases[n].writes, cases[n].reads, cases[n].stores);
+        t_gpu_load(&gpu, source);
+        const quern_status status = t_gpu_try(&gpu, &launch);
+        if (!cases[n].finding != (status == QUERN_OK) ||
+            (cases[n].finding && !strstr(quern_last_error()->message, cases[n].finding)))
+            fail_msg("case %u: %s", n, quern_last_error()->message);
+    }
+    t_gpu_close(&gpu);
+}
+
+/* ---- Exchanges of two values ----------------------------------------------------------------- */
+
+/* Old values come back, new ones are in their places; lanes without EXEC change nothing. */
+static void exchanges(void **state)
+{
+    static const char *const targets[] = {"gfx90a", "gfx942", "gfx950",
+                                          "gfx1100", "gfx1151", "gfx1201"};
+    static const struct {
+        const char *old, *name;
+        unsigned words, unit;
+    } forms[] = {{"ds_wrxchg2_rtn_b32", "ds_storexchg_2addr_rtn_b32", 1, 4},
+                 {"ds_wrxchg2_rtn_b64", "ds_storexchg_2addr_rtn_b64", 2, 8},
+                 {"ds_wrxchg2st64_rtn_b32", "ds_storexchg_2addr_stride64_rtn_b32", 1, 256},
+                 {"ds_wrxchg2st64_rtn_b64", "ds_storexchg_2addr_stride64_rtn_b64", 2, 512}};
+    enum { ROOM = 2048 };
+    static uint32_t after[ROOM], got[32 * 4];
+    const struct t_buffer buffers[] = {{after, sizeof after, QUERN_SIM_WRITE, "after"},
+                                       {got, sizeof got, QUERN_SIM_WRITE, "got"}};
+    char source[4096], kernel[8];
+    const struct t_launch launch = {
+        .kernel = kernel, .items = {32}, .buffers = buffers, .count = 2};
+
+    (void)state;
+    for (unsigned t = 0; t < 6; t++) {
+        size_t used = 0;
+        for (unsigned n = 0; n < 4; n++)
+            used += (size_t)snprintf(
+                source + used, sizeof source - used,
+                "KERNEL k%u(u32 *after, u32 *got) { SHARED u32 s[%u]; u32x4 r = 0;\n"
+                "  for (u32 i = LANE; i < %u; i += 32) s[i] = i;\n"
+                "  asm volatile(\"s_waitcnt lgkmcnt(0)\" : : \"v\"(s) : \"memory\");\n"
+                "  const u64 x = 0x100000001000u * (LANE + 1), y = x + 5; u32x%u d = r.%s;\n"
+                "  if (LANE %% 3) asm volatile(\"%s %%0, %%1, %%2, %%3 offset0:1 offset1:3\\n "
+                "s_waitcnt lgkmcnt(0)\"\n"
+                "    : \"+&v\"(d) : \"v\"(LANE * %u), \"v\"((u%u)x), \"v\"((u%u)y) : \"memory\");\n"
+                "  r.%s = d; for (u32 k = 0; k < 4; k++) got[4 * LANE + k] = r[k];\n"
+                "  for (u32 i = LANE; i < %u; i += 32) after[i] = s[i]; }\n",
+                n, ROOM, ROOM, 2 * forms[n].words, forms[n].words == 1 ? "xy" : "xyzw",
+                t < 3 ? forms[n].old : forms[n].name, 16 * forms[n].words, 32 * forms[n].words,
+                32 * forms[n].words, forms[n].words == 1 ? "xy" : "xyzw", ROOM);
+        t_gpu_open(&gpu, targets[t], "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
+        t_gpu_load(&gpu, source);
+        for (unsigned n = 0; n < 4; n++) {
+            static uint32_t want[ROOM];
+            const unsigned words = forms[n].words;
+            snprintf(kernel, sizeof kernel, "k%u", n);
+            t_gpu_run(&gpu, &launch);
+            for (unsigned i = 0; i < ROOM; i++)
+                want[i] = i;
+            for (unsigned l = 0; l < 32; l++)
+                for (unsigned k = 0; k < 4; k++) {
+                    const unsigned second = k / words % 2;
+                    const unsigned place = (l * 16 * words + forms[n].unit * (second ? 3 : 1)) / 4;
+                    const uint64_t x = 0x100000001000u * (uint64_t)(l + 1) + 5 * second;
+                    const bool used_ = k < 2 * words && l % 3;
+                    assert_int_equal(got[4 * l + k], used_ ? place + k % words : 0);
+                    if (used_)
+                        want[place + k % words] = (uint32_t)(k % words ? x >> 32 : x);
+                }
+            assert_memory_equal(after, want, sizeof want);
+        }
+        t_gpu_close(&gpu);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conflicts_of_an_mi300x), cmocka_unit_test(reads_of_an_mi350x),
         cmocka_unit_test(groups_are_the_published_ones), cmocka_unit_test(every_lane_is_served),
-        cmocka_unit_test(fewest),
+        cmocka_unit_test(fewest), cmocka_unit_test(columns), cmocka_unit_test(columns_with_faults),
+        cmocka_unit_test(exchanges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

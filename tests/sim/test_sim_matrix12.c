@@ -24,7 +24,7 @@ static const struct form {
     const char *builtin; /* of a, b, c and, if sparse, index */
     enum type a, b, d;
     unsigned k;
-    bool sparse; /* in waves of 32: the disassembler does not know those of 64 */
+    bool sparse;
     int a_factor, c_factor; /* negations; 2 is the absolute value, 3 and 4 stand for 1 and 4 */
 } forms[] = {
 #define DENSE(name) "__builtin_amdgcn_wmma_" name "_w%u_gfx12"
@@ -106,11 +106,15 @@ static struct place dense_place(unsigned size, unsigned lanes, unsigned depth, u
 /*
  * Of column r of the B of a sparse product. The manual says that it takes twice the registers, and
  * that a lane's indices choose for the elements of A that the lane holds: its four candidates of
- * each pair are then in the lane itself, so k has the lane bits of A one place further up.
+ * each pair are then in the lane itself, so k has the lane bits of A one place further up. Where a
+ * wave of 64 has A in half of its lanes and B in all, B is laid out as ever. Both as AMD's matrix
+ * instruction calculator has it.
  */
 static struct place sparse_b_place(unsigned size, unsigned lanes, unsigned depth, unsigned r,
                                    unsigned k)
 {
+    if (size == 4 && lanes == 64 && depth == 32)
+        return dense_place(size, lanes, depth, r, k);
     const struct place a = dense_place(size, lanes, depth / 2, r, k / 4 * 2);
     const unsigned first = (a.word * 32 + a.shift) * 2 + k % 4 * size;
     return (struct place){a.lane, first / 32, first % 32};
@@ -355,7 +359,8 @@ static const char *type_name(enum type t, unsigned words, char *to)
 /* How many products' indices a register holds. */
 static unsigned sets(const struct form *f, unsigned lanes)
 {
-    return f->sparse ? 16 / (f->k / 2 * 16 / lanes) : 1;
+    const unsigned a_lanes = bits_of(f->a) == 4 && f->k == 32 ? 32 : lanes;
+    return f->sparse ? 16 / (f->k / 2 * 16 / a_lanes) : 1;
 }
 
 static void load_kernels(struct t_gpu *g, unsigned lanes)
@@ -368,15 +373,13 @@ static void load_kernels(struct t_gpu *g, unsigned lanes)
         const unsigned size = bits_of(f->a), stored = f->sparse ? f->k / 2 : f->k;
         const unsigned aw = (16 * stored * size / (size == 4 && stored == 16 ? 32 : lanes)) / 32;
         const unsigned bw = (16 * f->k * size / (size == 4 && f->k == 16 ? 32 : lanes)) / 32;
-        if (f->sparse && lanes == 64)
-            continue;
         for (unsigned key = 0; key < sets(f, lanes); key++) {
             snprintf(call, sizeof call, f->builtin, lanes);
             used += (size_t)snprintf(
                 source + used, sizeof source - used, "MATRIX(k%u_%u, %s, %s, %s, %s, %u, (%s))\n",
                 n, key, type_name(f->a, aw, at), type_name(f->b, bw, bt),
                 type_name(f->d, 8 * bits_of(f->d) / 32 * 32 / lanes, dt),
-                sets(f, lanes) == 1 ? "int" : "short", key * (lanes == 32 ? 16 : 8), call);
+                sets(f, lanes) == 1 ? "int" : "short", key * (32 / sets(f, lanes)), call);
             assert_true(used < sizeof source);
         }
     }
@@ -392,7 +395,7 @@ static void every_form(const char *target, unsigned lanes, enum quern_sim_check 
     t_gpu_open(&g, target, lanes == 64 ? "-mwavefrontsize64" : "", check, isa, 0);
     load_kernels(&g, lanes);
     for (unsigned n = 0; n < FORMS; n++)
-        for (unsigned round = 0; round < 12 && !(forms[n].sparse && lanes == 64); round++)
+        for (unsigned round = 0; round < 12; round++)
             check_form(&g, n, lanes, round % sets(&forms[n], lanes), round % 3 == 2, &random);
     t_gpu_close(&g);
 }

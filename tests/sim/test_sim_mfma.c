@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "t_gpu.h"
+#include "t_number.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +25,6 @@
 #define GFX950       4
 #define GFX9         7
 
-enum type { F32, XF32, F16, BF16, FP8, BF8, FP6, BF6, FP4, I8, F64 };
 enum shape { S32, S16, S4, S32_2B, S16_4B, S4_16B, D16, D4 };
 
 static const struct form {
@@ -33,7 +33,7 @@ static const struct form {
     const char *operand, *result; /* C types */
     enum shape shape;
     unsigned k;
-    enum type a, b;
+    enum t_type a, b;
     unsigned targets;
     unsigned cbsz, abid, blgp; /* as in `more`, or the negations of an f64 form */
     bool scaled;
@@ -127,22 +127,12 @@ struct element {
     unsigned row, k, block; /* of B the row is a column */
 };
 
-static unsigned bits_of(enum type t)
-{
-    return t == F64            ? 64
-           : t <= XF32         ? 32
-           : t <= BF16         ? 16
-           : t == FP6 || t == BF6 ? 6
-           : t == FP4          ? 4
-                               : 8;
-}
-
 static unsigned elements_of(const struct form *f)
 {
     return f->k * shapes[f->shape].size * shapes[f->shape].blocks / LANES;
 }
 
-static struct element source_element(const struct form *f, enum type type, unsigned lane,
+static struct element source_element(const struct form *f, enum t_type type, unsigned lane,
                                      unsigned e)
 {
     const unsigned each = elements_of(f);
@@ -160,7 +150,7 @@ static struct element source_element(const struct form *f, enum type type, unsig
         return (struct element){lane % 4, lane / 16, lane / 4 % 4};
     default: {
         const unsigned size = shapes[f->shape].size, group = lane / size;
-        if (each == 32 && bits_of(type) == 8) /* two runs of 16, a whole round of lanes apart */
+        if (each == 32 && t_bits_of(type) == 8) /* two runs of 16, a whole round of lanes apart */
             return (struct element){lane % size,
                                     e < 16 ? 16 * group + e : f->k / 2 + 16 * group + e - 16, 0};
         return (struct element){lane % size, each * group + e, 0};
@@ -213,119 +203,10 @@ static const uint8_t patterns[8][4] = {{0, 1, 2, 3}, {0, 1, 0, 1}, {2, 3, 2, 3},
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
-static float as_f32(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, 4);
-    return f;
-}
-
-static uint32_t f32_bits(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, 4);
-    return bits;
-}
-
-/* A float of `exponent` and `mantissa` bits. */
-static double small_value(uint32_t x, unsigned exponent, unsigned mantissa, int bias)
-{
-    const uint32_t e = x >> mantissa & ((1u << exponent) - 1), m = x & ((1u << mantissa) - 1);
-    const double value = e ? ldexp(m + (double)(1u << mantissa), (int)e - bias - (int)mantissa)
-                           : ldexp(m, 1 - bias - (int)mantissa);
-    return x >> (exponent + mantissa) & 1 ? -value : value;
-}
-
-static double value_of(enum type t, uint32_t x, bool fnuz)
-{
-    _Float16 h;
-    const uint16_t low = (uint16_t)x;
-
-    switch (t) {
-    case F32:
-        return (double)as_f32(x);
-    case XF32: {
-        const double value = (double)as_f32(x);
-        int e;
-        if (!isfinite(value))
-            return value;
-        frexp(value, &e);
-        e = e < -125 ? -125 : e; /* of denormals the places are those of the least normal */
-        return ldexp(rint(ldexp(value, 11 - e)), e - 11);
-    }
-    case F16:
-        memcpy(&h, &low, 2);
-        return (double)h;
-    case BF16:
-        return (double)as_f32(x << 16);
-    case FP8:
-        if (fnuz ? (x & 0xff) == 0x80 : (x & 0x7f) == 0x7f)
-            return (double)NAN;
-        return small_value(x & 0xff, 4, 3, fnuz ? 8 : 7);
-    case BF8:
-        if (fnuz ? (x & 0xff) == 0x80 : (x & 0x7f) > 0x7c)
-            return (double)NAN;
-        if (!fnuz && (x & 0x7f) == 0x7c)
-            return x & 0x80 ? -(double)INFINITY : (double)INFINITY;
-        return small_value(x & 0xff, 5, 2, fnuz ? 16 : 15);
-    case FP6:
-        return small_value(x & 63, 2, 3, 1);
-    case BF6:
-        return small_value(x & 63, 3, 2, 3);
-    case FP4:
-        return small_value(x & 15, 2, 1, 1);
-    default:
-        return (int8_t)x;
-    }
-}
-
 /* Denormals of a type become zeros. */
-static double flushed(enum type t, double x)
+static double flushed(enum t_type t, double x)
 {
     return fabs(x) < (t == F16 ? 0x1p-14 : 0x1p-126) ? copysign(0, x) : x;
-}
-
-enum values { ORDINARY, SPECIAL };
-
-/* Bits of an element: of moderate size, or sometimes denormal, huge, infinite, NaN. */
-static uint64_t draw(enum type t, enum values values, uint64_t *random)
-{
-    static const uint32_t f32s[] = {0,          0x80000000, 1,          0x807fffff, 0x00400000,
-                                    0x00800000, 0x7f7fffff, 0x7f800000, 0xff800000, 0x7fc00000,
-                                    0x3f801fff, 0x3f801000, 0x3f803000};
-    static const uint16_t f16s[] = {0, 0x8000, 1, 0x83ff, 0x0200, 0x0400, 0x7bff, 0x7c00, 0x7e00};
-    const uint64_t bits = t_random(random), choice = t_random(random);
-    const bool special = values == SPECIAL && choice % 40 == 0;
-    const double moderate = ((double)(bits & 0xfffff) - 0x80000) / 0x10000;
-    _Float16 h = (_Float16)moderate;
-    uint16_t half;
-
-    switch (t) {
-    case F32:
-    case XF32:
-        return special ? f32s[choice / 40 % COUNT(f32s)]
-                       : f32_bits((float)moderate * (float)(bits >> 40 & 0xffff));
-    case F16:
-        memcpy(&half, &h, 2);
-        return special ? f16s[choice / 40 % COUNT(f16s)] : half;
-    case BF16:
-        return (special ? f32s[choice / 40 % COUNT(f32s)] : f32_bits((float)moderate)) >> 16;
-    case F64: {
-        const double d = special ? (double)as_f32(f32s[choice / 40 % COUNT(f32s)])
-                                 : moderate * (double)(bits >> 20);
-        uint64_t u;
-        memcpy(&u, &d, 8);
-        return u;
-    }
-    case FP8:
-    case BF8: {
-        const uint64_t x = bits & 0xff;
-        /* NaN and infinity only now and then */
-        return special || ((x & 0x7f) < (t == FP8 ? 0x7f : 0x7c) && x != 0x80) ? x : x & 0x83;
-    }
-    default:
-        return bits & ((1u << bits_of(t)) - 1);
-    }
 }
 
 /* ---- One form -------------------------------------------------------------------------------- */
@@ -340,10 +221,10 @@ static struct {
 /* Bits of the elements by place in the matrix. */
 static uint64_t am[16][SIDE][128], bm[16][SIDE][128];
 
-static void fill_source(const struct form *f, enum type type, bool of_b, enum values values,
+static void fill_source(const struct form *f, enum t_type type, bool of_b, bool special,
                         uint64_t *random)
 {
-    const unsigned each = elements_of(f), bits = bits_of(type);
+    const unsigned each = elements_of(f), bits = t_bits_of(type);
     const unsigned words = !strcmp(f->operand, "i8v") ? 8 : each * bits / 32;
     uint32_t *const to = of_b ? memory.b : memory.a;
 
@@ -351,7 +232,7 @@ static void fill_source(const struct form *f, enum type type, bool of_b, enum va
     for (unsigned lane = 0; lane < LANES; lane++)
         for (unsigned e = 0; e < each; e++) {
             const struct element at = source_element(f, type, lane, e);
-            const uint64_t x = draw(type, values, random);
+            const uint64_t x = t_draw(type, special, random);
             (of_b ? bm : am)[at.block][at.row][at.k] = x;
             for (unsigned n = 0; n < bits; n++) {
                 const unsigned bit = e * bits + n;
@@ -372,20 +253,6 @@ static void fill_source(const struct form *f, enum type type, bool of_b, enum va
     memcpy(bm, moved, sizeof bm);
 }
 
-static double as_f64(uint64_t bits)
-{
-    double d;
-    memcpy(&d, &bits, 8);
-    return d;
-}
-
-static uint64_t f64_bits(double d)
-{
-    uint64_t bits;
-    memcpy(&bits, &d, 8);
-    return bits;
-}
-
 /* Element (i, j) of a block of D, whose C is `c`. */
 static uint64_t expected(const struct form *f, unsigned target, unsigned i, unsigned j,
                          unsigned block, uint64_t c)
@@ -394,15 +261,15 @@ static uint64_t expected(const struct form *f, unsigned target, unsigned i, unsi
     const bool flush = target == GFX90A && (f->a == F16 || f->a == BF16);
     const unsigned broadcast = 1u << f->cbsz;
     const unsigned of_a = block / broadcast * broadcast + f->abid;
-    float sum = as_f32((uint32_t)c);
+    float sum = t_f32((uint32_t)c);
 
     if (f->a == F64) {
-        double d = f->blgp & 4 ? -as_f64(c) : as_f64(c);
+        double d = f->blgp & 4 ? -t_f64(c) : t_f64(c);
         for (unsigned k = 0; k < f->k; k++) {
-            const double x = as_f64(am[block][i][k]), y = as_f64(bm[block][j][k]);
+            const double x = t_f64(am[block][i][k]), y = t_f64(bm[block][j][k]);
             d = fma(f->blgp & 1 ? -x : x, f->blgp & 2 ? -y : y, d);
         }
-        return f64_bits(d);
+        return t_f64_bits(d);
     }
     if (f->a == I8) {
         uint32_t u = (uint32_t)c;
@@ -412,8 +279,8 @@ static uint64_t expected(const struct form *f, unsigned target, unsigned i, unsi
     }
     sum = flush ? (float)flushed(F32, (double)sum) : sum;
     for (unsigned k = 0; k < f->k; k++) {
-        double x = value_of(f->a, (uint32_t)am[of_a][i][k], fnuz);
-        double y = value_of(f->b, (uint32_t)bm[block][j][k], fnuz);
+        double x = t_value_of(f->a, (uint32_t)am[of_a][i][k], fnuz);
+        double y = t_value_of(f->b, (uint32_t)bm[block][j][k], fnuz);
         if (flush) {
             x = flushed(f->a, x);
             y = flushed(f->b, y);
@@ -430,7 +297,7 @@ static uint64_t expected(const struct form *f, unsigned target, unsigned i, unsi
         }
         sum = flush ? (float)flushed(F32, (double)sum) : sum;
     }
-    return f32_bits(sum);
+    return t_f32_bits(sum);
 }
 
 static bool same(const struct form *f, uint64_t x, uint64_t y)
@@ -438,28 +305,28 @@ static bool same(const struct form *f, uint64_t x, uint64_t y)
     if (x == y)
         return true;
     if (f->a == F64)
-        return isnan(as_f64(x)) && isnan(as_f64(y));
-    return f->a != I8 && isnan(as_f32((uint32_t)x)) && isnan(as_f32((uint32_t)y));
+        return isnan(t_f64(x)) && isnan(t_f64(y));
+    return f->a != I8 && isnan(t_f32((uint32_t)x)) && isnan(t_f32((uint32_t)y));
 }
 
-static void check_form(struct t_gpu *g, unsigned n, unsigned target, enum values values,
+static void check_form(struct t_gpu *g, unsigned n, unsigned target, bool special,
                        uint64_t *random)
 {
     const struct form *const f = &forms[n];
     const unsigned results = shapes[f->shape].results, per = f->a == F64 ? 2 : 1;
     char kernel[16];
 
-    fill_source(f, f->a, false, values, random);
-    fill_source(f, f->b, true, values, random);
+    fill_source(f, f->a, false, special, random);
+    fill_source(f, f->b, true, special, random);
     for (unsigned k = 0; k < LANES * results; k++) {
         const uint64_t x = f->a == I8    ? t_random(random)
-                           : f->a == F64 ? draw(F64, values, random)
-                                         : draw(F32, values, random);
+                           : f->a == F64 ? t_draw(F64, special, random)
+                                         : t_draw(F32, special, random);
         memcpy(&memory.c[k * per], &x, 4 * per);
     }
     for (unsigned k = 0; k < 2 * LANES; k++) {
         const uint32_t x = (uint32_t)t_random(random);
-        memory.scales[k] = values == SPECIAL && x % 50 == 0
+        memory.scales[k] = special && x % 50 == 0
                                ? 0xffffffffu
                                : 0x7b7b7b7bu + (x & 0x07070707u);
     }
@@ -536,7 +403,7 @@ static void every_form(const char *name, unsigned target, enum quern_sim_check c
     for (unsigned n = 0; n < COUNT(forms); n++)
         if (forms[n].targets & target)
             for (unsigned round = 0; round < 4; round++)
-                check_form(&g, n, target, round % 2 ? SPECIAL : ORDINARY, &random);
+                check_form(&g, n, target, round % 2, &random);
     t_gpu_close(&g);
 }
 

@@ -459,6 +459,14 @@ FORMULA uint64_t doubled_bits(uint64_t x)
         r |= (x >> n & 1) * 3 << 2 * n;
     return r;
 }
+FORMULA uint64_t quad_bits(uint64_t x)
+{
+    uint64_t r = 0;
+    for (unsigned n = 0; n < 64; n++)
+        r |= (x >> n & 1) << n / 4;
+    return r;
+}
+
 FORMULA uint64_t quads(uint64_t x)
 {
     uint64_t r = 0;
