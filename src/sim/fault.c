@@ -51,8 +51,14 @@ const struct insn *fault_address(struct wave *w, const struct insn *i, int lane,
                              : access == QUERN_SIM_WRITE ? "write"
                                                          : "atomic access";
     const struct mapping *const map = memory_nearest(w->group->memory, address);
+    const struct former *const former = memory_former(w->group->memory, address);
     const unsigned long long at = address;
 
+    if (former && !memory_find(w->group->memory, address))
+        return fault(w, i, lane,
+                     "%s of %u bytes at 0x%llx: offset %llu of buffer \"%s\", which was unmapped "
+                     "before this launch",
+                     verb, bytes, at, at - (unsigned long long)former->begin, former->name);
     if (!map)
         return fault(w, i, lane, "%s of %u bytes at 0x%llx, but no buffer is mapped", verb, bytes,
                      at);

@@ -33,6 +33,16 @@ struct mapping *memory_find(const struct memory *memory, uint64_t address)
     return i < memory->count && memory->maps[i].begin <= address ? memory->maps + i : NULL;
 }
 
+const struct former *memory_former(const struct memory *memory, uint64_t address)
+{
+    for (unsigned n = 1; n <= FORMER_COUNT && n <= memory->removed; n++) {
+        const struct former *const f = &memory->former[(memory->removed - n) % FORMER_COUNT];
+        if (address >= f->begin && address < f->end)
+            return f;
+    }
+    return NULL;
+}
+
 struct mapping *memory_nearest(const struct memory *memory, uint64_t address)
 {
     const size_t i = memory_after(memory, address);

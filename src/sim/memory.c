@@ -82,6 +82,10 @@ bool memory_remove(struct memory *memory, uint64_t address)
         i++;
     if (i == memory->count)
         return false;
+    struct former *const former = &memory->former[memory->removed++ % FORMER_COUNT];
+    former->begin = memory->maps[i].begin;
+    former->end = memory->maps[i].end;
+    memcpy(former->name, memory->maps[i].name, sizeof former->name);
     memory->count--;
     memmove(memory->maps + i, memory->maps + i + 1, (memory->count - i) * sizeof *memory->maps);
     return true;

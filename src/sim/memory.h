@@ -22,11 +22,20 @@ struct mapping {
     char name[32];
 };
 
+/* Where a mapping was that is no more. */
+struct former {
+    uint64_t begin, end;
+    char name[32];
+};
+#define FORMER_COUNT 16
+
 /* The whole table of a simulator, or a launch's copy of it. */
 struct memory {
     struct mapping *maps; /* by address */
     size_t count, capacity;
     uint64_t next; /* where to look for room first */
+    struct former former[FORMER_COUNT]; /* the last ones that were taken out, in a ring */
+    unsigned removed;                   /* how many ever were */
 };
 
 /* Enters a mapping at a free address. QUERN_E_MEMORY, or QUERN_E_ARGUMENT for absurd sizes. */
@@ -45,6 +54,8 @@ void memory_free(struct memory *memory);
 size_t memory_after(const struct memory *memory, uint64_t address);
 /* The mapping that holds the address, or null. */
 struct mapping *memory_find(const struct memory *memory, uint64_t address);
+/* The last mapping taken out that held the address, if that is known; or null. */
+const struct former *memory_former(const struct memory *memory, uint64_t address);
 /* The mapping nearest to the address, or null if there is none at all. */
 struct mapping *memory_nearest(const struct memory *memory, uint64_t address);
 

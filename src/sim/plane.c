@@ -2,27 +2,51 @@
 #include "sim/plane.h"
 #include "base/os.h"
 
-#define PAGE_BITS  12
-#define PAGE_BYTES (1u << PAGE_BITS)
-#define PAGES      (1u << (PLANE_REGION_BITS - PAGE_BITS)) /* of a node */
 #define GRANULE_BITS 5
 
 struct plane_page {
     uint32_t set; /* how many bits are */
     union {
-        uint64_t bits[PAGE_BYTES / 64];
-        uint32_t names[PAGE_BYTES >> GRANULE_BITS];
-    };
+        uint64_t bits[1];
+        uint32_t names[2];
+    }; /* as many as a page of the plane needs */
 };
 
 struct plane_node {
     uint32_t full; /* how many pages are */
-    struct plane_page *pages[PAGES];
+    struct plane_page *pages[];
 };
 
 /* Stand for pages and nodes whose bits are all set. */
 static struct plane_page full_page;
 static struct plane_node full_node;
+
+/* Bits and names need the same. */
+static size_t page_size(const struct plane *p)
+{
+    return offsetof(struct plane_page, bits) + ((size_t)1 << p->page_bits) / 8;
+}
+
+static size_t page_count(const struct plane *p)
+{
+    return (size_t)1 << (PLANE_REGION_BITS - p->page_bits);
+}
+
+static size_t node_size(const struct plane *p)
+{
+    return sizeof(struct plane_node) + page_count(p) * sizeof(struct plane_page *);
+}
+
+/* The place of a byte in its node, and in its page. */
+static size_t page_index(const struct plane *p, uint64_t at)
+{
+    return at >> p->page_bits & (page_count(p) - 1);
+}
+
+static uint64_t in_page(const struct plane *p, uint64_t at)
+{
+    return at & (((uint64_t)1 << p->page_bits) - 1);
+}
 
 static void *take(struct plane_heap *heap, size_t count, size_t bytes)
 {
@@ -44,11 +68,13 @@ static void give(struct plane_heap *heap, void *memory, size_t bytes)
     os.free(memory);
 }
 
-bool plane_make(struct plane *p, struct plane_heap *heap, uint64_t bytes)
+bool plane_make(struct plane *p, struct plane_heap *heap, uint64_t bytes,
+                enum plane_page_bits page_bits)
 {
     const uint64_t count = (bytes >> PLANE_REGION_BITS) + 1;
 
-    *p = (struct plane){.nodes = take(heap, count, sizeof *p->nodes), .count = count};
+    *p = (struct plane){.nodes = take(heap, count, sizeof *p->nodes), .count = count,
+                        .page_bits = page_bits};
     return p->nodes != NULL;
 }
 
@@ -59,10 +85,10 @@ void plane_clear(struct plane *p, struct plane_heap *heap)
         p->nodes[n] = NULL;
         if (!node || node == &full_node)
             continue;
-        for (unsigned k = 0; k < PAGES; k++)
+        for (size_t k = 0; k < page_count(p); k++)
             if (node->pages[k] != &full_page)
-                give(heap, node->pages[k], sizeof *node->pages[k]);
-        give(heap, node, sizeof *node);
+                give(heap, node->pages[k], page_size(p));
+        give(heap, node, node_size(p));
     }
 }
 
@@ -77,8 +103,7 @@ static const struct plane_page *find_page(const struct plane *p, uint64_t at)
 {
     const struct plane_node *const node = p->nodes[at >> PLANE_REGION_BITS];
 
-    return node == &full_node ? &full_page : node ? node->pages[at >> PAGE_BITS & (PAGES - 1)]
-                                                  : NULL;
+    return node == &full_node ? &full_page : node ? node->pages[page_index(p, at)] : NULL;
 }
 
 /* The page of a byte, made if there is none; null when there is no room. */
@@ -88,11 +113,11 @@ static struct plane_page *need_page(struct plane *p, struct plane_heap *heap, ui
 
     if (*node == &full_node)
         return &full_page;
-    if (!*node && !(*node = take(heap, 1, sizeof **node)))
+    if (!*node && !(*node = take(heap, 1, node_size(p))))
         return NULL;
-    struct plane_page **const page = &(*node)->pages[at >> PAGE_BITS & (PAGES - 1)];
+    struct plane_page **const page = &(*node)->pages[page_index(p, at)];
     if (!*page)
-        *page = take(heap, 1, sizeof **page);
+        *page = take(heap, 1, page_size(p));
     return *page;
 }
 
@@ -100,13 +125,13 @@ static struct plane_page *need_page(struct plane *p, struct plane_heap *heap, ui
 static void merge(struct plane *p, struct plane_heap *heap, uint64_t at)
 {
     struct plane_node **const node = &p->nodes[at >> PLANE_REGION_BITS];
-    struct plane_page **const page = &(*node)->pages[at >> PAGE_BITS & (PAGES - 1)];
+    struct plane_page **const page = &(*node)->pages[page_index(p, at)];
 
-    give(heap, *page, sizeof **page);
+    give(heap, *page, page_size(p));
     *page = &full_page;
-    if (++(*node)->full < PAGES)
+    if (++(*node)->full < page_count(p))
         return;
-    give(heap, *node, sizeof **node);
+    give(heap, *node, node_size(p));
     *node = &full_node;
 }
 
@@ -119,7 +144,7 @@ uint64_t plane_bits(const struct plane *p, uint64_t at, unsigned n)
         const unsigned from = (unsigned)(at + done) & 63;
         const uint64_t word = !page                ? 0
                               : page == &full_page ? ~(uint64_t)0
-                                                   : page->bits[(at + done) % PAGE_BYTES / 64];
+                                                   : page->bits[in_page(p, at + done) / 64];
         some = 64 - from < n - done ? 64 - from : n - done;
         bits |= (word >> from & ~(uint64_t)0 >> (64 - some)) << done;
     }
@@ -139,10 +164,10 @@ bool plane_add(struct plane *p, struct plane_heap *heap, uint64_t at, unsigned n
             return false;
         if (page == &full_page)
             continue;
-        uint64_t *const word = &page->bits[(at + done) % PAGE_BYTES / 64];
+        uint64_t *const word = &page->bits[in_page(p, at + done) / 64];
         page->set += (uint32_t)__builtin_popcountll(add & ~*word);
         *word |= add;
-        if (page->set == PAGE_BYTES)
+        if (page->set == 1u << p->page_bits)
             merge(p, heap, at + done);
     }
     return true;
@@ -152,7 +177,7 @@ uint32_t plane_name(const struct plane *p, uint64_t at)
 {
     const struct plane_page *const page = find_page(p, at);
 
-    return page ? page->names[at % PAGE_BYTES >> GRANULE_BITS] : 0;
+    return page ? page->names[in_page(p, at) >> GRANULE_BITS] : 0;
 }
 
 bool plane_set_name(struct plane *p, struct plane_heap *heap, uint64_t at, unsigned n,
@@ -163,7 +188,7 @@ bool plane_set_name(struct plane *p, struct plane_heap *heap, uint64_t at, unsig
         struct plane_page *const page = need_page(p, heap, granule << GRANULE_BITS);
         if (!page)
             return false;
-        uint32_t *const is = &page->names[granule % (PAGE_BYTES >> GRANULE_BITS)];
+        uint32_t *const is = &page->names[in_page(p, granule << GRANULE_BITS) >> GRANULE_BITS];
         *is = !*is || *is == name ? name : PLANE_SEVERAL;
     }
     return true;

@@ -65,12 +65,12 @@ static struct race *make_race(struct race_heap *heap, uint64_t bytes)
 
     if (!race)
         return NULL;
-    if (plane_make(&race->written, &heap->planes, bytes) &&
-        plane_make(&race->changed, &heap->planes, bytes) &&
-        plane_make(&race->read, &heap->planes, bytes) &&
-        plane_make(&race->read_again, &heap->planes, bytes) &&
-        plane_make(&race->writers, &heap->names, bytes) &&
-        plane_make(&race->readers, &heap->names, bytes))
+    if (plane_make(&race->written, &heap->planes, bytes, PLANE_LARGE_PAGES) &&
+        plane_make(&race->changed, &heap->planes, bytes, PLANE_LARGE_PAGES) &&
+        plane_make(&race->read, &heap->planes, bytes, PLANE_LARGE_PAGES) &&
+        plane_make(&race->read_again, &heap->planes, bytes, PLANE_LARGE_PAGES) &&
+        plane_make(&race->writers, &heap->names, bytes, PLANE_LARGE_PAGES) &&
+        plane_make(&race->readers, &heap->names, bytes, PLANE_LARGE_PAGES))
         return race;
     free_planes(heap, race);
     return NULL;
@@ -247,8 +247,9 @@ enum race_result race_touch(struct group *g, const struct mapping *map, uint64_t
     if (run->group_count > 1) {
         if (!(t.race = race_of(run, index, size)))
             return RACE_NO_ROOM;
-        if (!t.own->written.nodes && !(plane_make(&t.own->written, &t.heap->planes, size) &&
-                                       plane_make(&t.own->read, &t.heap->planes, size)))
+        if (!t.own->written.nodes &&
+            !(plane_make(&t.own->written, &t.heap->planes, size, PLANE_SMALL_PAGES) &&
+              plane_make(&t.own->read, &t.heap->planes, size, PLANE_SMALL_PAGES)))
             return RACE_NO_ROOM;
     }
     for (unsigned done = 0; done < bytes; done += t.bytes, t.at += t.bytes) {

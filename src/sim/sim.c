@@ -83,7 +83,7 @@ quern_status quern_sim_map(quern_sim *sim, void *host, size_t bytes, enum quern_
     struct plane *defined = NULL;
     if (sim->check == QUERN_CHECK_FULL && access == QUERN_SIM_WRITE && bytes) {
         defined = os.calloc(1, sizeof *defined);
-        if (!defined || !plane_make(defined, &sim->race_heap.planes, bytes)) {
+        if (!defined || !plane_make(defined, &sim->race_heap.planes, bytes, PLANE_LARGE_PAGES)) {
             os.free(defined);
             FAIL(QUERN_E_MEMORY, "out of memory for what is known of %zu bytes", bytes);
         }

@@ -58,6 +58,13 @@ static const struct mistake {
      32,
      "(WRONG ? (u32 *)a : c)[LANE] = LANE;",
      {"buffer \"a\", which may only be read", NULL, NULL}},
+    {"arguments read beyond their end",
+     false,
+     1,
+     32,
+     "u32 v; asm volatile(\"s_load_b32 %0, %1, %2\\n s_waitcnt lgkmcnt(0)\" : \"=s\"(v) : "
+     "\"s\"(__builtin_amdgcn_kernarg_segment_ptr()), \"i\"(8 + WRONG * 24)); c[LANE] = v;",
+     {"read of 4 bytes", "\"kernarg\"", "s_load_b32"}},
     {"atomic past the end",
      false,
      1,
@@ -357,7 +364,9 @@ static void check_mistake(struct t_gpu *fast, struct t_gpu *full, const struct m
                 if (m->found[n] && !strstr(said, m->found[n]))
                     fail_msg("%s: the finding does not say \"%s\": %s", m->name, m->found[n], said);
             assert_non_null(strstr(said, "k: pc 0x"));
-            assert_non_null(strstr(said, "workgroup "));
+            assert_non_null(strstr(said, " `"));
+            assert_non_null(strstr(said, "`, workgroup "));
+            assert_non_null(strstr(said, ", wave "));
         }
     }
 }
@@ -415,7 +424,9 @@ static void access_to_a_freed_buffer(void **state)
                               .extra = &address[0],
                               .extra_bytes = 8};
     assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_FAULT);
-    assert_non_null(strstr(quern_last_error()->message, "out of bounds"));
+    assert_non_null(strstr(quern_last_error()->message, "lane 0: read of 4 bytes"));
+    assert_non_null(strstr(quern_last_error()->message,
+                           "offset 0 of buffer \"old\", which was unmapped"));
     launch.extra = &address[1];
     t_gpu_run(&g, &launch);
     assert_int_equal(quern_sim_unmap(g.sim, address[0]), QUERN_E_ARGUMENT);
