@@ -183,7 +183,14 @@ static void through_mfma(struct wave *w, const struct insn *i, const struct form
         }
 
 #define FUSED(x, y, z)   fma_f32(x, y, z)
+/* the product is exact: adding it is the same, and fast on hosts without a fused step */
+#define ADDED(x, y, z)   ((x) * (y) + (z))
 #define WRAPPED(x, y, z) ((z) + (x) * (y))
+
+INLINE bool products_are_exact(const struct form *f)
+{
+    return f->a != ELEMENT_F32 && f->a != ELEMENT_XF32 && f->a != ELEMENT_BF16;
+}
 
 /* D in tiles of 16 rows and 16 columns. */
 INLINE void multiply_tiles(struct wave *w, const struct insn *i, const struct form *f,
@@ -192,7 +199,7 @@ INLINE void multiply_tiles(struct wave *w, const struct insn *i, const struct fo
     const unsigned a_width = f->m * f->blocks, b_width = f->n * f->blocks;
     const struct operand *const o = &i->op[3];
     const bool rows = o->kind == OPERAND_VGPR;
-    const bool exact = f->a != ELEMENT_F32 && f->a != ELEMENT_XF32 && f->a != ELEMENT_BF16;
+    const bool exact = products_are_exact(f);
     FLOATS same[16];
 
     for (unsigned n = 0; n < 16 && !rows; n++)
@@ -263,7 +270,11 @@ INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct f
     const unsigned a_width = f->m * f->blocks, b_width = f->n * f->blocks;
     const uint32_t same = i->op[3].kind == OPERAND_VGPR ? 0 : same_addend(w, &i->op[3], 0);
 
-    FOUR_ROWS(float, f->n, f32_of, FUSED, bits_of_f32)
+    if (products_are_exact(f)) {
+        FOUR_ROWS(float, f->n, f32_of, ADDED, bits_of_f32)
+    } else {
+        FOUR_ROWS(float, f->n, f32_of, FUSED, bits_of_f32)
+    }
 }
 
 INLINE void multiply_integers(struct wave *w, const struct insn *i, const struct form *f,

@@ -102,6 +102,37 @@ static bool track_lds(struct wave *w, const struct insn *i, unsigned lane, uint6
     return true;
 }
 
+/* The same as track_lds for loads of defined dwords whose four bytes have the same past, which is
+ * nearly all of them; false when that must look at each byte. */
+INLINE bool track_lds_words(struct wave *w, uint64_t at, unsigned bytes)
+{
+    struct shadow_group *const sg = w->group->shadow;
+    const uint64_t each = 0x0001000100010001u; /* a stamp for each byte of a dword */
+    const unsigned epoch = sg->epoch, me = w->number;
+    const lds_stamp mine = (lds_stamp)(epoch << STAMP_EPOCH | me);
+
+    if ((at | bytes) & 3)
+        return false;
+    for (uint64_t n = at; n < at + bytes; n += 4) {
+        uint64_t writers, readers;
+        uint32_t undefined;
+        memcpy(&writers, sg->writers + n, 8);
+        memcpy(&readers, sg->readers + n, 8);
+        memcpy(&undefined, sg->lds + n, 4);
+        const lds_stamp writer = (lds_stamp)writers, reader = (lds_stamp)readers;
+        const bool written = writer >> STAMP_EPOCH == epoch && (writer & STAMP_WAVE) != me;
+        const bool read = reader >> STAMP_EPOCH == epoch && (reader & STAMP_WAVE) != me;
+        if (UNLIKELY(writers != writer * each || readers != reader * each || undefined ||
+                     (written && !(writer & STAMP_ATOMIC))))
+            return false;
+        const lds_stamp now = read ? mine | STAMP_MANY : mine;
+        readers = now * each;
+        memcpy(sg->readers + n, &readers, 8);
+        sg->known[n / 4] = now;
+    }
+    return true;
+}
+
 bool track_known(const struct wave *w, unsigned words, const struct access *a)
 {
     const lds_stamp *const known = w->group->shadow->known;
@@ -191,6 +222,9 @@ bool track(struct wave *w, const struct insn *i, enum space space, unsigned byte
         switch (space_of(space, a->address[l])) {
         case SPACE_LDS:
             masks->at[l] = g->shadow->lds + (a->at[l] - g->lds);
+            if (kind == TRACK_LOAD &&
+                track_lds_words(w, (uint64_t)(a->at[l] - g->lds), bytes))
+                break;
             if (!track_lds(w, i, l, (uint64_t)(a->at[l] - g->lds), bytes, kind, data))
                 return false;
             break;
