@@ -315,6 +315,7 @@ static quern_status add_simt_int4(struct str *source, const struct plan *plan)
     TRY(add_template(source, "prelude/reduce"));
     TRY(add_template(source, "prelude/spread"));
     TRY(add_template(source, "prelude/int4"));
+    TRY(add_template(source, "prelude/round"));
     TRY(add_template(source, "decode/int4"));
     TRY(add_template(source, "decode/scale_group"));
     return add_template(source, "family/simt_int4");
@@ -328,6 +329,7 @@ static quern_status add_mma_int4(struct str *source, const struct plan *plan)
     TRY(add_template(source, "prelude/tiles"));
     TRY(add_template(source, "prelude/reduce"));
     TRY(add_template(source, "prelude/int4"));
+    TRY(add_template(source, "prelude/round"));
     TRY(add_template(source, "decode/int4"));
     TRY(add_template(source, "decode/scale_group"));
     TRY(add_template(source, "decode/int4_exact"));
@@ -354,6 +356,7 @@ static quern_status add_dequant_int4(struct str *source, const struct plan *plan
     add_dequant_shape(source, plan);
     TRY(add_template(source, "prelude/prelude"));
     TRY(add_template(source, "prelude/int4"));
+    TRY(add_template(source, "prelude/round"));
     TRY(add_template(source, "decode/scale_group"));
     return add_template(source, "family/dequant_int4");
 }

@@ -18,15 +18,15 @@ constexpr unsigned K = 4096;            // columns of W
 constexpr unsigned M_TILE = 2;          // rows of A computed at once
 
 constexpr unsigned WAVE = 32;           // lanes
-constexpr unsigned WAVES = 1;           // in a workgroup
-constexpr unsigned ROWS = 6;            // rows of W that a lane works on
+constexpr unsigned WAVES = 2;           // in a workgroup
+constexpr unsigned ROWS = 4;            // rows of W that a lane works on
 constexpr unsigned ROW_LANES = 1;       // lanes side by side with rows of their own
-constexpr unsigned SPLIT_K = 1;         // waves that share those rows along K
+constexpr unsigned SPLIT_K = 2;         // waves that share those rows along K
 constexpr unsigned VECTOR = 16;         // weights of a row for one lane in one load
-constexpr unsigned RING = 1;            // loads of a row that are under way
+constexpr unsigned RING = 2;            // loads of a row that are under way
 constexpr unsigned STAGE = 0;           // loads of a row whose part of A is in LDS; 0: A is not
 #define WALKS 0                         // whether workgroups walk over groups of rows
-constexpr unsigned WAVES_PER_SIMD = 12; // that registers must leave room for
+constexpr unsigned WAVES_PER_SIMD = 10; // that registers must leave room for
 constexpr unsigned PHASES = 2;          // 1: groups start apart along K, 2: waves do
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 #define SKEWED false                    // whether the last group of rows is empty

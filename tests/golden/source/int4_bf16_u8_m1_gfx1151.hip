@@ -250,13 +250,14 @@ template <u32 VALUES> DEVICE bool spread_owner(u32 lane)
 }
 
 // ---- prelude/int4 ----
-// Words of the constants block of int4 kernels, and the last step of a result.
+// Words of the constants block of int4 kernels.
 
 enum word_order { K8, EXL };
 enum pairing { OF_A, OF_W };
 enum sums_of_a { SHARED, OWN };
 enum zero_points { ZERO_NONE, ZERO_U8, ZERO_SCALED };
 
+// ---- prelude/round ----
 // f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
 template <class T, bool TRUNCATED> DEVICE T rounded(float value)
 {
