@@ -300,6 +300,34 @@ static void test_forced(void **state)
     }
 }
 
+/* A launch is told how many workgroups share the rows, by the device at hand; so is a plan. */
+static void test_walking_launch(void **state)
+{
+    static const char shape[] =
+        "rows=1 lanes=1 chunk=8 ring=1 split_k=1 waves=1 products=1 ahead=0 pairing=0 resident=1";
+    const struct quern_problem p = t_problem("wq=none n=100 k=512 a=f16");
+    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
+    struct quern_launch launches[2];
+    size_t count = COUNT(launches);
+    struct t_layer l;
+    quern_op *op;
+
+    (void)state;
+    assert_int_equal(quern_op_create_shape(ctx, &p, 1, shape, &op), QUERN_OK);
+    t_layer_make(&l, ctx, &p, 3, 0, 0, 5); /* as many slices */
+    assert_int_equal(quern_op_launch(op, &l.args, 3, NULL), QUERN_OK);
+    assert_true(t_layer_error(&l) <= 0x1p-10);
+    assert_int_equal(quern_op_launches(op, 3, launches, &count), QUERN_OK);
+    assert_int_equal(count, 1);
+    const struct quern_launch_arg *const last = &launches[0].args[launches[0].arg_count - 1];
+    assert_string_equal(last->name, "workgroups");
+    assert_int_equal(last->value, 40); /* one for each compute unit */
+    assert_int_equal((int64_t)launches[0].grid[0] * launches[0].grid[1], 3 * 40);
+    t_layer_free(&l);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
 /* A in LDS is asked for once by a workgroup, and with one for each compute unit by that. */
 static void test_bytes_asked(void **state)
 {
@@ -479,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_codes),          cmocka_unit_test(test_forced),
         cmocka_unit_test(test_bytes_asked),    cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_fp8_shapes_of_vllm),
+        cmocka_unit_test(test_walking_launch),
     };
 
     return cmocka_run_group_tests_name("skinny", tests, t_cache_make, t_cache_remove);
