@@ -118,12 +118,15 @@ struct tensors {
     char *data[4];
     size_t bytes[4];
 };
-static const char *const tensor_names[] = {"qweight", "scales", "qzeros", "g_idx"};
+static const char *const usual_names[] = {"qweight", "scales", "qzeros", "g_idx"};
+static const char *const compressed_names[] = {"weight_packed", "weight_scale",
+                                               "weight_zero_point"};
 #define TENSOR_BYTES_MAX ((size_t)1 << 36)
 
-static int read_tensors(const struct repacking *r, struct tensors *t)
+static int read_tensors(const struct repacking *r, const char *const *tensor_names, size_t count,
+                        struct tensors *t)
 {
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < count; i++) {
         const char *const path = operand_file(r->files, r->file_count, tensor_names[i]);
         const int status =
             path ? file_read(path, TENSOR_BYTES_MAX, &t->data[i], &t->bytes[i]) : EXIT_OK;
@@ -155,12 +158,15 @@ static int repack_checkpoint(struct repacking *r)
     struct tensors t = {0};
     size_t count = 0;
 
-    int status = operand_files_known(r->files, r->file_count, tensor_names, 4);
+    const bool compressed = r->checkpoint == QUERN_CHECKPOINT_COMPRESSED;
+    const char *const *const names = compressed ? compressed_names : usual_names;
+    const size_t names_count = compressed ? 3 : 4;
+    int status = operand_files_known(r->files, r->file_count, names, names_count);
     if (status)
         return status;
     if (!r->directory)
         return misuse("where to? give --out, a directory for the operand files");
-    status = read_tensors(r, &t);
+    status = read_tensors(r, names, names_count, &t);
     if (!status) {
         c.kind = (enum quern_checkpoint_kind)r->checkpoint;
         c.qweight = t.data[0], c.qweight_bytes = t.bytes[0];
@@ -206,7 +212,8 @@ int verb_repack(int argc, char **argv)
     const struct flag flags[] = {
         {"to", FLAG_TEXT, &r.to, "LAYOUT", "k8, exl, ck, gptq, awq, or a plan.json"},
         {"checkpoint", FLAG_CHOICE, &r.checkpoint, "FORMAT",
-         "read a checkpoint's tensors; gptq stores zero points less one", "gptq|gptq_v2|awq"},
+         "read a checkpoint's tensors; gptq stores zero points less one",
+         "gptq|gptq_v2|awq|compressed"},
         {"out", FLAG_TEXT, &r.directory, "DIR", "where to write; made if there is none"},
         {0}};
     int first;

@@ -229,7 +229,8 @@ QUERN_API quern_status quern_dequantize(const struct quern_problem *problem,
 enum quern_checkpoint_kind {
     QUERN_CHECKPOINT_GPTQ = 1,
     QUERN_CHECKPOINT_GPTQ_V2,
-    QUERN_CHECKPOINT_AWQ
+    QUERN_CHECKPOINT_AWQ,
+    QUERN_CHECKPOINT_COMPRESSED /* weight_packed, weight_scale, weight_zero_point */
 };
 
 /* The tensors of one int4 layer, as a checkpoint holds them (docs/formats.md). */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * int4 layers as GPTQ and AWQ checkpoints store them → operands. Their facts: AutoGPTQ's and
- * GPTQModel's tensors are qweight [K/8,N], qzeros [G,N/8], scales [G,N], g_idx [K]; the first
- * format stores z - 1. AutoAWQ's are qweight [K,N/8], qzeros [G,N/8], scales [G,N], with nibbles
- * in the order 0 2 4 6 1 3 5 7 of n.
+ * int4 layers as GPTQ, AWQ and compressed-tensors checkpoints store them → operands. Their facts:
+ * AutoGPTQ's and GPTQModel's tensors are qweight [K/8,N], qzeros [G,N/8], scales [G,N], g_idx [K];
+ * the first format stores z - 1. AutoAWQ's are qweight [K,N/8], qzeros [G,N/8], scales [G,N], with
+ * nibbles in the order 0 2 4 6 1 3 5 7 of n. compressed-tensors' pack-quantized are weight_packed
+ * [N,K/8], weight_scale [N,G], weight_zero_point [N/8,G], codes and zero points plus eight.
  */
 #include "quant/quant.h"
 
@@ -26,6 +27,27 @@ struct import {
     uint32_t *permuted;
 };
 
+/* Whether rows are those of W: scales and zero points of one stand together. */
+static bool by_rows(const struct import *m)
+{
+    return m->from->kind == QUERN_CHECKPOINT_COMPRESSED;
+}
+
+/* Weights, scales, zero points, as the checkpoint calls them. */
+static const char *const *tensor_names(const struct import *m)
+{
+    static const char *const usual[] = {"qweight", "scales", "qzeros"};
+    static const char *const rows[] = {"weight_packed", "weight_scale", "weight_zero_point"};
+
+    return by_rows(m) ? rows : usual;
+}
+
+/* Where the scale of group g and row n of W is. */
+static size_t scale_at(const struct import *m, size_t g, size_t n)
+{
+    return by_rows(m) ? n * m->groups + g : g * m->n + n;
+}
+
 /* ---- Checks ---------------------------------------------------------------------------------- */
 
 static quern_status check_tensor(const char *name, const void *data, size_t bytes, size_t wanted,
@@ -41,20 +63,31 @@ static quern_status check_tensor(const char *name, const void *data, size_t byte
 static quern_status check_tensors(const struct import *m)
 {
     const struct quern_checkpoint *const c = m->from;
-    const bool awq = c->kind == QUERN_CHECKPOINT_AWQ;
+    const bool awq = c->kind == QUERN_CHECKPOINT_AWQ, rows = by_rows(m);
+    const char *const *const names = tensor_names(m);
     const size_t scale_bytes = dtype_bytes(quant_scale_type(&m->problem));
 
     FAIL_IF(m->n % 8, QUERN_E_DECLINED,
             "n=%zu: checkpoints hold zero points in words of eight, so n is a multiple of 8", m->n);
-    TRY(check_tensor("qweight", c->qweight, c->qweight_bytes, m->n * m->k / 2,
-                     awq ? "i32 [K,N/8]" : "i32 [K/8,N]", awq ? m->k : m->k / 8,
-                     awq ? m->n / 8 : m->n));
-    TRY(check_tensor("scales", c->scales, c->scales_bytes, m->groups * m->n * scale_bytes,
-                     "[G,N] in the type of the scales", m->groups, m->n));
+    TRY(check_tensor(names[0], c->qweight, c->qweight_bytes, m->n * m->k / 2,
+                     rows  ? "i32 [N,K/8]"
+                     : awq ? "i32 [K,N/8]"
+                           : "i32 [K/8,N]",
+                     rows  ? m->n
+                     : awq ? m->k
+                           : m->k / 8,
+                     rows  ? m->k / 8
+                     : awq ? m->n / 8
+                           : m->n));
+    TRY(check_tensor(names[1], c->scales, c->scales_bytes, m->groups * m->n * scale_bytes,
+                     rows ? "[N,G] in the type of the scales" : "[G,N] in the type of the scales",
+                     rows ? m->n : m->groups, rows ? m->groups : m->n));
     if (c->qzeros || m->problem.zero != QUERN_ZERO_NONE)
-        TRY(check_tensor("qzeros", c->qzeros, c->qzeros_bytes, m->groups * m->n / 2, "i32 [G,N/8]",
-                         m->groups, m->n / 8));
-    FAIL_IF(c->g_idx && awq, QUERN_E_ARGUMENT, "tensor g_idx is given; awq has none");
+        TRY(check_tensor(names[2], c->qzeros, c->qzeros_bytes, m->groups * m->n / 2,
+                         rows ? "i32 [N/8,G]" : "i32 [G,N/8]", rows ? m->n / 8 : m->groups,
+                         rows ? m->groups : m->n / 8));
+    FAIL_IF(c->g_idx && (awq || rows), QUERN_E_ARGUMENT, "tensor g_idx is given; %s has none",
+            awq ? "awq" : "pack-quantized");
     FAIL_IF(c->g_idx && c->g_idx_bytes != 4 * m->k, QUERN_E_ARGUMENT,
             "tensor g_idx has %zu bytes; the problem needs %zu: i32 [K], [%zu]", c->g_idx_bytes,
             4 * m->k, m->k);
@@ -65,11 +98,13 @@ static quern_status check_scales(const struct import *m)
 {
     const enum quern_dtype type = quant_scale_type(&m->problem);
 
+    const size_t columns = by_rows(m) ? m->groups : m->n;
+
     for (size_t i = 0; i < m->groups * m->n; i++) {
         const float s = quant_load(type, m->from->scales, i);
         FAIL_IF(!isfinite(s), QUERN_E_ARGUMENT,
-                "tensor scales is %s at [%zu,%zu]; expected finite %s numbers",
-                isnan(s) ? "NaN" : "infinite", i / m->n, i % m->n, dtype_name(type));
+                "tensor %s is %s at [%zu,%zu]; expected finite %s numbers", tensor_names(m)[1],
+                isnan(s) ? "NaN" : "infinite", i / columns, i % columns, dtype_name(type));
     }
     return QUERN_OK;
 }
@@ -86,7 +121,8 @@ static unsigned zero_of(const struct import *m, size_t g, size_t n)
 
     if (!m->from->qzeros)
         return MIDDLE;
-    memcpy(&word, (const char *)m->from->qzeros + 4 * (g * (m->n / 8) + n / 8), sizeof word);
+    const size_t at = by_rows(m) ? n / 8 * m->groups + g : g * (m->n / 8) + n / 8;
+    memcpy(&word, (const char *)m->from->qzeros + 4 * at, sizeof word);
     return (word >> 4 * nibble & 15) + (kind == QUERN_CHECKPOINT_GPTQ);
 }
 
@@ -103,12 +139,13 @@ static quern_status write_zeros(const struct import *m, void *zeros)
                 ((uint8_t *)zeros)[at] = (uint8_t)z;
             else if (m->problem.zero == QUERN_ZERO_SCALED)
                 quant_store(type, zeros, at,
-                            ((float)z - MIDDLE) * quant_load(type, m->from->scales, g * m->n + n));
+                            ((float)z - MIDDLE) *
+                                quant_load(type, m->from->scales, scale_at(m, g, n)));
             else
                 FAIL_IF(z != MIDDLE, QUERN_E_ARGUMENT,
-                        "tensor qzeros has the zero point %u at [%zu,%zu]; zero=none needs 8 "
-                        "everywhere, so this layer is one of zero=u8 or zero=scaled",
-                        z, g, n);
+                        "tensor %s has the zero point %u of group %zu and row %zu of W; zero=none "
+                        "needs 8 everywhere, so this layer is one of zero=u8 or zero=scaled",
+                        tensor_names(m)[2], z, g, n);
         }
     return QUERN_OK;
 }
@@ -120,7 +157,7 @@ static void write_scales(const struct import *m, void *scales)
     for (size_t n = 0; n < m->n; n++)
         for (size_t g = 0; g < m->groups; g++)
             memcpy((char *)scales + (n * m->groups + g) * bytes,
-                   (const char *)m->from->scales + (g * m->n + n) * bytes, bytes);
+                   (const char *)m->from->scales + scale_at(m, g, n) * bytes, bytes);
 }
 
 /* ---- Act-order ------------------------------------------------------------------------------- */
@@ -189,7 +226,9 @@ static quern_status write_weights(struct import *m, void *b)
     struct quern_problem from = m->problem;
     quern_status status;
 
-    from.layout = m->from->kind == QUERN_CHECKPOINT_AWQ ? QUERN_LAYOUT_AWQ : QUERN_LAYOUT_GPTQ;
+    from.layout = by_rows(m)                              ? QUERN_LAYOUT_K8
+                  : m->from->kind == QUERN_CHECKPOINT_AWQ ? QUERN_LAYOUT_AWQ
+                                                          : QUERN_LAYOUT_GPTQ;
     if (!m->perm)
         return quant_repack(&from, m->problem.layout, m->from->qweight, b);
     m->words = m->from->qweight;
@@ -254,12 +293,13 @@ quern_status quern_import(const struct quern_problem *problem,
     FAIL_IF(checkpoint->size != sizeof *checkpoint, QUERN_E_ARGUMENT,
             "checkpoint.size is %zu; this library expects %zu (set it with QUERN_INIT)",
             checkpoint->size, sizeof *checkpoint);
-    FAIL_IF(checkpoint->kind < QUERN_CHECKPOINT_GPTQ || checkpoint->kind > QUERN_CHECKPOINT_AWQ,
+    FAIL_IF(checkpoint->kind < QUERN_CHECKPOINT_GPTQ ||
+                checkpoint->kind > QUERN_CHECKPOINT_COMPRESSED,
             QUERN_E_ARGUMENT, "checkpoint.kind is %d; expected 1 to %d", (int)checkpoint->kind,
-            QUERN_CHECKPOINT_AWQ);
+            QUERN_CHECKPOINT_COMPRESSED);
     TRY(problem_normalise(problem, &m.problem));
     FAIL_IF(!quant_is_packed_int4(&m.problem), QUERN_E_DECLINED,
-            "GPTQ and AWQ checkpoints hold int4, and go to layout k8, exl, ck, gptq or awq; the "
+            "these checkpoints hold int4, and go to layout k8, exl, ck, gptq or awq; the "
             "problem is one of wq=%s layout=%s",
             weight_name(m.problem.wq), layout_name(m.problem.layout));
     m.n = (size_t)m.problem.n;
