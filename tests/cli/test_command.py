@@ -158,6 +158,20 @@ def test_the_sweep_of_m(quern):
     quern.refused(*words, "--m", "1", problem, status=2, says="--m-sweep goes with")
 
 
+def test_force(quern):
+    """Whether int4 is dequantised into LDS is forced by an option, or by the environment."""
+    problem = "wq=int4 n=4096 k=4096 a=f16"
+    words = ["explain", "--target", "gfx942", "--m", "8", problem]
+    assert "predequant on:" in quern(*words, "--force", "predequant=on").stdout
+    assert "predequant off:" in quern(*words, env={"QUERN_FORCE": "predequant=off"}).stdout
+    sources = {quern("source", "--target", "gfx942", "--m", "8", "--force", word, problem).stdout
+               for word in ("predequant=on", "predequant=off")}
+    assert len(sources) == 2
+    quern.refused(*words, "--force", "ahead=on", status=2, says="cannot force 'ahead=on'")
+    quern.refused("explain", "--target", "gfx1030", "--m", "8", "--force", "predequant=on", problem,
+                  status=1, says="predequant=on is forced")
+
+
 def test_source_is_the_same_every_time(quern):
     words = ["source", "--target", TARGET, "--m", "4", PROBLEM]
     assert quern(*words).stdout == quern(*words).stdout

@@ -96,10 +96,13 @@ static void test_formats(void **state)
 /* Rows of A and C that are longer than K and N: nothing but the rows themselves is touched. */
 static void test_strides(void **state)
 {
-    const struct quern_problem p = t_problem("wq=nf4 n=45 k=128 a=f16 bias=1");
+    static const char *const texts[] = {"wq=nf4 n=45 k=128 a=f16 bias=1",
+                                        "wq=int4 n=45 k=256 a=bf16 zero=u8 bias=1"};
 
     (void)state;
-    for (size_t t = 0; t < COUNT(targets); t += T_SANITIZED ? 2 : 1) {
+    for (size_t i = 0; i < 2 * COUNT(targets); i += T_SANITIZED ? 3 : 1) {
+        const struct quern_problem p = t_problem(texts[i % 2]);
+        const size_t t = i / 2;
         struct t_layer layer;
         quern_op *op;
         assert_int_equal(quern_op_create_range(contexts[t], &p, 16, 16, &op), QUERN_OK);

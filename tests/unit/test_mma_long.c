@@ -84,7 +84,15 @@ static void test_budgets(void **state)
         const char *target;
         int n;
         double slots[3]; /* per weight, up to 16, 32, 64 rows of A */
+        const char *format; /* null: nf4 */
     } budgets[] = {
+        {"gfx1201", 4096, {2.3, 3.4, 5.1}, "int4 zero=u8"},
+        {"gfx1151", 4096, {3.1, 4.1, 6.0}, "int4 zero=u8"},
+        {"gfx942", 4096, {2.7, 3.8, 5.5}, "int4 zero=u8"},
+        {"gfx90a", 4096, {2.7, 4.4, 5.6}, "int4 zero=u8"},
+        {"gfx950", 4096, {2.7, 3.4, 5.0}, "int4 zero=u8"},
+        {"gfx942", 16384, {2.5, 3.8, 5.5}, "int4 zero=u8"},
+        {"gfx950", 16384, {2.4, 3.4, 5.0}, "int4 zero=u8"},
         {"gfx1201", 4096, {2.3, 3.4, 5.0}}, {"gfx1151", 4096, {3.1, 3.9, 5.5}},
         {"gfx942", 4096, {2.7, 3.4, 5.0}},  {"gfx90a", 4096, {2.7, 3.4, 5.0}},
         {"gfx950", 4096, {2.7, 3.4, 5.0}},  {"gfx942", 16384, {2.2, 3.4, 5.0}},
@@ -96,7 +104,8 @@ static void test_budgets(void **state)
         for (int f16 = 0; f16 < 2; f16++) {
             quern_ctx *const ctx = t_open(budgets[i].target, cache, QUERN_JIT_ON);
             char text[64];
-            snprintf(text, sizeof text, "wq=nf4 n=%d k=4096 a=%s", budgets[i].n,
+            snprintf(text, sizeof text, "wq=%s n=%d k=4096 a=%s",
+                     budgets[i].format ? budgets[i].format : "nf4", budgets[i].n,
                      f16 ? "f16" : "bf16");
             const struct quern_problem p = t_problem(text);
             for (size_t j = 0; j < COUNT(rows); j++) {
