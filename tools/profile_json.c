@@ -134,7 +134,12 @@ static json_t *model_json(const struct quern_sim_model *m)
                    {"memory_us", m->memory_us},
                    {"prologue_us", m->prologue_us},
                    {"total_us", m->total_us},
-                   {"roofline_percent", m->roof_percent}};
+                   {"roofline_percent", m->roof_percent},
+                   {"start_us", m->start_us},
+                   {"barrier_us", m->barrier_us},
+                   {"edge_us", m->edge_us},
+                   {"product_us", m->product_us},
+                   {"matrix_percent", m->matrix_percent}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         json_object_set_new(json, numbers[i].name, number(numbers[i].value));
     json_object_set_new(json, "bound", json_string(quern_sim_bound_name(m->bound)));

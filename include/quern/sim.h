@@ -204,6 +204,11 @@ struct quern_sim_profile {
     uint64_t loading_waves, prologue_cycles, bytes_in_flight;
     uint64_t issue_cycles; /* see struct quern_sim_model */
 
+    /* sums over waves that have matrix instructions: how many they are, issue cycles before the
+     * first and behind the last of them, barriers behind which they wait for LDS before the next;
+     * and cycles that matrix instructions lose to operands in one register bank (gfx11) */
+    uint64_t matrix_waves, edge_cycles, bare_barriers, conflict_cycles;
+
     struct {
         unsigned vgprs, agprs, sgprs, lds_bytes, scratch_bytes; /* lds_bytes with dynamic LDS */
         unsigned waves_per_workgroup, waves_per_simd, workgroups_per_cu;
@@ -280,6 +285,10 @@ struct quern_sim_model {
     enum quern_sim_bound bound;
     enum quern_sim_bound roof; /* memory or matrix: which the ideal is bound by */
     double roof_percent;       /* the ideal time's share of total_us */
+    /* of launches with matrix instructions, else 0: what comes on top of the longest of the first
+     * four when nothing hides it, the sum of all that, and the share of it in which the average
+     * matrix unit of the part is at work */
+    double start_us, barrier_us, edge_us, product_us, matrix_percent;
     double operations;         /* lane operations: issue cycles times lanes of a SIMD */
     double operations_per_us;  /* that the part can do */
 };

@@ -264,7 +264,7 @@ size_t pack_args(const struct plan *plan, const struct arg_values *values,
 /* Rows of a slice launch: the value of m that its kernel sees. */
 static inline int32_t slice_rows(const struct plan_slice *s)
 {
-    return (int32_t)(s->slices > 1 ? s->slices * s->plan->m_tile : s->rows);
+    return (int32_t)s->rows;
 }
 
 #endif

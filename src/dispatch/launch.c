@@ -143,10 +143,14 @@ static size_t index_of(const struct kernel_set *set, const struct plan *plan)
     return (size_t)(plan - set->plans.plans);
 }
 
-static quern_status slices_of(const struct kernel_set *set, int64_t m, struct plan_slice slices[2],
-                              size_t *count)
+static quern_status slices_of(const struct kernel_set *set, int64_t m, int64_t lda,
+                              struct plan_slice slices[2], size_t *count)
 {
-    *count = plan_slices(&set->plans, m, slices);
+    *count = lda <= PLAN_TILE_LDA_MAX ? plan_slices(&set->plans, m, slices)
+                                      : plan_slices_apart(&set->plans, m, slices);
+    FAIL_IF(!*count, QUERN_E_ARGUMENT,
+            "lda is %" PRId64 "; the kernels of this op take rows of A at most %d elements apart",
+            lda, PLAN_TILE_LDA_MAX);
     FAIL_IF(slices->slices > slices->plan->slices_max, QUERN_E_ARGUMENT,
             "m is %" PRId64 "; one launch takes at most %" PRId64 " rows (HIP's limit of the grid)",
             m, slices->plan->slices_max * slices->plan->m_tile);
@@ -186,7 +190,7 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
     TRY(op_blas_launch(op, args, m, stream, &done));
     if (done == m)
         return QUERN_OK;
-    TRY(slices_of(set, m - done, slices, &count));
+    TRY(slices_of(set, m - done, values.lda, slices, &count));
     for (size_t i = 0; i < count; i++) {
         const struct plan_slice *const s = &slices[i];
         _Alignas(16) uint8_t kernarg[KERNARG_MAX];
@@ -230,7 +234,7 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
     const struct kernel_set *const set = atomic_load(&op->kernels);
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
             op->text);
-    TRY(slices_of(set, m, slices, count));
+    TRY(slices_of(set, m, op->spelling.problem.k, slices, count));
     for (size_t i = 0; i < *count; i++) {
         const struct plan_slice *const s = &slices[i];
         struct quern_launch *const l = &launches[i];

@@ -237,6 +237,36 @@ static void add_mma_int4_constants(struct str *s, const struct plan *p)
     add_grid_constants(s, p);
 }
 
+static void add_mma_tile_constants(struct str *s, const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const bool bf16 = q->a == QUERN_BF16;
+    const bool dots = bf16 && p->target->capabilities & CAP_DOT2_BF16_BF16;
+
+    if (q->wq == QUERN_W_INT4) {
+        add_int4_constants(s, p);
+        add_word(s, "PRODUCTS", bf16 && !dots ? "PLAIN" : "DOT2", "whether codes become f32");
+        add_word(s, "PAIRING", "OF_W", "what is reordered where pairs differ");
+    } else {
+        add_weight_constants(s, p);
+        add_word(s, "WORD_BLOCKS", "false", "whether b is [K/32,N] blocks of 4");
+        add_word(s, "A_TYPE", element_word(q->a), "elements of A");
+        add_word(s, "TRUNCATE", "false", "whether f32 becomes bf16 by cutting");
+    }
+    add_word(s, "SCALED_BY_DOTS", dots ? "true" : "false",
+             "whether bf16 is scaled by dot products");
+    add_tile_constants(s, p);
+    add_integer(s, "M_WAVES", p->split_k, "waves with the same rows of W, each with its own of A");
+    add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
+    add_integer(s, "STEP", p->chunk, "along K, between two barriers");
+    add_word(s, "AHEAD", p->ahead ? "true" : "false",
+             "whether operands are loaded ahead of the barrier");
+    add_integer(s, "WAVES_PER_SIMD", p->waves_asked, "that registers must leave room for");
+    add_integer(s, "DIES", p->target->dies, "that workgroups are dealt out to in turn");
+    add_word(s, "SLICES_FIRST", p->slices_first ? "true" : "false",
+             "whether slices of A are workgroup id x");
+}
+
 static void add_simt_skinny_constants(struct str *s, const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
@@ -306,6 +336,29 @@ static quern_status add_mma_w4(struct str *source, const struct plan *plan)
     TRY(add_template(source, scale_template(plan->problem.scale)));
     TRY(add_template(source, "decode/pair_table"));
     return add_template(source, "family/mma_w4");
+}
+
+static quern_status add_mma_tile(struct str *source, const struct plan *plan)
+{
+    const struct quern_problem *const q = &plan->problem;
+
+    add_mma_tile_constants(source, plan);
+    TRY(add_template(source, "prelude/prelude"));
+    TRY(add_template(source, matrix_template(plan->products)));
+    TRY(add_template(source, "prelude/int4"));
+    TRY(add_template(source, "prelude/bf16"));
+    if (q->wq == QUERN_W_INT4) {
+        TRY(add_template(source, "decode/int4"));
+        TRY(add_template(source, "decode/scale_group"));
+        TRY(add_template(source, "decode/tile_int4"));
+    } else {
+        TRY(add_template(source, decode_template(q->wq)));
+        TRY(add_template(source, scale_template(q->scale)));
+        TRY(add_template(source, "decode/plane_table"));
+        TRY(add_template(source, "decode/tile_table"));
+    }
+    TRY(add_template(source, "decode/tile_scale"));
+    return add_template(source, "family/mma_tile");
 }
 
 static quern_status add_simt_int4(struct str *source, const struct plan *plan)
@@ -401,6 +454,9 @@ quern_status gen_source(const struct plan *plan, struct str *source)
         break;
     case FAMILY_MMA_INT4:
         status = add_mma_int4(source, plan);
+        break;
+    case FAMILY_MMA_TILE:
+        status = add_mma_tile(source, plan);
         break;
     }
     TRY(status);

@@ -32,13 +32,9 @@ static double larger(double a, double b)
 /* Slices of the largest kernel are dealt out to the compute units like one large grid. */
 static double own_cycles(const struct plan *p, int64_t rows)
 {
-    const struct plan_estimate *const e = &p->estimate;
-    const struct target *const t = p->target;
-    const int64_t slices = (rows + p->m_tile - 1) / p->m_tile;
-    const double one = (double)target_fill(t, (uint64_t)e->workgroups).fullest;
-    const double all = (double)target_fill(t, (uint64_t)(slices * e->workgroups)).fullest;
+    const double cycles = (double)plan_cycles(p, (rows + p->m_tile - 1) / p->m_tile);
 
-    return larger((double)e->kernel_cycles * all / one, (double)e->memory_cycles);
+    return larger(cycles, (double)p->estimate.memory_cycles);
 }
 
 static double blas_cycles(const struct plan_blas *b, const struct plan *p, int64_t rows)

@@ -50,6 +50,7 @@ static const char *fp8_text(const struct plan *p)
 static const char *lds_text(const struct plan *p)
 {
     return p->family == FAMILY_SIMT_W4 || p->family == FAMILY_MMA_W4 ? "table of all pairs of codes"
+           : p->family == FAMILY_MMA_TILE                            ? "two steps of A and W"
            : p->shared_sums                                          ? "sums of A"
            : p->stage                                                ? "a part of A"
            : p->staging                                              ? "weights on their way"
@@ -69,6 +70,26 @@ static int64_t row_bytes(const struct plan *p)
     return problem_has_group(q) ? q->k / 2 : q->k * dtype_bytes(problem_weight_type(q));
 }
 
+static void shape_explain(const struct plan *p, struct str *out)
+{
+    if (p->family == FAMILY_MMA_TILE) {
+        const int n_waves = p->waves / p->split_k;
+        str_addf(out,
+                 "  shape      tiles of %d rows of A and %d of W, %d along K; %d by %d waves of %u "
+                 "lanes with %d by %d each%s\n",
+                 p->m_tile, n_waves * p->rows_per_wave, p->chunk, p->split_k, n_waves,
+                 p->wave_size, p->m_tile / p->split_k, p->rows_per_wave,
+                 p->ahead ? "; operands are loaded ahead of barriers" : "");
+        return;
+    }
+    str_addf(out,
+             "  shape      %d waves of %u lanes; a wave has %d rows of W and %d weights of each per "
+             "lane and step; %d %s a row\n",
+             p->waves, p->wave_size, p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1),
+             p->chunk * (is_mma(p) ? p->ring : 1), p->split_k,
+             p->split_k > 1 ? "waves share" : "wave has");
+}
+
 static void decode_explain(const struct plan *p, struct str *out)
 {
     const struct plan_estimate *const e = &p->estimate;
@@ -83,13 +104,7 @@ static void decode_explain(const struct plan *p, struct str *out)
     if (p->m_hi != p->m_lo)
         str_addf(out, " to %d", p->m_hi);
     str_addf(out, ", family %s on %s (%s)\n", family->name, t->name, t->part);
-    str_addf(
-        out,
-        "  shape      %d waves of %u lanes; a wave has %d rows of W and %d weights of each per "
-        "lane and step; %d %s a row\n",
-        p->waves, p->wave_size, p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1),
-        p->chunk * (is_mma(p) ? p->ring : 1),
-        p->split_k, p->split_k > 1 ? "waves share" : "wave has");
+    shape_explain(p, out);
     if (p->tail)
         str_addf(out, "  tail       the last step of a row has %d weights per lane\n", p->tail);
     str_addf(out, "  products   %s\n", products_text(p));

@@ -2,6 +2,7 @@
 #include "plan/family.h"
 
 #include "plan/mma_int4.h"
+#include "plan/mma_tile.h"
 #include "plan/mma_w4.h"
 #include "plan/simt_int4.h"
 #include "plan/simt_skinny.h"
@@ -11,9 +12,10 @@ static const struct decode_family families[] = {
     {FAMILY_SIMT_W4, "simt_w4", simt_w4_accepts, &simt_w4},
     {FAMILY_SIMT_INT4, "simt_int4", simt_int4_accepts, &simt_int4},
     {FAMILY_SIMT_SKINNY, "simt_skinny", simt_skinny_accepts, &simt_skinny},
-    /* matrix_family_of asks for more */
+    /* matrix_family_of and mma_tile_accepts ask for more */
     {FAMILY_MMA_W4, "mma_w4", simt_w4_accepts, &mma_w4},
     {FAMILY_MMA_INT4, "mma_int4", simt_int4_accepts, &mma_int4},
+    {FAMILY_MMA_TILE, "mma_tile", simt_w4_accepts, &mma_tile},
 };
 
 const struct decode_family *decode_family_by(enum plan_family id)

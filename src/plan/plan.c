@@ -4,8 +4,10 @@
 #include "base/os.h"
 #include "plan/dequant.h"
 #include "plan/family.h"
+#include "plan/mma_tile.h"
 #include "plan/model.h"
 #include "plan/tuning.h"
+#include "target/rates.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +19,10 @@
 static const int simt_tiles[] = {1, 2, 4, PLAN_SIMT_M_MAX};
 
 /* Those of kernels on matrix units, which follow. */
-static const int mma_tiles[] = {16, 32, 64};
+static const int mma_tiles[] = {16, 32, PLAN_MMA_M_MAX};
+
+/* Those of tiles that are shared through LDS, of which a problem has one. */
+static const int tile_rows[] = {PLAN_M_MAX, 128};
 
 static void name_kernel(struct plan *p)
 {
@@ -120,6 +125,30 @@ static quern_status add_mma(struct plan_set *set, struct plan base,
     return QUERN_OK;
 }
 
+/* The kernel for hundreds of rows of A, with the tile that takes less time for each of them. */
+static quern_status add_tile(struct plan_set *set, struct plan base)
+{
+    struct plan_set tall = {0}, low = {0};
+    struct plan *const p = &set->plans[set->count], *const below = p - 1;
+
+    base.family = FAMILY_MMA_TILE;
+    TRY(add_kernel(&tall, &base, tile_rows[0], true));
+    TRY(add_kernel(&low, &base, tile_rows[1], true));
+    const int64_t per_row[] = {tall.plans[0].estimate.kernel_cycles * tile_rows[1],
+                               low.plans[0].estimate.kernel_cycles * tile_rows[0]};
+    *p = per_row[0] <= per_row[1] ? tall.plans[0] : low.plans[0];
+    set->count++;
+    /* fewer rows stay with slices of the kernel below while those take less time */
+    int rows = below->m_tile;
+    while (rows + 1 < p->m_tile &&
+           plan_cycles(below, model_ceil_div(rows + 1, below->m_tile)) <= plan_cycles(p, 1))
+        rows++;
+    below->m_hi = rows;
+    below->weights_once &= rows == below->m_tile;
+    p->m_lo = rows + 1;
+    return QUERN_OK;
+}
+
 /* Gives the shapes that were measured to those kernels that have one. Which kernels there are is
  * the model's choice alone. */
 static quern_status tune(struct plan_set *set, const struct tuning *tuning)
@@ -172,6 +201,9 @@ quern_status plan_make_tuned(const struct quern_problem *problem, const struct t
         TRY(add_kernel(&made, &base, simt_tiles[i], !mma && i + 1 == COUNT(simt_tiles)));
     if (mma)
         TRY(add_mma(&made, base, mma));
+    /* its weights are made in LDS */
+    if (mma_tile_accepts(problem, target) && base.force.predequant != SWITCH_OFF)
+        TRY(add_tile(&made, base));
     made.m_max = made.plans[made.count - 1].m_hi;
     TRY(tune(&made, tuning));
     made.tuned = tuning != NULL;
@@ -237,30 +269,69 @@ void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX])
                  (int)p->staging, (int)p->bias);
 }
 
-const struct plan *plan_for(const struct plan_set *set, int64_t m)
+int64_t plan_cycles(const struct plan *p, int64_t slices)
+{
+    const struct plan_estimate *const e = &p->estimate;
+
+    if (p->family == FAMILY_MMA_TILE)
+        return mma_tile_cycles(p, slices);
+    const uint64_t one = target_fill(p->target, (uint64_t)e->workgroups).fullest;
+    const uint64_t all = target_fill(p->target, (uint64_t)(slices * e->workgroups)).fullest;
+    return e->kernel_cycles * (int64_t)all / (int64_t)one;
+}
+
+/* The plan that serves m rows among the first `count` of a set. */
+static const struct plan *plan_among(const struct plan_set *set, size_t count, int64_t m)
 {
     size_t i = 0;
 
-    while (i + 1 < set->count && m > set->plans[i].m_hi)
+    while (i + 1 < count && m > set->plans[i].m_hi)
         i++;
     return &set->plans[i];
 }
 
-size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2])
+const struct plan *plan_for(const struct plan_set *set, int64_t m)
 {
-    const struct plan *const largest = &set->plans[set->count - 1];
-    const int64_t full = m / largest->m_tile, rest = m % largest->m_tile;
+    return plan_among(set, set->count, m);
+}
+
+/* One launch of a plan for m rows from row `first` on. */
+static size_t add_slices(const struct plan *p, int64_t first, int64_t m, struct plan_slice *slice)
+{
+    *slice = (struct plan_slice){p, first, m, model_ceil_div(m, p->m_tile)};
+    return 1;
+}
+
+static size_t slices_among(const struct plan_set *set, size_t kernels, int64_t m,
+                           struct plan_slice slices[2])
+{
+    const struct plan *const largest = &set->plans[kernels - 1];
+    const int64_t rest = m % largest->m_tile, full = m - rest;
+    const struct plan *const last = plan_among(set, kernels, rest);
     size_t count = 0;
 
-    if (largest->family == FAMILY_DEQUANT) {
-        slices[0] = (struct plan_slice){largest, 0, 1, 1};
-        return 1;
-    }
+    if (largest->family == FAMILY_DEQUANT)
+        return add_slices(largest, 0, 1, slices);
+    /* the last slice is not a full one where another kernel would take longer */
+    if (!rest || last == largest)
+        return add_slices(largest, 0, m, slices);
     if (full)
-        slices[count++] = (struct plan_slice){largest, 0, largest->m_tile, full};
-    if (rest)
-        slices[count++] = (struct plan_slice){plan_for(set, rest), m - rest, rest, 1};
-    return count;
+        count = add_slices(largest, 0, full, slices);
+    return count + add_slices(last, full, rest, &slices[count]);
+}
+
+size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2])
+{
+    return slices_among(set, set->count, m, slices);
+}
+
+size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slice slices[2])
+{
+    size_t count = set->count;
+
+    while (count && set->plans[count - 1].family == FAMILY_MMA_TILE)
+        count--;
+    return count ? slices_among(set, count, m, slices) : 0;
 }
 
 int64_t plan_rows_per_workgroup(const struct plan *p)

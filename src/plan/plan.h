@@ -19,7 +19,8 @@ enum plan_family {
     FAMILY_SIMT_INT4,
     FAMILY_SIMT_SKINNY,
     FAMILY_MMA_W4,
-    FAMILY_MMA_INT4
+    FAMILY_MMA_INT4,
+    FAMILY_MMA_TILE
 };
 
 /* How pairs are multiplied: 16-bit dot products with f32 sums, two f32 operations in one
@@ -89,11 +90,15 @@ enum plan_choice {
 /* Kernels of a problem and target; they cover every M (DESIGN: at most eight). */
 #define PLAN_KERNELS_MAX 8
 /* Rows of A that one slice of any kernel may hold, and of one on the vector units. */
-#define PLAN_M_MAX      64
+#define PLAN_M_MAX      256
+#define PLAN_MMA_M_MAX  64 /* and of mma_w4 */
 #define PLAN_SIMT_M_MAX 8
 /* Most workgroups of a launch along y. Along x the work-items must be fewer than 2^32 (both:
  * hipModuleLaunchKernel in hipamd/src/hip_module.cpp of ROCm/clr). */
 #define PLAN_GRID_Y_MAX 65535
+
+/* Elements between rows of A that kernels of mma_tile can be launched with. */
+#define PLAN_TILE_LDA_MAX (1 << 22)
 
 /* What the model says of a plan on the target's retail part. Times are cycles of its clock. */
 struct plan_estimate {
@@ -119,20 +124,20 @@ struct plan {
     const struct target *target;
     enum plan_family family;
     char symbol[64];             /* kernel name: for people and profilers, not an identity */
-    int m_lo, m_hi;              /* rows of A this kernel serves in one slice */
-    int m_tile;                  /* rows it computes at once (= m_hi) */
+    int m_lo, m_hi; /* rows of A this kernel serves in one launch, and slices of larger ones */
+    int m_tile;     /* rows of a slice: m_hi, or fewer where slices beat the next kernel */
     enum plan_products products;
     unsigned wave_size;          /* 32 or 64 */
     int waves;                   /* of a workgroup */
     int rows_per_wave;           /* rows of W that one wave works on at a time */
-    int split_k;                 /* waves that share a row of W along K; divides waves */
+    int split_k; /* waves that share a row of W: along K, or of mma_tile along M; divides waves */
     int chunk; /* consecutive weights of a row that one lane takes in a step, or of mma_* in one of
-                  the `ring` loads of a step */
+                  the `ring` loads of a step, or of mma_tile the whole workgroup in a step */
     int waves_asked;             /* of a SIMD, that the compiler must leave registers for */
     int tail;   /* of a last step for what whole steps leave of K; 0: steps are all alike */
     int chunks; /* of family dequant: how many of them a lane takes, all at once */
     bool ahead; /* each wave has two or three steps, a tail included, and requests the weights of
-                   all of them at once */
+                   all of them at once; of mma_tile: operands are loaded ahead of a barrier */
     enum plan_phase phase;
     bool slices_first;  /* workgroup id x is the slice and y the group of rows, else the reverse */
     int64_t slices_max; /* that a launch may have */
@@ -197,19 +202,23 @@ quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidat
  * "rows=4 lanes=0 chunk=32 ring=0 split_k=1 waves=13 products=1 ahead=0 pairing=0". */
 void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX]);
 
-/* The plan that serves a slice of m rows, 1 ≤ m ≤ m_max. */
+/* The plan that serves m rows, 1 ≤ m ≤ m_max. */
 const struct plan *plan_for(const struct plan_set *set, int64_t m);
 
-/* One slice-wise launch of a kernel: `slices` slices of `rows` rows from row `first` on. */
+/* One launch of a kernel: `rows` rows from row `first` on, in slices of plan->m_tile of which the
+ * last need not be full. */
 struct plan_slice {
     const struct plan *plan;
-    int64_t first, rows, slices; /* rows < plan->m_tile only when slices = 1 */
+    int64_t first, rows, slices;
 };
 /*
- * Covers m ≥ 1 rows with at most two launches: full slices of the largest kernel, then the rest.
- * op=dequant takes one launch whatever m is.
+ * Covers m ≥ 1 rows with at most two launches: slices of the largest kernel, then the rest if that
+ * is another's. op=dequant takes one launch whatever m is.
  */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
+/* The same without kernels of mma_tile, for rows of A further apart than PLAN_TILE_LDA_MAX; 0 when
+ * the set has no others. */
+size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 
 /* Rows of W that one workgroup of a decode family computes at once, and the launch geometry of a
  * slice launch on a device of that many compute units; 0: as many as the target's part has. */
@@ -222,8 +231,21 @@ uint32_t plan_workgroups(const struct plan *p, const uint32_t grid[3]);
 /* Appends the reasons for the choice and the modelled cost, for people. */
 void plan_explain(const struct plan *p, struct str *out);
 
-/* Appends what each family is modelled to take for rows of A from 1 to PLAN_M_MAX, and which kernel
- * of the set serves them, for people. */
+/* Cycles that a launch of so many slices is modelled to take, its workgroups dealt out to the
+ * compute units like one grid. */
+int64_t plan_cycles(const struct plan *p, int64_t slices);
+
+/* What m rows of A are modelled to take on vector units, by matrix units straight from registers,
+ * or by tiles that are shared through LDS. False: the problem has no such kernel. */
+enum plan_units { PLAN_UNITS_VECTOR, PLAN_UNITS_MATRIX, PLAN_UNITS_TILES };
+struct plan_cost {
+    double us;    /* the longer of instructions and memory */
+    double slots; /* instructions per weight, times lanes */
+};
+bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, struct plan_cost *cost);
+
+/* Appends what each family is modelled to take for rows of A from 1 to 2048, and which kernel of the
+ * set serves them, for people. */
 void plan_explain_sweep(const struct plan_set *set, struct str *out);
 
 /*

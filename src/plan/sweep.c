@@ -6,40 +6,76 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The model's choice for slices of m_tile rows; false when the family has none. */
-static bool choose(const struct plan *like, enum plan_family family, int m_tile, struct plan *p)
+/* Rows of A of the last line. */
+#define ROWS_MAX 2048
+
+/* The family of a column; 0: the problem has none. */
+static enum plan_family family_of(const struct plan_set *set, enum plan_units units)
 {
-    *p = (struct plan){.problem = like->problem,
-                       .force = like->force,
-                       .target = like->target,
+    const enum plan_family vector = decode_family_of(&set->plans[0].problem)->id;
+
+    for (size_t i = 0; i < set->count; i++) {
+        const enum plan_family family = set->plans[i].family;
+        const enum plan_units its = family == FAMILY_MMA_TILE ? PLAN_UNITS_TILES
+                                    : family == vector        ? PLAN_UNITS_VECTOR
+                                                              : PLAN_UNITS_MATRIX;
+        if (its == units)
+            return family;
+    }
+    return units == PLAN_UNITS_VECTOR ? vector : 0;
+}
+
+/* The model's choice of a family for slices of m rows, or of as many as its kernels take at most.
+ */
+static bool choose(const struct plan_set *set, enum plan_units units, int m, struct plan *p)
+{
+    const struct plan *const largest = &set->plans[set->count - 1];
+    const enum plan_family family = family_of(set, units);
+    const int least = units == PLAN_UNITS_MATRIX ? 16 : 1;
+    const int most = units == PLAN_UNITS_VECTOR ? PLAN_SIMT_M_MAX : PLAN_MMA_M_MAX;
+
+    if (!family)
+        return false;
+    if (units == PLAN_UNITS_TILES) {
+        *p = *largest;
+        return true;
+    }
+    *p = (struct plan){.problem = largest->problem,
+                       .force = largest->force,
+                       .target = largest->target,
                        .family = family,
-                       .m_hi = m_tile,
-                       .m_tile = m_tile};
+                       .m_tile = m < least  ? least
+                                 : m < most ? m
+                                            : most};
+    p->m_hi = p->m_tile;
     return model_choose(decode_family_by(family)->model, NULL, p) == QUERN_OK;
 }
 
-/* Appends what m rows take in slices of m_tile: the longer of issue and memory. */
-static void add_cost(struct str *out, const struct plan *like, enum plan_family family, int m_tile,
-                     int m)
+bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, struct plan_cost *cost)
 {
-    const struct quern_problem *const q = &like->problem;
+    const struct quern_problem *const q = &set->plans[0].problem;
     struct plan p;
 
-    if (!choose(like, family, m_tile, &p)) {
-        str_addf(out, "  %-24s", "-");
-        return;
-    }
-    const int slices = (m + m_tile - 1) / m_tile;
+    if (!choose(set, units, m, &p))
+        return false;
+    const int slices = (m + p.m_tile - 1) / p.m_tile;
     const int64_t row = q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c);
-    const double kernel = (double)slices * (double)p.estimate.kernel_cycles;
+    const double kernel = (double)plan_cycles(&p, slices);
     const double memory = (double)p.estimate.memory_cycles +
-                          target_memory_cycles(p.target, (double)(row * (m - m_tile)));
-    const double slots =
-        (double)slices * (double)p.estimate.slots * p.wave_size / ((double)q->n * (double)q->k);
-    char text[40];
+                          target_memory_cycles(p.target, (double)(row * (m - p.m_tile)));
+    *cost = (struct plan_cost){
+        .us = target_microseconds(p.target, kernel > memory ? kernel : memory),
+        .slots = slices * (double)p.estimate.slots * p.wave_size / ((double)q->n * (double)q->k)};
+    return true;
+}
 
-    snprintf(text, sizeof text, "%.1f us, %.2f slots",
-             target_microseconds(p.target, kernel > memory ? kernel : memory), slots);
+static void add_cost(struct str *out, const struct plan_set *set, enum plan_units units, int m)
+{
+    struct plan_cost cost;
+    char text[40] = "-";
+
+    if (plan_cost_of(set, units, m, &cost))
+        snprintf(text, sizeof text, "%.1f us, %.2f slots", cost.us, cost.slots);
     str_addf(out, "  %-24s", text);
 }
 
@@ -52,27 +88,23 @@ static const struct plan *serves(const struct plan_set *set, int m)
 void plan_explain_sweep(const struct plan_set *set, struct str *out)
 {
     const struct plan *const first = &set->plans[0];
-    const struct decode_family *const mma = matrix_family_of(&first->problem, first->target);
 
     if (first->family == FAMILY_DEQUANT) {
         str_addf(out, "%s serves every M\n", first->symbol);
         return;
     }
     str_add(out, "modelled time, the longer of instructions and memory; issue slots per weight\n");
-    str_addf(out, "%-8s  %-24s  %-24s  kernel\n", "rows", "vector units", "matrix units");
-    for (int m = 1; m <= PLAN_M_MAX; m *= 2) {
+    str_addf(out, "%-9s  %-24s  %-24s  %-24s  kernel\n", "rows", "vector units", "matrix units",
+             "tiles in LDS");
+    for (int m = 1; m <= ROWS_MAX; m *= 2) {
         const int least = m > 2 ? m / 2 + 1 : m;
         char rows[24];
         snprintf(rows, sizeof rows, least < m ? "%d-%d" : "%d", least, m);
-        str_addf(out, "%-8s", rows);
-        add_cost(out, first, decode_family_of(&first->problem)->id,
-                 m < PLAN_SIMT_M_MAX ? m : PLAN_SIMT_M_MAX, m);
-        if (mma)
-            add_cost(out, first, mma->id, m < 16 ? 16 : m, m);
-        else
-            str_addf(out, "  %-24s", "-");
+        str_addf(out, "%-9s", rows);
+        for (int units = PLAN_UNITS_VECTOR; units <= PLAN_UNITS_TILES; units++)
+            add_cost(out, set, (enum plan_units)units, m);
         const struct plan *const p = serves(set, m);
-        str_addf(out, "  %s%s\n", p->symbol, m > set->m_max ? ", in slices" : "");
+        str_addf(out, "  %s%s\n", p->symbol, m > p->m_tile ? ", in slices" : "");
     }
     for (size_t i = 1; i < set->count; i++)
         if (set->plans[i].family != set->plans[i - 1].family)

@@ -221,6 +221,9 @@ static void add_times(struct profile_sums *to, const struct profile_sums *from, 
     to->totals.loading_waves += times * from->totals.loading_waves;
     to->totals.prologue_cycles += times * from->totals.prologue_cycles;
     to->totals.bytes_in_flight += times * from->totals.bytes_in_flight;
+    to->totals.matrix_waves += times * from->totals.matrix_waves;
+    to->totals.edge_cycles += times * from->totals.edge_cycles;
+    to->totals.bare_barriers += times * from->totals.bare_barriers;
     c->wave_size = d->wave_size;
     c->instructions += times * d->instructions;
     for (int n = 0; n < QUERN_CLASS_COUNT; n++)
@@ -366,6 +369,7 @@ static quern_status give_insns(const struct profiling *p, const struct profile_s
             .bytes_written = sum->bytes_written,
         };
         name_map(sums, sum->map, i->buffer);
+        out->conflict_cycles += sum->executed * p->notes[n].conflict;
         out->issue_cycles += sum->executed * p->notes[n].cycles;
         out->lds_least += sum->lds_least;
         out->lines128_least += sum->lines128_least;
@@ -432,6 +436,9 @@ static quern_status give(const struct profiling *p, const struct profile_sums *s
     out->loading_waves = sums->totals.loading_waves;
     out->prologue_cycles = sums->totals.prologue_cycles;
     out->bytes_in_flight = sums->totals.bytes_in_flight;
+    out->matrix_waves = sums->totals.matrix_waves;
+    out->edge_cycles = sums->totals.edge_cycles;
+    out->bare_barriers = sums->totals.bare_barriers;
     give_resources(p, kernel, out);
     TRY(give_insns(p, sums, &m->kernels[kernel - m->object.kernels], out));
     return give_traffic(sums, out);

@@ -152,6 +152,28 @@ static void choose_bound(struct quern_sim_model *m, const struct target *t)
     m->total_us = longest + m->prologue_us;
 }
 
+/* What the matrix units stand still for. A compute unit that holds several workgroups has others to
+ * run while one starts, ends or waits at a barrier. */
+static void place_products(const struct quern_sim_profile *p, const struct target *t,
+                           struct quern_sim_model *m)
+{
+    const uint64_t fit = p->resources.workgroups_per_cu;
+    const uint64_t alone = fit == 1 ? m->fullest : m->fullest % fit == 1; /* rounds of one */
+    const double starts = fit == 1 ? (double)m->rounds : 1;
+    const double waves = (double)p->matrix_waves;
+    const double ideal = (matrix_cycles(p) - (double)p->conflict_cycles) / (t->cus * t->simds);
+    const double edges = (double)p->edge_cycles / waves * m->waves_per_simd * starts;
+    const double longest = m->total_us - m->prologue_us;
+
+    /* what gfx11 and gfx12 issue at the ends is part of the time of their vector units already */
+    m->edge_us = target_matrix_pipe(t) ? target_microseconds(t, edges) : 0;
+    m->barrier_us = target_microseconds(t, (double)p->bare_barriers / waves * (double)alone *
+                                               TARGET_LDS_CYCLES);
+    m->start_us = starts * TARGET_LATENCY_NS * 1e-3;
+    m->product_us = longest + m->start_us + m->barrier_us + m->edge_us;
+    m->matrix_percent = 100 * target_microseconds(t, ideal) / m->product_us;
+}
+
 quern_status quern_sim_model_make(const struct quern_sim_profile *p, struct quern_sim_model *m)
 {
     FAIL_IF(!p || !m || m->size != sizeof *m, QUERN_E_ARGUMENT,
@@ -179,6 +201,8 @@ quern_status quern_sim_model_make(const struct quern_sim_profile *p, struct quer
     const double matrix = target_microseconds(t, matrix_cycles(p) / ((double)t->cus * t->simds));
     m->roof = matrix > m->memory_us ? QUERN_BOUND_MATRIX : QUERN_BOUND_MEMORY;
     m->roof_percent = m->total_us > 0 ? 100 * most(matrix, m->memory_us) / m->total_us : 0;
+    if (p->matrix_waves)
+        place_products(p, t, m);
     m->operations = (double)p->issue_cycles * target_lanes_per_cycle(t) / t->simds;
     m->operations_per_us = 1e3 * t->clock_ghz * t->cus * target_lanes_per_cycle(t);
     return QUERN_OK;

@@ -17,6 +17,12 @@ struct profile_wave {
     uint32_t queue[QUEUE]; /* bytes of the loads on their way, a ring */
     unsigned first, count;
     uint64_t on_way, most;
+    bool multiplied; /* a matrix instruction was issued */
+    bool behind;     /* a barrier, and no matrix instruction and no wait for LDS since */
+    bool bare;       /* a wait for LDS, and no matrix instruction since */
+    unsigned lds_asked; /* accesses to it since the barrier */
+    uint64_t before, products_end; /* issue cycles up to the first matrix instruction and the last */
+    uint64_t bare_barriers;
 };
 
 struct profile_log {
@@ -54,6 +60,34 @@ static unsigned wait_to(const char *text)
     return strncmp(text, "s_waitcnt ", 10) ? QUEUE : number_behind(text, "vmcnt(", QUEUE);
 }
 
+/* The same for accesses to LDS; gfx9 to gfx11 count scalar loads with them. */
+static unsigned lds_to(const char *text)
+{
+    if (!strncmp(text, "s_wait_loadcnt_dscnt ", 21) || !strncmp(text, "s_wait_dscnt ", 13))
+        return strtoul(strchr(text, ' '), NULL, 0) & 63;
+    return strncmp(text, "s_waitcnt ", 10) ? QUEUE : number_behind(text, "lgkmcnt(", QUEUE);
+}
+
+/* Cycles that a matrix instruction of gfx11 loses when the registers of its factors and of its sum
+ * start in the same of the four banks: "v_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]".
+ */
+static unsigned bank_conflict(const struct target *t, const char *text)
+{
+    unsigned first[4];
+    const char *at = text;
+
+    if (t->generation != 11)
+        return 0;
+    for (int i = 0; i < 4; i++) {
+        at = strstr(at, "v[");
+        if (!at)
+            return 0;
+        at += 2;
+        first[i] = (unsigned)strtoul(at, NULL, 10) % 4;
+    }
+    return first[1] == first[2] && first[2] == first[3] ? 2 : 0;
+}
+
 /* Bits of an access stand at the end of the name, before "_d16" and "_tr": "ds_read2st64_b32",
  * "ds_store_b8_d16_hi", "ds_add_rtn_u32", "ds_read_b64_tr_b16". */
 static unsigned lds_bytes(const char *name)
@@ -82,9 +116,13 @@ static enum profile_watch watch_of(const struct target *t, const struct insn *i,
     case QUERN_CLASS_LDS:
         return WATCH_LDS;
     case QUERN_CLASS_WAIT:
-        return wait_to(text) < QUEUE ? WATCH_WAIT : WATCH_NOTHING;
+        return wait_to(text) < QUEUE || lds_to(text) < QUEUE ? WATCH_WAIT : WATCH_NOTHING;
+    case QUERN_CLASS_MATRIX:
+        return WATCH_MATRIX;
     default:
-        return WATCH_NOTHING;
+        return strcmp(row->name, "s_barrier") && strcmp(row->name, "s_barrier_wait")
+                   ? WATCH_NOTHING
+                   : WATCH_BARRIER;
     }
 }
 
@@ -118,11 +156,15 @@ struct profile_note *profile_notes_make(const struct quern_sim_module *m)
             continue;
         const char *const text = m->notes[n].text;
         note->watch = (uint8_t)watch_of(t, &m->insns[n], row, text);
-        if (row->class == QUERN_CLASS_MATRIX)
-            note->matrix = (uint16_t)target_matrix_cycles(t, text);
+        if (row->class == QUERN_CLASS_MATRIX) {
+            note->conflict = (uint8_t)bank_conflict(t, text);
+            note->matrix = (uint16_t)(target_matrix_cycles(t, text) + note->conflict);
+        }
         note->cycles = (uint16_t)issue_cycles(t, m->lanes, row->class, note->matrix);
-        if (note->watch == WATCH_WAIT)
+        if (note->watch == WATCH_WAIT) {
             note->wait_to = (uint8_t)wait_to(text);
+            note->lds_to = (uint8_t)lds_to(text);
+        }
         if (note->watch == WATCH_LDS) {
             const bool reads = strstr(row->name, "load") || strstr(row->name, "read");
             note->lds = &m->lds[!reads][(lds_bytes(row->name) - 1) / 4];
@@ -263,8 +305,26 @@ static const struct insn *watch(struct profile_log *log, struct wave *w, const s
     switch (note->watch) {
     case WATCH_WAIT:
         arrive(p, note->wait_to);
+        if (p->behind && note->lds_to < p->lds_asked) {
+            p->bare = true;
+            p->behind = false;
+        }
+        break;
+    case WATCH_BARRIER:
+        p->behind = p->multiplied;
+        p->bare = false;
+        p->lds_asked = 0;
+        break;
+    case WATCH_MATRIX:
+        if (!p->multiplied)
+            p->before = p->cycles;
+        p->products_end = p->cycles + note->cycles;
+        p->bare_barriers += p->bare;
+        p->multiplied = true;
+        p->behind = p->bare = false;
         break;
     case WATCH_LDS:
+        p->lds_asked++;
         if (w->group->lds_accesses == before.lds_accesses) {
             log->totals.lds_exchanges += active ? w->halves : 0;
             break;
@@ -284,6 +344,11 @@ static const struct insn *watch(struct profile_log *log, struct wave *w, const s
 
 static void wave_ends(struct profile_log *log, const struct profile_wave *p)
 {
+    if (p->multiplied) {
+        log->totals.matrix_waves++;
+        log->totals.edge_cycles += p->before + p->cycles - p->products_end;
+        log->totals.bare_barriers += p->bare_barriers;
+    }
     if (!p->loaded)
         return;
     log->totals.loading_waves++;
@@ -371,6 +436,9 @@ bool profile_collect(struct profile_sums *sums, const struct profile_log *log)
     sums->totals.loading_waves += log->totals.loading_waves;
     sums->totals.prologue_cycles += log->totals.prologue_cycles;
     sums->totals.bytes_in_flight += log->totals.bytes_in_flight;
+    sums->totals.matrix_waves += log->totals.matrix_waves;
+    sums->totals.edge_cycles += log->totals.edge_cycles;
+    sums->totals.bare_barriers += log->totals.bare_barriers;
     return !log->touched.failed;
 }
 

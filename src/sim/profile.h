@@ -13,8 +13,10 @@ struct profile_note {
     uint8_t watch;    /* enum profile_watch */
     uint8_t wait_to;  /* WATCH_WAIT: vector loads that may still be on their way */
     uint8_t accesses; /* WATCH_LDS: of a lane, 1 or 2 */
+    uint8_t lds_to;   /* WATCH_WAIT: LDS accesses that may still be on their way */
     uint16_t cycles;  /* until the SIMD can issue the next */
     uint16_t matrix;  /* cycles in the matrix unit */
+    uint8_t conflict; /* of those, what operands in one register bank cost */
     const struct target_lds *lds; /* WATCH_LDS: how an access is served; the module's */
 };
 
@@ -24,7 +26,9 @@ enum profile_watch {
     WATCH_STORE, /* other vector memory */
     WATCH_SCALAR,
     WATCH_LDS,
-    WATCH_WAIT
+    WATCH_WAIT,
+    WATCH_BARRIER,
+    WATCH_MATRIX
 };
 
 struct profile_insn {
@@ -42,6 +46,7 @@ struct profile_map {
 /* What adds up over waves, workgroups and threads. */
 struct profile_totals {
     uint64_t scalar_bytes, lds_exchanges, loading_waves, prologue_cycles, bytes_in_flight;
+    uint64_t matrix_waves, edge_cycles, bare_barriers;
 };
 
 /* The result of launch_run. Zero-initialise it, but for `notes`; free it with profile_sums_free. */

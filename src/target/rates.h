@@ -11,6 +11,8 @@
 
 /* From the request of bytes that no cache has to their arrival. */
 #define TARGET_LATENCY_NS 700
+/* From a barrier to the first operands that LDS gives behind it. */
+#define TARGET_LDS_CYCLES 128
 
 /* That a compute unit takes in from its nearest cache, whatever that has: 16 bytes of four lanes. */
 #define TARGET_CACHE_BYTES_PER_CYCLE 64

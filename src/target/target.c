@@ -19,11 +19,14 @@
  * memory bandwidth. The part named for gfx1153 is the one that Ryzen AI product pages give for that
  * chip; not confirmed on one.
  *
+ * dies: the accelerator dies (XCD) of MI300X and MI355X, by AMD's white papers of CDNA 3 and 4.
+ *
  * lds_banks: what reads see, per compute unit, measured on an MI350X (64), an MI300X, a W7900 and a
  * RX 9070 XT (32): docs/empirical-lds of nod-ai/amd-shark-ai. Others as these of their family; LLVM
  * has 64 for gfx950 too (pull request 220632). lds.c has which lanes meet in them.
  */
-#define CAPS_DOT_RDNA3 (CAP_DOT2_F32_F16 | CAP_DOT2_F32_BF16 | CAP_ROW_XMASK | CAP_VOPD)
+#define CAPS_DOT_RDNA3                                                                             \
+    (CAP_DOT2_F32_F16 | CAP_DOT2_F32_BF16 | CAP_DOT2_BF16_BF16 | CAP_ROW_XMASK | CAP_VOPD)
 #define CAPS_GFX11     (CAPS_DOT_RDNA3 | CAP_WMMA_GFX11)
 #define CAPS_GFX12     (CAPS_DOT_RDNA3 | CAP_WMMA_GFX12 | CAP_DOT4_F32_FP8 | CAP_FP8_CVT)
 #define CAPS_GFX90A                                                                                \
@@ -46,8 +49,9 @@
     .family = name_, .generation = 9, .wave_size = 64, .simds = 4, .max_waves = 8, .vgprs = 512,   \
     .vgpr_granule = 8, .lds_bytes = lds_, .lds_banks = banks_, .sramecc = true, .xnack = true,     \
     .capabilities = capabilities_
-#define PART(part_, cus_, clock_, bandwidth_)                                                      \
-    .part = part_, .cus = cus_, .clock_ghz = clock_, .bandwidth_gbs = bandwidth_
+#define PART(part_, cus_, clock_, bandwidth_) DIES(1, part_, cus_, clock_, bandwidth_)
+#define DIES(dies_, part_, cus_, clock_, bandwidth_)                                               \
+    .dies = dies_, .part = part_, .cus = cus_, .clock_ghz = clock_, .bandwidth_gbs = bandwidth_
 #define SIMULATED .verified = true
 
 /* clang-format off */
@@ -61,11 +65,11 @@ static const struct target targets[] = {
      SIMULATED, PART("Instinct MI210", 104, 1.7, 1638)},
     {.name = "gfx942",  .elf_machine = 0x4c,
      CDNA("CDNA 3", 65536, 32, CAPS_GFX90A | CAP_FP8_CVT | CAP_FP8_FNUZ | CAP_MFMA_FP8),
-     SIMULATED, PART("Instinct MI300X", 304, 2.1, 5300)},
+     SIMULATED, DIES(8, "Instinct MI300X", 304, 2.1, 5300)},
     {.name = "gfx950",  .elf_machine = 0x4f,
      CDNA("CDNA 4", 163840, 64, CAPS_GFX90A | CAP_DOT2_F32_BF16 | CAP_FP8_CVT | CAP_MFMA_FP8 |
                                 CAP_MFMA_WIDE_K | CAP_CVT_PK_BF16),
-     SIMULATED, PART("Instinct MI355X", 256, 2.4, 8000)},
+     SIMULATED, DIES(8, "Instinct MI355X", 256, 2.4, 8000)},
     {.name = "gfx1030", .elf_machine = 0x36, RDNA2, PART("Radeon RX 6900 XT", 80, 2.25, 512)},
     {.name = "gfx1031", .elf_machine = 0x37, RDNA2, PART("Radeon RX 6700 XT", 40, 2.581, 384)},
     {.name = "gfx1100", .elf_machine = 0x41, RDNA_NEW("RDNA 3", 11, CAPS_GFX11), BIG_FILE,

@@ -28,6 +28,7 @@ enum target_capability {
     CAP_ROW_BCAST = 1u << 14, /* DPP row_bcast15 and row_bcast31 */
     CAP_VOPD = 1u << 15,      /* dual issue */
     CAP_AGPR = 1u << 16,
+    CAP_DOT2_BF16_BF16 = 1u << 17, /* v_dot2_bf16_bf16 */
 };
 
 struct target {
@@ -48,6 +49,7 @@ struct target {
     unsigned lds_banks; /* of 4 bytes, for reads; lds.h has the rest */
     unsigned simds;     /* per compute unit */
     unsigned cus;
+    unsigned dies; /* that workgroups are dealt out to in turn, each with an L2 of its own */
     double clock_ghz;
     double bandwidth_gbs;
 };

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Prints what the planner says of 49 layers of language models: as CSV, of all targets or of those
- * named (docs/sweep.csv has them all), or with --svg as the chart in docs/sweep.svg. Run it in the
- * top directory: bitsandbytes' counts are in a file there.
+ * named (docs/sweep.csv has them all), or with --svg as the chart in docs/sweep.svg, or with
+ * --crossover that in docs/crossover.svg. Run it in the top directory: bitsandbytes' counts are in a
+ * file there.
  */
+#include "crossover.h"
 #include "sweep.h"
 
 #include <stdlib.h>
@@ -36,8 +38,11 @@ static bool print_csv(int argc, char **argv)
 int main(int argc, char **argv)
 {
     const bool chart = argc == 2 && !strcmp(argv[1], "--svg");
+    const bool crossover = argc == 2 && !strcmp(argv[1], "--crossover");
 
-    if (!(chart ? sweep_svg(stdout) : print_csv(argc, argv)))
+    if (!(chart       ? sweep_svg(stdout)
+          : crossover ? crossover_svg(stdout)
+                      : print_csv(argc, argv)))
         stop(quern_last_error()->message);
     if (fflush(stdout) || ferror(stdout))
         stop("standard output cannot be written");

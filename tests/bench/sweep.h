@@ -97,7 +97,7 @@ static struct sweep_row sweep_row_of(const struct sweep_shape *s, const struct p
     row.plan = slices[0].plan;
     for (size_t i = 0; i < row.launches; i++) {
         slots += slices[i].slices * slices[i].plan->estimate.slots;
-        kernel += slices[i].slices * slices[i].plan->estimate.kernel_cycles;
+        kernel += plan_cycles(slices[i].plan, slices[i].slices);
     }
     row.slots = (double)slots * row.plan->wave_size / ((double)s->n * s->k);
     row.kernel_us = (double)kernel / (t->clock_ghz * 1e3);

@@ -142,13 +142,19 @@ def test_the_sweep_of_m(quern):
     problem = "wq=nf4 n=4096 k=4096 a=bf16"
     text = quern(*words, problem).stdout
     rows = [re.split(r"  +", line) for line in text.splitlines() if re.match(r"\d", line)]
-    assert [row[0] for row in rows] == ["1", "2", "3-4", "5-8", "9-16", "17-32", "33-64"]
+    assert [row[0] for row in rows][:7] == ["1", "2", "3-4", "5-8", "9-16", "17-32", "33-64"]
+    assert [row[0] for row in rows][-1] == "1025-2048"
     # on the vector units twice the rows take twice the time at last, on the others hardly more
     vector, matrix = ([float(row[i].split()[0]) for row in rows] for i in (1, 2))
     assert vector[6] > 1.9 * vector[5] and matrix[6] < 1.2 * matrix[0]
-    assert rows[0][3].endswith("_m1") and rows[6][3].endswith("_m64")
+    assert rows[0][4].endswith("_m1") and rows[6][4].endswith("_m64")
+    # tiles take as long for one row as for all that they have, and less than the others for many
+    tiles = [float(row[3].split()[0]) for row in rows]
+    assert tiles[0] == tiles[6] and tiles[-1] < matrix[6] * 32 and rows[-1][4].endswith("in slices")
+    m = re.search(r"^mma_w4 takes over from simt_w4 at M = (\d+)$", text, re.M)[1]
     last = text.splitlines()[-1]
-    m = re.fullmatch(r"mma_w4 takes over from simt_w4 at M = (\d+)", last)[1]
+    n = re.fullmatch(r"mma_tile takes over from mma_w4 at M = (\d+)", last)[1]
+    assert "family mma_tile" in quern("explain", "--target", "gfx1201", "--m", n, problem).stdout
     assert f"M = {m} to 16, family mma_w4" in quern(
         "explain", "--target", "gfx1201", "--m", m, problem).stdout  # fmt: skip
     assert quern.json(*words, problem)["sweep"] in text

@@ -49,17 +49,37 @@ static const char source[] =
     "  if (GROUP == 999) asm volatile(\"v_min_u32 %0, %0, 7\" : \"+v\"(b));\n"
     "  out[GROUP * 64 + LANE] = b; }\n";
 
+/* Three matrix instructions, of which the first has its operands in one register bank. Behind the
+ * first barrier a wave waits for LDS ahead of the next of them; behind the second for nothing that
+ * it asked for since. */
+#define BARRIER "s_waitcnt lgkmcnt(0)\\n s_barrier\\n"
+static const char products[] =
+    "KERNEL p(u32 *out) {\n"
+    "  u32 b = LANE * 4;\n"
+    "  asm volatile(\"v_add_nc_u32 %0, 1, %0\\n v_sub_nc_u32 %0, %0, 1\" : \"+v\"(b));\n"
+    "  asm volatile(\"v_wmma_f32_16x16x16_f16 v[64:71], v[16:23], v[32:39], v[64:71]\\n\"\n"
+    "    \"" BARRIER "ds_load_b32 v80, %0\\n s_waitcnt lgkmcnt(0)\\n\"\n"
+    "    \"v_wmma_f32_16x16x16_f16 v[64:71], v[17:24], v[32:39], v[64:71]\\n\"\n"
+    "    \"" BARRIER "ds_load_b32 v80, %0\\n s_waitcnt lgkmcnt(1)\\n\"\n"
+    "    \"v_wmma_f32_16x16x16_f16 v[64:71], v[17:24], v[32:39], v[64:71]\\n\"\n"
+    "    \"s_waitcnt lgkmcnt(0)\" : : \"v\"(b) : \"v16\", \"v17\", \"v24\", \"v32\", \"v39\", \"v64\",\n"
+    "    \"v71\", \"v80\", \"memory\");\n"
+    "  SHARED u32 table[64];\n"
+    "  table[LANE] = b;\n"
+    "  barrier();\n"
+    "  out[GROUP * 64 + LANE] = table[LANE ^ 1]; }\n";
+
 struct job {
     struct t_gpu gpu;
     struct quern_sim_launch launch;
     uint64_t addresses[2];
 };
 
-static void open_job(struct job *j, const char *kernel, bool input, uint32_t x, uint32_t y,
-                     const char *options, const char *target)
+static void open_text(struct job *j, const char *text, const char *kernel, bool input, uint32_t x,
+                      uint32_t y, const char *options, const char *target)
 {
     t_gpu_open(&j->gpu, target, options, QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
-    t_gpu_load(&j->gpu, source);
+    t_gpu_load(&j->gpu, text);
     assert_int_equal(
         quern_sim_map(j->gpu.sim, in, sizeof in, QUERN_SIM_READ, "in", &j->addresses[0]), QUERN_OK);
     assert_int_equal(
@@ -71,6 +91,12 @@ static void open_job(struct job *j, const char *kernel, bool input, uint32_t x, 
                                           .block = {ITEMS, 1, 1},
                                           .kernarg = &j->addresses[input ? 0 : 1],
                                           .kernarg_bytes = input ? 16 : 8};
+}
+
+static void open_job(struct job *j, const char *kernel, bool input, uint32_t x, uint32_t y,
+                     const char *options, const char *target)
+{
+    open_text(j, source, kernel, input, x, y, options, target);
 }
 
 static void take(struct job *j, enum quern_sim_extent extent, uint64_t budget,
@@ -300,12 +326,34 @@ static void wrong_arguments(void **state)
     t_gpu_close(&full);
 }
 
+static void matrix_instructions(void **state)
+{
+    struct job j;
+    struct quern_sim_profile p;
+
+    (void)state;
+    open_text(&j, products, "p", false, 3, 1, "", "gfx1151");
+    take(&j, QUERN_EXTENT_ALL, 0, &p);
+    assert_int_equal(p.counts.classes[QUERN_CLASS_MATRIX], 3 * 6);
+    assert_int_equal(p.matrix_waves, 6);
+    assert_int_equal(p.bare_barriers, 6);
+    assert_int_equal(p.conflict_cycles, 2 * 6);
+    /* each wave issues instructions at both ends, of one cycle each */
+    assert_in_range(p.edge_cycles, 6 * 6, 6 * 60);
+    for (size_t n = 0; n < p.insn_count; n++)
+        if (p.insns[n].counted_as == QUERN_CLASS_MATRIX)
+            assert_int_equal(p.insns[n].cycles, strstr(p.insns[n].text, "v[16:23]") ? 34 : 32);
+    quern_sim_profile_free(&p);
+    t_gpu_close(&j.gpu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waves_of_32),        cmocka_unit_test(waves_of_64),
         cmocka_unit_test(no_kinds),           cmocka_unit_test(a_lonely_workgroup_is_missed),
-        cmocka_unit_test(the_budget_decides), cmocka_unit_test(wrong_arguments),
+        cmocka_unit_test(the_budget_decides), cmocka_unit_test(matrix_instructions),
+        cmocka_unit_test(wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

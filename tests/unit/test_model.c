@@ -217,6 +217,26 @@ static void rdna(void **state)
     assert_int_equal(m.bound, QUERN_BOUND_MATRIX);
     assert_int_equal(m.roof, QUERN_BOUND_MATRIX);
     near(m.roof_percent, 100 * (4800 * 32 / 80 / 2900.0) / ((6 * 433 + 40) / 2900.0));
+    near(m.matrix_percent, 0);
+    near(m.product_us, 0);
+
+    /* of three workgroups the last is alone: nobody works while it starts and at its barriers */
+    p.matrix_waves = 480;
+    p.edge_cycles = 480 * 50;
+    p.bare_barriers = 480 * 5;
+    p.conflict_cycles = 4800 * 2;
+    model_of(&p, &m);
+    near(m.start_us, 0.7);
+    near(m.barrier_us, 5 * 128 / 2900.0);
+    near(m.edge_us, 0);
+    near(m.product_us, m.issue_us + m.start_us + m.barrier_us);
+    near(m.matrix_percent, 100 * (4800 * 30 / 80 / 2900.0) / m.product_us);
+    p.resources.workgroups_per_cu = 1;
+    model_of(&p, &m);
+    near(m.start_us, 3 * 0.7);
+    near(m.barrier_us, 3 * 5 * 128 / 2900.0);
+    p.resources.workgroups_per_cu = 2;
+    p.matrix_waves = 0;
     p.insn_count = 0;
     p.issue_cycles = 48000;
     p.counts.lds_passes = 120 * 5000;
@@ -254,6 +274,14 @@ static void cdna(void **state)
     near(m.port_cycles[QUERN_PORT_SALU], 8);
     near(m.port_cycles[QUERN_PORT_ISSUE], 4 * (10 + 1 + 2 + 10));
     assert_int_equal(m.bound, QUERN_BOUND_MATRIX);
+
+    /* what is issued before and behind the matrix instructions does not run beside them */
+    p.matrix_waves = 480;
+    p.edge_cycles = 480 * 60;
+    model_of(&p, &m);
+    near(m.edge_us, 60 / 2100.0);
+    near(m.product_us, m.matrix_us + 0.7 + m.edge_us);
+    near(m.matrix_percent, 100 * (4800 * 16 / 1216.0 / 2100) / m.product_us);
 }
 
 static void names(void **state)

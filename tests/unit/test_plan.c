@@ -77,10 +77,11 @@ static void check_slices(const struct plan_set *set, int64_t m)
         const struct plan_slice *const s = &slices[i];
         assert_int_equal(s->first, next);
         assert_true(s->slices >= 1);
-        assert_in_range(s->rows, s->plan->m_lo, s->plan->m_hi);
-        assert_true(s->slices == 1 || s->rows == s->plan->m_tile);
+        assert_true(s->rows >= s->plan->m_lo);
+        assert_true(s->rows <= s->plan->m_hi || s->plan == &set->plans[set->count - 1]);
+        assert_int_equal(s->slices, (s->rows + s->plan->m_tile - 1) / s->plan->m_tile);
         assert_true(s->plan >= set->plans && s->plan < set->plans + set->count);
-        next += s->rows * s->slices;
+        next += s->rows;
     }
     assert_int_equal(next, m);
 }
@@ -103,24 +104,28 @@ static void test_every_m_is_covered_once(void **state)
     }
 }
 
+/* m_max 0: that of tiles, with as many rows as they have. */
 static void check_order(const char *problem, const char *target, int m_max)
 {
     struct plan_set set;
 
     make(problem, target, &set);
     assert_in_range(set.count, 1, PLAN_KERNELS_MAX);
-    assert_int_equal(set.m_max, m_max);
+    const struct plan *const largest = &set.plans[set.count - 1];
+    assert_int_equal(largest->family == FAMILY_MMA_TILE, m_max == 0);
+    assert_int_equal(set.m_max, m_max ? m_max : largest->m_tile);
     assert_int_equal(set.plans[0].m_lo, 1);
     assert_int_equal(set.plans[set.count - 1].m_hi, set.m_max);
     for (size_t i = 0; i < set.count; i++) {
         const struct plan *const p = &set.plans[i];
-        assert_int_equal(p->m_tile, p->m_hi);
+        assert_true(p->m_tile <= p->m_hi);
+        assert_true(p->m_tile == p->m_hi || p + 1 == largest);
         if (i)
             assert_int_equal(p->m_lo, set.plans[i - 1].m_hi + 1);
         for (int m = p->m_lo; m <= p->m_hi; m++)
             assert_ptr_equal(plan_for(&set, m), p);
-        /* slices of the largest share the weights */
-        assert_int_equal(p->weights_once, i + 1 < set.count);
+        /* slices share the weights */
+        assert_int_equal(p->weights_once, i + 1 < set.count && p->m_tile == p->m_hi);
     }
 }
 
@@ -129,12 +134,13 @@ static void test_kernels_follow_each_other(void **state)
     (void)state;
     check_order("wq=nf4 n=384 k=384 a=f32", "gfx1100", PLAN_SIMT_M_MAX);
     check_order("wq=int4 n=384 k=384 a=f32", "gfx1100", PLAN_SIMT_M_MAX);
+    check_order("wq=int4 n=384 k=384 a=f16", "gfx1100", 0);
     check_order("wq=int4 n=384 k=384 a=f16", "gfx1030", PLAN_SIMT_M_MAX);
-    check_order("wq=int4 n=384 k=384 a=f16", "gfx1100", 64);
     check_order("wq=int4 n=384 k=40 group=channel a=f16", "gfx942", PLAN_SIMT_M_MAX);
     check_order("wq=nf4 n=384 k=384 a=f16", "gfx1030", PLAN_SIMT_M_MAX);
-    check_order("wq=nf4 n=384 k=384 a=f16", "gfx1100", 64);
-    check_order("wq=mxfp4 n=4096 k=4096 a=bf16", "gfx942", 64);
+    check_order("wq=nf4 n=384 k=384 a=f16", "gfx1100", 0);
+    check_order("wq=mxfp4 n=4096 k=4096 a=bf16", "gfx942", 0);
+    check_order("wq=nf4 n=19456 k=2560 a=bf16", "gfx950", 0);
 }
 
 /* Matrix units take over where they are modelled to be faster, and never from one row of A. */
@@ -164,6 +170,11 @@ static void test_matrix_units(void **state)
         assert_int_equal(set.plans[0].m_hi, 1);
         for (size_t j = 0; j < set.count; j++) {
             const struct plan *const p = &set.plans[j];
+            if (p->family == FAMILY_MMA_TILE) {
+                assert_true(first && j + 1 == set.count);
+                assert_int_equal(p->products, cases[i].products);
+                continue;
+            }
             if (p->family != FAMILY_MMA_W4) {
                 assert_false(first);
                 continue;
@@ -263,6 +274,19 @@ static void check_tiles(const struct plan *p)
     assert_true((uint32_t)p->waves * 1024 <= p->lds_bytes);
 }
 
+/* Work-items of family mma_tile share the pieces of a step evenly, and two stages are in LDS. */
+static void check_shared(const struct plan *p)
+{
+    const int items = p->waves * (int)p->wave_size, pieces = p->chunk / 8;
+    const int n_tile = (int)plan_rows_per_workgroup(p);
+
+    assert_int_equal(p->m_tile % (p->split_k * 16), 0);
+    assert_int_equal(p->problem.k % p->chunk, 0);
+    assert_true(p->m_tile * pieces % items == 0 && n_tile * pieces % items == 0);
+    assert_int_equal(p->lds_bytes, 2 * (p->m_tile + n_tile) * p->chunk * 2);
+    assert_true(!p->phase && !p->tail && !p->skewed);
+}
+
 static void check_simt(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
@@ -291,7 +315,7 @@ static void check_shape(const struct plan *p)
     assert_true(groups * rows >= q->n && (groups - 1) * rows < q->n);
     assert_int_equal(grid[!p->slices_first], 3);
     assert_true(grid[1] <= 65535);
-    assert_true(groups < 512 || (groups + p->skewed) % 256);
+    assert_true(p->family == FAMILY_MMA_TILE || groups < 512 || (groups + p->skewed) % 256);
     assert_int_equal(grid[2], 1);
     assert_int_equal(block[0], p->waves * (int)p->wave_size);
     assert_in_range(block[0], p->wave_size, 1024);
@@ -301,6 +325,8 @@ static void check_shape(const struct plan *p)
     assert_int_equal(p->waves % p->split_k, 0);
     if (p->family == FAMILY_MMA_W4 || p->family == FAMILY_MMA_INT4)
         check_tiles(p);
+    else if (p->family == FAMILY_MMA_TILE)
+        check_shared(p);
     else if (p->family != FAMILY_SIMT_INT4)
         check_simt(p);
     assert_true(p->lds_bytes <= t->lds_bytes);

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+// The decoder of tiles for int4: eight codes become eight weights of 16 bits, scaled and without
+// their zero points. Codes are put into the mantissas of numbers as in decode/int4, and what that
+// adds is taken off together with the zero point, exactly, ahead of the one product that rounds.
+
+struct chunk_scale {
+    u32 scale, zero; // as they lie in memory
+};
+
+DEVICE row_scales scales_of_tile_row(u32 first, u32 own, SCALE_OPERANDS)
+{
+    return scales_of_rows(first, own, SCALE_NAMES);
+}
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+{
+    return {load_scale(row, 0, k), ZERO == ZERO_NONE ? 0 : load_zero(row, 0, k)};
+}
+DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+DEVICE float scale_value(const row_scales &, const chunk_scale &chunk)
+{
+    return scale_value(chunk.scale);
+}
+constexpr float CODE_UNIT = 1.0f;
+
+// The zero point of codes, and what is taken off scaled weights, in f32.
+DEVICE float zero_of_codes(const chunk_scale &chunk)
+{
+    return ZERO == ZERO_U8 ? zero_value(chunk.zero) : 8.0f;
+}
+DEVICE float zero_of_weights(const chunk_scale &chunk)
+{
+    return ZERO == ZERO_SCALED ? zero_value(chunk.zero) : 0.0f;
+}
+
+DEVICE u32 both_halves(u32 half) { return half | half << 16; }
+DEVICE u32 f16_bits(float value) { return __builtin_bit_cast(u16, (f16)value); }
+DEVICE u32 bf16_bits(float value) { return __builtin_bit_cast(u16, (bf16)value); }
+
+// A chunk's scale as the decoder wants it.
+//   f16: pairs of -(1024 + z) and -(64 + z), of the scale, of what is taken off behind it.
+//   bf16 by dot products: 128 + z over 128, the scale and its negative; what is taken off is one
+//   bf16. 128 + z is exact up to 255; of larger zero points the rest is taken off behind the scale.
+//   bf16 in f32: the scale, and what is taken off.
+struct multiplier {
+    u32 zero[2], scale, rest;
+};
+template <class UNIT>
+DEVICE multiplier make_multiplier(const row_scales &, const chunk_scale &chunk, const UNIT &unit)
+{
+    const float scale = scale_value(chunk.scale) * unit.scales, zero = zero_of_codes(chunk);
+    const float rest = zero_of_weights(chunk) * unit.scales;
+
+    if constexpr (A_TYPE == F16) {
+        const u32 low = f16_bits(-1024.0f - zero), high = f16_bits(-64.0f - zero);
+        return {{BYTE_PAIRS ? low | high << 16 : both_halves(low), both_halves(high)},
+                both_halves(f16_bits(scale)),
+                both_halves(f16_bits(-rest))};
+    } else if constexpr (SCALED_BY_DOTS) {
+        const float exact = ZERO == ZERO_U8 ? __builtin_fminf(zero, 127.0f) : zero;
+        const u32 bits = bf16_bits(scale);
+        const float rounded = __builtin_bit_cast(float, bits << 16);
+        return {{bf16_bits(128.0f + exact) << 16 | 0x4300, 0},
+                bits | (bits ^ 0x8000) << 16,
+                bf16_bits(ZERO == ZERO_U8 ? (exact - zero) * rounded : -rest)};
+    } else {
+        return {{0, 0},
+                __builtin_bit_cast(u32, scale),
+                __builtin_bit_cast(u32, -zero * scale - rest)};
+    }
+}
+
+// Eight weights in the order of k.
+DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 (&pairs)[4])
+{
+    if constexpr (A_TYPE == F16) {
+        decode_word(d, word, pairs);
+        const f16x2 scale = __builtin_bit_cast(f16x2, by.scale);
+        const f16x2 rest = __builtin_bit_cast(f16x2, by.rest);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const u32 zero = by.zero[BYTE_PAIRS ? 0 : p % 2];
+            const f16x2 code = __builtin_bit_cast(f16x2, pairs[p]) +
+                               __builtin_bit_cast(f16x2, zero);
+            const f16x2 weight = ZERO == ZERO_SCALED
+                                     ? __builtin_elementwise_fma(code, scale, rest)
+                                     : code * scale;
+            pairs[p] = __builtin_bit_cast(u32, weight);
+        }
+    } else if constexpr (SCALED_BY_DOTS) {
+        // (128 + q, 128 + z) times (scale, -scale): a code takes the place of the lowest byte
+        const u32 nibbles[2] = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const u32 first = BYTE_PAIRS ? 2 * p : p, second = BYTE_PAIRS ? 2 * p + 1 : p + 4;
+            const u32 x = __builtin_amdgcn_perm(nibbles[first % 2], by.zero[0],
+                                                0x03020104 + first / 2);
+            const u32 y = __builtin_amdgcn_perm(nibbles[second % 2], by.zero[0],
+                                                0x03020104 + second / 2);
+            if constexpr (ZERO == ZERO_NONE) {
+                asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(pairs[p]) : "v"(x), "v"(by.scale));
+                asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
+                    : "+v"(pairs[p]) : "v"(y), "v"(by.scale));
+            } else {
+                asm("v_dot2_bf16_bf16 %0, %1, %2, %3"
+                    : "=v"(pairs[p]) : "v"(x), "v"(by.scale), "v"(by.rest));
+                asm("v_dot2_bf16_bf16 %0, %1, %2, %3 op_sel:[0,0,0,1]"
+                    : "+v"(pairs[p]) : "v"(y), "v"(by.scale), "v"(by.rest));
+            }
+        }
+    } else {
+        const float scale = __builtin_bit_cast(float, by.scale);
+        const float rest = __builtin_bit_cast(float, by.rest);
+        f32x2 codes[4];
+        decode_word(d, word, codes);
+        UNROLL for (u32 p = 0; p < 4; p++)
+            pairs[p] = pack_bf16(__builtin_elementwise_fma(codes[p], (f32x2)scale, (f32x2)rest));
+    }
+}

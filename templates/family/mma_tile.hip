@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for 4-bit W and many rows of A, on matrix
+// units.
+//
+// A workgroup computes a tile of M_TILE by N_TILE results, STEP along K at a time. Its work-items
+// fetch a step of A and of W; the weights are decoded and scaled in their registers, once for all
+// rows of A of the tile, and both go to LDS, from where the waves take the operands of matrix
+// instructions. There are two such stages: while one is multiplied the next is stored to the other,
+// and the one after it is on its way from memory. One barrier a step.
+
+typedef element_type<A_TYPE>::type a_element;
+typedef element_type<C_TYPE>::type c_element;
+
+constexpr u32 ITEMS = WAVES * WAVE;
+constexpr u32 N_TILE = WAVES / M_WAVES * ROWS; // rows of W of a workgroup
+constexpr u32 M_TILES = M_TILE / M_WAVES / 16, N_TILES = ROWS / 16; // of a wave
+constexpr u32 STEPS = K / STEP;
+constexpr bool EVEN_STEPS = STEPS % 2 == 0;
+constexpr u32 GROUPS = (N + N_TILE - 1) / N_TILE;
+constexpr bool WHOLE_GROUPS = N % N_TILE == 0;
+// Bytes between rows of b, and between 32 weights of a row and the next 32.
+constexpr u32 ROW_STRIDE = WORD_BLOCKS ? 16 : K / 2, B_32 = WORD_BLOCKS ? N * 16 : 16;
+
+// A stage: rows of A, then rows of W, as pieces of eight values, 16 bytes. Eight lanes read at once
+// the same piece of eight rows, so pieces of a row change places from row to row: the eight then
+// lie in different banks.
+constexpr u32 PIECES = STEP / 8; // of a row
+constexpr u32 ROW_BYTES = STEP * 2, A_BYTES = M_TILE * ROW_BYTES, W_BYTES = N_TILE * ROW_BYTES;
+constexpr u32 STAGE_BYTES = A_BYTES + W_BYTES;
+DEVICE u32 place_of(u32 row, u32 piece)
+{
+    const u32 turn = PIECES < 8 ? row / (8 / PIECES) : row;
+    return row * ROW_BYTES + (piece ^ turn % PIECES) * 16;
+}
+
+// What a work-item brings: pieces of A, ITEMS apart, and consecutive weights of one row.
+constexpr u32 A_PIECES = M_TILE * PIECES / ITEMS;
+constexpr u32 WEIGHTS = N_TILE * STEP / ITEMS;
+constexpr u32 PARTS = STEP / WEIGHTS; // work-items that share a row of W
+static_assert(M_TILE * PIECES % ITEMS == 0 && ITEMS % (8 * PIECES) == 0 && WEIGHTS % 8 == 0 &&
+                  STEP % WEIGHTS == 0 && ITEMS % PARTS == 0,
+              "work-items share a step evenly");
+
+// Fragments: what lanes load of each row for one matrix instruction, or for two of them.
+constexpr u32 FRAGMENT_PIECES = K_OF_LANE > 8 ? K_OF_LANE / 8 : 1;
+constexpr u32 FRAGMENT_WORDS = FRAGMENT_PIECES * 4;
+constexpr u32 FRAGMENTS = PIECES / (K_LANES * FRAGMENT_PIECES); // of a step
+constexpr u32 OPERAND_WORDS = K_OF_LANE / 2;
+
+// Weights as the first operand give a lane neighbouring columns of one row of C. Where a lane has
+// every other one (gfx11), A is the first, and a lane has one column.
+constexpr bool LANE_HAS_ROW = HALF_BIT != 0;
+
+typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
+
+DEVICE void spread(u32x4 v, u32 *to) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
+
+// Of a lambda, which the compiler otherwise may call where there are many.
+#define INLINE __attribute__((always_inline))
+
+KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
+void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+#if BIAS
+            const c_element *__restrict bias,
+#endif
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+{
+    __attribute__((shared)) static u32x4 shared_memory[2 * STAGE_BYTES / 16];
+    LDS u8 *const stages = (LDS u8 *)shared_memory;
+
+    const u32 item = __builtin_amdgcn_workitem_id_x();
+    const u32 lane = item % WAVE;
+    const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
+    const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
+    u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    if constexpr (DIES > 1) {
+        // Workgroups go round the dies, each of which has a cache of its own: neighbours in that
+        // order become workgroups of one die.
+        const u32 slices = (m + M_TILE - 1) / M_TILE, all = slices * GROUPS;
+        const u32 id = SLICES_FIRST ? group * slices + slice : slice * GROUPS + group;
+        const u32 die = id % DIES;
+        const u32 moved = die * (all / DIES) + minimum(die, all % DIES) + id / DIES;
+        group = moved / slices;
+        slice = moved % slices;
+    }
+    const u32 n0 = group * N_TILE, m0 = slice * M_TILE;
+
+    // ---- From memory to registers. Rows past the end are the last one again, and not stored.
+    const a_element *a_from = a + (u64)(first + m0) * lda;
+    u32 a_offset[A_PIECES];
+    UNROLL for (u32 i = 0; i < A_PIECES; i++) {
+        const u32 row = minimum(i * (ITEMS / PIECES) + item / PIECES, m - 1 - m0);
+        a_offset[i] = (row * (u32)lda + item % PIECES * 8) * 2;
+    }
+    const u32 part = item % PARTS;
+    const u32 n = WHOLE_GROUPS ? n0 + item / PARTS : minimum(n0 + item / PARTS, N - 1);
+    const u8 *b_from = b + (u64)n0 * ROW_STRIDE;
+    const u32 b_offset = (n - n0) * ROW_STRIDE + part * WEIGHTS / 32 * B_32 +
+                         part * WEIGHTS % 32 / 2;
+    const row_scales scale_row = scales_of_tile_row(n0, n - n0, SCALE_NAMES);
+
+    u32 packed[WEIGHTS / 8];
+    chunk_scale scale;
+    u32x4 pieces[A_PIECES];
+    u32 k = 0, fetched = 0; // of the two steps that are fetched next, and of what was
+    auto fetch = [&](u32 stage) INLINE {
+        // a last step that has no partner is fetched twice
+        const u32 further = stage == 0 ? 0 : EVEN_STEPS || k + STEP < K ? STEP : 0;
+        fetched = k + further + part * WEIGHTS;
+        load_dwords<WEIGHTS / 8, false>(packed, b_from + further / 32 * B_32 + opaque(b_offset));
+        scale = load_scale(scale_row, fetched);
+        UNROLL for (u32 i = 0; i < A_PIECES; i++)
+            pieces[i] = *(const a_piece *)((const u8 *)(a_from + further) + opaque(a_offset[i]));
+    };
+    auto advance = [&]() INLINE { // stays at the end
+        const u32 further = k + 2 * STEP < K ? 2 * STEP : 0;
+        k += further;
+        a_from += further;
+        b_from += (u64)(further / 32) * B_32;
+    };
+
+    // ---- From registers to LDS
+    const u32 a_to = place_of(item / PIECES, item % PIECES);
+    const u32 w_to = A_BYTES + place_of(item / PARTS, part * (WEIGHTS / 8));
+    const decoder codes = make_decoder();
+    row_unit unit;
+    auto store = [&](u32 stage) INLINE {
+        UNROLL for (u32 i = 0; i < A_PIECES; i++)
+            *(LDS u32x4 *)(stages + a_to + stage * STAGE_BYTES + i * ITEMS * 16) = pieces[i];
+        begin_scale(scale_row, scale, fetched);
+        const multiplier by = make_multiplier(scale_row, scale, unit);
+        UNROLL for (u32 j = 0; j < WEIGHTS / 8; j++) {
+            u32 pairs[4];
+            decode_scaled(codes, packed[j], by, pairs);
+            *(LDS u32x4 *)(stages + (w_to ^ j * 16) + stage * STAGE_BYTES) =
+                u32x4{pairs[0], pairs[1], pairs[2], pairs[3]};
+        }
+    };
+
+    fetch(0);
+    unit = unit_of_row<PARTS>(scale_row, part);
+    store(0);
+    fetch(1);
+
+    // ---- From LDS to the matrix units
+    const u32 m_wave = wave % M_WAVES * (M_TILES * 16), n_wave = wave / M_WAVES * ROWS;
+    const u32 own = place_of(lane % 16, K_LANES > 1 ? lane / 16 * FRAGMENT_PIECES : 0);
+    const u32 a_at = m_wave * ROW_BYTES + own, w_at = A_BYTES + n_wave * ROW_BYTES + own;
+    tile sum[M_TILES][N_TILES] = {};
+
+    constexpr u32 SETS = AHEAD ? 2 : 1; // of fragments
+    u32 a_part[SETS][M_TILES][FRAGMENT_WORDS], w_part[SETS][N_TILES][FRAGMENT_WORDS];
+    // Fragments `f` of a stage, of tile t of W or of A; they take turns in the sets.
+    auto load_w = [&](u32 stage, u32 f, u32 t) INLINE {
+        UNROLL for (u32 i = 0; i < FRAGMENT_PIECES; i++) {
+            const u32 at = w_at ^ (f * K_LANES * FRAGMENT_PIECES + i) * 16;
+            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * 16 * ROW_BYTES),
+                   &w_part[(stage * FRAGMENTS + f) % SETS][t][i * 4]);
+        }
+    };
+    auto load_a = [&](u32 stage, u32 f, u32 t) INLINE {
+        UNROLL for (u32 i = 0; i < FRAGMENT_PIECES; i++) {
+            const u32 at = a_at ^ (f * K_LANES * FRAGMENT_PIECES + i) * 16;
+            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * 16 * ROW_BYTES),
+                   &a_part[(stage * FRAGMENTS + f) % SETS][t][i * 4]);
+        }
+    };
+    auto load = [&](u32 stage, u32 f) INLINE {
+        UNROLL for (u32 t = 0; t < N_TILES; t++)
+            load_w(stage, f, t);
+        UNROLL for (u32 i = 0; i < M_TILES; i++)
+            load_a(stage, f, i);
+        schedule_boundary();
+    };
+    // Products of tile i of A, of the part of the fragments that starts with word j.
+    auto multiply_tile = [&](u32 stage, u32 f, u32 j, u32 i) INLINE {
+        const u32 set = (stage * FRAGMENTS + f) % SETS;
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            operand a_operand, w_operand;
+            UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++) {
+                a_operand[d] = a_part[set][i][j + d];
+                w_operand[d] = w_part[set][t][j + d];
+            }
+            sum[i][t] = LANE_HAS_ROW ? multiply_add(w_operand, a_operand, sum[i][t])
+                                     : multiply_add(a_operand, w_operand, sum[i][t]);
+        }
+    };
+    auto multiply = [&](u32 stage, u32 f, u32 from, u32 to) INLINE {
+        UNROLL for (u32 j = 0; j < FRAGMENT_WORDS; j += OPERAND_WORDS)
+            UNROLL for (u32 i = from; i < to; i++)
+                multiply_tile(stage, f, j, i);
+        schedule_boundary();
+    };
+    // Loads and multiplies, two tiles of A at hand at a time.
+    auto stream = [&](u32 stage, u32 f) INLINE {
+        UNROLL for (u32 t = 0; t < N_TILES; t++)
+            load_w(stage, f, t);
+        load_a(stage, f, 0);
+        UNROLL for (u32 i = 0; i < M_TILES; i++) {
+            if (i + 1 < M_TILES)
+                load_a(stage, f, i + 1);
+            schedule_boundary();
+            UNROLL for (u32 j = 0; j < FRAGMENT_WORDS; j += OPERAND_WORDS)
+                multiply_tile(stage, f, j, i);
+            schedule_boundary();
+        }
+    };
+    // Stores the step after this one, and asks for the next to that.
+    auto bring = [&](u32 stage) INLINE {
+        store(1 - stage);
+        if (stage == 0)
+            advance();
+        fetch(stage);
+        schedule_boundary();
+    };
+    // One step. Behind the barrier some of its products are still to be made, if their operands
+    // were loaded ahead: they hide the latency of the next operands.
+    auto do_step = [&](u32 stage) INLINE {
+        constexpr u32 EARLY = FRAGMENTS > 1 ? 0 : (M_TILES + 1) / 2; // of the last products
+        UNROLL for (u32 f = 0; f + 1 < FRAGMENTS; f++) {
+            if (AHEAD) {
+                load(stage, f + 1);
+                multiply(stage, f, 0, M_TILES);
+            } else {
+                stream(stage, f);
+            }
+            if (f == 0)
+                bring(stage);
+        }
+        if (AHEAD)
+            multiply(stage, FRAGMENTS - 1, 0, EARLY);
+        else
+            stream(stage, FRAGMENTS - 1);
+        if (FRAGMENTS == 1)
+            bring(stage);
+        barrier();
+        if (AHEAD) {
+            load(1 - stage, 0);
+            multiply(stage, FRAGMENTS - 1, EARLY, M_TILES);
+        }
+    };
+
+    barrier();
+    if (AHEAD)
+        load(0, 0);
+#pragma unroll 1
+    for (u32 step = 0; step < STEPS; step += 2) {
+        do_step(0);
+        if (EVEN_STEPS || step + 1 < STEPS)
+            do_step(1);
+        UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+            computed(sum[i][t]); // in place, not in a copy for what comes behind the loop
+    }
+
+    // What each row's results are multiplied by, in the place of the first stage.
+    LDS float *const units = (LDS float *)stages;
+    barrier();
+    if (part == 0)
+        units[item / PARTS] = unit.results;
+    barrier();
+
+    // ---- Results
+    c_element *const c_tile = c + (u64)(first + m0 + m_wave) * ldc + n0 + n_wave;
+    if constexpr (LANE_HAS_ROW) {
+        typedef c_element c_run __attribute__((ext_vector_type(TILE_VALUES)));
+        const u32 down = lane % 16, across = tile_row(0, lane);
+        const bool runs_aligned = ldc % TILE_VALUES == 0;
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            float value_unit[TILE_VALUES];
+            const u32 column = n_wave + t * 16 + across;
+            UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                value_unit[v] = units[column + v];
+            float value_bias[TILE_VALUES] = {};
+#if BIAS
+            UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                value_bias[v] = (float)bias[WHOLE_GROUPS ? n0 + column + v
+                                                         : minimum(n0 + column + v, N - 1)];
+#endif
+            UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                if (m0 + m_wave + i * 16 + down >= m)
+                    continue;
+                c_element *const to = c_tile + (i * 16 + down) * ldc + t * 16 + across;
+                c_run run;
+                UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                    run[v] = rounded<c_element, TRUNCATE>(sum[i][t][v] * value_unit[v] +
+                                                          value_bias[v]);
+                if (runs_aligned && (WHOLE_GROUPS || n0 + column + TILE_VALUES <= N))
+                    *(c_run *)to = run;
+                else
+                    UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                        if (WHOLE_GROUPS || n0 + column + v < N)
+                            to[v] = run[v];
+            }
+        }
+    } else {
+        const u32 across = lane % 16;
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            const u32 column = n_wave + t * 16 + across;
+            if (!WHOLE_GROUPS && n0 + column >= N)
+                continue;
+            const float value_unit = units[column];
+            float value_bias = 0;
+#if BIAS
+            value_bias = (float)bias[n0 + column];
+#endif
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
+                const u32 row = i * 16 + tile_row(v, lane);
+                if (m0 + m_wave + row < m)
+                    c_tile[row * ldc + t * 16 + across] =
+                        rounded<c_element, TRUNCATE>(sum[i][t][v] * value_unit + value_bias);
+            }
+        }
+    }
+}

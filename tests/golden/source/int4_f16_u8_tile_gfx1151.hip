@@ -1,0 +1,802 @@
+/* SPDX-License-Identifier: MIT */
+// quern 0.1.0 for gfx1151, M = 17 to 128
+// op=gemm wq=int4 group=32 scale=f16 zero=u8 a=f16 c=f16 n=1000 k=1056 bias=0 layout=k8 round=rne
+
+#define SYMBOL quern_int4_f16_n1000_k1056_g32_m128 // name of the kernel
+constexpr unsigned N = 1000;            // rows of W
+constexpr unsigned K = 1056;            // columns of W
+constexpr unsigned BLOCK = 32;          // weights along K that share a scale
+#define WORD_ORDER K8                   // of the weights in a word
+#define WORD_BLOCKS false               // whether b is [K/32,N] blocks of 4
+#define SCALE_TYPE F16                  // elements of scales
+#define ZERO ZERO_U8                    // what zero points are
+#define HAS_ZEROS 1                     // whether there are any
+#define A_TYPE F16                      // elements of A
+#define C_TYPE F16                      // elements of C and of a bias
+#define TRUNCATE false                  // whether f32 becomes bf16 by cutting
+#define PRODUCTS DOT2                   // whether codes become f32
+#define PAIRING OF_W                    // what is reordered where pairs differ
+#define SCALED_BY_DOTS false            // whether bf16 is scaled by dot products
+#define BIAS 0                          // whether a bias is added
+constexpr unsigned M_TILE = 128;        // rows of A computed at once
+
+constexpr unsigned WAVE = 32;           // lanes
+constexpr unsigned WAVES = 4;           // in a workgroup
+constexpr unsigned M_WAVES = 4;         // waves with the same rows of W, each with its own of A
+constexpr unsigned ROWS = 32;           // rows of W that a wave works on
+constexpr unsigned STEP = 32;           // along K, between two barriers
+#define AHEAD true                      // whether operands are loaded ahead of the barrier
+constexpr unsigned WAVES_PER_SIMD = 2;  // that registers must leave room for
+constexpr unsigned DIES = 1;            // that workgroups are dealt out to in turn
+#define SLICES_FIRST true               // whether slices of A are workgroup id x
+
+// ---- prelude/prelude ----
+// Names for what the compiler offers without any header.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef short i16x4 __attribute__((ext_vector_type(4)));
+typedef unsigned int u32;
+typedef unsigned long u64;
+typedef long i64;
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 f16;
+typedef f16 f16x2 __attribute__((ext_vector_type(2)));
+typedef f16 f16x4 __attribute__((ext_vector_type(4)));
+typedef __bf16 bf16;
+typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
+
+#define KERNEL extern "C" __attribute__((global))
+#define DEVICE static inline __attribute__((device, always_inline))
+#define CONSTANT static __attribute__((constant))
+#define LDS __attribute__((address_space(3)))
+#define UNROLL _Pragma("unroll")
+
+// Work-items of a workgroup, and waves that each SIMD must be able to hold.
+#define WORKGROUP(items, waves)                                                                    \
+    __attribute__((amdgpu_flat_work_group_size(items, items), amdgpu_waves_per_eu(waves)))
+
+enum element { F32, F16, BF16 };
+template <element> struct element_type;
+template <> struct element_type<F32> { typedef float type; };
+template <> struct element_type<F16> { typedef f16 type; };
+template <> struct element_type<BF16> { typedef bf16 type; };
+
+// How pairs of weights are multiplied with pairs of A: by a dot product of 16-bit values with an
+// f32 sum, by two f32 operations in one instruction, by two instructions, or by a matrix
+// instruction for pairs of 16-bit pairs.
+enum products { DOT2, PACKED, PLAIN, MATRIX };
+
+constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
+
+// Waits for this wave's LDS accesses, then for every wave of the workgroup. Written as instructions
+// because the compiler's own barrier also waits for every load from memory.
+DEVICE void barrier()
+{
+#if defined(__GFX12__)
+    asm volatile("s_wait_dscnt 0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" : : : "memory");
+#else
+    asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" : : : "memory");
+#endif
+}
+
+// Nothing is moved across this line by the compiler's scheduler.
+DEVICE void schedule_boundary() { __builtin_amdgcn_sched_barrier(0); }
+
+// The wave waits here for `value`. Loads return in the order of issue, so that waiting for the last
+// one of a batch spares a wait for each of the others.
+template <class T> DEVICE void await(T &value) { asm volatile("" : "+v"(value)); }
+
+// The value is computed here, not later where it is used.
+template <class T> DEVICE void computed(T &value) { asm volatile("" : "+v"(value)); }
+
+// Keeps the load of a value where it is written, ahead of a branch in which alone it is used.
+DEVICE void keep(u32 value) { asm volatile("" : : "v"(value)); }
+
+// The value, about which the compiler knows nothing: so that it keeps to 32-bit offsets from a base
+// that all lanes share, instead of moving a 64-bit address per lane through a loop.
+DEVICE u32 opaque(u32 value)
+{
+    asm("" : "+v"(value));
+    return value;
+}
+
+// One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
+// pass by the caches, which are better used for A.
+template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from)
+{
+    if constexpr (DWORDS == 4) {
+        const u32x4 *const p = (const u32x4 *)from;
+        const u32x4 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else if constexpr (DWORDS == 2) {
+        const u32x2 *const p = (const u32x2 *)from;
+        const u32x2 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y;
+    } else if constexpr (DWORDS == 1) {
+        const u32 *const p = (const u32 *)from;
+        to[0] = ONCE ? __builtin_nontemporal_load(p) : *p;
+    }
+}
+
+// ---- prelude/wmma11 ----
+// Matrix instructions of gfx11: 16 rows of A times 16 rows of W, 16 along K. Both halves of the
+// wave hold the same operands. A lane holds one column of the result, of W's row lane % 16, and
+// every other row of A, by tile_row.
+
+typedef float tile __attribute__((ext_vector_type(8)));
+typedef f16 f16x16 __attribute__((ext_vector_type(16)));
+typedef short i16x16 __attribute__((ext_vector_type(16)));
+typedef u32 operand __attribute__((ext_vector_type(8)));
+
+constexpr u32 K_LANES = 1;     // lanes with parts of one row of an operand
+constexpr u32 K_OF_LANE = 16;  // along K, of one instruction
+constexpr u32 TILE_VALUES = 8; // of the result, in a lane
+constexpr u32 HALF_BIT = 0;    // of a row of the result: tells lanes 0-15 from 16-31
+
+DEVICE u32 tile_row(u32 value, u32 lane) { return value * 2 + lane / 16; }
+
+DEVICE tile multiply_add(operand a, operand w, tile sum)
+{
+    if constexpr (A_TYPE == F16)
+        return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(__builtin_bit_cast(f16x16, a),
+                                                          __builtin_bit_cast(f16x16, w), sum);
+    else
+        return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(__builtin_bit_cast(i16x16, a),
+                                                           __builtin_bit_cast(i16x16, w), sum);
+}
+
+// ---- prelude/int4 ----
+// Words of the constants block of int4 kernels, and the last step of a result.
+
+enum word_order { K8, EXL };
+enum pairing { OF_A, OF_W };
+enum sums_of_a { SHARED, OWN };
+enum zero_points { ZERO_NONE, ZERO_U8, ZERO_SCALED };
+
+// f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
+template <class T, bool TRUNCATED> DEVICE T rounded(float value)
+{
+    if constexpr (TRUNCATED && __is_same(T, bf16))
+        return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
+    else
+        return (T)value;
+}
+
+// ---- prelude/bf16 ----
+// Two f32 as bf16, rounded to nearest; ties away from zero where there is no instruction for it.
+DEVICE u32 pack_bf16(f32x2 value)
+{
+#if defined(__gfx950__)
+    return __builtin_bit_cast(u32, __builtin_convertvector(value, bf16x2));
+#else
+    const float x = value.x, y = value.y;
+    return __builtin_amdgcn_perm(__builtin_bit_cast(u32, y) + 0x8000,
+                                 __builtin_bit_cast(u32, x) + 0x8000, 0x07060302);
+#endif
+}
+
+// ---- decode/int4 ----
+// The decoder of int4, in registers: the codes of a word become values of the type that they are
+// multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
+// bits are put into the mantissa of a number whose last place is worth one; no subtraction, no
+// conversion and no rounding per weight. The bias is taken out of a chunk's sum: it is the sum that
+// the same A gives with a word of zeros (see sums in the family).
+//
+// f16: 1024 + q from bits 0-3 of a half, 64 + q from bits 4-7. bf16: 128 + q from bits 0-3.
+// f32: q itself, by the conversion of a byte.
+
+constexpr bool WIDE = PRODUCTS != DOT2; // f32 values
+
+// Which two of a word's weights a pair is, seen from the word's bits: halves of the word are the
+// two elements when pairs are nibbles p and p + 4; else they are the nibbles of byte p.
+//   layouts exl, ck: nibbles p and p + 4 are k = 2p and 2p + 1.
+//   layout k8: nibbles p and p + 4 are k = p and p + 4, and A is paired likewise; or bytes are
+//   taken apart, and A stays as it is.
+constexpr bool A_PAIRED = WORD_ORDER == K8 && PAIRING == OF_A && !WIDE;
+constexpr bool BYTE_PAIRS = WORD_ORDER == K8 && !A_PAIRED;
+
+// What the decoder adds to a code, where it is the same for all.
+constexpr bool ONE_BIAS = WIDE || A_TYPE == BF16;
+constexpr float CODE_BIAS = WIDE ? 0 : 128;
+
+template <bool> struct pair_type; // two decoded weights
+template <> struct pair_type<true> { typedef f32x2 type; };
+template <> struct pair_type<false> { typedef u32 type; };
+typedef pair_type<WIDE>::type pair;
+
+// Constants that the compiler keeps in a register of each lane: an instruction of gfx9 reads only
+// one scalar register, and no literal.
+struct decoder {
+    u32 low_magic, high_magic;
+};
+DEVICE decoder make_decoder()
+{
+    if (A_TYPE == BF16)
+        return {opaque(0x43004300), 0};
+    return {opaque(0x64006400), opaque(0x54005400)};
+}
+
+// The four pairs of a word.
+DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
+{
+    if constexpr (BYTE_PAIRS && A_TYPE == F16) { // both nibbles of a byte in both halves
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = __builtin_amdgcn_perm(0x54006400, word, 0x07000500 | p << 16 | p) & 0xfff0ff0f;
+    } else if constexpr (BYTE_PAIRS) {
+        const u32 odd = word >> 4;
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = (__builtin_amdgcn_perm(odd, word, 0x0c040c00 | p << 16 | p) & 0x000f000f) |
+                   d.low_magic;
+    } else if constexpr (A_TYPE == F16) {
+        const u32 upper = word >> 8;
+        w[0] = (word & 0x000f000f) | d.low_magic;
+        w[1] = (word & 0x00f000f0) | d.high_magic;
+        w[2] = (upper & 0x000f000f) | d.low_magic;
+        w[3] = (upper & 0x00f000f0) | d.high_magic;
+    } else {
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = (word >> 4 * p & 0x000f000f) | d.low_magic;
+    }
+}
+
+// The same in f32: v_cvt_f32_ubyte0 to 3 of the even and of the odd nibbles.
+DEVICE void decode_word(const decoder &, u32 word, f32x2 (&w)[4])
+{
+    const u32 even = word & 0x0f0f0f0f, odd = word >> 4 & 0x0f0f0f0f;
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        if constexpr (WORD_ORDER == K8) { // k = 2p, 2p + 1
+            w[p] = f32x2{(float)(even >> 8 * p & 0xff), (float)(odd >> 8 * p & 0xff)};
+        } else { // nibbles p and p + 4
+            const u32 from = p % 2 ? odd : even;
+            w[p] = f32x2{(float)(from >> 8 * (p / 2) & 0xff),
+                         (float)(from >> 8 * (p / 2 + 2) & 0xff)};
+        }
+    }
+}
+
+// ---- decode/scale_group ----
+// Scales of int4: [N, K/BLOCK] in SCALE_TYPE; zero points beside them, as bytes, or scaled in the
+// type of the scales. They are loaded as bits and converted when their chunk's turn comes.
+
+template <bool> struct scale_bits_type { typedef u16 type; };
+template <> struct scale_bits_type<true> { typedef u32 type; };
+typedef scale_bits_type<SCALE_TYPE == F32>::type scale_bits;
+
+template <bool> struct zero_bits_type { typedef u8 type; };
+template <> struct zero_bits_type<true> { typedef scale_bits type; };
+typedef zero_bits_type<ZERO == ZERO_SCALED>::type zero_bits;
+
+#if HAS_ZEROS
+#define SCALE_OPERANDS const scale_bits *__restrict scales, const zero_bits *__restrict zeros
+#define SCALE_NAMES    scales, zeros
+#else
+#define SCALE_OPERANDS const scale_bits *__restrict scales
+#define SCALE_NAMES    scales
+#endif
+
+constexpr u32 BLOCKS = K / BLOCK; // of a row
+
+// What a wave knows of the groups of its rows of W.
+struct row_scales {
+    const u8 *scales, *zeros; // of the first row
+    u32 offset;               // in elements, of this lane's first row from there
+};
+
+// `first` is the same in all lanes; `own` is what the lane's row lies beyond it.
+DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
+{
+    row_scales rows = {(const u8 *)(scales + (u64)first * BLOCKS), 0, own * BLOCKS};
+#if HAS_ZEROS
+    rows.zeros = (const u8 *)(zeros + (u64)first * BLOCKS);
+#endif
+    return rows;
+}
+
+// Of the lane's row `row`, at column k.
+DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
+{
+    const u8 *const scales = from.scales + row * (u32)(BLOCKS * sizeof(scale_bits));
+    return *(const scale_bits *)(scales + (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
+}
+DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k)
+{
+    const u8 *const zeros = from.zeros + row * (u32)(BLOCKS * sizeof(zero_bits));
+    return *(const zero_bits *)(zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
+}
+
+DEVICE float scale_value(u32 bits)
+{
+    if constexpr (SCALE_TYPE == F32)
+        return __builtin_bit_cast(float, bits);
+    else if constexpr (SCALE_TYPE == BF16) // the upper half of an f32
+        return __builtin_bit_cast(float, bits << 16);
+    else
+        return (float)__builtin_bit_cast(f16, (u16)bits);
+}
+DEVICE float zero_value(u32 bits)
+{
+    if constexpr (ZERO == ZERO_U8)
+        return (float)(bits & 0xff);
+    else
+        return scale_value(bits);
+}
+
+// ---- decode/tile_int4 ----
+// The decoder of tiles for int4: eight codes become eight weights of 16 bits, scaled and without
+// their zero points. Codes are put into the mantissas of numbers as in decode/int4, and what that
+// adds is taken off together with the zero point, exactly, ahead of the one product that rounds.
+
+struct chunk_scale {
+    u32 scale, zero; // as they lie in memory
+};
+
+DEVICE row_scales scales_of_tile_row(u32 first, u32 own, SCALE_OPERANDS)
+{
+    return scales_of_rows(first, own, SCALE_NAMES);
+}
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+{
+    return {load_scale(row, 0, k), ZERO == ZERO_NONE ? 0 : load_zero(row, 0, k)};
+}
+DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+DEVICE float scale_value(const row_scales &, const chunk_scale &chunk)
+{
+    return scale_value(chunk.scale);
+}
+constexpr float CODE_UNIT = 1.0f;
+
+// The zero point of codes, and what is taken off scaled weights, in f32.
+DEVICE float zero_of_codes(const chunk_scale &chunk)
+{
+    return ZERO == ZERO_U8 ? zero_value(chunk.zero) : 8.0f;
+}
+DEVICE float zero_of_weights(const chunk_scale &chunk)
+{
+    return ZERO == ZERO_SCALED ? zero_value(chunk.zero) : 0.0f;
+}
+
+DEVICE u32 both_halves(u32 half) { return half | half << 16; }
+DEVICE u32 f16_bits(float value) { return __builtin_bit_cast(u16, (f16)value); }
+DEVICE u32 bf16_bits(float value) { return __builtin_bit_cast(u16, (bf16)value); }
+
+// A chunk's scale as the decoder wants it.
+//   f16: pairs of -(1024 + z) and -(64 + z), of the scale, of what is taken off behind it.
+//   bf16 by dot products: 128 + z over 128, the scale and its negative; what is taken off is one
+//   bf16. 128 + z is exact up to 255; of larger zero points the rest is taken off behind the scale.
+//   bf16 in f32: the scale, and what is taken off.
+struct multiplier {
+    u32 zero[2], scale, rest;
+};
+template <class UNIT>
+DEVICE multiplier make_multiplier(const row_scales &, const chunk_scale &chunk, const UNIT &unit)
+{
+    const float scale = scale_value(chunk.scale) * unit.scales, zero = zero_of_codes(chunk);
+    const float rest = zero_of_weights(chunk) * unit.scales;
+
+    if constexpr (A_TYPE == F16) {
+        const u32 low = f16_bits(-1024.0f - zero), high = f16_bits(-64.0f - zero);
+        return {{BYTE_PAIRS ? low | high << 16 : both_halves(low), both_halves(high)},
+                both_halves(f16_bits(scale)),
+                both_halves(f16_bits(-rest))};
+    } else if constexpr (SCALED_BY_DOTS) {
+        const float exact = ZERO == ZERO_U8 ? __builtin_fminf(zero, 127.0f) : zero;
+        const u32 bits = bf16_bits(scale);
+        const float rounded = __builtin_bit_cast(float, bits << 16);
+        return {{bf16_bits(128.0f + exact) << 16 | 0x4300, 0},
+                bits | (bits ^ 0x8000) << 16,
+                bf16_bits(ZERO == ZERO_U8 ? (exact - zero) * rounded : -rest)};
+    } else {
+        return {{0, 0},
+                __builtin_bit_cast(u32, scale),
+                __builtin_bit_cast(u32, -zero * scale - rest)};
+    }
+}
+
+// Eight weights in the order of k.
+DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 (&pairs)[4])
+{
+    if constexpr (A_TYPE == F16) {
+        decode_word(d, word, pairs);
+        const f16x2 scale = __builtin_bit_cast(f16x2, by.scale);
+        const f16x2 rest = __builtin_bit_cast(f16x2, by.rest);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const u32 zero = by.zero[BYTE_PAIRS ? 0 : p % 2];
+            const f16x2 code = __builtin_bit_cast(f16x2, pairs[p]) +
+                               __builtin_bit_cast(f16x2, zero);
+            const f16x2 weight = ZERO == ZERO_SCALED
+                                     ? __builtin_elementwise_fma(code, scale, rest)
+                                     : code * scale;
+            pairs[p] = __builtin_bit_cast(u32, weight);
+        }
+    } else if constexpr (SCALED_BY_DOTS) {
+        // (128 + q, 128 + z) times (scale, -scale): a code takes the place of the lowest byte
+        const u32 nibbles[2] = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const u32 first = BYTE_PAIRS ? 2 * p : p, second = BYTE_PAIRS ? 2 * p + 1 : p + 4;
+            const u32 x = __builtin_amdgcn_perm(nibbles[first % 2], by.zero[0],
+                                                0x03020104 + first / 2);
+            const u32 y = __builtin_amdgcn_perm(nibbles[second % 2], by.zero[0],
+                                                0x03020104 + second / 2);
+            if constexpr (ZERO == ZERO_NONE) {
+                asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(pairs[p]) : "v"(x), "v"(by.scale));
+                asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
+                    : "+v"(pairs[p]) : "v"(y), "v"(by.scale));
+            } else {
+                asm("v_dot2_bf16_bf16 %0, %1, %2, %3"
+                    : "=v"(pairs[p]) : "v"(x), "v"(by.scale), "v"(by.rest));
+                asm("v_dot2_bf16_bf16 %0, %1, %2, %3 op_sel:[0,0,0,1]"
+                    : "+v"(pairs[p]) : "v"(y), "v"(by.scale), "v"(by.rest));
+            }
+        }
+    } else {
+        const float scale = __builtin_bit_cast(float, by.scale);
+        const float rest = __builtin_bit_cast(float, by.rest);
+        f32x2 codes[4];
+        decode_word(d, word, codes);
+        UNROLL for (u32 p = 0; p < 4; p++)
+            pairs[p] = pack_bf16(__builtin_elementwise_fma(codes[p], (f32x2)scale, (f32x2)rest));
+    }
+}
+
+// ---- decode/tile_scale ----
+// Scales of weights that are stored decoded, in 16 bits. f16 has a narrow range, so the scales of
+// a row are taken relative to a power of two near their largest, by which its results are
+// multiplied in f32; bf16 has the range of f32.
+
+// Of a row of W: what its scales are multiplied by, and its results, with a code's unit.
+struct row_unit {
+    float scales, results;
+};
+
+// PARTS neighbouring lanes share a row, `part` is the lane's place among them.
+template <u32 PARTS> DEVICE row_unit unit_of_row(const row_scales &row, u32 part)
+{
+    if constexpr (A_TYPE != F16)
+        return {1.0f, CODE_UNIT};
+    constexpr u32 BLOCKS_OF_ROW = K / BLOCK, AT_ONCE = 4;
+    float most = 0;
+#pragma unroll 1
+    for (u32 block = part; block < BLOCKS_OF_ROW; block += PARTS * AT_ONCE) {
+        chunk_scale scale[AT_ONCE];
+        u32 k[AT_ONCE];
+        UNROLL for (u32 i = 0; i < AT_ONCE; i++) {
+            k[i] = minimum(block + i * PARTS, BLOCKS_OF_ROW - 1) * BLOCK;
+            scale[i] = load_scale(row, k[i]);
+        }
+        UNROLL for (u32 i = 0; i < AT_ONCE; i++)
+            begin_scale(row, scale[i], k[i]);
+        UNROLL for (u32 i = 0; i < AT_ONCE; i++)
+            most = __builtin_fmaxf(most, __builtin_fabsf(scale_value(row, scale[i])));
+    }
+    UNROLL for (u32 other = 1; other < PARTS; other *= 2) {
+        const int bits = __builtin_bit_cast(int, most);
+        const int theirs = other == 1   ? __builtin_amdgcn_ds_swizzle(bits, 0x041f)
+                           : other == 2 ? __builtin_amdgcn_ds_swizzle(bits, 0x081f)
+                           : other == 4 ? __builtin_amdgcn_ds_swizzle(bits, 0x101f)
+                                        : __builtin_amdgcn_ds_swizzle(bits, 0x201f);
+        most = __builtin_fmaxf(most, __builtin_bit_cast(float, theirs));
+    }
+    // far from where 2^-exponent would overflow
+    const int exponent = __builtin_amdgcn_frexp_expf(most);
+    const int kept = exponent < -100 ? -100 : exponent;
+    return {__builtin_amdgcn_ldexpf(1.0f, -kept), __builtin_amdgcn_ldexpf(CODE_UNIT, kept)};
+}
+
+// ---- family/mma_tile ----
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for 4-bit W and many rows of A, on matrix
+// units.
+//
+// A workgroup computes a tile of M_TILE by N_TILE results, STEP along K at a time. Its work-items
+// fetch a step of A and of W; the weights are decoded and scaled in their registers, once for all
+// rows of A of the tile, and both go to LDS, from where the waves take the operands of matrix
+// instructions. There are two such stages: while one is multiplied the next is stored to the other,
+// and the one after it is on its way from memory. One barrier a step.
+
+typedef element_type<A_TYPE>::type a_element;
+typedef element_type<C_TYPE>::type c_element;
+
+constexpr u32 ITEMS = WAVES * WAVE;
+constexpr u32 N_TILE = WAVES / M_WAVES * ROWS; // rows of W of a workgroup
+constexpr u32 M_TILES = M_TILE / M_WAVES / 16, N_TILES = ROWS / 16; // of a wave
+constexpr u32 STEPS = K / STEP;
+constexpr bool EVEN_STEPS = STEPS % 2 == 0;
+constexpr u32 GROUPS = (N + N_TILE - 1) / N_TILE;
+constexpr bool WHOLE_GROUPS = N % N_TILE == 0;
+// Bytes between rows of b, and between 32 weights of a row and the next 32.
+constexpr u32 ROW_STRIDE = WORD_BLOCKS ? 16 : K / 2, B_32 = WORD_BLOCKS ? N * 16 : 16;
+
+// A stage: rows of A, then rows of W, as pieces of eight values, 16 bytes. Eight lanes read at once
+// the same piece of eight rows, so pieces of a row change places from row to row: the eight then
+// lie in different banks.
+constexpr u32 PIECES = STEP / 8; // of a row
+constexpr u32 ROW_BYTES = STEP * 2, A_BYTES = M_TILE * ROW_BYTES, W_BYTES = N_TILE * ROW_BYTES;
+constexpr u32 STAGE_BYTES = A_BYTES + W_BYTES;
+DEVICE u32 place_of(u32 row, u32 piece)
+{
+    const u32 turn = PIECES < 8 ? row / (8 / PIECES) : row;
+    return row * ROW_BYTES + (piece ^ turn % PIECES) * 16;
+}
+
+// What a work-item brings: pieces of A, ITEMS apart, and consecutive weights of one row.
+constexpr u32 A_PIECES = M_TILE * PIECES / ITEMS;
+constexpr u32 WEIGHTS = N_TILE * STEP / ITEMS;
+constexpr u32 PARTS = STEP / WEIGHTS; // work-items that share a row of W
+static_assert(M_TILE * PIECES % ITEMS == 0 && ITEMS % (8 * PIECES) == 0 && WEIGHTS % 8 == 0 &&
+                  STEP % WEIGHTS == 0 && ITEMS % PARTS == 0,
+              "work-items share a step evenly");
+
+// Fragments: what lanes load of each row for one matrix instruction, or for two of them.
+constexpr u32 FRAGMENT_PIECES = K_OF_LANE > 8 ? K_OF_LANE / 8 : 1;
+constexpr u32 FRAGMENT_WORDS = FRAGMENT_PIECES * 4;
+constexpr u32 FRAGMENTS = PIECES / (K_LANES * FRAGMENT_PIECES); // of a step
+constexpr u32 OPERAND_WORDS = K_OF_LANE / 2;
+
+// Weights as the first operand give a lane neighbouring columns of one row of C. Where a lane has
+// every other one (gfx11), A is the first, and a lane has one column.
+constexpr bool LANE_HAS_ROW = HALF_BIT != 0;
+
+typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
+
+DEVICE void spread(u32x4 v, u32 *to) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
+
+// Of a lambda, which the compiler otherwise may call where there are many.
+#define INLINE __attribute__((always_inline))
+
+KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
+void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+#if BIAS
+            const c_element *__restrict bias,
+#endif
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+{
+    __attribute__((shared)) static u32x4 shared_memory[2 * STAGE_BYTES / 16];
+    LDS u8 *const stages = (LDS u8 *)shared_memory;
+
+    const u32 item = __builtin_amdgcn_workitem_id_x();
+    const u32 lane = item % WAVE;
+    const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
+    const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
+    u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    if constexpr (DIES > 1) {
+        // Workgroups go round the dies, each of which has a cache of its own: neighbours in that
+        // order become workgroups of one die.
+        const u32 slices = (m + M_TILE - 1) / M_TILE, all = slices * GROUPS;
+        const u32 id = SLICES_FIRST ? group * slices + slice : slice * GROUPS + group;
+        const u32 die = id % DIES;
+        const u32 moved = die * (all / DIES) + minimum(die, all % DIES) + id / DIES;
+        group = moved / slices;
+        slice = moved % slices;
+    }
+    const u32 n0 = group * N_TILE, m0 = slice * M_TILE;
+
+    // ---- From memory to registers. Rows past the end are the last one again, and not stored.
+    const a_element *a_from = a + (u64)(first + m0) * lda;
+    u32 a_offset[A_PIECES];
+    UNROLL for (u32 i = 0; i < A_PIECES; i++) {
+        const u32 row = minimum(i * (ITEMS / PIECES) + item / PIECES, m - 1 - m0);
+        a_offset[i] = (row * (u32)lda + item % PIECES * 8) * 2;
+    }
+    const u32 part = item % PARTS;
+    const u32 n = WHOLE_GROUPS ? n0 + item / PARTS : minimum(n0 + item / PARTS, N - 1);
+    const u8 *b_from = b + (u64)n0 * ROW_STRIDE;
+    const u32 b_offset = (n - n0) * ROW_STRIDE + part * WEIGHTS / 32 * B_32 +
+                         part * WEIGHTS % 32 / 2;
+    const row_scales scale_row = scales_of_tile_row(n0, n - n0, SCALE_NAMES);
+
+    u32 packed[WEIGHTS / 8];
+    chunk_scale scale;
+    u32x4 pieces[A_PIECES];
+    u32 k = 0, fetched = 0; // of the two steps that are fetched next, and of what was
+    auto fetch = [&](u32 stage) INLINE {
+        // a last step that has no partner is fetched twice
+        const u32 further = stage == 0 ? 0 : EVEN_STEPS || k + STEP < K ? STEP : 0;
+        fetched = k + further + part * WEIGHTS;
+        load_dwords<WEIGHTS / 8, false>(packed, b_from + further / 32 * B_32 + opaque(b_offset));
+        scale = load_scale(scale_row, fetched);
+        UNROLL for (u32 i = 0; i < A_PIECES; i++)
+            pieces[i] = *(const a_piece *)((const u8 *)(a_from + further) + opaque(a_offset[i]));
+    };
+    auto advance = [&]() INLINE { // stays at the end
+        const u32 further = k + 2 * STEP < K ? 2 * STEP : 0;
+        k += further;
+        a_from += further;
+        b_from += (u64)(further / 32) * B_32;
+    };
+
+    // ---- From registers to LDS
+    const u32 a_to = place_of(item / PIECES, item % PIECES);
+    const u32 w_to = A_BYTES + place_of(item / PARTS, part * (WEIGHTS / 8));
+    const decoder codes = make_decoder();
+    row_unit unit;
+    auto store = [&](u32 stage) INLINE {
+        UNROLL for (u32 i = 0; i < A_PIECES; i++)
+            *(LDS u32x4 *)(stages + a_to + stage * STAGE_BYTES + i * ITEMS * 16) = pieces[i];
+        begin_scale(scale_row, scale, fetched);
+        const multiplier by = make_multiplier(scale_row, scale, unit);
+        UNROLL for (u32 j = 0; j < WEIGHTS / 8; j++) {
+            u32 pairs[4];
+            decode_scaled(codes, packed[j], by, pairs);
+            *(LDS u32x4 *)(stages + (w_to ^ j * 16) + stage * STAGE_BYTES) =
+                u32x4{pairs[0], pairs[1], pairs[2], pairs[3]};
+        }
+    };
+
+    fetch(0);
+    unit = unit_of_row<PARTS>(scale_row, part);
+    store(0);
+    fetch(1);
+
+    // ---- From LDS to the matrix units
+    const u32 m_wave = wave % M_WAVES * (M_TILES * 16), n_wave = wave / M_WAVES * ROWS;
+    const u32 own = place_of(lane % 16, K_LANES > 1 ? lane / 16 * FRAGMENT_PIECES : 0);
+    const u32 a_at = m_wave * ROW_BYTES + own, w_at = A_BYTES + n_wave * ROW_BYTES + own;
+    tile sum[M_TILES][N_TILES] = {};
+
+    constexpr u32 SETS = AHEAD ? 2 : 1; // of fragments
+    u32 a_part[SETS][M_TILES][FRAGMENT_WORDS], w_part[SETS][N_TILES][FRAGMENT_WORDS];
+    // Fragments `f` of a stage, of tile t of W or of A; they take turns in the sets.
+    auto load_w = [&](u32 stage, u32 f, u32 t) INLINE {
+        UNROLL for (u32 i = 0; i < FRAGMENT_PIECES; i++) {
+            const u32 at = w_at ^ (f * K_LANES * FRAGMENT_PIECES + i) * 16;
+            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * 16 * ROW_BYTES),
+                   &w_part[(stage * FRAGMENTS + f) % SETS][t][i * 4]);
+        }
+    };
+    auto load_a = [&](u32 stage, u32 f, u32 t) INLINE {
+        UNROLL for (u32 i = 0; i < FRAGMENT_PIECES; i++) {
+            const u32 at = a_at ^ (f * K_LANES * FRAGMENT_PIECES + i) * 16;
+            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * 16 * ROW_BYTES),
+                   &a_part[(stage * FRAGMENTS + f) % SETS][t][i * 4]);
+        }
+    };
+    auto load = [&](u32 stage, u32 f) INLINE {
+        UNROLL for (u32 t = 0; t < N_TILES; t++)
+            load_w(stage, f, t);
+        UNROLL for (u32 i = 0; i < M_TILES; i++)
+            load_a(stage, f, i);
+        schedule_boundary();
+    };
+    // Products of tile i of A, of the part of the fragments that starts with word j.
+    auto multiply_tile = [&](u32 stage, u32 f, u32 j, u32 i) INLINE {
+        const u32 set = (stage * FRAGMENTS + f) % SETS;
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            operand a_operand, w_operand;
+            UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++) {
+                a_operand[d] = a_part[set][i][j + d];
+                w_operand[d] = w_part[set][t][j + d];
+            }
+            sum[i][t] = LANE_HAS_ROW ? multiply_add(w_operand, a_operand, sum[i][t])
+                                     : multiply_add(a_operand, w_operand, sum[i][t]);
+        }
+    };
+    auto multiply = [&](u32 stage, u32 f, u32 from, u32 to) INLINE {
+        UNROLL for (u32 j = 0; j < FRAGMENT_WORDS; j += OPERAND_WORDS)
+            UNROLL for (u32 i = from; i < to; i++)
+                multiply_tile(stage, f, j, i);
+        schedule_boundary();
+    };
+    // Loads and multiplies, two tiles of A at hand at a time.
+    auto stream = [&](u32 stage, u32 f) INLINE {
+        UNROLL for (u32 t = 0; t < N_TILES; t++)
+            load_w(stage, f, t);
+        load_a(stage, f, 0);
+        UNROLL for (u32 i = 0; i < M_TILES; i++) {
+            if (i + 1 < M_TILES)
+                load_a(stage, f, i + 1);
+            schedule_boundary();
+            UNROLL for (u32 j = 0; j < FRAGMENT_WORDS; j += OPERAND_WORDS)
+                multiply_tile(stage, f, j, i);
+            schedule_boundary();
+        }
+    };
+    // Stores the step after this one, and asks for the next to that.
+    auto bring = [&](u32 stage) INLINE {
+        store(1 - stage);
+        if (stage == 0)
+            advance();
+        fetch(stage);
+        schedule_boundary();
+    };
+    // One step. Behind the barrier some of its products are still to be made, if their operands
+    // were loaded ahead: they hide the latency of the next operands.
+    auto do_step = [&](u32 stage) INLINE {
+        constexpr u32 EARLY = FRAGMENTS > 1 ? 0 : (M_TILES + 1) / 2; // of the last products
+        UNROLL for (u32 f = 0; f + 1 < FRAGMENTS; f++) {
+            if (AHEAD) {
+                load(stage, f + 1);
+                multiply(stage, f, 0, M_TILES);
+            } else {
+                stream(stage, f);
+            }
+            if (f == 0)
+                bring(stage);
+        }
+        if (AHEAD)
+            multiply(stage, FRAGMENTS - 1, 0, EARLY);
+        else
+            stream(stage, FRAGMENTS - 1);
+        if (FRAGMENTS == 1)
+            bring(stage);
+        barrier();
+        if (AHEAD) {
+            load(1 - stage, 0);
+            multiply(stage, FRAGMENTS - 1, EARLY, M_TILES);
+        }
+    };
+
+    barrier();
+    if (AHEAD)
+        load(0, 0);
+#pragma unroll 1
+    for (u32 step = 0; step < STEPS; step += 2) {
+        do_step(0);
+        if (EVEN_STEPS || step + 1 < STEPS)
+            do_step(1);
+        UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+            computed(sum[i][t]); // in place, not in a copy for what comes behind the loop
+    }
+
+    // What each row's results are multiplied by, in the place of the first stage.
+    LDS float *const units = (LDS float *)stages;
+    barrier();
+    if (part == 0)
+        units[item / PARTS] = unit.results;
+    barrier();
+
+    // ---- Results
+    c_element *const c_tile = c + (u64)(first + m0 + m_wave) * ldc + n0 + n_wave;
+    if constexpr (LANE_HAS_ROW) {
+        typedef c_element c_run __attribute__((ext_vector_type(TILE_VALUES)));
+        const u32 down = lane % 16, across = tile_row(0, lane);
+        const bool runs_aligned = ldc % TILE_VALUES == 0;
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            float value_unit[TILE_VALUES];
+            const u32 column = n_wave + t * 16 + across;
+            UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                value_unit[v] = units[column + v];
+            float value_bias[TILE_VALUES] = {};
+#if BIAS
+            UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                value_bias[v] = (float)bias[WHOLE_GROUPS ? n0 + column + v
+                                                         : minimum(n0 + column + v, N - 1)];
+#endif
+            UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                if (m0 + m_wave + i * 16 + down >= m)
+                    continue;
+                c_element *const to = c_tile + (i * 16 + down) * ldc + t * 16 + across;
+                c_run run;
+                UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                    run[v] = rounded<c_element, TRUNCATE>(sum[i][t][v] * value_unit[v] +
+                                                          value_bias[v]);
+                if (runs_aligned && (WHOLE_GROUPS || n0 + column + TILE_VALUES <= N))
+                    *(c_run *)to = run;
+                else
+                    UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                        if (WHOLE_GROUPS || n0 + column + v < N)
+                            to[v] = run[v];
+            }
+        }
+    } else {
+        const u32 across = lane % 16;
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            const u32 column = n_wave + t * 16 + across;
+            if (!WHOLE_GROUPS && n0 + column >= N)
+                continue;
+            const float value_unit = units[column];
+            float value_bias = 0;
+#if BIAS
+            value_bias = (float)bias[n0 + column];
+#endif
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
+                const u32 row = i * 16 + tile_row(v, lane);
+                if (m0 + m_wave + row < m)
+                    c_tile[row * ldc + t * 16 + across] =
+                        rounded<c_element, TRUNCATE>(sum[i][t][v] * value_unit + value_bias);
+            }
+        }
+    }
+}

@@ -1,0 +1,697 @@
+/* SPDX-License-Identifier: MIT */
+// quern 0.1.0 for gfx942, M = 256 to 256
+// op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n=19456 k=2560 bias=0 layout=bnb round=rne
+
+#define SYMBOL quern_nf4_bf16_n19456_k2560_g64_m256 // name of the kernel
+constexpr unsigned N = 19456;           // rows of W
+constexpr unsigned K = 2560;            // columns of W
+constexpr unsigned BLOCK = 64;          // weights along K that share a scale
+#define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
+#define C_TYPE BF16                     // elements of C and of a bias
+#define WORD_BLOCKS false               // whether b is [K/32,N] blocks of 4
+#define A_TYPE BF16                     // elements of A
+#define TRUNCATE false                  // whether f32 becomes bf16 by cutting
+#define SCALED_BY_DOTS false            // whether bf16 is scaled by dot products
+#define BIAS 0                          // whether a bias is added
+constexpr unsigned M_TILE = 256;        // rows of A computed at once
+
+constexpr unsigned WAVE = 64;           // lanes
+constexpr unsigned WAVES = 8;           // in a workgroup
+constexpr unsigned M_WAVES = 4;         // waves with the same rows of W, each with its own of A
+constexpr unsigned ROWS = 64;           // rows of W that a wave works on
+constexpr unsigned STEP = 32;           // along K, between two barriers
+#define AHEAD true                      // whether operands are loaded ahead of the barrier
+constexpr unsigned WAVES_PER_SIMD = 2;  // that registers must leave room for
+constexpr unsigned DIES = 8;            // that workgroups are dealt out to in turn
+#define SLICES_FIRST true               // whether slices of A are workgroup id x
+
+// ---- prelude/prelude ----
+// Names for what the compiler offers without any header.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef short i16x4 __attribute__((ext_vector_type(4)));
+typedef unsigned int u32;
+typedef unsigned long u64;
+typedef long i64;
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 f16;
+typedef f16 f16x2 __attribute__((ext_vector_type(2)));
+typedef f16 f16x4 __attribute__((ext_vector_type(4)));
+typedef __bf16 bf16;
+typedef bf16 bf16x2 __attribute__((ext_vector_type(2)));
+
+#define KERNEL extern "C" __attribute__((global))
+#define DEVICE static inline __attribute__((device, always_inline))
+#define CONSTANT static __attribute__((constant))
+#define LDS __attribute__((address_space(3)))
+#define UNROLL _Pragma("unroll")
+
+// Work-items of a workgroup, and waves that each SIMD must be able to hold.
+#define WORKGROUP(items, waves)                                                                    \
+    __attribute__((amdgpu_flat_work_group_size(items, items), amdgpu_waves_per_eu(waves)))
+
+enum element { F32, F16, BF16 };
+template <element> struct element_type;
+template <> struct element_type<F32> { typedef float type; };
+template <> struct element_type<F16> { typedef f16 type; };
+template <> struct element_type<BF16> { typedef bf16 type; };
+
+// How pairs of weights are multiplied with pairs of A: by a dot product of 16-bit values with an
+// f32 sum, by two f32 operations in one instruction, by two instructions, or by a matrix
+// instruction for pairs of 16-bit pairs.
+enum products { DOT2, PACKED, PLAIN, MATRIX };
+
+constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
+
+// Waits for this wave's LDS accesses, then for every wave of the workgroup. Written as instructions
+// because the compiler's own barrier also waits for every load from memory.
+DEVICE void barrier()
+{
+#if defined(__GFX12__)
+    asm volatile("s_wait_dscnt 0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" : : : "memory");
+#else
+    asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" : : : "memory");
+#endif
+}
+
+// Nothing is moved across this line by the compiler's scheduler.
+DEVICE void schedule_boundary() { __builtin_amdgcn_sched_barrier(0); }
+
+// The wave waits here for `value`. Loads return in the order of issue, so that waiting for the last
+// one of a batch spares a wait for each of the others.
+template <class T> DEVICE void await(T &value) { asm volatile("" : "+v"(value)); }
+
+// The value is computed here, not later where it is used.
+template <class T> DEVICE void computed(T &value) { asm volatile("" : "+v"(value)); }
+
+// Keeps the load of a value where it is written, ahead of a branch in which alone it is used.
+DEVICE void keep(u32 value) { asm volatile("" : : "v"(value)); }
+
+// The value, about which the compiler knows nothing: so that it keeps to 32-bit offsets from a base
+// that all lanes share, instead of moving a 64-bit address per lane through a loop.
+DEVICE u32 opaque(u32 value)
+{
+    asm("" : "+v"(value));
+    return value;
+}
+
+// One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
+// pass by the caches, which are better used for A.
+template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from)
+{
+    if constexpr (DWORDS == 4) {
+        const u32x4 *const p = (const u32x4 *)from;
+        const u32x4 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else if constexpr (DWORDS == 2) {
+        const u32x2 *const p = (const u32x2 *)from;
+        const u32x2 v = ONCE ? __builtin_nontemporal_load(p) : *p;
+        to[0] = v.x, to[1] = v.y;
+    } else if constexpr (DWORDS == 1) {
+        const u32 *const p = (const u32 *)from;
+        to[0] = ONCE ? __builtin_nontemporal_load(p) : *p;
+    }
+}
+
+// ---- prelude/mfma16 ----
+// Matrix instructions of gfx90a and gfx942: 16 rows of A times 16 rows of W, 16 along K, four in
+// each quarter of the wave. A lane holds one column of the result, of W's row lane % 16, and rows
+// of A by tile_row.
+
+typedef f32x4 tile;
+typedef u32x2 operand;
+
+constexpr u32 K_LANES = 4;     // lanes with parts of one row of an operand
+constexpr u32 K_OF_LANE = 4;   // along K, of one instruction
+constexpr u32 TILE_VALUES = 4; // of the result, in a lane
+constexpr u32 HALF_BIT = 2;    // of a row of the result: tells lanes 0-15 from 16-31
+
+DEVICE u32 tile_row(u32 value, u32 lane) { return lane / 16 * 4 + value; }
+
+DEVICE tile multiply_add(operand a, operand w, tile sum)
+{
+    if constexpr (A_TYPE == F16)
+        return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(f16x4, a),
+                                                     __builtin_bit_cast(f16x4, w), sum, 0, 0, 0);
+    else
+        return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(
+            __builtin_bit_cast(i16x4, a), __builtin_bit_cast(i16x4, w), sum, 0, 0, 0);
+}
+
+// ---- prelude/int4 ----
+// Words of the constants block of int4 kernels, and the last step of a result.
+
+enum word_order { K8, EXL };
+enum pairing { OF_A, OF_W };
+enum sums_of_a { SHARED, OWN };
+enum zero_points { ZERO_NONE, ZERO_U8, ZERO_SCALED };
+
+// f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
+template <class T, bool TRUNCATED> DEVICE T rounded(float value)
+{
+    if constexpr (TRUNCATED && __is_same(T, bf16))
+        return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
+    else
+        return (T)value;
+}
+
+// ---- prelude/bf16 ----
+// Two f32 as bf16, rounded to nearest; ties away from zero where there is no instruction for it.
+DEVICE u32 pack_bf16(f32x2 value)
+{
+#if defined(__gfx950__)
+    return __builtin_bit_cast(u32, __builtin_convertvector(value, bf16x2));
+#else
+    const float x = value.x, y = value.y;
+    return __builtin_amdgcn_perm(__builtin_bit_cast(u32, y) + 0x8000,
+                                 __builtin_bit_cast(u32, x) + 0x8000, 0x07060302);
+#endif
+}
+
+// ---- decode/nf4 ----
+// NF4 (QLoRA, arXiv:2305.14314, appendix E): the quantiles of a normal distribution.
+
+constexpr float CODE[16] = {
+    -1.0f,                 -0.6961928009986877f, -0.5250730514526367f,  -0.39491748809814453f,
+    -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+    0.07958029955625534f,  0.16093020141124725f, 0.24611230194568634f,  0.33791524171829224f,
+    0.44070982933044434f,  0.5626170039176941f,  0.7229568362236023f,   1.0f,
+};
+constexpr float CODE_UNIT = 1.0f; // what one unit of CODE is worth
+
+// ---- decode/scale_f32 ----
+// Scales are plain absmax: f32 [N, K/BLOCK].
+
+#define SCALE_OPERANDS const float *__restrict scales
+#define SCALE_NAMES    scales
+
+// What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
+struct row_scales {
+    const u8 *blocks;
+};
+struct chunk_scale {
+    float value;
+};
+
+DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
+{
+    return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
+}
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+{
+    return {*(const float *)(row.blocks + k / BLOCK * 4)};
+}
+// Called when a chunk's weights have arrived, ahead of the loads of A.
+DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
+
+// The scale of one block of the flattened [N, K]; all lanes share `first`.
+DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
+{
+    return (scales + first)[block];
+}
+
+// ---- decode/plane_table ----
+// The decoder of tiles: sixteen values of 16 bits in registers, as a table of their upper bytes and
+// one of their lower ones. v_perm_b32 looks up four codes among eight bytes; the fourth bit of each
+// code chooses between two of those. Half as many instructions where all lower bytes are zero, as
+// those of FP4 and E2M1 in f16 are.
+
+struct byte_plane {
+    u32 codes[4]; // of codes 0 to 3, 4 to 7 and so on
+};
+
+constexpr u32 code_bits(u32 code)
+{
+    const u32 bits = __builtin_bit_cast(u32, CODE[code]);
+    return A_TYPE == F16 ? __builtin_bit_cast(u16, (f16)CODE[code])
+                         : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+constexpr byte_plane make_plane(u32 shift)
+{
+    byte_plane plane = {};
+    for (u32 code = 0; code < 16; code++)
+        plane.codes[code / 4] |= (code_bits(code) >> shift & 0xff) << code % 4 * 8;
+    return plane;
+}
+constexpr byte_plane UPPER = make_plane(8), LOWER = make_plane(0);
+constexpr bool HAS_LOWER = LOWER.codes[0] | LOWER.codes[1] | LOWER.codes[2] | LOWER.codes[3];
+
+// What a lane keeps: an instruction of gfx9 reads no literal and only one scalar register.
+struct decoder {
+    byte_plane upper, lower;
+};
+DEVICE decoder make_decoder()
+{
+    decoder d = {UPPER, LOWER};
+    if constexpr (WAVE == 64)
+        UNROLL for (u32 i = 0; i < 4; i++) {
+            d.upper.codes[i] = opaque(d.upper.codes[i]);
+            if (HAS_LOWER)
+                d.lower.codes[i] = opaque(d.lower.codes[i]);
+        }
+    return d;
+}
+
+DEVICE u32 look_up(const byte_plane &plane, u32 low, u32 high)
+{
+    const u32 first = __builtin_amdgcn_perm(plane.codes[1], plane.codes[0], low);
+    const u32 second = __builtin_amdgcn_perm(plane.codes[3], plane.codes[2], low);
+    return __builtin_amdgcn_perm(second, first, high);
+}
+
+// The four pairs of a word of eight codes, in the order of k.
+DEVICE void decode_word(const decoder &d, u32 word, u32 (&pairs)[4])
+{
+    const u32 odd = word >> 4; // nibbles of each byte above the lower ones
+    UNROLL for (u32 half = 0; half < 2; half++) {
+        // bytes of `word` are the lower nibbles, bytes 4 and up those of `odd` the upper ones
+        const u32 select = HIGH_NIBBLE_FIRST ? 0x01050004 : 0x05010400;
+        const u32 codes = __builtin_amdgcn_perm(odd, word, select + half * 0x02020202);
+        const u32 low = codes & 0x07070707;
+        const u32 high = (codes >> 1 & 0x04040404) | 0x03020100;
+        const u32 upper = look_up(d.upper, low, high);
+        const u32 lower = HAS_LOWER ? look_up(d.lower, low, high) : 0;
+        pairs[half * 2] = __builtin_amdgcn_perm(upper, lower, HAS_LOWER ? 0x05010400 : 0x050c040c);
+        pairs[half * 2 + 1] =
+            __builtin_amdgcn_perm(upper, lower, HAS_LOWER ? 0x07030602 : 0x070c060c);
+    }
+}
+
+// ---- decode/tile_table ----
+// Weights of a table, scaled: what tiles of NF4, FP4 and MXFP4 are made of.
+
+DEVICE row_scales scales_of_tile_row(u32 first, u32 own, SCALE_OPERANDS)
+{
+    return scales_of_row(first + own, SCALE_NAMES);
+}
+
+// A chunk's scale as the decoder wants it: in both halves of a dword, in one, or in f32.
+struct multiplier {
+    u32 scale;
+};
+template <class UNIT>
+DEVICE multiplier make_multiplier(const row_scales &row, const chunk_scale &chunk, const UNIT &unit)
+{
+    const float scale = scale_value(row, chunk) * unit.scales;
+
+    if constexpr (A_TYPE == F16)
+        return {__builtin_bit_cast(u32, (f16x2)((f16)scale))};
+    else if constexpr (SCALED_BY_DOTS)
+        return {(u32)__builtin_bit_cast(u16, (bf16)scale)};
+    else
+        return {__builtin_bit_cast(u32, scale)};
+}
+
+// Two weights times their scale, rounded to nearest: f16 in one instruction; bf16 by dot products
+// with (scale, 0) and (0, scale) that have a bf16 result, where there are such; else in f32.
+DEVICE u32 scale_pair(u32 pair, u32 scale)
+{
+    if constexpr (A_TYPE == F16) {
+        return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, pair) *
+                                           __builtin_bit_cast(f16x2, scale));
+    } else if constexpr (SCALED_BY_DOTS) {
+        u32 both;
+        asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(both) : "v"(pair), "v"(scale));
+        asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
+            : "+v"(both) : "v"(pair), "v"(scale << 16));
+        return both;
+    } else {
+        const float s = __builtin_bit_cast(float, scale);
+        const f32x2 value = {__builtin_bit_cast(float, pair << 16),
+                             __builtin_bit_cast(float, pair & 0xffff0000)};
+        return pack_bf16(value * s);
+    }
+}
+
+// Eight weights in the order of k.
+DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 (&pairs)[4])
+{
+    decode_word(d, word, pairs);
+    UNROLL for (u32 p = 0; p < 4; p++)
+        pairs[p] = scale_pair(pairs[p], by.scale);
+}
+
+// ---- decode/tile_scale ----
+// Scales of weights that are stored decoded, in 16 bits. f16 has a narrow range, so the scales of
+// a row are taken relative to a power of two near their largest, by which its results are
+// multiplied in f32; bf16 has the range of f32.
+
+// Of a row of W: what its scales are multiplied by, and its results, with a code's unit.
+struct row_unit {
+    float scales, results;
+};
+
+// PARTS neighbouring lanes share a row, `part` is the lane's place among them.
+template <u32 PARTS> DEVICE row_unit unit_of_row(const row_scales &row, u32 part)
+{
+    if constexpr (A_TYPE != F16)
+        return {1.0f, CODE_UNIT};
+    constexpr u32 BLOCKS_OF_ROW = K / BLOCK, AT_ONCE = 4;
+    float most = 0;
+#pragma unroll 1
+    for (u32 block = part; block < BLOCKS_OF_ROW; block += PARTS * AT_ONCE) {
+        chunk_scale scale[AT_ONCE];
+        u32 k[AT_ONCE];
+        UNROLL for (u32 i = 0; i < AT_ONCE; i++) {
+            k[i] = minimum(block + i * PARTS, BLOCKS_OF_ROW - 1) * BLOCK;
+            scale[i] = load_scale(row, k[i]);
+        }
+        UNROLL for (u32 i = 0; i < AT_ONCE; i++)
+            begin_scale(row, scale[i], k[i]);
+        UNROLL for (u32 i = 0; i < AT_ONCE; i++)
+            most = __builtin_fmaxf(most, __builtin_fabsf(scale_value(row, scale[i])));
+    }
+    UNROLL for (u32 other = 1; other < PARTS; other *= 2) {
+        const int bits = __builtin_bit_cast(int, most);
+        const int theirs = other == 1   ? __builtin_amdgcn_ds_swizzle(bits, 0x041f)
+                           : other == 2 ? __builtin_amdgcn_ds_swizzle(bits, 0x081f)
+                           : other == 4 ? __builtin_amdgcn_ds_swizzle(bits, 0x101f)
+                                        : __builtin_amdgcn_ds_swizzle(bits, 0x201f);
+        most = __builtin_fmaxf(most, __builtin_bit_cast(float, theirs));
+    }
+    // far from where 2^-exponent would overflow
+    const int exponent = __builtin_amdgcn_frexp_expf(most);
+    const int kept = exponent < -100 ? -100 : exponent;
+    return {__builtin_amdgcn_ldexpf(1.0f, -kept), __builtin_amdgcn_ldexpf(CODE_UNIT, kept)};
+}
+
+// ---- family/mma_tile ----
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for 4-bit W and many rows of A, on matrix
+// units.
+//
+// A workgroup computes a tile of M_TILE by N_TILE results, STEP along K at a time. Its work-items
+// fetch a step of A and of W; the weights are decoded and scaled in their registers, once for all
+// rows of A of the tile, and both go to LDS, from where the waves take the operands of matrix
+// instructions. There are two such stages: while one is multiplied the next is stored to the other,
+// and the one after it is on its way from memory. One barrier a step.
+
+typedef element_type<A_TYPE>::type a_element;
+typedef element_type<C_TYPE>::type c_element;
+
+constexpr u32 ITEMS = WAVES * WAVE;
+constexpr u32 N_TILE = WAVES / M_WAVES * ROWS; // rows of W of a workgroup
+constexpr u32 M_TILES = M_TILE / M_WAVES / 16, N_TILES = ROWS / 16; // of a wave
+constexpr u32 STEPS = K / STEP;
+constexpr bool EVEN_STEPS = STEPS % 2 == 0;
+constexpr u32 GROUPS = (N + N_TILE - 1) / N_TILE;
+constexpr bool WHOLE_GROUPS = N % N_TILE == 0;
+// Bytes between rows of b, and between 32 weights of a row and the next 32.
+constexpr u32 ROW_STRIDE = WORD_BLOCKS ? 16 : K / 2, B_32 = WORD_BLOCKS ? N * 16 : 16;
+
+// A stage: rows of A, then rows of W, as pieces of eight values, 16 bytes. Eight lanes read at once
+// the same piece of eight rows, so pieces of a row change places from row to row: the eight then
+// lie in different banks.
+constexpr u32 PIECES = STEP / 8; // of a row
+constexpr u32 ROW_BYTES = STEP * 2, A_BYTES = M_TILE * ROW_BYTES, W_BYTES = N_TILE * ROW_BYTES;
+constexpr u32 STAGE_BYTES = A_BYTES + W_BYTES;
+DEVICE u32 place_of(u32 row, u32 piece)
+{
+    const u32 turn = PIECES < 8 ? row / (8 / PIECES) : row;
+    return row * ROW_BYTES + (piece ^ turn % PIECES) * 16;
+}
+
+// What a work-item brings: pieces of A, ITEMS apart, and consecutive weights of one row.
+constexpr u32 A_PIECES = M_TILE * PIECES / ITEMS;
+constexpr u32 WEIGHTS = N_TILE * STEP / ITEMS;
+constexpr u32 PARTS = STEP / WEIGHTS; // work-items that share a row of W
+static_assert(M_TILE * PIECES % ITEMS == 0 && ITEMS % (8 * PIECES) == 0 && WEIGHTS % 8 == 0 &&
+                  STEP % WEIGHTS == 0 && ITEMS % PARTS == 0,
+              "work-items share a step evenly");
+
+// Fragments: what lanes load of each row for one matrix instruction, or for two of them.
+constexpr u32 FRAGMENT_PIECES = K_OF_LANE > 8 ? K_OF_LANE / 8 : 1;
+constexpr u32 FRAGMENT_WORDS = FRAGMENT_PIECES * 4;
+constexpr u32 FRAGMENTS = PIECES / (K_LANES * FRAGMENT_PIECES); // of a step
+constexpr u32 OPERAND_WORDS = K_OF_LANE / 2;
+
+// Weights as the first operand give a lane neighbouring columns of one row of C. Where a lane has
+// every other one (gfx11), A is the first, and a lane has one column.
+constexpr bool LANE_HAS_ROW = HALF_BIT != 0;
+
+typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
+
+DEVICE void spread(u32x4 v, u32 *to) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
+
+// Of a lambda, which the compiler otherwise may call where there are many.
+#define INLINE __attribute__((always_inline))
+
+KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
+void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+#if BIAS
+            const c_element *__restrict bias,
+#endif
+            c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
+{
+    __attribute__((shared)) static u32x4 shared_memory[2 * STAGE_BYTES / 16];
+    LDS u8 *const stages = (LDS u8 *)shared_memory;
+
+    const u32 item = __builtin_amdgcn_workitem_id_x();
+    const u32 lane = item % WAVE;
+    const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
+    const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
+    u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    if constexpr (DIES > 1) {
+        // Workgroups go round the dies, each of which has a cache of its own: neighbours in that
+        // order become workgroups of one die.
+        const u32 slices = (m + M_TILE - 1) / M_TILE, all = slices * GROUPS;
+        const u32 id = SLICES_FIRST ? group * slices + slice : slice * GROUPS + group;
+        const u32 die = id % DIES;
+        const u32 moved = die * (all / DIES) + minimum(die, all % DIES) + id / DIES;
+        group = moved / slices;
+        slice = moved % slices;
+    }
+    const u32 n0 = group * N_TILE, m0 = slice * M_TILE;
+
+    // ---- From memory to registers. Rows past the end are the last one again, and not stored.
+    const a_element *a_from = a + (u64)(first + m0) * lda;
+    u32 a_offset[A_PIECES];
+    UNROLL for (u32 i = 0; i < A_PIECES; i++) {
+        const u32 row = minimum(i * (ITEMS / PIECES) + item / PIECES, m - 1 - m0);
+        a_offset[i] = (row * (u32)lda + item % PIECES * 8) * 2;
+    }
+    const u32 part = item % PARTS;
+    const u32 n = WHOLE_GROUPS ? n0 + item / PARTS : minimum(n0 + item / PARTS, N - 1);
+    const u8 *b_from = b + (u64)n0 * ROW_STRIDE;
+    const u32 b_offset = (n - n0) * ROW_STRIDE + part * WEIGHTS / 32 * B_32 +
+                         part * WEIGHTS % 32 / 2;
+    const row_scales scale_row = scales_of_tile_row(n0, n - n0, SCALE_NAMES);
+
+    u32 packed[WEIGHTS / 8];
+    chunk_scale scale;
+    u32x4 pieces[A_PIECES];
+    u32 k = 0, fetched = 0; // of the two steps that are fetched next, and of what was
+    auto fetch = [&](u32 stage) INLINE {
+        // a last step that has no partner is fetched twice
+        const u32 further = stage == 0 ? 0 : EVEN_STEPS || k + STEP < K ? STEP : 0;
+        fetched = k + further + part * WEIGHTS;
+        load_dwords<WEIGHTS / 8, false>(packed, b_from + further / 32 * B_32 + opaque(b_offset));
+        scale = load_scale(scale_row, fetched);
+        UNROLL for (u32 i = 0; i < A_PIECES; i++)
+            pieces[i] = *(const a_piece *)((const u8 *)(a_from + further) + opaque(a_offset[i]));
+    };
+    auto advance = [&]() INLINE { // stays at the end
+        const u32 further = k + 2 * STEP < K ? 2 * STEP : 0;
+        k += further;
+        a_from += further;
+        b_from += (u64)(further / 32) * B_32;
+    };
+
+    // ---- From registers to LDS
+    const u32 a_to = place_of(item / PIECES, item % PIECES);
+    const u32 w_to = A_BYTES + place_of(item / PARTS, part * (WEIGHTS / 8));
+    const decoder codes = make_decoder();
+    row_unit unit;
+    auto store = [&](u32 stage) INLINE {
+        UNROLL for (u32 i = 0; i < A_PIECES; i++)
+            *(LDS u32x4 *)(stages + a_to + stage * STAGE_BYTES + i * ITEMS * 16) = pieces[i];
+        begin_scale(scale_row, scale, fetched);
+        const multiplier by = make_multiplier(scale_row, scale, unit);
+        UNROLL for (u32 j = 0; j < WEIGHTS / 8; j++) {
+            u32 pairs[4];
+            decode_scaled(codes, packed[j], by, pairs);
+            *(LDS u32x4 *)(stages + (w_to ^ j * 16) + stage * STAGE_BYTES) =
+                u32x4{pairs[0], pairs[1], pairs[2], pairs[3]};
+        }
+    };
+
+    fetch(0);
+    unit = unit_of_row<PARTS>(scale_row, part);
+    store(0);
+    fetch(1);
+
+    // ---- From LDS to the matrix units
+    const u32 m_wave = wave % M_WAVES * (M_TILES * 16), n_wave = wave / M_WAVES * ROWS;
+    const u32 own = place_of(lane % 16, K_LANES > 1 ? lane / 16 * FRAGMENT_PIECES : 0);
+    const u32 a_at = m_wave * ROW_BYTES + own, w_at = A_BYTES + n_wave * ROW_BYTES + own;
+    tile sum[M_TILES][N_TILES] = {};
+
+    constexpr u32 SETS = AHEAD ? 2 : 1; // of fragments
+    u32 a_part[SETS][M_TILES][FRAGMENT_WORDS], w_part[SETS][N_TILES][FRAGMENT_WORDS];
+    // Fragments `f` of a stage, of tile t of W or of A; they take turns in the sets.
+    auto load_w = [&](u32 stage, u32 f, u32 t) INLINE {
+        UNROLL for (u32 i = 0; i < FRAGMENT_PIECES; i++) {
+            const u32 at = w_at ^ (f * K_LANES * FRAGMENT_PIECES + i) * 16;
+            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * 16 * ROW_BYTES),
+                   &w_part[(stage * FRAGMENTS + f) % SETS][t][i * 4]);
+        }
+    };
+    auto load_a = [&](u32 stage, u32 f, u32 t) INLINE {
+        UNROLL for (u32 i = 0; i < FRAGMENT_PIECES; i++) {
+            const u32 at = a_at ^ (f * K_LANES * FRAGMENT_PIECES + i) * 16;
+            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * 16 * ROW_BYTES),
+                   &a_part[(stage * FRAGMENTS + f) % SETS][t][i * 4]);
+        }
+    };
+    auto load = [&](u32 stage, u32 f) INLINE {
+        UNROLL for (u32 t = 0; t < N_TILES; t++)
+            load_w(stage, f, t);
+        UNROLL for (u32 i = 0; i < M_TILES; i++)
+            load_a(stage, f, i);
+        schedule_boundary();
+    };
+    // Products of tile i of A, of the part of the fragments that starts with word j.
+    auto multiply_tile = [&](u32 stage, u32 f, u32 j, u32 i) INLINE {
+        const u32 set = (stage * FRAGMENTS + f) % SETS;
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            operand a_operand, w_operand;
+            UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++) {
+                a_operand[d] = a_part[set][i][j + d];
+                w_operand[d] = w_part[set][t][j + d];
+            }
+            sum[i][t] = LANE_HAS_ROW ? multiply_add(w_operand, a_operand, sum[i][t])
+                                     : multiply_add(a_operand, w_operand, sum[i][t]);
+        }
+    };
+    auto multiply = [&](u32 stage, u32 f, u32 from, u32 to) INLINE {
+        UNROLL for (u32 j = 0; j < FRAGMENT_WORDS; j += OPERAND_WORDS)
+            UNROLL for (u32 i = from; i < to; i++)
+                multiply_tile(stage, f, j, i);
+        schedule_boundary();
+    };
+    // Loads and multiplies, two tiles of A at hand at a time.
+    auto stream = [&](u32 stage, u32 f) INLINE {
+        UNROLL for (u32 t = 0; t < N_TILES; t++)
+            load_w(stage, f, t);
+        load_a(stage, f, 0);
+        UNROLL for (u32 i = 0; i < M_TILES; i++) {
+            if (i + 1 < M_TILES)
+                load_a(stage, f, i + 1);
+            schedule_boundary();
+            UNROLL for (u32 j = 0; j < FRAGMENT_WORDS; j += OPERAND_WORDS)
+                multiply_tile(stage, f, j, i);
+            schedule_boundary();
+        }
+    };
+    // Stores the step after this one, and asks for the next to that.
+    auto bring = [&](u32 stage) INLINE {
+        store(1 - stage);
+        if (stage == 0)
+            advance();
+        fetch(stage);
+        schedule_boundary();
+    };
+    // One step. Behind the barrier some of its products are still to be made, if their operands
+    // were loaded ahead: they hide the latency of the next operands.
+    auto do_step = [&](u32 stage) INLINE {
+        constexpr u32 EARLY = FRAGMENTS > 1 ? 0 : (M_TILES + 1) / 2; // of the last products
+        UNROLL for (u32 f = 0; f + 1 < FRAGMENTS; f++) {
+            if (AHEAD) {
+                load(stage, f + 1);
+                multiply(stage, f, 0, M_TILES);
+            } else {
+                stream(stage, f);
+            }
+            if (f == 0)
+                bring(stage);
+        }
+        if (AHEAD)
+            multiply(stage, FRAGMENTS - 1, 0, EARLY);
+        else
+            stream(stage, FRAGMENTS - 1);
+        if (FRAGMENTS == 1)
+            bring(stage);
+        barrier();
+        if (AHEAD) {
+            load(1 - stage, 0);
+            multiply(stage, FRAGMENTS - 1, EARLY, M_TILES);
+        }
+    };
+
+    barrier();
+    if (AHEAD)
+        load(0, 0);
+#pragma unroll 1
+    for (u32 step = 0; step < STEPS; step += 2) {
+        do_step(0);
+        if (EVEN_STEPS || step + 1 < STEPS)
+            do_step(1);
+        UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+            computed(sum[i][t]); // in place, not in a copy for what comes behind the loop
+    }
+
+    // What each row's results are multiplied by, in the place of the first stage.
+    LDS float *const units = (LDS float *)stages;
+    barrier();
+    if (part == 0)
+        units[item / PARTS] = unit.results;
+    barrier();
+
+    // ---- Results
+    c_element *const c_tile = c + (u64)(first + m0 + m_wave) * ldc + n0 + n_wave;
+    if constexpr (LANE_HAS_ROW) {
+        typedef c_element c_run __attribute__((ext_vector_type(TILE_VALUES)));
+        const u32 down = lane % 16, across = tile_row(0, lane);
+        const bool runs_aligned = ldc % TILE_VALUES == 0;
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            float value_unit[TILE_VALUES];
+            const u32 column = n_wave + t * 16 + across;
+            UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                value_unit[v] = units[column + v];
+            float value_bias[TILE_VALUES] = {};
+#if BIAS
+            UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                value_bias[v] = (float)bias[WHOLE_GROUPS ? n0 + column + v
+                                                         : minimum(n0 + column + v, N - 1)];
+#endif
+            UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                if (m0 + m_wave + i * 16 + down >= m)
+                    continue;
+                c_element *const to = c_tile + (i * 16 + down) * ldc + t * 16 + across;
+                c_run run;
+                UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                    run[v] = rounded<c_element, TRUNCATE>(sum[i][t][v] * value_unit[v] +
+                                                          value_bias[v]);
+                if (runs_aligned && (WHOLE_GROUPS || n0 + column + TILE_VALUES <= N))
+                    *(c_run *)to = run;
+                else
+                    UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                        if (WHOLE_GROUPS || n0 + column + v < N)
+                            to[v] = run[v];
+            }
+        }
+    } else {
+        const u32 across = lane % 16;
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            const u32 column = n_wave + t * 16 + across;
+            if (!WHOLE_GROUPS && n0 + column >= N)
+                continue;
+            const float value_unit = units[column];
+            float value_bias = 0;
+#if BIAS
+            value_bias = (float)bias[n0 + column];
+#endif
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
+                const u32 row = i * 16 + tile_row(v, lane);
+                if (m0 + m_wave + row < m)
+                    c_tile[row * ldc + t * 16 + across] =
+                        rounded<c_element, TRUNCATE>(sum[i][t][v] * value_unit + value_bias);
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernels for hundreds of rows, on tiles that go through LDS: right on one target of each kind of
+ * matrix instruction for rows that fill slices, do not, or are more than one; with ends of N inside
+ * of tiles, an odd number of steps, every format, layout and kind of zero point, and scales that no
+ * f16 holds. In full checking mode against the double reference.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_build.h"
+#include "t_context.h"
+#include "t_runs.h"
+
+#include "base/thread.h"
+#include "plan/plan.h"
+#include "quant/quant.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Of the largest result. Rounding that one to f16 may cost 4.9e-4 by itself, and the rounding of
+ * each weight comes on top: with few results, as here, more of it shows than in whole layers. */
+#define F16_ERROR       7.3e-4
+#define BF16_ERROR      5e-3
+#define LAYER_F16_ERROR 5.4e-4 /* what is promised of those */
+
+static const char *const targets[] = {"gfx1201", "gfx1151", "gfx942", "gfx90a", "gfx950"};
+static const char *const problems[] = {
+    "wq=nf4 n=37 k=256 a=bf16",
+    "wq=fp4 n=130 k=96 group=32 a=f16 bias=1",
+    "wq=nf4 n=170 k=480 group=32 a=f16 scale=nested c=f32",
+    "wq=mxfp4 n=45 k=160 a=bf16 bias=1",
+    "wq=mxfp4 n=261 k=64 a=f16",
+    "wq=int4 n=300 k=128 a=f16",
+    "wq=int4 n=40 k=192 group=64 a=f16 zero=u8 bias=1",
+    "wq=int4 n=129 k=256 a=f16 zero=scaled layout=exl",
+    "wq=int4 n=66 k=160 group=32 a=f16 zero=u8 layout=ck",
+    "wq=int4 n=41 k=256 group=channel a=bf16",
+    "wq=int4 n=130 k=128 a=bf16 zero=u8 layout=exl c=f32",
+    "wq=int4 n=64 k=96 group=32 a=bf16 zero=scaled layout=ck bias=1",
+    "wq=int4 n=37 k=128 a=bf16 zero=u8 scale=f32",
+};
+
+static quern_ctx *contexts[COUNT(targets)];
+
+/* The op of the tile's kernel alone. Its slices have *tile rows. */
+static quern_status tile_op(size_t target, const char *text, quern_op **op, int *tile)
+{
+    const struct quern_problem p = t_problem(text);
+    struct plan_set set;
+
+    TRY(plan_make(&p, target_named(targets[target]), &set));
+    const struct plan *const last = &set.plans[set.count - 1];
+    FAIL_IF(last->family != FAMILY_MMA_TILE, QUERN_E_INTERNAL, "the last kernel is none of tiles");
+    *tile = last->m_tile;
+    return quern_op_create_range(contexts[target], &p, last->m_hi, last->m_hi, op);
+}
+
+/* Notes a failure of ours: a figure, and the problem, in the place of its text. */
+static void failed(const char *format, double figure, const char *problem, const char *target,
+                   int m)
+{
+    char text[160];
+
+    snprintf(text, sizeof text, format, figure, problem);
+    t_runs_failed(text, target, m);
+}
+
+static void verify(quern_op *op, const char *text, size_t target, int m, double limit)
+{
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+
+    if (quern_verify(op, m, (uint64_t)m, QUERN_CHECK_FULL, &v) != QUERN_OK)
+        t_runs_failed(text, targets[target], m);
+    else if (!(v.max_error <= limit))
+        failed("an error of %g in %s", v.max_error, text, targets[target], m);
+}
+
+static void run(void *user, size_t index)
+{
+    const size_t t = index % COUNT(targets), i = index / COUNT(targets);
+    struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+    quern_op *op;
+    int tile;
+
+    (void)user;
+    if ((i + t) % (T_SANITIZED ? 5 : 2))
+        return;
+    if (tile_op(t, problems[i], &op, &tile) != QUERN_OK ||
+        quern_op_kernel(op, 0, &info) != QUERN_OK) {
+        t_runs_failed(problems[i], targets[t], 0);
+        return;
+    }
+    if (info.resources.scratch_bytes)
+        failed("%g bytes of scratch for %s", info.resources.scratch_bytes, problems[i], targets[t],
+               tile);
+    static const int rows[] = {1, 7, 16, 33};
+    const double limit = strstr(problems[i], "a=f16") ? F16_ERROR : BF16_ERROR;
+    verify(op, problems[i], t, rows[(i + t) % COUNT(rows)], limit);
+    verify(op, problems[i], t, tile + 1, limit);
+    if (!T_SANITIZED)
+        verify(op, problems[i], t, tile, limit);
+    quern_op_release(op);
+}
+
+static void test_problems(void **state)
+{
+    (void)state;
+    parallel_for(COUNT(problems) * COUNT(targets), 2, run, NULL);
+    t_runs_expect_none();
+}
+
+/* Every M of the contract on the kernels that dispatch picks for it, the largest with few columns.
+ */
+static void rows_of(void *user, size_t index)
+{
+    static const char *const texts[] = {"wq=int4 n=48 k=128 a=f16 zero=u8",
+                                        "wq=nf4 n=48 k=128 a=bf16"};
+    static const int rows[] = {1, 7, 16, 33, 256, 2048, 3968};
+    const size_t t = index % COUNT(targets), i = index / COUNT(targets);
+    const struct quern_problem p = t_problem(texts[i]);
+    quern_op *op;
+
+    (void)user;
+    if (quern_op_create(contexts[t], &p, 4096, &op) != QUERN_OK) {
+        t_runs_failed(texts[i], targets[t], 4096);
+        return;
+    }
+    for (size_t j = 0; j < COUNT(rows) - (T_SANITIZED ? 2 : 0); j++)
+        verify(op, texts[i], t, rows[j], i ? BF16_ERROR : LAYER_F16_ERROR);
+    quern_op_release(op);
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    parallel_for((T_SANITIZED ? 1 : 2) * COUNT(targets), 2, rows_of, NULL);
+    t_runs_expect_none();
+}
+
+/* Rows of A and C that are longer than K and N: nothing but the rows themselves is touched, and
+ * columns of C that are not aligned are stored one by one. Rows too far apart for offsets of 32
+ * bits take other kernels, which this op does not have. */
+static void test_strides(void **state)
+{
+    static const char text[] = "wq=nf4 n=45 k=128 a=f16 bias=1";
+    const struct quern_problem p = t_problem(text);
+
+    (void)state;
+    for (size_t t = 0; t < COUNT(targets); t += T_SANITIZED ? 2 : 1)
+        for (int odd = 0; odd < 2; odd++) {
+            struct t_layer layer;
+            quern_op *op;
+            int tile;
+            assert_int_equal(tile_op(t, text, &op, &tile), QUERN_OK);
+            t_layer_make(&layer, contexts[t], &p, tile + 19, p.k + 2, p.n + 3 + odd, t);
+            if (quern_op_launch(op, &layer.args, tile + 19, NULL) != QUERN_OK)
+                fail_msg("%s: %s", targets[t], quern_last_error()->message);
+            const double error = t_layer_error(&layer);
+            if (!(error <= F16_ERROR))
+                fail_msg("%s: error %g", targets[t], error);
+            layer.args.lda = PLAN_TILE_LDA_MAX + 2;
+            assert_int_equal(quern_op_launch(op, &layer.args, 1, NULL), QUERN_E_ARGUMENT);
+            assert_non_null(strstr(quern_last_error()->message, "lda is 4194306"));
+            t_layer_free(&layer);
+            quern_op_release(op);
+        }
+}
+
+/* Takes the scales of every other row far down and those between far up, beyond what f16 holds. */
+static void stretch(void *user, const struct quern_problem *p, int64_t m,
+                    const struct quant_buffers *operands)
+{
+    float *const scales = operands->scales;
+    const int64_t groups = p->k / p->group;
+
+    (void)m;
+    for (int64_t i = 0; i < p->n * groups; i++)
+        scales[i] *= *(const float *)user;
+}
+
+static void test_scales_beyond_f16(void **state)
+{
+    static const char text[] = "wq=nf4 n=40 k=256 a=f16 c=f32";
+    static const float factors[] = {0x1p-40f, 0x1p30f, 0};
+    const struct quern_problem p = t_problem(text);
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(factors); i++)
+        for (size_t t = 0; t < 3; t++) {
+            struct t_layer layer;
+            quern_op *op;
+            int tile;
+            assert_int_equal(tile_op(t, text, &op, &tile), QUERN_OK);
+            t_layer_make_edited(&layer, contexts[t], &p, 20, stretch, (void *)&factors[i], t);
+            assert_int_equal(quern_op_launch(op, &layer.args, 20, NULL), QUERN_OK);
+            const double error = t_layer_error(&layer);
+            if (factors[i] > 0 && !(error <= F16_ERROR))
+                fail_msg("%s, scales times %g: error %g", targets[t], (double)factors[i], error);
+            for (int64_t j = 0; !(factors[i] > 0) && j < p.n; j++)
+                assert_true(t_layer_result(&layer, 19, j) == 0);
+            t_layer_free(&layer);
+            quern_op_release(op);
+        }
+}
+
+/* The same words give the same bits, whatever the other rows of A are, and in every slice. */
+static void test_rows_do_not_mix(void **state)
+{
+    static const char text[] = "wq=int4 n=32 k=128 a=bf16 zero=u8";
+    const struct quern_problem p = t_problem(text);
+    struct t_layer few, many;
+    quern_op *op;
+    int tile;
+
+    (void)state;
+    assert_int_equal(tile_op(0, text, &op, &tile), QUERN_OK);
+    t_layer_make(&few, contexts[0], &p, tile + 3, 0, 0, 7);
+    t_layer_make(&many, contexts[0], &p, tile + 3, 0, 0, 7);
+    assert_int_equal(quern_op_launch(op, &few.args, 3, NULL), QUERN_OK);
+    assert_int_equal(quern_op_launch(op, &many.args, tile + 3, NULL), QUERN_OK);
+    t_layer_error(&few);
+    t_layer_error(&many);
+    assert_memory_equal(few.c, many.c, (size_t)(3 * p.n * 2));
+    t_layer_free(&few);
+    t_layer_free(&many);
+    quern_op_release(op);
+}
+
+static int set_up(void **state)
+{
+    const int failed = t_cache_make(state);
+
+    for (size_t t = 0; t < COUNT(targets) && !failed; t++)
+        contexts[t] = t_open(targets[t], t_cache, QUERN_JIT_ON);
+    return failed;
+}
+
+static int tear_down(void **state)
+{
+    for (size_t t = 0; t < COUNT(targets); t++)
+        quern_close(contexts[t]);
+    return t_cache_remove(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_problems),        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_strides),         cmocka_unit_test(test_scales_beyond_f16),
+        cmocka_unit_test(test_rows_do_not_mix),
+    };
+
+    return cmocka_run_group_tests_name("tile", tests, set_up, tear_down);
+}
