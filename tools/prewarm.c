@@ -49,8 +49,8 @@ static int add_problem(struct prewarm *w, const char *layers, const char *given)
 }
 
 /* What the model's file says of its weights stands in for options that were not given. Another --wq
- * than the file's takes nothing of it but the type of the activations; fp8fnuz is what hosts make of
- * fp8 for processors that know only that. */
+ * than the file's takes nothing of it but the type of the activations; fp8fnuz is what hosts make
+ * of fp8 for processors that know only that. */
 static void take_words(struct model *m, const char *values[WORD_COUNT])
 {
     enum { WQ, A = 4, C };

@@ -23,10 +23,11 @@ static int milliseconds_until(uint64_t when)
     return now >= when ? 0 : (int)((when - now + 999999) / 1000000);
 }
 
-/* Signals of a host interrupt a call now and then. Many more of them than any host has come from a
- * call that does nothing but fail, and must not be repeated until a deadline. */
-#define INTERRUPTIONS    1000
-#define INTERRUPTIONS_MS 2 /* and so many in each millisecond */
+/* Signals of a host interrupt a call now and then: one that does not wait seldom, one that waits
+ * perhaps as often as a profiler's timer ticks. Many more interruptions come from a call that does
+ * nothing but fail, which must not be repeated until a deadline. */
+#define INTERRUPTIONS   1000
+#define INTERRUPTION_MS 4 /* and one more in so many milliseconds of waiting */
 
 struct patience {
     uint64_t since; /* the first */
@@ -34,7 +35,7 @@ struct patience {
 };
 
 /* After a call failed: whether it is to be made again. */
-static bool again(struct patience *p)
+static bool again(struct patience *p, bool waits)
 {
     if (errno != EINTR)
         return false;
@@ -42,7 +43,8 @@ static bool again(struct patience *p)
     if (!p->interruptions++)
         p->since = now;
     errno = EINTR;
-    return p->interruptions < INTERRUPTIONS + INTERRUPTIONS_MS * ((now - p->since) / 1000000);
+    return p->interruptions <
+           INTERRUPTIONS + (waits ? (now - p->since) / (INTERRUPTION_MS * 1000000) : 0);
 }
 
 /* ---- What it prints -------------------------------------------------------------------------- */
@@ -57,7 +59,7 @@ static bool drain(struct process *p, struct patience *patience)
 
     for (ssize_t i = 0; i < n; i++)
         p->tail[p->printed++ % PROCESS_TAIL] = block[i];
-    return n > 0 || (n < 0 && (errno == EAGAIN || again(patience)));
+    return n > 0 || (n < 0 && (errno == EAGAIN || again(patience, false)));
 }
 
 /* What was printed already is read even when this process was held up for longer than it waits. */
@@ -73,7 +75,8 @@ static void drain_all(struct process *p, int within_ms)
     for (int late = 0; late < LATE_READS;) {
         const int wait = milliseconds_until(deadline);
         const int n = os.poll(&poll, 1, wait);
-        if ((n > 0 && !drain(p, &patience)) || (n < 0 && !again(&patience)) || (n == 0 && !wait))
+        if ((n > 0 && !drain(p, &patience)) || (n < 0 && !again(&patience, true)) ||
+            (n == 0 && !wait))
             return;
         late += !wait;
     }
@@ -180,7 +183,7 @@ static bool exchange_send(struct exchange *x)
             head ? (const uint8_t *)&x->out + x->sent : x->payload + (x->sent - sizeof x->out);
         const size_t n = (head ? sizeof x->out : total) - x->sent;
         const ssize_t done = os.send(x->process->sock, from, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (done < 0 && again(&x->patience))
+        if (done < 0 && again(&x->patience, false))
             continue;
         if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return true;
@@ -217,7 +220,7 @@ static enum progress exchange_receive(struct exchange *x)
         uint8_t *const to =
             head ? (uint8_t *)&x->in + x->received : x->reply + (x->received - sizeof x->in);
         const ssize_t n = os.recv(x->process->sock, to, total - x->received, MSG_DONTWAIT);
-        if (n < 0 && again(&x->patience))
+        if (n < 0 && again(&x->patience, false))
             continue;
         if (n < 0 && errno == EINTR)
             return unheard(x, EINTR);
@@ -249,7 +252,7 @@ static enum progress exchange_run(struct exchange *x, uint64_t deadline)
         polls[0].events = (short)(POLLIN | (x->sent < total ? POLLOUT : 0));
         const int wait = milliseconds_until(deadline);
         const int n = os.poll(polls, 2, wait);
-        if (n < 0 && !again(&x->patience))
+        if (n < 0 && !again(&x->patience, true))
             return unheard(x, errno);
         if (n > 0 && polls[1].revents && !drain(p, &x->patience))
             polls[1].fd = -1;
@@ -446,7 +449,7 @@ static bool ended(const struct process *p, int within_ms)
     struct patience patience = {0};
     int n;
 
-    while ((n = os.poll(&poll, 1, milliseconds_until(deadline))) < 0 && again(&patience)) {
+    while ((n = os.poll(&poll, 1, milliseconds_until(deadline))) < 0 && again(&patience, true)) {
     }
     return n > 0;
 }

@@ -130,8 +130,8 @@ struct background {
     struct error_record *failure; /* when it failed */
 };
 
-/* A problem as somebody wrote it, and the op that it names: an op is known by its normalised problem
- * and by every way of leaving defaults out that was met. */
+/* A problem as somebody wrote it, and the op that it names: an op is known by its normalised
+ * problem and by every way of leaving defaults out that was met. */
 struct spelling {
     struct quern_problem problem;
     quern_op *op;
@@ -148,7 +148,7 @@ struct quern_op {
     _Atomic int64_t covers; /* rows up to which it has kernels */
     _Atomic(struct kernel_set *) kernels;
     atomic_int references;
-    struct lock growing; /* held while more kernels are made */
+    struct lock growing;            /* held while more kernels are made */
     _Atomic(struct op_blas *) blas; /* null: its own kernels serve every M */
     _Atomic int64_t blas_asked;     /* the most rows that it was considered for; at the end: max */
     struct background background;
@@ -210,7 +210,8 @@ quern_status tuning_collect(const struct settings *settings, const char *directo
 
 /* The bundles in front of the cache (bundle.c). One that cannot be used is logged and left out; a
  * key file that cannot fails. */
-quern_status bundles_open(const struct settings *settings, struct log *log, struct bundles *bundles);
+quern_status bundles_open(const struct settings *settings, struct log *log,
+                          struct bundles *bundles);
 void bundles_close(struct bundles *bundles);
 /* The first sound entry that any of them has, in order. */
 bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,

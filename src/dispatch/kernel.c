@@ -110,10 +110,9 @@ static bool from_same_source(quern_ctx *ctx, struct kernel *k, const struct stor
 
     if (ctx->settings.toolchain == QUERN_TOOLCHAIN_EXACT)
         return false;
-    k->by_source =
-        from_bundles(ctx, k, w, true) ||
-        (!can_compile && store_get_by_source(ctx->store, w, &entry) &&
-         take_entry(k, &entry, QUERN_TIER_CACHE));
+    k->by_source = from_bundles(ctx, k, w, true) ||
+                   (!can_compile && store_get_by_source(ctx->store, w, &entry) &&
+                    take_entry(k, &entry, QUERN_TIER_CACHE));
     if (k->by_source)
         atomic_fetch_add_explicit(&ctx->hit_source, 1, memory_order_relaxed);
     return k->by_source;
@@ -214,8 +213,8 @@ static quern_status check_arguments(const struct kernel *k)
             "kernel %s takes %zu arguments in %u bytes; %zu in at most %d were planned", in->name,
             explicit_args, in->kernarg_bytes, count, KERNARG_MAX);
     for (size_t i = 0; i < count; i++) {
-        const bool small = args[i] == PLAN_ARG_M || args[i] == PLAN_ARG_FIRST ||
-                           args[i] == PLAN_ARG_WORKGROUPS;
+        const bool small =
+            args[i] == PLAN_ARG_M || args[i] == PLAN_ARG_FIRST || args[i] == PLAN_ARG_WORKGROUPS;
         const size_t size = small ? 4 : 8;
         offset = (offset + size - 1) / size * size;
         FAIL_IF(in->args[i].offset != offset || in->args[i].size != size, QUERN_E_OBJECT,
@@ -357,8 +356,8 @@ quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
         return QUERN_OK;
     const quern_status status =
         d->functions->load(d, k->bytes, k->size, k->plan.symbol, &k->loaded);
-    if (status != QUERN_E_OBJECT || !k->cached || jit == QUERN_JIT_OFF ||
-        jit == QUERN_JIT_ERROR || seal_state() == QUERN_SEAL_FAIL)
+    if (status != QUERN_E_OBJECT || !k->cached || jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR ||
+        seal_state() == QUERN_SEAL_FAIL)
         return status;
     /* whole, of this key, and yet no use here: a stored object gets one more chance, made anew */
     store_discard(ctx->store, &k->entry_key, quern_last_error()->message);

@@ -21,7 +21,7 @@ struct batch {
         struct making making;
         quern_status status;
         struct error_record error;
-    } *work; /* null until there is one; room for PLAN_KERNELS_MAX */
+    } * work; /* null until there is one; room for PLAN_KERNELS_MAX */
 };
 
 static void finish_one(void *user, size_t i)
@@ -191,7 +191,8 @@ static void op_free(quern_op *op)
     os.free(op);
 }
 
-/* ---- The table: readers take no lock; nothing leaves it until the context closes -------------- */
+/* ---- The table: readers take no lock; nothing leaves it until the context closes --------------
+ */
 
 /* The op that is known by this very spelling. What is found was normalised once, so the problem
  * need not be sound. */
@@ -238,8 +239,7 @@ static void add_spelling(quern_op *op, const struct quern_problem *problem)
     quern_ctx *const ctx = op->ctx;
 
     lock_take(&ctx->table_lock);
-    struct spelling *const spelling =
-        find(ctx, problem) ? NULL : os.calloc(1, sizeof *spelling);
+    struct spelling *const spelling = find(ctx, problem) ? NULL : os.calloc(1, sizeof *spelling);
     if (spelling) {
         spelling->problem = *problem;
         spelling->op = op;
@@ -292,8 +292,7 @@ static void count_hit(quern_ctx *ctx)
 /* The op of a problem, as it is spelt, if it has every kernel for 1…m_max already. */
 static quern_op *take_known(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max)
 {
-    quern_op *const op =
-        problem && problem->size == sizeof *problem ? find(ctx, problem) : NULL;
+    quern_op *const op = problem && problem->size == sizeof *problem ? find(ctx, problem) : NULL;
 
     if (!op || !op_covers(op, m_max))
         return NULL;

@@ -12,11 +12,11 @@
 #define TABLE_BYTES 32768 /* 256 pairs of codes, 128 bytes of copies each */
 #define TABLE_SLOTS 5120  /* instructions that build it times lanes, all waves together */
 #define TILE        MATRIX_TILE
-#define CHUNK_MAX   32    /* weights in one load of a lane */
-#define UNITS_MAX   8     /* loads of a step, for each tile */
-#define VGPRS_MAX   240   /* estimated, so that nothing is spilled */
-#define WAVES_MAX   16    /* of a workgroup: each needs 1 KiB for sums where the table was */
-#define BODY_MAX    520   /* instructions in a step, for the sake of compile time */
+#define CHUNK_MAX   32  /* weights in one load of a lane */
+#define UNITS_MAX   8   /* loads of a step, for each tile */
+#define VGPRS_MAX   240 /* estimated, so that nothing is spilled */
+#define WAVES_MAX   16  /* of a workgroup: each needs 1 KiB for sums where the table was */
+#define BODY_MAX    520 /* instructions in a step, for the sake of compile time */
 
 /* Bytes that all workgroups ask for of A, times as many as of weights, above which a shape is
  * only taken when none other fills the part. */
@@ -79,7 +79,7 @@ static int body_slots(const struct plan *p)
     int slots = weights * n; /* an address and an LDS load for each pair */
 
     slots += products_of_step(p) + weights / 8 * m; /* and loads of A */
-    slots += n * (p->ring + spans);                /* loads of weights and scales */
+    slots += n * (p->ring + spans);                 /* loads of weights and scales */
     slots += spans * m * n * scaling;
     return slots + spans * n * scale_slots(p);
 }

@@ -47,7 +47,8 @@ static quern_ctx *open_here(enum quern_device_kind device)
     return ctx;
 }
 
-/* ---- What is measured: make_ready once, then `once` again and again --------------------------- */
+/* ---- What is measured: make_ready once, then `once` again and again ---------------------------
+ */
 
 static struct {
     quern_ctx *ctx;
@@ -167,9 +168,7 @@ static void launch_over(void)
     quern_close(world.ctx);
 }
 
-static void nothing_to_do(void)
-{
-}
+static void nothing_to_do(void) {}
 
 enum { OPEN, CREATE, LAUNCH, ONE, ANY, THINGS };
 

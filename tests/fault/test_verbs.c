@@ -391,7 +391,7 @@ static void verbs_end_well_whatever_fails(void **state)
 static void a_termination_leaves_no_scraps(void **state)
 {
     static const char *const words[WORDS] = {"quantize", "wq=nf4 n=64 k=64 a=f16", "w=@/w", "--out",
-                                          "@/q"};
+                                             "@/q"};
     static const float weights[64 * 64];
     char path[PATH_MAX], *argv[WORDS + 2];
     unsigned ended = 0;
@@ -427,11 +427,12 @@ static void a_termination_leaves_no_scraps(void **state)
     assert_true(ended > 10);
 }
 
-/* SIGKILL at every system call of what changes a cache or makes a bundle of it: whatever the moment,
- * every entry is whole, so is a bundle if there is one, and the same command does its work. */
+/* SIGKILL at every system call of what changes a cache or makes a bundle of it: whatever the
+ * moment, every entry is whole, so is a bundle if there is one, and the same command does its work.
+ */
 static void a_kill_leaves_the_cache_whole(void **state)
 {
-    static const char *const many[WORDS] = {"bundle",      "import",      "@/many.qkb",
+    static const char *const many[WORDS] = {"bundle",     "import",      "@/many.qkb",
                                             "--unsigned", "--cache-dir", "@/other"};
     static const char *const verify[WORDS] = {"cache", "verify", "--cache-dir", "@/other"};
     static const struct {
@@ -446,7 +447,9 @@ static void a_kill_leaves_the_cache_whole(void **state)
           "--cache-max-size", "150K"}},
         {ALONE, true, {"bundle", "create", "@/new.qkb", "--cache-dir", "@/other"}},
         {ALONE, true, {"cache", "clear", "--cache-dir", "@/other"}},
-        {WORKER, false, {"prewarm", GFX, "--m", "1", "--jobs", "1", "--cache-dir", "@/other", LAYER}},
+        {WORKER,
+         false,
+         {"prewarm", GFX, "--m", "1", "--jobs", "1", "--cache-dir", "@/other", LAYER}},
     };
     char path[PATH_MAX];
     unsigned kills = 0;

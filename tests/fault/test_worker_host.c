@@ -187,7 +187,8 @@ static void interruptions_and_small_transfers_do_no_harm(void **state)
     assert_int_equal(status, QUERN_OK);
 }
 
-/* Calls that do nothing else are given up, long before any deadline: the clock stands still here. */
+/* Calls that do nothing else are given up, long before any deadline: the clock stands still here.
+ */
 static ssize_t never_recv(int fd, void *b, size_t n, int f)
 {
     if (f & MSG_PEEK || n == 1)

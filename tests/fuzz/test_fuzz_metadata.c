@@ -7,8 +7,8 @@ static void check_text(const uint8_t *data, size_t size, const struct msgpack_te
 {
     const uint8_t *const at = (const uint8_t *)t->text;
 
-    FUZZ_CHECK(!t->bytes || (at >= data && at <= data + size &&
-                             t->bytes <= (size_t)(data + size - at)));
+    FUZZ_CHECK(!t->bytes ||
+               (at >= data && at <= data + size && t->bytes <= (size_t)(data + size - at)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -195,16 +195,17 @@ static void verify_exact(quern_ctx *ctx, const char *text)
 /* Weights must be the CPU's to the last bit, whatever the format, block, type and size. */
 static void test_dequant(void **state)
 {
-    static const char *const weights[] = {"wq=nf4 n=37 k=640",
-                                          "wq=fp4 n=128 k=512 group=32",
-                                          "wq=mxfp4 n=19 k=96",
-                                          "wq=nf4 n=5 k=8192 group=4096 scale=nested",
-                                          "wq=fp4 n=300 k=320 scale=nested",
-                                          "wq=nf4 n=1 k=32 group=32",
-                                          "wq=int4 n=37 k=640",
-                                          "wq=int4 n=19 k=96 group=channel zero=u8 layout=exl",
-                                          "wq=int4 n=130 k=192 group=64 zero=scaled layout=ck",
-                                          "wq=int4 n=5 k=64 group=32 zero=u8 scale=f32 round=trunc"};
+    static const char *const weights[] = {
+        "wq=nf4 n=37 k=640",
+        "wq=fp4 n=128 k=512 group=32",
+        "wq=mxfp4 n=19 k=96",
+        "wq=nf4 n=5 k=8192 group=4096 scale=nested",
+        "wq=fp4 n=300 k=320 scale=nested",
+        "wq=nf4 n=1 k=32 group=32",
+        "wq=int4 n=37 k=640",
+        "wq=int4 n=19 k=96 group=channel zero=u8 layout=exl",
+        "wq=int4 n=130 k=192 group=64 zero=scaled layout=ck",
+        "wq=int4 n=5 k=64 group=32 zero=u8 scale=f32 round=trunc"};
     static const char *const types[] = {"f32", "f16", "bf16"};
     quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
 
@@ -346,7 +347,8 @@ static void test_a_launch_allocates_nothing_and_asks_the_system_nothing(void **s
     quern_close(ctx);
 }
 
-/* Ways to leave defaults out; of each the first meeting fills them in, later ones find it as it is. */
+/* Ways to leave defaults out; of each the first meeting fills them in, later ones find it as it is.
+ */
 static void test_every_spelling_is_the_same_op(void **state)
 {
     quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
