@@ -122,16 +122,16 @@ static void test_predequant_words(void **state)
 
 /* Activations far from zero: what the decoder adds to the codes, and takes out of their sum, is
  * then large against the result. */
-static void check_offset(const char *text)
+static void check_offset(const char *text, const char *target, int m)
 {
     const struct quern_problem p = t_problem(text);
-    quern_ctx *const ctx = t_open("gfx1151", t_cache, QUERN_JIT_ON);
+    quern_ctx *const ctx = t_open(target, t_cache, QUERN_JIT_ON);
     struct t_layer l;
     quern_op *op;
 
-    assert_int_equal(quern_op_create(ctx, &p, 1, &op), QUERN_OK);
-    t_layer_make_offset(&l, ctx, &p, 1, 8.0f, 5);
-    if (quern_op_launch(op, &l.args, 1, NULL) != QUERN_OK)
+    assert_int_equal(quern_op_create_range(ctx, &p, m, m, &op), QUERN_OK);
+    t_layer_make_offset(&l, ctx, &p, m, 8.0f, 5);
+    if (quern_op_launch(op, &l.args, m, NULL) != QUERN_OK)
         fail_msg("%s: %s", text, quern_last_error()->message);
     const double error = t_layer_error(&l);
     if (!(error <= 5e-3))
@@ -144,9 +144,13 @@ static void check_offset(const char *text)
 static void test_offset(void **state)
 {
     (void)state;
-    check_offset("wq=int4 n=64 k=4096 a=f16 c=f32 zero=u8");
-    check_offset("wq=int4 n=64 k=4096 a=bf16 c=f32");
-    check_offset("wq=int4 n=64 k=4096 a=f16 c=f32 zero=scaled layout=exl");
+    check_offset("wq=int4 n=64 k=4096 a=f16 c=f32 zero=u8", "gfx1151", 1);
+    check_offset("wq=int4 n=64 k=4096 a=bf16 c=f32", "gfx1151", 1);
+    check_offset("wq=int4 n=64 k=4096 a=f16 c=f32 zero=scaled layout=exl", "gfx1151", 1);
+    /* on matrix units: sums in parts, and by the matrix unit */
+    check_offset("wq=int4 n=64 k=4096 a=bf16 c=f32 zero=u8", "gfx1201", 16);
+    check_offset("wq=int4 n=64 k=4096 a=bf16 c=f32 zero=scaled", "gfx942", 16);
+    check_offset("wq=int4 n=64 k=4096 a=f16 c=f32 zero=scaled layout=ck", "gfx950", 29);
 }
 
 /* ---- Instructions ---------------------------------------------------------------------------- */
