@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// quern 0.1.0 for gfx1151, M = 17 to 128
+// quern 0.1.0 for gfx1151, M = 65 to 128
 // op=gemm wq=int4 group=32 scale=f16 zero=u8 a=f16 c=f16 n=1000 k=1056 bias=0 layout=k8 round=rne
 
 #define SYMBOL quern_int4_f16_n1000_k1056_g32_m128 // name of the kernel
@@ -150,21 +150,12 @@ DEVICE tile multiply_add(operand a, operand w, tile sum)
 }
 
 // ---- prelude/int4 ----
-// Words of the constants block of int4 kernels, and the last step of a result.
+// Words of the constants block of int4 kernels.
 
 enum word_order { K8, EXL };
 enum pairing { OF_A, OF_W };
 enum sums_of_a { SHARED, OWN };
 enum zero_points { ZERO_NONE, ZERO_U8, ZERO_SCALED };
-
-// f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
-template <class T, bool TRUNCATED> DEVICE T rounded(float value)
-{
-    if constexpr (TRUNCATED && __is_same(T, bf16))
-        return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
-    else
-        return (T)value;
-}
 
 // ---- prelude/bf16 ----
 // Two f32 as bf16, rounded to nearest; ties away from zero where there is no instruction for it.
@@ -189,7 +180,7 @@ DEVICE u32 pack_bf16(f32x2 value)
 // f16: 1024 + q from bits 0-3 of a half, 64 + q from bits 4-7. bf16: 128 + q from bits 0-3.
 // f32: q itself, by the conversion of a byte.
 
-constexpr bool WIDE = PRODUCTS != DOT2; // f32 values
+constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
 
 // Which two of a word's weights a pair is, seen from the word's bits: halves of the word are the
 // two elements when pairs are nibbles p and p + 4; else they are the nibbles of byte p.
@@ -207,6 +198,18 @@ template <bool> struct pair_type; // two decoded weights
 template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
+
+// The eight values of A that a word meets, in four pairs, as the decoder pairs weights.
+template <class PAIRS> DEVICE void pair_up(PAIRS &a)
+{
+    if constexpr (A_PAIRED) {
+        const u32 d0 = a[0], d1 = a[1], d2 = a[2], d3 = a[3];
+        a[0] = __builtin_amdgcn_perm(d2, d0, 0x05040100);
+        a[1] = __builtin_amdgcn_perm(d2, d0, 0x07060302);
+        a[2] = __builtin_amdgcn_perm(d3, d1, 0x05040100);
+        a[3] = __builtin_amdgcn_perm(d3, d1, 0x07060302);
+    }
+}
 
 // Constants that the compiler keeps in a register of each lane: an instruction of gfx9 reads only
 // one scalar register, and no literal.
