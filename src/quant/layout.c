@@ -255,6 +255,10 @@ quern_status quant_repack(const struct quern_problem *problem, enum quern_layout
     FAIL_IF(!quant_is_packed_int4(&target), QUERN_E_DECLINED,
             "int4 cannot be repacked to layout=%s; to k8, exl, ck, gptq or awq it can be",
             layout_name(to));
+    if (to == problem->layout) {
+        memcpy(out, b, (size_t)problem->n * (size_t)problem->k / 2);
+        return QUERN_OK;
+    }
     struct packed p = {.n = (size_t)problem->n,
                        .words = (size_t)problem->k / 8,
                        .from = problem->layout,

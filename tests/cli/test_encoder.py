@@ -73,6 +73,16 @@ def test_quern_agrees_with_the_cpu(model):
         assert cosine >= 0.9999
 
 
+@pytest.mark.numbers
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1201", "gfx90a", "gfx942", "gfx950"])
+def test_embeddings_are_the_same_on_every_target(model, target):
+    done = run("--json", f"--target={target}", model, "The cat sits on the mat.")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["target"] == target and report["dtype"] == "f32"
+    assert report["least_cosine"] >= 0.9999
+
+
 # GPUs that are software GPUs behind the HIP runtime's interface.
 FAKEHIP = TOP / BUILD / "lib" / "fakehip"
 GPU = {**os.environ, "LD_LIBRARY_PATH": str(FAKEHIP), "FAKEHIP_DEVICES": "gfx1151"}
