@@ -353,7 +353,8 @@ QUERN_API quern_status quern_bundle_walk(const quern_bundle *bundle, quern_cache
 /*
  * Bytes of a bundle of all sound entries of the context's cache, of one processor or (null) of all,
  * and of the tuning tables in force there, which apply where the bundle is in front of a cache, and
- * must be sound; equal content gives equal bytes. *bytes is malloc'ed; *left_out counts unsound entries.
+ * must be sound; equal content gives equal bytes. *bytes is malloc'ed; *left_out counts unsound
+ * entries.
  */
 QUERN_API quern_status quern_bundle_create(quern_ctx *ctx, const char *processor,
                                            const char *manifest, uint64_t serial, void **bytes,
@@ -381,10 +382,11 @@ QUERN_API const char *quern_bundle_tuning(const char *tuning, const char *target
 
 /*
  * Puts every sound entry of a bundle into the context's cache; its tuning tables are the caller's
- * to put into the cache's directory `tuning`, or kernels that follow them are not asked for. With `signer` (64 hexadecimal
- * digits: a public key that the caller has checked the signature with) a serial lower than the
- * highest imported from it is refused with QUERN_E_CACHE, and this one is kept. QUERN_E_CACHE too
- * when the bundle is larger than the cache may be, or the cache is not open for writing.
+ * to put into the cache's directory `tuning`, or kernels that follow them are not asked for. With
+ * `signer` (64 hexadecimal digits: a public key that the caller has checked the signature with) a
+ * serial lower than the highest imported from it is refused with QUERN_E_CACHE, and this one is
+ * kept. QUERN_E_CACHE too when the bundle is larger than the cache may be, or the cache is not open
+ * for writing.
  */
 QUERN_API quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle,
                                            const char *signer, struct quern_bundle_import *result);
