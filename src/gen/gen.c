@@ -346,6 +346,7 @@ static quern_status add_mma_tile(struct str *source, const struct plan *plan)
     TRY(add_template(source, "prelude/prelude"));
     TRY(add_template(source, matrix_template(plan->products)));
     TRY(add_template(source, "prelude/int4"));
+    TRY(add_template(source, "prelude/round"));
     TRY(add_template(source, "prelude/bf16"));
     if (q->wq == QUERN_W_INT4) {
         TRY(add_template(source, "decode/int4"));

@@ -203,6 +203,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
     p.products = matrix_products(p.target);
     p.wave_size = p.target->wave_size;
+    p.staging = STAGING_WEIGHTS;
     for (p.chunk = 32; p.chunk <= 64; p.chunk *= 2)
         for (p.waves = 4; p.waves <= 8; p.waves *= 2)
             for (p.split_k = 1; p.split_k <= p.waves; p.split_k *= 2)

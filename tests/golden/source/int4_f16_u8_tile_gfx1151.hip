@@ -157,6 +157,16 @@ enum pairing { OF_A, OF_W };
 enum sums_of_a { SHARED, OWN };
 enum zero_points { ZERO_NONE, ZERO_U8, ZERO_SCALED };
 
+// ---- prelude/round ----
+// f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
+template <class T, bool TRUNCATED> DEVICE T rounded(float value)
+{
+    if constexpr (TRUNCATED && __is_same(T, bf16))
+        return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
+    else
+        return (T)value;
+}
+
 // ---- prelude/bf16 ----
 // Two f32 as bf16, rounded to nearest; ties away from zero where there is no instruction for it.
 DEVICE u32 pack_bf16(f32x2 value)
