@@ -237,6 +237,7 @@ def main():
     results = []
     # a test that leaves threads or workers behind must not fill the machine: two at a time
     with tempfile.TemporaryDirectory(prefix="quern-check-") as scratch:
+        pathlib.Path(scratch).chmod(0o711)  # tests run programs in it as other users
         files = find_files(builds, options.words, options.long)
         rows = pathlib.Path(scratch) / "rows"
         rows.mkdir()

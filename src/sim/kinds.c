@@ -213,8 +213,6 @@ static void add_times(struct profile_sums *to, const struct profile_sums *from, 
         x->l2_written += times * y->l2_written;
         x->lines128 += times * y->lines128;
         x->lines128_least += times * y->lines128_least;
-        x->by_wave += times * y->by_wave;
-        x->by_workgroup += times * y->by_workgroup;
     }
     to->totals.scalar_bytes += times * from->totals.scalar_bytes;
     to->totals.lds_exchanges += times * from->totals.lds_exchanges;
@@ -274,23 +272,43 @@ static void place_check(const struct quern_sim_kind *kind, unsigned n, bool smal
     }
 }
 
-/* Whether other workgroups of a box count like its first. */
+/* The lines that a workgroup's instructions have in common depend on where in a line its part
+ * begins: what is scaled is the mean of all workgroups of a box that were run. */
+static void add_common(struct profile_sums *to, const struct profile_sums *run, double times)
+{
+    for (size_t n = 0; n <= to->map_count; n++) {
+        to->maps[n].by_wave += (uint64_t)(times * (double)run->maps[n].by_wave + 0.5);
+        to->maps[n].by_workgroup += (uint64_t)(times * (double)run->maps[n].by_workgroup + 0.5);
+    }
+}
+
+/* Whether other workgroups of a box count like its first. What they have in
+ * common is added to `to`. */
 static quern_status check_box(struct profiling *p, const struct quern_sim_kind *kind,
-                              uint64_t volume, const struct profile_sums *first, uint64_t *checked)
+                              uint64_t volume, const struct profile_sums *first,
+                              struct profile_sums *to, uint64_t *checked)
 {
     const bool small = volume <= CHECKS;
     const unsigned count = small ? (unsigned)volume : CHECKS;
+    /* the first is one of a small box's own */
+    const double share = (double)volume / (small ? count : count + 1);
+
+    add_common(to, first, share);
 
     for (unsigned n = 0; n < count && !p->irregular; n++) {
         struct profile_sums sums;
         uint32_t at[3];
         place_check(kind, n, small, at);
         const uint64_t id = number_of(p, at);
-        if (id == number_of(p, kind->first))
+        if (id == number_of(p, kind->first)) {
+            if (!small)
+                add_common(to, first, share);
             continue;
+        }
         TRY(run_some(p, &id, 1, &sums));
         if (!alike(first, &sums))
             p->irregular = true;
+        add_common(to, &sums, share);
         profile_sums_free(&sums);
         ++*checked;
     }
@@ -318,9 +336,9 @@ static quern_status run_kinds(struct profiling *p, struct profile_sums *sums,
                     return QUERN_OK;
                 for (unsigned axis = 0; axis < 3; axis++)
                     times *= (uint64_t)kind->last[axis] - kind->first[axis] + 1;
-                TRY(check_box(p, kind, times, one, &out->checked));
                 if (!sums->insns)
                     TRY(empty_like(one, sums));
+                TRY(check_box(p, kind, times, one, sums, &out->checked));
                 add_times(sums, one, times);
                 kind->instructions = one->counts.instructions;
                 out->kind_count++;
