@@ -267,6 +267,17 @@ static void add_mma_tile_constants(struct str *s, const struct plan *p)
              "whether slices of A are workgroup id x");
 }
 
+/* Which fp8 it is, and how the processor meets it. */
+static void add_fp8_constants(struct str *s, const struct plan *p)
+{
+    add_word(s, "FNUZ", p->problem.wq == QUERN_W_FP8FNUZ ? "true" : "false", "which kind of fp8");
+    add_word(s, "FORM",
+             p->fp8 == FP8_NATIVE   ? "FP8_NATIVE"
+             : p->fp8 == FP8_HALVED ? "FP8_HALVED"
+                                    : "FP8_SOFTWARE",
+             "how it is understood");
+}
+
 static void add_simt_skinny_constants(struct str *s, const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
@@ -275,14 +286,8 @@ static void add_simt_skinny_constants(struct str *s, const struct plan *p)
     add_word(s, "W_TYPE", element_word(problem_weight_type(q)), "elements of W");
     add_word(s, "A_TYPE", element_word(q->a), "elements of A");
     add_word(s, "C_TYPE", element_word(q->c), "elements of C and of a bias");
-    if (p->fp8) {
-        add_word(s, "FNUZ", q->wq == QUERN_W_FP8FNUZ ? "true" : "false", "which kind of fp8");
-        add_word(s, "FORM",
-                 p->fp8 == FP8_NATIVE   ? "FP8_NATIVE"
-                 : p->fp8 == FP8_HALVED ? "FP8_HALVED"
-                                        : "FP8_SOFTWARE",
-                 "how it is understood");
-    }
+    if (p->fp8)
+        add_fp8_constants(s, p);
     add_word(s, "A_SCALED", p->fp8 && problem_weight_type(q) == q->a ? "1" : "0",
              "whether A has a scale");
     add_word(s, "B_SCALED", p->fp8 ? "1" : "0", "whether W has one");
@@ -415,10 +420,28 @@ static quern_status add_dequant_int4(struct str *source, const struct plan *plan
     return add_template(source, "family/dequant_int4");
 }
 
+static quern_status add_dequant_fp8(struct str *source, const struct plan *plan)
+{
+    add_layer_constants(source, plan);
+    add_word(source, "C_TYPE", element_word(plan->problem.c), "elements of C");
+    add_fp8_constants(source, plan);
+    add_word(source, "TRUNCATE", plan->problem.round == QUERN_ROUND_TRUNC ? "true" : "false",
+             "whether f32 becomes bf16 by cutting");
+    str_add(source, "\n");
+    add_dequant_shape(source, plan);
+    TRY(add_template(source, "prelude/prelude"));
+    TRY(add_template(source, "prelude/round"));
+    TRY(add_template(source, "decode/dense"));
+    TRY(add_template(source, "decode/fp8"));
+    return add_template(source, "family/dequant_fp8");
+}
+
 static quern_status add_dequant(struct str *source, const struct plan *plan)
 {
     if (plan->problem.wq == QUERN_W_INT4)
         return add_dequant_int4(source, plan);
+    if (plan->fp8)
+        return add_dequant_fp8(source, plan);
     add_dequant_constants(source, plan);
     TRY(add_template(source, "prelude/prelude"));
     TRY(add_template(source, decode_template(plan->problem.wq)));

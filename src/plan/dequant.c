@@ -23,10 +23,6 @@ quern_status dequant_accepts(const struct quern_problem *p)
 {
     const bool int4 = p->wq == QUERN_W_INT4;
 
-    FAIL_IF(!problem_has_group(p), QUERN_E_DECLINED,
-            "op=dequant has no kernel for wq=%s in this version, which does nf4, fp4, mxfp4 and "
-            "int4",
-            weight_name(p->wq));
     FAIL_IF(p->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
             "only layout=%s has kernels for wq=%s in this version",
             int4                      ? "k8, exl and ck"
@@ -36,7 +32,7 @@ quern_status dequant_accepts(const struct quern_problem *p)
     FAIL_IF(p->layout == QUERN_LAYOUT_GPTQ || p->layout == QUERN_LAYOUT_AWQ, QUERN_E_DECLINED,
             "no kernel reads layout=%s; repack the weights once, to layout=exl (quern repack)",
             layout_name(p->layout));
-    FAIL_IF(!int4 && p->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
+    FAIL_IF(!int4 && problem_has_group(p) && p->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
             "round=trunc has no kernel in this version, which rounds to nearest (round=rne)");
     FAIL_IF(p->n > WEIGHTS_MAX / p->k, QUERN_E_DECLINED,
             "n=%" PRId64 " times k=%" PRId64 " is beyond this version's most weights, %" PRId64,
@@ -47,6 +43,9 @@ quern_status dequant_accepts(const struct quern_problem *p)
 /* Instructions of a chunk, as counted in compiled code. */
 static uint32_t chunk_slots(const struct plan *p)
 {
+    if (p->fp8)
+        return (p->fp8 == FP8_NATIVE ? 36 : 69) +
+               (p->problem.c == QUERN_BF16 && !(p->target->capabilities & CAP_CVT_PK_BF16) ? 31 : 0);
     if (p->problem.wq == QUERN_W_INT4) {
         const bool even = p->problem.round == QUERN_ROUND_RNE;
         return p->problem.c == QUERN_BF16 && even && !(p->target->capabilities & CAP_CVT_PK_BF16)
@@ -79,8 +78,10 @@ void dequant_choose(struct plan *p)
     const struct quern_problem *const q = &p->problem;
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
-    const int64_t weights = q->n * q->k, blocks = weights / problem_group(q);
-    const int64_t scale_bytes = block_bytes(q);
+    const bool fp8 = !problem_has_group(q);
+    const int64_t weights = q->n * q->k, blocks = fp8 ? 0 : weights / problem_group(q);
+    const int64_t scale_bytes = block_bytes(q), code_bits = fp8 ? 8 : 4;
+    const bool own_fnuz = t->capabilities & CAP_FP8_FNUZ;
 
     p->wave_size = t->wave_size;
     p->waves = (int)(ITEMS / t->wave_size);
@@ -88,7 +89,11 @@ void dequant_choose(struct plan *p)
     p->chunk = CHUNK;
     p->chunks = CHUNKS;
     p->weights_once = true;
-    p->lds_bytes = q->wq == QUERN_W_INT4 ? 0 : LDS;
+    p->lds_bytes = q->wq == QUERN_W_INT4 || fp8 ? 0 : LDS;
+    if (fp8)
+        p->fp8 = t->capabilities & CAP_FP8_CVT && own_fnuz == (q->wq == QUERN_W_FP8FNUZ)
+                     ? FP8_NATIVE
+                     : FP8_SOFTWARE;
 
     const int64_t group = dequant_weights_per_workgroup(p);
     e->vgprs = 48;
@@ -102,7 +107,7 @@ void dequant_choose(struct plan *p)
     e->busy_percent = fill.percent;
     e->kernel_cycles = (int64_t)fill.fullest * p->waves * wave_slots / (int64_t)t->simds;
     e->memory_cycles = (int64_t)target_memory_cycles(
-        t, (double)(weights / 2 + blocks * scale_bytes + weights * dtype_bytes(q->c)));
+        t, (double)(weights * code_bits / 8 + blocks * scale_bytes + weights * dtype_bytes(q->c)));
 }
 
 void dequant_explain(const struct plan *p, struct str *out)

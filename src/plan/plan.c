@@ -29,7 +29,10 @@ static void name_kernel(struct plan *p)
     const struct quern_problem *const q = &p->problem;
     const char *const nested = q->scale == QUERN_SCALE_NESTED ? "_nested" : "";
 
-    if (!problem_has_group(q))
+    if (p->family == FAMILY_DEQUANT && !problem_has_group(q))
+        snprintf(p->symbol, sizeof p->symbol, "quern_dequant_%s_%s_n%" PRId64 "_k%" PRId64,
+                 weight_name(q->wq), dtype_name(q->c), q->n, q->k);
+    else if (!problem_has_group(q))
         snprintf(p->symbol, sizeof p->symbol, "quern_%s_%s_n%" PRId64 "_k%" PRId64 "_m%d",
                  weight_name(q->wq), dtype_name(q->a), q->n, q->k, p->m_tile);
     else if (p->family == FAMILY_DEQUANT)

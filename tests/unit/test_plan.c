@@ -588,7 +588,6 @@ static void test_declines(void **state)
         const char *text, *target, *part;
     } cases[] = {
         {"op=dequant wq=int4 n=64 k=128 c=f32 layout=awq", "gfx1151", "no kernel reads layout=awq"},
-        {"op=dequant wq=fp8 n=64 k=64 c=f32", "gfx1201", "wq=fp8"},
         {"op=dequant wq=nf4 n=64 k=64 c=bf16 round=trunc", "gfx1151", "round=trunc"},
         {"op=dequant wq=nf4 n=1073741824 k=1073741824 c=f16", "gfx1151", "n=1073741824"},
         {"op=dequant wq=nf4 n=262144 k=524288 c=f16", "gfx1151", "fewer than 2^32 work-items"},

@@ -498,6 +498,68 @@ static void test_codes(void **state)
     check_codes("gfx942", "wq=fp8 n=256 k=66 a=fp8 c=f32", 2);
 }
 
+/* Written out: every length of a last chunk and of a last workgroup, to the last bit. */
+static void test_dequant_fp8(void **state)
+{
+    static const int sizes[][2] = {{37, 1001}, {1, 8192}, {1, 8195}, {1, 3}, {16, 512}, {3, 2731}};
+
+    (void)state;
+    for (int i = 0; i < 3 * COUNT(sizes); i++)
+        t_runs_add(targets[i % COUNT(targets)], 1, "op=dequant wq=%s n=%d k=%d c=%s round=%s",
+                   i / 6 % 2 ? "fp8fnuz" : "fp8", sizes[i % COUNT(sizes)][0],
+                   sizes[i % COUNT(sizes)][1], types[(i + i / 6) % 3], i % 4 ? "rne" : "trunc");
+    t_runs_verify(t_cache, ONE_IN);
+}
+
+/* All codes, NaN and the signs of zeros among them. */
+static void check_dequant_codes(const char *target, const char *wq)
+{
+    quern_ctx *const ctx = t_open(target, t_cache, QUERN_JIT_ON);
+    struct quern_args args = QUERN_INIT(struct quern_args);
+    const float scale = 0.75f;
+    float c[CODES], want[CODES];
+    uint8_t codes[CODES];
+    quern_buffer *buffer[3];
+    char text[96];
+    quern_op *op;
+
+    snprintf(text, sizeof text, "op=dequant wq=%s n=4 k=64 c=f32", wq);
+    const struct quern_problem p = t_problem(text);
+    for (int i = 0; i < CODES; i++)
+        codes[i] = (uint8_t)i;
+    const struct quant_operands in = {.b = codes, .b_scale = &scale};
+    assert_int_equal(quant_dequantise(&p, &in, want), QUERN_OK);
+    assert_int_equal(quern_op_create(ctx, &p, 1, &op), QUERN_OK);
+    assert_int_equal(quern_buffer_create(ctx, CODES, QUERN_SIM_READ, "b", &buffer[0]), QUERN_OK);
+    assert_int_equal(quern_buffer_create(ctx, 4, QUERN_SIM_READ, "b_scale", &buffer[1]), QUERN_OK);
+    assert_int_equal(quern_buffer_create(ctx, sizeof c, QUERN_SIM_WRITE, "c", &buffer[2]),
+                     QUERN_OK);
+    assert_int_equal(quern_buffer_write(buffer[0], codes, CODES), QUERN_OK);
+    assert_int_equal(quern_buffer_write(buffer[1], &scale, sizeof scale), QUERN_OK);
+    args.b = quern_buffer_address(buffer[0]);
+    args.b_scale = quern_buffer_address(buffer[1]);
+    args.c = quern_buffer_address(buffer[2]);
+    assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_OK);
+    assert_int_equal(quern_buffer_read(buffer[2], c, sizeof c), QUERN_OK);
+    for (int i = 0; i < CODES; i++)
+        if (isnan(want[i]) ? !isnan(c[i]) : memcmp(&c[i], &want[i], sizeof *c))
+            fail_msg("%s on %s: code %d is %g; expected %g", text, target, i, (double)c[i],
+                     (double)want[i]);
+    for (int i = 0; i < COUNT(buffer); i++)
+        quern_buffer_destroy(buffer[i]);
+    quern_op_release(op);
+    quern_close(ctx);
+}
+
+static void test_dequant_codes(void **state)
+{
+    (void)state;
+    for (int t = 0; t < COUNT(targets); t += ONE_IN) {
+        check_dequant_codes(targets[t], "fp8");
+        check_dequant_codes(targets[t], "fp8fnuz");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -507,7 +569,8 @@ int main(void)
         cmocka_unit_test(test_codes),          cmocka_unit_test(test_forced),
         cmocka_unit_test(test_bytes_asked),    cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_fp8_shapes_of_vllm),
-        cmocka_unit_test(test_walking_launch),
+        cmocka_unit_test(test_walking_launch), cmocka_unit_test(test_dequant_fp8),
+        cmocka_unit_test(test_dequant_codes),
     };
 
     return cmocka_run_group_tests_name("skinny", tests, t_cache_make, t_cache_remove);
