@@ -9,16 +9,16 @@
 #include <cmocka.h>
 
 #include "t_gpu.h"
+#include "t_number.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum type { F16, BF16, U8, I8, U4, I4 };
 
 static const struct form {
     const char *name, *builtin; /* _w32 or _w64 is added */
-    enum type a, b;
+    enum t_type a, b;
     bool half; /* D is 16-bit */
 } forms[] = {
     {"f32 f16", "__builtin_amdgcn_wmma_f32_16x16x16_f16_w%u(a, b, c)", F16, F16, false},
@@ -33,45 +33,8 @@ static const struct form {
      false},
 };
 
-static unsigned bits_of(enum type t)
-{
-    return t <= BF16 ? 16 : t <= I8 ? 8 : 4;
-}
-
-static uint32_t f32_bits(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, 4);
-    return u;
-}
-
-static double value_of(enum type t, uint32_t bits)
-{
-    const uint16_t low = (uint16_t)bits;
-    const uint32_t wide = bits << 16;
-    _Float16 h;
-    float f;
-
-    switch (t) {
-    case F16:
-        memcpy(&h, &low, 2);
-        return (double)h;
-    case BF16:
-        memcpy(&f, &wide, 4);
-        return (double)f;
-    case U8:
-        return bits & 255;
-    case I8:
-        return (int8_t)bits;
-    case U4:
-        return bits & 15;
-    default:
-        return (int)((bits & 15) ^ 8) - 8;
-    }
-}
-
 /* Small numbers, so that sums are exact in every format but the 16-bit results. */
-static uint32_t random_element(enum type t, uint64_t *random)
+static uint32_t random_element(enum t_type t, uint64_t *random)
 {
     const uint32_t n = (uint32_t)t_random(random);
     const float f = (float)((int)(n % 33) - 16) / 8;
@@ -79,16 +42,16 @@ static uint32_t random_element(enum type t, uint64_t *random)
     uint16_t u;
 
     if (t == BF16)
-        return f32_bits(f) >> 16;
+        return t_f32_bits(f) >> 16;
     memcpy(&u, &h, 2);
-    return t == F16 ? u : n & ((1u << bits_of(t)) - 1);
+    return t == F16 ? u : n & ((1u << t_bits_of(t)) - 1);
 }
 
 static void check_form(struct t_gpu *g, const struct form *f, unsigned kernel, unsigned lanes,
                        uint64_t *random)
 {
     static uint32_t a[64 * 8], b[64 * 8], c[64 * 16], d[64 * 16];
-    const unsigned words = bits_of(f->a) * 16 / 32, groups = lanes / 16;
+    const unsigned words = t_bits_of(f->a) * 16 / 32, groups = lanes / 16;
     /* a 16-bit D has one element to a register as well */
     const unsigned results = 16 / groups;
     uint32_t am[16][16], bm[16][16];
@@ -102,7 +65,7 @@ static void check_form(struct t_gpu *g, const struct form *f, unsigned kernel, u
             am[i][k] = random_element(f->a, random);
             bm[i][k] = random_element(f->b, random);
             for (unsigned l = i; l < lanes; l += 16) {
-                const unsigned at = k * bits_of(f->a);
+                const unsigned at = k * t_bits_of(f->a);
                 a[l * words + at / 32] |= am[i][k] << at % 32;
                 b[l * words + at / 32] |= bm[i][k] << at % 32;
             }
@@ -116,7 +79,7 @@ static void check_form(struct t_gpu *g, const struct form *f, unsigned kernel, u
             if (strstr(f->name, "clamp"))
                 cm[i][j] = (int32_t)(bits = 0x7fffff00 + (bits & 0xff));
             if (float_c)
-                bits = f32_bits((float)cm[i][j]);
+                bits = t_f32_bits((float)cm[i][j]);
             if (f->half && f->a == F16) {
                 const _Float16 h = (_Float16)cm[i][j];
                 uint16_t u;
@@ -140,12 +103,12 @@ static void check_form(struct t_gpu *g, const struct form *f, unsigned kernel, u
             const uint32_t got = d[(j + 16 * (i % groups)) * results + i / groups];
             double want = cm[i][j];
             for (unsigned k = 0; k < 16; k++)
-                want += value_of(f->a, am[i][k]) * value_of(f->b, bm[j][k]);
+                want += t_value_of(f->a, am[i][k], false) * t_value_of(f->b, bm[j][k], false);
             if (strstr(f->name, "clamp") && want > INT32_MAX)
                 want = INT32_MAX;
             float as_float;
             memcpy(&as_float, &got, 4);
-            const double is = f->half   ? value_of(f->a, got)
+            const double is = f->half   ? t_value_of(f->a, got, false)
                               : float_c ? (double)as_float
                                         : (int32_t)got;
             if (fabs(is - want) > (f->half ? fabs(want) / 128 : 0))
@@ -173,10 +136,10 @@ static void load_kernels(struct t_gpu *g, unsigned lanes)
 
     for (unsigned n = 0; n < sizeof forms / sizeof *forms; n++) {
         const struct form *const f = &forms[n];
-        const char *const ab = f->a == F16    ? "h16"
-                               : f->a == BF16 ? "s16v"
-                               : f->a <= I8   ? "i4"
-                                              : "i2";
+        const char *const ab = f->a == F16            ? "h16"
+                               : f->a == BF16         ? "s16v"
+                               : t_bits_of(f->a) == 8 ? "i4"
+                                                      : "i2";
         const char *const cd =
             !f->half ? (f->a <= BF16 ? (results == 8 ? "f8" : "f4") : (results == 8 ? "i8v" : "i4"))
             : f->a == F16 ? (results == 8 ? "h16" : "h8")

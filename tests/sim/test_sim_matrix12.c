@@ -12,17 +12,17 @@
 #include <cmocka.h>
 
 #include "t_gpu.h"
+#include "t_number.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum type { F32, F16, BF16, FP8, BF8, U8, I8, U4, I4, I32 };
 
 static const struct form {
     const char *builtin; /* of a, b, c and, if sparse, index */
-    enum type a, b, d;
+    enum t_type a, b, d;
     unsigned k;
     bool sparse;
     int a_factor, c_factor; /* negations; 2 is the absolute value, 3 and 4 stand for 1 and 4 */
@@ -68,11 +68,6 @@ static const struct form {
 struct place {
     unsigned lane, word, shift;
 };
-
-static unsigned bits_of(enum type t)
-{
-    return t == F32 || t == I32 ? 32 : t <= BF16 ? 16 : t <= I8 ? 8 : 4;
-}
 
 /* Bits of x: bit(x, n) is one, bits(x, high, low) a field. */
 static unsigned bits(unsigned x, unsigned high, unsigned low)
@@ -129,62 +124,9 @@ static struct place result_place(unsigned size, unsigned lanes, unsigned row, un
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
-static uint32_t f32_bits(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, 4);
-    return u;
-}
-
-static double small_float(uint32_t x, unsigned mantissa_bits, int bias, uint32_t nan)
-{
-    const uint32_t mantissa = x & ((1u << mantissa_bits) - 1), magnitude = x & 0x7f;
-    const int exponent = (int)(magnitude >> mantissa_bits);
-    double v = exponent ? ldexp(1 + ldexp(mantissa, -(int)mantissa_bits), exponent - bias)
-                        : ldexp(mantissa, 1 - bias - (int)mantissa_bits);
-
-    if (magnitude >= nan)
-        v = NAN;
-    else if (mantissa_bits == 2 && magnitude == 0x7c)
-        v = INFINITY;
-    return x & 0x80 ? -v : v;
-}
-
-static double value_of(enum type t, uint32_t bits)
-{
-    const uint16_t low = (uint16_t)bits;
-    const uint32_t wide = t == F32 ? bits : bits << 16;
-    _Float16 h;
-    float f;
-
-    switch (t) {
-    case F16:
-        memcpy(&h, &low, 2);
-        return (double)h;
-    case F32:
-    case BF16:
-        memcpy(&f, &wide, 4);
-        return (double)f;
-    case FP8:
-        return small_float(bits, 3, 7, 0x7f);
-    case BF8:
-        return small_float(bits, 2, 15, 0x7d);
-    case U8:
-        return bits & 255;
-    case I8:
-        return (int8_t)bits;
-    case U4:
-        return bits & 15;
-    case I4:
-        return (int)((bits & 15) ^ 8) - 8;
-    default:
-        return (int32_t)bits;
-    }
-}
-
 /* Small numbers, so that sums are exact; in special rounds now and then an infinity, a NaN, a zero
  * of either sign or the smallest denormal. */
-static uint32_t random_element(enum type t, bool special, uint64_t *random)
+static uint32_t random_element(enum t_type t, bool special, uint64_t *random)
 {
     static const uint32_t f16s[] = {0x7c00, 0xfc00, 0x7e01, 0x8000, 0, 0x0001},
                           bf16s[] = {0x7f80, 0xff80, 0x7fc1, 0x8000, 0, 0x0080},
@@ -202,13 +144,13 @@ static uint32_t random_element(enum type t, bool special, uint64_t *random)
     case F16:
         return u;
     case BF16:
-        return f32_bits(f) >> 16;
+        return t_f32_bits(f) >> 16;
     case FP8: /* exponents near the bias */
         return (n & 0x87) | (4 + (n >> 8) % 5) << 3;
     case BF8:
         return (n & 0x83) | (12 + (n >> 8) % 5) << 2;
     default:
-        return n & ((1u << bits_of(t)) - 1);
+        return n & ((1u << t_bits_of(t)) - 1);
     }
 }
 
@@ -226,7 +168,7 @@ static void put(uint32_t *words, unsigned per_lane, struct place p, uint32_t bit
 static void check_result(const struct form *f, unsigned n, unsigned lanes, unsigned i, unsigned j,
                          uint32_t got, double want, double size)
 {
-    const double is = value_of(f->d, got);
+    const double is = t_value_of(f->d, got, false);
     const double most = (f->d == I32 ? 0 : size * 0x1p-20) +
                         (f->d == F16    ? fabs(want) * 0x1p-11
                          : f->d == BF16 ? fabs(want) * 0x1p-8
@@ -243,7 +185,7 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
 {
     const struct form *const f = &forms[n];
     const unsigned stored = f->sparse ? f->k / 2 : f->k;
-    const unsigned a_size = bits_of(f->a), d_size = bits_of(f->d);
+    const unsigned a_size = t_bits_of(f->a), d_size = t_bits_of(f->d);
     const unsigned a_lanes = a_size == 4 && stored == 16 ? 32 : lanes;
     const unsigned b_lanes = a_size == 4 && f->k == 16 ? 32 : lanes;
     const unsigned aw = (16 * stored * a_size / a_lanes + 31) / 32;
@@ -264,7 +206,7 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
             const uint32_t x = random_element(f->a, special, random);
             put(a_words, aw, p, x);
             if (!f->sparse) {
-                a[r][k] = value_of(f->a, x);
+                a[r][k] = t_value_of(f->a, x, false);
                 continue;
             }
             /* two of four: 0 1, 0 2, 0 3, 1 2, 1 3, 2 3 */
@@ -272,7 +214,7 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
             const uint8_t *const two = pairs[(r * 7 + k / 2 * 5 + n) % 6];
             const unsigned at = k / 2 * 4 + two[k & 1];
             const unsigned pair = (p.word * 32 + p.shift) / a_size / 2;
-            a[r][at] = value_of(f->a, x);
+            a[r][at] = t_value_of(f->a, x, false);
             used[r][at] = true;
             if (k & 1)
                 indices[p.lane] |= (uint32_t)(two[0] | two[1] << 2) << 4 * pair;
@@ -281,7 +223,7 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
             const uint32_t x = random_element(f->b, special, random);
             put(b_words, bw, f->sparse ? sparse_b_place(a_size, lanes, f->k, r, k)
                                        : dense_place(a_size, lanes, f->k, r, k), x);
-            b[r][k] = value_of(f->b, x);
+            b[r][k] = t_value_of(f->b, x, false);
         }
     }
     /* the indices of one of several products in a register; the others are noise */
@@ -296,13 +238,13 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
             const int whole = (int)(t_random(random) % 65) - 32;
             const _Float16 h = (_Float16)whole;
             uint16_t u;
-            uint32_t x = f->d == I32 ? (uint32_t)whole : f32_bits((float)whole);
+            uint32_t x = f->d == I32 ? (uint32_t)whole : t_f32_bits((float)whole);
             memcpy(&u, &h, 2);
             if (f->d == I32 && strstr(f->builtin, ", true)"))
                 x = 0x7fffff00 + (uint32_t)(whole & 0xff);
             x = f->d == F16 ? u : f->d == BF16 ? x >> 16 : x;
             put(c_words, dw, result_place(d_size, lanes, i, j), x);
-            c[i][j] = value_of(f->d, x);
+            c[i][j] = t_value_of(f->d, x, false);
             c[i][j] = f->c_factor > 2    ? f->c_factor == 3 ? 1 : 4
                       : f->c_factor == 2 ? fabs(c[i][j])
                                          : f->c_factor * c[i][j];
@@ -346,7 +288,7 @@ static const char start[] =
     "  const D c = cp[LANE]; const INDEX index = (INDEX)(ip[LANE] >> SHIFT); (void)index;\\\n"
     "  dp[LANE] = CALL; }\n";
 
-static const char *type_name(enum type t, unsigned words, char *to)
+static const char *type_name(enum t_type t, unsigned words, char *to)
 {
     const unsigned n = words * (t <= BF16 && t != F32 ? 2 : 1);
 
@@ -359,7 +301,7 @@ static const char *type_name(enum type t, unsigned words, char *to)
 /* How many products' indices a register holds. */
 static unsigned sets(const struct form *f, unsigned lanes)
 {
-    const unsigned a_lanes = bits_of(f->a) == 4 && f->k == 32 ? 32 : lanes;
+    const unsigned a_lanes = t_bits_of(f->a) == 4 && f->k == 32 ? 32 : lanes;
     return f->sparse ? 16 / (f->k / 2 * 16 / a_lanes) : 1;
 }
 
@@ -370,7 +312,7 @@ static void load_kernels(struct t_gpu *g, unsigned lanes)
 
     for (unsigned n = 0; n < FORMS; n++) {
         const struct form *const f = &forms[n];
-        const unsigned size = bits_of(f->a), stored = f->sparse ? f->k / 2 : f->k;
+        const unsigned size = t_bits_of(f->a), stored = f->sparse ? f->k / 2 : f->k;
         const unsigned aw = (16 * stored * size / (size == 4 && stored == 16 ? 32 : lanes)) / 32;
         const unsigned bw = (16 * f->k * size / (size == 4 && f->k == 16 ? 32 : lanes)) / 32;
         for (unsigned key = 0; key < sets(f, lanes); key++) {
@@ -378,7 +320,7 @@ static void load_kernels(struct t_gpu *g, unsigned lanes)
             used += (size_t)snprintf(
                 source + used, sizeof source - used, "MATRIX(k%u_%u, %s, %s, %s, %s, %u, (%s))\n",
                 n, key, type_name(f->a, aw, at), type_name(f->b, bw, bt),
-                type_name(f->d, 8 * bits_of(f->d) / 32 * 32 / lanes, dt),
+                type_name(f->d, 8 * t_bits_of(f->d) / 32 * 32 / lanes, dt),
                 sets(f, lanes) == 1 ? "int" : "short", key * (32 / sets(f, lanes)), call);
             assert_true(used < sizeof source);
         }

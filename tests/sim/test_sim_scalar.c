@@ -117,8 +117,8 @@ static void buffer_parts(void **state)
                  "KERNEL k(const u32 *words, u32 *out) { u32 v; asm volatile(\n"
                  "\"s_mov_b64 s[44:45], %%1\\n s_mov_b32 s46, 14\\n s_mov_b32 s47, 0\\n %s\\n "
                  "s_sleep_var 1\\n s_wait_kmcnt 0\\n v_mov_b32 %%0, s40\"\n"
-                 ": \"=v\"(v) : \"s\"(words) : \"s40\", \"s44\", \"s45\", \"s46\", \"s47\"); out[0] "
-                 "= v; }\n",
+                 ": \"=v\"(v) : \"s\"(words) : \"s40\", \"s44\", \"s45\", \"s46\", \"s47\");\n"
+                 "  out[0] = v; }\n",
                  loads[n].text);
         t_gpu_load(&g, source);
         t_gpu_run(&g, &launch);
