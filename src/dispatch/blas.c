@@ -86,7 +86,7 @@ void op_blas_prepare(quern_op *op, int64_t m_max, enum quern_jit jit)
 {
     const quern_ctx *const ctx = op->ctx;
 
-    if (m_max <= PLAN_M_MAX || m_max <= atomic_load(&op->blas_asked) || !ctx->device ||
+    if (m_max <= PLAN_BLAS_LEAST || m_max <= atomic_load(&op->blas_asked) || !ctx->device ||
         !ctx->device->functions->product_make || ctx->settings.blas == QUERN_BLAS_OFF)
         return;
     lock_take(&op->growing);

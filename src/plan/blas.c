@@ -85,7 +85,7 @@ struct plan_blas plan_blas_choose(const struct plan_set *set)
         b.weights = weights.plans[0];
         b.weight_bytes = q->n * q->k * dtype_bytes(q->a);
     }
-    for (int64_t rows = 64; rows <= PLAN_BLAS_ROWS && !b.from; rows *= 2) {
+    for (int64_t rows = PLAN_BLAS_LEAST; rows <= PLAN_BLAS_ROWS && !b.from; rows *= 2) {
         const double own = own_cycles(p, rows), other = blas_cycles(&b, p, rows);
         if (rows <= p->m_tile || other >= own)
             continue;

@@ -17,6 +17,8 @@ struct plan_blas {
     double own_us, blas_us; /* modelled, for `from` rows */
 };
 
+/* The fewest rows that hipBLASLt is considered for: one tile of its. */
+#define PLAN_BLAS_LEAST 64
 /* The most rows that one product takes; more are several. */
 #define PLAN_BLAS_ROWS 8192
 
