@@ -20,8 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OWN_ROWS 64 /* rows that no op asks hipBLASLt for */
-
 #define HIP(call) assert_int_equal(call, hipSuccess)
 
 /* Layers that plan/ chooses hipBLASLt for at few rows: unquantised, which has no matrix kernels of
@@ -271,8 +269,10 @@ static void test_without(void **state)
 
     /* a kernel that would have to be compiled for it */
     for (int compiled = 0; compiled < 2; compiled++) {
+        setenv("QUERN_BLAS", compiled ? "auto" : "off", 1);
         ctx = t_open_hip(1, cache, QUERN_JIT_ON);
-        quern_op_release(create(ctx, blocks, compiled ? 8192 : OWN_ROWS, 0));
+        unsetenv("QUERN_BLAS");
+        quern_op_release(create(ctx, blocks, 8192, 0));
         quern_close(ctx);
         ctx = t_open_hip(1, cache, QUERN_JIT_ON);
         op = create(ctx, blocks, 8192, QUERN_OP_NO_COMPILE);
