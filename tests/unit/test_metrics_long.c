@@ -27,6 +27,7 @@ static const struct {
     int n, k, m;                /* 0: any */
     double port;
 } bounds[] = {
+    {"gfx950", "wq=nf4 a=bf16", 0, 4096, 4, 0.84},
     {"gfx950", "wq=nf4 a=f32", 0, 2560, 1, 1.06},
     {"gfx950", "wq=nf4 a=f32", 0, 0, 1, 0.86},
     {"gfx950", "wq=nf4", 0, 2560, 1, 1.01},
