@@ -43,17 +43,16 @@ quern_status dequant_accepts(const struct quern_problem *p)
 /* Instructions of a chunk, as counted in compiled code. */
 static uint32_t chunk_slots(const struct plan *p)
 {
+    const bool by_hand = p->problem.c == QUERN_BF16 && !(p->target->capabilities & CAP_CVT_PK_BF16);
+
     if (p->fp8)
-        return (p->fp8 == FP8_NATIVE ? 36 : 69) +
-               (p->problem.c == QUERN_BF16 && !(p->target->capabilities & CAP_CVT_PK_BF16) ? 31 : 0);
+        return (p->fp8 == FP8_NATIVE ? 36 : 69) + (by_hand ? 31 : 0);
     if (p->problem.wq == QUERN_W_INT4) {
         const bool even = p->problem.round == QUERN_ROUND_RNE;
         return p->problem.c == QUERN_BF16 && even && !(p->target->capabilities & CAP_CVT_PK_BF16)
                    ? 90
                    : 52;
     }
-    const bool by_hand = p->problem.c == QUERN_BF16 && !(p->target->capabilities & CAP_CVT_PK_BF16);
-
     return by_hand ? 84 : p->problem.c == QUERN_F32 ? 46 : 54;
 }
 

@@ -217,7 +217,8 @@ static uint32_t vgprs(const struct plan *p)
     const int loads = r * registers_of(p, weight_bytes(&p->problem)) + (p->stage ? 0 : of_a);
     const bool widens = p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
 
-    return (uint32_t)(p->ring * loads + (p->stage ? of_a : 0) + sum * r * columns + (widens ? 2 * (r + columns) : 0) +
+    return (uint32_t)(p->ring * loads + (p->stage ? of_a : 0) + sum * r * columns +
+                      (widens ? 2 * (r + columns) : 0) +
                       (p->fp8 ? 3 * (r + columns) : 0) + (p->row_lanes > 1 ? 4 * columns : 0) + 16);
 }
 

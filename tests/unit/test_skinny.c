@@ -225,7 +225,7 @@ static void test_strides(void **state)
     check_strides("wq=none n=20 k=42 a=f16", "gfx942", 43, false);
 }
 
-/* ---- Shapes that are not chosen for small layers ------------------------------------------------ */
+/* ---- Shapes that are not chosen for small layers --------------------------------------------- */
 
 /* A in LDS, at once and in stages, with and without groups of rows to walk over, for every kind of
  * products, with K that ends in a slot, N that ends in a group, and waves that share rows. */
