@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# quern: `make demo` shows it at work, `make check` proves it, `make bench` times it, `make` builds it.
+# quern: `make demo` shows it at work, `make check` proves it, `make bench` times it, `make` builds
+# it.
 # B is the build directory, SAN a list for -fsanitize: make B=build/asan SAN=address,undefined all
 
 B      ?= build/release
@@ -266,7 +267,8 @@ FUZZCC    := clang $(STD) -DFUZZING -DFUZZ_WORKER='"build/release/libexec/quern/
 .PHONY: fuzz
 fuzz: $(FUZZ:%=build/fuzz/fuzz_%)
 	@for f in $(FUZZ); do mkdir -p build/fuzz/corpus/$$f; \
-	  build/fuzz/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -timeout=20 -rss_limit_mb=4096 \
+	  build/fuzz/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -timeout=20 \
+	    -rss_limit_mb=4096 \
 	    -artifact_prefix=build/fuzz/$$f- -print_final_stats=1 -verbosity=0 \
 	    build/fuzz/corpus/$$f tests/fuzz/corpus/$$f || exit 1; done
 build/fuzz/%.o: %.c

@@ -3,8 +3,8 @@
  * Names and shapes: AutoGPTQ and GPTQModel (qweight [K/8,N], qzeros, scales, g_idx), AutoAWQ
  * (qweight [K,N/8]), compressed-tensors' pack-quantized (weight_packed [N,K/8]), bitsandbytes 4-bit
  * (weight, weight.absmax, weight.quant_state.bitsandbytes__nf4), gpt-oss (…_blocks, …_scales), and
- * 8-bit floats with one scale (weight F8_E4M3 [N,K], weight_scale, input_scale if activations have a
- * fixed one) as compressed-tensors' float-quantized and vLLM's fp8 files have them.
+ * 8-bit floats with one scale (weight F8_E4M3 [N,K], weight_scale, input_scale if activations have
+ * a fixed one) as compressed-tensors' float-quantized and vLLM's fp8 files have them.
  */
 #include "checkpoint.h"
 #include "json_file.h"
@@ -329,7 +329,7 @@ static bool is_scalar(const struct tensor *t)
     return t->rank == 0 || (t->rank == 1 && t->shape[0] == 1);
 }
 
-/* Without a scale of activations they may be of any type; those of the scale, or bf16, are taken. */
+/* Without a scale of activations they may be of any type; that of the scale, or bf16, is taken. */
 static int read_fp8(const struct search *q, const struct tensor *weight)
 {
     const struct tensor *const scale = part_of(q, ".weight_scale");

@@ -135,8 +135,8 @@ static void print_times(const struct launch_profile *l)
            m->issue_us, m->lds_us, m->matrix_us, m->memory_us, m->prologue_us, m->total_us,
            quern_sim_bound_name(m->bound), m->roof_percent, quern_sim_bound_name(m->roof));
     if (p->matrix_waves)
-        printf("  matrix     units at work %.1f %% of %.2f us: first loads %.2f us, barriers %.2f us, "
-               "ends %.2f us on top (model)\n",
+        printf("  matrix     units at work %.1f %% of %.2f us: first loads %.2f us, "
+               "barriers %.2f us, ends %.2f us on top (model)\n",
                m->matrix_percent, m->product_us, m->start_us, m->barrier_us, m->edge_us);
 }
 

@@ -256,7 +256,8 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
                 a->value = args[j] == PLAN_ARG_M ? slice_rows(s) : s->first;
             } else if (args[j] == PLAN_ARG_LDA || args[j] == PLAN_ARG_LDC) {
                 a->kind = QUERN_ARG_I64;
-                a->value = args[j] == PLAN_ARG_LDA ? op->spelling.problem.k : op->spelling.problem.n;
+                a->value =
+                    args[j] == PLAN_ARG_LDA ? op->spelling.problem.k : op->spelling.problem.n;
             }
         }
     }

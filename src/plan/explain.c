@@ -83,8 +83,8 @@ static void shape_explain(const struct plan *p, struct str *out)
         return;
     }
     str_addf(out,
-             "  shape      %d waves of %u lanes; a wave has %d rows of W and %d weights of each per "
-             "lane and step; %d %s a row\n",
+             "  shape      %d waves of %u lanes; a wave has %d rows of W and %d weights of each "
+             "per lane and step; %d %s a row\n",
              p->waves, p->wave_size, p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1),
              p->chunk * (is_mma(p) ? p->ring : 1), p->split_k,
              p->split_k > 1 ? "waves share" : "wave has");

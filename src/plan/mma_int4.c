@@ -202,7 +202,8 @@ static void count(struct plan *p, int cycles, struct model_counts *counts)
                                : q->zero == QUERN_ZERO_SCALED ? scale_bytes
                                                               : 0;
     const int64_t steps = steps_of(p), trips = trips_of(p);
-    const int64_t stride = q->layout == QUERN_LAYOUT_CK ? 1 : q->k / 2; /* blocks of ck never camp */
+    /* blocks of ck never camp */
+    const int64_t stride = q->layout == QUERN_LAYOUT_CK ? 1 : q->k / 2;
 
     p->phase = model_phase(p, stride, trips) ? PHASE_OF_GROUPS : PHASE_NONE;
     const uint32_t step = step_slots(p);

@@ -152,8 +152,8 @@ struct plan {
     bool shared_sums; /* sums of A are made once for all rows of a workgroup, in LDS */
     enum plan_fp8 fp8; /* of family simt_skinny; 0: no fp8 */
     int ring; /* of simt_skinny and mma_*: chunks of each row that a lane has asked for at once */
-    int stage; /* of simt_skinny: chunks of each row, of a wave, whose part of A is in LDS at once; 0:
-                  A is read from the caches */
+    int stage; /* of simt_skinny: chunks of each row, of a wave, whose part of A is in LDS at once;
+                  0: A is read from the caches */
     int resident; /* of simt_skinny: workgroups for each compute unit of the device at hand, which
                      walk over the groups of rows; 0: one workgroup for each group */
     enum plan_choice choice;
@@ -244,8 +244,8 @@ struct plan_cost {
 };
 bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, struct plan_cost *cost);
 
-/* Appends what each family is modelled to take for rows of A from 1 to 2048, and which kernel of the
- * set serves them, for people. */
+/* Appends what each family is modelled to take for rows of A from 1 to 2048, and which kernel of
+ * the set serves them, for people. */
 void plan_explain_sweep(const struct plan_set *set, struct str *out);
 
 /*

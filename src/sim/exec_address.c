@@ -412,8 +412,8 @@ static unsigned lds_passes(const struct access *a, const struct target_lds *s, u
     return passes;
 }
 
-/* The same of 32 lanes, all active, of which every 32 / words make a group: the usual case, in loops
- * whose length the compiler knows. */
+/* The same of 32 lanes, all active, of which every 32 / words make a group: the usual case, in
+ * loops whose length the compiler knows. */
 INLINE unsigned lds_passes_in_order(const struct access *a, const uint32_t *address, unsigned first,
                                     unsigned words)
 {

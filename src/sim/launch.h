@@ -83,8 +83,8 @@ struct run {
     const struct quern_sim_launch *launch;
     struct memory memory;           /* the simulator's mappings and the launch's own */
     _Atomic(struct race *) *races;  /* full check: for each mapping, made when first needed */
-    /* race_touch, race_define and touched_add, for bodies: they take memory, and this library is who
-     * does */
+    /* race_touch, race_define and touched_add, for bodies: they take memory, and this library is
+     * who does */
     enum race_result (*race_touch)(struct group *g, const struct mapping *map, uint64_t address,
                                    unsigned bytes, enum track_kind kind, uint64_t *undefined,
                                    struct race_found *found);

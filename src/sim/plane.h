@@ -2,8 +2,8 @@
 /*
  * What the full check knows of a large buffer: one bit for each byte, or a name (a number) for each
  * granule of 32 bytes. It takes memory for what is mixed only: pages, which are for 512 or 4096
- * bytes of the buffer, are allocated when a bit of theirs is set and given back when all are, and so
- * are the nodes above them, which are for 2 MiB. Names are never given back before the plane is
+ * bytes of the buffer, are allocated when a bit of theirs is set and given back when all are, and
+ * so are the nodes above them, which are for 2 MiB. Names are never given back before the plane is
  * cleared.
  *
  * All pages are taken from a heap, which counts them and has a limit, so that memory is bounded

@@ -21,7 +21,7 @@ struct profile_wave {
     bool behind;     /* a barrier, and no matrix instruction and no wait for LDS since */
     bool bare;       /* a wait for LDS, and no matrix instruction since */
     unsigned lds_asked; /* accesses to it since the barrier */
-    uint64_t before, products_end; /* issue cycles up to the first matrix instruction and the last */
+    uint64_t before, products_end; /* issue cycles up to the first matrix instruction, the last */
     uint64_t bare_barriers;
 };
 

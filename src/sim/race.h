@@ -61,7 +61,8 @@ void race_heap_destroy(struct race_heap *heap);
 
 /*
  * The workgroup touches `bytes` (1 to 64) bytes of a writable buffer at a guest address. Gives in
- * *undefined which of them no kernel has written yet, if only kernels write the buffer. Thread-safe.
+ * *undefined which of them no kernel has written yet, if only kernels write the buffer.
+ * Thread-safe.
  */
 enum race_result race_touch(struct group *g, const struct mapping *map, uint64_t address,
                             unsigned bytes, enum track_kind kind, uint64_t *undefined,

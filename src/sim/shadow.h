@@ -8,8 +8,8 @@
  * an instruction is said by the undef_kind of its row and done here, by the same operand fetch and
  * result commit that the bodies use, run on the shadow.
  *
- * LDS and scratch have a mask byte for each byte. LDS also remembers which wave touched a byte since
- * the last barrier. What is known of buffers is in race.h.
+ * LDS and scratch have a mask byte for each byte. LDS also remembers which wave touched a byte
+ * since the last barrier. What is known of buffers is in race.h.
  */
 #ifndef QUERN_SIM_SHADOW_H
 #define QUERN_SIM_SHADOW_H

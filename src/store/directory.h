@@ -52,7 +52,8 @@ int directory_open_in(int parent, const char *name, bool create, const char *sho
 
 /*
  * Opens a file to read it whose directories are all as safe as those above a cache, which only the
- * user or root can have written, and which has no other name. `path` is absolute and canonical, as directory_resolve gives.
+ * user or root can have written, and which has no other name. `path` is absolute and canonical, as
+ * directory_resolve gives.
  * Returns a descriptor, or -errno with the reason recorded.
  */
 int directory_open_file(const char *path);

@@ -15,7 +15,7 @@ struct target_lds {
     unsigned banks; /* of 4 bytes */
     unsigned lanes; /* of a group: what LDS serves together, in one pass if no two meet in a bank */
     bool in_order;  /* group n is the lanes from n · lanes on */
-    uint64_t groups[TARGET_LDS_GROUPS]; /* lanes of each, the rest 0; of a wave of 32 the low half */
+    uint64_t groups[TARGET_LDS_GROUPS]; /* lanes of each, the rest 0; of 32 lanes the low half */
 };
 
 /* Of an instruction that reads, or writes (or changes), `bytes` of 1 to 16 for each lane. */

@@ -14,7 +14,7 @@
 /* From a barrier to the first operands that LDS gives behind it. */
 #define TARGET_LDS_CYCLES 128
 
-/* That a compute unit takes in from its nearest cache, whatever that has: 16 bytes of four lanes. */
+/* That a compute unit takes in from its nearest cache, whatever that has: 16 bytes of 4 lanes. */
 #define TARGET_CACHE_BYTES_PER_CYCLE 64
 
 /* Cycles until a SIMD can issue its next instruction: those of gfx9 are 16 lanes wide. */

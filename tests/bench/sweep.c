@@ -2,8 +2,8 @@
 /*
  * Prints what the planner says of 49 layers of language models: as CSV, of all targets or of those
  * named (docs/sweep.csv has them all), or with --svg as the chart in docs/sweep.svg, or with
- * --crossover that in docs/crossover.svg. Run it in the top directory: bitsandbytes' counts are in a
- * file there.
+ * --crossover that in docs/crossover.svg. Run it in the top directory: bitsandbytes' counts are in
+ * a file there.
  */
 #include "crossover.h"
 #include "sweep.h"

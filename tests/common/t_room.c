@@ -96,7 +96,8 @@ size_t t_room_peak(const struct t_room_job *job, enum quern_sim_check check)
     snprintf(source, sizeof source,
              "KERNEL k(u32x4 *c) { u32x4 sum = {};\n"
              "for (u64 n = 0; n < %lluull; n++) {\n"
-             "  const u64 at = %d ? (n * 32 + LANE) / %u * 256 + (n * 32 + LANE) %% %u * %u + GROUP\n"
+             "  const u64 at = %d ? (n * 32 + LANE) / %u * 256\n"
+             "                      + (n * 32 + LANE) %% %u * %u + GROUP\n"
              "                    : (GROUP * %lluull + n) * 32 + LANE;\n"
              "  if (%d) sum |= c[at]; else c[at] = (u32x4){LANE, GROUP, 1, 2}; }\n"
              "asm volatile(\"\" :: \"v\"(sum)); }",

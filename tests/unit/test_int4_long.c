@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * {sym, asym} × {f16, bf16} × {group 32, 128} × {rne, trunc} × layouts × M, with weights
- * dequantised into LDS and without, on every verified target, in full checking mode: what test_int4 samples. Minutes of work, so it runs with --long
- * only.
+ * dequantised into LDS and without, on every verified target, in full checking mode: what test_int4
+ * samples. Minutes of work, so it runs with --long only.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
 /*
  * The 40 layer shapes that 4-bit kernels are judged by, on the planner's level: every target's grid
  * fills it, enough waves fit, enough bytes are asked for at a time, and instructions stay within
- * budgets. docs/sweep.svg, crossover.svg and sweep.csv are what the planner says; T_REGENERATE=1 rewrites
- * them.
+ * budgets. docs/sweep.svg, crossover.svg and sweep.csv are what the planner says; T_REGENERATE=1
+ * rewrites them.
  */
 #include <stdarg.h>
 #include <stddef.h>
