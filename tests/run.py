@@ -72,6 +72,8 @@ def environment(build, scratch):
         SANITIZER_OPTIONS,
         B=str(TOP / "build" / build),
         QUERN_CACHE_DIR=str(scratch / "cache"),
+        # of programs that do not care who compiles: one of any build, once
+        T_CACHE=str(scratch.parent / "kernels"),
         QUERN_COMMAND=str(TOP / "build" / build / "bin" / "quern"),
         XDG_CACHE_HOME=str(scratch / "xdg"),
         TMPDIR=str(tmp),
@@ -241,6 +243,7 @@ def main():
         files = find_files(builds, options.words, options.long)
         rows = pathlib.Path(scratch) / "rows"
         rows.mkdir()
+        (pathlib.Path(scratch) / "kernels").mkdir(mode=0o700)
         jobs = [(b, p, pathlib.Path(scratch) / str(i), options.long)
                 for i, (b, p) in enumerate(files)]
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:

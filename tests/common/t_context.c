@@ -63,15 +63,20 @@ char *t_cache;
 
 int t_cache_make(void **state)
 {
+    const char *const shared = getenv("T_CACHE");
+
     (void)state;
-    t_cache = t_temp_dir();
-    return 0;
+    t_cache = shared ? strdup(shared) : t_temp_dir();
+    return t_cache ? 0 : -1;
 }
 
 int t_cache_remove(void **state)
 {
     (void)state;
-    t_remove(t_cache);
+    if (getenv("T_CACHE"))
+        free(t_cache);
+    else
+        t_remove(t_cache);
     return 0;
 }
 

@@ -12,8 +12,9 @@
 char *t_temp_dir(void);
 void t_remove(char *directory);
 
-/* A directory for the cache that the tests of a program share, so that each kernel is compiled
- * once, and cmocka's group fixtures that make and remove it. */
+/* A directory for the cache of tests that do not care whether a kernel was compiled or found, and
+ * cmocka's group fixtures that make and remove it. It is T_CACHE of the environment where that is
+ * set, and then it stays: programs of all builds share what was compiled. */
 extern char *t_cache;
 int t_cache_make(void **state);
 int t_cache_remove(void **state);

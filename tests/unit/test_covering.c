@@ -220,15 +220,12 @@ static void run_case(void *user, size_t index)
 
 static void test_cases(void **state)
 {
-    char *const cache = t_temp_dir();
-
     (void)state;
     for (int t = 0; t < levels[TARGET]; t++)
-        contexts[t] = t_open(verified[t]->name, cache, QUERN_JIT_ON);
+        contexts[t] = t_open(verified[t]->name, t_cache, QUERN_JIT_ON);
     parallel_for((size_t)(array.count + ONE_IN - 1) / ONE_IN, 2, run_case, NULL);
     for (int t = 0; t < levels[TARGET]; t++)
         quern_close(contexts[t]);
-    t_remove(cache);
     for (int i = 0; i < COUNT(failures) && i < atomic_load(&failed); i++)
         print_error("%s\n", failures[i]);
     assert_int_equal(atomic_load(&failed), 0);
@@ -241,5 +238,5 @@ int main(void)
 
     find_levels();
     make(&array);
-    return cmocka_run_group_tests_name("covering", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("covering", tests, t_cache_make, t_cache_remove);
 }

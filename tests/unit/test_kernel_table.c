@@ -115,8 +115,6 @@ static void add_line(struct str *table, quern_ctx *ctx, const char *text, int m)
 
 static void make_table(struct str *table, const char *identity)
 {
-    char *const cache = t_temp_dir();
-
     str_addf(table, "# toolchain %s\n", identity);
     str_add(table, "target,kernel,vgprs,agprs,sgprs,lds,object bytes,instructions\n");
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
@@ -125,7 +123,7 @@ static void make_table(struct str *table, const char *identity)
 
         options.device = QUERN_DEVICE_SIM;
         options.target = targets[t];
-        options.cache_dir = cache;
+        options.cache_dir = t_cache;
         options.worker_path = t_worker_path();
         options.allow_unverified = 1;
         assert_int_equal(quern_open(&options, &ctx), QUERN_OK);
@@ -133,7 +131,6 @@ static void make_table(struct str *table, const char *identity)
             add_line(table, ctx, kernels[i].problem, kernels[i].m);
         quern_close(ctx);
     }
-    t_remove(cache);
 }
 
 static void compare(const char *made, const char *kept)
@@ -188,5 +185,5 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_table)};
 
-    return cmocka_run_group_tests_name("kernel table", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("kernel table", tests, t_cache_make, t_cache_remove);
 }

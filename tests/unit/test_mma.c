@@ -30,7 +30,6 @@ static const char *const problems[] = {
     "wq=fp4 n=64 k=2560 group=256 a=bf16 c=f32",
 };
 
-static char *cache;
 static quern_ctx *contexts[COUNT(targets)];
 /* Runs the kernel for `tile` rows with m of them, m from `from` in steps of `step` up to `to`. */
 static void run(size_t target, const char *text, int tile, int from, int step, int to)
@@ -140,20 +139,18 @@ static void test_rows_do_not_mix(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
-    cache = t_temp_dir();
-    for (size_t t = 0; t < COUNT(targets); t++)
-        contexts[t] = t_open(targets[t], cache, QUERN_JIT_ON);
-    return 0;
+    const int failed = t_cache_make(state);
+
+    for (size_t t = 0; !failed && t < COUNT(targets); t++)
+        contexts[t] = t_open(targets[t], t_cache, QUERN_JIT_ON);
+    return failed;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     for (size_t t = 0; t < COUNT(targets); t++)
         quern_close(contexts[t]);
-    t_remove(cache);
-    return 0;
+    return t_cache_remove(state);
 }
 
 int main(void)
