@@ -1,4 +1,3 @@
 /* SPDX-License-Identifier: MIT */
 /* Small C functions give the same bits on the CPU and on the software GPU: see the suite. */
-#define LONG 0
 #include "differential/suite.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Small C functions, the same text compiled by the C compiler for the CPU and by hipRTC for the
- * software GPU, give the same bits. test_differential.c takes the quick rows of the targets in
- * objects.h, test_differential_long.c, which defines LONG to 1, all of them.
+ * software GPU, give the same bits, on every target in objects.h.
  *
  * The functions are in files by subject. gpu_side.h and cpu_side.h make both compilers read
  * the same words; twins.h says in C what single GPU instructions do. A function of a lane runs on
