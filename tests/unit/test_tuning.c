@@ -163,7 +163,7 @@ static void bad_tables_are_refused(void **state)
         {HEAD PROBLEM " | m=1 | rows=4 | us=1 | us=1\n", "line 2 has more than four fields"},
         {HEAD "wq=nf5 n=1 k=64 a=f16 | m=1 | rows=4 | us=1\n", "line 2: wq=nf5 is unknown"},
         {HEAD "\n" PROBLEM " | m=0 | rows=4 | us=1\n", "line 3: m=0; expected m=1 to m=256"},
-        {HEAD PROBLEM " | m=65 | rows=4 | us=1\n", "line 2: m=65; expected"},
+        {HEAD PROBLEM " | m=257 | rows=4 | us=1\n", "line 2: m=257; expected"},
         {HEAD PROBLEM " | m=1.5x | rows=4 | us=1\n", "line 2: m=1.5x; expected"},
         {HEAD PROBLEM " | rows | rows=4 | us=1\n", "line 2: rows; expected m=1"},
         {HEAD PROBLEM " | m=1 | rows=4  chunk=2 | us=1\n", "is no shape"},
