@@ -110,6 +110,18 @@ def test_the_smallest_example(tmp_path):
         assert (done.returncode, done.stdout) == (0, "c[0] = 32, expected 32\n"), done.stderr
 
 
+@pytest.mark.parametrize("example, says", [
+    ("graph", ["token 1: 1", "token 2: 2", "token 3: 3", "token 4: 4"]),
+    ("threads", ["4 threads, 8 launches each, 0 wrong answers"]),
+])  # fmt: skip
+@pytest.mark.skipif(not FAKEHIP.is_dir(), reason="no HIP headers here")
+def test_examples_that_own_a_gpu(tmp_path, example, says):
+    done = subprocess.run([BUILD / "examples" / example], capture_output=True, text=True,
+                          env={**clean_environment(tmp_path / "cache"),
+                               "LD_LIBRARY_PATH": str(FAKEHIP)})
+    assert (done.returncode, done.stdout.splitlines()) == (0, says), done.stderr
+
+
 # ---- figures ------------------------------------------------------------------------------------
 
 
