@@ -21,15 +21,8 @@ void poison(void *memory, size_t bytes)
 
 /* ---- The start of a wave --------------------------------------------------------------------- */
 
-/* Bits of the descriptor's kernel_code_properties and of compute_pgm_rsrc2. */
+/* Bits of the descriptor's compute_pgm_rsrc2. */
 enum {
-    PROPERTY_PRIVATE_BUFFER = 1 << 0,
-    PROPERTY_DISPATCH = 1 << 1,
-    PROPERTY_QUEUE = 1 << 2,
-    PROPERTY_KERNARG = 1 << 3,
-    PROPERTY_DISPATCH_ID = 1 << 4,
-    PROPERTY_FLAT_SCRATCH = 1 << 5,
-    PROPERTY_PRIVATE_SIZE = 1 << 6,
     RSRC2_PRIVATE = 1 << 0,
     RSRC2_USER_SGPR_SHIFT = 1,
     RSRC2_GROUP_X = 1 << 7,
@@ -55,21 +48,21 @@ static unsigned start_scalars(struct wave *w)
     unsigned n = 0;
 
     memset(w->s, 0, sizeof w->s);
-    if (k->properties & PROPERTY_PRIVATE_BUFFER) {
+    if (k->properties & OBJECT_SGPR_PRIVATE_SEGMENT_BUFFER) {
         n = put64(w, n, (uint64_t)APERTURE_PRIVATE << 32);
         n = put64(w, n, 0xffffffffu);
     }
-    if (k->properties & PROPERTY_DISPATCH)
+    if (k->properties & OBJECT_SGPR_DISPATCH_PTR)
         n = put64(w, n, run->packet_at);
-    if (k->properties & PROPERTY_QUEUE)
+    if (k->properties & OBJECT_SGPR_QUEUE_PTR)
         n = put64(w, n, 0);
-    if (k->properties & PROPERTY_KERNARG)
+    if (k->properties & OBJECT_SGPR_KERNARG_SEGMENT_PTR)
         n = put64(w, n, run->kernarg_at);
-    if (k->properties & PROPERTY_DISPATCH_ID)
+    if (k->properties & OBJECT_SGPR_DISPATCH_ID)
         n = put64(w, n, 0);
-    if (k->properties & PROPERTY_FLAT_SCRATCH)
+    if (k->properties & OBJECT_SGPR_FLAT_SCRATCH_INIT)
         n = put64(w, n, 0);
-    if (k->properties & PROPERTY_PRIVATE_SIZE)
+    if (k->properties & OBJECT_SGPR_PRIVATE_SEGMENT_SIZE)
         w->s[n++] = k->scratch_bytes;
     const unsigned preload = k->kernarg_preload & 127, first = k->kernarg_preload >> 7;
     for (unsigned word = 0; word < preload && n < 16; word++, n++)

@@ -9,14 +9,13 @@ one line that says why when the package cannot be had. Nothing that builds quern
 """
 
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
 
-from fetch_wheel import MARK, PEERS, TOP, Unavailable, download, only_one
+from fetch_wheel import TOP, Unavailable, fetch_once
 
 VERSION = "3.9.0"
 # of 900 MB what compiles for AMD's GPUs
@@ -26,32 +25,15 @@ COMPILE_SECONDS = 300
 
 
 def unpack(wheel, directory):
+    """The package, in `package`; the mark is set when all of it is there."""
+    package = directory / "package"
+    shutil.rmtree(package, ignore_errors=True)
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.infolist():
             if not member.filename.startswith(LEFT_OUT):
-                archive.extract(member, directory)
+                archive.extract(member, package)
                 mode = member.external_attr >> 16 & 0o777
-                (directory / member.filename).chmod(mode or 0o644)
-
-
-def fetch():
-    """The directory that has the package, in `package`. Raises Unavailable."""
-    directory = PEERS / f"triton-{VERSION}"
-    if (directory / MARK).exists():
-        return directory
-    directory.mkdir(parents=True, exist_ok=True)
-    with only_one(PEERS / "lock"):
-        if (directory / MARK).exists():
-            return directory
-        work = pathlib.Path(tempfile.mkdtemp(prefix="fetch.", dir=PEERS))
-        try:
-            unpack(download(work, f"triton=={VERSION}"), work / "package")
-            shutil.rmtree(directory / "package", ignore_errors=True)
-            (work / "package").rename(directory / "package")
-        finally:
-            shutil.rmtree(work)
-        (directory / MARK).touch()
-    return directory
+                (package / member.filename).chmod(mode or 0o644)
 
 
 def compile_kernel(directory, words):
@@ -72,7 +54,7 @@ def compile_kernel(directory, words):
 if __name__ == "__main__":
     os.umask(0o022)
     try:
-        place = fetch()
+        place = fetch_once(f"triton=={VERSION}", unpack)
         compile_kernel(place, sys.argv[1:])
         print(place)
     except (Unavailable, OSError) as why:

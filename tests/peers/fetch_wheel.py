@@ -66,9 +66,10 @@ def unpack(wheel, directory):
                 part.replace(directory / found[1])
 
 
-def fetch():
-    """The directory of the libraries, downloaded unless they are there. Raises Unavailable."""
-    directory = PEERS / f"bitsandbytes-{VERSION}"
+def fetch_once(wheel, fill):
+    """The directory of a requirement "name==version", downloaded and filled by fill(path of the
+    wheel, directory) unless that was done before. Raises Unavailable."""
+    directory = PEERS / wheel.replace("==", "-")
     if (directory / MARK).exists():
         return directory
     directory.mkdir(parents=True, exist_ok=True)
@@ -77,11 +78,16 @@ def fetch():
             return directory
         work = pathlib.Path(tempfile.mkdtemp(prefix="fetch.", dir=PEERS))
         try:
-            unpack(download(work, WHEEL), directory)
+            fill(download(work, wheel), directory)
         finally:
             shutil.rmtree(work)
         (directory / MARK).touch()
     return directory
+
+
+def fetch():
+    """The directory of the libraries. Raises Unavailable."""
+    return fetch_once(WHEEL, unpack)
 
 
 if __name__ == "__main__":
