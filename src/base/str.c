@@ -50,15 +50,21 @@ void str_addf(struct str *s, const char *format, ...)
 
     va_start(ap, format);
     va_copy(again, ap);
-    const int n = vsnprintf(NULL, 0, format, ap);
+    /* into the room that there is; once more when it was too small */
+    const size_t room = s->failed ? 0 : s->capacity - s->length;
+    const int n = vsnprintf(room ? s->text + s->length : NULL, room, format, ap);
     va_end(ap);
     if (n < 0)
         s->failed = true;
+    else if ((size_t)n < room)
+        s->length += (size_t)n;
     else if (reserve(s, (size_t)n)) {
         vsnprintf(s->text + s->length, (size_t)n + 1, format, again);
         s->length += (size_t)n;
     }
     va_end(again);
+    if (s->failed && s->text)
+        s->text[s->length] = 0; /* not the part that there was room for */
 }
 
 void str_clear(struct str *s)

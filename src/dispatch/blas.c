@@ -60,15 +60,15 @@ static quern_status make(quern_op *op, const struct plan_blas *plan, enum quern_
 }
 
 /* Under op->growing. False: too few rows for it, so far. */
-static bool prepare(quern_op *op, int64_t m_max, enum quern_jit jit)
+static bool prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit)
 {
     quern_ctx *const ctx = op->ctx;
-    struct plan_set plans;
+    struct plan_set made;
 
-    if (plan_make_tuned(&op->spelling.problem, ctx->id.target, ctx->tuning, &ctx->settings.force,
-                        &plans) != QUERN_OK)
+    if (!plans && plan_make_tuned(&op->spelling.problem, ctx->id.target, ctx->tuning,
+                                  &ctx->settings.force, &made) != QUERN_OK)
         return true;
-    const struct plan_blas plan = plan_blas_choose(&plans);
+    const struct plan_blas plan = plan_blas_choose(plans ? plans : &made);
     if (!plan.from || m_max < plan.from)
         return !plan.from;
     struct op_blas *const b = os.calloc(1, sizeof *b);
@@ -82,7 +82,7 @@ static bool prepare(quern_op *op, int64_t m_max, enum quern_jit jit)
     return true;
 }
 
-void op_blas_prepare(quern_op *op, int64_t m_max, enum quern_jit jit)
+void op_blas_prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit)
 {
     const quern_ctx *const ctx = op->ctx;
 
@@ -91,7 +91,7 @@ void op_blas_prepare(quern_op *op, int64_t m_max, enum quern_jit jit)
         return;
     lock_take(&op->growing);
     if (m_max > atomic_load(&op->blas_asked))
-        atomic_store(&op->blas_asked, prepare(op, m_max, jit) ? INT64_MAX : m_max);
+        atomic_store(&op->blas_asked, prepare(op, plans, m_max, jit) ? INT64_MAX : m_max);
     lock_give(&op->growing);
 }
 
@@ -139,7 +139,6 @@ quern_status op_blas_launch(quern_op *op, const struct quern_args *args, int64_t
                             int64_t *done)
 {
     struct op_blas *const b = atomic_load_explicit(&op->blas, memory_order_acquire);
-    struct quern_args weights = *args;
     bool usable = true;
 
     *done = 0;
@@ -151,6 +150,7 @@ quern_status op_blas_launch(quern_op *op, const struct quern_args *args, int64_t
     if (!usable)
         return QUERN_OK;
     if (b->weights) {
+        struct quern_args weights = *args;
         weights.c = args->workspace;
         weights.ldc = 0;
         TRY(quern_op_launch(b->weights, &weights, 1, stream));

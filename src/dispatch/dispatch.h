@@ -63,6 +63,8 @@ struct kernel {
     size_t size;
     struct object object; /* points into bytes */
     const struct object_kernel *in_object;
+    enum plan_arg args[PLAN_ARGS_MAX]; /* that it takes, in kernarg order */
+    size_t arg_count;
     struct device_kernel *loaded; /* null until kernel_load */
     bool cached;
     bool by_source; /* made by another toolchain than is here */
@@ -233,10 +235,12 @@ bool op_covers(const quern_op *op, int64_t m_max);
 
 /*
  * Many rows by hipBLASLt (blas.c). op_blas_prepare makes what it takes, if the device has it and
- * m_max calls for it, and never fails an op; it may block. op_blas_launch puts the first *done rows
- * of m on the stream, 0 when it is not for it.
+ * m_max calls for it, and never fails an op; it may block. `plans` are all of the op's, or null:
+ * they are made if need be. op_blas_launch puts the first *done rows of m on the stream, 0 when it
+ * is not for it.
  */
-void op_blas_prepare(quern_op *op, int64_t m_max, enum quern_jit jit);
+void op_blas_prepare(quern_op *op, const struct plan_set *plans, int64_t m_max,
+                     enum quern_jit jit);
 quern_status op_blas_launch(quern_op *op, const struct quern_args *args, int64_t m, void *stream,
                             int64_t *done);
 void op_blas_free(quern_op *op);
@@ -260,7 +264,7 @@ struct arg_values {
 };
 #define KERNARG_MAX 256
 /* Packs the explicit arguments in natural alignment; returns their size. `kernarg` is zeroed. */
-size_t pack_args(const struct plan *plan, const struct arg_values *values,
+size_t pack_args(const struct kernel *kernel, const struct arg_values *values,
                  uint8_t kernarg[KERNARG_MAX]);
 /* Rows of a slice launch: the value of m that its kernel sees. */
 static inline int32_t slice_rows(const struct plan_slice *s)

@@ -16,49 +16,48 @@
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
-/* The source key's text: what the code object is a function of, but for the toolchain. */
-static void source_key_text(const struct kernel *k, const struct target_id *id, struct str *text)
+/* Appends what the code object is a function of, but for the toolchain. */
+static void add_source_text(const struct kernel *k, const struct target_id *id, struct str *text)
 {
-    char processor[64], wave[16];
+    char wave[16];
 
-    snprintf(processor, sizeof processor, "%s", id->target->name);
     snprintf(wave, sizeof wave, "%u", k->plan.wave_size);
     key_add_text(text, "format", KEY_FORMAT);
     key_add_text(text, "source", k->source);
     key_add_text(text, "options", k->options);
-    key_add_text(text, "processor", processor);
+    key_add_text(text, "processor", id->target->name);
     key_add_text(text, "wave", wave);
 }
 
 /* Fills both keys and the entry key's text, which is stored and compared on read; *want points into
- * *entry_text. */
-static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *entry_text,
+ * *text. */
+static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *text,
                               struct store_want *want)
 {
-    struct str source_text = {0};
-    char source_key[2 * sizeof k->source_key.bytes + 1];
+    char hex[2 * sizeof k->source_key.bytes + 1];
     const struct toolchain *const toolchain = compiler_toolchain(ctx->compiler);
 
-    source_key_text(k, &ctx->id, &source_text);
-    k->source_key = hash128_of(str_text(&source_text), source_text.length);
-    hex_from_bytes(source_key, k->source_key.bytes, sizeof k->source_key.bytes);
-    key_add_text(entry_text, "source key", source_key);
-    key_add_text(entry_text, "toolchain", toolchain ? toolchain->identity : "none");
+    hex_from_bytes(hex, k->source_key.bytes, sizeof k->source_key.bytes); /* its place, for now */
+    key_add_text(text, "source key", hex);
+    const size_t hex_at = text->length - sizeof hex;
+    key_add_text(text, "toolchain", toolchain ? toolchain->identity : "none");
     /* the hash is an address, not a proof: the inputs themselves follow */
-    str_add_bytes(entry_text, str_text(&source_text), source_text.length);
-    k->entry_key = hash128_of(str_text(entry_text), entry_text->length);
-    const bool failed = source_text.failed || entry_text->failed;
+    const size_t source_at = text->length;
+    add_source_text(k, &ctx->id, text);
+    FAIL_IF(text->failed, QUERN_E_MEMORY, "out of memory for a key");
+    k->source_key = hash128_of(text->text + source_at, text->length - source_at);
+    hex_from_bytes(hex, k->source_key.bytes, sizeof k->source_key.bytes);
+    memcpy(text->text + hex_at, hex, sizeof hex - 1);
+    k->entry_key = hash128_of(text->text, text->length);
     *want = (struct store_want){
         .key = k->entry_key,
         .source_key = k->source_key,
-        .key_text = str_text(entry_text),
-        .key_text_bytes = entry_text->length,
-        .source_text = str_text(entry_text) + entry_text->length - source_text.length,
-        .source_text_bytes = source_text.length,
+        .key_text = text->text,
+        .key_text_bytes = text->length,
+        .source_text = text->text + source_at,
+        .source_text_bytes = text->length - source_at,
         .target = ctx->id.target,
     };
-    str_free(&source_text);
-    FAIL_IF(failed, QUERN_E_MEMORY, "out of memory for a key");
     return QUERN_OK;
 }
 
@@ -199,13 +198,14 @@ static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, const struct
 /* ---- The object ------------------------------------------------------------------------------ */
 
 /* The kernel's own layout must be the one that pack_args will write. */
-static quern_status check_arguments(const struct kernel *k)
+static quern_status check_arguments(struct kernel *k)
 {
     const struct object_kernel *const in = k->in_object;
-    enum plan_arg args[PLAN_ARGS_MAX];
-    const size_t count = plan_args(&k->plan, args);
+    const enum plan_arg *const args = k->args;
+    const size_t count = plan_args(&k->plan, k->args);
     size_t offset = 0, explicit_args = 0;
 
+    k->arg_count = count;
     for (size_t i = 0; i < in->arg_count; i++)
         if (in->args[i].kind == OBJECT_ARG_BY_VALUE || in->args[i].kind == OBJECT_ARG_GLOBAL_BUFFER)
             explicit_args++;

@@ -14,15 +14,14 @@ static size_t pack(uint8_t *kernarg, size_t offset, const void *value, size_t si
     return offset + size;
 }
 
-size_t pack_args(const struct plan *plan, const struct arg_values *v, uint8_t kernarg[KERNARG_MAX])
+size_t pack_args(const struct kernel *kernel, const struct arg_values *v,
+                 uint8_t kernarg[KERNARG_MAX])
 {
-    enum plan_arg args[PLAN_ARGS_MAX];
-    const size_t count = plan_args(plan, args);
     size_t n = 0;
 
     memset(kernarg, 0, KERNARG_MAX);
-    for (size_t i = 0; i < count; i++)
-        switch (args[i]) {
+    for (size_t i = 0; i < kernel->arg_count; i++)
+        switch (kernel->args[i]) {
         case PLAN_ARG_A:
             n = pack(kernarg, n, &v->a, sizeof v->a);
             break;
@@ -193,6 +192,7 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
     TRY(slices_of(set, m - done, values.lda, slices, &count));
     for (size_t i = 0; i < count; i++) {
         const struct plan_slice *const s = &slices[i];
+        const struct kernel *const kernel = set->kernels[index_of(set, s->plan)];
         _Alignas(16) uint8_t kernarg[KERNARG_MAX];
         struct device_launch launch = {.kernarg = kernarg, .stream = stream};
 
@@ -200,9 +200,8 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
         values.first = (int32_t)(done + s->first);
         plan_geometry(s->plan, s->slices, device->facts.compute_units, launch.grid, launch.block);
         values.workgroups = (int32_t)plan_workgroups(s->plan, launch.grid);
-        launch.kernarg_bytes = pack_args(s->plan, &values, kernarg);
-        TRY(device->functions->launch(device, set->kernels[index_of(set, s->plan)]->loaded,
-                                      &launch));
+        launch.kernarg_bytes = pack_args(kernel, &values, kernarg);
+        TRY(device->functions->launch(device, kernel->loaded, &launch));
     }
     return QUERN_OK;
 }

@@ -275,7 +275,7 @@ quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit)
     TRY(plan_make_tuned(&op->spelling.problem, op->ctx->id.target, op->ctx->tuning,
                         &op->ctx->settings.force, &plans));
     TRY(grow(op, &plans, m_max, jit));
-    op_blas_prepare(op, m_max, jit);
+    op_blas_prepare(op, &plans, m_max, jit);
     return QUERN_OK;
 }
 
@@ -332,7 +332,7 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
     if (!op)
         TRY(take_normal(ctx, problem, m_max, &normal, &op));
     if (op) {
-        op_blas_prepare(op, m_max, jit);
+        op_blas_prepare(op, NULL, m_max, jit);
         *out = op;
         return QUERN_OK;
     }
@@ -344,7 +344,7 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
         TRY(background_start(op, m_max, jit));
     } else {
         TRY(grow(op, &plans, m_max, jit));
-        op_blas_prepare(op, m_max, jit);
+        op_blas_prepare(op, &plans, m_max, jit);
     }
     *out = op;
     return QUERN_OK;

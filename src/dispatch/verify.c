@@ -115,7 +115,7 @@ static quern_status run_slice(struct bench *b, quern_op *op, const struct kernel
     launch.kernarg = kernarg;
     plan_geometry(s->plan, s->slices, 0, launch.grid, launch.block);
     values.workgroups = (int32_t)plan_workgroups(s->plan, launch.grid);
-    launch.kernarg_bytes = pack_args(s->plan, &values, kernarg);
+    launch.kernarg_bytes = pack_args(k, &values, kernarg);
     TRY(quern_sim_load(b->sim, k->bytes, k->size, &module));
     const quern_status status = quern_sim_run(module, &launch, counts);
     quern_sim_unload(module);

@@ -29,14 +29,28 @@ static quern_status add_template(struct str *s, const char *name)
     return QUERN_OK;
 }
 
-/* One constant of the block at the top, its meaning in column 40. */
+#define MEANING_COLUMN 40
+
+/* What a constant is for, behind the line that began at `start`, in a column of its own. */
+static void add_meaning(struct str *s, size_t start, const char *meaning)
+{
+    static const char blanks[] = "                                        ";
+    const size_t width = s->length - start;
+
+    _Static_assert(sizeof blanks - 1 == MEANING_COLUMN, "a line may be empty");
+    str_add(s, width < MEANING_COLUMN ? blanks + width : " ");
+    str_add(s, "// ");
+    str_add(s, meaning);
+    str_add(s, "\n");
+}
+
+/* One constant of the block at the top. */
 static void add_integer(struct str *s, const char *name, int64_t value, const char *meaning)
 {
     const size_t start = s->length;
 
     str_addf(s, "constexpr unsigned %s = %" PRId64 ";", name, value);
-    const int width = (int)(s->length - start);
-    str_addf(s, "%*s// %s\n", width < 39 ? 40 - width : 1, "", meaning);
+    add_meaning(s, start, meaning);
 }
 
 /* A word that the preprocessor needs, or that the prelude gives its meaning. */
@@ -44,9 +58,11 @@ static void add_word(struct str *s, const char *name, const char *value, const c
 {
     const size_t start = s->length;
 
-    str_addf(s, "#define %s %s", name, value);
-    const int width = (int)(s->length - start);
-    str_addf(s, "%*s// %s\n", width < 39 ? 40 - width : 1, "", meaning);
+    str_add(s, "#define ");
+    str_add(s, name);
+    str_add(s, " ");
+    str_add(s, value);
+    add_meaning(s, start, meaning);
 }
 
 static const char *element_word(enum quern_dtype t)

@@ -217,8 +217,8 @@ static void count(struct plan *p, int cycles, struct model_counts *counts)
         .row_slots = steps * step,
         .row_grain = TILE,
         .flight_bytes = (int64_t)p->rows_per_wave * unit_of(p) * p->ring / 2,
-        .weight_bytes =
-            q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * (scale_bytes + zero_bytes)};
+        .memory_cycles = model_memory_cycles(
+            p, q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * (scale_bytes + zero_bytes))};
 }
 
 static bool estimate(struct plan *p, const struct model_counts *counts)

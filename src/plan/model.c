@@ -83,7 +83,7 @@ static int64_t load_cycles(const struct plan *p, const struct model_counts *c, i
 {
     const int64_t cycles = groups * c->asked_bytes / TARGET_CACHE_BYTES_PER_CYCLE;
 
-    return cycles > p->estimate.memory_cycles / 100 * HIDDEN_PERCENT ? cycles : 0;
+    return cycles && cycles > p->estimate.memory_cycles / 100 * HIDDEN_PERCENT ? cycles : 0;
 }
 
 /* Whether a grid is as fine as is asked for, or as rows of W that stay together can be dealt out.
@@ -91,10 +91,20 @@ static int64_t load_cycles(const struct plan *p, const struct model_counts *c, i
 static bool fills(const struct plan *p, int grain)
 {
     const unsigned asked = grain > 1 ? BUSY_PERCENT_TILES : BUSY_PERCENT;
-    const struct target_fill finest =
-        target_fill(p->target, (uint64_t)model_ceil_div(p->problem.n, grain > 1 ? grain : 1));
+    const int64_t finest = model_ceil_div(p->problem.n, grain > 1 ? grain : 1);
 
-    return p->estimate.busy_percent >= (finest.percent < asked ? finest.percent : asked);
+    return p->estimate.busy_percent >= asked ||
+           p->estimate.busy_percent >= target_fill(p->target, (uint64_t)finest).percent;
+}
+
+int64_t model_memory_cycles(const struct plan *p, int64_t weight_bytes)
+{
+    const struct quern_problem *const q = &p->problem;
+    const int64_t bytes =
+        weight_bytes + p->m_tile * (q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c));
+
+    /* integers up to the last division, which is the same on every machine */
+    return (int64_t)target_memory_cycles(p->target, (double)bytes);
 }
 
 bool model_estimate(struct plan *p, const struct model_counts *c)
@@ -111,8 +121,8 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     const int64_t by_lds = t->lds_bytes / p->lds_bytes;
     if (!by_waves || !by_lds)
         return false;
-    e->waves_per_simd =
-        target_waves_per_simd(t, room, p->lds_bytes, p->wave_size, (unsigned)p->waves);
+    const int64_t by_lds_waves = model_ceil_div(by_lds * p->waves, (int64_t)t->simds);
+    e->waves_per_simd = by_lds_waves < by_vgprs ? (unsigned)by_lds_waves : by_vgprs;
     const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
     const int64_t held = (int64_t)p->resident * t->cus;
     e->workgroups = held && held < groups ? held : groups;
@@ -146,10 +156,7 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     e->kernel_cycles = fullest / together * round_cycles(p, c, together);
     if (fullest % together)
         e->kernel_cycles += round_cycles(p, c, fullest % together);
-    const int64_t bytes = c->weight_bytes + p->m_tile * (p->problem.k * dtype_bytes(p->problem.a) +
-                                                         p->problem.n * dtype_bytes(p->problem.c));
-    /* integers up to the last division, which is the same on every machine */
-    e->memory_cycles = (int64_t)target_memory_cycles(t, (double)bytes);
+    e->memory_cycles = c->memory_cycles;
     const int64_t loads = load_cycles(p, c, (int64_t)fill.fullest);
     if (e->kernel_cycles < loads)
         e->kernel_cycles = loads;

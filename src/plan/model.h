@@ -21,7 +21,7 @@ struct model_counts {
     int64_t row_steps;                /* of a row, by all waves that share it */
     int64_t row_slots;                /* of all of those */
     int row_grain;                    /* rows of W that stay together; 0: one */
-    int64_t weight_bytes;             /* codes, scales and zero points */
+    int64_t memory_cycles;            /* of model_memory_cycles */
     int64_t flight_bytes;             /* of weights that a wave has asked for when it waits */
     int64_t asked_bytes; /* of a workgroup for one group of rows, whichever cache has them; 0: not
                             counted */
@@ -48,6 +48,10 @@ struct model_family {
 };
 
 #define MODEL_VGPRS_MAX 256 /* that an instruction can name */
+
+/* Cycles that a plan's operands take to come and go once; `weight_bytes`: of codes, scales and zero
+ * points. */
+int64_t model_memory_cycles(const struct plan *plan, int64_t weight_bytes);
 
 /* Fills the estimate and the grid's fields; false when a workgroup does not fit a launch, or its
  * registers and LDS no compute unit. waves_per_simd is what the counted registers and a reserve

@@ -142,10 +142,11 @@ static quern_status add_tile(struct plan_set *set, struct plan base)
     *p = per_row[0] <= per_row[1] ? tall.plans[0] : low.plans[0];
     set->count++;
     /* fewer rows stay with slices of the kernel below while those take less time */
-    int rows = below->m_tile;
-    while (rows + 1 < p->m_tile &&
-           plan_cycles(below, model_ceil_div(rows + 1, below->m_tile)) <= plan_cycles(p, 1))
-        rows++;
+    const int64_t own = plan_cycles(p, 1);
+    int slices = 1;
+    while (slices * below->m_tile + 1 < p->m_tile && plan_cycles(below, slices + 1) <= own)
+        slices++;
+    const int rows = model_at_most(slices * below->m_tile, p->m_tile - 1);
     below->m_hi = rows;
     below->weights_once &= rows == below->m_tile;
     p->m_lo = rows + 1;

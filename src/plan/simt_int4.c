@@ -193,8 +193,8 @@ static bool estimate(struct plan *p)
         .shared_slots = shared_slots(p),
         .trips = trips_of(p),
         .row_slots = p->split_k * trips_of(p) * (int64_t)step_slots(p),
-        .weight_bytes =
-            q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * (scale_bytes + zero_bytes),
+        .memory_cycles = model_memory_cycles(
+            p, q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * (scale_bytes + zero_bytes)),
         .flight_bytes =
             (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips_of(p) : 1)};
     return model_estimate(p, &counts);

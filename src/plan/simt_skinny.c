@@ -273,7 +273,7 @@ static void count(struct plan *p, struct model_counts *counts)
         .last_slots = group_slots(p),
         .trips = rounds,
         .row_slots = p->split_k * (trips * slot + rounds * round),
-        .weight_bytes = q->n * row_bytes,
+        .memory_cycles = model_memory_cycles(p, q->n * row_bytes),
         .flight_bytes =
             (int64_t)p->rows_per_wave * p->wave_size * p->chunk * weight_bytes(q) * p->ring,
         .waits = stages > 1 ? stages - 1 : 0};

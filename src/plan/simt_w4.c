@@ -212,13 +212,14 @@ static uint32_t vgprs(const struct plan *p)
 static bool streams(const struct plan *p)
 {
     const struct target *const t = p->target;
+
+    if (p->m_tile > 1)
+        return true;
     const double asked = t->bandwidth_gbs * IN_FLIGHT_NS / t->cus;
     const double half = (double)p->problem.n * (double)p->problem.k / 4 / t->cus;
     const unsigned waves = target_waves_per_simd(t, p->estimate.vgprs, 0, p->wave_size, 1);
-
-    return p->m_tile > 1 ||
-           (waves >= (t->generation == 9 ? t->vgprs / REGISTERS_GFX9 : WAVES_RDNA) &&
-            (double)p->estimate.bytes_in_flight >= (asked < half ? asked : half));
+    return waves >= (t->generation == 9 ? t->vgprs / REGISTERS_GFX9 : WAVES_RDNA) &&
+           (double)p->estimate.bytes_in_flight >= (asked < half ? asked : half);
 }
 
 /* What does not depend on how many waves a workgroup has. */
@@ -239,7 +240,8 @@ static void count(struct plan *p, struct model_counts *counts)
         .last_slots = steps % p->split_k ? 0 : tail,
         .trips = trips,
         .row_slots = steps * step + tail,
-        .weight_bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes,
+        .memory_cycles = model_memory_cycles(
+            p, q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes),
         .flight_bytes =
             (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips : 1)};
 }

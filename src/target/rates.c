@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-unsigned target_issue_cycles(const struct target *t)
-{
-    return t->generation == 9 ? 4 : 1;
-}
-
 unsigned target_vector_cycles(const struct target *t, unsigned wave_size)
 {
     return t->generation == 9 ? 4 : (wave_size + 31) / 32;
@@ -21,11 +16,6 @@ unsigned target_trans_cycles(const struct target *t, unsigned wave_size)
 unsigned target_lanes_per_cycle(const struct target *t)
 {
     return t->simds * (t->generation == 9 ? 16 : 32);
-}
-
-bool target_matrix_pipe(const struct target *t)
-{
-    return t->capabilities & CAP_MFMA;
 }
 
 /* Whether both operands have fewer than 8 bits: formats 2 and up of cbsz and blgp, 0 if absent. */
@@ -125,15 +115,4 @@ unsigned target_workgroups_per_cu(const struct target *t, unsigned vgprs, unsign
     const unsigned fit = by_waves < by_lds ? by_waves : by_lds;
 
     return fit ? fit : 1;
-}
-
-struct target_fill target_fill(const struct target *t, uint64_t workgroups)
-{
-    const uint64_t fullest = (workgroups + t->cus - 1) / t->cus;
-
-    return (struct target_fill){
-        .fullest = fullest,
-        .cus_busy = workgroups < t->cus ? (unsigned)workgroups : t->cus,
-        .percent = fullest ? (unsigned)(workgroups * 100 / (fullest * t->cus)) : 0,
-    };
 }

@@ -18,7 +18,10 @@
 #define TARGET_CACHE_BYTES_PER_CYCLE 64
 
 /* Cycles until a SIMD can issue its next instruction: those of gfx9 are 16 lanes wide. */
-unsigned target_issue_cycles(const struct target *t);
+static inline unsigned target_issue_cycles(const struct target *t)
+{
+    return t->generation == 9 ? 4 : 1;
+}
 /* Cycles that an instruction of a wave takes in the vector ALU, and a transcendental one in its
  * unit, which is the vector ALU itself on gfx9. */
 unsigned target_vector_cycles(const struct target *t, unsigned wave_size);
@@ -27,7 +30,10 @@ unsigned target_trans_cycles(const struct target *t, unsigned wave_size);
 unsigned target_lanes_per_cycle(const struct target *t);
 
 /* Matrix instructions have a pipe of their own (MFMA), or hold the vector ALU (WMMA). */
-bool target_matrix_pipe(const struct target *t);
+static inline bool target_matrix_pipe(const struct target *t)
+{
+    return t->capabilities & CAP_MFMA;
+}
 /* Cycles of a matrix instruction in its unit, by its text or mnemonic; 0 for one that is not known.
  */
 unsigned target_matrix_cycles(const struct target *t, const char *text);
@@ -46,6 +52,15 @@ struct target_fill {
     unsigned cus_busy;
     unsigned percent; /* the average compute unit's work against the fullest one's */
 };
-struct target_fill target_fill(const struct target *t, uint64_t workgroups);
+static inline struct target_fill target_fill(const struct target *t, uint64_t workgroups)
+{
+    const uint64_t fullest = (workgroups + t->cus - 1) / t->cus;
+
+    return (struct target_fill){
+        .fullest = fullest,
+        .cus_busy = workgroups < t->cus ? (unsigned)workgroups : t->cus,
+        .percent = fullest ? (unsigned)(workgroups * 100 / (fullest * t->cus)) : 0,
+    };
+}
 
 #endif

@@ -118,6 +118,14 @@ static void test_strings(void **state)
     str_add(&s, "nothing more is added after a failure");
     assert_int_equal(s.length, 0);
     assert_null(str_take(&s));
+
+    str_add(&s, "kept");
+    os.realloc = failing_realloc; /* there is room for a part of it */
+    str_addf(&s, "%s", "a text that is longer than a small string's room, which is 64 bytes");
+    os.realloc = real;
+    assert_true(s.failed);
+    assert_string_equal(str_text(&s), "kept");
+    str_free(&s);
 }
 
 /* The hash of the empty string, as xxhsum -H2 prints it. */
