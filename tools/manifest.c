@@ -38,8 +38,11 @@ static int parse_line(const char *path, size_t number, char *text, struct manife
         status = quern_problem_parse(text, &problem);
     if (!status)
         status = quern_problem_text(&problem, line->text, sizeof line->text);
-    if (!status)
+    if (!status) {
+        if (target.name) /* without its features */
+            snprintf(line->target, sizeof line->target, "%s", target.name);
         return EXIT_OK;
+    }
     fail_status(status, about);
     return EXIT_FAILED;
 }

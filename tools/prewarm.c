@@ -4,7 +4,6 @@
  * right by loading them back from it and running them on the software GPU.
  */
 #include "prewarm.h"
-#include "manifest.h"
 #include "progress.h"
 
 #include "counts.h"
@@ -20,150 +19,13 @@
 /* Any will do: a failure shows again with the same operands. */
 #define VERIFY_SEED 20
 
-/* ---- What to make ---------------------------------------------------------------------------- */
-
-/* Problem words that stand as options beside --model: --wq nf4 is wq=nf4 in every layer. */
-static const char *const words[] = {"wq", "group", "scale",  "zero", "a",
-                                    "c",  "bias",  "layout", "round"};
-#define WORD_COUNT (sizeof words / sizeof words[0])
-
-static int add_problem(struct prewarm *w, const char *layers, const char *given)
-{
-    struct prewarm_problem *p = &w->problems[w->count];
-
-    *p = (struct prewarm_problem){.problem = QUERN_INIT(struct quern_problem), .m = w->m_set};
-    quern_status status = quern_problem_parse(given, &p->problem);
-    if (!status)
-        status = quern_problem_text(&p->problem, p->text, sizeof p->text);
-    if (status) {
-        char about[400];
-        snprintf(about, sizeof about, "layer %s of %s", layers, w->model.name);
-        return fail_status(status, layers[0] ? about : NULL);
-    }
-    snprintf(p->layers, sizeof p->layers, "%s", layers);
-    for (size_t i = 0; i < w->count; i++)
-        if (!strcmp(w->problems[i].text, p->text))
-            return EXIT_OK; /* given twice */
-    w->count++;
-    return EXIT_OK;
-}
-
-/* What the model's file says of its weights stands in for options that were not given. Another --wq
- * than the file's takes nothing of it but the type of the activations; fp8fnuz is what hosts make
- * of fp8 for processors that know only that. */
-static void take_words(struct model *m, const char *values[WORD_COUNT])
-{
-    enum { WQ, A = 4, C };
-    const struct model_words *const own = &m->words;
-    const bool made_fnuz = values[WQ] && !strcmp(values[WQ], "fp8fnuz") && !strcmp(own->wq, "fp8");
-    const bool same = !values[WQ] || !strcmp(values[WQ], own->wq) || made_fnuz;
-    const bool eight = !strcmp(own->a, "fp8"); /* and c is the type that the model computes in */
-    const char *const a = !eight ? own->a : !same ? own->c : made_fnuz ? "fp8fnuz" : "fp8";
-    const char *const given[WORD_COUNT] = {own->wq,   own->group, own->scale,
-                                           own->zero, a,          values[A] ? "" : own->c};
-
-    for (size_t i = 0; i < WORD_COUNT; i++)
-        if (!values[i] && given[i] && given[i][0] && (same || i == A))
-            values[i] = given[i];
-    if (!same)
-        m->plain_head = m->only_experts = false;
-    else if (m->plain_head)
-        note("%s: lm_head is not quantised, and left out%s", m->name,
-             m->only_experts ? ", as is everything but the experts" : "");
-}
-
-static int add_model(struct prewarm *w, const char *path, const char *tp_text,
-                     const char *values[WORD_COUNT])
-{
-    struct model_layer layers[MODEL_LAYERS_MAX];
-    int tp[MODEL_TP_MAX] = {1};
-    size_t tp_count = 1, count = 0;
-
-    int status = tp_text ? model_parse_tp(tp_text, tp, &tp_count) : EXIT_OK;
-    if (status || (status = model_read(path, &w->model)))
-        return status;
-    take_words(&w->model, values);
-    if ((status = model_layers(&w->model, tp, tp_count, layers, &count)))
-        return status;
-    w->problems = calloc(count, sizeof *w->problems);
-    if (!w->problems)
-        return fail("out of memory");
-    for (size_t i = 0; !status && i < count; i++) {
-        char text[1024];
-        int n = snprintf(text, sizeof text, "n=%lld k=%lld", (long long)layers[i].n,
-                         (long long)layers[i].k);
-        for (size_t j = 0; j < WORD_COUNT; j++)
-            if (values[j] && n < (int)sizeof text)
-                n += snprintf(text + n, sizeof text - (size_t)n, " %s=%s", words[j], values[j]);
-        if (n >= (int)sizeof text)
-            return misuse("the values of --wq, --group … are too long");
-        status = add_problem(w, layers[i].names, text);
-    }
-    return status;
-}
-
-static int add_texts(struct prewarm *w, int argc, char **argv, int first)
-{
-    int status = EXIT_OK;
-
-    w->problems = calloc((size_t)(argc - first), sizeof *w->problems);
-    if (!w->problems)
-        return fail("out of memory");
-    for (int i = first; !status && i < argc; i++)
-        status = add_problem(w, "", argv[i]);
-    return status;
-}
-
-/* The manifest's layers for the target; --m, if given, stands for what the manifest says of rows.
- */
-static int add_manifest(struct prewarm *w, const char *path, bool m_given)
-{
-    struct manifest manifest;
-    int status = manifest_read(path, &manifest);
-
-    if (status)
-        return status;
-    w->problems = calloc(manifest.count ? manifest.count : 1, sizeof *w->problems);
-    if (!w->problems)
-        status = fail("out of memory");
-    for (size_t i = 0; !status && i < manifest.count; i++) {
-        const struct manifest_line *const line = &manifest.lines[i];
-        const size_t before = w->count;
-        if (line->target[0] && strcmp(line->target, w->target.name))
-            continue;
-        status = add_problem(w, "", line->text);
-        if (!status && w->count > before && line->m.count && !m_given)
-            w->problems[before].m = line->m;
-    }
-    if (!status && !w->count)
-        status = fail("%s has no layer for %s", path, w->target.name);
-    manifest_free(&manifest);
-    return status;
-}
-
-/* --shard I/N: every Nth problem, from the Ith. */
-static int take_shard(struct prewarm *w, const char *text)
-{
-    unsigned long part, parts;
-    int used = 0;
-    size_t kept = 0;
-
-    if (sscanf(text, "%5lu/%5lu%n", &part, &parts, &used) != 2 || text[used] || !part ||
-        part > parts || strchr("+- ", text[0]))
-        return misuse("--shard '%s' is not a part of a whole; give e.g. 2/8, from 1/8 to 8/8",
-                      text);
-    for (size_t i = part - 1; i < w->count; i += parts)
-        w->problems[kept++] = w->problems[i];
-    w->count = kept;
-    return EXIT_OK;
-}
-
 /* ---- Making ---------------------------------------------------------------------------------- */
 
 /* Problems that threads take one after another. */
 struct line {
     struct prewarm *w;
     quern_ctx *ctx;
+    size_t end;
     pthread_mutex_t lock; /* of the rest */
     size_t next, done;
 };
@@ -227,7 +89,7 @@ static void *work(void *user)
         pthread_mutex_lock(&line->lock);
         const size_t i = line->next++;
         pthread_mutex_unlock(&line->lock);
-        if (i >= w->count)
+        if (i >= line->end)
             return NULL;
         make(line->ctx, &w->problems[i]);
         pthread_mutex_lock(&line->lock);
@@ -237,19 +99,24 @@ static void *work(void *user)
 }
 
 /* Compiles take place in the workers; these threads only keep them busy. */
-static void make_all(struct prewarm *w, quern_ctx *ctx)
+static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ctx *ctx)
 {
-    struct line line = {.w = w, .ctx = ctx, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct line line = {.w = w,
+                        .ctx = ctx,
+                        .end = t->end,
+                        .lock = PTHREAD_MUTEX_INITIALIZER,
+                        .next = t->first,
+                        .done = t->first};
     pthread_t threads[THREADS_MAX];
     size_t started = 0;
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     size_t wanted = (size_t)(w->common.library.jobs ? w->common.library.jobs : cpus > 0 ? cpus : 1);
 
-    if (wanted > w->count)
-        wanted = w->count;
+    if (wanted > t->end - t->first)
+        wanted = t->end - t->first;
     if (wanted > THREADS_MAX)
         wanted = THREADS_MAX;
-    progress_draw("compiling", 0, w->count, "");
+    progress_draw("compiling", t->first, w->count, "");
     while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, &line))
         started++;
     work(&line);
@@ -315,44 +182,56 @@ static void verify_run(quern_ctx *ctx, struct prewarm_problem *p, struct prewarm
 
 /* A context of its own that may not compile: what it has, it has from the store. Only where there
  * is none is everything compiled once more. */
-static int open_verifier(const struct prewarm *w, quern_ctx **ctx)
+static int open_verifier(const struct prewarm *w, const char *target, quern_ctx **ctx)
 {
     struct quern_cache_info cache = QUERN_INIT(struct quern_cache_info);
     struct common common = w->common;
 
     common.library.jit = QUERN_JIT_OFF;
-    const int status = open_sim_context(&common, w->target.name, ctx);
+    const int status = open_sim_context(&common, target, ctx);
     if (status || quern_cache_info(*ctx, &cache) || cache.directory[0])
         return status;
     quern_close(*ctx);
     common.library.jit = QUERN_JIT_ON;
-    return open_sim_context(&common, w->target.name, ctx);
+    return open_sim_context(&common, target, ctx);
 }
 
-static int verify_all(struct prewarm *w)
+/* Of one target; *done and `total` count the runs of all. */
+static int verify_target(struct prewarm *w, const struct prewarm_target *t, size_t *done,
+                         size_t total)
 {
-    size_t total = 0, done = 0;
     quern_ctx *ctx;
 
-    const int status = open_verifier(w, &ctx);
+    const int status = open_verifier(w, t->info.name, &ctx);
     if (status)
         return status;
-    for (size_t i = 0; i < w->count; i++) {
-        choose_runs(w, &w->problems[i]);
-        total += w->problems[i].run_count;
-    }
-    for (size_t i = 0; i < w->count; i++) {
+    for (size_t i = t->first; i < t->end; i++) {
         struct prewarm_problem *p = &w->problems[i];
         for (size_t j = 0; j < p->run_count; j++) {
             char what[300];
             snprintf(what, sizeof what, "%s M=%lld", p->layers, (long long)p->runs[j].m);
-            progress_draw("verifying", done++, total, what);
+            progress_draw("verifying", (*done)++, total, what);
             verify_run(ctx, p, &p->runs[j]);
         }
     }
     progress_clear();
     quern_close(ctx);
     return EXIT_OK;
+}
+
+static int verify_all(struct prewarm *w)
+{
+    size_t total = 0, done = 0;
+    int status = EXIT_OK;
+
+    for (size_t i = 0; i < w->count; i++) {
+        choose_runs(w, &w->problems[i]);
+        total += w->problems[i].run_count;
+    }
+    for (size_t t = 0; !status && t < w->target_count; t++)
+        if (w->targets[t].first < w->targets[t].end)
+            status = verify_target(w, &w->targets[t], &done, total);
+    return status;
 }
 
 double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_run *r)
@@ -395,8 +274,10 @@ static int conclude(const struct prewarm *w)
             failed++;
         }
     if (first)
-        return fail("%zu of %zu problems failed; %s: %s", failed, w->count,
-                    first->layers[0] ? first->layers : first->text, first->error);
+        return fail("%zu of %zu problems failed; %s%s%s: %s", failed, w->count,
+                    first->layers[0] ? first->layers : first->text,
+                    w->target_count > 1 ? " for " : "",
+                    w->target_count > 1 ? w->targets[first->target].info.name : "", first->error);
     if (w->put_failed)
         return fail("%llu kernel%s could not be stored: %s; make room there, or name another "
                     "directory with --cache-dir",
@@ -409,22 +290,33 @@ static int conclude(const struct prewarm *w)
     return EXIT_OK;
 }
 
-static int prewarm(struct prewarm *w)
+static int make_target(struct prewarm *w, const struct prewarm_target *t)
 {
     struct quern_stats stats = QUERN_INIT(struct quern_stats);
     quern_ctx *ctx;
 
-    w->common.library.log = keep_warning;
-    w->common.library.log_user = w;
-    int status = open_storing_context(&w->common, w->common.target, &ctx);
+    const int status = open_storing_context(&w->common, t->text, &ctx);
     if (status)
         return status;
-    const double start = now();
-    make_all(w, ctx);
-    w->make_seconds = now() - start;
+    make_all(w, t, ctx);
     if (!quern_ctx_stats(ctx, &stats))
-        w->put_failed = stats.put_failed;
+        w->put_failed += stats.put_failed;
     quern_close(ctx);
+    return EXIT_OK;
+}
+
+static int prewarm(struct prewarm *w)
+{
+    int status = EXIT_OK;
+
+    w->common.library.log = keep_warning;
+    w->common.library.log_user = w;
+    const double start = now();
+    for (size_t t = 0; !status && t < w->target_count; t++)
+        status = make_target(w, &w->targets[t]);
+    if (status)
+        return status;
+    w->make_seconds = now() - start;
     if (w->verify && !w->put_failed) {
         const double from = now();
         if ((status = verify_all(w)))
@@ -439,61 +331,15 @@ static int prewarm(struct prewarm *w)
     return verdict ? verdict : status;
 }
 
-/* Where the problems come from; one of model and manifest, or neither. */
-struct origin {
-    const char *model, *manifest, *tp, *shard;
-    const char *values[WORD_COUNT];
-};
-
-static int set_up(struct prewarm *w, int argc, char **argv, int first, struct origin *from)
-{
-    const char *const model_path = from->model, *const tp = from->tp;
-    const char **const values = from->values;
-    const char *manifest = from->manifest;
-    const bool m_given = w->m_set.count != 0;
-    int status;
-
-    if (!manifest && !model_path && first == argc)
-        manifest = secure_getenv("QUERN_MANIFEST");
-    if (manifest && !manifest[0])
-        manifest = NULL;
-    if (manifest && (model_path || first < argc))
-        return misuse("give a manifest, a model or problems, not two of them: --manifest %s and %s",
-                      manifest, model_path ? model_path : argv[first]);
-
-    if (model_path && first < argc)
-        return misuse("give a model or problems, not both: --model %s and '%s'", model_path,
-                      argv[first]);
-    if (!model_path && !manifest && first == argc)
-        return misuse("what to make? give --model FILE, --manifest FILE, or problems such as "
-                      "\"wq=nf4 n=4096 k=4096 a=bf16\"");
-    for (size_t i = 0; i < WORD_COUNT; i++)
-        if (!model_path && values[i])
-            return misuse("--%s goes with --model; in a problem, write %s=%s", words[i], words[i],
-                          values[i]);
-    if (!model_path && tp)
-        return misuse("--tp goes with --model: it splits the layers of a model");
-    if (!w->m_set.count)
-        w->m_set = (struct m_set){.count = 1, .ranges = {{1, 16384}}};
-    if ((status = options_target(&w->common, &w->target)))
-        return status;
-    status = model_path ? add_model(w, model_path, tp, values)
-             : manifest ? add_manifest(w, manifest, m_given)
-                        : add_texts(w, argc, argv, first);
-    if (!status && from->shard)
-        status = take_shard(w, from->shard);
-    return status ? status : prewarm(w);
-}
-
 int verb_prewarm(int argc, char **argv)
 {
     static const struct usage usage = {
         "--target GFX [--m LIST] --model FILE --wq W --a TYPE\n"
-        "       (or --manifest FILE, or PROBLEM...)",
+        "       (or PROBLEM..., or --manifest FILE, which says its targets)",
         "Plans, compiles and stores the kernels of every linear layer of a model, or of the\n"
         "PROBLEMs given, on all cores. Needs no GPU. Prints a table of what was made.\n"};
     struct prewarm w = {0};
-    struct origin from = {0};
+    struct prewarm_origin from = {0};
     const struct flag flags[] = {
         {"model", FLAG_TEXT, &from.model, "FILE",
          "a manifest, e.g. cache/models/qwen3-4b.json, or a config.json"},
@@ -518,8 +364,8 @@ int verb_prewarm(int argc, char **argv)
     int first;
 
     int status = options_parse(&w.common, argc, argv, &usage, flags, &first);
-    if (status < 0)
-        status = set_up(&w, argc, argv, first, &from);
+    if (status < 0 && !(status = prewarm_collect(&w, argc, argv, first, &from)))
+        status = prewarm(&w);
     free(w.problems);
     return status;
 }

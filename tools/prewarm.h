@@ -27,6 +27,7 @@ struct prewarm_kernel {
 #define PREWARM_KERNELS_MAX 64
 #define PREWARM_RUNS_MAX    (PREWARM_KERNELS_MAX + 1)
 struct prewarm_problem {
+    size_t target;    /* index in its prewarm's targets */
     char layers[256]; /* names of the model's layers; "" for a problem given as text */
     char text[QUERN_TEXT_MAX];
     struct quern_problem problem;
@@ -41,14 +42,23 @@ struct prewarm_problem {
 
 #define WARNINGS_MAX 16 /* of the library, that are shown at the end */
 
+/* One of the targets that kernels are made for, and its problems: first … end - 1. */
+struct prewarm_target {
+    char text[64]; /* as it was given */
+    struct quern_target_info info;
+    size_t first, end;
+};
+
+#define PREWARM_TARGETS_MAX 64
 struct prewarm {
     struct common common;
-    struct quern_target_info target;
+    size_t target_count; /* one, or those of a manifest */
+    struct prewarm_target targets[PREWARM_TARGETS_MAX];
     struct model model; /* name "" when problems were given as text */
     struct m_set m_set; /* --m, or all */
     int verify; /* 0: no, else enum prewarm_verify */
     size_t count;
-    struct prewarm_problem *problems;
+    struct prewarm_problem *problems; /* by target */
     double make_seconds, verify_seconds;
     uint64_t put_failed;    /* kernels that could not be stored */
     char warnings[WARNINGS_MAX][1024]; /* the first may be the reason why nothing is stored */
@@ -56,6 +66,17 @@ struct prewarm {
 };
 
 enum prewarm_verify { PREWARM_VERIFY_ALL = 1, PREWARM_VERIFY_ENDS };
+
+/* Where the problems come from; one of model and manifest, or neither. */
+#define PREWARM_WORDS 9 /* problem words that are options beside --model */
+struct prewarm_origin {
+    const char *model, *manifest, *tp, *shard;
+    const char *values[PREWARM_WORDS];
+};
+
+/* Fills in targets and problems. Returns an exit status. */
+int prewarm_collect(struct prewarm *w, int argc, char **argv, int first,
+                    struct prewarm_origin *from);
 
 /* Issue slots times lanes for each weight. */
 double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_run *r);

@@ -31,13 +31,14 @@ static struct totals totals_of(const struct prewarm *w)
 
 /* ---- Text ------------------------------------------------------------------------------------ */
 
-/* Whether every problem has the word `word`, of `length` bytes. */
-static bool common_word(const struct prewarm *w, const char *word, size_t length)
+/* Whether every problem of a target has the word `word`, of `length` bytes. */
+static bool common_word(const struct prewarm *w, const struct prewarm_target *t, const char *word,
+                        size_t length)
 {
     /* n and k name the row even when there is one row */
     if (!strncmp(word, "n=", 2) || !strncmp(word, "k=", 2))
         return false;
-    for (size_t i = 0; i < w->count; i++) {
+    for (size_t i = t->first; i < t->end; i++) {
         const char *at = w->problems[i].text;
         while ((at = strstr(at, word)) && !(at[length] == ' ' || !at[length]))
             at++;
@@ -47,7 +48,7 @@ static bool common_word(const struct prewarm *w, const char *word, size_t length
     return true;
 }
 
-/* The words of a problem that all problems have (`common`), or those that not all have. */
+/* The words of a problem that all of its target have (`common`), or those that not all have. */
 static void words_of(const struct prewarm *w, const struct prewarm_problem *p, bool common,
                      char out[QUERN_TEXT_MAX])
 {
@@ -56,7 +57,7 @@ static void words_of(const struct prewarm *w, const struct prewarm_problem *p, b
     strcpy(text, p->text);
     out[0] = 0;
     for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        if (common_word(w, word, strlen(word)) == common) {
+        if (common_word(w, &w->targets[p->target], word, strlen(word)) == common) {
             strcat(out, out[0] ? " " : "");
             strcat(out, word);
         }
@@ -114,7 +115,7 @@ static void add_kernel(struct table *t, const struct prewarm *w, const struct pr
         add_runs(t, p, i);
 }
 
-static bool print_table(const struct prewarm *w)
+static bool print_table(const struct prewarm *w, const struct prewarm_target *target)
 {
     struct table t = {0};
     char header[256], shared[QUERN_TEXT_MAX];
@@ -123,12 +124,12 @@ static bool print_table(const struct prewarm *w)
         header, sizeof header, "%s<problem|M|<kernel|compile ms|object B|VGPR|LDS B|waves/SIMD%s",
         w->model.name[0] ? "<layer|" : "", w->verify ? "|run at M|instr/weight|max rel error" : "");
     table_header(&t, header);
-    for (size_t i = 0; i < w->count; i++)
+    for (size_t i = target->first; i < target->end; i++)
         for (size_t j = 0; j < w->problems[i].kernel_count; j++)
             add_kernel(&t, w, &w->problems[i], j);
-    words_of(w, &w->problems[0], true, shared);
-    printf("%s%s for %s (%s)\nevery problem: %s\n\n", w->model.name,
-           w->model.name[0] ? "" : "problems", w->target.name, w->target.family, shared);
+    words_of(w, &w->problems[target->first], true, shared);
+    printf("%s%s%s for %s (%s)\nevery problem: %s\n\n", target->first ? "\n" : "", w->model.name,
+           w->model.name[0] ? "" : "problems", target->info.name, target->info.family, shared);
     const bool printed = table_print(&t, 0);
     table_free(&t);
     return printed;
@@ -180,7 +181,7 @@ static json_t *kernel_json(const struct prewarm_kernel *k)
                      "entry_key", k->entry_key);
 }
 
-static json_t *problem_json(const struct prewarm_problem *p)
+static json_t *problem_json(const struct prewarm *w, const struct prewarm_problem *p)
 {
     json_t *kernels = json_array(), *runs = json_array();
 
@@ -188,8 +189,9 @@ static json_t *problem_json(const struct prewarm_problem *p)
         json_array_append_new(kernels, kernel_json(&p->kernels[i]));
     for (size_t i = 0; i < p->run_count; i++)
         json_array_append_new(runs, run_json(p, &p->runs[i]));
-    json_t *json = json_pack("{s:s, s:s, s:o, s:o}", "layers", p->layers, "problem", p->text,
-                             "kernels", kernels, "verified", runs);
+    json_t *json = json_pack("{s:s, s:s, s:s, s:o, s:o}", "target", w->targets[p->target].info.name,
+                             "layers", p->layers, "problem", p->text, "kernels", kernels,
+                             "verified", runs);
     if (p->status) {
         json_t *text = json_string(p->error);
         json_object_set_new(json, "status", json_string(quern_status_name(p->status)));
@@ -201,12 +203,15 @@ static json_t *problem_json(const struct prewarm_problem *p)
 static json_t *report_json(const struct prewarm *w)
 {
     const struct totals t = totals_of(w);
-    json_t *problems = json_array();
+    json_t *problems = json_array(), *targets = json_array();
 
     for (size_t i = 0; i < w->count; i++)
-        json_array_append_new(problems, problem_json(&w->problems[i]));
-    return json_pack("{s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}",
-                     "quern_prewarm", 1, "model", w->model.name, "target", w->target.name,
+        json_array_append_new(problems, problem_json(w, &w->problems[i]));
+    for (size_t i = 0; i < w->target_count; i++)
+        json_array_append_new(targets, json_string(w->targets[i].info.name));
+    return json_pack("{s:i, s:s, s:s*, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}",
+                     "quern_prewarm", 1, "model", w->model.name, "target",
+                     w->target_count == 1 ? w->targets[0].info.name : NULL, "targets", targets,
                      "problems", problems, "kernels", (json_int_t)t.kernels, "compiled",
                      (json_int_t)t.compiled, "cached", (json_int_t)t.cached, "not_stored",
                      (json_int_t)w->put_failed, "runs", (json_int_t)t.runs, "runs_ok",
@@ -218,8 +223,9 @@ int prewarm_report(const struct prewarm *w)
 {
     if (w->common.json)
         return json_print(report_json(w));
-    if (!print_table(w))
-        return fail("out of memory");
+    for (size_t t = 0; t < w->target_count; t++)
+        if (w->targets[t].first < w->targets[t].end && !print_table(w, &w->targets[t]))
+            return fail("out of memory");
     print_closing(w);
     return finish_output();
 }

@@ -171,7 +171,8 @@ def test_a_recorded_run_is_made_elsewhere(tmp_path, small_model):
     lines = record.read_text().splitlines()
     assert len(lines) == 2 * len(made["problems"]) and len(set(lines)) == len(made["problems"])
     assert all(line.startswith(f"target={TARGET} m=1-2 op=gemm ") for line in lines)
-    again = there.json("prewarm", "--target", TARGET, "--manifest", record)
+    again = there.json("prewarm", "--manifest", record)  # which knows its target
+    assert (again["target"], again["targets"]) == (TARGET, [TARGET])
     assert again["compiled"] == made["kernels"]
     assert problems(again).keys() == problems(made).keys()
     off = there.json(*words, "--jit", "off")
@@ -179,11 +180,36 @@ def test_a_recorded_run_is_made_elsewhere(tmp_path, small_model):
     # by the environment, and in parts
     seen = []
     for part in (1, 2, 3):
-        report = there.json("prewarm", "--target", TARGET, "--shard", f"{part}/3", "--jit", "off",
+        report = there.json("prewarm", "--shard", f"{part}/3", "--jit", "off",
                             env={"QUERN_MANIFEST": str(record)})  # fmt: skip
         seen += [p["problem"] for p in report["problems"]]
     assert sorted(seen) == sorted(p["problem"] for p in made["problems"])
     assert len(seen) == len(set(seen))
+
+
+def test_a_record_of_several_targets(quern, tmp_path):
+    """Each layer is made for the target that its line names; --target takes those of one."""
+    manifest = tmp_path / "manifest"
+    layer = "wq=nf4 n=32 k=64 a=bf16"
+    manifest.write_text(f"target=gfx942 m=1 {layer}\ntarget={TARGET} m=1 {layer}\n"
+                        f"target={TARGET} m=1-2 {layer} bias=1\n")  # fmt: skip
+    words = ["prewarm", "--manifest", manifest]
+    report = quern.json(*words, "--verify")
+    assert report["targets"] == [TARGET, "gfx942"] and "target" not in report
+    made = [(p["target"], "bias=1" in p["problem"], len(p["kernels"])) for p in report["problems"]]
+    assert made == [(TARGET, False, 1), (TARGET, True, 2), ("gfx942", False, 1)]
+    assert report["compiled"] == report["runs_ok"] == report["runs"] == 4
+    text = quern(*words).stdout
+    assert text.index(f"problems for {TARGET} ") < text.index("problems for gfx942 (CDNA 3)")
+    assert "4 kernels: 0 compiled, 4 from the cache" in text
+    one = quern.json(*words, "--target", "gfx942", "--jit", "off")
+    assert (one["target"], one["kernels"]) == ("gfx942", 1)
+    assert quern.json(*words, "--jit", "off", env={"QUERN_TARGET": "gfx942"})["kernels"] == 1
+    parts = [quern.json(*words, "--shard", f"{i}/2", "--jit", "off") for i in (1, 2)]
+    assert [[p["target"] for p in part["problems"]] for part in parts] == [[TARGET, "gfx942"],
+                                                                           [TARGET]]  # fmt: skip
+    quern.refused(*words, "--cache-dir", tmp_path / "empty", "--jit", "off", status=1,
+                  says=["3 of 3 problems failed; op=gemm wq=nf4", f" for {TARGET}: "])  # fmt: skip
 
 
 def test_every_warning_is_shown(tmp_path):
@@ -209,6 +235,10 @@ def test_manifests_that_are_wrong(quern, tmp_path):
     ):
         manifest.write_text(text)
         quern.refused(*words, status=1, says=says)
+    manifest.write_text(f"target=gfx942 {good}\n{good}\n")
+    quern.refused("prewarm", "--manifest", manifest, status=1, says="without a target")
+    manifest.write_text("# nothing\n")
+    quern.refused("prewarm", "--manifest", manifest, status=1, says="no layers")
     manifest.write_text(f"m=0 {good}\n")
     assert "line 1" in quern(*words, status=1).stderr
     for shard in ("0/2", "3/2", "1", "1/0", "-1/2", "1/2x", ""):
