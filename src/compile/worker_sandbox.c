@@ -31,24 +31,26 @@
 #define FILE_BYTES_MAX  ((rlim_t)256 << 20)
 #define DESCRIPTORS_MAX 256
 
-static void limit(int resource, rlim_t most)
+static bool limited; /* all of them are in force */
+
+static bool limit(int resource, rlim_t most)
 {
     struct rlimit r;
 
     if (getrlimit(resource, &r))
-        return;
+        return false;
     /* upwards too, for descriptors */
     r.rlim_cur = r.rlim_max < most ? r.rlim_max : most;
     r.rlim_max = r.rlim_cur;
-    setrlimit(resource, &r);
+    return !setrlimit(resource, &r);
 }
 
 void sandbox_limits(void)
 {
-    limit(RLIMIT_AS, MEMORY_MAX);
-    limit(RLIMIT_FSIZE, FILE_BYTES_MAX);
-    limit(RLIMIT_NOFILE, DESCRIPTORS_MAX);
-    limit(RLIMIT_CORE, 0);
+    const bool memory = limit(RLIMIT_AS, MEMORY_MAX), files = limit(RLIMIT_FSIZE, FILE_BYTES_MAX);
+    const bool descriptors = limit(RLIMIT_NOFILE, DESCRIPTORS_MAX), core = limit(RLIMIT_CORE, 0);
+
+    limited = memory && files && descriptors && core;
     signal(SIGXFSZ, SIG_IGN); /* writing too much fails instead */
     /* when memory runs out, better the compiler than its host */
     const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -293,6 +295,6 @@ void sandbox_enter(const struct worker_config *config, char *level, size_t size)
 
     if (landlock)
         snprintf(files, sizeof files, ", landlock %d", landlock);
-    snprintf(level, size, "limits%s%s%s", no_new ? ", no-new-privileges" : "", files,
-             calls ? ", seccomp" : "");
+    snprintf(level, size, "%s%s%s%s", limited ? "limits" : "no limits",
+             no_new ? ", no-new-privileges" : "", files, calls ? ", seccomp" : "");
 }
