@@ -310,6 +310,9 @@ static void add_simt_skinny_constants(struct str *s, const struct plan *p)
     add_word(s, "TRUNCATE", q->round == QUERN_ROUND_TRUNC ? "true" : "false",
              "whether f32 becomes bf16 by cutting");
     add_word(s, "PRODUCTS", products_word(p->products), "how weights are multiplied");
+    add_word(s, "PAIRED", plan_dual_dot2(p) ? "1" : "0", "whether they are issued in pairs,");
+    if (plan_dual_dot2(p))
+        add_word(s, "PAIR_TYPE", q->a == QUERN_BF16 ? "bf16" : "f16", "of what");
     add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a lane works on");
     add_integer(s, "ROW_LANES", p->row_lanes, "lanes side by side with rows of their own");
@@ -421,6 +424,8 @@ static quern_status add_simt_skinny(struct str *source, const struct plan *plan)
     TRY(add_template(source, "decode/dense"));
     if (plan->fp8)
         TRY(add_template(source, "decode/fp8"));
+    if (plan_dual_dot2(plan))
+        TRY(add_template(source, "prelude/dual_dot2"));
     return add_template(source, "family/simt_skinny");
 }
 

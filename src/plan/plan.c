@@ -398,6 +398,12 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
     return n;
 }
 
+bool plan_dual_dot2(const struct plan *p)
+{
+    return p->products == PRODUCTS_DOT2 && p->target->capabilities & CAP_VOPD &&
+           (p->fp8 != FP8_SOFTWARE || p->target->generation > 11);
+}
+
 unsigned plan_row_align(const struct quern_problem *problem)
 {
     const unsigned element = dtype_bytes(problem->a);

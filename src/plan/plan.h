@@ -279,6 +279,10 @@ enum plan_arg {
 #define PLAN_ARGS_MAX 13
 size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX]);
 
+/* Whether the kernel's text pairs dot products for dual issue, as the compiler would not: it knows
+ * a single form of them, from which it makes pairs, for f16 on gfx11 alone. */
+bool plan_dual_dot2(const struct plan *p);
+
 /* Bytes that rows of A must start at a multiple of: 4, or an element where packed rows do not. */
 unsigned plan_row_align(const struct quern_problem *problem);
 

@@ -25,8 +25,8 @@
 
 #define BUSY_PERCENT       85 /* as in model.c */
 #define BUSY_PERCENT_TILES 80
-#define BUSY_PERCENT_STEPS 95 /* where a wave may have any number of rows */
-#define STEPS_M_MAX        2  /* rows of A for which it may */
+#define BUSY_PERCENT_FULL  95
+#define STEPS_M_MAX        4 /* rows of A for which a wave may have any number of rows of W */
 
 /* With one row of A a layer should be as fast as its weights arrive: enough bytes of them asked for
  * by a compute unit to last this long, or half of all it reads. */
@@ -164,11 +164,11 @@ static int slot_slots(const struct plan *p)
     const int ab = (int)dtype_bytes(q->a);
     const bool f32 = p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
     const int narrow = f32 ? p->chunk : 0; /* what widens 16 bits, unless the product does */
-    /* v_dual_dot2acc_f32_f16 is of the gfx11 instruction set alone; about a half of what can be
-     * dual-issued finds a partner in another register bank */
-    const bool dual =
-        p->target->capabilities & CAP_VOPD && p->chunk > 1 &&
-        (p->products == PRODUCTS_PLAIN || (q->a == QUERN_F16 && p->target->generation == 11));
+    /* where the compiler looks for pairs, about a half of what can be dual-issued finds a partner in
+     * another register bank */
+    const bool found = p->target->capabilities & CAP_VOPD && p->chunk > 1 &&
+                       (p->products == PRODUCTS_PLAIN || p->products == PRODUCTS_DOT2);
+    const int side = r > 1 ? r : columns; /* sums that take turns; the last of odd ones is alone */
     int products = p->chunk * r * columns;
     int slots = r + columns * (p->chunk * ab > LOAD_BYTES ? 2 : 1); /* loads */
 
@@ -176,7 +176,9 @@ static int slot_slots(const struct plan *p)
                : p->products == PRODUCTS_MATRIX               ? products * wb / 8
                : p->products == PRODUCTS_DOT4                 ? products / 4
                                                               : products / 2;
-    slots += dual ? products * 3 / 4 : products;
+    slots += plan_dual_dot2(p) && side > 1 ? products * (side + side % 2) / (2 * side)
+             : found                        ? products * 3 / 4
+                                            : products;
     slots += wb == 1 ? r * fp8_slots(p, p->chunk) : wb == 2 ? r * narrow : 0;
     slots += ab == 1 ? columns * fp8_slots(p, p->chunk) : ab == 2 ? columns * narrow : 0;
     return slots;
@@ -309,22 +311,31 @@ static bool estimate_all(struct plan *p, const struct model_counts *counted)
  * for each; 5 or 7 at a time come out more even. */
 static bool any_rows(const struct plan *p)
 {
-    return p->row_lanes == 1 && p->m_tile <= STEPS_M_MAX && p->target->capabilities & CAP_MFMA;
+    return p->row_lanes == 1 && p->m_tile <= STEPS_M_MAX &&
+           (p->target->capabilities & CAP_MFMA || plan_dual_dot2(p));
+}
+
+/* Whether a share of the part is busy, or as much as groups of so many rows can keep so. */
+static bool busy(const struct plan *p, unsigned percent, int rows)
+{
+    const uint64_t groups = (uint64_t)model_ceil_div(p->problem.n, rows);
+    const unsigned finest = target_fill(p->target, groups).percent;
+
+    return p->estimate.busy_percent >= (finest < percent ? finest : percent);
 }
 
 static bool estimate(struct plan *p, const struct model_counts *counts)
 {
+    struct plan_estimate *const e = &p->estimate;
+
     if (!estimate_all(p, counts))
         return false;
-    /* groups of eight rows of fp8 take so much less that a little of the part may be idle */
-    if (p->row_lanes == 8 && p->estimate.busy_percent >= BUSY_PERCENT_TILES)
-        p->estimate.fills = true;
-    if (any_rows(p)) {
-        const unsigned finest = target_fill(p->target, (uint64_t)p->problem.n).percent;
-        p->estimate.fills = p->estimate.busy_percent >= (finest < BUSY_PERCENT_STEPS
-                                                             ? finest
-                                                             : BUSY_PERCENT_STEPS);
-    }
+    /* What is far below memory time may take more, so that all of the part asks for memory. Groups
+     * of eight rows of fp8 take so much less that a little of it may be idle. */
+    if (p->row_lanes == 8)
+        e->fills |= e->busy_percent >= BUSY_PERCENT_TILES;
+    else
+        e->fills = e->kernel_cycles <= e->memory_cycles / 2 && busy(p, BUSY_PERCENT_FULL, 1);
     return true;
 }
 
@@ -347,21 +358,11 @@ static bool camps(const struct plan *p)
            p->problem.k * weight_bytes(&p->problem) % 512 == 0;
 }
 
-/* Whether the grid fills the part as well as model.c asks, or as the smallest groups of rows can:
- * those of several lanes may be too large for that. */
-static bool fine_enough(const struct plan *p)
-{
-    const int64_t groups = model_ceil_div(p->problem.n, p->row_lanes);
-    const unsigned finest = target_fill(p->target, (uint64_t)groups).percent;
-
-    return p->estimate.busy_percent >= (finest < BUSY_PERCENT ? finest : BUSY_PERCENT);
-}
-
 /* Estimates a plan whose fields are all set, and puts it in. What is wanted need not be good. */
 static void try_one(struct plan *p, const struct model_counts *counts,
                     struct model_ranking *ranking)
 {
-    if (estimate(p, counts) && (ranking->wanted || fine_enough(p)))
+    if (estimate(p, counts) && (ranking->wanted || busy(p, BUSY_PERCENT, p->row_lanes)))
         model_put(ranking, p);
 }
 

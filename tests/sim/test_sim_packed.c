@@ -245,6 +245,13 @@ static const struct form {
     {"v_dot2_f32_f16 %0, %1, %2, %3 neg_lo:[1,0,0]", dot2_f16_neg, FLOAT},
     {"v_mov_b32 %0, %3\\n v_dot2acc_f32_f16 %0, %1, %2", dot2_f16, FLOAT},
     {"v_dot2_f32_bf16 %0, %1, %2, %3", dot2_bf16, FLOAT},
+    /* in registers that can be paired */
+    {"v_mov_b32 v16, %3\\n v_mov_b32 v18, %1\\n v_mov_b32 v21, %2\\n"
+     "v_dual_dot2acc_f32_bf16 v16, v18, v21 :: v_dual_mov_b32 v17, v16\\n v_mov_b32 %0, v16",
+     dot2_bf16, FLOAT},
+    {"v_mov_b32 v17, %3\\n v_mov_b32 v18, %1\\n v_mov_b32 v21, %2\\n"
+     "v_dual_mov_b32 v16, v17 :: v_dual_dot2acc_f32_bf16 v17, v18, v21\\n v_mov_b32 %0, v17",
+     dot2_bf16, FLOAT},
     {"v_dot4_u32_u8 %0, %1, %2, %3", dot4_uu, EXACT},
     {"v_dot4_i32_iu8 %0, %1, %2, %3", dot4_uu, EXACT},
     {"v_dot4_i32_iu8 %0, %1, %2, %3 neg_lo:[1,1,0]", dot4_ss, EXACT},
@@ -345,7 +352,7 @@ static void run_forms(const char *target, const char *options, enum quern_sim_ch
             "KERNEL k%zu(const u32 *x, const u32 *y, const u32 *z, u32 *r) {\n"
             "  const u32 i = GROUP * 64 + LANE; u32 a = x[i], b = y[i], c = z[i], d;\n"
             "  asm volatile(\"%s\" : \"=&v\"(d) : \"v\"(a), \"v\"(b), \"v\"(c) : \"s40\", \"s41\", "
-            "\"vcc\");\n  r[i] = d; }\n",
+            "\"vcc\", \"v16\", \"v17\", \"v18\", \"v21\");\n  r[i] = d; }\n",
             n, forms[n].text);
         assert_true(used < sizeof source);
     }

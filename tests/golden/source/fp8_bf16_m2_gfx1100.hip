@@ -14,6 +14,7 @@ constexpr unsigned K = 4096;            // columns of W
 #define B_SCALED 1                      // whether W has one
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
 #define PRODUCTS PLAIN                  // how weights are multiplied
+#define PAIRED 0                        // whether they are issued in pairs,
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 2;          // rows of A computed at once
 
@@ -408,6 +409,7 @@ constexpr u32 POWER = SUMS <= 1    ? 1 // of two, that SUMS fits in
                       : SUMS <= 8  ? 8
                       : SUMS <= 16 ? 16
                                    : 32;
+constexpr bool DUAL = PAIRED && SUMS > 1; // products are issued in pairs, of two sums
 constexpr bool NOTES_NAN = w_number::NOTES_NAN || a_number::NOTES_NAN;
 constexpr u32 W_WORDS = SINGLE ? 2 : VECTOR * W_SIZE / 4;         // dwords of a load
 constexpr u32 A_WORDS = SINGLE ? 2 : VECTOR * A_SIZE / 4;
@@ -469,6 +471,11 @@ template <> struct product_types<MATRIX> { typedef u32x2 unit; typedef f32x4 sum
 typedef product_types<PRODUCTS>::unit unit;
 typedef product_types<PRODUCTS>::sum lane_sum;
 
+struct product {
+    u32 sum; // its number
+    unit w, a;
+};
+
 template <class NUMBER> DEVICE void take(u32x2 &to, const u32 *raw, u32 u)
 {
     to = u32x2{raw[2 * u], raw[2 * u + 1]};
@@ -520,6 +527,18 @@ template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum
     }
 }
 
+// One product, or two when they are issued in pairs.
+DEVICE void multiply_add_two(lane_sum &sum, unit w, unit a, lane_sum &other, unit v, unit b)
+{
+#if PAIRED
+    if constexpr (DUAL) {
+        dual_dot2(sum, w, a, other, v, b);
+        return;
+    }
+#endif
+    sum = multiply_add(w, a, sum);
+}
+
 // Makes a sum NaN where one was noted. A matrix instruction takes it to all of its row or column.
 template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
 {
@@ -530,6 +549,22 @@ template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
         sum = multiply_add(u32x2{w_nan, 0}, u32x2{a_nan, 0}, sum);
     } else if ((w_seen | a_seen) & NAN_BITS) {
         sum = __builtin_nanf("");
+    }
+}
+
+// Sums are computed here. Those that are added to in pairs are put into neighbouring registers, one
+// even, one odd.
+template <class SUM> DEVICE void computed_sums(SUM (&sum)[SUMS])
+{
+    if constexpr (DUAL && __is_same(SUM, float)) {
+        UNROLL for (u32 v = 0; v + 1 < SUMS; v += 2) {
+            f32x2 pair = {sum[v], sum[v + 1]};
+            computed(pair);
+            sum[v] = pair.x, sum[v + 1] = pair.y;
+        }
+    } else {
+        UNROLL for (u32 v = 0; v < SUMS; v++)
+            computed(sum[v]);
     }
 }
 
@@ -602,6 +637,9 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
 #endif
 )
 {
+#if PAIRED
+    define_dual_dot2();
+#endif
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u32 lane = item % WAVE;
     const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
@@ -723,13 +761,19 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
             a_number::examine(s.a[i][d], a_nan[i]);
         if constexpr (PRODUCTS == DOT2) {
             // Neighbours have no operand in common, so that they can be issued together.
-            UNROLL for (u32 i = 0; i < COLUMNS; i++) UNROLL for (u32 q = 0; q < UNITS; q++)
-                UNROLL for (u32 r = 0; r < ROWS; r++) {
-                    unit w, value;
-                    take<w_number>(w, s.w[r], (q + r) % UNITS);
-                    take<a_number>(value, s.a[i], (q + r) % UNITS);
-                    sum[i * ROWS + r] = multiply_add(w, value, sum[i * ROWS + r]);
-                }
+            constexpr u32 SIDE = ROWS > 1 ? ROWS : COLUMNS, STEP = DUAL ? 2 : 1;
+            auto product_of = [&](u32 t) {
+                const u32 side = t % SIDE, u = (t / SIDE + side) % UNITS;
+                const u32 r = ROWS > 1 ? side : 0, i = ROWS > 1 ? t / (SIDE * UNITS) : side;
+                product one = {i * ROWS + r};
+                take<w_number>(one.w, s.w[r], u);
+                take<a_number>(one.a, s.a[i], u);
+                return one;
+            };
+            UNROLL for (u32 t = 0; t < SUMS * UNITS; t += STEP) {
+                const product x = product_of(t), y = product_of(t + STEP - 1);
+                multiply_add_two(sum[x.sum], x.w, x.a, sum[y.sum], y.w, y.a);
+            }
         } else {
             UNROLL for (u32 u = 0; u < UNITS; u++) {
                 unit w[ROWS], values[COLUMNS];
@@ -741,8 +785,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
                     sum[i * ROWS + r] = multiply_add(w[r], values[i], sum[i * ROWS + r]);
             }
         }
-        UNROLL for (u32 v = 0; v < SUMS; v++)
-            computed(sum[v]);
+        computed_sums(sum);
         schedule_boundary();
     };
 

@@ -12,19 +12,20 @@ constexpr unsigned K = 1032;            // columns of W
 #define B_SCALED 0                      // whether W has one
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
 #define PRODUCTS MATRIX                 // how weights are multiplied
+#define PAIRED 0                        // whether they are issued in pairs,
 #define BIAS 1                          // whether a bias is added
 constexpr unsigned M_TILE = 4;          // rows of A computed at once
 
 constexpr unsigned WAVE = 64;           // lanes
 constexpr unsigned WAVES = 1;           // in a workgroup
 constexpr unsigned ROWS = 1;            // rows of W that a lane works on
-constexpr unsigned ROW_LANES = 1;       // lanes side by side with rows of their own
+constexpr unsigned ROW_LANES = 4;       // lanes side by side with rows of their own
 constexpr unsigned SPLIT_K = 1;         // waves that share those rows along K
 constexpr unsigned VECTOR = 8;          // weights of a row for one lane in one load
-constexpr unsigned RING = 1;            // loads of a row that are under way
+constexpr unsigned RING = 4;            // loads of a row that are under way
 constexpr unsigned STAGE = 0;           // loads of a row whose part of A is in LDS; 0: A is not
 #define WALKS 0                         // whether workgroups walk over groups of rows
-constexpr unsigned WAVES_PER_SIMD = 8;  // that registers must leave room for
+constexpr unsigned WAVES_PER_SIMD = 7;  // that registers must leave room for
 constexpr unsigned PHASES = 0;          // 1: groups start apart along K, 2: waves do
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 #define SKEWED false                    // whether the last group of rows is empty
@@ -354,6 +355,7 @@ constexpr u32 POWER = SUMS <= 1    ? 1 // of two, that SUMS fits in
                       : SUMS <= 8  ? 8
                       : SUMS <= 16 ? 16
                                    : 32;
+constexpr bool DUAL = PAIRED && SUMS > 1; // products are issued in pairs, of two sums
 constexpr bool NOTES_NAN = w_number::NOTES_NAN || a_number::NOTES_NAN;
 constexpr u32 W_WORDS = SINGLE ? 2 : VECTOR * W_SIZE / 4;         // dwords of a load
 constexpr u32 A_WORDS = SINGLE ? 2 : VECTOR * A_SIZE / 4;
@@ -415,6 +417,11 @@ template <> struct product_types<MATRIX> { typedef u32x2 unit; typedef f32x4 sum
 typedef product_types<PRODUCTS>::unit unit;
 typedef product_types<PRODUCTS>::sum lane_sum;
 
+struct product {
+    u32 sum; // its number
+    unit w, a;
+};
+
 template <class NUMBER> DEVICE void take(u32x2 &to, const u32 *raw, u32 u)
 {
     to = u32x2{raw[2 * u], raw[2 * u + 1]};
@@ -466,6 +473,18 @@ template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum
     }
 }
 
+// One product, or two when they are issued in pairs.
+DEVICE void multiply_add_two(lane_sum &sum, unit w, unit a, lane_sum &other, unit v, unit b)
+{
+#if PAIRED
+    if constexpr (DUAL) {
+        dual_dot2(sum, w, a, other, v, b);
+        return;
+    }
+#endif
+    sum = multiply_add(w, a, sum);
+}
+
 // Makes a sum NaN where one was noted. A matrix instruction takes it to all of its row or column.
 template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
 {
@@ -476,6 +495,22 @@ template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
         sum = multiply_add(u32x2{w_nan, 0}, u32x2{a_nan, 0}, sum);
     } else if ((w_seen | a_seen) & NAN_BITS) {
         sum = __builtin_nanf("");
+    }
+}
+
+// Sums are computed here. Those that are added to in pairs are put into neighbouring registers, one
+// even, one odd.
+template <class SUM> DEVICE void computed_sums(SUM (&sum)[SUMS])
+{
+    if constexpr (DUAL && __is_same(SUM, float)) {
+        UNROLL for (u32 v = 0; v + 1 < SUMS; v += 2) {
+            f32x2 pair = {sum[v], sum[v + 1]};
+            computed(pair);
+            sum[v] = pair.x, sum[v + 1] = pair.y;
+        }
+    } else {
+        UNROLL for (u32 v = 0; v < SUMS; v++)
+            computed(sum[v]);
     }
 }
 
@@ -548,6 +583,9 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
 #endif
 )
 {
+#if PAIRED
+    define_dual_dot2();
+#endif
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u32 lane = item % WAVE;
     const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
@@ -669,13 +707,19 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
             a_number::examine(s.a[i][d], a_nan[i]);
         if constexpr (PRODUCTS == DOT2) {
             // Neighbours have no operand in common, so that they can be issued together.
-            UNROLL for (u32 i = 0; i < COLUMNS; i++) UNROLL for (u32 q = 0; q < UNITS; q++)
-                UNROLL for (u32 r = 0; r < ROWS; r++) {
-                    unit w, value;
-                    take<w_number>(w, s.w[r], (q + r) % UNITS);
-                    take<a_number>(value, s.a[i], (q + r) % UNITS);
-                    sum[i * ROWS + r] = multiply_add(w, value, sum[i * ROWS + r]);
-                }
+            constexpr u32 SIDE = ROWS > 1 ? ROWS : COLUMNS, STEP = DUAL ? 2 : 1;
+            auto product_of = [&](u32 t) {
+                const u32 side = t % SIDE, u = (t / SIDE + side) % UNITS;
+                const u32 r = ROWS > 1 ? side : 0, i = ROWS > 1 ? t / (SIDE * UNITS) : side;
+                product one = {i * ROWS + r};
+                take<w_number>(one.w, s.w[r], u);
+                take<a_number>(one.a, s.a[i], u);
+                return one;
+            };
+            UNROLL for (u32 t = 0; t < SUMS * UNITS; t += STEP) {
+                const product x = product_of(t), y = product_of(t + STEP - 1);
+                multiply_add_two(sum[x.sum], x.w, x.a, sum[y.sum], y.w, y.a);
+            }
         } else {
             UNROLL for (u32 u = 0; u < UNITS; u++) {
                 unit w[ROWS], values[COLUMNS];
@@ -687,8 +731,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
                     sum[i * ROWS + r] = multiply_add(w[r], values[i], sum[i * ROWS + r]);
             }
         }
-        UNROLL for (u32 v = 0; v < SUMS; v++)
-            computed(sum[v]);
+        computed_sums(sum);
         schedule_boundary();
     };
 

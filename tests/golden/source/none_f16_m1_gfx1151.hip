@@ -12,6 +12,8 @@ constexpr unsigned K = 4096;            // columns of W
 #define B_SCALED 0                      // whether W has one
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
 #define PRODUCTS DOT2                   // how weights are multiplied
+#define PAIRED 1                        // whether they are issued in pairs,
+#define PAIR_TYPE f16                   // of what
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 1;          // rows of A computed at once
 
@@ -291,6 +293,57 @@ template <> struct number<BF16> : plain_number { // the upper half of an f32
     DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };
 
+// ---- prelude/dual_dot2 ----
+// Dot products issued in pairs. The compiler makes such pairs of f16 on RDNA 3 alone: RDNA 4 has
+// lost the single form of theirs, which bf16 never had. Two can be paired where their sums lie in
+// an even and an odd register, their first operands in different banks, of which there are four,
+// and their second ones too. Which registers they are is known when all are allocated, so that it
+// is a macro of the assembler's that looks, and writes the pair or the two.
+
+#define TYPE_TEXT_(type) #type
+#define TYPE_TEXT(type)  TYPE_TEXT_(type)
+
+// The macro's definition: once in a kernel, before the first pair.
+DEVICE void define_dual_dot2()
+{
+    asm volatile(
+        ".macro dot2_index symbol, register\n"
+        "  .set \\symbol, 0\n"
+        "  .irpc digit, \\register\n"
+        "    .ifnc \\digit, v\n"
+        "      .set \\symbol, \\symbol * 10 + \\digit\n"
+        "    .endif\n"
+        "  .endr\n"
+        ".endm\n"
+        ".macro dot2_pair d, a, b, e, f, g\n"
+        "  dot2_index .Ld, \\d\n"
+        "  dot2_index .La, \\a\n"
+        "  dot2_index .Lb, \\b\n"
+        "  dot2_index .Le, \\e\n"
+        "  dot2_index .Lf, \\f\n"
+        "  dot2_index .Lg, \\g\n"
+        "  .set .Lodd, (.Ld ^ .Le) & 1\n"
+        "  .if .Lodd & (((.La ^ .Lf) & 3) != 0) & (((.Lb ^ .Lg) & 3) != 0)\n"
+        "    v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\d, \\a, \\b :: "
+        "v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\e, \\f, \\g\n"
+        "  .elseif .Lodd & (((.La ^ .Lg) & 3) != 0) & (((.Lb ^ .Lf) & 3) != 0)\n"
+        "    v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\d, \\a, \\b :: "
+        "v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\e, \\g, \\f\n"
+        "  .else\n"
+        "    v_dot2_f32_" TYPE_TEXT(PAIR_TYPE) " \\d, \\a, \\b, \\d\n"
+        "    v_dot2_f32_" TYPE_TEXT(PAIR_TYPE) " \\e, \\f, \\g, \\e\n"
+        "  .endif\n"
+        ".endm\n");
+}
+
+// sum += a * b and other += f * g, pairs of 16-bit values each.
+DEVICE void dual_dot2(float &sum, u32 a, u32 b, float &other, u32 f, u32 g)
+{
+    asm("dot2_pair %0, %2, %3, %1, %4, %5"
+        : "+v"(sum), "+v"(other)
+        : "v"(a), "v"(b), "v"(f), "v"(g));
+}
+
 // ---- family/simt_skinny ----
 // C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for a few rows of A and weights that need no
 // table: in the type of A, or in fp8 with one scale for all of them.
@@ -354,6 +407,7 @@ constexpr u32 POWER = SUMS <= 1    ? 1 // of two, that SUMS fits in
                       : SUMS <= 8  ? 8
                       : SUMS <= 16 ? 16
                                    : 32;
+constexpr bool DUAL = PAIRED && SUMS > 1; // products are issued in pairs, of two sums
 constexpr bool NOTES_NAN = w_number::NOTES_NAN || a_number::NOTES_NAN;
 constexpr u32 W_WORDS = SINGLE ? 2 : VECTOR * W_SIZE / 4;         // dwords of a load
 constexpr u32 A_WORDS = SINGLE ? 2 : VECTOR * A_SIZE / 4;
@@ -415,6 +469,11 @@ template <> struct product_types<MATRIX> { typedef u32x2 unit; typedef f32x4 sum
 typedef product_types<PRODUCTS>::unit unit;
 typedef product_types<PRODUCTS>::sum lane_sum;
 
+struct product {
+    u32 sum; // its number
+    unit w, a;
+};
+
 template <class NUMBER> DEVICE void take(u32x2 &to, const u32 *raw, u32 u)
 {
     to = u32x2{raw[2 * u], raw[2 * u + 1]};
@@ -466,6 +525,18 @@ template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum
     }
 }
 
+// One product, or two when they are issued in pairs.
+DEVICE void multiply_add_two(lane_sum &sum, unit w, unit a, lane_sum &other, unit v, unit b)
+{
+#if PAIRED
+    if constexpr (DUAL) {
+        dual_dot2(sum, w, a, other, v, b);
+        return;
+    }
+#endif
+    sum = multiply_add(w, a, sum);
+}
+
 // Makes a sum NaN where one was noted. A matrix instruction takes it to all of its row or column.
 template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
 {
@@ -476,6 +547,22 @@ template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
         sum = multiply_add(u32x2{w_nan, 0}, u32x2{a_nan, 0}, sum);
     } else if ((w_seen | a_seen) & NAN_BITS) {
         sum = __builtin_nanf("");
+    }
+}
+
+// Sums are computed here. Those that are added to in pairs are put into neighbouring registers, one
+// even, one odd.
+template <class SUM> DEVICE void computed_sums(SUM (&sum)[SUMS])
+{
+    if constexpr (DUAL && __is_same(SUM, float)) {
+        UNROLL for (u32 v = 0; v + 1 < SUMS; v += 2) {
+            f32x2 pair = {sum[v], sum[v + 1]};
+            computed(pair);
+            sum[v] = pair.x, sum[v + 1] = pair.y;
+        }
+    } else {
+        UNROLL for (u32 v = 0; v < SUMS; v++)
+            computed(sum[v]);
     }
 }
 
@@ -548,6 +635,9 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
 #endif
 )
 {
+#if PAIRED
+    define_dual_dot2();
+#endif
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u32 lane = item % WAVE;
     const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
@@ -669,13 +759,19 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
             a_number::examine(s.a[i][d], a_nan[i]);
         if constexpr (PRODUCTS == DOT2) {
             // Neighbours have no operand in common, so that they can be issued together.
-            UNROLL for (u32 i = 0; i < COLUMNS; i++) UNROLL for (u32 q = 0; q < UNITS; q++)
-                UNROLL for (u32 r = 0; r < ROWS; r++) {
-                    unit w, value;
-                    take<w_number>(w, s.w[r], (q + r) % UNITS);
-                    take<a_number>(value, s.a[i], (q + r) % UNITS);
-                    sum[i * ROWS + r] = multiply_add(w, value, sum[i * ROWS + r]);
-                }
+            constexpr u32 SIDE = ROWS > 1 ? ROWS : COLUMNS, STEP = DUAL ? 2 : 1;
+            auto product_of = [&](u32 t) {
+                const u32 side = t % SIDE, u = (t / SIDE + side) % UNITS;
+                const u32 r = ROWS > 1 ? side : 0, i = ROWS > 1 ? t / (SIDE * UNITS) : side;
+                product one = {i * ROWS + r};
+                take<w_number>(one.w, s.w[r], u);
+                take<a_number>(one.a, s.a[i], u);
+                return one;
+            };
+            UNROLL for (u32 t = 0; t < SUMS * UNITS; t += STEP) {
+                const product x = product_of(t), y = product_of(t + STEP - 1);
+                multiply_add_two(sum[x.sum], x.w, x.a, sum[y.sum], y.w, y.a);
+            }
         } else {
             UNROLL for (u32 u = 0; u < UNITS; u++) {
                 unit w[ROWS], values[COLUMNS];
@@ -687,8 +783,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
                     sum[i * ROWS + r] = multiply_add(w[r], values[i], sum[i * ROWS + r]);
             }
         }
-        UNROLL for (u32 v = 0; v < SUMS; v++)
-            computed(sum[v]);
+        computed_sums(sum);
         schedule_boundary();
     };
 
