@@ -3,7 +3,7 @@
  * The public functions when operating system calls fail: each call in turn, with each error, once
  * and for ever. What is asked for is there or the status says why not; nothing leaks; and the same
  * context does its work afterwards. Where a worker is started, at some of the calls here and at all
- * in test_public_faults_long.c. (The store's own operations: test_store_faults.c; the worker's:
+ * in test_public_faults_long.c, where it is each error that lasts for ever, here two of them. (The store's own operations: test_store_faults.c; the worker's:
  * test_worker_host.c.)
  */
 #include "t_context.h"
@@ -21,6 +21,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,9 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #ifndef WORKER_STEP /* between the calls that fail where a worker is started */
 #define WORKER_STEP 300
+#endif
+#ifndef LASTS /* whether an error is tried for ever too */
+#define LASTS(error) ((error) == EIO || (error) == EINTR)
 #endif
 
 /* A target without a software GPU: what is made is found and checked, and no worker is started to
@@ -193,6 +197,8 @@ static quern_status do_import(struct scene *c)
     quern_status status = quern_bundle_open(c->bundle, c->bundle_bytes, &bundle);
     if (status != QUERN_OK)
         return status;
+    /* nobody signed it, whatever file the keys are in */
+    assert_true(quern_bundle_check_signature(bundle, c->record) != QUERN_OK);
     status = quern_bundle_walk(bundle, look, NULL);
     if (status == QUERN_OK)
         status = quern_bundle_import(
@@ -220,7 +226,21 @@ static quern_status do_known_op(struct scene *c)
     /* a known problem needs nothing of the system */
     assert_int_equal(quern_op_create(c->ctx, &c->problem, 1, &again), QUERN_OK);
     assert_ptr_equal(op, again);
+    quern_op_explain(op, 1, NULL, 0); /* a text, or none without memory */
     return QUERN_OK;
+}
+
+/* On a thread of the library. */
+static quern_status do_background(struct scene *c)
+{
+    quern_op *op = NULL;
+    quern_status status = quern_op_create_flags(c->ctx, &c->problem, 1,
+                                                QUERN_OP_NO_WAIT | QUERN_OP_NO_COMPILE, &op);
+
+    if (status == QUERN_OK)
+        while ((status = quern_op_ready(op)) == QUERN_E_NOT_READY)
+            sched_yield();
+    return status;
 }
 
 static quern_status do_explain_miss(struct scene *c)
@@ -322,31 +342,161 @@ static quern_status do_inspect(struct scene *c)
     return quern_object_inspect(o.bytes, o.size, &target, kernels, &count);
 }
 
+/* A host's file with one code object in it, as hipcc's driver makes it. */
+static quern_status do_offload(struct scene *c)
+{
+    static const char id[] = "hipv4-amdgcn-amd-amdhsa--gfx1151";
+    static const char magic[] = "__CLANG_OFFLOAD_BUNDLE__";
+    const struct t_object o = t_object(T_AXPY_GFX1151);
+    const uint64_t head[] = {1, 128, o.size, sizeof id - 1};
+    struct quern_offload_entry entry = QUERN_INIT(struct quern_offload_entry);
+    uint8_t bytes[16384] = {0};
+    quern_offload *offload;
+
+    (void)c;
+    assert_true(128 + o.size <= sizeof bytes);
+    memcpy(bytes, magic, sizeof magic - 1);
+    memcpy(bytes + sizeof magic - 1, head, sizeof head);
+    memcpy(bytes + sizeof magic - 1 + sizeof head, id, sizeof id - 1);
+    memcpy(bytes + 128, o.bytes, o.size);
+    quern_status status = quern_offload_open(bytes, 128 + o.size, &offload);
+    if (status != QUERN_OK)
+        return status;
+    assert_int_equal(quern_offload_count(offload), 1);
+    status = quern_offload_entry(offload, 0, &entry);
+    quern_offload_close(offload);
+    return status;
+}
+
 static quern_status do_preload(struct scene *c)
 {
     return quern_preload(c->ctx, c->record);
 }
 
-/* From nothing: a worker is started, compiles, and disassembles for the software GPU. */
-static quern_status do_cold(struct scene *c)
+/* A context on a software GPU, with a compiler and nothing stored. */
+static quern_status open_cold(const struct scene *c, quern_ctx **ctx)
 {
     struct quern_options o = options_of(c, QUERN_JIT_ON);
-    struct quern_verification v = QUERN_INIT(struct quern_verification);
-    quern_ctx *ctx;
-    quern_op *op;
 
     o.target = "gfx1151";
     o.cache_mode = QUERN_CACHE_OFF;
     o.bundle_path = NULL;
     o.worker_path = t_worker_path();
-    quern_status status = quern_open(&o, &ctx);
+    return quern_open(&o, ctx);
+}
+
+/* Operands of one row in memory of the device; then a launch. */
+static quern_status launch_once(quern_ctx *ctx, quern_op *op)
+{
+    static const struct {
+        const char *name;
+        size_t bytes;
+        enum quern_sim_access access;
+    } operands[] = {{"a", 64 * 2, QUERN_SIM_READ},
+                    {"b", 64 * 64 / 2, QUERN_SIM_READ},
+                    {"scales", 64 * 4, QUERN_SIM_READ},
+                    {"c", 64 * 2, QUERN_SIM_WRITE}};
+    static const uint8_t zeros[64 * 64 / 2];
+    struct quern_args args = QUERN_INIT(struct quern_args);
+    quern_buffer *buffers[COUNT(operands)] = {0};
+    quern_status status = QUERN_OK;
+    uint16_t c[64];
+
+    for (size_t i = 0; i < COUNT(operands) && status == QUERN_OK; i++) {
+        status = quern_buffer_create(ctx, operands[i].bytes, operands[i].access, operands[i].name,
+                                     &buffers[i]);
+        if (status == QUERN_OK && operands[i].access == QUERN_SIM_READ)
+            status = quern_buffer_write(buffers[i], zeros, operands[i].bytes);
+    }
+    if (status == QUERN_OK) {
+        args.a = quern_buffer_address(buffers[0]);
+        args.b = quern_buffer_address(buffers[1]);
+        args.scales = quern_buffer_address(buffers[2]);
+        args.c = quern_buffer_address(buffers[3]);
+        status = quern_op_launch(op, &args, 1, NULL);
+    }
+    if (status == QUERN_OK)
+        status = quern_buffer_read(buffers[3], c, sizeof c);
+    for (size_t i = 0; i < COUNT(operands); i++)
+        quern_buffer_destroy(buffers[i]);
+    return status;
+}
+
+/* From nothing: a worker is started, compiles, and disassembles for the software GPU. */
+static quern_status do_cold(struct scene *c)
+{
+    struct quern_verification v = QUERN_INIT(struct quern_verification);
+    quern_ctx *ctx;
+    quern_op *op;
+
+    quern_status status = open_cold(c, &ctx);
     if (status != QUERN_OK)
         return status;
     status = quern_op_create_range(ctx, &c->problem, 1, 1, &op);
     if (status == QUERN_OK) {
         status = quern_verify(op, 1, 1, QUERN_CHECK_FAST, &v);
+        if (status == QUERN_OK)
+            status = launch_once(ctx, op);
         assert_true(status != QUERN_E_VERIFY && status != QUERN_E_FAULT);
         quern_op_release(op);
+    }
+    quern_close(ctx);
+    return status;
+}
+
+static quern_status run_axpy(quern_sim *sim)
+{
+    static float y[64], x[64];
+    const struct t_object o = t_object(T_AXPY_GFX1151);
+    struct {
+        uint64_t y, x;
+        float a;
+        int64_t n;
+        int16_t twice;
+    } args = {.a = 1, .n = 64};
+    const struct quern_sim_launch launch = {.size = sizeof launch,
+                                            .kernel = "axpy",
+                                            .grid = {1, 1, 1},
+                                            .block = {64, 1, 1},
+                                            .kernarg = &args,
+                                            .kernarg_bytes = 34};
+    struct quern_sim_profile profile = QUERN_INIT(struct quern_sim_profile);
+    quern_sim_module *module;
+
+    quern_status status = quern_sim_map(sim, y, sizeof y, QUERN_SIM_READ_WRITE, "y", &args.y);
+    if (status == QUERN_OK)
+        status = quern_sim_map(sim, x, sizeof x, QUERN_SIM_READ, "x", &args.x);
+    if (status == QUERN_OK)
+        status = quern_sim_load(sim, o.bytes, o.size, &module);
+    if (status != QUERN_OK)
+        return status;
+    status = quern_sim_run(module, &launch, NULL);
+    if (status == QUERN_OK)
+        status = quern_sim_profile_run(module, &launch, QUERN_EXTENT_ALL, 0, &profile);
+    assert_true(status != QUERN_E_FAULT);
+    quern_sim_profile_free(&profile);
+    quern_sim_unload(module);
+    return status == QUERN_OK ? quern_sim_unmap(sim, args.x) : status;
+}
+
+/* The software GPU by itself. */
+static quern_status do_sim(struct scene *c)
+{
+    struct quern_sim_options o = QUERN_INIT(struct quern_sim_options);
+    quern_sim *sim;
+    quern_ctx *ctx;
+
+    quern_status status = open_cold(c, &ctx);
+    if (status != QUERN_OK)
+        return status;
+    o.target = "gfx1151";
+    o.threads = 1;
+    o.worker_path = t_worker_path();
+    o.disassembler = quern_ctx_disassembler(ctx);
+    status = quern_sim_open(&o, &sim);
+    if (status == QUERN_OK) {
+        status = run_axpy(sim);
+        quern_sim_close(sim);
     }
     quern_close(ctx);
     return status;
@@ -392,6 +542,8 @@ static const struct call {
     {"quern_quantize, quern_dequantize", do_quantize, true, false},
     {"quern_import, quern_repack", do_checkpoint, true, false},
     {"quern_object_inspect", do_inspect, true, false},
+    {"quern_op_create_flags", do_background, false, false},
+    {"quern_offload_open", do_offload, true, false},
     {"quern_preload", do_preload, false, false},
     {"quern_prewarm", do_prewarm, false, false},
     {"quern_cache_info", do_info, false, false},
@@ -400,7 +552,8 @@ static const struct call {
     {"quern_bundle_create", do_create_bundle, false, false},
     {"quern_bundle_import", do_import, false, false},
     {"quern_cache_clear", do_clear, false, false},
-    {"quern_op_create_range and quern_verify, cold", do_cold, true, false, true},
+    {"quern_op_create_range, quern_verify and quern_op_launch, cold", do_cold, true, false, true},
+    {"quern_sim_open, quern_sim_run and quern_sim_profile_run", do_sim, true, false, true},
     {"quern_doctor", do_doctor, true, false, true},
 };
 
@@ -483,8 +636,7 @@ static void every_call_of_every_function_may_fail(void **state)
         const unsigned made = one_run(*state, &calls[i], 0, 0, false);
         assert_true(made > 0);
         for (size_t e = 0; e < COUNT(errors); e++)
-            for (int for_ever = 0; for_ever < (errors[e] == EIO || errors[e] == EINTR ? 2 : 1);
-                 for_ever++)
+            for (int for_ever = 0; for_ever < (LASTS(errors[e]) ? 2 : 1); for_ever++)
                 for (unsigned at = 1; at <= made; at += calls[i].worker ? WORKER_STEP : 1) {
                     /* each call in some round */
                     const unsigned call = calls[i].worker ? at + (unsigned)e % WORKER_STEP : at;

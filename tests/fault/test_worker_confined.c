@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The real worker where it runs out of memory, and where the kernel refuses it a means of its
- * confinement: the first is a failure of that job alone, and the second is what `quern doctor`
- * says, while kernels are made all the same.
+ * The real worker where it runs out of memory, is killed, has its file replaced, or is refused a
+ * means of its confinement by the kernel: the first two are a failure of that job alone, noticed at
+ * once, and the last is what `quern doctor` says, while kernels are made all the same.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,10 +13,12 @@
 #include "t_compile.h"
 #include "t_context.h"
 #include "t_paths.h"
+#include "t_store.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -25,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -83,14 +86,60 @@ static pid_t child_of(pid_t parent)
     return found;
 }
 
+/* The process that holds the compiler, of a pool of one worker in a process that is the nearest
+ * reaper of orphans. Waits for it. */
+static pid_t compiler_process(struct compiler *c, uint64_t started)
+{
+    for (int tries = 0; tries < 6000; tries++) {
+        const pid_t supervisor = child_of(getpid());
+        const pid_t compiler = supervisor ? child_of(supervisor) : 0;
+        if (compiler && t_compiler_stats(c).started == started)
+            return compiler;
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    fail_msg("there is no worker");
+    return 0;
+}
+
+/* Workers leave their parent, and come to the nearest process that asks for such. */
+static int reap_orphans(void **state)
+{
+    (void)state;
+    return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+static int reap_none(void **state)
+{
+    (void)state;
+    while (waitpid(-1, NULL, WNOHANG) > 0) {
+    }
+    return prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+}
+
+static double milliseconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+struct try {
+    struct compiler *compiler;
+    quern_status status;
+    char message[1024];
+    double ended;
+};
+
 static void *compile_endless(void *user)
 {
-    static quern_status status;
+    struct try *const t = user;
     struct compile_result r;
 
-    status = t_compile(user, t_endless, "gfx1100", T_ENDLESS_OPTIONS, &r);
-    assert_non_null(strstr(quern_last_error()->message, "out of memory"));
-    return &status;
+    t->status = t_compile(t->compiler, t_endless, "gfx1100", T_ENDLESS_OPTIONS, &r);
+    t->ended = milliseconds();
+    snprintf(t->message, sizeof t->message, "%s", quern_last_error()->message);
+    return NULL;
 }
 
 /* The kernel ends the process that took the memory by SIGKILL, which is what is sent here: there
@@ -99,42 +148,89 @@ static void what_the_kernel_kills_has_a_second_chance(void **state)
 {
     struct compiler *const c = t_compiler_open(1, 60000);
     struct compile_result r;
+    double least = 1e9;
 
     (void)state;
-    /* workers leave their parent, and come to the nearest of these */
-    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
-    for (int i = 0; i < 2; i++) {
+    for (uint64_t i = 0; i < 2; i++) {
+        struct try t = {.compiler = c};
         pthread_t thread;
         char path[64], wish[16] = "";
-        void *status;
-        assert_int_equal(pthread_create(&thread, NULL, compile_endless, c), 0);
-        pid_t supervisor, compiler = 0;
-        for (int tries = 0; !compiler; tries++) {
-            assert_true(tries < 6000);
-            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-            supervisor = child_of(getpid());
-            compiler = supervisor ? child_of(supervisor) : 0;
-            if (t_compiler_stats(c).started <= (uint64_t)i)
-                compiler = 0; /* it is not at work yet */
-        }
+        assert_int_equal(pthread_create(&thread, NULL, compile_endless, &t), 0);
+        const pid_t compiler = compiler_process(c, i + 1);
         snprintf(path, sizeof path, "/proc/%d/oom_score_adj", compiler);
         FILE *const f = fopen(path, "r");
         assert_non_null(f);
         assert_non_null(fgets(wish, sizeof wish, f));
         fclose(f);
         assert_true(atoi(wish) >= 500);
+        const double killed = milliseconds();
         assert_int_equal(kill(compiler, SIGKILL), 0);
-        pthread_join(thread, &status);
-        assert_int_equal(*(quern_status *)status, QUERN_E_WORKER);
+        pthread_join(thread, NULL);
+        least = t.ended - killed < least ? t.ended - killed : least;
+        assert_int_equal(t.status, QUERN_E_WORKER);
+        assert_non_null(strstr(t.message, "out of memory"));
     }
+    assert_true(least < 100); /* of two: the machine may be busy */
     assert_int_equal(t_compile(c, t_endless, "gfx1100", T_ENDLESS_OPTIONS, &r), QUERN_E_WORKER);
     assert_non_null(strstr(quern_last_error()->message, "not tried again"));
     t_compile_well(c, t_add_source, "gfx1100", &r);
     compile_result_free(&r);
     compiler_close(c);
-    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0), 0);
-    while (waitpid(-1, NULL, WNOHANG) > 0) {
-    }
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+/* The program is opened once: what takes its place on disk is not what runs. */
+static void a_replaced_executable_changes_nothing(void **state)
+{
+    static const char other[] = "#!/bin/sh\nexit 1\n";
+    char *const directory = t_temp_dir();
+    char path[PATH_MAX], command[3 * PATH_MAX];
+    struct compiler *c;
+    struct compile_result r;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/quern-worker", directory);
+    snprintf(command, sizeof command, "cp %s %s", t_worker_path(), path);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(
+        compiler_open(&(struct compiler_config){.jobs = 1, .worker_path = path}, &c), QUERN_OK);
+    t_compile_well(c, t_add_source, "gfx1100", &r);
+    compile_result_free(&r);
+    snprintf(command, sizeof command, "%s/other", directory);
+    t_write_file(command, other, sizeof other - 1);
+    assert_int_equal(chmod(command, 0700), 0);
+    assert_int_equal(rename(command, path), 0);
+    assert_int_equal(kill(compiler_process(c, 1), SIGKILL), 0);
+    /* a request may reach it in its last moment */
+    if (t_compile(c, t_add_source, "gfx1100", T_OPTIONS, &r) == QUERN_OK)
+        compile_result_free(&r);
+    t_compile_well(c, t_add_source, "gfx1100", &r);
+    compile_result_free(&r);
+    assert_int_equal(t_compiler_stats(c).started, 2);
+    compiler_close(c);
+    t_remove(directory);
+}
+
+/* What the host has open, in its workers would stay open. */
+static void no_descriptor_reaches_a_worker(void **state)
+{
+    struct compiler *c;
+    struct compile_result r;
+    int ends[2];
+    char byte;
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0); /* without O_CLOEXEC, as hosts do */
+    c = t_compiler_open(1, 0);
+    t_compile_well(c, t_add_source, "gfx1100", &r);
+    compile_result_free(&r);
+    close(ends[1]);
+    assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    assert_int_equal(read(ends[0], &byte, 1), 0); /* the end: nobody else can write */
+    close(ends[0]);
+    assert_int_equal(t_compiler_stats(c).died, 0);
+    compiler_close(c);
 }
 
 /* ---- Confinement ----------------------------------------------------------------------------- */
@@ -270,7 +366,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_worker_without_memory_fails_its_job_alone),
-        cmocka_unit_test(what_the_kernel_kills_has_a_second_chance),
+        cmocka_unit_test_setup_teardown(what_the_kernel_kills_has_a_second_chance, reap_orphans,
+                                        reap_none),
+        cmocka_unit_test_setup_teardown(a_replaced_executable_changes_nothing, reap_orphans,
+                                        reap_none),
+        cmocka_unit_test(no_descriptor_reaches_a_worker),
         cmocka_unit_test(doctor_says_what_confines_the_worker),
     };
 
