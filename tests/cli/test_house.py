@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import TOP
+from conftest import COMMAND, TOP
 
 CODE = {".c", ".h", ".py", ".sh", ".hip"}
 LINES_MAX = 1000
@@ -110,6 +110,27 @@ def test_a_forbidden_include_is_found(tmp_path, path, line):
     done = subprocess.run(check, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stdout.startswith(f"{path}:2: may not include ")
+
+
+def test_every_call_of_the_system_goes_through_the_table():
+    """What the objects of the library import, but for the table's own (src/base/os.h)."""
+    table = set(re.findall(r"\(\*(\w+)\)\(", (TOP / "src/base/os.h").read_text()))
+    assert len(table) > 40 and {"malloc", "openat", "fsync", "clock_gettime"} <= table
+    others = """fopen fclose opendir stat lstat access mkdir rename link unlink symlink readlink
+        pipe fork vfork execve waitid kill mmap munmap strdup strndup asprintf vasprintf getline
+        posix_memalign getenv time usleep sleep pwrite sendmsg""".split()
+    forbidden = {name + end for name in [*table, *others] for end in ("", "64")}
+    objects = [o for o in (COMMAND.parents[1] / "src").rglob("*.o")
+               if o.name != "os.o" and not o.name.startswith(("worker", "exec"))]  # fmt: skip
+    assert len(objects) > 80
+    nm = subprocess.run(["nm", "-A", "-u", *objects], capture_output=True, check=True, text=True)
+    bad = set()
+    for line in nm.stdout.splitlines():
+        path, _, name = line.partition(":")
+        name = name.split()[-1].split("@")[0]
+        if name in forbidden:
+            bad.add((path.rsplit("/", 1)[-1], name))
+    assert bad == {("directory.o", "free")}  # what realpath allocated itself
 
 
 def test_the_library_ends_no_process_and_prints_nothing():

@@ -3,8 +3,8 @@
  * The public functions when operating system calls fail: each call in turn, with each error, once
  * and for ever. What is asked for is there or the status says why not; nothing leaks; and the same
  * context does its work afterwards. Where a worker is started, at some of the calls here and at all
- * in test_public_faults_long.c, where it is each error that lasts for ever, here two of them. (The store's own operations: test_store_faults.c; the worker's:
- * test_worker_host.c.)
+ * in test_public_faults_long.c, where each error lasts for ever once, here two of them. (The
+ * store's own operations: test_store_faults.c; the worker's: test_worker_host.c.)
  */
 #include "t_context.h"
 #include "t_faults.h"
