@@ -162,8 +162,9 @@ static void what_no_reader_takes_is_not_packed(void **state)
                      QUERN_E_OBJECT);
 }
 
-/* Every flipped bit and every length of a bundle of two entries: it is refused, or the damaged
- * entry alone is a miss, or (in the manifest of a foreign hand: never) nothing wrong is served. */
+/* Every flipped bit and every length of a bundle of two entries and a tuning table: it is refused,
+ * or the damaged entry alone is a miss, or (in the manifest of a foreign hand: never) nothing wrong
+ * is served. */
 static void every_flip_and_truncation_is_noticed(void **state)
 {
     struct kernel_record x, y;
@@ -175,10 +176,10 @@ static void every_flip_and_truncation_is_noticed(void **state)
     make_kernel(&x, "x", "t1");
     make_kernel(&y, "y", "t1");
     const struct store_record records[] = {x.record, y.record};
-    assert_int_equal(pack_write(&(struct pack_content){records, 2, "m", 1}, &made, &size),
+    assert_int_equal(pack_write(&(struct pack_content){records, 2, "m", 1, TABLE}, &made, &size),
                      QUERN_OK);
     bytes = made;
-    struct pack_layout l = pack_lay_out(2, 1, 0);
+    struct pack_layout l = pack_lay_out(2, 1, strlen(TABLE));
     for (size_t bit = 0; bit < size * 8; bit++) {
         struct pack *p;
         bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
