@@ -41,7 +41,7 @@
 #define FRAME_BYTES_MAX ((uint64_t)256 << 20)
 
 enum frame_kind {
-    FRAME_CONFIGURE = 1, /* build, hiprtc, comgr, builtins, root, temporary directory */
+    FRAME_CONFIGURE = 1, /* build, hiprtc, comgr, builtins, root, libraries, temporary directory */
     FRAME_READY,         /* build, sandbox text */
     FRAME_COMPILE,       /* processor, options one per line, source */
     FRAME_DISASSEMBLE,   /* processor, code */
