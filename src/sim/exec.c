@@ -15,8 +15,10 @@ const uint32_t *splat(struct wave *w, const struct operand *o, uint32_t *temp)
     }
     for (unsigned k = 0; k < (o->words > 1 ? 2 : 1); k++) {
         const uint32_t value = o->kind == OPERAND_SGPR ? w->s[o->reg + k] : 0;
-        for (unsigned h = 0; h < w->halves; h++)
-            LANES temp[k * lanes + 32 * h + l] = value;
+        for (unsigned h = 0; h < lanes / 32; h++) {
+            uint32_t *const to = temp + k * lanes + 32 * h;
+            LANES to[l] = value;
+        }
     }
     return temp;
 }
@@ -107,28 +109,24 @@ const uint32_t *fetch(struct wave *w, const struct insn *i, unsigned n, unsigned
         from = o->rows;
     else
         from = splat(w, o, splatted);
-    for (unsigned k = 0; k < (o->words > 1 ? 2 : 1); k++, from += lanes) {
+    for (unsigned k = 0; k < (o->words > 1 ? 2 : 1); k++) {
         uint32_t *const to = temp + k * lanes;
-        if (n == 1 && i->flags & INSN_DPP) {
+        const bool chosen = o->type == 'r' && o->select != SELECT_ALL;
+        const unsigned word = chosen ? (o->select - SELECT_PAIR) >> k & 1 : k;
+        const uint32_t *const row = from + word * lanes;
+        if (n == 1 && i->flags & INSN_DPP)
             for (unsigned l = 0; l < lanes; l++) {
                 const unsigned s = i->lanes[l];
                 to[l] =
-                    s != LANE_NONE && (i->flags & INSN_FETCH_INACTIVE || w->mask[s]) ? from[s] : 0;
+                    s != LANE_NONE && (i->flags & INSN_FETCH_INACTIVE || w->mask[s]) ? row[s] : 0;
             }
-        } else {
-            memcpy(to, from, lanes * sizeof *to);
-        }
+        else
+            memcpy(to, row, lanes * sizeof *to);
     }
     if (o->type == 'g') {
         for (unsigned l = 0; l < lanes && o->select != SELECT_ALL; l++)
             temp[l] = bits_of_f32(f16_to_f32(select_part(temp[l], o->select, false)));
-    } else if (o->type == 'r') {
-        for (unsigned l = 0; l < lanes && o->select != SELECT_ALL; l++) {
-            const uint32_t pair[2] = {temp[l], temp[l + lanes]};
-            temp[l] = pair[(o->select - SELECT_PAIR) & 1];
-            temp[l + lanes] = pair[(o->select - SELECT_PAIR) >> 1];
-        }
-    } else if (o->select != SELECT_ALL)
+    } else if (o->type != 'r' && o->select != SELECT_ALL)
         for (unsigned l = 0; l < lanes; l++)
             temp[l] = select_part(temp[l], o->select, o->mods & MOD_SEXT);
     if (o->mods & (MOD_NEG | MOD_ABS | MOD_NEG_HIGH))

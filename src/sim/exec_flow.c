@@ -212,7 +212,7 @@ INLINE const struct insn *scalar_load(struct wave *w, const struct insn *i, uint
                                       unsigned bytes, bool sign)
 {
     const unsigned align = bytes >= 4 ? 4 : bytes;
-    struct mapping **const hint = &w->hint[(size_t)(i - w->group->insns) & 15];
+    struct mapping **const hint = hint_of(w->group, i);
     struct mapping *map = *hint;
 
     if (!map || address < map->begin || address >= map->end)

@@ -1,7 +1,218 @@
 /* SPDX-License-Identifier: MIT */
-/* LDS instructions: rows in lds.def, swaps here. Lane exchanges through LDS hardware (bpermute and
- * its like) touch no memory and are in exec_cross.c. */
+/*
+ * LDS instructions: rows in lds.def, swaps here; where their lanes go, and how many passes it
+ * takes. Lane exchanges through LDS hardware (bpermute and its like) touch no memory and are in
+ * exec_cross.c.
+ */
+#include "sim/launch.h"
 #include "sim/track.h"
+
+enum lds_use { LDS_READ, LDS_WRITE, LDS_ATOMIC };
+
+/* ---- Banks ----------------------------------------------------------------------------------- */
+
+/* Passes of one group of lanes that LDS serves together: the most distinct words in one bank. */
+static unsigned conflict_passes(const uint32_t *address, uint64_t active, unsigned bytes,
+                                unsigned banks)
+{
+    uint32_t seen[64][64];
+    uint8_t count[64] = {0};
+    unsigned most = 1;
+
+    for (; active; active &= active - 1) {
+        const uint32_t at = address[__builtin_ctzll(active)];
+        for (uint32_t word = at >> 2; word <= (at + bytes - 1) >> 2; word++) {
+            const uint32_t bank = word & (banks - 1);
+            unsigned k = 0;
+            while (k < count[bank] && seen[bank][k] != word)
+                k++;
+            if (k == count[bank] && k < 64) {
+                seen[bank][k] = word;
+                count[bank]++;
+                most = MOST(most, k + 1);
+            }
+        }
+    }
+    return most;
+}
+
+/* Whether the lanes of a whole group, `words` each, use every bank: then each is used by one. */
+INLINE bool use_all_banks(const uint32_t *address, const struct target_lds *s, unsigned n,
+                          unsigned words)
+{
+    const uint64_t span = ((uint64_t)1 << words) - 1;
+    const uint32_t all = s->banks - 1;
+    uint64_t used = 0;
+    uint32_t low = 0;
+
+    if (LIKELY(s->in_order))
+        for (unsigned l = n * s->lanes; l < (n + 1) * s->lanes; l++) {
+            used |= span << (address[l] >> 2 & all);
+            low |= address[l];
+        }
+    else
+        for (uint64_t left = s->groups[n]; left; left &= left - 1) {
+            const uint32_t at = address[__builtin_ctzll(left)];
+            used |= span << (at >> 2 & all);
+            low |= at;
+        }
+    return used == ~(uint64_t)0 >> (64 - s->banks) && !(low & 3);
+}
+
+/* Of the lanes in `mask`. Equal words are served once. */
+static unsigned lds_passes(const uint32_t *address, uint64_t mask, const struct target_lds *s,
+                           unsigned bytes)
+{
+    const unsigned words = bytes <= 4 ? 1 : bytes / 4;
+    unsigned passes = 0;
+
+    for (unsigned n = 0; n < 64 / s->lanes; n++) {
+        const uint64_t active = mask & s->groups[n];
+        if (!active)
+            continue;
+        passes += active == s->groups[n] && words != 3 && use_all_banks(address, s, n, words)
+                      ? 1
+                      : conflict_passes(address, active, bytes, s->banks);
+    }
+    return passes;
+}
+
+/* The same of 32 lanes, all active, which want `used` of 32 banks. */
+INLINE unsigned lds_passes_of_32(const uint32_t *address, uint32_t used)
+{
+    return LIKELY(used == 0xffffffffu) ? 1 : conflict_passes(address, 0xffffffffu, 4, 32);
+}
+
+/* Of 32 lanes with two words each, in loops whose length the compiler knows. */
+INLINE unsigned lds_passes_of_pairs(const uint32_t *address)
+{
+    unsigned passes = 0;
+
+    for (unsigned n = 0; n < 32; n += 16) {
+        uint32_t used = 0;
+        for (unsigned l = n; l < n + 16; l++)
+            used |= 3u << (address[l] >> 2 & 31);
+        passes += LIKELY(used == 0xffffffffu) ? 1 : conflict_passes(address + n, 0xffff, 8, 32);
+    }
+    return passes;
+}
+
+/*
+ * The same of a wave of 64 and of 64 banks. In tables with a copy of each entry for 32 banks, the
+ * first half of a group has 32 banks that differ in their lower five bits, and the second half the
+ * same, lane by lane: then only two lanes that are half a group apart can want two words of a bank.
+ */
+INLINE unsigned lds_passes_of_64(const uint32_t *address, unsigned words)
+{
+    const unsigned lanes = 64 / words, half = lanes / 2;
+    const uint32_t span = (1u << words) - 1;
+    unsigned passes = 0;
+
+    for (unsigned n = 0; n < 64; n += lanes) {
+        const uint32_t *const x = address + n, *const y = x + half;
+        uint32_t used = 0, apart = 0, meet = 0;
+        for (unsigned l = 0; l < half; l++) {
+            const uint32_t differ = (x[l] ^ y[l]) >> 2;
+            used |= span << (x[l] >> 2 & 31);
+            apart |= differ & 31;
+            meet |= (differ != 0) & ((differ & 63) == 0);
+        }
+        passes += used == 0xffffffffu && !apart
+                      ? 1 + meet
+                      : conflict_passes(address + n, ~(uint64_t)0 >> (64 - lanes), 4 * words, 64);
+    }
+    return passes;
+}
+
+/* All lanes of a wave, whose addresses are multiples of `bytes`. */
+INLINE unsigned lds_passes_full(const struct wave *w, const uint32_t *address,
+                                const struct target_lds *s, unsigned bytes)
+{
+    if (s->in_order && bytes == 8 && s->lanes == 16)
+        return lds_passes_of_pairs(address) +
+               (w->halves == 2 ? lds_passes_of_pairs(address + 32) : 0);
+    if (s->in_order && bytes <= 8 && s->lanes * bytes == 256 && w->lanes == 64)
+        return bytes == 4 ? lds_passes_of_64(address, 1) : lds_passes_of_64(address, 2);
+    return lds_passes(address, exec_bits(w), s, bytes);
+}
+
+/* ---- Where lanes go -------------------------------------------------------------------------- */
+
+INLINE const struct target_lds *lds_of(const struct wave *w, unsigned bytes, enum lds_use use)
+{
+    return &w->group->run->module->lds[use != LDS_READ][(bytes - 1) / 4];
+}
+
+/*
+ * Finds out where the lanes of a wave go whose EXEC is full: their offsets in LDS. Checks range and
+ * alignment, and counts. False when the wave was stopped by a finding.
+ */
+INLINE bool resolve_full(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset,
+                         enum lds_use use, uint32_t *address)
+{
+    const struct target_lds *const s = lds_of(w, bytes, use);
+    const unsigned align = alignment(bytes, use == LDS_ATOMIC);
+    const uint32_t *const v = vgpr(w, &i->op[1], 0);
+    const uint32_t last = w->group->lds_bytes - bytes; /* LDS has less than 2^31 bytes */
+    const bool plain = bytes == 4 && s->in_order && s->lanes == 32;
+    uint32_t any = 0; /* bits of any address; the top one also if any is beyond the end */
+    unsigned passes = 0;
+
+    w->group->lds_accesses++;
+    for (unsigned h = 0; h < w->halves; h++) {
+        const uint32_t *const from = v + 32 * h;
+        uint32_t *const to = address + 32 * h, used = 0;
+        LANES
+        {
+            const uint32_t at = from[l] + offset; /* wraps: compilers fold negative bases */
+            to[l] = at;
+            any |= at | ((last - at) & 0x80000000u);
+            used |= 1u << (at >> 2 & 31);
+        }
+        passes += plain ? lds_passes_of_32(to, used) : 0;
+    }
+    if (UNLIKELY(any >> 31 || any & (align - 1)))
+        for (unsigned l = 0; l < w->lanes; l++)
+            if (!check_lds(w, i, l, address[l], bytes, align))
+                return false;
+    if (UNLIKELY(any & (bytes - 1)))
+        passes = lds_passes(address, exec_bits(w), s, bytes);
+    else if (!plain)
+        passes = lds_passes_full(w, address, s, bytes);
+    w->group->lds_passes += passes;
+    return true;
+}
+
+/* The same for any EXEC. */
+static bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset,
+                        enum lds_use use, struct access *a)
+{
+    const unsigned align = alignment(bytes, use == LDS_ATOMIC);
+    const uint32_t *const v = vgpr(w, &i->op[1], 0);
+    ROW address[64];
+
+    a->active = exec_bits(w);
+    if (LIKELY(w->full)) {
+        if (!resolve_full(w, i, bytes, offset, use, address))
+            return false;
+    } else {
+        w->group->lds_accesses++;
+        for (uint64_t left = a->active; left; left &= left - 1) {
+            const unsigned l = (unsigned)__builtin_ctzll(left);
+            address[l] = v[l] + offset;
+            if (!check_lds(w, i, l, address[l], bytes, align))
+                return false;
+        }
+        w->group->lds_passes += lds_passes(address, a->active, lds_of(w, bytes, use), bytes);
+    }
+    for (unsigned l = 0; l < w->lanes; l++) {
+        a->address[l] = w->mask[l] ? address[l] : 0;
+        a->at[l] = w->group->lds + a->address[l];
+    }
+    return true;
+}
+
+/* ---- Loads, stores, atomics ------------------------------------------------------------------ */
 
 /* The full check of a load or a store of one operand. */
 INLINE bool tracked(struct wave *w, const struct insn *i, const struct operand *o, bool write,
@@ -30,7 +241,16 @@ INLINE const struct insn *load(struct wave *w, const struct insn *i, enum format
                                unsigned words)
 {
     struct access a;
+    ROW address[64];
 
+    if (LIKELY(w->full && !w->shadow)) {
+        if (!resolve_full(w, i, format_bytes(format, words), (uint32_t)i->offset, LDS_READ,
+                          address))
+            return NULL;
+        const struct places places = {.base = w->group->lds, .offset = address};
+        load_all_lanes(w, &i->op[0], places, format, words);
+        return i + 1;
+    }
     if (!resolve_lds(w, i, format_bytes(format, words), (uint32_t)i->offset, LDS_READ, &a) ||
         !tracked(w, i, &i->op[0], false, format, words, &a))
         return NULL;

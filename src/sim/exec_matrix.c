@@ -135,6 +135,17 @@ INLINE float to_f32(uint32_t bits, enum element type)
     }
 }
 
+/* The elements in one register of sixteen lanes: [place in the word][lane]. */
+INLINE void widen(float (*to)[16], const uint32_t *from, enum element type)
+{
+    if (type == ELEMENT_F16)
+        widen_f16(to[0], to[1], from, 16);
+    else
+        for (unsigned e = 0; e < 32 / element_bits(type); e++)
+            for (unsigned r = 0; r < 16; r++)
+                to[e][r] = to_f32(from[r] >> e * element_bits(type), type);
+}
+
 INLINE uint32_t from_f32(float f, enum element type)
 {
     return type == ELEMENT_F16    ? f32_to_f16(f)
@@ -156,7 +167,7 @@ INLINE uint32_t read_place(const struct wave *w, const struct operand *o, struct
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
 
-static bool operands_fit(struct wave *w, const struct insn *i, const struct form *f)
+INLINE bool operands_fit(struct wave *w, const struct insn *i, const struct form *f)
 {
     const unsigned limit = w->group->run->module->vgpr_limit, d = result_words(w, f);
     const struct form stored = stored_a(f);
@@ -295,41 +306,50 @@ INLINE float float_addend(const struct insn *i, float f)
     return i->extra[0] >> 2 & 1 ? -f : f;
 }
 
-/* The 16 elements k of all rows or columns of source n: they are a run of lanes of one register. */
-INLINE const uint32_t *source_run(const struct wave *w, const struct insn *i, unsigned n,
-                                  struct place p)
-{
-    return vgpr(w, &i->op[n], 0) + p.word * w->lanes + p.lane;
-}
+/*
+ * Source n as to[k][row or column]: the 16 elements k of all rows or columns are a run of lanes of
+ * one register. The groups of lanes that share k out come one after the other, and of a group its
+ * registers. EACH gets `k`, the first of a register, and `from`.
+ */
+#define UNPACK(n, f, type, EACH)                                                                   \
+    do {                                                                                           \
+        const unsigned groups = repeats(w) ? 1 : source_lanes(w, f, type) / 16;                    \
+        const unsigned words = source_words(w, f, type);                                           \
+        const uint32_t *group = vgpr(w, &i->op[n], 0);                                             \
+        unsigned k = 0;                                                                            \
+        for (unsigned g = 0; g < groups; g++, group += 16)                                         \
+            for (unsigned word = 0; word < words; word++, k += 32 / element_bits(type)) {          \
+                const uint32_t *const from = group + word * w->lanes;                              \
+                EACH;                                                                              \
+            }                                                                                      \
+    } while (0)
 
-/* Source n as to[k][row or column]. */
 INLINE void unpack_floats(const struct wave *w, const struct insn *i, unsigned n,
                           const struct form *f, enum element type, float to[][16])
 {
-    for (unsigned k = 0; k < f->k; k++) {
-        const struct place p = source_place(w, f, type, 0, k);
-        const uint32_t *const from = source_run(w, i, n, p);
-        const uint32_t flip =
-            (uint32_t)(i->extra[0] >> (p.shift & 16 ? 4 : 0) >> (n - 1) & 1) << 31;
-        if (type == ELEMENT_F16)
-            widen_f16(to[k], from, p.shift, 16);
-        else
-            for (unsigned r = 0; r < 16; r++)
-                to[k][r] = to_f32(from[r] >> p.shift, type);
-        for (unsigned r = 0; r < 16 && UNLIKELY(flip); r++)
-            to[k][r] = f32_of(bits_of_f32(to[k][r]) ^ flip);
-    }
+    /* bit n - 1 negates those with an even k, the one four further up the others */
+    const unsigned negated = i->extra[0] >> (n - 1) & 0x11;
+
+    UNPACK(n, f, type, widen(to + k, from, type));
+    for (unsigned k = 0; k < f->k && UNLIKELY(negated); k++)
+        for (unsigned r = 0; r < 16 && negated >> k % 2 * 4 & 1; r++)
+            to[k][r] = -to[k][r];
 }
 
 INLINE void unpack_integers(const struct wave *w, const struct insn *i, unsigned n,
                             const struct form *f, enum element type, int32_t to[][16])
 {
-    for (unsigned k = 0; k < f->k; k++) {
-        const struct place p = source_place(w, f, type, 0, k);
-        const uint32_t *const from = source_run(w, i, n, p);
-        for (unsigned r = 0; r < 16; r++)
-            to[k][r] = to_integer(from[r] >> p.shift, type, i->extra[0] & n);
-    }
+    const unsigned bits = element_bits(type);
+
+    UNPACK(n, f, type, for (unsigned e = 0; e < 32 / bits; e++) for (unsigned r = 0; r < 16; r++)
+                           to[k + e][r] = to_integer(from[r] >> e * bits, type, i->extra[0] & n));
+}
+
+/* Where row r of C or D begins, from its first register on: it is a run of lanes of one register. */
+INLINE size_t result_run(const struct wave *w, const struct form *f, unsigned r)
+{
+    const struct place p = result_place(w, f, r, 0, false);
+    return p.word * w->lanes + p.lane;
 }
 
 /* Row r of C. */
@@ -337,39 +357,41 @@ INLINE void addends(const struct wave *w, const struct insn *i, const struct for
                     uint32_t to[16])
 {
     const struct operand *const o = &i->op[3];
-    const struct place p = result_place(w, f, r, 0, i->extra[1] & 4);
+    const unsigned shift = result_place(w, f, r, 0, i->extra[1] & 4).shift;
     const uint32_t same = o->kind == OPERAND_CONST  ? o->rows[0]
                           : o->kind == OPERAND_SGPR ? w->s[o->reg]
                                                     : 0;
     for (unsigned c = 0; c < 16; c++)
-        to[c] = o->kind == OPERAND_VGPR ? source_run(w, i, 3, p)[c] >> p.shift : same;
+        to[c] = o->kind == OPERAND_VGPR ? vgpr(w, o, 0)[result_run(w, f, r) + c] >> shift : same;
 }
 
 /* Row r of D. */
 INLINE void put_results(struct wave *w, const struct insn *i, const struct form *f, unsigned r,
                         const uint32_t from[16])
 {
-    const struct place p = result_place(w, f, r, 0, i->extra[1] & 4);
-    uint32_t *const to = vgpr(w, &i->op[0], 0) + p.word * w->lanes + p.lane;
-    const uint32_t stays = element_bits(f->d) == 32 ? 0 : 0xffff0000u >> p.shift;
+    const unsigned shift = result_place(w, f, r, 0, i->extra[1] & 4).shift;
+    uint32_t *const to = vgpr(w, &i->op[0], 0) + result_run(w, f, r);
+    const uint32_t stays = element_bits(f->d) == 32 ? 0 : 0xffff0000u >> shift;
 
     for (unsigned c = 0; c < 16; c++)
-        to[c] = (to[c] & stays) | (from[c] & (stays ? 0xffff : 0xffffffffu)) << p.shift;
+        to[c] = (to[c] & stays) | (from[c] & (stays ? 0xffff : 0xffffffffu)) << shift;
 }
 
 /* Rows of C as f32: where they are in the registers, or in `c` after a conversion. */
 INLINE void float_addends(const struct wave *w, const struct insn *i, const struct form *f,
                           float c[16][16], const float *rows[16])
 {
-    const bool modified = i->extra[0] & 0x44;
+    const bool same = i->op[3].kind != OPERAND_VGPR, modified = i->extra[0] & 0x44;
 
-    for (unsigned r = 0; r < 16; r++) {
+    if (!same && !modified && f->d == ELEMENT_F32) {
+        for (unsigned r = 0; r < 16; r++)
+            rows[r] = (const float *)vgpr(w, &i->op[3], 0) + result_run(w, f, r);
+        return;
+    }
+    for (unsigned r = 0; r < 16; r++)
+        rows[r] = c[same ? 0 : r];
+    for (unsigned r = 0; r < (same ? 1 : 16); r++) {
         uint32_t bits[16];
-        rows[r] = c[r];
-        if (f->d == ELEMENT_F32 && i->op[3].kind == OPERAND_VGPR && !modified) {
-            rows[r] = (const float *)source_run(w, i, 3, result_place(w, f, r, 0, false));
-            continue;
-        }
         addends(w, i, f, r, bits);
         for (unsigned n = 0; n < 16; n++)
             c[r][n] = float_addend(i, to_f32(bits[n], f->d));
@@ -389,10 +411,8 @@ INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct f
     unpack_floats(w, i, 1, f, f->a, a);
     unpack_floats(w, i, 2, f, f->b, b);
     float_addends(w, i, f, c, rows);
-    for (unsigned r = 0; r < 16; r++) {
-        const struct place p = result_place(w, f, r, 0, false);
-        to[r] = apart ? (float *)(vgpr(w, &i->op[0], 0) + p.word * w->lanes + p.lane) : d[r];
-    }
+    for (unsigned r = 0; r < 16; r++)
+        to[r] = apart ? (float *)(vgpr(w, &i->op[0], 0) + result_run(w, f, r)) : d[r];
     if (f->a == ELEMENT_BF16)
         add_products(to, rows, a[0], 16, b[0], 16, f->k);
     else

@@ -39,11 +39,20 @@ enum format {
  */
 bool resolve(struct wave *w, const struct insn *i, enum space space, unsigned bytes,
              enum quern_sim_access rights, bool atomic, struct access *a);
-enum lds_use { LDS_READ, LDS_WRITE, LDS_ATOMIC };
+/* Stops the wave and gives false if lane l must not access these bytes of LDS. */
+bool check_lds(struct wave *w, const struct insn *i, unsigned l, uint64_t offset, unsigned bytes,
+               unsigned align);
 
-/* The same for LDS; `offset` is the instruction's. */
-bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, uint32_t offset,
-                 enum lds_use use, struct access *a);
+/*
+ * Alignment. The driver lets compute programs access memory unaligned (SH_MEM_CONFIG), and
+ * compilers count on it from gfx9 on: loads and stores of any width work at any address, in global
+ * memory, LDS and scratch. Atomics want that of their width. Scratch behind gfx90a's descriptor is
+ * interleaved by dwords, so a dword or more wants 4.
+ */
+INLINE unsigned alignment(unsigned bytes, bool atomic)
+{
+    return atomic ? bytes : 1;
+}
 
 /*
  * Between guest memory and a value. A kernel's workgroups may touch the same bytes, by mistake or
@@ -150,15 +159,27 @@ INLINE void store_lane(const uint32_t *d, unsigned stride, uint8_t *p, enum form
     }
 }
 
+/* Where every lane of a wave reads: its pointer, or its offset from a base. */
+struct places {
+    uint8_t *const *at;
+    const uint8_t *base;
+    const uint32_t *offset;
+};
+
+INLINE const uint8_t *place_of(struct places p, unsigned lane)
+{
+    return p.at ? p.at[lane] : p.base + p.offset[lane];
+}
+
 #ifndef __SANITIZE_THREAD__
 /* Two or four words of every lane, four lanes at a time: their columns are rows of registers. */
-INLINE void load_columns(uint32_t *d, unsigned lanes, uint8_t *const *at, unsigned words)
+INLINE void load_columns(uint32_t *d, unsigned lanes, struct places p, unsigned words)
 {
     for (unsigned l = 0; l < lanes; l += 4) {
         __m128i x[4];
         for (unsigned n = 0; n < 4; n++)
-            x[n] = words == 4 ? _mm_loadu_si128((const __m128i *)(const void *)at[l + n])
-                              : _mm_loadl_epi64((const __m128i *)(const void *)at[l + n]);
+            x[n] = words == 4 ? _mm_loadu_si128((const __m128i *)(const void *)place_of(p, l + n))
+                              : _mm_loadl_epi64((const __m128i *)(const void *)place_of(p, l + n));
         const __m128i low01 = _mm_unpacklo_epi32(x[0], x[1]);
         const __m128i low23 = _mm_unpacklo_epi32(x[2], x[3]);
         _mm_storeu_si128((__m128i *)(void *)(d + l), _mm_unpacklo_epi64(low01, low23));
@@ -175,26 +196,40 @@ INLINE void load_columns(uint32_t *d, unsigned lanes, uint8_t *const *at, unsign
 }
 #endif
 
+/* In a loop whose length the compiler knows. */
+INLINE void load_32_lanes(uint32_t *d, unsigned stride, struct places p, unsigned first,
+                          enum format format, unsigned words)
+{
+#pragma GCC unroll 8
+    for (unsigned l = first; l < first + 32; l++)
+        load_lane(d + l, stride, place_of(p, l), format, words);
+}
+
+INLINE void load_all_lanes(struct wave *w, const struct operand *o, struct places p,
+                           enum format format, unsigned words)
+{
+    uint32_t *const d = vgpr(w, o, 0);
+
+#ifndef __SANITIZE_THREAD__
+    if (format == FORMAT_WORDS && (words == 2 || words == 4)) {
+        load_columns(d, w->lanes, p, words);
+        return;
+    }
+#endif
+    for (unsigned h = 0; h < w->halves; h++)
+        load_32_lanes(d, w->lanes, p, 32 * h, format, words);
+}
+
 INLINE void load_lanes(struct wave *w, const struct operand *o, const struct access *a,
                        enum format format, unsigned words)
 {
-    uint32_t *const d = vgpr(w, o, 0);
-    const unsigned lanes = w->lanes;
-
-    if (LIKELY(a->active == (lanes == 64 ? ~(uint64_t)0 : 0xffffffffu))) {
-#ifndef __SANITIZE_THREAD__
-        if (format == FORMAT_WORDS && (words == 2 || words == 4)) {
-            load_columns(d, lanes, a->at, words);
-            return;
-        }
-#endif
-        for (unsigned l = 0; l < lanes; l++)
-            load_lane(d + l, lanes, a->at[l], format, words);
+    if (LIKELY(a->active == (w->lanes == 64 ? ~(uint64_t)0 : 0xffffffffu))) {
+        load_all_lanes(w, o, (struct places){.at = a->at}, format, words);
         return;
     }
     for (uint64_t left = a->active; left; left &= left - 1) {
         const unsigned l = (unsigned)__builtin_ctzll(left);
-        load_lane(d + l, lanes, a->at[l], format, words);
+        load_lane(vgpr(w, o, 0) + l, w->lanes, a->at[l], format, words);
     }
 }
 

@@ -12,32 +12,34 @@
 #define FLOATS float __attribute__((aligned(64)))
 
 /*
- * to[n] = the f16 at bit `shift` (0 or 16) of from[n], for `count` elements, a multiple of
- * 16. What f16_to_f32 gives, but that NaNs become quiet, as in the products they are for. Compilers
- * do not turn a loop over f16_to_f32 into the one instruction that the host may have for it.
+ * low[n] and high[n] = the two f16 of from[n], for `count` elements, a multiple of 16. What
+ * f16_to_f32 gives, but that NaNs become quiet, as in the products they are for. Compilers do not
+ * turn a loop over f16_to_f32 into the one instruction that the host may have for it.
  */
-INLINE void widen_f16(float *to, const uint32_t *from, unsigned shift, unsigned count)
+INLINE void widen_f16(float *low, float *high, const uint32_t *from, unsigned count)
 {
 #if defined __AVX512F__
-    const __m128i by = _mm_cvtsi32_si128((int)shift);
     for (unsigned n = 0; n < count; n += 16) {
         const __m512i words = _mm512_loadu_si512(from + n);
-        const __m256i halves = _mm512_cvtepi32_epi16(_mm512_srl_epi32(words, by));
-        _mm512_storeu_ps(to + n, _mm512_cvtph_ps(halves));
+        const __m256i upper = _mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16));
+        _mm512_storeu_ps(low + n, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words)));
+        _mm512_storeu_ps(high + n, _mm512_cvtph_ps(upper));
     }
 #elif defined __F16C__ && defined __AVX2__
-    const __m128i by = _mm_cvtsi32_si128((int)shift);
-    const __m256i low = _mm256_set1_epi32(0xffff);
+    const __m256i apart = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
     for (unsigned n = 0; n < count; n += 8) {
         const __m256i words = _mm256_loadu_si256((const __m256i *)(const void *)(from + n));
-        const __m256i halves = _mm256_and_si256(_mm256_srl_epi32(words, by), low);
-        const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(halves),
-                                                _mm256_extracti128_si256(halves, 1));
-        _mm256_storeu_ps(to + n, _mm256_cvtph_ps(packed));
+        const __m256i halves =
+            _mm256_permute4x64_epi64(_mm256_shuffle_epi8(words, apart), _MM_SHUFFLE(3, 1, 2, 0));
+        _mm256_storeu_ps(low + n, _mm256_cvtph_ps(_mm256_castsi256_si128(halves)));
+        _mm256_storeu_ps(high + n, _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1)));
     }
 #else
-    for (unsigned n = 0; n < count; n++)
-        to[n] = f16_to_f32(from[n] >> shift & 0xffff);
+    for (unsigned n = 0; n < count; n++) {
+        low[n] = f16_to_f32(from[n] & 0xffff);
+        high[n] = f16_to_f32(from[n] >> 16);
+    }
 #endif
 }
 

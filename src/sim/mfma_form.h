@@ -163,16 +163,27 @@ INLINE uint32_t element_of(const uint32_t *row, unsigned lane, enum element type
     return word[0] >> shift;
 }
 
-/* Calls EACH with place = k * width + row and bits, for all elements of a source. */
+/* Elements that fill whole words. */
+INLINE unsigned elements_together(enum element type)
+{
+    const unsigned bits = element_bits(type);
+    return bits == 6 ? 16 : bits < 32 ? 32 / bits : 1;
+}
+
+/* Calls EACH with place = k * width + row and bits, for all elements of a source: word by word, so
+ * that the compiler knows by how much each is shifted. */
 #define UNPACK(TYPE, EACH)                                                                         \
     do {                                                                                           \
-        const unsigned groups = LANES_64 / width, run = f->k / groups;                             \
+        const unsigned groups = LANES_64 / width, together = elements_together(TYPE);              \
         for (unsigned g = 0; g < groups; g++)                                                      \
-            for (unsigned e = 0; e < run; e++) {                                                   \
-                const unsigned k = k_of(f, TYPE, groups, g, e);                                    \
-                for (unsigned x = 0; x < width; x++) {                                             \
-                    const uint32_t bits = element_of(row, g * width + x, TYPE, e);                 \
-                    EACH;                                                                          \
+            for (unsigned first = 0; first < f->k / groups; first += together) {                   \
+                const uint32_t *const words = row + first * element_bits(TYPE) / 32 * LANES_64;    \
+                for (unsigned e = 0; e < together; e++) {                                          \
+                    const unsigned k = k_of(f, TYPE, groups, g, first + e);                        \
+                    for (unsigned x = 0; x < width; x++) {                                         \
+                        const uint32_t bits = element_of(words, g * width + x, TYPE, e);           \
+                        EACH;                                                                      \
+                    }                                                                              \
                 }                                                                                  \
             }                                                                                      \
     } while (0)
@@ -181,12 +192,12 @@ INLINE uint32_t element_of(const uint32_t *row, unsigned lane, enum element type
 INLINE void unpack_floats(const struct form *f, enum element type, unsigned width, bool fnuz,
                           const uint32_t *row, float *to)
 {
-    const unsigned together = f->k * width / LANES_64; /* elements of a lane */
+    const unsigned run = f->k * width / LANES_64; /* elements of a lane */
 
     if (type == ELEMENT_F16)
-        for (unsigned k = 0; k < f->k; k++)
-            widen_f16(to + k * width,
-                      row + k % together / 2 * LANES_64 + k / together * width, k % 2 * 16, width);
+        for (unsigned k = 0; k < f->k; k += 2)
+            widen_f16(to + k * width, to + (k + 1) * width,
+                      row + k % run / 2 * LANES_64 + k / run * width, width);
     else
         UNPACK(type, to[k * width + x] = to_f32(bits, type, fnuz));
 }
@@ -203,7 +214,7 @@ INLINE void unpack_masks(const struct form *f, enum element type, unsigned width
     const uint32_t low = 0xffffffffu >> (element_bits(type) < 32 ? 32 - element_bits(type) : 0);
 
     UNPACK(type, (void)k; any[x] |= bits & low;
-           if (element_bits(type) == 64) any[x] |= row[(2 * e + 1) * LANES_64 + g * width + x]);
+           if (element_bits(type) == 64) any[x] |= words[LANES_64 + g * width + x]);
 }
 
 /* ---- The host's float mode ------------------------------------------------------------------- */

@@ -293,7 +293,7 @@ static const struct insn *watch(struct profile_log *log, struct wave *w, const s
     const struct group before = *w->group;
     const struct touched touched = log->touched;
     const uint64_t active = w->s[S_EXEC] | (uint64_t)(w->lanes == 64 ? w->s[S_EXEC + 1] : 0) << 32;
-    struct mapping **const hint = &w->hint[index & 15];
+    struct mapping **const hint = hint_of(w->group, i);
     struct profile_insn *const sum = &log->sums[index];
     struct profile_wave *const p = &log->waves[w->number];
 

@@ -98,13 +98,13 @@ static unsigned start_vectors(struct wave *w)
     const unsigned dims = run->kernel->rsrc2 >> 11 & 3;
     const bool packed = t->generation >= 11 || t->capabilities & CAP_MFMA_BF16_1K;
     const uint32_t size = block[0] * block[1] * block[2];
+    const uint32_t first = w->number * w->lanes;
+    uint32_t x = first % block[0], y = first / block[0] % block[1];
+    uint32_t z = first / block[0] / block[1];
     uint64_t exec = 0;
 
     poison(w->v, (size_t)w->lanes * (run->module->vgpr_limit + 1) * 4);
     for (uint32_t l = 0; l < w->lanes; l++) {
-        const uint32_t item = w->number * w->lanes + l;
-        const uint32_t x = item % block[0], y = item / block[0] % block[1];
-        const uint32_t z = item / block[0] / block[1];
         if (packed) {
             w->v[l] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
         } else {
@@ -114,8 +114,13 @@ static unsigned start_vectors(struct wave *w)
             if (dims >= 2)
                 w->v[l + 2 * w->lanes] = z;
         }
-        if (item < size)
+        if (first + l < size)
             exec |= (uint64_t)1 << l;
+        if (++x == block[0]) {
+            x = 0;
+            z += ++y == block[1];
+            y = y == block[1] ? 0 : y;
+        }
     }
     w->s[S_EXEC] = (uint32_t)exec;
     w->s[S_EXEC + 1] = (uint32_t)(exec >> 32);

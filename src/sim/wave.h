@@ -227,7 +227,6 @@ struct wave {
     uint8_t mode;               /* float mode: rounding in bits 0-3, denormals in 4-7 */
     uint32_t s[S_COUNT];
     uint32_t mask[64] __attribute__((aligned(64))); /* all ones in the lanes of EXEC */
-    struct mapping *hint[16]; /* the mapping that an instruction touched last */
     /* A copy of an instruction whose scalar sources stand here as rows of equal values. */
     struct insn plain;
     uint32_t rows[4][128] __attribute__((aligned(64)));
@@ -237,6 +236,7 @@ struct wave {
  */
 struct group {
     struct run *run;
+    struct mapping *hint[64]; /* the mapping that an instruction touched last */
     struct memory *memory;
     uint8_t *lds;
     uint32_t lds_bytes;
@@ -254,6 +254,13 @@ struct group {
     bool no_room;                /* the fault is that the full check found no memory */
     struct touched *touched;     /* lines of memory that waves touch; null but for profiles */
 };
+
+/* Where the mapping is noted that instruction i touched last, or another one that shares its note.
+ */
+static inline struct mapping **hint_of(struct group *g, const struct insn *i)
+{
+    return &g->hint[(size_t)(i - g->insns) % (sizeof g->hint / sizeof *g->hint)];
+}
 
 #define FAULT_BYTES 640
 
