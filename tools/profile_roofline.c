@@ -68,21 +68,48 @@ static void draw_grid(FILE *f, const struct axes *a)
 }
 
 /* A ceiling that holds for this kernel alone: what one port would allow. */
-static void draw_ceiling(FILE *f, const struct axes *a, double operations, double us, double slope,
-                         double peak, const char *name)
-{
-    const double rate = operations / us * 1e6;
-    const double lowest = pow(10, a->y_low), right = pow(10, a->x_low + a->x_decades);
+struct ceiling {
+    const char *name;
+    double rate; /* operations a second; 0 if it is not in the picture */
+};
 
-    if (us <= 0 || rate >= peak || rate <= lowest || rate / slope >= right)
+static struct ceiling ceiling(const struct axes *a, const struct quern_sim_model *m, double us,
+                              double operations, const char *name)
+{
+    const double rate = us > 0 ? operations / us * 1e6 : 0;
+    const double peak = m->operations_per_us * 1e6, slope = m->bandwidth_gbs * 1e9;
+    const double right = pow(10, a->x_low + a->x_decades);
+    const bool seen = rate < peak && rate > pow(10, a->y_low) && rate / slope < right;
+
+    return (struct ceiling){name, seen ? rate : 0};
+}
+
+/* `above`: the name stands above the line. */
+static void draw_ceiling(FILE *f, const struct axes *a, struct ceiling c, double slope, bool above)
+{
+    if (c.rate <= 0)
         return;
-    const double y = y_of(a, rate);
-    fprintf(f, "<path class=\"ceiling\" d=\"M%.1f %.1f H%d\"/>\n", x_of(a, rate / slope), y,
-            WIDTH - RIGHT);
+    const double y = y_of(a, c.rate);
+    fprintf(f, "<path class=\"ceiling\" d=\"M%.1f %.1f H%d\"/>\n",
+            fmax(LEFT, x_of(a, c.rate / slope)), y, WIDTH - RIGHT);
     fprintf(
         f,
         "<text class=\"note\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s of this kernel</text>\n",
-        WIDTH - RIGHT - 4, y + 14, name);
+        WIDTH - RIGHT - 4, above ? y - 6 : y + 15, c.name);
+}
+
+/* What the kernel reaches: below the point, but not on the axis, and to its left where names of
+ * ceilings stand to the right. */
+static void draw_value(FILE *f, const struct axes *a, double intensity, double rate, bool ceilings)
+{
+    const double x = x_of(a, intensity), y = y_of(a, rate);
+    const bool left = x > LEFT + (WIDTH - LEFT - RIGHT) * (ceilings ? 0.35 : 0.6);
+    const bool above = y > HEIGHT - BOTTOM - 46;
+    char text[32];
+
+    fprintf(f, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%.3g op/B, ",
+            left ? x - 12 : x + 12, above ? y - 12 : y + 22, left ? "end" : "start", intensity);
+    fprintf(f, "%s/s</text>\n", with_unit(rate, text));
 }
 
 void profile_roofline(FILE *f, const struct launch_profile *l, size_t index)
@@ -116,8 +143,11 @@ void profile_roofline(FILE *f, const struct launch_profile *l, size_t index)
     fprintf(f, "<path class=\"under\" d=\"M%.1f %.1f L%.1f %.1f H%d V%d H%.1f Z\"/>\n",
             x_of(&a, first), y_of(&a, first * slope), x_of(&a, ridge), y_of(&a, peak),
             WIDTH - RIGHT, HEIGHT - BOTTOM, x_of(&a, first));
-    draw_ceiling(f, &a, operations, m->lds_us, slope, peak, "LDS");
-    draw_ceiling(f, &a, operations, m->matrix_us, slope, peak, "matrix instructions");
+    const struct ceiling lds = ceiling(&a, m, m->lds_us, operations, "LDS");
+    const struct ceiling matrix = ceiling(&a, m, m->matrix_us, operations, "matrix instructions");
+    /* the name of the higher one above it, so that two that are close have room */
+    draw_ceiling(f, &a, lds, slope, matrix.rate > 0 && lds.rate >= matrix.rate);
+    draw_ceiling(f, &a, matrix, slope, lds.rate > 0 && matrix.rate > lds.rate);
     fprintf(f, "<path class=\"roof\" d=\"M%.1f %.1f L%.1f %.1f H%d\"/>\n", x_of(&a, first),
             y_of(&a, first * slope), x_of(&a, ridge), y_of(&a, peak), WIDTH - RIGHT);
     fprintf(f, "<text class=\"note\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">issue: %s/s</text>\n",
@@ -137,8 +167,6 @@ void profile_roofline(FILE *f, const struct launch_profile *l, size_t index)
             x_of(&a, ridge) + 6, HEIGHT - BOTTOM - 8, ridge);
     fprintf(f, "<path class=\"drop\" d=\"M%.1f %.1f V%.1f\"/>\n", x, roof, y);
     fprintf(f, "<circle class=\"point\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"/>\n", x, y);
-    const bool left = x > (LEFT + WIDTH - RIGHT) * 0.6;
-    fprintf(f, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%.3g op/B, ",
-            left ? x - 12 : x + 12, y + 22, left ? "end" : "start", intensity);
-    fprintf(f, "%s/s</text>\n</svg>\n", with_unit(rate, text));
+    draw_value(f, &a, intensity, rate, lds.rate > 0 || matrix.rate > 0);
+    fputs("</svg>\n", f);
 }

@@ -280,6 +280,31 @@ def test_the_page(warm, tmp_path):
         assert 74 <= float(x) <= 616 and 12 <= float(y) <= 316
 
 
+def text_boxes(svg):
+    """What level text takes in a roofline, with characters as wide as those of DejaVu Sans."""
+    for kind, x, y, anchor, text in re.findall(
+        r'<text class="(\w+)" x="([\d.]+)" y="([\d.]+)"(?: text-anchor="(\w+)")?>([^<]*)', svg
+    ):
+        width = len(text) * (8.4 if kind == "value" else 7.4)
+        left = float(x) - {"end": width, "middle": width / 2}.get(anchor, 0)
+        yield text, left, left + width, float(y) - 10, float(y) + 3
+
+
+@pytest.mark.parametrize("target,m", [("gfx942", 256), ("gfx1201", 16)])
+def test_words_of_the_roofline_have_room(warm, tmp_path, target, m):
+    path = tmp_path / "page.html"
+    warm("profile", "--target", target, "--m", m, "wq=nf4 n=256 k=4096 a=bf16", "--html", path)
+    svg = path.read_text().split("<svg")[1].split("</svg>")[0]
+    lines = re.findall(r'class="ceiling" d="M([\d.]+) [\d.]+ H(\d+)', svg)
+    assert len(lines) == 2 and all(74 <= float(left) < float(right) for left, right in lines)
+    boxes = list(text_boxes(svg))
+    assert len(boxes) > 8 and all(0 <= b[1] and b[2] <= 640 and b[4] <= 372 for b in boxes)
+    for n, (one, left, right, top, bottom) in enumerate(boxes):
+        for other in boxes[n + 1 :]:
+            apart = right < other[1] or other[2] < left or bottom < other[3] or other[4] < top
+            assert apart, (one, other[0])
+
+
 def test_names_cannot_break_the_page(warm, built, tmp_path):
     for path in built.iterdir():
         shutil.copy(path, tmp_path)
