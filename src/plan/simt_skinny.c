@@ -164,8 +164,8 @@ static int slot_slots(const struct plan *p)
     const int ab = (int)dtype_bytes(q->a);
     const bool f32 = p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
     const int narrow = f32 ? p->chunk : 0; /* what widens 16 bits, unless the product does */
-    /* where the compiler looks for pairs, about a half of what can be dual-issued finds a partner in
-     * another register bank */
+    /* where the compiler looks for pairs, about a half of what can be dual-issued finds a partner
+     * in another register bank */
     const bool found = p->target->capabilities & CAP_VOPD && p->chunk > 1 &&
                        (p->products == PRODUCTS_PLAIN || p->products == PRODUCTS_DOT2);
     const int side = r > 1 ? r : columns; /* sums that take turns; the last of odd ones is alone */

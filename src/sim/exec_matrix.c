@@ -160,6 +160,16 @@ INLINE int32_t to_integer(uint32_t bits, enum element type, bool sign)
     return sign ? (int8_t)bits : (int32_t)(bits & 0xff);
 }
 
+/* The same of integers. */
+INLINE void widen_integers(int32_t (*to)[16], const uint32_t *from, enum element type, bool sign)
+{
+    const unsigned bits = element_bits(type);
+
+    for (unsigned e = 0; e < 32 / bits; e++)
+        for (unsigned r = 0; r < 16; r++)
+            to[e][r] = to_integer(from[r] >> e * bits, type, sign);
+}
+
 INLINE uint32_t read_place(const struct wave *w, const struct operand *o, struct place p)
 {
     return (vgpr(w, o, 0) + p.word * w->lanes)[p.lane] >> p.shift;
@@ -339,10 +349,7 @@ INLINE void unpack_floats(const struct wave *w, const struct insn *i, unsigned n
 INLINE void unpack_integers(const struct wave *w, const struct insn *i, unsigned n,
                             const struct form *f, enum element type, int32_t to[][16])
 {
-    const unsigned bits = element_bits(type);
-
-    UNPACK(n, f, type, for (unsigned e = 0; e < 32 / bits; e++) for (unsigned r = 0; r < 16; r++)
-                           to[k + e][r] = to_integer(from[r] >> e * bits, type, i->extra[0] & n));
+    UNPACK(n, f, type, widen_integers(to + k, from, type, i->extra[0] & n));
 }
 
 /* Where row r of C or D begins, from its first register on: it is a run of lanes of one register. */
