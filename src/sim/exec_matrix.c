@@ -352,7 +352,7 @@ INLINE void unpack_integers(const struct wave *w, const struct insn *i, unsigned
     UNPACK(n, f, type, widen_integers(to + k, from, type, i->extra[0] & n));
 }
 
-/* Where row r of C or D begins, from its first register on: it is a run of lanes of one register. */
+/* Where row r of C or D begins, from its first register on: a run of lanes of one register. */
 INLINE size_t result_run(const struct wave *w, const struct form *f, unsigned r)
 {
     const struct place p = result_place(w, f, r, 0, false);
