@@ -104,18 +104,18 @@ static void *work(void *user)
     return NULL;
 }
 
-static void start(struct ihipStream_t *s)
+/* Whether it has one, now if not before. */
+static bool start(struct ihipStream_t *s)
 {
     sigset_t all, old;
 
     if (s->running)
-        return;
+        return true;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&s->thread, NULL, work, s))
-        abort();
+    s->running = !pthread_create(&s->thread, NULL, work, s);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    s->running = true;
+    return s->running;
 }
 
 /* ---- Order ----------------------------------------------------------------------------------- */
@@ -188,12 +188,15 @@ hipError_t fake_submit(struct ihipStream_t *s, struct fake_command *c)
         fake_command_free(c);
         return implicit ? hipErrorStreamCaptureImplicit : hipErrorStreamCaptureInvalidated;
     }
+    if (!g && !start(s)) {
+        fake_command_free(c);
+        return hipErrorOutOfMemory;
+    }
     struct fake_command **const first = g ? &g->first : &s->first;
     struct fake_command **const last = g ? &g->last : &s->last;
     if (!g) {
         order_with_null(s, c);
         s->issued++;
-        start(s);
     }
     if (*first)
         (*last)->next = c;
