@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -327,7 +328,7 @@ static void doctor_says_what_confines_the_worker(void **state)
     static const struct refusal landlock = {LANDLOCK_CREATE, 0, UINT32_MAX, true, ENOSYS},
                                 calls = {SYS_prctl, 0, PR_SET_SECCOMP, false, EINVAL},
                                 privileges = {SYS_prctl, 0, PR_SET_NO_NEW_PRIVS, false, EPERM},
-                                limits = {SYS_prlimit64, 2, 0, true, EPERM};
+                                limits = {SYS_prlimit64, 1, RLIMIT_FSIZE, false, EPERM};
     char *const all = confinement(NULL);
 
     (void)state;
