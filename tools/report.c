@@ -17,23 +17,29 @@ const char *command_name(void)
     return name;
 }
 
-/* One line whatever the text holds: file names and model files may carry any byte. */
+#define MESSAGE_MAX 4096
+
+/* One line whatever the text holds: file names and model files may carry any byte. Written at once,
+ * so that it is one line among those of other processes too. */
 static void print_line(const char *text)
 {
-    fprintf(stderr, "%s: ", name);
+    char line[64 + 4 * MESSAGE_MAX];
+    size_t n = (size_t)snprintf(line, 60, "%.50s: ", name);
+
     for (const char *p = text; *p; p++) {
         const unsigned char c = (unsigned char)*p;
         if (c < 0x20 || c == 0x7f)
-            fprintf(stderr, "\\x%02x", c);
+            n += (size_t)sprintf(line + n, "\\x%02x", c);
         else
-            fputc(c, stderr);
+            line[n++] = *p;
     }
-    fputc('\n', stderr);
+    line[n++] = '\n';
+    fwrite(line, 1, n, stderr);
 }
 
 static void print_format(const char *format, va_list ap)
 {
-    char text[4096];
+    char text[MESSAGE_MAX];
 
     vsnprintf(text, sizeof text, format, ap);
     print_line(text);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -97,13 +98,24 @@ static int write_new(const char *path, const char *text, mode_t mode)
     return EXIT_OK;
 }
 
+/* Not by getentropy, which goes on for as long as it is interrupted. */
+static bool random_bytes(uint8_t *bytes, size_t size)
+{
+    ssize_t n = -1;
+
+    errno = EINTR;
+    for (int tries = 0; n < 0 && errno == EINTR && tries < 100; tries++)
+        n = getrandom(bytes, size, 0);
+    return n == (ssize_t)size;
+}
+
 int signature_new_pair(const char *secret_path, const char *public_path)
 {
     uint8_t public[crypto_sign_PUBLICKEYBYTES], secret[crypto_sign_SECRETKEYBYTES];
     uint8_t seed[SECRET_SEED_BYTES];
     char hex[2 * SECRET_SEED_BYTES + 1], text[128];
 
-    if (getentropy(seed, sizeof seed))
+    if (!random_bytes(seed, sizeof seed))
         return fail("no random numbers for a key: %s", strerror(errno));
     crypto_sign_seed_keypair(public, secret, seed);
     sodium_bin2hex(hex, sizeof hex, seed, sizeof seed);

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ENDLESS      100000
+#define ENDLESS      40000
 #define LONG_SECONDS 120
 
 /* Calls that may fail in the field. The others (signals, futexes, exit …) cannot, as they are used,
