@@ -65,6 +65,48 @@ static bool check_lds_bytes(struct wave *w, const struct insn *i, unsigned lane,
     return true;
 }
 
+/* What track_lds does, for loads and stores of dwords whose four bytes have the same past, defined
+ * if they are loaded, and no other wave's to store to, which is nearly all of them; false when that
+ * must look at each byte. */
+INLINE bool track_lds_words(struct wave *w, uint64_t at, unsigned bytes, bool store)
+{
+    struct shadow_group *const sg = w->group->shadow;
+    const uint64_t each = 0x0001000100010001u; /* a stamp for each byte of a dword */
+    const unsigned epoch = sg->epoch, me = w->number;
+    const lds_stamp mine = (lds_stamp)(epoch << STAMP_EPOCH | me);
+
+    if ((at | bytes) & 3)
+        return false;
+    for (uint64_t n = at; n < at + bytes; n += 4) {
+        uint64_t writers, readers;
+        uint32_t undefined;
+        memcpy(&writers, sg->writers + n, 8);
+        memcpy(&readers, sg->readers + n, 8);
+        const lds_stamp writer = (lds_stamp)writers, reader = (lds_stamp)readers;
+        const bool written = writer >> STAMP_EPOCH == epoch && (writer & STAMP_WAVE) != me;
+        const bool read = reader >> STAMP_EPOCH == epoch && (reader & STAMP_WAVE) != me;
+        if (UNLIKELY(writers != writer * each || readers != reader * each))
+            return false;
+        if (store) {
+            if (UNLIKELY(written || read))
+                return false;
+            writers = mine * each;
+            memcpy(sg->writers + n, &writers, 8);
+            memset(sg->lds_owner + n, (int)me, 4);
+            sg->known[n / 4] = 0;
+            continue;
+        }
+        memcpy(&undefined, sg->lds + n, 4);
+        if (UNLIKELY(undefined || (written && !(writer & STAMP_ATOMIC))))
+            return false;
+        const lds_stamp now = read ? mine | STAMP_MANY : mine;
+        readers = now * each;
+        memcpy(sg->readers + n, &readers, 8);
+        sg->known[n / 4] = now;
+    }
+    return true;
+}
+
 /* After a dword was read: what makes the next read of it cheap. */
 static void note_known(struct shadow_group *sg, uint64_t at)
 {
@@ -82,6 +124,8 @@ static bool track_lds(struct wave *w, const struct insn *i, unsigned lane, uint6
     struct shadow_group *const sg = w->group->shadow;
     uint8_t stored[16];
 
+    if (kind != TRACK_ATOMIC && track_lds_words(w, at, bytes, kind == TRACK_STORE))
+        return true;
     if (data)
         store_lane(vgpr(w, data->o, 0) + lane, w->lanes, stored, data->format, data->words);
     if (!check_lds_bytes(w, i, lane, at, bytes, kind, data ? stored : NULL))
@@ -99,37 +143,6 @@ static bool track_lds(struct wave *w, const struct insn *i, unsigned lane, uint6
     if (!((at | bytes) & 3))
         for (uint64_t n = at; n < at + bytes; n += 4)
             note_known(sg, n);
-    return true;
-}
-
-/* The same as track_lds for loads of defined dwords whose four bytes have the same past, which is
- * nearly all of them; false when that must look at each byte. */
-INLINE bool track_lds_words(struct wave *w, uint64_t at, unsigned bytes)
-{
-    struct shadow_group *const sg = w->group->shadow;
-    const uint64_t each = 0x0001000100010001u; /* a stamp for each byte of a dword */
-    const unsigned epoch = sg->epoch, me = w->number;
-    const lds_stamp mine = (lds_stamp)(epoch << STAMP_EPOCH | me);
-
-    if ((at | bytes) & 3)
-        return false;
-    for (uint64_t n = at; n < at + bytes; n += 4) {
-        uint64_t writers, readers;
-        uint32_t undefined;
-        memcpy(&writers, sg->writers + n, 8);
-        memcpy(&readers, sg->readers + n, 8);
-        memcpy(&undefined, sg->lds + n, 4);
-        const lds_stamp writer = (lds_stamp)writers, reader = (lds_stamp)readers;
-        const bool written = writer >> STAMP_EPOCH == epoch && (writer & STAMP_WAVE) != me;
-        const bool read = reader >> STAMP_EPOCH == epoch && (reader & STAMP_WAVE) != me;
-        if (UNLIKELY(writers != writer * each || readers != reader * each || undefined ||
-                     (written && !(writer & STAMP_ATOMIC))))
-            return false;
-        const lds_stamp now = read ? mine | STAMP_MANY : mine;
-        readers = now * each;
-        memcpy(sg->readers + n, &readers, 8);
-        sg->known[n / 4] = now;
-    }
     return true;
 }
 
@@ -222,9 +235,6 @@ bool track(struct wave *w, const struct insn *i, enum space space, unsigned byte
         switch (space_of(space, a->address[l])) {
         case SPACE_LDS:
             masks->at[l] = g->shadow->lds + (a->at[l] - g->lds);
-            if (kind == TRACK_LOAD &&
-                track_lds_words(w, (uint64_t)(a->at[l] - g->lds), bytes))
-                break;
             if (!track_lds(w, i, l, (uint64_t)(a->at[l] - g->lds), bytes, kind, data))
                 return false;
             break;

@@ -5,7 +5,9 @@
  * and how much faster two threads are than one. The kernels are those that plan/ ships for NF4, N =
  * K = 4096, on gfx1151 or the targets that are named ("all": every one that is simulated); words
  * f16, bf16, f32 and m=1, m=8 among them choose kernels. Times are CPU times of the fastest of
- * ROUNDS runs, wall times for two threads.
+ * ROUNDS runs, wall times for two threads. Those tell nothing when other programs want the cores: "by
+ * CPU" is twice the CPU time of one thread over that of both, what two cores would give that nobody
+ * else uses.
  */
 #include "base/os.h"
 #include "compile/compile.h"
@@ -160,7 +162,8 @@ static void bench_problem(quern_ctx *ctx, struct compiler *compiler, const char 
     const struct speed one = measure(compiler, &job, QUERN_CHECK_FAST, QUERN_ISA_AUTO, 1);
     const struct speed two = measure(compiler, &job, QUERN_CHECK_FAST, QUERN_ISA_AUTO, 2);
     const struct speed full = measure(compiler, &job, QUERN_CHECK_FULL, QUERN_ISA_AUTO, 1);
-    printf("%9.1f %9.2f\n", full.cpu / one.cpu, one.wall / two.wall);
+    printf("%9.1f %9.2f %9.2f\n", full.cpu / one.cpu, one.wall / two.wall,
+           2 * one.cpu / two.cpu);
     for (size_t n = 0; n < job.count; n++)
         free(job.memory[n]);
     quern_op_release(op);
@@ -179,8 +182,8 @@ static void bench_target(struct compiler *compiler, const char *name, unsigned t
     options.worker_path = t_worker_path();
     must(quern_open(&options, &ctx));
     printf("NF4 on %s: million wave instructions a second on one core; then full / fast, one / two "
-           "threads\n%-9s %8s %8s %8s %9s %9s\n",
-           target, "", "x86-64", "-v3", "-v4", "full", "threads");
+           "threads\n%-9s %8s %8s %8s %9s %9s %9s\n",
+           target, "", "x86-64", "-v3", "-v4", "full", "threads", "by CPU");
     for (unsigned n = 0; n < 3; n++)
         for (int64_t m = 1; m <= 8; m += 7)
             if (types >> n & 1 && ms >> m & 1)
