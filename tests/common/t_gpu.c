@@ -138,7 +138,8 @@ void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
     t_gpu_observe(g->sim);
 }
 
-void t_gpu_load(struct t_gpu *g, const char *source)
+/* `also`: another software GPU that gets the same object, or null. */
+static void load(struct t_gpu *g, struct t_gpu *also, const char *source)
 {
     const size_t size = sizeof t_gpu_prelude + strlen(source);
     char *const text = malloc(size);
@@ -152,7 +153,22 @@ void t_gpu_load(struct t_gpu *g, const char *source)
     quern_sim_unload(g->module);
     g->module = NULL;
     must(quern_sim_load(g->sim, result.object, result.object_bytes, &g->module));
+    if (also) {
+        quern_sim_unload(also->module);
+        also->module = NULL;
+        must(quern_sim_load(also->sim, result.object, result.object_bytes, &also->module));
+    }
     compile_result_free(&result);
+}
+
+void t_gpu_load(struct t_gpu *g, const char *source)
+{
+    load(g, NULL, source);
+}
+
+void t_gpu_load_two(struct t_gpu *g, struct t_gpu *also, const char *source)
+{
+    load(g, also, source);
 }
 
 void t_gpu_close(struct t_gpu *g)

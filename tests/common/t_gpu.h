@@ -24,6 +24,8 @@ void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
                 enum quern_sim_check check, enum quern_sim_isa isa, uint64_t max_instructions);
 /* Compiles and loads; replaces what was loaded before. */
 void t_gpu_load(struct t_gpu *g, const char *source);
+/* The same object for two of one target. */
+void t_gpu_load_two(struct t_gpu *g, struct t_gpu *also, const char *source);
 void t_gpu_close(struct t_gpu *g);
 
 /* Notes which rows of the instruction tables the launches of a software GPU execute, where that is

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Each mistake that the software GPU catches: a kernel that makes it, and its corrected twin. */
+/* Each mistake that the software GPU catches, on each of the three families: a kernel that makes
+ * it, and its corrected twin. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,9 +13,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const struct family {
+    const char *target;
+    uint32_t wave;
+    const char *words; /* what its instructions are called */
+} families[] = {
+    {"gfx1151", 32,
+     "#define LOADED \"\\n s_waitcnt lgkmcnt(0)\"\n"
+     "#define S_LOAD \"s_load_b32 \"\n"
+     "#define ADD_WAIT(X) \"global_atomic_add_u32 \" X \"\\n s_waitcnt_vscnt null, 0\"\n"
+     "#define VCC \"vcc_lo\"\n"},
+    {"gfx1201", 32,
+     "#define LOADED \"\\n s_wait_kmcnt 0\\n s_wait_dscnt 0\"\n"
+     "#define S_LOAD \"s_load_b32 \"\n"
+     "#define ADD_WAIT(X) \"global_atomic_add_u32 \" X \"\\n s_wait_storecnt 0\"\n"
+     "#define VCC \"vcc_lo\"\n"},
+    {"gfx942", 64,
+     "#define LOADED \"\\n s_waitcnt lgkmcnt(0)\"\n"
+     "#define S_LOAD \"s_load_dword \"\n"
+     "#define ADD_WAIT(X) \"global_atomic_add \" X \"\\n s_waitcnt vmcnt(0)\"\n"
+     "#define VCC \"vcc\"\n"},
+};
+#define FAMILIES (sizeof families / sizeof *families)
+enum { ALL, RDNA, CDNA }; /* which of them have the instructions that a mistake needs */
+enum { TWO_WAVES = 64 };  /* items of a mistake that takes two waves, of any size */
+
 /*
  * In the sources WRONG is 1 for the faulty kernel and 0 for its twin. UNDEFINED gives a vector
- * register that nothing was written to, UNDEFINED_SCALAR a scalar one.
+ * register that nothing was written to, UNDEFINED_SCALAR a scalar one. WAVE is the size of a wave.
  */
 static const char start[] = "#define UNDEFINED(x) asm volatile(\"\" : \"=v\"(x))\n"
                             "#define UNDEFINED_SCALAR(x) asm volatile(\"\" : \"={s77}\"(x))\n"
@@ -27,12 +53,13 @@ static const struct mistake {
     uint32_t groups, items;
     const char *body;     /* of kernel k(const u32 *a, u32 *b, u32 *c) */
     const char *found[3]; /* what the finding must say */
+    int on;               /* ALL, RDNA or CDNA */
 } mistakes[] = {
     {"read past the end",
      false,
-     2,
-     128,
-     "c[GROUP * 128 + LANE] = a[GROUP * 128 + LANE + WRONG];",
+     8,
+     32,
+     "c[GROUP * 32 + LANE] = a[GROUP * 32 + LANE + WRONG];",
      {"read of 4 bytes", "offset 1024 of buffer \"a\", which has 1024 bytes", "lane 31"}},
     {"read before the beginning",
      false,
@@ -48,10 +75,10 @@ static const struct mistake {
      {"read of 16 bytes", "offset 1016 of buffer \"a\"", NULL}},
     {"write past the end",
      false,
-     2,
-     128,
-     "c[GROUP * 128 + LANE + WRONG] = LANE;",
-     {"write of 4 bytes", "offset 1024 of buffer \"c\"", "workgroup 1,0,0, wave 3, lane 31"}},
+     8,
+     32,
+     "c[GROUP * 32 + LANE + WRONG] = LANE;",
+     {"write of 4 bytes", "offset 1024 of buffer \"c\"", "workgroup 7,0,0, wave 0, lane 31"}},
     {"write to a buffer that may only be read",
      false,
      1,
@@ -62,9 +89,9 @@ static const struct mistake {
      false,
      1,
      32,
-     "u32 v; asm volatile(\"s_load_b32 %0, %1, %2\\n s_waitcnt lgkmcnt(0)\" : \"=s\"(v) : "
+     "u32 v; asm volatile(S_LOAD \"%0, %1, %2\" LOADED : \"=s\"(v) : "
      "\"s\"(__builtin_amdgcn_kernarg_segment_ptr()), \"i\"(8 + WRONG * 24)); c[LANE] = v;",
-     {"read of 4 bytes", "\"kernarg\"", "s_load_b32"}},
+     {"read of 4 bytes", "\"kernarg\"", "s_load_"}},
     {"atomic past the end",
      false,
      1,
@@ -83,15 +110,14 @@ static const struct mistake {
      1,
      32,
      "char *p = (char *)b + WRONG + LANE * 4 * (1 - WRONG);\n"
-     "asm volatile(\"global_atomic_add_u32 %0, %1, off\\n s_waitcnt_vscnt null, 0\" :: \"v\"(p), "
-     "\"v\"(1) : \"memory\"); c[LANE] = 0;",
+     "asm volatile(ADD_WAIT(\"%0, %1, off\") :: \"v\"(p), \"v\"(1) : \"memory\"); c[LANE] = 0;",
      {"misaligned access of 4 bytes", "offset 1 of buffer \"b\"", "multiple of 4"}},
     {"misaligned LDS atomic",
      false,
      1,
      32,
      "SHARED u64 s[33]; s[LANE] = s[LANE + 1] = 0; barrier(); u64 v;\n"
-     "asm volatile(\"ds_add_rtn_u64 %0, %1, %2\\n s_waitcnt lgkmcnt(0)\" : \"=v\"(v) : "
+     "asm volatile(\"ds_add_rtn_u64 %0, %1, %2\" LOADED : \"=v\"(v) : "
      "\"v\"((u32)(LDS u64 *)s + 8 * LANE + 4 * WRONG), \"v\"(1ull) : \"memory\");\n"
      "c[LANE] = (u32)v;",
      {"misaligned LDS access of 8 bytes", "ds_add_rtn_u64", "multiple of 8"}},
@@ -99,9 +125,8 @@ static const struct mistake {
      false,
      1,
      32,
-     "u32 v; asm volatile(\"s_load_b32 %0, %1, %2\\n s_waitcnt lgkmcnt(0)\" : \"=s\"(v) : "
-     "\"s\"(a), "
-     "\"i\"(2 * WRONG)); c[LANE] = v;",
+     "u32 v; asm volatile(S_LOAD \"%0, %1, %2\" LOADED : \"=s\"(v) : "
+     "\"s\"((u64)a + 2 * WRONG), \"i\"(0)); c[LANE] = v;",
      {"misaligned scalar load of 4 bytes", "offset 2 of buffer \"a\"", "multiple of 4"}},
     {"register number out of range",
      false,
@@ -109,7 +134,16 @@ static const struct mistake {
      32,
      "u32 v; asm volatile(\"s_mov_b32 m0, %1\\n v_movrels_b32 %0, v0\" : \"=v\"(v) : "
      "\"i\"(WRONG * 255) : \"m0\"); c[LANE] = v & 0;",
-     {"M0 is 0xff", "v_movrels_b32", "vector registers of the wave"}},
+     {"M0 is 0xff", "v_movrels_b32", "vector registers of the wave"},
+     RDNA},
+    {"index of a register out of range",
+     false,
+     1,
+     32,
+     "u32 v; asm volatile(\"s_set_gpr_idx_on %1, gpr_idx(SRC0)\\n v_mov_b32 %0, v0\\n "
+     "s_set_gpr_idx_off\" : \"=v\"(v) : \"s\"(WRONG * 255) : \"m0\"); c[LANE] = v & 0;",
+     {"register v0 is indexed by 255", "v_mov_b32", NULL},
+     CDNA},
     {"undefined register number",
      true,
      1,
@@ -117,21 +151,41 @@ static const struct mistake {
      "u32 v, n = 0; if (WRONG) UNDEFINED_SCALAR(n);\n"
      "asm volatile(\"s_and_b32 m0, %1, 1\\n v_movrels_b32 %0, v0\" : \"=v\"(v) : \"s\"(n)"
      " : \"m0\"); c[LANE] = v & 0;",
-     {"reach a register number", "v_movrels_b32", "never written"}},
+     {"reach a register number", "v_movrels_b32", "never written"},
+     RDNA},
+    {"undefined index of a register",
+     true,
+     1,
+     32,
+     "u32 v, n = 0; if (WRONG) UNDEFINED_SCALAR(n);\n"
+     "asm volatile(\"s_set_gpr_idx_on %1, gpr_idx(SRC0)\\n v_mov_b32 %0, v0\\n "
+     "s_set_gpr_idx_off\" : \"=v\"(v) : \"s\"(n & 1) : \"m0\"); c[LANE] = v & 0;",
+     {"reach control flow or a mode", "s_set_gpr_idx_on", "never written"},
+     CDNA},
     {"undefined bits behind a register number",
      true,
      1,
      32,
      "u32 v; asm volatile(\"v_mov_b32 v41, 5\\n s_mov_b32 m0, %1\\n v_movrels_b32 %0, v40\" : "
      "\"=v\"(v) : \"i\"(1 + WRONG) : \"v40\", \"v41\", \"v42\", \"m0\"); c[LANE] = v;",
-     {"reach a store", "of v42, which was never written", NULL}},
+     {"reach a store", "of v42, which was never written", NULL},
+     RDNA},
+    {"undefined bits behind an index",
+     true,
+     1,
+     32,
+     "u32 v; asm volatile(\"v_mov_b32 v41, 5\\n s_set_gpr_idx_on %1, gpr_idx(SRC0)\\n\"\n"
+     "\"v_mov_b32 %0, v40\\n s_set_gpr_idx_off\" : \"=v\"(v) : \"s\"(1 + WRONG) :\n"
+     "\"v40\", \"v41\", \"v42\", \"m0\"); c[LANE] = v;",
+     {"reach a store", "of v42, which was never written", NULL},
+     CDNA},
     {"LDS out of range",
      false,
      1,
-     64,
-     "SHARED u32 s[64]; *(volatile LDS u32 *)((LDS u32 *)s + LANE + WRONG) = LANE; barrier();\n"
+     32,
+     "SHARED u32 s[32]; *(volatile LDS u32 *)((LDS u32 *)s + LANE + WRONG) = LANE; barrier();\n"
      "c[LANE] = ((LDS u32 *)s)[LANE];",
-     {"LDS access of 4 bytes at 0x100", "outside the 256 bytes", "wave 1, lane 31"}},
+     {"LDS access of 4 bytes at 0x80", "outside the 128 bytes", "wave 0, lane 31"}},
     {"scratch out of range",
      false,
      1,
@@ -161,8 +215,8 @@ static const struct mistake {
     {"barrier that not all waves reach",
      false,
      1,
-     64,
-     "if (!WRONG || LANE < 32) barrier(); c[LANE] = 1;",
+     TWO_WAVES,
+     "if (!WRONG || LANE < WAVE) barrier(); c[LANE] = 1;",
      {"barrier that 1 of the 2 waves", "s_barrier", "wave 0"}},
     {"code that runs past its symbol",
      false,
@@ -226,8 +280,8 @@ static const struct mistake {
      true,
      1,
      32,
-     "u32 x = 0, r; if (WRONG) UNDEFINED(x); asm volatile(\"v_cmp_lt_u32 vcc_lo, 5, %1\\n\"\n"
-     "\"v_cndmask_b32 %0, 1, %2, vcc_lo\" : \"=v\"(r) : \"v\"(x), \"v\"(LANE) : \"vcc_lo\"); "
+     "u32 x = 0, r; if (WRONG) UNDEFINED(x); asm volatile(\"v_cmp_lt_u32 \" VCC \", 5, %1\\n"
+     "v_cndmask_b32 %0, 1, %2, \" VCC : \"=v\"(r) : \"v\"(x), \"v\"(LANE) : \"vcc\"); "
      "c[LANE] = r;",
      {"a store to memory", NULL, NULL}},
     {"undefined lane selected away is legal, selected is not",
@@ -261,45 +315,46 @@ static const struct mistake {
     {"undefined LDS read by another wave",
      true,
      1,
-     64,
-     "SHARED volatile u32 s[64]; u32 x = LANE; if (WRONG) UNDEFINED(x); s[LANE] = x; barrier();\n"
-     "b[LANE] = s[LANE ^ 32] * 0 + 1; c[LANE] = s[LANE ^ 32] & 0;",
-     {"LDS that another wave reads", "byte 0x80", NULL}},
+     TWO_WAVES,
+     "SHARED volatile u32 s[2 * WAVE]; u32 x = LANE; if (WRONG) UNDEFINED(x); s[LANE] = x;\n"
+     "barrier(); b[LANE] = s[LANE ^ WAVE] * 0 + 1; c[LANE] = s[LANE ^ WAVE] & 0;",
+     {"LDS that another wave reads", "written so by wave 1", "wave 0, lane 0"}},
     {"LDS race, write and read",
      true,
      1,
-     64,
-     "SHARED volatile u32 s[64]; s[LANE] = 0; barrier(); s[LANE] = LANE; if (!WRONG) barrier();\n"
-     "else __builtin_amdgcn_wave_barrier(); c[LANE] = s[LANE ^ 32];",
+     TWO_WAVES,
+     "SHARED volatile u32 s[2 * WAVE]; s[LANE] = 0; barrier(); s[LANE] = LANE;\n"
+     "if (!WRONG) barrier(); else __builtin_amdgcn_wave_barrier(); c[LANE] = s[LANE ^ WAVE];",
      {"LDS race", "since the last barrier", "wave"}},
     {"LDS race, two writes",
      true,
      1,
-     64,
-     "SHARED volatile u32 s[64]; s[WRONG ? LANE & 31 : LANE] = LANE; barrier(); c[LANE] = s[LANE & "
-     "31];",
+     TWO_WAVES,
+     "SHARED volatile u32 s[2 * WAVE]; s[WRONG ? LANE % WAVE : LANE] = LANE; barrier();\n"
+     "c[LANE] = s[LANE % WAVE];",
      {"LDS race", "written by wave 0", "is written here"}},
     {"LDS race, read and later write",
      true,
      1,
-     64,
-     "SHARED volatile u32 s[64]; s[LANE] = 1; barrier(); u32 v = s[LANE & 31]; if (!WRONG) "
-     "barrier();\n"
-     "if (LANE >= 32) s[LANE & 31] = v + 1; barrier(); c[LANE] = s[LANE];",
+     TWO_WAVES,
+     "SHARED volatile u32 s[2 * WAVE]; s[LANE] = 1; barrier(); u32 v = s[LANE % WAVE];\n"
+     "if (!WRONG) barrier(); if (LANE >= WAVE) s[LANE % WAVE] = v + 1; barrier();\n"
+     "c[LANE] = s[LANE];",
      {"LDS race", "read by several waves", "is written here"}},
     {"LDS bytes of one word, two waves: legal, unless they are the same byte",
      true,
      1,
-     64,
-     "SHARED volatile u8 s[64]; s[LANE / 32 * (1 - WRONG) + (LANE & 31) * 2] = 1; barrier();\n"
-     "c[LANE] = s[(LANE & 31) * 2];",
+     TWO_WAVES,
+     "SHARED volatile u8 s[2 * WAVE]; s[LANE / WAVE * (1 - WRONG) + LANE % WAVE * 2] = 1;\n"
+     "barrier(); c[LANE] = s[LANE % WAVE * 2];",
      {"LDS race", "is written here", NULL}},
     {"LDS atomic and plain access",
      true,
      1,
-     64,
+     TWO_WAVES,
      "SHARED u32 s; if (LANE == 0) s = 0; barrier(); __atomic_fetch_add(&s, 1u, 0);\n"
-     "if (!WRONG) barrier(); if (LANE == 40) *(volatile u32 *)&s = 7; barrier(); c[LANE] = s;",
+     "if (!WRONG) barrier(); if (LANE == WAVE + 8) *(volatile u32 *)&s = 7; barrier();\n"
+     "c[LANE] = s;",
      {"LDS race", NULL, NULL}},
     {"global race, two writes",
      true,
@@ -324,14 +379,17 @@ static const struct mistake {
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 
-static quern_status run(struct t_gpu *g, const struct mistake *m)
+static quern_status run(struct t_gpu *g, const struct family *f, const struct mistake *m)
 {
     static uint32_t a[256], b[256], c[256];
     const struct t_buffer buffers[] = {{a, sizeof a, QUERN_SIM_READ, "a"},
                                        {b, sizeof b, QUERN_SIM_READ_WRITE, "b"},
                                        {c, sizeof c, QUERN_SIM_WRITE, "c"}};
-    const struct t_launch launch = {
-        .kernel = "k", .groups = {m->groups}, .items = {m->items}, .buffers = buffers, .count = 3};
+    const struct t_launch launch = {.kernel = "k",
+                                    .groups = {m->groups},
+                                    .items = {m->items == TWO_WAVES ? 2 * f->wave : m->items},
+                                    .buffers = buffers,
+                                    .count = 3};
 
     for (unsigned n = 0; n < 256; n++)
         a[n] = n % 7;
@@ -339,30 +397,34 @@ static quern_status run(struct t_gpu *g, const struct mistake *m)
     return t_gpu_try(g, &launch);
 }
 
-static void check_mistake(struct t_gpu *fast, struct t_gpu *full, const struct mistake *m)
+static void check_mistake(struct t_gpu *fast, struct t_gpu *full, const struct family *f,
+                          const struct mistake *m)
 {
     char source[4096];
 
     for (int wrong = 0; wrong < 2; wrong++) {
         snprintf(source, sizeof source,
-                 "%s#define WRONG %d\nKERNEL k(const u32 *a, u32 *b, u32 *c) {\n%s\n}\n", start,
-                 wrong, m->body);
+                 "%s%s#define WAVE %u\n#define WRONG %d\n"
+                 "KERNEL k(const u32 *a, u32 *b, u32 *c) {\n%s\n}\n",
+                 start, f->words, f->wave, wrong, m->body);
+        t_gpu_load_two(fast, full, source);
         for (int check = 0; check < 2; check++) {
             struct t_gpu *const g = check ? full : fast;
-            t_gpu_load(g, source);
-            const quern_status status = run(g, m);
+            const quern_status status = run(g, f, m);
             const char *const said = quern_last_error()->message;
             if (!wrong || (m->full && !check)) {
                 if (status != QUERN_OK)
-                    fail_msg("%s, %s kernel, %s check: %s", m->name, wrong ? "wrong" : "right",
-                             check ? "full" : "fast", said);
+                    fail_msg("%s, %s, %s kernel, %s check: %s", f->target, m->name,
+                             wrong ? "wrong" : "right", check ? "full" : "fast", said);
                 continue;
             }
             if (status != QUERN_E_FAULT)
-                fail_msg("%s: not caught by the %s check", m->name, check ? "full" : "fast");
+                fail_msg("%s, %s: not caught by the %s check", f->target, m->name,
+                         check ? "full" : "fast");
             for (unsigned n = 0; n < 3; n++)
                 if (m->found[n] && !strstr(said, m->found[n]))
-                    fail_msg("%s: the finding does not say \"%s\": %s", m->name, m->found[n], said);
+                    fail_msg("%s, %s: the finding does not say \"%s\": %s", f->target, m->name,
+                             m->found[n], said);
             assert_non_null(strstr(said, "k: pc 0x"));
             assert_non_null(strstr(said, " `"));
             assert_non_null(strstr(said, "`, workgroup "));
@@ -376,12 +438,15 @@ static void every_mistake(void **state)
     struct t_gpu fast, full;
 
     (void)state;
-    t_gpu_open(&fast, "gfx1151", "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 100000);
-    t_gpu_open(&full, "gfx1151", "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 100000);
-    for (size_t n = 0; n < MISTAKES; n++)
-        check_mistake(&fast, &full, &mistakes[n]);
-    t_gpu_close(&fast);
-    t_gpu_close(&full);
+    for (const struct family *f = families; f < families + FAMILIES; f++) {
+        t_gpu_open(&fast, f->target, "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 100000);
+        t_gpu_open(&full, f->target, "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 100000);
+        for (size_t n = 0; n < MISTAKES; n++)
+            if (mistakes[n].on == ALL || mistakes[n].on == (f->wave == 64 ? CDNA : RDNA))
+                check_mistake(&fast, &full, f, &mistakes[n]);
+        t_gpu_close(&fast);
+        t_gpu_close(&full);
+    }
 }
 
 /* Many workgroups are wrong; the finding is always that of the first. */
@@ -404,14 +469,13 @@ static void the_first_finding_is_reported(void **state)
 }
 
 /* An address that was mapped before is not one of another buffer soon after. */
-static void access_to_a_freed_buffer(void **state)
+static void access_to_a_freed_buffer(const char *target)
 {
     static uint32_t old[64], new[64], c[64];
     struct t_gpu g;
     uint64_t address[2];
 
-    (void)state;
-    t_gpu_open(&g, "gfx1100", "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
+    t_gpu_open(&g, target, "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
     t_gpu_load(&g, "KERNEL k(u32 *c, const u32 *a) { c[LANE] = a[LANE]; }");
     assert_int_equal(quern_sim_map(g.sim, old, sizeof old, QUERN_SIM_READ, "old", &address[0]), 0);
     assert_int_equal(quern_sim_unmap(g.sim, address[0]), QUERN_OK);
@@ -432,6 +496,13 @@ static void access_to_a_freed_buffer(void **state)
     assert_int_equal(quern_sim_unmap(g.sim, address[0]), QUERN_E_ARGUMENT);
     assert_int_equal(quern_sim_unmap(g.sim, address[1]), QUERN_OK);
     t_gpu_close(&g);
+}
+
+static void freed_buffers(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < FAMILIES; n++)
+        access_to_a_freed_buffer(families[n].target);
 }
 
 /* What the host gets wrong is refused before anything runs. */
@@ -469,7 +540,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mistake),
         cmocka_unit_test(the_first_finding_is_reported),
-        cmocka_unit_test(access_to_a_freed_buffer),
+        cmocka_unit_test(freed_buffers),
         cmocka_unit_test(wrong_launches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

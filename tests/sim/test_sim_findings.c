@@ -132,9 +132,9 @@ static void check_mistake(struct t_gpu *fast, struct t_gpu *full, const struct m
         snprintf(source, sizeof source,
                  "%s#define WRONG %d\nKERNEL k(const u32 *a, u32 *b, u32 *c) {\n%s\n}\n", start,
                  wrong, m->body);
+        t_gpu_load_two(fast, full, source);
         for (int check = 0; check < 2; check++) {
             struct t_gpu *const g = check ? full : fast;
-            t_gpu_load(g, source);
             const quern_status status = run(g, m);
             if (!wrong || (m->full && !check)) {
                 if (status != QUERN_OK)
