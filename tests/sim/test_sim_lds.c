@@ -202,6 +202,103 @@ static void every_lane_is_served(void **state)
             }
 }
 
+/* Of each group of lanes, the most words that differ in one bank. */
+static unsigned counted_passes(const struct target_lds *s, unsigned words, const uint32_t *at,
+                               unsigned lanes)
+{
+    unsigned sum = 0;
+
+    for (unsigned g = 0; g < TARGET_LDS_GROUPS; g++) {
+        unsigned most = 0;
+        for (unsigned bank = 0; bank < s->banks; bank++) {
+            uint32_t seen[64 * 5];
+            unsigned count = 0;
+            for (unsigned l = 0; l < lanes; l++)
+                for (uint32_t word = at[l] / 4; word <= (at[l] + 4 * words - 1) / 4; word++) {
+                    unsigned k = 0;
+                    if (!(s->groups[g] >> l & 1) || at[l] == UINT32_MAX || word % s->banks != bank)
+                        continue;
+                    while (k < count && seen[k] != word)
+                        k++;
+                    seen[k] = word;
+                    count += k == count;
+                }
+            most = count > most ? count : most;
+        }
+        sum += most;
+    }
+    return sum;
+}
+
+enum pattern {
+    COPIES,      /* a table with a copy of each entry for 32 banks: what kernels of ours read */
+    FEW_ENTRIES, /* the same, often of equal entries */
+    NEARLY,      /* COPIES, but for one lane */
+    SOME_LANES,
+    STRIDED,
+    ANYWHERE,
+    UNALIGNED,
+    PATTERNS
+};
+
+static void make_pattern(enum pattern pattern, unsigned words, uint64_t *random, uint32_t at[64])
+{
+    const unsigned width = words == 3 ? 16 : 4 * words, stride = (unsigned)(t_random(random) % 24);
+    const unsigned odd = (unsigned)(t_random(random) % 64);
+
+    for (unsigned l = 0; l < 64; l++) {
+        const uint32_t any = (uint32_t)(t_random(random) >> 20);
+        const uint32_t copy = l * width % 128;
+        switch (pattern) {
+        case FEW_ENTRIES:
+            at[l] = any % 3 * 128 + copy;
+            break;
+        case STRIDED:
+            at[l] = l * stride * width % 32768;
+            break;
+        case ANYWHERE:
+            at[l] = any % 2048 * width;
+            break;
+        case UNALIGNED:
+            at[l] = any % 8192 * 4;
+            break;
+        default:
+            at[l] = any % 256 * 128 + copy;
+            at[l] = pattern == NEARLY && l == odd ? any % 2048 * width : at[l];
+            at[l] = pattern == SOME_LANES && any >> 16 & 1 ? UINT32_MAX : at[l];
+        }
+    }
+}
+
+/* Short cuts for what is usual, against a count of every word of every lane in every bank. */
+static void any_addresses(void **state)
+{
+    static const char *const targets[] = {"gfx942", "gfx950", "gfx1151", "gfx1201"};
+    uint64_t random = 5;
+
+    (void)state;
+    for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
+        const struct target *const target = target_named(targets[t]);
+        const unsigned lanes = target->generation == 9 ? 64 : 32;
+        open_gpu(targets[t]);
+        for (unsigned n = 0; n < 2 * 4 * PATTERNS * 8; n++) {
+            const bool write = n & 1;
+            const unsigned words = n / 2 % 4 + 1;
+            const enum pattern pattern = n / 8 % PATTERNS;
+            const struct target_lds s = target_lds(target, 4 * words, write);
+            uint32_t at[64];
+            make_pattern(pattern, words, &random, at);
+            at[0] = at[0] == UINT32_MAX ? 0 : at[0]; /* somebody must */
+            const unsigned got = passes(write, words, at, lanes);
+            const unsigned want = counted_passes(&s, words, at, lanes);
+            if (got != want)
+                fail_msg("%s: pattern %u of a %s of %u words: %u passes, counted %u", targets[t],
+                         pattern, write ? "write" : "read", words, got, want);
+        }
+        t_gpu_close(&gpu);
+    }
+}
+
 /* The fewest passes of a profile are those of the same groups. */
 static void fewest(void **state)
 {
@@ -421,8 +518,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conflicts_of_an_mi300x), cmocka_unit_test(reads_of_an_mi350x),
         cmocka_unit_test(groups_are_the_published_ones), cmocka_unit_test(every_lane_is_served),
-        cmocka_unit_test(fewest), cmocka_unit_test(columns), cmocka_unit_test(columns_with_faults),
-        cmocka_unit_test(exchanges),
+        cmocka_unit_test(any_addresses), cmocka_unit_test(fewest), cmocka_unit_test(columns),
+        cmocka_unit_test(columns_with_faults), cmocka_unit_test(exchanges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
