@@ -5,6 +5,7 @@
 #include "target/rates.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static double microseconds(const struct plan *p, int64_t cycles)
 {
@@ -39,11 +40,20 @@ static const char *products_text(const struct plan *p)
     return "";
 }
 
-static const char *fp8_text(const struct plan *p)
+/* How the processor meets fp8, and what it is when it is multiplied. */
+static void fp8_explain(const struct plan *p, struct str *out)
 {
-    return p->fp8 == FP8_NATIVE   ? "known to the processor"
-           : p->fp8 == FP8_HALVED ? "OCP's; turned into FNUZ, which the processor knows"
-                                  : "not known to the processor; made f16 by shifts";
+    const bool of_bytes = p->products == PRODUCTS_DOT4 || p->row_lanes == 8;
+    const bool of_f32 = p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
+    const char *const made = of_f32 ? "f32" : p->problem.a == QUERN_BF16 ? "bf16" : "f16";
+
+    str_addf(out, "  fp8        %s",
+             p->fp8 == FP8_NATIVE   ? "known to the processor"
+             : p->fp8 == FP8_HALVED ? "OCP's; turned into FNUZ, which the processor knows"
+                                    : "not known to the processor; made f16 by shifts");
+    if (!of_bytes && (p->fp8 != FP8_SOFTWARE || strcmp(made, "f16")))
+        str_addf(out, ", %s %s", p->fp8 == FP8_SOFTWARE ? "then" : "and made", made);
+    str_add(out, "\n");
 }
 
 /* What makes the kernel's LDS. */
@@ -117,7 +127,7 @@ static void decode_explain(const struct plan *p, struct str *out)
              "%" PRId64 " bytes of weights in flight in a compute unit\n",
              p->lds_bytes, lds_text(p), e->vgprs, e->waves_per_simd, e->bytes_in_flight);
     if (p->fp8)
-        str_addf(out, "  fp8        %s\n", fp8_text(p));
+        fp8_explain(p, out);
     if (p->ring)
         str_addf(out, "  ring       a lane has asked for %d chunk%s of each row at any time\n",
                  p->ring, p->ring == 1 ? "" : "s");

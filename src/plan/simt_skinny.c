@@ -32,9 +32,12 @@
  * by a compute unit to last this long, or half of all it reads. */
 #define IN_FLIGHT_NS 600
 
-/* Instructions for each fp8 weight in software and one row of A: conversion and product, loads. */
-#define SOFTWARE_HALF   3.8
-#define SOFTWARE_SINGLE 5.3 /* where products are of f32 */
+/* Instructions for each fp8 weight in software with up to four rows of A, all together, as counted
+ * on gfx950, which has the least time: for products of f16, of bf16, and of f32 where there are no
+ * others for bf16 (on gfx90a). */
+#define SOFTWARE_HALF 4.8
+#define SOFTWARE_BF16 5.3
+#define SOFTWARE_F32  7.9
 
 /* How the target meets the problem's fp8, if it has any. */
 static enum plan_fp8 fp8_of(const struct quern_problem *p, const struct target *t)
@@ -53,7 +56,8 @@ static enum plan_fp8 fp8_of(const struct quern_problem *p, const struct target *
 quern_status simt_skinny_accepts(const struct quern_problem *p, const struct target *t)
 {
     const double room = target_lanes_per_cycle(t) * t->cus * t->clock_ghz / t->bandwidth_gbs;
-    const double takes = p->a == QUERN_BF16 ? SOFTWARE_SINGLE : SOFTWARE_HALF;
+    const bool has_bf16 = t->capabilities & (CAP_DOT2_F32_BF16 | CAP_MFMA_BF16_1K);
+    const double takes = p->a != QUERN_BF16 ? SOFTWARE_HALF : has_bf16 ? SOFTWARE_BF16 : SOFTWARE_F32;
 
     FAIL_IF(p->n > SIZE_MAX_NK || p->k > SIZE_MAX_NK, QUERN_E_DECLINED,
             "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", p->n,
@@ -72,17 +76,35 @@ static int weight_bytes(const struct quern_problem *q)
     return (int)dtype_bytes(problem_weight_type(q));
 }
 
+/* Whether products are of f32, of which all that is narrower is made. */
+static bool of_f32(const struct plan *p)
+{
+    return p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
+}
+
+/* Whether they are of the bytes themselves, if those are fp8. */
+static bool of_bytes(const struct plan *p)
+{
+    return p->products == PRODUCTS_DOT4 || p->row_lanes == 8;
+}
+
 /* Instructions that make `count` fp8 values ready to be multiplied. */
 static int fp8_slots(const struct plan *p, int count)
 {
-    const bool f32 = p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
-    const int conversions = f32 ? count / 2 : 0;
+    const bool bf16 = p->problem.a == QUERN_BF16;
+    const bool at_once = p->target->capabilities & CAP_CVT_PK_BF16; /* gfx950, to 16 bits */
+    const int converted = of_bytes(p) ? 0 : of_f32(p) || at_once ? count / 2 : count;
+    const int examined = p->fp8 == FP8_NATIVE ? 0 : p->fp8 == FP8_HALVED ? 6 * count / 4 : count;
 
     if (p->chunk == 1)
         return 4 * count;
-    return p->fp8 == FP8_NATIVE   ? conversions
-           : p->fp8 == FP8_HALVED ? conversions + 6 * count / 4
-                                  : 2 * count + 3 * count / 4 + (f32 ? count : 0);
+    if (p->fp8 == FP8_SOFTWARE) /* (an FMA of RDNA takes f16) */
+        return 2 * count + 3 * count / 4 +
+               (p->products == PRODUCTS_PACKED             ? count
+                : p->products == PRODUCTS_PLAIN || !bf16   ? 0
+                : p->target->generation > 9                ? 2 * count
+                                                           : 3 * count / 2);
+    return converted + examined;
 }
 
 /* Weights of a slot: of a row, side by side in the lanes of a wave. */
@@ -162,23 +184,24 @@ static int slot_slots(const struct plan *p)
     const struct quern_problem *const q = &p->problem;
     const int r = p->rows_per_wave, columns = columns_of(p), wb = weight_bytes(q);
     const int ab = (int)dtype_bytes(q->a);
-    const bool f32 = p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
-    const int narrow = f32 ? p->chunk : 0; /* what widens 16 bits, unless the product does */
+    const int narrow = of_f32(p) ? p->chunk : 0; /* what widens 16 bits, unless the product does */
     /* where the compiler looks for pairs, about a half of what can be dual-issued finds a partner
      * in another register bank */
     const bool found = p->target->capabilities & CAP_VOPD && p->chunk > 1 &&
-                       (p->products == PRODUCTS_PLAIN || p->products == PRODUCTS_DOT2);
-    const int side = r > 1 ? r : columns; /* sums that take turns; the last of odd ones is alone */
-    int products = p->chunk * r * columns;
+                       (p->products == PRODUCTS_DOT2 ||
+                        (p->products == PRODUCTS_PLAIN && p->fp8 != FP8_SOFTWARE));
+    const int sums = r * columns;
+    int products = p->chunk * sums;
     int slots = r + columns * (p->chunk * ab > LOAD_BYTES ? 2 : 1); /* loads */
 
     products = p->chunk == 1 || p->products == PRODUCTS_PLAIN ? products
-               : p->products == PRODUCTS_MATRIX               ? products * wb / 8
+               : p->row_lanes == 8                            ? products / 8
+               : p->products == PRODUCTS_MATRIX               ? products / 4
                : p->products == PRODUCTS_DOT4                 ? products / 4
                                                               : products / 2;
-    slots += plan_dual_dot2(p) && side > 1 ? products * (side + side % 2) / (2 * side)
-             : found                        ? products * 3 / 4
-                                            : products;
+    slots += plan_dual_dot2(p) ? products / sums * ((sums + 1) / 2)
+             : found           ? products * 3 / 4
+                               : products;
     slots += wb == 1 ? r * fp8_slots(p, p->chunk) : wb == 2 ? r * narrow : 0;
     slots += ab == 1 ? columns * fp8_slots(p, p->chunk) : ab == 2 ? columns * narrow : 0;
     return slots;
@@ -217,10 +240,8 @@ static uint32_t vgprs(const struct plan *p)
     const int sum = p->products == PRODUCTS_MATRIX ? 4 : p->products == PRODUCTS_PACKED ? 2 : 1;
     const int of_a = columns * registers_of(p, (int)dtype_bytes(p->problem.a));
     const int loads = r * registers_of(p, weight_bytes(&p->problem)) + (p->stage ? 0 : of_a);
-    const bool widens = p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
-
     return (uint32_t)(p->ring * loads + (p->stage ? of_a : 0) + sum * r * columns +
-                      (widens ? 2 * (r + columns) : 0) +
+                      (of_f32(p) ? 2 * (r + columns) : 0) +
                       (p->fp8 ? 3 * (r + columns) : 0) + (p->row_lanes > 1 ? 4 * columns : 0) + 16);
 }
 
@@ -462,68 +483,65 @@ static void try_shapes(struct plan *p, struct model_ranking *ranking)
             if (sums > VALUES_MAX || loads > LOADS_MAX || p->ring * columns_of(p) > LOADS_MAX ||
                 (p->rows_per_wave > 1 && p->rows_per_wave * p->row_lanes > p->problem.n))
                 continue;
-            /* software conversions make longer code */
-            if (p->fp8 == FP8_SOFTWARE && (loads > LOADS_MAX / 2 || sums * p->ring > VALUES_MAX))
+            /* conversions make longer code, those in software more */
+            if ((p->fp8 && !of_bytes(p) && sums * p->ring > VALUES_MAX) ||
+                (p->fp8 == FP8_SOFTWARE && loads > LOADS_MAX / 2))
                 continue;
             try_waves(p, ranking);
         }
 }
 
-/* How the vector units multiply. */
-static enum plan_products vector_products(const struct plan *p)
+/* Tries a way to multiply, with so many rows of W in neighbouring lanes. */
+static void try_products(struct plan *p, enum plan_products products, int row_lanes,
+                         struct model_ranking *ranking)
 {
-    const unsigned has = p->target->capabilities;
-    const bool both = p->fp8 && dtype_bytes(p->problem.a) == 1;
-
-    if (!p->fp8)
-        return model_products(&p->problem, p->target);
-    if (p->fp8 == FP8_NATIVE && both && has & CAP_DOT4_F32_FP8)
-        return PRODUCTS_DOT4;
-    if (p->fp8 == FP8_SOFTWARE && p->problem.a != QUERN_BF16 && has & CAP_DOT2_F32_F16)
-        return PRODUCTS_DOT2;
-    return has & CAP_PK_FMA_F32 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;
+    p->products = products;
+    p->row_lanes = row_lanes;
+    try_shapes(p, ranking);
 }
 
-/* Whether there are matrix instructions for the problem's types. */
-static bool multiplies_matrices(const struct plan *p)
+/* Products of 16 bits: of A as it is, and of fp8 that has become what A is, or f16. */
+static void try_halves(struct plan *p, struct model_ranking *ranking)
 {
     const unsigned has = p->target->capabilities;
+    const bool bf16 = p->problem.a == QUERN_BF16;
 
-    if (p->chunk == 1)
-        return false;
-    if (p->fp8)
-        return p->fp8 != FP8_SOFTWARE && dtype_bytes(p->problem.a) == 1 && has & CAP_MFMA_FP8;
-    return (p->problem.a == QUERN_F16 && has & CAP_MFMA) ||
-           (p->problem.a == QUERN_BF16 && has & CAP_MFMA_BF16_1K);
-}
-
-/* Whether a matrix instruction for fp8, which takes eight rows of W, is better in any case, also
- * when such groups of rows leave compute units idle: the alternative has much to do. */
-static bool eight_rows_fit(const struct plan *p)
-{
-    return p->problem.n >= 8 && (p->fp8 == FP8_HALVED || p->m_tile > 1);
+    if (has & (bf16 ? CAP_DOT2_F32_BF16 : CAP_DOT2_F32_F16))
+        try_products(p, PRODUCTS_DOT2, 1, ranking);
+    if (has & (bf16 ? CAP_MFMA_BF16_1K : CAP_MFMA)) {
+        try_products(p, PRODUCTS_MATRIX, 1, ranking); /* the diagonal alone */
+        try_products(p, PRODUCTS_MATRIX, 4, ranking);
+    }
 }
 
 static void candidates(const struct plan *base, struct model_ranking *ranking)
 {
     const struct quern_problem *const q = &base->problem;
     struct plan p = *base;
+    const unsigned has = p.target->capabilities;
+    const enum plan_products f32 = has & CAP_PK_FMA_F32 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;
 
     p.wave_size = p.target->wave_size;
     p.chunk = vector_of(q);
-    p.row_lanes = 1;
     p.fp8 = fp8_of(q, p.target);
-    p.products = p.chunk == 1 ? PRODUCTS_PLAIN : vector_products(&p);
-    const bool matrices = multiplies_matrices(&p);
-    if (!matrices || !p.fp8 || !eight_rows_fit(&p))
-        try_shapes(&p, ranking);
-    if (!matrices)
-        return;
-    p.products = PRODUCTS_MATRIX;
-    if (!p.fp8) /* the diagonal alone; of fp8 there is no small instruction */
-        try_shapes(&p, ranking);
-    p.row_lanes = p.fp8 ? 8 : 4;
-    try_shapes(&p, ranking);
+    if (p.chunk == 1) {
+        try_products(&p, PRODUCTS_PLAIN, 1, ranking);
+    } else if (q->a == QUERN_F32) {
+        try_products(&p, f32, 1, ranking);
+    } else if (p.fp8 && p.fp8 != FP8_SOFTWARE && dtype_bytes(q->a) == 1) {
+        /* A matrix instruction, which takes eight rows of W, is better in any case where there is
+         * much else to do, also when such groups of rows leave compute units idle. */
+        const bool eight = has & CAP_MFMA_FP8 && q->n >= 8;
+        if (!eight || (p.fp8 == FP8_NATIVE && p.m_tile == 1))
+            try_products(&p, has & CAP_DOT4_F32_FP8 ? PRODUCTS_DOT4 : f32, 1, ranking);
+        if (has & CAP_MFMA_FP8)
+            try_products(&p, PRODUCTS_MATRIX, 8, ranking);
+    } else {
+        const bool dot2 = has & (q->a == QUERN_BF16 ? CAP_DOT2_F32_BF16 : CAP_DOT2_F32_F16);
+        if (p.fp8 || !dot2)
+            try_products(&p, f32, 1, ranking);
+        try_halves(&p, ranking);
+    }
 }
 
 static bool alike(const struct plan *p, const struct plan *q)

@@ -16,7 +16,7 @@ template <> struct number<F32> : plain_number {
     {
         return {__builtin_bit_cast(float, raw[2 * p]), __builtin_bit_cast(float, raw[2 * p + 1])};
     }
-    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+    template <element> DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };
 
 template <> struct number<F16> : plain_number {
@@ -26,7 +26,7 @@ template <> struct number<F16> : plain_number {
         const f16x2 both = __builtin_bit_cast(f16x2, raw[p]);
         return {(float)both.x, (float)both.y};
     }
-    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+    template <element> DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };
 
 template <> struct number<BF16> : plain_number { // the upper half of an f32
@@ -36,5 +36,5 @@ template <> struct number<BF16> : plain_number { // the upper half of an f32
         const u32 low = raw[p] << 16, high = raw[p] & 0xffff0000;
         return {__builtin_bit_cast(float, low), __builtin_bit_cast(float, high)};
     }
-    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+    template <element> DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };

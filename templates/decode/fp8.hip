@@ -3,7 +3,7 @@
 // half of what OCP's are for the same bits, their one NaN is 0x80, and 0x7f is a number.
 //
 // FP8_NATIVE: the processor knows these. FP8_HALVED: it knows FNUZ and the bytes are OCP's, which
-// it takes for half of what they are. FP8_SOFTWARE: it knows none of them, and they become f16. In
+// it takes for half of what they are. FP8_SOFTWARE: it knows none of them, and they are shifted. In
 // the last two a NaN would become a number, and so is noted, to be put where it leads.
 
 constexpr u32 FP8 = BF16 + 1; // a further type of elements
@@ -25,8 +25,47 @@ template <> struct number<FP8> {
         if constexpr (FORM == FP8_HALVED)
             raw &= ~(is_zero & EVERY_SIGN);
     }
-    // Two bytes as f16, or two values as f32.
-    DEVICE u32 halves(const u32 *raw, u32 p)
+    // Two bytes as f16 or bf16, which have room for every value.
+    template <element TYPE> DEVICE u32 halves(const u32 *raw, u32 p)
+    {
+        if constexpr (FORM == FP8_SOFTWARE) {
+            const f16x2 both = half_pair(raw, p);
+            return TYPE == BF16 ? upper_halves({(float)both.x, (float)both.y})
+                                  : __builtin_bit_cast(u32, both);
+        } else {
+#if defined(__gfx950__)
+            const u32 word = raw[p / 2];
+            if constexpr (TYPE == BF16)
+                return __builtin_bit_cast(
+                    u32, p % 2 ? __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, true)
+                               : __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, false));
+            else
+                return __builtin_bit_cast(
+                    u32, p % 2 ? __builtin_amdgcn_cvt_scalef32_pk_f16_fp8(word, 1.0f, true)
+                               : __builtin_amdgcn_cvt_scalef32_pk_f16_fp8(word, 1.0f, false));
+#else
+            const f32x2 both = pair(raw, p);
+            return TYPE == BF16
+                       ? upper_halves(both)
+                       : __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(both.x, both.y));
+#endif
+        }
+    }
+    // Two values as f32.
+    DEVICE f32x2 pair(const u32 *raw, u32 p)
+    {
+        if constexpr (FORM == FP8_SOFTWARE) {
+            const f16x2 both = half_pair(raw, p);
+            return {(float)both.x, (float)both.y};
+        } else {
+            return p % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8(raw[p / 2], true)
+                         : __builtin_amdgcn_cvt_pk_f32_fp8(raw[p / 2], false);
+        }
+    }
+
+  private:
+    // Two bytes as f16, by shifts.
+    DEVICE f16x2 half_pair(const u32 *raw, u32 p)
     {
         // each byte above a zero byte, and its exponent and mantissa moved to those of f16, whose
         // bias is 8 higher, or 7
@@ -35,17 +74,13 @@ template <> struct number<FP8> {
         const i16x2 moved = __builtin_bit_cast(i16x2, apart) >> 1;
         const u32 bits = __builtin_bit_cast(u32, moved) & 0xbf80bf80;
         const f16 unit = FNUZ ? 128.0f : 256.0f;
-        const f16x2 value = __builtin_bit_cast(f16x2, bits) * f16x2{unit, unit};
-        return __builtin_bit_cast(u32, value);
+        return __builtin_bit_cast(f16x2, bits) * f16x2{unit, unit};
     }
-    DEVICE f32x2 pair(const u32 *raw, u32 p)
+    // Two f32 as bf16, of values that need no rounding.
+    DEVICE u32 upper_halves(f32x2 value)
     {
-        if constexpr (FORM == FP8_SOFTWARE) {
-            const f16x2 both = __builtin_bit_cast(f16x2, halves(raw, p));
-            return {(float)both.x, (float)both.y};
-        } else {
-            return p % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8(raw[p / 2], true)
-                         : __builtin_amdgcn_cvt_pk_f32_fp8(raw[p / 2], false);
-        }
+        const float low = value.x, high = value.y;
+        return __builtin_amdgcn_perm(__builtin_bit_cast(u32, high), __builtin_bit_cast(u32, low),
+                                     0x07060302);
     }
 };

@@ -8,30 +8,25 @@
 #define TYPE_TEXT_(type) #type
 #define TYPE_TEXT(type)  TYPE_TEXT_(type)
 
-// The macro's definition: once in a kernel, before the first pair.
+// What pairs need, once in a kernel: the macro, and for every register a symbol of its number, as
+// operands are no more than names to it.
 DEVICE void define_dual_dot2()
 {
     asm volatile(
-        ".macro dot2_index symbol, register\n"
-        "  .set \\symbol, 0\n"
-        "  .irpc digit, \\register\n"
-        "    .ifnc \\digit, v\n"
-        "      .set \\symbol, \\symbol * 10 + \\digit\n"
-        "    .endif\n"
+        ".irpc ones, 0123456789\n"
+        "  .set .Lv\\ones, \\ones\n"
+        ".endr\n"
+        ".irp tens, 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25\n"
+        "  .irpc ones, 0123456789\n"
+        "    .set .Lv\\tens\\ones, \\tens\\ones\n"
         "  .endr\n"
-        ".endm\n"
+        ".endr\n"
         ".macro dot2_pair d, a, b, e, f, g\n"
-        "  dot2_index .Ld, \\d\n"
-        "  dot2_index .La, \\a\n"
-        "  dot2_index .Lb, \\b\n"
-        "  dot2_index .Le, \\e\n"
-        "  dot2_index .Lf, \\f\n"
-        "  dot2_index .Lg, \\g\n"
-        "  .set .Lodd, (.Ld ^ .Le) & 1\n"
-        "  .if .Lodd & (((.La ^ .Lf) & 3) != 0) & (((.Lb ^ .Lg) & 3) != 0)\n"
+        "  .set .Lodd, (.L\\d ^ .L\\e) & 1\n"
+        "  .if .Lodd & (((.L\\a ^ .L\\f) & 3) != 0) & (((.L\\b ^ .L\\g) & 3) != 0)\n"
         "    v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\d, \\a, \\b :: "
         "v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\e, \\f, \\g\n"
-        "  .elseif .Lodd & (((.La ^ .Lg) & 3) != 0) & (((.Lb ^ .Lf) & 3) != 0)\n"
+        "  .elseif .Lodd & (((.L\\a ^ .L\\g) & 3) != 0) & (((.L\\b ^ .L\\f) & 3) != 0)\n"
         "    v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\d, \\a, \\b :: "
         "v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\e, \\g, \\f\n"
         "  .else\n"

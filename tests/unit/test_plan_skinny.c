@@ -185,13 +185,16 @@ static void test_products(void **state)
         {"gfx942", "wq=none a=bf16", PRODUCTS_MATRIX, 0},
         {"gfx942", "wq=none a=f32", PRODUCTS_PACKED, 0},
         {"gfx1201", "wq=fp8 a=fp8", PRODUCTS_DOT4, FP8_NATIVE},
-        {"gfx1201", "wq=fp8 a=bf16", PRODUCTS_PLAIN, FP8_NATIVE},
+        {"gfx1201", "wq=fp8 a=bf16", PRODUCTS_DOT2, FP8_NATIVE},
         {"gfx1201", "wq=fp8fnuz a=fp8fnuz", PRODUCTS_DOT2, FP8_SOFTWARE},
         {"gfx942", "wq=fp8fnuz a=fp8fnuz", PRODUCTS_MATRIX, FP8_NATIVE},
         {"gfx942", "wq=fp8 a=fp8", PRODUCTS_MATRIX, FP8_HALVED},
         {"gfx950", "wq=fp8 a=fp8", PRODUCTS_MATRIX, FP8_NATIVE},
-        {"gfx950", "wq=fp8 a=bf16", PRODUCTS_PACKED, FP8_NATIVE},
-        {"gfx90a", "wq=fp8 a=bf16", PRODUCTS_PACKED, FP8_SOFTWARE},
+        {"gfx950", "wq=fp8 a=bf16", PRODUCTS_MATRIX, FP8_NATIVE},
+        {"gfx90a", "wq=fp8 a=bf16", PRODUCTS_MATRIX, FP8_SOFTWARE},
+        {"gfx942", "wq=fp8 a=f16", PRODUCTS_MATRIX, FP8_HALVED},
+        {"gfx908", "wq=fp8 a=bf16", PRODUCTS_PLAIN, FP8_SOFTWARE},
+        {"gfx1151", "wq=fp8 a=bf16", PRODUCTS_DOT2, FP8_SOFTWARE},
         {"gfx1100", "wq=fp8 a=fp8", PRODUCTS_DOT2, FP8_SOFTWARE},
     };
     char text[96];
@@ -330,6 +333,8 @@ static void test_explain(void **state)
     expect_explained(fp8, "gfx950", 3, "of eight rows of W with eight of A");
     expect_explained(fp8, "gfx942", 3, "turned into FNUZ, which the processor knows");
     expect_explained(fp8, "gfx1100", 3, "not known to the processor; made f16");
+    expect_explained("wq=fp8 n=4096 k=4096 a=bf16", "gfx1100", 3, "made f16 by shifts, then bf16");
+    expect_explained("wq=fp8 n=4096 k=4096 a=bf16", "gfx950", 3, "processor, and made bf16");
     expect_explained(fp8, "gfx1201", 3, "four at a time, by dot products of 8-bit floats");
 }
 

@@ -87,6 +87,12 @@ static const struct {
     {"gfx950", "wq=fp8 a=fp8", {0.6, 0.6, 0.6, 0.6}},
     {"gfx942", "wq=fp8fnuz a=fp8fnuz", {0.5, 0.5, 0.5, 0.5}},
     {"gfx942", "wq=fp8 a=fp8", {2.75, 2.75, 2.75, 2.75}},
+    {"gfx1201", "wq=fp8 a=bf16", {1.55, 1.9, 3.05, 5.2}},
+    {"gfx950", "wq=fp8 a=bf16", {1.35, 1.55, 1.5, 2.2}},
+    {"gfx942", "wq=fp8 a=bf16", {3.5, 3.55, 3.55, 4.2}},
+    {"gfx90a", "wq=fp8 a=f16", {3.85, 4.5, 4.1, 4.5}},
+    {"gfx90a", "wq=fp8 a=bf16", {5.3, 6.1, 5.7, 6.2}},
+    {"gfx1151", "wq=fp8 a=bf16", {4.25, 5.5, 7.1, 9.7}},
 };
 
 static void check_costs(quern_op *op, const char *target, const char *words, int m, double budget)
@@ -103,8 +109,9 @@ static void check_costs(quern_op *op, const char *target, const char *words, int
     print_message("%s %s m=%d: %.2f slots per weight of %.2f, %.2f times the bytes in lines\n",
                   target, words, m, slots, budget, lines);
     assert_true(slots <= budget);
-    /* every line that a load touches is used whole */
-    assert_true(lines <= 1.02);
+    /* every line that a load touches is used whole; only A of 16 bits beside fp8 is read by two
+     * loads of every other 16 bytes */
+    assert_true(lines <= (strstr(words, "fp8 a=bf16") || strstr(words, "fp8 a=f16") ? 1.5 : 1.02));
     assert_int_equal(quern_op_kernel(op, 0, &info), QUERN_OK);
     assert_int_equal(info.resources.scratch_bytes, 0);
 }

@@ -13,21 +13,22 @@ constexpr unsigned K = 4096;            // columns of W
 #define A_SCALED 0                      // whether A has a scale
 #define B_SCALED 1                      // whether W has one
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
-#define PRODUCTS PLAIN                  // how weights are multiplied
-#define PAIRED 0                        // whether they are issued in pairs,
+#define PRODUCTS DOT2                   // how weights are multiplied
+#define PAIRED 1                        // whether they are issued in pairs,
+#define PAIR_TYPE bf16                  // of what
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 2;          // rows of A computed at once
 
 constexpr unsigned WAVE = 32;           // lanes
-constexpr unsigned WAVES = 2;           // in a workgroup
-constexpr unsigned ROWS = 4;            // rows of W that a lane works on
+constexpr unsigned WAVES = 1;           // in a workgroup
+constexpr unsigned ROWS = 6;            // rows of W that a lane works on
 constexpr unsigned ROW_LANES = 1;       // lanes side by side with rows of their own
-constexpr unsigned SPLIT_K = 2;         // waves that share those rows along K
+constexpr unsigned SPLIT_K = 1;         // waves that share those rows along K
 constexpr unsigned VECTOR = 16;         // weights of a row for one lane in one load
-constexpr unsigned RING = 2;            // loads of a row that are under way
+constexpr unsigned RING = 1;            // loads of a row that are under way
 constexpr unsigned STAGE = 0;           // loads of a row whose part of A is in LDS; 0: A is not
 #define WALKS 0                         // whether workgroups walk over groups of rows
-constexpr unsigned WAVES_PER_SIMD = 10; // that registers must leave room for
+constexpr unsigned WAVES_PER_SIMD = 12; // that registers must leave room for
 constexpr unsigned PHASES = 2;          // 1: groups start apart along K, 2: waves do
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 #define SKEWED false                    // whether the last group of rows is empty
@@ -271,7 +272,7 @@ template <> struct number<F32> : plain_number {
     {
         return {__builtin_bit_cast(float, raw[2 * p]), __builtin_bit_cast(float, raw[2 * p + 1])};
     }
-    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+    template <element> DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };
 
 template <> struct number<F16> : plain_number {
@@ -281,7 +282,7 @@ template <> struct number<F16> : plain_number {
         const f16x2 both = __builtin_bit_cast(f16x2, raw[p]);
         return {(float)both.x, (float)both.y};
     }
-    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+    template <element> DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };
 
 template <> struct number<BF16> : plain_number { // the upper half of an f32
@@ -291,7 +292,7 @@ template <> struct number<BF16> : plain_number { // the upper half of an f32
         const u32 low = raw[p] << 16, high = raw[p] & 0xffff0000;
         return {__builtin_bit_cast(float, low), __builtin_bit_cast(float, high)};
     }
-    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+    template <element> DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };
 
 // ---- decode/fp8 ----
@@ -299,7 +300,7 @@ template <> struct number<BF16> : plain_number { // the upper half of an f32
 // half of what OCP's are for the same bits, their one NaN is 0x80, and 0x7f is a number.
 //
 // FP8_NATIVE: the processor knows these. FP8_HALVED: it knows FNUZ and the bytes are OCP's, which
-// it takes for half of what they are. FP8_SOFTWARE: it knows none of them, and they become f16. In
+// it takes for half of what they are. FP8_SOFTWARE: it knows none of them, and they are shifted. In
 // the last two a NaN would become a number, and so is noted, to be put where it leads.
 
 constexpr u32 FP8 = BF16 + 1; // a further type of elements
@@ -321,8 +322,47 @@ template <> struct number<FP8> {
         if constexpr (FORM == FP8_HALVED)
             raw &= ~(is_zero & EVERY_SIGN);
     }
-    // Two bytes as f16, or two values as f32.
-    DEVICE u32 halves(const u32 *raw, u32 p)
+    // Two bytes as f16 or bf16, which have room for every value.
+    template <element TYPE> DEVICE u32 halves(const u32 *raw, u32 p)
+    {
+        if constexpr (FORM == FP8_SOFTWARE) {
+            const f16x2 both = half_pair(raw, p);
+            return TYPE == BF16 ? upper_halves({(float)both.x, (float)both.y})
+                                  : __builtin_bit_cast(u32, both);
+        } else {
+#if defined(__gfx950__)
+            const u32 word = raw[p / 2];
+            if constexpr (TYPE == BF16)
+                return __builtin_bit_cast(
+                    u32, p % 2 ? __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, true)
+                               : __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, false));
+            else
+                return __builtin_bit_cast(
+                    u32, p % 2 ? __builtin_amdgcn_cvt_scalef32_pk_f16_fp8(word, 1.0f, true)
+                               : __builtin_amdgcn_cvt_scalef32_pk_f16_fp8(word, 1.0f, false));
+#else
+            const f32x2 both = pair(raw, p);
+            return TYPE == BF16
+                       ? upper_halves(both)
+                       : __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(both.x, both.y));
+#endif
+        }
+    }
+    // Two values as f32.
+    DEVICE f32x2 pair(const u32 *raw, u32 p)
+    {
+        if constexpr (FORM == FP8_SOFTWARE) {
+            const f16x2 both = half_pair(raw, p);
+            return {(float)both.x, (float)both.y};
+        } else {
+            return p % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8(raw[p / 2], true)
+                         : __builtin_amdgcn_cvt_pk_f32_fp8(raw[p / 2], false);
+        }
+    }
+
+  private:
+    // Two bytes as f16, by shifts.
+    DEVICE f16x2 half_pair(const u32 *raw, u32 p)
     {
         // each byte above a zero byte, and its exponent and mantissa moved to those of f16, whose
         // bias is 8 higher, or 7
@@ -331,20 +371,62 @@ template <> struct number<FP8> {
         const i16x2 moved = __builtin_bit_cast(i16x2, apart) >> 1;
         const u32 bits = __builtin_bit_cast(u32, moved) & 0xbf80bf80;
         const f16 unit = FNUZ ? 128.0f : 256.0f;
-        const f16x2 value = __builtin_bit_cast(f16x2, bits) * f16x2{unit, unit};
-        return __builtin_bit_cast(u32, value);
+        return __builtin_bit_cast(f16x2, bits) * f16x2{unit, unit};
     }
-    DEVICE f32x2 pair(const u32 *raw, u32 p)
+    // Two f32 as bf16, of values that need no rounding.
+    DEVICE u32 upper_halves(f32x2 value)
     {
-        if constexpr (FORM == FP8_SOFTWARE) {
-            const f16x2 both = __builtin_bit_cast(f16x2, halves(raw, p));
-            return {(float)both.x, (float)both.y};
-        } else {
-            return p % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8(raw[p / 2], true)
-                         : __builtin_amdgcn_cvt_pk_f32_fp8(raw[p / 2], false);
-        }
+        const float low = value.x, high = value.y;
+        return __builtin_amdgcn_perm(__builtin_bit_cast(u32, high), __builtin_bit_cast(u32, low),
+                                     0x07060302);
     }
 };
+
+// ---- prelude/dual_dot2 ----
+// Dot products issued in pairs. The compiler makes such pairs of f16 on RDNA 3 alone: RDNA 4 has
+// lost the single form of theirs, which bf16 never had. Two can be paired where their sums lie in
+// an even and an odd register, their first operands in different banks, of which there are four,
+// and their second ones too. Which registers they are is known when all are allocated, so that it
+// is a macro of the assembler's that looks, and writes the pair or the two.
+
+#define TYPE_TEXT_(type) #type
+#define TYPE_TEXT(type)  TYPE_TEXT_(type)
+
+// What pairs need, once in a kernel: the macro, and for every register a symbol of its number, as
+// operands are no more than names to it.
+DEVICE void define_dual_dot2()
+{
+    asm volatile(
+        ".irpc ones, 0123456789\n"
+        "  .set .Lv\\ones, \\ones\n"
+        ".endr\n"
+        ".irp tens, 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25\n"
+        "  .irpc ones, 0123456789\n"
+        "    .set .Lv\\tens\\ones, \\tens\\ones\n"
+        "  .endr\n"
+        ".endr\n"
+        ".macro dot2_pair d, a, b, e, f, g\n"
+        "  .set .Lodd, (.L\\d ^ .L\\e) & 1\n"
+        "  .if .Lodd & (((.L\\a ^ .L\\f) & 3) != 0) & (((.L\\b ^ .L\\g) & 3) != 0)\n"
+        "    v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\d, \\a, \\b :: "
+        "v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\e, \\f, \\g\n"
+        "  .elseif .Lodd & (((.L\\a ^ .L\\g) & 3) != 0) & (((.L\\b ^ .L\\f) & 3) != 0)\n"
+        "    v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\d, \\a, \\b :: "
+        "v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\e, \\g, \\f\n"
+        "  .else\n"
+        "    v_dot2_f32_" TYPE_TEXT(PAIR_TYPE) " \\d, \\a, \\b, \\d\n"
+        "    v_dot2_f32_" TYPE_TEXT(PAIR_TYPE) " \\e, \\f, \\g, \\e\n"
+        "  .endif\n"
+        ".endm\n");
+}
+
+// sum += a * b and other += f * g, pairs of 16-bit values each.
+DEVICE void dual_dot2(float &sum, u32 a, u32 b, float &other, u32 f, u32 g)
+{
+    asm("dot2_pair %0, %2, %3, %1, %4, %5"
+        : "+v"(sum), "+v"(other)
+        : "v"(a), "v"(b), "v"(f), "v"(g));
+}
 
 // ---- family/simt_skinny ----
 // C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for a few rows of A and weights that need no
@@ -369,6 +451,7 @@ typedef element_type<C_TYPE>::type c_element;
 typedef number<W_TYPE> w_number;
 typedef number<A_TYPE> a_number;
 
+constexpr element HALF = A_TYPE == BF16 ? BF16 : F16; // what has fewer bits may become
 constexpr u32 W_SIZE = w_number::SIZE, A_SIZE = a_number::SIZE;
 constexpr bool SINGLE = VECTOR == 1;      // rows are not aligned: one weight at a time
 constexpr u32 LANES_K = WAVE / ROW_LANES; // lanes side by side along K
@@ -397,8 +480,9 @@ constexpr bool MATRICES = PRODUCTS == MATRIX && ROW_LANES > 1;
 // lanes each, so that a load is of whole lines: the same lanes have the k of one result in common,
 // and what it makes of different k is thrown away. It could do sixteen rows of A, and there are no
 // more than eight.
-constexpr u32 K_LANES = MATRICES && W_SIZE == 1 ? 2 : 1;
-static_assert(!MATRICES || ROW_LANES == (W_SIZE == 1 ? 8 : 4), "what instructions there are");
+constexpr bool OF_BYTES = MATRICES && ROW_LANES == 8;
+constexpr u32 K_LANES = OF_BYTES ? 2 : 1;
+static_assert(!MATRICES || ROW_LANES == (OF_BYTES ? 8 : 4), "what instructions there are");
 // Rows of A that a lane loads, and sums that it has.
 constexpr u32 COLUMNS = MATRICES ? (M_TILE + ROW_LANES - 1) / ROW_LANES : M_TILE;
 constexpr u32 SUMS = ROWS * COLUMNS;
@@ -409,12 +493,12 @@ constexpr u32 POWER = SUMS <= 1    ? 1 // of two, that SUMS fits in
                       : SUMS <= 8  ? 8
                       : SUMS <= 16 ? 16
                                    : 32;
-constexpr bool DUAL = PAIRED && SUMS > 1; // products are issued in pairs, of two sums
 constexpr bool NOTES_NAN = w_number::NOTES_NAN || a_number::NOTES_NAN;
 constexpr u32 W_WORDS = SINGLE ? 2 : VECTOR * W_SIZE / 4;         // dwords of a load
 constexpr u32 A_WORDS = SINGLE ? 2 : VECTOR * A_SIZE / 4;
-// What one product takes of a load: 8 bytes, 4 bytes, or a pair.
-constexpr u32 UNITS = PRODUCTS == MATRIX ? W_WORDS / 2
+// What one product takes of a load: eight weights or four, or a pair.
+constexpr u32 UNITS = OF_BYTES             ? VECTOR / 8
+                      : PRODUCTS == MATRIX ? VECTOR / 4
                       : PRODUCTS == DOT4 ? W_WORDS
                       : SINGLE           ? 1
                                          : VECTOR / 2;
@@ -471,18 +555,15 @@ template <> struct product_types<MATRIX> { typedef u32x2 unit; typedef f32x4 sum
 typedef product_types<PRODUCTS>::unit unit;
 typedef product_types<PRODUCTS>::sum lane_sum;
 
-struct product {
-    u32 sum; // its number
-    unit w, a;
-};
-
 template <class NUMBER> DEVICE void take(u32x2 &to, const u32 *raw, u32 u)
 {
-    to = u32x2{raw[2 * u], raw[2 * u + 1]};
+    to = OF_BYTES ? u32x2{raw[2 * u], raw[2 * u + 1]}
+                  : u32x2{NUMBER::template halves<HALF>(raw, 2 * u),
+                          NUMBER::template halves<HALF>(raw, 2 * u + 1)};
 }
 template <class NUMBER> DEVICE void take(u32 &to, const u32 *raw, u32 u)
 {
-    to = PRODUCTS == DOT4 ? raw[u] : NUMBER::halves(raw, u);
+    to = PRODUCTS == DOT4 ? raw[u] : NUMBER::template halves<HALF>(raw, u);
 }
 template <class NUMBER> DEVICE void take(f32x2 &to, const u32 *raw, u32 u)
 {
@@ -493,7 +574,7 @@ template <class NUMBER> DEVICE void take(f32x2 &to, const u32 *raw, u32 u)
 // compiler would load those once more.
 template <u32 WORDS> DEVICE void hold(u32 (&raw)[WORDS])
 {
-    UNROLL for (u32 i = 0; i + 4 <= WORDS && PRODUCTS == MATRIX && W_SIZE == 1; i += 4) {
+    UNROLL for (u32 i = 0; i + 4 <= WORDS && OF_BYTES; i += 4) {
         u32x4 v = {raw[i], raw[i + 1], raw[i + 2], raw[i + 3]};
         await(v);
         raw[i] = v.x, raw[i + 1] = v.y, raw[i + 2] = v.z, raw[i + 3] = v.w;
@@ -502,15 +583,15 @@ template <u32 WORDS> DEVICE void hold(u32 (&raw)[WORDS])
 
 template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum)
 {
-    if constexpr (PRODUCTS == MATRIX && A_TYPE == F16) {
-        return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, w),
-                                                  __builtin_bit_cast(f16x4, a), sum, 0, 0, 0);
-    } else if constexpr (PRODUCTS == MATRIX && A_TYPE != BF16) {
+    if constexpr (OF_BYTES) {
         return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(
             __builtin_bit_cast(i64, w), __builtin_bit_cast(i64, a), sum, 0, 0, 0);
-    } else if constexpr (PRODUCTS == MATRIX) {
+    } else if constexpr (PRODUCTS == MATRIX && A_TYPE == BF16) {
         return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(__builtin_bit_cast(i16x4, w),
                                                       __builtin_bit_cast(i16x4, a), sum, 0, 0, 0);
+    } else if constexpr (PRODUCTS == MATRIX) {
+        return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, w),
+                                                  __builtin_bit_cast(f16x4, a), sum, 0, 0, 0);
     } else if constexpr (PRODUCTS == PACKED) {
         return __builtin_elementwise_fma(a, w, sum);
     } else if constexpr (PRODUCTS == PLAIN) {
@@ -527,27 +608,27 @@ template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum
     }
 }
 
-// One product, or two when they are issued in pairs.
-DEVICE void multiply_add_two(lane_sum &sum, unit w, unit a, lane_sum &other, unit v, unit b)
+// One product for every sum, in pairs where those are made here.
+DEVICE void multiply_add_all(const unit (&w)[SUMS], const unit (&a)[SUMS], lane_sum (&sum)[SUMS])
 {
+    constexpr u32 PAIRS = PAIRED ? SUMS / 2 : 0;
 #if PAIRED
-    if constexpr (DUAL) {
-        dual_dot2(sum, w, a, other, v, b);
-        return;
-    }
+    UNROLL for (u32 v = 0; v < 2 * PAIRS; v += 2)
+        dual_dot2(sum[v], w[v], a[v], sum[v + 1], w[v + 1], a[v + 1]);
 #endif
-    sum = multiply_add(w, a, sum);
+    UNROLL for (u32 v = 2 * PAIRS; v < SUMS; v++)
+        sum[v] = multiply_add(w[v], a[v], sum[v]);
 }
 
 // Makes a sum NaN where one was noted. A matrix instruction takes it to all of its row or column.
 template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
 {
-    constexpr u32 NAN_BITS = 0x80808080; // what was noted; and a NaN to instructions that know FNUZ
+    constexpr u32 NAN_BITS = 0x80808080; // what was noted
+    constexpr u32 A_NAN = OF_BYTES ? 0x80 : 0x7fff; // to instructions that know FNUZ, and 16 bits
+    w_seen &= NAN_BITS, a_seen &= NAN_BITS;
     if constexpr (MATRICES) {
-        const u32 w_nan = w_seen & NAN_BITS ? NAN_BITS : 0;
-        const u32 a_nan = a_seen & NAN_BITS ? NAN_BITS : 0;
-        sum = multiply_add(u32x2{w_nan, 0}, u32x2{a_nan, 0}, sum);
-    } else if ((w_seen | a_seen) & NAN_BITS) {
+        sum = multiply_add(u32x2{w_seen ? A_NAN : 0, 0}, u32x2{a_seen ? A_NAN : 0, 0}, sum);
+    } else if (w_seen | a_seen) {
         sum = __builtin_nanf("");
     }
 }
@@ -556,7 +637,7 @@ template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
 // even, one odd.
 template <class SUM> DEVICE void computed_sums(SUM (&sum)[SUMS])
 {
-    if constexpr (DUAL && __is_same(SUM, float)) {
+    if constexpr (PAIRED) {
         UNROLL for (u32 v = 0; v + 1 < SUMS; v += 2) {
             f32x2 pair = {sum[v], sum[v + 1]};
             computed(pair);
@@ -761,18 +842,15 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
             a_number::examine(s.a[i][d], a_nan[i]);
         if constexpr (PRODUCTS == DOT2) {
             // Neighbours have no operand in common, so that they can be issued together.
-            constexpr u32 SIDE = ROWS > 1 ? ROWS : COLUMNS, STEP = DUAL ? 2 : 1;
-            auto product_of = [&](u32 t) {
-                const u32 side = t % SIDE, u = (t / SIDE + side) % UNITS;
-                const u32 r = ROWS > 1 ? side : 0, i = ROWS > 1 ? t / (SIDE * UNITS) : side;
-                product one = {i * ROWS + r};
-                take<w_number>(one.w, s.w[r], u);
-                take<a_number>(one.a, s.a[i], u);
-                return one;
-            };
-            UNROLL for (u32 t = 0; t < SUMS * UNITS; t += STEP) {
-                const product x = product_of(t), y = product_of(t + STEP - 1);
-                multiply_add_two(sum[x.sum], x.w, x.a, sum[y.sum], y.w, y.a);
+            UNROLL for (u32 q = 0; q < UNITS; q++) {
+                unit w[SUMS], values[SUMS];
+                UNROLL for (u32 v = 0; v < SUMS; v++) {
+                    take<w_number>(w[v], s.w[v % ROWS], (q + v) % UNITS);
+                    take<a_number>(values[v], s.a[v / ROWS], (q + v) % UNITS);
+                }
+                multiply_add_all(w, values, sum);
+                if (W_SIZE == 1)
+                    schedule_boundary(); // or all that is converted would want registers
             }
         } else {
             UNROLL for (u32 u = 0; u < UNITS; u++) {

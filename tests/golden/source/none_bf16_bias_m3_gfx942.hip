@@ -269,7 +269,7 @@ template <> struct number<F32> : plain_number {
     {
         return {__builtin_bit_cast(float, raw[2 * p]), __builtin_bit_cast(float, raw[2 * p + 1])};
     }
-    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+    template <element> DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };
 
 template <> struct number<F16> : plain_number {
@@ -279,7 +279,7 @@ template <> struct number<F16> : plain_number {
         const f16x2 both = __builtin_bit_cast(f16x2, raw[p]);
         return {(float)both.x, (float)both.y};
     }
-    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+    template <element> DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };
 
 template <> struct number<BF16> : plain_number { // the upper half of an f32
@@ -289,7 +289,7 @@ template <> struct number<BF16> : plain_number { // the upper half of an f32
         const u32 low = raw[p] << 16, high = raw[p] & 0xffff0000;
         return {__builtin_bit_cast(float, low), __builtin_bit_cast(float, high)};
     }
-    DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
+    template <element> DEVICE u32 halves(const u32 *raw, u32 p) { return raw[p]; }
 };
 
 // ---- family/simt_skinny ----
@@ -315,6 +315,7 @@ typedef element_type<C_TYPE>::type c_element;
 typedef number<W_TYPE> w_number;
 typedef number<A_TYPE> a_number;
 
+constexpr element HALF = A_TYPE == BF16 ? BF16 : F16; // what has fewer bits may become
 constexpr u32 W_SIZE = w_number::SIZE, A_SIZE = a_number::SIZE;
 constexpr bool SINGLE = VECTOR == 1;      // rows are not aligned: one weight at a time
 constexpr u32 LANES_K = WAVE / ROW_LANES; // lanes side by side along K
@@ -343,8 +344,9 @@ constexpr bool MATRICES = PRODUCTS == MATRIX && ROW_LANES > 1;
 // lanes each, so that a load is of whole lines: the same lanes have the k of one result in common,
 // and what it makes of different k is thrown away. It could do sixteen rows of A, and there are no
 // more than eight.
-constexpr u32 K_LANES = MATRICES && W_SIZE == 1 ? 2 : 1;
-static_assert(!MATRICES || ROW_LANES == (W_SIZE == 1 ? 8 : 4), "what instructions there are");
+constexpr bool OF_BYTES = MATRICES && ROW_LANES == 8;
+constexpr u32 K_LANES = OF_BYTES ? 2 : 1;
+static_assert(!MATRICES || ROW_LANES == (OF_BYTES ? 8 : 4), "what instructions there are");
 // Rows of A that a lane loads, and sums that it has.
 constexpr u32 COLUMNS = MATRICES ? (M_TILE + ROW_LANES - 1) / ROW_LANES : M_TILE;
 constexpr u32 SUMS = ROWS * COLUMNS;
@@ -355,12 +357,12 @@ constexpr u32 POWER = SUMS <= 1    ? 1 // of two, that SUMS fits in
                       : SUMS <= 8  ? 8
                       : SUMS <= 16 ? 16
                                    : 32;
-constexpr bool DUAL = PAIRED && SUMS > 1; // products are issued in pairs, of two sums
 constexpr bool NOTES_NAN = w_number::NOTES_NAN || a_number::NOTES_NAN;
 constexpr u32 W_WORDS = SINGLE ? 2 : VECTOR * W_SIZE / 4;         // dwords of a load
 constexpr u32 A_WORDS = SINGLE ? 2 : VECTOR * A_SIZE / 4;
-// What one product takes of a load: 8 bytes, 4 bytes, or a pair.
-constexpr u32 UNITS = PRODUCTS == MATRIX ? W_WORDS / 2
+// What one product takes of a load: eight weights or four, or a pair.
+constexpr u32 UNITS = OF_BYTES             ? VECTOR / 8
+                      : PRODUCTS == MATRIX ? VECTOR / 4
                       : PRODUCTS == DOT4 ? W_WORDS
                       : SINGLE           ? 1
                                          : VECTOR / 2;
@@ -417,18 +419,15 @@ template <> struct product_types<MATRIX> { typedef u32x2 unit; typedef f32x4 sum
 typedef product_types<PRODUCTS>::unit unit;
 typedef product_types<PRODUCTS>::sum lane_sum;
 
-struct product {
-    u32 sum; // its number
-    unit w, a;
-};
-
 template <class NUMBER> DEVICE void take(u32x2 &to, const u32 *raw, u32 u)
 {
-    to = u32x2{raw[2 * u], raw[2 * u + 1]};
+    to = OF_BYTES ? u32x2{raw[2 * u], raw[2 * u + 1]}
+                  : u32x2{NUMBER::template halves<HALF>(raw, 2 * u),
+                          NUMBER::template halves<HALF>(raw, 2 * u + 1)};
 }
 template <class NUMBER> DEVICE void take(u32 &to, const u32 *raw, u32 u)
 {
-    to = PRODUCTS == DOT4 ? raw[u] : NUMBER::halves(raw, u);
+    to = PRODUCTS == DOT4 ? raw[u] : NUMBER::template halves<HALF>(raw, u);
 }
 template <class NUMBER> DEVICE void take(f32x2 &to, const u32 *raw, u32 u)
 {
@@ -439,7 +438,7 @@ template <class NUMBER> DEVICE void take(f32x2 &to, const u32 *raw, u32 u)
 // compiler would load those once more.
 template <u32 WORDS> DEVICE void hold(u32 (&raw)[WORDS])
 {
-    UNROLL for (u32 i = 0; i + 4 <= WORDS && PRODUCTS == MATRIX && W_SIZE == 1; i += 4) {
+    UNROLL for (u32 i = 0; i + 4 <= WORDS && OF_BYTES; i += 4) {
         u32x4 v = {raw[i], raw[i + 1], raw[i + 2], raw[i + 3]};
         await(v);
         raw[i] = v.x, raw[i + 1] = v.y, raw[i + 2] = v.z, raw[i + 3] = v.w;
@@ -448,15 +447,15 @@ template <u32 WORDS> DEVICE void hold(u32 (&raw)[WORDS])
 
 template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum)
 {
-    if constexpr (PRODUCTS == MATRIX && A_TYPE == F16) {
-        return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, w),
-                                                  __builtin_bit_cast(f16x4, a), sum, 0, 0, 0);
-    } else if constexpr (PRODUCTS == MATRIX && A_TYPE != BF16) {
+    if constexpr (OF_BYTES) {
         return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(
             __builtin_bit_cast(i64, w), __builtin_bit_cast(i64, a), sum, 0, 0, 0);
-    } else if constexpr (PRODUCTS == MATRIX) {
+    } else if constexpr (PRODUCTS == MATRIX && A_TYPE == BF16) {
         return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(__builtin_bit_cast(i16x4, w),
                                                       __builtin_bit_cast(i16x4, a), sum, 0, 0, 0);
+    } else if constexpr (PRODUCTS == MATRIX) {
+        return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, w),
+                                                  __builtin_bit_cast(f16x4, a), sum, 0, 0, 0);
     } else if constexpr (PRODUCTS == PACKED) {
         return __builtin_elementwise_fma(a, w, sum);
     } else if constexpr (PRODUCTS == PLAIN) {
@@ -473,27 +472,27 @@ template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum
     }
 }
 
-// One product, or two when they are issued in pairs.
-DEVICE void multiply_add_two(lane_sum &sum, unit w, unit a, lane_sum &other, unit v, unit b)
+// One product for every sum, in pairs where those are made here.
+DEVICE void multiply_add_all(const unit (&w)[SUMS], const unit (&a)[SUMS], lane_sum (&sum)[SUMS])
 {
+    constexpr u32 PAIRS = PAIRED ? SUMS / 2 : 0;
 #if PAIRED
-    if constexpr (DUAL) {
-        dual_dot2(sum, w, a, other, v, b);
-        return;
-    }
+    UNROLL for (u32 v = 0; v < 2 * PAIRS; v += 2)
+        dual_dot2(sum[v], w[v], a[v], sum[v + 1], w[v + 1], a[v + 1]);
 #endif
-    sum = multiply_add(w, a, sum);
+    UNROLL for (u32 v = 2 * PAIRS; v < SUMS; v++)
+        sum[v] = multiply_add(w[v], a[v], sum[v]);
 }
 
 // Makes a sum NaN where one was noted. A matrix instruction takes it to all of its row or column.
 template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
 {
-    constexpr u32 NAN_BITS = 0x80808080; // what was noted; and a NaN to instructions that know FNUZ
+    constexpr u32 NAN_BITS = 0x80808080; // what was noted
+    constexpr u32 A_NAN = OF_BYTES ? 0x80 : 0x7fff; // to instructions that know FNUZ, and 16 bits
+    w_seen &= NAN_BITS, a_seen &= NAN_BITS;
     if constexpr (MATRICES) {
-        const u32 w_nan = w_seen & NAN_BITS ? NAN_BITS : 0;
-        const u32 a_nan = a_seen & NAN_BITS ? NAN_BITS : 0;
-        sum = multiply_add(u32x2{w_nan, 0}, u32x2{a_nan, 0}, sum);
-    } else if ((w_seen | a_seen) & NAN_BITS) {
+        sum = multiply_add(u32x2{w_seen ? A_NAN : 0, 0}, u32x2{a_seen ? A_NAN : 0, 0}, sum);
+    } else if (w_seen | a_seen) {
         sum = __builtin_nanf("");
     }
 }
@@ -502,7 +501,7 @@ template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
 // even, one odd.
 template <class SUM> DEVICE void computed_sums(SUM (&sum)[SUMS])
 {
-    if constexpr (DUAL && __is_same(SUM, float)) {
+    if constexpr (PAIRED) {
         UNROLL for (u32 v = 0; v + 1 < SUMS; v += 2) {
             f32x2 pair = {sum[v], sum[v + 1]};
             computed(pair);
@@ -707,18 +706,15 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
             a_number::examine(s.a[i][d], a_nan[i]);
         if constexpr (PRODUCTS == DOT2) {
             // Neighbours have no operand in common, so that they can be issued together.
-            constexpr u32 SIDE = ROWS > 1 ? ROWS : COLUMNS, STEP = DUAL ? 2 : 1;
-            auto product_of = [&](u32 t) {
-                const u32 side = t % SIDE, u = (t / SIDE + side) % UNITS;
-                const u32 r = ROWS > 1 ? side : 0, i = ROWS > 1 ? t / (SIDE * UNITS) : side;
-                product one = {i * ROWS + r};
-                take<w_number>(one.w, s.w[r], u);
-                take<a_number>(one.a, s.a[i], u);
-                return one;
-            };
-            UNROLL for (u32 t = 0; t < SUMS * UNITS; t += STEP) {
-                const product x = product_of(t), y = product_of(t + STEP - 1);
-                multiply_add_two(sum[x.sum], x.w, x.a, sum[y.sum], y.w, y.a);
+            UNROLL for (u32 q = 0; q < UNITS; q++) {
+                unit w[SUMS], values[SUMS];
+                UNROLL for (u32 v = 0; v < SUMS; v++) {
+                    take<w_number>(w[v], s.w[v % ROWS], (q + v) % UNITS);
+                    take<a_number>(values[v], s.a[v / ROWS], (q + v) % UNITS);
+                }
+                multiply_add_all(w, values, sum);
+                if (W_SIZE == 1)
+                    schedule_boundary(); // or all that is converted would want registers
             }
         } else {
             UNROLL for (u32 u = 0; u < UNITS; u++) {
