@@ -215,6 +215,7 @@ static void add_simt_int4_constants(struct str *s, const struct plan *p)
     add_word(s, "PAIRING", p->pairing == PAIRING_OF_A ? "OF_A" : "OF_W",
              "what is reordered where pairs differ");
     add_word(s, "SUMS", p->shared_sums ? "SHARED" : "OWN", "who makes sums of A");
+    add_word(s, "A_STAGED", p->shared_a ? "true" : "false", "whether A is in LDS");
     add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a lane works on");
     add_integer(s, "ROW_LANES", p->row_lanes, "lanes side by side with rows of their own");
@@ -347,6 +348,7 @@ static quern_status add_simt_w4(struct str *source, const struct plan *plan)
     TRY(add_template(source, decode_template(plan->problem.wq)));
     TRY(add_template(source, scale_template(plan->problem.scale)));
     TRY(add_template(source, "decode/pair_table"));
+    TRY(add_template(source, "prelude/products"));
     return add_template(source, "family/simt_w4");
 }
 
@@ -396,6 +398,7 @@ static quern_status add_simt_int4(struct str *source, const struct plan *plan)
     TRY(add_template(source, "prelude/round"));
     TRY(add_template(source, "decode/int4"));
     TRY(add_template(source, "decode/scale_group"));
+    TRY(add_template(source, "prelude/products"));
     return add_template(source, "family/simt_int4");
 }
 

@@ -40,9 +40,17 @@ enum plan_products model_products(const struct quern_problem *q, const struct ta
                                               : PRODUCTS_PLAIN;
 }
 
+enum plan_products model_lane_products(const struct quern_problem *q, const struct target *t)
+{
+    if (t->capabilities & CAP_MFMA_BF16_1K && q->a != QUERN_F32)
+        return PRODUCTS_MATRIX;
+    return model_products(q, t);
+}
+
 enum plan_phase model_phase(const struct plan *p, int64_t row_bytes, int64_t trips)
 {
-    if (row_bytes % CAMP_BYTES || trips < 2)
+    /* waves of CDNA that ask for all of a row at once gain nothing from another order */
+    if (row_bytes % CAMP_BYTES || trips < 2 || (p->ahead && p->target->generation == 9))
         return PHASE_NONE;
     return p->problem.k * p->m_tile * dtype_bytes(p->problem.a) <= A_CACHED_BYTES ? PHASE_OF_WAVES
                                                                                   : PHASE_OF_GROUPS;

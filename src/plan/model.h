@@ -76,6 +76,11 @@ bool model_faster(const struct plan *p, const struct plan *q);
 /* How the vector units multiply pairs for this A. */
 enum plan_products model_products(const struct quern_problem *problem, const struct target *target);
 
+/* The same of lanes that have weights of their own row each, which matrix instructions of 4x4 take
+ * where there are any. */
+enum plan_products model_lane_products(const struct quern_problem *problem,
+                                       const struct target *target);
+
 /* Where rows of `row_bytes` bytes of packed weights camp, who starts apart along K. */
 enum plan_phase model_phase(const struct plan *plan, int64_t row_bytes, int64_t trips);
 

@@ -13,7 +13,7 @@
 #define SIZE_MAX_NK  ((int64_t)1 << 27)
 #define CK_BYTES_MAX ((int64_t)1 << 32) /* layout ck: one 32-bit offset reaches all of b */
 #define CK_LANES     8     /* lanes with rows of their own: eight 16-byte blocks fill a line */
-#define LDS_SUMS_MAX 32768 /* so that two workgroups share a compute unit */
+#define LDS_SHARE    2 /* of what LDS a workgroup takes no more, so that two share a compute unit */
 #define LDS_LEAST    16
 
 quern_status simt_int4_accepts(const struct quern_problem *p, const struct target *t)
@@ -42,10 +42,17 @@ static bool has_zeros(const struct plan *p)
     return p->problem.zero != QUERN_ZERO_NONE;
 }
 
-/* Whether the decoder adds the same to every code: then zero points need one sum of A, not two. */
+/* Whether weights become f32. */
+static bool wide(const struct plan *p)
+{
+    return p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
+}
+
+/* Whether one sum of A, that of its values, gives the other, as the decoder adds the same to every
+ * code. */
 static bool one_bias(const struct plan *p)
 {
-    return p->products != PRODUCTS_DOT2 || p->problem.a == QUERN_BF16;
+    return wide(p) || (p->products == PRODUCTS_DOT2 && p->problem.a == QUERN_BF16);
 }
 
 static int sums_of_a(const struct plan *p)
@@ -63,29 +70,35 @@ static int64_t trips_of(const struct plan *p)
     return model_ceil_div(steps_of(p), p->split_k);
 }
 
-/* Instructions that turn a word of eight codes into four pairs. */
-static int decode_slots(const struct plan *p)
+/* Instructions that turn some words of eight codes into four pairs each. */
+static int decode_slots(const struct plan *p, int words)
 {
     const bool bytes = p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_W;
+    const bool f16 = p->problem.a == QUERN_F16;
 
-    if (p->products != PRODUCTS_DOT2)
-        return 11;
-    if (p->problem.a == QUERN_F16)
-        return bytes ? 8 : 5;
-    return bytes ? 9 : 7;
+    if (wide(p))
+        return 15 * words;
+    if (bytes)
+        return (f16 ? 8 : 9) * words;
+    /* four masks; shifts, which matrix products have of two words at once */
+    const int shifted = p->products == PRODUCTS_MATRIX ? (words + 1) / 2 : words;
+    return 4 * words + (f16 ? 1 : 3) * shifted;
 }
 
 /* Instructions that make a word's A ready: pairs in the order of the weights', or in f32. */
 static int a_slots(const struct plan *p)
 {
-    if (p->products != PRODUCTS_DOT2)
+    if (wide(p))
         return p->problem.a == QUERN_F32 ? 0 : 8;
-    return p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_A ? 4 : 0;
+    return p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_A && !p->shared_a ? 4
+                                                                                             : 0;
 }
 
 static int products_slots(const struct plan *p, int pairs)
 {
-    const int products = pairs * (p->products == PRODUCTS_PLAIN ? 2 : 1);
+    const int products = p->products == PRODUCTS_PLAIN    ? pairs * 2
+                         : p->products == PRODUCTS_MATRIX ? pairs / 2
+                                                          : pairs;
     /* v_dual_dot2acc_f32_f16 is of the gfx11 instruction set alone; about a half of what can be
      * dual-issued finds a partner in another register bank */
     const bool dual = p->target->capabilities & CAP_VOPD &&
@@ -105,16 +118,18 @@ static uint32_t step_slots(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
     const int r = p->rows_per_wave, m = p->m_tile, words = p->chunk / 8;
-    int slots = words * r * decode_slots(p);
+    int slots = r * decode_slots(p, words);
 
     slots += words * m * a_slots(p) + products_slots(p, 4 * words * r * m);
     slots += r * (has_zeros(p) ? 3 : 2); /* loads of weights, scales, zero points */
     slots += r * ((q->scale != QUERN_SCALE_F32) + (has_zeros(p) ? 1 : 0)); /* conversions */
     slots += m * p->chunk * (int)dtype_bytes(q->a) / 16;                   /* loads of A */
-    slots += r * m * (has_zeros(p) ? 2 : 1) * (p->products == PRODUCTS_PACKED ? 2 : 1);
-    slots += p->shared_sums ? m : words * m * sum_slots(p) + r * m;
+    slots += r * m * (has_zeros(p) ? 2 : 1) *
+             (p->products == PRODUCTS_MATRIX || p->products == PRODUCTS_PACKED ? 2 : 1);
+    slots += p->shared_sums ? m * (p->products == PRODUCTS_MATRIX ? sums_of_a(p) : 1)
+                            : words * m * sum_slots(p) + r * m;
     slots += q->k % ((int64_t)p->wave_size / p->row_lanes * p->chunk) ? 6 : 0; /* the end of K */
-    slots += trips_of(p) > 2 ? 13 : 5; /* offsets; loop, unless unrolled */
+    slots += trips_of(p) > 2 ? 13 : p->ahead ? 1 : 5; /* offsets; loop, unless unrolled */
     slots += p->phase ? trips_of(p) > 2 ? 4 : 1 : 0;
     return (uint32_t)slots;
 }
@@ -123,9 +138,11 @@ static uint32_t step_slots(const struct plan *p)
 static uint32_t setup_slots(const struct plan *p)
 {
     const int r = p->rows_per_wave, m = p->m_tile;
+    const int split = p->split_k > 1 ? 20 + 2 * p->split_k : 0;
 
-    return (uint32_t)(80 + 3 * r + 14 * m + (p->wave_size == 64 ? 4 : 2) * m * r +
-                      (p->split_k > 1 ? 20 + 2 * p->split_k : 0));
+    if (p->products == PRODUCTS_MATRIX)
+        return (uint32_t)(27 + 5 * r + 14 * m + 7 * m * r + split);
+    return (uint32_t)(80 + 3 * r + 14 * m + (p->wave_size == 64 ? 4 : 2) * m * r + split);
 }
 
 /* The sums of A, by all waves of a workgroup. */
@@ -147,7 +164,15 @@ static uint32_t vgprs(const struct plan *p)
     const int r = p->rows_per_wave, m = p->m_tile, words = p->chunk / 8;
     const int ring = model_at_most(words, m > 2 ? 2 : 4); /* words of A held, as in the template */
     const int sums = p->products == PRODUCTS_PACKED ? 3 : 2;
-    const int pair = p->products == PRODUCTS_DOT2 ? 1 : 2;
+
+    if (p->products == PRODUCTS_MATRIX) {
+        const int held = words * (p->ahead ? 2 : 1) + 4 * model_at_most(words, 2);
+        /* sums of an unrolled step are its share of the total */
+        const int sum = p->ahead ? 4 : 8;
+        return (uint32_t)((held + sum * m + (has_zeros(p) ? 3 : 0)) * r + 4 * ring * m +
+                          4 * sums_of_a(p) * m + (p->ahead ? 0 : 2 * r + 12));
+    }
+    const int pair = wide(p) ? 2 : 1;
 
     return (uint32_t)(words * r * (p->ahead ? 2 : 1) /* packed weights */ +
                       (m * r > 4 ? 4 : 8) * pair * r /* decoded */ + (has_zeros(p) ? 4 : 3) * r +
@@ -163,15 +188,27 @@ static int results_of(const struct plan *p)
     return p->row_lanes == 1 || values <= lanes ? 1 : values / lanes;
 }
 
+/* Of LDS: sums of A, four times each where matrix products start from them. */
+static int64_t sums_bytes(const struct plan *p)
+{
+    return p->m_tile * (p->problem.k / p->chunk) * sums_of_a(p) *
+           (p->products == PRODUCTS_MATRIX ? 16 : 4);
+}
+
+static int64_t a_bytes(const struct plan *p)
+{
+    return p->m_tile * p->problem.k * dtype_bytes(p->problem.a);
+}
+
 static uint32_t lds_bytes(const struct plan *p)
 {
-    const uint32_t sums =
-        p->shared_sums ? (uint32_t)(p->m_tile * (p->problem.k / p->chunk) * 4 * sums_of_a(p)) : 0;
-    const uint32_t partial =
-        p->split_k > 1 ? (uint32_t)p->waves * p->wave_size * 4 * (uint32_t)results_of(p) : 0;
-    const uint32_t most = sums > partial ? sums : partial;
+    const int64_t shared =
+        p->shared_sums ? sums_bytes(p) + (p->shared_a ? a_bytes(p) : 0) : 0;
+    const int64_t partial =
+        p->split_k > 1 ? (int64_t)p->waves * p->wave_size * 4 * results_of(p) : 0;
+    const int64_t most = shared > partial ? shared : partial;
 
-    return most > LDS_LEAST ? (most + 15) / 16 * 16 : LDS_LEAST;
+    return most > LDS_LEAST ? (uint32_t)((most + 15) / 16 * 16) : LDS_LEAST;
 }
 
 static bool estimate(struct plan *p)
@@ -182,7 +219,9 @@ static bool estimate(struct plan *p)
                                : q->zero == QUERN_ZERO_SCALED ? scale_bytes
                                                               : 0;
 
-    p->shared_sums = p->m_tile * (q->k / p->chunk) * 4 * sums_of_a(p) <= LDS_SUMS_MAX;
+    const int64_t room = p->target->lds_bytes / LDS_SHARE;
+    p->shared_sums = sums_bytes(p) <= room;
+    p->shared_a = p->products == PRODUCTS_MATRIX && sums_bytes(p) + a_bytes(p) <= room;
     p->lds_bytes = lds_bytes(p);
     p->ahead = ahead(p);
     p->phase = model_phase(p, p->row_lanes > 1 ? 1 : q->k / 2, trips_of(p));
@@ -222,7 +261,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     const bool ck = base->problem.layout == QUERN_LAYOUT_CK;
     struct plan p = *base;
 
-    p.products = model_products(&p.problem, p.target);
+    p.products = model_lane_products(&p.problem, p.target);
     p.wave_size = p.target->wave_size;
     p.row_lanes = ck ? CK_LANES : 1;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
@@ -237,7 +276,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
                     continue;
                 /* only words in the order of k leave a choice */
                 if (pairing == PAIRING_OF_W &&
-                    (p.problem.layout != QUERN_LAYOUT_K8 || p.products != PRODUCTS_DOT2))
+                    (p.problem.layout != QUERN_LAYOUT_K8 || wide(&p)))
                     continue;
                 try_waves(&p, ranking);
             }

@@ -44,6 +44,14 @@ quern_status simt_w4_accepts(const struct quern_problem *p, const struct target 
 /* Blocks whose nested absmax share a second scale. */
 #define NEST 256
 
+/* Whether a row may have nested absmax of two second scales, and no more. */
+static bool has_seam(const struct quern_problem *q)
+{
+    const int64_t blocks = q->k / problem_group(q);
+
+    return q->scale == QUERN_SCALE_NESTED && blocks <= NEST && NEST % blocks;
+}
+
 /* Instructions that make a scale of what was loaded, beyond those of a plain absmax. */
 static int scale_slots(const struct quern_problem *q)
 {
@@ -54,14 +62,7 @@ static int scale_slots(const struct quern_problem *q)
     if (q->scale != QUERN_SCALE_NESTED)
         return 0;
     /* address, look-up, product; then what finds the second scale */
-    return 3 + (blocks > NEST ? 4 : NEST % blocks ? 2 : 0);
-}
-
-static enum plan_products products_of(const struct quern_problem *q, const struct target *t)
-{
-    if (t->capabilities & CAP_MFMA_BF16_1K && q->a != QUERN_F32)
-        return PRODUCTS_MATRIX;
-    return model_products(q, t);
+    return 3 + (blocks > NEST || has_seam(q) ? 4 : 0);
 }
 
 /* Whether the table holds f32. */
@@ -178,7 +179,7 @@ static uint32_t setup_slots(const struct plan *p)
 {
     const int r = p->rows_per_wave, m = p->m_tile;
 
-    return (uint32_t)(65 + 12 * r + 14 * m + (p->wave_size == 64 ? 4 : 2) * m * r +
+    return (uint32_t)(48 + (has_seam(&p->problem) ? 22 : 8) * r + 14 * m + (p->wave_size == 64 ? 4 : 2) * m * r +
                       (p->split_k > 1 ? 20 + 2 * p->split_k : 0));
 }
 
@@ -198,6 +199,8 @@ static uint32_t vgprs(const struct plan *p)
     const int batches = p->chunk / (f32 ? 4 : 8);
     const int ring = model_at_most(batches, m > 2 ? 2 : 4); /* batches of A, as in the template */
     const int sums = p->products == PRODUCTS_PACKED ? 3 : p->products == PRODUCTS_MATRIX ? 5 : 2;
+    /* sums of an unrolled step are its share of the total */
+    const int other = p->products == PRODUCTS_MATRIX && p->ahead ? 4 : 16;
     const int scales = p->problem.scale == QUERN_SCALE_NESTED ? 4
                        : p->problem.scale == QUERN_SCALE_E8M0 ? 3
                                                               : 2;
@@ -205,7 +208,7 @@ static uint32_t vgprs(const struct plan *p)
     return (uint32_t)(p->chunk / 8 * r * (p->ahead ? 2 : 1) /* packed weights */ +
                       (p->tail ? (p->ahead ? p->tail / 8 + 3 : 2) * r : 0) /* those of the tail */ +
                       (widens(p) ? 12 : 8) * r /* decoded */ + scales * r + 4 * ring * m +
-                      sums * m * r + 16 + (wide(p) ? 3 * m : 0));
+                      sums * m * r + other + (wide(p) ? 3 * m : 0));
 }
 
 /* Whether the waves hide latency from each other; asked of M = 1 alone. */
@@ -295,7 +298,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     static const int rows[] = {4, 2, 1}, chunks[] = {32, 16, 8}, splits[] = {1, 2, 4, 8, 16};
     struct plan p = *base;
 
-    p.products = products_of(&p.problem, p.target);
+    p.products = model_lane_products(&p.problem, p.target);
     p.wave_size = p.target->wave_size;
     p.lds_bytes = TABLE_BYTES;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
@@ -305,7 +308,8 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
                 p.chunk = chunks[c];
                 p.split_k = splits[s];
                 p.tail = tail_of(&p);
-                if (p.split_k <= steps_of(&p) && p.rows_per_wave * p.m_tile <= VALUES_MAX)
+                if (p.split_k <= steps_of(&p) && p.rows_per_wave * p.m_tile <= VALUES_MAX &&
+                    p.rows_per_wave <= p.problem.n)
                     try_waves(&p, ranking);
             }
 }

@@ -19,7 +19,11 @@ DEVICE float power_of_two(u32 exponent)
 }
 
 DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS) { return {scales + (u64)n * (K / BLOCK)}; }
-DEVICE chunk_scale load_scale(const row_scales &row, u32 k) { return {row.blocks[k / BLOCK]}; }
+// At column k, and so many blocks further.
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
+{
+    return {(row.blocks + further)[k / BLOCK]};
+}
 // Called when a chunk's weights have arrived, ahead of the loads of A.
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk)

@@ -16,9 +16,10 @@ DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
     return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
 }
-DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+// At column k, and so many blocks further.
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 {
-    return {*(const float *)(row.blocks + k / BLOCK * 4)};
+    return {*(const float *)(row.blocks + further * 4 + k / BLOCK * 4)};
 }
 // Called when a chunk's weights have arrived, ahead of the loads of A.
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}

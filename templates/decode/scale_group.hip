@@ -36,15 +36,15 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
     return rows;
 }
 
-// Of the lane's row `row`, at column k.
-DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
+// Of the lane's row `row`, at column k and so many blocks further.
+DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k, u32 further = 0)
 {
-    const u8 *const scales = from.scales + row * (u32)(BLOCKS * sizeof(scale_bits));
+    const u8 *const scales = from.scales + (row * BLOCKS + further) * (u32)sizeof(scale_bits);
     return *(const scale_bits *)(scales + (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
 }
-DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k)
+DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k, u32 further = 0)
 {
-    const u8 *const zeros = from.zeros + row * (u32)(BLOCKS * sizeof(zero_bits));
+    const u8 *const zeros = from.zeros + (row * BLOCKS + further) * (u32)sizeof(zero_bits);
     return *(const zero_bits *)(zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
 }
 

@@ -44,12 +44,13 @@ DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
     }
     return row;
 }
-DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+// At column k, and so many blocks further.
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 {
-    chunk_scale chunk = {row.blocks[k / BLOCK]};
+    chunk_scale chunk = {(row.blocks + further)[k / BLOCK]};
 
     if (!ONE_SEAM)
-        chunk.second = *(const float *)(row.second + (row.start + k / BLOCK) / NEST * 4);
+        chunk.second = *(const float *)(row.second + (row.start + k / BLOCK + further) / NEST * 4);
     return chunk;
 }
 // Called when a chunk's weights have arrived, ahead of the loads of A.

@@ -23,6 +23,9 @@ constexpr bool WHOLE_STEPS = K % STEP == 0;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
 constexpr u32 SETS = AHEAD ? TRIPS : 1;                // steps whose weights are held at once
+// Steps that are held at once lie at distances from the first that loads have room for.
+constexpr u32 FURTHER = STEP * SPLIT_K;
+constexpr bool FIXED = AHEAD && !PHASES && WHOLE_STEPS && (BLOCK == K || FURTHER % BLOCK == 0);
 constexpr u32 UNROLLED = TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a lane holds
 constexpr u32 WAVE_ROWS = ROWS * LANES_N;
@@ -32,66 +35,34 @@ constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
 constexpr u32 A_RING = minimum(WORDS, M_TILE > 2 ? 2 : 4); // words' worth of A held at once
 constexpr u32 ITEMS = WAVES * WAVE;
 constexpr u32 CHUNKS = K / CHUNK; // of a row
-constexpr u32 DECODED = ROWS * M_TILE > 4 ? 1 : 2; // words whose weights are held at once
+constexpr u32 TOGETHER = PRODUCTS == MATRIX ? minimum(WORDS, 2) : 1; // words decoded at once
+constexpr u32 EARLY = TOGETHER == 1 && WORDS > 1 && ROWS * M_TILE <= 4; // words decoded ahead
+constexpr u32 DECODED = TOGETHER + EARLY;                // words whose weights are held at once
 
 // The eight values of a row of A that a word meets. Rows of A start at multiples of 4 bytes.
 typedef u32 a_vector __attribute__((ext_vector_type(4), aligned(4)));
 constexpr u32 A_VECTORS = A_TYPE == F32 ? 2 : 1;
 struct a_word {
-    a_vector part[A_VECTORS];
+    u32 dword[A_VECTORS * 4];
 };
 
 DEVICE a_word load_a_word(const u8 *from)
 {
     a_word a;
-    UNROLL for (u32 v = 0; v < A_VECTORS; v++)
-        a.part[v] = ((const a_vector *)from)[v];
+    UNROLL for (u32 v = 0; v < A_VECTORS; v++) {
+        const a_vector four = ((const a_vector *)from)[v];
+        a.dword[v * 4] = four.x, a.dword[v * 4 + 1] = four.y;
+        a.dword[v * 4 + 2] = four.z, a.dword[v * 4 + 3] = four.w;
+    }
     return a;
 }
-
-// A lane's sum of the products of one row of W with one of A: of even and odd k apart when PACKED.
-template <bool> struct sum_type;
-template <> struct sum_type<true> { typedef f32x2 type; };
-template <> struct sum_type<false> { typedef float type; };
-typedef sum_type<PRODUCTS == PACKED>::type lane_sum;
-
-DEVICE float whole(float sum) { return sum; }
-DEVICE float whole(f32x2 sum) { return sum.x + sum.y; }
-DEVICE void start_at(float &sum, float start) { sum = start; }
-DEVICE void start_at(f32x2 &sum, float start) { sum = f32x2{start, 0.0f}; }
-
-// The word's pair `index` of A in f32.
-DEVICE f32x2 widen(const a_word &a, u32 index)
-{
-    u32 a0, a1;
-    if constexpr (A_TYPE == F32) {
-        a0 = a.part[index / 2][index % 2 * 2], a1 = a.part[index / 2][index % 2 * 2 + 1];
-    } else { // bf16 is the upper half of an f32
-        const u32 both = a.part[0][index];
-        a0 = both << 16, a1 = both & 0xffff0000;
-    }
-    return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
+DEVICE a_word get_a_word(const LDS u32x4 *from) { // of 16-bit types
+    const u32x4 four = *from;
+    return {four.x, four.y, four.z, four.w};
 }
-
-// sum + the products of the word's pair `index` of A with `w`.
-template <class PAIR, class SUM>
-DEVICE SUM multiply_add(const a_word &a, u32 index, PAIR w, SUM sum)
+DEVICE void put_a_word(LDS u32x4 *to, const a_word &a)
 {
-    if constexpr (PRODUCTS == PACKED) {
-        return __builtin_elementwise_fma(widen(a, index), w, sum);
-    } else if constexpr (PRODUCTS == PLAIN) {
-        const f32x2 x = widen(a, index);
-        sum = __builtin_fmaf(x.x, w.x, sum);
-        return __builtin_fmaf(x.y, w.y, sum);
-    } else {
-        const u32 x = a.part[0][index];
-        if constexpr (A_TYPE == F16)
-            return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, x),
-                                          __builtin_bit_cast(f16x2, w), sum, false);
-        else
-            return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, x),
-                                                   __builtin_bit_cast(bf16x2, w), sum, false);
-    }
+    *to = u32x4{a.dword[0], a.dword[1], a.dword[2], a.dword[3]};
 }
 
 // ---- sums of A ----
@@ -100,47 +71,90 @@ DEVICE SUM multiply_add(const a_word &a, u32 index, PAIR w, SUM sum)
 // negated; and the plain sum, that zero points are multiplied with. Where the bias is the same for
 // all of a chunk, the first is a multiple of the second.
 struct a_sums {
-    float start, plain;
+    lane_sum start, plain;
 };
 constexpr u32 EVERY_ZERO = ZERO == ZERO_U8 ? 0 : 0x88888888;
 constexpr float EVERY_BIAS = CODE_BIAS + (ZERO == ZERO_U8 ? 0 : 8); // with ONE_BIAS
-constexpr bool KEEP_START = !ONE_BIAS || ZERO == ZERO_NONE;
+constexpr bool KEEP_START = !ONE_BIAS || ZERO == ZERO_NONE || PRODUCTS == MATRIX;
 constexpr bool KEEP_PLAIN = ZERO != ZERO_NONE;
-constexpr u32 SUM_FLOATS = KEEP_START + KEEP_PLAIN;
+constexpr u32 SUM_KINDS = KEEP_START + KEEP_PLAIN;
+
+// Their place in LDS, by chunk: all that a lane needs is read at once, as lanes that load every
+// other float would meet in twos in a bank. Sums of matrix products start from four of the same.
+DEVICE void put_sums(LDS u8 *to, u32 chunk, const a_sums &sums)
+{
+    if constexpr (PRODUCTS == MATRIX) {
+        ((LDS lane_sum *)to)[chunk] = sums.start;
+        if (KEEP_PLAIN)
+            ((LDS lane_sum *)to)[M_TILE * CHUNKS + chunk] = sums.plain;
+    } else {
+        LDS float *const own = (LDS float *)to + chunk * SUM_KINDS;
+        if (KEEP_START)
+            own[0] = own_part(sums.start, 0);
+        if (KEEP_PLAIN)
+            own[KEEP_START] = own_part(sums.plain, 0);
+    }
+}
+// Of row `row` of A and the chunk whose weights are at `at`.
+DEVICE a_sums get_sums(const LDS u8 *from, u32 row, u32 at)
+{
+    a_sums sums = {};
+    if constexpr (PRODUCTS == MATRIX) {
+        const LDS lane_sum *const sum =
+            (const LDS lane_sum *)(from + at * (32 / CHUNK)) + row * CHUNKS;
+        sums.start = *sum;
+        if (KEEP_PLAIN)
+            sums.plain = sum[M_TILE * CHUNKS];
+    } else {
+        const u32 chunk = row * CHUNKS + at / (CHUNK / 2);
+        f32x2 both;
+        if (SUM_KINDS == 2)
+            both = ((const LDS f32x2 *)from)[chunk];
+        else
+            both.x = both.y = ((const LDS float *)from)[chunk];
+        start_at(sums.start, KEEP_START ? both.x : -EVERY_BIAS * both.y);
+        start_at(sums.plain, KEEP_PLAIN ? both.y : 0.0f);
+    }
+    return sums;
+}
 
 DEVICE void get_ones(u32 &ones) { ones = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80; }
 DEVICE void get_ones(f32x2 &ones) { ones = f32x2{1.0f, 1.0f}; }
 
-// What codes decode to if all are EVERY_ZERO, in the pairs that A comes from memory in.
-DEVICE void decode_zeros(const decoder &d, u32 (&zero)[4])
-{
-    if constexpr (A_PAIRED && A_TYPE == F16) { // low and high halves of a word's bytes take turns
-        UNROLL for (u32 p = 0; p < 4; p++)
-            zero[p] = EVERY_ZERO ? 0x54806408 : 0x54006400;
-    } else {
-        decode_word(d, EVERY_ZERO, zero);
-    }
-}
-DEVICE void decode_zeros(const decoder &d, f32x2 (&zero)[4]) { decode_word(d, EVERY_ZERO, zero); }
+DEVICE void negate(u32 &w) { w ^= 0x80008000; }
+DEVICE void negate(f32x2 &w) { w = -w; }
 
-struct a_summing {
-    lane_sum zeros, plain;
-};
-DEVICE void add_to_sums(const a_word &a, const pair (&zero)[4], a_summing &s)
+// What codes decode to if all are EVERY_ZERO, negated: in the pairs that a word of A has been
+// brought to, or comes from memory in.
+DEVICE void decode_zeros(bool paired, pair (&zero)[4])
+{
+    decode_word(DECODER, EVERY_ZERO, zero);
+    if constexpr (A_PAIRED && A_TYPE == F16) { // low and high halves of a word's bytes take turns
+        UNROLL for (u32 p = 0; p < 4 && !paired; p++)
+            zero[p] = EVERY_ZERO ? 0x54806408 : 0x54006400;
+    }
+    UNROLL for (u32 p = 0; p < 4; p++)
+        negate(zero[p]);
+}
+
+// Adds those of a word. A matrix product of the same weights in all lanes is what a lane's own A
+// gives, four times.
+DEVICE void add_to_sums(const a_word &a, const pair (&zero)[4], a_sums &sums)
 {
     pair ones;
     get_ones(ones);
-    UNROLL for (u32 p = 0; p < 4; p++) {
+    UNROLL for (u32 p = 0; p < 4; p += PAIRS_AT_ONCE) {
         if (KEEP_START)
-            s.zeros = multiply_add(a, p, zero[p], s.zeros);
-        if (KEEP_PLAIN)
-            s.plain = multiply_add(a, p, ones, s.plain);
+            sums.start =
+                multiply_add(a.dword, p, zero[p], zero[p + PAIRS_AT_ONCE - 1], sums.start);
+        if (KEEP_PLAIN || !KEEP_START)
+            sums.plain = multiply_add(a.dword, p, ones, ones, sums.plain);
     }
 }
-DEVICE a_sums finished(const a_summing &s)
+DEVICE void finish_sums(a_sums &sums)
 {
-    const float plain = whole(s.plain);
-    return {KEEP_START ? -whole(s.zeros) : -EVERY_BIAS * plain, plain};
+    if (!KEEP_START)
+        sums.start = -EVERY_BIAS * sums.plain;
 }
 
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
@@ -151,7 +165,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
-    LDS float *const shared_floats = (LDS float *)shared_memory;
+    LDS u8 *const shared = (LDS u8 *)shared_memory;
+    // A in pairs as the words have them: [row][word of a chunk][chunk].
+    LDS u8 *const staged = shared + M_TILE * CHUNKS * SUM_KINDS * sizeof(lane_sum);
 
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u32 lane = item % WAVE;
@@ -180,26 +196,29 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     UNROLL for (u32 i = 1; i < M_TILE; i++)
         a_row[i] = a_row[i - 1] + (m0 + i < m ? a_stride : 0);
 
-    // Steps are counted from the phase on and come round. The chunk that this lane has of one; past
-    // the end of K, the last one again.
+    // Steps are counted from the phase on and come round. Where this lane's chunk of one is, in
+    // bytes of a row of W; past the end of K, the last one again.
     const u32 phase = PHASES == 0 ? 0 : (PHASES == 1 ? group : n0 / WAVE_ROWS) % STEPS;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
         const u32 place = s + phase;
-        return (PHASES && place >= STEPS ? place - STEPS : place) * STEP + lane_k * CHUNK;
+        return (PHASES && place >= STEPS ? place - STEPS : place) * (STEP / 2) +
+               lane_k * (CHUNK / 2);
     };
     auto chunk_of = [&](u32 s) {
-        return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), K - CHUNK));
+        return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), (K - CHUNK) / 2));
     };
-    auto load_weights = [&](u32 k, u32 (&packed)[ROWS][WORDS], u32 (&scale)[ROWS],
+    auto load_weights = [&](u32 at, u32 further, u32 (&packed)[ROWS][WORDS], u32 (&scale)[ROWS],
                             u32 (&zero)[ROWS]) {
+        const u32 blocks = further / BLOCK;
         UNROLL for (u32 r = 0; r < ROWS; r++)
             load_dwords<WORDS, WEIGHTS_ONCE>(
-                packed[r], b_row[r] + (WORD_BLOCKS ? k / 32 * (N * 16) + n_own * 16 : k / 2));
+                packed[r], WORD_BLOCKS ? b_row[r] + (at * N + n_own * 16) + (u64)further / 2 * N
+                                       : b_row[r] + at + further / 2);
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            scale[r] = load_scale(groups, r * LANES_N, k);
+            scale[r] = load_scale(groups, r * LANES_N, at * 2, blocks);
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            zero[r] = ZERO == ZERO_NONE ? 0 : load_zero(groups, r * LANES_N, k);
+            zero[r] = ZERO == ZERO_NONE ? 0 : load_zero(groups, r * LANES_N, at * 2, blocks);
     };
 
     // Sums of A: waves take the chunks of a row of A by as many as they have lanes. The first ones'
@@ -208,38 +227,43 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     u32 part = wave;
     a_word summed[WORDS];
     auto load_summed = [&]() {
-        const u32 row = first + minimum(m0 + part / PARTS, m - 1);
+        const u32 row = first + row_of_a(m0 + (M_TILE == 1 ? 0 : part / PARTS), m);
         const u8 *const from = (const u8 *)a + row * a_stride;
         const u32 chunk = minimum(part % PARTS * WAVE + lane, CHUNKS - 1);
         UNROLL for (u32 w = 0; w < WORDS; w++)
-            summed[w] = load_a_word(from + chunk * (u32)(CHUNK * sizeof(a_element)) +
-                                    w * 8 * sizeof(a_element));
+            summed[w] =
+                load_a_word(from + chunk * (u32)(CHUNK * sizeof(a_element)) +
+                            w * 8 * sizeof(a_element));
     };
     if (SUMS == SHARED)
         load_summed();
     schedule_boundary();
-    u32 packed[SETS][ROWS][WORDS], k[SETS];
+    u32 packed[SETS][ROWS][WORDS], at[SETS];
     u32 scale[SETS][ROWS], zero_point[SETS][ROWS]; // bits
     UNROLL for (u32 s = 0; s < SETS; s++) {
-        k[s] = chunk_of(step + s * SPLIT_K);
-        load_weights(k[s], packed[s], scale[s], zero_point[s]);
+        const u32 further = FIXED ? s * FURTHER : 0;
+        at[s] = FIXED && s ? at[0] + further / 2 : chunk_of(step + s * SPLIT_K);
+        load_weights(at[FIXED ? 0 : s], further, packed[s], scale[s], zero_point[s]);
     }
     schedule_boundary();
     if (SUMS == SHARED && part < M_TILE * PARTS) {
         pair zero[4];
-        decode_zeros(decoding, zero);
+        decode_zeros(A_STAGED, zero);
         for (;;) {
-            const u32 chunk = part % PARTS * WAVE + lane, at = part / PARTS * CHUNKS + chunk;
-            a_summing summing = {};
-            UNROLL for (u32 w = 0; w < WORDS; w++)
-                add_to_sums(summed[w], zero, summing);
-            const a_sums sums = finished(summing);
-            if (CHUNKS % WAVE == 0 || chunk < CHUNKS) {
-                if (KEEP_START)
-                    shared_floats[at * SUM_FLOATS] = sums.start;
-                if (KEEP_PLAIN)
-                    shared_floats[at * SUM_FLOATS + KEEP_START] = sums.plain;
+            const u32 row = part / PARTS, chunk = part % PARTS * WAVE + lane;
+            const bool is_chunk = CHUNKS % WAVE == 0 || chunk < CHUNKS;
+            a_sums sums = {};
+            UNROLL for (u32 w = 0; w < WORDS; w++) {
+                if (A_STAGED) {
+                    pair_up(summed[w].dword);
+                    if (is_chunk)
+                        put_a_word((LDS u32x4 *)staged + (row * WORDS + w) * CHUNKS + chunk,
+                                   summed[w]);
+                }
+                add_to_sums(summed[w], zero, sums);
             }
+            if (is_chunk)
+                put_sums(shared, row * CHUNKS + chunk, sums);
             part += WAVES;
             if (part >= M_TILE * PARTS)
                 break;
@@ -259,7 +283,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         const bool owner = spread ? spread_owner<VALUES>(lane) : reduced_owner<VALUES>(lane);
         result_n[j] = n_base + value % ROWS * LANES_N + lane_n;
         result_i[j] = m0 + value / ROWS;
-        stores[j] = owner && result_i[j] < m &&
+        stores[j] = owner && is_row_of_a(result_i[j], m) &&
                     (WHOLE_GROUPS || (result_n[j] >= n0 && result_n[j] < N));
 #if BIAS
         bias_value[j] = bias[WHOLE_GROUPS ? result_n[j] : minimum(result_n[j], N - 1)];
@@ -268,129 +292,140 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     if (SUMS == SHARED)
         barrier();
 
-    float total[VALUES] = {};
+    lane_total total[VALUES] = {};
 #pragma unroll UNROLLED
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
-        const bool inside = WHOLE_STEPS || start_of(step) < K;
-        const u32 set = trip % SETS, k_here = k[set];
+        const bool inside = WHOLE_STEPS || start_of(step) < K / 2;
+        const u32 set = trip % SETS, here = at[set];
 
         a_word ring[A_RING][M_TILE];
         auto load_a = [&](u32 word) {
-            UNROLL for (u32 i = 0; i < M_TILE; i++)
-                ring[word % A_RING][i] = load_a_word(
-                    a_row[i] + k_here * (u32)sizeof(a_element) + word * 8 * sizeof(a_element));
+            UNROLL for (u32 i = 0; i < M_TILE; i++) {
+                a_word &to = ring[word % A_RING][i];
+                if constexpr (A_STAGED)
+                    to = get_a_word((const LDS u32x4 *)(staged + here * (32 / CHUNK)) +
+                                    (i * WORDS + word) * CHUNKS);
+                else
+                    to = load_a_word(a_row[i] + here * (u32)(2 * sizeof(a_element)) +
+                                     word * 8 * sizeof(a_element));
+            }
             schedule_boundary();
         };
         UNROLL for (u32 word = 0; word < (A_RING == 1 ? 1 : A_RING - 1); word++)
             load_a(word);
 
         // Sums start where the decoder's bias and the zero point leave them.
-        a_sums sums[M_TILE];
-        a_summing summing[M_TILE] = {};
+        a_sums sums[M_TILE] = {};
         float zero[ROWS], value[ROWS];
-        UNROLL for (u32 i = 0; i < M_TILE; i++) {
-            const u32 at = (i * CHUNKS + k_here / CHUNK) * SUM_FLOATS;
-            if (SUMS == SHARED && SUM_FLOATS == 2) {
-                // in one load: lanes that load every other float would meet in twos in a bank
-                const f32x2 both = *(const LDS f32x2 *)(shared_floats + at);
-                sums[i].start = both.x;
-                sums[i].plain = both.y;
-            } else if (SUMS == SHARED) {
-                sums[i].plain = KEEP_PLAIN ? shared_floats[at + KEEP_START] : 0.0f;
-                sums[i].start = KEEP_START ? shared_floats[at] : -EVERY_BIAS * sums[i].plain;
+        UNROLL for (u32 i = 0; i < M_TILE; i++)
+            if (SUMS == SHARED)
+                sums[i] = get_sums(shared, i, here);
+        UNROLL for (u32 r = 0; r < ROWS; r++) { // computed: their registers take the next ones
+            value[r] = scale_value(scale[set][r]);
+            computed(value[r]);
+            if (ZERO != ZERO_NONE) {
+                zero[r] = zero_value(zero_point[set][r]);
+                computed(zero[r]);
             }
         }
-        UNROLL for (u32 r = 0; r < ROWS; r++) {
-            value[r] = scale_value(scale[set][r]);
-            zero[r] = ZERO == ZERO_NONE ? 0.0f : zero_value(zero_point[set][r]);
-            computed(value[r]); // their registers take the next ones
-            computed(zero[r]);
-        }
         auto start_sum = [&](u32 i, u32 r) {
-            return ZERO == ZERO_U8 ? __builtin_fmaf(-zero[r], sums[i].plain, sums[i].start)
+            return ZERO == ZERO_U8 ? add_scaled(sums[i].start, sums[i].plain, -zero[r])
                                    : sums[i].start;
         };
         lane_sum sum[VALUES];
         UNROLL for (u32 v = 0; v < VALUES; v++)
-            start_at(sum[v], SUMS == SHARED ? start_sum(v / ROWS, v % ROWS) : 0.0f);
+            sum[v] = SUMS == SHARED ? start_sum(v / ROWS, v % ROWS) : lane_sum{};
 
         pair w[DECODED][ROWS][4]; // weights of this word, and perhaps of the next
         auto decode = [&](u32 word) {
-            UNROLL for (u32 r = 0; r < ROWS; r++)
-                decode_word(decoding, packed[set][r][word], w[word % DECODED][r]);
+            UNROLL for (u32 r = 0; r < ROWS; r++) {
+                if constexpr (TOGETHER == 2)
+                    decode_two_words(decoding, (const u32(&)[2])packed[set][r][word], w[0][r],
+                                     w[1][r]);
+                else
+                    decode_word(decoding, packed[set][r][word], w[word % DECODED][r]);
+            }
         };
-        if (DECODED == 2)
+        if (EARLY)
             decode(0);
         UNROLL for (u32 word = 0; word < WORDS; word++) {
             if (A_RING > 1 && word + A_RING - 1 < WORDS)
                 load_a(word + A_RING - 1);
-            if (word + DECODED - 1 < WORDS)
-                decode(word + DECODED - 1);
+            if (word + EARLY < WORDS && word % TOGETHER == 0)
+                decode(word + EARLY);
             // After the last use of the packed weights, those of the next step take their place.
-            if (word + DECODED == WORDS || WORDS == 1) {
+            if (word + EARLY + TOGETHER == WORDS) {
                 UNROLL for (u32 v = 0; v < VALUES; v++)
                     computed(sum[v]);
-                UNROLL for (u32 r = 0; r < ROWS; r++) UNROLL for (u32 p = 0; p < 4; p++)
-                    computed(w[(WORDS - 1) % DECODED][r][p]);
+                UNROLL for (u32 d = 0; d < TOGETHER; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
+                    UNROLL for (u32 p = 0; p < 4; p++)
+                        computed(w[(word + EARLY + d) % DECODED][r][p]);
                 if (!AHEAD && (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS)) {
-                    k[0] = chunk_of(step + SPLIT_K);
-                    load_weights(k[0], packed[0], scale[0], zero_point[0]);
+                    at[0] = chunk_of(step + SPLIT_K);
+                    load_weights(at[0], 0, packed[0], scale[0], zero_point[0]);
                 }
             }
             schedule_boundary();
             UNROLL for (u32 i = 0; i < M_TILE; i++) {
                 a_word &x = ring[word % A_RING][i];
-                pair_up(x.part[0]);
+                if (!A_STAGED)
+                    pair_up(x.dword);
                 if (SUMS == OWN) {
                     pair zero[4];
-                    decode_word(decoding, EVERY_ZERO, zero);
-                    add_to_sums(x, zero, summing[i]);
+                    decode_zeros(true, zero);
+                    add_to_sums(x, zero, sums[i]);
                 }
                 // Neighbours have no operand in common, so that they can be issued together.
-                UNROLL for (u32 q = 0; q < 4; q++) UNROLL for (u32 r = 0; r < ROWS; r++) {
-                    const u32 p = (q + r) % 4;
-                    lane_sum &s = sum[i * ROWS + r];
-                    s = multiply_add(x, p, w[word % DECODED][r][p], s);
-                }
+                UNROLL for (u32 q = 0; q < 4; q += PAIRS_AT_ONCE)
+                    UNROLL for (u32 r = 0; r < ROWS; r++) {
+                        const u32 p = (q + r * PAIRS_AT_ONCE) % 4;
+                        const pair(&of_row)[4] = w[word % DECODED][r];
+                        lane_sum &s = sum[i * ROWS + r];
+                        s = multiply_add(x.dword, p, of_row[p], of_row[p + PAIRS_AT_ONCE - 1], s);
+                    }
             }
             schedule_boundary();
         }
         if (inside) {
-            UNROLL for (u32 i = 0; i < M_TILE; i++)
-                if (SUMS == OWN)
-                    sums[i] = finished(summing[i]);
+            UNROLL for (u32 i = 0; i < M_TILE && SUMS == OWN; i++)
+                finish_sums(sums[i]);
             UNROLL for (u32 v = 0; v < VALUES; v++) {
                 const u32 i = v / ROWS, r = v % ROWS;
-                const float start = SUMS == OWN ? start_sum(i, r) : 0.0f;
-                const float here = whole(sum[v]);
-                total[v] = __builtin_fmaf(SUMS == OWN ? here + start : here, value[r], total[v]);
+                total[v] = add_scaled(total[v], SUMS == OWN ? sum[v] + start_sum(i, r) : sum[v],
+                                      value[r]);
                 if (ZERO == ZERO_SCALED)
-                    total[v] = __builtin_fmaf(-zero[r], sums[i].plain, total[v]);
+                    total[v] = add_scaled(total[v], sums[i].plain, -zero[r]);
             }
         }
     }
 
     float result[RESULTS];
-    if constexpr (LANES_N == 1)
-        result[0] = reduce<VALUES>(total, lane);
-    else
-        spread_reduce<VALUES>(total, result, lane);
+    if constexpr (LANES_N == 1) {
+        result[0] = reduce(total, lane);
+    } else { // neighbours have rows of their own
+        float own[VALUES];
+        UNROLL for (u32 v = 0; v < VALUES; v++)
+            own[v] = own_part(total[v], lane);
+        spread_reduce<VALUES>(own, result, lane);
+    }
     if (SPLIT_K > 1) {
-        barrier(); // the sums of A have served
+        LDS float *const partial = (LDS float *)shared; // what was there of A has served
+        barrier();
         UNROLL for (u32 j = 0; j < RESULTS; j++)
-            shared_floats[(wave * RESULTS + j) * WAVE + lane] = result[j];
+            partial[(wave * RESULTS + j) * WAVE + lane] = result[j];
         barrier();
         if (wave % SPLIT_K)
             return;
         UNROLL for (u32 q = 1; q < SPLIT_K; q++) UNROLL for (u32 j = 0; j < RESULTS; j++)
-            result[j] += shared_floats[((wave + q) * RESULTS + j) * WAVE + lane];
+            result[j] += partial[((wave + q) * RESULTS + j) * WAVE + lane];
     }
     UNROLL for (u32 j = 0; j < RESULTS; j++) {
 #if BIAS
         result[j] += bias_value[j];
 #endif
+        c_element *const c_row = c + (u64)(first + result_i[j]) * ldc;
         if (stores[j])
-            (c + (u64)(first + result_i[j]) * ldc)[result_n[j]] =
+            *at_offset(c_row, result_n[j] * (u32)sizeof(c_element)) =
                 rounded<c_element, TRUNCATE>(result[j]);
     }
 }

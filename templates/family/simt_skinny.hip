@@ -267,7 +267,7 @@ DEVICE void reduce_sums(const SUM (&sum)[SUMS], float (&result)[RESULTS], u32 la
         float total[POWER] = {};
         UNROLL for (u32 v = 0; v < SUMS; v++)
             total[v] = whole(sum[v], lane);
-        result[0] = reduce<POWER>(total, lane);
+        result[0] = reduce<POWER, 1>(total, lane);
     }
 }
 

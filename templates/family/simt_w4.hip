@@ -21,71 +21,16 @@ constexpr u32 SETS = AHEAD ? TRIPS + (TAIL > 0) : 1;   // steps whose weights ar
 constexpr bool SHORT = PRODUCTS == MATRIX && TRIPS == 2 && M_TILE == 4;
 constexpr u32 UNROLLED = AHEAD || SHORT ? TRIPS : 1;
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
+// Steps that are held at once lie at distances from the first that loads have room for.
+constexpr u32 FURTHER = STEP * SPLIT_K;
+constexpr bool FIXED = AHEAD && !PHASES && WHOLE_STEPS && (BLOCK == K || FURTHER % BLOCK == 0);
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
-constexpr u32 PAIRS = A_TYPE == F32 ? 2 : 4;                // pairs of weights in a batch
-constexpr u32 PAIRS_AT_ONCE = PRODUCTS == MATRIX ? 2 : 1;   // of one multiplication
+constexpr u32 PAIRS = A_TYPE == F32 ? 2 : 4;  // pairs of weights in a batch
 
 // The values of a row of A for one batch: 16 bytes. Rows of A start at multiples of 4 bytes.
 typedef u32 a_batch __attribute__((ext_vector_type(4), aligned(4)));
-
-// A lane's sum of the products of one row of W with one of A: of even and odd k apart when PACKED.
-// A MATRIX instruction multiplies the weights of each of four lanes with the A of each of the four:
-// a lane's own sum is the one on the diagonal.
-template <products> struct sum_type { typedef float type; };
-template <> struct sum_type<PACKED> { typedef f32x2 type; };
-template <> struct sum_type<MATRIX> { typedef f32x4 type; };
-typedef sum_type<PRODUCTS>::type lane_sum;
-
-DEVICE float whole(float sum, u32) { return sum; }
-DEVICE float whole(f32x2 sum, u32) { return sum.x + sum.y; }
-DEVICE float whole(f32x4 sum, u32 lane)
-{
-    const float low = lane & 1 ? sum.y : sum.x, high = lane & 1 ? sum.w : sum.z;
-    return lane & 2 ? high : low;
-}
-
-// The batch's pair `index` in f32.
-DEVICE f32x2 widen(const a_batch &batch, u32 index)
-{
-    u32 a0, a1;
-    if constexpr (A_TYPE == F32) {
-        a0 = batch[index * 2], a1 = batch[index * 2 + 1];
-    } else { // bf16 is the upper half of an f32
-        a0 = batch[index] << 16, a1 = batch[index] & 0xffff0000;
-    }
-    return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
-}
-
-// sum + the products of the batch's pair `index` with `w`; of that pair and the next when MATRIX.
-template <class PAIR, class SUM>
-DEVICE SUM multiply_add(const a_batch &batch, u32 index, PAIR w, PAIR w_next, SUM sum)
-{
-    if constexpr (PRODUCTS == MATRIX) {
-        const u32x2 a2 = {batch[index], batch[index + 1]}, w2 = {w, w_next};
-        if constexpr (A_TYPE == F16)
-            return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, w2),
-                                                      __builtin_bit_cast(f16x4, a2), sum, 0, 0, 0);
-        else
-            return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(
-                __builtin_bit_cast(i16x4, w2), __builtin_bit_cast(i16x4, a2), sum, 0, 0, 0);
-    } else if constexpr (PRODUCTS == PACKED) {
-        return __builtin_elementwise_fma(widen(batch, index), w, sum);
-    } else if constexpr (PRODUCTS == PLAIN) {
-        const f32x2 a = widen(batch, index);
-        sum = __builtin_fmaf(a.x, w.x, sum);
-        return __builtin_fmaf(a.y, w.y, sum);
-    } else {
-        const u32 a = batch[index];
-        if constexpr (A_TYPE == F16)
-            return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, a),
-                                          __builtin_bit_cast(f16x2, w), sum, false);
-        else
-            return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, a),
-                                                   __builtin_bit_cast(bf16x2, w), sum, false);
-    }
-}
 
 // The length of a chunk, as an argument that the compiler knows.
 template <u32 WEIGHTS> struct length {
@@ -111,16 +56,18 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
 
-    // Rows past the end are computed from the last one again and not stored.
+    // A wave at the end of W takes rows of the wave before it rather than rows past the end: their
+    // results are not stored. Rows of a wave are always neighbours. Rows of A past the end are the
+    // last one again.
+    const u32 n_base = WHOLE_GROUPS ? n0 : minimum(n0, N - ROWS);
     const u8 *b_row[ROWS], *a_row[M_TILE];
     row_scales scale_row[ROWS];
     UNROLL for (u32 r = 0; r < ROWS; r++) {
-        const u32 n = WHOLE_GROUPS ? n0 + r : minimum(n0 + r, N - 1);
-        b_row[r] = b + (u64)n * (K / 2);
-        scale_row[r] = scales_of_row(n, SCALE_NAMES);
+        b_row[r] = b + (u64)n_base * (K / 2) + r * (K / 2);
+        scale_row[r] = scales_of_row(n_base + r, SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILE; i++)
-        a_row[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i, m - 1)) * lda);
+        a_row[i] = (const u8 *)(a + (u64)(first + row_of_a(m0 + i, m)) * lda);
 
     // Steps are counted from the phase on and come round. The chunk that this lane has of one; past
     // the end of K, the last one again.
@@ -133,12 +80,13 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     auto chunk_of = [&](u32 s) {
         return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), K - CHUNK));
     };
-    auto load_weights = [&](auto chunk, u32 k, u32 (&packed)[ROWS][CHUNK / 8],
+    auto load_weights = [&](auto chunk, u32 k, u32 further, u32 (&packed)[ROWS][CHUNK / 8],
                             chunk_scale (&scale)[ROWS]) {
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            load_dwords<chunk.weights / 8, WEIGHTS_ONCE>(packed[r], b_row[r] + k / 2);
+            load_dwords<chunk.weights / 8, WEIGHTS_ONCE>(packed[r],
+                                                         b_row[r] + k / 2 + further / 2);
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            scale[r] = load_scale(scale_row[r], k);
+            scale[r] = load_scale(scale_row[r], k, further / BLOCK);
     };
     // What whole steps leave of K, in smaller chunks: one more step of the wave whose turn it is.
     const u32 tail_start = K / STEP * STEP + lane * TAIL;
@@ -151,25 +99,27 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     u32 packed[SETS][ROWS][CHUNK / 8], k[SETS];
     chunk_scale scale[SETS][ROWS];
     UNROLL for (u32 s = 0; s < (AHEAD ? TRIPS : 1); s++) {
-        k[s] = chunk_of(step + s * SPLIT_K);
-        load_weights(length<CHUNK>(), k[s], packed[s], scale[s]);
+        const u32 further = FIXED ? s * FURTHER : 0;
+        k[s] = FIXED && s ? k[0] + further : chunk_of(step + s * SPLIT_K);
+        load_weights(length<CHUNK>(), k[FIXED ? 0 : s], further, packed[s], scale[s]);
     }
     if (AHEAD && has_tail)
-        load_weights(length<TAIL>(), tail_k, packed[SETS - 1], scale[SETS - 1]);
+        load_weights(length<TAIL>(), tail_k, 0, packed[SETS - 1], scale[SETS - 1]);
     schedule_boundary();
     build_table(table, entries, item);
 
     // After the reduction this lane will hold the sum of one row of W with one row of A.
     const u32 value = reduced_index<VALUES>(lane);
-    const u32 n = n0 + value % ROWS, i = m0 + value / ROWS;
-    const bool stores = reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || n < N) && i < m;
+    const u32 n = n_base + value % ROWS, i = m0 + value / ROWS;
+    const bool stores =
+        reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && is_row_of_a(i, m);
 #if BIAS
-    const float bias_value = bias[WHOLE_GROUPS ? n : minimum(n, N - 1)];
+    const float bias_value = bias[n];
 #endif
     barrier();
 
     const u32 copy = lane_copy(lane);
-    float total[VALUES] = {};
+    lane_total total[VALUES] = {};
 
     // One step: the weights and scales that were loaded for chunks from k on, times A. After the
     // last use of the packed weights `next` may request others in their place.
@@ -230,7 +180,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             UNROLL for (u32 r = 0; r < ROWS; r++)
                 value[r] = scale_value(scale_row[r], scale[r]);
             UNROLL for (u32 v = 0; v < VALUES; v++)
-                total[v] = __builtin_fmaf(whole(sum[v], lane), value[v % ROWS], total[v]);
+                total[v] = add_scaled(total[v], sum[v], value[v % ROWS]);
         }
     };
 
@@ -244,9 +194,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 return;
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
                 k[0] = chunk_of(step + SPLIT_K);
-                load_weights(length<CHUNK>(), k[0], packed[0], next_scale);
+                load_weights(length<CHUNK>(), k[0], 0, packed[0], next_scale);
             } else if (has_tail) {
-                load_weights(length<TAIL>(), tail_k, packed[0], next_scale);
+                load_weights(length<TAIL>(), tail_k, 0, packed[0], next_scale);
             }
         });
         UNROLL for (u32 r = 0; r < ROWS && !AHEAD; r++)
@@ -260,7 +210,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     };
     do_tail(length<TAIL>());
 
-    float result = reduce<VALUES>(total, lane);
+    float result = reduce(total, lane);
     if (SPLIT_K > 1) {
         LDS float *const partial = (LDS float *)shared_memory; // the table has served
         barrier();
@@ -275,6 +225,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #if BIAS
     result += bias_value;
 #endif
+    c_element *const c_row = c + (u64)(first + i) * ldc;
     if (stores)
-        (c + (u64)(first + i) * ldc)[n] = (c_element)result;
+        *at_offset(c_row, n * (u32)sizeof(c_element)) = (c_element)result;
 }

@@ -89,3 +89,6 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
         to[0] = ONCE ? __builtin_nontemporal_load(p) : *p;
     }
 }
+
+// Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
+template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }

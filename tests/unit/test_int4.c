@@ -157,10 +157,11 @@ static void test_offset(void **state)
 
 /* Instructions of a kernel by what they are for. */
 struct mix {
-    int dot, packed, fused;    /* v_dot2*, v_pk_fma_f32, v_fma_f32 and v_fmac_f32 */
+    int dot, packed, fused;    /* v_dot2*, and two for v_mfma_f32_4x4x4*; v_pk_fma_f32, v_fma_f32
+                                  and v_fmac_f32 */
     int from_byte, other_cvt;  /* v_cvt_f32_ubyte*, any other conversion */
     int subtract, packed_half; /* v_sub* of floats; v_pk_*_f16 and _bf16 */
-    int mask, shift, perm;     /* v_and_or_b32 and v_and_b32; v_lshrrev_b32; v_perm_b32 */
+    int mask, shift, perm;     /* v_and_or_b32 and v_and_b32; v_lshrrev_*; v_perm_b32 */
     int matrix, scaled_half;   /* v_wmma* and v_mfma*; v_pk_mul_f16 and v_pk_fma_f16 */
 };
 
@@ -173,17 +174,17 @@ static void count_one(void *user, uint64_t offset, unsigned size, const char *te
     while (next) { /* both halves of a dual-issued one */
         const char *const name = next + (!strncmp(next, "v_dual_", 7) ? 5 : 0);
         m->dot += strstr(name, "dot2") && strstr(name, "dot2") < name + 9;
+        m->dot += !strncmp(name, "v_mfma_f32_4x4x4", 16) ? 2 : 0;
         m->packed += !strncmp(name, "v_pk_fma_f32", 12);
         m->fused += !strncmp(name, "v_fma_f32", 9) || !strncmp(name, "v_fmac_f32", 10) ||
                     !strncmp(name, "l_fmac_f32", 10) || !strncmp(name, "v_fmaak", 7);
         m->from_byte += !strncmp(name, "v_cvt_f32_ubyte", 15);
         m->other_cvt += !strncmp(name, "v_cvt_", 6) && strncmp(name, "v_cvt_f32_ubyte", 15) != 0;
         m->subtract += !strncmp(name, "v_sub_f", 7) || !strncmp(name, "v_subrev_f", 10);
-        m->packed_half += !strncmp(name, "v_pk_", 5) && strncmp(name, "v_pk_fma_f32", 12) != 0 &&
-                          strncmp(name, "v_pk_mul_f32", 12) != 0;
+        m->packed_half += !strncmp(name, "v_pk_", 5) && memchr(name, '1', strcspn(name, " "));
         m->mask += !strncmp(name, "v_and_or_b32", 12) || !strncmp(name, "v_and_b32", 9) ||
                    !strncmp(name, "v_bitop3", 8);
-        m->shift += !strncmp(name, "v_lshrrev_b32", 13);
+        m->shift += !strncmp(name, "v_lshrrev_b", 11);
         m->matrix += !strncmp(name, "v_wmma", 6) || !strncmp(name, "v_mfma", 6);
         m->scaled_half += !strncmp(name, "v_pk_mul_f16", 12) || !strncmp(name, "v_pk_fma_f16", 12);
         m->perm += !strncmp(name, "v_perm_b32", 10);
@@ -257,7 +258,7 @@ static void expect_mix(const char *text, const char *target, int masks, int shif
 
 static void test_mix_bf16(void **state)
 {
-    static const char *const targets[] = {"gfx1151", "gfx1201", "gfx950"};
+    static const char *const targets[] = {"gfx1151", "gfx1201", "gfx942", "gfx950"};
 
     (void)state;
     for (int t = 0; t < COUNT(targets); t++) {
@@ -277,10 +278,10 @@ static void test_mix_f16(void **state)
     expect_mix("wq=int4 n=4096 k=16384 a=f16", "gfx1151", 4, 1, 0);
 }
 
-/* Without a bf16 dot product: one conversion and half a packed f32 operation per weight. */
+/* Of f32: one conversion and half a packed operation per weight. */
 static void test_mix_wide(void **state)
 {
-    static const char text[] = "wq=int4 n=4096 k=16384 a=bf16 zero=u8";
+    static const char text[] = "wq=int4 n=4096 k=16384 a=f32 zero=u8";
     int words;
     const struct mix m = mix_of(text, "gfx90a", 1, &words);
 

@@ -106,6 +106,9 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
     }
 }
 
+// Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
+template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
+
 // ---- decode/fp4 ----
 // FP4 as bitsandbytes defines it (not e2m1): a sign bit over 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4.
 // In units of 1/12 every value is exact in f16 and bf16.
@@ -134,9 +137,10 @@ DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
     return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
 }
-DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+// At column k, and so many blocks further.
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 {
-    return {*(const float *)(row.blocks + k / BLOCK * 4)};
+    return {*(const float *)(row.blocks + further * 4 + k / BLOCK * 4)};
 }
 // Called when a chunk's weights have arrived, ahead of the loads of A.
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}

@@ -129,6 +129,9 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
     }
 }
 
+// Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
+template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
+
 // ---- prelude/wmma12 ----
 // Matrix instructions of gfx12: 16 rows of A times 16 rows of W, 16 along K, eight in each half of
 // the wave. A lane holds one column of the result, of W's row lane % 16, and rows of A by tile_row.
@@ -233,6 +236,21 @@ template <u32 BIT> DEVICE float across(float v, u32 lane)
     return __builtin_bit_cast(float, other);
 }
 
+// The value of lane `LANE` of this lane's four.
+template <u32 LANE> DEVICE float of_lane(float v)
+{
+    return __builtin_bit_cast(float, // DPP: quad_perm:[LANE, LANE, LANE, LANE]
+                              __builtin_amdgcn_update_dpp(0, __builtin_bit_cast(u32, v),
+                                                          LANE * 0x55, 0xf, 0xf, true));
+}
+
+// Of four numbers of each of four neighbouring lanes, the sum of the first lane's first, the second
+// one's second and so on, which all four get.
+DEVICE float sum_of_diagonal(f32x4 v)
+{
+    return of_lane<0>(v.x) + of_lane<1>(v.y) + of_lane<2>(v.z) + of_lane<3>(v.w);
+}
+
 // Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
 // instruction can write to some groups of four lanes only; it is written as such where no wait
 // states have to separate it from what made its operands.
@@ -261,18 +279,45 @@ template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
                           : v[i] + across<BIT>(v[i], lane);
 }
 
+// The same where lanes that differ in bits 1 and 0 agree: nothing is left to sum there.
+template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
+{
+    UNROLL for (u32 i = 0; i < VALUES / 2; i++) {
+        const float clear = v[i], set = v[i + VALUES / 2]; // or v is put into memory
+        v[i] = lane >> BIT & 1 ? set : clear;
+    }
+}
+
+// The sum of a value over lane bits 4 and 5. The matrix instruction multiplies ones with a lane's
+// value at row lane / 16 and column lane % 16.
+DEVICE float sum_of_rows(float v, u32 lane)
+{
+#if __has_builtin(__builtin_amdgcn_mfma_f32_16x16x4f32)
+    return __builtin_amdgcn_mfma_f32_16x16x4f32(1.0f, v, f32x4{}, 0, 0, 0)[0];
+#else
+    v += across<4>(v, lane);
+    return WAVE == 64 ? v + across<5>(v, lane) : v;
+#endif
+}
+
 // Sums v[0] to v[VALUES-1] over the lanes, VALUES a power of two up to 32. The sum that a lane gets
-// is that of value reduced_index(lane); lanes that hold the same one agree.
-template <u32 VALUES> DEVICE float reduce(float *v, u32 lane)
+// is that of value reduced_index(lane); lanes that hold the same one agree. ALIKE: how many
+// neighbouring lanes hold the same v, 1 or 4, which are summed once.
+template <u32 VALUES, u32 ALIKE> DEVICE float reduce(float *v, u32 lane)
 {
     reduce_step<VALUES, 3>(v, lane);
     reduce_step<(VALUES + 1) / 2, 2>(v, lane);
-    reduce_step<(VALUES + 3) / 4, 1>(v, lane);
-    reduce_step<(VALUES + 7) / 8, 0>(v, lane);
-    reduce_step<(VALUES + 15) / 16, 4>(v, lane);
-    if constexpr (WAVE == 64)
-        reduce_step<1, 5>(v, lane);
-    return v[0];
+    if constexpr (ALIKE == 4) {
+        choose_step<(VALUES + 3) / 4, 1>(v, lane);
+        choose_step<(VALUES + 7) / 8, 0>(v, lane);
+    } else {
+        reduce_step<(VALUES + 3) / 4, 1>(v, lane);
+        reduce_step<(VALUES + 7) / 8, 0>(v, lane);
+    }
+    if constexpr (VALUES <= 16)
+        return sum_of_rows(v[0], lane);
+    reduce_step<2, 4>(v, lane);
+    return WAVE == 64 ? v[0] + across<5>(v[0], lane) : v[0];
 }
 template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
 {
@@ -352,11 +397,10 @@ template <class PAIRS> DEVICE void pair_up(PAIRS &a)
 struct decoder {
     u32 low_magic, high_magic;
 };
+constexpr decoder DECODER = {A_TYPE == BF16 ? 0x43004300 : 0x64006400, 0x54005400};
 DEVICE decoder make_decoder()
 {
-    if (A_TYPE == BF16)
-        return {opaque(0x43004300), 0};
-    return {opaque(0x64006400), opaque(0x54005400)};
+    return {opaque(DECODER.low_magic), A_TYPE == BF16 ? 0 : opaque(DECODER.high_magic)};
 }
 
 // The four pairs of a word.
@@ -382,6 +426,42 @@ DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
     }
 }
 
+// Two words shifted right by one instruction: the second word's bits that enter the first are none
+// that a mask of the decoder lets through.
+template <u32 BITS> DEVICE void shift_words(const u32 (&words)[2], u32 (&to)[2])
+{
+    u32x2 shifted;
+    asm("v_lshrrev_b64 %0, %1, %2" : "=v"(shifted) : "n"(BITS), "v"(u32x2{words[0], words[1]}));
+    to[0] = shifted.x, to[1] = shifted.y;
+}
+
+// Two words by 9 (f16) or 11 instructions, where 64 bits are shifted as fast as 32.
+DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], u32 (&first)[4],
+                             u32 (&second)[4])
+{
+    u32 by[4][2] = {{words[0], words[1]}};
+    if constexpr (BYTE_PAIRS) {
+        decode_word(d, words[0], first);
+        decode_word(d, words[1], second);
+    } else if constexpr (A_TYPE == F16) {
+        shift_words<8>(words, by[1]);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const u32 mask = p % 2 ? 0x00f000f0 : 0x000f000f;
+            const u32 magic = p % 2 ? d.high_magic : d.low_magic;
+            first[p] = (by[p / 2][0] & mask) | magic;
+            second[p] = (by[p / 2][1] & mask) | magic;
+        }
+    } else {
+        shift_words<4>(words, by[1]);
+        shift_words<8>(words, by[2]);
+        shift_words<12>(words, by[3]);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            first[p] = (by[p][0] & 0x000f000f) | d.low_magic;
+            second[p] = (by[p][1] & 0x000f000f) | d.low_magic;
+        }
+    }
+}
+
 // The same in f32: v_cvt_f32_ubyte0 to 3 of the even and of the odd nibbles.
 DEVICE void decode_word(const decoder &, u32 word, f32x2 (&w)[4])
 {
@@ -395,6 +475,12 @@ DEVICE void decode_word(const decoder &, u32 word, f32x2 (&w)[4])
                          (float)(from >> 8 * (p / 2 + 2) & 0xff)};
         }
     }
+}
+DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], f32x2 (&first)[4],
+                             f32x2 (&second)[4])
+{
+    decode_word(d, words[0], first);
+    decode_word(d, words[1], second);
 }
 
 // ---- decode/scale_group ----
@@ -435,15 +521,15 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
     return rows;
 }
 
-// Of the lane's row `row`, at column k.
-DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
+// Of the lane's row `row`, at column k and so many blocks further.
+DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k, u32 further = 0)
 {
-    const u8 *const scales = from.scales + row * (u32)(BLOCKS * sizeof(scale_bits));
+    const u8 *const scales = from.scales + (row * BLOCKS + further) * (u32)sizeof(scale_bits);
     return *(const scale_bits *)(scales + (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
 }
-DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k)
+DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k, u32 further = 0)
 {
-    const u8 *const zeros = from.zeros + row * (u32)(BLOCKS * sizeof(zero_bits));
+    const u8 *const zeros = from.zeros + (row * BLOCKS + further) * (u32)sizeof(zero_bits);
     return *(const zero_bits *)(zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
 }
 

@@ -122,6 +122,9 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
     }
 }
 
+// Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
+template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
+
 // ---- prelude/wmma11 ----
 // Matrix instructions of gfx11: 16 rows of A times 16 rows of W, 16 along K. Both halves of the
 // wave hold the same operands. A lane holds one column of the result, of W's row lane % 16, and
@@ -226,11 +229,10 @@ template <class PAIRS> DEVICE void pair_up(PAIRS &a)
 struct decoder {
     u32 low_magic, high_magic;
 };
+constexpr decoder DECODER = {A_TYPE == BF16 ? 0x43004300 : 0x64006400, 0x54005400};
 DEVICE decoder make_decoder()
 {
-    if (A_TYPE == BF16)
-        return {opaque(0x43004300), 0};
-    return {opaque(0x64006400), opaque(0x54005400)};
+    return {opaque(DECODER.low_magic), A_TYPE == BF16 ? 0 : opaque(DECODER.high_magic)};
 }
 
 // The four pairs of a word.
@@ -256,6 +258,42 @@ DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
     }
 }
 
+// Two words shifted right by one instruction: the second word's bits that enter the first are none
+// that a mask of the decoder lets through.
+template <u32 BITS> DEVICE void shift_words(const u32 (&words)[2], u32 (&to)[2])
+{
+    u32x2 shifted;
+    asm("v_lshrrev_b64 %0, %1, %2" : "=v"(shifted) : "n"(BITS), "v"(u32x2{words[0], words[1]}));
+    to[0] = shifted.x, to[1] = shifted.y;
+}
+
+// Two words by 9 (f16) or 11 instructions, where 64 bits are shifted as fast as 32.
+DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], u32 (&first)[4],
+                             u32 (&second)[4])
+{
+    u32 by[4][2] = {{words[0], words[1]}};
+    if constexpr (BYTE_PAIRS) {
+        decode_word(d, words[0], first);
+        decode_word(d, words[1], second);
+    } else if constexpr (A_TYPE == F16) {
+        shift_words<8>(words, by[1]);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            const u32 mask = p % 2 ? 0x00f000f0 : 0x000f000f;
+            const u32 magic = p % 2 ? d.high_magic : d.low_magic;
+            first[p] = (by[p / 2][0] & mask) | magic;
+            second[p] = (by[p / 2][1] & mask) | magic;
+        }
+    } else {
+        shift_words<4>(words, by[1]);
+        shift_words<8>(words, by[2]);
+        shift_words<12>(words, by[3]);
+        UNROLL for (u32 p = 0; p < 4; p++) {
+            first[p] = (by[p][0] & 0x000f000f) | d.low_magic;
+            second[p] = (by[p][1] & 0x000f000f) | d.low_magic;
+        }
+    }
+}
+
 // The same in f32: v_cvt_f32_ubyte0 to 3 of the even and of the odd nibbles.
 DEVICE void decode_word(const decoder &, u32 word, f32x2 (&w)[4])
 {
@@ -269,6 +307,12 @@ DEVICE void decode_word(const decoder &, u32 word, f32x2 (&w)[4])
                          (float)(from >> 8 * (p / 2 + 2) & 0xff)};
         }
     }
+}
+DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], f32x2 (&first)[4],
+                             f32x2 (&second)[4])
+{
+    decode_word(d, words[0], first);
+    decode_word(d, words[1], second);
 }
 
 // ---- decode/scale_group ----
@@ -309,15 +353,15 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
     return rows;
 }
 
-// Of the lane's row `row`, at column k.
-DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
+// Of the lane's row `row`, at column k and so many blocks further.
+DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k, u32 further = 0)
 {
-    const u8 *const scales = from.scales + row * (u32)(BLOCKS * sizeof(scale_bits));
+    const u8 *const scales = from.scales + (row * BLOCKS + further) * (u32)sizeof(scale_bits);
     return *(const scale_bits *)(scales + (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
 }
-DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k)
+DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k, u32 further = 0)
 {
-    const u8 *const zeros = from.zeros + row * (u32)(BLOCKS * sizeof(zero_bits));
+    const u8 *const zeros = from.zeros + (row * BLOCKS + further) * (u32)sizeof(zero_bits);
     return *(const zero_bits *)(zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
 }
 

@@ -20,7 +20,7 @@ constexpr unsigned SPLIT_K = 1;         // waves that share those rows along K
 constexpr unsigned CHUNK = 32;          // weights of a row for one lane in one step
 constexpr unsigned TAIL = 0;            // weights in a shorter last step; 0: none
 constexpr unsigned WAVES_PER_SIMD = 4;  // that registers must leave room for
-constexpr unsigned PHASES = 2;          // 1: groups start apart along K, 2: waves do
+constexpr unsigned PHASES = 0;          // 1: groups start apart along K, 2: waves do
 #define AHEAD true                      // whether all steps are loaded at the start
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 #define SKEWED false                    // whether the last group of rows is empty
@@ -118,6 +118,9 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
     }
 }
 
+// Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
+template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
+
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
@@ -140,6 +143,21 @@ template <u32 BIT> DEVICE float across(float v, u32 lane)
             0, bits, BIT == 3 ? 0x128 : BIT == 2 ? 0x141 : BIT == 1 ? 0x4e : 0xb1, 0xf, 0xf, true);
     }
     return __builtin_bit_cast(float, other);
+}
+
+// The value of lane `LANE` of this lane's four.
+template <u32 LANE> DEVICE float of_lane(float v)
+{
+    return __builtin_bit_cast(float, // DPP: quad_perm:[LANE, LANE, LANE, LANE]
+                              __builtin_amdgcn_update_dpp(0, __builtin_bit_cast(u32, v),
+                                                          LANE * 0x55, 0xf, 0xf, true));
+}
+
+// Of four numbers of each of four neighbouring lanes, the sum of the first lane's first, the second
+// one's second and so on, which all four get.
+DEVICE float sum_of_diagonal(f32x4 v)
+{
+    return of_lane<0>(v.x) + of_lane<1>(v.y) + of_lane<2>(v.z) + of_lane<3>(v.w);
 }
 
 // Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
@@ -170,18 +188,45 @@ template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
                           : v[i] + across<BIT>(v[i], lane);
 }
 
+// The same where lanes that differ in bits 1 and 0 agree: nothing is left to sum there.
+template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
+{
+    UNROLL for (u32 i = 0; i < VALUES / 2; i++) {
+        const float clear = v[i], set = v[i + VALUES / 2]; // or v is put into memory
+        v[i] = lane >> BIT & 1 ? set : clear;
+    }
+}
+
+// The sum of a value over lane bits 4 and 5. The matrix instruction multiplies ones with a lane's
+// value at row lane / 16 and column lane % 16.
+DEVICE float sum_of_rows(float v, u32 lane)
+{
+#if __has_builtin(__builtin_amdgcn_mfma_f32_16x16x4f32)
+    return __builtin_amdgcn_mfma_f32_16x16x4f32(1.0f, v, f32x4{}, 0, 0, 0)[0];
+#else
+    v += across<4>(v, lane);
+    return WAVE == 64 ? v + across<5>(v, lane) : v;
+#endif
+}
+
 // Sums v[0] to v[VALUES-1] over the lanes, VALUES a power of two up to 32. The sum that a lane gets
-// is that of value reduced_index(lane); lanes that hold the same one agree.
-template <u32 VALUES> DEVICE float reduce(float *v, u32 lane)
+// is that of value reduced_index(lane); lanes that hold the same one agree. ALIKE: how many
+// neighbouring lanes hold the same v, 1 or 4, which are summed once.
+template <u32 VALUES, u32 ALIKE> DEVICE float reduce(float *v, u32 lane)
 {
     reduce_step<VALUES, 3>(v, lane);
     reduce_step<(VALUES + 1) / 2, 2>(v, lane);
-    reduce_step<(VALUES + 3) / 4, 1>(v, lane);
-    reduce_step<(VALUES + 7) / 8, 0>(v, lane);
-    reduce_step<(VALUES + 15) / 16, 4>(v, lane);
-    if constexpr (WAVE == 64)
-        reduce_step<1, 5>(v, lane);
-    return v[0];
+    if constexpr (ALIKE == 4) {
+        choose_step<(VALUES + 3) / 4, 1>(v, lane);
+        choose_step<(VALUES + 7) / 8, 0>(v, lane);
+    } else {
+        reduce_step<(VALUES + 3) / 4, 1>(v, lane);
+        reduce_step<(VALUES + 7) / 8, 0>(v, lane);
+    }
+    if constexpr (VALUES <= 16)
+        return sum_of_rows(v[0], lane);
+    reduce_step<2, 4>(v, lane);
+    return WAVE == 64 ? v[0] + across<5>(v[0], lane) : v[0];
 }
 template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
 {
@@ -226,9 +271,10 @@ DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
     return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
 }
-DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+// At column k, and so many blocks further.
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 {
-    return {*(const float *)(row.blocks + k / BLOCK * 4)};
+    return {*(const float *)(row.blocks + further * 4 + k / BLOCK * 4)};
 }
 // Called when a chunk's weights have arrived, ahead of the loads of A.
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
@@ -338,6 +384,104 @@ DEVICE pair look_up(const LDS u8 *table, u32 packed, u32 index, u32 copy)
 
 DEVICE u32 lane_copy(u32 lane) { return lane % COPIES * sizeof(pair); }
 
+// ---- prelude/products ----
+// Products of pairs of weights with pairs of A, for decoders that have weights in registers as a
+// `pair`, and their sums.
+
+// A lane's sum of the products of one row of W with one of A: of even and odd k apart when PACKED.
+// A MATRIX instruction multiplies the weights of each of four lanes with the A of each of the four:
+// a lane's own sum is the one on the diagonal, and the other three mean nothing.
+template <products> struct sum_type { typedef float type; };
+template <> struct sum_type<PACKED> { typedef f32x2 type; };
+template <> struct sum_type<MATRIX> { typedef f32x4 type; };
+typedef sum_type<PRODUCTS>::type lane_sum;
+
+constexpr u32 PAIRS_AT_ONCE = PRODUCTS == MATRIX ? 2 : 1; // of one multiplication
+
+// A sum that is `value`; or, of MATRIX, whose diagonal is.
+DEVICE void start_at(float &sum, float value) { sum = value; }
+DEVICE void start_at(f32x2 &sum, float value) { sum = f32x2{value, 0.0f}; }
+DEVICE void start_at(f32x4 &sum, float value) { sum = f32x4{value, value, value, value}; }
+
+// What a lane has of a sum.
+DEVICE float own_part(float sum, u32) { return sum; }
+DEVICE float own_part(f32x2 sum, u32) { return sum.x + sum.y; }
+DEVICE float own_part(f32x4 sum, u32 lane)
+{
+    const float low = lane & 1 ? sum.y : sum.x, high = lane & 1 ? sum.w : sum.z;
+    return lane & 2 ? high : low;
+}
+
+// What scaled sums add up to: even and odd k together.
+typedef sum_type<PRODUCTS == MATRIX ? MATRIX : DOT2>::type lane_total;
+
+// to + x * by.
+DEVICE float add_scaled(float to, float x, float by) { return __builtin_fmaf(x, by, to); }
+DEVICE float add_scaled(float to, f32x2 x, float by) { return __builtin_fmaf(x.x + x.y, by, to); }
+template <class SUM> DEVICE SUM add_scaled(SUM to, SUM x, float by)
+{
+    return __builtin_elementwise_fma(x, (SUM)by, to);
+}
+
+// The totals of a wave over its lanes: see `reduce`.
+template <u32 VALUES> DEVICE float reduce(float (&total)[VALUES], u32 lane)
+{
+    return reduce<VALUES, 1>(total, lane);
+}
+template <u32 VALUES> DEVICE float reduce(f32x4 (&total)[VALUES], u32 lane)
+{
+    float v[VALUES];
+    UNROLL for (u32 i = 0; i < VALUES; i++)
+        v[i] = sum_of_diagonal(total[i]);
+    return reduce<VALUES, 4>(v, lane);
+}
+
+// Pair `index` of some dwords of A, in f32.
+template <class A> DEVICE f32x2 widen(const A &a, u32 index)
+{
+    u32 a0, a1;
+    if constexpr (A_TYPE == F32) {
+        a0 = a[index * 2], a1 = a[index * 2 + 1];
+    } else { // bf16 is the upper half of an f32
+        a0 = a[index] << 16, a1 = a[index] & 0xffff0000;
+    }
+    return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
+}
+
+// sum + the products of pair `index` of A with `w`; of that pair and the next when MATRIX.
+template <class A, class PAIR, class SUM>
+DEVICE SUM multiply_add(const A &a, u32 index, PAIR w, PAIR w_next, SUM sum)
+{
+    if constexpr (PRODUCTS == MATRIX) {
+        const u32x2 a2 = {a[index], a[index + 1]}, w2 = {w, w_next};
+        if constexpr (A_TYPE == F16)
+            return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, w2),
+                                                      __builtin_bit_cast(f16x4, a2), sum, 0, 0, 0);
+        else
+            return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(
+                __builtin_bit_cast(i16x4, w2), __builtin_bit_cast(i16x4, a2), sum, 0, 0, 0);
+    } else if constexpr (PRODUCTS == PACKED) {
+        return __builtin_elementwise_fma(widen(a, index), w, sum);
+    } else if constexpr (PRODUCTS == PLAIN) {
+        const f32x2 x = widen(a, index);
+        sum = __builtin_fmaf(x.x, w.x, sum);
+        return __builtin_fmaf(x.y, w.y, sum);
+    } else {
+        const u32 x = a[index];
+        if constexpr (A_TYPE == F16)
+            return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, x),
+                                          __builtin_bit_cast(f16x2, w), sum, false);
+        else
+            return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, x),
+                                                   __builtin_bit_cast(bf16x2, w), sum, false);
+    }
+}
+
+// The row of A that is computed in place of row `i`: past the end of m, the last one again. Slices
+// of one row have none past the end.
+DEVICE u32 row_of_a(u32 i, u32 m) { return M_TILE == 1 ? i : minimum(i, m - 1); }
+DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }
+
 // ---- family/simt_w4 ----
 // C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for a few rows of A and 4-bit W.
 //
@@ -361,71 +505,16 @@ constexpr u32 SETS = AHEAD ? TRIPS + (TAIL > 0) : 1;   // steps whose weights ar
 constexpr bool SHORT = PRODUCTS == MATRIX && TRIPS == 2 && M_TILE == 4;
 constexpr u32 UNROLLED = AHEAD || SHORT ? TRIPS : 1;
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
+// Steps that are held at once lie at distances from the first that loads have room for.
+constexpr u32 FURTHER = STEP * SPLIT_K;
+constexpr bool FIXED = AHEAD && !PHASES && WHOLE_STEPS && (BLOCK == K || FURTHER % BLOCK == 0);
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
-constexpr u32 PAIRS = A_TYPE == F32 ? 2 : 4;                // pairs of weights in a batch
-constexpr u32 PAIRS_AT_ONCE = PRODUCTS == MATRIX ? 2 : 1;   // of one multiplication
+constexpr u32 PAIRS = A_TYPE == F32 ? 2 : 4;  // pairs of weights in a batch
 
 // The values of a row of A for one batch: 16 bytes. Rows of A start at multiples of 4 bytes.
 typedef u32 a_batch __attribute__((ext_vector_type(4), aligned(4)));
-
-// A lane's sum of the products of one row of W with one of A: of even and odd k apart when PACKED.
-// A MATRIX instruction multiplies the weights of each of four lanes with the A of each of the four:
-// a lane's own sum is the one on the diagonal.
-template <products> struct sum_type { typedef float type; };
-template <> struct sum_type<PACKED> { typedef f32x2 type; };
-template <> struct sum_type<MATRIX> { typedef f32x4 type; };
-typedef sum_type<PRODUCTS>::type lane_sum;
-
-DEVICE float whole(float sum, u32) { return sum; }
-DEVICE float whole(f32x2 sum, u32) { return sum.x + sum.y; }
-DEVICE float whole(f32x4 sum, u32 lane)
-{
-    const float low = lane & 1 ? sum.y : sum.x, high = lane & 1 ? sum.w : sum.z;
-    return lane & 2 ? high : low;
-}
-
-// The batch's pair `index` in f32.
-DEVICE f32x2 widen(const a_batch &batch, u32 index)
-{
-    u32 a0, a1;
-    if constexpr (A_TYPE == F32) {
-        a0 = batch[index * 2], a1 = batch[index * 2 + 1];
-    } else { // bf16 is the upper half of an f32
-        a0 = batch[index] << 16, a1 = batch[index] & 0xffff0000;
-    }
-    return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
-}
-
-// sum + the products of the batch's pair `index` with `w`; of that pair and the next when MATRIX.
-template <class PAIR, class SUM>
-DEVICE SUM multiply_add(const a_batch &batch, u32 index, PAIR w, PAIR w_next, SUM sum)
-{
-    if constexpr (PRODUCTS == MATRIX) {
-        const u32x2 a2 = {batch[index], batch[index + 1]}, w2 = {w, w_next};
-        if constexpr (A_TYPE == F16)
-            return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, w2),
-                                                      __builtin_bit_cast(f16x4, a2), sum, 0, 0, 0);
-        else
-            return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(
-                __builtin_bit_cast(i16x4, w2), __builtin_bit_cast(i16x4, a2), sum, 0, 0, 0);
-    } else if constexpr (PRODUCTS == PACKED) {
-        return __builtin_elementwise_fma(widen(batch, index), w, sum);
-    } else if constexpr (PRODUCTS == PLAIN) {
-        const f32x2 a = widen(batch, index);
-        sum = __builtin_fmaf(a.x, w.x, sum);
-        return __builtin_fmaf(a.y, w.y, sum);
-    } else {
-        const u32 a = batch[index];
-        if constexpr (A_TYPE == F16)
-            return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, a),
-                                          __builtin_bit_cast(f16x2, w), sum, false);
-        else
-            return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, a),
-                                                   __builtin_bit_cast(bf16x2, w), sum, false);
-    }
-}
 
 // The length of a chunk, as an argument that the compiler knows.
 template <u32 WEIGHTS> struct length {
@@ -451,16 +540,18 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
 
-    // Rows past the end are computed from the last one again and not stored.
+    // A wave at the end of W takes rows of the wave before it rather than rows past the end: their
+    // results are not stored. Rows of a wave are always neighbours. Rows of A past the end are the
+    // last one again.
+    const u32 n_base = WHOLE_GROUPS ? n0 : minimum(n0, N - ROWS);
     const u8 *b_row[ROWS], *a_row[M_TILE];
     row_scales scale_row[ROWS];
     UNROLL for (u32 r = 0; r < ROWS; r++) {
-        const u32 n = WHOLE_GROUPS ? n0 + r : minimum(n0 + r, N - 1);
-        b_row[r] = b + (u64)n * (K / 2);
-        scale_row[r] = scales_of_row(n, SCALE_NAMES);
+        b_row[r] = b + (u64)n_base * (K / 2) + r * (K / 2);
+        scale_row[r] = scales_of_row(n_base + r, SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILE; i++)
-        a_row[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i, m - 1)) * lda);
+        a_row[i] = (const u8 *)(a + (u64)(first + row_of_a(m0 + i, m)) * lda);
 
     // Steps are counted from the phase on and come round. The chunk that this lane has of one; past
     // the end of K, the last one again.
@@ -473,12 +564,13 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     auto chunk_of = [&](u32 s) {
         return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), K - CHUNK));
     };
-    auto load_weights = [&](auto chunk, u32 k, u32 (&packed)[ROWS][CHUNK / 8],
+    auto load_weights = [&](auto chunk, u32 k, u32 further, u32 (&packed)[ROWS][CHUNK / 8],
                             chunk_scale (&scale)[ROWS]) {
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            load_dwords<chunk.weights / 8, WEIGHTS_ONCE>(packed[r], b_row[r] + k / 2);
+            load_dwords<chunk.weights / 8, WEIGHTS_ONCE>(packed[r],
+                                                         b_row[r] + k / 2 + further / 2);
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            scale[r] = load_scale(scale_row[r], k);
+            scale[r] = load_scale(scale_row[r], k, further / BLOCK);
     };
     // What whole steps leave of K, in smaller chunks: one more step of the wave whose turn it is.
     const u32 tail_start = K / STEP * STEP + lane * TAIL;
@@ -491,25 +583,27 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     u32 packed[SETS][ROWS][CHUNK / 8], k[SETS];
     chunk_scale scale[SETS][ROWS];
     UNROLL for (u32 s = 0; s < (AHEAD ? TRIPS : 1); s++) {
-        k[s] = chunk_of(step + s * SPLIT_K);
-        load_weights(length<CHUNK>(), k[s], packed[s], scale[s]);
+        const u32 further = FIXED ? s * FURTHER : 0;
+        k[s] = FIXED && s ? k[0] + further : chunk_of(step + s * SPLIT_K);
+        load_weights(length<CHUNK>(), k[FIXED ? 0 : s], further, packed[s], scale[s]);
     }
     if (AHEAD && has_tail)
-        load_weights(length<TAIL>(), tail_k, packed[SETS - 1], scale[SETS - 1]);
+        load_weights(length<TAIL>(), tail_k, 0, packed[SETS - 1], scale[SETS - 1]);
     schedule_boundary();
     build_table(table, entries, item);
 
     // After the reduction this lane will hold the sum of one row of W with one row of A.
     const u32 value = reduced_index<VALUES>(lane);
-    const u32 n = n0 + value % ROWS, i = m0 + value / ROWS;
-    const bool stores = reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || n < N) && i < m;
+    const u32 n = n_base + value % ROWS, i = m0 + value / ROWS;
+    const bool stores =
+        reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && is_row_of_a(i, m);
 #if BIAS
-    const float bias_value = bias[WHOLE_GROUPS ? n : minimum(n, N - 1)];
+    const float bias_value = bias[n];
 #endif
     barrier();
 
     const u32 copy = lane_copy(lane);
-    float total[VALUES] = {};
+    lane_total total[VALUES] = {};
 
     // One step: the weights and scales that were loaded for chunks from k on, times A. After the
     // last use of the packed weights `next` may request others in their place.
@@ -570,7 +664,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             UNROLL for (u32 r = 0; r < ROWS; r++)
                 value[r] = scale_value(scale_row[r], scale[r]);
             UNROLL for (u32 v = 0; v < VALUES; v++)
-                total[v] = __builtin_fmaf(whole(sum[v], lane), value[v % ROWS], total[v]);
+                total[v] = add_scaled(total[v], sum[v], value[v % ROWS]);
         }
     };
 
@@ -584,9 +678,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 return;
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
                 k[0] = chunk_of(step + SPLIT_K);
-                load_weights(length<CHUNK>(), k[0], packed[0], next_scale);
+                load_weights(length<CHUNK>(), k[0], 0, packed[0], next_scale);
             } else if (has_tail) {
-                load_weights(length<TAIL>(), tail_k, packed[0], next_scale);
+                load_weights(length<TAIL>(), tail_k, 0, packed[0], next_scale);
             }
         });
         UNROLL for (u32 r = 0; r < ROWS && !AHEAD; r++)
@@ -600,7 +694,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     };
     do_tail(length<TAIL>());
 
-    float result = reduce<VALUES>(total, lane);
+    float result = reduce(total, lane);
     if (SPLIT_K > 1) {
         LDS float *const partial = (LDS float *)shared_memory; // the table has served
         barrier();
@@ -615,6 +709,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #if BIAS
     result += bias_value;
 #endif
+    c_element *const c_row = c + (u64)(first + i) * ldc;
     if (stores)
-        (c + (u64)(first + i) * ldc)[n] = (c_element)result;
+        *at_offset(c_row, n * (u32)sizeof(c_element)) = (c_element)result;
 }

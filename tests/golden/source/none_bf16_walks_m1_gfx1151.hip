@@ -124,6 +124,9 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
     }
 }
 
+// Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
+template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
+
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
@@ -146,6 +149,21 @@ template <u32 BIT> DEVICE float across(float v, u32 lane)
             0, bits, BIT == 3 ? 0x128 : BIT == 2 ? 0x141 : BIT == 1 ? 0x4e : 0xb1, 0xf, 0xf, true);
     }
     return __builtin_bit_cast(float, other);
+}
+
+// The value of lane `LANE` of this lane's four.
+template <u32 LANE> DEVICE float of_lane(float v)
+{
+    return __builtin_bit_cast(float, // DPP: quad_perm:[LANE, LANE, LANE, LANE]
+                              __builtin_amdgcn_update_dpp(0, __builtin_bit_cast(u32, v),
+                                                          LANE * 0x55, 0xf, 0xf, true));
+}
+
+// Of four numbers of each of four neighbouring lanes, the sum of the first lane's first, the second
+// one's second and so on, which all four get.
+DEVICE float sum_of_diagonal(f32x4 v)
+{
+    return of_lane<0>(v.x) + of_lane<1>(v.y) + of_lane<2>(v.z) + of_lane<3>(v.w);
 }
 
 // Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
@@ -176,18 +194,45 @@ template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
                           : v[i] + across<BIT>(v[i], lane);
 }
 
+// The same where lanes that differ in bits 1 and 0 agree: nothing is left to sum there.
+template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
+{
+    UNROLL for (u32 i = 0; i < VALUES / 2; i++) {
+        const float clear = v[i], set = v[i + VALUES / 2]; // or v is put into memory
+        v[i] = lane >> BIT & 1 ? set : clear;
+    }
+}
+
+// The sum of a value over lane bits 4 and 5. The matrix instruction multiplies ones with a lane's
+// value at row lane / 16 and column lane % 16.
+DEVICE float sum_of_rows(float v, u32 lane)
+{
+#if __has_builtin(__builtin_amdgcn_mfma_f32_16x16x4f32)
+    return __builtin_amdgcn_mfma_f32_16x16x4f32(1.0f, v, f32x4{}, 0, 0, 0)[0];
+#else
+    v += across<4>(v, lane);
+    return WAVE == 64 ? v + across<5>(v, lane) : v;
+#endif
+}
+
 // Sums v[0] to v[VALUES-1] over the lanes, VALUES a power of two up to 32. The sum that a lane gets
-// is that of value reduced_index(lane); lanes that hold the same one agree.
-template <u32 VALUES> DEVICE float reduce(float *v, u32 lane)
+// is that of value reduced_index(lane); lanes that hold the same one agree. ALIKE: how many
+// neighbouring lanes hold the same v, 1 or 4, which are summed once.
+template <u32 VALUES, u32 ALIKE> DEVICE float reduce(float *v, u32 lane)
 {
     reduce_step<VALUES, 3>(v, lane);
     reduce_step<(VALUES + 1) / 2, 2>(v, lane);
-    reduce_step<(VALUES + 3) / 4, 1>(v, lane);
-    reduce_step<(VALUES + 7) / 8, 0>(v, lane);
-    reduce_step<(VALUES + 15) / 16, 4>(v, lane);
-    if constexpr (WAVE == 64)
-        reduce_step<1, 5>(v, lane);
-    return v[0];
+    if constexpr (ALIKE == 4) {
+        choose_step<(VALUES + 3) / 4, 1>(v, lane);
+        choose_step<(VALUES + 7) / 8, 0>(v, lane);
+    } else {
+        reduce_step<(VALUES + 3) / 4, 1>(v, lane);
+        reduce_step<(VALUES + 7) / 8, 0>(v, lane);
+    }
+    if constexpr (VALUES <= 16)
+        return sum_of_rows(v[0], lane);
+    reduce_step<2, 4>(v, lane);
+    return WAVE == 64 ? v[0] + across<5>(v[0], lane) : v[0];
 }
 template <u32 VALUES> DEVICE u32 reduced_index(u32 lane)
 {
@@ -608,7 +653,7 @@ DEVICE void reduce_sums(const SUM (&sum)[SUMS], float (&result)[RESULTS], u32 la
         float total[POWER] = {};
         UNROLL for (u32 v = 0; v < SUMS; v++)
             total[v] = whole(sum[v], lane);
-        result[0] = reduce<POWER>(total, lane);
+        result[0] = reduce<POWER, 1>(total, lane);
     }
 }
 
