@@ -12,11 +12,18 @@ static double microseconds(const struct plan *p, int64_t cycles)
     return target_microseconds(p->target, (double)cycles);
 }
 
+/* What makes a word's plural. */
+static const char *more_than_one(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 static const char *products_text(const struct plan *p)
 {
     switch (p->products) {
     case PRODUCTS_DOT2:
-        return "two at a time, by 16-bit dot products";
+        return plan_dual_dot2(p) ? "two at a time, by 16-bit dot products that are issued in pairs"
+                                 : "two at a time, by 16-bit dot products";
     case PRODUCTS_PACKED:
         return "two at a time, packed f32";
     case PRODUCTS_PLAIN:
@@ -67,6 +74,12 @@ static const char *lds_text(const struct plan *p)
                                                                      : "sums of waves";
 }
 
+/* Whether it has any: a plan of one wave for each row counts a few bytes that it does not use. */
+static bool has_lds(const struct plan *p)
+{
+    return p->family != FAMILY_SIMT_SKINNY || p->stage || p->split_k > 1;
+}
+
 static bool is_mma(const struct plan *p)
 {
     return p->family == FAMILY_MMA_W4 || p->family == FAMILY_MMA_INT4;
@@ -92,12 +105,13 @@ static void shape_explain(const struct plan *p, struct str *out)
                  p->ahead ? "; operands are loaded ahead of barriers" : "");
         return;
     }
+    const int rows = p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1);
+    const int weights = p->chunk * (is_mma(p) ? p->ring : 1);
     str_addf(out,
-             "  shape      %d waves of %u lanes; a wave has %d rows of W and %d weights of each "
+             "  shape      %d wave%s of %u lanes; a wave has %d row%s of W and %d weight%s of each "
              "per lane and step; %d %s a row\n",
-             p->waves, p->wave_size, p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1),
-             p->chunk * (is_mma(p) ? p->ring : 1), p->split_k,
-             p->split_k > 1 ? "waves share" : "wave has");
+             p->waves, more_than_one(p->waves), p->wave_size, rows, more_than_one(rows), weights,
+             more_than_one(weights), p->split_k, p->split_k > 1 ? "waves share" : "wave has");
 }
 
 static void decode_explain(const struct plan *p, struct str *out)
@@ -118,14 +132,21 @@ static void decode_explain(const struct plan *p, struct str *out)
     if (p->tail)
         str_addf(out, "  tail       the last step of a row has %d weights per lane\n", p->tail);
     str_addf(out, "  products   %s\n", products_text(p));
+    const int64_t rows = plan_rows_per_workgroup(p);
     str_addf(out,
-             "  grid       %" PRId64 " workgroups of %" PRId64
-             " rows fill %u compute units to %u %%\n",
-             e->workgroups, plan_rows_per_workgroup(p), t->cus, e->busy_percent);
+             "  grid       %" PRId64 " workgroup%s of %" PRId64
+             " row%s fill%s %u compute units to %u %%\n",
+             e->workgroups, more_than_one(e->workgroups), rows, more_than_one(rows),
+             e->workgroups == 1 ? "s" : "", t->cus, e->busy_percent);
+    str_add(out, "  resources  ");
+    if (has_lds(p))
+        str_addf(out, "%" PRIu32 " bytes of LDS (%s)", p->lds_bytes, lds_text(p));
+    else
+        str_add(out, "no LDS");
     str_addf(out,
-             "  resources  %" PRIu32 " bytes of LDS (%s), about %u VGPRs, %u waves per SIMD fit; "
-             "%" PRId64 " bytes of weights in flight in a compute unit\n",
-             p->lds_bytes, lds_text(p), e->vgprs, e->waves_per_simd, e->bytes_in_flight);
+             ", about %u VGPRs, %u waves per SIMD fit; %" PRId64
+             " bytes of weights in flight in a compute unit\n",
+             e->vgprs, e->waves_per_simd, e->bytes_in_flight);
     if (p->fp8)
         fp8_explain(p, out);
     if (p->ring)
@@ -135,9 +156,9 @@ static void decode_explain(const struct plan *p, struct str *out)
         str_addf(out, "  A          in LDS, %d chunks of each row and wave at a time\n", p->stage);
     if (p->resident)
         str_addf(out,
-                 "  walk       %d workgroups for each compute unit of the device at hand; on this "
-                 "part each walks over %" PRId64 " groups of rows\n",
-                 p->resident, e->walk);
+                 "  walk       %d workgroup%s for each compute unit of the device at hand; on this "
+                 "part each walks over up to %" PRId64 " groups of rows\n",
+                 p->resident, more_than_one(p->resident), e->walk);
     if (p->pairing)
         str_addf(out, "  pairs      %s\n",
                  p->problem.layout != QUERN_LAYOUT_K8 ? "lie in the words as A has them"

@@ -400,7 +400,8 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
 
 bool plan_dual_dot2(const struct plan *p)
 {
-    return p->products == PRODUCTS_DOT2 && p->target->capabilities & CAP_VOPD &&
+    return p->family == FAMILY_SIMT_SKINNY && p->products == PRODUCTS_DOT2 &&
+           p->target->capabilities & CAP_VOPD &&
            (p->fp8 != FP8_SOFTWARE || p->problem.a == QUERN_BF16 || p->target->generation > 11);
 }
 

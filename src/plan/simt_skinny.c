@@ -63,9 +63,10 @@ quern_status simt_skinny_accepts(const struct quern_problem *p, const struct tar
             "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", p->n,
             p->k, SIZE_MAX_NK);
     FAIL_IF(fp8_of(p, t) == FP8_SOFTWARE && takes > room, QUERN_E_DECLINED,
-            "%s has no instruction for wq=%s; software takes %.1f for a weight, and the %s has "
-            "time for %.1f while one arrives: use wq=none",
-            t->name, weight_name(p->wq), takes, t->part, room);
+            "%s has no instruction for wq=%s, and in software a weight with a=%s takes %.1f "
+            "instructions, more than the %.1f that the %s has time for while it arrives; use "
+            "wq=none",
+            t->name, weight_name(p->wq), dtype_name(p->a), takes, room, t->part);
     return QUERN_OK;
 }
 
@@ -354,9 +355,10 @@ static bool estimate(struct plan *p, const struct model_counts *counts)
     /* What is far below memory time may take more, so that all of the part asks for memory. Groups
      * of eight rows of fp8 take so much less that a little of it may be idle. */
     if (p->row_lanes == 8)
-        e->fills |= e->busy_percent >= BUSY_PERCENT_TILES;
+        e->fills = e->busy_percent >= BUSY_PERCENT_TILES && busy(p, BUSY_PERCENT_FULL, 8);
     else
-        e->fills = e->kernel_cycles <= e->memory_cycles / 2 && busy(p, BUSY_PERCENT_FULL, 1);
+        e->fills =
+            e->kernel_cycles <= e->memory_cycles / 2 && busy(p, BUSY_PERCENT_FULL, 1);
     return true;
 }
 
@@ -553,8 +555,10 @@ static bool alike(const struct plan *p, const struct plan *q)
 
 static void shape(const struct plan *p, struct str *out)
 {
-    str_addf(out, "%d waves, %d rows, ring of %d, split %d%s%s%s", p->waves,
-             p->rows_per_wave * p->row_lanes, p->ring, p->split_k,
+    const int rows = p->rows_per_wave * p->row_lanes;
+
+    str_addf(out, "%d wave%s, %d row%s, ring of %d, split %d%s%s%s", p->waves,
+             p->waves == 1 ? "" : "s", rows, rows == 1 ? "" : "s", p->ring, p->split_k,
              p->products == PRODUCTS_MATRIX ? ", matrix" : "", p->stage ? ", A in LDS" : "",
              p->resident ? ", walking" : "");
 }

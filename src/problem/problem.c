@@ -309,8 +309,8 @@ quern_status problem_normalise(const struct quern_problem *in, struct quern_prob
     TRY(check_range("wq", (int)p.wq, &weight_names));
     FAIL_IF(!p.n, QUERN_E_PROBLEM, "n is missing or 0; expected the number of output features");
     FAIL_IF(!p.k, QUERN_E_PROBLEM, "k is missing or 0; expected the number of input features");
-    if (p.op)
-        TRY(check_range("op", (int)p.op, &op_names));
+    p.op = p.op ? p.op : QUERN_OP_GEMM;
+    TRY(check_range("op", (int)p.op, &op_names));
     if (p.op != QUERN_OP_DEQUANT)
         FAIL_IF(!p.a, QUERN_E_PROBLEM, "a is missing; expected the type of the activations");
     else

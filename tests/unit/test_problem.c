@@ -99,7 +99,8 @@ static void test_refusals(void **state)
     expect_refused("wq=nf4 n=64 k=64 group=channel a=f16", "group=channel applies to int4 only");
     expect_refused("wq=mxfp4 n=64 k=64 group=64 a=f16", "groups of 32 only");
     expect_refused("wq=none n=64 k=64 a=f16 group=64", "group does not apply");
-    expect_refused("wq=fp8 n=64 k=64 a=f16 group=64", "group does not apply");
+    expect_refused("wq=fp8 n=64 k=64 a=f16 group=64",
+                   "group does not apply to op=gemm wq=fp8; leave it out");
     expect_refused("wq=nf4 n=64 k=64 a=f16 zero=u8", "zero does not apply");
     expect_refused("wq=none n=64 k=64 a=f16 scale=f32", "scale does not apply");
     expect_refused("op=dequant wq=nf4 n=64 k=64 c=f16 a=f16", "a does not apply");
