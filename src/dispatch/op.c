@@ -412,8 +412,9 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     TRY(check_verified(ctx));
     TRY(quern_problem_text(&normal, text, sizeof text));
     TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &ctx->settings.force, &plans));
-    /* slices of the largest kernel and a rest: beyond its reach every kernel may be needed */
-    const bool beyond = m_hi > plans.m_max;
+    /* slices of the largest kernel and a rest: beyond one slice every kernel may be needed */
+    const struct plan *const largest = &plans.plans[plans.count - 1];
+    const bool beyond = m_hi >= largest->m_lo && m_hi > largest->m_tile;
     size_t first = 0, last = plans.count - 1;
     while (!beyond && first < last && plans.plans[first].m_hi < m_lo)
         first++;

@@ -170,6 +170,7 @@ static void explain(const struct plan_set *set, const struct plan_slice *slices,
         str_add(out, ":\n");
         plan_explain(slices[i].plan, out);
     }
+    plan_explain_rows(set, (int)m, out);
 }
 
 static void explain_blas(const quern_op *op, int64_t m, struct str *out)

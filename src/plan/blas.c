@@ -29,14 +29,6 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Slices of the largest kernel are dealt out to the compute units like one large grid. */
-static double own_cycles(const struct plan *p, int64_t rows)
-{
-    const double cycles = (double)plan_cycles(p, (rows + p->m_tile - 1) / p->m_tile);
-
-    return larger(cycles, (double)p->estimate.memory_cycles);
-}
-
 static double blas_cycles(const struct plan_blas *b, const struct plan *p, int64_t rows)
 {
     const struct quern_problem *const q = &p->problem;
@@ -86,7 +78,9 @@ struct plan_blas plan_blas_choose(const struct plan_set *set)
         b.weight_bytes = q->n * q->k * dtype_bytes(q->a);
     }
     for (int64_t rows = PLAN_BLAS_LEAST; rows <= PLAN_BLAS_ROWS && !b.from; rows *= 2) {
-        const double own = own_cycles(p, rows), other = blas_cycles(&b, p, rows);
+        struct plan_slice slices[2];
+        const double own = (double)plan_slices_cycles(slices, plan_slices(set, rows, slices));
+        const double other = blas_cycles(&b, p, rows);
         if (rows <= p->m_tile || other >= own)
             continue;
         b.from = rows;

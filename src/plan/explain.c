@@ -125,7 +125,9 @@ static void decode_explain(const struct plan *p, struct str *out)
         (double)e->slots * p->wave_size / ((double)p->problem.n * (double)p->problem.k);
 
     str_addf(out, "%s: M = %d", p->symbol, p->m_lo);
-    if (p->m_hi != p->m_lo)
+    if (p->family == FAMILY_MMA_TILE)
+        str_add(out, " and more");
+    else if (p->m_hi != p->m_lo)
         str_addf(out, " to %d", p->m_hi);
     str_addf(out, ", family %s on %s (%s)\n", family->name, t->name, t->part);
     shape_explain(p, out);

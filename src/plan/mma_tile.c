@@ -131,19 +131,15 @@ static int64_t round_cycles(const struct plan *p, int64_t together)
     return latency + waves * setup_slots(p) * issue + steps * (step + drain);
 }
 
-int64_t mma_tile_cycles(const struct plan *p, int64_t slices)
+static void estimate_rounds(struct plan *p)
 {
-    const struct target_fill fill =
-        target_fill(p->target, (uint64_t)(p->estimate.workgroups * slices));
-    const int64_t fullest = (int64_t)fill.fullest;
-    const int64_t fit = target_workgroups_per_cu(p->target, p->estimate.vgprs, p->lds_bytes,
-                                                 p->wave_size, (unsigned)p->waves);
-    const int64_t together = fit < fullest ? fit : fullest;
-    int64_t cycles = fullest / together * round_cycles(p, together);
+    struct plan_estimate *const e = &p->estimate;
+    const unsigned fit = target_workgroups_per_cu(p->target, e->vgprs, p->lds_bytes, p->wave_size,
+                                                  (unsigned)p->waves);
 
-    if (fullest % together)
-        cycles += round_cycles(p, fullest % together);
-    return cycles;
+    e->together = model_at_most((int)fit, PLAN_TOGETHER_MAX);
+    for (int i = 0; i < e->together; i++)
+        e->round_cycles[i] = round_cycles(p, i + 1);
 }
 
 static bool estimate(struct plan *p)
@@ -170,7 +166,8 @@ static bool estimate(struct plan *p)
     e->step_slots = (uint32_t)step_slots(p);
     e->setup_slots = (uint32_t)setup_slots(p);
     e->slots = waves * (steps * e->step_slots + e->setup_slots);
-    e->kernel_cycles = mma_tile_cycles(p, slices) / slices;
+    estimate_rounds(p);
+    e->kernel_cycles = plan_cycles(p, slices) / slices;
     e->busy_cycles = e->kernel_cycles * t->cus * t->simds;
     e->busy_percent = target_fill(t, (uint64_t)(e->workgroups * slices)).percent;
     const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;

@@ -128,6 +128,17 @@ static quern_status add_mma(struct plan_set *set, struct plan base,
     return QUERN_OK;
 }
 
+/* The first number of rows that tiles take no longer for than slices of the kernel below. */
+static int tile_from(const struct plan *tile, const struct plan *below)
+{
+    int rows = below->m_tile + 1;
+
+    while (rows < PLAN_TILE_FROM &&
+           plan_launch_cycles(below, rows) < plan_launch_cycles(tile, rows))
+        rows += below->m_tile;
+    return rows;
+}
+
 /* The kernel for hundreds of rows of A, with the tile that takes less time for each of them. */
 static quern_status add_tile(struct plan_set *set, struct plan base)
 {
@@ -141,15 +152,10 @@ static quern_status add_tile(struct plan_set *set, struct plan base)
                                low.plans[0].estimate.kernel_cycles * tile_rows[0]};
     *p = per_row[0] <= per_row[1] ? tall.plans[0] : low.plans[0];
     set->count++;
-    /* fewer rows stay with slices of the kernel below while those take less time */
-    const int64_t own = plan_cycles(p, 1);
-    int slices = 1;
-    while (slices * below->m_tile + 1 < p->m_tile && plan_cycles(below, slices + 1) <= own)
-        slices++;
-    const int rows = model_at_most(slices * below->m_tile, p->m_tile - 1);
-    below->m_hi = rows;
-    below->weights_once &= rows == below->m_tile;
-    p->m_lo = rows + 1;
+    p->m_lo = tile_from(p, below);
+    p->m_hi = p->m_lo > p->m_tile ? p->m_lo : p->m_tile;
+    below->m_hi = p->m_lo - 1;
+    below->weights_once &= below->m_hi == below->m_tile;
     return QUERN_OK;
 }
 
@@ -276,12 +282,36 @@ void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX])
 int64_t plan_cycles(const struct plan *p, int64_t slices)
 {
     const struct plan_estimate *const e = &p->estimate;
+    const int64_t all = model_ceil_div(slices * e->workgroups, p->target->cus);
 
-    if (p->family == FAMILY_MMA_TILE)
-        return mma_tile_cycles(p, slices);
-    const uint64_t one = target_fill(p->target, (uint64_t)e->workgroups).fullest;
-    const uint64_t all = target_fill(p->target, (uint64_t)(slices * e->workgroups)).fullest;
-    return e->kernel_cycles * (int64_t)all / (int64_t)one;
+    if (p->family == FAMILY_MMA_TILE) {
+        const int64_t together = all < e->together ? all : e->together, rest = all % together;
+        return all / together * e->round_cycles[together - 1] +
+               (rest ? e->round_cycles[rest - 1] : 0);
+    }
+    return e->kernel_cycles * all / model_ceil_div(e->workgroups, p->target->cus);
+}
+
+int64_t plan_launch_cycles(const struct plan *p, int64_t rows)
+{
+    const struct quern_problem *const q = &p->problem;
+    const int64_t row = q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c);
+    const int64_t kernel = plan_cycles(p, model_ceil_div(rows, p->m_tile));
+    /* further rows add their own A and C to the bytes of the first slice */
+    const int64_t memory =
+        p->estimate.memory_cycles +
+        (int64_t)target_memory_cycles(p->target, (double)(row * (rows - p->m_tile)));
+
+    return kernel > memory ? kernel : memory;
+}
+
+int64_t plan_slices_cycles(const struct plan_slice *slices, size_t count)
+{
+    int64_t cycles = 0;
+
+    for (size_t i = 0; i < count; i++)
+        cycles += plan_launch_cycles(slices[i].plan, slices[i].rows);
+    return cycles;
 }
 
 /* The plan that serves m rows among the first `count` of a set. */
@@ -306,22 +336,57 @@ static size_t add_slices(const struct plan *p, int64_t first, int64_t m, struct 
     return 1;
 }
 
+/* Full slices of one kernel, the rest by the smallest of `kernels` others that takes it. */
+static size_t add_full_and_rest(const struct plan_set *set, size_t kernels, const struct plan *p,
+                                int64_t m, struct plan_slice slices[2])
+{
+    const int64_t rest = m % p->m_tile, full = m - rest;
+    const size_t count = full ? add_slices(p, 0, full, slices) : 0;
+
+    return count + add_slices(plan_among(set, kernels, rest), full, rest, &slices[count]);
+}
+
+/* Keeps the launches that are modelled to take less; of equals, those it has. */
+static size_t keep_less(struct plan_slice slices[2], size_t count, const struct plan_slice other[2],
+                        size_t others)
+{
+    if (plan_slices_cycles(slices, count) <= plan_slices_cycles(other, others))
+        return count;
+    memcpy(slices, other, others * sizeof *slices);
+    return others;
+}
+
+/* Rows from m_lo of tiles on: by tiles, by slices of the kernel below, or by full tiles and another
+ * kernel for the rest. */
+static size_t slices_by_time(const struct plan_set *set, size_t kernels, int64_t m,
+                             struct plan_slice slices[2])
+{
+    const struct plan *const tile = &set->plans[kernels - 1], *const below = tile - 1;
+    struct plan_slice other[2];
+    size_t count = add_slices(tile, 0, m, slices);
+
+    count = keep_less(slices, count, other, add_slices(below, 0, m, other));
+    if (m > tile->m_tile && m % tile->m_tile)
+        count = keep_less(slices, count, other,
+                          add_full_and_rest(set, kernels - 1, tile, m, other));
+    return count;
+}
+
 static size_t slices_among(const struct plan_set *set, size_t kernels, int64_t m,
                            struct plan_slice slices[2])
 {
     const struct plan *const largest = &set->plans[kernels - 1];
-    const int64_t rest = m % largest->m_tile, full = m - rest;
-    const struct plan *const last = plan_among(set, kernels, rest);
-    size_t count = 0;
+    const int64_t rest = m % largest->m_tile;
 
     if (largest->family == FAMILY_DEQUANT)
         return add_slices(largest, 0, 1, slices);
+    if (largest->family == FAMILY_MMA_TILE && kernels > 1)
+        return m < largest->m_lo ? add_slices(plan_among(set, kernels, m), 0, m, slices)
+                                 : slices_by_time(set, kernels, m, slices);
     /* the last slice is not a full one where another kernel would take longer */
-    if (!rest || last == largest)
+    if (!rest || plan_among(set, kernels, rest) == largest)
         return add_slices(largest, 0, m, slices);
-    if (full)
-        count = add_slices(largest, 0, full, slices);
-    return count + add_slices(last, full, rest, &slices[count]);
+    return add_full_and_rest(set, kernels, largest, m, slices);
 }
 
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2])

@@ -99,6 +99,10 @@ enum plan_choice {
 
 /* Elements between rows of A that kernels of mma_tile can be launched with. */
 #define PLAN_TILE_LDA_MAX (1 << 22)
+/* The most rows that slices of the kernel below keep from them, and workgroups of theirs that are
+ * modelled side by side. */
+#define PLAN_TILE_FROM    16384
+#define PLAN_TOGETHER_MAX 8
 
 /* What the model says of a plan on the target's retail part. Times are cycles of its clock. */
 struct plan_estimate {
@@ -113,6 +117,9 @@ struct plan_estimate {
     bool streams;            /* waves hide latency from each other, where that is asked for */
     int64_t bytes_in_flight; /* of weights that a compute unit waits for when all its waves do */
     int64_t kernel_cycles; /* of the fullest compute unit: instructions issued, loads waited for */
+    int64_t round_cycles[PLAN_TOGETHER_MAX]; /* of mma_tile: of a compute unit that runs 1, 2, …
+                                                workgroups side by side */
+    int together;                            /* as many as fit, PLAN_TOGETHER_MAX at most */
     int64_t memory_cycles; /* every operand once, at the part's bandwidth */
     int64_t busy_cycles;   /* of all SIMDs together: instructions issued, matrix units at work */
     bool fills; /* the grid is as fine as is asked for, or as rows of W can be dealt out */
@@ -124,8 +131,10 @@ struct plan {
     const struct target *target;
     enum plan_family family;
     char symbol[64];             /* kernel name: for people and profilers, not an identity */
-    int m_lo, m_hi; /* rows of A this kernel serves in one launch, and slices of larger ones */
-    int m_tile;     /* rows of a slice: m_hi, or fewer where slices beat the next kernel */
+    int m_lo, m_hi; /* rows of A that it serves, in slices where those beat the next kernel; the
+                       largest has rows of more than m_hi, too, and of mma_tile shares those from
+                       m_lo on with the kernel below, as plan_slices says */
+    int m_tile;     /* rows of a slice */
     enum plan_products products;
     unsigned wave_size;          /* 32 or 64 */
     int waves;                   /* of a workgroup */
@@ -167,7 +176,7 @@ struct plan {
 /* All kernels of a problem on a target, by increasing m. */
 struct plan_set {
     size_t count;
-    int m_max; /* rows of the largest kernel that the problem has, whether or not it is here */
+    int m_max; /* m_hi of the largest kernel that the problem has, whether or not it is here */
     struct plan plans[PLAN_KERNELS_MAX];
     bool tuned;            /* a tuning table was asked: that of this hash */
     struct hash128 tuning;
@@ -214,7 +223,8 @@ struct plan_slice {
 };
 /*
  * Covers m ≥ 1 rows with at most two launches: slices of the largest kernel, then the rest if that
- * is another's. op=dequant takes one launch whatever m is.
+ * is another's; or slices of the kernel below mma_tile, where those are modelled to take less.
+ * op=dequant takes one launch whatever m is. Cheap enough for every launch.
  */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 /* The same without kernels of mma_tile, for rows of A further apart than PLAN_TILE_LDA_MAX; 0 when
@@ -232,9 +242,12 @@ uint32_t plan_workgroups(const struct plan *p, const uint32_t grid[3]);
 /* Appends the reasons for the choice and the modelled cost, for people. */
 void plan_explain(const struct plan *p, struct str *out);
 
-/* Cycles that a launch of so many slices is modelled to take, its workgroups dealt out to the
+/* Cycles of the fullest compute unit in a launch of so many slices, its workgroups dealt out to the
  * compute units like one grid. */
 int64_t plan_cycles(const struct plan *p, int64_t slices);
+/* Cycles that a launch, or all of some, is modelled to take: those, or memory's if that is more. */
+int64_t plan_launch_cycles(const struct plan *p, int64_t rows);
+int64_t plan_slices_cycles(const struct plan_slice *slices, size_t count);
 
 /* What m rows of A are modelled to take on vector units, by matrix units straight from registers,
  * or by tiles that are shared through LDS. False: the problem has no such kernel. */
@@ -245,9 +258,10 @@ struct plan_cost {
 };
 bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, struct plan_cost *cost);
 
-/* Appends what each family is modelled to take for rows of A from 1 to 2048, and which kernel of
- * the set serves them, for people. */
+/* Appends what each family is modelled to take for rows of A from 1 to 2048, and which kernels of
+ * the set serve them, for people; or for m rows alone, in a line. */
 void plan_explain_sweep(const struct plan_set *set, struct str *out);
+void plan_explain_rows(const struct plan_set *set, int m, struct str *out);
 
 /*
  * Kernel arguments in kernarg order, the same for all kernels of a family:

@@ -59,12 +59,8 @@ bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, stru
     if (!choose(set, units, m, &p))
         return false;
     const int slices = (m + p.m_tile - 1) / p.m_tile;
-    const int64_t row = q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c);
-    const double kernel = (double)plan_cycles(&p, slices);
-    const double memory = (double)p.estimate.memory_cycles +
-                          target_memory_cycles(p.target, (double)(row * (m - p.m_tile)));
     *cost = (struct plan_cost){
-        .us = target_microseconds(p.target, kernel > memory ? kernel : memory),
+        .us = target_microseconds(p.target, (double)plan_launch_cycles(&p, m)),
         .slots = slices * (double)p.estimate.slots * p.wave_size / ((double)q->n * (double)q->k)};
     return true;
 }
@@ -79,10 +75,32 @@ static void add_cost(struct str *out, const struct plan_set *set, enum plan_unit
     str_addf(out, "  %-24s", text);
 }
 
-/* The kernel that serves m rows: slices of the largest, beyond that one's. */
-static const struct plan *serves(const struct plan_set *set, int m)
+/* The kernels that serve m rows. */
+static void add_kernels(struct str *out, const struct plan_set *set, int m)
 {
-    return plan_for(set, m < set->m_max ? m : set->m_max);
+    struct plan_slice slices[2];
+    const size_t count = plan_slices(set, m, slices);
+
+    for (size_t i = 0; i < count; i++) {
+        str_addf(out, "%s%s", i ? ", then " : "", slices[i].plan->symbol);
+        if (slices[i].slices > 1)
+            str_addf(out, " in %" PRId64 " slices", slices[i].slices);
+    }
+    str_addf(out, ": %.1f us\n",
+             target_microseconds(set->plans[0].target,
+                                 (double)plan_slices_cycles(slices, count)));
+}
+
+void plan_explain_rows(const struct plan_set *set, int m, struct str *out)
+{
+    static const char *const names[] = {"vector units", "matrix units", "tiles in LDS"};
+    struct plan_cost cost;
+
+    str_addf(out, "%d rows by ", m);
+    add_kernels(out, set, m);
+    for (int units = PLAN_UNITS_VECTOR; units <= PLAN_UNITS_TILES; units++)
+        if (plan_cost_of(set, (enum plan_units)units, m, &cost))
+            str_addf(out, "  %-12s alone %.1f us\n", names[units], cost.us);
 }
 
 void plan_explain_sweep(const struct plan_set *set, struct str *out)
@@ -103,8 +121,8 @@ void plan_explain_sweep(const struct plan_set *set, struct str *out)
         str_addf(out, "%-9s", rows);
         for (int units = PLAN_UNITS_VECTOR; units <= PLAN_UNITS_TILES; units++)
             add_cost(out, set, (enum plan_units)units, m);
-        const struct plan *const p = serves(set, m);
-        str_addf(out, "  %s%s\n", p->symbol, m > p->m_tile ? ", in slices" : "");
+        str_add(out, "  ");
+        add_kernels(out, set, m);
     }
     for (size_t i = 1; i < set->count; i++)
         if (set->plans[i].family != set->plans[i - 1].family)

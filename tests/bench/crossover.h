@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The chart of docs/crossover.svg: what the vector units, the matrix units straight from registers,
- * and tiles in LDS are modelled to take for 1 to 4096 rows of A, on five parts. Everything is the
- * planner's model; no GPU and no compiler is asked.
+ * and tiles in LDS are modelled to take for 1 to 4096 rows of A, on five parts, for NF4 in bf16 and
+ * beside it int4 in f16. Everything is the planner's model; no GPU and no compiler is asked.
  */
 #ifndef BENCH_CROSSOVER_H
 #define BENCH_CROSSOVER_H
@@ -12,11 +12,12 @@
 #include <math.h>
 #include <stdio.h>
 
-#define CROSSOVER_PROBLEM "wq=nf4 n=19456 k=2560 a=bf16"
-#define CROSSOVER_ROWS    4096
+#define CROSSOVER_ROWS 4096
 
 enum { CROSS_W = 300, CROSS_H = 190, CROSS_X = 350, CROSS_Y = 260, CROSS_DECADES = 5 };
 
+static const char *const crossover_problems[] = {"wq=nf4 n=19456 k=2560 a=bf16",
+                                                 "wq=int4 n=19456 k=2560 a=f16"};
 static const char *const crossover_targets[] = {"gfx1100", "gfx1151", "gfx1201", "gfx942",
                                                 "gfx950"};
 
@@ -67,29 +68,17 @@ static void crossover_marks(FILE *f, const struct plan_set *set, int x, int y)
                     crossover_x(x, set->plans[i].m_lo) + 3, y + 12, set->plans[i].m_lo);
 }
 
-/* The chart as SVG; false, with the reason in quern_last_error(), when there is no kernel. */
-static bool crossover_svg(FILE *f)
+/* A column of the chart: one problem on all parts. */
+static bool crossover_column(FILE *f, const char *text, int x)
 {
-    static const char *const names[] = {"vector units", "matrix units", "tiles in LDS"};
     struct quern_problem problem;
     struct plan_set set;
 
-    if (quern_problem_parse(CROSSOVER_PROBLEM, &problem) != QUERN_OK)
+    if (quern_problem_parse(text, &problem) != QUERN_OK)
         return false;
-    fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1080 610\">\n"
-               "<style>text{font:12px sans-serif;fill:#333}.h{font-weight:bold}"
-               "path{fill:none;stroke-width:1.6}.g{stroke:#ddd;stroke-width:1}"
-               ".m{stroke:#888;stroke-width:1;stroke-dasharray:4 3}"
-               ".a{stroke:#1b6ca8}.b{stroke:#d98200}.c{stroke:#a8324a}</style>\n"
-               "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
-               "<text class=\"h\" x=\"50\" y=\"24\">" CROSSOVER_PROBLEM
-               ": modelled microseconds for M rows of A, and the M at which another family takes "
-               "over</text>\n");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        fprintf(f, "<path class=\"%c\" d=\"M%zu 41h24\"/><text x=\"%zu\" y=\"45\">%s</text>\n",
-                "abc"[i], 50 + 130 * i, 80 + 130 * i, names[i]);
+    fprintf(f, "<text class=\"h\" x=\"%d\" y=\"72\">%s</text>\n", x, text);
     for (size_t t = 0; t < sizeof crossover_targets / sizeof *crossover_targets; t++) {
-        const int x = 50 + (int)(t % 3) * CROSS_X, y = 95 + (int)(t / 3) * CROSS_Y;
+        const int y = 110 + (int)t * CROSS_Y;
         const struct target *const target = target_named(crossover_targets[t]);
         if (plan_make(&problem, target, &set) != QUERN_OK)
             return false;
@@ -98,6 +87,28 @@ static bool crossover_svg(FILE *f)
             crossover_line(f, &set, (enum plan_units)units, x, y);
         crossover_marks(f, &set, x, y);
     }
+    return true;
+}
+
+/* The chart as SVG; false, with the reason in quern_last_error(), when there is no kernel. */
+static bool crossover_svg(FILE *f)
+{
+    static const char *const names[] = {"vector units", "matrix units", "tiles in LDS"};
+
+    fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 730 1400\">\n"
+               "<style>text{font:12px sans-serif;fill:#333}.h{font-weight:bold}"
+               "path{fill:none;stroke-width:1.6}.g{stroke:#ddd;stroke-width:1}"
+               ".m{stroke:#888;stroke-width:1;stroke-dasharray:4 3}"
+               ".a{stroke:#1b6ca8}.b{stroke:#d98200}.c{stroke:#a8324a}</style>\n"
+               "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
+               "<text class=\"h\" x=\"50\" y=\"24\">Modelled microseconds for M rows of A, and "
+               "the M from which on another family takes over</text>\n");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        fprintf(f, "<path class=\"%c\" d=\"M%zu 41h24\"/><text x=\"%zu\" y=\"45\">%s</text>\n",
+                "abc"[i], 50 + 130 * i, 80 + 130 * i, names[i]);
+    for (size_t i = 0; i < sizeof crossover_problems / sizeof *crossover_problems; i++)
+        if (!crossover_column(f, crossover_problems[i], 50 + (int)i * CROSS_X))
+            return false;
     fprintf(f, "</svg>\n");
     return true;
 }

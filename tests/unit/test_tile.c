@@ -53,13 +53,15 @@ static quern_ctx *contexts[COUNT(targets)];
 static quern_status tile_op(size_t target, const char *text, quern_op **op, int *tile)
 {
     const struct quern_problem p = t_problem(text);
+    char shape[PLAN_SHAPE_MAX];
     struct plan_set set;
 
     TRY(plan_make(&p, target_named(targets[target]), &set));
     const struct plan *const last = &set.plans[set.count - 1];
     FAIL_IF(last->family != FAMILY_MMA_TILE, QUERN_E_INTERNAL, "the last kernel is none of tiles");
     *tile = last->m_tile;
-    return quern_op_create_range(contexts[target], &p, last->m_hi, last->m_hi, op);
+    plan_shape(last, shape);
+    return quern_op_create_shape(contexts[target], &p, last->m_hi, shape, op);
 }
 
 /* Notes a failure of ours: a figure, and the problem, in the place of its text. */
@@ -116,25 +118,31 @@ static void test_problems(void **state)
     t_runs_expect_none();
 }
 
-/* Every M of the contract on the kernels that dispatch picks for it, the largest with few columns.
- */
+/* Every M of the contract with few columns: on the kernels that dispatch picks for it, and on tiles
+ * from where layers with many columns have them. */
 static void rows_of(void *user, size_t index)
 {
     static const char *const texts[] = {"wq=int4 n=48 k=128 a=f16 zero=u8",
                                         "wq=nf4 n=48 k=128 a=bf16"};
-    static const int rows[] = {1, 7, 16, 33, 256, 2048, 3968};
+    static const int rows[] = {1, 7, 16, 33, 300}, tiled[] = {256, 2048, 3968};
     const size_t t = index % COUNT(targets), i = index / COUNT(targets);
     const struct quern_problem p = t_problem(texts[i]);
-    quern_op *op;
+    const double limit = i ? BF16_ERROR : LAYER_F16_ERROR;
+    quern_op *op, *tiles;
+    int tile;
 
     (void)user;
-    if (quern_op_create(contexts[t], &p, 4096, &op) != QUERN_OK) {
+    if (quern_op_create(contexts[t], &p, 4096, &op) != QUERN_OK ||
+        tile_op(t, texts[i], &tiles, &tile) != QUERN_OK) {
         t_runs_failed(texts[i], targets[t], 4096);
         return;
     }
-    for (size_t j = 0; j < COUNT(rows) - (T_SANITIZED ? 2 : 0); j++)
-        verify(op, texts[i], t, rows[j], i ? BF16_ERROR : LAYER_F16_ERROR);
+    for (size_t j = 0; j < COUNT(rows); j++)
+        verify(op, texts[i], t, rows[j], limit);
+    for (size_t j = 0; j < (T_SANITIZED ? 1 : COUNT(tiled)); j++)
+        verify(tiles, texts[i], t, tiled[j], limit);
     quern_op_release(op);
+    quern_op_release(tiles);
 }
 
 static void test_rows(void **state)

@@ -112,11 +112,15 @@ static void test_full_size(void **state)
 {
     static const char f16[] = "wq=int4 group=128 n=19456 k=2560 a=f16 zero=u8";
     static const char bf16[] = "wq=int4 group=128 n=19456 k=2560 a=bf16 zero=u8";
+    static const char symmetric[] = "wq=int4 group=128 n=19456 k=2560 a=f16";
 
     (void)state;
     check("gfx1151", f16, 5.4e-4);
+    check("gfx1151", symmetric, 5.4e-4);
     check("gfx1201", bf16, 5e-3);
+    check("gfx1201", symmetric, 5.4e-4);
     check("gfx942", f16, 5.4e-4);
+    check("gfx942", symmetric, 5.4e-4);
     check("gfx950", bf16, 5e-3);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// quern 0.1.0 for gfx1201, M = 33 to 255
+// quern 0.1.0 for gfx1201, M = 33 to 640
 // op=gemm wq=fp4 group=32 scale=f32 a=f16 c=f32 n=1000 k=1056 bias=1 layout=bnb round=rne
 
 #define SYMBOL quern_fp4_f16_n1000_k1056_g32_m64 // name of the kernel
