@@ -79,13 +79,15 @@ static const char *products_word(enum plan_products products)
                                          : "PLAIN";
 }
 
-/* The instructions that a kernel multiplies tiles with, for those of family mma_w4. */
+/* The instructions that a kernel multiplies tiles with, for families on matrix units. */
 static const char *matrix_template(enum plan_products products)
 {
-    return products == PRODUCTS_WMMA11   ? "prelude/wmma11"
-           : products == PRODUCTS_WMMA12 ? "prelude/wmma12"
-           : products == PRODUCTS_MFMA32 ? "prelude/mfma32"
-                                         : "prelude/mfma16";
+    return products == PRODUCTS_WMMA11        ? "prelude/wmma11"
+           : products == PRODUCTS_WMMA12      ? "prelude/wmma12"
+           : products == PRODUCTS_MFMA32      ? "prelude/mfma32"
+           : products == PRODUCTS_MFMA_TALL8  ? "prelude/mfma_tall8"
+           : products == PRODUCTS_MFMA_TALL16 ? "prelude/mfma_tall16"
+                                              : "prelude/mfma16";
 }
 
 /* What kernels of all families are told. */
@@ -481,7 +483,9 @@ quern_status gen_source(const struct plan *plan, struct str *source)
     TRY(quern_problem_text(&plan->problem, problem, sizeof problem));
     str_add(source, licence);
     str_addf(source, "// quern " VERSION " for %s", plan->target->name);
-    if (plan->family != FAMILY_DEQUANT)
+    if (plan->family == FAMILY_MMA_TILE)
+        str_addf(source, ", M = %d and more", plan->m_lo);
+    else if (plan->family != FAMILY_DEQUANT)
         str_addf(source, ", M = %d to %d", plan->m_lo, plan->m_hi);
     str_addf(source, "\n// %s\n\n", problem);
     switch (plan->family) {

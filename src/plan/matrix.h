@@ -6,10 +6,11 @@
 
 #include "plan/plan.h"
 
-#define MATRIX_TILE 16 /* rows of each operand */
+#define MATRIX_TILE 16 /* rows of each operand, but for the tall forms */
 
 struct matrix_form {
     const char *text; /* that target_matrix_cycles knows */
+    int side;         /* rows of each operand */
     int k_lanes;      /* lanes with parts of a row of an operand */
     int k_of_lane;    /* along K, that a lane gives to one instruction */
     int values;       /* of the result, in a lane */
@@ -17,6 +18,9 @@ struct matrix_form {
 
 /* The instruction of 16-bit floats that families of matrix units use on a target; 0: none. */
 enum plan_products matrix_products(const struct target *target);
+
+/* The one with 32 rows of each operand; 0: none. */
+enum plan_products matrix_products_tall(const struct target *target);
 
 /* Of products that are one of those. */
 struct matrix_form matrix_form(enum plan_products products);

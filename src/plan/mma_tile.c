@@ -10,7 +10,6 @@
 #include "plan/matrix.h"
 #include "target/rates.h"
 
-#define TILE       MATRIX_TILE
 #define PIECE      8   /* values in 16 bytes */
 #define VGPRS_MAX  236 /* estimated, so that nothing is spilled */
 #define LOOP_SLOTS 20  /* instructions of a step for addresses, scales and the loop */
@@ -31,8 +30,8 @@ static struct shape shape_of(const struct plan *p)
     const int fragment_pieces = form.k_of_lane > PIECE ? form.k_of_lane / PIECE : 1;
 
     return (struct shape){.items = items,
-                          .m_tiles = p->m_tile / p->split_k / TILE,
-                          .n_tiles = p->rows_per_wave / TILE,
+                          .m_tiles = p->m_tile / p->split_k / form.side,
+                          .n_tiles = p->rows_per_wave / form.side,
                           .n_tile = n_tile,
                           .a_pieces = p->m_tile * p->chunk / PIECE / items,
                           .words = n_tile * p->chunk / PIECE / items,
@@ -112,34 +111,43 @@ static int64_t lds_passes(const struct plan *p)
     return s.items * (int64_t)loads / read + s.items * (int64_t)(s.a_pieces + s.words) / written;
 }
 
-/* Cycles of a compute unit that runs `together` workgroups side by side from start to end. */
-static int64_t round_cycles(const struct plan *p, int64_t together)
+/* What mma_tile_cycles needs. Products and other instructions of waves take turns on RDNA; on gfx9
+ * one wave's products run beside the other's instructions. */
+static void estimate_cycles(struct plan *p)
 {
     const struct target *const t = p->target;
     const struct shape s = shape_of(p);
-    const int64_t issue = target_issue_cycles(t);
-    const int64_t waves = model_ceil_div(together * p->waves, (int64_t)t->simds);
-    const int64_t steps = p->problem.k / p->chunk;
-    const int64_t matrix = (int64_t)products_of_step(p, &s) * target_matrix_cycles(t, s.form.text);
-    const int64_t slots = step_slots(p) * issue, others = slots - products_of_step(p, &s) * issue;
-    const int64_t busy = !target_matrix_pipe(t) ? others + matrix : slots > matrix ? slots : matrix;
-    const int64_t lds = together * lds_passes(p);
-    const int64_t step = waves * busy > lds ? waves * busy : lds;
-    const int64_t drain = together > 1 || p->ahead ? 0 : TARGET_LDS_CYCLES;
-    const int64_t latency = (int64_t)(t->clock_ghz * TARGET_LATENCY_NS + 0.5);
+    struct plan_estimate *const e = &p->estimate;
+    const int64_t issue = target_issue_cycles(t), steps = p->problem.k / p->chunk;
+    const int64_t matrix =
+        steps * products_of_step(p, &s) * target_matrix_cycles(t, s.form.text);
+    const int64_t setup = setup_slots(p) * issue, slots = setup + steps * step_slots(p) * issue;
 
-    return latency + waves * setup_slots(p) * issue + steps * (step + drain);
+    e->together = (int)target_workgroups_per_cu(t, e->vgprs, p->lds_bytes, p->wave_size,
+                                                (unsigned)p->waves);
+    e->wave_cycles = !target_matrix_pipe(t)
+                         ? slots - steps * products_of_step(p, &s) * issue + matrix
+                     : slots > matrix ? slots
+                                      : matrix;
+    e->lds_cycles = steps * lds_passes(p);
+    e->edge_cycles = target_matrix_pipe(t) ? setup : 0;
+    e->drain_cycles = p->ahead ? 0 : steps * TARGET_LDS_CYCLES;
 }
 
-static void estimate_rounds(struct plan *p)
+/* A compute unit that holds several workgroups has others to run while one starts or ends. */
+int64_t mma_tile_cycles(const struct plan *p, int64_t workgroups)
 {
-    struct plan_estimate *const e = &p->estimate;
-    const unsigned fit = target_workgroups_per_cu(p->target, e->vgprs, p->lds_bytes, p->wave_size,
-                                                  (unsigned)p->waves);
+    const struct plan_estimate *const e = &p->estimate;
+    const int64_t simds = p->target->simds;
+    const int64_t together = workgroups < e->together ? workgroups : e->together;
+    const int64_t rounds = e->together > 1 ? 1 : workgroups, each = workgroups / rounds;
+    const bool alone = workgroups % e->together == (e->together > 1); /* in the last round */
+    const int64_t waves = model_ceil_div(each * p->waves, simds) * e->wave_cycles;
+    const int64_t lds = each * e->lds_cycles;
+    const int64_t latency = (int64_t)(p->target->clock_ghz * TARGET_LATENCY_NS + 0.5);
 
-    e->together = model_at_most((int)fit, PLAN_TOGETHER_MAX);
-    for (int i = 0; i < e->together; i++)
-        e->round_cycles[i] = round_cycles(p, i + 1);
+    return rounds * (latency + model_ceil_div(together * p->waves, simds) * e->edge_cycles +
+                     (alone ? e->drain_cycles : 0) + (waves > lds ? waves : lds));
 }
 
 static bool estimate(struct plan *p)
@@ -160,15 +168,20 @@ static bool estimate(struct plan *p)
         target_waves_per_simd(t, e->vgprs, p->lds_bytes, p->wave_size, (unsigned)p->waves);
     if (e->waves_per_simd * t->simds < (unsigned)p->waves)
         return false;
-    /* two at least, that accumulators of gfx9 are not moved about between two files of registers */
+    /* two at least, that accumulators of gfx9 are not moved about between two files of registers;
+     * where LDS has room for one the compiler does not heed that */
+    if (target_matrix_pipe(t) && e->waves_per_simd < 2)
+        return false;
     p->waves_asked = p->waves / (int)t->simds > 2 ? p->waves / (int)t->simds : 2;
     e->workgroups = model_ceil_div(q->n, s.n_tile);
     e->step_slots = (uint32_t)step_slots(p);
     e->setup_slots = (uint32_t)setup_slots(p);
     e->slots = waves * (steps * e->step_slots + e->setup_slots);
-    estimate_rounds(p);
+    estimate_cycles(p);
     e->kernel_cycles = plan_cycles(p, slices) / slices;
-    e->busy_cycles = e->kernel_cycles * t->cus * t->simds;
+    /* an eighth of it is that of a quarter of the rows: of equals the finer grid is better */
+    e->busy_cycles = (7 * e->kernel_cycles + plan_cycles(p, slices / 4) / (slices / 4)) / 8 *
+                     t->cus * t->simds;
     e->busy_percent = target_fill(t, (uint64_t)(e->workgroups * slices)).percent;
     const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
     const int64_t bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes +
@@ -188,17 +201,16 @@ static bool fits(const struct plan *p)
     const struct shape s = shape_of(p);
     const int pieces = p->chunk / PIECE;
 
-    return s.m_tiles && p->m_tile == s.m_tiles * TILE * p->split_k && s.a_pieces && s.words &&
+    return s.m_tiles && p->m_tile == s.m_tiles * s.form.side * p->split_k && s.a_pieces && s.words &&
            p->m_tile * pieces % s.items == 0 && s.n_tile * pieces % s.items == 0 &&
-           s.items % (8 * pieces) == 0 && pieces % s.words == 0 && s.words <= 4 && s.fragments &&
+           s.items % (s.form.side / 2 * pieces) == 0 && pieces % s.words == 0 && s.words <= 4 && s.fragments &&
            p->problem.k % p->chunk == 0;
 }
 
-static void candidates(const struct plan *base, struct model_ranking *ranking)
+static void add_candidates(struct plan p, enum plan_products products,
+                           struct model_ranking *ranking)
 {
-    struct plan p = *base;
-
-    p.products = matrix_products(p.target);
+    p.products = products;
     p.wave_size = p.target->wave_size;
     p.staging = STAGING_WEIGHTS;
     for (p.chunk = 32; p.chunk <= 64; p.chunk *= 2)
@@ -212,16 +224,26 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
                     }
 }
 
+static void candidates(const struct plan *base, struct model_ranking *ranking)
+{
+    const enum plan_products tall = matrix_products_tall(base->target);
+
+    add_candidates(*base, matrix_products(base->target), ranking);
+    if (tall)
+        add_candidates(*base, tall, ranking);
+}
+
 static bool alike(const struct plan *p, const struct plan *q)
 {
-    return p->rows_per_wave == q->rows_per_wave && p->chunk == q->chunk &&
+    return p->products == q->products && p->rows_per_wave == q->rows_per_wave && p->chunk == q->chunk &&
            p->split_k == q->split_k && p->waves == q->waves && p->ahead == q->ahead;
 }
 
 static void shape(const struct plan *p, struct str *out)
 {
-    str_addf(out, "%d waves, %d of them along M, %d rows of W each, %d along K%s", p->waves,
-             p->split_k, p->rows_per_wave, p->chunk, p->ahead ? ", operands ahead" : "");
+    str_addf(out, "%d waves, %d of them along M, %d rows of W each, %d along K%s%s", p->waves,
+             p->split_k, p->rows_per_wave, p->chunk, p->ahead ? ", operands ahead" : "",
+             matrix_form(p->products).side > MATRIX_TILE ? ", results of 32 by 32" : "");
 }
 
 const struct model_family mma_tile = {candidates, alike, shape};

@@ -284,11 +284,8 @@ int64_t plan_cycles(const struct plan *p, int64_t slices)
     const struct plan_estimate *const e = &p->estimate;
     const int64_t all = model_ceil_div(slices * e->workgroups, p->target->cus);
 
-    if (p->family == FAMILY_MMA_TILE) {
-        const int64_t together = all < e->together ? all : e->together, rest = all % together;
-        return all / together * e->round_cycles[together - 1] +
-               (rest ? e->round_cycles[rest - 1] : 0);
-    }
+    if (p->family == FAMILY_MMA_TILE)
+        return mma_tile_cycles(p, all);
     return e->kernel_cycles * all / model_ceil_div(e->workgroups, p->target->cus);
 }
 

@@ -26,7 +26,8 @@ enum plan_family {
 /* How pairs are multiplied: 16-bit dot products with f32 sums, two f32 operations in one
  * instruction, one in each, or a matrix instruction: of simt_w4 the diagonal of a 4×4×4 one, of
  * simt_skinny all of one whose rows are rows of W and whose columns rows of A, of mma_* those of
- * gfx11 and gfx12, and those of gfx9 with 16 along K or with 32. */
+ * gfx11 and gfx12, and those of gfx9 with 16 along K or with 32; of mma_tile also those of gfx9 with
+ * results of 32 by 32, 8 or 16 along K. */
 enum plan_products {
     PRODUCTS_DOT2 = 1,
     PRODUCTS_PACKED,
@@ -36,7 +37,9 @@ enum plan_products {
     PRODUCTS_WMMA12,
     PRODUCTS_MFMA16,
     PRODUCTS_MFMA32,
-    PRODUCTS_DOT4 /* of four 8-bit floats */
+    PRODUCTS_DOT4, /* of four 8-bit floats */
+    PRODUCTS_MFMA_TALL8,
+    PRODUCTS_MFMA_TALL16
 };
 
 /* How a target meets fp8: it knows the bytes; it knows FNUZ, and OCP's are turned into that; or it
@@ -99,10 +102,8 @@ enum plan_choice {
 
 /* Elements between rows of A that kernels of mma_tile can be launched with. */
 #define PLAN_TILE_LDA_MAX (1 << 22)
-/* The most rows that slices of the kernel below keep from them, and workgroups of theirs that are
- * modelled side by side. */
-#define PLAN_TILE_FROM    16384
-#define PLAN_TOGETHER_MAX 8
+/* The most rows that slices of the kernel below keep from them. */
+#define PLAN_TILE_FROM 16384
 
 /* What the model says of a plan on the target's retail part. Times are cycles of its clock. */
 struct plan_estimate {
@@ -117,9 +118,11 @@ struct plan_estimate {
     bool streams;            /* waves hide latency from each other, where that is asked for */
     int64_t bytes_in_flight; /* of weights that a compute unit waits for when all its waves do */
     int64_t kernel_cycles; /* of the fullest compute unit: instructions issued, loads waited for */
-    int64_t round_cycles[PLAN_TOGETHER_MAX]; /* of mma_tile: of a compute unit that runs 1, 2, …
-                                                workgroups side by side */
-    int together;                            /* as many as fit, PLAN_TOGETHER_MAX at most */
+    int64_t wave_cycles, lds_cycles; /* of mma_tile: a wave's of its SIMD, a workgroup's of LDS */
+    int64_t edge_cycles;  /* of a wave ahead of products and behind them, where those are not part
+                             of wave_cycles */
+    int64_t drain_cycles; /* of a workgroup that is alone at its barriers */
+    int together;         /* workgroups that a compute unit holds */
     int64_t memory_cycles; /* every operand once, at the part's bandwidth */
     int64_t busy_cycles;   /* of all SIMDs together: instructions issued, matrix units at work */
     bool fills; /* the grid is as fine as is asked for, or as rows of W can be dealt out */

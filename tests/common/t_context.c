@@ -8,6 +8,8 @@
 #include "t_context.h"
 #include "t_paths.h"
 
+#include "base/error.h"
+#include "plan/plan.h"
 #include "problem/problem.h"
 #include "quant/quant.h"
 
@@ -128,6 +130,21 @@ struct quern_problem t_problem(const char *text)
     if (quern_problem_parse(text, &p) != QUERN_OK)
         fail_msg("%s: %s", text, quern_last_error()->message);
     return p;
+}
+
+quern_status t_tile_op(quern_ctx *ctx, const char *target, const char *text, quern_op **op,
+                       int *tile)
+{
+    const struct quern_problem p = t_problem(text);
+    char shape[PLAN_SHAPE_MAX];
+    struct plan_set set;
+
+    TRY(plan_make(&p, target_named(target), &set));
+    const struct plan *const last = &set.plans[set.count - 1];
+    FAIL_IF(last->family != FAMILY_MMA_TILE, QUERN_E_INTERNAL, "the last kernel is none of tiles");
+    *tile = last->m_tile;
+    plan_shape(last, shape);
+    return quern_op_create_shape(ctx, &p, last->m_hi, shape, op);
 }
 
 /* Where the library wants the address of an operand; null for one that a layer here never has. */

@@ -35,6 +35,10 @@ quern_ctx *t_open_hip(int index, const char *directory, enum quern_jit jit);
 /* Parses a problem text. */
 struct quern_problem t_problem(const char *text);
 
+/* The op of a problem's kernel for tiles (family mma_tile) alone; its slices have *tile rows. */
+quern_status t_tile_op(quern_ctx *ctx, const char *target, const char *text, quern_op **op,
+                       int *tile);
+
 /* Operands of a launch with leading dimensions, in memory of the context's device. */
 struct t_layer {
     quern_ctx *ctx;

@@ -147,7 +147,7 @@ static void ports(const struct quern_sim_model *model, struct t_metrics *x)
     }
 }
 
-static unsigned spills_of(const struct quern_kernel_info *info)
+unsigned t_spills_of(const struct quern_kernel_info *info)
 {
     struct object object;
 
@@ -206,7 +206,7 @@ struct t_metrics t_metrics_of(quern_ctx *ctx, const char *target, const char *te
               p.counts.wave_size / ((double)problem.n * (double)problem.k);
     x.lds = p.lds_least ? (double)p.counts.lds_passes / (double)p.lds_least : 1;
     x.scratch = p.resources.scratch_bytes;
-    x.spills = spills_of(&info);
+    x.spills = t_spills_of(&info);
     x.split_k = split_of(&problem, target, m);
     traffic(&p, &x);
     model(&p, &x);

@@ -31,6 +31,9 @@ struct t_metrics {
     bool memory_bound;
 };
 
+/* Registers that a kernel spills, scalar ones too. */
+unsigned t_spills_of(const struct quern_kernel_info *info);
+
 /* The one launch that m rows of the problem take; weights are its b, scales, zeros and absmax8. */
 struct t_metrics t_metrics_of(quern_ctx *ctx, const char *target, const char *problem, int m);
 

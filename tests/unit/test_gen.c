@@ -48,7 +48,7 @@ static const struct {
     {"nf4_bf16_m1_gfx942", "wq=nf4 n=4096 k=4096 a=bf16", "gfx942", 1},
     {"nf4_bf16_m16_gfx942", "wq=nf4 n=4096 k=4096 a=bf16", "gfx942", 16},
     {"fp4_f16_m64_gfx1201", "wq=fp4 n=1000 k=1056 group=32 a=f16 c=f32 bias=1", "gfx1201", 64},
-    {"nf4_bf16_tile_gfx942", "wq=nf4 n=19456 k=2560 a=bf16", "gfx942", 256},
+    {"nf4_bf16_tile_gfx942", "wq=nf4 n=19456 k=2560 a=bf16", "gfx942", 2048},
     {"int4_f16_u8_tile_gfx1151", "wq=int4 n=1000 k=1056 group=32 a=f16 zero=u8", "gfx1151", 256},
     {"dequant_fp4_f16_gfx1151", "op=dequant wq=fp4 n=1000 k=1024 c=f16", "gfx1151", 1},
     {"int4_bf16_u8_m1_gfx1151", "wq=int4 n=4096 k=4096 a=bf16 zero=u8", "gfx1151", 1},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// quern 0.1.0 for gfx1151, M = 65 to 128
+// quern 0.1.0 for gfx1151, M = 65 and more
 // op=gemm wq=int4 group=32 scale=f16 zero=u8 a=f16 c=f16 n=1000 k=1056 bias=0 layout=k8 round=rne
 
 #define SYMBOL quern_int4_f16_n1000_k1056_g32_m128 // name of the kernel
@@ -558,7 +558,8 @@ typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 ITEMS = WAVES * WAVE;
 constexpr u32 N_TILE = WAVES / M_WAVES * ROWS; // rows of W of a workgroup
-constexpr u32 M_TILES = M_TILE / M_WAVES / 16, N_TILES = ROWS / 16; // of a wave
+constexpr u32 SIDE = TILE_VALUES * WAVE > 16 * 16 ? 32 : 16; // of a matrix instruction's result
+constexpr u32 M_TILES = M_TILE / M_WAVES / SIDE, N_TILES = ROWS / SIDE; // of a wave
 constexpr u32 STEPS = K / STEP;
 constexpr bool EVEN_STEPS = STEPS % 2 == 0;
 constexpr u32 GROUPS = (N + N_TILE - 1) / N_TILE;
@@ -568,13 +569,14 @@ constexpr u32 ROW_STRIDE = WORD_BLOCKS ? 16 : K / 2, B_32 = WORD_BLOCKS ? N * 16
 
 // A stage: rows of A, then rows of W, as pieces of eight values, 16 bytes. Eight lanes read at once
 // the same piece of eight rows, so pieces of a row change places from row to row: the eight then
-// lie in different banks.
+// lie in different banks. With 32 rows to a matrix instruction and 64 banks (gfx950) it is sixteen,
+// of four quads of rows of which two have bit 3 set.
 constexpr u32 PIECES = STEP / 8; // of a row
 constexpr u32 ROW_BYTES = STEP * 2, A_BYTES = M_TILE * ROW_BYTES, W_BYTES = N_TILE * ROW_BYTES;
 constexpr u32 STAGE_BYTES = A_BYTES + W_BYTES;
 DEVICE u32 place_of(u32 row, u32 piece)
 {
-    const u32 turn = PIECES < 8 ? row / (8 / PIECES) : row;
+    const u32 turn = (PIECES < 8 ? row / (8 / PIECES) : row) ^ (SIDE > 16 ? row / 8 % 2 : 0);
     return row * ROW_BYTES + (piece ^ turn % PIECES) * 16;
 }
 
@@ -582,8 +584,8 @@ DEVICE u32 place_of(u32 row, u32 piece)
 constexpr u32 A_PIECES = M_TILE * PIECES / ITEMS;
 constexpr u32 WEIGHTS = N_TILE * STEP / ITEMS;
 constexpr u32 PARTS = STEP / WEIGHTS; // work-items that share a row of W
-static_assert(M_TILE * PIECES % ITEMS == 0 && ITEMS % (8 * PIECES) == 0 && WEIGHTS % 8 == 0 &&
-                  STEP % WEIGHTS == 0 && ITEMS % PARTS == 0,
+static_assert(M_TILE * PIECES % ITEMS == 0 && ITEMS % (SIDE / 2 * PIECES) == 0 &&
+                  WEIGHTS % 8 == 0 && STEP % WEIGHTS == 0 && ITEMS % PARTS == 0,
               "work-items share a step evenly");
 
 // Fragments: what lanes load of each row for one matrix instruction, or for two of them.
@@ -595,6 +597,7 @@ constexpr u32 OPERAND_WORDS = K_OF_LANE / 2;
 // Weights as the first operand give a lane neighbouring columns of one row of C. Where a lane has
 // every other one (gfx11), A is the first, and a lane has one column.
 constexpr bool LANE_HAS_ROW = HALF_BIT != 0;
+constexpr u32 RUN = TILE_VALUES > 8 ? 4 : TILE_VALUES; // of such columns
 
 typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 
@@ -688,8 +691,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     fetch(1);
 
     // ---- From LDS to the matrix units
-    const u32 m_wave = wave % M_WAVES * (M_TILES * 16), n_wave = wave / M_WAVES * ROWS;
-    const u32 own = place_of(lane % 16, K_LANES > 1 ? lane / 16 * FRAGMENT_PIECES : 0);
+    const u32 m_wave = wave % M_WAVES * (M_TILES * SIDE), n_wave = wave / M_WAVES * ROWS;
+    const u32 own = place_of(lane % SIDE, K_LANES > 1 ? lane / SIDE * FRAGMENT_PIECES : 0);
     const u32 a_at = m_wave * ROW_BYTES + own, w_at = A_BYTES + n_wave * ROW_BYTES + own;
     tile sum[M_TILES][N_TILES] = {};
 
@@ -699,14 +702,14 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     auto load_w = [&](u32 stage, u32 f, u32 t) INLINE {
         UNROLL for (u32 i = 0; i < FRAGMENT_PIECES; i++) {
             const u32 at = w_at ^ (f * K_LANES * FRAGMENT_PIECES + i) * 16;
-            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * 16 * ROW_BYTES),
+            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * SIDE * ROW_BYTES),
                    &w_part[(stage * FRAGMENTS + f) % SETS][t][i * 4]);
         }
     };
     auto load_a = [&](u32 stage, u32 f, u32 t) INLINE {
         UNROLL for (u32 i = 0; i < FRAGMENT_PIECES; i++) {
             const u32 at = a_at ^ (f * K_LANES * FRAGMENT_PIECES + i) * 16;
-            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * 16 * ROW_BYTES),
+            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * SIDE * ROW_BYTES),
                    &a_part[(stage * FRAGMENTS + f) % SETS][t][i * 4]);
         }
     };
@@ -807,32 +810,33 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     // ---- Results
     c_element *const c_tile = c + (u64)(first + m0 + m_wave) * ldc + n0 + n_wave;
     if constexpr (LANE_HAS_ROW) {
-        typedef c_element c_run __attribute__((ext_vector_type(TILE_VALUES)));
-        const u32 down = lane % 16, across = tile_row(0, lane);
-        const bool runs_aligned = ldc % TILE_VALUES == 0;
-        UNROLL for (u32 t = 0; t < N_TILES; t++) {
-            float value_unit[TILE_VALUES];
-            const u32 column = n_wave + t * 16 + across;
-            UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+        typedef c_element c_run __attribute__((ext_vector_type(RUN)));
+        const u32 down = lane % SIDE;
+        const bool runs_aligned = ldc % RUN == 0;
+        UNROLL for (u32 r = 0; r < N_TILES * TILE_VALUES; r += RUN) {
+            const u32 t = r / TILE_VALUES, first_value = r % TILE_VALUES;
+            const u32 across = t * SIDE + tile_row(first_value, lane), column = n_wave + across;
+            float value_unit[RUN];
+            UNROLL for (u32 v = 0; v < RUN; v++)
                 value_unit[v] = units[column + v];
-            float value_bias[TILE_VALUES] = {};
+            float value_bias[RUN] = {};
 #if BIAS
-            UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+            UNROLL for (u32 v = 0; v < RUN; v++)
                 value_bias[v] = (float)bias[WHOLE_GROUPS ? n0 + column + v
                                                          : minimum(n0 + column + v, N - 1)];
 #endif
             UNROLL for (u32 i = 0; i < M_TILES; i++) {
-                if (m0 + m_wave + i * 16 + down >= m)
+                if (m0 + m_wave + i * SIDE + down >= m)
                     continue;
-                c_element *const to = c_tile + (i * 16 + down) * ldc + t * 16 + across;
+                c_element *const to = c_tile + (i * SIDE + down) * ldc + across;
                 c_run run;
-                UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
-                    run[v] = rounded<c_element, TRUNCATE>(sum[i][t][v] * value_unit[v] +
-                                                          value_bias[v]);
-                if (runs_aligned && (WHOLE_GROUPS || n0 + column + TILE_VALUES <= N))
+                UNROLL for (u32 v = 0; v < RUN; v++)
+                    run[v] = rounded<c_element, TRUNCATE>(
+                        sum[i][t][first_value + v] * value_unit[v] + value_bias[v]);
+                if (runs_aligned && (WHOLE_GROUPS || n0 + column + RUN <= N))
                     *(c_run *)to = run;
                 else
-                    UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+                    UNROLL for (u32 v = 0; v < RUN; v++)
                         if (WHOLE_GROUPS || n0 + column + v < N)
                             to[v] = run[v];
             }

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-// quern 0.1.0 for gfx942, M = 33 to 384
+// quern 0.1.0 for gfx942, M = 385 and more
 // op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n=19456 k=2560 bias=0 layout=bnb round=rne
 
-#define SYMBOL quern_nf4_bf16_n19456_k2560_g64_m64 // name of the kernel
+#define SYMBOL quern_nf4_bf16_n19456_k2560_g64_m256 // name of the kernel
 constexpr unsigned N = 19456;           // rows of W
 constexpr unsigned K = 2560;            // columns of W
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
 #define C_TYPE BF16                     // elements of C and of a bias
+#define WORD_BLOCKS false               // whether b is [K/32,N] blocks of 4
 #define A_TYPE BF16                     // elements of A
-#define PRODUCTS MATRIX                 // how pairs are multiplied
+#define TRUNCATE false                  // whether f32 becomes bf16 by cutting
+#define SCALED_BY_DOTS false            // whether bf16 is scaled by dot products
 #define BIAS 0                          // whether a bias is added
-constexpr unsigned M_TILE = 64;         // rows of A computed at once
+constexpr unsigned M_TILE = 256;        // rows of A computed at once
 
 constexpr unsigned WAVE = 64;           // lanes
-constexpr unsigned WAVES = 4;           // in a workgroup
-constexpr unsigned ROWS = 32;           // rows of W that a wave works on
-constexpr unsigned SPLIT_K = 2;         // waves that share those rows along K
-constexpr unsigned CHUNK = 16;          // weights of a row for one lane in one load
-constexpr unsigned UNITS = 5;           // loads of a step for each 16 rows
+constexpr unsigned WAVES = 8;           // in a workgroup
+constexpr unsigned M_WAVES = 4;         // waves with the same rows of W, each with its own of A
+constexpr unsigned ROWS = 64;           // rows of W that a wave works on
+constexpr unsigned STEP = 32;           // along K, between two barriers
+#define AHEAD true                      // whether operands are loaded ahead of the barrier
 constexpr unsigned WAVES_PER_SIMD = 2;  // that registers must leave room for
-constexpr unsigned PHASES = 0;          // 1: groups start apart along K
+constexpr unsigned DIES = 8;            // that workgroups are dealt out to in turn
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
-#define SKEWED false                    // whether the last group of rows is empty
-#define WEIGHTS_ONCE false              // whether they bypass the caches
 
 // ---- prelude/prelude ----
 // Names for what the compiler offers without any header.
@@ -117,86 +117,60 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
     }
 }
 
-// Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
-template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
+// ---- prelude/mfma_tall8 ----
+// Matrix instructions of gfx90a and gfx942: 32 rows of A times 32 rows of W, 8 along K, four in
+// each half of the wave. A lane holds one column of the result, of W's row lane % 32, and rows of A
+// by tile_row.
 
-// ---- prelude/mfma16 ----
-// Matrix instructions of gfx90a and gfx942: 16 rows of A times 16 rows of W, 16 along K, four in
-// each quarter of the wave. A lane holds one column of the result, of W's row lane % 16, and rows
-// of A by tile_row.
-
-typedef f32x4 tile;
+typedef float tile __attribute__((ext_vector_type(16)));
 typedef u32x2 operand;
 
-constexpr u32 K_LANES = 4;     // lanes with parts of one row of an operand
-constexpr u32 K_OF_LANE = 4;   // along K, of one instruction
-constexpr u32 TILE_VALUES = 4; // of the result, in a lane
-constexpr u32 HALF_BIT = 2;    // of a row of the result: tells lanes 0-15 from 16-31
+constexpr u32 K_LANES = 2;      // lanes with parts of one row of an operand
+constexpr u32 K_OF_LANE = 4;    // along K, of one instruction
+constexpr u32 TILE_VALUES = 16; // of the result, in a lane
+constexpr u32 HALF_BIT = 2;     // of a row of the result: tells lanes 0-31 from 32-63
 
-DEVICE u32 tile_row(u32 value, u32 lane) { return lane / 16 * 4 + value; }
+DEVICE u32 tile_row(u32 value, u32 lane) { return value / 4 * 8 + lane / 32 * 4 + value % 4; }
 
 DEVICE tile multiply_add(operand a, operand w, tile sum)
 {
     if constexpr (A_TYPE == F16)
-        return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(f16x4, a),
-                                                     __builtin_bit_cast(f16x4, w), sum, 0, 0, 0);
+        return __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(f16x4, a),
+                                                    __builtin_bit_cast(f16x4, w), sum, 0, 0, 0);
     else
-        return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(
+        return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(
             __builtin_bit_cast(i16x4, a), __builtin_bit_cast(i16x4, w), sum, 0, 0, 0);
 }
 
-// ---- prelude/tiles ----
-// What kernels on matrix units do with tiles of 16 by 16 results: a wave has N_TILES of them for
-// each of the M_TILES tiles of A, and SPLIT_K waves have sums of the same ones.
+// ---- prelude/int4 ----
+// Words of the constants block of int4 kernels.
 
-constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
-constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
-constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
-constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+enum word_order { K8, EXL };
+enum pairing { OF_A, OF_W };
+enum sums_of_a { SHARED, OWN };
+enum zero_points { ZERO_NONE, ZERO_U8, ZERO_SCALED };
 
-// Each wave puts its tiles into LDS, [row of A][row of W], in pieces of as many tiles as fit into
-// SHARED_BYTES; then the waves that share them sum, in the order of waves, and store what
-// `finish` makes of a sum for column n. Two rows of A that the halves of a wave write at once are
-// kept in different banks, by a swap of 16 columns in every other one.
-template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
-DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partial, u32 wave,
-                        u32 lane, u32 n0, u32 m0, ELEMENT *c, u32 m, u32 first, u64 ldc,
-                        FINISH finish)
+// ---- prelude/round ----
+// f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
+template <class T, bool TRUNCATED> DEVICE T rounded(float value)
 {
-    constexpr u32 ROUND_TILES = minimum(N_TILES, SHARED_BYTES / (WAVES * 1024));
-    constexpr u32 ROUND_ROWS = ROUND_TILES * 16; // of W
-    constexpr u32 WAVE_FLOATS = 16 * ROUND_ROWS;
-    constexpr bool SWAPPED = HALF_BIT || ROUND_ROWS > 16;
-    constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
-    const u32 member = wave % SPLIT_K * WAVE + lane;
-    const u32 row = member / ROUND_ROWS, n = n0 + member % ROUND_ROWS;
-    ELEMENT *const c_start = c + (u64)(first + m0 + row) * ldc + n;
-    const u32 mine = tile_row(0, lane) * ROUND_ROWS + lane % 16;
-    const u32 other = mine ^ (SWAPPED ? lane / 16 % 2 * 16 : 0);
-    UNROLL for (u32 i = 0; i < M_TILES; i++)
-        UNROLL for (u32 round = 0; round < N_TILES; round += ROUND_TILES) {
-            barrier();
-            UNROLL for (u32 j = 0; j < ROUND_TILES * TILE_VALUES; j++) {
-                const u32 t = j / TILE_VALUES, v = j % TILE_VALUES;
-                const u32 place = tile_row(v, 0) * ROUND_ROWS + t * 16, swap = place & 16;
-                partial[wave * WAVE_FLOATS + (swap ? other ^ 16 : other) + place - swap] =
-                    total[i][round + t][v];
-            }
-            barrier();
-            UNROLL for (u32 o = 0; o < WAVE_FLOATS; o += MEMBERS) {
-                const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
-                const u32 swap = SWAPPED ? (row + down) >> HALF_BIT & 1 : 0;
-                if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
-                    (MEMBERS > WAVE_FLOATS && member >= WAVE_FLOATS))
-                    continue;
-                const LDS float *const sums =
-                    partial + wave / SPLIT_K * SPLIT_K * WAVE_FLOATS + ((o + member) ^ swap * 16);
-                float result = sums[0];
-                UNROLL for (u32 q = 1; q < SPLIT_K; q++)
-                    result += sums[q * WAVE_FLOATS];
-                c_start[(i * 16 + down) * ldc + across] = finish(result, n + across);
-            }
-        }
+    if constexpr (TRUNCATED && __is_same(T, bf16))
+        return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
+    else
+        return (T)value;
+}
+
+// ---- prelude/bf16 ----
+// Two f32 as bf16, rounded to nearest; ties away from zero where there is no instruction for it.
+DEVICE u32 pack_bf16(f32x2 value)
+{
+#if defined(__gfx950__)
+    return __builtin_bit_cast(u32, __builtin_convertvector(value, bf16x2));
+#else
+    const float x = value.x, y = value.y;
+    return __builtin_amdgcn_perm(__builtin_bit_cast(u32, y) + 0x8000,
+                                 __builtin_bit_cast(u32, x) + 0x8000, 0x07060302);
+#endif
 }
 
 // ---- decode/nf4 ----
@@ -228,10 +202,9 @@ DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
     return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
 }
-// At column k, and so many blocks further.
-DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
 {
-    return {*(const float *)(row.blocks + further * 4 + k / BLOCK * 4)};
+    return {*(const float *)(row.blocks + k / BLOCK * 4)};
 }
 // Called when a chunk's weights have arrived, ahead of the loads of A.
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
@@ -243,304 +216,487 @@ DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
     return (scales + first)[block];
 }
 
-// ---- decode/pair_table ----
-// The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the
-// order that a dot product with A wants.
-//
-// An entry is as wide as 32 banks and holds one copy of the pair for each lane that the LDS serves
-// in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
+// ---- decode/plane_table ----
+// The decoder of tiles: sixteen values of 16 bits in registers, as a table of their upper bytes and
+// one of their lower ones. v_perm_b32 looks up four codes among eight bytes; the fourth bit of each
+// code chooses between two of those. Half as many instructions where all lower bytes are zero, as
+// those of FP4 and E2M1 in f16 are.
 
-constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
+struct byte_plane {
+    u32 codes[4]; // of codes 0 to 3, 4 to 7 and so on
+};
 
-template <bool> struct pair_type; // what one look-up returns
-template <> struct pair_type<true> { typedef f32x2 type; };
-template <> struct pair_type<false> { typedef u32 type; };
-typedef pair_type<WIDE>::type pair;
-
-constexpr u32 ENTRY_BYTES = 128;
-constexpr u32 TABLE_BYTES = 256 * ENTRY_BYTES;
-constexpr u32 COPIES = ENTRY_BYTES / sizeof(pair);
-
-// A centroid as the bits of the type it is multiplied in, rounded to nearest even.
 constexpr u32 code_bits(u32 code)
 {
     const u32 bits = __builtin_bit_cast(u32, CODE[code]);
-    if (WIDE)
-        return bits;
     return A_TYPE == F16 ? __builtin_bit_cast(u16, (f16)CODE[code])
                          : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
-struct pair_values {
-    u32 first[256];
-    u32 second[WIDE ? 256 : 1]; // 16-bit types have both values in one dword
+constexpr byte_plane make_plane(u32 shift)
+{
+    byte_plane plane = {};
+    for (u32 code = 0; code < 16; code++)
+        plane.codes[code / 4] |= (code_bits(code) >> shift & 0xff) << code % 4 * 8;
+    return plane;
+}
+constexpr byte_plane UPPER = make_plane(8), LOWER = make_plane(0);
+constexpr bool HAS_LOWER = LOWER.codes[0] | LOWER.codes[1] | LOWER.codes[2] | LOWER.codes[3];
+
+// What a lane keeps: an instruction of gfx9 reads no literal and only one scalar register.
+struct decoder {
+    byte_plane upper, lower;
 };
-constexpr pair_values make_pair_values()
+DEVICE decoder make_decoder()
 {
-    pair_values values = {};
-    for (u32 byte = 0; byte < 256; byte++) {
-        const u32 first = code_bits(HIGH_NIBBLE_FIRST ? byte >> 4 : byte & 15);
-        const u32 second = code_bits(HIGH_NIBBLE_FIRST ? byte & 15 : byte >> 4);
-        if (WIDE) {
-            values.first[byte] = first;
-            values.second[WIDE ? byte : 0] = second;
-        } else {
-            values.first[byte] = first | second << 16;
+    decoder d = {UPPER, LOWER};
+    if constexpr (WAVE == 64)
+        UNROLL for (u32 i = 0; i < 4; i++) {
+            d.upper.codes[i] = opaque(d.upper.codes[i]);
+            if (HAS_LOWER)
+                d.lower.codes[i] = opaque(d.lower.codes[i]);
         }
-    }
-    return values;
+    return d;
 }
-CONSTANT constexpr pair_values PAIR_VALUES = make_pair_values();
 
-// Entries that a lane builds, and their values. They are loaded before anything else is, since
-// loads return in the order of issue.
-constexpr u32 ENTRIES_PER_LANE = (255 + WAVES * WAVE) / (WAVES * WAVE);
+DEVICE u32 look_up(const byte_plane &plane, u32 low, u32 high)
+{
+    const u32 first = __builtin_amdgcn_perm(plane.codes[1], plane.codes[0], low);
+    const u32 second = __builtin_amdgcn_perm(plane.codes[3], plane.codes[2], low);
+    return __builtin_amdgcn_perm(second, first, high);
+}
 
-struct lane_entries {
-    u32 first[ENTRIES_PER_LANE], second[ENTRIES_PER_LANE];
+// The four pairs of a word of eight codes, in the order of k.
+DEVICE void decode_word(const decoder &d, u32 word, u32 (&pairs)[4])
+{
+    const u32 odd = word >> 4; // nibbles of each byte above the lower ones
+    UNROLL for (u32 half = 0; half < 2; half++) {
+        // bytes of `word` are the lower nibbles, bytes 4 and up those of `odd` the upper ones
+        const u32 select = HIGH_NIBBLE_FIRST ? 0x01050004 : 0x05010400;
+        const u32 codes = __builtin_amdgcn_perm(odd, word, select + half * 0x02020202);
+        const u32 low = codes & 0x07070707;
+        const u32 high = (codes >> 1 & 0x04040404) | 0x03020100;
+        const u32 upper = look_up(d.upper, low, high);
+        const u32 lower = HAS_LOWER ? look_up(d.lower, low, high) : 0;
+        pairs[half * 2] = __builtin_amdgcn_perm(upper, lower, HAS_LOWER ? 0x05010400 : 0x050c040c);
+        pairs[half * 2 + 1] =
+            __builtin_amdgcn_perm(upper, lower, HAS_LOWER ? 0x07030602 : 0x070c060c);
+    }
+}
+
+// ---- decode/tile_table ----
+// Weights of a table, scaled: what tiles of NF4, FP4 and MXFP4 are made of.
+
+DEVICE row_scales scales_of_tile_row(u32 first, u32 own, SCALE_OPERANDS)
+{
+    return scales_of_row(first + own, SCALE_NAMES);
+}
+
+// A chunk's scale as the decoder wants it: in both halves of a dword, in one, or in f32.
+struct multiplier {
+    u32 scale;
+};
+template <class UNIT>
+DEVICE multiplier make_multiplier(const row_scales &row, const chunk_scale &chunk, const UNIT &unit)
+{
+    const float scale = scale_value(row, chunk) * unit.scales;
+
+    if constexpr (A_TYPE == F16)
+        return {__builtin_bit_cast(u32, (f16x2)((f16)scale))};
+    else if constexpr (SCALED_BY_DOTS)
+        return {(u32)__builtin_bit_cast(u16, (bf16)scale)};
+    else
+        return {__builtin_bit_cast(u32, scale)};
+}
+
+// Two weights times their scale, rounded to nearest: f16 in one instruction; bf16 by dot products
+// with (scale, 0) and (0, scale) that have a bf16 result, where there are such; else in f32.
+DEVICE u32 scale_pair(u32 pair, u32 scale)
+{
+    if constexpr (A_TYPE == F16) {
+        return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, pair) *
+                                           __builtin_bit_cast(f16x2, scale));
+    } else if constexpr (SCALED_BY_DOTS) {
+        u32 both;
+        asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(both) : "v"(pair), "v"(scale));
+        asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
+            : "+v"(both) : "v"(pair), "v"(scale << 16));
+        return both;
+    } else {
+        const float s = __builtin_bit_cast(float, scale);
+        const f32x2 value = {__builtin_bit_cast(float, pair << 16),
+                             __builtin_bit_cast(float, pair & 0xffff0000)};
+        return pack_bf16(value * s);
+    }
+}
+
+// Eight weights in the order of k.
+DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 (&pairs)[4])
+{
+    decode_word(d, word, pairs);
+    UNROLL for (u32 p = 0; p < 4; p++)
+        pairs[p] = scale_pair(pairs[p], by.scale);
+}
+
+// ---- decode/tile_scale ----
+// Scales of weights that are stored decoded, in 16 bits. f16 has a narrow range, so the scales of
+// a row are taken relative to a power of two near their largest, by which its results are
+// multiplied in f32; bf16 has the range of f32.
+
+// Of a row of W: what its scales are multiplied by, and its results, with a code's unit.
+struct row_unit {
+    float scales, results;
 };
 
-DEVICE lane_entries load_entries(u32 item)
+// PARTS neighbouring lanes share a row, `part` is the lane's place among them.
+template <u32 PARTS> DEVICE row_unit unit_of_row(const row_scales &row, u32 part)
 {
-    lane_entries values;
-    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
-        const u32 entry = (item + e * WAVES * WAVE) % 256;
-        values.first[e] = PAIR_VALUES.first[entry];
-        values.second[e] = WIDE ? PAIR_VALUES.second[WIDE ? entry : 0] : values.first[e];
-    }
-    return values;
-}
-
-// Fills the table. A lane writes the eight 16-byte pieces of an entry in an order that differs from
-// its neighbours', so that eight lanes together write to all banks.
-DEVICE void build_table(LDS u8 *table, const lane_entries &values, u32 item)
-{
-    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
-        const u32 entry = item + e * WAVES * WAVE;
-        const u32 first = values.first[e], second = values.second[e];
-        const u32x4 piece = {first, second, first, second};
-        const u32 at = entry * ENTRY_BYTES + item % 8 * 16;
-        if (entry < 256) {
-            UNROLL for (u32 i = 0; i < ENTRY_BYTES; i += 16)
-                *(LDS u32x4 *)(table + (at ^ i)) = piece;
+    if constexpr (A_TYPE != F16)
+        return {1.0f, CODE_UNIT};
+    constexpr u32 BLOCKS_OF_ROW = K / BLOCK, AT_ONCE = 4;
+    float most = 0;
+#pragma unroll 1
+    for (u32 block = part; block < BLOCKS_OF_ROW; block += PARTS * AT_ONCE) {
+        chunk_scale scale[AT_ONCE];
+        u32 k[AT_ONCE];
+        UNROLL for (u32 i = 0; i < AT_ONCE; i++) {
+            k[i] = minimum(block + i * PARTS, BLOCKS_OF_ROW - 1) * BLOCK;
+            scale[i] = load_scale(row, k[i]);
         }
+        UNROLL for (u32 i = 0; i < AT_ONCE; i++)
+            begin_scale(row, scale[i], k[i]);
+        UNROLL for (u32 i = 0; i < AT_ONCE; i++)
+            most = __builtin_fmaxf(most, __builtin_fabsf(scale_value(row, scale[i])));
     }
-    UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
-        keep(values.first[e]);
-        keep(values.second[e]);
+    UNROLL for (u32 other = 1; other < PARTS; other *= 2) {
+        const int bits = __builtin_bit_cast(int, most);
+        const int theirs = other == 1   ? __builtin_amdgcn_ds_swizzle(bits, 0x041f)
+                           : other == 2 ? __builtin_amdgcn_ds_swizzle(bits, 0x081f)
+                           : other == 4 ? __builtin_amdgcn_ds_swizzle(bits, 0x101f)
+                                        : __builtin_amdgcn_ds_swizzle(bits, 0x201f);
+        most = __builtin_fmaxf(most, __builtin_bit_cast(float, theirs));
     }
+    // far from where 2^-exponent would overflow
+    const int exponent = __builtin_amdgcn_frexp_expf(most);
+    const int kept = exponent < -100 ? -100 : exponent;
+    return {__builtin_amdgcn_ldexpf(1.0f, -kept), __builtin_amdgcn_ldexpf(CODE_UNIT, kept)};
 }
 
-// The pair of byte `index` of four packed ones. One instruction makes the LDS address: a dot
-// product of the four bytes with ENTRY_BYTES in one place and zeros elsewhere, plus the lane copy.
-DEVICE pair look_up(const LDS u8 *table, u32 packed, u32 index, u32 copy)
-{
-    const u32 address = __builtin_amdgcn_udot4(packed, ENTRY_BYTES << 8 * index, copy, false);
-    return *(const LDS pair *)(table + address);
-}
-
-DEVICE u32 lane_copy(u32 lane) { return lane % COPIES * sizeof(pair); }
-
-// ---- family/mma_w4 ----
-// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for 4-bit W, on matrix units.
+// ---- family/mma_tile ----
+// C[m,n] = sum over k of A[m,k] * W[n,k] (+ bias[n]) for 4-bit W and many rows of A, on matrix
+// units.
 //
-// A matrix instruction multiplies a tile of 16 rows of W with a tile of 16 rows of A, however many
-// of those there are, so that every M up to 16 costs the same. A wave works on ROWS rows of W and
-// M_TILE rows of A at once. Weights go from memory to registers, through the table of pairs, and
-// straight into the instruction: a lane takes CHUNK consecutive weights of one row, and the values
-// of A that belong to them; which k an instruction calls its own does not matter as long as both
-// operands agree. Products of a block are summed unscaled and the scale is applied to that sum. The
-// steps of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed order.
+// A workgroup computes a tile of M_TILE by N_TILE results, STEP along K at a time. Its work-items
+// fetch a step of A and of W; the weights are decoded and scaled in their registers, once for all
+// rows of A of the tile, and both go to LDS, from where the waves take the operands of matrix
+// instructions. There are two such stages: while one is multiplied the next is stored to the other,
+// and the one after it is on its way from memory. One barrier a step.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
-constexpr u32 UNIT = CHUNK * K_LANES; // weights of a row that one load of the wave covers
-constexpr u32 STEP = UNIT * UNITS;    // and those of a step; it divides K
+constexpr u32 ITEMS = WAVES * WAVE;
+constexpr u32 N_TILE = WAVES / M_WAVES * ROWS; // rows of W of a workgroup
+constexpr u32 SIDE = TILE_VALUES * WAVE > 16 * 16 ? 32 : 16; // of a matrix instruction's result
+constexpr u32 M_TILES = M_TILE / M_WAVES / SIDE, N_TILES = ROWS / SIDE; // of a wave
 constexpr u32 STEPS = K / STEP;
-constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
-constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
-constexpr u32 SPAN = minimum(BLOCK, STEP); // weights of a row that are summed unscaled
-constexpr u32 SPANS = STEP / SPAN;
+constexpr bool EVEN_STEPS = STEPS % 2 == 0;
+constexpr u32 GROUPS = (N + N_TILE - 1) / N_TILE;
+constexpr bool WHOLE_GROUPS = N % N_TILE == 0;
+// Bytes between rows of b, and between 32 weights of a row and the next 32.
+constexpr u32 ROW_STRIDE = WORD_BLOCKS ? 16 : K / 2, B_32 = WORD_BLOCKS ? N * 16 : 16;
 
-// A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
-// A. Rows of A start at multiples of 4 bytes.
-constexpr u32 BATCH = K_OF_LANE > 8 ? K_OF_LANE : 8;
-constexpr u32 BATCHES = UNITS * CHUNK / BATCH, SPAN_BATCHES = BATCHES / SPANS;
-constexpr u32 BATCH_WORDS = BATCH / 2, OPERAND_WORDS = K_OF_LANE / 2;
-constexpr u32 A_RING = minimum(BATCHES, M_TILES > 1 || BATCH > 8 ? 2 : 4); // held at once
+// A stage: rows of A, then rows of W, as pieces of eight values, 16 bytes. Eight lanes read at once
+// the same piece of eight rows, so pieces of a row change places from row to row: the eight then
+// lie in different banks. With 32 rows to a matrix instruction and 64 banks (gfx950) it is sixteen,
+// of four quads of rows of which two have bit 3 set.
+constexpr u32 PIECES = STEP / 8; // of a row
+constexpr u32 ROW_BYTES = STEP * 2, A_BYTES = M_TILE * ROW_BYTES, W_BYTES = N_TILE * ROW_BYTES;
+constexpr u32 STAGE_BYTES = A_BYTES + W_BYTES;
+DEVICE u32 place_of(u32 row, u32 piece)
+{
+    const u32 turn = (PIECES < 8 ? row / (8 / PIECES) : row) ^ (SIDE > 16 ? row / 8 % 2 : 0);
+    return row * ROW_BYTES + (piece ^ turn % PIECES) * 16;
+}
+
+// What a work-item brings: pieces of A, ITEMS apart, and consecutive weights of one row.
+constexpr u32 A_PIECES = M_TILE * PIECES / ITEMS;
+constexpr u32 WEIGHTS = N_TILE * STEP / ITEMS;
+constexpr u32 PARTS = STEP / WEIGHTS; // work-items that share a row of W
+static_assert(M_TILE * PIECES % ITEMS == 0 && ITEMS % (SIDE / 2 * PIECES) == 0 &&
+                  WEIGHTS % 8 == 0 && STEP % WEIGHTS == 0 && ITEMS % PARTS == 0,
+              "work-items share a step evenly");
+
+// Fragments: what lanes load of each row for one matrix instruction, or for two of them.
+constexpr u32 FRAGMENT_PIECES = K_OF_LANE > 8 ? K_OF_LANE / 8 : 1;
+constexpr u32 FRAGMENT_WORDS = FRAGMENT_PIECES * 4;
+constexpr u32 FRAGMENTS = PIECES / (K_LANES * FRAGMENT_PIECES); // of a step
+constexpr u32 OPERAND_WORDS = K_OF_LANE / 2;
+
+// Weights as the first operand give a lane neighbouring columns of one row of C. Where a lane has
+// every other one (gfx11), A is the first, and a lane has one column.
+constexpr bool LANE_HAS_ROW = HALF_BIT != 0;
+constexpr u32 RUN = TILE_VALUES > 8 ? 4 : TILE_VALUES; // of such columns
+
 typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 
-KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
+DEVICE void spread(u32x4 v, u32 *to) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
+
+// Of a lambda, which the compiler otherwise may call where there are many.
+#define INLINE __attribute__((always_inline))
+
+KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
 void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS
             const c_element *__restrict bias,
 #endif
             c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
-    __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
-    LDS u8 *const table = (LDS u8 *)shared_memory;
+    __attribute__((shared)) static u32x4 shared_memory[2 * STAGE_BYTES / 16];
+    LDS u8 *const stages = (LDS u8 *)shared_memory;
 
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u32 lane = item % WAVE;
     const u32 wave = __builtin_amdgcn_readfirstlane(item / WAVE);
     const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
-    const u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
-    if (SKEWED && group == GROUPS)
-        return;
-    const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
-
-    // Steps are counted from the phase on and come round.
-    const u32 phase = PHASES ? group % STEPS : 0;
-    u32 step = wave % SPLIT_K;
-    auto start_of = [&](u32 s) {
-        const u32 place = s + phase;
-        return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
-    };
-    u32 k = start_of(step);
-
-    // Each lane has one row of every tile. Rows past the end are computed from the last one again
-    // and not stored.
-    const u32 part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
-    const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on
-    u32 b_offset[N_TILES];
-    row_scales scale_row[N_TILES];
-    UNROLL for (u32 t = 0; t < N_TILES; t++) {
-        const u32 start = WHOLE_GROUPS ? n0 + t * 16 : minimum(n0 + t * 16, N - 1);
-        const u32 row = WHOLE_GROUPS ? lane % 16 : minimum(lane % 16, N - 1 - start);
-        b_tile[t] = b + (u64)start * (K / 2);
-        b_offset[t] = row * (K / 2) + part / 2;
-        scale_row[t] = scales_of_row(start + row, SCALE_NAMES);
+    u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
+    if constexpr (DIES > 1) {
+        // Workgroups go round the dies, each of which has a cache of its own: neighbours in that
+        // order become workgroups of one die.
+        const u32 slices = (m + M_TILE - 1) / M_TILE, all = slices * GROUPS;
+        const u32 id = SLICES_FIRST ? group * slices + slice : slice * GROUPS + group;
+        const u32 die = id % DIES;
+        const u32 moved = die * (all / DIES) + minimum(die, all % DIES) + id / DIES;
+        group = moved / slices;
+        slice = moved % slices;
     }
-    UNROLL for (u32 i = 0; i < M_TILES; i++)
-        a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
-                                  (k + part));
+    const u32 n0 = group * N_TILE, m0 = slice * M_TILE;
 
-    auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][CHUNK / 8],
-                            chunk_scale (&scale)[SPANS][N_TILES]) {
-        UNROLL for (u32 t = 0; t < N_TILES; t++) {
-            const u8 *const from = b_tile[t] + opaque(b_offset[t] + k / 2);
-            UNROLL for (u32 u = 0; u < UNITS; u++)
-                load_dwords<CHUNK / 8, WEIGHTS_ONCE>(packed[u][t], from + u * (UNIT / 2));
-        }
-        UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 s = 0; s < SPANS; s++)
-            scale[s][t] = load_scale(scale_row[t], k + s * SPAN);
+    // ---- From memory to registers. Rows past the end are the last one again, and not stored.
+    const a_element *a_from = a + (u64)(first + m0) * lda;
+    u32 a_offset[A_PIECES];
+    UNROLL for (u32 i = 0; i < A_PIECES; i++) {
+        const u32 row = minimum(i * (ITEMS / PIECES) + item / PIECES, m - 1 - m0);
+        a_offset[i] = (row * (u32)lda + item % PIECES * 8) * 2;
+    }
+    const u32 part = item % PARTS;
+    const u32 n = WHOLE_GROUPS ? n0 + item / PARTS : minimum(n0 + item / PARTS, N - 1);
+    const u8 *b_from = b + (u64)n0 * ROW_STRIDE;
+    const u32 b_offset = (n - n0) * ROW_STRIDE + part * WEIGHTS / 32 * B_32 +
+                         part * WEIGHTS % 32 / 2;
+    const row_scales scale_row = scales_of_tile_row(n0, n - n0, SCALE_NAMES);
+
+    u32 packed[WEIGHTS / 8];
+    chunk_scale scale;
+    u32x4 pieces[A_PIECES];
+    u32 k = 0, fetched = 0; // of the two steps that are fetched next, and of what was
+    auto fetch = [&](u32 stage) INLINE {
+        // a last step that has no partner is fetched twice
+        const u32 further = stage == 0 ? 0 : EVEN_STEPS || k + STEP < K ? STEP : 0;
+        fetched = k + further + part * WEIGHTS;
+        load_dwords<WEIGHTS / 8, false>(packed, b_from + further / 32 * B_32 + opaque(b_offset));
+        scale = load_scale(scale_row, fetched);
+        UNROLL for (u32 i = 0; i < A_PIECES; i++)
+            pieces[i] = *(const a_piece *)((const u8 *)(a_from + further) + opaque(a_offset[i]));
+    };
+    auto advance = [&]() INLINE { // stays at the end
+        const u32 further = k + 2 * STEP < K ? 2 * STEP : 0;
+        k += further;
+        a_from += further;
+        b_from += (u64)(further / 32) * B_32;
     };
 
-    // The first weights are on their way while the table is built.
-    const lane_entries entries = load_entries(item);
-    schedule_boundary();
-    u32 packed[UNITS][N_TILES][CHUNK / 8];
-    chunk_scale scale[SPANS][N_TILES];
-    load_weights(k, packed, scale);
-    schedule_boundary();
-    build_table(table, entries, item);
+    // ---- From registers to LDS
+    const u32 a_to = place_of(item / PIECES, item % PIECES);
+    const u32 w_to = A_BYTES + place_of(item / PARTS, part * (WEIGHTS / 8));
+    const decoder codes = make_decoder();
+    row_unit unit;
+    auto store = [&](u32 stage) INLINE {
+        UNROLL for (u32 i = 0; i < A_PIECES; i++)
+            *(LDS u32x4 *)(stages + a_to + stage * STAGE_BYTES + i * ITEMS * 16) = pieces[i];
+        begin_scale(scale_row, scale, fetched);
+        const multiplier by = make_multiplier(scale_row, scale, unit);
+        UNROLL for (u32 j = 0; j < WEIGHTS / 8; j++) {
+            u32 pairs[4];
+            decode_scaled(codes, packed[j], by, pairs);
+            *(LDS u32x4 *)(stages + (w_to ^ j * 16) + stage * STAGE_BYTES) =
+                u32x4{pairs[0], pairs[1], pairs[2], pairs[3]};
+        }
+    };
+
+    fetch(0);
+    unit = unit_of_row<PARTS>(scale_row, part);
+    store(0);
+    fetch(1);
+
+    // ---- From LDS to the matrix units
+    const u32 m_wave = wave % M_WAVES * (M_TILES * SIDE), n_wave = wave / M_WAVES * ROWS;
+    const u32 own = place_of(lane % SIDE, K_LANES > 1 ? lane / SIDE * FRAGMENT_PIECES : 0);
+    const u32 a_at = m_wave * ROW_BYTES + own, w_at = A_BYTES + n_wave * ROW_BYTES + own;
+    tile sum[M_TILES][N_TILES] = {};
+
+    constexpr u32 SETS = AHEAD ? 2 : 1; // of fragments
+    u32 a_part[SETS][M_TILES][FRAGMENT_WORDS], w_part[SETS][N_TILES][FRAGMENT_WORDS];
+    // Fragments `f` of a stage, of tile t of W or of A; they take turns in the sets.
+    auto load_w = [&](u32 stage, u32 f, u32 t) INLINE {
+        UNROLL for (u32 i = 0; i < FRAGMENT_PIECES; i++) {
+            const u32 at = w_at ^ (f * K_LANES * FRAGMENT_PIECES + i) * 16;
+            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * SIDE * ROW_BYTES),
+                   &w_part[(stage * FRAGMENTS + f) % SETS][t][i * 4]);
+        }
+    };
+    auto load_a = [&](u32 stage, u32 f, u32 t) INLINE {
+        UNROLL for (u32 i = 0; i < FRAGMENT_PIECES; i++) {
+            const u32 at = a_at ^ (f * K_LANES * FRAGMENT_PIECES + i) * 16;
+            spread(*(const LDS u32x4 *)(stages + at + stage * STAGE_BYTES + t * SIDE * ROW_BYTES),
+                   &a_part[(stage * FRAGMENTS + f) % SETS][t][i * 4]);
+        }
+    };
+    auto load = [&](u32 stage, u32 f) INLINE {
+        UNROLL for (u32 t = 0; t < N_TILES; t++)
+            load_w(stage, f, t);
+        UNROLL for (u32 i = 0; i < M_TILES; i++)
+            load_a(stage, f, i);
+        schedule_boundary();
+    };
+    // Products of tile i of A, of the part of the fragments that starts with word j.
+    auto multiply_tile = [&](u32 stage, u32 f, u32 j, u32 i) INLINE {
+        const u32 set = (stage * FRAGMENTS + f) % SETS;
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            operand a_operand, w_operand;
+            UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++) {
+                a_operand[d] = a_part[set][i][j + d];
+                w_operand[d] = w_part[set][t][j + d];
+            }
+            sum[i][t] = LANE_HAS_ROW ? multiply_add(w_operand, a_operand, sum[i][t])
+                                     : multiply_add(a_operand, w_operand, sum[i][t]);
+        }
+    };
+    auto multiply = [&](u32 stage, u32 f, u32 from, u32 to) INLINE {
+        UNROLL for (u32 j = 0; j < FRAGMENT_WORDS; j += OPERAND_WORDS)
+            UNROLL for (u32 i = from; i < to; i++)
+                multiply_tile(stage, f, j, i);
+        schedule_boundary();
+    };
+    // Loads and multiplies, two tiles of A at hand at a time.
+    auto stream = [&](u32 stage, u32 f) INLINE {
+        UNROLL for (u32 t = 0; t < N_TILES; t++)
+            load_w(stage, f, t);
+        load_a(stage, f, 0);
+        UNROLL for (u32 i = 0; i < M_TILES; i++) {
+            if (i + 1 < M_TILES)
+                load_a(stage, f, i + 1);
+            schedule_boundary();
+            UNROLL for (u32 j = 0; j < FRAGMENT_WORDS; j += OPERAND_WORDS)
+                multiply_tile(stage, f, j, i);
+            schedule_boundary();
+        }
+    };
+    // Stores the step after this one, and asks for the next to that.
+    auto bring = [&](u32 stage) INLINE {
+        store(1 - stage);
+        if (stage == 0)
+            advance();
+        fetch(stage);
+        schedule_boundary();
+    };
+    // One step. Behind the barrier some of its products are still to be made, if their operands
+    // were loaded ahead: they hide the latency of the next operands.
+    auto do_step = [&](u32 stage) INLINE {
+        constexpr u32 EARLY = FRAGMENTS > 1 ? 0 : (M_TILES + 1) / 2; // of the last products
+        UNROLL for (u32 f = 0; f + 1 < FRAGMENTS; f++) {
+            if (AHEAD) {
+                load(stage, f + 1);
+                multiply(stage, f, 0, M_TILES);
+            } else {
+                stream(stage, f);
+            }
+            if (f == 0)
+                bring(stage);
+        }
+        if (AHEAD)
+            multiply(stage, FRAGMENTS - 1, 0, EARLY);
+        else
+            stream(stage, FRAGMENTS - 1);
+        if (FRAGMENTS == 1)
+            bring(stage);
+        barrier();
+        if (AHEAD) {
+            load(1 - stage, 0);
+            multiply(stage, FRAGMENTS - 1, EARLY, M_TILES);
+        }
+    };
+
+    barrier();
+    if (AHEAD)
+        load(0, 0);
+#pragma unroll 1
+    for (u32 step = 0; step < STEPS; step += 2) {
+        do_step(0);
+        if (EVEN_STEPS || step + 1 < STEPS)
+            do_step(1);
+        UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+            computed(sum[i][t]); // in place, not in a copy for what comes behind the loop
+    }
+
+    // What each row's results are multiplied by, in the place of the first stage.
+    LDS float *const units = (LDS float *)stages;
+    barrier();
+    if (part == 0)
+        units[item / PARTS] = unit.results;
     barrier();
 
-    const u32 copy = lane_copy(lane);
-    tile total[M_TILES][N_TILES] = {};
-
-    // One step: the weights that were loaded, times A from k on. After the last use of the packed
-    // weights `next` may request others in their place.
-    auto do_step = [&](auto next) {
-        u32 ring[A_RING][M_TILES][BATCH_WORDS]; // batches of A
-        auto load_a = [&](u32 batch) {
-            const u32 unit = batch * BATCH / CHUNK, place = batch * BATCH % CHUNK;
-            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH; j += 8) {
-                const a_piece v = *(const a_piece *)(a_start[i] + (unit * UNIT + place + j) *
-                                                                      sizeof(a_element));
-                UNROLL for (u32 d = 0; d < 4; d++)
-                    ring[batch % A_RING][i][j / 2 + d] = v[d];
-            }
-            schedule_boundary();
-        };
-        u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
-        auto look_up_batch = [&](u32 batch) {
-            UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j++) {
-                const u32 byte = batch * BATCH_WORDS + j, unit = byte / (CHUNK / 2);
-                u32 &word = packed[unit][t][byte % (CHUNK / 2) / 4];
-                if (byte % 4 == 0)
-                    computed(word); // so that no address is made long before its look-up
-                w[batch % 2][t][j] = look_up(table, word, byte % 4, copy);
-            }
-        };
-        tile sum[M_TILES][N_TILES];
-
-        UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
-            begin_scale(scale_row[t], scale[s][t], k + s * SPAN);
-        UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
-            load_a(batch);
-        look_up_batch(0);
-
-        UNROLL for (u32 batch = 0; batch < BATCHES; batch++) {
-            if (batch + A_RING - 1 < BATCHES)
-                load_a(batch + A_RING - 1);
-            if (batch + 1 < BATCHES)
-                look_up_batch(batch + 1);
-            if (batch + 2 == BATCHES || BATCHES == 1) {
-                // products are made before the branch, not after it
-                UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
-                    if (batch % SPAN_BATCHES)
-                        computed(sum[i][t]);
-                    computed(total[i][t]);
-                }
-                next();
-            }
-            schedule_boundary();
-            await(w[batch % 2][N_TILES - 1][BATCH_WORDS - 1]);
-            schedule_boundary();
-            UNROLL for (u32 j = 0; j < BATCH_WORDS; j += OPERAND_WORDS)
-                UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
-                    operand a_part, w_part;
-                    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++) {
-                        a_part[d] = ring[batch % A_RING][i][j + d];
-                        w_part[d] = w[batch % 2][t][j + d];
-                    }
-                    const bool starts = batch % SPAN_BATCHES == 0 && j == 0;
-                    sum[i][t] = multiply_add(a_part, w_part, starts ? (tile)(0.0f) : sum[i][t]);
-                }
-            schedule_boundary();
-            if (batch % SPAN_BATCHES == SPAN_BATCHES - 1)
-                UNROLL for (u32 t = 0; t < N_TILES; t++) {
-                    const float one = scale_value(scale_row[t], scale[batch / SPAN_BATCHES][t]);
-                    tile value = one;
-                    // dual issue wants operands in two banks of registers, so half of the values
-                    // take a copy; with more tiles the compiler cannot place it well
-                    if constexpr (M_TILES == 1 && TILE_VALUES == 8) {
-                        float copy = one;
-                        computed(copy);
-                        value[1] = value[3] = value[5] = value[7] = copy;
-                    }
-                    UNROLL for (u32 i = 0; i < M_TILES; i++)
-                        total[i][t] = __builtin_elementwise_fma(sum[i][t], value, total[i][t]);
-                }
-        }
-    };
-
-#pragma unroll 1
-    for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
-        chunk_scale next_scale[SPANS][N_TILES];
-        u32 next_k = k;
-        do_step([&] {
-            if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
-                next_k = start_of(step + SPLIT_K);
-                load_weights(next_k, packed, next_scale);
-            }
-        });
-        UNROLL for (u32 i = 0; i < M_TILES; i++)
-            a_start[i] += ((i64)next_k - (i64)k) * (i64)sizeof(a_element);
-        k = next_k;
-        UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
-            scale[s][t] = next_scale[s][t];
-    }
-
-    // Sums of waves meet where the table was.
-    store_tiles<TABLE_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
-                             ldc, [&](float result, u32 n) {
-                                 result *= CODE_UNIT;
+    // ---- Results
+    c_element *const c_tile = c + (u64)(first + m0 + m_wave) * ldc + n0 + n_wave;
+    if constexpr (LANE_HAS_ROW) {
+        typedef c_element c_run __attribute__((ext_vector_type(RUN)));
+        const u32 down = lane % SIDE;
+        const bool runs_aligned = ldc % RUN == 0;
+        UNROLL for (u32 r = 0; r < N_TILES * TILE_VALUES; r += RUN) {
+            const u32 t = r / TILE_VALUES, first_value = r % TILE_VALUES;
+            const u32 across = t * SIDE + tile_row(first_value, lane), column = n_wave + across;
+            float value_unit[RUN];
+            UNROLL for (u32 v = 0; v < RUN; v++)
+                value_unit[v] = units[column + v];
+            float value_bias[RUN] = {};
 #if BIAS
-                                 result += bias[n];
+            UNROLL for (u32 v = 0; v < RUN; v++)
+                value_bias[v] = (float)bias[WHOLE_GROUPS ? n0 + column + v
+                                                         : minimum(n0 + column + v, N - 1)];
 #endif
-                                 return (c_element)result;
-                             });
+            UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                if (m0 + m_wave + i * SIDE + down >= m)
+                    continue;
+                c_element *const to = c_tile + (i * SIDE + down) * ldc + across;
+                c_run run;
+                UNROLL for (u32 v = 0; v < RUN; v++)
+                    run[v] = rounded<c_element, TRUNCATE>(
+                        sum[i][t][first_value + v] * value_unit[v] + value_bias[v]);
+                if (runs_aligned && (WHOLE_GROUPS || n0 + column + RUN <= N))
+                    *(c_run *)to = run;
+                else
+                    UNROLL for (u32 v = 0; v < RUN; v++)
+                        if (WHOLE_GROUPS || n0 + column + v < N)
+                            to[v] = run[v];
+            }
+        }
+    } else {
+        const u32 across = lane % 16;
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            const u32 column = n_wave + t * 16 + across;
+            if (!WHOLE_GROUPS && n0 + column >= N)
+                continue;
+            const float value_unit = units[column];
+            float value_bias = 0;
+#if BIAS
+            value_bias = (float)bias[n0 + column];
+#endif
+            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
+                const u32 row = i * 16 + tile_row(v, lane);
+                if (m0 + m_wave + row < m)
+                    c_tile[row * ldc + t * 16 + across] =
+                        rounded<c_element, TRUNCATE>(sum[i][t][v] * value_unit + value_bias);
+            }
+        }
+    }
 }
