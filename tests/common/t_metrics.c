@@ -159,6 +159,21 @@ unsigned t_spills_of(const struct quern_kernel_info *info)
     return spills;
 }
 
+void t_each_instruction(quern_ctx *ctx, const struct quern_kernel_info *info,
+                        quern_disassembly_fn fn, void *user)
+{
+    const struct quern_disassembler d = quern_ctx_disassembler(ctx);
+    struct object object;
+
+    must(object_parse(info->object, info->object_bytes, &object), info->symbol);
+    const struct object_kernel *const k = object_kernel(&object, info->symbol);
+    assert_non_null(k);
+    const uint8_t *const code = object_at(&object, k->entry, k->code_bytes);
+    assert_non_null(code);
+    must(d.function(d.user, object.target->name, code, k->code_bytes, fn, user), info->symbol);
+    object_free(&object);
+}
+
 static void model(const struct quern_sim_profile *p, struct t_metrics *x)
 {
     struct quern_sim_model model = QUERN_INIT(struct quern_sim_model);

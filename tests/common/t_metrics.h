@@ -34,6 +34,10 @@ struct t_metrics {
 /* Registers that a kernel spills, scalar ones too. */
 unsigned t_spills_of(const struct quern_kernel_info *info);
 
+/* Disassembles a kernel, an instruction at a time. */
+void t_each_instruction(quern_ctx *ctx, const struct quern_kernel_info *info,
+                        quern_disassembly_fn fn, void *user);
+
 /* The one launch that m rows of the problem take; weights are its b, scales, zeros and absmax8. */
 struct t_metrics t_metrics_of(quern_ctx *ctx, const char *target, const char *problem, int m);
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "t_context.h"
+#include "t_metrics.h"
 #include "t_paths.h"
 
 #include "base/os.h"
@@ -78,23 +79,11 @@ static void count_one(void *user, uint64_t offset, unsigned size, const char *te
     ++*count;
 }
 
-static unsigned count_instructions(quern_ctx *ctx, const struct object *object,
-                                   const struct object_kernel *k)
-{
-    const struct quern_disassembler d = quern_ctx_disassembler(ctx);
-    unsigned count = 0;
-
-    const uint8_t *const code = object_at(object, k->entry, k->code_bytes);
-    assert_non_null(code);
-    assert_int_equal(
-        d.function(d.user, object->target->name, code, k->code_bytes, count_one, &count), QUERN_OK);
-    return count;
-}
-
 static void add_line(struct str *table, quern_ctx *ctx, const char *text, int m)
 {
     const struct quern_problem p = t_problem(text);
     struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+    unsigned instructions = 0;
     struct object object;
     quern_op *op;
 
@@ -106,9 +95,9 @@ static void add_line(struct str *table, quern_ctx *ctx, const char *text, int m)
     assert_non_null(k);
     if (k->scratch_bytes || k->vgpr_spills || k->sgpr_spills)
         fail_msg("%s on %s spills", info.symbol, object.target->name);
+    t_each_instruction(ctx, &info, count_one, &instructions);
     str_addf(table, "%s,%s,%u,%u,%u,%u,%zu,%u\n", object.target->name, info.symbol, k->vgprs,
-             k->agprs, k->sgprs, k->lds_bytes, info.object_bytes,
-             count_instructions(ctx, &object, k));
+             k->agprs, k->sgprs, k->lds_bytes, info.object_bytes, instructions);
     object_free(&object);
     quern_op_release(op);
 }

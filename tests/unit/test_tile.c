@@ -13,6 +13,7 @@
 
 #include "t_build.h"
 #include "t_context.h"
+#include "t_metrics.h"
 #include "t_runs.h"
 
 #include "base/thread.h"
@@ -204,6 +205,42 @@ static void test_scales_beyond_f16(void **state)
         }
 }
 
+/* Counts matrix instructions whose three operands start in one bank of registers, which costs gfx11
+ * two cycles each; in the second place all of them. */
+static void count_conflict(void *user, uint64_t offset, unsigned size, const char *text)
+{
+    unsigned *const counts = user, d, a, b, c;
+
+    (void)offset, (void)size;
+    if (sscanf(text, "v_wmma_%*s v[%u:%*u], v[%u:%*u], v[%u:%*u], v[%u", &d, &a, &b, &c) == 4) {
+        counts[0] += a % 4 == b % 4 && b % 4 == c % 4;
+        counts[1]++;
+    }
+}
+
+static void test_banks_of_registers(void **state)
+{
+    static const char *const texts[] = {"wq=int4 n=19456 k=2560 a=f16 zero=u8",
+                                        "wq=nf4 n=4096 k=4096 a=bf16",
+                                        "wq=int4 n=4096 k=14336 a=bf16"};
+
+    (void)state;
+    for (size_t i = 0; i < (T_SANITIZED ? 1 : COUNT(texts)); i++) {
+        struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+        unsigned counts[2] = {0};
+        quern_op *op;
+        int tile;
+        assert_int_equal(t_tile_op(contexts[1], "gfx1151", texts[i], &op, &tile), QUERN_OK);
+        assert_int_equal(quern_op_kernel(op, 0, &info), QUERN_OK);
+        t_each_instruction(contexts[1], &info, count_conflict, counts);
+        assert_true(counts[1] >= 32);
+        if (counts[0])
+            fail_msg("%s: %u of %u products have their operands in one bank", texts[i], counts[0],
+                     counts[1]);
+        quern_op_release(op);
+    }
+}
+
 /* The other matrix instruction of gfx9, which the model hardly ever prefers. */
 static void test_other_instruction(void **state)
 {
@@ -277,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_problems),        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_strides),         cmocka_unit_test(test_scales_beyond_f16),
         cmocka_unit_test(test_rows_do_not_mix), cmocka_unit_test(test_other_instruction),
+        cmocka_unit_test(test_banks_of_registers),
     };
 
     return cmocka_run_group_tests_name("tile", tests, set_up, tear_down);

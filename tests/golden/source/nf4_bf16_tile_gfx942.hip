@@ -438,6 +438,39 @@ constexpr u32 OPERAND_WORDS = K_OF_LANE / 2;
 constexpr bool LANE_HAS_ROW = HALF_BIT != 0;
 constexpr u32 RUN = TILE_VALUES > 8 ? 4 : TILE_VALUES; // of such columns
 
+// gfx11 loses two cycles of a matrix instruction whose three operands start in the same of the four
+// banks of registers. Sums take the first registers from 1 on, in bank 1; so W's part gets some
+// behind them, in bank 3, wherever A's lies.
+#define SETTLE(first, last) asm("" : "+{v[" #first ":" #last "]}"(w))
+template <u32 SUMS, u32 SLOT, class OPERAND> DEVICE void settle(OPERAND &w)
+{
+    if constexpr (SUMS == 128 && SLOT == 0)
+        SETTLE(131, 138);
+    else if constexpr (SUMS == 128 && SLOT == 1)
+        SETTLE(139, 146);
+    else if constexpr (SUMS == 128 && SLOT == 2)
+        SETTLE(147, 154);
+    else if constexpr (SUMS == 128 && SLOT == 3)
+        SETTLE(155, 162);
+    else if constexpr (SUMS == 64 && SLOT == 0)
+        SETTLE(67, 74);
+    else if constexpr (SUMS == 64 && SLOT == 1)
+        SETTLE(75, 82);
+    else if constexpr (SUMS == 64 && SLOT == 2)
+        SETTLE(83, 90);
+    else if constexpr (SUMS == 64 && SLOT == 3)
+        SETTLE(91, 98);
+}
+template <u32 SUMS, class OPERAND> DEVICE void settle(OPERAND &w, u32 slot)
+{
+    switch (slot) {
+    case 0: settle<SUMS, 0>(w); break;
+    case 1: settle<SUMS, 1>(w); break;
+    case 2: settle<SUMS, 2>(w); break;
+    case 3: settle<SUMS, 3>(w); break;
+    }
+}
+
 typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 
 DEVICE void spread(u32x4 v, u32 *to) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
@@ -568,6 +601,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 a_operand[d] = a_part[set][i][j + d];
                 w_operand[d] = w_part[set][t][j + d];
             }
+            if (K_LANES == 1 && i == 0) {
+                settle<K_LANES == 1 ? M_TILES * N_TILES * TILE_VALUES : 0>(w_operand,
+                                                                        set * N_TILES + t);
+                UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+                    w_part[set][t][d] = w_operand[d];
+            }
             sum[i][t] = LANE_HAS_ROW ? multiply_add(w_operand, a_operand, sum[i][t])
                                      : multiply_add(a_operand, w_operand, sum[i][t]);
         }
@@ -640,63 +679,73 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     }
 
     // What each row's results are multiplied by, in the place of the first stage.
+    constexpr bool UNITS_DIFFER = A_TYPE == F16;
     LDS float *const units = (LDS float *)stages;
-    barrier();
-    if (part == 0)
-        units[item / PARTS] = unit.results;
-    barrier();
+    if constexpr (UNITS_DIFFER) {
+        barrier();
+        if (part == 0)
+            units[item / PARTS] = unit.results;
+        barrier();
+    }
+    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : CODE_UNIT; };
+    auto bias_of = [&](u32 column) INLINE {
+#if BIAS
+        return (float)bias[WHOLE_GROUPS ? n0 + column : minimum(n0 + column, N - 1)];
+#else
+        return 0.0f;
+#endif
+    };
+    auto result = [&](float value, float its_unit, float its_bias) INLINE {
+        const float scaled = UNITS_DIFFER || CODE_UNIT != 1.0f ? value * its_unit : value;
+        return rounded<c_element, TRUNCATE>(BIAS ? scaled + its_bias : scaled);
+    };
 
-    // ---- Results
+    // ---- Results: of each row of A at a time, whose place and bounds are found once
     c_element *const c_tile = c + (u64)(first + m0 + m_wave) * ldc + n0 + n_wave;
     if constexpr (LANE_HAS_ROW) {
         typedef c_element c_run __attribute__((ext_vector_type(RUN)));
         const u32 down = lane % SIDE;
         const bool runs_aligned = ldc % RUN == 0;
-        UNROLL for (u32 r = 0; r < N_TILES * TILE_VALUES; r += RUN) {
-            const u32 t = r / TILE_VALUES, first_value = r % TILE_VALUES;
-            const u32 across = t * SIDE + tile_row(first_value, lane), column = n_wave + across;
-            float value_unit[RUN];
-            UNROLL for (u32 v = 0; v < RUN; v++)
-                value_unit[v] = units[column + v];
-            float value_bias[RUN] = {};
-#if BIAS
-            UNROLL for (u32 v = 0; v < RUN; v++)
-                value_bias[v] = (float)bias[WHOLE_GROUPS ? n0 + column + v
-                                                         : minimum(n0 + column + v, N - 1)];
-#endif
-            UNROLL for (u32 i = 0; i < M_TILES; i++) {
-                if (m0 + m_wave + i * SIDE + down >= m)
-                    continue;
-                c_element *const to = c_tile + (i * SIDE + down) * ldc + across;
+        float own_unit[N_TILES][TILE_VALUES], own_bias[N_TILES][TILE_VALUES];
+        UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
+            const u32 column = n_wave + t * SIDE + tile_row(v, lane);
+            own_unit[t][v] = unit_of(column);
+            own_bias[t][v] = bias_of(column);
+        }
+        UNROLL for (u32 i = 0; i < M_TILES; i++) {
+            if (m0 + m_wave + i * SIDE + down >= m)
+                continue;
+            c_element *const row = c_tile + (i * SIDE + down) * ldc;
+            UNROLL for (u32 r = 0; r < N_TILES * TILE_VALUES; r += RUN) {
+                const u32 t = r / TILE_VALUES, from = r % TILE_VALUES;
+                const u32 across = t * SIDE + tile_row(from, lane), column = n0 + n_wave + across;
                 c_run run;
                 UNROLL for (u32 v = 0; v < RUN; v++)
-                    run[v] = rounded<c_element, TRUNCATE>(
-                        sum[i][t][first_value + v] * value_unit[v] + value_bias[v]);
-                if (runs_aligned && (WHOLE_GROUPS || n0 + column + RUN <= N))
-                    *(c_run *)to = run;
+                    run[v] = result(sum[i][t][from + v], own_unit[t][from + v],
+                                    own_bias[t][from + v]);
+                if (runs_aligned && (WHOLE_GROUPS || column + RUN <= N))
+                    *(c_run *)(row + across) = run;
                 else
                     UNROLL for (u32 v = 0; v < RUN; v++)
-                        if (WHOLE_GROUPS || n0 + column + v < N)
-                            to[v] = run[v];
+                        if (WHOLE_GROUPS || column + v < N)
+                            row[across + v] = run[v];
             }
         }
     } else {
         const u32 across = lane % 16;
+        float own_unit[N_TILES], own_bias[N_TILES];
         UNROLL for (u32 t = 0; t < N_TILES; t++) {
-            const u32 column = n_wave + t * 16 + across;
-            if (!WHOLE_GROUPS && n0 + column >= N)
+            own_unit[t] = unit_of(n_wave + t * 16 + across);
+            own_bias[t] = bias_of(n_wave + t * 16 + across);
+        }
+        UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
+            const u32 down = i * 16 + tile_row(v, lane);
+            if (m0 + m_wave + down >= m)
                 continue;
-            const float value_unit = units[column];
-            float value_bias = 0;
-#if BIAS
-            value_bias = (float)bias[n0 + column];
-#endif
-            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
-                const u32 row = i * 16 + tile_row(v, lane);
-                if (m0 + m_wave + row < m)
-                    c_tile[row * ldc + t * 16 + across] =
-                        rounded<c_element, TRUNCATE>(sum[i][t][v] * value_unit + value_bias);
-            }
+            c_element *const row = c_tile + down * ldc + across;
+            UNROLL for (u32 t = 0; t < N_TILES; t++)
+                if (WHOLE_GROUPS || n0 + n_wave + t * 16 + across < N)
+                    row[t * 16] = result(sum[i][t][v], own_unit[t], own_bias[t]);
         }
     }
 }
