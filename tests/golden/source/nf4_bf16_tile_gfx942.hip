@@ -117,6 +117,9 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
     }
 }
 
+// Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
+template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
+
 // ---- prelude/mfma_tall8 ----
 // Matrix instructions of gfx90a and gfx942: 32 rows of A times 32 rows of W, 8 along K, four in
 // each half of the wave. A lane holds one column of the result, of W's row lane % 32, and rows of A
@@ -202,9 +205,10 @@ DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
     return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
 }
-DEVICE chunk_scale load_scale(const row_scales &row, u32 k)
+// At column k, and so many blocks further.
+DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 {
-    return {*(const float *)(row.blocks + k / BLOCK * 4)};
+    return {*(const float *)(row.blocks + further * 4 + k / BLOCK * 4)};
 }
 // Called when a chunk's weights have arrived, ahead of the loads of A.
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
