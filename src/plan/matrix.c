@@ -16,21 +16,3 @@ enum plan_products matrix_products_tall(const struct target *t)
            : t->capabilities & CAP_MFMA_BF16_1K ? PRODUCTS_MFMA_TALL8
                                                 : 0;
 }
-
-struct matrix_form matrix_form(enum plan_products products)
-{
-    switch (products) {
-    case PRODUCTS_WMMA11:
-        return (struct matrix_form){"v_wmma_f32_16x16x16_f16", MATRIX_TILE, 1, 16, 8};
-    case PRODUCTS_WMMA12:
-        return (struct matrix_form){"v_wmma_f32_16x16x16_f16", MATRIX_TILE, 2, 8, 8};
-    case PRODUCTS_MFMA32:
-        return (struct matrix_form){"v_mfma_f32_16x16x32_f16", MATRIX_TILE, 4, 8, 4};
-    case PRODUCTS_MFMA_TALL8:
-        return (struct matrix_form){"v_mfma_f32_32x32x8_f16", 32, 2, 4, 16};
-    case PRODUCTS_MFMA_TALL16:
-        return (struct matrix_form){"v_mfma_f32_32x32x16_f16", 32, 2, 8, 16};
-    default:
-        return (struct matrix_form){"v_mfma_f32_16x16x16_f16", MATRIX_TILE, 4, 4, 4};
-    }
-}

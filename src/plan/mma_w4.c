@@ -181,7 +181,7 @@ static void try_waves(struct plan *p, int cycles, struct model_ranking *ranking)
         count(p, cycles, &counts);
         for (int groups = 1; groups * split <= WAVES_MAX; groups++) {
             p->waves = groups * split;
-            if (estimate(p, &counts))
+            if (!model_hopeless(p, TILE, ranking) && estimate(p, &counts))
                 model_put(ranking, p);
         }
     }

@@ -172,6 +172,16 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     return true;
 }
 
+bool model_hopeless(struct plan *p, int row_grain, const struct model_ranking *r)
+{
+    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+
+    if (!model_full(r))
+        return false;
+    p->estimate.busy_percent = target_fill(p->target, (uint64_t)groups).percent;
+    return !fills(p, row_grain);
+}
+
 /* ---- Choice ---------------------------------------------------------------------------------- */
 
 /*

@@ -58,6 +58,16 @@ int64_t model_memory_cycles(const struct plan *plan, int64_t weight_bytes);
  * leave room for. */
 bool model_estimate(struct plan *plan, const struct model_counts *counts);
 
+/* Whether a ranking is full of plans that fill the part: others have no place in it. */
+static inline bool model_full(const struct model_ranking *ranking)
+{
+    return ranking->count == ranking->room && ranking->best[ranking->count - 1].estimate.fills;
+}
+
+/* Whether a plan need not be estimated for that reason, by its number of waves. `row_grain` as in
+ * model_counts. */
+bool model_hopeless(struct plan *plan, int row_grain, const struct model_ranking *ranking);
+
 /* Puts a plan in its place among the best; of equals the earlier comes first. */
 void model_put(struct model_ranking *ranking, const struct plan *plan);
 

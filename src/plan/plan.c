@@ -400,11 +400,6 @@ size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slic
     return count ? slices_among(set, count, m, slices) : 0;
 }
 
-int64_t plan_rows_per_workgroup(const struct plan *p)
-{
-    return (int64_t)(p->waves / p->split_k) * p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1);
-}
-
 uint32_t plan_workgroups(const struct plan *p, const uint32_t grid[3])
 {
     return grid[p->slices_first];

@@ -236,7 +236,10 @@ size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slic
 
 /* Rows of W that one workgroup of a decode family computes at once, and the launch geometry of a
  * slice launch on a device of that many compute units; 0: as many as the target's part has. */
-int64_t plan_rows_per_workgroup(const struct plan *p);
+static inline int64_t plan_rows_per_workgroup(const struct plan *p)
+{
+    return (int64_t)(p->waves / p->split_k) * p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1);
+}
 void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units, uint32_t grid[3],
                    uint32_t block[3]);
 /* Of such a grid: workgroups that share the rows of W, an empty one included. */

@@ -211,32 +211,32 @@ static uint32_t lds_bytes(const struct plan *p)
     return most > LDS_LEAST ? (uint32_t)((most + 15) / 16 * 16) : LDS_LEAST;
 }
 
-static bool estimate(struct plan *p)
+/* What does not depend on how many waves a workgroup has. */
+static void count(struct plan *p, struct model_counts *counts)
 {
     const struct quern_problem *const q = &p->problem;
     const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 2;
     const int64_t zero_bytes = q->zero == QUERN_ZERO_U8       ? 1
                                : q->zero == QUERN_ZERO_SCALED ? scale_bytes
                                                               : 0;
+    const int64_t trips = trips_of(p), room = p->target->lds_bytes / LDS_SHARE;
 
-    const int64_t room = p->target->lds_bytes / LDS_SHARE;
     p->shared_sums = sums_bytes(p) <= room;
     p->shared_a = p->products == PRODUCTS_MATRIX && sums_bytes(p) + a_bytes(p) <= room;
-    p->lds_bytes = lds_bytes(p);
     p->ahead = ahead(p);
-    p->phase = model_phase(p, p->row_lanes > 1 ? 1 : q->k / 2, trips_of(p));
-    const struct model_counts counts = {
+    p->phase = model_phase(p, p->row_lanes > 1 ? 1 : q->k / 2, trips);
+    const uint32_t step = step_slots(p);
+    *counts = (struct model_counts){
         .vgprs = vgprs(p),
-        .step_slots = step_slots(p),
+        .step_slots = step,
         .setup_slots = setup_slots(p),
         .shared_slots = shared_slots(p),
-        .trips = trips_of(p),
-        .row_slots = p->split_k * trips_of(p) * (int64_t)step_slots(p),
+        .trips = trips,
+        .row_slots = p->split_k * trips * (int64_t)step,
         .memory_cycles = model_memory_cycles(
             p, q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * (scale_bytes + zero_bytes)),
         .flight_bytes =
-            (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips_of(p) : 1)};
-    return model_estimate(p, &counts);
+            (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips : 1)};
 }
 
 /* ---- Candidates and choice ------------------------------------------------------------------- */
@@ -246,13 +246,19 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
 {
     static const int splits[] = {1, 2, 4, 8, 16};
 
-    for (size_t s = 0; s < sizeof splits / sizeof *splits; s++)
+    for (size_t s = 0; s < sizeof splits / sizeof *splits; s++) {
+        struct model_counts counts;
+        p->split_k = splits[s];
+        if (p->split_k > steps_of(p))
+            break;
+        count(p, &counts);
         for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
-            p->split_k = splits[s];
             p->waves = groups * splits[s];
-            if (p->split_k <= steps_of(p) && estimate(p))
+            p->lds_bytes = lds_bytes(p);
+            if (!model_hopeless(p, 1, ranking) && model_estimate(p, &counts))
                 model_put(ranking, p);
         }
+    }
 }
 
 static void candidates(const struct plan *base, struct model_ranking *ranking)

@@ -381,12 +381,24 @@ static bool camps(const struct plan *p)
            p->problem.k * weight_bytes(&p->problem) % 512 == 0;
 }
 
-/* Estimates a plan whose fields are all set, and puts it in. What is wanted need not be good. */
+/* Estimates a plan whose fields are all set, and puts it in. */
 static void try_one(struct plan *p, const struct model_counts *counts,
                     struct model_ranking *ranking)
 {
-    if (estimate(p, counts) && (ranking->wanted || busy(p, BUSY_PERCENT, p->row_lanes)))
+    if (estimate(p, counts))
         model_put(ranking, p);
+}
+
+/* Whether workgroups of so many waves keep the part as busy as is asked for, or as what is in the
+ * ranking does. What is wanted need not be good. */
+static bool busy_enough(struct plan *p, const struct model_ranking *ranking)
+{
+    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+
+    p->estimate.busy_percent = target_fill(p->target, (uint64_t)groups).percent;
+    if (p->row_lanes != 8 && model_full(ranking) && !busy(p, BUSY_PERCENT_FULL, 1))
+        return false;
+    return ranking->wanted || busy(p, BUSY_PERCENT, p->row_lanes);
 }
 
 /* Tries workgroups that walk over the groups of rows, as many as a compute unit holds, where those
@@ -395,10 +407,10 @@ static void try_walking(struct plan *p, const struct model_counts *counts,
                         struct model_ranking *ranking)
 {
     const int64_t cus = p->target->cus;
+    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
 
     p->resident = 0;
     try_one(p, counts, ranking);
-    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
     if (trips_of(p) % p->ring || (groups <= cus && !ranking->wanted))
         return;
     const int64_t partial = (int64_t)p->waves * results_of(p) * p->wave_size * 8;
@@ -458,6 +470,8 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
             p->waves = groups * splits[s];
             if (groups > 1 && plan_rows_per_workgroup(p) >= 2 * p->problem.n)
                 break; /* nothing to do for so many */
+            if (!busy_enough(p, ranking))
+                continue;
             for (int i = 0; i < count_of; i++) {
                 if (i && p->waves < STAGE_WAVES && !ranking->wanted)
                     continue; /* a few waves would copy more than they share */

@@ -280,6 +280,8 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
     }
     for (int groups = 1; groups * p->split_k * (int)p->wave_size <= ITEMS_MAX; groups++) {
         p->waves = groups * p->split_k;
+        if (model_hopeless(p, 1, ranking))
+            continue;
         for (int ahead = may; ahead >= 0; ahead--) {
             p->ahead = ahead;
             p->phase = phase[ahead];

@@ -49,21 +49,6 @@ const char *layout_name(enum quern_layout layout)
     return name_of(&layout_names, (int)layout);
 }
 
-unsigned dtype_bytes(enum quern_dtype t)
-{
-    switch (t) {
-    case QUERN_F32:
-        return 4;
-    case QUERN_F16:
-    case QUERN_BF16:
-        return 2;
-    case QUERN_DT_FP8:
-    case QUERN_DT_FP8FNUZ:
-        return 1;
-    }
-    return 0;
-}
-
 /* ---- What applies to what -------------------------------------------------------------------- */
 
 static bool is_fp8(enum quern_weight w)

@@ -30,7 +30,20 @@ bool problem_equal(const struct quern_problem *p, const struct quern_problem *q)
 uint64_t problem_hash(const struct quern_problem *p);
 
 /* Size of one element in bytes; names as in problem text. */
-unsigned dtype_bytes(enum quern_dtype t);
+static inline unsigned dtype_bytes(enum quern_dtype t)
+{
+    switch (t) {
+    case QUERN_F32:
+        return 4;
+    case QUERN_F16:
+    case QUERN_BF16:
+        return 2;
+    case QUERN_DT_FP8:
+    case QUERN_DT_FP8FNUZ:
+        return 1;
+    }
+    return 0;
+}
 const char *dtype_name(enum quern_dtype t);
 const char *weight_name(enum quern_weight w);
 const char *layout_name(enum quern_layout layout);

@@ -24,7 +24,11 @@
 #define ROUNDS  50
 #define M_MAX   8
 
-static const char layer[] = "wq=nf4 n=4096 k=4096 a=bf16";
+/* The first is what all but op creation is measured with. */
+static const char *const layers[] = {"wq=nf4 n=4096 k=4096 a=bf16",
+                                     "wq=int4 zero=u8 n=4096 k=4096 a=bf16",
+                                     "wq=none n=4096 k=4096 a=bf16"};
+enum { LAYERS = sizeof layers / sizeof *layers };
 static const char *directory;
 
 static void must(quern_status status)
@@ -52,7 +56,7 @@ static quern_ctx *open_here(enum quern_device_kind device)
 
 static struct {
     quern_ctx *ctx;
-    struct quern_problem problems[MANY];
+    struct quern_problem problems[MANY]; /* the layers, and more */
     quern_op *ops[MANY];
     struct quern_args args;
 } world;
@@ -63,15 +67,32 @@ static void open_and_close(int i)
     quern_close(open_here(QUERN_DEVICE_NONE));
 }
 
-static void open_create_and_close(int i)
+static void open_create_and_close(int layer)
 {
     quern_ctx *const ctx = open_here(QUERN_DEVICE_NONE);
     quern_op *op;
 
-    (void)i;
-    must(quern_op_create(ctx, &world.problems[0], M_MAX, &op));
+    must(quern_op_create(ctx, &world.problems[layer], M_MAX, &op));
     quern_op_release(op);
     quern_close(ctx);
+}
+
+static void create_nf4(int i)
+{
+    (void)i;
+    open_create_and_close(0);
+}
+
+static void create_int4(int i)
+{
+    (void)i;
+    open_create_and_close(1);
+}
+
+static void create_plain(int i)
+{
+    (void)i;
+    open_create_and_close(2);
 }
 
 static void make_one_ready(void)
@@ -170,7 +191,7 @@ static void launch_over(void)
 
 static void nothing_to_do(void) {}
 
-enum { OPEN, CREATE, LAUNCH, ONE, ANY, THINGS };
+enum { OPEN, CREATE, CREATE_LAST = CREATE + LAYERS - 1, LAUNCH, ONE, ANY, THINGS };
 
 static const struct thing {
     const char *name;
@@ -181,7 +202,9 @@ static const struct thing {
     void (*over)(void);
 } things[THINGS] = {
     [OPEN] = {"open", 1, 11, nothing_to_do, open_and_close, nothing_to_do},
-    [CREATE] = {"create", 1, 11, nothing_to_do, open_create_and_close, nothing_to_do},
+    [CREATE] = {"create", 1, 11, nothing_to_do, create_nf4, nothing_to_do},
+    [CREATE + 1] = {"create-int4", 1, 11, nothing_to_do, create_int4, nothing_to_do},
+    [CREATE_LAST] = {"create-plain", 1, 11, nothing_to_do, create_plain, nothing_to_do},
     [LAUNCH] = {"launch", 50000, 50000, make_launch_ready, launch, launch_over},
     [ONE] = {"known", 50000, 50000, make_one_ready, find_one, one_over},
     [ANY] = {"any", 64 * MANY, 64 * MANY, make_many_ready, find_any, many_over},
@@ -289,10 +312,14 @@ static void print(const char *what, double time, const char *unit, double count)
 static void measure_all(void)
 {
     double ns[THINGS], count[THINGS], crowd = 0;
+    size_t kernels[LAYERS];
     char text[96];
 
     make_one_ready(); /* and fill the cache */
-    const size_t kernels = quern_op_kernel_count(world.ops[0]);
+    for (int i = 0; i < LAYERS; i++) {
+        must(quern_op_create(world.ctx, &world.problems[i], M_MAX, &world.ops[i]));
+        kernels[i] = quern_op_kernel_count(world.ops[i]);
+    }
     one_over();
     for (int i = 0; i < THINGS; i++) {
         things[i].make_ready();
@@ -303,9 +330,12 @@ static void measure_all(void)
         count[i] = instructions(&things[i]);
     }
     print("opening the library, and closing it", ns[OPEN] * 1e-3, "us", count[OPEN]);
-    snprintf(text, sizeof text, "an op from a warm cache, for each of its %zu kernels", kernels);
-    print(text, (ns[CREATE] - ns[OPEN]) * 1e-3 / (double)kernels, "us",
-          (count[CREATE] - count[OPEN]) / (double)kernels);
+    for (int i = 0; i < LAYERS; i++) {
+        snprintf(text, sizeof text, "an op from a warm cache, %.7s, for each of %zu kernels",
+                 layers[i], kernels[i]);
+        print(text, (ns[CREATE + i] - ns[OPEN]) * 1e-3 / (double)kernels[i], "us",
+              (count[CREATE + i] - count[OPEN]) / (double)kernels[i]);
+    }
     print("a launch, up to the device call", ns[LAUNCH], "ns", count[LAUNCH]);
     print("quern_op_create of a known problem, and its release", ns[ONE], "ns", count[ONE]);
     snprintf(text, sizeof text, "the same, one of %d", MANY);
@@ -321,7 +351,8 @@ int main(int argc, char **argv)
         return 2;
     }
     directory = argv[1];
-    must(quern_problem_parse(layer, &world.problems[0]));
+    for (int i = 0; i < LAYERS; i++)
+        must(quern_problem_parse(layers[i], &world.problems[i]));
     if (argc == 2) {
         measure_all();
         return 0;
