@@ -8,6 +8,8 @@
 #include "store/signature.h"
 #include "t_fuzz.h"
 
+#include <quern/tool.h>
+
 #include <string.h>
 
 static void read_bundle(const uint8_t *data, size_t size)
@@ -20,6 +22,10 @@ static void read_bundle(const uint8_t *data, size_t size)
     pack_info(p, &info);
     FUZZ_CHECK(info.bytes <= size && info.manifest_bytes < size);
     FUZZ_CHECK(strlen(info.manifest) == info.manifest_bytes);
+    FUZZ_CHECK(info.tuning_bytes < size && strlen(info.tuning) == info.tuning_bytes);
+    size_t table;
+    const char *const at = quern_bundle_tuning(info.tuning, "gfx942", &table);
+    FUZZ_CHECK(at ? at >= info.tuning && table <= strlen(at) : !table);
     for (uint64_t i = 0; i < info.entries && i < 64; i++) {
         struct store_entry e;
         struct hash128 key;
