@@ -467,6 +467,26 @@ NUMBER float dot4_fp8(uint32_t a, uint32_t b, float c, int a_bf8, int b_bf8)
     return sum;
 }
 
+/* 53 bits of 2 / pi for the reduction of arguments of sines: those of a segment, further on by what
+ * makes a large argument an integer. There are 1201 bits behind the point, and zeros behind them. */
+NUMBER double trig_preop_f64(double a, uint32_t segment)
+{
+    static const uint64_t two_over_pi[] = {
+        0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
+        0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484,
+        0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f,
+        0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d, 0x7527bac7ebe5f17b,
+        0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b0000};
+    const unsigned words = sizeof two_over_pi / sizeof *two_over_pi;
+    const unsigned exponent = bits_of_f64(a) >> 52 & 0x7ff;
+    const unsigned at = (segment & 31) * 53 + (exponent > 1077 ? exponent - 1077 : 0);
+    const uint64_t first = at / 64 < words ? two_over_pi[at / 64] : 0;
+    const uint64_t second = at / 64 + 1 < words ? two_over_pi[at / 64 + 1] : 0;
+    const uint64_t bits = at % 64 ? first << at % 64 | second >> (64 - at % 64) : first;
+
+    return ldexp((double)(bits >> 11), (exponent >= 1968 ? 128 : 0) - 53 - (int)at);
+}
+
 /* ---- f16 and f64 helpers of single instructions ---------------------------------------------- */
 
 NUMBER float fract_f16(float a)

@@ -269,6 +269,26 @@ FORMULA struct division_scaling division_scaling64(double d, double n)
     return division_scaling(d, n, (int)(bits64(d) >> 52 & 2047), (int)(bits64(n) >> 52 & 2047),
                             r != 0 && fabs(r) < 0x1p-1022, fabs(q) < 0x1p-1022, 768, 53, 128);
 }
+/* One after the other: the bits of 2 / pi that v_trig_preop_f64 gives, by digits of 24 bits as
+ * libraries of sines have them; the 1201st is the last. */
+FORMULA double digits_of_two_over_pi(double x, uint32_t segment)
+{
+    static const uint32_t digits[] = {
+        0xa2f983, 0x6e4e44, 0x1529fc, 0x2757d1, 0xf534dd, 0xc0db62, 0x95993c, 0x439041, 0xfe5163,
+        0xabdebb, 0xc561b7, 0x246e3a, 0x424dd2, 0xe00649, 0x2eea09, 0xd1921c, 0xfe1deb, 0x1cb129,
+        0xa73ee8, 0x8235f5, 0x2ebb44, 0x84e99c, 0x7026b4, 0x5f7e41, 0x3991d6, 0x398353, 0x39f49c,
+        0x845f8b, 0xbdf928, 0x3b1ff8, 0x97ffde, 0x05980f, 0xef2f11, 0x8b5a0a, 0x6d1f6d, 0x367ecf,
+        0x27cb09, 0xb74f46, 0x3f669e, 0x5fea2d, 0x7527ba, 0xc7ebe5, 0xf17b3d, 0x0739f7, 0x8a5292,
+        0xea6bfb, 0x5fb11f, 0x8d5d08, 0x560330, 0x46fc7b, 0x6babf0};
+    uint64_t bits;
+    double sum = 0;
+    memcpy(&bits, &x, 8);
+    const int exponent = bits >> 52 & 2047, large = exponent > 1077 ? exponent - 1077 : 0;
+    const int first = (int)(segment % 32) * 53 + large;
+    for (int n = first; n < first + 53 && n < 1201; n++)
+        sum += ldexp(digits[n / 24] >> (23 - n % 24) & 1, first - n - 1);
+    return ldexp(sum, (exponent >= 1968 ? 128 : 0) - first);
+}
 FORMULA float division_scale(float d, float n, int which)
 {
     const struct division_scaling a = division_scaling32(d, n);
