@@ -457,9 +457,10 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
 
 bool plan_dual_dot2(const struct plan *p)
 {
+    const bool f16_11 = p->problem.a == QUERN_F16 && p->target->generation == 11;
+
     return p->family == FAMILY_SIMT_SKINNY && p->products == PRODUCTS_DOT2 &&
-           p->target->capabilities & CAP_VOPD &&
-           (p->fp8 != FP8_SOFTWARE || p->problem.a == QUERN_BF16 || p->target->generation > 11);
+           p->target->capabilities & CAP_VOPD && !(p->fp8 == FP8_SOFTWARE && f16_11);
 }
 
 unsigned plan_row_align(const struct quern_problem *problem)

@@ -300,8 +300,8 @@ enum plan_arg {
 #define PLAN_ARGS_MAX 13
 size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX]);
 
-/* Whether the kernel's text pairs dot products for dual issue, as the compiler would not: it knows
- * a single form of them, from which it makes pairs, for f16 on gfx11 alone. */
+/* Whether the kernel's text pairs dot products for dual issue. The compiler makes such pairs of f16
+ * on gfx11 alone, and finds more of them where fp8 becomes f16. */
 bool plan_dual_dot2(const struct plan *p);
 
 /* Bytes that rows of A must start at a multiple of: 4, or an element where packed rows do not. */

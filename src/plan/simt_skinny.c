@@ -57,7 +57,9 @@ quern_status simt_skinny_accepts(const struct quern_problem *p, const struct tar
 {
     const double room = target_lanes_per_cycle(t) * t->cus * t->clock_ghz / t->bandwidth_gbs;
     const bool has_bf16 = t->capabilities & (CAP_DOT2_F32_BF16 | CAP_MFMA_BF16_1K);
-    const double takes = p->a != QUERN_BF16 ? SOFTWARE_HALF : has_bf16 ? SOFTWARE_BF16 : SOFTWARE_F32;
+    const double takes = p->a != QUERN_BF16 ? SOFTWARE_HALF
+                         : has_bf16         ? SOFTWARE_BF16
+                                            : SOFTWARE_F32;
 
     FAIL_IF(p->n > SIZE_MAX_NK || p->k > SIZE_MAX_NK, QUERN_E_DECLINED,
             "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", p->n,
@@ -241,9 +243,14 @@ static uint32_t vgprs(const struct plan *p)
     const int sum = p->products == PRODUCTS_MATRIX ? 4 : p->products == PRODUCTS_PACKED ? 2 : 1;
     const int of_a = columns * registers_of(p, (int)dtype_bytes(p->problem.a));
     const int loads = r * registers_of(p, weight_bytes(&p->problem)) + (p->stage ? 0 : of_a);
-    return (uint32_t)(p->ring * loads + (p->stage ? of_a : 0) + sum * r * columns +
-                      (of_f32(p) ? 2 * (r + columns) : 0) +
-                      (p->fp8 ? 3 * (r + columns) : 0) + (p->row_lanes > 1 ? 4 * columns : 0) + 16);
+    const int converts = (of_f32(p) ? 2 * (r + columns) : 0) + (p->fp8 ? 3 * (r + columns) : 0) +
+                         (p->fp8 == FP8_HALVED     ? 24
+                          : p->fp8 != FP8_SOFTWARE ? 0
+                          : dtype_bytes(p->problem.a) == 1 ? 36
+                                                           : 24);
+
+    return (uint32_t)(p->ring * loads + (p->stage ? of_a : 0) + sum * r * columns + converts +
+                      (p->row_lanes > 1 ? 4 * columns : 0) + 16);
 }
 
 /* Bytes of weights that a compute unit should have asked for at any time: its share of what memory

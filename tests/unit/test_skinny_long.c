@@ -135,9 +135,48 @@ static void test_costs(void **state)
     }
 }
 
+/* All types on layers of all kinds, compiled alone. */
+static void compile_case(void *user, size_t index)
+{
+    static const char *const words[] = {"wq=none a=f32",     "wq=none a=f16",    "wq=none a=bf16",
+                                        "wq=fp8 a=fp8",      "wq=fp8 a=f16",     "wq=fp8 a=bf16",
+                                        "wq=fp8fnuz a=f16", "wq=fp8fnuz a=fp8fnuz"};
+    static const int sizes[][2] = {{1024, 4096}, {19456, 2560}, {28672, 8192}, {128256, 4096}};
+    const size_t target = index / COUNT(words), which = index % COUNT(words);
+    quern_ctx *const ctx = t_open(targets[target], t_cache, QUERN_JIT_ON);
+
+    (void)user;
+    for (int i = 0; i < COUNT(sizes); i++) {
+        struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+        struct quern_problem p;
+        char text[96];
+        quern_op *op;
+        snprintf(text, sizeof text, "%s n=%d k=%d", words[which], sizes[i][0], sizes[i][1]);
+        if (quern_problem_parse(text, &p) != QUERN_OK ||
+            quern_op_create(ctx, &p, 8, &op) != QUERN_OK) {
+            t_runs_failed(text, targets[target], 0);
+            continue;
+        }
+        for (size_t k = 0; quern_op_kernel(op, k, &info) == QUERN_OK; k++)
+            if (info.resources.scratch_bytes)
+                t_runs_failed(text, targets[target], (int)k);
+        quern_op_release(op);
+    }
+    quern_close(ctx);
+}
+
+static void test_no_spills(void **state)
+{
+    (void)state;
+    parallel_for((size_t)COUNT(targets) * 8, 2, compile_case, NULL);
+    t_runs_expect_none();
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_costs), cmocka_unit_test(test_grid)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_costs),
+                                       cmocka_unit_test(test_no_spills),
+                                       cmocka_unit_test(test_grid)};
 
     return cmocka_run_group_tests_name("skinny", tests, t_cache_make, t_cache_remove);
 }

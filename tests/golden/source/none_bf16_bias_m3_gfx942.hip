@@ -750,16 +750,18 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         UNROLL for (u32 d = 0; d < A_WORDS; d++) UNROLL for (u32 i = 0; i < COLUMNS; i++)
             a_number::examine(s.a[i][d], a_nan[i]);
         if constexpr (PRODUCTS == DOT2) {
-            // Neighbours have no operand in common, so that they can be issued together.
+            // Neighbours have no operand in common, so that they can be issued together; but what
+            // is converted on both sides is used up at once, or all of it would want registers.
             UNROLL for (u32 q = 0; q < UNITS; q++) {
                 unit w[SUMS], values[SUMS];
                 UNROLL for (u32 v = 0; v < SUMS; v++) {
-                    take<w_number>(w[v], s.w[v % ROWS], (q + v) % UNITS);
-                    take<a_number>(values[v], s.a[v / ROWS], (q + v) % UNITS);
+                    const u32 u = A_SIZE == 1 ? q : (q + v) % UNITS;
+                    take<w_number>(w[v], s.w[v % ROWS], u);
+                    take<a_number>(values[v], s.a[v / ROWS], u);
                 }
                 multiply_add_all(w, values, sum);
                 if (W_SIZE == 1)
-                    schedule_boundary(); // or all that is converted would want registers
+                    schedule_boundary();
             }
         } else {
             UNROLL for (u32 u = 0; u < UNITS; u++) {
@@ -770,6 +772,8 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
                     take<a_number>(values[i], s.a[i], u);
                 UNROLL for (u32 i = 0; i < COLUMNS; i++) UNROLL for (u32 r = 0; r < ROWS; r++)
                     sum[i * ROWS + r] = multiply_add(w[r], values[i], sum[i * ROWS + r]);
+                if (PRODUCTS == MATRIX && !OF_BYTES && A_SIZE == 1)
+                    schedule_boundary();
             }
         }
         computed_sums(sum);
