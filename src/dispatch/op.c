@@ -412,14 +412,15 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     TRY(check_verified(ctx));
     TRY(quern_problem_text(&normal, text, sizeof text));
     TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &ctx->settings.force, &plans));
-    /* slices of the largest kernel and a rest: beyond one slice every kernel may be needed */
-    const struct plan *const largest = &plans.plans[plans.count - 1];
-    const bool beyond = m_hi >= largest->m_lo && m_hi > largest->m_tile;
     size_t first = 0, last = plans.count - 1;
+    while (last && plans.plans[last].m_lo > m_hi)
+        last--;
+    /* slices of the largest kernel, or of tiles, and a rest: every smaller one may be needed */
+    const struct plan *const largest = &plans.plans[last];
+    const bool mixed = last + 1 == plans.count || largest->family == FAMILY_MMA_TILE;
+    const bool beyond = mixed && m_hi > largest->m_tile;
     while (!beyond && first < last && plans.plans[first].m_hi < m_lo)
         first++;
-    while (!beyond && last > first && plans.plans[last].m_lo > m_hi)
-        last--;
     record_op(ctx, text, m_lo, m_hi);
     return op_of_plans(ctx, &plans, first, last - first + 1, out);
 }

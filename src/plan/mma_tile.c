@@ -156,7 +156,7 @@ static bool estimate(struct plan *p)
     const struct target *const t = p->target;
     const struct shape s = shape_of(p);
     struct plan_estimate *const e = &p->estimate;
-    const int64_t slices = MMA_TILE_ROWS / p->m_tile;
+    const int64_t slices = p->meant_for / p->m_tile;
     const int64_t waves = model_ceil_div(q->n, s.n_tile) * p->waves;
     const int64_t steps = q->k / p->chunk;
 

@@ -6,9 +6,6 @@
 
 #include "plan/model.h"
 
-/* Rows of A that the tiles are chosen for: their times are means over so many. */
-#define MMA_TILE_ROWS 2048
-
 /* Whether the family has a kernel for a problem. */
 bool mma_tile_accepts(const struct quern_problem *problem, const struct target *target);
 

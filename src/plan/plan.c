@@ -21,7 +21,7 @@ static const int simt_tiles[] = {1, 2, 4, PLAN_SIMT_M_MAX};
 /* Those of kernels on matrix units, which follow. */
 static const int mma_tiles[] = {16, 32, PLAN_MMA_M_MAX};
 
-/* Those of tiles that are shared through LDS, of which a problem has one. */
+/* Those of tiles that are shared through LDS, of which a problem has one or both. */
 static const int tile_rows[] = {PLAN_M_MAX, 128};
 
 static void name_kernel(struct plan *p)
@@ -128,34 +128,76 @@ static quern_status add_mma(struct plan_set *set, struct plan base,
     return QUERN_OK;
 }
 
-/* The first number of rows that tiles take no longer for than slices of the kernel below. */
-static int tile_from(const struct plan *tile, const struct plan *below)
+/* The first number of rows that tiles take no longer for than slices of the kernels of a set do. */
+static int tile_from(const struct plan *tile, const struct plan_set *set)
 {
-    int rows = below->m_tile + 1;
+    const struct plan *const below = &set->plans[set->count - 1];
+    struct plan_slice slices[2] = {{.plan = below}};
+    int rows = PLAN_MMA_M_MAX + 1;
 
-    while (rows < PLAN_TILE_FROM &&
-           plan_launch_cycles(below, rows) < plan_launch_cycles(tile, rows))
-        rows += below->m_tile;
+    for (; rows < PLAN_TILE_FROM; rows += PLAN_MMA_M_MAX) {
+        size_t count = 1;
+        slices[0].rows = rows;
+        if (below->family == FAMILY_MMA_TILE)
+            count = plan_slices(set, rows, slices);
+        if (plan_launch_cycles(tile, rows) <= plan_slices_cycles(slices, count))
+            break;
+    }
     return rows;
 }
 
-/* The kernel for hundreds of rows of A, with the tile that takes less time for each of them. */
-static quern_status add_tile(struct plan_set *set, struct plan base)
+/* Appends tiles, as the set's largest kernel. */
+static void append_tile(struct plan_set *set, const struct plan *tile)
 {
-    struct plan_set tall = {0}, low = {0};
     struct plan *const p = &set->plans[set->count], *const below = p - 1;
 
+    *p = *tile;
+    p->m_lo = tile_from(p, set);
+    p->m_hi = p->m_lo > p->m_tile ? p->m_lo : p->m_tile;
+    below->m_hi = p->m_lo - 1;
+    below->weights_once &= below->m_hi == below->m_tile;
+    set->count++;
+}
+
+/* Whether a set with finer tiles is modelled to take a twentieth less somewhere between the rows
+ * that these and the largest are chosen for. */
+static bool pays(const struct plan_set *with, const struct plan_set *without)
+{
+    for (int rows = PLAN_TILE_FINE / 2; rows < PLAN_TILE_LARGE; rows *= 2) {
+        struct plan_slice slices[2];
+        const int64_t more = plan_slices_cycles(slices, plan_slices(without, rows, slices));
+        if (plan_slices_cycles(slices, plan_slices(with, rows, slices)) < more - more / 20)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The kernel for hundreds of rows of A, with the tile that takes less time for each of them. Where
+ * it is a tall one that leaves compute units idle at fewer rows, and there is room for a further
+ * kernel, low tiles that are chosen for those go in front of it.
+ */
+static quern_status add_tiles(struct plan_set *set, struct plan base)
+{
+    struct plan_set tall = {0}, low = {0}, fine = {0}, both = *set;
+
     base.family = FAMILY_MMA_TILE;
+    base.meant_for = PLAN_TILE_LARGE;
     TRY(add_kernel(&tall, &base, tile_rows[0], true));
     TRY(add_kernel(&low, &base, tile_rows[1], true));
     const int64_t per_row[] = {tall.plans[0].estimate.kernel_cycles * tile_rows[1],
                                low.plans[0].estimate.kernel_cycles * tile_rows[0]};
-    *p = per_row[0] <= per_row[1] ? tall.plans[0] : low.plans[0];
-    set->count++;
-    p->m_lo = tile_from(p, below);
-    p->m_hi = p->m_lo > p->m_tile ? p->m_lo : p->m_tile;
-    below->m_hi = p->m_lo - 1;
-    below->weights_once &= below->m_hi == below->m_tile;
+    const bool is_tall = per_row[0] <= per_row[1];
+    const struct plan *const large = is_tall ? &tall.plans[0] : &low.plans[0];
+    append_tile(set, large);
+    if (!is_tall || both.count + 2 > PLAN_KERNELS_MAX)
+        return QUERN_OK;
+    base.meant_for = PLAN_TILE_FINE;
+    TRY(add_kernel(&fine, &base, tile_rows[1], true));
+    append_tile(&both, &fine.plans[0]);
+    append_tile(&both, large);
+    if (both.plans[both.count - 2].m_lo < both.plans[both.count - 1].m_lo && pays(&both, set))
+        *set = both;
     return QUERN_OK;
 }
 
@@ -213,7 +255,7 @@ quern_status plan_make_tuned(const struct quern_problem *problem, const struct t
         TRY(add_mma(&made, base, mma));
     /* its weights are made in LDS */
     if (mma_tile_accepts(problem, target) && base.force.predequant != SWITCH_OFF)
-        TRY(add_tile(&made, base));
+        TRY(add_tiles(&made, base));
     made.m_max = made.plans[made.count - 1].m_hi;
     TRY(tune(&made, tuning));
     made.tuned = tuning != NULL;
@@ -358,29 +400,36 @@ static size_t keep_less(struct plan_slice slices[2], size_t count, const struct 
 static size_t slices_by_time(const struct plan_set *set, size_t kernels, int64_t m,
                              struct plan_slice slices[2])
 {
-    const struct plan *const tile = &set->plans[kernels - 1], *const below = tile - 1;
+    const struct plan *p = &set->plans[kernels - 1];
     struct plan_slice other[2];
-    size_t count = add_slices(tile, 0, m, slices);
+    size_t count = add_slices(p, 0, m, slices);
 
-    count = keep_less(slices, count, other, add_slices(below, 0, m, other));
-    if (m > tile->m_tile && m % tile->m_tile)
-        count = keep_less(slices, count, other,
-                          add_full_and_rest(set, kernels - 1, tile, m, other));
+    for (bool tile = true; tile && kernels > 1; kernels--, p--) {
+        if (m > p->m_tile && m % p->m_tile)
+            count = keep_less(slices, count, other,
+                              add_full_and_rest(set, kernels - 1, p, m, other));
+        count = keep_less(slices, count, other, add_slices(p - 1, 0, m, other));
+        tile = p[-1].family == FAMILY_MMA_TILE;
+    }
     return count;
 }
 
 static size_t slices_among(const struct plan_set *set, size_t kernels, int64_t m,
                            struct plan_slice slices[2])
 {
-    const struct plan *const largest = &set->plans[kernels - 1];
-    const int64_t rest = m % largest->m_tile;
+    const struct plan *largest = &set->plans[kernels - 1];
 
     if (largest->family == FAMILY_DEQUANT)
         return add_slices(largest, 0, 1, slices);
-    if (largest->family == FAMILY_MMA_TILE && kernels > 1)
-        return m < largest->m_lo ? add_slices(plan_among(set, kernels, m), 0, m, slices)
-                                 : slices_by_time(set, kernels, m, slices);
+    if (largest->family == FAMILY_MMA_TILE && kernels > 1) {
+        while (kernels > 1 && m < set->plans[kernels - 1].m_lo)
+            kernels--;
+        largest = &set->plans[kernels - 1];
+        return largest->family == FAMILY_MMA_TILE ? slices_by_time(set, kernels, m, slices)
+                                                  : add_slices(largest, 0, m, slices);
+    }
     /* the last slice is not a full one where another kernel would take longer */
+    const int64_t rest = m % largest->m_tile;
     if (!rest || plan_among(set, kernels, rest) == largest)
         return add_slices(largest, 0, m, slices);
     return add_full_and_rest(set, kernels, largest, m, slices);

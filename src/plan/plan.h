@@ -104,6 +104,9 @@ enum plan_choice {
 #define PLAN_TILE_LDA_MAX (1 << 22)
 /* The most rows that slices of the kernel below keep from them. */
 #define PLAN_TILE_FROM 16384
+/* Rows of A that they are chosen for; and those of finer ones, where the first do not fill a part. */
+#define PLAN_TILE_LARGE 2048
+#define PLAN_TILE_FINE  512
 
 /* What the model says of a plan on the target's retail part. Times are cycles of its clock. */
 struct plan_estimate {
@@ -136,8 +139,9 @@ struct plan {
     char symbol[64];             /* kernel name: for people and profilers, not an identity */
     int m_lo, m_hi; /* rows of A that it serves, in slices where those beat the next kernel; the
                        largest has rows of more than m_hi, too, and of mma_tile shares those from
-                       m_lo on with the kernel below, as plan_slices says */
+                       m_lo on with kernels below, as plan_slices says */
     int m_tile;     /* rows of a slice */
+    int meant_for;  /* of mma_tile: rows of A that its shape is chosen for */
     enum plan_products products;
     unsigned wave_size;          /* 32 or 64 */
     int waves;                   /* of a workgroup */
@@ -226,7 +230,7 @@ struct plan_slice {
 };
 /*
  * Covers m ≥ 1 rows with at most two launches: slices of the largest kernel, then the rest if that
- * is another's; or slices of the kernel below mma_tile, where those are modelled to take less.
+ * is another's; or slices of a kernel below the largest mma_tile, where those are modelled to take less.
  * op=dequant takes one launch whatever m is. Cheap enough for every launch.
  */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);

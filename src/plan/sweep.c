@@ -37,7 +37,11 @@ static bool choose(const struct plan_set *set, enum plan_units units, int m, str
     if (!family)
         return false;
     if (units == PLAN_UNITS_TILES) {
-        *p = *largest;
+        const struct plan *best = largest, *const other = largest - 1;
+        if (set->count > 1 && other->family == FAMILY_MMA_TILE &&
+            plan_launch_cycles(other, m) < plan_launch_cycles(best, m))
+            best = other;
+        *p = *best;
         return true;
     }
     *p = (struct plan){.problem = largest->problem,
