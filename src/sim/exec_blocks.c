@@ -9,8 +9,8 @@
  * below the mantissa that stays, then the rest is cut off. Two sources of sixteen are interleaved,
  * as AMD's Composable Kernel has it.
  */
+#include "sim/exec_masks.h"
 #include "sim/fp8.h"
-#include "sim/track.h"
 
 enum { ELEMENTS = 32, WORDS_OF_SIX = 6 };
 
@@ -98,36 +98,23 @@ static void through_block(struct wave *w, const struct insn *i)
 {
     struct shadow_wave *const sw = w->shadow;
     const struct operand *const to = &i->op[0];
+    const struct origin origin = first_origin(sw, i, false);
     uint32_t bad[64] = {0};
-    struct origin origin = {0};
-    bool any = false;
 
     for (unsigned n = 1; n < 4; n++) {
         const struct operand *const o = &i->op[n];
-        for (unsigned k = 0; k < o->words && o->kind == OPERAND_VGPR; k++) {
-            if (!sw->flags[o->reg + k])
-                continue;
-            origin = any ? origin : sw->origins[o->reg + k];
-            any = true;
-            for (unsigned l = 0; l < w->lanes; l++)
+        for (unsigned k = 0; k < o->words && o->kind == OPERAND_VGPR; k++)
+            for (unsigned l = 0; l < w->lanes && sw->flags[o->reg + k]; l++)
                 bad[l] |= vgpr(&sw->w, o, 0)[k * w->lanes + l];
-        }
-        if (o->kind == OPERAND_SGPR && sw->w.s[o->reg]) {
-            origin = any ? origin : sw->scalar_origins[o->reg];
-            any = true;
+        if (o->kind == OPERAND_SGPR && sw->w.s[o->reg])
             memset(bad, 0xff, sizeof bad);
-        }
     }
     for (unsigned k = 0; k < to->words; k++) {
-        uint32_t *const row = vgpr(&sw->w, to, 0) + k * w->lanes, left = 0;
-        for (unsigned l = 0; l < w->lanes; l++) {
+        uint32_t *const row = vgpr(&sw->w, to, 0) + k * w->lanes;
+        for (unsigned l = 0; l < w->lanes; l++)
             row[l] = w->mask[l] ? bad[l] ? 0xffffffffu : 0 : row[l];
-            left |= row[l];
-        }
-        sw->flags[to->reg + k] = left != 0;
-        if (any)
-            sw->origins[to->reg + k] = origin;
     }
+    note_result(sw, to, origin);
 }
 
 static const struct insn *convert(struct wave *w, const struct insn *i, const struct form *f)

@@ -18,20 +18,18 @@ const struct origin *origin_of(const struct shadow_wave *s, const struct operand
     return &none;
 }
 
-/* The origin of the first source that has one; `i` may be followed by SCC. */
-static struct origin first_origin(const struct shadow_wave *s, const struct insn *i, bool scc)
+struct origin first_origin(const struct shadow_wave *s, const struct insn *i, bool scc)
 {
-    for (unsigned n = 0; n < 5; n++)
+    for (unsigned n = 0; n < 6; n++)
         if (i->op[n].kind && !(i->op[n].mods & MOD_DST) && suspect(s, &i->op[n]))
             return *origin_of(s, &i->op[n]);
-    for (unsigned n = 0; n < 5; n++)
+    for (unsigned n = 0; n < 6; n++)
         if (i->op[n].kind && suspect(s, &i->op[n]))
             return *origin_of(s, &i->op[n]);
     return scc ? s->scalar_origins[S_SCC] : (struct origin){0};
 }
 
-/* After masks of a destination changed: is anything left undefined, and where from. */
-static void note_result(struct shadow_wave *s, const struct operand *o, struct origin origin)
+void note_result(struct shadow_wave *s, const struct operand *o, struct origin origin)
 {
     const unsigned lanes = s->w.lanes;
 

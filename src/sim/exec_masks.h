@@ -27,6 +27,11 @@ INLINE bool suspect(const struct shadow_wave *s, const struct operand *o)
 
 /* Where the undefined bits of an operand came from. */
 const struct origin *origin_of(const struct shadow_wave *s, const struct operand *o);
+/* The origin of the first source that has one, or else of a destination; `scc` is a last source. */
+struct origin first_origin(const struct shadow_wave *s, const struct insn *i, bool scc);
+
+/* After masks of a destination changed: is anything left undefined, and where from. */
+void note_result(struct shadow_wave *s, const struct operand *o, struct origin origin);
 
 /* Before an instruction runs of which an operand is suspect: what will be undefined then. Null when
  * there is a finding. */

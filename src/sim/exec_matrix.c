@@ -5,9 +5,9 @@
  * unpacking, arithmetic, packing and the full check go through it. Sums go over k upward, each step
  * a fused multiply-add in f32.
  */
+#include "sim/exec_masks.h"
 #include "sim/launch.h"
 #include "sim/matrix_rows.h"
-#include "sim/track.h"
 
 #include <stdlib.h>
 
@@ -227,31 +227,15 @@ static bool through_matrix(struct wave *w, const struct insn *i, const struct fo
     struct shadow_wave *const sw = w->shadow;
     struct wave *const s = &sw->w;
     const bool high = i->extra[1] & 4;
-    const unsigned d_words = result_words(w, f);
     const struct form stored = stored_a(f);
     const struct operand *const c_operand = &i->op[f->sparse ? 0 : 3];
-    uint32_t any = 0;
-    struct origin origin = {0};
+    bool any = false;
 
-    for (unsigned n = 1; n < 4; n++) {
-        const struct operand *const o = &i->op[n];
-        const unsigned words = n == 1      ? source_words(w, &stored, f->a)
-                               : n == 2    ? source_words(w, f, f->b)
-                               : f->sparse ? 1
-                                           : d_words;
-        for (unsigned k = 0; k < words && o->kind == OPERAND_VGPR; k++)
-            if (sw->flags[o->reg + k]) {
-                origin = any ? origin : sw->origins[o->reg + k];
-                any = 1;
-            }
-    }
-    for (unsigned k = 0; k < d_words; k++)
-        if (sw->flags[i->op[0].reg + k]) {
-            origin = any || !f->sparse ? origin : sw->origins[i->op[0].reg + k];
-            any = 1;
-        }
+    for (unsigned n = 0; n < 4; n++)
+        any = any || (i->op[n].kind == OPERAND_VGPR && suspect(sw, &i->op[n]));
     if (!any)
         return true;
+    const struct origin origin = first_origin(sw, i, false);
     uint8_t rows[16] = {0}, columns[16] = {0};
     const uint32_t a_mask = 0xffffffffu >> (32 - element_bits(f->a));
     const uint32_t b_mask = 0xffffffffu >> (32 - element_bits(f->b));
@@ -275,14 +259,7 @@ static bool through_matrix(struct wave *w, const struct insn *i, const struct fo
             uint32_t *const to = vgpr(s, &i->op[0], 0) + p.word * w->lanes + p.lane;
             *to = (*to & ~(d_mask << p.shift)) | (bad ? d_mask << p.shift : 0);
         }
-    for (unsigned k = 0; k < d_words; k++) {
-        any = 0;
-        for (unsigned l = 0; l < w->lanes; l++)
-            any |= (vgpr(s, &i->op[0], 0) + k * w->lanes)[l];
-        sw->flags[i->op[0].reg + k] = any != 0;
-        if (any)
-            sw->origins[i->op[0].reg + k] = origin;
-    }
+    note_result(sw, &i->op[0], origin);
     return true;
 }
 

@@ -11,9 +11,9 @@
  * inputs for zeros and round denormal sums to zero (AMD's notes on MI200 in the documentation of
  * MIOpen).
  */
+#include "sim/exec_masks.h"
 #include "sim/launch.h"
 #include "sim/mfma_form.h"
-#include "sim/track.h"
 
 /* ---- Denormals ------------------------------------------------------------------------------- */
 
@@ -94,19 +94,12 @@ static void through_mfma(struct wave *w, const struct insn *i, const struct form
     const unsigned cbsz = i->extra[2], blgp = i->extra[3] >> 4, d_words = result_words(f);
     const bool typed = f->a == ELEMENT_F8F6F4;
     const enum element a = chosen(f->a, cbsz), b = chosen(f->b, blgp);
-    const unsigned words[6] = {d_words, source_words(f, a, f->m), source_words(f, b, f->n), d_words,
-                               1, 1};
     const unsigned per = element_bits(f->d) / 32;
     uint32_t rows[64] = {0}, columns[64] = {0}, moved[32 * 64];
-    struct origin origin = {0};
     bool any = false;
 
     for (unsigned n = 1; n < 6; n++)
-        for (unsigned k = 0; k < words[n] && i->op[n].kind == OPERAND_VGPR; k++)
-            if (sw->flags[i->op[n].reg + k]) {
-                origin = any ? origin : sw->origins[i->op[n].reg + k];
-                any = true;
-            }
+        any = any || (i->op[n].kind == OPERAND_VGPR && suspect(sw, &i->op[n]));
     if (!any) {
         for (unsigned k = 0; k < d_words; k++)
             if (sw->flags[i->op[0].reg + k]) {
@@ -115,11 +108,12 @@ static void through_mfma(struct wave *w, const struct insn *i, const struct form
             }
         return;
     }
+    const struct origin origin = first_origin(sw, i, false);
     unpack_masks(f, a, f->m * f->blocks, vgpr(s, &i->op[1], 0), rows);
     unpack_masks(f, b, f->n * f->blocks,
                  typed || f->d == ELEMENT_F64
                      ? vgpr(s, &i->op[2], 0)
-                     : patterned(vgpr(s, &i->op[2], 0), words[2], blgp, moved),
+                     : patterned(vgpr(s, &i->op[2], 0), source_words(f, b, f->n), blgp, moved),
                  columns);
     for (unsigned l = 0; l < LANES_64 && f->scaled; l++) {
         if (i->op[4].kind == OPERAND_VGPR)
@@ -140,14 +134,7 @@ static void through_mfma(struct wave *w, const struct insn *i, const struct form
                         bad ? 0xffffffffu : 0;
             }
         }
-    for (unsigned k = 0; k < d_words; k++) {
-        uint32_t left = 0;
-        for (unsigned l = 0; l < LANES_64; l++)
-            left |= (vgpr(s, &i->op[0], 0) + k * LANES_64)[l];
-        sw->flags[i->op[0].reg + k] = left != 0;
-        if (left)
-            sw->origins[i->op[0].reg + k] = origin;
-    }
+    note_result(sw, &i->op[0], origin);
 }
 
 /* ---- Products -------------------------------------------------------------------------------- */

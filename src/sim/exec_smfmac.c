@@ -11,9 +11,9 @@
  * Sources: AMD's matrix instruction calculator (gfx942). For gfx950's forms of twice the K, what
  * others probed on MI350s: A goes on in the lane, while B comes in two rounds of 16 bytes.
  */
+#include "sim/exec_masks.h"
 #include "sim/launch.h"
 #include "sim/mfma_form.h"
-#include "sim/track.h"
 
 /* ---- Layouts --------------------------------------------------------------------------------- */
 
@@ -88,24 +88,19 @@ static void through_smfmac(struct wave *w, const struct insn *i, const struct fo
 {
     struct shadow_wave *const sw = w->shadow;
     struct wave *const s = &sw->w;
-    const unsigned words[4] = {words_of_d(f), words_of_a(f), 2 * words_of_a(f), 1};
     uint32_t rows[32] = {0}, columns[32] = {0};
-    struct origin origin = {0};
     bool any = false;
 
     for (unsigned n = 0; n < 4; n++)
-        for (unsigned k = 0; k < words[n]; k++)
-            if (sw->flags[i->op[n].reg + k]) {
-                origin = any ? origin : sw->origins[i->op[n].reg + k];
-                any = true;
-            }
+        any = any || suspect(sw, &i->op[n]);
     if (!any)
         return;
+    const struct origin origin = first_origin(sw, i, false);
     for (unsigned l = 0; l < LANES_64; l++) {
         rows[l % f->m] |= vgpr(s, &i->op[3], 0)[l];
-        for (unsigned k = 0; k < words[1]; k++)
+        for (unsigned k = 0; k < words_of_a(f); k++)
             rows[l % f->m] |= vgpr(s, &i->op[1], 0)[k * LANES_64 + l];
-        for (unsigned k = 0; k < words[2]; k++)
+        for (unsigned k = 0; k < 2 * words_of_a(f); k++)
             columns[l % f->m] |= vgpr(s, &i->op[2], 0)[k * LANES_64 + l];
     }
     for (unsigned r = 0; r < f->m; r++) {
@@ -114,14 +109,7 @@ static void through_smfmac(struct wave *w, const struct insn *i, const struct fo
         for (unsigned c = 0; c < f->m; c++)
             d[c] = d[c] | rows[r] | columns[c] ? 0xffffffffu : 0;
     }
-    for (unsigned k = 0; k < words[0]; k++) {
-        uint32_t left = 0;
-        for (unsigned l = 0; l < LANES_64; l++)
-            left |= (vgpr(s, &i->op[0], 0) + k * LANES_64)[l];
-        sw->flags[i->op[0].reg + k] = left != 0;
-        if (left)
-            sw->origins[i->op[0].reg + k] = origin;
-    }
+    note_result(sw, &i->op[0], origin);
 }
 
 /* ---- The operation --------------------------------------------------------------------------- */

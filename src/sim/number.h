@@ -468,7 +468,7 @@ NUMBER float dot4_fp8(uint32_t a, uint32_t b, float c, int a_bf8, int b_bf8)
 }
 
 /* 53 bits of 2 / pi for the reduction of arguments of sines: those of a segment, further on by what
- * makes a large argument an integer. There are 1201 bits behind the point, and zeros behind them. */
+ * makes a large argument an integer. 1201 bits stand behind the point, and zeros behind them. */
 NUMBER double trig_preop_f64(double a, uint32_t segment)
 {
     static const uint64_t two_over_pi[] = {
