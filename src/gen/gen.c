@@ -146,6 +146,12 @@ static void add_dequant_constants(struct str *s, const struct plan *p)
     add_dequant_shape(s, p);
 }
 
+/* The table of pairs is all that is in LDS. */
+static void add_table_constants(struct str *s, const struct plan *p)
+{
+    add_integer(s, "ENTRY_BYTES", p->lds_bytes / 256, "of LDS for each pair of codes");
+}
+
 static void add_simt_w4_constants(struct str *s, const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
@@ -153,6 +159,7 @@ static void add_simt_w4_constants(struct str *s, const struct plan *p)
     add_weight_constants(s, p);
     add_word(s, "A_TYPE", element_word(q->a), "elements of A");
     add_word(s, "PRODUCTS", products_word(p->products), "how pairs are multiplied");
+    add_table_constants(s, p);
     add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
@@ -171,6 +178,7 @@ static void add_mma_w4_constants(struct str *s, const struct plan *p)
     add_weight_constants(s, p);
     add_word(s, "A_TYPE", element_word(q->a), "elements of A");
     add_word(s, "PRODUCTS", "MATRIX", "how pairs are multiplied");
+    add_table_constants(s, p);
     add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");

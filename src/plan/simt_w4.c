@@ -7,11 +7,12 @@
 
 #include <inttypes.h>
 
-#define TABLE_BYTES 32768 /* 256 pairs of codes, 128 bytes of copies each */
-#define TABLE_SLOTS 5120  /* instructions that build it times lanes, all waves together */
-#define ITEMS_MAX   1024  /* work-items of a workgroup */
-#define VALUES_MAX  32    /* sums per lane that the template's reduction can fold */
+#define PAIRS       256  /* of codes in the table */
+#define ITEMS_MAX   1024 /* work-items of a workgroup */
+#define VALUES_MAX  32   /* sums per lane that the template's reduction can fold */
 #define SIZE_MAX_NK ((int64_t)1 << 27)
+#define SMALL_NK    ((int64_t)1 << 23)
+#define SHORT_K     4096
 
 /* With one row of A a layer should be as fast as its weights arrive: enough bytes of them asked for
  * by a compute unit to last this long, or half of all it reads; and registers for this many waves
@@ -183,6 +184,23 @@ static uint32_t setup_slots(const struct plan *p)
                       (p->split_k > 1 ? 20 + 2 * p->split_k : 0));
 }
 
+/* Of the table: a pair has a copy in every bank of LDS; but in 32 of 64 for small layers and short
+ * rows, which a second pass for each look-up costs less than to store twice as many copies. */
+static uint32_t table_bytes(const struct plan *p)
+{
+    const bool small = p->problem.n * p->problem.k < SMALL_NK || p->problem.k < SHORT_K;
+
+    return PAIRS * 4 * (small ? 32 : p->target->lds_banks);
+}
+
+/* Instructions that build it, all waves together: a lane stores a pair by 16 bytes. */
+static uint32_t table_slots(const struct plan *p)
+{
+    const uint32_t stores = p->lds_bytes / PAIRS / 16;
+
+    return PAIRS * (2 * stores + 4) / p->wave_size;
+}
+
 /* With few rows of A there are registers for all weights of two steps and a tail. */
 static bool may_be_ahead(const struct plan *p)
 {
@@ -238,7 +256,7 @@ static void count(struct plan *p, struct model_counts *counts)
         .vgprs = vgprs(p),
         .step_slots = step,
         .setup_slots = setup_slots(p),
-        .shared_slots = TABLE_SLOTS / p->wave_size,
+        .shared_slots = table_slots(p),
         /* weights of the tail came with the first; it evens out steps that do not come out even */
         .last_slots = steps % p->split_k ? 0 : tail,
         .trips = trips,
@@ -302,7 +320,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
     p.products = model_lane_products(&p.problem, p.target);
     p.wave_size = p.target->wave_size;
-    p.lds_bytes = TABLE_BYTES;
+    p.lds_bytes = table_bytes(&p);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
             for (size_t s = 0; s < sizeof splits / sizeof *splits; s++) {

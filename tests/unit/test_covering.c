@@ -231,10 +231,35 @@ static void test_cases(void **state)
     assert_int_equal(atomic_load(&failed), 0);
 }
 
+/* Layers that are large enough for a table with copies in all 64 banks, which none above is. */
+static void test_large_table(void **state)
+{
+    quern_ctx *const ctx = t_open("gfx950", t_cache, QUERN_JIT_ON);
+
+    (void)state;
+    for (int t = 0; t < COUNT(types); t++) {
+        struct quern_verification v = QUERN_INIT(struct quern_verification);
+        struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+        struct quern_problem p;
+        quern_op *op;
+        char text[64];
+        snprintf(text, sizeof text, "wq=nf4 n=2048 k=4096 a=%s", types[t]);
+        assert_int_equal(quern_problem_parse(text, &p), QUERN_OK);
+        assert_int_equal(quern_op_create_range(ctx, &p, 1, 1, &op), QUERN_OK);
+        assert_int_equal(quern_op_kernel(op, 0, &info), QUERN_OK);
+        assert_int_equal(info.resources.lds_bytes, 65536);
+        if (quern_verify(op, 1, 1, QUERN_CHECK_FAST, &v) != QUERN_OK)
+            fail_msg("%s: %s", text, quern_last_error()->message);
+        quern_op_release(op);
+    }
+    quern_close(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_coverage),
-                                       cmocka_unit_test(test_cases)};
+                                       cmocka_unit_test(test_cases),
+                                       cmocka_unit_test(test_large_table)};
 
     find_levels();
     make(&array);

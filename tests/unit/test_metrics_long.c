@@ -28,13 +28,10 @@ static const struct {
     double port;
 } bounds[] = {
     {"gfx950", "wq=nf4 a=bf16", 0, 4096, 4, 0.84},
-    {"gfx950", "wq=nf4 a=f32", 0, 2560, 1, 1.06},
-    {"gfx950", "wq=nf4 a=f32", 0, 0, 1, 0.86},
-    {"gfx950", "wq=nf4", 0, 2560, 1, 1.01},
-    {"gfx950", "wq=nf4 a=bf16 scale=nested", 0, 4096, 1, 1.03},
-    {"gfx950", "wq=int4 a=bf16", 0, 4096, 1, 0.87},
-    {"gfx942", "wq=int4 a=bf16", 0, 4096, 1, 1.25},
-    {"gfx90a", "wq=int4 a=bf16", 0, 4096, 1, 1.46},
+    {"gfx950", "wq=nf4 a=f32", 0, 2560, 1, 1.01},
+    {"gfx950", "wq=nf4 a=f32", 4096, 4096, 1, 0.84},
+    {"gfx950", "wq=nf4", 0, 2560, 1, 0.96},
+    {"gfx950", "wq=nf4 a=bf16 scale=nested", 0, 4096, 1, 0.87},
 };
 
 static double port_max(const char *target, const char *words, int n, int k, int m)

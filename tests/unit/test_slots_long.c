@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What 4-bit kernels cost, counted on the software GPU on the grids that are shipped: NF4, blocks
- * of 64, N = K = 4096. Issue slots per weight stay within budgets, look-ups meet no bank conflicts,
+ * of 64, and int4, groups of 128, of CDNA; N = K = 4096. Issue slots per weight stay within budgets, look-ups meet no bank conflicts,
  * no kernel spills. A minute of work, so it runs with --long only; tests/regress/kernels.csv shows
  * every change of a kernel sooner.
  */
@@ -36,11 +36,29 @@ static const struct {
     {"gfx950", "bf16", {2.7, 4.6, 7.2}},  {"gfx950", "f32", {2.7, 5.6, 9.8}},
 };
 
-/* The least that the LDS can take: a pass serves 32 lanes of 4 bytes; two weights are a look-up of
- * 4 bytes, or 8 for f32; each workgroup stores a table of 32 KiB. */
-static double least_passes(const struct quern_sim_counts *c, bool f32)
+/* One row of A, int4, without zero points and with those in 8 bits. */
+static const struct {
+    const char *target, *type;
+    double slots[2];
+} int4_budgets[] = {
+    {"gfx90a", "f16", {1.8, 1.8}},  {"gfx90a", "bf16", {2.1, 2.1}},
+    {"gfx942", "f16", {1.8, 1.88}}, {"gfx942", "bf16", {2.1, 2.1}},
+    {"gfx950", "f16", {1.8, 1.8}},  {"gfx950", "bf16", {2.1, 2.1}},
+};
+
+/* The least that a table of so many bytes can take: it has 256 entries, a pass reads 4 bytes of as
+ * many banks as an entry is wide, two weights are a look-up of 4 bytes, or 8 for f32; each
+ * workgroup stores a table, 128 bytes in a pass. */
+static double least_passes(const struct quern_sim_counts *c, unsigned table_bytes, bool f32)
 {
-    return WEIGHTS / 2 / 32 * (f32 ? 2 : 1) + 32768.0 / 128 * (double)c->workgroups;
+    const double banks = table_bytes / 256 / 4;
+
+    return WEIGHTS / 2 / banks * (f32 ? 2 : 1) + table_bytes / 128.0 * (double)c->workgroups;
+}
+
+static double slots_of(const struct quern_sim_counts *c)
+{
+    return (double)(c->instructions - c->classes[QUERN_CLASS_WAIT]) * c->wave_size / WEIGHTS;
 }
 
 static void check(quern_op *op, const char *target, const char *type, int m, double budget)
@@ -49,16 +67,16 @@ static void check(quern_op *op, const char *target, const char *type, int m, dou
     struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
     const struct quern_sim_counts *const c = &v.counts;
 
+    assert_int_equal(quern_op_kernel(op, 0, &info), QUERN_OK);
     if (quern_verify(op, m, 1, QUERN_CHECK_FAST, &v) != QUERN_OK)
         fail_msg("%s %s m=%d: %s", target, type, m, quern_last_error()->message);
-    const double slots =
-        (double)(c->instructions - c->classes[QUERN_CLASS_WAIT]) * c->wave_size / WEIGHTS;
-    const double passes = (double)c->lds_passes / least_passes(c, type[1] == '3');
+    const double slots = slots_of(c);
+    const double passes =
+        (double)c->lds_passes / least_passes(c, info.resources.lds_bytes, type[1] == '3');
     print_message("%s %s m=%d: %.2f slots per weight of %.2f, %.2f times the least LDS passes\n",
                   target, type, m, slots, budget, passes);
     assert_true(slots <= budget);
     assert_true(passes > 0.99 && passes <= 1.1); /* an empty workgroup has no table */
-    assert_int_equal(quern_op_kernel(op, 0, &info), QUERN_OK);
     assert_int_equal(info.resources.scratch_bytes, 0);
 }
 
@@ -89,9 +107,38 @@ static void test_budgets(void **state)
     t_remove(cache);
 }
 
+static void test_int4(void **state)
+{
+    static const char *const zeros[] = {"none", "u8"};
+    char *const cache = t_temp_dir();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof int4_budgets / sizeof *int4_budgets; i++) {
+        const char *const target = int4_budgets[i].target;
+        quern_ctx *const ctx = t_open(target, cache, QUERN_JIT_ON);
+        for (size_t z = 0; z < 2; z++) {
+            struct quern_verification v = QUERN_INIT(struct quern_verification);
+            char text[64];
+            quern_op *op;
+            snprintf(text, sizeof text, "wq=int4 n=%d k=%d a=%s zero=%s", SIZE, SIZE,
+                     int4_budgets[i].type, zeros[z]);
+            const struct quern_problem p = t_problem(text);
+            assert_int_equal(quern_op_create_range(ctx, &p, 1, 1, &op), QUERN_OK);
+            assert_int_equal(quern_verify(op, 1, 1, QUERN_CHECK_FAST, &v), QUERN_OK);
+            const double slots = slots_of(&v.counts);
+            if (slots > int4_budgets[i].slots[z])
+                fail_msg("%s on %s: %.2f slots per weight, more than %.2f", text, target, slots,
+                         int4_budgets[i].slots[z]);
+            quern_op_release(op);
+        }
+        quern_close(ctx);
+    }
+    t_remove(cache);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_budgets)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_budgets), cmocka_unit_test(test_int4)};
 
     return cmocka_run_group_tests_name("slots", tests, NULL, NULL);
 }
