@@ -201,10 +201,10 @@ static bool fits(const struct plan *p)
     const struct shape s = shape_of(p);
     const int pieces = p->chunk / PIECE;
 
-    return s.m_tiles && p->m_tile == s.m_tiles * s.form.side * p->split_k && s.a_pieces && s.words &&
-           p->m_tile * pieces % s.items == 0 && s.n_tile * pieces % s.items == 0 &&
-           s.items % (s.form.side / 2 * pieces) == 0 && pieces % s.words == 0 && s.words <= 4 && s.fragments &&
-           p->problem.k % p->chunk == 0;
+    return s.m_tiles && p->m_tile == s.m_tiles * s.form.side * p->split_k && s.a_pieces &&
+           s.words && p->m_tile * pieces % s.items == 0 && s.n_tile * pieces % s.items == 0 &&
+           s.items % (s.form.side / 2 * pieces) == 0 && pieces % s.words == 0 && s.words <= 4 &&
+           s.fragments && p->problem.k % p->chunk == 0;
 }
 
 static void add_candidates(struct plan p, enum plan_products products,
@@ -235,8 +235,9 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
 static bool alike(const struct plan *p, const struct plan *q)
 {
-    return p->products == q->products && p->rows_per_wave == q->rows_per_wave && p->chunk == q->chunk &&
-           p->split_k == q->split_k && p->waves == q->waves && p->ahead == q->ahead;
+    return p->products == q->products && p->rows_per_wave == q->rows_per_wave &&
+           p->chunk == q->chunk && p->split_k == q->split_k && p->waves == q->waves &&
+           p->ahead == q->ahead;
 }
 
 static void shape(const struct plan *p, struct str *out)

@@ -26,8 +26,8 @@ enum plan_family {
 /* How pairs are multiplied: 16-bit dot products with f32 sums, two f32 operations in one
  * instruction, one in each, or a matrix instruction: of simt_w4 the diagonal of a 4×4×4 one, of
  * simt_skinny all of one whose rows are rows of W and whose columns rows of A, of mma_* those of
- * gfx11 and gfx12, and those of gfx9 with 16 along K or with 32; of mma_tile also those of gfx9 with
- * results of 32 by 32, 8 or 16 along K. */
+ * gfx11 and gfx12, and those of gfx9 with 16 along K or with 32; of mma_tile also those of gfx9
+ * with results of 32 by 32, 8 or 16 along K. */
 enum plan_products {
     PRODUCTS_DOT2 = 1,
     PRODUCTS_PACKED,
@@ -104,7 +104,7 @@ enum plan_choice {
 #define PLAN_TILE_LDA_MAX (1 << 22)
 /* The most rows that slices of the kernel below keep from them. */
 #define PLAN_TILE_FROM 16384
-/* Rows of A that they are chosen for; and those of finer ones, where the first do not fill a part. */
+/* Rows of A that they are chosen for, and finer ones where those do not fill a part. */
 #define PLAN_TILE_LARGE 2048
 #define PLAN_TILE_FINE  512
 
@@ -230,8 +230,8 @@ struct plan_slice {
 };
 /*
  * Covers m ≥ 1 rows with at most two launches: slices of the largest kernel, then the rest if that
- * is another's; or slices of a kernel below the largest mma_tile, where those are modelled to take less.
- * op=dequant takes one launch whatever m is. Cheap enough for every launch.
+ * is another's; or slices of a kernel below the largest mma_tile, where those are modelled to take
+ * less. op=dequant takes one launch whatever m is. Cheap enough for every launch.
  */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 /* The same without kernels of mma_tile, for rows of A further apart than PLAN_TILE_LDA_MAX; 0 when
