@@ -492,7 +492,7 @@ static void test_codes(void **state)
                      types[(t + kind) % 2]);
             check_codes(targets[t], text, 1);
         }
-    /* several rows of A of 16 bits: dot products in pairs, matrix instructions of all of a result */
+    /* several rows of A of 16 bits: dot products in pairs, 4x4x4 matrices used whole */
     check_codes("gfx1201", "wq=fp8 n=256 k=64 a=bf16 c=f32", 3);
     check_codes("gfx942", "wq=fp8 n=256 k=64 a=bf16 c=f32", 8);
     check_codes("gfx950", "wq=fp8fnuz n=256 k=64 a=f16 c=f32", 4);
