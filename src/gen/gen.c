@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "gen/gen.h"
 #include "gen/templates.h"
+#include "plan/matrix.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -179,6 +180,7 @@ static void add_mma_w4_constants(struct str *s, const struct plan *p)
     add_word(s, "A_TYPE", element_word(q->a), "elements of A");
     add_word(s, "PRODUCTS", "MATRIX", "how pairs are multiplied");
     add_table_constants(s, p);
+    add_word(s, "STAGED", matrix_staged(p) ? "true" : "false", "whether W goes through LDS");
     add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
@@ -245,14 +247,16 @@ static void add_mma_int4_constants(struct str *s, const struct plan *p)
     add_word(s, "PRODUCTS", "MATRIX", "how pairs are multiplied");
     add_word(s, "PAIRING", p->pairing == PAIRING_OF_A ? "OF_A" : "OF_W",
              "what is reordered where pairs differ");
-    add_word(s, "STAGED", p->staging ? "true" : "false", "whether W goes through LDS");
-    add_word(s, "PREDEQUANT", p->staging == STAGING_WEIGHTS ? "true" : "false",
-             "whether as weights, not codes");
+    add_word(s, "STAGED", matrix_staged(p) ? "true" : "false", "whether W goes through LDS");
+    add_word(s, "SCALED", matrix_scaled(p) ? "true" : "false",
+             "whether weights are multiplied, not codes");
+    add_word(s, "SCALED_BY_DOTS", matrix_scales_by_dots(p) ? "true" : "false",
+             "whether bf16 is scaled by dot products");
     add_word(s, "EXACT", p->bias == BIAS_OF_CODES || p->problem.a == QUERN_F16 ? "true" : "false",
              "whether codes are decoded as q - z");
     add_word(s, "PLAIN_SUM", p->bias ? "true" : "false", "whether A is summed");
-    add_word(s, "PART_SUMS", p->bias == BIAS_BY_PARTS ? "true" : "false",
-             "whether by lanes, in parts");
+    add_word(s, "SHARED_SUMS", p->bias == BIAS_SHARED ? "true" : "false",
+             "whether once for the workgroup");
     add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
@@ -386,6 +390,7 @@ static quern_status add_mma_tile(struct str *source, const struct plan *plan)
     TRY(add_template(source, "prelude/bf16"));
     if (q->wq == QUERN_W_INT4) {
         TRY(add_template(source, "decode/int4"));
+        TRY(add_template(source, "decode/int4_dots"));
         TRY(add_template(source, "decode/scale_group"));
         TRY(add_template(source, "decode/tile_int4"));
     } else {
@@ -423,6 +428,7 @@ static quern_status add_mma_int4(struct str *source, const struct plan *plan)
     TRY(add_template(source, "prelude/round"));
     TRY(add_template(source, "decode/int4"));
     TRY(add_template(source, "decode/scale_group"));
+    TRY(add_template(source, "decode/int4_dots"));
     TRY(add_template(source, "decode/int4_exact"));
     return add_template(source, "family/mma_int4");
 }

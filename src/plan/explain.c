@@ -2,6 +2,7 @@
 /* What `quern explain` says of a plan. */
 #include "plan/dequant.h"
 #include "plan/family.h"
+#include "plan/matrix.h"
 #include "target/rates.h"
 
 #include <inttypes.h>
@@ -70,12 +71,16 @@ static void fp8_explain(const struct plan *p, struct str *out)
 /* What makes the kernel's LDS. */
 static const char *lds_text(const struct plan *p)
 {
-    return p->family == FAMILY_SIMT_W4 || p->family == FAMILY_MMA_W4 ? "table of all pairs of codes"
-           : p->family == FAMILY_MMA_TILE                            ? "two steps of A and W"
-           : p->shared_sums                                          ? "sums of A"
-           : p->stage                                                ? "a part of A"
-           : p->staging                                              ? "weights on their way"
-                                                                     : "sums of waves";
+    const bool table = p->family == FAMILY_SIMT_W4 || p->family == FAMILY_MMA_W4;
+
+    return table && matrix_staged(p)        ? "table of all pairs of codes, weights on their way"
+           : table                          ? "table of all pairs of codes"
+           : p->family == FAMILY_MMA_TILE   ? "two steps of A and W"
+           : p->shared_sums                 ? "sums of A"
+           : p->stage                       ? "a part of A"
+           : matrix_staged(p)               ? "weights on their way"
+           : p->bias == BIAS_SHARED         ? "sums of A, sums of waves"
+                                            : "sums of waves";
 }
 
 /* Whether it has any: a plan of one wave for each row counts a few bytes that it does not use. */
@@ -174,6 +179,8 @@ static void decode_explain(const struct plan *p, struct str *out)
         str_addf(out, "  predequant %s\n",
                  p->staging == STAGING_WEIGHTS ? "on: weights go through LDS in the type of A"
                  : p->staging == STAGING_CODES ? "off: codes go through LDS, unscaled"
+                 : p->staging == STAGING_SCALED
+                     ? "off: weights are decoded and scaled in registers"
                                                : "off: codes are decoded in registers");
     str_addf(
         out,

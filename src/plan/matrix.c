@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "plan/matrix.h"
 
+#include "target/rates.h"
+
+#define WAVES_MAX 16 /* of a workgroup: each needs 1 KiB for sums at the end */
+
+/* Bytes that all workgroups ask for of A, times as many as of weights, above which a shape is
+ * only taken when none other fills the part. */
+#define A_SHARE_MAX 2
+
 enum plan_products matrix_products(const struct target *t)
 {
     return t->capabilities & CAP_WMMA_GFX11     ? PRODUCTS_WMMA11
@@ -15,4 +23,178 @@ enum plan_products matrix_products_tall(const struct target *t)
     return t->capabilities & CAP_MFMA_WIDE_K    ? PRODUCTS_MFMA_TALL16
            : t->capabilities & CAP_MFMA_BF16_1K ? PRODUCTS_MFMA_TALL8
                                                 : 0;
+}
+
+int matrix_cycles(const struct plan *p)
+{
+    return (int)target_matrix_cycles(p->target, matrix_form(p->products).text);
+}
+
+bool matrix_doubled(const struct plan *p)
+{
+    return matrix_form(p->products).k_lanes == 1;
+}
+
+bool matrix_staged(const struct plan *p)
+{
+    return p->staging == STAGING_CODES || p->staging == STAGING_WEIGHTS;
+}
+
+bool matrix_scaled(const struct plan *p)
+{
+    return p->staging == STAGING_WEIGHTS || p->staging == STAGING_SCALED;
+}
+
+bool matrix_scales_by_dots(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    return p->target->capabilities & CAP_DOT2_BF16_BF16 && q->a == QUERN_BF16 &&
+           q->scale == QUERN_SCALE_BF16 && q->round != QUERN_ROUND_TRUNC;
+}
+
+int matrix_tiles_of_w(const struct plan *p)
+{
+    return p->rows_per_wave / MATRIX_TILE;
+}
+
+int matrix_tiles_of_a(const struct plan *p)
+{
+    return p->m_tile / MATRIX_TILE;
+}
+
+/* Through LDS all lanes that hold a row share its loads. */
+int matrix_unit(const struct plan *p)
+{
+    return p->chunk * (matrix_staged(p) ? (int)p->wave_size / MATRIX_TILE
+                                        : matrix_form(p->products).k_lanes);
+}
+
+int64_t matrix_steps(const struct plan *p)
+{
+    return p->problem.k / (matrix_unit(p) * p->ring);
+}
+
+bool matrix_whole_spans(const struct plan *p)
+{
+    const int64_t unit = matrix_unit(p), step = unit * p->ring, block = problem_group(&p->problem);
+
+    return block % unit == 0 && (step % block == 0 || block % step == 0);
+}
+
+int matrix_span(const struct plan *p)
+{
+    const int64_t unit = matrix_unit(p), step = unit * p->ring, block = problem_group(&p->problem);
+
+    return (int)(!matrix_whole_spans(p) ? unit : block < step ? block : step);
+}
+
+int matrix_spans(const struct plan *p)
+{
+    return matrix_unit(p) * p->ring / matrix_span(p);
+}
+
+int matrix_lane_weights(const struct plan *p)
+{
+    return p->ring * matrix_unit(p) / matrix_form(p->products).k_lanes;
+}
+
+/* Packed f32 on gfx9; RDNA issues some in pairs, gfx12 not those of many tiles (spread_scale in
+ * templates/prelude/tiles.hip). */
+int matrix_scaling_slots(const struct plan *p)
+{
+    const struct matrix_form f = matrix_form(p->products);
+
+    return f.values == 4 ? 2 : f.k_lanes == 1 || matrix_tiles_of_a(p) < 4 ? 5 : 7;
+}
+
+int matrix_operand_vgprs(const struct plan *p)
+{
+    const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
+    const struct matrix_form f = matrix_form(p->products);
+    const int batch = f.k_of_lane > 8 ? f.k_of_lane / 2 : 4;
+    const int ring = m > 1 || batch > 4 ? 2 : 4; /* batches of A, as in the template */
+    /* what the compiler holds besides, the more the longer the step */
+    const int more =
+        m > 1 && f.values == 8 ? 2 * m * (p->ring - 1 + (p->staging == STAGING_CODES)) : 0;
+
+    return p->ring * n * p->chunk / 8 + ring * m * batch + 2 * n * batch +
+           (matrix_scaled(p) ? 1 : 2) * m * n * f.values + 2 * m + more;
+}
+
+/* Rows of a unit, 16 bytes further apart than they are long. */
+int64_t matrix_staged_bytes(const struct plan *p)
+{
+    return matrix_staged(p) ? (int64_t)p->rows_per_wave * (matrix_unit(p) / 8 + 1) * 16 : 0;
+}
+
+int matrix_products_of_step(const struct plan *p)
+{
+    const int n = matrix_tiles_of_w(p) + (p->bias == BIAS_BY_MATRIX);
+
+    return matrix_lane_weights(p) / matrix_form(p->products).k_of_lane * n * matrix_tiles_of_a(p);
+}
+
+/* Instructions of a wave before and after its steps: addresses, sums of waves, store. */
+static uint32_t setup_slots(const struct plan *p)
+{
+    const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
+    const int results =
+        (int)model_ceil_div(MATRIX_TILE * MATRIX_TILE, p->split_k * (int)p->wave_size);
+    const int tile =
+        matrix_form(p->products).values + 4 + results * (16 + 3 * p->split_k / 2);
+
+    return (uint32_t)(60 + 12 * n + 8 * m + m * n * tile);
+}
+
+/* What follows from the tiles and the waves that share a row. */
+static void count(struct plan *p, const struct matrix_shape *shape, struct model_counts *counts)
+{
+    const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
+    const int64_t trips = model_ceil_div(counts->row_steps, p->split_k);
+    /* blocks of ck never camp */
+    const int64_t stride = p->problem.layout == QUERN_LAYOUT_CK ? 1 : p->problem.k / 2;
+
+    p->phase = model_phase(p, stride, trips) ? PHASE_OF_GROUPS : PHASE_NONE;
+    const int step =
+        shape->body + (trips > 1 ? 14 + 3 * m + 3 * n : 4 + 3 * m) + (p->phase ? 3 : 0);
+    counts->step_slots = (uint32_t)step;
+    counts->setup_slots = setup_slots(p);
+    counts->trips = trips;
+    counts->row_slots = counts->row_steps * step;
+}
+
+/* Whether rows of W enough share what is asked for of A. */
+static bool shares_a(const struct plan *p)
+{
+    const int64_t a = (int64_t)p->m_tile * dtype_bytes(p->problem.a) * p->problem.k;
+
+    return a <= A_SHARE_MAX * plan_rows_per_workgroup(p) * p->problem.k / 2;
+}
+
+void matrix_try_waves(struct plan *p, const struct matrix_shape *shape, matrix_share_fn share,
+                      struct model_ranking *ranking)
+{
+    struct model_counts one = {
+        .vgprs = shape->vgprs,
+        .step_matrix = (uint32_t)(matrix_products_of_step(p) * matrix_cycles(p)),
+        .row_steps = matrix_steps(p),
+        .row_grain = MATRIX_TILE,
+        .flight_bytes = (int64_t)p->rows_per_wave * matrix_unit(p) * p->ring / 2,
+        .memory_cycles = model_memory_cycles(p, shape->weight_bytes)};
+
+    for (int split = 1; split <= WAVES_MAX && split <= one.row_steps; split *= 2) {
+        p->split_k = split;
+        count(p, shape, &one);
+        for (int groups = 1; groups * split <= WAVES_MAX; groups++) {
+            struct model_counts counts = one;
+            p->waves = groups * split;
+            if (model_hopeless(p, MATRIX_TILE, ranking) || !share(p, &counts) ||
+                !model_estimate(p, &counts))
+                continue;
+            p->waves_asked = (int)p->estimate.waves_per_simd;
+            p->estimate.streams = shares_a(p);
+            model_put(ranking, p);
+        }
+    }
 }

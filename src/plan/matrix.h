@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* What a matrix instruction of a target looks like; the preludes of the same names say it to the
- * kernel. All functions are pure. */
+/*
+ * What kernels have in common whose waves multiply tiles of 16 rows on matrix units (families
+ * mma_w4 and mma_int4): what an instruction looks like, which the preludes of the same names say to
+ * the kernel, the steps along K, what is counted of them, and which shapes are tried. All functions
+ * but matrix_try_waves are pure.
+ */
 #ifndef QUERN_PLAN_MATRIX_H
 #define QUERN_PLAN_MATRIX_H
 
+#include "plan/model.h"
 #include "plan/plan.h"
 
-#define MATRIX_TILE 16 /* rows of each operand, but for the tall forms */
+#define MATRIX_TILE      16   /* rows of each operand, but for the tall forms */
+#define MATRIX_VGPRS_MAX 240  /* estimated, so that nothing is spilled */
+#define MATRIX_SUM_BYTES 1024 /* of LDS that a wave needs at the end, for sums of a tile */
 
 struct matrix_form {
     const char *text; /* that target_matrix_cycles knows */
@@ -40,5 +47,54 @@ static inline struct matrix_form matrix_form(enum plan_products products)
         return (struct matrix_form){"v_mfma_f32_16x16x16_f16", MATRIX_TILE, 4, 4, 4};
     }
 }
+
+/* Cycles of the instruction. */
+int matrix_cycles(const struct plan *p);
+
+/* Whether both halves of a wave hold the same operands: weights go through LDS then, so that no
+ * two lanes decode the same. */
+bool matrix_doubled(const struct plan *p);
+/* Whether weights go through LDS, and whether it is weights that are multiplied, not codes. */
+bool matrix_staged(const struct plan *p);
+bool matrix_scaled(const struct plan *p);
+/* Whether bf16 weights are made by dot products of codes with scales, which must be bf16. */
+bool matrix_scales_by_dots(const struct plan *p);
+
+/* Tiles of a wave, of W and of A. */
+int matrix_tiles_of_w(const struct plan *p);
+int matrix_tiles_of_a(const struct plan *p);
+
+/* Weights of a row in a load of a wave, and in its steps; how many of those the row has. */
+int matrix_unit(const struct plan *p);
+int64_t matrix_steps(const struct plan *p);
+/* Whether steps and groups lie in each other, so that what is multiplied in between is summed
+ * unscaled. */
+bool matrix_whole_spans(const struct plan *p);
+/* Weights of a row that share a scale's load, and how often a step has those. */
+int matrix_span(const struct plan *p);
+int matrix_spans(const struct plan *p);
+/* Weights of a row that a lane gives to instructions in a step. */
+int matrix_lane_weights(const struct plan *p);
+
+/* Matrix instructions of a step, those that sum A included. */
+int matrix_products_of_step(const struct plan *p);
+/* Instructions that scale the sums of a tile. */
+int matrix_scaling_slots(const struct plan *p);
+/* Registers of operands, sums and totals. */
+int matrix_operand_vgprs(const struct plan *p);
+/* LDS of a wave for weights on their way. */
+int64_t matrix_staged_bytes(const struct plan *p);
+
+/* What a family counts of a shape, however many waves work on it. */
+struct matrix_shape {
+    int body; /* instructions of a step, but for those of the loop */
+    uint32_t vgprs;
+    int64_t weight_bytes; /* codes, scales and zero points */
+};
+/* Fills in the LDS of a workgroup and what it makes once; false if that is too much. */
+typedef bool (*matrix_share_fn)(struct plan *p, struct model_counts *counts);
+/* Puts in a plan with every number of waves, and of those that share a row. */
+void matrix_try_waves(struct plan *p, const struct matrix_shape *shape, matrix_share_fn share,
+                      struct model_ranking *ranking);
 
 #endif

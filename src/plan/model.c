@@ -73,7 +73,8 @@ static int64_t round_cycles(const struct plan *p, const struct model_counts *c, 
     const int64_t cycles = target_issue_cycles(t), simds = (int64_t)t->simds;
     const int64_t latency = (int64_t)(t->clock_ghz * TARGET_LATENCY_NS + 0.5);
     const int64_t waves = model_ceil_div(workgroups * p->waves, simds);
-    const int64_t shared = workgroups * c->shared_slots * cycles / simds;
+    const int64_t shared = busy_cycles(t, workgroups * c->shared_slots,
+                                       workgroups * c->shared_matrix) / simds;
     const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
     const int64_t issue = waves * step;
     const int64_t wait = latency + step / 2; /* asked for in mid-step */
@@ -160,7 +161,8 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     e->slots = e->workgroups * (c->shared_slots + p->waves * (int64_t)c->setup_slots) +
                groups * (p->waves / p->split_k * c->row_slots);
     e->busy_cycles = busy_cycles(t, e->slots, groups * (p->waves / p->split_k) *
-                                                  c->row_steps * c->step_matrix);
+                                                      c->row_steps * c->step_matrix +
+                                                  e->workgroups * c->shared_matrix);
     e->kernel_cycles = fullest / together * round_cycles(p, c, together);
     if (fullest % together)
         e->kernel_cycles += round_cycles(p, c, fullest % together);

@@ -16,6 +16,7 @@ struct model_counts {
     uint32_t step_slots, setup_slots; /* of a wave */
     uint32_t step_matrix;             /* cycles of matrix instructions in a step of a wave */
     uint32_t shared_slots;            /* of a workgroup, all waves together, once */
+    uint32_t shared_matrix;           /* cycles of matrix instructions among those */
     uint32_t last_slots;              /* of a wave, after its steps */
     int64_t trips;                    /* steps of a wave */
     int64_t row_steps;                /* of a row, by all waves that share it */

@@ -67,13 +67,13 @@ enum plan_pairing { PAIRING_OF_A = 1, PAIRING_OF_W };
 /* What goes through LDS on its way from memory to the matrix unit: nothing, weights are decoded in
  * the registers they are multiplied from; codes as numbers of A's type; or weights as such numbers,
  * scale and all ("pre-dequantised"). Without, the halves of a wave that hold the same operands
- * decode the same weights. */
-enum plan_staging { STAGING_NONE = 0, STAGING_CODES, STAGING_WEIGHTS };
+ * decode the same weights. And nothing, but weights in registers are scaled. */
+enum plan_staging { STAGING_NONE = 0, STAGING_CODES, STAGING_WEIGHTS, STAGING_SCALED };
 
 /* How what the decoder adds to codes, and the zero point, come out of the products: they are taken
  * from each code; or from sums, by the plain sum of A, which a matrix instruction makes with a tile
- * of ones, or lanes do in parts. */
-enum plan_bias { BIAS_OF_CODES = 0, BIAS_BY_MATRIX, BIAS_BY_PARTS };
+ * of ones, or a workgroup once for all its rows of W, in LDS. */
+enum plan_bias { BIAS_OF_CODES = 0, BIAS_BY_MATRIX, BIAS_SHARED };
 
 /* What kernels must be like, whatever the model says. */
 enum plan_switch { SWITCH_FREE = 0, SWITCH_ON, SWITCH_OFF };

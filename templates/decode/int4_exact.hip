@@ -2,10 +2,16 @@
 // Decoded int4 codes without the decoder's bias and without the zero point. q - z is exact in f16,
 // where it takes one packed addition for two weights, and in bf16, where it is made in f32 and
 // cut. A weight itself, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded once; where
-// q - z and the scale are f16, one packed multiplication does the same.
+// q - z and the scale are f16, one packed operation does the same.
+
+// gfx9 has a conversion of signed nibbles, of any byte, to sixteenths in f32. Of codes whose upper
+// bit is turned it makes (q - 8) / 16, and results are multiplied by sixteen in the end.
+constexpr bool BY_SIXTEENTHS = A_TYPE == BF16 && WAVE == 64 && EXACT;
+constexpr float CODE_UNIT = BY_SIXTEENTHS ? 16 : 1;
+constexpr float CODE_MIDDLE = BY_SIXTEENTHS ? 8 : 0; // that is taken off already
 
 // What is added to decoded codes: in f16 -(bias + z), for the even and the odd pairs of a word; to
-// codes in f32 -z.
+// codes in f32 what is left of -z, in their unit.
 struct exact_zero {
     u32 even, odd;
     float wide;
@@ -16,13 +22,14 @@ DEVICE u32 halves(f16 low, f16 high) { return __builtin_bit_cast(u32, f16x2{low,
 // `z` is a byte's zero point; 8 where codes are taken from the middle.
 DEVICE exact_zero make_exact_zero(float z)
 {
-    if (A_TYPE == BF16)
+    if (A_TYPE == BF16 && !BY_SIXTEENTHS)
         computed(z); // a constant would turn into integer subtractions, one by one
     const f16 low = (f16)(-1024.0f - z), high = (f16)(-64.0f - z);
+    const float wide = (CODE_MIDDLE - z) / CODE_UNIT;
     if constexpr (BYTE_PAIRS)
-        return {halves(low, high), halves(low, high), -z};
+        return {halves(low, high), halves(low, high), wide};
     else
-        return {both_halves(low), both_halves(high), -z};
+        return {both_halves(low), both_halves(high), wide};
 }
 
 // q - z of the word's pairs, in place.
@@ -35,24 +42,50 @@ DEVICE void subtract_zero(u32 (&w)[4], const exact_zero &zero)
     }
 }
 
-// A word's codes a byte each, and two of them as f32, of which pair p is made: a conversion takes
-// any byte, but no nibble. The compiler would rather take nibbles out one by one.
+// Codes as f32, of which pair p is made: a conversion takes any byte, but a nibble only where it
+// ends a byte. The compiler would rather take nibbles out one by one.
 struct code_bytes {
     u32 even, odd;
 };
 DEVICE code_bytes bytes_of(u32 word)
 {
+    if constexpr (BY_SIXTEENTHS) {
+        const u32 turned = word ^ 0x88888888;
+        return {turned, turned >> 4};
+    }
     code_bytes c = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
     computed(c.even);
     computed(c.odd);
     return c;
 }
+DEVICE float code_of(u32 bytes, u32 byte)
+{
+#if defined(__GFX9__)
+    if constexpr (BY_SIXTEENTHS) {
+        float code;
+#define FROM_BYTE(n)                                                                               \
+    asm("v_cvt_off_f32_i4_sdwa %0, %1 dst_unused:UNUSED_PAD src0_sel:BYTE_" #n                     \
+        : "=v"(code) : "v"(bytes))
+        if (byte == 0)
+            FROM_BYTE(0);
+        else if (byte == 1)
+            FROM_BYTE(1);
+        else if (byte == 2)
+            FROM_BYTE(2);
+        else
+            FROM_BYTE(3);
+#undef FROM_BYTE
+        return code;
+    }
+#endif
+    return (float)(bytes >> 8 * byte & 0xff);
+}
 DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
 {
     if constexpr (BYTE_PAIRS)
-        return {(float)(c.even >> 8 * p & 0xff), (float)(c.odd >> 8 * p & 0xff)};
+        return {code_of(c.even, p), code_of(c.odd, p)};
     const u32 from = p % 2 ? c.odd : c.even;
-    return {(float)(from >> 8 * (p / 2) & 0xff), (float)(from >> 8 * (p / 2 + 2) & 0xff)};
+    return {code_of(from, p / 2), code_of(from, p / 2 + 2)};
 }
 
 // Two f32 as a pair of bf16: cut, or rounded to nearest, ties to even. A NaN must be the usual
@@ -84,17 +117,20 @@ DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u
     } else {
         const code_bytes codes = bytes_of(word);
         UNROLL for (u32 p = 0; p < 4; p++)
-            w[p] = bf16_pair<true>(code_pair(codes, p) + zero.wide);
+            w[p] = bf16_pair<true>(ZERO == ZERO_NONE && BY_SIXTEENTHS
+                                       ? code_pair(codes, p)
+                                       : code_pair(codes, p) + zero.wide);
     }
 }
 
 // The weights of a word, in the pairs of decode_word.
 struct weight_scale {
     exact_zero zero;
-    u32 packed;       // the scale twice, where it is f16
+    u32 packed, packed_off; // the same as pairs, where the scale is f16
     float scale, off; // a weight is code * scale + off
+    dot_scale dots;
 };
-constexpr bool PACKED_SCALE = A_TYPE == F16 && SCALE_TYPE == F16 && ZERO != ZERO_SCALED;
+constexpr bool PACKED_SCALE = A_TYPE == F16 && SCALE_TYPE == F16;
 
 DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
 {
@@ -104,11 +140,14 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
     if constexpr (A_TYPE == F16) {
         s.zero = make_exact_zero(zero);
         s.packed = scale_bits << 16 | (scale_bits & 0xffff);
+        s.packed_off = (zero_bits << 16 | (zero_bits & 0xffff)) ^ 0x80008000;
         s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;
+    } else if constexpr (SCALED_BY_DOTS) {
+        s.dots = make_dot_scale(scale_bits, zero, ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0);
     } else {
-        s.off = -zero * s.scale; // exact, but for scales in f32
+        s.off = (CODE_MIDDLE - zero) / CODE_UNIT * s.scale; // exact, but for scales in f32
         if (ZERO == ZERO_SCALED)
-            s.off -= zero_value(zero_bits);
+            s.off -= zero_value(zero_bits) / CODE_UNIT;
         s.scale = s.scale == s.scale ? s.scale : __builtin_bit_cast(float, 0x7fc00000);
         s.off = s.off == s.off ? s.off : __builtin_bit_cast(float, 0x7fc00000);
     }
@@ -123,12 +162,19 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
         UNROLL for (u32 p = 0; p < 4; p++) {
             const u32 codes = w[p], scale = s.packed;
             const f16x2 q = __builtin_bit_cast(f16x2, codes);
-            if constexpr (PACKED_SCALE)
+            const u32 off = s.packed_off;
+            if constexpr (PACKED_SCALE && ZERO == ZERO_SCALED)
+                w[p] = __builtin_bit_cast(
+                    u32, __builtin_elementwise_fma(q, __builtin_bit_cast(f16x2, scale),
+                                                   __builtin_bit_cast(f16x2, off)));
+            else if constexpr (PACKED_SCALE)
                 w[p] = __builtin_bit_cast(u32, q * __builtin_bit_cast(f16x2, scale));
             else
                 w[p] = halves((f16)__builtin_fmaf((float)q.x, s.scale, s.off),
                               (f16)__builtin_fmaf((float)q.y, s.scale, s.off));
         }
+    } else if constexpr (SCALED_BY_DOTS) {
+        decode_by_dots(word, s.dots, w);
     } else {
         const code_bytes codes = bytes_of(word);
         UNROLL for (u32 p = 0; p < 4; p++) {

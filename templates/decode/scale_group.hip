@@ -48,6 +48,34 @@ DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k, u32 further = 0)
     return *(const zero_bits *)(zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
 }
 
+// Scales or zero points of COUNT neighbouring blocks, as many as a word holds, are loaded as one;
+// then what is loaded needs no instruction before its turn comes.
+template <u32 COUNT> DEVICE u32 load_scales(const row_scales &from, u32 k)
+{
+    return COUNT == 1 ? load_scale(from, 0, k)
+                      : *(const u32 *)(from.scales +
+                                       (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
+}
+template <u32 COUNT> DEVICE u32 load_zeros(const row_scales &from, u32 k)
+{
+    if constexpr (ZERO == ZERO_NONE)
+        return 0;
+    return COUNT == 1 ? load_zero(from, 0, k)
+                      : *(const u32 *)(from.zeros +
+                                       (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
+}
+// Those of block `index` from there on.
+template <u32 COUNT> DEVICE u32 bits_of_block(u32 word, u32 index)
+{
+    constexpr u32 BITS = 32 / COUNT;
+    return COUNT == 1 ? word : word >> index % COUNT * BITS & ((1u << BITS % 32) - 1);
+}
+// How many that is, for rows of `blocks` and `spans` of them at once.
+constexpr u32 blocks_in_word(u32 bytes, u32 blocks, u32 spans)
+{
+    return blocks % (4 / bytes) || spans % (4 / bytes) ? 1 : 4 / bytes;
+}
+
 DEVICE float scale_value(u32 bits)
 {
     if constexpr (SCALE_TYPE == F32)

@@ -38,8 +38,7 @@ DEVICE u32 bf16_bits(float value) { return __builtin_bit_cast(u16, (bf16)value);
 
 // A chunk's scale as the decoder wants it.
 //   f16: pairs of -(1024 + z) and -(64 + z), of the scale, of what is taken off behind it.
-//   bf16 by dot products: 128 + z over 128, the scale and its negative; what is taken off is one
-//   bf16. 128 + z is exact up to 255; of larger zero points the rest is taken off behind the scale.
+//   bf16 by dot products: as decode/int4_dots has them.
 //   bf16 in f32: the scale, and what is taken off.
 struct multiplier {
     u32 zero[2], scale, rest;
@@ -56,12 +55,8 @@ DEVICE multiplier make_multiplier(const row_scales &, const chunk_scale &chunk, 
                 both_halves(f16_bits(scale)),
                 both_halves(f16_bits(-rest))};
     } else if constexpr (SCALED_BY_DOTS) {
-        const float exact = ZERO == ZERO_U8 ? __builtin_fminf(zero, 127.0f) : zero;
-        const u32 bits = bf16_bits(scale);
-        const float rounded = __builtin_bit_cast(float, bits << 16);
-        return {{bf16_bits(128.0f + exact) << 16 | 0x4300, 0},
-                bits | (bits ^ 0x8000) << 16,
-                bf16_bits(ZERO == ZERO_U8 ? (exact - zero) * rounded : -rest)};
+        const dot_scale by = make_dot_scale(bf16_bits(scale), zero, -rest);
+        return {{by.zero, 0}, by.scale, by.rest};
     } else {
         return {{0, 0},
                 __builtin_bit_cast(u32, scale),
@@ -86,25 +81,7 @@ DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 
             pairs[p] = __builtin_bit_cast(u32, weight);
         }
     } else if constexpr (SCALED_BY_DOTS) {
-        // (128 + q, 128 + z) times (scale, -scale): a code takes the place of the lowest byte
-        const u32 nibbles[2] = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
-        UNROLL for (u32 p = 0; p < 4; p++) {
-            const u32 first = BYTE_PAIRS ? 2 * p : p, second = BYTE_PAIRS ? 2 * p + 1 : p + 4;
-            const u32 x = __builtin_amdgcn_perm(nibbles[first % 2], by.zero[0],
-                                                0x03020104 + first / 2);
-            const u32 y = __builtin_amdgcn_perm(nibbles[second % 2], by.zero[0],
-                                                0x03020104 + second / 2);
-            if constexpr (ZERO == ZERO_NONE) {
-                asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(pairs[p]) : "v"(x), "v"(by.scale));
-                asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
-                    : "+v"(pairs[p]) : "v"(y), "v"(by.scale));
-            } else {
-                asm("v_dot2_bf16_bf16 %0, %1, %2, %3"
-                    : "=v"(pairs[p]) : "v"(x), "v"(by.scale), "v"(by.rest));
-                asm("v_dot2_bf16_bf16 %0, %1, %2, %3 op_sel:[0,0,0,1]"
-                    : "+v"(pairs[p]) : "v"(y), "v"(by.scale), "v"(by.rest));
-            }
-        }
+        decode_by_dots(word, {by.zero[0], by.scale, by.rest}, pairs);
     } else {
         const float scale = __builtin_bit_cast(float, by.scale);
         const float rest = __builtin_bit_cast(float, by.rest);

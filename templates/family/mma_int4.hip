@@ -14,13 +14,13 @@
 //
 //     sum of a * (q - z) * s = s * sum of a * (128 + q) - (128 + z) * s * sum of a
 //
-// It is made by the same matrix instruction with a tile of ones, or in parts by the lanes
-// (PART_SUMS), each of which has all its values of one row of A.
+// It is made by the same matrix instruction with a tile of ones; or once by the workgroup for all
+// of its rows of W, in LDS (SHARED_SUMS), where a span's sums start from it.
 //
 // STAGED: what a wave multiplies goes through LDS. No two lanes decode the same weights then, also
-// where both halves of a wave hold the same operands. PREDEQUANT: it is the weights themselves in
-// A's type, scale and all, so that there is nothing to scale and no sum of A; but each weight is
-// rounded.
+// where both halves of a wave hold the same operands. SCALED: what is multiplied is the weights
+// themselves in A's type, scale and all, so that there is nothing to scale and no sum of A; but
+// each weight is rounded.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
@@ -32,8 +32,13 @@ constexpr u32 STEP = UNIT * UNITS;        // weights of a row in a step; it divi
 constexpr u32 STEPS = K / STEP;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
-constexpr u32 SPAN = PREDEQUANT ? UNIT : minimum(BLOCK, STEP); // weights that share a scale's load
+// Weights that share a scale's load; lanes need not have the same where weights are scaled.
+constexpr bool WHOLE_SPANS = BLOCK % UNIT == 0 && (STEP % BLOCK == 0 || BLOCK % STEP == 0);
+constexpr u32 SPAN = WHOLE_SPANS ? minimum(BLOCK, STEP) : UNIT;
 constexpr u32 SPANS = STEP / SPAN;
+// Blocks whose scales, or zero points, are in one word.
+constexpr u32 SCALES = SPAN == BLOCK ? blocks_in_word(sizeof(scale_bits), BLOCKS, SPANS) : 1;
+constexpr u32 ZEROS = SPAN == BLOCK ? blocks_in_word(sizeof(zero_bits), BLOCKS, SPANS) : 1;
 constexpr u32 WORDS = CHUNK / 8;
 constexpr u64 UNIT_BYTES = WORD_BLOCKS && UNIT >= 32 ? UNIT / 32 * (u64)N * 16 : UNIT / 2;
 
@@ -50,42 +55,103 @@ typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 // lanes that read 16 bytes each meet all banks.
 constexpr u32 ROW_PIECES = UNIT / 8 + 1; // of eight weights
 constexpr u32 STAGED_PIECES = STAGED ? ROWS * ROW_PIECES : 0;
-constexpr u32 WAVE_PIECES = STAGED_PIECES + (PART_SUMS ? M_TILES * WAVE / 4 : 0);
 
+// What sums of A are kept times: the bias and a zero point that is the same everywhere.
+constexpr bool STARTS_AT_SUMS = SHARED_SUMS && !EXACT && ZERO != ZERO_SCALED;
+constexpr float SUM_FACTOR = STARTS_AT_SUMS && ZERO == ZERO_NONE ? -(CODE_BIAS + 8) : 1;
 
-// A lane's part of the plain sums of a span.
-DEVICE float add_pair(u32 pair, float part)
+// ---- plain sums of A, once for all rows of W of a workgroup ----
+
+// A wave makes those of some spans, for as many rows at once as lanes have sharers: SHARERS lanes
+// take pieces of eight values of a row in turn, as the matrix instruction wants them on gfx9, which
+// then sums them; else as neighbours, by dot products.
+constexpr bool SUMS_BY_MATRIX = WAVE == 64;
+constexpr u32 SUM_SPANS = K / SPAN, PIECES = SPAN / 8, SHARERS = minimum(PIECES, 4);
+constexpr u32 SUM_LOADS = PIECES / SHARERS;
+constexpr u32 SUM_ROWS = minimum(WAVE / SHARERS, M_TILE), ROW_BLOCKS = M_TILE / SUM_ROWS;
+constexpr u32 SUM_TRIPS = (SUM_SPANS + WAVES - 1) / WAVES; // spans of a wave
+constexpr u32 SUM_MOST = 16 / minimum(ROW_BLOCKS * SUM_LOADS, 16); // whose loads may be under way
+constexpr u32 SUM_ROUNDS = (SUM_TRIPS + SUM_MOST - 1) / SUM_MOST;
+constexpr u32 AT_ONCE = (SUM_TRIPS + SUM_ROUNDS - 1) / SUM_ROUNDS;
+
+// Rows of a tile stand in the order in which a lane takes its values.
+DEVICE u32 place_of_row(u32 row)
 {
-    const u32 ones = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
-    if constexpr (A_TYPE == F16)
-        return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, pair),
-                                      __builtin_bit_cast(f16x2, ones), part, false);
-#if PART_SUMS // not every processor has it
-    else
-        return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, pair),
-                                               __builtin_bit_cast(bf16x2, ones), part, false);
+    return HALF_BIT ? row : row / 16 * 16 + row % 2 * 8 + row % 16 / 2;
+}
+
+DEVICE operand make_ones()
+{
+    operand ones;
+    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+        ones[d] = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
+    return ones;
+}
+
+// Puts SUM_FACTOR times the sums of SUM_ROWS rows where their places are from `sums` on.
+DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], LDS float *sums, u32 lane)
+{
+#if defined(__GFX9__)
+    tile sum = 0.0f;
+    UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
+        UNROLL for (u32 j = 0; j < 4; j += OPERAND_WORDS) {
+            operand values;
+            UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+                values[d] = piece[i][j + d];
+            sum = multiply_add(values, make_ones(), sum);
+        }
+    *(LDS f32x4 *)(sums + lane / 16 * 4) = sum * SUM_FACTOR;
+#else
+    float sum = 0;
+    UNROLL for (u32 i = 0; i < SUM_LOADS; i++) UNROLL for (u32 d = 0; d < 4; d++) {
+        const u32 pair = piece[i][d];
+        if constexpr (A_TYPE == F16)
+            sum = __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, pair),
+                                         __builtin_bit_cast(f16x2, 0x3c003c00), sum, false);
+        else
+            sum = __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, pair),
+                                                  __builtin_bit_cast(bf16x2, 0x3f803f80), sum,
+                                                  false);
+    }
+    sum += across<0>(sum, lane);
+    if (SHARERS > 2)
+        sum += across<1>(sum, lane);
+    sums[place_of_row(lane / SHARERS)] = sum * SUM_FACTOR;
 #endif
 }
 
-// Parts of a row's sum, lane % 16 being the row, meet in every lane that has it, and go to LDS,
-// where a row's place makes those that a lane takes neighbours.
-DEVICE void put_sums(float sum, LDS float *place, u32 lane)
+// Fills [span][row of A]; `row_of(i)` is where row i starts.
+template <class ROW> DEVICE void make_sums(LDS float *sums, u32 wave, u32 lane, ROW row_of)
 {
-    if constexpr (K_LANES > 1)
-        sum += across<4>(sum, lane);
-    if constexpr (K_LANES > 2)
-        sum += across<5>(sum, lane);
-    const u32 row = lane % 16;
-    place[lane - row + (HALF_BIT ? row : row % 2 * 8 + row / 2)] = sum;
+    const u32 own = SUMS_BY_MATRIX ? lane % 16 : lane / SHARERS;
+    const u32 part = SUMS_BY_MATRIX ? lane / 16 : lane % SHARERS;
+    const u8 *row[ROW_BLOCKS];
+    UNROLL for (u32 r = 0; r < ROW_BLOCKS; r++)
+        row[r] = row_of(r * SUM_ROWS + own) + part * 16;
+#pragma unroll 1
+    for (u32 span = wave; span < SUM_SPANS; span += AT_ONCE * WAVES) {
+        a_piece piece[AT_ONCE][ROW_BLOCKS][SUM_LOADS];
+        UNROLL for (u32 j = 0; j < AT_ONCE; j++) UNROLL for (u32 r = 0; r < ROW_BLOCKS; r++) {
+            const u8 *const at = row[r] + minimum(span + j * WAVES, SUM_SPANS - 1) * (SPAN * 2);
+            UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
+                piece[j][r][i] = *(const a_piece *)(at + i * SHARERS * 16);
+        }
+        UNROLL for (u32 j = 0; j < AT_ONCE; j++) UNROLL for (u32 r = 0; r < ROW_BLOCKS; r++)
+            if (j == 0 || span + j * WAVES < SUM_SPANS)
+                add_up(piece[j][r],
+                       sums + (span + j * WAVES) * M_TILE + place_of_row(r * SUM_ROWS), lane);
+    }
 }
-// From there, in every column of a tile.
-DEVICE tile take_sums(const LDS float *place, u32 lane)
+
+DEVICE tile take_sums(const LDS float *from)
 {
-    const LDS f32x4 *const from = (const LDS f32x4 *)(place + lane / 16 * TILE_VALUES);
-    tile all;
-    UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
-        all[v] = from[v / 4][v % 4];
-    return all;
+    tile sums;
+    UNROLL for (u32 v = 0; v < TILE_VALUES; v += 4) {
+        const f32x4 four = *(const LDS f32x4 *)(from + v);
+        UNROLL for (u32 d = 0; d < 4; d++)
+            sums[v + d] = four[d];
+    }
+    return sums;
 }
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
@@ -136,29 +202,38 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                                   (k + a_part));
 
     auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][WORDS],
-                            u32 (&scale)[SPANS][N_TILES], u32 (&zero)[SPANS][N_TILES]) {
+                            u32 (&scale)[SPANS / SCALES][N_TILES],
+                            u32 (&zero)[SPANS / ZEROS][N_TILES]) {
         UNROLL for (u32 t = 0; t < N_TILES; t++) {
             const u8 *const from = b_tile[t] + opaque(b_offset[t] + place_of(k));
             UNROLL for (u32 u = 0; u < UNITS; u++)
                 load_dwords<WORDS, WEIGHTS_ONCE>(packed[u][t], from + u * UNIT_BYTES);
         }
-        UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 s = 0; s < SPANS; s++) {
-            const u32 at = k + s * SPAN + (PREDEQUANT ? b_part : 0);
-            scale[s][t] = load_scale(scale_row[t], 0, at);
-            zero[s][t] = ZERO == ZERO_NONE ? 0 : load_zero(scale_row[t], 0, at);
+        const u32 at = k + (SCALED ? b_part : 0);
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            UNROLL for (u32 s = 0; s < SPANS; s += SCALES)
+                scale[s / SCALES][t] = load_scales<SCALES>(scale_row[t], at + s * SPAN);
+            UNROLL for (u32 s = 0; s < SPANS; s += ZEROS)
+                zero[s / ZEROS][t] = load_zeros<ZEROS>(scale_row[t], at + s * SPAN);
         }
     };
 
     u32 packed[UNITS][N_TILES][WORDS];
-    u32 scale[SPANS][N_TILES], zero[SPANS][N_TILES]; // bits
+    u32 scale[SPANS / SCALES][N_TILES], zero[SPANS / ZEROS][N_TILES]; // bits
+    auto scale_at = [&](u32 s, u32 t) { return bits_of_block<SCALES>(scale[s / SCALES][t], s); };
+    auto zero_at = [&](u32 s, u32 t) { return bits_of_block<ZEROS>(zero[s / ZEROS][t], s); };
     load_weights(k, packed, scale, zero);
     schedule_boundary();
 
-    operand ones;
-    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
-        ones[d] = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
-    LDS u32x4 *const staged = (LDS u32x4 *)shared_memory + wave * WAVE_PIECES;
-    LDS float *const sums_of_a = (LDS float *)(staged + STAGED_PIECES);
+    const operand ones = make_ones();
+    LDS u32x4 *const staged = (LDS u32x4 *)shared_memory + wave * STAGED_PIECES;
+    LDS float *const sums_of_a = (LDS float *)((LDS u32x4 *)shared_memory + WAVES * STAGED_PIECES);
+    if constexpr (SHARED_SUMS) {
+        make_sums(sums_of_a, wave, lane, [&](u32 row) {
+            return (const u8 *)(a + (u64)(first + minimum(m0 + row, m - 1)) * lda);
+        });
+        barrier();
+    }
     tile total[M_TILES][N_TILES] = {};
 
     // One step: the weights that were loaded, times A from k on. After the last use of the packed
@@ -176,24 +251,28 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
         };
         u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
-        exact_zero exact[N_TILES];      // of the span that is decoded
+        weight_scale weight[N_TILES];   // of the span that is decoded
+        auto begin_span = [&](u32 s, u32 t) {
+            if (SCALED)
+                weight[t] = make_weight_scale(scale_at(s, t), zero_at(s, t));
+            else if (EXACT)
+                weight[t].zero =
+                    make_exact_zero(ZERO == ZERO_U8 ? zero_value(zero_at(s, t)) : 8.0f);
+        };
         auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) {
             computed(word); // so that nothing is decoded long before its use
-            if (EXACT)
-                decode_exactly(decoding, word, exact[t], value);
+            if (SCALED)
+                dequantise_word(decoding, word, weight[t], value);
+            else if (EXACT)
+                decode_exactly(decoding, word, weight[t].zero, value);
             else
                 decode_word(decoding, word, value);
         };
         auto stage = [&](u32 unit) {
             UNROLL for (u32 t = 0; t < N_TILES; t++) {
-                const u32 s = unit * SPANS / UNITS;
-                const weight_scale weight = make_weight_scale(scale[s][t], zero[s][t]);
                 UNROLL for (u32 j = 0; j < WORDS; j++) {
                     u32 value[4];
-                    if (PREDEQUANT)
-                        dequantise_word(decoding, packed[unit][t][j], weight, value);
-                    else
-                        decode(t, packed[unit][t][j], value);
+                    decode(t, packed[unit][t][j], value);
                     staged[(t * 16 + lane % 16) * ROW_PIECES + b_part / 8 + j] =
                         u32x4{value[0], value[1], value[2], value[3]};
                 }
@@ -201,10 +280,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         };
         auto decode_batch = [&](u32 batch) {
             const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
-            if (!PREDEQUANT && EXACT && batch % SPAN_BATCHES == 0)
+            if (batch % SPAN_BATCHES == 0)
                 UNROLL for (u32 t = 0; t < N_TILES; t++)
-                    exact[t] = make_exact_zero(
-                        ZERO == ZERO_U8 ? zero_value(zero[batch / SPAN_BATCHES][t]) : 8.0f);
+                    begin_span(batch / SPAN_BATCHES, t);
             if (STAGED && place == 0)
                 stage(unit);
             UNROLL for (u32 t = 0; t < N_TILES; t++)
@@ -220,7 +298,11 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 }
         };
         tile sum[M_TILES][N_TILES], plain[M_TILES]; // of a span; plain of A alone
-        float part[M_TILES];                        // of a plain sum, in lanes
+        // of A, that a span's sums start from or have taken off
+        const u32 tile_row_place = lane / 16 * TILE_VALUES;
+        auto sums_at = [&](u32 s, u32 i) {
+            return take_sums(sums_of_a + (k / SPAN + s) * M_TILE + i * 16 + tile_row_place);
+        };
 
         UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
             load_a(batch);
@@ -234,7 +316,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             if (batch + 2 == BATCHES || BATCHES == 1) {
                 // products are made before the branch, not after it
                 UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
-                    if (!PREDEQUANT && batch % SPAN_BATCHES)
+                    if (!SCALED && batch % SPAN_BATCHES)
                         computed(sum[i][t]);
                     computed(total[i][t]);
                 }
@@ -247,13 +329,16 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j += 4)
                 pair_up(*(u32 (*)[4])&ring[batch % A_RING][i][j]);
             const bool starts = batch % SPAN_BATCHES == 0, ends = (batch + 1) % SPAN_BATCHES == 0;
-            if (PART_SUMS)
+            const bool from_nothing = starts && !SCALED && !STARTS_AT_SUMS;
+            if (STARTS_AT_SUMS && starts)
                 UNROLL for (u32 i = 0; i < M_TILES; i++) {
-                    UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
-                        part[i] = add_pair(ring[batch % A_RING][i][j],
-                                           starts && j == 0 ? 0.0f : part[i]);
-                    if (ends)
-                        put_sums(part[i], sums_of_a + i * WAVE, lane);
+                    const tile sums = sums_at(batch / SPAN_BATCHES, i);
+                    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                        sum[i][t] = sums;
+                        if (ZERO == ZERO_U8)
+                            sum[i][t] *= spread_scale(
+                                -CODE_BIAS - zero_value(zero_at(batch / SPAN_BATCHES, t)));
+                    }
                 }
             UNROLL for (u32 j = 0; j < BATCH_WORDS; j += OPERAND_WORDS)
                 UNROLL for (u32 i = 0; i < M_TILES; i++) {
@@ -263,34 +348,32 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                     UNROLL for (u32 t = 0; t < N_TILES; t++) {
                         UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
                             w_part[d] = w[batch % 2][t][j + d];
-                        tile &to = PREDEQUANT ? total[i][t] : sum[i][t];
+                        tile &to = SCALED ? total[i][t] : sum[i][t];
                         to = multiply_add(a_part, w_part,
-                                          !PREDEQUANT && starts && j == 0 ? (tile)(0.0f) : to);
+                                          from_nothing && j == 0 ? (tile)(0.0f) : to);
                     }
-                    if (PLAIN_SUM && !PART_SUMS)
+                    if (PLAIN_SUM && !SHARED_SUMS)
                         plain[i] = multiply_add(a_part, ones,
                                                 starts && j == 0 ? (tile)(0.0f) : plain[i]);
                 }
             schedule_boundary();
-            if (!PREDEQUANT && ends) {
+            if (!SCALED && ends) {
                 const u32 s = batch / SPAN_BATCHES;
-                float one[N_TILES], off[N_TILES]; // off: times the plain sum
                 UNROLL for (u32 t = 0; t < N_TILES; t++) {
-                    one[t] = scale_value(scale[s][t]);
-                    off[t] = EXACT ? 0.0f : -(CODE_BIAS + 8) * one[t];
+                    const float one = scale_value(scale_at(s, t));
+                    float off = EXACT ? 0.0f : -(CODE_BIAS + 8) * one; // times the plain sum
                     if (ZERO == ZERO_U8)
-                        off[t] = -(CODE_BIAS + zero_value(zero[s][t])) * one[t];
+                        off = -(CODE_BIAS + zero_value(zero_at(s, t))) * one;
                     if (ZERO == ZERO_SCALED)
-                        off[t] -= zero_value(zero[s][t]);
-                }
-                UNROLL for (u32 i = 0; i < M_TILES; i++) {
-                    if (PART_SUMS)
-                        plain[i] = take_sums(sums_of_a + i * WAVE, lane);
-                    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                        off -= zero_value(zero_at(s, t));
+                    const tile value = spread_scale(one);
+                    UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                        if (PLAIN_SUM && SHARED_SUMS && !STARTS_AT_SUMS)
+                            plain[i] = sums_at(s, i);
                         tile &to = total[i][t];
-                        to = __builtin_elementwise_fma(sum[i][t], (tile)one[t], to);
-                        if (PLAIN_SUM)
-                            to = __builtin_elementwise_fma(plain[i], (tile)off[t], to);
+                        to = __builtin_elementwise_fma(sum[i][t], value, to);
+                        if (PLAIN_SUM && !STARTS_AT_SUMS)
+                            to = __builtin_elementwise_fma(plain[i], (tile)off, to);
                     }
                 }
             }
@@ -299,7 +382,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
 #pragma unroll 1
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
-        u32 next_scale[SPANS][N_TILES], next_zero[SPANS][N_TILES];
+        u32 next_scale[SPANS / SCALES][N_TILES], next_zero[SPANS / ZEROS][N_TILES];
         u32 next_k = k;
         do_step([&] {
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
@@ -310,14 +393,17 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         UNROLL for (u32 i = 0; i < M_TILES; i++)
             a_start[i] += ((i64)next_k - (i64)k) * (i64)sizeof(a_element);
         k = next_k;
-        UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
-            scale[s][t] = next_scale[s][t];
-            zero[s][t] = next_zero[s][t];
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            UNROLL for (u32 s = 0; s < SPANS / SCALES; s++)
+                scale[s][t] = next_scale[s][t];
+            UNROLL for (u32 s = 0; s < SPANS / ZEROS; s++)
+                zero[s][t] = next_zero[s][t];
         }
     }
 
     store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
                               ldc, [&](float result, u32 n) {
+                                  result *= CODE_UNIT;
 #if BIAS
                                   result += bias[n];
 #endif

@@ -8,12 +8,16 @@
 // of A that belong to them; which k an instruction calls its own does not matter as long as both
 // operands agree. Products of a block are summed unscaled and the scale is applied to that sum. The
 // steps of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed order.
+//
+// STAGED: values go through LDS behind the table, so that no two lanes look up the same weights
+// where both halves of a wave hold the same operands.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
-constexpr u32 UNIT = CHUNK * K_LANES; // weights of a row that one load of the wave covers
-constexpr u32 STEP = UNIT * UNITS;    // and those of a step; it divides K
+constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a row of a load
+constexpr u32 UNIT = CHUNK * LOAD_LANES; // weights of a row that one load of the wave covers
+constexpr u32 STEP = UNIT * UNITS;       // and those of a step; it divides K
 constexpr u32 STEPS = K / STEP;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
@@ -23,10 +27,17 @@ constexpr u32 SPANS = STEP / SPAN;
 // A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
 // A. Rows of A start at multiples of 4 bytes.
 constexpr u32 BATCH = K_OF_LANE > 8 ? K_OF_LANE : 8;
-constexpr u32 BATCHES = UNITS * CHUNK / BATCH, SPAN_BATCHES = BATCHES / SPANS;
+constexpr u32 UNIT_BATCHES = UNIT / K_LANES / BATCH;
+constexpr u32 BATCHES = UNITS * UNIT_BATCHES, SPAN_BATCHES = BATCHES / SPANS;
 constexpr u32 BATCH_WORDS = BATCH / 2, OPERAND_WORDS = K_OF_LANE / 2;
 constexpr u32 A_RING = minimum(BATCHES, M_TILES > 1 || BATCH > 8 ? 2 : 4); // held at once
 typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
+
+// Rows of values in LDS lie 16 bytes further apart than they are long, so that eight lanes that
+// read 16 bytes each meet all banks.
+constexpr u32 ROW_PIECES = UNIT / 8 + 1; // of eight weights
+constexpr u32 STAGED_PIECES = STAGED ? ROWS * ROW_PIECES : 0;
+constexpr u32 SHARED_BYTES = TABLE_BYTES + WAVES * STAGED_PIECES * 16;
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
 void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
@@ -35,7 +46,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
             c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
-    __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
+    __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
     LDS u8 *const table = (LDS u8 *)shared_memory;
 
     const u32 item = __builtin_amdgcn_workitem_id_x();
@@ -58,7 +69,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // Each lane has one row of every tile. Rows past the end are computed from the last one again
     // and not stored.
-    const u32 part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
+    const u32 a_part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
+    const u32 b_part = LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK;
     const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on
     u32 b_offset[N_TILES];
     row_scales scale_row[N_TILES];
@@ -66,12 +78,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         const u32 start = WHOLE_GROUPS ? n0 + t * 16 : minimum(n0 + t * 16, N - 1);
         const u32 row = WHOLE_GROUPS ? lane % 16 : minimum(lane % 16, N - 1 - start);
         b_tile[t] = b + (u64)start * (K / 2);
-        b_offset[t] = row * (K / 2) + part / 2;
+        b_offset[t] = row * (K / 2) + b_part / 2;
         scale_row[t] = scales_of_row(start + row, SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILES; i++)
         a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
-                                  (k + part));
+                                  (k + a_part));
 
     auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][CHUNK / 8],
                             chunk_scale (&scale)[SPANS][N_TILES]) {
@@ -95,6 +107,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     barrier();
 
     const u32 copy = lane_copy(lane);
+    LDS u32x4 *const staged =
+        (LDS u32x4 *)(table + TABLE_BYTES) + wave * STAGED_PIECES + lane % 16 * ROW_PIECES;
     tile total[M_TILES][N_TILES] = {};
 
     // One step: the weights that were loaded, times A from k on. After the last use of the packed
@@ -102,7 +116,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     auto do_step = [&](auto next) {
         u32 ring[A_RING][M_TILES][BATCH_WORDS]; // batches of A
         auto load_a = [&](u32 batch) {
-            const u32 unit = batch * BATCH / CHUNK, place = batch * BATCH % CHUNK;
+            const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
             UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH; j += 8) {
                 const a_piece v = *(const a_piece *)(a_start[i] + (unit * UNIT + place + j) *
                                                                       sizeof(a_element));
@@ -112,14 +126,31 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
         };
         u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
-        auto look_up_batch = [&](u32 batch) {
-            UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j++) {
-                const u32 byte = batch * BATCH_WORDS + j, unit = byte / (CHUNK / 2);
-                u32 &word = packed[unit][t][byte % (CHUNK / 2) / 4];
-                if (byte % 4 == 0)
-                    computed(word); // so that no address is made long before its look-up
-                w[batch % 2][t][j] = look_up(table, word, byte % 4, copy);
+        // The pair of byte `byte` of what a lane loaded of a unit of tile t.
+        auto pair_of = [&](u32 unit, u32 t, u32 byte) {
+            u32 &word = packed[unit][t][byte / 4];
+            if (byte % 4 == 0)
+                computed(word); // so that no address is made long before its look-up
+            return look_up(table, word, byte % 4, copy);
+        };
+        auto stage = [&](u32 unit) {
+            UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                u32 pair[CHUNK / 2];
+                UNROLL for (u32 j = 0; j < CHUNK / 2; j++)
+                    pair[j] = pair_of(unit, t, j);
+                UNROLL for (u32 j = 0; j < CHUNK / 2; j += 4)
+                    staged[t * 16 * ROW_PIECES + b_part / 8 + j / 4] =
+                        u32x4{pair[j], pair[j + 1], pair[j + 2], pair[j + 3]};
             }
+        };
+        auto look_up_batch = [&](u32 batch) {
+            const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
+            if (STAGED && place == 0)
+                stage(unit);
+            UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
+                w[batch % 2][t][j] =
+                    STAGED ? staged[t * 16 * ROW_PIECES + place / 8 + j / 4][j % 4]
+                           : pair_of(unit, t, place / 2 + j);
         };
         tile sum[M_TILES][N_TILES];
 
@@ -159,15 +190,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
             if (batch % SPAN_BATCHES == SPAN_BATCHES - 1)
                 UNROLL for (u32 t = 0; t < N_TILES; t++) {
-                    const float one = scale_value(scale_row[t], scale[batch / SPAN_BATCHES][t]);
-                    tile value = one;
-                    // dual issue wants operands in two banks of registers, so half of the values
-                    // take a copy; with more tiles the compiler cannot place it well
-                    if constexpr (M_TILES == 1 && TILE_VALUES == 8) {
-                        float copy = one;
-                        computed(copy);
-                        value[1] = value[3] = value[5] = value[7] = copy;
-                    }
+                    const tile value =
+                        spread_scale(scale_value(scale_row[t], scale[batch / SPAN_BATCHES][t]));
                     UNROLL for (u32 i = 0; i < M_TILES; i++)
                         total[i][t] = __builtin_elementwise_fma(sum[i][t], value, total[i][t]);
                 }

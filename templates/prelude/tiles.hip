@@ -2,10 +2,26 @@
 // What kernels on matrix units do with tiles of 16 by 16 results: a wave has N_TILES of them for
 // each of the M_TILES tiles of A, and SPLIT_K waves have sums of the same ones.
 
+constexpr u32 SPREAD_MAX = K_LANES == 1 ? 4 : 2; // tiles of A
 constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+
+// A scale for all values of a tile. Dual issue wants operands in two banks of registers, so half of
+// them are a copy where there are few tiles; with more the compiler cannot place it well.
+DEVICE tile spread_scale(float scale)
+{
+    if constexpr (M_TILES > SPREAD_MAX || TILE_VALUES != 8)
+        return scale;
+    computed(scale); // not an f16 or a sign that each product would take along
+    float copy = scale;
+    computed(copy);
+    tile all = scale;
+    UNROLL for (u32 v = 1; v < TILE_VALUES; v += 2)
+        all[v] = copy;
+    return all;
+}
 
 // Each wave puts its tiles into LDS, [row of A][row of W], in pieces of as many tiles as fit into
 // SHARED_BYTES; then the waves that share them sum, in the order of waves, and store what

@@ -327,13 +327,14 @@ static void test_force(void **state)
  * blocks. */
 static void check_tiles(const struct plan *p)
 {
-    const bool gfx9 = p->wave_size == 64, own = p->products == PRODUCTS_WMMA11 && !p->staging;
+    const bool staged = p->staging == STAGING_CODES || p->staging == STAGING_WEIGHTS;
+    const bool gfx9 = p->wave_size == 64, own = p->products == PRODUCTS_WMMA11 && !staged;
     const int64_t unit = p->chunk * (gfx9 ? 4 : own ? 1 : 2);
     const int64_t step = unit * p->ring, group = problem_group(&p->problem);
 
     assert_true(p->m_tile % 16 == 0 && p->rows_per_wave % 16 == 0);
     assert_true(p->problem.k % step == 0);
-    if (p->staging == STAGING_WEIGHTS) { /* each lane's weights have one scale */
+    if (p->staging >= STAGING_WEIGHTS) { /* each lane's weights have one scale */
         assert_true(group % p->chunk == 0);
     } else {
         assert_true(group % unit == 0 && (step % group == 0 || group % step == 0));
@@ -342,6 +343,12 @@ static void check_tiles(const struct plan *p)
     assert_true(p->phase != PHASE_OF_WAVES && !p->tail && !p->ahead);
     /* sums of waves take the place of the table or of staged weights, 1 KiB each at a time */
     assert_true((uint32_t)p->waves * 1024 <= p->lds_bytes);
+    if (staged && !p->bias) { /* rows of a unit lie 16 bytes further apart than they are long */
+        const uint32_t table = p->family == FAMILY_MMA_W4 ? 32768 : 0;
+        const uint32_t wave = (uint32_t)(p->rows_per_wave * (unit * 2 + 16));
+        const uint32_t least = p->family == FAMILY_MMA_W4 || wave > 1024 ? wave : 1024;
+        assert_int_equal(p->lds_bytes, table + (uint32_t)p->waves * least);
+    }
 }
 
 /* Work-items of family mma_tile share the pieces of a step evenly, and two stages are in LDS. */

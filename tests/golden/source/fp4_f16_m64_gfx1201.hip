@@ -10,7 +10,7 @@ constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define C_TYPE F32                      // elements of C and of a bias
 #define A_TYPE F16                      // elements of A
 #define PRODUCTS MATRIX                 // how pairs are multiplied
-constexpr unsigned ENTRY_BYTES = 128;   // of LDS for each pair of codes
+#define STAGED false                    // whether W goes through LDS
 #define BIAS 1                          // whether a bias is added
 constexpr unsigned M_TILE = 64;         // rows of A computed at once
 
@@ -151,10 +151,26 @@ DEVICE tile multiply_add(operand a, operand w, tile sum)
 // What kernels on matrix units do with tiles of 16 by 16 results: a wave has N_TILES of them for
 // each of the M_TILES tiles of A, and SPLIT_K waves have sums of the same ones.
 
+constexpr u32 SPREAD_MAX = K_LANES == 1 ? 4 : 2; // tiles of A
 constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+
+// A scale for all values of a tile. Dual issue wants operands in two banks of registers, so half of
+// them are a copy where there are few tiles; with more the compiler cannot place it well.
+DEVICE tile spread_scale(float scale)
+{
+    if constexpr (M_TILES > SPREAD_MAX || TILE_VALUES != 8)
+        return scale;
+    computed(scale); // not an f16 or a sign that each product would take along
+    float copy = scale;
+    computed(copy);
+    tile all = scale;
+    UNROLL for (u32 v = 1; v < TILE_VALUES; v += 2)
+        all[v] = copy;
+    return all;
+}
 
 // Each wave puts its tiles into LDS, [row of A][row of W], in pieces of as many tiles as fit into
 // SHARED_BYTES; then the waves that share them sum, in the order of waves, and store what
@@ -248,7 +264,7 @@ DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
 // The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the
 // order that a dot product with A wants.
 //
-// An entry is as wide as the banks and holds one copy of the pair for each lane that the LDS serves
+// An entry is as wide as 32 banks and holds one copy of the pair for each lane that the LDS serves
 // in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
 
 constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
@@ -258,6 +274,7 @@ template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
 
+constexpr u32 ENTRY_BYTES = 128;
 constexpr u32 TABLE_BYTES = 256 * ENTRY_BYTES;
 constexpr u32 COPIES = ENTRY_BYTES / sizeof(pair);
 
@@ -311,15 +328,15 @@ DEVICE lane_entries load_entries(u32 item)
     return values;
 }
 
-// Fills the table. A lane writes the 16-byte pieces of an entry in an order that differs from its
-// neighbours', so that as many lanes as an entry has pieces write to all banks together.
+// Fills the table. A lane writes the eight 16-byte pieces of an entry in an order that differs from
+// its neighbours', so that eight lanes together write to all banks.
 DEVICE void build_table(LDS u8 *table, const lane_entries &values, u32 item)
 {
     UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
         const u32 entry = item + e * WAVES * WAVE;
         const u32 first = values.first[e], second = values.second[e];
         const u32x4 piece = {first, second, first, second};
-        const u32 at = entry * ENTRY_BYTES + item % (ENTRY_BYTES / 16) * 16;
+        const u32 at = entry * ENTRY_BYTES + item % 8 * 16;
         if (entry < 256) {
             UNROLL for (u32 i = 0; i < ENTRY_BYTES; i += 16)
                 *(LDS u32x4 *)(table + (at ^ i)) = piece;
@@ -331,14 +348,11 @@ DEVICE void build_table(LDS u8 *table, const lane_entries &values, u32 item)
     }
 }
 
-// The pair of byte `index` of four packed ones. One instruction makes the LDS address: that byte
-// above the lane's copy; or a dot product of the four bytes with ENTRY_BYTES in one place and zeros
-// elsewhere, plus the lane's copy.
+// The pair of byte `index` of four packed ones. One instruction makes the LDS address: a dot
+// product of the four bytes with ENTRY_BYTES in one place and zeros elsewhere, plus the lane copy.
 DEVICE pair look_up(const LDS u8 *table, u32 packed, u32 index, u32 copy)
 {
-    const u32 address =
-        ENTRY_BYTES == 256 ? __builtin_amdgcn_perm(packed, copy, 0x0c0c0000 | (4 + index) << 8)
-                           : __builtin_amdgcn_udot4(packed, ENTRY_BYTES << 8 * index, copy, false);
+    const u32 address = __builtin_amdgcn_udot4(packed, ENTRY_BYTES << 8 * index, copy, false);
     return *(const LDS pair *)(table + address);
 }
 
@@ -354,12 +368,16 @@ DEVICE u32 lane_copy(u32 lane) { return lane % COPIES * sizeof(pair); }
 // of A that belong to them; which k an instruction calls its own does not matter as long as both
 // operands agree. Products of a block are summed unscaled and the scale is applied to that sum. The
 // steps of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed order.
+//
+// STAGED: values go through LDS behind the table, so that no two lanes look up the same weights
+// where both halves of a wave hold the same operands.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
-constexpr u32 UNIT = CHUNK * K_LANES; // weights of a row that one load of the wave covers
-constexpr u32 STEP = UNIT * UNITS;    // and those of a step; it divides K
+constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a row of a load
+constexpr u32 UNIT = CHUNK * LOAD_LANES; // weights of a row that one load of the wave covers
+constexpr u32 STEP = UNIT * UNITS;       // and those of a step; it divides K
 constexpr u32 STEPS = K / STEP;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
@@ -369,10 +387,17 @@ constexpr u32 SPANS = STEP / SPAN;
 // A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
 // A. Rows of A start at multiples of 4 bytes.
 constexpr u32 BATCH = K_OF_LANE > 8 ? K_OF_LANE : 8;
-constexpr u32 BATCHES = UNITS * CHUNK / BATCH, SPAN_BATCHES = BATCHES / SPANS;
+constexpr u32 UNIT_BATCHES = UNIT / K_LANES / BATCH;
+constexpr u32 BATCHES = UNITS * UNIT_BATCHES, SPAN_BATCHES = BATCHES / SPANS;
 constexpr u32 BATCH_WORDS = BATCH / 2, OPERAND_WORDS = K_OF_LANE / 2;
 constexpr u32 A_RING = minimum(BATCHES, M_TILES > 1 || BATCH > 8 ? 2 : 4); // held at once
 typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
+
+// Rows of values in LDS lie 16 bytes further apart than they are long, so that eight lanes that
+// read 16 bytes each meet all banks.
+constexpr u32 ROW_PIECES = UNIT / 8 + 1; // of eight weights
+constexpr u32 STAGED_PIECES = STAGED ? ROWS * ROW_PIECES : 0;
+constexpr u32 SHARED_BYTES = TABLE_BYTES + WAVES * STAGED_PIECES * 16;
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
 void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
@@ -381,7 +406,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
             c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
-    __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
+    __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
     LDS u8 *const table = (LDS u8 *)shared_memory;
 
     const u32 item = __builtin_amdgcn_workitem_id_x();
@@ -404,7 +429,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // Each lane has one row of every tile. Rows past the end are computed from the last one again
     // and not stored.
-    const u32 part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
+    const u32 a_part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
+    const u32 b_part = LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK;
     const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on
     u32 b_offset[N_TILES];
     row_scales scale_row[N_TILES];
@@ -412,12 +438,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         const u32 start = WHOLE_GROUPS ? n0 + t * 16 : minimum(n0 + t * 16, N - 1);
         const u32 row = WHOLE_GROUPS ? lane % 16 : minimum(lane % 16, N - 1 - start);
         b_tile[t] = b + (u64)start * (K / 2);
-        b_offset[t] = row * (K / 2) + part / 2;
+        b_offset[t] = row * (K / 2) + b_part / 2;
         scale_row[t] = scales_of_row(start + row, SCALE_NAMES);
     }
     UNROLL for (u32 i = 0; i < M_TILES; i++)
         a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
-                                  (k + part));
+                                  (k + a_part));
 
     auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][CHUNK / 8],
                             chunk_scale (&scale)[SPANS][N_TILES]) {
@@ -441,6 +467,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     barrier();
 
     const u32 copy = lane_copy(lane);
+    LDS u32x4 *const staged =
+        (LDS u32x4 *)(table + TABLE_BYTES) + wave * STAGED_PIECES + lane % 16 * ROW_PIECES;
     tile total[M_TILES][N_TILES] = {};
 
     // One step: the weights that were loaded, times A from k on. After the last use of the packed
@@ -448,7 +476,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     auto do_step = [&](auto next) {
         u32 ring[A_RING][M_TILES][BATCH_WORDS]; // batches of A
         auto load_a = [&](u32 batch) {
-            const u32 unit = batch * BATCH / CHUNK, place = batch * BATCH % CHUNK;
+            const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
             UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH; j += 8) {
                 const a_piece v = *(const a_piece *)(a_start[i] + (unit * UNIT + place + j) *
                                                                       sizeof(a_element));
@@ -458,14 +486,31 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
         };
         u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
-        auto look_up_batch = [&](u32 batch) {
-            UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j++) {
-                const u32 byte = batch * BATCH_WORDS + j, unit = byte / (CHUNK / 2);
-                u32 &word = packed[unit][t][byte % (CHUNK / 2) / 4];
-                if (byte % 4 == 0)
-                    computed(word); // so that no address is made long before its look-up
-                w[batch % 2][t][j] = look_up(table, word, byte % 4, copy);
+        // The pair of byte `byte` of what a lane loaded of a unit of tile t.
+        auto pair_of = [&](u32 unit, u32 t, u32 byte) {
+            u32 &word = packed[unit][t][byte / 4];
+            if (byte % 4 == 0)
+                computed(word); // so that no address is made long before its look-up
+            return look_up(table, word, byte % 4, copy);
+        };
+        auto stage = [&](u32 unit) {
+            UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                u32 pair[CHUNK / 2];
+                UNROLL for (u32 j = 0; j < CHUNK / 2; j++)
+                    pair[j] = pair_of(unit, t, j);
+                UNROLL for (u32 j = 0; j < CHUNK / 2; j += 4)
+                    staged[t * 16 * ROW_PIECES + b_part / 8 + j / 4] =
+                        u32x4{pair[j], pair[j + 1], pair[j + 2], pair[j + 3]};
             }
+        };
+        auto look_up_batch = [&](u32 batch) {
+            const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
+            if (STAGED && place == 0)
+                stage(unit);
+            UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
+                w[batch % 2][t][j] =
+                    STAGED ? staged[t * 16 * ROW_PIECES + place / 8 + j / 4][j % 4]
+                           : pair_of(unit, t, place / 2 + j);
         };
         tile sum[M_TILES][N_TILES];
 
@@ -505,15 +550,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
             if (batch % SPAN_BATCHES == SPAN_BATCHES - 1)
                 UNROLL for (u32 t = 0; t < N_TILES; t++) {
-                    const float one = scale_value(scale_row[t], scale[batch / SPAN_BATCHES][t]);
-                    tile value = one;
-                    // dual issue wants operands in two banks of registers, so half of the values
-                    // take a copy; with more tiles the compiler cannot place it well
-                    if constexpr (M_TILES == 1 && TILE_VALUES == 8) {
-                        float copy = one;
-                        computed(copy);
-                        value[1] = value[3] = value[5] = value[7] = copy;
-                    }
+                    const tile value =
+                        spread_scale(scale_value(scale_row[t], scale[batch / SPAN_BATCHES][t]));
                     UNROLL for (u32 i = 0; i < M_TILES; i++)
                         total[i][t] = __builtin_elementwise_fma(sum[i][t], value, total[i][t]);
                 }

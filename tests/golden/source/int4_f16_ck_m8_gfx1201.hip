@@ -16,22 +16,23 @@ constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
 #define PRODUCTS MATRIX                 // how pairs are multiplied
 #define PAIRING OF_A                    // what is reordered where pairs differ
-#define STAGED true                     // whether W goes through LDS
-#define PREDEQUANT true                 // whether as weights, not codes
+#define STAGED false                    // whether W goes through LDS
+#define SCALED true                     // whether weights are multiplied, not codes
+#define SCALED_BY_DOTS false            // whether bf16 is scaled by dot products
 #define EXACT true                      // whether codes are decoded as q - z
 #define PLAIN_SUM false                 // whether A is summed
-#define PART_SUMS false                 // whether by lanes, in parts
+#define SHARED_SUMS false               // whether once for the workgroup
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 16;         // rows of A computed at once
 
 constexpr unsigned WAVE = 32;           // lanes
-constexpr unsigned WAVES = 8;           // in a workgroup
+constexpr unsigned WAVES = 4;           // in a workgroup
 constexpr unsigned ROWS = 16;           // rows of W that a wave works on
-constexpr unsigned SPLIT_K = 8;         // waves that share those rows along K
+constexpr unsigned SPLIT_K = 4;         // waves that share those rows along K
 constexpr unsigned CHUNK = 32;          // weights of a row for one lane in one load
-constexpr unsigned UNITS = 4;           // loads of a step for each 16 rows
-constexpr unsigned SHARED_BYTES = 18432; // of LDS
-constexpr unsigned WAVES_PER_SIMD = 12; // that registers must leave room for
+constexpr unsigned UNITS = 8;           // loads of a step for each 16 rows
+constexpr unsigned SHARED_BYTES = 4096; // of LDS
+constexpr unsigned WAVES_PER_SIMD = 10; // that registers must leave room for
 constexpr unsigned PHASES = 0;          // 1: groups start apart along K
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 #define SKEWED false                    // whether the last group of rows is empty
@@ -162,10 +163,26 @@ DEVICE tile multiply_add(operand a, operand w, tile sum)
 // What kernels on matrix units do with tiles of 16 by 16 results: a wave has N_TILES of them for
 // each of the M_TILES tiles of A, and SPLIT_K waves have sums of the same ones.
 
+constexpr u32 SPREAD_MAX = K_LANES == 1 ? 4 : 2; // tiles of A
 constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+
+// A scale for all values of a tile. Dual issue wants operands in two banks of registers, so half of
+// them are a copy where there are few tiles; with more the compiler cannot place it well.
+DEVICE tile spread_scale(float scale)
+{
+    if constexpr (M_TILES > SPREAD_MAX || TILE_VALUES != 8)
+        return scale;
+    computed(scale); // not an f16 or a sign that each product would take along
+    float copy = scale;
+    computed(copy);
+    tile all = scale;
+    UNROLL for (u32 v = 1; v < TILE_VALUES; v += 2)
+        all[v] = copy;
+    return all;
+}
 
 // Each wave puts its tiles into LDS, [row of A][row of W], in pieces of as many tiles as fit into
 // SHARED_BYTES; then the waves that share them sum, in the order of waves, and store what
@@ -533,6 +550,34 @@ DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k, u32 further = 0)
     return *(const zero_bits *)(zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
 }
 
+// Scales or zero points of COUNT neighbouring blocks, as many as a word holds, are loaded as one;
+// then what is loaded needs no instruction before its turn comes.
+template <u32 COUNT> DEVICE u32 load_scales(const row_scales &from, u32 k)
+{
+    return COUNT == 1 ? load_scale(from, 0, k)
+                      : *(const u32 *)(from.scales +
+                                       (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
+}
+template <u32 COUNT> DEVICE u32 load_zeros(const row_scales &from, u32 k)
+{
+    if constexpr (ZERO == ZERO_NONE)
+        return 0;
+    return COUNT == 1 ? load_zero(from, 0, k)
+                      : *(const u32 *)(from.zeros +
+                                       (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
+}
+// Those of block `index` from there on.
+template <u32 COUNT> DEVICE u32 bits_of_block(u32 word, u32 index)
+{
+    constexpr u32 BITS = 32 / COUNT;
+    return COUNT == 1 ? word : word >> index % COUNT * BITS & ((1u << BITS % 32) - 1);
+}
+// How many that is, for rows of `blocks` and `spans` of them at once.
+constexpr u32 blocks_in_word(u32 bytes, u32 blocks, u32 spans)
+{
+    return blocks % (4 / bytes) || spans % (4 / bytes) ? 1 : 4 / bytes;
+}
+
 DEVICE float scale_value(u32 bits)
 {
     if constexpr (SCALE_TYPE == F32)
@@ -550,14 +595,67 @@ DEVICE float zero_value(u32 bits)
         return scale_value(bits);
 }
 
+// ---- decode/int4_dots ----
+// Scaled weights of bf16 from codes, one instruction for each: v_dot2_bf16_bf16 of
+// (128 + q, 128 + z) with (scale, -scale), of processors that have it.
+
+struct dot_scale {
+    u32 zero;  // 128 and 128 + z, which is exact up to 255
+    u32 scale; // and its negative
+    u32 rest;  // one bf16, that is added: for what is left of larger zero points, or a scaled one
+};
+
+DEVICE u32 nearest_bf16(float value) { return (__builtin_bit_cast(u32, value) + 0x8000) >> 16; }
+
+// `scale` is a bf16; zero points of codes go up to 255, `off` is added to weights.
+DEVICE dot_scale make_dot_scale(u32 scale, float zero, float off)
+{
+    const float exact = ZERO == ZERO_U8 ? __builtin_fminf(zero, 127.0f) : zero;
+    const float value = __builtin_bit_cast(float, scale << 16);
+    const u32 biased = __builtin_bit_cast(u32, 128.0f + exact) & 0xffff0000;
+
+    return {biased | 0x4300, scale | (scale ^ 0x8000) << 16,
+            nearest_bf16(ZERO == ZERO_U8 ? (exact - zero) * value : off)};
+}
+
+// Eight weights, in the pairs of decode_word.
+DEVICE void decode_by_dots(u32 word, const dot_scale &by, u32 (&pairs)[4])
+{
+#if SCALED_BY_DOTS // not every processor knows the instruction
+    // a code takes the place of the lowest byte
+    const u32 nibbles[2] = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        const u32 first = BYTE_PAIRS ? 2 * p : p, second = BYTE_PAIRS ? 2 * p + 1 : p + 4;
+        const u32 x = __builtin_amdgcn_perm(nibbles[first % 2], by.zero, 0x03020104 + first / 2);
+        const u32 y = __builtin_amdgcn_perm(nibbles[second % 2], by.zero, 0x03020104 + second / 2);
+        if constexpr (ZERO == ZERO_NONE) {
+            asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(pairs[p]) : "v"(x), "v"(by.scale));
+            asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
+                : "+v"(pairs[p]) : "v"(y), "v"(by.scale));
+        } else {
+            asm("v_dot2_bf16_bf16 %0, %1, %2, %3"
+                : "=v"(pairs[p]) : "v"(x), "v"(by.scale), "v"(by.rest));
+            asm("v_dot2_bf16_bf16 %0, %1, %2, %3 op_sel:[0,0,0,1]"
+                : "+v"(pairs[p]) : "v"(y), "v"(by.scale), "v"(by.rest));
+        }
+    }
+#endif
+}
+
 // ---- decode/int4_exact ----
 // Decoded int4 codes without the decoder's bias and without the zero point. q - z is exact in f16,
 // where it takes one packed addition for two weights, and in bf16, where it is made in f32 and
 // cut. A weight itself, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded once; where
-// q - z and the scale are f16, one packed multiplication does the same.
+// q - z and the scale are f16, one packed operation does the same.
+
+// gfx9 has a conversion of signed nibbles, of any byte, to sixteenths in f32. Of codes whose upper
+// bit is turned it makes (q - 8) / 16, and results are multiplied by sixteen in the end.
+constexpr bool BY_SIXTEENTHS = A_TYPE == BF16 && WAVE == 64 && EXACT;
+constexpr float CODE_UNIT = BY_SIXTEENTHS ? 16 : 1;
+constexpr float CODE_MIDDLE = BY_SIXTEENTHS ? 8 : 0; // that is taken off already
 
 // What is added to decoded codes: in f16 -(bias + z), for the even and the odd pairs of a word; to
-// codes in f32 -z.
+// codes in f32 what is left of -z, in their unit.
 struct exact_zero {
     u32 even, odd;
     float wide;
@@ -568,13 +666,14 @@ DEVICE u32 halves(f16 low, f16 high) { return __builtin_bit_cast(u32, f16x2{low,
 // `z` is a byte's zero point; 8 where codes are taken from the middle.
 DEVICE exact_zero make_exact_zero(float z)
 {
-    if (A_TYPE == BF16)
+    if (A_TYPE == BF16 && !BY_SIXTEENTHS)
         computed(z); // a constant would turn into integer subtractions, one by one
     const f16 low = (f16)(-1024.0f - z), high = (f16)(-64.0f - z);
+    const float wide = (CODE_MIDDLE - z) / CODE_UNIT;
     if constexpr (BYTE_PAIRS)
-        return {halves(low, high), halves(low, high), -z};
+        return {halves(low, high), halves(low, high), wide};
     else
-        return {both_halves(low), both_halves(high), -z};
+        return {both_halves(low), both_halves(high), wide};
 }
 
 // q - z of the word's pairs, in place.
@@ -587,24 +686,50 @@ DEVICE void subtract_zero(u32 (&w)[4], const exact_zero &zero)
     }
 }
 
-// A word's codes a byte each, and two of them as f32, of which pair p is made: a conversion takes
-// any byte, but no nibble. The compiler would rather take nibbles out one by one.
+// Codes as f32, of which pair p is made: a conversion takes any byte, but a nibble only where it
+// ends a byte. The compiler would rather take nibbles out one by one.
 struct code_bytes {
     u32 even, odd;
 };
 DEVICE code_bytes bytes_of(u32 word)
 {
+    if constexpr (BY_SIXTEENTHS) {
+        const u32 turned = word ^ 0x88888888;
+        return {turned, turned >> 4};
+    }
     code_bytes c = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
     computed(c.even);
     computed(c.odd);
     return c;
 }
+DEVICE float code_of(u32 bytes, u32 byte)
+{
+#if defined(__GFX9__)
+    if constexpr (BY_SIXTEENTHS) {
+        float code;
+#define FROM_BYTE(n)                                                                               \
+    asm("v_cvt_off_f32_i4_sdwa %0, %1 dst_unused:UNUSED_PAD src0_sel:BYTE_" #n                     \
+        : "=v"(code) : "v"(bytes))
+        if (byte == 0)
+            FROM_BYTE(0);
+        else if (byte == 1)
+            FROM_BYTE(1);
+        else if (byte == 2)
+            FROM_BYTE(2);
+        else
+            FROM_BYTE(3);
+#undef FROM_BYTE
+        return code;
+    }
+#endif
+    return (float)(bytes >> 8 * byte & 0xff);
+}
 DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
 {
     if constexpr (BYTE_PAIRS)
-        return {(float)(c.even >> 8 * p & 0xff), (float)(c.odd >> 8 * p & 0xff)};
+        return {code_of(c.even, p), code_of(c.odd, p)};
     const u32 from = p % 2 ? c.odd : c.even;
-    return {(float)(from >> 8 * (p / 2) & 0xff), (float)(from >> 8 * (p / 2 + 2) & 0xff)};
+    return {code_of(from, p / 2), code_of(from, p / 2 + 2)};
 }
 
 // Two f32 as a pair of bf16: cut, or rounded to nearest, ties to even. A NaN must be the usual
@@ -636,17 +761,20 @@ DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u
     } else {
         const code_bytes codes = bytes_of(word);
         UNROLL for (u32 p = 0; p < 4; p++)
-            w[p] = bf16_pair<true>(code_pair(codes, p) + zero.wide);
+            w[p] = bf16_pair<true>(ZERO == ZERO_NONE && BY_SIXTEENTHS
+                                       ? code_pair(codes, p)
+                                       : code_pair(codes, p) + zero.wide);
     }
 }
 
 // The weights of a word, in the pairs of decode_word.
 struct weight_scale {
     exact_zero zero;
-    u32 packed;       // the scale twice, where it is f16
+    u32 packed, packed_off; // the same as pairs, where the scale is f16
     float scale, off; // a weight is code * scale + off
+    dot_scale dots;
 };
-constexpr bool PACKED_SCALE = A_TYPE == F16 && SCALE_TYPE == F16 && ZERO != ZERO_SCALED;
+constexpr bool PACKED_SCALE = A_TYPE == F16 && SCALE_TYPE == F16;
 
 DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
 {
@@ -656,11 +784,14 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
     if constexpr (A_TYPE == F16) {
         s.zero = make_exact_zero(zero);
         s.packed = scale_bits << 16 | (scale_bits & 0xffff);
+        s.packed_off = (zero_bits << 16 | (zero_bits & 0xffff)) ^ 0x80008000;
         s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;
+    } else if constexpr (SCALED_BY_DOTS) {
+        s.dots = make_dot_scale(scale_bits, zero, ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0);
     } else {
-        s.off = -zero * s.scale; // exact, but for scales in f32
+        s.off = (CODE_MIDDLE - zero) / CODE_UNIT * s.scale; // exact, but for scales in f32
         if (ZERO == ZERO_SCALED)
-            s.off -= zero_value(zero_bits);
+            s.off -= zero_value(zero_bits) / CODE_UNIT;
         s.scale = s.scale == s.scale ? s.scale : __builtin_bit_cast(float, 0x7fc00000);
         s.off = s.off == s.off ? s.off : __builtin_bit_cast(float, 0x7fc00000);
     }
@@ -675,12 +806,19 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
         UNROLL for (u32 p = 0; p < 4; p++) {
             const u32 codes = w[p], scale = s.packed;
             const f16x2 q = __builtin_bit_cast(f16x2, codes);
-            if constexpr (PACKED_SCALE)
+            const u32 off = s.packed_off;
+            if constexpr (PACKED_SCALE && ZERO == ZERO_SCALED)
+                w[p] = __builtin_bit_cast(
+                    u32, __builtin_elementwise_fma(q, __builtin_bit_cast(f16x2, scale),
+                                                   __builtin_bit_cast(f16x2, off)));
+            else if constexpr (PACKED_SCALE)
                 w[p] = __builtin_bit_cast(u32, q * __builtin_bit_cast(f16x2, scale));
             else
                 w[p] = halves((f16)__builtin_fmaf((float)q.x, s.scale, s.off),
                               (f16)__builtin_fmaf((float)q.y, s.scale, s.off));
         }
+    } else if constexpr (SCALED_BY_DOTS) {
+        decode_by_dots(word, s.dots, w);
     } else {
         const code_bytes codes = bytes_of(word);
         UNROLL for (u32 p = 0; p < 4; p++) {
@@ -707,13 +845,13 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
 //
 //     sum of a * (q - z) * s = s * sum of a * (128 + q) - (128 + z) * s * sum of a
 //
-// It is made by the same matrix instruction with a tile of ones, or in parts by the lanes
-// (PART_SUMS), each of which has all its values of one row of A.
+// It is made by the same matrix instruction with a tile of ones; or once by the workgroup for all
+// of its rows of W, in LDS (SHARED_SUMS), where a span's sums start from it.
 //
 // STAGED: what a wave multiplies goes through LDS. No two lanes decode the same weights then, also
-// where both halves of a wave hold the same operands. PREDEQUANT: it is the weights themselves in
-// A's type, scale and all, so that there is nothing to scale and no sum of A; but each weight is
-// rounded.
+// where both halves of a wave hold the same operands. SCALED: what is multiplied is the weights
+// themselves in A's type, scale and all, so that there is nothing to scale and no sum of A; but
+// each weight is rounded.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
@@ -725,8 +863,13 @@ constexpr u32 STEP = UNIT * UNITS;        // weights of a row in a step; it divi
 constexpr u32 STEPS = K / STEP;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
-constexpr u32 SPAN = PREDEQUANT ? UNIT : minimum(BLOCK, STEP); // weights that share a scale's load
+// Weights that share a scale's load; lanes need not have the same where weights are scaled.
+constexpr bool WHOLE_SPANS = BLOCK % UNIT == 0 && (STEP % BLOCK == 0 || BLOCK % STEP == 0);
+constexpr u32 SPAN = WHOLE_SPANS ? minimum(BLOCK, STEP) : UNIT;
 constexpr u32 SPANS = STEP / SPAN;
+// Blocks whose scales, or zero points, are in one word.
+constexpr u32 SCALES = SPAN == BLOCK ? blocks_in_word(sizeof(scale_bits), BLOCKS, SPANS) : 1;
+constexpr u32 ZEROS = SPAN == BLOCK ? blocks_in_word(sizeof(zero_bits), BLOCKS, SPANS) : 1;
 constexpr u32 WORDS = CHUNK / 8;
 constexpr u64 UNIT_BYTES = WORD_BLOCKS && UNIT >= 32 ? UNIT / 32 * (u64)N * 16 : UNIT / 2;
 
@@ -743,42 +886,103 @@ typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 // lanes that read 16 bytes each meet all banks.
 constexpr u32 ROW_PIECES = UNIT / 8 + 1; // of eight weights
 constexpr u32 STAGED_PIECES = STAGED ? ROWS * ROW_PIECES : 0;
-constexpr u32 WAVE_PIECES = STAGED_PIECES + (PART_SUMS ? M_TILES * WAVE / 4 : 0);
 
+// What sums of A are kept times: the bias and a zero point that is the same everywhere.
+constexpr bool STARTS_AT_SUMS = SHARED_SUMS && !EXACT && ZERO != ZERO_SCALED;
+constexpr float SUM_FACTOR = STARTS_AT_SUMS && ZERO == ZERO_NONE ? -(CODE_BIAS + 8) : 1;
 
-// A lane's part of the plain sums of a span.
-DEVICE float add_pair(u32 pair, float part)
+// ---- plain sums of A, once for all rows of W of a workgroup ----
+
+// A wave makes those of some spans, for as many rows at once as lanes have sharers: SHARERS lanes
+// take pieces of eight values of a row in turn, as the matrix instruction wants them on gfx9, which
+// then sums them; else as neighbours, by dot products.
+constexpr bool SUMS_BY_MATRIX = WAVE == 64;
+constexpr u32 SUM_SPANS = K / SPAN, PIECES = SPAN / 8, SHARERS = minimum(PIECES, 4);
+constexpr u32 SUM_LOADS = PIECES / SHARERS;
+constexpr u32 SUM_ROWS = minimum(WAVE / SHARERS, M_TILE), ROW_BLOCKS = M_TILE / SUM_ROWS;
+constexpr u32 SUM_TRIPS = (SUM_SPANS + WAVES - 1) / WAVES; // spans of a wave
+constexpr u32 SUM_MOST = 16 / minimum(ROW_BLOCKS * SUM_LOADS, 16); // whose loads may be under way
+constexpr u32 SUM_ROUNDS = (SUM_TRIPS + SUM_MOST - 1) / SUM_MOST;
+constexpr u32 AT_ONCE = (SUM_TRIPS + SUM_ROUNDS - 1) / SUM_ROUNDS;
+
+// Rows of a tile stand in the order in which a lane takes its values.
+DEVICE u32 place_of_row(u32 row)
 {
-    const u32 ones = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
-    if constexpr (A_TYPE == F16)
-        return __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, pair),
-                                      __builtin_bit_cast(f16x2, ones), part, false);
-#if PART_SUMS // not every processor has it
-    else
-        return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, pair),
-                                               __builtin_bit_cast(bf16x2, ones), part, false);
+    return HALF_BIT ? row : row / 16 * 16 + row % 2 * 8 + row % 16 / 2;
+}
+
+DEVICE operand make_ones()
+{
+    operand ones;
+    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+        ones[d] = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
+    return ones;
+}
+
+// Puts SUM_FACTOR times the sums of SUM_ROWS rows where their places are from `sums` on.
+DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], LDS float *sums, u32 lane)
+{
+#if defined(__GFX9__)
+    tile sum = 0.0f;
+    UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
+        UNROLL for (u32 j = 0; j < 4; j += OPERAND_WORDS) {
+            operand values;
+            UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
+                values[d] = piece[i][j + d];
+            sum = multiply_add(values, make_ones(), sum);
+        }
+    *(LDS f32x4 *)(sums + lane / 16 * 4) = sum * SUM_FACTOR;
+#else
+    float sum = 0;
+    UNROLL for (u32 i = 0; i < SUM_LOADS; i++) UNROLL for (u32 d = 0; d < 4; d++) {
+        const u32 pair = piece[i][d];
+        if constexpr (A_TYPE == F16)
+            sum = __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, pair),
+                                         __builtin_bit_cast(f16x2, 0x3c003c00), sum, false);
+        else
+            sum = __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, pair),
+                                                  __builtin_bit_cast(bf16x2, 0x3f803f80), sum,
+                                                  false);
+    }
+    sum += across<0>(sum, lane);
+    if (SHARERS > 2)
+        sum += across<1>(sum, lane);
+    sums[place_of_row(lane / SHARERS)] = sum * SUM_FACTOR;
 #endif
 }
 
-// Parts of a row's sum, lane % 16 being the row, meet in every lane that has it, and go to LDS,
-// where a row's place makes those that a lane takes neighbours.
-DEVICE void put_sums(float sum, LDS float *place, u32 lane)
+// Fills [span][row of A]; `row_of(i)` is where row i starts.
+template <class ROW> DEVICE void make_sums(LDS float *sums, u32 wave, u32 lane, ROW row_of)
 {
-    if constexpr (K_LANES > 1)
-        sum += across<4>(sum, lane);
-    if constexpr (K_LANES > 2)
-        sum += across<5>(sum, lane);
-    const u32 row = lane % 16;
-    place[lane - row + (HALF_BIT ? row : row % 2 * 8 + row / 2)] = sum;
+    const u32 own = SUMS_BY_MATRIX ? lane % 16 : lane / SHARERS;
+    const u32 part = SUMS_BY_MATRIX ? lane / 16 : lane % SHARERS;
+    const u8 *row[ROW_BLOCKS];
+    UNROLL for (u32 r = 0; r < ROW_BLOCKS; r++)
+        row[r] = row_of(r * SUM_ROWS + own) + part * 16;
+#pragma unroll 1
+    for (u32 span = wave; span < SUM_SPANS; span += AT_ONCE * WAVES) {
+        a_piece piece[AT_ONCE][ROW_BLOCKS][SUM_LOADS];
+        UNROLL for (u32 j = 0; j < AT_ONCE; j++) UNROLL for (u32 r = 0; r < ROW_BLOCKS; r++) {
+            const u8 *const at = row[r] + minimum(span + j * WAVES, SUM_SPANS - 1) * (SPAN * 2);
+            UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
+                piece[j][r][i] = *(const a_piece *)(at + i * SHARERS * 16);
+        }
+        UNROLL for (u32 j = 0; j < AT_ONCE; j++) UNROLL for (u32 r = 0; r < ROW_BLOCKS; r++)
+            if (j == 0 || span + j * WAVES < SUM_SPANS)
+                add_up(piece[j][r],
+                       sums + (span + j * WAVES) * M_TILE + place_of_row(r * SUM_ROWS), lane);
+    }
 }
-// From there, in every column of a tile.
-DEVICE tile take_sums(const LDS float *place, u32 lane)
+
+DEVICE tile take_sums(const LDS float *from)
 {
-    const LDS f32x4 *const from = (const LDS f32x4 *)(place + lane / 16 * TILE_VALUES);
-    tile all;
-    UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
-        all[v] = from[v / 4][v % 4];
-    return all;
+    tile sums;
+    UNROLL for (u32 v = 0; v < TILE_VALUES; v += 4) {
+        const f32x4 four = *(const LDS f32x4 *)(from + v);
+        UNROLL for (u32 d = 0; d < 4; d++)
+            sums[v + d] = four[d];
+    }
+    return sums;
 }
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
@@ -829,29 +1033,38 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                                   (k + a_part));
 
     auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][WORDS],
-                            u32 (&scale)[SPANS][N_TILES], u32 (&zero)[SPANS][N_TILES]) {
+                            u32 (&scale)[SPANS / SCALES][N_TILES],
+                            u32 (&zero)[SPANS / ZEROS][N_TILES]) {
         UNROLL for (u32 t = 0; t < N_TILES; t++) {
             const u8 *const from = b_tile[t] + opaque(b_offset[t] + place_of(k));
             UNROLL for (u32 u = 0; u < UNITS; u++)
                 load_dwords<WORDS, WEIGHTS_ONCE>(packed[u][t], from + u * UNIT_BYTES);
         }
-        UNROLL for (u32 t = 0; t < N_TILES; t++) UNROLL for (u32 s = 0; s < SPANS; s++) {
-            const u32 at = k + s * SPAN + (PREDEQUANT ? b_part : 0);
-            scale[s][t] = load_scale(scale_row[t], 0, at);
-            zero[s][t] = ZERO == ZERO_NONE ? 0 : load_zero(scale_row[t], 0, at);
+        const u32 at = k + (SCALED ? b_part : 0);
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            UNROLL for (u32 s = 0; s < SPANS; s += SCALES)
+                scale[s / SCALES][t] = load_scales<SCALES>(scale_row[t], at + s * SPAN);
+            UNROLL for (u32 s = 0; s < SPANS; s += ZEROS)
+                zero[s / ZEROS][t] = load_zeros<ZEROS>(scale_row[t], at + s * SPAN);
         }
     };
 
     u32 packed[UNITS][N_TILES][WORDS];
-    u32 scale[SPANS][N_TILES], zero[SPANS][N_TILES]; // bits
+    u32 scale[SPANS / SCALES][N_TILES], zero[SPANS / ZEROS][N_TILES]; // bits
+    auto scale_at = [&](u32 s, u32 t) { return bits_of_block<SCALES>(scale[s / SCALES][t], s); };
+    auto zero_at = [&](u32 s, u32 t) { return bits_of_block<ZEROS>(zero[s / ZEROS][t], s); };
     load_weights(k, packed, scale, zero);
     schedule_boundary();
 
-    operand ones;
-    UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
-        ones[d] = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
-    LDS u32x4 *const staged = (LDS u32x4 *)shared_memory + wave * WAVE_PIECES;
-    LDS float *const sums_of_a = (LDS float *)(staged + STAGED_PIECES);
+    const operand ones = make_ones();
+    LDS u32x4 *const staged = (LDS u32x4 *)shared_memory + wave * STAGED_PIECES;
+    LDS float *const sums_of_a = (LDS float *)((LDS u32x4 *)shared_memory + WAVES * STAGED_PIECES);
+    if constexpr (SHARED_SUMS) {
+        make_sums(sums_of_a, wave, lane, [&](u32 row) {
+            return (const u8 *)(a + (u64)(first + minimum(m0 + row, m - 1)) * lda);
+        });
+        barrier();
+    }
     tile total[M_TILES][N_TILES] = {};
 
     // One step: the weights that were loaded, times A from k on. After the last use of the packed
@@ -869,24 +1082,28 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
         };
         u32 w[2][N_TILES][BATCH_WORDS]; // weights of this batch and of the next
-        exact_zero exact[N_TILES];      // of the span that is decoded
+        weight_scale weight[N_TILES];   // of the span that is decoded
+        auto begin_span = [&](u32 s, u32 t) {
+            if (SCALED)
+                weight[t] = make_weight_scale(scale_at(s, t), zero_at(s, t));
+            else if (EXACT)
+                weight[t].zero =
+                    make_exact_zero(ZERO == ZERO_U8 ? zero_value(zero_at(s, t)) : 8.0f);
+        };
         auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) {
             computed(word); // so that nothing is decoded long before its use
-            if (EXACT)
-                decode_exactly(decoding, word, exact[t], value);
+            if (SCALED)
+                dequantise_word(decoding, word, weight[t], value);
+            else if (EXACT)
+                decode_exactly(decoding, word, weight[t].zero, value);
             else
                 decode_word(decoding, word, value);
         };
         auto stage = [&](u32 unit) {
             UNROLL for (u32 t = 0; t < N_TILES; t++) {
-                const u32 s = unit * SPANS / UNITS;
-                const weight_scale weight = make_weight_scale(scale[s][t], zero[s][t]);
                 UNROLL for (u32 j = 0; j < WORDS; j++) {
                     u32 value[4];
-                    if (PREDEQUANT)
-                        dequantise_word(decoding, packed[unit][t][j], weight, value);
-                    else
-                        decode(t, packed[unit][t][j], value);
+                    decode(t, packed[unit][t][j], value);
                     staged[(t * 16 + lane % 16) * ROW_PIECES + b_part / 8 + j] =
                         u32x4{value[0], value[1], value[2], value[3]};
                 }
@@ -894,10 +1111,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         };
         auto decode_batch = [&](u32 batch) {
             const u32 unit = batch / UNIT_BATCHES, place = batch % UNIT_BATCHES * BATCH;
-            if (!PREDEQUANT && EXACT && batch % SPAN_BATCHES == 0)
+            if (batch % SPAN_BATCHES == 0)
                 UNROLL for (u32 t = 0; t < N_TILES; t++)
-                    exact[t] = make_exact_zero(
-                        ZERO == ZERO_U8 ? zero_value(zero[batch / SPAN_BATCHES][t]) : 8.0f);
+                    begin_span(batch / SPAN_BATCHES, t);
             if (STAGED && place == 0)
                 stage(unit);
             UNROLL for (u32 t = 0; t < N_TILES; t++)
@@ -913,7 +1129,11 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 }
         };
         tile sum[M_TILES][N_TILES], plain[M_TILES]; // of a span; plain of A alone
-        float part[M_TILES];                        // of a plain sum, in lanes
+        // of A, that a span's sums start from or have taken off
+        const u32 tile_row_place = lane / 16 * TILE_VALUES;
+        auto sums_at = [&](u32 s, u32 i) {
+            return take_sums(sums_of_a + (k / SPAN + s) * M_TILE + i * 16 + tile_row_place);
+        };
 
         UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
             load_a(batch);
@@ -927,7 +1147,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             if (batch + 2 == BATCHES || BATCHES == 1) {
                 // products are made before the branch, not after it
                 UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
-                    if (!PREDEQUANT && batch % SPAN_BATCHES)
+                    if (!SCALED && batch % SPAN_BATCHES)
                         computed(sum[i][t]);
                     computed(total[i][t]);
                 }
@@ -940,13 +1160,16 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j += 4)
                 pair_up(*(u32 (*)[4])&ring[batch % A_RING][i][j]);
             const bool starts = batch % SPAN_BATCHES == 0, ends = (batch + 1) % SPAN_BATCHES == 0;
-            if (PART_SUMS)
+            const bool from_nothing = starts && !SCALED && !STARTS_AT_SUMS;
+            if (STARTS_AT_SUMS && starts)
                 UNROLL for (u32 i = 0; i < M_TILES; i++) {
-                    UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
-                        part[i] = add_pair(ring[batch % A_RING][i][j],
-                                           starts && j == 0 ? 0.0f : part[i]);
-                    if (ends)
-                        put_sums(part[i], sums_of_a + i * WAVE, lane);
+                    const tile sums = sums_at(batch / SPAN_BATCHES, i);
+                    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                        sum[i][t] = sums;
+                        if (ZERO == ZERO_U8)
+                            sum[i][t] *= spread_scale(
+                                -CODE_BIAS - zero_value(zero_at(batch / SPAN_BATCHES, t)));
+                    }
                 }
             UNROLL for (u32 j = 0; j < BATCH_WORDS; j += OPERAND_WORDS)
                 UNROLL for (u32 i = 0; i < M_TILES; i++) {
@@ -956,34 +1179,32 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                     UNROLL for (u32 t = 0; t < N_TILES; t++) {
                         UNROLL for (u32 d = 0; d < OPERAND_WORDS; d++)
                             w_part[d] = w[batch % 2][t][j + d];
-                        tile &to = PREDEQUANT ? total[i][t] : sum[i][t];
+                        tile &to = SCALED ? total[i][t] : sum[i][t];
                         to = multiply_add(a_part, w_part,
-                                          !PREDEQUANT && starts && j == 0 ? (tile)(0.0f) : to);
+                                          from_nothing && j == 0 ? (tile)(0.0f) : to);
                     }
-                    if (PLAIN_SUM && !PART_SUMS)
+                    if (PLAIN_SUM && !SHARED_SUMS)
                         plain[i] = multiply_add(a_part, ones,
                                                 starts && j == 0 ? (tile)(0.0f) : plain[i]);
                 }
             schedule_boundary();
-            if (!PREDEQUANT && ends) {
+            if (!SCALED && ends) {
                 const u32 s = batch / SPAN_BATCHES;
-                float one[N_TILES], off[N_TILES]; // off: times the plain sum
                 UNROLL for (u32 t = 0; t < N_TILES; t++) {
-                    one[t] = scale_value(scale[s][t]);
-                    off[t] = EXACT ? 0.0f : -(CODE_BIAS + 8) * one[t];
+                    const float one = scale_value(scale_at(s, t));
+                    float off = EXACT ? 0.0f : -(CODE_BIAS + 8) * one; // times the plain sum
                     if (ZERO == ZERO_U8)
-                        off[t] = -(CODE_BIAS + zero_value(zero[s][t])) * one[t];
+                        off = -(CODE_BIAS + zero_value(zero_at(s, t))) * one;
                     if (ZERO == ZERO_SCALED)
-                        off[t] -= zero_value(zero[s][t]);
-                }
-                UNROLL for (u32 i = 0; i < M_TILES; i++) {
-                    if (PART_SUMS)
-                        plain[i] = take_sums(sums_of_a + i * WAVE, lane);
-                    UNROLL for (u32 t = 0; t < N_TILES; t++) {
+                        off -= zero_value(zero_at(s, t));
+                    const tile value = spread_scale(one);
+                    UNROLL for (u32 i = 0; i < M_TILES; i++) {
+                        if (PLAIN_SUM && SHARED_SUMS && !STARTS_AT_SUMS)
+                            plain[i] = sums_at(s, i);
                         tile &to = total[i][t];
-                        to = __builtin_elementwise_fma(sum[i][t], (tile)one[t], to);
-                        if (PLAIN_SUM)
-                            to = __builtin_elementwise_fma(plain[i], (tile)off[t], to);
+                        to = __builtin_elementwise_fma(sum[i][t], value, to);
+                        if (PLAIN_SUM && !STARTS_AT_SUMS)
+                            to = __builtin_elementwise_fma(plain[i], (tile)off, to);
                     }
                 }
             }
@@ -992,7 +1213,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
 #pragma unroll 1
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
-        u32 next_scale[SPANS][N_TILES], next_zero[SPANS][N_TILES];
+        u32 next_scale[SPANS / SCALES][N_TILES], next_zero[SPANS / ZEROS][N_TILES];
         u32 next_k = k;
         do_step([&] {
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
@@ -1003,14 +1224,17 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         UNROLL for (u32 i = 0; i < M_TILES; i++)
             a_start[i] += ((i64)next_k - (i64)k) * (i64)sizeof(a_element);
         k = next_k;
-        UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
-            scale[s][t] = next_scale[s][t];
-            zero[s][t] = next_zero[s][t];
+        UNROLL for (u32 t = 0; t < N_TILES; t++) {
+            UNROLL for (u32 s = 0; s < SPANS / SCALES; s++)
+                scale[s][t] = next_scale[s][t];
+            UNROLL for (u32 s = 0; s < SPANS / ZEROS; s++)
+                zero[s][t] = next_zero[s][t];
         }
     }
 
     store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
                               ldc, [&](float result, u32 n) {
+                                  result *= CODE_UNIT;
 #if BIAS
                                   result += bias[n];
 #endif

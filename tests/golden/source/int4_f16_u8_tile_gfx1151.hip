@@ -315,6 +315,53 @@ DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], f32x2 (&fi
     decode_word(d, words[1], second);
 }
 
+// ---- decode/int4_dots ----
+// Scaled weights of bf16 from codes, one instruction for each: v_dot2_bf16_bf16 of
+// (128 + q, 128 + z) with (scale, -scale), of processors that have it.
+
+struct dot_scale {
+    u32 zero;  // 128 and 128 + z, which is exact up to 255
+    u32 scale; // and its negative
+    u32 rest;  // one bf16, that is added: for what is left of larger zero points, or a scaled one
+};
+
+DEVICE u32 nearest_bf16(float value) { return (__builtin_bit_cast(u32, value) + 0x8000) >> 16; }
+
+// `scale` is a bf16; zero points of codes go up to 255, `off` is added to weights.
+DEVICE dot_scale make_dot_scale(u32 scale, float zero, float off)
+{
+    const float exact = ZERO == ZERO_U8 ? __builtin_fminf(zero, 127.0f) : zero;
+    const float value = __builtin_bit_cast(float, scale << 16);
+    const u32 biased = __builtin_bit_cast(u32, 128.0f + exact) & 0xffff0000;
+
+    return {biased | 0x4300, scale | (scale ^ 0x8000) << 16,
+            nearest_bf16(ZERO == ZERO_U8 ? (exact - zero) * value : off)};
+}
+
+// Eight weights, in the pairs of decode_word.
+DEVICE void decode_by_dots(u32 word, const dot_scale &by, u32 (&pairs)[4])
+{
+#if SCALED_BY_DOTS // not every processor knows the instruction
+    // a code takes the place of the lowest byte
+    const u32 nibbles[2] = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        const u32 first = BYTE_PAIRS ? 2 * p : p, second = BYTE_PAIRS ? 2 * p + 1 : p + 4;
+        const u32 x = __builtin_amdgcn_perm(nibbles[first % 2], by.zero, 0x03020104 + first / 2);
+        const u32 y = __builtin_amdgcn_perm(nibbles[second % 2], by.zero, 0x03020104 + second / 2);
+        if constexpr (ZERO == ZERO_NONE) {
+            asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(pairs[p]) : "v"(x), "v"(by.scale));
+            asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
+                : "+v"(pairs[p]) : "v"(y), "v"(by.scale));
+        } else {
+            asm("v_dot2_bf16_bf16 %0, %1, %2, %3"
+                : "=v"(pairs[p]) : "v"(x), "v"(by.scale), "v"(by.rest));
+            asm("v_dot2_bf16_bf16 %0, %1, %2, %3 op_sel:[0,0,0,1]"
+                : "+v"(pairs[p]) : "v"(y), "v"(by.scale), "v"(by.rest));
+        }
+    }
+#endif
+}
+
 // ---- decode/scale_group ----
 // Scales of int4: [N, K/BLOCK] in SCALE_TYPE; zero points beside them, as bytes, or scaled in the
 // type of the scales. They are loaded as bits and converted when their chunk's turn comes.
@@ -363,6 +410,34 @@ DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k, u32 further = 0)
 {
     const u8 *const zeros = from.zeros + (row * BLOCKS + further) * (u32)sizeof(zero_bits);
     return *(const zero_bits *)(zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
+}
+
+// Scales or zero points of COUNT neighbouring blocks, as many as a word holds, are loaded as one;
+// then what is loaded needs no instruction before its turn comes.
+template <u32 COUNT> DEVICE u32 load_scales(const row_scales &from, u32 k)
+{
+    return COUNT == 1 ? load_scale(from, 0, k)
+                      : *(const u32 *)(from.scales +
+                                       (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
+}
+template <u32 COUNT> DEVICE u32 load_zeros(const row_scales &from, u32 k)
+{
+    if constexpr (ZERO == ZERO_NONE)
+        return 0;
+    return COUNT == 1 ? load_zero(from, 0, k)
+                      : *(const u32 *)(from.zeros +
+                                       (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
+}
+// Those of block `index` from there on.
+template <u32 COUNT> DEVICE u32 bits_of_block(u32 word, u32 index)
+{
+    constexpr u32 BITS = 32 / COUNT;
+    return COUNT == 1 ? word : word >> index % COUNT * BITS & ((1u << BITS % 32) - 1);
+}
+// How many that is, for rows of `blocks` and `spans` of them at once.
+constexpr u32 blocks_in_word(u32 bytes, u32 blocks, u32 spans)
+{
+    return blocks % (4 / bytes) || spans % (4 / bytes) ? 1 : 4 / bytes;
 }
 
 DEVICE float scale_value(u32 bits)
@@ -422,8 +497,7 @@ DEVICE u32 bf16_bits(float value) { return __builtin_bit_cast(u16, (bf16)value);
 
 // A chunk's scale as the decoder wants it.
 //   f16: pairs of -(1024 + z) and -(64 + z), of the scale, of what is taken off behind it.
-//   bf16 by dot products: 128 + z over 128, the scale and its negative; what is taken off is one
-//   bf16. 128 + z is exact up to 255; of larger zero points the rest is taken off behind the scale.
+//   bf16 by dot products: as decode/int4_dots has them.
 //   bf16 in f32: the scale, and what is taken off.
 struct multiplier {
     u32 zero[2], scale, rest;
@@ -440,12 +514,8 @@ DEVICE multiplier make_multiplier(const row_scales &, const chunk_scale &chunk, 
                 both_halves(f16_bits(scale)),
                 both_halves(f16_bits(-rest))};
     } else if constexpr (SCALED_BY_DOTS) {
-        const float exact = ZERO == ZERO_U8 ? __builtin_fminf(zero, 127.0f) : zero;
-        const u32 bits = bf16_bits(scale);
-        const float rounded = __builtin_bit_cast(float, bits << 16);
-        return {{bf16_bits(128.0f + exact) << 16 | 0x4300, 0},
-                bits | (bits ^ 0x8000) << 16,
-                bf16_bits(ZERO == ZERO_U8 ? (exact - zero) * rounded : -rest)};
+        const dot_scale by = make_dot_scale(bf16_bits(scale), zero, -rest);
+        return {{by.zero, 0}, by.scale, by.rest};
     } else {
         return {{0, 0},
                 __builtin_bit_cast(u32, scale),
@@ -470,25 +540,7 @@ DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 
             pairs[p] = __builtin_bit_cast(u32, weight);
         }
     } else if constexpr (SCALED_BY_DOTS) {
-        // (128 + q, 128 + z) times (scale, -scale): a code takes the place of the lowest byte
-        const u32 nibbles[2] = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
-        UNROLL for (u32 p = 0; p < 4; p++) {
-            const u32 first = BYTE_PAIRS ? 2 * p : p, second = BYTE_PAIRS ? 2 * p + 1 : p + 4;
-            const u32 x = __builtin_amdgcn_perm(nibbles[first % 2], by.zero[0],
-                                                0x03020104 + first / 2);
-            const u32 y = __builtin_amdgcn_perm(nibbles[second % 2], by.zero[0],
-                                                0x03020104 + second / 2);
-            if constexpr (ZERO == ZERO_NONE) {
-                asm("v_dot2_bf16_bf16 %0, %1, %2, 0" : "=v"(pairs[p]) : "v"(x), "v"(by.scale));
-                asm("v_dot2_bf16_bf16 %0, %1, %2, 0 op_sel:[0,0,0,1]"
-                    : "+v"(pairs[p]) : "v"(y), "v"(by.scale));
-            } else {
-                asm("v_dot2_bf16_bf16 %0, %1, %2, %3"
-                    : "=v"(pairs[p]) : "v"(x), "v"(by.scale), "v"(by.rest));
-                asm("v_dot2_bf16_bf16 %0, %1, %2, %3 op_sel:[0,0,0,1]"
-                    : "+v"(pairs[p]) : "v"(y), "v"(by.scale), "v"(by.rest));
-            }
-        }
+        decode_by_dots(word, {by.zero[0], by.scale, by.rest}, pairs);
     } else {
         const float scale = __builtin_bit_cast(float, by.scale);
         const float rest = __builtin_bit_cast(float, by.rest);
