@@ -176,7 +176,9 @@ static void test_matrix_budgets(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_budgets), cmocka_unit_test(test_matrix_budgets), cmocka_unit_test(test_int4)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_budgets),
+                                       cmocka_unit_test(test_matrix_budgets),
+                                       cmocka_unit_test(test_int4)};
 
     return cmocka_run_group_tests_name("slots", tests, NULL, NULL);
 }
