@@ -10,6 +10,7 @@ constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define C_TYPE BF16                     // elements of C and of a bias
 #define A_TYPE BF16                     // elements of A
 #define PRODUCTS MATRIX                 // how pairs are multiplied
+constexpr unsigned ENTRY_BYTES = 128;   // of LDS for each pair of codes
 #define STAGED false                    // whether W goes through LDS
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 16;         // rows of A computed at once
@@ -264,7 +265,7 @@ DEVICE float scale_of_block(u64 first, u32 block, SCALE_OPERANDS)
 // The decoder: a table in LDS that turns a byte of two 4-bit codes into their two values, in the
 // order that a dot product with A wants.
 //
-// An entry is as wide as 32 banks and holds one copy of the pair for each lane that the LDS serves
+// An entry is as wide as the banks and holds one copy of the pair for each lane that the LDS serves
 // in one pass, so that no two lanes ever meet in a bank, whatever the weights are.
 
 constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
@@ -274,7 +275,6 @@ template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
 
-constexpr u32 ENTRY_BYTES = 128;
 constexpr u32 TABLE_BYTES = 256 * ENTRY_BYTES;
 constexpr u32 COPIES = ENTRY_BYTES / sizeof(pair);
 
@@ -328,15 +328,15 @@ DEVICE lane_entries load_entries(u32 item)
     return values;
 }
 
-// Fills the table. A lane writes the eight 16-byte pieces of an entry in an order that differs from
-// its neighbours', so that eight lanes together write to all banks.
+// Fills the table. A lane writes the 16-byte pieces of an entry in an order that differs from its
+// neighbours', so that as many lanes as an entry has pieces write to all banks together.
 DEVICE void build_table(LDS u8 *table, const lane_entries &values, u32 item)
 {
     UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
         const u32 entry = item + e * WAVES * WAVE;
         const u32 first = values.first[e], second = values.second[e];
         const u32x4 piece = {first, second, first, second};
-        const u32 at = entry * ENTRY_BYTES + item % 8 * 16;
+        const u32 at = entry * ENTRY_BYTES + item % (ENTRY_BYTES / 16) * 16;
         if (entry < 256) {
             UNROLL for (u32 i = 0; i < ENTRY_BYTES; i += 16)
                 *(LDS u32x4 *)(table + (at ^ i)) = piece;
@@ -348,11 +348,14 @@ DEVICE void build_table(LDS u8 *table, const lane_entries &values, u32 item)
     }
 }
 
-// The pair of byte `index` of four packed ones. One instruction makes the LDS address: a dot
-// product of the four bytes with ENTRY_BYTES in one place and zeros elsewhere, plus the lane copy.
+// The pair of byte `index` of four packed ones. One instruction makes the LDS address: that byte
+// above the lane's copy; or a dot product of the four bytes with ENTRY_BYTES in one place and zeros
+// elsewhere, plus the lane's copy.
 DEVICE pair look_up(const LDS u8 *table, u32 packed, u32 index, u32 copy)
 {
-    const u32 address = __builtin_amdgcn_udot4(packed, ENTRY_BYTES << 8 * index, copy, false);
+    const u32 address =
+        ENTRY_BYTES == 256 ? __builtin_amdgcn_perm(packed, copy, 0x0c0c0000 | (4 + index) << 8)
+                           : __builtin_amdgcn_udot4(packed, ENTRY_BYTES << 8 * index, copy, false);
     return *(const LDS pair *)(table + address);
 }
 
