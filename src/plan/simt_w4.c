@@ -180,7 +180,8 @@ static uint32_t setup_slots(const struct plan *p)
 {
     const int r = p->rows_per_wave, m = p->m_tile;
 
-    return (uint32_t)(48 + (has_seam(&p->problem) ? 22 : 8) * r + 14 * m + (p->wave_size == 64 ? 4 : 2) * m * r +
+    return (uint32_t)(48 + (has_seam(&p->problem) ? 22 : 8) * r + 14 * m +
+                      (p->wave_size == 64 ? 4 : 2) * m * r +
                       (p->split_k > 1 ? 20 + 2 * p->split_k : 0));
 }
 

@@ -5,9 +5,9 @@
  * and how much faster two threads are than one. The kernels are those that plan/ ships for NF4, N =
  * K = 4096, on gfx1151 or the targets that are named ("all": every one that is simulated); words
  * f16, bf16, f32 and m=1, m=8 among them choose kernels. Times are CPU times of the fastest of
- * ROUNDS runs, wall times for two threads. Those tell nothing when other programs want the cores: "by
- * CPU" is twice the CPU time of one thread over that of both, what two cores would give that nobody
- * else uses.
+ * ROUNDS runs, wall times for two threads. Those tell nothing when other programs want the cores:
+ * "by CPU" is twice the CPU time of one thread over that of both, what two cores would give that
+ * nobody else uses.
  */
 #include "base/os.h"
 #include "compile/compile.h"
