@@ -150,7 +150,9 @@ static void add_dequant_constants(struct str *s, const struct plan *p)
 /* The table of pairs is all that is in LDS. */
 static void add_table_constants(struct str *s, const struct plan *p)
 {
-    add_integer(s, "ENTRY_BYTES", p->lds_bytes / 256, "of LDS for each pair of codes");
+    /* in mma_w4 weights on their way may be behind the table */
+    add_integer(s, "ENTRY_BYTES", p->family == FAMILY_MMA_W4 ? 128 : p->lds_bytes / 256,
+                "of LDS for each pair of codes");
 }
 
 static void add_simt_w4_constants(struct str *s, const struct plan *p)
