@@ -147,6 +147,15 @@ static void add_dequant_constants(struct str *s, const struct plan *p)
     add_dequant_shape(s, p);
 }
 
+/* What the kernels without matrix units are told of products. */
+static void add_products_constants(struct str *s, const struct plan *p)
+{
+    add_word(s, "PRODUCTS", products_word(p->products), "how weights are multiplied");
+    add_word(s, "PAIRED", plan_dual_dot2(p) ? "1" : "0", "whether they are issued in pairs,");
+    if (plan_dual_dot2(p))
+        add_word(s, "PAIR_TYPE", p->problem.a == QUERN_BF16 ? "bf16" : "f16", "of what");
+}
+
 /* The table of pairs is all that is in LDS. */
 static void add_table_constants(struct str *s, const struct plan *p)
 {
@@ -161,7 +170,7 @@ static void add_simt_w4_constants(struct str *s, const struct plan *p)
 
     add_weight_constants(s, p);
     add_word(s, "A_TYPE", element_word(q->a), "elements of A");
-    add_word(s, "PRODUCTS", products_word(p->products), "how pairs are multiplied");
+    add_products_constants(s, p);
     add_table_constants(s, p);
     add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a wave works on");
@@ -225,7 +234,7 @@ static void add_int4_constants(struct str *s, const struct plan *p)
 static void add_simt_int4_constants(struct str *s, const struct plan *p)
 {
     add_int4_constants(s, p);
-    add_word(s, "PRODUCTS", products_word(p->products), "how pairs are multiplied");
+    add_products_constants(s, p);
     add_word(s, "PAIRING", p->pairing == PAIRING_OF_A ? "OF_A" : "OF_W",
              "what is reordered where pairs differ");
     add_word(s, "SUMS", p->shared_sums ? "SHARED" : "OWN", "who makes sums of A");
@@ -326,10 +335,7 @@ static void add_simt_skinny_constants(struct str *s, const struct plan *p)
     add_word(s, "B_SCALED", p->fp8 ? "1" : "0", "whether W has one");
     add_word(s, "TRUNCATE", q->round == QUERN_ROUND_TRUNC ? "true" : "false",
              "whether f32 becomes bf16 by cutting");
-    add_word(s, "PRODUCTS", products_word(p->products), "how weights are multiplied");
-    add_word(s, "PAIRED", plan_dual_dot2(p) ? "1" : "0", "whether they are issued in pairs,");
-    if (plan_dual_dot2(p))
-        add_word(s, "PAIR_TYPE", q->a == QUERN_BF16 ? "bf16" : "f16", "of what");
+    add_products_constants(s, p);
     add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a lane works on");
     add_integer(s, "ROW_LANES", p->row_lanes, "lanes side by side with rows of their own");
@@ -364,6 +370,8 @@ static quern_status add_simt_w4(struct str *source, const struct plan *plan)
     TRY(add_template(source, decode_template(plan->problem.wq)));
     TRY(add_template(source, scale_template(plan->problem.scale)));
     TRY(add_template(source, "decode/pair_table"));
+    if (plan_dual_dot2(plan))
+        TRY(add_template(source, "prelude/dual_dot2"));
     TRY(add_template(source, "prelude/products"));
     return add_template(source, "family/simt_w4");
 }
@@ -415,6 +423,8 @@ static quern_status add_simt_int4(struct str *source, const struct plan *plan)
     TRY(add_template(source, "prelude/round"));
     TRY(add_template(source, "decode/int4"));
     TRY(add_template(source, "decode/scale_group"));
+    if (plan_dual_dot2(plan))
+        TRY(add_template(source, "prelude/dual_dot2"));
     TRY(add_template(source, "prelude/products"));
     return add_template(source, "family/simt_int4");
 }

@@ -47,6 +47,20 @@ enum plan_products model_lane_products(const struct quern_problem *q, const stru
     return model_products(q, t);
 }
 
+int model_product_slots(const struct plan *p, int pairs)
+{
+    const int products = p->products == PRODUCTS_PLAIN    ? pairs * 2
+                         : p->products == PRODUCTS_MATRIX ? pairs / 2
+                                                          : pairs;
+    /* v_dual_dot2acc_f32_f16 has a single form on gfx11 alone; about a half of what can be
+     * dual-issued finds a partner in another register bank */
+    const bool found = p->target->capabilities & CAP_VOPD &&
+                       (p->products == PRODUCTS_PLAIN ||
+                        (p->problem.a == QUERN_F16 && p->target->generation == 11));
+
+    return found ? products * 3 / 4 : products;
+}
+
 enum plan_phase model_phase(const struct plan *p, int64_t row_bytes, int64_t trips)
 {
     /* waves of CDNA that ask for all of a row at once gain nothing from another order */

@@ -92,6 +92,10 @@ enum plan_products model_products(const struct quern_problem *problem, const str
 enum plan_products model_lane_products(const struct quern_problem *problem,
                                        const struct target *target);
 
+/* Instructions that multiply `pairs` pairs of weights with pairs of A, where dual issue is left to
+ * the compiler. */
+int model_product_slots(const struct plan *plan, int pairs);
+
 /* Where rows of `row_bytes` bytes of packed weights camp, who starts apart along K. */
 enum plan_phase model_phase(const struct plan *plan, int64_t row_bytes, int64_t trips);
 

@@ -136,11 +136,12 @@ static int tile_from(const struct plan *tile, const struct plan_set *set)
     int rows = PLAN_MMA_M_MAX + 1;
 
     for (; rows < PLAN_TILE_FROM; rows += PLAN_MMA_M_MAX) {
+        const int whole = rows + PLAN_MMA_M_MAX - 1; /* slices that leave no rest */
         size_t count = 1;
-        slices[0].rows = rows;
+        slices[0].rows = whole;
         if (below->family == FAMILY_MMA_TILE)
-            count = plan_slices(set, rows, slices);
-        if (plan_launch_cycles(tile, rows) <= plan_slices_cycles(slices, count))
+            count = plan_slices(set, whole, slices);
+        if (plan_launch_cycles(tile, whole) <= plan_slices_cycles(slices, count))
             break;
     }
     return rows;
@@ -425,8 +426,13 @@ static size_t slices_among(const struct plan_set *set, size_t kernels, int64_t m
         while (kernels > 1 && m < set->plans[kernels - 1].m_lo)
             kernels--;
         largest = &set->plans[kernels - 1];
-        return largest->family == FAMILY_MMA_TILE ? slices_by_time(set, kernels, m, slices)
-                                                  : add_slices(largest, 0, m, slices);
+        if (largest->family == FAMILY_MMA_TILE)
+            return slices_by_time(set, kernels, m, slices);
+        struct plan_slice other[2];
+        const size_t count = add_slices(largest, 0, m, slices);
+        if (m <= largest->m_tile || m % largest->m_tile == 0)
+            return count;
+        return keep_less(slices, count, other, add_full_and_rest(set, kernels, largest, m, other));
     }
     /* the last slice is not a full one where another kernel would take longer */
     const int64_t rest = m % largest->m_tile;
@@ -506,10 +512,13 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
 
 bool plan_dual_dot2(const struct plan *p)
 {
+    const bool of_4_bits = p->family == FAMILY_SIMT_W4 || p->family == FAMILY_SIMT_INT4;
     const bool f16_11 = p->problem.a == QUERN_F16 && p->target->generation == 11;
 
-    return p->family == FAMILY_SIMT_SKINNY && p->products == PRODUCTS_DOT2 &&
-           p->target->capabilities & CAP_VOPD && !(p->fp8 == FP8_SOFTWARE && f16_11);
+    if (p->products != PRODUCTS_DOT2 || !(p->target->capabilities & CAP_VOPD))
+        return false;
+    return p->family == FAMILY_SIMT_SKINNY ? !(p->fp8 == FP8_SOFTWARE && f16_11)
+                                           : of_4_bits && p->rows_per_wave > 1;
 }
 
 unsigned plan_row_align(const struct quern_problem *problem)

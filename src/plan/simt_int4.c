@@ -94,33 +94,21 @@ static int a_slots(const struct plan *p)
                                                                                              : 0;
 }
 
-static int products_slots(const struct plan *p, int pairs)
-{
-    const int products = p->products == PRODUCTS_PLAIN    ? pairs * 2
-                         : p->products == PRODUCTS_MATRIX ? pairs / 2
-                                                          : pairs;
-    /* v_dual_dot2acc_f32_f16 is of the gfx11 instruction set alone; about a half of what can be
-     * dual-issued finds a partner in another register bank */
-    const bool dual = p->target->capabilities & CAP_VOPD &&
-                      (p->products == PRODUCTS_PLAIN ||
-                       (p->problem.a == QUERN_F16 && p->target->generation == 11));
-
-    return dual ? products * 3 / 4 : products;
-}
-
 /* Of a word of A: its products with zeros, and with ones. */
 static int sum_slots(const struct plan *p)
 {
-    return products_slots(p, 4 * sums_of_a(p));
+    return model_product_slots(p, 4 * sums_of_a(p));
 }
 
 static uint32_t step_slots(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
     const int r = p->rows_per_wave, m = p->m_tile, words = p->chunk / 8;
-    int slots = r * decode_slots(p, words);
+    const int pairs = 4 * words * r * m;
+    int slots = r * decode_slots(p, words) + words * m * a_slots(p);
 
-    slots += words * m * a_slots(p) + products_slots(p, 4 * words * r * m);
+    /* of five that the text pairs, four find operands in banks that allow it */
+    slots += plan_dual_dot2(p) ? pairs * 3 / 5 : model_product_slots(p, pairs);
     slots += r * (has_zeros(p) ? 3 : 2); /* loads of weights, scales, zero points */
     slots += r * ((q->scale != QUERN_SCALE_F32) + (has_zeros(p) ? 1 : 0)); /* conversions */
     slots += m * p->chunk * (int)dtype_bytes(q->a) / 16;                   /* loads of A */

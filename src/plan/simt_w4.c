@@ -120,14 +120,13 @@ static bool unrolled(const struct plan *p)
            (p->products == PRODUCTS_MATRIX && trips == 2 && p->m_tile == 4);
 }
 
-/* Instructions that multiply in a step with chunks of `chunk` weights. */
-static int product_slots(const struct plan *p, int chunk)
+/* Instructions that multiply. Where the text pairs them it finds a partner for each in another
+ * register bank; of f32 the compiler leaves one of eight alone. */
+static int product_slots(const struct plan *p, int pairs)
 {
-    const int pairs = chunk / 2 * p->rows_per_wave * p->m_tile;
+    const bool f32 = p->products == PRODUCTS_PLAIN && p->target->capabilities & CAP_VOPD;
 
-    return p->products == PRODUCTS_PLAIN    ? pairs * 2
-           : p->products == PRODUCTS_MATRIX ? pairs / 2
-                                            : pairs;
+    return plan_dual_dot2(p) ? pairs / 2 : f32 ? pairs * 9 / 8 : model_product_slots(p, pairs);
 }
 
 /* Instructions of a wave in a step with chunks of `chunk` weights, but for those of the loop. */
@@ -135,17 +134,11 @@ static int chunk_slots(const struct plan *p, int chunk)
 {
     const struct quern_problem *const q = &p->problem;
     const int r = p->rows_per_wave, m = p->m_tile, pairs = chunk / 2;
-    /* v_dual_dot2acc_f32_f16 is of the gfx11 instruction set alone; about a half of what can be
-     * dual-issued finds a partner in another register bank */
-    const bool dual =
-        p->target->capabilities & CAP_VOPD &&
-        (p->products == PRODUCTS_PLAIN || (q->a == QUERN_F16 && p->target->generation == 11));
-    const int products = product_slots(p, chunk);
     /* scaling a sum: two halves to add first, or one of four to choose */
     const int finish = p->products == PRODUCTS_PACKED ? 3 : p->products == PRODUCTS_MATRIX ? 3 : 1;
     int slots = 2 * pairs * r; /* an address and an LDS load for each pair of weights */
 
-    slots += dual ? products * 3 / 4 : products;
+    slots += product_slots(p, pairs * r * m);
     slots += widens(p) ? 2 * pairs * m : 0;
     slots += 2 * r;                                   /* loads of weights and scales */
     slots += m * chunk * (int)dtype_bytes(q->a) / 16; /* loads of A */

@@ -164,6 +164,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
             c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
+#if PAIRED
+    define_dual_dot2();
+#endif
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
     LDS u8 *const shared = (LDS u8 *)shared_memory;
     // A in pairs as the words have them: [row][word of a chunk][chunk].
@@ -355,8 +358,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 decode(word + EARLY);
             // After the last use of the packed weights, those of the next step take their place.
             if (word + EARLY + TOGETHER == WORDS) {
-                UNROLL for (u32 v = 0; v < VALUES; v++)
-                    computed(sum[v]);
+                computed_all<PAIRED>(sum);
                 UNROLL for (u32 d = 0; d < TOGETHER; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
                     UNROLL for (u32 p = 0; p < 4; p++)
                         computed(w[(word + EARLY + d) % DECODED][r][p]);
@@ -366,6 +368,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 }
             }
             schedule_boundary();
+            auto pair_of = [&](u32 r, u32 p) -> pair & { return w[word % DECODED][r][p]; };
+            pair_weights<4>(pair_of);
             UNROLL for (u32 i = 0; i < M_TILE; i++) {
                 a_word &x = ring[word % A_RING][i];
                 if (!A_STAGED)
@@ -375,14 +379,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                     decode_zeros(true, zero);
                     add_to_sums(x, zero, sums[i]);
                 }
-                // Neighbours have no operand in common, so that they can be issued together.
-                UNROLL for (u32 q = 0; q < 4; q += PAIRS_AT_ONCE)
-                    UNROLL for (u32 r = 0; r < ROWS; r++) {
-                        const u32 p = (q + r * PAIRS_AT_ONCE) % 4;
-                        const pair(&of_row)[4] = w[word % DECODED][r];
-                        lane_sum &s = sum[i * ROWS + r];
-                        s = multiply_add(x.dword, p, of_row[p], of_row[p + PAIRS_AT_ONCE - 1], s);
-                    }
+                add_products<4>(x.dword, pair_of, sum + i * ROWS);
             }
             schedule_boundary();
         }

@@ -203,22 +203,6 @@ template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
     }
 }
 
-// Sums are computed here. Those that are added to in pairs are put into neighbouring registers, one
-// even, one odd.
-template <class SUM> DEVICE void computed_sums(SUM (&sum)[SUMS])
-{
-    if constexpr (PAIRED) {
-        UNROLL for (u32 v = 0; v + 1 < SUMS; v += 2) {
-            f32x2 pair = {sum[v], sum[v + 1]};
-            computed(pair);
-            sum[v] = pair.x, sum[v + 1] = pair.y;
-        }
-    } else {
-        UNROLL for (u32 v = 0; v < SUMS; v++)
-            computed(sum[v]);
-    }
-}
-
 DEVICE float whole(float sum, u32) { return sum; }
 DEVICE float whole(f32x2 sum, u32) { return sum.x + sum.y; }
 DEVICE float whole(f32x4 sum, u32 lane) // on the diagonal
@@ -437,7 +421,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
                     schedule_boundary();
             }
         }
-        computed_sums(sum);
+        computed_all<PAIRED>(sum);
         schedule_boundary();
     };
 

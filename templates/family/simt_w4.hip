@@ -44,6 +44,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
             c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
+#if PAIRED
+    define_dual_dot2();
+#endif
     __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
     LDS u8 *const table = (LDS u8 *)shared_memory;
 
@@ -160,19 +163,16 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             if (batch + 1 < BATCHES)
                 look_up_batch(batch + 1);
             if (batch + 2 == BATCHES || BATCHES == 1) {
-                UNROLL for (u32 v = 0; v < VALUES; v++)
-                    computed(sum[v]);
+                computed_all<PAIRED>(sum);
                 next();
             }
             schedule_boundary();
             await(w[batch % 2][PAIRS - 1][ROWS - 1]);
             schedule_boundary();
-            UNROLL for (u32 j = 0; j < PAIRS; j += PAIRS_AT_ONCE)
-                UNROLL for (u32 r = 0; r < ROWS; r++) UNROLL for (u32 i = 0; i < M_TILE; i++) {
-                    lane_sum &s = sum[i * ROWS + r];
-                    s = multiply_add(ring[batch % A_RING][i], j, w[batch % 2][j][r],
-                                     w[batch % 2][j + PAIRS_AT_ONCE - 1][r], s);
-                }
+            auto pair_of = [&](u32 r, u32 p) -> pair & { return w[batch % 2][p][r]; };
+            pair_weights<PAIRS>(pair_of);
+            UNROLL for (u32 i = 0; i < M_TILE; i++)
+                add_products<PAIRS>(ring[batch % A_RING][i], pair_of, sum + i * ROWS);
             schedule_boundary();
         }
         if (inside) {

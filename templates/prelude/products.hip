@@ -91,6 +91,46 @@ DEVICE SUM multiply_add(const A &a, u32 index, PAIR w, PAIR w_next, SUM sum)
     }
 }
 
+// The pair of A and of row `r` of W that is multiplied at `q`: neighbours share no operand,
+// so that they can be issued together.
+template <u32 PAIRS> DEVICE constexpr u32 turn(u32 q, u32 r)
+{
+    return (q + r * PAIRS_AT_ONCE) % PAIRS;
+}
+
+// Puts weights whose products are a pair into neighbouring registers, which are of different banks.
+// `pair_of` a row of W and a number is that pair of its weights.
+template <u32 PAIRS, class W> DEVICE void pair_weights(W pair_of)
+{
+#if PAIRED
+    UNROLL for (u32 q = 0; q < PAIRS; q++) UNROLL for (u32 r = 0; r < ROWS; r += 2) {
+        u32 &one = pair_of(r, turn<PAIRS>(q, r)), &next = pair_of(r + 1, turn<PAIRS>(q, r + 1));
+        u32 both[2] = {one, next};
+        computed_all<true>(both);
+        one = both[0], next = both[1];
+    }
+#endif
+}
+
+// Adds the products of a row of A with ROWS rows of W to that row's sums.
+template <u32 PAIRS, class A, class W>
+DEVICE void add_products(const A &a, W pair_of, lane_sum *sum)
+{
+    UNROLL for (u32 q = 0; q < PAIRS; q += PAIRS_AT_ONCE) {
+#if PAIRED
+        UNROLL for (u32 r = 0; r < ROWS; r += 2) {
+            const u32 p = turn<PAIRS>(q, r), next = turn<PAIRS>(q, r + 1);
+            dual_dot2(sum[r], pair_of(r, p), a[p], sum[r + 1], pair_of(r + 1, next), a[next]);
+        }
+#else
+        UNROLL for (u32 r = 0; r < ROWS; r++) {
+            const u32 p = turn<PAIRS>(q, r);
+            sum[r] = multiply_add(a, p, pair_of(r, p), pair_of(r, p + PAIRS_AT_ONCE - 1), sum[r]);
+        }
+#endif
+    }
+}
+
 // The row of A that is computed in place of row `i`: past the end of m, the last one again. Slices
 // of one row have none past the end.
 DEVICE u32 row_of_a(u32 i, u32 m) { return M_TILE == 1 ? i : minimum(i, m - 1); }

@@ -101,6 +101,22 @@ template <class T> DEVICE void await(T &value) { asm volatile("" : "+v"(value));
 // The value is computed here, not later where it is used.
 template <class T> DEVICE void computed(T &value) { asm volatile("" : "+v"(value)); }
 
+// Values are computed here; those that instructions take in pairs in neighbouring registers, one
+// even, one odd.
+template <bool IN_PAIRS, u32 VALUES, class T> DEVICE void computed_all(T (&value)[VALUES])
+{
+    if constexpr (IN_PAIRS) {
+        UNROLL for (u32 v = 0; v + 1 < VALUES; v += 2) {
+            T __attribute__((ext_vector_type(2))) pair = {value[v], value[v + 1]};
+            computed(pair);
+            value[v] = pair.x, value[v + 1] = pair.y;
+        }
+    } else {
+        UNROLL for (u32 v = 0; v < VALUES; v++)
+            computed(value[v]);
+    }
+}
+
 // Keeps the load of a value where it is written, ahead of a branch in which alone it is used.
 DEVICE void keep(u32 value) { asm volatile("" : : "v"(value)); }
 

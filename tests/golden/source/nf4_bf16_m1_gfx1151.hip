@@ -9,7 +9,9 @@ constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
 #define C_TYPE BF16                     // elements of C and of a bias
 #define A_TYPE BF16                     // elements of A
-#define PRODUCTS DOT2                   // how pairs are multiplied
+#define PRODUCTS DOT2                   // how weights are multiplied
+#define PAIRED 1                        // whether they are issued in pairs,
+#define PAIR_TYPE bf16                  // of what
 constexpr unsigned ENTRY_BYTES = 128;   // of LDS for each pair of codes
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 1;          // rows of A computed at once
@@ -89,6 +91,22 @@ template <class T> DEVICE void await(T &value) { asm volatile("" : "+v"(value));
 
 // The value is computed here, not later where it is used.
 template <class T> DEVICE void computed(T &value) { asm volatile("" : "+v"(value)); }
+
+// Values are computed here; those that instructions take in pairs in neighbouring registers, one
+// even, one odd.
+template <bool IN_PAIRS, u32 VALUES, class T> DEVICE void computed_all(T (&value)[VALUES])
+{
+    if constexpr (IN_PAIRS) {
+        UNROLL for (u32 v = 0; v + 1 < VALUES; v += 2) {
+            T __attribute__((ext_vector_type(2))) pair = {value[v], value[v + 1]};
+            computed(pair);
+            value[v] = pair.x, value[v + 1] = pair.y;
+        }
+    } else {
+        UNROLL for (u32 v = 0; v < VALUES; v++)
+            computed(value[v]);
+    }
+}
 
 // Keeps the load of a value where it is written, ahead of a branch in which alone it is used.
 DEVICE void keep(u32 value) { asm volatile("" : : "v"(value)); }
@@ -387,6 +405,52 @@ DEVICE pair look_up(const LDS u8 *table, u32 packed, u32 index, u32 copy)
 
 DEVICE u32 lane_copy(u32 lane) { return lane % COPIES * sizeof(pair); }
 
+// ---- prelude/dual_dot2 ----
+// Dot products issued in pairs. The compiler makes such pairs of f16 on RDNA 3 alone: RDNA 4 has
+// lost the single form of theirs, which bf16 never had. Two can be paired where their sums lie in
+// an even and an odd register, their first operands in different banks, of which there are four,
+// and their second ones too. Which registers they are is known when all are allocated, so that it
+// is a macro of the assembler's that looks, and writes the pair or the two.
+
+#define TYPE_TEXT_(type) #type
+#define TYPE_TEXT(type)  TYPE_TEXT_(type)
+
+// What pairs need, once in a kernel: the macro, and for every register a symbol of its number, as
+// operands are no more than names to it.
+DEVICE void define_dual_dot2()
+{
+    asm volatile(
+        ".irpc ones, 0123456789\n"
+        "  .set .Lv\\ones, \\ones\n"
+        ".endr\n"
+        ".irp tens, 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25\n"
+        "  .irpc ones, 0123456789\n"
+        "    .set .Lv\\tens\\ones, \\tens\\ones\n"
+        "  .endr\n"
+        ".endr\n"
+        ".macro dot2_pair d, a, b, e, f, g\n"
+        "  .set .Lodd, (.L\\d ^ .L\\e) & 1\n"
+        "  .if .Lodd & (((.L\\a ^ .L\\f) & 3) != 0) & (((.L\\b ^ .L\\g) & 3) != 0)\n"
+        "    v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\d, \\a, \\b :: "
+        "v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\e, \\f, \\g\n"
+        "  .elseif .Lodd & (((.L\\a ^ .L\\g) & 3) != 0) & (((.L\\b ^ .L\\f) & 3) != 0)\n"
+        "    v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\d, \\a, \\b :: "
+        "v_dual_dot2acc_f32_" TYPE_TEXT(PAIR_TYPE) " \\e, \\g, \\f\n"
+        "  .else\n"
+        "    v_dot2_f32_" TYPE_TEXT(PAIR_TYPE) " \\d, \\a, \\b, \\d\n"
+        "    v_dot2_f32_" TYPE_TEXT(PAIR_TYPE) " \\e, \\f, \\g, \\e\n"
+        "  .endif\n"
+        ".endm\n");
+}
+
+// sum += a * b and other += f * g, pairs of 16-bit values each.
+DEVICE void dual_dot2(float &sum, u32 a, u32 b, float &other, u32 f, u32 g)
+{
+    asm("dot2_pair %0, %2, %3, %1, %4, %5"
+        : "+v"(sum), "+v"(other)
+        : "v"(a), "v"(b), "v"(f), "v"(g));
+}
+
 // ---- prelude/products ----
 // Products of pairs of weights with pairs of A, for decoders that have weights in registers as a
 // `pair`, and their sums.
@@ -480,6 +544,46 @@ DEVICE SUM multiply_add(const A &a, u32 index, PAIR w, PAIR w_next, SUM sum)
     }
 }
 
+// The pair of A and of row `r` of W that is multiplied at `q`: neighbours share no operand,
+// so that they can be issued together.
+template <u32 PAIRS> DEVICE constexpr u32 turn(u32 q, u32 r)
+{
+    return (q + r * PAIRS_AT_ONCE) % PAIRS;
+}
+
+// Puts weights whose products are a pair into neighbouring registers, which are of different banks.
+// `pair_of` a row of W and a number is that pair of its weights.
+template <u32 PAIRS, class W> DEVICE void pair_weights(W pair_of)
+{
+#if PAIRED
+    UNROLL for (u32 q = 0; q < PAIRS; q++) UNROLL for (u32 r = 0; r < ROWS; r += 2) {
+        u32 &one = pair_of(r, turn<PAIRS>(q, r)), &next = pair_of(r + 1, turn<PAIRS>(q, r + 1));
+        u32 both[2] = {one, next};
+        computed_all<true>(both);
+        one = both[0], next = both[1];
+    }
+#endif
+}
+
+// Adds the products of a row of A with ROWS rows of W to that row's sums.
+template <u32 PAIRS, class A, class W>
+DEVICE void add_products(const A &a, W pair_of, lane_sum *sum)
+{
+    UNROLL for (u32 q = 0; q < PAIRS; q += PAIRS_AT_ONCE) {
+#if PAIRED
+        UNROLL for (u32 r = 0; r < ROWS; r += 2) {
+            const u32 p = turn<PAIRS>(q, r), next = turn<PAIRS>(q, r + 1);
+            dual_dot2(sum[r], pair_of(r, p), a[p], sum[r + 1], pair_of(r + 1, next), a[next]);
+        }
+#else
+        UNROLL for (u32 r = 0; r < ROWS; r++) {
+            const u32 p = turn<PAIRS>(q, r);
+            sum[r] = multiply_add(a, p, pair_of(r, p), pair_of(r, p + PAIRS_AT_ONCE - 1), sum[r]);
+        }
+#endif
+    }
+}
+
 // The row of A that is computed in place of row `i`: past the end of m, the last one again. Slices
 // of one row have none past the end.
 DEVICE u32 row_of_a(u32 i, u32 m) { return M_TILE == 1 ? i : minimum(i, m - 1); }
@@ -531,6 +635,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
             c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
+#if PAIRED
+    define_dual_dot2();
+#endif
     __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
     LDS u8 *const table = (LDS u8 *)shared_memory;
 
@@ -647,19 +754,16 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             if (batch + 1 < BATCHES)
                 look_up_batch(batch + 1);
             if (batch + 2 == BATCHES || BATCHES == 1) {
-                UNROLL for (u32 v = 0; v < VALUES; v++)
-                    computed(sum[v]);
+                computed_all<PAIRED>(sum);
                 next();
             }
             schedule_boundary();
             await(w[batch % 2][PAIRS - 1][ROWS - 1]);
             schedule_boundary();
-            UNROLL for (u32 j = 0; j < PAIRS; j += PAIRS_AT_ONCE)
-                UNROLL for (u32 r = 0; r < ROWS; r++) UNROLL for (u32 i = 0; i < M_TILE; i++) {
-                    lane_sum &s = sum[i * ROWS + r];
-                    s = multiply_add(ring[batch % A_RING][i], j, w[batch % 2][j][r],
-                                     w[batch % 2][j + PAIRS_AT_ONCE - 1][r], s);
-                }
+            auto pair_of = [&](u32 r, u32 p) -> pair & { return w[batch % 2][p][r]; };
+            pair_weights<PAIRS>(pair_of);
+            UNROLL for (u32 i = 0; i < M_TILE; i++)
+                add_products<PAIRS>(ring[batch % A_RING][i], pair_of, sum + i * ROWS);
             schedule_boundary();
         }
         if (inside) {

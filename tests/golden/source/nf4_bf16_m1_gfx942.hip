@@ -9,7 +9,8 @@ constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
 #define C_TYPE BF16                     // elements of C and of a bias
 #define A_TYPE BF16                     // elements of A
-#define PRODUCTS MATRIX                 // how pairs are multiplied
+#define PRODUCTS MATRIX                 // how weights are multiplied
+#define PAIRED 0                        // whether they are issued in pairs,
 constexpr unsigned ENTRY_BYTES = 128;   // of LDS for each pair of codes
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 1;          // rows of A computed at once
@@ -89,6 +90,22 @@ template <class T> DEVICE void await(T &value) { asm volatile("" : "+v"(value));
 
 // The value is computed here, not later where it is used.
 template <class T> DEVICE void computed(T &value) { asm volatile("" : "+v"(value)); }
+
+// Values are computed here; those that instructions take in pairs in neighbouring registers, one
+// even, one odd.
+template <bool IN_PAIRS, u32 VALUES, class T> DEVICE void computed_all(T (&value)[VALUES])
+{
+    if constexpr (IN_PAIRS) {
+        UNROLL for (u32 v = 0; v + 1 < VALUES; v += 2) {
+            T __attribute__((ext_vector_type(2))) pair = {value[v], value[v + 1]};
+            computed(pair);
+            value[v] = pair.x, value[v + 1] = pair.y;
+        }
+    } else {
+        UNROLL for (u32 v = 0; v < VALUES; v++)
+            computed(value[v]);
+    }
+}
 
 // Keeps the load of a value where it is written, ahead of a branch in which alone it is used.
 DEVICE void keep(u32 value) { asm volatile("" : : "v"(value)); }
@@ -480,6 +497,46 @@ DEVICE SUM multiply_add(const A &a, u32 index, PAIR w, PAIR w_next, SUM sum)
     }
 }
 
+// The pair of A and of row `r` of W that is multiplied at `q`: neighbours share no operand,
+// so that they can be issued together.
+template <u32 PAIRS> DEVICE constexpr u32 turn(u32 q, u32 r)
+{
+    return (q + r * PAIRS_AT_ONCE) % PAIRS;
+}
+
+// Puts weights whose products are a pair into neighbouring registers, which are of different banks.
+// `pair_of` a row of W and a number is that pair of its weights.
+template <u32 PAIRS, class W> DEVICE void pair_weights(W pair_of)
+{
+#if PAIRED
+    UNROLL for (u32 q = 0; q < PAIRS; q++) UNROLL for (u32 r = 0; r < ROWS; r += 2) {
+        u32 &one = pair_of(r, turn<PAIRS>(q, r)), &next = pair_of(r + 1, turn<PAIRS>(q, r + 1));
+        u32 both[2] = {one, next};
+        computed_all<true>(both);
+        one = both[0], next = both[1];
+    }
+#endif
+}
+
+// Adds the products of a row of A with ROWS rows of W to that row's sums.
+template <u32 PAIRS, class A, class W>
+DEVICE void add_products(const A &a, W pair_of, lane_sum *sum)
+{
+    UNROLL for (u32 q = 0; q < PAIRS; q += PAIRS_AT_ONCE) {
+#if PAIRED
+        UNROLL for (u32 r = 0; r < ROWS; r += 2) {
+            const u32 p = turn<PAIRS>(q, r), next = turn<PAIRS>(q, r + 1);
+            dual_dot2(sum[r], pair_of(r, p), a[p], sum[r + 1], pair_of(r + 1, next), a[next]);
+        }
+#else
+        UNROLL for (u32 r = 0; r < ROWS; r++) {
+            const u32 p = turn<PAIRS>(q, r);
+            sum[r] = multiply_add(a, p, pair_of(r, p), pair_of(r, p + PAIRS_AT_ONCE - 1), sum[r]);
+        }
+#endif
+    }
+}
+
 // The row of A that is computed in place of row `i`: past the end of m, the last one again. Slices
 // of one row have none past the end.
 DEVICE u32 row_of_a(u32 i, u32 m) { return M_TILE == 1 ? i : minimum(i, m - 1); }
@@ -531,6 +588,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
             c_element *__restrict c, u32 m, u32 first, u64 lda, u64 ldc)
 {
+#if PAIRED
+    define_dual_dot2();
+#endif
     __attribute__((shared)) static u32x4 shared_memory[TABLE_BYTES / sizeof(u32x4)];
     LDS u8 *const table = (LDS u8 *)shared_memory;
 
@@ -647,19 +707,16 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             if (batch + 1 < BATCHES)
                 look_up_batch(batch + 1);
             if (batch + 2 == BATCHES || BATCHES == 1) {
-                UNROLL for (u32 v = 0; v < VALUES; v++)
-                    computed(sum[v]);
+                computed_all<PAIRED>(sum);
                 next();
             }
             schedule_boundary();
             await(w[batch % 2][PAIRS - 1][ROWS - 1]);
             schedule_boundary();
-            UNROLL for (u32 j = 0; j < PAIRS; j += PAIRS_AT_ONCE)
-                UNROLL for (u32 r = 0; r < ROWS; r++) UNROLL for (u32 i = 0; i < M_TILE; i++) {
-                    lane_sum &s = sum[i * ROWS + r];
-                    s = multiply_add(ring[batch % A_RING][i], j, w[batch % 2][j][r],
-                                     w[batch % 2][j + PAIRS_AT_ONCE - 1][r], s);
-                }
+            auto pair_of = [&](u32 r, u32 p) -> pair & { return w[batch % 2][p][r]; };
+            pair_weights<PAIRS>(pair_of);
+            UNROLL for (u32 i = 0; i < M_TILE; i++)
+                add_products<PAIRS>(ring[batch % A_RING][i], pair_of, sum + i * ROWS);
             schedule_boundary();
         }
         if (inside) {

@@ -94,6 +94,22 @@ template <class T> DEVICE void await(T &value) { asm volatile("" : "+v"(value));
 // The value is computed here, not later where it is used.
 template <class T> DEVICE void computed(T &value) { asm volatile("" : "+v"(value)); }
 
+// Values are computed here; those that instructions take in pairs in neighbouring registers, one
+// even, one odd.
+template <bool IN_PAIRS, u32 VALUES, class T> DEVICE void computed_all(T (&value)[VALUES])
+{
+    if constexpr (IN_PAIRS) {
+        UNROLL for (u32 v = 0; v + 1 < VALUES; v += 2) {
+            T __attribute__((ext_vector_type(2))) pair = {value[v], value[v + 1]};
+            computed(pair);
+            value[v] = pair.x, value[v + 1] = pair.y;
+        }
+    } else {
+        UNROLL for (u32 v = 0; v < VALUES; v++)
+            computed(value[v]);
+    }
+}
+
 // Keeps the load of a value where it is written, ahead of a branch in which alone it is used.
 DEVICE void keep(u32 value) { asm volatile("" : : "v"(value)); }
 
@@ -542,22 +558,6 @@ template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
     }
 }
 
-// Sums are computed here. Those that are added to in pairs are put into neighbouring registers, one
-// even, one odd.
-template <class SUM> DEVICE void computed_sums(SUM (&sum)[SUMS])
-{
-    if constexpr (PAIRED) {
-        UNROLL for (u32 v = 0; v + 1 < SUMS; v += 2) {
-            f32x2 pair = {sum[v], sum[v + 1]};
-            computed(pair);
-            sum[v] = pair.x, sum[v + 1] = pair.y;
-        }
-    } else {
-        UNROLL for (u32 v = 0; v < SUMS; v++)
-            computed(sum[v]);
-    }
-}
-
 DEVICE float whole(float sum, u32) { return sum; }
 DEVICE float whole(f32x2 sum, u32) { return sum.x + sum.y; }
 DEVICE float whole(f32x4 sum, u32 lane) // on the diagonal
@@ -776,7 +776,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
                     schedule_boundary();
             }
         }
-        computed_sums(sum);
+        computed_all<PAIRED>(sum);
         schedule_boundary();
     };
 
