@@ -186,6 +186,8 @@ void matrix_try_waves(struct plan *p, const struct matrix_shape *shape, matrix_s
     for (int split = 1; split <= WAVES_MAX && split <= one.row_steps; split *= 2) {
         p->split_k = split;
         count(p, shape, &one);
+        if (model_beaten(p, &one, ranking))
+            continue;
         for (int groups = 1; groups * split <= WAVES_MAX; groups++) {
             struct model_counts counts = one;
             p->waves = groups * split;

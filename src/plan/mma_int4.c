@@ -88,20 +88,17 @@ static struct summing summing_of(const struct plan *p)
 
 /* Matrix instructions of a workgroup for it, of processors whose lanes share rows as they want;
  * else four dot products for each load. */
-static int64_t sum_products(const struct plan *p)
+static int64_t sum_products(const struct plan *p, const struct summing *s)
 {
-    const struct summing s = summing_of(p);
     const struct matrix_form f = matrix_form(p->products);
 
-    return f.k_lanes == 4 ? p->waves * s.spans * s.blocks * s.loads * 8 / f.k_of_lane : 0;
+    return f.k_lanes == 4 ? p->waves * s->spans * s->blocks * s->loads * 8 / f.k_of_lane : 0;
 }
-static int64_t sum_slots(const struct plan *p)
+static int64_t sum_slots(const struct plan *p, const struct summing *s, int64_t products)
 {
-    const struct summing s = summing_of(p);
-    const int64_t products = sum_products(p);
-    const int block = products ? s.loads + 6 : 5 * s.loads + 2 * s.sharers / 2 + 6;
+    const int block = products ? s->loads + 6 : 5 * s->loads + 2 * s->sharers / 2 + 6;
 
-    return products + p->waves * (s.spans * s.blocks * block + 10 * s.blocks + 10 * s.rounds);
+    return products + p->waves * (s->spans * s->blocks * block + 10 * s->blocks + 10 * s->rounds);
 }
 
 /* Instructions that turn a word of eight codes into four pairs for the matrix unit, or for LDS. */
@@ -136,38 +133,52 @@ static int scaling_slots(const struct plan *p)
     return pass * (p->bias && !starts ? 2 : 1) + (p->bias == BIAS_SHARED ? values / 4 : 0);
 }
 
-/* Instructions of a step, but for those of the loop. */
-static int body_slots(const struct plan *p)
+/* Of 16 bytes, of A or of decoded weights, that a lane gives to instructions in a step. */
+static int pieces_of(const struct plan *p)
+{
+    return matrix_lane_weights(p) / 8;
+}
+
+/* Words of each tile that a lane decodes in a step. */
+static int words_of(const struct plan *p)
+{
+    return p->ring * p->chunk / 8;
+}
+
+/* Instructions of a step that depend on the pairing: that decode, and that bring A. */
+static int pairing_slots(const struct plan *p)
+{
+    const bool paired = p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_A;
+
+    return words_of(p) * matrix_tiles_of_w(p) * decode_slots(p) +
+           pieces_of(p) * matrix_tiles_of_a(p) * (paired ? 5 : 1);
+}
+
+/* Instructions of a step, but for those of the loop; `loads`: of scales and zero points. */
+static int body_slots(const struct plan *p, int loads)
 {
     const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p), spans = matrix_spans(p);
-    const int words = p->ring * p->chunk / 8; /* that a lane decodes of each tile */
-    const int pieces = matrix_lane_weights(p) / 8; /* of 16 bytes, of A or of decoded weights */
-    const bool paired = p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_A;
-    int slots = words * n * decode_slots(p) + matrix_products_of_step(p);
+    int slots = pairing_slots(p) + matrix_products_of_step(p) + n * (p->ring + loads);
 
-    slots += pieces * m * (paired ? 5 : 1);
-    slots += n * (p->ring + loads_of(p, scale_bytes(p)));
     slots += n * spans * (p->problem.scale != QUERN_SCALE_F32);
     if (has_zeros(p)) {
         const bool halves = p->problem.a == QUERN_F16 && !matrix_scaled(p);
-        slots += n * (loads_of(p, zero_bytes(p)) + (halves ? 6 : 3) * spans);
+        slots += n * (halves ? 6 : 3) * spans;
     }
     if (matrix_staged(p))
-        slots += n * (words + pieces);
+        slots += n * (words_of(p) + pieces_of(p));
     if (matrix_scaled(p))
         return slots + n * 2 * spans;
     return slots + n * spans * ((p->bias != 0) + m * scaling_slots(p));
 }
 
-static uint32_t vgprs(const struct plan *p)
+static uint32_t vgprs(const struct plan *p, int loads)
 {
     const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
     const struct matrix_form f = matrix_form(p->products);
     const int plain = p->bias == BIAS_BY_MATRIX ? m * f.values + f.k_of_lane / 2 : 0;
-    const int scales = loads_of(p, scale_bytes(p));
-    const int zeros = has_zeros(p) ? loads_of(p, zero_bytes(p)) : 0;
 
-    return (uint32_t)(matrix_operand_vgprs(p) + plain + 2 * (scales + zeros) * n + 5 * n + 20);
+    return (uint32_t)(matrix_operand_vgprs(p) + plain + 2 * loads * n + 5 * n + 20);
 }
 
 static struct matrix_shape shape_of(const struct plan *p)
@@ -175,9 +186,11 @@ static struct matrix_shape shape_of(const struct plan *p)
     const struct quern_problem *const q = &p->problem;
     const int64_t groups = q->n * (q->k / problem_group(q));
     const int each = scale_bytes(p) + (has_zeros(p) ? zero_bytes(p) : 0);
+    const int loads =
+        loads_of(p, scale_bytes(p)) + (has_zeros(p) ? loads_of(p, zero_bytes(p)) : 0);
 
-    return (struct matrix_shape){.body = body_slots(p),
-                                 .vgprs = vgprs(p),
+    return (struct matrix_shape){.body = body_slots(p, loads),
+                                 .vgprs = vgprs(p, loads),
                                  .weight_bytes = q->n * q->k / 2 + groups * each};
 }
 
@@ -189,9 +202,11 @@ static bool share(struct plan *p, struct model_counts *counts)
 
     p->lds_bytes = (uint32_t)(bytes > least ? bytes : least);
     if (p->bias == BIAS_SHARED) {
-        counts->shared_slots = (uint32_t)sum_slots(p);
-        counts->shared_matrix = (uint32_t)(sum_products(p) * matrix_cycles(p));
-        counts->waits = summing_of(p).rounds / 4; /* A is in the second-level cache, far nearer */
+        const struct summing s = summing_of(p);
+        const int64_t products = sum_products(p, &s);
+        counts->shared_slots = (uint32_t)sum_slots(p, &s, products);
+        counts->shared_matrix = products ? (uint32_t)(products * matrix_cycles(p)) : 0;
+        counts->waits = s.rounds / 4; /* A is in the second-level cache, far nearer */
     }
     return bytes <= LDS_MOST;
 }
@@ -214,19 +229,16 @@ static bool divides(const struct plan *p)
                                        (span % 32 == 0 || (span == 16 && p->wave_size == 32))));
 }
 
-/* With the pairs that take less, where words in the order of k leave a choice of them. */
-static struct matrix_shape best_shape(struct plan *p)
+/* Takes the pairs that take less, where words in the order of k leave a choice of them. */
+static void choose_pairing(struct plan *p)
 {
     p->pairing = PAIRING_OF_A;
-    const struct matrix_shape of_a = shape_of(p);
     if (p->problem.layout != QUERN_LAYOUT_K8)
-        return of_a;
+        return;
+    const int of_a = pairing_slots(p);
     p->pairing = PAIRING_OF_W;
-    const struct matrix_shape of_w = shape_of(p);
-    if (of_w.body < of_a.body)
-        return of_w;
-    p->pairing = PAIRING_OF_A;
-    return of_a;
+    if (pairing_slots(p) >= of_a)
+        p->pairing = PAIRING_OF_A;
 }
 
 static void try_tiles(struct plan *p, struct model_ranking *ranking)
@@ -236,7 +248,8 @@ static void try_tiles(struct plan *p, struct model_ranking *ranking)
             p->rows_per_wave = tiles * MATRIX_TILE;
             if (!divides(p))
                 continue;
-            const struct matrix_shape shape = best_shape(p);
+            choose_pairing(p);
+            const struct matrix_shape shape = shape_of(p);
             if (shape.vgprs <= MATRIX_VGPRS_MAX && (p->ring == 1 || shape.body <= BODY_MAX))
                 matrix_try_waves(p, &shape, share, ranking);
         }

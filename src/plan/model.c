@@ -79,13 +79,18 @@ static int64_t busy_cycles(const struct target *t, int64_t slots, int64_t matrix
     return !target_matrix_pipe(t) ? issue + matrix : issue > matrix ? issue : matrix;
 }
 
+static int64_t latency_cycles(const struct target *t)
+{
+    return (int64_t)(t->clock_ghz * TARGET_LATENCY_NS + 0.5);
+}
+
 /* Cycles of a compute unit that runs `workgroups` of them side by side from start to end, each of
  * which has `walk` groups of rows. */
 static int64_t round_cycles(const struct plan *p, const struct model_counts *c, int64_t workgroups)
 {
     const struct target *const t = p->target;
     const int64_t cycles = target_issue_cycles(t), simds = (int64_t)t->simds;
-    const int64_t latency = (int64_t)(t->clock_ghz * TARGET_LATENCY_NS + 0.5);
+    const int64_t latency = latency_cycles(t);
     const int64_t waves = model_ceil_div(workgroups * p->waves, simds);
     const int64_t shared = busy_cycles(t, workgroups * c->shared_slots,
                                        workgroups * c->shared_matrix) / simds;
@@ -204,14 +209,42 @@ bool model_hopeless(struct plan *p, int row_grain, const struct model_ranking *r
  * What decides between two that fill the part alike: the time of the fullest compute unit, but what
  * of it hides behind memory time counts an eighth only, and so does the work of the average unit.
  */
+static int64_t cost_of(const struct target *t, int64_t kernel, int64_t busy, int64_t memory)
+{
+    const int64_t hidden = memory / 100 * HIDDEN_PERCENT, average = busy / (t->cus * t->simds);
+
+    return 8 * (kernel > hidden ? kernel : hidden) + kernel + 4 * average;
+}
+
 static int64_t cost(const struct plan *p)
 {
     const struct plan_estimate *const e = &p->estimate;
-    const int64_t hidden = e->memory_cycles / 100 * HIDDEN_PERCENT;
-    const int64_t average = e->busy_cycles / (p->target->cus * p->target->simds);
 
-    return 8 * (e->kernel_cycles > hidden ? e->kernel_cycles : hidden) + e->kernel_cycles +
-           4 * average;
+    return cost_of(p->target, e->kernel_cycles, e->busy_cycles, e->memory_cycles);
+}
+
+/*
+ * The bound is that of waves which are dealt out evenly and run all at once: what round_cycles says
+ * of two rounds together is never more than of one after the other, and of fewer waves not more.
+ */
+bool model_beaten(const struct plan *p, const struct model_counts *c, const struct model_ranking *r)
+{
+    const struct target *const t = p->target;
+    const int64_t rows = (int64_t)p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1);
+    const int64_t parts = model_ceil_div(p->problem.n, rows);
+
+    if (!model_full(r) || !r->best[r->count - 1].estimate.streams)
+        return false;
+    const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
+    const int64_t waves = model_ceil_div(parts * p->split_k, (int64_t)t->cus * t->simds);
+    const int64_t wait = p->ahead || c->flight_asked ? 0 : latency_cycles(t) + step / 2;
+    const int64_t issue = waves * step;
+    const int64_t kernel =
+        latency_cycles(t) + (c->setup_slots + waves * c->last_slots) * target_issue_cycles(t) +
+        issue + (c->trips - 1) * (issue > wait ? issue : wait);
+    const int64_t busy =
+        busy_cycles(t, parts * c->row_slots, parts * c->row_steps * c->step_matrix);
+    return cost_of(t, kernel, busy, c->memory_cycles) >= cost(&r->best[r->count - 1]);
 }
 
 static bool better(const struct plan *p, const struct plan *q)

@@ -69,6 +69,12 @@ static inline bool model_full(const struct model_ranking *ranking)
  * model_counts. */
 bool model_hopeless(struct plan *plan, int row_grain, const struct model_ranking *ranking);
 
+/* Whether a plan with these counts has no place in a ranking however many waves its workgroups have
+ * and whatever they share: it takes longer even if they were dealt out evenly and waited for
+ * nothing else. */
+bool model_beaten(const struct plan *plan, const struct model_counts *counts,
+                  const struct model_ranking *ranking);
+
 /* Puts a plan in its place among the best; of equals the earlier comes first. */
 void model_put(struct model_ranking *ranking, const struct plan *plan);
 

@@ -240,6 +240,8 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
         if (p->split_k > steps_of(p))
             break;
         count(p, &counts);
+        if (model_beaten(p, &counts, ranking))
+            continue;
         for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
             p->waves = groups * splits[s];
             p->lds_bytes = lds_bytes(p);

@@ -307,6 +307,7 @@ static void count(struct plan *p, struct model_counts *counts)
         .memory_cycles = model_memory_cycles(p, q->n * row_bytes),
         .flight_bytes =
             (int64_t)p->rows_per_wave * p->wave_size * p->chunk * weight_bytes(q) * p->ring,
+        .flight_asked = 1, /* or more; estimate_all says how much */
         .waits = stages > 1 ? stages - 1 : 0};
 }
 
@@ -447,44 +448,55 @@ static int stage_most(struct plan *p)
     return whole(p) && staged_bytes(p) <= room ? p->stage : 0;
 }
 
-/* Tries all numbers of waves for a plan whose other fields are set, with A from the caches and in
- * LDS. */
+/* Ways to read A, from the caches or through LDS, with what was counted of the plan then. */
+struct ways {
+    int count;
+    int stage[3]; /* as the plan's */
+    enum plan_phase phase[3];
+    struct model_counts counts[3];
+};
+
+static void add_way(struct plan *p, int stage, const struct model_ranking *ranking,
+                    struct ways *ways)
+{
+    const int i = ways->count;
+
+    ways->stage[i] = p->stage = stage;
+    count(p, &ways->counts[i]);
+    ways->phase[i] = p->phase;
+    ways->count += !model_beaten(p, &ways->counts[i], ranking);
+}
+
+/* Tries all numbers of waves for a plan whose other fields are set. */
 static void try_waves(struct plan *p, struct model_ranking *ranking)
 {
     static const int splits[] = {1, 2, 4, 8, 16};
-    enum { MOST = 3 };
 
     for (size_t s = 0; s < sizeof splits / sizeof *splits && splits[s] <= slots_of(p); s++) {
-        struct model_counts counts[MOST];
-        enum plan_phase phases[MOST];
-        int stages[MOST] = {0}, count_of = 1;
+        struct ways ways = {.count = 0};
 
         p->split_k = splits[s];
         if (p->ring > trips_of(p) || (!whole(p) && camps(p) && !ranking->wanted))
             continue;
         const int most = stage_most(p);
+        add_way(p, 0, ranking, &ways);
         if (most)
-            stages[count_of++] = most;
+            add_way(p, most, ranking, &ways);
         /* to be tested and measured: several stages where one would do */
         if (ranking->wanted && most == trips_of(p) && whole(p) && most > p->ring)
-            stages[count_of++] = p->ring;
-        for (int i = 0; i < count_of; i++) {
-            p->stage = stages[i];
-            count(p, &counts[i]);
-            phases[i] = p->phase;
-        }
-        for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
+            add_way(p, p->ring, ranking, &ways);
+        for (int groups = 1; ways.count && groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
             p->waves = groups * splits[s];
             if (groups > 1 && plan_rows_per_workgroup(p) >= 2 * p->problem.n)
                 break; /* nothing to do for so many */
             if (!busy_enough(p, ranking))
                 continue;
-            for (int i = 0; i < count_of; i++) {
-                if (i && p->waves < STAGE_WAVES && !ranking->wanted)
+            for (int i = 0; i < ways.count; i++) {
+                if (ways.stage[i] && p->waves < STAGE_WAVES && !ranking->wanted)
                     continue; /* a few waves would copy more than they share */
-                p->stage = stages[i];
-                p->phase = phases[i];
-                try_walking(p, &counts[i], ranking);
+                p->stage = ways.stage[i];
+                p->phase = ways.phase[i];
+                try_walking(p, &ways.counts[i], ranking);
             }
         }
     }
