@@ -177,7 +177,7 @@ void matrix_try_waves(struct plan *p, const struct matrix_shape *shape, matrix_s
 {
     struct model_counts one = {
         .vgprs = shape->vgprs,
-        .step_matrix = (uint32_t)(matrix_products_of_step(p) * matrix_cycles(p)),
+        .step_matrix = (uint32_t)(matrix_products_of_step(p) * shape->cycles),
         .row_steps = matrix_steps(p),
         .row_grain = MATRIX_TILE,
         .flight_bytes = (int64_t)p->rows_per_wave * matrix_unit(p) * p->ring / 2,

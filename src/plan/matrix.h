@@ -89,6 +89,7 @@ int64_t matrix_staged_bytes(const struct plan *p);
 struct matrix_shape {
     int body; /* instructions of a step, but for those of the loop */
     uint32_t vgprs;
+    int cycles;           /* of a matrix instruction */
     int64_t weight_bytes; /* codes, scales and zero points */
 };
 /* Fills in the LDS of a workgroup and what it makes once; false if that is too much. */

@@ -37,14 +37,14 @@ static bool has_zeros(const struct plan *p)
     return p->problem.zero != QUERN_ZERO_NONE;
 }
 
-/* Scales or zero points of so many bytes that a lane loads in a step: neighbours in words of 32
- * bits where they fill those. */
-static int loads_of(const struct plan *p, int bytes)
+/* Scales or zero points of so many bytes that a lane loads in a step with these spans: neighbours
+ * in words of 32 bits where they fill those. */
+static int loads_of(const struct plan *p, int span, int spans, int bytes)
 {
     const int64_t block = problem_group(&p->problem);
-    const int spans = matrix_spans(p), whole = 4 / bytes;
+    const int whole = 4 / bytes;
 
-    return matrix_span(p) == block && spans % whole == 0 && p->problem.k / block % whole == 0
+    return whole > 1 && span == block && spans % whole == 0 && p->problem.k / block % whole == 0
                ? spans / whole
                : spans;
 }
@@ -59,14 +59,9 @@ static int zero_bytes(const struct plan *p)
     return p->problem.zero == QUERN_ZERO_U8 ? 1 : scale_bytes(p);
 }
 
-/* Sums of A that a workgroup keeps. */
-static int64_t sums_of(const struct plan *p)
-{
-    return p->bias == BIAS_SHARED ? p->m_tile * (p->problem.k / matrix_span(p)) : 0;
-}
-
 /* How a workgroup makes them, as the template says. */
 struct summing {
+    int64_t sums;       /* that the workgroup keeps */
     int sharers, loads; /* lanes of a sum, and loads of each */
     int blocks;         /* of rows, which a wave sums in turn */
     int64_t spans;      /* of a wave */
@@ -75,11 +70,14 @@ struct summing {
 
 static struct summing summing_of(const struct plan *p)
 {
-    const int sharers = matrix_span(p) < 32 ? 2 : 4, rows = (int)p->wave_size / sharers;
-    struct summing s = {.sharers = sharers,
-                        .loads = (int)matrix_span(p) / 8 / sharers,
+    const int span = matrix_span(p), sharers = span < 32 ? 2 : 4;
+    const int rows = (int)p->wave_size / sharers;
+    const int64_t spans = p->problem.k / span;
+    struct summing s = {.sums = p->m_tile * spans,
+                        .sharers = sharers,
+                        .loads = span / 8 / sharers,
                         .blocks = rows < p->m_tile ? p->m_tile / rows : 1,
-                        .spans = model_ceil_div(p->problem.k / matrix_span(p), p->waves)};
+                        .spans = model_ceil_div(spans, p->waves)};
 
     const int loads = model_at_most(s.blocks * s.loads, SUM_LOADS_MOST);
     s.rounds = model_ceil_div(s.spans, SUM_LOADS_MOST / loads);
@@ -155,9 +153,9 @@ static int pairing_slots(const struct plan *p)
 }
 
 /* Instructions of a step, but for those of the loop; `loads`: of scales and zero points. */
-static int body_slots(const struct plan *p, int loads)
+static int body_slots(const struct plan *p, int spans, int loads)
 {
-    const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p), spans = matrix_spans(p);
+    const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
     int slots = pairing_slots(p) + matrix_products_of_step(p) + n * (p->ring + loads);
 
     slots += n * spans * (p->problem.scale != QUERN_SCALE_F32);
@@ -181,33 +179,36 @@ static uint32_t vgprs(const struct plan *p, int loads)
     return (uint32_t)(matrix_operand_vgprs(p) + plain + 2 * loads * n + 5 * n + 20);
 }
 
-static struct matrix_shape shape_of(const struct plan *p)
+static struct matrix_shape shape_of(const struct plan *p, int cycles)
 {
     const struct quern_problem *const q = &p->problem;
     const int64_t groups = q->n * (q->k / problem_group(q));
     const int each = scale_bytes(p) + (has_zeros(p) ? zero_bytes(p) : 0);
-    const int loads =
-        loads_of(p, scale_bytes(p)) + (has_zeros(p) ? loads_of(p, zero_bytes(p)) : 0);
+    const int span = matrix_span(p), spans = matrix_unit(p) * p->ring / span;
+    const int loads = loads_of(p, span, spans, scale_bytes(p)) +
+                      (has_zeros(p) ? loads_of(p, span, spans, zero_bytes(p)) : 0);
 
-    return (struct matrix_shape){.body = body_slots(p, loads),
+    return (struct matrix_shape){.body = body_slots(p, spans, loads),
                                  .vgprs = vgprs(p, loads),
+                                 .cycles = cycles,
                                  .weight_bytes = q->n * q->k / 2 + groups * each};
 }
 
 /* Weights on their way, and sums of A behind them. */
 static bool share(struct plan *p, struct model_counts *counts)
 {
-    const int64_t bytes = p->waves * matrix_staged_bytes(p) + sums_of(p) * 4;
     const int64_t least = p->waves * MATRIX_SUM_BYTES;
+    int64_t bytes = p->waves * matrix_staged_bytes(p);
 
-    p->lds_bytes = (uint32_t)(bytes > least ? bytes : least);
     if (p->bias == BIAS_SHARED) {
         const struct summing s = summing_of(p);
         const int64_t products = sum_products(p, &s);
         counts->shared_slots = (uint32_t)sum_slots(p, &s, products);
         counts->shared_matrix = products ? (uint32_t)(products * matrix_cycles(p)) : 0;
         counts->waits = s.rounds / 4; /* A is in the second-level cache, far nearer */
+        bytes += s.sums * 4;
     }
+    p->lds_bytes = (uint32_t)(bytes > least ? bytes : least);
     return bytes <= LDS_MOST;
 }
 
@@ -241,7 +242,7 @@ static void choose_pairing(struct plan *p)
         p->pairing = PAIRING_OF_A;
 }
 
-static void try_tiles(struct plan *p, struct model_ranking *ranking)
+static void try_tiles(struct plan *p, int cycles, struct model_ranking *ranking)
 {
     for (int tiles = 4; tiles; tiles /= 2)
         for (p->ring = p->chunk == 8 ? 2 * UNITS_MAX : UNITS_MAX; p->ring; p->ring--) {
@@ -249,7 +250,7 @@ static void try_tiles(struct plan *p, struct model_ranking *ranking)
             if (!divides(p))
                 continue;
             choose_pairing(p);
-            const struct matrix_shape shape = shape_of(p);
+            const struct matrix_shape shape = shape_of(p, cycles);
             if (shape.vgprs <= MATRIX_VGPRS_MAX && (p->ring == 1 || shape.body <= BODY_MAX))
                 matrix_try_waves(p, &shape, share, ranking);
         }
@@ -274,6 +275,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.wave_size = p.target->wave_size;
     /* codes, and weights where rounding those is allowed; weights that are forced go through LDS */
     const bool doubled = matrix_doubled(&p), on = p.force.predequant == SWITCH_ON;
+    const int cycles = matrix_cycles(&p);
     const enum plan_staging ways[] = {doubled ? STAGING_CODES : STAGING_NONE,
                                       doubled || on ? STAGING_WEIGHTS : STAGING_SCALED};
     for (int way = on; way < (p.force.predequant == SWITCH_OFF ? 1 : 2); way++)
@@ -286,7 +288,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
             for (int bias = BIAS_OF_CODES; bias <= BIAS_SHARED; bias++) {
                 p.bias = (enum plan_bias)bias;
                 if (bias_fits(&p))
-                    try_tiles(&p, ranking);
+                    try_tiles(&p, cycles, ranking);
             }
         }
 }

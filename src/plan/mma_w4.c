@@ -52,7 +52,7 @@ static uint32_t vgprs(const struct plan *p)
                       (nested ? 9 : 3) * n + 16);
 }
 
-static struct matrix_shape shape_of(const struct plan *p)
+static struct matrix_shape shape_of(const struct plan *p, int cycles)
 {
     const struct quern_problem *const q = &p->problem;
     const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
@@ -60,6 +60,7 @@ static struct matrix_shape shape_of(const struct plan *p)
     return (struct matrix_shape){
         .body = body_slots(p),
         .vgprs = vgprs(p),
+        .cycles = cycles,
         .weight_bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes};
 }
 
@@ -90,12 +91,13 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.chunk = CHUNK_MAX;
     while (matrix_unit(&p) > problem_group(&p.problem))
         p.chunk /= 2;
+    const int cycles = matrix_cycles(&p);
     for (int tiles = 4; tiles; tiles /= 2)
         for (p.ring = UNITS_MAX; p.ring; p.ring--) {
             p.rows_per_wave = tiles * MATRIX_TILE;
             if (p.problem.k % (matrix_unit(&p) * p.ring))
                 continue;
-            const struct matrix_shape shape = shape_of(&p);
+            const struct matrix_shape shape = shape_of(&p, cycles);
             if (fits(&p, &shape))
                 matrix_try_waves(&p, &shape, share, ranking);
         }

@@ -237,13 +237,15 @@ bool model_beaten(const struct plan *p, const struct model_counts *c, const stru
         return false;
     const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
     const int64_t waves = model_ceil_div(parts * p->split_k, (int64_t)t->cus * t->simds);
-    const int64_t wait = p->ahead || c->flight_asked ? 0 : latency_cycles(t) + step / 2;
+    const int64_t wait = p->ahead || c->open ? 0 : latency_cycles(t) + step / 2;
     const int64_t issue = waves * step;
     const int64_t kernel =
-        latency_cycles(t) + (c->setup_slots + waves * c->last_slots) * target_issue_cycles(t) +
+        latency_cycles(t) +
+        ((c->open ? 1 : waves) * c->setup_slots + waves * c->last_slots) * target_issue_cycles(t) +
         issue + (c->trips - 1) * (issue > wait ? issue : wait);
-    const int64_t busy =
-        busy_cycles(t, parts * c->row_slots, parts * c->row_steps * c->step_matrix);
+    const int64_t setup = c->open ? 0 : p->split_k * (int64_t)c->setup_slots;
+    const int64_t busy = busy_cycles(t, parts * (c->row_slots + setup),
+                                     parts * c->row_steps * c->step_matrix);
     return cost_of(t, kernel, busy, c->memory_cycles) >= cost(&r->best[r->count - 1]);
 }
 

@@ -307,7 +307,7 @@ static void count(struct plan *p, struct model_counts *counts)
         .memory_cycles = model_memory_cycles(p, q->n * row_bytes),
         .flight_bytes =
             (int64_t)p->rows_per_wave * p->wave_size * p->chunk * weight_bytes(q) * p->ring,
-        .flight_asked = 1, /* or more; estimate_all says how much */
+        .open = true,
         .waits = stages > 1 ? stages - 1 : 0};
 }
 
