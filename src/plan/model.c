@@ -226,6 +226,7 @@ static int64_t cost(const struct plan *p)
 /*
  * The bound is that of waves which are dealt out evenly and run all at once: what round_cycles says
  * of two rounds together is never more than of one after the other, and of fewer waves not more.
+ * A plan that is open may have waves that wait for no step but the first, and start but once.
  */
 bool model_beaten(const struct plan *p, const struct model_counts *c, const struct model_ranking *r)
 {

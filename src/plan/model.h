@@ -27,10 +27,9 @@ struct model_counts {
     int64_t asked_bytes; /* of a workgroup for one group of rows, whichever cache has them; 0: not
                             counted */
     int64_t waits;       /* of a workgroup in one group of rows: all its waves wait together */
-    bool open; /* the plan may yet walk over groups of rows, or bytes be asked for: to model_beaten
-                  waves need not wait, nor start more than once */
     int64_t flight_asked; /* bytes on their way to a compute unit with which no latency counts but
                              a workgroup's first; 0: none are enough */
+    bool open;           /* to model_beaten: flight_asked and whether the plan walks are to come */
 };
 
 /* Candidates of a family, best first. */

@@ -307,8 +307,8 @@ static void count(struct plan *p, struct model_counts *counts)
         .memory_cycles = model_memory_cycles(p, q->n * row_bytes),
         .flight_bytes =
             (int64_t)p->rows_per_wave * p->wave_size * p->chunk * weight_bytes(q) * p->ring,
-        .open = true,
-        .waits = stages > 1 ? stages - 1 : 0};
+        .waits = stages > 1 ? stages - 1 : 0,
+        .open = true};
 }
 
 static bool estimate_all(struct plan *p, const struct model_counts *counted)
@@ -485,7 +485,9 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
         /* to be tested and measured: several stages where one would do */
         if (ranking->wanted && most == trips_of(p) && whole(p) && most > p->ring)
             add_way(p, p->ring, ranking, &ways);
-        for (int groups = 1; ways.count && groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
+        if (!ways.count)
+            continue;
+        for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
             p->waves = groups * splits[s];
             if (groups > 1 && plan_rows_per_workgroup(p) >= 2 * p->problem.n)
                 break; /* nothing to do for so many */

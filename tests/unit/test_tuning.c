@@ -74,6 +74,38 @@ static void candidates_begin_with_the_choice(void **state)
     }
 }
 
+static void keep_first(void *user, const struct plan *p)
+{
+    char *const words = user;
+
+    if (!*words)
+        plan_shape(p, words);
+}
+
+/* With room for hundreds next to none is left out unseen (model_beaten). */
+static void the_choice_is_the_best_of_many(void **state)
+{
+    static const char *const texts[] = {PROBLEM, "wq=nf4 n=11008 k=4096 a=f16",
+                                        "wq=int4 zero=u8 n=4096 k=4096 a=bf16",
+                                        "wq=int4 zero=scaled n=2560 k=9728 a=f16",
+                                        "wq=int4 layout=ck n=11008 k=4096 a=bf16"};
+    static const char *const targets[] = {"gfx90a", "gfx950", "gfx1100", "gfx1151", "gfx1201"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
+            const struct quern_problem p = problem(texts[i]);
+            struct plan_set set;
+            assert_int_equal(plan_make(&p, target_named(targets[t]), &set), QUERN_OK);
+            for (size_t k = 0; k < set.count; k++) {
+                char shape[PLAN_SHAPE_MAX], first[PLAN_SHAPE_MAX] = "";
+                assert_int_equal(plan_candidates(&set.plans[k], 300, keep_first, first), QUERN_OK);
+                plan_shape(&set.plans[k], shape);
+                assert_string_equal(shape, first);
+            }
+        }
+}
+
 /* Every candidate can be asked for, by a table or by name, and only that kernel changes. */
 static void a_measured_shape_is_chosen(void **state)
 {
@@ -245,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_are_told_apart),
         cmocka_unit_test(candidates_begin_with_the_choice),
+        cmocka_unit_test(the_choice_is_the_best_of_many),
         cmocka_unit_test(a_measured_shape_is_chosen),
         cmocka_unit_test(a_stale_shape_is_left_out),
         cmocka_unit_test(problems_are_canonical),
