@@ -231,8 +231,8 @@ struct plan_slice {
 /*
  * Covers m ≥ 1 rows with at most two launches: slices of the largest kernel, then the rest if that
  * is another's; or slices of a kernel below the largest mma_tile, then the rest by another, where
- * those are modelled to take less. op=dequant takes one launch whatever m is. Cheap enough for every
- * launch.
+ * those are modelled to take less. op=dequant takes one launch whatever m is. Cheap enough for
+ * every launch.
  */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 /* The same without kernels of mma_tile, for rows of A further apart than PLAN_TILE_LDA_MAX; 0 when

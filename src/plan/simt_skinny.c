@@ -290,13 +290,13 @@ static void count(struct plan *p, struct model_counts *counts)
     const struct quern_problem *const q = &p->problem;
     const int64_t trips = trips_of(p), rounds = model_ceil_div(trips, p->ring);
     const int64_t stages = stages_of(p);
-    const uint32_t slot = (uint32_t)slot_slots(p), round = (uint32_t)round_slots(p);
     const int64_t row_bytes = q->k * weight_bytes(q);
     const bool even = stages < 2 || trips % p->stage == 0; /* all stages have as many rounds */
 
     p->phase = whole(p) && even
                    ? model_phase(p, row_bytes, stages > 1 ? p->stage / p->ring : rounds)
                    : PHASE_NONE;
+    const uint32_t slot = (uint32_t)slot_slots(p), round = (uint32_t)round_slots(p);
     *counts = (struct model_counts){
         .vgprs = vgprs(p),
         .step_slots = (uint32_t)p->ring * slot + round,
