@@ -37,7 +37,8 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *text
     char hex[2 * sizeof k->source_key.bytes + 1];
     const struct toolchain *const toolchain = compiler_toolchain(ctx->compiler);
 
-    hex_from_bytes(hex, k->source_key.bytes, sizeof k->source_key.bytes); /* its place, for now */
+    /* keeps the place of the source's key, which is known when the source stands behind it */
+    hex_from_bytes(hex, k->source_key.bytes, sizeof k->source_key.bytes);
     key_add_text(text, "source key", hex);
     const size_t hex_at = text->length - sizeof hex;
     key_add_text(text, "toolchain", toolchain ? toolchain->identity : "none");

@@ -156,12 +156,12 @@ static void add_products_constants(struct str *s, const struct plan *p)
         add_word(s, "PAIR_TYPE", p->problem.a == QUERN_BF16 ? "bf16" : "f16", "of what");
 }
 
-/* The table of pairs is all that is in LDS. */
+/* The table of pairs is all that is in LDS but for weights on their way. */
 static void add_table_constants(struct str *s, const struct plan *p)
 {
-    /* in mma_w4 weights on their way may be behind the table */
-    add_integer(s, "ENTRY_BYTES", p->family == FAMILY_MMA_W4 ? 128 : p->lds_bytes / 256,
-                "of LDS for each pair of codes");
+    const int64_t table = p->lds_bytes - p->waves * matrix_staged_bytes(p);
+
+    add_integer(s, "ENTRY_BYTES", table / 256, "of LDS for each pair of codes");
 }
 
 static void add_simt_w4_constants(struct str *s, const struct plan *p)

@@ -55,15 +55,13 @@ static const char *products_text(const struct plan *p)
 /* How the processor meets fp8, and what it is when it is multiplied. */
 static void fp8_explain(const struct plan *p, struct str *out)
 {
-    const bool of_bytes = p->products == PRODUCTS_DOT4 || p->row_lanes == 8;
-    const bool of_f32 = p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
-    const char *const made = of_f32 ? "f32" : p->problem.a == QUERN_BF16 ? "bf16" : "f16";
+    const char *const made = plan_of_f32(p) ? "f32" : p->problem.a == QUERN_BF16 ? "bf16" : "f16";
 
     str_addf(out, "  fp8        %s",
              p->fp8 == FP8_NATIVE   ? "known to the processor"
              : p->fp8 == FP8_HALVED ? "OCP's; turned into FNUZ, which the processor knows"
                                     : "not known to the processor; made f16 by shifts");
-    if (!of_bytes && (p->fp8 != FP8_SOFTWARE || strcmp(made, "f16")))
+    if (!plan_of_bytes(p) && (p->fp8 != FP8_SOFTWARE || strcmp(made, "f16")))
         str_addf(out, ", %s %s", p->fp8 == FP8_SOFTWARE ? "then" : "and made", made);
     str_add(out, "\n");
 }

@@ -144,9 +144,9 @@ int64_t mma_tile_cycles(const struct plan *p, int64_t workgroups)
     const bool alone = workgroups % e->together == (e->together > 1); /* in the last round */
     const int64_t waves = model_ceil_div(each * p->waves, simds) * e->wave_cycles;
     const int64_t lds = each * e->lds_cycles;
-    const int64_t latency = (int64_t)(p->target->clock_ghz * TARGET_LATENCY_NS + 0.5);
 
-    return rounds * (latency + model_ceil_div(together * p->waves, simds) * e->edge_cycles +
+    return rounds * (target_latency_cycles(p->target) +
+                     model_ceil_div(together * p->waves, simds) * e->edge_cycles +
                      (alone ? e->drain_cycles : 0) + (waves > lds ? waves : lds));
 }
 

@@ -7,6 +7,7 @@
 #include "plan/mma_w4.h"
 
 #include "plan/matrix.h"
+
 #define TABLE_BYTES 32768 /* 256 pairs of codes, 128 bytes of copies each */
 #define TABLE_SLOTS 5120  /* instructions that build it times lanes, all waves together */
 #define CHUNK_MAX   32    /* weights in one load of a lane */

@@ -8,11 +8,6 @@
 
 #define SPARE_VGPRS 12 /* that the count may be short of */
 
-/* The average compute unit's share of the fullest one's work below which a grid counts as too
- * coarse. */
-#define BUSY_PERCENT       85
-#define BUSY_PERCENT_TILES 80 /* where rows of W are dealt out by tiles */
-
 /* Issue and latency that take less than this share of memory time hide behind it. */
 #define HIDDEN_PERCENT 60
 
@@ -79,18 +74,13 @@ static int64_t busy_cycles(const struct target *t, int64_t slots, int64_t matrix
     return !target_matrix_pipe(t) ? issue + matrix : issue > matrix ? issue : matrix;
 }
 
-static int64_t latency_cycles(const struct target *t)
-{
-    return (int64_t)(t->clock_ghz * TARGET_LATENCY_NS + 0.5);
-}
-
 /* Cycles of a compute unit that runs `workgroups` of them side by side from start to end, each of
  * which has `walk` groups of rows. */
 static int64_t round_cycles(const struct plan *p, const struct model_counts *c, int64_t workgroups)
 {
     const struct target *const t = p->target;
     const int64_t cycles = target_issue_cycles(t), simds = (int64_t)t->simds;
-    const int64_t latency = latency_cycles(t);
+    const int64_t latency = target_latency_cycles(t);
     const int64_t waves = model_ceil_div(workgroups * p->waves, simds);
     const int64_t shared = busy_cycles(t, workgroups * c->shared_slots,
                                        workgroups * c->shared_matrix) / simds;
@@ -118,11 +108,8 @@ static int64_t load_cycles(const struct plan *p, const struct model_counts *c, i
  */
 static bool fills(const struct plan *p, int grain)
 {
-    const unsigned asked = grain > 1 ? BUSY_PERCENT_TILES : BUSY_PERCENT;
-    const int64_t finest = model_ceil_div(p->problem.n, grain > 1 ? grain : 1);
-
-    return p->estimate.busy_percent >= asked ||
-           p->estimate.busy_percent >= target_fill(p->target, (uint64_t)finest).percent;
+    return grain > 1 ? model_busy(p, MODEL_BUSY_PERCENT_TILES, grain)
+                     : model_busy(p, MODEL_BUSY_PERCENT, 1);
 }
 
 int64_t model_memory_cycles(const struct plan *p, int64_t weight_bytes)
@@ -238,10 +225,10 @@ bool model_beaten(const struct plan *p, const struct model_counts *c, const stru
         return false;
     const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
     const int64_t waves = model_ceil_div(parts * p->split_k, (int64_t)t->cus * t->simds);
-    const int64_t wait = p->ahead || c->open ? 0 : latency_cycles(t) + step / 2;
+    const int64_t wait = p->ahead || c->open ? 0 : target_latency_cycles(t) + step / 2;
     const int64_t issue = waves * step;
     const int64_t kernel =
-        latency_cycles(t) +
+        target_latency_cycles(t) +
         ((c->open ? 1 : waves) * c->setup_slots + waves * c->last_slots) * target_issue_cycles(t) +
         issue + (c->trips - 1) * (issue > wait ? issue : wait);
     const int64_t setup = c->open ? 0 : p->split_k * (int64_t)c->setup_slots;

@@ -9,6 +9,7 @@
 #define QUERN_PLAN_MODEL_H
 
 #include "plan/plan.h"
+#include "target/rates.h"
 
 /* What a family knows of a plan of its own. */
 struct model_counts {
@@ -50,6 +51,21 @@ struct model_family {
 };
 
 #define MODEL_VGPRS_MAX 256 /* that an instruction can name */
+
+/* The average compute unit's share of the fullest one's work below which a grid counts as too
+ * coarse, and where rows of W are dealt out by tiles. */
+#define MODEL_BUSY_PERCENT       85
+#define MODEL_BUSY_PERCENT_TILES 80
+
+/* Whether a plan keeps as much of the part busy as is asked for, or as groups of `rows` rows of W
+ * can. */
+static inline bool model_busy(const struct plan *p, unsigned percent, int rows)
+{
+    const uint64_t groups = (uint64_t)((p->problem.n + rows - 1) / rows);
+
+    return p->estimate.busy_percent >= percent ||
+           p->estimate.busy_percent >= target_fill(p->target, groups).percent;
+}
 
 /* Cycles that a plan's operands take to come and go once; `weight_bytes`: of codes, scales and zero
  * points. */

@@ -305,6 +305,17 @@ enum plan_arg {
 #define PLAN_ARGS_MAX 13
 size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX]);
 
+/* Whether products are of f32, which all that is narrower becomes first; in simt_skinny, whether
+ * they are of the bytes of fp8 themselves. */
+static inline bool plan_of_f32(const struct plan *p)
+{
+    return p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
+}
+static inline bool plan_of_bytes(const struct plan *p)
+{
+    return p->products == PRODUCTS_DOT4 || p->row_lanes == 8;
+}
+
 /* Whether the kernel's text pairs dot products for dual issue. The compiler makes such pairs of f16
  * on gfx11 alone, and finds more of them where fp8 becomes f16. */
 bool plan_dual_dot2(const struct plan *p);

@@ -42,17 +42,11 @@ static bool has_zeros(const struct plan *p)
     return p->problem.zero != QUERN_ZERO_NONE;
 }
 
-/* Whether weights become f32. */
-static bool wide(const struct plan *p)
-{
-    return p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
-}
-
 /* Whether one sum of A, that of its values, gives the other, as the decoder adds the same to every
  * code. */
 static bool one_bias(const struct plan *p)
 {
-    return wide(p) || (p->products == PRODUCTS_DOT2 && p->problem.a == QUERN_BF16);
+    return plan_of_f32(p) || (p->products == PRODUCTS_DOT2 && p->problem.a == QUERN_BF16);
 }
 
 static int sums_of_a(const struct plan *p)
@@ -76,7 +70,7 @@ static int decode_slots(const struct plan *p, int words)
     const bool bytes = p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_W;
     const bool f16 = p->problem.a == QUERN_F16;
 
-    if (wide(p))
+    if (plan_of_f32(p))
         return 15 * words;
     if (bytes)
         return (f16 ? 8 : 9) * words;
@@ -88,7 +82,7 @@ static int decode_slots(const struct plan *p, int words)
 /* Instructions that make a word's A ready: pairs in the order of the weights', or in f32. */
 static int a_slots(const struct plan *p)
 {
-    if (wide(p))
+    if (plan_of_f32(p))
         return p->problem.a == QUERN_F32 ? 0 : 8;
     return p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_A && !p->shared_a ? 4
                                                                                              : 0;
@@ -160,7 +154,7 @@ static uint32_t vgprs(const struct plan *p)
         return (uint32_t)((held + sum * m + (has_zeros(p) ? 3 : 0)) * r + 4 * ring * m +
                           4 * sums_of_a(p) * m + (p->ahead ? 0 : 2 * r + 12));
     }
-    const int pair = wide(p) ? 2 : 1;
+    const int pair = plan_of_f32(p) ? 2 : 1;
 
     return (uint32_t)(words * r * (p->ahead ? 2 : 1) /* packed weights */ +
                       (m * r > 4 ? 4 : 8) * pair * r /* decoded */ + (has_zeros(p) ? 4 : 3) * r +
@@ -272,7 +266,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
                     continue;
                 /* only words in the order of k leave a choice */
                 if (pairing == PAIRING_OF_W &&
-                    (p.problem.layout != QUERN_LAYOUT_K8 || wide(&p)))
+                    (p.problem.layout != QUERN_LAYOUT_K8 || plan_of_f32(&p)))
                     continue;
                 try_waves(&p, ranking);
             }

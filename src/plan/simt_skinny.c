@@ -23,9 +23,7 @@
 #define WALK_LOADS 4  /* slots a SIMD has asked for, at least: some arrive and some are used */
 #define WALK_SLOTS 20 /* instructions of a wave that goes on to the next group of rows */
 
-#define BUSY_PERCENT       85 /* as in model.c */
-#define BUSY_PERCENT_TILES 80
-#define BUSY_PERCENT_FULL  95
+#define BUSY_PERCENT_FULL 95
 #define STEPS_M_MAX        4 /* rows of A for which a wave may have any number of rows of W */
 
 /* With one row of A a layer should be as fast as its weights arrive: enough bytes of them asked for
@@ -79,24 +77,12 @@ static int weight_bytes(const struct quern_problem *q)
     return (int)dtype_bytes(problem_weight_type(q));
 }
 
-/* Whether products are of f32, of which all that is narrower is made. */
-static bool of_f32(const struct plan *p)
-{
-    return p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
-}
-
-/* Whether they are of the bytes themselves, if those are fp8. */
-static bool of_bytes(const struct plan *p)
-{
-    return p->products == PRODUCTS_DOT4 || p->row_lanes == 8;
-}
-
 /* Instructions that make `count` fp8 values ready to be multiplied. */
 static int fp8_slots(const struct plan *p, int count)
 {
     const bool bf16 = p->problem.a == QUERN_BF16;
     const bool at_once = p->target->capabilities & CAP_CVT_PK_BF16; /* gfx950, to 16 bits */
-    const int converted = of_bytes(p) ? 0 : of_f32(p) || at_once ? count / 2 : count;
+    const int converted = plan_of_bytes(p) ? 0 : plan_of_f32(p) || at_once ? count / 2 : count;
     const int examined = p->fp8 == FP8_NATIVE ? 0 : p->fp8 == FP8_HALVED ? 6 * count / 4 : count;
 
     if (p->chunk == 1)
@@ -187,7 +173,8 @@ static int slot_slots(const struct plan *p)
     const struct quern_problem *const q = &p->problem;
     const int r = p->rows_per_wave, columns = columns_of(p), wb = weight_bytes(q);
     const int ab = (int)dtype_bytes(q->a);
-    const int narrow = of_f32(p) ? p->chunk : 0; /* what widens 16 bits, unless the product does */
+    /* what widens 16 bits, unless the product does */
+    const int narrow = plan_of_f32(p) ? p->chunk : 0;
     /* where the compiler looks for pairs, about a half of what can be dual-issued finds a partner
      * in another register bank */
     const bool found = p->target->capabilities & CAP_VOPD && p->chunk > 1 &&
@@ -243,7 +230,8 @@ static uint32_t vgprs(const struct plan *p)
     const int sum = p->products == PRODUCTS_MATRIX ? 4 : p->products == PRODUCTS_PACKED ? 2 : 1;
     const int of_a = columns * registers_of(p, (int)dtype_bytes(p->problem.a));
     const int loads = r * registers_of(p, weight_bytes(&p->problem)) + (p->stage ? 0 : of_a);
-    const int converts = (of_f32(p) ? 2 * (r + columns) : 0) + (p->fp8 ? 3 * (r + columns) : 0) +
+    const int converts = (plan_of_f32(p) ? 2 * (r + columns) : 0) +
+                         (p->fp8 ? 3 * (r + columns) : 0) +
                          (p->fp8 == FP8_HALVED     ? 24
                           : p->fp8 != FP8_SOFTWARE ? 0
                           : dtype_bytes(p->problem.a) == 1 ? 36
@@ -345,15 +333,6 @@ static bool any_rows(const struct plan *p)
            (p->target->capabilities & CAP_MFMA || plan_dual_dot2(p));
 }
 
-/* Whether a share of the part is busy, or as much as groups of so many rows can keep so. */
-static bool busy(const struct plan *p, unsigned percent, int rows)
-{
-    const uint64_t groups = (uint64_t)model_ceil_div(p->problem.n, rows);
-    const unsigned finest = target_fill(p->target, groups).percent;
-
-    return p->estimate.busy_percent >= (finest < percent ? finest : percent);
-}
-
 static bool estimate(struct plan *p, const struct model_counts *counts)
 {
     struct plan_estimate *const e = &p->estimate;
@@ -363,10 +342,11 @@ static bool estimate(struct plan *p, const struct model_counts *counts)
     /* What is far below memory time may take more, so that all of the part asks for memory. Groups
      * of eight rows of fp8 take so much less that a little of it may be idle. */
     if (p->row_lanes == 8)
-        e->fills = e->busy_percent >= BUSY_PERCENT_TILES && busy(p, BUSY_PERCENT_FULL, 8);
+        e->fills =
+            e->busy_percent >= MODEL_BUSY_PERCENT_TILES && model_busy(p, BUSY_PERCENT_FULL, 8);
     else
         e->fills =
-            e->kernel_cycles <= e->memory_cycles / 2 && busy(p, BUSY_PERCENT_FULL, 1);
+            e->kernel_cycles <= e->memory_cycles / 2 && model_busy(p, BUSY_PERCENT_FULL, 1);
     return true;
 }
 
@@ -404,9 +384,9 @@ static bool busy_enough(struct plan *p, const struct model_ranking *ranking)
     const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
 
     p->estimate.busy_percent = target_fill(p->target, (uint64_t)groups).percent;
-    if (p->row_lanes != 8 && model_full(ranking) && !busy(p, BUSY_PERCENT_FULL, 1))
+    if (p->row_lanes != 8 && model_full(ranking) && !model_busy(p, BUSY_PERCENT_FULL, 1))
         return false;
-    return ranking->wanted || busy(p, BUSY_PERCENT, p->row_lanes);
+    return ranking->wanted || model_busy(p, MODEL_BUSY_PERCENT, p->row_lanes);
 }
 
 /* Tries workgroups that walk over the groups of rows, as many as a compute unit holds, where those
@@ -521,7 +501,7 @@ static void try_shapes(struct plan *p, struct model_ranking *ranking)
                 (p->rows_per_wave > 1 && p->rows_per_wave * p->row_lanes > p->problem.n))
                 continue;
             /* conversions make longer code, those in software more */
-            if ((p->fp8 && !of_bytes(p) && sums * p->ring > VALUES_MAX) ||
+            if ((p->fp8 && !plan_of_bytes(p) && sums * p->ring > VALUES_MAX) ||
                 (p->fp8 == FP8_SOFTWARE && loads > LOADS_MAX / 2))
                 continue;
             try_waves(p, ranking);

@@ -66,16 +66,10 @@ static int scale_slots(const struct quern_problem *q)
     return 3 + (blocks > NEST || has_seam(q) ? 4 : 0);
 }
 
-/* Whether the table holds f32. */
-static bool wide(const struct plan *p)
-{
-    return p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
-}
-
 /* Whether a 16-bit A is widened for it. */
 static bool widens(const struct plan *p)
 {
-    return wide(p) && p->problem.a != QUERN_F32;
+    return plan_of_f32(p) && p->problem.a != QUERN_F32;
 }
 
 static int64_t weights_of_step(const struct plan *p)
@@ -220,7 +214,7 @@ static uint32_t vgprs(const struct plan *p)
     return (uint32_t)(p->chunk / 8 * r * (p->ahead ? 2 : 1) /* packed weights */ +
                       (p->tail ? (p->ahead ? p->tail / 8 + 3 : 2) * r : 0) /* those of the tail */ +
                       (widens(p) ? 12 : 8) * r /* decoded */ + scales * r + 4 * ring * m +
-                      sums * m * r + other + (wide(p) ? 3 * m : 0));
+                      sums * m * r + other + (plan_of_f32(p) ? 3 * m : 0));
 }
 
 /* Whether the waves hide latency from each other; asked of M = 1 alone. */

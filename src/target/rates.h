@@ -29,6 +29,12 @@ unsigned target_trans_cycles(const struct target *t, unsigned wave_size);
 /* Lanes that all SIMDs of a compute unit work on in a cycle. */
 unsigned target_lanes_per_cycle(const struct target *t);
 
+/* What TARGET_LATENCY_NS are in cycles. */
+static inline int64_t target_latency_cycles(const struct target *t)
+{
+    return (int64_t)(t->clock_ghz * TARGET_LATENCY_NS + 0.5);
+}
+
 /* Matrix instructions have a pipe of their own (MFMA), or hold the vector ALU (WMMA). */
 static inline bool target_matrix_pipe(const struct target *t)
 {
