@@ -51,6 +51,9 @@ WORKER   := $(B)/libexec/quern/quern-worker
 COMMAND  := $(B)/bin/quern
 BNB      := $(B)/lib/libquern_bnb.so
 
+# What a failed command left half written would count as made.
+.DELETE_ON_ERROR:
+
 .PHONY: all demo check check-hw check-long setup clean format examples tests sanitized
 all: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) build
