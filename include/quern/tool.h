@@ -49,7 +49,6 @@ struct quern_kernel_info {
     size_t size;
     const char *symbol;
     int64_t m_lo, m_hi; /* rows it covers in one slice */
-    const char *source;
     const void *object;
     size_t object_bytes;
     struct quern_resources resources;

@@ -56,8 +56,7 @@ void settings_free(struct settings *settings);
 /* A kernel that was found or made. Immutable once ready. */
 struct kernel {
     struct plan plan;
-    char *source;
-    char *options;
+    char *options; /* of the compiler, one a line */
     struct hash128 source_key, entry_key;
     void *bytes; /* the code object */
     size_t size;
@@ -74,8 +73,8 @@ struct kernel {
 };
 
 /*
- * The way through the house for one plan: source, keys, stored entry or compile, checked object. On
- * success *kernel holds everything but the device's part. Blocks while it compiles.
+ * The way through the house for one plan: keys, stored entry or else source and compile, checked
+ * object. On success *kernel holds everything but the device's part. Blocks while it compiles.
  */
 quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                          struct kernel *kernel);
@@ -86,17 +85,17 @@ struct making {
     struct store_want want;
     uint64_t begun; /* by os_now */
 };
-/* The first: source, keys and what bundles and cache have; kernel->bytes is null when that is
- * nothing. After QUERN_OK the other must follow, on whatever thread: it compiles what was not found
- * and checks the object, and leaves nothing behind when it fails. Or else kernel_abandon, which
- * leaves nothing behind. Only the second tells the host. */
+/* The first: keys and what bundles and cache have; kernel->bytes is null when that is nothing.
+ * After QUERN_OK the other must follow, on whatever thread: it compiles what was not found and
+ * checks the object, and leaves nothing behind when it fails. Or else kernel_abandon, which leaves
+ * nothing behind. Only the second tells the host. */
 quern_status kernel_seek(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                          struct kernel *kernel, struct making *making);
 quern_status kernel_finish(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel,
                            struct making *making);
 void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct making *making);
-/* Only the plan, source and keys of a kernel, and with `want` (its text in *key_text) what to look
- * for; nothing is looked up. */
+/* Only the plan and keys of a kernel, and with `want` (its text in *key_text) what to look for;
+ * nothing is looked up. */
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
                          struct str *key_text, struct store_want *want);
 /* Loads a made kernel on the context's device, if it has one. A stored object that the device

@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Changes when the meaning of a key changes; part of every key. */
-#define KEY_FORMAT "quern key 1"
+/* Changes when the meaning of a key changes, also how an outline becomes a source; part of every
+ * key. */
+#define KEY_FORMAT "quern key 2"
 
 /* How long to wait for another process that is making the same kernel, before making it too. */
 #define SINGLE_FLIGHT_MS 30000
@@ -17,16 +18,21 @@
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
 /* Appends what the code object is a function of, but for the toolchain. */
-static void add_source_text(const struct kernel *k, const struct target_id *id, struct str *text)
+static quern_status add_source_text(const struct kernel *k, const struct target_id *id,
+                                    struct str *text)
 {
+    struct str outline = {0};
     char wave[16];
 
     snprintf(wave, sizeof wave, "%u", k->plan.wave_size);
+    const quern_status status = gen_outline(&k->plan, &outline);
     key_add_text(text, "format", KEY_FORMAT);
-    key_add_text(text, "source", k->source);
+    key_add_text(text, "source", str_text(&outline));
     key_add_text(text, "options", k->options);
     key_add_text(text, "processor", id->target->name);
     key_add_text(text, "wave", wave);
+    str_free(&outline);
+    return status;
 }
 
 /* Fills both keys and the entry key's text, which is stored and compared on read; *want points into
@@ -44,7 +50,7 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *text
     key_add_text(text, "toolchain", toolchain ? toolchain->identity : "none");
     /* the hash is an address, not a proof: the inputs themselves follow */
     const size_t source_at = text->length;
-    add_source_text(k, &ctx->id, text);
+    TRY(add_source_text(k, &ctx->id, text));
     FAIL_IF(text->failed, QUERN_E_MEMORY, "out of memory for a key");
     k->source_key = hash128_of(text->text + source_at, text->length - source_at);
     hex_from_bytes(hex, k->source_key.bytes, sizeof k->source_key.bytes);
@@ -120,11 +126,12 @@ static bool from_same_source(quern_ctx *ctx, struct kernel *k, const struct stor
 
 /* ---- From the compiler ----------------------------------------------------------------------- */
 
-static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct store_want *want)
+static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char *source,
+                                   const struct store_want *want)
 {
     struct compile_result result = {0};
     const struct compile_job job = {
-        .source = k->source, .processor = ctx->id.target->name, .options = k->options};
+        .source = source, .processor = ctx->id.target->name, .options = k->options};
     const quern_status status = compiler_compile(ctx->compiler, &job, &result);
 
     if (status != QUERN_OK) {
@@ -149,12 +156,23 @@ static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct store
     store_put(ctx->store, &k->entry_key,
               &(struct store_record){.key_text = want->key_text,
                                      .key_text_bytes = want->key_text_bytes,
-                                     .source = k->source,
+                                     .source = source,
                                      .log = result.log ? result.log : "",
                                      .object = k->bytes,
                                      .object_bytes = k->size});
     compile_result_free(&result);
     return QUERN_OK;
+}
+
+static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct store_want *want)
+{
+    struct str source = {0};
+    quern_status status = gen_source(&k->plan, &source);
+
+    if (status == QUERN_OK)
+        status = compile_source(ctx, k, str_text(&source), want);
+    str_free(&source);
+    return status;
 }
 
 /* Says no with the reason, or notes what it lets pass. */
@@ -240,19 +258,6 @@ static quern_status check_object(quern_ctx *ctx, struct kernel *k)
 
 /* ---- The line -------------------------------------------------------------------------------- */
 
-static quern_status make_source(struct kernel *k)
-{
-    struct str source = {0}, options = {0};
-
-    const quern_status generated = gen_source(&k->plan, &source);
-    gen_options(&k->plan, &options);
-    k->source = str_take(&source);
-    k->options = str_take(&options);
-    TRY(generated);
-    FAIL_IF(!k->source || !k->options, QUERN_E_MEMORY, "out of memory for a kernel's source");
-    return QUERN_OK;
-}
-
 /* From the first tier that has it, if one does. */
 static void from_tiers(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
                        const struct store_want *want)
@@ -267,10 +272,12 @@ static void from_tiers(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
                          struct str *key_text, struct store_want *want)
 {
-    *kernel = (struct kernel){.plan = *plan};
-    quern_status status = make_source(kernel);
-    if (status == QUERN_OK)
-        status = make_keys(ctx, kernel, key_text, want);
+    struct str options = {0};
+
+    gen_options(plan, &options);
+    *kernel = (struct kernel){.plan = *plan, .options = str_take(&options)};
+    FAIL_IF(!kernel->options, QUERN_E_MEMORY, "out of memory for a kernel's options");
+    const quern_status status = make_keys(ctx, kernel, key_text, want);
     if (status != QUERN_OK)
         kernel_free(ctx, kernel);
     return status;
@@ -372,7 +379,6 @@ void kernel_free(quern_ctx *ctx, struct kernel *k)
         ctx->device->functions->unload(ctx->device, k->loaded);
     object_free(&k->object);
     os.free(k->bytes);
-    os.free(k->source);
     os.free(k->options);
     *k = (struct kernel){0};
 }

@@ -15,19 +15,50 @@
 /* Templates carry a licence line each; the source has one at its top. */
 static const char licence[] = "/* SPDX-License-Identifier: MIT */\n";
 
-static quern_status add_template(struct str *s, const char *name)
+/* What stands for a template in an outline. Neither templates nor constants contain the word. */
+static const char include[] = "#include \"";
+
+static const struct template_file *find_template(const char *name, size_t length)
 {
     const struct template_file *f = template_files;
 
-    while (f->name && strcmp(f->name, name))
+    while (f->name && (strncmp(f->name, name, length) || f->name[length]))
         f++;
+    return f;
+}
+
+static quern_status add_template(struct str *outline, const char *name)
+{
+    const struct template_file *const f = find_template(name, strlen(name));
+
     FAIL_IF(!f->name, QUERN_E_INTERNAL, "there is no template \"%s\"", name);
-    const char *text = f->text;
-    if (!strncmp(text, licence, sizeof licence - 1))
-        text += sizeof licence - 1;
-    str_addf(s, "\n// ---- %s ----\n", name);
-    str_add(s, text);
+    str_add(outline, include);
+    str_add(outline, name);
+    str_add(outline, "\" // ");
+    str_add(outline, f->sha256);
+    str_add(outline, "\n");
     return QUERN_OK;
+}
+
+/* Appends an outline with each template in its place. Keys are made of outlines: if this changes,
+ * so must their format (dispatch/kernel.c). */
+static void expand(const char *outline, struct str *source)
+{
+    for (const char *line = outline, *next; *line; line = next) {
+        next = strchrnul(line, '\n');
+        next += *next == '\n';
+        if (strncmp(line, include, sizeof include - 1)) {
+            str_add_bytes(source, line, (size_t)(next - line));
+            continue;
+        }
+        const char *const name = line + sizeof include - 1;
+        const struct template_file *const f = find_template(name, strcspn(name, "\""));
+        const char *text = f->text;
+        if (!strncmp(text, licence, sizeof licence - 1))
+            text += sizeof licence - 1;
+        str_addf(source, "\n// ---- %s ----\n", f->name);
+        str_add(source, text);
+    }
 }
 
 #define MEANING_COLUMN 40
@@ -501,42 +532,56 @@ static quern_status add_dequant(struct str *source, const struct plan *plan)
     return add_template(source, "family/dequant");
 }
 
-quern_status gen_source(const struct plan *plan, struct str *source)
+quern_status gen_outline(const struct plan *plan, struct str *outline)
 {
     char problem[QUERN_TEXT_MAX];
     quern_status status = QUERN_E_INTERNAL;
 
     TRY(quern_problem_text(&plan->problem, problem, sizeof problem));
-    str_add(source, licence);
-    str_addf(source, "// quern " VERSION " for %s", plan->target->name);
+    str_add(outline, licence);
+    str_addf(outline, "// quern " VERSION " for %s", plan->target->name);
     if (plan->family == FAMILY_MMA_TILE)
-        str_addf(source, ", M = %d and more", plan->m_lo);
+        str_addf(outline, ", M = %d and more", plan->m_lo);
     else if (plan->family != FAMILY_DEQUANT)
-        str_addf(source, ", M = %d to %d", plan->m_lo, plan->m_hi);
-    str_addf(source, "\n// %s\n\n", problem);
+        str_addf(outline, ", M = %d to %d", plan->m_lo, plan->m_hi);
+    str_addf(outline, "\n// %s\n\n", problem);
     switch (plan->family) {
     case FAMILY_DEQUANT:
-        status = add_dequant(source, plan);
+        status = add_dequant(outline, plan);
         break;
     case FAMILY_SIMT_W4:
-        status = add_simt_w4(source, plan);
+        status = add_simt_w4(outline, plan);
         break;
     case FAMILY_SIMT_INT4:
-        status = add_simt_int4(source, plan);
+        status = add_simt_int4(outline, plan);
         break;
     case FAMILY_SIMT_SKINNY:
-        status = add_simt_skinny(source, plan);
+        status = add_simt_skinny(outline, plan);
         break;
     case FAMILY_MMA_W4:
-        status = add_mma_w4(source, plan);
+        status = add_mma_w4(outline, plan);
         break;
     case FAMILY_MMA_INT4:
-        status = add_mma_int4(source, plan);
+        status = add_mma_int4(outline, plan);
         break;
     case FAMILY_MMA_TILE:
-        status = add_mma_tile(source, plan);
+        status = add_mma_tile(outline, plan);
         break;
     }
+    TRY(status);
+    FAIL_IF(outline->failed, QUERN_E_MEMORY, "out of memory while writing the outline of %s",
+            plan->symbol);
+    return QUERN_OK;
+}
+
+quern_status gen_source(const struct plan *plan, struct str *source)
+{
+    struct str outline = {0};
+
+    const quern_status status = gen_outline(plan, &outline);
+    if (status == QUERN_OK)
+        expand(str_text(&outline), source);
+    str_free(&outline);
     TRY(status);
     FAIL_IF(source->failed, QUERN_E_MEMORY, "out of memory while writing the source of %s",
             plan->symbol);

@@ -9,6 +9,14 @@
 #include "plan/plan.h"
 
 /*
+ * Appends the source with templates named instead of spelled out: a line `#include "family/simt_w4"
+ * // …` each, with the template's SHA-256. As it says all that the source is a function of, it
+ * stands for the source where that is compared, and is a tenth as long. QUERN_E_MEMORY if `outline`
+ * cannot grow.
+ */
+quern_status gen_outline(const struct plan *plan, struct str *outline);
+
+/*
  * Appends the whole source of the kernel: constants, prelude, decode, family. The text is a
  * function of (problem, processor, M range, library version) alone. QUERN_E_MEMORY if `source`
  * cannot grow.

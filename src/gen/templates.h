@@ -5,6 +5,7 @@
 
 struct template_file {
     const char *name; /* path below templates/ without .hip: "family/simt_w4" */
+    const char *sha256; /* of the file, 64 hexadecimal digits */
     const char *text;
 };
 

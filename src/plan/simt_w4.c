@@ -278,12 +278,16 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
     const bool may = may_be_ahead(p);
     struct model_counts counts[2]; /* as it is, and ahead, which takes more registers */
     enum plan_phase phase[2];
+    bool beaten[2];
 
     for (int ahead = 0; ahead <= may; ahead++) {
         p->ahead = ahead;
         count(p, &counts[ahead]);
         phase[ahead] = p->phase;
+        beaten[ahead] = model_beaten(p, &counts[ahead], ranking);
     }
+    if (beaten[0] && beaten[may])
+        return;
     for (int groups = 1; groups * p->split_k * (int)p->wave_size <= ITEMS_MAX; groups++) {
         p->waves = groups * p->split_k;
         if (model_hopeless(p, 1, ranking))
@@ -291,7 +295,7 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
         for (int ahead = may; ahead >= 0; ahead--) {
             p->ahead = ahead;
             p->phase = phase[ahead];
-            if (estimate(p, &counts[ahead]))
+            if (!beaten[ahead] && estimate(p, &counts[ahead]))
                 model_put(ranking, p);
         }
     }

@@ -7,7 +7,8 @@
  * is one, as the difference of two runs of this program with more and less of the same.
  *
  *   bench_machinery DIRECTORY              keeps its cache there; the first run fills it
- *   bench_machinery DIRECTORY NAME TIMES   does one thing so many times, for callgrind
+ *   bench_machinery DIRECTORY NAME TIMES [LAYER]
+ *                                          does one thing so many times, for callgrind
  */
 #include "dispatch/dispatch.h"
 #include "base/os.h"
@@ -25,9 +26,18 @@
 #define M_MAX   8
 
 /* The first is what all but op creation is measured with. */
-static const char *const layers[] = {"wq=nf4 n=4096 k=4096 a=bf16",
-                                     "wq=int4 zero=u8 n=4096 k=4096 a=bf16",
-                                     "wq=none n=4096 k=4096 a=bf16"};
+static const char *const layers[] = {
+    "wq=nf4 n=4096 k=4096 a=bf16",
+    "wq=fp4 n=4096 k=4096 a=bf16",
+    "wq=mxfp4 n=4096 k=4096 a=bf16",
+    "wq=int4 n=4096 k=4096 a=bf16",
+    "wq=int4 zero=u8 n=4096 k=4096 a=bf16",
+    "wq=int4 zero=scaled n=4096 k=4096 a=bf16",
+    "wq=none n=4096 k=4096 a=bf16",
+    "wq=none n=4096 k=4096 a=f16",
+    "wq=none n=4096 k=4096 a=f32",
+    "wq=fp8 n=4096 k=4096 a=fp8",
+};
 enum { LAYERS = sizeof layers / sizeof *layers };
 static const char *directory;
 
@@ -59,6 +69,7 @@ static struct {
     struct quern_problem problems[MANY]; /* the layers, and more */
     quern_op *ops[MANY];
     struct quern_args args;
+    int layer; /* that is created */
 } world;
 
 static void open_and_close(int i)
@@ -67,32 +78,16 @@ static void open_and_close(int i)
     quern_close(open_here(QUERN_DEVICE_NONE));
 }
 
-static void open_create_and_close(int layer)
+/* Of the layer that the thing is about. */
+static void create(int i)
 {
     quern_ctx *const ctx = open_here(QUERN_DEVICE_NONE);
     quern_op *op;
 
-    must(quern_op_create(ctx, &world.problems[layer], M_MAX, &op));
+    (void)i;
+    must(quern_op_create(ctx, &world.problems[world.layer], M_MAX, &op));
     quern_op_release(op);
     quern_close(ctx);
-}
-
-static void create_nf4(int i)
-{
-    (void)i;
-    open_create_and_close(0);
-}
-
-static void create_int4(int i)
-{
-    (void)i;
-    open_create_and_close(1);
-}
-
-static void create_plain(int i)
-{
-    (void)i;
-    open_create_and_close(2);
 }
 
 static void make_one_ready(void)
@@ -191,7 +186,7 @@ static void launch_over(void)
 
 static void nothing_to_do(void) {}
 
-enum { OPEN, CREATE, CREATE_LAST = CREATE + LAYERS - 1, LAUNCH, ONE, ANY, THINGS };
+enum { OPEN, CREATE, LAUNCH, ONE, ANY, THINGS };
 
 static const struct thing {
     const char *name;
@@ -202,9 +197,7 @@ static const struct thing {
     void (*over)(void);
 } things[THINGS] = {
     [OPEN] = {"open", 1, 11, nothing_to_do, open_and_close, nothing_to_do},
-    [CREATE] = {"create", 1, 11, nothing_to_do, create_nf4, nothing_to_do},
-    [CREATE + 1] = {"create-int4", 1, 11, nothing_to_do, create_int4, nothing_to_do},
-    [CREATE_LAST] = {"create-plain", 1, 11, nothing_to_do, create_plain, nothing_to_do},
+    [CREATE] = {"create", 1, 11, nothing_to_do, create, nothing_to_do},
     [LAUNCH] = {"launch", 50000, 50000, make_launch_ready, launch, launch_over},
     [ONE] = {"known", 50000, 50000, make_one_ready, find_one, one_over},
     [ANY] = {"any", 64 * MANY, 64 * MANY, make_many_ready, find_any, many_over},
@@ -256,11 +249,12 @@ static double nanoseconds(const struct thing *thing, int threads)
 /* Of a whole run of this program, as callgrind says: "Collected : N". 0 if there is no valgrind. */
 static double instructions_of_run(const struct thing *thing, int times)
 {
-    char line[512], number[16];
+    char line[512], number[16], layer[16];
     double count = 0;
     int out[2];
 
     snprintf(number, sizeof number, "%d", times);
+    snprintf(layer, sizeof layer, "%d", world.layer);
     if (pipe(out))
         return 0;
     fflush(NULL);
@@ -273,7 +267,7 @@ static double instructions_of_run(const struct thing *thing, int times)
         const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
         self[n > 0 ? n : 0] = 0;
         execlp("valgrind", "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", self,
-               directory, thing->name, number, (char *)NULL);
+               directory, thing->name, number, layer, (char *)NULL);
         _exit(127);
     }
     close(out[1]);
@@ -309,19 +303,30 @@ static void print(const char *what, double time, const char *unit, double count)
     fflush(stdout);
 }
 
+static void measure_create(int layer, double open_ns, double open_count)
+{
+    char text[96];
+    quern_op *op;
+
+    world.layer = layer;
+    quern_ctx *const ctx = open_here(QUERN_DEVICE_NONE);
+    must(quern_op_create(ctx, &world.problems[layer], M_MAX, &op)); /* and fill the cache */
+    const double kernels = (double)quern_op_kernel_count(op);
+    quern_close(ctx);
+    snprintf(text, sizeof text, "an op from a warm cache, for each of %.0f kernels", kernels);
+    printf("%s\n", layers[layer]);
+    print(text, (nanoseconds(&things[CREATE], 1) - open_ns) * 1e-3 / kernels, "us",
+          (instructions(&things[CREATE]) - open_count) / kernels);
+}
+
 static void measure_all(void)
 {
     double ns[THINGS], count[THINGS], crowd = 0;
-    size_t kernels[LAYERS];
     char text[96];
 
-    make_one_ready(); /* and fill the cache */
-    for (int i = 0; i < LAYERS; i++) {
-        must(quern_op_create(world.ctx, &world.problems[i], M_MAX, &world.ops[i]));
-        kernels[i] = quern_op_kernel_count(world.ops[i]);
-    }
-    one_over();
     for (int i = 0; i < THINGS; i++) {
+        if (i == CREATE)
+            continue;
         things[i].make_ready();
         ns[i] = nanoseconds(&things[i], 1);
         if (i == ANY)
@@ -330,24 +335,20 @@ static void measure_all(void)
         count[i] = instructions(&things[i]);
     }
     print("opening the library, and closing it", ns[OPEN] * 1e-3, "us", count[OPEN]);
-    for (int i = 0; i < LAYERS; i++) {
-        snprintf(text, sizeof text, "an op from a warm cache, %.7s, for each of %zu kernels",
-                 layers[i], kernels[i]);
-        print(text, (ns[CREATE + i] - ns[OPEN]) * 1e-3 / (double)kernels[i], "us",
-              (count[CREATE + i] - count[OPEN]) / (double)kernels[i]);
-    }
     print("a launch, up to the device call", ns[LAUNCH], "ns", count[LAUNCH]);
     print("quern_op_create of a known problem, and its release", ns[ONE], "ns", count[ONE]);
     snprintf(text, sizeof text, "the same, one of %d", MANY);
     print(text, ns[ANY], "ns", count[ANY]);
     snprintf(text, sizeof text, "the same, on %d threads at once", THREADS);
     print(text, crowd, "ns", 0);
+    for (int i = 0; i < LAYERS; i++)
+        measure_create(i, ns[OPEN], count[OPEN]);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 2 && argc != 4) {
-        fprintf(stderr, "usage: bench_machinery DIRECTORY [NAME TIMES]\n");
+    if (argc != 2 && argc != 4 && argc != 5) {
+        fprintf(stderr, "usage: bench_machinery DIRECTORY [NAME TIMES [LAYER]]\n");
         return 2;
     }
     directory = argv[1];
@@ -357,6 +358,7 @@ int main(int argc, char **argv)
         measure_all();
         return 0;
     }
+    world.layer = argc == 5 ? atoi(argv[4]) % LAYERS : 0;
     for (int i = 0; i < THINGS; i++)
         if (!strcmp(things[i].name, argv[2])) {
             const int times = atoi(argv[3]);

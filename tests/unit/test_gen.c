@@ -15,6 +15,8 @@
 #include "gen/gen.h"
 #include "gen/templates.h"
 
+#include <sodium.h>
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,17 +24,24 @@
 
 #define LINE_MAX_LENGTH 100
 
-static char *source_of(const char *problem, const char *target, int m)
+typedef quern_status generate_fn(const struct plan *plan, struct str *text);
+
+static char *text_of(generate_fn *generate, const char *problem, const char *target, int m)
 {
     struct quern_problem p;
     struct plan_set set;
-    struct str source = {0};
+    struct str text = {0};
 
     if (quern_problem_parse(problem, &p) != QUERN_OK ||
         plan_make(&p, target_named(target), &set) != QUERN_OK ||
-        gen_source(plan_for(&set, m), &source) != QUERN_OK)
+        generate(plan_for(&set, m), &text) != QUERN_OK)
         fail_msg("%s on %s: %s", problem, target, quern_last_error()->message);
-    return str_take(&source);
+    return str_take(&text);
+}
+
+static char *source_of(const char *problem, const char *target, int m)
+{
+    return text_of(gen_source, problem, target, m);
 }
 
 /* ---- Golden ---------------------------------------------------------------------------------- */
@@ -135,6 +144,43 @@ static void test_templates(void **state)
     assert_true(count >= 6);
 }
 
+/* Keys name templates by digest: another text must never go by the same one. */
+static void test_digests(void **state)
+{
+    (void)state;
+    for (const struct template_file *f = template_files; f->name; f++) {
+        uint8_t digest[crypto_hash_sha256_BYTES];
+        char hex[2 * sizeof digest + 1];
+        crypto_hash_sha256(digest, (const uint8_t *)f->text, strlen(f->text));
+        hex_from_bytes(hex, digest, sizeof digest);
+        assert_string_equal(f->sha256, hex);
+    }
+}
+
+/* The outline is the source up to its first template, then the templates' names and digests. */
+static void test_outline(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < GOLDEN_COUNT; i++) {
+        char *const source = source_of(golden[i].problem, golden[i].target, golden[i].m);
+        char *const outline = text_of(gen_outline, golden[i].problem, golden[i].target,
+                                      golden[i].m);
+        char *const end = strstr(source, "\n// ---- ");
+        struct str expected = {0};
+        str_add_bytes(&expected, source, (size_t)(end - source));
+        for (const char *at = end; at; at = strstr(at + 1, "\n// ---- ")) {
+            const char *const name = at + strlen("\n// ---- ");
+            for (const struct template_file *f = template_files; f->name; f++)
+                if (!strncmp(f->name, name, strlen(f->name)) && name[strlen(f->name)] == ' ')
+                    str_addf(&expected, "#include \"%s\" // %s\n", f->name, f->sha256);
+        }
+        assert_string_equal(outline, str_text(&expected));
+        str_free(&expected);
+        free(outline);
+        free(source);
+    }
+}
+
 /* A line of the constants block is a name, and an integer or a word. */
 static bool is_constant(const char *line)
 {
@@ -221,7 +267,7 @@ static void test_source_says_what_the_plan_says(void **state)
     free(source);
 }
 
-/* Different kernels must not share a text: it is their key. */
+/* Different kernels must not share a text. */
 static void test_sources_differ(void **state)
 {
     static const char *const problems[] = {"op=dequant wq=nf4 n=128 k=256 c=f16",
@@ -300,6 +346,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_templates),
+        cmocka_unit_test(test_digests),
+        cmocka_unit_test(test_outline),
         cmocka_unit_test(test_constants),
         cmocka_unit_test(test_source_says_what_the_plan_says),
         cmocka_unit_test(test_sources_differ),
