@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Members as the transformers library writes them: hidden_size, num_attention_heads …; of a
- * multimodal model they are in text_config. quantization_config is by quant_method: gptq and awq
+ * multimodal model they are in text_config. Which layers have a bias is said by attention_bias,
+ * mlp_bias …, or by the model's type alone. quantization_config is by quant_method: gptq and awq
  * (bits, group_size, sym or zero_point), compressed-tensors (config_groups.*.weights), bitsandbytes
  * (load_in_4bit, bnb_4bit_*), mxfp4, fp8 (activation_scheme).
  */
@@ -62,15 +63,33 @@ static const char *text_member(const json_t *object, const char *names)
 
 /* ---- Sizes ----------------------------------------------------------------------------------- */
 
+#define EXPERT_NAMES "num_experts|n_routed_experts|num_local_experts|moe_num_experts"
+
+/* Experts that every token goes through are one layer, as wide as all of them. */
+static int read_shared(const json_t *text, const char *path, struct model *m)
+{
+    static const char widths[] = "shared_expert_intermediate_size|shared_intermediate_size";
+    static const char counts[] = "n_shared_experts|moe_num_shared_experts";
+    char found[64];
+    int64_t count;
+
+    if (any_of(text, widths, found))
+        return json_field_int(text, path, found, 0, SIZE_MAX_ANY, &m->shared_intermediate);
+    if (!any_of(text, counts, found))
+        return EXIT_OK;
+    const int status = json_field_int(text, path, found, 0, SIZE_MAX_ANY, &count);
+    m->shared_intermediate = status ? 0 : count * m->expert_intermediate;
+    return status;
+}
+
 static int read_experts(const json_t *text, const char *path, struct model *m)
 {
-    static const char names[] = "num_experts|n_routed_experts|num_local_experts";
     char found[64];
-    int64_t wide;
+    int64_t first, step;
 
-    if (!any_of(text, names, found))
+    if (!any_of(text, EXPERT_NAMES, found))
         return EXIT_OK;
-    int status = read_size(text, path, names, 0, &m->experts);
+    int status = read_size(text, path, EXPERT_NAMES, 0, &m->experts);
     if (status)
         return status;
     /* Mixtral and gpt-oss have no width of their own for experts, and no other layers besides */
@@ -78,11 +97,89 @@ static int read_experts(const json_t *text, const char *path, struct model *m)
     if ((status = read_size(text, path, own ? "moe_intermediate_size" : "intermediate_size", 0,
                             &m->expert_intermediate)))
         return status;
-    wide = json_integer_value(any_of(text, "first_k_dense_replace", found));
+    first = json_integer_value(any_of(text, "first_k_dense_replace|moe_layer_start_index", found));
+    step = json_integer_value(any_of(text, "decoder_sparse_step", found));
     const json_t *const dense = json_object_get(text, "mlp_only_layers");
-    if (!own || (wide < 1 && json_array_size(dense) == 0))
+    if (!own || (first < 1 && step <= 1 && json_array_size(dense) == 0))
         m->intermediate = 0; /* every layer is one of experts */
+    return read_shared(text, path, m);
+}
+
+/* Layers that are none of those that problems are made of. */
+static int check_kinds(const json_t *text, const char *path)
+{
+    const json_t *const kinds = json_object_get(text, "layer_types");
+    static const char others[] = "linear_num_key_heads|mamba_d_state|mamba_num_heads|lru_width|"
+                                 "index_n_heads|intermediate_size_mlp";
+    char found[64], shown[JSON_SHOWN_BYTES];
+
+    if (any_of(text, others, found))
+        return fail("%s: '%s' says that there are layers beside attention, feed-forward and "
+                    "experts, or others than in most models; this version does not know them: give "
+                    "problems instead",
+                    path, found);
+    for (size_t i = 0; i < json_array_size(kinds); i++) {
+        const char *const kind = json_string_value(json_array_get(kinds, i));
+        if (!kind || (strcmp(kind, "full_attention") && strcmp(kind, "sliding_attention") &&
+                      strcmp(kind, "chunked_attention")))
+            return fail("%s: 'layer_types' has %s, whose layers this version does not know; give "
+                        "problems instead",
+                        path, json_shown(json_array_get(kinds, i), shown));
+    }
     return EXIT_OK;
+}
+
+/* Attention through a latent: DeepSeek-V2's names. */
+static int read_latent(const json_t *text, const char *path, struct model *m)
+{
+    struct model_latent *const l = &m->latent;
+    char found[64];
+    int status;
+
+    if (any_of(text, "q_lora_rank", found) &&
+        (status = read_size(text, path, "q_lora_rank", 0, &l->q)))
+        return status;
+    if ((status = read_size(text, path, "kv_lora_rank", 0, &l->kv)) ||
+        (status = read_size(text, path, "qk_nope_head_dim", 0, &l->nope)) ||
+        (status = read_size(text, path, "qk_rope_head_dim", 0, &l->rope)))
+        return status;
+    return read_size(text, path, "v_head_dim", 0, &l->value);
+}
+
+static int read_heads(const json_t *text, const char *path, struct model *m)
+{
+    char found[64];
+
+    if (any_of(text, "kv_lora_rank|q_lora_rank", found))
+        return read_latent(text, path, m);
+    if (!any_of(text, "head_dim", found) && m->hidden % m->heads)
+        return fail("%s: 'hidden_size' %lld is not a multiple of 'num_attention_heads' %lld, and "
+                    "there is no 'head_dim'",
+                    path, (long long)m->hidden, (long long)m->heads);
+    return read_size(text, path, "head_dim", m->hidden / m->heads, &m->head_dim);
+}
+
+static bool is_true(const json_t *object, const char *names)
+{
+    char found[64];
+
+    return json_is_true(any_of(object, names, found));
+}
+
+/* As transformers' classes have them: Qwen2's projections to q, k and v always add one, and GLM's
+ * attention_bias is not that of the projection back. */
+static void read_biases(const json_t *text, struct model *m)
+{
+    const char *const type = text_member(text, "model_type");
+    const bool all = is_true(text, "use_bias"), attention = is_true(text, "attention_bias");
+    const bool qwen2 = !strncmp(type, "qwen2", 5);
+
+    m->qkv_bias = all || attention ||
+                  (qwen2 ? !json_is_false(json_object_get(text, "qkv_bias"))
+                         : is_true(text, "qkv_bias|add_qkv_bias"));
+    m->o_bias = all || (attention && strncmp(type, "glm", 3));
+    m->mlp_bias = all || is_true(text, "mlp_bias");
+    m->expert_bias = !strcmp(type, "gpt_oss");
 }
 
 static int read_sizes(const json_t *text, const char *path, struct model *m)
@@ -90,23 +187,16 @@ static int read_sizes(const json_t *text, const char *path, struct model *m)
     char found[64];
     int status;
 
-    if (any_of(text, "kv_lora_rank|q_lora_rank", found))
-        return fail("%s: '%s' says that attention goes through a latent (MLA), whose layers this "
-                    "version does not know; give problems instead",
-                    path, found);
-    if ((status = read_size(text, path, "hidden_size", 0, &m->hidden)) ||
+    if ((status = check_kinds(text, path)) ||
+        (status = read_size(text, path, "hidden_size", 0, &m->hidden)) ||
         (status = read_size(text, path, "num_attention_heads", 0, &m->heads)) ||
         (status = read_size(text, path, "num_key_value_heads", m->heads, &m->kv_heads)) ||
         (status = read_size(text, path, "num_hidden_layers", 0, &m->layers)) ||
-        (status = read_size(text, path, "vocab_size", 0, &m->vocabulary)))
+        (status = read_size(text, path, "vocab_size", 0, &m->vocabulary)) ||
+        (status = read_heads(text, path, m)))
         return status;
-    if (!any_of(text, "head_dim", found) && m->hidden % m->heads)
-        return fail("%s: 'hidden_size' %lld is not a multiple of 'num_attention_heads' %lld, and "
-                    "there is no 'head_dim'",
-                    path, (long long)m->hidden, (long long)m->heads);
-    if ((status = read_size(text, path, "head_dim", m->hidden / m->heads, &m->head_dim)))
-        return status;
-    const bool experts = any_of(text, "num_experts|n_routed_experts|num_local_experts", found);
+    read_biases(text, m);
+    const bool experts = any_of(text, EXPERT_NAMES, found);
     if ((status = read_size(text, path, "intermediate_size", experts ? -1 : 0, &m->intermediate)))
         return status;
     if (m->intermediate < 0)
@@ -208,10 +298,22 @@ static int read_compressed(const json_t *q, const char *path, struct model *m)
             return read_floats(group, weights, path, m);
         if (strcmp(type, "int"))
             return unknown(path, "type", type[0] ? type : "(none)");
+        if (json_is_object(json_object_get(group, "input_activations")))
+            return unknown(path, "int weights", "with input_activations");
         return read_integers(weights, path, "num_bits", "group_size",
                              !json_is_false(json_object_get(weights, "symmetric")), m);
     }
     return unknown(path, "config_groups", "without weights");
+}
+
+/* The type of A by torch's name; another name says nothing. */
+static void set_type(const char *type, struct model *m)
+{
+    if (!strcmp(type, "float16") || !strcmp(type, "bfloat16") || !strcmp(type, "float32"))
+        snprintf(m->words.a, sizeof m->words.a, "%s",
+                 !strcmp(type, "float16")    ? "f16"
+                 : !strcmp(type, "bfloat16") ? "bf16"
+                                             : "f32");
 }
 
 static int read_bitsandbytes(const json_t *q, const char *path, struct model *m)
@@ -228,6 +330,8 @@ static int read_bitsandbytes(const json_t *q, const char *path, struct model *m)
     snprintf(m->words.group, sizeof m->words.group, "64");
     snprintf(m->words.scale, sizeof m->words.scale, "%s",
              json_is_true(json_object_get(q, "bnb_4bit_use_double_quant")) ? "nested" : "f32");
+    /* what activations become on the way into such a layer */
+    set_type(text_member(q, "bnb_4bit_compute_dtype"), m);
     return EXIT_OK;
 }
 
@@ -274,10 +378,6 @@ int hf_config_read(const json_t *root, const char *path, struct model *m)
     const int status = read_sizes(text, path, m);
     if (status)
         return status;
-    if (!strcmp(type, "float16") || !strcmp(type, "bfloat16") || !strcmp(type, "float32"))
-        snprintf(m->words.a, sizeof m->words.a, "%s",
-                 !strcmp(type, "float16")    ? "f16"
-                 : !strcmp(type, "bfloat16") ? "bf16"
-                                             : "f32");
+    set_type(type, m);
     return read_quantisation(root, path, m);
 }

@@ -12,8 +12,9 @@
 bool hf_config_is(const json_t *root);
 
 /*
- * Fills in everything but the name. Dense models, and mixtures of experts; attention with a latent
- * (MLA) is refused, because its layers are others. quantization_config becomes problem words.
+ * Fills in everything but the name. Dense models, and mixtures of experts, attention with a latent
+ * (MLA) too; models some of whose layers are no attention (state spaces, linear attention) are
+ * refused. quantization_config becomes problem words.
  */
 int hf_config_read(const json_t *root, const char *path, struct model *model);
 

@@ -58,16 +58,35 @@ static int read_sizes(const json_t *root, const char *path, struct model *m)
     return json_field_int(root, path, "intermediate", 1, DIMENSION_MAX / 2, &m->intermediate);
 }
 
+static int check_size(const char *path, const char *what, int64_t size, int64_t most)
+{
+    if (size <= most)
+        return EXIT_OK;
+    return fail("%s: %s is %lld; it must be at most %lld", path, what, (long long)size,
+                (long long)most);
+}
+
+/* Of the products that become an N or a K. */
 static int check_products(const char *path, const struct model *m)
 {
+    const struct model_latent *const l = &m->latent;
+    int status;
+
+    if ((status = check_size(path, "the intermediate size of shared experts",
+                             m->shared_intermediate, DIMENSION_MAX / 2)))
+        return status;
+    if (l->kv && ((status = check_size(path, "heads (qk_nope_head_dim + qk_rope_head_dim)",
+                                       m->heads * (l->nope + l->rope), DIMENSION_MAX)) ||
+                  (status = check_size(path, "heads (qk_nope_head_dim + v_head_dim)",
+                                       m->heads * (l->nope + l->value), DIMENSION_MAX)) ||
+                  (status = check_size(path, "q_lora_rank + kv_lora_rank + qk_rope_head_dim",
+                                       l->q + l->kv + l->rope, DIMENSION_MAX))))
+        return status;
     if (m->kv_heads > m->heads)
         return fail("%s: 'kv_heads' is %lld; it must be at most 'heads', %lld", path,
                     (long long)m->kv_heads, (long long)m->heads);
-    const int64_t qkv = (m->heads + 2 * m->kv_heads) * m->head_dim;
-    if (qkv > DIMENSION_MAX)
-        return fail("%s: (heads + 2 kv_heads) head_dim is %lld; it must be at most %lld", path,
-                    (long long)qkv, (long long)DIMENSION_MAX);
-    return EXIT_OK;
+    return check_size(path, "(heads + 2 kv_heads) head_dim",
+                      (m->heads + 2 * m->kv_heads) * m->head_dim, DIMENSION_MAX);
 }
 
 static int read_manifest(const json_t *root, const char *path, struct model *m, const char **name)
@@ -142,24 +161,31 @@ int model_parse_tp(const char *text, int tp[MODEL_TP_MAX], size_t *count)
     }
 }
 
+/* The layers so far, and the way of splitting that more are added for. */
+struct layer_list {
+    struct model_layer *layers;
+    size_t *count;
+    int tp;
+};
+
 /* Adds a layer, or its name to a layer of the same shape. */
-static void add_layer(struct model_layer *layers, size_t *count, const char *kind, int tp,
-                      int64_t n, int64_t k)
+static void add_layer(const struct layer_list *list, const char *kind, int64_t n, int64_t k,
+                      bool bias)
 {
     char name[32];
     size_t i = 0;
 
-    if (tp == 1)
+    if (list->tp == 1)
         snprintf(name, sizeof name, "%s", kind);
     else
-        snprintf(name, sizeof name, "%s/tp%d", kind, tp);
-    while (i < *count && (layers[i].n != n || layers[i].k != k))
-        i++;
-    struct model_layer *layer = &layers[i];
-    if (i == *count) {
-        *layer = (struct model_layer){.n = n, .k = k};
+        snprintf(name, sizeof name, "%s/tp%d", kind, list->tp);
+    struct model_layer *layer = list->layers;
+    while (i < *list->count && (layer->n != n || layer->k != k || layer->bias != bias))
+        i++, layer++;
+    if (i == *list->count) {
+        *layer = (struct model_layer){.n = n, .k = k, .bias = bias};
         snprintf(layer->names, sizeof layer->names, "%s", name);
-        ++*count;
+        ++*list->count;
     } else if (strlen(layer->names) + strlen(name) + 3 < sizeof layer->names) {
         strcat(layer->names, ", ");
         strcat(layer->names, name);
@@ -174,35 +200,65 @@ static int check_split(const struct model *m, const char *what, int64_t value, i
                   (long long)value, what, m->name);
 }
 
+static int add_attention(const struct model *m, const struct layer_list *list)
+{
+    const int64_t heads = m->heads / list->tp;
+    const int64_t kv_heads = m->kv_heads >= list->tp ? m->kv_heads / list->tp : 1;
+    const struct model_latent *const l = &m->latent;
+
+    if (!l->kv) {
+        if (m->kv_heads % list->tp && list->tp % m->kv_heads)
+            return check_split(m, "kv_heads", m->kv_heads, list->tp);
+        add_layer(list, "qkv", (heads + 2 * kv_heads) * m->head_dim, m->hidden, m->qkv_bias);
+        add_layer(list, "o", m->hidden, heads * m->head_dim, m->o_bias);
+        return EXIT_OK;
+    }
+    if (!l->q) {
+        add_layer(list, "q", heads * (l->nope + l->rope), m->hidden, false);
+        add_layer(list, "kv_a", l->kv + l->rope, m->hidden, m->qkv_bias);
+    } else {
+        add_layer(list, "qkv_a", l->q + l->kv + l->rope, m->hidden, m->qkv_bias);
+        add_layer(list, "q_b", heads * (l->nope + l->rope), l->q, false);
+    }
+    add_layer(list, "kv_b", heads * (l->nope + l->value), l->kv, false);
+    add_layer(list, "o", m->hidden, heads * l->value, m->o_bias);
+    return EXIT_OK;
+}
+
+/* gate_up and down of that width. */
+static void add_mlp(const struct model *m, const struct layer_list *list, const char *kind,
+                    int64_t intermediate, bool bias)
+{
+    char name[32];
+
+    if (!intermediate)
+        return;
+    snprintf(name, sizeof name, "%sgate_up", kind);
+    add_layer(list, name, 2 * intermediate / list->tp, m->hidden, bias);
+    snprintf(name, sizeof name, "%sdown", kind);
+    add_layer(list, name, m->hidden, intermediate / list->tp, bias);
+}
+
 /* One GPU's share of each layer. */
 static int add_layers(const struct model *m, int tp, struct model_layer *layers, size_t *count)
 {
+    const struct layer_list list = {layers, count, tp};
     int status;
 
     if ((status = check_split(m, "heads", m->heads, tp)) ||
         (status = check_split(m, "intermediate", m->intermediate, tp)) ||
         (status = check_split(m, "expert intermediate", m->expert_intermediate, tp)) ||
-        (status = check_split(m, "vocabulary", m->vocabulary, tp)))
+        (status = check_split(m, "shared expert intermediate", m->shared_intermediate, tp)) ||
+        (status = check_split(m, "vocabulary", m->vocabulary, tp)) ||
+        (!m->only_experts && (status = add_attention(m, &list))))
         return status;
-    if (m->kv_heads % tp && tp % m->kv_heads)
-        return check_split(m, "kv_heads", m->kv_heads, tp);
-    const int64_t heads = m->heads / tp;
-    const int64_t kv_heads = m->kv_heads >= tp ? m->kv_heads / tp : 1;
-
-    if (!m->only_experts) {
-        add_layer(layers, count, "qkv", tp, (heads + 2 * kv_heads) * m->head_dim, m->hidden);
-        add_layer(layers, count, "o", tp, m->hidden, heads * m->head_dim);
-    }
-    if (m->intermediate && !m->only_experts) {
-        add_layer(layers, count, "gate_up", tp, 2 * m->intermediate / tp, m->hidden);
-        add_layer(layers, count, "down", tp, m->hidden, m->intermediate / tp);
-    }
-    if (m->experts) {
-        add_layer(layers, count, "expert gate_up", tp, 2 * m->expert_intermediate / tp, m->hidden);
-        add_layer(layers, count, "expert down", tp, m->hidden, m->expert_intermediate / tp);
-    }
+    if (!m->only_experts)
+        add_mlp(m, &list, "", m->intermediate, m->mlp_bias);
+    add_mlp(m, &list, "expert ", m->expert_intermediate, m->expert_bias);
+    if (!m->only_experts)
+        add_mlp(m, &list, "shared ", m->shared_intermediate, m->mlp_bias);
     if (!m->plain_head)
-        add_layer(layers, count, "lm_head", tp, m->vocabulary / tp, m->hidden);
+        add_layer(&list, "lm_head", m->vocabulary / tp, m->hidden, false);
     return EXIT_OK;
 }
 

@@ -11,6 +11,7 @@
 static const char *const words[] = {"wq", "group", "scale",  "zero", "a",
                                     "c",  "bias",  "layout", "round"};
 #define WORD_COUNT PREWARM_WORDS
+enum { WQ, A = 4, C, BIAS }; /* places of some */
 _Static_assert(WORD_COUNT == sizeof words / sizeof words[0], "a value for each");
 
 static int add_problem(struct prewarm *w, const char *layers, const char *given)
@@ -41,7 +42,6 @@ static int add_problem(struct prewarm *w, const char *layers, const char *given)
  * of fp8 for processors that know only that. */
 static void take_words(struct model *m, const char *values[WORD_COUNT])
 {
-    enum { WQ, A = 4, C };
     const struct model_words *const own = &m->words;
     const bool made_fnuz = values[WQ] && !strcmp(values[WQ], "fp8fnuz") && !strcmp(own->wq, "fp8");
     const bool same = !values[WQ] || !strcmp(values[WQ], own->wq) || made_fnuz;
@@ -78,8 +78,8 @@ static int add_model(struct prewarm *w, const char *path, const char *tp_text,
         return fail("out of memory");
     for (size_t i = 0; !status && i < count; i++) {
         char text[1024];
-        int n = snprintf(text, sizeof text, "n=%lld k=%lld", (long long)layers[i].n,
-                         (long long)layers[i].k);
+        int n = snprintf(text, sizeof text, "n=%lld k=%lld%s", (long long)layers[i].n,
+                         (long long)layers[i].k, layers[i].bias && !values[BIAS] ? " bias=1" : "");
         for (size_t j = 0; j < WORD_COUNT; j++)
             if (values[j] && n < (int)sizeof text)
                 n += snprintf(text + n, sizeof text - (size_t)n, " %s=%s", words[j], values[j]);

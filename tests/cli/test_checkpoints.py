@@ -271,6 +271,63 @@ def test_experts_of_a_config(warm, tmp_path):
     assert "lm_head" in problems
 
 
+def test_shared_experts_of_a_config(warm, tmp_path):
+    # Qwen2's width, and DeepSeek's number; both have dense layers besides
+    qwen2 = {**MOE, "shared_expert_intermediate_size": 320, "mlp_only_layers": [0]}
+    deepseek = {**MOE, "n_shared_experts": 2, "first_k_dense_replace": 1}
+    for config, width in ((qwen2, 320), (deepseek, 384)):
+        problems = prewarm(warm, tmp_path, config, "--wq", "none")
+        assert problems.keys() == {"qkv", "o", "gate_up", "down", "expert gate_up", "expert down",
+                                   "shared gate_up", "shared down", "lm_head"}
+        assert f"n={2 * width} k=128 " in problems["shared gate_up"]
+        assert f"n=128 k={width} " in problems["shared down"]
+    problems = prewarm(warm, tmp_path, {**MOE, "decoder_sparse_step": 2}, "--wq", "none")
+    assert "gate_up" in problems and "shared gate_up" not in problems
+
+
+MLA = {"kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 40,
+       "q_lora_rank": None, "num_attention_heads": 4, "num_key_value_heads": 4}
+
+
+def test_attention_through_a_latent(warm, tmp_path):
+    def shapes(config, *words):
+        made = prewarm(warm, tmp_path, {**DENSE, "head_dim": None, **config}, "--wq", "none",
+                       *words)
+        return {layer: tuple(int(word.split("=")[1]) for word in problem.split()
+                             if word[:2] in ("n=", "k=")) for layer, problem in made.items()}
+
+    whole = {"q": (192, 128), "kv_a": (80, 128), "kv_b": (288, 64), "o": (128, 160)}
+    rest = {"gate_up": (512, 128), "down": (128, 256), "lm_head": (512, 128)}
+    assert shapes(MLA) == {**whole, **rest}
+    squeezed = {"qkv_a": (176, 128), "q_b": (192, 96), "kv_b": (288, 64), "o": (128, 160)}
+    assert shapes({**MLA, "q_lora_rank": 96}) == {**squeezed, **rest}
+    # what is squeezed is every GPU's
+    halves = shapes({**MLA, "q_lora_rank": 96}, "--tp", "2")
+    assert {halves[f"{layer}/tp2"] for layer in squeezed} == {(176, 128), (96, 96), (144, 64),
+                                                               (128, 80)}
+
+
+@pytest.mark.parametrize("config, biased", [
+    ({"attention_bias": True}, {"qkv", "o"}),
+    ({"attention_bias": True, "model_type": "glm4"}, {"qkv"}),
+    ({"mlp_bias": True}, {"gate_up", "down"}),
+    ({"model_type": "qwen2"}, {"qkv"}),
+    ({"model_type": "qwen2_moe", "qkv_bias": False}, set()),
+    ({"use_bias": True}, {"qkv", "o", "gate_up", "down"}),
+])  # fmt: skip
+def test_biases_of_a_config(warm, tmp_path, config, biased):
+    problems = prewarm(warm, tmp_path, {**DENSE, **config, "quantization_config": AWQ})
+    assert {layer for layer, problem in problems.items() if "bias=1" in problem} == biased
+    if config == {"mlp_bias": True}:  # an option is for all layers
+        problems = prewarm(warm, tmp_path, {**DENSE, **config}, "--wq", "none", "--bias", 0)
+        assert not any("bias=1" in problem for problem in problems.values())
+
+
+def test_the_type_that_bitsandbytes_computes_in(warm, tmp_path):
+    config = {**DENSE, "quantization_config": {**BNB, "bnb_4bit_compute_dtype": "float16"}}
+    assert "a=f16 c=f16" in prewarm(warm, tmp_path, config)["o"]
+
+
 def test_options_go_before_the_config(warm, tmp_path):
     config = {**DENSE, "quantization_config": AWQ}
     assert "zero=scaled" in prewarm(warm, tmp_path, config, "--zero", "scaled")["o"]
@@ -295,7 +352,16 @@ def test_options_go_before_the_config(warm, tmp_path):
     ({"quantization_config": {**BNB, "load_in_4bit": False}}, "load_in_4bit"),
     ({"quantization_config": 7}, "'quantization_config' is 7"),
     ({"quantization_config": {**GPTQ, "group_size": "many"}}, "'group_size' is \"many\""),
-    ({"q_lora_rank": 1536}, "MLA"),
+    ({"q_lora_rank": 1536}, "'kv_lora_rank'"),
+    ({**MLA, "v_head_dim": 0}, "'v_head_dim' is 0"),
+    ({**MLA, "qk_nope_head_dim": 2**29}, "heads (qk_nope_head_dim + qk_rope_head_dim)"),
+    ({**MLA, "index_n_heads": 64}, "'index_n_heads'"),
+    ({"layer_types": ["full_attention", "linear_attention"]}, 'has "linear_attention"'),
+    ({"linear_num_key_heads": 16}, "'linear_num_key_heads'"),
+    ({"num_experts": 8, "n_shared_experts": 2**28}, "size of shared experts"),
+    ({"quantization_config": {**COMPRESSED, "config_groups": {"group_0": {
+        **COMPRESSED["config_groups"]["group_0"], "input_activations": {"num_bits": 8}}}}},
+     "input_activations"),
     ({"hidden_size": -1}, "'hidden_size'"),
     ({"vocab_size": None}, "'vocab_size'"),
     ({"head_dim": None, "num_attention_heads": 3}, "multiple of 'num_attention_heads'"),
