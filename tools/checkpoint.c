@@ -8,13 +8,13 @@
  */
 #include "checkpoint.h"
 #include "json_file.h"
+#include "tensor_values.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Largest tensors whose data is looked at: zero points, g_idx, a quantisation state. */
-#define SMALL_BYTES_MAX ((size_t)256 << 20)
+/* Of bitsandbytes' state, a few lines of JSON. */
 #define STATE_BYTES_MAX ((size_t)1 << 16)
 
 struct search {
@@ -44,8 +44,7 @@ static void show_shape(const struct tensor *t, char *text, size_t size)
 
 /* `dtypes` is one or more types, each with a bar behind it: "F16|BF16|". d1 < 0: of one dimension.
  */
-static int expect(const struct search *q, const struct tensor *t, const char *dtypes, int64_t d0,
-                  int64_t d1)
+static int expect(const struct tensor *t, const char *dtypes, int64_t d0, int64_t d1)
 {
     const size_t rank = d1 < 0 ? 1 : 2;
     char have[160], type[32];
@@ -57,27 +56,40 @@ static int expect(const struct search *q, const struct tensor *t, const char *dt
         return EXIT_OK;
     show_shape(t, have, sizeof have);
     if (rank == 1)
-        return fail("%s: tensor %s is %s; expected %.*s [%lld]", q->s->path, t->name, have,
+        return fail("%s: tensor %s is %s; expected %.*s [%lld]", t->path, t->name, have,
                     (int)strlen(dtypes) - 1, dtypes, (long long)d0);
-    return fail("%s: tensor %s is %s; expected %.*s [%lld,%lld]", q->s->path, t->name, have,
+    return fail("%s: tensor %s is %s; expected %.*s [%lld,%lld]", t->path, t->name, have,
                 (int)strlen(dtypes) - 1, dtypes, (long long)d0, (long long)d1);
 }
 
+bool checkpoint_is_part(const char *path)
+{
+    const char *const slash = strrchr(path, '/'), *of = strstr(slash ? slash : path, "-of-");
+
+    return of && strspn(of + 4, "0123456789") && strcmp(of + 4, "00001.safetensors");
+}
+
+/* A layer's tensors may be in two of a checkpoint's files: then there is a reason, and no error. */
 static int missing(const struct search *q, const char *suffix, const char *beside)
 {
-    return fail("%s: tensor %s%s is missing beside %s%s", q->s->path, q->layer->name, suffix,
-                q->layer->name, beside);
+    if (!checkpoint_is_part(q->s->path))
+        return fail("%s: tensor %s%s is missing beside %s%s", q->s->path, q->layer->name, suffix,
+                    q->layer->name, beside);
+    snprintf(q->layer->reason, sizeof q->layer->reason,
+             "tensor %s%s is in another file; inspect the checkpoint's " SAFETENSORS_INDEX,
+             q->layer->name, suffix);
+    return EXIT_OK;
 }
 
 /* A matrix of at least one row and column. */
-static int expect_matrix(const struct search *q, const struct tensor *t)
+static int expect_matrix(const struct tensor *t)
 {
     char have[160];
 
     if (t->rank == 2 && t->shape[0] > 0 && t->shape[1] > 0)
         return EXIT_OK;
     show_shape(t, have, sizeof have);
-    return fail("%s: tensor %s is %s; expected a matrix", q->s->path, t->name, have);
+    return fail("%s: tensor %s is %s; expected a matrix", t->path, t->name, have);
 }
 
 static bool has_bias(const struct search *q, int64_t n)
@@ -124,12 +136,12 @@ static bool group_word(const struct search *q, int64_t k, int64_t groups, char w
 
 /* Whether every zero point is 8, in words of the tensor; gptq's first format stores them less one,
  * and no file says which it is. */
-static int zeros_are_eight(const struct search *q, const struct tensor *t, bool awq, bool *eight)
+static int zeros_are_eight(const struct tensor *t, bool awq, bool *eight)
 {
     char *data;
     uint32_t word;
 
-    const int status = safetensors_data(q->s, t, SMALL_BYTES_MAX, &data);
+    const int status = safetensors_data(t, TENSOR_VALUES_MAX, &data);
     if (status)
         return status;
     *eight = true;
@@ -144,21 +156,70 @@ static int zeros_are_eight(const struct search *q, const struct tensor *t, bool 
 
 static int read_order(const struct search *q, const struct tensor *t, int64_t k, int64_t groups)
 {
-    char *data;
-    int32_t group;
+    int64_t uneven = -1;
 
-    int status = expect(q, t, "I32|", k, -1);
-    if (status || (status = safetensors_data(q->s, t, SMALL_BYTES_MAX, &data)))
+    int status = expect(t, "I32|", k, -1);
+    if (!status)
+        status = tensor_check_order(t, k, groups, &q->layer->act_order, &uneven);
+    if (!status && uneven >= 0)
+        snprintf(q->layer->reason, sizeof q->layer->reason,
+                 "g_idx has more than %lld columns in group %lld; only groups of equal size have "
+                 "kernels",
+                 (long long)(k / groups), (long long)uneven);
+    return status;
+}
+
+/* Scales and weights that do not go together: which of them is wrong, the zero points may tell. */
+static int mismatch(const struct tensor *qweight, const struct tensor *scales,
+                    const struct tensor *qzeros)
+{
+    const int64_t groups = scales->shape[0], n = scales->shape[1];
+    char weights[160], have[160];
+
+    show_shape(qweight, weights, sizeof weights);
+    show_shape(scales, have, sizeof have);
+    if (qzeros && qzeros->rank == 2 && qzeros->shape[0] == groups && qzeros->shape[1] == n / 8)
+        return fail("%s: tensor %s is %s beside %s, %s; expected I32 [K/8,%lld] (GPTQ) or "
+                    "[K,%lld] (AWQ)",
+                    qweight->path, qweight->name, weights, scales->name, have, (long long)n,
+                    (long long)n / 8);
+    return fail("%s: tensor %s is %s beside %s, %s; expected [G,%lld] (GPTQ) or [G,%lld] (AWQ)",
+                scales->path, scales->name, have, qweight->name, weights,
+                (long long)qweight->shape[1], (long long)qweight->shape[1] * 8);
+}
+
+/* The bits of a weight by the width of the zero points, whole words for each 32 rows of W; 4 where
+ * they say nothing else. */
+static int64_t bits_of_zeros(const struct tensor *qzeros, int64_t groups, int64_t n)
+{
+    if (!qzeros || qzeros->rank != 2 || qzeros->shape[0] != groups || n % 32 ||
+        qzeros->shape[1] % (n / 32))
+        return 4;
+    const int64_t bits = qzeros->shape[1] / (n / 32);
+
+    return bits == 2 || bits == 3 || bits == 8 ? bits : 4;
+}
+
+/* What is wrong with the shapes of a layer of GPTQ or AWQ; a reason when they are no error. */
+static int check_gptq(const struct search *q, const struct tensor *qweight,
+                      const struct tensor *scales, const struct tensor *qzeros, bool awq)
+{
+    const int64_t groups = scales->shape[0], n = scales->shape[1];
+    const int64_t bits = bits_of_zeros(qzeros, groups, n);
+    int status;
+
+    if (!awq && qweight->shape[1] != n)
+        return mismatch(qweight, scales, qzeros);
+    if ((status = expect(qweight, "I32|", qweight->shape[0], awq ? n / 8 : n)) ||
+        (status = expect(scales, "F16|BF16|F32|", groups, n)))
         return status;
-    for (int64_t i = 0; i < k && !status; i++) {
-        memcpy(&group, data + 4 * i, sizeof group);
-        if (group < 0 || group >= groups)
-            status = fail("%s: tensor %s has group %d at column %lld; expected 0 to %lld",
-                          q->s->path, t->name, group, (long long)i, (long long)groups - 1);
-        else if (group != i / (k / groups))
-            q->layer->act_order = true;
-    }
-    free(data);
+    if (bits != 4)
+        snprintf(q->layer->reason, sizeof q->layer->reason, "%lld-bit weights", (long long)bits);
+    else if (n % 8)
+        snprintf(q->layer->reason, sizeof q->layer->reason,
+                 "n=%lld is not a multiple of 8: zero points are in words of eight", (long long)n);
+    else if (qzeros)
+        status = expect(qzeros, "I32|", groups, n / 8);
     return status;
 }
 
@@ -170,30 +231,22 @@ static int read_gptq(const struct search *q, const struct tensor *qweight)
     bool eight = true;
     int status;
 
-    if (!scales)
-        return missing(q, ".scales", ".qweight");
-    if ((status = expect_matrix(q, scales)) || (status = expect_matrix(q, qweight)))
+    q->layer->format = "gptq";
+    if (!scales || (!qzeros && checkpoint_is_part(q->s->path)))
+        return missing(q, scales ? ".qzeros" : ".scales", ".qweight");
+    if ((status = expect_matrix(scales)) || (status = expect_matrix(qweight)))
         return status;
     const int64_t groups = scales->shape[0], n = scales->shape[1];
     const bool awq = n >= 8 && qweight->shape[1] == n / 8;
     const int64_t k = awq ? qweight->shape[0] : qweight->shape[0] * 8;
 
     q->layer->format = awq ? "awq" : "gptq";
-    if ((status = expect(q, qweight, "I32|", awq ? k : k / 8, awq ? n / 8 : n)) ||
-        (status = expect(q, scales, "F16|BF16|F32|", groups, n)))
+    if ((status = check_gptq(q, qweight, scales, qzeros, awq)) || q->layer->reason[0] ||
+        !group_word(q, k, groups, word))
         return status;
-    if (!group_word(q, k, groups, word))
-        return EXIT_OK;
-    if (qzeros && qzeros->rank == 2 && qzeros->shape[1] != n / 8 && n % 32 == 0 &&
-        qzeros->shape[1] > 0 && qzeros->shape[1] <= n / 4 && qzeros->shape[1] % (n / 32) == 0) {
-        snprintf(q->layer->reason, sizeof q->layer->reason, "%lld-bit weights",
-                 (long long)(qzeros->shape[1] / (n / 32)));
-        return EXIT_OK;
-    }
-    if (qzeros && ((status = expect(q, qzeros, "I32|", groups, n / 8)) ||
-                   (status = zeros_are_eight(q, qzeros, awq, &eight))))
-        return status;
-    if (g_idx && (status = read_order(q, g_idx, k, groups)))
+    if ((status = tensor_check_finite(scales)) ||
+        (qzeros && (status = zeros_are_eight(qzeros, awq, &eight))) ||
+        (g_idx && (status = read_order(q, g_idx, k, groups))) || q->layer->reason[0])
         return status;
     const char *const scale = type_word(scales->dtype);
     snprintf(text, sizeof text, "wq=int4 n=%lld k=%lld %s scale=%s a=%s zero=%s layout=%s bias=%d",
@@ -205,11 +258,41 @@ static int read_gptq(const struct search *q, const struct tensor *qweight)
 
 /* ---- compressed-tensors ---------------------------------------------------------------------- */
 
+/* The shape of W, which the packed words need not fill: I64 [2], [N,K]. */
+static int check_shape(const struct search *q, const struct tensor *packed,
+                       const struct tensor *shape)
+{
+    const int64_t n = packed->shape[0], words = packed->shape[1];
+    int64_t size[2];
+    char *data;
+
+    int status = expect(shape, "I64|", 2, -1);
+    if (status || (status = safetensors_data(shape, sizeof size, &data)))
+        return status;
+    memcpy(size, data, sizeof size);
+    free(data);
+    const int64_t k = size[1];
+    if (size[0] == n && k == words * 8)
+        return EXIT_OK;
+    if (size[0] == n && k > 0 && k <= words * 16 && words * 32 % k == 0)
+        snprintf(q->layer->reason, sizeof q->layer->reason, "%lld-bit weights",
+                 (long long)(words * 32 / k));
+    else if (size[0] == n && k > words * 8 - 8 && k < words * 8)
+        snprintf(q->layer->reason, sizeof q->layer->reason, "k=%lld is not a multiple of 8",
+                 (long long)k);
+    else
+        status = fail("%s: tensor %s says [%lld,%lld]; %s, I32 [%lld,%lld], makes it [%lld,%lld]",
+                      shape->path, shape->name, (long long)size[0], (long long)k, packed->name,
+                      (long long)n, (long long)words, (long long)n, (long long)words * 8);
+    return status;
+}
+
 static int read_compressed(const struct search *q, const struct tensor *packed)
 {
     const struct tensor *const scale = part_of(q, ".weight_scale");
     const struct tensor *const zero = part_of(q, ".weight_zero_point");
     const struct tensor *const g_idx = part_of(q, ".weight_g_idx");
+    const struct tensor *const shape = part_of(q, ".weight_shape");
     char word[32], text[QUERN_TEXT_MAX];
     int status;
 
@@ -221,15 +304,20 @@ static int read_compressed(const struct search *q, const struct tensor *packed)
                  packed->dtype);
         return EXIT_OK;
     }
-    if ((status = expect_matrix(q, packed)) || (status = expect_matrix(q, scale)))
+    if ((status = expect_matrix(packed)) || (status = expect_matrix(scale)) ||
+        (shape && (status = check_shape(q, packed, shape))) || q->layer->reason[0])
         return status;
     const int64_t n = packed->shape[0], k = packed->shape[1] * 8, groups = scale->shape[1];
-    if ((status = expect(q, scale, "F16|BF16|F32|", n, groups)) ||
-        (zero && (status = expect(q, zero, "I32|", n / 8, groups))))
+    if ((status = expect(scale, "F16|BF16|F32|", n, groups)) ||
+        (zero && (status = expect(zero, "I32|", (n + 7) / 8, groups))))
         return status;
-    if (!group_word(q, k, groups, word))
+    if (zero && n % 8)
+        snprintf(q->layer->reason, sizeof q->layer->reason,
+                 "n=%lld is not a multiple of 8: zero points are in words of eight", (long long)n);
+    if (q->layer->reason[0] || !group_word(q, k, groups, word))
         return EXIT_OK;
-    if (g_idx && (status = read_order(q, g_idx, k, groups)))
+    if ((status = tensor_check_finite(scale)) ||
+        (g_idx && (status = read_order(q, g_idx, k, groups))) || q->layer->reason[0])
         return status;
     const char *const type = type_word(scale->dtype);
     snprintf(text, sizeof text, "wq=int4 n=%lld k=%lld %s scale=%s a=%s zero=%s layout=k8 bias=%d",
@@ -240,6 +328,34 @@ static int read_compressed(const struct search *q, const struct tensor *packed)
 }
 
 /* ---- bitsandbytes ---------------------------------------------------------------------------- */
+
+/* The second quantisation, of absmax: in blocks of 256, around an offset. */
+static int check_nested(const struct search *q, const struct tensor *t, json_t *state,
+                        int64_t blocks)
+{
+    const struct tensor *const absmax = part_of(q, ".weight.nested_absmax");
+    const struct tensor *const map = part_of(q, ".weight.nested_quant_map");
+    const json_t *const offset = json_object_get(state, "nested_offset");
+    char shown[JSON_SHOWN_BYTES];
+    int64_t block;
+    int status = json_field_int(state, t->name, "nested_blocksize", 1, 1 << 20, &block);
+
+    if (status)
+        return status;
+    if (!absmax || !map)
+        return missing(q, absmax ? ".weight.nested_quant_map" : ".weight.nested_absmax", ".weight");
+    if (!json_is_number(offset))
+        return fail("%s: tensor %s: 'nested_offset' is %s; it must be a number", t->path, t->name,
+                    offset ? json_shown(offset, shown) : "missing");
+    if ((status = expect(absmax, "F32|", (blocks + block - 1) / block, -1)) ||
+        (status = expect(map, "F32|", 256, -1)) || (status = tensor_check_finite(absmax)) ||
+        (status = tensor_check_finite(map)))
+        return status;
+    if (block != 256)
+        snprintf(q->layer->reason, sizeof q->layer->reason,
+                 "absmax in blocks of %lld; 256 are known", (long long)block);
+    return EXIT_OK;
+}
 
 /* What the state says: {"quant_type":"nf4","blocksize":64,"dtype":"bfloat16","shape":[N,K],
  * "nested_blocksize":256 …} */
@@ -262,8 +378,11 @@ static int read_state(const struct search *q, const struct tensor *weight, const
         return fail("%s: tensor %s has no shape, a list of two sizes", q->s->path, t->name);
     if (!absmax)
         return missing(q, ".weight.absmax", ".weight");
-    if ((status = expect(q, weight, "U8|", (n * k + 1) / 2, 1)) ||
-        (status = expect(q, absmax, nested ? "U8|" : "F32|", (n * k + block - 1) / block, -1)))
+    const int64_t blocks = (n * k + block - 1) / block;
+    if ((status = expect(weight, "U8|", (n * k + 1) / 2, 1)) ||
+        (status = expect(absmax, nested ? "U8|" : "F32|", blocks, -1)) ||
+        (status = nested ? check_nested(q, t, state, blocks) : tensor_check_finite(absmax)) ||
+        q->layer->reason[0])
         return status;
     snprintf(text, sizeof text, "wq=%s n=%lld k=%lld group=%lld scale=%s a=%s bias=%d", wq,
              (long long)n, (long long)k, (long long)block, nested ? "nested" : "f32",
@@ -283,7 +402,7 @@ static int read_bitsandbytes(const struct search *q, const struct tensor *weight
     char *data;
 
     q->layer->format = "bitsandbytes";
-    int status = safetensors_data(q->s, state, STATE_BYTES_MAX, &data);
+    int status = safetensors_data(state, STATE_BYTES_MAX, &data);
     if (status)
         return status;
     status = json_bytes_load(state->name, data, (size_t)state->bytes, &root);
@@ -354,11 +473,13 @@ static int read_fp8(const struct search *q, const struct tensor *weight)
                  "%s with scales %s; one for all weights is known", weight->dtype, have);
         return EXIT_OK;
     }
-    if (scale->rank && (status = expect(q, scale, "F16|BF16|F32|", 1, -1)))
+    if (scale->rank && (status = expect(scale, "F16|BF16|F32|", 1, -1)))
+        return status;
+    if ((status = tensor_check_finite(scale)) || (input && (status = tensor_check_finite(input))))
         return status;
     const char *const type = type_word(scale->dtype);
-    snprintf(text, sizeof text, "wq=%s n=%lld k=%lld a=%s bias=%d", wq,
-             (long long)weight->shape[0], (long long)weight->shape[1],
+    snprintf(text, sizeof text, "wq=%s n=%lld k=%lld a=%s bias=%d", wq, (long long)weight->shape[0],
+             (long long)weight->shape[1],
              input                 ? wq
              : strcmp(type, "f32") ? type
                                    : "bf16",
@@ -402,6 +523,32 @@ static int read_weight(const struct search *q, const struct tensor *weight)
     return EXIT_OK;
 }
 
+/* ---- Parts alone ----------------------------------------------------------------------------- */
+
+/* A part of a layer whose weights are not there. */
+static int check_alone(const struct search *q, const struct tensor *t)
+{
+    static const struct {
+        const char *part, *weights;
+    } pairs[] = {{".qzeros", ".qweight"},
+                 {".g_idx", ".qweight"},
+                 {".weight_shape", ".weight_packed"},
+                 {".weight.absmax", ".weight"},
+                 {".weight.nested_absmax", ".weight"}};
+    const size_t length = strlen(t->name);
+    char name[sizeof q->layer->name + 64];
+
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        if (!ends_with(t->name, length, pairs[i].part) || checkpoint_is_part(q->s->path))
+            continue;
+        snprintf(name, sizeof name, "%.*s%s", (int)(length - strlen(pairs[i].part)), t->name,
+                 pairs[i].weights);
+        if (!safetensors_find(q->s, name))
+            return fail("%s: tensor %s is missing beside %s", t->path, name, t->name);
+    }
+    return EXIT_OK;
+}
+
 /* ---- All of them ----------------------------------------------------------------------------- */
 
 static int read_layer(const struct search *q, const struct tensor *t)
@@ -426,7 +573,7 @@ static int read_layer(const struct search *q, const struct tensor *t)
         q->layer->name[kept] = 0;
         return kinds[i].read(q, t);
     }
-    return EXIT_OK;
+    return check_alone(q, t);
 }
 
 int checkpoint_layers(const struct safetensors *s, struct checkpoint_layer **layers, size_t *count)

@@ -22,9 +22,14 @@ struct checkpoint_layer {
 
 /*
  * Finds the layers, in the order of their names; *layers is malloc'ed. A tensor that belongs to a
- * layer and has a wrong type or shape is an error, with its name and what was expected. Layers that
- * no problem describes (3 bits, groups of 16 …) have a reason instead.
+ * layer and has a wrong type or shape is an error, with its name and what was expected; so are
+ * scales that are no finite numbers. Layers that no problem describes (3 bits, groups of 16 …) have
+ * a reason instead.
  */
 int checkpoint_layers(const struct safetensors *s, struct checkpoint_layer **layers, size_t *count);
+
+/* Whether a file is one of several, which share a checkpoint's tensors between them as it comes:
+ * model-00002-of-00004.safetensors. */
+bool checkpoint_is_part(const char *path);
 
 #endif

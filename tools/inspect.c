@@ -246,6 +246,10 @@ static int inspect_checkpoint(struct inspection *x, const char *path)
     struct safetensors s;
     size_t count = 0;
 
+    if (checkpoint_is_part(path))
+        note("%s is one file of several; a layer that is in two of them is known by the "
+             "checkpoint's " SAFETENSORS_INDEX " alone",
+             path);
     int status = safetensors_read(path, &s);
     if (!status)
         status = checkpoint_layers(&s, &layers, &count);
@@ -274,7 +278,8 @@ static int inspect(struct inspection *x, int argc, char **argv, int first)
     x->array = json_array();
     for (int i = first; !status && i < argc; i++) {
         const size_t length = strlen(argv[i]);
-        if (length > 12 && !strcmp(argv[i] + length - 12, ".safetensors"))
+        if (length > 12 &&
+            (!strcmp(argv[i] + length - 12, ".safetensors") || strstr(argv[i], SAFETENSORS_INDEX)))
             status = inspect_checkpoint(x, argv[i]);
         else if (length > 5 && !strcmp(argv[i] + length - 5, ".json"))
             status = inspect_plan(x, argv[i]);
@@ -292,7 +297,8 @@ int verb_inspect(int argc, char **argv)
         "[--disassemble] FILE...",
         "Shows the kernels of a code object (an ELF file) and the registers and memory they\n"
         "take. A FILE that ends in .json is a launch plan: its launches and code objects. One\n"
-        "that ends in .safetensors is a checkpoint: its linear layers, and the problem of each.\n"};
+        "that ends in .safetensors is a checkpoint: its linear layers, and the problem of each;\n"
+        "of a checkpoint in several files, give its .safetensors.index.json.\n"};
     struct inspection x = {0};
     const struct flag flags[] = {
         {"disassemble", FLAG_YES, &x.disassemble, NULL, "list the instructions"}, {0}};

@@ -5,7 +5,7 @@ import json
 import math
 import struct
 
-BYTES = {"U8": 1, "I32": 4, "F16": 2, "BF16": 2, "F32": 4, "I64": 8, "F8_E4M3": 1,
+BYTES = {"U8": 1, "I8": 1, "I32": 4, "F16": 2, "BF16": 2, "F32": 4, "I64": 8, "F8_E4M3": 1,
          "F8_E5M2": 1, "F8_E4M3FNUZ": 1}
 
 

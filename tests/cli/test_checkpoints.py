@@ -2,6 +2,7 @@
 """Tensors and configurations of checkpoints: recognised by name and shape, refused when wrong."""
 
 import json
+import math
 import random
 import struct
 
@@ -36,16 +37,16 @@ def awq(layer):
 def compressed(layer, zero=False):
     tensors = {f"{layer}.weight_packed": ("I32", [N, K // 8]),
                f"{layer}.weight_scale": ("BF16", [N, 4]),
-               f"{layer}.weight_shape": ("I64", [2])}
+               f"{layer}.weight_shape": ("I64", [2], struct.pack("<2q", N, K))}
     if zero:
         tensors[f"{layer}.weight_zero_point"] = ("I32", [N // 8, 4])
     return tensors
 
 
-def bnb(layer, wq="nf4", nested=False):
+def bnb(layer, wq="nf4", nested=False, block=256, offset=0.1):
     state = {"quant_type": wq, "blocksize": 64, "dtype": "bfloat16", "shape": [N, K]}
     if nested:
-        state |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.1}
+        state |= {"nested_blocksize": block, "nested_dtype": "float32", "nested_offset": offset}
     text = json.dumps(state).encode()
     blocks = N * K // 64
     tensors = {f"{layer}.weight": ("U8", [N * K // 2, 1]),
@@ -139,6 +140,15 @@ def test_layers_without_a_problem_say_why(quern, tmp_path):
     for tensors, reason in (
         (eight, "8-bit weights"),
         (gptq("l", groups=16), "group=16"),
+        (gptq("l", g_idx=[0] * 200 + [1] * 56), "more than 128 columns in group 0"),
+        ({"l.qweight": ("I32", [K // 8, 60]), "l.qzeros": ("I32", [2, 7]),
+          "l.scales": ("F16", [2, 60])}, "n=60 is not a multiple of 8"),
+        ({**compressed("l"), "l.weight_shape": ("I64", [2], struct.pack("<2q", N, K // 2))},
+         "8-bit weights"),
+        ({**compressed("l"), "l.weight_shape": ("I64", [2], struct.pack("<2q", N, K - 6))},
+         "k=250 is not a multiple of 8"),
+        ({**bnb("l", nested=True, block=128), "l.weight.nested_absmax": ("F32", [2])},
+         "absmax in blocks of 128"),
         ({"l.weight": ("F8_E4M3", [N, K])}, "weights of type F8_E4M3 without a weight_scale"),
         ({"l.weight": ("F8_E5M2", [N, K]), "l.weight_scale": ("F32", [1])}, "type F8_E5M2"),
         (fp8("l", shape=[N, 1]), f"F8_E4M3 with scales F32 [{N},1]; one for all weights"),
@@ -162,7 +172,14 @@ def test_wrong_tensors_are_named(quern, tmp_path):
         return {k: v for k, v in tensors.items() if k != name}
 
     refused(without(gptq("l"), "l.scales"), "tensor l.scales is missing beside l.qweight")
-    refused({**gptq("l"), "l.scales": ("F16", [N, 2])}, "tensor l.")  # transposed
+    # transposed, which of the two the zero points tell
+    refused({**gptq("l"), "l.scales": ("F16", [N, 2])},
+            "l.scales is F16 [64,2] beside l.qweight, I32 [32,64]; expected [G,64] (GPTQ)")
+    refused({**gptq("l"), "l.qweight": ("I32", [N, K // 8])},
+            "l.qweight is I32 [64,32] beside l.scales, F16 [2,64]; expected I32 [K/8,64] (GPTQ)")
+    refused({**gptq("l"), "l.qzeros": ("I32", [N // 8, 2])}, "l.qzeros is I32 [8,2]", "[2,8]")
+    refused({**awq("l"), "l.scales": ("F16", [8, 61])}, "l.scales is F16 [8,61]", "[G,64] (AWQ)")
+    refused({**gptq("l"), "l.scales": ("I32", [2, N])}, "l.scales is I32", "F16|BF16|F32 [2,64]")
     refused({**gptq("l"), "l.qzeros": ("I32", [2, 7])}, "l.qzeros is I32 [2,7]", "[2,8]")
     refused({**gptq("l"), "l.qweight": ("F16", [K // 8, N])}, "l.qweight is F16", "expected I32")
     refused({**gptq("l"), "l.g_idx": ("I32", [K - 1])}, "l.g_idx is I32 [255]", "[256]")
@@ -172,7 +189,82 @@ def test_wrong_tensors_are_named(quern, tmp_path):
     refused({**bnb("l"), "l.weight.absmax": ("F32", [5])}, "l.weight.absmax is F32 [5]", "[256]")
     refused(without(bnb("l"), "l.weight.absmax"), "l.weight.absmax is missing")
     refused({**bnb("l"), "l.weight.quant_state.bitsandbytes__nf4": ("U8", [3], b"{{{")}, "JSON")
+    refused(without(bnb("l", nested=True), "l.weight.nested_absmax"), "nested_absmax is missing")
+    refused({**bnb("l", nested=True), "l.weight.nested_quant_map": ("F32", [255])},
+            "l.weight.nested_quant_map is F32 [255]; expected F32 [256]")
+    refused(bnb("l", nested=True, offset="x"), "'nested_offset' is \"x\"")
     refused({"e_blocks": ("U8", [4, 128, 2, 16])}, "e_scales is missing")
+    refused({**compressed("l"), "l.weight_shape": ("I64", [2], struct.pack("<2q", N, 300))},
+            "l.weight_shape says [64,300]; l.weight_packed, I32 [64,32], makes it [64,256]")
+    refused({**compressed("l"), "l.weight_zero_point": ("I8", [N, 4])}, "zero_point is I8 [64,4]")
+    # weights that are not there
+    refused(without(gptq("l"), "l.qweight"), "tensor l.qweight is missing beside l.")
+    refused(without(compressed("l"), "l.weight_packed"), "tensor l.weight_packed is missing")
+    refused(without(bnb("l"), "l.weight"), "tensor l.weight is missing beside l.weight.absmax")
+
+
+@pytest.mark.parametrize("tensors, name", [
+    (gptq("l"), "l.scales"), (gptq("l", scales="BF16"), "l.scales"), (awq("l"), "l.scales"),
+    (gptq("l", scales="F32"), "l.scales"), (compressed("l"), "l.weight_scale"),
+    (bnb("l"), "l.weight.absmax"), (bnb("l", nested=True), "l.weight.nested_absmax"),
+    (bnb("l", nested=True), "l.weight.nested_quant_map"), (fp8("l"), "l.weight_scale"),
+    (fp8("l", static=True), "l.input_scale"),
+])  # fmt: skip
+@pytest.mark.parametrize("value, what", [(float("nan"), "NaN"), (-float("inf"), "infinite")])
+def test_scales_are_numbers(quern, tmp_path, tensors, name, value, what):
+    """The last of a tensor's numbers is none."""
+    file = tmp_path / "model.safetensors"
+    dtype, shape = tensors[name][:2]
+    one = {"F16": struct.pack("<e", value), "BF16": struct.pack("<f", value)[2:],
+           "F32": struct.pack("<f", value)}[dtype]
+    bad = bytes(len(one) * (math.prod(shape) - 1)) + one
+    place = "[" + ",".join(str(size - 1) for size in shape) + "]" if shape else ""
+    safetensors.write(file, {**tensors, name: (dtype, shape, bad)})
+    quern.refused("inspect", file, status=1,
+                  says=[f"tensor {name} is {what}", place, f"expected finite {dtype} numbers"])
+
+
+def test_a_checkpoint_in_several_files(quern, tmp_path):
+    """Tensors of one layer are in two files, as sizes have it."""
+    layer = {**gptq("l", zeros=0x12345670, bias=("F16", [N])), **awq("a")}
+    names = sorted(layer)
+    parts = {f"model-0000{i + 1}-of-00002.safetensors": names[4 * i:4 * i + 4]
+             for i in range(2)}  # l.bias is beside a
+    places = {name: file for file, held in parts.items() for name in held}
+    for file, held in parts.items():
+        safetensors.write(tmp_path / file, {name: layer[name] for name in held})
+    index = tmp_path / "model.safetensors.index.json"
+
+    def write(weight_map, **more):
+        index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}
+                                    | more))
+
+    write(places)
+    (found,) = quern.json("inspect", index)
+    assert found["tensors"] == len(layer)
+    one, two = found["layers"]
+    assert (one["layer"], one["format"], two["layer"], two["format"]) == ("a", "awq", "l", "gptq")
+    assert "zero=u8" in two["problem"] and "bias=1" in two["problem"]
+    # one file alone says what it lacks
+    second = quern.json("inspect", tmp_path / "model-00002-of-00002.safetensors")[0]["layers"]
+    assert [layer["layer"] for layer in second] == ["l"]
+    safetensors.write(tmp_path / "model-00002-of-00002.safetensors",
+                      {"l.qweight": layer["l.qweight"]})
+    ((alone,),) = [f["layers"] for f in quern.json(
+        "inspect", tmp_path / "model-00002-of-00002.safetensors")]
+    assert "l.scales is in another file" in alone["reason"]
+
+    def refused(weight_map, *says, **more):
+        write(weight_map, **more)
+        quern.refused("inspect", index, status=1, says=says)
+
+    refused(places, "tensor l.g_idx is not in model-00002-of-00002")
+    refused({"x": "../model-00001-of-00002.safetensors"}, "expected a file's name")
+    refused({"x": 7}, "weight_map has 7 for tensor x")
+    refused({}, "has no weight_map")
+    refused({"x": "none.safetensors"}, "none.safetensors")
+    safetensors.write(tmp_path / "model-00002-of-00002.safetensors", layer)
+    refused(places, "is in", "too")
 
 
 def test_hostile_headers(quern, tmp_path):
@@ -206,6 +298,13 @@ def test_hostile_headers(quern, tmp_path):
     changed("data_offsets", data_offsets=[8, 0])
     changed("data_offsets", data_offsets=[-8, 24])
     changed("cut short", data_offsets=[16, 48])
+    for shift, says in ((-8, "l.two begins at byte 24 of the data; expected 32, where l.one ends"),
+                        (8, "l.two begins at byte 40 of the data; expected 32")):
+        safetensors.write(file, {"l.one": ("F16", [4, 4]), "l.two": ("F16", [4]),
+                                 "l.three": ("U8", [8])},
+                          lambda header, by=shift: header["l.two"].update(
+                              data_offsets=[32 + by, 40 + by]))
+        quern.refused("inspect", file, status=1, says=says)
     safetensors.write(file, {"l\x1b[31m.weight": ("F16", [4, 4])})
     quern.refused("inspect", file, status=1, says="control character")
     # cut short anywhere, it is refused or has nothing missing
