@@ -114,19 +114,20 @@ static int repack_layout(struct repacking *r)
 /* ---- Checkpoints ----------------------------------------------------------------------------- */
 
 /* The tensors' bytes, as the files hold them: the library says which size is wrong. */
+enum { TENSORS = 4 };
 struct tensors {
-    char *data[4];
-    size_t bytes[4];
+    char *data[TENSORS];
+    size_t bytes[TENSORS];
 };
-static const char *const usual_names[] = {"qweight", "scales", "qzeros", "g_idx"};
-static const char *const compressed_names[] = {"weight_packed", "weight_scale",
-                                               "weight_zero_point"};
+static const char *const usual_names[TENSORS] = {"qweight", "scales", "qzeros", "g_idx"};
+static const char *const compressed_names[TENSORS] = {"weight_packed", "weight_scale",
+                                                      "weight_zero_point", "weight_g_idx"};
 #define TENSOR_BYTES_MAX ((size_t)1 << 36)
 
-static int read_tensors(const struct repacking *r, const char *const *tensor_names, size_t count,
+static int read_tensors(const struct repacking *r, const char *const *tensor_names,
                         struct tensors *t)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < TENSORS; i++) {
         const char *const path = operand_file(r->files, r->file_count, tensor_names[i]);
         const int status =
             path ? file_read(path, TENSOR_BYTES_MAX, &t->data[i], &t->bytes[i]) : EXIT_OK;
@@ -160,13 +161,12 @@ static int repack_checkpoint(struct repacking *r)
 
     const bool compressed = r->checkpoint == QUERN_CHECKPOINT_COMPRESSED;
     const char *const *const names = compressed ? compressed_names : usual_names;
-    const size_t names_count = compressed ? 3 : 4;
-    int status = operand_files_known(r->files, r->file_count, names, names_count);
+    int status = operand_files_known(r->files, r->file_count, names, TENSORS);
     if (status)
         return status;
     if (!r->directory)
         return misuse("where to? give --out, a directory for the operand files");
-    status = read_tensors(r, names, names_count, &t);
+    status = read_tensors(r, names, &t);
     if (!status) {
         c.kind = (enum quern_checkpoint_kind)r->checkpoint;
         c.qweight = t.data[0], c.qweight_bytes = t.bytes[0];
@@ -179,7 +179,7 @@ static int repack_checkpoint(struct repacking *r)
     if (!status)
         status = report(r, made, count);
     quern_quantized_free(made, count);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < TENSORS; i++)
         free(t.data[i]);
     return status;
 }
@@ -206,13 +206,15 @@ int verb_repack(int argc, char **argv)
         "       quern repack --checkpoint FORMAT PROBLEM qweight=FILE scales=FILE\n"
         "                    [qzeros=FILE] [g_idx=FILE] --out DIR",
         "Reorders int4 weights: from the problem's layout to another, or to the one that the\n"
-        "kernels of a plan read. Or brings a layer of a GPTQ or AWQ checkpoint into the\n"
-        "problem's operands: DIR/b, scales, zeros, and perm where g_idx orders columns.\n"};
+        "kernels of a plan read. Or brings a layer of a GPTQ, AWQ or compressed-tensors\n"
+        "checkpoint into the problem's operands: DIR/b, scales, zeros, and perm where g_idx\n"
+        "orders columns. compressed names its tensors weight_packed, weight_scale,\n"
+        "weight_zero_point and weight_g_idx.\n"};
     struct repacking r = {0};
     const struct flag flags[] = {
         {"to", FLAG_TEXT, &r.to, "LAYOUT", "k8, exl, ck, gptq, awq, or a plan.json"},
         {"checkpoint", FLAG_CHOICE, &r.checkpoint, "FORMAT",
-         "read a checkpoint's tensors; gptq stores zero points less one",
+         "gptq (zero points stored less one), gptq_v2 (as they are), awq or compressed",
          "gptq|gptq_v2|awq|compressed"},
         {"out", FLAG_TEXT, &r.directory, "DIR", "where to write; made if there is none"},
         {0}};

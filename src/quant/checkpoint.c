@@ -4,7 +4,8 @@
  * AutoGPTQ's and GPTQModel's tensors are qweight [K/8,N], qzeros [G,N/8], scales [G,N], g_idx [K];
  * the first format stores z - 1. AutoAWQ's are qweight [K,N/8], qzeros [G,N/8], scales [G,N], with
  * nibbles in the order 0 2 4 6 1 3 5 7 of n. compressed-tensors' pack-quantized are weight_packed
- * [N,K/8], weight_scale [N,G], weight_zero_point [N/8,G], codes and zero points plus eight.
+ * [N,K/8], weight_scale [N,G], weight_zero_point [N/8,G], codes and zero points plus eight, and
+ * weight_g_idx [K].
  */
 #include "quant/quant.h"
 
@@ -33,11 +34,12 @@ static bool by_rows(const struct import *m)
     return m->from->kind == QUERN_CHECKPOINT_COMPRESSED;
 }
 
-/* Weights, scales, zero points, as the checkpoint calls them. */
+/* Weights, scales, zero points, the groups of columns, as the checkpoint calls them. */
 static const char *const *tensor_names(const struct import *m)
 {
-    static const char *const usual[] = {"qweight", "scales", "qzeros"};
-    static const char *const rows[] = {"weight_packed", "weight_scale", "weight_zero_point"};
+    static const char *const usual[] = {"qweight", "scales", "qzeros", "g_idx"};
+    static const char *const rows[] = {"weight_packed", "weight_scale", "weight_zero_point",
+                                       "weight_g_idx"};
 
     return by_rows(m) ? rows : usual;
 }
@@ -86,11 +88,10 @@ static quern_status check_tensors(const struct import *m)
         TRY(check_tensor(names[2], c->qzeros, c->qzeros_bytes, m->groups * m->n / 2,
                          rows ? "i32 [N/8,G]" : "i32 [G,N/8]", rows ? m->n / 8 : m->groups,
                          rows ? m->groups : m->n / 8));
-    FAIL_IF(c->g_idx && (awq || rows), QUERN_E_ARGUMENT, "tensor g_idx is given; %s has none",
-            awq ? "awq" : "pack-quantized");
+    FAIL_IF(c->g_idx && awq, QUERN_E_ARGUMENT, "tensor g_idx is given; awq has none");
     FAIL_IF(c->g_idx && c->g_idx_bytes != 4 * m->k, QUERN_E_ARGUMENT,
-            "tensor g_idx has %zu bytes; the problem needs %zu: i32 [K], [%zu]", c->g_idx_bytes,
-            4 * m->k, m->k);
+            "tensor %s has %zu bytes; the problem needs %zu: i32 [K], [%zu]", names[3],
+            c->g_idx_bytes, 4 * m->k, m->k);
     return QUERN_OK;
 }
 
@@ -144,8 +145,11 @@ static quern_status write_zeros(const struct import *m, void *zeros)
             else
                 FAIL_IF(z != MIDDLE, QUERN_E_ARGUMENT,
                         "tensor %s has the zero point %u of group %zu and row %zu of W; zero=none "
-                        "needs 8 everywhere, so this layer is one of zero=u8 or zero=scaled",
-                        tensor_names(m)[2], z, g, n);
+                        "needs 8 everywhere, so this layer is one of zero=u8 or zero=scaled%s",
+                        tensor_names(m)[2], z, g, n,
+                        m->from->kind == QUERN_CHECKPOINT_GPTQ && z == MIDDLE + 1
+                            ? ", or of gptq_v2, which stores zero points as they are"
+                            : "");
         }
     return QUERN_OK;
 }
@@ -183,11 +187,11 @@ static quern_status sort_columns(struct import *m)
             const bool many = group >= 0 && (size_t)group < m->groups;
             os.free(next);
             FAIL_IF(many, QUERN_E_DECLINED,
-                    "tensor g_idx has more than %zu columns in group %d; only groups of equal size "
+                    "tensor %s has more than %zu columns in group %d; only groups of equal size "
                     "have kernels",
-                    m->group, group);
-            FAIL(QUERN_E_ARGUMENT, "tensor g_idx has group %d at column %zu; expected 0 to %zu",
-                 group, k, m->groups - 1);
+                    tensor_names(m)[3], m->group, group);
+            FAIL(QUERN_E_ARGUMENT, "tensor %s has group %d at column %zu; expected 0 to %zu",
+                 tensor_names(m)[3], group, k, m->groups - 1);
         }
         const size_t at = (size_t)group * m->group + next[group]++;
         m->perm[at] = (uint32_t)k;
@@ -234,6 +238,14 @@ static quern_status write_weights(struct import *m, void *b)
     m->words = m->from->qweight;
     m->permuted = os.malloc(m->n * m->k / 2);
     FAIL_IF(!m->permuted, QUERN_E_MEMORY, "no memory for %zu bytes of weights", m->n * m->k / 2);
+    if (by_rows(m)) { /* columns are moved in layout gptq, by way of b */
+        if ((status = quant_repack(&from, QUERN_LAYOUT_GPTQ, m->from->qweight, b)) != QUERN_OK) {
+            os.free(m->permuted);
+            return status;
+        }
+        m->words = b;
+        from.layout = QUERN_LAYOUT_GPTQ;
+    }
     parallel_for(m->k / 8, os_cpu_count(), permute_words, m);
     status = quant_repack(&from, m->problem.layout, m->permuted, b);
     os.free(m->permuted);

@@ -27,14 +27,19 @@ numbers = itertools.count()
 @st.composite
 def problems(draw):
     """Any 4-bit problem of a size that takes little time."""
-    wq = draw(st.sampled_from(["nf4", "fp4", "mxfp4"]))
+    wq = draw(st.sampled_from(["nf4", "fp4", "mxfp4", "int4"]))
     group = 32 if wq == "mxfp4" else 2 ** draw(st.integers(5, 12))
     k = group * draw(st.integers(1, max(1, 4096 // group)))
     n = draw(st.integers(1, max(1, 2**17 // k)))
     words = [f"wq={wq}", f"group={group}", f"n={n}", f"k={k}",
              f"a={draw(st.sampled_from(TYPES))}", f"c={draw(st.sampled_from(TYPES))}",
              f"bias={draw(st.integers(0, 1))}"]
-    if wq != "mxfp4" and draw(st.booleans()):
+    if wq == "int4":
+        words += [f"scale={draw(st.sampled_from(TYPES))}",
+                  f"zero={draw(st.sampled_from(['none', 'u8', 'scaled']))}",
+                  f"layout={draw(st.sampled_from(['k8', 'exl', 'ck']))}",
+                  f"round={draw(st.sampled_from(['rne', 'trunc']))}"]
+    elif wq != "mxfp4" and draw(st.booleans()):
         words.append("scale=nested")
     return " ".join(words)
 

@@ -50,11 +50,21 @@ def checkpoint(directory, kind, n, k, group, seed, act_order=False):
     (directory / "qweight").write_bytes(int4.pack(q, "awq" if kind == "awq" else "gptq"))
     (directory / "scales").write_bytes(operands.pack("f16", sum(scales, [])))
     (directory / "qzeros").write_bytes(int4.qzeros(zeros, kind))
+    if kind == "compressed":  # by rows, and words of eight rows for each group
+        (directory / "qweight").write_bytes(int4.pack(q, "k8"))
+        (directory / "scales").write_bytes(operands.pack("f16", sum(int4.transposed(scales), [])))
+        (directory / "qzeros").write_bytes(int4.words(
+            [int4.word(row[n0:n0 + 8]) for n0 in range(0, n, 8) for row in zeros]))
     return q, int4.transposed(scales), int4.transposed(zeros), g_idx
 
 
-def tensors(directory, *names):
-    return [f"{name}={directory / name}" for name in names or ("qweight", "scales", "qzeros")]
+COMPRESSED = {"qweight": "weight_packed", "scales": "weight_scale", "qzeros": "weight_zero_point",
+              "g_idx": "weight_g_idx"}
+
+
+def tensors(directory, *names, kind="gptq"):
+    return [f"{COMPRESSED[name] if kind == 'compressed' else name}={directory / name}"
+            for name in names or ("qweight", "scales", "qzeros")]
 
 
 @pytest.mark.parametrize("layout", ["k8", "exl", "ck"])
@@ -75,11 +85,13 @@ def test_checkpoints(quern, tmp_path, kind, layout):
     assert (tmp_path / "scaled/zeros").read_bytes() == operands.pack("f16", scaled)
 
 
-def test_act_order(quern, tmp_path):
+@pytest.mark.parametrize("kind", ["gptq", "gptq_v2", "compressed"])
+def test_act_order(quern, tmp_path, kind):
     n, k, group = 16, 256, 32
-    q, scales, zeros, g_idx = checkpoint(tmp_path, "gptq", n, k, group, seed=4, act_order=True)
-    quern("repack", "--checkpoint", "gptq", f"wq=int4 n={n} k={k} group={group} a=f16 zero=u8 "
-          "layout=exl", *tensors(tmp_path), f"g_idx={tmp_path}/g_idx", "--out", tmp_path / "out")
+    q, scales, zeros, g_idx = checkpoint(tmp_path, kind, n, k, group, seed=4, act_order=True)
+    names = ("qweight", "scales", "qzeros", "g_idx")
+    quern("repack", "--checkpoint", kind, f"wq=int4 n={n} k={k} group={group} a=f16 zero=u8 "
+          "layout=exl", *tensors(tmp_path, *names, kind=kind), "--out", tmp_path / "out")
     perm = struct.unpack(f"<{k}I", (tmp_path / "out/perm").read_bytes())
     assert sorted(perm) == list(range(k))
     sorted_q = [[row[c] for c in perm] for row in q]
@@ -133,6 +145,12 @@ def test_bad_checkpoints(quern, tmp_path):
         (tmp_path / "g_idx").write_bytes(struct.pack("<128i", *groups))
         refused(["tensor g_idx", says], *tensors(tmp_path), f"g_idx={tmp_path}/g_idx",
                 status=status)
+    (tmp_path / "qzeros").write_bytes(b"\x88" * len(whole["qzeros"]))
+    refused(["tensor qzeros has the zero point 9", "or of gptq_v2"], *tensors(tmp_path), status=2,
+            text=problem.replace("u8", "none"))
+    refused("tensor weight_g_idx has group -1 at column 0",
+            *tensors(tmp_path, "qweight", "scales", "qzeros", "g_idx", kind="compressed"),
+            kind="compressed", status=2)
     refused("g_idx is given; awq has none", *tensors(tmp_path), f"g_idx={tmp_path}/g_idx",
             kind="awq", status=2)
     refused("int4", *tensors(tmp_path), text="wq=nf4 n=16 k=128 a=f16", status=1)
