@@ -214,7 +214,7 @@ int verb_repack(int argc, char **argv)
     const struct flag flags[] = {
         {"to", FLAG_TEXT, &r.to, "LAYOUT", "k8, exl, ck, gptq, awq, or a plan.json"},
         {"checkpoint", FLAG_CHOICE, &r.checkpoint, "FORMAT",
-         "gptq (zero points stored less one), gptq_v2 (as they are), awq or compressed",
+         "gptq (zero points less one), gptq_v2 (as they are), awq, compressed",
          "gptq|gptq_v2|awq|compressed"},
         {"out", FLAG_TEXT, &r.directory, "DIR", "where to write; made if there is none"},
         {0}};

@@ -21,6 +21,8 @@ def compiled(target, kind, group, zero):
     ("gfx942", "bf16", 128, "u8", True),
     ("gfx942", "f16", 32, "none", True),
     ("gfx90a", "f16", 128, "u8", True),
+    ("gfx950", "bf16", 128, "u8", True),
+    ("gfx1100", "f16", 128, "u8", True),
     ("gfx1151", "bf16", 128, "u8", False),  # 16-bit registers that comgr 6.4 does not know
     ("gfx1201", "f16", 64, "none", False),
 ])  # fmt: skip
