@@ -215,12 +215,13 @@ static bool share(struct plan *p, struct model_counts *counts)
 /* ---- Candidates and choice ------------------------------------------------------------------- */
 
 /* Whether steps of so many units divide K, and a lane's weights, or those of a span, share a scale.
- */
+ * Layout ck has blocks of 32 weights: units of fewer do not all lie at the same distance. */
 static bool divides(const struct plan *p)
 {
     const int64_t block = problem_group(&p->problem);
 
-    if (p->problem.k % (matrix_unit(p) * p->ring))
+    if (p->problem.k % (matrix_unit(p) * p->ring) ||
+        (p->problem.layout == QUERN_LAYOUT_CK && p->ring > 1 && matrix_unit(p) % 32))
         return false;
     if (matrix_scaled(p))
         return block % p->chunk == 0;

@@ -102,6 +102,24 @@ static void test_words(void **state)
     t_runs_verify(t_cache, ONE_IN);
 }
 
+/* Layout ck on matrix units, where what fits K best are odd numbers of 16 weights: a lane's next
+ * ones are then in the same block of 32, or in the next. */
+static void test_halves_of_blocks(void **state)
+{
+    static const char *const targets[] = {"gfx1100", "gfx1151", "gfx1201"};
+    static const char *const forces[] = {"predequant=off", "predequant=on"};
+
+    (void)state;
+    for (int force = 0; force < 2; force++) {
+        for (int t = 0; t < COUNT(targets); t++)
+            t_runs_add(targets[t], 16, "wq=int4 n=40 k=%d group=32 a=%s zero=u8 layout=ck",
+                       t == 1 ? 288 : 1152, (t + force) % 2 ? "f16" : "bf16");
+        assert_int_equal(setenv("QUERN_FORCE", forces[force], 1), 0);
+        t_runs_verify(t_cache, 1);
+    }
+    assert_int_equal(unsetenv("QUERN_FORCE"), 0);
+}
+
 /* Dequantised weights of every layout, zero point and type of scale. */
 static void test_predequant_words(void **state)
 {
@@ -157,8 +175,11 @@ static void test_offset(void **state)
 
 /* Instructions of a kernel by what they are for. */
 struct mix {
+    const char *type;          /* of its products: "_f16", "_bf16" */
+    int words, sums;           /* words of weights in its source; dot products of sums of A */
     int dot, packed, fused;    /* v_dot2*, and two for v_mfma_f32_4x4x4*; v_pk_fma_f32, v_fma_f32
                                   and v_fmac_f32 */
+    int other_dot;             /* of another type, among those */
     int from_byte, other_cvt;  /* v_cvt_f32_ubyte*, any other conversion */
     int subtract, packed_half; /* v_sub* of floats; v_pk_*_f16 and _bf16 */
     int mask, shift, perm;     /* v_and_or_b32 and v_and_b32; v_lshrrev_*; v_perm_b32 */
@@ -173,8 +194,11 @@ static void count_one(void *user, uint64_t offset, unsigned size, const char *te
     (void)offset, (void)size;
     while (next) { /* both halves of a dual-issued one */
         const char *const name = next + (!strncmp(next, "v_dual_", 7) ? 5 : 0);
-        m->dot += strstr(name, "dot2") && strstr(name, "dot2") < name + 9;
-        m->dot += !strncmp(name, "v_mfma_f32_4x4x4", 16) ? 2 : 0;
+        const bool dot2 = strstr(name, "dot2") && strstr(name, "dot2") < name + 9;
+        const int dots = dot2 ? 1 : !strncmp(name, "v_mfma_f32_4x4x4", 16) ? 2 : 0;
+        const char *const type = strstr(name, m->type);
+        m->dot += dots;
+        m->other_dot += type && type < name + strcspn(name, " ") ? 0 : dots;
         m->packed += !strncmp(name, "v_pk_fma_f32", 12);
         m->fused += !strncmp(name, "v_fma_f32", 9) || !strncmp(name, "v_fmac_f32", 10) ||
                     !strncmp(name, "l_fmac_f32", 10) || !strncmp(name, "v_fmaak", 7);
@@ -193,8 +217,8 @@ static void count_one(void *user, uint64_t offset, unsigned size, const char *te
     }
 }
 
-/* The mix of the kernel for m rows of A, and the words of weights that its source decodes. */
-static struct mix mix_of(const char *text, const char *target, int rows, int *words)
+/* The mix of the kernel for m rows of A. */
+static struct mix mix_of(const char *text, const char *target, int rows)
 {
     const struct quern_problem p = t_problem(text);
     struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
@@ -202,7 +226,7 @@ static struct mix mix_of(const char *text, const char *target, int rows, int *wo
     const struct quern_disassembler d = quern_ctx_disassembler(ctx);
     struct plan_set set;
     struct object object;
-    struct mix mix = {0};
+    struct mix mix = {.type = p.a == QUERN_F16 ? "_f16" : "_bf16"};
     quern_op *op;
 
     if (quern_op_create_range(ctx, &p, rows, rows, &op) != QUERN_OK)
@@ -217,9 +241,12 @@ static struct mix mix_of(const char *text, const char *target, int rows, int *wo
                      QUERN_OK);
     assert_int_equal(plan_make(&p, target_named(target), &set), QUERN_OK);
     const struct plan *const plan = plan_for(&set, rows);
-    *words = plan->rows_per_wave * plan->chunk / 8;
+    mix.words = plan->rows_per_wave * plan->chunk / 8;
     if (plan->family == FAMILY_MMA_INT4)
-        *words = *words / 16 * plan->ring;
+        mix.words = mix.words / 16 * plan->ring;
+    /* two of a chunk of A, with ones and with decoded zeros; where instructions are cheap to
+     * repeat the compiler repeats that loop once */
+    mix.sums = plan->chunk * (target_named(target)->wave_size == 64 ? 1 : 2);
     object_free(&object);
     quern_op_release(op);
     quern_close(ctx);
@@ -233,21 +260,21 @@ static void expect(const char *text, const char *target, const char *what, int c
         fail_msg("%s on %s has %d %s; expected %d to %d", text, target, count, what, least, most);
 }
 
-/* Eight rows of W at most have a scale and a zero point each, and the sums of one chunk of A, of
- * four words, are made besides. */
-#define ROWS     8
-#define SUM_DOTS 64
-#define FEW      24 /* addresses, and the like */
+#define ROWS 8  /* of W at most, with a scale and a zero point each */
+#define FEW  24 /* addresses, and the like */
 
 /* Per four dot products, of a word of eight weights: what its decoding may take, and nothing else.
- * The compiler may repeat the loop's body. */
+ * The compiler may repeat the loop's body. Each word has four masks, so that products without any
+ * are those of sums of A, which are made once for all rows of W. Scales meet sums of chunks, never
+ * weights. */
 static void expect_mix(const char *text, const char *target, int masks, int shifts, int perms)
 {
-    int words;
-    const struct mix m = mix_of(text, target, 1, &words);
+    const struct mix m = mix_of(text, target, 1);
 
-    expect(text, target, "dot products", m.dot, 4 * words, 12 * words);
-    expect(text, target, "masks", m.mask, m.dot - SUM_DOTS, m.dot * masks / 4 + FEW);
+    expect(text, target, "dot products", m.dot, 4 * m.words, 12 * m.words);
+    expect(text, target, "dot products of another type", m.other_dot, 0, 0);
+    expect(text, target, "masks", m.mask, m.dot - m.sums, m.dot * masks / 4 + FEW);
+    expect(text, target, "float multiplications", m.packed + m.fused, 0, m.dot * 3 / 8);
     expect(text, target, "shifts", m.shift, 0, m.dot * shifts / 4 + FEW);
     expect(text, target, "permutations", m.perm, 0, m.dot * perms / 4 + 2 * 16);
     expect(text, target, "conversions of a byte", m.from_byte, 0, 2 * ROWS);
@@ -282,16 +309,15 @@ static void test_mix_f16(void **state)
 static void test_mix_wide(void **state)
 {
     static const char text[] = "wq=int4 n=4096 k=16384 a=f32 zero=u8";
-    int words;
-    const struct mix m = mix_of(text, "gfx90a", 1, &words);
+    const struct mix m = mix_of(text, "gfx90a", 1);
 
     (void)state;
     expect(text, "gfx90a", "dot products", m.dot, 0, 0);
     /* the compiler may repeat the loop's body */
-    expect(text, "gfx90a", "packed FMAs", m.packed, 4 * words, 8 * words + SUM_DOTS);
-    expect(text, "gfx90a", "conversions of a byte", m.from_byte, 8 * words,
+    expect(text, "gfx90a", "packed FMAs", m.packed, 4 * m.words, 8 * m.words + 2 * m.sums);
+    expect(text, "gfx90a", "conversions of a byte", m.from_byte, 8 * m.words,
            2 * m.packed + 2 * ROWS);
-    expect(text, "gfx90a", "masks", m.mask, 2 * words, m.packed / 2 + 4 * 4 + FEW);
+    expect(text, "gfx90a", "masks", m.mask, 2 * m.words, m.packed / 2 + 4 * 4 + FEW);
     expect(text, "gfx90a", "subtractions", m.subtract, 0, 0);
 }
 
@@ -309,10 +335,10 @@ static void test_mix_matrix(void **state)
         for (int i = 0; i < 4; i++) {
             const bool f16 = i % 2;
             char text[80];
-            int words;
             snprintf(text, sizeof text, "wq=int4 n=4096 k=16384 a=%s zero=%s layout=exl",
                      f16 ? "f16" : "bf16", zeros[i / 2]);
-            const struct mix m = mix_of(text, targets[t], 16, &words);
+            const struct mix m = mix_of(text, targets[t], 16);
+            const int words = m.words;
             expect(text, targets[t], "matrix instructions", m.matrix, words / 2, 4 * words);
             expect(text, targets[t], "masks", m.mask, 4 * words, 5 * words + 2 * FEW);
             expect(text, targets[t], "shifts", m.shift, 0, (f16 ? 2 : 4) * words + FEW);
@@ -328,7 +354,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sixteen), cmocka_unit_test(test_words),
-        cmocka_unit_test(test_predequant_words),
+        cmocka_unit_test(test_halves_of_blocks), cmocka_unit_test(test_predequant_words),
         cmocka_unit_test(test_offset),  cmocka_unit_test(test_mix_bf16),
         cmocka_unit_test(test_mix_f16), cmocka_unit_test(test_mix_wide),
         cmocka_unit_test(test_mix_matrix),

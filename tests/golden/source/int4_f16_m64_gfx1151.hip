@@ -888,7 +888,8 @@ constexpr u32 SPANS = STEP / SPAN;
 constexpr u32 SCALES = SPAN == BLOCK ? blocks_in_word(sizeof(scale_bits), BLOCKS, SPANS) : 1;
 constexpr u32 ZEROS = SPAN == BLOCK ? blocks_in_word(sizeof(zero_bits), BLOCKS, SPANS) : 1;
 constexpr u32 WORDS = CHUNK / 8;
-constexpr u64 UNIT_BYTES = WORD_BLOCKS && UNIT >= 32 ? UNIT / 32 * (u64)N * 16 : UNIT / 2;
+constexpr u64 UNIT_BYTES = WORD_BLOCKS ? UNIT / 32 * (u64)N * 16 : UNIT / 2;
+static_assert(!WORD_BLOCKS || UNIT % 32 == 0 || UNITS == 1, "units lie at the same distance");
 
 // A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
 // A. Rows of A start at multiples of 4 bytes.
