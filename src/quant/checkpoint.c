@@ -10,7 +10,6 @@
 #include "quant/quant.h"
 
 #include "base/os.h"
-#include "base/thread.h"
 
 #include <quern/tool.h>
 
@@ -24,8 +23,6 @@ struct import {
     const struct quern_checkpoint *from;
     size_t n, k, group, groups;
     uint32_t *perm; /* column j of the result is column perm[j] of the checkpoint; null: the same */
-    const uint32_t *words; /* of permute_words, in layout gptq */
-    uint32_t *permuted;
 };
 
 /* Whether rows are those of W: scales and zero points of one stand together. */
@@ -205,50 +202,24 @@ static quern_status sort_columns(struct import *m)
     return QUERN_OK;
 }
 
-/* Row j of words in layout gptq from the eight columns that belong there. */
-static void permute_words(void *user, size_t j)
-{
-    const struct import *const m = user;
-    const uint32_t *rows[8];
-    unsigned shift[8];
-    uint32_t *const to = m->permuted + j * m->n;
-
-    for (size_t i = 0; i < 8; i++) {
-        rows[i] = m->words + (size_t)(m->perm[8 * j + i] / 8) * m->n;
-        shift[i] = m->perm[8 * j + i] % 8 * 4;
-    }
-    for (size_t n = 0; n < m->n; n++) {
-        uint32_t word = 0;
-        for (size_t i = 0; i < 8; i++)
-            word |= (rows[i][n] >> shift[i] & 15) << 4 * i;
-        to[n] = word;
-    }
-}
-
-static quern_status write_weights(struct import *m, void *b)
+static quern_status write_weights(const struct import *m, void *b)
 {
     struct quern_problem from = m->problem;
     quern_status status;
+    void *columns;
 
     from.layout = by_rows(m)                              ? QUERN_LAYOUT_K8
                   : m->from->kind == QUERN_CHECKPOINT_AWQ ? QUERN_LAYOUT_AWQ
                                                           : QUERN_LAYOUT_GPTQ;
-    if (!m->perm)
-        return quant_repack(&from, m->problem.layout, m->from->qweight, b);
-    m->words = m->from->qweight;
-    m->permuted = os.malloc(m->n * m->k / 2);
-    FAIL_IF(!m->permuted, QUERN_E_MEMORY, "no memory for %zu bytes of weights", m->n * m->k / 2);
-    if (by_rows(m)) { /* columns are moved in layout gptq, by way of b */
-        if ((status = quant_repack(&from, QUERN_LAYOUT_GPTQ, m->from->qweight, b)) != QUERN_OK) {
-            os.free(m->permuted);
-            return status;
-        }
-        m->words = b;
-        from.layout = QUERN_LAYOUT_GPTQ;
-    }
-    parallel_for(m->k / 8, os_cpu_count(), permute_words, m);
-    status = quant_repack(&from, m->problem.layout, m->permuted, b);
-    os.free(m->permuted);
+    if (!m->perm || from.layout == QUERN_LAYOUT_GPTQ)
+        return quant_repack_columns(&from, m->problem.layout, m->from->qweight, m->perm, b);
+    columns = os.malloc(m->n * m->k / 2); /* in layout gptq, where they can be moved */
+    FAIL_IF(!columns, QUERN_E_MEMORY, "no memory for %zu bytes of weights", m->n * m->k / 2);
+    status = quant_repack(&from, QUERN_LAYOUT_GPTQ, m->from->qweight, columns);
+    from.layout = QUERN_LAYOUT_GPTQ;
+    if (status == QUERN_OK)
+        status = quant_repack_columns(&from, m->problem.layout, columns, m->perm, b);
+    os.free(columns);
     return status;
 }
 

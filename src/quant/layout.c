@@ -29,6 +29,7 @@ struct tile {
 struct packed {
     size_t n, words; /* words = K/8 */
     enum quern_layout from, to;
+    const uint32_t *perm; /* column j is column perm[j] of `in`; null: they are the same */
     const uint32_t *in;
     uint32_t *out;
 };
@@ -137,6 +138,32 @@ static void load_gptq(const struct packed *p, struct tile *t)
     }
 }
 
+/* Words from the eight columns that belong there, wherever those are. Rows are a multiple of 4. */
+static void load_columns(const struct packed *p, struct tile *t)
+{
+    for (size_t w = 0; w < t->words; w++) {
+        const uint32_t *from[8];
+        uint32_t shift[8];
+
+        for (size_t i = 0; i < 8; i++) {
+            const uint32_t column = p->perm[(t->first + w) * 8 + i];
+            from[i] = p->in + column / 8 * p->n + t->row;
+            shift[i] = column % 8 * 4;
+        }
+        for (size_t r = 0; r < t->rows; r += 4) {
+            words4 sum = {0};
+#pragma GCC unroll 8
+            for (size_t i = 0; i < 8; i++) {
+                words4 four;
+                memcpy(&four, from[i] + r, sizeof four);
+                sum |= (four >> shift[i] & 15) << 4 * i;
+            }
+            for (size_t d = 0; d < 4; d++)
+                t->word[r + d][w] = sum[d];
+        }
+    }
+}
+
 static void store_gptq(const struct packed *p, const struct tile *t)
 {
     for (size_t w = 0; w < t->words; w++) {
@@ -192,7 +219,7 @@ static void load(const struct packed *p, struct tile *t)
         load_ck(p, t);
         break;
     case QUERN_LAYOUT_GPTQ:
-        load_gptq(p, t);
+        (p->perm ? load_columns : load_gptq)(p, t);
         break;
     case QUERN_LAYOUT_AWQ:
         load_awq(p, t);
@@ -245,6 +272,12 @@ bool quant_is_packed_int4(const struct quern_problem *p)
 quern_status quant_repack(const struct quern_problem *problem, enum quern_layout to, const void *b,
                           void *out)
 {
+    return quant_repack_columns(problem, to, b, NULL, out);
+}
+
+quern_status quant_repack_columns(const struct quern_problem *problem, enum quern_layout to,
+                                  const void *b, const uint32_t *perm, void *out)
+{
     struct quern_problem target = *problem;
 
     FAIL_IF(!quant_is_packed_int4(problem), QUERN_E_DECLINED,
@@ -255,7 +288,7 @@ quern_status quant_repack(const struct quern_problem *problem, enum quern_layout
     FAIL_IF(!quant_is_packed_int4(&target), QUERN_E_DECLINED,
             "int4 cannot be repacked to layout=%s; to k8, exl, ck, gptq or awq it can be",
             layout_name(to));
-    if (to == problem->layout) {
+    if (to == problem->layout && !perm) {
         memcpy(out, b, (size_t)problem->n * (size_t)problem->k / 2);
         return QUERN_OK;
     }
@@ -263,6 +296,7 @@ quern_status quant_repack(const struct quern_problem *problem, enum quern_layout
                        .words = (size_t)problem->k / 8,
                        .from = problem->layout,
                        .to = to,
+                       .perm = perm,
                        .in = b,
                        .out = out};
     parallel_for((p.n + TILE_ROWS - 1) / TILE_ROWS, os_cpu_count(), convert_band, &p);

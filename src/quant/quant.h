@@ -113,6 +113,10 @@ enum quern_dtype quant_scale_type(const struct quern_problem *problem);
 bool quant_is_packed_int4(const struct quern_problem *problem);
 quern_status quant_repack(const struct quern_problem *problem, enum quern_layout to, const void *b,
                           void *out);
+/* The same out of layout gptq, N a multiple of 8, with columns in another order: column j of the
+ * result is column perm[j] of b (null: they stay). */
+quern_status quant_repack_columns(const struct quern_problem *problem, enum quern_layout to,
+                                  const void *b, const uint32_t *perm, void *out);
 
 /* The operands of one layer on the CPU; those that a problem has not are null. */
 struct quant_operands {

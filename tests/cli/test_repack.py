@@ -85,17 +85,18 @@ def test_checkpoints(quern, tmp_path, kind, layout):
     assert (tmp_path / "scaled/zeros").read_bytes() == operands.pack("f16", scaled)
 
 
-@pytest.mark.parametrize("kind", ["gptq", "gptq_v2", "compressed"])
-def test_act_order(quern, tmp_path, kind):
-    n, k, group = 16, 256, 32
+@pytest.mark.parametrize("kind, layout", [("gptq", "exl"), ("gptq", "gptq"), ("gptq_v2", "ck"),
+                                          ("compressed", "k8"), ("compressed", "awq")])
+def test_act_order(quern, tmp_path, kind, layout):
+    n, k, group = 136, 256, 32  # more than a tile of the repacking has
     q, scales, zeros, g_idx = checkpoint(tmp_path, kind, n, k, group, seed=4, act_order=True)
     names = ("qweight", "scales", "qzeros", "g_idx")
     quern("repack", "--checkpoint", kind, f"wq=int4 n={n} k={k} group={group} a=f16 zero=u8 "
-          "layout=exl", *tensors(tmp_path, *names, kind=kind), "--out", tmp_path / "out")
+          f"layout={layout}", *tensors(tmp_path, *names, kind=kind), "--out", tmp_path / "out")
     perm = struct.unpack(f"<{k}I", (tmp_path / "out/perm").read_bytes())
     assert sorted(perm) == list(range(k))
     sorted_q = [[row[c] for c in perm] for row in q]
-    assert (tmp_path / "out/b").read_bytes() == int4.pack(sorted_q, "exl")
+    assert (tmp_path / "out/b").read_bytes() == int4.pack(sorted_q, layout)
     # every weight stands for what it stood for in the checkpoint
     now = int4.dequantised(sorted_q, scales, zeros, group)
     for r in range(n):
