@@ -272,8 +272,8 @@ quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit)
 {
     struct plan_set plans;
 
-    TRY(plan_make_tuned(&op->spelling.problem, op->ctx->id.target, op->ctx->tuning,
-                        &op->ctx->settings.force, &plans));
+    TRY(plan_make_up_to(&op->spelling.problem, op->ctx->id.target, op->ctx->tuning,
+                        &op->ctx->settings.force, m_max, &plans));
     TRY(grow(op, &plans, m_max, jit));
     op_blas_prepare(op, &plans, m_max, jit);
     return QUERN_OK;
@@ -337,7 +337,7 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
         return QUERN_OK;
     }
     TRY(check_verified(ctx));
-    TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &ctx->settings.force, &plans));
+    TRY(plan_make_up_to(&normal, ctx->id.target, ctx->tuning, &ctx->settings.force, m_max, &plans));
     TRY(find_or_add(ctx, &normal, &op));
     record_op(ctx, op->text, 1, m_max);
     if (flags & QUERN_OP_NO_WAIT) {

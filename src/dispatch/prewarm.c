@@ -77,8 +77,8 @@ static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *pro
         struct plan_set plans;
 
         TRY(problem_normalise(&problems[i], &normal));
-        TRY(plan_make_tuned(&normal, w->ctx->id.target, w->ctx->tuning, &w->ctx->settings.force,
-                            &plans));
+        TRY(plan_make_up_to(&normal, w->ctx->id.target, w->ctx->tuning, &w->ctx->settings.force,
+                            m_max, &plans));
         for (size_t j = 0; j < plans.count && plans.plans[j].m_lo <= m_max; j++) {
             struct job *const job = &w->jobs[w->count++];
             job->plan = plans.plans[j];

@@ -10,6 +10,7 @@
 #include "target/rates.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -111,7 +112,7 @@ static quern_status add_kernel(struct plan_set *set, const struct plan *base, in
  * with the vector units where they have an instruction for pairs of its type.
  */
 static quern_status add_mma(struct plan_set *set, struct plan base,
-                            const struct decode_family *family)
+                            const struct decode_family *family, int64_t m_max)
 {
     const size_t kept = !set->count || set->plans[0].products == PRODUCTS_PACKED ? 0 : 1;
     struct plan_set tall = {0};
@@ -123,7 +124,7 @@ static quern_status add_mma(struct plan_set *set, struct plan base,
     struct plan *const first = &set->plans[set->count++];
     *first = tall.plans[0];
     first->m_lo = set->count > 1 ? first[-1].m_hi + 1 : 1;
-    for (size_t i = 1; i < COUNT(mma_tiles); i++)
+    for (size_t i = 1; i < COUNT(mma_tiles) && set->plans[set->count - 1].m_hi < m_max; i++)
         TRY(add_kernel(set, &base, mma_tiles[i], i + 1 == COUNT(mma_tiles)));
     return QUERN_OK;
 }
@@ -230,9 +231,9 @@ quern_status plan_force_parse(const char *text, struct plan_force *force)
     return QUERN_OK;
 }
 
-quern_status plan_make_tuned(const struct quern_problem *problem, const struct target *target,
+quern_status plan_make_up_to(const struct quern_problem *problem, const struct target *target,
                              const struct tuning *tuning, const struct plan_force *force,
-                             struct plan_set *set)
+                             int64_t m_max, struct plan_set *set)
 {
     const bool predequant = force && force->predequant == SWITCH_ON;
     struct plan_set made = {0};
@@ -253,17 +254,25 @@ quern_status plan_make_tuned(const struct quern_problem *problem, const struct t
     for (size_t i = 0; i < COUNT(simt_tiles) && !predequant; i++)
         TRY(add_kernel(&made, &base, simt_tiles[i], !mma && i + 1 == COUNT(simt_tiles)));
     if (mma)
-        TRY(add_mma(&made, base, mma));
+        TRY(add_mma(&made, base, mma, m_max));
+    const bool cut = mma && made.plans[made.count - 1].m_hi < PLAN_MMA_M_MAX;
     /* its weights are made in LDS */
-    if (mma_tile_accepts(problem, target) && base.force.predequant != SWITCH_OFF)
+    if (!cut && mma_tile_accepts(problem, target) && base.force.predequant != SWITCH_OFF)
         TRY(add_tiles(&made, base));
-    made.m_max = made.plans[made.count - 1].m_hi;
+    made.m_max = cut ? INT_MAX : made.plans[made.count - 1].m_hi;
     TRY(tune(&made, tuning));
     made.tuned = tuning != NULL;
     if (tuning)
         made.tuning = tuning_hash(tuning);
     *set = made;
     return QUERN_OK;
+}
+
+quern_status plan_make_tuned(const struct quern_problem *problem, const struct target *target,
+                             const struct tuning *tuning, const struct plan_force *force,
+                             struct plan_set *set)
+{
+    return plan_make_up_to(problem, target, tuning, force, INT64_MAX, set);
 }
 
 quern_status plan_make(const struct quern_problem *problem, const struct target *target,

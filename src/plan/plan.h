@@ -183,7 +183,7 @@ struct plan {
 /* All kernels of a problem on a target, by increasing m. */
 struct plan_set {
     size_t count;
-    int m_max; /* m_hi of the largest kernel that the problem has, whether or not it is here */
+    int m_max; /* m_hi of the largest kernel that the problem has; INT_MAX: it is not here */
     struct plan plans[PLAN_KERNELS_MAX];
     bool tuned;            /* a tuning table was asked: that of this hash */
     struct hash128 tuning;
@@ -197,9 +197,15 @@ struct plan_set {
 quern_status plan_make(const struct quern_problem *problem, const struct target *target,
                        struct plan_set *set);
 
-/* Like plan_make, with the shapes that a tuning table has for the problem, and what is forced;
- * either may be null. QUERN_E_DECLINED, too, when the problem has no kernel that is like that. */
+/* The same with the kernels for 1…m_max, and perhaps some for more: those that the whole set has.
+ * Shapes that a tuning table has for the problem come first; what is forced must be. Either may be
+ * null. QUERN_E_DECLINED, too, when the problem has no kernel that is like that. */
 struct tuning;
+quern_status plan_make_up_to(const struct quern_problem *problem, const struct target *target,
+                             const struct tuning *tuning, const struct plan_force *force,
+                             int64_t m_max, struct plan_set *set);
+
+/* The same, the whole set. */
 quern_status plan_make_tuned(const struct quern_problem *problem, const struct target *target,
                              const struct tuning *tuning, const struct plan_force *force,
                              struct plan_set *set);

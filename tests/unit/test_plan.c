@@ -9,8 +9,10 @@
 
 #include <quern/tool.h>
 
+#include "gen/gen.h"
 #include "plan/plan.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -280,6 +282,50 @@ static void test_matrix_units_int4(void **state)
             fail_msg("%s %s: matrix units from M = %d, not %d", cases[i].target, cases[i].type,
                      first, cases[i].first);
     }
+}
+
+static void check_same(const struct plan *p, const struct plan *q)
+{
+    struct str a = {0}, b = {0};
+
+    assert_int_equal(gen_outline(p, &a), QUERN_OK);
+    assert_int_equal(gen_outline(q, &b), QUERN_OK);
+    assert_string_equal(str_text(&a), str_text(&b));
+    assert_true(p->m_lo == q->m_lo && p->m_hi == q->m_hi && p->slices_max == q->slices_max);
+    assert_true(p->estimate.kernel_cycles == q->estimate.kernel_cycles);
+    str_free(&a);
+    str_free(&b);
+}
+
+/* Kernels that are chosen for some rows only are those of the whole set, as many as it takes. */
+static void test_no_more_than_asked_for(void **state)
+{
+    static const char *const texts[] = {"wq=nf4 n=4096 k=4096 a=bf16",
+                                        "wq=fp4 n=200 k=416 group=32 a=f32",
+                                        "wq=int4 n=11008 k=4096 a=f16 zero=u8",
+                                        "wq=none n=4096 k=4096 a=f16"};
+    static const int64_t rows[] = {1, 8, 9, 16, 17, 32, 33, 64, 65, 128, 4096, INT64_MAX};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (size_t t = 0; t < target_count(); t++) {
+            const struct quern_problem p = problem_of(texts[i]);
+            struct plan_set all, set;
+            if (plan_make(&p, target_at(t), &all) != QUERN_OK)
+                continue;
+            for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+                assert_int_equal(
+                    plan_make_up_to(&p, target_at(t), NULL, NULL, rows[r], &set), QUERN_OK);
+                assert_true(set.count <= all.count);
+                for (size_t j = 0; j < set.count; j++)
+                    check_same(&set.plans[j], &all.plans[j]);
+                const int last = set.plans[set.count - 1].m_hi;
+                assert_true(last >= rows[r] || set.count == all.count);
+                assert_int_equal(set.m_max, set.count == all.count ? all.m_max : INT_MAX);
+                if (all.plans[all.count - 1].family == FAMILY_MMA_TILE && rows[r] <= 32)
+                    assert_true(set.count < all.count);
+            }
+        }
 }
 
 /* What is forced is so in every kernel, and declined where no kernel can be. */
@@ -754,6 +800,7 @@ int main(void)
         cmocka_unit_test(test_finer_tiles),
         cmocka_unit_test(test_matrix_units),
         cmocka_unit_test(test_matrix_units_int4),
+        cmocka_unit_test(test_no_more_than_asked_for),
         cmocka_unit_test(test_force),
         cmocka_unit_test(test_shapes_fit),
         cmocka_unit_test(test_same_words_same_plan),
