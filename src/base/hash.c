@@ -18,7 +18,10 @@ struct hash128 hash128_of(const void *bytes, size_t size)
 
 void key_add(struct str *key, const char *tag, const void *bytes, size_t size)
 {
-    str_addf(key, "%s %zu\n", tag, size);
+    str_add(key, tag);
+    str_add(key, " ");
+    str_add_integer(key, (int64_t)size);
+    str_add(key, "\n");
     str_add_bytes(key, bytes, size);
     str_add(key, "\n");
 }

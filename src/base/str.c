@@ -67,6 +67,13 @@ void str_addf(struct str *s, const char *format, ...)
         s->text[s->length] = 0; /* not the part that there was room for */
 }
 
+void str_add_integer(struct str *s, int64_t value)
+{
+    char room[DECIMAL_MAX];
+
+    str_add(s, decimal(room, value));
+}
+
 void str_clear(struct str *s)
 {
     s->length = 0;
@@ -93,6 +100,20 @@ char *str_take(struct str *s)
         str_free(s);
     }
     return text;
+}
+
+const char *decimal(char room[DECIMAL_MAX], int64_t value)
+{
+    uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    char *at = room + DECIMAL_MAX - 1;
+
+    *at = 0;
+    do
+        *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    if (value < 0)
+        *--at = '-';
+    return at;
 }
 
 void hex_from_bytes(char *hex, const void *bytes, size_t n)

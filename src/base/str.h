@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct str {
     char *text; /* null while empty: use str_text */
@@ -15,6 +16,7 @@ struct str {
 void str_add(struct str *s, const char *text);
 void str_add_bytes(struct str *s, const void *bytes, size_t n);
 void str_addf(struct str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void str_add_integer(struct str *s, int64_t value);
 void str_clear(struct str *s); /* keeps the memory */
 void str_free(struct str *s);
 
@@ -26,6 +28,10 @@ static inline const char *str_text(const struct str *s)
 
 /* Gives the text to the caller (malloc'ed, "" if empty) and empties s; null when out of memory. */
 char *str_take(struct str *s);
+
+#define DECIMAL_MAX 21 /* bytes of an int64_t's decimal digits, sign and NUL */
+/* The digits of a number, somewhere in `room`: printf takes ten times as long. */
+const char *decimal(char room[DECIMAL_MAX], int64_t value);
 
 /* 2n lower-case hexadecimal digits and a NUL. */
 void hex_from_bytes(char *hex, const void *bytes, size_t n);

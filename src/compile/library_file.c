@@ -159,13 +159,8 @@ static bool string_at(const struct library_file *file, uint64_t table, uint64_t 
 
     if (index > UINT32_MAX || !file_offset(file, table, &offset))
         return false;
-    for (size_t i = 0; i < size; i++) {
-        if (!read_at(file->fd, text + i, 1, offset + index + i))
-            return false;
-        if (!text[i])
-            return true;
-    }
-    return false;
+    const ssize_t n = os.pread(file->fd, text, size, (off_t)(offset + index));
+    return n > 0 && memchr(text, 0, (size_t)n);
 }
 
 bool library_file_needs(const char *path, const char *prefix, char *name, size_t size)

@@ -6,6 +6,7 @@
 #include "compile/library_file.h"
 #include "base/place.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,9 +125,10 @@ static bool try_root(void *search, const char *root)
         return false;
     /* the worker has another working directory */
     char *const resolved = os.realpath(root, NULL);
+    const bool there = resolved || errno != ENOENT;
     const bool fits = place_join(absolute, "%s", resolved ? resolved : root);
     os.free(resolved);
-    if (fits && toolchain_in(absolute, s->toolchain))
+    if (there && fits && toolchain_in(absolute, s->toolchain))
         return true;
     str_addf(&s->tried, "%s%s", s->tried.length ? ", " : "", root);
     return false;

@@ -58,7 +58,8 @@ struct kernel {
     struct plan plan;
     char *options; /* of the compiler, one a line */
     struct hash128 source_key, entry_key;
-    void *bytes; /* the code object */
+    void *buffer;      /* the entry that the code object was found in, or the object alone */
+    const void *bytes; /* the code object in it; null while there is none */
     size_t size;
     struct object object; /* points into bytes */
     const struct object_kernel *in_object;
@@ -234,7 +235,7 @@ bool op_covers(const quern_op *op, int64_t m_max);
 
 /*
  * Many rows by hipBLASLt (blas.c). op_blas_prepare makes what it takes, if the device has it and
- * m_max calls for it, and never fails an op; it may block. `plans` are all of the op's, or null:
+ * m_max calls for it, and never fails an op; it may block. `plans` are the op's for m_max, or null:
  * they are made if need be. op_blas_launch puts the first *done rows of m on the stream, 0 when it
  * is not for it.
  */

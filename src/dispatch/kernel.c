@@ -70,18 +70,16 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *text
 
 /* ---- From bundles and the store -------------------------------------------------------------- */
 
-/* Takes the object out of an entry. */
-static bool take_entry(struct kernel *k, struct store_entry *entry, enum quern_tier tier)
+/* Takes over an entry, with its object as it was read. True. */
+static bool take_entry(struct kernel *k, const struct store_entry *entry, enum quern_tier tier)
 {
-    k->bytes = os.malloc(entry->record.object_bytes);
-    if (k->bytes) {
-        memcpy(k->bytes, entry->record.object, entry->record.object_bytes);
-        k->size = entry->record.object_bytes;
-        k->cached = true;
-        k->tier = tier;
-    }
-    store_entry_free(entry);
-    return k->bytes != NULL;
+    k->buffer = entry->buffer;
+    k->bytes = entry->record.object;
+    k->size = entry->record.object_bytes;
+    k->object = entry->object;
+    k->cached = true;
+    k->tier = tier;
+    return true;
 }
 
 static bool from_store(quern_ctx *ctx, struct kernel *k, const struct store_want *w, bool again)
@@ -149,7 +147,7 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
     atomic_fetch_add(&ctx->compile_ok, 1);
     atomic_fetch_add(&ctx->compile_ns, (uint64_t)(result.milliseconds * 1e6));
     k->tier = QUERN_TIER_COMPILER;
-    k->bytes = result.object;
+    k->bytes = k->buffer = result.object;
     k->size = result.object_bytes;
     k->compile_ms = result.milliseconds;
     result.object = NULL;
@@ -246,7 +244,8 @@ static quern_status check_arguments(struct kernel *k)
 
 static quern_status check_object(quern_ctx *ctx, struct kernel *k)
 {
-    TRY(object_parse(k->bytes, k->size, &k->object));
+    if (!k->cached)
+        TRY(object_parse(k->bytes, k->size, &k->object));
     TRY(object_fits(&k->object, &ctx->id));
     k->in_object = object_kernel(&k->object, k->plan.symbol);
     FAIL_IF(!k->in_object, QUERN_E_OBJECT, "the code object has no kernel %s", k->plan.symbol);
@@ -335,8 +334,8 @@ static quern_status remake(quern_ctx *ctx, struct kernel *k, enum quern_jit jit)
     struct store_want want;
 
     object_free(&k->object);
-    os.free(k->bytes);
-    k->bytes = NULL;
+    os.free(k->buffer);
+    k->bytes = k->buffer = NULL;
     k->cached = k->by_source = false;
     k->reason = QUERN_REASON_REFUSED;
     quern_status status = make_keys(ctx, k, &key_text, &want);
@@ -378,7 +377,7 @@ void kernel_free(quern_ctx *ctx, struct kernel *k)
     if (k->loaded)
         ctx->device->functions->unload(ctx->device, k->loaded);
     object_free(&k->object);
-    os.free(k->bytes);
+    os.free(k->buffer);
     os.free(k->options);
     *k = (struct kernel){0};
 }

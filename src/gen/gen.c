@@ -3,7 +3,6 @@
 #include "gen/templates.h"
 #include "plan/matrix.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #define VERSION_TEXT_(x) #x
@@ -81,7 +80,11 @@ static void add_integer(struct str *s, const char *name, int64_t value, const ch
 {
     const size_t start = s->length;
 
-    str_addf(s, "constexpr unsigned %s = %" PRId64 ";", name, value);
+    str_add(s, "constexpr unsigned ");
+    str_add(s, name);
+    str_add(s, " = ");
+    str_add_integer(s, value);
+    str_add(s, ";");
     add_meaning(s, start, meaning);
 }
 

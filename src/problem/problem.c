@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "problem/problem.h"
 
+#include "base/str.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -500,6 +502,14 @@ static bool applies(const struct word *w, const struct quern_problem *p)
     }
 }
 
+/* Appends to a text of n bytes what there is room for; returns how many there are then. */
+static size_t add(char text[QUERN_TEXT_MAX], size_t n, const char *more)
+{
+    while (*more && n < QUERN_TEXT_MAX - 1)
+        text[n++] = *more++;
+    return n;
+}
+
 quern_status quern_problem_text(const struct quern_problem *problem, char *text, size_t size)
 {
     struct quern_problem p;
@@ -510,27 +520,28 @@ quern_status quern_problem_text(const struct quern_problem *problem, char *text,
     for (size_t i = 0; i < WORD_COUNT; i++) {
         const struct word *const w = &words[i];
         const void *const field = (const char *)&p + w->field;
-        char *const at = full + n;
-        const size_t left = sizeof full - n;
-        const char *const space = n ? " " : "";
+        const char *value;
+        char digits[DECIMAL_MAX];
         int number;
         int64_t dimension;
 
         if (!applies(w, &p))
             continue;
+        memcpy(&number, field, sizeof number);
         if (w->kind == WORD_DIMENSION) {
             memcpy(&dimension, field, sizeof dimension);
-            n += (size_t)snprintf(at, left, "%s%s=%" PRId64, space, w->key, dimension);
-            continue;
+            value = decimal(digits, dimension);
+        } else if (w->kind == WORD_ENUM) {
+            value = name_of(w->names, number);
+        } else {
+            value = number == QUERN_GROUP_CHANNEL ? "channel" : decimal(digits, number);
         }
-        memcpy(&number, field, sizeof number);
-        if (w->kind == WORD_ENUM)
-            n += (size_t)snprintf(at, left, "%s%s=%s", space, w->key, name_of(w->names, number));
-        else if (number == QUERN_GROUP_CHANNEL)
-            n += (size_t)snprintf(at, left, "%s%s=channel", space, w->key);
-        else
-            n += (size_t)snprintf(at, left, "%s%s=%d", space, w->key, number);
+        n = add(full, n, n ? " " : "");
+        n = add(full, n, w->key);
+        n = add(full, n, "=");
+        n = add(full, n, value);
     }
+    full[n] = 0;
     FAIL_IF(!text || size <= n, QUERN_E_BUFFER, "text[%zu] is too small; %zu bytes are needed",
             size, n + 1);
     memcpy(text, full, n + 1);

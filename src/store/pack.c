@@ -310,7 +310,7 @@ quern_status pack_get(const struct pack *p, const struct store_want *want, bool 
         return QUERN_OK;
     quern_status status = load(p, i, entry);
     if (status == QUERN_OK)
-        status = store_judge(&entry->record, want, by_source);
+        status = store_judge(entry, want, by_source);
     if (status != QUERN_OK)
         store_entry_free(entry);
     return status;
@@ -319,8 +319,6 @@ quern_status pack_get(const struct pack *p, const struct store_want *want, bool 
 quern_status pack_entry(const struct pack *p, uint64_t index, struct hash128 *key,
                         struct store_entry *entry)
 {
-    struct object object;
-
     *entry = (struct store_entry){0};
     FAIL_IF(index >= p->info.entries, QUERN_E_ARGUMENT, "entry %" PRIu64 " of %" PRIu64, index,
             p->info.entries);
@@ -328,10 +326,8 @@ quern_status pack_entry(const struct pack *p, uint64_t index, struct hash128 *ke
         memcpy(key->bytes, record_at(p, index), sizeof key->bytes);
     quern_status status = load(p, index, entry);
     if (status == QUERN_OK)
-        status = object_parse(entry->record.object, entry->record.object_bytes, &object);
-    if (status == QUERN_OK)
-        object_free(&object);
-    else
+        status = object_parse(entry->record.object, entry->record.object_bytes, &entry->object);
+    if (status != QUERN_OK)
         store_entry_free(entry);
     return status;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "store/internal.h"
 #include "base/os.h"
-#include "object/object.h"
 #include "store/key.h"
 
 #include <errno.h>
@@ -230,16 +229,13 @@ static bool matches(const struct store_record *r, const struct store_want *w, bo
            same_text(text, bytes, w->source_text, w->source_text_bytes);
 }
 
-quern_status store_judge(const struct store_record *r, const struct store_want *w, bool by_source)
+quern_status store_judge(struct store_entry *e, const struct store_want *w, bool by_source)
 {
     const struct target_id id = {.target = w->target};
-    struct object object;
 
-    FAIL_IF(!matches(r, w, by_source), QUERN_E_CACHE, "the entry is that of another key");
-    TRY(object_parse(r->object, r->object_bytes, &object));
-    const quern_status fits = object_fits(&object, &id);
-    object_free(&object);
-    return fits == QUERN_OK ? QUERN_OK : QUERN_E_CACHE;
+    FAIL_IF(!matches(&e->record, w, by_source), QUERN_E_CACHE, "the entry is that of another key");
+    TRY(object_parse(e->record.object, e->record.object_bytes, &e->object));
+    return object_fits(&e->object, &id) == QUERN_OK ? QUERN_OK : QUERN_E_CACHE;
 }
 
 static enum counter counter_of(quern_status judged)
@@ -293,7 +289,7 @@ static enum counter load_file(struct store *s, int shard, int fd, struct stat *s
         return unreadable(-read, error);
     enum counter outcome = COUNT_MISS_DAMAGED;
     if (entry_decode(entry->buffer, (size_t)st->st_size, &entry->record) == QUERN_OK)
-        outcome = counter_of(store_judge(&entry->record, w->want, w->by_source));
+        outcome = counter_of(store_judge(entry, w->want, w->by_source));
     if (outcome == COUNT_HIT) {
         touch(s, fd, st);
     } else {
@@ -406,6 +402,7 @@ bool store_get_by_source(struct store *s, const struct store_want *want, struct 
 
 void store_entry_free(struct store_entry *entry)
 {
+    object_free(&entry->object);
     os.free(entry->buffer);
     *entry = (struct store_entry){0};
 }

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "object/object.h"
 #include "target/target.h"
 
 struct store;
@@ -49,6 +50,7 @@ enum store_miss { STORE_MISS_ABSENT = 1, STORE_MISS_DAMAGED, STORE_MISS_FOREIGN,
 /* An entry in private memory, verified; everything points into `buffer`. */
 struct store_entry {
     struct store_record record;
+    struct object object; /* the record's, as look-ups of what is wanted read it */
     void *buffer;
     enum store_miss miss; /* 0: this is an entry */
 };
@@ -79,10 +81,9 @@ bool store_get_by_source(struct store *store, const struct store_want *want,
                          struct store_entry *entry);
 
 /* Whether an entry's record is what is wanted, by the exact key text or (by_source) but for the
- * toolchain: QUERN_OK, QUERN_E_OBJECT (damaged), QUERN_E_CACHE (sound, but another's) or
- * QUERN_E_MEMORY, with the reason. */
-quern_status store_judge(const struct store_record *record, const struct store_want *want,
-                         bool by_source);
+ * toolchain: QUERN_OK, with the entry's object read, or QUERN_E_OBJECT (damaged), QUERN_E_CACHE
+ * (sound, but another's) or QUERN_E_MEMORY, with the reason. */
+quern_status store_judge(struct store_entry *entry, const struct store_want *want, bool by_source);
 
 /*
  * The highest serial of a bundle that was imported from `signer` (64 hexadecimal digits), 0 if

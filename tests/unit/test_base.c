@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -125,6 +126,23 @@ static void test_strings(void **state)
     os.realloc = real;
     assert_true(s.failed);
     assert_string_equal(str_text(&s), "kept");
+    str_free(&s);
+}
+
+static void test_integers(void **state)
+{
+    static const int64_t values[] = {0, 7, -1, 10, -100, 151936, INT64_MAX, INT64_MIN};
+    char room[DECIMAL_MAX], printed[32];
+    struct str s = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        snprintf(printed, sizeof printed, "%" PRId64, values[i]);
+        assert_string_equal(decimal(room, values[i]), printed);
+        str_clear(&s);
+        str_add_integer(&s, values[i]);
+        assert_string_equal(str_text(&s), printed);
+    }
     str_free(&s);
 }
 
@@ -250,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_error_messages_are_one_safe_line),
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_integers),
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_keys_are_injective),
         cmocka_unit_test(test_parallel_for),
