@@ -143,8 +143,9 @@ static void *compile_endless(void *user)
     return NULL;
 }
 
-/* The kernel ends the process that took the memory by SIGKILL, which is what is sent here: there
- * is seldom a memory cgroup to have it do so. It picks the compiler before its host. */
+/* The kernel ends the process that took the memory by SIGKILL, which is what is sent here: a memory
+ * cgroup to have it do so (test_worker_cgroup.c) takes root. It picks the compiler before its host.
+ */
 static void what_the_kernel_kills_has_a_second_chance(void **state)
 {
     struct compiler *const c = t_compiler_open(1, 60000);
