@@ -25,6 +25,7 @@ static void free_planes(struct race_heap *heap, struct race *race)
 {
     plane_free(&race->written, &heap->planes);
     plane_free(&race->changed, &heap->planes);
+    plane_free(&race->changed_again, &heap->planes);
     plane_free(&race->read, &heap->planes);
     plane_free(&race->read_again, &heap->planes);
     plane_free(&race->writers, &heap->names);
@@ -45,6 +46,7 @@ void race_own_clear(struct race_heap *heap, struct race_own *own, size_t count)
     for (size_t n = 0; n < count; n++)
         if (own[n].used) {
             plane_clear(&own[n].written, &heap->planes);
+            plane_clear(&own[n].changed, &heap->planes);
             plane_clear(&own[n].read, &heap->planes);
             own[n].used = false;
         }
@@ -54,6 +56,7 @@ void race_own_free(struct race_heap *heap, struct race_own *own, size_t count)
 {
     for (size_t n = 0; n < count && own; n++) {
         plane_free(&own[n].written, &heap->planes);
+        plane_free(&own[n].changed, &heap->planes);
         plane_free(&own[n].read, &heap->planes);
     }
     os.free(own);
@@ -67,6 +70,7 @@ static struct race *make_race(struct race_heap *heap, uint64_t bytes)
         return NULL;
     if (plane_make(&race->written, &heap->planes, bytes, PLANE_LARGE_PAGES) &&
         plane_make(&race->changed, &heap->planes, bytes, PLANE_LARGE_PAGES) &&
+        plane_make(&race->changed_again, &heap->planes, bytes, PLANE_LARGE_PAGES) &&
         plane_make(&race->read, &heap->planes, bytes, PLANE_LARGE_PAGES) &&
         plane_make(&race->read_again, &heap->planes, bytes, PLANE_LARGE_PAGES) &&
         plane_make(&race->writers, &heap->names, bytes, PLANE_LARGE_PAGES) &&
@@ -143,14 +147,20 @@ static enum race_result touch_load(const struct touch *t, uint64_t fresh)
                : RACE_NO_ROOM;
 }
 
+/* Which of the bytes that a second workgroup has touched too, or that one has but not this one. */
+static uint64_t by_others(const struct touch *t, const struct plane *by_one,
+                          const struct plane *by_two, const struct plane *by_me)
+{
+    return (plane_bits(by_one, t->at, t->bytes) & ~plane_bits(by_me, t->at, t->bytes)) |
+           plane_bits(by_two, t->at, t->bytes);
+}
+
 static enum race_result touch_store(const struct touch *t, uint64_t fresh)
 {
     struct race *const r = t->race;
     const uint64_t written = plane_bits(&r->written, t->at, t->bytes);
-    const uint64_t changed = plane_bits(&r->changed, t->at, t->bytes);
-    const uint64_t read = (plane_bits(&r->read, t->at, t->bytes) &
-                           ~plane_bits(&t->own->read, t->at, t->bytes)) |
-                          plane_bits(&r->read_again, t->at, t->bytes);
+    const uint64_t changed = by_others(t, &r->changed, &r->changed_again, &t->own->changed);
+    const uint64_t read = by_others(t, &r->read, &r->read_again, &t->own->read);
 
     if (changed & fresh)
         return found_race(t, changed & fresh, "changed by an atomic", &r->writers);
@@ -166,15 +176,18 @@ static enum race_result touch_store(const struct touch *t, uint64_t fresh)
 static enum race_result touch_atomic(const struct touch *t, uint64_t all)
 {
     struct race *const r = t->race;
-    const uint64_t mine = plane_bits(&t->own->written, t->at, t->bytes);
-    const uint64_t written = plane_bits(&r->written, t->at, t->bytes) & ~mine;
-    const uint64_t changed = plane_bits(&r->changed, t->at, t->bytes);
+    const uint64_t written =
+        plane_bits(&r->written, t->at, t->bytes) & ~plane_bits(&t->own->written, t->at, t->bytes);
+    const uint64_t again =
+        plane_bits(&r->changed, t->at, t->bytes) & ~plane_bits(&t->own->changed, t->at, t->bytes);
 
-    if (written & ~changed)
-        return found_race(t, written & ~changed, "written", &r->writers);
+    if (written)
+        return found_race(t, written, "written", &r->writers);
     set_name(t, &r->writers);
-    return plane_add(&r->changed, &t->heap->planes, t->at, t->bytes, all) ? RACE_NONE
-                                                                          : RACE_NO_ROOM;
+    return plane_add(&r->changed, &t->heap->planes, t->at, t->bytes, all) &&
+                   plane_add(&r->changed_again, &t->heap->planes, t->at, t->bytes, again)
+               ? RACE_NONE
+               : RACE_NO_ROOM;
 }
 
 static pthread_mutex_t *region_lock(struct race_heap *heap, const struct mapping *map,
@@ -213,13 +226,13 @@ static enum race_result touch(const struct touch *t, const struct mapping *map,
                  : kind == TRACK_STORE ? touch_store(t, all & ~known)
                                        : touch_atomic(t, all);
     pthread_mutex_unlock(lock);
-    if (result != RACE_NONE || !t->race || kind == TRACK_ATOMIC)
+    if (result != RACE_NONE || !t->race)
         return result;
+    struct plane *const mine = kind == TRACK_LOAD    ? &t->own->read
+                               : kind == TRACK_STORE ? &t->own->written
+                                                     : &t->own->changed;
     t->own->used = true;
-    return plane_add(kind == TRACK_LOAD ? &t->own->read : &t->own->written, &t->heap->planes,
-                     t->at, t->bytes, all)
-               ? RACE_NONE
-               : RACE_NO_ROOM;
+    return plane_add(mine, &t->heap->planes, t->at, t->bytes, all) ? RACE_NONE : RACE_NO_ROOM;
 }
 
 /* The part of an access of `bytes` bytes at an address that is in its first region. */
@@ -249,6 +262,7 @@ enum race_result race_touch(struct group *g, const struct mapping *map, uint64_t
             return RACE_NO_ROOM;
         if (!t.own->written.nodes &&
             !(plane_make(&t.own->written, &t.heap->planes, size, PLANE_SMALL_PAGES) &&
+              plane_make(&t.own->changed, &t.heap->planes, size, PLANE_SMALL_PAGES) &&
               plane_make(&t.own->read, &t.heap->planes, size, PLANE_SMALL_PAGES)))
             return RACE_NO_ROOM;
     }

@@ -3,12 +3,13 @@
  * What the full check knows of the bytes of buffers: whether a kernel has written what only kernels
  * write, and which bytes workgroups of a launch have touched.
  *
- * Of a launch, a buffer has four planes that all threads share: bytes that a workgroup has written,
- * changed by an atomic, read, and that a second workgroup has read. The workgroup at hand of each
- * thread has two of its own: what it has written and read itself. Another one has written a byte if
- * the first kind says so and the second does not; so no number of workgroup need be kept for each
- * byte. Who it was is noted by granules, in a small heap of its own, for the words of the finding;
- * when that is full, it says "other workgroups".
+ * Of a launch, a buffer has five planes that all threads share: bytes that a workgroup has written,
+ * changed by an atomic, read, and that a second workgroup has changed by an atomic, or read. The
+ * workgroup at hand of each thread has three of its own: what it has written, changed by an atomic
+ * and read itself. Another one has written a byte if the first kind says so and the second does
+ * not; so no number of workgroup need be kept for each byte. Who it was is noted by granules, in a
+ * small heap of its own, for the words of the finding; when that is full, it says "other
+ * workgroups".
  */
 #ifndef QUERN_SIM_RACE_H
 #define QUERN_SIM_RACE_H
@@ -33,14 +34,14 @@ struct race_heap {
 
 /* Of a launch and a buffer. */
 struct race {
-    struct plane written, changed, read, read_again;
+    struct plane written, changed, changed_again, read, read_again;
     struct plane writers, readers; /* names: number of the workgroup + 1 */
     atomic_bool unnamed;           /* some had no room */
 };
 
 /* Of a thread's workgroup and a buffer. */
 struct race_own {
-    struct plane written, read;
+    struct plane written, changed, read;
     bool used; /* since it was cleared */
 };
 

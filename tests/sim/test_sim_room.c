@@ -161,6 +161,12 @@ static const struct use {
      "if (!GROUP) __atomic_fetch_add(b + LANE, 1u, 0); else b[LANE] = 1;", "changed by an atomic"},
     {"changing what the other wrote by an atomic",
      "if (!GROUP) b[LANE] = 1; else __atomic_fetch_add(b + LANE, 1u, 0);", "written by workgroup"},
+    {"changing by an atomic, then writing",
+     "__atomic_fetch_add(b + MINE, 1u, 0); FENCE b[MINE] = 2; FENCE c[MINE] = b[MINE];", NULL},
+    {"neighbours change theirs by atomics, then write",
+     "__atomic_fetch_add(b + 2 * LANE + GROUP, 1u, 0); FENCE b[2 * LANE + GROUP] = 2;", NULL},
+    {"both change by an atomic, one writes",
+     "__atomic_fetch_add(b + LANE, 1u, 0); FENCE if (GROUP) b[LANE] = 1;", "changed by an atomic"},
     {"neighbouring bytes of a word",
      "asm volatile(\"global_store_byte %0, %1, %2\" :: \"v\"(4 * LANE + GROUP), \"v\"(1), \"s\"(b)"
      " : \"memory\");",
