@@ -30,11 +30,11 @@ static void describe(const struct wave *w, const struct origin *o, char *to, siz
         break;
     }
     case ORIGIN_LDS:
-        snprintf(to, size, "%s LDS 0x%llx, which was never written or with undefined bits", load,
+        snprintf(to, size, "%s LDS 0x%llx, which was never written, or with undefined bits", load,
                  where);
         break;
     case ORIGIN_SCRATCH:
-        snprintf(to, size, "%s scratch offset %llu, which was never written or with undefined bits",
+        snprintf(to, size, "%s scratch offset %llu, which was never written, or with undefined bits",
                  load, where);
         break;
     default:

@@ -291,7 +291,9 @@ void track_loaded(struct wave *w, const struct insn *i, enum space space, const 
                 first = (int)l;
         if (first >= 0) {
             const enum space real = space_of(space, a->address[first]);
-            const uint64_t at = real == SPACE_LDS ? (uint32_t)a->address[first] : a->address[first];
+            /* of a flat address the upper half says in which memory it is, not where */
+            const uint64_t at =
+                real == SPACE_GLOBAL ? a->address[first] : (uint32_t)a->address[first];
             s->origins[o->reg + k] = (struct origin){
                 .kind = kinds[real], .insn = (uint32_t)(i - w->group->insns), .where = at + 4 * k};
         }

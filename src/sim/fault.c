@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What is further from a buffer was not meant for it, and what is this near to zero for none. */
+#define NEAR       ((uint64_t)1 << 32)
+#define NULL_BYTES 65536
+
 /* "kernel k, pc 0x1c, `text`, workgroup 1,0,0, wave 2, lane 3: " */
 static int place(char *to, size_t size, const struct wave *w, const struct insn *i, int lane)
 {
@@ -63,6 +67,9 @@ const struct insn *fault_address(struct wave *w, const struct insn *i, int lane,
         return fault(w, i, lane, "%s of %u bytes at 0x%llx, but no buffer is mapped", verb, bytes,
                      at);
     const unsigned long long size = map->end - map->begin;
+    if (address + NEAR < map->begin || address > map->end + NEAR)
+        return fault(w, i, lane, "%s of %u bytes at 0x%llx: out of bounds, near no buffer%s", verb,
+                     bytes, at, address < NULL_BYTES ? "; is a pointer null?" : "");
     if (address >= map->begin && address < map->end && map->end - address >= bytes)
         return fault(w, i, lane,
                      "%s of %u bytes at 0x%llx: offset %llu of buffer \"%s\", which may "

@@ -113,12 +113,25 @@ static bool is_sparse_64(const struct quern_sim_module *m, uint64_t offset, uint
     return (*word & 0xff700000u) == 0xcc500000u && (*word >> 16 & 15) <= 10;
 }
 
+enum { DIRECTIVE_BYTES = 20 };
+
+/* How an assembler would be told of code that is no instruction. */
+static const char *no_instruction(const uint8_t *code, char text[DIRECTIVE_BYTES])
+{
+    uint32_t word;
+
+    memcpy(&word, code, 4);
+    snprintf(text, DIRECTIVE_BYTES, ".long 0x%08x", word);
+    return text;
+}
+
 static void decode(void *user, uint64_t offset, unsigned size, const char *text)
 {
     struct decoding *const d = user;
     struct quern_sim_module *const m = d->module;
     struct parsed parsed;
     uint32_t word;
+    char bytes[DIRECTIVE_BYTES];
 
     if (d->status != QUERN_OK || d->again)
         return;
@@ -131,6 +144,8 @@ static void decode(void *user, uint64_t offset, unsigned size, const char *text)
     }
     while (*text == ' ' || *text == '\t')
         text++;
+    if (!*text && offset + 4 <= m->code_bytes)
+        text = no_instruction(m->image + m->code_at + offset, bytes);
     const size_t length = strlen(text);
     char *const copy = pool_take(&d->parser.pool, length + 1, 1);
     if (offset % 4 || offset >= m->code_bytes || !copy) {

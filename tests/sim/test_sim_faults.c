@@ -1,60 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Each mistake that the software GPU catches, on each of the three families: a kernel that makes
  * it, and its corrected twin. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "mistake.h"
 
-#include "t_gpu.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static const struct family {
-    const char *target;
-    uint32_t wave;
-    const char *words; /* what its instructions are called */
-} families[] = {
-    {"gfx1151", 32,
-     "#define LOADED \"\\n s_waitcnt lgkmcnt(0)\"\n"
-     "#define S_LOAD \"s_load_b32 \"\n"
-     "#define ADD_WAIT(X) \"global_atomic_add_u32 \" X \"\\n s_waitcnt_vscnt null, 0\"\n"
-     "#define VCC \"vcc_lo\"\n"},
-    {"gfx1201", 32,
-     "#define LOADED \"\\n s_wait_kmcnt 0\\n s_wait_dscnt 0\"\n"
-     "#define S_LOAD \"s_load_b32 \"\n"
-     "#define ADD_WAIT(X) \"global_atomic_add_u32 \" X \"\\n s_wait_storecnt 0\"\n"
-     "#define VCC \"vcc_lo\"\n"},
-    {"gfx942", 64,
-     "#define LOADED \"\\n s_waitcnt lgkmcnt(0)\"\n"
-     "#define S_LOAD \"s_load_dword \"\n"
-     "#define ADD_WAIT(X) \"global_atomic_add \" X \"\\n s_waitcnt vmcnt(0)\"\n"
-     "#define VCC \"vcc\"\n"},
-};
-#define FAMILIES (sizeof families / sizeof *families)
-enum { ALL, RDNA, CDNA }; /* which of them have the instructions that a mistake needs */
-enum { TWO_WAVES = 64 };  /* items of a mistake that takes two waves, of any size */
-
-/*
- * In the sources WRONG is 1 for the faulty kernel and 0 for its twin. UNDEFINED gives a vector
- * register that nothing was written to, UNDEFINED_SCALAR a scalar one. WAVE is the size of a wave.
- */
-static const char start[] = "#define UNDEFINED(x) asm volatile(\"\" : \"=v\"(x))\n"
-                            "#define UNDEFINED_SCALAR(x) asm volatile(\"\" : \"={s77}\"(x))\n"
-                            "#define LDS __attribute__((address_space(3)))\n";
-
-/* Every kernel takes a (read only), b (read and write) and c (write only), 1024 bytes each. */
-static const struct mistake {
-    const char *name;
-    bool full; /* only the full check finds it */
-    uint32_t groups, items;
-    const char *body;     /* of kernel k(const u32 *a, u32 *b, u32 *c) */
-    const char *found[3]; /* what the finding must say */
-    int on;               /* ALL, RDNA or CDNA */
-} mistakes[] = {
+static const struct mistake mistakes[] = {
     {"read past the end",
      false,
      8,
@@ -90,7 +39,7 @@ static const struct mistake {
      1,
      32,
      "u32 v; asm volatile(S_LOAD \"%0, %1, %2\" LOADED : \"=s\"(v) : "
-     "\"s\"(__builtin_amdgcn_kernarg_segment_ptr()), \"i\"(8 + WRONG * 24)); c[LANE] = v;",
+     "\"s\"(KERNARG), \"i\"(8 + WRONG * 24)); c[LANE] = v;",
      {"read of 4 bytes", "\"kernarg\"", "s_load_"}},
     {"atomic past the end",
      false,
@@ -103,14 +52,15 @@ static const struct mistake {
      1,
      32,
      "c[LANE] = *(WRONG ? (const u32 *)LANE : a);",
-     {"read of 4 bytes at 0x0", "out of bounds", NULL}},
+     {"read of 4 bytes at 0x0", "out of bounds, near no buffer; is a pointer null?", NULL}},
     /* loads and stores may be unaligned (test_sim_memory.c), atomics and scalar loads not */
     {"misaligned atomic",
      false,
      1,
      32,
      "char *p = (char *)b + WRONG + LANE * 4 * (1 - WRONG);\n"
-     "asm volatile(ADD_WAIT(\"%0, %1, off\") :: \"v\"(p), \"v\"(1) : \"memory\"); c[LANE] = 0;",
+     "asm volatile(ATOMIC_ADD \"%0, %1, off\" STORED :: \"v\"(p), \"v\"(1) : \"memory\"); c[LANE] "
+     "= 0;",
      {"misaligned access of 4 bytes", "offset 1 of buffer \"b\"", "multiple of 4"}},
     {"misaligned LDS atomic",
      false,
@@ -205,7 +155,7 @@ static const struct mistake {
      1,
      32,
      "if (WRONG) asm volatile(\".long 0xffffffff\"); c[LANE] = 1;",
-     {"unknown instruction", NULL, NULL}},
+     {"unknown instruction", "`.long 0xffffffff`", NULL}},
     {"endless loop",
      false,
      1,
@@ -311,7 +261,7 @@ static const struct mistake {
      32,
      "volatile u32 t[8]; const u32 n = a[LANE & 3] & 7; for (u32 k = WRONG; k < 8; k++) t[k] = k;\n"
      "c[LANE] = t[n];",
-     {"a store to memory", "scratch offset", NULL}},
+     {"a store to memory", "from scratch offset 0, which was never written", "lane 0"}},
     {"undefined LDS read by another wave",
      true,
      1,
@@ -377,76 +327,11 @@ static const struct mistake {
      "c[GROUP * 32 + LANE] = 1;",
      {"global race", "offset 0 of buffer \"b\"", NULL}},
 };
-#define MISTAKES (sizeof mistakes / sizeof *mistakes)
-
-static quern_status run(struct t_gpu *g, const struct family *f, const struct mistake *m)
-{
-    static uint32_t a[256], b[256], c[256];
-    const struct t_buffer buffers[] = {{a, sizeof a, QUERN_SIM_READ, "a"},
-                                       {b, sizeof b, QUERN_SIM_READ_WRITE, "b"},
-                                       {c, sizeof c, QUERN_SIM_WRITE, "c"}};
-    const struct t_launch launch = {.kernel = "k",
-                                    .groups = {m->groups},
-                                    .items = {m->items == TWO_WAVES ? 2 * f->wave : m->items},
-                                    .buffers = buffers,
-                                    .count = 3};
-
-    for (unsigned n = 0; n < 256; n++)
-        a[n] = n % 7;
-    memset(b, 0, sizeof b);
-    return t_gpu_try(g, &launch);
-}
-
-static void check_mistake(struct t_gpu *fast, struct t_gpu *full, const struct family *f,
-                          const struct mistake *m)
-{
-    char source[4096];
-
-    for (int wrong = 0; wrong < 2; wrong++) {
-        snprintf(source, sizeof source,
-                 "%s%s#define WAVE %u\n#define WRONG %d\n"
-                 "KERNEL k(const u32 *a, u32 *b, u32 *c) {\n%s\n}\n",
-                 start, f->words, f->wave, wrong, m->body);
-        t_gpu_load_two(fast, full, source);
-        for (int check = 0; check < 2; check++) {
-            struct t_gpu *const g = check ? full : fast;
-            const quern_status status = run(g, f, m);
-            const char *const said = quern_last_error()->message;
-            if (!wrong || (m->full && !check)) {
-                if (status != QUERN_OK)
-                    fail_msg("%s, %s, %s kernel, %s check: %s", f->target, m->name,
-                             wrong ? "wrong" : "right", check ? "full" : "fast", said);
-                continue;
-            }
-            if (status != QUERN_E_FAULT)
-                fail_msg("%s, %s: not caught by the %s check", f->target, m->name,
-                         check ? "full" : "fast");
-            for (unsigned n = 0; n < 3; n++)
-                if (m->found[n] && !strstr(said, m->found[n]))
-                    fail_msg("%s, %s: the finding does not say \"%s\": %s", f->target, m->name,
-                             m->found[n], said);
-            assert_non_null(strstr(said, "k: pc 0x"));
-            assert_non_null(strstr(said, " `"));
-            assert_non_null(strstr(said, "`, workgroup "));
-            assert_non_null(strstr(said, ", wave "));
-        }
-    }
-}
 
 static void every_mistake(void **state)
 {
-    struct t_gpu fast, full;
-
     (void)state;
-    for (const struct family *f = families; f < families + FAMILIES; f++) {
-        t_gpu_open(&fast, f->target, "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 100000);
-        t_gpu_open(&full, f->target, "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 100000);
-        for (size_t n = 0; n < MISTAKES; n++)
-            if (mistakes[n].on == ALL || mistakes[n].on == (f->wave == 64 ? CDNA : RDNA))
-                check_mistake(&fast, &full, f, &mistakes[n]);
-        t_gpu_close(&fast);
-        t_gpu_close(&full);
-    }
+    check_mistakes(mistakes, COUNT(mistakes));
 }
 
 /* Many workgroups are wrong; the finding is always that of the first. */
@@ -506,7 +391,7 @@ static void freed_buffers(void **state)
 }
 
 /* What the host gets wrong is refused before anything runs. */
-static void wrong_launches(void **state)
+static void wrong_launches_on(const char *target)
 {
     static uint32_t c[64];
     const struct t_buffer buffer = {c, sizeof c, QUERN_SIM_WRITE, "c"};
@@ -514,8 +399,7 @@ static void wrong_launches(void **state)
     const uint32_t extra = 7;
     struct t_gpu g;
 
-    (void)state;
-    t_gpu_open(&g, "gfx1100", "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
+    t_gpu_open(&g, target, "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
     t_gpu_load(&g, "KERNEL k(u32 *c, u32 n) { c[LANE] = n; }");
     assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_ARGUMENT); /* n is missing */
     assert_non_null(strstr(quern_last_error()->message, "8 bytes of arguments: kernel k takes 12"));
@@ -533,6 +417,13 @@ static void wrong_launches(void **state)
     launch.lds_bytes = 70000;
     assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_ARGUMENT);
     t_gpu_close(&g);
+}
+
+static void wrong_launches(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < FAMILIES; n++)
+        wrong_launches_on(families[n].target);
 }
 
 int main(void)
