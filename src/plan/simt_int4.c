@@ -15,6 +15,7 @@
 #define CK_LANES     8     /* lanes with rows of their own: eight 16-byte blocks fill a line */
 #define LDS_SHARE    2 /* of what LDS a workgroup takes no more, so that two share a compute unit */
 #define LDS_LEAST    16
+#define QUAD         4  /* neighbouring lanes whose chunks are of one group, with quad_zeros */
 
 quern_status simt_int4_accepts(const struct quern_problem *p, const struct target *t)
 {
@@ -49,9 +50,17 @@ static bool one_bias(const struct plan *p)
     return plan_of_f32(p) || (p->products == PRODUCTS_DOT2 && p->problem.a == QUERN_BF16);
 }
 
+/* Of a chunk of A: sums that are made, and those that are kept for themselves. */
+static int sums_made(const struct plan *p)
+{
+    const bool one = one_bias(p) || (p->quad_zeros && p->problem.a == QUERN_BF16);
+
+    return has_zeros(p) && !one ? 2 : 1;
+}
+
 static int sums_of_a(const struct plan *p)
 {
-    return has_zeros(p) && !one_bias(p) ? 2 : 1;
+    return p->quad_zeros ? 1 : sums_made(p);
 }
 
 static int64_t steps_of(const struct plan *p)
@@ -91,7 +100,15 @@ static int a_slots(const struct plan *p)
 /* Of a word of A: its products with zeros, and with ones. */
 static int sum_slots(const struct plan *p)
 {
-    return model_product_slots(p, 4 * sums_of_a(p));
+    return model_product_slots(p, 4 * sums_made(p));
+}
+
+/* Zero points that a lane loads in a step. */
+static int zeros_loaded(const struct plan *p)
+{
+    const int r = p->rows_per_wave;
+
+    return !has_zeros(p) ? 0 : p->quad_zeros ? (r + QUAD - 1) / QUAD : r;
 }
 
 static uint32_t step_slots(const struct plan *p)
@@ -103,11 +120,12 @@ static uint32_t step_slots(const struct plan *p)
 
     /* of five that the text pairs, four find operands in banks that allow it */
     slots += plan_dual_dot2(p) ? pairs * 3 / 5 : model_product_slots(p, pairs);
-    slots += r * (has_zeros(p) ? 3 : 2); /* loads of weights, scales, zero points */
-    slots += r * ((q->scale != QUERN_SCALE_F32) + (has_zeros(p) ? 1 : 0)); /* conversions */
+    slots += 2 * r + zeros_loaded(p); /* loads of weights, scales, zero points */
+    slots += r * (q->scale != QUERN_SCALE_F32) + zeros_loaded(p); /* conversions */
     slots += m * p->chunk * (int)dtype_bytes(q->a) / 16;                   /* loads of A */
-    slots += r * m * (has_zeros(p) ? 2 : 1) *
+    slots += r * m * (has_zeros(p) && !p->quad_zeros ? 2 : 1) *
              (p->products == PRODUCTS_MATRIX || p->products == PRODUCTS_PACKED ? 2 : 1);
+    slots += p->quad_zeros ? r * m : 0;
     slots += p->shared_sums ? m * (p->products == PRODUCTS_MATRIX ? sums_of_a(p) : 1)
                             : words * m * sum_slots(p) + r * m;
     slots += q->k % ((int64_t)p->wave_size / p->row_lanes * p->chunk) ? 6 : 0; /* the end of K */
@@ -141,6 +159,18 @@ static bool ahead(const struct plan *p)
     return steps_of(p) == 2 * p->split_k && p->m_tile <= 2 && p->rows_per_wave <= 4;
 }
 
+/* Whether four lanes, whose chunks are of one group, can have zero points for each other: a zero
+ * point then costs one instruction of a step instead of four. Steps that are held at once must lie
+ * at the same distance for all lanes. */
+static bool quad_zeros(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+
+    return has_zeros(p) && p->products == PRODUCTS_MATRIX && p->row_lanes == 1 &&
+           problem_group(q) % (QUAD * p->chunk) == 0 &&
+           (!p->ahead || q->k % ((int64_t)p->wave_size * p->chunk) == 0);
+}
+
 static uint32_t vgprs(const struct plan *p)
 {
     const int r = p->rows_per_wave, m = p->m_tile, words = p->chunk / 8;
@@ -151,7 +181,8 @@ static uint32_t vgprs(const struct plan *p)
         const int held = words * (p->ahead ? 2 : 1) + 4 * model_at_most(words, 2);
         /* sums of an unrolled step are its share of the total */
         const int sum = p->ahead ? 4 : 8;
-        return (uint32_t)((held + sum * m + (has_zeros(p) ? 3 : 0)) * r + 4 * ring * m +
+        const int zero = !has_zeros(p) ? 0 : p->quad_zeros ? 1 : 3;
+        return (uint32_t)((held + sum * m + zero) * r + 4 * ring * m +
                           4 * sums_of_a(p) * m + (p->ahead ? 0 : 2 * r + 12));
     }
     const int pair = plan_of_f32(p) ? 2 : 1;
@@ -173,8 +204,9 @@ static int results_of(const struct plan *p)
 /* Of LDS: sums of A, four times each where matrix products start from them. */
 static int64_t sums_bytes(const struct plan *p)
 {
-    return p->m_tile * (p->problem.k / p->chunk) * sums_of_a(p) *
-           (p->products == PRODUCTS_MATRIX ? 16 : 4);
+    const int64_t chunks = p->m_tile * (p->problem.k / p->chunk);
+
+    return chunks * sums_of_a(p) * (p->products == PRODUCTS_MATRIX ? 16 : 4);
 }
 
 static int64_t a_bytes(const struct plan *p)
@@ -203,9 +235,11 @@ static void count(struct plan *p, struct model_counts *counts)
                                                               : 0;
     const int64_t trips = trips_of(p), room = p->target->lds_bytes / LDS_SHARE;
 
-    p->shared_sums = sums_bytes(p) <= room;
-    p->shared_a = p->products == PRODUCTS_MATRIX && sums_bytes(p) + a_bytes(p) <= room;
     p->ahead = ahead(p);
+    p->quad_zeros = quad_zeros(p);
+    p->shared_sums = sums_bytes(p) <= room;
+    p->quad_zeros &= p->shared_sums;
+    p->shared_a = p->products == PRODUCTS_MATRIX && sums_bytes(p) + a_bytes(p) <= room;
     p->phase = model_phase(p, p->row_lanes > 1 ? 1 : q->k / 2, trips);
     const uint32_t step = step_slots(p);
     *counts = (struct model_counts){

@@ -36,16 +36,26 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
     return rows;
 }
 
-// Of the lane's row `row`, at column k and so many blocks further.
-DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k, u32 further = 0)
+// Of a block so many from the lane's first row's first, `same` in all lanes and `own` of this one.
+DEVICE u32 scale_of_block(const row_scales &from, u32 same, u32 own)
 {
-    const u8 *const scales = from.scales + (row * BLOCKS + further) * (u32)sizeof(scale_bits);
-    return *(const scale_bits *)(scales + (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
+    const u8 *const scales = from.scales + same * (u32)sizeof(scale_bits);
+    return *(const scale_bits *)(scales + (from.offset + own) * (u32)sizeof(scale_bits));
 }
-DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k, u32 further = 0)
+DEVICE u32 zero_of_block(const row_scales &from, u32 same, u32 own)
 {
-    const u8 *const zeros = from.zeros + (row * BLOCKS + further) * (u32)sizeof(zero_bits);
-    return *(const zero_bits *)(zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
+    const u8 *const zeros = from.zeros + same * (u32)sizeof(zero_bits);
+    return *(const zero_bits *)(zeros + (from.offset + own) * (u32)sizeof(zero_bits));
+}
+
+// Of the lane's row `row`, at column k.
+DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
+{
+    return scale_of_block(from, row * BLOCKS, k / BLOCK);
+}
+DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k)
+{
+    return zero_of_block(from, row * BLOCKS, k / BLOCK);
 }
 
 // Scales or zero points of COUNT neighbouring blocks, as many as a word holds, are loaded as one;

@@ -265,7 +265,7 @@ static void test_matrix_units_int4(void **state)
         const char *target, *type;
         int first;
     } cases[] = {{"gfx1151", "f16", 9}, {"gfx1201", "bf16", 5}, {"gfx942", "f16", 3},
-                 {"gfx942", "bf16", 2}, {"gfx90a", "bf16", 3},  {"gfx950", "bf16", 2},
+                 {"gfx942", "bf16", 2}, {"gfx90a", "bf16", 3},  {"gfx950", "bf16", 3},
                  {"gfx1030", "f16", 0}, {"gfx942", "f32", 0}};
 
     (void)state;

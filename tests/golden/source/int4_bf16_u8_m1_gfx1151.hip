@@ -19,6 +19,7 @@ constexpr unsigned BLOCK = 128;         // weights along K that share a scale
 #define PAIR_TYPE bf16                  // of what
 #define PAIRING OF_A                    // what is reordered where pairs differ
 #define SUMS SHARED                     // who makes sums of A
+#define QUAD_ZEROS false                // whether four lanes have zero points for each other
 #define A_STAGED false                  // whether A is in LDS
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 1;          // rows of A computed at once
@@ -501,16 +502,26 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
     return rows;
 }
 
-// Of the lane's row `row`, at column k and so many blocks further.
-DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k, u32 further = 0)
+// Of a block so many from the lane's first row's first, `same` in all lanes and `own` of this one.
+DEVICE u32 scale_of_block(const row_scales &from, u32 same, u32 own)
 {
-    const u8 *const scales = from.scales + (row * BLOCKS + further) * (u32)sizeof(scale_bits);
-    return *(const scale_bits *)(scales + (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
+    const u8 *const scales = from.scales + same * (u32)sizeof(scale_bits);
+    return *(const scale_bits *)(scales + (from.offset + own) * (u32)sizeof(scale_bits));
 }
-DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k, u32 further = 0)
+DEVICE u32 zero_of_block(const row_scales &from, u32 same, u32 own)
 {
-    const u8 *const zeros = from.zeros + (row * BLOCKS + further) * (u32)sizeof(zero_bits);
-    return *(const zero_bits *)(zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
+    const u8 *const zeros = from.zeros + same * (u32)sizeof(zero_bits);
+    return *(const zero_bits *)(zeros + (from.offset + own) * (u32)sizeof(zero_bits));
+}
+
+// Of the lane's row `row`, at column k.
+DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
+{
+    return scale_of_block(from, row * BLOCKS, k / BLOCK);
+}
+DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k)
+{
+    return zero_of_block(from, row * BLOCKS, k / BLOCK);
 }
 
 // Scales or zero points of COUNT neighbouring blocks, as many as a word holds, are loaded as one;
@@ -820,7 +831,8 @@ struct a_sums {
 constexpr u32 EVERY_ZERO = ZERO == ZERO_U8 ? 0 : 0x88888888;
 constexpr float EVERY_BIAS = CODE_BIAS + (ZERO == ZERO_U8 ? 0 : 8); // with ONE_BIAS
 constexpr bool KEEP_START = !ONE_BIAS || ZERO == ZERO_NONE || PRODUCTS == MATRIX;
-constexpr bool KEEP_PLAIN = ZERO != ZERO_NONE;
+constexpr bool KEEP_PLAIN = ZERO != ZERO_NONE && !QUAD_ZEROS;
+constexpr bool MAKE_PLAIN = KEEP_PLAIN || !KEEP_START || (QUAD_ZEROS && !ONE_BIAS);
 constexpr u32 SUM_KINDS = KEEP_START + KEEP_PLAIN;
 
 // Their place in LDS, by chunk: all that a lane needs is read at once, as lanes that load every
@@ -891,7 +903,7 @@ DEVICE void add_to_sums(const a_word &a, const pair (&zero)[4], a_sums &sums)
         if (KEEP_START)
             sums.start =
                 multiply_add(a.dword, p, zero[p], zero[p + PAIRS_AT_ONCE - 1], sums.start);
-        if (KEEP_PLAIN || !KEEP_START)
+        if (MAKE_PLAIN)
             sums.plain = multiply_add(a.dword, p, ones, ones, sums.plain);
     }
 }
@@ -900,6 +912,30 @@ DEVICE void finish_sums(a_sums &sums)
     if (!KEEP_START)
         sums.start = -EVERY_BIAS * sums.plain;
 }
+
+// QUAD_ZEROS: four neighbouring lanes, whose chunks are of one group, have zero points for each
+// other. Of those that their rows need, in all steps that are held at once, each has every fourth,
+// by number row * SETS + step, and takes it off what all four have of that row, by the sum of their
+// A. Only one value of a lane's MATRIX sums means anything, that of its own number; of what they
+// start from, the values beside it are that sum of A.
+constexpr u32 QUAD_LOADS = QUAD_ZEROS ? (SETS * ROWS + 3) / 4 : 1;
+DEVICE void add_quad_sum(a_sums &sums, f32x4 &start, u32 lane)
+{
+    const float own = start.x;
+    float all = ONE_BIAS ? own * (-1 / EVERY_BIAS) : own_part(sums.plain, 0);
+    all += across<0>(all, lane);
+    all += across<1>(all, lane);
+    const float even = lane % 2 ? all : own, odd = lane % 2 ? own : all;
+    start = f32x4{even, odd, even, odd};
+}
+DEVICE void take_off(f32x4 &sum, const f32x4 &start, u32 number, float zero)
+{
+    const u32 own = number % 4;
+    sum[own] = __builtin_fmaf(-zero, start[own ^ 1], sum[own]);
+}
+// Other sums are whole in each lane, and have no QUAD_ZEROS.
+template <class SUM> DEVICE void add_quad_sum(a_sums &, SUM &, u32) {}
+template <class TO, class SUM> DEVICE void take_off(TO &, const SUM &, u32, float) {}
 
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
 void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
@@ -911,6 +947,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #if PAIRED
     define_dual_dot2();
 #endif
+    if (QUAD_ZEROS)
+        asm volatile("" : : "s"(c)); // so that where four operands are is loaded at once
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
     LDS u8 *const shared = (LDS u8 *)shared_memory;
     // A in pairs as the words have them: [row][word of a chunk][chunk].
@@ -955,17 +993,36 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     auto chunk_of = [&](u32 s) {
         return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), (K - CHUNK) / 2));
     };
+    // Of a row, that a chunk lies in: kept, as scales and zero points lie by it.
+    auto block_of = [&](u32 at) { return BLOCK == K ? 0 : opaque(at / (BLOCK / 2)); };
     auto load_weights = [&](u32 at, u32 further, u32 (&packed)[ROWS][WORDS], u32 (&scale)[ROWS],
                             u32 (&zero)[ROWS]) {
-        const u32 blocks = further / BLOCK;
+        const u32 blocks = further / BLOCK, block = block_of(at);
         UNROLL for (u32 r = 0; r < ROWS; r++)
             load_dwords<WORDS, WEIGHTS_ONCE>(
                 packed[r], WORD_BLOCKS ? b_row[r] + (at * N + n_own * 16) + (u64)further / 2 * N
                                        : b_row[r] + at + further / 2);
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            scale[r] = load_scale(groups, r * LANES_N, at * 2, blocks);
+            scale[r] = scale_of_block(groups, r * LANES_N * BLOCKS + blocks, block);
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            zero[r] = ZERO == ZERO_NONE ? 0 : load_zero(groups, r * LANES_N, at * 2, blocks);
+            zero[r] = ZERO == ZERO_NONE || QUAD_ZEROS
+                          ? 0
+                          : zero_of_block(groups, r * LANES_N * BLOCKS + blocks, block);
+    };
+
+    // A lane's zero points of QUAD_ZEROS, from where those of all rows lie, in 32 bits if that will
+    // do; steps that are held at once lie 1 / SETS of a row apart.
+    constexpr bool FEW_ZEROS = (u64)N * BLOCKS * sizeof(zero_bits) >> 32 == 0;
+    const row_scales quad_groups =
+        scales_of_rows(FEW_ZEROS ? 0 : n_base, FEW_ZEROS ? n_base : 0, SCALE_NAMES);
+    u32 quad_zero[QUAD_LOADS]; // bits
+    auto load_quad_zeros = [&](u32 here) {
+        constexpr u32 APART = K / SETS;
+        const u32 number = opaque(lane % minimum(SETS * ROWS, 4));
+        const u32 own = APART % BLOCK ? number * APART / BLOCK // one block is all of a row
+                                      : number * (APART / BLOCK) + block_of(here);
+        UNROLL for (u32 j = 0; j < QUAD_LOADS && QUAD_ZEROS; j++)
+            quad_zero[j] = zero_of_block(quad_groups, j * 4 * APART / BLOCK, own);
     };
 
     // Sums of A: waves take the chunks of a row of A by as many as they have lanes. The first ones'
@@ -991,6 +1048,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         const u32 further = FIXED ? s * FURTHER : 0;
         at[s] = FIXED && s ? at[0] + further / 2 : chunk_of(step + s * SPLIT_K);
         load_weights(at[FIXED ? 0 : s], further, packed[s], scale[s], zero_point[s]);
+        if (s == 0)
+            load_quad_zeros(at[0]);
     }
     schedule_boundary();
     if (SUMS == SHARED && part < M_TILE * PARTS) {
@@ -1000,6 +1059,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             const u32 row = part / PARTS, chunk = part % PARTS * WAVE + lane;
             const bool is_chunk = CHUNKS % WAVE == 0 || chunk < CHUNKS;
             a_sums sums = {};
+            if (MAKE_PLAIN && KEEP_START)
+                computed(sums.plain); // zeros of its own: shared ones cost the compiler more
             UNROLL for (u32 w = 0; w < WORDS; w++) {
                 if (A_STAGED) {
                     pair_up(summed[w].dword);
@@ -1009,6 +1070,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 }
                 add_to_sums(summed[w], zero, sums);
             }
+            if (QUAD_ZEROS)
+                add_quad_sum(sums, sums.start, lane);
             if (is_chunk)
                 put_sums(shared, row * CHUNKS + chunk, sums);
             part += WAVES;
@@ -1040,6 +1103,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         barrier();
 
     lane_total total[VALUES] = {};
+    float quad_value[QUAD_LOADS];
 #pragma unroll UNROLLED
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
         const bool inside = WHOLE_STEPS || start_of(step) < K / 2;
@@ -1070,14 +1134,19 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         UNROLL for (u32 r = 0; r < ROWS; r++) { // computed: their registers take the next ones
             value[r] = scale_value(scale[set][r]);
             computed(value[r]);
-            if (ZERO != ZERO_NONE) {
+            if (ZERO != ZERO_NONE && !QUAD_ZEROS) {
                 zero[r] = zero_value(zero_point[set][r]);
                 computed(zero[r]);
             }
         }
+        UNROLL for (u32 j = 0; j < QUAD_LOADS && QUAD_ZEROS && set == 0; j++) {
+            quad_value[j] = zero_value(quad_zero[j]);
+            computed(quad_value[j]);
+        }
         auto start_sum = [&](u32 i, u32 r) {
-            return ZERO == ZERO_U8 ? add_scaled(sums[i].start, sums[i].plain, -zero[r])
-                                   : sums[i].start;
+            return ZERO == ZERO_U8 && !QUAD_ZEROS
+                       ? add_scaled(sums[i].start, sums[i].plain, -zero[r])
+                       : sums[i].start;
         };
         lane_sum sum[VALUES];
         UNROLL for (u32 v = 0; v < VALUES; v++)
@@ -1109,6 +1178,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 if (!AHEAD && (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS)) {
                     at[0] = chunk_of(step + SPLIT_K);
                     load_weights(at[0], 0, packed[0], scale[0], zero_point[0]);
+                    load_quad_zeros(at[0]);
                 }
             }
             schedule_boundary();
@@ -1131,10 +1201,14 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             UNROLL for (u32 i = 0; i < M_TILE && SUMS == OWN; i++)
                 finish_sums(sums[i]);
             UNROLL for (u32 v = 0; v < VALUES; v++) {
-                const u32 i = v / ROWS, r = v % ROWS;
+                const u32 i = v / ROWS, r = v % ROWS, number = r * SETS + set;
+                if (QUAD_ZEROS && ZERO == ZERO_U8)
+                    take_off(sum[v], sums[i].start, number, quad_value[number / 4]);
                 total[v] = add_scaled(total[v], SUMS == OWN ? sum[v] + start_sum(i, r) : sum[v],
                                       value[r]);
-                if (ZERO == ZERO_SCALED)
+                if (QUAD_ZEROS && ZERO == ZERO_SCALED)
+                    take_off(total[v], sums[i].start, number, quad_value[number / 4]);
+                else if (ZERO == ZERO_SCALED)
                     total[v] = add_scaled(total[v], sums[i].plain, -zero[r]);
             }
         }
