@@ -34,8 +34,9 @@ static void describe(const struct wave *w, const struct origin *o, char *to, siz
                  where);
         break;
     case ORIGIN_SCRATCH:
-        snprintf(to, size, "%s scratch offset %llu, which was never written, or with undefined bits",
-                 load, where);
+        snprintf(to, size,
+                 "%s scratch offset %llu, which was never written, or with undefined bits", load,
+                 where);
         break;
     default:
         snprintf(to, size, "have an origin that is not known");
