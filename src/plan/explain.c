@@ -176,6 +176,8 @@ static void decode_explain(const struct plan *p, struct str *out)
     if (p->family == FAMILY_MMA_INT4)
         str_addf(out, "  predequant %s\n",
                  p->staging == STAGING_WEIGHTS ? "on: weights go through LDS in the type of A"
+                 : p->staging == STAGING_CODES && p->force.predequant == SWITCH_ON
+                     ? "on: codes go through LDS in the type of A, unscaled, as nothing may be cut"
                  : p->staging == STAGING_CODES ? "off: codes go through LDS, unscaled"
                  : p->staging == STAGING_SCALED
                      ? "off: weights are decoded and scaled in registers"

@@ -50,7 +50,7 @@ bool matrix_scales_by_dots(const struct plan *p)
     const struct quern_problem *const q = &p->problem;
 
     return p->target->capabilities & CAP_DOT2_BF16_BF16 && q->a == QUERN_BF16 &&
-           q->scale == QUERN_SCALE_BF16 && q->round != QUERN_ROUND_TRUNC;
+           q->scale == QUERN_SCALE_BF16;
 }
 
 int matrix_tiles_of_w(const struct plan *p)

@@ -118,7 +118,7 @@ static int decode_slots(const struct plan *p)
     const int codes = sixteenths ? 2 + 8 : 3 + 8;
     if (!matrix_scaled(p))
         return codes + (!sixteenths ? 6 : none ? 0 : 4) + 4;
-    const bool one = q->round == QUERN_ROUND_TRUNC || p->target->capabilities & CAP_CVT_PK_BF16;
+    const bool one = p->target->capabilities & CAP_CVT_PK_BF16;
     return codes + (sixteenths ? 4 : 8) + (one ? 4 : 20);
 }
 
@@ -267,6 +267,14 @@ static bool bias_fits(const struct plan *p)
     return p->bias ? p->problem.a != QUERN_F16 || scaled : !scaled;
 }
 
+/* Whether scaled weights would be cut to A's type. With a result that is cut as well that loses up
+ * to 1.05e-2 of the largest value, 2.7e-3 of it by weights that are all nearer to zero: more than
+ * truncation may. So codes are multiplied, which bf16 holds exactly. */
+static bool cuts_weights(const struct plan *p)
+{
+    return p->problem.round == QUERN_ROUND_TRUNC && p->problem.a == QUERN_BF16;
+}
+
 static void candidates(const struct plan *base, struct model_ranking *ranking)
 {
     static const int chunks[] = {32, 16, 8};
@@ -276,10 +284,11 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.wave_size = p.target->wave_size;
     /* codes, and weights where rounding those is allowed; weights that are forced go through LDS */
     const bool doubled = matrix_doubled(&p), on = p.force.predequant == SWITCH_ON;
+    const bool cut = cuts_weights(&p), only_codes = p.force.predequant == SWITCH_OFF || cut;
     const int cycles = matrix_cycles(&p);
-    const enum plan_staging ways[] = {doubled ? STAGING_CODES : STAGING_NONE,
+    const enum plan_staging ways[] = {doubled || (on && cut) ? STAGING_CODES : STAGING_NONE,
                                       doubled || on ? STAGING_WEIGHTS : STAGING_SCALED};
-    for (int way = on; way < (p.force.predequant == SWITCH_OFF ? 1 : 2); way++)
+    for (int way = on && !cut; way < (only_codes ? 1 : 2); way++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
             p.staging = ways[way];
             p.chunk = chunks[c];

@@ -367,6 +367,37 @@ static void test_force(void **state)
                      QUERN_E_DECLINED);
 }
 
+/* With round=trunc no weights are cut to bf16 besides the result: codes are multiplied, through LDS
+ * where that is forced. f16 has nothing to cut. */
+static void test_only_results_are_cut(void **state)
+{
+    struct plan_force force;
+    struct plan_set set;
+    int scaled = 0;
+
+    (void)state;
+    for (size_t t = 0; t < target_count(); t++)
+        for (int i = 0; i < 8 && target_at(t)->verified; i++) {
+            const bool f16 = i & 1, forced = i & 2;
+            const struct quern_problem p =
+                problem_of(i & 4 ? f16 ? "wq=int4 n=4096 k=4096 group=32 a=f16 round=trunc"
+                                       : "wq=int4 n=4096 k=4096 group=32 a=bf16 round=trunc"
+                           : f16 ? "wq=int4 n=200 k=1152 a=f16 zero=u8 round=trunc"
+                                 : "wq=int4 n=200 k=1152 a=bf16 zero=u8 round=trunc");
+            assert_int_equal(plan_force_parse(forced ? "predequant=on" : "", &force), QUERN_OK);
+            assert_int_equal(plan_make_tuned(&p, target_at(t), NULL, &force, &set), QUERN_OK);
+            for (size_t j = 0; j < set.count; j++) {
+                if (set.plans[j].family != FAMILY_MMA_INT4)
+                    continue;
+                const enum plan_staging way = set.plans[j].staging;
+                scaled += way == STAGING_WEIGHTS || way == STAGING_SCALED;
+                if (!f16)
+                    assert_true(way == STAGING_CODES || (way == STAGING_NONE && !forced));
+            }
+        }
+    assert_true(scaled > 0);
+}
+
 /* ---- Shapes ---------------------------------------------------------------------------------- */
 
 /* Steps along K that waves of families on matrix units are dealt: they divide K and agree with its
@@ -802,6 +833,7 @@ int main(void)
         cmocka_unit_test(test_matrix_units_int4),
         cmocka_unit_test(test_no_more_than_asked_for),
         cmocka_unit_test(test_force),
+        cmocka_unit_test(test_only_results_are_cut),
         cmocka_unit_test(test_shapes_fit),
         cmocka_unit_test(test_same_words_same_plan),
         cmocka_unit_test(test_budgets),

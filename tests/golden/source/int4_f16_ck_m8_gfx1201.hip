@@ -850,7 +850,7 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
         UNROLL for (u32 p = 0; p < 4; p++) {
             const f32x2 q = code_pair(codes, p);
             const f32x2 scale = s.scale, off = s.off;
-            w[p] = bf16_pair<TRUNCATE>(__builtin_elementwise_fma(q, scale, off));
+            w[p] = bf16_pair<false>(__builtin_elementwise_fma(q, scale, off));
         }
     }
 }
