@@ -229,7 +229,7 @@ enum quern_checkpoint_kind {
     QUERN_CHECKPOINT_GPTQ = 1,
     QUERN_CHECKPOINT_GPTQ_V2,
     QUERN_CHECKPOINT_AWQ,
-    QUERN_CHECKPOINT_COMPRESSED /* weight_packed, weight_scale, weight_zero_point */
+    QUERN_CHECKPOINT_COMPRESSED /* weight_packed, weight_scale, weight_zero_point, weight_g_idx */
 };
 
 /* The tensors of one int4 layer, as a checkpoint holds them (docs/formats.md). */
