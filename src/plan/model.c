@@ -221,7 +221,10 @@ bool model_beaten(const struct plan *p, const struct model_counts *c, const stru
     const int64_t rows = (int64_t)p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1);
     const int64_t parts = model_ceil_div(p->problem.n, rows);
 
-    if (!model_full(r) || !r->best[r->count - 1].estimate.streams)
+    if (r->count < r->room)
+        return false;
+    const struct plan *const worst = &r->best[r->count - 1];
+    if (!worst->estimate.streams || (!worst->estimate.fills && !c->fills_below))
         return false;
     const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
     const int64_t waves = model_ceil_div(parts * p->split_k, (int64_t)t->cus * t->simds);
@@ -234,7 +237,9 @@ bool model_beaten(const struct plan *p, const struct model_counts *c, const stru
     const int64_t setup = c->open ? 0 : p->split_k * (int64_t)c->setup_slots;
     const int64_t busy = busy_cycles(t, parts * (c->row_slots + setup),
                                      parts * c->row_steps * c->step_matrix);
-    return cost_of(t, kernel, busy, c->memory_cycles) >= cost(&r->best[r->count - 1]);
+    if (!worst->estimate.fills && kernel <= c->fills_below)
+        return false;
+    return cost_of(t, kernel, busy, c->memory_cycles) >= cost(worst);
 }
 
 static bool better(const struct plan *p, const struct plan *q)

@@ -30,6 +30,7 @@ struct model_counts {
     int64_t waits;       /* of a workgroup in one group of rows: all its waves wait together */
     int64_t flight_asked; /* bytes on their way to a compute unit with which no latency counts but
                              a workgroup's first; 0: none are enough */
+    int64_t fills_below; /* kernel cycles above which the plan never fills the part; 0: it may */
     bool open;           /* to model_beaten: flight_asked and whether the plan walks are to come */
 };
 

@@ -272,6 +272,12 @@ static int64_t asked_bytes(const struct plan *p)
     return plan_rows_per_workgroup(p) * q->k * weight_bytes(q) + copies * a;
 }
 
+/* What is far below memory time may take more, so that all of the part asks for memory. */
+static int64_t fills_below(int64_t memory_cycles)
+{
+    return memory_cycles / 2;
+}
+
 /* What does not depend on how many waves a workgroup has, nor on whether it walks. */
 static void count(struct plan *p, struct model_counts *counts)
 {
@@ -279,6 +285,7 @@ static void count(struct plan *p, struct model_counts *counts)
     const int64_t trips = trips_of(p), rounds = model_ceil_div(trips, p->ring);
     const int64_t stages = stages_of(p);
     const int64_t row_bytes = q->k * weight_bytes(q);
+    const int64_t memory = model_memory_cycles(p, q->n * row_bytes);
     const bool even = stages < 2 || trips % p->stage == 0; /* all stages have as many rounds */
 
     p->phase = whole(p) && even
@@ -292,10 +299,11 @@ static void count(struct plan *p, struct model_counts *counts)
         .last_slots = group_slots(p),
         .trips = rounds,
         .row_slots = p->split_k * (trips * slot + rounds * round),
-        .memory_cycles = model_memory_cycles(p, q->n * row_bytes),
+        .memory_cycles = memory,
         .flight_bytes =
             (int64_t)p->rows_per_wave * p->wave_size * p->chunk * weight_bytes(q) * p->ring,
         .waits = stages > 1 ? stages - 1 : 0,
+        .fills_below = p->row_lanes == 8 ? 0 : fills_below(memory),
         .open = true};
 }
 
@@ -339,14 +347,13 @@ static bool estimate(struct plan *p, const struct model_counts *counts)
 
     if (!estimate_all(p, counts))
         return false;
-    /* What is far below memory time may take more, so that all of the part asks for memory. Groups
-     * of eight rows of fp8 take so much less that a little of it may be idle. */
+    /* Groups of eight rows of fp8 take so much less that a little of the part may be idle. */
     if (p->row_lanes == 8)
         e->fills =
             e->busy_percent >= MODEL_BUSY_PERCENT_TILES && model_busy(p, BUSY_PERCENT_FULL, 8);
     else
-        e->fills =
-            e->kernel_cycles <= e->memory_cycles / 2 && model_busy(p, BUSY_PERCENT_FULL, 1);
+        e->fills = e->kernel_cycles <= fills_below(e->memory_cycles) &&
+                   model_busy(p, BUSY_PERCENT_FULL, 1);
     return true;
 }
 

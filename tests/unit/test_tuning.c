@@ -89,7 +89,9 @@ static void the_choice_is_the_best_of_many(void **state)
                                         "wq=int4 zero=u8 n=4096 k=4096 a=bf16",
                                         "wq=int4 zero=scaled n=2560 k=9728 a=f16",
                                         "wq=int4 layout=ck n=11008 k=4096 a=bf16",
-                                        "wq=none n=4096 k=4096 a=bf16"};
+                                        "wq=none n=4096 k=4096 a=bf16",
+                                        "wq=fp8 n=4096 k=4096 a=bf16",
+                                        "wq=fp8 n=19456 k=2560 a=f16"};
     static const char *const targets[] = {"gfx90a", "gfx950", "gfx1100", "gfx1151", "gfx1201"};
 
     (void)state;
