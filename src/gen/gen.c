@@ -278,6 +278,7 @@ static void add_simt_int4_constants(struct str *s, const struct plan *p)
     add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a lane works on");
     add_integer(s, "ROW_LANES", p->row_lanes, "lanes side by side with rows of their own");
+    add_word(s, "SQUARE", plan_squares(p) ? "1" : "0", "whether products are 4 by 4 rows");
     add_integer(s, "SPLIT_K", p->split_k, "waves that share those rows along K");
     add_integer(s, "CHUNK", p->chunk, "weights of a row for one lane in one step");
     add_integer(s, "SHARED_BYTES", p->lds_bytes, "of LDS");
@@ -454,7 +455,7 @@ static quern_status add_simt_int4(struct str *source, const struct plan *plan)
     add_simt_int4_constants(source, plan);
     TRY(add_template(source, "prelude/prelude"));
     TRY(add_template(source, "prelude/reduce"));
-    TRY(add_template(source, "prelude/spread"));
+    TRY(add_template(source, plan_squares(plan) ? "prelude/squares" : "prelude/spread"));
     TRY(add_template(source, "prelude/int4"));
     TRY(add_template(source, "prelude/round"));
     TRY(add_template(source, "decode/int4"));

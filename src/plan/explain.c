@@ -30,9 +30,9 @@ static const char *products_text(const struct plan *p)
     case PRODUCTS_PLAIN:
         return "one at a time, f32";
     case PRODUCTS_MATRIX:
-        if (p->row_lanes == 8)
+        if (p->row_lanes == 8 && p->family == FAMILY_SIMT_SKINNY)
             return "of eight rows of W with eight of A, by 16x16x32 matrix instructions";
-        if (p->row_lanes > 1)
+        if (plan_squares(p))
             return "of four rows of W with four of A, by 4x4x4 matrix instructions";
         return "four at a time, on the diagonals of 4x4x4 matrix instructions";
     case PRODUCTS_WMMA11:

@@ -107,6 +107,17 @@ static quern_status add_kernel(struct plan_set *set, const struct plan *base, in
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
+/* Appends the only kernel of another set, in place of those behind the first `kept` that are
+ * modelled to take longer for their fewer rows. */
+static void put_kernel(struct plan_set *set, const struct plan_set *other, size_t kept)
+{
+    while (set->count > kept && model_faster(&other->plans[0], &set->plans[set->count - 1]))
+        set->count--;
+    struct plan *const p = &set->plans[set->count++];
+    *p = other->plans[0];
+    p->m_lo = set->count > 1 ? p[-1].m_hi + 1 : 1;
+}
+
 /*
  * Kernels on matrix units, in place of those on the vector units that take longer. One row stays
  * with the vector units where they have an instruction for pairs of its type.
@@ -119,11 +130,7 @@ static quern_status add_mma(struct plan_set *set, struct plan base,
 
     base.family = family->id;
     TRY(add_kernel(&tall, &base, mma_tiles[0], COUNT(mma_tiles) == 1));
-    while (set->count > kept && model_faster(&tall.plans[0], &set->plans[set->count - 1]))
-        set->count--;
-    struct plan *const first = &set->plans[set->count++];
-    *first = tall.plans[0];
-    first->m_lo = set->count > 1 ? first[-1].m_hi + 1 : 1;
+    put_kernel(set, &tall, kept);
     for (size_t i = 1; i < COUNT(mma_tiles) && set->plans[set->count - 1].m_hi < m_max; i++)
         TRY(add_kernel(set, &base, mma_tiles[i], i + 1 == COUNT(mma_tiles)));
     return QUERN_OK;
@@ -251,8 +258,13 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
                               .force = force ? *force : (struct plan_force){0},
                               .target = target,
                               .family = family->id};
-    for (size_t i = 0; i < COUNT(simt_tiles) && !predequant; i++)
-        TRY(add_kernel(&made, &base, simt_tiles[i], !mma && i + 1 == COUNT(simt_tiles)));
+    for (size_t i = 0; i < COUNT(simt_tiles) && !predequant; i++) {
+        struct plan_set one = {0};
+        /* of int4, one that multiplies four rows at once may take less for two than their own */
+        const size_t kept = family->id == FAMILY_SIMT_INT4 ? 1 : made.count;
+        TRY(add_kernel(&one, &base, simt_tiles[i], !mma && i + 1 == COUNT(simt_tiles)));
+        put_kernel(&made, &one, kept);
+    }
     if (mma)
         TRY(add_mma(&made, base, mma, m_max));
     const bool cut = mma && made.plans[made.count - 1].m_hi < PLAN_MMA_M_MAX;
@@ -326,6 +338,9 @@ void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX])
     if (p->resident)
         length += snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " resident=%d",
                            p->resident);
+    if (p->family == FAMILY_SIMT_INT4 && plan_squares(p))
+        snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " shared=%d",
+                 p->shared_sums + p->shared_a);
     if (p->family == FAMILY_MMA_INT4)
         snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " staging=%d bias=%d",
                  (int)p->staging, (int)p->bias);

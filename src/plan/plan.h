@@ -323,6 +323,12 @@ static inline bool plan_of_bytes(const struct plan *p)
     return p->products == PRODUCTS_DOT4 || p->row_lanes == 8;
 }
 
+/* Whether the vector units' matrix products are of four rows of W with four of A. */
+static inline bool plan_squares(const struct plan *p)
+{
+    return p->products == PRODUCTS_MATRIX && p->row_lanes == 4;
+}
+
 /* Whether the kernel's text pairs dot products for dual issue. The compiler makes such pairs of f16
  * on gfx11 alone, and finds more of them where fp8 becomes f16. */
 bool plan_dual_dot2(const struct plan *p);

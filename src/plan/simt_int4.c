@@ -13,6 +13,7 @@
 #define SIZE_MAX_NK  ((int64_t)1 << 27)
 #define CK_BYTES_MAX ((int64_t)1 << 32) /* layout ck: one 32-bit offset reaches all of b */
 #define CK_LANES     8     /* lanes with rows of their own: eight 16-byte blocks fill a line */
+#define SQUARE       4     /* and those of a matrix product of 4 by 4 that all counts */
 #define LDS_SHARE    2 /* of what LDS a workgroup takes no more, so that two share a compute unit */
 #define LDS_LEAST    16
 #define QUAD         4  /* neighbouring lanes whose chunks are of one group, with quad_zeros */
@@ -41,6 +42,12 @@ quern_status simt_int4_accepts(const struct quern_problem *p, const struct targe
 static bool has_zeros(const struct plan *p)
 {
     return p->problem.zero != QUERN_ZERO_NONE;
+}
+
+/* Sums of products that a row of W has. */
+static int tiles_of_a(const struct plan *p)
+{
+    return plan_squares(p) ? p->m_tile / SQUARE : p->m_tile;
 }
 
 /* Whether one sum of A, that of its values, gives the other, as the decoder adds the same to every
@@ -114,7 +121,7 @@ static int zeros_loaded(const struct plan *p)
 static uint32_t step_slots(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const int r = p->rows_per_wave, m = p->m_tile, words = p->chunk / 8;
+    const int r = p->rows_per_wave, m = tiles_of_a(p), words = p->chunk / 8;
     const int pairs = 4 * words * r * m;
     int slots = r * decode_slots(p, words) + words * m * a_slots(p);
 
@@ -127,7 +134,7 @@ static uint32_t step_slots(const struct plan *p)
              (p->products == PRODUCTS_MATRIX || p->products == PRODUCTS_PACKED ? 2 : 1);
     slots += p->quad_zeros ? r * m : 0;
     slots += p->shared_sums ? m * (p->products == PRODUCTS_MATRIX ? sums_of_a(p) : 1)
-                            : words * m * sum_slots(p) + r * m;
+                            : words * m * sum_slots(p) + (plan_squares(p) ? 0 : r * m);
     slots += q->k % ((int64_t)p->wave_size / p->row_lanes * p->chunk) ? 6 : 0; /* the end of K */
     slots += trips_of(p) > 2 ? 13 : p->ahead ? 1 : 5; /* offsets; loop, unless unrolled */
     slots += p->phase ? trips_of(p) > 2 ? 4 : 1 : 0;
@@ -137,9 +144,11 @@ static uint32_t step_slots(const struct plan *p)
 /* Instructions of a wave before and after its steps: addresses, reduction, store. */
 static uint32_t setup_slots(const struct plan *p)
 {
-    const int r = p->rows_per_wave, m = p->m_tile;
+    const int r = p->rows_per_wave, m = tiles_of_a(p), sums = r * m;
     const int split = p->split_k > 1 ? 20 + 2 * p->split_k : 0;
 
+    if (plan_squares(p))
+        return (uint32_t)(112 + 14 * m + sums + 3 * (sums > p->split_k ? sums : p->split_k));
     if (p->products == PRODUCTS_MATRIX)
         return (uint32_t)(27 + 5 * r + 14 * m + 7 * m * r + split);
     return (uint32_t)(80 + 3 * r + 14 * m + (p->wave_size == 64 ? 4 : 2) * m * r + split);
@@ -148,7 +157,8 @@ static uint32_t setup_slots(const struct plan *p)
 /* The sums of A, by all waves of a workgroup. */
 static uint32_t shared_slots(const struct plan *p)
 {
-    const int64_t parts = p->m_tile * model_ceil_div(p->problem.k / p->chunk, p->wave_size);
+    const int64_t lanes = (int64_t)p->wave_size * tiles_of_a(p) / p->m_tile; /* of a row */
+    const int64_t parts = tiles_of_a(p) * model_ceil_div(p->problem.k / p->chunk, lanes);
 
     return p->shared_sums ? (uint32_t)(parts * (p->chunk / 8 * (1 + sum_slots(p)) + 30)) : 0;
 }
@@ -156,7 +166,7 @@ static uint32_t shared_slots(const struct plan *p)
 /* With few rows of A there are registers for it. */
 static bool ahead(const struct plan *p)
 {
-    return steps_of(p) == 2 * p->split_k && p->m_tile <= 2 && p->rows_per_wave <= 4;
+    return steps_of(p) == 2 * p->split_k && tiles_of_a(p) <= 2 && p->rows_per_wave <= 4;
 }
 
 /* Whether four lanes, whose chunks are of one group, can have zero points for each other: a zero
@@ -173,7 +183,7 @@ static bool quad_zeros(const struct plan *p)
 
 static uint32_t vgprs(const struct plan *p)
 {
-    const int r = p->rows_per_wave, m = p->m_tile, words = p->chunk / 8;
+    const int r = p->rows_per_wave, m = tiles_of_a(p), words = p->chunk / 8;
     const int ring = model_at_most(words, m > 2 ? 2 : 4); /* words of A held, as in the template */
     const int sums = p->products == PRODUCTS_PACKED ? 3 : 2;
 
@@ -183,7 +193,8 @@ static uint32_t vgprs(const struct plan *p)
         const int sum = p->ahead ? 4 : 8;
         const int zero = !has_zeros(p) ? 0 : p->quad_zeros ? 1 : 3;
         return (uint32_t)((held + sum * m + zero) * r + 4 * ring * m +
-                          4 * sums_of_a(p) * m + (p->ahead ? 0 : 2 * r + 12));
+                          4 * sums_of_a(p) * m + (p->ahead ? 0 : 2 * r + 12) +
+                          (plan_squares(p) ? 8 : 0));
     }
     const int pair = plan_of_f32(p) ? 2 : 1;
 
@@ -196,15 +207,15 @@ static uint32_t vgprs(const struct plan *p)
 /* Values that a lane is left with after the reduction: RESULTS in the template. */
 static int results_of(const struct plan *p)
 {
-    const int values = p->rows_per_wave * p->m_tile, lanes = (int)p->wave_size / CK_LANES;
+    const int values = p->rows_per_wave * p->m_tile, lanes = (int)p->wave_size / p->row_lanes;
 
     return p->row_lanes == 1 || values <= lanes ? 1 : values / lanes;
 }
 
-/* Of LDS: sums of A, four times each where matrix products start from them. */
+/* Of LDS: sums of A, by fours, or four times each, where matrix products start from them. */
 static int64_t sums_bytes(const struct plan *p)
 {
-    const int64_t chunks = p->m_tile * (p->problem.k / p->chunk);
+    const int64_t chunks = tiles_of_a(p) * (p->problem.k / p->chunk);
 
     return chunks * sums_of_a(p) * (p->products == PRODUCTS_MATRIX ? 16 : 4);
 }
@@ -214,12 +225,22 @@ static int64_t a_bytes(const struct plan *p)
     return p->m_tile * p->problem.k * dtype_bytes(p->problem.a);
 }
 
+/* For what is to be summed at the end. */
+static int64_t partial_bytes(const struct plan *p)
+{
+    const int64_t squares = (int64_t)p->waves * p->rows_per_wave * p->wave_size * 16;
+    const int64_t all = squares * tiles_of_a(p);
+
+    if (plan_squares(p))
+        return all <= p->target->lds_bytes ? all : squares;
+    return p->split_k > 1 ? (int64_t)p->waves * p->wave_size * 4 * results_of(p) : 0;
+}
+
 static uint32_t lds_bytes(const struct plan *p)
 {
     const int64_t shared =
         p->shared_sums ? sums_bytes(p) + (p->shared_a ? a_bytes(p) : 0) : 0;
-    const int64_t partial =
-        p->split_k > 1 ? (int64_t)p->waves * p->wave_size * 4 * results_of(p) : 0;
+    const int64_t partial = partial_bytes(p);
     const int64_t most = shared > partial ? shared : partial;
 
     return most > LDS_LEAST ? (uint32_t)((most + 15) / 16 * 16) : LDS_LEAST;
@@ -233,13 +254,8 @@ static void count(struct plan *p, struct model_counts *counts)
     const int64_t zero_bytes = q->zero == QUERN_ZERO_U8       ? 1
                                : q->zero == QUERN_ZERO_SCALED ? scale_bytes
                                                               : 0;
-    const int64_t trips = trips_of(p), room = p->target->lds_bytes / LDS_SHARE;
+    const int64_t trips = trips_of(p);
 
-    p->ahead = ahead(p);
-    p->quad_zeros = quad_zeros(p);
-    p->shared_sums = sums_bytes(p) <= room;
-    p->quad_zeros &= p->shared_sums;
-    p->shared_a = p->products == PRODUCTS_MATRIX && sums_bytes(p) + a_bytes(p) <= room;
     p->phase = model_phase(p, p->row_lanes > 1 ? 1 : q->k / 2, trips);
     const uint32_t step = step_slots(p);
     *counts = (struct model_counts){
@@ -248,6 +264,7 @@ static void count(struct plan *p, struct model_counts *counts)
         .setup_slots = setup_slots(p),
         .shared_slots = shared_slots(p),
         .trips = trips,
+        .row_grain = plan_squares(p) ? SQUARE : 1,
         .row_slots = p->split_k * trips * (int64_t)step,
         .memory_cycles = model_memory_cycles(
             p, q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * (scale_bytes + zero_bytes)),
@@ -257,8 +274,22 @@ static void count(struct plan *p, struct model_counts *counts)
 
 /* ---- Candidates and choice ------------------------------------------------------------------- */
 
+/* What a workgroup makes of A once and keeps in LDS: sums, and A itself, as far as there is room
+ * and `most` says. Waves that multiply four rows of A at once may do as well without, where each
+ * has its own part of K: there `most` is an axis, and false says that it does not fit. */
+static bool share(struct plan *p, int most)
+{
+    const int64_t room = p->target->lds_bytes / (plan_squares(p) ? 1 : LDS_SHARE);
+
+    p->quad_zeros = quad_zeros(p);
+    p->shared_sums = most > 0 && sums_bytes(p) <= room;
+    p->quad_zeros &= p->shared_sums;
+    p->shared_a = most > 1 && p->products == PRODUCTS_MATRIX && sums_bytes(p) + a_bytes(p) <= room;
+    return !plan_squares(p) || p->shared_sums + p->shared_a == most;
+}
+
 /* Tries all numbers of waves for a plan whose other fields are set. */
-static void try_waves(struct plan *p, struct model_ranking *ranking)
+static void try_waves(struct plan *p, int most, struct model_ranking *ranking)
 {
     static const int splits[] = {1, 2, 4, 8, 16};
 
@@ -267,56 +298,73 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
         p->split_k = splits[s];
         if (p->split_k > steps_of(p))
             break;
+        p->ahead = ahead(p);
+        if (!share(p, most))
+            continue;
         count(p, &counts);
         if (model_beaten(p, &counts, ranking))
             continue;
         for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
             p->waves = groups * splits[s];
             p->lds_bytes = lds_bytes(p);
-            if (!model_hopeless(p, 1, ranking) && model_estimate(p, &counts))
+            if (!model_hopeless(p, counts.row_grain, ranking) && model_estimate(p, &counts))
                 model_put(ranking, p);
         }
     }
 }
 
-static void candidates(const struct plan *base, struct model_ranking *ranking)
+/* Tries all shapes of a plan whose products are set. */
+static void try_lanes(struct plan *p, int row_lanes, struct model_ranking *ranking)
 {
     static const int rows[] = {8, 4, 2, 1}, chunks[] = {32, 16, 8};
-    const bool ck = base->problem.layout == QUERN_LAYOUT_CK;
+    const bool ck = p->problem.layout == QUERN_LAYOUT_CK;
+
+    p->row_lanes = row_lanes;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
+            for (int pairing = PAIRING_OF_A; pairing <= PAIRING_OF_W; pairing++) {
+                p->rows_per_wave = rows[r];
+                p->chunk = chunks[c];
+                p->pairing = (enum plan_pairing)pairing;
+                if (p->rows_per_wave * p->m_tile > VALUES_MAX ||
+                    (p->rows_per_wave > 1 && p->rows_per_wave * p->row_lanes > p->problem.n) ||
+                    (ck && p->chunk != 32) || problem_group(&p->problem) % p->chunk)
+                    continue;
+                /* only words in the order of k leave a choice */
+                if (pairing == PAIRING_OF_W &&
+                    (p->problem.layout != QUERN_LAYOUT_K8 || plan_of_f32(p)))
+                    continue;
+                for (int most = 2; most >= (plan_squares(p) ? 0 : 2); most--)
+                    try_waves(p, most, ranking);
+            }
+}
+
+static void candidates(const struct plan *base, struct model_ranking *ranking)
+{
     struct plan p = *base;
 
     p.products = model_lane_products(&p.problem, p.target);
     p.wave_size = p.target->wave_size;
-    p.row_lanes = ck ? CK_LANES : 1;
-    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-        for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
-            for (int pairing = PAIRING_OF_A; pairing <= PAIRING_OF_W; pairing++) {
-                p.rows_per_wave = rows[r];
-                p.chunk = chunks[c];
-                p.pairing = (enum plan_pairing)pairing;
-                if (p.rows_per_wave * p.m_tile > VALUES_MAX ||
-                    (p.rows_per_wave > 1 && p.rows_per_wave * p.row_lanes > p.problem.n) ||
-                    (ck && p.chunk != 32) || problem_group(&p.problem) % p.chunk)
-                    continue;
-                /* only words in the order of k leave a choice */
-                if (pairing == PAIRING_OF_W &&
-                    (p.problem.layout != QUERN_LAYOUT_K8 || plan_of_f32(&p)))
-                    continue;
-                try_waves(&p, ranking);
-            }
+    try_lanes(&p, p.problem.layout == QUERN_LAYOUT_CK ? CK_LANES : 1, ranking);
+    if (p.products == PRODUCTS_MATRIX && p.m_tile % SQUARE == 0)
+        try_lanes(&p, SQUARE, ranking);
 }
 
 static bool alike(const struct plan *p, const struct plan *q)
 {
-    return p->rows_per_wave == q->rows_per_wave && p->chunk == q->chunk &&
-           p->split_k == q->split_k && p->pairing == q->pairing;
+    return p->rows_per_wave == q->rows_per_wave && p->row_lanes == q->row_lanes &&
+           p->chunk == q->chunk && p->split_k == q->split_k && p->pairing == q->pairing &&
+           p->shared_sums == q->shared_sums && p->shared_a == q->shared_a;
 }
 
 static void shape(const struct plan *p, struct str *out)
 {
-    str_addf(out, "%d waves, %d rows, %d weights, split %d, pairs of %s", p->waves,
+    str_addf(out, "%d waves, %d rows, %d weights, split %d, pairs of %s%s", p->waves,
              p->rows_per_wave * p->row_lanes, p->chunk, p->split_k,
-             p->pairing == PAIRING_OF_A ? "A" : "W");
+             p->pairing == PAIRING_OF_A ? "A" : "W",
+             p->shared_a      ? ", A in LDS"
+             : p->shared_sums ? ""
+                              : ", sums of A by each wave");
 }
 
 const struct model_family simt_int4 = {candidates, alike, shape};

@@ -11,6 +11,10 @@
 // The last two depend on A alone. They are made once per chunk of A by the whole workgroup, and
 // kept in LDS for all its rows of W (or, SUMS == OWN, by each wave: where LDS has no room for
 // them). A zero point that is the same everywhere is decoded with the zeros.
+//
+// SQUARE: each of the sixteen matrix products of an instruction is of four lanes, which have four
+// rows of W and four of A, at the same k. A lane's sum is then four, of its row of W with each of
+// the rows of A, and all of them count.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
@@ -27,12 +31,20 @@ constexpr u32 SETS = AHEAD ? TRIPS : 1;                // steps whose weights ar
 constexpr u32 FURTHER = STEP * SPLIT_K;
 constexpr bool FIXED = AHEAD && !PHASES && WHOLE_STEPS && (BLOCK == K || FURTHER % BLOCK == 0);
 constexpr u32 UNROLLED = TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
-constexpr u32 VALUES = ROWS * M_TILE;         // sums that a lane holds
+constexpr u32 A_ROWS = SQUARE ? 4 : 1;        // rows of A in one sum, of neighbouring lanes
+constexpr u32 A_TILES = M_TILE / A_ROWS;
+constexpr u32 TOTALS = ROWS * A_TILES;        // sums that a lane holds
+constexpr u32 VALUES = ROWS * M_TILE;         // and rows of W times rows of A in them
 constexpr u32 WAVE_ROWS = ROWS * LANES_N;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * WAVE_ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
-constexpr u32 A_RING = minimum(WORDS, M_TILE > 2 ? 2 : 4); // words' worth of A held at once
+// Where each wave makes sums of A of its own, of four rows at once, it does so ahead of a step's
+// products, which start from them.
+constexpr bool SUMS_AHEAD = SUMS == OWN && SQUARE;
+constexpr bool STARTS_AT_SUMS = SUMS == SHARED || SUMS_AHEAD;
+constexpr u32 A_RING = SUMS_AHEAD ? WORDS : minimum(WORDS, M_TILE > 2 ? 2 : 4); // words held
+constexpr u32 A_AHEAD = SUMS_AHEAD || A_RING == 1 ? A_RING : A_RING - 1; // asked for at first
 constexpr u32 ITEMS = WAVES * WAVE;
 constexpr u32 CHUNKS = K / CHUNK; // of a row
 constexpr u32 TOGETHER = PRODUCTS == MATRIX ? minimum(WORDS, 2) : 1; // words decoded at once
@@ -75,19 +87,21 @@ struct a_sums {
 };
 constexpr u32 EVERY_ZERO = ZERO == ZERO_U8 ? 0 : 0x88888888;
 constexpr float EVERY_BIAS = CODE_BIAS + (ZERO == ZERO_U8 ? 0 : 8); // with ONE_BIAS
-constexpr bool KEEP_START = !ONE_BIAS || ZERO == ZERO_NONE || PRODUCTS == MATRIX;
+constexpr bool KEEP_START =
+    !ONE_BIAS || ZERO == ZERO_NONE || (PRODUCTS == MATRIX && !SUMS_AHEAD);
 constexpr bool KEEP_PLAIN = ZERO != ZERO_NONE && !QUAD_ZEROS;
 constexpr bool MAKE_PLAIN = KEEP_PLAIN || !KEEP_START || (QUAD_ZEROS && !ONE_BIAS);
 constexpr u32 SUM_KINDS = KEEP_START + KEEP_PLAIN;
 
 // Their place in LDS, by chunk: all that a lane needs is read at once, as lanes that load every
-// other float would meet in twos in a bank. Sums of matrix products start from four of the same.
+// other float would meet in twos in a bank. Sums of matrix products start from four of the same, or
+// from those of four rows of A.
 DEVICE void put_sums(LDS u8 *to, u32 chunk, const a_sums &sums)
 {
     if constexpr (PRODUCTS == MATRIX) {
         ((LDS lane_sum *)to)[chunk] = sums.start;
         if (KEEP_PLAIN)
-            ((LDS lane_sum *)to)[M_TILE * CHUNKS + chunk] = sums.plain;
+            ((LDS lane_sum *)to)[A_TILES * CHUNKS + chunk] = sums.plain;
     } else {
         LDS float *const own = (LDS float *)to + chunk * SUM_KINDS;
         if (KEEP_START)
@@ -96,7 +110,7 @@ DEVICE void put_sums(LDS u8 *to, u32 chunk, const a_sums &sums)
             own[KEEP_START] = own_part(sums.plain, 0);
     }
 }
-// Of row `row` of A and the chunk whose weights are at `at`.
+// Of row (SQUARE: of the four rows) `row` of A and the chunk whose weights are at `at`.
 DEVICE a_sums get_sums(const LDS u8 *from, u32 row, u32 at)
 {
     a_sums sums = {};
@@ -105,7 +119,7 @@ DEVICE a_sums get_sums(const LDS u8 *from, u32 row, u32 at)
             (const LDS lane_sum *)(from + at * (32 / CHUNK)) + row * CHUNKS;
         sums.start = *sum;
         if (KEEP_PLAIN)
-            sums.plain = sum[M_TILE * CHUNKS];
+            sums.plain = sum[A_TILES * CHUNKS];
     } else {
         const u32 chunk = row * CHUNKS + at / (CHUNK / 2);
         f32x2 both;
@@ -138,18 +152,28 @@ DEVICE void decode_zeros(bool paired, pair (&zero)[4])
         negate(zero[p]);
 }
 
+// sum + the products of pair p of a word of A with `w`, and of the next with `w_next` where two are
+// multiplied at once.
+DEVICE lane_sum add_product(const a_word &a, u32 p, pair w, pair w_next, lane_sum sum)
+{
+#if SQUARE
+    return multiply_blocks(u32x2{a.dword[p], a.dword[p + 1]}, u32x2{w, w_next}, sum);
+#else
+    return multiply_add(a.dword, p, w, w_next, sum);
+#endif
+}
+
 // Adds those of a word. A matrix product of the same weights in all lanes is what a lane's own A
-// gives, four times.
+// gives, four times; or what each of the four lanes' A does.
 DEVICE void add_to_sums(const a_word &a, const pair (&zero)[4], a_sums &sums)
 {
     pair ones;
     get_ones(ones);
     UNROLL for (u32 p = 0; p < 4; p += PAIRS_AT_ONCE) {
         if (KEEP_START)
-            sums.start =
-                multiply_add(a.dword, p, zero[p], zero[p + PAIRS_AT_ONCE - 1], sums.start);
+            sums.start = add_product(a, p, zero[p], zero[p + PAIRS_AT_ONCE - 1], sums.start);
         if (MAKE_PLAIN)
-            sums.plain = multiply_add(a.dword, p, ones, ones, sums.plain);
+            sums.plain = add_product(a, p, ones, ones, sums.plain);
     }
 }
 DEVICE void finish_sums(a_sums &sums)
@@ -196,8 +220,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         asm volatile("" : : "s"(c)); // so that where four operands are is loaded at once
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
     LDS u8 *const shared = (LDS u8 *)shared_memory;
-    // A in pairs as the words have them: [row][word of a chunk][chunk].
-    LDS u8 *const staged = shared + M_TILE * CHUNKS * SUM_KINDS * sizeof(lane_sum);
+    // A in pairs as the words have them: [row][word of a chunk][chunk]; rows of a sum innermost.
+    LDS u8 *const staged = shared + A_TILES * CHUNKS * SUM_KINDS * sizeof(lane_sum);
 
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u32 lane = item % WAVE;
@@ -216,14 +240,18 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                        : N >= WAVE_ROWS ? minimum(n0, N >= WAVE_ROWS ? N - WAVE_ROWS : 0)
                                         : 0;
     const u32 n_own = N >= WAVE_ROWS ? lane_n : minimum(lane_n, N - 1); // with LANES_N > 1
-    const u8 *b_row[ROWS], *a_row[M_TILE];
+    const u8 *b_row[ROWS], *a_row[A_TILES];
     UNROLL for (u32 r = 0; r < ROWS; r++)
         b_row[r] = b + (WORD_BLOCKS ? (u64)n_base * 16 : (u64)n_base * (K / 2)) +
-                   r * (WORD_BLOCKS ? LANES_N * 16 : K / 2);
+                   r * LANES_N * (WORD_BLOCKS ? 16 : K / 2);
+    const u32 b_own = LANES_N == 1 ? 0 : n_own * (WORD_BLOCKS ? 16 : K / 2);
     const row_scales groups = scales_of_rows(n_base, n_own, SCALE_NAMES);
     const u64 a_stride = lda * sizeof(a_element);
+    const u32 a_lane = lane % A_ROWS;
     a_row[0] = (const u8 *)a + (first + m0) * a_stride;
-    UNROLL for (u32 i = 1; i < M_TILE; i++)
+    UNROLL for (u32 i = 0; i < A_TILES && SQUARE; i++)
+        a_row[i] = (const u8 *)a + (first + row_of_a(m0 + i * A_ROWS + a_lane, m)) * a_stride;
+    UNROLL for (u32 i = 1; i < A_TILES && !SQUARE; i++)
         a_row[i] = a_row[i - 1] + (m0 + i < m ? a_stride : 0);
 
     // Steps are counted from the phase on and come round. Where this lane's chunk of one is, in
@@ -245,8 +273,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         const u32 blocks = further / BLOCK, block = block_of(at);
         UNROLL for (u32 r = 0; r < ROWS; r++)
             load_dwords<WORDS, WEIGHTS_ONCE>(
-                packed[r], WORD_BLOCKS ? b_row[r] + (at * N + n_own * 16) + (u64)further / 2 * N
-                                       : b_row[r] + at + further / 2);
+                packed[r], WORD_BLOCKS ? b_row[r] + (at * N + b_own) + (u64)further / 2 * N
+                                       : b_row[r] + (at + b_own) + further / 2);
         UNROLL for (u32 r = 0; r < ROWS; r++)
             scale[r] = scale_of_block(groups, r * LANES_N * BLOCKS + blocks, block);
         UNROLL for (u32 r = 0; r < ROWS; r++)
@@ -272,13 +300,15 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // Sums of A: waves take the chunks of a row of A by as many as they have lanes. The first ones'
     // values are requested before the weights, since loads return in the order of issue.
-    constexpr u32 PARTS = (CHUNKS + WAVE - 1) / WAVE; // of a row
+    constexpr u32 PART = WAVE / A_ROWS;               // chunks of a row
+    constexpr u32 PARTS = (CHUNKS + PART - 1) / PART; // of a row
     u32 part = wave;
     a_word summed[WORDS];
     auto load_summed = [&]() {
-        const u32 row = first + row_of_a(m0 + (M_TILE == 1 ? 0 : part / PARTS), m);
+        const u32 tile = A_TILES == 1 ? 0 : part / PARTS;
+        const u32 row = first + row_of_a(m0 + tile * A_ROWS + a_lane, m);
         const u8 *const from = (const u8 *)a + row * a_stride;
-        const u32 chunk = minimum(part % PARTS * WAVE + lane, CHUNKS - 1);
+        const u32 chunk = minimum(part % PARTS * PART + lane / A_ROWS, CHUNKS - 1);
         UNROLL for (u32 w = 0; w < WORDS; w++)
             summed[w] =
                 load_a_word(from + chunk * (u32)(CHUNK * sizeof(a_element)) +
@@ -297,12 +327,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             load_quad_zeros(at[0]);
     }
     schedule_boundary();
-    if (SUMS == SHARED && part < M_TILE * PARTS) {
+    if (SUMS == SHARED && part < A_TILES * PARTS) {
         pair zero[4];
         decode_zeros(A_STAGED, zero);
         for (;;) {
-            const u32 row = part / PARTS, chunk = part % PARTS * WAVE + lane;
-            const bool is_chunk = CHUNKS % WAVE == 0 || chunk < CHUNKS;
+            const u32 tile = part / PARTS, chunk = part % PARTS * PART + lane / A_ROWS;
+            const bool is_chunk = CHUNKS % PART == 0 || chunk < CHUNKS;
             a_sums sums = {};
             if (MAKE_PLAIN && KEEP_START)
                 computed(sums.plain); // zeros of its own: shared ones cost the compiler more
@@ -310,7 +340,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 if (A_STAGED) {
                     pair_up(summed[w].dword);
                     if (is_chunk)
-                        put_a_word((LDS u32x4 *)staged + (row * WORDS + w) * CHUNKS + chunk,
+                        put_a_word((LDS u32x4 *)staged +
+                                       ((tile * WORDS + w) * CHUNKS + chunk) * A_ROWS + a_lane,
                                    summed[w]);
                 }
                 add_to_sums(summed[w], zero, sums);
@@ -318,9 +349,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             if (QUAD_ZEROS)
                 add_quad_sum(sums, sums.start, lane);
             if (is_chunk)
-                put_sums(shared, row * CHUNKS + chunk, sums);
+                put_sums(shared, tile * CHUNKS + chunk, sums);
             part += WAVES;
-            if (part >= M_TILE * PARTS)
+            if (part >= A_TILES * PARTS)
                 break;
             load_summed();
         }
@@ -333,11 +364,18 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     float bias_value[RESULTS];
 #endif
     UNROLL for (u32 j = 0; j < RESULTS; j++) {
+#if SQUARE
+        const square_result place = square_place(wave, lane, j);
+        const bool owner = place.owner;
+        result_n[j] = n_base + place.own * LANES_N + place.lane;
+        result_i[j] = m0 + place.tile * A_ROWS + place.row;
+#else
         const bool spread = LANES_N > 1;
         const u32 value = spread ? spread_index<VALUES>(lane, j) : reduced_index<VALUES>(lane);
         const bool owner = spread ? spread_owner<VALUES>(lane) : reduced_owner<VALUES>(lane);
         result_n[j] = n_base + value % ROWS * LANES_N + lane_n;
         result_i[j] = m0 + value / ROWS;
+#endif
         stores[j] = owner && is_row_of_a(result_i[j], m) &&
                     (WHOLE_GROUPS || (result_n[j] >= n0 && result_n[j] < N));
 #if BIAS
@@ -347,35 +385,47 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     if (SUMS == SHARED)
         barrier();
 
-    lane_total total[VALUES] = {};
+    lane_total total[TOTALS] = {};
     float quad_value[QUAD_LOADS];
 #pragma unroll UNROLLED
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
         const bool inside = WHOLE_STEPS || start_of(step) < K / 2;
         const u32 set = trip % SETS, here = at[set];
 
-        a_word ring[A_RING][M_TILE];
+        a_word ring[A_RING][A_TILES];
         auto load_a = [&](u32 word) {
-            UNROLL for (u32 i = 0; i < M_TILE; i++) {
+            UNROLL for (u32 i = 0; i < A_TILES; i++) {
                 a_word &to = ring[word % A_RING][i];
                 if constexpr (A_STAGED)
-                    to = get_a_word((const LDS u32x4 *)(staged + here * (32 / CHUNK)) +
-                                    (i * WORDS + word) * CHUNKS);
+                    to = get_a_word((const LDS u32x4 *)(staged + here * (32 / CHUNK * A_ROWS)) +
+                                    (i * WORDS + word) * CHUNKS * A_ROWS + a_lane);
                 else
                     to = load_a_word(a_row[i] + here * (u32)(2 * sizeof(a_element)) +
                                      word * 8 * sizeof(a_element));
             }
             schedule_boundary();
         };
-        UNROLL for (u32 word = 0; word < (A_RING == 1 ? 1 : A_RING - 1); word++)
+        UNROLL for (u32 word = 0; word < A_AHEAD; word++)
             load_a(word);
 
         // Sums start where the decoder's bias and the zero point leave them.
-        a_sums sums[M_TILE] = {};
+        a_sums sums[A_TILES] = {};
         float zero[ROWS], value[ROWS];
-        UNROLL for (u32 i = 0; i < M_TILE; i++)
+        UNROLL for (u32 i = 0; i < A_TILES; i++)
             if (SUMS == SHARED)
                 sums[i] = get_sums(shared, i, here);
+        auto make_sums = [&](u32 word, u32 i) {
+            pair zero[4];
+            decode_zeros(true, zero);
+            add_to_sums(ring[word % A_RING][i], zero, sums[i]);
+        };
+        UNROLL for (u32 i = 0; i < A_TILES && SUMS_AHEAD; i++) {
+            UNROLL for (u32 word = 0; word < WORDS; word++) {
+                pair_up(ring[word][i].dword);
+                make_sums(word, i);
+            }
+            finish_sums(sums[i]);
+        }
         UNROLL for (u32 r = 0; r < ROWS; r++) { // computed: their registers take the next ones
             value[r] = scale_value(scale[set][r]);
             computed(value[r]);
@@ -393,9 +443,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                        ? add_scaled(sums[i].start, sums[i].plain, -zero[r])
                        : sums[i].start;
         };
-        lane_sum sum[VALUES];
-        UNROLL for (u32 v = 0; v < VALUES; v++)
-            sum[v] = SUMS == SHARED ? start_sum(v / ROWS, v % ROWS) : lane_sum{};
+        lane_sum sum[TOTALS];
+        UNROLL for (u32 v = 0; v < TOTALS; v++)
+            sum[v] = STARTS_AT_SUMS ? start_sum(v / ROWS, v % ROWS) : lane_sum{};
 
         pair w[DECODED][ROWS][4]; // weights of this word, and perhaps of the next
         auto decode = [&](u32 word) {
@@ -410,8 +460,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         if (EARLY)
             decode(0);
         UNROLL for (u32 word = 0; word < WORDS; word++) {
-            if (A_RING > 1 && word + A_RING - 1 < WORDS)
-                load_a(word + A_RING - 1);
+            if (A_AHEAD < A_RING && word + A_AHEAD < WORDS)
+                load_a(word + A_AHEAD);
             if (word + EARLY < WORDS && word % TOGETHER == 0)
                 decode(word + EARLY);
             // After the last use of the packed weights, those of the next step take their place.
@@ -429,27 +479,31 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
             auto pair_of = [&](u32 r, u32 p) -> pair & { return w[word % DECODED][r][p]; };
             pair_weights<4>(pair_of);
-            UNROLL for (u32 i = 0; i < M_TILE; i++) {
+            UNROLL for (u32 i = 0; i < A_TILES; i++) {
                 a_word &x = ring[word % A_RING][i];
-                if (!A_STAGED)
+                if (!A_STAGED && !SUMS_AHEAD)
                     pair_up(x.dword);
-                if (SUMS == OWN) {
-                    pair zero[4];
-                    decode_zeros(true, zero);
-                    add_to_sums(x, zero, sums[i]);
+                if (!STARTS_AT_SUMS)
+                    make_sums(word, i);
+                if constexpr (SQUARE) {
+                    UNROLL for (u32 p = 0; p < 4; p += 2) UNROLL for (u32 r = 0; r < ROWS; r++) {
+                        lane_sum &to = sum[i * ROWS + r];
+                        to = add_product(x, p, pair_of(r, p), pair_of(r, p + 1), to);
+                    }
+                } else {
+                    add_products<4>(x.dword, pair_of, sum + i * ROWS);
                 }
-                add_products<4>(x.dword, pair_of, sum + i * ROWS);
             }
             schedule_boundary();
         }
         if (inside) {
-            UNROLL for (u32 i = 0; i < M_TILE && SUMS == OWN; i++)
+            UNROLL for (u32 i = 0; i < A_TILES && !STARTS_AT_SUMS; i++)
                 finish_sums(sums[i]);
-            UNROLL for (u32 v = 0; v < VALUES; v++) {
+            UNROLL for (u32 v = 0; v < TOTALS; v++) {
                 const u32 i = v / ROWS, r = v % ROWS, number = r * SETS + set;
                 if (QUAD_ZEROS && ZERO == ZERO_U8)
                     take_off(sum[v], sums[i].start, number, quad_value[number / 4]);
-                total[v] = add_scaled(total[v], SUMS == OWN ? sum[v] + start_sum(i, r) : sum[v],
+                total[v] = add_scaled(total[v], STARTS_AT_SUMS ? sum[v] : sum[v] + start_sum(i, r),
                                       value[r]);
                 if (QUAD_ZEROS && ZERO == ZERO_SCALED)
                     take_off(total[v], sums[i].start, number, quad_value[number / 4]);
@@ -460,6 +514,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     }
 
     float result[RESULTS];
+#if SQUARE
+    square_reduce(total, result, (LDS f32x4 *)shared, wave, lane);
+#else
     if constexpr (LANES_N == 1) {
         result[0] = reduce(total, lane);
     } else { // neighbours have rows of their own
@@ -479,6 +536,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         UNROLL for (u32 q = 1; q < SPLIT_K; q++) UNROLL for (u32 j = 0; j < RESULTS; j++)
             result[j] += partial[((wave + q) * RESULTS + j) * WAVE + lane];
     }
+#endif
     UNROLL for (u32 j = 0; j < RESULTS; j++) {
 #if BIAS
         result[j] += bias_value[j];

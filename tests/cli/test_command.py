@@ -171,15 +171,15 @@ def test_the_sweep_of_m(quern):
 def test_force(quern):
     """Whether int4 is dequantised into LDS is forced by an option, or by the environment."""
     problem = "wq=int4 n=4096 k=4096 a=f16"
-    words = ["explain", "--target", "gfx942", "--m", "8", problem]
+    words = ["explain", "--target", "gfx942", "--m", "16", problem]
     assert "predequant on:" in quern(*words, "--force", "predequant=on").stdout
     assert "predequant off:" in quern(*words, env={"QUERN_FORCE": "predequant=off"}).stdout
-    sources = {quern("source", "--target", "gfx942", "--m", "8", "--force", word, problem).stdout
+    sources = {quern("source", "--target", "gfx942", "--m", "16", "--force", word, problem).stdout
                for word in ("predequant=on", "predequant=off")}
     assert len(sources) == 2
     quern.refused(*words, "--force", "ahead=on", status=2, says="cannot force 'ahead=on'")
-    quern.refused("explain", "--target", "gfx1030", "--m", "8", "--force", "predequant=on", problem,
-                  status=1, says="predequant=on is forced")
+    quern.refused("explain", "--target", "gfx1030", "--m", "16", "--force", "predequant=on",
+                  problem, status=1, says="predequant=on is forced")
 
 
 def test_source_is_the_same_every_time(quern):

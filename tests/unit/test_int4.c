@@ -165,6 +165,9 @@ static void test_offset(void **state)
     check_offset("wq=int4 n=64 k=4096 a=f16 c=f32 zero=u8", "gfx1151", 1);
     check_offset("wq=int4 n=64 k=4096 a=bf16 c=f32", "gfx1151", 1);
     check_offset("wq=int4 n=64 k=4096 a=f16 c=f32 zero=scaled layout=exl", "gfx1151", 1);
+    /* products of four rows with four: sums of A in LDS, and of each wave's own */
+    check_offset("wq=int4 n=512 k=1024 a=f16 c=f32 zero=u8", "gfx90a", 4);
+    check_offset("wq=int4 n=64 k=4096 group=32 a=bf16 c=f32 zero=u8", "gfx942", 8);
     /* on matrix units: sums in parts, and by the matrix unit */
     check_offset("wq=int4 n=64 k=4096 a=bf16 c=f32 zero=u8", "gfx1201", 16);
     check_offset("wq=int4 n=64 k=4096 a=bf16 c=f32 zero=scaled", "gfx942", 16);

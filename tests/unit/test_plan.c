@@ -258,14 +258,15 @@ static void test_matrix_units(void **state)
     }
 }
 
-/* int4 likewise: matrix instructions of 4x4 serve a row more on gfx9. */
+/* int4 likewise: matrix instructions of 4x4 serve four rows on gfx9, where that takes no longer
+ * eight. */
 static void test_matrix_units_int4(void **state)
 {
     static const struct {
         const char *target, *type;
         int first;
-    } cases[] = {{"gfx1151", "f16", 9}, {"gfx1201", "bf16", 5}, {"gfx942", "f16", 3},
-                 {"gfx942", "bf16", 2}, {"gfx90a", "bf16", 3},  {"gfx950", "bf16", 3},
+    } cases[] = {{"gfx1151", "f16", 9}, {"gfx1201", "bf16", 5}, {"gfx942", "f16", 5},
+                 {"gfx942", "bf16", 5}, {"gfx90a", "bf16", 5},  {"gfx950", "bf16", 5},
                  {"gfx1030", "f16", 0}, {"gfx942", "f32", 0}};
 
     (void)state;
@@ -589,6 +590,41 @@ static void test_budgets(void **state)
     }
 }
 
+/* Up to eight rows of A are multiplied by CDNA's 4x4 matrix products, whose lanes have one group's
+ * weights in a step: groups of 32 take no more instructions than groups of 128, unless those leave
+ * more rows to other matrix units, which may only be by as much as is said here. */
+static void test_groups_of_32(void **state)
+{
+    static const struct {
+        const char *target, *type;
+        double most[4], eight; /* of 1 << j rows, in slots; and how many times those of 128 */
+    } cases[] = {{"gfx942", "f16", {1.8, 1.8, 1.8, 2.5}, 1.01},
+                 {"gfx942", "bf16", {1.9, 1.9, 1.9, 2.6}, 1.08},
+                 {"gfx90a", "f16", {1.8, 1.8, 1.8, 2.6}, 1.01},
+                 {"gfx90a", "bf16", {1.9, 1.9, 1.9, 2.6}, 1.01},
+                 {"gfx950", "f16", {1.8, 1.8, 1.8, 2.5}, 1.08},
+                 {"gfx950", "bf16", {1.9, 1.9, 1.9, 2.6}, 1.2}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int j = 0; j < 4; j++) {
+            double slots[2];
+            for (int large = 0; large < 2; large++) {
+                struct plan_set set;
+                char text[64];
+                snprintf(text, sizeof text, "wq=int4 n=4096 k=4096 group=%d a=%s",
+                         large ? 128 : 32, cases[i].type);
+                make(text, cases[i].target, &set);
+                const struct plan *const p = plan_for(&set, 1 << j);
+                slots[large] = (double)p->estimate.slots * p->wave_size / (4096.0 * 4096.0);
+            }
+            if (slots[0] > cases[i].most[j] ||
+                slots[0] > slots[1] * (j < 3 ? 1.01 : cases[i].eight))
+                fail_msg("%s %s, %d rows: %.2f slots per weight with groups of 32, %.2f with 128",
+                         cases[i].target, cases[i].type, 1 << j, slots[0], slots[1]);
+        }
+}
+
 static void test_small_layers_fill_the_part(void **state)
 {
     static const char *const layers[] = {"wq=nf4 n=384 k=384 a=f32", "wq=nf4 n=1536 k=384 a=f32",
@@ -837,6 +873,7 @@ int main(void)
         cmocka_unit_test(test_shapes_fit),
         cmocka_unit_test(test_same_words_same_plan),
         cmocka_unit_test(test_budgets),
+        cmocka_unit_test(test_groups_of_32),
         cmocka_unit_test(test_small_layers_fill_the_part),
         cmocka_unit_test(test_tails),
         cmocka_unit_test(test_camping),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// quern 0.1.0 for gfx942, M = 2 to 16
+// quern 0.1.0 for gfx942, M = 5 to 16
 // op=gemm wq=int4 group=128 scale=bf16 zero=u8 a=bf16 c=bf16 n=4096 k=4096 bias=0 layout=k8 round=rne
 
 #define SYMBOL quern_int4_bf16_n4096_k4096_g128_m16 // name of the kernel

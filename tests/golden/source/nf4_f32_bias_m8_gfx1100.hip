@@ -468,18 +468,24 @@ template <class A> DEVICE f32x2 widen(const A &a, u32 index)
     return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
 }
 
+// Sixteen products of 4 by 4: in each, of the two pairs of every one of four lanes as rows with
+// those of every one as columns, of which a lane gets its own.
+template <class PAIRS> DEVICE f32x4 multiply_blocks(PAIRS row, PAIRS column, f32x4 sum)
+{
+    if constexpr (A_TYPE == F16)
+        return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, row),
+                                                  __builtin_bit_cast(f16x4, column), sum, 0, 0, 0);
+    else
+        return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(
+            __builtin_bit_cast(i16x4, row), __builtin_bit_cast(i16x4, column), sum, 0, 0, 0);
+}
+
 // sum + the products of pair `index` of A with `w`; of that pair and the next when MATRIX.
 template <class A, class PAIR, class SUM>
 DEVICE SUM multiply_add(const A &a, u32 index, PAIR w, PAIR w_next, SUM sum)
 {
     if constexpr (PRODUCTS == MATRIX) {
-        const u32x2 a2 = {a[index], a[index + 1]}, w2 = {w, w_next};
-        if constexpr (A_TYPE == F16)
-            return __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, w2),
-                                                      __builtin_bit_cast(f16x4, a2), sum, 0, 0, 0);
-        else
-            return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(
-                __builtin_bit_cast(i16x4, w2), __builtin_bit_cast(i16x4, a2), sum, 0, 0, 0);
+        return multiply_blocks(u32x2{w, w_next}, u32x2{a[index], a[index + 1]}, sum);
     } else if constexpr (PRODUCTS == PACKED) {
         return __builtin_elementwise_fma(widen(a, index), w, sum);
     } else if constexpr (PRODUCTS == PLAIN) {
