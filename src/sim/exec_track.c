@@ -146,21 +146,22 @@ static bool track_lds(struct wave *w, const struct insn *i, unsigned lane, uint6
     return true;
 }
 
-bool track_known(const struct wave *w, unsigned words, const struct access *a)
+bool track_known(struct wave *w, unsigned words, const struct access *a)
 {
-    const lds_stamp *const known = w->group->shadow->known;
-    const unsigned epoch = w->group->shadow->epoch << STAMP_EPOCH;
-    const unsigned mine = epoch | w->number, many = epoch | STAMP_MANY;
-    unsigned other = 0, low = 0;
+    const struct shadow_group *const sg = w->group->shadow;
+    const lds_stamp mine = (lds_stamp)(sg->epoch << STAMP_EPOCH | w->number);
+    const lds_stamp many = mine | STAMP_MANY;
 
     for (uint64_t left = a->active; left; left &= left - 1) {
-        const uint64_t address = a->address[__builtin_ctzll(left)], at = address / 4;
-        low |= (unsigned)address;
+        const uint64_t address = a->address[__builtin_ctzll(left)];
+        const lds_stamp *const known = sg->known + address / 4;
+        unsigned other = address & 3; /* what is known of a dword says nothing of bytes of two */
         for (unsigned k = 0; k < words; k++)
-            other |= (unsigned)(known[at + k] != mine) & (unsigned)(known[at + k] != many);
+            other |= (unsigned)(known[k] != mine) & (unsigned)(known[k] != many);
+        if (UNLIKELY(other) && !track_lds_words(w, address, 4 * words, false))
+            return false;
     }
-    /* what is known of a dword says nothing of bytes of two */
-    return !other && !(low & 3);
+    return true;
 }
 
 /* ---- Buffers --------------------------------------------------------------------------------- */

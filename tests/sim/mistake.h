@@ -39,6 +39,7 @@ static const struct word {
     {"S_LOAD", {"s_load_b32 ", "s_load_b32 ", "s_load_dword "}},
     {"S_LOAD_2", {"s_load_b64 ", "s_load_b64 ", "s_load_dwordx2 "}},
     {"S_BUFFER_LOAD_4", {"s_buffer_load_b128 ", "s_buffer_load_b128 ", "s_buffer_load_dwordx4 "}},
+    {"DS_LOAD", {"ds_load_b32 ", "ds_load_b32 ", "ds_read_b32 "}},
     {"DS_LOAD_PAIR", {"ds_load_2addr_b32 ", "ds_load_2addr_b32 ", "ds_read2_b32 "}},
     {"ATOMIC_ADD", {"global_atomic_add_u32 ", "global_atomic_add_u32 ", "global_atomic_add "}},
     {"VCC", {"vcc_lo", "vcc_lo", "vcc"}},

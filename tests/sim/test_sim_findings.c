@@ -57,6 +57,26 @@ static const struct mistake mistakes[] = {
      .insn = "DS_LOAD_PAIR",
      .where = "workgroup 0,0,0, wave 0, lane 31",
      .found = {"LDS access of 4 bytes at 0x100 is outside the 256 bytes of the workgroup"}},
+    {.name = "LDS race of one lane, among others that read what is known",
+     .full = true,
+     .groups = 1,
+     .items = TWO_WAVES,
+     .body =
+         "SHARED u32 s[128]; volatile LDS u32 *const t = (LDS u32 *)s; t[LANE] = 1; barrier();\n"
+         "u32 v = t[LANE]; if (LANE == 9) t[9] = v + 1; if (!WRONG) barrier();\n"
+         "v += t[LANE == WAVE + 9 ? 9 : LANE]; c[LANE] = v;",
+     .insn = "DS_LOAD",
+     .where = "workgroup 0,0,0, wave 1, lane 9",
+     .found =
+         {"LDS race: byte 0x24 was written by wave 0 since the last barrier and is read here"}},
+    {.name = "LDS that one lane reads before it is written",
+     .full = true,
+     .groups = 1,
+     .items = 32,
+     .body = "SHARED u32 s[32]; volatile LDS u32 *const t = (LDS u32 *)s;\n"
+             "if (!WRONG || LANE != 9) t[LANE] = 1; barrier(); c[LANE] = t[LANE];",
+     .where = "workgroup 0,0,0, wave 0, lane 9",
+     .found = {"reach a store to memory", "`ds_", "from LDS 0x24, which was never written"}},
     {.name = "trap",
      .groups = 1,
      .items = 32,
