@@ -158,3 +158,31 @@ uint64_t t_draw(enum t_type t, bool special, uint64_t *random)
         return bits & (((uint64_t)1 << t_bits_of(t)) - 1);
     }
 }
+
+uint32_t t_draw_small(enum t_type t, bool special, uint64_t *random)
+{
+    static const uint32_t f16s[] = {0x7c00, 0xfc00, 0x7e01, 0x8000, 0, 0x0001},
+                          bf16s[] = {0x7f80, 0xff80, 0x7fc1, 0x8000, 0, 0x0080},
+                          fp8s[] = {0x7f, 0xff, 0x80, 0, 0x01, 0x81},
+                          bf8s[] = {0x7c, 0xfc, 0x7e, 0x80, 0, 0x01};
+    const uint32_t n = (uint32_t)t_random(random), pick = n >> 16 & 0xff;
+    const float f = (float)((int)(n % 33) - 16) / 8;
+    const _Float16 h = (_Float16)f;
+    uint16_t u;
+
+    memcpy(&u, &h, 2);
+    if (special && pick < 6 && t >= F16 && t <= BF8)
+        return (t == F16 ? f16s : t == BF16 ? bf16s : t == FP8 ? fp8s : bf8s)[pick];
+    switch (t) {
+    case F16:
+        return u;
+    case BF16:
+        return t_f32_bits(f) >> 16;
+    case FP8: /* exponents near the bias */
+        return (n & 0x87) | (4 + (n >> 8) % 5) << 3;
+    case BF8:
+        return (n & 0x83) | (12 + (n >> 8) % 5) << 2;
+    default:
+        return n & ((1u << t_bits_of(t)) - 1);
+    }
+}

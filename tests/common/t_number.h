@@ -32,6 +32,9 @@ double t_value_of(enum t_type t, uint32_t bits, bool fnuz);
 
 /* Bits of an element of moderate size or, if `special`, sometimes denormal, huge, infinite, NaN. */
 uint64_t t_draw(enum t_type t, bool special, uint64_t *random);
+/* Small numbers, so that sums of products are exact; if `special`, now and then an infinity, a NaN,
+ * a zero of either sign or the smallest denormal. */
+uint32_t t_draw_small(enum t_type t, bool special, uint64_t *random);
 
 float t_f32(uint32_t bits);
 uint32_t t_f32_bits(float f);

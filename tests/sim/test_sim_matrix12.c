@@ -122,38 +122,6 @@ static struct place result_place(unsigned size, unsigned lanes, unsigned row, un
     return size == 16 ? (struct place){lane, n / 2, 16 * (n & 1)} : (struct place){lane, n, 0};
 }
 
-/* ---- Numbers --------------------------------------------------------------------------------- */
-
-/* Small numbers, so that sums are exact; in special rounds now and then an infinity, a NaN, a zero
- * of either sign or the smallest denormal. */
-static uint32_t random_element(enum t_type t, bool special, uint64_t *random)
-{
-    static const uint32_t f16s[] = {0x7c00, 0xfc00, 0x7e01, 0x8000, 0, 0x0001},
-                          bf16s[] = {0x7f80, 0xff80, 0x7fc1, 0x8000, 0, 0x0080},
-                          fp8s[] = {0x7f, 0xff, 0x80, 0, 0x01, 0x81},
-                          bf8s[] = {0x7c, 0xfc, 0x7e, 0x80, 0, 0x01};
-    const uint32_t n = (uint32_t)t_random(random), pick = n >> 16 & 0xff;
-    const float f = (float)((int)(n % 33) - 16) / 8;
-    const _Float16 h = (_Float16)f;
-    uint16_t u;
-
-    memcpy(&u, &h, 2);
-    if (special && pick < 6 && t >= F16 && t <= BF8)
-        return (t == F16 ? f16s : t == BF16 ? bf16s : t == FP8 ? fp8s : bf8s)[pick];
-    switch (t) {
-    case F16:
-        return u;
-    case BF16:
-        return t_f32_bits(f) >> 16;
-    case FP8: /* exponents near the bias */
-        return (n & 0x87) | (4 + (n >> 8) % 5) << 3;
-    case BF8:
-        return (n & 0x83) | (12 + (n >> 8) % 5) << 2;
-    default:
-        return n & ((1u << t_bits_of(t)) - 1);
-    }
-}
-
 /* ---- One product ----------------------------------------------------------------------------- */
 
 static uint32_t a_words[64 * 8], b_words[64 * 8], c_words[64 * 8], d_words[64 * 8];
@@ -203,7 +171,7 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
     for (unsigned r = 0; r < 16; r++) {
         for (unsigned k = 0; k < stored; k++) {
             const struct place p = dense_place(a_size, lanes, stored, r, k);
-            const uint32_t x = random_element(f->a, special, random);
+            const uint32_t x = t_draw_small(f->a, special, random);
             put(a_words, aw, p, x);
             if (!f->sparse) {
                 a[r][k] = t_value_of(f->a, x, false);
@@ -220,7 +188,7 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
                 indices[p.lane] |= (uint32_t)(two[0] | two[1] << 2) << 4 * pair;
         }
         for (unsigned k = 0; k < f->k; k++) {
-            const uint32_t x = random_element(f->b, special, random);
+            const uint32_t x = t_draw_small(f->b, special, random);
             put(b_words, bw, f->sparse ? sparse_b_place(a_size, lanes, f->k, r, k)
                                        : dense_place(a_size, lanes, f->k, r, k), x);
             b[r][k] = t_value_of(f->b, x, false);
