@@ -27,8 +27,8 @@ bool track(struct wave *w, const struct insn *i, enum space space, unsigned byte
 void track_loaded(struct wave *w, const struct insn *i, enum space space, const struct operand *o,
                   const struct access *a);
 
-/* What `track` does, for an LDS load of dwords that are all defined and free of races, as nearly all
- * are; else false, and `track` is to be asked. */
+/* What `track` does, for an LDS load of dwords that are all defined and free of races, as nearly
+ * all are; else false, and `track` is to be asked. */
 bool track_known(struct wave *w, unsigned words, const struct access *a);
 
 /* After whole registers were loaded that are defined in all lanes. */
