@@ -10,7 +10,7 @@
 
 #define UNITS_MAX 8     /* loads of a step, for each tile; of 4 bytes each twice as many */
 #define LDS_MOST  32768 /* so that two workgroups share a compute unit */
-#define BODY_MAX  720   /* instructions in a step, for the sake of compile time */
+#define BODY_MAX  820   /* instructions in a step but products, for the sake of compile time */
 
 /* Sums of A are made of loads of 16 bytes, of which a lane has so many under way. */
 #define SUM_LOADS_MOST 16
@@ -38,15 +38,16 @@ static bool has_zeros(const struct plan *p)
 }
 
 /* Scales or zero points of so many bytes that a lane loads in a step with these spans: neighbours
- * in words of 32 bits where they fill those. */
+ * in words of 32 bits where they fill those, or of 16. */
 static int loads_of(const struct plan *p, int span, int spans, int bytes)
 {
     const int64_t block = problem_group(&p->problem);
-    const int whole = 4 / bytes;
+    const int64_t blocks = p->problem.k / block;
 
-    return whole > 1 && span == block && spans % whole == 0 && p->problem.k / block % whole == 0
-               ? spans / whole
-               : spans;
+    for (int some = 4 / bytes; some > 1 && span == block; some /= 2)
+        if (spans % some == 0 && blocks % some == 0)
+            return spans / some;
+    return spans;
 }
 
 static int scale_bytes(const struct plan *p)
@@ -92,6 +93,18 @@ static int64_t sum_products(const struct plan *p, const struct summing *s)
 
     return f.k_lanes == 4 ? p->waves * s->spans * s->blocks * s->loads * 8 / f.k_of_lane : 0;
 }
+
+/* Their cycles: small instructions and one of f32 for each span and block of rows, where those of
+ * A's type take no more of a lane's values. */
+static int64_t sum_cycles(const struct plan *p, const struct summing *s, int64_t products)
+{
+    if (matrix_form(p->products).k_of_lane > 4)
+        return products * matrix_cycles(p);
+    return products * target_matrix_cycles(p->target, "v_mfma_f32_4x4x4_16b_f16") +
+           p->waves * s->spans * s->blocks *
+               target_matrix_cycles(p->target, "v_mfma_f32_16x16x4_f32");
+}
+
 static int64_t sum_slots(const struct plan *p, const struct summing *s, int64_t products)
 {
     const int block = products ? s->loads + 6 : 5 * s->loads + 2 * s->sharers / 2 + 6;
@@ -117,7 +130,7 @@ static int decode_slots(const struct plan *p)
     const bool sixteenths = matrix_form(p->products).values == 4, none = q->zero == QUERN_ZERO_NONE;
     const int codes = sixteenths ? 2 + 8 : 3 + 8;
     if (!matrix_scaled(p))
-        return codes + (!sixteenths ? 6 : none ? 0 : 4) + 4;
+        return codes + (!sixteenths ? 6 : none ? 0 : 3) + 4;
     const bool one = p->target->capabilities & CAP_CVT_PK_BF16;
     return codes + (sixteenths ? 4 : 8) + (one ? 4 : 20);
 }
@@ -126,9 +139,11 @@ static int decode_slots(const struct plan *p)
 static int scaling_slots(const struct plan *p)
 {
     const int pass = matrix_scaling_slots(p), values = matrix_form(p->products).values;
-    const bool starts = p->bias == BIAS_SHARED && p->problem.zero == QUERN_ZERO_NONE;
+    const enum quern_zero zero = p->problem.zero;
 
-    return pass * (p->bias && !starts ? 2 : 1) + (p->bias == BIAS_SHARED ? values / 4 : 0);
+    if (p->bias == BIAS_SHARED && zero != QUERN_ZERO_SCALED) /* sums start from A's, or multiples */
+        return pass + values / 4 + (zero == QUERN_ZERO_U8 ? values / 2 : 0);
+    return pass * (p->bias ? 2 : 1) + (p->bias == BIAS_SHARED ? values / 4 : 0);
 }
 
 /* Of 16 bytes, of A or of decoded weights, that a lane gives to instructions in a step. */
@@ -161,7 +176,7 @@ static int body_slots(const struct plan *p, int spans, int loads)
     slots += n * spans * (p->problem.scale != QUERN_SCALE_F32);
     if (has_zeros(p)) {
         const bool halves = p->problem.a == QUERN_F16 && !matrix_scaled(p);
-        slots += n * (halves ? 6 : 3) * spans;
+        slots += n * (halves ? 4 : 3) * spans;
     }
     if (matrix_staged(p))
         slots += n * (words_of(p) + pieces_of(p));
@@ -204,7 +219,7 @@ static bool share(struct plan *p, struct model_counts *counts)
         const struct summing s = summing_of(p);
         const int64_t products = sum_products(p, &s);
         counts->shared_slots = (uint32_t)sum_slots(p, &s, products);
-        counts->shared_matrix = products ? (uint32_t)(products * matrix_cycles(p)) : 0;
+        counts->shared_matrix = products ? (uint32_t)sum_cycles(p, &s, products) : 0;
         counts->waits = s.rounds / 4; /* A is in the second-level cache, far nearer */
         bytes += s.sums * 4;
     }
@@ -252,7 +267,8 @@ static void try_tiles(struct plan *p, int cycles, struct model_ranking *ranking)
                 continue;
             choose_pairing(p);
             const struct matrix_shape shape = shape_of(p, cycles);
-            if (shape.vgprs <= MATRIX_VGPRS_MAX && (p->ring == 1 || shape.body <= BODY_MAX))
+            const int body = shape.body - matrix_products_of_step(p);
+            if (shape.vgprs <= MATRIX_VGPRS_MAX && (p->ring == 1 || body <= BODY_MAX))
                 matrix_try_waves(p, &shape, share, ranking);
         }
 }

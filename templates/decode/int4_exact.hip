@@ -6,7 +6,11 @@
 
 // gfx9 has a conversion of signed nibbles, of any byte, to sixteenths in f32. Of codes whose upper
 // bit is turned it makes (q - 8) / 16, and results are multiplied by sixteen in the end.
-constexpr bool BY_SIXTEENTHS = A_TYPE == BF16 && WAVE == 64 && EXACT;
+//
+// Where each group has a zero point, an instruction that makes f32 of an f16 and adds does both at
+// once; codes become f16 by masks.
+constexpr bool BY_MIX = A_TYPE == BF16 && WAVE == 64 && EXACT && !SCALED && ZERO == ZERO_U8;
+constexpr bool BY_SIXTEENTHS = A_TYPE == BF16 && WAVE == 64 && EXACT && !BY_MIX;
 constexpr float CODE_UNIT = BY_SIXTEENTHS ? 16 : 1;
 constexpr float CODE_MIDDLE = BY_SIXTEENTHS ? 8 : 0; // that is taken off already
 
@@ -15,30 +19,36 @@ constexpr float CODE_MIDDLE = BY_SIXTEENTHS ? 8 : 0; // that is taken off alread
 struct exact_zero {
     u32 even, odd;
     float wide;
+    float low, high; // BY_MIX: what even and odd would be
 };
-DEVICE u32 both_halves(f16 value) { return __builtin_bit_cast(u32, f16x2{value, value}); }
 DEVICE u32 halves(f16 low, f16 high) { return __builtin_bit_cast(u32, f16x2{low, high}); }
-
-// `z` is a byte's zero point; 8 where codes are taken from the middle.
-DEVICE exact_zero make_exact_zero(float z)
+DEVICE u32 add_halves(u32 a, u32 b)
 {
+    return __builtin_bit_cast(u32,
+                              __builtin_bit_cast(f16x2, a) + __builtin_bit_cast(f16x2, b));
+}
+
+// `byte` is a zero point; 8 where codes are taken from the middle.
+DEVICE exact_zero make_exact_zero(u32 byte)
+{
+    float z = (float)byte;
     if (A_TYPE == BF16 && !BY_SIXTEENTHS)
         computed(z); // a constant would turn into integer subtractions, one by one
-    const f16 low = (f16)(-1024.0f - z), high = (f16)(-64.0f - z);
     const float wide = (CODE_MIDDLE - z) / CODE_UNIT;
-    if constexpr (BYTE_PAIRS)
-        return {halves(low, high), halves(low, high), wide};
+    const u32 low = byte * 0x10001 + 0xe400e400; // -(1024 + z), twice, whose last place is one
+    if constexpr (BY_MIX)
+        return {0, 0, 0, -1024.0f - z, -64.0f - z};
+    else if constexpr (BYTE_PAIRS)
+        return {add_halves(low, halves(0, 960)), add_halves(low, halves(0, 960)), wide};
     else
-        return {both_halves(low), both_halves(high), wide};
+        return {low, add_halves(low, halves(960, 960)), wide};
 }
 
 // q - z of the word's pairs, in place.
 DEVICE void subtract_zero(u32 (&w)[4], const exact_zero &zero)
 {
     UNROLL for (u32 p = 0; p < 4; p++) {
-        const u32 value = w[p], constant = p % 2 ? zero.odd : zero.even;
-        w[p] = __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, value) +
-                                           __builtin_bit_cast(f16x2, constant));
+        w[p] = add_halves(w[p], p % 2 ? zero.odd : zero.even);
     }
 }
 
@@ -108,12 +118,41 @@ template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
     return __builtin_amdgcn_perm(h, l, 0x07060302);
 }
 
+// Half `half` of a pair of f16, plus `to`, in f32.
+DEVICE float mix(u32 pair, u32 half, float to)
+{
+    float sum = 0;
+#if defined(__GFX9__)
+    if (half)
+        asm("v_fma_mix_f32 %0, %1, 1.0, %2 op_sel:[1,0,0] op_sel_hi:[1,0,0]"
+            : "=v"(sum) : "v"(pair), "v"(to));
+    else
+        asm("v_fma_mix_f32 %0, %1, 1.0, %2 op_sel_hi:[1,0,0]" : "=v"(sum) : "v"(pair), "v"(to));
+#endif
+    return sum;
+}
+DEVICE decoder make_mix_decoder() { return {opaque(0x64006400), opaque(0x54005400)}; }
+DEVICE void decode_by_mix(const decoder &d, u32 word, const exact_zero &zero, u32 (&w)[4])
+{
+    const u32 upper = word >> 8;
+    const u32 codes[4] = {(word & 0x000f000f) | d.low_magic, (word & 0x00f000f0) | d.high_magic,
+                          (upper & 0x000f000f) | d.low_magic, (upper & 0x00f000f0) | d.high_magic};
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        const u32 n0 = BYTE_PAIRS ? p * 2 : p, n1 = BYTE_PAIRS ? p * 2 + 1 : p + 4; // nibbles
+        w[p] = bf16_pair<true>(
+            f32x2{mix(codes[n0 % 4], n0 / 4, n0 % 2 ? zero.high : zero.low),
+                  mix(codes[n1 % 4], n1 / 4, n1 % 2 ? zero.high : zero.low)});
+    }
+}
+
 // q - z of a word, in the pairs of decode_word.
 DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u32 (&w)[4])
 {
     if constexpr (A_TYPE == F16) {
         decode_word(d, word, w);
         subtract_zero(w, zero);
+    } else if constexpr (BY_MIX) {
+        decode_by_mix(d, word, zero, w);
     } else {
         const code_bytes codes = bytes_of(word);
         UNROLL for (u32 p = 0; p < 4; p++)
@@ -136,9 +175,10 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
 {
     weight_scale s = {};
     s.scale = scale_value(scale_bits);
-    const float zero = ZERO == ZERO_U8 ? zero_value(zero_bits) : 8.0f;
+    const u32 byte = ZERO == ZERO_U8 ? zero_bits & 0xff : 8;
+    const float zero = (float)byte;
     if constexpr (A_TYPE == F16) {
-        s.zero = make_exact_zero(zero);
+        s.zero = make_exact_zero(byte);
         s.packed = scale_bits << 16 | (scale_bits & 0xffff);
         s.packed_off = (zero_bits << 16 | (zero_bits & 0xffff)) ^ 0x80008000;
         s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;

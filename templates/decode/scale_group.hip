@@ -70,20 +70,24 @@ template <u32 COUNT> DEVICE u32 load_zeros(const row_scales &from, u32 k)
 {
     if constexpr (ZERO == ZERO_NONE)
         return 0;
-    return COUNT == 1 ? load_zero(from, 0, k)
-                      : *(const u32 *)(from.zeros +
-                                       (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
+    const u8 *const zeros = from.zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits);
+    return COUNT == 1                       ? load_zero(from, 0, k)
+           : COUNT * sizeof(zero_bits) == 2 ? *(const u16 *)zeros
+                                            : *(const u32 *)zeros;
 }
-// Those of block `index` from there on.
-template <u32 COUNT> DEVICE u32 bits_of_block(u32 word, u32 index)
+// Those of block `index` from there on, each of type BITS_OF.
+template <u32 COUNT, class BITS_OF> DEVICE u32 bits_of_block(u32 word, u32 index)
 {
-    constexpr u32 BITS = 32 / COUNT;
+    constexpr u32 BITS = sizeof(BITS_OF) * 8;
     return COUNT == 1 ? word : word >> index % COUNT * BITS & ((1u << BITS % 32) - 1);
 }
-// How many that is, for rows of `blocks` and `spans` of them at once.
+// How many that is, for rows of `blocks` and `spans` of them at once: a word, or half of one.
 constexpr u32 blocks_in_word(u32 bytes, u32 blocks, u32 spans)
 {
-    return blocks % (4 / bytes) || spans % (4 / bytes) ? 1 : 4 / bytes;
+    for (u32 some = 4 / bytes; some > 1; some /= 2)
+        if (blocks % some == 0 && spans % some == 0)
+            return some;
+    return 1;
 }
 
 DEVICE float scale_value(u32 bits)

@@ -92,7 +92,25 @@ DEVICE operand make_ones()
 // Puts SUM_FACTOR times the sums of SUM_ROWS rows where their places are from `sums` on.
 DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], LDS float *sums, u32 lane)
 {
-#if defined(__GFX9__)
+#if defined(__GFX9__) && !defined(__gfx950__)
+    // of a lane's values by an instruction of a quarter of the cycles or half of them, then of the
+    // four lanes of a row
+    f32x4 own = 0.0f;
+    UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
+        UNROLL for (u32 j = 0; j < 4; j += 2) {
+            const u32x2 values = {piece[i][j], piece[i][j + 1]}, ones = make_ones();
+            if constexpr (A_TYPE == F16)
+                own = __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, ones),
+                                                         __builtin_bit_cast(f16x4, values), own, 0,
+                                                         0, 0);
+            else
+                own = __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(__builtin_bit_cast(i16x4, ones),
+                                                             __builtin_bit_cast(i16x4, values),
+                                                             own, 0, 0, 0);
+        }
+    const f32x4 sum = __builtin_amdgcn_mfma_f32_16x16x4f32(own.x, 1.0f, f32x4{}, 0, 0, 0);
+    *(LDS f32x4 *)(sums + lane / 16 * 4) = sum * SUM_FACTOR;
+#elif defined(__GFX9__)
     tile sum = 0.0f;
     UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
         UNROLL for (u32 j = 0; j < 4; j += OPERAND_WORDS) {
@@ -144,6 +162,19 @@ template <class ROW> DEVICE void make_sums(LDS float *sums, u32 wave, u32 lane, 
     }
 }
 
+// A factor for all values of a tile, in two neighbouring registers, which are of different banks:
+// as spread_scale, but better where products alone are issued in pairs.
+DEVICE tile spread_factor(float factor)
+{
+    f32x2 both = factor;
+    if (TILE_VALUES == 8)
+        computed(both);
+    tile all;
+    UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+        all[v] = both[v % 2];
+    return all;
+}
+
 DEVICE tile take_sums(const LDS float *from)
 {
     tile sums;
@@ -172,7 +203,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     if (SKEWED && group == GROUPS)
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
-    const decoder decoding = make_decoder();
+    const decoder decoding = BY_MIX ? make_mix_decoder() : make_decoder();
 
     // Steps are counted from the phase on and come round.
     const u32 phase = PHASES ? group % STEPS : 0;
@@ -221,8 +252,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     u32 packed[UNITS][N_TILES][WORDS];
     u32 scale[SPANS / SCALES][N_TILES], zero[SPANS / ZEROS][N_TILES]; // bits
-    auto scale_at = [&](u32 s, u32 t) { return bits_of_block<SCALES>(scale[s / SCALES][t], s); };
-    auto zero_at = [&](u32 s, u32 t) { return bits_of_block<ZEROS>(zero[s / ZEROS][t], s); };
+    auto scale_at = [&](u32 s, u32 t) {
+        return bits_of_block<SCALES, scale_bits>(scale[s / SCALES][t], s);
+    };
+    auto zero_at = [&](u32 s, u32 t) {
+        return bits_of_block<ZEROS, zero_bits>(zero[s / ZEROS][t], s);
+    };
     load_weights(k, packed, scale, zero);
     schedule_boundary();
 
@@ -258,7 +293,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 weight[t] = make_weight_scale(scale_at(s, t), zero_at(s, t));
             else if (EXACT)
                 weight[t].zero =
-                    make_exact_zero(ZERO == ZERO_U8 ? zero_value(zero_at(s, t)) : 8.0f);
+                    make_exact_zero(ZERO == ZERO_U8 ? zero_at(s, t) & 0xff : 8);
         };
         auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) {
             computed(word); // so that nothing is decoded long before its use
@@ -337,7 +372,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                     UNROLL for (u32 t = 0; t < N_TILES; t++) {
                         sum[i][t] = sums;
                         if (ZERO == ZERO_U8)
-                            sum[i][t] *= spread_scale(
+                            sum[i][t] *= spread_factor(
                                 -CODE_BIAS - zero_value(zero_at(batch / SPAN_BATCHES, t)));
                     }
                 }

@@ -345,7 +345,9 @@ static void test_mix_matrix(void **state)
             expect(text, targets[t], "matrix instructions", m.matrix, words / 2, 4 * words);
             expect(text, targets[t], "masks", m.mask, 4 * words, 5 * words + 2 * FEW);
             expect(text, targets[t], "shifts", m.shift, 0, (f16 ? 2 : 4) * words + FEW);
-            expect(text, targets[t], "packed additions", m.packed_half, 0, f16 ? 4 * words : 0);
+            /* and one for a zero point */
+            expect(text, targets[t], "packed additions", m.packed_half, 0,
+                   f16 ? 4 * words + i / 2 * words / 4 : 0);
             expect(text, targets[t], "scaled halves", m.scaled_half, 0, 0);
             expect(text, targets[t], "conversions of a byte", m.from_byte, 0, words / 2 + 4);
             expect(text, targets[t], "other conversions", m.other_cvt, 0, words + FEW);

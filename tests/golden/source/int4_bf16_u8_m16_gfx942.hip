@@ -587,20 +587,24 @@ template <u32 COUNT> DEVICE u32 load_zeros(const row_scales &from, u32 k)
 {
     if constexpr (ZERO == ZERO_NONE)
         return 0;
-    return COUNT == 1 ? load_zero(from, 0, k)
-                      : *(const u32 *)(from.zeros +
-                                       (from.offset + k / BLOCK) * (u32)sizeof(zero_bits));
+    const u8 *const zeros = from.zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits);
+    return COUNT == 1                       ? load_zero(from, 0, k)
+           : COUNT * sizeof(zero_bits) == 2 ? *(const u16 *)zeros
+                                            : *(const u32 *)zeros;
 }
-// Those of block `index` from there on.
-template <u32 COUNT> DEVICE u32 bits_of_block(u32 word, u32 index)
+// Those of block `index` from there on, each of type BITS_OF.
+template <u32 COUNT, class BITS_OF> DEVICE u32 bits_of_block(u32 word, u32 index)
 {
-    constexpr u32 BITS = 32 / COUNT;
+    constexpr u32 BITS = sizeof(BITS_OF) * 8;
     return COUNT == 1 ? word : word >> index % COUNT * BITS & ((1u << BITS % 32) - 1);
 }
-// How many that is, for rows of `blocks` and `spans` of them at once.
+// How many that is, for rows of `blocks` and `spans` of them at once: a word, or half of one.
 constexpr u32 blocks_in_word(u32 bytes, u32 blocks, u32 spans)
 {
-    return blocks % (4 / bytes) || spans % (4 / bytes) ? 1 : 4 / bytes;
+    for (u32 some = 4 / bytes; some > 1; some /= 2)
+        if (blocks % some == 0 && spans % some == 0)
+            return some;
+    return 1;
 }
 
 DEVICE float scale_value(u32 bits)
@@ -675,7 +679,11 @@ DEVICE void decode_by_dots(u32 word, const dot_scale &by, u32 (&pairs)[4])
 
 // gfx9 has a conversion of signed nibbles, of any byte, to sixteenths in f32. Of codes whose upper
 // bit is turned it makes (q - 8) / 16, and results are multiplied by sixteen in the end.
-constexpr bool BY_SIXTEENTHS = A_TYPE == BF16 && WAVE == 64 && EXACT;
+//
+// Where each group has a zero point, an instruction that makes f32 of an f16 and adds does both at
+// once; codes become f16 by masks.
+constexpr bool BY_MIX = A_TYPE == BF16 && WAVE == 64 && EXACT && !SCALED && ZERO == ZERO_U8;
+constexpr bool BY_SIXTEENTHS = A_TYPE == BF16 && WAVE == 64 && EXACT && !BY_MIX;
 constexpr float CODE_UNIT = BY_SIXTEENTHS ? 16 : 1;
 constexpr float CODE_MIDDLE = BY_SIXTEENTHS ? 8 : 0; // that is taken off already
 
@@ -684,30 +692,36 @@ constexpr float CODE_MIDDLE = BY_SIXTEENTHS ? 8 : 0; // that is taken off alread
 struct exact_zero {
     u32 even, odd;
     float wide;
+    float low, high; // BY_MIX: what even and odd would be
 };
-DEVICE u32 both_halves(f16 value) { return __builtin_bit_cast(u32, f16x2{value, value}); }
 DEVICE u32 halves(f16 low, f16 high) { return __builtin_bit_cast(u32, f16x2{low, high}); }
-
-// `z` is a byte's zero point; 8 where codes are taken from the middle.
-DEVICE exact_zero make_exact_zero(float z)
+DEVICE u32 add_halves(u32 a, u32 b)
 {
+    return __builtin_bit_cast(u32,
+                              __builtin_bit_cast(f16x2, a) + __builtin_bit_cast(f16x2, b));
+}
+
+// `byte` is a zero point; 8 where codes are taken from the middle.
+DEVICE exact_zero make_exact_zero(u32 byte)
+{
+    float z = (float)byte;
     if (A_TYPE == BF16 && !BY_SIXTEENTHS)
         computed(z); // a constant would turn into integer subtractions, one by one
-    const f16 low = (f16)(-1024.0f - z), high = (f16)(-64.0f - z);
     const float wide = (CODE_MIDDLE - z) / CODE_UNIT;
-    if constexpr (BYTE_PAIRS)
-        return {halves(low, high), halves(low, high), wide};
+    const u32 low = byte * 0x10001 + 0xe400e400; // -(1024 + z), twice, whose last place is one
+    if constexpr (BY_MIX)
+        return {0, 0, 0, -1024.0f - z, -64.0f - z};
+    else if constexpr (BYTE_PAIRS)
+        return {add_halves(low, halves(0, 960)), add_halves(low, halves(0, 960)), wide};
     else
-        return {both_halves(low), both_halves(high), wide};
+        return {low, add_halves(low, halves(960, 960)), wide};
 }
 
 // q - z of the word's pairs, in place.
 DEVICE void subtract_zero(u32 (&w)[4], const exact_zero &zero)
 {
     UNROLL for (u32 p = 0; p < 4; p++) {
-        const u32 value = w[p], constant = p % 2 ? zero.odd : zero.even;
-        w[p] = __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, value) +
-                                           __builtin_bit_cast(f16x2, constant));
+        w[p] = add_halves(w[p], p % 2 ? zero.odd : zero.even);
     }
 }
 
@@ -777,12 +791,41 @@ template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
     return __builtin_amdgcn_perm(h, l, 0x07060302);
 }
 
+// Half `half` of a pair of f16, plus `to`, in f32.
+DEVICE float mix(u32 pair, u32 half, float to)
+{
+    float sum = 0;
+#if defined(__GFX9__)
+    if (half)
+        asm("v_fma_mix_f32 %0, %1, 1.0, %2 op_sel:[1,0,0] op_sel_hi:[1,0,0]"
+            : "=v"(sum) : "v"(pair), "v"(to));
+    else
+        asm("v_fma_mix_f32 %0, %1, 1.0, %2 op_sel_hi:[1,0,0]" : "=v"(sum) : "v"(pair), "v"(to));
+#endif
+    return sum;
+}
+DEVICE decoder make_mix_decoder() { return {opaque(0x64006400), opaque(0x54005400)}; }
+DEVICE void decode_by_mix(const decoder &d, u32 word, const exact_zero &zero, u32 (&w)[4])
+{
+    const u32 upper = word >> 8;
+    const u32 codes[4] = {(word & 0x000f000f) | d.low_magic, (word & 0x00f000f0) | d.high_magic,
+                          (upper & 0x000f000f) | d.low_magic, (upper & 0x00f000f0) | d.high_magic};
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        const u32 n0 = BYTE_PAIRS ? p * 2 : p, n1 = BYTE_PAIRS ? p * 2 + 1 : p + 4; // nibbles
+        w[p] = bf16_pair<true>(
+            f32x2{mix(codes[n0 % 4], n0 / 4, n0 % 2 ? zero.high : zero.low),
+                  mix(codes[n1 % 4], n1 / 4, n1 % 2 ? zero.high : zero.low)});
+    }
+}
+
 // q - z of a word, in the pairs of decode_word.
 DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u32 (&w)[4])
 {
     if constexpr (A_TYPE == F16) {
         decode_word(d, word, w);
         subtract_zero(w, zero);
+    } else if constexpr (BY_MIX) {
+        decode_by_mix(d, word, zero, w);
     } else {
         const code_bytes codes = bytes_of(word);
         UNROLL for (u32 p = 0; p < 4; p++)
@@ -805,9 +848,10 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
 {
     weight_scale s = {};
     s.scale = scale_value(scale_bits);
-    const float zero = ZERO == ZERO_U8 ? zero_value(zero_bits) : 8.0f;
+    const u32 byte = ZERO == ZERO_U8 ? zero_bits & 0xff : 8;
+    const float zero = (float)byte;
     if constexpr (A_TYPE == F16) {
-        s.zero = make_exact_zero(zero);
+        s.zero = make_exact_zero(byte);
         s.packed = scale_bits << 16 | (scale_bits & 0xffff);
         s.packed_off = (zero_bits << 16 | (zero_bits & 0xffff)) ^ 0x80008000;
         s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;
@@ -948,7 +992,25 @@ DEVICE operand make_ones()
 // Puts SUM_FACTOR times the sums of SUM_ROWS rows where their places are from `sums` on.
 DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], LDS float *sums, u32 lane)
 {
-#if defined(__GFX9__)
+#if defined(__GFX9__) && !defined(__gfx950__)
+    // of a lane's values by an instruction of a quarter of the cycles or half of them, then of the
+    // four lanes of a row
+    f32x4 own = 0.0f;
+    UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
+        UNROLL for (u32 j = 0; j < 4; j += 2) {
+            const u32x2 values = {piece[i][j], piece[i][j + 1]}, ones = make_ones();
+            if constexpr (A_TYPE == F16)
+                own = __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_bit_cast(f16x4, ones),
+                                                         __builtin_bit_cast(f16x4, values), own, 0,
+                                                         0, 0);
+            else
+                own = __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(__builtin_bit_cast(i16x4, ones),
+                                                             __builtin_bit_cast(i16x4, values),
+                                                             own, 0, 0, 0);
+        }
+    const f32x4 sum = __builtin_amdgcn_mfma_f32_16x16x4f32(own.x, 1.0f, f32x4{}, 0, 0, 0);
+    *(LDS f32x4 *)(sums + lane / 16 * 4) = sum * SUM_FACTOR;
+#elif defined(__GFX9__)
     tile sum = 0.0f;
     UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
         UNROLL for (u32 j = 0; j < 4; j += OPERAND_WORDS) {
@@ -1000,6 +1062,19 @@ template <class ROW> DEVICE void make_sums(LDS float *sums, u32 wave, u32 lane, 
     }
 }
 
+// A factor for all values of a tile, in two neighbouring registers, which are of different banks:
+// as spread_scale, but better where products alone are issued in pairs.
+DEVICE tile spread_factor(float factor)
+{
+    f32x2 both = factor;
+    if (TILE_VALUES == 8)
+        computed(both);
+    tile all;
+    UNROLL for (u32 v = 0; v < TILE_VALUES; v++)
+        all[v] = both[v % 2];
+    return all;
+}
+
 DEVICE tile take_sums(const LDS float *from)
 {
     tile sums;
@@ -1028,7 +1103,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     if (SKEWED && group == GROUPS)
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
-    const decoder decoding = make_decoder();
+    const decoder decoding = BY_MIX ? make_mix_decoder() : make_decoder();
 
     // Steps are counted from the phase on and come round.
     const u32 phase = PHASES ? group % STEPS : 0;
@@ -1077,8 +1152,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     u32 packed[UNITS][N_TILES][WORDS];
     u32 scale[SPANS / SCALES][N_TILES], zero[SPANS / ZEROS][N_TILES]; // bits
-    auto scale_at = [&](u32 s, u32 t) { return bits_of_block<SCALES>(scale[s / SCALES][t], s); };
-    auto zero_at = [&](u32 s, u32 t) { return bits_of_block<ZEROS>(zero[s / ZEROS][t], s); };
+    auto scale_at = [&](u32 s, u32 t) {
+        return bits_of_block<SCALES, scale_bits>(scale[s / SCALES][t], s);
+    };
+    auto zero_at = [&](u32 s, u32 t) {
+        return bits_of_block<ZEROS, zero_bits>(zero[s / ZEROS][t], s);
+    };
     load_weights(k, packed, scale, zero);
     schedule_boundary();
 
@@ -1114,7 +1193,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 weight[t] = make_weight_scale(scale_at(s, t), zero_at(s, t));
             else if (EXACT)
                 weight[t].zero =
-                    make_exact_zero(ZERO == ZERO_U8 ? zero_value(zero_at(s, t)) : 8.0f);
+                    make_exact_zero(ZERO == ZERO_U8 ? zero_at(s, t) & 0xff : 8);
         };
         auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) {
             computed(word); // so that nothing is decoded long before its use
@@ -1193,7 +1272,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                     UNROLL for (u32 t = 0; t < N_TILES; t++) {
                         sum[i][t] = sums;
                         if (ZERO == ZERO_U8)
-                            sum[i][t] *= spread_scale(
+                            sum[i][t] *= spread_factor(
                                 -CODE_BIAS - zero_value(zero_at(batch / SPAN_BATCHES, t)));
                     }
                 }
