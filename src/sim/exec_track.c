@@ -23,6 +23,16 @@ static bool lds_race(struct wave *w, const struct insn *i, unsigned lane, uint64
     return false;
 }
 
+/* What `known` tells of a dword becomes what is noted of its bytes. */
+INLINE void settle(struct shadow_group *sg, uint64_t dword)
+{
+    const lds_stamp known = sg->known[dword / 4];
+
+    for (uint64_t n = dword; known && n < dword + 4; n++)
+        sg->readers[n] = known & ~KNOWN_WRITTEN;
+    sg->known[dword / 4] = 0;
+}
+
 /* `data` are the bytes of a store, or null. */
 static bool check_lds_bytes(struct wave *w, const struct insn *i, unsigned lane, uint64_t at,
                             unsigned bytes, enum track_kind kind, const uint8_t *data)
@@ -31,9 +41,8 @@ static bool check_lds_bytes(struct wave *w, const struct insn *i, unsigned lane,
     const unsigned epoch = sg->epoch, me = w->number;
     const lds_stamp mine = (lds_stamp)(epoch << STAMP_EPOCH | me);
 
-    if (kind != TRACK_LOAD)
-        for (uint64_t n = at & ~(uint64_t)3; n < at + bytes; n += 4)
-            sg->known[n / 4] = 0;
+    for (uint64_t n = at & ~(uint64_t)3; n < at + bytes; n += 4)
+        settle(sg, n);
     for (uint64_t n = at; n < at + bytes; n++) {
         const lds_stamp writer = sg->writers[n], reader = sg->readers[n];
         const bool written = writer >> STAMP_EPOCH == epoch && (writer & STAMP_WAVE) != me;
@@ -78,10 +87,18 @@ INLINE bool track_lds_words(struct wave *w, uint64_t at, unsigned bytes, bool st
     if ((at | bytes) & 3)
         return false;
     for (uint64_t n = at; n < at + bytes; n += 4) {
-        uint64_t writers, readers;
+        const lds_stamp known = sg->known[n / 4];
+        uint64_t writers, readers = 0;
         uint32_t undefined;
+        if (!store && known >> STAMP_EPOCH == epoch && !(known & KNOWN_WRITTEN)) {
+            sg->known[n / 4] = known == mine ? mine : mine | STAMP_MANY;
+            continue;
+        }
+        if (known >> STAMP_EPOCH == epoch)
+            settle(sg, n);
+        if (!sg->known[n / 4])
+            memcpy(&readers, sg->readers + n, 8);
         memcpy(&writers, sg->writers + n, 8);
-        memcpy(&readers, sg->readers + n, 8);
         const lds_stamp writer = (lds_stamp)writers, reader = (lds_stamp)readers;
         const bool written = writer >> STAMP_EPOCH == epoch && (writer & STAMP_WAVE) != me;
         const bool read = reader >> STAMP_EPOCH == epoch && (reader & STAMP_WAVE) != me;
@@ -93,16 +110,14 @@ INLINE bool track_lds_words(struct wave *w, uint64_t at, unsigned bytes, bool st
             writers = mine * each;
             memcpy(sg->writers + n, &writers, 8);
             memset(sg->lds_owner + n, (int)me, 4);
-            sg->known[n / 4] = 0;
+            sg->known[n / 4] = KNOWN_NOBODY;
             continue;
         }
         memcpy(&undefined, sg->lds + n, 4);
         if (UNLIKELY(undefined || (written && !(writer & STAMP_ATOMIC))))
             return false;
-        const lds_stamp now = read ? mine | STAMP_MANY : mine;
-        readers = now * each;
-        memcpy(sg->readers + n, &readers, 8);
-        sg->known[n / 4] = now;
+        sg->known[n / 4] = (lds_stamp)((read ? mine | STAMP_MANY : mine) |
+                                       (writer >> STAMP_EPOCH == epoch ? KNOWN_WRITTEN : 0));
     }
     return true;
 }
@@ -111,11 +126,16 @@ INLINE bool track_lds_words(struct wave *w, uint64_t at, unsigned bytes, bool st
 static void note_known(struct shadow_group *sg, uint64_t at)
 {
     uint32_t undefined;
-    const lds_stamp *const r = sg->readers + at;
+    const lds_stamp *const r = sg->readers + at, *const w = sg->writers + at;
+    bool same = true, written = false;
 
     memcpy(&undefined, sg->lds + at, 4);
-    if (!undefined && r[0] == r[1] && r[0] == r[2] && r[0] == r[3])
-        sg->known[at / 4] = r[0];
+    for (unsigned n = 0; n < 4; n++) {
+        same &= r[n] == r[0] && w[n] == w[0];
+        written |= w[n] >> STAMP_EPOCH == sg->epoch;
+    }
+    if (!undefined && same)
+        sg->known[at / 4] = (lds_stamp)(r[0] | (written ? KNOWN_WRITTEN : 0));
 }
 
 static bool track_lds(struct wave *w, const struct insn *i, unsigned lane, uint64_t at,
@@ -157,7 +177,7 @@ bool track_known(struct wave *w, unsigned words, const struct access *a)
         const lds_stamp *const known = sg->known + address / 4;
         unsigned other = address & 3; /* what is known of a dword says nothing of bytes of two */
         for (unsigned k = 0; k < words; k++)
-            other |= (unsigned)(known[k] != mine) & (unsigned)(known[k] != many);
+            other |= (unsigned)((known[k] & ~KNOWN_WRITTEN) != mine) & (unsigned)(known[k] != many);
         if (UNLIKELY(other) && !track_lds_words(w, address, 4 * words, false))
             return false;
     }

@@ -43,14 +43,17 @@ struct shadow_wave {
 /* Who touched a byte of LDS last: epoch << 7 | atomic << 6 | wave. Barriers begin a new epoch. */
 typedef uint16_t lds_stamp;
 enum { STAMP_MANY = 63, STAMP_WAVE = 63, STAMP_ATOMIC = 64, STAMP_EPOCH = 7, STAMP_EPOCHS = 512 };
+/* In `known`: written in that epoch, by its reader or by atomics; read by nobody since a store. */
+enum { KNOWN_WRITTEN = STAMP_ATOMIC, KNOWN_NOBODY = 1 };
 
 struct shadow_group {
     struct shadow_wave *waves;
     uint8_t *lds;       /* undefined bits */
     uint8_t *lds_owner; /* wave that wrote the byte last, or 0xff */
     lds_stamp *writers, *readers;
-    /* For each dword: the stamp of its readers if it is known to be defined and not written in this
-     * epoch by another wave; 0 if that must be looked up. What makes reading a table cheap. */
+    /* For each dword: the stamp of its readers if, in that epoch, all of it was defined and no
+     * other wave had written to it; its bytes in `readers` are then out of date. 0: they are not.
+     * What makes reading a table cheap. */
     lds_stamp *known;
     unsigned epoch;
     uint8_t *scratch; /* undefined bits */

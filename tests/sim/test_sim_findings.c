@@ -69,6 +69,29 @@ static const struct mistake mistakes[] = {
      .where = "workgroup 0,0,0, wave 1, lane 9",
      .found =
          {"LDS race: byte 0x24 was written by wave 0 since the last barrier and is read here"}},
+    {.name = "LDS race with a wave that has read what it wrote",
+     .full = true,
+     .groups = 1,
+     .items = TWO_WAVES,
+     .body =
+         "SHARED u32 s[128]; volatile LDS u32 *const t = (LDS u32 *)s; t[LANE] = 1;\n"
+         "u32 v = t[LANE]; if (!WRONG) barrier(); v += t[LANE % WAVE]; c[LANE] = v;",
+     .insn = "DS_LOAD",
+     .where = "workgroup 0,0,0, wave 1, lane 0",
+     .found =
+         {"LDS race: byte 0x0 was written by wave 0 since the last barrier and is read here"}},
+    {.name = "LDS race of a byte with those who read its dword",
+     .full = true,
+     .groups = 1,
+     .items = TWO_WAVES,
+     .body =
+         "SHARED u32 s[128]; volatile LDS u32 *const t = (LDS u32 *)s; t[LANE] = 1; barrier();\n"
+         "u32 v = t[LANE % WAVE]; if (!WRONG) barrier();\n"
+         "if (LANE == WAVE + 9) ((volatile LDS u8 *)t)[38] = 7; c[LANE] = v;",
+     .where = "workgroup 0,0,0, wave 1, lane 9",
+     .found =
+         {"LDS race: byte 0x26 was read by several waves since the last barrier and is written "
+          "here"}},
     {.name = "LDS that one lane reads before it is written",
      .full = true,
      .groups = 1,
