@@ -181,13 +181,19 @@ static void add_dequant_constants(struct str *s, const struct plan *p)
     add_dequant_shape(s, p);
 }
 
+/* Dual issue of dot products. */
+static void add_paired_constants(struct str *s, const struct plan *p, const char *meaning)
+{
+    add_word(s, "PAIRED", plan_dual_dot2(p) ? "1" : "0", meaning);
+    if (plan_dual_dot2(p))
+        add_word(s, "PAIR_TYPE", p->problem.a == QUERN_BF16 ? "bf16" : "f16", "of what");
+}
+
 /* What the kernels without matrix units are told of products. */
 static void add_products_constants(struct str *s, const struct plan *p)
 {
     add_word(s, "PRODUCTS", products_word(p->products), "how weights are multiplied");
-    add_word(s, "PAIRED", plan_dual_dot2(p) ? "1" : "0", "whether they are issued in pairs,");
-    if (plan_dual_dot2(p))
-        add_word(s, "PAIR_TYPE", p->problem.a == QUERN_BF16 ? "bf16" : "f16", "of what");
+    add_paired_constants(s, p, "whether they are issued in pairs,");
 }
 
 /* The table of pairs is all that is in LDS but for weights on their way. */
@@ -293,6 +299,7 @@ static void add_mma_int4_constants(struct str *s, const struct plan *p)
 {
     add_int4_constants(s, p);
     add_word(s, "PRODUCTS", "MATRIX", "how pairs are multiplied");
+    add_paired_constants(s, p, "whether those that sum A are issued in pairs,");
     add_word(s, "PAIRING", p->pairing == PAIRING_OF_A ? "OF_A" : "OF_W",
              "what is reordered where pairs differ");
     add_word(s, "STAGED", matrix_staged(p) ? "true" : "false", "whether W goes through LDS");
@@ -479,6 +486,8 @@ static quern_status add_mma_int4(struct str *source, const struct plan *plan)
     TRY(add_template(source, "decode/scale_group"));
     TRY(add_template(source, "decode/int4_dots"));
     TRY(add_template(source, "decode/int4_exact"));
+    if (plan_dual_dot2(plan))
+        TRY(add_template(source, "prelude/dual_dot2"));
     return add_template(source, "family/mma_int4");
 }
 

@@ -11,6 +11,8 @@ struct decode_family {
     /* QUERN_E_DECLINED says what of the problem or the target is in the way. */
     quern_status (*accepts)(const struct quern_problem *problem, const struct target *target);
     const struct model_family *model;
+    /* Rows of A of the smallest kernel for a plan's problem and target, under what it forces. */
+    int (*fewest_rows)(const struct plan *plan);
 };
 
 /* Of a normalised problem of op=gemm, for the fewest rows of A. */

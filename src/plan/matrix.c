@@ -60,52 +60,62 @@ int matrix_tiles_of_w(const struct plan *p)
 
 int matrix_tiles_of_a(const struct plan *p)
 {
-    return p->m_tile / MATRIX_TILE;
+    return (int)model_ceil_div(p->m_tile, MATRIX_TILE);
+}
+
+int matrix_abreast(const struct plan *p)
+{
+    return matrix_tiles_of_a(p) * MATRIX_TILE / p->m_tile;
 }
 
 /* Through LDS all lanes that hold a row share its loads. */
 int matrix_unit(const struct plan *p)
 {
     return p->chunk * (matrix_staged(p) ? (int)p->wave_size / MATRIX_TILE
-                                        : matrix_form(p->products).k_lanes);
+                                        : matrix_form(p->products).k_lanes / matrix_abreast(p));
 }
 
-int64_t matrix_steps(const struct plan *p)
+int matrix_part(const struct plan *p)
 {
-    return p->problem.k / (matrix_unit(p) * p->ring);
+    return matrix_unit(p) * p->ring;
+}
+
+int matrix_step(const struct plan *p)
+{
+    return matrix_part(p) * matrix_abreast(p);
 }
 
 bool matrix_whole_spans(const struct plan *p)
 {
-    const int64_t unit = matrix_unit(p), step = unit * p->ring, block = problem_group(&p->problem);
+    const int64_t unit = matrix_unit(p), part = matrix_part(p), block = problem_group(&p->problem);
 
-    return block % unit == 0 && (step % block == 0 || block % step == 0);
+    return block % unit == 0 && (part % block == 0 || block % part == 0);
 }
 
 int matrix_span(const struct plan *p)
 {
-    const int64_t unit = matrix_unit(p), step = unit * p->ring, block = problem_group(&p->problem);
+    const int64_t unit = matrix_unit(p), part = matrix_part(p), block = problem_group(&p->problem);
 
-    return (int)(!matrix_whole_spans(p) ? unit : block < step ? block : step);
+    return (int)(!matrix_whole_spans(p) ? unit : block < part ? block : part);
 }
 
 int matrix_spans(const struct plan *p)
 {
-    return matrix_unit(p) * p->ring / matrix_span(p);
+    return matrix_part(p) / matrix_span(p);
 }
 
 int matrix_lane_weights(const struct plan *p)
 {
-    return p->ring * matrix_unit(p) / matrix_form(p->products).k_lanes;
+    return matrix_step(p) / matrix_form(p->products).k_lanes;
 }
 
-/* Packed f32 on gfx9; RDNA issues some in pairs, gfx12 not those of many tiles (spread_scale in
+/* Packed f32 on gfx9; RDNA issues most in pairs, gfx12 fewer of many tiles (spread_scale in
  * templates/prelude/tiles.hip). */
 int matrix_scaling_slots(const struct plan *p)
 {
     const struct matrix_form f = matrix_form(p->products);
 
-    return f.values == 4 ? 2 : f.k_lanes == 1 || matrix_tiles_of_a(p) < 4 ? 5 : 7;
+    return f.values == 4 ? 2 : f.k_lanes == 1 || matrix_tiles_of_a(p) < 4 ? 5 : 6;
 }
 
 int matrix_operand_vgprs(const struct plan *p)
@@ -140,9 +150,10 @@ static uint32_t setup_slots(const struct plan *p)
 {
     const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
     const int results =
-        (int)model_ceil_div(MATRIX_TILE * MATRIX_TILE, p->split_k * (int)p->wave_size);
-    const int tile =
-        matrix_form(p->products).values + 4 + results * (16 + 3 * p->split_k / 2);
+        (int)model_ceil_div(MATRIX_TILE * MATRIX_TILE / matrix_abreast(p),
+                            p->split_k * (int)p->wave_size);
+    const int parts = p->split_k * matrix_abreast(p);
+    const int tile = matrix_form(p->products).values + 4 + results * (16 + 3 * parts / 2);
 
     return (uint32_t)(60 + 12 * n + 8 * m + m * n * tile);
 }
@@ -178,9 +189,9 @@ void matrix_try_waves(struct plan *p, const struct matrix_shape *shape, matrix_s
     struct model_counts one = {
         .vgprs = shape->vgprs,
         .step_matrix = (uint32_t)(matrix_products_of_step(p) * shape->cycles),
-        .row_steps = matrix_steps(p),
+        .row_steps = p->problem.k / matrix_step(p),
         .row_grain = MATRIX_TILE,
-        .flight_bytes = (int64_t)p->rows_per_wave * matrix_unit(p) * p->ring / 2,
+        .flight_bytes = (int64_t)p->rows_per_wave * matrix_step(p) / 2,
         .memory_cycles = model_memory_cycles(p, shape->weight_bytes)};
 
     for (int split = 1; split <= WAVES_MAX && split <= one.row_steps; split *= 2) {

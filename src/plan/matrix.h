@@ -63,14 +63,18 @@ bool matrix_scales_by_dots(const struct plan *p);
 /* Tiles of a wave, of W and of A. */
 int matrix_tiles_of_w(const struct plan *p);
 int matrix_tiles_of_a(const struct plan *p);
+/* How often a tile of A has each row, where there is room: each time with other weights along K. */
+int matrix_abreast(const struct plan *p);
 
-/* Weights of a row in a load of a wave, and in its steps; how many of those the row has. */
+/* Weights of a row in a load of a wave and in all that a step has, for each time that a tile has a
+ * row of A; in a step. */
 int matrix_unit(const struct plan *p);
-int64_t matrix_steps(const struct plan *p);
-/* Whether steps and groups lie in each other, so that what is multiplied in between is summed
+int matrix_part(const struct plan *p);
+int matrix_step(const struct plan *p);
+/* Whether parts and groups lie in each other, so that what is multiplied in between is summed
  * unscaled. */
 bool matrix_whole_spans(const struct plan *p);
-/* Weights of a row that share a scale's load, and how often a step has those. */
+/* Weights of a row that share a scale's load, and how often a part has those. */
 int matrix_span(const struct plan *p);
 int matrix_spans(const struct plan *p);
 /* Weights of a row that a lane gives to instructions in a step. */

@@ -10,7 +10,7 @@
 
 #define UNITS_MAX 8     /* loads of a step, for each tile; of 4 bytes each twice as many */
 #define LDS_MOST  32768 /* so that two workgroups share a compute unit */
-#define BODY_MAX  820   /* instructions in a step but products, for the sake of compile time */
+#define BODY_MAX  850   /* instructions in a step but products, for the sake of compile time */
 
 /* Sums of A are made of loads of 16 bytes, of which a lane has so many under way. */
 #define SUM_LOADS_MOST 16
@@ -28,6 +28,13 @@ bool mma_int4_accepts(const struct quern_problem *p, const struct target *t)
 
     return p->op == QUERN_OP_GEMM && p->wq == QUERN_W_INT4 && p->a != QUERN_F32 &&
            matrix_products(t) && p->k % least_unit(&f) == 0;
+}
+
+int mma_int4_fewest_rows(const struct plan *p)
+{
+    const bool halves = matrix_products(p->target) == PRODUCTS_WMMA12;
+
+    return halves && p->force.predequant != SWITCH_ON ? MATRIX_TILE / 2 : MATRIX_TILE;
 }
 
 /* ---- Estimate -------------------------------------------------------------------------------- */
@@ -63,22 +70,22 @@ static int zero_bytes(const struct plan *p)
 /* How a workgroup makes them, as the template says. */
 struct summing {
     int64_t sums;       /* that the workgroup keeps */
-    int sharers, loads; /* lanes of a sum, and loads of each */
-    int blocks;         /* of rows, which a wave sums in turn */
-    int64_t spans;      /* of a wave */
-    int64_t rounds;     /* in which it waits for their A */
+    int loads;      /* of each lane that shares in a sum */
+    int blocks;     /* of rows, which a wave sums in turn */
+    int64_t spans;  /* of a wave, or of several side by side */
+    int64_t rounds; /* in which it waits for their A */
 };
 
 static struct summing summing_of(const struct plan *p)
 {
-    const int span = matrix_span(p), sharers = span < 32 ? 2 : 4;
+    const int span = matrix_span(p), sharers = p->wave_size == 64 ? 4 : 2;
     const int rows = (int)p->wave_size / sharers;
+    const int aside = rows > p->m_tile ? rows / p->m_tile : 1;
     const int64_t spans = p->problem.k / span;
     struct summing s = {.sums = p->m_tile * spans,
-                        .sharers = sharers,
                         .loads = span / 8 / sharers,
                         .blocks = rows < p->m_tile ? p->m_tile / rows : 1,
-                        .spans = model_ceil_div(spans, p->waves)};
+                        .spans = model_ceil_div(spans, p->waves * aside)};
 
     const int loads = model_at_most(s.blocks * s.loads, SUM_LOADS_MOST);
     s.rounds = model_ceil_div(s.spans, SUM_LOADS_MOST / loads);
@@ -86,7 +93,7 @@ static struct summing summing_of(const struct plan *p)
 }
 
 /* Matrix instructions of a workgroup for it, of processors whose lanes share rows as they want;
- * else four dot products for each load. */
+ * else four dot products for each load, in pairs. */
 static int64_t sum_products(const struct plan *p, const struct summing *s)
 {
     const struct matrix_form f = matrix_form(p->products);
@@ -107,7 +114,7 @@ static int64_t sum_cycles(const struct plan *p, const struct summing *s, int64_t
 
 static int64_t sum_slots(const struct plan *p, const struct summing *s, int64_t products)
 {
-    const int block = products ? s->loads + 6 : 5 * s->loads + 2 * s->sharers / 2 + 6;
+    const int block = products ? s->loads + 6 : 3 * s->loads + 6;
 
     return products + p->waves * (s->spans * s->blocks * block + 10 * s->blocks + 10 * s->rounds);
 }
@@ -191,7 +198,10 @@ static uint32_t vgprs(const struct plan *p, int loads)
     const struct matrix_form f = matrix_form(p->products);
     const int plain = p->bias == BIAS_BY_MATRIX ? m * f.values + f.k_of_lane / 2 : 0;
 
-    return (uint32_t)(matrix_operand_vgprs(p) + plain + 2 * loads * n + 5 * n + 20);
+    /* scales of the next step are asked for when those of the last span are left of this one's */
+    const int scales = (loads + 1 + has_zeros(p)) * n;
+
+    return (uint32_t)(matrix_operand_vgprs(p) + plain + scales + 5 * n + 20);
 }
 
 static struct matrix_shape shape_of(const struct plan *p, int cycles)
@@ -199,7 +209,7 @@ static struct matrix_shape shape_of(const struct plan *p, int cycles)
     const struct quern_problem *const q = &p->problem;
     const int64_t groups = q->n * (q->k / problem_group(q));
     const int each = scale_bytes(p) + (has_zeros(p) ? zero_bytes(p) : 0);
-    const int span = matrix_span(p), spans = matrix_unit(p) * p->ring / span;
+    const int span = matrix_span(p), spans = matrix_spans(p);
     const int loads = loads_of(p, span, spans, scale_bytes(p)) +
                       (has_zeros(p) ? loads_of(p, span, spans, zero_bytes(p)) : 0);
 
@@ -235,7 +245,7 @@ static bool divides(const struct plan *p)
 {
     const int64_t block = problem_group(&p->problem);
 
-    if (p->problem.k % (matrix_unit(p) * p->ring) ||
+    if (p->problem.k % matrix_step(p) ||
         (p->problem.layout == QUERN_LAYOUT_CK && p->ring > 1 && matrix_unit(p) % 32))
         return false;
     if (matrix_scaled(p))
@@ -300,7 +310,8 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.wave_size = p.target->wave_size;
     /* codes, and weights where rounding those is allowed; weights that are forced go through LDS */
     const bool doubled = matrix_doubled(&p), on = p.force.predequant == SWITCH_ON;
-    const bool cut = cuts_weights(&p), only_codes = p.force.predequant == SWITCH_OFF || cut;
+    const bool cut = cuts_weights(&p);
+    const bool only_codes = p.force.predequant == SWITCH_OFF || cut || matrix_abreast(&p) > 1;
     const int cycles = matrix_cycles(&p);
     const enum plan_staging ways[] = {doubled || (on && cut) ? STAGING_CODES : STAGING_NONE,
                                       doubled || on ? STAGING_WEIGHTS : STAGING_SCALED};

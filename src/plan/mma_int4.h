@@ -8,7 +8,11 @@
 /* Whether the family has kernels for a problem that simt_int4 takes. */
 bool mma_int4_accepts(const struct quern_problem *problem, const struct target *target);
 
-/* Plans' m_tile is a multiple of 16. */
+/* Rows of A of the smallest kernel for a plan's problem: half a tile where halves of a wave can
+ * have groups of their own, else a tile. */
+int mma_int4_fewest_rows(const struct plan *plan);
+
+/* Plans' m_tile is that, or a multiple of 16. */
 extern const struct model_family mma_int4;
 
 #endif

@@ -96,7 +96,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     for (int tiles = 4; tiles; tiles /= 2)
         for (p.ring = UNITS_MAX; p.ring; p.ring--) {
             p.rows_per_wave = tiles * MATRIX_TILE;
-            if (p.problem.k % (matrix_unit(&p) * p.ring))
+            if (p.problem.k % matrix_step(&p))
                 continue;
             const struct matrix_shape shape = shape_of(&p, cycles);
             if (fits(&p, &shape))

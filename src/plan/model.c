@@ -266,6 +266,11 @@ bool model_faster(const struct plan *p, const struct plan *q)
     return cost(p) < cost(q);
 }
 
+bool model_pays(const struct plan *p, const struct plan *q)
+{
+    return p->estimate.slots <= q->estimate.slots - q->estimate.slots / 8;
+}
+
 void model_put(struct model_ranking *r, const struct plan *p)
 {
     size_t at = r->count;

@@ -108,6 +108,10 @@ void model_explain_rejected(const struct model_family *family, const struct plan
 /* Whether the model expects the first of two plans for the same M to take less time. */
 bool model_faster(const struct plan *p, const struct plan *q);
 
+/* Whether the first of two plans takes so much fewer instructions than the second, an eighth, that
+ * a kernel of its own for its fewer rows is worth making. */
+bool model_pays(const struct plan *p, const struct plan *q);
+
 /* How the vector units multiply pairs for this A. */
 enum plan_products model_products(const struct quern_problem *problem, const struct target *target);
 

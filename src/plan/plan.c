@@ -120,16 +120,26 @@ static void put_kernel(struct plan_set *set, const struct plan_set *other, size_
 
 /*
  * Kernels on matrix units, in place of those on the vector units that take longer. One row stays
- * with the vector units where they have an instruction for pairs of its type.
+ * with the vector units where they have an instruction for pairs of its type. A kernel for fewer
+ * rows than matrix units multiply at once is added where it is worth it beside the next larger.
  */
 static quern_status add_mma(struct plan_set *set, struct plan base,
                             const struct decode_family *family, int64_t m_max)
 {
-    const size_t kept = !set->count || set->plans[0].products == PRODUCTS_PACKED ? 0 : 1;
-    struct plan_set tall = {0};
+    size_t kept = !set->count || set->plans[0].products == PRODUCTS_PACKED ? 0 : 1;
+    struct plan_set tall = {0}, low = {0};
 
     base.family = family->id;
     TRY(add_kernel(&tall, &base, mma_tiles[0], COUNT(mma_tiles) == 1));
+    const int fewest = family->fewest_rows(&base);
+    if (fewest < mma_tiles[0] && set->count) {
+        TRY(add_kernel(&low, &base, fewest, false));
+        if (model_faster(&low.plans[0], &set->plans[set->count - 1]) &&
+            model_pays(&low.plans[0], &tall.plans[0])) {
+            put_kernel(set, &low, kept);
+            kept = set->count;
+        }
+    }
     put_kernel(set, &tall, kept);
     for (size_t i = 1; i < COUNT(mma_tiles) && set->plans[set->count - 1].m_hi < m_max; i++)
         TRY(add_kernel(set, &base, mma_tiles[i], i + 1 == COUNT(mma_tiles)));
@@ -181,6 +191,17 @@ static bool pays(const struct plan_set *with, const struct plan_set *without)
     return false;
 }
 
+/* Whether a set has room for two more kernels; one for fewer rows than matrix units multiply at
+ * once takes none away. */
+static bool has_room(const struct plan_set *set)
+{
+    size_t few = 0;
+
+    for (size_t i = 0; i < set->count; i++)
+        few += set->plans[i].family == FAMILY_MMA_INT4 && set->plans[i].m_tile < mma_tiles[0];
+    return set->count - few + 2 < PLAN_KERNELS_MAX;
+}
+
 /*
  * The kernel for hundreds of rows of A, with the tile that takes less time for each of them. Where
  * it is a tall one that leaves compute units idle at fewer rows, and there is room for a further
@@ -199,7 +220,7 @@ static quern_status add_tiles(struct plan_set *set, struct plan base)
     const bool is_tall = per_row[0] <= per_row[1];
     const struct plan *const large = is_tall ? &tall.plans[0] : &low.plans[0];
     append_tile(set, large);
-    if (!is_tall || both.count + 2 > PLAN_KERNELS_MAX)
+    if (!is_tall || !has_room(&both))
         return QUERN_OK;
     base.meant_for = PLAN_TILE_FINE;
     TRY(add_kernel(&fine, &base, tile_rows[1], true));
@@ -539,7 +560,11 @@ bool plan_dual_dot2(const struct plan *p)
     const bool of_4_bits = p->family == FAMILY_SIMT_W4 || p->family == FAMILY_SIMT_INT4;
     const bool f16_11 = p->problem.a == QUERN_F16 && p->target->generation == 11;
 
-    if (p->products != PRODUCTS_DOT2 || !(p->target->capabilities & CAP_VOPD))
+    if (!(p->target->capabilities & CAP_VOPD))
+        return false;
+    if (p->family == FAMILY_MMA_INT4) /* of sums of A */
+        return p->bias == BIAS_SHARED;
+    if (p->products != PRODUCTS_DOT2)
         return false;
     return p->family == FAMILY_SIMT_SKINNY ? !(p->fp8 == FP8_SOFTWARE && f16_11)
                                            : of_4_bits && p->rows_per_wave > 1;

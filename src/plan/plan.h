@@ -90,8 +90,9 @@ enum plan_choice {
     CHOICE_STALE     /* the model: what the tuning table names is no candidate of this version */
 };
 
-/* Kernels of a problem and target; they cover every M (DESIGN: at most eight). */
-#define PLAN_KERNELS_MAX 8
+/* Kernels of a problem and target; they cover every M: eight, and one for few rows on matrix units
+ * (mma_int4_fewest_rows) where that is one more. */
+#define PLAN_KERNELS_MAX 9
 /* Rows of A that one slice of any kernel may hold, and of one on the vector units. */
 #define PLAN_M_MAX      256
 #define PLAN_MMA_M_MAX  64 /* and of mma_w4 */

@@ -31,7 +31,6 @@ static bool choose(const struct plan_set *set, enum plan_units units, int m, str
 {
     const struct plan *const largest = &set->plans[set->count - 1];
     const enum plan_family family = family_of(set, units);
-    const int least = units == PLAN_UNITS_MATRIX ? 16 : 1;
     const int most = units == PLAN_UNITS_VECTOR ? PLAN_SIMT_M_MAX : PLAN_MMA_M_MAX;
 
     if (!family)
@@ -47,11 +46,9 @@ static bool choose(const struct plan_set *set, enum plan_units units, int m, str
     *p = (struct plan){.problem = largest->problem,
                        .force = largest->force,
                        .target = largest->target,
-                       .family = family,
-                       .m_tile = m < least  ? least
-                                 : m < most ? m
-                                            : most};
-    p->m_hi = p->m_tile;
+                       .family = family};
+    const int least = decode_family_by(family)->fewest_rows(p);
+    p->m_hi = p->m_tile = m < least ? least : m < most ? m : most;
     return model_choose(decode_family_by(family)->model, NULL, p) == QUERN_OK;
 }
 

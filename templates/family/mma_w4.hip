@@ -170,7 +170,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
                     if (batch % SPAN_BATCHES)
                         computed(sum[i][t]);
-                    computed(total[i][t]);
+                    computed_values(total[i][t]);
                 }
                 next();
             }

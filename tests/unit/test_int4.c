@@ -120,6 +120,32 @@ static void test_halves_of_blocks(void **state)
     assert_int_equal(unsetenv("QUERN_FORCE"), 0);
 }
 
+/* Up to eight rows of A, where halves of a wave have groups of their own: every layout and zero
+ * point, and K whose steps are no powers of two. */
+static void test_halves_of_tiles(void **state)
+{
+    static const char *const layouts[] = {"k8", "exl", "ck"}, *const zeros[] = {"none", "u8",
+                                                                                "scaled"};
+    static const char *const scales[] = {"f16", "bf16", "f32"};
+    int halves = 0;
+
+    (void)state;
+    for (int i = 0; i < 18; i++) {
+        char text[128];
+        struct plan_set set;
+        snprintf(text, sizeof text,
+                 "wq=int4 n=1003 k=1152 group=32 a=%s scale=%s zero=%s layout=%s c=f32 bias=%d",
+                 i / 9 ? "f16" : "bf16", scales[(i + i / 3) % 3], zeros[i / 3 % 3], layouts[i % 3],
+                 i % 2);
+        const struct quern_problem p = t_problem(text);
+        assert_int_equal(plan_make(&p, target_named("gfx1201"), &set), QUERN_OK);
+        halves += plan_for(&set, 8)->m_tile == 8 && plan_for(&set, 8)->family == FAMILY_MMA_INT4;
+        t_runs_add("gfx1201", 5 + i % 4, "%s", text);
+    }
+    assert_true(halves >= 15);
+    t_runs_verify(t_cache, ONE_IN);
+}
+
 /* Dequantised weights of every layout, zero point and type of scale. */
 static void test_predequant_words(void **state)
 {
@@ -170,6 +196,7 @@ static void test_offset(void **state)
     check_offset("wq=int4 n=64 k=4096 group=32 a=bf16 c=f32 zero=u8", "gfx942", 8);
     /* on matrix units: sums in parts, and by the matrix unit */
     check_offset("wq=int4 n=64 k=4096 a=bf16 c=f32 zero=u8", "gfx1201", 16);
+    check_offset("wq=int4 n=1024 k=2048 group=32 a=bf16 c=f32 zero=u8", "gfx1201", 8);
     check_offset("wq=int4 n=64 k=4096 a=bf16 c=f32 zero=scaled", "gfx942", 16);
     check_offset("wq=int4 n=64 k=4096 a=f16 c=f32 zero=scaled layout=ck", "gfx950", 29);
 }
@@ -359,7 +386,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sixteen), cmocka_unit_test(test_words),
-        cmocka_unit_test(test_halves_of_blocks), cmocka_unit_test(test_predequant_words),
+        cmocka_unit_test(test_halves_of_blocks), cmocka_unit_test(test_halves_of_tiles),
+        cmocka_unit_test(test_predequant_words),
         cmocka_unit_test(test_offset),  cmocka_unit_test(test_mix_bf16),
         cmocka_unit_test(test_mix_f16), cmocka_unit_test(test_mix_wide),
         cmocka_unit_test(test_mix_matrix),

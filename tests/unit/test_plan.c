@@ -210,7 +210,7 @@ static void test_finer_tiles(void **state)
     assert_int_equal(plan_slices(&set, 8192, slices), 1);
     assert_ptr_equal(slices[0].plan, large);
     make("wq=nf4 n=8192 k=28672 a=f16", "gfx1151", &set);
-    assert_int_equal(set.count, PLAN_KERNELS_MAX);
+    assert_int_equal(set.count, PLAN_KERNELS_MAX - 1); /* the last is for half a tile */
     assert_int_not_equal(set.plans[set.count - 2].family, FAMILY_MMA_TILE);
 }
 
@@ -407,15 +407,17 @@ static void check_tiles(const struct plan *p)
 {
     const bool staged = p->staging == STAGING_CODES || p->staging == STAGING_WEIGHTS;
     const bool gfx9 = p->wave_size == 64, own = p->products == PRODUCTS_WMMA11 && !staged;
-    const int64_t unit = p->chunk * (gfx9 ? 4 : own ? 1 : 2);
-    const int64_t step = unit * p->ring, group = problem_group(&p->problem);
+    const bool halves = p->m_tile == 8; /* of the wave, with half of a step each */
+    const int64_t unit = p->chunk * (gfx9 ? 4 : own || halves ? 1 : 2), part = unit * p->ring;
+    const int64_t step = halves ? 2 * part : part, group = problem_group(&p->problem);
 
-    assert_true(p->m_tile % 16 == 0 && p->rows_per_wave % 16 == 0);
+    assert_true((p->m_tile % 16 == 0 || halves) && p->rows_per_wave % 16 == 0);
+    assert_true(!halves || (p->products == PRODUCTS_WMMA12 && p->staging == STAGING_NONE));
     assert_true(p->problem.k % step == 0);
     if (p->staging >= STAGING_WEIGHTS) { /* each lane's weights have one scale */
         assert_true(group % p->chunk == 0);
     } else {
-        assert_true(group % unit == 0 && (step % group == 0 || group % step == 0));
+        assert_true(group % unit == 0 && (part % group == 0 || group % part == 0));
     }
     assert_true(p->split_k <= p->problem.k / step);
     assert_true(p->phase != PHASE_OF_WAVES && !p->tail && !p->ahead);
@@ -623,6 +625,42 @@ static void test_groups_of_32(void **state)
                 fail_msg("%s %s, %d rows: %.2f slots per weight with groups of 32, %.2f with 128",
                          cases[i].target, cases[i].type, 1 << j, slots[0], slots[1]);
         }
+}
+
+/* Small groups have a kernel on gfx12's matrix units for half a tile of rows of A, beside that for
+ * a tile, and lose none of the others for it; large groups, and weights that are forced through
+ * LDS, have none. */
+static void test_halves_of_tiles(void **state)
+{
+    static const struct {
+        const char *problem;
+        enum plan_switch predequant;
+        bool halves;
+    } cases[] = {{"wq=int4 n=4096 k=4096 group=32 a=f16", SWITCH_FREE, true},
+                 {"wq=int4 n=4096 k=4096 group=32 a=bf16 zero=u8", SWITCH_FREE, true},
+                 {"wq=int4 n=24576 k=4096 group=32 a=f16 zero=u8", SWITCH_FREE, true},
+                 {"wq=int4 n=4096 k=4096 group=32 a=f16", SWITCH_ON, false},
+                 {"wq=int4 n=4096 k=4096 group=128 a=f16", SWITCH_FREE, false},
+                 {"wq=nf4 n=4096 k=4096 group=32 a=f16", SWITCH_FREE, false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct quern_problem p = problem_of(cases[i].problem);
+        const struct plan_force force = {cases[i].predequant};
+        struct plan_set set;
+        int tiles = 0;
+        assert_int_equal(plan_make_tuned(&p, target_named("gfx1201"), NULL, &force, &set),
+                         QUERN_OK);
+        const struct plan *const eight = plan_for(&set, 8), *const nine = plan_for(&set, 9);
+        const bool halves = eight->family == FAMILY_MMA_INT4 && eight->m_tile == 8;
+        if (halves != cases[i].halves)
+            fail_msg("%s: eight rows by %s", cases[i].problem, eight->symbol);
+        assert_true(nine->m_tile == 16 && nine->family != FAMILY_SIMT_INT4);
+        assert_true(!halves || eight->estimate.slots * 8 <= nine->estimate.slots * 7);
+        for (size_t j = 0; j < set.count; j++)
+            tiles += set.plans[j].family == FAMILY_MMA_TILE;
+        assert_int_equal(tiles, p.n == 4096 ? 2 : 1);
+    }
 }
 
 static void test_small_layers_fill_the_part(void **state)
@@ -874,6 +912,7 @@ int main(void)
         cmocka_unit_test(test_same_words_same_plan),
         cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_groups_of_32),
+        cmocka_unit_test(test_halves_of_tiles),
         cmocka_unit_test(test_small_layers_fill_the_part),
         cmocka_unit_test(test_tails),
         cmocka_unit_test(test_camping),

@@ -15,6 +15,7 @@ constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define C_TYPE F16                      // elements of C and of a bias
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
 #define PRODUCTS MATRIX                 // how pairs are multiplied
+#define PAIRED 0                        // whether those that sum A are issued in pairs,
 #define PAIRING OF_A                    // what is reordered where pairs differ
 #define STAGED false                    // whether W goes through LDS
 #define SCALED true                     // whether weights are multiplied, not codes
@@ -180,10 +181,24 @@ DEVICE tile multiply_add(operand a, operand w, tile sum)
 // each of the M_TILES tiles of A, and SPLIT_K waves have sums of the same ones.
 
 constexpr u32 SPREAD_MAX = K_LANES == 1 ? 4 : 2; // tiles of A
-constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
+constexpr u32 N_TILES = ROWS / 16, M_TILES = (M_TILE + 15) / 16;
+// How often a tile has each row of A, where it has room: every time with other weights along K, so
+// that a result is the sum of as many of the tile's.
+constexpr u32 ABREAST = M_TILES * 16 / M_TILE;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+
+// Sums are computed here. As one value of many registers they would have FMAs write elsewhere, by
+// instructions that are not issued in pairs, until the last of them is used.
+DEVICE void computed_values(tile &sums)
+{
+    UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
+        float value = sums[v];
+        computed(value);
+        sums[v] = value;
+    }
+}
 
 // A scale for all values of a tile. Dual issue wants operands in two banks of registers, so half of
 // them are a copy where there are few tiles; with more the compiler cannot place it well.
@@ -212,6 +227,7 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
     constexpr u32 ROUND_TILES = minimum(N_TILES, SHARED_BYTES / (WAVES * 1024));
     constexpr u32 ROUND_ROWS = ROUND_TILES * 16; // of W
     constexpr u32 WAVE_FLOATS = 16 * ROUND_ROWS;
+    constexpr u32 RESULTS = WAVE_FLOATS / ABREAST;
     constexpr bool SWAPPED = HALF_BIT || ROUND_ROWS > 16;
     constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
     const u32 member = wave % SPLIT_K * WAVE + lane;
@@ -229,17 +245,21 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
                     total[i][round + t][v];
             }
             barrier();
-            UNROLL for (u32 o = 0; o < WAVE_FLOATS; o += MEMBERS) {
+            UNROLL for (u32 o = 0; o < RESULTS; o += MEMBERS) {
                 const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
-                const u32 swap = SWAPPED ? (row + down) >> HALF_BIT & 1 : 0;
                 if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
-                    (MEMBERS > WAVE_FLOATS && member >= WAVE_FLOATS))
+                    (MEMBERS > RESULTS && member >= RESULTS))
                     continue;
-                const LDS float *const sums =
-                    partial + wave / SPLIT_K * SPLIT_K * WAVE_FLOATS + ((o + member) ^ swap * 16);
-                float result = sums[0];
-                UNROLL for (u32 q = 1; q < SPLIT_K; q++)
-                    result += sums[q * WAVE_FLOATS];
+                float result = 0;
+                UNROLL for (u32 part = 0; part < ABREAST; part++) {
+                    const u32 place = row + down + part * M_TILE; // in the tile
+                    const u32 swap = SWAPPED ? place >> HALF_BIT & 1 : 0;
+                    const LDS float *const sums =
+                        partial + (wave / SPLIT_K * SPLIT_K * WAVE_FLOATS + part * RESULTS) +
+                        ((o + member) ^ swap * 16);
+                    UNROLL for (u32 q = 0; q < SPLIT_K; q++)
+                        result = part + q ? result + sums[q * WAVE_FLOATS] : sums[0];
+                }
                 c_start[(i * 16 + down) * ldc + across] = finish(result, n + across);
             }
         }
@@ -908,6 +928,11 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
 // meet in LDS in a fixed order. Which k an instruction calls its own does not matter as long as
 // both operands agree.
 //
+// Up to eight rows of A may be in their tile twice (ABREAST): once with the weights that one half
+// of the lanes has, once with the other half's, and A is zero where an instruction would sum over
+// the others. Each result is then of one half of a step, and has half as many groups to be scaled
+// for.
+//
 // Weights are decoded in registers and go straight into the instruction. Products of a group are
 // summed unscaled and the scale is applied to that sum. What is multiplied is q - z (EXACT), or in
 // bf16, where that takes more instructions, 128 + q. What is too much then comes out of the sum by
@@ -927,16 +952,18 @@ typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a row of a load
-constexpr u32 UNIT = CHUNK * LOAD_LANES; // weights of a row that one load of the wave covers
-constexpr u32 LANE_UNIT = UNIT / K_LANES; // and that a lane gives to instructions
-constexpr u32 STEP = UNIT * UNITS;        // weights of a row in a step; it divides K
+constexpr u32 PART_LANES = K_LANES / ABREAST; // lanes with parts of a row that are summed
+// Weights of a row: in each of the ABREAST parts of a step those that one load of the wave covers,
+// and of these a lane gives to instructions; in a part, and in a step, which divides K.
+constexpr u32 UNIT = CHUNK * LOAD_LANES / ABREAST, LANE_UNIT = UNIT / PART_LANES;
+constexpr u32 PART = UNIT * UNITS, STEP = PART * ABREAST;
 constexpr u32 STEPS = K / STEP;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
 // Weights that share a scale's load; lanes need not have the same where weights are scaled.
-constexpr bool WHOLE_SPANS = BLOCK % UNIT == 0 && (STEP % BLOCK == 0 || BLOCK % STEP == 0);
-constexpr u32 SPAN = WHOLE_SPANS ? minimum(BLOCK, STEP) : UNIT;
-constexpr u32 SPANS = STEP / SPAN;
+constexpr bool WHOLE_SPANS = BLOCK % UNIT == 0 && (PART % BLOCK == 0 || BLOCK % PART == 0);
+constexpr u32 SPAN = WHOLE_SPANS ? minimum(BLOCK, PART) : UNIT;
+constexpr u32 SPANS = PART / SPAN;
 // Blocks whose scales, or zero points, are in one word.
 constexpr u32 SCALES = SPAN == BLOCK ? blocks_in_word(sizeof(scale_bits), BLOCKS, SPANS) : 1;
 constexpr u32 ZEROS = SPAN == BLOCK ? blocks_in_word(sizeof(zero_bits), BLOCKS, SPANS) : 1;
@@ -953,6 +980,13 @@ constexpr u32 BATCH_WORDS = BATCH / 2, OPERAND_WORDS = K_OF_LANE / 2;
 constexpr u32 A_RING = minimum(BATCHES, M_TILES > 1 || BATCH > 8 ? 2 : 4); // held at once
 typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 
+// What lanes read whose row of A is that of another part; from global memory, as A itself is.
+CONSTANT const a_element ZEROS_FOR_A[ABREAST > 1 ? PART : 1] = {};
+DEVICE const a_element *zeros_for_a()
+{
+    return (const __attribute__((address_space(1))) a_element *)(u64)ZEROS_FOR_A;
+}
+
 // Rows of decoded weights in LDS lie 16 bytes further apart than they are long, so that eight
 // lanes that read 16 bytes each meet all banks.
 constexpr u32 ROW_PIECES = UNIT / 8 + 1; // of eight weights
@@ -964,17 +998,21 @@ constexpr float SUM_FACTOR = STARTS_AT_SUMS && ZERO == ZERO_NONE ? -(CODE_BIAS +
 
 // ---- plain sums of A, once for all rows of W of a workgroup ----
 
-// A wave makes those of some spans, for as many rows at once as lanes have sharers: SHARERS lanes
-// take pieces of eight values of a row in turn, as the matrix instruction wants them on gfx9, which
-// then sums them; else as neighbours, by dot products.
+// A wave makes those of some spans, for as many rows at once as lanes have sharers, and of spans
+// side by side if there are not so many rows: SHARERS lanes take pieces of eight values of a row in
+// turn, as the matrix instruction wants them on gfx9, which then sums them; else as neighbours, by
+// dot products.
 constexpr bool SUMS_BY_MATRIX = WAVE == 64;
-constexpr u32 SUM_SPANS = K / SPAN, PIECES = SPAN / 8, SHARERS = minimum(PIECES, 4);
+constexpr u32 SUM_SPANS = K / SPAN, PIECES = SPAN / 8, SHARERS = SUMS_BY_MATRIX ? 4 : 2;
 constexpr u32 SUM_LOADS = PIECES / SHARERS;
 constexpr u32 SUM_ROWS = minimum(WAVE / SHARERS, M_TILE), ROW_BLOCKS = M_TILE / SUM_ROWS;
-constexpr u32 SUM_TRIPS = (SUM_SPANS + WAVES - 1) / WAVES; // spans of a wave
+constexpr u32 SPANS_ASIDE = WAVE / SHARERS / SUM_ROWS, WAVES_SPANS = WAVES * SPANS_ASIDE;
+constexpr u32 SUM_TRIPS = (SUM_SPANS + WAVES_SPANS - 1) / WAVES_SPANS; // of a wave
+static_assert(SUM_SPANS % SPANS_ASIDE == 0 || !SHARED_SUMS, "a wave has all of its spans or none");
 constexpr u32 SUM_MOST = 16 / minimum(ROW_BLOCKS * SUM_LOADS, 16); // whose loads may be under way
 constexpr u32 SUM_ROUNDS = (SUM_TRIPS + SUM_MOST - 1) / SUM_MOST;
 constexpr u32 AT_ONCE = (SUM_TRIPS + SUM_ROUNDS - 1) / SUM_ROUNDS;
+constexpr bool EVEN_SUMS = SUM_SPANS % (AT_ONCE * WAVES_SPANS) == 0;
 
 // Rows of a tile stand in the order in which a lane takes its values.
 DEVICE u32 place_of_row(u32 row)
@@ -990,8 +1028,9 @@ DEVICE operand make_ones()
     return ones;
 }
 
-// Puts SUM_FACTOR times the sums of SUM_ROWS rows where their places are from `sums` on.
-DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], LDS float *sums, u32 lane)
+// Puts SUM_FACTOR times the sums of SUM_ROWS rows and SPANS_ASIDE spans where their places are from
+// `sums` on. `factors`: that factor as a pair of A's type, twice.
+DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], u32x2 factors, LDS float *sums, u32 lane)
 {
 #if defined(__GFX9__) && !defined(__gfx950__)
     // of a lane's values by an instruction of a quarter of the cycles or half of them, then of the
@@ -1021,22 +1060,18 @@ DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], LDS float *sums, u32 lane)
             sum = multiply_add(values, make_ones(), sum);
         }
     *(LDS f32x4 *)(sums + lane / 16 * 4) = sum * SUM_FACTOR;
-#else
-    float sum = 0;
-    UNROLL for (u32 i = 0; i < SUM_LOADS; i++) UNROLL for (u32 d = 0; d < 4; d++) {
-        const u32 pair = piece[i][d];
-        if constexpr (A_TYPE == F16)
-            sum = __builtin_amdgcn_fdot2(__builtin_bit_cast(f16x2, pair),
-                                         __builtin_bit_cast(f16x2, 0x3c003c00), sum, false);
-        else
-            sum = __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(bf16x2, pair),
-                                                  __builtin_bit_cast(bf16x2, 0x3f803f80), sum,
-                                                  false);
+#elif PAIRED
+    f32x2 both = 0.0f;
+    computed(both);
+    float sum[] = {both.x, both.y};
+    UNROLL for (u32 i = 0; i < SUM_LOADS; i++) UNROLL for (u32 d = 0; d < 4; d += 2) {
+        const u32 first = piece[i][d], second = piece[i][d + 1];
+        dual_dot2(sum[0], first, factors.x, sum[1], second, factors.y);
     }
-    sum += across<0>(sum, lane);
-    if (SHARERS > 2)
-        sum += across<1>(sum, lane);
-    sums[place_of_row(lane / SHARERS)] = sum * SUM_FACTOR;
+    float all = sum[0] + sum[1];
+    all += across<0>(all, lane);
+    const u32 own = lane / SHARERS;
+    sums[own / SUM_ROWS * M_TILE + place_of_row(own % SUM_ROWS)] = all;
 #endif
 }
 
@@ -1047,19 +1082,25 @@ template <class ROW> DEVICE void make_sums(LDS float *sums, u32 wave, u32 lane, 
     const u32 part = SUMS_BY_MATRIX ? lane / 16 : lane % SHARERS;
     const u8 *row[ROW_BLOCKS];
     UNROLL for (u32 r = 0; r < ROW_BLOCKS; r++)
-        row[r] = row_of(r * SUM_ROWS + own) + part * 16;
+        row[r] = row_of(r * SUM_ROWS + own % SUM_ROWS) + own / SUM_ROWS * (SPAN * 2) + part * 16;
+    const a_element factor = SUM_FACTOR; // exact
+    const a_element __attribute__((ext_vector_type(2))) pair = factor;
+    u32x2 factors = __builtin_bit_cast(u32, pair);
+    if (!SUMS_BY_MATRIX)
+        computed(factors); // in two registers, for dual issue
 #pragma unroll 1
-    for (u32 span = wave; span < SUM_SPANS; span += AT_ONCE * WAVES) {
+    for (u32 span = wave * SPANS_ASIDE; span < SUM_SPANS; span += AT_ONCE * WAVES_SPANS) {
         a_piece piece[AT_ONCE][ROW_BLOCKS][SUM_LOADS];
         UNROLL for (u32 j = 0; j < AT_ONCE; j++) UNROLL for (u32 r = 0; r < ROW_BLOCKS; r++) {
-            const u8 *const at = row[r] + minimum(span + j * WAVES, SUM_SPANS - 1) * (SPAN * 2);
+            const u32 its = span + j * WAVES_SPANS, last = SUM_SPANS - SPANS_ASIDE;
+            const u8 *const at = row[r] + (EVEN_SUMS ? its : minimum(its, last)) * (SPAN * 2);
             UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
                 piece[j][r][i] = *(const a_piece *)(at + i * SHARERS * 16);
         }
         UNROLL for (u32 j = 0; j < AT_ONCE; j++) UNROLL for (u32 r = 0; r < ROW_BLOCKS; r++)
-            if (j == 0 || span + j * WAVES < SUM_SPANS)
-                add_up(piece[j][r],
-                       sums + (span + j * WAVES) * M_TILE + place_of_row(r * SUM_ROWS), lane);
+            if (EVEN_SUMS || j == 0 || span + j * WAVES_SPANS < SUM_SPANS)
+                add_up(piece[j][r], factors,
+                       sums + (span + j * WAVES_SPANS) * M_TILE + place_of_row(r * SUM_ROWS), lane);
     }
 }
 
@@ -1117,8 +1158,11 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // Each lane has one row of every tile. Rows past the end are computed from the last one again
     // and not stored.
-    const u32 a_part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
-    const u32 b_part = LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK;
+    const u32 part = ABREAST == 1 ? 0 : lane / 16 / PART_LANES; // of a step
+    const bool has_a = lane % 16 / M_TILE == part;
+    // its place along K in a step's first unit
+    const u32 a_part = part * PART + (K_LANES == 1 ? 0 : lane / 16 % PART_LANES * CHUNK);
+    const u32 b_part = STAGED ? (LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK) : a_part;
     const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on
     u32 b_offset[N_TILES];
     row_scales scale_row[N_TILES];
@@ -1130,9 +1174,11 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         b_offset[t] = row * (WORD_BLOCKS ? 16 : K / 2) + place_of(b_part);
         scale_row[t] = scales_of_rows(start, row, SCALE_NAMES);
     }
-    UNROLL for (u32 i = 0; i < M_TILES; i++)
-        a_start[i] = (const u8 *)(a + (u64)(first + minimum(m0 + i * 16 + lane % 16, m - 1)) * lda +
-                                  (k + a_part));
+    UNROLL for (u32 i = 0; i < M_TILES; i++) {
+        const u32 row = m0 + i * 16 + lane % 16 % M_TILE;
+        const a_element *const start = a + (u64)(first + minimum(row, m - 1)) * lda;
+        a_start[i] = (const u8 *)(has_a ? start + (k + a_part) : zeros_for_a());
+    }
 
     auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][WORDS],
                             u32 (&scale)[SPANS / SCALES][N_TILES],
@@ -1142,7 +1188,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             UNROLL for (u32 u = 0; u < UNITS; u++)
                 load_dwords<WORDS, WEIGHTS_ONCE>(packed[u][t], from + u * UNIT_BYTES);
         }
-        const u32 at = k + (SCALED ? b_part : 0);
+        const u32 at = k + (SCALED ? b_part : part * PART);
         UNROLL for (u32 t = 0; t < N_TILES; t++) {
             UNROLL for (u32 s = 0; s < SPANS; s += SCALES)
                 scale[s / SCALES][t] = load_scales<SCALES>(scale_row[t], at + s * SPAN);
@@ -1166,6 +1212,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     LDS u32x4 *const staged = (LDS u32x4 *)shared_memory + wave * STAGED_PIECES;
     LDS float *const sums_of_a = (LDS float *)((LDS u32x4 *)shared_memory + WAVES * STAGED_PIECES);
     if constexpr (SHARED_SUMS) {
+#if PAIRED
+        define_dual_dot2();
+#endif
         make_sums(sums_of_a, wave, lane, [&](u32 row) {
             return (const u8 *)(a + (u64)(first + minimum(m0 + row, m - 1)) * lda);
         });
@@ -1236,9 +1285,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         };
         tile sum[M_TILES][N_TILES], plain[M_TILES]; // of a span; plain of A alone
         // of A, that a span's sums start from or have taken off
-        const u32 tile_row_place = lane / 16 * TILE_VALUES;
+        const u32 tile_row_place = lane / 16 * TILE_VALUES % M_TILE;
         auto sums_at = [&](u32 s, u32 i) {
-            return take_sums(sums_of_a + (k / SPAN + s) * M_TILE + i * 16 + tile_row_place);
+            return take_sums(sums_of_a + ((k + part * PART) / SPAN + s) * M_TILE + i * 16 +
+                             tile_row_place);
         };
 
         UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
@@ -1255,7 +1305,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
                     if (!SCALED && batch % SPAN_BATCHES)
                         computed(sum[i][t]);
-                    computed(total[i][t]);
+                    if (SCALED)
+                        computed(total[i][t]);
+                    else
+                        computed_values(total[i][t]);
                 }
                 UNROLL for (u32 t = 0; t < N_TILES; t++)
                     UNROLL for (u32 j = 0; j < BATCH_WORDS; j++)
@@ -1328,7 +1381,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             }
         });
         UNROLL for (u32 i = 0; i < M_TILES; i++)
-            a_start[i] += ((i64)next_k - (i64)k) * (i64)sizeof(a_element);
+            a_start[i] += has_a ? ((i64)next_k - (i64)k) * (i64)sizeof(a_element) : 0;
         k = next_k;
         UNROLL for (u32 t = 0; t < N_TILES; t++) {
             UNROLL for (u32 s = 0; s < SPANS / SCALES; s++)

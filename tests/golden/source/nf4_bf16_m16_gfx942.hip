@@ -168,10 +168,24 @@ DEVICE tile multiply_add(operand a, operand w, tile sum)
 // each of the M_TILES tiles of A, and SPLIT_K waves have sums of the same ones.
 
 constexpr u32 SPREAD_MAX = K_LANES == 1 ? 4 : 2; // tiles of A
-constexpr u32 N_TILES = ROWS / 16, M_TILES = M_TILE / 16;
+constexpr u32 N_TILES = ROWS / 16, M_TILES = (M_TILE + 15) / 16;
+// How often a tile has each row of A, where it has room: every time with other weights along K, so
+// that a result is the sum of as many of the tile's.
+constexpr u32 ABREAST = M_TILES * 16 / M_TILE;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+
+// Sums are computed here. As one value of many registers they would have FMAs write elsewhere, by
+// instructions that are not issued in pairs, until the last of them is used.
+DEVICE void computed_values(tile &sums)
+{
+    UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
+        float value = sums[v];
+        computed(value);
+        sums[v] = value;
+    }
+}
 
 // A scale for all values of a tile. Dual issue wants operands in two banks of registers, so half of
 // them are a copy where there are few tiles; with more the compiler cannot place it well.
@@ -200,6 +214,7 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
     constexpr u32 ROUND_TILES = minimum(N_TILES, SHARED_BYTES / (WAVES * 1024));
     constexpr u32 ROUND_ROWS = ROUND_TILES * 16; // of W
     constexpr u32 WAVE_FLOATS = 16 * ROUND_ROWS;
+    constexpr u32 RESULTS = WAVE_FLOATS / ABREAST;
     constexpr bool SWAPPED = HALF_BIT || ROUND_ROWS > 16;
     constexpr u32 MEMBERS = SPLIT_K * WAVE; // lanes that share rows of W
     const u32 member = wave % SPLIT_K * WAVE + lane;
@@ -217,17 +232,21 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
                     total[i][round + t][v];
             }
             barrier();
-            UNROLL for (u32 o = 0; o < WAVE_FLOATS; o += MEMBERS) {
+            UNROLL for (u32 o = 0; o < RESULTS; o += MEMBERS) {
                 const u32 down = o / ROUND_ROWS, across = round * 16 + o % ROUND_ROWS;
-                const u32 swap = SWAPPED ? (row + down) >> HALF_BIT & 1 : 0;
                 if (m0 + i * 16 + row + down >= m || (!WHOLE_GROUPS && n + across >= N) ||
-                    (MEMBERS > WAVE_FLOATS && member >= WAVE_FLOATS))
+                    (MEMBERS > RESULTS && member >= RESULTS))
                     continue;
-                const LDS float *const sums =
-                    partial + wave / SPLIT_K * SPLIT_K * WAVE_FLOATS + ((o + member) ^ swap * 16);
-                float result = sums[0];
-                UNROLL for (u32 q = 1; q < SPLIT_K; q++)
-                    result += sums[q * WAVE_FLOATS];
+                float result = 0;
+                UNROLL for (u32 part = 0; part < ABREAST; part++) {
+                    const u32 place = row + down + part * M_TILE; // in the tile
+                    const u32 swap = SWAPPED ? place >> HALF_BIT & 1 : 0;
+                    const LDS float *const sums =
+                        partial + (wave / SPLIT_K * SPLIT_K * WAVE_FLOATS + part * RESULTS) +
+                        ((o + member) ^ swap * 16);
+                    UNROLL for (u32 q = 0; q < SPLIT_K; q++)
+                        result = part + q ? result + sums[q * WAVE_FLOATS] : sums[0];
+                }
                 c_start[(i * 16 + down) * ldc + across] = finish(result, n + across);
             }
         }
@@ -549,7 +568,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++) {
                     if (batch % SPAN_BATCHES)
                         computed(sum[i][t]);
-                    computed(total[i][t]);
+                    computed_values(total[i][t]);
                 }
                 next();
             }
