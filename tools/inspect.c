@@ -220,8 +220,8 @@ static int print_layers(const char *path, const struct safetensors *s,
 {
     struct table t = {0};
 
-    printf("%s: safetensors, %zu tensors, %zu linear layer%s\n", path, s->count, count,
-           count == 1 ? "" : "s");
+    printf("%s: safetensors, %zu tensor%s, %zu linear layer%s\n", path, s->count,
+           s->count == 1 ? "" : "s", count, count == 1 ? "" : "s");
     if (!count)
         return EXIT_OK;
     table_header(&t, "<layer|<format|<problem");

@@ -63,6 +63,27 @@ int json_file_load(const char *path, size_t limit, json_t **root)
     return status;
 }
 
+const json_t *json_any(const json_t *object, const char *names, char found[64])
+{
+    for (const char *p = names; p;) {
+        const char *const bar = strchr(p, '|');
+        snprintf(found, 64, "%.*s", bar ? (int)(bar - p) : (int)strlen(p), p);
+        const json_t *const value = json_object_get(object, found);
+        if (value && !json_is_null(value))
+            return value;
+        p = bar ? bar + 1 : NULL;
+    }
+    return NULL;
+}
+
+const char *json_text(const json_t *object, const char *names)
+{
+    char found[64];
+    const char *const text = json_string_value(json_any(object, names, found));
+
+    return text ? text : "";
+}
+
 const char *json_shown(const json_t *value, char shown[JSON_SHOWN_BYTES])
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);

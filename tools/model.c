@@ -15,8 +15,6 @@
 #define DIMENSION_MAX ((int64_t)1 << 30) /* the largest N and K that a problem may have */
 #define HEADS_MAX     ((int64_t)1 << 20)
 #define HEAD_DIM_MAX  ((int64_t)1 << 20)
-#define LAYERS_MAX    ((int64_t)10000)
-#define EXPERTS_MAX   ((int64_t)1 << 16)
 
 static int read_experts(const json_t *root, const char *path, struct model *m)
 {
@@ -29,7 +27,7 @@ static int read_experts(const json_t *root, const char *path, struct model *m)
         return fail("%s: 'experts' is %s; it must be an object with 'count' and 'intermediate'",
                     path, json_shown(experts, shown));
     snprintf(where, sizeof where, "%s: experts", path);
-    const int status = json_field_int(experts, where, "count", 1, EXPERTS_MAX, &m->experts);
+    const int status = json_field_int(experts, where, "count", 1, MODEL_EXPERTS_MAX, &m->experts);
     if (status)
         return status;
     return json_field_int(experts, where, "intermediate", 1, DIMENSION_MAX / 2,
@@ -42,9 +40,9 @@ static int read_sizes(const json_t *root, const char *path, struct model *m)
         const char *name;
         int64_t max, *value;
     } fields[] = {
-        {"hidden", DIMENSION_MAX, &m->hidden}, {"heads", HEADS_MAX, &m->heads},
-        {"kv_heads", HEADS_MAX, &m->kv_heads}, {"head_dim", HEAD_DIM_MAX, &m->head_dim},
-        {"layers", LAYERS_MAX, &m->layers},    {"vocabulary", DIMENSION_MAX, &m->vocabulary},
+        {"hidden", DIMENSION_MAX, &m->hidden},    {"heads", HEADS_MAX, &m->heads},
+        {"kv_heads", HEADS_MAX, &m->kv_heads},    {"head_dim", HEAD_DIM_MAX, &m->head_dim},
+        {"layers", MODEL_LAYERS_MAX, &m->layers}, {"vocabulary", DIMENSION_MAX, &m->vocabulary},
     };
 
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
@@ -161,36 +159,101 @@ int model_parse_tp(const char *text, int tp[MODEL_TP_MAX], size_t *count)
     }
 }
 
-/* The layers so far, and the way of splitting that more are added for. */
-struct layer_list {
-    struct model_layer *layers;
-    size_t *count;
-    int tp;
+/* ---- Places ---------------------------------------------------------------------------------- */
+
+/* Names of the layer at each place, and of the parts that it is fused of. */
+static const struct {
+    const char *name, *parts[3];
+} places[PLACES] = {
+    [PLACE_QKV] = {"qkv", {"q", "k", "v"}},
+    [PLACE_Q] = {"q", {NULL}},
+    [PLACE_QKV_A] = {"qkv_a", {"q_a", "kv_a"}},
+    [PLACE_KV_A] = {"kv_a", {NULL}},
+    [PLACE_Q_B] = {"q_b", {NULL}},
+    [PLACE_KV_B] = {"kv_b", {NULL}},
+    [PLACE_O] = {"o", {NULL}},
+    [PLACE_GATE_UP] = {"gate_up", {"gate", "up"}},
+    [PLACE_DOWN] = {"down", {NULL}},
+    [PLACE_EXPERT_GATE_UP] = {"expert gate_up", {"expert gate", "expert up"}},
+    [PLACE_EXPERT_DOWN] = {"expert down", {NULL}},
+    [PLACE_SHARED_GATE_UP] = {"shared gate_up", {"shared gate", "shared up"}},
+    [PLACE_SHARED_DOWN] = {"shared down", {NULL}},
+    [PLACE_HEAD] = {"lm_head", {NULL}},
 };
 
-/* Adds a layer, or its name to a layer of the same shape. */
-static void add_layer(const struct layer_list *list, const char *kind, int64_t n, int64_t k,
-                      bool bias)
+static bool is_gate_up(enum model_place place)
 {
-    char name[32];
-    size_t i = 0;
+    return place == PLACE_GATE_UP || place == PLACE_EXPERT_GATE_UP || place == PLACE_SHARED_GATE_UP;
+}
 
-    if (list->tp == 1)
-        snprintf(name, sizeof name, "%s", kind);
-    else
-        snprintf(name, sizeof name, "%s/tp%d", kind, list->tp);
-    struct model_layer *layer = list->layers;
-    while (i < *list->count && (layer->n != n || layer->k != k || layer->bias != bias))
-        i++, layer++;
-    if (i == *list->count) {
-        *layer = (struct model_layer){.n = n, .k = k, .bias = bias};
-        snprintf(layer->names, sizeof layer->names, "%s", name);
-        ++*list->count;
-    } else if (strlen(layer->names) + strlen(name) + 3 < sizeof layer->names) {
-        strcat(layer->names, ", ");
-        strcat(layer->names, name);
+bool model_has(const struct model *m, enum model_place place)
+{
+    switch (place) {
+    case PLACE_QKV:
+        return !m->latent.kv;
+    case PLACE_Q:
+    case PLACE_KV_A:
+        return m->latent.kv && !m->latent.q;
+    case PLACE_QKV_A:
+    case PLACE_Q_B:
+        return m->latent.kv && m->latent.q;
+    case PLACE_KV_B:
+        return m->latent.kv;
+    case PLACE_GATE_UP:
+    case PLACE_DOWN:
+        return m->intermediate;
+    case PLACE_EXPERT_GATE_UP:
+    case PLACE_EXPERT_DOWN:
+        return m->expert_intermediate;
+    case PLACE_SHARED_GATE_UP:
+    case PLACE_SHARED_DOWN:
+        return m->shared_intermediate;
+    default:
+        return true;
     }
 }
+
+int model_parts(const struct model *m, enum model_place place)
+{
+    int count = 0;
+
+    if (is_gate_up(place) && m->ungated)
+        return 1;
+    while (count < 3 && places[place].parts[count])
+        count++;
+    return count ? count : 1;
+}
+
+int model_add_use(struct model *m, const char *path, struct model_use use)
+{
+    for (size_t i = 0; i < m->use_count; i++)
+        if (m->uses[i].place == use.place && m->uses[i].part == use.part &&
+            m->uses[i].scheme == use.scheme)
+            return EXIT_OK;
+    if (m->use_count == MODEL_USES_MAX)
+        return fail("%s: quantization_config: layers are quantised in more than %d ways", path,
+                    MODEL_USES_MAX);
+    m->uses[m->use_count++] = use;
+    return EXIT_OK;
+}
+
+int model_add_scheme(struct model *m, const char *path, const struct model_scheme *scheme,
+                     size_t *index)
+{
+    size_t i = 0;
+
+    while (i < m->scheme_count && memcmp(&m->schemes[i], scheme, sizeof *scheme) != 0)
+        i++;
+    if (i == MODEL_SCHEMES_MAX)
+        return fail("%s: quantization_config: more than %d ways to quantise a layer", path,
+                    MODEL_SCHEMES_MAX - 1);
+    if (i == m->scheme_count)
+        m->schemes[m->scheme_count++] = *scheme;
+    *index = i;
+    return EXIT_OK;
+}
+
+/* ---- Layers ---------------------------------------------------------------------------------- */
 
 static int check_split(const struct model *m, const char *what, int64_t value, int tp)
 {
@@ -200,76 +263,136 @@ static int check_split(const struct model *m, const char *what, int64_t value, i
                   (long long)value, what, m->name);
 }
 
-static int add_attention(const struct model *m, const struct layer_list *list)
+static int check_splits(const struct model *m, int tp)
 {
-    const int64_t heads = m->heads / list->tp;
-    const int64_t kv_heads = m->kv_heads >= list->tp ? m->kv_heads / list->tp : 1;
-    const struct model_latent *const l = &m->latent;
-
-    if (!l->kv) {
-        if (m->kv_heads % list->tp && list->tp % m->kv_heads)
-            return check_split(m, "kv_heads", m->kv_heads, list->tp);
-        add_layer(list, "qkv", (heads + 2 * kv_heads) * m->head_dim, m->hidden, m->qkv_bias);
-        add_layer(list, "o", m->hidden, heads * m->head_dim, m->o_bias);
-        return EXIT_OK;
-    }
-    if (!l->q) {
-        add_layer(list, "q", heads * (l->nope + l->rope), m->hidden, false);
-        add_layer(list, "kv_a", l->kv + l->rope, m->hidden, m->qkv_bias);
-    } else {
-        add_layer(list, "qkv_a", l->q + l->kv + l->rope, m->hidden, m->qkv_bias);
-        add_layer(list, "q_b", heads * (l->nope + l->rope), l->q, false);
-    }
-    add_layer(list, "kv_b", heads * (l->nope + l->value), l->kv, false);
-    add_layer(list, "o", m->hidden, heads * l->value, m->o_bias);
-    return EXIT_OK;
-}
-
-/* gate_up and down of that width. */
-static void add_mlp(const struct model *m, const struct layer_list *list, const char *kind,
-                    int64_t intermediate, bool bias)
-{
-    char name[32];
-
-    if (!intermediate)
-        return;
-    snprintf(name, sizeof name, "%sgate_up", kind);
-    add_layer(list, name, 2 * intermediate / list->tp, m->hidden, bias);
-    snprintf(name, sizeof name, "%sdown", kind);
-    add_layer(list, name, m->hidden, intermediate / list->tp, bias);
-}
-
-/* One GPU's share of each layer. */
-static int add_layers(const struct model *m, int tp, struct model_layer *layers, size_t *count)
-{
-    const struct layer_list list = {layers, count, tp};
     int status;
 
     if ((status = check_split(m, "heads", m->heads, tp)) ||
         (status = check_split(m, "intermediate", m->intermediate, tp)) ||
         (status = check_split(m, "expert intermediate", m->expert_intermediate, tp)) ||
         (status = check_split(m, "shared expert intermediate", m->shared_intermediate, tp)) ||
-        (status = check_split(m, "vocabulary", m->vocabulary, tp)) ||
-        (!m->only_experts && (status = add_attention(m, &list))))
+        (status = check_split(m, "vocabulary", m->vocabulary, tp)))
         return status;
-    if (!m->only_experts)
-        add_mlp(m, &list, "", m->intermediate, m->mlp_bias);
-    add_mlp(m, &list, "expert ", m->expert_intermediate, m->expert_bias);
-    if (!m->only_experts)
-        add_mlp(m, &list, "shared ", m->shared_intermediate, m->mlp_bias);
-    if (!m->plain_head)
-        add_layer(&list, "lm_head", m->vocabulary / tp, m->hidden, false);
+    if (!m->latent.kv && m->kv_heads % tp && tp % m->kv_heads)
+        return check_split(m, "kv_heads", m->kv_heads, tp);
     return EXIT_OK;
 }
 
-int model_layers(const struct model *model, const int *tp, size_t tp_count,
-                 struct model_layer layers[MODEL_LAYERS_MAX], size_t *count)
+/* gate_up, or gate or up, of that width. */
+static void shape_gate_up(const struct model *m, int part, int64_t intermediate, bool bias,
+                          struct model_layer *layer)
 {
+    const int parts = part < 0 && !m->ungated ? 2 : 1;
+
+    *layer = (struct model_layer){.n = parts * intermediate, .k = m->hidden, .bias = bias};
+}
+
+static void shape_attention(const struct model *m, struct model_use use, int tp,
+                            struct model_layer *layer)
+{
+    const int64_t heads = m->heads / tp, kv_heads = m->kv_heads >= tp ? m->kv_heads / tp : 1;
+    const struct model_latent *const l = &m->latent;
+    const int64_t widths[] = {heads * m->head_dim, kv_heads * m->head_dim, kv_heads * m->head_dim};
+
+    *layer = (struct model_layer){.k = m->hidden, .bias = m->qkv_bias};
+    if (use.place == PLACE_QKV)
+        layer->n = use.part < 0 ? widths[0] + widths[1] + widths[2] : widths[use.part];
+    else if (use.place == PLACE_QKV_A)
+        layer->n = (use.part == 1 ? 0 : l->q) + (use.part == 0 ? 0 : l->kv + l->rope);
+    else if (use.place == PLACE_KV_A)
+        layer->n = l->kv + l->rope;
+    else if (use.place == PLACE_O)
+        *layer = (struct model_layer){
+            .n = m->hidden, .k = heads * (l->kv ? l->value : m->head_dim), .bias = m->o_bias};
+    else if (use.place == PLACE_KV_B)
+        *layer = (struct model_layer){.n = heads * (l->nope + l->value), .k = l->kv};
+    else /* q, which comes from the hidden state where it is not squeezed */
+        *layer =
+            (struct model_layer){.n = heads * (l->nope + l->rope), .k = l->q ? l->q : m->hidden};
+}
+
+/* One GPU's share of a layer. */
+static void shape_layer(const struct model *m, struct model_use use, int tp,
+                        struct model_layer *layer)
+{
+    switch (use.place) {
+    case PLACE_GATE_UP:
+        shape_gate_up(m, use.part, m->intermediate / tp, m->mlp_bias, layer);
+        break;
+    case PLACE_EXPERT_GATE_UP:
+        shape_gate_up(m, use.part, m->expert_intermediate / tp, m->expert_bias, layer);
+        break;
+    case PLACE_SHARED_GATE_UP:
+        shape_gate_up(m, use.part, m->shared_intermediate / tp, m->mlp_bias, layer);
+        break;
+    case PLACE_DOWN:
+        *layer =
+            (struct model_layer){.n = m->hidden, .k = m->intermediate / tp, .bias = m->mlp_bias};
+        break;
+    case PLACE_EXPERT_DOWN:
+        *layer = (struct model_layer){
+            .n = m->hidden, .k = m->expert_intermediate / tp, .bias = m->expert_bias};
+        break;
+    case PLACE_SHARED_DOWN:
+        *layer = (struct model_layer){
+            .n = m->hidden, .k = m->shared_intermediate / tp, .bias = m->mlp_bias};
+        break;
+    case PLACE_HEAD:
+        *layer =
+            (struct model_layer){.n = m->vocabulary / tp, .k = m->hidden, .bias = m->head_bias};
+        break;
+    default:
+        shape_attention(m, use, tp, layer);
+    }
+    layer->scheme = use.scheme;
+    const bool up = m->ungated && is_gate_up(use.place);
+    const char *const *const parts = places[use.place].parts;
+    const char *const name = up              ? parts[1]
+                             : use.part >= 0 ? parts[use.part]
+                                             : places[use.place].name;
+    if (tp == 1)
+        snprintf(layer->names, sizeof layer->names, "%s", name);
+    else
+        snprintf(layer->names, sizeof layer->names, "%s/tp%d", name, tp);
+}
+
+/* Adds a layer, or its name to a layer that is the same but for that. */
+static void add_layer(const struct model_layer *added, struct model_layer *layers, size_t *count)
+{
+    for (size_t i = 0; i < *count; i++) {
+        struct model_layer *const l = &layers[i];
+        if (l->n != added->n || l->k != added->k || l->bias != added->bias ||
+            l->scheme != added->scheme)
+            continue;
+        if (strlen(l->names) + strlen(added->names) + 3 < sizeof l->names) {
+            strcat(l->names, ", ");
+            strcat(l->names, added->names);
+        }
+        return;
+    }
+    layers[(*count)++] = *added;
+}
+
+int model_layers(const struct model *model, const int *tp, size_t tp_count,
+                 struct model_layer layers[MODEL_PROBLEMS_MAX], size_t *count)
+{
+    struct model_use uses[MODEL_USES_MAX];
+    size_t use_count = model->use_count;
+
+    memcpy(uses, model->uses, sizeof uses);
+    for (int p = 0; !model->use_count && p < PLACES; p++)
+        if (model_has(model, p))
+            uses[use_count++] = (struct model_use){.place = p, .part = -1};
     *count = 0;
     for (size_t i = 0; i < tp_count; i++) {
-        const int status = add_layers(model, tp[i], layers, count);
+        const int status = check_splits(model, tp[i]);
         if (status)
             return status;
+        for (size_t u = 0; u < use_count; u++) {
+            struct model_layer layer;
+            shape_layer(model, uses[u], tp[i], &layer);
+            add_layer(&layer, layers, count);
+        }
     }
     return EXIT_OK;
 }

@@ -30,7 +30,7 @@ struct line {
     size_t next, done;
 };
 
-static void keep_error(struct prewarm_problem *p, quern_status status)
+void prewarm_keep_error(struct prewarm_problem *p, quern_status status)
 {
     const struct quern_error *e = quern_last_error();
 
@@ -75,7 +75,7 @@ static void make(quern_ctx *ctx, struct prewarm_problem *p)
         if (!status)
             status = keep_kernels(p, op);
         if (status)
-            keep_error(p, status);
+            prewarm_keep_error(p, status);
         quern_op_release(op);
     }
 }
@@ -176,7 +176,7 @@ static void verify_run(quern_ctx *ctx, struct prewarm_problem *p, struct prewarm
     if (!r->status)
         r->status = quern_verify(op, r->m, VERIFY_SEED, QUERN_CHECK_FAST, &r->result);
     if (r->status)
-        keep_error(p, r->status);
+        prewarm_keep_error(p, r->status);
     quern_op_release(op);
 }
 
@@ -262,22 +262,38 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* One line for the first failure; the report shows them all. */
+static void describe(const struct prewarm *w, const struct prewarm_problem *p, char text[512])
+{
+    const bool which = w->target_count > 1;
+
+    snprintf(text, 512, "%.300s%s%s", p->layers[0] ? p->layers : p->text, which ? " for " : "",
+             which ? w->targets[p->target].info.name : "");
+}
+
+/* One line for the first failure, and one before it for each other problem that has no kernels for
+ * a reason of its own. */
 static int conclude(const struct prewarm *w)
 {
     size_t failed = 0;
     const struct prewarm_problem *first = NULL;
+    char text[512];
 
-    for (size_t i = 0; i < w->count; i++)
-        if (w->problems[i].status) {
-            first = first ? first : &w->problems[i];
-            failed++;
+    for (size_t i = 0; i < w->count; i++) {
+        const struct prewarm_problem *const p = &w->problems[i];
+        if (!p->status)
+            continue;
+        failed++;
+        first = first ? first : p;
+        if ((p->status == QUERN_E_PROBLEM || p->status == QUERN_E_DECLINED) &&
+            strcmp(p->error, first->error) != 0) {
+            describe(w, p, text);
+            note("%s: %s", text, p->error);
         }
-    if (first)
-        return fail("%zu of %zu problems failed; %s%s%s: %s", failed, w->count,
-                    first->layers[0] ? first->layers : first->text,
-                    w->target_count > 1 ? " for " : "",
-                    w->target_count > 1 ? w->targets[first->target].info.name : "", first->error);
+    }
+    if (first) {
+        describe(w, first, text);
+        return fail("%zu of %zu problems failed; %s: %s", failed, w->count, text, first->error);
+    }
     if (w->put_failed)
         return fail("%llu kernel%s could not be stored: %s; make room there, or name another "
                     "directory with --cache-dir",

@@ -28,6 +28,7 @@ struct prewarm_kernel {
 #define PREWARM_RUNS_MAX    (PREWARM_KERNELS_MAX + 1)
 struct prewarm_problem {
     size_t target;    /* index in its prewarm's targets */
+    bool plain;       /* a layer that a quantised model leaves as it is */
     char layers[256]; /* names of the model's layers; "" for a problem given as text */
     char text[QUERN_TEXT_MAX];
     struct quern_problem problem;
@@ -36,7 +37,7 @@ struct prewarm_problem {
     struct prewarm_kernel kernels[PREWARM_KERNELS_MAX]; /* by increasing M */
     size_t run_count;
     struct prewarm_run runs[PREWARM_RUNS_MAX];
-    quern_status status; /* of making, loading back or verifying its kernels */
+    quern_status status; /* of reading its words, making, loading back or verifying its kernels */
     char error[1024];    /* what went wrong */
 };
 
@@ -56,11 +57,11 @@ struct prewarm {
     struct prewarm_target targets[PREWARM_TARGETS_MAX];
     struct model model; /* name "" when problems were given as text */
     struct m_set m_set; /* --m, or all */
-    int verify; /* 0: no, else enum prewarm_verify */
+    int verify;         /* 0: no, else enum prewarm_verify */
     size_t count;
     struct prewarm_problem *problems; /* by target */
     double make_seconds, verify_seconds;
-    uint64_t put_failed;    /* kernels that could not be stored */
+    uint64_t put_failed;               /* kernels that could not be stored */
     char warnings[WARNINGS_MAX][1024]; /* the first may be the reason why nothing is stored */
     size_t warning_count;              /* those beyond the maximum too */
 };
@@ -77,6 +78,9 @@ struct prewarm_origin {
 /* Fills in targets and problems. Returns an exit status. */
 int prewarm_collect(struct prewarm *w, int argc, char **argv, int first,
                     struct prewarm_origin *from);
+
+/* Keeps what quern_last_error says. */
+void prewarm_keep_error(struct prewarm_problem *p, quern_status status);
 
 /* Issue slots times lanes for each weight. */
 double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_run *r);

@@ -11,83 +11,181 @@
 static const char *const words[] = {"wq", "group", "scale",  "zero", "a",
                                     "c",  "bias",  "layout", "round"};
 #define WORD_COUNT PREWARM_WORDS
-enum { WQ, A = 4, C, BIAS }; /* places of some */
+enum { WQ, A = 4, C, BIAS, LAYOUT }; /* places of some; those before A are of quantised weights */
 _Static_assert(WORD_COUNT == sizeof words / sizeof words[0], "a value for each");
 
-static int add_problem(struct prewarm *w, const char *layers, const char *given)
+/* Adds a problem, or the layers' names to one that is the same. With an error it stays for the
+ * report. */
+static quern_status add_problem(struct prewarm *w, const char *layers, const char *given)
 {
     const size_t target = w->target_count - 1;
     struct prewarm_problem *p = &w->problems[w->count];
 
     *p = (struct prewarm_problem){
         .target = target, .problem = QUERN_INIT(struct quern_problem), .m = w->m_set};
+    snprintf(p->layers, sizeof p->layers, "%s", layers);
     quern_status status = quern_problem_parse(given, &p->problem);
     if (!status)
         status = quern_problem_text(&p->problem, p->text, sizeof p->text);
     if (status) {
-        char about[400];
-        snprintf(about, sizeof about, "layer %s of %s", layers, w->model.name);
-        return fail_status(status, layers[0] ? about : NULL);
+        prewarm_keep_error(p, status);
+        snprintf(p->text, sizeof p->text, "%s", given);
     }
-    snprintf(p->layers, sizeof p->layers, "%s", layers);
-    for (size_t i = 0; i < w->count; i++)
-        if (w->problems[i].target == target && !strcmp(w->problems[i].text, p->text))
-            return EXIT_OK; /* given twice */
+    for (size_t i = 0; !status && i < w->count; i++) {
+        struct prewarm_problem *const same = &w->problems[i];
+        if (same->target != target || strcmp(same->text, p->text))
+            continue;
+        const size_t length = strlen(same->layers);
+        if (length)
+            snprintf(same->layers + length, sizeof same->layers - length, ", %s", layers);
+        return QUERN_OK;
+    }
     w->count++;
+    return status;
+}
+
+/* ---- A model's ------------------------------------------------------------------------------- */
+
+/* Another --wq than the file's takes nothing of it but the type of the activations; fp8fnuz is what
+ * hosts make of fp8 for processors that know only that. */
+static bool same_words(const struct model_words *own, const char *wq)
+{
+    return !wq || !strcmp(wq, own->wq) || (!strcmp(wq, "fp8fnuz") && !strcmp(own->wq, "fp8"));
+}
+
+/* Whether the file says how weights are quantised, and that is what is asked for. */
+static bool takes_schemes(const struct model *m, const char *wq)
+{
+    const size_t first = m->scheme_count > 1; /* of two, the one that is not MODEL_PLAIN */
+
+    for (size_t i = first; i < m->scheme_count; i++)
+        if (same_words(&m->schemes[i].words, wq))
+            return true;
+    return false;
+}
+
+/* A layer that a quantised model leaves as it is. */
+static bool is_plain(const struct model *m, const struct model_layer *layer)
+{
+    return m->scheme_count > 1 && layer->scheme == MODEL_PLAIN;
+}
+
+/* The words of a layer: options, and what the file says where there are none. Layers that are left
+ * as they are do not take the options of quantised ones. */
+static int layer_text(const struct model *m, const struct model_layer *layer,
+                      const char *const options[WORD_COUNT], char text[1024])
+{
+    const struct model_words *const own = &m->schemes[layer->scheme].words;
+    const bool made_fnuz = options[WQ] && !strcmp(options[WQ], "fp8fnuz");
+    const char *const a = made_fnuz && !strcmp(own->a, "fp8") ? "fp8fnuz" : own->a;
+    const char *const said[WORD_COUNT] = {own->wq,   own->group, own->scale,
+                                          own->zero, a,          options[A] ? NULL : own->c};
+    int n = snprintf(text, 1024, "n=%lld k=%lld%s", (long long)layer->n, (long long)layer->k,
+                     layer->bias && !options[BIAS] ? " bias=1" : "");
+
+    for (size_t i = 0; i < WORD_COUNT && n < 1024; i++) {
+        const bool takes = !(is_plain(m, layer) && (i < A || i == LAYOUT)) &&
+                           (i != WQ || same_words(own, options[WQ]) || !own->wq[0]);
+        const char *const value = options[i] && takes ? options[i] : said[i];
+        if (value && value[0])
+            n += snprintf(text + n, 1024 - (size_t)n, " %s=%s", words[i], value);
+    }
+    return n < 1024 ? EXIT_OK : misuse("the values of --wq, --group … are too long");
+}
+
+/* A layer that cannot be made stays for the report, beside those that can. */
+static int add_layer(struct prewarm *w, const struct model_layer *layer,
+                     const char *const options[WORD_COUNT])
+{
+    const char *const reason = w->model.schemes[layer->scheme].reason;
+    struct prewarm_problem *const p = &w->problems[w->count];
+    char text[1024];
+
+    if (reason[0]) {
+        *p = (struct prewarm_problem){.target = w->target_count - 1, .status = QUERN_E_DECLINED};
+        snprintf(p->layers, sizeof p->layers, "%s", layer->names);
+        snprintf(p->text, sizeof p->text, "n=%lld k=%lld", (long long)layer->n,
+                 (long long)layer->k);
+        snprintf(p->error, sizeof p->error, "%s", reason);
+        w->count++;
+        return EXIT_OK;
+    }
+    const int status = layer_text(&w->model, layer, options, text);
+    if (status)
+        return status;
+    add_problem(w, layer->names, text);
+    p->plain = is_plain(&w->model, layer);
     return EXIT_OK;
 }
 
-/* What the model's file says of its weights stands in for options that were not given. Another --wq
- * than the file's takes nothing of it but the type of the activations; fp8fnuz is what hosts make
- * of fp8 for processors that know only that. */
-static void take_words(struct model *m, const char *values[WORD_COUNT])
+/* Where no layer of a model can be made, or of a quantised one none that is, the request made no
+ * sense, and the first reason is said at once. */
+static int check_any(const struct prewarm *w)
 {
-    const struct model_words *const own = &m->words;
-    const bool made_fnuz = values[WQ] && !strcmp(values[WQ], "fp8fnuz") && !strcmp(own->wq, "fp8");
-    const bool same = !values[WQ] || !strcmp(values[WQ], own->wq) || made_fnuz;
-    const bool eight = !strcmp(own->a, "fp8"); /* and c is the type that the model computes in */
-    const char *const a = !eight ? own->a : !same ? own->c : made_fnuz ? "fp8fnuz" : "fp8";
-    const char *const given[WORD_COUNT] = {own->wq,   own->group, own->scale,
-                                           own->zero, a,          values[A] ? "" : own->c};
+    const struct prewarm_problem *failed = NULL;
+    bool quantised = false, any = false, any_quantised = false;
 
-    for (size_t i = 0; i < WORD_COUNT; i++)
-        if (!values[i] && given[i] && given[i][0] && (same || i == A))
-            values[i] = given[i];
-    if (!same)
-        m->plain_head = m->only_experts = false;
-    else if (m->plain_head)
-        note("%s: lm_head is not quantised, and left out%s", m->name,
-             m->only_experts ? ", as is everything but the experts" : "");
+    for (size_t i = 0; i < w->count; i++) {
+        const struct prewarm_problem *const p = &w->problems[i];
+        failed = failed || !p->status ? failed : p;
+        quantised |= !p->plain;
+        any |= !p->status;
+        any_quantised |= !p->status && !p->plain;
+    }
+    if (!failed || (quantised ? any_quantised : any))
+        return EXIT_OK;
+    return misuse("layer %s of %s: %s", failed->layers, w->model.name, failed->error);
+}
+
+static int add_layers(struct prewarm *w, const char *path, const int *tp, size_t tp_count,
+                      const char *options[WORD_COUNT])
+{
+    struct model *const m = &w->model;
+    struct model_layer *layers;
+    size_t count = 0;
+
+    int status = model_read(path, m);
+    if (status)
+        return status;
+    if (!takes_schemes(m, options[WQ])) {
+        m->scheme_count = m->use_count = 0;
+        m->schemes[0] = (struct model_scheme){{.wq = ""}, ""};
+        snprintf(m->schemes[0].words.a, sizeof m->schemes[0].words.a, "%s", m->type);
+    }
+    if (!options[A] && !m->type[0])
+        return misuse("%s does not say which type the activations are of; give --a, e.g. --a bf16",
+                      path);
+    layers = malloc(MODEL_PROBLEMS_MAX * sizeof *layers);
+    if (!layers)
+        return fail("out of memory");
+    status = model_layers(m, tp, tp_count, layers, &count);
+    w->problems = calloc(count + 1, sizeof *w->problems);
+    if (!status && !w->problems)
+        status = fail("out of memory");
+    for (size_t i = 0; !status && i < count; i++)
+        status = add_layer(w, &layers[i], options);
+    free(layers);
+    return status ? status : check_any(w);
 }
 
 static int add_model(struct prewarm *w, const char *path, const char *tp_text,
-                     const char *values[WORD_COUNT])
+                     const char *options[WORD_COUNT])
 {
-    struct model_layer layers[MODEL_LAYERS_MAX];
     int tp[MODEL_TP_MAX] = {1};
-    size_t tp_count = 1, count = 0;
+    size_t tp_count = 1;
 
-    int status = tp_text ? model_parse_tp(tp_text, tp, &tp_count) : EXIT_OK;
-    if (status || (status = model_read(path, &w->model)))
-        return status;
-    take_words(&w->model, values);
-    if ((status = model_layers(&w->model, tp, tp_count, layers, &count)))
-        return status;
-    w->problems = calloc(count, sizeof *w->problems);
-    if (!w->problems)
-        return fail("out of memory");
-    for (size_t i = 0; !status && i < count; i++) {
-        char text[1024];
-        int n = snprintf(text, sizeof text, "n=%lld k=%lld%s", (long long)layers[i].n,
-                         (long long)layers[i].k, layers[i].bias && !values[BIAS] ? " bias=1" : "");
-        for (size_t j = 0; j < WORD_COUNT; j++)
-            if (values[j] && n < (int)sizeof text)
-                n += snprintf(text + n, sizeof text - (size_t)n, " %s=%s", words[j], values[j]);
-        if (n >= (int)sizeof text)
-            return misuse("the values of --wq, --group … are too long");
-        status = add_problem(w, layers[i].names, text);
-    }
-    return status;
+    const int status = tp_text ? model_parse_tp(tp_text, tp, &tp_count) : EXIT_OK;
+    return status ? status : add_layers(w, path, tp, tp_count, options);
+}
+
+/* ---- Others ---------------------------------------------------------------------------------- */
+
+/* A problem that is not a model's is right, or the request made no sense. */
+static int add_text(struct prewarm *w, const char *text)
+{
+    const quern_status status = add_problem(w, "", text);
+
+    return status ? fail_status(status, NULL) : EXIT_OK;
 }
 
 static int add_texts(struct prewarm *w, int argc, char **argv, int first)
@@ -98,7 +196,7 @@ static int add_texts(struct prewarm *w, int argc, char **argv, int first)
     if (!w->problems)
         return fail("out of memory");
     for (int i = first; !status && i < argc; i++)
-        status = add_problem(w, "", argv[i]);
+        status = add_text(w, argv[i]);
     return status;
 }
 
@@ -134,7 +232,7 @@ static int add_line(struct prewarm *w, const char *path, const struct manifest_l
     }
     if (status || (line->target[0] && strcmp(line->target, target)))
         return status;
-    status = add_problem(w, "", line->text);
+    status = add_text(w, line->text);
     if (!status && w->count > before && line->m.count && !m_given)
         w->problems[before].m = line->m;
     return status;

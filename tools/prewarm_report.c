@@ -40,6 +40,8 @@ static bool common_word(const struct prewarm *w, const struct prewarm_target *t,
         return false;
     for (size_t i = t->first; i < t->end; i++) {
         const char *at = w->problems[i].text;
+        if (!w->problems[i].kernel_count) /* it has no row */
+            continue;
         while ((at = strstr(at, word)) && !(at[length] == ' ' || !at[length]))
             at++;
         if (!at)
@@ -127,7 +129,10 @@ static bool print_table(const struct prewarm *w, const struct prewarm_target *ta
     for (size_t i = target->first; i < target->end; i++)
         for (size_t j = 0; j < w->problems[i].kernel_count; j++)
             add_kernel(&t, w, &w->problems[i], j);
-    words_of(w, &w->problems[target->first], true, shared);
+    size_t made = target->first;
+    while (made + 1 < target->end && !w->problems[made].kernel_count)
+        made++;
+    words_of(w, &w->problems[made], true, shared);
     printf("%s%s%s for %s (%s)\nevery problem: %s\n\n", target->first ? "\n" : "", w->model.name,
            w->model.name[0] ? "" : "problems", target->info.name, target->info.family, shared);
     const bool printed = table_print(&t, 0);
@@ -189,9 +194,9 @@ static json_t *problem_json(const struct prewarm *w, const struct prewarm_proble
         json_array_append_new(kernels, kernel_json(&p->kernels[i]));
     for (size_t i = 0; i < p->run_count; i++)
         json_array_append_new(runs, run_json(p, &p->runs[i]));
-    json_t *json = json_pack("{s:s, s:s, s:s, s:o, s:o}", "target", w->targets[p->target].info.name,
-                             "layers", p->layers, "problem", p->text, "kernels", kernels,
-                             "verified", runs);
+    json_t *json =
+        json_pack("{s:s, s:s, s:s, s:o, s:o}", "target", w->targets[p->target].info.name, "layers",
+                  p->layers, "problem", p->text, "kernels", kernels, "verified", runs);
     if (p->status) {
         json_t *text = json_string(p->error);
         json_object_set_new(json, "status", json_string(quern_status_name(p->status)));

@@ -65,6 +65,8 @@ static int read_shape(const json_t *shape, unsigned bits, struct tensor *t, uint
         if (i < TENSOR_RANK_MAX)
             t->shape[i] = size;
     }
+    if (elements % 8 * bits % 8)
+        return bad_tensor(t, "has a shape whose elements fill no whole bytes");
     *bytes = elements * bits / 8;
     return EXIT_OK;
 }
@@ -117,8 +119,11 @@ static int by_place(const void *a, const void *b)
 
 /* ---- A file ---------------------------------------------------------------------------------- */
 
-/* Tensors lie one behind another: none has bytes of another's, and none are left out. */
-static int check_places(struct tensor *tensors, size_t count, uint64_t data)
+/* Tensors lie one behind another from the header to the file's end: none has bytes of another's,
+ * and none are left out. The format's own reader refuses the same files (InvalidOffset,
+ * MetadataIncompleteBuffer; safetensors/src/tensor.rs). */
+static int check_places(const char *path, struct tensor *tensors, size_t count, uint64_t data,
+                        uint64_t file_bytes)
 {
     uint64_t expected = data;
 
@@ -130,6 +135,10 @@ static int check_places(struct tensor *tensors, size_t count, uint64_t data)
                 "ends",
                 tensors[i].path, tensors[i].name, (unsigned long long)(tensors[i].begin - data),
                 (unsigned long long)(expected - data), i ? tensors[i - 1].name : "the header");
+    if (file_bytes != expected)
+        return fail("%s has %llu bytes; expected %llu, where %s ends: the file is damaged", path,
+                    (unsigned long long)file_bytes, (unsigned long long)expected,
+                    count ? tensors[count - 1].name : "the header");
     return EXIT_OK;
 }
 
@@ -155,7 +164,7 @@ static int read_tensors(struct safetensors *s, const char *path, const json_t *h
         if (status)
             return status;
     }
-    return check_places(s->tensors + first, s->count - first, data);
+    return check_places(path, s->tensors + first, s->count - first, data, file_bytes);
 }
 
 /* Bytes of an open file from `begin` on. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tensors and configurations of checkpoints: recognised by name and shape, refused when wrong."""
+"""Tensors of checkpoints: recognised by name and shape, refused when wrong."""
 
 import json
 import math
@@ -8,7 +8,6 @@ import struct
 
 import pytest
 import safetensors
-from conftest import TARGET, TOP
 
 N, K = 64, 256
 
@@ -305,6 +304,15 @@ def test_hostile_headers(quern, tmp_path):
                           lambda header, by=shift: header["l.two"].update(
                               data_offsets=[32 + by, 40 + by]))
         quern.refused("inspect", file, status=1, says=says)
+    # bytes that no tensor has
+    safetensors.write(file, {"l.weight": ("F16", [4, 4])})
+    whole = file.read_bytes()
+    refused(whole + b"x", f"has {len(whole) + 1} bytes; expected {len(whole)}, where l.weight ends")
+    safetensors.write(file, {})
+    refused(file.read_bytes() + bytes(8), "expected", "where the header ends")
+    safetensors.write(file, {"l.weight": ("F4", [4, 2])})
+    assert "1 tensor, 1 linear layer" in quern("inspect", file).stdout
+    changed("elements fill no whole bytes", dtype="F4", shape=[3])
     safetensors.write(file, {"l\x1b[31m.weight": ("F16", [4, 4])})
     quern.refused("inspect", file, status=1, says="control character")
     # cut short anywhere, it is refused or has nothing missing
@@ -313,166 +321,3 @@ def test_hostile_headers(quern, tmp_path):
     for size in range(0, len(whole) - 1, 997):
         file.write_bytes(whole[:size])
         quern("inspect", file, status=1)
-
-
-# ---- config.json ----
-
-DENSE = {"model_type": "qwen3", "hidden_size": 128, "intermediate_size": 256,
-         "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
-         "num_hidden_layers": 2, "vocab_size": 512, "torch_dtype": "bfloat16"}
-MOE = {**DENSE, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2,
-       "moe_intermediate_size": 192}
-GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64, "sym": False, "desc_act": True}
-AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
-COMPRESSED = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {
-    "group_0": {"weights": {"num_bits": 4, "type": "int", "symmetric": True, "group_size": 128}}}}
-FLOATS = {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {
-    "group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "tensor"},
-                "input_activations": {"num_bits": 8, "type": "float", "strategy": "tensor"}}}}
-BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4",
-       "bnb_4bit_use_double_quant": True}
-
-
-def prewarm(quern, tmp_path, config, *words):
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    made = quern.json("prewarm", "--model", tmp_path / "config.json", "--target", TARGET, "--m", 1,
-                      *words)
-    return {layer: p["problem"] for p in made["problems"] for layer in p["layers"].split(", ")}
-
-
-@pytest.mark.parametrize("config, quantisation, text", [
-    (DENSE, GPTQ, "wq=int4 group=64 scale=bf16 zero=u8 a=bf16"),
-    (DENSE, AWQ, "wq=int4 group=128 scale=bf16 zero=u8 a=bf16"),
-    (DENSE, COMPRESSED, "wq=int4 group=128 scale=bf16 zero=none a=bf16"),
-    (DENSE, BNB, "wq=nf4 group=64 scale=nested a=bf16"),
-    (DENSE, FLOATS, "wq=fp8 scale=tensor a=fp8 c=bf16"),
-    (DENSE, {"quant_method": "fp8", "activation_scheme": "static"}, "wq=fp8 scale=tensor a=fp8"),
-    ({**DENSE, "torch_dtype": "float16"}, {"quant_method": "fp8"}, "a=fp8 c=f16"),
-    ({"text_config": DENSE, "model_type": "some_vlm"}, AWQ, "wq=int4 group=128"),
-])  # fmt: skip
-def test_a_config_as_it_stands(warm, tmp_path, config, quantisation, text):
-    problems = prewarm(warm, tmp_path, {**config, "quantization_config": quantisation})
-    shapes = {"qkv": (256, 128), "o": (128, 128), "gate_up": (512, 128), "down": (128, 256)}
-    assert problems.keys() == shapes.keys()  # without the head, which is not quantised
-    for layer, (n, k) in shapes.items():
-        assert text in problems[layer] and f"n={n} k={k} " in problems[layer]
-
-
-def test_experts_of_a_config(warm, tmp_path):
-    problems = prewarm(warm, tmp_path, {**MOE, "quantization_config": {**GPTQ, "lm_head": True}})
-    assert problems.keys() == {"qkv", "o", "expert gate_up", "expert down", "lm_head"}
-    assert "n=384 k=128 " in problems["expert gate_up"]
-    assert "n=128 k=192 " in problems["expert down"]
-    # Mixtral's words for the same
-    mixtral = {k: v for k, v in MOE.items() if k not in ("num_experts", "moe_intermediate_size")}
-    problems = prewarm(warm, tmp_path, {**mixtral, "num_local_experts": 8}, "--wq", "nf4")
-    assert "n=512 k=128 " in problems["expert gate_up"] and "gate_up" not in problems
-    assert "lm_head" in problems
-
-
-def test_shared_experts_of_a_config(warm, tmp_path):
-    # Qwen2's width, and DeepSeek's number; both have dense layers besides
-    qwen2 = {**MOE, "shared_expert_intermediate_size": 320, "mlp_only_layers": [0]}
-    deepseek = {**MOE, "n_shared_experts": 2, "first_k_dense_replace": 1}
-    for config, width in ((qwen2, 320), (deepseek, 384)):
-        problems = prewarm(warm, tmp_path, config, "--wq", "none")
-        assert problems.keys() == {"qkv", "o", "gate_up", "down", "expert gate_up", "expert down",
-                                   "shared gate_up", "shared down", "lm_head"}
-        assert f"n={2 * width} k=128 " in problems["shared gate_up"]
-        assert f"n=128 k={width} " in problems["shared down"]
-    problems = prewarm(warm, tmp_path, {**MOE, "decoder_sparse_step": 2}, "--wq", "none")
-    assert "gate_up" in problems and "shared gate_up" not in problems
-
-
-MLA = {"kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 40,
-       "q_lora_rank": None, "num_attention_heads": 4, "num_key_value_heads": 4}
-
-
-def test_attention_through_a_latent(warm, tmp_path):
-    def shapes(config, *words):
-        made = prewarm(warm, tmp_path, {**DENSE, "head_dim": None, **config}, "--wq", "none",
-                       *words)
-        return {layer: tuple(int(word.split("=")[1]) for word in problem.split()
-                             if word[:2] in ("n=", "k=")) for layer, problem in made.items()}
-
-    whole = {"q": (192, 128), "kv_a": (80, 128), "kv_b": (288, 64), "o": (128, 160)}
-    rest = {"gate_up": (512, 128), "down": (128, 256), "lm_head": (512, 128)}
-    assert shapes(MLA) == {**whole, **rest}
-    squeezed = {"qkv_a": (176, 128), "q_b": (192, 96), "kv_b": (288, 64), "o": (128, 160)}
-    assert shapes({**MLA, "q_lora_rank": 96}) == {**squeezed, **rest}
-    # what is squeezed is every GPU's
-    halves = shapes({**MLA, "q_lora_rank": 96}, "--tp", "2")
-    assert {halves[f"{layer}/tp2"] for layer in squeezed} == {(176, 128), (96, 96), (144, 64),
-                                                               (128, 80)}
-
-
-@pytest.mark.parametrize("config, biased", [
-    ({"attention_bias": True}, {"qkv", "o"}),
-    ({"attention_bias": True, "model_type": "glm4"}, {"qkv"}),
-    ({"mlp_bias": True}, {"gate_up", "down"}),
-    ({"model_type": "qwen2"}, {"qkv"}),
-    ({"model_type": "qwen2_moe", "qkv_bias": False}, set()),
-    ({"use_bias": True}, {"qkv", "o", "gate_up", "down"}),
-])  # fmt: skip
-def test_biases_of_a_config(warm, tmp_path, config, biased):
-    problems = prewarm(warm, tmp_path, {**DENSE, **config, "quantization_config": AWQ})
-    assert {layer for layer, problem in problems.items() if "bias=1" in problem} == biased
-    if config == {"mlp_bias": True}:  # an option is for all layers
-        problems = prewarm(warm, tmp_path, {**DENSE, **config}, "--wq", "none", "--bias", 0)
-        assert not any("bias=1" in problem for problem in problems.values())
-
-
-def test_the_type_that_bitsandbytes_computes_in(warm, tmp_path):
-    config = {**DENSE, "quantization_config": {**BNB, "bnb_4bit_compute_dtype": "float16"}}
-    assert "a=f16 c=f16" in prewarm(warm, tmp_path, config)["o"]
-
-
-def test_options_go_before_the_config(warm, tmp_path):
-    config = {**DENSE, "quantization_config": AWQ}
-    assert "zero=scaled" in prewarm(warm, tmp_path, config, "--zero", "scaled")["o"]
-    floats = {**DENSE, "quantization_config": FLOATS}
-    assert "wq=nf4 group=64 scale=f32 a=bf16" in prewarm(warm, tmp_path, floats, "--wq", "nf4")["o"]
-    fnuz = prewarm(warm, tmp_path, floats, "--wq", "fp8fnuz")
-    assert "wq=fp8fnuz scale=tensor a=fp8fnuz c=bf16" in fnuz["o"] and "lm_head" not in fnuz
-    assert "wq=fp8 scale=tensor a=f16 c=f16" in prewarm(warm, tmp_path, floats, "--a", "f16")["o"]
-    other = prewarm(warm, tmp_path, config, "--wq", "nf4")
-    assert "wq=nf4 group=64 scale=f32 a=bf16" in other["o"] and "lm_head" in other
-
-
-@pytest.mark.parametrize("change, says", [
-    ({"quantization_config": {**GPTQ, "bits": 3}}, "bits 3"),
-    ({"quantization_config": {"quant_method": "hqq"}}, "quant_method hqq"),
-    ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
-     "weight_block_size"),
-    ({"quantization_config": {**FLOATS, "config_groups": {"group_0": {
-        "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}}}, "channel"),
-    ({"quantization_config": {**FLOATS, "config_groups": {"group_0": {
-        "weights": {"num_bits": 4, "type": "float", "strategy": "tensor"}}}}}, "num_bits 4"),
-    ({"quantization_config": {**BNB, "load_in_4bit": False}}, "load_in_4bit"),
-    ({"quantization_config": 7}, "'quantization_config' is 7"),
-    ({"quantization_config": {**GPTQ, "group_size": "many"}}, "'group_size' is \"many\""),
-    ({"q_lora_rank": 1536}, "'kv_lora_rank'"),
-    ({**MLA, "v_head_dim": 0}, "'v_head_dim' is 0"),
-    ({**MLA, "qk_nope_head_dim": 2**29}, "heads (qk_nope_head_dim + qk_rope_head_dim)"),
-    ({**MLA, "index_n_heads": 64}, "'index_n_heads'"),
-    ({"layer_types": ["full_attention", "linear_attention"]}, 'has "linear_attention"'),
-    ({"linear_num_key_heads": 16}, "'linear_num_key_heads'"),
-    ({"num_experts": 8, "n_shared_experts": 2**28}, "size of shared experts"),
-    ({"quantization_config": {**COMPRESSED, "config_groups": {"group_0": {
-        **COMPRESSED["config_groups"]["group_0"], "input_activations": {"num_bits": 8}}}}},
-     "input_activations"),
-    ({"hidden_size": -1}, "'hidden_size'"),
-    ({"vocab_size": None}, "'vocab_size'"),
-    ({"head_dim": None, "num_attention_heads": 3}, "multiple of 'num_attention_heads'"),
-    ({"model_type": "a\x1b"}, "control character"),
-])  # fmt: skip
-def test_bad_configs(quern, tmp_path, change, says):
-    (tmp_path / "config.json").write_text(json.dumps({**DENSE, **change}))
-    quern.refused("prewarm", "--model", tmp_path / "config.json", "--target", TARGET, "--wq",
-                  "nf4", status=1, says=says)
-
-
-def test_manifests_still_go(warm):
-    made = warm.json("prewarm", "--model", TOP / "cache/models/qwen3-0.6b.json", "--target", TARGET,
-                     "--m", 1, "--wq", "int4", "--a", "f16")
-    assert len(made["problems"]) >= 4

@@ -8,7 +8,7 @@
 static void read_model(const char *path)
 {
     static const int tp[] = {1, 2, 4, 8};
-    struct model_layer layers[MODEL_LAYERS_MAX];
+    static struct model_layer layers[MODEL_PROBLEMS_MAX];
     struct model model;
     size_t count;
 
@@ -16,7 +16,8 @@ static void read_model(const char *path)
     if (model_read(path, &model) == EXIT_OK) {
         if (model_layers(&model, tp, 4, layers, &count) == EXIT_OK)
             for (size_t n = 0; n < count; n++)
-                FUZZ_CHECK(layers[n].n > 0 && layers[n].k > 0 && layers[n].names[0]);
+                FUZZ_CHECK(layers[n].n > 0 && layers[n].k > 0 && layers[n].names[0] &&
+                           (!layers[n].scheme || layers[n].scheme < model.scheme_count));
     } else {
         FUZZ_CHECK(complaints == 1);
     }

@@ -1,0 +1,458 @@
+# SPDX-License-Identifier: MIT
+"""config.json of Hugging Face models: which layers they have, and how each is quantised."""
+
+import json
+import re
+
+import pytest
+from conftest import TARGET, TOP
+
+DENSE = {"model_type": "qwen3", "hidden_size": 128, "intermediate_size": 256,
+         "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
+         "num_hidden_layers": 2, "vocab_size": 512, "torch_dtype": "bfloat16"}
+MOE = {**DENSE, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2,
+       "moe_intermediate_size": 192}
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64, "sym": False, "desc_act": True}
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
+COMPRESSED = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {
+    "group_0": {"targets": ["Linear"],
+                "weights": {"num_bits": 4, "type": "int", "symmetric": True, "group_size": 128}}},
+    "ignore": ["lm_head"]}
+FLOATS = {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {
+    "group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "tensor"},
+                "input_activations": {"num_bits": 8, "type": "float", "strategy": "tensor"}}},
+    "ignore": ["lm_head"]}
+BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4",
+       "bnb_4bit_use_double_quant": True}
+
+
+def listed(quern, tmp_path, config, *words):
+    """(layers, problem) of a config, and what is said on stderr. Nothing is compiled: every problem
+    must be one that there are kernels for, or is given with its error."""
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = quern("prewarm", "--model", tmp_path / "config.json", "--target", TARGET, "--m", 1,
+                 "--jit", "off", "--cache-mode", "off", "--json", *words, status=1)
+    problems = [(p["layers"], p["problem" if p["status"] == "QUERN_E_WOULD_COMPILE" else "error"])
+                for p in json.loads(done.stdout)["problems"]]
+    *notes, last = done.stderr.splitlines()
+    assert f"{len(problems)} of {len(problems)} problems failed" in last
+    return problems, notes
+
+
+def prewarm(quern, tmp_path, config, *words):
+    """Problem by layer, of a config whose layers are each of one kind."""
+    problems, notes = listed(quern, tmp_path, config, *words)
+    assert notes == []
+    return {layer: problem for layers, problem in problems for layer in layers.split(", ")}
+
+
+@pytest.mark.parametrize("config, quantisation, text", [
+    (DENSE, GPTQ, "wq=int4 group=64 scale=bf16 zero=u8 a=bf16"),
+    (DENSE, AWQ, "wq=int4 group=128 scale=bf16 zero=u8 a=bf16"),
+    (DENSE, COMPRESSED, "wq=int4 group=128 scale=bf16 zero=none a=bf16"),
+    (DENSE, BNB, "wq=nf4 group=64 scale=nested a=bf16"),
+    (DENSE, FLOATS, "wq=fp8 scale=tensor a=fp8 c=bf16"),
+    (DENSE, {"quant_method": "fp8", "activation_scheme": "static"}, "wq=fp8 scale=tensor a=fp8"),
+    ({**DENSE, "torch_dtype": "float16"}, {"quant_method": "fp8"}, "a=fp8 c=f16"),
+    ({"text_config": DENSE, "model_type": "some_vlm"}, AWQ, "wq=int4 group=128"),
+])  # fmt: skip
+def test_a_config_as_it_stands(quern, tmp_path, config, quantisation, text):
+    problems = prewarm(quern, tmp_path, {**config, "quantization_config": quantisation})
+    shapes = {"qkv": (256, 128), "o": (128, 128), "gate_up": (512, 128), "down": (128, 256)}
+    plain = "f16" if config.get("torch_dtype") == "float16" else "bf16"
+    head = problems.pop("lm_head")  # which is not quantised
+    assert head.startswith(f"op=gemm wq=none a={plain} c={plain} n=512 k=128 ")
+    assert problems.keys() == shapes.keys()
+    for layer, (n, k) in shapes.items():
+        assert text in problems[layer] and f"n={n} k={k} " in problems[layer]
+
+
+def test_experts_of_a_config(quern, tmp_path):
+    problems = prewarm(quern, tmp_path, {**MOE, "quantization_config": {**GPTQ, "lm_head": True}})
+    assert problems.keys() == {"qkv", "o", "expert gate_up", "expert down", "lm_head"}
+    assert "n=384 k=128 " in problems["expert gate_up"]
+    assert "n=128 k=192 " in problems["expert down"]
+    # Mixtral's words for the same
+    mixtral = {k: v for k, v in MOE.items() if k not in ("num_experts", "moe_intermediate_size")}
+    problems = prewarm(quern, tmp_path, {**mixtral, "num_local_experts": 8}, "--wq", "nf4")
+    assert "n=512 k=128 " in problems["expert gate_up"] and "gate_up" not in problems
+    assert "lm_head" in problems
+
+
+def test_shared_experts_of_a_config(quern, tmp_path):
+    # Qwen2's width, and DeepSeek's number; both have dense layers besides
+    qwen2 = {**MOE, "shared_expert_intermediate_size": 320, "mlp_only_layers": [0]}
+    deepseek = {**MOE, "n_shared_experts": 2, "first_k_dense_replace": 1}
+    for config, width in ((qwen2, 320), (deepseek, 384)):
+        problems = prewarm(quern, tmp_path, config, "--wq", "none")
+        assert problems.keys() == {"qkv", "o", "gate_up", "down", "expert gate_up", "expert down",
+                                   "shared gate_up", "shared down", "lm_head"}
+        assert f"n={2 * width} k=128 " in problems["shared gate_up"]
+        assert f"n=128 k={width} " in problems["shared down"]
+    problems = prewarm(quern, tmp_path, {**MOE, "decoder_sparse_step": 2}, "--wq", "none")
+    assert "gate_up" in problems and "shared gate_up" not in problems
+
+
+MLA = {"kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 40,
+       "q_lora_rank": None, "num_attention_heads": 4, "num_key_value_heads": 4}
+
+
+def test_attention_through_a_latent(quern, tmp_path):
+    def shapes(config, *words):
+        made = prewarm(quern, tmp_path, {**DENSE, "head_dim": None, **config}, "--wq", "none",
+                       *words)
+        return {layer: tuple(int(word.split("=")[1]) for word in problem.split()
+                             if word[:2] in ("n=", "k=")) for layer, problem in made.items()}
+
+    whole = {"q": (192, 128), "kv_a": (80, 128), "kv_b": (288, 64), "o": (128, 160)}
+    rest = {"gate_up": (512, 128), "down": (128, 256), "lm_head": (512, 128)}
+    assert shapes(MLA) == {**whole, **rest}
+    squeezed = {"qkv_a": (176, 128), "q_b": (192, 96), "kv_b": (288, 64), "o": (128, 160)}
+    assert shapes({**MLA, "q_lora_rank": 96}) == {**squeezed, **rest}
+    # what is squeezed is every GPU's
+    halves = shapes({**MLA, "q_lora_rank": 96}, "--tp", "2")
+    assert {halves[f"{layer}/tp2"] for layer in squeezed} == {(176, 128), (96, 96), (144, 64),
+                                                               (128, 80)}
+
+
+@pytest.mark.parametrize("config, biased", [
+    ({"attention_bias": True}, {"qkv", "o"}),
+    ({"attention_bias": True, "model_type": "glm4"}, {"qkv"}),
+    ({"mlp_bias": True}, {"gate_up", "down"}),
+    ({"model_type": "qwen2"}, {"qkv"}),
+    ({"model_type": "qwen2_moe", "qkv_bias": False}, set()),
+    ({"use_bias": True}, {"qkv", "o", "gate_up", "down"}),
+])  # fmt: skip
+def test_biases_of_a_config(quern, tmp_path, config, biased):
+    problems = prewarm(quern, tmp_path, {**DENSE, **config, "quantization_config": AWQ})
+    assert {layer for layer, problem in problems.items() if "bias=1" in problem} == biased
+    if config == {"mlp_bias": True}:  # an option is for all layers
+        problems = prewarm(quern, tmp_path, {**DENSE, **config}, "--wq", "none", "--bias", 0)
+        assert not any("bias=1" in problem for problem in problems.values())
+
+
+def test_the_type_that_bitsandbytes_computes_in(quern, tmp_path):
+    config = {**DENSE, "quantization_config": {**BNB, "bnb_4bit_compute_dtype": "float16"}}
+    assert "a=f16 c=f16" in prewarm(quern, tmp_path, config)["o"]
+
+
+def test_options_go_before_the_config(quern, tmp_path):
+    config = {**DENSE, "quantization_config": AWQ}
+    assert "zero=scaled" in prewarm(quern, tmp_path, config, "--zero", "scaled")["o"]
+    floats = {**DENSE, "quantization_config": FLOATS}
+    four = prewarm(quern, tmp_path, floats, "--wq", "nf4")
+    assert "wq=nf4 group=64 scale=f32 a=bf16" in four["o"]
+    fnuz = prewarm(quern, tmp_path, floats, "--wq", "fp8fnuz")
+    assert "wq=fp8fnuz scale=tensor a=fp8fnuz c=bf16" in fnuz["o"] and "wq=none" in fnuz["lm_head"]
+    assert "wq=fp8 scale=tensor a=f16 c=f16" in prewarm(quern, tmp_path, floats, "--a", "f16")["o"]
+    other = prewarm(quern, tmp_path, config, "--wq", "nf4")
+    assert "wq=nf4 group=64 scale=f32 a=bf16" in other["o"] and "lm_head" in other
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"quantization_config": {**GPTQ, "bits": 3}}, "bits 3"),
+    ({"quantization_config": {"quant_method": "hqq"}}, "quant_method hqq"),
+    ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
+     "weight_block_size"),
+    ({"quantization_config": {**FLOATS, "config_groups": {"group_0": {
+        "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}}}, "channel"),
+    ({"quantization_config": {**FLOATS, "config_groups": {"group_0": {
+        "weights": {"num_bits": 4, "type": "float", "strategy": "tensor"}}}}}, "num_bits 4"),
+    ({"quantization_config": {**BNB, "load_in_4bit": False}}, "load_in_4bit"),
+    ({"quantization_config": 7}, "'quantization_config' is 7"),
+    ({"quantization_config": {**GPTQ, "group_size": "many"}}, "'group_size' is \"many\""),
+    ({"q_lora_rank": 1536}, "'kv_lora_rank'"),
+    ({**MLA, "v_head_dim": 0}, "'v_head_dim' is 0"),
+    ({**MLA, "qk_nope_head_dim": 2**29}, "heads (qk_nope_head_dim + qk_rope_head_dim)"),
+    ({**MLA, "index_n_heads": 64}, "'index_n_heads'"),
+    ({"layer_types": ["full_attention", "linear_attention"]}, 'has "linear_attention"'),
+    ({"linear_num_key_heads": 16}, "'linear_num_key_heads'"),
+    ({"num_experts": 8, "n_shared_experts": 2**28}, "size of shared experts"),
+    ({"quantization_config": {**COMPRESSED, "config_groups": {"group_0": {
+        **COMPRESSED["config_groups"]["group_0"], "input_activations": {"num_bits": 8}}}}},
+     "input_activations"),
+    ({"hidden_size": -1}, "'hidden_size'"),
+    ({"vocab_size": None}, "'vocab_size'"),
+    ({"head_dim": None, "num_attention_heads": 3}, "multiple of 'num_attention_heads'"),
+    ({"model_type": "a\x1b"}, "control character"),
+])  # fmt: skip
+def test_bad_configs(quern, tmp_path, change, says):
+    (tmp_path / "config.json").write_text(json.dumps({**DENSE, **change}))
+    quern.refused("prewarm", "--model", tmp_path / "config.json", "--target", TARGET, "--wq",
+                  "nf4", status=1, says=says)
+
+
+def test_manifests_still_go(warm):
+    made = warm.json("prewarm", "--model", TOP / "cache/models/qwen3-0.6b.json", "--target", TARGET,
+                     "--m", 1, "--wq", "int4", "--a", "f16")
+    assert len(made["problems"]) >= 4
+
+
+# ---- Layers that are not quantised, or otherwise ----
+
+INT4, FP8, NONE, NF4 = "wq=int4 group=128", "wq=fp8 scale=tensor", "wq=none a=bf16", "wq=nf4"
+
+
+def kinds(quern, tmp_path, config, *words):
+    """The beginnings of problems, behind op=gemm, by layer: a layer may be of several kinds."""
+    problems, notes = listed(quern, tmp_path, config, *words)
+    found = {}
+    for layers, problem in problems:
+        for layer in layers.split(", "):
+            found.setdefault(layer, []).append(problem.removeprefix("op=gemm "))
+    return found, notes
+
+
+def check(quern, tmp_path, config, expected, *words):
+    """`expected`: the beginning of each layer's problem, or of its problems in order."""
+    found, notes = kinds(quern, tmp_path, config, *words)
+    assert notes == []
+    assert found.keys() == expected.keys()
+    for layer, starts in expected.items():
+        starts = [starts] if isinstance(starts, str) else starts
+        assert len(found[layer]) == len(starts), (layer, found[layer])
+        for problem, start in zip(found[layer], starts):
+            assert problem.startswith(start), (layer, problem)
+
+
+def compressed(*ignore, **weights):
+    return {**COMPRESSED, "ignore": list(ignore), "config_groups": {"group_0": {
+        "targets": ["Linear"], "weights": {**COMPRESSED["config_groups"]["group_0"]["weights"],
+                                           **weights}}}}
+
+
+ALL = {"qkv": INT4, "o": INT4, "gate_up": INT4, "down": INT4, "lm_head": NONE}
+EXPERTS = {"qkv": INT4, "o": INT4, "expert gate_up": INT4, "expert down": INT4, "lm_head": NONE}
+MOE128 = {**MOE, "moe_intermediate_size": 256}
+MIXTRAL = {**DENSE, "model_type": "mixtral", "num_local_experts": 4}
+GPTQ128 = {**GPTQ, "group_size": 128}
+UNQUANTISED = [
+    # the head is a Linear too
+    (DENSE, compressed(), {**ALL, "lm_head": INT4}),
+    (DENSE, compressed("re:.*lm_head"), ALL),
+    (DENSE, compressed("lm_head", "re:.*self_attn.*"), {**ALL, "qkv": NONE, "o": NONE}),
+    (DENSE, compressed("lm_head", "model.layers.1.mlp.down_proj"), {**ALL, "down": [INT4, NONE]}),
+    (DENSE, compressed("lm_head", "model.layers.1.self_attn.qkv_proj"),
+     {**ALL, "qkv": [INT4, NONE]}),  # as vLLM calls the three
+    # a fused layer whose parts differ is none
+    (DENSE, compressed("lm_head", "re:.*v_proj$"),
+     {"q": INT4, "k": INT4, "v": NONE, **{k: v for k, v in ALL.items() if k != "qkv"}}),
+    (DENSE, compressed("lm_head", "model.layers.0.mlp.up_proj"),
+     {"qkv": INT4, "o": INT4, "gate": INT4, "up": NONE, "gate_up": INT4, "down": INT4,
+      "lm_head": NONE}),
+    (MOE128, compressed("lm_head", "re:.*mlp.gate$", "re:.*shared_expert_gate"), EXPERTS),
+    (MOE128, compressed("lm_head", "re:.*experts.7.down_proj"),
+     {**EXPERTS, "expert down": [INT4, NONE]}),
+    (MOE128, compressed("lm_head", "re:.*mlp.experts.*"),
+     {**EXPERTS, "expert gate_up": NONE, "expert down": NONE}),
+    # only what the list of layers with experts has is dense, or has experts
+    ({**MOE128, "first_k_dense_replace": 1}, compressed("lm_head", "re:.*layers.0.*"),
+     {"qkv": [NONE, INT4], "o": [NONE, INT4], "gate_up": NONE, "down": NONE,
+      "expert gate_up": INT4, "expert down": INT4, "lm_head": NONE}),
+    (MIXTRAL, compressed("lm_head", "re:.*block_sparse_moe.gate", "re:.*layers.1.*w2"),
+     {**EXPERTS, "expert down": [INT4, NONE]}),
+    ({**DENSE, "model_type": "phi3"}, compressed("lm_head", "model.layers.0.self_attn.qkv_proj"),
+     {**ALL, "qkv": [NONE, INT4]}),
+    # a text model in another, by both ways to name it
+    ({"text_config": DENSE, "model_type": "x"},
+     compressed("lm_head", "re:vision_tower.*", "language_model.model.layers.0.mlp.down_proj",
+                "model.language_model.layers.1.self_attn.o_proj"),
+     {**ALL, "o": [INT4, NONE], "down": [NONE, INT4]}),
+    ({"text_config": {**DENSE, "quantization_config": compressed("lm_head")}, "model_type": "x"},
+     None, ALL),
+    # parts of names
+    (DENSE, {**AWQ, "modules_to_not_convert": ["self_attn", "layers.1.mlp"]},
+     {**ALL, "qkv": NONE, "o": NONE, "gate_up": [INT4, NONE], "down": [INT4, NONE]}),
+    (MOE128, {**AWQ, "modules_to_not_convert": ["gate"]}, EXPERTS),  # the routers alone
+    ({**DENSE, "vision_config": {}}, {**AWQ, "modules_to_not_convert": ["visual"]}, ALL),
+    (DENSE, {**AWQ, "lm_head": True}, {**ALL, "lm_head": INT4}),
+    (DENSE, {**GPTQ128, "modules_to_not_convert": ["down_proj"]}, {**ALL, "down": NONE}),
+    (DENSE, {**GPTQ128, "modules_in_block_to_quantize": [["self_attn.q_proj", "self_attn.k_proj",
+                                                          "self_attn.v_proj"], ["mlp.down_proj"]]},
+     {**ALL, "o": NONE, "gate_up": NONE}),
+    # GPTQModel's: the first that matches counts
+    (DENSE, {**GPTQ128, "lm_head": True, "dynamic": {
+        "-:.*down": {}, "+:.*\\.(?:1|2[0-9])\\..*": {"group_size": 32, "desc_act": True},
+        ".*self_attn": {"sym": True}}},
+     {"qkv": [INT4 + " scale=bf16 zero=none", "wq=int4 group=32 scale=bf16 zero=u8"],
+      "o": [INT4 + " scale=bf16 zero=none", "wq=int4 group=32 scale=bf16 zero=u8"],
+      "gate_up": [INT4 + " scale=bf16 zero=u8", "wq=int4 group=32"], "down": NONE,
+      "lm_head": INT4}),
+    # words
+    (DENSE, {**BNB, "llm_int8_skip_modules": ["lm_head", "multi_modal_projector",
+                                              "model.layers.1.self_attn", "down_proj"]},
+     {"qkv": [NF4, NONE], "o": [NF4, NONE], "gate_up": NF4, "down": NONE, "lm_head": NONE}),
+    (DENSE, {**BNB, "bnb_4bit_compute_dtype": "float16"},  # what is left is in the model's type
+     {"qkv": NF4 + " group=64 scale=nested a=f16", "o": NF4, "gate_up": NF4, "down": NF4,
+      "lm_head": NONE}),
+    (DENSE, {"quant_method": "fp8", "ignored_layers": ["model.layers.0.self_attn.o_proj"]},
+     {"qkv": FP8, "o": [NONE, FP8], "gate_up": FP8, "down": FP8, "lm_head": NONE}),
+    # gpt-oss: nothing but experts
+    ({**MIXTRAL, "model_type": "gpt_oss", "attention_bias": True},
+     {"quant_method": "mxfp4", "modules_to_not_convert": [
+         "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]},
+     {"qkv": NONE, "o": NONE, "expert gate_up": "wq=mxfp4", "expert down": "wq=mxfp4",
+      "lm_head": NONE}),
+    # several groups, the first that names a layer; without one it is not quantised
+    (DENSE, {**COMPRESSED, "config_groups": {
+        "attention": {"targets": ["re:.*self_attn.*"], **FLOATS["config_groups"]["group_0"]},
+        "down": {"targets": ["model.layers.1.mlp.down_proj"],
+                 "weights": {"num_bits": 4, "type": "int", "group_size": 32}}}},
+     {"qkv": FP8 + " a=fp8 c=bf16", "o": FP8, "gate_up": NONE,
+      "down": [NONE, "wq=int4 group=32"], "lm_head": NONE}),
+    (DENSE, {**COMPRESSED, "config_groups": {
+        "others": compressed()["config_groups"]["group_0"],
+        "down": {"targets": ["re:.*down_proj"],
+                 "weights": {"num_bits": 4, "type": "int", "group_size": 32}}}},
+     {**ALL, "down": "wq=int4 group=32"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config, quantisation, expected", UNQUANTISED)
+def test_layers_that_are_not_quantised(quern, tmp_path, config, quantisation, expected):
+    more = {"quantization_config": quantisation} if quantisation else {}
+    check(quern, tmp_path, {**config, **more}, expected)
+
+
+PATTERNS = [
+    "", "lm_head", ".*lm_head", r"model\.", "odel", ".*mlp.(gate|up)_proj$", ".*mlp.gate$",
+    "model$", r".*\.[qk]_proj", r".*\bmlp\b", r"[\w.]+_proj\Z", r".*?o_proj",
+    r"(?P<x>model)\.layers\.\d+\..*v", r"model\.layers\.(?!0\.).*", r"(?=.*mlp)(?!.*gate).*",
+    "|lm", "lm|.*up|x", "(.*l)*.*down_proj", "(x*)*m", r".*layers\.[^1-9]{1}\.s",
+    r".*layers\.\d{2,}", r".*layers\.[0-9]{,3}?\.mlp", "()*m", "(?:m|mo)*del", "(|m)+odel.*q",
+    r"[]m]odel.*k_", r"[^l]+l\.", r".*\Bproj", r".*\W[a-d]",
+]  # fmt: skip
+
+
+def test_regular_expressions_are_pythons(quern, tmp_path):
+    layers = {"qkv": "self_attn.{}_proj", "o": "self_attn.o_proj", "down": "mlp.down_proj",
+              "gate_up": "mlp.{}_proj"}
+    parts = {"qkv": ["q", "k", "v"], "gate_up": ["gate", "up"]}
+    names = {part: "model.layers.0." + layers[layer].format(part)
+             for layer in layers for part in parts.get(layer, [layer])} | {"lm_head": "lm_head"}
+    for pattern in PATTERNS:
+        plain = {part for part, name in names.items() if re.match(pattern, name)}
+        found, _ = kinds(quern, tmp_path, {**DENSE, "num_hidden_layers": 1, "quantization_config":
+                                           {**FLOATS, "ignore": ["re:" + pattern]}})
+        assert {part for layer, (problem,) in found.items() for part in parts.get(layer, [layer])
+                if "wq=none" in problem} == plain, pattern
+
+
+def test_what_is_not_understood_is_said(quern, tmp_path):
+    def notes(quantisation, *says):
+        _, said = listed(quern, tmp_path, {**DENSE, "quantization_config": quantisation})
+        assert len(said) == len(says), said
+        for line, text in zip(said, says):
+            assert "config.json: quantization_config: " + text in line
+
+    notes(compressed("lm_head", 7, ""), "'ignore' has 7, which is not heeded",
+          "'ignore' has \"\", which")
+    for pattern, why in (("(?<=l)x", "a look behind"), ("(?i)x", "unknown kind"), ("(", "without"),
+                         ("x)", "without"), ("[x", "without"), ("*", "nothing"), ("a**", "repeat"),
+                         (r"\1", "backslash"), ("a{9999}", "counts"), ("[z-a]", "range"),
+                         ("(" * 99 + ")" * 99, "too many groups"), ("x" * 5000, "too many")):
+        _, (line,) = listed(quern, tmp_path, {**DENSE, "quantization_config": compressed(
+            "lm_head", "re:" + pattern)})
+        assert "'ignore' has \"re:" in line and why in line
+    notes(compressed("gate_proj", "lm_head", "down_proj"),
+          "'ignore' has \"gate_proj\" and 1 more, which name no layer here")
+    notes({**AWQ, "modules_to_not_convert": "all"}, "'modules_to_not_convert' has \"all\"")
+    notes({**GPTQ128, "dynamic": {".*down.*": {"rank": 8}}}, "'dynamic' has {\"rank\":8}")
+    notes({**GPTQ128, "dynamic": {".*down.*": 8}}, "'dynamic' has 8")
+    notes({**GPTQ128, "dynamic": [8]}, "'dynamic' has [8]")
+    notes({**COMPRESSED, "config_groups": {"group_0": {**COMPRESSED["config_groups"]["group_0"],
+                                                       "targets": ["Linear", "Conv2d"]}}},
+          "'targets' has \"Conv2d\"")
+
+
+def test_lists_that_would_take_ages(quern, tmp_path):
+    def refused(says, **config):
+        (tmp_path / "config.json").write_text(json.dumps({**MOE128, **config}))
+        quern.refused("prewarm", "--model", tmp_path / "config.json", "--target", TARGET, status=1,
+                      says=says)
+
+    refused("take too long", quantization_config=compressed("re:((.*)*)*x"))
+    refused("layers of 65536 experts", num_experts=65536, num_hidden_layers=10000,
+            quantization_config=compressed())
+    refused("'num_hidden_layers' is 10001", num_hidden_layers=10001)
+    refused("'num_experts' is 65537", num_experts=65537)
+
+
+# ---- Layers that cannot be made ----
+
+
+def test_other_layers_are_made(warm, tmp_path):
+    """K of one layer is no multiple of the group: that is said, the rest is made and verified."""
+    config = {**DENSE, "intermediate_size": 192, "quantization_config": AWQ}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    words = ["prewarm", "--model", tmp_path / "config.json", "--target", TARGET, "--m", 1]
+    done = warm(*words, "--verify", "--json", status=1)
+    report = json.loads(done.stdout)
+    assert (report["failed"], report["runs"], report["runs_ok"]) == (1, 4, 4)
+    failed = [p for p in report["problems"] if "error" in p]
+    assert [(p["layers"], p["kernels"]) for p in failed] == [("down", [])]
+    assert done.stderr.count("\n") == 1
+    assert ("1 of 5 problems failed; down: k=192 is not a multiple of group=128; the next multiple "
+            "is 256") in done.stderr
+    shown = warm(*words, status=1)
+    assert "4 from the cache" in shown.stdout and "1 problem failed" in shown.stdout
+    # of parts of a split layer
+    config["quantization_config"] = compressed("lm_head", group_size=32)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = warm(*words, "--tp", "1,2,4,8,16", "--jit", "off", "--cache-mode", "off", status=2)
+    assert "--tp 4 does not divide the 2 heads" in done.stderr
+    # every reason has its line
+    config = {**DENSE, "intermediate_size": 192, "quantization_config": {
+        **GPTQ128, "dynamic": {".*o_proj": {"bits": 8}, ".*down": {"group_size": 64}}}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = warm(*words, "--tp", "2", status=1)
+    lines = done.stderr.splitlines()
+    assert "down/tp2: k=96 is not a multiple of group=64" in lines[0]
+    assert "2 of 4 problems failed; o/tp2: bits 8 is none that problems describe" in lines[1]
+
+
+def test_nothing_to_make(quern, tmp_path):
+    """Where no layer that is quantised can be made, that is all there is to say."""
+    def refused(status, says, *words, **config):
+        (tmp_path / "config.json").write_text(json.dumps({**DENSE, **config}))
+        quern.refused("prewarm", "--model", tmp_path / "config.json", "--target", TARGET, *words,
+                      status=status, says=says)
+
+    refused(2, "layer qkv of qwen3: group=48", quantization_config={**GPTQ, "group_size": 48})
+    refused(2, "layer qkv of qwen3: ", "--group", 48, quantization_config=GPTQ)
+    refused(1, "bits 8", quantization_config={**GPTQ, "dynamic": {".*": {"bits": 8}}})
+    refused(2, "give --a", torch_dtype=None)
+
+
+# ---- Sizes ----
+
+
+def test_a_model_that_is_not_quantised(quern, tmp_path):
+    check(quern, tmp_path, DENSE, dict.fromkeys(ALL, NONE))
+    check(quern, tmp_path, DENSE, dict.fromkeys(ALL, NF4), "--wq", "nf4")
+    check(quern, tmp_path, DENSE, dict.fromkeys(ALL, "wq=none a=f16"), "--a", "f16")
+
+
+def test_sizes_that_a_text_config_leaves_out(quern, tmp_path):
+    gemma = {"model_type": "gemma3", "torch_dtype": "bfloat16", "text_config": {
+        "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240,
+        "num_hidden_layers": 34}}
+    llava = {"model_type": "llava", "torch_dtype": "float16",
+             "text_config": {"model_type": "llama", "vocab_size": 32064}}
+    for config, shapes in (
+        (gemma, {"qkv": (4096, 2560), "o": (2560, 2048), "lm_head": (262208, 2560)}),
+        (llava, {"qkv": (12288, 4096), "down": (4096, 11008), "lm_head": (32064, 4096)}),
+    ):
+        problems = prewarm(quern, tmp_path, config)
+        for layer, (n, k) in shapes.items():
+            assert f" n={n} k={k} " in problems[layer]
+
+
+def test_models_without_a_gate(quern, tmp_path):
+    for kind, biased in (("nemotron", set()), ("phi", {"qkv", "o", "up", "down", "lm_head"}),
+                         ("gpt_neox", {"qkv", "o", "up", "down"})):
+        problems = prewarm(quern, tmp_path, {**DENSE, "model_type": kind,
+                                             "quantization_config": GPTQ})
+        assert problems.keys() == {"qkv", "o", "up", "down", "lm_head"}
+        assert " n=256 k=128 " in problems["up"] and " n=128 k=256 " in problems["down"]
+        assert {layer for layer, problem in problems.items() if "bias=1" in problem} == biased
