@@ -2,11 +2,9 @@
 /*
  * Names and shapes: AutoGPTQ and GPTQModel (qweight [K/8,N], qzeros, scales, g_idx), AutoAWQ
  * (qweight [K,N/8]), compressed-tensors' pack-quantized (weight_packed [N,K/8]), bitsandbytes 4-bit
- * (weight, weight.absmax, weight.quant_state.bitsandbytes__nf4), gpt-oss (…_blocks, …_scales), and
- * 8-bit floats with one scale (weight F8_E4M3 [N,K], weight_scale, input_scale if activations have
- * a fixed one) as compressed-tensors' float-quantized and vLLM's fp8 files have them.
+ * (weight, weight.absmax, weight.quant_state.bitsandbytes__nf4), and those of checkpoint_plain.c.
  */
-#include "checkpoint.h"
+#include "checkpoint_parts.h"
 #include "json_file.h"
 #include "tensor_values.h"
 
@@ -17,107 +15,8 @@
 /* Of bitsandbytes' state, a few lines of JSON. */
 #define STATE_BYTES_MAX ((size_t)1 << 16)
 
-struct search {
-    const struct safetensors *s;
-    struct checkpoint_layer *layer;
-};
-
-/* ---- Tensors of a layer ---------------------------------------------------------------------- */
-
-static const struct tensor *part_of(const struct search *q, const char *suffix)
-{
-    char name[sizeof q->layer->name + 64];
-
-    snprintf(name, sizeof name, "%s%s", q->layer->name, suffix);
-    return safetensors_find(q->s, name);
-}
-
-static void show_shape(const struct tensor *t, char *text, size_t size)
-{
-    size_t n = (size_t)snprintf(text, size, "%s [", t->dtype);
-
-    for (size_t i = 0; i < t->rank && i < TENSOR_RANK_MAX && n < size; i++)
-        n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? "," : "", (long long)t->shape[i]);
-    if (n < size)
-        snprintf(text + n, size - n, "%s]", t->rank > TENSOR_RANK_MAX ? ",…" : "");
-}
-
-/* `dtypes` is one or more types, each with a bar behind it: "F16|BF16|". d1 < 0: of one dimension.
- */
-static int expect(const struct tensor *t, const char *dtypes, int64_t d0, int64_t d1)
-{
-    const size_t rank = d1 < 0 ? 1 : 2;
-    char have[160], type[32];
-
-    snprintf(type, sizeof type, "%s|", t->dtype);
-    const char *const found = strstr(dtypes, type);
-    const bool typed = found && (found == dtypes || found[-1] == '|');
-    if (typed && t->rank == rank && t->shape[0] == d0 && (rank == 1 || t->shape[1] == d1))
-        return EXIT_OK;
-    show_shape(t, have, sizeof have);
-    if (rank == 1)
-        return fail("%s: tensor %s is %s; expected %.*s [%lld]", t->path, t->name, have,
-                    (int)strlen(dtypes) - 1, dtypes, (long long)d0);
-    return fail("%s: tensor %s is %s; expected %.*s [%lld,%lld]", t->path, t->name, have,
-                (int)strlen(dtypes) - 1, dtypes, (long long)d0, (long long)d1);
-}
-
-bool checkpoint_is_part(const char *path)
-{
-    const char *const slash = strrchr(path, '/'), *of = strstr(slash ? slash : path, "-of-");
-
-    return of && strspn(of + 4, "0123456789") && strcmp(of + 4, "00001.safetensors");
-}
-
-/* A layer's tensors may be in two of a checkpoint's files: then there is a reason, and no error. */
-static int missing(const struct search *q, const char *suffix, const char *beside)
-{
-    if (!checkpoint_is_part(q->s->path))
-        return fail("%s: tensor %s%s is missing beside %s%s", q->s->path, q->layer->name, suffix,
-                    q->layer->name, beside);
-    snprintf(q->layer->reason, sizeof q->layer->reason,
-             "tensor %s%s is in another file; inspect the checkpoint's " SAFETENSORS_INDEX,
-             q->layer->name, suffix);
-    return EXIT_OK;
-}
-
-/* A matrix of at least one row and column. */
-static int expect_matrix(const struct tensor *t)
-{
-    char have[160];
-
-    if (t->rank == 2 && t->shape[0] > 0 && t->shape[1] > 0)
-        return EXIT_OK;
-    show_shape(t, have, sizeof have);
-    return fail("%s: tensor %s is %s; expected a matrix", t->path, t->name, have);
-}
-
-static bool has_bias(const struct search *q, int64_t n)
-{
-    const struct tensor *const t = part_of(q, ".bias");
-
-    return t && t->rank == 1 && t->shape[0] == n;
-}
-
-/* ---- Problems -------------------------------------------------------------------------------- */
-
-static void set_problem(const struct search *q, const char *text)
-{
-    struct quern_problem p;
-
-    if (quern_problem_parse(text, &p) == QUERN_OK &&
-        quern_problem_text(&p, q->layer->problem, sizeof q->layer->problem) == QUERN_OK)
-        return;
-    snprintf(q->layer->reason, sizeof q->layer->reason, "%s", quern_last_error()->message);
-}
-
-static const char *type_word(const char *dtype)
-{
-    return !strcmp(dtype, "F16") ? "f16" : !strcmp(dtype, "BF16") ? "bf16" : "f32";
-}
-
 /* "group=128", or channel where there is one group; a reason when groups are uneven. */
-static bool group_word(const struct search *q, int64_t k, int64_t groups, char word[32])
+static bool group_word(const struct checkpoint_search *q, int64_t k, int64_t groups, char word[32])
 {
     if (groups < 1 || k % groups) {
         snprintf(q->layer->reason, sizeof q->layer->reason,
@@ -154,11 +53,12 @@ static int zeros_are_eight(const struct tensor *t, bool awq, bool *eight)
     return EXIT_OK;
 }
 
-static int read_order(const struct search *q, const struct tensor *t, int64_t k, int64_t groups)
+static int read_order(const struct checkpoint_search *q, const struct tensor *t, int64_t k,
+                      int64_t groups)
 {
     int64_t uneven = -1;
 
-    int status = expect(t, "I32|", k, -1);
+    int status = checkpoint_expect(t, "I32|", k, -1);
     if (!status)
         status = tensor_check_order(t, k, groups, &q->layer->act_order, &uneven);
     if (!status && uneven >= 0)
@@ -176,8 +76,8 @@ static int mismatch(const struct tensor *qweight, const struct tensor *scales,
     const int64_t groups = scales->shape[0], n = scales->shape[1];
     char weights[160], have[160];
 
-    show_shape(qweight, weights, sizeof weights);
-    show_shape(scales, have, sizeof have);
+    checkpoint_show(qweight, weights, sizeof weights);
+    checkpoint_show(scales, have, sizeof have);
     if (qzeros && qzeros->rank == 2 && qzeros->shape[0] == groups && qzeros->shape[1] == n / 8)
         return fail("%s: tensor %s is %s beside %s, %s; expected I32 [K/8,%lld] (GPTQ) or "
                     "[K,%lld] (AWQ)",
@@ -201,7 +101,7 @@ static int64_t bits_of_zeros(const struct tensor *qzeros, int64_t groups, int64_
 }
 
 /* What is wrong with the shapes of a layer of GPTQ or AWQ; a reason when they are no error. */
-static int check_gptq(const struct search *q, const struct tensor *qweight,
+static int check_gptq(const struct checkpoint_search *q, const struct tensor *qweight,
                       const struct tensor *scales, const struct tensor *qzeros, bool awq)
 {
     const int64_t groups = scales->shape[0], n = scales->shape[1];
@@ -210,8 +110,8 @@ static int check_gptq(const struct search *q, const struct tensor *qweight,
 
     if (!awq && qweight->shape[1] != n)
         return mismatch(qweight, scales, qzeros);
-    if ((status = expect(qweight, "I32|", qweight->shape[0], awq ? n / 8 : n)) ||
-        (status = expect(scales, "F16|BF16|F32|", groups, n)))
+    if ((status = checkpoint_expect(qweight, "I32|", qweight->shape[0], awq ? n / 8 : n)) ||
+        (status = checkpoint_expect(scales, "F16|BF16|F32|", groups, n)))
         return status;
     if (bits != 4)
         snprintf(q->layer->reason, sizeof q->layer->reason, "%lld-bit weights", (long long)bits);
@@ -219,22 +119,23 @@ static int check_gptq(const struct search *q, const struct tensor *qweight,
         snprintf(q->layer->reason, sizeof q->layer->reason,
                  "n=%lld is not a multiple of 8: zero points are in words of eight", (long long)n);
     else if (qzeros)
-        status = expect(qzeros, "I32|", groups, n / 8);
+        status = checkpoint_expect(qzeros, "I32|", groups, n / 8);
     return status;
 }
 
-static int read_gptq(const struct search *q, const struct tensor *qweight)
+static int read_gptq(const struct checkpoint_search *q, const struct tensor *qweight)
 {
-    const struct tensor *const scales = part_of(q, ".scales"), *qzeros = part_of(q, ".qzeros");
-    const struct tensor *const g_idx = part_of(q, ".g_idx");
+    const struct tensor *const scales = checkpoint_part(q, ".scales"),
+                               *qzeros = checkpoint_part(q, ".qzeros");
+    const struct tensor *const g_idx = checkpoint_part(q, ".g_idx");
     char word[32], text[QUERN_TEXT_MAX];
     bool eight = true;
     int status;
 
     q->layer->format = "gptq";
     if (!scales || (!qzeros && checkpoint_is_part(q->s->path)))
-        return missing(q, scales ? ".qzeros" : ".scales", ".qweight");
-    if ((status = expect_matrix(scales)) || (status = expect_matrix(qweight)))
+        return checkpoint_missing(q, scales ? ".qzeros" : ".scales", ".qweight");
+    if ((status = checkpoint_expect_matrix(scales)) || (status = checkpoint_expect_matrix(qweight)))
         return status;
     const int64_t groups = scales->shape[0], n = scales->shape[1];
     const bool awq = n >= 8 && qweight->shape[1] == n / 8;
@@ -248,25 +149,25 @@ static int read_gptq(const struct search *q, const struct tensor *qweight)
         (qzeros && (status = zeros_are_eight(qzeros, awq, &eight))) ||
         (g_idx && (status = read_order(q, g_idx, k, groups))) || q->layer->reason[0])
         return status;
-    const char *const scale = type_word(scales->dtype);
+    const char *const scale = checkpoint_type_word(scales->dtype);
     snprintf(text, sizeof text, "wq=int4 n=%lld k=%lld %s scale=%s a=%s zero=%s layout=%s bias=%d",
              (long long)n, (long long)k, word, scale, strcmp(scale, "f32") ? scale : "bf16",
-             eight ? "none" : "u8", q->layer->format, has_bias(q, n));
-    set_problem(q, text);
+             eight ? "none" : "u8", q->layer->format, checkpoint_has_bias(q, n));
+    checkpoint_set_problem(q, text);
     return EXIT_OK;
 }
 
 /* ---- compressed-tensors ---------------------------------------------------------------------- */
 
 /* The shape of W, which the packed words need not fill: I64 [2], [N,K]. */
-static int check_shape(const struct search *q, const struct tensor *packed,
+static int check_shape(const struct checkpoint_search *q, const struct tensor *packed,
                        const struct tensor *shape)
 {
     const int64_t n = packed->shape[0], words = packed->shape[1];
     int64_t size[2];
     char *data;
 
-    int status = expect(shape, "I64|", 2, -1);
+    int status = checkpoint_expect(shape, "I64|", 2, -1);
     if (status || (status = safetensors_data(shape, sizeof size, &data)))
         return status;
     memcpy(size, data, sizeof size);
@@ -287,29 +188,29 @@ static int check_shape(const struct search *q, const struct tensor *packed,
     return status;
 }
 
-static int read_compressed(const struct search *q, const struct tensor *packed)
+static int read_compressed(const struct checkpoint_search *q, const struct tensor *packed)
 {
-    const struct tensor *const scale = part_of(q, ".weight_scale");
-    const struct tensor *const zero = part_of(q, ".weight_zero_point");
-    const struct tensor *const g_idx = part_of(q, ".weight_g_idx");
-    const struct tensor *const shape = part_of(q, ".weight_shape");
+    const struct tensor *const scale = checkpoint_part(q, ".weight_scale");
+    const struct tensor *const zero = checkpoint_part(q, ".weight_zero_point");
+    const struct tensor *const g_idx = checkpoint_part(q, ".weight_g_idx");
+    const struct tensor *const shape = checkpoint_part(q, ".weight_shape");
     char word[32], text[QUERN_TEXT_MAX];
     int status;
 
     q->layer->format = "compressed-tensors";
     if (!scale)
-        return missing(q, ".weight_scale", ".weight_packed");
+        return checkpoint_missing(q, ".weight_scale", ".weight_packed");
     if (strcmp(packed->dtype, "I32")) {
         snprintf(q->layer->reason, sizeof q->layer->reason, "packed as %s, not as 4-bit integers",
                  packed->dtype);
         return EXIT_OK;
     }
-    if ((status = expect_matrix(packed)) || (status = expect_matrix(scale)) ||
+    if ((status = checkpoint_expect_matrix(packed)) || (status = checkpoint_expect_matrix(scale)) ||
         (shape && (status = check_shape(q, packed, shape))) || q->layer->reason[0])
         return status;
     const int64_t n = packed->shape[0], k = packed->shape[1] * 8, groups = scale->shape[1];
-    if ((status = expect(scale, "F16|BF16|F32|", n, groups)) ||
-        (zero && (status = expect(zero, "I32|", (n + 7) / 8, groups))))
+    if ((status = checkpoint_expect(scale, "F16|BF16|F32|", n, groups)) ||
+        (zero && (status = checkpoint_expect(zero, "I32|", (n + 7) / 8, groups))))
         return status;
     if (zero && n % 8)
         snprintf(q->layer->reason, sizeof q->layer->reason,
@@ -319,22 +220,22 @@ static int read_compressed(const struct search *q, const struct tensor *packed)
     if ((status = tensor_check_finite(scale)) ||
         (g_idx && (status = read_order(q, g_idx, k, groups))) || q->layer->reason[0])
         return status;
-    const char *const type = type_word(scale->dtype);
+    const char *const type = checkpoint_type_word(scale->dtype);
     snprintf(text, sizeof text, "wq=int4 n=%lld k=%lld %s scale=%s a=%s zero=%s layout=k8 bias=%d",
              (long long)n, (long long)k, word, type, strcmp(type, "f32") ? type : "bf16",
-             zero ? "u8" : "none", has_bias(q, n));
-    set_problem(q, text);
+             zero ? "u8" : "none", checkpoint_has_bias(q, n));
+    checkpoint_set_problem(q, text);
     return EXIT_OK;
 }
 
 /* ---- bitsandbytes ---------------------------------------------------------------------------- */
 
 /* The second quantisation, of absmax: in blocks of 256, around an offset. */
-static int check_nested(const struct search *q, const struct tensor *t, json_t *state,
+static int check_nested(const struct checkpoint_search *q, const struct tensor *t, json_t *state,
                         int64_t blocks)
 {
-    const struct tensor *const absmax = part_of(q, ".weight.nested_absmax");
-    const struct tensor *const map = part_of(q, ".weight.nested_quant_map");
+    const struct tensor *const absmax = checkpoint_part(q, ".weight.nested_absmax");
+    const struct tensor *const map = checkpoint_part(q, ".weight.nested_quant_map");
     const json_t *const offset = json_object_get(state, "nested_offset");
     char shown[JSON_SHOWN_BYTES];
     int64_t block;
@@ -343,13 +244,14 @@ static int check_nested(const struct search *q, const struct tensor *t, json_t *
     if (status)
         return status;
     if (!absmax || !map)
-        return missing(q, absmax ? ".weight.nested_quant_map" : ".weight.nested_absmax", ".weight");
+        return checkpoint_missing(q, absmax ? ".weight.nested_quant_map" : ".weight.nested_absmax",
+                                  ".weight");
     if (!json_is_number(offset))
         return fail("%s: tensor %s: 'nested_offset' is %s; it must be a number", t->path, t->name,
                     offset ? json_shown(offset, shown) : "missing");
-    if ((status = expect(absmax, "F32|", (blocks + block - 1) / block, -1)) ||
-        (status = expect(map, "F32|", 256, -1)) || (status = tensor_check_finite(absmax)) ||
-        (status = tensor_check_finite(map)))
+    if ((status = checkpoint_expect(absmax, "F32|", (blocks + block - 1) / block, -1)) ||
+        (status = checkpoint_expect(map, "F32|", 256, -1)) ||
+        (status = tensor_check_finite(absmax)) || (status = tensor_check_finite(map)))
         return status;
     if (block != 256)
         snprintf(q->layer->reason, sizeof q->layer->reason,
@@ -359,12 +261,12 @@ static int check_nested(const struct search *q, const struct tensor *t, json_t *
 
 /* What the state says: {"quant_type":"nf4","blocksize":64,"dtype":"bfloat16","shape":[N,K],
  * "nested_blocksize":256 …} */
-static int read_state(const struct search *q, const struct tensor *weight, const struct tensor *t,
-                      const char *wq, json_t *state)
+static int read_state(const struct checkpoint_search *q, const struct tensor *weight,
+                      const struct tensor *t, const char *wq, json_t *state)
 {
     const json_t *const shape = json_object_get(state, "shape");
     const char *const dtype = json_string_value(json_object_get(state, "dtype"));
-    const struct tensor *const absmax = part_of(q, ".weight.absmax");
+    const struct tensor *const absmax = checkpoint_part(q, ".weight.absmax");
     const bool nested = json_object_get(state, "nested_blocksize") != NULL;
     char text[QUERN_TEXT_MAX];
     int64_t block, n, k;
@@ -377,10 +279,14 @@ static int read_state(const struct search *q, const struct tensor *weight, const
     if (json_array_size(shape) != 2 || n < 1 || k < 1 || n > INT32_MAX || k > INT32_MAX)
         return fail("%s: tensor %s has no shape, a list of two sizes", q->s->path, t->name);
     if (!absmax)
-        return missing(q, ".weight.absmax", ".weight");
+        return checkpoint_missing(q, ".weight.absmax", ".weight");
     const int64_t blocks = (n * k + block - 1) / block;
-    if ((status = expect(weight, "U8|", (n * k + 1) / 2, 1)) ||
-        (status = expect(absmax, nested ? "U8|" : "F32|", blocks, -1)) ||
+    /* bytes, whatever type they are stored as: training on several GPUs wants that of the rest
+     * (bnb_4bit_quant_storage) */
+    const bool stored =
+        weight->rank == 2 && weight->shape[1] == 1 && weight->bytes == (uint64_t)(n * k + 1) / 2;
+    if ((!stored && (status = checkpoint_expect(weight, "U8|", (n * k + 1) / 2, 1))) ||
+        (status = checkpoint_expect(absmax, nested ? "U8|" : "F32|", blocks, -1)) ||
         (status = nested ? check_nested(q, t, state, blocks) : tensor_check_finite(absmax)) ||
         q->layer->reason[0])
         return status;
@@ -390,12 +296,12 @@ static int read_state(const struct search *q, const struct tensor *weight, const
              : !strcmp(dtype, "float16") ? "f16"
              : !strcmp(dtype, "float32") ? "f32"
                                          : "bf16",
-             has_bias(q, n));
-    set_problem(q, text);
+             checkpoint_has_bias(q, n));
+    checkpoint_set_problem(q, text);
     return EXIT_OK;
 }
 
-static int read_bitsandbytes(const struct search *q, const struct tensor *weight,
+static int read_bitsandbytes(const struct checkpoint_search *q, const struct tensor *weight,
                              const struct tensor *state, const char *wq)
 {
     json_t *root = NULL;
@@ -413,120 +319,20 @@ static int read_bitsandbytes(const struct search *q, const struct tensor *weight
     return status;
 }
 
-/* ---- MXFP4 and plain ------------------------------------------------------------------------- */
-
-/* Of all experts of a layer in one: [experts,N,K/32,16] and [experts,N,K/32]. */
-static int read_mxfp4(const struct search *q, const struct tensor *blocks)
+static int read_weight(const struct checkpoint_search *q, const struct tensor *weight)
 {
-    const struct tensor *const scales = part_of(q, "_scales");
-    char have[160], text[QUERN_TEXT_MAX];
+    const struct tensor *const nf4 = checkpoint_part(q, ".weight.quant_state.bitsandbytes__nf4");
+    const struct tensor *const fp4 = checkpoint_part(q, ".weight.quant_state.bitsandbytes__fp4");
 
-    q->layer->format = "mxfp4";
-    if (!scales)
-        return missing(q, "_scales", "_blocks");
-    show_shape(blocks, have, sizeof have);
-    if (strcmp(blocks->dtype, "U8") || blocks->rank != 4 || blocks->shape[3] != 16)
-        return fail("%s: tensor %s is %s; expected U8 [experts,N,K/32,16]", q->s->path,
-                    blocks->name, have);
-    show_shape(scales, have, sizeof have);
-    if (strcmp(scales->dtype, "U8") || scales->rank != 3 ||
-        memcmp(scales->shape, blocks->shape, 3 * sizeof *scales->shape) != 0)
-        return fail("%s: tensor %s is %s; expected U8 [%lld,%lld,%lld]", q->s->path, scales->name,
-                    have, (long long)blocks->shape[0], (long long)blocks->shape[1],
-                    (long long)blocks->shape[2]);
-    q->layer->experts = blocks->shape[0];
-    snprintf(text, sizeof text, "wq=mxfp4 n=%lld k=%lld a=bf16", (long long)blocks->shape[1],
-             (long long)blocks->shape[2] * 32);
-    set_problem(q, text);
-    return EXIT_OK;
-}
-
-/* ---- fp8 ------------------------------------------------------------------------------------- */
-
-static bool is_scalar(const struct tensor *t)
-{
-    return t->rank == 0 || (t->rank == 1 && t->shape[0] == 1);
-}
-
-/* Without a scale of activations they may be of any type; that of the scale, or bf16, is taken. */
-static int read_fp8(const struct search *q, const struct tensor *weight)
-{
-    const struct tensor *const scale = part_of(q, ".weight_scale");
-    const struct tensor *const input = part_of(q, ".input_scale");
-    const bool fnuz = !strcmp(weight->dtype, "F8_E4M3FNUZ");
-    const char *const wq = fnuz ? "fp8fnuz" : "fp8";
-    char have[160], text[QUERN_TEXT_MAX];
-    int status;
-
-    q->layer->format = "fp8";
-    if (!scale) {
-        snprintf(q->layer->reason, sizeof q->layer->reason,
-                 part_of(q, ".weight_scale_inv")
-                     ? "%s with a scale for each block of weights; one for all of them is known"
-                     : "weights of type %s without a weight_scale",
-                 weight->dtype);
-        return EXIT_OK;
-    }
-    if (!is_scalar(scale)) {
-        show_shape(scale, have, sizeof have);
-        snprintf(q->layer->reason, sizeof q->layer->reason,
-                 "%s with scales %s; one for all weights is known", weight->dtype, have);
-        return EXIT_OK;
-    }
-    if (scale->rank && (status = expect(scale, "F16|BF16|F32|", 1, -1)))
-        return status;
-    if ((status = tensor_check_finite(scale)) || (input && (status = tensor_check_finite(input))))
-        return status;
-    const char *const type = type_word(scale->dtype);
-    snprintf(text, sizeof text, "wq=%s n=%lld k=%lld a=%s bias=%d", wq, (long long)weight->shape[0],
-             (long long)weight->shape[1],
-             input                 ? wq
-             : strcmp(type, "f32") ? type
-                                   : "bf16",
-             has_bias(q, weight->shape[0]));
-    set_problem(q, text);
-    return EXIT_OK;
-}
-
-static bool ends_with(const char *text, size_t length, const char *end)
-{
-    const size_t n = strlen(end);
-
-    return length >= n && !memcmp(text + length - n, end, n);
-}
-
-static int read_weight(const struct search *q, const struct tensor *weight)
-{
-    const struct tensor *const nf4 = part_of(q, ".weight.quant_state.bitsandbytes__nf4");
-    const struct tensor *const fp4 = part_of(q, ".weight.quant_state.bitsandbytes__fp4");
-    const char *const name = q->layer->name;
-    char text[QUERN_TEXT_MAX];
-
-    if (nf4 || fp4)
-        return read_bitsandbytes(q, weight, nf4 ? nf4 : fp4, nf4 ? "nf4" : "fp4");
-    /* vectors are norms; tables of embeddings are looked up, not multiplied */
-    if (weight->rank != 2 || ends_with(name, strlen(name), "embed_tokens") ||
-        ends_with(name, strlen(name), "embeddings") || ends_with(name, strlen(name), "wte"))
-        return EXIT_OK;
-    if (!strcmp(weight->dtype, "F8_E4M3") || !strcmp(weight->dtype, "F8_E4M3FNUZ"))
-        return read_fp8(q, weight);
-    q->layer->format = "plain";
-    if (!strcmp(weight->dtype, "F16") || !strcmp(weight->dtype, "BF16") ||
-        !strcmp(weight->dtype, "F32")) {
-        snprintf(text, sizeof text, "wq=none n=%lld k=%lld a=%s bias=%d",
-                 (long long)weight->shape[0], (long long)weight->shape[1], type_word(weight->dtype),
-                 has_bias(q, weight->shape[0]));
-        set_problem(q, text);
-    } else {
-        snprintf(q->layer->reason, sizeof q->layer->reason, "weights of type %s", weight->dtype);
-    }
-    return EXIT_OK;
+    return nf4   ? read_bitsandbytes(q, weight, nf4, "nf4")
+           : fp4 ? read_bitsandbytes(q, weight, fp4, "fp4")
+                 : checkpoint_read_plain(q, weight);
 }
 
 /* ---- Parts alone ----------------------------------------------------------------------------- */
 
 /* A part of a layer whose weights are not there. */
-static int check_alone(const struct search *q, const struct tensor *t)
+static int check_alone(const struct checkpoint_search *q, const struct tensor *t)
 {
     static const struct {
         const char *part, *weights;
@@ -539,7 +345,7 @@ static int check_alone(const struct search *q, const struct tensor *t)
     char name[sizeof q->layer->name + 64];
 
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        if (!ends_with(t->name, length, pairs[i].part) || checkpoint_is_part(q->s->path))
+        if (!checkpoint_ends_with(t->name, length, pairs[i].part) || checkpoint_is_part(q->s->path))
             continue;
         snprintf(name, sizeof name, "%.*s%s", (int)(length - strlen(pairs[i].part)), t->name,
                  pairs[i].weights);
@@ -551,21 +357,24 @@ static int check_alone(const struct search *q, const struct tensor *t)
 
 /* ---- All of them ----------------------------------------------------------------------------- */
 
-static int read_layer(const struct search *q, const struct tensor *t)
+static int read_layer(const struct checkpoint_search *q, const struct tensor *t)
 {
     static const struct {
         const char *suffix;
-        int (*read)(const struct search *q, const struct tensor *t);
+        int (*read)(const struct checkpoint_search *q, const struct tensor *t);
     } kinds[] = {{".qweight", read_gptq},
                  {".weight_packed", read_compressed},
-                 {"_blocks", read_mxfp4},
-                 {".weight", read_weight}};
+                 {"_blocks", checkpoint_read_mxfp4},
+                 {".weight", read_weight},
+                 {".gate_up_proj", checkpoint_read_experts},
+                 {".down_proj", checkpoint_read_experts}};
     const size_t length = strlen(t->name);
 
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (!ends_with(t->name, length, kinds[i].suffix))
+        if (!checkpoint_ends_with(t->name, length, kinds[i].suffix))
             continue;
-        const size_t kept = length - strlen(kinds[i].suffix);
+        const bool whole = kinds[i].read == checkpoint_read_experts; /* no word for weights */
+        const size_t kept = length - (whole ? 0 : strlen(kinds[i].suffix));
         if (kept >= sizeof q->layer->name)
             return fail("%s: tensor %s has a name of %zu bytes; at most %zu are read", q->s->path,
                         t->name, length, sizeof q->layer->name - 1);
@@ -585,7 +394,7 @@ int checkpoint_layers(const struct safetensors *s, struct checkpoint_layer **lay
     for (size_t i = 0; i < s->count; i++) {
         struct checkpoint_layer *const layer = &(*layers)[*count];
         *layer = (struct checkpoint_layer){.experts = 1};
-        const int status = read_layer(&(struct search){s, layer}, &s->tensors[i]);
+        const int status = read_layer(&(struct checkpoint_search){s, layer}, &s->tensors[i]);
         if (status)
             return status;
         *count += layer->format != NULL;

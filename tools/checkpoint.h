@@ -28,6 +28,10 @@ struct checkpoint_layer {
  */
 int checkpoint_layers(const struct safetensors *s, struct checkpoint_layer **layers, size_t *count);
 
+/* Prints them as a table, those that are alike but for numbers in their names in one row; false
+ * when memory is short. */
+bool checkpoint_print(const struct checkpoint_layer *layers, size_t count);
+
 /* Whether a file is one of several, which share a checkpoint's tensors between them as it comes:
  * model-00002-of-00004.safetensors. */
 bool checkpoint_is_part(const char *path);

@@ -351,6 +351,22 @@ char *path_join(const char *directory, const char *name)
     return asprintf(&path, "%s/%s", directory, name) < 0 ? NULL : path;
 }
 
+char *file_in(const char *path, const char *names)
+{
+    for (const char *name = names; *name; name += *name == '|') {
+        const size_t length = strcspn(name, "|"), size = strlen(path) + length + 2;
+        char *const found = malloc(size);
+        if (!found)
+            return NULL;
+        snprintf(found, size, "%s/%.*s", path, (int)length, name);
+        if (!access(found, F_OK)) /* path is a directory, then */
+            return found;
+        free(found);
+        name += length;
+    }
+    return strdup(path);
+}
+
 /* ---- Operand files on the command line ------------------------------------------------------- */
 
 int operand_files(int argc, char **argv, int first, struct operand_file *files, size_t *count)

@@ -218,26 +218,9 @@ static json_t *layer_json(const struct checkpoint_layer *l)
 static int print_layers(const char *path, const struct safetensors *s,
                         const struct checkpoint_layer *layers, size_t count)
 {
-    struct table t = {0};
-
     printf("%s: safetensors, %zu tensor%s, %zu linear layer%s\n", path, s->count,
            s->count == 1 ? "" : "s", count, count == 1 ? "" : "s");
-    if (!count)
-        return EXIT_OK;
-    table_header(&t, "<layer|<format|<problem");
-    for (size_t i = 0; i < count; i++) {
-        const struct checkpoint_layer *const l = &layers[i];
-        char experts[32] = "";
-        if (l->experts > 1)
-            snprintf(experts, sizeof experts, " (%lld experts)", (long long)l->experts);
-        table_cell(&t, "%s", l->name);
-        table_cell(&t, "%s%s", l->format, l->act_order ? ", act-order" : "");
-        table_cell(&t, "%s%s%s",
-                   l->problem[0] ? l->problem : "none: ", l->problem[0] ? "" : l->reason, experts);
-    }
-    const bool printed = table_print(&t, 2);
-    table_free(&t);
-    return printed ? EXIT_OK : fail("out of memory");
+    return !count || checkpoint_print(layers, count) ? EXIT_OK : fail("out of memory");
 }
 
 static int inspect_checkpoint(struct inspection *x, const char *path)
@@ -269,6 +252,25 @@ static int inspect_checkpoint(struct inspection *x, const char *path)
 
 /* ---- The verb -------------------------------------------------------------------------------- */
 
+static bool ends_with(const char *path, const char *end)
+{
+    const size_t length = strlen(path), n = strlen(end);
+
+    return length > n && !strcmp(path + length - n, end);
+}
+
+static int inspect_file(struct inspection *x, const char *path)
+{
+    if (ends_with(path, ".safetensors") || ends_with(path, SAFETENSORS_INDEX))
+        return inspect_checkpoint(x, path);
+    if (ends_with(path, "config.json"))
+        return misuse(
+            "%s says how a model is made: quern prewarm --model makes its kernels; to see "
+            "its layers, give its directory or its .safetensors",
+            path);
+    return ends_with(path, ".json") ? inspect_plan(x, path) : inspect_object(x, path);
+}
+
 static int inspect(struct inspection *x, int argc, char **argv, int first)
 {
     int status = EXIT_OK;
@@ -277,14 +279,9 @@ static int inspect(struct inspection *x, int argc, char **argv, int first)
         return misuse("which file? give a code object, a plan.json or a checkpoint's .safetensors");
     x->array = json_array();
     for (int i = first; !status && i < argc; i++) {
-        const size_t length = strlen(argv[i]);
-        if (length > 12 &&
-            (!strcmp(argv[i] + length - 12, ".safetensors") || strstr(argv[i], SAFETENSORS_INDEX)))
-            status = inspect_checkpoint(x, argv[i]);
-        else if (length > 5 && !strcmp(argv[i] + length - 5, ".json"))
-            status = inspect_plan(x, argv[i]);
-        else
-            status = inspect_object(x, argv[i]);
+        char *const path = file_in(argv[i], "model" SAFETENSORS_INDEX "|model.safetensors");
+        status = path ? inspect_file(x, path) : fail("out of memory");
+        free(path);
     }
     if (status)
         return status;
@@ -298,7 +295,8 @@ int verb_inspect(int argc, char **argv)
         "Shows the kernels of a code object (an ELF file) and the registers and memory they\n"
         "take. A FILE that ends in .json is a launch plan: its launches and code objects. One\n"
         "that ends in .safetensors is a checkpoint: its linear layers, and the problem of each;\n"
-        "of a checkpoint in several files, give its .safetensors.index.json.\n"};
+        "of a checkpoint in several files, give its .safetensors.index.json. Of a directory it is\n"
+        "the one or the other of these that is in it.\n"};
     struct inspection x = {0};
     const struct flag flags[] = {
         {"disassemble", FLAG_YES, &x.disassemble, NULL, "list the instructions"}, {0}};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What quern prewarm is to make: the layers of a model, a manifest's, or problems given as text. */
+#include "files.h"
 #include "manifest.h"
 #include "prewarm.h"
 
@@ -144,7 +145,9 @@ static int add_layers(struct prewarm *w, const char *path, const int *tp, size_t
     struct model_layer *layers;
     size_t count = 0;
 
-    int status = model_read(path, m);
+    char *const file = file_in(path, "config.json");
+    int status = file ? model_read(file, m) : fail("out of memory");
+    free(file);
     if (status)
         return status;
     if (!takes_schemes(m, options[WQ])) {

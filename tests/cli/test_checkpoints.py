@@ -132,6 +132,70 @@ def test_a_whole_file(quern, tmp_path):
         layers["e.gate_up_proj"]["problem"])
 
 
+def test_equal_layers_are_one_row(quern, tmp_path):
+    """Exactly where the numbers make a rectangle, else with how many of how many there are."""
+    tensors = {**awq("lm_head"), **{k: v for i in range(3) for k, v in bnb(f"m.{i}.down").items()}}
+    for i in (0, 1, 2, 5):
+        for e in range(11):
+            tensors |= {f"m.{i}.experts.{e}.w1.weight": ("F16", [8, 4 if (i, e) != (5, 3) else 2])}
+        tensors |= compressed(f"m.{i}.up", zero=i == 1)
+    safetensors.write(tmp_path / "model.safetensors", tensors)
+    shown = quern("inspect", tmp_path).stdout.splitlines()
+    assert shown[0] == (f"{tmp_path}/model.safetensors: safetensors, {len(tensors)} tensors, "
+                        "52 linear layers")
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in shown[2:]}
+    assert rows.keys() == {"lm_head", "m.{0-2}.down", "m.{0-2,5}.experts.{0-10}.w1",
+                           "m.5.experts.3.w1", "m.{0,2,5}.up", "m.1.up"}
+    assert rows["m.{0-2}.down"].startswith("3 bitsandbytes op=gemm wq=nf4")
+    assert rows["m.{0-2,5}.experts.{0-10}.w1"].startswith("43 of 44 plain op=gemm wq=none")
+    assert "zero=none" in rows["m.{0,2,5}.up"] and "zero=u8" in rows["m.1.up"]
+    (found,) = quern.json("inspect", tmp_path)
+    assert len(found["layers"]) == 52
+
+
+def test_what_is_no_layer(quern, tmp_path):
+    """Tables that are looked up; a config.json."""
+    file = tmp_path / "model.safetensors"
+    tables = ["embed_tokens", "wte", "h.wpe", "v.embeddings.position_embedding", "v.pos_embed"]
+    safetensors.write(file, {f"{name}.weight": ("F16", [8, 4]) for name in [*tables, "embed_out"]})
+    assert [layer["layer"] for layer in quern.json("inspect", file)[0]["layers"]] == ["embed_out"]
+    (tmp_path / "config.json").write_text("{}")
+    quern.refused("inspect", tmp_path / "config.json", status=2, says="quern prewarm --model")
+
+
+def test_layers_as_others_keep_them(quern, tmp_path):
+    file = tmp_path / "model.safetensors"
+
+    def layers(tensors):
+        safetensors.write(file, tensors)
+        return {layer["layer"]: layer for layer in quern.json("inspect", file)[0]["layers"]}
+
+    # GPT-2's are transposed, which the bias tells
+    found = layers({"c_attn.weight": ("F32", [64, 192]), "c_attn.bias": ("F32", [192])})
+    assert "n=192 k=64 once they are transposed" in found["c_attn"]["reason"]
+    # all experts in one tensor, one way or the other: hidden 32, intermediate 16 or 32
+    for width in (16, 32):
+        up, down = ("BF16", [4, 2 * width, 32]), ("BF16", [4, 32, width])
+        found = layers({"e.gate_up_proj": up, "e.down_proj": down,
+                        "e.gate_up_proj_bias": ("BF16", [4, 2 * width])})
+        assert f"n={2 * width} k=32 bias=1" in found["e.gate_up_proj"]["problem"]
+        assert f"n=32 k={width} bias=0" in found["e.down_proj"]["problem"]
+        assert found["e.down_proj"]["experts"] == 4
+        turned = [(dtype, [e, k, n]) for dtype, (e, n, k) in (up, down)]
+        found = layers(dict(zip(("e.gate_up_proj", "e.down_proj"), turned)))
+        assert f"n={2 * width} k=32 once" in found["e.gate_up_proj"]["reason"]
+        assert f"n=32 k={width} once" in found["e.down_proj"]["reason"]
+    found = layers({"e.gate_up_proj": ("F16", [4, 64, 32]), "e.down_proj": ("F16", [4, 48, 32])})
+    assert "do not go with those of e.down_proj" in found["e.gate_up_proj"]["reason"]
+    # gpt-oss's have a bias
+    found = layers({"e.x_blocks": ("U8", [4, 64, 1, 16]), "e.x_scales": ("U8", [4, 64, 1]),
+                    "e.x_bias": ("BF16", [4, 64])})
+    assert "n=64 k=32 bias=1" in found["e.x"]["problem"]
+    # bytes of 4-bit weights under the name of another type
+    found = layers({**bnb("l"), "l.weight": ("BF16", [N * K // 4, 1])})
+    assert found["l"]["problem"] == layers(bnb("l"))["l"]["problem"]
+
+
 def test_layers_without_a_problem_say_why(quern, tmp_path):
     file = tmp_path / "model.safetensors"
     eight = {"l.qweight": ("I32", [K // 4, N]), "l.qzeros": ("I32", [2, N // 4]),

@@ -182,6 +182,14 @@ def test_bad_configs(quern, tmp_path, change, says):
                   "nf4", status=1, says=says)
 
 
+def test_a_directory(quern, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**DENSE, "quantization_config": AWQ}))
+    words = ["--target", TARGET, "--m", 1, "--jit", "off", "--cache-mode", "off", "--json"]
+    done = [quern("prewarm", "--model", path, *words, status=1).stdout
+            for path in (tmp_path, tmp_path / "config.json")]
+    assert [json.loads(text)["model"] for text in done] == ["qwen3", "qwen3"]
+
+
 def test_manifests_still_go(warm):
     made = warm.json("prewarm", "--model", TOP / "cache/models/qwen3-0.6b.json", "--target", TARGET,
                      "--m", 1, "--wq", "int4", "--a", "f16")
