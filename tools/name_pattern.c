@@ -5,7 +5,8 @@
 #include <string.h>
 
 #define PATTERN_BYTES_MAX 4096 /* far more than any published one has */
-#define DEPTH_MAX         16   /* of groups in one another: the stack's share of each is small */
+#define DEPTH_MAX         64   /* of groups in one another */
+#define MATCH_DEPTH_MAX   3000 /* some hundred kilobytes of the stack, and longer than any name */
 #define REPEAT_MAX        1000
 #define ENDLESS           (-1)
 #define NONE              (-1) /* no node: the end of a sequence */
@@ -333,13 +334,14 @@ struct match {
     const struct name_pattern *p;
     const char *begin;
     uint64_t *budget;
+    int depth; /* of match_from in itself */
 };
 
-static bool match_from(const struct match *m, int node, const char *at, const struct rounds *r);
+static bool match_from(struct match *m, int node, const char *at, const struct rounds *r);
 
 /* Rounds that take one character each, as those of .* do, which most patterns are made of: they
  * need no look at each of them. */
-static bool match_characters(const struct match *m, const struct node *n, const char *at,
+static bool match_characters(struct match *m, const struct node *n, const char *at,
                              const struct rounds *outer)
 {
     const struct node *const body = &m->p->nodes[n->body];
@@ -356,7 +358,7 @@ static bool match_characters(const struct match *m, const struct node *n, const 
 }
 
 /* As many more rounds as will do: their order makes no difference to whether any will. */
-static bool match_repeat(const struct match *m, int node, int count, const char *at,
+static bool match_repeat(struct match *m, int node, int count, const char *at,
                          const struct rounds *outer)
 {
     const struct node *const n = &m->p->nodes[node];
@@ -368,7 +370,7 @@ static bool match_repeat(const struct match *m, int node, int count, const char 
 }
 
 /* What follows the end of a sequence. */
-static bool match_behind(const struct match *m, const char *at, const struct rounds *r)
+static bool match_behind(struct match *m, const char *at, const struct rounds *r)
 {
     if (!r)
         return true;
@@ -378,7 +380,7 @@ static bool match_behind(const struct match *m, const char *at, const struct rou
     return match_repeat(m, r->node, r->count, at, r->outer);
 }
 
-static bool match_place(const struct match *m, enum kind kind, const char *at)
+static bool match_place(struct match *m, enum kind kind, const char *at)
 {
     const bool before = at > m->begin && is_word(at[-1]);
 
@@ -389,7 +391,7 @@ static bool match_place(const struct match *m, enum kind kind, const char *at)
     return (before != is_word(*at)) == (kind == EDGE);
 }
 
-static bool match_from(const struct match *m, int node, const char *at, const struct rounds *r)
+static bool match_sequence(struct match *m, int node, const char *at, const struct rounds *r)
 {
     while (node != NONE) {
         const struct node *const n = &m->p->nodes[node];
@@ -426,7 +428,19 @@ static bool match_from(const struct match *m, int node, const char *at, const st
     return match_behind(m, at, r);
 }
 
+static bool match_from(struct match *m, int node, const char *at, const struct rounds *r)
+{
+    if (m->depth == MATCH_DEPTH_MAX) {
+        *m->budget = 0;
+        return false;
+    }
+    m->depth++;
+    const bool found = match_sequence(m, node, at, r);
+    m->depth--;
+    return found;
+}
+
 bool name_pattern_match(const struct name_pattern *p, const char *name, uint64_t *budget)
 {
-    return match_from(&(struct match){p, name, budget}, p->first, name, NULL) && *budget;
+    return match_from(&(struct match){p, name, budget, 0}, p->first, name, NULL) && *budget;
 }

@@ -20,7 +20,7 @@ struct name_pattern *name_pattern_compile(const char *text, const char **why);
 void name_pattern_free(struct name_pattern *p);
 
 /* Whether the name matches. Each step is taken from *budget, since there are patterns that take
- * ages; once it is 0, nothing matches. */
+ * ages; one that would need much of the stack takes all of it. Once it is 0, nothing matches. */
 bool name_pattern_match(const struct name_pattern *p, const char *name, uint64_t *budget);
 
 #endif

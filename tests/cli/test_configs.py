@@ -373,13 +373,22 @@ def test_what_is_not_understood_is_said(quern, tmp_path):
           "'targets' has \"Conv2d\"")
 
 
-def test_lists_that_would_take_ages(quern, tmp_path):
-    def refused(says, **config):
-        (tmp_path / "config.json").write_text(json.dumps({**MOE128, **config}))
-        quern.refused("prewarm", "--model", tmp_path / "config.json", "--target", TARGET, status=1,
-                      says=says)
+def refuse(quern, tmp_path, says, *words, status=1, **config):
+    (tmp_path / "config.json").write_text(json.dumps({**MOE128, **config}))
+    quern.refused("prewarm", "--model", tmp_path / "config.json", "--target", TARGET, *words,
+                  status=status, says=says)
 
-    refused("take too long", quantization_config=compressed("re:((.*)*)*x"))
+
+@pytest.mark.numbers  # of steps: half a second's worth, seconds where they are slow
+def test_regular_expressions_that_would_take_ages(quern, tmp_path):
+    for pattern in ("((.*)*)*x", "(" * 60 + "|.|" + ")*" * 60 + "x"):
+        refuse(quern, tmp_path, "take too long", quantization_config=compressed("re:" + pattern))
+
+
+def test_too_many_layers(quern, tmp_path):
+    def refused(says, **config):
+        refuse(quern, tmp_path, says, **config)
+
     refused("layers of 65536 experts", num_experts=65536, num_hidden_layers=10000,
             quantization_config=compressed())
     refused("'num_hidden_layers' is 10001", num_hidden_layers=10001)
@@ -422,12 +431,10 @@ def test_other_layers_are_made(warm, tmp_path):
 def test_nothing_to_make(quern, tmp_path):
     """Where no layer that is quantised can be made, that is all there is to say."""
     def refused(status, says, *words, **config):
-        (tmp_path / "config.json").write_text(json.dumps({**DENSE, **config}))
-        quern.refused("prewarm", "--model", tmp_path / "config.json", "--target", TARGET, *words,
-                      status=status, says=says)
+        refuse(quern, tmp_path, says, *words, status=status, **config)
 
-    refused(2, "layer qkv of qwen3: group=48", quantization_config={**GPTQ, "group_size": 48})
-    refused(2, "layer qkv of qwen3: ", "--group", 48, quantization_config=GPTQ)
+    refused(2, "layer qkv of qwen3_moe: group=48", quantization_config={**GPTQ, "group_size": 48})
+    refused(2, "layer qkv of qwen3_moe: ", "--group", 48, quantization_config=GPTQ)
     refused(1, "bits 8", quantization_config={**GPTQ, "dynamic": {".*": {"bits": 8}}})
     refused(2, "give --a", torch_dtype=None)
 
