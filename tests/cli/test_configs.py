@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from conftest import TARGET, TOP
+from conftest import SMALL_MODEL, TARGET, TOP
 
 DENSE = {"model_type": "qwen3", "hidden_size": 128, "intermediate_size": 256,
          "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
@@ -413,11 +413,12 @@ def test_other_layers_are_made(warm, tmp_path):
             "is 256") in done.stderr
     shown = warm(*words, status=1)
     assert "4 from the cache" in shown.stdout and "1 problem failed" in shown.stdout
-    # of parts of a split layer
-    config["quantization_config"] = compressed("lm_head", group_size=32)
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    done = warm(*words, "--tp", "1,2,4,8,16", "--jit", "off", "--cache-mode", "off", status=2)
-    assert "--tp 4 does not divide the 2 heads" in done.stderr
+    # of a manifest too
+    (tmp_path / "small.json").write_text(json.dumps({**SMALL_MODEL, "intermediate": 100}))
+    done = warm("prewarm", "--model", tmp_path / "small.json", "--target", TARGET, "--m", 1, "--wq",
+                "nf4", "--a", "bf16", status=1)
+    assert "1 of 5 problems failed; down: k=100 is not a multiple of group=64" in done.stderr
+    assert "4 kernels" in done.stdout
     # every reason has its line
     config = {**DENSE, "intermediate_size": 192, "quantization_config": {
         **GPTQ128, "dynamic": {".*o_proj": {"bits": 8}, ".*down": {"group_size": 64}}}}
