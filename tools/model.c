@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A manifest takes a few hundred bytes; this leaves room for notes. */
-#define MANIFEST_BYTES_MAX ((size_t)1 << 20)
+/* A manifest takes a few hundred bytes, a config.json that lists the experts which are not
+ * quantised by their names some megabytes. */
+#define FILE_BYTES_MAX ((size_t)16 << 20)
 
 /* Far more than any published model has. The products of two then fit in 64 bits;
  * those that become an N or K are checked against DIMENSION_MAX. */
@@ -114,7 +115,7 @@ int model_read(const char *path, struct model *model)
     json_t *root;
 
     *model = (struct model){0};
-    int status = json_file_load(path, MANIFEST_BYTES_MAX, &root);
+    int status = json_file_load(path, FILE_BYTES_MAX, &root);
     if (status)
         return status;
     const bool config = !json_object_get(root, "quern_model") && hf_config_is(root);
@@ -263,6 +264,13 @@ static int check_split(const struct model *m, const char *what, int64_t value, i
                   (long long)value, what, m->name);
 }
 
+/* The vocabulary that is split: a multiple of 64, to which vLLM and others pad it
+ * (vllm/model_executor/layers/vocab_parallel_embedding.py). */
+static int64_t padded_vocabulary(const struct model *m)
+{
+    return (m->vocabulary + 63) / 64 * 64;
+}
+
 static int check_splits(const struct model *m, int tp)
 {
     int status;
@@ -271,7 +279,7 @@ static int check_splits(const struct model *m, int tp)
         (status = check_split(m, "intermediate", m->intermediate, tp)) ||
         (status = check_split(m, "expert intermediate", m->expert_intermediate, tp)) ||
         (status = check_split(m, "shared expert intermediate", m->shared_intermediate, tp)) ||
-        (status = check_split(m, "vocabulary", m->vocabulary, tp)))
+        (status = check_split(m, "vocabulary (padded)", padded_vocabulary(m), tp)))
         return status;
     if (!m->latent.kv && m->kv_heads % tp && tp % m->kv_heads)
         return check_split(m, "kv_heads", m->kv_heads, tp);
@@ -338,8 +346,9 @@ static void shape_layer(const struct model *m, struct model_use use, int tp,
             .n = m->hidden, .k = m->shared_intermediate / tp, .bias = m->mlp_bias};
         break;
     case PLACE_HEAD:
-        *layer =
-            (struct model_layer){.n = m->vocabulary / tp, .k = m->hidden, .bias = m->head_bias};
+        *layer = (struct model_layer){.n = tp == 1 ? m->vocabulary : padded_vocabulary(m) / tp,
+                                      .k = m->hidden,
+                                      .bias = m->head_bias};
         break;
     default:
         shape_attention(m, use, tp, layer);

@@ -31,7 +31,7 @@ MODELS = {
     "deep": ("[" * 100 + "]" * 100, ["100 levels", "at most 32"]),
     "deep-unclosed": ("[" * 100_000, ["levels", "at most 32"]),
     "twice": ('{"quern_model":1, "quern_model":1}', "is not JSON"),
-    "too-big": (" " * ((1 << 20) + 1), ["1048577 bytes", "at most 1048576"]),
+    "too-big": (" " * ((16 << 20) + 1), ["16777217 bytes", "at most 16777216"]),
     "no-version": (model_with(quern_model=None), "'quern_model' is missing"),
     "version-2": (model_with(quern_model=2), "'quern_model' is 2"),
     "no-name": (model_with(name=None), "'name' is missing"),

@@ -43,6 +43,14 @@ def test_split_layers(quern, small_model):
     }
 
 
+def test_a_vocabulary_that_does_not_split_is_padded(quern, small_model):
+    small_model.write_text(json.dumps({**SMALL_MODEL, "vocabulary": 449}))
+    done = quern("prewarm", "--model", small_model, *WORDS, "--m", 1, "--tp", "1,2", "--jit", "off",
+                 "--cache-mode", "off", "--json", status=1)
+    shapes = problems(json.loads(done.stdout))
+    assert (shapes[449, 128], shapes[256, 128]) == ("lm_head", "qkv, gate_up/tp2, lm_head/tp2")
+
+
 def test_experts(quern, small_model):
     model = {**SMALL_MODEL, "experts": {"count": 4, "intermediate": 64}}
     del model["intermediate"]
