@@ -11,8 +11,8 @@
  *                       module as it is, others change bits, group_size, sym (utils/gptq_utils.py);
  *                       modules_in_block_to_quantize: parts of names; nothing else is quantised
  *   awq, gptq           modules_to_not_convert: parts of names, of experts of that of them all:
- *                       "gate" is their router's, and not in their gate_proj
- * (utils/quant_utils.py); lm_head: whether it is quantised (awq_marlin.py, gptq_marlin.py)
+ *                       "gate" is their router's, not in gate_proj (utils/quant_utils.py);
+ *                       lm_head: whether it is quantised (awq_marlin.py, gptq_marlin.py)
  *   bitsandbytes        llm_int8_skip_modules: the beginning of a name, or one word of it
  *                       (bitsandbytes.py), or its end (transformers, quantizers_utils.py)
  *   fp8                 ignored_layers: names (fp8.py); modules_to_not_convert as bitsandbytes
