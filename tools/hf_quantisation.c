@@ -2,8 +2,8 @@
 /*
  * By quant_method: gptq and awq (bits, group_size, sym or zero_point), compressed-tensors
  * (config_groups.*.weights), bitsandbytes (load_in_4bit, bnb_4bit_*), mxfp4, fp8
- * (activation_scheme). Which modules are not quantised, or otherwise, is said by lists of names,
- * each read as vLLM reads it (vllm/model_executor/layers/quantization/):
+ * (activation_scheme), quark (global_quant_config). Which modules are not quantised, or otherwise,
+ * is said by lists of names, each read as vLLM reads it (vllm/model_executor/layers/quantization/):
  *
  *   compressed-tensors  ignore, config_groups.*.targets: a name, or "re:" and a regular expression,
  *                       or the class Linear (compressed_tensors/utils.py)
@@ -16,6 +16,8 @@
  *   bitsandbytes        llm_int8_skip_modules: the beginning of a name, or one word of it
  *                       (bitsandbytes.py), or its end (transformers, quantizers_utils.py)
  *   fp8                 ignored_layers: names (fp8.py); modules_to_not_convert as bitsandbytes
+ *   quark               exclude as compressed-tensors' ignore; layer_quant_config: names with *
+ *                       (quark/quark.py)
  *   mxfp4               modules_to_not_convert likewise, with * for anything
  *
  * Names are those of the checkpoint, in which fused layers are apart; engines' names of the whole
@@ -36,8 +38,8 @@ static int unknown(struct model_scheme *s, const char *what, const char *value)
 {
     snprintf(s->reason, sizeof s->reason,
              "%s %.64s is none that problems describe; 4-bit gptq, awq, compressed-tensors and "
-             "bitsandbytes, mxfp4, and fp8 with one scale are",
-             what, value);
+             "bitsandbytes, mxfp4, and fp8 and quark with one scale are",
+             what, value[0] ? value : "(none)");
     for (char *c = s->reason; *c; c++) /* it is printed */
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
@@ -52,7 +54,7 @@ static int read_integers(const struct hf_rules *r, const json_t *bits, const jso
     char shown[JSON_SHOWN_BYTES];
 
     if (json_integer_value(bits) != 4)
-        return unknown(s, "bits", bits ? json_shown(bits, shown) : "(none)");
+        return unknown(s, "bits", bits ? json_shown(bits, shown) : "");
     if (group && !json_is_integer(group))
         return fail("%s: quantization_config: 'group_size' is %s; it must be an integer", r->path,
                     json_shown(group, shown));
@@ -167,7 +169,7 @@ static int read_floats(const json_t *group, const json_t *weights, struct model_
     char shown[JSON_SHOWN_BYTES];
 
     if (json_integer_value(bits) != 8)
-        return unknown(s, "float num_bits", bits ? json_shown(bits, shown) : "(none)");
+        return unknown(s, "float num_bits", bits ? json_shown(bits, shown) : "");
     if (strcmp(json_text(weights, "strategy"), "tensor"))
         return unknown(s, "weights of strategy", json_text(weights, "strategy"));
     if (json_is_object(inputs) && strcmp(json_text(inputs, "strategy"), "tensor"))
@@ -187,7 +189,7 @@ static int read_group(const struct hf_rules *r, const json_t *group, const json_
     if (!strcmp(type, "float"))
         return read_floats(group, weights, s);
     if (strcmp(type, "int"))
-        return unknown(s, "type", type[0] ? type : "(none)");
+        return unknown(s, "type", type);
     if (json_is_object(json_object_get(group, "input_activations")))
         return unknown(s, "int weights", "with input_activations");
     if (strategy[0] && strcmp(strategy, "group") && strcmp(strategy, "channel"))
@@ -291,6 +293,47 @@ static int read_fp8(struct hf_rules *r, struct model_scheme s)
     return model_add_scheme(r->m, r->path, &s, &r->fallback);
 }
 
+/* 8-bit floats of AMD's Quark, one scale for each tensor. */
+static void read_quark_scheme(const json_t *config, struct model_scheme *s)
+{
+    const json_t *const weight = json_object_get(config, "weight");
+    const json_t *const inputs = json_object_get(config, "input_tensors");
+
+    if (strcmp(json_text(weight, "dtype"), "fp8_e4m3"))
+        unknown(s, "weight of dtype", json_text(weight, "dtype"));
+    else if (strcmp(json_text(weight, "qscheme"), "per_tensor"))
+        unknown(s, "weight of qscheme", json_text(weight, "qscheme"));
+    else if (json_is_object(inputs) && strcmp(json_text(inputs, "dtype"), "fp8_e4m3"))
+        unknown(s, "input_tensors of dtype", json_text(inputs, "dtype"));
+    else if (json_is_object(inputs) && strcmp(json_text(inputs, "qscheme"), "per_tensor"))
+        unknown(s, "input_tensors of qscheme", json_text(inputs, "qscheme"));
+    else
+        set_fp8(!json_is_object(inputs), s);
+}
+
+static int read_quark(struct hf_rules *r, const struct model_scheme *base)
+{
+    const json_t *const layers = json_object_get(r->q, "layer_quant_config");
+    struct model_scheme s = *base;
+    const char *name;
+    json_t *own;
+    size_t scheme;
+
+    read_quark_scheme(json_object_get(r->q, "global_quant_config"), &s);
+    int status = hf_rules_add_list(r, "exclude", HF_TARGET);
+    if (status || (status = model_add_scheme(r->m, r->path, &s, &r->fallback)))
+        return status;
+    json_object_foreach((json_t *)layers, name, own)
+    {
+        s = *base;
+        read_quark_scheme(own, &s);
+        if ((status = model_add_scheme(r->m, r->path, &s, &scheme)) ||
+            (status = hf_rules_add(r, "layer_quant_config", name, name, HF_GLOB, scheme)))
+            return status;
+    }
+    return EXIT_OK;
+}
+
 /* Of gpt-oss: experts, and nothing else, whatever the list says. */
 static int read_mxfp4(struct hf_rules *r, struct model_scheme s)
 {
@@ -333,7 +376,9 @@ static int read_method(struct hf_rules *r, const struct model_scheme *base)
         return read_bitsandbytes(r, *base);
     if (!strcmp(method, "fp8"))
         return read_fp8(r, *base);
-    unknown(&none, "quant_method", method[0] ? method : "(none)");
+    if (!strcmp(method, "quark"))
+        return read_quark(r, base);
+    unknown(&none, "quant_method", method);
     return fail("%s: quantization_config: %s", r->path, none.reason);
 }
 

@@ -39,22 +39,47 @@ void hf_rules_not_heeded(const struct hf_rules *r, const char *key, const json_t
          json_shown(value, shown), why);
 }
 
+/* A shell's pattern as a regular expression; null if it is too long or not understood. */
+static struct name_pattern *compile_glob(const char *glob, const char **why)
+{
+    char text[1024];
+    size_t n = 0;
+
+    for (; *glob && n + 4 < sizeof text; glob++) {
+        if (strchr(".\\+()|^$", *glob))
+            text[n++] = '\\';
+        if (*glob == '*' || *glob == '?')
+            text[n++] = '.';
+        if (*glob != '?')
+            text[n++] = *glob;
+    }
+    text[n++] = '$';
+    text[n] = 0;
+    *why = "too many characters";
+    return *glob ? NULL : name_pattern_compile(text, why);
+}
+
 int hf_rules_add(struct hf_rules *r, const char *key, const char *text, const char *name,
                  enum hf_how how, size_t scheme)
 {
     struct hf_rule rule = {.how = how, .key = key, .text = text, .name = name, .scheme = scheme};
     const char *why;
 
-    if (how == HF_TARGET) {
+    if (how == HF_GLOB) {
+        rule.how = HF_PATTERN;
+        rule.pattern = compile_glob(name, &why);
+    } else if (how == HF_TARGET) {
         rule.how = strncmp(name, "re:", 3) ? HF_NAME : HF_PATTERN;
         rule.name += rule.how == HF_PATTERN ? 3 : 0;
     } else if (how == HF_WORDS && strpbrk(name, "*?+[(|^$\\")) {
         rule.how = HF_PATTERN;
     }
-    if (rule.how == HF_PATTERN && !(rule.pattern = name_pattern_compile(rule.name, &why))) {
+    if (rule.how == HF_PATTERN && how != HF_GLOB)
+        rule.pattern = name_pattern_compile(rule.name, &why);
+    if (rule.how == HF_PATTERN && !rule.pattern) {
         json_t *const value = json_string(text);
         char said[128];
-        snprintf(said, sizeof said, "the regular expression has %s", why);
+        snprintf(said, sizeof said, "the pattern has %s", why);
         hf_rules_not_heeded(r, key, value, said);
         json_decref(value);
         return EXIT_OK;

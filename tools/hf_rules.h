@@ -15,6 +15,7 @@ enum hf_how {
     HF_NAME,    /* the whole name */
     HF_PATTERN, /* a regular expression from its beginning */
     HF_TARGET,  /* as it is read: an HF_PATTERN if "re:" is before it, else an HF_NAME */
+    HF_GLOB,    /* the whole name, with * and ? for anything; becomes an HF_PATTERN */
     HF_PART,    /* somewhere in it */
     HF_WORDS,   /* its beginning or end, or one word of it, words being what has dots between them;
                  * with a * or the like an HF_PATTERN, as transformers has it */

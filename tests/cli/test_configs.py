@@ -171,6 +171,10 @@ def test_options_go_before_the_config(quern, tmp_path):
     ({"quantization_config": {**COMPRESSED, "config_groups": {"group_0": {
         **COMPRESSED["config_groups"]["group_0"], "input_activations": {"num_bits": 8}}}}},
      "input_activations"),
+    ({"quantization_config": {"quant_method": "quark", "global_quant_config": {
+        "weight": {"dtype": "fp4"}}}}, "weight of dtype fp4"),
+    ({"quantization_config": {"quant_method": "quark", "global_quant_config": {
+        "weight": {"dtype": "fp8_e4m3", "qscheme": "per_channel"}}}}, "qscheme per_channel"),
     ({"hidden_size": -1}, "'hidden_size'"),
     ({"vocab_size": None}, "'vocab_size'"),
     ({"head_dim": None, "num_attention_heads": 3}, "multiple of 'num_attention_heads'"),
@@ -229,6 +233,8 @@ def compressed(*ignore, **weights):
                                            **weights}}}}
 
 
+EIGHT = {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": False}
+QUARK = {"quant_method": "quark", "global_quant_config": {"weight": EIGHT, "input_tensors": EIGHT}}
 ALL = {"qkv": INT4, "o": INT4, "gate_up": INT4, "down": INT4, "lm_head": NONE}
 EXPERTS = {"qkv": INT4, "o": INT4, "expert gate_up": INT4, "expert down": INT4, "lm_head": NONE}
 MOE128 = {**MOE, "moe_intermediate_size": 256}
@@ -295,6 +301,12 @@ UNQUANTISED = [
       "lm_head": NONE}),
     (DENSE, {"quant_method": "fp8", "ignored_layers": ["model.layers.0.self_attn.o_proj"]},
      {"qkv": FP8, "o": [NONE, FP8], "gate_up": FP8, "down": FP8, "lm_head": NONE}),
+    # AMD's Quark: k_proj and v_proj are said again for what they leave in the cache
+    (DENSE, {**QUARK, "exclude": ["lm_head", "re:.*layers.1.*down_proj"], "layer_quant_config": {
+        "*k_proj": QUARK["global_quant_config"], "model.layers.?.self_attn.o*": {
+            **QUARK["global_quant_config"], "input_tensors": None}}},
+     {"qkv": FP8 + " a=fp8 c=bf16", "o": FP8 + " a=bf16", "gate_up": FP8, "down": [FP8, NONE],
+      "lm_head": NONE}),
     # gpt-oss: nothing but experts
     ({**MIXTRAL, "model_type": "gpt_oss", "attention_bias": True},
      {"quant_method": "mxfp4", "modules_to_not_convert": [
