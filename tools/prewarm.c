@@ -262,30 +262,43 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void describe(const struct prewarm *w, const struct prewarm_problem *p, char text[512])
+/* Whether there are no kernels for it, so that it was left out. */
+static bool is_left_out(const struct prewarm_problem *p)
 {
-    const bool which = w->target_count > 1;
-
-    snprintf(text, 512, "%.300s%s%s", p->layers[0] ? p->layers : p->text, which ? " for " : "",
-             which ? w->targets[p->target].info.name : "");
+    return p->status == QUERN_E_PROBLEM || p->status == QUERN_E_DECLINED;
 }
 
-/* One line for the first failure, and one before it for each other problem that has no kernels for
- * a reason of its own. */
+/* A problem, and those behind it that were left out for the same reason. */
+static void describe(const struct prewarm *w, const struct prewarm_problem *p, char text[1024])
+{
+    const bool which = w->target_count > 1;
+    int n = 0;
+
+    for (const struct prewarm_problem *q = p; q < w->problems + w->count && n < 1000; q++)
+        if (q == p || (is_left_out(q) && !strcmp(q->error, p->error)))
+            n += snprintf(text + n, 1024 - (size_t)n, "%s%.300s%s%s", n ? ", " : "",
+                          q->layers[0] ? q->layers : q->text, which ? " for " : "",
+                          which ? w->targets[q->target].info.name : "");
+}
+
+/* One line for the first failure, and one before it for each other reason why problems were left
+ * out. */
 static int conclude(const struct prewarm *w)
 {
     size_t failed = 0;
     const struct prewarm_problem *first = NULL;
-    char text[512];
+    char text[1024];
 
     for (size_t i = 0; i < w->count; i++) {
         const struct prewarm_problem *const p = &w->problems[i];
+        size_t same = 0;
         if (!p->status)
             continue;
         failed++;
         first = first ? first : p;
-        if ((p->status == QUERN_E_PROBLEM || p->status == QUERN_E_DECLINED) &&
-            strcmp(p->error, first->error) != 0) {
+        while (strcmp(w->problems[same].error, p->error) != 0)
+            same++;
+        if (p != first && same == i && is_left_out(p)) {
             describe(w, p, text);
             note("%s: %s", text, p->error);
         }

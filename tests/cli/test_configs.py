@@ -433,12 +433,12 @@ def test_other_layers_are_made(warm, tmp_path):
     assert "4 kernels" in done.stdout
     # every reason has its line
     config = {**DENSE, "intermediate_size": 192, "quantization_config": {
-        **GPTQ128, "dynamic": {".*o_proj": {"bits": 8}, ".*down": {"group_size": 64}}}}
+        **GPTQ128, "dynamic": {".*(v|o)_proj": {"bits": 8}, ".*down": {"group_size": 64}}}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     done = warm(*words, "--tp", "2", status=1)
     lines = done.stderr.splitlines()
     assert "down/tp2: k=96 is not a multiple of group=64" in lines[0]
-    assert "2 of 4 problems failed; o/tp2: bits 8 is none that problems describe" in lines[1]
+    assert "3 of 6 problems failed; v/tp2, o/tp2: bits 8 is none that problems describe" in lines[1]
 
 
 def test_nothing_to_make(quern, tmp_path):
