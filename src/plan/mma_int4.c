@@ -169,9 +169,10 @@ static int words_of(const struct plan *p)
 static int pairing_slots(const struct plan *p)
 {
     const bool paired = p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_A;
+    const bool zeros = matrix_abreast(p) > 1; /* in lanes where A has none of its rows */
 
     return words_of(p) * matrix_tiles_of_w(p) * decode_slots(p) +
-           pieces_of(p) * matrix_tiles_of_a(p) * (paired ? 5 : 1);
+           pieces_of(p) * matrix_tiles_of_a(p) * (paired || zeros ? 5 : 1);
 }
 
 /* Instructions of a step, but for those of the loop; `loads`: of scales and zero points. */

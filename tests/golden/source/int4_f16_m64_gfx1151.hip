@@ -434,15 +434,20 @@ template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
 
-// The eight values of A that a word meets, in four pairs, as the decoder pairs weights.
-template <class PAIRS> DEVICE void pair_up(PAIRS &a)
+// The eight values of A that a word meets, in four pairs, as the decoder pairs weights; `bytes` may
+// have lanes take zeros instead.
+struct pair_bytes {
+    u32 low, high; // of two pairs, those that make one of their lower and one of their upper halves
+};
+constexpr pair_bytes PAIR_BYTES = {0x05040100, 0x07060302}, ZERO_BYTES = {0x0c0c0c0c, 0x0c0c0c0c};
+template <class PAIRS> DEVICE void pair_up(PAIRS &a, const pair_bytes &bytes = PAIR_BYTES)
 {
     if constexpr (A_PAIRED) {
         const u32 d0 = a[0], d1 = a[1], d2 = a[2], d3 = a[3];
-        a[0] = __builtin_amdgcn_perm(d2, d0, 0x05040100);
-        a[1] = __builtin_amdgcn_perm(d2, d0, 0x07060302);
-        a[2] = __builtin_amdgcn_perm(d3, d1, 0x05040100);
-        a[3] = __builtin_amdgcn_perm(d3, d1, 0x07060302);
+        a[0] = __builtin_amdgcn_perm(d2, d0, bytes.low);
+        a[1] = __builtin_amdgcn_perm(d2, d0, bytes.high);
+        a[2] = __builtin_amdgcn_perm(d3, d1, bytes.low);
+        a[3] = __builtin_amdgcn_perm(d3, d1, bytes.high);
     }
 }
 
@@ -981,13 +986,6 @@ constexpr u32 BATCH_WORDS = BATCH / 2, OPERAND_WORDS = K_OF_LANE / 2;
 constexpr u32 A_RING = minimum(BATCHES, M_TILES > 1 || BATCH > 8 ? 2 : 4); // held at once
 typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 
-// What lanes read whose row of A is that of another part; from global memory, as A itself is.
-CONSTANT const a_element ZEROS_FOR_A[ABREAST > 1 ? PART : 1] = {};
-DEVICE const a_element *zeros_for_a()
-{
-    return (const __attribute__((address_space(1))) a_element *)(u64)ZEROS_FOR_A;
-}
-
 // Rows of decoded weights in LDS lie 16 bytes further apart than they are long, so that eight
 // lanes that read 16 bytes each meet all banks.
 constexpr u32 ROW_PIECES = UNIT / 8 + 1; // of eight weights
@@ -1160,7 +1158,6 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     // Each lane has one row of every tile. Rows past the end are computed from the last one again
     // and not stored.
     const u32 part = ABREAST == 1 ? 0 : lane / 16 / PART_LANES; // of a step
-    const bool has_a = lane % 16 / M_TILE == part;
     // its place along K in a step's first unit
     const u32 a_part = part * PART + (K_LANES == 1 ? 0 : lane / 16 % PART_LANES * CHUNK);
     const u32 b_part = STAGED ? (LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK) : a_part;
@@ -1177,9 +1174,18 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     }
     UNROLL for (u32 i = 0; i < M_TILES; i++) {
         const u32 row = m0 + i * 16 + lane % 16 % M_TILE;
-        const a_element *const start = a + (u64)(first + minimum(row, m - 1)) * lda;
-        a_start[i] = (const u8 *)(has_a ? start + (k + a_part) : zeros_for_a());
+        a_start[i] = (const u8 *)(a + (u64)(first + minimum(row, m - 1)) * lda + (k + a_part));
     }
+
+    // Eight values of A in the order of words; zeros where the lane's row is of another part.
+    const bool has_a = ABREAST == 1 || lane % 16 / M_TILE == part;
+    const pair_bytes bytes_of_a = has_a ? PAIR_BYTES : ZERO_BYTES;
+    auto order_a = [&](u32 (&values)[4]) {
+        pair_up(values, bytes_of_a);
+        if (!A_PAIRED && ABREAST > 1)
+            UNROLL for (u32 d = 0; d < 4; d++)
+                values[d] = has_a ? values[d] : 0;
+    };
 
     auto load_weights = [&](u32 k, u32 (&packed)[UNITS][N_TILES][WORDS],
                             u32 (&scale)[SPANS / SCALES][N_TILES],
@@ -1317,8 +1323,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 next();
             }
             schedule_boundary();
-            UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 j = 0; j < BATCH_WORDS; j += 4)
-                pair_up(*(u32 (*)[4])&ring[batch % A_RING][i][j]);
+            UNROLL for (u32 i = 0; i < M_TILES; i++)
+                UNROLL for (u32 j = 0; j < BATCH_WORDS; j += 4)
+                    order_a(*(u32 (*)[4])&ring[batch % A_RING][i][j]);
             const bool starts = batch % SPAN_BATCHES == 0, ends = (batch + 1) % SPAN_BATCHES == 0;
             const bool from_nothing = starts && !SCALED && !STARTS_AT_SUMS;
             if (STARTS_AT_SUMS && starts)
@@ -1382,7 +1389,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             }
         });
         UNROLL for (u32 i = 0; i < M_TILES; i++)
-            a_start[i] += has_a ? ((i64)next_k - (i64)k) * (i64)sizeof(a_element) : 0;
+            a_start[i] += ((i64)next_k - (i64)k) * (i64)sizeof(a_element);
         k = next_k;
         UNROLL for (u32 t = 0; t < N_TILES; t++) {
             UNROLL for (u32 s = 0; s < SPANS / SCALES; s++)

@@ -228,15 +228,20 @@ template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
 
-// The eight values of A that a word meets, in four pairs, as the decoder pairs weights.
-template <class PAIRS> DEVICE void pair_up(PAIRS &a)
+// The eight values of A that a word meets, in four pairs, as the decoder pairs weights; `bytes` may
+// have lanes take zeros instead.
+struct pair_bytes {
+    u32 low, high; // of two pairs, those that make one of their lower and one of their upper halves
+};
+constexpr pair_bytes PAIR_BYTES = {0x05040100, 0x07060302}, ZERO_BYTES = {0x0c0c0c0c, 0x0c0c0c0c};
+template <class PAIRS> DEVICE void pair_up(PAIRS &a, const pair_bytes &bytes = PAIR_BYTES)
 {
     if constexpr (A_PAIRED) {
         const u32 d0 = a[0], d1 = a[1], d2 = a[2], d3 = a[3];
-        a[0] = __builtin_amdgcn_perm(d2, d0, 0x05040100);
-        a[1] = __builtin_amdgcn_perm(d2, d0, 0x07060302);
-        a[2] = __builtin_amdgcn_perm(d3, d1, 0x05040100);
-        a[3] = __builtin_amdgcn_perm(d3, d1, 0x07060302);
+        a[0] = __builtin_amdgcn_perm(d2, d0, bytes.low);
+        a[1] = __builtin_amdgcn_perm(d2, d0, bytes.high);
+        a[2] = __builtin_amdgcn_perm(d3, d1, bytes.low);
+        a[3] = __builtin_amdgcn_perm(d3, d1, bytes.high);
     }
 }
 
