@@ -278,8 +278,6 @@ static void add_simt_int4_constants(struct str *s, const struct plan *p)
     add_word(s, "PAIRING", p->pairing == PAIRING_OF_A ? "OF_A" : "OF_W",
              "what is reordered where pairs differ");
     add_word(s, "SUMS", p->shared_sums ? "SHARED" : "OWN", "who makes sums of A");
-    add_word(s, "QUAD_ZEROS", p->quad_zeros ? "true" : "false",
-             "whether four lanes have zero points for each other");
     add_word(s, "A_STAGED", p->shared_a ? "true" : "false", "whether A is in LDS");
     add_tile_constants(s, p);
     add_integer(s, "ROWS", p->rows_per_wave, "rows of W that a lane works on");

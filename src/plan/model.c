@@ -261,9 +261,9 @@ static bool wanted(const struct model_ranking *r, const struct plan *p)
     return !strcmp(shape, r->wanted);
 }
 
-bool model_faster(const struct plan *p, const struct plan *q)
+bool model_faster(const struct plan *p, const struct plan *q, int percent)
 {
-    return cost(p) < cost(q);
+    return cost(p) * 100 < cost(q) * percent;
 }
 
 bool model_pays(const struct plan *p, const struct plan *q)

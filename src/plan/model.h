@@ -105,8 +105,9 @@ quern_status model_choose(const struct model_family *family, const char *measure
 void model_explain_rejected(const struct model_family *family, const struct plan *plan,
                             struct str *out);
 
-/* Whether the model expects the first of two plans for the same M to take less time. */
-bool model_faster(const struct plan *p, const struct plan *q);
+/* Whether the model expects the first of two plans for the same M to take less than so many per
+ * cent of the second's time. */
+bool model_faster(const struct plan *p, const struct plan *q, int percent);
 
 /* Whether the first of two plans takes so much fewer instructions than the second, an eighth, that
  * a kernel of its own for its fewer rows is worth making. */

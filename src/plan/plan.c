@@ -108,11 +108,20 @@ static quern_status add_kernel(struct plan_set *set, const struct plan *base, in
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Appends the only kernel of another set, in place of those behind the first `kept` that are
- * modelled to take longer for their fewer rows. */
+ * modelled to take longer for their fewer rows. Squares must take SQUARES_LESS per cent less than
+ * what larger matrix products take, whose estimates are by more than that too high. */
+#define SQUARES_LESS 3
 static void put_kernel(struct plan_set *set, const struct plan_set *other, size_t kept)
 {
-    while (set->count > kept && model_faster(&other->plans[0], &set->plans[set->count - 1]))
+    const struct plan *const put = &other->plans[0];
+
+    while (set->count > kept) {
+        const struct plan *const below = &set->plans[set->count - 1];
+        const int less = plan_squares(below) && !plan_squares(put) ? SQUARES_LESS : 0;
+        if (!model_faster(put, below, 100 + less))
+            break;
         set->count--;
+    }
     struct plan *const p = &set->plans[set->count++];
     *p = other->plans[0];
     p->m_lo = set->count > 1 ? p[-1].m_hi + 1 : 1;
@@ -134,7 +143,7 @@ static quern_status add_mma(struct plan_set *set, struct plan base,
     const int fewest = family->fewest_rows(&base);
     if (fewest < mma_tiles[0] && set->count) {
         TRY(add_kernel(&low, &base, fewest, false));
-        if (model_faster(&low.plans[0], &set->plans[set->count - 1]) &&
+        if (model_faster(&low.plans[0], &set->plans[set->count - 1], 100) &&
             model_pays(&low.plans[0], &tall.plans[0])) {
             put_kernel(set, &low, kept);
             kept = set->count;

@@ -167,7 +167,6 @@ struct plan {
     int row_lanes;    /* (of simt_skinny too) neighbouring lanes with rows of W of their own: a wave
                          works on as many times rows_per_wave; else 0 or 1 */
     bool shared_sums; /* sums of A are made once for all rows of a workgroup, in LDS */
-    bool quad_zeros;  /* and four neighbouring lanes have zero points for each other */
     bool shared_a;    /* and A itself is there, in the order that words of int4 have */
     enum plan_fp8 fp8; /* of family simt_skinny; 0: no fp8 */
     int ring; /* of simt_skinny and mma_*: chunks of each row that a lane has asked for at once */

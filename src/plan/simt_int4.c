@@ -12,11 +12,11 @@
 #define VALUES_MAX   32   /* sums per lane that the template's reduction can fold */
 #define SIZE_MAX_NK  ((int64_t)1 << 27)
 #define CK_BYTES_MAX ((int64_t)1 << 32) /* layout ck: one 32-bit offset reaches all of b */
+#define LOAD_WEIGHTS 32    /* of a lane in one load; lanes with matrix products may have two */
 #define CK_LANES     8     /* lanes with rows of their own: eight 16-byte blocks fill a line */
 #define SQUARE       4     /* and those of a matrix product of 4 by 4 that all counts */
 #define LDS_SHARE    2 /* of what LDS a workgroup takes no more, so that two share a compute unit */
 #define LDS_LEAST    16
-#define QUAD         4  /* neighbouring lanes whose chunks are of one group, with quad_zeros */
 
 quern_status simt_int4_accepts(const struct quern_problem *p, const struct target *t)
 {
@@ -50,24 +50,21 @@ static int tiles_of_a(const struct plan *p)
     return plan_squares(p) ? p->m_tile / SQUARE : p->m_tile;
 }
 
-/* Whether one sum of A, that of its values, gives the other, as the decoder adds the same to every
- * code. */
-static bool one_bias(const struct plan *p)
-{
-    return plan_of_f32(p) || (p->products == PRODUCTS_DOT2 && p->problem.a == QUERN_BF16);
-}
-
-/* Of a chunk of A: sums that are made, and those that are kept for themselves. */
-static int sums_made(const struct plan *p)
-{
-    const bool one = one_bias(p) || (p->quad_zeros && p->problem.a == QUERN_BF16);
-
-    return has_zeros(p) && !one ? 2 : 1;
-}
-
+/* Sums that are kept of a chunk of A: one, where the decoder adds the same to every code. */
 static int sums_of_a(const struct plan *p)
 {
-    return p->quad_zeros ? 1 : sums_made(p);
+    const bool one_bias =
+        plan_of_f32(p) || (p->products == PRODUCTS_DOT2 && p->problem.a == QUERN_BF16);
+
+    return has_zeros(p) && !one_bias ? 2 : 1;
+}
+
+/* Groups that a lane's weights in a step are of. */
+static int spans_of(const struct plan *p)
+{
+    const int64_t group = problem_group(&p->problem);
+
+    return group < p->chunk ? p->chunk / (int)group : 1;
 }
 
 static int64_t steps_of(const struct plan *p)
@@ -104,36 +101,30 @@ static int a_slots(const struct plan *p)
                                                                                              : 0;
 }
 
-/* Of a word of A: its products with zeros, and with ones. */
+/* Of a word of A: its products with zeros and with ones, at once by matrix products. */
 static int sum_slots(const struct plan *p)
 {
-    return model_product_slots(p, 4 * sums_made(p));
-}
-
-/* Zero points that a lane loads in a step. */
-static int zeros_loaded(const struct plan *p)
-{
-    const int r = p->rows_per_wave;
-
-    return !has_zeros(p) ? 0 : p->quad_zeros ? (r + QUAD - 1) / QUAD : r;
+    return model_product_slots(p, p->products == PRODUCTS_MATRIX ? 4 : 4 * sums_of_a(p));
 }
 
 static uint32_t step_slots(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
     const int r = p->rows_per_wave, m = tiles_of_a(p), words = p->chunk / 8;
-    const int pairs = 4 * words * r * m;
+    const int pairs = 4 * words * r * m, spans = spans_of(p);
     int slots = r * decode_slots(p, words) + words * m * a_slots(p);
 
     /* of five that the text pairs, four find operands in banks that allow it */
     slots += plan_dual_dot2(p) ? pairs * 3 / 5 : model_product_slots(p, pairs);
-    slots += 2 * r + zeros_loaded(p); /* loads of weights, scales, zero points */
-    slots += r * (q->scale != QUERN_SCALE_F32) + zeros_loaded(p); /* conversions */
+    /* loads of weights, scales, zero points */
+    slots += r * ((int)model_ceil_div(p->chunk, LOAD_WEIGHTS) + 1 + has_zeros(p));
+    slots += r * spans * ((q->scale != QUERN_SCALE_F32) + has_zeros(p)); /* conversions */
     slots += m * p->chunk * (int)dtype_bytes(q->a) / 16;                   /* loads of A */
-    slots += r * m * (has_zeros(p) && !p->quad_zeros ? 2 : 1) *
-             (p->products == PRODUCTS_MATRIX || p->products == PRODUCTS_PACKED ? 2 : 1);
-    slots += p->quad_zeros ? r * m : 0;
-    slots += p->shared_sums ? m * (p->products == PRODUCTS_MATRIX ? sums_of_a(p) : 1)
+    if (p->products == PRODUCTS_MATRIX)
+        slots += spans * (r * m * (2 + has_zeros(p)) + m * has_zeros(p));
+    else
+        slots += r * m * (1 + has_zeros(p)) * (p->products == PRODUCTS_PACKED ? 2 : 1);
+    slots += p->shared_sums ? m * spans * (p->products == PRODUCTS_MATRIX ? sums_of_a(p) : 1)
                             : words * m * sum_slots(p) + (plan_squares(p) ? 0 : r * m);
     slots += q->k % ((int64_t)p->wave_size / p->row_lanes * p->chunk) ? 6 : 0; /* the end of K */
     slots += trips_of(p) > 2 ? 13 : p->ahead ? 1 : 5; /* offsets; loop, unless unrolled */
@@ -169,29 +160,19 @@ static bool ahead(const struct plan *p)
     return steps_of(p) == 2 * p->split_k && tiles_of_a(p) <= 2 && p->rows_per_wave <= 4;
 }
 
-/* Whether four lanes, whose chunks are of one group, can have zero points for each other: a zero
- * point then costs one instruction of a step instead of four. Steps that are held at once must lie
- * at the same distance for all lanes. */
-static bool quad_zeros(const struct plan *p)
-{
-    const struct quern_problem *const q = &p->problem;
-
-    return has_zeros(p) && p->products == PRODUCTS_MATRIX && p->row_lanes == 1 &&
-           problem_group(q) % (QUAD * p->chunk) == 0 &&
-           (!p->ahead || q->k % ((int64_t)p->wave_size * p->chunk) == 0);
-}
-
 static uint32_t vgprs(const struct plan *p)
 {
     const int r = p->rows_per_wave, m = tiles_of_a(p), words = p->chunk / 8;
-    const int ring = model_at_most(words, m > 2 ? 2 : 4); /* words of A held, as in the template */
+    /* words of A held, as in the template */
+    const int ring =
+        plan_squares(p) && !p->shared_sums ? words : model_at_most(words, m > 2 ? 2 : 4);
     const int sums = p->products == PRODUCTS_PACKED ? 3 : 2;
 
     if (p->products == PRODUCTS_MATRIX) {
         const int held = words * (p->ahead ? 2 : 1) + 4 * model_at_most(words, 2);
         /* sums of an unrolled step are its share of the total */
         const int sum = p->ahead ? 4 : 8;
-        const int zero = !has_zeros(p) ? 0 : p->quad_zeros ? 1 : 3;
+        const int zero = has_zeros(p) ? 3 : 0;
         return (uint32_t)((held + sum * m + zero) * r + 4 * ring * m +
                           4 * sums_of_a(p) * m + (p->ahead ? 0 : 2 * r + 12) +
                           (plan_squares(p) ? 8 : 0));
@@ -215,9 +196,9 @@ static int results_of(const struct plan *p)
 /* Of LDS: sums of A, by fours, or four times each, where matrix products start from them. */
 static int64_t sums_bytes(const struct plan *p)
 {
-    const int64_t chunks = tiles_of_a(p) * (p->problem.k / p->chunk);
+    const int64_t spans = tiles_of_a(p) * spans_of(p) * (p->problem.k / p->chunk);
 
-    return chunks * sums_of_a(p) * (p->products == PRODUCTS_MATRIX ? 16 : 4);
+    return spans * sums_of_a(p) * (p->products == PRODUCTS_MATRIX ? 16 : 4);
 }
 
 static int64_t a_bytes(const struct plan *p)
@@ -281,9 +262,7 @@ static bool share(struct plan *p, int most)
 {
     const int64_t room = p->target->lds_bytes / (plan_squares(p) ? 1 : LDS_SHARE);
 
-    p->quad_zeros = quad_zeros(p);
     p->shared_sums = most > 0 && sums_bytes(p) <= room;
-    p->quad_zeros &= p->shared_sums;
     p->shared_a = most > 1 && p->products == PRODUCTS_MATRIX && sums_bytes(p) + a_bytes(p) <= room;
     return !plan_squares(p) || p->shared_sums + p->shared_a == most;
 }
@@ -313,11 +292,25 @@ static void try_waves(struct plan *p, int most, struct model_ranking *ranking)
     }
 }
 
+/* Whether all of a lane's weights in a step are of one group. Lanes whose products are of matrices
+ * may have those of two, whose scales are loaded as a word. */
+static bool chunk_fits(const struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const int64_t group = problem_group(q);
+
+    if (p->chunk > LOAD_WEIGHTS && p->products != PRODUCTS_MATRIX)
+        return false;
+    if (q->layout == QUERN_LAYOUT_CK && p->chunk != LOAD_WEIGHTS)
+        return false;
+    return group % p->chunk == 0 ||
+           (group == LOAD_WEIGHTS && q->scale != QUERN_SCALE_F32 && q->k % p->chunk == 0);
+}
+
 /* Tries all shapes of a plan whose products are set. */
 static void try_lanes(struct plan *p, int row_lanes, struct model_ranking *ranking)
 {
-    static const int rows[] = {8, 4, 2, 1}, chunks[] = {32, 16, 8};
-    const bool ck = p->problem.layout == QUERN_LAYOUT_CK;
+    static const int rows[] = {8, 4, 2, 1}, chunks[] = {64, 32, 16, 8};
 
     p->row_lanes = row_lanes;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
@@ -326,9 +319,8 @@ static void try_lanes(struct plan *p, int row_lanes, struct model_ranking *ranki
                 p->rows_per_wave = rows[r];
                 p->chunk = chunks[c];
                 p->pairing = (enum plan_pairing)pairing;
-                if (p->rows_per_wave * p->m_tile > VALUES_MAX ||
-                    (p->rows_per_wave > 1 && p->rows_per_wave * p->row_lanes > p->problem.n) ||
-                    (ck && p->chunk != 32) || problem_group(&p->problem) % p->chunk)
+                if (p->rows_per_wave * p->m_tile > VALUES_MAX || !chunk_fits(p) ||
+                    (p->rows_per_wave > 1 && p->rows_per_wave * p->row_lanes > p->problem.n))
                     continue;
                 /* only words in the order of k leave a choice */
                 if (pairing == PAIRING_OF_W &&

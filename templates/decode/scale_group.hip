@@ -37,15 +37,21 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
 }
 
 // Of a block so many from the lane's first row's first, `same` in all lanes and `own` of this one.
-DEVICE u32 scale_of_block(const row_scales &from, u32 same, u32 own)
+// Scales or zero points of COUNT neighbouring blocks, as many as a word holds, are loaded as one;
+// then what is loaded needs no instruction before its turn comes.
+template <u32 COUNT = 1> DEVICE u32 scale_of_block(const row_scales &from, u32 same, u32 own)
 {
     const u8 *const scales = from.scales + same * (u32)sizeof(scale_bits);
-    return *(const scale_bits *)(scales + (from.offset + own) * (u32)sizeof(scale_bits));
+    const u8 *const at = scales + (from.offset + own) * (u32)sizeof(scale_bits);
+    return COUNT == 1 ? *(const scale_bits *)at : *(const u32 *)at;
 }
-DEVICE u32 zero_of_block(const row_scales &from, u32 same, u32 own)
+template <u32 COUNT = 1> DEVICE u32 zero_of_block(const row_scales &from, u32 same, u32 own)
 {
     const u8 *const zeros = from.zeros + same * (u32)sizeof(zero_bits);
-    return *(const zero_bits *)(zeros + (from.offset + own) * (u32)sizeof(zero_bits));
+    const u8 *const at = zeros + (from.offset + own) * (u32)sizeof(zero_bits);
+    return COUNT == 1                       ? *(const zero_bits *)at
+           : COUNT * sizeof(zero_bits) == 2 ? *(const u16 *)at
+                                            : *(const u32 *)at;
 }
 
 // Of the lane's row `row`, at column k.
@@ -58,22 +64,13 @@ DEVICE u32 load_zero(const row_scales &from, u32 row, u32 k)
     return zero_of_block(from, row * BLOCKS, k / BLOCK);
 }
 
-// Scales or zero points of COUNT neighbouring blocks, as many as a word holds, are loaded as one;
-// then what is loaded needs no instruction before its turn comes.
 template <u32 COUNT> DEVICE u32 load_scales(const row_scales &from, u32 k)
 {
-    return COUNT == 1 ? load_scale(from, 0, k)
-                      : *(const u32 *)(from.scales +
-                                       (from.offset + k / BLOCK) * (u32)sizeof(scale_bits));
+    return scale_of_block<COUNT>(from, 0, k / BLOCK);
 }
 template <u32 COUNT> DEVICE u32 load_zeros(const row_scales &from, u32 k)
 {
-    if constexpr (ZERO == ZERO_NONE)
-        return 0;
-    const u8 *const zeros = from.zeros + (from.offset + k / BLOCK) * (u32)sizeof(zero_bits);
-    return COUNT == 1                       ? load_zero(from, 0, k)
-           : COUNT * sizeof(zero_bits) == 2 ? *(const u16 *)zeros
-                                            : *(const u32 *)zeros;
+    return ZERO == ZERO_NONE ? 0 : zero_of_block<COUNT>(from, 0, k / BLOCK);
 }
 // Those of block `index` from there on, each of type BITS_OF.
 template <u32 COUNT, class BITS_OF> DEVICE u32 bits_of_block(u32 word, u32 index)

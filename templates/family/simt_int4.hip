@@ -3,12 +3,12 @@
 //
 // A wave works on ROWS rows of W (times LANES_N, when neighbouring lanes have rows of their own)
 // and all M_TILE rows of A at once. In a step each lane takes CHUNK consecutive weights of every
-// row, which share one scale: their products are summed unscaled, in f32, and the scale is applied
-// to that sum. What the decoder adds to every code is taken out of it, with the zero point:
+// row, of which SPAN share one scale: their products are summed unscaled, in f32, and the scale is
+// applied to that sum. What the decoder adds to every code is taken out of it, with the zero point:
 //
 //     sum of a * (q - z) = sum of a * decoded(q) - sum of a * decoded(0) - z * sum of a
 //
-// The last two depend on A alone. They are made once per chunk of A by the whole workgroup, and
+// The last two depend on A alone. They are made once per span of A by the whole workgroup, and
 // kept in LDS for all its rows of W (or, SUMS == OWN, by each wave: where LDS has no room for
 // them). A zero point that is the same everywhere is decoded with the zeros.
 //
@@ -20,6 +20,9 @@ typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 WORDS = CHUNK / 8;              // packed words in a chunk
+constexpr u32 SPAN = minimum(CHUNK, BLOCK);   // weights of one scale in it
+constexpr u32 SPANS = CHUNK / SPAN;
+constexpr u32 SPAN_WORDS = SPAN / 8;
 constexpr u32 LANES_K = WAVE / LANES_N;       // lanes side by side along K
 constexpr u32 STEP = LANES_K * CHUNK;         // weights of a row that a step covers
 constexpr u32 STEPS = (K + STEP - 1) / STEP;
@@ -47,6 +50,7 @@ constexpr u32 A_RING = SUMS_AHEAD ? WORDS : minimum(WORDS, M_TILE > 2 ? 2 : 4); 
 constexpr u32 A_AHEAD = SUMS_AHEAD || A_RING == 1 ? A_RING : A_RING - 1; // asked for at first
 constexpr u32 ITEMS = WAVES * WAVE;
 constexpr u32 CHUNKS = K / CHUNK; // of a row
+constexpr u32 ALL_SUMS = A_TILES * SPANS * CHUNKS; // that a workgroup makes
 constexpr u32 TOGETHER = PRODUCTS == MATRIX ? minimum(WORDS, 2) : 1; // words decoded at once
 constexpr u32 EARLY = TOGETHER == 1 && WORDS > 1 && ROWS * M_TILE <= 4; // words decoded ahead
 constexpr u32 DECODED = TOGETHER + EARLY;                // words whose weights are held at once
@@ -89,19 +93,54 @@ constexpr u32 EVERY_ZERO = ZERO == ZERO_U8 ? 0 : 0x88888888;
 constexpr float EVERY_BIAS = CODE_BIAS + (ZERO == ZERO_U8 ? 0 : 8); // with ONE_BIAS
 constexpr bool KEEP_START =
     !ONE_BIAS || ZERO == ZERO_NONE || (PRODUCTS == MATRIX && !SUMS_AHEAD);
-constexpr bool KEEP_PLAIN = ZERO != ZERO_NONE && !QUAD_ZEROS;
-constexpr bool MAKE_PLAIN = KEEP_PLAIN || !KEEP_START || (QUAD_ZEROS && !ONE_BIAS);
+constexpr bool KEEP_PLAIN = ZERO != ZERO_NONE;
+constexpr bool MAKE_PLAIN = KEEP_PLAIN || !KEEP_START;
 constexpr u32 SUM_KINDS = KEEP_START + KEEP_PLAIN;
+
+// Both at once by MATRIX products: of a lane's A with four rows of weights, of which the first is
+// zeros and the second ones (with ONE_BIAS all are ones), negated. Products of one value of f32
+// then bring what four lanes have to each of them, and zero points to their sums: one instruction
+// for four values.
+constexpr bool BOTH_AT_ONCE = PRODUCTS == MATRIX && ZERO != ZERO_NONE;
+
+// sum + the products of what each of four lanes has of a row with what each has of a column.
+template <class SUM> DEVICE SUM multiply_rows(float row, float column, SUM sum)
+{
+    return __builtin_amdgcn_mfma_f32_4x4x1f32(row, column, sum, 0, 0, 0);
+}
+
+DEVICE void finish_sums(a_sums &sums)
+{
+    if constexpr (BOTH_AT_ONCE) {
+        const float zeros = own_part(sums.start, 0);
+        start_at(sums.plain, ONE_BIAS ? zeros : own_part(sums.start, 1));
+        const float by = ONE_BIAS ? EVERY_BIAS : 1.0f;
+        sums.start = SQUARE ? multiply_rows(zeros, by, lane_sum{})
+                            : multiply_rows(by, zeros, lane_sum{});
+    } else if (!KEEP_START) {
+        sums.start = -EVERY_BIAS * sums.plain;
+    }
+}
+
+// to - the plain sum times a zero point.
+template <class SUM> DEVICE SUM take_off(SUM to, const a_sums &sums, float zero)
+{
+    if constexpr (BOTH_AT_ONCE)
+        return multiply_rows(own_part(sums.plain, 0), zero, to);
+    else
+        return add_scaled(to, sums.plain, -zero);
+}
 
 // Their place in LDS, by chunk: all that a lane needs is read at once, as lanes that load every
 // other float would meet in twos in a bank. Sums of matrix products start from four of the same, or
 // from those of four rows of A.
-DEVICE void put_sums(LDS u8 *to, u32 chunk, const a_sums &sums)
+DEVICE void put_sums(LDS u8 *to, u32 chunk, u32 a_lane, const a_sums &sums)
 {
     if constexpr (PRODUCTS == MATRIX) {
         ((LDS lane_sum *)to)[chunk] = sums.start;
-        if (KEEP_PLAIN)
-            ((LDS lane_sum *)to)[A_TILES * CHUNKS + chunk] = sums.plain;
+        if (BOTH_AT_ONCE)
+            ((LDS float *)((LDS lane_sum *)to + ALL_SUMS))[chunk * A_ROWS + a_lane] =
+                own_part(sums.plain, 0);
     } else {
         LDS float *const own = (LDS float *)to + chunk * SUM_KINDS;
         if (KEEP_START)
@@ -110,18 +149,26 @@ DEVICE void put_sums(LDS u8 *to, u32 chunk, const a_sums &sums)
             own[KEEP_START] = own_part(sums.plain, 0);
     }
 }
-// Of row (SQUARE: of the four rows) `row` of A and the chunk whose weights are at `at`.
-DEVICE a_sums get_sums(const LDS u8 *from, u32 row, u32 at)
+// The chunk whose weights are at `at`.
+DEVICE u32 chunk_at(u32 at)
+{
+    __builtin_assume(at % (CHUNK / 2) == 0);
+    return at / (CHUNK / 2);
+}
+// Of span `span` (of all of A's in turn; SQUARE: of four rows of A) and the chunk whose weights are
+// at `at`.
+DEVICE a_sums get_sums(const LDS u8 *from, u32 span, u32 at, u32 a_lane)
 {
     a_sums sums = {};
     if constexpr (PRODUCTS == MATRIX) {
-        const LDS lane_sum *const sum =
-            (const LDS lane_sum *)(from + at * (32 / CHUNK)) + row * CHUNKS;
-        sums.start = *sum;
-        if (KEEP_PLAIN)
-            sums.plain = sum[A_TILES * CHUNKS];
+        const LDS lane_sum *const all = (const LDS lane_sum *)from;
+        const u32 chunk = span * CHUNKS + chunk_at(at);
+        sums.start = all[chunk];
+        if (BOTH_AT_ONCE)
+            start_at(sums.plain,
+                     ((const LDS float *)(all + ALL_SUMS))[chunk * A_ROWS + a_lane]);
     } else {
-        const u32 chunk = row * CHUNKS + at / (CHUNK / 2);
+        const u32 chunk = span * CHUNKS + at / (CHUNK / 2);
         f32x2 both;
         if (SUM_KINDS == 2)
             both = ((const LDS f32x2 *)from)[chunk];
@@ -140,16 +187,19 @@ DEVICE void negate(u32 &w) { w ^= 0x80008000; }
 DEVICE void negate(f32x2 &w) { w = -w; }
 
 // What codes decode to if all are EVERY_ZERO, negated: in the pairs that a word of A has been
-// brought to, or comes from memory in.
-DEVICE void decode_zeros(bool paired, pair (&zero)[4])
+// brought to, or comes from memory in. With BOTH_AT_ONCE, what a lane has of the rows of weights.
+DEVICE void decode_zeros(bool paired, u32 lane, pair (&zero)[4])
 {
     decode_word(DECODER, EVERY_ZERO, zero);
     if constexpr (A_PAIRED && A_TYPE == F16) { // low and high halves of a word's bytes take turns
         UNROLL for (u32 p = 0; p < 4 && !paired; p++)
             zero[p] = EVERY_ZERO ? 0x54806408 : 0x54006400;
     }
-    UNROLL for (u32 p = 0; p < 4; p++)
+    UNROLL for (u32 p = 0; p < 4; p++) {
+        if (BOTH_AT_ONCE && (ONE_BIAS || lane % 4 == 1))
+            get_ones(zero[p]);
         negate(zero[p]);
+    }
 }
 
 // sum + the products of pair p of a word of A with `w`, and of the next with `w_next` where two are
@@ -170,41 +220,14 @@ DEVICE void add_to_sums(const a_word &a, const pair (&zero)[4], a_sums &sums)
     pair ones;
     get_ones(ones);
     UNROLL for (u32 p = 0; p < 4; p += PAIRS_AT_ONCE) {
-        if (KEEP_START)
+        if (BOTH_AT_ONCE)
+            sums.start = multiply_add(a.dword, p, zero[p], zero[p + PAIRS_AT_ONCE - 1], sums.start);
+        else if (KEEP_START)
             sums.start = add_product(a, p, zero[p], zero[p + PAIRS_AT_ONCE - 1], sums.start);
-        if (MAKE_PLAIN)
+        if (MAKE_PLAIN && !BOTH_AT_ONCE)
             sums.plain = add_product(a, p, ones, ones, sums.plain);
     }
 }
-DEVICE void finish_sums(a_sums &sums)
-{
-    if (!KEEP_START)
-        sums.start = -EVERY_BIAS * sums.plain;
-}
-
-// QUAD_ZEROS: four neighbouring lanes, whose chunks are of one group, have zero points for each
-// other. Of those that their rows need, in all steps that are held at once, each has every fourth,
-// by number row * SETS + step, and takes it off what all four have of that row, by the sum of their
-// A. Only one value of a lane's MATRIX sums means anything, that of its own number; of what they
-// start from, the values beside it are that sum of A.
-constexpr u32 QUAD_LOADS = QUAD_ZEROS ? (SETS * ROWS + 3) / 4 : 1;
-DEVICE void add_quad_sum(a_sums &sums, f32x4 &start, u32 lane)
-{
-    const float own = start.x;
-    float all = ONE_BIAS ? own * (-1 / EVERY_BIAS) : own_part(sums.plain, 0);
-    all += across<0>(all, lane);
-    all += across<1>(all, lane);
-    const float even = lane % 2 ? all : own, odd = lane % 2 ? own : all;
-    start = f32x4{even, odd, even, odd};
-}
-DEVICE void take_off(f32x4 &sum, const f32x4 &start, u32 number, float zero)
-{
-    const u32 own = number % 4;
-    sum[own] = __builtin_fmaf(-zero, start[own ^ 1], sum[own]);
-}
-// Other sums are whole in each lane, and have no QUAD_ZEROS.
-template <class SUM> DEVICE void add_quad_sum(a_sums &, SUM &, u32) {}
-template <class TO, class SUM> DEVICE void take_off(TO &, const SUM &, u32, float) {}
 
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
 void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
@@ -216,12 +239,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #if PAIRED
     define_dual_dot2();
 #endif
-    if (QUAD_ZEROS)
+    if (BOTH_AT_ONCE)
         asm volatile("" : : "s"(c)); // so that where four operands are is loaded at once
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
     LDS u8 *const shared = (LDS u8 *)shared_memory;
     // A in pairs as the words have them: [row][word of a chunk][chunk]; rows of a sum innermost.
-    LDS u8 *const staged = shared + A_TILES * CHUNKS * SUM_KINDS * sizeof(lane_sum);
+    LDS u8 *const staged = shared + ALL_SUMS * SUM_KINDS * sizeof(lane_sum);
 
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u32 lane = item % WAVE;
@@ -271,31 +294,23 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     auto load_weights = [&](u32 at, u32 further, u32 (&packed)[ROWS][WORDS], u32 (&scale)[ROWS],
                             u32 (&zero)[ROWS]) {
         const u32 blocks = further / BLOCK, block = block_of(at);
+        UNROLL for (u32 r = 0; r < ROWS; r++) {
+            // of a row that lies further off than loads of gfx9 have room for, a sum of 32 bits is
+            // one instruction, one of 64 bits three
+            const u32 off = r * LANES_N * (K / 2);
+            const bool far = PRODUCTS == MATRIX && off > 4000;
+            const u8 *const from =
+                WORD_BLOCKS ? b_row[r] + (at * N + b_own) + (u64)further / 2 * N
+                            : b_row[far ? 0 : r] + (at + b_own + (far ? off : 0)) + further / 2;
+            UNROLL for (u32 w = 0; w < WORDS; w += 4)
+                load_dwords<minimum(WORDS, 4), WEIGHTS_ONCE>(packed[r] + w, from + w * 4);
+        }
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            load_dwords<WORDS, WEIGHTS_ONCE>(
-                packed[r], WORD_BLOCKS ? b_row[r] + (at * N + b_own) + (u64)further / 2 * N
-                                       : b_row[r] + (at + b_own) + further / 2);
+            scale[r] = scale_of_block<SPANS>(groups, r * LANES_N * BLOCKS + blocks, block);
         UNROLL for (u32 r = 0; r < ROWS; r++)
-            scale[r] = scale_of_block(groups, r * LANES_N * BLOCKS + blocks, block);
-        UNROLL for (u32 r = 0; r < ROWS; r++)
-            zero[r] = ZERO == ZERO_NONE || QUAD_ZEROS
+            zero[r] = ZERO == ZERO_NONE
                           ? 0
-                          : zero_of_block(groups, r * LANES_N * BLOCKS + blocks, block);
-    };
-
-    // A lane's zero points of QUAD_ZEROS, from where those of all rows lie, in 32 bits if that will
-    // do; steps that are held at once lie 1 / SETS of a row apart.
-    constexpr bool FEW_ZEROS = (u64)N * BLOCKS * sizeof(zero_bits) >> 32 == 0;
-    const row_scales quad_groups =
-        scales_of_rows(FEW_ZEROS ? 0 : n_base, FEW_ZEROS ? n_base : 0, SCALE_NAMES);
-    u32 quad_zero[QUAD_LOADS]; // bits
-    auto load_quad_zeros = [&](u32 here) {
-        constexpr u32 APART = K / SETS;
-        const u32 number = opaque(lane % minimum(SETS * ROWS, 4));
-        const u32 own = APART % BLOCK ? number * APART / BLOCK // one block is all of a row
-                                      : number * (APART / BLOCK) + block_of(here);
-        UNROLL for (u32 j = 0; j < QUAD_LOADS && QUAD_ZEROS; j++)
-            quad_zero[j] = zero_of_block(quad_groups, j * 4 * APART / BLOCK, own);
+                          : zero_of_block<SPANS>(groups, r * LANES_N * BLOCKS + blocks, block);
     };
 
     // Sums of A: waves take the chunks of a row of A by as many as they have lanes. The first ones'
@@ -323,20 +338,21 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         const u32 further = FIXED ? s * FURTHER : 0;
         at[s] = FIXED && s ? at[0] + further / 2 : chunk_of(step + s * SPLIT_K);
         load_weights(at[FIXED ? 0 : s], further, packed[s], scale[s], zero_point[s]);
-        if (s == 0)
-            load_quad_zeros(at[0]);
     }
     schedule_boundary();
     if (SUMS == SHARED && part < A_TILES * PARTS) {
         pair zero[4];
-        decode_zeros(A_STAGED, zero);
+        decode_zeros(A_STAGED, lane, zero);
         for (;;) {
             const u32 tile = part / PARTS, chunk = part % PARTS * PART + lane / A_ROWS;
             const bool is_chunk = CHUNKS % PART == 0 || chunk < CHUNKS;
-            a_sums sums = {};
-            if (MAKE_PLAIN && KEEP_START)
-                computed(sums.plain); // zeros of its own: shared ones cost the compiler more
+            a_sums sums;
             UNROLL for (u32 w = 0; w < WORDS; w++) {
+                if (w % SPAN_WORDS == 0) {
+                    sums = {};
+                    if (MAKE_PLAIN && KEEP_START && !BOTH_AT_ONCE)
+                        computed(sums.plain); // zeros of its own: shared ones cost more
+                }
                 if (A_STAGED) {
                     pair_up(summed[w].dword);
                     if (is_chunk)
@@ -345,11 +361,14 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                                    summed[w]);
                 }
                 add_to_sums(summed[w], zero, sums);
+                if ((w + 1) % SPAN_WORDS == 0) {
+                    if (BOTH_AT_ONCE)
+                        finish_sums(sums);
+                    if (is_chunk)
+                        put_sums(shared, (tile * SPANS + w / SPAN_WORDS) * CHUNKS + chunk, a_lane,
+                                 sums);
+                }
             }
-            if (QUAD_ZEROS)
-                add_quad_sum(sums, sums.start, lane);
-            if (is_chunk)
-                put_sums(shared, tile * CHUNKS + chunk, sums);
             part += WAVES;
             if (part >= A_TILES * PARTS)
                 break;
@@ -386,7 +405,6 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         barrier();
 
     lane_total total[TOTALS] = {};
-    float quad_value[QUAD_LOADS];
 #pragma unroll UNROLLED
     for (u32 trip = 0; trip < TRIPS && (EVEN_TRIPS || step < STEPS); trip++, step += SPLIT_K) {
         const bool inside = WHOLE_STEPS || start_of(step) < K / 2;
@@ -397,8 +415,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             UNROLL for (u32 i = 0; i < A_TILES; i++) {
                 a_word &to = ring[word % A_RING][i];
                 if constexpr (A_STAGED)
-                    to = get_a_word((const LDS u32x4 *)(staged + here * (32 / CHUNK * A_ROWS)) +
-                                    (i * WORDS + word) * CHUNKS * A_ROWS + a_lane);
+                    to = get_a_word((const LDS u32x4 *)staged +
+                                    ((i * WORDS + word) * CHUNKS + chunk_at(here)) * A_ROWS +
+                                    a_lane);
                 else
                     to = load_a_word(a_row[i] + here * (u32)(2 * sizeof(a_element)) +
                                      word * 8 * sizeof(a_element));
@@ -407,45 +426,6 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         };
         UNROLL for (u32 word = 0; word < A_AHEAD; word++)
             load_a(word);
-
-        // Sums start where the decoder's bias and the zero point leave them.
-        a_sums sums[A_TILES] = {};
-        float zero[ROWS], value[ROWS];
-        UNROLL for (u32 i = 0; i < A_TILES; i++)
-            if (SUMS == SHARED)
-                sums[i] = get_sums(shared, i, here);
-        auto make_sums = [&](u32 word, u32 i) {
-            pair zero[4];
-            decode_zeros(true, zero);
-            add_to_sums(ring[word % A_RING][i], zero, sums[i]);
-        };
-        UNROLL for (u32 i = 0; i < A_TILES && SUMS_AHEAD; i++) {
-            UNROLL for (u32 word = 0; word < WORDS; word++) {
-                pair_up(ring[word][i].dword);
-                make_sums(word, i);
-            }
-            finish_sums(sums[i]);
-        }
-        UNROLL for (u32 r = 0; r < ROWS; r++) { // computed: their registers take the next ones
-            value[r] = scale_value(scale[set][r]);
-            computed(value[r]);
-            if (ZERO != ZERO_NONE && !QUAD_ZEROS) {
-                zero[r] = zero_value(zero_point[set][r]);
-                computed(zero[r]);
-            }
-        }
-        UNROLL for (u32 j = 0; j < QUAD_LOADS && QUAD_ZEROS && set == 0; j++) {
-            quad_value[j] = zero_value(quad_zero[j]);
-            computed(quad_value[j]);
-        }
-        auto start_sum = [&](u32 i, u32 r) {
-            return ZERO == ZERO_U8 && !QUAD_ZEROS
-                       ? add_scaled(sums[i].start, sums[i].plain, -zero[r])
-                       : sums[i].start;
-        };
-        lane_sum sum[TOTALS];
-        UNROLL for (u32 v = 0; v < TOTALS; v++)
-            sum[v] = STARTS_AT_SUMS ? start_sum(v / ROWS, v % ROWS) : lane_sum{};
 
         pair w[DECODED][ROWS][4]; // weights of this word, and perhaps of the next
         auto decode = [&](u32 word) {
@@ -457,58 +437,96 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                     decode_word(decoding, packed[set][r][word], w[word % DECODED][r]);
             }
         };
-        if (EARLY)
-            decode(0);
-        UNROLL for (u32 word = 0; word < WORDS; word++) {
-            if (A_AHEAD < A_RING && word + A_AHEAD < WORDS)
-                load_a(word + A_AHEAD);
-            if (word + EARLY < WORDS && word % TOGETHER == 0)
-                decode(word + EARLY);
-            // After the last use of the packed weights, those of the next step take their place.
-            if (word + EARLY + TOGETHER == WORDS) {
-                computed_all<PAIRED>(sum);
-                UNROLL for (u32 d = 0; d < TOGETHER; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
-                    UNROLL for (u32 p = 0; p < 4; p++)
-                        computed(w[(word + EARLY + d) % DECODED][r][p]);
-                if (!AHEAD && (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS)) {
-                    at[0] = chunk_of(step + SPLIT_K);
-                    load_weights(at[0], 0, packed[0], scale[0], zero_point[0]);
-                    load_quad_zeros(at[0]);
-                }
-            }
-            schedule_boundary();
-            auto pair_of = [&](u32 r, u32 p) -> pair & { return w[word % DECODED][r][p]; };
-            pair_weights<4>(pair_of);
-            UNROLL for (u32 i = 0; i < A_TILES; i++) {
-                a_word &x = ring[word % A_RING][i];
-                if (!A_STAGED && !SUMS_AHEAD)
-                    pair_up(x.dword);
-                if (!STARTS_AT_SUMS)
+        UNROLL for (u32 span = 0; span < SPANS; span++) {
+            // Sums start where the decoder's bias and the zero point leave them.
+            a_sums sums[A_TILES] = {};
+            float zero[ROWS], value[ROWS];
+            UNROLL for (u32 i = 0; i < A_TILES; i++)
+                if (SUMS == SHARED)
+                    sums[i] = get_sums(shared, i * SPANS + span, here, a_lane);
+            auto make_sums = [&](u32 word, u32 i) {
+                pair zero[4];
+                decode_zeros(true, lane, zero);
+                add_to_sums(ring[word % A_RING][i], zero, sums[i]);
+            };
+            const u32 first_word = span * SPAN_WORDS, end_word = first_word + SPAN_WORDS;
+            UNROLL for (u32 i = 0; i < A_TILES && SUMS_AHEAD; i++) {
+                UNROLL for (u32 word = first_word; word < end_word; word++) {
+                    pair_up(ring[word][i].dword);
                     make_sums(word, i);
-                if constexpr (SQUARE) {
-                    UNROLL for (u32 p = 0; p < 4; p += 2) UNROLL for (u32 r = 0; r < ROWS; r++) {
-                        lane_sum &to = sum[i * ROWS + r];
-                        to = add_product(x, p, pair_of(r, p), pair_of(r, p + 1), to);
-                    }
-                } else {
-                    add_products<4>(x.dword, pair_of, sum + i * ROWS);
+                }
+                finish_sums(sums[i]);
+            }
+            UNROLL for (u32 r = 0; r < ROWS; r++) { // computed: their registers take the next ones
+                value[r] = scale_value(bits_of_block<SPANS, scale_bits>(scale[set][r], span));
+                computed(value[r]);
+                if (ZERO != ZERO_NONE) {
+                    zero[r] = zero_value(bits_of_block<SPANS, zero_bits>(zero_point[set][r], span));
+                    // matrix products do not ask which lanes are active
+                    if (BOTH_AT_ONCE && ZERO == ZERO_SCALED && !WHOLE_STEPS)
+                        zero[r] = inside ? zero[r] : 0.0f;
+                    computed(zero[r]);
                 }
             }
-            schedule_boundary();
-        }
-        if (inside) {
-            UNROLL for (u32 i = 0; i < A_TILES && !STARTS_AT_SUMS; i++)
-                finish_sums(sums[i]);
-            UNROLL for (u32 v = 0; v < TOTALS; v++) {
-                const u32 i = v / ROWS, r = v % ROWS, number = r * SETS + set;
-                if (QUAD_ZEROS && ZERO == ZERO_U8)
-                    take_off(sum[v], sums[i].start, number, quad_value[number / 4]);
-                total[v] = add_scaled(total[v], STARTS_AT_SUMS ? sum[v] : sum[v] + start_sum(i, r),
-                                      value[r]);
-                if (QUAD_ZEROS && ZERO == ZERO_SCALED)
-                    take_off(total[v], sums[i].start, number, quad_value[number / 4]);
-                else if (ZERO == ZERO_SCALED)
-                    total[v] = add_scaled(total[v], sums[i].plain, -zero[r]);
+            auto start_sum = [&](u32 i, u32 r) {
+                return ZERO == ZERO_U8 ? take_off(sums[i].start, sums[i], zero[r])
+                                       : sums[i].start;
+            };
+            lane_sum sum[TOTALS];
+            UNROLL for (u32 v = 0; v < TOTALS; v++)
+                sum[v] = STARTS_AT_SUMS ? start_sum(v / ROWS, v % ROWS) : lane_sum{};
+
+            if (EARLY && span == 0)
+                decode(0);
+            UNROLL for (u32 word = first_word; word < end_word; word++) {
+                if (A_AHEAD < A_RING && word + A_AHEAD < WORDS)
+                    load_a(word + A_AHEAD);
+                if (word + EARLY < WORDS && word % TOGETHER == 0)
+                    decode(word + EARLY);
+                // After the last use of the packed weights, those of the next step take their
+                // place.
+                if (word + EARLY + TOGETHER == WORDS) {
+                    computed_all<PAIRED>(sum);
+                    UNROLL for (u32 d = 0; d < TOGETHER; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
+                        UNROLL for (u32 p = 0; p < 4; p++)
+                            computed(w[(word + EARLY + d) % DECODED][r][p]);
+                    if (!AHEAD && (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS)) {
+                        at[0] = chunk_of(step + SPLIT_K);
+                        load_weights(at[0], 0, packed[0], scale[0], zero_point[0]);
+                    }
+                }
+                schedule_boundary();
+                auto pair_of = [&](u32 r, u32 p) -> pair & { return w[word % DECODED][r][p]; };
+                pair_weights<4>(pair_of);
+                UNROLL for (u32 i = 0; i < A_TILES; i++) {
+                    a_word &x = ring[word % A_RING][i];
+                    if (!A_STAGED && !SUMS_AHEAD)
+                        pair_up(x.dword);
+                    if (!STARTS_AT_SUMS)
+                        make_sums(word, i);
+                    if constexpr (SQUARE) {
+                        UNROLL for (u32 j = 0; j < 2 * ROWS; j++) {
+                            const u32 p = j / ROWS * 2, r = j % ROWS;
+                            lane_sum &to = sum[i * ROWS + r];
+                            to = add_product(x, p, pair_of(r, p), pair_of(r, p + 1), to);
+                        }
+                    } else {
+                        add_products<4>(x.dword, pair_of, sum + i * ROWS);
+                    }
+                }
+                schedule_boundary();
+            }
+            if (inside) {
+                UNROLL for (u32 i = 0; i < A_TILES && !STARTS_AT_SUMS; i++)
+                    finish_sums(sums[i]);
+                UNROLL for (u32 v = 0; v < TOTALS; v++) {
+                    const u32 i = v / ROWS, r = v % ROWS;
+                    total[v] = add_scaled(total[v],
+                                          STARTS_AT_SUMS ? sum[v] : sum[v] + start_sum(i, r),
+                                          value[r]);
+                    if (ZERO == ZERO_SCALED)
+                        total[v] = take_off(total[v], sums[i], zero[r]);
+                }
             }
         }
     }

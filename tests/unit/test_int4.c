@@ -306,7 +306,7 @@ static void expect_mix(const char *text, const char *target, int masks, int shif
     expect(text, target, "masks", m.mask, m.dot - m.sums, m.dot * masks / 4 + FEW);
     expect(text, target, "float multiplications", m.packed + m.fused, 0, m.dot * 3 / 8);
     expect(text, target, "shifts", m.shift, 0, m.dot * shifts / 4 + FEW);
-    expect(text, target, "permutations", m.perm, 0, m.dot * perms / 4 + 2 * 16);
+    expect(text, target, "permutations", m.perm, 0, m.dot * perms / 4 + 2 * 32);
     expect(text, target, "conversions of a byte", m.from_byte, 0, 2 * ROWS);
     expect(text, target, "other conversions", m.other_cvt, 0, 2 * ROWS + 4);
     expect(text, target, "subtractions", m.subtract, 0, 0);
