@@ -28,6 +28,8 @@ LDLIBS   := -pthread -ldl -lm
 # the signatures of bundles (the command has it once more, to make them).
 SODIUM   := -l:libsodium.a
 INSIDE   := $(if $(wildcard $(DEPS)/usr),-L$(DEPS)/usr/lib/x86_64-linux-gnu) -l:libzstd.a $(SODIUM)
+# Of the command alone: regular expressions of configurations.
+PCRE2    := -l:libpcre2-8.a
 # `make V=1` shows the commands.
 Q        := $(if $(V),,@)
 say       = @printf '  %-6s %s\n' $(1) $(2)
@@ -159,7 +161,7 @@ $(WORKER): $(WORKER_SRC) $(wildcard src/compile/*.h)
 $(COMMAND): $(TOOL_SRC:%.c=$(B)/%.o) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(SODIUM) $(LDLIBS)
+	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(PCRE2) $(SODIUM) $(LDLIBS)
 
 # ---- HIP: its headers, for what calls the runtime itself (the library does without) --------------
 HIP_INCLUDE := $(patsubst %/hip/hip_runtime_api.h,%,$(firstword $(wildcard \
@@ -221,7 +223,7 @@ $(B)/tests/%.o: tests/%.c
 $(TEST_BIN) $(BENCH_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(B)/lib/libquern-all.a \
-	    $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
+	    $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(PCRE2) $(LDLIBS)
 
 # tests/fakehip: a HIP runtime whose GPUs are software GPUs, made from the real headers, and the
 # programs that run on it. They find it on their run path, as hosts find the real one.
@@ -283,7 +285,7 @@ build/fuzz/fuzz_%: build/fuzz/tests/fuzz/test_fuzz_%.o $(FUZZ_SRC:%.c=build/fuzz
     build/release/lib/libquern-all.a build/release/libexec/quern/quern-sim-x86_64.so
 	$(call say,LD,$@)
 	$(Q)$(FUZZCC) -fsanitize=fuzzer -o $@ $(filter %.o,$^) build/release/lib/libquern-all.a \
-	    $(DEPLIB) $(INSIDE) -ljansson $(LDLIBS)
+	    $(DEPLIB) $(INSIDE) -ljansson $(PCRE2) $(LDLIBS)
 
 # What the machinery around the kernels costs, in time and, where there is valgrind, instructions.
 .PHONY: bench

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Comparisons of names with patterns: half a second's worth, many times what the largest published
+/* Comparisons of names with patterns: two seconds' worth, many times what the largest published
  * models take. */
 #define STEPS_MAX (UINT64_C(1) << 27)
 /* Experts in all layers; the largest models have some twenty thousand. */
@@ -40,7 +40,7 @@ void hf_rules_not_heeded(const struct hf_rules *r, const char *key, const json_t
 }
 
 /* A shell's pattern as a regular expression; null if it is too long or not understood. */
-static struct name_pattern *compile_glob(const char *glob, const char **why)
+static struct name_pattern *compile_glob(const char *glob, char why[NAME_PATTERN_WHY_BYTES])
 {
     char text[1024];
     size_t n = 0;
@@ -55,7 +55,7 @@ static struct name_pattern *compile_glob(const char *glob, const char **why)
     }
     text[n++] = '$';
     text[n] = 0;
-    *why = "too many characters";
+    snprintf(why, NAME_PATTERN_WHY_BYTES, "too many characters");
     return *glob ? NULL : name_pattern_compile(text, why);
 }
 
@@ -63,11 +63,11 @@ int hf_rules_add(struct hf_rules *r, const char *key, const char *text, const ch
                  enum hf_how how, size_t scheme)
 {
     struct hf_rule rule = {.how = how, .key = key, .text = text, .name = name, .scheme = scheme};
-    const char *why;
+    char why[NAME_PATTERN_WHY_BYTES];
 
     if (how == HF_GLOB) {
         rule.how = HF_PATTERN;
-        rule.pattern = compile_glob(name, &why);
+        rule.pattern = compile_glob(name, why);
     } else if (how == HF_TARGET) {
         rule.how = strncmp(name, "re:", 3) ? HF_NAME : HF_PATTERN;
         rule.name += rule.how == HF_PATTERN ? 3 : 0;
@@ -75,11 +75,11 @@ int hf_rules_add(struct hf_rules *r, const char *key, const char *text, const ch
         rule.how = HF_PATTERN;
     }
     if (rule.how == HF_PATTERN && how != HF_GLOB)
-        rule.pattern = name_pattern_compile(rule.name, &why);
+        rule.pattern = name_pattern_compile(rule.name, why);
     if (rule.how == HF_PATTERN && !rule.pattern) {
         json_t *const value = json_string(text);
-        char said[128];
-        snprintf(said, sizeof said, "the pattern has %s", why);
+        char said[sizeof why + 16];
+        snprintf(said, sizeof said, "the pattern: %s", why);
         hf_rules_not_heeded(r, key, value, said);
         json_decref(value);
         return EXIT_OK;

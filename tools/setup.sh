@@ -34,13 +34,16 @@ have() { command -v "$1" >/dev/null 2>&1; }
 have_libraries() {
     have "$cc" || return 1
     "$cc" -isystem build/deps/usr/include -x c - -o /dev/null \
-        -Lbuild/deps/$libdir -ljansson -lcmocka -lzstd -l:libsodium.a -pthread 2>/dev/null <<'C'
+        -Lbuild/deps/$libdir -ljansson -lcmocka -lzstd -l:libsodium.a \
+        -l:libpcre2-8.a -pthread 2>/dev/null <<'C'
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
 #include <jansson.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 #include <sodium.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -48,7 +51,7 @@ have_libraries() {
 int main(void)
 {
     return !json_null() + (int)XXH3_64bits("", 0) + (int)ZSTD_versionNumber() +
-           sodium_init() + !!cmocka_set_message_output;
+           sodium_init() + !!cmocka_set_message_output + pcre2_config(PCRE2_CONFIG_VERSION, NULL);
 }
 C
 }
@@ -205,21 +208,22 @@ download_own() {
 
 get_libraries() {
     install_as_root gcc libc6-dev make python3 libxxhash-dev libjansson-dev libcmocka-dev \
-        libzstd-dev libsodium-dev || :
+        libzstd-dev libsodium-dev libpcre2-dev || :
     have_libraries && return 0
     have "$cc" || die "no C compiler '$cc': install gcc (or set CC)"
     say "unpacking C libraries into build/deps"
     if download_own libxxhash-dev libxxhash0 libjansson-dev libjansson4 libcmocka-dev libcmocka0 \
-        libzstd-dev libzstd1 libsodium-dev libsodium23 && unpack_all "$work/debs" "$work/deps"; then
+        libzstd-dev libzstd1 libsodium-dev libsodium23 libpcre2-dev libpcre2-8-0 &&
+        unpack_all "$work/debs" "$work/deps"; then
         mkdir -p build/deps
         rm -rf build/deps/usr
         mv "$work/deps/usr" build/deps/usr
     fi
     have_libraries && return 0
     show_log
-    die "cannot get xxhash, jansson, cmocka, zstd and sodium with headers: install" \
-        "libxxhash-dev libjansson-dev libcmocka-dev libzstd-dev libsodium-dev, or give this" \
-        "machine a reachable package mirror"
+    die "cannot get xxhash, jansson, cmocka, zstd, sodium and pcre2 with headers: install" \
+        "libxxhash-dev libjansson-dev libcmocka-dev libzstd-dev libsodium-dev libpcre2-dev, or" \
+        "give this machine a reachable package mirror"
 }
 
 # Replaces build/deps/python with a copy of it that also has what is in $1.
