@@ -28,14 +28,15 @@ DEVICE u32 add_halves(u32 a, u32 b)
                               __builtin_bit_cast(f16x2, a) + __builtin_bit_cast(f16x2, b));
 }
 
-// `byte` is a zero point; 8 where codes are taken from the middle.
-DEVICE exact_zero make_exact_zero(u32 byte)
+// Of the zero point that is byte `index` of `word`; 8 where codes are taken from the middle.
+DEVICE exact_zero make_exact_zero(u32 word, u32 index)
 {
-    float z = (float)byte;
+    float z = (float)(word >> 8 * index & 0xff);
     if (A_TYPE == BF16 && !BY_SIXTEENTHS)
         computed(z); // a constant would turn into integer subtractions, one by one
     const float wide = (CODE_MIDDLE - z) / CODE_UNIT;
-    const u32 low = byte * 0x10001 + 0xe400e400; // -(1024 + z), twice, whose last place is one
+    // -(1024 + z), twice, whose last place is one
+    const u32 low = __builtin_amdgcn_perm(0xe4e4e4e4, word, 0x04000400 + index * 0x10001);
     if constexpr (BY_MIX)
         return {0, 0, 0, -1024.0f - z, -64.0f - z};
     else if constexpr (BYTE_PAIRS)
@@ -178,7 +179,7 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
     const u32 byte = ZERO == ZERO_U8 ? zero_bits & 0xff : 8;
     const float zero = (float)byte;
     if constexpr (A_TYPE == F16) {
-        s.zero = make_exact_zero(byte);
+        s.zero = make_exact_zero(byte, 0);
         s.packed = scale_bits << 16 | (scale_bits & 0xffff);
         s.packed_off = (zero_bits << 16 | (zero_bits & 0xffff)) ^ 0x80008000;
         s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;

@@ -322,8 +322,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             if (SCALED)
                 weight[t] = make_weight_scale(scale_at(s, t), zero_at(s, t));
             else if (EXACT)
-                weight[t].zero =
-                    make_exact_zero(ZERO == ZERO_U8 ? zero_at(s, t) & 0xff : 8);
+                weight[t].zero = ZERO == ZERO_U8 ? make_exact_zero(zero[s / ZEROS][t], s % ZEROS)
+                                                 : make_exact_zero(8, 0);
         };
         auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) {
             computed(word); // so that nothing is decoded long before its use

@@ -725,14 +725,15 @@ DEVICE u32 add_halves(u32 a, u32 b)
                               __builtin_bit_cast(f16x2, a) + __builtin_bit_cast(f16x2, b));
 }
 
-// `byte` is a zero point; 8 where codes are taken from the middle.
-DEVICE exact_zero make_exact_zero(u32 byte)
+// Of the zero point that is byte `index` of `word`; 8 where codes are taken from the middle.
+DEVICE exact_zero make_exact_zero(u32 word, u32 index)
 {
-    float z = (float)byte;
+    float z = (float)(word >> 8 * index & 0xff);
     if (A_TYPE == BF16 && !BY_SIXTEENTHS)
         computed(z); // a constant would turn into integer subtractions, one by one
     const float wide = (CODE_MIDDLE - z) / CODE_UNIT;
-    const u32 low = byte * 0x10001 + 0xe400e400; // -(1024 + z), twice, whose last place is one
+    // -(1024 + z), twice, whose last place is one
+    const u32 low = __builtin_amdgcn_perm(0xe4e4e4e4, word, 0x04000400 + index * 0x10001);
     if constexpr (BY_MIX)
         return {0, 0, 0, -1024.0f - z, -64.0f - z};
     else if constexpr (BYTE_PAIRS)
@@ -875,7 +876,7 @@ DEVICE weight_scale make_weight_scale(u32 scale_bits, u32 zero_bits)
     const u32 byte = ZERO == ZERO_U8 ? zero_bits & 0xff : 8;
     const float zero = (float)byte;
     if constexpr (A_TYPE == F16) {
-        s.zero = make_exact_zero(byte);
+        s.zero = make_exact_zero(byte, 0);
         s.packed = scale_bits << 16 | (scale_bits & 0xffff);
         s.packed_off = (zero_bits << 16 | (zero_bits & 0xffff)) ^ 0x80008000;
         s.off = ZERO == ZERO_SCALED ? -zero_value(zero_bits) : 0.0f;
@@ -1246,8 +1247,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             if (SCALED)
                 weight[t] = make_weight_scale(scale_at(s, t), zero_at(s, t));
             else if (EXACT)
-                weight[t].zero =
-                    make_exact_zero(ZERO == ZERO_U8 ? zero_at(s, t) & 0xff : 8);
+                weight[t].zero = ZERO == ZERO_U8 ? make_exact_zero(zero[s / ZEROS][t], s % ZEROS)
+                                                 : make_exact_zero(8, 0);
         };
         auto decode = [&](u32 t, u32 &word, u32 (&value)[4]) {
             computed(word); // so that nothing is decoded long before its use
