@@ -46,6 +46,7 @@ static const struct {
     {"wq=int4 n=4096 k=4096 a=f16 zero=u8", 8},
     {"wq=int4 n=4096 k=4096 a=bf16 zero=u8", 1},
     {"wq=int4 n=4096 k=4096 a=bf16 layout=ck", 4},
+    {"wq=int4 n=4096 k=4096 a=bf16 group=32", 8},
     {"wq=none n=4096 k=4096 a=bf16", 1},
     {"wq=fp8 n=4096 k=4096 a=fp8", 4},
     {"op=dequant wq=nf4 n=4096 k=4096 c=bf16", 1},
