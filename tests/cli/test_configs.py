@@ -369,8 +369,9 @@ def test_what_is_not_understood_is_said(quern, tmp_path):
     notes(compressed("lm_head", 7, ""), "'ignore' has 7, which is not heeded",
           "'ignore' has \"\", which")
     for pattern, why in (("(", "missing closing parenthesis, at character 1"),
-                         ("a**", "does not follow"), ("x)", "unmatched closing"), ("[x", "missing terminating"),
-                         ("*", "does not follow a repeatable item"), (r"\1", "non-existent"),
+                         ("a**", "does not follow"), ("x)", "unmatched closing"),
+                         ("[x", "missing terminating"), ("*", "does not follow"),
+                         (r"\1", "non-existent"),
                          ("a{99999}", "number too big"), ("[z-a]", "range out of order"),
                          ("x{,3}", "without its least number"), ("(" * 999 + ")" * 999, "nested"),
                          ("x" * 5000, "more than 4096")):
