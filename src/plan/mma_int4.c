@@ -135,9 +135,12 @@ static int decode_slots(const struct plan *p)
     if (matrix_scaled(p) && matrix_scales_by_dots(p))
         return 3 + 8 + 8;
     const bool sixteenths = matrix_form(p->products).values == 4, none = q->zero == QUERN_ZERO_NONE;
-    const int codes = sixteenths ? 2 + 8 : 3 + 8;
+    /* two at once where numbers of 8 bits become f32 */
+    const bool fp8 = sixteenths && p->target->capabilities & CAP_FP8_CVT &&
+                     (matrix_scaled(p) || q->zero == QUERN_ZERO_U8);
+    const int codes = fp8 ? 3 + 4 : sixteenths ? 2 + 8 : 3 + 8;
     if (!matrix_scaled(p))
-        return codes + (!sixteenths ? 6 : none ? 0 : 3) + 4;
+        return codes + (fp8 ? 4 : !sixteenths ? 6 : none ? 0 : 3) + 4;
     const bool one = p->target->capabilities & CAP_CVT_PK_BF16;
     return codes + (sixteenths ? 4 : 8) + (one ? 4 : 20);
 }

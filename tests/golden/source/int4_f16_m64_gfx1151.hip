@@ -704,11 +704,22 @@ DEVICE void decode_by_dots(u32 word, const dot_scale &by, u32 (&pairs)[4])
 // gfx9 has a conversion of signed nibbles, of any byte, to sixteenths in f32. Of codes whose upper
 // bit is turned it makes (q - 8) / 16, and results are multiplied by sixteen in the end.
 //
-// Where each group has a zero point, an instruction that makes f32 of an f16 and adds does both at
-// once; codes become f16 by masks.
-constexpr bool BY_MIX = A_TYPE == BF16 && WAVE == 64 && EXACT && !SCALED && ZERO == ZERO_U8;
-constexpr bool BY_SIXTEENTHS = A_TYPE == BF16 && WAVE == 64 && EXACT && !BY_MIX;
-constexpr float CODE_UNIT = BY_SIXTEENTHS ? 16 : 1;
+// Where each group has a zero point, or weights are scaled, two codes at once become f32 where
+// numbers of 8 bits do: the smallest of those are as far apart as the lowest bit says, up to 15 of
+// them. Else zero points go with an instruction that makes f32 of an f16 and adds; codes become f16
+// by masks.
+#if defined(__gfx950__)
+constexpr float FP8_UNIT = 512;
+#elif defined(__gfx942__)
+constexpr float FP8_UNIT = 1024;
+#else
+constexpr float FP8_UNIT = 0; // no such numbers
+#endif
+constexpr bool F32_CODES = A_TYPE == BF16 && WAVE == 64 && EXACT;
+constexpr bool BY_FP8 = F32_CODES && FP8_UNIT != 0 && (SCALED || ZERO == ZERO_U8);
+constexpr bool BY_MIX = F32_CODES && !BY_FP8 && !SCALED && ZERO == ZERO_U8;
+constexpr bool BY_SIXTEENTHS = F32_CODES && !BY_FP8 && !BY_MIX;
+constexpr float CODE_UNIT = BY_FP8 ? FP8_UNIT : BY_SIXTEENTHS ? 16 : 1;
 constexpr float CODE_MIDDLE = BY_SIXTEENTHS ? 8 : 0; // that is taken off already
 
 // What is added to decoded codes: in f16 -(bias + z), for the even and the odd pairs of a word; to
@@ -790,10 +801,30 @@ DEVICE float code_of(u32 bytes, u32 byte)
 }
 DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
 {
+#if defined(__gfx942__) || defined(__gfx950__)
+    if constexpr (BY_FP8) { // two neighbouring bytes
+        const u32 from = p / 2 ? c.odd : c.even;
+        return p % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8(from, true)
+                     : __builtin_amdgcn_cvt_pk_f32_fp8(from, false);
+    }
+#endif
     if constexpr (BYTE_PAIRS)
         return {code_of(c.even, p), code_of(c.odd, p)};
     const u32 from = p % 2 ? c.odd : c.even;
     return {code_of(from, p / 2), code_of(from, p / 2 + 2)};
+}
+
+// Which nibbles of a word a pair of it is.
+constexpr u32 nibble_of_pair(u32 p, u32 half) { return BYTE_PAIRS ? p * 2 + half : p + half * 4; }
+
+// Pair p of a word, of what `made` makes of the pairs of code_pair, by their numbers.
+template <class MADE> DEVICE f32x2 pair_of_codes(u32 p, MADE made)
+{
+    if constexpr (BY_FP8) {
+        const u32 n = nibble_of_pair(p, 0), m = nibble_of_pair(p, 1);
+        return {made(n % 2 * 2 + n / 4)[n / 2 % 2], made(m % 2 * 2 + m / 4)[m / 2 % 2]};
+    }
+    return made(p);
 }
 
 // Two f32 as a pair of bf16: cut, or rounded to nearest, ties to even. A NaN must be the usual
@@ -836,7 +867,7 @@ DEVICE void decode_by_mix(const decoder &d, u32 word, const exact_zero &zero, u3
     const u32 codes[4] = {(word & 0x000f000f) | d.low_magic, (word & 0x00f000f0) | d.high_magic,
                           (upper & 0x000f000f) | d.low_magic, (upper & 0x00f000f0) | d.high_magic};
     UNROLL for (u32 p = 0; p < 4; p++) {
-        const u32 n0 = BYTE_PAIRS ? p * 2 : p, n1 = BYTE_PAIRS ? p * 2 + 1 : p + 4; // nibbles
+        const u32 n0 = nibble_of_pair(p, 0), n1 = nibble_of_pair(p, 1);
         w[p] = bf16_pair<true>(
             f32x2{mix(codes[n0 % 4], n0 / 4, n0 % 2 ? zero.high : zero.low),
                   mix(codes[n1 % 4], n1 / 4, n1 % 2 ? zero.high : zero.low)});
@@ -853,10 +884,12 @@ DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u
         decode_by_mix(d, word, zero, w);
     } else {
         const code_bytes codes = bytes_of(word);
+        auto exact = [&](u32 i) {
+            return ZERO == ZERO_NONE && BY_SIXTEENTHS ? code_pair(codes, i)
+                                                      : code_pair(codes, i) + zero.wide;
+        };
         UNROLL for (u32 p = 0; p < 4; p++)
-            w[p] = bf16_pair<true>(ZERO == ZERO_NONE && BY_SIXTEENTHS
-                                       ? code_pair(codes, p)
-                                       : code_pair(codes, p) + zero.wide);
+            w[p] = bf16_pair<true>(pair_of_codes(p, exact));
     }
 }
 
@@ -915,11 +948,12 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
         decode_by_dots(word, s.dots, w);
     } else {
         const code_bytes codes = bytes_of(word);
-        UNROLL for (u32 p = 0; p < 4; p++) {
-            const f32x2 q = code_pair(codes, p);
+        auto weights = [&](u32 i) {
             const f32x2 scale = s.scale, off = s.off;
-            w[p] = bf16_pair<false>(__builtin_elementwise_fma(q, scale, off));
-        }
+            return __builtin_elementwise_fma(code_pair(codes, i), scale, off);
+        };
+        UNROLL for (u32 p = 0; p < 4; p++)
+            w[p] = bf16_pair<false>(pair_of_codes(p, weights));
     }
 }
 
