@@ -351,20 +351,30 @@ char *path_join(const char *directory, const char *name)
     return asprintf(&path, "%s/%s", directory, name) < 0 ? NULL : path;
 }
 
-char *file_in(const char *path, const char *names)
+int file_in(const char *path, const char *names, char **found)
 {
+    struct stat s;
+
+    *found = NULL;
+    if (stat(path, &s) || !S_ISDIR(s.st_mode)) {
+        *found = strdup(path);
+        return *found ? EXIT_OK : fail("out of memory");
+    }
     for (const char *name = names; *name; name += *name == '|') {
-        const size_t length = strcspn(name, "|"), size = strlen(path) + length + 2;
-        char *const found = malloc(size);
-        if (!found)
-            return NULL;
-        snprintf(found, size, "%s/%.*s", path, (int)length, name);
-        if (!access(found, F_OK)) /* path is a directory, then */
-            return found;
-        free(found);
+        const size_t length = strcspn(name, "|");
+        if (asprintf(found, "%s/%.*s", path, (int)length, name) < 0) {
+            *found = NULL;
+            return fail("out of memory");
+        }
+        if (!access(*found, F_OK))
+            return EXIT_OK;
+        free(*found);
+        *found = NULL;
         name += length;
     }
-    return strdup(path);
+    const int first = (int)strcspn(names, "|");
+    return fail("%s is a directory without %.*s%s%s", path, first, names,
+                names[first] ? " or " : "", names[first] ? names + first + 1 : "");
 }
 
 /* ---- Operand files on the command line ------------------------------------------------------- */

@@ -48,9 +48,9 @@ void outputs_discard(struct outputs *o);
 /* "DIR/NAME", malloc'ed; null when out of memory. */
 char *path_join(const char *directory, const char *name);
 
-/* The first of the names (with bars between them) that is in a directory, or else the path itself,
- * malloc'ed; null when out of memory. */
-char *file_in(const char *path, const char *names);
+/* The first of the names (with bars between them) that is in a directory, which must have one, or
+ * the path of what is none; malloc'ed, null on failure. */
+int file_in(const char *path, const char *names, char **found);
 
 /* The operand files of a command line: words "name=FILE". */
 struct operand_file {

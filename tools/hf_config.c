@@ -5,6 +5,7 @@
  * mlp_bias …, or by the model's type alone.
  */
 #include "hf_config.h"
+#include "hf_modules.h"
 #include "hf_quantisation.h"
 
 #include <stdio.h>
@@ -97,7 +98,7 @@ static int read_size(const json_t *object, const char *path, const char *names, 
 static int read_shared(const json_t *text, const char *path, struct model *m)
 {
     static const char widths[] = "shared_expert_intermediate_size|shared_intermediate_size";
-    static const char counts[] = "n_shared_experts|moe_num_shared_experts";
+    static const char counts[] = "n_shared_experts|num_shared_experts|moe_num_shared_experts";
     char found[64];
     int64_t count;
 
@@ -113,7 +114,7 @@ static int read_shared(const json_t *text, const char *path, struct model *m)
 static int read_experts(const json_t *text, const char *path, struct model *m)
 {
     char found[64];
-    int64_t first, step;
+    bool sparse[MODEL_LAYERS_MAX];
 
     if (!json_any(text, EXPERT_NAMES, found))
         return EXIT_OK;
@@ -125,35 +126,44 @@ static int read_experts(const json_t *text, const char *path, struct model *m)
     if ((status = read_size(text, path, own ? "moe_intermediate_size" : "intermediate_size", 0,
                             &m->expert_intermediate)))
         return status;
-    first =
-        json_integer_value(json_any(text, "first_k_dense_replace|moe_layer_start_index", found));
-    step = json_integer_value(json_any(text, "decoder_sparse_step|moe_layer_freq", found));
-    const json_t *const dense = json_object_get(text, "mlp_only_layers");
-    if (!own || (first < 1 && step <= 1 && json_array_size(dense) == 0))
+    if (!own || !hf_modules_find_sparse(text, m->layers, sparse))
         m->intermediate = 0; /* every layer is one of experts */
     return read_shared(text, path, m);
+}
+
+/* Whether a layer is attention: transformers' name for its kind, or MiniMax's number. */
+static bool is_attention(const json_t *kind)
+{
+    static const char *const names[] = {"full_attention", "sliding_attention", "chunked_attention"};
+
+    for (size_t i = 0; json_is_string(kind) && i < sizeof names / sizeof names[0]; i++)
+        if (!strcmp(json_string_value(kind), names[i]))
+            return true;
+    return json_integer_value(kind) == 1;
 }
 
 /* Layers that are none of those that problems are made of. */
 static int check_kinds(const json_t *text, const char *path)
 {
-    const json_t *const kinds = json_object_get(text, "layer_types");
-    static const char others[] = "linear_num_key_heads|mamba_d_state|mamba_num_heads|lru_width|"
-                                 "index_n_heads|intermediate_size_mlp";
+    static const char others[] = "linear_num_key_heads|linear_attn_config|mamba_d_state|"
+                                 "mamba_num_heads|lru_width|index_n_heads|intermediate_size_mlp|"
+                                 "hybrid_layer_pattern|swa_num_attention_heads";
     char found[64], shown[JSON_SHOWN_BYTES];
+    const json_t *kind;
+    size_t i;
 
     if (json_any(text, others, found))
         return fail("%s: '%s' says that there are layers beside attention, feed-forward and "
                     "experts, or others than in most models; this version does not know them: give "
                     "problems instead",
                     path, found);
-    for (size_t i = 0; i < json_array_size(kinds); i++) {
-        const char *const kind = json_string_value(json_array_get(kinds, i));
-        if (!kind || (strcmp(kind, "full_attention") && strcmp(kind, "sliding_attention") &&
-                      strcmp(kind, "chunked_attention")))
-            return fail("%s: 'layer_types' has %s, whose layers this version does not know; give "
-                        "problems instead",
-                        path, json_shown(json_array_get(kinds, i), shown));
+    const json_t *const kinds = json_any(text, "layer_types|attn_type_list", found);
+    json_array_foreach(kinds, i, kind)
+    {
+        if (!is_attention(kind))
+            return fail("%s: '%s' has %s, whose layers this version does not know; give problems "
+                        "instead",
+                        path, found, json_shown(kind, shown));
     }
     return EXIT_OK;
 }
@@ -196,7 +206,7 @@ static bool is_true(const json_t *object, const char *names)
 }
 
 /* As transformers' classes have them: Qwen2's projections to q, k and v always add one, Phi's all
- * do, and GLM's attention_bias is not that of the projection back. */
+ * do, and GLM's attention_bias is not that of the projection back; Seed-OSS has a word for that. */
 static void read_biases(const json_t *text, struct model *m)
 {
     const char *const type = json_text(text, "model_type");
@@ -205,11 +215,12 @@ static void read_biases(const json_t *text, struct model *m)
     const bool attention =
         is_true(text, "attention_bias") || (neox && !json_object_get(text, "attention_bias"));
     const bool qwen2 = !strncmp(type, "qwen2", 5);
+    const json_t *const out = json_object_get(text, "attention_out_bias");
 
     m->qkv_bias = all || attention ||
                   (qwen2 ? !json_is_false(json_object_get(text, "qkv_bias"))
-                         : is_true(text, "qkv_bias|add_qkv_bias"));
-    m->o_bias = all || (attention && strncmp(type, "glm", 3));
+                         : is_true(text, "qkv_bias|add_qkv_bias|use_qkv_bias"));
+    m->o_bias = all || (out ? json_is_true(out) : attention && strncmp(type, "glm", 3));
     m->mlp_bias = all || neox || is_true(text, "mlp_bias");
     m->expert_bias = !strcmp(type, "gpt_oss");
     m->head_bias = is_true(text, "lm_head_bias") || phi;
@@ -218,7 +229,8 @@ static void read_biases(const json_t *text, struct model *m)
 /* Types whose feed-forward is one projection up and one down, by their modelling files. */
 static bool has_no_gate(const char *type)
 {
-    static const char *const types[] = {"gpt_neox", "starcoder2", "phi", "nemotron", "persimmon"};
+    static const char *const types[] = {"gpt_neox",  "starcoder2", "phi",    "nemotron",
+                                        "persimmon", "arcee",      "apertus"};
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (!strcmp(type, types[i]))

@@ -74,25 +74,40 @@ static const char *names_of(const struct hf_modules *h, enum model_place place)
     return usual[place];
 }
 
-static int64_t member(const struct hf_modules *h, const char *names)
+static int64_t member(const json_t *text, const char *names)
 {
     char found[64];
 
-    return json_integer_value(json_any(h->text, names, found));
+    return json_integer_value(json_any(text, names, found));
 }
 
-/* Whether a layer of a model that has experts in some has them: by DeepSeek's and ERNIE's words,
- * and by Qwen's. */
-static bool has_experts(const struct hf_modules *h, int64_t layer)
+/* DeepSeek's and ERNIE's words, Qwen's, MiMo's moe_layer_freq, which is a list, and those that
+ * transformers has for all since version 5. */
+bool hf_modules_find_sparse(const json_t *text, int64_t layers, bool sparse[MODEL_LAYERS_MAX])
 {
-    const json_t *const dense = json_object_get(h->text, "mlp_only_layers");
-    const int64_t step = member(h, "decoder_sparse_step"), every = member(h, "moe_layer_freq");
+    const json_t *const dense = json_object_get(text, "mlp_only_layers");
+    const json_t *const frequency = json_object_get(text, "moe_layer_freq");
+    const json_t *const kinds = json_object_get(text, "mlp_layer_types");
+    const int64_t first = member(text, "first_k_dense_replace|moe_layer_start_index");
+    const int64_t step = member(text, "decoder_sparse_step"), every = json_integer_value(frequency);
+    const size_t count = (size_t)layers;
+    bool any_dense = false;
 
-    for (size_t i = 0; i < json_array_size(dense) && i < (size_t)h->model->layers; i++)
-        if (json_integer_value(json_array_get(dense, i)) == layer)
-            return false;
-    return layer >= member(h, "first_k_dense_replace|moe_layer_start_index") &&
-           (step < 2 || (layer + 1) % step == 0) && (every < 2 || layer % every == 0);
+    for (size_t i = 0; i < count; i++) {
+        const char *const kind = json_string_value(json_array_get(kinds, i));
+        sparse[i] = (int64_t)i >= first && (step < 2 || ((int64_t)i + 1) % step == 0) &&
+                    (every < 2 || (int64_t)i % every == 0) && !(kind && !strcmp(kind, "dense"));
+        if (i < json_array_size(frequency) && !json_integer_value(json_array_get(frequency, i)))
+            sparse[i] = false;
+    }
+    for (size_t i = 0; i < json_array_size(dense); i++) {
+        const int64_t layer = json_integer_value(json_array_get(dense, i));
+        if (layer >= 0 && layer < layers && json_is_integer(json_array_get(dense, i)))
+            sparse[layer] = false;
+    }
+    for (size_t i = 0; i < count; i++)
+        any_dense |= !sparse[i];
+    return any_dense;
 }
 
 bool hf_modules_are_experts(enum model_place place)
@@ -108,9 +123,9 @@ bool hf_modules_at(const struct hf_modules *h, enum model_place place, int64_t l
     if (place == PLACE_HEAD)
         return layer == 0;
     if (hf_modules_are_experts(place) || shared)
-        return !m->intermediate || has_experts(h, layer);
+        return !m->intermediate || h->sparse[layer];
     if (place == PLACE_GATE_UP || place == PLACE_DOWN)
-        return !m->experts || !has_experts(h, layer);
+        return !m->experts || !h->sparse[layer];
     return true;
 }
 

@@ -12,9 +12,13 @@
 
 struct hf_modules {
     const struct model *model;
-    const json_t *text; /* the config, or its text_config */
-    bool nested;        /* it is a text_config: the text model is part of another */
+    const json_t *text;            /* the config, or its text_config */
+    bool nested;                   /* it is a text_config: the text model is part of another */
+    bool sparse[MODEL_LAYERS_MAX]; /* which layers have experts, of a model that has some */
 };
+
+/* Finds those by the words of several types of models; whether any of the layers has none. */
+bool hf_modules_find_sparse(const json_t *text, int64_t layers, bool sparse[MODEL_LAYERS_MAX]);
 
 bool hf_modules_are_experts(enum model_place place);
 

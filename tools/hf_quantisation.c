@@ -46,18 +46,33 @@ static int unknown(struct model_scheme *s, const char *what, const char *value)
     return EXIT_OK;
 }
 
-/* 4-bit integers in groups of group_size (-1: one group a row). */
-static int read_integers(const struct hf_rules *r, const json_t *bits, const json_t *group,
-                         bool symmetric, struct model_scheme *s)
+/* A switch, which is `absent` where the file does not have it. */
+static int read_switch(const struct hf_rules *r, const json_t *value, const char *name, bool absent,
+                       bool *on)
 {
-    const int64_t size = group ? json_integer_value(group) : -1;
+    char shown[JSON_SHOWN_BYTES];
+
+    *on = value ? json_is_true(value) : absent;
+    return !value || json_is_boolean(value)
+               ? EXIT_OK
+               : fail("%s: quantization_config: '%s' is %s; it must be true or false", r->path,
+                      name, json_shown(value, shown));
+}
+
+/* 4-bit integers in groups of group_size (-1: one group a row), which may be left out if `channel`
+ * says that. */
+static int read_integers(const struct hf_rules *r, const json_t *bits, const json_t *group,
+                         bool channel, bool symmetric, struct model_scheme *s)
+{
+    const int64_t size = group || !channel ? json_integer_value(group) : -1;
     char shown[JSON_SHOWN_BYTES];
 
     if (json_integer_value(bits) != 4)
         return unknown(s, "bits", bits ? json_shown(bits, shown) : "");
-    if (group && !json_is_integer(group))
-        return fail("%s: quantization_config: 'group_size' is %s; it must be an integer", r->path,
-                    json_shown(group, shown));
+    if (size < -1 || !(json_is_integer(group) || (channel && !group)))
+        return fail("%s: quantization_config: 'group_size' is %s; it must be an integer, -1 for "
+                    "one group a row",
+                    r->path, group ? json_shown(group, shown) : "missing");
     snprintf(s->words.wq, sizeof s->words.wq, "int4");
     if (size < 0)
         snprintf(s->words.group, sizeof s->words.group, "channel");
@@ -94,11 +109,13 @@ static const json_t *own_member(const struct hf_rules *r, const json_t *own, con
 static int add_gptq(struct hf_rules *r, const json_t *own, struct model_scheme s, size_t *index)
 {
     const bool awq = !strcmp(json_text(r->q, "quant_method"), "awq");
-    const bool symmetric = awq ? json_is_false(own_member(r, own, "zero_point"))
-                               : !json_is_false(own_member(r, own, "sym"));
-    const int status = read_integers(r, own_member(r, own, "bits|w_bit"),
-                                     own_member(r, own, "group_size|q_group_size"), symmetric, &s);
+    const char *const name = awq ? "zero_point" : "sym";
+    bool on;
+    int status = read_switch(r, own_member(r, own, name), name, true, &on);
 
+    if (!status)
+        status = read_integers(r, own_member(r, own, "bits|w_bit"),
+                               own_member(r, own, "group_size|q_group_size"), false, on != awq, &s);
     return status ? status : model_add_scheme(r->m, r->path, &s, index);
 }
 
@@ -182,6 +199,7 @@ static int read_group(const struct hf_rules *r, const json_t *group, const json_
 {
     const char *const type = json_text(weights, "type"), *strategy = json_text(weights, "strategy");
     char found[64];
+    bool symmetric;
 
     if (!strcmp(json_text(group, "format"), "marlin-24") ||
         !strcmp(json_text(r->q, "format"), "marlin-24"))
@@ -194,9 +212,12 @@ static int read_group(const struct hf_rules *r, const json_t *group, const json_
         return unknown(s, "int weights", "with input_activations");
     if (strategy[0] && strcmp(strategy, "group") && strcmp(strategy, "channel"))
         return unknown(s, "int weights of strategy", strategy);
-    return read_integers(r, json_any(weights, "num_bits", found),
-                         json_any(weights, "group_size", found),
-                         !json_is_false(json_object_get(weights, "symmetric")), s);
+    const int status =
+        read_switch(r, json_any(weights, "symmetric", found), "symmetric", true, &symmetric);
+    return status ? status
+                  : read_integers(r, json_any(weights, "num_bits", found),
+                                  json_any(weights, "group_size", found),
+                                  !strcmp(strategy, "channel"), symmetric, s);
 }
 
 /* Names before classes, of which a layer is a Linear; in the order of the file. */
@@ -409,7 +430,11 @@ int hf_quantisation_read(const json_t *root, const json_t *text, const char *pat
     int status = model_add_scheme(m, path, &plain, &index);
     if (status || !q)
         return status;
-    struct hf_rules r = {.path = path, .q = q, .m = m, .modules = {m, text, text != root}};
+    struct hf_rules r = {.path = path,
+                         .q = q,
+                         .m = m,
+                         .modules = {.model = m, .text = text, .nested = text != root}};
+    hf_modules_find_sparse(text, m->layers, r.modules.sparse);
     if (!(status = hf_rules_start(&r)) && !(status = read_method(&r, &base)))
         status = hf_rules_apply(&r);
     hf_rules_free(&r);

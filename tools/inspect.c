@@ -279,8 +279,10 @@ static int inspect(struct inspection *x, int argc, char **argv, int first)
         return misuse("which file? give a code object, a plan.json or a checkpoint's .safetensors");
     x->array = json_array();
     for (int i = first; !status && i < argc; i++) {
-        char *const path = file_in(argv[i], "model" SAFETENSORS_INDEX "|model.safetensors");
-        status = path ? inspect_file(x, path) : fail("out of memory");
+        char *path;
+        status = file_in(argv[i], "model" SAFETENSORS_INDEX "|model.safetensors", &path);
+        if (!status)
+            status = inspect_file(x, path);
         free(path);
     }
     if (status)

@@ -118,9 +118,14 @@ int model_read(const char *path, struct model *model)
     int status = json_file_load(path, FILE_BYTES_MAX, &root);
     if (status)
         return status;
-    const bool config = !json_object_get(root, "quern_model") && hf_config_is(root);
-    status =
-        config ? read_config(root, path, model, &name) : read_manifest(root, path, model, &name);
+    if (json_object_get(root, "quern_model"))
+        status = read_manifest(root, path, model, &name);
+    else if (hf_config_is(root))
+        status = read_config(root, path, model, &name);
+    else
+        status = fail("%s: 'quern_model' is missing, which a manifest has, and so is 'model_type', "
+                      "which a model's config.json has",
+                      path);
     if (!status && strlen(name) >= sizeof model->name)
         status = fail("%s: 'name' has %zu bytes; at most %zu are allowed", path, strlen(name),
                       sizeof model->name - 1);

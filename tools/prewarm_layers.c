@@ -145,8 +145,10 @@ static int add_layers(struct prewarm *w, const char *path, const int *tp, size_t
     struct model_layer *layers;
     size_t count = 0;
 
-    char *const file = file_in(path, "config.json");
-    int status = file ? model_read(file, m) : fail("out of memory");
+    char *file;
+    int status = file_in(path, "config.json", &file);
+    if (!status)
+        status = model_read(file, m);
     free(file);
     if (status)
         return status;

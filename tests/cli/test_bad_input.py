@@ -32,7 +32,7 @@ MODELS = {
     "deep-unclosed": ("[" * 100_000, ["levels", "at most 32"]),
     "twice": ('{"quern_model":1, "quern_model":1}', "is not JSON"),
     "too-big": (" " * ((16 << 20) + 1), ["16777217 bytes", "at most 16777216"]),
-    "no-version": (model_with(quern_model=None), "'quern_model' is missing"),
+    "no-version": (model_with(quern_model=None), ["'quern_model' is missing", "'model_type'"]),
     "version-2": (model_with(quern_model=2), "'quern_model' is 2"),
     "no-name": (model_with(name=None), "'name' is missing"),
     "name-number": (model_with(name=7), "'name' is 7"),

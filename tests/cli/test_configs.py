@@ -80,10 +80,12 @@ def test_experts_of_a_config(quern, tmp_path):
 
 
 def test_shared_experts_of_a_config(quern, tmp_path):
-    # Qwen2's width, and DeepSeek's number; both have dense layers besides
+    # Qwen2's width, DeepSeek's number, and others' words; all have dense layers besides
     qwen2 = {**MOE, "shared_expert_intermediate_size": 320, "mlp_only_layers": [0]}
     deepseek = {**MOE, "n_shared_experts": 2, "first_k_dense_replace": 1}
-    for config, width in ((qwen2, 320), (deepseek, 384)):
+    listed = {**MOE, "num_shared_experts": 2, "moe_layer_freq": [0, 1]}
+    kinds = {**MOE, "num_shared_experts": 1, "mlp_layer_types": ["sparse", "dense"]}
+    for config, width in ((qwen2, 320), (deepseek, 384), (listed, 384), (kinds, 192)):
         problems = prewarm(quern, tmp_path, config, "--wq", "none")
         assert problems.keys() == {"qkv", "o", "gate_up", "down", "expert gate_up", "expert down",
                                    "shared gate_up", "shared down", "lm_head"}
@@ -122,6 +124,8 @@ def test_attention_through_a_latent(quern, tmp_path):
     ({"model_type": "qwen2"}, {"qkv"}),
     ({"model_type": "qwen2_moe", "qkv_bias": False}, set()),
     ({"use_bias": True}, {"qkv", "o", "gate_up", "down"}),
+    ({"use_qkv_bias": True, "model_type": "stablelm"}, {"qkv"}),
+    ({"attention_bias": True, "attention_out_bias": False, "model_type": "seed_oss"}, {"qkv"}),
 ])  # fmt: skip
 def test_biases_of_a_config(quern, tmp_path, config, biased):
     problems = prewarm(quern, tmp_path, {**DENSE, **config, "quantization_config": AWQ})
@@ -161,12 +165,25 @@ def test_options_go_before_the_config(quern, tmp_path):
     ({"quantization_config": {**BNB, "load_in_4bit": False}}, "load_in_4bit"),
     ({"quantization_config": 7}, "'quantization_config' is 7"),
     ({"quantization_config": {**GPTQ, "group_size": "many"}}, "'group_size' is \"many\""),
+    ({"quantization_config": {**GPTQ, "group_size": -2}}, "'group_size' is -2"),
+    ({"quantization_config": {**AWQ, "group_size": None}}, "'group_size' is missing"),
+    ({"quantization_config": {**GPTQ, "sym": "False"}}, "'sym' is \"False\"; it must be true or"),
+    ({"quantization_config": {**AWQ, "zero_point": 1}}, "'zero_point' is 1"),
+    ({"quantization_config": {**COMPRESSED, "config_groups": {"group_0": {
+        "weights": {"num_bits": 4, "type": "int", "symmetric": "no", "group_size": 128}}}}},
+     "'symmetric' is \"no\""),
+    ({"quantization_config": {**COMPRESSED, "config_groups": {"group_0": {
+        "weights": {"num_bits": 4, "type": "int", "strategy": "group"}}}}},
+     "'group_size' is missing"),
     ({"q_lora_rank": 1536}, "'kv_lora_rank'"),
     ({**MLA, "v_head_dim": 0}, "'v_head_dim' is 0"),
     ({**MLA, "qk_nope_head_dim": 2**29}, "heads (qk_nope_head_dim + qk_rope_head_dim)"),
     ({**MLA, "index_n_heads": 64}, "'index_n_heads'"),
     ({"layer_types": ["full_attention", "linear_attention"]}, 'has "linear_attention"'),
     ({"linear_num_key_heads": 16}, "'linear_num_key_heads'"),
+    ({"linear_attn_config": {"kda_layers": [1]}}, "'linear_attn_config'"),
+    ({"hybrid_layer_pattern": [0, 1]}, "'hybrid_layer_pattern'"),
+    ({"attn_type_list": [1, 0]}, "'attn_type_list' has 0"),
     ({"num_experts": 8, "n_shared_experts": 2**28}, "size of shared experts"),
     ({"quantization_config": {**COMPRESSED, "config_groups": {"group_0": {
         **COMPRESSED["config_groups"]["group_0"], "input_activations": {"num_bits": 8}}}}},
@@ -192,6 +209,11 @@ def test_a_directory(quern, tmp_path):
     done = [quern("prewarm", "--model", path, *words, status=1).stdout
             for path in (tmp_path, tmp_path / "config.json")]
     assert [json.loads(text)["model"] for text in done] == ["qwen3", "qwen3"]
+    (tmp_path / "empty").mkdir()
+    quern.refused("prewarm", "--model", tmp_path / "empty", "--target", TARGET, status=1,
+                  says="empty is a directory without config.json")
+    quern.refused("inspect", tmp_path / "empty", status=1, says="is a directory without "
+                  "model.safetensors.index.json or model.safetensors")
 
 
 def test_manifests_still_go(warm):
@@ -241,6 +263,9 @@ MOE128 = {**MOE, "moe_intermediate_size": 256}
 MIXTRAL = {**DENSE, "model_type": "mixtral", "num_local_experts": 4}
 GPTQ128 = {**GPTQ, "group_size": 128}
 UNQUANTISED = [
+    # one group a row, by its name alone
+    (DENSE, compressed("lm_head", strategy="channel", group_size=None),
+     {**dict.fromkeys(("qkv", "o", "gate_up", "down"), "wq=int4 group=channel"), "lm_head": NONE}),
     # the head is a Linear too
     (DENSE, compressed(), {**ALL, "lm_head": INT4}),
     (DENSE, compressed("re:.*lm_head"), ALL),
@@ -481,7 +506,8 @@ def test_sizes_that_a_text_config_leaves_out(quern, tmp_path):
 
 
 def test_models_without_a_gate(quern, tmp_path):
-    for kind, biased in (("nemotron", set()), ("phi", {"qkv", "o", "up", "down", "lm_head"}),
+    for kind, biased in (("nemotron", set()), ("arcee", set()), ("apertus", set()),
+                         ("phi", {"qkv", "o", "up", "down", "lm_head"}),
                          ("gpt_neox", {"qkv", "o", "up", "down"})):
         problems = prewarm(quern, tmp_path, {**DENSE, "model_type": kind,
                                              "quantization_config": GPTQ})
