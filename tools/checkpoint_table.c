@@ -13,6 +13,8 @@
 
 #define NUMBERS_MAX 3    /* in a name that are told apart: block, expert, and one more */
 #define NUMBER_MAX  1024 /* larger ones are part of the name */
+#define SHOWN_BYTES 240  /* of the numbers at one place: with more gaps than anybody reads, … */
+#define NAME_BYTES  (sizeof(((struct checkpoint_layer *)0)->name) + NUMBERS_MAX * SHOWN_BYTES)
 
 /* Layers of one row. */
 struct kind {
@@ -25,8 +27,9 @@ struct kind {
 static size_t number_at(const char *name, const char *at, unsigned *value)
 {
     const size_t length = strspn(at, "0123456789");
+    const bool counts = length && length < 5 && (length == 1 || *at != '0'); /* not 007 */
 
-    *value = length && length < 5 ? (unsigned)strtoul(at, NULL, 10) : NUMBER_MAX;
+    *value = counts ? (unsigned)strtoul(at, NULL, 10) : NUMBER_MAX;
     return *value < NUMBER_MAX && (at == name || at[-1] == '.') &&
                    (at[length] == '.' || !at[length])
                ? length
@@ -64,9 +67,10 @@ static void add_numbers(struct kind *k, const struct checkpoint_layer *l)
 }
 
 /* "7", or "{0-3,5}"; how many there are. */
-static size_t show_numbers(const unsigned char seen[NUMBER_MAX], char *text, size_t size)
+static size_t show_numbers(const unsigned char seen[NUMBER_MAX], char text[SHOWN_BYTES])
 {
     size_t count = 0, n = 0;
+    bool all = true;
 
     for (unsigned i = 0; i < NUMBER_MAX; i++) {
         unsigned end = i;
@@ -74,31 +78,31 @@ static size_t show_numbers(const unsigned char seen[NUMBER_MAX], char *text, siz
             continue;
         while (end + 1 < NUMBER_MAX && seen[end + 1])
             end++;
-        n += (size_t)snprintf(text + n, size - n, end > i ? "%s%u-%u" : "%s%u", count ? "," : "{",
-                              i, end);
-        if (n + 16 > size) /* far more gaps than anybody reads */
-            n = size - 16;
+        all = n + sizeof ",1022-1023,…}" <= SHOWN_BYTES;
+        if (all)
+            n += (size_t)snprintf(text + n, SHOWN_BYTES - n, end > i ? "%s%u-%u" : "%s%u",
+                                  count ? "," : "{", i, end);
         count += end - i + 1;
         i = end;
     }
     if (count > 1)
-        snprintf(text + n, size - n, "}");
+        snprintf(text + n, SHOWN_BYTES - n, all ? "}" : ",…}");
     else
         memmove(text, text + 1, strlen(text));
     return count;
 }
 
 /* The name with all numbers that there are, and how many names that makes. */
-static size_t show_name(const struct kind *k, char *text, size_t size)
+static size_t show_name(const struct kind *k, char text[NAME_BYTES])
 {
     size_t names = 1, n = 0, numbers = 0;
     const char *at = k->first->name;
     unsigned value;
 
-    while (*at && n + 1 < size) {
+    while (*at) {
         const size_t length = numbers < k->numbers ? number_at(k->first->name, at, &value) : 0;
         if (length) {
-            names *= show_numbers(k->seen[numbers++], text + n, size - n);
+            names *= show_numbers(k->seen[numbers++], text + n);
             n += strlen(text + n);
         } else {
             text[n++] = *at;
@@ -112,9 +116,9 @@ static size_t show_name(const struct kind *k, char *text, size_t size)
 static void add_row(struct table *t, const struct kind *k)
 {
     const struct checkpoint_layer *const l = k->first;
-    char name[1024], experts[32] = "";
+    char name[NAME_BYTES], experts[32] = "";
 
-    const size_t names = show_name(k, name, sizeof name);
+    const size_t names = show_name(k, name);
     if (l->experts > 1)
         snprintf(experts, sizeof experts, " (%lld experts)", (long long)l->experts);
     table_cell(t, "%s", name);

@@ -4,6 +4,7 @@
 import json
 import math
 import random
+import re
 import struct
 
 import pytest
@@ -151,6 +152,14 @@ def test_equal_layers_are_one_row(quern, tmp_path):
     assert "zero=none" in rows["m.{0,2,5}.up"] and "zero=u8" in rows["m.1.up"]
     (found,) = quern.json("inspect", tmp_path)
     assert len(found["layers"]) == 52
+    # more gaps than there is room for, and what is no number
+    many = [f"m.{i}.experts.{e}.w1" for i in range(0, 1000, 2) for e in (1, 3)] + ["x.7", "x.07"]
+    safetensors.write(tmp_path / "model.safetensors",
+                      {f"{name}.weight": ("F16", [1, 1]) for name in many})
+    rows = [line.split()[:2] for line in quern("inspect", tmp_path).stdout.splitlines()[2:]]
+    assert [count for _, count in rows] == ["1000", "1", "1"]
+    assert re.fullmatch(r"m\.\{0,2,4,[0-9,]*,…\}\.experts\.\{1,3\}\.w1", rows[0][0])
+    assert [name for name, _ in rows[1:]] == ["x.07", "x.7"]
 
 
 def test_what_is_no_layer(quern, tmp_path):
