@@ -363,7 +363,7 @@ static int prewarm(struct prewarm *w)
 int verb_prewarm(int argc, char **argv)
 {
     static const struct usage usage = {
-        "--target GFX [--m LIST] --model FILE --wq W --a TYPE\n"
+        "--target GFX [--m LIST] --model FILE [--wq W] [--a TYPE]\n"
         "       (or PROBLEM..., or --manifest FILE, which says its targets)",
         "Plans, compiles and stores the kernels of every linear layer of a model, or of the\n"
         "PROBLEMs given, on all cores. Needs no GPU. Prints a table of what was made.\n"};
@@ -371,7 +371,7 @@ int verb_prewarm(int argc, char **argv)
     struct prewarm_origin from = {0};
     const struct flag flags[] = {
         {"model", FLAG_TEXT, &from.model, "FILE",
-         "a manifest, e.g. cache/models/qwen3-4b.json, or a config.json"},
+         "a manifest, e.g. cache/models/qwen3-4b.json (with --wq, --a), or a config.json"},
         {"wq", FLAG_TEXT, &from.values[0], "FORMAT", "weights: nf4, fp4, … (the problem word wq)"},
         {"group", FLAG_TEXT, &from.values[1], "N", "weights that share a scale"},
         {"scale", FLAG_TEXT, &from.values[2], "TYPE", "type of the scales"},
