@@ -146,6 +146,26 @@ static void test_halves_of_tiles(void **state)
     t_runs_verify(t_cache, ONE_IN);
 }
 
+/* LDS that holds the sums of three tiles of a wave's four: they are summed two by two. */
+static void test_room_for_three_tiles(void **state)
+{
+    static const char *const problems[] = {"wq=int4 n=1984 k=544 group=32 a=f16 c=f32",
+                                           "wq=int4 n=1984 k=736 group=32 a=bf16 zero=u8"};
+
+    (void)state;
+    for (int i = 0; i < COUNT(problems); i++) {
+        struct plan_set set;
+        const struct quern_problem p = t_problem(problems[i]);
+        assert_int_equal(plan_make(&p, target_named("gfx1151"), &set), QUERN_OK);
+        const struct plan *const plan = plan_for(&set, 16);
+        assert_int_equal(plan->family, FAMILY_MMA_INT4);
+        assert_int_equal(plan->rows_per_wave, 64);
+        assert_int_equal(plan->lds_bytes / ((unsigned)plan->waves * 1024), 3);
+        t_runs_add("gfx1151", 16, "%s", problems[i]);
+    }
+    t_runs_verify(t_cache, 1);
+}
+
 /* Dequantised weights of every layout, zero point and type of scale. */
 static void test_predequant_words(void **state)
 {
@@ -387,7 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sixteen), cmocka_unit_test(test_words),
         cmocka_unit_test(test_halves_of_blocks), cmocka_unit_test(test_halves_of_tiles),
-        cmocka_unit_test(test_predequant_words),
+        cmocka_unit_test(test_room_for_three_tiles), cmocka_unit_test(test_predequant_words),
         cmocka_unit_test(test_offset),  cmocka_unit_test(test_mix_bf16),
         cmocka_unit_test(test_mix_f16), cmocka_unit_test(test_mix_wide),
         cmocka_unit_test(test_mix_matrix),

@@ -223,7 +223,9 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
                         u32 lane, u32 n0, u32 m0, ELEMENT *c, u32 m, u32 first, u64 ldc,
                         FINISH finish)
 {
-    constexpr u32 ROUND_TILES = minimum(N_TILES, SHARED_BYTES / (WAVES * 1024));
+    constexpr u32 ROOM = SHARED_BYTES / (WAVES * 1024); // tiles; pieces have 1, 2 or 4
+    constexpr u32 ROUND_TILES = minimum(N_TILES, ROOM < 2 ? 1 : ROOM < 4 ? 2 : 4);
+    static_assert(ROOM && N_TILES % ROUND_TILES == 0, "pieces are whole");
     constexpr u32 ROUND_ROWS = ROUND_TILES * 16; // of W
     constexpr u32 WAVE_FLOATS = 16 * ROUND_ROWS;
     constexpr u32 RESULTS = WAVE_FLOATS / ABREAST;
