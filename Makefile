@@ -255,7 +255,8 @@ $(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 	    $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
 
 # `make all tests`: the first, a make of its own, ends before this one begins
-$(LIB_OBJ) $(TOOL_SRC:%.c=$(B)/%.o) $(WORKER) $(BODIES) $(FAKEHIP_OBJ): \
+$(LIB_OBJ) $(B)/gen/templates.c $(B)/gen/sim_stamp.h $(TOOL_SRC:%.c=$(B)/%.o) $(WORKER) \
+    $(BODIES) $(FAKEHIP_OBJ): \
     | $(filter all,$(MAKECMDGOALS))
 tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) $(FAKEHIP) $(FAKEBLAS) $(FAKEHIP_BIN)
 
