@@ -371,7 +371,7 @@ int verb_prewarm(int argc, char **argv)
     struct prewarm_origin from = {0};
     const struct flag flags[] = {
         {"model", FLAG_TEXT, &from.model, "FILE",
-         "a manifest, e.g. cache/models/qwen3-4b.json (with --wq, --a), or a config.json"},
+         "a config.json, or a manifest as in cache/models (with --wq, --a)"},
         {"wq", FLAG_TEXT, &from.values[0], "FORMAT", "weights: nf4, fp4, … (the problem word wq)"},
         {"group", FLAG_TEXT, &from.values[1], "N", "weights that share a scale"},
         {"scale", FLAG_TEXT, &from.values[2], "TYPE", "type of the scales"},
