@@ -205,8 +205,9 @@ static bool is_true(const json_t *object, const char *names)
     return json_is_true(json_any(object, names, found));
 }
 
-/* As transformers' classes have them: Qwen2's projections to q, k and v always add one, Phi's all
- * do, and GLM's attention_bias is not that of the projection back; Seed-OSS has a word for that. */
+/* As transformers' classes have them: Qwen's first two projections to q, k and v always add one,
+ * Phi's all do, and GLM's attention_bias is not that of the projection back; Seed-OSS has a word
+ * for that. */
 static void read_biases(const json_t *text, struct model *m)
 {
     const char *const type = json_text(text, "model_type");
@@ -214,12 +215,12 @@ static void read_biases(const json_t *text, struct model *m)
     const bool all = is_true(text, "use_bias") || phi || !strcmp(type, "persimmon");
     const bool attention =
         is_true(text, "attention_bias") || (neox && !json_object_get(text, "attention_bias"));
-    const bool qwen2 = !strncmp(type, "qwen2", 5);
+    const bool qwen = !strcmp(type, "qwen") || !strncmp(type, "qwen2", 5);
     const json_t *const out = json_object_get(text, "attention_out_bias");
 
     m->qkv_bias = all || attention ||
-                  (qwen2 ? !json_is_false(json_object_get(text, "qkv_bias"))
-                         : is_true(text, "qkv_bias|add_qkv_bias|use_qkv_bias"));
+                  (qwen ? !json_is_false(json_object_get(text, "qkv_bias"))
+                        : is_true(text, "qkv_bias|add_qkv_bias|use_qkv_bias"));
     m->o_bias = all || (out ? json_is_true(out) : attention && strncmp(type, "glm", 3));
     m->mlp_bias = all || neox || is_true(text, "mlp_bias");
     m->expert_bias = !strcmp(type, "gpt_oss");
@@ -238,6 +239,15 @@ static bool has_no_gate(const char *type)
     return false;
 }
 
+static int read_layers(const json_t *text, const char *path, struct model *m)
+{
+    char found[64];
+    const bool any = json_any(text, "num_hidden_layers|num_layers", found) != NULL;
+
+    return json_field_int(text, path, any ? found : "num_hidden_layers", 1, MODEL_LAYERS_MAX,
+                          &m->layers);
+}
+
 static int read_sizes(json_t *text, bool nested, const char *path, struct model *m)
 {
     char found[64];
@@ -249,7 +259,7 @@ static int read_sizes(json_t *text, bool nested, const char *path, struct model 
         (status = read_size(text, path, "hidden_size", 0, &m->hidden)) ||
         (status = read_size(text, path, "num_attention_heads", 0, &m->heads)) ||
         (status = read_size(text, path, "num_key_value_heads", m->heads, &m->kv_heads)) ||
-        (status = read_size(text, path, "num_hidden_layers|num_layers", 0, &m->layers)) ||
+        (status = read_layers(text, path, m)) ||
         (status = read_size(text, path, "vocab_size", 0, &m->vocabulary)) ||
         (status = read_heads(text, path, m)))
         return status;
@@ -258,11 +268,10 @@ static int read_sizes(json_t *text, bool nested, const char *path, struct model 
     const bool experts = json_any(text, EXPERT_NAMES, found);
     if ((status = read_size(text, path, "intermediate_size", experts ? -1 : 0, &m->intermediate)))
         return status;
-    if (m->layers > MODEL_LAYERS_MAX)
-        return fail("%s: 'num_hidden_layers' is %lld; it must be at most %d", path,
-                    (long long)m->layers, MODEL_LAYERS_MAX);
     if (m->intermediate < 0)
         m->intermediate = 0;
+    if (!strcmp(json_text(text, "model_type"), "qwen")) /* the first counts gate and up as one */
+        m->intermediate /= 2;
     return read_experts(text, path, m);
 }
 

@@ -432,7 +432,8 @@ def test_too_many_layers(quern, tmp_path):
 
     refused("layers of 65536 experts", num_experts=65536, num_hidden_layers=10000,
             quantization_config=compressed())
-    refused("'num_hidden_layers' is 10001", num_hidden_layers=10001)
+    refused("'num_hidden_layers' is 10001; it must be an integer from 1 to 10000",
+            num_hidden_layers=10001)
     refused("'num_experts' is 65537", num_experts=65537)
 
 
@@ -503,6 +504,14 @@ def test_sizes_that_a_text_config_leaves_out(quern, tmp_path):
         problems = prewarm(quern, tmp_path, config)
         for layer, (n, k) in shapes.items():
             assert f" n={n} k={k} " in problems[layer]
+
+
+def test_the_first_qwen(quern, tmp_path):
+    """Whose intermediate_size is that of gate and up together."""
+    problems = prewarm(quern, tmp_path, {**DENSE, "model_type": "qwen",
+                                         "quantization_config": GPTQ})
+    assert " n=256 k=128 " in problems["gate_up"] and " n=128 k=128 " in problems["down"]
+    assert {layer for layer, problem in problems.items() if "bias=1" in problem} == {"qkv"}
 
 
 def test_models_without_a_gate(quern, tmp_path):
