@@ -103,10 +103,6 @@ constexpr u32 SUM_KINDS = KEEP_START + KEEP_PLAIN;
 // for four values.
 constexpr bool BOTH_AT_ONCE = PRODUCTS == MATRIX && ZERO != ZERO_NONE;
 
-// Matrix products do not ask which lanes are active: what they add to totals is made for all lanes
-// and is zero past the end of K. In a branch, others would have what was in registers before.
-constexpr bool OUTSIDE_TOO = BOTH_AT_ONCE && ZERO == ZERO_SCALED && !WHOLE_STEPS;
-
 // sum + the products of what each of four lanes has of a row with what each has of a column.
 template <class SUM> DEVICE SUM multiply_rows(float row, float column, SUM sum)
 {
@@ -466,7 +462,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 computed(value[r]);
                 if (ZERO != ZERO_NONE) {
                     zero[r] = zero_value(bits_of_block<SPANS, zero_bits>(zero_point[set][r], span));
-                    if (OUTSIDE_TOO)
+                    // matrix products do not ask which lanes are active, so all must be there
+                    if (BOTH_AT_ONCE && ZERO == ZERO_SCALED && !WHOLE_STEPS)
                         zero[r] = inside ? zero[r] : 0.0f;
                     computed(zero[r]);
                 }
@@ -519,21 +516,18 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 }
                 schedule_boundary();
             }
-            UNROLL for (u32 i = 0; i < A_TILES && !STARTS_AT_SUMS && OUTSIDE_TOO; i++)
+            UNROLL for (u32 i = 0; i < A_TILES && !STARTS_AT_SUMS; i++)
                 finish_sums(sums[i]);
+            UNROLL for (u32 v = 0; v < TOTALS && !STARTS_AT_SUMS; v++)
+                sum[v] = sum[v] + start_sum(v / ROWS, v % ROWS);
             if (inside) {
-                UNROLL for (u32 i = 0; i < A_TILES && !STARTS_AT_SUMS && !OUTSIDE_TOO; i++)
-                    finish_sums(sums[i]);
                 UNROLL for (u32 v = 0; v < TOTALS; v++) {
-                    const u32 i = v / ROWS, r = v % ROWS;
-                    total[v] = add_scaled(total[v],
-                                          STARTS_AT_SUMS ? sum[v] : sum[v] + start_sum(i, r),
-                                          value[r]);
-                    if (ZERO == ZERO_SCALED && !OUTSIDE_TOO)
-                        total[v] = take_off(total[v], sums[i], zero[r]);
+                    total[v] = add_scaled(total[v], sum[v], value[v % ROWS]);
+                    if (ZERO == ZERO_SCALED && !BOTH_AT_ONCE)
+                        total[v] = take_off(total[v], sums[v / ROWS], zero[v % ROWS]);
                 }
             }
-            UNROLL for (u32 v = 0; v < TOTALS && OUTSIDE_TOO; v++)
+            UNROLL for (u32 v = 0; v < TOTALS && ZERO == ZERO_SCALED && BOTH_AT_ONCE; v++)
                 total[v] = take_off(total[v], sums[v / ROWS], zero[v % ROWS]);
         }
     }

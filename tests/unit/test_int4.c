@@ -99,6 +99,12 @@ static void test_words(void **state)
     /* K that a 32-weight chunk does not divide: the smaller chunks */
     t_runs_add("gfx1151", 5, "wq=int4 n=24 k=40 group=channel a=f16 zero=u8");
     t_runs_add("gfx1151", 2, "wq=int4 n=24 k=48 group=channel a=bf16 layout=exl");
+    /* lanes past the end of K, of which matrix products do not ask whether they are active */
+    t_runs_add("gfx942", 4, "wq=int4 n=5 k=32 group=32 a=bf16 scale=f16 zero=scaled layout=exl");
+    t_runs_add("gfx950", 1, "wq=int4 n=257 k=128 group=128 a=bf16 scale=f16 zero=scaled layout=ck");
+    t_runs_add("gfx950", 3, "wq=int4 n=257 k=1088 group=64 a=bf16 scale=f32 zero=scaled");
+    t_runs_add("gfx90a", 5, "wq=int4 n=200 k=160 group=32 a=f16 scale=f32 zero=scaled layout=exl");
+    t_runs_add("gfx942", 8, "wq=int4 n=5 k=4160 group=32 a=bf16 zero=scaled bias=1");
     t_runs_verify(t_cache, ONE_IN);
 }
 
