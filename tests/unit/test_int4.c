@@ -99,6 +99,8 @@ static void test_words(void **state)
     /* K that a 32-weight chunk does not divide: the smaller chunks */
     t_runs_add("gfx1151", 5, "wq=int4 n=24 k=40 group=channel a=f16 zero=u8");
     t_runs_add("gfx1151", 2, "wq=int4 n=24 k=48 group=channel a=bf16 layout=exl");
+    /* spans of eight weights, of which no sums of A are shared */
+    t_runs_add("gfx1201", 5, "wq=int4 n=603 k=32 group=channel a=bf16 zero=scaled layout=exl");
     /* lanes past the end of K, of which matrix products do not ask whether they are active */
     t_runs_add("gfx942", 4, "wq=int4 n=5 k=32 group=32 a=bf16 scale=f16 zero=scaled layout=exl");
     t_runs_add("gfx950", 1, "wq=int4 n=257 k=128 group=128 a=bf16 scale=f16 zero=scaled layout=ck");

@@ -1036,7 +1036,7 @@ constexpr float SUM_FACTOR = STARTS_AT_SUMS && ZERO == ZERO_NONE ? -(CODE_BIAS +
 // dot products.
 constexpr bool SUMS_BY_MATRIX = WAVE == 64;
 constexpr u32 SUM_SPANS = K / SPAN, PIECES = SPAN / 8, SHARERS = SUMS_BY_MATRIX ? 4 : 2;
-constexpr u32 SUM_LOADS = PIECES / SHARERS;
+constexpr u32 SUM_LOADS = SHARED_SUMS ? PIECES / SHARERS : 1; // spans of others may have 8 values
 constexpr u32 SUM_ROWS = minimum(WAVE / SHARERS, M_TILE), ROW_BLOCKS = M_TILE / SUM_ROWS;
 constexpr u32 SPANS_ASIDE = WAVE / SHARERS / SUM_ROWS, WAVES_SPANS = WAVES * SPANS_ASIDE;
 constexpr u32 SUM_TRIPS = (SUM_SPANS + WAVES_SPANS - 1) / WAVES_SPANS; // of a wave
