@@ -49,6 +49,8 @@ static void test_grid(void **state)
         t_runs_add(targets[(i + i / 6) % COUNT(targets)], rows[i % COUNT(rows)],
                    "wq=none n=%d k=%d a=%s", sizes[i].n, sizes[i].k,
                    types[i % 7 == 6 ? 2 : (i + i / 6) % 2]);
+    /* many weights that CDNA 2 takes for 0 */
+    t_runs_add("gfx90a", 8, "wq=none n=64 k=8192 a=f16 c=f32");
     t_runs_verify(t_cache, ONE_IN);
 }
 
