@@ -148,21 +148,32 @@ static void add_run(struct prewarm_problem *p, int64_t m)
         p->runs[p->run_count++] = (struct prewarm_run){.m = m, .kernel = kernel};
 }
 
+static bool is_run(const struct prewarm_problem *p, size_t kernel)
+{
+    for (size_t i = 0; i < p->run_count; i++)
+        if (p->runs[i].kernel == kernel)
+            return true;
+    return false;
+}
+
 /* The smallest M asked for, and the largest that one slice of a kernel holds; with `all`, the
- * largest asked for of every kernel between. */
+ * largest asked for of every kernel between. A kernel that is there only for what slices of another
+ * leave over is asked for at no M that it serves alone: `all` takes the largest of those. */
 static void choose_runs(const struct prewarm *w, struct prewarm_problem *p)
 {
+    const bool all = w->verify == PREWARM_VERIFY_ALL;
+
     if (!p->kernel_count)
         return;
     add_run(p, p->m.ranges[0].lo);
-    for (size_t i = 0; i < p->kernel_count; i++) {
+    for (size_t i = all ? 0 : p->kernel_count - 1; i < p->kernel_count; i++) {
         int64_t m = p->kernels[i].m_hi;
-        if (w->verify == PREWARM_VERIFY_ENDS && i + 1 < p->kernel_count)
-            continue;
         while (m > p->kernels[i].m_lo && !wanted_m(p, m))
             m--;
         if (wanted_m(p, m))
             add_run(p, m);
+        else if (all && !is_run(p, i))
+            add_run(p, p->kernels[i].m_hi);
     }
 }
 

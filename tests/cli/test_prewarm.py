@@ -91,6 +91,16 @@ def test_only_the_ends_can_be_verified(quern):
     assert [run["m"] for run in report["problems"][0]["verified"]] == [2, 8]
 
 
+def test_kernels_for_the_rest_of_slices_are_run(quern):
+    """9 rows are a slice of eight and one row, for which all the smaller kernels are made."""
+    report = quern.json("prewarm", "--target", TARGET, "--m", "9-15", "--verify=all",
+                        "wq=none n=64 k=128 a=f32")  # fmt: skip
+    (problem,) = report["problems"]
+    assert len(problem["kernels"]) > 2 and report["runs"] == report["runs_ok"]
+    assert {run["kernel"] for run in problem["verified"]} == {k["kernel"]
+                                                              for k in problem["kernels"]}
+
+
 def test_verified_without_a_cache(quern):
     words = ["prewarm", "--target", TARGET, "--m", "1", "--verify", "wq=nf4 n=64 k=128 a=bf16"]
     assert "verified 1 of 1" in quern(*words, "--cache-mode", "off").stdout
