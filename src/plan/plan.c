@@ -130,7 +130,8 @@ static void put_kernel(struct plan_set *set, const struct plan_set *other, size_
 /*
  * Kernels on matrix units, in place of those on the vector units that take longer. One row stays
  * with the vector units where they have an instruction for pairs of its type. A kernel for fewer
- * rows than matrix units multiply at once is added where it is worth it beside the next larger.
+ * rows than matrix units multiply at once is added where it has a shape that fits, and is worth it
+ * beside the next larger.
  */
 static quern_status add_mma(struct plan_set *set, struct plan base,
                             const struct decode_family *family, int64_t m_max)
@@ -141,13 +142,12 @@ static quern_status add_mma(struct plan_set *set, struct plan base,
     base.family = family->id;
     TRY(add_kernel(&tall, &base, mma_tiles[0], COUNT(mma_tiles) == 1));
     const int fewest = family->fewest_rows(&base);
-    if (fewest < mma_tiles[0] && set->count) {
-        TRY(add_kernel(&low, &base, fewest, false));
-        if (model_faster(&low.plans[0], &set->plans[set->count - 1], 100) &&
-            model_pays(&low.plans[0], &tall.plans[0])) {
-            put_kernel(set, &low, kept);
-            kept = set->count;
-        }
+    if (fewest < mma_tiles[0] && set->count &&
+        add_kernel(&low, &base, fewest, false) == QUERN_OK &&
+        model_faster(&low.plans[0], &set->plans[set->count - 1], 100) &&
+        model_pays(&low.plans[0], &tall.plans[0])) {
+        put_kernel(set, &low, kept);
+        kept = set->count;
     }
     put_kernel(set, &tall, kept);
     for (size_t i = 1; i < COUNT(mma_tiles) && set->plans[set->count - 1].m_hi < m_max; i++)

@@ -144,6 +144,8 @@ DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], u32x2 factors, LDS float *
     all += across<0>(all, lane);
     const u32 own = lane / SHARERS;
     sums[own / SUM_ROWS * M_TILE + place_of_row(own % SUM_ROWS)] = all;
+#else
+    static_assert(!SHARED_SUMS, "dot products that sum A are issued in pairs");
 #endif
 }
 

@@ -9,9 +9,11 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "t_compile.h"
 #include "t_context.h"
 #include "t_runs.h"
 
+#include "gen/gen.h"
 #include "object/object.h"
 #include "plan/plan.h"
 #include "target/target.h"
@@ -420,6 +422,32 @@ static void test_mix_matrix(void **state)
         }
 }
 
+/* Without pairs of dot products, sums of A for all of a workgroup would never be written. */
+static void test_sums_need_pairs(void **state)
+{
+    static const char pairs[] = "#define PAIRED 1";
+    const struct quern_problem p = t_problem("wq=int4 n=4096 k=4096 group=32 a=bf16 zero=u8");
+    struct compiler *const compiler = t_compiler_open(1, 0);
+    struct str source = {0}, options = {0};
+    struct compile_result result = {0};
+    struct plan_set set;
+
+    (void)state;
+    assert_int_equal(plan_make(&p, target_named("gfx1151"), &set), QUERN_OK);
+    assert_int_equal(plan_for(&set, 16)->bias, BIAS_SHARED);
+    assert_int_equal(gen_source(plan_for(&set, 16), &source), QUERN_OK);
+    gen_options(plan_for(&set, 16), &options);
+    char *const text = str_take(&source), *const at = strstr(text, pairs);
+    assert_non_null(at);
+    at[sizeof pairs - 2] = '0';
+    assert_int_equal(t_compile(compiler, text, "gfx1151", str_text(&options), &result),
+                     QUERN_E_COMPILE);
+    assert_non_null(strstr(quern_last_error()->log, "are issued in pairs"));
+    free(text);
+    str_free(&options);
+    compiler_close(compiler);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,7 +457,7 @@ int main(void)
         cmocka_unit_test(test_predequant_words),
         cmocka_unit_test(test_offset),  cmocka_unit_test(test_mix_bf16),
         cmocka_unit_test(test_mix_f16), cmocka_unit_test(test_mix_wide),
-        cmocka_unit_test(test_mix_matrix),
+        cmocka_unit_test(test_mix_matrix), cmocka_unit_test(test_sums_need_pairs),
     };
 
     return cmocka_run_group_tests_name("int4", tests, t_cache_make, t_cache_remove);
