@@ -111,6 +111,50 @@ static int read_shared(const json_t *text, const char *path, struct model *m)
     return status;
 }
 
+/* A list of which every entry must be of a type. */
+static int check_list(const json_t *list, const char *path, const char *name, json_type type,
+                      const char *what)
+{
+    char shown[JSON_SHOWN_BYTES];
+    const json_t *entry;
+    size_t i;
+    bool right = json_is_array(list);
+
+    json_array_foreach(list, i, entry) right &= json_typeof(entry) == type;
+    return right ? EXIT_OK
+                 : fail("%s: '%s' is %s; it must be a list of %s", path, name,
+                        json_shown(list, shown), what);
+}
+
+/* What hf_modules_find_sparse takes as it stands. */
+static int check_sparse(const json_t *text, const char *path)
+{
+    static const struct {
+        const char *name;
+        bool integer, list; /* what it may be */
+        json_type type;
+        const char *what;
+    } members[] = {{"mlp_only_layers", false, true, JSON_INTEGER, "numbers of layers"},
+                   {"moe_layer_freq", true, true, JSON_INTEGER, "0 and 1, one for each layer"},
+                   {"mlp_layer_types", false, true, JSON_STRING, "kinds of layers"},
+                   {"first_k_dense_replace", true, false, 0, NULL},
+                   {"moe_layer_start_index", true, false, 0, NULL},
+                   {"decoder_sparse_step", true, false, 0, NULL}};
+    int status = EXIT_OK;
+
+    for (size_t i = 0; !status && i < sizeof members / sizeof members[0]; i++) {
+        const json_t *const value = json_object_get(text, members[i].name);
+        int64_t number;
+        if (!value || json_is_null(value))
+            continue;
+        if (members[i].integer && (json_is_integer(value) || !members[i].list))
+            status = json_field_int(text, path, members[i].name, 0, MODEL_LAYERS_MAX, &number);
+        else
+            status = check_list(value, path, members[i].name, members[i].type, members[i].what);
+    }
+    return status;
+}
+
 static int read_experts(const json_t *text, const char *path, struct model *m)
 {
     char found[64];
@@ -119,7 +163,7 @@ static int read_experts(const json_t *text, const char *path, struct model *m)
     if (!json_any(text, EXPERT_NAMES, found))
         return EXIT_OK;
     int status = json_field_int(text, path, found, 1, MODEL_EXPERTS_MAX, &m->experts);
-    if (status)
+    if (status || (status = check_sparse(text, path)))
         return status;
     /* Mixtral and gpt-oss have no width of their own for experts, and no other layers besides */
     const bool own = json_any(text, "moe_intermediate_size", found) != NULL;

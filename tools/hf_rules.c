@@ -26,6 +26,7 @@ void hf_rules_free(struct hf_rules *r)
         name_pattern_free(r->list[i].pattern);
     free(r->list);
     json_decref(r->names);
+    json_decref(r->split);
 }
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
@@ -144,10 +145,17 @@ static void take_step(struct hf_rules *r)
 
 static bool fits(struct hf_rules *r, const struct hf_rule *rule, const char *name)
 {
-    if (rule->how == HF_PATTERN)
-        return name_pattern_match(rule->pattern, name, &r->steps);
-    take_step(r);
-    return rule->how == HF_PART ? strstr(name, rule->name) != NULL : has_words(name, rule->name);
+    bool found;
+
+    if (rule->how == HF_PATTERN) {
+        found = name_pattern_match(rule->pattern, name, &r->steps);
+    } else {
+        take_step(r);
+        found =
+            rule->how == HF_PART ? strstr(name, rule->name) != NULL : has_words(name, rule->name);
+    }
+    r->slow = r->slow || r->steps ? r->slow : rule;
+    return found;
 }
 
 /* The place of the first rule that has the name as it is; `before` if there is none before that. */
@@ -292,6 +300,21 @@ static const char *reason_for_all(const struct model *m)
     return reason;
 }
 
+/* One pattern with one name may be too much, or all of them together; it is said where that was. */
+static int too_long(const struct hf_rules *r)
+{
+    static const char what[] = "its lists and regular expressions take too long to compare";
+    char shown[JSON_SHOWN_BYTES];
+
+    if (!r->slow)
+        return fail("%s: quantization_config: %s", r->path, what);
+    json_t *const value = json_string(r->slow->text);
+    const int status = fail("%s: quantization_config: %s; '%s' has %s, where the time was up",
+                            r->path, what, r->slow->key, json_shown(value, shown));
+    json_decref(value);
+    return status;
+}
+
 int hf_rules_apply(struct hf_rules *r)
 {
     int status = EXIT_OK;
@@ -307,9 +330,7 @@ int hf_rules_apply(struct hf_rules *r)
     if (status)
         return status;
     if (!r->steps)
-        return fail("%s: quantization_config: its lists and regular expressions take too long to "
-                    "compare",
-                    r->path);
+        return too_long(r);
     const char *const reason = reason_for_all(r->m);
     if (reason)
         return fail("%s: quantization_config: %s", r->path, reason);

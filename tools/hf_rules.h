@@ -42,7 +42,9 @@ struct hf_rules {
     bool plain_head;    /* whatever the rules say */
     const json_t *only; /* parts of the names of all that are quantised; null: any name is */
     size_t fallback;    /* the scheme of modules that no rule is for */
+    json_t *split;      /* that list, where the file has it as a text; freed with the rules */
     uint64_t steps;
+    const struct hf_rule *slow; /* which took the last of them */
 };
 
 /* Sets `steps`, which bounds the time that comparisons take, and `names`; the rest is the caller's.

@@ -175,6 +175,17 @@ def test_options_go_before_the_config(quern, tmp_path):
     ({"quantization_config": {**COMPRESSED, "config_groups": {"group_0": {
         "weights": {"num_bits": 4, "type": "int", "strategy": "group"}}}}},
      "'group_size' is missing"),
+    ({"num_experts": 8, "mlp_only_layers": "0"},
+     "'mlp_only_layers' is \"0\"; it must be a list of numbers of layers"),
+    ({"num_experts": 8, "mlp_only_layers": [0, "1"]}, "'mlp_only_layers' is [0,\"1\"]; it must"),
+    ({"num_experts": 8, "first_k_dense_replace": [1]},
+     "'first_k_dense_replace' is [1]; it must be an integer from 0"),
+    ({"num_experts": 8, "moe_layer_start_index": "1"}, "'moe_layer_start_index' is \"1\""),
+    ({"num_experts": 8, "decoder_sparse_step": 1.5}, "'decoder_sparse_step' is 1.5"),
+    ({"num_experts": 8, "moe_layer_freq": "all"},
+     "'moe_layer_freq' is \"all\"; it must be a list of 0 and 1, one for each layer"),
+    ({"num_experts": 8, "mlp_layer_types": ["dense", 1]},
+     "'mlp_layer_types' is [\"dense\",1]; it must be a list of kinds of layers"),
     ({"q_lora_rank": 1536}, "'kv_lora_rank'"),
     ({**MLA, "v_head_dim": 0}, "'v_head_dim' is 0"),
     ({**MLA, "qk_nope_head_dim": 2**29}, "heads (qk_nope_head_dim + qk_rope_head_dim)"),
@@ -423,7 +434,8 @@ def refuse(quern, tmp_path, says, *words, status=1, **config):
 @pytest.mark.numbers  # of steps: those where they are slow take seconds
 def test_regular_expressions_that_would_take_ages(quern, tmp_path):
     for pattern in ("((.*)*)*[A-Z]", "(" * 60 + "|.|" + ")*" * 60 + "[A-Z]"):
-        refuse(quern, tmp_path, "take too long", quantization_config=compressed("re:" + pattern))
+        begins = f"take too long to compare; 'ignore' has \"re:{pattern[:12]}"
+        refuse(quern, tmp_path, begins, quantization_config=compressed("lm_head", "re:" + pattern))
 
 
 def test_too_many_layers(quern, tmp_path):
