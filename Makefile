@@ -205,8 +205,9 @@ BENCH_BIN := $(filter-out %/bench_hip,$(patsubst %.c,$(B)/%,$(wildcard tests/ben
 COMMON_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/common/*.c))
 # readers of the command's files, which are not in the library
 READ_plan        := $(addprefix tools/,launch_json.c json_file.c files.c)
-READ_model       := $(addprefix tools/,model.c hf_config.c hf_modules.c hf_quantisation.c \
-                      hf_rules.c name_pattern.c manifest.c options.c json_file.c files.c)
+READ_model       := $(addprefix tools/,model.c hf_beside.c hf_config.c hf_modules.c \
+                      hf_quantisation.c hf_rules.c name_pattern.c manifest.c options.c \
+                      json_file.c files.c)
 READ_safetensors := $(addprefix tools/,safetensors.c json_file.c files.c)
 # the worker's, but for its main function
 READ_request     := $(addprefix src/compile/worker_,serve.c hiprtc.c comgr.c)

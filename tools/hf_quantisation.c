@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * By quant_method: gptq and awq (bits, group_size, sym or zero_point), compressed-tensors
- * (config_groups.*.weights), bitsandbytes (load_in_4bit, bnb_4bit_*), mxfp4, fp8
+ * By quant_method: gptq, awq and auto-round (bits, group_size, sym or zero_point),
+ * compressed-tensors (config_groups.*.weights), bitsandbytes (load_in_4bit, bnb_4bit_*), mxfp4, fp8
  * (activation_scheme), quark (global_quant_config). Which modules are not quantised, or otherwise,
  * is said by lists of names, each read as vLLM reads it (vllm/model_executor/layers/quantization/):
  *
@@ -13,6 +13,8 @@
  *   awq, gptq           modules_to_not_convert: parts of names, of experts of that of them all:
  *                       "gate" is their router's, not in gate_proj (utils/quant_utils.py);
  *                       lm_head: whether it is quantised (awq_marlin.py, gptq_marlin.py)
+ *   auto-round          extra_config: names, with bits, group_size, sym of their own; with 16 bits
+ *                       they are left; block_name_to_quantize: parts of names (auto_round.py)
  *   bitsandbytes        llm_int8_skip_modules: the beginning of a name, or one word of it
  *                       (bitsandbytes.py), or its end (transformers, quantizers_utils.py)
  *   fp8                 ignored_layers: names (fp8.py); modules_to_not_convert as bitsandbytes
@@ -25,10 +27,12 @@
  * is planned in parts: vLLM refuses such a model.
  */
 #include "hf_quantisation.h"
+#include "hf_beside.h"
 #include "hf_rules.h"
 #include "json_file.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Schemes --------------------------------------------------------------------------------- */
@@ -37,8 +41,8 @@
 static int unknown(struct model_scheme *s, const char *what, const char *value)
 {
     snprintf(s->reason, sizeof s->reason,
-             "%s %.64s is none that problems describe; 4-bit gptq, awq, compressed-tensors and "
-             "bitsandbytes, mxfp4, and fp8 and quark with one scale are",
+             "%s %.64s is none that problems describe; 4-bit gptq, awq, auto-round, "
+             "compressed-tensors and bitsandbytes, mxfp4, and fp8 and quark with one scale are",
              what, value[0] ? value : "(none)");
     for (char *c = s->reason; *c; c++) /* it is printed */
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
@@ -119,22 +123,29 @@ static int add_gptq(struct hf_rules *r, const json_t *own, struct model_scheme s
     return status ? status : model_add_scheme(r->m, r->path, &s, index);
 }
 
-/* Whether a module's own members are all known; most make no difference to a kernel: how weights
- * were found, and their order. */
-static bool all_known(const json_t *own)
+/* Says which of a module's own members are left out. Of those that are known most make no
+ * difference to a kernel: how weights were found, and their order. */
+static int note_unknown(const struct hf_rules *r, const json_t *own)
 {
     static const char names[] = "|bits|group_size|sym|desc_act|mse|damp_percent|static_groups|"
                                 "damp_auto_increment|true_sequential|act_group_aware|";
+    json_t *const unknown = json_object();
     const char *name;
     json_t *value;
+    bool failed = !unknown;
 
     json_object_foreach((json_t *)own, name, value)
     {
         const char *const at = strstr(names, name);
-        if (!at || at[-1] != '|' || at[strlen(name)] != '|')
-            return false;
+        if (!at || at == names || at[-1] != '|' || at[strlen(name)] != '|')
+            failed |= json_object_set(unknown, name, value) != 0;
     }
-    return json_is_object(own);
+    if (json_object_size(unknown))
+        hf_rules_not_heeded(r, "dynamic", unknown,
+                            "bits, group_size and sym of an entry are, and what else is known of "
+                            "it makes no difference to a kernel");
+    json_decref(unknown);
+    return failed ? fail("out of memory") : EXIT_OK;
 }
 
 static int add_dynamic(struct hf_rules *r, const struct model_scheme *base)
@@ -150,11 +161,12 @@ static int add_dynamic(struct hf_rules *r, const struct model_scheme *base)
         const bool left = !strncmp(pattern, "-:", 2), marked = left || !strncmp(pattern, "+:", 2);
         size_t scheme = MODEL_PLAIN;
         int status = EXIT_OK;
-        if (!left && !all_known(own))
-            hf_rules_not_heeded(r, "dynamic", own,
-                                "bits, group_size and sym are known, and what else makes "
-                                "no difference to a kernel");
-        if ((!left && (status = add_gptq(r, own, *base, &scheme))) ||
+        if (!left && !json_is_object(own)) {
+            hf_rules_not_heeded(r, "dynamic", own, "it is no object of bits, group_size and sym");
+            continue;
+        }
+        if ((!left &&
+             ((status = note_unknown(r, own)) || (status = add_gptq(r, own, *base, &scheme)))) ||
             (status = hf_rules_add(r, "dynamic", pattern, pattern + (marked ? 2 : 0), HF_PATTERN,
                                    scheme)))
             return status;
@@ -174,6 +186,83 @@ static int read_gptq(struct hf_rules *r, const struct model_scheme *base)
         (status = hf_rules_add_list(r, "modules_to_not_convert", HF_PART)))
         return status;
     return add_dynamic(r, base);
+}
+
+/* ---- AutoRound ------------------------------------------------------------------------------- */
+
+/* Like GPTQ's but for members that say what else than int4 it is, and 16 bits, which are none. */
+static int add_auto_round(struct hf_rules *r, const json_t *own, struct model_scheme s,
+                          size_t *index)
+{
+    const json_t *const bits = own_member(r, own, "bits"), *act = own_member(r, own, "act_bits");
+    const json_t *const type = own_member(r, own, "data_type");
+    char shown[JSON_SHOWN_BYTES];
+
+    *index = MODEL_PLAIN;
+    if (json_is_integer(bits) && json_integer_value(bits) >= 16)
+        return EXIT_OK;
+    if (type && (!json_is_string(type) || strcmp(json_string_value(type), "int")))
+        unknown(&s, "data_type", json_shown(type, shown));
+    else if (act && json_integer_value(act) < 16)
+        unknown(&s, "act_bits", json_shown(act, shown));
+    else
+        return add_gptq(r, own, s, index);
+    return model_add_scheme(r->m, r->path, &s, index);
+}
+
+/* Names of blocks, nothing else being quantised: a list, or a text with commas. */
+static int read_blocks(struct hf_rules *r)
+{
+    char found[64], shown[JSON_SHOWN_BYTES];
+    const json_t *const blocks =
+        json_any(r->q, "block_name_to_quantize|to_quant_block_names", found);
+    const char *text = json_string_value(blocks);
+
+    if (blocks && !text && !json_is_array(blocks))
+        return fail("%s: quantization_config: '%s' is %s; it must be a list of names", r->path,
+                    found, json_shown(blocks, shown));
+    if (text && !(r->split = json_array()))
+        return fail("out of memory");
+    while (text && *text) {
+        const size_t length = strcspn(text, ",");
+        if (length && json_array_append_new(r->split, json_stringn(text, length)))
+            return fail("out of memory");
+        text += length + (text[length] == ',');
+    }
+    const json_t *const list = text ? r->split : blocks;
+    r->only = json_array_size(list) ? list : NULL;
+    return EXIT_OK;
+}
+
+/* The order of weights in files is GPTQ's or AWQ's, which problems do not tell apart. */
+static int read_auto_round(struct hf_rules *r, const struct model_scheme *base)
+{
+    const json_t *const extra = json_object_get(r->q, "extra_config");
+    const char *const packing = json_text(r->q, "packing_format");
+    struct model_scheme none = *base;
+    const char *name;
+    json_t *own;
+    int status;
+
+    if (packing[0] && !strstr(packing, "gptq") && !strstr(packing, "awq")) {
+        unknown(&none, "packing_format", packing);
+        return fail("%s: quantization_config: %s", r->path, none.reason);
+    }
+    if (extra && !json_is_null(extra) && !json_is_object(extra))
+        hf_rules_not_heeded(r, "extra_config", extra, "it is no object of names of modules");
+    r->plain_head = !json_object_get(extra, "lm_head");
+    if ((status = read_blocks(r)) || (status = add_auto_round(r, NULL, *base, &r->fallback)))
+        return status;
+    json_object_foreach((json_t *)extra, name, own)
+    {
+        size_t scheme;
+        if (!json_is_object(own))
+            hf_rules_not_heeded(r, "extra_config", own, "it is no object of bits, group_size, sym");
+        else if ((status = add_auto_round(r, own, *base, &scheme)) ||
+                 (status = hf_rules_add(r, "extra_config", name, name, HF_NAME, scheme)))
+            return status;
+    }
+    return EXIT_OK;
 }
 
 /* ---- compressed-tensors ---------------------------------------------------------------------- */
@@ -279,21 +368,29 @@ static int read_compressed(struct hf_rules *r, const struct model_scheme *base)
 
 static int read_bitsandbytes(struct hf_rules *r, struct model_scheme s)
 {
-    const char *const type = json_text(r->q, "bnb_4bit_quant_type");
-    const char *const wq = type[0] ? type : "fp4"; /* the library's default */
+    const json_t *const type = json_object_get(r->q, "bnb_4bit_quant_type");
+    const bool absent = !type || json_is_null(type);
+    const char *const wq = absent ? "fp4" : json_string_value(type); /* the library's default */
+    char shown[JSON_SHOWN_BYTES], found[64];
+    bool nested;
 
+    if (!wq || (strcmp(wq, "nf4") && strcmp(wq, "fp4")))
+        return fail("%s: quantization_config: 'bnb_4bit_quant_type' is %s; it must be \"nf4\" or "
+                    "\"fp4\"",
+                    r->path, json_shown(type, shown));
+    int status = read_switch(r, json_any(r->q, "bnb_4bit_use_double_quant", found),
+                             "bnb_4bit_use_double_quant", false, &nested);
+    if (status)
+        return status;
     if (!json_is_true(json_object_get(r->q, "load_in_4bit")) &&
         !json_is_true(json_object_get(r->q, "_load_in_4bit")))
         unknown(&s, "bitsandbytes", "without load_in_4bit");
-    else if (strcmp(wq, "nf4") && strcmp(wq, "fp4"))
-        unknown(&s, "bnb_4bit_quant_type", wq);
     snprintf(s.words.wq, sizeof s.words.wq, "%s", wq);
     snprintf(s.words.group, sizeof s.words.group, "64");
-    snprintf(s.words.scale, sizeof s.words.scale, "%s",
-             json_is_true(json_object_get(r->q, "bnb_4bit_use_double_quant")) ? "nested" : "f32");
+    snprintf(s.words.scale, sizeof s.words.scale, "%s", nested ? "nested" : "f32");
     /* what activations become on the way into such a layer */
     hf_quantisation_type(json_text(r->q, "bnb_4bit_compute_dtype"), s.words.a);
-    const int status = hf_rules_add_list(r, "llm_int8_skip_modules", HF_WORDS);
+    status = hf_rules_add_list(r, "llm_int8_skip_modules", HF_WORDS);
     return status ? status : model_add_scheme(r->m, r->path, &s, &r->fallback);
 }
 
@@ -388,6 +485,8 @@ static int read_method(struct hf_rules *r, const struct model_scheme *base)
 
     if (!strcmp(method, "gptq") || !strcmp(method, "awq"))
         return read_gptq(r, base);
+    if (!strcmp(method, "auto-round") || !strcmp(method, "intel/auto-round"))
+        return read_auto_round(r, base);
     if (!strcmp(method, "compressed-tensors"))
         return read_compressed(r, base);
     if (!strcmp(method, "mxfp4"))
@@ -414,29 +513,42 @@ static const json_t *find_config(const json_t *root, const json_t *text)
     return q ? q : json_any(text, names, found);
 }
 
+/* All of `q`, which stands in the file `path`. */
+static int read_config(const json_t *q, bool nested, const json_t *text, const char *path,
+                       const struct model_scheme *base, struct model *m)
+{
+    char shown[JSON_SHOWN_BYTES];
+
+    if (!json_is_object(q))
+        return fail("%s: 'quantization_config' is %s; it must be an object", path,
+                    json_shown(q, shown));
+    struct hf_rules r = {
+        .path = path, .q = q, .m = m, .modules = {.model = m, .text = text, .nested = nested}};
+    hf_modules_find_sparse(text, m->layers, r.modules.sparse);
+    int status = hf_rules_start(&r);
+    if (!status && !(status = read_method(&r, base)))
+        status = hf_rules_apply(&r);
+    hf_rules_free(&r);
+    return status;
+}
+
 int hf_quantisation_read(const json_t *root, const json_t *text, const char *path, struct model *m)
 {
     const json_t *const q = find_config(root, text);
     struct model_scheme base = {0}, plain = {0};
-    char shown[JSON_SHOWN_BYTES];
+    json_t *beside = NULL;
+    char *file = NULL;
     size_t index;
 
-    if (q && !json_is_object(q))
-        return fail("%s: 'quantization_config' is %s; it must be an object", path,
-                    json_shown(q, shown));
     strcpy(base.words.a, m->type);
     plain = base;
     strcpy(plain.words.wq, "none");
     int status = model_add_scheme(m, path, &plain, &index);
-    if (status || !q)
-        return status;
-    struct hf_rules r = {.path = path,
-                         .q = q,
-                         .m = m,
-                         .modules = {.model = m, .text = text, .nested = text != root}};
-    hf_modules_find_sparse(text, m->layers, r.modules.sparse);
-    if (!(status = hf_rules_start(&r)) && !(status = read_method(&r, &base)))
-        status = hf_rules_apply(&r);
-    hf_rules_free(&r);
+    if (!status && !q)
+        status = hf_beside_read(path, &beside, &file);
+    if (!status && (q || beside))
+        status = read_config(q ? q : beside, text != root, text, q ? path : file, &base, m);
+    json_decref(beside);
+    free(file);
     return status;
 }

@@ -22,6 +22,8 @@ FLOATS = {"quant_method": "compressed-tensors", "format": "float-quantized", "co
     "group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "tensor"},
                 "input_activations": {"num_bits": 8, "type": "float", "strategy": "tensor"}}},
     "ignore": ["lm_head"]}
+ROUND = {"quant_method": "auto-round", "packing_format": "auto_round:auto_gptq", "bits": 4,
+         "group_size": 128, "sym": True, "data_type": "int", "act_bits": 16}
 BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4",
        "bnb_4bit_use_double_quant": True}
 
@@ -175,6 +177,19 @@ def test_options_go_before_the_config(quern, tmp_path):
     ({"quantization_config": {**COMPRESSED, "config_groups": {"group_0": {
         "weights": {"num_bits": 4, "type": "int", "strategy": "group"}}}}},
      "'group_size' is missing"),
+    ({"quantization_config": {**ROUND, "bits": 2}}, "bits 2"),
+    ({"quantization_config": {**ROUND, "data_type": "mx_fp"}}, 'data_type "mx_fp"'),
+    ({"quantization_config": {**ROUND, "act_bits": 8}}, "act_bits 8"),
+    ({"quantization_config": {**ROUND, "packing_format": "auto_round:llm_compressor"}},
+     "packing_format auto_round:llm_compressor"),
+    ({"quantization_config": {**ROUND, "block_name_to_quantize": 7}},
+     "'block_name_to_quantize' is 7; it must be a list of names"),
+    ({"quantization_config": {**BNB, "bnb_4bit_quant_type": 4}},
+     "'bnb_4bit_quant_type' is 4; it must be \"nf4\" or \"fp4\""),
+    ({"quantization_config": {**BNB, "bnb_4bit_quant_type": "nf5"}},
+     "'bnb_4bit_quant_type' is \"nf5\"; it must be"),
+    ({"quantization_config": {**BNB, "bnb_4bit_use_double_quant": "yes"}},
+     "'bnb_4bit_use_double_quant' is \"yes\"; it must be true or false"),
     ({"num_experts": 8, "mlp_only_layers": "0"},
      "'mlp_only_layers' is \"0\"; it must be a list of numbers of layers"),
     ({"num_experts": 8, "mlp_only_layers": [0, "1"]}, "'mlp_only_layers' is [0,\"1\"]; it must"),
@@ -225,6 +240,45 @@ def test_a_directory(quern, tmp_path):
                   says="empty is a directory without config.json")
     quern.refused("inspect", tmp_path / "empty", status=1, says="is a directory without "
                   "model.safetensors.index.json or model.safetensors")
+
+
+@pytest.mark.parametrize("name, beside, method, text", [
+    ("quantize_config.json", {"bits": 4, "group_size": 64, "sym": False, "desc_act": True,
+                              "damp_percent": 0.01, "model_name_or_path": None},
+     "gptq", "wq=int4 group=64 scale=bf16 zero=u8"),
+    ("quantize_config.json", {"bits": 4, "group_size": -1, "sym": True, "quant_method": "gptq"},
+     "gptq", "wq=int4 group=channel scale=bf16 zero=none"),
+    ("quantize_config.json", {"bits": 4, "group_size": 128, "zero_point": True},
+     "awq", "wq=int4 group=128 scale=bf16 zero=u8"),
+    ("quant_config.json", {"zero_point": True, "q_group_size": 128, "w_bit": 4, "version": "GEMM"},
+     "awq", "wq=int4 group=128 scale=bf16 zero=u8"),
+    ("quantization_config.json", ROUND, "auto-round", "wq=int4 group=128 scale=bf16 zero=none"),
+])  # fmt: skip
+def test_a_file_beside_the_config(quern, tmp_path, name, beside, method, text):
+    (tmp_path / name).write_text(json.dumps(beside))
+    problems, notes = listed(quern, tmp_path, DENSE)
+    assert all(text in problem for layers, problem in problems if layers != "lm_head")
+    assert len(problems) == 5 and "wq=none" in dict(problems)["lm_head"]
+    (line,) = notes
+    assert f"config.json has no quantization_config; {tmp_path / name} is read instead" in line
+    assert line.endswith(f" of quant_method {method}")
+    # config.json goes before it
+    problems, notes = listed(quern, tmp_path, {**DENSE, "quantization_config": BNB})
+    assert "wq=nf4" in problems[0][1] and notes == []
+    # and of its own faults it is named
+    (tmp_path / "config.json").write_text(json.dumps(DENSE))
+    for wrong in ({"bits": 3, "w_bit": 3}, {"group_size": "x", "q_group_size": "x"}):
+        (tmp_path / name).write_text(json.dumps({**beside, **wrong}))
+        done = quern("prewarm", "--model", tmp_path, "--target", TARGET, status=1)
+        assert f"{tmp_path / name}: quantization_config: " in done.stderr.splitlines()[1]
+    (tmp_path / name).write_text("{")
+    quern.refused("prewarm", "--model", tmp_path, "--target", TARGET, status=1,
+                  says=f"{name} is not JSON")
+    # a file of another name has none beside it
+    (tmp_path / "other.json").write_text(json.dumps(DENSE))
+    done = quern("prewarm", "--model", tmp_path / "other.json", "--target", TARGET, "--m", 1,
+                 "--jit", "off", "--cache-mode", "off", "--json", status=1)
+    assert "wq=none" in done.stdout and "wq=int4" not in done.stdout
 
 
 def test_manifests_still_go(warm):
@@ -328,6 +382,18 @@ UNQUANTISED = [
       "o": [INT4 + " scale=bf16 zero=none", "wq=int4 group=32 scale=bf16 zero=u8"],
       "gate_up": [INT4 + " scale=bf16 zero=u8", "wq=int4 group=32"], "down": NONE,
       "lm_head": INT4}),
+    # AutoRound's
+    (DENSE, {**ROUND, "packing_format": "auto_round:auto_awq", "sym": False},
+     {**dict.fromkeys(ALL, INT4 + " scale=bf16 zero=u8"), "lm_head": NONE}),
+    (DENSE, {**ROUND, "extra_config": {
+        "lm_head": {"bits": 4, "group_size": 32}, "model.layers.1.mlp.down_proj": {"bits": 16},
+        "model.layers.0.self_attn.o_proj": {"bits": None, "sym": False}}},
+     {**ALL, "o": [INT4 + " scale=bf16 zero=u8", INT4 + " scale=bf16 zero=none"],
+      "down": [INT4, NONE], "lm_head": "wq=int4 group=32"}),
+    (DENSE, {**ROUND, "block_name_to_quantize": "visual.blocks,model.layers.0"},
+     {layer: NONE if layer == "lm_head" else [INT4, NONE] for layer in ALL}),
+    (DENSE, {**ROUND, "to_quant_block_names": [["model.layers.0"], ["model.layers.1.mlp"]]},
+     {**ALL, "qkv": [INT4, NONE], "o": [INT4, NONE]}),
     # words
     (DENSE, {**BNB, "llm_int8_skip_modules": ["lm_head", "multi_modal_projector",
                                               "model.layers.1.self_attn", "down_proj"]},
@@ -417,8 +483,12 @@ def test_what_is_not_understood_is_said(quern, tmp_path):
     notes(compressed("gate_proj", "lm_head", "down_proj"),
           "'ignore' has \"gate_proj\" and 1 more, which name no layer here")
     notes({**AWQ, "modules_to_not_convert": "all"}, "'modules_to_not_convert' has \"all\"")
-    notes({**GPTQ128, "dynamic": {".*down.*": {"rank": 8}}}, "'dynamic' has {\"rank\":8}")
+    # no more than what is left out
+    notes({**GPTQ128, "dynamic": {".*down.*": {"group_size": 32, "rank": 8, "": 1}}},
+          "'dynamic' has {\"rank\":8,\"\":1}, which is not heeded: bits, group_size and sym of")
     notes({**GPTQ128, "dynamic": {".*down.*": 8}}, "'dynamic' has 8")
+    notes({**ROUND, "extra_config": {"model.layers.0.mlp.down_proj": 8}}, "'extra_config' has 8")
+    notes({**ROUND, "extra_config": [8]}, "'extra_config' has [8]")
     notes({**GPTQ128, "dynamic": [8]}, "'dynamic' has [8]")
     notes({**COMPRESSED, "config_groups": {"group_0": {**COMPRESSED["config_groups"]["group_0"],
                                                        "targets": ["Linear", "Conv2d"]}}},
