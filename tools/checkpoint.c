@@ -5,6 +5,7 @@
  * (weight, weight.absmax, weight.quant_state.bitsandbytes__nf4), and those of checkpoint_plain.c.
  */
 #include "checkpoint_parts.h"
+#include "files.h"
 #include "json_file.h"
 #include "tensor_values.h"
 
@@ -345,7 +346,7 @@ static int check_alone(const struct checkpoint_search *q, const struct tensor *t
     char name[sizeof q->layer->name + 64];
 
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        if (!checkpoint_ends_with(t->name, length, pairs[i].part) || checkpoint_is_part(q->s->path))
+        if (!ends_with(t->name, length, pairs[i].part) || checkpoint_is_part(q->s->path))
             continue;
         snprintf(name, sizeof name, "%.*s%s", (int)(length - strlen(pairs[i].part)), t->name,
                  pairs[i].weights);
@@ -371,7 +372,7 @@ static int read_layer(const struct checkpoint_search *q, const struct tensor *t)
     const size_t length = strlen(t->name);
 
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (!checkpoint_ends_with(t->name, length, kinds[i].suffix))
+        if (!ends_with(t->name, length, kinds[i].suffix))
             continue;
         const bool whole = kinds[i].read == checkpoint_read_experts; /* no word for weights */
         const size_t kept = length - (whole ? 0 : strlen(kinds[i].suffix));

@@ -4,13 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-bool checkpoint_ends_with(const char *text, size_t length, const char *end)
-{
-    const size_t n = strlen(end);
-
-    return length >= n && !memcmp(text + length - n, end, n);
-}
-
 /* ---- Tensors of a layer ---------------------------------------------------------------------- */
 
 const struct tensor *checkpoint_part(const struct checkpoint_search *q, const char *suffix)

@@ -10,8 +10,6 @@ struct checkpoint_search {
     struct checkpoint_layer *layer; /* its name is known */
 };
 
-bool checkpoint_ends_with(const char *text, size_t length, const char *end);
-
 /* The layer's tensor of that suffix, or null. */
 const struct tensor *checkpoint_part(const struct checkpoint_search *q, const char *suffix);
 /* A layer lacks a part: an error, or a reason if that may be in another of a checkpoint's files. */

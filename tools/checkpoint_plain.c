@@ -11,8 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- MXFP4 ---------- -------------------------------------------------------------------------
- */
+/* ---- MXFP4 ----------------------------------------------------------------------------------- */
 
 /* Of all experts of a layer in one: [experts,N,K/32,16] and [experts,N,K/32]. */
 int checkpoint_read_mxfp4(const struct checkpoint_search *q, const struct tensor *blocks)

@@ -351,18 +351,19 @@ char *path_join(const char *directory, const char *name)
     return asprintf(&path, "%s/%s", directory, name) < 0 ? NULL : path;
 }
 
-int file_in(const char *path, const char *names, char **found)
+bool ends_with(const char *text, size_t length, const char *end)
 {
-    struct stat s;
+    const size_t n = strlen(end);
 
+    return length >= n && !memcmp(text + length - n, end, n);
+}
+
+int file_first(const char *prefix, const char *names, char **found)
+{
     *found = NULL;
-    if (stat(path, &s) || !S_ISDIR(s.st_mode)) {
-        *found = strdup(path);
-        return *found ? EXIT_OK : fail("out of memory");
-    }
     for (const char *name = names; *name; name += *name == '|') {
         const size_t length = strcspn(name, "|");
-        if (asprintf(found, "%s/%.*s", path, (int)length, name) < 0) {
+        if (asprintf(found, "%s%.*s", prefix, (int)length, name) < 0) {
             *found = NULL;
             return fail("out of memory");
         }
@@ -372,6 +373,23 @@ int file_in(const char *path, const char *names, char **found)
         *found = NULL;
         name += length;
     }
+    return EXIT_OK;
+}
+
+int file_in(const char *path, const char *names, char **found)
+{
+    struct stat s;
+
+    *found = NULL;
+    if (stat(path, &s) || !S_ISDIR(s.st_mode)) {
+        *found = strdup(path);
+        return *found ? EXIT_OK : fail("out of memory");
+    }
+    char *const prefix = path_join(path, "");
+    const int status = prefix ? file_first(prefix, names, found) : fail("out of memory");
+    free(prefix);
+    if (status || *found)
+        return status;
     const int first = (int)strcspn(names, "|");
     return fail("%s is a directory without %.*s%s%s", path, first, names,
                 names[first] ? " or " : "", names[first] ? names + first + 1 : "");

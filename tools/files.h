@@ -48,6 +48,12 @@ void outputs_discard(struct outputs *o);
 /* "DIR/NAME", malloc'ed; null when out of memory. */
 char *path_join(const char *directory, const char *name);
 
+/* Whether the first `length` characters of a text, such as a path's, end so. */
+bool ends_with(const char *text, size_t length, const char *end);
+
+/* The first of the names (with bars between them) that is a file's when `prefix` is before it,
+ * malloc'ed; null where there is none. */
+int file_first(const char *prefix, const char *names, char **found);
 /* The first of the names (with bars between them) that is in a directory, which must have one, or
  * the path of what is none; malloc'ed, null on failure. */
 int file_in(const char *path, const char *names, char **found);

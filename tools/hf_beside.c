@@ -6,29 +6,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FILE_BYTES_MAX ((size_t)1 << 20) /* a few hundred bytes, but for lists of layers */
 
 /* The first of the files that is there; null if none is. */
 static int find(const char *config, char **path)
 {
-    static const char *const names[] = {"quantize_config.json", "quant_config.json",
-                                        "quantization_config.json"};
+    static const char names[] =
+        "quantize_config.json|quant_config.json|quantization_config.json";
     const char *const slash = strrchr(config, '/'), *const own = slash ? slash + 1 : config;
 
     *path = NULL;
-    for (size_t i = 0; !strcmp(own, "config.json") && i < sizeof names / sizeof names[0]; i++) {
-        if (asprintf(path, "%.*s%s", (int)(own - config), config, names[i]) < 0) {
-            *path = NULL;
-            return fail("out of memory");
-        }
-        if (!access(*path, F_OK))
-            break;
-        free(*path);
-        *path = NULL;
-    }
-    return EXIT_OK;
+    if (strcmp(own, "config.json"))
+        return EXIT_OK;
+    char *const prefix = strndup(config, (size_t)(own - config));
+    const int status = prefix ? file_first(prefix, names, path) : fail("out of memory");
+    free(prefix);
+    return status;
 }
 
 int hf_beside_read(const char *config, json_t **q, char **path)

@@ -7,6 +7,7 @@
 #include "hf_config.h"
 #include "hf_modules.h"
 #include "hf_quantisation.h"
+#include "options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -178,12 +179,10 @@ static int read_experts(const json_t *text, const char *path, struct model *m)
 /* Whether a layer is attention: transformers' name for its kind, or MiniMax's number. */
 static bool is_attention(const json_t *kind)
 {
-    static const char *const names[] = {"full_attention", "sliding_attention", "chunked_attention"};
+    static const char names[] = "full_attention|sliding_attention|chunked_attention";
 
-    for (size_t i = 0; json_is_string(kind) && i < sizeof names / sizeof names[0]; i++)
-        if (!strcmp(json_string_value(kind), names[i]))
-            return true;
-    return json_integer_value(kind) == 1;
+    return json_is_string(kind) ? choice_of(json_string_value(kind), names)
+                                : json_integer_value(kind) == 1;
 }
 
 /* Layers that are none of those that problems are made of. */
@@ -274,13 +273,7 @@ static void read_biases(const json_t *text, struct model *m)
 /* Types whose feed-forward is one projection up and one down, by their modelling files. */
 static bool has_no_gate(const char *type)
 {
-    static const char *const types[] = {"gpt_neox",  "starcoder2", "phi",    "nemotron",
-                                        "persimmon", "arcee",      "apertus"};
-
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (!strcmp(type, types[i]))
-            return true;
-    return false;
+    return choice_of(type, "gpt_neox|starcoder2|phi|nemotron|persimmon|arcee|apertus");
 }
 
 static int read_layers(const json_t *text, const char *path, struct model *m)

@@ -30,6 +30,7 @@
 #include "hf_beside.h"
 #include "hf_rules.h"
 #include "json_file.h"
+#include "options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,8 +128,8 @@ static int add_gptq(struct hf_rules *r, const json_t *own, struct model_scheme s
  * difference to a kernel: how weights were found, and their order. */
 static int note_unknown(const struct hf_rules *r, const json_t *own)
 {
-    static const char names[] = "|bits|group_size|sym|desc_act|mse|damp_percent|static_groups|"
-                                "damp_auto_increment|true_sequential|act_group_aware|";
+    static const char names[] = "bits|group_size|sym|desc_act|mse|damp_percent|static_groups|"
+                                "damp_auto_increment|true_sequential|act_group_aware";
     json_t *const unknown = json_object();
     const char *name;
     json_t *value;
@@ -136,8 +137,7 @@ static int note_unknown(const struct hf_rules *r, const json_t *own)
 
     json_object_foreach((json_t *)own, name, value)
     {
-        const char *const at = strstr(names, name);
-        if (!at || at == names || at[-1] != '|' || at[strlen(name)] != '|')
+        if (!choice_of(name, names))
             failed |= json_object_set(unknown, name, value) != 0;
     }
     if (json_object_size(unknown))

@@ -140,7 +140,7 @@ static bool has_words(const char *name, const char *words)
 
 static void take_step(struct hf_rules *r)
 {
-    r->steps -= r->steps > 8 ? 8 : r->steps; /* as much as one of a regular expression's */
+    r->steps -= r->steps > 8 ? 8 : r->steps; /* as long as some tries of a regular expression's */
 }
 
 static bool fits(struct hf_rules *r, const struct hf_rule *rule, const char *name)

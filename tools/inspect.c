@@ -252,23 +252,18 @@ static int inspect_checkpoint(struct inspection *x, const char *path)
 
 /* ---- The verb -------------------------------------------------------------------------------- */
 
-static bool ends_with(const char *path, const char *end)
-{
-    const size_t length = strlen(path), n = strlen(end);
-
-    return length > n && !strcmp(path + length - n, end);
-}
-
 static int inspect_file(struct inspection *x, const char *path)
 {
-    if (ends_with(path, ".safetensors") || ends_with(path, SAFETENSORS_INDEX))
+    const size_t length = strlen(path);
+
+    if (ends_with(path, length, ".safetensors") || ends_with(path, length, SAFETENSORS_INDEX))
         return inspect_checkpoint(x, path);
-    if (ends_with(path, "config.json"))
+    if (ends_with(path, length, "config.json"))
         return misuse(
             "%s says how a model is made: quern prewarm --model makes its kernels; to see "
             "its layers, give its directory or its .safetensors",
             path);
-    return ends_with(path, ".json") ? inspect_plan(x, path) : inspect_object(x, path);
+    return ends_with(path, length, ".json") ? inspect_plan(x, path) : inspect_object(x, path);
 }
 
 static int inspect(struct inspection *x, int argc, char **argv, int first)

@@ -118,26 +118,26 @@ static int parse_size(const char *name, const char *text, uint64_t *size)
                   name, text);
 }
 
-/* `choices` is "one|two|three". */
+int choice_of(const char *text, const char *choices)
+{
+    const size_t length = strlen(text);
+    int place = 1;
+
+    for (const char *p = choices;; place++) {
+        const size_t n = strcspn(p, "|");
+        if (n == length && !memcmp(p, text, n))
+            return place;
+        if (!p[n])
+            return 0;
+        p += n + 1;
+    }
+}
+
 static int parse_choice(const struct flag *flag, const char *text, int *choice)
 {
-    const size_t length = text ? strlen(text) : 0;
-    int index = 1;
-
-    if (!text) {
-        *choice = 1;
-        return -1;
-    }
-    for (const char *p = flag->choices; p; index++) {
-        const char *bar = strchr(p, '|');
-        const size_t n = bar ? (size_t)(bar - p) : strlen(p);
-        if (n == length && !memcmp(p, text, n)) {
-            *choice = index;
-            return -1;
-        }
-        p = bar ? bar + 1 : NULL;
-    }
-    return misuse("--%s '%s' is not one of %s", flag->name, text, flag->choices);
+    *choice = text ? choice_of(text, flag->choices) : 1;
+    return *choice ? -1
+                   : misuse("--%s '%s' is not one of %s", flag->name, text, flag->choices);
 }
 
 static int take_value(const struct flag *flag, const char *text)

@@ -23,6 +23,9 @@ int options_m(const char *text, struct m_set *set);
 /* Adds the other's values; false when that makes too many ranges. */
 bool options_m_add(struct m_set *set, const struct m_set *other);
 
+/* The place of a text among "one|two|three", from 1; 0: it is none of them. */
+int choice_of(const char *text, const char *choices);
+
 /* What an option does with its value; `to` points at the type named. */
 enum flag_kind {
     FLAG_YES = 1, /* bool; takes no value */

@@ -144,9 +144,9 @@ static quern_status run(struct bench *b, quern_op *op, int64_t m, struct quern_v
  * errors is up to twice that; of few weights, one of them counts. */
 static double flushed_of(const struct quern_problem *p, const struct target *t)
 {
-    const bool flushes = t->capabilities & CAP_MFMA_BF16_1K && !(t->capabilities & CAP_FP8_CVT);
+    const bool flushes = t->capabilities & CAP_FLUSHES_HALVES && p->a == QUERN_F16;
 
-    return flushes && p->a == QUERN_F16 ? 1e-4 + 0x1p-21 * pow((double)p->k, 0.75) : 0;
+    return flushes ? 1e-4 + 0x1p-21 * pow((double)p->k, 0.75) : 0;
 }
 
 /* DESIGN section 4: the error of 4-bit kernels in 16-bit types is that of centroids and results

@@ -9,7 +9,8 @@
  *
  * elf_machine: EF_AMDGPU_MACH_* of LLVM's AMDGPUUsage; read back from objects of hipRTC 6.4.3.
  *
- * capabilities: by compiling each instruction with clang 22 for each target.
+ * capabilities: by compiling each instruction with clang 22 for each target; FLUSHES_HALVES, of
+ * MI200: "Numerical accuracy" in PyTorch's documentation.
  *
  * vgprs, vgpr_granule, max_waves, lds_bytes: LLVM's occupancy for forced register counts (the same
  * compiler); waves are the largest it reports. RDNA's 128 KiB of LDS belong to a pair of compute
@@ -61,7 +62,8 @@ static const struct target targets[] = {
     {.name = "gfx908",  .elf_machine = 0x30,
      GCN("CDNA 1", CAP_DOT2_F32_F16 | CAP_ROW_BCAST | CAP_MFMA | CAP_AGPR),
      PART("Instinct MI100", 120, 1.502, 1229)},
-    {.name = "gfx90a",  .elf_machine = 0x3f, CDNA("CDNA 2", 65536, 32, CAPS_GFX90A),
+    {.name = "gfx90a",  .elf_machine = 0x3f,
+     CDNA("CDNA 2", 65536, 32, CAPS_GFX90A | CAP_FLUSHES_HALVES),
      SIMULATED, PART("Instinct MI210", 104, 1.7, 1638)},
     {.name = "gfx942",  .elf_machine = 0x4c,
      CDNA("CDNA 3", 65536, 32, CAPS_GFX90A | CAP_FP8_CVT | CAP_FP8_FNUZ | CAP_MFMA_FP8),

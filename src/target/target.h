@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What instructions a target has (reference: LLVM's AMDGPU feature lists, by compiling each). */
+/* What instructions a target has (reference: LLVM's AMDGPU feature lists, by compiling each), and
+ * what is peculiar to them. */
 enum target_capability {
     CAP_DOT2_F32_F16 = 1u << 0,  /* v_dot2_f32_f16 */
     CAP_DOT2_F32_BF16 = 1u << 1, /* v_dot2_f32_bf16 */
@@ -29,6 +30,7 @@ enum target_capability {
     CAP_VOPD = 1u << 15,      /* dual issue */
     CAP_AGPR = 1u << 16,
     CAP_DOT2_BF16_BF16 = 1u << 17, /* v_dot2_bf16_bf16 */
+    CAP_FLUSHES_HALVES = 1u << 18, /* dots and matrices take 16-bit denormals for zeros */
 };
 
 struct target {

@@ -519,6 +519,13 @@ def test_too_many_layers(quern, tmp_path):
     refused("'num_experts' is 65537", num_experts=65537)
 
 
+def test_inspect_points_to_prewarm(quern, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(DENSE))
+    for path in (tmp_path / "config.json", "config.json"):
+        quern.refused("inspect", path, status=2, says="quern prewarm --model makes its kernels",
+                      prefix=("env", "-C", tmp_path))
+
+
 # ---- Layers that cannot be made ----
 
 
