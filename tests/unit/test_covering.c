@@ -193,21 +193,43 @@ static void fail_case(const char *text, const char *target, int m)
                  quern_last_error()->message);
 }
 
+#define CASE_TEXT_MAX 160
+
+/* The problem of a case. */
+static void case_text(const int *c, char text[CASE_TEXT_MAX])
+{
+    const int group = groups[c[GROUP]];
+    const int k = (depths[c[K]] + group - 1) / group * group;
+
+    snprintf(text, CASE_TEXT_MAX, "%s group=%d a=%s c=%s n=%d k=%d bias=%d", formats[c[FORMAT]],
+             group, types[c[A]], types[c[C]], columns[c[N]], k, c[BIAS]);
+}
+
+/* What tests/bench/kernel_text.sh asks for: every case as a line "TARGET M PROBLEM". */
+static void print_cases(void)
+{
+    char text[CASE_TEXT_MAX];
+
+    for (int n = 0; n < array.count; n++) {
+        const int *const c = array.cases[n];
+        case_text(c, text);
+        printf("%s %d %s\n", verified[c[TARGET]]->name, rows[c[M]], text);
+    }
+}
+
 static void run_case(void *user, size_t index)
 {
     const int *const c = array.cases[index * ONE_IN];
-    const int group = groups[c[GROUP]];
-    const int k = (depths[c[K]] + group - 1) / group * group, m = rows[c[M]];
+    const int m = rows[c[M]];
     struct quern_verification v = QUERN_INIT(struct quern_verification);
     quern_ctx *const ctx = contexts[c[TARGET]];
     const char *const target = verified[c[TARGET]]->name;
     struct quern_problem p;
     quern_op *op;
-    char text[160];
+    char text[CASE_TEXT_MAX];
 
     (void)user;
-    snprintf(text, sizeof text, "%s group=%d a=%s c=%s n=%d k=%d bias=%d", formats[c[FORMAT]],
-             group, types[c[A]], types[c[C]], columns[c[N]], k, c[BIAS]);
+    case_text(c, text);
     if (quern_problem_parse(text, &p) != QUERN_OK ||
         quern_op_create_range(ctx, &p, m, m, &op) != QUERN_OK) {
         fail_case(text, target, m);
@@ -263,5 +285,9 @@ int main(void)
 
     find_levels();
     make(&array);
+    if (getenv("T_LIST_CASES")) {
+        print_cases();
+        return 0;
+    }
     return cmocka_run_group_tests_name("covering", tests, t_cache_make, t_cache_remove);
 }
