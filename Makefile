@@ -315,8 +315,8 @@ check-long: check
 demo: all
 	@sh tools/demo.sh
 
-format:
-	clang-format -i $$(git ls-files '*.c' '*.h')
+format: setup
+	@sh tools/format.sh --all -i
 
 # ---- installation -------------------------------------------------------------------------------
 # Everything finds its like relative to itself, so that the installed tree may be moved.

@@ -58,9 +58,9 @@ static int explain_sweep(struct explanation *x)
     if (e)
         return fail_status(e, NULL);
     if (x->common.json) {
-        status = json_print(json_pack("{s:s, s:s, s:b, s:s}", "problem", x->canonical, "target",
-                                      x->target.name, "verified", x->target.verified, "sweep",
-                                      text));
+        status =
+            json_print(json_pack("{s:s, s:s, s:b, s:s}", "problem", x->canonical, "target",
+                                 x->target.name, "verified", x->target.verified, "sweep", text));
     } else {
         print_head(x);
         printf("%s", text);

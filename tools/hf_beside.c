@@ -12,8 +12,7 @@
 /* The first of the files that is there; null if none is. */
 static int find(const char *config, char **path)
 {
-    static const char names[] =
-        "quantize_config.json|quant_config.json|quantization_config.json";
+    static const char names[] = "quantize_config.json|quant_config.json|quantization_config.json";
     const char *const slash = strrchr(config, '/'), *const own = slash ? slash + 1 : config;
 
     *path = NULL;

@@ -82,8 +82,8 @@ bool name_pattern_match(const struct name_pattern *p, const char *name, uint64_t
     if (!*budget)
         return false;
     pcre2_set_callout(p->bounds, take_step, budget);
-    const int result = pcre2_match(p->code, (PCRE2_SPTR)name, PCRE2_ZERO_TERMINATED, 0, 0, p->found,
-                                   p->bounds);
+    const int result =
+        pcre2_match(p->code, (PCRE2_SPTR)name, PCRE2_ZERO_TERMINATED, 0, 0, p->found, p->bounds);
     /* too many trials, or too much memory for them: as good as a budget that is used up */
     if (result < 0 && result != PCRE2_ERROR_NOMATCH)
         *budget = 0;

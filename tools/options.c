@@ -136,8 +136,7 @@ int choice_of(const char *text, const char *choices)
 static int parse_choice(const struct flag *flag, const char *text, int *choice)
 {
     *choice = text ? choice_of(text, flag->choices) : 1;
-    return *choice ? -1
-                   : misuse("--%s '%s' is not one of %s", flag->name, text, flag->choices);
+    return *choice ? -1 : misuse("--%s '%s' is not one of %s", flag->name, text, flag->choices);
 }
 
 static int take_value(const struct flag *flag, const char *text)

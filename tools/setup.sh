@@ -6,10 +6,11 @@
 #
 #   build/deps/usr      C libraries and headers, when they are not installed and cannot be
 #   build/deps/python   pip, pytest, hypothesis and numpy, likewise
+#   build/deps/format   the one version of clang-format that the tree is formatted with
 #   build/rocm          hipRTC and comgr with their own C library, when no ROCm 6 or 7 is installed
 #
 # As root, Debian packages are installed; otherwise they are only unpacked under build/. Each of the
-# three directories is made under another name and renamed when whole, so that an interrupted run
+# directories is made under another name and renamed when whole, so that an interrupted run
 # leaves nothing that the next one would mistake for the real thing. What one long test alone wants,
 # a browser, is fetched by tools/browser.sh.
 set -eu
@@ -59,6 +60,13 @@ C
 python() { PYTHONPATH=$top/build/deps/python${PYTHONPATH:+:$PYTHONPATH} python3 "$@"; }
 
 have_python() { python -c 'import pytest, hypothesis, numpy' 2>/dev/null; }
+
+# Versions of clang-format differ in what they make of the same file, so exactly this one is used.
+format_version=19.1.7
+
+have_format() {
+    sh tools/format.sh --version 2>/dev/null | grep -qF " version $format_version"
+}
 
 have_pip() { sh tools/pip.sh --version >/dev/null 2>&1; }
 
@@ -285,6 +293,19 @@ get_python() {
         "python3-hypothesis python3-numpy, or make 'python3 -m pip install' work here"
 }
 
+# Only `make format` and one test want it: without it the rest goes on, and the test is skipped.
+get_format() {
+    say "installing clang-format $format_version into build/deps/format"
+    rm -rf "$work/format"
+    if sh tools/pip.sh install --quiet --no-deps --only-binary=:all: --target "$work/format" \
+        "clang-format==$format_version" >>"$work/log" 2>&1; then
+        mkdir -p build/deps
+        rm -rf build/deps/format
+        mv "$work/format" build/deps/format
+    fi
+    have_format || say "no clang-format $format_version: formatting is not checked"
+}
+
 # Debian packages of hipRTC 6 and comgr are newer than the release that this machine runs, and so is
 # the C library they need: all of it is unpacked, and only the compiler worker ever runs on it.
 get_rocm() {
@@ -325,7 +346,7 @@ if [ -n "${QUERN_ROCM_PATH:-}" ] && ! have_rocm_in "$QUERN_ROCM_PATH"; then
     die "QUERN_ROCM_PATH=$QUERN_ROCM_PATH holds no libhiprtc.so.6 or .7 with libamd_comgr.so:" \
         "correct it, or unset it to have a compiler found or fetched"
 fi
-if have_libraries && have_python && have_pip && have_rocm; then
+if have_libraries && have_python && have_pip && have_format && have_rocm; then
     exit 0
 fi
 mkdir -p build
@@ -342,4 +363,5 @@ trap 'exit 143' TERM HUP
 
 have_libraries || get_libraries
 have_python && have_pip || get_python
+have_format || get_format
 have_rocm || get_rocm

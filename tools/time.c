@@ -25,21 +25,19 @@ struct measurement {
 };
 
 /* `modelled` < 0: no software GPU runs the target. */
-static void report(struct measurement *b, int64_t m, const struct timing_result *r,
-                   double modelled)
+static void report(struct measurement *b, int64_t m, const struct timing_result *r, double modelled)
 {
     const double gbs = (double)r->bytes / (r->median_us * 1e3);
     const double share = 100 * gbs / b->target.bandwidth_gbs;
 
     if (b->common.json) {
         json_array_append_new(
-            b->list,
-            json_pack("{s:I, s:f, s:f, s:o, s:f, s:f, s:I, s:i, s:i}", "m", (json_int_t)m,
-                      "microseconds", r->median_us, "least_microseconds", r->least_us,
-                      "model_microseconds", modelled < 0 ? json_null() : json_real(modelled),
-                      "gb_per_second", gbs, "percent_of_bandwidth", share, "bytes",
-                      (json_int_t)r->bytes, "weight_copies", (int)r->copies, "launches",
-                      r->launches));
+            b->list, json_pack("{s:I, s:f, s:f, s:o, s:f, s:f, s:I, s:i, s:i}", "m", (json_int_t)m,
+                               "microseconds", r->median_us, "least_microseconds", r->least_us,
+                               "model_microseconds",
+                               modelled < 0 ? json_null() : json_real(modelled), "gb_per_second",
+                               gbs, "percent_of_bandwidth", share, "bytes", (json_int_t)r->bytes,
+                               "weight_copies", (int)r->copies, "launches", r->launches));
         return;
     }
     table_cell(&b->table, "%lld", (long long)m);

@@ -32,8 +32,8 @@ struct tune {
     struct quern_device_info device;
     struct quern_target_info target;
     quern_ctx *ctx;
-    char *path;     /* of the table */
-    char **lines;   /* its entries: those that were there, and new ones */
+    char *path;   /* of the table */
+    char **lines; /* its entries: those that were there, and new ones */
     size_t count, room;
     json_t *list;
     struct table table;
@@ -208,11 +208,11 @@ static int note_result(struct tune *t, struct kernel *k, size_t best)
     if (!other)
         drop_line(t, line);
     if (t->common.json)
-        json_array_append_new(
-            t->list, json_pack("{s:s, s:i, s:s, s:f, s:s, s:f, s:b, s:I}", "problem", k->text, "m",
-                               k->m, "model_shape", k->shapes[0].words, "model_choice_us", k->us[0],
-                               "shape", k->shapes[best].words, "us", k->us[best], "noted", other,
-                               "shapes", (json_int_t)k->count));
+        json_array_append_new(t->list, json_pack("{s:s, s:i, s:s, s:f, s:s, s:f, s:b, s:I}",
+                                                 "problem", k->text, "m", k->m, "model_shape",
+                                                 k->shapes[0].words, "model_choice_us", k->us[0],
+                                                 "shape", k->shapes[best].words, "us", k->us[best],
+                                                 "noted", other, "shapes", (json_int_t)k->count));
     table_cell(&t->table, "%s", k->text);
     table_cell(&t->table, "%d", k->m);
     table_cell(&t->table, "%zu", k->count);

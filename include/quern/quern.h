@@ -38,10 +38,7 @@ extern "C" {
 #define QUERN_VERSION_PATCH 0
 
 /* Initialiser of any public struct: `struct quern_options o = QUERN_INIT(struct quern_options);` */
-#define QUERN_INIT(type)                                                                           \
-    {                                                                                              \
-        .size = sizeof(type)                                                                       \
-    }
+#define QUERN_INIT(type) {.size = sizeof(type)}
 
 /* ---- Status ---------------------------------------------------------------------------------- */
 
@@ -279,14 +276,14 @@ struct quern_options {
                                      * there and sound */
     quern_event_fn event;
     void *event_user;
-    const char *bundle_keys;        /* QUERN_BUNDLE_KEYS; a file of public keys, one of which must
+    const char *bundle_keys; /* QUERN_BUNDLE_KEYS; a file of public keys, one of which must
                                      * have signed each bundle of bundle_path */
-    enum quern_blas blas;           /* QUERN_BLAS=auto|off; auto: layers of many rows are made ready
+    enum quern_blas blas;    /* QUERN_BLAS=auto|off; auto: layers of many rows are made ready
                                      * for hipBLASLt too, where it is there (quern_op_workspace) */
     enum quern_cache_trust cache_trust; /* QUERN_CACHE_TRUST=user|group; group: the members of the
                                          * cache directory's group write to it too, and each of them
                                          * decides what runs on the GPU for all */
-    const char *force;              /* QUERN_FORCE; what kernels must be like, whatever the model
+    const char *force; /* QUERN_FORCE; what kernels must be like, whatever the model
                                      * says: predequant=on|off (int4: whether weights become numbers
                                      * of A's type in LDS before they are multiplied) */
 };

@@ -289,8 +289,8 @@ struct quern_sim_model {
      * four when nothing hides it, the sum of all that, and the share of it in which the average
      * matrix unit of the part is at work */
     double start_us, barrier_us, edge_us, product_us, matrix_percent;
-    double operations;         /* lane operations: issue cycles times lanes of a SIMD */
-    double operations_per_us;  /* that the part can do */
+    double operations;        /* lane operations: issue cycles times lanes of a SIMD */
+    double operations_per_us; /* that the part can do */
 };
 QUERN_API quern_status quern_sim_model_make(const struct quern_sim_profile *profile,
                                             struct quern_sim_model *model);

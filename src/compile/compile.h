@@ -33,7 +33,7 @@ struct toolchain {
     char llvm[1024];         /* "" when linked into comgr */
     char loader[1024];       /* the root's own ld-linux to exec, or "" for the host's */
     char library_path[2048]; /* for that loader */
-    char identity[256]; /* GNU build-ids of the four, "hiprtc:…,builtins:…,comgr:…,llvm:…" */
+    char identity[256];      /* GNU build-ids of the four, "hiprtc:…,builtins:…,comgr:…,llvm:…" */
 };
 
 /*

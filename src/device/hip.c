@@ -26,7 +26,7 @@ struct hip_device {
     struct device base;
     const struct hip_api *hip;
     int index;
-    unsigned forks; /* at open */
+    unsigned forks;       /* at open */
     pthread_mutex_t lock; /* of what follows */
     struct blas *blas;    /* null: not asked for yet */
 };

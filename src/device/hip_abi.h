@@ -63,7 +63,7 @@ union hip_properties {
     X(int, hipGetDeviceCount, (int *count))                                                        \
     X(int, hipGetDevicePropertiesR0600, (union hip_properties * properties, int device))           \
     X(int, hipDeviceGetAttribute, (int *value, int attribute, int device))                         \
-    X(int, hipDeviceTotalMem, (size_t * bytes, int device))                                        \
+    X(int, hipDeviceTotalMem, (size_t *bytes, int device))                                         \
     X(int, hipRuntimeGetVersion, (int *version))                                                   \
     X(int, hipGetDevice, (int *device))                                                            \
     X(int, hipSetDevice, (int device))                                                             \

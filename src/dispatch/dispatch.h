@@ -239,8 +239,7 @@ bool op_covers(const quern_op *op, int64_t m_max);
  * they are made if need be. op_blas_launch puts the first *done rows of m on the stream, 0 when it
  * is not for it.
  */
-void op_blas_prepare(quern_op *op, const struct plan_set *plans, int64_t m_max,
-                     enum quern_jit jit);
+void op_blas_prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit);
 quern_status op_blas_launch(quern_op *op, const struct quern_args *args, int64_t m, void *stream,
                             int64_t *done);
 void op_blas_free(quern_op *op);

@@ -21,7 +21,7 @@ struct batch {
         struct making making;
         quern_status status;
         struct error_record error;
-    } * work; /* null until there is one; room for PLAN_KERNELS_MAX */
+    } *work; /* null until there is one; room for PLAN_KERNELS_MAX */
 };
 
 static void finish_one(void *user, size_t i)

@@ -178,9 +178,8 @@ static void explain_blas(const quern_op *op, int64_t m, struct str *out)
     const quern_ctx *const ctx = op->ctx;
     struct plan_set set;
 
-    if (quern_op_workspace(op, m) &&
-        !plan_make_tuned(&op->spelling.problem, ctx->id.target, ctx->tuning, &ctx->settings.force,
-                         &set)) {
+    if (quern_op_workspace(op, m) && !plan_make_tuned(&op->spelling.problem, ctx->id.target,
+                                                      ctx->tuning, &ctx->settings.force, &set)) {
         const struct plan_blas b = plan_blas_choose(&set);
         plan_blas_explain(&b, m, out);
     }

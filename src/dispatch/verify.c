@@ -261,11 +261,11 @@ quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed, enum quern_sim
     FAIL_IF(out->size != sizeof *out, QUERN_E_ARGUMENT, "out.size is %zu; expected %zu", out->size,
             sizeof *out);
     FAIL_IF(m < 1 || m > 65536, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to 65536", m);
-    *out = (struct quern_verification){
-        .size = sizeof *out,
-        .max_error = INFINITY,
-        .tolerance = tolerance_of(&op->spelling.problem, op->ctx->id.target),
-        .counts = QUERN_INIT(struct quern_sim_counts)};
+    *out = (struct quern_verification){.size = sizeof *out,
+                                       .max_error = INFINITY,
+                                       .tolerance =
+                                           tolerance_of(&op->spelling.problem, op->ctx->id.target),
+                                       .counts = QUERN_INIT(struct quern_sim_counts)};
     const quern_status status = verify(&b, op, m, seed, check, out);
     tear_down(&b);
     return status;

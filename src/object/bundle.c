@@ -233,8 +233,8 @@ static quern_status read_compressed(struct reader *r, const uint8_t *p, uint64_t
             bundle);
     TRY(read_plain(r, raw, c.raw_bytes, &inner));
     FAIL_IF(!all_zero(raw + inner, c.raw_bytes - inner), QUERN_E_OBJECT,
-            "compressed bundle %u: bytes of no entry after the last object, at %" PRIu64,
-            bundle, inner);
+            "compressed bundle %u: bytes of no entry after the last object, at %" PRIu64, bundle,
+            inner);
     return QUERN_OK;
 }
 
@@ -255,8 +255,7 @@ static quern_status read_row(struct reader *r, const uint8_t *p, uint64_t size)
         if (at == size)
             return QUERN_OK;
         const bool plain = starts_with(p + at, size - at, PLAIN_MAGIC, PLAIN_MAGIC_BYTES);
-        FAIL_IF(!plain &&
-                    !starts_with(p + at, size - at, COMPRESSED_MAGIC, COMPRESSED_MAGIC_BYTES),
+        FAIL_IF(!plain && !starts_with(p + at, size - at, COMPRESSED_MAGIC, COMPRESSED_MAGIC_BYTES),
                 QUERN_E_OBJECT,
                 "no offload bundle at byte %" PRIu64 ": one starts with " PLAIN_MAGIC
                 " or " COMPRESSED_MAGIC,

@@ -8,11 +8,12 @@
 
 #include <inttypes.h>
 
-#define ITEMS  256 /* of a workgroup */
-#define CHUNK  8   /* weights: a dword of codes, a 16-byte store of 16-bit results */
-#define CHUNKS 4   /* loads in flight per lane; ITEMS * CHUNK * CHUNKS is a multiple of any block
+#define ITEMS 256 /* of a workgroup */
+#define CHUNK 8   /* weights: a dword of codes, a 16-byte store of 16-bit results */
+#define CHUNKS                                                                                     \
+    4          /* loads in flight per lane; ITEMS * CHUNK * CHUNKS is a multiple of any block
                       of a table format */
-#define LDS    64  /* sixteen values */
+#define LDS 64 /* sixteen values */
 
 /* Instructions of a wave besides those of its chunks. */
 #define SETUP_SLOTS 40
@@ -25,9 +26,9 @@ quern_status dequant_accepts(const struct quern_problem *p)
 
     FAIL_IF(p->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
             "only layout=%s has kernels for wq=%s in this version",
-            int4                      ? "k8, exl and ck"
+            int4                     ? "k8, exl and ck"
             : p->wq == QUERN_W_MXFP4 ? "k8"
-                                      : "bnb",
+                                     : "bnb",
             weight_name(p->wq));
     FAIL_IF(p->layout == QUERN_LAYOUT_GPTQ || p->layout == QUERN_LAYOUT_AWQ, QUERN_E_DECLINED,
             "no kernel reads layout=%s; repack the weights once, to layout=exl (quern repack)",

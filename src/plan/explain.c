@@ -71,14 +71,14 @@ static const char *lds_text(const struct plan *p)
 {
     const bool table = p->family == FAMILY_SIMT_W4 || p->family == FAMILY_MMA_W4;
 
-    return table && matrix_staged(p)        ? "table of all pairs of codes, weights on their way"
-           : table                          ? "table of all pairs of codes"
-           : p->family == FAMILY_MMA_TILE   ? "two steps of A and W"
-           : p->shared_sums                 ? "sums of A"
-           : p->stage                       ? "a part of A"
-           : matrix_staged(p)               ? "weights on their way"
-           : p->bias == BIAS_SHARED         ? "sums of A, sums of waves"
-                                            : "sums of waves";
+    return table && matrix_staged(p)      ? "table of all pairs of codes, weights on their way"
+           : table                        ? "table of all pairs of codes"
+           : p->family == FAMILY_MMA_TILE ? "two steps of A and W"
+           : p->shared_sums               ? "sums of A"
+           : p->stage                     ? "a part of A"
+           : matrix_staged(p)             ? "weights on their way"
+           : p->bias == BIAS_SHARED       ? "sums of A, sums of waves"
+                                          : "sums of waves";
 }
 
 /* Whether it has any: a plan of one wave for each row counts a few bytes that it does not use. */
@@ -107,8 +107,8 @@ static void shape_explain(const struct plan *p, struct str *out)
         str_addf(out,
                  "  shape      tiles of %d rows of A and %d of W, %d along K; %d by %d waves of %u "
                  "lanes with %d by %d each%s\n",
-                 p->m_tile, n_waves * p->rows_per_wave, p->chunk, p->split_k, n_waves,
-                 p->wave_size, p->m_tile / p->split_k, p->rows_per_wave,
+                 p->m_tile, n_waves * p->rows_per_wave, p->chunk, p->split_k, n_waves, p->wave_size,
+                 p->m_tile / p->split_k, p->rows_per_wave,
                  p->ahead ? "; operands are loaded ahead of barriers" : "");
         return;
     }
@@ -178,10 +178,9 @@ static void decode_explain(const struct plan *p, struct str *out)
                  p->staging == STAGING_WEIGHTS ? "on: weights go through LDS in the type of A"
                  : p->staging == STAGING_CODES && p->force.predequant == SWITCH_ON
                      ? "on: codes go through LDS in the type of A, unscaled, as nothing may be cut"
-                 : p->staging == STAGING_CODES ? "off: codes go through LDS, unscaled"
-                 : p->staging == STAGING_SCALED
-                     ? "off: weights are decoded and scaled in registers"
-                                               : "off: codes are decoded in registers");
+                 : p->staging == STAGING_CODES  ? "off: codes go through LDS, unscaled"
+                 : p->staging == STAGING_SCALED ? "off: weights are decoded and scaled in registers"
+                                                : "off: codes are decoded in registers");
     str_addf(
         out,
         "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f us "

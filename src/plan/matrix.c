@@ -149,9 +149,8 @@ int matrix_products_of_step(const struct plan *p)
 static uint32_t setup_slots(const struct plan *p)
 {
     const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
-    const int results =
-        (int)model_ceil_div(MATRIX_TILE * MATRIX_TILE / matrix_abreast(p),
-                            p->split_k * (int)p->wave_size);
+    const int results = (int)model_ceil_div(MATRIX_TILE * MATRIX_TILE / matrix_abreast(p),
+                                            p->split_k * (int)p->wave_size);
     const int parts = p->split_k * matrix_abreast(p);
     const int tile = matrix_form(p->products).values + 4 + results * (16 + 3 * parts / 2);
 
@@ -186,13 +185,13 @@ static bool shares_a(const struct plan *p)
 void matrix_try_waves(struct plan *p, const struct matrix_shape *shape, matrix_share_fn share,
                       struct model_ranking *ranking)
 {
-    struct model_counts one = {
-        .vgprs = shape->vgprs,
-        .step_matrix = (uint32_t)(matrix_products_of_step(p) * shape->cycles),
-        .row_steps = p->problem.k / matrix_step(p),
-        .row_grain = MATRIX_TILE,
-        .flight_bytes = (int64_t)p->rows_per_wave * matrix_step(p) / 2,
-        .memory_cycles = model_memory_cycles(p, shape->weight_bytes)};
+    struct model_counts one = {.vgprs = shape->vgprs,
+                               .step_matrix =
+                                   (uint32_t)(matrix_products_of_step(p) * shape->cycles),
+                               .row_steps = p->problem.k / matrix_step(p),
+                               .row_grain = MATRIX_TILE,
+                               .flight_bytes = (int64_t)p->rows_per_wave * matrix_step(p) / 2,
+                               .memory_cycles = model_memory_cycles(p, shape->weight_bytes)};
 
     for (int split = 1; split <= WAVES_MAX && split <= one.row_steps; split *= 2) {
         p->split_k = split;

@@ -69,7 +69,7 @@ static int zero_bytes(const struct plan *p)
 
 /* How a workgroup makes them, as the template says. */
 struct summing {
-    int64_t sums;       /* that the workgroup keeps */
+    int64_t sums;   /* that the workgroup keeps */
     int loads;      /* of each lane that shares in a sum */
     int blocks;     /* of rows, which a wave sums in turn */
     int64_t spans;  /* of a wave, or of several side by side */

@@ -119,12 +119,11 @@ static void estimate_cycles(struct plan *p)
     const struct shape s = shape_of(p);
     struct plan_estimate *const e = &p->estimate;
     const int64_t issue = target_issue_cycles(t), steps = p->problem.k / p->chunk;
-    const int64_t matrix =
-        steps * products_of_step(p, &s) * target_matrix_cycles(t, s.form.text);
+    const int64_t matrix = steps * products_of_step(p, &s) * target_matrix_cycles(t, s.form.text);
     const int64_t setup = setup_slots(p) * issue, slots = setup + steps * step_slots(p) * issue;
 
-    e->together = (int)target_workgroups_per_cu(t, e->vgprs, p->lds_bytes, p->wave_size,
-                                                (unsigned)p->waves);
+    e->together =
+        (int)target_workgroups_per_cu(t, e->vgprs, p->lds_bytes, p->wave_size, (unsigned)p->waves);
     e->wave_cycles = !target_matrix_pipe(t)
                          ? slots - steps * products_of_step(p, &s) * issue + matrix
                      : slots > matrix ? slots
@@ -180,8 +179,8 @@ static bool estimate(struct plan *p)
     estimate_cycles(p);
     e->kernel_cycles = plan_cycles(p, slices) / slices;
     /* an eighth of it is that of a quarter of the rows: of equals the finer grid is better */
-    e->busy_cycles = (7 * e->kernel_cycles + plan_cycles(p, slices / 4) / (slices / 4)) / 8 *
-                     t->cus * t->simds;
+    e->busy_cycles =
+        (7 * e->kernel_cycles + plan_cycles(p, slices / 4) / (slices / 4)) / 8 * t->cus * t->simds;
     e->busy_percent = target_fill(t, (uint64_t)(e->workgroups * slices)).percent;
     const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
     const int64_t bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes +

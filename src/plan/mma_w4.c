@@ -34,9 +34,9 @@ static int scale_slots(const struct plan *p)
 static int body_slots(const struct plan *p)
 {
     const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p), spans = matrix_spans(p);
-    const int weights = p->ring * p->chunk; /* that a lane looks up in each tile */
+    const int weights = p->ring * p->chunk;        /* that a lane looks up in each tile */
     const int pieces = matrix_lane_weights(p) / 8; /* of 16 bytes, of A or of values from LDS */
-    int slots = weights * n; /* an address and an LDS load for each pair */
+    int slots = weights * n;                       /* an address and an LDS load for each pair */
 
     if (matrix_staged(p))
         slots += (weights / 8 + pieces) * n;
@@ -58,11 +58,11 @@ static struct matrix_shape shape_of(const struct plan *p, int cycles)
     const struct quern_problem *const q = &p->problem;
     const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
 
-    return (struct matrix_shape){
-        .body = body_slots(p),
-        .vgprs = vgprs(p),
-        .cycles = cycles,
-        .weight_bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes};
+    return (struct matrix_shape){.body = body_slots(p),
+                                 .vgprs = vgprs(p),
+                                 .cycles = cycles,
+                                 .weight_bytes = q->n * q->k / 2 +
+                                                 q->n * (q->k / problem_group(q)) * scale_bytes};
 }
 
 /* The table, and behind it weights on their way. */

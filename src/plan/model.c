@@ -82,8 +82,8 @@ static int64_t round_cycles(const struct plan *p, const struct model_counts *c, 
     const int64_t cycles = target_issue_cycles(t), simds = (int64_t)t->simds;
     const int64_t latency = target_latency_cycles(t);
     const int64_t waves = model_ceil_div(workgroups * p->waves, simds);
-    const int64_t shared = busy_cycles(t, workgroups * c->shared_slots,
-                                       workgroups * c->shared_matrix) / simds;
+    const int64_t shared =
+        busy_cycles(t, workgroups * c->shared_slots, workgroups * c->shared_matrix) / simds;
     const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
     const int64_t issue = waves * step;
     const int64_t wait = latency + step / 2; /* asked for in mid-step */
@@ -152,8 +152,8 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
 
     /* groups of rows that are walked over are dealt out as workgroups are */
     const struct target_fill fill = target_fill(t, (uint64_t)groups);
-    const int64_t fullest = held ? (int64_t)target_fill(t, (uint64_t)e->workgroups).fullest
-                                 : (int64_t)fill.fullest;
+    const int64_t fullest =
+        held ? (int64_t)target_fill(t, (uint64_t)e->workgroups).fullest : (int64_t)fill.fullest;
     const int64_t fit = by_waves < by_lds ? by_waves : by_lds;
     const int64_t together = fit < fullest ? fit : fullest;
     if (p->resident > fit)
@@ -166,9 +166,9 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     e->setup_slots = c->setup_slots;
     e->slots = e->workgroups * (c->shared_slots + p->waves * (int64_t)c->setup_slots) +
                groups * (p->waves / p->split_k * c->row_slots);
-    e->busy_cycles = busy_cycles(t, e->slots, groups * (p->waves / p->split_k) *
-                                                      c->row_steps * c->step_matrix +
-                                                  e->workgroups * c->shared_matrix);
+    e->busy_cycles = busy_cycles(t, e->slots,
+                                 groups * (p->waves / p->split_k) * c->row_steps * c->step_matrix +
+                                     e->workgroups * c->shared_matrix);
     e->kernel_cycles = fullest / together * round_cycles(p, c, together);
     if (fullest % together)
         e->kernel_cycles += round_cycles(p, c, fullest % together);
@@ -235,8 +235,8 @@ bool model_beaten(const struct plan *p, const struct model_counts *c, const stru
         ((c->open ? 1 : waves) * c->setup_slots + waves * c->last_slots) * target_issue_cycles(t) +
         issue + (c->trips - 1) * (issue > wait ? issue : wait);
     const int64_t setup = c->open ? 0 : p->split_k * (int64_t)c->setup_slots;
-    const int64_t busy = busy_cycles(t, parts * (c->row_slots + setup),
-                                     parts * c->row_steps * c->step_matrix);
+    const int64_t busy =
+        busy_cycles(t, parts * (c->row_slots + setup), parts * c->row_steps * c->step_matrix);
     if (!worst->estimate.fills && kernel <= c->fills_below)
         return false;
     return cost_of(t, kernel, busy, c->memory_cycles) >= cost(worst);

@@ -25,13 +25,13 @@ struct model_counts {
     int row_grain;                    /* rows of W that stay together; 0: one */
     int64_t memory_cycles;            /* of model_memory_cycles */
     int64_t flight_bytes;             /* of weights that a wave has asked for when it waits */
-    int64_t asked_bytes; /* of a workgroup for one group of rows, whichever cache has them; 0: not
+    int64_t asked_bytes;  /* of a workgroup for one group of rows, whichever cache has them; 0: not
                             counted */
-    int64_t waits;       /* of a workgroup in one group of rows: all its waves wait together */
+    int64_t waits;        /* of a workgroup in one group of rows: all its waves wait together */
     int64_t flight_asked; /* bytes on their way to a compute unit with which no latency counts but
                              a workgroup's first; 0: none are enough */
-    int64_t fills_below; /* kernel cycles above which the plan never fills the part; 0: it may */
-    bool open;           /* to model_beaten: flight_asked and whether the plan walks are to come */
+    int64_t fills_below;  /* kernel cycles above which the plan never fills the part; 0: it may */
+    bool open;            /* to model_beaten: flight_asked and whether the plan walks are to come */
 };
 
 /* Candidates of a family, best first. */

@@ -142,8 +142,7 @@ static quern_status add_mma(struct plan_set *set, struct plan base,
     base.family = family->id;
     TRY(add_kernel(&tall, &base, mma_tiles[0], COUNT(mma_tiles) == 1));
     const int fewest = family->fewest_rows(&base);
-    if (fewest < mma_tiles[0] && set->count &&
-        add_kernel(&low, &base, fewest, false) == QUERN_OK &&
+    if (fewest < mma_tiles[0] && set->count && add_kernel(&low, &base, fewest, false) == QUERN_OK &&
         model_faster(&low.plans[0], &set->plans[set->count - 1], 100) &&
         model_pays(&low.plans[0], &tall.plans[0])) {
         put_kernel(set, &low, kept);
@@ -346,9 +345,8 @@ quern_status plan_reshape(struct plan *plan, const char *shape)
 
     FAIL_IF(p.family == FAMILY_DEQUANT, QUERN_E_ARGUMENT, "op=dequant has one shape");
     TRY(model_choose(decode_family_by(p.family)->model, shape, &p));
-    FAIL_IF(p.choice != CHOICE_MEASURED, QUERN_E_ARGUMENT,
-            "'%s' is no shape of %s on %s", shape, p.symbol,
-            p.target->name);
+    FAIL_IF(p.choice != CHOICE_MEASURED, QUERN_E_ARGUMENT, "'%s' is no shape of %s on %s", shape,
+            p.symbol, p.target->name);
     TRY(limit(&p));
     *plan = p;
     return QUERN_OK;
@@ -366,8 +364,8 @@ void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX])
     if (p->stage)
         length += snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " stage=%d", p->stage);
     if (p->resident)
-        length += snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " resident=%d",
-                           p->resident);
+        length +=
+            snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " resident=%d", p->resident);
     if (p->family == FAMILY_SIMT_INT4 && plan_squares(p))
         snprintf(text + length, PLAN_SHAPE_MAX - (size_t)length, " shared=%d",
                  p->shared_sums + p->shared_a);
@@ -461,8 +459,8 @@ static size_t slices_by_time(const struct plan_set *set, size_t kernels, int64_t
 
     for (bool tile = true; tile && kernels > 1; kernels--, p--) {
         if (m > p->m_tile && m % p->m_tile)
-            count = keep_less(slices, count, other,
-                              add_full_and_rest(set, kernels - 1, p, m, other));
+            count =
+                keep_less(slices, count, other, add_full_and_rest(set, kernels - 1, p, m, other));
         count = keep_less(slices, count, other, add_slices(p - 1, 0, m, other));
         tile = p[-1].family == FAMILY_MMA_TILE;
     }

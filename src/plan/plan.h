@@ -123,10 +123,10 @@ struct plan_estimate {
     int64_t bytes_in_flight; /* of weights that a compute unit waits for when all its waves do */
     int64_t kernel_cycles; /* of the fullest compute unit: instructions issued, loads waited for */
     int64_t wave_cycles, lds_cycles; /* of mma_tile: a wave's of its SIMD, a workgroup's of LDS */
-    int64_t edge_cycles;  /* of a wave ahead of products and behind them, where those are not part
+    int64_t edge_cycles;   /* of a wave ahead of products and behind them, where those are not part
                              of wave_cycles */
-    int64_t drain_cycles; /* of a workgroup that is alone at its barriers */
-    int together;         /* workgroups that a compute unit holds */
+    int64_t drain_cycles;  /* of a workgroup that is alone at its barriers */
+    int together;          /* workgroups that a compute unit holds */
     int64_t memory_cycles; /* every operand once, at the part's bandwidth */
     int64_t busy_cycles;   /* of all SIMDs together: instructions issued, matrix units at work */
     bool fills; /* the grid is as fine as is asked for, or as rows of W can be dealt out */
@@ -137,22 +137,22 @@ struct plan {
     struct plan_force force;      /* what it was chosen under */
     const struct target *target;
     enum plan_family family;
-    char symbol[64];             /* kernel name: for people and profilers, not an identity */
-    int m_lo, m_hi; /* rows of A that it serves, in slices where those beat the next kernel; the
+    char symbol[64]; /* kernel name: for people and profilers, not an identity */
+    int m_lo, m_hi;  /* rows of A that it serves, in slices where those beat the next kernel; the
                        largest has rows of more than m_hi, too, and of mma_tile shares those from
                        m_lo on with kernels below, as plan_slices says */
-    int m_tile;     /* rows of a slice */
-    int meant_for;  /* of mma_tile: rows of A that its shape is chosen for */
+    int m_tile;      /* rows of a slice */
+    int meant_for;   /* of mma_tile: rows of A that its shape is chosen for */
     enum plan_products products;
-    unsigned wave_size;          /* 32 or 64 */
-    int waves;                   /* of a workgroup */
-    int rows_per_wave;           /* rows of W that one wave works on at a time */
+    unsigned wave_size; /* 32 or 64 */
+    int waves;          /* of a workgroup */
+    int rows_per_wave;  /* rows of W that one wave works on at a time */
     int split_k; /* waves that share a row of W: along K, or of mma_tile along M; divides waves */
     int chunk; /* consecutive weights of a row that one lane takes in a step, or of mma_* in one of
                   the `ring` loads of a step, or of mma_tile the whole workgroup in a step */
-    int waves_asked;             /* of a SIMD, that the compiler must leave registers for */
-    int tail;   /* of a last step for what whole steps leave of K; 0: steps are all alike */
-    int chunks; /* of family dequant: how many of them a lane takes, all at once */
+    int waves_asked; /* of a SIMD, that the compiler must leave registers for */
+    int tail;        /* of a last step for what whole steps leave of K; 0: steps are all alike */
+    int chunks;      /* of family dequant: how many of them a lane takes, all at once */
     bool ahead; /* each wave has two or three steps, a tail included, and requests the weights of
                    all of them at once; of mma_tile: operands are loaded ahead of a barrier */
     enum plan_phase phase;
@@ -163,13 +163,13 @@ struct plan {
     uint32_t lds_bytes; /* static LDS of the kernel */
     enum plan_pairing pairing; /* of families simt_int4 and mma_int4 */
     enum plan_staging staging; /* of mma_int4 */
-    enum plan_bias bias; /* of mma_int4 */
+    enum plan_bias bias;       /* of mma_int4 */
     int row_lanes;    /* (of simt_skinny too) neighbouring lanes with rows of W of their own: a wave
                          works on as many times rows_per_wave; else 0 or 1 */
     bool shared_sums; /* sums of A are made once for all rows of a workgroup, in LDS */
     bool shared_a;    /* and A itself is there, in the order that words of int4 have */
     enum plan_fp8 fp8; /* of family simt_skinny; 0: no fp8 */
-    int ring; /* of simt_skinny and mma_*: chunks of each row that a lane has asked for at once */
+    int ring;  /* of simt_skinny and mma_*: chunks of each row that a lane has asked for at once */
     int stage; /* of simt_skinny: chunks of each row, of a wave, whose part of A is in LDS at once;
                   0: A is read from the caches */
     int resident; /* of simt_skinny: workgroups for each compute unit of the device at hand, which
@@ -186,7 +186,7 @@ struct plan_set {
     size_t count;
     int m_max; /* m_hi of the largest kernel that the problem has; INT_MAX: it is not here */
     struct plan plans[PLAN_KERNELS_MAX];
-    bool tuned;            /* a tuning table was asked: that of this hash */
+    bool tuned; /* a tuning table was asked: that of this hash */
     struct hash128 tuning;
 };
 

@@ -12,9 +12,9 @@
 #define VALUES_MAX   32   /* sums per lane that the template's reduction can fold */
 #define SIZE_MAX_NK  ((int64_t)1 << 27)
 #define CK_BYTES_MAX ((int64_t)1 << 32) /* layout ck: one 32-bit offset reaches all of b */
-#define LOAD_WEIGHTS 32    /* of a lane in one load; lanes with matrix products may have two */
-#define CK_LANES     8     /* lanes with rows of their own: eight 16-byte blocks fill a line */
-#define SQUARE       4     /* and those of a matrix product of 4 by 4 that all counts */
+#define LOAD_WEIGHTS 32 /* of a lane in one load; lanes with matrix products may have two */
+#define CK_LANES     8  /* lanes with rows of their own: eight 16-byte blocks fill a line */
+#define SQUARE       4  /* and those of a matrix product of 4 by 4 that all counts */
 #define LDS_SHARE    2 /* of what LDS a workgroup takes no more, so that two share a compute unit */
 #define LDS_LEAST    16
 
@@ -98,7 +98,7 @@ static int a_slots(const struct plan *p)
     if (plan_of_f32(p))
         return p->problem.a == QUERN_F32 ? 0 : 8;
     return p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_A && !p->shared_a ? 4
-                                                                                             : 0;
+                                                                                              : 0;
 }
 
 /* Of a word of A: its products with zeros and with ones, at once by matrix products. */
@@ -119,7 +119,7 @@ static uint32_t step_slots(const struct plan *p)
     /* loads of weights, scales, zero points */
     slots += r * ((int)model_ceil_div(p->chunk, LOAD_WEIGHTS) + 1 + has_zeros(p));
     slots += r * spans * ((q->scale != QUERN_SCALE_F32) + has_zeros(p)); /* conversions */
-    slots += m * p->chunk * (int)dtype_bytes(q->a) / 16;                   /* loads of A */
+    slots += m * p->chunk * (int)dtype_bytes(q->a) / 16;                 /* loads of A */
     if (p->products == PRODUCTS_MATRIX)
         slots += spans * (r * m * (2 + has_zeros(p)) + m * has_zeros(p));
     else
@@ -173,9 +173,8 @@ static uint32_t vgprs(const struct plan *p)
         /* sums of an unrolled step are its share of the total */
         const int sum = p->ahead ? 4 : 8;
         const int zero = has_zeros(p) ? 3 : 0;
-        return (uint32_t)((held + sum * m + zero) * r + 4 * ring * m +
-                          4 * sums_of_a(p) * m + (p->ahead ? 0 : 2 * r + 12) +
-                          (plan_squares(p) ? 8 : 0));
+        return (uint32_t)((held + sum * m + zero) * r + 4 * ring * m + 4 * sums_of_a(p) * m +
+                          (p->ahead ? 0 : 2 * r + 12) + (plan_squares(p) ? 8 : 0));
     }
     const int pair = plan_of_f32(p) ? 2 : 1;
 
@@ -219,8 +218,7 @@ static int64_t partial_bytes(const struct plan *p)
 
 static uint32_t lds_bytes(const struct plan *p)
 {
-    const int64_t shared =
-        p->shared_sums ? sums_bytes(p) + (p->shared_a ? a_bytes(p) : 0) : 0;
+    const int64_t shared = p->shared_sums ? sums_bytes(p) + (p->shared_a ? a_bytes(p) : 0) : 0;
     const int64_t partial = partial_bytes(p);
     const int64_t most = shared > partial ? shared : partial;
 
@@ -247,8 +245,8 @@ static void count(struct plan *p, struct model_counts *counts)
         .trips = trips,
         .row_grain = plan_squares(p) ? SQUARE : 1,
         .row_slots = p->split_k * trips * (int64_t)step,
-        .memory_cycles = model_memory_cycles(
-            p, q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * (scale_bytes + zero_bytes)),
+        .memory_cycles = model_memory_cycles(p, q->n * q->k / 2 + q->n * (q->k / problem_group(q)) *
+                                                                      (scale_bytes + zero_bytes)),
         .flight_bytes =
             (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips : 1)};
 }

@@ -24,7 +24,7 @@
 #define WALK_SLOTS 20 /* instructions of a wave that goes on to the next group of rows */
 
 #define BUSY_PERCENT_FULL 95
-#define STEPS_M_MAX        4 /* rows of A for which a wave may have any number of rows of W */
+#define STEPS_M_MAX       4 /* rows of A for which a wave may have any number of rows of W */
 
 /* With one row of A a layer should be as fast as its weights arrive: enough bytes of them asked for
  * by a compute unit to last this long, or half of all it reads. */
@@ -89,10 +89,10 @@ static int fp8_slots(const struct plan *p, int count)
         return 4 * count;
     if (p->fp8 == FP8_SOFTWARE) /* (an FMA of RDNA takes f16) */
         return 2 * count + 3 * count / 4 +
-               (p->products == PRODUCTS_PACKED             ? count
-                : p->products == PRODUCTS_PLAIN || !bf16   ? 0
-                : p->target->generation > 9                ? 2 * count
-                                                           : 3 * count / 2);
+               (p->products == PRODUCTS_PACKED           ? count
+                : p->products == PRODUCTS_PLAIN || !bf16 ? 0
+                : p->target->generation > 9              ? 2 * count
+                                                         : 3 * count / 2);
     return converted + examined;
 }
 
@@ -139,8 +139,7 @@ static int64_t stages_of(const struct plan *p)
 /* Bytes of LDS for a row of A, and for all: as the template lays them out. */
 static int64_t stage_row_bytes(const struct plan *p)
 {
-    const int64_t k =
-        p->stage < trips_of(p) ? p->stage * p->split_k * slot_of(p) : p->problem.k;
+    const int64_t k = p->stage < trips_of(p) ? p->stage * p->split_k * slot_of(p) : p->problem.k;
 
     return k * dtype_bytes(p->problem.a);
 }
@@ -177,9 +176,9 @@ static int slot_slots(const struct plan *p)
     const int narrow = plan_of_f32(p) ? p->chunk : 0;
     /* where the compiler looks for pairs, about a half of what can be dual-issued finds a partner
      * in another register bank */
-    const bool found = p->target->capabilities & CAP_VOPD && p->chunk > 1 &&
-                       (p->products == PRODUCTS_DOT2 ||
-                        (p->products == PRODUCTS_PLAIN && p->fp8 != FP8_SOFTWARE));
+    const bool found =
+        p->target->capabilities & CAP_VOPD && p->chunk > 1 &&
+        (p->products == PRODUCTS_DOT2 || (p->products == PRODUCTS_PLAIN && p->fp8 != FP8_SOFTWARE));
     const int sums = r * columns;
     int products = p->chunk * sums;
     int slots = r + columns * (p->chunk * ab > LOAD_BYTES ? 2 : 1); /* loads */
@@ -232,8 +231,8 @@ static uint32_t vgprs(const struct plan *p)
     const int loads = r * registers_of(p, weight_bytes(&p->problem)) + (p->stage ? 0 : of_a);
     const int converts = (plan_of_f32(p) ? 2 * (r + columns) : 0) +
                          (p->fp8 ? 3 * (r + columns) : 0) +
-                         (p->fp8 == FP8_HALVED     ? 24
-                          : p->fp8 != FP8_SOFTWARE ? 0
+                         (p->fp8 == FP8_HALVED             ? 24
+                          : p->fp8 != FP8_SOFTWARE         ? 0
                           : dtype_bytes(p->problem.a) == 1 ? 36
                                                            : 24);
 
@@ -292,19 +291,18 @@ static void count(struct plan *p, struct model_counts *counts)
                    ? model_phase(p, row_bytes, stages > 1 ? p->stage / p->ring : rounds)
                    : PHASE_NONE;
     const uint32_t slot = (uint32_t)slot_slots(p), round = (uint32_t)round_slots(p);
-    *counts = (struct model_counts){
-        .vgprs = vgprs(p),
-        .step_slots = (uint32_t)p->ring * slot + round,
-        .setup_slots = setup_slots(p),
-        .last_slots = group_slots(p),
-        .trips = rounds,
-        .row_slots = p->split_k * (trips * slot + rounds * round),
-        .memory_cycles = memory,
-        .flight_bytes =
-            (int64_t)p->rows_per_wave * p->wave_size * p->chunk * weight_bytes(q) * p->ring,
-        .waits = stages > 1 ? stages - 1 : 0,
-        .fills_below = p->row_lanes == 8 ? 0 : fills_below(memory),
-        .open = true};
+    *counts = (struct model_counts){.vgprs = vgprs(p),
+                                    .step_slots = (uint32_t)p->ring * slot + round,
+                                    .setup_slots = setup_slots(p),
+                                    .last_slots = group_slots(p),
+                                    .trips = rounds,
+                                    .row_slots = p->split_k * (trips * slot + rounds * round),
+                                    .memory_cycles = memory,
+                                    .flight_bytes = (int64_t)p->rows_per_wave * p->wave_size *
+                                                    p->chunk * weight_bytes(q) * p->ring,
+                                    .waits = stages > 1 ? stages - 1 : 0,
+                                    .fills_below = p->row_lanes == 8 ? 0 : fills_below(memory),
+                                    .open = true};
 }
 
 static bool estimate_all(struct plan *p, const struct model_counts *counted)
@@ -372,8 +370,7 @@ static int vector_of(const struct quern_problem *q)
 static bool camps(const struct plan *p)
 {
     return p->target->generation > 9 && p->problem.n > 2 * (int64_t)p->target->cus &&
-           p->problem.k % slot_of(p) == 0 &&
-           p->problem.k * weight_bytes(&p->problem) % 512 == 0;
+           p->problem.k % slot_of(p) == 0 && p->problem.k * weight_bytes(&p->problem) % 512 == 0;
 }
 
 /* Estimates a plan whose fields are all set, and puts it in. */
@@ -411,8 +408,7 @@ static void try_walking(struct plan *p, const struct model_counts *counts,
     const int64_t partial = (int64_t)p->waves * results_of(p) * p->wave_size * 8;
     const int64_t lds = staged_bytes(p) + (p->split_k > 1 ? partial : 0);
     const int most = (int)target_workgroups_per_cu(p->target, counts->vgprs + WALK_VGPRS,
-                                                   (unsigned)lds, p->wave_size,
-                                                   (unsigned)p->waves);
+                                                   (unsigned)lds, p->wave_size, (unsigned)p->waves);
     for (p->resident = ranking->wanted ? 1 : most; p->resident <= most; p->resident++)
         if (groups > p->resident * cus || ranking->wanted)
             try_one(p, counts, ranking);

@@ -249,8 +249,8 @@ static void count(struct plan *p, struct model_counts *counts)
         .last_slots = steps % p->split_k ? 0 : tail,
         .trips = trips,
         .row_slots = steps * step + tail,
-        .memory_cycles = model_memory_cycles(
-            p, q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes),
+        .memory_cycles = model_memory_cycles(p, q->n * q->k / 2 +
+                                                    q->n * (q->k / problem_group(q)) * scale_bytes),
         .flight_bytes =
             (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips : 1)};
 }

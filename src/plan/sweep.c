@@ -88,8 +88,7 @@ static void add_kernels(struct str *out, const struct plan_set *set, int m)
             str_addf(out, " in %" PRId64 " slices", slices[i].slices);
     }
     str_addf(out, ": %.1f us\n",
-             target_microseconds(set->plans[0].target,
-                                 (double)plan_slices_cycles(slices, count)));
+             target_microseconds(set->plans[0].target, (double)plan_slices_cycles(slices, count)));
 }
 
 void plan_explain_rows(const struct plan_set *set, int m, struct str *out)

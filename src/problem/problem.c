@@ -18,10 +18,8 @@ struct names {
 };
 
 #define NAMES(...)                                                                                 \
-    {                                                                                              \
-        (const char *const[]){NULL, __VA_ARGS__},                                                  \
-            sizeof((const char *const[]){NULL, __VA_ARGS__}) / sizeof(char *)                      \
-    }
+    {(const char *const[]){NULL, __VA_ARGS__},                                                     \
+     sizeof((const char *const[]){NULL, __VA_ARGS__}) / sizeof(char *)}
 
 static const struct names op_names = NAMES("gemm", "dequant");
 static const struct names weight_names =

@@ -160,7 +160,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
 
 #define LOAD_f(p) f32_of(p[l])
 #define LOAD_u(p) p[l]
-#define LOAD_i(p) (int32_t) p[l]
+#define LOAD_i(p) (int32_t)p[l]
 #define LOAD_h(p) f16_to_f32(p[l] & 0xffff)
 #define LOAD_w(p) (p[l] & 0xffff)
 #define LOAD_d(p) f64_of(p[l] | (uint64_t)p[l + stride] << 32)
@@ -177,7 +177,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
 #define STORE_u(d, high, x) d[l] = (uint32_t)(x)
 #define STORE_i(d, high, x) d[l] = (uint32_t)(x)
 #define STORE_h(d, high, x) d[l] = (d[l] & keep) | f32_to_f16(x)
-#define STORE_w(d, high, x) d[l] = (d[l] & keep) | ((uint32_t)(x)&0xffff)
+#define STORE_w(d, high, x) d[l] = (d[l] & keep) | ((uint32_t)(x) & 0xffff)
 #define STORE_p(d, high, x) d[l] = (uint32_t)(x)
 #define STORE_k(d, high, x) d[l] = (uint32_t)(x)
 #define STORE_b(d, high, x) d[l] = (uint32_t)(x)
@@ -203,7 +203,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
 #define PUT_u(x) STORE_u(r, 64, x)
 #define PUT_i(x) STORE_i(r, 64, x)
 #define PUT_h(x) r[l] = f32_to_f16(x)
-#define PUT_w(x) r[l] = (uint32_t)(x)&0xffff
+#define PUT_w(x) r[l] = (uint32_t)(x) & 0xffff
 #define PUT_p(x) STORE_p(r, 64, x)
 #define PUT_k(x) STORE_k(r, 64, x)
 #define PUT_b(x) STORE_b(r, 64, x)

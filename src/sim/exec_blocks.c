@@ -134,8 +134,8 @@ static const struct insn *convert(struct wave *w, const struct insn *i, const st
         const float factor = exponent_of(f32_of(lane_value(w, scale, l)));
         for (unsigned n = 0; n < ELEMENTS && w->mask[l]; n++) {
             const struct operand *const o = &i->op[f->pairs ? 1 + n % 2 : 1];
-            float x = to_float(take(vgpr(w, o, 0) + l, w->lanes, f->from, f->pairs ? n / 2 : n),
-                               f->from);
+            float x =
+                to_float(take(vgpr(w, o, 0) + l, w->lanes, f->from, f->pairs ? n / 2 : n), f->from);
             x = decodes ? x * factor : x / factor;
             if (f->random)
                 x = add_random(x, lane_value(w, &i->op[2], l), mantissa);
@@ -181,4 +181,4 @@ FORMS
 #define FORM(NAME, FROM, TO, PAIRS, RANDOM, OPERANDS)                                              \
     {"v_cvt_scalef32_" #NAME, QUERN_CLASS_VALU, UNDEF_MATRIX, OPERANDS, x_##NAME},
 
-const struct sim_row rows_blocks[] = {FORMS {0}};
+const struct sim_row rows_blocks[] = {FORMS{0}};

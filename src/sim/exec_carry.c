@@ -9,7 +9,7 @@
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
         ROW ta[128], tb[128], tc[128], r[128], m[32];                                              \
-        const size_t stride = w->lanes;                                                          \
+        const size_t stride = w->lanes;                                                            \
         uint64_t bits = 0;                                                                         \
         (void)stride, (void)ta, (void)tb, (void)tc;                                                \
         for (unsigned h = 0; h < w->halves; h++) {                                                 \
@@ -31,10 +31,12 @@ CARRY_BODY(v_subrev_co_u32, u, 2, LET_2(u, u), b - a, a > b)
 CARRY_BODY(v_add_co_ci_u32, u, 3, LET_3(u, u, m), a + b - c, c ? a + b + 1 <= a : a + b < a)
 CARRY_BODY(v_sub_co_ci_u32, u, 3, LET_3(u, u, m), a - b + c, c ? b >= a : b > a)
 CARRY_BODY(v_subrev_co_ci_u32, u, 3, LET_3(u, u, m), b - a + c, c ? a >= b : a > b)
+/* clang-format off */
 CARRY_BODY(v_mad_u64_u32, q, 3, LET_3(u, u, q), (uint64_t)a * b + c, (uint64_t)a * b + c < c)
 /* signed: the mask is the carry out of the 64-bit addition as well */
 CARRY_BODY(v_mad_i64_i32, q, 3, LET_3(i, i, q), (uint64_t)((int64_t)a * b) + c,
            (uint64_t)((int64_t)a * b) + c < c)
+/* clang-format on */
 
 /* ---- Division -------------------------------------------------------------------------------- */
 
@@ -45,7 +47,7 @@ CARRY_BODY(v_mad_i64_i32, q, 3, LET_3(i, i, q), (uint64_t)((int64_t)a * b) + c,
 static float div_scale_f32(float s, float d, float n, bool *undo)
 {
     const int exponent_d = (int)(bits_of_f32(d) >> 23 & 255),
-        exponent_n = (int)(bits_of_f32(n) >> 23 & 255);
+              exponent_n = (int)(bits_of_f32(n) >> 23 & 255);
     const float reciprocal = (float)(1.0 / (double)d), quotient = (float)((double)n / (double)d);
     const bool tiny_r = fabsf(reciprocal) < 0x1p-126f && reciprocal != 0;
     const bool tiny_q = fabsf(quotient) < 0x1p-126f;
@@ -106,7 +108,7 @@ static double div_scale_f64(double s, double d, double n, bool *undo)
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
         ROW ta[128], tb[128], tc[128], r[128];                                                     \
-        const size_t stride = w->lanes;                                                          \
+        const size_t stride = w->lanes;                                                            \
         uint64_t bits = 0;                                                                         \
         (void)stride;                                                                              \
         for (unsigned h = 0; h < w->halves; h++) {                                                 \
@@ -127,6 +129,7 @@ DIV_SCALE_BODY(v_div_scale_f64, d, div_scale_f64)
 #define ROW_(NAME, UNDEF, OPERANDS, BODY)                                                          \
     {#NAME, QUERN_CLASS_VALU, UNDEF_##UNDEF, OPERANDS, x_##BODY},
 
+/* clang-format off */
 const struct sim_row rows_carry[] = {
     ROW_(v_add_co_u32, CARRY, "=u0=m4u1u2", v_add_co_u32)
     ROW_(v_sub_co_u32, CARRY, "=u0=m4u1u2", v_sub_co_u32)
@@ -144,3 +147,4 @@ const struct sim_row rows_carry[] = {
     ROW_(v_div_scale_f32, ANY, "=f0=m4f1f2f3", v_div_scale_f32)
     ROW_(v_div_scale_f64, ANY, "=d0=m4d1d2d3", v_div_scale_f64)
     {0}};
+/* clang-format on */

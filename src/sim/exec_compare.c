@@ -28,7 +28,7 @@ INLINE uint32_t class_of_f64(uint64_t bits)
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
         ROW ta[128], tb[128], r[32];                                                               \
-        const size_t stride = w->lanes;                                                          \
+        const size_t stride = w->lanes;                                                            \
         uint64_t bits = 0;                                                                         \
         (void)stride;                                                                              \
         for (unsigned h = 0; h < w->halves; h++) {                                                 \

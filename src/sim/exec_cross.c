@@ -64,8 +64,14 @@ INLINE const struct insn *permlane(struct wave *w, const struct insn *i, unsigne
     permute(w, i, from, i->extra[1] & 1, !(i->extra[1] & 2));
     return i + 1;
 }
-BODY(v_permlane16_b32) { return permlane(w, i, 0); }
-BODY(v_permlanex16_b32) { return permlane(w, i, 16); }
+BODY(v_permlane16_b32)
+{
+    return permlane(w, i, 0);
+}
+BODY(v_permlanex16_b32)
+{
+    return permlane(w, i, 16);
+}
 
 /* gfx12: the selector is a lane's own */
 INLINE const struct insn *permlane_var(struct wave *w, const struct insn *i, unsigned other)
@@ -78,8 +84,14 @@ INLINE const struct insn *permlane_var(struct wave *w, const struct insn *i, uns
     permute(w, i, from, i->extra[1] & 1, !(i->extra[1] & 2));
     return i + 1;
 }
-BODY(v_permlane16_var_b32) { return permlane_var(w, i, 0); }
-BODY(v_permlanex16_var_b32) { return permlane_var(w, i, 16); }
+BODY(v_permlane16_var_b32)
+{
+    return permlane_var(w, i, 0);
+}
+BODY(v_permlanex16_var_b32)
+{
+    return permlane_var(w, i, 16);
+}
 
 /* Swaps the halves of a wave of 64; nothing for 32 lanes. Reads lanes whatever EXEC says. */
 BODY(v_permlane64_b32)
@@ -105,8 +117,14 @@ INLINE const struct insn *permlane_swap(struct wave *w, const struct insn *i, un
         }
     return i + 1;
 }
-BODY(v_permlane16_swap_b32) { return permlane_swap(w, i, 16); }
-BODY(v_permlane32_swap_b32) { return permlane_swap(w, i, 32); }
+BODY(v_permlane16_swap_b32)
+{
+    return permlane_swap(w, i, 16);
+}
+BODY(v_permlane32_swap_b32)
+{
+    return permlane_swap(w, i, 32);
+}
 
 BODY(v_swap_b32)
 {
@@ -143,8 +161,14 @@ INLINE const struct insn *bpermute(struct wave *w, const struct insn *i, bool in
         d[l] = (r[l] & w->mask[l]) | (d[l] & ~w->mask[l]);
     return i + 1;
 }
-BODY(ds_bpermute_b32) { return bpermute(w, i, false); }
-BODY(ds_bpermute_fi_b32) { return bpermute(w, i, true); }
+BODY(ds_bpermute_b32)
+{
+    return bpermute(w, i, false);
+}
+BODY(ds_bpermute_fi_b32)
+{
+    return bpermute(w, i, true);
+}
 
 /* Pushes: the highest lane that writes a place wins, places that none writes get 0. */
 BODY(ds_permute_b32)
@@ -189,6 +213,7 @@ BODY(ds_swizzle_b32)
 #define ROW_(NAME, CLASS, MOVED, OPERANDS)                                                         \
     {#NAME, QUERN_CLASS_##CLASS, UNDEF_MOVE_##MOVED, OPERANDS, x_##NAME},
 
+/* clang-format off */
 const struct sim_row rows_cross[] = {
     ROW_(v_readfirstlane_b32, VALU, 1, "=s0u1")
     ROW_(v_readlane_b32, VALU, 1, "=s0u1s2")
@@ -206,3 +231,4 @@ const struct sim_row rows_cross[] = {
     ROW_(ds_permute_b32, LDS, 2, "=v10v11v12")
     ROW_(ds_swizzle_b32, LDS, 1, "=v10v11")
     {0}};
+/* clang-format on */

@@ -100,5 +100,4 @@ ALL
     BOTH(NAME, FORMAT, WORDS)                                                                      \
     ROW_("global_load_" #NAME "_lds", "a1A2", global_##NAME)
 
-const struct sim_row rows_direct[] = {
-    ALL{0}};
+    const struct sim_row rows_direct[] = {ALL{0}};

@@ -20,9 +20,11 @@ INLINE const struct insn *jump(struct wave *w, const struct insn *i, const struc
     w->block = to;
     w->group->flow[to - w->group->insns]++;
     if (UNLIKELY(w->executed > w->group->run->max_instructions))
-        return fault(w, i, -1, "endless loop: the wave has executed %llu instructions, "
+        return fault(w, i, -1,
+                     "endless loop: the wave has executed %llu instructions, "
                      "the limit is "
-                     "%llu", (unsigned long long)w->executed,
+                     "%llu",
+                     (unsigned long long)w->executed,
                      (unsigned long long)w->group->run->max_instructions);
     if (UNLIKELY(atomic_load_explicit(&w->group->run->stop_before, memory_order_relaxed) <
                  w->group->flat_id))
@@ -39,9 +41,18 @@ INLINE const struct insn *branch(struct wave *w, const struct insn *i, bool take
     return jump(w, i, i->target);
 }
 
-BODY(s_branch) { return branch(w, i, true); }
-BODY(s_cbranch_scc0) { return branch(w, i, !w->s[S_SCC]); }
-BODY(s_cbranch_scc1) { return branch(w, i, w->s[S_SCC]); }
+BODY(s_branch)
+{
+    return branch(w, i, true);
+}
+BODY(s_cbranch_scc0)
+{
+    return branch(w, i, !w->s[S_SCC]);
+}
+BODY(s_cbranch_scc1)
+{
+    return branch(w, i, w->s[S_SCC]);
+}
 BODY(s_cbranch_vccz)
 {
     return branch(w, i, !(w->s[S_VCC] | (w->lanes == 64 ? w->s[S_VCC + 1] : 0)));
@@ -50,8 +61,14 @@ BODY(s_cbranch_vccnz)
 {
     return branch(w, i, w->s[S_VCC] | (w->lanes == 64 ? w->s[S_VCC + 1] : 0));
 }
-BODY(s_cbranch_execz) { return branch(w, i, !exec_bits(w)); }
-BODY(s_cbranch_execnz) { return branch(w, i, exec_bits(w)); }
+BODY(s_cbranch_execz)
+{
+    return branch(w, i, !exec_bits(w));
+}
+BODY(s_cbranch_execnz)
+{
+    return branch(w, i, exec_bits(w));
+}
 
 /* Where the program counter may be taken from a register. */
 INLINE const struct insn *jump_to(struct wave *w, const struct insn *i, uint64_t address)
@@ -69,7 +86,10 @@ BODY(s_getpc_b64)
     set_scalar64(w, &i->op[0], i->pc);
     return i + 1;
 }
-BODY(s_setpc_b64) { return jump_to(w, i, scalar64(w, &i->op[1])); }
+BODY(s_setpc_b64)
+{
+    return jump_to(w, i, scalar64(w, &i->op[1]));
+}
 BODY(s_swappc_b64)
 {
     const uint64_t to = scalar64(w, &i->op[1]);
@@ -144,8 +164,14 @@ BODY(nothing)
     return i + 1;
 }
 
-BODY(s_code_end) { return fault(w, i, -1, "the code runs past the end of its symbol"); }
-BODY(s_trap) { return fault(w, i, -1, "trap"); }
+BODY(s_code_end)
+{
+    return fault(w, i, -1, "the code runs past the end of its symbol");
+}
+BODY(s_trap)
+{
+    return fault(w, i, -1, "trap");
+}
 
 /* ---- Hardware registers ---------------------------------------------------------------------- */
 
@@ -173,10 +199,13 @@ INLINE const struct insn *setreg(struct wave *w, const struct insn *i, uint32_t 
     if (!run_read_register(w, id, &old) ||
         !run_write_register(w, id, (old & ~mask) | (value << offset & mask)))
         return fault(w, i, -1, "hardware register %u cannot be written, or not with this value",
-            id);
+                     id);
     return i + 1;
 }
-BODY(s_setreg_b32) { return setreg(w, i, scalar32(w, &i->op[1])); }
+BODY(s_setreg_b32)
+{
+    return setreg(w, i, scalar32(w, &i->op[1]));
+}
 
 INLINE const struct insn *set_mode(struct wave *w, const struct insn *i, unsigned shift)
 {
@@ -189,8 +218,14 @@ INLINE const struct insn *set_mode(struct wave *w, const struct insn *i, unsigne
         return fault(w, i, -1, "rounding mode other than to nearest even");
     return i + 1;
 }
-BODY(s_round_mode) { return set_mode(w, i, 0); }
-BODY(s_denorm_mode) { return set_mode(w, i, 4); }
+BODY(s_round_mode)
+{
+    return set_mode(w, i, 0);
+}
+BODY(s_denorm_mode)
+{
+    return set_mode(w, i, 4);
+}
 
 /* Values of one wave that stands alone: time goes on with what it has executed. */
 BODY(s_memtime)
@@ -220,10 +255,12 @@ INLINE const struct insn *scalar_load(struct wave *w, const struct insn *i, uint
     if (!map || map->end - address < bytes || !(map->access & QUERN_SIM_READ))
         return fault_address(w, i, -1, address, bytes, QUERN_SIM_READ);
     if (address & (align - 1))
-        return fault(w, i, -1, "misaligned scalar load of %u bytes at 0x%llx, "
+        return fault(w, i, -1,
+                     "misaligned scalar load of %u bytes at 0x%llx, "
                      "offset %llu of buffer "
-                     "\"%s\"; it must be a multiple of %u", bytes, (unsigned long long)address,
-                     (unsigned long long)(address - map->begin), map->name, align);
+                     "\"%s\"; it must be a multiple of %u",
+                     bytes, (unsigned long long)address, (unsigned long long)(address - map->begin),
+                     map->name, align);
     const uint8_t *const from = map->host + (address - map->begin);
     uint32_t *const to = w->s + i->op[0].reg;
     w->group->bytes_read += bytes;
@@ -243,10 +280,10 @@ INLINE const struct insn *scalar_load(struct wave *w, const struct insn *i, uint
 
 INLINE uint64_t scalar_address(const struct wave *w, const struct insn *i)
 {
-    const uint64_t offset = i->op[2].kind == OPERAND_SGPR    ? w->s[i->op[2].reg]
+    const uint64_t offset = i->op[2].kind == OPERAND_SGPR ? w->s[i->op[2].reg]
                             : i->op[2].kind == OPERAND_CONST
                                 ? (uint64_t)(int64_t)(int32_t)i->op[2].value
-                                                             : 0;
+                                : 0;
     return scalar64(w, &i->op[1]) + offset + (uint64_t)(int64_t)i->offset;
 }
 
@@ -261,8 +298,8 @@ INLINE uint64_t scalar_buffer_room(const struct wave *w, const struct insn *i, u
 {
     const uint32_t *const rsrc = w->s + i->op[1].reg;
     const uint64_t offset = scalar_address(w, i) - scalar64(w, &i->op[1]);
-    const uint64_t limit = (rsrc[1] >> 16 & 0x3fff) ? (uint64_t)(rsrc[1] >> 16 & 0x3fff) * rsrc[2]
-                                                    : rsrc[2];
+    const uint64_t limit =
+        (rsrc[1] >> 16 & 0x3fff) ? (uint64_t)(rsrc[1] >> 16 & 0x3fff) * rsrc[2] : rsrc[2];
 
     *address = ((rsrc[0] | (uint64_t)rsrc[1] << 32) & 0xffffffffffffu) + offset;
     return offset < limit ? limit - offset : 0;
@@ -294,14 +331,38 @@ INLINE const struct insn *scalar_buffer_part(struct wave *w, const struct insn *
         w->shadow->w.s[i->op[0].reg] = 0;
     return next(w, i);
 }
-BODY(s_buffer_load_u8) { return scalar_buffer_part(w, i, 1, false); }
-BODY(s_buffer_load_i8) { return scalar_buffer_part(w, i, 1, true); }
-BODY(s_buffer_load_u16) { return scalar_buffer_part(w, i, 2, false); }
-BODY(s_buffer_load_i16) { return scalar_buffer_part(w, i, 2, true); }
-BODY(s_load_u8) { return scalar_load(w, i, scalar_address(w, i), 1, false); }
-BODY(s_load_i8) { return scalar_load(w, i, scalar_address(w, i), 1, true); }
-BODY(s_load_u16) { return scalar_load(w, i, scalar_address(w, i), 2, false); }
-BODY(s_load_i16) { return scalar_load(w, i, scalar_address(w, i), 2, true); }
+BODY(s_buffer_load_u8)
+{
+    return scalar_buffer_part(w, i, 1, false);
+}
+BODY(s_buffer_load_i8)
+{
+    return scalar_buffer_part(w, i, 1, true);
+}
+BODY(s_buffer_load_u16)
+{
+    return scalar_buffer_part(w, i, 2, false);
+}
+BODY(s_buffer_load_i16)
+{
+    return scalar_buffer_part(w, i, 2, true);
+}
+BODY(s_load_u8)
+{
+    return scalar_load(w, i, scalar_address(w, i), 1, false);
+}
+BODY(s_load_i8)
+{
+    return scalar_load(w, i, scalar_address(w, i), 1, true);
+}
+BODY(s_load_u16)
+{
+    return scalar_load(w, i, scalar_address(w, i), 2, false);
+}
+BODY(s_load_i16)
+{
+    return scalar_load(w, i, scalar_address(w, i), 2, true);
+}
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
@@ -313,6 +374,7 @@ BODY(s_load_i16) { return scalar_load(w, i, scalar_address(w, i), 2, true); }
 #define SMEM(NAME)           ROW_(NAME, SMEM, ADDRESS, "=X0t1s2", s_load)
 #define SBUFFER(NAME)        ROW_(NAME, SMEM, ADDRESS, "=X0T1s2", s_buffer_load)
 
+/* clang-format off */
 const struct sim_row rows_flow[] = {
     BRANCH(s_branch, NONE)
     BRANCH(s_cbranch_scc0, IF_SCC)
@@ -422,3 +484,4 @@ const struct sim_row rows_flow[] = {
     ROW_(s_load_u16, SMEM, ADDRESS, "=s0t1s2", s_load_u16)
     ROW_(s_load_i16, SMEM, ADDRESS, "=s0t1s2", s_load_i16)
     {0}};
+/* clang-format on */

@@ -82,8 +82,8 @@ VECTOR_BODY(sr_pk_fp4_f16, u, 4, LET_4(u, u, f, u),
             place_byte(d, pack_fp4_random(LOW_F16(a), HIGH_F16(a), b, exponent_of(c)),
                        i->extra[1] >> 2))
 VECTOR_BODY(sr_pk_fp4_bf16, u, 4, LET_4(u, u, f, u),
-            place_byte(d, pack_fp4_random(f32_of(a << 16), f32_of(a & 0xffff0000u), b,
-                                          exponent_of(c)),
+            place_byte(d,
+                       pack_fp4_random(f32_of(a << 16), f32_of(a & 0xffff0000u), b, exponent_of(c)),
                        i->extra[1] >> 2))
 #define SR_BYTE(NAME, A, CODE, MANTISSA, VALUE)                                                    \
     VECTOR_BODY(NAME, u, 4, LET_4(A, u, f, u),                                                     \

@@ -22,21 +22,20 @@ INLINE const struct insn *set_m0(struct wave *w, const struct insn *i, uint32_t 
 
 BODY(s_set_gpr_idx_on)
 {
-    return set_m0(w, i, (scalar32(w, &i->op[1]) & INDEX_MASK) |
-                        ((uint32_t)i->op[2].value & 15) << MODE_SHIFT |
-                        (w->s[S_M0] & 0xffff0f00u));
+    return set_m0(w, i,
+                  (scalar32(w, &i->op[1]) & INDEX_MASK) |
+                      ((uint32_t)i->op[2].value & 15) << MODE_SHIFT | (w->s[S_M0] & 0xffff0f00u));
 }
 
 BODY(s_set_gpr_idx_idx)
 {
-    return set_m0(w, i, (w->s[S_M0] & ~(uint32_t)INDEX_MASK) |
-                        (scalar32(w, &i->op[1]) & INDEX_MASK));
+    return set_m0(w, i,
+                  (w->s[S_M0] & ~(uint32_t)INDEX_MASK) | (scalar32(w, &i->op[1]) & INDEX_MASK));
 }
 
 BODY(s_set_gpr_idx_mode)
 {
-    return set_m0(w, i, (w->s[S_M0] & 0xffff0fffu) |
-                        ((uint32_t)i->op[1].value & 15) << MODE_SHIFT);
+    return set_m0(w, i, (w->s[S_M0] & 0xffff0fffu) | ((uint32_t)i->op[1].value & 15) << MODE_SHIFT);
 }
 
 BODY(s_set_gpr_idx_off)
@@ -77,9 +76,11 @@ const struct insn *x_indexed(struct wave *w, const struct insn *i)
 
 #define ROW_(NAME, OPERANDS) {#NAME, QUERN_CLASS_SALU, UNDEF_MUST, OPERANDS, x_##NAME},
 
+/* clang-format off */
 const struct sim_row rows_index[] = {
     ROW_(s_set_gpr_idx_on, "s1G2")
     ROW_(s_set_gpr_idx_idx, "s1")
     ROW_(s_set_gpr_idx_mode, "G1")
     ROW_(s_set_gpr_idx_off, "")
     {0}};
+/* clang-format on */

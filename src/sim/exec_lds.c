@@ -404,7 +404,10 @@ INLINE const struct insn *load_transposed(struct wave *w, const struct insn *i, 
 }
 
 #define BODY(NAME, CALL)                                                                           \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i) { return CALL; }
+    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    {                                                                                              \
+        return CALL;                                                                               \
+    }
 #define LOAD(NAME, OLD, FORMAT, WORDS)  BODY(NAME, load(w, i, FORMAT_##FORMAT, WORDS))
 #define STORE(NAME, OLD, FORMAT, WORDS) BODY(NAME, store(w, i, FORMAT_##FORMAT, WORDS))
 #define PAIRS(LOAD2, OLD_LOAD, STORE2, OLD_STORE, WORDS, UNIT, ...)                                \
@@ -455,6 +458,7 @@ BODY(ds_read_b96_tr_b6, load_transposed(w, i, 6, 3))
     ROW_(NAME##_##TYPE, "a1v" #WORDS "2", NAME##_##TYPE)                                           \
     ROW_(NAME##_rtn_##TYPE, "=v" #WORDS "0a1v" #WORDS "2", NAME##_##TYPE)
 
+/* clang-format off */
 const struct sim_row rows_lds[] = {
 #include "sim/lds.def"
     ROW_(ds_storexchg_rtn_b32, "=v10a1v12", ds_swap_b32)
@@ -496,3 +500,4 @@ const struct sim_row rows_lds[] = {
     ROW_(ds_read_b64_tr_b4, "=v20a1", ds_read_b64_tr_b4)
     ROW_(ds_read_b96_tr_b6, "=v30a1", ds_read_b96_tr_b6)
     {0}};
+/* clang-format on */

@@ -68,7 +68,7 @@ static struct insn on_masks(const struct insn *i, bool keep_constants, bool scal
     struct insn m = *i;
 
     m.omod = 0;
-    m.flags &= (uint16_t) ~(INSN_CLAMP | INSN_WRITES_EXEC);
+    m.flags &= (uint16_t)~(INSN_CLAMP | INSN_WRITES_EXEC);
     for (unsigned n = 0; n < 5; n++) {
         struct operand *const o = &m.op[n];
         o->mods &= MOD_SEXT | MOD_DST;

@@ -11,8 +11,16 @@
 
 #include <stdlib.h>
 
-enum element { ELEMENT_F32, ELEMENT_F16, ELEMENT_BF16, ELEMENT_FP8, ELEMENT_BF8, ELEMENT_IU8,
-               ELEMENT_IU4, ELEMENT_I32 };
+enum element {
+    ELEMENT_F32,
+    ELEMENT_F16,
+    ELEMENT_BF16,
+    ELEMENT_FP8,
+    ELEMENT_BF8,
+    ELEMENT_IU8,
+    ELEMENT_IU4,
+    ELEMENT_I32
+};
 
 struct form {
     unsigned k;
@@ -90,9 +98,8 @@ INLINE struct place result_place(const struct wave *w, const struct form *f, uns
     /* gfx12: runs of rows; in a wave of 64, rows from 8 on go to the second and fourth group */
     const unsigned element = i & (per_lane - 1);
     const unsigned group = groups == 2 ? i / 8 : i / 8 + i / 4 % 2 * 2;
-    return element_bits(f->d) == 16
-               ? (struct place){j + 16 * group, element / 2, element % 2 * 16}
-               : (struct place){j + 16 * group, element, 0};
+    return element_bits(f->d) == 16 ? (struct place){j + 16 * group, element / 2, element % 2 * 16}
+                                    : (struct place){j + 16 * group, element, 0};
 }
 
 /* Registers of A, B, and of C and D. */
@@ -190,7 +197,7 @@ INLINE bool operands_fit(struct wave *w, const struct insn *i, const struct form
     }
     if (!w->full) {
         fault(w, i, -1, "WMMA needs every lane, but EXEC is 0x%llx",
-            (unsigned long long)exec_bits(w));
+              (unsigned long long)exec_bits(w));
         return false;
     }
     const unsigned low = i->extra[0] & 15, high = i->extra[0] >> 4;
@@ -212,9 +219,10 @@ static bool operand_repeats(struct wave *w, const struct insn *i, unsigned n, un
         const uint32_t *const row = vgpr(w, &i->op[n], 0) + k * w->lanes;
         for (unsigned l = 16; l < w->lanes; l++)
             if (row[l] != row[l & 15]) {
-                fault(w, i, (int)l, "operand %c of WMMA must be the same in lanes %u and %u, but "
-                      "register %u of it is 0x%x and 0x%x", n == 1 ? 'A' : 'B', l & 15, l, k,
-                      row[l & 15], row[l]);
+                fault(w, i, (int)l,
+                      "operand %c of WMMA must be the same in lanes %u and %u, but "
+                      "register %u of it is 0x%x and 0x%x",
+                      n == 1 ? 'A' : 'B', l & 15, l, k, row[l & 15], row[l]);
                 return false;
             }
     }
@@ -247,15 +255,14 @@ static bool through_matrix(struct wave *w, const struct insn *i, const struct fo
                        (f->sparse && vgpr(s, &i->op[3], 0)[p.lane]);
         }
         for (unsigned k = 0; k < f->k; k++)
-            columns[r] |=
-                (read_place(s, &i->op[2], source_place(w, f, f->b, r, k)) & b_mask) != 0;
+            columns[r] |= (read_place(s, &i->op[2], source_place(w, f, f->b, r, k)) & b_mask) != 0;
     }
     for (unsigned r = 0; r < 16; r++)
         for (unsigned c = 0; c < 16; c++) {
             const struct place p = result_place(w, f, r, c, high);
-            const bool bad = rows[r] || columns[c] ||
-                             (c_operand->kind == OPERAND_VGPR &&
-                              read_place(s, c_operand, p) & d_mask);
+            const bool bad =
+                rows[r] || columns[c] ||
+                (c_operand->kind == OPERAND_VGPR && read_place(s, c_operand, p) & d_mask);
             uint32_t *const to = vgpr(s, &i->op[0], 0) + p.word * w->lanes + p.lane;
             *to = (*to & ~(d_mask << p.shift)) | (bad ? d_mask << p.shift : 0);
         }
@@ -498,9 +505,8 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
             for (unsigned c = 0; c < 16 && at[k & 1] < 4; c++) {
                 const struct place pb = source_place(w, f, f->b, c, k / 2 * 4 + at[k & 1]);
                 if (integer)
-                    di[r][c] +=
-                        to_integer(read_place(w, &i->op[1], pa), f->a, i->extra[0] & 1) *
-                        to_integer(read_place(w, &i->op[2], pb), f->b, i->extra[0] & 2);
+                    di[r][c] += to_integer(read_place(w, &i->op[1], pa), f->a, i->extra[0] & 1) *
+                                to_integer(read_place(w, &i->op[2], pb), f->b, i->extra[0] & 2);
                 else
                     d[r][c] = fma_f32(float_element(w, i, 1, pa, f->a),
                                       float_element(w, i, 2, pb, f->b), d[r][c]);
@@ -508,9 +514,9 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
         }
     for (unsigned r = 0; r < 16; r++)
         for (unsigned c = 0; c < 16; c++) {
-            const uint32_t value = !integer                 ? from_f32(d[r][c], f->d)
+            const uint32_t value = !integer                ? from_f32(d[r][c], f->d)
                                    : i->flags & INSN_CLAMP ? (uint32_t)saturate_i32(di[r][c])
-                                                            : (uint32_t)di[r][c];
+                                                           : (uint32_t)di[r][c];
             put_result(w, i, result_place(w, f, r, c, false), element_bits(f->d), value);
         }
     return i + 1;
@@ -521,8 +527,7 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
 #define FORM(NAME, K, A, B, D)                                                                     \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
-        return multiply(w, i,                                                                      \
-                        (struct form){K, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false});           \
+        return multiply(w, i, (struct form){K, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false});     \
     }
 #define SPARSE(NAME, K, A, B, D)                                                                   \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
@@ -534,9 +539,8 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
 #undef FORM
 #undef SPARSE
 
-#define FORM(NAME, ...)                                                                            \
-    {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3", x_##NAME},
-#define SPARSE FORM
+#define FORM(NAME, ...) {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3", x_##NAME},
+#define SPARSE          FORM
 
 const struct sim_row rows_matrix[] = {
 #include "sim/matrix.def"

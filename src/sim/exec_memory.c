@@ -54,8 +54,8 @@ INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum spac
 {
     const struct operand *const data = space == SPACE_BUFFER ? &i->op[0] : &i->op[3];
     const uint32_t *const x = vgpr(w, data, 0);
-    const bool returns = space == SPACE_BUFFER ? i->flags & INSN_RETURNS
-                                               : i->op[0].kind == OPERAND_VGPR;
+    const bool returns =
+        space == SPACE_BUFFER ? i->flags & INSN_RETURNS : i->op[0].kind == OPERAND_VGPR;
     uint32_t *const d = returns ? vgpr(w, &i->op[0], 0) : NULL;
     struct access a;
 
@@ -197,8 +197,10 @@ static const struct insn *x_global_load_tr_b128(struct wave *w, const struct ins
     CSUB(NAME, OP, WORDS)                                                                          \
     ROW_ATOMIC(flat, NAME, "a1D3|=v" #WORDS "0a1D3|=v" #WORDS "0a1D3A2")
 
+/* clang-format off */
 const struct sim_row rows_memory[] = {
 #include "sim/memory.def"
     ROW_(global_load_tr_b64, "=n0a1A2", global_load_tr_b64)
     ROW_(global_load_tr_b128, "=N0a1A2", global_load_tr_b128)
     {0}};
+/* clang-format on */

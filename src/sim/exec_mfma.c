@@ -39,8 +39,7 @@ static bool operands_fit(struct wave *w, const struct insn *i, const struct form
     const unsigned limit = w->group->run->module->vgpr_limit, d = result_words(f);
     const unsigned cbsz = i->extra[2], abid = i->extra[3] & 15, blgp = i->extra[3] >> 4;
 
-    if (f->a == ELEMENT_F8F6F4 ? cbsz > 4 || blgp > 4
-                               : 1u << cbsz > f->blocks || abid >> cbsz) {
+    if (f->a == ELEMENT_F8F6F4 ? cbsz > 4 || blgp > 4 : 1u << cbsz > f->blocks || abid >> cbsz) {
         fault(w, i, -1, "cbsz:%u abid:%u blgp:%u is nothing for this matrix instruction", cbsz,
               abid, blgp);
         return false;
@@ -169,7 +168,7 @@ static void through_mfma(struct wave *w, const struct insn *i, const struct form
             }                                                                                      \
         }
 
-#define FUSED(x, y, z)   fma_f32(x, y, z)
+#define FUSED(x, y, z) fma_f32(x, y, z)
 /* the product is exact: adding it is the same, and fast on hosts without a fused step */
 #define ADDED(x, y, z)   ((x) * (y) + (z))
 #define WRAPPED(x, y, z) ((z) + (x) * (y))
@@ -286,8 +285,7 @@ INLINE void multiply_doubles(struct wave *w, const struct insn *i, const struct 
                 const struct place at = result_run(f, r, block);
                 double sum;
                 if (i->op[3].kind == OPERAND_VGPR) {
-                    const uint32_t *const p =
-                        addend_row(w, &i->op[3], 2 * at.element, at.lane + c);
+                    const uint32_t *const p = addend_row(w, &i->op[3], 2 * at.element, at.lane + c);
                     sum = f64_of(p[0] | (uint64_t)p[lanes] << 32);
                 } else {
                     sum = f64_of(same_addend(w, &i->op[3], 0) |
@@ -306,8 +304,7 @@ INLINE void multiply_doubles(struct wave *w, const struct insn *i, const struct 
         for (unsigned r = 0; r < f->m; r++)
             for (unsigned c = 0; c < f->n; c++) {
                 const struct place at = result_run(f, r, block);
-                uint32_t *const p =
-                    vgpr(w, &i->op[0], 0) + 2 * at.element * lanes + at.lane + c;
+                uint32_t *const p = vgpr(w, &i->op[0], 0) + 2 * at.element * lanes + at.lane + c;
                 p[0] = (uint32_t)bits_of_f64(d[r][c]);
                 p[lanes] = (uint32_t)(bits_of_f64(d[r][c]) >> 32);
             }
@@ -319,7 +316,7 @@ INLINE double scale_of(const struct wave *w, const struct insn *i, unsigned n, u
 {
     const struct operand *const o = &i->op[4 + n];
     const unsigned byte = (i->extra[1] >> n & 1) | (i->extra[1] >> (4 + n) & 1) << 1;
-    const uint32_t x = o->kind == OPERAND_VGPR  ? vgpr(w, o, 0)[lane]
+    const uint32_t x = o->kind == OPERAND_VGPR    ? vgpr(w, o, 0)[lane]
                        : o->kind == OPERAND_CONST ? o->rows[0]
                                                   : w->s[o->reg];
     const uint32_t exponent = x >> 8 * byte & 255;
@@ -340,8 +337,8 @@ static void multiply_scaled(struct wave *w, const struct insn *i, const struct f
                                  ? *addend_row(w, &i->op[3], at.element, at.lane + c)
                                  : same_addend(w, &i->op[3], 0));
             for (unsigned k = 0; k < f->k; k++) {
-                const double scale = scale_of(w, i, 0, k / 32 * f->m + r) *
-                                     scale_of(w, i, 1, k / 32 * f->n + c);
+                const double scale =
+                    scale_of(w, i, 0, k / 32 * f->m + r) * scale_of(w, i, 1, k / 32 * f->n + c);
                 const double product = (double)a[k * f->m + r] * (double)b[k * f->n + c];
                 d[r][c] = (float)((double)d[r][c] + product * scale);
             }

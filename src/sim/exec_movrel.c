@@ -45,9 +45,18 @@ INLINE const struct insn *move_by_number(struct wave *w, const struct insn *i, u
     }
     return i + 1;
 }
-BODY(v_movrels_b32) { return move_by_number(w, i, INDEX_SOURCE); }
-BODY(v_movreld_b32) { return move_by_number(w, i, INDEX_RESULT); }
-BODY(v_movrelsd_b32) { return move_by_number(w, i, INDEX_SOURCE | INDEX_RESULT); }
+BODY(v_movrels_b32)
+{
+    return move_by_number(w, i, INDEX_SOURCE);
+}
+BODY(v_movreld_b32)
+{
+    return move_by_number(w, i, INDEX_RESULT);
+}
+BODY(v_movrelsd_b32)
+{
+    return move_by_number(w, i, INDEX_SOURCE | INDEX_RESULT);
+}
 BODY(v_movrelsd_2_b32)
 {
     return move_by_number(w, i, INDEX_SOURCE | INDEX_RESULT | INDEX_APART);
@@ -83,10 +92,22 @@ INLINE const struct insn *scalar_by_number(struct wave *w, const struct insn *i,
     }
     return i + 1;
 }
-BODY(s_movrels_b32) { return scalar_by_number(w, i, 1, INDEX_SOURCE); }
-BODY(s_movrels_b64) { return scalar_by_number(w, i, 2, INDEX_SOURCE); }
-BODY(s_movreld_b32) { return scalar_by_number(w, i, 1, INDEX_RESULT); }
-BODY(s_movreld_b64) { return scalar_by_number(w, i, 2, INDEX_RESULT); }
+BODY(s_movrels_b32)
+{
+    return scalar_by_number(w, i, 1, INDEX_SOURCE);
+}
+BODY(s_movrels_b64)
+{
+    return scalar_by_number(w, i, 2, INDEX_SOURCE);
+}
+BODY(s_movreld_b32)
+{
+    return scalar_by_number(w, i, 1, INDEX_RESULT);
+}
+BODY(s_movreld_b64)
+{
+    return scalar_by_number(w, i, 2, INDEX_RESULT);
+}
 BODY(s_movrelsd_2_b32)
 {
     return scalar_by_number(w, i, 1, INDEX_SOURCE | INDEX_RESULT | INDEX_APART);
@@ -119,9 +140,9 @@ BODY(v_mqsad_u32_u8)
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
-#define ROW_(NAME, UNDEF, OPERANDS)                                                                \
-    {#NAME, QUERN_CLASS_VALU, UNDEF_##UNDEF, OPERANDS, x_##NAME},
+#define ROW_(NAME, UNDEF, OPERANDS) {#NAME, QUERN_CLASS_VALU, UNDEF_##UNDEF, OPERANDS, x_##NAME},
 
+/* clang-format off */
 const struct sim_row rows_movrel[] = {
     ROW_(v_movrels_b32, INDEX_SOURCE, "=u0u1")
     ROW_(v_movreld_b32, INDEX_RESULT, "=u0u1")
@@ -134,3 +155,4 @@ const struct sim_row rows_movrel[] = {
     {"s_movrelsd_2_b32", QUERN_CLASS_SALU, UNDEF_MATRIX, "=s0s1", x_s_movrelsd_2_b32},
     ROW_(v_mqsad_u32_u8, ANY, "=v40q1u2v43")
     {0}};
+/* clang-format on */

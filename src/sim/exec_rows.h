@@ -14,15 +14,12 @@
  */
 #include "sim/tables.h"
 
-#define V1(NAME, CLASS, UNDEF, R, A, ...) VECTOR_BODY(NAME, R, 1, LET_1(A), __VA_ARGS__)
-#define V2(NAME, CLASS, UNDEF, R, A, B, ...)                                                       \
-    VECTOR_BODY(NAME, R, 2, LET_2(A, B), __VA_ARGS__)
-#define V3(NAME, CLASS, UNDEF, R, A, B, C, ...)                                                    \
-    VECTOR_BODY(NAME, R, 3, LET_3(A, B, C), __VA_ARGS__)
+#define V1(NAME, CLASS, UNDEF, R, A, ...)       VECTOR_BODY(NAME, R, 1, LET_1(A), __VA_ARGS__)
+#define V2(NAME, CLASS, UNDEF, R, A, B, ...)    VECTOR_BODY(NAME, R, 2, LET_2(A, B), __VA_ARGS__)
+#define V3(NAME, CLASS, UNDEF, R, A, B, C, ...) VECTOR_BODY(NAME, R, 3, LET_3(A, B, C), __VA_ARGS__)
 #define V4(NAME, CLASS, UNDEF, R, A, B, C, D, ...)                                                 \
     VECTOR_BODY(NAME, R, 4, LET_4(A, B, C, D), __VA_ARGS__)
-#define VA(NAME, CLASS, UNDEF, R, A, B, ...)                                                       \
-    VECTOR_BODY(NAME, R, 3, LET_3(A, B, R), __VA_ARGS__)
+#define VA(NAME, CLASS, UNDEF, R, A, B, ...) VECTOR_BODY(NAME, R, 3, LET_3(A, B, R), __VA_ARGS__)
 #define PART(NAME, R, N, LET, BOTH, PART_TYPE, ...)                                                \
     INLINE PART_TYPE part_##NAME(PART_TYPE x, PART_TYPE y, PART_TYPE z)                            \
     {                                                                                              \
@@ -30,22 +27,21 @@
         return (PART_TYPE)(__VA_ARGS__);                                                           \
     }                                                                                              \
     VECTOR_BODY(NAME, R, N, LET, BOTH(part_##NAME))
-#define HALVES_2(PART)                                                                             \
-    pack_f16(PART(LOW_F16(a), LOW_F16(b), 0), PART(HIGH_F16(a), HIGH_F16(b), 0))
+#define HALVES_2(PART) pack_f16(PART(LOW_F16(a), LOW_F16(b), 0), PART(HIGH_F16(a), HIGH_F16(b), 0))
 #define HALVES_3(PART)                                                                             \
     pack_f16(PART(LOW_F16(a), LOW_F16(b), LOW_F16(c)), PART(HIGH_F16(a), HIGH_F16(b), HIGH_F16(c)))
 #define INTEGERS_2(PART) pack_16(PART(a & 0xffff, b & 0xffff, 0), PART(a >> 16, b >> 16, 0))
 #define INTEGERS_3(PART)                                                                           \
     pack_16(PART(a & 0xffff, b & 0xffff, c & 0xffff), PART(a >> 16, b >> 16, c >> 16))
-#define WORDS_2(PART)    pack_f32(PART(a.low, b.low, 0), PART(a.high, b.high, 0))
-#define WORDS_3(PART)    pack_f32(PART(a.low, b.low, c.low), PART(a.high, b.high, c.high))
-#define P2(NAME, ...)    PART(NAME, p, 2, LET_2(p, p), HALVES_2, float, __VA_ARGS__)
-#define P3(NAME, ...)    PART(NAME, p, 3, LET_3(p, p, p), HALVES_3, float, __VA_ARGS__)
-#define PA(NAME, ...)    PART(NAME, p, 3, LET_3(p, p, p), HALVES_3, float, __VA_ARGS__)
-#define K2(NAME, ...)    PART(NAME, k, 2, LET_2(k, k), INTEGERS_2, uint32_t, __VA_ARGS__)
-#define K3(NAME, ...)    PART(NAME, k, 3, LET_3(k, k, k), INTEGERS_3, uint32_t, __VA_ARGS__)
-#define R2(NAME, ...)    PART(NAME, r, 2, LET_2(r, r), WORDS_2, float, __VA_ARGS__)
-#define R3(NAME, ...)    PART(NAME, r, 3, LET_3(r, r, r), WORDS_3, float, __VA_ARGS__)
+#define WORDS_2(PART) pack_f32(PART(a.low, b.low, 0), PART(a.high, b.high, 0))
+#define WORDS_3(PART) pack_f32(PART(a.low, b.low, c.low), PART(a.high, b.high, c.high))
+#define P2(NAME, ...) PART(NAME, p, 2, LET_2(p, p), HALVES_2, float, __VA_ARGS__)
+#define P3(NAME, ...) PART(NAME, p, 3, LET_3(p, p, p), HALVES_3, float, __VA_ARGS__)
+#define PA(NAME, ...) PART(NAME, p, 3, LET_3(p, p, p), HALVES_3, float, __VA_ARGS__)
+#define K2(NAME, ...) PART(NAME, k, 2, LET_2(k, k), INTEGERS_2, uint32_t, __VA_ARGS__)
+#define K3(NAME, ...) PART(NAME, k, 3, LET_3(k, k, k), INTEGERS_3, uint32_t, __VA_ARGS__)
+#define R2(NAME, ...) PART(NAME, r, 2, LET_2(r, r), WORDS_2, float, __VA_ARGS__)
+#define R3(NAME, ...) PART(NAME, r, 3, LET_3(r, r, r), WORDS_3, float, __VA_ARGS__)
 #define ALIAS(NAME, BODY, CLASS, UNDEF, OPERANDS)
 #include ROWS_FILE
 #undef P2

@@ -167,6 +167,7 @@ INLINE f32 finished(const struct insn *i, f32 x)
         exec_changed(w);                                                                           \
         return i + 1;                                                                              \
     }
+/* clang-format off */
 #define SAVEEXEC_ALL                                                                               \
     SAVEEXEC(s_and_saveexec, s & e)                                                                \
     SAVEEXEC(s_or_saveexec, s | e)                                                                 \
@@ -178,6 +179,7 @@ INLINE f32 finished(const struct insn *i, f32 x)
     SAVEEXEC(s_nand_saveexec, ~(s & e))                                                            \
     SAVEEXEC(s_nor_saveexec, ~(s | e))                                                             \
     SAVEEXEC(s_xnor_saveexec, ~(s ^ e))
+/* clang-format on */
 SAVEEXEC_ALL
 #undef SAVEEXEC
 
@@ -203,9 +205,11 @@ SAVEEXEC_ALL
         exec_changed(w);                                                                           \
         return i + 1;                                                                              \
     }
+/* clang-format off */
 #define WREXEC_ALL                                                                                 \
     WREXEC(s_and_not0_wrexec, ~s & e)                                                              \
     WREXEC(s_and_not1_wrexec, s & ~e)
+/* clang-format on */
 WREXEC_ALL
 #undef WREXEC
 
@@ -215,10 +219,10 @@ WREXEC_ALL
 #define SK(NAME, UNDEF, OPERANDS, ...) ROW_(NAME, UNDEF, OPERANDS, false)
 #define S3(NAME, OPERANDS, ...)        ROW_(NAME, ANY, OPERANDS, false)
 #define PSEUDO(NAME, T, ...)           PSEUDO_##T(NAME##_##T)
-#define PSEUDO_f32(NAME)                                                                           \
-    {#NAME, QUERN_CLASS_TRANS, UNDEF_ANY, "=s0f1", x_##NAME, .scalar = true},
-#define PSEUDO_f16(NAME)                                                                           \
-    {#NAME, QUERN_CLASS_TRANS, UNDEF_ANY, "=s0h1", x_##NAME, .scalar = true},
+#define PSEUDO_ROW(NAME, OPERANDS)                                                                 \
+    {#NAME, QUERN_CLASS_TRANS, UNDEF_ANY, OPERANDS, x_##NAME, .scalar = true},
+#define PSEUDO_f32(NAME) PSEUDO_ROW(NAME, "=s0f1")
+#define PSEUDO_f16(NAME) PSEUDO_ROW(NAME, "=s0h1")
 #define SAVEEXEC(NAME, EXPRESSION)                                                                 \
     ROW_(NAME##_b32, EXEC, "=s0s1", true) ROW_(NAME##_b64, EXEC, "=t0t1", true)
 #define WREXEC(NAME, EXPRESSION)                                                                   \
@@ -228,6 +232,7 @@ WREXEC_ALL
 #define OLD(NAME, BODY)                                                                            \
     {#NAME, QUERN_CLASS_SALU, UNDEF_EXEC, "=t0t1", x_##BODY, .writes_scc = true},
 
+/* clang-format off */
 const struct sim_row rows_scalar[] = {
 #include "sim/scalar.def"
     SAVEEXEC_ALL WREXEC_ALL
@@ -238,3 +243,4 @@ const struct sim_row rows_scalar[] = {
     OLD(s_andn1_wrexec_b64, s_and_not0_wrexec_b64)
     OLD(s_andn2_wrexec_b64, s_and_not1_wrexec_b64)
     {0}};
+/* clang-format on */

@@ -128,8 +128,7 @@ static void through_smfmac(struct wave *w, const struct insn *i, const struct fo
         }                                                                                          \
         for (unsigned r = 0; r < f->m; r++) {                                                      \
             const struct place to = result_run(f, r, 0);                                           \
-            const uint32_t *const from =                                                           \
-                vgpr(w, &i->op[0], 0) + to.element * LANES_64 + to.lane;                           \
+            const uint32_t *const from = vgpr(w, &i->op[0], 0) + to.element * LANES_64 + to.lane;  \
             for (unsigned c = 0; c < f->m; c++)                                                    \
                 d[r][c] = LOAD(from[c]);                                                           \
             for (unsigned g = 0; g < groups_of(f); g++)                                            \
@@ -171,8 +170,8 @@ static const struct insn *smfmac(struct wave *w, const struct insn *i, const str
 #define FORM(NAME, SIZE, K, A, B, D)                                                               \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
-        static const struct form form = {SIZE,         SIZE,         K,    1, ELEMENT_##A,         \
-                                         ELEMENT_##B, ELEMENT_##D, false};                         \
+        static const struct form form = {SIZE,        SIZE,        K,           1,                 \
+                                         ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false};            \
         return smfmac(w, i, &form);                                                                \
     }
 #include "sim/smfmac.def"

@@ -325,11 +325,10 @@ void track_loaded(struct wave *w, const struct insn *i, enum space space, const 
 static bool define(struct wave *w, const struct insn *i, unsigned lane, const struct access *a,
                    unsigned bytes)
 {
-    const struct mapping *const map = a->map ? a->map
-                                             : memory_find(w->group->memory, a->address[lane]);
+    const struct mapping *const map =
+        a->map ? a->map : memory_find(w->group->memory, a->address[lane]);
 
-    if (!map || !map->defined ||
-        w->group->run->race_define(w->group, map, a->address[lane], bytes))
+    if (!map || !map->defined || w->group->run->race_define(w->group, map, a->address[lane], bytes))
         return true;
     no_room(w, i, lane, map);
     return false;

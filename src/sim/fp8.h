@@ -60,8 +60,8 @@ NUMBER uint32_t f32_to_small(float f, unsigned mantissa, int bias, uint32_t most
 NUMBER float add_random(float f, uint32_t random, unsigned mantissa)
 {
     const uint32_t bits = bits_of_f32(f);
-    return f32_of(pick((bits & 0x7f800000u) == 0x7f800000u, bits,
-                       bits + (random >> (9 + mantissa))));
+    return f32_of(
+        pick((bits & 0x7f800000u) == 0x7f800000u, bits, bits + (random >> (9 + mantissa))));
 }
 
 NUMBER uint32_t f32_to_fp8(float f, int fnuz, int truncate)
@@ -100,8 +100,8 @@ NUMBER float small_to_f32(uint32_t x, unsigned bits, unsigned mantissa, int bias
 NUMBER float exponent_of(float scale)
 {
     const uint32_t exponent = bits_of_f32(scale) & 0x7f800000u;
-    return f32_of(pick(exponent == 0, 0x00400000,
-                       pick(exponent == 0x7f800000u, 0x7fc00000, exponent)));
+    return f32_of(
+        pick(exponent == 0, 0x00400000, pick(exponent == 0x7f800000u, 0x7fc00000, exponent)));
 }
 
 #endif

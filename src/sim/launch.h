@@ -81,8 +81,8 @@ struct run {
     const struct object_kernel *kernel;
     const struct kernel_note *note;
     const struct quern_sim_launch *launch;
-    struct memory memory;           /* the simulator's mappings and the launch's own */
-    _Atomic(struct race *) *races;  /* full check: for each mapping, made when first needed */
+    struct memory memory;          /* the simulator's mappings and the launch's own */
+    _Atomic(struct race *) *races; /* full check: for each mapping, made when first needed */
     /* race_touch, race_define and touched_add, for bodies: they take memory, and this library is
      * who does */
     enum race_result (*race_touch)(struct group *g, const struct mapping *map, uint64_t address,
@@ -98,8 +98,8 @@ struct run {
     uint64_t group_count, max_instructions;
     const uint64_t *only;         /* numbers of the workgroups to run, ascending; null: all */
     struct profile_sums *profile; /* null: counts only */
-    unsigned wave_count;       /* of a workgroup */
-    atomic_uint_fast64_t next; /* workgroup to start */
+    unsigned wave_count;          /* of a workgroup */
+    atomic_uint_fast64_t next;    /* workgroup to start */
     /* The lowest workgroup with a fault. Those before it run on, so that the finding that is
      * reported does not depend on timing; those after it stop. */
     atomic_uint_fast64_t stop_before;

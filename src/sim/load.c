@@ -202,9 +202,9 @@ static quern_status disassemble(struct decoding *d)
             d->patched = d->base + 8;
         }
         d->again = false;
-        status = sim->disassembler.function(sim->disassembler.user, sim->target->name,
-                                            code + d->base, (size_t)(m->code_bytes - d->base),
-                                            decode, d);
+        status =
+            sim->disassembler.function(sim->disassembler.user, sim->target->name, code + d->base,
+                                       (size_t)(m->code_bytes - d->base), decode, d);
     } while (status == QUERN_OK && d->again);
     os.free(copy);
     return status;

@@ -33,7 +33,7 @@ struct former {
 struct memory {
     struct mapping *maps; /* by address */
     size_t count, capacity;
-    uint64_t next; /* where to look for room first */
+    uint64_t next;                      /* where to look for room first */
     struct former former[FORMER_COUNT]; /* the last ones that were taken out, in a ring */
     unsigned removed;                   /* how many ever were */
 };

@@ -97,9 +97,9 @@ INLINE struct place result_run(const struct form *f, unsigned i, unsigned block)
     const unsigned lanes = f->n * f->m / height; /* that a block needs of one register */
     const unsigned together = lanes < LANES_64 ? LANES_64 / lanes : 1;
 
-    return (struct place){
-        .lane = (block % together + i / height % groups * together) * f->n,
-        .element = block * (f->m * f->n / LANES_64) + i / (height * groups) * height + i % height};
+    return (struct place){.lane = (block % together + i / height % groups * together) * f->n,
+                          .element = block * (f->m * f->n / LANES_64) +
+                                     i / (height * groups) * height + i % height};
 }
 
 /* ---- Elements -------------------------------------------------------------------------------- */

@@ -378,7 +378,7 @@ NUMBER uint32_t norm_u16(float f)
 
 /* ---- Packed values --------------------------------------------------------------------------- */
 
-#define LOW_F16(x)  f16_to_f32((x)&0xffff)
+#define LOW_F16(x)  f16_to_f32((x) & 0xffff)
 #define HIGH_F16(x) f16_to_f32((x) >> 16)
 
 /* Two f32 in a register pair. */

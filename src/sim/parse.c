@@ -223,8 +223,8 @@ static void apply_op_sel(struct parser *p, struct insn *i, const struct text_mod
                                  (m->neg_hi >> n & 1 ? MOD_NEG_HIGH : 0));
         } else if (o->type == 'g') {
             if (high && m->has_op_sel_hi && o->number && o->rows) /* the constant is a half */
-                o->rows = constant_rows(
-                    p, bits_of_f32(f16_to_f32(f32_to_f16(f32_of(o->rows[0])))), 1, false);
+                o->rows = constant_rows(p, bits_of_f32(f16_to_f32(f32_to_f16(f32_of(o->rows[0])))),
+                                        1, false);
             else if (high && m->has_op_sel_hi)
                 o->select = low ? SELECT_WORD_1 : SELECT_WORD_0;
         } else if (half_type((char)o->type) && low) {
@@ -259,8 +259,8 @@ static bool apply_modifiers(struct parser *p, const struct sim_row *row,
     i->extra[3] = (uint8_t)(m->abid | m->blgp << 4);
     i->omod = m->omod;
     if (row->class == QUERN_CLASS_VMEM || row->class == QUERN_CLASS_LDS) {
-        i->flags |= (m->glc ? INSN_RETURNS : 0) | (m->idxen ? INSN_IDXEN : 0) |
-                    (m->offen ? INSN_OFFEN : 0);
+        i->flags |=
+            (m->glc ? INSN_RETURNS : 0) | (m->idxen ? INSN_IDXEN : 0) | (m->offen ? INSN_OFFEN : 0);
         if (i->op[1].kind == OPERAND_VGPR && i->op[1].words == 2)
             i->flags |= INSN_ADDRESS_64;
         return !m->gds;
@@ -293,11 +293,11 @@ static bool apply_modifiers(struct parser *p, const struct sim_row *row,
 static bool keeps_half(const struct parser *p, const struct sim_row *row, char type)
 {
     static const char *const keeping[] = {
-        "v_mad_f16",        "v_mad_u16",      "v_mad_i16",        "v_fma_f16",
-        "v_div_fixup_f16",  "v_med3_f16",     "v_med3_i16",       "v_med3_u16",
-        "v_min3_f16",       "v_min3_i16",     "v_min3_u16",       "v_max3_f16",
-        "v_max3_i16",       "v_max3_u16",     "v_add_i16",        "v_sub_i16",
-        "v_bitop3_b16",     "v_sat_pk_u8_i16", "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32",
+        "v_mad_f16",          "v_mad_u16",         "v_mad_i16",        "v_fma_f16",
+        "v_div_fixup_f16",    "v_med3_f16",        "v_med3_i16",       "v_med3_u16",
+        "v_min3_f16",         "v_min3_i16",        "v_min3_u16",       "v_max3_f16",
+        "v_max3_i16",         "v_max3_u16",        "v_add_i16",        "v_sub_i16",
+        "v_bitop3_b16",       "v_sat_pk_u8_i16",   "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32",
         "v_cvt_norm_i16_f16", "v_cvt_norm_u16_f16"};
 
     if (p->generation >= 10 || type == 'j' || type == 'J')

@@ -73,8 +73,8 @@ bool plane_make(struct plane *p, struct plane_heap *heap, uint64_t bytes,
 {
     const uint64_t count = (bytes >> PLANE_REGION_BITS) + 1;
 
-    *p = (struct plane){.nodes = take(heap, count, sizeof *p->nodes), .count = count,
-                        .page_bits = page_bits};
+    *p = (struct plane){
+        .nodes = take(heap, count, sizeof *p->nodes), .count = count, .page_bits = page_bits};
     return p->nodes != NULL;
 }
 

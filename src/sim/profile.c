@@ -17,9 +17,9 @@ struct profile_wave {
     uint32_t queue[QUEUE]; /* bytes of the loads on their way, a ring */
     unsigned first, count;
     uint64_t on_way, most;
-    bool multiplied; /* a matrix instruction was issued */
-    bool behind;     /* a barrier, and no matrix instruction and no wait for LDS since */
-    bool bare;       /* a wait for LDS, and no matrix instruction since */
+    bool multiplied;    /* a matrix instruction was issued */
+    bool behind;        /* a barrier, and no matrix instruction and no wait for LDS since */
+    bool bare;          /* a wait for LDS, and no matrix instruction since */
     unsigned lds_asked; /* accesses to it since the barrier */
     uint64_t before, products_end; /* issue cycles up to the first matrix instruction, the last */
     uint64_t bare_barriers;

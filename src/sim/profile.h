@@ -10,13 +10,13 @@
 
 /* What is known of an instruction before it runs. */
 struct profile_note {
-    uint8_t watch;    /* enum profile_watch */
-    uint8_t wait_to;  /* WATCH_WAIT: vector loads that may still be on their way */
-    uint8_t accesses; /* WATCH_LDS: of a lane, 1 or 2 */
-    uint8_t lds_to;   /* WATCH_WAIT: LDS accesses that may still be on their way */
-    uint16_t cycles;  /* until the SIMD can issue the next */
-    uint16_t matrix;  /* cycles in the matrix unit */
-    uint8_t conflict; /* of those, what operands in one register bank cost */
+    uint8_t watch;                /* enum profile_watch */
+    uint8_t wait_to;              /* WATCH_WAIT: vector loads that may still be on their way */
+    uint8_t accesses;             /* WATCH_LDS: of a lane, 1 or 2 */
+    uint8_t lds_to;               /* WATCH_WAIT: LDS accesses that may still be on their way */
+    uint16_t cycles;              /* until the SIMD can issue the next */
+    uint16_t matrix;              /* cycles in the matrix unit */
+    uint8_t conflict;             /* of those, what operands in one register bank cost */
     const struct target_lds *lds; /* WATCH_LDS: how an access is served; the module's */
 };
 

@@ -116,8 +116,7 @@ static enum race_result found_race(const struct touch *t, uint64_t bits, const c
 {
     t->found->offset = t->at + (unsigned)__builtin_ctzll(bits);
     t->found->did = did;
-    t->found->name =
-        atomic_load(&t->race->unnamed) ? 0 : plane_name(names, t->found->offset);
+    t->found->name = atomic_load(&t->race->unnamed) ? 0 : plane_name(names, t->found->offset);
     return RACE_FOUND;
 }
 
@@ -190,8 +189,7 @@ static enum race_result touch_atomic(const struct touch *t, uint64_t all)
                : RACE_NO_ROOM;
 }
 
-static pthread_mutex_t *region_lock(struct race_heap *heap, const struct mapping *map,
-                                    uint64_t at)
+static pthread_mutex_t *region_lock(struct race_heap *heap, const struct mapping *map, uint64_t at)
 {
     const uint64_t number = (map->begin >> PLANE_REGION_BITS) + (at >> PLANE_REGION_BITS);
     return &heap->locks[number % RACE_LOCKS];
@@ -252,8 +250,8 @@ enum race_result race_touch(struct group *g, const struct mapping *map, uint64_t
     struct touch t = {.heap = &run->module->sim->race_heap,
                       .own = &g->shadow->own[index],
                       .at = address - map->begin,
-                      .me = g->flat_id + 1 < PLANE_SEVERAL ? (uint32_t)g->flat_id + 1
-                                                           : PLANE_SEVERAL,
+                      .me =
+                          g->flat_id + 1 < PLANE_SEVERAL ? (uint32_t)g->flat_id + 1 : PLANE_SEVERAL,
                       .found = found};
 
     *undefined = 0;
@@ -287,8 +285,7 @@ bool race_define(struct group *g, const struct mapping *map, uint64_t address, u
         some = in_region(at + done, bytes - done);
         pthread_mutex_t *const lock = region_lock(heap, map, at + done);
         pthread_mutex_lock(lock);
-        ok = plane_add(map->defined, &heap->planes, at + done, some,
-                       ~(uint64_t)0 >> (64 - some));
+        ok = plane_add(map->defined, &heap->planes, at + done, some, ~(uint64_t)0 >> (64 - some));
         pthread_mutex_unlock(lock);
     }
     return ok;

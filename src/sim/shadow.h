@@ -56,8 +56,8 @@ struct shadow_group {
      * What makes reading a table cheap. */
     lds_stamp *known;
     unsigned epoch;
-    uint8_t *scratch; /* undefined bits */
-    struct race_own *own; /* for each mapping of the launch */
+    uint8_t *scratch;           /* undefined bits */
+    struct race_own *own;       /* for each mapping of the launch */
     uint8_t lane_masks[64][16]; /* undefined bits of what lanes load from a buffer */
 };
 

@@ -198,7 +198,7 @@ static bool parse_swizzle(const char *word, struct text_modifiers *m)
                 return false;
             }
         }
-        m->offset = (int32_t)(and | or << 5 | xor << 10);
+        m->offset = (int32_t)(and| or << 5 | xor<< 10);
         return true;
     }
     /* ROTATE,direction,lanes and FFT,bits that stay: modes of their own */

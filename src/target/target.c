@@ -28,8 +28,8 @@
  */
 #define CAPS_DOT_RDNA3                                                                             \
     (CAP_DOT2_F32_F16 | CAP_DOT2_F32_BF16 | CAP_DOT2_BF16_BF16 | CAP_ROW_XMASK | CAP_VOPD)
-#define CAPS_GFX11     (CAPS_DOT_RDNA3 | CAP_WMMA_GFX11)
-#define CAPS_GFX12     (CAPS_DOT_RDNA3 | CAP_WMMA_GFX12 | CAP_DOT4_F32_FP8 | CAP_FP8_CVT)
+#define CAPS_GFX11 (CAPS_DOT_RDNA3 | CAP_WMMA_GFX11)
+#define CAPS_GFX12 (CAPS_DOT_RDNA3 | CAP_WMMA_GFX12 | CAP_DOT4_F32_FP8 | CAP_FP8_CVT)
 #define CAPS_GFX90A                                                                                \
     (CAP_DOT2_F32_F16 | CAP_ROW_BCAST | CAP_MFMA | CAP_MFMA_BF16_1K | CAP_PK_FMA_F32 | CAP_AGPR)
 

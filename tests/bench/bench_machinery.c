@@ -27,16 +27,11 @@
 
 /* The first is what all but op creation is measured with. */
 static const char *const layers[] = {
-    "wq=nf4 n=4096 k=4096 a=bf16",
-    "wq=fp4 n=4096 k=4096 a=bf16",
-    "wq=mxfp4 n=4096 k=4096 a=bf16",
-    "wq=int4 n=4096 k=4096 a=bf16",
-    "wq=int4 zero=u8 n=4096 k=4096 a=bf16",
-    "wq=int4 zero=scaled n=4096 k=4096 a=bf16",
-    "wq=none n=4096 k=4096 a=bf16",
-    "wq=none n=4096 k=4096 a=f16",
-    "wq=none n=4096 k=4096 a=f32",
-    "wq=fp8 n=4096 k=4096 a=fp8",
+    "wq=nf4 n=4096 k=4096 a=bf16",          "wq=fp4 n=4096 k=4096 a=bf16",
+    "wq=mxfp4 n=4096 k=4096 a=bf16",        "wq=int4 n=4096 k=4096 a=bf16",
+    "wq=int4 zero=u8 n=4096 k=4096 a=bf16", "wq=int4 zero=scaled n=4096 k=4096 a=bf16",
+    "wq=none n=4096 k=4096 a=bf16",         "wq=none n=4096 k=4096 a=f16",
+    "wq=none n=4096 k=4096 a=f32",          "wq=fp8 n=4096 k=4096 a=fp8",
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
 static const char *directory;

@@ -40,9 +40,7 @@ int main(int argc, char **argv)
     const bool chart = argc == 2 && !strcmp(argv[1], "--svg");
     const bool crossover = argc == 2 && !strcmp(argv[1], "--crossover");
 
-    if (!(chart       ? sweep_svg(stdout)
-          : crossover ? crossover_svg(stdout)
-                      : print_csv(argc, argv)))
+    if (!(chart ? sweep_svg(stdout) : crossover ? crossover_svg(stdout) : print_csv(argc, argv)))
         stop(quern_last_error()->message);
     if (fflush(stdout) || ferror(stdout))
         stop("standard output cannot be written");

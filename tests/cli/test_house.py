@@ -55,6 +55,16 @@ def test_no_source_line_is_too_wide():
     assert not bad
 
 
+def test_every_c_file_is_formatted():
+    """By the version that setup.sh pins; where it could not be had, this is skipped."""
+    if not (TOP / "build/deps/format/bin/clang-format").exists():
+        pytest.skip("no clang-format in build/deps: setup could not fetch it")
+    tracked()  # skips where there is no git
+    done = subprocess.run(["sh", "tools/format.sh", "--all", "--dry-run", "-Werror"],
+                          cwd=TOP, capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, "run make format\n" + done.stderr[-4000:]
+
+
 def test_no_file_names_a_machine():
     """Nothing that is only true of the machine it was written on."""
     # in two parts, so that this file passes its own test

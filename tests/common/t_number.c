@@ -144,8 +144,8 @@ uint64_t t_draw(enum t_type t, bool special, uint64_t *random)
     case BF16:
         return (odd ? f32s[choice / 40 % COUNT(f32s)] : t_f32_bits((float)moderate)) >> 16;
     case F64: {
-        const double d = odd ? (double)t_f32(f32s[choice / 40 % COUNT(f32s)])
-                             : moderate * (double)(bits >> 20);
+        const double d =
+            odd ? (double)t_f32(f32s[choice / 40 % COUNT(f32s)]) : moderate * (double)(bits >> 20);
         return t_f64_bits(d);
     }
     case FP8:

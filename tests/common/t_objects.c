@@ -20,9 +20,7 @@ GOLDEN(t_hidden_gfx90a, "hidden.gfx90a.co");
 struct t_object t_object(int which)
 {
 #define OBJECT(name, target, symbol)                                                               \
-    {                                                                                              \
-        name, target, symbol##_begin, (size_t)(symbol##_end - symbol##_begin)                      \
-    }
+    {name, target, symbol##_begin, (size_t)(symbol##_end - symbol##_begin)}
     const struct t_object objects[T_OBJECT_COUNT] = {
         [T_AXPY_GFX1151] = OBJECT("axpy.gfx1151", "gfx1151", t_axpy_gfx1151),
         [T_AXPY_GFX1201] = OBJECT("axpy.gfx1201", "gfx1201", t_axpy_gfx1201),

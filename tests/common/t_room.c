@@ -70,8 +70,8 @@ static void counted_free(void *p)
 static void *repeated_memory(uint64_t bytes)
 {
     const int file = memfd_create("operand", 0);
-    char *const all = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-                           0);
+    char *const all =
+        mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     assert_true(file >= 0 && all != MAP_FAILED);
     assert_int_equal(ftruncate(file, (off_t)BLOCK), 0);
@@ -112,8 +112,8 @@ size_t t_room_peak(const struct t_room_job *job, enum quern_sim_check check)
     o.disassembler = (struct quern_disassembler){compiler_disassemble, g.compiler};
     assert_int_equal(quern_sim_open(&o, &g.sim), QUERN_OK);
     t_gpu_load(&g, source);
-    const struct t_buffer buffer = {
-        memory, job->bytes, job->reads ? QUERN_SIM_READ_WRITE : QUERN_SIM_WRITE, "c"};
+    const struct t_buffer buffer = {memory, job->bytes,
+                                    job->reads ? QUERN_SIM_READ_WRITE : QUERN_SIM_WRITE, "c"};
     const struct t_launch launch = {
         .kernel = "k", .groups = {job->groups}, .items = {32}, .buffers = &buffer, .count = 1};
     atomic_store(&live, 0);

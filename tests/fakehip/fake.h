@@ -22,6 +22,7 @@
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
 /* Every function of the library. */
+/* clang-format off */
 #define FAKE_FUNCTIONS(X)                                                                          \
     X(hipGetDeviceCount) X(hipGetDevicePropertiesR0600) X(hipDeviceGetAttribute)                   \
     X(hipDeviceTotalMem) X(hipRuntimeGetVersion) X(hipGetDevice) X(hipSetDevice)                   \
@@ -33,6 +34,7 @@
     X(hipStreamCreateWithFlags) X(hipStreamDestroy) X(hipStreamSynchronize) X(hipStreamQuery)      \
     X(hipStreamWaitEvent) X(hipStreamBeginCapture) X(hipStreamEndCapture) X(hipGraphDestroy)       \
     X(hipGraphInstantiate) X(hipGraphLaunch) X(hipGraphExecDestroy) X(hipLaunchHostFunc)
+/* clang-format on */
 
 enum fake_function {
 #define FAKE_NUMBER(name) FAKE_##name,

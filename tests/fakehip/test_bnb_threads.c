@@ -49,9 +49,9 @@ static void *call(void *user)
 
     pthread_barrier_wait(t->start);
     for (int i = 0; i < 3; i++) {
-        cgemm_4bit_bf16(a->a, a->b, a->scales, NULL, NULL, NULL, a->c, a->bias,
-                        (int32_t)t->layer.m, (int32_t)t->layer.problem.n,
-                        (int32_t)t->layer.problem.k, t->layer.problem.group, 2, t->stream);
+        cgemm_4bit_bf16(a->a, a->b, a->scales, NULL, NULL, NULL, a->c, a->bias, (int32_t)t->layer.m,
+                        (int32_t)t->layer.problem.n, (int32_t)t->layer.problem.k,
+                        t->layer.problem.group, 2, t->stream);
         t->status = t->status ? t->status : quern_bnb_last_status();
     }
     return NULL;

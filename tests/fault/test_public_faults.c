@@ -234,8 +234,8 @@ static quern_status do_known_op(struct scene *c)
 static quern_status do_background(struct scene *c)
 {
     quern_op *op = NULL;
-    quern_status status = quern_op_create_flags(c->ctx, &c->problem, 1,
-                                                QUERN_OP_NO_WAIT | QUERN_OP_NO_COMPILE, &op);
+    quern_status status =
+        quern_op_create_flags(c->ctx, &c->problem, 1, QUERN_OP_NO_WAIT | QUERN_OP_NO_COMPILE, &op);
 
     if (status == QUERN_OK)
         while ((status = quern_op_ready(op)) == QUERN_E_NOT_READY)

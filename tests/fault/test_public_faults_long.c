@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_public_faults.c with every call failing where a worker is started too, and every error for
  * ever. */
-#define WORKER_STEP 1
+#define WORKER_STEP  1
 #define LASTS(error) true
 #include "test_public_faults.c"

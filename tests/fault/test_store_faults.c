@@ -287,8 +287,8 @@ static void every_call_of_every_operation_may_fail(void **state)
 {
 #ifdef __SANITIZE_THREAD__ /* one thread: nothing for it to find here */
     static const int errors[] = {EIO};
-#elif defined                                                                                      \
-    __SANITIZE_ADDRESS__ /* several times as slow, and memory cares little for the errno */
+#elif defined __SANITIZE_ADDRESS__
+    /* several times as slow, and memory cares little for the errno */
     static const int errors[] = {EIO, EINTR};
 #else
     static const int errors[] = {ENOSPC, EIO, EINTR, EMFILE, ENOMEM, EACCES, ESTALE};

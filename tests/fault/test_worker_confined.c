@@ -125,7 +125,8 @@ static double milliseconds(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-struct try {
+struct
+try {
     struct compiler *compiler;
     quern_status status;
     char message[1024];
@@ -195,8 +196,8 @@ static void a_replaced_executable_changes_nothing(void **state)
     snprintf(path, sizeof path, "%s/quern-worker", directory);
     snprintf(command, sizeof command, "cp %s %s", t_worker_path(), path);
     assert_int_equal(system(command), 0);
-    assert_int_equal(
-        compiler_open(&(struct compiler_config){.jobs = 1, .worker_path = path}, &c), QUERN_OK);
+    assert_int_equal(compiler_open(&(struct compiler_config){.jobs = 1, .worker_path = path}, &c),
+                     QUERN_OK);
     t_compile_well(c, t_add_source, "gfx1100", &r);
     compile_result_free(&r);
     snprintf(command, sizeof command, "%s/other", directory);

@@ -159,9 +159,9 @@ static const double tolerance[] = {[LAYER_F32] = 1e-5, [LAYER_F16] = 5e-3, [LAYE
 /* N with and without a partly idle workgroup; K with idle lanes at the end (a wave takes 1024 at a
  * time, a lane 32), of one step and of more; all sizes of blocks. */
 static const struct layer_shape shapes[] = {
-    {64, 256, 64},   {66, 1024, 64}, {65, 1056, 32}, {67, 320, 64},
-    {70, 2048, 128}, {97, 1280, 256}, {65, 4096, 4096}, {72, 512, 512},
-    {68, 1024, 1024}, {64, 2080, 32}, {71, 2048, 2048},
+    {64, 256, 64},    {66, 1024, 64},  {65, 1056, 32},   {67, 320, 64},
+    {70, 2048, 128},  {97, 1280, 256}, {65, 4096, 4096}, {72, 512, 512},
+    {68, 1024, 1024}, {64, 2080, 32},  {71, 2048, 2048},
 };
 /* each M that has a kernel of its own, and one of two steps, the second with idle rows */
 static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 11};
@@ -255,8 +255,13 @@ static void the_build_for_rocm_6_4_drops_fractions(void **state)
     struct gpu gpu = gpu_open(t.rocm, t.target, t.check);
 
     for (int m = 1; m <= GEMM_4BIT_ROWS_MAX; m++) {
-        struct layer layer = {.type = t.type, .quant = LAYER_NF4, .m = m, .n = 66, .k = 1024,
-                              .block = 64, .a_scale = 1};
+        struct layer layer = {.type = t.type,
+                              .quant = LAYER_NF4,
+                              .m = m,
+                              .n = 66,
+                              .k = 1024,
+                              .block = 64,
+                              .a_scale = 1};
         /* In 16 bits a sum may fall on the other side of an integer than the exact one: all of
          * them stay below 1 there, so that nothing is left of 30 lanes. */
         if (t.type != LAYER_F32)
@@ -323,8 +328,13 @@ static void counts_are_those_of_another_emulator(void **state)
         if (strcmp(counted[i].target, target) != 0)
             continue;
         for (int j = 0; j < 4; j++, compared++) {
-            const struct layer layer = {.type = counted[i].type, .quant = LAYER_NF4, .m = 1 << j,
-                                        .n = 512, .k = 4096, .block = 64, .a_scale = 1};
+            const struct layer layer = {.type = counted[i].type,
+                                        .quant = LAYER_NF4,
+                                        .m = 1 << j,
+                                        .n = 512,
+                                        .k = 4096,
+                                        .block = 64,
+                                        .a_scale = 1};
             struct quern_sim_counts counts = QUERN_INIT(struct quern_sim_counts);
             struct layer_data d = layer_make(&layer, i);
             if (gemm_4bit_run(gpu.sim, gpu.module, &d, &counts) != QUERN_OK)
@@ -353,8 +363,13 @@ static void counts_of_a_whole_layer(void **state)
 {
     const struct answers t = *(const struct answers *)*state;
     struct gpu gpu = gpu_open(t.rocm, t.target, t.check);
-    const struct layer layer = {.type = LAYER_BF16, .quant = LAYER_NF4, .m = 1, .n = 4096,
-                                .k = 4096, .block = 64, .a_scale = 1};
+    const struct layer layer = {.type = LAYER_BF16,
+                                .quant = LAYER_NF4,
+                                .m = 1,
+                                .n = 4096,
+                                .k = 4096,
+                                .block = 64,
+                                .a_scale = 1};
     struct quern_sim_counts counts = QUERN_INIT(struct quern_sim_counts);
     struct layer_data d = layer_make(&layer, 1);
 
@@ -407,8 +422,8 @@ static void add(CMUnitTestFunction function, const char *what, struct answers t)
     snprintf(name, sizeof name, "%s_%s_rocm_%s_%s", what, t.target, t.rocm,
              t.check ? layer_type_names[t.type] : "all");
     *state = t;
-    tests[test_count++] = (struct CMUnitTest){
-        .name = strdup(name), .test_func = function, .initial_state = state};
+    tests[test_count++] =
+        (struct CMUnitTest){.name = strdup(name), .test_func = function, .initial_state = state};
 }
 
 int main(void)
@@ -420,8 +435,8 @@ int main(void)
                 continue;
             if (T_THREADS_ONLY && i > 1)
                 continue;
-            struct answers t = {.target = targets[i], .type = (enum layer_type)type,
-                                .check = QUERN_CHECK_FULL};
+            struct answers t = {
+                .target = targets[i], .type = (enum layer_type)type, .check = QUERN_CHECK_FULL};
             t.rocm = "70";
             add(answers_are_right, "answers", t);
             t.rocm = newest_rocm(targets[i]);
@@ -437,11 +452,13 @@ int main(void)
                 (struct answers){.rocm = newest_rocm(targets[i]), .target = targets[i]});
     for (int check = QUERN_CHECK_FAST; check <= QUERN_CHECK_FULL && !T_SANITIZED; check++)
         add(counts_of_a_whole_layer, check == QUERN_CHECK_FAST ? "whole_fast" : "whole_full",
-            (struct answers){.rocm = "70", .target = "gfx1151", .type = LAYER_BF16,
+            (struct answers){.rocm = "70",
+                             .target = "gfx1151",
+                             .type = LAYER_BF16,
                              .check = (enum quern_sim_check)check});
 
-    const int failed = _cmocka_run_group_tests("foreign", tests, test_count, open_compiler,
-                                               close_compiler);
+    const int failed =
+        _cmocka_run_group_tests("foreign", tests, test_count, open_compiler, close_compiler);
     for (size_t i = 1; i < test_count; i++) {
         free(tests[i].initial_state);
         free((void *)tests[i].name);

@@ -162,8 +162,8 @@ static void check_lane(const struct form *f, unsigned l)
             continue;
         }
         const float scaled = (float)(x / power);
-        const uint32_t want = f->random ? random_code_of(f->to, scaled, randoms[l])
-                                        : code_of(f->to, scaled, false);
+        const uint32_t want =
+            f->random ? random_code_of(f->to, scaled, randoms[l]) : code_of(f->to, scaled, false);
         if (got != want && !isnan(scaled))
             fail_msg("%s: element %u of lane %u, %a over %a: 0x%x, not 0x%x", f->builtin, n, l, x,
                      power, got, want);
@@ -284,9 +284,9 @@ static void stochastic(void **state)
     (void)state;
     for (unsigned n = 0; n < COUNT(calls); n++)
         if (calls[n].to != FP4) {
-            used += (size_t)snprintf(source + used, sizeof source - used,
-                                     "  o[%u] = __builtin_amdgcn_cvt_scalef32_%s;\n", n,
-                                     calls[n].call);
+            used +=
+                (size_t)snprintf(source + used, sizeof source - used,
+                                 "  o[%u] = __builtin_amdgcn_cvt_scalef32_%s;\n", n, calls[n].call);
         } else {
             const char *const open = strchr(calls[n].call, '(');
             const unsigned byte = (unsigned)(calls[n].call[strlen(calls[n].call) - 2] - '0');
@@ -303,8 +303,8 @@ static void stochastic(void **state)
     for (unsigned round = 0; round < 20; round++) {
         fill(F32, round % 2, &random);
         for (unsigned l = 0; l < LANES; l++) {
-            in[l][2] = (uint32_t)(t_draw(F16, round % 2, &random) |
-                                  t_draw(F16, round % 2, &random) << 16);
+            in[l][2] =
+                (uint32_t)(t_draw(F16, round % 2, &random) | t_draw(F16, round % 2, &random) << 16);
             in[l][3] = (uint32_t)(t_draw(BF16, round % 2, &random) |
                                   t_draw(BF16, round % 2, &random) << 16);
         }

@@ -97,9 +97,9 @@ static void every_load_to_lds(void **state)
         unsigned words, bits;
         bool is_signed;
     } loads[] = {
-        {"012", "ubyte", 1, 8, false},    {"012", "sbyte", 1, 8, true},
-        {"012", "ushort", 1, 16, false},  {"012", "sshort", 1, 16, true},
-        {"012", "dword", 1, 32, false},   {"2", "dwordx3", 3, 32, false},
+        {"012", "ubyte", 1, 8, false},   {"012", "sbyte", 1, 8, true},
+        {"012", "ushort", 1, 16, false}, {"012", "sshort", 1, 16, true},
+        {"012", "dword", 1, 32, false},  {"2", "dwordx3", 3, 32, false},
         {"2", "dwordx4", 4, 32, false},
     };
     uint64_t random = 12;

@@ -374,8 +374,8 @@ static void access_to_a_freed_buffer(const char *target)
                               .extra_bytes = 8};
     assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_FAULT);
     assert_non_null(strstr(quern_last_error()->message, "lane 0: read of 4 bytes"));
-    assert_non_null(strstr(quern_last_error()->message,
-                           "offset 0 of buffer \"old\", which was unmapped"));
+    assert_non_null(
+        strstr(quern_last_error()->message, "offset 0 of buffer \"old\", which was unmapped"));
     launch.extra = &address[1];
     t_gpu_run(&g, &launch);
     assert_int_equal(quern_sim_unmap(g.sim, address[0]), QUERN_E_ARGUMENT);

@@ -73,13 +73,11 @@ static const struct mistake mistakes[] = {
      .full = true,
      .groups = 1,
      .items = TWO_WAVES,
-     .body =
-         "SHARED u32 s[128]; volatile LDS u32 *const t = (LDS u32 *)s; t[LANE] = 1;\n"
-         "u32 v = t[LANE]; if (!WRONG) barrier(); v += t[LANE % WAVE]; c[LANE] = v;",
+     .body = "SHARED u32 s[128]; volatile LDS u32 *const t = (LDS u32 *)s; t[LANE] = 1;\n"
+             "u32 v = t[LANE]; if (!WRONG) barrier(); v += t[LANE % WAVE]; c[LANE] = v;",
      .insn = "DS_LOAD",
      .where = "workgroup 0,0,0, wave 1, lane 0",
-     .found =
-         {"LDS race: byte 0x0 was written by wave 0 since the last barrier and is read here"}},
+     .found = {"LDS race: byte 0x0 was written by wave 0 since the last barrier and is read here"}},
     {.name = "LDS race of a byte with those who read its dword",
      .full = true,
      .groups = 1,

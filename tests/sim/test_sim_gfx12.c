@@ -231,8 +231,8 @@ static const struct item {
 static bool agrees(const struct item *t, uint32_t x, uint32_t y, uint32_t z, uint32_t got)
 {
     const double want = t->formula(x, y, z);
-    const double is = t->kind == F16 || t->kind == PAIR || t->kind == ULP_F16 ? half(got)
-                                                                             : (double)f32(got);
+    const double is =
+        t->kind == F16 || t->kind == PAIR || t->kind == ULP_F16 ? half(got) : (double)f32(got);
 
     if (t->kind == PAIR) {
         const double high = t->formula(x >> 16, y >> 16, z >> 16);
@@ -304,8 +304,8 @@ static void instructions(void **state)
         size_t used = (size_t)snprintf(source, 40000, "%s", start);
         struct t_gpu g;
         for (unsigned n = 0; n < ITEMS; n++)
-            used += (size_t)snprintf(source + used, 40000 - used, "ITEM(%u, %s)\n", n,
-                                     items[n].text);
+            used +=
+                (size_t)snprintf(source + used, 40000 - used, "ITEM(%u, %s)\n", n, items[n].text);
         assert_true(used < 40000);
         t_gpu_open(&g, TARGET, lanes == 64 ? "-mwavefrontsize64" : "",
                    lanes == 64 ? QUERN_CHECK_FULL : QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
@@ -318,8 +318,8 @@ static void instructions(void **state)
         for (unsigned n = 0; n < ITEMS; n++) {
             char kernel[8];
             snprintf(kernel, sizeof kernel, "k%u", n);
-            const struct t_launch launch = {.kernel = kernel, .groups = {64}, .items = {64},
-                                            .buffers = buffers, .count = 4};
+            const struct t_launch launch = {
+                .kernel = kernel, .groups = {64}, .items = {64}, .buffers = buffers, .count = 4};
             t_gpu_run(&g, &launch);
             for (unsigned i = 0; i < 64 * 64; i++) {
                 const unsigned from = items[n].scalar ? i / lanes * lanes : i;
@@ -406,14 +406,10 @@ static void memory_and_lanes(void **state)
         uint16_t a_half;
         memcpy(&a_half, bytes + 0x44, 2);
         memcpy(&signed_half, bytes + 0x46, 2);
-        const uint32_t scalars[8] = {a[0x7ffff8 / 4],
-                                     a[0],
-                                     a[0x110 / 4],
-                                     a[8],
-                                     bytes[0x41],
-                                     (uint32_t)(int8_t)bytes[0x42],
-                                     a_half,
-                                     (uint32_t)signed_half};
+        const uint32_t scalars[8] = {a[0x7ffff8 / 4], a[0],
+                                     a[0x110 / 4],    a[8],
+                                     bytes[0x41],     (uint32_t)(int8_t)bytes[0x42],
+                                     a_half,          (uint32_t)signed_half};
         assert_memory_equal(c, scalars, sizeof scalars);
 
         launch.kernel = "fetch_inactive";
@@ -452,8 +448,11 @@ static void memory_and_lanes(void **state)
         for (unsigned l = 0; l < 64; l++)
             a[l] = l * 2654435761u;
 
-        const struct t_launch grid = {.kernel = "grid", .groups = {5, 3, 2}, .items = {4, 3, 2},
-                                      .buffers = &buffers[2], .count = 1};
+        const struct t_launch grid = {.kernel = "grid",
+                                      .groups = {5, 3, 2},
+                                      .items = {4, 3, 2},
+                                      .buffers = &buffers[2],
+                                      .count = 1};
         t_gpu_run(&g, &grid);
         for (unsigned n = 0; n < 5 * 3 * 2 * 24; n++) {
             const unsigned group = n / 24;
@@ -470,7 +469,7 @@ static void memory_and_lanes(void **state)
 #define WAIT   "asm volatile(\"s_barrier_wait -1\" ::: \"memory\");\n"
 
 static const struct {
-    const char *body; /* of kernel k(u32 *c), two waves */
+    const char *body;  /* of kernel k(u32 *c), two waves */
     const char *found; /* what the finding says, or null */
 } barriers[] = {
     /* between signal and wait a wave goes on with what concerns no other */

@@ -174,9 +174,8 @@ static void preloaded_arguments(void **state)
         for (int preload = 0; preload < 2; preload++) {
             struct quern_sim_counts counts = QUERN_INIT(struct quern_sim_counts);
             struct t_gpu g;
-            t_gpu_open(&g, targets[t],
-                       preload ? "-mllvm\n-amdgpu-kernarg-preload-count=8" : "", QUERN_CHECK_FULL,
-                       QUERN_ISA_AUTO, 0);
+            t_gpu_open(&g, targets[t], preload ? "-mllvm\n-amdgpu-kernarg-preload-count=8" : "",
+                       QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
             t_gpu_load(&g, "KERNEL k(const f32 *xs, const u32 *us, u32 *r, u32 x, u32 y) {\n"
                            "  (void)xs; r[16 * LANE] = us[LANE] * x + y + GROUP; }\n");
             draw_all(&random);
@@ -205,10 +204,8 @@ static void preloaded_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_swapped),
-        cmocka_unit_test(other_halves),
-        cmocka_unit_test(denormals_in_dots),
-        cmocka_unit_test(private_arrays),
+        cmocka_unit_test(rows_are_swapped),    cmocka_unit_test(other_halves),
+        cmocka_unit_test(denormals_in_dots),   cmocka_unit_test(private_arrays),
         cmocka_unit_test(preloaded_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

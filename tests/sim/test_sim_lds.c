@@ -103,8 +103,7 @@ static void reads_of_an_mi350x(void **state)
     assert_int_equal(strided(false, 3, 128, 64), 64);
     for (unsigned words = 1; words <= 4; words *= 2)
         for (unsigned stride = 4 * words; stride <= 512; stride *= 2)
-            assert_int_equal(strided(true, words, stride, 64),
-                             stride >= 128 ? 64 : 2 * stride / 4);
+            assert_int_equal(strided(true, words, stride, 64), stride >= 128 ? 64 : 2 * stride / 4);
     t_gpu_close(&gpu);
 }
 
@@ -119,15 +118,18 @@ struct published {
 static const struct published publications[] = {
     {"gfx950", false, 1, 64, "0-63"},
     {"gfx950", false, 2, 64, "0-31, 32-63"},
-    {"gfx950", false, 3, 64, "0-3 20-23, 4-7 16-19, 8-11 28-31, 12-15 24-27, 32-35 52-55, "
-                             "36-39 48-51, 40-43 60-63, 44-47 56-59"},
-    {"gfx950", false, 4, 64, "0-3 12-15 20-27, 32-35 44-47 52-59, 4-11 16-19 28-31, "
-                             "36-43 48-51 60-63"},
+    {"gfx950", false, 3, 64,
+     "0-3 20-23, 4-7 16-19, 8-11 28-31, 12-15 24-27, 32-35 52-55, "
+     "36-39 48-51, 40-43 60-63, 44-47 56-59"},
+    {"gfx950", false, 4, 64,
+     "0-3 12-15 20-27, 32-35 44-47 52-59, 4-11 16-19 28-31, "
+     "36-43 48-51 60-63"},
     {"gfx950", true, 2, 64, "0-15, 16-31, 32-47, 48-63"},
     {"gfx942", false, 1, 64, "0-31, 32-63"},
     {"gfx942", false, 2, 64, "0-15, 16-31, 32-47, 48-63"},
-    {"gfx942", false, 4, 64, "0-3 20-23, 32-35 52-55, 4-7 16-19, 36-39 48-51, 8-11 28-31, "
-                             "40-43 60-63, 12-15 24-27, 44-47 56-59"},
+    {"gfx942", false, 4, 64,
+     "0-3 20-23, 32-35 52-55, 4-7 16-19, 36-39 48-51, 8-11 28-31, "
+     "40-43 60-63, 12-15 24-27, 44-47 56-59"},
     {"gfx1100", false, 1, 32, "0-31"},
     {"gfx1100", false, 2, 32, "0-15, 16-31"},
     {"gfx1100", false, 4, 32, "0-3 20-23, 4-7 16-19, 8-11 28-31, 12-15 24-27"},
@@ -324,8 +326,8 @@ static void fewest(void **state)
                                                     .kernarg = addresses,
                                                     .kernarg_bytes = sizeof addresses};
             snprintf(name, sizeof name, "ds_%s_b%u", write ? "write" : "read", 32 * words);
-            assert_int_equal(
-                quern_sim_profile_run(gpu.module, &launch, QUERN_EXTENT_ALL, 0, &p), QUERN_OK);
+            assert_int_equal(quern_sim_profile_run(gpu.module, &launch, QUERN_EXTENT_ALL, 0, &p),
+                             QUERN_OK);
             assert_int_equal(p.counts.lds_passes, 64);
             assert_int_equal(p.lds_least, words == 3 ? 8 : write ? 2 * words : words);
             quern_sim_profile_free(&p);
@@ -385,7 +387,10 @@ static void columns(void **state)
             "  const T v = __builtin_amdgcn_ds_read_%s((P)((__attribute__((address_space(3))) char "
             "*)s + at[LANE]));\n"
             "  __builtin_memcpy(out + %u * LANE, &v, %u); }\n",
-            n, TILE / 4, TILE / 4, n == 0 ? "s16x4" : n < 3 ? "s32x2" : "s32x3",
+            n, TILE / 4, TILE / 4,
+            n == 0  ? "s16x4"
+            : n < 3 ? "s32x2"
+                    : "s32x3",
             turned[n].builtin, turned[n].words, 4 * turned[n].words);
     t_gpu_open(&gpu, "gfx950", "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
     t_gpu_load(&gpu, source);
@@ -416,8 +421,7 @@ static void columns_with_faults(void **state)
 {
     static uint32_t out[64 * 2];
     const struct t_buffer buffer = {out, sizeof out, QUERN_SIM_WRITE, "out"};
-    const struct t_launch launch = {
-        .kernel = "k", .items = {64}, .buffers = &buffer, .count = 1};
+    const struct t_launch launch = {.kernel = "k", .items = {64}, .buffers = &buffer, .count = 1};
     /* which lanes write their dwords, which store, and whether that is a mistake */
     static const struct {
         const char *writes, *reads, *stores;
@@ -453,7 +457,7 @@ static void columns_with_faults(void **state)
 /* Old values come back, new ones are in their places; lanes without EXEC change nothing. */
 static void exchanges(void **state)
 {
-    static const char *const targets[] = {"gfx90a", "gfx942", "gfx950",
+    static const char *const targets[] = {"gfx90a",  "gfx942",  "gfx950",
                                           "gfx1100", "gfx1151", "gfx1201"};
     static const struct {
         const char *old, *name;
@@ -516,10 +520,15 @@ static void exchanges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conflicts_of_an_mi300x), cmocka_unit_test(reads_of_an_mi350x),
-        cmocka_unit_test(groups_are_the_published_ones), cmocka_unit_test(every_lane_is_served),
-        cmocka_unit_test(any_addresses), cmocka_unit_test(fewest), cmocka_unit_test(columns),
-        cmocka_unit_test(columns_with_faults), cmocka_unit_test(exchanges),
+        cmocka_unit_test(conflicts_of_an_mi300x),
+        cmocka_unit_test(reads_of_an_mi350x),
+        cmocka_unit_test(groups_are_the_published_ones),
+        cmocka_unit_test(every_lane_is_served),
+        cmocka_unit_test(any_addresses),
+        cmocka_unit_test(fewest),
+        cmocka_unit_test(columns),
+        cmocka_unit_test(columns_with_faults),
+        cmocka_unit_test(exchanges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 static const struct form {
     const char *name, *builtin; /* _w32 or _w64 is added */
     enum t_type a, b;

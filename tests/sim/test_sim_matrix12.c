@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static const struct form {
     const char *builtin; /* of a, b, c and, if sparse, index */
     enum t_type a, b, d;
@@ -51,8 +50,8 @@ static const struct form {
     {SPARSE("f32_16x16x32_bf16") "(a, b, c, index)", BF16, BF16, F32, 32, true, 1, 1},
     {SPARSE("f16_16x16x32_f16") "(a, b, c, index)", F16, F16, F16, 32, true, 1, 1},
     {SPARSE("bf16_16x16x32_bf16") "(a, b, c, index)", BF16, BF16, BF16, 32, true, 1, 1},
-    {SPARSE("i32_16x16x32_iu8") "(true, a, false, b, c, index, false)", I8, U8, I32, 32, true,
-     1, 1},
+    {SPARSE("i32_16x16x32_iu8") "(true, a, false, b, c, index, false)", I8, U8, I32, 32, true, 1,
+     1},
     {SPARSE("i32_16x16x32_iu4") "(false, a, true, b, c, index, false)", U4, I4, I32, 32, true, 1,
      1},
     {SPARSE("i32_16x16x64_iu4") "(true, a, true, b, c, index, true)", I4, I4, I32, 64, true, 1, 1},
@@ -137,10 +136,9 @@ static void check_result(const struct form *f, unsigned n, unsigned lanes, unsig
                          uint32_t got, double want, double size)
 {
     const double is = t_value_of(f->d, got, false);
-    const double most = (f->d == I32 ? 0 : size * 0x1p-20) +
-                        (f->d == F16    ? fabs(want) * 0x1p-11
-                         : f->d == BF16 ? fabs(want) * 0x1p-8
-                                        : 0);
+    const double most = (f->d == I32 ? 0 : size * 0x1p-20) + (f->d == F16    ? fabs(want) * 0x1p-11
+                                                              : f->d == BF16 ? fabs(want) * 0x1p-8
+                                                                             : 0);
 
     if (isnan(want) ? isnan(is) : isinf(want) ? is == want : fabs(is - want) <= most)
         return;
@@ -189,8 +187,10 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
         }
         for (unsigned k = 0; k < f->k; k++) {
             const uint32_t x = t_draw_small(f->b, special, random);
-            put(b_words, bw, f->sparse ? sparse_b_place(a_size, lanes, f->k, r, k)
-                                       : dense_place(a_size, lanes, f->k, r, k), x);
+            put(b_words, bw,
+                f->sparse ? sparse_b_place(a_size, lanes, f->k, r, k)
+                          : dense_place(a_size, lanes, f->k, r, k),
+                x);
             b[r][k] = t_value_of(f->b, x, false);
         }
     }
@@ -377,10 +377,8 @@ static void check_transpose(struct t_gpu *g, unsigned lanes, unsigned size)
     const struct t_buffer buffers[] = {{memory, sizeof memory, QUERN_SIM_READ_WRITE, "matrix"},
                                        {offsets, sizeof offsets, QUERN_SIM_READ, "offsets"},
                                        {got, lanes * words * 4, QUERN_SIM_WRITE, "registers"}};
-    const struct t_launch launch = {.kernel = size == 16 ? "tr16" : "tr8",
-                                    .items = {lanes},
-                                    .buffers = buffers,
-                                    .count = 3};
+    const struct t_launch launch = {
+        .kernel = size == 16 ? "tr16" : "tr8", .items = {lanes}, .buffers = buffers, .count = 3};
     t_gpu_run(g, &launch);
     for (unsigned m = 0; m < 16; m++)
         for (unsigned k = 0; k < 16; k++) {

@@ -28,8 +28,8 @@
 enum shape { S32, S16, S4, S32_2B, S16_4B, S4_16B, D16, D4 };
 
 static const struct form {
-    const char *builtin; /* what stands between __builtin_amdgcn_mfma_ and the operands */
-    const char *more;    /* last operands: cbsz, abid, blgp */
+    const char *builtin;          /* what stands between __builtin_amdgcn_mfma_ and the operands */
+    const char *more;             /* last operands: cbsz, abid, blgp */
     const char *operand, *result; /* C types */
     enum shape shape;
     unsigned k;
@@ -95,7 +95,7 @@ static const struct form {
     {"f32_4x4x4f16", "4, 13, 6", "h4", "f4", S4_16B, 4, F16, F16, GFX9, 4, 13, 6},
     {"i32_16x16x4i8", "2, 1, 7", "int", "i16v", S16_4B, 4, I8, I8, GFX9, 2, 1, 7},
     {"f32_16x16x4f32", "0, 0, 3", "float", "f4", S16, 4, F32, F32, GFX9, 0, 0, 3},
-    /* types by code, without scales and with them */
+/* types by code, without scales and with them */
 #define SCALES_OF_1 "0, 0, 0, 0"
     {"scale_f32_16x16x128_f8f6f4", "0, 0, " SCALES_OF_1, "i8v", "f4", S16, 128, FP8, FP8, GFX950},
     {"scale_f32_16x16x128_f8f6f4", "1, 2, " SCALES_OF_1, "i8v", "f4", S16, 128, BF8, FP6, GFX950},
@@ -117,9 +117,9 @@ static const struct form {
 static const struct {
     unsigned size, blocks; /* M = N */
     unsigned results;      /* elements of D in a lane */
-} shapes[] = {[S32] = {32, 1, 16},    [S16] = {16, 1, 4},    [S4] = {4, 1, 1},
-              [S32_2B] = {32, 2, 32}, [S16_4B] = {16, 4, 16}, [S4_16B] = {4, 16, 4},
-              [D16] = {16, 1, 4},     [D4] = {4, 4, 1}};
+} shapes[] = {
+    [S32] = {32, 1, 16},    [S16] = {16, 1, 4},    [S4] = {4, 1, 1},   [S32_2B] = {32, 2, 32},
+    [S16_4B] = {16, 4, 16}, [S4_16B] = {4, 16, 4}, [D16] = {16, 1, 4}, [D4] = {4, 4, 1}};
 
 /* ---- Layouts: what a lane's element e is ----------------------------------------------------- */
 
@@ -309,8 +309,7 @@ static bool same(const struct form *f, uint64_t x, uint64_t y)
     return f->a != I8 && isnan(t_f32((uint32_t)x)) && isnan(t_f32((uint32_t)y));
 }
 
-static void check_form(struct t_gpu *g, unsigned n, unsigned target, bool special,
-                       uint64_t *random)
+static void check_form(struct t_gpu *g, unsigned n, unsigned target, bool special, uint64_t *random)
 {
     const struct form *const f = &forms[n];
     const unsigned results = shapes[f->shape].results, per = f->a == F64 ? 2 : 1;
@@ -326,9 +325,7 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned target, bool specia
     }
     for (unsigned k = 0; k < 2 * LANES; k++) {
         const uint32_t x = (uint32_t)t_random(random);
-        memory.scales[k] = special && x % 50 == 0
-                               ? 0xffffffffu
-                               : 0x7b7b7b7bu + (x & 0x07070707u);
+        memory.scales[k] = special && x % 50 == 0 ? 0xffffffffu : 0x7b7b7b7bu + (x & 0x07070707u);
     }
     const struct t_buffer buffers[] = {{memory.a, sizeof memory.a, QUERN_SIM_READ, "a"},
                                        {memory.b, sizeof memory.b, QUERN_SIM_READ, "b"},
@@ -377,15 +374,15 @@ static void load_kernels(struct t_gpu *g, unsigned target)
         const struct form *const f = &forms[n];
         if (!(f->targets & target))
             continue;
-        used += (size_t)snprintf(source + used, size - used,
-                                 "KERNEL k%u(const %s *a, const %s *b, const %s *c, %s *d,\n"
-                                 "           const int *s) {\n"
-                                 "  const int sa = s[LANE], sb = s[LANE + 64];\n"
-                                 "  (void)sa; (void)sb;\n"
-                                 "  d[LANE] = __builtin_amdgcn_mfma_%s(a[LANE], b[LANE], c[LANE], "
-                                 "%s); }\n",
-                                 n, f->operand, f->operand, f->result, f->result, f->builtin,
-                                 f->more);
+        used +=
+            (size_t)snprintf(source + used, size - used,
+                             "KERNEL k%u(const %s *a, const %s *b, const %s *c, %s *d,\n"
+                             "           const int *s) {\n"
+                             "  const int sa = s[LANE], sb = s[LANE + 64];\n"
+                             "  (void)sa; (void)sb;\n"
+                             "  d[LANE] = __builtin_amdgcn_mfma_%s(a[LANE], b[LANE], c[LANE], "
+                             "%s); }\n",
+                             n, f->operand, f->operand, f->result, f->result, f->builtin, f->more);
         assert_true(used < size);
     }
     t_gpu_load(g, source);

@@ -21,10 +21,9 @@ static quern_status by_number(struct t_gpu *g, const char *m0, const char *text)
 {
     static char source[4096];
     const struct t_buffer buffer = {out, sizeof out, QUERN_SIM_WRITE, "out"};
-    const struct t_launch launch = {
-        .kernel = "k", .items = {1}, .buffers = &buffer, .count = 1};
-    size_t used = (size_t)snprintf(source, sizeof source,
-                                   "KERNEL k(u32 *out) { u32 v[8]; asm volatile(\"");
+    const struct t_launch launch = {.kernel = "k", .items = {1}, .buffers = &buffer, .count = 1};
+    size_t used =
+        (size_t)snprintf(source, sizeof source, "KERNEL k(u32 *out) { u32 v[8]; asm volatile(\"");
 
     for (unsigned n = 0; n < 8; n++)
         used += (size_t)snprintf(source + used, sizeof source - used, "s_mov_b32 s%u, %u\\n ",
@@ -93,8 +92,7 @@ static void buffer_parts(void **state)
     static uint32_t words[4] = {0x84838281, 0xf8f7f6f5, 0x01020304, 0x7fff8000};
     const struct t_buffer buffers[] = {{words, sizeof words, QUERN_SIM_READ, "words"},
                                        {out, sizeof out, QUERN_SIM_WRITE, "out"}};
-    const struct t_launch launch = {
-        .kernel = "k", .items = {1}, .buffers = buffers, .count = 2};
+    const struct t_launch launch = {.kernel = "k", .items = {1}, .buffers = buffers, .count = 2};
     /* the buffer has 14 bytes */
     static const struct {
         const char *text;

@@ -13,7 +13,7 @@
 static const struct format {
     unsigned exponent, mantissa;
     int bias;
-    unsigned most;                /* code of the largest number */
+    unsigned most;                 /* code of the largest number */
     unsigned large, infinity, nan; /* codes of what is larger, of infinity, of NaN */
     bool no_minus_zero;
 } fp8 = {4, 3, 7, 0x7e, 0x7f, 0x7f, 0x7f, false}, bf8 = {5, 2, 15, 0x7b, 0x7c, 0x7c, 0x7f, false},
@@ -36,7 +36,7 @@ static double decode(const struct format *f, unsigned code)
 
     if (f->no_minus_zero ? code == 0x80 : magnitude > f->most)
         return f->infinity != f->nan && magnitude == f->infinity ? sign * (double)INFINITY
-                                                                  : (double)NAN;
+                                                                 : (double)NAN;
     return sign * number_of(f, magnitude);
 }
 
@@ -121,14 +121,12 @@ static void check_eight_bits(const char *target, const struct format *f, const s
                     fail_msg("%s: result %u of %a, %a: 0x%02x, not 0x%02x, in 0x%08x over 0x%08x",
                              target, k, (double)x, (double)y, got, codes[k].want, codes[k].got, u);
             }
-            const float want[7] = {
-                (float)decode(f, u & 255),       (float)decode(f, u >> 24),
-                (float)decode(b, u >> 8 & 255),  (float)decode(f, u >> 16 & 255),
-                (float)decode(f, u >> 24),       (float)decode(b, u & 255),
-                (float)decode(b, u >> 8 & 255)};
+            const float want[7] = {(float)decode(f, u & 255),      (float)decode(f, u >> 24),
+                                   (float)decode(b, u >> 8 & 255), (float)decode(f, u >> 16 & 255),
+                                   (float)decode(f, u >> 24),      (float)decode(b, u & 255),
+                                   (float)decode(b, u >> 8 & 255)};
             for (unsigned k = 0; k < 7; k++)
-                if (r[7 + k] != bits_of(want[k]) &&
-                    !(isnan(want[k]) && isnan(float_of(r[7 + k]))))
+                if (r[7 + k] != bits_of(want[k]) && !(isnan(want[k]) && isnan(float_of(r[7 + k]))))
                     fail_msg("%s: number %u of 0x%08x is %a, not %a", target, k, u,
                              (double)float_of(r[7 + k]), (double)want[k]);
         }
@@ -217,8 +215,8 @@ static void conversions_of_gfx950(void **state)
                 assert_int_equal(r[3], (bits_of(x) + (v >> 16)) >> 16 | (u & 0xffff0000u));
             assert_int_equal(r[4], next_random(u));
             const int a = (int)u >> 20, b = (int)v >> 20;
-            assert_int_equal(r[5] & 0xffff, (clamp(a, -128, 127) & 255) |
-                                                (clamp(b, -128, 127) & 255) << 8);
+            assert_int_equal(r[5] & 0xffff,
+                             (clamp(a, -128, 127) & 255) | (clamp(b, -128, 127) & 255) << 8);
             assert_int_equal(r[6] & 0xffff, clamp(a, 0, 255) | clamp(b, 0, 255) << 8);
             if (isnan(x) || isnan(y)) {
                 assert_true(isnan(float_of(r[7])) && isnan(float_of(r[8])));
@@ -281,8 +279,7 @@ static void scaled_conversions_of_gfx950(void **state)
             assert_int_equal(r[1], bf16_of(four[2] * s) | bf16_of(four[3] * s) << 16);
             assert_int_equal(r[2], bits_of((float)(four[4] * s)));
             assert_int_equal(r[3], bits_of((float)(four[5] * s)));
-            assert_true(isnan(fp[2]) ? isnan(float_of(r[4]))
-                                     : r[4] == bits_of((float)(fp[2] * s)));
+            assert_true(isnan(fp[2]) ? isnan(float_of(r[4])) : r[4] == bits_of((float)(fp[2] * s)));
             assert_true(same_half(r[5] >> 16, half_bits(bf[3] * s), 0x7c00));
             assert_int_equal(r[5] & 0xffff, v & 0xffff);
             assert_true(same_pair(r[6], half_bits(fp[2] * s) | half_bits(fp[3] * s) << 16, 0x7c00));
@@ -294,13 +291,12 @@ static void scaled_conversions_of_gfx950(void **state)
                 unsigned shift, bits;
                 const struct format *format;
                 double value;
-            } codes[] = {{r[8], 16, 8, &fp8, x},     {r[8], 24, 8, &fp8, y},
-                         {r[9], 0, 8, &bf8, x},      {r[9], 8, 8, &bf8, y},
-                         {r[10], 16, 8, &fp8, h[0]}, {r[10], 24, 8, &fp8, h[1]},
-                         {r[11], 0, 8, &bf8, b[0]},  {r[11], 8, 8, &bf8, b[1]},
-                         {r[12], 16, 4, &fp4, x},    {r[12], 20, 4, &fp4, y},
-                         {r[13], 8, 4, &fp4, h[0]},  {r[13], 12, 4, &fp4, h[1]},
-                         {r[14], 24, 4, &fp4, b[0]}, {r[14], 28, 4, &fp4, b[1]}};
+            } codes[] = {
+                {r[8], 16, 8, &fp8, x},     {r[8], 24, 8, &fp8, y},     {r[9], 0, 8, &bf8, x},
+                {r[9], 8, 8, &bf8, y},      {r[10], 16, 8, &fp8, h[0]}, {r[10], 24, 8, &fp8, h[1]},
+                {r[11], 0, 8, &bf8, b[0]},  {r[11], 8, 8, &bf8, b[1]},  {r[12], 16, 4, &fp4, x},
+                {r[12], 20, 4, &fp4, y},    {r[13], 8, 4, &fp4, h[0]},  {r[13], 12, 4, &fp4, h[1]},
+                {r[14], 24, 4, &fp4, b[0]}, {r[14], 28, 4, &fp4, b[1]}};
             for (unsigned k = 0; k < COUNT(codes); k++) {
                 /* a quotient of f32 and a power of two, exact unless it leaves the range of f32 */
                 const double quotient = (double)(float)(codes[k].value / s);
@@ -354,16 +350,15 @@ static void other_scaled_conversions_of_gfx950(void **state)
             const struct {
                 uint32_t got;
                 double value;
-            } singles[] = {{r[0], bf[1]}, {r[4], fp[2]}, {r[5], fp[3]}, {r[6], bf[0]},
-                           {r[7], bf[1]}};
+            } singles[] = {
+                {r[0], bf[1]}, {r[4], fp[2]}, {r[5], fp[3]}, {r[6], bf[0]}, {r[7], bf[1]}};
             for (unsigned k = 0; k < COUNT(singles); k++)
-                assert_true(isnan(singles[k].value) ? isnan(float_of(singles[k].got))
-                                                    : singles[k].got ==
-                                                          bits_of((float)singles[k].value));
+                assert_true(isnan(singles[k].value)
+                                ? isnan(float_of(singles[k].got))
+                                : singles[k].got == bits_of((float)singles[k].value));
             for (unsigned k = 0; k < 2; k++) {
                 const float to_bf8 = (float)((double)half_of(u >> 16 * k) / s);
-                const float to_fp8 =
-                    (float)((double)float_of(k ? u & 0xffff0000u : u << 16) / s);
+                const float to_fp8 = (float)((double)float_of(k ? u & 0xffff0000u : u << 16) / s);
                 const unsigned a = r[8] >> 8 * k & 255, b = r[9] >> (16 + 8 * k) & 255;
                 assert_true(isnan(to_bf8) ? isnan(decode(&bf8, a))
                                           : a == encode(&bf8, (double)to_bf8, false));

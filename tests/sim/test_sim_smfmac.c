@@ -141,8 +141,8 @@ static void check_product(struct t_gpu *g, const char *kernel, const struct form
         }
     for (unsigned l = 0; l < LANES && set < 32; l++) {
         const uint32_t mask = ((1u << set) - 1) << part * set;
-        memory.index[l] = (memory.index[l] << part * set & mask) |
-                          ((uint32_t)t_random(random) & ~mask);
+        memory.index[l] =
+            (memory.index[l] << part * set & mask) | ((uint32_t)t_random(random) & ~mask);
     }
     for (unsigned j = 0; j < f->size; j++)
         for (unsigned k = 0; k < f->k; k++) {
@@ -186,8 +186,10 @@ static void check_product(struct t_gpu *g, const char *kernel, const struct form
 /* The C type of a lane's A or B; gfx942's builtins take shorts for bf16. */
 static void vector(const struct form *f, unsigned words, char to[8])
 {
-    const char *const element =
-        f->a == F16 ? "vh" : f->a != BF16 ? "vi" : f->targets & GFX942 ? "vs" : "vb";
+    const char *const element = f->a == F16           ? "vh"
+                                : f->a != BF16        ? "vi"
+                                : f->targets & GFX942 ? "vs"
+                                                      : "vb";
 
     snprintf(to, 8, "%s%u", element, (t_bits_of(f->a) == 16 ? 2 * words : words) % 100);
 }

@@ -555,8 +555,8 @@ static uint64_t next_random(uint64_t *seed)
 
 static void flipped_anywhere(void **state)
 {
-    struct str files[] = {plain_bundle(64), compressed_bundle(1), compressed_bundle(2),
-                          compressed_bundle(3), {0}};
+    struct str files[] = {
+        plain_bundle(64), compressed_bundle(1), compressed_bundle(2), compressed_bundle(3), {0}};
     uint64_t seed = 1;
 
     (void)state;

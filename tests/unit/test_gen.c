@@ -163,8 +163,8 @@ static void test_outline(void **state)
     (void)state;
     for (size_t i = 0; i < GOLDEN_COUNT; i++) {
         char *const source = source_of(golden[i].problem, golden[i].target, golden[i].m);
-        char *const outline = text_of(gen_outline, golden[i].problem, golden[i].target,
-                                      golden[i].m);
+        char *const outline =
+            text_of(gen_outline, golden[i].problem, golden[i].target, golden[i].m);
         char *const end = strstr(source, "\n// ---- ");
         struct str expected = {0};
         str_add_bytes(&expected, source, (size_t)(end - source));

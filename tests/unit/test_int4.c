@@ -196,9 +196,11 @@ static void test_predequant_words(void **state)
 
     (void)state;
     for (int i = 0; i < 18; i++)
-        t_runs_add(targets[i % 4], 1 + i * 3, "wq=int4 n=37 k=%d group=%d a=%s scale=%s zero=%s "
-                   "layout=%s c=f32", i % 2 ? 320 : 1024, i % 2 ? 64 : 1024, i / 9 ? "f16" : "bf16",
-                   scales[i % 3], zeros[i / 3 % 3], layouts[(i + i / 3) % 3]);
+        t_runs_add(targets[i % 4], 1 + i * 3,
+                   "wq=int4 n=37 k=%d group=%d a=%s scale=%s zero=%s "
+                   "layout=%s c=f32",
+                   i % 2 ? 320 : 1024, i % 2 ? 64 : 1024, i / 9 ? "f16" : "bf16", scales[i % 3],
+                   zeros[i / 3 % 3], layouts[(i + i / 3) % 3]);
     assert_int_equal(setenv("QUERN_FORCE", "predequant=on", 1), 0);
     t_runs_verify(t_cache, ONE_IN);
     assert_int_equal(unsetenv("QUERN_FORCE"), 0);
@@ -451,13 +453,19 @@ static void test_sums_need_pairs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sixteen), cmocka_unit_test(test_words),
-        cmocka_unit_test(test_halves_of_blocks), cmocka_unit_test(test_halves_of_tiles),
-        cmocka_unit_test(test_room_for_three_tiles), cmocka_unit_test(test_ends_of_squares),
+        cmocka_unit_test(test_sixteen),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_halves_of_blocks),
+        cmocka_unit_test(test_halves_of_tiles),
+        cmocka_unit_test(test_room_for_three_tiles),
+        cmocka_unit_test(test_ends_of_squares),
         cmocka_unit_test(test_predequant_words),
-        cmocka_unit_test(test_offset),  cmocka_unit_test(test_mix_bf16),
-        cmocka_unit_test(test_mix_f16), cmocka_unit_test(test_mix_wide),
-        cmocka_unit_test(test_mix_matrix), cmocka_unit_test(test_sums_need_pairs),
+        cmocka_unit_test(test_offset),
+        cmocka_unit_test(test_mix_bf16),
+        cmocka_unit_test(test_mix_f16),
+        cmocka_unit_test(test_mix_wide),
+        cmocka_unit_test(test_mix_matrix),
+        cmocka_unit_test(test_sums_need_pairs),
     };
 
     return cmocka_run_group_tests_name("int4", tests, t_cache_make, t_cache_remove);

@@ -52,8 +52,7 @@ static void compile(void *user, size_t index)
     quern_op *op;
 
     (void)user;
-    snprintf(text, sizeof text, "%s n=%d k=%d", formats[(i + t) % 3], layers[i].n,
-             layers[i].k);
+    snprintf(text, sizeof text, "%s n=%d k=%d", formats[(i + t) % 3], layers[i].n, layers[i].k);
     const struct quern_problem p = t_problem(text);
     for (size_t j = 0; j < COUNT(tiles); j++) {
         struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
@@ -83,7 +82,7 @@ static void test_budgets(void **state)
     static const struct {
         const char *target;
         int n;
-        double slots[3]; /* per weight, up to 16, 32, 64 rows of A */
+        double slots[3];    /* per weight, up to 16, 32, 64 rows of A */
         const char *format; /* null: nf4 */
     } budgets[] = {
         {"gfx1201", 4096, {2.3, 3.4, 5.1}, "int4 zero=u8"},
@@ -93,9 +92,12 @@ static void test_budgets(void **state)
         {"gfx950", 4096, {2.7, 3.4, 5.0}, "int4 zero=u8"},
         {"gfx942", 16384, {2.5, 3.8, 5.5}, "int4 zero=u8"},
         {"gfx950", 16384, {2.4, 3.4, 5.0}, "int4 zero=u8"},
-        {"gfx1201", 4096, {2.3, 3.4, 5.0}}, {"gfx1151", 4096, {3.1, 3.9, 5.5}},
-        {"gfx942", 4096, {2.7, 3.4, 5.0}},  {"gfx90a", 4096, {2.7, 3.4, 5.0}},
-        {"gfx950", 4096, {2.7, 3.4, 5.0}},  {"gfx942", 16384, {2.2, 3.4, 5.0}},
+        {"gfx1201", 4096, {2.3, 3.4, 5.0}},
+        {"gfx1151", 4096, {3.1, 3.9, 5.5}},
+        {"gfx942", 4096, {2.7, 3.4, 5.0}},
+        {"gfx90a", 4096, {2.7, 3.4, 5.0}},
+        {"gfx950", 4096, {2.7, 3.4, 5.0}},
+        {"gfx942", 16384, {2.2, 3.4, 5.0}},
         {"gfx950", 16384, {2.2, 3.4, 5.0}},
     };
 

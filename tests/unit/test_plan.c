@@ -120,7 +120,7 @@ static void check_order(const char *problem, const char *target, int m_max)
     assert_in_range(set.count, 1, PLAN_KERNELS_MAX);
     const struct plan *const largest = &set.plans[set.count - 1];
     assert_int_equal(largest->family == FAMILY_MMA_TILE, m_max == 0);
-    assert_true(set.m_max == (m_max                                ? m_max
+    assert_true(set.m_max == (m_max                             ? m_max
                               : largest->m_lo > largest->m_tile ? largest->m_lo
                                                                 : largest->m_tile));
     assert_int_equal(set.plans[0].m_lo, 1);
@@ -156,11 +156,11 @@ static void test_kernels_follow_each_other(void **state)
  * what is launched for more rows. */
 static void test_least_time_is_chosen(void **state)
 {
-    static const char *const layers[] = {
-        "wq=nf4 n=4096 k=4096",    "wq=nf4 n=1024 k=4096",           "wq=nf4 n=512 k=28672",
-        "wq=nf4 n=19456 k=2560",   "wq=int4 n=19456 k=2560 zero=u8", "wq=int4 n=2560 k=9728",
-        "wq=mxfp4 n=5760 k=2880",  "wq=int4 n=1024 k=8192",          "wq=nf4 n=57344 k=8192",
-        "wq=fp4 n=512 k=2880"};
+    static const char *const layers[] = {"wq=nf4 n=4096 k=4096",           "wq=nf4 n=1024 k=4096",
+                                         "wq=nf4 n=512 k=28672",           "wq=nf4 n=19456 k=2560",
+                                         "wq=int4 n=19456 k=2560 zero=u8", "wq=int4 n=2560 k=9728",
+                                         "wq=mxfp4 n=5760 k=2880",         "wq=int4 n=1024 k=8192",
+                                         "wq=nf4 n=57344 k=8192",          "wq=fp4 n=512 k=2880"};
     static const char *const parts[] = {"gfx1100", "gfx1151", "gfx1201",
                                         "gfx90a",  "gfx942",  "gfx950"};
     static const int rows[] = {65,  96,  128, 129, 192,  193,  255,  256,  257,
@@ -222,12 +222,18 @@ static void test_matrix_units(void **state)
         int first; /* M from which on NF4 of N = K = 4096 is on matrix units; 0: never */
         enum plan_products products;
     } cases[] = {
-        {"gfx90a", "f16", 2, PRODUCTS_MFMA16},   {"gfx942", "bf16", 2, PRODUCTS_MFMA16},
-        {"gfx950", "bf16", 2, PRODUCTS_MFMA32},  {"gfx1100", "f16", 9, PRODUCTS_WMMA11},
-        {"gfx1151", "bf16", 9, PRODUCTS_WMMA11}, {"gfx1200", "f16", 5, PRODUCTS_WMMA12},
-        {"gfx1201", "bf16", 5, PRODUCTS_WMMA12}, {"gfx906", "f16", 0, 0},
-        {"gfx908", "f16", 0, 0},                 {"gfx1030", "f16", 0, 0},
-        {"gfx1201", "f32", 0, 0},                {"gfx942", "f32", 0, 0},
+        {"gfx90a", "f16", 2, PRODUCTS_MFMA16},
+        {"gfx942", "bf16", 2, PRODUCTS_MFMA16},
+        {"gfx950", "bf16", 2, PRODUCTS_MFMA32},
+        {"gfx1100", "f16", 9, PRODUCTS_WMMA11},
+        {"gfx1151", "bf16", 9, PRODUCTS_WMMA11},
+        {"gfx1200", "f16", 5, PRODUCTS_WMMA12},
+        {"gfx1201", "bf16", 5, PRODUCTS_WMMA12},
+        {"gfx906", "f16", 0, 0},
+        {"gfx908", "f16", 0, 0},
+        {"gfx1030", "f16", 0, 0},
+        {"gfx1201", "f32", 0, 0},
+        {"gfx942", "f32", 0, 0},
     };
 
     (void)state;
@@ -301,10 +307,9 @@ static void check_same(const struct plan *p, const struct plan *q)
 /* Kernels that are chosen for some rows only are those of the whole set, as many as it takes. */
 static void test_no_more_than_asked_for(void **state)
 {
-    static const char *const texts[] = {"wq=nf4 n=4096 k=4096 a=bf16",
-                                        "wq=fp4 n=200 k=416 group=32 a=f32",
-                                        "wq=int4 n=11008 k=4096 a=f16 zero=u8",
-                                        "wq=none n=4096 k=4096 a=f16"};
+    static const char *const texts[] = {
+        "wq=nf4 n=4096 k=4096 a=bf16", "wq=fp4 n=200 k=416 group=32 a=f32",
+        "wq=int4 n=11008 k=4096 a=f16 zero=u8", "wq=none n=4096 k=4096 a=f16"};
     static const int64_t rows[] = {1, 8, 9, 16, 17, 32, 33, 64, 65, 128, 4096, INT64_MAX};
 
     (void)state;
@@ -315,8 +320,8 @@ static void test_no_more_than_asked_for(void **state)
             if (plan_make(&p, target_at(t), &all) != QUERN_OK)
                 continue;
             for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-                assert_int_equal(
-                    plan_make_up_to(&p, target_at(t), NULL, NULL, rows[r], &set), QUERN_OK);
+                assert_int_equal(plan_make_up_to(&p, target_at(t), NULL, NULL, rows[r], &set),
+                                 QUERN_OK);
                 assert_true(set.count <= all.count);
                 for (size_t j = 0; j < set.count; j++)
                     check_same(&set.plans[j], &all.plans[j]);
@@ -348,8 +353,8 @@ static void test_force(void **state)
             for (int on = 0; on < 2 && target_at(t)->verified; on++) {
                 snprintf(text, sizeof text, "wq=int4 n=200 k=1152 group=%s a=%s", groups[i],
                          t % 2 ? "f16" : "bf16");
-                assert_int_equal(
-                    plan_force_parse(on ? "predequant=on" : "predequant=off", &force), QUERN_OK);
+                assert_int_equal(plan_force_parse(on ? "predequant=on" : "predequant=off", &force),
+                                 QUERN_OK);
                 p = problem_of(text);
                 assert_int_equal(plan_make_tuned(&p, target_at(t), NULL, &force, &set), QUERN_OK);
                 assert_int_equal(set.plans[0].m_lo, 1);
@@ -535,9 +540,8 @@ static bool same_plan(const struct plan *p, const struct plan *q)
            p->split_k == q->split_k && p->chunk == q->chunk && p->tail == q->tail &&
            p->ahead == q->ahead && p->weights_once == q->weights_once && p->phase == q->phase &&
            p->skewed == q->skewed && p->slices_first == q->slices_first &&
-           p->products == q->products && p->ring == q->ring &&
-           p->staging == q->staging && p->bias == q->bias && p->lds_bytes == q->lds_bytes &&
-           p->waves_asked == q->waves_asked;
+           p->products == q->products && p->ring == q->ring && p->staging == q->staging &&
+           p->bias == q->bias && p->lds_bytes == q->lds_bytes && p->waves_asked == q->waves_asked;
 }
 
 static void test_same_words_same_plan(void **state)
@@ -614,8 +618,8 @@ static void test_groups_of_32(void **state)
             for (int large = 0; large < 2; large++) {
                 struct plan_set set;
                 char text[64];
-                snprintf(text, sizeof text, "wq=int4 n=4096 k=4096 group=%d a=%s",
-                         large ? 128 : 32, cases[i].type);
+                snprintf(text, sizeof text, "wq=int4 n=4096 k=4096 group=%d a=%s", large ? 128 : 32,
+                         cases[i].type);
                 make(text, cases[i].target, &set);
                 const struct plan *const p = plan_for(&set, 1 << j);
                 slots[large] = (double)p->estimate.slots * p->wave_size / (4096.0 * 4096.0);

@@ -82,14 +82,13 @@ static void test_shapes_of_vllm(void **state)
 {
     static const struct {
         int m, k, n;
-    } shapes[] = {{1, 8, 16},       {1, 32, 64},      {1, 128, 256},    {1, 512, 1024},
-                  {1, 2048, 4096},  {1, 6144, 1024},  {1, 8192, 2048},  {1, 4096, 8192},
-                  {1, 32, 16},      {1, 64, 64},      {2, 256, 256},    {3, 1024, 1024},
-                  {4, 4096, 4096},  {4, 4096, 4097},  {4, 4112, 4096},  {4, 4112, 4097},
-                  {1, 9216, 512},   {2, 10240, 1024}, {4, 16384, 8192}, {4, 32768, 8192},
-                  {4, 32768, 8193}, {4, 32784, 8192}, {4, 32784, 8193}, {1, 64, 8},
-                  {2, 128, 8},      {4, 256, 8},      {2, 2560, 512},   {13, 2880, 128},
-                  {41, 2888, 16},   {128, 3080, 8}};
+    } shapes[] = {
+        {1, 8, 16},       {1, 32, 64},      {1, 128, 256},    {1, 512, 1024},   {1, 2048, 4096},
+        {1, 6144, 1024},  {1, 8192, 2048},  {1, 4096, 8192},  {1, 32, 16},      {1, 64, 64},
+        {2, 256, 256},    {3, 1024, 1024},  {4, 4096, 4096},  {4, 4096, 4097},  {4, 4112, 4096},
+        {4, 4112, 4097},  {1, 9216, 512},   {2, 10240, 1024}, {4, 16384, 8192}, {4, 32768, 8192},
+        {4, 32768, 8193}, {4, 32784, 8192}, {4, 32784, 8193}, {1, 64, 8},       {2, 128, 8},
+        {4, 256, 8},      {2, 2560, 512},   {13, 2880, 128},  {41, 2888, 16},   {128, 3080, 8}};
 
     (void)state;
     for (int i = 0; i < COUNT(shapes); i++)
@@ -103,13 +102,13 @@ static void test_fp8_shapes_of_vllm(void **state)
 {
     static const struct {
         int m, k, n;
-    } shapes[] = {{1, 16, 16},        {1, 32, 32},        {1, 64, 64},        {1, 64, 80},
-                  {1, 80, 64},        {1, 80, 80},        {4, 64, 64},        {4, 64, 80},
-                  {4, 80, 64},        {4, 80, 80},        {2, 512, 512},      {3, 512, 512},
-                  {3, 512, 528},      {4, 512, 512},      {3, 2048, 2048},    {3, 2048, 2064},
-                  {4, 2064, 2048},    {4, 2064, 2064},    {4, 4096, 4096},    {4, 16400, 2048},
-                  {4, 16400, 2064},   {1, 14336, 1024},   {2, 24576, 2048},   {4, 32768, 28672},
-                  {4, 65536, 28672},  {4, 65536, 28688},  {4, 65552, 28672},  {4, 65552, 28688}};
+    } shapes[] = {{1, 16, 16},       {1, 32, 32},       {1, 64, 64},       {1, 64, 80},
+                  {1, 80, 64},       {1, 80, 80},       {4, 64, 64},       {4, 64, 80},
+                  {4, 80, 64},       {4, 80, 80},       {2, 512, 512},     {3, 512, 512},
+                  {3, 512, 528},     {4, 512, 512},     {3, 2048, 2048},   {3, 2048, 2064},
+                  {4, 2064, 2048},   {4, 2064, 2064},   {4, 4096, 4096},   {4, 16400, 2048},
+                  {4, 16400, 2064},  {1, 14336, 1024},  {2, 24576, 2048},  {4, 32768, 28672},
+                  {4, 65536, 28672}, {4, 65536, 28688}, {4, 65552, 28672}, {4, 65552, 28688}};
     static const char *const known[] = {"gfx942", "gfx1201", "gfx950"}; /* by instructions */
 
     (void)state;
@@ -570,13 +569,19 @@ static void test_dequant_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grid),           cmocka_unit_test(test_tails),
-        cmocka_unit_test(test_shapes_of_vllm), cmocka_unit_test(test_data),
-        cmocka_unit_test(test_strides),        cmocka_unit_test(test_fp8),
-        cmocka_unit_test(test_codes),          cmocka_unit_test(test_forced),
-        cmocka_unit_test(test_bytes_asked),    cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_tails),
+        cmocka_unit_test(test_shapes_of_vllm),
+        cmocka_unit_test(test_data),
+        cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_fp8),
+        cmocka_unit_test(test_codes),
+        cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_bytes_asked),
+        cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_fp8_shapes_of_vllm),
-        cmocka_unit_test(test_walking_launch), cmocka_unit_test(test_dequant_fp8),
+        cmocka_unit_test(test_walking_launch),
+        cmocka_unit_test(test_dequant_fp8),
         cmocka_unit_test(test_dequant_codes),
     };
 

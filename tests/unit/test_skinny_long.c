@@ -138,8 +138,8 @@ static void test_costs(void **state)
 /* All types on layers of all kinds, compiled alone. */
 static void compile_case(void *user, size_t index)
 {
-    static const char *const words[] = {"wq=none a=f32",     "wq=none a=f16",    "wq=none a=bf16",
-                                        "wq=fp8 a=fp8",      "wq=fp8 a=f16",     "wq=fp8 a=bf16",
+    static const char *const words[] = {"wq=none a=f32",    "wq=none a=f16",       "wq=none a=bf16",
+                                        "wq=fp8 a=fp8",     "wq=fp8 a=f16",        "wq=fp8 a=bf16",
                                         "wq=fp8fnuz a=f16", "wq=fp8fnuz a=fp8fnuz"};
     static const int sizes[][2] = {{1024, 4096}, {19456, 2560}, {28672, 8192}, {128256, 4096}};
     const size_t target = index / COUNT(words), which = index % COUNT(words);

@@ -44,12 +44,17 @@ static const struct {
     double slots;   /* one row of A */
     double more[6]; /* for each of zero_rows: that zero points may cost; 0: ZEROS_MORE */
 } zero_budgets[] = {
-    {"gfx1151", "f16", 1.6, {0}},  {"gfx1151", "bf16", 1.9, {0}},
-    {"gfx1100", "f16", 1.6, {0}},  {"gfx1100", "bf16", 1.9, {0}},
-    {"gfx1201", "f16", 1.6, {0}},  {"gfx1201", "bf16", 1.9, {0}},
-    {"gfx950", "f16", 1.6, {0}},   {"gfx942", "f16", 1.8, {0}},
+    {"gfx1151", "f16", 1.6, {0}},
+    {"gfx1151", "bf16", 1.9, {0}},
+    {"gfx1100", "f16", 1.6, {0}},
+    {"gfx1100", "bf16", 1.9, {0}},
+    {"gfx1201", "f16", 1.6, {0}},
+    {"gfx1201", "bf16", 1.9, {0}},
+    {"gfx950", "f16", 1.6, {0}},
+    {"gfx942", "f16", 1.8, {0}},
     {"gfx90a", "f16", 1.6, {0}},
-    {"gfx950", "bf16", 1.7, {0}},  {"gfx942", "bf16", 1.9, {0}},
+    {"gfx950", "bf16", 1.7, {0}},
+    {"gfx942", "bf16", 1.9, {0}},
     /* nothing subtracts in bf16 there */
     {"gfx90a", "bf16", 1.7, {[4] = 0.16, [5] = 0.12}},
 };
@@ -236,8 +241,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_budgets),
                                        cmocka_unit_test(test_matrix_budgets),
-                                       cmocka_unit_test(test_zeros),
-                                       cmocka_unit_test(test_groups)};
+                                       cmocka_unit_test(test_zeros), cmocka_unit_test(test_groups)};
 
     return cmocka_run_group_tests_name("slots", tests, NULL, NULL);
 }

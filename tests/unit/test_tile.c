@@ -257,8 +257,7 @@ static void test_other_instruction(void **state)
         assert_int_equal(plan_make(&p, target_named(targets[t]), &set), QUERN_OK);
         assert_int_equal(quern_op_shapes(contexts[t], &p, set.m_max, shapes, &count), QUERN_OK);
         const int chosen = atoi(strstr(shapes[0].words, words) + strlen(words));
-        while (other < count &&
-               atoi(strstr(shapes[other].words, words) + strlen(words)) == chosen)
+        while (other < count && atoi(strstr(shapes[other].words, words) + strlen(words)) == chosen)
             other++;
         assert_true(other < count);
         assert_int_equal(
@@ -311,9 +310,12 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_problems),        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_strides),         cmocka_unit_test(test_scales_beyond_f16),
-        cmocka_unit_test(test_rows_do_not_mix), cmocka_unit_test(test_other_instruction),
+        cmocka_unit_test(test_problems),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_scales_beyond_f16),
+        cmocka_unit_test(test_rows_do_not_mix),
+        cmocka_unit_test(test_other_instruction),
         cmocka_unit_test(test_banks_of_registers),
     };
 

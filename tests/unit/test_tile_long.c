@@ -95,11 +95,10 @@ static void check(const char *target, const char *text, double limit)
         quern_op_launch(op, &args, M, NULL) != QUERN_OK ||
         quern_buffer_read(c.buffer, c.host, c.bytes) != QUERN_OK)
         fail_msg("%s on %s: %s", text, target, quern_last_error()->message);
-    const struct quant_operands in = {
-        .a = out.a,
-        .b = out.b,
-        .scales = out.scales,
-        .zeros = p.zero == QUERN_ZERO_NONE ? NULL : out.zeros};
+    const struct quant_operands in = {.a = out.a,
+                                      .b = out.b,
+                                      .scales = out.scales,
+                                      .zeros = p.zero == QUERN_ZERO_NONE ? NULL : out.zeros};
     const double error = error_of(&p, in, c.host);
     print_message("%s on %s: error %.2e\n", text, target, error);
     if (!(error <= limit))

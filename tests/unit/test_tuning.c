@@ -85,7 +85,8 @@ static void keep_first(void *user, const struct plan *p)
 /* With room for hundreds next to none is left out unseen (model_beaten). */
 static void the_choice_is_the_best_of_many(void **state)
 {
-    static const char *const texts[] = {PROBLEM, "wq=nf4 n=11008 k=4096 a=f16",
+    static const char *const texts[] = {PROBLEM,
+                                        "wq=nf4 n=11008 k=4096 a=f16",
                                         "wq=int4 zero=u8 n=4096 k=4096 a=bf16",
                                         "wq=int4 zero=scaled n=2560 k=9728 a=f16",
                                         "wq=int4 layout=ck n=11008 k=4096 a=bf16",

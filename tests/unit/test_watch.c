@@ -280,10 +280,10 @@ static void test_counters_by_number(void **state)
 {
     /* as released: a number never means another counter */
     static const char *const names[] = {
-        "hit_memory",   "hit_bundle",  "hit_disk",       "hit_source",      "miss_absent",
-        "miss_damaged", "miss_foreign", "miss_io",       "put_ok",          "put_lost",
-        "put_failed",   "quarantined", "evicted",        "bundle_damaged",  "compile_ok",
-        "compile_failed", "compile_ns", "compile_refused", "compile_sealed", "worker_died"};
+        "hit_memory",     "hit_bundle",   "hit_disk",        "hit_source",     "miss_absent",
+        "miss_damaged",   "miss_foreign", "miss_io",         "put_ok",         "put_lost",
+        "put_failed",     "quarantined",  "evicted",         "bundle_damaged", "compile_ok",
+        "compile_failed", "compile_ns",   "compile_refused", "compile_sealed", "worker_died"};
     struct quern_stats stats = QUERN_INIT(struct quern_stats);
     uint64_t values[QUERN_STAT_COUNT + 4];
     struct host h;
@@ -292,7 +292,7 @@ static void test_counters_by_number(void **state)
     for (unsigned i = 0; i < QUERN_STAT_COUNT; i++)
         assert_string_equal(quern_stat_name(i), names[i]);
     assert_null(quern_stat_name(QUERN_STAT_COUNT));
-    assert_null(quern_stat_name((enum quern_stat)-1));
+    assert_null(quern_stat_name((enum quern_stat) - 1));
 
     open_host(&h, QUERN_JIT_ON, QUERN_CACHE_RW);
     assert_int_equal(ask(&h, LAYER, 1), QUERN_OK);
@@ -371,8 +371,12 @@ int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_a_compile_and_a_hit), TEST(test_why_it_compiles), TEST(test_a_failure_ends_too),
-        TEST(test_many_at_once),        TEST(test_seal),            TEST(test_counters_by_number),
+        TEST(test_a_compile_and_a_hit),
+        TEST(test_why_it_compiles),
+        TEST(test_a_failure_ends_too),
+        TEST(test_many_at_once),
+        TEST(test_seal),
+        TEST(test_counters_by_number),
         TEST(test_preload),
     };
     return cmocka_run_group_tests_name("watch", tests, NULL, NULL);

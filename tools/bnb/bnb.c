@@ -220,8 +220,8 @@ static int launch(const struct call *c)
     quern_op *op;
 
     if (c->quant_type != 1 && c->quant_type != 2) {
-        snprintf(last_message, sizeof last_message,
-                 "quant_type is %d; expected 1 (FP4) or 2 (NF4)", (int)c->quant_type);
+        snprintf(last_message, sizeof last_message, "quant_type is %d; expected 1 (FP4) or 2 (NF4)",
+                 (int)c->quant_type);
         return fail(QUERN_E_ARGUMENT, last_message);
     }
     if (c->m == 0)

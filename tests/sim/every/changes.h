@@ -8,8 +8,26 @@
 /* Targets by their places in the test's list. */
 #define ALL "012345"
 
-enum kind { ADD, SUB, RSUB, MIN, MAX, AND, OR, XOR, INC, DEC, SWAP, CMPSWAP, SUB_CLAMP, COND_SUB,
-            MASK_OR, WRAP, EXCHANGE, PAIR };
+enum kind {
+    ADD,
+    SUB,
+    RSUB,
+    MIN,
+    MAX,
+    AND,
+    OR,
+    XOR,
+    INC,
+    DEC,
+    SWAP,
+    CMPSWAP,
+    SUB_CLAMP,
+    COND_SUB,
+    MASK_OR,
+    WRAP,
+    EXCHANGE,
+    PAIR
+};
 /* Type: u, i integers, f floats, h two f16, b two bf16. `on`: in which targets for global and
  * buffer, flat, LDS; a kind that only returns has an R before it. */
 static const struct change {
@@ -20,10 +38,21 @@ static const struct change {
     const char *on, *buffer_on, *flat_on, *lds_on;
 } changes[] = {
 #define INTEGER(NAME, OLD, KIND, TYPE, T, L)                                                       \
-    {"atomic_" NAME #T "32", "atomic_" OLD, "" L "%s_" #T "32", KIND, TYPE, 4, ALL, ALL, ALL,      \
-     ALL},                                                                                         \
-    {"atomic_" NAME #T "64", "atomic_" OLD "_x2", "" L "%s_" #T "64", KIND, TYPE, 8, ALL, ALL,     \
-     ALL, ALL}
+    {                                                                                              \
+        "atomic_" NAME #T "32",                                                                    \
+        "atomic_" OLD,                                                                             \
+        "" L "%s_" #T "32",                                                                        \
+        KIND,                                                                                      \
+        TYPE,                                                                                      \
+        4,                                                                                         \
+        ALL,                                                                                       \
+        ALL,                                                                                       \
+        ALL,                                                                                       \
+        ALL},                                                                                      \
+    {                                                                                              \
+        "atomic_" NAME #T "64", "atomic_" OLD "_x2", "" L "%s_" #T "64", KIND, TYPE, 8, ALL, ALL,  \
+            ALL, ALL                                                                               \
+    }
     /* clang-format off */
     INTEGER("add_", "add", ADD, 'u', u, "add"),
     INTEGER("sub_", "sub", SUB, 'u', u, "sub"),
@@ -36,7 +65,7 @@ static const struct change {
     INTEGER("xor_", "xor", XOR, 'u', b, "xor"),
     INTEGER("inc_", "inc", INC, 'u', u, "inc"),
     INTEGER("dec_", "dec", DEC, 'u', u, "dec"),
-    /* clang-format on */
+/* clang-format on */
 #undef INTEGER
     {NULL, NULL, "rsub%s_u32", RSUB, 'u', 4, "", "", "", ALL},
     {NULL, NULL, "rsub%s_u64", RSUB, 'u', 8, "", "", "", ALL},
@@ -82,7 +111,7 @@ static const struct change {
 /* ---- What comes out -------------------------------------------------------------------------- */
 
 static inline uint64_t integer_change(const struct change *c, uint64_t old, uint64_t data,
-                               uint64_t compare)
+                                      uint64_t compare)
 {
     const bool wide = c->bytes == 8;
     const int64_t a = wide ? (int64_t)old : s(old), b = wide ? (int64_t)data : s(data);

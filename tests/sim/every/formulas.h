@@ -132,11 +132,11 @@ FORMULA uint64_t clip_float(double value, i128 least, i128 most)
                                     : (uint64_t)(int64_t)value;
 }
 #define clip(VALUE, LEAST, MOST)                                                                   \
-    _Generic((VALUE), float                                                                        \
-             : clip_float, double                                                                  \
-             : clip_float, f16                                                                     \
-             : clip_float, default                                                                 \
-             : clip_integer)(VALUE, LEAST, MOST)
+    _Generic((VALUE),                                                                              \
+        float: clip_float,                                                                         \
+        double: clip_float,                                                                        \
+        f16: clip_float,                                                                           \
+        default: clip_integer)(VALUE, LEAST, MOST)
 FORMULA uint64_t snorm(float f)
 {
     return isnan(f) ? 0 : (uint64_t)(int64_t)rintf(32767 * (f < -1 ? -1 : f > 1 ? 1 : f));

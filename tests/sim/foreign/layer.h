@@ -66,7 +66,10 @@ static double layer_uniform(uint64_t *seed, double lo, double hi)
     return lo + (hi - lo) * (double)(layer_random(seed) >> 11) * 0x1p-53;
 }
 
-static size_t layer_bytes(enum layer_type type) { return type == LAYER_F32 ? 4 : 2; }
+static size_t layer_bytes(enum layer_type type)
+{
+    return type == LAYER_F32 ? 4 : 2;
+}
 
 /* Stores the nearest value of the type and returns it. */
 static double layer_store(enum layer_type type, void *array, size_t i, double value)
@@ -167,7 +170,7 @@ static struct layer_data layer_make(const struct layer *layer, uint64_t seed)
 
 static void layer_free(struct layer_data *d)
 {
-    void *const all[] = {d->a,      d->bias, d->c,      d->b,       d->absmax8,   d->absmax,
+    void *const all[] = {d->a,    d->bias,   d->c,       d->b,       d->absmax8,   d->absmax,
                          d->code, d->offset, d->a_value, d->w_value, d->bias_value};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
