@@ -35,18 +35,18 @@ Q        := $(if $(V),,@)
 say       = @printf '  %-6s %s\n' $(1) $(2)
 
 # ---- the library --------------------------------------------------------------------------------
-# The software GPU's instruction bodies, src/sim/exec*.c, are not in the library: they are shared
+# The software GPU's instruction bodies, src/sim/exec/, are not in the library: they are shared
 # libraries of their own beside the worker, one for each instruction set, loaded when a software GPU
 # is opened. Sanitized builds, which stay on the machine that makes them, have one set under the
 # plain name, with the instructions that this machine has: the other sets are the same source.
 ISAS     := x86_64 $(if $(SAN),,x86_64_v3 x86_64_v4)
 PLAIN    := x86-64$(if $(SAN),$(if $(shell grep -sw avx2 /proc/cpuinfo),-v3))
-EXEC_SRC := $(wildcard src/sim/exec*.c)
+EXEC_SRC := $(wildcard src/sim/exec/*.c src/sim/exec/*/*.c)
 BODIES   := $(ISAS:%=$(B)/libexec/quern/quern-sim-%.so)
-LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c,$(wildcard src/*/*.c))
+LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c,$(wildcard src/*/*.c src/*/*/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o
 WORKER_SRC := $(wildcard src/compile/worker*.c)
-TOOL_SRC := $(wildcard tools/*.c)
+TOOL_SRC := $(filter-out tools/bnb/%,$(wildcard tools/*/*.c))
 TEMPLATES := $(sort $(wildcard templates/*/*.hip))
 
 WORKER   := $(B)/libexec/quern/quern-worker
@@ -72,25 +72,26 @@ $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -c $< -o $@
+$(B)/tools/%.o: override CPPFLAGS += -Itools
 
 # The guest's integers wrap.
 EXECFLAGS := -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math
 # AddressSanitizer's checks in a thousand lane loops take the compiler minutes at -O3.
 EXECFLAGS += $(if $(filter address,$(subst $(comma), ,$(SAN))),-O1 -g1,$(if $(SAN),-O2 -g1,-O3))
 
-# What writes nothing but the registers of its wave, and their shadow, which no other thread sees:
-# with ThreadSanitizer's calls in it, it runs thirty times slower and shows nothing.
-WAVE_ONLY := src/sim/exec.c $(patsubst %,src/sim/exec_%.c,carry compare cross gfx9 half hand index \
-                              matrix mfma movrel pack scalar shadow valu wide)
-UNWATCHED  = $(if $(and $(filter thread,$(SAN)),$(filter $<,$(WAVE_ONLY))),-fno-sanitize=thread)
+# What is in exec/wave/ writes nothing but the registers of its wave, and their shadow, which no
+# other thread sees: with ThreadSanitizer's calls in it, it runs thirty times slower and shows
+# nothing.
+UNWATCHED = $(if $(and $(filter thread,$(SAN)),$(filter src/sim/exec/wave/%,$<)), \
+                 -fno-sanitize=thread)
 
 # Bodies call nothing outside their library but libc's and libm's functions.
 define EXEC_RULE
-$(B)/src/sim/%.$(1).o: src/sim/%.c
+$(B)/src/sim/exec/%.$(1).o: src/sim/exec/%.c
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
 	$$(Q)$$(COMPILE) $$(EXECFLAGS) $$(UNWATCHED) -march=$(2) -c $$< -o $$@
-$(B)/src/sim/exec_export.$(1).o: $(B)/gen/sim_stamp.h
+$(B)/src/sim/exec/exec_export.$(1).o: $(B)/gen/sim_stamp.h
 $(B)/libexec/quern/quern-sim-$(1).so: $(EXEC_SRC:%.c=$(B)/%.$(1).o) $(B)/src/sim/fault.o \
     $(B)/src/sim/guest.o
 	@mkdir -p $$(@D)
@@ -104,8 +105,8 @@ $(eval $(call EXEC_RULE,x86_64_v4,x86-64-v4))
 
 # Another stamp when any header changes that says how the library and the bodies share memory.
 $(B)/src/sim/bodies.o: $(B)/gen/sim_stamp.h
-$(B)/gen/sim_stamp.h: $(sort $(wildcard src/sim/*.h include/quern/*.h) src/object/object.h \
-                             src/target/target.h)
+$(B)/gen/sim_stamp.h: $(sort $(wildcard src/sim/*.h src/sim/*/*.h src/sim/exec/wave/*.h \
+                                        include/quern/*.h) src/object/object.h src/target/target.h)
 	@mkdir -p $(@D)
 	$(Q)printf '#define SIM_STAMP "%s"\n' $$(cat $^ | sha256sum | cut -c1-16) > $@.tmp
 	$(Q)cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
@@ -204,11 +205,9 @@ TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 BENCH_BIN := $(filter-out %/bench_hip,$(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c)))
 COMMON_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/common/*.c))
 # readers of the command's files, which are not in the library
-READ_plan        := $(addprefix tools/,launch_json.c json_file.c files.c)
-READ_model       := $(addprefix tools/,model.c hf_beside.c hf_config.c hf_modules.c \
-                      hf_quantisation.c hf_rules.c name_pattern.c manifest.c options.c \
-                      json_file.c files.c)
-READ_safetensors := $(addprefix tools/,safetensors.c json_file.c files.c)
+READ_plan        := $(wildcard tools/files/*.c)
+READ_model       := $(wildcard tools/model/*.c) tools/command/options.c $(READ_plan)
+READ_safetensors := $(READ_plan)
 # the worker's, but for its main function
 READ_request     := $(addprefix src/compile/worker_,serve.c hiprtc.c comgr.c)
 define READ_RULE
@@ -267,8 +266,8 @@ tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) $(FAKEHIP) $(FAKEBLAS) $(FAKEHIP_BIN)
 FUZZ      ?= $(patsubst tests/fuzz/test_fuzz_%.c,%,$(wildcard tests/fuzz/test_fuzz_*.c))
 FUZZ_SECONDS ?= 60
 FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c) \
-             src/store/entry.c src/store/pack.c src/sim/text.c src/sim/parse.c src/sim/pool.c \
-             src/plan/tuning.c src/compile/process.c src/compile/compiler.c src/compile/pool.c
+             src/store/entry.c src/store/pack.c $(wildcard src/sim/decode/*.c) src/plan/tuning.c \
+             src/compile/process.c src/compile/compiler.c src/compile/pool.c
 FUZZCC    := clang $(STD) -DFUZZING -DFUZZ_WORKER='"build/release/libexec/quern/quern-worker"' \
              $(CPPFLAGS) -Itools -Itests/common -O1 -g -w \
              -fsanitize=address,undefined -fno-sanitize-recover=all

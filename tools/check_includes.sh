@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Proves which room may include which: prints every #include that breaks the rule, and fails.
-# A room has itself, base and <quern/…>; tools and examples have <quern/…> and their own files.
+# A room is a folder of src, with all that is below it. It has itself, base and <quern/…>; tools and
+# examples have <quern/…> and their own files, tools by their folder.
 cd "$(dirname "$0")/.." || exit 1
 grep -HnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' \
-    $(find include src tools examples -name '*.[ch]') | awk -F: '
+    $(find include src tools examples -name '*.[ch]') |
+    awk -F: -v tools=" $(cd tools && echo */) " '
 BEGIN {
     rooms = "base target problem object plan gen compile store sim device quant dispatch"
     may["base"] = may["target"] = may["problem"] = " "
@@ -21,6 +23,7 @@ BEGIN {
     folder = part[2]; sub(/\/.*/, "", folder)
     if (folder == "quern" || (folder == part[2] && $3 ~ /</)) next   # public, or a system header
     if (folder == part[2]) ok = path[1] != "include"                 # "file.h" beside the includer
+    else if (path[1] == "tools" && index(tools, " " folder "/ ")) ok = $3 !~ /</
     else if (!index(" " rooms " ", " " folder " ")) ok = $3 ~ /</ && path[1] != "include" # <sys/…>
     else ok = path[1] == "src" && (folder == "base" || folder == path[2] ||
                                    index(may[path[2]], " " folder " "))

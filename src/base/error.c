@@ -34,18 +34,15 @@ static void copy_visible(char *to, size_t size, const char *from)
     to[n] = 0;
 }
 
-/* "src/store/entry.c" → "store" */
+/* The room of a file: the folder below the first one. "src/store/entry.c" and
+ * "src/store/x/entry.c" → "store". */
 static void set_stage(const char *file)
 {
-    const char *end = strrchr(file, '/'), *start = end;
+    const char *start = strchr(file, '/');
+    const size_t n = start ? strcspn(++start, "/") : 0;
 
     record.stage[0] = 0;
-    if (!end)
-        return;
-    while (start > file && start[-1] != '/')
-        start--;
-    const size_t n = (size_t)(end - start);
-    if (n < sizeof record.stage) {
+    if (n && start[n] && n < sizeof record.stage) {
         memcpy(record.stage, start, n);
         record.stage[n] = 0;
     }

@@ -13,7 +13,7 @@
 #define FAIL_AT(cond)   cond " at " __FILE__ ":" FAIL_STRING(__LINE__)
 
 /* Records a failure and returns `code`. `...` is a printf format: what was wrong, which value, what
- * would be right. The stage is the room's directory, taken from __FILE__. */
+ * would be right. The stage is the room's folder, the second of __FILE__. */
 #define FAIL(code, ...) return error_set((code), __FILE__, FAIL_AT(""), __VA_ARGS__)
 
 #define FAIL_IF(cond, code, ...)                                                                   \

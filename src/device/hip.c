@@ -15,8 +15,8 @@
 #include "device/device.h"
 
 #include "base/os.h"
-#include "device/blas.h"
 #include "device/hip_runtime.h"
+#include "device/hipblaslt.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -197,9 +197,10 @@ struct quern_ctx {
 };
 
 /*
- * Reads the tuning table (tuning.c): the file that the settings name, else that of the first bundle
- * that has one for the target, else GFX.tune in `directory`, the cache's. What was named must be
- * sound; what merely lies there is left out with a warning. *out is null when there is none.
+ * Reads the tuning table (context_tuning.c): the file that the settings name, else that of the
+ * first bundle that has one for the target, else GFX.tune in `directory`, the cache's. What was
+ * named must be sound; what merely lies there is left out with a warning. *out is null when there
+ * is none.
  */
 struct bundles;
 quern_status tuning_load(const struct settings *settings, const struct bundles *bundles,
@@ -210,8 +211,8 @@ quern_status tuning_load(const struct settings *settings, const struct bundles *
 quern_status tuning_collect(const struct settings *settings, const char *directory,
                             const char *processor, struct str *out);
 
-/* The bundles in front of the cache (bundle.c). One that cannot be used is logged and left out; a
- * key file that cannot fails. */
+/* The bundles in front of the cache (context_bundles.c). One that cannot be used is logged and
+ * left out; a key file that cannot fails. */
 quern_status bundles_open(const struct settings *settings, struct log *log,
                           struct bundles *bundles);
 void bundles_close(struct bundles *bundles);
@@ -234,7 +235,7 @@ quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit);
 bool op_covers(const quern_op *op, int64_t m_max);
 
 /*
- * Many rows by hipBLASLt (blas.c). op_blas_prepare makes what it takes, if the device has it and
+ * Many rows by hipBLASLt (op_blas.c). op_blas_prepare makes what it takes, if the device has it and
  * m_max calls for it, and never fails an op; it may block. `plans` are the op's for m_max, or null:
  * they are made if need be. op_blas_launch puts the first *done rows of m on the stream, 0 when it
  * is not for it.

@@ -4,7 +4,7 @@
 
 #include "base/os.h"
 #include "gen/gen.h"
-#include "plan/blas.h"
+#include "plan/blas_choice.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 #include "object/object.h"
 #include "base/os.h"
 #include "object/elf.h"
-#include "object/kernel.h"
 #include "object/le.h"
 #include "object/metadata.h"
+#include "object/object_kernel.h"
 
 #include <inttypes.h>
 #include <stdio.h>

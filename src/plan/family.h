@@ -3,7 +3,7 @@
 #ifndef QUERN_PLAN_FAMILY_H
 #define QUERN_PLAN_FAMILY_H
 
-#include "plan/model.h"
+#include "plan/cost_model.h"
 
 struct decode_family {
     enum plan_family id;

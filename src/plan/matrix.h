@@ -8,7 +8,7 @@
 #ifndef QUERN_PLAN_MATRIX_H
 #define QUERN_PLAN_MATRIX_H
 
-#include "plan/model.h"
+#include "plan/cost_model.h"
 #include "plan/plan.h"
 
 #define MATRIX_TILE      16   /* rows of each operand, but for the tall forms */

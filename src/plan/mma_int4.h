@@ -3,7 +3,7 @@
 #ifndef QUERN_PLAN_MMA_INT4_H
 #define QUERN_PLAN_MMA_INT4_H
 
-#include "plan/model.h"
+#include "plan/cost_model.h"
 
 /* Whether the family has kernels for a problem that simt_int4 takes. */
 bool mma_int4_accepts(const struct quern_problem *problem, const struct target *target);

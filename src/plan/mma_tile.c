@@ -2,8 +2,8 @@
 /*
  * Candidates and instruction counts of the family mma_tile. The counts follow the template
  * (templates/family/mma_tile.hip) and were fitted to code that hipRTC 6.4.3 made of it. Times are
- * computed here and not in model.c: what bounds these kernels is the matrix unit, and how a grid of
- * tiles fills the part depends on the rows of A.
+ * computed here and not in cost_model.c: what bounds these kernels is the matrix unit, and how a
+ * grid of tiles fills the part depends on the rows of A.
  */
 #include "plan/mma_tile.h"
 

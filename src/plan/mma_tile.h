@@ -4,7 +4,7 @@
 #ifndef QUERN_PLAN_MMA_TILE_H
 #define QUERN_PLAN_MMA_TILE_H
 
-#include "plan/model.h"
+#include "plan/cost_model.h"
 
 /* Whether the family has a kernel for a problem. */
 bool mma_tile_accepts(const struct quern_problem *problem, const struct target *target);

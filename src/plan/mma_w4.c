@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Candidates and instruction counts of the family mma_w4. The counts follow the template
- * (templates/family/mma_w4.hip) and were fitted to code that hipRTC 6.4.3 made of it; model.c makes
- * a choice of them.
+ * (templates/family/mma_w4.hip) and were fitted to code that hipRTC 6.4.3 made of it;
+ * cost_model.c makes a choice of them.
  */
 #include "plan/mma_w4.h"
 

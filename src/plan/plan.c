@@ -2,10 +2,10 @@
 #include "plan/plan.h"
 
 #include "base/os.h"
+#include "plan/cost_model.h"
 #include "plan/dequant.h"
 #include "plan/family.h"
 #include "plan/mma_tile.h"
-#include "plan/model.h"
 #include "plan/tuning.h"
 #include "target/rates.h"
 

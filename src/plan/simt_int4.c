@@ -2,7 +2,7 @@
 /*
  * Candidates and instruction counts of the family simt_int4. The counts follow the template
  * (templates/family/simt_int4.hip, decode/int4.hip) and were fitted to code that hipRTC 6.4.3 made
- * of it; model.c makes a choice of them.
+ * of it; cost_model.c makes a choice of them.
  */
 #include "plan/simt_int4.h"
 

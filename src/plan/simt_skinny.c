@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Candidates and instruction counts of the family simt_skinny. The counts follow the template
- * (templates/family/simt_skinny.hip) and were fitted to code that hipRTC 6.4.3 made of it; model.c
- * makes a choice of them.
+ * (templates/family/simt_skinny.hip) and were fitted to code that hipRTC 6.4.3 made of it;
+ * cost_model.c makes a choice of them.
  */
 #include "plan/simt_skinny.h"
 
@@ -19,7 +19,7 @@
 #define STAGE_WAVES 4     /* of a workgroup, for A in LDS to be worth a thought */
 #define STAGE_BYTES 32768 /* of LDS for a part of A, where not all of it fits a compute unit */
 
-#define WALK_VGPRS 12 /* that model.c keeps in reserve */
+#define WALK_VGPRS 12 /* that cost_model.c keeps in reserve */
 #define WALK_LOADS 4  /* slots a SIMD has asked for, at least: some arrive and some are used */
 #define WALK_SLOTS 20 /* instructions of a wave that goes on to the next group of rows */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Candidates, estimate and choice for the family simt_w4. The costs were fitted to code that hipRTC
- * 6.4.3 made of the template (docs/kernels.md has the table); model.c makes a choice of them.
+ * 6.4.3 made of the template (docs/kernels.md has the table); cost_model.c makes a choice of them.
  */
 #include "plan/simt_w4.h"
 

@@ -3,7 +3,7 @@
 #ifndef QUERN_PLAN_SIMT_W4_H
 #define QUERN_PLAN_SIMT_W4_H
 
-#include "plan/model.h"
+#include "plan/cost_model.h"
 
 /* QUERN_E_DECLINED says which word of the problem or which property of the target is in the way. */
 quern_status simt_w4_accepts(const struct quern_problem *problem, const struct target *target);

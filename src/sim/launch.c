@@ -3,8 +3,8 @@
 #include "sim/launch.h"
 #include "base/os.h"
 #include "base/thread.h"
-#include "sim/profile.h"
-#include "sim/touched.h"
+#include "sim/profile/profile.h"
+#include "sim/profile/touched.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #define QUERN_SIM_LAUNCH_H
 
 #include "object/object.h"
-#include "sim/parse.h"
-#include "sim/shadow.h"
+#include "sim/check/shadow.h"
+#include "sim/decode/parse.h"
 #include "target/lds.h"
 
 #include <pthread.h>

@@ -5,7 +5,7 @@
  *
  * A body is a function that does one instruction for all lanes of a wave and returns the
  * instruction to go on with, or null when the wave stops (end, barrier, fault). Bodies live in the
- * exec*.c files, which are compiled once for each vector instruction set of the host, each time
+ * files of exec/, which are compiled once for each vector instruction set of the host, each time
  * into a shared library of their own (bodies.h).
  */
 #ifndef QUERN_SIM_WAVE_H

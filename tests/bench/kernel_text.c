@@ -2,9 +2,10 @@
 /*
  * What the compiler makes of kernels, for engineers who change how kernels are generated and want
  * proof that no instruction moved: for each line "TARGET M PROBLEM" of standard input, one line
- * with the kernel's symbol and the XXH3-128 of its descriptor and its instructions. The whole object
- * is of no use for that: it names a hash of the source text, which a comment changes. Two trees whose outputs are equal generate equal
- * kernels. tests/bench/kernel_text.sh makes the list of lines and runs this on it.
+ * with the kernel's symbol and the XXH3-128 of its descriptor and its instructions. The whole
+ * object is of no use for that: it names a hash of the source text, which a comment changes. Two
+ * trees whose outputs are equal generate equal kernels. tests/bench/kernel_text.sh makes the list
+ * of lines and runs this on it.
  *
  * usage: kernel_text CACHE-DIRECTORY < LINES. A line whose problem is declined prints "declined".
  */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Rules of the house that a script can check."""
 
+import collections
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 from conftest import COMMAND, TOP
 
 CODE = {".c", ".h", ".py", ".sh", ".hip"}
+ROOTS = ("src", "tools")
 LINES_MAX = 1000
 COLUMNS_MAX = 100
 # Tables of numbers written by a program, and generated lists.
@@ -53,6 +55,16 @@ def test_no_source_line_is_too_wide():
             if len(line.expandtabs(8)) > COLUMNS_MAX:
                 bad.append(f"{name}:{i}: {len(line)} columns")
     assert not bad
+
+
+def test_no_two_files_share_a_name():
+    """In src and tools a name without its ending is one folder's: "cost_model.c" says which."""
+    folders = collections.defaultdict(set)
+    for path in tracked():
+        if path.suffix in (".c", ".h", ".def") and path.relative_to(TOP).parts[0] in ROOTS:
+            folders[path.stem].add(path.parent.relative_to(TOP))
+    assert len(folders) > 150
+    assert not {name: where for name, where in folders.items() if len(where) > 1}
 
 
 def test_every_c_file_is_formatted():
@@ -102,18 +114,24 @@ def test_rooms_include_only_what_they_may():
         ("src/sim/x.c", "#include <gen/gen.h>"),
         ("src/sim/x.c", '# include "../gen/gen.h"'),
         ("src/base/x.h", '#include "target/target.h"'),
-        ("tools/x.c", '#include "base/os.h"'),
+        ("src/sim/deep/x.c", '#include "gen/gen.h"'),
+        ("src/sim/x.c", '#include "files/files.h"'),
+        ("tools/files/x.c", '#include "base/os.h"'),
+        ("tools/files/x.c", "#include <files/files.h>"),
         ("examples/x/x.c", '#include "../../src/base/os.h"'),
         ("include/quern/x.h", '#include "base/os.h"'),
     ],
 )
 def test_a_forbidden_include_is_found(tmp_path, path, line):
-    for room in ("include/quern", "src/sim", "src/base", "tools", "examples/x"):
+    for room in ("include/quern", "src/sim/deep", "src/base", "tools/files", "examples/x"):
         (tmp_path / room).mkdir(parents=True)
     shutil.copy(TOP / "tools/check_includes.sh", tmp_path / "tools")
     (tmp_path / "src/sim/ok.c").write_text(
         '#include "object/object.h"\n#include <quern/sim.h>\n#include <sys/stat.h>\n')
-    (tmp_path / "tools/ok.c").write_text('#include "files.h"\n#include <quern/tool.h>\n')
+    (tmp_path / "src/sim/deep/ok.c").write_text(
+        '#include "sim/deep/ok.h"\n#include "base/os.h"\n#include "target/target.h"\n')
+    (tmp_path / "tools/files/ok.c").write_text(
+        '#include "files/files.h"\n#include <quern/tool.h>\n')
     check = ["sh", tmp_path / "tools/check_includes.sh"]
     assert subprocess.run(check).returncode == 0
     (tmp_path / path).write_text("#include <stdint.h>\n" + line + "\n")
@@ -174,7 +192,7 @@ def test_the_embedding_guide_is_complete():
     """A row for every variable that the library knows, and for every status."""
     guide = (TOP / "docs/embedding.md").read_text()
     known = re.search(r"known_variables\[\] = \{(.*?)\}",
-                      (TOP / "src/dispatch/options.c").read_text(), re.S).group(1)
+                      (TOP / "src/dispatch/context_options.c").read_text(), re.S).group(1)
     variables = re.findall(r'"(QUERN_\w+)"', known)
     statuses = re.findall(r"^    (QUERN_E_\w+)", (TOP / "include/quern/quern.h").read_text(), re.M)
     assert len(variables) > 10 and len(statuses) > 15

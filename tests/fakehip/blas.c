@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The functions of hipBLASLt that quern calls. See fakeblas.h. */
-#include "device/blas_abi.h"
+#include "device/hipblaslt_abi.h"
 #include "fakeblas.h"
 #include "fakehip.h"
 
@@ -100,7 +100,7 @@ static int planned(const char *function)
             return planned_;                                                                       \
     } while (0)
 
-/* Declares what blas_abi.h says these functions are. */
+/* Declares what hipblaslt_abi.h says these functions are. */
 #define DECLARE(result, name, parameters) BLAS_API result name parameters;
 BLAS_FUNCTIONS(DECLARE)
 

@@ -11,7 +11,7 @@
 #include "t_context.h"
 #include "t_paths.h"
 
-#include "device/blas_abi.h"
+#include "device/hipblaslt_abi.h"
 
 #define __HIP_PLATFORM_AMD__
 #include <hip/hip_runtime_api.h>

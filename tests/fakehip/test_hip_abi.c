@@ -6,7 +6,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "device/blas_abi.h"
+#include "device/hipblaslt_abi.h"
 #include "device/hip_abi.h"
 
 #define __HIP_PLATFORM_AMD__

@@ -4,7 +4,7 @@
 #ifndef TESTS_FUZZ_SILENT_H
 #define TESTS_FUZZ_SILENT_H
 
-#include "command.h"
+#include "command/command.h"
 #include "t_fuzz.h"
 
 #include <stdarg.h>

@@ -5,7 +5,7 @@
  * behind it is an instruction.
  */
 #include "sim/bodies.h"
-#include "sim/parse.h"
+#include "sim/decode/parse.h"
 #include "t_fuzz.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Model manifests, a model's config.json and manifests of layers, of any bytes: refused with a line
  * that names what is wrong, or within their limits. */
-#include "manifest.h"
-#include "model.h"
+#include "model/manifest.h"
+#include "model/model.h"
 #include "silent.h"
 
 static void read_model(const char *path)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Launch plans of any bytes: refused with a line, or within their limits. */
-#include "launch_json.h"
+#include "files/launch_json.h"
 #include "silent.h"
 
 static void check_plan(const struct launch_plan *plan)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* safetensors files of any bytes: refused with a line, or tensors that lie in the file. */
-#include "safetensors.h"
+#include "files/safetensors.h"
 #include "silent.h"
 
 static void read_header(const uint8_t *data, size_t size)

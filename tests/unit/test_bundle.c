@@ -6,9 +6,9 @@
  */
 #include "base/os.h"
 #include "base/str.h"
-#include "object/bundle.h"
 #include "object/le.h"
 #include "object/md5.h"
+#include "object/offload_bundle.h"
 #include "t_objects.h"
 
 #include <quern/tool.h>

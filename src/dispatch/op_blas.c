@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Many rows by hipBLASLt: the weights are made 16-bit in the caller's workspace by an op of
+ * op=dequant, then rows are multiplied in products of fixed sizes, powers of two, that were
+ * prepared when the op was made; so a launch of any M allocates nothing here and needs no lock.
+ * What is left beneath the smallest goes to the op's own kernels, and so does everything when the
+ * caller gives no workspace or rows are not packed.
+ */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+#include "plan/blas_choice.h"
+
+#include <inttypes.h>
+
+#define PRODUCTS_MAX    8 /* 64 … 8192 rows */
+#define WORKSPACE_ALIGN 256
+
+struct op_blas {
+    int64_t from;
+    quern_op *weights;   /* null: W is 16-bit as it is */
+    size_t weight_bytes; /* in workspace, before hipBLASLt's */
+    size_t count;
+    struct device_product *products[PRODUCTS_MAX]; /* of from << i rows */
+    atomic_bool ran[PRODUCTS_MAX];                 /* outside of a capture: its code is loaded */
+};
+
+/* The op that makes the weights is the context's, and goes with it. */
+static void free_blas(quern_op *op, struct op_blas *b)
+{
+    if (!b)
+        return;
+    for (size_t i = 0; i < b->count; i++)
+        op->ctx->device->functions->product_free(op->ctx->device, b->products[i]);
+    os.free(b);
+}
+
+void op_blas_free(quern_op *op)
+{
+    free_blas(op, atomic_load(&op->blas));
+}
+
+static quern_status make(quern_op *op, const struct plan_blas *plan, enum quern_jit jit,
+                         struct op_blas *b)
+{
+    struct device *const device = op->ctx->device;
+    const struct quern_problem *const p = &op->spelling.problem;
+    const unsigned flags = jit == QUERN_JIT_OFF ? QUERN_OP_NO_COMPILE : 0;
+
+    b->from = plan->from;
+    b->weight_bytes = ((size_t)plan->weight_bytes + WORKSPACE_ALIGN - 1) & ~(WORKSPACE_ALIGN - 1);
+    for (int64_t rows = plan->from; rows <= PLAN_BLAS_ROWS; rows *= 2) {
+        TRY(device->functions->product_make(device, p->a == QUERN_BF16, p->n, p->k, rows,
+                                            &b->products[b->count]));
+        b->count++;
+    }
+    if (plan->dequant)
+        TRY(quern_op_create_flags(op->ctx, &plan->weights.problem, 1, flags, &b->weights));
+    return QUERN_OK;
+}
+
+/* Under op->growing. False: too few rows for it, so far. */
+static bool prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit)
+{
+    quern_ctx *const ctx = op->ctx;
+    struct plan_set made;
+
+    if (!plans && plan_make_tuned(&op->spelling.problem, ctx->id.target, ctx->tuning,
+                                  &ctx->settings.force, &made) != QUERN_OK)
+        return true;
+    const struct plan_blas plan = plan_blas_choose(plans ? plans : &made);
+    if (!plan.from || m_max < plan.from)
+        return !plan.from;
+    struct op_blas *const b = os.calloc(1, sizeof *b);
+    if (b && make(op, &plan, jit, b) == QUERN_OK) {
+        atomic_store(&op->blas, b);
+        return true;
+    }
+    log_line(&ctx->log, QUERN_LOG_INFO, "%s goes without hipBLASLt: %s", op->text,
+             b ? quern_last_error()->message : "out of memory");
+    free_blas(op, b);
+    return true;
+}
+
+void op_blas_prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit)
+{
+    const quern_ctx *const ctx = op->ctx;
+
+    if (m_max <= PLAN_BLAS_LEAST || m_max <= atomic_load(&op->blas_asked) || !ctx->device ||
+        !ctx->device->functions->product_make || ctx->settings.blas == QUERN_BLAS_OFF)
+        return;
+    _Static_assert(PLAN_BLAS_LEAST >= PLAN_MMA_M_MAX, "plans for so many rows are all there are");
+    lock_take(&op->growing);
+    if (m_max > atomic_load(&op->blas_asked))
+        atomic_store(&op->blas_asked, prepare(op, plans, m_max, jit) ? INT64_MAX : m_max);
+    lock_give(&op->growing);
+}
+
+static bool serves(const struct op_blas *b, const struct quern_problem *p,
+                   const struct quern_args *args, int64_t m)
+{
+    return b && args->workspace && m >= b->from && (!args->lda || args->lda == p->k) &&
+           (!args->ldc || args->ldc == p->n);
+}
+
+/* In a capture nothing may be run for the first time: hipBLASLt loads a kernel's code when it is
+ * first launched, and a capture breaks of that. */
+static quern_status check_capture(quern_op *op, const struct op_blas *b, int64_t m, void *stream,
+                                  bool *usable)
+{
+    bool capturing = false, ran = true;
+
+    for (size_t i = 0; i < b->count; i++) {
+        const int64_t rows = b->from << i;
+        if (i + 1 == b->count ? m >= rows : m & rows)
+            ran = ran && atomic_load_explicit(&b->ran[i], memory_order_relaxed);
+    }
+    if (!ran)
+        TRY(op->ctx->device->functions->capturing(op->ctx->device, stream, &capturing));
+    *usable = ran || !capturing;
+    return QUERN_OK;
+}
+
+static quern_status multiply(quern_op *op, struct op_blas *b, size_t i, int64_t first,
+                             const struct quern_args *args, const void *weights, void *stream)
+{
+    struct device *const device = op->ctx->device;
+    const struct quern_problem *const p = &op->spelling.problem;
+    const size_t element = dtype_bytes(p->a);
+
+    TRY(device->functions->product_run(device, b->products[i],
+                                       (const char *)args->a + (size_t)(first * p->k) * element,
+                                       weights, (char *)args->c + (size_t)(first * p->n) * element,
+                                       (char *)args->workspace + b->weight_bytes, stream));
+    atomic_store_explicit(&b->ran[i], true, memory_order_relaxed);
+    return QUERN_OK;
+}
+
+quern_status op_blas_launch(quern_op *op, const struct quern_args *args, int64_t m, void *stream,
+                            int64_t *done)
+{
+    struct op_blas *const b = atomic_load_explicit(&op->blas, memory_order_acquire);
+    bool usable = true;
+
+    *done = 0;
+    if (!serves(b, &op->spelling.problem, args, m))
+        return QUERN_OK;
+    FAIL_IF((uintptr_t)args->workspace % WORKSPACE_ALIGN, QUERN_E_ALIGN,
+            "args.workspace is %p; expected a multiple of %d", args->workspace, WORKSPACE_ALIGN);
+    TRY(check_capture(op, b, m, stream, &usable));
+    if (!usable)
+        return QUERN_OK;
+    if (b->weights) {
+        struct quern_args weights = *args;
+        weights.c = args->workspace;
+        weights.ldc = 0;
+        TRY(quern_op_launch(b->weights, &weights, 1, stream));
+    }
+    for (size_t i = b->count; i--;)
+        while (m - *done >= b->from << i) {
+            TRY(multiply(op, b, i, *done, args, b->weights ? args->workspace : args->b, stream));
+            *done += b->from << i;
+        }
+    return QUERN_OK;
+}
+
+size_t quern_op_workspace(const quern_op *op, int64_t m)
+{
+    const struct op_blas *const b = op ? atomic_load(&op->blas) : NULL;
+
+    return b && m >= b->from ? b->weight_bytes + DEVICE_PRODUCT_WORKSPACE : 0;
+}

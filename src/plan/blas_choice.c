@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+#include "plan/blas_choice.h"
+
+#include "target/rates.h"
+
+#include <inttypes.h>
+
+/* Of the matrix units' peak that hipBLASLt is taken to reach with a full grid. An assumption: no
+ * GPU was at hand to measure it. It is what published benchmarks of large products give, rounded
+ * down. */
+#define BLAS_PERCENT 60
+/* The launch of a second kernel and what the first leaves idle at its end. */
+#define SWITCH_US 5.0
+
+/* Multiplications of a compute unit in a cycle; 0: no 16-bit matrix units. */
+static double rate(const struct target *t)
+{
+    const bool mfma = t->capabilities & CAP_MFMA_BF16_1K;
+    const bool wmma = t->capabilities & (CAP_WMMA_GFX11 | CAP_WMMA_GFX12);
+    const unsigned cycles = mfma   ? target_matrix_cycles(t, "v_mfma_f32_16x16x16_f16")
+                            : wmma ? target_matrix_cycles(t, "v_wmma_f32_16x16x16_f16")
+                                   : 0;
+
+    return cycles ? 16.0 * 16 * 16 * t->simds / cycles : 0;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double blas_cycles(const struct plan_blas *b, const struct plan *p, int64_t rows)
+{
+    const struct quern_problem *const q = &p->problem;
+    const struct target *const t = p->target;
+    const double n = (double)q->n, k = (double)q->k, m = (double)rows;
+    const double product = larger(n * k * m / (rate(t) * t->cus) * 100 / BLAS_PERCENT,
+                                  target_memory_cycles(t, 2 * (n * k + m * (n + k))));
+    const struct plan_estimate *const e = &b->weights.estimate;
+    const double decode = larger((double)e->kernel_cycles, (double)e->memory_cycles);
+
+    return product + (b->dequant ? decode + SWITCH_US * 1e3 * t->clock_ghz : 0);
+}
+
+/* The problem of making W 16-bit; false if it is that already. */
+static bool dequant_of(const struct quern_problem *p, struct quern_problem *dequant)
+{
+    *dequant = (struct quern_problem){.size = sizeof *dequant,
+                                      .op = QUERN_OP_DEQUANT,
+                                      .wq = p->wq,
+                                      .group = p->group,
+                                      .scale = p->scale,
+                                      .zero = p->zero,
+                                      .c = p->a,
+                                      .n = p->n,
+                                      .k = p->k,
+                                      .layout = p->layout,
+                                      .round = p->round};
+    return p->wq != QUERN_W_NONE;
+}
+
+struct plan_blas plan_blas_choose(const struct plan_set *set)
+{
+    const struct plan *const p = &set->plans[set->count - 1];
+    const struct quern_problem *const q = &p->problem;
+    struct quern_problem raw, dequant;
+    struct plan_set weights;
+    struct plan_blas b = {0};
+
+    if (q->op != QUERN_OP_GEMM || (q->a != QUERN_F16 && q->a != QUERN_BF16) || q->c != q->a ||
+        q->bias || p->m_hi < set->m_max || rate(p->target) == 0)
+        return b;
+    if ((b.dequant = dequant_of(q, &raw))) {
+        if (problem_normalise(&raw, &dequant) != QUERN_OK ||
+            plan_make(&dequant, p->target, &weights) != QUERN_OK)
+            return (struct plan_blas){0};
+        b.weights = weights.plans[0];
+        b.weight_bytes = q->n * q->k * dtype_bytes(q->a);
+    }
+    for (int64_t rows = PLAN_BLAS_LEAST; rows <= PLAN_BLAS_ROWS && !b.from; rows *= 2) {
+        struct plan_slice slices[2];
+        const double own = (double)plan_slices_cycles(slices, plan_slices(set, rows, slices));
+        const double other = blas_cycles(&b, p, rows);
+        if (rows <= p->m_tile || other >= own)
+            continue;
+        b.from = rows;
+        b.own_us = target_microseconds(p->target, own);
+        b.blas_us = target_microseconds(p->target, other);
+    }
+    return b;
+}
+
+void plan_blas_explain(const struct plan_blas *b, int64_t m, struct str *out)
+{
+    if (!b->from || m < b->from)
+        return;
+    str_addf(out, "  hipBLASLt  with workspace, on a GPU that has the library: ");
+    if (b->dequant)
+        str_addf(out, "%s writes %" PRId64 " bytes of 16-bit weights, then ", b->weights.symbol,
+                 b->weight_bytes);
+    str_addf(out, "products of");
+    int64_t rest = m;
+    for (int64_t rows = PLAN_BLAS_ROWS; rows >= b->from; rows /= 2)
+        if (rest >= rows) {
+            if (rest >= 2 * rows)
+                str_addf(out, " %" PRId64 " times", rest / rows);
+            str_addf(out, " %" PRId64, rows);
+            rest %= rows;
+        }
+    str_addf(out, " rows%s; from %" PRId64 " rows on it is modelled faster (%.0f us, not %.0f)\n",
+             rest ? ", the rest as above" : "", b->from, b->blas_us, b->own_us);
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT */
+#include "plan/cost_model.h"
+
+#include "target/rates.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define SPARE_VGPRS 12 /* that the count may be short of */
+
+/* Issue and latency that take less than this share of memory time hide behind it. */
+#define HIDDEN_PERCENT 60
+
+/* Row strides that are multiples of this camp on few channels (reported for gfx1151 and gfx1201).
+ */
+#define CAMP_BYTES 512
+/* A counts as cached when it takes no more than half of the first cache of RDNA 3. */
+#define A_CACHED_BYTES 16384
+/* Grids of a multiple of this many workgroups, and at least twice as many, were reported several
+ * times slower than others on RDNA 3 and 4; one more workgroup helps. Nothing of the kind is known
+ * of CDNA, where with 256 compute units it would be one workgroup too many for a round. */
+#define RESONANT_GROUPS 256
+
+/* Alternatives that explain prints. */
+#define REJECTED_SHOWN 4
+
+enum plan_products model_products(const struct quern_problem *q, const struct target *t)
+{
+    const unsigned dot2 = q->a == QUERN_F16    ? CAP_DOT2_F32_F16
+                          : q->a == QUERN_BF16 ? CAP_DOT2_F32_BF16
+                                               : 0;
+
+    return t->capabilities & dot2             ? PRODUCTS_DOT2
+           : t->capabilities & CAP_PK_FMA_F32 ? PRODUCTS_PACKED
+                                              : PRODUCTS_PLAIN;
+}
+
+enum plan_products model_lane_products(const struct quern_problem *q, const struct target *t)
+{
+    if (t->capabilities & CAP_MFMA_BF16_1K && q->a != QUERN_F32)
+        return PRODUCTS_MATRIX;
+    return model_products(q, t);
+}
+
+int model_product_slots(const struct plan *p, int pairs)
+{
+    const int products = p->products == PRODUCTS_PLAIN    ? pairs * 2
+                         : p->products == PRODUCTS_MATRIX ? pairs / 2
+                                                          : pairs;
+    /* v_dual_dot2acc_f32_f16 has a single form on gfx11 alone; about a half of what can be
+     * dual-issued finds a partner in another register bank */
+    const bool found = p->target->capabilities & CAP_VOPD &&
+                       (p->products == PRODUCTS_PLAIN ||
+                        (p->problem.a == QUERN_F16 && p->target->generation == 11));
+
+    return found ? products * 3 / 4 : products;
+}
+
+enum plan_phase model_phase(const struct plan *p, int64_t row_bytes, int64_t trips)
+{
+    /* waves of CDNA that ask for all of a row at once gain nothing from another order */
+    if (row_bytes % CAMP_BYTES || trips < 2 || (p->ahead && p->target->generation == 9))
+        return PHASE_NONE;
+    return p->problem.k * p->m_tile * dtype_bytes(p->problem.a) <= A_CACHED_BYTES ? PHASE_OF_WAVES
+                                                                                  : PHASE_OF_GROUPS;
+}
+
+/* Cycles that a SIMD is busy with instructions and matrix products of waves. Matrix units of gfx9
+ * work beside the vector units, those of RDNA are part of them. */
+static int64_t busy_cycles(const struct target *t, int64_t slots, int64_t matrix)
+{
+    const int64_t issue = slots * target_issue_cycles(t);
+
+    return !target_matrix_pipe(t) ? issue + matrix : issue > matrix ? issue : matrix;
+}
+
+/* Cycles of a compute unit that runs `workgroups` of them side by side from start to end, each of
+ * which has `walk` groups of rows. */
+static int64_t round_cycles(const struct plan *p, const struct model_counts *c, int64_t workgroups)
+{
+    const struct target *const t = p->target;
+    const int64_t cycles = target_issue_cycles(t), simds = (int64_t)t->simds;
+    const int64_t latency = target_latency_cycles(t);
+    const int64_t waves = model_ceil_div(workgroups * p->waves, simds);
+    const int64_t shared =
+        busy_cycles(t, workgroups * c->shared_slots, workgroups * c->shared_matrix) / simds;
+    const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
+    const int64_t issue = waves * step;
+    const int64_t wait = latency + step / 2; /* asked for in mid-step */
+    const bool flows = c->flight_asked && p->estimate.bytes_in_flight >= c->flight_asked;
+    const int64_t further = c->trips * p->estimate.walk - 1; /* steps after the first */
+    return latency + shared + waves * c->setup_slots * cycles + issue +
+           waves * c->last_slots * cycles * p->estimate.walk +
+           c->waits * latency * p->estimate.walk +
+           further * (issue > wait || p->ahead || flows ? issue : wait);
+}
+
+/* Cycles in which the fullest compute unit takes in what it asks for, as far as memory time does
+ * not hide that. */
+static int64_t load_cycles(const struct plan *p, const struct model_counts *c, int64_t groups)
+{
+    const int64_t cycles = groups * c->asked_bytes / TARGET_CACHE_BYTES_PER_CYCLE;
+
+    return cycles && cycles > p->estimate.memory_cycles / 100 * HIDDEN_PERCENT ? cycles : 0;
+}
+
+/* Whether a grid is as fine as is asked for, or as rows of W that stay together can be dealt out.
+ */
+static bool fills(const struct plan *p, int grain)
+{
+    return grain > 1 ? model_busy(p, MODEL_BUSY_PERCENT_TILES, grain)
+                     : model_busy(p, MODEL_BUSY_PERCENT, 1);
+}
+
+int64_t model_memory_cycles(const struct plan *p, int64_t weight_bytes)
+{
+    const struct quern_problem *const q = &p->problem;
+    const int64_t bytes =
+        weight_bytes + p->m_tile * (q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c));
+
+    /* integers up to the last division, which is the same on every machine */
+    return (int64_t)target_memory_cycles(p->target, (double)bytes);
+}
+
+bool model_estimate(struct plan *p, const struct model_counts *c)
+{
+    const struct target *const t = p->target;
+    struct plan_estimate *const e = &p->estimate;
+
+    e->vgprs = c->vgprs;
+    if (e->vgprs > MODEL_VGPRS_MAX)
+        return false;
+    const unsigned room = (unsigned)model_at_most((int)e->vgprs + SPARE_VGPRS, MODEL_VGPRS_MAX);
+    const unsigned by_vgprs = target_waves_per_simd(t, room, 0, p->wave_size, (unsigned)p->waves);
+    const int64_t by_waves = (int64_t)by_vgprs * t->simds / p->waves;
+    const int64_t by_lds = t->lds_bytes / p->lds_bytes;
+    if (!by_waves || !by_lds)
+        return false;
+    const int64_t by_lds_waves = model_ceil_div(by_lds * p->waves, (int64_t)t->simds);
+    e->waves_per_simd = by_lds_waves < by_vgprs ? (unsigned)by_lds_waves : by_vgprs;
+    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    const int64_t held = (int64_t)p->resident * t->cus;
+    e->workgroups = held && held < groups ? held : groups;
+    e->walk = model_ceil_div(groups, e->workgroups);
+    if (e->workgroups * p->waves * (int64_t)p->wave_size > UINT32_MAX)
+        return false;
+
+    p->skewed = t->generation > 9 && !p->resident && e->workgroups % RESONANT_GROUPS == 0 &&
+                e->workgroups > RESONANT_GROUPS;
+    /* slices beside each other find the weights in the caches */
+    p->slices_first = e->workgroups + p->skewed <= PLAN_GRID_Y_MAX;
+
+    /* groups of rows that are walked over are dealt out as workgroups are */
+    const struct target_fill fill = target_fill(t, (uint64_t)groups);
+    const int64_t fullest =
+        held ? (int64_t)target_fill(t, (uint64_t)e->workgroups).fullest : (int64_t)fill.fullest;
+    const int64_t fit = by_waves < by_lds ? by_waves : by_lds;
+    const int64_t together = fit < fullest ? fit : fullest;
+    if (p->resident > fit)
+        return false;
+
+    e->busy_percent = fill.percent;
+    e->fills = fills(p, c->row_grain);
+    e->bytes_in_flight = together * p->waves * c->flight_bytes;
+    e->step_slots = c->step_slots;
+    e->setup_slots = c->setup_slots;
+    e->slots = e->workgroups * (c->shared_slots + p->waves * (int64_t)c->setup_slots) +
+               groups * (p->waves / p->split_k * c->row_slots);
+    e->busy_cycles = busy_cycles(t, e->slots,
+                                 groups * (p->waves / p->split_k) * c->row_steps * c->step_matrix +
+                                     e->workgroups * c->shared_matrix);
+    e->kernel_cycles = fullest / together * round_cycles(p, c, together);
+    if (fullest % together)
+        e->kernel_cycles += round_cycles(p, c, fullest % together);
+    e->memory_cycles = c->memory_cycles;
+    const int64_t loads = load_cycles(p, c, (int64_t)fill.fullest);
+    if (e->kernel_cycles < loads)
+        e->kernel_cycles = loads;
+    e->streams = true;
+    return true;
+}
+
+bool model_hopeless(struct plan *p, int row_grain, const struct model_ranking *r)
+{
+    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+
+    if (!model_full(r))
+        return false;
+    p->estimate.busy_percent = target_fill(p->target, (uint64_t)groups).percent;
+    return !fills(p, row_grain);
+}
+
+/* ---- Choice ---------------------------------------------------------------------------------- */
+
+/*
+ * What decides between two that fill the part alike: the time of the fullest compute unit, but what
+ * of it hides behind memory time counts an eighth only, and so does the work of the average unit.
+ */
+static int64_t cost_of(const struct target *t, int64_t kernel, int64_t busy, int64_t memory)
+{
+    const int64_t hidden = memory / 100 * HIDDEN_PERCENT, average = busy / (t->cus * t->simds);
+
+    return 8 * (kernel > hidden ? kernel : hidden) + kernel + 4 * average;
+}
+
+static int64_t cost(const struct plan *p)
+{
+    const struct plan_estimate *const e = &p->estimate;
+
+    return cost_of(p->target, e->kernel_cycles, e->busy_cycles, e->memory_cycles);
+}
+
+/*
+ * The bound is that of waves which are dealt out evenly and run all at once: what round_cycles says
+ * of two rounds together is never more than of one after the other, and of fewer waves not more.
+ * A plan that is open may have waves that wait for no step but the first, and start but once.
+ */
+bool model_beaten(const struct plan *p, const struct model_counts *c, const struct model_ranking *r)
+{
+    const struct target *const t = p->target;
+    const int64_t rows = (int64_t)p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1);
+    const int64_t parts = model_ceil_div(p->problem.n, rows);
+
+    if (r->count < r->room)
+        return false;
+    const struct plan *const worst = &r->best[r->count - 1];
+    if (!worst->estimate.streams || (!worst->estimate.fills && !c->fills_below))
+        return false;
+    const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
+    const int64_t waves = model_ceil_div(parts * p->split_k, (int64_t)t->cus * t->simds);
+    const int64_t wait = p->ahead || c->open ? 0 : target_latency_cycles(t) + step / 2;
+    const int64_t issue = waves * step;
+    const int64_t kernel =
+        target_latency_cycles(t) +
+        ((c->open ? 1 : waves) * c->setup_slots + waves * c->last_slots) * target_issue_cycles(t) +
+        issue + (c->trips - 1) * (issue > wait ? issue : wait);
+    const int64_t setup = c->open ? 0 : p->split_k * (int64_t)c->setup_slots;
+    const int64_t busy =
+        busy_cycles(t, parts * (c->row_slots + setup), parts * c->row_steps * c->step_matrix);
+    if (!worst->estimate.fills && kernel <= c->fills_below)
+        return false;
+    return cost_of(t, kernel, busy, c->memory_cycles) >= cost(worst);
+}
+
+static bool better(const struct plan *p, const struct plan *q)
+{
+    if (p->estimate.fills != q->estimate.fills)
+        return p->estimate.fills;
+    if (p->estimate.streams != q->estimate.streams)
+        return p->estimate.streams;
+    return cost(p) < cost(q);
+}
+
+static bool wanted(const struct model_ranking *r, const struct plan *p)
+{
+    char shape[PLAN_SHAPE_MAX];
+
+    if (!r->wanted)
+        return true;
+    plan_shape(p, shape);
+    return !strcmp(shape, r->wanted);
+}
+
+bool model_faster(const struct plan *p, const struct plan *q, int percent)
+{
+    return cost(p) * 100 < cost(q) * percent;
+}
+
+bool model_pays(const struct plan *p, const struct plan *q)
+{
+    return p->estimate.slots <= q->estimate.slots - q->estimate.slots / 8;
+}
+
+void model_put(struct model_ranking *r, const struct plan *p)
+{
+    size_t at = r->count;
+
+    if (!wanted(r, p))
+        return;
+    while (at && better(p, &r->best[at - 1]))
+        at--;
+    if (at == r->room)
+        return;
+    if (r->count < r->room)
+        r->count++;
+    memmove(&r->best[at + 1], &r->best[at], (r->count - 1 - at) * sizeof *r->best);
+    r->best[at] = *p;
+}
+
+quern_status model_choose(const struct model_family *family, const char *measured,
+                          struct plan *plan)
+{
+    struct plan best;
+    struct model_ranking ranking = {.best = &best, .room = 1, .wanted = measured};
+    enum plan_choice choice = measured ? CHOICE_MEASURED : CHOICE_OF_MODEL;
+
+    family->candidates(plan, &ranking);
+    if (measured && !ranking.count) {
+        ranking.wanted = NULL;
+        choice = CHOICE_STALE;
+        family->candidates(plan, &ranking);
+    }
+    FAIL_IF(!ranking.count, QUERN_E_DECLINED,
+            "no kernel shape for n=%" PRId64 " k=%" PRId64 " fits %s", plan->problem.n,
+            plan->problem.k, plan->target->name);
+    *plan = best;
+    plan->choice = choice;
+    return QUERN_OK;
+}
+
+void model_explain_rejected(const struct model_family *family, const struct plan *plan,
+                            struct str *out)
+{
+    enum { ROOM = 64 };
+    struct plan best[ROOM];
+    struct model_ranking ranking = {.best = best, .room = ROOM};
+    int shown = 0;
+
+    family->candidates(plan, &ranking);
+    for (size_t i = 0; i < ranking.count && shown < REJECTED_SHOWN; i++) {
+        const struct plan *const p = &best[i];
+        bool seen = family->alike(p, plan);
+        for (size_t j = 0; j < i; j++)
+            seen |= family->alike(p, &best[j]);
+        if (seen)
+            continue;
+        const struct plan_estimate *const a = &p->estimate, *const b = &plan->estimate;
+        str_add(out, "  rejected   ");
+        family->shape(p, out);
+        str_addf(out,
+                 ": %+.0f %% time in the fullest compute unit, %+.0f %% instructions, fills %u "
+                 "%%\n",
+                 100.0 * (double)a->kernel_cycles / (double)b->kernel_cycles - 100.0,
+                 100.0 * (double)a->slots / (double)b->slots - 100.0, a->busy_percent);
+        shown++;
+    }
+}

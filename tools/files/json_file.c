@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#include "files/json_file.h"
+#include "files/files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How deep arrays and objects nest; strings are skipped, nothing else is checked. */
+static int depth_of(const char *bytes, size_t size)
+{
+    int depth = 0, deepest = 0;
+    bool in_string = false;
+
+    for (size_t i = 0; i < size; i++) {
+        const char c = bytes[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > deepest)
+                deepest = depth;
+        } else if (c == '}' || c == ']') {
+            depth--;
+        }
+    }
+    return deepest;
+}
+
+int json_bytes_load(const char *path, const char *bytes, size_t size, json_t **root)
+{
+    json_error_t error;
+
+    const int depth = depth_of(bytes, size);
+    if (depth > JSON_DEPTH_MAX)
+        return fail("%s nests %d levels deep; at most %d are read", path, depth, JSON_DEPTH_MAX);
+    *root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &error);
+    if (!*root)
+        return fail("%s is not JSON: line %d, column %d: %s", path, error.line, error.column,
+                    error.text);
+    if (!json_is_object(*root)) {
+        json_decref(*root);
+        *root = NULL;
+        return fail("%s must hold a JSON object, { … }", path);
+    }
+    return EXIT_OK;
+}
+
+int json_file_load(const char *path, size_t limit, json_t **root)
+{
+    char *bytes;
+    size_t size;
+
+    int status = file_read(path, limit, &bytes, &size);
+    if (status)
+        return status;
+    status = json_bytes_load(path, bytes, size, root);
+    free(bytes);
+    return status;
+}
+
+const json_t *json_any(const json_t *object, const char *names, char found[64])
+{
+    for (const char *p = names; p;) {
+        const char *const bar = strchr(p, '|');
+        snprintf(found, 64, "%.*s", bar ? (int)(bar - p) : (int)strlen(p), p);
+        const json_t *const value = json_object_get(object, found);
+        if (value && !json_is_null(value))
+            return value;
+        p = bar ? bar + 1 : NULL;
+    }
+    return NULL;
+}
+
+const char *json_text(const json_t *object, const char *names)
+{
+    char found[64];
+    const char *const text = json_string_value(json_any(object, names, found));
+
+    return text ? text : "";
+}
+
+const char *json_shown(const json_t *value, char shown[JSON_SHOWN_BYTES])
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+
+    if (!text)
+        return "?";
+    if (strlen(text) < JSON_SHOWN_BYTES)
+        strcpy(shown, text);
+    else
+        snprintf(shown, JSON_SHOWN_BYTES, "%.*s…", JSON_SHOWN_BYTES - 4, text);
+    free(text);
+    return shown;
+}
+
+int json_field_int(const json_t *object, const char *where, const char *field, int64_t lo,
+                   int64_t hi, int64_t *value)
+{
+    const json_t *member = json_object_get(object, field);
+    char shown[JSON_SHOWN_BYTES];
+
+    if (!member)
+        return fail("%s: '%s' is missing; it must be an integer from %lld to %lld", where, field,
+                    (long long)lo, (long long)hi);
+    if (!json_is_integer(member) || json_integer_value(member) < lo ||
+        json_integer_value(member) > hi)
+        return fail("%s: '%s' is %s; it must be an integer from %lld to %lld", where, field,
+                    json_shown(member, shown), (long long)lo, (long long)hi);
+    *value = json_integer_value(member);
+    return EXIT_OK;
+}
+
+int json_field_text(const json_t *object, const char *where, const char *field, const char **value)
+{
+    const json_t *member = json_object_get(object, field);
+    char shown[JSON_SHOWN_BYTES];
+
+    if (!member)
+        return fail("%s: '%s' is missing; it must be a text", where, field);
+    if (!json_is_string(member) || !json_string_length(member))
+        return fail("%s: '%s' is %s; it must be a text", where, field, json_shown(member, shown));
+    *value = json_string_value(member);
+    return EXIT_OK;
+}
+
+int json_print(json_t *root)
+{
+    if (!root)
+        return fail("out of memory");
+    const int bad = json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    json_decref(root);
+    fputc('\n', stdout);
+    return bad ? fail("cannot write the output") : finish_output();
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* JSON that comes from outside: read with limits, every member checked before it is used. */
+#ifndef TOOLS_JSON_FILE_H
+#define TOOLS_JSON_FILE_H
+
+#include "command/command.h"
+
+#include <jansson.h>
+
+/* Deepest nesting that is read: far more than any format of ours, far less than the stack. */
+#define JSON_DEPTH_MAX 32
+
+/* Reads a file of at most `limit` bytes that holds one JSON object. */
+int json_file_load(const char *path, size_t limit, json_t **root);
+/* The same of bytes that were read from `path`. */
+int json_bytes_load(const char *path, const char *bytes, size_t size, json_t **root);
+
+/* An integer member from lo to hi. `where` starts the message, e.g. "models/x.json: experts". */
+int json_field_int(const json_t *object, const char *where, const char *field, int64_t lo,
+                   int64_t hi, int64_t *value);
+/* A string member, of at least one character; it lives as long as the object. */
+int json_field_text(const json_t *object, const char *where, const char *field, const char **value);
+
+/* The first member of any of the names (with bars between them) that is there and not null, or
+ * null; `found` is its name. */
+const json_t *json_any(const json_t *object, const char *names, char found[64]);
+/* The same if it is a string, else "". */
+const char *json_text(const json_t *object, const char *names);
+
+/* A value as it would stand in a message: its JSON, cut at 60 bytes. */
+#define JSON_SHOWN_BYTES 64
+const char *json_shown(const json_t *value, char shown[JSON_SHOWN_BYTES]);
+
+/* Prints `root` on stdout, indented, and drops the reference. Null is "out of memory". */
+int json_print(json_t *root);
+
+#endif

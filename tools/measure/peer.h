@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernels of others for the same work as ours. bitsandbytes' gemm_4bit_simt of version 0.50.2, as
+ * its host code launches them (csrc/gemm_4bit_simt.cu): one kernel for each type and each M from 1
+ * to 8, the last one for larger M too; 128 work-items, four rows of W a workgroup. And a plain
+ * W4A16 kernel in Triton (tests/peers/w4a16.py), compiled for the target by triton's PyPI package:
+ * tiles of 16 rows of A and 64 of W.
+ */
+#ifndef TOOLS_PEER_H
+#define TOOLS_PEER_H
+
+#include "command/command.h"
+
+/* Guest addresses of a problem's operands; 0 for one that it has not. */
+struct peer_operands {
+    uint64_t a, b, scales, code, absmax8, offset, zeros, c, bias;
+};
+
+/* One launch; everything it points to lives as long as the peer, until its next one, and this. */
+struct peer_launch {
+    char symbol[128];
+    const void *object;
+    size_t object_bytes;
+    struct quern_sim_launch launch; /* its kernarg is `arguments` */
+    unsigned char arguments[84];
+    uint64_t trips; /* of the kernel's loop, for kernels that can only be counted; 0: cannot */
+};
+
+struct peer;
+struct peer_kind {
+    const char *name, *title;
+    const char *library; /* where the tests' scripts put what it needs */
+    /* Finds the peer's code for `target` in `directory`. */
+    int (*open)(const char *directory, const struct quern_target_info *target, struct peer *peer);
+    /* EXIT_MISUSE, with the reason, for a problem that the peer has no kernel for. */
+    int (*accepts)(const struct quern_problem *problem, const char *text);
+    /* The launch that does m rows of an accepted problem. */
+    int (*launch_of)(struct peer *peer, const struct quern_problem *problem, int64_t m,
+                     const struct peer_operands *operands, struct peer_launch *out);
+};
+extern const struct peer_kind peer_bitsandbytes, peer_triton;
+
+/* A peer with its code objects. Zero-initialise it; free it with peer_close. */
+struct peer {
+    const struct peer_kind *kind;
+    const char *compiler; /* "ROCm 7.1" */
+    const char *target;
+    char *bytes;            /* the file: bitsandbytes' library, Triton's code object */
+    quern_offload *offload; /* in that library */
+    char *directory;        /* of Triton's code objects */
+};
+void peer_close(struct peer *peer);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+#include "files/files.h"
+#include "files/json_file.h"
+#include "measure/peer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TITLE            "Triton 3.9.0"
+#define LIBRARY          "build/peers/triton-3.9.0"
+#define SCRIPT           "python3 tests/peers/fetch_triton.py"
+#define OBJECT_BYTES_MAX ((size_t)16 << 20)
+#define META_BYTES_MAX   ((size_t)1 << 16)
+
+/* The kernel's arguments; the last two are Triton's own. */
+struct arguments {
+    uint64_t a, b, scales, zeros, c;
+    int32_t m, n, k, unused;
+    uint64_t global_scratch, profile_scratch;
+};
+_Static_assert(sizeof(struct arguments) <= sizeof((struct peer_launch *)0)->arguments,
+               "arguments have room");
+
+static int open_directory(const char *directory, const struct quern_target_info *target,
+                          struct peer *peer)
+{
+    peer->compiler = TITLE;
+    peer->target = target->name;
+    peer->directory = strdup(directory);
+    return peer->directory ? EXIT_OK : fail("out of memory");
+}
+
+static int accepts(const struct quern_problem *p, const char *text)
+{
+    const bool typed = (p->scale == QUERN_SCALE_F16 && p->a == QUERN_F16) ||
+                       (p->scale == QUERN_SCALE_BF16 && p->a == QUERN_BF16);
+
+    if (p->op != QUERN_OP_GEMM || p->wq != QUERN_W_INT4 || p->layout != QUERN_LAYOUT_K8)
+        return misuse("%s: the kernel in Triton does wq=int4 in layout k8 alone", text);
+    if (!typed || p->c != p->a || p->bias || p->zero == QUERN_ZERO_SCALED)
+        return misuse("%s: the kernel in Triton has scales and c in the type of a, f16 or bf16, "
+                      "zero=none or u8, and no bias",
+                      text);
+    if (p->group < 32 || p->group & (p->group - 1))
+        return misuse("%s: the kernel in Triton has groups of 32, 64, 128, ...", text);
+    if (p->n > INT32_MAX || p->k > INT32_MAX || p->n % 16 || p->k % 16)
+        return misuse("%s: the kernel in Triton counts rows and columns in 32 bits, by 16", text);
+    return EXIT_OK;
+}
+
+/* DIR/w4a16_gfx942_bf16_g128_u8 with the ending; null when out of memory. */
+static char *path_of(const struct peer *peer, const struct quern_problem *p, const char *ending)
+{
+    char name[128];
+
+    snprintf(name, sizeof name, "w4a16_%s_%s_g%d_%s%s", peer->target,
+             p->a == QUERN_F16 ? "f16" : "bf16", p->group, p->zero == QUERN_ZERO_U8 ? "u8" : "none",
+             ending);
+    return path_join(peer->directory, name);
+}
+
+/* How Triton wants the kernel to be launched. */
+struct meta {
+    int64_t warps, shared, rows, columns, depth;
+};
+
+static int read_meta(const char *path, struct meta *meta)
+{
+    json_t *root;
+
+    int status = json_file_load(path, META_BYTES_MAX, &root);
+    if (status)
+        return status;
+    const struct {
+        const char *name;
+        int64_t hi, *value;
+    } fields[] = {{"warps", 16, &meta->warps},
+                  {"shared", 65536, &meta->shared},
+                  {"rows", 256, &meta->rows},
+                  {"columns", 1024, &meta->columns},
+                  {"depth", 1024, &meta->depth}};
+    for (size_t i = 0; !status && i < sizeof fields / sizeof *fields; i++)
+        status = json_field_int(root, path, fields[i].name, i == 1 ? 0 : 1, fields[i].hi,
+                                fields[i].value);
+    json_decref(root);
+    return status;
+}
+
+static int read_object(struct peer *peer, const struct quern_problem *p, struct meta *meta,
+                       size_t *size)
+{
+    char *const object = path_of(peer, p, ".hsaco"), *const json = path_of(peer, p, ".json");
+    int status = EXIT_OK;
+
+    free(peer->bytes);
+    peer->bytes = NULL;
+    if (!object || !json)
+        status = fail("out of memory");
+    else if (access(object, R_OK))
+        status = misuse("%s is not there; " SCRIPT
+                        " --target %s --type %s --group %d --zero %s makes it (in " LIBRARY ")",
+                        object, peer->target, p->a == QUERN_F16 ? "f16" : "bf16", p->group,
+                        p->zero == QUERN_ZERO_U8 ? "u8" : "none");
+    else if (!(status = read_meta(json, meta)))
+        status = file_read(object, OBJECT_BYTES_MAX, &peer->bytes, size);
+    free(object);
+    free(json);
+    return status;
+}
+
+static int launch_of(struct peer *peer, const struct quern_problem *p, int64_t m,
+                     const struct peer_operands *o, struct peer_launch *out)
+{
+    const struct arguments arguments = {.a = o->a,
+                                        .b = o->b,
+                                        .scales = o->scales,
+                                        .zeros = o->zeros ? o->zeros : o->scales, /* not read */
+                                        .c = o->c,
+                                        .m = (int32_t)m,
+                                        .n = (int32_t)p->n,
+                                        .k = (int32_t)p->k};
+    struct meta meta = {0};
+
+    *out = (struct peer_launch){.launch = QUERN_INIT(struct quern_sim_launch)};
+    const int status = read_object(peer, p, &meta, &out->object_bytes);
+    if (status)
+        return status;
+    snprintf(out->symbol, sizeof out->symbol, "w4a16");
+    memcpy(out->arguments, &arguments, sizeof arguments);
+    out->object = peer->bytes;
+    out->trips = (uint64_t)((p->k + meta.depth - 1) / meta.depth);
+    out->launch.kernel = out->symbol;
+    out->launch.grid[0] = (uint32_t)((p->n + meta.columns - 1) / meta.columns);
+    out->launch.grid[1] = (uint32_t)((m + meta.rows - 1) / meta.rows);
+    out->launch.grid[2] = 1;
+    out->launch.block[0] = (uint32_t)meta.warps * (strncmp(peer->target, "gfx9", 4) ? 32 : 64);
+    out->launch.block[1] = out->launch.block[2] = 1;
+    out->launch.lds_bytes = (uint32_t)meta.shared;
+    out->launch.kernarg = out->arguments;
+    out->launch.kernarg_bytes = sizeof arguments;
+    return EXIT_OK;
+}
+
+const struct peer_kind peer_triton = {"triton", TITLE, LIBRARY, open_directory, accepts, launch_of};

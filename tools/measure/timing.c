@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+#include "measure/timing.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    COPIES_MAX = 256, /* of the weights */
+    BATCHES = 11,     /* measured; odd, so that one is the median */
+    BATCH_US = 2000,  /* that a batch should take at least: far more than events resolve */
+    BATCH_MAX = 2000, /* launches */
+};
+
+struct timing {
+    quern_ctx *ctx;
+    quern_op *op; /* being measured */
+    struct quern_problem problem;
+    int64_t m;
+    uint64_t rotate;
+    struct quern_operand operands[QUERN_OPERANDS_MAX];
+    size_t count, copies, next;
+    uint64_t bytes; /* that a launch has to move, each operand once */
+    quern_buffer *shared[QUERN_OPERANDS_MAX];
+    quern_buffer *rotated[COPIES_MAX][QUERN_OPERANDS_MAX];
+    struct quern_args args;
+    int launches; /* of a batch */
+};
+
+/* ---- Operands -------------------------------------------------------------------------------- */
+
+/* Where in quern_args an operand's address goes, and whether it belongs to the weights. */
+static int member(struct quern_args *args, const char *name, const void ***at, bool *weights)
+{
+    const struct {
+        const char *name;
+        const void **at;
+        bool weights;
+    } members[] = {{"a", &args->a, false},
+                   {"b", &args->b, true},
+                   {"scales", &args->scales, true},
+                   {"absmax8", &args->absmax8, true},
+                   {"code", &args->code, false},
+                   {"offset", &args->offset, false},
+                   {"bias", &args->bias, false},
+                   {"c", (const void **)(void *)&args->c, false},
+                   {"zeros", &args->zeros, true},
+                   {"a_scale", &args->a_scale, false},
+                   {"b_scale", &args->b_scale, false}};
+
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (!strcmp(members[i].name, name)) {
+            *at = members[i].at;
+            *weights = members[i].weights;
+            return EXIT_OK;
+        }
+    return fail("operand '%s' is unknown to this command", name);
+}
+
+/* Numbers of ordinary size in every format: an exponent a little below 1, the rest at random. */
+static void fill(uint8_t *bytes, const struct quern_operand *o)
+{
+    const size_t each = !strcmp(o->dtype, "f32")                                ? 4
+                        : !strcmp(o->dtype, "f16") || !strcmp(o->dtype, "bf16") ? 2
+                                                                                : 1;
+    const uint8_t top = !strcmp(o->dtype, "f16") ? 0x30 : 0x3c;
+    uint64_t state = 1;
+
+    for (uint64_t i = 0; i < o->bytes; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        bytes[i] = (uint8_t)(state >> 56);
+        if (each > 1 && i % each == each - 1)
+            bytes[i] = (uint8_t)(top | (bytes[i] & 0x80));
+    }
+    if (!strcmp(o->name, "scales") && each == 1)
+        memset(bytes, 120, o->bytes); /* powers of two */
+}
+
+static int make(struct timing *r, const struct quern_operand *o, quern_buffer **buffer)
+{
+    quern_status e = quern_buffer_create(r->ctx, o->bytes, o->access, o->name, buffer);
+
+    if (!e && o->access != QUERN_SIM_WRITE) {
+        uint8_t *const bytes = malloc(o->bytes);
+        if (!bytes)
+            return fail("out of memory for the %llu bytes of operand %s",
+                        (unsigned long long)o->bytes, o->name);
+        fill(bytes, o);
+        e = quern_buffer_write(*buffer, bytes, o->bytes);
+        free(bytes);
+    }
+    return e ? fail_status(e, o->name) : EXIT_OK;
+}
+
+static int prepare(struct timing *r)
+{
+    uint64_t weight_bytes = 0;
+    const void **at;
+    bool weights;
+    int status = EXIT_OK;
+
+    const quern_status e = quern_problem_operands(&r->problem, r->m, r->operands, &r->count);
+    if (e)
+        return fail_status(e, NULL);
+    for (size_t i = 0; i < r->count && !status; i++) {
+        status = member(&r->args, r->operands[i].name, &at, &weights);
+        r->bytes += r->operands[i].bytes;
+        weight_bytes += !status && weights ? r->operands[i].bytes : 0;
+    }
+    const uint64_t wanted = weight_bytes ? r->rotate / weight_bytes + 1 : 1;
+    r->copies = wanted < COPIES_MAX ? (size_t)wanted : COPIES_MAX;
+    for (size_t i = 0; i < r->count && !status; i++) {
+        member(&r->args, r->operands[i].name, &at, &weights);
+        for (size_t j = 0; weights && j < r->copies && !status; j++)
+            status = make(r, &r->operands[i], &r->rotated[j][i]);
+        if (!weights && !(status = make(r, &r->operands[i], &r->shared[i])))
+            *at = quern_buffer_address(r->shared[i]);
+    }
+    return status;
+}
+
+int timing_prepare(quern_ctx *ctx, const struct quern_problem *problem, int64_t m, uint64_t rotate,
+                   struct timing **out)
+{
+    struct timing *const r = calloc(1, sizeof *r);
+
+    if (!r)
+        return fail("out of memory");
+    r->ctx = ctx;
+    r->problem = *problem;
+    r->m = m;
+    r->rotate = rotate;
+    r->args = (struct quern_args)QUERN_INIT(struct quern_args);
+    const int status = prepare(r);
+    if (status)
+        timing_free(r);
+    else
+        *out = r;
+    return status;
+}
+
+void timing_free(struct timing *r)
+{
+    for (size_t i = 0; r && i < r->count; i++) {
+        quern_buffer_destroy(r->shared[i]);
+        for (size_t j = 0; j < r->copies; j++)
+            quern_buffer_destroy(r->rotated[j][i]);
+    }
+    free(r);
+}
+
+/* ---- Measuring ------------------------------------------------------------------------------- */
+
+static quern_status batch(void *user)
+{
+    struct timing *const r = user;
+
+    for (int n = 0; n < r->launches; n++) {
+        quern_buffer **const copy = r->rotated[r->next++ % r->copies];
+        for (size_t i = 0; i < r->count; i++) {
+            const void **at;
+            bool weights;
+            if (copy[i] && !member(&r->args, r->operands[i].name, &at, &weights))
+                *at = quern_buffer_address(copy[i]);
+        }
+        const quern_status e = quern_op_launch(r->op, &r->args, r->m, NULL);
+        if (e)
+            return e;
+    }
+    return QUERN_OK;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+int timing_measure(struct timing *r, quern_op *op, struct timing_result *result)
+{
+    double us, samples[BATCHES];
+
+    r->op = op;
+    /* the first launches warm up clocks and caches, and say how many a batch needs */
+    r->launches = 10;
+    quern_status e = quern_ctx_measure(r->ctx, batch, r, &us);
+    if (e)
+        return fail_status(e, NULL);
+    const double one = us / r->launches;
+    r->launches = one * BATCH_MAX < BATCH_US ? BATCH_MAX : (int)(BATCH_US / one) + 1;
+    for (int i = 0; i < BATCHES && !e; i++) {
+        e = quern_ctx_measure(r->ctx, batch, r, &us);
+        samples[i] = us / r->launches;
+    }
+    if (e)
+        return fail_status(e, NULL);
+    qsort(samples, BATCHES, sizeof *samples, by_size);
+    *result = (struct timing_result){.least_us = samples[0],
+                                     .median_us = samples[BATCHES / 2],
+                                     .bytes = r->bytes,
+                                     .copies = r->copies,
+                                     .launches = BATCHES * r->launches};
+    return EXIT_OK;
+}
+
+/* ---- The GPU --------------------------------------------------------------------------------- */
+
+int timing_open(const struct quern_options *library, quern_ctx **ctx,
+                struct quern_device_info *device)
+{
+    quern_status e = quern_open(library, ctx);
+
+    *device = (struct quern_device_info)QUERN_INIT(struct quern_device_info);
+    if (!e)
+        e = quern_ctx_device(*ctx, device);
+    if (e)
+        return fail_status(e, NULL);
+    if (device->kind != QUERN_DEVICE_HIP)
+        return misuse("the device is a software GPU, whose time says nothing; 'quern explain' "
+                      "gives the model's cost, and --device hip measures a GPU");
+    return EXIT_OK;
+}
+
+void timing_date(char text[32])
+{
+    const time_t now = time(NULL);
+    struct tm utc;
+
+    text[0] = 0;
+    if (gmtime_r(&now, &utc))
+        strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* What `quern prewarm` works on, and how it reports. */
+#ifndef TOOLS_PREWARM_WORK_H
+#define TOOLS_PREWARM_WORK_H
+
+#include "model/model.h"
+#include "command/options.h"
+
+/* One run of a kernel on the software GPU against the reference. */
+struct prewarm_run {
+    int64_t m;
+    size_t kernel; /* index in its problem's kernels */
+    quern_status status;
+    struct quern_verification result;
+};
+
+struct prewarm_kernel {
+    char symbol[128];
+    int64_t m_lo, m_hi;
+    bool cached;
+    double compile_ms;
+    size_t object_bytes;
+    struct quern_resources resources;
+    char source_key[33], entry_key[33];
+};
+
+#define PREWARM_KERNELS_MAX 64
+#define PREWARM_RUNS_MAX    (PREWARM_KERNELS_MAX + 1)
+struct prewarm_problem {
+    size_t target;    /* index in its prewarm's targets */
+    bool plain;       /* a layer that a quantised model leaves as it is */
+    char layers[256]; /* names of the model's layers; "" for a problem given as text */
+    char text[QUERN_TEXT_MAX];
+    struct quern_problem problem;
+    struct m_set m; /* rows to make kernels for */
+    size_t kernel_count;
+    struct prewarm_kernel kernels[PREWARM_KERNELS_MAX]; /* by increasing M */
+    size_t run_count;
+    struct prewarm_run runs[PREWARM_RUNS_MAX];
+    quern_status status; /* of reading its words, making, loading back or verifying its kernels */
+    char error[1024];    /* what went wrong */
+};
+
+#define WARNINGS_MAX 16 /* of the library, that are shown at the end */
+
+/* One of the targets that kernels are made for, and its problems: first … end - 1. */
+struct prewarm_target {
+    char text[64]; /* as it was given */
+    struct quern_target_info info;
+    size_t first, end;
+};
+
+#define PREWARM_TARGETS_MAX 64
+struct prewarm {
+    struct common common;
+    size_t target_count; /* one, or those of a manifest */
+    struct prewarm_target targets[PREWARM_TARGETS_MAX];
+    struct model model; /* name "" when problems were given as text */
+    struct m_set m_set; /* --m, or all */
+    int verify;         /* 0: no, else enum prewarm_verify */
+    size_t count;
+    struct prewarm_problem *problems; /* by target */
+    double make_seconds, verify_seconds;
+    uint64_t put_failed;               /* kernels that could not be stored */
+    char warnings[WARNINGS_MAX][1024]; /* the first may be the reason why nothing is stored */
+    size_t warning_count;              /* those beyond the maximum too */
+};
+
+enum prewarm_verify { PREWARM_VERIFY_ALL = 1, PREWARM_VERIFY_ENDS };
+
+/* Where the problems come from; one of model and manifest, or neither. */
+#define PREWARM_WORDS 9 /* problem words that are options beside --model */
+struct prewarm_origin {
+    const char *model, *manifest, *tp, *shard;
+    const char *values[PREWARM_WORDS];
+};
+
+/* Fills in targets and problems. Returns an exit status. */
+int prewarm_collect(struct prewarm *w, int argc, char **argv, int first,
+                    struct prewarm_origin *from);
+
+/* Keeps what quern_last_error says. */
+void prewarm_keep_error(struct prewarm_problem *p, quern_status status);
+
+/* Issue slots times lanes for each weight. */
+double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_run *r);
+
+/* Prints the table and the closing line, or JSON, on stdout. Returns an exit status. */
+int prewarm_report(const struct prewarm *w);
+
+#endif

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * quern bench: our kernels and a peer's, on the same operands, on the software GPU, side by side.
+ * What is compared is what it counts; nothing here is a time on a GPU.
+ */
+#include "measure/counts.h"
+#include "command/options.h"
+#include "command/table.h"
+#include "files/json_file.h"
+#include "measure/peer.h"
+#include "measure/static_count.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS_MAX      64
+#define ARGUMENTS_MAX 256
+
+struct bench {
+    struct common common;
+    struct m_set m_set;
+    int peer_choice;
+    const char *library;
+    struct quern_target_info target;
+    struct peer peer;
+    bool by_text; /* a kernel of it could not be run */
+    quern_ctx *ctx;
+    struct table table;
+    json_t *runs; /* for --json */
+};
+
+/* One problem with operands for as many rows as are asked for. */
+struct layer {
+    struct quern_problem problem;
+    char text[QUERN_TEXT_MAX];
+    struct quern_quantized weights[QUERN_OPERANDS_MAX];
+    size_t weight_count;
+    void *a, *bias, *c;
+    float *a_value, *w_value, *bias_value; /* exact */
+    quern_sim *sim;
+    struct peer_operands address; /* on the software GPU; of m rows */
+};
+
+/* What one kernel did. */
+struct result {
+    struct quern_sim_counts counts;
+    double error; /* max |y − ref| ÷ max |ref| */
+    bool by_text; /* not run: counted in the disassembly, which gives slots and LDS accesses only */
+};
+
+/* ---- Numbers --------------------------------------------------------------------------------- */
+
+/* Uniform in ±1, the same in every run. */
+static float next_number(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (float)((double)(*state >> 40) * 0x1p-23 - 1);
+}
+
+static size_t type_bytes(enum quern_dtype type)
+{
+    return type == QUERN_F32 ? 4 : 2;
+}
+
+/* Stores the nearest value of the type, and returns it. */
+static float store(enum quern_dtype type, void *array, size_t i, float value)
+{
+    if (type == QUERN_F32)
+        return ((float *)array)[i] = value;
+    if (type == QUERN_F16)
+        return (float)(((_Float16 *)array)[i] = (_Float16)value);
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    bits += 0x7fff + (bits >> 16 & 1);
+    ((uint16_t *)array)[i] = (uint16_t)(bits >> 16);
+    bits &= 0xffff0000;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static float load(enum quern_dtype type, const void *array, size_t i)
+{
+    float value;
+
+    if (type == QUERN_F32)
+        return ((const float *)array)[i];
+    if (type == QUERN_F16)
+        return (float)((const _Float16 *)array)[i];
+    const uint32_t bits = (uint32_t)((const uint16_t *)array)[i] << 16;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+/* ---- Operands -------------------------------------------------------------------------------- */
+
+static int allocate(struct layer *l, int64_t m)
+{
+    const size_t n = (size_t)l->problem.n, k = (size_t)l->problem.k, rows = (size_t)m;
+    const size_t bytes = type_bytes(l->problem.a);
+
+    l->a = calloc(rows * k, bytes);
+    l->c = calloc(rows * n, bytes);
+    l->bias = calloc(n, bytes);
+    l->a_value = calloc(rows * k, sizeof(float));
+    l->w_value = calloc(n * k, sizeof(float));
+    l->bias_value = calloc(n, sizeof(float));
+    if (!l->a || !l->c || !l->bias || !l->a_value || !l->w_value || !l->bias_value)
+        return fail("out of memory for the operands of %s", l->text);
+    return EXIT_OK;
+}
+
+/* Random operands; the weights quantised as hosts quantise them. */
+static int fill(struct layer *l, int64_t m)
+{
+    const size_t n = (size_t)l->problem.n, k = (size_t)l->problem.k;
+    uint64_t state = 1;
+
+    for (size_t i = 0; i < n * k; i++)
+        l->w_value[i] = next_number(&state);
+    quern_status e = quern_quantize(&l->problem, l->w_value, l->weights, &l->weight_count);
+    if (!e)
+        e = quern_dequantize(&l->problem, l->weights, l->weight_count, l->w_value);
+    if (e)
+        return fail_status(e, l->text);
+    for (size_t i = 0; i < (size_t)m * k; i++)
+        l->a_value[i] = store(l->problem.a, l->a, i, next_number(&state));
+    for (size_t i = 0; i < n && l->problem.bias; i++)
+        l->bias_value[i] = store(l->problem.c, l->bias, i, next_number(&state));
+    return EXIT_OK;
+}
+
+static uint64_t *address_of(struct peer_operands *o, const char *name)
+{
+    const struct {
+        const char *name;
+        uint64_t *address;
+    } all[] = {{"a", &o->a},
+               {"b", &o->b},
+               {"scales", &o->scales},
+               {"code", &o->code},
+               {"absmax8", &o->absmax8},
+               {"offset", &o->offset},
+               {"zeros", &o->zeros},
+               {"c", &o->c},
+               {"bias", &o->bias}};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(all[i].name, name))
+            return all[i].address;
+    return NULL;
+}
+
+static int map(struct layer *l, void *host, size_t bytes, enum quern_sim_access access,
+               const char *name)
+{
+    uint64_t *const address = address_of(&l->address, name);
+
+    if (!address)
+        return fail("%s: operand %s is not known to this command", l->text, name);
+    const quern_status e = quern_sim_map(l->sim, host, bytes, access, name, address);
+    return e ? fail_status(e, l->text) : EXIT_OK;
+}
+
+static int map_weights(struct bench *b, struct layer *l)
+{
+    struct quern_sim_options o = QUERN_INIT(struct quern_sim_options);
+    int status = EXIT_OK;
+
+    o.target = b->target.name;
+    o.check = QUERN_CHECK_FAST;
+    o.threads = b->common.library.jobs;
+    o.disassembler = quern_ctx_disassembler(b->ctx);
+    o.worker_path = b->common.library.worker_path;
+    const quern_status e = quern_sim_open(&o, &l->sim);
+    if (e)
+        return fail_status(e, b->target.name);
+    for (size_t i = 0; !status && i < l->weight_count; i++)
+        status =
+            map(l, l->weights[i].data, l->weights[i].bytes, QUERN_SIM_READ, l->weights[i].name);
+    if (!status && l->problem.bias)
+        status = map(l, l->bias, (size_t)l->problem.n * type_bytes(l->problem.c), QUERN_SIM_READ,
+                     "bias");
+    return status;
+}
+
+static void free_layer(struct layer *l)
+{
+    quern_sim_close(l->sim);
+    quern_quantized_free(l->weights, l->weight_count);
+    free(l->a);
+    free(l->bias);
+    free(l->c);
+    free(l->a_value);
+    free(l->w_value);
+    free(l->bias_value);
+}
+
+/* ---- Running --------------------------------------------------------------------------------- */
+
+/* The error of what is in c; a result that is no number counts as infinite. */
+static double error_of(const struct layer *l, int64_t m)
+{
+    const size_t n = (size_t)l->problem.n, k = (size_t)l->problem.k;
+    double worst = 0, largest = 0;
+
+    for (size_t row = 0; row < (size_t)m; row++)
+        for (size_t column = 0; column < n; column++) {
+            double sum = l->bias_value[column];
+            for (size_t i = 0; i < k; i++)
+                sum += (double)l->a_value[row * k + i] * (double)l->w_value[column * k + i];
+            const double error = fabs((double)load(l->problem.c, l->c, row * n + column) - sum);
+            if (!(error <= worst))
+                worst = isnan(error) ? INFINITY : error;
+            if (fabs(sum) > largest)
+                largest = fabs(sum);
+        }
+    return worst / largest;
+}
+
+/* `unknown`, unless null, is set when an instruction is not known, instead of failing. */
+static int run_one(struct layer *l, const void *object, size_t bytes,
+                   const struct quern_sim_launch *launch, struct result *result, bool *unknown)
+{
+    quern_sim_module *module;
+
+    quern_status e = quern_sim_load(l->sim, object, bytes, &module);
+    if (e)
+        return fail_status(e, launch->kernel);
+    e = quern_sim_run(module, launch, &result->counts);
+    if (unknown && e == QUERN_E_FAULT &&
+        strstr(quern_last_error()->message, "unknown instruction")) {
+        *unknown = true;
+        e = QUERN_OK;
+    }
+    if (e)
+        fail_status(e, launch->kernel);
+    quern_sim_unload(module);
+    return e ? EXIT_FAILED : EXIT_OK;
+}
+
+/* Puts an argument behind the others, naturally aligned. */
+static void put_argument(unsigned char *kernarg, size_t *size, const void *value, size_t bytes)
+{
+    *size = (*size + bytes - 1) / bytes * bytes;
+    memcpy(kernarg + *size, value, bytes);
+    *size += bytes;
+}
+
+static int run_launch(struct layer *l, quern_op *op, const struct quern_launch *plan,
+                      struct result *result)
+{
+    struct quern_sim_launch launch = QUERN_INIT(struct quern_sim_launch);
+    struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+    _Alignas(8) unsigned char kernarg[ARGUMENTS_MAX] = {0};
+
+    const quern_status e = quern_op_kernel(op, plan->kernel, &info);
+    if (e)
+        return fail_status(e, l->text);
+    for (size_t i = 0; i < plan->arg_count; i++) {
+        const struct quern_launch_arg *const a = &plan->args[i];
+        const bool narrow = a->kind == QUERN_ARG_I32 || a->kind == QUERN_ARG_U32;
+        const int32_t value = (int32_t)a->value;
+        const uint64_t *const address =
+            a->kind == QUERN_ARG_POINTER && !a->is_null ? address_of(&l->address, a->name) : NULL;
+        if (narrow)
+            put_argument(kernarg, &launch.kernarg_bytes, &value, 4);
+        else
+            put_argument(kernarg, &launch.kernarg_bytes,
+                         address ? address : (const void *)&a->value, 8);
+    }
+    launch.kernel = info.symbol;
+    launch.kernarg = kernarg;
+    launch.lds_bytes = plan->lds_bytes;
+    memcpy(launch.grid, plan->grid, sizeof launch.grid);
+    memcpy(launch.block, plan->block, sizeof launch.block);
+    return run_one(l, info.object, info.object_bytes, &launch, result, NULL);
+}
+
+static int run_ours(struct bench *b, struct layer *l, int64_t m, struct result *result,
+                    char symbol[128])
+{
+    struct quern_launch launches[QUERN_LAUNCHES_MAX];
+    struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+    quern_op *op = NULL;
+    size_t count = 0;
+
+    quern_status e = quern_op_create_range(b->ctx, &l->problem, m, m, &op);
+    if (!e)
+        e = quern_op_launches(op, m, launches, &count);
+    if (!e)
+        e = quern_op_kernel(op, launches[0].kernel, &info);
+    int status = e ? fail_status(e, l->text) : EXIT_OK;
+    if (!status)
+        snprintf(symbol, 128, "%s", info.symbol);
+    for (size_t i = 0; !status && i < count; i++)
+        status = run_launch(l, op, &launches[i], result);
+    quern_op_release(op);
+    if (!status)
+        result->error = error_of(l, m);
+    return status;
+}
+
+/* Of a kernel with instructions that the software GPU does not know. */
+static int count_text(struct bench *b, const struct peer_launch *l, struct result *result)
+{
+    const unsigned lanes = strncmp(b->target.name, "gfx9", 4) ? 32 : 64;
+    const uint64_t waves =
+        (uint64_t)l->launch.grid[0] * l->launch.grid[1] * (l->launch.block[0] / lanes);
+    struct static_count count;
+
+    const int status = static_count(b->ctx, b->target.name, l->object, l->object_bytes, l->symbol,
+                                    l->trips, &count);
+    result->by_text = b->by_text = true;
+    result->counts = (struct quern_sim_counts){.size = sizeof result->counts};
+    result->counts.wave_size = lanes;
+    result->counts.waves = waves;
+    result->counts.instructions = waves * count.slots;
+    result->counts.lds_accesses = waves * count.lds_accesses;
+    return status;
+}
+
+static int run_peer(struct bench *b, struct layer *l, int64_t m, struct result *result,
+                    char symbol[128])
+{
+    struct peer_launch launch;
+
+    bool unknown = false;
+
+    int status = b->peer.kind->launch_of(&b->peer, &l->problem, m, &l->address, &launch);
+    if (status)
+        return status;
+    snprintf(symbol, 128, "%s", launch.symbol);
+    status = run_one(l, launch.object, launch.object_bytes, &launch.launch, result,
+                     launch.trips ? &unknown : NULL);
+    if (!status && unknown)
+        status = count_text(b, &launch, result);
+    else if (!status)
+        result->error = error_of(l, m);
+    return status;
+}
+
+/* ---- Report ---------------------------------------------------------------------------------- */
+
+static double per_weight(const struct layer *l, const struct result *r, uint64_t instructions)
+{
+    return (double)instructions * r->counts.wave_size /
+           ((double)l->problem.n * (double)l->problem.k);
+}
+
+static json_t *result_json(const struct layer *l, const struct result *r, const char *symbol)
+{
+    const double slots = per_weight(l, r, counts_issue_slots(&r->counts));
+
+    if (r->by_text)
+        return json_pack("{s:s, s:f, s:b}", "kernel", symbol, "slots_per_weight", slots,
+                         "counted_in_disassembly", 1);
+    return json_pack("{s:s, s:f, s:f, s:o}", "kernel", symbol, "slots_per_weight", slots,
+                     "max_error", r->error, "counts", counts_json(&r->counts));
+}
+
+static void add_row(struct bench *b, const struct layer *l, int64_t m, const char *whose,
+                    const struct result *r)
+{
+    struct table *const t = &b->table;
+    const double weights = (double)l->problem.n * (double)l->problem.k;
+
+    table_cell(t, "%s", whose);
+    table_cell(t, "%lld", (long long)l->problem.n);
+    table_cell(t, "%lld", (long long)l->problem.k);
+    table_cell(t, "%lld", (long long)m);
+    table_cell(t, "%.2f", per_weight(l, r, counts_issue_slots(&r->counts)));
+    table_cell(t, "%.2f", per_weight(l, r, r->counts.lds_accesses));
+    if (r->by_text) {
+        for (int i = 0; i < 2; i++)
+            table_cell(t, "-");
+        table_cell(t, "not run");
+        return;
+    }
+    table_cell(t, "%.2f",
+               r->counts.lds_accesses
+                   ? (double)r->counts.lds_passes / (double)r->counts.lds_accesses
+                   : 0.0);
+    table_cell(t, "%.3f", (double)r->counts.bytes_read / weights);
+    table_cell(t, "%.1e", r->error);
+}
+
+static int compare(struct bench *b, struct layer *l, int64_t m)
+{
+    char our_symbol[128], peer_symbol[128];
+    struct result ours = {.counts = QUERN_INIT(struct quern_sim_counts)}, theirs = ours;
+    const size_t c_bytes = (size_t)m * (size_t)l->problem.n * type_bytes(l->problem.c);
+
+    /* c starts as NaN, whoever writes it */
+    memset(l->c, 0xff, c_bytes);
+    int status = run_ours(b, l, m, &ours, our_symbol);
+    if (status)
+        return status;
+    memset(l->c, 0xff, c_bytes);
+    if ((status = run_peer(b, l, m, &theirs, peer_symbol)))
+        return status;
+    if (b->runs)
+        json_array_append_new(b->runs,
+                              json_pack("{s:s, s:I, s:o, s:o}", "problem", l->text, "m",
+                                        (json_int_t)m, "ours", result_json(l, &ours, our_symbol),
+                                        "peer", result_json(l, &theirs, peer_symbol)));
+    add_row(b, l, m, "quern", &ours);
+    add_row(b, l, m, b->peer.kind->name, &theirs);
+    return EXIT_OK;
+}
+
+static int compare_rows(struct bench *b, struct layer *l, int64_t m)
+{
+    const size_t a_bytes = (size_t)m * (size_t)l->problem.k * type_bytes(l->problem.a);
+    const size_t c_bytes = (size_t)m * (size_t)l->problem.n * type_bytes(l->problem.c);
+
+    int status = map(l, l->a, a_bytes, QUERN_SIM_READ, "a");
+    if (!status)
+        status = map(l, l->c, c_bytes, QUERN_SIM_WRITE, "c");
+    if (status || (status = compare(b, l, m)))
+        return status;
+    quern_sim_unmap(l->sim, l->address.a);
+    quern_sim_unmap(l->sim, l->address.c);
+    return EXIT_OK;
+}
+
+static int bench_problem(struct bench *b, const char *given)
+{
+    const int64_t m_max = b->m_set.ranges[b->m_set.count - 1].hi;
+    struct layer l = {0};
+
+    int status = problem_from_text(given, &l.problem, l.text);
+    if (status || (status = b->peer.kind->accepts(&l.problem, l.text)))
+        return status;
+    if (!(status = allocate(&l, m_max)) && !(status = fill(&l, m_max)))
+        status = map_weights(b, &l);
+    for (size_t i = 0; !status && i < b->m_set.count; i++)
+        for (int64_t m = b->m_set.ranges[i].lo; !status && m <= b->m_set.ranges[i].hi; m++)
+            status = compare_rows(b, &l, m);
+    free_layer(&l);
+    return status;
+}
+
+static int bench(struct bench *b, int argc, char **argv, int first)
+{
+    int status;
+
+    if (first == argc)
+        return misuse("which problem? e.g. \"wq=nf4 n=4096 k=4096 a=bf16\"");
+    if (!b->peer_choice)
+        return misuse("--peer is missing; there are bitsandbytes and triton");
+    b->peer.kind = b->peer_choice == 1 ? &peer_bitsandbytes : &peer_triton;
+    if (!b->m_set.count)
+        b->m_set = (struct m_set){.count = 1, .ranges = {{1, 1}}};
+    if (b->m_set.ranges[b->m_set.count - 1].hi > ROWS_MAX)
+        return misuse("--m goes beyond %d, the most that is compared", ROWS_MAX);
+    if ((status = options_target(&b->common, &b->target)))
+        return status;
+    if (!b->target.verified)
+        return misuse("the software GPU does not run %s; 'quern targets' says which it runs",
+                      b->target.name);
+    const char *const library = b->library ? b->library : b->peer.kind->library;
+    if ((status = b->peer.kind->open(library, &b->target, &b->peer)) ||
+        (status = open_sim_context(&b->common, b->target.name, &b->ctx)))
+        return status;
+    table_header(&b->table, "<kernel|n|k|M|slots/weight|LDS/weight|passes/LDS|bytes/weight|error");
+    for (int i = first; !status && i < argc; i++)
+        status = bench_problem(b, argv[i]);
+    if (status)
+        return status;
+    if (b->common.json)
+        return json_print(json_pack("{s:i, s:s, s:s, s:s, s:O}", "quern_bench", 1, "peer",
+                                    b->peer.kind->title, "compiler", b->peer.compiler, "target",
+                                    b->target.name, "runs", b->runs));
+    printf("%s: counts of the software GPU; the peer is %s as built by %s%s\n", b->target.name,
+           b->peer.kind->title, b->peer.compiler,
+           b->by_text ? ", counted in its disassembly where not run" : "");
+    if (!table_print(&b->table, 0))
+        return fail("out of memory");
+    return finish_output();
+}
+
+int verb_bench(int argc, char **argv)
+{
+    static const struct usage usage = {
+        "--peer NAME --target GFX [--m LIST] PROBLEM...",
+        "Runs our kernel and the peer's for the same problem on the same operands, on the "
+        "software\n"
+        "GPU, and prints what each took: issue slots per weight (wave instructions but waits,\n"
+        "times lanes), LDS accesses per weight and passes for each, bytes read per weight, and\n"
+        "the error against double precision. No GPU is timed. Peers: bitsandbytes' published\n"
+        "kernels (nf4, fp4); a plain kernel in Triton (int4).\n"};
+    struct bench b = {0};
+    const struct flag flags[] = {
+        {"peer", FLAG_CHOICE, &b.peer_choice, "NAME", "whose kernels to compare with",
+         "bitsandbytes|triton"},
+        {"library", FLAG_TEXT, &b.library, "DIR",
+         "the libraries of its wheel, or Triton's code objects (in build/peers)"},
+        {"m", FLAG_M, &b.m_set, "LIST", "rows of A (1)"},
+        {0},
+    };
+    int first;
+
+    int status = options_parse(&b.common, argc, argv, &usage, flags, &first);
+    if (status < 0) {
+        b.runs = b.common.json ? json_array() : NULL;
+        status = bench(&b, argc, argv, first);
+    }
+    json_decref(b.runs);
+    table_free(&b.table);
+    quern_close(b.ctx);
+    peer_close(&b.peer);
+    return status;
+}

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT */
+/* quern bundle: many kernels in one read-only file, signed or not, and bringing it elsewhere. */
+#include "files/files.h"
+#include "command/options.h"
+#include "command/table.h"
+#include "files/json_file.h"
+#include "files/signing.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A signed bundle is read whole; the format's own limit is larger. */
+#define BUNDLE_FILE_BYTES ((size_t)1 << 30)
+
+struct arguments {
+    struct common common;
+    const char *key;            /* --key: public keys, or for sign the secret one */
+    const char *manifest;       /* --manifest */
+    uint64_t serial;            /* --serial */
+    bool unsigned_too;          /* --unsigned */
+    const char *first, *second; /* the file, and for keygen the second */
+};
+
+/* A bundle in memory. */
+struct opened {
+    char *bytes;
+    size_t size;
+    quern_bundle *bundle;
+    struct quern_bundle_info info;
+};
+
+static void close_bundle(struct opened *o)
+{
+    quern_bundle_close(o->bundle);
+    free(o->bytes);
+}
+
+static int open_bundle(const char *path, struct opened *o)
+{
+    *o = (struct opened){.info = QUERN_INIT(struct quern_bundle_info)};
+    const int status = file_read(path, BUNDLE_FILE_BYTES, &o->bytes, &o->size);
+    if (status)
+        return status;
+    quern_status e = quern_bundle_open(o->bytes, o->size, &o->bundle);
+    if (!e)
+        e = quern_bundle_info(o->bundle, &o->info);
+    if (e) {
+        fail_status(e, path);
+        close_bundle(o);
+        return EXIT_FAILED;
+    }
+    return EXIT_OK;
+}
+
+/* Checks the signature as --key and --unsigned say. */
+static int check_signature(const struct arguments *a, const struct opened *o)
+{
+    const quern_status e = a->key ? quern_bundle_check_signature(o->bundle, a->key) : QUERN_OK;
+
+    return e ? fail_status(e, a->first) : EXIT_OK;
+}
+
+static void hex(char *out, const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sprintf(out + 2 * i, "%02x", bytes[i]);
+}
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+static int write_file(const char *path, const void *bytes, size_t size)
+{
+    static struct outputs outputs;
+    int status = outputs_add(&outputs, path, bytes, size);
+
+    if (!status)
+        status = outputs_commit(&outputs);
+    outputs_discard(&outputs);
+    return status;
+}
+
+static int create_from(const struct arguments *a, quern_ctx *ctx, const char *manifest)
+{
+    struct quern_bundle_info info = QUERN_INIT(struct quern_bundle_info);
+    quern_bundle *bundle = NULL;
+    uint64_t left_out = 0;
+    void *bytes = NULL;
+    size_t size = 0;
+
+    quern_status e =
+        quern_bundle_create(ctx, a->common.target, manifest, a->serial, &bytes, &size, &left_out);
+    /* what was written is what can be read */
+    if (!e)
+        e = quern_bundle_open(bytes, size, &bundle);
+    if (!e)
+        e = quern_bundle_info(bundle, &info);
+    int status = e ? fail_status(e, NULL) : write_file(a->first, bytes, size);
+    if (!status && a->common.json)
+        status = json_print(json_pack("{s:s, s:I, s:I, s:I, s:I}", "file", a->first, "entries",
+                                      (json_int_t)info.entries, "bytes", (json_int_t)size, "serial",
+                                      (json_int_t)info.serial, "left_out", (json_int_t)left_out));
+    else if (!status) {
+        printf("%s: %" PRIu64 " entries, %zu bytes\n", a->first, info.entries, size);
+        status = finish_output();
+    }
+    if (!status && left_out)
+        status = fail("%" PRIu64 " entries of the cache are damaged and not in the bundle; see "
+                      "'quern cache verify'",
+                      left_out);
+    quern_bundle_close(bundle);
+    free(bytes);
+    return status;
+}
+
+/* The cache is the same for every target; a context needs one to be opened. */
+static const char *any_target(const struct common *common)
+{
+    return common->target ? common->target : "gfx1100";
+}
+
+static int create(const struct arguments *a)
+{
+    char *manifest = NULL;
+    size_t size = 0;
+    quern_ctx *ctx;
+    int status = EXIT_OK;
+
+    if (a->manifest) {
+        status = file_read(a->manifest, (size_t)1 << 20, &manifest, &size);
+        if (!status && strlen(manifest) != size)
+            status = fail("%s has a NUL byte in it; a manifest is text", a->manifest);
+    }
+    if (!status && !(status = open_storing_context(&a->common, any_target(&a->common), &ctx))) {
+        status = create_from(a, ctx, manifest);
+        quern_close(ctx);
+    }
+    free(manifest);
+    return status;
+}
+
+/* ---- list and verify ------------------------------------------------------------------------- */
+
+struct listing {
+    struct table table;
+    json_t *array;
+    size_t damaged;
+};
+
+static int add_entry(void *user, const struct quern_cache_entry *entry)
+{
+    struct listing *l = user;
+    const char *status = entry->status ? quern_status_name(entry->status) : "ok";
+
+    l->damaged += entry->status != QUERN_OK;
+    table_cell(&l->table, "%s", entry->key);
+    table_cell(&l->table, "%" PRIu64, entry->bytes);
+    table_cell(&l->table, "%s", status);
+    json_array_append_new(l->array, json_pack("{s:s, s:I, s:s}", "key", entry->key, "object_bytes",
+                                              (json_int_t)entry->bytes, "status",
+                                              quern_status_name(entry->status)));
+    return 0;
+}
+
+static int print_listing(const struct arguments *a, const struct opened *o, struct listing *l)
+{
+    char signer[2 * PUBLIC_KEY_BYTES + 1] = "";
+
+    if (o->info.has_signature)
+        hex(signer, o->info.public_key, PUBLIC_KEY_BYTES);
+    if (a->common.json)
+        return json_print(json_pack(
+            "{s:s, s:I, s:I, s:s, s:b, s:s, s:I, s:s, s:O}", "file", a->first, "bytes",
+            (json_int_t)o->info.bytes, "serial", (json_int_t)o->info.serial, "signer", signer,
+            "signature_checked", a->key != NULL, "manifest", o->info.manifest, "damaged",
+            (json_int_t)l->damaged, "tuning", o->info.tuning, "entries", l->array));
+    printf("%s: %" PRIu64 " entries, %" PRIu64 " bytes, serial %" PRIu64 ", %s%s%s\n", a->first,
+           o->info.entries, o->info.bytes, o->info.serial, signer[0] ? "signed by " : "not signed",
+           signer,
+           !signer[0] ? ""
+           : a->key   ? " (checked)"
+                      : " (not checked: no --key)");
+    if (o->info.entries && !table_print(&l->table, 0))
+        return fail("out of memory");
+    return finish_output();
+}
+
+static int list(const struct arguments *a, bool verify)
+{
+    struct listing l = {.array = json_array()};
+    struct opened o;
+    int status = open_bundle(a->first, &o);
+
+    if (status) {
+        json_decref(l.array);
+        return status;
+    }
+    if (verify)
+        status = check_signature(a, &o);
+    table_header(&l.table, "<key|object bytes|<status");
+    if (!status) {
+        const quern_status e = quern_bundle_walk(o.bundle, add_entry, &l);
+        status = e ? fail_status(e, a->first) : print_listing(a, &o, &l);
+    }
+    if (!status && verify && l.damaged)
+        status =
+            fail("%s: %zu of %" PRIu64 " entries are damaged", a->first, l.damaged, o.info.entries);
+    json_decref(l.array);
+    table_free(&l.table);
+    close_bundle(&o);
+    return status;
+}
+
+/* ---- sign ------------------------------------------------------------------------------------ */
+
+static int sign(const struct arguments *a)
+{
+    uint8_t key[PUBLIC_KEY_BYTES], value[SIGNATURE_VALUE_BYTES];
+    char signer[2 * PUBLIC_KEY_BYTES + 1];
+    struct opened o;
+
+    if (!a->key)
+        return misuse("with which key? give --key FILE, a secret key of 'quern bundle keygen'");
+    int status = open_bundle(a->first, &o);
+    if (status)
+        return status;
+    char *const whole = malloc(o.info.bytes + QUERN_SIGNATURE_BYTES);
+    status =
+        whole ? signature_make(a->key, o.bytes, o.info.bytes, key, value) : fail("out of memory");
+    if (!status) {
+        memcpy(whole, o.bytes, o.info.bytes); /* an earlier signature is replaced */
+        quern_bundle_signature(key, value, (uint8_t *)whole + o.info.bytes);
+        status = write_file(a->first, whole, o.info.bytes + QUERN_SIGNATURE_BYTES);
+    }
+    if (!status) {
+        hex(signer, key, sizeof key);
+        if (a->common.json) {
+            status = json_print(json_pack("{s:s, s:s}", "file", a->first, "signer", signer));
+        } else {
+            printf("%s: signed by %s\n", a->first, signer);
+            status = finish_output();
+        }
+    }
+    free(whole);
+    close_bundle(&o);
+    return status;
+}
+
+/* ---- import ---------------------------------------------------------------------------------- */
+
+/* What became of a bundle's tuning tables. */
+struct tables {
+    unsigned imported, present, kept; /* kept: another one is there, and stays */
+};
+
+/* Writes a table where contexts look for it, unless there is one. */
+static int import_table(const char *directory, const char *target, const char *text, size_t bytes,
+                        struct tables *tables)
+{
+    struct outputs outputs = {0};
+    char name[80], *there = NULL, *path;
+    size_t size = 0;
+    int status = EXIT_OK;
+
+    snprintf(name, sizeof name, "%s.tune", target);
+    path = path_join(directory, name);
+    if (!path)
+        return fail("out of memory");
+    if (!access(path, F_OK)) {
+        status = file_read(path, (size_t)1 << 20, &there, &size);
+        const bool same = !status && size == bytes && !memcmp(there, text, bytes);
+        tables->present += same;
+        tables->kept += !status && !same;
+        if (!status && !same)
+            fprintf(stderr, "quern bundle: %s stays, though the bundle's table is another one\n",
+                    path);
+    } else if (!(status = outputs_directory(&outputs, directory)) &&
+               !(status = outputs_add(&outputs, path, text, bytes)) &&
+               !(status = outputs_commit(&outputs))) {
+        tables->imported++;
+    }
+    outputs_discard(&outputs);
+    free(there);
+    free(path);
+    return status;
+}
+
+static int import_tables(quern_ctx *ctx, const char *tuning, struct tables *tables)
+{
+    struct quern_cache_info cache = QUERN_INIT(struct quern_cache_info);
+    struct quern_target_info target = QUERN_INIT(struct quern_target_info);
+    int status = EXIT_OK;
+
+    const quern_status e = quern_cache_info(ctx, &cache);
+    if (e)
+        return fail_status(e, NULL);
+    char *const directory = path_join(cache.directory, "tuning");
+    if (!directory)
+        return fail("out of memory");
+    for (size_t i = 0; !status && quern_target_at(i, &target) == QUERN_OK; i++) {
+        size_t bytes;
+        const char *const text = quern_bundle_tuning(tuning, target.name, &bytes);
+        if (text)
+            status = import_table(directory, target.name, text, bytes, tables);
+    }
+    free(directory);
+    return status;
+}
+
+static int report_import(const struct arguments *a, const struct quern_bundle_import *r,
+                         const struct tables *t)
+{
+    int status;
+
+    if (a->common.json) {
+        status = json_print(json_pack(
+            "{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i}", "file", a->first, "imported",
+            (json_int_t)r->imported, "present", (json_int_t)r->present, "damaged",
+            (json_int_t)r->damaged, "failed", (json_int_t)r->failed, "tables_imported",
+            (int)t->imported, "tables_present", (int)t->present, "tables_kept", (int)t->kept));
+    } else {
+        printf("%s: %" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64 " damaged\n",
+               a->first, r->imported, r->present, r->damaged);
+        if (t->imported)
+            printf("%u tuning table%s imported\n", t->imported, t->imported == 1 ? "" : "s");
+        status = finish_output();
+    }
+    if (!status && r->damaged)
+        status =
+            fail("%s: %" PRIu64 " entries are damaged and were left out", a->first, r->damaged);
+    return status;
+}
+
+static int import(const struct arguments *a)
+{
+    struct quern_bundle_import result = QUERN_INIT(struct quern_bundle_import);
+    char signer[2 * PUBLIC_KEY_BYTES + 1];
+    struct tables tables = {0};
+    struct opened o;
+    quern_ctx *ctx;
+
+    if (!a->key == !a->unsigned_too)
+        return misuse("whose is it? give --key FILE with the public keys you trust, or --unsigned "
+                      "to trust the file as it is");
+    int status = open_bundle(a->first, &o);
+    if (status)
+        return status;
+    status = check_signature(a, &o);
+    if (!status && !(status = open_storing_context(&a->common, any_target(&a->common), &ctx))) {
+        hex(signer, o.info.public_key, sizeof o.info.public_key);
+        const quern_status e = quern_bundle_import(ctx, o.bundle, a->key ? signer : NULL, &result);
+        status = e ? fail_status(e, a->first) : import_tables(ctx, o.info.tuning, &tables);
+        if (!status)
+            status = report_import(a, &result, &tables);
+        quern_close(ctx);
+    }
+    close_bundle(&o);
+    return status;
+}
+
+/* ---- The verb -------------------------------------------------------------------------------- */
+
+static int keygen(const struct arguments *a)
+{
+    const int status = signature_new_pair(a->first, a->second);
+
+    if (!status)
+        note("%s is secret: keep it where bundles are signed; %s goes wherever they are imported",
+             a->first, a->second);
+    return status;
+}
+
+static int act(struct arguments *a, int argc, char **argv, int first)
+{
+    static const char *const actions[] = {"create", "list", "verify", "sign", "import", "keygen"};
+    enum { CREATE, LIST, VERIFY, SIGN, IMPORT, KEYGEN, ACTIONS };
+    size_t action = 0;
+
+    if (first == argc)
+        return misuse("what about it? say create, list, verify, sign, import or keygen");
+    while (action < ACTIONS && strcmp(argv[first], actions[action]))
+        action++;
+    if (action == ACTIONS)
+        return misuse("'%s' is not one of create, list, verify, sign, import, keygen", argv[first]);
+    const int wanted = action == KEYGEN ? 2 : 1;
+    if (argc - first - 1 < wanted)
+        return misuse(action == KEYGEN ? "keygen takes two files: the secret key's and the public "
+                                         "key's"
+                                       : "which file?");
+    if (argc - first - 1 > wanted)
+        return misuse("one argument too many: '%s'", argv[first + 1 + wanted]);
+    a->first = argv[first + 1];
+    a->second = argv[first + wanted];
+    return action == CREATE   ? create(a)
+           : action == SIGN   ? sign(a)
+           : action == IMPORT ? import(a)
+           : action == KEYGEN ? keygen(a)
+                              : list(a, action == VERIFY);
+}
+
+int verb_bundle(int argc, char **argv)
+{
+    static const struct usage usage = {
+        "create|list|verify|sign|import FILE, or keygen SECRET PUBLIC",
+        "create: writes the cache's kernels (with --target: those for it) to one file.\n"
+        "list: its entries. verify: proves each, and the signature if --key is given.\n"
+        "sign: adds a signature, or replaces it. import: puts the entries into the cache.\n"
+        "keygen: makes a pair of keys.\n"};
+    static struct arguments a;
+    const struct flag flags[] = {
+        {"key", FLAG_TEXT, &a.key, "FILE", "public keys to trust; for sign, the secret key"},
+        {"unsigned", FLAG_YES, &a.unsigned_too, NULL, "import: trust the file as it is"},
+        {"manifest", FLAG_TEXT, &a.manifest, "FILE", "create: text to carry along"},
+        {"serial", FLAG_NUMBER, &a.serial, "N",
+         "create: import refuses a lower one than the signer's last"},
+        {0},
+    };
+    int first;
+
+    const int status = options_parse(&a.common, argc, argv, &usage, flags, &first);
+    return status < 0 ? act(&a, argc, argv, first) : status;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* quern cache: what is kept, whether it is whole, and removing it. */
+#include "files/json_file.h"
+#include "command/options.h"
+#include "command/table.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* The cache is the same for every target; a context needs one to be opened. */
+static const char *any_target(const struct common *common)
+{
+    struct quern_target_info info = QUERN_INIT(struct quern_target_info);
+
+    if (common->target)
+        return common->target;
+    for (size_t i = 0; !quern_target_at(i, &info); i++)
+        if (info.verified)
+            return info.name;
+    return "gfx1100";
+}
+
+/* ---- stat ------------------------------------------------------------------------------------ */
+
+static int stat_cache(const struct common *common, quern_ctx *ctx)
+{
+    struct quern_cache_info info = QUERN_INIT(struct quern_cache_info);
+    const quern_status e = quern_cache_info(ctx, &info);
+
+    if (e)
+        return fail_status(e, NULL);
+    if (common->json)
+        return json_print(json_pack("{s:s, s:I, s:I, s:I, s:I}", "directory", info.directory,
+                                    "entries", (json_int_t)info.entries, "bytes",
+                                    (json_int_t)info.bytes, "max_bytes", (json_int_t)info.max_bytes,
+                                    "quarantined", (json_int_t)info.quarantined));
+    printf("directory    %s\nentries      %llu\nbytes        %llu\nlimit        %llu\n"
+           "quarantined  %llu\n",
+           info.directory, (unsigned long long)info.entries, (unsigned long long)info.bytes,
+           (unsigned long long)info.max_bytes, (unsigned long long)info.quarantined);
+    return finish_output();
+}
+
+/* ---- list and verify ------------------------------------------------------------------------- */
+
+struct listing {
+    struct table table;
+    json_t *array;
+    size_t entries, damaged;
+};
+
+/* The field of a key text, "tag length\nbytes\n": its bytes, or "" when there is none. */
+static void key_field(const char *text, const char *tag, char *out, size_t size)
+{
+    const size_t tag_length = strlen(tag);
+
+    out[0] = 0;
+    for (const char *p = text; *p;) {
+        char name[64];
+        size_t length;
+        int used = 0;
+        if (sscanf(p, "%63[^0-9\n]%zu%n", name, &length, &used) != 2 || p[used] != '\n')
+            return;
+        const char *bytes = p + used + 1;
+        if (strnlen(bytes, length) < length)
+            return;
+        if (!strncmp(name, tag, tag_length) && !strcmp(name + tag_length, " ")) {
+            snprintf(out, size, "%.*s", (int)length, bytes);
+            return;
+        }
+        p = bytes + length;
+        p += *p == '\n';
+    }
+}
+
+static int add_entry(void *user, const struct quern_cache_entry *entry)
+{
+    struct listing *l = user;
+    char used[32] = "", processor[64];
+    const time_t seconds = (time_t)entry->used;
+    struct tm date;
+
+    l->entries++;
+    l->damaged += entry->status != QUERN_OK;
+    if (gmtime_r(&seconds, &date))
+        strftime(used, sizeof used, "%Y-%m-%d", &date);
+    key_field(entry->key_text, "processor", processor, sizeof processor);
+    table_cell(&l->table, "%s", entry->key);
+    table_cell(&l->table, "%s", processor);
+    table_cell(&l->table, "%llu", (unsigned long long)entry->bytes);
+    table_cell(&l->table, "%s", used);
+    table_cell(&l->table, "%s", entry->status ? quern_status_name(entry->status) : "ok");
+    json_array_append_new(
+        l->array, json_pack("{s:s, s:s, s:I, s:I, s:s}", "key", entry->key, "processor", processor,
+                            "bytes", (json_int_t)entry->bytes, "used", (json_int_t)entry->used,
+                            "status", quern_status_name(entry->status)));
+    return 0;
+}
+
+static int list_cache(const struct common *common, quern_ctx *ctx, bool verify)
+{
+    struct listing l = {.array = json_array()};
+    int status;
+
+    table_header(&l.table, "<key|<target|bytes|<used|<status");
+    const quern_status e = quern_cache_walk(ctx, verify, add_entry, &l);
+    if (e)
+        status = fail_status(e, NULL);
+    else if (common->json)
+        status = json_print(json_pack("{s:O, s:I, s:I}", "entries", l.array, "count",
+                                      (json_int_t)l.entries, "damaged", (json_int_t)l.damaged));
+    else
+        status = l.entries && !table_print(&l.table, 0) ? fail("out of memory") : finish_output();
+    if (!status && verify && !common->json) {
+        printf("%zu entries read, %zu damaged\n", l.entries, l.damaged);
+        status = finish_output();
+    }
+    if (!status && verify && l.damaged)
+        status = fail("%zu of %zu entries were damaged; they are in quarantine and will be made "
+                      "again when needed",
+                      l.damaged, l.entries);
+    json_decref(l.array);
+    table_free(&l.table);
+    return status;
+}
+
+/* ---- clear ----------------------------------------------------------------------------------- */
+
+static int clear_cache(const struct common *common, quern_ctx *ctx)
+{
+    struct quern_cache_info info = QUERN_INIT(struct quern_cache_info);
+    uint64_t removed = 0;
+
+    quern_status e = quern_cache_info(ctx, &info);
+    if (!e)
+        e = quern_cache_clear(ctx, &removed);
+    if (e)
+        return fail_status(e, NULL);
+    if (common->json)
+        return json_print(json_pack("{s:s, s:I, s:I}", "directory", info.directory, "removed",
+                                    (json_int_t)removed, "bytes", (json_int_t)info.bytes));
+    printf("removed %llu files, %llu bytes of entries, from %s\n", (unsigned long long)removed,
+           (unsigned long long)info.bytes, info.directory);
+    return finish_output();
+}
+
+/* ---- The verb -------------------------------------------------------------------------------- */
+
+static int act(const struct common *common, int argc, char **argv, int first)
+{
+    static const char *const actions[] = {"stat", "list", "verify", "clear"};
+    quern_ctx *ctx;
+    size_t action = 0;
+
+    if (first == argc)
+        return misuse("what about it? say stat, list, verify or clear");
+    if (first + 1 < argc)
+        return misuse("one argument too many: '%s'", argv[first + 1]);
+    while (action < 4 && strcmp(argv[first], actions[action]))
+        action++;
+    if (action == 4)
+        return misuse("'%s' is not one of stat, list, verify, clear", argv[first]);
+    int status = open_storing_context(common, any_target(common), &ctx);
+    if (status)
+        return status;
+    if (action == 0)
+        status = stat_cache(common, ctx);
+    else if (action == 3)
+        status = clear_cache(common, ctx);
+    else
+        status = list_cache(common, ctx, action == 2);
+    quern_close(ctx);
+    return status;
+}
+
+int verb_cache(int argc, char **argv)
+{
+    static const struct usage usage = {
+        "stat|list|verify|clear",
+        "stat: where the cache is and how full. list: its entries. verify: reads each entry\n"
+        "whole and moves damaged ones to quarantine. clear: removes all, without asking.\n"};
+    static const struct flag none[] = {{0}};
+    struct common common;
+    int first;
+
+    const int status = options_parse(&common, argc, argv, &usage, none, &first);
+    return status < 0 ? act(&common, argc, argv, first) : status;
+}

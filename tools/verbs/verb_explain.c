@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* quern explain: which kernels serve a problem, and why. */
+#include "files/json_file.h"
+#include "command/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More values of M than anybody reads. */
+#define ROWS_MAX 64
+
+struct explanation {
+    struct common common;
+    struct quern_options library; /* with the target */
+    struct m_set set;
+    bool why_miss, m_sweep;
+    quern_ctx *ctx; /* with why_miss */
+    struct quern_target_info target;
+    struct quern_problem problem;
+    char canonical[QUERN_TEXT_MAX];
+    bool begun;   /* the head is printed */
+    json_t *list; /* for --json */
+};
+
+static void print_head(struct explanation *x)
+{
+    if (!x->begun)
+        printf("%s\n%s, %s (%s)%s\n", x->canonical, x->target.name, x->target.family,
+               x->target.part, x->target.verified ? "" : ", not verified by a software GPU");
+    x->begun = true;
+}
+
+static int explain_m(struct explanation *x, int64_t m)
+{
+    char *text = NULL;
+
+    const quern_status e = x->why_miss ? quern_explain_miss(x->ctx, &x->problem, m, &text)
+                                       : quern_explain(&x->library, &x->problem, m, &text);
+    if (e)
+        return fail_status(e, NULL);
+    if (x->common.json) {
+        json_array_append_new(x->list, json_pack("{s:I, s:s}", "m", (json_int_t)m, "text", text));
+    } else {
+        print_head(x);
+        printf("%s%s", text, text[0] && text[strlen(text) - 1] != '\n' ? "\n" : "");
+    }
+    free(text);
+    return EXIT_OK;
+}
+
+static int explain_sweep(struct explanation *x)
+{
+    char *text = NULL;
+    int status;
+
+    const quern_status e = quern_explain_sweep(&x->library, &x->problem, &text);
+    if (e)
+        return fail_status(e, NULL);
+    if (x->common.json) {
+        status =
+            json_print(json_pack("{s:s, s:s, s:b, s:s}", "problem", x->canonical, "target",
+                                 x->target.name, "verified", x->target.verified, "sweep", text));
+    } else {
+        print_head(x);
+        printf("%s", text);
+        status = finish_output();
+    }
+    free(text);
+    return status;
+}
+
+static int explain(struct explanation *x, int argc, char **argv, int first)
+{
+    int64_t count = 0;
+    int status;
+
+    if ((status = options_problem(argc, argv, first, &x->problem, x->canonical)) ||
+        (status = options_target(&x->common, &x->target)))
+        return status;
+    if (x->m_sweep && (x->set.count || x->why_miss))
+        return misuse("--m-sweep goes with neither --m nor --why-miss");
+    if (!x->set.count)
+        x->set = (struct m_set){.count = 1, .ranges = {{1, 1}}};
+    for (size_t i = 0; i < x->set.count; i++)
+        count += x->set.ranges[i].hi - x->set.ranges[i].lo + 1;
+    if (count > ROWS_MAX)
+        return misuse("--m names %lld values; at most %d are explained at once", (long long)count,
+                      ROWS_MAX);
+    if (x->why_miss && (status = open_storing_context(&x->common, x->common.target, &x->ctx)))
+        return status;
+    x->library = x->common.library;
+    x->library.target = x->common.target;
+    if (x->m_sweep)
+        return explain_sweep(x);
+    x->list = json_array();
+    for (size_t i = 0; i < x->set.count; i++)
+        for (int64_t m = x->set.ranges[i].lo; m <= x->set.ranges[i].hi; m++)
+            if ((status = explain_m(x, m)))
+                return status;
+    if (!x->common.json)
+        return finish_output();
+    return json_print(json_pack("{s:s, s:s, s:b, s:O}", "problem", x->canonical, "target",
+                                x->target.name, "verified", x->target.verified, "explanations",
+                                x->list));
+}
+
+int verb_explain(int argc, char **argv)
+{
+    static const struct usage usage = {
+        "--target GFX [--m LIST | --m-sweep] PROBLEM",
+        "Prints PROBLEM in its canonical form, which kernel serves M rows of it, why that one\n"
+        "was chosen, and what the model says it costs. Needs no compiler. With --why-miss:\n"
+        "whether the cache has the kernel and, if not, how the nearest entry differs. With\n"
+        "--m-sweep: what the vector and the matrix units are modelled to take for each M.\n"};
+    struct explanation x = {0};
+    const struct flag flags[] = {
+        {"m", FLAG_M, &x.set, "LIST", "rows of A (1)"},
+        {"m-sweep", FLAG_YES, &x.m_sweep, NULL,
+         "instead: what each family would take, and where it takes over"},
+        {"why-miss", FLAG_YES, &x.why_miss, NULL,
+         "instead: is it in the cache, and how does the nearest entry differ"},
+        {0},
+    };
+    int first;
+
+    int status = options_parse(&x.common, argc, argv, &usage, flags, &first);
+    if (status < 0)
+        status = explain(&x, argc, argv, first);
+    json_decref(x.list);
+    quern_close(x.ctx);
+    return status;
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * quern prewarm: fills the cache with the kernels of a model's layers, and proves that they are
+ * right by loading them back from it and running them on the software GPU.
+ */
+#include "prewarm/prewarm_work.h"
+#include "command/progress.h"
+
+#include "measure/counts.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS_MAX 64
+/* Any will do: a failure shows again with the same operands. */
+#define VERIFY_SEED 20
+
+/* ---- Making ---------------------------------------------------------------------------------- */
+
+/* Problems that threads take one after another. */
+struct line {
+    struct prewarm *w;
+    quern_ctx *ctx;
+    size_t end;
+    pthread_mutex_t lock; /* of the rest */
+    size_t next, done;
+};
+
+void prewarm_keep_error(struct prewarm_problem *p, quern_status status)
+{
+    const struct quern_error *e = quern_last_error();
+
+    p->status = status;
+    snprintf(p->error, sizeof p->error, "%s%s%s",
+             e->message[0] ? e->message : quern_status_name(status), e->log[0] ? ": " : "", e->log);
+}
+
+/* Adds the kernels of an op that are not there yet. */
+static quern_status keep_kernels(struct prewarm_problem *p, const quern_op *op)
+{
+    for (size_t i = 0; i < quern_op_kernel_count(op); i++) {
+        struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+        const quern_status status = quern_op_kernel(op, i, &info);
+        size_t j = 0;
+        if (status)
+            return status;
+        while (j < p->kernel_count && strcmp(p->kernels[j].entry_key, info.entry_key))
+            j++;
+        if (j < p->kernel_count || j == PREWARM_KERNELS_MAX)
+            continue;
+        struct prewarm_kernel *k = &p->kernels[p->kernel_count++];
+        *k = (struct prewarm_kernel){.m_lo = info.m_lo,
+                                     .m_hi = info.m_hi,
+                                     .cached = info.cached,
+                                     .compile_ms = info.compile_ms,
+                                     .object_bytes = info.object_bytes,
+                                     .resources = info.resources};
+        snprintf(k->symbol, sizeof k->symbol, "%s", info.symbol);
+        memcpy(k->source_key, info.source_key, sizeof k->source_key);
+        memcpy(k->entry_key, info.entry_key, sizeof k->entry_key);
+    }
+    return QUERN_OK;
+}
+
+static void make(quern_ctx *ctx, struct prewarm_problem *p)
+{
+    for (size_t i = 0; !p->status && i < p->m.count; i++) {
+        quern_op *op = NULL;
+        quern_status status =
+            quern_op_create_range(ctx, &p->problem, p->m.ranges[i].lo, p->m.ranges[i].hi, &op);
+        if (!status)
+            status = keep_kernels(p, op);
+        if (status)
+            prewarm_keep_error(p, status);
+        quern_op_release(op);
+    }
+}
+
+static void *work(void *user)
+{
+    struct line *line = user;
+    struct prewarm *w = line->w;
+
+    for (;;) {
+        pthread_mutex_lock(&line->lock);
+        const size_t i = line->next++;
+        pthread_mutex_unlock(&line->lock);
+        if (i >= line->end)
+            return NULL;
+        make(line->ctx, &w->problems[i]);
+        pthread_mutex_lock(&line->lock);
+        progress_draw("compiling", ++line->done, w->count, w->problems[i].layers);
+        pthread_mutex_unlock(&line->lock);
+    }
+}
+
+/* Compiles take place in the workers; these threads only keep them busy. */
+static void make_all(struct prewarm *w, const struct prewarm_target *t, quern_ctx *ctx)
+{
+    struct line line = {.w = w,
+                        .ctx = ctx,
+                        .end = t->end,
+                        .lock = PTHREAD_MUTEX_INITIALIZER,
+                        .next = t->first,
+                        .done = t->first};
+    pthread_t threads[THREADS_MAX];
+    size_t started = 0;
+    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t wanted = (size_t)(w->common.library.jobs ? w->common.library.jobs : cpus > 0 ? cpus : 1);
+
+    if (wanted > t->end - t->first)
+        wanted = t->end - t->first;
+    if (wanted > THREADS_MAX)
+        wanted = THREADS_MAX;
+    progress_draw("compiling", t->first, w->count, "");
+    while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, &line))
+        started++;
+    work(&line);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    progress_clear();
+}
+
+/* ---- Verifying ------------------------------------------------------------------------------- */
+
+static bool wanted_m(const struct prewarm_problem *p, int64_t m)
+{
+    for (size_t i = 0; i < p->m.count; i++)
+        if (p->m.ranges[i].lo <= m && m <= p->m.ranges[i].hi)
+            return true;
+    return false;
+}
+
+static void add_run(struct prewarm_problem *p, int64_t m)
+{
+    size_t kernel = 0;
+
+    for (size_t i = 0; i < p->run_count; i++)
+        if (p->runs[i].m == m)
+            return;
+    while (kernel + 1 < p->kernel_count && p->kernels[kernel].m_hi < m)
+        kernel++;
+    if (p->run_count < PREWARM_RUNS_MAX)
+        p->runs[p->run_count++] = (struct prewarm_run){.m = m, .kernel = kernel};
+}
+
+static bool is_run(const struct prewarm_problem *p, size_t kernel)
+{
+    for (size_t i = 0; i < p->run_count; i++)
+        if (p->runs[i].kernel == kernel)
+            return true;
+    return false;
+}
+
+/* The smallest M asked for, and the largest that one slice of a kernel holds; with `all`, the
+ * largest asked for of every kernel between. A kernel that is there only for what slices of another
+ * leave over is asked for at no M that it serves alone: `all` takes the largest of those. */
+static void choose_runs(const struct prewarm *w, struct prewarm_problem *p)
+{
+    const bool all = w->verify == PREWARM_VERIFY_ALL;
+
+    if (!p->kernel_count)
+        return;
+    add_run(p, p->m.ranges[0].lo);
+    for (size_t i = all ? 0 : p->kernel_count - 1; i < p->kernel_count; i++) {
+        int64_t m = p->kernels[i].m_hi;
+        while (m > p->kernels[i].m_lo && !wanted_m(p, m))
+            m--;
+        if (wanted_m(p, m))
+            add_run(p, m);
+        else if (all && !is_run(p, i))
+            add_run(p, p->kernels[i].m_hi);
+    }
+}
+
+/* Runs one M of a problem on an op whose kernels were loaded from the store. */
+static void verify_run(quern_ctx *ctx, struct prewarm_problem *p, struct prewarm_run *r)
+{
+    quern_op *op = NULL;
+
+    r->result = (struct quern_verification)QUERN_INIT(struct quern_verification);
+    r->status = quern_op_create_range(ctx, &p->problem, r->m, r->m, &op);
+    if (!r->status)
+        r->status = quern_verify(op, r->m, VERIFY_SEED, QUERN_CHECK_FAST, &r->result);
+    if (r->status)
+        prewarm_keep_error(p, r->status);
+    quern_op_release(op);
+}
+
+/* A context of its own that may not compile: what it has, it has from the store. Only where there
+ * is none is everything compiled once more. */
+static int open_verifier(const struct prewarm *w, const char *target, quern_ctx **ctx)
+{
+    struct quern_cache_info cache = QUERN_INIT(struct quern_cache_info);
+    struct common common = w->common;
+
+    common.library.jit = QUERN_JIT_OFF;
+    const int status = open_sim_context(&common, target, ctx);
+    if (status || quern_cache_info(*ctx, &cache) || cache.directory[0])
+        return status;
+    quern_close(*ctx);
+    common.library.jit = QUERN_JIT_ON;
+    return open_sim_context(&common, target, ctx);
+}
+
+/* Of one target; *done and `total` count the runs of all. */
+static int verify_target(struct prewarm *w, const struct prewarm_target *t, size_t *done,
+                         size_t total)
+{
+    quern_ctx *ctx;
+
+    const int status = open_verifier(w, t->info.name, &ctx);
+    if (status)
+        return status;
+    for (size_t i = t->first; i < t->end; i++) {
+        struct prewarm_problem *p = &w->problems[i];
+        for (size_t j = 0; j < p->run_count; j++) {
+            char what[300];
+            snprintf(what, sizeof what, "%s M=%lld", p->layers, (long long)p->runs[j].m);
+            progress_draw("verifying", (*done)++, total, what);
+            verify_run(ctx, p, &p->runs[j]);
+        }
+    }
+    progress_clear();
+    quern_close(ctx);
+    return EXIT_OK;
+}
+
+static int verify_all(struct prewarm *w)
+{
+    size_t total = 0, done = 0;
+    int status = EXIT_OK;
+
+    for (size_t i = 0; i < w->count; i++) {
+        choose_runs(w, &w->problems[i]);
+        total += w->problems[i].run_count;
+    }
+    for (size_t t = 0; !status && t < w->target_count; t++)
+        if (w->targets[t].first < w->targets[t].end)
+            status = verify_target(w, &w->targets[t], &done, total);
+    return status;
+}
+
+double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_run *r)
+{
+    return counts_per(&r->result.counts, counts_issue_slots(&r->result.counts),
+                      (double)p->problem.n * (double)p->problem.k);
+}
+
+/* ---- The verb -------------------------------------------------------------------------------- */
+
+/* A full disk makes every put fail for the same reason: the first is kept for one line at the end,
+ * and all are shown only when more than warnings were asked for. */
+static void keep_warning(void *user, enum quern_log_level level, const char *text)
+{
+    struct prewarm *w = user;
+
+    if (level == QUERN_LOG_WARN && w->warning_count++ < WARNINGS_MAX)
+        snprintf(w->warnings[w->warning_count - 1], sizeof w->warnings[0], "%s", text);
+    if (level != QUERN_LOG_WARN || w->common.library.log_level > QUERN_LOG_WARN)
+        note("%s", text);
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Whether there are no kernels for it, so that it was left out. */
+static bool is_left_out(const struct prewarm_problem *p)
+{
+    return p->status == QUERN_E_PROBLEM || p->status == QUERN_E_DECLINED;
+}
+
+/* A problem, and those behind it that were left out for the same reason. */
+static void describe(const struct prewarm *w, const struct prewarm_problem *p, char text[1024])
+{
+    const bool which = w->target_count > 1;
+    int n = 0;
+
+    for (const struct prewarm_problem *q = p; q < w->problems + w->count && n < 1000; q++)
+        if (q == p || (is_left_out(q) && !strcmp(q->error, p->error)))
+            n += snprintf(text + n, 1024 - (size_t)n, "%s%.300s%s%s", n ? ", " : "",
+                          q->layers[0] ? q->layers : q->text, which ? " for " : "",
+                          which ? w->targets[q->target].info.name : "");
+}
+
+/* One line for the first failure, and one before it for each other reason why problems were left
+ * out. */
+static int conclude(const struct prewarm *w)
+{
+    size_t failed = 0;
+    const struct prewarm_problem *first = NULL;
+    char text[1024];
+
+    for (size_t i = 0; i < w->count; i++) {
+        const struct prewarm_problem *const p = &w->problems[i];
+        size_t same = 0;
+        if (!p->status)
+            continue;
+        failed++;
+        first = first ? first : p;
+        while (strcmp(w->problems[same].error, p->error) != 0)
+            same++;
+        if (p != first && same == i && is_left_out(p)) {
+            describe(w, p, text);
+            note("%s: %s", text, p->error);
+        }
+    }
+    if (first) {
+        describe(w, first, text);
+        return fail("%zu of %zu problems failed; %s: %s", failed, w->count, text, first->error);
+    }
+    if (w->put_failed)
+        return fail("%llu kernel%s could not be stored: %s; make room there, or name another "
+                    "directory with --cache-dir",
+                    (unsigned long long)w->put_failed, w->put_failed == 1 ? "" : "s",
+                    w->warning_count ? w->warnings[0] : "the cache is not writable");
+    for (size_t i = 0; i < w->warning_count && i < WARNINGS_MAX; i++)
+        note("warning: %s", w->warnings[i]);
+    if (w->warning_count > WARNINGS_MAX)
+        note("%zu more warnings; --log info shows all", w->warning_count - WARNINGS_MAX);
+    return EXIT_OK;
+}
+
+static int make_target(struct prewarm *w, const struct prewarm_target *t)
+{
+    struct quern_stats stats = QUERN_INIT(struct quern_stats);
+    quern_ctx *ctx;
+
+    const int status = open_storing_context(&w->common, t->text, &ctx);
+    if (status)
+        return status;
+    make_all(w, t, ctx);
+    if (!quern_ctx_stats(ctx, &stats))
+        w->put_failed += stats.put_failed;
+    quern_close(ctx);
+    return EXIT_OK;
+}
+
+static int prewarm(struct prewarm *w)
+{
+    int status = EXIT_OK;
+
+    w->common.library.log = keep_warning;
+    w->common.library.log_user = w;
+    const double start = now();
+    for (size_t t = 0; !status && t < w->target_count; t++)
+        status = make_target(w, &w->targets[t]);
+    if (status)
+        return status;
+    w->make_seconds = now() - start;
+    if (w->verify && !w->put_failed) {
+        const double from = now();
+        if ((status = verify_all(w)))
+            return status;
+        w->verify_seconds = now() - from;
+    }
+    bool any = w->common.json;
+    for (size_t i = 0; !any && i < w->count; i++)
+        any = w->problems[i].kernel_count > 0;
+    status = any ? prewarm_report(w) : EXIT_OK;
+    const int verdict = conclude(w);
+    return verdict ? verdict : status;
+}
+
+int verb_prewarm(int argc, char **argv)
+{
+    static const struct usage usage = {
+        "--target GFX [--m LIST] --model FILE [--wq W] [--a TYPE]\n"
+        "       (or PROBLEM..., or --manifest FILE, which says its targets)",
+        "Plans, compiles and stores the kernels of every linear layer of a model, or of the\n"
+        "PROBLEMs given, on all cores. Needs no GPU. Prints a table of what was made.\n"};
+    struct prewarm w = {0};
+    struct prewarm_origin from = {0};
+    const struct flag flags[] = {
+        {"model", FLAG_TEXT, &from.model, "FILE",
+         "a config.json, or a manifest as in cache/models (with --wq, --a)"},
+        {"wq", FLAG_TEXT, &from.values[0], "FORMAT", "weights: nf4, fp4, … (the problem word wq)"},
+        {"group", FLAG_TEXT, &from.values[1], "N", "weights that share a scale"},
+        {"scale", FLAG_TEXT, &from.values[2], "TYPE", "type of the scales"},
+        {"zero", FLAG_TEXT, &from.values[3], "KIND", "zero points"},
+        {"a", FLAG_TEXT, &from.values[4], "TYPE", "type of the activations"},
+        {"c", FLAG_TEXT, &from.values[5], "TYPE", "type of the result"},
+        {"bias", FLAG_TEXT, &from.values[6], "0|1", "add a bias"},
+        {"layout", FLAG_TEXT, &from.values[7], "NAME", "order of the weights"},
+        {"round", FLAG_TEXT, &from.values[8], "MODE", "rounding of the result"},
+        {"tp", FLAG_TEXT, &from.tp, "LIST", "layers as split over that many GPUs, e.g. 1,2,4,8"},
+        {"manifest", FLAG_TEXT, &from.manifest, "FILE",
+         "layers that QUERN_RECORD noted of a run (QUERN_MANIFEST)"},
+        {"shard", FLAG_TEXT, &from.shard, "I/N", "the Ith of N parts of the work, for job arrays"},
+        {"m", FLAG_M, &w.m_set, "LIST", "rows to make kernels for, e.g. 1-8 (all)"},
+        {"verify", FLAG_CHOICE, &w.verify, "all|ends",
+         "load back and run: every kernel, or the smallest and largest M", "all|ends", true},
+        {0},
+    };
+    int first;
+
+    int status = options_parse(&w.common, argc, argv, &usage, flags, &first);
+    if (status < 0 && !(status = prewarm_collect(&w, argc, argv, first, &from)))
+        status = prewarm(&w);
+    free(w.problems);
+    return status;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* quern run: one layer on files of operands, through the library's own launch. */
+#include "files/files.h"
+#include "command/options.h"
+#include "files/json_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct run {
+    struct common common;
+    struct m_set m_set;
+    struct quern_problem problem;
+    char text[QUERN_TEXT_MAX];
+    int64_t m;
+
+    struct operand_file files[OPERAND_FILES_MAX];
+    size_t file_count;
+    struct quern_operand operands[QUERN_OPERANDS_MAX];
+    size_t operand_count;
+    void *memory[QUERN_OPERANDS_MAX];            /* of each operand */
+    quern_buffer *there[QUERN_OPERANDS_MAX + 1]; /* on the device; the last is the workspace */
+
+    quern_ctx *ctx;
+    quern_op *op;
+    struct outputs outputs;
+};
+
+/* Where in quern_args an operand's address goes; SIZE_MAX for a name that it has not. */
+static size_t member_offset(const char *name)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } members[] = {
+        {"a", offsetof(struct quern_args, a)},
+        {"b", offsetof(struct quern_args, b)},
+        {"scales", offsetof(struct quern_args, scales)},
+        {"zeros", offsetof(struct quern_args, zeros)},
+        {"absmax8", offsetof(struct quern_args, absmax8)},
+        {"code", offsetof(struct quern_args, code)},
+        {"offset", offsetof(struct quern_args, offset)},
+        {"bias", offsetof(struct quern_args, bias)},
+        {"c", offsetof(struct quern_args, c)},
+        {"a_scale", offsetof(struct quern_args, a_scale)},
+        {"b_scale", offsetof(struct quern_args, b_scale)},
+        {"workspace", offsetof(struct quern_args, workspace)},
+    };
+
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        if (!strcmp(members[i].name, name))
+            return members[i].offset;
+    return SIZE_MAX;
+}
+
+static int prepare(struct run *r)
+{
+    const char *names[QUERN_OPERANDS_MAX];
+
+    const quern_status e =
+        quern_problem_operands(&r->problem, r->m, r->operands, &r->operand_count);
+    if (e)
+        return fail_status(e, NULL);
+    for (size_t i = 0; i < r->operand_count; i++)
+        names[i] = r->operands[i].name;
+    int status = operand_files_known(r->files, r->file_count, names, r->operand_count);
+    for (size_t i = 0; !status && i < r->operand_count; i++) {
+        const struct quern_operand *o = &r->operands[i];
+        const char *path = operand_file(r->files, r->file_count, o->name);
+        if (!path)
+            return misuse("operand %s has no file; give %s=FILE, %llu bytes", o->name, o->name,
+                          (unsigned long long)o->bytes);
+        if (o->access != QUERN_SIM_WRITE)
+            status = file_read_operand(o->name, path, o->bytes, &r->memory[i]);
+        else if (!(r->memory[i] = operand_memory(o->bytes)))
+            status = fail("out of memory for the %llu bytes of operand %s",
+                          (unsigned long long)o->bytes, o->name);
+    }
+    return status;
+}
+
+/* Memory on the device, with a copy of `memory` unless the operand is only written. */
+static int place(struct run *r, size_t i, struct quern_args *args, const void *memory,
+                 uint64_t bytes, enum quern_sim_access access, const char *name)
+{
+    const size_t offset = member_offset(name);
+
+    if (offset == SIZE_MAX)
+        return fail("operand '%s' of %s is unknown to this command", name, r->text);
+    quern_status e = quern_buffer_create(r->ctx, bytes, access, name, &r->there[i]);
+    if (!e && access != QUERN_SIM_WRITE)
+        e = quern_buffer_write(r->there[i], memory, bytes);
+    if (e)
+        return fail_status(e, NULL);
+    const void *const address = quern_buffer_address(r->there[i]);
+    memcpy((char *)args + offset, &address, sizeof address);
+    return EXIT_OK;
+}
+
+static int launch(struct run *r)
+{
+    struct quern_args args = QUERN_INIT(struct quern_args);
+    int status = EXIT_OK;
+
+    for (size_t i = 0; !status && i < r->operand_count; i++)
+        status = place(r, i, &args, r->memory[i], r->operands[i].bytes, r->operands[i].access,
+                       r->operands[i].name);
+    const size_t workspace = quern_op_workspace(r->op, r->m);
+    if (!status && workspace)
+        status = place(r, QUERN_OPERANDS_MAX, &args, NULL, workspace, QUERN_SIM_WRITE, "workspace");
+    if (status)
+        return status;
+    quern_status e = quern_op_launch(r->op, &args, r->m, NULL);
+    for (size_t i = 0; !e && i < r->operand_count; i++)
+        if (r->operands[i].access & QUERN_SIM_WRITE)
+            e = quern_buffer_read(r->there[i], r->memory[i], r->operands[i].bytes);
+    return e ? fail_status(e, NULL) : EXIT_OK;
+}
+
+static int finish(struct run *r)
+{
+    int status = EXIT_OK;
+
+    for (size_t i = 0; !status && i < r->operand_count; i++)
+        if (r->operands[i].access & QUERN_SIM_WRITE)
+            status =
+                outputs_add(&r->outputs, operand_file(r->files, r->file_count, r->operands[i].name),
+                            r->memory[i], r->operands[i].bytes);
+    if (status || (status = outputs_commit(&r->outputs)))
+        return status;
+    if (r->common.json)
+        return json_print(json_pack("{s:s, s:I}", "problem", r->text, "m", (json_int_t)r->m));
+    return EXIT_OK;
+}
+
+static int run(struct run *r, int argc, char **argv, int first)
+{
+    int status;
+
+    /* the problem alone first: what follows it are operand files */
+    if ((status =
+             options_problem(first < argc ? first + 1 : argc, argv, first, &r->problem, r->text)) ||
+        (status = options_one_m(&r->m_set, &r->m)) ||
+        (status = operand_files(argc, argv, first + 1, r->files, &r->file_count)) ||
+        (status = prepare(r)))
+        return status;
+    quern_status e = quern_open(&r->common.library, &r->ctx);
+    if (!e)
+        e = quern_op_create(r->ctx, &r->problem, r->m, &r->op);
+    if (e)
+        return fail_status(e, NULL);
+    status = launch(r);
+    return status ? status : finish(r);
+}
+
+int verb_run(int argc, char **argv)
+{
+    static const struct usage usage = {
+        "--m M PROBLEM NAME=FILE...",
+        "Runs PROBLEM on M rows on the software GPU that --target names, or on the GPU of this\n"
+        "machine (--device hip): reads the operand files (raw, of exactly the right size) and\n"
+        "writes that of c, whole or not at all.\n"};
+    struct run r = {0};
+    const struct flag flags[] = {
+        {"m", FLAG_M, &r.m_set, "M", "rows of A"},
+        {0},
+    };
+    int first;
+
+    int status = options_parse(&r.common, argc, argv, &usage, flags, &first);
+    if (status < 0)
+        status = run(&r, argc, argv, first);
+    outputs_discard(&r.outputs);
+    for (size_t i = 0; i <= QUERN_OPERANDS_MAX; i++)
+        quern_buffer_destroy(r.there[i]);
+    quern_op_release(r.op);
+    quern_close(r.ctx);
+    for (size_t i = 0; i < QUERN_OPERANDS_MAX; i++)
+        free(r.memory[i]);
+    return status;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* quern source: the HIP text of a kernel, as the compiler gets it. */
+#include "files/json_file.h"
+#include "command/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int print_source(const struct common *common, int argc, char **argv, int first,
+                        const struct m_set *set)
+{
+    struct quern_target_info target;
+    struct quern_problem problem;
+    char canonical[QUERN_TEXT_MAX], *text = NULL;
+    int64_t m;
+    int status;
+
+    if ((status = options_problem(argc, argv, first, &problem, canonical)) ||
+        (status = options_target(common, &target)) || (status = options_one_m(set, &m)))
+        return status;
+    struct quern_options library = common->library;
+    library.target = common->target;
+    const quern_status e = quern_source(&library, &problem, m, &text);
+    if (e)
+        return fail_status(e, NULL);
+    if (common->json) {
+        status = json_print(json_pack("{s:s, s:s, s:I, s:s}", "problem", canonical, "target",
+                                      target.name, "m", (json_int_t)m, "source", text));
+    } else {
+        fputs(text, stdout);
+        status = finish_output();
+    }
+    free(text);
+    return status;
+}
+
+int verb_source(int argc, char **argv)
+{
+    static const struct usage usage = {
+        "--target GFX --m M PROBLEM",
+        "Prints the HIP source of the kernel that serves M rows of PROBLEM. Needs no compiler.\n"};
+    struct common common;
+    struct m_set set = {0};
+    const struct flag flags[] = {{"m", FLAG_M, &set, "M", "rows of A"}, {0}};
+    int first;
+
+    const int status = options_parse(&common, argc, argv, &usage, flags, &first);
+    return status < 0 ? print_source(&common, argc, argv, first, &set) : status;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* quern targets: the table of gfx targets. */
+#include "files/json_file.h"
+#include "command/options.h"
+#include "command/table.h"
+
+#include <stdio.h>
+
+/* Row `i` of the table, or of the names given on the command line. */
+static int row(int argc, char **argv, int first, size_t i, struct quern_target_info *info)
+{
+    *info = (struct quern_target_info)QUERN_INIT(struct quern_target_info);
+    const quern_status e =
+        first < argc ? quern_target_find(argv[first + (int)i], info) : quern_target_at(i, info);
+    return e ? fail_status(e, NULL) : EXIT_OK;
+}
+
+static json_t *target_json(const struct quern_target_info *t)
+{
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:s}", "name",
+                     t->name, "family", t->family, "part", t->part, "wave_size",
+                     (json_int_t)t->wave_size, "vgprs", (json_int_t)t->vgprs, "vgpr_granule",
+                     (json_int_t)t->vgpr_granule, "lds_bytes", (json_int_t)t->lds_bytes, "cus",
+                     (json_int_t)t->cus, "clock_ghz", t->clock_ghz, "bandwidth_gbs",
+                     t->bandwidth_gbs, "verified", t->verified, "features", t->features);
+}
+
+static void add_row(struct table *table, const struct quern_target_info *t)
+{
+    table_cell(table, "%s", t->name);
+    table_cell(table, "%s", t->family);
+    table_cell(table, "%s", t->verified ? "yes" : "no");
+    table_cell(table, "%u", t->wave_size);
+    table_cell(table, "%u/%u", t->vgprs, t->vgpr_granule);
+    table_cell(table, "%u", t->lds_bytes / 1024);
+    table_cell(table, "%s", t->part);
+    table_cell(table, "%u", t->cus);
+    table_cell(table, "%.2f", t->clock_ghz);
+    table_cell(table, "%.0f", t->bandwidth_gbs);
+    table_cell(table, "%s", t->features);
+}
+
+static int list(const struct common *common, int argc, char **argv, int first)
+{
+    const size_t count = first < argc ? (size_t)(argc - first) : quern_target_count();
+    struct table table = {0};
+    json_t *array = json_array();
+    int status = EXIT_OK;
+
+    table_header(&table,
+                 "<target|<family|<verified|wave|VGPRs|LDS KiB|<part|CUs|GHz|GB/s|<features");
+    for (size_t i = 0; !status && i < count; i++) {
+        struct quern_target_info info;
+        if ((status = row(argc, argv, first, i, &info)))
+            break;
+        add_row(&table, &info);
+        json_array_append_new(array, target_json(&info));
+    }
+    if (!status && common->json)
+        status = json_print(json_incref(array));
+    else if (!status)
+        status = table_print(&table, 0) ? finish_output() : fail("out of memory");
+    json_decref(array);
+    table_free(&table);
+    return status;
+}
+
+int verb_targets(int argc, char **argv)
+{
+    static const struct usage usage = {
+        "[TARGET]...",
+        "Lists the gfx targets, or those named. 'verified' says that the software GPU runs\n"
+        "code for it; VGPRs are per SIMD and lane, behind the slash what they are given in.\n"};
+    static const struct flag none[] = {{0}};
+    struct common common;
+    int first;
+
+    const int status = options_parse(&common, argc, argv, &usage, none, &first);
+    return status < 0 ? list(&common, argc, argv, first) : status;
+}
