@@ -114,6 +114,10 @@ $(B)/gen/sim_stamp.h: $(sort $(wildcard src/sim/*.h src/sim/*/*.h src/sim/exec/w
 $(B)/gen/templates.c: tools/embed.sh $(TEMPLATES)
 	@mkdir -p $(@D)
 	$(Q)sh tools/embed.sh $(TEMPLATES) > $@.tmp && mv $@.tmp $@
+$(B)/tools/profile/profile_html.o: $(B)/gen/profile_page.h
+$(B)/gen/profile_page.h: tools/embed.sh $(wildcard tools/profile/profile_page.*)
+	@mkdir -p $(@D)
+	$(Q)sh tools/embed.sh --text $(filter-out %.sh,$^) > $@.tmp && mv $@.tmp $@
 $(B)/gen/templates.o: $(B)/gen/templates.c
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -c $< -o $@
@@ -255,8 +259,8 @@ $(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 	    $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
 
 # `make all tests`: the first, a make of its own, ends before this one begins
-$(LIB_OBJ) $(B)/gen/templates.c $(B)/gen/sim_stamp.h $(TOOL_SRC:%.c=$(B)/%.o) $(WORKER) \
-    $(BODIES) $(FAKEHIP_OBJ): \
+$(LIB_OBJ) $(addprefix $(B)/gen/,templates.c sim_stamp.h profile_page.h) $(TOOL_SRC:%.c=$(B)/%.o) \
+    $(WORKER) $(BODIES) $(FAKEHIP_OBJ): \
     | $(filter all,$(MAKECMDGOALS))
 tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) $(FAKEHIP) $(FAKEBLAS) $(FAKEHIP_BIN)
 

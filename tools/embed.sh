@@ -1,8 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# embed.sh FILE.hip…: prints a C file that holds the kernel templates, one string literal a line,
-# named by their paths below templates/ without the ending, and the SHA-256 of each.
+# Prints C that holds files as string literals, one a line, for what is built into the library and
+# the command.
+# embed.sh FILE.hip…    a C file of the kernel templates, named by their paths below templates/
+#                       without the ending, and the SHA-256 of each
+# embed.sh --text FILE… a header with each file as an array of characters: a.html is a_html
 set -eu
+
+literals() {
+    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/     "&\\n"/' "$1"
+}
+
+if [ "$1" = --text ]; then
+    shift
+    echo '/* Made by tools/embed.sh; not to be edited. */'
+    for file; do
+        printf 'static const char %s[] =\n' "$(basename "$file" | tr -c 'a-z0-9\n' _)"
+        literals "$file"
+        echo '    ;'
+    done
+    exit
+fi
 
 cat <<'HEAD'
 /* Made by tools/embed.sh from templates/; not to be edited. */
@@ -16,7 +34,7 @@ for file; do
     name=${file#*templates/}
     digest=$(sha256sum < "$file")
     printf '    {"%s",\n     "%s",\n' "${name%.hip}" "${digest%% *}"
-    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/     "&\\n"/' "$file"
+    literals "$file"
     printf '    },\n'
 done
 printf '    {NULL, NULL, NULL},\n};\n'

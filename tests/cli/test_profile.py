@@ -262,7 +262,7 @@ def test_the_page(warm, tmp_path):
     assert not {name for name, _ in page.attributes} & {"src", "href", "onclick", "onload"}
     assert "script" not in page.counts and "url(" not in text and "@import" not in text
     assert not re.search(r"https?:", text)
-    assert "prefers-color-scheme:dark" in text
+    assert "prefers-color-scheme: dark" in text
     words = " ".join(page.texts)
     assert "MODEL" in page.texts and p["note"] in words
     for launch in p["launches"]:

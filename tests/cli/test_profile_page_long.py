@@ -102,7 +102,7 @@ def contrast(a, b):
     return (high + 0.05) / (low + 0.05)
 
 
-# page, card, ink, soft, accent: as in tools/profile/profile_html.c
+# page, card, ink, soft, accent: as in tools/profile/profile_page.css
 SCHEMES = {
     "light": (1, (251, 251, 250), (255, 255, 255), (29, 31, 33), (93, 98, 104), (168, 67, 31)),
     "dark": (0, (22, 24, 26), (30, 33, 36), (231, 232, 232), (163, 169, 175), (240, 152, 111)),
