@@ -3,7 +3,6 @@
 #include "compile/worker.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -51,34 +50,6 @@ bool write_frame(int sock, enum frame_kind kind, uint64_t id, const struct field
     const struct frame_header header = frame_make(kind, id, payload->bytes, payload->size);
     return write_all(sock, &header, sizeof header) &&
            write_all(sock, payload->bytes, payload->size);
-}
-
-char *field_text(struct field_reader *r)
-{
-    size_t n = 0;
-    const uint8_t *const bytes = field_bytes(r, &n);
-    char *const text = malloc(n + 1);
-
-    if (!text)
-        abort();
-    memcpy(text, bytes, n);
-    text[n] = 0;
-    if (strlen(text) != n)
-        r->failed = true; /* a NUL inside is no text */
-    return text;
-}
-
-void reply_unable(struct reply *reply, const char *format, ...)
-{
-    char text[1024];
-    va_list ap;
-
-    va_start(ap, format);
-    vsnprintf(text, sizeof text, format, ap);
-    va_end(ap);
-    reply->outcome = REPLY_UNABLE;
-    reply->message.size = 0;
-    fields_add_raw(&reply->message, text, strlen(text));
 }
 
 void job_version(const struct worker_config *config, struct field_reader *request,

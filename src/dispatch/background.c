@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernels made by a thread of the library (QUERN_OP_NO_WAIT). An op has at most one such thread;
- * what is asked for meanwhile it makes too. It is joined when the op is freed or when another is
- * needed.
+ * Making what an op takes, on the caller's thread or on one of the library's (QUERN_OP_NO_WAIT). An
+ * op has at most one such thread; what is asked for meanwhile it makes too. It is joined when the
+ * op is freed or when another is needed.
  */
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <unistd.h>
+
+quern_status op_make(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit)
+{
+    TRY(op_grow(op, plans, m_max, jit));
+    op_blas_prepare(op, plans, m_max, jit);
+    return QUERN_OK;
+}
 
 static void keep_failure(struct background *b)
 {
@@ -24,13 +32,15 @@ static void *make(void *user)
 {
     quern_op *const op = user;
     struct background *const b = &op->background;
+    struct plan_set plans;
 
     lock_take(&b->lock);
     do {
         const int64_t m_max = b->wanted;
         const enum quern_jit jit = b->jit;
+        plans = *b->plans;
         lock_give(&b->lock);
-        const quern_status status = op_grow(op, m_max, jit);
+        const quern_status status = op_make(op, &plans, m_max, jit);
         lock_take(&b->lock);
         b->status = status;
         if (status != QUERN_OK)
@@ -47,17 +57,28 @@ static bool is_running(const struct background *b)
     return b->running && b->process == (int)getpid();
 }
 
-quern_status background_start(quern_op *op, int64_t m_max, enum quern_jit jit)
+/* The lock is held. False: no memory. */
+static bool want(struct background *b, const struct plan_set *plans, int64_t m_max)
+{
+    if (!b->plans)
+        b->plans = os.malloc(sizeof *b->plans);
+    if (b->plans && m_max > b->wanted) {
+        b->wanted = m_max;
+        *b->plans = *plans;
+    }
+    return b->plans != NULL;
+}
+
+quern_status background_start(quern_op *op, const struct plan_set *plans, int64_t m_max,
+                              enum quern_jit jit)
 {
     struct background *const b = &op->background;
     sigset_t all, before;
-    int error = 0;
 
     lock_take(&b->lock);
-    if (m_max > b->wanted)
-        b->wanted = m_max;
     b->jit = jit;
-    if (!is_running(b)) {
+    int error = want(b, plans, m_max) ? 0 : ENOMEM;
+    if (!error && !is_running(b)) {
         if (b->process == (int)getpid())
             pthread_join(b->thread, NULL);
         b->process = 0;
@@ -75,7 +96,7 @@ quern_status background_start(quern_op *op, int64_t m_max, enum quern_jit jit)
     }
     lock_give(&b->lock);
     /* no thread to be had: as if the caller had not asked for one */
-    return error ? op_grow(op, m_max, jit) : QUERN_OK;
+    return error ? op_make(op, plans, m_max, jit) : QUERN_OK;
 }
 
 quern_status background_state(quern_op *op)
@@ -105,6 +126,8 @@ void background_end(quern_op *op)
     if (b->process == (int)getpid())
         pthread_join(b->thread, NULL);
     b->process = 0;
+    os.free(b->plans);
+    b->plans = NULL;
     os.free(b->failure);
     b->failure = NULL;
 }

@@ -116,7 +116,8 @@ struct kernel_set {
 
 /* QUERN_E_DECLINED when nothing here can verify kernels of the target and the caller wants that. */
 quern_status check_verified(const quern_ctx *ctx);
-/* An op of its own, with one reference, of `count` kernels of a set. Blocks while it compiles. */
+/* An op that is in no table, with one reference, of `count` kernels of a set. Blocks while it
+ * compiles. */
 quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans, size_t first, size_t count,
                          quern_op **out);
 
@@ -127,6 +128,7 @@ struct background {
     int process;                  /* whose thread it is; 0: there is none to join */
     bool running;                 /* it has not finished */
     int64_t wanted;               /* the largest m_max asked for */
+    struct plan_set *plans;       /* those for it; null until there are any */
     enum quern_jit jit;           /* of the latest request */
     quern_status status;          /* of the last attempt */
     struct error_record *failure; /* when it failed */
@@ -230,23 +232,54 @@ enum quern_seal seal_state(void);
 /* Notes in options.record that an op was asked for (record.c). Never fails the caller. */
 void record_op(quern_ctx *ctx, const char *problem, int64_t m_lo, int64_t m_hi);
 
-/* Makes kernels of an op for 1…m_max as far as they are missing (op.c). Blocks. */
-quern_status op_grow(quern_op *op, int64_t m_max, enum quern_jit jit);
-bool op_covers(const quern_op *op, int64_t m_max);
+/* The table of ops (op_table.c). A new op of a normalised problem, without kernels. */
+quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op **op);
+quern_status op_find_or_add(quern_ctx *ctx, const struct quern_problem *normal, quern_op **op);
+/* The op of a problem, as it is spelt, if it has every kernel for 1…m_max already; a counted hit.
+ * Null is allowed for the problem. */
+quern_op *op_known(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max);
+/* The same, null in *op if it has not, of a problem that must be sound; *normal is it with its
+ * defaults. */
+quern_status op_known_normal(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
+                             struct quern_problem *normal, quern_op **op);
+
+/* Whether the op has every kernel for 1…m_max. */
+static inline bool op_covers(const quern_op *op, int64_t m_max)
+{
+    return atomic_load_explicit(&op->covers, memory_order_acquire) >= m_max;
+}
+
+/* The kernels of an op (op_kernels.c). op_plan chooses those of a normalised problem for 1…m_max,
+ * and gives the table's op of it, which it notes as asked for. */
+quern_status op_plan(quern_ctx *ctx, const struct quern_problem *normal, int64_t m_max,
+                     struct plan_set *plans, quern_op **op);
+/* Makes the kernels for 1…m_max of `plans` as far as the op lacks them. Blocks. */
+quern_status op_grow(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit);
+/* Makes `count` kernels from the first on, all or none, behind those that the op has. Blocks. */
+quern_status op_add_kernels(quern_op *op, const struct plan_set *plans, size_t first, size_t count,
+                            enum quern_jit jit);
+void op_free_kernels(quern_op *op);
 
 /*
  * Many rows by hipBLASLt (op_blas.c). op_blas_prepare makes what it takes, if the device has it and
  * m_max calls for it, and never fails an op; it may block. `plans` are the op's for m_max, or null:
- * they are made if need be. op_blas_launch puts the first *done rows of m on the stream, 0 when it
- * is not for it.
+ * they are made if need be. op_blas_choose gives what m rows are to be done with, null when that is
+ * not for it, and the op, or null, that must make the weights in the workspace first;
+ * op_blas_multiply puts the first *done rows of m on the stream.
  */
 void op_blas_prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit);
-quern_status op_blas_launch(quern_op *op, const struct quern_args *args, int64_t m, void *stream,
-                            int64_t *done);
+quern_status op_blas_choose(quern_op *op, const struct quern_args *args, int64_t m, void *stream,
+                            struct op_blas **chosen, quern_op **weights);
+quern_status op_blas_multiply(quern_op *op, struct op_blas *chosen, const struct quern_args *args,
+                              int64_t m, void *stream, int64_t *done);
 void op_blas_free(quern_op *op);
 
-/* Sees to it that op_grow runs on a thread of the library. */
-quern_status background_start(quern_op *op, int64_t m_max, enum quern_jit jit);
+/* Makes what an op takes for 1…m_max, of `plans` for so many: kernels of its own, then what is
+ * hipBLASLt's (background.c). Blocks. */
+quern_status op_make(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit);
+/* Sees to it that op_make runs on a thread of the library. */
+quern_status background_start(quern_op *op, const struct plan_set *plans, int64_t m_max,
+                              enum quern_jit jit);
 quern_status background_state(quern_op *op);
 /* Waits for the thread, if this process has one. */
 void background_end(quern_op *op);

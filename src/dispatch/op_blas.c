@@ -40,12 +40,23 @@ void op_blas_free(quern_op *op)
     free_blas(op, atomic_load(&op->blas));
 }
 
+/* The op of the context that makes 16-bit weights. */
+static quern_status make_weights(quern_ctx *ctx, const struct quern_problem *problem,
+                                 enum quern_jit jit, quern_op **weights)
+{
+    struct plan_set plans;
+
+    if ((*weights = op_known(ctx, problem, 1)))
+        return QUERN_OK;
+    TRY(op_plan(ctx, problem, 1, &plans, weights));
+    return op_grow(*weights, &plans, 1, jit);
+}
+
 static quern_status make(quern_op *op, const struct plan_blas *plan, enum quern_jit jit,
                          struct op_blas *b)
 {
     struct device *const device = op->ctx->device;
     const struct quern_problem *const p = &op->spelling.problem;
-    const unsigned flags = jit == QUERN_JIT_OFF ? QUERN_OP_NO_COMPILE : 0;
 
     b->from = plan->from;
     b->weight_bytes = ((size_t)plan->weight_bytes + WORKSPACE_ALIGN - 1) & ~(WORKSPACE_ALIGN - 1);
@@ -55,7 +66,7 @@ static quern_status make(quern_op *op, const struct plan_blas *plan, enum quern_
         b->count++;
     }
     if (plan->dequant)
-        TRY(quern_op_create_flags(op->ctx, &plan->weights.problem, 1, flags, &b->weights));
+        TRY(make_weights(op->ctx, &plan->weights.problem, jit, &b->weights));
     return QUERN_OK;
 }
 
@@ -136,26 +147,28 @@ static quern_status multiply(quern_op *op, struct op_blas *b, size_t i, int64_t 
     return QUERN_OK;
 }
 
-quern_status op_blas_launch(quern_op *op, const struct quern_args *args, int64_t m, void *stream,
-                            int64_t *done)
+quern_status op_blas_choose(quern_op *op, const struct quern_args *args, int64_t m, void *stream,
+                            struct op_blas **chosen, quern_op **weights)
 {
     struct op_blas *const b = atomic_load_explicit(&op->blas, memory_order_acquire);
     bool usable = true;
 
-    *done = 0;
+    *chosen = NULL;
     if (!serves(b, &op->spelling.problem, args, m))
         return QUERN_OK;
     FAIL_IF((uintptr_t)args->workspace % WORKSPACE_ALIGN, QUERN_E_ALIGN,
             "args.workspace is %p; expected a multiple of %d", args->workspace, WORKSPACE_ALIGN);
     TRY(check_capture(op, b, m, stream, &usable));
-    if (!usable)
-        return QUERN_OK;
-    if (b->weights) {
-        struct quern_args weights = *args;
-        weights.c = args->workspace;
-        weights.ldc = 0;
-        TRY(quern_op_launch(b->weights, &weights, 1, stream));
+    if (usable) {
+        *chosen = b;
+        *weights = b->weights;
     }
+    return QUERN_OK;
+}
+
+quern_status op_blas_multiply(quern_op *op, struct op_blas *b, const struct quern_args *args,
+                              int64_t m, void *stream, int64_t *done)
+{
     for (size_t i = b->count; i--;)
         while (m - *done >= b->from << i) {
             TRY(multiply(op, b, i, *done, args, b->weights ? args->workspace : args->b, stream));

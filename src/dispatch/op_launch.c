@@ -156,6 +156,27 @@ static quern_status slices_of(const struct kernel_set *set, int64_t m, int64_t l
     return QUERN_OK;
 }
 
+/* Puts the first *done rows on the stream as products of hipBLASLt's, behind the op that makes the
+ * weights 16-bit in the workspace; none where that is not for it. */
+static quern_status launch_products(quern_op *op, const struct quern_args *args, int64_t m,
+                                    void *stream, int64_t *done)
+{
+    struct op_blas *blas;
+    quern_op *weights;
+
+    *done = 0;
+    TRY(op_blas_choose(op, args, m, stream, &blas, &weights));
+    if (!blas)
+        return QUERN_OK;
+    if (weights) {
+        struct quern_args of_weights = *args;
+        of_weights.c = args->workspace;
+        of_weights.ldc = 0;
+        TRY(quern_op_launch(weights, &of_weights, 1, stream));
+    }
+    return op_blas_multiply(op, blas, args, m, stream, done);
+}
+
 quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_t m, void *stream)
 {
     struct plan_slice slices[2];
@@ -186,7 +207,7 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
         .ldc = args->ldc ? args->ldc : p->n,
     };
     int64_t done;
-    TRY(op_blas_launch(op, args, m, stream, &done));
+    TRY(launch_products(op, args, m, stream, &done));
     if (done == m)
         return QUERN_OK;
     TRY(slices_of(set, m - done, values.lda, slices, &count));

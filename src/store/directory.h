@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cache directory: where it is, whether it may be trusted, and its parts.
+ * The cache directory: where it is, whether it may be trusted, and how it and what
+ * is in it are opened.
  *
  * Whoever can write to the directory decides what code the GPU runs, so it and everything in it
  * must belong to the user (or root) and be writable by nobody else, and so must every directory

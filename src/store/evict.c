@@ -43,7 +43,7 @@ static uint64_t units(uint64_t bytes)
 
 static int open_written(const struct store *s, int flags)
 {
-    const int directory = store_open_part(s, NULL, NULL, false);
+    const int directory = store_open_directory(s, NULL, NULL, false);
 
     if (directory < 0)
         return directory;
@@ -129,7 +129,7 @@ static int oldest_first(const void *a, const void *b)
 static void remove_oldest(struct store *s, struct survey *v)
 {
     const uint64_t goal = LOW_WATER(s->max_bytes);
-    const int objects = store_open_part(s, "objects", NULL, false);
+    const int objects = store_open_directory(s, "objects", NULL, false);
 
     qsort(v->candidates, v->count, sizeof *v->candidates, oldest_first);
     for (size_t i = 0; i < v->count && v->bytes > goal && objects >= 0; i++) {
@@ -158,7 +158,7 @@ static void evict_locked(struct store *s)
 
     os.clock_gettime(CLOCK_REALTIME, &now);
     struct survey v = {.now = now.tv_sec};
-    const int error = store_each_shard(s, survey_shard, &v);
+    const int error = store_each_shard(s, "objects", survey_shard, &v);
     if (error) {
         store_complain(s, DOING_EVICT, -error, "the cache cannot be searched for old entries");
     } else {
@@ -177,7 +177,7 @@ void store_evict(struct store *s)
 {
     if (s->mode != QUERN_CACHE_RW)
         return;
-    const int locks = store_open_part(s, "locks", NULL, true);
+    const int locks = store_open_directory(s, "locks", NULL, true);
     int fd = locks;
     if (locks >= 0) {
         fd = directory_open_shared(locks, "evict", O_RDWR, s->trust);

@@ -79,19 +79,18 @@ bool is_entry_name(const char *name);
 bool is_temporary_name(const char *name);
 
 /* Opens v1, v1/first or v1/first/second (null: none). Errors are recorded, as by directory_open. */
-int store_open_part(const struct store *s, const char *first, const char *second, bool create);
+int store_open_directory(const struct store *s, const char *first, const char *second, bool create);
 
 /* Calls `each` for every name in a directory but "." and "..", until it returns nonzero. Closes
  * `directory`. Returns the nonzero value, or -errno when the directory cannot be read. */
 typedef int (*name_fn)(void *user, int directory, const char *name);
 int store_each_name(int directory, name_fn each, void *user);
 
-/* Calls `each` with every shard that there is, in order, until it returns nonzero. `each` closes
- * `shard`. Returns 0, also when there are no objects at all, the nonzero value, or -errno. */
+/* Calls `each` with every shard of v1/kind ("objects" or "sources") that there is, in order, until
+ * it returns nonzero. `each` closes `shard`. Returns 0, also when v1/kind is missing, the nonzero
+ * value, or -errno. */
 typedef int (*shard_fn)(void *user, int shard, const char *name);
-int store_each_shard(const struct store *s, shard_fn each, void *user);
-/* The same for the shards of v1/part. */
-int store_each_shard_of(const struct store *s, const char *part, shard_fn each, void *user);
+int store_each_shard(const struct store *s, const char *kind, shard_fn each, void *user);
 
 /* Makes the record's entry known under its source key, if it has one. Best effort. */
 void store_point(struct store *s, const struct store_record *record, const struct hash128 *key);

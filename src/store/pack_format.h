@@ -17,7 +17,7 @@ enum {
     PACK_AT_ENTRIES = 24,      /* u64 */
     PACK_AT_MANIFEST = 32,     /* u64, bytes */
     PACK_AT_SERIAL = 40,       /* u64 */
-    PACK_AT_TUNING = 48,       /* u64, bytes; 0: no such part */
+    PACK_AT_TUNING = 48,       /* u64, bytes; 0: the bundle has no tuning tables */
     PACK_AT_RESERVED = 56,     /* 8 bytes, zero */
     /* one record of the index */
     PACK_INDEX_KEY = 0,
@@ -35,7 +35,8 @@ enum {
     PACK_DIGEST_BYTES = 16
 };
 
-/* The parts of the head, which ends with a digest of it; the entries follow at `end`. */
+/* Where the sections of the head begin. The last is a digest of the others; the entries follow at
+ * `end`. */
 struct pack_layout {
     uint64_t by_source; /* a u32 for each entry: index numbers in the order of source keys */
     uint64_t manifest, tuning, digest, end;

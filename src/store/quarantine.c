@@ -19,7 +19,7 @@ static int count_name(void *user, int directory, const char *name)
 static int open_quarantine(const struct store *s)
 {
     unsigned names = 0;
-    const int fd = store_open_part(s, "quarantine", NULL, true);
+    const int fd = store_open_directory(s, "quarantine", NULL, true);
 
     if (fd < 0)
         return fd;
@@ -73,7 +73,7 @@ void store_discard(struct store *s, const struct hash128 *key, const char *reaso
     const struct entry_name name = entry_name(key);
     struct stat seen;
     const int shard =
-        s->mode == QUERN_CACHE_OFF ? -1 : store_open_part(s, "objects", name.shard, false);
+        s->mode == QUERN_CACHE_OFF ? -1 : store_open_directory(s, "objects", name.shard, false);
 
     if (shard < 0)
         return;

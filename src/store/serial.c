@@ -79,7 +79,7 @@ quern_status store_serial(struct store *s, const char *signer, uint64_t *serial)
     *serial = 0;
     if (s->mode == QUERN_CACHE_OFF)
         return QUERN_OK;
-    const int directory = store_open_part(s, "serials", NULL, false);
+    const int directory = store_open_directory(s, "serials", NULL, false);
     if (directory == -ENOENT)
         return QUERN_OK;
     if (directory < 0)
@@ -116,7 +116,7 @@ quern_status store_raise_serial(struct store *s, const char *signer, uint64_t se
     TRY(check_signer(signer));
     FAIL_IF(s->mode != QUERN_CACHE_RW, QUERN_E_CACHE, "cache directory %s is not open for writing",
             store_directory(s));
-    const int directory = store_open_part(s, "serials", NULL, true);
+    const int directory = store_open_directory(s, "serials", NULL, true);
     if (directory < 0)
         return no_directory(s, directory);
     const int lock = store_lock_named(s, "serials", SERIAL_LOCK_MS);

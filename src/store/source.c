@@ -33,7 +33,7 @@ static int read_pointer(int shard, const char *name, struct entry_name *entry)
 static bool entry_exists(const struct store *s, const struct entry_name *entry)
 {
     struct stat st;
-    const int shard = store_open_part(s, "objects", entry->shard, false);
+    const int shard = store_open_directory(s, "objects", entry->shard, false);
 
     if (shard < 0)
         return shard != -ENOENT;
@@ -64,7 +64,7 @@ void store_point(struct store *s, const struct store_record *record, const struc
         return;
     hex_from_bytes(hex, key->bytes, sizeof key->bytes);
     const struct entry_name name = pointer_name(&source_key);
-    const int shard = store_open_part(s, "sources", name.shard, true);
+    const int shard = store_open_directory(s, "sources", name.shard, true);
     if (shard < 0) {
         store_complain(s, DOING_PUT, -shard, NULL);
         return;
@@ -83,7 +83,7 @@ void store_point(struct store *s, const struct store_record *record, const struc
 int store_pointer(const struct store *s, const struct hash128 *source_key, struct entry_name *entry)
 {
     const struct entry_name name = pointer_name(source_key);
-    const int shard = store_open_part(s, "sources", name.shard, false);
+    const int shard = store_open_directory(s, "sources", name.shard, false);
 
     if (shard < 0)
         return shard;
@@ -128,7 +128,7 @@ static int sweep_shard(void *user, int shard, const char *name)
 int store_sweep_pointers(struct store *s, bool all)
 {
     struct sweep w = {.store = s, .all = all};
-    const int error = store_each_shard_of(s, "sources", sweep_shard, &w);
+    const int error = store_each_shard(s, "sources", sweep_shard, &w);
 
     return error ? error : w.error;
 }

@@ -1,143 +1,16 @@
 /* SPDX-License-Identifier: MIT */
+/* The cache as its users see it: opening it, getting an entry and putting one. */
 #include "store/internal.h"
 #include "base/os.h"
 #include "store/key.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_MAX_BYTES ((uint64_t)1 << 30)
 /* The last use of an entry is kept to the day: noting it more often would write on every hit. */
 #define TOUCH_SECONDS (24 * 60 * 60)
-
-void store_complain(struct store *s, enum activity doing, int error, const char *what)
-{
-    const int cause = error > 0 && error < CAUSES ? error : 0;
-
-    if (atomic_exchange_explicit(&s->complained[doing][cause], true, memory_order_relaxed))
-        return;
-    if (what)
-        log_line(s->log, QUERN_LOG_WARN, "cache %s: %s: %s (said once)", s->path, what,
-                 strerror(error));
-    else
-        log_line(s->log, QUERN_LOG_WARN, "%s (said once)", quern_last_error()->message);
-}
-
-struct entry_name entry_name(const struct hash128 *key)
-{
-    char hex[KEY_HEX + 1];
-
-    hex_from_bytes(hex, key->bytes, sizeof key->bytes);
-    return entry_name_of_hex(hex);
-}
-
-struct entry_name entry_name_of_hex(const char hex[KEY_HEX + 1])
-{
-    struct entry_name n;
-
-    memcpy(n.shard, hex, SHARD_HEX);
-    n.shard[SHARD_HEX] = 0;
-    memcpy(n.name, hex + SHARD_HEX, NAME_HEX);
-    memcpy(n.name + NAME_HEX, ".qk", sizeof ".qk");
-    return n;
-}
-
-bool is_entry_name(const char *name)
-{
-    return strspn(name, "0123456789abcdef") == NAME_HEX && !strcmp(name + NAME_HEX, ".qk");
-}
-
-bool is_temporary_name(const char *name)
-{
-    return !strncmp(name, TEMPORARY_PREFIX, sizeof TEMPORARY_PREFIX - 1);
-}
-
-int store_open_part(const struct store *s, const char *first, const char *second, bool create)
-{
-    const char *const names[] = {VERSION_DIRECTORY, first, second};
-    int fd = directory_open(s->path, create, s->trust);
-    char shown[PATH_MAX];
-    size_t end = (size_t)snprintf(shown, sizeof shown, "%s", s->path);
-
-    for (int i = 0; i < 3 && names[i] && fd >= 0; i++) {
-        if (end < sizeof shown)
-            end += (size_t)snprintf(shown + end, sizeof shown - end, "/%s", names[i]);
-        const int inner = directory_open_in(fd, names[i], create, shown, s->trust);
-        os.close(fd);
-        fd = inner;
-    }
-    return fd;
-}
-
-int store_each_name(int directory, name_fn each, void *user)
-{
-    DIR *const d = os.fdopendir(directory);
-    int result = 0;
-
-    if (!d) {
-        const int error = errno;
-        os.close(directory);
-        return -error;
-    }
-    while (!result) {
-        errno = 0;
-        const struct dirent *const e = os.readdir(d);
-        if (!e) {
-            result = -errno;
-            break;
-        }
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-            result = each(user, directory, e->d_name);
-    }
-    os.closedir(d);
-    return result;
-}
-
-/* Notes a shard, "00" to "ff", in an array of one flag for each. */
-static int note_shard(void *user, int directory, const char *name)
-{
-    bool *const present = user;
-
-    (void)directory;
-    if (strlen(name) == SHARD_HEX && strspn(name, "0123456789abcdef") == SHARD_HEX)
-        present[strtoul(name, NULL, 16)] = true;
-    return 0;
-}
-
-int store_each_shard(const struct store *s, shard_fn each, void *user)
-{
-    return store_each_shard_of(s, "objects", each, user);
-}
-
-int store_each_shard_of(const struct store *s, const char *part, shard_fn each, void *user)
-{
-    bool present[SHARDS] = {false};
-    const int objects = store_open_part(s, part, NULL, false);
-
-    if (objects < 0)
-        return objects == -ENOENT ? 0 : objects;
-    /* listed through another open file description: reading a directory moves its offset */
-    const int list = directory_openat(objects, ".", O_RDONLY | O_DIRECTORY);
-    int result = list < 0 ? list : store_each_name(list, note_shard, present);
-    for (unsigned i = 0; i < SHARDS && !result; i++) {
-        char shard[SHARD_HEX + 1], shown[PATH_MAX];
-        if (!present[i])
-            continue;
-        snprintf(shard, sizeof shard, "%02x", (unsigned char)i);
-        snprintf(shown, sizeof shown, "%s/" VERSION_DIRECTORY "/%s/%s", s->path, part, shard);
-        const int fd = directory_open_in(objects, shard, false, shown, s->trust);
-        if (fd >= 0)
-            result = each(user, fd, shard);
-        else if (fd != -ENOENT)
-            result = fd;
-    }
-    os.close(objects);
-    return result;
-}
 
 quern_status store_open(const struct store_config *config, struct store **store)
 {
@@ -303,7 +176,7 @@ static enum counter load_file(struct store *s, int shard, int fd, struct stat *s
 static enum counter load(struct store *s, const struct entry_name *name, const struct want *w,
                          struct store_entry *entry, int *error)
 {
-    const int shard = store_open_part(s, "objects", name->shard, false);
+    const int shard = store_open_directory(s, "objects", name->shard, false);
     struct stat st;
     enum counter outcome;
 
@@ -436,7 +309,7 @@ void store_put(struct store *s, const struct hash128 *key, const struct store_re
                  quern_last_error()->message);
         return;
     }
-    const int shard = store_open_part(s, "objects", name.shard, true);
+    const int shard = store_open_directory(s, "objects", name.shard, true);
     int result = shard;
     if (shard >= 0) {
         result = store_publish(shard, name.name, directory_file_mode(s->trust), bytes, size);

@@ -52,7 +52,7 @@ int store_lock_named(struct store *s, const char *name, int deadline_ms)
 {
     if (s->mode != QUERN_CACHE_RW)
         return -1;
-    const int directory = store_open_part(s, "locks", NULL, true);
+    const int directory = store_open_directory(s, "locks", NULL, true);
     int result = directory;
     int fd = -1;
     if (directory >= 0) {

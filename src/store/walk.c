@@ -82,9 +82,9 @@ quern_status store_usage(struct store *s, struct store_usage *usage)
     *usage = (struct store_usage){0};
     if (s->mode == QUERN_CACHE_OFF)
         return QUERN_OK;
-    int error = store_each_shard(s, add_shard_usage, usage);
+    int error = store_each_shard(s, "objects", add_shard_usage, usage);
     if (!error) {
-        const int fd = store_open_part(s, "quarantine", NULL, false);
+        const int fd = store_open_directory(s, "quarantine", NULL, false);
         error = fd >= 0 ? store_each_name(fd, add_quarantined, usage) : fd == -ENOENT ? 0 : fd;
     }
     return error ? failed(s, error) : QUERN_OK;
@@ -231,7 +231,7 @@ static quern_status walk(struct walk *w)
 {
     if (w->store->mode == QUERN_CACHE_OFF)
         return QUERN_OK;
-    const int error = store_each_shard(w->store, walk_shard, w);
+    const int error = store_each_shard(w->store, "objects", walk_shard, w);
     FAIL_IF(w->stopped, QUERN_E_CANCELLED, "the walk through the cache was stopped");
     return error ? failed(w->store, error) : QUERN_OK;
 }
@@ -292,8 +292,8 @@ quern_status store_clear(struct store *s, uint64_t *removed)
         return QUERN_OK;
     FAIL_IF(s->mode == QUERN_CACHE_RO, QUERN_E_CACHE,
             "cache directory %s was opened read-only and is not cleared", s->path);
-    int error = store_each_shard(s, clear_shard, &c);
-    const int fd = store_open_part(s, "quarantine", NULL, false);
+    int error = store_each_shard(s, "objects", clear_shard, &c);
+    const int fd = store_open_directory(s, "quarantine", NULL, false);
     const int other = fd >= 0 ? store_each_name(fd, clear_quarantined, &c) : fd == -ENOENT ? 0 : fd;
     const int swept = store_sweep_pointers(s, true);
     *removed = c.removed;

@@ -140,6 +140,54 @@ def test_a_forbidden_include_is_found(tmp_path, path, line):
     assert done.stdout.startswith(f"{path}:2: may not include ")
 
 
+# Rooms that have one circle still, in each set of instructions that they are compiled for, of at
+# most so many files.
+CIRCLES = {"plan": 10, "quant": 2, "sim": 23}
+
+
+def test_no_files_need_each_other_in_a_circle(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOP / "tests"))
+    import cycles
+
+    directory = COMMAND.parents[1] / "src"
+    edges = cycles.graph(directory)
+    assert len(edges) > 80
+    bad = []
+    for component in cycles.components(edges):
+        rooms = {name.partition("/")[0] for name in component}
+        if len(rooms) > 1 or len(component) > CIRCLES.get(*rooms, 0):
+            bad.append(sorted(component))
+    assert not bad, "tests/cycles.py says by which symbols"
+
+
+def test_a_circle_of_files_is_found(tmp_path):
+    sources = {"a": "int b(void); int a(void) { return b(); }",
+               "b": "int c(void); int b(void) { return c(); }",
+               "c": "int d(void); int c(void) { return d(); }",
+               "d": "int d(void) { return 1; }"}  # fmt: skip
+
+    def made():
+        for name, text in sources.items():
+            subprocess.run(["cc", "-x", "c", "-c", "-", "-o", tmp_path / f"{name}.o"],
+                           input=text.encode(), check=True)  # fmt: skip
+        return subprocess.run([TOP / "tests/cycles.py", tmp_path], capture_output=True, text=True)
+
+    assert (made().returncode, made().stdout) == (0, "")
+    sources["d"] = "int b(void); int d(void) { return b(); }"
+    done = made()
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == ["a circle of 3 files:", "  b -> c: c", "  c -> d: d",
+                                        "  d -> b: b"]  # fmt: skip
+    # the same source for two sets of instructions is no circle of the two
+    for name in "abcd":
+        (tmp_path / f"{name}.o").unlink()
+    sources = {"x.v1": "int y(void); int x(void) { return y(); }",
+               "y.v1": "int y(void) { return 1; }",
+               "x.v2": "int x(void) { return 1; }",
+               "y.v2": "int x(void); int y(void) { return x(); }"}  # fmt: skip
+    assert made().returncode == 0
+
+
 def test_every_call_of_the_system_goes_through_the_table():
     """What the objects of the library import, but for the table's own (src/base/os.h)."""
     table = set(re.findall(r"\(\*(\w+)\)\(", (TOP / "src/base/os.h").read_text()))

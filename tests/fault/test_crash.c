@@ -271,7 +271,7 @@ static void what_a_killed_writer_leaves_is_reaped(void **state)
     /* one in each shard is made old at a time */
     of_find = t;
     for (size_t i = 0; i < left; i++) {
-        store_each_shard(c.s, find_in_shard, NULL);
+        store_each_shard(c.s, "objects", find_in_shard, NULL);
         store_evict(c.s);
     }
     assert_int_equal(t_count_files(t, "v1/objects", TEMPORARY_PREFIX), 0);

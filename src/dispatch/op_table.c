@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of a context's ops, by every spelling of their problems that was met. Readers take no
+ * lock; an op leaves the table only when the context closes.
+ */
+#include "dispatch/dispatch.h"
+
+#include "base/os.h"
+
+#include <errno.h>
+
+quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op **out)
+{
+    quern_op *const op = os.calloc(1, sizeof *op);
+
+    FAIL_IF(!op, QUERN_E_MEMORY, "out of memory for an op");
+    op->ctx = ctx;
+    op->spelling = (struct spelling){.problem = *normal, .op = op, .own = true};
+    const quern_status status = quern_problem_text(normal, op->text, sizeof op->text);
+    if (status != QUERN_OK) {
+        os.free(op);
+        return status;
+    }
+    *out = op;
+    return QUERN_OK;
+}
+
+/* The op that is known by this very spelling. What is found was normalised once, so the problem
+ * need not be sound. */
+static quern_op *find(quern_ctx *ctx, const struct quern_problem *problem)
+{
+    const uint64_t hash = problem_hash(problem);
+    const struct spelling *at =
+        atomic_load_explicit(&ctx->table[hash & (OP_BUCKETS - 1)], memory_order_acquire);
+
+    while (at && !problem_equal(&at->problem, problem))
+        at = atomic_load_explicit(&at->next, memory_order_acquire);
+    return at ? at->op : NULL;
+}
+
+/* The lock is held. */
+static void insert(quern_ctx *ctx, struct spelling *spelling)
+{
+    const uint64_t hash = problem_hash(&spelling->problem);
+    _Atomic(struct spelling *) *const bucket = &ctx->table[hash & (OP_BUCKETS - 1)];
+
+    atomic_store(&spelling->next, atomic_load(bucket));
+    atomic_store(bucket, spelling);
+}
+
+quern_status op_find_or_add(quern_ctx *ctx, const struct quern_problem *normal, quern_op **out)
+{
+    quern_status status = QUERN_OK;
+
+    if ((*out = find(ctx, normal)))
+        return QUERN_OK;
+    lock_take(&ctx->table_lock);
+    if (!(*out = find(ctx, normal)) && (status = op_new(ctx, normal, out)) == QUERN_OK) {
+        (*out)->in_table = true;
+        insert(ctx, &(*out)->spelling);
+    }
+    lock_give(&ctx->table_lock);
+    return status;
+}
+
+/* Makes an op known by one more spelling. Without memory it stays as it is. There are as many for
+ * an op as there are sets of its words that may be left out, a few hundred at most. */
+static void add_spelling(quern_op *op, const struct quern_problem *problem)
+{
+    quern_ctx *const ctx = op->ctx;
+
+    lock_take(&ctx->table_lock);
+    struct spelling *const spelling = find(ctx, problem) ? NULL : os.calloc(1, sizeof *spelling);
+    if (spelling) {
+        spelling->problem = *problem;
+        spelling->op = op;
+        insert(ctx, spelling);
+    }
+    lock_give(&ctx->table_lock);
+}
+
+/* Counts in the part that is this thread's: threads that raise one count wait for each other. */
+static void count_hit(quern_ctx *ctx)
+{
+    const uint64_t own = (uint64_t)(uintptr_t)&errno; /* an address in each thread */
+    struct tally *const t = &ctx->hit_memory[own * UINT64_C(0x9e3779b97f4a7c15) >> 60];
+
+    _Static_assert(TALLIES == 1 << (64 - 60), "the shift gives an index");
+    atomic_fetch_add_explicit(&t->count, 1, memory_order_relaxed);
+}
+
+quern_op *op_known(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max)
+{
+    quern_op *const op = problem && problem->size == sizeof *problem ? find(ctx, problem) : NULL;
+
+    if (!op || !op_covers(op, m_max))
+        return NULL;
+    count_hit(ctx);
+    return op;
+}
+
+quern_status op_known_normal(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
+                             struct quern_problem *normal, quern_op **op)
+{
+    TRY(problem_normalise(problem, normal));
+    if ((*op = op_known(ctx, normal, m_max)))
+        add_spelling(*op, problem);
+    return QUERN_OK;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The directories below a cache and the names of the files in them, for every file of the store
+ * that reads, writes or searches there. Also the log of what goes wrong with them.
+ */
+#include "base/os.h"
+#include "store/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void store_complain(struct store *s, enum activity doing, int error, const char *what)
+{
+    const int cause = error > 0 && error < CAUSES ? error : 0;
+
+    if (atomic_exchange_explicit(&s->complained[doing][cause], true, memory_order_relaxed))
+        return;
+    if (what)
+        log_line(s->log, QUERN_LOG_WARN, "cache %s: %s: %s (said once)", s->path, what,
+                 strerror(error));
+    else
+        log_line(s->log, QUERN_LOG_WARN, "%s (said once)", quern_last_error()->message);
+}
+
+struct entry_name entry_name(const struct hash128 *key)
+{
+    char hex[KEY_HEX + 1];
+
+    hex_from_bytes(hex, key->bytes, sizeof key->bytes);
+    return entry_name_of_hex(hex);
+}
+
+struct entry_name entry_name_of_hex(const char hex[KEY_HEX + 1])
+{
+    struct entry_name n;
+
+    memcpy(n.shard, hex, SHARD_HEX);
+    n.shard[SHARD_HEX] = 0;
+    memcpy(n.name, hex + SHARD_HEX, NAME_HEX);
+    memcpy(n.name + NAME_HEX, ".qk", sizeof ".qk");
+    return n;
+}
+
+bool is_entry_name(const char *name)
+{
+    return strspn(name, "0123456789abcdef") == NAME_HEX && !strcmp(name + NAME_HEX, ".qk");
+}
+
+bool is_temporary_name(const char *name)
+{
+    return !strncmp(name, TEMPORARY_PREFIX, sizeof TEMPORARY_PREFIX - 1);
+}
+
+int store_open_directory(const struct store *s, const char *first, const char *second, bool create)
+{
+    const char *const names[] = {VERSION_DIRECTORY, first, second};
+    int fd = directory_open(s->path, create, s->trust);
+    char shown[PATH_MAX];
+    size_t end = (size_t)snprintf(shown, sizeof shown, "%s", s->path);
+
+    for (int i = 0; i < 3 && names[i] && fd >= 0; i++) {
+        if (end < sizeof shown)
+            end += (size_t)snprintf(shown + end, sizeof shown - end, "/%s", names[i]);
+        const int inner = directory_open_in(fd, names[i], create, shown, s->trust);
+        os.close(fd);
+        fd = inner;
+    }
+    return fd;
+}
+
+int store_each_name(int directory, name_fn each, void *user)
+{
+    DIR *const d = os.fdopendir(directory);
+    int result = 0;
+
+    if (!d) {
+        const int error = errno;
+        os.close(directory);
+        return -error;
+    }
+    while (!result) {
+        errno = 0;
+        const struct dirent *const e = os.readdir(d);
+        if (!e) {
+            result = -errno;
+            break;
+        }
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+            result = each(user, directory, e->d_name);
+    }
+    os.closedir(d);
+    return result;
+}
+
+/* Notes a shard, "00" to "ff", in an array of one flag for each. */
+static int note_shard(void *user, int directory, const char *name)
+{
+    bool *const present = user;
+
+    (void)directory;
+    if (strlen(name) == SHARD_HEX && strspn(name, "0123456789abcdef") == SHARD_HEX)
+        present[strtoul(name, NULL, 16)] = true;
+    return 0;
+}
+
+int store_each_shard(const struct store *s, const char *kind, shard_fn each, void *user)
+{
+    bool present[SHARDS] = {false};
+    const int shards = store_open_directory(s, kind, NULL, false);
+
+    if (shards < 0)
+        return shards == -ENOENT ? 0 : shards;
+    /* listed through another open file description: reading a directory moves its offset */
+    const int list = directory_openat(shards, ".", O_RDONLY | O_DIRECTORY);
+    int result = list < 0 ? list : store_each_name(list, note_shard, present);
+    for (unsigned i = 0; i < SHARDS && !result; i++) {
+        char shard[SHARD_HEX + 1], shown[PATH_MAX];
+        if (!present[i])
+            continue;
+        snprintf(shard, sizeof shard, "%02x", (unsigned char)i);
+        snprintf(shown, sizeof shown, "%s/" VERSION_DIRECTORY "/%s/%s", s->path, kind, shard);
+        const int fd = directory_open_in(shards, shard, false, shown, s->trust);
+        if (fd >= 0)
+            result = each(user, fd, shard);
+        else if (fd != -ENOENT)
+            result = fd;
+    }
+    os.close(shards);
+    return result;
+}
