@@ -104,18 +104,32 @@ QUERN_API quern_status quern_explain_sweep(const struct quern_options *options,
 #define QUERN_LAUNCHES_MAX 4
 #define QUERN_ARGS_MAX     24
 
+/* An operand of a problem; strings live for ever. */
 struct quern_operand {
-    const char *name; /* a b scales zeros absmax8 code offset bias c a_scale b_scale workspace */
-    const char *dtype;
-    int rank;
+    const char *name;  /* as in struct quern_args and docs/formats.md */
+    const char *dtype; /* "u8", "i32", or a type as problem text spells it */
+    int rank;          /* dimensions in `shape` */
     int64_t shape[3];
     uint64_t bytes;
     enum quern_sim_access access;
+    int weights; /* 1: one of those that quern_quantize makes */
 };
 
-/* The operands of a problem at m rows (packed), in kernel order. `kernel` ones only. */
+/*
+ * The operands of a problem at m packed rows, in the order in which kernels take them; at most
+ * QUERN_OPERANDS_MAX. Does not block. QUERN_E_PROBLEM; QUERN_E_ARGUMENT for an m that no launch
+ * has.
+ */
 QUERN_API quern_status quern_problem_operands(const struct quern_problem *problem, int64_t m,
                                               struct quern_operand *operands, size_t *count);
+
+/*
+ * Sets, or gets, the member of *args for the operand of that name. Neither blocks. For a name that
+ * no operand has the one returns QUERN_E_ARGUMENT and the other null.
+ */
+QUERN_API quern_status quern_args_set(struct quern_args *args, const char *name,
+                                      const void *address);
+QUERN_API void *quern_args_get(const struct quern_args *args, const char *name);
 
 enum quern_arg_kind {
     QUERN_ARG_POINTER = 1,

@@ -10,6 +10,7 @@
 #include "compile/compile.h"
 #include "device/device.h"
 #include "object/object.h"
+#include "plan/args.h"
 #include "plan/plan.h"
 #include "plan/tuning.h"
 #include "store/pack.h"
@@ -63,7 +64,7 @@ struct kernel {
     size_t size;
     struct object object; /* points into bytes */
     const struct object_kernel *in_object;
-    enum plan_arg args[PLAN_ARGS_MAX]; /* that it takes, in kernarg order */
+    enum plan_arg args[PLAN_ARG_COUNT]; /* that it takes, in kernarg order */
     size_t arg_count;
     struct device_kernel *loaded; /* null until kernel_load */
     bool cached;
@@ -287,22 +288,17 @@ void background_end(quern_op *op);
 /* Frees every op of the table (op.c). */
 void op_table_free(quern_ctx *ctx);
 
-/* Kernel argument values of a slice launch, in the order of plan_args. */
+/* What a launch passes, by enum plan_arg: addresses, and numbers as they are or sign-extended. */
 struct arg_values {
-    const void *a, *b, *scales, *absmax8, *code, *offset, *zeros, *bias, *a_scale, *b_scale;
-    void *c;
-    int32_t m, first;
-    int64_t lda, ldc;
-    int32_t workgroups;
+    uint64_t of[PLAN_ARG_COUNT];
 };
+/* Sets the numbers for a slice's launch with that grid, behind `before` rows that are none of the
+ * slice's set. lda, ldc: 0 for packed rows. */
+void arg_numbers(struct arg_values *values, const struct plan_slice *slice, int64_t before,
+                 const uint32_t grid[3], int64_t lda, int64_t ldc);
 #define KERNARG_MAX 256
 /* Packs the explicit arguments in natural alignment; returns their size. `kernarg` is zeroed. */
 size_t pack_args(const struct kernel *kernel, const struct arg_values *values,
                  uint8_t kernarg[KERNARG_MAX]);
-/* Rows of a slice launch: the value of m that its kernel sees. */
-static inline int32_t slice_rows(const struct plan_slice *s)
-{
-    return (int32_t)s->rows;
-}
 
 #endif

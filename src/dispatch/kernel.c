@@ -230,9 +230,7 @@ static quern_status check_arguments(struct kernel *k)
             "kernel %s takes %zu arguments in %u bytes; %zu in at most %d were planned", in->name,
             explicit_args, in->kernarg_bytes, count, KERNARG_MAX);
     for (size_t i = 0; i < count; i++) {
-        const bool small =
-            args[i] == PLAN_ARG_M || args[i] == PLAN_ARG_FIRST || args[i] == PLAN_ARG_WORKGROUPS;
-        const size_t size = small ? 4 : 8;
+        const size_t size = plan_arg_bytes(args[i]);
         offset = (offset + size - 1) / size * size;
         FAIL_IF(in->args[i].offset != offset || in->args[i].size != size, QUERN_E_OBJECT,
                 "kernel %s has argument %zu at %u with %u bytes; expected at %zu with %zu",

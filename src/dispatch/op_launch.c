@@ -7,70 +7,33 @@
 
 /* ---- Arguments ------------------------------------------------------------------------------- */
 
-static size_t pack(uint8_t *kernarg, size_t offset, const void *value, size_t size)
+void arg_numbers(struct arg_values *values, const struct plan_slice *slice, int64_t before,
+                 const uint32_t grid[3], int64_t lda, int64_t ldc)
 {
-    offset = (offset + size - 1) & ~(size - 1);
-    memcpy(kernarg + offset, value, size);
-    return offset + size;
+    const struct quern_problem *const p = &slice->plan->problem;
+
+    values->of[PLAN_ARG_M] = (uint64_t)slice->rows;
+    values->of[PLAN_ARG_FIRST] = (uint64_t)(before + slice->first);
+    values->of[PLAN_ARG_LDA] = (uint64_t)(lda ? lda : p->k);
+    values->of[PLAN_ARG_LDC] = (uint64_t)(ldc ? ldc : p->n);
+    values->of[PLAN_ARG_WORKGROUPS] = plan_workgroups(slice->plan, grid);
 }
 
-size_t pack_args(const struct kernel *kernel, const struct arg_values *v,
+size_t pack_args(const struct kernel *kernel, const struct arg_values *values,
                  uint8_t kernarg[KERNARG_MAX])
 {
     size_t n = 0;
 
     memset(kernarg, 0, KERNARG_MAX);
-    for (size_t i = 0; i < kernel->arg_count; i++)
-        switch (kernel->args[i]) {
-        case PLAN_ARG_A:
-            n = pack(kernarg, n, &v->a, sizeof v->a);
-            break;
-        case PLAN_ARG_B:
-            n = pack(kernarg, n, &v->b, sizeof v->b);
-            break;
-        case PLAN_ARG_SCALES:
-            n = pack(kernarg, n, &v->scales, sizeof v->scales);
-            break;
-        case PLAN_ARG_ABSMAX8:
-            n = pack(kernarg, n, &v->absmax8, sizeof v->absmax8);
-            break;
-        case PLAN_ARG_CODE:
-            n = pack(kernarg, n, &v->code, sizeof v->code);
-            break;
-        case PLAN_ARG_OFFSET:
-            n = pack(kernarg, n, &v->offset, sizeof v->offset);
-            break;
-        case PLAN_ARG_ZEROS:
-            n = pack(kernarg, n, &v->zeros, sizeof v->zeros);
-            break;
-        case PLAN_ARG_A_SCALE:
-            n = pack(kernarg, n, &v->a_scale, sizeof v->a_scale);
-            break;
-        case PLAN_ARG_B_SCALE:
-            n = pack(kernarg, n, &v->b_scale, sizeof v->b_scale);
-            break;
-        case PLAN_ARG_BIAS:
-            n = pack(kernarg, n, &v->bias, sizeof v->bias);
-            break;
-        case PLAN_ARG_C:
-            n = pack(kernarg, n, &v->c, sizeof v->c);
-            break;
-        case PLAN_ARG_M:
-            n = pack(kernarg, n, &v->m, sizeof v->m);
-            break;
-        case PLAN_ARG_FIRST:
-            n = pack(kernarg, n, &v->first, sizeof v->first);
-            break;
-        case PLAN_ARG_LDA:
-            n = pack(kernarg, n, &v->lda, sizeof v->lda);
-            break;
-        case PLAN_ARG_LDC:
-            n = pack(kernarg, n, &v->ldc, sizeof v->ldc);
-            break;
-        case PLAN_ARG_WORKGROUPS:
-            n = pack(kernarg, n, &v->workgroups, sizeof v->workgroups);
-            break;
-        }
+    for (size_t i = 0; i < kernel->arg_count; i++) {
+        const uint64_t value = values->of[kernel->args[i]];
+        const uint32_t narrow = (uint32_t)value;
+        const size_t size = plan_arg_bytes(kernel->args[i]);
+
+        n = (n + size - 1) & ~(size - 1);
+        memcpy(kernarg + n, size == sizeof narrow ? (const void *)&narrow : &value, size);
+        n += size;
+    }
     return n;
 }
 
@@ -79,11 +42,11 @@ size_t pack_args(const struct kernel *kernel, const struct arg_values *v,
 /* Elements from one row to the next: times 2^31 rows and 4 bytes, offsets still fit in 64 bits. */
 #define LD_MAX ((int64_t)1 << 31)
 
-static quern_status check_pointer(const char *name, const void *pointer, unsigned alignment)
+static quern_status check_address(const struct operand_row *row, const void *address)
 {
-    FAIL_IF(!pointer, QUERN_E_ARGUMENT, "args.%s is null", name);
-    FAIL_IF((uintptr_t)pointer % alignment, QUERN_E_ALIGN,
-            "args.%s is %p; expected a multiple of %u", name, pointer, alignment);
+    FAIL_IF(!address, QUERN_E_ARGUMENT, "args.%s is null", row->name);
+    FAIL_IF((uintptr_t)address % row->alignment, QUERN_E_ALIGN,
+            "args.%s is %p; expected a multiple of %u", row->name, address, row->alignment);
     return QUERN_OK;
 }
 
@@ -113,25 +76,10 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
             sizeof *args);
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             INT32_MAX);
-    if (p->op == QUERN_OP_GEMM)
-        TRY(check_pointer("a", args->a, 16));
-    TRY(check_pointer("b", args->b, 16));
-    if (p->scale != QUERN_SCALE_TENSOR && problem_has_scale(p))
-        TRY(check_pointer("scales", args->scales, 16));
-    if (p->scale == QUERN_SCALE_TENSOR)
-        TRY(check_pointer("b_scale", args->b_scale, sizeof(float)));
-    if (p->scale == QUERN_SCALE_TENSOR && problem_weight_type(p) == p->a)
-        TRY(check_pointer("a_scale", args->a_scale, sizeof(float)));
-    TRY(check_pointer("c", args->c, 16));
-    if (p->scale == QUERN_SCALE_NESTED) {
-        TRY(check_pointer("absmax8", args->absmax8, 16));
-        TRY(check_pointer("code", args->code, 16));
-        TRY(check_pointer("offset", args->offset, sizeof(float)));
-    }
-    if (p->wq == QUERN_W_INT4 && p->zero != QUERN_ZERO_NONE)
-        TRY(check_pointer("zeros", args->zeros, 16));
-    if (p->bias)
-        TRY(check_pointer("bias", args->bias, 16));
+    const uint32_t operands = operands_of(p);
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (operands >> i & 1)
+            TRY(check_address(&operand_rows[i], operand_address(args, (enum operand)i)));
     return check_strides(p, args);
 }
 
@@ -191,36 +139,22 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
     struct device *const device = op->ctx->device;
     FAIL_IF(!device, QUERN_E_DEVICE, "this context has no device: no software GPU runs %s here",
             op->ctx->id.target->name);
-    struct arg_values values = {
-        .a = args->a,
-        .b = args->b,
-        .scales = args->scales,
-        .absmax8 = args->absmax8,
-        .code = args->code,
-        .offset = args->offset,
-        .zeros = args->zeros,
-        .bias = args->bias,
-        .a_scale = args->a_scale,
-        .b_scale = args->b_scale,
-        .c = args->c,
-        .lda = args->lda ? args->lda : p->k,
-        .ldc = args->ldc ? args->ldc : p->n,
-    };
+    struct arg_values values;
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        values.of[i] = (uintptr_t)operand_address(args, (enum operand)i);
     int64_t done;
     TRY(launch_products(op, args, m, stream, &done));
     if (done == m)
         return QUERN_OK;
-    TRY(slices_of(set, m - done, values.lda, slices, &count));
+    TRY(slices_of(set, m - done, args->lda ? args->lda : p->k, slices, &count));
     for (size_t i = 0; i < count; i++) {
         const struct plan_slice *const s = &slices[i];
         const struct kernel *const kernel = set->kernels[index_of(set, s->plan)];
         _Alignas(16) uint8_t kernarg[KERNARG_MAX];
         struct device_launch launch = {.kernarg = kernarg, .stream = stream};
 
-        values.m = slice_rows(s);
-        values.first = (int32_t)(done + s->first);
         plan_geometry(s->plan, s->slices, device->facts.compute_units, launch.grid, launch.block);
-        values.workgroups = (int32_t)plan_workgroups(s->plan, launch.grid);
+        arg_numbers(&values, s, done, launch.grid, args->lda, args->ldc);
         launch.kernarg_bytes = pack_args(kernel, &values, kernarg);
         TRY(device->functions->launch(device, kernel->loaded, &launch));
     }
@@ -230,22 +164,6 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_
 quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launch *launches,
                                size_t *count)
 {
-    static const char *const names[] = {[PLAN_ARG_A] = "a",
-                                        [PLAN_ARG_B] = "b",
-                                        [PLAN_ARG_SCALES] = "scales",
-                                        [PLAN_ARG_ABSMAX8] = "absmax8",
-                                        [PLAN_ARG_CODE] = "code",
-                                        [PLAN_ARG_OFFSET] = "offset",
-                                        [PLAN_ARG_BIAS] = "bias",
-                                        [PLAN_ARG_C] = "c",
-                                        [PLAN_ARG_ZEROS] = "zeros",
-                                        [PLAN_ARG_A_SCALE] = "a_scale",
-                                        [PLAN_ARG_B_SCALE] = "b_scale",
-                                        [PLAN_ARG_M] = "m",
-                                        [PLAN_ARG_FIRST] = "first",
-                                        [PLAN_ARG_LDA] = "lda",
-                                        [PLAN_ARG_LDC] = "ldc",
-                                        [PLAN_ARG_WORKGROUPS] = "workgroups"};
     struct plan_slice slices[2];
 
     FAIL_IF(!op || !launches || !count, QUERN_E_ARGUMENT, "a null argument");
@@ -258,27 +176,22 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
     for (size_t i = 0; i < *count; i++) {
         const struct plan_slice *const s = &slices[i];
         struct quern_launch *const l = &launches[i];
-        enum plan_arg args[PLAN_ARGS_MAX];
+        enum plan_arg args[PLAN_ARG_COUNT];
+        struct arg_values values;
 
         *l = (struct quern_launch){.kernel = index_of(set, s->plan)};
         /* for the retail part, whatever the device at hand: the same words, the same plan */
         plan_geometry(s->plan, s->slices, 0, l->grid, l->block);
+        arg_numbers(&values, s, 0, l->grid, 0, 0);
         l->arg_count = plan_args(s->plan, args);
         for (size_t j = 0; j < l->arg_count; j++) {
-            struct quern_launch_arg *const a = &l->args[j];
-            a->name = names[args[j]];
-            a->kind = QUERN_ARG_POINTER;
-            if (args[j] == PLAN_ARG_WORKGROUPS) {
-                a->kind = QUERN_ARG_I32;
-                a->value = plan_workgroups(s->plan, l->grid);
-            } else if (args[j] == PLAN_ARG_M || args[j] == PLAN_ARG_FIRST) {
-                a->kind = QUERN_ARG_I32;
-                a->value = args[j] == PLAN_ARG_M ? slice_rows(s) : s->first;
-            } else if (args[j] == PLAN_ARG_LDA || args[j] == PLAN_ARG_LDC) {
-                a->kind = QUERN_ARG_I64;
-                a->value =
-                    args[j] == PLAN_ARG_LDA ? op->spelling.problem.k : op->spelling.problem.n;
-            }
+            const bool operand = plan_arg_is_operand(args[j]);
+            l->args[j] =
+                (struct quern_launch_arg){.name = plan_arg_name(args[j]),
+                                          .kind = operand                        ? QUERN_ARG_POINTER
+                                                  : plan_arg_bytes(args[j]) == 4 ? QUERN_ARG_I32
+                                                                                 : QUERN_ARG_I64,
+                                          .value = operand ? 0 : (int64_t)values.of[args[j]]};
         }
     }
     return QUERN_OK;

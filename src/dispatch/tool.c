@@ -164,7 +164,7 @@ static void explain(const struct plan_set *set, const struct plan_slice *slices,
     str_addf(out, "m=%" PRId64 ": %zu launch%s\n", m, count, count == 1 ? "" : "es");
     for (size_t i = 0; i < count; i++) {
         str_addf(out, "rows %" PRId64 "-%" PRId64, slices[i].first,
-                 slices[i].first + slice_rows(&slices[i]) - 1);
+                 slices[i].first + slices[i].rows - 1);
         if (slices[i].slices > 1)
             str_addf(out, " in %" PRId64 " slices", slices[i].slices);
         str_add(out, ":\n");

@@ -12,48 +12,29 @@
 /* Operands on the host and where the software GPU sees them. */
 struct bench {
     quern_sim *sim;
-    struct quern_operand operands[QUERN_OPERANDS_MAX];
-    size_t count;
-    void *host[QUERN_OPERANDS_MAX];
-    uint64_t address[QUERN_OPERANDS_MAX];
+    union operand_pointers host;
+    struct arg_values guest;
     double *reference; /* of op=gemm, [m,N] */
     float *weights;    /* of op=dequant, [N,K] */
 };
-
-static size_t find(const struct bench *b, const char *name)
-{
-    size_t i = 0;
-
-    while (i < b->count && strcmp(b->operands[i].name, name))
-        i++;
-    return i; /* count when the problem has no such operand */
-}
-
-static void *host(const struct bench *b, const char *name)
-{
-    const size_t i = find(b, name);
-
-    return i < b->count ? b->host[i] : NULL;
-}
-
-static void *guest(const struct bench *b, const char *name)
-{
-    const size_t i = find(b, name);
-
-    return i < b->count ? (void *)(uintptr_t)b->address[i] : NULL;
-}
 
 static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t seed,
                            enum quern_sim_check check)
 {
     struct quern_sim_options options = QUERN_INIT(struct quern_sim_options);
     const struct quern_problem *const p = &op->spelling.problem;
+    struct quern_operand o;
 
-    TRY(quern_problem_operands(p, m, b->operands, &b->count));
-    for (size_t i = 0; i < b->count; i++) {
-        b->host[i] = os.calloc(1, b->operands[i].bytes);
-        FAIL_IF(!b->host[i], QUERN_E_MEMORY, "out of memory for operand %s of %" PRIu64 " bytes",
-                b->operands[i].name, b->operands[i].bytes);
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        if (!operand_describe(p, (enum operand)i, m, &o))
+            continue;
+        b->host.at[i] = os.calloc(1, o.bytes);
+        FAIL_IF(!b->host.at[i], QUERN_E_MEMORY, "out of memory for operand %s of %" PRIu64 " bytes",
+                o.name, o.bytes);
+        /* a result that is never stored must not pass for a small one: all ones is NaN in every
+         * type */
+        if (o.access == QUERN_SIM_WRITE)
+            memset(b->host.at[i], 0xff, o.bytes);
     }
     if (p->op == QUERN_OP_DEQUANT)
         b->weights = os.malloc((size_t)p->n * (size_t)p->k * sizeof(float));
@@ -61,19 +42,7 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
         b->reference = os.malloc((size_t)m * (size_t)p->n * sizeof(double));
     FAIL_IF(!b->reference && !b->weights, QUERN_E_MEMORY, "out of memory for the reference of %s",
             op->text);
-    /* a result that is never stored must not pass for a small one: all ones is NaN in every type */
-    memset(host(b, "c"), 0xff, b->operands[find(b, "c")].bytes);
-    quant_random(p, m, seed,
-                 &(struct quant_buffers){.a = host(b, "a"),
-                                         .b = host(b, "b"),
-                                         .scales = host(b, "scales"),
-                                         .bias = host(b, "bias"),
-                                         .absmax8 = host(b, "absmax8"),
-                                         .code = host(b, "code"),
-                                         .offset = host(b, "offset"),
-                                         .zeros = host(b, "zeros"),
-                                         .a_scale = host(b, "a_scale"),
-                                         .b_scale = host(b, "b_scale")});
+    quant_random(p, m, seed, &b->host);
 
     options.target = op->ctx->id.target->name;
     options.check = check;
@@ -81,32 +50,15 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
     options.disassembler = quern_ctx_disassembler(op->ctx);
     options.worker_path = op->ctx->settings.worker_path;
     TRY(quern_sim_open(&options, &b->sim));
-    for (size_t i = 0; i < b->count; i++)
-        TRY(quern_sim_map(b->sim, b->host[i], b->operands[i].bytes, b->operands[i].access,
-                          b->operands[i].name, &b->address[i]));
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (operand_describe(p, (enum operand)i, m, &o))
+            TRY(quern_sim_map(b->sim, b->host.at[i], o.bytes, o.access, o.name, &b->guest.of[i]));
     return QUERN_OK;
 }
 
-static quern_status run_slice(struct bench *b, quern_op *op, const struct kernel *k,
-                              const struct plan_slice *s, struct quern_sim_counts *counts)
+static quern_status run_slice(struct bench *b, const struct kernel *k, const struct plan_slice *s,
+                              struct quern_sim_counts *counts)
 {
-    struct arg_values values = {
-        .a = guest(b, "a"),
-        .b = guest(b, "b"),
-        .scales = guest(b, "scales"),
-        .absmax8 = guest(b, "absmax8"),
-        .code = guest(b, "code"),
-        .offset = guest(b, "offset"),
-        .zeros = guest(b, "zeros"),
-        .a_scale = guest(b, "a_scale"),
-        .b_scale = guest(b, "b_scale"),
-        .bias = guest(b, "bias"),
-        .c = guest(b, "c"),
-        .m = slice_rows(s),
-        .first = (int32_t)s->first,
-        .lda = op->spelling.problem.k,
-        .ldc = op->spelling.problem.n,
-    };
     struct quern_sim_launch launch = QUERN_INIT(struct quern_sim_launch);
     _Alignas(16) uint8_t kernarg[KERNARG_MAX];
     quern_sim_module *module;
@@ -114,8 +66,8 @@ static quern_status run_slice(struct bench *b, quern_op *op, const struct kernel
     launch.kernel = k->plan.symbol;
     launch.kernarg = kernarg;
     plan_geometry(s->plan, s->slices, 0, launch.grid, launch.block);
-    values.workgroups = (int32_t)plan_workgroups(s->plan, launch.grid);
-    launch.kernarg_bytes = pack_args(k, &values, kernarg);
+    arg_numbers(&b->guest, s, 0, launch.grid, 0, 0);
+    launch.kernarg_bytes = pack_args(k, &b->guest, kernarg);
     TRY(quern_sim_load(b->sim, k->bytes, k->size, &module));
     const quern_status status = quern_sim_run(module, &launch, counts);
     quern_sim_unload(module);
@@ -133,7 +85,7 @@ static quern_status run(struct bench *b, quern_op *op, int64_t m, struct quern_v
     const size_t count = plan_slices(&set->plans, m, slices);
 
     for (size_t i = 0; i < count; i++)
-        TRY(run_slice(b, op, set->kernels[slices[i].plan - set->plans.plans], &slices[i],
+        TRY(run_slice(b, set->kernels[slices[i].plan - set->plans.plans], &slices[i],
                       &out->counts));
     out->seconds = (double)(os_now() - start) * 1e-9;
     return QUERN_OK;
@@ -168,12 +120,11 @@ static double tolerance_of(const struct quern_problem *p, const struct target *t
 static void compare(const struct bench *b, const struct quern_problem *p, int64_t m,
                     struct quern_verification *out)
 {
-    const void *const c = host(b, "c");
     const size_t count = (size_t)m * (size_t)p->n;
     double largest = 0, difference = 0;
 
     for (size_t i = 0; i < count; i++) {
-        const double y = (double)quant_load(p->c, c, i), d = fabs(y - b->reference[i]);
+        const double y = (double)quant_load(p->c, b->host.c, i), d = fabs(y - b->reference[i]);
         /* a NaN must not compare as "no larger" */
         if (!(d <= difference))
             difference = isnan(d) ? INFINITY : d;
@@ -200,7 +151,7 @@ static void compare_weights(const struct bench *b, const struct quern_problem *p
             quant_store(p->c, &word, 0, b->weights[i]);
         }
         const double want = (double)quant_load(p->c, &word, 0);
-        const double got = (double)quant_load(p->c, host(b, "c"), i);
+        const double got = (double)quant_load(p->c, b->host.c, i);
         if (isnan(want) && isnan(got))
             continue;
         const bool same = want == got && signbit(want) == signbit(got);
@@ -216,8 +167,8 @@ static void compare_weights(const struct bench *b, const struct quern_problem *p
 static void tear_down(struct bench *b)
 {
     quern_sim_close(b->sim);
-    for (size_t i = 0; i < b->count; i++)
-        os.free(b->host[i]);
+    for (size_t i = 0; i < OPERAND_COUNT; i++)
+        os.free(b->host.at[i]);
     os.free(b->reference);
     os.free(b->weights);
 }
@@ -227,21 +178,11 @@ static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t se
 {
     TRY(set_up(b, op, m, seed, check));
     TRY(run(b, op, m, out));
-    const struct quant_operands in = {.a = host(b, "a"),
-                                      .b = host(b, "b"),
-                                      .scales = host(b, "scales"),
-                                      .bias = host(b, "bias"),
-                                      .absmax8 = host(b, "absmax8"),
-                                      .code = host(b, "code"),
-                                      .offset = host(b, "offset"),
-                                      .zeros = host(b, "zeros"),
-                                      .a_scale = host(b, "a_scale"),
-                                      .b_scale = host(b, "b_scale")};
     if (op->spelling.problem.op == QUERN_OP_DEQUANT) {
-        TRY(quant_dequantise(&op->spelling.problem, &in, b->weights));
+        TRY(quant_dequantise(&op->spelling.problem, &b->host, b->weights));
         compare_weights(b, &op->spelling.problem, out);
     } else {
-        TRY(quant_reference(&op->spelling.problem, &in, m, b->reference));
+        TRY(quant_reference(&op->spelling.problem, &b->host, m, b->reference));
         compare(b, &op->spelling.problem, m, out);
     }
     FAIL_IF(!(out->max_error <= out->tolerance), QUERN_E_VERIFY,

@@ -526,42 +526,6 @@ void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units,
     block[1] = block[2] = 1;
 }
 
-size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX])
-{
-    const bool dequant = p->family == FAMILY_DEQUANT;
-    size_t n = 0;
-
-    if (!dequant)
-        args[n++] = PLAN_ARG_A;
-    args[n++] = PLAN_ARG_B;
-    if (p->problem.scale != QUERN_SCALE_TENSOR && problem_has_scale(&p->problem))
-        args[n++] = PLAN_ARG_SCALES;
-    if (p->problem.scale == QUERN_SCALE_NESTED) {
-        args[n++] = PLAN_ARG_ABSMAX8;
-        args[n++] = PLAN_ARG_CODE;
-        args[n++] = PLAN_ARG_OFFSET;
-    }
-    if (p->problem.wq == QUERN_W_INT4 && p->problem.zero != QUERN_ZERO_NONE)
-        args[n++] = PLAN_ARG_ZEROS;
-    if (p->problem.scale == QUERN_SCALE_TENSOR) {
-        if (problem_weight_type(&p->problem) == p->problem.a)
-            args[n++] = PLAN_ARG_A_SCALE;
-        args[n++] = PLAN_ARG_B_SCALE;
-    }
-    if (p->problem.bias)
-        args[n++] = PLAN_ARG_BIAS;
-    args[n++] = PLAN_ARG_C;
-    if (dequant)
-        return n;
-    args[n++] = PLAN_ARG_M;
-    args[n++] = PLAN_ARG_FIRST;
-    args[n++] = PLAN_ARG_LDA;
-    args[n++] = PLAN_ARG_LDC;
-    if (p->resident)
-        args[n++] = PLAN_ARG_WORKGROUPS;
-    return n;
-}
-
 bool plan_dual_dot2(const struct plan *p)
 {
     const bool of_4_bits = p->family == FAMILY_SIMT_W4 || p->family == FAMILY_SIMT_INT4;

@@ -281,37 +281,6 @@ bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, stru
 void plan_explain_sweep(const struct plan_set *set, struct str *out);
 void plan_explain_rows(const struct plan_set *set, int m, struct str *out);
 
-/*
- * Kernel arguments in kernarg order, the same for all kernels of a family:
- *   a, b, [scales,] [absmax8, code, offset,] [zeros,] [a_scale,] [b_scale,] [bias,] c : pointers;
- *   m : i32, rows in this launch from `first` on;
- *   first : i32, the first row;  lda, ldc : i64, in elements;
- *   workgroups : i32, of plans with `resident` alone: those that share the rows of W.
- * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … ,
- * fewer than m_tile at the end of m. Rows of A must start at multiples of plan_row_align bytes; lda
- * may be anything else. Family dequant takes b, scales, [absmax8, code, offset,] c; C is packed.
- */
-enum plan_arg {
-    PLAN_ARG_A = 1,
-    PLAN_ARG_B,
-    PLAN_ARG_SCALES,
-    PLAN_ARG_ABSMAX8,
-    PLAN_ARG_CODE,
-    PLAN_ARG_OFFSET,
-    PLAN_ARG_ZEROS,
-    PLAN_ARG_A_SCALE,
-    PLAN_ARG_B_SCALE,
-    PLAN_ARG_BIAS,
-    PLAN_ARG_C,
-    PLAN_ARG_M,
-    PLAN_ARG_FIRST,
-    PLAN_ARG_LDA,
-    PLAN_ARG_LDC,
-    PLAN_ARG_WORKGROUPS
-};
-#define PLAN_ARGS_MAX 13
-size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARGS_MAX]);
-
 /* Whether products are of f32, which all that is narrower becomes first; in simt_skinny, whether
  * they are of the bytes of fp8 themselves. */
 static inline bool plan_of_f32(const struct plan *p)

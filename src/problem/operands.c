@@ -1,121 +1,205 @@
 /* SPDX-License-Identifier: MIT */
-/* Which operands a problem has, and their shapes: the "Operands" table of docs/formats.md. */
-#include "problem/problem.h"
+/* Which operands a problem has, their types and shapes: what operands.def says of each, evaluated.
+ * docs/formats.md ("Operands") describes the same for people, and test_operands compares. */
+#include "problem/operands.h"
 
-#include <quern/tool.h>
+_Static_assert(OPERAND_COUNT <= QUERN_OPERANDS_MAX && OPERAND_COUNT <= 32,
+               "callers' arrays hold every operand, and so do the bits of operands_of");
+_Static_assert(sizeof(struct quern_args) ==
+                   sizeof(size_t) + (OPERAND_COUNT + 1) * sizeof(void *) + 2 * sizeof(int64_t),
+               "every address in quern_args but that of the workspace is an operand's");
 
-struct list {
-    struct quern_operand *operands;
-    size_t count;
+const struct operand_row operand_rows[OPERAND_COUNT] = {
+#define OPERAND(number, name, present, element, shape, access, alignment, weights)                 \
+    {#name, offsetof(struct quern_args, name), QUERN_SIM_##access, alignment, weights},
+#include "problem/operands.def"
 };
 
-static void add(struct list *list, const char *name, const char *dtype, unsigned element,
-                enum quern_sim_access access, int rank, int64_t d0, int64_t d1, int64_t d2)
-{
-    struct quern_operand *const o = &list->operands[list->count++];
+/* ---- What the rows call ---------------------------------------------------------------------- */
 
-    *o = (struct quern_operand){
-        .name = name, .dtype = dtype, .rank = rank, .shape = {d0, d1, d2}, .access = access};
-    /* dimensions are at most 2^30 and m at most 2^31, so the product fits */
-    o->bytes = element;
-    for (int i = 0; i < rank; i++)
-        o->bytes *= (uint64_t)o->shape[i];
+struct element {
+    const char *dtype;
+    unsigned bytes;
+};
+#define U8  (struct element){"u8", 1}
+#define I32 (struct element){"i32", 4}
+#define F32 element_of(QUERN_F32)
+
+static struct element element_of(enum quern_dtype t)
+{
+    return (struct element){dtype_name(t), dtype_bytes(t)};
 }
 
-static void add_weights(struct list *list, const struct quern_problem *p)
-{
-    const int64_t n = p->n, k = p->k;
+struct shape {
+    int rank;
+    int64_t size[3];
+};
 
+static struct shape vector(int64_t n)
+{
+    return (struct shape){1, {n}};
+}
+
+static struct shape matrix(int64_t rows, int64_t columns)
+{
+    return (struct shape){2, {rows, columns}};
+}
+
+/* Runs of weights that share a scale: of a row of W, and of all. */
+static int64_t groups_of_row(const struct quern_problem *p)
+{
+    return problem_has_group(p) ? p->k / problem_group(p) : 0;
+}
+
+static int64_t groups(const struct quern_problem *p)
+{
+    return p->n * groups_of_row(p);
+}
+
+static bool nested(const struct quern_problem *p)
+{
+    return p->scale == QUERN_SCALE_NESTED;
+}
+
+static bool zero_points(const struct quern_problem *p)
+{
+    return p->zero == QUERN_ZERO_U8 || p->zero == QUERN_ZERO_SCALED;
+}
+
+static struct element packed_element(const struct quern_problem *p)
+{
+    return p->layout == QUERN_LAYOUT_DENSE ? element_of(problem_weight_type(p))
+           : p->layout == QUERN_LAYOUT_BNB || p->layout == QUERN_LAYOUT_TILEN ? U8
+                                                                              : I32;
+}
+
+static struct shape packed_shape(const struct quern_problem *p)
+{
     switch (p->layout) {
     case QUERN_LAYOUT_BNB:
     case QUERN_LAYOUT_TILEN:
-        add(list, "b", "u8", 1, QUERN_SIM_READ, 2, n, k / 2, 0);
-        break;
+        return matrix(p->n, p->k / 2);
     case QUERN_LAYOUT_K8:
     case QUERN_LAYOUT_EXL:
-        add(list, "b", "i32", 4, QUERN_SIM_READ, 2, n, k / 8, 0);
-        break;
+        return matrix(p->n, p->k / 8);
     case QUERN_LAYOUT_CK:
-        add(list, "b", "i32", 4, QUERN_SIM_READ, 3, k / 32, n, 4);
-        break;
+        return (struct shape){3, {p->k / 32, p->n, 4}};
     case QUERN_LAYOUT_GPTQ:
-        add(list, "b", "i32", 4, QUERN_SIM_READ, 2, k / 8, n, 0);
-        break;
+        return matrix(p->k / 8, p->n);
     case QUERN_LAYOUT_AWQ:
-        add(list, "b", "i32", 4, QUERN_SIM_READ, 2, k, n / 8, 0);
-        break;
+        return matrix(p->k, p->n / 8);
     case QUERN_LAYOUT_DENSE:
-        if (p->wq == QUERN_W_NONE)
-            add(list, "b", dtype_name(p->a), dtype_bytes(p->a), QUERN_SIM_READ, 2, n, k, 0);
-        else
-            add(list, "b", weight_name(p->wq), 1, QUERN_SIM_READ, 2, n, k, 0);
         break;
     }
+    return matrix(p->n, p->k);
 }
 
-static enum quern_dtype scale_dtype(enum quern_scale scale)
+static struct element scales_element(const struct quern_problem *p)
 {
-    return scale == QUERN_SCALE_F16    ? QUERN_F16
-           : scale == QUERN_SCALE_BF16 ? QUERN_BF16
-                                       : QUERN_F32;
+    return p->scale == QUERN_SCALE_E8M0 ? U8 : element_of(problem_scale_type(p));
 }
 
-static void add_scales(struct list *list, const struct quern_problem *p)
+static struct element zeros_element(const struct quern_problem *p)
 {
-    const int64_t groups = problem_has_group(p) ? p->k / problem_group(p) : 0;
-    const enum quern_dtype t = scale_dtype(p->scale);
+    return p->zero == QUERN_ZERO_U8 ? U8 : scales_element(p);
+}
 
-    switch (p->wq) {
-    case QUERN_W_NF4:
-    case QUERN_W_FP4:
-        if (p->scale == QUERN_SCALE_NESTED) {
-            add(list, "scales", "f32", 4, QUERN_SIM_READ, 1, (p->n * groups + 255) / 256, 0, 0);
-            add(list, "absmax8", "u8", 1, QUERN_SIM_READ, 1, p->n * groups, 0, 0);
-            add(list, "code", "f32", 4, QUERN_SIM_READ, 1, 256, 0, 0);
-            add(list, "offset", "f32", 4, QUERN_SIM_READ, 1, 1, 0, 0);
-        } else {
-            add(list, "scales", "f32", 4, QUERN_SIM_READ, 1, p->n * groups, 0, 0);
-        }
+/* Absmax are those of W flattened, as bitsandbytes has them; other scales stand in rows. */
+static struct shape scales_shape(const struct quern_problem *p)
+{
+    if (nested(p))
+        return vector((groups(p) + OPERAND_NEST - 1) / OPERAND_NEST);
+    if (p->wq == QUERN_W_NF4 || p->wq == QUERN_W_FP4)
+        return vector(groups(p));
+    return matrix(p->n, groups_of_row(p));
+}
+
+static struct shape result_shape(const struct quern_problem *p, int64_t m)
+{
+    return p->op == QUERN_OP_DEQUANT ? matrix(p->n, p->k) : matrix(m, p->n);
+}
+
+/* ---- The rows of one problem ----------------------------------------------------------------- */
+
+uint32_t operands_of(const struct quern_problem *p)
+{
+    uint32_t operands = 0;
+
+#define OPERAND(number, name, present, ...) operands |= (uint32_t)(present) << OPERAND_##number;
+#include "problem/operands.def"
+    return operands;
+}
+
+bool operand_describe(const struct quern_problem *p, enum operand which, int64_t m,
+                      struct quern_operand *out)
+{
+    const struct operand_row *const row = &operand_rows[which];
+    struct element element = {0};
+    struct shape shape = {0};
+
+    if (!(operands_of(p) >> which & 1))
+        return false;
+    switch (which) {
+#define OPERAND(number, name, present, its_element, its_shape, ...)                                \
+    case OPERAND_##number:                                                                         \
+        element = its_element;                                                                     \
+        shape = its_shape;                                                                         \
         break;
-    case QUERN_W_MXFP4:
-        add(list, "scales", "u8", 1, QUERN_SIM_READ, 2, p->n, groups, 0);
-        break;
-    case QUERN_W_INT4:
-        add(list, "scales", dtype_name(t), dtype_bytes(t), QUERN_SIM_READ, 2, p->n, groups, 0);
-        if (p->zero == QUERN_ZERO_U8)
-            add(list, "zeros", "u8", 1, QUERN_SIM_READ, 2, p->n, groups, 0);
-        else if (p->zero == QUERN_ZERO_SCALED)
-            add(list, "zeros", dtype_name(t), dtype_bytes(t), QUERN_SIM_READ, 2, p->n, groups, 0);
-        break;
-    case QUERN_W_FP8:
-    case QUERN_W_FP8FNUZ:
-        if (p->a == QUERN_DT_FP8 || p->a == QUERN_DT_FP8FNUZ)
-            add(list, "a_scale", "f32", 4, QUERN_SIM_READ, 1, 1, 0, 0);
-        add(list, "b_scale", "f32", 4, QUERN_SIM_READ, 1, 1, 0, 0);
-        break;
-    case QUERN_W_NONE:
+#include "problem/operands.def"
+    case OPERAND_COUNT:
         break;
     }
+    *out = (struct quern_operand){.name = row->name,
+                                  .dtype = element.dtype,
+                                  .rank = shape.rank,
+                                  .bytes = element.bytes,
+                                  .access = row->access,
+                                  .weights = row->weights};
+    /* dimensions are at most 2^30 and m is at most 2^31, so that the product fits */
+    for (int i = 0; i < shape.rank; i++)
+        out->bytes *= (uint64_t)(out->shape[i] = shape.size[i]);
+    return true;
 }
+
+/* ---- The public functions -------------------------------------------------------------------- */
 
 quern_status quern_problem_operands(const struct quern_problem *problem, int64_t m,
                                     struct quern_operand *operands, size_t *count)
 {
     struct quern_problem p;
-    struct list list = {.operands = operands};
 
     FAIL_IF(!operands || !count, QUERN_E_ARGUMENT, "%s is null", operands ? "count" : "operands");
     TRY(problem_normalise(problem, &p));
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m=%lld is out of range; expected 1 to %d",
             (long long)m, INT32_MAX);
-    if (problem_has_activation(&p))
-        add(&list, "a", dtype_name(p.a), dtype_bytes(p.a), QUERN_SIM_READ, 2, m, p.k, 0);
-    add_weights(&list, &p);
-    add_scales(&list, &p);
-    if (p.bias)
-        add(&list, "bias", dtype_name(p.c), dtype_bytes(p.c), QUERN_SIM_READ, 1, p.n, 0, 0);
-    add(&list, "c", dtype_name(p.c), dtype_bytes(p.c), QUERN_SIM_WRITE, 2,
-        p.op == QUERN_OP_DEQUANT ? p.n : m, p.op == QUERN_OP_DEQUANT ? p.k : p.n, 0);
-    *count = list.count;
+    *count = 0;
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        *count += operand_describe(&p, (enum operand)i, m, &operands[*count]);
     return QUERN_OK;
+}
+
+/* Null for a name that no operand has. */
+static const struct operand_row *row_named(const char *name)
+{
+    for (size_t i = 0; i < OPERAND_COUNT && name; i++)
+        if (!strcmp(operand_rows[i].name, name))
+            return &operand_rows[i];
+    return NULL;
+}
+
+quern_status quern_args_set(struct quern_args *args, const char *name, const void *address)
+{
+    const struct operand_row *const row = row_named(name);
+
+    FAIL_IF(!args, QUERN_E_ARGUMENT, "args is null");
+    FAIL_IF(!row, QUERN_E_ARGUMENT, "'%s' is no operand", name ? name : "");
+    memcpy((char *)args + row->in_args, &address, sizeof address);
+    return QUERN_OK;
+}
+
+void *quern_args_get(const struct quern_args *args, const char *name)
+{
+    const struct operand_row *const row = row_named(name);
+
+    return args && row ? operand_address(args, (enum operand)(row - operand_rows)) : NULL;
 }

@@ -87,6 +87,13 @@ enum quern_dtype problem_weight_type(const struct quern_problem *p)
     return p->wq == QUERN_W_FP8 ? QUERN_DT_FP8 : p->wq == QUERN_W_FP8FNUZ ? QUERN_DT_FP8FNUZ : p->a;
 }
 
+enum quern_dtype problem_scale_type(const struct quern_problem *p)
+{
+    return p->scale == QUERN_SCALE_F16    ? QUERN_F16
+           : p->scale == QUERN_SCALE_BF16 ? QUERN_BF16
+                                          : QUERN_F32;
+}
+
 bool problem_equal(const struct quern_problem *p, const struct quern_problem *q)
 {
     return p->n == q->n && p->k == q->k && p->op == q->op && p->wq == q->wq &&

@@ -25,6 +25,10 @@ int64_t problem_group(const struct quern_problem *p);
 /* The type of the weights of layout dense: fp8, or that of A. */
 enum quern_dtype problem_weight_type(const struct quern_problem *p);
 
+/* The type of int4's scales, and of scaled zero points; f32 for the scales of other kinds, but for
+ * MXFP4's, which are bytes. */
+enum quern_dtype problem_scale_type(const struct quern_problem *p);
+
 /* Equality and a hash of normalised problems. */
 bool problem_equal(const struct quern_problem *p, const struct quern_problem *q);
 uint64_t problem_hash(const struct quern_problem *p);

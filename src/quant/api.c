@@ -8,112 +8,92 @@
 
 #include <string.h>
 
-/* Operands of the weights of a normalised problem: those of quern_problem_operands but for a and
- * its scale, bias and c, which the quantiser neither makes nor reads. */
-struct weights {
-    struct quern_problem problem;
-    struct quern_operand operands[QUERN_OPERANDS_MAX];
-    size_t count;
-};
-
-static quern_status weights_of(const struct quern_problem *problem, struct weights *w)
+static quern_status normalise(const struct quern_problem *problem, struct quern_problem *normal)
 {
-    struct quern_operand all[QUERN_OPERANDS_MAX];
-    size_t count;
-
-    *w = (struct weights){0};
-    TRY(problem_normalise(problem, &w->problem));
-    TRY(quant_accepts(&w->problem));
-    TRY(quern_problem_operands(problem, 1, all, &count));
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(all[i].name, "a") && strcmp(all[i].name, "a_scale") &&
-            strcmp(all[i].name, "bias") && strcmp(all[i].name, "c"))
-            w->operands[w->count++] = all[i];
-    return QUERN_OK;
+    TRY(problem_normalise(problem, normal));
+    return quant_accepts(normal);
 }
 
-static void *data_of(const struct quern_quantized *operands, size_t count, const char *name)
+static quern_status quantise_nested(const struct quern_problem *p, const float *values,
+                                    size_t count, const union operand_pointers *out)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(operands[i].name, name))
-            return operands[i].data;
-    return NULL;
-}
-
-static quern_status quantise_nested(const struct weights *w, const float *values, size_t count,
-                                    const struct quern_quantized *out)
-{
-    const struct quern_problem *const p = &w->problem;
     const size_t group = (size_t)problem_group(p), blocks = count / group;
     float *const absmax = os.malloc(blocks * sizeof *absmax);
-    float *const code = data_of(out, w->count, "code");
-    float *const offset = data_of(out, w->count, "offset");
+    float *const offset = out->offset;
 
     FAIL_IF(!absmax, QUERN_E_MEMORY, "no memory for %zu absmax", blocks);
-    quant_quantise_4bit(p->wq, values, count, group, data_of(out, w->count, "b"), absmax);
-    quant_nest_code(code);
+    quant_quantise_4bit(p->wq, values, count, group, out->b, absmax);
+    quant_nest_code(out->code);
     *offset = quant_nest_offset(absmax, blocks);
-    quant_nest(absmax, blocks, code, *offset, data_of(out, w->count, "absmax8"),
-               data_of(out, w->count, "scales"));
+    quant_nest(absmax, blocks, out->code, *offset, out->absmax8, out->scales);
     os.free(absmax);
     return QUERN_OK;
 }
 
-static quern_status quantise(const struct weights *w, const float *values,
-                             const struct quern_quantized *out)
+static quern_status quantise(const struct quern_problem *p, const float *values,
+                             const union operand_pointers *out)
 {
-    const struct quern_problem *const p = &w->problem;
     const size_t count = (size_t)p->n * (size_t)p->k;
-    void *const b = data_of(out, w->count, "b"), *const scales = data_of(out, w->count, "scales");
 
     if (p->scale == QUERN_SCALE_NESTED)
-        return quantise_nested(w, values, count, out);
+        return quantise_nested(p, values, count, out);
     if (quant_is_dense(p)) {
-        quant_quantise_dense(p, values, b, data_of(out, w->count, "b_scale"));
+        quant_quantise_dense(p, values, out->b, out->b_scale);
         return QUERN_OK;
     }
     if (p->wq == QUERN_W_INT4)
-        return quant_quantise_int4(p, values, b, scales, data_of(out, w->count, "zeros"));
+        return quant_quantise_int4(p, values, out->b, out->scales, out->zeros);
     if (p->wq == QUERN_W_MXFP4)
-        quant_quantise_mxfp4(values, count, b, scales);
+        quant_quantise_mxfp4(values, count, out->b, out->scales);
     else
-        quant_quantise_4bit(p->wq, values, count, (size_t)problem_group(p), b, scales);
+        quant_quantise_4bit(p->wq, values, count, (size_t)problem_group(p), out->b, out->scales);
     return QUERN_OK;
 }
 
-static quern_status allocate(const struct weights *w, struct quern_quantized *out)
+/* Describes operand i if the quantiser makes it. */
+static bool is_made(const struct quern_problem *p, int i, struct quern_operand *o)
 {
-    for (size_t i = 0; i < w->count; i++) {
-        const struct quern_operand *const o = &w->operands[i];
+    return operand_rows[i].weights && operand_describe(p, (enum operand)i, 1, o);
+}
 
-        out[i] = (struct quern_quantized){
-            .name = o->name, .data = os.malloc(o->bytes), .bytes = o->bytes};
-        FAIL_IF(!out[i].data, QUERN_E_MEMORY, "no memory for operand %s of %zu bytes", o->name,
-                out[i].bytes);
+/* Fills made[] and *count, which are right when it fails too. */
+static quern_status make(const struct quern_problem *p, const float *w,
+                         struct quern_quantized made[OPERAND_COUNT], size_t *count)
+{
+    union operand_pointers out = {0};
+    struct quern_operand o;
+
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        if (!is_made(p, i, &o))
+            continue;
+        out.at[i] = os.malloc(o.bytes);
+        FAIL_IF(!out.at[i], QUERN_E_MEMORY, "no memory for operand %s of %zu bytes", o.name,
+                (size_t)o.bytes);
+        made[(*count)++] =
+            (struct quern_quantized){.name = o.name, .data = out.at[i], .bytes = o.bytes};
     }
-    return QUERN_OK;
+    return quantise(p, w, &out);
 }
 
 quern_status quern_quantize(const struct quern_problem *problem, const float *w,
                             struct quern_quantized *operands, size_t *count)
 {
-    struct quern_quantized made[QUERN_OPERANDS_MAX] = {0};
-    struct weights weights;
+    struct quern_quantized made[OPERAND_COUNT];
+    struct quern_problem p;
+    size_t made_count = 0;
 
     FAIL_IF(!w || !operands || !count, QUERN_E_ARGUMENT, "%s is null",
             !w          ? "w"
             : !operands ? "operands"
                         : "count");
-    TRY(weights_of(problem, &weights));
-    quern_status status = allocate(&weights, made);
-    if (status == QUERN_OK)
-        status = quantise(&weights, w, made);
+    TRY(normalise(problem, &p));
+    const quern_status status = make(&p, w, made, &made_count);
     if (status != QUERN_OK) {
-        quern_quantized_free(made, weights.count);
+        quern_quantized_free(made, made_count);
         return status;
     }
-    memcpy(operands, made, weights.count * sizeof *made);
-    *count = weights.count;
+    memcpy(operands, made, made_count * sizeof *made);
+    *count = made_count;
     return QUERN_OK;
 }
 
@@ -125,44 +105,33 @@ void quern_quantized_free(struct quern_quantized *operands, size_t count)
     }
 }
 
-/* The operand of that name, which must have exactly `bytes` bytes. */
-static quern_status find(const struct quern_quantized *operands, size_t count, const char *name,
-                         size_t bytes, const void **data)
+/* Where the operand is among those given; it must have exactly its own size. */
+static quern_status find(const struct quern_quantized *operands, size_t count,
+                         const struct quern_operand *o, void **data)
 {
     for (size_t i = 0; i < count; i++) {
-        if (!operands[i].name || strcmp(operands[i].name, name))
+        if (!operands[i].name || strcmp(operands[i].name, o->name))
             continue;
-        FAIL_IF(operands[i].bytes != bytes || !operands[i].data, QUERN_E_BUFFER,
-                "operand %s has %zu bytes; the problem needs exactly %zu", name,
-                operands[i].data ? operands[i].bytes : 0, bytes);
+        FAIL_IF(operands[i].bytes != o->bytes || !operands[i].data, QUERN_E_BUFFER,
+                "operand %s has %zu bytes; the problem needs exactly %zu", o->name,
+                operands[i].data ? operands[i].bytes : 0, (size_t)o->bytes);
         *data = operands[i].data;
         return QUERN_OK;
     }
-    FAIL(QUERN_E_ARGUMENT, "operand %s is missing", name);
+    FAIL(QUERN_E_ARGUMENT, "operand %s is missing", o->name);
 }
 
 quern_status quern_dequantize(const struct quern_problem *problem,
                               const struct quern_quantized *operands, size_t count, float *w)
 {
-    struct quant_operands in = {0};
-    const struct {
-        const char *name;
-        const void **at;
-    } members[] = {{"b", &in.b},
-                   {"scales", &in.scales},
-                   {"absmax8", &in.absmax8},
-                   {"code", &in.code},
-                   {"offset", &in.offset},
-                   {"zeros", &in.zeros},
-                   {"b_scale", &in.b_scale}};
-    struct weights weights;
+    union operand_pointers in = {0};
+    struct quern_problem p;
+    struct quern_operand o;
 
     FAIL_IF((!operands && count) || !w, QUERN_E_ARGUMENT, "%s is null", w ? "operands" : "w");
-    TRY(weights_of(problem, &weights));
-    for (size_t i = 0; i < weights.count; i++)
-        for (size_t j = 0; j < sizeof members / sizeof *members; j++)
-            if (!strcmp(weights.operands[i].name, members[j].name))
-                TRY(find(operands, count, members[j].name, weights.operands[i].bytes,
-                         members[j].at));
-    return quant_dequantise(&weights.problem, &in, w);
+    TRY(normalise(problem, &p));
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (is_made(&p, i, &o))
+            TRY(find(operands, count, &o, &in.at[i]));
+    return quant_dequantise(&p, &in, w);
 }

@@ -69,7 +69,7 @@ static float scale_of(const void *scale)
     return scale ? *(const float *)scale : 1.0f;
 }
 
-void quant_dense_row(const struct quern_problem *p, const struct quant_operands *in, size_t row,
+void quant_dense_row(const struct quern_problem *p, const union operand_pointers *in, size_t row,
                      double *w)
 {
     const enum quern_dtype type = problem_weight_type(p);
@@ -115,7 +115,7 @@ static void run_all(struct job *job, void (*function)(void *user, size_t i))
     parallel_for((job->count + RUN - 1) / RUN, os_cpu_count(), function, job);
 }
 
-void quant_dequantise_dense(const struct quern_problem *p, const struct quant_operands *in,
+void quant_dequantise_dense(const struct quern_problem *p, const union operand_pointers *in,
                             float *w)
 {
     struct job job = {.type = problem_weight_type(p),

@@ -11,13 +11,6 @@
 #define STEPS  15 /* between the least and the largest code */
 #define MIDDLE 8  /* the code of zero, where there are no zero points */
 
-enum quern_dtype quant_scale_type(const struct quern_problem *p)
-{
-    return p->scale == QUERN_SCALE_F16    ? QUERN_F16
-           : p->scale == QUERN_SCALE_BF16 ? QUERN_BF16
-                                          : QUERN_F32;
-}
-
 /* ---- Quantise -------------------------------------------------------------------------------- */
 
 struct quantise {
@@ -36,7 +29,7 @@ static unsigned nearest_code(double x)
 static void quantise_group(const struct quantise *q, const float *w, size_t count, uint32_t *k8,
                            size_t at)
 {
-    const enum quern_dtype type = quant_scale_type(q->problem);
+    const enum quern_dtype type = problem_scale_type(q->problem);
     const bool symmetric = q->problem->zero == QUERN_ZERO_NONE;
     double least = 0, most = 0;
     bool finite = true;
@@ -100,7 +93,7 @@ quern_status quant_quantise_int4(const struct quern_problem *problem, const floa
 static void group_values(const struct quern_problem *p, const void *scales, const void *zeros,
                          size_t at, double value[16])
 {
-    const enum quern_dtype type = quant_scale_type(p);
+    const enum quern_dtype type = problem_scale_type(p);
     const double s = (double)quant_load(type, scales, at);
     const double zs = p->zero == QUERN_ZERO_SCALED ? (double)quant_load(type, zeros, at) : 0;
     const int z = p->zero == QUERN_ZERO_U8 ? ((const uint8_t *)zeros)[at] : MIDDLE;
@@ -116,7 +109,7 @@ static void group_values(const struct quern_problem *p, const void *scales, cons
 static void group_values_f32(const struct quern_problem *p, const void *scales, const void *zeros,
                              size_t at, float value[16])
 {
-    const enum quern_dtype type = quant_scale_type(p);
+    const enum quern_dtype type = problem_scale_type(p);
     const float s = quant_load(type, scales, at);
     double exact[16];
 
@@ -162,7 +155,7 @@ void quant_int4_row_f32(const struct quern_problem *p, const uint32_t *k8, const
 struct dequantise {
     const struct quern_problem *problem;
     const uint32_t *k8;
-    const struct quant_operands *in;
+    const union operand_pointers *in;
     float *w;
 };
 
@@ -175,7 +168,7 @@ static void dequantise_row(void *user, size_t row)
 }
 
 quern_status quant_dequantise_int4(const struct quern_problem *problem,
-                                   const struct quant_operands *in, float *w)
+                                   const union operand_pointers *in, float *w)
 {
     const bool in_place = problem->layout == QUERN_LAYOUT_K8;
     const size_t bytes = (size_t)problem->n * (size_t)problem->k / 2;

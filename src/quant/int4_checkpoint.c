@@ -64,7 +64,7 @@ static quern_status check_tensors(const struct import *m)
     const struct quern_checkpoint *const c = m->from;
     const bool awq = c->kind == QUERN_CHECKPOINT_AWQ, rows = by_rows(m);
     const char *const *const names = tensor_names(m);
-    const size_t scale_bytes = dtype_bytes(quant_scale_type(&m->problem));
+    const size_t scale_bytes = dtype_bytes(problem_scale_type(&m->problem));
 
     FAIL_IF(m->n % 8, QUERN_E_DECLINED,
             "n=%zu: checkpoints hold zero points in words of eight, so n is a multiple of 8", m->n);
@@ -94,7 +94,7 @@ static quern_status check_tensors(const struct import *m)
 
 static quern_status check_scales(const struct import *m)
 {
-    const enum quern_dtype type = quant_scale_type(&m->problem);
+    const enum quern_dtype type = problem_scale_type(&m->problem);
 
     const size_t columns = by_rows(m) ? m->groups : m->n;
 
@@ -126,7 +126,7 @@ static unsigned zero_of(const struct import *m, size_t g, size_t n)
 
 static quern_status write_zeros(const struct import *m, void *zeros)
 {
-    const enum quern_dtype type = quant_scale_type(&m->problem);
+    const enum quern_dtype type = problem_scale_type(&m->problem);
 
     for (size_t n = 0; n < m->n; n++)
         for (size_t g = 0; g < m->groups; g++) {
@@ -153,7 +153,7 @@ static quern_status write_zeros(const struct import *m, void *zeros)
 
 static void write_scales(const struct import *m, void *scales)
 {
-    const size_t bytes = dtype_bytes(quant_scale_type(&m->problem));
+    const size_t bytes = dtype_bytes(problem_scale_type(&m->problem));
 
     for (size_t n = 0; n < m->n; n++)
         for (size_t g = 0; g < m->groups; g++)
@@ -236,7 +236,7 @@ static void *add(struct quern_quantized *out, size_t *count, const char *name, s
 static quern_status convert(struct import *m, struct quern_quantized *out, size_t *count)
 {
     const size_t points = m->n * m->groups;
-    const size_t scale_bytes = points * dtype_bytes(quant_scale_type(&m->problem));
+    const size_t scale_bytes = points * dtype_bytes(problem_scale_type(&m->problem));
     const enum quern_zero zero = m->problem.zero;
 
     TRY(check_tensors(m));

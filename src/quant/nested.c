@@ -30,7 +30,7 @@ static int ascending(const void *p, const void *q)
     return (x > y) - (x < y);
 }
 
-void quant_nest_code(float code[QUANT_NEST])
+void quant_nest_code(float code[OPERAND_NEST])
 {
     size_t count = 0;
 
@@ -47,7 +47,7 @@ void quant_nest_code(float code[QUANT_NEST])
     }
     code[count++] = 0;
     code[count] = 1;
-    qsort(code, QUANT_NEST, sizeof *code, ascending);
+    qsort(code, OPERAND_NEST, sizeof *code, ascending);
 }
 
 float quant_nest_offset(const float *absmax, size_t count)
@@ -60,9 +60,9 @@ float quant_nest_offset(const float *absmax, size_t count)
 }
 
 /* The number of midpoints of the code below x; NaN lies above them all. */
-static uint8_t nearest(const float code[QUANT_NEST], float x)
+static uint8_t nearest(const float code[OPERAND_NEST], float x)
 {
-    size_t low = 0, high = QUANT_NEST - 1;
+    size_t low = 0, high = OPERAND_NEST - 1;
 
     x = x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;
     while (low < high) {
@@ -76,12 +76,12 @@ static uint8_t nearest(const float code[QUANT_NEST], float x)
     return (uint8_t)low;
 }
 
-void quant_nest(const float *absmax, size_t count, const float code[QUANT_NEST], float offset,
+void quant_nest(const float *absmax, size_t count, const float code[OPERAND_NEST], float offset,
                 uint8_t *absmax8, float *scales)
 {
-    for (size_t first = 0; first < count; first += QUANT_NEST) {
-        const size_t left = count - first, n = left < QUANT_NEST ? left : QUANT_NEST;
-        const bool last = n < QUANT_NEST; /* a short run is divided, and its scale raised */
+    for (size_t first = 0; first < count; first += OPERAND_NEST) {
+        const size_t left = count - first, n = left < OPERAND_NEST ? left : OPERAND_NEST;
+        const bool last = n < OPERAND_NEST; /* a short run is divided, and its scale raised */
         float most = 0;
 
         for (size_t i = 0; i < n; i++) {
@@ -92,7 +92,7 @@ void quant_nest(const float *absmax, size_t count, const float code[QUANT_NEST],
                 break;
         }
         const float raised = most < SCALE_LEAST ? SCALE_LEAST : most, inverse = 1.0f / raised;
-        scales[first / QUANT_NEST] = last ? raised : most;
+        scales[first / OPERAND_NEST] = last ? raised : most;
         for (size_t i = 0; i < n; i++) {
             const float x = absmax[first + i] - offset;
             absmax8[first + i] = nearest(code, last ? x / raised : x * inverse);
@@ -100,11 +100,11 @@ void quant_nest(const float *absmax, size_t count, const float code[QUANT_NEST],
     }
 }
 
-void quant_unnest(const uint8_t *absmax8, const float code[QUANT_NEST], const float *scales,
+void quant_unnest(const uint8_t *absmax8, const float code[OPERAND_NEST], const float *scales,
                   float offset, size_t count, float *absmax)
 {
     for (size_t i = 0; i < count; i++) {
-        const float product = code[absmax8[i]] * scales[i / QUANT_NEST];
+        const float product = code[absmax8[i]] * scales[i / OPERAND_NEST];
 
         absmax[i] = product + offset;
     }

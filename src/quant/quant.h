@@ -3,6 +3,7 @@
 #ifndef QUERN_QUANT_QUANT_H
 #define QUERN_QUANT_QUANT_H
 
+#include "problem/operands.h"
 #include "problem/problem.h"
 
 #include <stddef.h>
@@ -56,15 +57,12 @@ void quant_quantise_mxfp4(const float *w, size_t count, uint8_t *packed, uint8_t
  * The offset is the mean of all absmax, here the nearest float to it; scales has ⌈count/256⌉
  * floats.
  */
-#define QUANT_NEST 256
-void quant_nest_code(float code[QUANT_NEST]);
+void quant_nest_code(float code[OPERAND_NEST]);
 float quant_nest_offset(const float *absmax, size_t count);
-void quant_nest(const float *absmax, size_t count, const float code[QUANT_NEST], float offset,
+void quant_nest(const float *absmax, size_t count, const float code[OPERAND_NEST], float offset,
                 uint8_t *absmax8, float *scales);
-void quant_unnest(const uint8_t *absmax8, const float code[QUANT_NEST], const float *scales,
+void quant_unnest(const uint8_t *absmax8, const float code[OPERAND_NEST], const float *scales,
                   float offset, size_t count, float *absmax);
-
-struct quant_operands;
 
 /*
  * int4 (docs/formats.md): a group's weights stand for (q - z)·s, z = 8 without zero points; or,
@@ -87,7 +85,7 @@ void quant_int4_row_f32(const struct quern_problem *problem, const uint32_t *k8,
 
 /* All rows, in any of int4's layouts. QUERN_E_MEMORY. */
 quern_status quant_dequantise_int4(const struct quern_problem *problem,
-                                   const struct quant_operands *in, float *w);
+                                   const union operand_pointers *in, float *w);
 
 /*
  * Weights of layout dense. Row `row` times b_scale, exactly; all of them, rounded once; and from
@@ -95,15 +93,12 @@ quern_status quant_dequantise_int4(const struct quern_problem *problem,
  * b_scale is null where the problem has none. The last two block.
  */
 bool quant_is_dense(const struct quern_problem *problem);
-void quant_dense_row(const struct quern_problem *problem, const struct quant_operands *in,
+void quant_dense_row(const struct quern_problem *problem, const union operand_pointers *in,
                      size_t row, double *w);
-void quant_dequantise_dense(const struct quern_problem *problem, const struct quant_operands *in,
+void quant_dequantise_dense(const struct quern_problem *problem, const union operand_pointers *in,
                             float *w);
 void quant_quantise_dense(const struct quern_problem *problem, const float *w, void *b,
                           float *b_scale);
-
-/* The type of a problem's scales, and of scaled zero points; f32 for those of other kinds. */
-enum quern_dtype quant_scale_type(const struct quern_problem *problem);
 
 /*
  * Packed int4 weights of a normalised problem from its layout to another, both one of k8, exl, ck,
@@ -118,24 +113,6 @@ quern_status quant_repack(const struct quern_problem *problem, enum quern_layout
 quern_status quant_repack_columns(const struct quern_problem *problem, enum quern_layout to,
                                   const void *b, const uint32_t *perm, void *out);
 
-/* The operands of one layer on the CPU; those that a problem has not are null. */
-struct quant_operands {
-    const void *a; /* [M,K] in problem->a, packed */
-    const void *b;
-    const void *scales;
-    const void *bias;    /* [N] in problem->c */
-    const void *absmax8; /* of nested absmax: u8, f32 [256], f32 */
-    const void *code;
-    const void *offset;
-    const void *zeros;             /* of int4: u8, or the type of the scales */
-    const void *a_scale, *b_scale; /* of fp8: f32 */
-};
-
-/* The same, to be filled. */
-struct quant_buffers {
-    void *a, *b, *scales, *bias, *absmax8, *code, *offset, *zeros, *a_scale, *b_scale;
-};
-
 /*
  * Whether this room knows the weights of a normalised problem: nf4 and fp4 in layout bnb, mxfp4 in
  * layout k8, int4 in layouts k8, exl, ck, gptq and awq, the others in layout dense.
@@ -144,14 +121,14 @@ struct quant_buffers {
 quern_status quant_accepts(const struct quern_problem *problem);
 
 /* The scales of all N*K/group blocks as floats; not for int4 and layout dense. */
-void quant_scales(const struct quern_problem *problem, const struct quant_operands *in,
+void quant_scales(const struct quern_problem *problem, const union operand_pointers *in,
                   float *scales);
 
 /*
  * The weights of an accepted problem, f32 [N,K]: code value times scale (int4: by its formula),
  * rounded once. Blocks. QUERN_E_MEMORY.
  */
-quern_status quant_dequantise(const struct quern_problem *problem, const struct quant_operands *in,
+quern_status quant_dequantise(const struct quern_problem *problem, const union operand_pointers *in,
                               float *w);
 
 /*
@@ -160,7 +137,7 @@ quern_status quant_dequantise(const struct quern_problem *problem, const struct 
  * has one order: the same operands give the same bits on any machine. Blocks. Errors:
  * QUERN_E_DECLINED as of quant_accepts, and for op=dequant; QUERN_E_ARGUMENT, QUERN_E_MEMORY.
  */
-quern_status quant_reference(const struct quern_problem *problem, const struct quant_operands *in,
+quern_status quant_reference(const struct quern_problem *problem, const union operand_pointers *in,
                              int64_t m, double *y);
 
 /*
@@ -172,6 +149,6 @@ quern_status quant_reference(const struct quern_problem *problem, const struct q
  * every machine. Buffers have the sizes of the problem's operands; null ones are left out. Blocks.
  */
 void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
-                  const struct quant_buffers *out);
+                  const union operand_pointers *out);
 
 #endif

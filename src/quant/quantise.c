@@ -190,7 +190,7 @@ quern_status quant_accepts(const struct quern_problem *p)
     return QUERN_OK;
 }
 
-void quant_scales(const struct quern_problem *p, const struct quant_operands *in, float *scales)
+void quant_scales(const struct quern_problem *p, const union operand_pointers *in, float *scales)
 {
     const size_t blocks = (size_t)p->n * (size_t)(p->k / problem_group(p));
 
@@ -203,7 +203,7 @@ void quant_scales(const struct quern_problem *p, const struct quant_operands *in
         memcpy(scales, in->scales, blocks * sizeof *scales);
 }
 
-quern_status quant_dequantise(const struct quern_problem *p, const struct quant_operands *in,
+quern_status quant_dequantise(const struct quern_problem *p, const union operand_pointers *in,
                               float *w)
 {
     const size_t count = (size_t)p->n * (size_t)p->k, group = (size_t)problem_group(p);

@@ -134,7 +134,7 @@ static void fill(const struct fill *f)
 
 /* Weights of layout dense, and their scale. */
 static void fill_dense(const struct quern_problem *p, uint64_t seed,
-                       const struct quant_buffers *out)
+                       const union operand_pointers *out)
 {
     const double root_k = sqrt((double)p->k);
     const bool fp8 = p->wq != QUERN_W_NONE, fnuz = p->wq == QUERN_W_FP8FNUZ;
@@ -154,7 +154,7 @@ static void fill_dense(const struct quern_problem *p, uint64_t seed,
 
 /* Scales of every kind; nested ones also have absmax8, a code and an offset. */
 static void fill_scales(const struct quern_problem *p, uint64_t seed,
-                        const struct quant_buffers *out)
+                        const union operand_pointers *out)
 {
     const size_t blocks = (size_t)p->n * (size_t)(p->k / problem_group(p));
     const double root_k = sqrt((double)p->k);
@@ -162,7 +162,7 @@ static void fill_scales(const struct quern_problem *p, uint64_t seed,
 
     if (p->wq == QUERN_W_INT4) {
         f.function = fill_uniform_as;
-        f.type = quant_scale_type(p);
+        f.type = problem_scale_type(p);
         f.least = 0.5;
         f.span = 4 * root_k;
     } else if (p->scale == QUERN_SCALE_E8M0) {
@@ -170,7 +170,7 @@ static void fill_scales(const struct quern_problem *p, uint64_t seed,
         f.exponent = 124 - (unsigned)ilogb(root_k);
     } else if (p->scale == QUERN_SCALE_NESTED) {
         f.function = fill_uniform; /* (0.5 + [0,1)) / 2 */
-        f.items = (blocks + QUANT_NEST - 1) / QUANT_NEST;
+        f.items = (blocks + OPERAND_NEST - 1) / OPERAND_NEST;
         f.least = 0.5;
         f.span = 2 * root_k;
     } else {
@@ -185,7 +185,7 @@ static void fill_scales(const struct quern_problem *p, uint64_t seed,
                             .seed = random_at(seed, 5),
                             .array = out->zeros,
                             .items = blocks,
-                            .type = quant_scale_type(p),
+                            .type = problem_scale_type(p),
                             .scales = out->scales});
     if (out->absmax8)
         fill(&(struct fill){.function = fill_bytes,
@@ -200,7 +200,7 @@ static void fill_scales(const struct quern_problem *p, uint64_t seed,
 }
 
 void quant_random(const struct quern_problem *problem, int64_t m, uint64_t seed,
-                  const struct quant_buffers *out)
+                  const union operand_pointers *out)
 {
     const size_t n = (size_t)problem->n, k = (size_t)problem->k;
 

@@ -24,7 +24,7 @@ typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
 
 struct product {
     const struct quern_problem *problem;
-    const struct quant_operands *in;
+    const union operand_pointers *in;
     const float *scales; /* of all blocks; of int4 and dense weights: null */
     double a_scale;      /* of fp8, else 1 */
     const uint32_t *k8;  /* of int4: the packed words in the order of layout k8 */
@@ -143,31 +143,19 @@ static void multiply_part(void *user, size_t i)
     multiply_rows(p, first, left < p->part ? left : p->part, p->scratch + i * W_ROWS * p->k_padded);
 }
 
-static quern_status check(const struct quern_problem *p, const struct quant_operands *in, int64_t m)
+static quern_status check(const struct quern_problem *p, const union operand_pointers *in,
+                          int64_t m)
 {
-    const bool nested = p->scale == QUERN_SCALE_NESTED, tensor = p->scale == QUERN_SCALE_TENSOR;
-    const struct {
-        const char *name;
-        const void *operand;
-        bool wanted;
-    } operands[] = {{"a", in->a, true},
-                    {"b", in->b, true},
-                    {"scales", in->scales, !tensor && problem_has_scale(p)},
-                    {"a_scale", in->a_scale, tensor && dtype_bytes(p->a) == 1},
-                    {"b_scale", in->b_scale, tensor},
-                    {"bias", in->bias, p->bias},
-                    {"absmax8", in->absmax8, nested},
-                    {"code", in->code, nested},
-                    {"offset", in->offset, nested},
-                    {"zeros", in->zeros, p->wq == QUERN_W_INT4 && p->zero != QUERN_ZERO_NONE}};
+    const uint32_t wanted = operands_of(p);
 
     FAIL_IF(p->op != QUERN_OP_GEMM, QUERN_E_DECLINED, "the reference product is one of op=gemm");
     TRY(quant_accepts(p));
     FAIL_IF(m < 1 || m > PROBLEM_MAX_DIMENSION, QUERN_E_ARGUMENT, "m=%lld rows; expected 1 to %lld",
             (long long)m, (long long)PROBLEM_MAX_DIMENSION);
-    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
-        FAIL_IF(!operands[i].operand == operands[i].wanted, QUERN_E_ARGUMENT, "operand %s is %s",
-                operands[i].name, operands[i].operand ? "given, but the problem has none" : "null");
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        FAIL_IF(operand_rows[i].access == QUERN_SIM_READ && !in->at[i] != !(wanted >> i & 1),
+                QUERN_E_ARGUMENT, "operand %s is %s", operand_rows[i].name,
+                in->at[i] ? "given, but the problem has none" : "null");
     return QUERN_OK;
 }
 
@@ -201,7 +189,7 @@ static quern_status prepare_weights(struct product *p, void **memory)
     return bytes ? quant_repack(q, QUERN_LAYOUT_K8, p->in->b, *memory) : QUERN_OK;
 }
 
-quern_status quant_reference(const struct quern_problem *problem, const struct quant_operands *in,
+quern_status quant_reference(const struct quern_problem *problem, const union operand_pointers *in,
                              int64_t m, double *y)
 {
     void *weights;

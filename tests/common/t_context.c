@@ -147,24 +147,6 @@ quern_status t_tile_op(quern_ctx *ctx, const char *target, const char *text, que
     return quern_op_create_shape(ctx, &p, last->m_hi, shape, op);
 }
 
-/* Where the library wants the address of an operand; null for one that a layer here never has. */
-static const void **member(struct t_layer *l, const char *name)
-{
-    struct quern_args *const args = &l->args;
-    const struct {
-        const char *name;
-        const void **at;
-    } members[] = {
-        {"b", &args->b},         {"scales", &args->scales},   {"absmax8", &args->absmax8},
-        {"code", &args->code},   {"offset", &args->offset},   {"bias", &args->bias},
-        {"zeros", &args->zeros}, {"a_scale", &args->a_scale}, {"b_scale", &args->b_scale}};
-
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        if (!strcmp(name, members[i].name))
-            return members[i].at;
-    return NULL;
-}
-
 /* Memory of the device with a copy of `host`, or (null) without contents. */
 static void *place(struct t_layer *l, const char *name, const void *host, size_t bytes,
                    enum quern_sim_access access)
@@ -206,23 +188,9 @@ static void *padded_rows(struct t_layer *l, const void *a, size_t *bytes)
 static void make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
                  int64_t lda, int64_t ldc, t_edit edit, void *user, uint64_t seed)
 {
-    struct quern_operand operands[QUERN_OPERANDS_MAX];
-    void *host[QUERN_OPERANDS_MAX] = {0};
-    struct quant_buffers out = {0};
-    struct {
-        const char *name;
-        void **at;
-    } const buffers[] = {{"a", &out.a},
-                         {"b", &out.b},
-                         {"scales", &out.scales},
-                         {"absmax8", &out.absmax8},
-                         {"code", &out.code},
-                         {"offset", &out.offset},
-                         {"bias", &out.bias},
-                         {"zeros", &out.zeros},
-                         {"a_scale", &out.a_scale},
-                         {"b_scale", &out.b_scale}};
-    size_t count, bytes;
+    union operand_pointers out = {0};
+    struct quern_operand o;
+    size_t bytes;
 
     *l = (struct t_layer){.ctx = ctx,
                           .problem = *p,
@@ -230,23 +198,20 @@ static void make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *
                           .lda = lda ? lda : p->k,
                           .ldc = ldc ? ldc : p->n,
                           .args = QUERN_INIT(struct quern_args)};
-    assert_int_equal(quern_problem_operands(p, m, operands, &count), QUERN_OK);
-    for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; j < sizeof buffers / sizeof *buffers; j++)
-            if (!strcmp(operands[i].name, buffers[j].name))
-                host[i] = *buffers[j].at = fresh(l, operands[i].bytes);
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (i != OPERAND_C && operand_describe(p, (enum operand)i, m, &o))
+            out.at[i] = fresh(l, o.bytes);
     quant_random(p, m, seed, &out);
     if (edit)
         edit(user, p, m, &out);
-    const struct quant_operands in = {out.a,    out.b,      out.scales, out.bias,    out.absmax8,
-                                      out.code, out.offset, out.zeros,  out.a_scale, out.b_scale};
     l->reference = fresh(l, (size_t)(m * p->n) * sizeof(double));
-    assert_int_equal(quant_reference(p, &in, m, l->reference), QUERN_OK);
+    assert_int_equal(quant_reference(p, &out, m, l->reference), QUERN_OK);
 
-    for (size_t i = 0; i < count; i++)
-        if (member(l, operands[i].name))
-            *member(l, operands[i].name) =
-                place(l, operands[i].name, host[i], operands[i].bytes, QUERN_SIM_READ);
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (i != OPERAND_A && i != OPERAND_C && operand_describe(p, (enum operand)i, m, &o)) {
+            const void *const there = place(l, o.name, out.at[i], o.bytes, o.access);
+            assert_int_equal(quern_args_set(&l->args, o.name, there), QUERN_OK);
+        }
     void *const a = padded_rows(l, out.a, &bytes);
     l->args.a = place(l, "a", a, bytes, QUERN_SIM_READ);
     /* no byte more than the last row needs */
@@ -271,7 +236,7 @@ void t_layer_make_edited(struct t_layer *l, quern_ctx *ctx, const struct quern_p
 }
 
 static void add_to_a(void *user, const struct quern_problem *p, int64_t m,
-                     const struct quant_buffers *out)
+                     const union operand_pointers *out)
 {
     for (size_t i = 0; i < (size_t)(m * p->k); i++)
         quant_store(p->a, out->a, i, quant_load(p->a, out->a, i) + *(const float *)user);

@@ -56,9 +56,9 @@ struct t_layer {
 void t_layer_make(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p, int64_t m,
                   int64_t lda, int64_t ldc, uint64_t seed);
 /* The same, packed, with operands that `edit` has changed after they were filled. */
-struct quant_buffers;
+union operand_pointers;
 typedef void (*t_edit)(void *user, const struct quern_problem *p, int64_t m,
-                       const struct quant_buffers *operands);
+                       const union operand_pointers *operands);
 void t_layer_make_edited(struct t_layer *l, quern_ctx *ctx, const struct quern_problem *p,
                          int64_t m, t_edit edit, void *user, uint64_t seed);
 /* The same, with `offset` added to every value of A. */

@@ -61,7 +61,7 @@ static void check_layouts(int64_t n, int64_t k)
         if (layouts[i] == QUERN_LAYOUT_AWQ && n % 8)
             continue;
         p.layout = layouts[i];
-        quant_random(&p, 1, (uint64_t)(n * k) + i, &(struct quant_buffers){.b = from});
+        quant_random(&p, 1, (uint64_t)(n * k) + i, &(union operand_pointers){.b = from});
         for (size_t j = 0; j < LAYOUTS; j++) {
             struct quern_problem q = p;
             if (layouts[j] == QUERN_LAYOUT_AWQ && n % 8)
@@ -134,7 +134,7 @@ static void check_restored(const char *text)
     assert_int_equal(count, p.zero == QUERN_ZERO_NONE ? 2 : 3);
     assert_int_equal(quern_dequantize(&p, q, count, back), QUERN_OK);
     for (size_t i = 0; i < N * K; i++) {
-        const double s = (double)quant_load(quant_scale_type(&p), q[1].data, i / group);
+        const double s = (double)quant_load(problem_scale_type(&p), q[1].data, i / group);
         if (!(fabs((double)w[i] - (double)back[i]) <= 0.54 * s))
             fail_msg("%s: weight %zu, %g, came back as %g; a step is %g", text, i, (double)w[i],
                      (double)back[i], s);
@@ -189,10 +189,10 @@ static void test_odd_groups(void **state)
 static void test_wide_zero(void **state)
 {
     const struct quern_problem p = problem_of("wq=int4 n=1 k=32 group=32 a=f16 zero=u8");
-    const uint32_t b[4] = {0x76543210, 0xfedcba98, 0, ~0u};
-    const uint16_t scale = quant_f16_from_f32(0.25f);
-    const uint8_t zero = 200;
-    const struct quant_operands in = {.b = b, .scales = &scale, .zeros = &zero};
+    uint32_t b[4] = {0x76543210, 0xfedcba98, 0, ~0u};
+    uint16_t scale = quant_f16_from_f32(0.25f);
+    uint8_t zero = 200;
+    const union operand_pointers in = {.b = b, .scales = &scale, .zeros = &zero};
     float w[32];
 
     (void)state;
@@ -209,7 +209,7 @@ static void check_reference(const char *text, int64_t m)
     const struct quern_problem p = problem_of(text);
     struct quern_operand operands[QUERN_OPERANDS_MAX];
     void *memory[QUERN_OPERANDS_MAX] = {0};
-    struct quant_buffers out = {0};
+    union operand_pointers out = {0};
     const struct {
         const char *name;
         void **at;
@@ -219,7 +219,7 @@ static void check_reference(const char *text, int64_t m)
                   {"bias", &out.bias},
                   {"zeros", &out.zeros}};
     const size_t n = (size_t)p.n, k = (size_t)p.k, group = (size_t)problem_group(&p);
-    const enum quern_dtype type = quant_scale_type(&p);
+    const enum quern_dtype type = problem_scale_type(&p);
     double *const y = calloc((size_t)m * n, sizeof *y);
     size_t count;
 
@@ -229,7 +229,7 @@ static void check_reference(const char *text, int64_t m)
             if (!strcmp(operands[i].name, places[j].name))
                 *places[j].at = memory[i] = calloc(1, operands[i].bytes);
     quant_random(&p, m, 11, &out);
-    const struct quant_operands in = {
+    const union operand_pointers in = {
         .a = out.a, .b = out.b, .scales = out.scales, .bias = out.bias, .zeros = out.zeros};
     if (quant_reference(&p, &in, m, y))
         fail_msg("%s: %s", text, quern_last_error()->message);

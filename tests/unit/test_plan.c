@@ -10,6 +10,7 @@
 #include <quern/tool.h>
 
 #include "gen/gen.h"
+#include "plan/args.h"
 #include "plan/plan.h"
 
 #include <limits.h>
@@ -778,7 +779,7 @@ static void test_dequant(void **state)
     (void)state;
     for (size_t t = 0; t < target_count(); t++)
         for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-            enum plan_arg args[PLAN_ARGS_MAX];
+            enum plan_arg args[PLAN_ARG_COUNT];
             struct plan_slice slices[2];
             struct plan_set set;
             uint32_t grid[3], block[3];
@@ -798,7 +799,7 @@ static void test_dequant(void **state)
             assert_memory_equal(args, plain, sizeof plain);
         }
     struct plan_set set;
-    enum plan_arg args[PLAN_ARGS_MAX];
+    enum plan_arg args[PLAN_ARG_COUNT];
     struct str text = {0};
     make("op=dequant wq=nf4 n=4096 k=4096 c=f16 scale=nested", "gfx942", &set);
     assert_int_equal(plan_args(&set.plans[0], args), 6);
@@ -857,7 +858,7 @@ static void test_arguments(void **state)
                                               PLAN_ARG_BIAS,  PLAN_ARG_C,   PLAN_ARG_M,
                                               PLAN_ARG_FIRST, PLAN_ARG_LDA, PLAN_ARG_LDC};
     static const enum plan_arg nested[] = {PLAN_ARG_ABSMAX8, PLAN_ARG_CODE, PLAN_ARG_OFFSET};
-    enum plan_arg args[PLAN_ARGS_MAX];
+    enum plan_arg args[PLAN_ARG_COUNT];
     struct plan_set set;
 
     (void)state;

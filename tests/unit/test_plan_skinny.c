@@ -9,6 +9,7 @@
 
 #include <quern/tool.h>
 
+#include "plan/args.h"
 #include "plan/plan.h"
 #include "target/rates.h"
 
@@ -218,7 +219,7 @@ static void test_products(void **state)
 static void expect_args(const char *text, const enum plan_arg *want, size_t count)
 {
     const struct plan_set set = plans_of(text, "gfx1151");
-    enum plan_arg args[PLAN_ARGS_MAX];
+    enum plan_arg args[PLAN_ARG_COUNT];
 
     assert_int_equal(plan_args(&set.plans[0], args), count);
     assert_memory_equal(args, want, count * sizeof *want);
@@ -273,7 +274,7 @@ static void test_walks(void **state)
 {
     const struct plan_set set = plans_of("wq=none n=151936 k=2560 a=bf16", "gfx1151");
     const struct plan *const p = &set.plans[0];
-    enum plan_arg args[PLAN_ARGS_MAX];
+    enum plan_arg args[PLAN_ARG_COUNT];
     uint32_t grid[3], block[3];
 
     (void)state;

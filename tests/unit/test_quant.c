@@ -394,7 +394,7 @@ static void test_mxfp4(void **state)
     assert_int_equal(scale, 127 - 3);
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(packed[i / 2] >> i % 2 * 4 & 15, cases[i].code);
-    const struct quant_operands in = {.b = packed, .scales = &scale};
+    const union operand_pointers in = {.b = packed, .scales = &scale};
     assert_int_equal(quant_dequantise(&p, &in, back), QUERN_OK);
     for (int i = 0; i < COUNT; i++)
         assert_true(back[i] == quant_e2m1[cases[i].code] / 8);
@@ -477,7 +477,7 @@ static void test_no_memory(void **state)
     os.calloc = no_memory_for;
     const quern_status quantised = quern_quantize(&p, w, q, &count);
     const quern_status product =
-        quant_reference(&p, &(struct quant_operands){.a = a, .b = b, .scales = scales}, 1, y);
+        quant_reference(&p, &(union operand_pointers){.a = a, .b = b, .scales = scales}, 1, y);
     os = real;
     assert_int_equal(quantised, QUERN_E_MEMORY);
     assert_int_equal(product, QUERN_E_MEMORY);

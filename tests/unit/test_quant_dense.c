@@ -131,9 +131,9 @@ static void test_odd_weights(void **state)
 static void test_reference(void **state)
 {
     const struct quern_problem p = t_problem("wq=fp8 n=2 k=3 a=fp8 c=f32 bias=1");
-    const uint8_t a[3] = {0x38, 0xc0, 0x01}, b[6] = {0x40, 0x38, 0x7e, 0x80, 0xb8, 0x00};
-    const float a_scale = 0.5f, b_scale = 3, bias[2] = {10, -1};
-    struct quant_operands in = {
+    uint8_t a[3] = {0x38, 0xc0, 0x01}, b[6] = {0x40, 0x38, 0x7e, 0x80, 0xb8, 0x00};
+    float a_scale = 0.5f, b_scale = 3, bias[2] = {10, -1};
+    union operand_pointers in = {
         .a = a, .b = b, .bias = bias, .a_scale = &a_scale, .b_scale = &b_scale};
     double y[2];
 

@@ -19,7 +19,7 @@
 /* Operands of a problem filled at random, and the reference's answer. */
 struct layer {
     struct quern_problem problem;
-    void *a, *b, *scales, *bias, *absmax8, *code, *offset;
+    union operand_pointers in;
     double *y;
 };
 
@@ -28,51 +28,43 @@ static struct layer make_layer(const char *text, int64_t m, uint64_t seed)
     struct layer l = {.problem = t_problem(text)};
     const size_t n = (size_t)l.problem.n, k = (size_t)l.problem.k;
 
-    l.a = calloc((size_t)m * k, dtype_bytes(l.problem.a));
-    l.b = malloc(n * k / 2);
-    l.scales = malloc(4 * n * k / (size_t)problem_group(&l.problem));
-    l.bias = l.problem.bias ? calloc(n, dtype_bytes(l.problem.c)) : NULL;
+    l.in.a = calloc((size_t)m * k, dtype_bytes(l.problem.a));
+    l.in.b = malloc(n * k / 2);
+    l.in.scales = malloc(4 * n * k / (size_t)problem_group(&l.problem));
+    l.in.bias = l.problem.bias ? calloc(n, dtype_bytes(l.problem.c)) : NULL;
     l.y = calloc((size_t)m * n, sizeof *l.y);
-    assert_true(l.a && l.b && l.scales && l.y);
+    assert_true(l.in.a && l.in.b && l.in.scales && l.y);
     if (l.problem.scale == QUERN_SCALE_NESTED) {
-        l.absmax8 = malloc(n * k / (size_t)problem_group(&l.problem));
-        l.code = malloc(256 * sizeof(float));
-        l.offset = malloc(sizeof(float));
-        assert_true(l.absmax8 && l.code && l.offset);
+        l.in.absmax8 = malloc(n * k / (size_t)problem_group(&l.problem));
+        l.in.code = malloc(256 * sizeof(float));
+        l.in.offset = malloc(sizeof(float));
+        assert_true(l.in.absmax8 && l.in.code && l.in.offset);
     }
-    quant_random(&l.problem, m, seed,
-                 &(struct quant_buffers){l.a, l.b, l.scales, l.bias, l.absmax8, l.code, l.offset});
+    quant_random(&l.problem, m, seed, &l.in);
     return l;
-}
-
-static struct quant_operands operands_of(const struct layer *l)
-{
-    return (struct quant_operands){l->a, l->b, l->scales, l->bias, l->absmax8, l->code, l->offset};
 }
 
 static void free_layer(struct layer *l)
 {
-    free(l->a), free(l->b), free(l->scales), free(l->bias), free(l->y);
-    free(l->absmax8), free(l->code), free(l->offset);
+    free(l->in.a), free(l->in.b), free(l->in.scales), free(l->in.bias), free(l->y);
+    free(l->in.absmax8), free(l->in.code), free(l->in.offset);
 }
 
 static void run_reference(struct layer *l, int64_t m)
 {
-    const struct quant_operands in = operands_of(l);
-
-    if (quant_reference(&l->problem, &in, m, l->y))
+    if (quant_reference(&l->problem, &l->in, m, l->y))
         fail_msg("%s", quern_last_error()->message);
 }
 
 static long double scale_by_formula(const struct layer *l, size_t block)
 {
     if (l->problem.scale == QUERN_SCALE_F32)
-        return (long double)((float *)l->scales)[block];
+        return (long double)((float *)l->in.scales)[block];
     if (l->problem.scale == QUERN_SCALE_E8M0)
-        return ldexpl(1, ((uint8_t *)l->scales)[block] - 127);
-    const float product =
-        ((float *)l->code)[((uint8_t *)l->absmax8)[block]] * ((float *)l->scales)[block / 256];
-    return (long double)(product + *(float *)l->offset);
+        return ldexpl(1, ((uint8_t *)l->in.scales)[block] - 127);
+    const float product = ((float *)l->in.code)[((uint8_t *)l->in.absmax8)[block]] *
+                          ((float *)l->in.scales)[block / 256];
+    return (long double)(product + *(float *)l->in.offset);
 }
 
 /* The product by its formula, in long double. */
@@ -83,12 +75,12 @@ static void check_layer(const char *text, int64_t m)
     const size_t group = (size_t)problem_group(&l.problem);
     const float *const table = quant_values(l.problem.wq);
     const bool low_first = l.problem.layout == QUERN_LAYOUT_K8;
-    const uint8_t *const b = l.b;
+    const uint8_t *const b = l.in.b;
 
     run_reference(&l, m);
     for (size_t row = 0; row < (size_t)m; row++)
         for (size_t col = 0; col < n; col++) {
-            long double sum = l.bias ? (long double)quant_load(l.problem.c, l.bias, col) : 0;
+            long double sum = l.in.bias ? (long double)quant_load(l.problem.c, l.in.bias, col) : 0;
             long double magnitude = 1;
 
             for (size_t i = 0; i < k; i++) {
@@ -96,7 +88,7 @@ static void check_layer(const char *text, int64_t m)
                 const unsigned code = at % 2 == low_first ? b[at / 2] >> 4 : b[at / 2] & 15u;
                 const long double term = (long double)table[code] *
                                          scale_by_formula(&l, at / group) *
-                                         (long double)quant_load(l.problem.a, l.a, row * k + i);
+                                         (long double)quant_load(l.problem.a, l.in.a, row * k + i);
                 sum += term;
                 magnitude += fabsl(term);
             }
@@ -142,15 +134,15 @@ static void test_reference_order(void **state)
     struct layer alone = make_layer("wq=nf4 n=1031 k=1024 a=bf16 bias=1", M, 99);
     run_reference(&alone, M);
     assert_int_equal(sched_setaffinity(0, sizeof usual, &usual), 0);
-    assert_memory_equal(alone.a, l.a, 2 * K * M);
-    assert_memory_equal(alone.b, l.b, N * K / 2);
-    assert_memory_equal(alone.scales, l.scales, 4 * N * K / 64);
+    assert_memory_equal(alone.in.a, l.in.a, 2 * K * M);
+    assert_memory_equal(alone.in.b, l.in.b, N * K / 2);
+    assert_memory_equal(alone.in.scales, l.in.scales, 4 * N * K / 64);
     assert_memory_equal(alone.y, all, sizeof(double) * N * M);
     free_layer(&alone);
 
     for (int m = 0; m < M; m++) {
-        const struct quant_operands in = {
-            .a = (uint16_t *)l.a + m * K, .b = l.b, .scales = l.scales, .bias = l.bias};
+        const union operand_pointers in = {
+            .a = (uint16_t *)l.in.a + m * K, .b = l.in.b, .scales = l.in.scales, .bias = l.in.bias};
         assert_int_equal(quant_reference(&l.problem, &in, 1, l.y), QUERN_OK);
         assert_memory_equal(l.y, all + m * N, sizeof(double) * N);
     }
@@ -166,8 +158,8 @@ static void test_reference_refuses(void **state)
     float a[64] = {0}, scales[2] = {0}, bias[2] = {0};
     uint8_t b[64] = {0};
     double y[2];
-    const struct quant_operands in = {.a = a, .b = b, .scales = scales};
-    const struct quant_operands in_bias = {.a = a, .b = b, .scales = scales, .bias = bias};
+    const union operand_pointers in = {.a = a, .b = b, .scales = scales};
+    const union operand_pointers in_bias = {.a = a, .b = b, .scales = scales, .bias = bias};
 
     (void)state;
     assert_int_equal(quant_reference(&p, &in, 1, y), QUERN_OK);
@@ -187,7 +179,7 @@ static void test_random_distribution(void **state)
 {
     enum { N = 512, K = 512, M = 64 };
     struct layer l = make_layer("wq=nf4 n=512 k=512 a=f32 bias=1", M, 3);
-    const float *const a = l.a, *const scales = l.scales;
+    const float *const a = l.in.a, *const scales = l.in.scales;
     unsigned seen[16] = {0};
     double sum = 0, squares = 0, least = 9, most = 0;
 
@@ -205,11 +197,11 @@ static void test_random_distribution(void **state)
     assert_true(least >= 0.5 / sqrt(K) && least < 0.51 / sqrt(K));
     assert_true(most > 1.49 / sqrt(K) && most <= 1.5 / sqrt(K));
     for (int i = 0; i < N * K / 2; i++)
-        seen[((uint8_t *)l.b)[i] & 15]++;
+        seen[((uint8_t *)l.in.b)[i] & 15]++;
     for (int i = 0; i < 16; i++)
         assert_true(seen[i] > N * K / 2 / 16 * 9 / 10 && seen[i] < N * K / 2 / 16 * 11 / 10);
     /* operands are independent: the bias does not repeat the activations */
-    assert_memory_not_equal(l.bias, l.a, N * sizeof(float));
+    assert_memory_not_equal(l.in.bias, l.in.a, N * sizeof(float));
     free_layer(&l);
 }
 
@@ -221,14 +213,14 @@ static void test_random_fixed(void **state)
     struct layer other = make_layer("wq=nf4 n=4 k=64 a=f32 bias=1", 1, 2);
 
     (void)state;
-    assert_memory_equal(l.a, again.a, 64 * sizeof(float));
-    assert_memory_equal(l.b, again.b, 128);
-    assert_memory_not_equal(l.a, other.a, 64 * sizeof(float));
-    assert_memory_not_equal(l.b, other.b, 128);
-    assert_true(((float *)l.a)[0] == 0x1.737p-3f && ((float *)l.a)[63] == 0x1.98eap-1f);
-    assert_true(((uint8_t *)l.b)[0] == 0x68 && ((uint8_t *)l.b)[127] == 0x49);
-    assert_true(((float *)l.scales)[3] == 0x1.1dc776p-4f);
-    assert_true(((float *)l.bias)[3] == -0x1.174p-3f);
+    assert_memory_equal(l.in.a, again.in.a, 64 * sizeof(float));
+    assert_memory_equal(l.in.b, again.in.b, 128);
+    assert_memory_not_equal(l.in.a, other.in.a, 64 * sizeof(float));
+    assert_memory_not_equal(l.in.b, other.in.b, 128);
+    assert_true(((float *)l.in.a)[0] == 0x1.737p-3f && ((float *)l.in.a)[63] == 0x1.98eap-1f);
+    assert_true(((uint8_t *)l.in.b)[0] == 0x68 && ((uint8_t *)l.in.b)[127] == 0x49);
+    assert_true(((float *)l.in.scales)[3] == 0x1.1dc776p-4f);
+    assert_true(((float *)l.in.bias)[3] == -0x1.174p-3f);
     free_layer(&l);
     free_layer(&again);
     free_layer(&other);

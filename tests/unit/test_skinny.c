@@ -126,7 +126,7 @@ enum kind { CONSTANT, ALTERNATING, LARGE, SPECIAL };
 enum { N = 19, K = 1032, M = 3 };
 
 static void edit(void *user, const struct quern_problem *p, int64_t m,
-                 const struct quant_buffers *out)
+                 const union operand_pointers *out)
 {
     const enum kind kind = *(const enum kind *)user;
 
@@ -364,7 +364,7 @@ static void test_bytes_asked(void **state)
 
 /* Sums of 1 + 7 · 2^-8, which bf16 has no number for, and their opposites. */
 static void edit_halfway(void *user, const struct quern_problem *p, int64_t m,
-                         const struct quant_buffers *out)
+                         const union operand_pointers *out)
 {
     (void)user;
     for (int64_t i = 0; i < m * p->k; i++)
@@ -437,7 +437,7 @@ enum { CODES = 256 };
 
 /* Row n of W has code n at one place, and row m of A code m (or 1, where A is not fp8) at all. */
 static void edit_codes(void *user, const struct quern_problem *p, int64_t m,
-                       const struct quant_buffers *out)
+                       const union operand_pointers *out)
 {
     (void)user;
     memset(out->b, 0, (size_t)(p->n * p->k));
@@ -522,7 +522,7 @@ static void check_dequant_codes(const char *target, const char *wq)
 {
     quern_ctx *const ctx = t_open(target, t_cache, QUERN_JIT_ON);
     struct quern_args args = QUERN_INIT(struct quern_args);
-    const float scale = 0.75f;
+    float scale = 0.75f;
     float c[CODES], want[CODES];
     uint8_t codes[CODES];
     quern_buffer *buffer[3];
@@ -533,7 +533,7 @@ static void check_dequant_codes(const char *target, const char *wq)
     const struct quern_problem p = t_problem(text);
     for (int i = 0; i < CODES; i++)
         codes[i] = (uint8_t)i;
-    const struct quant_operands in = {.b = codes, .b_scale = &scale};
+    const union operand_pointers in = {.b = codes, .b_scale = &scale};
     assert_int_equal(quant_dequantise(&p, &in, want), QUERN_OK);
     assert_int_equal(quern_op_create(ctx, &p, 1, &op), QUERN_OK);
     assert_int_equal(quern_buffer_create(ctx, CODES, QUERN_SIM_READ, "b", &buffer[0]), QUERN_OK);

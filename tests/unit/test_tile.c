@@ -170,7 +170,7 @@ static void test_strides(void **state)
 
 /* Takes the scales of every other row far down and those between far up, beyond what f16 holds. */
 static void stretch(void *user, const struct quern_problem *p, int64_t m,
-                    const struct quant_buffers *operands)
+                    const union operand_pointers *operands)
 {
     float *const scales = operands->scales;
     const int64_t groups = p->k / p->group;

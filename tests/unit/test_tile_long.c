@@ -26,13 +26,13 @@
 
 static const int bands[] = {0, 244, 2040, M - BAND}; /* first rows; 256 is the next slice's */
 
-struct operand {
+struct memory {
     void *host;
     quern_buffer *buffer;
     size_t bytes;
 };
 
-static void *fresh(struct operand *o, quern_ctx *ctx, const char *name, size_t bytes,
+static void *fresh(struct memory *o, quern_ctx *ctx, const char *name, size_t bytes,
                    enum quern_sim_access access)
 {
     o->bytes = bytes;
@@ -43,16 +43,16 @@ static void *fresh(struct operand *o, quern_ctx *ctx, const char *name, size_t b
     return o->host;
 }
 
-static const void *filled(const struct operand *o)
+static const void *filled(const struct memory *o)
 {
     assert_int_equal(quern_buffer_write(o->buffer, o->host, o->bytes), QUERN_OK);
     return quern_buffer_address(o->buffer);
 }
 
 /* max |c - reference| ÷ max |reference| over the bands. */
-static double error_of(const struct quern_problem *p, struct quant_operands in, const void *c)
+static double error_of(const struct quern_problem *p, union operand_pointers in, const void *c)
 {
-    const char *const a = in.a;
+    char *const a = in.a;
     double *const reference = malloc((size_t)(BAND * p->n) * sizeof *reference);
     double largest = 0, difference = 0;
 
@@ -75,11 +75,11 @@ static void check(const char *target, const char *text, double limit)
     const struct quern_problem p = t_problem(text);
     quern_ctx *const ctx = t_open(target, t_cache, QUERN_JIT_ON);
     const size_t groups = (size_t)(p.n * p.k / p.group), scale = dtype_bytes(p.a);
-    struct operand a, b, scales, zeros, c;
+    struct memory a, b, scales, zeros, c;
     struct quern_args args = QUERN_INIT(struct quern_args);
     quern_op *op;
 
-    const struct quant_buffers out = {
+    const union operand_pointers out = {
         .a = fresh(&a, ctx, "a", (size_t)(M * p.k) * dtype_bytes(p.a), QUERN_SIM_READ),
         .b = fresh(&b, ctx, "b", (size_t)(p.n * p.k / 2), QUERN_SIM_READ),
         .scales = fresh(&scales, ctx, "scales", groups * scale, QUERN_SIM_READ),
@@ -95,16 +95,16 @@ static void check(const char *target, const char *text, double limit)
         quern_op_launch(op, &args, M, NULL) != QUERN_OK ||
         quern_buffer_read(c.buffer, c.host, c.bytes) != QUERN_OK)
         fail_msg("%s on %s: %s", text, target, quern_last_error()->message);
-    const struct quant_operands in = {.a = out.a,
-                                      .b = out.b,
-                                      .scales = out.scales,
-                                      .zeros = p.zero == QUERN_ZERO_NONE ? NULL : out.zeros};
+    const union operand_pointers in = {.a = out.a,
+                                       .b = out.b,
+                                       .scales = out.scales,
+                                       .zeros = p.zero == QUERN_ZERO_NONE ? NULL : out.zeros};
     const double error = error_of(&p, in, c.host);
     print_message("%s on %s: error %.2e\n", text, target, error);
     if (!(error <= limit))
         fail_msg("%s on %s: error %g, %g at most", text, target, error, limit);
     quern_op_release(op);
-    struct operand *const all[] = {&a, &b, &scales, &zeros, &c};
+    struct memory *const all[] = {&a, &b, &scales, &zeros, &c};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         quern_buffer_destroy(all[i]->buffer);
         free(all[i]->host);

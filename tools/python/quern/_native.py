@@ -73,7 +73,7 @@ PROGRESS_FUNCTION = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Progress))
 
 class Operand(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("dtype", c_char_p), ("rank", c_int), ("shape", c_int64 * 3),
-                ("bytes", c_uint64), ("access", c_int)]
+                ("bytes", c_uint64), ("access", c_int), ("weights", c_int)]
 
 
 class Quantized(ctypes.Structure):

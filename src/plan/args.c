@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Which arguments a plan's kernel takes: args.h. */
+#include "plan/args.h"
+
+size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARG_COUNT])
+{
+    const uint32_t operands = operands_of(&p->problem);
+    size_t n = 0;
+
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (operands >> i & 1)
+            args[n++] = (enum plan_arg)i;
+    if (p->problem.op == QUERN_OP_DEQUANT)
+        return n;
+    for (int i = OPERAND_COUNT; i < PLAN_ARG_COUNT; i++)
+        if (i != PLAN_ARG_WORKGROUPS || p->resident)
+            args[n++] = (enum plan_arg)i;
+    return n;
+}
+
+const char *plan_arg_name(enum plan_arg arg)
+{
+    static const char *const numbers[] = {[PLAN_ARG_M - OPERAND_COUNT] = "m",
+                                          [PLAN_ARG_FIRST - OPERAND_COUNT] = "first",
+                                          [PLAN_ARG_LDA - OPERAND_COUNT] = "lda",
+                                          [PLAN_ARG_LDC - OPERAND_COUNT] = "ldc",
+                                          [PLAN_ARG_WORKGROUPS - OPERAND_COUNT] = "workgroups"};
+
+    return plan_arg_is_operand(arg) ? operand_rows[arg].name
+                                    : numbers[(int)arg - (int)OPERAND_COUNT];
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The arguments of a kernel, for whoever launches it: addresses of operands, then numbers.
+ *
+ * In kernarg order, the same for all kernels of a family:
+ *   the operands that the problem has, in the order of problem/operands.def: pointers;
+ *   m : i32, rows in this launch from `first` on;
+ *   first : i32, the first row;  lda, ldc : i64, in elements;
+ *   workgroups : i32, of plans with `resident` alone: those that share the rows of W.
+ * A work-item's slice is workgroup id x or y (slices_first); its rows are first + y·m_tile … ,
+ * fewer than m_tile at the end of m. Rows of A must start at multiples of plan_row_align bytes; lda
+ * may be anything else. Kernels of op=dequant take operands alone, and C is packed.
+ */
+#ifndef QUERN_PLAN_ARGS_H
+#define QUERN_PLAN_ARGS_H
+
+#include "plan/plan.h"
+#include "problem/operands.h"
+
+enum plan_arg {
+#define OPERAND(number, ...) PLAN_ARG_##number,
+#include "problem/operands.def"
+    PLAN_ARG_M,
+    PLAN_ARG_FIRST,
+    PLAN_ARG_LDA,
+    PLAN_ARG_LDC,
+    PLAN_ARG_WORKGROUPS,
+    PLAN_ARG_COUNT
+};
+
+/* Writes the arguments of a plan's kernel, and returns their number. */
+size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARG_COUNT]);
+
+/* As in plan.json. */
+const char *plan_arg_name(enum plan_arg arg);
+
+static inline bool plan_arg_is_operand(enum plan_arg arg)
+{
+    return (int)arg < OPERAND_COUNT;
+}
+
+/* Size in bytes, and alignment. */
+static inline size_t plan_arg_bytes(enum plan_arg arg)
+{
+    return arg == PLAN_ARG_M || arg == PLAN_ARG_FIRST || arg == PLAN_ARG_WORKGROUPS ? 4 : 8;
+}
+
+#endif
