@@ -56,7 +56,7 @@ BNB      := $(B)/lib/libquern_bnb.so
 # What a failed command left half written would count as made.
 .DELETE_ON_ERROR:
 
-.PHONY: all demo check check-hw check-long setup clean format examples tests sanitized
+.PHONY: all demo check check-hw check-long setup clean format tables examples tests sanitized
 all: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) build
 
@@ -317,6 +317,13 @@ check-long: check
 
 demo: all
 	@sh tools/demo.sh
+
+# Every table and chart that a program prints, anew; `make check` compares them. Some minutes.
+tables: build tests
+	$(Q)T_REGENERATE=1 B=$(B) $(B)/tests/unit/test_sweep
+	$(Q)T_REGENERATE=1 B=$(B) $(B)/tests/unit/test_kernel_table
+	$(Q)python3 tests/sim_coverage.py --write
+	$(Q)python3 tests/doc_tables.py --count
 
 format: setup
 	@sh tools/format.sh --all -i
