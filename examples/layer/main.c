@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The smallest host: one NF4 linear layer on the software GPU. README.md shows this file. */
+/* The smallest host: one NF4 linear layer on the software GPU. docs/embedding.md says more. */
 #include <quern/quern.h>
 #include <quern/sim.h>
 

@@ -2,7 +2,7 @@
 /*
  * libquern_bnb.so: bitsandbytes' fused 4-bit products, made by quern. The three cgemm_4bit_… have
  * the names and the arguments of bitsandbytes' native library for ROCm (0.50), so that a host that
- * calls that one can call this one; docs/embedding.md shows how.
+ * calls that one can call this one; docs/bitsandbytes.md shows how.
  *
  *     out[M,N] = a[M,K] . W[N,K]^T (+ bias)       everything row-major and packed
  *

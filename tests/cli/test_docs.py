@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from conftest import COMMAND, TOP, clean_environment
+from conftest import COMMAND, SANITIZED, TOP, clean_environment
 
 BUILD = COMMAND.parents[1]
 FAKEHIP = BUILD / "lib" / "fakehip"
@@ -47,6 +47,51 @@ def test_the_prewarm_guide(shell):
     small_model(shell.directory / "model.json")
     for block in blocks:
         assert shell(block)
+
+
+def test_links_between_pages_lead_somewhere():
+    """Files, and headings where a link names one."""
+    bad = []
+    for page in [TOP / "README.md", *(TOP / "docs").rglob("*.md"), TOP / "tools/python/README.md"]:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            path, _, heading = link.partition("#")
+            to = (page.parent / path) if path else page
+            if "://" in link:
+                continue
+            if not to.exists():
+                bad.append(f"{page.relative_to(TOP)}: {link}")
+            elif heading:
+                titles = re.findall(r"^#+ (.*)$", to.read_text(), re.M)
+                slugs = [re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles]
+                if heading not in slugs:
+                    bad.append(f"{page.relative_to(TOP)}: {link}")
+    assert not bad
+
+
+@pytest.mark.parametrize("page", ["bitsandbytes", "new-gpu"])
+def test_the_commands_of_a_page(shell, page):
+    blocks = re.findall(r"^```sh\n(.*?)^```", (TOP / f"docs/{page}.md").read_text(), re.M | re.S)
+    assert blocks
+    for block in blocks:
+        assert shell(block)
+
+
+@pytest.mark.skipif(SANITIZED, reason="what is installed is the release build")
+@pytest.mark.parametrize("page, program, says", [
+    ("embedding", "minimal", "c[0] = 32, expected 32\n"),
+    ("pytorch", None, ""),
+])  # fmt: skip
+def test_what_is_installed_by_a_page(shell, page, program, says):
+    """Its commands in the checkout, with a home of their own; the last one runs the program."""
+    (block,) = re.findall(r"^```sh\n(.*?)^```", (TOP / f"docs/{page}.md").read_text(), re.M | re.S)
+    rocm = TOP / "build/rocm"  # an installed quern does not look for it
+    more = {"QUERN_ROCM_PATH": str(rocm)} if rocm.is_dir() else {}
+    unset = "unset MAKEFLAGS MAKELEVEL MFLAGS\n"
+    done = shell(f"cd '{TOP}'\n{unset}{block}", HOME=str(shell.directory), **more)
+    assert done.endswith(says)
+    assert program is None or (shell.directory / program).exists()
+    assert program or (shell.directory / "site/quern/__init__.py").exists()
 
 
 def test_the_readme_in_the_shell(shell):

@@ -227,7 +227,7 @@ def test_the_library_ends_no_process_and_prints_nothing():
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc here")
-@pytest.mark.parametrize("page", ["README.md", "docs/sim.md"])
+@pytest.mark.parametrize("page", ["docs/embedding.md", "docs/sim.md"])
 def test_the_example_of_a_page_compiles(page):
     (example,) = re.findall(r"^```c\n(.*?)^```", (TOP / page).read_text(), re.M | re.S)
     gcc = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-xc", "-"]

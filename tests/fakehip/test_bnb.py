@@ -350,9 +350,9 @@ def run_guide():
     loader.lib = Native()
     sys.modules["bitsandbytes"] = types.ModuleType("bitsandbytes")
     sys.modules["bitsandbytes.cextension"] = loader
-    guide = (TOP / "docs" / "embedding.md").read_text()
-    (code,) = [block.split("```")[0] for block in guide.split("```python\n")[1:]
-               if "libquern_bnb.so" in block]
+    guide = (TOP / "docs" / "bitsandbytes.md").read_text()
+    blocks = [block.split("```")[0] for block in guide.split("```python\n")[1:]]
+    (code,) = [block for block in blocks if "libquern_bnb.so" in block]
     exec(code, {})
     host = Host()
     for name in TYPES:
