@@ -15,9 +15,10 @@ enum { ROWS_MAX = 8, COLUMNS = 4, BLOCK = 128, QUANT_FP4 = 1, QUANT_NF4 = 2 };
 
 /* The kernels' explicit arguments. */
 struct arguments {
-    uint64_t a, b, absmax;
-    uint64_t absmax8, code, offset; /* null unless nested */
-    uint64_t c, bias;               /* bias may be null */
+    const void *a, *b, *absmax;
+    const void *absmax8, *code, *offset; /* null unless nested */
+    void *c;
+    const void *bias; /* may be null */
     int32_t m, n, k, block, quant;
 };
 /* without what C adds behind the last */
@@ -99,7 +100,7 @@ static bool has_kernel(const struct quern_offload_entry *e, const char *symbol)
 }
 
 static int launch_of(struct peer *peer, const struct quern_problem *p, int64_t m,
-                     const struct peer_operands *o, struct peer_launch *out)
+                     const struct quern_args *o, struct peer_launch *out)
 {
     const int rows = m < ROWS_MAX ? (int)m : ROWS_MAX;
     const struct arguments arguments = {.a = o->a,

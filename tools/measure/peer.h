@@ -11,11 +11,6 @@
 
 #include "command/command.h"
 
-/* Guest addresses of a problem's operands; 0 for one that it has not. */
-struct peer_operands {
-    uint64_t a, b, scales, code, absmax8, offset, zeros, c, bias;
-};
-
 /* One launch; everything it points to lives as long as the peer, until its next one, and this. */
 struct peer_launch {
     char symbol[128];
@@ -34,9 +29,9 @@ struct peer_kind {
     int (*open)(const char *directory, const struct quern_target_info *target, struct peer *peer);
     /* EXIT_MISUSE, with the reason, for a problem that the peer has no kernel for. */
     int (*accepts)(const struct quern_problem *problem, const char *text);
-    /* The launch that does m rows of an accepted problem. */
+    /* The launch that does m rows of an accepted problem, on operands of a software GPU. */
     int (*launch_of)(struct peer *peer, const struct quern_problem *problem, int64_t m,
-                     const struct peer_operands *operands, struct peer_launch *out);
+                     const struct quern_args *operands, struct peer_launch *out);
 };
 extern const struct peer_kind peer_bitsandbytes, peer_triton;
 

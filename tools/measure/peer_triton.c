@@ -16,7 +16,8 @@
 
 /* The kernel's arguments; the last two are Triton's own. */
 struct arguments {
-    uint64_t a, b, scales, zeros, c;
+    const void *a, *b, *scales, *zeros;
+    void *c;
     int32_t m, n, k, unused;
     uint64_t global_scratch, profile_scratch;
 };
@@ -111,7 +112,7 @@ static int read_object(struct peer *peer, const struct quern_problem *p, struct 
 }
 
 static int launch_of(struct peer *peer, const struct quern_problem *p, int64_t m,
-                     const struct peer_operands *o, struct peer_launch *out)
+                     const struct quern_args *o, struct peer_launch *out)
 {
     const struct arguments arguments = {.a = o->a,
                                         .b = o->b,

@@ -31,34 +31,6 @@ struct timing {
 
 /* ---- Operands -------------------------------------------------------------------------------- */
 
-/* Where in quern_args an operand's address goes, and whether it belongs to the weights. */
-static int member(struct quern_args *args, const char *name, const void ***at, bool *weights)
-{
-    const struct {
-        const char *name;
-        const void **at;
-        bool weights;
-    } members[] = {{"a", &args->a, false},
-                   {"b", &args->b, true},
-                   {"scales", &args->scales, true},
-                   {"absmax8", &args->absmax8, true},
-                   {"code", &args->code, false},
-                   {"offset", &args->offset, false},
-                   {"bias", &args->bias, false},
-                   {"c", (const void **)(void *)&args->c, false},
-                   {"zeros", &args->zeros, true},
-                   {"a_scale", &args->a_scale, false},
-                   {"b_scale", &args->b_scale, false}};
-
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        if (!strcmp(members[i].name, name)) {
-            *at = members[i].at;
-            *weights = members[i].weights;
-            return EXIT_OK;
-        }
-    return fail("operand '%s' is unknown to this command", name);
-}
-
 /* Numbers of ordinary size in every format: an exponent a little below 1, the rest at random. */
 static void fill(uint8_t *bytes, const struct quern_operand *o)
 {
@@ -97,26 +69,24 @@ static int make(struct timing *r, const struct quern_operand *o, quern_buffer **
 static int prepare(struct timing *r)
 {
     uint64_t weight_bytes = 0;
-    const void **at;
-    bool weights;
     int status = EXIT_OK;
 
-    const quern_status e = quern_problem_operands(&r->problem, r->m, r->operands, &r->count);
+    quern_status e = quern_problem_operands(&r->problem, r->m, r->operands, &r->count);
     if (e)
         return fail_status(e, NULL);
-    for (size_t i = 0; i < r->count && !status; i++) {
-        status = member(&r->args, r->operands[i].name, &at, &weights);
+    for (size_t i = 0; i < r->count; i++) {
         r->bytes += r->operands[i].bytes;
-        weight_bytes += !status && weights ? r->operands[i].bytes : 0;
+        weight_bytes += r->operands[i].weights ? r->operands[i].bytes : 0;
     }
     const uint64_t wanted = weight_bytes ? r->rotate / weight_bytes + 1 : 1;
     r->copies = wanted < COPIES_MAX ? (size_t)wanted : COPIES_MAX;
     for (size_t i = 0; i < r->count && !status; i++) {
-        member(&r->args, r->operands[i].name, &at, &weights);
-        for (size_t j = 0; weights && j < r->copies && !status; j++)
-            status = make(r, &r->operands[i], &r->rotated[j][i]);
-        if (!weights && !(status = make(r, &r->operands[i], &r->shared[i])))
-            *at = quern_buffer_address(r->shared[i]);
+        const struct quern_operand *const o = &r->operands[i];
+        for (size_t j = 0; o->weights && j < r->copies && !status; j++)
+            status = make(r, o, &r->rotated[j][i]);
+        if (!o->weights && !(status = make(r, o, &r->shared[i])) &&
+            (e = quern_args_set(&r->args, o->name, quern_buffer_address(r->shared[i]))))
+            status = fail_status(e, NULL);
     }
     return status;
 }
@@ -159,13 +129,13 @@ static quern_status batch(void *user)
 
     for (int n = 0; n < r->launches; n++) {
         quern_buffer **const copy = r->rotated[r->next++ % r->copies];
-        for (size_t i = 0; i < r->count; i++) {
-            const void **at;
-            bool weights;
-            if (copy[i] && !member(&r->args, r->operands[i].name, &at, &weights))
-                *at = quern_buffer_address(copy[i]);
-        }
-        const quern_status e = quern_op_launch(r->op, &r->args, r->m, NULL);
+        quern_status e = QUERN_OK;
+
+        for (size_t i = 0; i < r->count && !e; i++)
+            if (copy[i])
+                e = quern_args_set(&r->args, r->operands[i].name, quern_buffer_address(copy[i]));
+        if (!e)
+            e = quern_op_launch(r->op, &r->args, r->m, NULL);
         if (e)
             return e;
     }

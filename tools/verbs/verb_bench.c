@@ -40,7 +40,7 @@ struct layer {
     void *a, *bias, *c;
     float *a_value, *w_value, *bias_value; /* exact */
     quern_sim *sim;
-    struct peer_operands address; /* on the software GPU; of m rows */
+    struct quern_args args; /* on the software GPU; of m rows */
 };
 
 /* What one kernel did. */
@@ -131,35 +131,14 @@ static int fill(struct layer *l, int64_t m)
     return EXIT_OK;
 }
 
-static uint64_t *address_of(struct peer_operands *o, const char *name)
-{
-    const struct {
-        const char *name;
-        uint64_t *address;
-    } all[] = {{"a", &o->a},
-               {"b", &o->b},
-               {"scales", &o->scales},
-               {"code", &o->code},
-               {"absmax8", &o->absmax8},
-               {"offset", &o->offset},
-               {"zeros", &o->zeros},
-               {"c", &o->c},
-               {"bias", &o->bias}};
-
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (!strcmp(all[i].name, name))
-            return all[i].address;
-    return NULL;
-}
-
 static int map(struct layer *l, void *host, size_t bytes, enum quern_sim_access access,
                const char *name)
 {
-    uint64_t *const address = address_of(&l->address, name);
+    uint64_t address;
 
-    if (!address)
-        return fail("%s: operand %s is not known to this command", l->text, name);
-    const quern_status e = quern_sim_map(l->sim, host, bytes, access, name, address);
+    quern_status e = quern_sim_map(l->sim, host, bytes, access, name, &address);
+    if (!e)
+        e = quern_args_set(&l->args, name, (void *)(uintptr_t)address);
     return e ? fail_status(e, l->text) : EXIT_OK;
 }
 
@@ -262,13 +241,13 @@ static int run_launch(struct layer *l, quern_op *op, const struct quern_launch *
         const struct quern_launch_arg *const a = &plan->args[i];
         const bool narrow = a->kind == QUERN_ARG_I32 || a->kind == QUERN_ARG_U32;
         const int32_t value = (int32_t)a->value;
-        const uint64_t *const address =
-            a->kind == QUERN_ARG_POINTER && !a->is_null ? address_of(&l->address, a->name) : NULL;
+        const void *const address =
+            a->kind == QUERN_ARG_POINTER && !a->is_null ? quern_args_get(&l->args, a->name) : NULL;
         if (narrow)
             put_argument(kernarg, &launch.kernarg_bytes, &value, 4);
         else
             put_argument(kernarg, &launch.kernarg_bytes,
-                         address ? address : (const void *)&a->value, 8);
+                         address ? (const void *)&address : &a->value, 8);
     }
     launch.kernel = info.symbol;
     launch.kernarg = kernarg;
@@ -328,7 +307,7 @@ static int run_peer(struct bench *b, struct layer *l, int64_t m, struct result *
 
     bool unknown = false;
 
-    int status = b->peer.kind->launch_of(&b->peer, &l->problem, m, &l->address, &launch);
+    int status = b->peer.kind->launch_of(&b->peer, &l->problem, m, &l->args, &launch);
     if (status)
         return status;
     snprintf(symbol, 128, "%s", launch.symbol);
@@ -420,15 +399,15 @@ static int compare_rows(struct bench *b, struct layer *l, int64_t m)
         status = map(l, l->c, c_bytes, QUERN_SIM_WRITE, "c");
     if (status || (status = compare(b, l, m)))
         return status;
-    quern_sim_unmap(l->sim, l->address.a);
-    quern_sim_unmap(l->sim, l->address.c);
+    quern_sim_unmap(l->sim, (uintptr_t)l->args.a);
+    quern_sim_unmap(l->sim, (uintptr_t)l->args.c);
     return EXIT_OK;
 }
 
 static int bench_problem(struct bench *b, const char *given)
 {
     const int64_t m_max = b->m_set.ranges[b->m_set.count - 1].hi;
-    struct layer l = {0};
+    struct layer l = {.args = QUERN_INIT(struct quern_args)};
 
     int status = problem_from_text(given, &l.problem, l.text);
     if (status || (status = b->peer.kind->accepts(&l.problem, l.text)))

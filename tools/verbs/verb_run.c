@@ -27,33 +27,6 @@ struct run {
     struct outputs outputs;
 };
 
-/* Where in quern_args an operand's address goes; SIZE_MAX for a name that it has not. */
-static size_t member_offset(const char *name)
-{
-    static const struct {
-        const char *name;
-        size_t offset;
-    } members[] = {
-        {"a", offsetof(struct quern_args, a)},
-        {"b", offsetof(struct quern_args, b)},
-        {"scales", offsetof(struct quern_args, scales)},
-        {"zeros", offsetof(struct quern_args, zeros)},
-        {"absmax8", offsetof(struct quern_args, absmax8)},
-        {"code", offsetof(struct quern_args, code)},
-        {"offset", offsetof(struct quern_args, offset)},
-        {"bias", offsetof(struct quern_args, bias)},
-        {"c", offsetof(struct quern_args, c)},
-        {"a_scale", offsetof(struct quern_args, a_scale)},
-        {"b_scale", offsetof(struct quern_args, b_scale)},
-        {"workspace", offsetof(struct quern_args, workspace)},
-    };
-
-    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
-        if (!strcmp(members[i].name, name))
-            return members[i].offset;
-    return SIZE_MAX;
-}
-
 static int prepare(struct run *r)
 {
     const char *names[QUERN_OPERANDS_MAX];
@@ -80,21 +53,27 @@ static int prepare(struct run *r)
     return status;
 }
 
-/* Memory on the device, with a copy of `memory` unless the operand is only written. */
-static int place(struct run *r, size_t i, struct quern_args *args, const void *memory,
-                 uint64_t bytes, enum quern_sim_access access, const char *name)
+/* Memory on the device for an operand, with a copy of ours unless it is only written. */
+static int place(struct run *r, size_t i, struct quern_args *args)
 {
-    const size_t offset = member_offset(name);
+    const struct quern_operand *const o = &r->operands[i];
 
-    if (offset == SIZE_MAX)
-        return fail("operand '%s' of %s is unknown to this command", name, r->text);
-    quern_status e = quern_buffer_create(r->ctx, bytes, access, name, &r->there[i]);
-    if (!e && access != QUERN_SIM_WRITE)
-        e = quern_buffer_write(r->there[i], memory, bytes);
+    quern_status e = quern_buffer_create(r->ctx, o->bytes, o->access, o->name, &r->there[i]);
+    if (!e && o->access != QUERN_SIM_WRITE)
+        e = quern_buffer_write(r->there[i], r->memory[i], o->bytes);
+    if (!e)
+        e = quern_args_set(args, o->name, quern_buffer_address(r->there[i]));
+    return e ? fail_status(e, NULL) : EXIT_OK;
+}
+
+static int place_workspace(struct run *r, size_t bytes, struct quern_args *args)
+{
+    quern_buffer **const there = &r->there[QUERN_OPERANDS_MAX];
+    const quern_status e = quern_buffer_create(r->ctx, bytes, QUERN_SIM_WRITE, "workspace", there);
+
     if (e)
         return fail_status(e, NULL);
-    const void *const address = quern_buffer_address(r->there[i]);
-    memcpy((char *)args + offset, &address, sizeof address);
+    args->workspace = quern_buffer_address(*there);
     return EXIT_OK;
 }
 
@@ -104,11 +83,10 @@ static int launch(struct run *r)
     int status = EXIT_OK;
 
     for (size_t i = 0; !status && i < r->operand_count; i++)
-        status = place(r, i, &args, r->memory[i], r->operands[i].bytes, r->operands[i].access,
-                       r->operands[i].name);
+        status = place(r, i, &args);
     const size_t workspace = quern_op_workspace(r->op, r->m);
     if (!status && workspace)
-        status = place(r, QUERN_OPERANDS_MAX, &args, NULL, workspace, QUERN_SIM_WRITE, "workspace");
+        status = place_workspace(r, workspace, &args);
     if (status)
         return status;
     quern_status e = quern_op_launch(r->op, &args, r->m, NULL);
