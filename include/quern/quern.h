@@ -302,32 +302,36 @@ QUERN_API void quern_close(quern_ctx *ctx);
 /* ---- Compiles, watched ----------------------------------------------------------------------- */
 
 /*
- * Counters of a context since it was opened; numbers are fixed for ever, docs/formats.md defines
- * each. They begin at 0: they are places in the array that quern_stats fills.
+ * Counters of a context since it was opened: X(number, NAME, name) for each. Numbers are fixed for
+ * ever: they are places, from 0 on, in the array that quern_stats fills; docs/formats.md says what
+ * each counts. The order of the rows is that of the fields of struct quern_stats in tool.h.
  */
-enum quern_stat {
-    QUERN_STAT_HIT_MEMORY = 0,
-    QUERN_STAT_HIT_BUNDLE = 1,
-    QUERN_STAT_HIT_DISK = 2,
-    QUERN_STAT_HIT_SOURCE = 3,
-    QUERN_STAT_MISS_ABSENT = 4,
-    QUERN_STAT_MISS_DAMAGED = 5,
-    QUERN_STAT_MISS_FOREIGN = 6,
-    QUERN_STAT_MISS_IO = 7,
-    QUERN_STAT_PUT_OK = 8,
-    QUERN_STAT_PUT_LOST = 9,
-    QUERN_STAT_PUT_FAILED = 10,
-    QUERN_STAT_QUARANTINED = 11,
-    QUERN_STAT_EVICTED = 12,
-    QUERN_STAT_BUNDLE_DAMAGED = 13,
-    QUERN_STAT_COMPILE_OK = 14,
-    QUERN_STAT_COMPILE_FAILED = 15,
-    QUERN_STAT_COMPILE_NS = 16,
-    QUERN_STAT_COMPILE_REFUSED = 17,
-    QUERN_STAT_COMPILE_SEALED = 18,
-    QUERN_STAT_WORKER_DIED = 19
-};
-#define QUERN_STAT_COUNT 20 /* of this header */
+#define QUERN_STATS(X)                                                                             \
+    X(0, HIT_MEMORY, hit_memory)                                                                   \
+    X(2, HIT_DISK, hit_disk)                                                                       \
+    X(4, MISS_ABSENT, miss_absent)                                                                 \
+    X(5, MISS_DAMAGED, miss_damaged)                                                               \
+    X(6, MISS_FOREIGN, miss_foreign)                                                               \
+    X(7, MISS_IO, miss_io)                                                                         \
+    X(8, PUT_OK, put_ok)                                                                           \
+    X(9, PUT_LOST, put_lost)                                                                       \
+    X(10, PUT_FAILED, put_failed)                                                                  \
+    X(11, QUARANTINED, quarantined)                                                                \
+    X(12, EVICTED, evicted)                                                                        \
+    X(14, COMPILE_OK, compile_ok)                                                                  \
+    X(15, COMPILE_FAILED, compile_failed)                                                          \
+    X(19, WORKER_DIED, worker_died)                                                                \
+    X(1, HIT_BUNDLE, hit_bundle)                                                                   \
+    X(3, HIT_SOURCE, hit_source)                                                                   \
+    X(13, BUNDLE_DAMAGED, bundle_damaged)                                                          \
+    X(16, COMPILE_NS, compile_ns)                                                                  \
+    X(17, COMPILE_REFUSED, compile_refused)                                                        \
+    X(18, COMPILE_SEALED, compile_sealed)
+
+#define QUERN_STAT_NUMBER(number, NAME, name) QUERN_STAT_##NAME = number,
+enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };
+#define QUERN_STAT_ONE(number, NAME, name) +1
+#define QUERN_STAT_COUNT                   (0 QUERN_STATS(QUERN_STAT_ONE)) /* of this header */
 
 /* Writes counters 0…count-1 by their numbers; one that this library does not know is 0. Does not
  * block. */

@@ -305,14 +305,11 @@ QUERN_API struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx);
 
 /* ---- Cache ----------------------------------------------------------------------------------- */
 
-/* Counters of one context since it was opened. Names are fixed; docs/formats.md defines each. */
+/* The counters of quern_stats by name. */
+#define QUERN_STAT_FIELD(number, NAME, name) uint64_t name;
 struct quern_stats {
     size_t size;
-    uint64_t hit_memory, hit_disk, miss_absent, miss_damaged, miss_foreign, miss_io;
-    uint64_t put_ok, put_lost, put_failed, quarantined, evicted;
-    uint64_t compile_ok, compile_failed, worker_died;
-    uint64_t hit_bundle, hit_source, bundle_damaged;
-    uint64_t compile_ns, compile_refused, compile_sealed;
+    QUERN_STATS(QUERN_STAT_FIELD)
 };
 QUERN_API quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats);
 

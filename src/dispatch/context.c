@@ -83,7 +83,8 @@ static quern_status open_rooms(quern_ctx *ctx)
                                           .max_bytes = s->cache_max_bytes,
                                           .mode = s->cache_mode,
                                           .shared = s->cache_shared,
-                                          .log = &ctx->log},
+                                          .log = &ctx->log,
+                                          .counters = &ctx->counters},
                    &ctx->store));
     TRY(bundles_open(s, &ctx->log, &ctx->bundles));
     TRY(compiler_open(&(struct compiler_config){.rocm_path = s->rocm_path,

@@ -66,10 +66,10 @@ bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
     for (size_t i = 0; i < ctx->bundles.count; i++) {
         const quern_status status = pack_get(ctx->bundles.packs[i], want, by_source, entry);
         if (status == QUERN_OK && entry->buffer) {
-            atomic_fetch_add_explicit(&ctx->hit_bundle, 1, memory_order_relaxed);
+            counter_add(&ctx->counters, QUERN_STAT_HIT_BUNDLE, 1);
             return true;
         }
-        if (status != QUERN_OK && atomic_fetch_add(&ctx->bundle_damaged, 1) == 0)
+        if (status != QUERN_OK && counter_add(&ctx->counters, QUERN_STAT_BUNDLE_DAMAGED, 1) == 0)
             log_line(&ctx->log, QUERN_LOG_WARN, "an entry of a bundle is not used: %s (said once)",
                      quern_last_error()->message);
     }
@@ -270,21 +270,15 @@ static void import_all(quern_ctx *ctx, const struct pack *pack, uint64_t entries
 {
     for (uint64_t i = 0; i < entries; i++) {
         struct store_entry entry;
-        struct store_stats before, after;
         struct hash128 key;
         if (pack_entry(pack, i, &key, &entry) != QUERN_OK) {
             result->damaged++;
             continue;
         }
-        store_stats(ctx->store, &before);
-        store_put(ctx->store, &key, &entry.record);
-        store_stats(ctx->store, &after);
-        if (after.put_ok > before.put_ok)
-            result->imported++;
-        else if (after.put_lost > before.put_lost)
-            result->present++;
-        else
-            result->failed++;
+        const enum quern_stat outcome = store_put(ctx->store, &key, &entry.record);
+        result->imported += outcome == QUERN_STAT_PUT_OK;
+        result->present += outcome == QUERN_STAT_PUT_LOST;
+        result->failed += outcome == QUERN_STAT_PUT_FAILED;
         store_entry_free(&entry);
     }
 }

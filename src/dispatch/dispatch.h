@@ -3,6 +3,7 @@
 #ifndef QUERN_DISPATCH_DISPATCH_H
 #define QUERN_DISPATCH_DISPATCH_H
 
+#include "base/counters.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/lock.h"
@@ -191,9 +192,7 @@ struct quern_ctx {
     _Atomic(struct spelling *) table[OP_BUCKETS];
     struct tally hit_memory[TALLIES];
     _Atomic bool record_failed; /* and was complained of */
-    atomic_uint_fast64_t hit_bundle, hit_source, bundle_damaged;
-    atomic_uint_fast64_t compile_ok, compile_failed, worker_died;
-    atomic_uint_fast64_t compile_ns, compile_refused, compile_sealed;
+    struct counters counters;
     quern_event_fn event; /* may be null */
     void *event_user;
     struct lock event_lock; /* the callback runs one call at a time */

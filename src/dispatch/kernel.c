@@ -84,16 +84,12 @@ static bool take_entry(struct kernel *k, const struct store_entry *entry, enum q
 
 static bool from_store(quern_ctx *ctx, struct kernel *k, const struct store_want *w, bool again)
 {
-    static const enum quern_reason reasons[] = {[STORE_MISS_ABSENT] = QUERN_REASON_ABSENT,
-                                                [STORE_MISS_DAMAGED] = QUERN_REASON_DAMAGED,
-                                                [STORE_MISS_FOREIGN] = QUERN_REASON_FOREIGN,
-                                                [STORE_MISS_IO] = QUERN_REASON_UNREADABLE};
     struct store_entry entry;
 
     if (again ? store_get_again(ctx->store, w, &entry) : store_get_wanted(ctx->store, w, &entry))
         return take_entry(k, &entry, QUERN_TIER_CACHE);
     if (!k->reason) /* a damaged entry is gone when it is looked for again */
-        k->reason = reasons[entry.miss];
+        k->reason = entry.miss;
     return false;
 }
 
@@ -118,7 +114,7 @@ static bool from_same_source(quern_ctx *ctx, struct kernel *k, const struct stor
                    (!can_compile && store_get_by_source(ctx->store, w, &entry) &&
                     take_entry(k, &entry, QUERN_TIER_CACHE));
     if (k->by_source)
-        atomic_fetch_add_explicit(&ctx->hit_source, 1, memory_order_relaxed);
+        counter_add(&ctx->counters, QUERN_STAT_HIT_SOURCE, 1);
     return k->by_source;
 }
 
@@ -134,9 +130,9 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
 
     if (status != QUERN_OK) {
         char text[QUERN_TEXT_MAX], command[QUERN_TEXT_MAX + 64];
-        atomic_fetch_add(&ctx->compile_failed, 1);
+        counter_add(&ctx->counters, QUERN_STAT_COMPILE_FAILED, 1);
         if (status == QUERN_E_WORKER || status == QUERN_E_TIMEOUT)
-            atomic_fetch_add(&ctx->worker_died, 1);
+            counter_add(&ctx->counters, QUERN_STAT_WORKER_DIED, 1);
         if (quern_problem_text(&k->plan.problem, text, sizeof text) == QUERN_OK) {
             snprintf(command, sizeof command, "quern build --target %s --m %d --out DIR \"%s\"",
                      ctx->id.target->name, k->plan.m_hi, text);
@@ -144,8 +140,8 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
         }
         return status;
     }
-    atomic_fetch_add(&ctx->compile_ok, 1);
-    atomic_fetch_add(&ctx->compile_ns, (uint64_t)(result.milliseconds * 1e6));
+    counter_add(&ctx->counters, QUERN_STAT_COMPILE_OK, 1);
+    counter_add(&ctx->counters, QUERN_STAT_COMPILE_NS, (uint64_t)(result.milliseconds * 1e6));
     k->tier = QUERN_TIER_COMPILER;
     k->bytes = k->buffer = result.object;
     k->size = result.object_bytes;
@@ -181,7 +177,7 @@ static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum que
     const char *const directory = store_directory(ctx->store), *const gap = *directory ? " " : "";
 
     if (off || seal == QUERN_SEAL_FAIL)
-        atomic_fetch_add(&ctx->compile_refused, 1);
+        counter_add(&ctx->counters, QUERN_STAT_COMPILE_REFUSED, 1);
     FAIL_IF(off, QUERN_E_WOULD_COMPILE,
             "kernel %s for %s is not in the cache%s%s and compiling is off (QUERN_JIT)",
             k->plan.symbol, ctx->id.target->name, gap, directory);
@@ -189,7 +185,7 @@ static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum que
             "kernel %s for %s is not in the cache%s%s and the process is sealed (quern_seal)",
             k->plan.symbol, ctx->id.target->name, gap, directory);
     if (seal == QUERN_SEAL_WARN)
-        atomic_fetch_add(&ctx->compile_sealed, 1);
+        counter_add(&ctx->counters, QUERN_STAT_COMPILE_SEALED, 1);
     if (jit == QUERN_JIT_WARN || seal == QUERN_SEAL_WARN)
         log_line(&ctx->log, QUERN_LOG_WARN, "kernel %s for %s is not in the cache; compiling it%s",
                  k->plan.symbol, ctx->id.target->name,

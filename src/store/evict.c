@@ -139,7 +139,7 @@ static void remove_oldest(struct store *s, struct survey *v)
             continue;
         /* a reader that has it open keeps its data */
         if (os.unlinkat(shard, c->name.name, 0) == 0) {
-            store_count(s, COUNT_EVICTED);
+            counter_add(s->counters, QUERN_STAT_EVICTED, 1);
             v->bytes -= c->bytes;
         } else if (errno == ENOENT) {
             v->bytes -= c->bytes;

@@ -33,20 +33,6 @@ struct entry_name {
     char name[NAME_HEX + sizeof ".qk"];
 };
 
-enum counter {
-    COUNT_HIT,
-    COUNT_MISS_ABSENT,
-    COUNT_MISS_DAMAGED,
-    COUNT_MISS_FOREIGN,
-    COUNT_MISS_IO,
-    COUNT_PUT_OK,
-    COUNT_PUT_LOST,
-    COUNT_PUT_FAILED,
-    COUNT_QUARANTINED,
-    COUNT_EVICTED,
-    COUNTERS
-};
-
 /* What a complaint is about: each is logged once for each cause. */
 enum activity { DOING_GET, DOING_PUT, DOING_LOCK, DOING_EVICT, DOING_QUARANTINE, ACTIVITIES };
 #define CAUSES 256 /* errno values */
@@ -59,14 +45,9 @@ struct store {
     const struct trust *trust; /* null, or: */
     struct trust group;
     struct log *log;
-    _Atomic uint64_t counters[COUNTERS];
+    struct counters *counters, own;
     _Atomic bool complained[ACTIVITIES][CAUSES];
 };
-
-static inline void store_count(struct store *s, enum counter c)
-{
-    atomic_fetch_add_explicit(&s->counters[c], 1, memory_order_relaxed);
-}
 
 /* Logs a warning, the first time that `doing` fails for this errno: `what` and the errno's text, or
  * if `what` is null the thread's error record. */

@@ -63,7 +63,7 @@ void store_quarantine(struct store *s, int shard, const struct entry_name *name,
     if (fd >= 0)
         os.close(fd);
     if (moved)
-        store_count(s, COUNT_QUARANTINED);
+        counter_add(s->counters, QUERN_STAT_QUARANTINED, 1);
     else
         store_complain(s, DOING_QUARANTINE, error, "a useless entry cannot be removed");
 }

@@ -20,6 +20,7 @@ quern_status store_open(const struct store_config *config, struct store **store)
     s->mode = config->mode ? config->mode : QUERN_CACHE_RW;
     s->max_bytes = config->max_bytes ? config->max_bytes : DEFAULT_MAX_BYTES;
     s->log = config->log;
+    s->counters = config->counters ? config->counters : &s->own;
     if (s->mode != QUERN_CACHE_OFF) {
         quern_status status = directory_resolve(config->directory, &s->path);
         if (status == QUERN_OK && config->shared) {
@@ -50,24 +51,9 @@ const char *store_directory(const struct store *s)
     return s->path ? s->path : "";
 }
 
-void store_stats(struct store *s, struct store_stats *stats)
+const struct counters *store_counters(const struct store *s)
 {
-    uint64_t c[COUNTERS];
-
-    for (int i = 0; i < COUNTERS; i++)
-        c[i] = atomic_load_explicit(&s->counters[i], memory_order_relaxed);
-    *stats = (struct store_stats){
-        .hit = c[COUNT_HIT],
-        .miss_absent = c[COUNT_MISS_ABSENT],
-        .miss_damaged = c[COUNT_MISS_DAMAGED],
-        .miss_foreign = c[COUNT_MISS_FOREIGN],
-        .miss_io = c[COUNT_MISS_IO],
-        .put_ok = c[COUNT_PUT_OK],
-        .put_lost = c[COUNT_PUT_LOST],
-        .put_failed = c[COUNT_PUT_FAILED],
-        .quarantined = c[COUNT_QUARANTINED],
-        .evicted = c[COUNT_EVICTED],
-    };
+    return s->counters;
 }
 
 /* ---- get ------------------------------------------------------------------------------------- */
@@ -111,12 +97,12 @@ quern_status store_judge(struct store_entry *e, const struct store_want *w, bool
     return object_fits(&e->object, &id) == QUERN_OK ? QUERN_OK : QUERN_E_CACHE;
 }
 
-static enum counter counter_of(quern_status judged)
+static enum quern_stat counter_of(quern_status judged)
 {
-    return judged == QUERN_OK         ? COUNT_HIT
-           : judged == QUERN_E_MEMORY ? COUNT_MISS_IO
-           : judged == QUERN_E_CACHE  ? COUNT_MISS_FOREIGN
-                                      : COUNT_MISS_DAMAGED;
+    return judged == QUERN_OK         ? QUERN_STAT_HIT_DISK
+           : judged == QUERN_E_MEMORY ? QUERN_STAT_MISS_IO
+           : judged == QUERN_E_CACHE  ? QUERN_STAT_MISS_FOREIGN
+                                      : QUERN_STAT_MISS_DAMAGED;
 }
 
 /* Notes the use of an entry for the evictor. A time in the future would keep it for ever. */
@@ -132,64 +118,64 @@ static void touch(const struct store *s, int fd, const struct stat *st)
 }
 
 /* Records why an entry cannot be read now. */
-static enum counter unreadable(int cause, int *error)
+static enum quern_stat unreadable(int cause, int *error)
 {
     *error = cause;
     error_set(QUERN_E_IO, __FILE__, FAIL_AT("unreadable"), "a cache entry cannot be read: %s",
               strerror(cause));
-    return COUNT_MISS_IO;
+    return QUERN_STAT_MISS_IO;
 }
 
-/* Reads and judges an open file. *error is an errno for COUNT_MISS_IO. */
-static enum counter load_file(struct store *s, int shard, int fd, struct stat *st,
-                              const struct want *w, struct store_entry *entry, int *error)
+/* Reads and judges an open file. *error is an errno for QUERN_STAT_MISS_IO. */
+static enum quern_stat load_file(struct store *s, int shard, int fd, struct stat *st,
+                                 const struct want *w, struct store_entry *entry, int *error)
 {
     if (os.fstat(fd, st))
         return unreadable(errno, error);
     const char *const unfit = store_unfit(s, shard, fd, st);
     if (unfit) {
         error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("unfit"), "%s", unfit);
-        return COUNT_MISS_FOREIGN;
+        return QUERN_STAT_MISS_FOREIGN;
     }
     if (st->st_size < ENTRY_HEADER_BYTES || (uint64_t)st->st_size > ENTRY_BYTES_MAX) {
         error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("st_size"),
                   "it has %lld bytes; an entry has %d to %zu", (long long)st->st_size,
                   ENTRY_HEADER_BYTES, ENTRY_BYTES_MAX);
-        return COUNT_MISS_DAMAGED;
+        return QUERN_STAT_MISS_DAMAGED;
     }
     const int read = store_read_exactly(fd, (size_t)st->st_size, &entry->buffer);
     if (read)
         return unreadable(-read, error);
-    enum counter outcome = COUNT_MISS_DAMAGED;
+    enum quern_stat outcome = QUERN_STAT_MISS_DAMAGED;
     if (entry_decode(entry->buffer, (size_t)st->st_size, &entry->record) == QUERN_OK)
         outcome = counter_of(store_judge(entry, w->want, w->by_source));
-    if (outcome == COUNT_HIT) {
+    if (outcome == QUERN_STAT_HIT_DISK) {
         touch(s, fd, st);
     } else {
-        if (outcome == COUNT_MISS_IO)
+        if (outcome == QUERN_STAT_MISS_IO)
             unreadable(ENOMEM, error);
         store_entry_free(entry);
     }
     return outcome;
 }
 
-static enum counter load(struct store *s, const struct entry_name *name, const struct want *w,
-                         struct store_entry *entry, int *error)
+static enum quern_stat load(struct store *s, const struct entry_name *name, const struct want *w,
+                            struct store_entry *entry, int *error)
 {
     const int shard = store_open_directory(s, "objects", name->shard, false);
     struct stat st;
-    enum counter outcome;
+    enum quern_stat outcome;
 
     if (shard < 0) {
         *error = -shard;
-        return shard == -ENOENT ? COUNT_MISS_ABSENT : COUNT_MISS_IO;
+        return shard == -ENOENT ? QUERN_STAT_MISS_ABSENT : QUERN_STAT_MISS_IO;
     }
     /* O_NONBLOCK: opening a fifo must not hang */
     const int fd = directory_openat(shard, name->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (fd >= 0) {
         outcome = load_file(s, shard, fd, &st, w, entry, error);
     } else if (fd == -ENOENT) {
-        outcome = COUNT_MISS_ABSENT;
+        outcome = QUERN_STAT_MISS_ABSENT;
     } else {
         /* A link, a socket, a file that is not for this user to read: not what the store wrote. The
          * rest may pass. */
@@ -198,10 +184,10 @@ static enum counter load(struct store *s, const struct entry_name *name, const s
                            (store_unfit(s, shard, -1, &st) || !may_read(&st));
         outcome = unreadable(-fd, error);
         if (alien)
-            outcome = COUNT_MISS_FOREIGN;
+            outcome = QUERN_STAT_MISS_FOREIGN;
     }
     /* what another key's pointer led to by mistake may be sound under its own */
-    if (outcome == COUNT_MISS_DAMAGED || (outcome == COUNT_MISS_FOREIGN && !w->by_source))
+    if (outcome == QUERN_STAT_MISS_DAMAGED || (outcome == QUERN_STAT_MISS_FOREIGN && !w->by_source))
         store_quarantine(s, shard, name, &st, quern_last_error()->message);
     if (fd >= 0)
         os.close(fd); /* only now: an open file's inode number is not given to another */
@@ -210,15 +196,15 @@ static enum counter load(struct store *s, const struct entry_name *name, const s
 }
 
 /* The file that is meant: by the source key, what its pointer names. */
-static enum counter look_up(struct store *s, const struct want *w, struct store_entry *entry,
-                            int *error)
+static enum quern_stat look_up(struct store *s, const struct want *w, struct store_entry *entry,
+                               int *error)
 {
     struct entry_name name = entry_name(&w->want->key);
 
     if (w->by_source) {
         const int pointer = store_pointer(s, &w->want->source_key, &name);
         if (pointer == -ENOENT)
-            return COUNT_MISS_ABSENT;
+            return QUERN_STAT_MISS_ABSENT;
         if (pointer < 0)
             return unreadable(-pointer, error);
     }
@@ -227,26 +213,27 @@ static enum counter look_up(struct store *s, const struct want *w, struct store_
 
 static bool get(struct store *s, const struct want *w, struct store_entry *entry)
 {
-    enum counter outcome = COUNT_MISS_ABSENT;
+    static const enum quern_reason reasons[QUERN_STAT_COUNT] = {
+        [QUERN_STAT_MISS_ABSENT] = QUERN_REASON_ABSENT,
+        [QUERN_STAT_MISS_DAMAGED] = QUERN_REASON_DAMAGED,
+        [QUERN_STAT_MISS_FOREIGN] = QUERN_REASON_FOREIGN,
+        [QUERN_STAT_MISS_IO] = QUERN_REASON_UNREADABLE};
+    enum quern_stat outcome = QUERN_STAT_MISS_ABSENT;
     int error = 0;
 
     *entry = (struct store_entry){0};
     if (s->mode != QUERN_CACHE_OFF) {
         outcome = look_up(s, w, entry, &error);
         /* a network file system may know the file by an old handle: look it up anew */
-        if (outcome == COUNT_MISS_IO && error == ESTALE)
+        if (outcome == QUERN_STAT_MISS_IO && error == ESTALE)
             outcome = look_up(s, w, entry, &error);
     }
-    if (outcome != COUNT_MISS_ABSENT || !w->again)
-        store_count(s, outcome);
-    if (outcome == COUNT_MISS_IO)
+    if (outcome != QUERN_STAT_MISS_ABSENT || !w->again)
+        counter_add(s->counters, outcome, 1);
+    if (outcome == QUERN_STAT_MISS_IO)
         store_complain(s, DOING_GET, error, NULL);
-    if (outcome != COUNT_HIT)
-        entry->miss = outcome == COUNT_MISS_ABSENT    ? STORE_MISS_ABSENT
-                      : outcome == COUNT_MISS_DAMAGED ? STORE_MISS_DAMAGED
-                      : outcome == COUNT_MISS_FOREIGN ? STORE_MISS_FOREIGN
-                                                      : STORE_MISS_IO;
-    return outcome == COUNT_HIT;
+    entry->miss = reasons[outcome];
+    return outcome == QUERN_STAT_HIT_DISK;
 }
 
 bool store_get(struct store *s, const struct hash128 *key, const char *key_text,
@@ -295,19 +282,21 @@ static quern_status check_record(const struct hash128 *key, const struct store_r
     return QUERN_OK;
 }
 
-void store_put(struct store *s, const struct hash128 *key, const struct store_record *record)
+enum quern_stat store_put(struct store *s, const struct hash128 *key,
+                          const struct store_record *record)
 {
     const struct entry_name name = entry_name(key);
+    enum quern_stat outcome = QUERN_STAT_PUT_FAILED;
     void *bytes = NULL;
     size_t size = 0;
 
     if (s->mode != QUERN_CACHE_RW)
-        return;
+        return outcome;
     if (check_record(key, record) != QUERN_OK || entry_encode(record, &bytes, &size) != QUERN_OK) {
-        store_count(s, COUNT_PUT_FAILED);
+        counter_add(s->counters, outcome, 1);
         log_line(s->log, QUERN_LOG_WARN, "cache %s: not stored: %s", s->path,
                  quern_last_error()->message);
-        return;
+        return outcome;
     }
     const int shard = store_open_directory(s, "objects", name.shard, true);
     int result = shard;
@@ -316,14 +305,16 @@ void store_put(struct store *s, const struct hash128 *key, const struct store_re
         os.close(shard);
     }
     os.free(bytes);
-    if (result == 0) {
-        store_count(s, COUNT_PUT_OK);
+    if (result == 0)
+        outcome = QUERN_STAT_PUT_OK;
+    else if (result == -EEXIST && shard >= 0)
+        outcome = QUERN_STAT_PUT_LOST;
+    counter_add(s->counters, outcome, 1);
+    if (outcome == QUERN_STAT_PUT_OK) {
         store_point(s, record, key);
         store_account(s, size);
-    } else if (result == -EEXIST && shard >= 0) {
-        store_count(s, COUNT_PUT_LOST);
-    } else {
-        store_count(s, COUNT_PUT_FAILED);
+    } else if (outcome == QUERN_STAT_PUT_FAILED) {
         store_complain(s, DOING_PUT, -result, shard < 0 ? NULL : "an entry cannot be stored");
     }
+    return outcome;
 }

@@ -6,6 +6,7 @@
 #ifndef QUERN_STORE_STORE_H
 #define QUERN_STORE_STORE_H
 
+#include "base/counters.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "object/object.h"
@@ -19,14 +20,7 @@ struct store_config {
     enum quern_cache_mode mode;
     bool shared; /* with the group of the directory: see directory_trust */
     struct log *log;
-};
-
-/* Every outcome, counted for the life of the handle. docs/formats.md defines each in a sentence. */
-struct store_stats {
-    uint64_t hit, miss_absent, miss_damaged, miss_foreign;
-    uint64_t miss_io; /* could not be read now; nothing is known against the entry */
-    uint64_t put_ok, put_lost, put_failed; /* lost: another process published first */
-    uint64_t quarantined, evicted;
+    struct counters *counters; /* of outcomes; null: the store's own */
 };
 
 /* QUERN_E_CACHE with the reason: the path is a file, not writable, owned by somebody else, writable
@@ -44,15 +38,12 @@ struct store_record {
     size_t object_bytes;
 };
 
-/* Why a get found nothing; the counters of the same names. */
-enum store_miss { STORE_MISS_ABSENT = 1, STORE_MISS_DAMAGED, STORE_MISS_FOREIGN, STORE_MISS_IO };
-
 /* An entry in private memory, verified; everything points into `buffer`. */
 struct store_entry {
     struct store_record record;
     struct object object; /* the record's, as look-ups of what is wanted read it */
     void *buffer;
-    enum store_miss miss; /* 0: this is an entry */
+    enum quern_reason miss; /* why there is no entry; 0: this is one */
 };
 
 /* What is wanted, by its exact key or by its source alone. */
@@ -93,9 +84,12 @@ quern_status store_judge(struct store_entry *entry, const struct store_want *wan
 quern_status store_serial(struct store *store, const char *signer, uint64_t *serial);
 quern_status store_raise_serial(struct store *store, const char *signer, uint64_t serial);
 
-/* Publishes; the first writer wins. What object_parse refuses is not stored. Failures are counted,
- * and logged once for each cause. Blocks on the disk (and now and then evicts). Thread-safe. */
-void store_put(struct store *store, const struct hash128 *key, const struct store_record *record);
+/* Publishes; the first writer wins. What object_parse refuses is not stored. Failures are logged
+ * once for each cause. Returns the counter that was raised, QUERN_STAT_PUT_OK, _LOST or _FAILED; in
+ * a store that is not written to the last, and none is. Blocks on the disk (and now and then
+ * evicts). Thread-safe. */
+enum quern_stat store_put(struct store *store, const struct hash128 *key,
+                          const struct store_record *record);
 
 /* Quarantines the entry of a key, if there is one: its bytes are sound, but what they say turned
  * out to be no use. The reason is logged. Blocks on the disk. Thread-safe. */
@@ -109,7 +103,7 @@ void store_discard(struct store *store, const struct hash128 *key, const char *r
 int store_lock(struct store *store, const struct hash128 *key, int deadline_ms);
 void store_unlock(struct store *store, int lock);
 
-void store_stats(struct store *store, struct store_stats *stats);
+const struct counters *store_counters(const struct store *store);
 const char *store_directory(const struct store *store);
 
 struct store_usage {

@@ -246,3 +246,14 @@ def test_the_embedding_guide_is_complete():
     assert len(variables) > 10 and len(statuses) > 15
     rows = set(re.findall(r"^\| `(QUERN_\w+)` \|", guide, re.M))
     assert rows == set(variables) | set(statuses)
+
+
+def test_the_page_has_the_librarys_counters():
+    """Their numbers and names, which quern.h lists once."""
+    header = (TOP / "include/quern/quern.h").read_text()
+    rows = re.findall(r"^    X\((\d+), (\w+), (\w+)\)", header, re.M)
+    assert len(rows) >= 20 and all(upper == name.upper() for _, upper, name in rows)
+    section = (TOP / "docs/formats.md").read_text().partition("\n## Cache counters\n")[2]
+    section = section.partition("\n## ")[0]
+    documented = re.findall(r"^\| (\d+) \| `(\w+)` \| \w", section, re.M)
+    assert documented == sorted(((n, name) for n, _, name in rows), key=lambda row: int(row[0]))

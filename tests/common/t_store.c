@@ -171,11 +171,14 @@ int t_count_item(void *user, const struct store_item *item)
     return 0;
 }
 
-struct store_stats t_stats(struct store *s)
+struct quern_stats t_stats(struct store *s)
 {
-    struct store_stats stats;
+    const struct counters *const counters = store_counters(s);
+    struct quern_stats stats = QUERN_INIT(struct quern_stats);
 
-    store_stats(s, &stats);
+#define READ(number, NAME, name) stats.name = counter_value(counters, QUERN_STAT_##NAME);
+    QUERN_STATS(READ)
+#undef READ
     return stats;
 }
 

@@ -5,6 +5,8 @@
 
 #include "store/store.h"
 
+#include <quern/tool.h>
+
 #include <limits.h>
 
 struct t_store {
@@ -62,7 +64,7 @@ size_t t_count_files(const struct t_store *t, const char *below, const char *par
 /* For store_walk: counts items in an int. */
 int t_count_item(void *user, const struct store_item *item);
 
-struct store_stats t_stats(struct store *s);
+struct quern_stats t_stats(struct store *s);
 
 /* Open descriptors of this process. */
 int t_open_descriptors(void);

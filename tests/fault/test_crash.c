@@ -161,8 +161,8 @@ static void check(struct t_store *t, const char *what, unsigned at, bool may_qua
         t_get(s, names[i]); /* compares every byte of a hit */
     t_get(s, "new");
     t_get(s, "imported");
-    struct store_stats stats;
-    store_stats(s, &stats);
+    struct quern_stats stats;
+    stats = t_stats(s);
     if (stats.miss_damaged > may_quarantine || stats.miss_foreign || stats.miss_io)
         fail_msg("%s, killed at call %u: %s", what, at, t->log);
     t_put(s, "new");

@@ -132,7 +132,7 @@ static void member(const struct crowd *c, int self)
         store_unlock(s, lock);
         T_MUST(t_get(s, name));
     }
-    const struct store_stats stats = t_stats(s);
+    const struct quern_stats stats = t_stats(s);
     T_MUST(stats.put_failed == 0 && stats.miss_io == 0 && stats.miss_damaged == 0);
     store_close(s);
 }
@@ -293,7 +293,7 @@ static void reader(struct t_store *t, int stop, int reading)
             T_MUST(write(reading, "", 1) == 1);
         }
     }
-    const struct store_stats stats = t_stats(s);
+    const struct quern_stats stats = t_stats(s);
     T_MUST(hit && stats.miss_damaged == 0 && stats.miss_foreign == 0 && stats.miss_io == 0);
     store_close(s);
 }

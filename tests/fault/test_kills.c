@@ -101,7 +101,7 @@ static void lane(struct t_store *t, unsigned which, unsigned kills)
             snprintf(name, sizeof name, "v%u", i);
             present += t_get(s, name); /* compares every byte */
         }
-        const struct store_stats stats = t_stats(s);
+        const struct quern_stats stats = t_stats(s);
         if (stats.miss_damaged || stats.miss_foreign || stats.miss_io)
             fail_msg("lane %u, after kill %u: %s", which, round, t->log);
         t_put(s, "v0");

@@ -194,8 +194,8 @@ static void unwritable_body(struct t_store *t)
     T_MUST(chmod(shard, 0) == 0);
     T_MUST(!t_get(s, "a"));
     t_put(s, "a");
-    struct store_stats stats;
-    store_stats(s, &stats);
+    struct quern_stats stats;
+    stats = t_stats(s);
     T_MUST(stats.miss_io == 1 && stats.put_failed == 1 && stats.quarantined == 0);
     T_MUST(strstr(t->log, shard));
     T_MUST(chmod(shard, 0700) == 0);
@@ -221,8 +221,8 @@ static void roots_entry_body(struct t_store *t)
 
     T_MUST(t_store_try(t, t->cache, QUERN_CACHE_RW, &s) == QUERN_OK);
     T_MUST(!t_get(s, "a"));
-    struct store_stats stats;
-    store_stats(s, &stats);
+    struct quern_stats stats;
+    stats = t_stats(s);
     T_MUST(stats.miss_foreign == 1 && stats.quarantined == 1);
     t_put(s, "a");
     T_MUST(t_get(s, "a"));
@@ -271,7 +271,7 @@ static void parts_that_are_not_to_be_trusted_are_not_used(void **state)
 
     t_put(s, "a");
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const struct store_stats before = t_stats(s);
+        const struct quern_stats before = t_stats(s);
         snprintf(path, sizeof path, "%s/%s", t->cache, parts[i]);
         snprintf(aside, sizeof aside, "%s/aside", t->root);
         for (int link = 0; link < 2; link++) {

@@ -167,7 +167,7 @@ static void ben_uses(struct t_store *t)
     T_MUST(t_stats(s).evicted == 2); /* ...and may be evicted by him */
     t_put(s, "c");
     T_MUST(store_clear(s, &removed) == QUERN_OK);
-    const struct store_stats stats = t_stats(s);
+    const struct quern_stats stats = t_stats(s);
     T_MUST(stats.put_failed == 0 && stats.miss_foreign == 0 && stats.miss_io == 0);
     store_close(s);
 }

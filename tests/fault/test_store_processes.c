@@ -28,7 +28,7 @@
 static void full_disk_body(struct t_store *t)
 {
     struct store *s;
-    struct store_stats stats;
+    struct quern_stats stats;
     char name[16];
     int stored = 0, wrong = 0;
 
@@ -37,14 +37,14 @@ static void full_disk_body(struct t_store *t)
         snprintf(name, sizeof name, "n%d", i);
         t_put(s, name);
     }
-    store_stats(s, &stats);
+    stats = t_stats(s);
     T_MUST(stats.put_failed > 0 && stats.put_ok > 3);
     T_MUST(strstr(t->log, "No space left on device"));
     for (int i = 0; i < 100; i++) {
         snprintf(name, sizeof name, "n%d", i);
         stored += t_get(s, name);
     }
-    store_stats(s, &stats);
+    stats = t_stats(s);
     wrong = (int)(stats.miss_damaged + stats.miss_foreign + stats.miss_io);
     T_MUST(stored == (int)stats.put_ok && wrong == 0);
     T_MUST(t_count_files(t, "v1/objects", TEMPORARY_PREFIX) == 0);
@@ -92,7 +92,7 @@ static void a_full_disk_costs_only_the_entry(void **state)
 static void limits_body(struct t_store *t)
 {
     struct store *s;
-    struct store_stats stats;
+    struct quern_stats stats;
 
     T_MUST(t_store_try(t, t->cache, QUERN_CACHE_RW, &s) == QUERN_OK);
     t_put(s, "a");
@@ -102,7 +102,7 @@ static void limits_body(struct t_store *t)
     T_MUST(setrlimit(RLIMIT_FSIZE, &(struct rlimit){1024, RLIM_INFINITY}) == 0);
     t_put(s, "b");
     T_MUST(setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}) == 0);
-    store_stats(s, &stats);
+    stats = t_stats(s);
     T_MUST(stats.put_failed == 1);
     T_MUST(t_get(s, "a") && !t_get(s, "b"));
     /* no descriptors left, from none to as many as it takes */
@@ -167,8 +167,8 @@ static void stampede_body(struct t_store *t, int self)
         store_unlock(s, lock);
         T_MUST(t_get(s, name));
     }
-    struct store_stats stats;
-    store_stats(s, &stats);
+    struct quern_stats stats;
+    stats = t_stats(s);
     T_MUST(stats.put_lost == 0 && stats.put_failed == 0 && stats.miss_io == 0);
     store_close(s);
 }

@@ -36,8 +36,8 @@ static void what_was_put_is_got(void **state)
     t_put(s, "a");
     assert_true(t_get(s, "a"));
     assert_false(t_get(s, "b"));
-    const struct store_stats stats = t_stats(s);
-    assert_int_equal(stats.hit, 1);
+    const struct quern_stats stats = t_stats(s);
+    assert_int_equal(stats.hit_disk, 1);
     assert_int_equal(stats.miss_absent, 2);
     assert_int_equal(stats.put_ok, 1);
     assert_int_equal(stats.miss_damaged + stats.miss_foreign + stats.miss_io + stats.put_failed +
@@ -135,11 +135,11 @@ static void garbage_is_not_published(void **state)
 
 /* ---- reasons for a miss ---------------------------------------------------------------------- */
 
-#define MISS(kind) offsetof(struct store_stats, miss_##kind)
+#define MISS(kind) offsetof(struct quern_stats, miss_##kind)
 
 static uint64_t counted(struct store *s, size_t kind)
 {
-    const struct store_stats stats = t_stats(s);
+    const struct quern_stats stats = t_stats(s);
 
     return *(const uint64_t *)((const char *)&stats + kind);
 }

@@ -284,6 +284,27 @@ static void test_counters_by_number(void **state)
         "miss_damaged",   "miss_foreign", "miss_io",         "put_ok",         "put_lost",
         "put_failed",     "quarantined",  "evicted",         "bundle_damaged", "compile_ok",
         "compile_failed", "compile_ns",   "compile_refused", "compile_sealed", "worker_died"};
+    /* hosts are compiled against this order of fields: new ones are added behind the last */
+    static const size_t offsets[] = {offsetof(struct quern_stats, hit_memory),
+                                     offsetof(struct quern_stats, hit_disk),
+                                     offsetof(struct quern_stats, miss_absent),
+                                     offsetof(struct quern_stats, miss_damaged),
+                                     offsetof(struct quern_stats, miss_foreign),
+                                     offsetof(struct quern_stats, miss_io),
+                                     offsetof(struct quern_stats, put_ok),
+                                     offsetof(struct quern_stats, put_lost),
+                                     offsetof(struct quern_stats, put_failed),
+                                     offsetof(struct quern_stats, quarantined),
+                                     offsetof(struct quern_stats, evicted),
+                                     offsetof(struct quern_stats, compile_ok),
+                                     offsetof(struct quern_stats, compile_failed),
+                                     offsetof(struct quern_stats, worker_died),
+                                     offsetof(struct quern_stats, hit_bundle),
+                                     offsetof(struct quern_stats, hit_source),
+                                     offsetof(struct quern_stats, bundle_damaged),
+                                     offsetof(struct quern_stats, compile_ns),
+                                     offsetof(struct quern_stats, compile_refused),
+                                     offsetof(struct quern_stats, compile_sealed)};
     struct quern_stats stats = QUERN_INIT(struct quern_stats);
     uint64_t values[QUERN_STAT_COUNT + 4];
     struct host h;
@@ -291,6 +312,8 @@ static void test_counters_by_number(void **state)
     (void)state;
     for (unsigned i = 0; i < QUERN_STAT_COUNT; i++)
         assert_string_equal(quern_stat_name(i), names[i]);
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++)
+        assert_int_equal(offsets[i], sizeof(size_t) + i * sizeof(uint64_t));
     assert_null(quern_stat_name(QUERN_STAT_COUNT));
     assert_null(quern_stat_name((enum quern_stat) - 1));
 
