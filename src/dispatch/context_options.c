@@ -144,7 +144,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     if (!s->cache_max_bytes && (text = variable("QUERN_CACHE_MAX_SIZE")))
         TRY(parse_size("QUERN_CACHE_MAX_SIZE", text, &s->cache_max_bytes));
     if (!s->cache_max_bytes)
-        s->cache_max_bytes = (uint64_t)1 << 30;
+        s->cache_max_bytes = STORE_MAX_BYTES_DEFAULT;
 
     s->jobs = o->jobs;
     if (!s->jobs && (text = variable("QUERN_JOBS"))) {

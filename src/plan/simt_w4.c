@@ -23,8 +23,7 @@
 
 quern_status simt_w4_accepts(const struct quern_problem *p, const struct target *t)
 {
-    FAIL_IF(p->wq != QUERN_W_NF4 && p->wq != QUERN_W_FP4 && p->wq != QUERN_W_MXFP4,
-            QUERN_E_DECLINED,
+    FAIL_IF(!weight_is_table(p->wq) && p->wq != QUERN_W_MXFP4, QUERN_E_DECLINED,
             "wq=%s has no kernel in this version, which does wq=nf4, wq=fp4 and wq=mxfp4",
             weight_name(p->wq));
     FAIL_IF(p->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,

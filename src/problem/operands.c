@@ -109,7 +109,7 @@ static struct shape scales_shape(const struct quern_problem *p)
 {
     if (nested(p))
         return vector((groups(p) + OPERAND_NEST - 1) / OPERAND_NEST);
-    if (p->wq == QUERN_W_NF4 || p->wq == QUERN_W_FP4)
+    if (weight_is_table(p->wq))
         return vector(groups(p));
     return matrix(p->n, groups_of_row(p));
 }

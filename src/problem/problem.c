@@ -55,7 +55,7 @@ static bool is_fp8(enum quern_weight w)
 {
     return w == QUERN_W_FP8 || w == QUERN_W_FP8FNUZ;
 }
-static bool is_table4(enum quern_weight w)
+bool weight_is_table(enum quern_weight w)
 {
     return w == QUERN_W_NF4 || w == QUERN_W_FP4;
 }
@@ -124,12 +124,12 @@ static void fill_defaults(struct quern_problem *p)
     if (!p->op)
         p->op = QUERN_OP_GEMM;
     if (!p->group && problem_has_group(p))
-        p->group = is_table4(p->wq) ? 64 : p->wq == QUERN_W_INT4 ? 128 : 32;
+        p->group = weight_is_table(p->wq) ? 64 : p->wq == QUERN_W_INT4 ? 128 : 32;
     if (!p->c)
         p->c = p->a == QUERN_DT_FP8 || p->a == QUERN_DT_FP8FNUZ ? QUERN_BF16 : p->a;
     if (!p->scale) {
         const enum quern_dtype like = p->op == QUERN_OP_GEMM ? p->a : p->c;
-        if (is_table4(p->wq))
+        if (weight_is_table(p->wq))
             p->scale = QUERN_SCALE_F32;
         else if (p->wq == QUERN_W_INT4)
             p->scale = like == QUERN_F16    ? QUERN_SCALE_F16
@@ -143,7 +143,7 @@ static void fill_defaults(struct quern_problem *p)
     if (!p->zero && problem_has_zero(p))
         p->zero = QUERN_ZERO_NONE;
     if (!p->layout)
-        p->layout = is_table4(p->wq)                                  ? QUERN_LAYOUT_BNB
+        p->layout = weight_is_table(p->wq)                            ? QUERN_LAYOUT_BNB
                     : p->wq == QUERN_W_INT4 || p->wq == QUERN_W_MXFP4 ? QUERN_LAYOUT_K8
                                                                       : QUERN_LAYOUT_DENSE;
     if (!p->round)

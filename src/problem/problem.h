@@ -50,6 +50,9 @@ static inline unsigned dtype_bytes(enum quern_dtype t)
 }
 const char *dtype_name(enum quern_dtype t);
 const char *weight_name(enum quern_weight w);
+
+/* Sixteen values of bitsandbytes': absmax of W flattened, plain or nested, in layout bnb. */
+bool weight_is_table(enum quern_weight w);
 const char *layout_name(enum quern_layout layout);
 
 #endif

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <string.h>
 
-#define DEFAULT_MAX_BYTES ((uint64_t)1 << 30)
 /* The last use of an entry is kept to the day: noting it more often would write on every hit. */
 #define TOUCH_SECONDS (24 * 60 * 60)
 
@@ -18,7 +17,7 @@ quern_status store_open(const struct store_config *config, struct store **store)
 
     FAIL_IF(!s, QUERN_E_MEMORY, "no memory for a store");
     s->mode = config->mode ? config->mode : QUERN_CACHE_RW;
-    s->max_bytes = config->max_bytes ? config->max_bytes : DEFAULT_MAX_BYTES;
+    s->max_bytes = config->max_bytes ? config->max_bytes : STORE_MAX_BYTES_DEFAULT;
     s->log = config->log;
     s->counters = config->counters ? config->counters : &s->own;
     if (s->mode != QUERN_CACHE_OFF) {

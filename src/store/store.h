@@ -14,9 +14,12 @@
 
 struct store;
 
+/* What a cache may hold if nobody says: QUERN_CACHE_MAX_SIZE. */
+#define STORE_MAX_BYTES_DEFAULT ((uint64_t)1 << 30)
+
 struct store_config {
     const char *directory; /* null: $XDG_CACHE_HOME/quern, else $HOME/.cache/quern */
-    uint64_t max_bytes;    /* 0: 1 GiB */
+    uint64_t max_bytes;    /* 0: STORE_MAX_BYTES_DEFAULT */
     enum quern_cache_mode mode;
     bool shared; /* with the group of the directory: see directory_trust */
     struct log *log;
