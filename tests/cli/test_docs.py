@@ -49,6 +49,18 @@ def test_the_prewarm_guide(shell):
         assert shell(block)
 
 
+def test_files_that_pages_name_exist():
+    """`src/plan/plan.c`; `*` stands for several, and a name in capitals for any."""
+    bad = []
+    for page in [TOP / "README.md", *(TOP / "docs").rglob("*.md")]:
+        for name in re.findall(r"`((?:src|tools|templates|tests|include|examples|cache)/[^`\s]+)`",
+                               page.read_text()):
+            pattern = re.sub(r"\bNAME\b|_NAME\b", "*", name).rstrip("/")
+            if "…" not in name and not list(TOP.glob(pattern)):
+                bad.append(f"{page.relative_to(TOP)}: {name}")
+    assert not bad
+
+
 def test_links_between_pages_lead_somewhere():
     """Files, and headings where a link names one."""
     bad = []
