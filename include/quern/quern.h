@@ -390,7 +390,8 @@ QUERN_API void quern_op_release(quern_op *op);
 
 /*
  * Operands of a launch: addresses on the context's device (of a software device: addresses that
- * quern_sim_map gave). All but a_scale, b_scale and offset must be 16-byte aligned.
+ * quern_sim_map gave). Which of them a problem has, with their types, shapes and alignment, is the
+ * table "Operands" of docs/formats.md; the others are not looked at.
  */
 struct quern_args {
     size_t size;

@@ -157,6 +157,17 @@ def test_structs_are_those_of_the_headers(quern, tmp_path):
     assert said == ours
 
 
+def test_operands_are_those_of_the_document(quern):
+    """Args has a pointer for each operand of docs/formats.md, which the library is tested against,
+    and one more for the workspace."""
+    native = sys.modules["quern._native"]
+    text = (TOP / "docs/formats.md").read_text()
+    (table,) = re.findall(r"^## Operands\n.*?^\|---.*?\n(.*?)\n\n", text, re.M | re.S)
+    named = {line.split("`")[1] for line in table.splitlines()}
+    pointers = [name for name, kind in native.Args._fields_ if kind is ctypes.c_void_p]
+    assert len(named) >= 11 and sorted(pointers) == sorted([*named, "workspace"])
+
+
 def test_version(quern, wheel):
     assert quern.__version__ == wheel.name.split("-")[1]
 
