@@ -137,7 +137,7 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
         last--;
     /* slices of the largest kernel, or of tiles, and a rest: every smaller one may be needed */
     const struct plan *const largest = &plans.plans[last];
-    const bool mixed = last + 1 == plans.count || largest->family == FAMILY_MMA_TILE;
+    const bool mixed = last + 1 == plans.count || plan_units(largest) == PLAN_UNITS_TILES;
     const bool beyond = mixed && m_hi > largest->m_tile;
     while (!beyond && first < last && plans.plans[first].m_hi < m_lo)
         first++;

@@ -157,7 +157,7 @@ static void explain(const struct plan_set *set, const struct plan_slice *slices,
         hex_from_bytes(hash, set->tuning.bytes, sizeof set->tuning.bytes);
         str_addf(out, "tuning table %s\n", hash);
     }
-    if (slices->plan->family == FAMILY_DEQUANT) {
+    if (plan_units(slices->plan) == PLAN_UNITS_NONE) {
         plan_explain(slices->plan, out);
         return;
     }

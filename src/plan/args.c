@@ -29,3 +29,10 @@ const char *plan_arg_name(enum plan_arg arg)
     return plan_arg_is_operand(arg) ? operand_rows[arg].name
                                     : numbers[(int)arg - (int)OPERAND_COUNT];
 }
+
+unsigned plan_row_align(const struct quern_problem *problem)
+{
+    const unsigned element = dtype_bytes(problem->a);
+
+    return problem->k * element % 4 ? element : 4;
+}

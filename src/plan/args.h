@@ -45,4 +45,7 @@ static inline size_t plan_arg_bytes(enum plan_arg arg)
     return arg == PLAN_ARG_M || arg == PLAN_ARG_FIRST || arg == PLAN_ARG_WORKGROUPS ? 4 : 8;
 }
 
+/* Bytes that rows of A must start at a multiple of: 4, or an element where packed rows do not. */
+unsigned plan_row_align(const struct quern_problem *problem);
+
 #endif

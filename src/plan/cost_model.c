@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "plan/cost_model.h"
 
+#include "plan/family.h"
 #include "target/rates.h"
 
 #include <inttypes.h>
@@ -56,10 +57,15 @@ int model_product_slots(const struct plan *p, int pairs)
     return found ? products * 3 / 4 : products;
 }
 
-enum plan_phase model_phase(const struct plan *p, int64_t row_bytes, int64_t trips)
+bool model_dual_dot2(const struct plan *p)
+{
+    return p->target->capabilities & CAP_VOPD && p->products == PRODUCTS_DOT2;
+}
+
+enum plan_phase model_phase(const struct plan *p, int64_t row_bytes, int64_t trips, bool ahead)
 {
     /* waves of CDNA that ask for all of a row at once gain nothing from another order */
-    if (row_bytes % CAMP_BYTES || trips < 2 || (p->ahead && p->target->generation == 9))
+    if (row_bytes % CAMP_BYTES || trips < 2 || (ahead && p->target->generation == 9))
         return PHASE_NONE;
     return p->problem.k * p->m_tile * dtype_bytes(p->problem.a) <= A_CACHED_BYTES ? PHASE_OF_WAVES
                                                                                   : PHASE_OF_GROUPS;
@@ -92,7 +98,7 @@ static int64_t round_cycles(const struct plan *p, const struct model_counts *c, 
     return latency + shared + waves * c->setup_slots * cycles + issue +
            waves * c->last_slots * cycles * p->estimate.walk +
            c->waits * latency * p->estimate.walk +
-           further * (issue > wait || p->ahead || flows ? issue : wait);
+           further * (issue > wait || c->ahead || flows ? issue : wait);
 }
 
 /* Cycles in which the fullest compute unit takes in what it asks for, as far as memory time does
@@ -138,7 +144,8 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
         return false;
     const int64_t by_lds_waves = model_ceil_div(by_lds * p->waves, (int64_t)t->simds);
     e->waves_per_simd = by_lds_waves < by_vgprs ? (unsigned)by_lds_waves : by_vgprs;
-    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    p->rows_per_workgroup = model_rows_per_workgroup(p, c);
+    const int64_t groups = p->row_groups = model_ceil_div(p->problem.n, p->rows_per_workgroup);
     const int64_t held = (int64_t)p->resident * t->cus;
     e->workgroups = held && held < groups ? held : groups;
     e->walk = model_ceil_div(groups, e->workgroups);
@@ -165,9 +172,9 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     e->step_slots = c->step_slots;
     e->setup_slots = c->setup_slots;
     e->slots = e->workgroups * (c->shared_slots + p->waves * (int64_t)c->setup_slots) +
-               groups * (p->waves / p->split_k * c->row_slots);
+               groups * (p->waves / c->split_k * c->row_slots);
     e->busy_cycles = busy_cycles(t, e->slots,
-                                 groups * (p->waves / p->split_k) * c->row_steps * c->step_matrix +
+                                 groups * (p->waves / c->split_k) * c->row_steps * c->step_matrix +
                                      e->workgroups * c->shared_matrix);
     e->kernel_cycles = fullest / together * round_cycles(p, c, together);
     if (fullest % together)
@@ -180,14 +187,14 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     return true;
 }
 
-bool model_hopeless(struct plan *p, int row_grain, const struct model_ranking *r)
+bool model_hopeless(struct plan *p, const struct model_counts *c, const struct model_ranking *r)
 {
-    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    const int64_t groups = model_ceil_div(p->problem.n, model_rows_per_workgroup(p, c));
 
     if (!model_full(r))
         return false;
     p->estimate.busy_percent = target_fill(p->target, (uint64_t)groups).percent;
-    return !fills(p, row_grain);
+    return !fills(p, c->row_grain);
 }
 
 /* ---- Choice ---------------------------------------------------------------------------------- */
@@ -218,8 +225,7 @@ static int64_t cost(const struct plan *p)
 bool model_beaten(const struct plan *p, const struct model_counts *c, const struct model_ranking *r)
 {
     const struct target *const t = p->target;
-    const int64_t rows = (int64_t)p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1);
-    const int64_t parts = model_ceil_div(p->problem.n, rows);
+    const int64_t parts = model_ceil_div(p->problem.n, c->wave_rows);
 
     if (r->count < r->room)
         return false;
@@ -227,14 +233,14 @@ bool model_beaten(const struct plan *p, const struct model_counts *c, const stru
     if (!worst->estimate.streams || (!worst->estimate.fills && !c->fills_below))
         return false;
     const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
-    const int64_t waves = model_ceil_div(parts * p->split_k, (int64_t)t->cus * t->simds);
-    const int64_t wait = p->ahead || c->open ? 0 : target_latency_cycles(t) + step / 2;
+    const int64_t waves = model_ceil_div(parts * c->split_k, (int64_t)t->cus * t->simds);
+    const int64_t wait = c->ahead || c->open ? 0 : target_latency_cycles(t) + step / 2;
     const int64_t issue = waves * step;
     const int64_t kernel =
         target_latency_cycles(t) +
         ((c->open ? 1 : waves) * c->setup_slots + waves * c->last_slots) * target_issue_cycles(t) +
         issue + (c->trips - 1) * (issue > wait ? issue : wait);
-    const int64_t setup = c->open ? 0 : p->split_k * (int64_t)c->setup_slots;
+    const int64_t setup = c->open ? 0 : c->split_k * (int64_t)c->setup_slots;
     const int64_t busy =
         busy_cycles(t, parts * (c->row_slots + setup), parts * c->row_steps * c->step_matrix);
     if (!worst->estimate.fills && kernel <= c->fills_below)
@@ -251,16 +257,6 @@ static bool better(const struct plan *p, const struct plan *q)
     return cost(p) < cost(q);
 }
 
-static bool wanted(const struct model_ranking *r, const struct plan *p)
-{
-    char shape[PLAN_SHAPE_MAX];
-
-    if (!r->wanted)
-        return true;
-    plan_shape(p, shape);
-    return !strcmp(shape, r->wanted);
-}
-
 bool model_faster(const struct plan *p, const struct plan *q, int percent)
 {
     return cost(p) * 100 < cost(q) * percent;
@@ -275,7 +271,7 @@ void model_put(struct model_ranking *r, const struct plan *p)
 {
     size_t at = r->count;
 
-    if (!wanted(r, p))
+    if (r->wanted && !plan_has_shape(p, r->wanted))
         return;
     while (at && better(p, &r->best[at - 1]))
         at--;
@@ -287,18 +283,17 @@ void model_put(struct model_ranking *r, const struct plan *p)
     r->best[at] = *p;
 }
 
-quern_status model_choose(const struct model_family *family, const char *measured,
-                          struct plan *plan)
+quern_status model_choose(const char *measured, struct plan *plan)
 {
     struct plan best;
     struct model_ranking ranking = {.best = &best, .room = 1, .wanted = measured};
     enum plan_choice choice = measured ? CHOICE_MEASURED : CHOICE_OF_MODEL;
 
-    family->candidates(plan, &ranking);
+    plan->family->candidates(plan, &ranking);
     if (measured && !ranking.count) {
         ranking.wanted = NULL;
         choice = CHOICE_STALE;
-        family->candidates(plan, &ranking);
+        plan->family->candidates(plan, &ranking);
     }
     FAIL_IF(!ranking.count, QUERN_E_DECLINED,
             "no kernel shape for n=%" PRId64 " k=%" PRId64 " fits %s", plan->problem.n,
@@ -308,30 +303,53 @@ quern_status model_choose(const struct model_family *family, const char *measure
     return QUERN_OK;
 }
 
-void model_explain_rejected(const struct model_family *family, const struct plan *plan,
-                            struct str *out)
+/* Two shapes that differ in nothing but the number of waves, and of workgroups that follow from it,
+ * are one to those who read about them. */
+struct likeness {
+    const struct plan *other;
+    bool alike;
+};
+
+static void compare(void *user, const struct plan *p, const struct plan_field *f)
+{
+    struct likeness *const l = user;
+
+    if (f->word && !f->by_waves)
+        l->alike &= field_value(f, p) == field_value(f, l->other);
+}
+
+static bool alike(const struct plan *p, const struct plan *q)
+{
+    struct likeness l = {.other = q, .alike = true};
+
+    field_each(p, compare, &l);
+    return l.alike;
+}
+
+void model_explain_rejected(const struct plan *plan, struct str *out)
 {
     enum { ROOM = 64 };
     struct plan best[ROOM];
     struct model_ranking ranking = {.best = best, .room = ROOM};
     int shown = 0;
 
-    family->candidates(plan, &ranking);
+    plan->family->candidates(plan, &ranking);
     for (size_t i = 0; i < ranking.count && shown < REJECTED_SHOWN; i++) {
         const struct plan *const p = &best[i];
-        bool seen = family->alike(p, plan);
+        char words[PLAN_SHAPE_MAX];
+        bool seen = alike(p, plan);
         for (size_t j = 0; j < i; j++)
-            seen |= family->alike(p, &best[j]);
+            seen |= alike(p, &best[j]);
         if (seen)
             continue;
         const struct plan_estimate *const a = &p->estimate, *const b = &plan->estimate;
-        str_add(out, "  rejected   ");
-        family->shape(p, out);
-        str_addf(out,
-                 ": %+.0f %% time in the fullest compute unit, %+.0f %% instructions, fills %u "
-                 "%%\n",
-                 100.0 * (double)a->kernel_cycles / (double)b->kernel_cycles - 100.0,
-                 100.0 * (double)a->slots / (double)b->slots - 100.0, a->busy_percent);
+        plan_shape(p, words);
+        str_addf(
+            out,
+            "  rejected   %s: %+.0f %% time in the fullest compute unit, %+.0f %% instructions, "
+            "fills %u %%\n",
+            words, 100.0 * (double)a->kernel_cycles / (double)b->kernel_cycles - 100.0,
+            100.0 * (double)a->slots / (double)b->slots - 100.0, a->busy_percent);
         shown++;
     }
 }

@@ -13,6 +13,9 @@
 
 /* What a family knows of a plan of its own. */
 struct model_counts {
+    int wave_rows; /* rows of W that a wave works on at a time */
+    int split_k;   /* waves that share those, each with a part of K */
+    bool ahead;    /* a wave asks for the weights of all its steps at its start */
     uint32_t vgprs;
     uint32_t step_slots, setup_slots; /* of a wave */
     uint32_t step_matrix;             /* cycles of matrix instructions in a step of a wave */
@@ -38,17 +41,7 @@ struct model_counts {
 struct model_ranking {
     struct plan *best;
     size_t count, room;
-    const char *wanted; /* null, or the one shape that is let in, in the words of plan_shape */
-};
-
-/* A family of decode kernels, as a choice sees it. */
-struct model_family {
-    /* Puts in every shape that fits, for a plan whose fields up to m_tile are set. */
-    void (*candidates)(const struct plan *base, struct model_ranking *ranking);
-    /* Whether two plans are the same shape but for the number of waves. */
-    bool (*alike)(const struct plan *p, const struct plan *q);
-    /* Appends the shape of a plan in a few words. */
-    void (*shape)(const struct plan *p, struct str *out);
+    const char *wanted; /* null, or the words of the one shape that is let in (plan_has_shape) */
 };
 
 #define MODEL_VGPRS_MAX 256 /* that an instruction can name */
@@ -72,6 +65,12 @@ static inline bool model_busy(const struct plan *p, unsigned percent, int rows)
  * points. */
 int64_t model_memory_cycles(const struct plan *plan, int64_t weight_bytes);
 
+/* Rows of W of a workgroup, for a plan whose number of waves is set. */
+static inline int model_rows_per_workgroup(const struct plan *p, const struct model_counts *counts)
+{
+    return p->waves / counts->split_k * counts->wave_rows;
+}
+
 /* Fills the estimate and the grid's fields; false when a workgroup does not fit a launch, or its
  * registers and LDS no compute unit. waves_per_simd is what the counted registers and a reserve
  * leave room for. */
@@ -83,9 +82,9 @@ static inline bool model_full(const struct model_ranking *ranking)
     return ranking->count == ranking->room && ranking->best[ranking->count - 1].estimate.fills;
 }
 
-/* Whether a plan need not be estimated for that reason, by its number of waves. `row_grain` as in
- * model_counts. */
-bool model_hopeless(struct plan *plan, int row_grain, const struct model_ranking *ranking);
+/* Whether a plan need not be estimated for that reason, by its number of waves. */
+bool model_hopeless(struct plan *plan, const struct model_counts *counts,
+                    const struct model_ranking *ranking);
 
 /* Whether a plan with these counts has no place in a ranking however many waves its workgroups have
  * and whatever they share: it takes longer even if they were dealt out evenly and waited for
@@ -96,14 +95,12 @@ bool model_beaten(const struct plan *plan, const struct model_counts *counts,
 /* Puts a plan in its place among the best; of equals the earlier comes first. */
 void model_put(struct model_ranking *ranking, const struct plan *plan);
 
-/* Fills in everything below m_tile of a plan whose problem, target, family and m fields are set:
+/* Fills in everything below meant_for of a plan whose problem, target, family and m fields are set:
  * the measured shape, if there is one and it is not null, else the best. */
-quern_status model_choose(const struct model_family *family, const char *measured,
-                          struct plan *plan);
+quern_status model_choose(const char *measured, struct plan *plan);
 
 /* Appends, one line each, the best candidates that were not chosen, with their estimates. */
-void model_explain_rejected(const struct model_family *family, const struct plan *plan,
-                            struct str *out);
+void model_explain_rejected(const struct plan *plan, struct str *out);
 
 /* Whether the model expects the first of two plans for the same M to take less than so many per
  * cent of the second's time. */
@@ -125,8 +122,12 @@ enum plan_products model_lane_products(const struct quern_problem *problem,
  * the compiler. */
 int model_product_slots(const struct plan *plan, int pairs);
 
-/* Where rows of `row_bytes` bytes of packed weights camp, who starts apart along K. */
-enum plan_phase model_phase(const struct plan *plan, int64_t row_bytes, int64_t trips);
+/* Where rows of `row_bytes` bytes of packed weights camp, who starts apart along K; `ahead` as in
+ * model_counts. */
+enum plan_phase model_phase(const struct plan *plan, int64_t row_bytes, int64_t trips, bool ahead);
+
+/* Whether products are dot products of 16-bit pairs that the target can issue two of at a time. */
+bool model_dual_dot2(const struct plan *plan);
 
 static inline int64_t model_ceil_div(int64_t a, int64_t b)
 {

@@ -3,7 +3,7 @@
  * The family dequant has one shape: it is bound by memory with room to spare on every part, so that
  * only enough loads in flight and whole lines per wave matter.
  */
-#include "plan/dequant.h"
+#include "plan/family.h"
 #include "target/rates.h"
 
 #include <inttypes.h>
@@ -20,8 +20,15 @@
 
 #define WEIGHTS_MAX ((int64_t)1 << 37) /* 2^32 work-items */
 
-quern_status dequant_accepts(const struct quern_problem *p)
+static bool takes(const struct quern_problem *p, const struct target *t)
 {
+    (void)t;
+    return p->op == QUERN_OP_DEQUANT;
+}
+
+static quern_status accepts(const struct quern_problem *p, const struct target *t)
+{
+    (void)t;
     const bool int4 = p->wq == QUERN_W_INT4;
 
     FAIL_IF(p->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
@@ -46,8 +53,8 @@ static uint32_t chunk_slots(const struct plan *p)
 {
     const bool by_hand = p->problem.c == QUERN_BF16 && !(p->target->capabilities & CAP_CVT_PK_BF16);
 
-    if (p->fp8)
-        return (p->fp8 == FP8_NATIVE ? 36 : 69) + (by_hand ? 31 : 0);
+    if (p->dequant.fp8)
+        return (p->dequant.fp8 == FP8_NATIVE ? 36 : 69) + (by_hand ? 31 : 0);
     if (p->problem.wq == QUERN_W_INT4) {
         const bool even = p->problem.round == QUERN_ROUND_RNE;
         return p->problem.c == QUERN_BF16 && even && !(p->target->capabilities & CAP_CVT_PK_BF16)
@@ -68,39 +75,44 @@ static int64_t block_bytes(const struct quern_problem *q)
     return scale + (q->zero == QUERN_ZERO_SCALED ? scale : 1);
 }
 
-int64_t dequant_weights_per_workgroup(const struct plan *p)
+static int64_t weights_per_workgroup(const struct plan *p)
 {
-    return (int64_t)p->waves * p->wave_size * p->chunk * p->chunks;
+    return (int64_t)p->waves * p->wave_size * p->dequant.chunk * p->dequant.chunks;
 }
 
-void dequant_choose(struct plan *p)
+static bool is_fp8(const struct plan *p)
 {
+    return !problem_has_group(&p->problem);
+}
+
+static void candidates(const struct plan *base, struct model_ranking *ranking)
+{
+    struct plan choice = *base, *const p = &choice;
     const struct quern_problem *const q = &p->problem;
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
-    const bool fp8 = !problem_has_group(q);
+    const bool fp8 = is_fp8(p);
     const int64_t weights = q->n * q->k, blocks = fp8 ? 0 : weights / problem_group(q);
     const int64_t scale_bytes = block_bytes(q), code_bits = fp8 ? 8 : 4;
     const bool own_fnuz = t->capabilities & CAP_FP8_FNUZ;
 
     p->wave_size = t->wave_size;
     p->waves = (int)(ITEMS / t->wave_size);
-    p->split_k = p->rows_per_wave = 1;
-    p->chunk = CHUNK;
-    p->chunks = CHUNKS;
+    p->dequant.chunk = CHUNK;
+    p->dequant.chunks = CHUNKS;
     p->weights_once = true;
     p->lds_bytes = q->wq == QUERN_W_INT4 || fp8 ? 0 : LDS;
     if (fp8)
-        p->fp8 = t->capabilities & CAP_FP8_CVT && own_fnuz == (q->wq == QUERN_W_FP8FNUZ)
-                     ? FP8_NATIVE
-                     : FP8_SOFTWARE;
+        p->dequant.fp8 = t->capabilities & CAP_FP8_CVT && own_fnuz == (q->wq == QUERN_W_FP8FNUZ)
+                             ? FP8_NATIVE
+                             : FP8_SOFTWARE;
 
-    const int64_t group = dequant_weights_per_workgroup(p);
+    const int64_t group = weights_per_workgroup(p);
     e->vgprs = 48;
     e->waves_per_simd = target_waves_per_simd(t, e->vgprs, LDS, t->wave_size, (unsigned)p->waves);
     e->step_slots = chunk_slots(p);
     e->setup_slots = SETUP_SLOTS;
-    e->workgroups = (weights + group - 1) / group;
+    e->workgroups = p->row_groups = (weights + group - 1) / group;
     const int64_t wave_slots = SETUP_SLOTS + CHUNKS * (int64_t)e->step_slots;
     e->slots = e->workgroups * p->waves * wave_slots;
     const struct target_fill fill = target_fill(t, (uint64_t)e->workgroups);
@@ -108,9 +120,10 @@ void dequant_choose(struct plan *p)
     e->kernel_cycles = (int64_t)fill.fullest * p->waves * wave_slots / (int64_t)t->simds;
     e->memory_cycles = (int64_t)target_memory_cycles(
         t, (double)(weights * code_bits / 8 + blocks * scale_bytes + weights * dtype_bytes(q->c)));
+    model_put(ranking, p);
 }
 
-void dequant_explain(const struct plan *p, struct str *out)
+static void explain(const struct plan *p, struct str *out)
 {
     const struct plan_estimate *const e = &p->estimate;
     const struct target *const t = p->target;
@@ -120,11 +133,11 @@ void dequant_explain(const struct plan *p, struct str *out)
     str_addf(out, "%s: any M, family dequant on %s (%s)\n", p->symbol, t->name, t->part);
     str_addf(out,
              "  shape      %d waves of %u lanes; a lane writes %d times %d consecutive weights\n",
-             p->waves, p->wave_size, p->chunks, p->chunk);
+             p->waves, p->wave_size, p->dequant.chunks, p->dequant.chunk);
     str_addf(out,
              "  grid       %" PRId64 " workgroups of %" PRId64
              " weights fill %u compute units to %u %%\n",
-             e->workgroups, dequant_weights_per_workgroup(p), t->cus, e->busy_percent);
+             e->workgroups, weights_per_workgroup(p), t->cus, e->busy_percent);
     str_addf(out,
              "  model      %.2f issue slots per weight; %.1f us in the fullest compute unit, %.1f "
              "us of memory at %.0f GB/s: "
@@ -132,3 +145,76 @@ void dequant_explain(const struct plan *p, struct str *out)
              (double)e->slots * p->wave_size / ((double)p->problem.n * (double)p->problem.k),
              kernel, memory, t->bandwidth_gbs, kernel > memory ? "issue" : "memory");
 }
+
+static const char *fp8_form(const struct plan *p)
+{
+    return field_fp8_form(p->dequant.fp8);
+}
+
+static const char *template_of_family(const struct plan *p)
+{
+    return field_is_int4(p) ? "family/dequant_int4"
+           : is_fp8(p)      ? "family/dequant_fp8"
+                            : "family/dequant";
+}
+
+static bool makes_halves(const struct plan *p)
+{
+    return p->dequant.fp8 == FP8_SOFTWARE;
+}
+
+static bool rounds(const struct plan *p)
+{
+    return !field_has_table(p);
+}
+
+static const struct plan_field of_fp8[] = {
+    {FIELD_WORD("C_TYPE", field_c_type, "elements of C")},
+    {FIELD_WORD("FNUZ", field_fp8_kind, "which kind of fp8")},
+    {FIELD_WORD("FORM", fp8_form, "how it is understood")},
+    {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting")},
+    {0},
+};
+
+static const struct plan_field shape[] = {
+    {.kind = FIELD_BLANK},
+    {FIELD_AT(FIELD_NUMBER, "WAVE", wave_size, "lanes")},
+    {FIELD_AT(FIELD_NUMBER, "WAVES", waves, "in a workgroup"), .word = "waves"},
+    {FIELD_AT(FIELD_NUMBER, "CHUNKS", dequant.chunks, "that a lane takes"), .word = "chunks"},
+    {FIELD_AT(FIELD_NUMBER, "WAVES_PER_SIMD", estimate.waves_per_simd,
+              "that registers must leave room for")},
+    {0},
+};
+
+static const struct plan_fields fields[] = {{.rows = layer_fields},
+                                            {.rows = int4_fields, .when = field_is_int4},
+                                            {.rows = weight_fields, .when = field_has_table},
+                                            {.rows = of_fp8, .when = is_fp8},
+                                            {.rows = shape},
+                                            {0}};
+
+static const struct plan_template templates[] = {
+    {.name = "prelude/prelude"},
+    {.name = "prelude/int4", .when = field_is_int4},
+    {.name = "prelude/round", .when = rounds},
+    {.name = "decode/scale_group", .when = field_is_int4},
+    {.name = "decode/dense", .when = is_fp8},
+    {.name = "decode/fp8", .when = is_fp8},
+    {.choose = template_of_codes, .when = field_has_table},
+    {.choose = template_of_scale, .when = field_has_table},
+    {.choose = template_of_family},
+    {0}};
+
+/* Quantised weights to [N,K], for hosts that multiply with a library of theirs. */
+const struct family family_dequant = {
+    .name = "dequant",
+    .units = PLAN_UNITS_NONE,
+    .takes = takes,
+    .accepts = accepts,
+    .candidates = candidates,
+    .plain_text = makes_halves,
+    .explain = explain,
+    .fields = fields,
+    .templates = templates,
+    .predequant = SWITCH_OFF,
+};

@@ -1,28 +1,56 @@
 /* SPDX-License-Identifier: MIT */
-/* The families of decode kernels, and which of them does a problem. */
+/*
+ * Families of kernels: a family is one table of facts, functions and rows, in a file of its own,
+ * and all that is family-specific in choosing, generating and explaining a kernel is behind it. A
+ * new family is its file, its shape in shape.h, its template, and a line in family.c. All functions
+ * are pure.
+ */
 #ifndef QUERN_PLAN_FAMILY_H
 #define QUERN_PLAN_FAMILY_H
 
+#include "plan/field.h"
 #include "plan/cost_model.h"
 
-struct decode_family {
-    enum plan_family id;
+struct family {
     const char *name;
-    /* QUERN_E_DECLINED says what of the problem or the target is in the way. */
+    enum plan_units units;
+    /* Whether problems of this kind are the family's, on this target. */
+    bool (*takes)(const struct quern_problem *problem, const struct target *target);
+    /* QUERN_E_DECLINED says what of such a problem, or of the target, is in the way; null: nothing
+     * is. A problem whose vector family declines it is declined. */
     quern_status (*accepts)(const struct quern_problem *problem, const struct target *target);
-    const struct model_family *model;
-    /* Rows of A of the smallest kernel for a plan's problem and target, under what it forces. */
-    int (*fewest_rows)(const struct plan *plan);
+    /* Puts in every shape that fits, for a plan whose fields up to meant_for are set. */
+    void (*candidates)(const struct plan *base, struct model_ranking *ranking);
+    /* Cycles of a compute unit that is dealt so many workgroups of a plan, one after another or side
+     * by side; null: as many times those of its estimate as it has rounds of them. */
+    int64_t (*cycles)(const struct plan *p, int64_t workgroups);
+    /* Rows of A of the smallest kernel for a plan's problem and target, under what it forces; null:
+     * one. */
+    int (*fewest_rows)(const struct plan *p);
+    /* Whether the kernel's text pairs dot products for dual issue; null: never. */
+    bool (*dual_dot2)(const struct plan *p);
+    /* Whether the kernel's text leaves the compiler's searches for repeated loads and addresses
+     * nothing to find, so that compiles go without them; null: never. */
+    bool (*plain_text)(const struct plan *p);
+    /* Appends what is to be said of a plan, for people; ends lines. */
+    void (*explain)(const struct plan *p, struct str *out);
+    /* What the constants of the source and the words of a shape are made of; ends with no rows. */
+    const struct plan_fields *fields;
+    /* The templates that follow the constants; ends with one that has neither name nor choice. */
+    const struct plan_template *templates;
+    /* Whether weights go through LDS as scaled numbers: always (ON), never (OFF), or in some of its
+     * shapes, which may be forced (FREE). */
+    enum plan_switch predequant;
+    /* A kernel for more rows of A may be modelled faster than one for fewer, in whose place it is
+     * put; without, kernels on vector units keep their places. */
+    bool larger_may_win;
 };
 
-/* Of a normalised problem of op=gemm, for the fewest rows of A. */
-const struct decode_family *decode_family_of(const struct quern_problem *problem);
+extern const struct family family_dequant, family_simt_w4, family_simt_int4, family_simt_skinny,
+    family_mma_w4, family_mma_int4, family_mma_tile;
 
-/* The family on matrix units that does the problem too; null: none. */
-const struct decode_family *matrix_family_of(const struct quern_problem *problem,
-                                             const struct target *target);
-
-/* By its id, not FAMILY_DEQUANT. */
-const struct decode_family *decode_family_by(enum plan_family id);
+/* The family of such units that takes a normalised problem; null: none. */
+const struct family *family_of(const struct quern_problem *problem, const struct target *target,
+                               enum plan_units units);
 
 #endif

@@ -37,12 +37,12 @@ bool matrix_doubled(const struct plan *p)
 
 bool matrix_staged(const struct plan *p)
 {
-    return p->staging == STAGING_CODES || p->staging == STAGING_WEIGHTS;
+    return p->matrix.staging == STAGING_CODES || p->matrix.staging == STAGING_WEIGHTS;
 }
 
 bool matrix_scaled(const struct plan *p)
 {
-    return p->staging == STAGING_WEIGHTS || p->staging == STAGING_SCALED;
+    return p->matrix.staging == STAGING_WEIGHTS || p->matrix.staging == STAGING_SCALED;
 }
 
 bool matrix_scales_by_dots(const struct plan *p)
@@ -55,7 +55,7 @@ bool matrix_scales_by_dots(const struct plan *p)
 
 int matrix_tiles_of_w(const struct plan *p)
 {
-    return p->rows_per_wave / MATRIX_TILE;
+    return p->matrix.rows / MATRIX_TILE;
 }
 
 int matrix_tiles_of_a(const struct plan *p)
@@ -71,13 +71,14 @@ int matrix_abreast(const struct plan *p)
 /* Through LDS all lanes that hold a row share its loads. */
 int matrix_unit(const struct plan *p)
 {
-    return p->chunk * (matrix_staged(p) ? (int)p->wave_size / MATRIX_TILE
-                                        : matrix_form(p->products).k_lanes / matrix_abreast(p));
+    return p->matrix.chunk * (matrix_staged(p)
+                                  ? (int)p->wave_size / MATRIX_TILE
+                                  : matrix_form(p->products).k_lanes / matrix_abreast(p));
 }
 
 int matrix_part(const struct plan *p)
 {
-    return matrix_unit(p) * p->ring;
+    return matrix_unit(p) * p->matrix.units;
 }
 
 int matrix_step(const struct plan *p)
@@ -125,22 +126,23 @@ int matrix_operand_vgprs(const struct plan *p)
     const int batch = f.k_of_lane > 8 ? f.k_of_lane / 2 : 4;
     const int ring = m > 1 || batch > 4 ? 2 : 4; /* batches of A, as in the template */
     /* what the compiler holds besides, the more the longer the step */
-    const int more =
-        m > 1 && f.values == 8 ? 2 * m * (p->ring - 1 + (p->staging == STAGING_CODES)) : 0;
+    const int more = m > 1 && f.values == 8
+                         ? 2 * m * (p->matrix.units - 1 + (p->matrix.staging == STAGING_CODES))
+                         : 0;
 
-    return p->ring * n * p->chunk / 8 + ring * m * batch + 2 * n * batch +
+    return p->matrix.units * n * p->matrix.chunk / 8 + ring * m * batch + 2 * n * batch +
            (matrix_scaled(p) ? 1 : 2) * m * n * f.values + 2 * m + more;
 }
 
 /* Rows of a unit, 16 bytes further apart than they are long. */
 int64_t matrix_staged_bytes(const struct plan *p)
 {
-    return matrix_staged(p) ? (int64_t)p->rows_per_wave * (matrix_unit(p) / 8 + 1) * 16 : 0;
+    return matrix_staged(p) ? (int64_t)p->matrix.rows * (matrix_unit(p) / 8 + 1) * 16 : 0;
 }
 
 int matrix_products_of_step(const struct plan *p)
 {
-    const int n = matrix_tiles_of_w(p) + (p->bias == BIAS_BY_MATRIX);
+    const int n = matrix_tiles_of_w(p) + (p->matrix.code_offset == CODE_OFFSET_BY_MATRIX);
 
     return matrix_lane_weights(p) / matrix_form(p->products).k_of_lane * n * matrix_tiles_of_a(p);
 }
@@ -150,24 +152,25 @@ static uint32_t setup_slots(const struct plan *p)
 {
     const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
     const int results = (int)model_ceil_div(MATRIX_TILE * MATRIX_TILE / matrix_abreast(p),
-                                            p->split_k * (int)p->wave_size);
-    const int parts = p->split_k * matrix_abreast(p);
+                                            p->matrix.split_k * (int)p->wave_size);
+    const int parts = p->matrix.split_k * matrix_abreast(p);
     const int tile = matrix_form(p->products).values + 4 + results * (16 + 3 * parts / 2);
 
     return (uint32_t)(60 + 12 * n + 8 * m + m * n * tile);
 }
 
 /* What follows from the tiles and the waves that share a row. */
-static void count(struct plan *p, const struct matrix_shape *shape, struct model_counts *counts)
+static void count(struct plan *p, const struct matrix_counts *shape, struct model_counts *counts)
 {
     const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
-    const int64_t trips = model_ceil_div(counts->row_steps, p->split_k);
+    const int64_t trips = model_ceil_div(counts->row_steps, p->matrix.split_k);
     /* blocks of ck never camp */
     const int64_t stride = p->problem.layout == QUERN_LAYOUT_CK ? 1 : p->problem.k / 2;
 
-    p->phase = model_phase(p, stride, trips) ? PHASE_OF_GROUPS : PHASE_NONE;
+    p->phase = model_phase(p, stride, trips, false) ? PHASE_OF_GROUPS : PHASE_NONE;
     const int step =
         shape->body + (trips > 1 ? 14 + 3 * m + 3 * n : 4 + 3 * m) + (p->phase ? 3 : 0);
+    counts->split_k = p->matrix.split_k;
     counts->step_slots = (uint32_t)step;
     counts->setup_slots = setup_slots(p);
     counts->trips = trips;
@@ -179,29 +182,30 @@ static bool shares_a(const struct plan *p)
 {
     const int64_t a = (int64_t)p->m_tile * dtype_bytes(p->problem.a) * p->problem.k;
 
-    return a <= A_SHARE_MAX * plan_rows_per_workgroup(p) * p->problem.k / 2;
+    return a <= A_SHARE_MAX * p->rows_per_workgroup * p->problem.k / 2;
 }
 
-void matrix_try_waves(struct plan *p, const struct matrix_shape *shape, matrix_share_fn share,
+void matrix_try_waves(struct plan *p, const struct matrix_counts *shape, matrix_share_fn share,
                       struct model_ranking *ranking)
 {
-    struct model_counts one = {.vgprs = shape->vgprs,
+    struct model_counts one = {.wave_rows = p->matrix.rows,
+                               .vgprs = shape->vgprs,
                                .step_matrix =
                                    (uint32_t)(matrix_products_of_step(p) * shape->cycles),
                                .row_steps = p->problem.k / matrix_step(p),
                                .row_grain = MATRIX_TILE,
-                               .flight_bytes = (int64_t)p->rows_per_wave * matrix_step(p) / 2,
+                               .flight_bytes = (int64_t)p->matrix.rows * matrix_step(p) / 2,
                                .memory_cycles = model_memory_cycles(p, shape->weight_bytes)};
 
     for (int split = 1; split <= WAVES_MAX && split <= one.row_steps; split *= 2) {
-        p->split_k = split;
+        p->matrix.split_k = split;
         count(p, shape, &one);
         if (model_beaten(p, &one, ranking))
             continue;
         for (int groups = 1; groups * split <= WAVES_MAX; groups++) {
             struct model_counts counts = one;
             p->waves = groups * split;
-            if (model_hopeless(p, MATRIX_TILE, ranking) || !share(p, &counts) ||
+            if (model_hopeless(p, &counts, ranking) || !share(p, &counts) ||
                 !model_estimate(p, &counts))
                 continue;
             p->waves_asked = (int)p->estimate.waves_per_simd;
@@ -209,4 +213,46 @@ void matrix_try_waves(struct plan *p, const struct matrix_shape *shape, matrix_s
             model_put(ranking, p);
         }
     }
+}
+
+/* ---- Rows of a family's table ---------------------------------------------------------------- */
+
+const struct plan_field matrix_fields[] = {
+    {FIELD_AT(FIELD_NUMBER, "ROWS", matrix.rows, "rows of W that a wave works on"), .word = "rows"},
+    {FIELD_AT(FIELD_NUMBER, "SPLIT_K", matrix.split_k, "waves that share those rows along K"),
+     .word = "split_k"},
+    {FIELD_AT(FIELD_NUMBER, "CHUNK", matrix.chunk, "weights of a row for one lane in one load"),
+     .word = "chunk"},
+    {FIELD_AT(FIELD_NUMBER, "UNITS", matrix.units, "loads of a step for each 16 rows"),
+     .word = "units", .was = "ring"},
+    {0},
+};
+
+const char *matrix_template(const struct plan *p)
+{
+    switch (p->products) {
+    case PRODUCTS_WMMA11:
+        return "prelude/wmma11";
+    case PRODUCTS_WMMA12:
+        return "prelude/wmma12";
+    case PRODUCTS_MFMA32:
+        return "prelude/mfma32";
+    case PRODUCTS_MFMA_TALL8:
+        return "prelude/mfma_tall8";
+    case PRODUCTS_MFMA_TALL16:
+        return "prelude/mfma_tall16";
+    default:
+        return "prelude/mfma16";
+    }
+}
+
+int matrix_one_tile(const struct plan *p)
+{
+    (void)p;
+    return MATRIX_TILE;
+}
+
+int64_t matrix_is_staged(const struct plan *p)
+{
+    return matrix_staged(p);
 }

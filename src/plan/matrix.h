@@ -8,8 +8,8 @@
 #ifndef QUERN_PLAN_MATRIX_H
 #define QUERN_PLAN_MATRIX_H
 
+#include "plan/field.h"
 #include "plan/cost_model.h"
-#include "plan/plan.h"
 
 #define MATRIX_TILE      16   /* rows of each operand, but for the tall forms */
 #define MATRIX_VGPRS_MAX 240  /* estimated, so that nothing is spilled */
@@ -90,7 +90,7 @@ int matrix_operand_vgprs(const struct plan *p);
 int64_t matrix_staged_bytes(const struct plan *p);
 
 /* What a family counts of a shape, however many waves work on it. */
-struct matrix_shape {
+struct matrix_counts {
     int body; /* instructions of a step, but for those of the loop */
     uint32_t vgprs;
     int cycles;           /* of a matrix instruction */
@@ -98,8 +98,15 @@ struct matrix_shape {
 };
 /* Fills in the LDS of a workgroup and what it makes once; false if that is too much. */
 typedef bool (*matrix_share_fn)(struct plan *p, struct model_counts *counts);
+/* The rows of a family's table for what the shape has of tiles; the template of its instructions;
+ * rows of A of a tile, the fewest of a family; and matrix_staged for a row. */
+extern const struct plan_field matrix_fields[];
+const char *matrix_template(const struct plan *p);
+int matrix_one_tile(const struct plan *p);
+int64_t matrix_is_staged(const struct plan *p);
+
 /* Puts in a plan with every number of waves, and of those that share a row. */
-void matrix_try_waves(struct plan *p, const struct matrix_shape *shape, matrix_share_fn share,
+void matrix_try_waves(struct plan *p, const struct matrix_counts *shape, matrix_share_fn share,
                       struct model_ranking *ranking);
 
 #endif

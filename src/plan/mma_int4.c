@@ -4,8 +4,8 @@
  * (templates/family/mma_int4.hip) and were fitted to code that hipRTC 6.4.3 made of it;
  * cost_model.c makes a choice of them.
  */
-#include "plan/mma_int4.h"
-
+#include "plan/explain.h"
+#include "plan/family.h"
 #include "plan/matrix.h"
 
 #define UNITS_MAX 8     /* loads of a step, for each tile; of 4 bytes each twice as many */
@@ -22,7 +22,7 @@ static int least_unit(const struct matrix_form *f)
     return f->k_lanes * (f->k_of_lane > 8 ? f->k_of_lane : 8);
 }
 
-bool mma_int4_accepts(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *p, const struct target *t)
 {
     const struct matrix_form f = matrix_form(matrix_products(t));
 
@@ -30,7 +30,8 @@ bool mma_int4_accepts(const struct quern_problem *p, const struct target *t)
            matrix_products(t) && p->k % least_unit(&f) == 0;
 }
 
-int mma_int4_fewest_rows(const struct plan *p)
+/* Half a tile where halves of a wave can have groups of their own. */
+static int fewest_rows(const struct plan *p)
 {
     const bool halves = matrix_products(p->target) == PRODUCTS_WMMA12;
 
@@ -123,14 +124,14 @@ static int64_t sum_slots(const struct plan *p, const struct summing *s, int64_t 
 static int decode_slots(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const bool bytes = q->layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_W;
+    const bool bytes = q->layout == QUERN_LAYOUT_K8 && p->matrix.pairing == PAIRING_OF_W;
 
     if (q->a == QUERN_F16) {
         const int wide = matrix_form(p->products).values == 4 ? 22 : 8; /* by f32 */
         const int scaling = q->scale == QUERN_SCALE_F16 ? 4 : wide;
         return (bytes ? 8 : 5) + 4 + (matrix_scaled(p) ? scaling : 0);
     }
-    if (p->bias)
+    if (p->matrix.code_offset)
         return bytes ? 9 : 7;
     if (matrix_scaled(p) && matrix_scales_by_dots(p))
         return 3 + 8 + 8;
@@ -151,9 +152,11 @@ static int scaling_slots(const struct plan *p)
     const int pass = matrix_scaling_slots(p), values = matrix_form(p->products).values;
     const enum quern_zero zero = p->problem.zero;
 
-    if (p->bias == BIAS_SHARED && zero != QUERN_ZERO_SCALED) /* sums start from A's, or multiples */
+    if (p->matrix.code_offset == CODE_OFFSET_SHARED &&
+        zero != QUERN_ZERO_SCALED) /* sums start from A's, or multiples */
         return pass + values / 4 + (zero == QUERN_ZERO_U8 ? values / 2 : 0);
-    return pass * (p->bias ? 2 : 1) + (p->bias == BIAS_SHARED ? values / 4 : 0);
+    return pass * (p->matrix.code_offset ? 2 : 1) +
+           (p->matrix.code_offset == CODE_OFFSET_SHARED ? values / 4 : 0);
 }
 
 /* Of 16 bytes, of A or of decoded weights, that a lane gives to instructions in a step. */
@@ -165,13 +168,13 @@ static int pieces_of(const struct plan *p)
 /* Words of each tile that a lane decodes in a step. */
 static int words_of(const struct plan *p)
 {
-    return p->ring * p->chunk / 8;
+    return p->matrix.units * p->matrix.chunk / 8;
 }
 
 /* Instructions of a step that depend on the pairing: that decode, and that bring A. */
 static int pairing_slots(const struct plan *p)
 {
-    const bool paired = p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_A;
+    const bool paired = p->problem.layout == QUERN_LAYOUT_K8 && p->matrix.pairing == PAIRING_OF_A;
     const bool zeros = matrix_abreast(p) > 1; /* in lanes where A has none of its rows */
 
     return words_of(p) * matrix_tiles_of_w(p) * decode_slots(p) +
@@ -182,7 +185,7 @@ static int pairing_slots(const struct plan *p)
 static int body_slots(const struct plan *p, int spans, int loads)
 {
     const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
-    int slots = pairing_slots(p) + matrix_products_of_step(p) + n * (p->ring + loads);
+    int slots = pairing_slots(p) + matrix_products_of_step(p) + n * (p->matrix.units + loads);
 
     slots += n * spans * (p->problem.scale != QUERN_SCALE_F32);
     if (has_zeros(p)) {
@@ -193,14 +196,15 @@ static int body_slots(const struct plan *p, int spans, int loads)
         slots += n * (words_of(p) + pieces_of(p));
     if (matrix_scaled(p))
         return slots + n * 2 * spans;
-    return slots + n * spans * ((p->bias != 0) + m * scaling_slots(p));
+    return slots + n * spans * ((p->matrix.code_offset != 0) + m * scaling_slots(p));
 }
 
 static uint32_t vgprs(const struct plan *p, int loads)
 {
     const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
     const struct matrix_form f = matrix_form(p->products);
-    const int plain = p->bias == BIAS_BY_MATRIX ? m * f.values + f.k_of_lane / 2 : 0;
+    const int plain =
+        p->matrix.code_offset == CODE_OFFSET_BY_MATRIX ? m * f.values + f.k_of_lane / 2 : 0;
 
     /* scales of the next step are asked for when those of the last span are left of this one's */
     const int scales = (loads + 1 + has_zeros(p)) * n;
@@ -208,7 +212,7 @@ static uint32_t vgprs(const struct plan *p, int loads)
     return (uint32_t)(matrix_operand_vgprs(p) + plain + scales + 5 * n + 20);
 }
 
-static struct matrix_shape shape_of(const struct plan *p, int cycles)
+static struct matrix_counts shape_of(const struct plan *p, int cycles)
 {
     const struct quern_problem *const q = &p->problem;
     const int64_t groups = q->n * (q->k / problem_group(q));
@@ -217,10 +221,10 @@ static struct matrix_shape shape_of(const struct plan *p, int cycles)
     const int loads = loads_of(p, span, spans, scale_bytes(p)) +
                       (has_zeros(p) ? loads_of(p, span, spans, zero_bytes(p)) : 0);
 
-    return (struct matrix_shape){.body = body_slots(p, spans, loads),
-                                 .vgprs = vgprs(p, loads),
-                                 .cycles = cycles,
-                                 .weight_bytes = q->n * q->k / 2 + groups * each};
+    return (struct matrix_counts){.body = body_slots(p, spans, loads),
+                                  .vgprs = vgprs(p, loads),
+                                  .cycles = cycles,
+                                  .weight_bytes = q->n * q->k / 2 + groups * each};
 }
 
 /* Weights on their way, and sums of A behind them. */
@@ -229,7 +233,7 @@ static bool share(struct plan *p, struct model_counts *counts)
     const int64_t least = p->waves * MATRIX_SUM_BYTES;
     int64_t bytes = p->waves * matrix_staged_bytes(p);
 
-    if (p->bias == BIAS_SHARED) {
+    if (p->matrix.code_offset == CODE_OFFSET_SHARED) {
         const struct summing s = summing_of(p);
         const int64_t products = sum_products(p, &s);
         counts->shared_slots = (uint32_t)sum_slots(p, &s, products);
@@ -250,51 +254,52 @@ static bool divides(const struct plan *p)
     const int64_t block = problem_group(&p->problem);
 
     if (p->problem.k % matrix_step(p) ||
-        (p->problem.layout == QUERN_LAYOUT_CK && p->ring > 1 && matrix_unit(p) % 32))
+        (p->problem.layout == QUERN_LAYOUT_CK && p->matrix.units > 1 && matrix_unit(p) % 32))
         return false;
     if (matrix_scaled(p))
-        return block % p->chunk == 0;
+        return block % p->matrix.chunk == 0;
     const int span = matrix_span(p);
-    return matrix_whole_spans(p) &&
-           (p->bias != BIAS_SHARED || (p->m_tile * span / 8 <= SUM_LOADS_MOST * (int)p->wave_size &&
-                                       (span % 32 == 0 || (span == 16 && p->wave_size == 32))));
+    return matrix_whole_spans(p) && (p->matrix.code_offset != CODE_OFFSET_SHARED ||
+                                     (p->m_tile * span / 8 <= SUM_LOADS_MOST * (int)p->wave_size &&
+                                      (span % 32 == 0 || (span == 16 && p->wave_size == 32))));
 }
 
 /* Takes the pairs that take less, where words in the order of k leave a choice of them. */
 static void choose_pairing(struct plan *p)
 {
-    p->pairing = PAIRING_OF_A;
+    p->matrix.pairing = PAIRING_OF_A;
     if (p->problem.layout != QUERN_LAYOUT_K8)
         return;
     const int of_a = pairing_slots(p);
-    p->pairing = PAIRING_OF_W;
+    p->matrix.pairing = PAIRING_OF_W;
     if (pairing_slots(p) >= of_a)
-        p->pairing = PAIRING_OF_A;
+        p->matrix.pairing = PAIRING_OF_A;
 }
 
 static void try_tiles(struct plan *p, int cycles, struct model_ranking *ranking)
 {
     for (int tiles = 4; tiles; tiles /= 2)
-        for (p->ring = p->chunk == 8 ? 2 * UNITS_MAX : UNITS_MAX; p->ring; p->ring--) {
-            p->rows_per_wave = tiles * MATRIX_TILE;
+        for (p->matrix.units = p->matrix.chunk == 8 ? 2 * UNITS_MAX : UNITS_MAX; p->matrix.units;
+             p->matrix.units--) {
+            p->matrix.rows = tiles * MATRIX_TILE;
             if (!divides(p))
                 continue;
             choose_pairing(p);
-            const struct matrix_shape shape = shape_of(p, cycles);
+            const struct matrix_counts shape = shape_of(p, cycles);
             const int body = shape.body - matrix_products_of_step(p);
-            if (shape.vgprs <= MATRIX_VGPRS_MAX && (p->ring == 1 || body <= BODY_MAX))
+            if (shape.vgprs <= MATRIX_VGPRS_MAX && (p->matrix.units == 1 || body <= BODY_MAX))
                 matrix_try_waves(p, &shape, share, ranking);
         }
 }
 
 /* Scaled zero points always need the plain sum of A, but in whole weights; else f16 never does. */
-static bool bias_fits(const struct plan *p)
+static bool code_offset_fits(const struct plan *p)
 {
     const bool scaled = p->problem.zero == QUERN_ZERO_SCALED;
 
     if (matrix_scaled(p))
-        return !p->bias;
-    return p->bias ? p->problem.a != QUERN_F16 || scaled : !scaled;
+        return !p->matrix.code_offset;
+    return p->matrix.code_offset ? p->problem.a != QUERN_F16 || scaled : !scaled;
 }
 
 /* Whether scaled weights would be cut to A's type. With a result that is cut as well that loses up
@@ -321,36 +326,157 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
                                       doubled || on ? STAGING_WEIGHTS : STAGING_SCALED};
     for (int way = on && !cut; way < (only_codes ? 1 : 2); way++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
-            p.staging = ways[way];
-            p.chunk = chunks[c];
+            p.matrix.staging = ways[way];
+            p.matrix.chunk = chunks[c];
             /* an instruction takes as many of a lane */
-            if (!matrix_staged(&p) && p.chunk < matrix_form(p.products).k_of_lane)
+            if (!matrix_staged(&p) && p.matrix.chunk < matrix_form(p.products).k_of_lane)
                 continue;
-            for (int bias = BIAS_OF_CODES; bias <= BIAS_SHARED; bias++) {
-                p.bias = (enum plan_bias)bias;
-                if (bias_fits(&p))
+            for (int offset = CODE_OFFSET_OF_CODES; offset <= CODE_OFFSET_SHARED; offset++) {
+                p.matrix.code_offset = (enum plan_code_offset)offset;
+                if (code_offset_fits(&p))
                     try_tiles(&p, cycles, ranking);
             }
         }
 }
 
-static bool alike(const struct plan *p, const struct plan *q)
+/* ---- What is said of a kernel ---------------------------------------------------------------- */
+
+/* Dot products of sums of A, which a workgroup makes. */
+static bool dual_dot2(const struct plan *p)
 {
-    return p->rows_per_wave == q->rows_per_wave && p->ring == q->ring && p->chunk == q->chunk &&
-           p->split_k == q->split_k && p->staging == q->staging && p->bias == q->bias;
+    return p->target->capabilities & CAP_VOPD && p->matrix.code_offset == CODE_OFFSET_SHARED;
 }
 
-static void shape(const struct plan *p, struct str *out)
+static const char *predequant_text(const struct plan *p)
 {
-    str_addf(out, "%d waves, %d rows, %d weights, split %d%s%s", p->waves, p->rows_per_wave,
-             p->chunk * p->ring, p->split_k,
-             p->staging == STAGING_CODES     ? ", codes in LDS"
-             : p->staging == STAGING_WEIGHTS ? ", pre-dequantised"
-             : p->staging == STAGING_SCALED  ? ", weights scaled"
-                                             : "",
-             p->bias == BIAS_SHARED      ? ", A summed once"
-             : p->bias == BIAS_BY_MATRIX ? ", A summed by matrices"
-                                         : "");
+    switch (p->matrix.staging) {
+    case STAGING_WEIGHTS:
+        return "on: weights go through LDS in the type of A";
+    case STAGING_CODES:
+        return p->force.predequant == SWITCH_ON
+                   ? "on: codes go through LDS in the type of A, unscaled, as nothing may be cut"
+                   : "off: codes go through LDS, unscaled";
+    case STAGING_SCALED:
+        return "off: weights are decoded and scaled in registers";
+    case STAGING_NONE:
+        break;
+    }
+    return "off: codes are decoded in registers";
 }
 
-const struct model_family mma_int4 = {candidates, alike, shape};
+static void explain(const struct plan *p, struct str *out)
+{
+    explain_begin(p, out);
+    explain_waves(p, p->matrix.rows, p->matrix.chunk * p->matrix.units, p->matrix.split_k, out);
+    explain_products(p, NULL, out);
+    explain_resources(p,
+                      matrix_staged(p)                              ? "weights on their way"
+                      : p->matrix.code_offset == CODE_OFFSET_SHARED ? "sums of A, sums of waves"
+                                                                    : "sums of waves",
+                      out);
+    str_addf(out, "  ring       a lane has asked for %d chunk%s of each row at any time\n",
+             p->matrix.units, p->matrix.units == 1 ? "" : "s");
+    explain_pairing(p, p->matrix.pairing, out);
+    str_addf(out, "  predequant %s\n", predequant_text(p));
+    explain_end(p, out);
+}
+
+static int64_t is_paired(const struct plan *p)
+{
+    return dual_dot2(p);
+}
+
+static const char *pairing(const struct plan *p)
+{
+    return field_pairing(p->matrix.pairing);
+}
+
+static int64_t is_scaled(const struct plan *p)
+{
+    return matrix_scaled(p);
+}
+
+static int64_t scales_by_dots(const struct plan *p)
+{
+    return matrix_scales_by_dots(p);
+}
+
+static int64_t is_exact(const struct plan *p)
+{
+    return p->matrix.code_offset == CODE_OFFSET_OF_CODES || p->problem.a == QUERN_F16;
+}
+
+static int64_t sums_a(const struct plan *p)
+{
+    return p->matrix.code_offset != CODE_OFFSET_OF_CODES;
+}
+
+static int64_t shares_sums(const struct plan *p)
+{
+    return p->matrix.code_offset == CODE_OFFSET_SHARED;
+}
+
+static const struct plan_field formats[] = {
+    {FIELD_WORD("PRODUCTS", field_matrix, "how pairs are multiplied")},
+    {FIELD_OF(FIELD_FLAG, "PAIRED", is_paired, "whether those that sum A are issued in pairs,")},
+    {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
+    {FIELD_WORD("PAIRING", pairing, "what is reordered where pairs differ"),
+     .at = offsetof(struct plan, matrix.pairing), .bytes = sizeof((struct plan *)0)->matrix.pairing,
+     .word = "pairing"},
+    {FIELD_OF(FIELD_BOOL, "STAGED", matrix_is_staged, "whether W goes through LDS")},
+    {FIELD_OF(FIELD_BOOL, "SCALED", is_scaled, "whether weights are multiplied, not codes")},
+    {FIELD_OF(FIELD_BOOL, "SCALED_BY_DOTS", scales_by_dots,
+              "whether bf16 is scaled by dot products")},
+    {FIELD_OF(FIELD_BOOL, "EXACT", is_exact, "whether codes are decoded as q - z")},
+    {FIELD_OF(FIELD_BOOL, "PLAIN_SUM", sums_a, "whether A is summed")},
+    {FIELD_OF(FIELD_BOOL, "SHARED_SUMS", shares_sums, "whether once for the workgroup")},
+    {.kind = FIELD_SHAPE,
+     .at = offsetof(struct plan, matrix.code_offset),
+     .bytes = sizeof((struct plan *)0)->matrix.code_offset,
+     .word = "code_offset",
+     .was = "bias"},
+    {.kind = FIELD_SHAPE,
+     .at = offsetof(struct plan, matrix.staging),
+     .bytes = sizeof((struct plan *)0)->matrix.staging,
+     .word = "staging"},
+    {0},
+};
+
+static const struct plan_field shape[] = {
+    {FIELD_AT(FIELD_NUMBER, "SHARED_BYTES", lds_bytes, "of LDS")},
+    {FIELD_AT(FIELD_NUMBER, "WAVES_PER_SIMD", waves_asked, "that registers must leave room for")},
+    {FIELD_AT(FIELD_NUMBER, "PHASES", phase, "1: groups start apart along K")},
+    {0},
+};
+
+static const struct plan_fields fields[] = {
+    {.rows = layer_fields},  {.rows = int4_fields}, {.rows = formats},     {.rows = tile_fields},
+    {.rows = matrix_fields}, {.rows = shape},       {.rows = grid_fields}, {0}};
+
+static const struct plan_template templates[] = {{.name = "prelude/prelude"},
+                                                 {.choose = matrix_template},
+                                                 {.name = "prelude/tiles"},
+                                                 {.name = "prelude/reduce"},
+                                                 {.name = "prelude/int4"},
+                                                 {.name = "prelude/round"},
+                                                 {.name = "decode/int4"},
+                                                 {.name = "decode/scale_group"},
+                                                 {.name = "decode/int4_dots"},
+                                                 {.name = "decode/int4_exact"},
+                                                 {.name = "prelude/dual_dot2", .when = dual_dot2},
+                                                 {.name = "family/mma_int4"},
+                                                 {0}};
+
+/* Plans' m_tile is fewest_rows, or a multiple of 16. */
+const struct family family_mma_int4 = {
+    .name = "mma_int4",
+    .units = PLAN_UNITS_MATRIX,
+    .takes = takes,
+    .candidates = candidates,
+    .fewest_rows = fewest_rows,
+    .dual_dot2 = dual_dot2,
+    .explain = explain,
+    .fields = fields,
+    .templates = templates,
+    .predequant = SWITCH_FREE,
+};

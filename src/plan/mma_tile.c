@@ -5,8 +5,8 @@
  * computed here and not in cost_model.c: what bounds these kernels is the matrix unit, and how a
  * grid of tiles fills the part depends on the rows of A.
  */
-#include "plan/mma_tile.h"
-
+#include "plan/explain.h"
+#include "plan/family.h"
 #include "plan/matrix.h"
 #include "target/rates.h"
 
@@ -25,22 +25,22 @@ struct shape {
 static struct shape shape_of(const struct plan *p)
 {
     const struct matrix_form form = matrix_form(p->products);
-    const int n_tile = p->waves / p->split_k * p->rows_per_wave;
+    const int n_tile = p->waves / p->tile.m_waves * p->tile.rows;
     const int items = p->waves * (int)p->wave_size;
     const int fragment_pieces = form.k_of_lane > PIECE ? form.k_of_lane / PIECE : 1;
 
     return (struct shape){.items = items,
-                          .m_tiles = p->m_tile / p->split_k / form.side,
-                          .n_tiles = p->rows_per_wave / form.side,
+                          .m_tiles = p->m_tile / p->tile.m_waves / form.side,
+                          .n_tiles = p->tile.rows / form.side,
                           .n_tile = n_tile,
-                          .a_pieces = p->m_tile * p->chunk / PIECE / items,
-                          .words = n_tile * p->chunk / PIECE / items,
+                          .a_pieces = p->m_tile * p->tile.step / PIECE / items,
+                          .words = n_tile * p->tile.step / PIECE / items,
                           .fragment_pieces = fragment_pieces,
-                          .fragments = p->chunk / PIECE / (form.k_lanes * fragment_pieces),
+                          .fragments = p->tile.step / PIECE / (form.k_lanes * fragment_pieces),
                           .form = form};
 }
 
-bool mma_tile_accepts(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *p, const struct target *t)
 {
     /* offsets of rows in a tile are 32 bits */
     return p->op == QUERN_OP_GEMM && problem_has_group(p) && p->a != QUERN_F32 &&
@@ -65,7 +65,7 @@ static int word_slots(const struct plan *p)
 
 static int products_of_step(const struct plan *p, const struct shape *s)
 {
-    return s->m_tiles * s->n_tiles * p->chunk / (s->form.k_lanes * s->form.k_of_lane);
+    return s->m_tiles * s->n_tiles * p->tile.step / (s->form.k_lanes * s->form.k_of_lane);
 }
 
 /* Instructions of a wave in a step. */
@@ -92,8 +92,8 @@ static int setup_slots(const struct plan *p)
 static uint32_t vgprs(const struct plan *p)
 {
     const struct shape s = shape_of(p);
-    const int pieces = p->ahead ? 2 * (s.m_tiles + s.n_tiles) : s.n_tiles + 2;
-    const int more = p->ahead && s.form.k_lanes == 1 ? 24 : 0; /* as it was found */
+    const int pieces = p->tile.ahead ? 2 * (s.m_tiles + s.n_tiles) : s.n_tiles + 2;
+    const int more = p->tile.ahead && s.form.k_lanes == 1 ? 24 : 0; /* as it was found */
     const bool nested = p->problem.scale == QUERN_SCALE_NESTED;
 
     return (uint32_t)(s.m_tiles * s.n_tiles * s.form.values + pieces * s.fragment_pieces * 4 +
@@ -111,42 +111,42 @@ static int64_t lds_passes(const struct plan *p)
     return s.items * (int64_t)loads / read + s.items * (int64_t)(s.a_pieces + s.words) / written;
 }
 
-/* What mma_tile_cycles needs. Products and other instructions of waves take turns on RDNA; on gfx9
+/* What cycles() needs. Products and other instructions of waves take turns on RDNA; on gfx9
  * one wave's products run beside the other's instructions. */
 static void estimate_cycles(struct plan *p)
 {
     const struct target *const t = p->target;
-    const struct shape s = shape_of(p);
-    struct plan_estimate *const e = &p->estimate;
-    const int64_t issue = target_issue_cycles(t), steps = p->problem.k / p->chunk;
-    const int64_t matrix = steps * products_of_step(p, &s) * target_matrix_cycles(t, s.form.text);
+    const struct shape of = shape_of(p);
+    struct mma_tile_shape *const s = &p->tile;
+    const int64_t issue = target_issue_cycles(t), steps = p->problem.k / p->tile.step;
+    const int64_t matrix = steps * products_of_step(p, &of) * target_matrix_cycles(t, of.form.text);
     const int64_t setup = setup_slots(p) * issue, slots = setup + steps * step_slots(p) * issue;
 
-    e->together =
-        (int)target_workgroups_per_cu(t, e->vgprs, p->lds_bytes, p->wave_size, (unsigned)p->waves);
-    e->wave_cycles = !target_matrix_pipe(t)
-                         ? slots - steps * products_of_step(p, &s) * issue + matrix
+    s->together = (int)target_workgroups_per_cu(t, p->estimate.vgprs, p->lds_bytes, p->wave_size,
+                                                (unsigned)p->waves);
+    s->wave_cycles = !target_matrix_pipe(t)
+                         ? slots - steps * products_of_step(p, &of) * issue + matrix
                      : slots > matrix ? slots
                                       : matrix;
-    e->lds_cycles = steps * lds_passes(p);
-    e->edge_cycles = target_matrix_pipe(t) ? setup : 0;
-    e->drain_cycles = p->ahead ? 0 : steps * TARGET_LDS_CYCLES;
+    s->lds_cycles = steps * lds_passes(p);
+    s->edge_cycles = target_matrix_pipe(t) ? setup : 0;
+    s->drain_cycles = p->tile.ahead ? 0 : steps * TARGET_LDS_CYCLES;
 }
 
 /* A compute unit that holds several workgroups has others to run while one starts or ends. */
-int64_t mma_tile_cycles(const struct plan *p, int64_t workgroups)
+static int64_t cycles(const struct plan *p, int64_t workgroups)
 {
-    const struct plan_estimate *const e = &p->estimate;
+    const struct mma_tile_shape *const s = &p->tile;
     const int64_t simds = p->target->simds;
-    const int64_t together = workgroups < e->together ? workgroups : e->together;
-    const int64_t rounds = e->together > 1 ? 1 : workgroups, each = workgroups / rounds;
-    const bool alone = workgroups % e->together == (e->together > 1); /* in the last round */
-    const int64_t waves = model_ceil_div(each * p->waves, simds) * e->wave_cycles;
-    const int64_t lds = each * e->lds_cycles;
+    const int64_t together = workgroups < s->together ? workgroups : s->together;
+    const int64_t rounds = s->together > 1 ? 1 : workgroups, each = workgroups / rounds;
+    const bool alone = workgroups % s->together == (s->together > 1); /* in the last round */
+    const int64_t waves = model_ceil_div(each * p->waves, simds) * s->wave_cycles;
+    const int64_t lds = each * s->lds_cycles;
 
     return rounds * (target_latency_cycles(p->target) +
-                     model_ceil_div(together * p->waves, simds) * e->edge_cycles +
-                     (alone ? e->drain_cycles : 0) + (waves > lds ? waves : lds));
+                     model_ceil_div(together * p->waves, simds) * s->edge_cycles +
+                     (alone ? s->drain_cycles : 0) + (waves > lds ? waves : lds));
 }
 
 static bool estimate(struct plan *p)
@@ -157,9 +157,9 @@ static bool estimate(struct plan *p)
     struct plan_estimate *const e = &p->estimate;
     const int64_t slices = p->meant_for / p->m_tile;
     const int64_t waves = model_ceil_div(q->n, s.n_tile) * p->waves;
-    const int64_t steps = q->k / p->chunk;
+    const int64_t steps = q->k / p->tile.step;
 
-    p->lds_bytes = (uint32_t)(2 * (p->m_tile + s.n_tile) * p->chunk * 2);
+    p->lds_bytes = (uint32_t)(2 * (p->m_tile + s.n_tile) * p->tile.step * 2);
     e->vgprs = vgprs(p);
     if (e->vgprs > VGPRS_MAX || p->lds_bytes > t->lds_bytes)
         return false;
@@ -172,7 +172,8 @@ static bool estimate(struct plan *p)
     if (target_matrix_pipe(t) && e->waves_per_simd < 2)
         return false;
     p->waves_asked = p->waves / (int)t->simds > 2 ? p->waves / (int)t->simds : 2;
-    e->workgroups = model_ceil_div(q->n, s.n_tile);
+    p->rows_per_workgroup = s.n_tile;
+    e->workgroups = p->row_groups = model_ceil_div(q->n, s.n_tile);
     e->step_slots = (uint32_t)step_slots(p);
     e->setup_slots = (uint32_t)setup_slots(p);
     e->slots = waves * (steps * e->step_slots + e->setup_slots);
@@ -198,12 +199,12 @@ static bool estimate(struct plan *p)
 static bool fits(const struct plan *p)
 {
     const struct shape s = shape_of(p);
-    const int pieces = p->chunk / PIECE;
+    const int pieces = p->tile.step / PIECE;
 
-    return s.m_tiles && p->m_tile == s.m_tiles * s.form.side * p->split_k && s.a_pieces &&
+    return s.m_tiles && p->m_tile == s.m_tiles * s.form.side * p->tile.m_waves && s.a_pieces &&
            s.words && p->m_tile * pieces % s.items == 0 && s.n_tile * pieces % s.items == 0 &&
            s.items % (s.form.side / 2 * pieces) == 0 && pieces % s.words == 0 && s.words <= 4 &&
-           s.fragments && p->problem.k % p->chunk == 0;
+           s.fragments && p->problem.k % p->tile.step == 0;
 }
 
 static void add_candidates(struct plan p, enum plan_products products,
@@ -211,13 +212,12 @@ static void add_candidates(struct plan p, enum plan_products products,
 {
     p.products = products;
     p.wave_size = p.target->wave_size;
-    p.staging = STAGING_WEIGHTS;
-    for (p.chunk = 32; p.chunk <= 64; p.chunk *= 2)
+    for (p.tile.step = 32; p.tile.step <= 64; p.tile.step *= 2)
         for (p.waves = 4; p.waves <= 8; p.waves *= 2)
-            for (p.split_k = 1; p.split_k <= p.waves; p.split_k *= 2)
-                for (p.rows_per_wave = 32; p.rows_per_wave <= 128; p.rows_per_wave *= 2)
+            for (p.tile.m_waves = 1; p.tile.m_waves <= p.waves; p.tile.m_waves *= 2)
+                for (p.tile.rows = 32; p.tile.rows <= 128; p.tile.rows *= 2)
                     for (int ahead = 0; ahead < 2; ahead++) {
-                        p.ahead = ahead;
+                        p.tile.ahead = ahead;
                         if (fits(&p) && estimate(&p))
                             model_put(ranking, &p);
                     }
@@ -232,18 +232,123 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
         add_candidates(*base, tall, ranking);
 }
 
-static bool alike(const struct plan *p, const struct plan *q)
+/* ---- What is said of a kernel ---------------------------------------------------------------- */
+
+static void explain(const struct plan *p, struct str *out)
 {
-    return p->products == q->products && p->rows_per_wave == q->rows_per_wave &&
-           p->chunk == q->chunk && p->split_k == q->split_k && p->waves == q->waves &&
-           p->ahead == q->ahead;
+    const struct mma_tile_shape *const s = &p->tile;
+    const int n_waves = p->waves / s->m_waves;
+
+    explain_begin(p, out);
+    str_addf(out,
+             "  shape      tiles of %d rows of A and %d of W, %d along K; %d by %d waves of %u "
+             "lanes with %d by %d each%s\n",
+             p->m_tile, n_waves * s->rows, s->step, s->m_waves, n_waves, p->wave_size,
+             p->m_tile / s->m_waves, s->rows,
+             s->ahead ? "; operands are loaded ahead of barriers" : "");
+    explain_products(p, NULL, out);
+    explain_resources(p, "two steps of A and W", out);
+    explain_end(p, out);
 }
 
-static void shape(const struct plan *p, struct str *out)
+static int64_t makes_bf16_by_dots(const struct plan *p)
 {
-    str_addf(out, "%d waves, %d of them along M, %d rows of W each, %d along K%s%s", p->waves,
-             p->split_k, p->rows_per_wave, p->chunk, p->ahead ? ", operands ahead" : "",
-             matrix_form(p->products).side > MATRIX_TILE ? ", results of 32 by 32" : "");
+    return p->problem.a == QUERN_BF16 && p->target->capabilities & CAP_DOT2_BF16_BF16;
 }
 
-const struct model_family mma_tile = {candidates, alike, shape};
+static const char *products(const struct plan *p)
+{
+    return p->problem.a == QUERN_BF16 && !makes_bf16_by_dots(p) ? "PLAIN" : "DOT2";
+}
+
+static const char *pairing(const struct plan *p)
+{
+    (void)p;
+    return field_pairing(PAIRING_OF_W);
+}
+
+static int64_t dies(const struct plan *p)
+{
+    return p->target->dies;
+}
+
+static int64_t no(const struct plan *p)
+{
+    (void)p;
+    return 0;
+}
+
+static const struct plan_field of_int4[] = {
+    {FIELD_WORD("PRODUCTS", products, "whether codes become f32")},
+    {FIELD_WORD("PAIRING", pairing, "what is reordered where pairs differ")},
+    {0},
+};
+
+static const struct plan_field of_table[] = {
+    {FIELD_OF(FIELD_BOOL, "WORD_BLOCKS", no, "whether b is [K/32,N] blocks of 4")},
+    {FIELD_WORD("A_TYPE", field_a_type, "elements of A")},
+    {FIELD_OF(FIELD_BOOL, "TRUNCATE", no, "whether f32 becomes bf16 by cutting")},
+    {0},
+};
+
+static const struct plan_field scaling[] = {
+    {FIELD_OF(FIELD_BOOL, "SCALED_BY_DOTS", makes_bf16_by_dots,
+              "whether bf16 is scaled by dot products")},
+    {0},
+};
+
+static const struct plan_field rows[] = {
+    {FIELD_AT(FIELD_NUMBER, "M_WAVES", tile.m_waves,
+              "waves with the same rows of W, each with its own of A"),
+     .word = "m_waves", .was = "split_k"},
+    {FIELD_AT(FIELD_NUMBER, "ROWS", tile.rows, "rows of W that a wave works on"), .word = "rows"},
+    {FIELD_AT(FIELD_NUMBER, "STEP", tile.step, "along K, between two barriers"), .word = "step",
+     .was = "chunk"},
+    {FIELD_AT(FIELD_BOOL, "AHEAD", tile.ahead, "whether operands are loaded ahead of the barrier"),
+     .word = "ahead"},
+    {FIELD_AT(FIELD_NUMBER, "WAVES_PER_SIMD", waves_asked, "that registers must leave room for")},
+    {FIELD_OF(FIELD_NUMBER, "DIES", dies, "that workgroups are dealt out to in turn")},
+    {FIELD_AT(FIELD_BOOL, "SLICES_FIRST", slices_first, "whether slices of A are workgroup id x")},
+    {0},
+};
+
+static const struct plan_fields fields[] = {{.rows = layer_fields},
+                                            {.rows = int4_fields, .when = field_is_int4},
+                                            {.rows = of_int4, .when = field_is_int4},
+                                            {.rows = weight_fields, .when = field_has_table},
+                                            {.rows = of_table, .when = field_has_table},
+                                            {.rows = scaling},
+                                            {.rows = tile_fields},
+                                            {.rows = rows},
+                                            {0}};
+
+static const struct plan_template templates[] = {
+    {.name = "prelude/prelude"},
+    {.choose = matrix_template},
+    {.name = "prelude/int4"},
+    {.name = "prelude/round"},
+    {.name = "prelude/bf16"},
+    {.name = "decode/int4", .when = field_is_int4},
+    {.name = "decode/int4_dots", .when = field_is_int4},
+    {.name = "decode/scale_group", .when = field_is_int4},
+    {.name = "decode/tile_int4", .when = field_is_int4},
+    {.choose = template_of_codes, .when = field_has_table},
+    {.choose = template_of_scale, .when = field_has_table},
+    {.name = "decode/plane_table", .when = field_has_table},
+    {.name = "decode/tile_table", .when = field_has_table},
+    {.name = "decode/tile_scale"},
+    {.name = "family/mma_tile"},
+    {0}};
+
+const struct family family_mma_tile = {
+    .name = "mma_tile",
+    .units = PLAN_UNITS_TILES,
+    .takes = takes,
+    .candidates = candidates,
+    .cycles = cycles,
+    .fewest_rows = matrix_one_tile,
+    .explain = explain,
+    .fields = fields,
+    .templates = templates,
+    .predequant = SWITCH_ON,
+};

@@ -4,8 +4,8 @@
  * (templates/family/mma_w4.hip) and were fitted to code that hipRTC 6.4.3 made of it;
  * cost_model.c makes a choice of them.
  */
-#include "plan/mma_w4.h"
-
+#include "plan/explain.h"
+#include "plan/family.h"
 #include "plan/matrix.h"
 
 #define TABLE_BYTES 32768 /* 256 pairs of codes, 128 bytes of copies each */
@@ -14,7 +14,7 @@
 #define UNITS_MAX   8     /* loads of a step, for each tile */
 #define BODY_MAX    520   /* instructions in a step, for the sake of compile time */
 
-bool mma_w4_accepts(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *p, const struct target *t)
 {
     return p->op == QUERN_OP_GEMM && problem_has_group(p) && p->wq != QUERN_W_INT4 &&
            p->a != QUERN_F32 && matrix_products(t);
@@ -34,13 +34,13 @@ static int scale_slots(const struct plan *p)
 static int body_slots(const struct plan *p)
 {
     const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p), spans = matrix_spans(p);
-    const int weights = p->ring * p->chunk;        /* that a lane looks up in each tile */
+    const int weights = p->matrix.units * p->matrix.chunk; /* that a lane looks up in each tile */
     const int pieces = matrix_lane_weights(p) / 8; /* of 16 bytes, of A or of values from LDS */
     int slots = weights * n;                       /* an address and an LDS load for each pair */
 
     if (matrix_staged(p))
         slots += (weights / 8 + pieces) * n;
-    slots += matrix_products_of_step(p) + pieces * m + n * (p->ring + spans);
+    slots += matrix_products_of_step(p) + pieces * m + n * (p->matrix.units + spans);
     return slots + spans * n * (m * matrix_scaling_slots(p) + scale_slots(p));
 }
 
@@ -53,16 +53,16 @@ static uint32_t vgprs(const struct plan *p)
                       (nested ? 9 : 3) * n + 16);
 }
 
-static struct matrix_shape shape_of(const struct plan *p, int cycles)
+static struct matrix_counts shape_of(const struct plan *p, int cycles)
 {
     const struct quern_problem *const q = &p->problem;
     const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
 
-    return (struct matrix_shape){.body = body_slots(p),
-                                 .vgprs = vgprs(p),
-                                 .cycles = cycles,
-                                 .weight_bytes = q->n * q->k / 2 +
-                                                 q->n * (q->k / problem_group(q)) * scale_bytes};
+    return (struct matrix_counts){.body = body_slots(p),
+                                  .vgprs = vgprs(p),
+                                  .cycles = cycles,
+                                  .weight_bytes = q->n * q->k / 2 +
+                                                  q->n * (q->k / problem_group(q)) * scale_bytes};
 }
 
 /* The table, and behind it weights on their way. */
@@ -76,10 +76,10 @@ static bool share(struct plan *p, struct model_counts *counts)
 /* ---- Candidates and choice ------------------------------------------------------------------- */
 
 /* Blocks lie in steps or steps in blocks. */
-static bool fits(const struct plan *p, const struct matrix_shape *shape)
+static bool fits(const struct plan *p, const struct matrix_counts *shape)
 {
     return matrix_whole_spans(p) && shape->vgprs <= MATRIX_VGPRS_MAX &&
-           (p->ring == 1 || shape->body <= BODY_MAX);
+           (p->matrix.units == 1 || shape->body <= BODY_MAX);
 }
 
 static void candidates(const struct plan *base, struct model_ranking *ranking)
@@ -88,31 +88,76 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
     p.products = matrix_products(p.target);
     p.wave_size = p.target->wave_size;
-    p.staging = matrix_doubled(&p) ? STAGING_CODES : STAGING_NONE;
-    p.chunk = CHUNK_MAX;
+    p.matrix.staging = matrix_doubled(&p) ? STAGING_CODES : STAGING_NONE;
+    p.matrix.chunk = CHUNK_MAX;
     while (matrix_unit(&p) > problem_group(&p.problem))
-        p.chunk /= 2;
+        p.matrix.chunk /= 2;
     const int cycles = matrix_cycles(&p);
     for (int tiles = 4; tiles; tiles /= 2)
-        for (p.ring = UNITS_MAX; p.ring; p.ring--) {
-            p.rows_per_wave = tiles * MATRIX_TILE;
+        for (p.matrix.units = UNITS_MAX; p.matrix.units; p.matrix.units--) {
+            p.matrix.rows = tiles * MATRIX_TILE;
             if (p.problem.k % matrix_step(&p))
                 continue;
-            const struct matrix_shape shape = shape_of(&p, cycles);
+            const struct matrix_counts shape = shape_of(&p, cycles);
             if (fits(&p, &shape))
                 matrix_try_waves(&p, &shape, share, ranking);
         }
 }
 
-static bool alike(const struct plan *p, const struct plan *q)
+/* ---- What is said of a kernel ---------------------------------------------------------------- */
+
+static void explain(const struct plan *p, struct str *out)
 {
-    return p->rows_per_wave == q->rows_per_wave && p->ring == q->ring && p->split_k == q->split_k;
+    explain_begin(p, out);
+    explain_waves(p, p->matrix.rows, p->matrix.chunk * p->matrix.units, p->matrix.split_k, out);
+    explain_products(p, NULL, out);
+    explain_resources(p,
+                      matrix_staged(p) ? "table of all pairs of codes, weights on their way"
+                                       : "table of all pairs of codes",
+                      out);
+    str_addf(out, "  ring       a lane has asked for %d chunk%s of each row at any time\n",
+             p->matrix.units, p->matrix.units == 1 ? "" : "s");
+    explain_end(p, out);
 }
 
-static void shape(const struct plan *p, struct str *out)
+static int64_t table_entry(const struct plan *p)
 {
-    str_addf(out, "%d waves, %d rows, %d weights, split %d", p->waves, p->rows_per_wave,
-             p->chunk * p->ring, p->split_k);
+    return field_table_entry(p->lds_bytes - p->waves * matrix_staged_bytes(p));
 }
 
-const struct model_family mma_w4 = {candidates, alike, shape};
+static const struct plan_field formats[] = {
+    {FIELD_WORD("A_TYPE", field_a_type, "elements of A")},
+    {FIELD_WORD("PRODUCTS", field_matrix, "how pairs are multiplied")},
+    {FIELD_OF(FIELD_NUMBER, "ENTRY_BYTES", table_entry, "of LDS for each pair of codes")},
+    {FIELD_OF(FIELD_BOOL, "STAGED", matrix_is_staged, "whether W goes through LDS")},
+    {0},
+};
+
+static const struct plan_field shape[] = {
+    {FIELD_AT(FIELD_NUMBER, "WAVES_PER_SIMD", waves_asked, "that registers must leave room for")},
+    {FIELD_AT(FIELD_NUMBER, "PHASES", phase, "1: groups start apart along K")},
+    {0},
+};
+
+static const struct plan_fields fields[] = {
+    {.rows = layer_fields},  {.rows = weight_fields}, {.rows = formats},     {.rows = tile_fields},
+    {.rows = matrix_fields}, {.rows = shape},         {.rows = grid_fields}, {0}};
+
+static const struct plan_template templates[] = {
+    {.name = "prelude/prelude"},   {.choose = matrix_template},
+    {.name = "prelude/tiles"},     {.choose = template_of_codes},
+    {.choose = template_of_scale}, {.name = "decode/pair_table"},
+    {.name = "family/mma_w4"},     {0}};
+
+/* Plans' m_tile is a multiple of 16. */
+const struct family family_mma_w4 = {
+    .name = "mma_w4",
+    .units = PLAN_UNITS_MATRIX,
+    .takes = takes,
+    .candidates = candidates,
+    .fewest_rows = matrix_one_tile,
+    .explain = explain,
+    .fields = fields,
+    .templates = templates,
+    .predequant = SWITCH_OFF,
+};

@@ -10,24 +10,21 @@
 
 #include "base/hash.h"
 #include "base/str.h"
+#include "plan/shape.h"
 #include "problem/problem.h"
 #include "target/target.h"
 
-enum plan_family {
-    FAMILY_SIMT_W4 = 1,
-    FAMILY_DEQUANT,
-    FAMILY_SIMT_INT4,
-    FAMILY_SIMT_SKINNY,
-    FAMILY_MMA_W4,
-    FAMILY_MMA_INT4,
-    FAMILY_MMA_TILE
-};
+/* A family of kernels: a table of functions and facts (plan/family.h). */
+struct family;
 
-/* How pairs are multiplied: 16-bit dot products with f32 sums, two f32 operations in one
- * instruction, one in each, or a matrix instruction: of simt_w4 the diagonal of a 4×4×4 one, of
- * simt_skinny all of one whose rows are rows of W and whose columns rows of A, of mma_* those of
- * gfx11 and gfx12, and those of gfx9 with 16 along K or with 32; of mma_tile also those of gfx9
- * with results of 32 by 32, 8 or 16 along K. */
+/*
+ * What multiplies weights with A. DOT2: dot products of two 16-bit pairs, with f32 sums. PACKED: two
+ * f32 operations in one instruction. PLAIN: one f32 operation in each. MATRIX: the small matrix
+ * instructions that families on vector units use, the diagonal of 4 by 4 results or all of them
+ * (simt_w4, simt_int4, simt_skinny say which). The rest is for families on matrix units: WMMA of
+ * gfx11 and gfx12, MFMA of gfx9 with results of 16 by 16 and 16 or 32 along K, and MFMA with
+ * results of 32 by 32 and 8 or 16 along K. The numbers stand in tuning tables.
+ */
 enum plan_products {
     PRODUCTS_DOT2 = 1,
     PRODUCTS_PACKED,
@@ -42,10 +39,6 @@ enum plan_products {
     PRODUCTS_MFMA_TALL16
 };
 
-/* How a target meets fp8: it knows the bytes; it knows FNUZ, and OCP's are turned into that; or it
- * knows none, and they become f16 by shifts. */
-enum plan_fp8 { FP8_NATIVE = 1, FP8_HALVED, FP8_SOFTWARE };
-
 /*
  * Rows of W that lie a multiple of 512 bytes apart fall on the same few memory channels when they
  * are read at the same column. So their readers start at different steps along K and come round.
@@ -56,24 +49,6 @@ enum plan_phase {
     PHASE_OF_WAVES =
         2 /* each wave does; A is small enough that its lines stay in the first cache */
 };
-
-/*
- * What makes up for the order of k in words of layout k8, whose nibbles p and p + 4 are the
- * cheapest pair to decode: A's values are paired likewise, for each row of A, or W's bytes are
- * taken apart, for each row of W.
- */
-enum plan_pairing { PAIRING_OF_A = 1, PAIRING_OF_W };
-
-/* What goes through LDS on its way from memory to the matrix unit: nothing, weights are decoded in
- * the registers they are multiplied from; codes as numbers of A's type; or weights as such numbers,
- * scale and all ("pre-dequantised"). Without, the halves of a wave that hold the same operands
- * decode the same weights. And nothing, but weights in registers are scaled. */
-enum plan_staging { STAGING_NONE = 0, STAGING_CODES, STAGING_WEIGHTS, STAGING_SCALED };
-
-/* How what the decoder adds to codes, and the zero point, come out of the products: they are taken
- * from each code; or from sums, by the plain sum of A, which a matrix instruction makes with a tile
- * of ones, or a workgroup once for all its rows of W, in LDS. */
-enum plan_bias { BIAS_OF_CODES = 0, BIAS_BY_MATRIX, BIAS_SHARED };
 
 /* What kernels must be like, whatever the model says. */
 enum plan_switch { SWITCH_FREE = 0, SWITCH_ON, SWITCH_OFF };
@@ -91,7 +66,7 @@ enum plan_choice {
 };
 
 /* Kernels of a problem and target; they cover every M: eight, and one for few rows on matrix units
- * (mma_int4_fewest_rows) where that is one more. */
+ * (fewest_rows of its family) where that is one more. */
 #define PLAN_KERNELS_MAX 9
 /* Rows of A that one slice of any kernel may hold, and of one on the vector units. */
 #define PLAN_M_MAX      256
@@ -120,62 +95,50 @@ struct plan_estimate {
     int64_t slots;           /* instructions of all their waves */
     uint32_t busy_percent;   /* the average compute unit's work against the fullest one's */
     bool streams;            /* waves hide latency from each other, where that is asked for */
+    bool fills; /* the grid is as fine as is asked for, or as rows of W can be dealt out */
+    bool close; /* kernel_cycles are near the truth, where those of others are a little too high */
     int64_t bytes_in_flight; /* of weights that a compute unit waits for when all its waves do */
     int64_t kernel_cycles; /* of the fullest compute unit: instructions issued, loads waited for */
-    int64_t wave_cycles, lds_cycles; /* of mma_tile: a wave's of its SIMD, a workgroup's of LDS */
-    int64_t edge_cycles;   /* of a wave ahead of products and behind them, where those are not part
-                             of wave_cycles */
-    int64_t drain_cycles;  /* of a workgroup that is alone at its barriers */
-    int together;          /* workgroups that a compute unit holds */
     int64_t memory_cycles; /* every operand once, at the part's bandwidth */
     int64_t busy_cycles;   /* of all SIMDs together: instructions issued, matrix units at work */
-    bool fills; /* the grid is as fine as is asked for, or as rows of W can be dealt out */
 };
 
+/* A kernel: what all plans have, and the shape that its family gave it. */
 struct plan {
     struct quern_problem problem; /* normalised */
     struct plan_force force;      /* what it was chosen under */
     const struct target *target;
-    enum plan_family family;
+    const struct family *family;
     char symbol[64]; /* kernel name: for people and profilers, not an identity */
     int m_lo, m_hi;  /* rows of A that it serves, in slices where those beat the next kernel; the
-                       largest has rows of more than m_hi, too, and of mma_tile shares those from
-                       m_lo on with kernels below, as plan_slices says */
+                       largest has rows of more than m_hi, too, and of tiles in LDS shares those
+                       from m_lo on with kernels below, as plan_slices says */
     int m_tile;      /* rows of a slice */
-    int meant_for;   /* of mma_tile: rows of A that its shape is chosen for */
+    int meant_for;   /* rows of A that the shape is chosen for; 0: those of a slice */
     enum plan_products products;
-    unsigned wave_size; /* 32 or 64 */
-    int waves;          /* of a workgroup */
-    int rows_per_wave;  /* rows of W that one wave works on at a time */
-    int split_k; /* waves that share a row of W: along K, or of mma_tile along M; divides waves */
-    int chunk; /* consecutive weights of a row that one lane takes in a step, or of mma_* in one of
-                  the `ring` loads of a step, or of mma_tile the whole workgroup in a step */
-    int waves_asked; /* of a SIMD, that the compiler must leave registers for */
-    int tail;        /* of a last step for what whole steps leave of K; 0: steps are all alike */
-    int chunks;      /* of family dequant: how many of them a lane takes, all at once */
-    bool ahead; /* each wave has two or three steps, a tail included, and requests the weights of
-                   all of them at once; of mma_tile: operands are loaded ahead of a barrier */
-    enum plan_phase phase;
+    unsigned wave_size;     /* 32 or 64 */
+    int waves;              /* of a workgroup */
+    int waves_asked;        /* of a SIMD, that the compiler must leave registers for */
+    uint32_t lds_bytes;     /* static LDS of the kernel */
+    bool weights_once;      /* nothing reads the weights again soon: they may pass by the caches */
+    enum plan_phase phase;  /* where readers of W start along K */
+    int rows_per_workgroup; /* of W, that a workgroup computes at once; 0 in op=dequant */
+    int64_t row_groups;     /* workgroups that W is divided among, or groups of rows to walk over */
+    int resident;       /* workgroups for each compute unit of the device at hand, which walk over
+                           the groups of rows; 0: one workgroup for each group */
+    bool skewed;        /* the grid has an empty group of rows at its end */
     bool slices_first;  /* workgroup id x is the slice and y the group of rows, else the reverse */
     int64_t slices_max; /* that a launch may have */
-    bool skewed;        /* the grid has an empty group of rows at its end */
-    bool weights_once;  /* nothing reads the weights again soon: they may pass by the caches */
-    uint32_t lds_bytes; /* static LDS of the kernel */
-    enum plan_pairing pairing; /* of families simt_int4 and mma_int4 */
-    enum plan_staging staging; /* of mma_int4 */
-    enum plan_bias bias;       /* of mma_int4 */
-    int row_lanes;    /* (of simt_skinny too) neighbouring lanes with rows of W of their own: a wave
-                         works on as many times rows_per_wave; else 0 or 1 */
-    bool shared_sums; /* sums of A are made once for all rows of a workgroup, in LDS */
-    bool shared_a;    /* and A itself is there, in the order that words of int4 have */
-    enum plan_fp8 fp8; /* of family simt_skinny; 0: no fp8 */
-    int ring;  /* of simt_skinny and mma_*: chunks of each row that a lane has asked for at once */
-    int stage; /* of simt_skinny: chunks of each row, of a wave, whose part of A is in LDS at once;
-                  0: A is read from the caches */
-    int resident; /* of simt_skinny: workgroups for each compute unit of the device at hand, which
-                     walk over the groups of rows; 0: one workgroup for each group */
     enum plan_choice choice;
     struct plan_estimate estimate;
+    union { /* of `family`, and no other */
+        struct simt_w4_shape simt_w4;
+        struct simt_int4_shape simt_int4;
+        struct simt_skinny_shape skinny;
+        struct matrix_shape matrix; /* of mma_w4 and mma_int4 */
+        struct mma_tile_shape tile;
+        struct dequant_shape dequant;
+    };
 };
 
 /* Room for what plan_shape writes. */
@@ -222,9 +185,13 @@ typedef void (*plan_candidate_fn)(void *user, const struct plan *candidate);
 quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidate_fn fn,
                              void *user);
 
-/* What a shape is among the candidates for its problem and rows, as words in a fixed order:
- * "rows=4 lanes=0 chunk=32 ring=0 split_k=1 waves=13 products=1 ahead=0 pairing=0". */
+/* What a shape is among the candidates for its problem and rows, as words in a fixed order, those
+ * of its family's table of fields: "products=1 waves=13 rows=4 split_k=1 chunk=32 ahead=0". */
 void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX]);
+
+/* Whether a plan has the shape of these words, in any order. A word that is missing counts as 0, and
+ * so do words of other families; names that fields had in earlier versions are understood. */
+bool plan_has_shape(const struct plan *p, const char *words);
 
 /* The plan that serves m rows, 1 ≤ m ≤ m_max. */
 const struct plan *plan_for(const struct plan_set *set, int64_t m);
@@ -246,12 +213,8 @@ size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slic
  * the set has no others. */
 size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 
-/* Rows of W that one workgroup of a decode family computes at once, and the launch geometry of a
- * slice launch on a device of that many compute units; 0: as many as the target's part has. */
-static inline int64_t plan_rows_per_workgroup(const struct plan *p)
-{
-    return (int64_t)(p->waves / p->split_k) * p->rows_per_wave * (p->row_lanes ? p->row_lanes : 1);
-}
+/* The launch geometry of a slice launch on a device of that many compute units; 0: as many as the
+ * target's part has. */
 void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units, uint32_t grid[3],
                    uint32_t block[3]);
 /* Of such a grid: workgroups that share the rows of W, an empty one included. */
@@ -267,9 +230,12 @@ int64_t plan_cycles(const struct plan *p, int64_t slices);
 int64_t plan_launch_cycles(const struct plan *p, int64_t rows);
 int64_t plan_slices_cycles(const struct plan_slice *slices, size_t count);
 
-/* What m rows of A are modelled to take on vector units, by matrix units straight from registers,
- * or by tiles that are shared through LDS. False: the problem has no such kernel. */
-enum plan_units { PLAN_UNITS_VECTOR, PLAN_UNITS_MATRIX, PLAN_UNITS_TILES };
+/* Where a family multiplies: on vector units, on matrix units straight from registers, on matrix
+ * units by tiles that are shared through LDS, or nowhere (op=dequant, one kernel for every M). */
+enum plan_units { PLAN_UNITS_VECTOR, PLAN_UNITS_MATRIX, PLAN_UNITS_TILES, PLAN_UNITS_NONE };
+enum plan_units plan_units(const struct plan *p);
+
+/* What m rows of A are modelled to take on such units. False: the problem has no such kernel. */
 struct plan_cost {
     double us;    /* the longer of instructions and memory */
     double slots; /* instructions per weight, times lanes */
@@ -281,28 +247,14 @@ bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, stru
 void plan_explain_sweep(const struct plan_set *set, struct str *out);
 void plan_explain_rows(const struct plan_set *set, int m, struct str *out);
 
-/* Whether products are of f32, which all that is narrower becomes first; in simt_skinny, whether
- * they are of the bytes of fp8 themselves. */
+/* Whether products are of f32, which all that is narrower becomes first. */
 static inline bool plan_of_f32(const struct plan *p)
 {
     return p->products == PRODUCTS_PACKED || p->products == PRODUCTS_PLAIN;
-}
-static inline bool plan_of_bytes(const struct plan *p)
-{
-    return p->products == PRODUCTS_DOT4 || p->row_lanes == 8;
-}
-
-/* Whether the vector units' matrix products are of four rows of W with four of A. */
-static inline bool plan_squares(const struct plan *p)
-{
-    return p->products == PRODUCTS_MATRIX && p->row_lanes == 4;
 }
 
 /* Whether the kernel's text pairs dot products for dual issue. The compiler makes such pairs of f16
  * on gfx11 alone, and finds more of them where fp8 becomes f16. */
 bool plan_dual_dot2(const struct plan *p);
-
-/* Bytes that rows of A must start at a multiple of: 4, or an element where packed rows do not. */
-unsigned plan_row_align(const struct quern_problem *problem);
 
 #endif

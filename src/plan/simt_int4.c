@@ -4,7 +4,8 @@
  * (templates/family/simt_int4.hip, decode/int4.hip) and were fitted to code that hipRTC 6.4.3 made
  * of it; cost_model.c makes a choice of them.
  */
-#include "plan/simt_int4.h"
+#include "plan/explain.h"
+#include "plan/family.h"
 
 #include <inttypes.h>
 
@@ -18,7 +19,13 @@
 #define LDS_SHARE    2 /* of what LDS a workgroup takes no more, so that two share a compute unit */
 #define LDS_LEAST    16
 
-quern_status simt_int4_accepts(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *p, const struct target *t)
+{
+    (void)t;
+    return p->op == QUERN_OP_GEMM && p->wq == QUERN_W_INT4;
+}
+
+static quern_status accepts(const struct quern_problem *p, const struct target *t)
 {
     FAIL_IF(p->layout == QUERN_LAYOUT_GPTQ || p->layout == QUERN_LAYOUT_AWQ, QUERN_E_DECLINED,
             "no kernel reads layout=%s; repack the weights once, to layout=exl (quern repack)",
@@ -39,6 +46,18 @@ quern_status simt_int4_accepts(const struct quern_problem *p, const struct targe
 
 /* ---- Counts ---------------------------------------------------------------------------------- */
 
+/* Whether matrix products are of four rows of W with four of A, and not their diagonal alone. */
+static bool squares(const struct plan *p)
+{
+    return p->products == PRODUCTS_MATRIX && p->simt_int4.row_lanes == SQUARE;
+}
+
+/* The compiler makes pairs of f16 on gfx11 alone. */
+static bool dual_dot2(const struct plan *p)
+{
+    return p->simt_int4.rows > 1 && model_dual_dot2(p);
+}
+
 static bool has_zeros(const struct plan *p)
 {
     return p->problem.zero != QUERN_ZERO_NONE;
@@ -47,7 +66,7 @@ static bool has_zeros(const struct plan *p)
 /* Sums of products that a row of W has. */
 static int tiles_of_a(const struct plan *p)
 {
-    return plan_squares(p) ? p->m_tile / SQUARE : p->m_tile;
+    return squares(p) ? p->m_tile / SQUARE : p->m_tile;
 }
 
 /* Sums that are kept of a chunk of A: one, where the decoder adds the same to every code. */
@@ -64,23 +83,24 @@ static int spans_of(const struct plan *p)
 {
     const int64_t group = problem_group(&p->problem);
 
-    return group < p->chunk ? p->chunk / (int)group : 1;
+    return group < p->simt_int4.chunk ? p->simt_int4.chunk / (int)group : 1;
 }
 
 static int64_t steps_of(const struct plan *p)
 {
-    return model_ceil_div(p->problem.k, (int64_t)p->wave_size / p->row_lanes * p->chunk);
+    return model_ceil_div(p->problem.k,
+                          (int64_t)p->wave_size / p->simt_int4.row_lanes * p->simt_int4.chunk);
 }
 
 static int64_t trips_of(const struct plan *p)
 {
-    return model_ceil_div(steps_of(p), p->split_k);
+    return model_ceil_div(steps_of(p), p->simt_int4.split_k);
 }
 
 /* Instructions that turn some words of eight codes into four pairs each. */
 static int decode_slots(const struct plan *p, int words)
 {
-    const bool bytes = p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_W;
+    const bool bytes = p->problem.layout == QUERN_LAYOUT_K8 && p->simt_int4.pairing == PAIRING_OF_W;
     const bool f16 = p->problem.a == QUERN_F16;
 
     if (plan_of_f32(p))
@@ -97,8 +117,10 @@ static int a_slots(const struct plan *p)
 {
     if (plan_of_f32(p))
         return p->problem.a == QUERN_F32 ? 0 : 8;
-    return p->problem.layout == QUERN_LAYOUT_K8 && p->pairing == PAIRING_OF_A && !p->shared_a ? 4
-                                                                                              : 0;
+    return p->problem.layout == QUERN_LAYOUT_K8 && p->simt_int4.pairing == PAIRING_OF_A &&
+                   !p->simt_int4.shared_a
+               ? 4
+               : 0;
 }
 
 /* Of a word of A: its products with zeros and with ones, at once by matrix products. */
@@ -110,24 +132,27 @@ static int sum_slots(const struct plan *p)
 static uint32_t step_slots(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const int r = p->rows_per_wave, m = tiles_of_a(p), words = p->chunk / 8;
+    const int r = p->simt_int4.rows, m = tiles_of_a(p), words = p->simt_int4.chunk / 8;
     const int pairs = 4 * words * r * m, spans = spans_of(p);
     int slots = r * decode_slots(p, words) + words * m * a_slots(p);
 
     /* of five that the text pairs, four find operands in banks that allow it */
-    slots += plan_dual_dot2(p) ? pairs * 3 / 5 : model_product_slots(p, pairs);
+    slots += dual_dot2(p) ? pairs * 3 / 5 : model_product_slots(p, pairs);
     /* loads of weights, scales, zero points */
-    slots += r * ((int)model_ceil_div(p->chunk, LOAD_WEIGHTS) + 1 + has_zeros(p));
+    slots += r * ((int)model_ceil_div(p->simt_int4.chunk, LOAD_WEIGHTS) + 1 + has_zeros(p));
     slots += r * spans * ((q->scale != QUERN_SCALE_F32) + has_zeros(p)); /* conversions */
-    slots += m * p->chunk * (int)dtype_bytes(q->a) / 16;                 /* loads of A */
+    slots += m * p->simt_int4.chunk * (int)dtype_bytes(q->a) / 16;       /* loads of A */
     if (p->products == PRODUCTS_MATRIX)
         slots += spans * (r * m * (2 + has_zeros(p)) + m * has_zeros(p));
     else
         slots += r * m * (1 + has_zeros(p)) * (p->products == PRODUCTS_PACKED ? 2 : 1);
-    slots += p->shared_sums ? m * spans * (p->products == PRODUCTS_MATRIX ? sums_of_a(p) : 1)
-                            : words * m * sum_slots(p) + (plan_squares(p) ? 0 : r * m);
-    slots += q->k % ((int64_t)p->wave_size / p->row_lanes * p->chunk) ? 6 : 0; /* the end of K */
-    slots += trips_of(p) > 2 ? 13 : p->ahead ? 1 : 5; /* offsets; loop, unless unrolled */
+    slots += p->simt_int4.shared_sums
+                 ? m * spans * (p->products == PRODUCTS_MATRIX ? sums_of_a(p) : 1)
+                 : words * m * sum_slots(p) + (squares(p) ? 0 : r * m);
+    slots += q->k % ((int64_t)p->wave_size / p->simt_int4.row_lanes * p->simt_int4.chunk)
+                 ? 6
+                 : 0;                                           /* the end of K */
+    slots += trips_of(p) > 2 ? 13 : p->simt_int4.ahead ? 1 : 5; /* offsets; loop, unless unrolled */
     slots += p->phase ? trips_of(p) > 2 ? 4 : 1 : 0;
     return (uint32_t)slots;
 }
@@ -135,11 +160,12 @@ static uint32_t step_slots(const struct plan *p)
 /* Instructions of a wave before and after its steps: addresses, reduction, store. */
 static uint32_t setup_slots(const struct plan *p)
 {
-    const int r = p->rows_per_wave, m = tiles_of_a(p), sums = r * m;
-    const int split = p->split_k > 1 ? 20 + 2 * p->split_k : 0;
+    const int r = p->simt_int4.rows, m = tiles_of_a(p), sums = r * m;
+    const int split = p->simt_int4.split_k > 1 ? 20 + 2 * p->simt_int4.split_k : 0;
 
-    if (plan_squares(p))
-        return (uint32_t)(112 + 14 * m + sums + 3 * (sums > p->split_k ? sums : p->split_k));
+    if (squares(p))
+        return (uint32_t)(112 + 14 * m + sums +
+                          3 * (sums > p->simt_int4.split_k ? sums : p->simt_int4.split_k));
     if (p->products == PRODUCTS_MATRIX)
         return (uint32_t)(27 + 5 * r + 14 * m + 7 * m * r + split);
     return (uint32_t)(80 + 3 * r + 14 * m + (p->wave_size == 64 ? 4 : 2) * m * r + split);
@@ -149,36 +175,38 @@ static uint32_t setup_slots(const struct plan *p)
 static uint32_t shared_slots(const struct plan *p)
 {
     const int64_t lanes = (int64_t)p->wave_size * tiles_of_a(p) / p->m_tile; /* of a row */
-    const int64_t parts = tiles_of_a(p) * model_ceil_div(p->problem.k / p->chunk, lanes);
+    const int64_t parts = tiles_of_a(p) * model_ceil_div(p->problem.k / p->simt_int4.chunk, lanes);
 
-    return p->shared_sums ? (uint32_t)(parts * (p->chunk / 8 * (1 + sum_slots(p)) + 30)) : 0;
+    return p->simt_int4.shared_sums
+               ? (uint32_t)(parts * (p->simt_int4.chunk / 8 * (1 + sum_slots(p)) + 30))
+               : 0;
 }
 
 /* With few rows of A there are registers for it. */
 static bool ahead(const struct plan *p)
 {
-    return steps_of(p) == 2 * p->split_k && tiles_of_a(p) <= 2 && p->rows_per_wave <= 4;
+    return steps_of(p) == 2 * p->simt_int4.split_k && tiles_of_a(p) <= 2 && p->simt_int4.rows <= 4;
 }
 
 static uint32_t vgprs(const struct plan *p)
 {
-    const int r = p->rows_per_wave, m = tiles_of_a(p), words = p->chunk / 8;
+    const int r = p->simt_int4.rows, m = tiles_of_a(p), words = p->simt_int4.chunk / 8;
     /* words of A held, as in the template */
     const int ring =
-        plan_squares(p) && !p->shared_sums ? words : model_at_most(words, m > 2 ? 2 : 4);
+        squares(p) && !p->simt_int4.shared_sums ? words : model_at_most(words, m > 2 ? 2 : 4);
     const int sums = p->products == PRODUCTS_PACKED ? 3 : 2;
 
     if (p->products == PRODUCTS_MATRIX) {
-        const int held = words * (p->ahead ? 2 : 1) + 4 * model_at_most(words, 2);
+        const int held = words * (p->simt_int4.ahead ? 2 : 1) + 4 * model_at_most(words, 2);
         /* sums of an unrolled step are its share of the total */
-        const int sum = p->ahead ? 4 : 8;
+        const int sum = p->simt_int4.ahead ? 4 : 8;
         const int zero = has_zeros(p) ? 3 : 0;
         return (uint32_t)((held + sum * m + zero) * r + 4 * ring * m + 4 * sums_of_a(p) * m +
-                          (p->ahead ? 0 : 2 * r + 12) + (plan_squares(p) ? 8 : 0));
+                          (p->simt_int4.ahead ? 0 : 2 * r + 12) + (squares(p) ? 8 : 0));
     }
     const int pair = plan_of_f32(p) ? 2 : 1;
 
-    return (uint32_t)(words * r * (p->ahead ? 2 : 1) /* packed weights */ +
+    return (uint32_t)(words * r * (p->simt_int4.ahead ? 2 : 1) /* packed weights */ +
                       (m * r > 4 ? 4 : 8) * pair * r /* decoded */ + (has_zeros(p) ? 4 : 3) * r +
                       (sums_of_a(p) + 2) * m + (p->problem.a == QUERN_F32 ? 8 : 4) * ring * m +
                       sums * m * r + (p->products == PRODUCTS_DOT2 ? 20 : 32));
@@ -187,15 +215,16 @@ static uint32_t vgprs(const struct plan *p)
 /* Values that a lane is left with after the reduction: RESULTS in the template. */
 static int results_of(const struct plan *p)
 {
-    const int values = p->rows_per_wave * p->m_tile, lanes = (int)p->wave_size / p->row_lanes;
+    const int values = p->simt_int4.rows * p->m_tile,
+              lanes = (int)p->wave_size / p->simt_int4.row_lanes;
 
-    return p->row_lanes == 1 || values <= lanes ? 1 : values / lanes;
+    return p->simt_int4.row_lanes == 1 || values <= lanes ? 1 : values / lanes;
 }
 
 /* Of LDS: sums of A, by fours, or four times each, where matrix products start from them. */
 static int64_t sums_bytes(const struct plan *p)
 {
-    const int64_t spans = tiles_of_a(p) * spans_of(p) * (p->problem.k / p->chunk);
+    const int64_t spans = tiles_of_a(p) * spans_of(p) * (p->problem.k / p->simt_int4.chunk);
 
     return spans * sums_of_a(p) * (p->products == PRODUCTS_MATRIX ? 16 : 4);
 }
@@ -208,17 +237,18 @@ static int64_t a_bytes(const struct plan *p)
 /* For what is to be summed at the end. */
 static int64_t partial_bytes(const struct plan *p)
 {
-    const int64_t squares = (int64_t)p->waves * p->rows_per_wave * p->wave_size * 16;
-    const int64_t all = squares * tiles_of_a(p);
+    const int64_t tile = (int64_t)p->waves * p->simt_int4.rows * p->wave_size * 16;
+    const int64_t all = tile * tiles_of_a(p);
 
-    if (plan_squares(p))
-        return all <= p->target->lds_bytes ? all : squares;
-    return p->split_k > 1 ? (int64_t)p->waves * p->wave_size * 4 * results_of(p) : 0;
+    if (squares(p))
+        return all <= p->target->lds_bytes ? all : tile;
+    return p->simt_int4.split_k > 1 ? (int64_t)p->waves * p->wave_size * 4 * results_of(p) : 0;
 }
 
 static uint32_t lds_bytes(const struct plan *p)
 {
-    const int64_t shared = p->shared_sums ? sums_bytes(p) + (p->shared_a ? a_bytes(p) : 0) : 0;
+    const int64_t shared =
+        p->simt_int4.shared_sums ? sums_bytes(p) + (p->simt_int4.shared_a ? a_bytes(p) : 0) : 0;
     const int64_t partial = partial_bytes(p);
     const int64_t most = shared > partial ? shared : partial;
 
@@ -235,20 +265,23 @@ static void count(struct plan *p, struct model_counts *counts)
                                                               : 0;
     const int64_t trips = trips_of(p);
 
-    p->phase = model_phase(p, p->row_lanes > 1 ? 1 : q->k / 2, trips);
+    p->phase = model_phase(p, p->simt_int4.row_lanes > 1 ? 1 : q->k / 2, trips, p->simt_int4.ahead);
     const uint32_t step = step_slots(p);
     *counts = (struct model_counts){
+        .wave_rows = p->simt_int4.rows * p->simt_int4.row_lanes,
+        .split_k = p->simt_int4.split_k,
+        .ahead = p->simt_int4.ahead,
         .vgprs = vgprs(p),
         .step_slots = step,
         .setup_slots = setup_slots(p),
         .shared_slots = shared_slots(p),
         .trips = trips,
-        .row_grain = plan_squares(p) ? SQUARE : 1,
-        .row_slots = p->split_k * trips * (int64_t)step,
+        .row_grain = squares(p) ? SQUARE : 1,
+        .row_slots = p->simt_int4.split_k * trips * (int64_t)step,
         .memory_cycles = model_memory_cycles(p, q->n * q->k / 2 + q->n * (q->k / problem_group(q)) *
                                                                       (scale_bytes + zero_bytes)),
-        .flight_bytes =
-            (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips : 1)};
+        .flight_bytes = (int64_t)p->simt_int4.rows * p->wave_size * p->simt_int4.chunk / 2 *
+                        (p->simt_int4.ahead ? trips : 1)};
 }
 
 /* ---- Candidates and choice ------------------------------------------------------------------- */
@@ -258,11 +291,12 @@ static void count(struct plan *p, struct model_counts *counts)
  * has its own part of K: there `most` is an axis, and false says that it does not fit. */
 static bool share(struct plan *p, int most)
 {
-    const int64_t room = p->target->lds_bytes / (plan_squares(p) ? 1 : LDS_SHARE);
+    const int64_t room = p->target->lds_bytes / (squares(p) ? 1 : LDS_SHARE);
 
-    p->shared_sums = most > 0 && sums_bytes(p) <= room;
-    p->shared_a = most > 1 && p->products == PRODUCTS_MATRIX && sums_bytes(p) + a_bytes(p) <= room;
-    return !plan_squares(p) || p->shared_sums + p->shared_a == most;
+    p->simt_int4.shared_sums = most > 0 && sums_bytes(p) <= room;
+    p->simt_int4.shared_a =
+        most > 1 && p->products == PRODUCTS_MATRIX && sums_bytes(p) + a_bytes(p) <= room;
+    return !squares(p) || p->simt_int4.shared_sums + p->simt_int4.shared_a == most;
 }
 
 /* Tries all numbers of waves for a plan whose other fields are set. */
@@ -272,10 +306,10 @@ static void try_waves(struct plan *p, int most, struct model_ranking *ranking)
 
     for (size_t s = 0; s < sizeof splits / sizeof *splits; s++) {
         struct model_counts counts;
-        p->split_k = splits[s];
-        if (p->split_k > steps_of(p))
+        p->simt_int4.split_k = splits[s];
+        if (p->simt_int4.split_k > steps_of(p))
             break;
-        p->ahead = ahead(p);
+        p->simt_int4.ahead = ahead(p);
         if (!share(p, most))
             continue;
         count(p, &counts);
@@ -284,8 +318,10 @@ static void try_waves(struct plan *p, int most, struct model_ranking *ranking)
         for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
             p->waves = groups * splits[s];
             p->lds_bytes = lds_bytes(p);
-            if (!model_hopeless(p, counts.row_grain, ranking) && model_estimate(p, &counts))
-                model_put(ranking, p);
+            if (model_hopeless(p, &counts, ranking) || !model_estimate(p, &counts))
+                continue;
+            p->estimate.close = squares(p);
+            model_put(ranking, p);
         }
     }
 }
@@ -297,12 +333,12 @@ static bool chunk_fits(const struct plan *p)
     const struct quern_problem *const q = &p->problem;
     const int64_t group = problem_group(q);
 
-    if (p->chunk > LOAD_WEIGHTS && p->products != PRODUCTS_MATRIX)
+    if (p->simt_int4.chunk > LOAD_WEIGHTS && p->products != PRODUCTS_MATRIX)
         return false;
-    if (q->layout == QUERN_LAYOUT_CK && p->chunk != LOAD_WEIGHTS)
+    if (q->layout == QUERN_LAYOUT_CK && p->simt_int4.chunk != LOAD_WEIGHTS)
         return false;
-    return group % p->chunk == 0 ||
-           (group == LOAD_WEIGHTS && q->scale != QUERN_SCALE_F32 && q->k % p->chunk == 0);
+    return group % p->simt_int4.chunk == 0 ||
+           (group == LOAD_WEIGHTS && q->scale != QUERN_SCALE_F32 && q->k % p->simt_int4.chunk == 0);
 }
 
 /* Tries all shapes of a plan whose products are set. */
@@ -310,21 +346,22 @@ static void try_lanes(struct plan *p, int row_lanes, struct model_ranking *ranki
 {
     static const int rows[] = {8, 4, 2, 1}, chunks[] = {64, 32, 16, 8};
 
-    p->row_lanes = row_lanes;
+    p->simt_int4.row_lanes = row_lanes;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
             for (int pairing = PAIRING_OF_A; pairing <= PAIRING_OF_W; pairing++) {
-                p->rows_per_wave = rows[r];
-                p->chunk = chunks[c];
-                p->pairing = (enum plan_pairing)pairing;
-                if (p->rows_per_wave * p->m_tile > VALUES_MAX || !chunk_fits(p) ||
-                    (p->rows_per_wave > 1 && p->rows_per_wave * p->row_lanes > p->problem.n))
+                p->simt_int4.rows = rows[r];
+                p->simt_int4.chunk = chunks[c];
+                p->simt_int4.pairing = (enum plan_pairing)pairing;
+                if (p->simt_int4.rows * p->m_tile > VALUES_MAX || !chunk_fits(p) ||
+                    (p->simt_int4.rows > 1 &&
+                     p->simt_int4.rows * p->simt_int4.row_lanes > p->problem.n))
                     continue;
                 /* only words in the order of k leave a choice */
                 if (pairing == PAIRING_OF_W &&
                     (p->problem.layout != QUERN_LAYOUT_K8 || plan_of_f32(p)))
                     continue;
-                for (int most = 2; most >= (plan_squares(p) ? 0 : 2); most--)
+                for (int most = 2; most >= (squares(p) ? 0 : 2); most--)
                     try_waves(p, most, ranking);
             }
 }
@@ -340,21 +377,119 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
         try_lanes(&p, SQUARE, ranking);
 }
 
-static bool alike(const struct plan *p, const struct plan *q)
+/* ---- What is said of a kernel ---------------------------------------------------------------- */
+
+static const char *products_text(const struct plan *p)
 {
-    return p->rows_per_wave == q->rows_per_wave && p->row_lanes == q->row_lanes &&
-           p->chunk == q->chunk && p->split_k == q->split_k && p->pairing == q->pairing &&
-           p->shared_sums == q->shared_sums && p->shared_a == q->shared_a;
+    return squares(p) ? "of four rows of W with four of A, by 4x4x4 matrix instructions" : NULL;
 }
 
-static void shape(const struct plan *p, struct str *out)
+static void explain(const struct plan *p, struct str *out)
 {
-    str_addf(out, "%d waves, %d rows, %d weights, split %d, pairs of %s%s", p->waves,
-             p->rows_per_wave * p->row_lanes, p->chunk, p->split_k,
-             p->pairing == PAIRING_OF_A ? "A" : "W",
-             p->shared_a      ? ", A in LDS"
-             : p->shared_sums ? ""
-                              : ", sums of A by each wave");
+    const struct simt_int4_shape *const s = &p->simt_int4;
+
+    explain_begin(p, out);
+    explain_waves(p, s->rows * s->row_lanes, s->chunk, s->split_k, out);
+    explain_products(p, products_text(p), out);
+    explain_resources(p, s->shared_sums ? "sums of A" : "sums of waves", out);
+    explain_pairing(p, s->pairing, out);
+    explain_end(p, out);
 }
 
-const struct model_family simt_int4 = {candidates, alike, shape};
+static int64_t is_paired(const struct plan *p)
+{
+    return dual_dot2(p);
+}
+
+static const char *pairing(const struct plan *p)
+{
+    return field_pairing(p->simt_int4.pairing);
+}
+
+static const char *sums(const struct plan *p)
+{
+    return p->simt_int4.shared_sums ? "SHARED" : "OWN";
+}
+
+static int64_t is_square(const struct plan *p)
+{
+    return squares(p);
+}
+
+/* What is in LDS, where that is an axis of the shape: nothing, sums of A, or those and A. */
+static int64_t shared(const struct plan *p)
+{
+    return squares(p) ? p->simt_int4.shared_sums + p->simt_int4.shared_a : 0;
+}
+
+static const char *reduction(const struct plan *p)
+{
+    return squares(p) ? "prelude/squares" : "prelude/spread";
+}
+
+static const struct plan_field formats[] = {
+    {FIELD_WORD("PRODUCTS", field_products, "how weights are multiplied")},
+    {FIELD_OF(FIELD_FLAG, "PAIRED", is_paired, "whether they are issued in pairs,")},
+    {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
+    {FIELD_WORD("PAIRING", pairing, "what is reordered where pairs differ"),
+     .at = offsetof(struct plan, simt_int4.pairing),
+     .bytes = sizeof((struct plan *)0)->simt_int4.pairing, .word = "pairing"},
+    {FIELD_WORD("SUMS", sums, "who makes sums of A")},
+    {FIELD_AT(FIELD_BOOL, "A_STAGED", simt_int4.shared_a, "whether A is in LDS")},
+    {0},
+};
+
+static const struct plan_field shape[] = {
+    {FIELD_AT(FIELD_NUMBER, "ROWS", simt_int4.rows, "rows of W that a lane works on"),
+     .word = "rows"},
+    {FIELD_AT(FIELD_NUMBER, "ROW_LANES", simt_int4.row_lanes,
+              "lanes side by side with rows of their own"),
+     .word = "row_lanes", .was = "lanes"},
+    {FIELD_OF(FIELD_FLAG, "SQUARE", is_square, "whether products are 4 by 4 rows")},
+    {FIELD_AT(FIELD_NUMBER, "SPLIT_K", simt_int4.split_k, "waves that share those rows along K"),
+     .word = "split_k"},
+    {FIELD_AT(FIELD_NUMBER, "CHUNK", simt_int4.chunk, "weights of a row for one lane in one step"),
+     .word = "chunk"},
+    {FIELD_AT(FIELD_NUMBER, "SHARED_BYTES", lds_bytes, "of LDS")},
+    {FIELD_AT(FIELD_NUMBER, "WAVES_PER_SIMD", estimate.waves_per_simd,
+              "that registers must leave room for")},
+    {FIELD_AT(FIELD_NUMBER, "PHASES", phase, "1: groups start apart along K, 2: waves do")},
+    {FIELD_AT(FIELD_BOOL, "AHEAD", simt_int4.ahead, "whether all steps are loaded at the start"),
+     .word = "ahead"},
+    {.kind = FIELD_SHAPE, .value = shared, .word = "shared"},
+    {0},
+};
+
+static const struct plan_fields fields[] = {{.rows = layer_fields},
+                                            {.rows = int4_fields},
+                                            {.rows = formats},
+                                            {.rows = tile_fields},
+                                            {.rows = shape},
+                                            {.rows = grid_fields},
+                                            {0}};
+
+static const struct plan_template templates[] = {{.name = "prelude/prelude"},
+                                                 {.name = "prelude/reduce"},
+                                                 {.choose = reduction},
+                                                 {.name = "prelude/int4"},
+                                                 {.name = "prelude/round"},
+                                                 {.name = "decode/int4"},
+                                                 {.name = "decode/scale_group"},
+                                                 {.name = "prelude/dual_dot2", .when = dual_dot2},
+                                                 {.name = "prelude/products"},
+                                                 {.name = "family/simt_int4"},
+                                                 {0}};
+
+const struct family family_simt_int4 = {
+    .name = "simt_int4",
+    .units = PLAN_UNITS_VECTOR,
+    .takes = takes,
+    .accepts = accepts,
+    .candidates = candidates,
+    .dual_dot2 = dual_dot2,
+    .explain = explain,
+    .fields = fields,
+    .templates = templates,
+    .predequant = SWITCH_OFF,
+    .larger_may_win = true,
+};

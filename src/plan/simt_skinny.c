@@ -4,11 +4,13 @@
  * (templates/family/simt_skinny.hip) and were fitted to code that hipRTC 6.4.3 made of it;
  * cost_model.c makes a choice of them.
  */
-#include "plan/simt_skinny.h"
-
+#include "plan/args.h"
+#include "plan/explain.h"
+#include "plan/family.h"
 #include "target/rates.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define ITEMS_MAX   1024 /* work-items of a workgroup */
 #define VALUES_MAX  32   /* sums per lane that the template's reduction can fold */
@@ -51,7 +53,13 @@ static enum plan_fp8 fp8_of(const struct quern_problem *p, const struct target *
                                                   : FP8_SOFTWARE;
 }
 
-quern_status simt_skinny_accepts(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *p, const struct target *t)
+{
+    (void)t;
+    return p->op == QUERN_OP_GEMM && !problem_has_group(p);
+}
+
+static quern_status accepts(const struct quern_problem *p, const struct target *t)
 {
     const double room = target_lanes_per_cycle(t) * t->cus * t->clock_ghz / t->bandwidth_gbs;
     const bool has_bf16 = t->capabilities & (CAP_DOT2_F32_BF16 | CAP_MFMA_BF16_1K);
@@ -77,17 +85,44 @@ static int weight_bytes(const struct quern_problem *q)
     return (int)dtype_bytes(problem_weight_type(q));
 }
 
+/* Whether products are of the bytes of fp8 themselves. */
+static bool of_bytes(const struct plan *p)
+{
+    return p->products == PRODUCTS_DOT4 || p->skinny.row_lanes == 8;
+}
+
+/* The compiler makes pairs of f16 on gfx11 alone, and finds more of them where fp8 becomes f16. */
+static bool dual_dot2(const struct plan *p)
+{
+    const bool f16_11 = p->problem.a == QUERN_F16 && p->target->generation == 11;
+
+    return model_dual_dot2(p) && !(p->skinny.fp8 == FP8_SOFTWARE && f16_11);
+}
+
+/* Rows of W that a wave works on at a time, and a workgroup. */
+static int rows_of_wave(const struct plan *p)
+{
+    return p->skinny.rows * p->skinny.row_lanes;
+}
+
+static int64_t rows_of_workgroup(const struct plan *p)
+{
+    return (int64_t)(p->waves / p->skinny.split_k) * rows_of_wave(p);
+}
+
 /* Instructions that make `count` fp8 values ready to be multiplied. */
 static int fp8_slots(const struct plan *p, int count)
 {
     const bool bf16 = p->problem.a == QUERN_BF16;
     const bool at_once = p->target->capabilities & CAP_CVT_PK_BF16; /* gfx950, to 16 bits */
-    const int converted = plan_of_bytes(p) ? 0 : plan_of_f32(p) || at_once ? count / 2 : count;
-    const int examined = p->fp8 == FP8_NATIVE ? 0 : p->fp8 == FP8_HALVED ? 6 * count / 4 : count;
+    const int converted = of_bytes(p) ? 0 : plan_of_f32(p) || at_once ? count / 2 : count;
+    const int examined = p->skinny.fp8 == FP8_NATIVE   ? 0
+                         : p->skinny.fp8 == FP8_HALVED ? 6 * count / 4
+                                                       : count;
 
-    if (p->chunk == 1)
+    if (p->skinny.vector == 1)
         return 4 * count;
-    if (p->fp8 == FP8_SOFTWARE) /* (an FMA of RDNA takes f16) */
+    if (p->skinny.fp8 == FP8_SOFTWARE) /* (an FMA of RDNA takes f16) */
         return 2 * count + 3 * count / 4 +
                (p->products == PRODUCTS_PACKED           ? count
                 : p->products == PRODUCTS_PLAIN || !bf16 ? 0
@@ -99,7 +134,7 @@ static int fp8_slots(const struct plan *p, int count)
 /* Weights of a slot: of a row, side by side in the lanes of a wave. */
 static int64_t slot_of(const struct plan *p)
 {
-    return (int64_t)p->wave_size / p->row_lanes * p->chunk;
+    return (int64_t)p->wave_size / p->skinny.row_lanes * p->skinny.vector;
 }
 
 static int64_t slots_of(const struct plan *p)
@@ -109,46 +144,48 @@ static int64_t slots_of(const struct plan *p)
 
 static int64_t trips_of(const struct plan *p)
 {
-    return model_ceil_div(slots_of(p), p->split_k);
+    return model_ceil_div(slots_of(p), p->skinny.split_k);
 }
 
 /* Whether all of a matrix instruction's result is used, not its diagonal alone. */
 static bool is_matrices(const struct plan *p)
 {
-    return p->products == PRODUCTS_MATRIX && p->row_lanes > 1;
+    return p->products == PRODUCTS_MATRIX && p->skinny.row_lanes > 1;
 }
 
 /* Rows of A that a lane loads. */
 static int columns_of(const struct plan *p)
 {
-    return is_matrices(p) ? (int)model_ceil_div(p->m_tile, p->row_lanes) : p->m_tile;
+    return is_matrices(p) ? (int)model_ceil_div(p->m_tile, p->skinny.row_lanes) : p->m_tile;
 }
 
 /* Sums that a lane is left with after the reduction. */
 static int results_of(const struct plan *p)
 {
-    return is_matrices(p) ? p->rows_per_wave * columns_of(p) : 1;
+    return is_matrices(p) ? p->skinny.rows * columns_of(p) : 1;
 }
 
 /* Stages that A is walked in for a group of rows; 0: it is not staged. */
 static int64_t stages_of(const struct plan *p)
 {
-    return p->stage ? model_ceil_div(trips_of(p), p->stage) : 0;
+    return p->skinny.stage ? model_ceil_div(trips_of(p), p->skinny.stage) : 0;
 }
 
 /* Bytes of LDS for a row of A, and for all: as the template lays them out. */
 static int64_t stage_row_bytes(const struct plan *p)
 {
-    const int64_t k = p->stage < trips_of(p) ? p->stage * p->split_k * slot_of(p) : p->problem.k;
+    const int64_t k = p->skinny.stage < trips_of(p)
+                          ? p->skinny.stage * p->skinny.split_k * slot_of(p)
+                          : p->problem.k;
 
     return k * dtype_bytes(p->problem.a);
 }
 
 static int64_t staged_bytes(const struct plan *p)
 {
-    const int64_t pitch = (stage_row_bytes(p) + 15) / 16 * 16 + (p->row_lanes == 1 ? 0 : 32);
+    const int64_t pitch = (stage_row_bytes(p) + 15) / 16 * 16 + (p->skinny.row_lanes == 1 ? 0 : 32);
 
-    return p->stage ? p->m_tile * pitch : 0;
+    return p->skinny.stage ? p->m_tile * pitch : 0;
 }
 
 /* Instructions of a wave that copies its part of A, for all stages of a group of rows. */
@@ -163,36 +200,36 @@ static int64_t stage_slots(const struct plan *p)
 /* Registers that a slot of one row of W, or of A, is loaded to. */
 static int registers_of(const struct plan *p, int bytes)
 {
-    return p->chunk == 1 ? 1 : p->chunk * bytes / 4;
+    return p->skinny.vector == 1 ? 1 : p->skinny.vector * bytes / 4;
 }
 
 /* Of a slot: products of all rows of W with all of A, what widens their operands, and the loads. */
 static int slot_slots(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const int r = p->rows_per_wave, columns = columns_of(p), wb = weight_bytes(q);
+    const int r = p->skinny.rows, columns = columns_of(p), wb = weight_bytes(q);
     const int ab = (int)dtype_bytes(q->a);
     /* what widens 16 bits, unless the product does */
-    const int narrow = plan_of_f32(p) ? p->chunk : 0;
+    const int narrow = plan_of_f32(p) ? p->skinny.vector : 0;
     /* where the compiler looks for pairs, about a half of what can be dual-issued finds a partner
      * in another register bank */
-    const bool found =
-        p->target->capabilities & CAP_VOPD && p->chunk > 1 &&
-        (p->products == PRODUCTS_DOT2 || (p->products == PRODUCTS_PLAIN && p->fp8 != FP8_SOFTWARE));
+    const bool found = p->target->capabilities & CAP_VOPD && p->skinny.vector > 1 &&
+                       (p->products == PRODUCTS_DOT2 ||
+                        (p->products == PRODUCTS_PLAIN && p->skinny.fp8 != FP8_SOFTWARE));
     const int sums = r * columns;
-    int products = p->chunk * sums;
-    int slots = r + columns * (p->chunk * ab > LOAD_BYTES ? 2 : 1); /* loads */
+    int products = p->skinny.vector * sums;
+    int slots = r + columns * (p->skinny.vector * ab > LOAD_BYTES ? 2 : 1); /* loads */
 
-    products = p->chunk == 1 || p->products == PRODUCTS_PLAIN ? products
-               : p->row_lanes == 8                            ? products / 8
-               : p->products == PRODUCTS_MATRIX               ? products / 4
-               : p->products == PRODUCTS_DOT4                 ? products / 4
-                                                              : products / 2;
-    slots += plan_dual_dot2(p) ? products / sums * ((sums + 1) / 2)
-             : found           ? products * 3 / 4
-                               : products;
-    slots += wb == 1 ? r * fp8_slots(p, p->chunk) : wb == 2 ? r * narrow : 0;
-    slots += ab == 1 ? columns * fp8_slots(p, p->chunk) : ab == 2 ? columns * narrow : 0;
+    products = p->skinny.vector == 1 || p->products == PRODUCTS_PLAIN ? products
+               : p->skinny.row_lanes == 8                             ? products / 8
+               : p->products == PRODUCTS_MATRIX                       ? products / 4
+               : p->products == PRODUCTS_DOT4                         ? products / 4
+                                                                      : products / 2;
+    slots += dual_dot2(p) ? products / sums * ((sums + 1) / 2)
+             : found      ? products * 3 / 4
+                          : products;
+    slots += wb == 1 ? r * fp8_slots(p, p->skinny.vector) : wb == 2 ? r * narrow : 0;
+    slots += ab == 1 ? columns * fp8_slots(p, p->skinny.vector) : ab == 2 ? columns * narrow : 0;
     return slots;
 }
 
@@ -201,7 +238,7 @@ static int round_slots(const struct plan *p)
 {
     const bool two_types = weight_bytes(&p->problem) != (int)dtype_bytes(p->problem.a);
 
-    return 5 + two_types + (p->row_lanes > 1 ? 4 * columns_of(p) : 0) + (p->phase ? 3 : 0);
+    return 5 + two_types + (p->skinny.row_lanes > 1 ? 4 * columns_of(p) : 0) + (p->phase ? 3 : 0);
 }
 
 /* Instructions of a wave before its slots: addresses. */
@@ -213,31 +250,31 @@ static uint32_t setup_slots(const struct plan *p)
 /* In each group of rows, after its slots: reduction, store; and addresses of the next group. */
 static uint32_t group_slots(const struct plan *p)
 {
-    const int r = p->rows_per_wave, columns = columns_of(p), results = results_of(p);
+    const int r = p->skinny.rows, columns = columns_of(p), results = results_of(p);
     int slots = 10 + 6 * r;
 
-    slots += is_matrices(p) ? (p->row_lanes == 4 ? 24 : 12) * results
+    slots += is_matrices(p) ? (p->skinny.row_lanes == 4 ? 24 : 12) * results
                             : (p->wave_size == 64 ? 4 : 2) * r * columns + 20;
-    slots += p->split_k > 1 ? 12 + 3 * results : 0;
+    slots += p->skinny.split_k > 1 ? 12 + 3 * results : 0;
     slots += p->problem.k % slot_of(p) ? (r + columns) * registers_of(p, 2) : 0;
     return (uint32_t)slots;
 }
 
 static uint32_t vgprs(const struct plan *p)
 {
-    const int r = p->rows_per_wave, columns = columns_of(p);
+    const int r = p->skinny.rows, columns = columns_of(p);
     const int sum = p->products == PRODUCTS_MATRIX ? 4 : p->products == PRODUCTS_PACKED ? 2 : 1;
     const int of_a = columns * registers_of(p, (int)dtype_bytes(p->problem.a));
-    const int loads = r * registers_of(p, weight_bytes(&p->problem)) + (p->stage ? 0 : of_a);
+    const int loads = r * registers_of(p, weight_bytes(&p->problem)) + (p->skinny.stage ? 0 : of_a);
     const int converts = (plan_of_f32(p) ? 2 * (r + columns) : 0) +
-                         (p->fp8 ? 3 * (r + columns) : 0) +
-                         (p->fp8 == FP8_HALVED             ? 24
-                          : p->fp8 != FP8_SOFTWARE         ? 0
+                         (p->skinny.fp8 ? 3 * (r + columns) : 0) +
+                         (p->skinny.fp8 == FP8_HALVED      ? 24
+                          : p->skinny.fp8 != FP8_SOFTWARE  ? 0
                           : dtype_bytes(p->problem.a) == 1 ? 36
                                                            : 24);
 
-    return (uint32_t)(p->ring * loads + (p->stage ? of_a : 0) + sum * r * columns + converts +
-                      (p->row_lanes > 1 ? 4 * columns : 0) + 16);
+    return (uint32_t)(p->skinny.ring * loads + (p->skinny.stage ? of_a : 0) + sum * r * columns +
+                      converts + (p->skinny.row_lanes > 1 ? 4 * columns : 0) + 16);
 }
 
 /* Bytes of weights that a compute unit should have asked for at any time: its share of what memory
@@ -245,7 +282,7 @@ static uint32_t vgprs(const struct plan *p)
 static int64_t flight_asked(const struct plan *p)
 {
     const struct target *const t = p->target;
-    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    const int64_t groups = model_ceil_div(p->problem.n, rows_of_workgroup(p));
     const double units = groups < t->cus ? (double)groups : t->cus;
     const double half =
         (double)p->problem.n * (double)p->problem.k * weight_bytes(&p->problem) / 2 / units;
@@ -257,8 +294,8 @@ static int64_t flight_asked(const struct plan *p)
 /* Whether all slots of all waves lie within K, and all rounds of the ring are whole. */
 static bool whole(const struct plan *p)
 {
-    return p->problem.k % slot_of(p) == 0 && slots_of(p) % p->split_k == 0 &&
-           trips_of(p) % p->ring == 0;
+    return p->problem.k % slot_of(p) == 0 && slots_of(p) % p->skinny.split_k == 0 &&
+           trips_of(p) % p->skinny.ring == 0;
 }
 
 /* Bytes that a workgroup loads for one group of rows. */
@@ -266,9 +303,10 @@ static int64_t asked_bytes(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
     const int64_t a = q->k * dtype_bytes(q->a) * p->m_tile;
-    const int64_t copies = p->stage ? stages_of(p) > 1 || !p->resident : p->waves / p->split_k;
+    const int64_t copies =
+        p->skinny.stage ? stages_of(p) > 1 || !p->resident : p->waves / p->skinny.split_k;
 
-    return plan_rows_per_workgroup(p) * q->k * weight_bytes(q) + copies * a;
+    return rows_of_workgroup(p) * q->k * weight_bytes(q) + copies * a;
 }
 
 /* What is far below memory time may take more, so that all of the part asks for memory. */
@@ -281,34 +319,40 @@ static int64_t fills_below(int64_t memory_cycles)
 static void count(struct plan *p, struct model_counts *counts)
 {
     const struct quern_problem *const q = &p->problem;
-    const int64_t trips = trips_of(p), rounds = model_ceil_div(trips, p->ring);
+    const int64_t trips = trips_of(p), rounds = model_ceil_div(trips, p->skinny.ring);
     const int64_t stages = stages_of(p);
     const int64_t row_bytes = q->k * weight_bytes(q);
     const int64_t memory = model_memory_cycles(p, q->n * row_bytes);
-    const bool even = stages < 2 || trips % p->stage == 0; /* all stages have as many rounds */
+    const bool even =
+        stages < 2 || trips % p->skinny.stage == 0; /* all stages have as many rounds */
 
     p->phase = whole(p) && even
-                   ? model_phase(p, row_bytes, stages > 1 ? p->stage / p->ring : rounds)
+                   ? model_phase(p, row_bytes,
+                                 stages > 1 ? p->skinny.stage / p->skinny.ring : rounds, false)
                    : PHASE_NONE;
     const uint32_t slot = (uint32_t)slot_slots(p), round = (uint32_t)round_slots(p);
-    *counts = (struct model_counts){.vgprs = vgprs(p),
-                                    .step_slots = (uint32_t)p->ring * slot + round,
-                                    .setup_slots = setup_slots(p),
-                                    .last_slots = group_slots(p),
-                                    .trips = rounds,
-                                    .row_slots = p->split_k * (trips * slot + rounds * round),
-                                    .memory_cycles = memory,
-                                    .flight_bytes = (int64_t)p->rows_per_wave * p->wave_size *
-                                                    p->chunk * weight_bytes(q) * p->ring,
-                                    .waits = stages > 1 ? stages - 1 : 0,
-                                    .fills_below = p->row_lanes == 8 ? 0 : fills_below(memory),
-                                    .open = true};
+    *counts =
+        (struct model_counts){.wave_rows = rows_of_wave(p),
+                              .split_k = p->skinny.split_k,
+                              .vgprs = vgprs(p),
+                              .step_slots = (uint32_t)p->skinny.ring * slot + round,
+                              .setup_slots = setup_slots(p),
+                              .last_slots = group_slots(p),
+                              .trips = rounds,
+                              .row_slots = p->skinny.split_k * (trips * slot + rounds * round),
+                              .memory_cycles = memory,
+                              .flight_bytes = (int64_t)p->skinny.rows * p->wave_size *
+                                              p->skinny.vector * weight_bytes(q) * p->skinny.ring,
+                              .waits = stages > 1 ? stages - 1 : 0,
+                              .fills_below = p->skinny.row_lanes == 8 ? 0 : fills_below(memory),
+                              .open = true};
 }
 
 static bool estimate_all(struct plan *p, const struct model_counts *counted)
 {
     const int64_t partial = (int64_t)p->waves * results_of(p) * p->wave_size * 4;
-    const int64_t lds = (p->split_k > 1 ? partial * (p->resident ? 2 : 1) : 0) + staged_bytes(p);
+    const int64_t lds =
+        (p->skinny.split_k > 1 ? partial * (p->resident ? 2 : 1) : 0) + staged_bytes(p);
     const uint32_t staging = (uint32_t)stage_slots(p);
     const bool once = p->resident && stages_of(p) == 1; /* A is staged for all groups of rows */
     struct model_counts counts = *counted;
@@ -318,15 +362,17 @@ static bool estimate_all(struct plan *p, const struct model_counts *counted)
     p->lds_bytes = lds ? (uint32_t)lds : LDS_LEAST;
     counts.last_slots += (p->resident ? WALK_SLOTS : 0) + (once ? 0 : staging);
     counts.shared_slots = once ? (uint32_t)p->waves * staging : 0;
-    counts.row_slots += p->split_k * (int64_t)counts.last_slots;
+    counts.row_slots += p->skinny.split_k * (int64_t)counts.last_slots;
     counts.asked_bytes = asked_bytes(p);
     counts.flight_asked = flight_asked(p);
     if (!model_estimate(p, &counts))
         return false;
+    p->estimate.close = p->products == PRODUCTS_MATRIX && p->skinny.row_lanes == 4;
     if (p->estimate.bytes_in_flight < counts.flight_asked)
         /* asked of M = 1; and of workgroups that nothing takes over from when they wait */
         p->estimate.streams = p->m_tile > 1 && !p->resident;
-    else if (p->resident && p->resident * p->waves * p->ring < WALK_LOADS * (int)p->target->simds)
+    else if (p->resident &&
+             p->resident * p->waves * p->skinny.ring < WALK_LOADS * (int)p->target->simds)
         p->estimate.streams = false;
     return true;
 }
@@ -335,8 +381,8 @@ static bool estimate_all(struct plan *p, const struct model_counts *counted)
  * for each; 5 or 7 at a time come out more even. */
 static bool any_rows(const struct plan *p)
 {
-    return p->row_lanes == 1 && p->m_tile <= STEPS_M_MAX &&
-           (p->target->capabilities & CAP_MFMA || plan_dual_dot2(p));
+    return p->skinny.row_lanes == 1 && p->m_tile <= STEPS_M_MAX &&
+           (p->target->capabilities & CAP_MFMA || dual_dot2(p));
 }
 
 static bool estimate(struct plan *p, const struct model_counts *counts)
@@ -346,7 +392,7 @@ static bool estimate(struct plan *p, const struct model_counts *counts)
     if (!estimate_all(p, counts))
         return false;
     /* Groups of eight rows of fp8 take so much less that a little of the part may be idle. */
-    if (p->row_lanes == 8)
+    if (p->skinny.row_lanes == 8)
         e->fills =
             e->busy_percent >= MODEL_BUSY_PERCENT_TILES && model_busy(p, BUSY_PERCENT_FULL, 8);
     else
@@ -385,12 +431,12 @@ static void try_one(struct plan *p, const struct model_counts *counts,
  * ranking does. What is wanted need not be good. */
 static bool busy_enough(struct plan *p, const struct model_ranking *ranking)
 {
-    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    const int64_t groups = model_ceil_div(p->problem.n, rows_of_workgroup(p));
 
     p->estimate.busy_percent = target_fill(p->target, (uint64_t)groups).percent;
-    if (p->row_lanes != 8 && model_full(ranking) && !model_busy(p, BUSY_PERCENT_FULL, 1))
+    if (p->skinny.row_lanes != 8 && model_full(ranking) && !model_busy(p, BUSY_PERCENT_FULL, 1))
         return false;
-    return ranking->wanted || model_busy(p, MODEL_BUSY_PERCENT, p->row_lanes);
+    return ranking->wanted || model_busy(p, MODEL_BUSY_PERCENT, p->skinny.row_lanes);
 }
 
 /* Tries workgroups that walk over the groups of rows, as many as a compute unit holds, where those
@@ -399,14 +445,14 @@ static void try_walking(struct plan *p, const struct model_counts *counts,
                         struct model_ranking *ranking)
 {
     const int64_t cus = p->target->cus;
-    const int64_t groups = model_ceil_div(p->problem.n, plan_rows_per_workgroup(p));
+    const int64_t groups = model_ceil_div(p->problem.n, rows_of_workgroup(p));
 
     p->resident = 0;
     try_one(p, counts, ranking);
-    if (trips_of(p) % p->ring || (groups <= cus && !ranking->wanted))
+    if (trips_of(p) % p->skinny.ring || (groups <= cus && !ranking->wanted))
         return;
     const int64_t partial = (int64_t)p->waves * results_of(p) * p->wave_size * 8;
-    const int64_t lds = staged_bytes(p) + (p->split_k > 1 ? partial : 0);
+    const int64_t lds = staged_bytes(p) + (p->skinny.split_k > 1 ? partial : 0);
     const int most = (int)target_workgroups_per_cu(p->target, counts->vgprs + WALK_VGPRS,
                                                    (unsigned)lds, p->wave_size, (unsigned)p->waves);
     for (p->resident = ranking->wanted ? 1 : most; p->resident <= most; p->resident++)
@@ -420,15 +466,15 @@ static int stage_most(struct plan *p)
 {
     const int64_t trips = trips_of(p), room = p->target->lds_bytes / 2;
 
-    if (p->chunk == 1)
+    if (p->skinny.vector == 1)
         return 0;
-    p->stage = (int)trips;
+    p->skinny.stage = (int)trips;
     if (staged_bytes(p) <= room)
         return (int)trips;
-    for (p->stage = p->ring; 2 * p->stage < trips; p->stage *= 2)
+    for (p->skinny.stage = p->skinny.ring; 2 * p->skinny.stage < trips; p->skinny.stage *= 2)
         if (2 * staged_bytes(p) > STAGE_BYTES)
             break;
-    return whole(p) && staged_bytes(p) <= room ? p->stage : 0;
+    return whole(p) && staged_bytes(p) <= room ? p->skinny.stage : 0;
 }
 
 /* Ways to read A, from the caches or through LDS, with what was counted of the plan then. */
@@ -444,7 +490,7 @@ static void add_way(struct plan *p, int stage, const struct model_ranking *ranki
 {
     const int i = ways->count;
 
-    ways->stage[i] = p->stage = stage;
+    ways->stage[i] = p->skinny.stage = stage;
     count(p, &ways->counts[i]);
     ways->phase[i] = p->phase;
     ways->count += !model_beaten(p, &ways->counts[i], ranking);
@@ -458,34 +504,34 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
     for (size_t s = 0; s < sizeof splits / sizeof *splits && splits[s] <= slots_of(p); s++) {
         struct ways ways = {.count = 0};
 
-        p->split_k = splits[s];
-        if (p->ring > trips_of(p) || (!whole(p) && camps(p) && !ranking->wanted))
+        p->skinny.split_k = splits[s];
+        if (p->skinny.ring > trips_of(p) || (!whole(p) && camps(p) && !ranking->wanted))
             continue;
         const int most = stage_most(p);
         add_way(p, 0, ranking, &ways);
         if (most)
             add_way(p, most, ranking, &ways);
         /* to be tested and measured: several stages where one would do */
-        if (ranking->wanted && most == trips_of(p) && whole(p) && most > p->ring)
-            add_way(p, p->ring, ranking, &ways);
+        if (ranking->wanted && most == trips_of(p) && whole(p) && most > p->skinny.ring)
+            add_way(p, p->skinny.ring, ranking, &ways);
         if (!ways.count)
             continue;
         for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
             p->waves = groups * splits[s];
-            if (groups > 1 && plan_rows_per_workgroup(p) >= 2 * p->problem.n)
+            if (groups > 1 && rows_of_workgroup(p) >= 2 * p->problem.n)
                 break; /* nothing to do for so many */
             if (!busy_enough(p, ranking))
                 continue;
             for (int i = 0; i < ways.count; i++) {
                 if (ways.stage[i] && p->waves < STAGE_WAVES && !ranking->wanted)
                     continue; /* a few waves would copy more than they share */
-                p->stage = ways.stage[i];
+                p->skinny.stage = ways.stage[i];
                 p->phase = ways.phase[i];
                 try_walking(p, &ways.counts[i], ranking);
             }
         }
     }
-    p->stage = 0;
+    p->skinny.stage = 0;
 }
 
 static void try_shapes(struct plan *p, struct model_ranking *ranking)
@@ -497,15 +543,17 @@ static void try_shapes(struct plan *p, struct model_ranking *ranking)
             const bool power = !(rows[r] & (rows[r] - 1));
             if (!power && !any_rows(p))
                 continue;
-            p->rows_per_wave = rows[r];
-            p->ring = rings[i];
-            const int loads = p->rows_per_wave * p->ring, sums = p->rows_per_wave * columns_of(p);
-            if (sums > VALUES_MAX || loads > LOADS_MAX || p->ring * columns_of(p) > LOADS_MAX ||
-                (p->rows_per_wave > 1 && p->rows_per_wave * p->row_lanes > p->problem.n))
+            p->skinny.rows = rows[r];
+            p->skinny.ring = rings[i];
+            const int loads = p->skinny.rows * p->skinny.ring,
+                      sums = p->skinny.rows * columns_of(p);
+            if (sums > VALUES_MAX || loads > LOADS_MAX ||
+                p->skinny.ring * columns_of(p) > LOADS_MAX ||
+                (p->skinny.rows > 1 && p->skinny.rows * p->skinny.row_lanes > p->problem.n))
                 continue;
             /* conversions make longer code, those in software more */
-            if ((p->fp8 && !plan_of_bytes(p) && sums * p->ring > VALUES_MAX) ||
-                (p->fp8 == FP8_SOFTWARE && loads > LOADS_MAX / 2))
+            if ((p->skinny.fp8 && !of_bytes(p) && sums * p->skinny.ring > VALUES_MAX) ||
+                (p->skinny.fp8 == FP8_SOFTWARE && loads > LOADS_MAX / 2))
                 continue;
             try_waves(p, ranking);
         }
@@ -516,7 +564,7 @@ static void try_products(struct plan *p, enum plan_products products, int row_la
                          struct model_ranking *ranking)
 {
     p->products = products;
-    p->row_lanes = row_lanes;
+    p->skinny.row_lanes = row_lanes;
     try_shapes(p, ranking);
 }
 
@@ -542,43 +590,182 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     const enum plan_products f32 = has & CAP_PK_FMA_F32 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;
 
     p.wave_size = p.target->wave_size;
-    p.chunk = vector_of(q);
-    p.fp8 = fp8_of(q, p.target);
-    if (p.chunk == 1) {
+    p.skinny.vector = vector_of(q);
+    p.skinny.fp8 = fp8_of(q, p.target);
+    if (p.skinny.vector == 1) {
         try_products(&p, PRODUCTS_PLAIN, 1, ranking);
     } else if (q->a == QUERN_F32) {
         try_products(&p, f32, 1, ranking);
-    } else if (p.fp8 && p.fp8 != FP8_SOFTWARE && dtype_bytes(q->a) == 1) {
+    } else if (p.skinny.fp8 && p.skinny.fp8 != FP8_SOFTWARE && dtype_bytes(q->a) == 1) {
         /* A matrix instruction, which takes eight rows of W, is better in any case where there is
          * much else to do, also when such groups of rows leave compute units idle. */
         const bool eight = has & CAP_MFMA_FP8 && q->n >= 8;
-        if (!eight || (p.fp8 == FP8_NATIVE && p.m_tile == 1))
+        if (!eight || (p.skinny.fp8 == FP8_NATIVE && p.m_tile == 1))
             try_products(&p, has & CAP_DOT4_F32_FP8 ? PRODUCTS_DOT4 : f32, 1, ranking);
         if (has & CAP_MFMA_FP8)
             try_products(&p, PRODUCTS_MATRIX, 8, ranking);
     } else {
         const bool dot2 = has & (q->a == QUERN_BF16 ? CAP_DOT2_F32_BF16 : CAP_DOT2_F32_F16);
-        if (p.fp8 || !dot2)
+        if (p.skinny.fp8 || !dot2)
             try_products(&p, f32, 1, ranking);
         try_halves(&p, ranking);
     }
 }
 
-static bool alike(const struct plan *p, const struct plan *q)
+/* ---- What is said of a kernel ---------------------------------------------------------------- */
+
+/* How the processor meets fp8, and what it is when it is multiplied. */
+static void fp8_explain(const struct plan *p, struct str *out)
 {
-    return p->rows_per_wave == q->rows_per_wave && p->products == q->products &&
-           p->split_k == q->split_k && p->ring == q->ring && p->stage == q->stage &&
-           !p->resident == !q->resident;
+    const char *const made = plan_of_f32(p) ? "f32" : p->problem.a == QUERN_BF16 ? "bf16" : "f16";
+    const enum plan_fp8 fp8 = p->skinny.fp8;
+
+    str_addf(out, "  fp8        %s",
+             fp8 == FP8_NATIVE   ? "known to the processor"
+             : fp8 == FP8_HALVED ? "OCP's; turned into FNUZ, which the processor knows"
+                                 : "not known to the processor; made f16 by shifts");
+    if (!of_bytes(p) && (fp8 != FP8_SOFTWARE || strcmp(made, "f16")))
+        str_addf(out, ", %s %s", fp8 == FP8_SOFTWARE ? "then" : "and made", made);
+    str_add(out, "\n");
 }
 
-static void shape(const struct plan *p, struct str *out)
+static const char *products_text(const struct plan *p)
 {
-    const int rows = p->rows_per_wave * p->row_lanes;
-
-    str_addf(out, "%d wave%s, %d row%s, ring of %d, split %d%s%s%s", p->waves,
-             p->waves == 1 ? "" : "s", rows, rows == 1 ? "" : "s", p->ring, p->split_k,
-             p->products == PRODUCTS_MATRIX ? ", matrix" : "", p->stage ? ", A in LDS" : "",
-             p->resident ? ", walking" : "");
+    if (!is_matrices(p))
+        return NULL;
+    return p->skinny.row_lanes == 8
+               ? "of eight rows of W with eight of A, by 16x16x32 matrix instructions"
+               : "of four rows of W with four of A, by 4x4x4 matrix instructions";
 }
 
-const struct model_family simt_skinny = {candidates, alike, shape};
+static void explain(const struct plan *p, struct str *out)
+{
+    const struct simt_skinny_shape *const s = &p->skinny;
+
+    explain_begin(p, out);
+    explain_waves(p, rows_of_wave(p), s->vector, s->split_k, out);
+    explain_products(p, products_text(p), out);
+    /* a plan of one wave for each row counts a few bytes that it does not use */
+    explain_resources(p, s->stage ? "a part of A" : s->split_k > 1 ? "sums of waves" : NULL, out);
+    if (s->fp8)
+        fp8_explain(p, out);
+    str_addf(out, "  ring       a lane has asked for %d chunk%s of each row at any time\n", s->ring,
+             s->ring == 1 ? "" : "s");
+    if (s->stage)
+        str_addf(out, "  A          in LDS, %d chunks of each row and wave at a time\n", s->stage);
+    if (p->resident)
+        str_addf(out,
+                 "  walk       %d workgroup%s for each compute unit of the device at hand; on this "
+                 "part each walks over up to %" PRId64 " groups of rows\n",
+                 p->resident, p->resident == 1 ? "" : "s", p->estimate.walk);
+    explain_end(p, out);
+}
+
+static const char *w_type(const struct plan *p)
+{
+    return field_element(problem_weight_type(&p->problem));
+}
+
+static bool has_fp8(const struct plan *p)
+{
+    return p->skinny.fp8 != 0;
+}
+
+static const char *fp8_form(const struct plan *p)
+{
+    return field_fp8_form(p->skinny.fp8);
+}
+
+static int64_t a_scaled(const struct plan *p)
+{
+    return has_fp8(p) && problem_weight_type(&p->problem) == p->problem.a;
+}
+
+static int64_t b_scaled(const struct plan *p)
+{
+    return has_fp8(p);
+}
+
+static int64_t is_paired(const struct plan *p)
+{
+    return dual_dot2(p);
+}
+
+static int64_t walks(const struct plan *p)
+{
+    return p->resident != 0;
+}
+
+static bool makes_halves(const struct plan *p)
+{
+    return p->skinny.fp8 == FP8_SOFTWARE;
+}
+
+static const struct plan_field formats[] = {
+    {FIELD_WORD("W_TYPE", w_type, "elements of W")},
+    {FIELD_WORD("A_TYPE", field_a_type, "elements of A")},
+    {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},
+    {FIELD_WORD("FNUZ", field_fp8_kind, "which kind of fp8"), .when = has_fp8},
+    {FIELD_WORD("FORM", fp8_form, "how it is understood"), .when = has_fp8},
+    {FIELD_OF(FIELD_FLAG, "A_SCALED", a_scaled, "whether A has a scale")},
+    {FIELD_OF(FIELD_FLAG, "B_SCALED", b_scaled, "whether W has one")},
+    {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting")},
+    {FIELD_WORD("PRODUCTS", field_products, "how weights are multiplied")},
+    {FIELD_OF(FIELD_FLAG, "PAIRED", is_paired, "whether they are issued in pairs,")},
+    {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
+    {0},
+};
+
+static const struct plan_field shape[] = {
+    {FIELD_AT(FIELD_NUMBER, "ROWS", skinny.rows, "rows of W that a lane works on"), .word = "rows"},
+    {FIELD_AT(FIELD_NUMBER, "ROW_LANES", skinny.row_lanes,
+              "lanes side by side with rows of their own"),
+     .word = "row_lanes", .was = "lanes"},
+    {FIELD_AT(FIELD_NUMBER, "SPLIT_K", skinny.split_k, "waves that share those rows along K"),
+     .word = "split_k"},
+    {FIELD_AT(FIELD_NUMBER, "VECTOR", skinny.vector, "weights of a row for one lane in one load"),
+     .word = "vector", .was = "chunk"},
+    {FIELD_AT(FIELD_NUMBER, "RING", skinny.ring, "loads of a row that are under way"),
+     .word = "ring"},
+    {FIELD_AT(FIELD_NUMBER, "STAGE", skinny.stage,
+              "loads of a row whose part of A is in LDS; 0: A is not"),
+     .word = "stage"},
+    {FIELD_OF(FIELD_FLAG, "WALKS", walks, "whether workgroups walk over groups of rows")},
+    {.kind = FIELD_SHAPE,
+     .at = offsetof(struct plan, resident),
+     .bytes = sizeof((struct plan *)0)->resident,
+     .word = "resident",
+     .by_waves = true},
+    {FIELD_AT(FIELD_NUMBER, "WAVES_PER_SIMD", estimate.waves_per_simd,
+              "that registers must leave room for")},
+    {FIELD_AT(FIELD_NUMBER, "PHASES", phase, "1: groups start apart along K, 2: waves do")},
+    {0},
+};
+
+static const struct plan_fields fields[] = {{.rows = layer_fields}, {.rows = formats},
+                                            {.rows = tile_fields},  {.rows = shape},
+                                            {.rows = grid_fields},  {0}};
+
+static const struct plan_template templates[] = {{.name = "prelude/prelude"},
+                                                 {.name = "prelude/reduce"},
+                                                 {.name = "prelude/round"},
+                                                 {.name = "prelude/stage"},
+                                                 {.name = "decode/dense"},
+                                                 {.name = "decode/fp8", .when = has_fp8},
+                                                 {.name = "prelude/dual_dot2", .when = dual_dot2},
+                                                 {.name = "family/simt_skinny"},
+                                                 {0}};
+
+const struct family family_simt_skinny = {
+    .name = "simt_skinny",
+    .units = PLAN_UNITS_VECTOR,
+    .takes = takes,
+    .accepts = accepts,
+    .candidates = candidates,
+    .dual_dot2 = dual_dot2,
+    .plain_text = makes_halves,
+    .explain = explain,
+    .fields = fields,
+    .templates = templates,
+    .predequant = SWITCH_OFF,
+};

@@ -3,7 +3,8 @@
  * Candidates, estimate and choice for the family simt_w4. The costs were fitted to code that hipRTC
  * 6.4.3 made of the template (docs/kernels.md has the table); cost_model.c makes a choice of them.
  */
-#include "plan/simt_w4.h"
+#include "plan/explain.h"
+#include "plan/family.h"
 
 #include <inttypes.h>
 
@@ -21,7 +22,13 @@
 #define WAVES_RDNA     8
 #define REGISTERS_GFX9 128 /* four waves of CDNA 2 and later, two of what came before */
 
-quern_status simt_w4_accepts(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *p, const struct target *t)
+{
+    (void)t;
+    return p->op == QUERN_OP_GEMM && problem_has_group(p) && p->wq != QUERN_W_INT4;
+}
+
+static quern_status accepts(const struct quern_problem *p, const struct target *t)
 {
     FAIL_IF(!weight_is_table(p->wq) && p->wq != QUERN_W_MXFP4, QUERN_E_DECLINED,
             "wq=%s has no kernel in this version, which does wq=nf4, wq=fp4 and wq=mxfp4",
@@ -73,7 +80,7 @@ static bool widens(const struct plan *p)
 
 static int64_t weights_of_step(const struct plan *p)
 {
-    return (int64_t)p->wave_size * p->chunk;
+    return (int64_t)p->wave_size * p->simt_w4.chunk;
 }
 
 /* Steps that a row takes, dealt out to split_k waves; one of a tail comes on top. */
@@ -81,7 +88,7 @@ static int64_t steps_of(const struct plan *p)
 {
     const int64_t k = p->problem.k, step = weights_of_step(p);
 
-    return p->tail ? k / step : model_ceil_div(k, step);
+    return p->simt_w4.tail ? k / step : model_ceil_div(k, step);
 }
 
 /* Weights for one lane of a step that holds what whole steps leave of K, 0 when it would be no
@@ -95,13 +102,13 @@ static int tail_of(const struct plan *p)
         return 0;
     while (tail * (int64_t)p->wave_size < rest)
         tail *= 2;
-    return tail < p->chunk ? tail : 0;
+    return tail < p->simt_w4.chunk ? tail : 0;
 }
 
 /* Steps of one wave. */
 static int64_t trips_of(const struct plan *p)
 {
-    return model_ceil_div(steps_of(p), p->split_k);
+    return model_ceil_div(steps_of(p), p->simt_w4.split_k);
 }
 
 /* Whether the template unrolls them. */
@@ -109,8 +116,14 @@ static bool unrolled(const struct plan *p)
 {
     const int64_t trips = trips_of(p);
 
-    return trips == 1 || p->ahead ||
+    return trips == 1 || p->simt_w4.ahead ||
            (p->products == PRODUCTS_MATRIX && trips == 2 && p->m_tile == 4);
+}
+
+/* The compiler makes pairs of f16 on gfx11 alone. */
+static bool dual_dot2(const struct plan *p)
+{
+    return p->simt_w4.rows > 1 && model_dual_dot2(p);
 }
 
 /* Instructions that multiply. Where the text pairs them it finds a partner for each in another
@@ -119,14 +132,14 @@ static int product_slots(const struct plan *p, int pairs)
 {
     const bool f32 = p->products == PRODUCTS_PLAIN && p->target->capabilities & CAP_VOPD;
 
-    return plan_dual_dot2(p) ? pairs / 2 : f32 ? pairs * 9 / 8 : model_product_slots(p, pairs);
+    return dual_dot2(p) ? pairs / 2 : f32 ? pairs * 9 / 8 : model_product_slots(p, pairs);
 }
 
 /* Instructions of a wave in a step with chunks of `chunk` weights, but for those of the loop. */
 static int chunk_slots(const struct plan *p, int chunk)
 {
     const struct quern_problem *const q = &p->problem;
-    const int r = p->rows_per_wave, m = p->m_tile, pairs = chunk / 2;
+    const int r = p->simt_w4.rows, m = p->m_tile, pairs = chunk / 2;
     /* scaling a sum: two halves to add first, or one of four to choose */
     const int finish = p->products == PRODUCTS_PACKED ? 3 : p->products == PRODUCTS_MATRIX ? 3 : 1;
     int slots = 2 * pairs * r; /* an address and an LDS load for each pair of weights */
@@ -142,9 +155,9 @@ static int chunk_slots(const struct plan *p, int chunk)
 
 static uint32_t step_slots(const struct plan *p)
 {
-    int slots = chunk_slots(p, p->chunk);
+    int slots = chunk_slots(p, p->simt_w4.chunk);
 
-    if (p->tail && p->problem.k % weights_of_step(p))
+    if (p->simt_w4.tail && p->problem.k % weights_of_step(p))
         slots -= 6;                /* the end of K is the tail's */
     slots += unrolled(p) ? 3 : 11; /* offsets; loop */
     slots += p->phase ? unrolled(p) ? 1 : 4 : 0;
@@ -153,22 +166,22 @@ static uint32_t step_slots(const struct plan *p)
 
 static uint32_t tail_slots(const struct plan *p)
 {
-    if (!p->tail)
+    if (!p->simt_w4.tail)
         return 0;
-    const int slots = chunk_slots(p, p->tail);
-    const bool whole = p->problem.k % weights_of_step(p) == p->tail * (int64_t)p->wave_size;
+    const int slots = chunk_slots(p, p->simt_w4.tail);
+    const bool whole = p->problem.k % weights_of_step(p) == p->simt_w4.tail * (int64_t)p->wave_size;
     return (uint32_t)(slots + 3 -
-                      (whole && p->problem.k % ((int64_t)p->wave_size * p->tail) ? 6 : 0));
+                      (whole && p->problem.k % ((int64_t)p->wave_size * p->simt_w4.tail) ? 6 : 0));
 }
 
 /* Instructions of a wave before, between and after its steps: addresses, reduction, store. */
 static uint32_t setup_slots(const struct plan *p)
 {
-    const int r = p->rows_per_wave, m = p->m_tile;
+    const int r = p->simt_w4.rows, m = p->m_tile;
 
     return (uint32_t)(48 + (has_seam(&p->problem) ? 22 : 8) * r + 14 * m +
                       (p->wave_size == 64 ? 4 : 2) * m * r +
-                      (p->split_k > 1 ? 20 + 2 * p->split_k : 0));
+                      (p->simt_w4.split_k > 1 ? 20 + 2 * p->simt_w4.split_k : 0));
 }
 
 /* Of the table: a pair has a copy in every bank of LDS; but in 32 of 64 for small layers and short
@@ -193,26 +206,27 @@ static bool may_be_ahead(const struct plan *p)
 {
     const int64_t trips = trips_of(p);
 
-    return p->m_tile <= 2 && steps_of(p) % p->split_k == 0 &&
-           (trips == 2 || (trips == 1 && p->tail));
+    return p->m_tile <= 2 && steps_of(p) % p->simt_w4.split_k == 0 &&
+           (trips == 2 || (trips == 1 && p->simt_w4.tail));
 }
 
 static uint32_t vgprs(const struct plan *p)
 {
-    const int r = p->rows_per_wave, m = p->m_tile;
+    const int r = p->simt_w4.rows, m = p->m_tile;
     const bool f32 = p->problem.a == QUERN_F32;
-    const int batches = p->chunk / (f32 ? 4 : 8);
+    const int batches = p->simt_w4.chunk / (f32 ? 4 : 8);
     const int ring = model_at_most(batches, m > 2 ? 2 : 4); /* batches of A, as in the template */
     const int sums = p->products == PRODUCTS_PACKED ? 3 : p->products == PRODUCTS_MATRIX ? 5 : 2;
     /* sums of an unrolled step are its share of the total */
-    const int other = p->products == PRODUCTS_MATRIX && p->ahead ? 4 : 16;
+    const int other = p->products == PRODUCTS_MATRIX && p->simt_w4.ahead ? 4 : 16;
     const int scales = p->problem.scale == QUERN_SCALE_NESTED ? 4
                        : p->problem.scale == QUERN_SCALE_E8M0 ? 3
                                                               : 2;
 
-    return (uint32_t)(p->chunk / 8 * r * (p->ahead ? 2 : 1) /* packed weights */ +
-                      (p->tail ? (p->ahead ? p->tail / 8 + 3 : 2) * r : 0) /* those of the tail */ +
-                      (widens(p) ? 12 : 8) * r /* decoded */ + scales * r + 4 * ring * m +
+    return (uint32_t)(p->simt_w4.chunk / 8 * r * (p->simt_w4.ahead ? 2 : 1) /* packed weights */ +
+                      (p->simt_w4.tail ? (p->simt_w4.ahead ? p->simt_w4.tail / 8 + 3 : 2) * r
+                                       : 0) /* those of the tail */
+                      + (widens(p) ? 12 : 8) * r /* decoded */ + scales * r + 4 * ring * m +
                       sums * m * r + other + (plan_of_f32(p) ? 3 * m : 0));
 }
 
@@ -237,21 +251,24 @@ static void count(struct plan *p, struct model_counts *counts)
     const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
     const int64_t steps = steps_of(p), trips = trips_of(p);
 
-    p->phase = model_phase(p, q->k / 2, trips);
+    p->phase = model_phase(p, q->k / 2, trips, p->simt_w4.ahead);
     const uint32_t step = step_slots(p), tail = tail_slots(p);
     *counts = (struct model_counts){
+        .wave_rows = p->simt_w4.rows,
+        .split_k = p->simt_w4.split_k,
+        .ahead = p->simt_w4.ahead,
         .vgprs = vgprs(p),
         .step_slots = step,
         .setup_slots = setup_slots(p),
         .shared_slots = table_slots(p),
         /* weights of the tail came with the first; it evens out steps that do not come out even */
-        .last_slots = steps % p->split_k ? 0 : tail,
+        .last_slots = steps % p->simt_w4.split_k ? 0 : tail,
         .trips = trips,
         .row_slots = steps * step + tail,
         .memory_cycles = model_memory_cycles(p, q->n * q->k / 2 +
                                                     q->n * (q->k / problem_group(q)) * scale_bytes),
-        .flight_bytes =
-            (int64_t)p->rows_per_wave * p->wave_size * p->chunk / 2 * (p->ahead ? trips : 1)};
+        .flight_bytes = (int64_t)p->simt_w4.rows * p->wave_size * p->simt_w4.chunk / 2 *
+                        (p->simt_w4.ahead ? trips : 1)};
 }
 
 static bool estimate(struct plan *p, const struct model_counts *counts)
@@ -280,19 +297,19 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
     bool beaten[2];
 
     for (int ahead = 0; ahead <= may; ahead++) {
-        p->ahead = ahead;
+        p->simt_w4.ahead = ahead;
         count(p, &counts[ahead]);
         phase[ahead] = p->phase;
         beaten[ahead] = model_beaten(p, &counts[ahead], ranking);
     }
     if (beaten[0] && beaten[may])
         return;
-    for (int groups = 1; groups * p->split_k * (int)p->wave_size <= ITEMS_MAX; groups++) {
-        p->waves = groups * p->split_k;
-        if (model_hopeless(p, 1, ranking))
+    for (int groups = 1; groups * p->simt_w4.split_k * (int)p->wave_size <= ITEMS_MAX; groups++) {
+        p->waves = groups * p->simt_w4.split_k;
+        if (model_hopeless(p, &counts[0], ranking))
             continue;
         for (int ahead = may; ahead >= 0; ahead--) {
-            p->ahead = ahead;
+            p->simt_w4.ahead = ahead;
             p->phase = phase[ahead];
             if (!beaten[ahead] && estimate(p, &counts[ahead]))
                 model_put(ranking, p);
@@ -301,7 +318,7 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
 }
 
 /*
- * Every shape that fits, for a plan whose fields up to m_tile are set. More than four rows of W in
+ * Every shape that fits, for a plan whose fields up to meant_for are set. More than four rows of W in
  * a wave would save 4 % of the instructions at M = 1 for 64 registers, and twice the compile time.
  */
 static void candidates(const struct plan *base, struct model_ranking *ranking)
@@ -315,25 +332,99 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
             for (size_t s = 0; s < sizeof splits / sizeof *splits; s++) {
-                p.rows_per_wave = rows[r];
-                p.chunk = chunks[c];
-                p.split_k = splits[s];
-                p.tail = tail_of(&p);
-                if (p.split_k <= steps_of(&p) && p.rows_per_wave * p.m_tile <= VALUES_MAX &&
-                    p.rows_per_wave <= p.problem.n)
+                p.simt_w4.rows = rows[r];
+                p.simt_w4.chunk = chunks[c];
+                p.simt_w4.split_k = splits[s];
+                p.simt_w4.tail = tail_of(&p);
+                if (p.simt_w4.split_k <= steps_of(&p) && p.simt_w4.rows * p.m_tile <= VALUES_MAX &&
+                    p.simt_w4.rows <= p.problem.n)
                     try_waves(&p, ranking);
             }
 }
 
-static bool alike(const struct plan *p, const struct plan *q)
+/* ---- What is said of a kernel ---------------------------------------------------------------- */
+
+static void explain(const struct plan *p, struct str *out)
 {
-    return p->rows_per_wave == q->rows_per_wave && p->chunk == q->chunk && p->split_k == q->split_k;
+    const struct simt_w4_shape *const s = &p->simt_w4;
+
+    explain_begin(p, out);
+    explain_waves(p, s->rows, s->chunk, s->split_k, out);
+    if (s->tail)
+        str_addf(out, "  tail       the last step of a row has %d weights per lane\n", s->tail);
+    explain_products(p, NULL, out);
+    explain_resources(p, "table of all pairs of codes", out);
+    explain_end(p, out);
 }
 
-static void shape(const struct plan *p, struct str *out)
+static int64_t table_entry(const struct plan *p)
 {
-    str_addf(out, "%d waves, %d rows, %d weights, split %d", p->waves, p->rows_per_wave, p->chunk,
-             p->split_k);
+    return field_table_entry(p->lds_bytes);
 }
 
-const struct model_family simt_w4 = {candidates, alike, shape};
+static int64_t is_paired(const struct plan *p)
+{
+    return dual_dot2(p);
+}
+
+static bool always(const struct plan *p)
+{
+    (void)p;
+    return true;
+}
+
+static const struct plan_field rows[] = {
+    {FIELD_WORD("A_TYPE", field_a_type, "elements of A")},
+    {FIELD_WORD("PRODUCTS", field_products, "how weights are multiplied")},
+    {FIELD_OF(FIELD_FLAG, "PAIRED", is_paired, "whether they are issued in pairs,")},
+    {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
+    {FIELD_OF(FIELD_NUMBER, "ENTRY_BYTES", table_entry, "of LDS for each pair of codes")},
+    {0},
+};
+
+static const struct plan_field shape[] = {
+    {FIELD_AT(FIELD_NUMBER, "ROWS", simt_w4.rows, "rows of W that a wave works on"),
+     .word = "rows"},
+    {FIELD_AT(FIELD_NUMBER, "SPLIT_K", simt_w4.split_k, "waves that share those rows along K"),
+     .word = "split_k"},
+    {FIELD_AT(FIELD_NUMBER, "CHUNK", simt_w4.chunk, "weights of a row for one lane in one step"),
+     .word = "chunk"},
+    {FIELD_AT(FIELD_NUMBER, "TAIL", simt_w4.tail, "weights in a shorter last step; 0: none")},
+    {FIELD_AT(FIELD_NUMBER, "WAVES_PER_SIMD", waves_asked, "that registers must leave room for")},
+    {FIELD_AT(FIELD_NUMBER, "PHASES", phase, "1: groups start apart along K, 2: waves do")},
+    {FIELD_AT(FIELD_BOOL, "AHEAD", simt_w4.ahead, "whether all steps are loaded at the start"),
+     .word = "ahead"},
+    {0},
+};
+
+static const struct plan_fields fields[] = {{.rows = layer_fields},
+                                            {.rows = weight_fields},
+                                            {.rows = rows},
+                                            {.rows = tile_fields},
+                                            {.rows = shape},
+                                            {.rows = grid_fields},
+                                            {0}};
+
+static const struct plan_template templates[] = {{.name = "prelude/prelude"},
+                                                 {.name = "prelude/reduce"},
+                                                 {.choose = template_of_codes},
+                                                 {.choose = template_of_scale},
+                                                 {.name = "decode/pair_table"},
+                                                 {.name = "prelude/dual_dot2", .when = dual_dot2},
+                                                 {.name = "prelude/products"},
+                                                 {.name = "family/simt_w4"},
+                                                 {0}};
+
+const struct family family_simt_w4 = {
+    .name = "simt_w4",
+    .units = PLAN_UNITS_VECTOR,
+    .takes = takes,
+    .accepts = accepts,
+    .candidates = candidates,
+    .dual_dot2 = dual_dot2,
+    .plain_text = always,
+    .explain = explain,
+    .fields = fields,
+    .templates = templates,
+    .predequant = SWITCH_OFF,
+};

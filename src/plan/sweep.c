@@ -9,35 +9,20 @@
 /* Rows of A of the last line. */
 #define ROWS_MAX 2048
 
-/* The family of a column; 0: the problem has none. */
-static enum plan_family family_of(const struct plan_set *set, enum plan_units units)
-{
-    const enum plan_family vector = decode_family_of(&set->plans[0].problem)->id;
-
-    for (size_t i = 0; i < set->count; i++) {
-        const enum plan_family family = set->plans[i].family;
-        const enum plan_units its = family == FAMILY_MMA_TILE ? PLAN_UNITS_TILES
-                                    : family == vector        ? PLAN_UNITS_VECTOR
-                                                              : PLAN_UNITS_MATRIX;
-        if (its == units)
-            return family;
-    }
-    return units == PLAN_UNITS_VECTOR ? vector : 0;
-}
-
-/* The model's choice of a family for slices of m rows, or of as many as its kernels take at most.
- */
+/* The model's choice for slices of m rows, or of as many as the family's kernels take at most. */
 static bool choose(const struct plan_set *set, enum plan_units units, int m, struct plan *p)
 {
-    const struct plan *const largest = &set->plans[set->count - 1];
-    const enum plan_family family = family_of(set, units);
+    const struct plan *const largest = &set->plans[set->count - 1], *of_units = NULL;
     const int most = units == PLAN_UNITS_VECTOR ? PLAN_SIMT_M_MAX : PLAN_MMA_M_MAX;
 
-    if (!family)
+    for (size_t i = 0; i < set->count; i++)
+        if (plan_units(&set->plans[i]) == units)
+            of_units = &set->plans[i];
+    if (!of_units && units != PLAN_UNITS_VECTOR)
         return false;
     if (units == PLAN_UNITS_TILES) {
         const struct plan *best = largest, *const other = largest - 1;
-        if (set->count > 1 && other->family == FAMILY_MMA_TILE &&
+        if (set->count > 1 && plan_units(other) == PLAN_UNITS_TILES &&
             plan_launch_cycles(other, m) < plan_launch_cycles(best, m))
             best = other;
         *p = *best;
@@ -46,10 +31,11 @@ static bool choose(const struct plan_set *set, enum plan_units units, int m, str
     *p = (struct plan){.problem = largest->problem,
                        .force = largest->force,
                        .target = largest->target,
-                       .family = family};
-    const int least = decode_family_by(family)->fewest_rows(p);
+                       .family = of_units ? of_units->family
+                                          : family_of(&largest->problem, largest->target, units)};
+    const int least = p->family->fewest_rows ? p->family->fewest_rows(p) : 1;
     p->m_hi = p->m_tile = m < least ? least : m < most ? m : most;
-    return model_choose(decode_family_by(family)->model, NULL, p) == QUERN_OK;
+    return model_choose(NULL, p) == QUERN_OK;
 }
 
 bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, struct plan_cost *cost)
@@ -107,7 +93,7 @@ void plan_explain_sweep(const struct plan_set *set, struct str *out)
 {
     const struct plan *const first = &set->plans[0];
 
-    if (first->family == FAMILY_DEQUANT) {
+    if (plan_units(first) == PLAN_UNITS_NONE) {
         str_addf(out, "%s serves every M\n", first->symbol);
         return;
     }
@@ -126,7 +112,6 @@ void plan_explain_sweep(const struct plan_set *set, struct str *out)
     }
     for (size_t i = 1; i < set->count; i++)
         if (set->plans[i].family != set->plans[i - 1].family)
-            str_addf(out, "%s takes over from %s at M = %d\n",
-                     decode_family_by(set->plans[i].family)->name,
-                     decode_family_by(set->plans[i - 1].family)->name, set->plans[i].m_lo);
+            str_addf(out, "%s takes over from %s at M = %d\n", set->plans[i].family->name,
+                     set->plans[i - 1].family->name, set->plans[i].m_lo);
 }

@@ -11,6 +11,7 @@
 
 #include "plan/family.h"
 #include "plan/plan.h"
+#include "t_shape.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -167,8 +168,9 @@ static void sweep_csv_row(FILE *f, const struct sweep_peers *peers, const struct
 
     fprintf(f, "%s,%s,%s,%d,%d,%s,%s,%d,", r->shape->wq ? r->shape->wq : "nf4", r->shape->model,
             r->shape->layer, r->shape->n, r->shape->k, p->target->name, type, r->m);
-    fprintf(f, "%s,%d,%d,%d,%d,%lld,%zu,", decode_family_by(p->family)->name, p->waves,
-            p->rows_per_wave, p->chunk, p->split_k, (long long)p->estimate.workgroups, r->launches);
+    fprintf(f, "%s,%d,%d,%d,%d,%lld,%zu,", p->family->name, p->waves, t_shape_word(p, "rows"),
+            t_shape_word(p, "chunk"), t_shape_word(p, "split_k"), (long long)p->estimate.workgroups,
+            r->launches);
     fprintf(f, "%.2f,", r->slots);
     if (theirs > 0)
         fprintf(f, "%.2f", theirs);

@@ -9,6 +9,7 @@
 #include "t_paths.h"
 
 #include "base/error.h"
+#include "plan/family.h"
 #include "plan/plan.h"
 #include "problem/problem.h"
 #include "quant/quant.h"
@@ -141,7 +142,7 @@ quern_status t_tile_op(quern_ctx *ctx, const char *target, const char *text, que
 
     TRY(plan_make(&p, target_named(target), &set));
     const struct plan *const last = &set.plans[set.count - 1];
-    FAIL_IF(last->family != FAMILY_MMA_TILE, QUERN_E_INTERNAL, "the last kernel is none of tiles");
+    FAIL_IF(last->family != &family_mma_tile, QUERN_E_INTERNAL, "the last kernel is none of tiles");
     *tile = last->m_tile;
     plan_shape(last, shape);
     return quern_op_create_shape(ctx, &p, last->m_hi, shape, op);

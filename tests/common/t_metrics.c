@@ -11,6 +11,7 @@
 
 #include "object/object.h"
 #include "plan/plan.h"
+#include "t_shape.h"
 #include "target/target.h"
 
 #include <stdio.h>
@@ -196,7 +197,7 @@ static int split_of(const struct quern_problem *problem, const char *target, int
 
     must(problem_normalise(problem, &normal), target);
     must(plan_make(&normal, target_named(target), &set), target);
-    return plan_for(&set, m)->split_k;
+    return t_shape_word(plan_for(&set, m), "split_k");
 }
 
 struct t_metrics t_metrics_of(quern_ctx *ctx, const char *target, const char *text, int m)

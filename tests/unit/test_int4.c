@@ -15,6 +15,7 @@
 
 #include "gen/gen.h"
 #include "object/object.h"
+#include "plan/family.h"
 #include "plan/plan.h"
 #include "target/target.h"
 
@@ -149,7 +150,7 @@ static void test_halves_of_tiles(void **state)
                  i % 2);
         const struct quern_problem p = t_problem(text);
         assert_int_equal(plan_make(&p, target_named("gfx1201"), &set), QUERN_OK);
-        halves += plan_for(&set, 8)->m_tile == 8 && plan_for(&set, 8)->family == FAMILY_MMA_INT4;
+        halves += plan_for(&set, 8)->m_tile == 8 && plan_for(&set, 8)->family == &family_mma_int4;
         t_runs_add("gfx1201", 5 + i % 4, "%s", text);
     }
     assert_true(halves >= 15);
@@ -168,8 +169,8 @@ static void test_room_for_three_tiles(void **state)
         const struct quern_problem p = t_problem(problems[i]);
         assert_int_equal(plan_make(&p, target_named("gfx1151"), &set), QUERN_OK);
         const struct plan *const plan = plan_for(&set, 16);
-        assert_int_equal(plan->family, FAMILY_MMA_INT4);
-        assert_int_equal(plan->rows_per_wave, 64);
+        assert_ptr_equal(plan->family, &family_mma_int4);
+        assert_int_equal(plan->matrix.rows, 64);
         assert_int_equal(plan->lds_bytes / ((unsigned)plan->waves * 1024), 3);
         t_runs_add("gfx1151", 16, "%s", problems[i]);
     }
@@ -313,12 +314,14 @@ static struct mix mix_of(const char *text, const char *target, int rows)
                      QUERN_OK);
     assert_int_equal(plan_make(&p, target_named(target), &set), QUERN_OK);
     const struct plan *const plan = plan_for(&set, rows);
-    mix.words = plan->rows_per_wave * plan->chunk / 8;
-    if (plan->family == FAMILY_MMA_INT4)
-        mix.words = mix.words / 16 * plan->ring;
+    const struct simt_int4_shape *const simt = &plan->simt_int4;
+    const struct matrix_shape *const matrix = &plan->matrix;
+    const bool tiles = plan->family == &family_mma_int4;
+    const int chunk = tiles ? matrix->chunk : simt->chunk;
+    mix.words = tiles ? matrix->rows * chunk / 8 / 16 * matrix->units : simt->rows * chunk / 8;
     /* two of a chunk of A, with ones and with decoded zeros; where instructions are cheap to
      * repeat the compiler repeats that loop once */
-    mix.sums = plan->chunk * (target_named(target)->wave_size == 64 ? 1 : 2);
+    mix.sums = chunk * (target_named(target)->wave_size == 64 ? 1 : 2);
     object_free(&object);
     quern_op_release(op);
     quern_close(ctx);
@@ -436,7 +439,7 @@ static void test_sums_need_pairs(void **state)
 
     (void)state;
     assert_int_equal(plan_make(&p, target_named("gfx1151"), &set), QUERN_OK);
-    assert_int_equal(plan_for(&set, 16)->bias, BIAS_SHARED);
+    assert_int_equal(plan_for(&set, 16)->matrix.code_offset, CODE_OFFSET_SHARED);
     assert_int_equal(gen_source(plan_for(&set, 16), &source), QUERN_OK);
     gen_options(plan_for(&set, 16), &options);
     char *const text = str_take(&source), *const at = strstr(text, pairs);

@@ -11,6 +11,7 @@
 
 #include "gen/gen.h"
 #include "plan/args.h"
+#include "plan/family.h"
 #include "plan/plan.h"
 
 #include <limits.h>
@@ -74,7 +75,7 @@ static void check_slices(const struct plan_set *set, int64_t m)
     struct plan_slice slices[2];
     const size_t count = plan_slices(set, m, slices);
     const struct plan *const largest = &set->plans[set->count - 1];
-    const bool mixed = largest->family == FAMILY_MMA_TILE && m > PLAN_MMA_M_MAX;
+    const bool mixed = largest->family == &family_mma_tile && m > PLAN_MMA_M_MAX;
     int64_t next = 0;
 
     assert_in_range(count, 1, 2);
@@ -82,7 +83,7 @@ static void check_slices(const struct plan_set *set, int64_t m)
         const struct plan_slice *const s = &slices[i];
         assert_int_equal(s->first, next);
         assert_true(s->slices >= 1);
-        const bool tile = s->plan->family == FAMILY_MMA_TILE;
+        const bool tile = s->plan->family == &family_mma_tile;
         assert_true(s->rows >= s->plan->m_lo || (mixed && tile));
         assert_true(!tile || m >= s->plan->m_lo);
         assert_true(s->rows <= s->plan->m_hi || s->plan == largest ||
@@ -120,7 +121,7 @@ static void check_order(const char *problem, const char *target, int m_max)
     make(problem, target, &set);
     assert_in_range(set.count, 1, PLAN_KERNELS_MAX);
     const struct plan *const largest = &set.plans[set.count - 1];
-    assert_int_equal(largest->family == FAMILY_MMA_TILE, m_max == 0);
+    assert_int_equal(largest->family == &family_mma_tile, m_max == 0);
     assert_true(set.m_max == (m_max                             ? m_max
                               : largest->m_lo > largest->m_tile ? largest->m_lo
                                                                 : largest->m_tile));
@@ -204,7 +205,7 @@ static void test_finer_tiles(void **state)
     (void)state;
     make("wq=int4 n=8192 k=28672 a=f16", "gfx950", &set);
     const struct plan *const large = &set.plans[set.count - 1], *const fine = large - 1;
-    assert_true(large->family == FAMILY_MMA_TILE && fine->family == FAMILY_MMA_TILE);
+    assert_true(large->family == &family_mma_tile && fine->family == &family_mma_tile);
     assert_true(large->m_tile == 256 && fine->m_tile == 128 && fine->m_hi + 1 == large->m_lo);
     assert_int_equal(plan_slices(&set, 512, slices), 1);
     assert_ptr_equal(slices[0].plan, fine);
@@ -212,7 +213,7 @@ static void test_finer_tiles(void **state)
     assert_ptr_equal(slices[0].plan, large);
     make("wq=nf4 n=8192 k=28672 a=f16", "gfx1151", &set);
     assert_int_equal(set.count, PLAN_KERNELS_MAX - 1); /* the last is for half a tile */
-    assert_int_not_equal(set.plans[set.count - 2].family, FAMILY_MMA_TILE);
+    assert_ptr_not_equal(set.plans[set.count - 2].family, &family_mma_tile);
 }
 
 /* Matrix units take over where they are modelled to be faster, and never from one row of A. */
@@ -244,15 +245,15 @@ static void test_matrix_units(void **state)
         int first = 0;
         snprintf(text, sizeof text, "wq=nf4 n=4096 k=4096 a=%s", cases[i].type);
         make(text, cases[i].target, &set);
-        assert_int_equal(set.plans[0].family, FAMILY_SIMT_W4);
+        assert_ptr_equal(set.plans[0].family, &family_simt_w4);
         assert_int_equal(set.plans[0].m_hi, 1);
         for (size_t j = 0; j < set.count; j++) {
             const struct plan *const p = &set.plans[j];
-            if (p->family == FAMILY_MMA_TILE) {
+            if (p->family == &family_mma_tile) {
                 assert_true(first && j + 2 >= set.count);
                 continue;
             }
-            if (p->family != FAMILY_MMA_W4) {
+            if (p->family != &family_mma_w4) {
                 assert_false(first);
                 continue;
             }
@@ -284,7 +285,7 @@ static void test_matrix_units_int4(void **state)
         snprintf(text, sizeof text, "wq=int4 n=4096 k=4096 a=%s zero=u8", cases[i].type);
         make(text, cases[i].target, &set);
         for (size_t j = set.count; j--;)
-            if (set.plans[j].family == FAMILY_MMA_INT4)
+            if (set.plans[j].family == &family_mma_int4)
                 first = set.plans[j].m_lo;
         if (first != cases[i].first)
             fail_msg("%s %s: matrix units from M = %d, not %d", cases[i].target, cases[i].type,
@@ -329,7 +330,7 @@ static void test_no_more_than_asked_for(void **state)
                 const int last = set.plans[set.count - 1].m_hi;
                 assert_true(last >= rows[r] || set.count == all.count);
                 assert_int_equal(set.m_max, set.count == all.count ? all.m_max : INT_MAX);
-                if (all.plans[all.count - 1].family == FAMILY_MMA_TILE && rows[r] <= 32)
+                if (all.plans[all.count - 1].family == &family_mma_tile && rows[r] <= 32)
                     assert_true(set.count < all.count);
             }
         }
@@ -360,8 +361,8 @@ static void test_force(void **state)
                 assert_int_equal(plan_make_tuned(&p, target_at(t), NULL, &force, &set), QUERN_OK);
                 assert_int_equal(set.plans[0].m_lo, 1);
                 for (size_t j = 0; j < set.count; j++) /* mma_tile decodes into LDS always */
-                    assert_int_equal(set.plans[j].family == FAMILY_MMA_TILE ||
-                                         set.plans[j].staging == STAGING_WEIGHTS,
+                    assert_int_equal(set.plans[j].family == &family_mma_tile ||
+                                         set.plans[j].matrix.staging == STAGING_WEIGHTS,
                                      on);
             }
     assert_int_equal(plan_force_parse("predequant=on", &force), QUERN_OK);
@@ -394,9 +395,9 @@ static void test_only_results_are_cut(void **state)
             assert_int_equal(plan_force_parse(forced ? "predequant=on" : "", &force), QUERN_OK);
             assert_int_equal(plan_make_tuned(&p, target_at(t), NULL, &force, &set), QUERN_OK);
             for (size_t j = 0; j < set.count; j++) {
-                if (set.plans[j].family != FAMILY_MMA_INT4)
+                if (set.plans[j].family != &family_mma_int4)
                     continue;
-                const enum plan_staging way = set.plans[j].staging;
+                const enum plan_staging way = set.plans[j].matrix.staging;
                 scaled += way == STAGING_WEIGHTS || way == STAGING_SCALED;
                 if (!f16)
                     assert_true(way == STAGING_CODES || (way == STAGING_NONE && !forced));
@@ -411,28 +412,33 @@ static void test_only_results_are_cut(void **state)
  * blocks. */
 static void check_tiles(const struct plan *p)
 {
-    const bool staged = p->staging == STAGING_CODES || p->staging == STAGING_WEIGHTS;
+    const bool staged = p->matrix.staging == STAGING_CODES || p->matrix.staging == STAGING_WEIGHTS;
     const bool gfx9 = p->wave_size == 64, own = p->products == PRODUCTS_WMMA11 && !staged;
     const bool halves = p->m_tile == 8; /* of the wave, with half of a step each */
-    const int64_t unit = p->chunk * (gfx9 ? 4 : own || halves ? 1 : 2), part = unit * p->ring;
+    const int64_t unit = p->matrix.chunk * (gfx9            ? 4
+                                            : own || halves ? 1
+                                                            : 2),
+                  part = unit * p->matrix.units;
     const int64_t step = halves ? 2 * part : part, group = problem_group(&p->problem);
 
-    assert_true((p->m_tile % 16 == 0 || halves) && p->rows_per_wave % 16 == 0);
-    assert_true(!halves || (p->products == PRODUCTS_WMMA12 && p->staging == STAGING_NONE));
+    assert_true((p->m_tile % 16 == 0 || halves) && p->matrix.rows % 16 == 0);
+    assert_true(!halves || (p->products == PRODUCTS_WMMA12 && p->matrix.staging == STAGING_NONE));
     assert_true(p->problem.k % step == 0);
-    if (p->staging >= STAGING_WEIGHTS) { /* each lane's weights have one scale */
-        assert_true(group % p->chunk == 0);
+    if (p->matrix.staging >= STAGING_WEIGHTS) { /* each lane's weights have one scale */
+        assert_true(group % p->matrix.chunk == 0);
     } else {
         assert_true(group % unit == 0 && (part % group == 0 || group % part == 0));
     }
-    assert_true(p->split_k <= p->problem.k / step);
-    assert_true(p->phase != PHASE_OF_WAVES && !p->tail && !p->ahead);
+    assert_int_equal(p->waves % p->matrix.split_k, 0);
+    assert_true(p->matrix.split_k <= p->problem.k / step);
+    assert_true(p->phase != PHASE_OF_WAVES);
     /* sums of waves take the place of the table or of staged weights, 1 KiB each at a time */
     assert_true((uint32_t)p->waves * 1024 <= p->lds_bytes);
-    if (staged && !p->bias) { /* rows of a unit lie 16 bytes further apart than they are long */
-        const uint32_t table = p->family == FAMILY_MMA_W4 ? 32768 : 0;
-        const uint32_t wave = (uint32_t)(p->rows_per_wave * (unit * 2 + 16));
-        const uint32_t least = p->family == FAMILY_MMA_W4 || wave > 1024 ? wave : 1024;
+    if (staged &&
+        !p->matrix.code_offset) { /* rows of a unit lie 16 bytes further apart than they are long */
+        const uint32_t table = p->family == &family_mma_w4 ? 32768 : 0;
+        const uint32_t wave = (uint32_t)(p->matrix.rows * (unit * 2 + 16));
+        const uint32_t least = p->family == &family_mma_w4 || wave > 1024 ? wave : 1024;
         assert_int_equal(p->lds_bytes, table + (uint32_t)p->waves * least);
     }
 }
@@ -440,36 +446,38 @@ static void check_tiles(const struct plan *p)
 /* Work-items of family mma_tile share the pieces of a step evenly, and two stages are in LDS. */
 static void check_shared(const struct plan *p)
 {
-    const int items = p->waves * (int)p->wave_size, pieces = p->chunk / 8;
-    const int n_tile = (int)plan_rows_per_workgroup(p);
+    const int items = p->waves * (int)p->wave_size, pieces = p->tile.step / 8;
+    const int n_tile = (int)p->rows_per_workgroup;
 
-    assert_int_equal(p->m_tile % (p->split_k * 16), 0);
-    assert_int_equal(p->problem.k % p->chunk, 0);
+    assert_int_equal(p->waves % p->tile.m_waves, 0);
+    assert_int_equal(p->m_tile % (p->tile.m_waves * 16), 0);
+    assert_int_equal(p->problem.k % p->tile.step, 0);
     assert_true(p->m_tile * pieces % items == 0 && n_tile * pieces % items == 0);
-    assert_int_equal(p->lds_bytes, 2 * (p->m_tile + n_tile) * p->chunk * 2);
-    assert_true(!p->phase && !p->tail && !p->skewed);
+    assert_int_equal(p->lds_bytes, 2 * (p->m_tile + n_tile) * p->tile.step * 2);
+    assert_true(!p->phase && !p->skewed);
 }
 
 static void check_simt(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const int64_t k_of_step = (int64_t)p->wave_size * p->chunk;
+    const int64_t k_of_step = (int64_t)p->wave_size * p->simt_w4.chunk;
 
-    assert_true(p->split_k <= (q->k + k_of_step - 1) / k_of_step);
-    assert_true(problem_group(q) % p->chunk == 0);
-    if (p->tail) { /* shorter than the other steps, after at least one, and long enough */
+    assert_int_equal(p->waves % p->simt_w4.split_k, 0);
+    assert_true(p->simt_w4.split_k <= (q->k + k_of_step - 1) / k_of_step);
+    assert_true(problem_group(q) % p->simt_w4.chunk == 0);
+    if (p->simt_w4.tail) { /* shorter than the other steps, after at least one, and long enough */
         const int64_t rest = q->k % k_of_step;
-        assert_true(problem_group(q) % p->tail == 0 && p->tail < p->chunk);
-        assert_true(q->k > k_of_step && p->split_k <= q->k / k_of_step);
-        assert_true(rest > 0 && rest <= (int64_t)p->wave_size * p->tail);
+        assert_true(problem_group(q) % p->simt_w4.tail == 0 && p->simt_w4.tail < p->simt_w4.chunk);
+        assert_true(q->k > k_of_step && p->simt_w4.split_k <= q->k / k_of_step);
+        assert_true(rest > 0 && rest <= (int64_t)p->wave_size * p->simt_w4.tail);
     }
-    assert_in_range(p->rows_per_wave * p->m_tile, 1, 32);
+    assert_in_range(p->simt_w4.rows * p->m_tile, 1, 32);
 }
 
 static void check_shape(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const int64_t rows = plan_rows_per_workgroup(p);
+    const int64_t rows = p->rows_per_workgroup;
     const struct target *const t = p->target;
     uint32_t grid[3], block[3];
 
@@ -478,19 +486,20 @@ static void check_shape(const struct plan *p)
     assert_true(groups * rows >= q->n && (groups - 1) * rows < q->n);
     assert_int_equal(grid[!p->slices_first], 3);
     assert_true(grid[1] <= 65535);
-    assert_true(p->family == FAMILY_MMA_TILE || groups < 512 || (groups + p->skewed) % 256);
+    assert_true(p->family == &family_mma_tile || groups < 512 || (groups + p->skewed) % 256);
     assert_int_equal(grid[2], 1);
     assert_int_equal(block[0], p->waves * (int)p->wave_size);
     assert_in_range(block[0], p->wave_size, 1024);
     assert_true(block[1] == 1 && block[2] == 1);
     assert_true((uint64_t)groups * block[0] <= UINT32_MAX);
 
-    assert_int_equal(p->waves % p->split_k, 0);
-    if (p->family == FAMILY_MMA_W4 || p->family == FAMILY_MMA_INT4)
+    if (p->family == &family_mma_w4 || p->family == &family_mma_int4)
         check_tiles(p);
-    else if (p->family == FAMILY_MMA_TILE)
+    else if (p->family == &family_mma_tile)
         check_shared(p);
-    else if (p->family != FAMILY_SIMT_INT4)
+    else if (p->family == &family_simt_int4)
+        assert_int_equal(p->waves % p->simt_int4.split_k, 0);
+    else
         check_simt(p);
     assert_true(p->lds_bytes <= t->lds_bytes);
     assert_int_equal(p->wave_size, t->wave_size);
@@ -534,15 +543,16 @@ static void test_shapes_fit(void **state)
 
 static bool same_plan(const struct plan *p, const struct plan *q)
 {
+    char shapes[2][PLAN_SHAPE_MAX];
+
+    plan_shape(p, shapes[0]);
+    plan_shape(q, shapes[1]);
     return problem_equal(&p->problem, &q->problem) && p->target == q->target &&
            p->family == q->family && !strcmp(p->symbol, q->symbol) && p->m_lo == q->m_lo &&
            p->m_hi == q->m_hi && p->m_tile == q->m_tile && p->wave_size == q->wave_size &&
-           p->waves == q->waves && p->rows_per_wave == q->rows_per_wave &&
-           p->split_k == q->split_k && p->chunk == q->chunk && p->tail == q->tail &&
-           p->ahead == q->ahead && p->weights_once == q->weights_once && p->phase == q->phase &&
-           p->skewed == q->skewed && p->slices_first == q->slices_first &&
-           p->products == q->products && p->ring == q->ring && p->staging == q->staging &&
-           p->bias == q->bias && p->lds_bytes == q->lds_bytes && p->waves_asked == q->waves_asked;
+           !strcmp(shapes[0], shapes[1]) && p->weights_once == q->weights_once &&
+           p->phase == q->phase && p->skewed == q->skewed && p->slices_first == q->slices_first &&
+           p->lds_bytes == q->lds_bytes && p->waves_asked == q->waves_asked;
 }
 
 static void test_same_words_same_plan(void **state)
@@ -587,7 +597,7 @@ static void test_budgets(void **state)
         make(text, budgets[i].target, &set);
         for (int j = 0; j < 4; j++) {
             const struct plan *const p = plan_for(&set, 1 << j);
-            const int busy = p->family == FAMILY_MMA_W4 ? 80 : 85;
+            const int busy = p->family == &family_mma_w4 ? 80 : 85;
             const double slots = (double)p->estimate.slots * p->wave_size / (4096.0 * 4096.0);
             if (slots > budgets[i].slots[j])
                 fail_msg("%s on %s: %.2f slots per weight, budget %.2f", p->symbol, p->target->name,
@@ -657,13 +667,13 @@ static void test_halves_of_tiles(void **state)
         assert_int_equal(plan_make_tuned(&p, target_named("gfx1201"), NULL, &force, &set),
                          QUERN_OK);
         const struct plan *const eight = plan_for(&set, 8), *const nine = plan_for(&set, 9);
-        const bool halves = eight->family == FAMILY_MMA_INT4 && eight->m_tile == 8;
+        const bool halves = eight->family == &family_mma_int4 && eight->m_tile == 8;
         if (halves != cases[i].halves)
             fail_msg("%s: eight rows by %s", cases[i].problem, eight->symbol);
-        assert_true(nine->m_tile == 16 && nine->family != FAMILY_SIMT_INT4);
+        assert_true(nine->m_tile == 16 && nine->family != &family_simt_int4);
         assert_true(!halves || eight->estimate.slots * 8 <= nine->estimate.slots * 7);
         for (size_t j = 0; j < set.count; j++)
-            tiles += set.plans[j].family == FAMILY_MMA_TILE;
+            tiles += set.plans[j].family == &family_mma_tile;
         assert_int_equal(tiles, p.n == 4096 ? 2 : 1);
     }
 }
@@ -680,7 +690,7 @@ static void test_small_layers_fill_the_part(void **state)
         make(layers[i], "gfx1151", &set);
         for (size_t j = 0; j < set.count; j++)
             assert_true(set.plans[j].estimate.busy_percent >=
-                        (set.plans[j].family == FAMILY_MMA_W4 ? 80 : 85));
+                        (set.plans[j].family == &family_mma_w4 ? 80 : 85));
     }
 }
 
@@ -705,11 +715,11 @@ static void test_tails(void **state)
         snprintf(problem, sizeof problem, "wq=nf4 n=6144 k=%d group=32 a=bf16", cases[i].k);
         make(problem, "gfx1151", &set);
         const struct plan *const p = &set.plans[0];
-        assert_int_equal(p->chunk, 32);
-        assert_int_equal(p->tail, cases[i].tail);
-        assert_int_equal(p->ahead, cases[i].ahead);
+        assert_int_equal(p->simt_w4.chunk, 32);
+        assert_int_equal(p->simt_w4.tail, cases[i].tail);
+        assert_int_equal(p->simt_w4.ahead, cases[i].ahead);
         plan_explain(p, &text);
-        assert_int_equal(strstr(str_text(&text), "  tail  ") != NULL, p->tail > 0);
+        assert_int_equal(strstr(str_text(&text), "  tail  ") != NULL, p->simt_w4.tail > 0);
         str_free(&text);
     }
 }
@@ -790,7 +800,7 @@ static void test_dequant(void **state)
             assert_int_equal(plan_slices(&set, 1000, slices), 1);
             assert_int_equal(slices[0].slices, 1);
             plan_geometry(p, 1, 0, grid, block);
-            const int64_t each = (int64_t)block[0] * p->chunk * p->chunks;
+            const int64_t each = (int64_t)block[0] * p->dequant.chunk * p->dequant.chunks;
             const int64_t weights = p->problem.n * p->problem.k;
             assert_true(each * grid[0] >= weights && each * (grid[0] - 1) < weights);
             assert_true((uint64_t)grid[0] * block[0] <= UINT32_MAX);

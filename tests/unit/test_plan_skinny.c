@@ -10,6 +10,7 @@
 #include <quern/tool.h>
 
 #include "plan/args.h"
+#include "plan/family.h"
 #include "plan/plan.h"
 #include "target/rates.h"
 
@@ -34,28 +35,29 @@ static struct plan_set plans_of(const char *text, const char *target)
 static void check_shape(const struct plan *p)
 {
     const struct target *const t = p->target;
-    const int64_t n = p->problem.n, k = p->problem.k, rows = plan_rows_per_workgroup(p);
-    const int64_t slot = (int64_t)p->wave_size / p->row_lanes * p->chunk;
+    const int64_t n = p->problem.n, k = p->problem.k, rows = p->rows_per_workgroup;
+    const int64_t slot = (int64_t)p->wave_size / p->skinny.row_lanes * p->skinny.vector;
     const int64_t slots = (k + slot - 1) / slot;
     uint32_t grid[3], block[3];
 
-    assert_int_equal(p->family, FAMILY_SIMT_SKINNY);
+    assert_ptr_equal(p->family, &family_simt_skinny);
     plan_geometry(p, 3, 0, grid, block);
     const int64_t groups = (int64_t)grid[p->slices_first] - p->skewed;
     if (p->resident)
         assert_true(groups == (int64_t)p->resident * t->cus && groups * rows < n);
     else
         assert_true(groups * rows >= n && (groups - 1) * rows < n);
-    assert_in_range(p->stage, 0, (slots + p->split_k - 1) / p->split_k);
+    assert_in_range(p->skinny.stage, 0, (slots + p->skinny.split_k - 1) / p->skinny.split_k);
     assert_int_equal(grid[!p->slices_first], 3);
     assert_in_range(block[0], p->wave_size, 1024);
-    assert_int_equal(p->waves % p->split_k, 0);
-    assert_in_range(p->ring, 1, (slots + p->split_k - 1) / p->split_k);
-    assert_true(p->chunk == 1 || (p->chunk <= k && k * dtype_bytes(p->problem.a) % 4 == 0));
-    assert_true(p->rows_per_wave == 1 || p->rows_per_wave * p->row_lanes <= n);
+    assert_int_equal(p->waves % p->skinny.split_k, 0);
+    assert_in_range(p->skinny.ring, 1, (slots + p->skinny.split_k - 1) / p->skinny.split_k);
+    assert_true(p->skinny.vector == 1 ||
+                (p->skinny.vector <= k && k * dtype_bytes(p->problem.a) % 4 == 0));
+    assert_true(p->skinny.rows == 1 || p->skinny.rows * p->skinny.row_lanes <= n);
     assert_true(p->lds_bytes <= t->lds_bytes);
     /* only where all rounds are whole can readers start apart */
-    assert_true(!p->phase || (k % (slot * p->split_k * p->ring) == 0));
+    assert_true(!p->phase || (k % (slot * p->skinny.split_k * p->skinny.ring) == 0));
     const unsigned fit =
         target_waves_per_simd(t, p->estimate.vgprs, 0, p->wave_size, (unsigned)p->waves);
     assert_true((int)(fit * t->simds) >= p->waves);
@@ -126,7 +128,7 @@ static void test_layers(void **state)
                     fail_msg("%s on %s, %s: not bound by memory", text, t->name,
                              set.plans[s].symbol);
                 /* of fp8 a matrix instruction takes eight rows, which come out less even */
-                if (e->busy_percent < (set.plans[s].row_lanes == 8 ? 50 : 85))
+                if (e->busy_percent < (set.plans[s].skinny.row_lanes == 8 ? 50 : 85))
                     fail_msg("%s on %s, %s: fills %u %%", text, t->name, set.plans[s].symbol,
                              e->busy_percent);
                 if (s == 0 && (double)e->bytes_in_flight < (asked < half ? asked : half))
@@ -204,13 +206,13 @@ static void test_products(void **state)
     for (int i = 0; i < COUNT(cases); i++) {
         snprintf(text, sizeof text, "%s n=4096 k=4096", cases[i].words);
         const struct plan *const p = &plans_of(text, cases[i].target).plans[2];
-        if (p->products != cases[i].products || p->fp8 != cases[i].fp8)
+        if (p->products != cases[i].products || p->skinny.fp8 != cases[i].fp8)
             fail_msg("%s on %s: products %d, fp8 %d", text, cases[i].target, (int)p->products,
-                     (int)p->fp8);
+                     (int)p->skinny.fp8);
         /* rows that are not aligned: one weight at a time */
         snprintf(text, sizeof text, "%s n=4096 k=4097", cases[i].words);
         const bool f32 = strstr(text, "a=f32");
-        assert_true((plans_of(text, cases[i].target).plans[2].chunk == 1) == !f32);
+        assert_true((plans_of(text, cases[i].target).plans[2].skinny.vector == 1) == !f32);
     }
 }
 
@@ -285,13 +287,12 @@ static void test_walks(void **state)
     plan_geometry(p, 1, 16, grid, block);
     assert_int_equal(plan_workgroups(p, grid), p->resident * 16);
     plan_geometry(p, 1, 100000, grid, block); /* never more than there are groups of rows */
-    assert_in_range(plan_workgroups(p, grid), 1, 151936 / plan_rows_per_workgroup(p) + 1);
+    assert_in_range(plan_workgroups(p, grid), 1, 151936 / p->rows_per_workgroup + 1);
     /* what does not walk does not change */
     const struct plan_set other = plans_of("wq=none n=4096 k=4096 a=bf16", "gfx1151");
     assert_int_equal(other.plans[0].resident, 0);
     plan_geometry(&other.plans[0], 1, 16, grid, block);
-    assert_true(plan_workgroups(&other.plans[0], grid) * plan_rows_per_workgroup(&other.plans[0]) >=
-                4096);
+    assert_true(plan_workgroups(&other.plans[0], grid) * other.plans[0].rows_per_workgroup >= 4096);
 }
 
 /* A is staged where compute units of great bandwidth would ask their caches for it too often. */
@@ -300,9 +301,9 @@ static void test_stages(void **state)
     static const char text[] = "wq=none n=4096 k=4096 a=f32";
 
     (void)state;
-    assert_true(plans_of(text, "gfx942").plans[3].stage > 0);
-    assert_int_equal(plans_of(text, "gfx942").plans[0].stage, 0);
-    assert_int_equal(plans_of(text, "gfx1151").plans[3].stage, 0);
+    assert_true(plans_of(text, "gfx942").plans[3].skinny.stage > 0);
+    assert_int_equal(plans_of(text, "gfx942").plans[0].skinny.stage, 0);
+    assert_int_equal(plans_of(text, "gfx1151").plans[3].skinny.stage, 0);
 }
 
 static void expect_explained(const char *text, const char *target, size_t which, const char *part)

@@ -52,9 +52,9 @@ static int most_even(int64_t n, int64_t cus)
 static void check_grid(const struct sweep_shape *s, const char *type, const struct plan_set *set)
 {
     /* how tiles of hundreds of rows fill it depends on M */
-    for (size_t j = 0; j < set->count && set->plans[j].family != FAMILY_MMA_TILE; j++) {
+    for (size_t j = 0; j < set->count && set->plans[j].family != &family_mma_tile; j++) {
         const struct plan *const p = &set->plans[j];
-        const bool tiles = p->family == FAMILY_MMA_W4;
+        const bool tiles = p->family == &family_mma_w4;
         const int most = most_even(tiles ? (s->n + 15) / 16 : s->n, p->target->cus);
         const int asked = tiles ? 80 : 85, least = most < asked ? most : asked;
         if ((int)p->estimate.busy_percent < least)
@@ -103,9 +103,10 @@ static double bytes_in_flight(const struct plan *p)
     const int64_t fullest = (p->estimate.workgroups + t->cus - 1) / t->cus;
     const int64_t fit = (int64_t)p->estimate.waves_per_simd * t->simds / p->waves;
     const int64_t groups = fit < fullest ? fit : fullest;
-    const double step = (double)p->rows_per_wave * p->wave_size * p->chunk / 2;
+    const double step =
+        (double)t_shape_word(p, "rows") * p->wave_size * t_shape_word(p, "chunk") / 2;
 
-    return (double)groups * p->waves * step * (p->ahead ? 2 : 1);
+    return (double)groups * p->waves * step * (1 + t_shape_word(p, "ahead"));
 }
 
 /* As many as arrive at the part's bandwidth in 600 ns, or half of all that the unit reads. */
@@ -180,7 +181,7 @@ static void check_slices(const struct sweep_shape *s, const char *type, const st
             assert_true(row.slots > eight.slots * (row.m / 8) * 0.999 &&
                         row.slots < eight.slots * (row.m / 8) * 1.001);
         } else if (row.m > 8) { /* each weight is decoded once for all of these */
-            assert_int_equal(row.plan->family, FAMILY_MMA_W4);
+            assert_ptr_equal(row.plan->family, &family_mma_w4);
             assert_true(row.slots < eight.slots * (row.m / 8));
         }
     }

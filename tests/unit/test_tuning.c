@@ -168,6 +168,67 @@ static void a_stale_shape_is_left_out(void **state)
     tuning_free(t);
 }
 
+/* Writes `words` with each name of now as it was, when all families shared one list of words. */
+static void in_old_words(const char *words, const char *const names[][2],
+                         char old[2 * PLAN_SHAPE_MAX])
+{
+    *old = 0;
+    for (const char *at = words, *next; *at; at = next) {
+        const size_t length = strcspn(at, "="), end = strcspn(at, " ");
+        const char *name = NULL;
+        for (size_t i = 0; names[i][0]; i++)
+            if (strlen(names[i][0]) == length && !strncmp(at, names[i][0], length))
+                name = names[i][1];
+        const int now = (int)(name ? 0 : length);
+        snprintf(old + strlen(old), 2 * PLAN_SHAPE_MAX - strlen(old), "%s%s%.*s%.*s",
+                 *old ? " " : "", name ? name : "", now, at, (int)(end - length), at + length);
+        next = at + end + (at[end] == ' ');
+    }
+}
+
+/* Tables that were measured with an earlier version go on being followed. */
+static void old_words_are_understood(void **state)
+{
+    static const struct {
+        const char *problem, *target;
+        int m;
+        const char *names[4][2], *others; /* words of other families */
+    } cases[] = {
+        {PROBLEM, "gfx1151", 1, {{0}}, " lanes=0 ring=0 pairing=0"},
+        {"wq=int4 n=4096 k=4096 a=f16", "gfx942", 1, {{"row_lanes", "lanes"}}, " ring=0"},
+        {"wq=none n=4096 k=4096 a=bf16",
+         "gfx1151",
+         1,
+         {{"row_lanes", "lanes"}, {"vector", "chunk"}},
+         " ahead=0 pairing=0"},
+        {PROBLEM, "gfx942", 32, {{"units", "ring"}}, " lanes=0 ahead=0 pairing=0"},
+        {"wq=int4 zero=scaled n=4096 k=4096 a=f16",
+         "gfx1151",
+         32,
+         {{"units", "ring"}, {"code_offset", "bias"}},
+         " lanes=0 ahead=0"},
+        {PROBLEM, "gfx942", 4096, {{"m_waves", "split_k"}, {"step", "chunk"}}, " lanes=0 ring=0"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct quern_problem p = problem(cases[i].problem);
+        char words[PLAN_SHAPE_MAX], old[2 * PLAN_SHAPE_MAX];
+        struct plan_set set;
+        assert_int_equal(plan_make(&p, target_named(cases[i].target), &set), QUERN_OK);
+        const struct plan *const plan = plan_for(&set, cases[i].m);
+        plan_shape(plan, words);
+        in_old_words(words, cases[i].names, old);
+        strcat(old, cases[i].others);
+        if (!plan_has_shape(plan, old) || !plan_has_shape(plan, words))
+            fail_msg("'%s' is not '%s'", old, words);
+        old[strlen(old) - 1] = '1'; /* a word that the family does not have, and not 0 */
+        assert_false(plan_has_shape(plan, old));
+        strcat(words, " waves=4"); /* twice */
+        assert_false(plan_has_shape(plan, words));
+    }
+}
+
 /* Words in another order or left out are the same problem. */
 static void problems_are_canonical(void **state)
 {
@@ -283,6 +344,7 @@ int main(void)
         cmocka_unit_test(candidates_begin_with_the_choice),
         cmocka_unit_test(the_choice_is_the_best_of_many),
         cmocka_unit_test(a_measured_shape_is_chosen),
+        cmocka_unit_test(old_words_are_understood),
         cmocka_unit_test(a_stale_shape_is_left_out),
         cmocka_unit_test(problems_are_canonical),
         cmocka_unit_test(bad_tables_are_refused),

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The parts that families put together what `quern explain` says of their kernels from. Each appends
+ * whole lines, in the order in which they stand here.
+ */
+#ifndef QUERN_PLAN_EXPLAIN_H
+#define QUERN_PLAN_EXPLAIN_H
+
+#include "plan/plan.h"
+
+/* The kernel's name, rows of A and family. */
+void explain_begin(const struct plan *p, struct str *out);
+
+/* The waves of a workgroup, the rows of W of each and a lane's weights of each row in a step, and
+ * the waves that share a row. */
+void explain_waves(const struct plan *p, int rows, int weights, int split_k, struct str *out);
+
+/* What multiplies; `text` null: what the plan's products say. */
+void explain_products(const struct plan *p, const char *text, struct str *out);
+
+/* Grid, LDS and registers. `lds` says what is in LDS; null: the kernel uses none. */
+void explain_resources(const struct plan *p, const char *lds, struct str *out);
+
+/* How int4 is paired with A. */
+void explain_pairing(const struct plan *p, enum plan_pairing pairing, struct str *out);
+
+/* The model's times, how memory is read, the shape in words, and shapes that were not chosen. */
+void explain_end(const struct plan *p, struct str *out);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The facts of a kernel, each in one row: how it is called in the kernel's source and what is said
+ * of it there, how it is called among the words of a shape, and where in the plan it stands. A
+ * family lists its rows; gen/ writes the constants of the source from them, and plan_shape,
+ * plan_has_shape and plan_explain the words. All functions are pure.
+ */
+#ifndef QUERN_PLAN_FIELD_H
+#define QUERN_PLAN_FIELD_H
+
+#include "plan/plan.h"
+
+#include <stddef.h>
+
+enum field_kind {
+    FIELD_NUMBER = 1, /* constexpr unsigned NAME = 4; */
+    FIELD_FLAG,       /* #define NAME 1, or 0, for the preprocessor */
+    FIELD_BOOL,       /* #define NAME true, or false */
+    FIELD_TEXT,       /* #define NAME WORD, with a word that the prelude gives its meaning */
+    FIELD_BLANK,      /* an empty line of the source */
+    FIELD_SHAPE       /* no constant: a word of a shape alone */
+};
+
+struct plan_field {
+    enum field_kind kind;     /* 0: the end of a table */
+    const char *constant;     /* its name in the source */
+    const char *meaning;      /* the comment behind it there */
+    unsigned short at, bytes; /* where in struct plan the value is: a bool, or an integer */
+    int64_t (*value)(const struct plan *p);    /* or what it is computed by */
+    const char *(*text)(const struct plan *p); /* of FIELD_TEXT: the constant's value */
+    bool (*when)(const struct plan *p);        /* null: it applies to every plan of the family */
+    const char *word; /* its name in a shape; null: it follows from those that have one */
+    bool by_waves;    /* it follows from the number of waves, or is that: of interest to a table of
+                         measurements, not to people who compare shapes */
+    const char *was;  /* its name there in earlier versions, which tuning tables may have */
+};
+
+/* Rows that several families have, and when a family has them; null: always. */
+struct plan_fields {
+    const struct plan_field *rows;
+    bool (*when)(const struct plan *p);
+};
+
+/* A template of a kernel's source, by its path below templates/, or chosen by the plan. */
+struct plan_template {
+    const char *name;
+    const char *(*choose)(const struct plan *p);
+    bool (*when)(const struct plan *p); /* null: always */
+};
+
+/* Initialisers of a row's first members: of a value that stands in the plan, that is computed, or
+ * that is a word. */
+#define FIELD_AT(kind_, constant_, member, meaning_)                                               \
+    .kind = kind_, .constant = constant_, .meaning = meaning_,                                     \
+    .at = offsetof(struct plan, member), .bytes = sizeof((struct plan *)0)->member
+#define FIELD_OF(kind_, constant_, value_, meaning_)                                               \
+    .kind = kind_, .constant = constant_, .meaning = meaning_, .value = value_
+#define FIELD_WORD(constant_, text_, meaning_)                                                     \
+    .kind = FIELD_TEXT, .constant = constant_, .meaning = meaning_, .text = text_
+
+int64_t field_value(const struct plan_field *field, const struct plan *p);
+
+/* Calls `fn` for each row of a plan's family that applies to it, in order. */
+typedef void (*field_fn)(void *user, const struct plan *p, const struct plan_field *field);
+void field_each(const struct plan *p, field_fn fn, void *user);
+
+/* Rows of every family; of those with 4-bit weights by table; of those with int4. */
+extern const struct plan_field layer_fields[], weight_fields[], int4_fields[];
+/* Of fp8, for simt_skinny and dequant, by the plan's enum plan_fp8. */
+const char *field_fp8_kind(const struct plan *p);
+const char *field_fp8_form(enum plan_fp8 fp8);
+/* Of all families that multiply, in front of the shape; and of the grid, behind it. */
+extern const struct plan_field tile_fields[], grid_fields[];
+
+/* Words and flags that several families' rows have. */
+const char *field_a_type(const struct plan *p);
+const char *field_c_type(const struct plan *p);
+const char *field_element(enum quern_dtype t);
+const char *field_products(const struct plan *p);
+const char *field_pair_type(const struct plan *p);
+const char *field_matrix(const struct plan *p); /* "MATRIX" */
+const char *field_pairing(enum plan_pairing pairing);
+int64_t field_truncates(const struct plan *p);
+int64_t field_table_entry(int64_t table_bytes); /* bytes of LDS for each of 256 pairs of codes */
+bool field_is_int4(const struct plan *p);
+bool field_has_table(const struct plan *p); /* 4-bit weights by table */
+
+/* Templates that the problem or the products choose. */
+const char *template_of_codes(const struct plan *p);
+const char *template_of_scale(const struct plan *p);
+
+#endif

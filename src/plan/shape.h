@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The shapes of kernels: what a plan says beyond what all plans say, one struct for each family,
+ * and one for the two that share a vocabulary. A shape's fields are named as the constants of the
+ * kernel's source are (templates/family/), and each has one meaning. For the families, which choose
+ * them, and for tests.
+ */
+#ifndef QUERN_PLAN_SHAPE_H
+#define QUERN_PLAN_SHAPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * How a target meets fp8. NATIVE: it has instructions for these bytes. HALVED: its instructions
+ * read FNUZ bytes, and OCP's are turned into those (the same bits mean half the value). SOFTWARE:
+ * it has no instructions for these bytes, and shifts turn them into f16.
+ */
+enum plan_fp8 { FP8_NATIVE = 1, FP8_HALVED, FP8_SOFTWARE };
+
+/*
+ * The decoder of int4 makes pairs of numbers, and in words of layout k8 the pair that takes the
+ * fewest instructions is nibbles p and p + 4, which are not neighbours along K. OF_A: the values of
+ * A are brought into the same pairs, once for each row of A. OF_W: W's bytes are taken apart so
+ * that neighbours are paired, once for each row of W. The numbers stand in tuning tables.
+ */
+enum plan_pairing { PAIRING_OF_A = 1, PAIRING_OF_W };
+
+/*
+ * How weights come from memory to the matrix unit. NONE: codes are decoded in the registers that
+ * they are multiplied from. CODES: through LDS, as unscaled numbers of A's type. WEIGHTS: through
+ * LDS, as scaled numbers of A's type ("pre-dequantised"). SCALED: decoded and scaled in registers.
+ * LDS is for instructions that want the same operands in both halves of a wave: each weight is then
+ * decoded once, not in both halves. The numbers stand in tuning tables.
+ */
+enum plan_staging { STAGING_NONE = 0, STAGING_CODES, STAGING_WEIGHTS, STAGING_SCALED };
+
+/*
+ * The decoder of int4 yields a code plus a constant, and a code has a zero point: both must come
+ * off. OF_CODES: they are taken from each code as it is decoded. BY_MATRIX: they are taken from the
+ * results, as a multiple of the sum of A, which matrix instructions make with a tile of ones.
+ * SHARED: the same, but a workgroup makes the sums of A once for all its rows of W, in LDS. The
+ * numbers stand in tuning tables.
+ */
+enum plan_code_offset { CODE_OFFSET_OF_CODES = 0, CODE_OFFSET_BY_MATRIX, CODE_OFFSET_SHARED };
+
+struct simt_w4_shape {
+    int rows;    /* of W that a wave works on at a time */
+    int split_k; /* waves that share those rows, each with a part of K; divides waves */
+    int chunk;   /* consecutive weights of a row that a lane takes in a step */
+    int tail;    /* the same in a shorter last step, for what whole steps leave of K; 0: none */
+    bool ahead;  /* a wave has two or three steps, and requests the weights of all at its start */
+};
+
+struct simt_int4_shape {
+    int rows;      /* of W that a lane works on at a time */
+    int row_lanes; /* neighbouring lanes that have rows of W of their own; 1: all share theirs */
+    int split_k;   /* waves that share those rows, each with a part of K; divides waves */
+    int chunk;     /* consecutive weights of a row that a lane takes in a step */
+    bool ahead;    /* a wave has two steps, and requests the weights of both at its start */
+    enum plan_pairing pairing;
+    bool shared_sums; /* a workgroup makes sums of A once for all its rows of W, in LDS */
+    bool shared_a;    /* and keeps A itself there, in the order that words of int4 have */
+};
+
+struct simt_skinny_shape {
+    int rows;      /* of W that a lane works on at a time */
+    int row_lanes; /* neighbouring lanes that have rows of W of their own; 1: all share theirs */
+    int split_k;   /* waves that share those rows, each with a part of K; divides waves */
+    int vector;    /* consecutive weights of a row that a lane takes in one load */
+    int ring;      /* loads of each row that a lane has asked for at any time */
+    int stage;     /* loads of each row, by a wave, whose part of A is in LDS at a time; 0: A is
+                      read from the caches */
+    enum plan_fp8 fp8; /* 0: the weights are not fp8 */
+};
+
+/* Of mma_w4 and mma_int4. */
+struct matrix_shape {
+    int rows;    /* of W that a wave works on at a time, a multiple of 16 */
+    int split_k; /* waves that share those rows, each with a part of K; divides waves */
+    int chunk;   /* consecutive weights of a row that a lane takes in one load */
+    int units;   /* loads of a step, for each 16 rows of W */
+    enum plan_staging staging;
+    enum plan_code_offset code_offset; /* OF_CODES in mma_w4, whose table has no offset */
+    enum plan_pairing pairing;         /* of mma_int4; 0 in mma_w4 */
+};
+
+struct mma_tile_shape {
+    int rows;     /* of W that a wave works on */
+    int m_waves;  /* waves with the same rows of W, each with rows of A of its own; divides waves */
+    int step;     /* weights of a row between two barriers, by the whole workgroup */
+    bool ahead;   /* operands are loaded ahead of the barrier in front of their use */
+    int together; /* workgroups that a compute unit holds at once */
+    /* what the model says in cycles; mma_tile_cycles makes a launch's time of them */
+    int64_t wave_cycles;  /* of a SIMD, for all steps of a wave */
+    int64_t lds_cycles;   /* of LDS, for all steps of a workgroup */
+    int64_t edge_cycles;  /* of a wave before and after its steps, where not in wave_cycles */
+    int64_t drain_cycles; /* of a workgroup that waits at its barriers with no other beside it */
+};
+
+struct dequant_shape {
+    int chunk;         /* consecutive weights that a lane writes at a time */
+    int chunks;        /* of those that a lane takes, all loaded at once */
+    enum plan_fp8 fp8; /* 0: the weights are not fp8 */
+};
+
+#endif

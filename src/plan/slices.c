@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/* How launches cover M: the time of a launch, the launches of a number of rows, their geometry. */
+#include "plan/family.h"
+#include "target/rates.h"
+
+#include <string.h>
+
+int64_t plan_cycles(const struct plan *p, int64_t slices)
+{
+    const struct plan_estimate *const e = &p->estimate;
+    const int64_t all = model_ceil_div(slices * e->workgroups, p->target->cus);
+
+    if (p->family->cycles)
+        return p->family->cycles(p, all);
+    return e->kernel_cycles * all / model_ceil_div(e->workgroups, p->target->cus);
+}
+
+int64_t plan_launch_cycles(const struct plan *p, int64_t rows)
+{
+    const struct quern_problem *const q = &p->problem;
+    const int64_t row = q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c);
+    const int64_t kernel = plan_cycles(p, model_ceil_div(rows, p->m_tile));
+    /* further rows add their own A and C to the bytes of the first slice */
+    const int64_t memory =
+        p->estimate.memory_cycles +
+        (int64_t)target_memory_cycles(p->target, (double)(row * (rows - p->m_tile)));
+
+    return kernel > memory ? kernel : memory;
+}
+
+int64_t plan_slices_cycles(const struct plan_slice *slices, size_t count)
+{
+    int64_t cycles = 0;
+
+    for (size_t i = 0; i < count; i++)
+        cycles += plan_launch_cycles(slices[i].plan, slices[i].rows);
+    return cycles;
+}
+
+/* The plan that serves m rows among the first `count` of a set. */
+static const struct plan *plan_among(const struct plan_set *set, size_t count, int64_t m)
+{
+    size_t i = 0;
+
+    while (i + 1 < count && m > set->plans[i].m_hi)
+        i++;
+    return &set->plans[i];
+}
+
+const struct plan *plan_for(const struct plan_set *set, int64_t m)
+{
+    return plan_among(set, set->count, m);
+}
+
+/* One launch of a plan for m rows from row `first` on. */
+static size_t add_slices(const struct plan *p, int64_t first, int64_t m, struct plan_slice *slice)
+{
+    *slice = (struct plan_slice){p, first, m, model_ceil_div(m, p->m_tile)};
+    return 1;
+}
+
+/* Full slices of one kernel, the rest by the smallest of `kernels` others that takes it. */
+static size_t add_full_and_rest(const struct plan_set *set, size_t kernels, const struct plan *p,
+                                int64_t m, struct plan_slice slices[2])
+{
+    const int64_t rest = m % p->m_tile, full = m - rest;
+    const size_t count = full ? add_slices(p, 0, full, slices) : 0;
+
+    return count + add_slices(plan_among(set, kernels, rest), full, rest, &slices[count]);
+}
+
+/* Keeps the launches that are modelled to take less; of equals, those it has. */
+static size_t keep_less(struct plan_slice slices[2], size_t count, const struct plan_slice other[2],
+                        size_t others)
+{
+    if (plan_slices_cycles(slices, count) <= plan_slices_cycles(other, others))
+        return count;
+    memcpy(slices, other, others * sizeof *slices);
+    return others;
+}
+
+/* Rows from m_lo of tiles on: by tiles, by slices of the kernel below, or by full tiles and another
+ * kernel for the rest. */
+static size_t slices_by_time(const struct plan_set *set, size_t kernels, int64_t m,
+                             struct plan_slice slices[2])
+{
+    const struct plan *p = &set->plans[kernels - 1];
+    struct plan_slice other[2];
+    size_t count = add_slices(p, 0, m, slices);
+
+    for (bool tile = true; tile && kernels > 1; kernels--, p--) {
+        if (m > p->m_tile && m % p->m_tile)
+            count =
+                keep_less(slices, count, other, add_full_and_rest(set, kernels - 1, p, m, other));
+        count = keep_less(slices, count, other, add_slices(p - 1, 0, m, other));
+        tile = plan_units(p - 1) == PLAN_UNITS_TILES;
+    }
+    return count;
+}
+
+static size_t slices_among(const struct plan_set *set, size_t kernels, int64_t m,
+                           struct plan_slice slices[2])
+{
+    const struct plan *largest = &set->plans[kernels - 1];
+
+    if (plan_units(largest) == PLAN_UNITS_NONE)
+        return add_slices(largest, 0, 1, slices);
+    if (plan_units(largest) == PLAN_UNITS_TILES && kernels > 1) {
+        while (kernels > 1 && m < set->plans[kernels - 1].m_lo)
+            kernels--;
+        largest = &set->plans[kernels - 1];
+        if (plan_units(largest) == PLAN_UNITS_TILES)
+            return slices_by_time(set, kernels, m, slices);
+        struct plan_slice other[2];
+        const size_t count = add_slices(largest, 0, m, slices);
+        if (m <= largest->m_tile || m % largest->m_tile == 0)
+            return count;
+        return keep_less(slices, count, other, add_full_and_rest(set, kernels, largest, m, other));
+    }
+    /* the last slice is not a full one where another kernel would take longer */
+    const int64_t rest = m % largest->m_tile;
+    if (!rest || plan_among(set, kernels, rest) == largest)
+        return add_slices(largest, 0, m, slices);
+    return add_full_and_rest(set, kernels, largest, m, slices);
+}
+
+size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2])
+{
+    return slices_among(set, set->count, m, slices);
+}
+
+size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slice slices[2])
+{
+    size_t count = set->count;
+
+    while (count && plan_units(&set->plans[count - 1]) == PLAN_UNITS_TILES)
+        count--;
+    return count ? slices_among(set, count, m, slices) : 0;
+}
+
+uint32_t plan_workgroups(const struct plan *p, const uint32_t grid[3])
+{
+    return grid[p->slices_first];
+}
+
+void plan_geometry(const struct plan *p, int64_t slices, unsigned compute_units, uint32_t grid[3],
+                   uint32_t block[3])
+{
+    const int64_t groups = p->row_groups + p->skewed;
+    const int64_t units = compute_units ? compute_units : p->target->cus;
+    const int64_t held = model_at_most((int)(p->resident * units), PLAN_GRID_Y_MAX);
+
+    grid[p->slices_first] = (uint32_t)(p->resident && held < groups ? held : groups);
+    grid[!p->slices_first] = (uint32_t)slices;
+    grid[2] = 1;
+    block[0] = (uint32_t)p->waves * p->wave_size;
+    block[1] = block[2] = 1;
+}
