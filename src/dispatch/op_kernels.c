@@ -106,6 +106,7 @@ static quern_status publish(quern_op *op, const struct plan_set *plans, size_t f
         set->kernels[kept + i] = made[i];
     for (size_t i = 0; i < kept + count; i++)
         set->plans.plans[i] = i < kept ? old->plans.plans[i] : plans->plans[first + i - kept];
+    plan_cover(&set->plans);
     set->older = old;
     atomic_store(&op->kernels, set);
     const int last = set->plans.plans[kept + count - 1].m_hi;

@@ -144,6 +144,12 @@ struct plan {
 /* Room for what plan_shape writes. */
 #define PLAN_SHAPE_MAX 128
 
+/* Rows of A for which plan_cover works out the launches, beyond where the largest tiles begin; and
+ * the cells that each 64 of them fall into (slices.c). Further rows are dealt out as those of the
+ * last PLAN_M_MAX that leave the same rest. */
+#define PLAN_COVER_ROWS  (PLAN_TILE_FROM + PLAN_M_MAX)
+#define PLAN_CELLS_OF_64 8
+
 /* All kernels of a problem on a target, by increasing m. */
 struct plan_set {
     size_t count;
@@ -151,6 +157,9 @@ struct plan_set {
     struct plan plans[PLAN_KERNELS_MAX];
     bool tuned; /* a tuning table was asked: that of this hash */
     struct hash128 tuning;
+    bool covered; /* plan_cover has worked out what follows */
+    uint8_t
+        cover[PLAN_COVER_ROWS / 64 * PLAN_CELLS_OF_64]; /* of each cell: its kernel (slices.c) */
 };
 
 /*
@@ -204,12 +213,15 @@ struct plan_slice {
 };
 /*
  * Covers m ≥ 1 rows with at most two launches: slices of the largest kernel, then the rest if that
- * is another's; or slices of a kernel below the largest mma_tile, then the rest by another, where
- * those are modelled to take less. op=dequant takes one launch whatever m is. Cheap enough for
- * every launch.
+ * is another's; or slices of a kernel below the largest tiles, then the rest by another, where those
+ * are modelled to take less. op=dequant takes one launch whatever m is. For launches: of a covered
+ * set no model is evaluated.
  */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
-/* The same without kernels of mma_tile, for rows of A further apart than PLAN_TILE_LDA_MAX; 0 when
+/* Works out what the model says of all m, in a tenth of a millisecond, for a set that launches are
+ * made with. To be called again when its kernels change. */
+void plan_cover(struct plan_set *set);
+/* The same as plan_slices without kernels of mma_tile, for rows of A further apart than PLAN_TILE_LDA_MAX; 0 when
  * the set has no others. */
 size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 

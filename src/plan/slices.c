@@ -124,9 +124,62 @@ static size_t slices_among(const struct plan_set *set, size_t kernels, int64_t m
     return add_full_and_rest(set, kernels, largest, m, slices);
 }
 
+/* ---- What is worked out once ------------------------------------------------- */
+
+/*
+ * Which kernels are the fastest changes where a slice of one is full, and tile sizes are powers of
+ * two up to PLAN_M_MAX. So rows of A fall into cells: for each 64 of them one with 1, with 2, with
+ * up to 4, 8, 16, 32 and 63 of the 64, and one with all, which leaves nothing to a rest.
+ */
+#define CELL_ROWS 64
+static const unsigned cell_rows[PLAN_CELLS_OF_64] = {1, 2, 4, 8, 16, 32, CELL_ROWS - 1, CELL_ROWS};
+
+/* Of a cell's byte: the index of the kernel that has rows from the first on, and whether what it
+ * leaves of whole slices is another's. */
+#define COVER_KERNEL 15
+#define COVER_SPLIT  16
+
+_Static_assert(PLAN_KERNELS_MAX <= COVER_KERNEL + 1, "a byte names every kernel");
+_Static_assert(PLAN_COVER_ROWS % PLAN_M_MAX == 0, "cells of all further rows are the last ones");
+
+/* The cell of m rows; beyond the table, that of as many as leave the same rest. */
+static size_t cell_of(int64_t m)
+{
+    const int64_t beyond = PLAN_COVER_ROWS - PLAN_M_MAX + (m - 1) % PLAN_M_MAX;
+    const unsigned at = (unsigned)(m <= PLAN_COVER_ROWS ? m - 1 : beyond), rest = at % CELL_ROWS;
+    size_t cell = 0;
+
+    while (rest >= cell_rows[cell])
+        cell++;
+    return at / CELL_ROWS * PLAN_CELLS_OF_64 + cell;
+}
+
+void plan_cover(struct plan_set *set)
+{
+    struct plan_slice slices[2];
+
+    set->covered = false;
+    if (set->count < 2 || plan_units(&set->plans[set->count - 1]) != PLAN_UNITS_TILES)
+        return; /* plan_slices compares no times */
+    for (size_t i = 0; i < sizeof set->cover; i++) {
+        const size_t m = i / PLAN_CELLS_OF_64 * CELL_ROWS + cell_rows[i % PLAN_CELLS_OF_64];
+        const bool split = plan_slices(set, (int64_t)m, slices) > 1;
+        set->cover[i] = (uint8_t)((slices[0].plan - set->plans) | (split ? COVER_SPLIT : 0));
+    }
+    set->covered = true;
+}
+
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2])
 {
-    return slices_among(set, set->count, m, slices);
+    if (!set->covered)
+        return slices_among(set, set->count, m, slices);
+    const unsigned cover = set->cover[cell_of(m)];
+    const size_t kernel = cover & COVER_KERNEL;
+    const struct plan *const p = &set->plans[kernel];
+    if (!(cover & COVER_SPLIT) || m % p->m_tile == 0)
+        return add_slices(p, 0, m, slices);
+    const bool tiles = plan_units(p) == PLAN_UNITS_TILES; /* they take no rest of their own */
+    return add_full_and_rest(set, kernel + !tiles, p, m, slices);
 }
 
 size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slice slices[2])

@@ -195,6 +195,49 @@ static void test_least_time_is_chosen(void **state)
         }
 }
 
+/* Of a covered set a launch looks up what the model said: the same launches, up to what rows of one
+ * cell differ in, though the estimates are gone. */
+static void test_launches_ask_no_model(void **state)
+{
+    static const char *const layers[] = {"wq=int4 n=8192 k=28672 a=f16",
+                                         "wq=nf4 n=4096 k=4096 a=bf16",
+                                         "wq=nf4 n=8192 k=28672 a=f16"};
+    static const char *const parts[] = {"gfx950", "gfx1151", "gfx942"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        struct plan_slice modelled[2], slices[2];
+        struct plan_set set, bare;
+        int differ = 0;
+        make(layers[i], parts[i], &set);
+        assert_true(set.plans[set.count - 1].family == &family_mma_tile);
+        bare = set;
+        plan_cover(&bare);
+        assert_true(bare.covered);
+        for (size_t j = 0; j < bare.count; j++) {
+            bare.plans[j].estimate = (struct plan_estimate){0};
+            if (bare.plans[j].family == &family_mma_tile)
+                bare.plans[j].tile = (struct mma_tile_shape){0};
+        }
+        for (int m = 1; m <= PLAN_COVER_ROWS; m++) {
+            const size_t count = plan_slices(&bare, m, slices);
+            const size_t expected = plan_slices(&set, m, modelled);
+            for (size_t k = 0; k < count; k++) {
+                slices[k].plan = set.plans + (slices[k].plan - bare.plans);
+                differ += count != expected || slices[k].plan != modelled[k].plan;
+            }
+            const int64_t cycles = plan_slices_cycles(slices, count);
+            const int64_t least = plan_slices_cycles(modelled, expected);
+            if (cycles > least + least / 100)
+                fail_msg("%s: M = %d takes %lld cycles, not %lld", layers[i], m, (long long)cycles,
+                         (long long)least);
+        }
+        assert_in_range(differ, 0, PLAN_COVER_ROWS / 100);
+        for (int64_t m = PLAN_COVER_ROWS + 1; m < 3 * PLAN_COVER_ROWS; m += 97)
+            check_slices(&bare, m);
+    }
+}
+
 /* A finer tile goes in front of the largest where that fills too little of a part, and only as far
  * as there is room for kernels. */
 static void test_finer_tiles(void **state)
@@ -917,6 +960,7 @@ int main(void)
         cmocka_unit_test(test_every_m_is_covered_once),
         cmocka_unit_test(test_kernels_follow_each_other),
         cmocka_unit_test(test_least_time_is_chosen),
+        cmocka_unit_test(test_launches_ask_no_model),
         cmocka_unit_test(test_finer_tiles),
         cmocka_unit_test(test_matrix_units),
         cmocka_unit_test(test_matrix_units_int4),
