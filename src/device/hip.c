@@ -425,9 +425,9 @@ static quern_status read_facts(struct hip_device *d)
     HIP_TRY(d->hip, hipRuntimeGetVersion, &f->runtime_version);
     snprintf(f->name, sizeof f->name, "%.*s", (int)sizeof properties.name - 1, properties.name);
     snprintf(f->runtime, sizeof f->runtime, "%s", d->hip->path);
-    /* From RDNA on the runtime counts workgroup processors, two compute units each, "physical"
-     * ones too (ROCm/clr, rocclr/device/rocm/rocdevice.cpp: enableWgpMode_). */
-    f->compute_units = (unsigned)units * (d->base.id.target->generation >= 10 ? 2 : 1);
+    /* Where there are workgroup processors the runtime counts those, of two compute units each,
+     * "physical" ones too (ROCm/clr, rocclr/device/rocm/rocdevice.cpp: enableWgpMode_). */
+    f->compute_units = (unsigned)units * (d->base.id.target->wgp ? 2 : 1);
     f->clock_ghz = clock * 1e-6;
     f->memory_bytes = memory;
     f->cache_bytes = cache > 0 ? (uint64_t)cache : 0;

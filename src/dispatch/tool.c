@@ -12,22 +12,19 @@
 /* ---- Targets --------------------------------------------------------------------------------- */
 
 /* Words of the capability bits, by bit. */
-static const char *const capability_words[] = {
-    "dot2_f32_f16", "dot2_f32_bf16", "dot4_f32_fp8", "fp8_cvt",  "fp8_fnuz",    "wmma_gfx11",
-    "wmma_gfx12",   "mfma",          "mfma_bf16_1k", "mfma_fp8", "mfma_wide_k", "pk_fma_f32",
-    "cvt_pk_bf16",  "row_xmask",     "row_bcast",    "vopd",     "agpr",
-};
-#define WORD_COUNT (sizeof capability_words / sizeof *capability_words)
+#define TARGET_WORD(NAME, word, meaning) #word,
+static const char *const capability_words[] = {TARGET_CAPABILITIES(TARGET_WORD)};
+#undef TARGET_WORD
 
 /* Feature texts, made once for all rows and never freed: they are part of the table. */
-static char features[32][256];
+static char features[32][512];
 static pthread_once_t features_once = PTHREAD_ONCE_INIT;
 
 static void make_features(void)
 {
     for (size_t t = 0; t < target_count() && t < sizeof features / sizeof *features; t++) {
         size_t n = 0;
-        for (size_t i = 0; i < WORD_COUNT; i++)
+        for (size_t i = 0; i < TARGET_CAPABILITY_COUNT; i++)
             if (target_at(t)->capabilities >> i & 1)
                 n += (size_t)snprintf(features[t] + n, sizeof features[t] - n, "%s%s", n ? " " : "",
                                       capability_words[i]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "gen/gen.h"
+#include "gen/capabilities.h"
 #include "gen/templates.h"
 #include "plan/family.h"
 
@@ -138,6 +139,7 @@ quern_status gen_outline(const struct plan *plan, struct str *outline)
     else if (plan_units(plan) != PLAN_UNITS_NONE)
         str_addf(outline, ", M = %d to %d", plan->m_lo, plan->m_hi);
     str_addf(outline, "\n// %s\n\n", problem);
+    gen_capabilities(plan->target, outline);
     field_each(plan, add_field, outline);
     for (const struct plan_template *t = plan->family->templates; t->name || t->choose; t++)
         if (!t->when || t->when(plan))
@@ -166,7 +168,7 @@ void gen_options(const struct plan *plan, struct str *options)
     /* freestanding: no header and no device library, which are most of a compile */
     str_add(options, "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n-std=c++17\n");
     /* a workgroup stays in one compute unit, next to its LDS and its first-level cache */
-    if (plan->target->generation >= 10)
+    if (plan->target->wgp)
         str_add(options, "-mcumode\n");
     /* Kernels by table name each load and each address once: two searches of LLVM for what is there
      * twice find nothing to change in them, nor in fp8 that becomes f16, and take a tenth of the

@@ -251,11 +251,8 @@ quern_status kernel_read(const struct elf *elf, const struct target *target,
     };
     k->wave_size = k->properties & OBJECT_WAVEFRONT_SIZE32 ? 32 : 64;
     k->dynamic_stack = k->properties & OBJECT_USES_DYNAMIC_STACK;
-    /* RDNA counts VGPRs in eights for a wave32 and fours for a wave64, whatever it allocates by */
-    const uint32_t granule = target->generation < 10 ? target->vgpr_granule
-                             : k->wave_size == 32    ? 8
-                                                     : 4;
-    k->vgprs_granted = ((k->rsrc1 & 63) + 1) * granule;
+    const uint32_t unit = target->vgpr_unit / (k->wave_size > target->wave_size ? 2 : 1);
+    k->vgprs_granted = ((k->rsrc1 & 63) + 1) * unit;
     TRY(read_code(elf, index, symbols, symbol_count, name, (int64_t)le64(d + AT_ENTRY), k));
     return check_resources(target, m, k, d);
 }

@@ -16,7 +16,7 @@
 static double rate(const struct target *t)
 {
     const bool mfma = t->capabilities & CAP_MFMA_BF16_1K;
-    const bool wmma = t->capabilities & (CAP_WMMA_GFX11 | CAP_WMMA_GFX12);
+    const bool wmma = t->capabilities & (CAP_WMMA_256B | CAP_WMMA_128B);
     const unsigned cycles = mfma   ? target_matrix_cycles(t, "v_mfma_f32_16x16x16_f16")
                             : wmma ? target_matrix_cycles(t, "v_wmma_f32_16x16x16_f16")
                                    : 0;

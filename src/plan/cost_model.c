@@ -48,11 +48,10 @@ int model_product_slots(const struct plan *p, int pairs)
     const int products = p->products == PRODUCTS_PLAIN    ? pairs * 2
                          : p->products == PRODUCTS_MATRIX ? pairs / 2
                                                           : pairs;
-    /* v_dual_dot2acc_f32_f16 has a single form on gfx11 alone; about a half of what can be
-     * dual-issued finds a partner in another register bank */
-    const bool found = p->target->capabilities & CAP_VOPD &&
-                       (p->products == PRODUCTS_PLAIN ||
-                        (p->problem.a == QUERN_F16 && p->target->generation == 11));
+    const unsigned has = p->target->capabilities;
+    /* about a half of what can be dual-issued finds a partner in another register bank */
+    const bool found = has & CAP_VOPD && (p->products == PRODUCTS_PLAIN ||
+                                          (p->problem.a == QUERN_F16 && has & CAP_VOPD_DOT2_F16));
 
     return found ? products * 3 / 4 : products;
 }
@@ -64,8 +63,9 @@ bool model_dual_dot2(const struct plan *p)
 
 enum plan_phase model_phase(const struct plan *p, int64_t row_bytes, int64_t trips, bool ahead)
 {
-    /* waves of CDNA that ask for all of a row at once gain nothing from another order */
-    if (row_bytes % CAMP_BYTES || trips < 2 || (ahead && p->target->generation == 9))
+    /* waves that ask for all of a row at once gain nothing from another order where no camping is
+     * known */
+    if (row_bytes % CAMP_BYTES || trips < 2 || (ahead && !p->target->camps))
         return PHASE_NONE;
     return p->problem.k * p->m_tile * dtype_bytes(p->problem.a) <= A_CACHED_BYTES ? PHASE_OF_WAVES
                                                                                   : PHASE_OF_GROUPS;
@@ -152,7 +152,7 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
     if (e->workgroups * p->waves * (int64_t)p->wave_size > UINT32_MAX)
         return false;
 
-    p->skewed = t->generation > 9 && !p->resident && e->workgroups % RESONANT_GROUPS == 0 &&
+    p->skewed = t->camps && !p->resident && e->workgroups % RESONANT_GROUPS == 0 &&
                 e->workgroups > RESONANT_GROUPS;
     /* slices beside each other find the weights in the caches */
     p->slices_first = e->workgroups + p->skewed <= PLAN_GRID_Y_MAX;

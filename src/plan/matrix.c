@@ -11,8 +11,8 @@
 
 enum plan_products matrix_products(const struct target *t)
 {
-    return t->capabilities & CAP_WMMA_GFX11     ? PRODUCTS_WMMA11
-           : t->capabilities & CAP_WMMA_GFX12   ? PRODUCTS_WMMA12
+    return t->capabilities & CAP_WMMA_256B      ? PRODUCTS_WMMA11
+           : t->capabilities & CAP_WMMA_128B    ? PRODUCTS_WMMA12
            : t->capabilities & CAP_MFMA_WIDE_K  ? PRODUCTS_MFMA32
            : t->capabilities & CAP_MFMA_BF16_1K ? PRODUCTS_MFMA16
                                                 : 0;

@@ -79,7 +79,7 @@ struct summing {
 
 static struct summing summing_of(const struct plan *p)
 {
-    const int span = matrix_span(p), sharers = p->wave_size == 64 ? 4 : 2;
+    const int span = matrix_span(p), sharers = p->target->capabilities & CAP_MFMA ? 4 : 2;
     const int rows = (int)p->wave_size / sharers;
     const int aside = rows > p->m_tile ? rows / p->m_tile : 1;
     const int64_t spans = p->problem.k / span;

@@ -94,9 +94,10 @@ static bool of_bytes(const struct plan *p)
 /* The compiler makes pairs of f16 on gfx11 alone, and finds more of them where fp8 becomes f16. */
 static bool dual_dot2(const struct plan *p)
 {
-    const bool f16_11 = p->problem.a == QUERN_F16 && p->target->generation == 11;
+    const bool single = p->problem.a == QUERN_F16 &&
+                        p->target->capabilities & CAP_VOPD_DOT2_F16; /* an instruction of its own */
 
-    return model_dual_dot2(p) && !(p->skinny.fp8 == FP8_SOFTWARE && f16_11);
+    return model_dual_dot2(p) && !(p->skinny.fp8 == FP8_SOFTWARE && single);
 }
 
 /* Rows of W that a wave works on at a time, and a workgroup. */
@@ -126,8 +127,8 @@ static int fp8_slots(const struct plan *p, int count)
         return 2 * count + 3 * count / 4 +
                (p->products == PRODUCTS_PACKED           ? count
                 : p->products == PRODUCTS_PLAIN || !bf16 ? 0
-                : p->target->generation > 9              ? 2 * count
-                                                         : 3 * count / 2);
+                : p->target->capabilities & CAP_SDWA     ? 3 * count / 2
+                                                         : 2 * count);
     return converted + examined;
 }
 
@@ -415,7 +416,7 @@ static int vector_of(const struct quern_problem *q)
  * start apart along K if all of their slots are whole. A few rows are read in no time. */
 static bool camps(const struct plan *p)
 {
-    return p->target->generation > 9 && p->problem.n > 2 * (int64_t)p->target->cus &&
+    return p->target->camps && p->problem.n > 2 * (int64_t)p->target->cus &&
            p->problem.k % slot_of(p) == 0 && p->problem.k * weight_bytes(&p->problem) % 512 == 0;
 }
 

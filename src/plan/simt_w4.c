@@ -6,6 +6,8 @@
 #include "plan/explain.h"
 #include "plan/family.h"
 
+#include "target/rates.h"
+
 #include <inttypes.h>
 
 #define PAIRS       256  /* of codes in the table */
@@ -19,8 +21,8 @@
  * by a compute unit to last this long, or half of all it reads; and registers for this many waves
  * in a SIMD. */
 #define IN_FLIGHT_NS   600
-#define WAVES_RDNA     8
-#define REGISTERS_GFX9 128 /* four waves of CDNA 2 and later, two of what came before */
+#define WAVES_FAST     8   /* where an instruction of a wave takes a cycle */
+#define REGISTERS_SLOW 128 /* a wave, else: four waves of CDNA 2 and later, two of older targets */
 
 static bool takes(const struct quern_problem *p, const struct target *t)
 {
@@ -240,7 +242,7 @@ static bool streams(const struct plan *p)
     const double asked = t->bandwidth_gbs * IN_FLIGHT_NS / t->cus;
     const double half = (double)p->problem.n * (double)p->problem.k / 4 / t->cus;
     const unsigned waves = target_waves_per_simd(t, p->estimate.vgprs, 0, p->wave_size, 1);
-    return waves >= (t->generation == 9 ? t->vgprs / REGISTERS_GFX9 : WAVES_RDNA) &&
+    return waves >= (target_issue_cycles(t) > 1 ? t->vgprs / REGISTERS_SLOW : WAVES_FAST) &&
            (double)p->estimate.bytes_in_flight >= (asked < half ? asked : half);
 }
 

@@ -164,7 +164,7 @@ static bool bench_make(struct bench *b, struct run *run)
         w->halves = m->lanes / 32;
         w->fnuz = m->sim->target->capabilities & CAP_FP8_FNUZ;
         w->flush_halves = m->sim->target->capabilities & CAP_FLUSHES_HALVES;
-        w->generation = (uint8_t)m->sim->target->generation;
+        w->target = m->sim->target;
         w->number = n;
         w->group = g;
     }

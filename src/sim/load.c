@@ -8,23 +8,14 @@
 
 /* ---- Registers that a kernel is granted ------------------------------------------------------ */
 
-static unsigned granted_vgprs(const struct target *t, const struct object_kernel *k)
-{
-    const unsigned blocks = (k->rsrc1 & 63) + 1;
-    const unsigned granule = t->generation >= 10                  ? (k->wave_size == 32 ? 8 : 4)
-                             : t->capabilities & CAP_MFMA_BF16_1K ? 8
-                                                                  : 4;
-    return blocks * granule;
-}
-
-/* gfx90a and later split one file: below the offset VGPRs, above it AGPRs. Before, there are two
- * files of the same size. */
+/* A unified file is split: below the offset are VGPRs, above it AGPRs. Else there are two files of
+ * the same size. */
 static void split_vgprs(const struct target *t, const struct object_kernel *k, unsigned *vgprs,
                         unsigned *agprs)
 {
-    *vgprs = granted_vgprs(t, k);
+    *vgprs = k->vgprs_granted;
     *agprs = 0;
-    if (t->capabilities & CAP_MFMA_BF16_1K) {
+    if (t->unified_vgprs) {
         const unsigned offset = ((k->rsrc3 & 63) + 1) * 4;
         if (offset < *vgprs) {
             *agprs = *vgprs - offset;
@@ -103,11 +94,13 @@ static bool append_end(struct decoding *d, uint64_t offset)
     return append(d, &end, NULL, offset, 0, NULL);
 }
 
-/* The disassembler takes all gfx12 code for that of waves of 32, where a sparse matrix instruction
- * has fewer choices of indices (op_sel, bits 11 and 12). Whether there is one for waves of 64. */
+/* The disassembler takes all code for processors with WMMA of 128 bits for that of waves of 32,
+ * where a sparse matrix instruction has fewer choices of indices (op_sel, bits 11 and 12). Whether
+ * there is one for waves of 64. */
 static bool is_sparse_64(const struct quern_sim_module *m, uint64_t offset, uint32_t *word)
 {
-    if (m->lanes != 64 || m->sim->target->generation < 12 || offset + 8 > m->code_bytes)
+    if (m->lanes != 64 || !(m->sim->target->capabilities & CAP_WMMA_128B) ||
+        offset + 8 > m->code_bytes)
         return false;
     memcpy(word, m->image + m->code_at + offset, 4);
     return (*word & 0xff700000u) == 0xcc500000u && (*word >> 16 & 15) <= 10;
@@ -216,7 +209,7 @@ static quern_status decode_all(struct quern_sim_module *m)
     struct decoding d = {.module = m,
                          .parser = {.bodies = sim->bodies,
                                     .index = &sim->index,
-                                    .generation = sim->target->generation,
+                                    .keeps_halves = sim->target->keeps_halves,
                                     .lanes = m->lanes,
                                     .vgpr_limit = m->vgpr_limit,
                                     .agpr_offset = m->agpr_offset,

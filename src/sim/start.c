@@ -44,7 +44,6 @@ static unsigned start_scalars(struct wave *w)
     const struct run *const run = w->group->run;
     const struct object_kernel *const k = run->kernel;
     const struct target *const t = run->module->sim->target;
-    const bool architected_scratch = t->generation >= 11 || t->capabilities & CAP_FP8_CVT;
     unsigned n = 0;
 
     memset(w->s, 0, sizeof w->s);
@@ -68,7 +67,7 @@ static unsigned start_scalars(struct wave *w)
     for (unsigned word = 0; word < preload && n < 16; word++, n++)
         if (4 * (first + word) + 4 <= k->kernarg_bytes)
             memcpy(&w->s[n], run->kernarg + 4 * (first + word), 4);
-    if (t->generation >= 12) {
+    if (t->trap_ids) {
         /* workgroup ids are in trap registers: x in ttmp9, y and z in the halves of ttmp7 */
         w->s[S_TTMP + 9] = w->group->id[0];
         w->s[S_TTMP + 7] = w->group->id[1] | w->group->id[2] << 16;
@@ -83,7 +82,7 @@ static unsigned start_scalars(struct wave *w)
             w->s[n++] = w->group->id[2];
         if (k->rsrc2 & RSRC2_GROUP_INFO)
             w->s[n++] = 0;
-        if (k->rsrc2 & RSRC2_PRIVATE && !architected_scratch)
+        if (k->rsrc2 & RSRC2_PRIVATE && !t->architected_scratch)
             w->s[n++] = 0;
     }
     return n;
@@ -96,7 +95,6 @@ static unsigned start_vectors(struct wave *w)
     const struct target *const t = run->module->sim->target;
     const uint32_t *const block = run->launch->block;
     const unsigned dims = run->kernel->rsrc2 >> 11 & 3;
-    const bool packed = t->generation >= 11 || t->capabilities & CAP_MFMA_BF16_1K;
     const uint32_t size = block[0] * block[1] * block[2];
     const uint32_t first = w->number * w->lanes;
     uint32_t x = first % block[0], y = first / block[0] % block[1];
@@ -105,7 +103,7 @@ static unsigned start_vectors(struct wave *w)
 
     poison(w->v, (size_t)w->lanes * (run->module->vgpr_limit + 1) * 4);
     for (uint32_t l = 0; l < w->lanes; l++) {
-        if (packed) {
+        if (t->packed_ids) {
             w->v[l] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
         } else {
             w->v[l] = x;
@@ -124,7 +122,7 @@ static unsigned start_vectors(struct wave *w)
     }
     w->s[S_EXEC] = (uint32_t)exec;
     w->s[S_EXEC + 1] = (uint32_t)(exec >> 32);
-    return packed ? 1 : dims + 1;
+    return t->packed_ids ? 1 : dims + 1;
 }
 
 void start_wave(struct wave *w)

@@ -12,6 +12,7 @@
 #define QUERN_SIM_WAVE_H
 
 #include "sim/memory.h"
+#include "target/target.h"
 
 #include <quern/sim.h>
 #include <stdbool.h>
@@ -215,10 +216,10 @@ struct wave {
     bool full;       /* every lane of EXEC is set */
     bool fnuz;       /* fp8 has no infinities and no -0, and other biases (gfx942) */
     bool flush_halves; /* dots and matrices take 16-bit denormals for zeros (gfx90a) */
-    uint8_t generation;
     uint8_t state;
     uint32_t number; /* in the workgroup */
     struct group *group;
+    const struct target *target;
     const struct insn *pc;      /* where to go on */
     const struct insn *block;   /* where the current straight run of instructions began */
     uint64_t executed;          /* instructions before it */

@@ -21,7 +21,7 @@ struct target_lds target_lds(const struct target *t, unsigned bytes, bool write)
 
     /* three words leave a quarter of the banks idle */
     s.lanes = s.banks / (words == 3 ? 4 : words);
-    s.in_order = write || words < 3 || t->generation >= 12;
+    s.in_order = write || words < 3 || !t->lds_reads_across;
     for (unsigned n = 0; n < WAVE / s.lanes; n++) {
         const unsigned half = 32 / s.lanes; /* groups of the first 32 lanes; none has both halves */
         if (s.in_order)

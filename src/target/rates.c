@@ -5,7 +5,7 @@
 
 unsigned target_vector_cycles(const struct target *t, unsigned wave_size)
 {
-    return t->generation == 9 ? 4 : (wave_size + 31) / 32;
+    return (wave_size + t->simd_lanes - 1) / t->simd_lanes;
 }
 
 unsigned target_trans_cycles(const struct target *t, unsigned wave_size)
@@ -15,7 +15,7 @@ unsigned target_trans_cycles(const struct target *t, unsigned wave_size)
 
 unsigned target_lanes_per_cycle(const struct target *t)
 {
-    return t->simds * (t->generation == 9 ? 16 : 32);
+    return t->simds * t->simd_lanes;
 }
 
 /* Whether both operands have fewer than 8 bits: formats 2 and up of cbsz and blgp, 0 if absent. */
@@ -49,11 +49,12 @@ static unsigned wmma_cycles(const struct target *t, unsigned m, unsigned n, unsi
 {
     const bool bytes = strstr(type, "iu8") || strstr(type, "fp8") || strstr(type, "bf8");
     const bool nibbles = strstr(type, "iu4");
-    unsigned rate = t->generation >= 12 ? 512 : 256;
+    const bool doubled = t->capabilities & CAP_WMMA_128B; /* factors are not held twice */
+    unsigned rate = doubled ? 512 : 256;
 
     if (nibbles)
-        rate *= t->generation >= 12 ? 4 : 2;
-    else if (bytes && t->generation >= 12)
+        rate *= doubled ? 4 : 2;
+    else if (bytes && doubled)
         rate *= 2;
     return 2 * m * n * (sparse ? k / 2 : k) / rate;
 }

@@ -17,13 +17,13 @@
 /* That a compute unit takes in from its nearest cache, whatever that has: 16 bytes of 4 lanes. */
 #define TARGET_CACHE_BYTES_PER_CYCLE 64
 
-/* Cycles until a SIMD can issue its next instruction: those of gfx9 are 16 lanes wide. */
+/* Cycles until a SIMD can issue its next instruction: it has fewer lanes than a wave on CDNA. */
 static inline unsigned target_issue_cycles(const struct target *t)
 {
-    return t->generation == 9 ? 4 : 1;
+    return t->wave_size / t->simd_lanes;
 }
 /* Cycles that an instruction of a wave takes in the vector ALU, and a transcendental one in its
- * unit, which is the vector ALU itself on gfx9. */
+ * unit, which is the vector ALU itself where there is no other (trans_unit). */
 unsigned target_vector_cycles(const struct target *t, unsigned wave_size);
 unsigned target_trans_cycles(const struct target *t, unsigned wave_size);
 /* Lanes that all SIMDs of a compute unit work on in a cycle. */

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* One row of facts per gfx target. Code asks for a capability, never compares target numbers. */
+/*
+ * One row of facts per GPU processor, for everybody who plans, generates, compiles, reads, runs or
+ * models kernels. Rows stand in rows.c. Outside of this folder nobody asks which processor or which
+ * generation of instruction sets a target is: code asks for a capability, or reads a column.
+ */
 #ifndef QUERN_TARGET_TARGET_H
 #define QUERN_TARGET_TARGET_H
 
@@ -9,52 +13,95 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What instructions a target has (reference: LLVM's AMDGPU feature lists, by compiling each), and
- * what is peculiar to them. */
-enum target_capability {
-    CAP_DOT2_F32_F16 = 1u << 0,  /* v_dot2_f32_f16 */
-    CAP_DOT2_F32_BF16 = 1u << 1, /* v_dot2_f32_bf16 */
-    CAP_DOT4_F32_FP8 = 1u << 2,  /* v_dot4_f32_fp8_fp8 */
-    CAP_FP8_CVT = 1u << 3,       /* v_cvt_pk_f32_fp8 and its like */
-    CAP_FP8_FNUZ = 1u << 4,      /* the fp8 form is FNUZ; without it OCP */
-    CAP_WMMA_GFX11 = 1u << 5,    /* WMMA with half-wave duplication */
-    CAP_WMMA_GFX12 = 1u << 6,
-    CAP_MFMA = 1u << 7,
-    CAP_MFMA_BF16_1K = 1u << 8,
-    CAP_MFMA_FP8 = 1u << 9,
-    CAP_MFMA_WIDE_K = 1u << 10, /* gfx950 forms of twice the K */
-    CAP_PK_FMA_F32 = 1u << 11,
-    CAP_CVT_PK_BF16 = 1u << 12,
-    CAP_ROW_XMASK = 1u << 13, /* DPP row_xmask and v_permlanex16 */
-    CAP_ROW_BCAST = 1u << 14, /* DPP row_bcast15 and row_bcast31 */
-    CAP_VOPD = 1u << 15,      /* dual issue */
-    CAP_AGPR = 1u << 16,
-    CAP_DOT2_BF16_BF16 = 1u << 17, /* v_dot2_bf16_bf16 */
-    CAP_FLUSHES_HALVES = 1u << 18, /* dots and matrices take 16-bit denormals for zeros */
+/*
+ * What instructions a target has (reference: LLVM's AMDGPU feature lists, by compiling each), and
+ * what is peculiar to them: name, word in lists of features, and what it means. Templates know a
+ * capability as HAS_ and its name, where gen/capabilities.c lists it.
+ */
+#define TARGET_CAPABILITIES(X)                                                                     \
+    X(DOT2_F32_F16, dot2_f32_f16, "v_dot2_f32_f16")                                                \
+    X(DOT2_F32_BF16, dot2_f32_bf16, "v_dot2_f32_bf16")                                             \
+    X(DOT2_BF16_BF16, dot2_bf16_bf16, "v_dot2_bf16_bf16")                                          \
+    X(DOT4_F32_FP8, dot4_f32_fp8, "v_dot4_f32_fp8_fp8")                                            \
+    X(VOPD, vopd, "dual issue")                                                                    \
+    X(VOPD_DOT2_F16, vopd_dot2_f16, "dual issue of v_dot2acc_f32_f16, which has a single form")    \
+    X(PK_FMA_F32, pk_fma_f32, "v_pk_fma_f32")                                                      \
+    X(WMMA_256B, wmma_256b, "WMMA whose factors both halves of a wave hold, 256 bits a lane")      \
+    X(WMMA_128B, wmma_128b, "WMMA whose factors the halves of a wave share, 128 bits a lane")      \
+    X(MFMA, mfma, "matrix instructions with a pipe of their own")                                  \
+    X(MFMA_BF16_1K, mfma_bf16_1k, "those of bf16 with as many k as those of f16")                  \
+    X(MFMA_FP8, mfma_fp8, "those of 8-bit floats")                                                 \
+    X(MFMA_WIDE_K, mfma_wide_k, "those of twice as many k")                                        \
+    X(AGPR, agpr, "accumulation registers")                                                        \
+    X(FP8_CVT, fp8_cvt, "v_cvt_pk_f32_fp8 and its like")                                           \
+    X(FP8_FNUZ, fp8_fnuz, "8-bit floats are FNUZ, not OCP")                                        \
+    X(CVT_SCALEF32, cvt_scalef32, "conversions of small floats with a scale")                      \
+    X(CVT_PK_BF16, cvt_pk_bf16, "v_cvt_pk_bf16_f32")                                               \
+    X(SDWA, sdwa, "operands that are a byte or a half of a register")                              \
+    X(VOP3_LITERAL, vop3_literal, "any vector instruction takes literals, two scalar registers")   \
+    X(ROW_XMASK, row_xmask, "DPP row_xmask, and v_permlanex16")                                    \
+    X(ROW_BCAST, row_bcast, "DPP row_bcast15 and row_bcast31")                                     \
+    X(DPP_INTERLOCK, dpp_interlock, "DPP reads what the instruction before it wrote")              \
+    X(SPLIT_BARRIER, split_barrier, "barriers of a signal and a wait, a counter for LDS alone")    \
+    X(FLUSHES_HALVES, flushes_halves, "dots and matrices take 16-bit denormals for zeros")
+
+enum target_capability_bit {
+#define TARGET_BIT(NAME, word, meaning) TARGET_BIT_##NAME,
+    TARGET_CAPABILITIES(TARGET_BIT)
+#undef TARGET_BIT
+        TARGET_CAPABILITY_COUNT
 };
+enum target_capability {
+#define TARGET_CAPABILITY(NAME, word, meaning) CAP_##NAME = 1u << TARGET_BIT_##NAME,
+    TARGET_CAPABILITIES(TARGET_CAPABILITY)
+#undef TARGET_CAPABILITY
+};
+_Static_assert(TARGET_CAPABILITY_COUNT <= 31, "capabilities are the bits of an int");
 
 struct target {
     const char *name;      /* "gfx1151" */
     const char *family;    /* "RDNA 3.5" */
     const char *part;      /* the retail part that the figures below describe */
     unsigned elf_machine;  /* EF_AMDGPU_MACH value in e_flags */
-    unsigned generation;   /* of the instruction set: 9, 10, 11, 12 */
     unsigned capabilities; /* enum target_capability bits */
     unsigned wave_size;    /* native */
     bool other_wave;       /* the other of 32 and 64 can be chosen */
     bool sramecc, xnack;   /* the feature can be asked for in a target id */
     bool verified;         /* the software GPU runs it */
-    unsigned vgprs;        /* per SIMD and lane, AGPRs included */
+
+    /* What a wave starts with, and what instructions do that the software GPU must do alike. */
+    bool packed_ids;          /* work-item ids start in one register, not in up to three */
+    bool trap_ids;            /* workgroup ids start in trap registers, not behind user registers */
+    bool architected_scratch; /* hardware knows where scratch is: no register has its offset */
+    bool unified_vgprs;       /* AGPRs are the upper part of the VGPRs' file, not a second file */
+    bool keeps_halves;        /* a 16-bit result leaves the other half of its register as it was */
+    bool permutes_halves;     /* ds_bpermute stays in each half of a wave of 64 */
+    bool store_counter;       /* stores are waited for by a counter of their own */
+
+    /* The shape of the machine. */
+    bool wgp;        /* compute units come in pairs, workgroup processors, which runtimes count */
+    bool trans_unit; /* transcendental instructions have a unit beside the vector ALU */
+    bool simd_salu;  /* each SIMD has a scalar unit, not each compute unit */
+    bool camps;      /* equal strides, of rows or in grids, were reported to meet in few channels */
+    unsigned simds;  /* per compute unit */
+    unsigned simd_lanes; /* that a SIMD works on in a cycle */
+    unsigned vgprs;      /* per SIMD and lane, AGPRs included */
     unsigned vgpr_granule;
+    unsigned vgpr_unit; /* that descriptors count in, for waves of native size; half for larger */
     unsigned max_waves; /* per SIMD */
     unsigned lds_bytes; /* most that one workgroup may have */
     unsigned lds_banks; /* of 4 bytes, for reads; lds.h has the rest */
-    unsigned simds;     /* per compute unit */
+    bool lds_reads_across; /* lanes that LDS serves at once in wide reads are not neighbours */
     unsigned cus;
     unsigned dies; /* that workgroups are dealt out to in turn, each with an L2 of its own */
     double clock_ghz;
     double bandwidth_gbs;
 };
+
+/* All rows, in the order in which they are listed. A program that defines both itself has other
+ * rows: tests add a processor so. */
+extern const struct target target_rows[];
+extern const size_t target_row_count;
 
 /* A parsed target id such as "gfx942:sramecc+:xnack-". */
 struct target_id {

@@ -33,7 +33,7 @@ template <> struct number<FP8> {
             return TYPE == BF16 ? upper_halves({(float)both.x, (float)both.y})
                                   : __builtin_bit_cast(u32, both);
         } else {
-#if defined(__gfx950__)
+#if HAS_CVT_SCALEF32
             const u32 word = raw[p / 2];
             if constexpr (TYPE == BF16)
                 return __builtin_bit_cast(

@@ -44,8 +44,8 @@ template <class PAIRS> DEVICE void pair_up(PAIRS &a, const pair_bytes &bytes = P
     }
 }
 
-// Constants that the compiler keeps in a register of each lane: an instruction of gfx9 reads only
-// one scalar register, and no literal.
+// Constants that the compiler keeps in a register of each lane: without VOP3_LITERAL an instruction
+// reads only one scalar register, and no literal.
 struct decoder {
     u32 low_magic, high_magic;
 };

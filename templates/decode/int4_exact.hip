@@ -4,22 +4,16 @@
 // cut. A weight itself, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded once; where
 // q - z and the scale are f16, one packed operation does the same.
 
-// gfx9 has a conversion of signed nibbles, of any byte, to sixteenths in f32. Of codes whose upper
-// bit is turned it makes (q - 8) / 16, and results are multiplied by sixteen in the end.
+// With SDWA there is a conversion of signed nibbles, of any byte, to sixteenths in f32. Of codes
+// whose upper bit is turned it makes (q - 8) / 16; results are multiplied by sixteen in the end.
 //
 // Where each group has a zero point, or weights are scaled, two codes at once become f32 where
 // numbers of 8 bits do: the smallest of those are as far apart as the lowest bit says, up to 15 of
 // them. Else zero points go with an instruction that makes f32 of an f16 and adds; codes become f16
 // by masks.
-#if defined(__gfx950__)
-constexpr float FP8_UNIT = 512;
-#elif defined(__gfx942__)
-constexpr float FP8_UNIT = 1024;
-#else
-constexpr float FP8_UNIT = 0; // no such numbers
-#endif
-constexpr bool F32_CODES = A_TYPE == BF16 && WAVE == 64 && EXACT;
-constexpr bool BY_FP8 = F32_CODES && FP8_UNIT != 0 && (SCALED || ZERO == ZERO_U8);
+constexpr float FP8_UNIT = HAS_FP8_FNUZ ? 1024 : 512; // what the smallest is a part of
+constexpr bool F32_CODES = A_TYPE == BF16 && HAS_SDWA && EXACT;
+constexpr bool BY_FP8 = F32_CODES && HAS_FP8_CVT && (SCALED || ZERO == ZERO_U8);
 constexpr bool BY_MIX = F32_CODES && !BY_FP8 && !SCALED && ZERO == ZERO_U8;
 constexpr bool BY_SIXTEENTHS = F32_CODES && !BY_FP8 && !BY_MIX;
 constexpr float CODE_UNIT = BY_FP8 ? FP8_UNIT : BY_SIXTEENTHS ? 16 : 1;
@@ -82,7 +76,6 @@ DEVICE code_bytes bytes_of(u32 word)
 }
 DEVICE float code_of(u32 bytes, u32 byte)
 {
-#if defined(__GFX9__)
     if constexpr (BY_SIXTEENTHS) {
         float code;
 #define FROM_BYTE(n)                                                                               \
@@ -99,12 +92,11 @@ DEVICE float code_of(u32 bytes, u32 byte)
 #undef FROM_BYTE
         return code;
     }
-#endif
     return (float)(bytes >> 8 * byte & 0xff);
 }
 DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
 {
-#if defined(__gfx942__) || defined(__gfx950__)
+#if HAS_FP8_CVT // not every processor knows the instruction
     if constexpr (BY_FP8) { // two neighbouring bytes
         const u32 from = p / 2 ? c.odd : c.even;
         return p % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8(from, true)
@@ -135,7 +127,7 @@ template <class MADE> DEVICE f32x2 pair_of_codes(u32 p, MADE made)
 template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
 {
     const float low = value.x, high = value.y;
-#if defined(__gfx950__)
+#if HAS_CVT_PK_BF16
     if constexpr (!CUT) {
         u32 pair;
         asm("v_cvt_pk_bf16_f32 %0, %1, %2" : "=v"(pair) : "v"(low), "v"(high));
@@ -153,14 +145,12 @@ template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
 // Half `half` of a pair of f16, plus `to`, in f32.
 DEVICE float mix(u32 pair, u32 half, float to)
 {
-    float sum = 0;
-#if defined(__GFX9__)
+    float sum;
     if (half)
         asm("v_fma_mix_f32 %0, %1, 1.0, %2 op_sel:[1,0,0] op_sel_hi:[1,0,0]"
             : "=v"(sum) : "v"(pair), "v"(to));
     else
         asm("v_fma_mix_f32 %0, %1, 1.0, %2 op_sel_hi:[1,0,0]" : "=v"(sum) : "v"(pair), "v"(to));
-#endif
     return sum;
 }
 DEVICE decoder make_mix_decoder() { return {opaque(0x64006400), opaque(0x54005400)}; }

@@ -25,14 +25,15 @@ constexpr byte_plane make_plane(u32 shift)
 constexpr byte_plane UPPER = make_plane(8), LOWER = make_plane(0);
 constexpr bool HAS_LOWER = LOWER.codes[0] | LOWER.codes[1] | LOWER.codes[2] | LOWER.codes[3];
 
-// What a lane keeps: an instruction of gfx9 reads no literal and only one scalar register.
+// What a lane keeps. Without VOP3_LITERAL an instruction reads no literal and only one scalar
+// register: constants must be in registers of the lane.
 struct decoder {
     byte_plane upper, lower;
 };
 DEVICE decoder make_decoder()
 {
     decoder d = {UPPER, LOWER};
-    if constexpr (WAVE == 64)
+    if constexpr (!HAS_VOP3_LITERAL)
         UNROLL for (u32 i = 0; i < 4; i++) {
             d.upper.codes[i] = opaque(d.upper.codes[i]);
             if (HAS_LOWER)

@@ -72,9 +72,9 @@ constexpr float SUM_FACTOR = STARTS_AT_SUMS && ZERO == ZERO_NONE ? -(CODE_BIAS +
 
 // A wave makes those of some spans, for as many rows at once as lanes have sharers, and of spans
 // side by side if there are not so many rows: SHARERS lanes take pieces of eight values of a row in
-// turn, as the matrix instruction wants them on gfx9, which then sums them; else as neighbours, by
+// turn, as MFMA wants them, which then sums them; else as neighbours, by
 // dot products.
-constexpr bool SUMS_BY_MATRIX = WAVE == 64;
+constexpr bool SUMS_BY_MATRIX = HAS_MFMA;
 constexpr u32 SUM_SPANS = K / SPAN, PIECES = SPAN / 8, SHARERS = SUMS_BY_MATRIX ? 4 : 2;
 constexpr u32 SUM_LOADS = SHARED_SUMS ? PIECES / SHARERS : 1; // spans of others may have 8 values
 constexpr u32 SUM_ROWS = minimum(WAVE / SHARERS, M_TILE), ROW_BLOCKS = M_TILE / SUM_ROWS;
@@ -104,7 +104,7 @@ DEVICE operand make_ones()
 // `sums` on. `factors`: that factor as a pair of A's type, twice.
 DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], u32x2 factors, LDS float *sums, u32 lane)
 {
-#if defined(__GFX9__) && !defined(__gfx950__)
+#if HAS_MFMA && !HAS_MFMA_WIDE_K
     // of a lane's values by an instruction of a quarter of the cycles or half of them, then of the
     // four lanes of a row
     f32x4 own = 0.0f;
@@ -122,7 +122,7 @@ DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], u32x2 factors, LDS float *
         }
     const f32x4 sum = __builtin_amdgcn_mfma_f32_16x16x4f32(own.x, 1.0f, f32x4{}, 0, 0, 0);
     *(LDS f32x4 *)(sums + lane / 16 * 4) = sum * SUM_FACTOR;
-#elif defined(__GFX9__)
+#elif HAS_MFMA
     tile sum = 0.0f;
     UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
         UNROLL for (u32 j = 0; j < 4; j += OPERAND_WORDS) {

@@ -2,7 +2,7 @@
 // Two f32 as bf16, rounded to nearest; ties away from zero where there is no instruction for it.
 DEVICE u32 pack_bf16(f32x2 value)
 {
-#if defined(__gfx950__)
+#if HAS_CVT_PK_BF16
     return __builtin_bit_cast(u32, __builtin_convertvector(value, bf16x2));
 #else
     const float x = value.x, y = value.y;

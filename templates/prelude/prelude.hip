@@ -44,7 +44,7 @@ constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
 // because the compiler's own barrier also waits for every load from memory.
 DEVICE void barrier()
 {
-#if defined(__GFX12__)
+#if HAS_SPLIT_BARRIER
     asm volatile("s_wait_dscnt 0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" : : : "memory");
 #else
     asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" : : : "memory");

@@ -11,7 +11,7 @@ template <u32 BIT> DEVICE float across(float v, u32 lane)
     u32 other;
     if constexpr (BIT == 5) { // through LDS hardware, not its memory
         other = __builtin_amdgcn_ds_bpermute((lane ^ 32) * 4, bits);
-    } else if constexpr (BIT == 4 && WAVE == 64) { // the same; swap 16 within each half
+    } else if constexpr (BIT == 4 && !HAS_ROW_XMASK) { // the same; swap 16 within each half
         other = __builtin_amdgcn_ds_swizzle(bits, 0x401f);
     } else if constexpr (BIT == 4) { // v_permlanex16: lane i of the other row of 16
         other = __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, false, false);
@@ -43,11 +43,11 @@ DEVICE float sum_of_diagonal(f32x4 v)
 template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 {
     float sum;
-    if constexpr (BIT == 3 && WAVE == 32) {
+    if constexpr (BIT == 3 && HAS_DPP_INTERLOCK) {
         asm("v_add_f32_dpp %0, %1, %1 row_ror:8 row_mask:0xf bank_mask:0x3\n\t"
             "v_add_f32_dpp %0, %2, %2 row_ror:8 row_mask:0xf bank_mask:0xc"
             : "=&v"(sum) : "v"(clear), "v"(set));
-    } else if constexpr (BIT == 2 && WAVE == 32) {
+    } else if constexpr (BIT == 2 && HAS_DPP_INTERLOCK) {
         asm("v_add_f32_dpp %0, %1, %1 row_half_mirror row_mask:0xf bank_mask:0x5\n\t"
             "v_add_f32_dpp %0, %2, %2 row_half_mirror row_mask:0xf bank_mask:0xa"
             : "=&v"(sum) : "v"(clear), "v"(set));
@@ -78,7 +78,7 @@ template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
 // value at row lane / 16 and column lane % 16.
 DEVICE float sum_of_rows(float v, u32 lane)
 {
-#if __has_builtin(__builtin_amdgcn_mfma_f32_16x16x4f32)
+#if HAS_MFMA
     return __builtin_amdgcn_mfma_f32_16x16x4f32(1.0f, v, f32x4{}, 0, 0, 0)[0];
 #else
     v += across<4>(v, lane);

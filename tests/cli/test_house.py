@@ -67,6 +67,17 @@ def test_no_two_files_share_a_name():
     assert not {name: where for name, where in folders.items() if len(where) > 1}
 
 
+def test_only_rows_of_targets_name_processors():
+    """Code asks a target for a capability: a new processor must not be looked for elsewhere."""
+    asks = re.compile(r'(?:cmp|strstr)\s*\([^;]*"gfx|[>.]generation\b|__gfx|__GFX')
+    bad = []
+    for path in sources():
+        name = str(path.relative_to(TOP))
+        if name.startswith(("src/", "tools/", "templates/")) and not name.startswith("src/target/"):
+            bad += [f"{name}: {found[0]}" for found in asks.finditer(path.read_text())]
+    assert not bad
+
+
 def test_every_c_file_is_formatted():
     """By the version that setup.sh pins; where it could not be had, this is skipped."""
     if not (TOP / "build/deps/format/bin/clang-format").exists():

@@ -247,7 +247,7 @@ static void print(const char *target, const char *problem, int m, const struct t
 /* The first thing that is asked for and missed; null: nothing. */
 static const char *missed(const char *target, int m, double port_max, const struct t_metrics *x)
 {
-    const unsigned waves = target_named(target)->generation == 9 ? 4 : 8;
+    const unsigned waves = target_named(target)->wave_size == 64 ? 4 : 8;
     const int64_t weights = x->n * x->k;
 
     if (x->scratch || x->spills)

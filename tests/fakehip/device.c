@@ -264,7 +264,7 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
     const struct target *const t = fake_devices[device].id.target;
     switch ((int)attribute) {
     case hipDeviceAttributeMultiprocessorCount: /* of RDNA, pairs of compute units */
-        *value = t ? (int)t->cus / (t->generation >= 10 ? 2 : 1) : 1;
+        *value = t ? (int)t->cus / (t->wgp ? 2 : 1) : 1;
         return hipSuccess;
     case hipDeviceAttributeClockRate:
         *value = t ? (int)(t->clock_ghz * 1e6) : 1;

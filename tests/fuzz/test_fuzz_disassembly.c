@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Disassemblies of any text: an instruction that stops the wave, or one whose operands are all
- * inside the register files. The first byte of an input chooses wave size and generation, each line
- * behind it is an instruction.
+ * inside the register files. The first byte of an input chooses the wave size, and whether 16-bit
+ * results keep the other half of their register; each line behind it is an instruction.
  */
 #include "sim/bodies.h"
 #include "sim/decode/parse.h"
@@ -50,7 +50,6 @@ static void check_text(struct parser *p, const char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const unsigned generations[4] = {9, 11, 12, 11};
     static const struct sim_bodies *bodies;
     static struct row_index index;
     static void *library;
@@ -64,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct parser p = {.bodies = bodies,
                        .index = &index,
-                       .generation = generations[data[0] & 3],
+                       .keeps_halves = data[0] & 3,
                        .lanes = data[0] & 4 ? 64 : 32,
                        .vgpr_limit = 1024,
                        .agpr_offset = 512,

@@ -31,7 +31,7 @@ static const char *const targets[] = {"gfx1100", "gfx1151", "gfx1201",
 /* The last release whose code for a target can be disassembled here. */
 static const char *newest_rocm(const char *target)
 {
-    return target_named(target)->generation == 9 ? "715" : "71";
+    return target_named(target)->wave_size == 64 ? "715" : "71";
 }
 
 static struct compiler *compiler;
@@ -320,7 +320,7 @@ static double slots_per_weight(const struct quern_sim_counts *counts, const stru
 static void counts_are_those_of_another_emulator(void **state)
 {
     const char *const target = ((const struct answers *)*state)->target;
-    const double most = target_named(target)->generation == 9 ? 0.03 : 0.07;
+    const double most = target_named(target)->wave_size == 64 ? 0.03 : 0.07;
     struct gpu gpu = gpu_open(newest_rocm(target), target, QUERN_CHECK_FAST);
     unsigned compared = 0;
 

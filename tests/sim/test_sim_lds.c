@@ -281,7 +281,7 @@ static void any_addresses(void **state)
     (void)state;
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
         const struct target *const target = target_named(targets[t]);
-        const unsigned lanes = target->generation == 9 ? 64 : 32;
+        const unsigned lanes = target->wave_size;
         open_gpu(targets[t]);
         for (unsigned n = 0; n < 2 * 4 * PATTERNS * 8; n++) {
             const bool write = n & 1;

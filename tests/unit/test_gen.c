@@ -12,6 +12,7 @@
 #include <quern/tool.h>
 
 #include "base/os.h"
+#include "gen/capabilities.h"
 #include "gen/gen.h"
 #include "gen/templates.h"
 
@@ -109,9 +110,11 @@ static void test_golden(void **state)
 /* A kernel's text may not depend on where, when or with which files it is compiled. */
 static void check_text(const char *name, const char *text)
 {
-    static const char *const banned[] = {
-        "__FILE__", "__TIME__",    "__DATE__", "__TIMESTAMP__", "#embed",       ".incbin",
-        "#include", "__COUNTER__", "#line",    "__BASE_FILE__", "__FILE_NAME__"};
+    static const char *const banned[] = {"__FILE__", "__TIME__", "__DATE__", "__TIMESTAMP__",
+                                         "#embed", ".incbin", "#include", "__COUNTER__", "#line",
+                                         "__BASE_FILE__", "__FILE_NAME__",
+                                         /* what its processor can do the source says itself */
+                                         "__gfx", "__GFX", "__AMDGCN", "__has_builtin"};
     size_t width = 0;
 
     for (size_t i = 0; i < sizeof banned / sizeof *banned; i++)
@@ -181,6 +184,45 @@ static void test_outline(void **state)
     }
 }
 
+/* The word as a whole, not as a part of another. */
+static bool has_word(const char *text, const char *word)
+{
+    for (const char *at = text; (at = strstr(at, word)); at++) {
+        const char before = at == text ? ' ' : at[-1], behind = at[strlen(word)];
+        if (!isalnum(before) && before != '_' && !isalnum(behind) && behind != '_')
+            return true;
+    }
+    return false;
+}
+
+/* The capabilities at the head of a source are those that templates ask for, and true where the
+ * target has them. */
+static void test_capabilities(void **state)
+{
+    const struct target *const t = target_named("gfx950");
+    struct str head = {0};
+    int asked = 0;
+
+    (void)state;
+    gen_capabilities(t, &head);
+#define CAPABILITY(NAME, word, meaning)                                                            \
+    {                                                                                              \
+        bool found = false;                                                                        \
+        for (const struct template_file *f = template_files; f->name; f++)                         \
+            found |= has_word(f->text, "HAS_" #NAME);                                              \
+        if (found != has_word(str_text(&head), "HAS_" #NAME))                                      \
+            fail_msg("HAS_" #NAME " is asked for: %d", found);                                     \
+        const char *const line = strstr(str_text(&head), "HAS_" #NAME " ");                        \
+        if (line && !!(t->capabilities & CAP_##NAME) != (line[strcspn(line, "tf")] == 't'))        \
+            fail_msg("HAS_" #NAME " is not what the row says");                                    \
+        asked += found;                                                                            \
+    }
+    TARGET_CAPABILITIES(CAPABILITY)
+#undef CAPABILITY
+    assert_true(asked >= 8);
+    str_free(&head);
+}
+
 /* A line of the constants block is a name, and an integer or a word. */
 static bool is_constant(const char *line)
 {
@@ -190,11 +232,11 @@ static bool is_constant(const char *line)
     if (!integer && strncmp(line, define, sizeof define - 1))
         return false;
     line += integer ? sizeof prefix - 1 : sizeof define - 1;
-    const size_t name = strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+    const size_t name = strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
     line += name;
     if (!name || strncmp(line, integer ? " = " : " ", integer ? 3 : 1))
         return false;
-    line += integer ? 3 : 1;
+    line += integer ? 3 : strspn(line, " ");
     const size_t value = strspn(line, integer ? "0123456789"
                                               : "abcdefghijklmnopqrstuvwxyz_"
                                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
@@ -348,6 +390,7 @@ int main(void)
         cmocka_unit_test(test_templates),
         cmocka_unit_test(test_digests),
         cmocka_unit_test(test_outline),
+        cmocka_unit_test(test_capabilities),
         cmocka_unit_test(test_constants),
         cmocka_unit_test(test_source_says_what_the_plan_says),
         cmocka_unit_test(test_sources_differ),

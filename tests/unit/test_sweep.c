@@ -78,7 +78,7 @@ static void test_grids_fill_the_part(void **state)
 static void check_waves(const struct sweep_shape *s, const char *type, const struct plan_set *set)
 {
     const struct plan *const p = &set->plans[0];
-    const unsigned least = p->target->generation == 9 ? 4 : 8;
+    const unsigned least = p->target->wave_size == 64 ? 4 : 8;
 
     (void)s;
     if (p->estimate.waves_per_simd < least) {
@@ -153,8 +153,7 @@ static void check_cost(const struct sweep_shape *s, const char *type, const stru
             row.slots > budgets[i].slots)
             fail_msg("%s %s on %s: %.2f slots per weight, budget %.2f", row.plan->symbol, type,
                      row.plan->target->name, row.slots, budgets[i].slots);
-    if (weights >= 1 << 26 && row.plan->target->generation > 9 &&
-        row.kernel_us > 0.8 * row.memory_us)
+    if (weights >= 1 << 26 && row.plan->target->camps && row.kernel_us > 0.8 * row.memory_us)
         fail_msg("%s %s on %s: %.1f us of %.1f us", row.plan->symbol, type, row.plan->target->name,
                  row.kernel_us, row.memory_us);
 }

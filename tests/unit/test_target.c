@@ -22,9 +22,12 @@ static void test_every_row_is_whole(void **state)
         assert_true(t->wave_size == 32 || t->wave_size == 64);
         assert_true(t->vgprs >= 256 && t->vgprs % t->vgpr_granule == 0 && t->lds_bytes >= 65536);
         assert_true(t->simds == 2 || t->simds == 4);
+        /* a wave is issued in whole cycles, and its registers are counted in parts of a granule */
+        assert_true(t->simd_lanes && t->wave_size % t->simd_lanes == 0);
+        assert_true(t->vgpr_unit && t->vgpr_granule % t->vgpr_unit == 0);
         assert_true(t->capabilities & CAP_DOT2_F32_F16);
         /* one matrix unit at most */
-        assert_true(!!(t->capabilities & CAP_WMMA_GFX11) + !!(t->capabilities & CAP_WMMA_GFX12) +
+        assert_true(!!(t->capabilities & CAP_WMMA_256B) + !!(t->capabilities & CAP_WMMA_128B) +
                         !!(t->capabilities & CAP_MFMA) <=
                     1);
     }

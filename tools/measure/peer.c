@@ -32,14 +32,14 @@ _Static_assert(offsetof(struct arguments, quant) + 4 == sizeof((struct peer_laun
 static int open_library(const char *directory, const struct quern_target_info *target,
                         struct peer *peer)
 {
-    const bool gfx9 = !strncmp(target->name, "gfx9", 4);
+    const bool cdna = target->wave_size == 64;
     char name[64];
     quern_status e;
     size_t size;
 
-    peer->compiler = gfx9 ? "ROCm 7.15" : "ROCm 7.1";
+    peer->compiler = cdna ? "ROCm 7.15" : "ROCm 7.1";
     peer->target = target->name;
-    snprintf(name, sizeof name, "libbitsandbytes_rocm%s.so", gfx9 ? "715" : "71");
+    snprintf(name, sizeof name, "libbitsandbytes_rocm%s.so", cdna ? "715" : "71");
     char *const path = path_join(directory, name);
     if (!path)
         return fail("out of memory");

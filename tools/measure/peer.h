@@ -40,6 +40,7 @@ struct peer {
     const struct peer_kind *kind;
     const char *compiler; /* "ROCm 7.1" */
     const char *target;
+    unsigned wave_size;
     char *bytes;            /* the file: bitsandbytes' library, Triton's code object */
     quern_offload *offload; /* in that library */
     char *directory;        /* of Triton's code objects */

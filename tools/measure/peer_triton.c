@@ -29,6 +29,7 @@ static int open_directory(const char *directory, const struct quern_target_info 
 {
     peer->compiler = TITLE;
     peer->target = target->name;
+    peer->wave_size = target->wave_size;
     peer->directory = strdup(directory);
     return peer->directory ? EXIT_OK : fail("out of memory");
 }
@@ -136,7 +137,7 @@ static int launch_of(struct peer *peer, const struct quern_problem *p, int64_t m
     out->launch.grid[0] = (uint32_t)((p->n + meta.columns - 1) / meta.columns);
     out->launch.grid[1] = (uint32_t)((m + meta.rows - 1) / meta.rows);
     out->launch.grid[2] = 1;
-    out->launch.block[0] = (uint32_t)meta.warps * (strncmp(peer->target, "gfx9", 4) ? 32 : 64);
+    out->launch.block[0] = (uint32_t)meta.warps * peer->wave_size;
     out->launch.block[1] = out->launch.block[2] = 1;
     out->launch.lds_bytes = (uint32_t)meta.shared;
     out->launch.kernarg = out->arguments;

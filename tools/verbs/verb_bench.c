@@ -284,7 +284,7 @@ static int run_ours(struct bench *b, struct layer *l, int64_t m, struct result *
 /* Of a kernel with instructions that the software GPU does not know. */
 static int count_text(struct bench *b, const struct peer_launch *l, struct result *result)
 {
-    const unsigned lanes = strncmp(b->target.name, "gfx9", 4) ? 32 : 64;
+    const unsigned lanes = b->target.wave_size;
     const uint64_t waves =
         (uint64_t)l->launch.grid[0] * l->launch.grid[1] * (l->launch.block[0] / lanes);
     struct static_count count;

@@ -287,8 +287,8 @@ static bool apply_modifiers(struct parser *p, const struct sim_row *row,
 }
 
 /*
- * What a 16-bit result does to the other half of its register: from gfx10 on it stays. On gfx9 most
- * instructions clear it; those that are new there keep it (LLVM's zeroesHigh16BitsOfDest).
+ * What a 16-bit result does to the other half of its register: on newer targets it stays. On gfx9
+ * most instructions clear it; those that are new there keep it (LLVM's zeroesHigh16BitsOfDest).
  */
 static bool keeps_half(const struct parser *p, const struct sim_row *row, char type)
 {
@@ -300,7 +300,7 @@ static bool keeps_half(const struct parser *p, const struct sim_row *row, char t
         "v_bitop3_b16",       "v_sat_pk_u8_i16",   "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32",
         "v_cvt_norm_i16_f16", "v_cvt_norm_u16_f16"};
 
-    if (p->generation >= 10 || type == 'j' || type == 'J')
+    if (p->keeps_halves || type == 'j' || type == 'J')
         return true;
     for (size_t n = 0; n < sizeof keeping / sizeof *keeping; n++) {
         const size_t length = strlen(keeping[n]);

@@ -30,7 +30,7 @@ const struct sim_row *row_index_find(const struct row_index *index, const char *
 struct parser {
     const struct sim_bodies *bodies;
     const struct row_index *index;
-    unsigned generation;
+    bool keeps_halves; /* struct target has it */
     unsigned lanes;
     unsigned vgpr_limit;  /* registers of the file, AGPRs included */
     unsigned agpr_offset; /* row of a0 */

@@ -76,7 +76,7 @@ static unsigned bank_conflict(const struct target *t, const char *text)
     unsigned first[4];
     const char *at = text;
 
-    if (t->generation != 11)
+    if (!(t->capabilities & CAP_WMMA_256B))
         return 0;
     for (int i = 0; i < 4; i++) {
         at = strstr(at, "v[");
@@ -109,7 +109,7 @@ static enum profile_watch watch_of(const struct target *t, const struct insn *i,
         const bool silent = strstr(row->name, "atomic") && i->op[0].kind != OPERAND_VGPR;
         const bool store = silent || strstr(row->name, "store");
         /* gfx9 counts stores together with loads */
-        return store && t->generation >= 10 ? WATCH_STORE : WATCH_LOAD;
+        return store && t->store_counter ? WATCH_STORE : WATCH_LOAD;
     }
     case QUERN_CLASS_SMEM:
         return WATCH_SCALAR;
@@ -135,8 +135,8 @@ static unsigned issue_cycles(const struct target *t, unsigned lanes, unsigned cl
     case QUERN_CLASS_VALU:
     case QUERN_CLASS_PACKED:
         return target_vector_cycles(t, lanes);
-    case QUERN_CLASS_TRANS: /* a unit beside the vector ALU, but for gfx9 */
-        return t->generation == 9 ? target_trans_cycles(t, lanes) : target_vector_cycles(t, lanes);
+    case QUERN_CLASS_TRANS:
+        return t->trans_unit ? target_vector_cycles(t, lanes) : target_trans_cycles(t, lanes);
     case QUERN_CLASS_MATRIX:
         return matrix && !target_matrix_pipe(t) ? matrix : target_issue_cycles(t);
     default:

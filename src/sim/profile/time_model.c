@@ -57,8 +57,8 @@ static void count_cycles(const struct quern_sim_profile *p, const struct target 
 
     cycles[QUERN_PORT_ISSUE] = (double)p->issue_cycles;
     cycles[QUERN_PORT_VALU] =
-        vector + (t->generation == 9 ? trans : 0) + (target_matrix_pipe(t) ? 0 : matrix);
-    cycles[QUERN_PORT_TRANS] = t->generation == 9 ? 0 : trans;
+        vector + (t->trans_unit ? 0 : trans) + (target_matrix_pipe(t) ? 0 : matrix);
+    cycles[QUERN_PORT_TRANS] = t->trans_unit ? trans : 0;
     cycles[QUERN_PORT_MATRIX] = matrix;
     cycles[QUERN_PORT_SALU] = (double)classes[QUERN_CLASS_SALU];
     cycles[QUERN_PORT_LDS] = (double)(p->counts.lds_passes + p->lds_exchanges);
@@ -69,7 +69,7 @@ static void count_cycles(const struct quern_sim_profile *p, const struct target 
 static bool is_shared(const struct target *t, enum quern_sim_port port)
 {
     return port == QUERN_PORT_LDS || port == QUERN_PORT_VMEM ||
-           (port == QUERN_PORT_SALU && t->generation == 9);
+           (port == QUERN_PORT_SALU && !t->simd_salu);
 }
 
 /* What must come from memory and go there, however much the caches keep. */
@@ -165,7 +165,7 @@ static void place_products(const struct quern_sim_profile *p, const struct targe
     const double edges = (double)p->edge_cycles / waves * m->waves_per_simd * starts;
     const double longest = m->total_us - m->prologue_us;
 
-    /* what gfx11 and gfx12 issue at the ends is part of the time of their vector units already */
+    /* what WMMA issues at the ends is part of the time of their vector units already */
     m->edge_us = target_matrix_pipe(t) ? target_microseconds(t, edges) : 0;
     m->barrier_us = target_microseconds(t, (double)p->bare_barriers / waves * (double)alone *
                                                TARGET_LDS_CYCLES);

@@ -2,6 +2,18 @@
 // quern 0.1.0 for gfx1201, M = 3 to 16
 // op=gemm wq=int4 group=32 scale=f16 zero=scaled a=f16 c=f16 n=1000 k=4096 bias=0 layout=ck round=rne
 
+#define HAS_MFMA            false // matrix instructions with a pipe of their own
+#define HAS_MFMA_WIDE_K     false // those of twice as many k
+#define HAS_FP8_CVT         true  // v_cvt_pk_f32_fp8 and its like
+#define HAS_FP8_FNUZ        false // 8-bit floats are FNUZ, not OCP
+#define HAS_CVT_SCALEF32    false // conversions of small floats with a scale
+#define HAS_CVT_PK_BF16     false // v_cvt_pk_bf16_f32
+#define HAS_SDWA            false // operands that are a byte or a half of a register
+#define HAS_VOP3_LITERAL    true  // any vector instruction takes literals, two scalar registers
+#define HAS_ROW_XMASK       true  // DPP row_xmask, and v_permlanex16
+#define HAS_DPP_INTERLOCK   true  // DPP reads what the instruction before it wrote
+#define HAS_SPLIT_BARRIER   true  // barriers of a signal and a wait, a counter for LDS alone
+
 #define SYMBOL quern_int4_f16_n1000_k4096_g32_m16 // name of the kernel
 constexpr unsigned N = 1000;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
@@ -85,7 +97,7 @@ constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
 // because the compiler's own barrier also waits for every load from memory.
 DEVICE void barrier()
 {
-#if defined(__GFX12__)
+#if HAS_SPLIT_BARRIER
     asm volatile("s_wait_dscnt 0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" : : : "memory");
 #else
     asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" : : : "memory");
@@ -280,7 +292,7 @@ template <u32 BIT> DEVICE float across(float v, u32 lane)
     u32 other;
     if constexpr (BIT == 5) { // through LDS hardware, not its memory
         other = __builtin_amdgcn_ds_bpermute((lane ^ 32) * 4, bits);
-    } else if constexpr (BIT == 4 && WAVE == 64) { // the same; swap 16 within each half
+    } else if constexpr (BIT == 4 && !HAS_ROW_XMASK) { // the same; swap 16 within each half
         other = __builtin_amdgcn_ds_swizzle(bits, 0x401f);
     } else if constexpr (BIT == 4) { // v_permlanex16: lane i of the other row of 16
         other = __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, false, false);
@@ -312,11 +324,11 @@ DEVICE float sum_of_diagonal(f32x4 v)
 template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 {
     float sum;
-    if constexpr (BIT == 3 && WAVE == 32) {
+    if constexpr (BIT == 3 && HAS_DPP_INTERLOCK) {
         asm("v_add_f32_dpp %0, %1, %1 row_ror:8 row_mask:0xf bank_mask:0x3\n\t"
             "v_add_f32_dpp %0, %2, %2 row_ror:8 row_mask:0xf bank_mask:0xc"
             : "=&v"(sum) : "v"(clear), "v"(set));
-    } else if constexpr (BIT == 2 && WAVE == 32) {
+    } else if constexpr (BIT == 2 && HAS_DPP_INTERLOCK) {
         asm("v_add_f32_dpp %0, %1, %1 row_half_mirror row_mask:0xf bank_mask:0x5\n\t"
             "v_add_f32_dpp %0, %2, %2 row_half_mirror row_mask:0xf bank_mask:0xa"
             : "=&v"(sum) : "v"(clear), "v"(set));
@@ -347,7 +359,7 @@ template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
 // value at row lane / 16 and column lane % 16.
 DEVICE float sum_of_rows(float v, u32 lane)
 {
-#if __has_builtin(__builtin_amdgcn_mfma_f32_16x16x4f32)
+#if HAS_MFMA
     return __builtin_amdgcn_mfma_f32_16x16x4f32(1.0f, v, f32x4{}, 0, 0, 0)[0];
 #else
     v += across<4>(v, lane);
@@ -452,8 +464,8 @@ template <class PAIRS> DEVICE void pair_up(PAIRS &a, const pair_bytes &bytes = P
     }
 }
 
-// Constants that the compiler keeps in a register of each lane: an instruction of gfx9 reads only
-// one scalar register, and no literal.
+// Constants that the compiler keeps in a register of each lane: without VOP3_LITERAL an instruction
+// reads only one scalar register, and no literal.
 struct decoder {
     u32 low_magic, high_magic;
 };
@@ -702,22 +714,16 @@ DEVICE void decode_by_dots(u32 word, const dot_scale &by, u32 (&pairs)[4])
 // cut. A weight itself, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded once; where
 // q - z and the scale are f16, one packed operation does the same.
 
-// gfx9 has a conversion of signed nibbles, of any byte, to sixteenths in f32. Of codes whose upper
-// bit is turned it makes (q - 8) / 16, and results are multiplied by sixteen in the end.
+// With SDWA there is a conversion of signed nibbles, of any byte, to sixteenths in f32. Of codes
+// whose upper bit is turned it makes (q - 8) / 16; results are multiplied by sixteen in the end.
 //
 // Where each group has a zero point, or weights are scaled, two codes at once become f32 where
 // numbers of 8 bits do: the smallest of those are as far apart as the lowest bit says, up to 15 of
 // them. Else zero points go with an instruction that makes f32 of an f16 and adds; codes become f16
 // by masks.
-#if defined(__gfx950__)
-constexpr float FP8_UNIT = 512;
-#elif defined(__gfx942__)
-constexpr float FP8_UNIT = 1024;
-#else
-constexpr float FP8_UNIT = 0; // no such numbers
-#endif
-constexpr bool F32_CODES = A_TYPE == BF16 && WAVE == 64 && EXACT;
-constexpr bool BY_FP8 = F32_CODES && FP8_UNIT != 0 && (SCALED || ZERO == ZERO_U8);
+constexpr float FP8_UNIT = HAS_FP8_FNUZ ? 1024 : 512; // what the smallest is a part of
+constexpr bool F32_CODES = A_TYPE == BF16 && HAS_SDWA && EXACT;
+constexpr bool BY_FP8 = F32_CODES && HAS_FP8_CVT && (SCALED || ZERO == ZERO_U8);
 constexpr bool BY_MIX = F32_CODES && !BY_FP8 && !SCALED && ZERO == ZERO_U8;
 constexpr bool BY_SIXTEENTHS = F32_CODES && !BY_FP8 && !BY_MIX;
 constexpr float CODE_UNIT = BY_FP8 ? FP8_UNIT : BY_SIXTEENTHS ? 16 : 1;
@@ -780,7 +786,6 @@ DEVICE code_bytes bytes_of(u32 word)
 }
 DEVICE float code_of(u32 bytes, u32 byte)
 {
-#if defined(__GFX9__)
     if constexpr (BY_SIXTEENTHS) {
         float code;
 #define FROM_BYTE(n)                                                                               \
@@ -797,12 +802,11 @@ DEVICE float code_of(u32 bytes, u32 byte)
 #undef FROM_BYTE
         return code;
     }
-#endif
     return (float)(bytes >> 8 * byte & 0xff);
 }
 DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
 {
-#if defined(__gfx942__) || defined(__gfx950__)
+#if HAS_FP8_CVT // not every processor knows the instruction
     if constexpr (BY_FP8) { // two neighbouring bytes
         const u32 from = p / 2 ? c.odd : c.even;
         return p % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8(from, true)
@@ -833,7 +837,7 @@ template <class MADE> DEVICE f32x2 pair_of_codes(u32 p, MADE made)
 template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
 {
     const float low = value.x, high = value.y;
-#if defined(__gfx950__)
+#if HAS_CVT_PK_BF16
     if constexpr (!CUT) {
         u32 pair;
         asm("v_cvt_pk_bf16_f32 %0, %1, %2" : "=v"(pair) : "v"(low), "v"(high));
@@ -851,14 +855,12 @@ template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
 // Half `half` of a pair of f16, plus `to`, in f32.
 DEVICE float mix(u32 pair, u32 half, float to)
 {
-    float sum = 0;
-#if defined(__GFX9__)
+    float sum;
     if (half)
         asm("v_fma_mix_f32 %0, %1, 1.0, %2 op_sel:[1,0,0] op_sel_hi:[1,0,0]"
             : "=v"(sum) : "v"(pair), "v"(to));
     else
         asm("v_fma_mix_f32 %0, %1, 1.0, %2 op_sel_hi:[1,0,0]" : "=v"(sum) : "v"(pair), "v"(to));
-#endif
     return sum;
 }
 DEVICE decoder make_mix_decoder() { return {opaque(0x64006400), opaque(0x54005400)}; }
@@ -1032,9 +1034,9 @@ constexpr float SUM_FACTOR = STARTS_AT_SUMS && ZERO == ZERO_NONE ? -(CODE_BIAS +
 
 // A wave makes those of some spans, for as many rows at once as lanes have sharers, and of spans
 // side by side if there are not so many rows: SHARERS lanes take pieces of eight values of a row in
-// turn, as the matrix instruction wants them on gfx9, which then sums them; else as neighbours, by
+// turn, as MFMA wants them, which then sums them; else as neighbours, by
 // dot products.
-constexpr bool SUMS_BY_MATRIX = WAVE == 64;
+constexpr bool SUMS_BY_MATRIX = HAS_MFMA;
 constexpr u32 SUM_SPANS = K / SPAN, PIECES = SPAN / 8, SHARERS = SUMS_BY_MATRIX ? 4 : 2;
 constexpr u32 SUM_LOADS = SHARED_SUMS ? PIECES / SHARERS : 1; // spans of others may have 8 values
 constexpr u32 SUM_ROWS = minimum(WAVE / SHARERS, M_TILE), ROW_BLOCKS = M_TILE / SUM_ROWS;
@@ -1064,7 +1066,7 @@ DEVICE operand make_ones()
 // `sums` on. `factors`: that factor as a pair of A's type, twice.
 DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], u32x2 factors, LDS float *sums, u32 lane)
 {
-#if defined(__GFX9__) && !defined(__gfx950__)
+#if HAS_MFMA && !HAS_MFMA_WIDE_K
     // of a lane's values by an instruction of a quarter of the cycles or half of them, then of the
     // four lanes of a row
     f32x4 own = 0.0f;
@@ -1082,7 +1084,7 @@ DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], u32x2 factors, LDS float *
         }
     const f32x4 sum = __builtin_amdgcn_mfma_f32_16x16x4f32(own.x, 1.0f, f32x4{}, 0, 0, 0);
     *(LDS f32x4 *)(sums + lane / 16 * 4) = sum * SUM_FACTOR;
-#elif defined(__GFX9__)
+#elif HAS_MFMA
     tile sum = 0.0f;
     UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
         UNROLL for (u32 j = 0; j < 4; j += OPERAND_WORDS) {

@@ -2,6 +2,18 @@
 // quern 0.1.0 for gfx942, M = 385 and more
 // op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n=19456 k=2560 bias=0 layout=bnb round=rne
 
+#define HAS_MFMA            true  // matrix instructions with a pipe of their own
+#define HAS_MFMA_WIDE_K     false // those of twice as many k
+#define HAS_FP8_CVT         true  // v_cvt_pk_f32_fp8 and its like
+#define HAS_FP8_FNUZ        true  // 8-bit floats are FNUZ, not OCP
+#define HAS_CVT_SCALEF32    false // conversions of small floats with a scale
+#define HAS_CVT_PK_BF16     false // v_cvt_pk_bf16_f32
+#define HAS_SDWA            true  // operands that are a byte or a half of a register
+#define HAS_VOP3_LITERAL    false // any vector instruction takes literals, two scalar registers
+#define HAS_ROW_XMASK       false // DPP row_xmask, and v_permlanex16
+#define HAS_DPP_INTERLOCK   false // DPP reads what the instruction before it wrote
+#define HAS_SPLIT_BARRIER   false // barriers of a signal and a wait, a counter for LDS alone
+
 #define SYMBOL quern_nf4_bf16_n19456_k2560_g64_m256 // name of the kernel
 constexpr unsigned N = 19456;           // rows of W
 constexpr unsigned K = 2560;            // columns of W
@@ -71,7 +83,7 @@ constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
 // because the compiler's own barrier also waits for every load from memory.
 DEVICE void barrier()
 {
-#if defined(__GFX12__)
+#if HAS_SPLIT_BARRIER
     asm volatile("s_wait_dscnt 0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" : : : "memory");
 #else
     asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" : : : "memory");
@@ -183,7 +195,7 @@ template <class T, bool TRUNCATED> DEVICE T rounded(float value)
 // Two f32 as bf16, rounded to nearest; ties away from zero where there is no instruction for it.
 DEVICE u32 pack_bf16(f32x2 value)
 {
-#if defined(__gfx950__)
+#if HAS_CVT_PK_BF16
     return __builtin_bit_cast(u32, __builtin_convertvector(value, bf16x2));
 #else
     const float x = value.x, y = value.y;
@@ -263,14 +275,15 @@ constexpr byte_plane make_plane(u32 shift)
 constexpr byte_plane UPPER = make_plane(8), LOWER = make_plane(0);
 constexpr bool HAS_LOWER = LOWER.codes[0] | LOWER.codes[1] | LOWER.codes[2] | LOWER.codes[3];
 
-// What a lane keeps: an instruction of gfx9 reads no literal and only one scalar register.
+// What a lane keeps. Without VOP3_LITERAL an instruction reads no literal and only one scalar
+// register: constants must be in registers of the lane.
 struct decoder {
     byte_plane upper, lower;
 };
 DEVICE decoder make_decoder()
 {
     decoder d = {UPPER, LOWER};
-    if constexpr (WAVE == 64)
+    if constexpr (!HAS_VOP3_LITERAL)
         UNROLL for (u32 i = 0; i < 4; i++) {
             d.upper.codes[i] = opaque(d.upper.codes[i]);
             if (HAS_LOWER)

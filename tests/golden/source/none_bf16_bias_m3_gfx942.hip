@@ -2,6 +2,18 @@
 // quern 0.1.0 for gfx942, M = 3 to 4
 // op=gemm wq=none a=bf16 c=f32 n=2050 k=1032 bias=1 layout=dense round=rne
 
+#define HAS_MFMA            true  // matrix instructions with a pipe of their own
+#define HAS_MFMA_WIDE_K     false // those of twice as many k
+#define HAS_FP8_CVT         true  // v_cvt_pk_f32_fp8 and its like
+#define HAS_FP8_FNUZ        true  // 8-bit floats are FNUZ, not OCP
+#define HAS_CVT_SCALEF32    false // conversions of small floats with a scale
+#define HAS_CVT_PK_BF16     false // v_cvt_pk_bf16_f32
+#define HAS_SDWA            true  // operands that are a byte or a half of a register
+#define HAS_VOP3_LITERAL    false // any vector instruction takes literals, two scalar registers
+#define HAS_ROW_XMASK       false // DPP row_xmask, and v_permlanex16
+#define HAS_DPP_INTERLOCK   false // DPP reads what the instruction before it wrote
+#define HAS_SPLIT_BARRIER   false // barriers of a signal and a wait, a counter for LDS alone
+
 #define SYMBOL quern_none_bf16_n2050_k1032_m4 // name of the kernel
 constexpr unsigned N = 2050;            // rows of W
 constexpr unsigned K = 1032;            // columns of W
@@ -77,7 +89,7 @@ constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
 // because the compiler's own barrier also waits for every load from memory.
 DEVICE void barrier()
 {
-#if defined(__GFX12__)
+#if HAS_SPLIT_BARRIER
     asm volatile("s_wait_dscnt 0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" : : : "memory");
 #else
     asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" : : : "memory");
@@ -155,7 +167,7 @@ template <u32 BIT> DEVICE float across(float v, u32 lane)
     u32 other;
     if constexpr (BIT == 5) { // through LDS hardware, not its memory
         other = __builtin_amdgcn_ds_bpermute((lane ^ 32) * 4, bits);
-    } else if constexpr (BIT == 4 && WAVE == 64) { // the same; swap 16 within each half
+    } else if constexpr (BIT == 4 && !HAS_ROW_XMASK) { // the same; swap 16 within each half
         other = __builtin_amdgcn_ds_swizzle(bits, 0x401f);
     } else if constexpr (BIT == 4) { // v_permlanex16: lane i of the other row of 16
         other = __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, false, false);
@@ -187,11 +199,11 @@ DEVICE float sum_of_diagonal(f32x4 v)
 template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 {
     float sum;
-    if constexpr (BIT == 3 && WAVE == 32) {
+    if constexpr (BIT == 3 && HAS_DPP_INTERLOCK) {
         asm("v_add_f32_dpp %0, %1, %1 row_ror:8 row_mask:0xf bank_mask:0x3\n\t"
             "v_add_f32_dpp %0, %2, %2 row_ror:8 row_mask:0xf bank_mask:0xc"
             : "=&v"(sum) : "v"(clear), "v"(set));
-    } else if constexpr (BIT == 2 && WAVE == 32) {
+    } else if constexpr (BIT == 2 && HAS_DPP_INTERLOCK) {
         asm("v_add_f32_dpp %0, %1, %1 row_half_mirror row_mask:0xf bank_mask:0x5\n\t"
             "v_add_f32_dpp %0, %2, %2 row_half_mirror row_mask:0xf bank_mask:0xa"
             : "=&v"(sum) : "v"(clear), "v"(set));
@@ -222,7 +234,7 @@ template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
 // value at row lane / 16 and column lane % 16.
 DEVICE float sum_of_rows(float v, u32 lane)
 {
-#if __has_builtin(__builtin_amdgcn_mfma_f32_16x16x4f32)
+#if HAS_MFMA
     return __builtin_amdgcn_mfma_f32_16x16x4f32(1.0f, v, f32x4{}, 0, 0, 0)[0];
 #else
     v += across<4>(v, lane);

@@ -140,11 +140,10 @@ BODY(v_swap_b32)
 
 /* ---- Through LDS hardware -------------------------------------------------------------------- */
 
-/* On gfx10 and gfx11 each half of a wave of 64 permutes by itself. */
 INLINE unsigned pull_lane(const struct wave *w, unsigned l, uint32_t address)
 {
     const unsigned n = address / 4;
-    return w->generation == 10 || w->generation == 11 ? (l & 32) | (n & 31) : n & (w->lanes - 1);
+    return w->target->permutes_halves ? (l & 32) | (n & 31) : n & (w->lanes - 1);
 }
 
 INLINE const struct insn *bpermute(struct wave *w, const struct insn *i, bool inactive)

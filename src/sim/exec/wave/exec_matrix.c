@@ -54,7 +54,7 @@ struct place {
 /* Whether lanes from 16 on repeat the first 16. */
 INLINE bool repeats(const struct wave *w)
 {
-    return w->generation == 11;
+    return w->target->capabilities & CAP_WMMA_256B;
 }
 
 /* Lanes that hold A or B: a wave of 64 has 16 by 16 elements of 4 bits in the first 32. */
@@ -92,7 +92,7 @@ INLINE struct place result_place(const struct wave *w, const struct form *f, uns
     const unsigned log = w->lanes == 64 ? 2 : 1; /* of how many groups of lanes there are */
     const unsigned groups = 1u << log, per_lane = 16 >> log;
     /* gfx11: rows go round the groups; 16-bit results use half of each register */
-    if (w->generation == 11)
+    if (repeats(w))
         return (struct place){j + 16 * (i & (groups - 1)), i >> log,
                               element_bits(f->d) == 16 && high ? 16 : 0};
     /* gfx12: runs of rows; in a wave of 64, rows from 8 on go to the second and fourth group */
@@ -112,7 +112,7 @@ INLINE unsigned source_words(const struct wave *w, const struct form *f, enum el
 INLINE unsigned result_words(const struct wave *w, const struct form *f)
 {
     const unsigned elements = 16 * 16 / w->lanes;
-    return element_bits(f->d) == 16 && w->generation >= 12 ? elements / 2 : elements;
+    return element_bits(f->d) == 16 && !repeats(w) ? elements / 2 : elements;
 }
 
 /* How A is stored: as a matrix of half as many k if it is sparse. */
