@@ -91,11 +91,11 @@ static bool of_bytes(const struct plan *p)
     return p->products == PRODUCTS_DOT4 || p->skinny.row_lanes == 8;
 }
 
-/* The compiler makes pairs of f16 on gfx11 alone, and finds more of them where fp8 becomes f16. */
+/* The compiler makes pairs of f16 itself where v_dot2acc_f32_f16 has a single form, and finds more
+ * of them where fp8 becomes f16. */
 static bool dual_dot2(const struct plan *p)
 {
-    const bool single = p->problem.a == QUERN_F16 &&
-                        p->target->capabilities & CAP_VOPD_DOT2_F16; /* an instruction of its own */
+    const bool single = p->problem.a == QUERN_F16 && p->target->capabilities & CAP_VOPD_DOT2_F16;
 
     return model_dual_dot2(p) && !(p->skinny.fp8 == FP8_SOFTWARE && single);
 }

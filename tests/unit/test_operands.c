@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which operands a problem has. docs/formats.md states it in a table of its own ("Operands"), in
- * words and formulas; here that table is read and evaluated for hundreds of problems, and everything
- * that goes by src/problem/operands.def must agree with it: the description of operands, kernel
+ * words and formulas; here that table is read and evaluated for hundreds of problems, and all that
+ * goes by src/problem/operands.def must agree with it: the description of operands, kernel
  * arguments, what a launch insists on and what the CPU's reference insists on.
  */
 #include <stdarg.h>
