@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Writing the source of a kernel: constants from the fields of its family, then its templates. */
 #include "gen/gen.h"
 #include "gen/capabilities.h"
 #include "gen/templates.h"

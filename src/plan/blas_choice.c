@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* From how many rows of A on hipBLASLt is modelled to be faster: blas_choice.h. */
 #include "plan/blas_choice.h"
 
 #include "target/rates.h"
@@ -43,20 +44,20 @@ static double blas_cycles(const struct plan_blas *b, const struct plan *p, int64
 }
 
 /* The problem of making W 16-bit; false if it is that already. */
-static bool dequant_of(const struct quern_problem *p, struct quern_problem *dequant)
+static bool dequant_of(const struct quern_problem *q, struct quern_problem *dequant)
 {
     *dequant = (struct quern_problem){.size = sizeof *dequant,
                                       .op = QUERN_OP_DEQUANT,
-                                      .wq = p->wq,
-                                      .group = p->group,
-                                      .scale = p->scale,
-                                      .zero = p->zero,
-                                      .c = p->a,
-                                      .n = p->n,
-                                      .k = p->k,
-                                      .layout = p->layout,
-                                      .round = p->round};
-    return p->wq != QUERN_W_NONE;
+                                      .wq = q->wq,
+                                      .group = q->group,
+                                      .scale = q->scale,
+                                      .zero = q->zero,
+                                      .c = q->a,
+                                      .n = q->n,
+                                      .k = q->k,
+                                      .layout = q->layout,
+                                      .round = q->round};
+    return q->wq != QUERN_W_NONE;
 }
 
 struct plan_blas plan_blas_choose(const struct plan_set *set)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* What a plan costs by its instruction counts, and which of two plans is better: cost_model.h. */
 #include "plan/cost_model.h"
 
 #include "plan/family.h"

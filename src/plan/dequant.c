@@ -20,31 +20,31 @@
 
 #define WEIGHTS_MAX ((int64_t)1 << 37) /* 2^32 work-items */
 
-static bool takes(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *q, const struct target *t)
 {
     (void)t;
-    return p->op == QUERN_OP_DEQUANT;
+    return q->op == QUERN_OP_DEQUANT;
 }
 
-static quern_status accepts(const struct quern_problem *p, const struct target *t)
+static quern_status accepts(const struct quern_problem *q, const struct target *t)
 {
     (void)t;
-    const bool int4 = p->wq == QUERN_W_INT4;
+    const bool int4 = q->wq == QUERN_W_INT4;
 
-    FAIL_IF(p->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
+    FAIL_IF(q->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
             "only layout=%s has kernels for wq=%s in this version",
             int4                     ? "k8, exl and ck"
-            : p->wq == QUERN_W_MXFP4 ? "k8"
+            : q->wq == QUERN_W_MXFP4 ? "k8"
                                      : "bnb",
-            weight_name(p->wq));
-    FAIL_IF(p->layout == QUERN_LAYOUT_GPTQ || p->layout == QUERN_LAYOUT_AWQ, QUERN_E_DECLINED,
+            weight_name(q->wq));
+    FAIL_IF(q->layout == QUERN_LAYOUT_GPTQ || q->layout == QUERN_LAYOUT_AWQ, QUERN_E_DECLINED,
             "no kernel reads layout=%s; repack the weights once, to layout=exl (quern repack)",
-            layout_name(p->layout));
-    FAIL_IF(!int4 && problem_has_group(p) && p->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
+            layout_name(q->layout));
+    FAIL_IF(!int4 && problem_has_group(q) && q->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
             "round=trunc has no kernel in this version, which rounds to nearest (round=rne)");
-    FAIL_IF(p->n > WEIGHTS_MAX / p->k, QUERN_E_DECLINED,
+    FAIL_IF(q->n > WEIGHTS_MAX / q->k, QUERN_E_DECLINED,
             "n=%" PRId64 " times k=%" PRId64 " is beyond this version's most weights, %" PRId64,
-            p->n, p->k, WEIGHTS_MAX);
+            q->n, q->k, WEIGHTS_MAX);
     return QUERN_OK;
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* What families on matrix units count alike, and the rows that their tables share: matrix.h. */
 #include "plan/matrix.h"
 
 #include "target/rates.h"

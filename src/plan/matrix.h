@@ -18,7 +18,7 @@
 struct matrix_form {
     const char *text; /* that target_matrix_cycles knows */
     int side;         /* rows of each operand */
-    int k_lanes;      /* lanes with parts of a row of an operand */
+    int k_lanes;      /* lanes that have one row of an operand between them, split along K */
     int k_of_lane;    /* along K, that a lane gives to one instruction */
     int values;       /* of the result, in a lane */
 };
@@ -48,45 +48,47 @@ static inline struct matrix_form matrix_form(enum plan_products products)
     }
 }
 
-/* Cycles of the instruction. */
+/* Cycles of the plan's matrix instruction. */
 int matrix_cycles(const struct plan *p);
 
-/* Whether both halves of a wave hold the same operands: weights go through LDS then, so that no
- * two lanes decode the same. */
+/* Whether the instruction wants the same operands in both halves of a wave. Weights go through LDS
+ * then, so that no two lanes decode the same ones. */
 bool matrix_doubled(const struct plan *p);
-/* Whether weights go through LDS, and whether it is weights that are multiplied, not codes. */
+/* Whether weights go through LDS, and whether it is scaled weights that are multiplied, not codes. */
 bool matrix_staged(const struct plan *p);
 bool matrix_scaled(const struct plan *p);
 /* Whether bf16 weights are made by dot products of codes with scales, which must be bf16. */
 bool matrix_scales_by_dots(const struct plan *p);
 
-/* Tiles of a wave, of W and of A. */
+/* Tiles of 16 rows that a wave has, of W and of A. */
 int matrix_tiles_of_w(const struct plan *p);
 int matrix_tiles_of_a(const struct plan *p);
-/* How often a tile of A has each row, where there is room: each time with other weights along K. */
+/* A plan for 8 rows of A fills a tile of 16 by putting each row in twice, each time with another part
+ * of K. This is how often a tile has each row: 1, or 2 in such a plan. */
 int matrix_abreast(const struct plan *p);
 
-/* Weights of a row in a load of a wave and in all that a step has, for each time that a tile has a
- * row of A; in a step. */
+/* Along K, in weights of one row of W. A unit is what the lanes of a wave bring with one load; a part
+ * is all the units of a step, for one of the times that a tile has a row of A; a step is all parts. */
 int matrix_unit(const struct plan *p);
 int matrix_part(const struct plan *p);
 int matrix_step(const struct plan *p);
-/* Whether parts and groups lie in each other, so that what is multiplied in between is summed
- * unscaled. */
+/* Whether a part is whole groups (weights that share a scale), or a group is whole parts. Only then
+ * can products be summed unscaled over a span, and the sum be scaled. */
 bool matrix_whole_spans(const struct plan *p);
-/* Weights of a row that share a scale's load, and how often a part has those. */
+/* A span is the weights of a row in a part that share a scale; and the spans of a part. */
 int matrix_span(const struct plan *p);
 int matrix_spans(const struct plan *p);
 /* Weights of a row that a lane gives to instructions in a step. */
 int matrix_lane_weights(const struct plan *p);
 
-/* Matrix instructions of a step, those that sum A included. */
+/* Matrix instructions of a wave in a step, those that sum A included. */
 int matrix_products_of_step(const struct plan *p);
 /* Instructions that scale the sums of a tile. */
 int matrix_scaling_slots(const struct plan *p);
 /* Registers of operands, sums and totals. */
 int matrix_operand_vgprs(const struct plan *p);
-/* LDS of a wave for weights on their way. */
+/* Bytes of LDS that hold a wave's weights between decoding and multiplying; 0: they stay in
+ * registers. */
 int64_t matrix_staged_bytes(const struct plan *p);
 
 /* What a family counts of a shape, however many waves work on it. */

@@ -22,12 +22,12 @@ static int least_unit(const struct matrix_form *f)
     return f->k_lanes * (f->k_of_lane > 8 ? f->k_of_lane : 8);
 }
 
-static bool takes(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *q, const struct target *t)
 {
     const struct matrix_form f = matrix_form(matrix_products(t));
 
-    return p->op == QUERN_OP_GEMM && p->wq == QUERN_W_INT4 && p->a != QUERN_F32 &&
-           matrix_products(t) && p->k % least_unit(&f) == 0;
+    return q->op == QUERN_OP_GEMM && q->wq == QUERN_W_INT4 && q->a != QUERN_F32 &&
+           matrix_products(t) && q->k % least_unit(&f) == 0;
 }
 
 /* Half a tile where halves of a wave can have groups of their own. */

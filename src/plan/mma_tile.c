@@ -40,12 +40,12 @@ static struct shape shape_of(const struct plan *p)
                           .form = form};
 }
 
-static bool takes(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *q, const struct target *t)
 {
     /* offsets of rows in a tile are 32 bits */
-    return p->op == QUERN_OP_GEMM && problem_has_group(p) && p->a != QUERN_F32 &&
-           matrix_products(t) && p->k % 32 == 0 && problem_group(p) % 32 == 0 &&
-           p->k <= PLAN_TILE_LDA_MAX;
+    return q->op == QUERN_OP_GEMM && problem_has_group(q) && q->a != QUERN_F32 &&
+           matrix_products(t) && q->k % 32 == 0 && problem_group(q) % 32 == 0 &&
+           q->k <= PLAN_TILE_LDA_MAX;
 }
 
 /* ---- Estimate -------------------------------------------------------------------------------- */

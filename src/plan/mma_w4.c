@@ -14,10 +14,10 @@
 #define UNITS_MAX   8     /* loads of a step, for each tile */
 #define BODY_MAX    520   /* instructions in a step, for the sake of compile time */
 
-static bool takes(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *q, const struct target *t)
 {
-    return p->op == QUERN_OP_GEMM && problem_has_group(p) && p->wq != QUERN_W_INT4 &&
-           p->a != QUERN_F32 && matrix_products(t);
+    return q->op == QUERN_OP_GEMM && problem_has_group(q) && q->wq != QUERN_W_INT4 &&
+           q->a != QUERN_F32 && matrix_products(t);
 }
 
 /* ---- Estimate -------------------------------------------------------------------------------- */

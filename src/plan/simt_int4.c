@@ -19,27 +19,27 @@
 #define LDS_SHARE    2 /* of what LDS a workgroup takes no more, so that two share a compute unit */
 #define LDS_LEAST    16
 
-static bool takes(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *q, const struct target *t)
 {
     (void)t;
-    return p->op == QUERN_OP_GEMM && p->wq == QUERN_W_INT4;
+    return q->op == QUERN_OP_GEMM && q->wq == QUERN_W_INT4;
 }
 
-static quern_status accepts(const struct quern_problem *p, const struct target *t)
+static quern_status accepts(const struct quern_problem *q, const struct target *t)
 {
-    FAIL_IF(p->layout == QUERN_LAYOUT_GPTQ || p->layout == QUERN_LAYOUT_AWQ, QUERN_E_DECLINED,
+    FAIL_IF(q->layout == QUERN_LAYOUT_GPTQ || q->layout == QUERN_LAYOUT_AWQ, QUERN_E_DECLINED,
             "no kernel reads layout=%s; repack the weights once, to layout=exl (quern repack)",
-            layout_name(p->layout));
-    FAIL_IF(p->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
+            layout_name(q->layout));
+    FAIL_IF(q->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
             "only layout=k8, exl and ck have kernels for wq=int4 in this version");
-    FAIL_IF(p->n > SIZE_MAX_NK || p->k > SIZE_MAX_NK, QUERN_E_DECLINED,
-            "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", p->n,
-            p->k, SIZE_MAX_NK);
-    FAIL_IF(p->layout == QUERN_LAYOUT_CK && p->n > CK_BYTES_MAX / p->k * 2, QUERN_E_DECLINED,
+    FAIL_IF(q->n > SIZE_MAX_NK || q->k > SIZE_MAX_NK, QUERN_E_DECLINED,
+            "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", q->n,
+            q->k, SIZE_MAX_NK);
+    FAIL_IF(q->layout == QUERN_LAYOUT_CK && q->n > CK_BYTES_MAX / q->k * 2, QUERN_E_DECLINED,
             "n=%" PRId64 " k=%" PRId64 " makes more than 4 GiB of weights, which layout=ck has no "
             "kernel for; use layout=k8 or exl",
-            p->n, p->k);
-    FAIL_IF(p->a == QUERN_F16 && !(t->capabilities & CAP_DOT2_F32_F16), QUERN_E_DECLINED,
+            q->n, q->k);
+    FAIL_IF(q->a == QUERN_F16 && !(t->capabilities & CAP_DOT2_F32_F16), QUERN_E_DECLINED,
             "%s has no v_dot2_f32_f16; use a=f32 or a=bf16 there", t->name);
     return QUERN_OK;
 }

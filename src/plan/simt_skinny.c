@@ -40,41 +40,41 @@
 #define SOFTWARE_F32  7.9
 
 /* How the target meets the problem's fp8, if it has any. */
-static enum plan_fp8 fp8_of(const struct quern_problem *p, const struct target *t)
+static enum plan_fp8 fp8_of(const struct quern_problem *q, const struct target *t)
 {
     const bool own_fnuz = t->capabilities & CAP_FP8_FNUZ;
 
-    if (p->wq == QUERN_W_NONE)
+    if (q->wq == QUERN_W_NONE)
         return 0;
     if (!(t->capabilities & CAP_FP8_CVT))
         return FP8_SOFTWARE;
-    return own_fnuz == (p->wq == QUERN_W_FP8FNUZ) ? FP8_NATIVE
+    return own_fnuz == (q->wq == QUERN_W_FP8FNUZ) ? FP8_NATIVE
            : own_fnuz                             ? FP8_HALVED
                                                   : FP8_SOFTWARE;
 }
 
-static bool takes(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *q, const struct target *t)
 {
     (void)t;
-    return p->op == QUERN_OP_GEMM && !problem_has_group(p);
+    return q->op == QUERN_OP_GEMM && !problem_has_group(q);
 }
 
-static quern_status accepts(const struct quern_problem *p, const struct target *t)
+static quern_status accepts(const struct quern_problem *q, const struct target *t)
 {
     const double room = target_lanes_per_cycle(t) * t->cus * t->clock_ghz / t->bandwidth_gbs;
     const bool has_bf16 = t->capabilities & (CAP_DOT2_F32_BF16 | CAP_MFMA_BF16_1K);
-    const double takes = p->a != QUERN_BF16 ? SOFTWARE_HALF
+    const double takes = q->a != QUERN_BF16 ? SOFTWARE_HALF
                          : has_bf16         ? SOFTWARE_BF16
                                             : SOFTWARE_F32;
 
-    FAIL_IF(p->n > SIZE_MAX_NK || p->k > SIZE_MAX_NK, QUERN_E_DECLINED,
-            "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", p->n,
-            p->k, SIZE_MAX_NK);
-    FAIL_IF(fp8_of(p, t) == FP8_SOFTWARE && takes > room, QUERN_E_DECLINED,
+    FAIL_IF(q->n > SIZE_MAX_NK || q->k > SIZE_MAX_NK, QUERN_E_DECLINED,
+            "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", q->n,
+            q->k, SIZE_MAX_NK);
+    FAIL_IF(fp8_of(q, t) == FP8_SOFTWARE && takes > room, QUERN_E_DECLINED,
             "%s has no instruction for wq=%s, and in software a weight with a=%s takes %.1f "
             "instructions, more than the %.1f that the %s has time for while it arrives; use "
             "wq=none",
-            t->name, weight_name(p->wq), dtype_name(p->a), takes, room, t->part);
+            t->name, weight_name(q->wq), dtype_name(q->a), takes, room, t->part);
     return QUERN_OK;
 }
 

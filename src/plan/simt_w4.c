@@ -24,26 +24,26 @@
 #define WAVES_FAST     8   /* where an instruction of a wave takes a cycle */
 #define REGISTERS_SLOW 128 /* a wave, else: four waves of CDNA 2 and later, two of older targets */
 
-static bool takes(const struct quern_problem *p, const struct target *t)
+static bool takes(const struct quern_problem *q, const struct target *t)
 {
     (void)t;
-    return p->op == QUERN_OP_GEMM && problem_has_group(p) && p->wq != QUERN_W_INT4;
+    return q->op == QUERN_OP_GEMM && problem_has_group(q) && q->wq != QUERN_W_INT4;
 }
 
-static quern_status accepts(const struct quern_problem *p, const struct target *t)
+static quern_status accepts(const struct quern_problem *q, const struct target *t)
 {
-    FAIL_IF(!weight_is_table(p->wq) && p->wq != QUERN_W_MXFP4, QUERN_E_DECLINED,
+    FAIL_IF(!weight_is_table(q->wq) && q->wq != QUERN_W_MXFP4, QUERN_E_DECLINED,
             "wq=%s has no kernel in this version, which does wq=nf4, wq=fp4 and wq=mxfp4",
-            weight_name(p->wq));
-    FAIL_IF(p->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
+            weight_name(q->wq));
+    FAIL_IF(q->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
             "only layout=%s has kernels for wq=%s in this version",
-            p->wq == QUERN_W_MXFP4 ? "k8" : "bnb", weight_name(p->wq));
-    FAIL_IF(p->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
+            q->wq == QUERN_W_MXFP4 ? "k8" : "bnb", weight_name(q->wq));
+    FAIL_IF(q->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
             "round=trunc has no kernel in this version, which rounds to nearest (round=rne)");
-    FAIL_IF(p->n > SIZE_MAX_NK || p->k > SIZE_MAX_NK, QUERN_E_DECLINED,
-            "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", p->n,
-            p->k, SIZE_MAX_NK);
-    FAIL_IF(p->a == QUERN_F16 && !(t->capabilities & CAP_DOT2_F32_F16), QUERN_E_DECLINED,
+    FAIL_IF(q->n > SIZE_MAX_NK || q->k > SIZE_MAX_NK, QUERN_E_DECLINED,
+            "n=%" PRId64 " k=%" PRId64 " is beyond this version's largest, %" PRId64 " each", q->n,
+            q->k, SIZE_MAX_NK);
+    FAIL_IF(q->a == QUERN_F16 && !(t->capabilities & CAP_DOT2_F32_F16), QUERN_E_DECLINED,
             "%s has no v_dot2_f32_f16; use a=f32 or a=bf16 there", t->name);
     return QUERN_OK;
 }

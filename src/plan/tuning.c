@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reading a tuning table and looking a shape up in it: tuning.h. */
 #include "plan/tuning.h"
 
 #include "base/os.h"
