@@ -46,7 +46,7 @@ int main(void)
     static float absmax[WIDTH * WIDTH / BLOCK], x[WIDTH];
     struct quern_options options = QUERN_INIT(struct quern_options);
     struct quern_args args[LAYERS] = {QUERN_INIT(struct quern_args), QUERN_INIT(struct quern_args)};
-    struct quern_problem layer;
+    struct quern_problem layer = QUERN_INIT(struct quern_problem);
     quern_ctx *ctx;
     quern_op *op, *again;
     hipStream_t stream;

@@ -20,7 +20,7 @@ static void *device(quern_sim *gpu, void *host, size_t bytes, enum quern_sim_acc
 int main(void)
 {
     struct quern_options options = QUERN_INIT(struct quern_options);
-    struct quern_problem layer;
+    struct quern_problem layer = QUERN_INIT(struct quern_problem);
     struct quern_args args = QUERN_INIT(struct quern_args);
     quern_ctx *ctx = NULL;
     quern_op *op = NULL;

@@ -14,7 +14,7 @@ int main(void)
     const void *from[4] = {a, b, absmax, c};
     const size_t bytes[4] = {sizeof a, sizeof b, sizeof absmax, sizeof c};
     struct quern_args args = QUERN_INIT(struct quern_args);
-    struct quern_problem layer;
+    struct quern_problem layer = QUERN_INIT(struct quern_problem);
     quern_buffer *memory[4] = {NULL};
     quern_ctx *ctx = NULL;
     quern_op *op = NULL;

@@ -76,7 +76,7 @@ int main(void)
     static unsigned char b[N * K / 2];
     static float absmax[N * K / BLOCK];
     struct quern_options options = QUERN_INIT(struct quern_options);
-    struct quern_problem layer;
+    struct quern_problem layer = QUERN_INIT(struct quern_problem);
     quern_ctx *ctx;
     pthread_t thread[THREADS];
     int result[THREADS], wrong = 0;

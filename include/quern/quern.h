@@ -8,8 +8,10 @@
  * compiles, caches and loads every kernel the op needs) and launches it for any M.
  *
  * Conventions of this interface
- *  - Every public struct starts with `size`; set it to sizeof the struct (QUERN_INIT does). A zero
- *    in any other field means "default", so enumerations start at 1.
+ *  - Every struct that a host fills in, or hands in to be filled, starts with `size`; set it to
+ *    sizeof the struct (QUERN_INIT does). A zero in any other field means "default", so enumerations
+ *    start at 1. "Structs of other versions" below says how hosts and libraries of different
+ *    versions meet.
  *  - Every function that can fail returns a quern_status; the details of the last failure on the
  *    calling thread are in quern_last_error().
  *  - All functions are thread-safe unless their comment says otherwise. The library never prints,
@@ -37,8 +39,31 @@ extern "C" {
 #define QUERN_VERSION_MINOR 1
 #define QUERN_VERSION_PATCH 0
 
-/* Initialiser of any public struct: `struct quern_options o = QUERN_INIT(struct quern_options);` */
+/* ---- Structs of other versions ------------------------------------------------------------------
+ *
+ * Structs grow from version to version, at their end. A host may run with a library that is older
+ * or newer than the header it was compiled with, because `size` says which fields the host has:
+ *
+ *  - A size below the library's own is taken from the struct's QUERN_…_SIZE_MIN on. Fields that the
+ *    host lacks count as 0 in an input, and are not written in a result.
+ *  - A size above the library's own is taken if every byte that the library does not know is 0, in
+ *    a result as in an input. So a new field that the host sets is never passed over in silence, and
+ *    one of a result stays 0 where the library is too old to fill it.
+ *  - Any other size is QUERN_E_ARGUMENT, and the message names the struct, the size and what is
+ *    right. The library never changes `size`, nor a byte behind the fields that both sides know.
+ *  - The elements of an array all have the `size` of the first, and lie that far apart.
+ *  - In structs that the library makes and the host only reads (struct quern_event and struct
+ *    quern_progress), `size` is the library's. A host that may meet an older library compares it
+ *    with QUERN_SIZE_TO before it reads a field that is newer than that library.
+ *  - struct quern_error has no `size`. The library alone makes it, and gives it out by pointer, so
+ *    that it may grow at its end too; reading a field that is newer than version 0.1 takes a library
+ *    as new as the header. Other structs without `size` never change.
+ */
+
+/* Initialiser of any struct with `size`: `struct quern_args a = QUERN_INIT(struct quern_args);` */
 #define QUERN_INIT(type) {.size = sizeof(type)}
+/* The size of a struct that ends with `field`. */
+#define QUERN_SIZE_TO(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 
 /* ---- Status ---------------------------------------------------------------------------------- */
 
@@ -77,7 +102,8 @@ typedef enum quern_status {
 /* The name of a status, e.g. "QUERN_E_ALIGN"; never null. */
 QUERN_API const char *quern_status_name(quern_status status);
 
-/* What went wrong last on this thread. Strings are valid until the thread's next failing call. */
+/* What went wrong last on this thread. Strings are valid until the thread's next failing call. New
+ * fields are added at the end only: see "Structs of other versions". */
 struct quern_error {
     quern_status status;
     const char *message;   /* one sentence: what was wrong, which value, what would be right */
@@ -150,11 +176,12 @@ struct quern_problem {
     enum quern_layout layout;
     enum quern_round round;
 };
+#define QUERN_PROBLEM_SIZE_MIN QUERN_SIZE_TO(struct quern_problem, k)
 
 /*
  * Reads `key=value` words in any order, e.g. "wq=nf4 n=4096 k=4096 a=bf16", fills in defaults and
- * checks the result. On failure returns QUERN_E_PROBLEM with the offending word in the message and
- * leaves *problem alone. Does not block.
+ * checks the result. problem->size must be set before (QUERN_INIT). On failure returns
+ * QUERN_E_PROBLEM with the offending word in the message and leaves *problem alone. Does not block.
  */
 QUERN_API quern_status quern_problem_parse(const char *text, struct quern_problem *problem);
 
@@ -287,6 +314,7 @@ struct quern_options {
                                      * says: predequant=on|off (int4: whether weights become numbers
                                      * of A's type in LDS before they are multiplied) */
 };
+#define QUERN_OPTIONS_SIZE_MIN QUERN_SIZE_TO(struct quern_options, log_level)
 
 /*
  * Opens a context: one device, the cache and the worker pool (both shared by the contexts of a
@@ -410,6 +438,7 @@ struct quern_args {
     int64_t lda;     /* in elements; 0: K; a row must be a multiple of 4 bytes, if K elements are */
     int64_t ldc;     /* in elements; 0: N */
 };
+#define QUERN_ARGS_SIZE_MIN QUERN_SIZE_TO(struct quern_args, c)
 
 /*
  * Computes m rows on `stream` (a hipStream_t; ignored by software devices). Looks up the kernel for

@@ -4,7 +4,8 @@
  * every access and counts every instruction. It runs code objects of any origin.
  *
  * Guest addresses are never host pointers. Memory that a kernel may touch is mapped first; each
- * access is checked against those mappings. No ABI promise before 1.0.
+ * access is checked against those mappings. No ABI promise before 1.0; structs with `size` are dealt
+ * with as tool.h says.
  */
 #ifndef QUERN_SIM_H
 #define QUERN_SIM_H
@@ -63,6 +64,7 @@ struct quern_sim_counts {
     uint64_t waves;
     uint64_t workgroups;
 };
+#define QUERN_SIM_COUNTS_SIZE_MIN QUERN_SIZE_TO(struct quern_sim_counts, workgroups)
 
 /* ---- The GPU --------------------------------------------------------------------------------- */
 
@@ -94,6 +96,7 @@ struct quern_sim_options {
     struct quern_disassembler disassembler; /* required; copied, its user must outlive the sim */
     const char *worker_path; /* as in quern_options: bodies are looked for beside it first */
 };
+#define QUERN_SIM_OPTIONS_SIZE_MIN QUERN_SIZE_TO(struct quern_sim_options, disassembler)
 
 /* QUERN_E_DEVICE: a target that is not simulated; the bodies are not there or of another build. */
 QUERN_API quern_status quern_sim_open(const struct quern_sim_options *options, quern_sim **sim);
@@ -131,6 +134,7 @@ struct quern_sim_launch {
     const void *kernarg; /* explicit arguments; the hidden ones are filled in from metadata */
     size_t kernarg_bytes;
 };
+#define QUERN_SIM_LAUNCH_SIZE_MIN QUERN_SIZE_TO(struct quern_sim_launch, kernarg_bytes)
 
 /*
  * Runs a launch to its end on all threads. `counts` may be null; it is added to, so zero it first.
@@ -219,6 +223,7 @@ struct quern_sim_profile {
     size_t buffer_count;
     struct quern_sim_traffic *buffers;
 };
+#define QUERN_SIM_PROFILE_SIZE_MIN QUERN_SIZE_TO(struct quern_sim_profile, buffers)
 
 /*
  * Runs a launch and fills *profile; release it with quern_sim_profile_free. AUTO runs the whole
@@ -292,6 +297,7 @@ struct quern_sim_model {
     double operations;        /* lane operations: issue cycles times lanes of a SIMD */
     double operations_per_us; /* that the part can do */
 };
+#define QUERN_SIM_MODEL_SIZE_MIN QUERN_SIZE_TO(struct quern_sim_model, total_us)
 QUERN_API quern_status quern_sim_model_make(const struct quern_sim_profile *profile,
                                             struct quern_sim_model *model);
 

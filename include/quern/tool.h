@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the quern command needs beyond quern.h: sources, code objects, launches, verification, cache
- * maintenance, reference arithmetic. No ABI promise before 1.0.
+ * maintenance, reference arithmetic.
+ *
+ * No ABI promise before 1.0: functions, and structs without `size`, may change with every version.
+ * What quern.h says of structs of other versions holds here all the same, so that a host of another
+ * version is served or refused, and never misread: a struct with `size` that changes otherwise than
+ * by new fields at its end, or has within it a struct that changes, gets a QUERN_…_SIZE_MIN above
+ * its former size.
  */
 #ifndef QUERN_TOOL_H
 #define QUERN_TOOL_H
@@ -31,6 +37,7 @@ struct quern_target_info {
     int verified;         /* 1: the software GPU runs it */
     const char *features; /* space-separated capability words */
 };
+#define QUERN_TARGET_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_target_info, bandwidth_gbs)
 
 QUERN_API size_t quern_target_count(void);
 QUERN_API quern_status quern_target_at(size_t index, struct quern_target_info *info);
@@ -58,6 +65,7 @@ struct quern_kernel_info {
     char entry_key[33];
     int verified; /* the target is one that the software GPU runs */
 };
+#define QUERN_KERNEL_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_kernel_info, object_bytes)
 
 /*
  * Like quern_op_create, for exactly the kernels that M = m_lo…m_hi needs, with the result never
@@ -174,6 +182,7 @@ struct quern_device_info {
     char runtime[512];     /* the file of the HIP runtime; "" of a software device */
     int runtime_version;   /* as hipRuntimeGetVersion gives it */
 };
+#define QUERN_DEVICE_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_device_info, target)
 /* QUERN_E_DEVICE: the context has no device. */
 QUERN_API quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info *info);
 
@@ -207,6 +216,7 @@ struct quern_verification {
     struct quern_sim_counts counts;
     double seconds; /* in the software GPU */
 };
+#define QUERN_VERIFICATION_SIZE_MIN QUERN_SIZE_TO(struct quern_verification, tolerance)
 
 /*
  * Runs the op for m rows on the software GPU with random operands of `seed`, and compares with the
@@ -255,6 +265,7 @@ struct quern_checkpoint {
     const void *g_idx;            /* may be null */
     size_t qweight_bytes, scales_bytes, qzeros_bytes, g_idx_bytes;
 };
+#define QUERN_CHECKPOINT_SIZE_MIN QUERN_SIZE_TO(struct quern_checkpoint, g_idx_bytes)
 
 /*
  * Brings a layer into the operands of an int4 problem: b in its layout, scales, zeros, and, when
@@ -291,6 +302,7 @@ struct quern_offload_entry {
     const void *object; /* neither aligned nor checked; object_bytes may be 0 */
     size_t object_bytes;
 };
+#define QUERN_OFFLOAD_ENTRY_SIZE_MIN QUERN_SIZE_TO(struct quern_offload_entry, object_bytes)
 
 /* Reads all bundles; `bytes` must outlive the result, and entries live as long as it.
  * QUERN_E_OBJECT says what is wrong with the file. */
@@ -311,6 +323,7 @@ struct quern_stats {
     size_t size;
     QUERN_STATS(QUERN_STAT_FIELD)
 };
+#define QUERN_STATS_SIZE_MIN QUERN_SIZE_TO(struct quern_stats, worker_died)
 QUERN_API quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats);
 
 struct quern_cache_info {
@@ -318,6 +331,7 @@ struct quern_cache_info {
     char directory[4096];
     uint64_t entries, bytes, max_bytes, quarantined;
 };
+#define QUERN_CACHE_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_cache_info, max_bytes)
 struct quern_cache_entry {
     const char *key; /* hexadecimal */
     uint64_t bytes;
@@ -349,6 +363,7 @@ struct quern_bundle_info {
     uint8_t public_key[32], signature[64];
     const char *tuning; /* tuning tables, one behind another, likewise; "": none */
 };
+#define QUERN_BUNDLE_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_bundle_info, signature)
 
 typedef struct quern_bundle quern_bundle;
 
@@ -387,6 +402,7 @@ struct quern_bundle_import {
     uint64_t damaged;  /* left out */
     uint64_t failed;   /* could not be stored */
 };
+#define QUERN_BUNDLE_IMPORT_SIZE_MIN QUERN_SIZE_TO(struct quern_bundle_import, imported)
 /* The table for a target in the text of a bundle's tables; null, and 0 bytes, when it has none. */
 QUERN_API const char *quern_bundle_tuning(const char *tuning, const char *target, size_t *bytes);
 

@@ -2,6 +2,7 @@
 /* The device of a context, its memory and its clock, for tools, tests and examples. */
 #include "dispatch/dispatch.h"
 
+#include "base/extensible.h"
 #include "base/os.h"
 
 #include <stdio.h>
@@ -23,13 +24,12 @@ static quern_status device_of(quern_ctx *ctx, struct device **device)
 
 quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info *info)
 {
+    const struct extensible *const type = EXTENSIBLE(quern_device_info, QUERN_DEVICE_INFO_SIZE_MIN);
     struct device *d = NULL;
 
     TRY(device_of(ctx, &d));
-    FAIL_IF(!info || info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu",
-            info ? info->size : 0, sizeof *info);
-    *info = (struct quern_device_info){
-        .size = sizeof *info,
+    TRY(extensible_check(type, info));
+    struct quern_device_info own = {
         .kind = device_sim(d) ? QUERN_DEVICE_SIM : QUERN_DEVICE_HIP,
         .compute_units = d->facts.compute_units,
         .clock_ghz = d->facts.clock_ghz,
@@ -37,9 +37,10 @@ quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info *info)
         .cache_bytes = d->facts.cache_bytes,
         .runtime_version = d->facts.runtime_version,
     };
-    snprintf(info->name, sizeof info->name, "%s", d->facts.name);
-    snprintf(info->runtime, sizeof info->runtime, "%s", d->facts.runtime);
-    target_id_text(&d->id, info->target, sizeof info->target);
+    snprintf(own.name, sizeof own.name, "%s", d->facts.name);
+    snprintf(own.runtime, sizeof own.runtime, "%s", d->facts.runtime);
+    target_id_text(&d->id, own.target, sizeof own.target);
+    extensible_write(type, &own, info);
     return QUERN_OK;
 }
 

@@ -6,15 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static quern_status check_options(const struct quern_options *o)
-{
-    if (o)
-        FAIL_IF(o->size != sizeof *o, QUERN_E_ARGUMENT,
-                "options.size is %zu; this library expects %zu (set it with QUERN_INIT)", o->size,
-                sizeof *o);
-    return QUERN_OK;
-}
-
 /* The software GPU of the target, if there is one. Without a device, kernels for the target can
  * still be made and stored: so a missing one fails only those who named it. */
 static quern_status open_sim(quern_ctx *ctx)
@@ -99,18 +90,18 @@ static quern_status open_rooms(quern_ctx *ctx)
 
 quern_status quern_open(const struct quern_options *options, quern_ctx **out)
 {
+    struct quern_options own;
+
     FAIL_IF(!out, QUERN_E_ARGUMENT, "ctx is null");
-    TRY(check_options(options));
+    TRY(options_read(options, &own));
     quern_ctx *const ctx = os.calloc(1, sizeof *ctx);
     FAIL_IF(!ctx, QUERN_E_MEMORY, "out of memory for a context of %zu bytes", sizeof *ctx);
-    if (options) {
-        ctx->log.function = options->log;
-        ctx->log.user = options->log_user;
-        ctx->event = options->event;
-        ctx->event_user = options->event_user;
-    }
+    ctx->log.function = own.log;
+    ctx->log.user = own.log_user;
     ctx->log.level = QUERN_LOG_WARN;
-    quern_status status = settings_make(options, &ctx->log, &ctx->settings);
+    ctx->event = own.event;
+    ctx->event_user = own.event_user;
+    quern_status status = settings_make(&own, &ctx->log, &ctx->settings);
     if (status == QUERN_OK)
         status = open_rooms(ctx);
     if (status != QUERN_OK) {

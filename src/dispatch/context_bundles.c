@@ -2,6 +2,7 @@
 /* Bundles: those in front of the context's cache, and making, reading and importing one. */
 #include "dispatch/dispatch.h"
 
+#include "base/extensible.h"
 #include "base/os.h"
 #include "store/key.h"
 #include "store/signature.h"
@@ -104,21 +105,21 @@ void quern_bundle_close(quern_bundle *b)
 
 quern_status quern_bundle_info(const quern_bundle *b, struct quern_bundle_info *info)
 {
+    const struct extensible *const type = EXTENSIBLE(quern_bundle_info, QUERN_BUNDLE_INFO_SIZE_MIN);
     struct pack_info p;
 
-    FAIL_IF(!b || !info, QUERN_E_ARGUMENT, "%s is null", b ? "info" : "bundle");
-    FAIL_IF(info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu",
-            info->size, sizeof *info);
+    FAIL_IF(!b, QUERN_E_ARGUMENT, "bundle is null");
+    TRY(extensible_check(type, info));
     pack_info(b->pack, &p);
-    *info = (struct quern_bundle_info){.size = sizeof *info,
-                                       .entries = p.entries,
-                                       .bytes = p.bytes,
-                                       .serial = p.serial,
-                                       .manifest = p.manifest,
-                                       .tuning = p.tuning,
-                                       .has_signature = p.has_signature};
-    memcpy(info->public_key, p.public_key, sizeof info->public_key);
-    memcpy(info->signature, p.signature, sizeof info->signature);
+    struct quern_bundle_info own = {.entries = p.entries,
+                                    .bytes = p.bytes,
+                                    .serial = p.serial,
+                                    .manifest = p.manifest,
+                                    .tuning = p.tuning,
+                                    .has_signature = p.has_signature};
+    memcpy(own.public_key, p.public_key, sizeof own.public_key);
+    memcpy(own.signature, p.signature, sizeof own.signature);
+    extensible_write(type, &own, info);
     return QUERN_OK;
 }
 
@@ -286,16 +287,15 @@ static void import_all(quern_ctx *ctx, const struct pack *pack, uint64_t entries
 quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle, const char *signer,
                                  struct quern_bundle_import *result)
 {
+    const struct extensible *const type =
+        EXTENSIBLE(quern_bundle_import, QUERN_BUNDLE_IMPORT_SIZE_MIN);
+    struct quern_bundle_import own = {0};
     struct pack_info info;
     uint64_t kept = 0;
 
-    FAIL_IF(!ctx || !bundle || !result, QUERN_E_ARGUMENT, "%s is null",
-            !ctx     ? "ctx"
-            : bundle ? "result"
-                     : "bundle");
-    FAIL_IF(result->size != sizeof *result, QUERN_E_ARGUMENT, "result.size is %zu; expected %zu",
-            result->size, sizeof *result);
-    *result = (struct quern_bundle_import){.size = sizeof *result};
+    FAIL_IF(!ctx || !bundle, QUERN_E_ARGUMENT, "%s is null", ctx ? "bundle" : "ctx");
+    TRY(extensible_check(type, result));
+    extensible_write(type, &own, result);
     FAIL_IF(ctx->settings.cache_mode != QUERN_CACHE_RW, QUERN_E_CACHE,
             "the cache is not open for writing (QUERN_CACHE_MODE), so nothing can be imported");
     pack_info(bundle->pack, &info);
@@ -313,8 +313,9 @@ quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle, con
          */
         TRY(store_raise_serial(ctx->store, signer, info.serial));
     }
-    import_all(ctx, bundle->pack, info.entries, result);
-    FAIL_IF(result->failed, QUERN_E_IO, "%" PRIu64 " of %" PRIu64 " entries could not be stored",
-            result->failed, info.entries);
+    import_all(ctx, bundle->pack, info.entries, &own);
+    extensible_write(type, &own, result);
+    FAIL_IF(own.failed, QUERN_E_IO, "%" PRIu64 " of %" PRIu64 " entries could not be stored",
+            own.failed, info.entries);
     return QUERN_OK;
 }

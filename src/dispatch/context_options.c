@@ -2,6 +2,7 @@
 /* Options: the caller's value, else the environment's, else the default. */
 #include "dispatch/dispatch.h"
 
+#include "base/extensible.h"
 #include "base/os.h"
 
 #include <errno.h>
@@ -161,14 +162,19 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     return QUERN_OK;
 }
 
+quern_status options_read(const struct quern_options *given, struct quern_options *own)
+{
+    *own = (struct quern_options)QUERN_INIT(struct quern_options);
+    if (given)
+        TRY(extensible_read(EXTENSIBLE(quern_options, QUERN_OPTIONS_SIZE_MIN), given, own));
+    return QUERN_OK;
+}
+
 quern_status settings_make(const struct quern_options *options, struct log *log,
                            struct settings *settings)
 {
-    static const struct quern_options none = QUERN_INIT(struct quern_options);
     struct settings s = {0};
 
-    if (!options)
-        options = &none;
     const quern_status status = fill(options, &s);
     if (status != QUERN_OK) {
         settings_free(&s);

@@ -48,6 +48,8 @@ struct settings {
     enum quern_log_level log_level;
 };
 
+/* Copies a caller's options, of any accepted size, or none (null), to *own. */
+quern_status options_read(const struct quern_options *given, struct quern_options *own);
 /* Reads the environment once; `log` is warned of an unknown QUERN_ variable. */
 quern_status settings_make(const struct quern_options *options, struct log *log,
                            struct settings *settings);
@@ -235,8 +237,8 @@ void record_op(quern_ctx *ctx, const char *problem, int64_t m_lo, int64_t m_hi);
 /* The table of ops (op_table.c). A new op of a normalised problem, without kernels. */
 quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op **op);
 quern_status op_find_or_add(quern_ctx *ctx, const struct quern_problem *normal, quern_op **op);
-/* The op of a problem, as it is spelt, if it has every kernel for 1…m_max already; a counted hit.
- * Null is allowed for the problem. */
+/* The op of a problem that problem_read gave, as it is spelt, if it has every kernel for 1…m_max
+ * already; a counted hit. */
 quern_op *op_known(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max);
 /* The same, null in *op if it has not, of a problem that must be sound; *normal is it with its
  * defaults. */

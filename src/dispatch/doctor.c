@@ -150,13 +150,15 @@ static void check_devices(struct report *r, quern_ctx *ctx)
 int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void *user)
 {
     struct report r = {.line = line, .user = user};
-    struct quern_options o = QUERN_INIT(struct quern_options);
+    struct quern_options o;
     quern_ctx *ctx;
 
     if (!line)
         return 1;
-    if (options)
-        o = *options;
+    if (options_read(options, &o) != QUERN_OK) {
+        say(&r, false, "options", "%s", why());
+        return r.problems;
+    }
     /* whatever the devices are, the rest is looked at; they come last */
     o.device = QUERN_DEVICE_SIM;
     if (!o.target)

@@ -2,6 +2,7 @@
 /* Ops as the caller sees them: created, ready, released, and what is told of their kernels. */
 #include "dispatch/dispatch.h"
 
+#include "base/extensible.h"
 #include "base/os.h"
 
 #include <inttypes.h>
@@ -45,7 +46,7 @@ quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem
 quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *problem,
                                    int64_t m_max, unsigned flags, quern_op **out)
 {
-    struct quern_problem normal;
+    struct quern_problem given, normal;
     struct plan_set plans;
     quern_op *op;
 
@@ -54,9 +55,10 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
     FAIL_IF(flags & ~(unsigned)(QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT), QUERN_E_ARGUMENT,
             "flags are %u; expected QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT or both", flags);
     const enum quern_jit jit = flags & QUERN_OP_NO_COMPILE ? QUERN_JIT_OFF : ctx->settings.jit;
-    op = op_known(ctx, problem, m_max);
+    TRY(problem_read(problem, &given));
+    op = op_known(ctx, &given, m_max);
     if (!op)
-        TRY(op_known_normal(ctx, problem, m_max, &normal, &op));
+        TRY(op_known_normal(ctx, &given, m_max, &normal, &op));
     if (op) {
         op_blas_prepare(op, NULL, m_max, jit);
         *out = op;
@@ -79,15 +81,16 @@ quern_status quern_op_ready(quern_op *op)
 quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
                                 void *stream, quern_op **out)
 {
-    struct quern_problem normal;
+    struct quern_problem given, normal;
     bool capturing = false;
     quern_op *op;
 
     FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
-    op = op_known(ctx, problem, m_max);
+    TRY(problem_read(problem, &given));
+    op = op_known(ctx, &given, m_max);
     if (!op)
-        TRY(op_known_normal(ctx, problem, m_max, &normal, &op));
+        TRY(op_known_normal(ctx, &given, m_max, &normal, &op));
     if (op) {
         *out = op;
         return QUERN_OK;
@@ -165,14 +168,14 @@ size_t quern_op_kernel_count(const quern_op *op)
 
 quern_status quern_op_kernel(const quern_op *op, size_t index, struct quern_kernel_info *info)
 {
-    FAIL_IF(!op || !info, QUERN_E_ARGUMENT, "%s is null", op ? "info" : "op");
-    FAIL_IF(info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu",
-            info->size, sizeof *info);
+    const struct extensible *const type = EXTENSIBLE(quern_kernel_info, QUERN_KERNEL_INFO_SIZE_MIN);
+
+    FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
+    TRY(extensible_check(type, info));
     FAIL_IF(index >= quern_op_kernel_count(op), QUERN_E_ARGUMENT,
             "kernel %zu of an op that has %zu kernels", index, quern_op_kernel_count(op));
     const struct kernel *const k = atomic_load(&op->kernels)->kernels[index];
-    *info = (struct quern_kernel_info){
-        .size = sizeof *info,
+    struct quern_kernel_info own = {
         .symbol = k->plan.symbol,
         .m_lo = k->plan.m_lo,
         .m_hi = k->plan.m_hi,
@@ -183,7 +186,8 @@ quern_status quern_op_kernel(const quern_op *op, size_t index, struct quern_kern
         .compile_ms = k->compile_ms,
         .verified = op->ctx->id.target->verified,
     };
-    hex_from_bytes(info->source_key, k->source_key.bytes, sizeof k->source_key.bytes);
-    hex_from_bytes(info->entry_key, k->entry_key.bytes, sizeof k->entry_key.bytes);
+    hex_from_bytes(own.source_key, k->source_key.bytes, sizeof k->source_key.bytes);
+    hex_from_bytes(own.entry_key, k->entry_key.bytes, sizeof k->entry_key.bytes);
+    extensible_write(type, &own, info);
     return QUERN_OK;
 }

@@ -2,6 +2,8 @@
 /* The hot path: which kernel, which arguments, launch. No allocation, no lock, no system call. */
 #include "dispatch/dispatch.h"
 
+#include "base/extensible.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -71,9 +73,6 @@ static quern_status check_strides(const struct quern_problem *p, const struct qu
 static quern_status check_args(const struct quern_problem *p, const struct quern_args *args,
                                int64_t m)
 {
-    FAIL_IF(args->size != sizeof *args, QUERN_E_ARGUMENT,
-            "args.size is %zu; this library expects %zu (set it with QUERN_INIT)", args->size,
-            sizeof *args);
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             INT32_MAX);
     const uint32_t operands = operands_of(p);
@@ -125,12 +124,15 @@ static quern_status launch_products(quern_op *op, const struct quern_args *args,
     return op_blas_multiply(op, blas, args, m, stream, done);
 }
 
-quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_t m, void *stream)
+quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64_t m, void *stream)
 {
+    struct quern_args own;
+    const struct quern_args *const args = &own;
     struct plan_slice slices[2];
     size_t count;
 
-    FAIL_IF(!op || !args, QUERN_E_ARGUMENT, "%s is null", op ? "args" : "op");
+    FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
+    TRY(extensible_read(EXTENSIBLE(quern_args, QUERN_ARGS_SIZE_MIN), given, &own));
     const struct quern_problem *const p = &op->spelling.problem;
     TRY(check_args(p, args, m));
     const struct kernel_set *const set = atomic_load_explicit(&op->kernels, memory_order_acquire);

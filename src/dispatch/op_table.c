@@ -91,7 +91,7 @@ static void count_hit(quern_ctx *ctx)
 
 quern_op *op_known(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max)
 {
-    quern_op *const op = problem && problem->size == sizeof *problem ? find(ctx, problem) : NULL;
+    quern_op *const op = find(ctx, problem);
 
     if (!op || !op_covers(op, m_max))
         return NULL;

@@ -79,7 +79,7 @@ static quern_status at_line(const struct line *l, quern_status status)
 
 static quern_status make_line(quern_ctx *ctx, struct line *l, char *text)
 {
-    struct quern_problem problem;
+    struct quern_problem problem = QUERN_INIT(struct quern_problem);
     struct target_id id;
     quern_op *op;
 

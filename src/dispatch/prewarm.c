@@ -76,7 +76,7 @@ static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *pro
         struct quern_problem normal;
         struct plan_set plans;
 
-        TRY(problem_normalise(&problems[i], &normal));
+        TRY(problem_normalise_at(problems, i, &normal));
         TRY(plan_make_up_to(&normal, w->ctx->id.target, w->ctx->tuning, &w->ctx->settings.force,
                             m_max, &plans));
         for (size_t j = 0; j < plans.count && plans.plans[j].m_lo <= m_max; j++) {

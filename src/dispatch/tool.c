@@ -2,6 +2,7 @@
 /* The parts of tool.h that only pass on what a room knows. */
 #include "dispatch/dispatch.h"
 
+#include "base/extensible.h"
 #include "base/os.h"
 #include "gen/gen.h"
 #include "plan/blas_choice.h"
@@ -38,14 +39,13 @@ size_t quern_target_count(void)
 
 quern_status quern_target_at(size_t index, struct quern_target_info *info)
 {
+    const struct extensible *const type = EXTENSIBLE(quern_target_info, QUERN_TARGET_INFO_SIZE_MIN);
     const struct target *const t = target_at(index);
 
     FAIL_IF(!t, QUERN_E_ARGUMENT, "target %zu of %zu", index, target_count());
-    FAIL_IF(!info || info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu",
-            info ? info->size : 0, sizeof *info);
+    TRY(extensible_check(type, info));
     pthread_once(&features_once, make_features);
-    *info = (struct quern_target_info){
-        .size = sizeof *info,
+    const struct quern_target_info own = {
         .name = t->name,
         .family = t->family,
         .part = t->part,
@@ -59,6 +59,7 @@ quern_status quern_target_at(size_t index, struct quern_target_info *info)
         .verified = t->verified,
         .features = features[index],
     };
+    extensible_write(type, &own, info);
     return QUERN_OK;
 }
 
@@ -104,15 +105,15 @@ static quern_status plan_of(const struct quern_options *options,
                             struct plan_slice slices[2], size_t *count)
 {
     struct quern_problem normal;
+    struct quern_options own;
     struct settings settings;
-    struct log log = {.level = QUERN_LOG_WARN};
 
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             INT32_MAX);
     TRY(problem_normalise(problem, &normal));
-    log.function = options ? options->log : NULL;
-    log.user = options ? options->log_user : NULL;
-    TRY(settings_make(options, &log, &settings));
+    TRY(options_read(options, &own));
+    struct log log = {.level = QUERN_LOG_WARN, .function = own.log, .user = own.log_user};
+    TRY(settings_make(&own, &log, &settings));
     const quern_status status = plan_with(&settings, &log, &normal, set);
     settings_free(&settings);
     TRY(status);
@@ -259,18 +260,18 @@ quern_status quern_object_inspect(const void *bytes, size_t size, const char **t
 
 quern_status quern_cache_info(quern_ctx *ctx, struct quern_cache_info *info)
 {
+    const struct extensible *const type = EXTENSIBLE(quern_cache_info, QUERN_CACHE_INFO_SIZE_MIN);
     struct store_usage usage;
 
-    FAIL_IF(!ctx || !info, QUERN_E_ARGUMENT, "%s is null", ctx ? "info" : "ctx");
-    FAIL_IF(info->size != sizeof *info, QUERN_E_ARGUMENT, "info.size is %zu; expected %zu",
-            info->size, sizeof *info);
+    FAIL_IF(!ctx, QUERN_E_ARGUMENT, "ctx is null");
+    TRY(extensible_check(type, info));
     TRY(store_usage(ctx->store, &usage));
-    *info = (struct quern_cache_info){.size = sizeof *info,
-                                      .entries = usage.entries,
-                                      .bytes = usage.bytes,
-                                      .max_bytes = ctx->settings.cache_max_bytes,
-                                      .quarantined = usage.quarantined};
-    snprintf(info->directory, sizeof info->directory, "%s", store_directory(ctx->store));
+    struct quern_cache_info own = {.entries = usage.entries,
+                                   .bytes = usage.bytes,
+                                   .max_bytes = ctx->settings.cache_max_bytes,
+                                   .quarantined = usage.quarantined};
+    snprintf(own.directory, sizeof own.directory, "%s", store_directory(ctx->store));
+    extensible_write(type, &own, info);
     return QUERN_OK;
 }
 

@@ -2,6 +2,7 @@
 /* Runs an op's kernels on a software GPU of its own and compares with the double reference. */
 #include "dispatch/dispatch.h"
 
+#include "base/extensible.h"
 #include "base/os.h"
 #include "quant/quant.h"
 
@@ -196,18 +197,19 @@ static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t se
 quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed, enum quern_sim_check check,
                           struct quern_verification *out)
 {
+    const struct extensible *const type =
+        EXTENSIBLE(quern_verification, QUERN_VERIFICATION_SIZE_MIN);
     struct bench b = {0};
 
-    FAIL_IF(!op || !out, QUERN_E_ARGUMENT, "%s is null", op ? "out" : "op");
-    FAIL_IF(out->size != sizeof *out, QUERN_E_ARGUMENT, "out.size is %zu; expected %zu", out->size,
-            sizeof *out);
+    FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
+    TRY(extensible_check(type, out));
     FAIL_IF(m < 1 || m > 65536, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to 65536", m);
-    *out = (struct quern_verification){.size = sizeof *out,
-                                       .max_error = INFINITY,
-                                       .tolerance =
-                                           tolerance_of(&op->spelling.problem, op->ctx->id.target),
-                                       .counts = QUERN_INIT(struct quern_sim_counts)};
-    const quern_status status = verify(&b, op, m, seed, check, out);
+    struct quern_verification own = {.max_error = INFINITY,
+                                     .tolerance =
+                                         tolerance_of(&op->spelling.problem, op->ctx->id.target),
+                                     .counts = QUERN_INIT(struct quern_sim_counts)};
+    const quern_status status = verify(&b, op, m, seed, check, &own);
+    extensible_write(type, &own, out);
     tear_down(&b);
     return status;
 }

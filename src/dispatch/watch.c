@@ -2,6 +2,7 @@
 /* What a host sees and says of compiles: events, counters, the seal. */
 #include "dispatch/dispatch.h"
 
+#include "base/extensible.h"
 #include "base/os.h"
 
 #include <string.h>
@@ -87,12 +88,15 @@ static uint64_t value_of(const quern_ctx *ctx, enum quern_stat which)
 
 quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats)
 {
-    FAIL_IF(!ctx || !stats, QUERN_E_ARGUMENT, "%s is null", ctx ? "stats" : "ctx");
-    FAIL_IF(stats->size != sizeof *stats, QUERN_E_ARGUMENT, "stats.size is %zu; expected %zu",
-            stats->size, sizeof *stats);
-#define READ(number, NAME, name) stats->name = value_of(ctx, QUERN_STAT_##NAME);
+    const struct extensible *const type = EXTENSIBLE(quern_stats, QUERN_STATS_SIZE_MIN);
+    struct quern_stats own;
+
+    FAIL_IF(!ctx, QUERN_E_ARGUMENT, "ctx is null");
+    TRY(extensible_check(type, stats));
+#define READ(number, NAME, name) own.name = value_of(ctx, QUERN_STAT_##NAME);
     QUERN_STATS(READ)
 #undef READ
+    extensible_write(type, &own, stats);
     return QUERN_OK;
 }
 

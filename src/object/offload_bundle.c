@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "object/offload_bundle.h"
+#include "base/extensible.h"
 #include "base/os.h"
 #include "object/le.h"
 #include "object/md5.h"
@@ -384,18 +385,20 @@ size_t quern_offload_count(const quern_offload *offload)
 quern_status quern_offload_entry(const quern_offload *offload, size_t index,
                                  struct quern_offload_entry *entry)
 {
-    FAIL_IF(!offload || !entry, QUERN_E_ARGUMENT, "%s is null", !offload ? "offload" : "entry");
-    FAIL_IF(entry->size != sizeof *entry, QUERN_E_ARGUMENT,
-            "entry->size is %zu; sizeof struct quern_offload_entry is %zu", entry->size,
-            sizeof *entry);
+    const struct extensible *const type =
+        EXTENSIBLE(quern_offload_entry, QUERN_OFFLOAD_ENTRY_SIZE_MIN);
+
+    FAIL_IF(!offload, QUERN_E_ARGUMENT, "offload is null");
+    TRY(extensible_check(type, entry));
     FAIL_IF(index >= offload->bundles.count, QUERN_E_ARGUMENT, "entry %zu: there are %zu", index,
             offload->bundles.count);
     const struct bundle_entry *const e = &offload->bundles.entries[index];
-    entry->id = e->id;
-    entry->target = bundle_target(e);
-    entry->bundle = e->bundle;
-    entry->object = e->bytes;
-    entry->object_bytes = e->size;
+    const struct quern_offload_entry own = {.id = e->id,
+                                            .target = bundle_target(e),
+                                            .bundle = e->bundle,
+                                            .object = e->bytes,
+                                            .object_bytes = e->size};
+    extensible_write(type, &own, entry);
     return QUERN_OK;
 }
 

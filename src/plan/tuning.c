@@ -67,7 +67,7 @@ static bool is_shape(const char *text)
 
 static quern_status read_entry(char *line, int number, struct entry *e)
 {
-    struct quern_problem problem, normal;
+    struct quern_problem problem = QUERN_INIT(struct quern_problem), normal;
     char *rest = line;
     const char *const text = next_field(&rest), *const m = next_field(&rest);
     const char *const shape = next_field(&rest), *const measured = next_field(&rest);

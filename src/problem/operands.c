@@ -3,6 +3,8 @@
  * docs/formats.md ("Operands") describes the same for people, and test_operands compares. */
 #include "problem/operands.h"
 
+#include "base/extensible.h"
+
 _Static_assert(OPERAND_COUNT <= QUERN_OPERANDS_MAX && OPERAND_COUNT <= 32,
                "callers' arrays hold every operand, and so do the bits of operands_of");
 _Static_assert(sizeof(struct quern_args) ==
@@ -191,8 +193,10 @@ quern_status quern_args_set(struct quern_args *args, const char *name, const voi
 {
     const struct operand_row *const row = row_named(name);
 
-    FAIL_IF(!args, QUERN_E_ARGUMENT, "args is null");
+    TRY(extensible_check(EXTENSIBLE(quern_args, QUERN_ARGS_SIZE_MIN), args));
     FAIL_IF(!row, QUERN_E_ARGUMENT, "'%s' is no operand", name ? name : "");
+    FAIL_IF(!extensible_has(args, row->in_args + sizeof address), QUERN_E_ARGUMENT,
+            "struct quern_args has size %zu, and no member %s", args->size, name);
     memcpy((char *)args + row->in_args, &address, sizeof address);
     return QUERN_OK;
 }
@@ -201,5 +205,7 @@ void *quern_args_get(const struct quern_args *args, const char *name)
 {
     const struct operand_row *const row = row_named(name);
 
-    return args && row ? operand_address(args, (enum operand)(row - operand_rows)) : NULL;
+    return args && row && extensible_has(args, row->in_args + sizeof(void *))
+               ? operand_address(args, (enum operand)(row - operand_rows))
+               : NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "problem/problem.h"
 
+#include "base/extensible.h"
 #include "base/str.h"
 
 #include <assert.h>
@@ -288,13 +289,16 @@ static quern_status check_types(const struct quern_problem *p)
     return QUERN_OK;
 }
 
-quern_status problem_normalise(const struct quern_problem *in, struct quern_problem *out)
+static const struct extensible *const problem_type =
+    EXTENSIBLE(quern_problem, QUERN_PROBLEM_SIZE_MIN);
+
+quern_status problem_read(const struct quern_problem *in, struct quern_problem *out)
 {
-    FAIL_IF(!in, QUERN_E_ARGUMENT, "problem is null");
-    FAIL_IF(in->size != sizeof *in, QUERN_E_ARGUMENT,
-            "problem.size is %zu; this library expects %zu (set it with QUERN_INIT)", in->size,
-            sizeof *in);
-    struct quern_problem p = *in;
+    return extensible_read(problem_type, in, out);
+}
+
+static quern_status normalise(struct quern_problem p, struct quern_problem *out)
+{
     FAIL_IF(!p.wq, QUERN_E_PROBLEM,
             "wq is missing; expected wq=nf4, fp4, mxfp4, int4, fp8, fp8fnuz "
             "or none");
@@ -344,6 +348,23 @@ quern_status problem_normalise(const struct quern_problem *in, struct quern_prob
     FAIL_IF(problem_has_group(&p) && p.k % 2, QUERN_E_PROBLEM, "k=%" PRId64 " is odd", p.k);
     *out = p;
     return QUERN_OK;
+}
+
+quern_status problem_normalise(const struct quern_problem *in, struct quern_problem *out)
+{
+    struct quern_problem p;
+
+    TRY(problem_read(in, &p));
+    return normalise(p, out);
+}
+
+quern_status problem_normalise_at(const struct quern_problem *array, size_t index,
+                                  struct quern_problem *out)
+{
+    struct quern_problem p;
+
+    TRY(extensible_read_at(problem_type, array, index, &p));
+    return normalise(p, out);
 }
 
 /* ---- Text ------------------------------------------------------------------------------------ */
@@ -457,7 +478,8 @@ quern_status quern_problem_parse(const char *text, struct quern_problem *problem
     struct quern_problem p = QUERN_INIT(struct quern_problem);
     bool seen[WORD_COUNT] = {false};
 
-    FAIL_IF(!text || !problem, QUERN_E_ARGUMENT, "%s is null", text ? "problem" : "text");
+    FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
+    TRY(extensible_check(problem_type, problem));
     FAIL_IF(strnlen(text, PARSE_MAX) == PARSE_MAX, QUERN_E_PROBLEM,
             "problem text is longer than %d bytes", PARSE_MAX - 1);
     for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " ")) {
@@ -485,8 +507,8 @@ quern_status quern_problem_parse(const char *text, struct quern_problem *problem
     for (size_t i = 0; i < WORD_COUNT; i++)
         if (seen[i] && words[i].kind == WORD_FLAG && p.op == QUERN_OP_DEQUANT)
             FAIL(QUERN_E_PROBLEM, "%s does not apply to op=dequant; leave it out", words[i].key);
-    TRY(problem_normalise(&p, &p));
-    *problem = p;
+    TRY(normalise(p, &p));
+    extensible_write(problem_type, &p, problem);
     return QUERN_OK;
 }
 

@@ -10,8 +10,16 @@
 /* Largest N and K: element offsets of [N,K] operands then fit in 62 bits. */
 #define PROBLEM_MAX_DIMENSION ((int64_t)1 << 30)
 
-/* Copies *in to *out with every default filled in, and checks it. */
+/* Copies a caller's problem, of any accepted size, to *out, a whole one. Its words are not checked.
+ * */
+quern_status problem_read(const struct quern_problem *in, struct quern_problem *out);
+
+/* Reads *in like problem_read, fills in every default, and checks it. The two may be the same. */
 quern_status problem_normalise(const struct quern_problem *in, struct quern_problem *out);
+
+/* The same for element `index` of a caller's array. */
+quern_status problem_normalise_at(const struct quern_problem *array, size_t index,
+                                  struct quern_problem *out);
 
 /* Whether a word applies to a normalised problem (a word that does not is never printed). */
 bool problem_has_group(const struct quern_problem *p);

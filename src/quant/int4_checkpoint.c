@@ -9,6 +9,7 @@
  */
 #include "quant/quant.h"
 
+#include "base/extensible.h"
 #include "base/os.h"
 
 #include <quern/tool.h>
@@ -266,19 +267,15 @@ quern_status quern_import(const struct quern_problem *problem,
                           struct quern_quantized *operands, size_t *count)
 {
     struct quern_quantized made[QUERN_OPERANDS_MAX] = {0};
-    struct import m = {.from = checkpoint};
+    struct quern_checkpoint from;
+    struct import m = {.from = &from};
     size_t made_count = 0;
 
-    FAIL_IF(!checkpoint || !operands || !count, QUERN_E_ARGUMENT, "%s is null",
-            !checkpoint ? "checkpoint"
-            : !operands ? "operands"
-                        : "count");
-    FAIL_IF(checkpoint->size != sizeof *checkpoint, QUERN_E_ARGUMENT,
-            "checkpoint.size is %zu; this library expects %zu (set it with QUERN_INIT)",
-            checkpoint->size, sizeof *checkpoint);
-    FAIL_IF(checkpoint->kind < QUERN_CHECKPOINT_GPTQ ||
-                checkpoint->kind > QUERN_CHECKPOINT_COMPRESSED,
-            QUERN_E_ARGUMENT, "checkpoint.kind is %d; expected 1 to %d", (int)checkpoint->kind,
+    FAIL_IF(!operands || !count, QUERN_E_ARGUMENT, "%s is null", operands ? "count" : "operands");
+    TRY(extensible_read(EXTENSIBLE(quern_checkpoint, QUERN_CHECKPOINT_SIZE_MIN), checkpoint,
+                        &from));
+    FAIL_IF(from.kind < QUERN_CHECKPOINT_GPTQ || from.kind > QUERN_CHECKPOINT_COMPRESSED,
+            QUERN_E_ARGUMENT, "checkpoint.kind is %d; expected 1 to %d", (int)from.kind,
             QUERN_CHECKPOINT_COMPRESSED);
     TRY(problem_normalise(problem, &m.problem));
     FAIL_IF(!quant_is_packed_int4(&m.problem), QUERN_E_DECLINED,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A launch: workgroups spread over threads, the waves of a workgroup one after the other. */
 #include "sim/launch.h"
+#include "base/extensible.h"
 #include "base/os.h"
 #include "base/thread.h"
 #include "sim/profile/profile.h"
@@ -395,17 +396,17 @@ static quern_status run_prepared(struct run *run, const struct quern_sim_launch 
     return QUERN_OK;
 }
 
+quern_status launch_read(const struct quern_sim_launch *given, struct quern_sim_launch *own)
+{
+    TRY(extensible_read(EXTENSIBLE(quern_sim_launch, QUERN_SIM_LAUNCH_SIZE_MIN), given, own));
+    FAIL_IF(!own->kernel, QUERN_E_ARGUMENT, "launch.kernel is null");
+    return QUERN_OK;
+}
+
 quern_status launch_run(struct quern_sim_module *module, const struct quern_sim_launch *launch,
                         const uint64_t *only, uint64_t only_count, struct profile_sums *sums,
                         struct quern_sim_counts *counts)
 {
-    FAIL_IF(!module || !launch || !launch->kernel, QUERN_E_ARGUMENT, "a null argument");
-    FAIL_IF(launch->size < sizeof *launch, QUERN_E_ARGUMENT,
-            "struct quern_sim_launch of %zu bytes; this library's has %zu", launch->size,
-            sizeof *launch);
-    FAIL_IF(counts && counts->size < sizeof *counts, QUERN_E_ARGUMENT,
-            "struct quern_sim_counts of %zu bytes; this library's has %zu", counts->size,
-            sizeof *counts);
     const struct object_kernel *const kernel = object_kernel(&module->object, launch->kernel);
     FAIL_IF(!kernel, QUERN_E_ARGUMENT, "the code object has no kernel \"%s\"", launch->kernel);
     struct run run = {.module = module,
@@ -430,5 +431,16 @@ quern_status launch_run(struct quern_sim_module *module, const struct quern_sim_
 quern_status quern_sim_run(quern_sim_module *module, const struct quern_sim_launch *launch,
                            struct quern_sim_counts *counts)
 {
-    return launch_run(module, launch, NULL, 0, NULL, counts);
+    const struct extensible *const type = EXTENSIBLE(quern_sim_counts, QUERN_SIM_COUNTS_SIZE_MIN);
+    struct quern_sim_launch own;
+    struct quern_sim_counts sum;
+
+    FAIL_IF(!module, QUERN_E_ARGUMENT, "module is null");
+    TRY(launch_read(launch, &own));
+    if (!counts)
+        return launch_run(module, &own, NULL, 0, NULL, NULL);
+    TRY(extensible_read(type, counts, &sum));
+    TRY(launch_run(module, &own, NULL, 0, NULL, &sum));
+    extensible_write(type, &sum, counts);
+    return QUERN_OK;
 }

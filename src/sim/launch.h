@@ -110,9 +110,13 @@ struct run {
     struct quern_sim_counts counts;
 };
 
+/* Copies a caller's launch, of any accepted size, to *own; QUERN_E_ARGUMENT if it names no kernel.
+ * */
+quern_status launch_read(const struct quern_sim_launch *given, struct quern_sim_launch *own);
+
 /*
- * Runs the workgroups `only` of a launch (ascending numbers x + grid[0]·(y + grid[1]·z)), or all of
- * them if it is null. With `sums`, detail is added to them.
+ * Runs the workgroups `only` of a launch that launch_read gave (ascending numbers x + grid[0]·(y +
+ * grid[1]·z)), or all of them if it is null. With `sums`, detail is added to them.
  */
 quern_status launch_run(struct quern_sim_module *module, const struct quern_sim_launch *launch,
                         const uint64_t *only, uint64_t only_count, struct profile_sums *sums,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening a software GPU and mapping memory into it. */
 #include "sim/launch.h"
+#include "base/extensible.h"
 #include "base/os.h"
 #include "sim/bodies.h"
 
@@ -10,14 +11,14 @@
 
 #define MAX_INSTRUCTIONS 1000000000u
 
-quern_status quern_sim_open(const struct quern_sim_options *options, quern_sim **sim)
+quern_status quern_sim_open(const struct quern_sim_options *given, quern_sim **sim)
 {
+    struct quern_sim_options own;
+    const struct quern_sim_options *const options = &own;
     struct target_id id;
 
-    FAIL_IF(!options || !sim, QUERN_E_ARGUMENT, "a null argument");
-    FAIL_IF(options->size < sizeof *options, QUERN_E_ARGUMENT,
-            "struct quern_sim_options of %zu bytes; this library's has %zu", options->size,
-            sizeof *options);
+    FAIL_IF(!sim, QUERN_E_ARGUMENT, "a null argument");
+    TRY(extensible_read(EXTENSIBLE(quern_sim_options, QUERN_SIM_OPTIONS_SIZE_MIN), given, &own));
     FAIL_IF(!options->target, QUERN_E_ARGUMENT, "no target is given, for example gfx1151");
     FAIL_IF(!options->disassembler.function, QUERN_E_ARGUMENT, "no disassembler is given");
     FAIL_IF(options->check < 0 || options->check > QUERN_CHECK_FULL, QUERN_E_ARGUMENT,

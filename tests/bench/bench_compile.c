@@ -99,7 +99,7 @@ static double crowd(struct work *w, int jobs)
 
 int main(void)
 {
-    struct quern_problem problem;
+    struct quern_problem problem = QUERN_INIT(struct quern_problem);
     struct plan_set plans;
     struct str source = {0}, options = {0};
 

@@ -57,7 +57,7 @@ static double best(void (*call)(const struct bench *b, int i), const struct benc
 int main(void)
 {
     struct quern_options options = QUERN_INIT(struct quern_options);
-    struct quern_problem problem;
+    struct quern_problem problem = QUERN_INIT(struct quern_problem);
     struct bench b = {0};
     quern_ctx *ctx;
     static _Alignas(16) char memory[16];

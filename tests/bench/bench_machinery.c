@@ -101,6 +101,7 @@ static void make_many_ready(void)
     for (int i = 1; i < MANY; i++) {
         snprintf(text, sizeof text, "wq=nf4 n=%d k=%d a=bf16", 64 * (1 + i % 32),
                  64 * (1 + i / 32));
+        world.problems[i].size = sizeof world.problems[i];
         must(quern_problem_parse(text, &world.problems[i]));
         must(quern_op_create_flags(world.ctx, &world.problems[i], 1,
                                    QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT, &world.ops[i]));
@@ -347,8 +348,10 @@ int main(int argc, char **argv)
         return 2;
     }
     directory = argv[1];
-    for (int i = 0; i < LAYERS; i++)
+    for (int i = 0; i < LAYERS; i++) {
+        world.layers[i].size = sizeof world.layers[i];
         must(quern_problem_parse(layers[i], &world.layers[i]));
+    }
     world.problems[0] = world.layers[0];
     if (argc == 2) {
         measure_all();

@@ -117,7 +117,7 @@ static void bench_checkpoints(struct quern_problem *p, const void *b)
 
 int main(void)
 {
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     cpu_set_t one;
 
     CPU_ZERO(&one);

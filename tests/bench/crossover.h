@@ -71,7 +71,7 @@ static void crossover_marks(FILE *f, const struct plan_set *set, int x, int y)
 /* A column of the chart: one problem on all parts. */
 static bool crossover_column(FILE *f, const char *text, int x)
 {
-    struct quern_problem problem;
+    struct quern_problem problem = QUERN_INIT(struct quern_problem);
     struct plan_set set;
 
     if (quern_problem_parse(text, &problem) != QUERN_OK)

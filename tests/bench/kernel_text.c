@@ -90,7 +90,7 @@ int main(int argc, char **argv)
     }
     while (fgets(line, sizeof line, stdin)) {
         struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
-        struct quern_problem problem;
+        struct quern_problem problem = QUERN_INIT(struct quern_problem);
         quern_op *op;
         line[strcspn(line, "\n")] = 0;
         if (sscanf(line, "%31s %lld %n", target, &m, &at) != 2)

@@ -80,7 +80,7 @@ struct sweep_row {
 static bool sweep_plan(const struct sweep_shape *s, const char *type, const char *target,
                        struct plan_set *set)
 {
-    struct quern_problem problem;
+    struct quern_problem problem = QUERN_INIT(struct quern_problem);
     char text[64];
 
     snprintf(text, sizeof text, "wq=%s n=%d k=%d a=%s", s->wq ? s->wq : "nf4", s->n, s->k, type);

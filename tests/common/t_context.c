@@ -126,7 +126,7 @@ quern_ctx *t_open_hip(int index, const char *directory, enum quern_jit jit)
 
 struct quern_problem t_problem(const char *text)
 {
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
 
     if (quern_problem_parse(text, &p) != QUERN_OK)
         fail_msg("%s: %s", text, quern_last_error()->message);

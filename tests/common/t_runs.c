@@ -67,7 +67,7 @@ static void verify(void *user, size_t i)
     const struct run *const r = &runs[i * (size_t)how->one_in];
     struct quern_verification v = QUERN_INIT(struct quern_verification);
     quern_ctx *const ctx = t_open(r->target, how->directory, QUERN_JIT_ON);
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     quern_op *op = NULL;
 
     if (quern_problem_parse(r->text, &p) != QUERN_OK ||

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct target *const target = target_named("gfx1151");
     struct tuning *tuning = NULL;
-    struct quern_problem problem;
+    struct quern_problem problem = QUERN_INIT(struct quern_problem);
     struct plan_set set;
 
     if (tuning_parse((const char *)data, size, target, &tuning) != QUERN_OK) {

@@ -226,7 +226,7 @@ static void run_case(void *user, size_t index)
     struct quern_verification v = QUERN_INIT(struct quern_verification);
     quern_ctx *const ctx = contexts[c[TARGET]];
     const char *const target = verified[c[TARGET]]->name;
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     quern_op *op;
     char text[CASE_TEXT_MAX];
 
@@ -264,7 +264,7 @@ static void test_large_table(void **state)
     for (int t = 0; t < COUNT(types); t++) {
         struct quern_verification v = QUERN_INIT(struct quern_verification);
         struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
-        struct quern_problem p;
+        struct quern_problem p = QUERN_INIT(struct quern_problem);
         quern_op *op;
         char text[64];
         snprintf(text, sizeof text, "wq=nf4 n=2048 k=4096 a=%s", types[t]);

@@ -29,7 +29,7 @@ typedef quern_status generate_fn(const struct plan *plan, struct str *text);
 
 static char *text_of(generate_fn *generate, const char *problem, const char *target, int m)
 {
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     struct plan_set set;
     struct str text = {0};
 
@@ -353,7 +353,7 @@ static void test_sources_differ(void **state)
 
 static void test_options(void **state)
 {
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     struct plan_set set;
     struct str options = {0};
 

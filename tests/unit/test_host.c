@@ -46,7 +46,7 @@ static void make_kernel(const char *name)
 {
     struct quern_options o = QUERN_INIT(struct quern_options);
     struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     char path[PATH_MAX];
     quern_ctx *ctx;
     quern_op *op;

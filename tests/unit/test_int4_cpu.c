@@ -17,7 +17,7 @@
 
 static struct quern_problem problem_of(const char *text)
 {
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
 
     if (quern_problem_parse(text, &p))
         fail_msg("%s: %s", text, quern_last_error()->message);

@@ -33,7 +33,7 @@ static void run_case(void *user, size_t index)
     const size_t force = index / SIXTEEN / LAYOUTS % FORCES;
     const size_t target = index / SIXTEEN / LAYOUTS / FORCES;
     struct quern_verification v = QUERN_INIT(struct quern_verification);
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     char text[160];
     quern_op *op;
 

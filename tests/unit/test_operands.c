@@ -160,7 +160,7 @@ static void for_all_problems(check_fn check)
 
     for (int i = 0; i < COUNT(ops) * COUNT(weights) * COUNT(layouts) * COUNT(scales); i++)
         for (int j = 0; j < COUNT(zeros) * COUNT(types) * COUNT(results) * COUNT(sizes); j++) {
-            struct quern_problem p;
+            struct quern_problem p = QUERN_INIT(struct quern_problem);
             char words[192], text[QUERN_TEXT_MAX];
             const int t = j / COUNT(sizes), w = i / COUNT(ops), l = w / COUNT(weights);
             snprintf(words, sizeof words, "%s wq=%s layout=%s %s %s %s %s %s", ops[i % COUNT(ops)],
@@ -372,7 +372,7 @@ static void test_args_layout(void **state)
 
     (void)state;
     for (int i = 0; i < COUNT(members); i++) {
-        memset(&args, 0, sizeof args);
+        args = (struct quern_args)QUERN_INIT(struct quern_args);
         assert_int_equal(quern_args_set(&args, members[i].name, &args), QUERN_OK);
         void *there;
         memcpy(&there, (const char *)&args + members[i].offset, sizeof there);

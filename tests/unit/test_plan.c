@@ -22,7 +22,7 @@
 
 static struct quern_problem problem_of(const char *text)
 {
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
 
     if (quern_problem_parse(text, &p) != QUERN_OK)
         fail_msg("%s: %s", text, quern_last_error()->message);
@@ -384,7 +384,7 @@ static void test_force(void **state)
 {
     static const char *const groups[] = {"32", "128", "channel"};
     struct plan_force force;
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     struct plan_set set;
     char text[96];
 

@@ -21,7 +21,7 @@
 
 static struct plan_set plans_of(const char *text, const char *target)
 {
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     struct plan_set set;
 
     if (quern_problem_parse(text, &p) != QUERN_OK ||
@@ -237,7 +237,7 @@ static void test_arguments(void **state)
                                mixed[] = {PLAN_ARG_A,   PLAN_ARG_B,  PLAN_ARG_B_SCALE,
                                           PLAN_ARG_C,   PLAN_ARG_M,  PLAN_ARG_FIRST,
                                           PLAN_ARG_LDA, PLAN_ARG_LDC};
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
 
     (void)state;
     expect_args("wq=none n=8 k=8 a=f16 bias=1", none, COUNT(none));

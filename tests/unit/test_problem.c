@@ -15,7 +15,7 @@
 
 static void expect_text(const char *in, const char *canonical)
 {
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     char text[QUERN_TEXT_MAX];
 
     if (quern_problem_parse(in, &p) != QUERN_OK)
@@ -62,13 +62,14 @@ static void test_order_and_spaces(void **state)
 
 static void expect_refused(const char *in, const char *part)
 {
-    struct quern_problem p = {.size = 7};
+    struct quern_problem p = {.size = QUERN_PROBLEM_SIZE_MIN, .n = 7};
 
     assert_int_equal(quern_problem_parse(in, &p), QUERN_E_PROBLEM);
     if (!strstr(quern_last_error()->message, part))
         fail_msg("\"%s\" gave \"%s\", without \"%s\"", in, quern_last_error()->message, part);
     assert_string_equal(quern_last_error()->stage, "problem");
-    assert_int_equal(p.size, 7); /* left alone */
+    assert_int_equal(p.size, QUERN_PROBLEM_SIZE_MIN);
+    assert_int_equal(p.n, 7); /* left alone */
 }
 
 static void test_refusals(void **state)
@@ -136,7 +137,7 @@ static void test_struct_checks(void **state)
 
 static void test_longest_text_fits(void **state)
 {
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     char text[QUERN_TEXT_MAX];
 
     (void)state;
@@ -152,7 +153,7 @@ static void test_longest_text_fits(void **state)
 static void test_operands(void **state)
 {
     struct quern_operand o[QUERN_OPERANDS_MAX];
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     size_t count;
 
     (void)state;
@@ -196,7 +197,7 @@ static void test_equality(void **state)
                                          "wq=int4 n=4096 k=4096 a=f16 zero=u8 layout=exl",
                                          "wq=int4 n=4096 k=4096 a=f16 zero=u8 round=trunc",
                                          "wq=int4 n=4096 k=4096 a=f16 zero=u8 scale=f32"};
-    struct quern_problem p, q;
+    struct quern_problem p = QUERN_INIT(struct quern_problem), q = p;
 
     (void)state;
     quern_problem_parse(base, &p);

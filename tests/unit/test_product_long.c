@@ -50,7 +50,7 @@ static void problem_text(size_t i, char *text, size_t size)
 static void run_case(void *user, size_t i)
 {
     struct quern_verification v = QUERN_INIT(struct quern_verification);
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     char text[160];
     quern_ctx *const ctx = contexts[(i + i / targets) % targets];
     quern_op *op;

@@ -201,7 +201,7 @@ static void run_case(void *user, size_t index)
 {
     const struct layer l = draw_layer(first_case + index);
     struct quern_verification v = QUERN_INIT(struct quern_verification);
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     quern_op *op = NULL;
 
     (void)user;

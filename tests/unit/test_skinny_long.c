@@ -36,7 +36,7 @@ static void run_case(void *user, size_t index)
     const size_t target = index % COUNT(targets), size = index / COUNT(targets);
     const int n = ns[size % COUNT(ns)], k = ks[size / COUNT(ns)];
     struct quern_verification v = QUERN_INIT(struct quern_verification);
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
     char text[128];
     quern_op *op;
 
@@ -148,7 +148,7 @@ static void compile_case(void *user, size_t index)
     (void)user;
     for (int i = 0; i < COUNT(sizes); i++) {
         struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
-        struct quern_problem p;
+        struct quern_problem p = QUERN_INIT(struct quern_problem);
         char text[96];
         quern_op *op;
         snprintf(text, sizeof text, "%s n=%d k=%d", words[which], sizes[i][0], sizes[i][1]);

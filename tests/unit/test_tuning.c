@@ -24,7 +24,7 @@ static quern_status parse(const char *text, struct tuning **out)
 
 static struct quern_problem problem(const char *text)
 {
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
 
     assert_int_equal(quern_problem_parse(text, &p), QUERN_OK);
     return p;

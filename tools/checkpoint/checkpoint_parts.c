@@ -85,7 +85,7 @@ bool checkpoint_has_bias(const struct checkpoint_search *q, int64_t n)
 
 void checkpoint_set_problem(const struct checkpoint_search *q, const char *text)
 {
-    struct quern_problem p;
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
 
     if (quern_problem_parse(text, &p) == QUERN_OK &&
         quern_problem_text(&p, q->layer->problem, sizeof q->layer->problem) == QUERN_OK)

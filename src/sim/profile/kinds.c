@@ -501,10 +501,12 @@ quern_status quern_sim_profile_run(quern_sim_module *module, const struct quern_
                                    enum quern_sim_extent extent, uint64_t budget,
                                    struct quern_sim_profile *out)
 {
-    FAIL_IF(!module || !launch || !out, QUERN_E_ARGUMENT, "a null argument");
-    FAIL_IF(out->size != sizeof *out, QUERN_E_ARGUMENT,
-            "struct quern_sim_profile of %zu bytes; this library's has %zu", out->size,
-            sizeof *out);
+    struct quern_sim_launch given;
+    struct quern_sim_profile own = QUERN_INIT(struct quern_sim_profile);
+
+    FAIL_IF(!module, QUERN_E_ARGUMENT, "module is null");
+    TRY(launch_read(launch, &given));
+    TRY(extensible_check(PROFILE_TYPE, out));
     FAIL_IF(extent < QUERN_EXTENT_AUTO || extent > QUERN_EXTENT_KINDS, QUERN_E_ARGUMENT,
             "extent %d is none of enum quern_sim_extent", (int)extent);
     FAIL_IF(module->sim->check != QUERN_CHECK_FAST, QUERN_E_ARGUMENT,
@@ -512,23 +514,28 @@ quern_status quern_sim_profile_run(quern_sim_module *module, const struct quern_
     struct profiling *const p = os.calloc(1, sizeof *p);
     struct profile_sums sums = {0};
     FAIL_IF(!p, QUERN_E_MEMORY, "out of memory for a profile");
-    *out = (struct quern_sim_profile){.size = sizeof *out};
     p->module = module;
-    p->launch = launch;
-    const quern_status status = profile(p, extent, budget, &sums, out);
+    p->launch = &given;
+    const quern_status status = profile(p, extent, budget, &sums, &own);
     profile_sums_free(&sums);
     for (size_t n = 0; n < p->probe_count; n++)
         profile_sums_free(&p->probes[n].sums);
     os.free(p->notes);
     os.free(p);
-    if (status != QUERN_OK)
-        quern_sim_profile_free(out);
+    if (status != QUERN_OK) {
+        quern_sim_profile_free(&own);
+        own = (struct quern_sim_profile){0};
+    }
+    extensible_write(PROFILE_TYPE, &own, out);
     return status;
 }
 
+/* Every accepted size has these fields. */
 void quern_sim_profile_free(struct quern_sim_profile *profile)
 {
     os.free(profile->insns);
     os.free(profile->buffers);
-    *profile = (struct quern_sim_profile){.size = sizeof *profile};
+    profile->insns = NULL;
+    profile->buffers = NULL;
+    profile->insn_count = profile->buffer_count = 0;
 }

@@ -6,7 +6,10 @@
 #ifndef QUERN_SIM_PROFILE_H
 #define QUERN_SIM_PROFILE_H
 
+#include "base/extensible.h"
 #include "sim/launch.h"
+
+#define PROFILE_TYPE EXTENSIBLE(quern_sim_profile, QUERN_SIM_PROFILE_SIZE_MIN)
 
 /* What is known of an instruction before it runs. */
 struct profile_note {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* From counts to time on the retail part of a target. docs/profile.md explains each formula. */
+#include "sim/profile/profile.h"
 #include "target/rates.h"
 
 #include <quern/sim.h>
@@ -174,15 +175,10 @@ static void place_products(const struct quern_sim_profile *p, const struct targe
     m->matrix_percent = 100 * target_microseconds(t, ideal) / m->product_us;
 }
 
-quern_status quern_sim_model_make(const struct quern_sim_profile *p, struct quern_sim_model *m)
+static void make(const struct quern_sim_profile *p, const struct target *t,
+                 struct quern_sim_model *m)
 {
-    FAIL_IF(!p || !m || m->size != sizeof *m, QUERN_E_ARGUMENT,
-            "struct quern_sim_model of %zu bytes; this library's has %zu", m ? m->size : 0,
-            sizeof *m);
-    const struct target *const t = p->target ? target_named(p->target) : NULL;
-    FAIL_IF(!t || !p->counts.workgroups, QUERN_E_ARGUMENT, "an empty profile");
-    *m = (struct quern_sim_model){.size = sizeof *m,
-                                  .part = t->part,
+    *m = (struct quern_sim_model){.part = t->part,
                                   .cus = t->cus,
                                   .simds = t->simds,
                                   .clock_ghz = t->clock_ghz,
@@ -205,5 +201,20 @@ quern_status quern_sim_model_make(const struct quern_sim_profile *p, struct quer
         place_products(p, t, m);
     m->operations = (double)p->issue_cycles * target_lanes_per_cycle(t) / t->simds;
     m->operations_per_us = 1e3 * t->clock_ghz * t->cus * target_lanes_per_cycle(t);
+}
+
+quern_status quern_sim_model_make(const struct quern_sim_profile *given,
+                                  struct quern_sim_model *model)
+{
+    const struct extensible *const type = EXTENSIBLE(quern_sim_model, QUERN_SIM_MODEL_SIZE_MIN);
+    struct quern_sim_profile profile;
+    struct quern_sim_model own;
+
+    TRY(extensible_read(PROFILE_TYPE, given, &profile));
+    TRY(extensible_check(type, model));
+    const struct target *const t = profile.target ? target_named(profile.target) : NULL;
+    FAIL_IF(!t || !profile.counts.workgroups, QUERN_E_ARGUMENT, "an empty profile");
+    make(&profile, t, &own);
+    extensible_write(type, &own, model);
     return QUERN_OK;
 }
