@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Weights in layout dense: numbers of one type each, with at most one scale for all of them. And
- * the eight-bit floats e4m3, as OCP defines them (no infinities, 0x7f and 0xff are NaN) and as
- * "FNUZ" of gfx942 does: half the value for the same bits, no -0, 0x80 the one NaN.
- */
+/* Weights in layout dense: numbers of one type each, with at most one scale for all of them. */
 #include "quant/quant.h"
 
 #include "base/os.h"
@@ -13,51 +9,6 @@
 
 /* Weights that one thread takes at a time. */
 #define RUN 65536
-
-#define OCP_MAX    448.0f
-#define FNUZ_MAX   240.0f
-#define OCP_NAN    0x7f
-#define FNUZ_NAN   0x80
-#define MANTISSA   3
-#define OCP_LEAST  (-9) /* exponent of the smallest denormal */
-#define FNUZ_LEAST (-10)
-
-float quant_f32_from_fp8(uint8_t x, bool fnuz)
-{
-    const int magnitude = x & 0x7f, exponent = magnitude >> MANTISSA;
-    const int mantissa = magnitude & ((1 << MANTISSA) - 1);
-    const int least = fnuz ? FNUZ_LEAST : OCP_LEAST;
-
-    if (fnuz ? x == FNUZ_NAN : magnitude == OCP_NAN)
-        return NAN;
-    const float value = exponent ? ldexpf((float)(mantissa + 8), least + exponent - 1)
-                                 : ldexpf((float)mantissa, least);
-    return x & 0x80 ? -value : value;
-}
-
-uint8_t quant_fp8_from_f32(float x, bool fnuz)
-{
-    const float most = fnuz ? FNUZ_MAX : OCP_MAX, magnitude = fabsf(x);
-    const int least = fnuz ? FNUZ_LEAST : OCP_LEAST;
-    const bool negative = signbit(x);
-    int exponent;
-
-    if (isnan(x) || isinf(x))
-        return fnuz ? FNUZ_NAN : OCP_NAN;
-    if (magnitude >= most) {
-        const uint8_t largest = fnuz ? 0x7f : 0x7e;
-        return negative ? largest | 0x80 : largest;
-    }
-    /* in units of the last place, which is that of the smallest denormal at least */
-    const bool zero = frexpf(magnitude, &exponent) == 0;
-    const int place = zero || exponent - 1 - MANTISSA < least ? least : exponent - 1 - MANTISSA;
-    /* exact: powers of two; rintf rounds to nearest even, or else a carry runs into the exponent */
-    const int units = (int)rintf(ldexpf(magnitude, -place));
-    const uint8_t bits = (uint8_t)(((place - least) << MANTISSA) + units);
-    return negative && !(fnuz && !bits) ? bits | 0x80 : bits;
-}
-
-/* ---- Weights --------------------------------------------------------------------------------- */
 
 bool quant_is_dense(const struct quern_problem *p)
 {
@@ -140,7 +91,7 @@ void quant_quantise_dense(const struct quern_problem *p, const float *w, void *b
         if (fabsf(w[i]) > most && !isinf(w[i])) /* a NaN is not larger */
             most = fabsf(w[i]);
     if (b_scale) {
-        const float scale = most / (job.type == QUERN_DT_FP8FNUZ ? FNUZ_MAX : OCP_MAX);
+        const float scale = most / quant_fp8_largest(job.type == QUERN_DT_FP8FNUZ);
         *b_scale = job.scale = scale > 0 ? scale : 1.0f; /* of zeros, or of denormals too small */
     }
     run_all(&job, quantise_run);

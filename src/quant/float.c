@@ -1,8 +1,21 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * Number formats of operands: conversions to and from f32, and arrays of any of them. The
+ * eight-bit floats are e4m3, as OCP defines it (no infinities, 0x7f and 0xff are NaN) and as "FNUZ"
+ * of gfx942 does: half the value for the same bits, no -0, 0x80 the one NaN.
+ */
 #include "quant/quant.h"
 
 #include <math.h>
 #include <string.h>
+
+#define OCP_MAX    448.0f
+#define FNUZ_MAX   240.0f
+#define OCP_NAN    0x7f
+#define FNUZ_NAN   0x80
+#define MANTISSA   3
+#define OCP_LEAST  (-9) /* exponent of the smallest denormal */
+#define FNUZ_LEAST (-10)
 
 static uint32_t bits_of(float x)
 {
@@ -69,6 +82,46 @@ uint16_t quant_bf16_from_f32(float x)
 float quant_f32_from_bf16(uint16_t x)
 {
     return float_of((uint32_t)x << 16);
+}
+
+float quant_fp8_largest(bool fnuz)
+{
+    return fnuz ? FNUZ_MAX : OCP_MAX;
+}
+
+float quant_f32_from_fp8(uint8_t x, bool fnuz)
+{
+    const int magnitude = x & 0x7f, exponent = magnitude >> MANTISSA;
+    const int mantissa = magnitude & ((1 << MANTISSA) - 1);
+    const int least = fnuz ? FNUZ_LEAST : OCP_LEAST;
+
+    if (fnuz ? x == FNUZ_NAN : magnitude == OCP_NAN)
+        return NAN;
+    const float value = exponent ? ldexpf((float)(mantissa + 8), least + exponent - 1)
+                                 : ldexpf((float)mantissa, least);
+    return x & 0x80 ? -value : value;
+}
+
+uint8_t quant_fp8_from_f32(float x, bool fnuz)
+{
+    const float most = quant_fp8_largest(fnuz), magnitude = fabsf(x);
+    const int least = fnuz ? FNUZ_LEAST : OCP_LEAST;
+    const bool negative = signbit(x);
+    int exponent;
+
+    if (isnan(x) || isinf(x))
+        return fnuz ? FNUZ_NAN : OCP_NAN;
+    if (magnitude >= most) {
+        const uint8_t largest = fnuz ? 0x7f : 0x7e;
+        return negative ? largest | 0x80 : largest;
+    }
+    /* in units of the last place, which is that of the smallest denormal at least */
+    const bool zero = frexpf(magnitude, &exponent) == 0;
+    const int place = zero || exponent - 1 - MANTISSA < least ? least : exponent - 1 - MANTISSA;
+    /* exact: powers of two; rintf rounds to nearest even, or else a carry runs into the exponent */
+    const int units = (int)rintf(ldexpf(magnitude, -place));
+    const uint8_t bits = (uint8_t)(((place - least) << MANTISSA) + units);
+    return negative && !(fnuz && !bits) ? bits | 0x80 : bits;
 }
 
 float quant_load(enum quern_dtype t, const void *array, size_t i)

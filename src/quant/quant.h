@@ -27,6 +27,7 @@ float quant_f32_from_bf16(uint16_t x);
  */
 float quant_f32_from_fp8(uint8_t x, bool fnuz);
 uint8_t quant_fp8_from_f32(float x, bool fnuz);
+float quant_fp8_largest(bool fnuz);
 
 /* Reads or writes element i of an array of type t as a float. */
 float quant_load(enum quern_dtype t, const void *array, size_t i);
