@@ -9,9 +9,9 @@
  *
  * Conventions of this interface
  *  - Every struct that a host fills in, or hands in to be filled, starts with `size`; set it to
- *    sizeof the struct (QUERN_INIT does). A zero in any other field means "default", so enumerations
- *    start at 1. "Structs of other versions" below says how hosts and libraries of different
- *    versions meet.
+ *    sizeof the struct (QUERN_INIT does). A zero in any other field means "default", so
+ *    enumerations start at 1. "Structs of other versions" below says how hosts and libraries of
+ *    different versions meet.
  *  - Every function that can fail returns a quern_status; the details of the last failure on the
  *    calling thread are in quern_last_error().
  *  - All functions are thread-safe unless their comment says otherwise. The library never prints,
@@ -41,14 +41,16 @@ extern "C" {
 
 /* ---- Structs of other versions ------------------------------------------------------------------
  *
- * Structs grow from version to version, at their end. A host may run with a library that is older
- * or newer than the header it was compiled with, because `size` says which fields the host has:
+ * Structs grow from version to version, at their end and never within the padding there (which may
+ * hold anything in a host's struct), so no field ever moves. A host may run with a library that is
+ * older or newer than the header it was compiled with, because `size` says which fields the host
+ * has:
  *
  *  - A size below the library's own is taken from the struct's QUERN_…_SIZE_MIN on. Fields that the
  *    host lacks count as 0 in an input, and are not written in a result.
  *  - A size above the library's own is taken if every byte that the library does not know is 0, in
- *    a result as in an input. So a new field that the host sets is never passed over in silence, and
- *    one of a result stays 0 where the library is too old to fill it.
+ *    a result as in an input. So a new field that the host sets is never passed over in silence,
+ *    and one of a result stays 0 where the library is too old to fill it.
  *  - Any other size is QUERN_E_ARGUMENT, and the message names the struct, the size and what is
  *    right. The library never changes `size`, nor a byte behind the fields that both sides know.
  *  - The elements of an array all have the `size` of the first, and lie that far apart.
@@ -56,8 +58,8 @@ extern "C" {
  *    quern_progress), `size` is the library's. A host that may meet an older library compares it
  *    with QUERN_SIZE_TO before it reads a field that is newer than that library.
  *  - struct quern_error has no `size`. The library alone makes it, and gives it out by pointer, so
- *    that it may grow at its end too; reading a field that is newer than version 0.1 takes a library
- *    as new as the header. Other structs without `size` never change.
+ *    that it may grow at its end too; reading a field that is newer than version 0.1 takes a
+ *    library as new as the header. Other structs without `size` never change.
  */
 
 /* Initialiser of any struct with `size`: `struct quern_args a = QUERN_INIT(struct quern_args);` */
@@ -67,11 +69,11 @@ extern "C" {
 
 /* ---- Status ---------------------------------------------------------------------------------- */
 
-/* Numbers are fixed for ever; gaps separate subjects. */
+/* The numbers never change. Between subjects there are gaps, for statuses to come. */
 typedef enum quern_status {
     QUERN_OK = 0,
     /* what the caller passed */
-    QUERN_E_ARGUMENT = 1, /* a null or contradictory argument, a struct of an unknown size */
+    QUERN_E_ARGUMENT = 1, /* a null or contradictory argument, or a struct's `size` */
     QUERN_E_PROBLEM = 2,  /* a problem whose words or sizes are wrong */
     QUERN_E_TARGET = 3,   /* an unknown or malformed gfx target */
     QUERN_E_ALIGN = 4,    /* a pointer that is not 16-byte aligned */
@@ -84,7 +86,7 @@ typedef enum quern_status {
     /* the compiler */
     QUERN_E_TOOLCHAIN = 40,     /* no usable compiler or worker executable was found */
     QUERN_E_COMPILE = 41,       /* the compiler rejected the source */
-    QUERN_E_WORKER = 42,        /* a worker process died or answered nonsense */
+    QUERN_E_WORKER = 42,        /* a worker process died, or sent a reply that is no reply */
     QUERN_E_TIMEOUT = 43,       /* a deadline passed */
     QUERN_E_WOULD_COMPILE = 44, /* a kernel is missing and compiling it was not allowed */
     QUERN_E_NOT_READY = 45,     /* kernels are still being made: see quern_op_ready */
@@ -102,12 +104,29 @@ typedef enum quern_status {
 /* The name of a status, e.g. "QUERN_E_ALIGN"; never null. */
 QUERN_API const char *quern_status_name(quern_status status);
 
-/* What went wrong last on this thread. Strings are valid until the thread's next failing call. New
- * fields are added at the end only: see "Structs of other versions". */
+/*
+ * What went wrong last on this thread. Strings are valid until the thread's next failing call. New
+ * fields are added at the end only: see "Structs of other versions".
+ *
+ * `stage` says which stage of the work failed. It is one of these words, which never change their
+ * meaning; a later version may add words.
+ *
+ *     "dispatch"  the call itself: its arguments and options, ops, launches, verification
+ *     "problem"   the description of a layer
+ *     "target"    the name of a gfx target
+ *     "plan"      choosing kernels and their shapes, tuning tables among what is chosen by
+ *     "gen"       writing a kernel's source
+ *     "compile"   finding the compiler, and compiling in a worker process
+ *     "object"    reading a code object or an offload bundle
+ *     "store"     the cache directory and bundles of kernels
+ *     "device"    the HIP runtime, hipBLASLt, or a software GPU in the place of a GPU
+ *     "sim"       the software GPU, when it runs a kernel
+ *     "quant"     quantising, dequantising, repacking and importing weights on the CPU
+ */
 struct quern_error {
     quern_status status;
     const char *message;   /* one sentence: what was wrong, which value, what would be right */
-    const char *stage;     /* the room that failed: "problem", "plan", "compile", "store" … */
+    const char *stage;     /* one of the words above */
     const char *condition; /* the failed condition as written in the source, with file and line */
     const char *log;       /* the compiler's log, or "" */
     const char *reproduce; /* a command that shows the failure again, or "" */
@@ -223,27 +242,29 @@ enum quern_jit { QUERN_JIT_ON = 1, QUERN_JIT_OFF, QUERN_JIT_WARN, QUERN_JIT_ERRO
 enum quern_toolchain { QUERN_TOOLCHAIN_ANY = 1, QUERN_TOOLCHAIN_EXACT };
 enum quern_log_level { QUERN_LOG_ERROR = 1, QUERN_LOG_WARN, QUERN_LOG_INFO, QUERN_LOG_DEBUG };
 
-/* Called from any thread, one call at a time per context; `line` has no newline. Must not call
- * back into quern. */
+/* Is called from any thread, but from one at a time for each context. `line` has no newline. Must
+ * not call back into quern. */
 typedef void (*quern_log_fn)(void *user, enum quern_log_level level, const char *line);
 
 /*
- * What becomes of a kernel that the process does not have: BEGIN, then COMPILE if it is in no
- * bundle and no cache and may be compiled, then END, in this order, of one thread for one kernel.
- * An op whose kernels are all loaded gives no event.
+ * Events tell how a kernel that the process does not have is obtained. BEGIN: it is looked for.
+ * COMPILE: no bundle and no cache has it, and it is going to be compiled. END: it is there, or
+ * could not be had. They come in this order, and for one kernel from one thread. Creating an op
+ * whose kernels are all loaded causes no event.
  */
 enum quern_event_kind { QUERN_EVENT_BEGIN = 1, QUERN_EVENT_COMPILE, QUERN_EVENT_END };
 
 /* Where a kernel came from. */
 enum quern_tier { QUERN_TIER_BUNDLE = 1, QUERN_TIER_CACHE, QUERN_TIER_COMPILER };
 
-/* Why a kernel is compiled: what the cache had. */
+/* Why a kernel is compiled rather than taken from the cache. */
 enum quern_reason {
-    QUERN_REASON_ABSENT = 1, /* no entry, or the cache is off */
-    QUERN_REASON_DAMAGED,    /* an entry that is not whole */
-    QUERN_REASON_FOREIGN,    /* an entry of another key or target, or others may have written it */
-    QUERN_REASON_UNREADABLE, /* the cache cannot be read now */
-    QUERN_REASON_REFUSED     /* an entry that the device's runtime would not load */
+    QUERN_REASON_ABSENT = 1, /* the cache has no entry for it, or is off */
+    QUERN_REASON_DAMAGED,    /* its entry is truncated or altered */
+    QUERN_REASON_FOREIGN,    /* its entry is for another key or target, or in a file that users who
+                              * are not trusted could have written */
+    QUERN_REASON_UNREADABLE, /* reading the cache failed */
+    QUERN_REASON_REFUSED     /* the device's runtime would not load its entry */
 };
 
 /* Strings are valid during the call. */
@@ -253,18 +274,18 @@ struct quern_event {
     const char *problem;      /* canonical text */
     const char *kernel;       /* kernel symbol */
     const char *target;       /* "gfx1151" */
-    const char *key;          /* of its entry, 32 hexadecimal digits */
-    const char *source_key;   /* of its source: what bundles and other compilers share */
-    int64_t m_lo, m_hi;       /* the rows it covers */
-    enum quern_reason reason; /* of COMPILE; and of END if it was compiled */
-    enum quern_tier tier;     /* of END; 0 if there is no kernel */
-    int other_toolchain;      /* of END: 1 if another compiler made it of the same source */
-    uint64_t ns;              /* since BEGIN */
-    quern_status status;      /* of END; then quern_last_error has the details */
+    const char *key;          /* of its cache entry: 32 hexadecimal digits */
+    const char *source_key;   /* of its source: the same for every compiler, 32 digits */
+    int64_t m_lo, m_hi;       /* the numbers of rows that it serves */
+    enum quern_reason reason; /* in COMPILE, and in END if it was compiled; else 0 */
+    enum quern_tier tier;     /* in END: where it came from; 0 if it could not be had */
+    int other_toolchain;      /* in END: 1 if another compiler made it from the same source */
+    uint64_t ns;              /* nanoseconds since BEGIN */
+    quern_status status;      /* in END: of the kernel; if not OK, see quern_last_error */
 };
 
-/* Called from any thread, one call at a time per context. Must not call back into quern, but for
- * quern_last_error. */
+/* Is called from any thread, but from one at a time for each context. The only function of quern
+ * that it may call is quern_last_error. */
 typedef void (*quern_event_fn)(void *user, const struct quern_event *event);
 
 /*
@@ -296,8 +317,8 @@ struct quern_options {
     enum quern_toolchain toolchain; /* QUERN_TOOLCHAIN=any|exact; any: kernels that another
                                      * compiler made of the same source serve, from bundles, and
                                      * from the cache too where nothing may be compiled */
-    const char *record;             /* QUERN_RECORD; a file that every layer asked for is added to,
-                                     * for `quern prewarm --manifest` */
+    const char *record;             /* QUERN_RECORD; a file to which each layer that is asked for is
+                                     * appended, for `quern prewarm --manifest` */
     const char *tuning;             /* QUERN_TUNING; a table of shapes that `quern tune` measured;
                                      * default: tuning/GFX.tune in the cache directory, if it is
                                      * there and sound */
@@ -310,9 +331,9 @@ struct quern_options {
     enum quern_cache_trust cache_trust; /* QUERN_CACHE_TRUST=user|group; group: the members of the
                                          * cache directory's group write to it too, and each of them
                                          * decides what runs on the GPU for all */
-    const char *force; /* QUERN_FORCE; what kernels must be like, whatever the model
-                                     * says: predequant=on|off (int4: whether weights become numbers
-                                     * of A's type in LDS before they are multiplied) */
+    const char *force; /* QUERN_FORCE; a property that kernels must have, though the model of their
+                        * speed would choose otherwise. predequant=on|off: whether int4 weights are
+                        * converted to A's type in LDS before they are multiplied */
 };
 #define QUERN_OPTIONS_SIZE_MIN QUERN_SIZE_TO(struct quern_options, log_level)
 
@@ -327,12 +348,13 @@ QUERN_API quern_status quern_open(const struct quern_options *options, quern_ctx
 /* Closes a context; every op of it must have been released. Null is allowed. */
 QUERN_API void quern_close(quern_ctx *ctx);
 
-/* ---- Compiles, watched ----------------------------------------------------------------------- */
+/* ---- Counting and ending compiles ------------------------------------------------------------ */
 
 /*
- * Counters of a context since it was opened: X(number, NAME, name) for each. Numbers are fixed for
- * ever: they are places, from 0 on, in the array that quern_stats fills; docs/formats.md says what
- * each counts. The order of the rows is that of the fields of struct quern_stats in tool.h.
+ * Counters of a context since it was opened, X(number, NAME, name) for each. docs/formats.md
+ * defines them. Their numbers never change. Unlike other enumerations they begin at 0, because they
+ * are indices of the array that quern_stats fills. The rows are in the order of the fields of
+ * struct quern_stats in tool.h, so a new counter is added behind the last.
  */
 #define QUERN_STATS(X)                                                                             \
     X(0, HIT_MEMORY, hit_memory)                                                                   \
@@ -359,19 +381,21 @@ QUERN_API void quern_close(quern_ctx *ctx);
 #define QUERN_STAT_NUMBER(number, NAME, name) QUERN_STAT_##NAME = number,
 enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };
 #define QUERN_STAT_ONE(number, NAME, name) +1
-#define QUERN_STAT_COUNT                   (0 QUERN_STATS(QUERN_STAT_ONE)) /* of this header */
+/* How many counters this header knows. */
+#define QUERN_STAT_COUNT (0 QUERN_STATS(QUERN_STAT_ONE))
 
-/* Writes counters 0…count-1 by their numbers; one that this library does not know is 0. Does not
- * block. */
+/* Fills values[0…count-1], each counter at its number. Counters that the library does not know
+ * become 0. Does not block. */
 QUERN_API quern_status quern_stats(quern_ctx *ctx, uint64_t *values, size_t count);
-/* "hit_memory", …; null for a number that this library does not know. */
+/* The name of a counter, such as "hit_memory"; null for a number that the library does not know. */
 QUERN_API const char *quern_stat_name(enum quern_stat stat);
 
 /*
- * For all contexts of the process, from now on: whether kernels may still be compiled. A server
- * seals itself when it is warm, so that a layer nobody prewarmed is found in a test and does not
- * hold up a request. WARN: each compile is logged as a warning and counted; FAIL: it is refused
- * with QUERN_E_WOULD_COMPILE. Compiles that have begun end. Caches and bundles go on serving.
+ * Decides, for all contexts of the process and from now on, whether kernels may still be compiled.
+ * A server seals itself once it has every kernel it expects to need: a layer that was forgotten
+ * then shows in a test, rather than as a request that waits for a compiler. WARN: each compile is
+ * logged as a warning and counted. FAIL: it is refused with QUERN_E_WOULD_COMPILE. Compiles that
+ * have begun are completed, and kernels from caches and bundles are still loaded. Does not block.
  */
 enum quern_seal { QUERN_SEAL_OPEN = 1, QUERN_SEAL_WARN, QUERN_SEAL_FAIL };
 QUERN_API quern_status quern_seal(enum quern_seal seal);
@@ -379,36 +403,37 @@ QUERN_API quern_status quern_seal(enum quern_seal seal);
 /* ---- Op -------------------------------------------------------------------------------------- */
 
 /*
- * Plans `problem` for every M from 1 to m_max (and beyond, by row slices), and loads every kernel
- * that needs: from memory, from the cache, or by compiling. The same problem gives the same op,
- * with one more reference. May block for as long as its compiles take. Errors: QUERN_E_PROBLEM,
- * QUERN_E_DECLINED, QUERN_E_COMPILE, QUERN_E_WORKER, QUERN_E_TIMEOUT, QUERN_E_TOOLCHAIN,
- * QUERN_E_WOULD_COMPILE (JIT is off), QUERN_E_OBJECT, QUERN_E_DEVICE.
+ * Plans `problem` for every M from 1 to m_max, and obtains and loads every kernel that these M
+ * need: from memory, from a bundle, from the cache, or by compiling. A launch of more rows than
+ * m_max is cut into slices of rows, each by a kernel that is loaded. The same problem gives the
+ * same op, with one more reference. May block for as long as its compiles take. Errors:
+ * QUERN_E_PROBLEM, QUERN_E_DECLINED, QUERN_E_COMPILE, QUERN_E_WORKER, QUERN_E_TIMEOUT,
+ * QUERN_E_TOOLCHAIN, QUERN_E_WOULD_COMPILE (JIT is off), QUERN_E_OBJECT, QUERN_E_DEVICE.
  */
 QUERN_API quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem,
                                        int64_t m_max, quern_op **op);
 
-/* What quern_op_create_flags does otherwise than quern_op_create. */
+/* In what quern_op_create_flags differs from quern_op_create. */
 enum quern_op_flags {
-    QUERN_OP_NO_COMPILE = 1, /* as with QUERN_JIT_OFF, for this call: QUERN_E_WOULD_COMPILE */
-    QUERN_OP_NO_WAIT = 2     /* returns at once; a thread of the library makes what is missing */
+    QUERN_OP_NO_COMPILE = 1, /* fails with QUERN_E_WOULD_COMPILE rather than compile */
+    QUERN_OP_NO_WAIT = 2     /* returns at once; a thread of the library makes missing kernels */
 };
 QUERN_API quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *problem,
                                              int64_t m_max, unsigned flags, quern_op **op);
 
 /*
- * Whether every kernel that was asked for is there: QUERN_OK, QUERN_E_NOT_READY while they are
- * being made, or why they could not be. Until then, launches that need what is missing fail with
- * QUERN_E_NOT_READY. In a forked child what the parent was making is not made: ask again with
- * quern_op_create. Does not block.
+ * Tells of an op that was created with QUERN_OP_NO_WAIT how far its kernels are: QUERN_OK when all
+ * are loaded, QUERN_E_NOT_READY while they are being made, or the status of the one that could not
+ * be. Before that, a launch that needs a missing kernel fails with QUERN_E_NOT_READY. A forked
+ * child does not go on with what its parent was making; call quern_op_create there. Does not block.
  */
 QUERN_API quern_status quern_op_ready(quern_op *op);
 
 /*
  * quern_op_create for a host that may be capturing `stream` into a graph. An op whose kernels are
- * all here is given at once. For another the capture status is asked before anything else: while
- * the stream captures nothing is compiled or loaded, and the call fails with QUERN_E_WOULD_COMPILE;
- * either way the capture goes on.
+ * all loaded is returned at once. Otherwise the stream is asked whether it is capturing. If it is,
+ * nothing is compiled or loaded, since a capture would not survive it, and the call fails with
+ * QUERN_E_WOULD_COMPILE. The capture goes on in either case.
  */
 QUERN_API quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *problem,
                                           int64_t m_max, void *stream, quern_op **op);
@@ -442,28 +467,29 @@ struct quern_args {
 
 /*
  * Computes m rows on `stream` (a hipStream_t; ignored by software devices). Looks up the kernel for
- * m, packs its arguments and launches: no allocation, no lock, no system call of its own, no wait
- * for the device. (A software device runs the kernel before returning.) As for any HIP launch, the
- * context's device must be the thread's current one, and the stream one of it; a stream that is
- * being captured records the launch.
- * Errors: QUERN_E_ARGUMENT, QUERN_E_ALIGN, QUERN_E_DEVICE, QUERN_E_FAULT.
+ * m, packs its arguments and launches it. It allocates nothing, takes no lock, makes no system call
+ * of its own and does not wait for the device; only a software device runs the kernel before the
+ * call returns. As for any HIP launch, the context's device must be the thread's current device,
+ * and `stream` must belong to it. A stream that is being captured records the launch. Errors:
+ * QUERN_E_ARGUMENT, QUERN_E_ALIGN, QUERN_E_DEVICE, QUERN_E_FAULT.
  */
 QUERN_API quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_t m,
                                        void *stream);
 
 /*
- * Bytes of workspace, at a multiple of 256, that a launch of m rows can use; 0: it uses none. On a
- * GPU with hipBLASLt, an op created for an m_max of hundreds of rows can: given workspace, it makes
- * its weights 16-bit there and multiplies with that library (what hipBLASLt does in a call is its
- * own affair, but it waits for nothing). Without, or with rows of A or C that are not packed, or
- * where hipBLASLt meets a size for the first time in a capture, its own kernels do everything.
+ * Bytes of workspace that a launch of m rows can use; 0 if it uses none. The workspace must be
+ * 256-byte aligned. An op that was created for an m_max of hundreds of rows, on a GPU with
+ * hipBLASLt, can use it: it converts its weights to 16 bits there and multiplies by hipBLASLt,
+ * whose calls may allocate or lock but do not wait for the device. quern's own kernels do the
+ * launch without workspace, if rows of A or C are not packed, and if hipBLASLt would meet a size
+ * for the first time while the stream is being captured.
  */
 QUERN_API size_t quern_op_workspace(const quern_op *op, int64_t m);
 
 /*
- * Writes which kernel serves m rows, why it was chosen and what the model says it costs. Returns
- * the length of the whole text; at most size-1 bytes of it and a NUL are written. text may be null
- * when size is 0.
+ * Writes which kernel serves m rows, why it was chosen and the time that it is modelled to take.
+ * Returns the length of the whole text; at most size-1 bytes of it and a NUL are written. text may
+ * be null when size is 0.
  */
 QUERN_API size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size);
 
@@ -472,16 +498,17 @@ QUERN_API size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t si
 /* One kernel of a prewarm, reported as it is done. */
 struct quern_progress {
     size_t size;
-    size_t done, total;  /* kernels finished and planned so far */
+    size_t done, total;  /* kernels that are finished, and that there are */
     const char *problem; /* canonical text */
     const char *kernel;  /* kernel symbol */
-    int64_t m_lo, m_hi;  /* the rows it covers */
+    int64_t m_lo, m_hi;  /* the numbers of rows that it serves */
     int cached;          /* 1: it was in the cache */
     double compile_ms;   /* 0 if cached */
     quern_status status; /* of this kernel */
 };
 
-/* Called from one thread at a time; a nonzero return cancels what has not started. */
+/* Is called from any thread, but from one at a time. A nonzero return value cancels the kernels
+ * that nobody has started on. */
 typedef int (*quern_progress_fn)(void *user, const struct quern_progress *progress);
 
 /*
@@ -493,11 +520,11 @@ QUERN_API quern_status quern_prewarm(quern_ctx *ctx, const struct quern_problem 
                                      void *user);
 
 /*
- * Makes and loads the op of every layer in a manifest: the text that `record` (QUERN_RECORD) writes
- * and `quern prewarm --manifest` reads (docs/formats.md). Lines for other targets are passed over.
- * The ops stay in the context, so that creating them again finds them. Goes on after a line that
- * fails and returns the first failure, whose message names the line. Blocks as quern_op_create.
- * QUERN_E_IO: the file cannot be read.
+ * Creates the op of every layer in a manifest, which is the text that `record` (QUERN_RECORD)
+ * writes and `quern prewarm --manifest` reads (docs/formats.md). Lines for other targets are passed
+ * over. The ops stay in the context, so that creating them again finds them. Goes on after a line
+ * that fails and returns the first failure, whose message names the line. Blocks as
+ * quern_op_create. QUERN_E_IO: the file cannot be read.
  */
 QUERN_API quern_status quern_preload(quern_ctx *ctx, const char *path);
 

@@ -4,8 +4,8 @@
  * every access and counts every instruction. It runs code objects of any origin.
  *
  * Guest addresses are never host pointers. Memory that a kernel may touch is mapped first; each
- * access is checked against those mappings. No ABI promise before 1.0; structs with `size` are dealt
- * with as tool.h says.
+ * access is checked against those mappings. No ABI promise before 1.0; structs with `size` are
+ * dealt with as tool.h says.
  */
 #ifndef QUERN_SIM_H
 #define QUERN_SIM_H
@@ -147,21 +147,22 @@ QUERN_API quern_status quern_sim_run(quern_sim_module *module,
 
 /* ---- Profiles ---------------------------------------------------------------------------------
  *
- * The same launch with detail for each instruction and each buffer. It runs slower than
- * quern_sim_run by what looking at every instruction costs, and needs the fast check.
+ * quern_sim_profile_run runs a launch as quern_sim_run does, and counts for each instruction and
+ * for each buffer. That takes longer, and works with QUERN_CHECK_FAST only.
  */
 
-/* An instruction of the kernel, a VOPD pair as one, with what all waves of the launch did there. */
+/* An instruction of the kernel (a VOPD pair is one), and the sum of what all waves of the launch
+ * did when they executed it. */
 struct quern_sim_insn {
     uint64_t offset;     /* in the code of the object */
     const char *text;    /* LLVM's; lives as long as the module */
     unsigned counted_as; /* enum quern_sim_class; QUERN_CLASS_COUNT: text that is not understood */
     unsigned cycles;     /* of a matrix instruction in its unit; 0 for others */
     uint64_t executed;   /* wave instructions */
-    uint64_t lds_passes, lds_least;     /* as counted, and without any bank conflict */
-    uint64_t lines128, lines128_least;  /* as counted, and if the bytes asked for lay together */
+    uint64_t lds_passes, lds_least;     /* as counted, and if there were no bank conflict */
+    uint64_t lines128, lines128_least;  /* as counted, and if its bytes were contiguous */
     uint64_t bytes_read, bytes_written; /* of global memory, by lanes */
-    char buffer[32]; /* what it touched last; "" for none, "(several)" for a mixture */
+    char buffer[32]; /* the mapping that it accessed; "": none; "(several)": more than one */
 };
 
 /* What the launch did with one mapping. */
@@ -169,19 +170,20 @@ struct quern_sim_traffic {
     char name[32];
     uint64_t size;                      /* of the mapping */
     uint64_t bytes_read, bytes_written; /* by lanes; scalar loads count once */
-    uint64_t l2_read, l2_written; /* what is asked of L2 if nothing nearer keeps any: 128 bytes for
-                                     each distinct line of an instruction; scalar loads as such */
+    /* Bytes that L2 has to serve if no nearer cache hits: 128 for each distinct line of a vector
+     * instruction, and the bytes of scalar loads. */
+    uint64_t l2_read, l2_written;
     uint64_t lines128, lines128_least;
-    /* Distinct lines that vector instructions touched, summed over waves, and over workgroups: what
-     * would be asked of memory, or of L2, if nothing but the wave itself, or a compute unit's own
-     * cache, kept lines. */
+    /* Distinct lines that vector instructions accessed, counted for each wave and summed, and
+     * counted for each workgroup and summed. The first is what L2 has to serve if a wave never
+     * loads a line twice, the second if the cache of its compute unit keeps a workgroup's lines. */
     uint64_t by_wave, by_workgroup;
 };
 
 /* Which workgroups are run. A launch of kinds runs one workgroup of each kind, and scales. */
 enum quern_sim_extent { QUERN_EXTENT_AUTO = 1, QUERN_EXTENT_ALL, QUERN_EXTENT_KINDS };
 
-/* A box of grid positions whose workgroups count alike, represented by its first. */
+/* A box of grid positions whose workgroups all have the same counts as the one at `first`. */
 struct quern_sim_kind {
     uint32_t first[3], last[3];
     uint64_t instructions; /* of one workgroup */
@@ -192,7 +194,7 @@ struct quern_sim_profile {
     size_t size;
     const char *target; /* bare name */
     struct quern_sim_counts counts;
-    uint64_t scalar_bytes; /* of bytes_read, what scalar loads asked for */
+    uint64_t scalar_bytes; /* the part of counts.bytes_read that scalar loads read */
     uint64_t lds_least, lines128_least;
     uint64_t lds_exchanges; /* passes of instructions that use LDS to swap lanes (ds_bpermute …) */
 
@@ -202,15 +204,16 @@ struct quern_sim_profile {
     unsigned kind_count; /* 0 unless by_kinds */
     struct quern_sim_kind kinds[QUERN_KINDS_MAX];
 
-    /* sums over waves that load from global memory by vector instructions: how many they are, issue
-     * cycles before the first such load, the most bytes (as the fewest lines) that were on their
-     * way */
+    /* Of the waves that load from global memory by vector instructions: their number, and sums over
+     * them of the issue cycles before the first such load, and of the most bytes that a wave had
+     * asked for and not yet waited for (in whole lines, as if they were contiguous). */
     uint64_t loading_waves, prologue_cycles, bytes_in_flight;
     uint64_t issue_cycles; /* see struct quern_sim_model */
 
-    /* sums over waves that have matrix instructions: how many they are, issue cycles before the
-     * first and behind the last of them, barriers behind which they wait for LDS before the next;
-     * and cycles that matrix instructions lose to operands in one register bank (gfx11) */
+    /* Of the waves that execute matrix instructions: their number, and sums over them of the issue
+     * cycles before the first and after the last matrix instruction, of the barriers after which a
+     * wave waits for LDS before its next matrix instruction, and of the cycles that matrix
+     * instructions lose because operands are in one register bank (gfx11). */
     uint64_t matrix_waves, edge_cycles, bare_barriers, conflict_cycles;
 
     struct {
@@ -281,18 +284,20 @@ struct quern_sim_model {
 
     double port_cycles[QUERN_PORT_COUNT]; /* busy, in the fullest compute unit; of one unit */
     double memory_bytes; /* every byte that is read and every byte that is written, once */
-    double in_flight, in_flight_needed; /* bytes of a compute unit: asked for, and what full
-                                           bandwidth takes at 700 ns */
-    double prologue_cycles;             /* before the first loads, in which memory idles */
+    double in_flight, in_flight_needed; /* bytes that a compute unit has asked for and not got, and
+                                           those that full bandwidth needs at a latency of 700 ns */
+    double prologue_cycles;             /* before the first loads, while memory has nothing to do */
 
     double issue_us, lds_us, matrix_us, memory_us, prologue_us;
     double total_us; /* the largest of the first four, and the prologue */
     enum quern_sim_bound bound;
-    enum quern_sim_bound roof; /* memory or matrix: which the ideal is bound by */
-    double roof_percent;       /* the ideal time's share of total_us */
-    /* of launches with matrix instructions, else 0: what comes on top of the longest of the first
-     * four when nothing hides it, the sum of all that, and the share of it in which the average
-     * matrix unit of the part is at work */
+    enum quern_sim_bound roof; /* what would bind an ideal launch: memory or matrix units */
+    double roof_percent;       /* 100 times the ideal launch's time over total_us */
+    /* 0 for launches without matrix instructions. start_us, barrier_us and edge_us are times that
+     * other waves may hide: waiting for the first loads, waiting at barriers, and what is issued
+     * before the first and after the last matrix instruction. product_us is the time if none of it
+     * is hidden: they and the largest of the first four times above. In matrix_percent of it the
+     * average matrix unit is busy. */
     double start_us, barrier_us, edge_us, product_us, matrix_percent;
     double operations;        /* lane operations: issue cycles times lanes of a SIMD */
     double operations_per_us; /* that the part can do */

@@ -55,7 +55,7 @@ struct quern_resources {
 struct quern_kernel_info {
     size_t size;
     const char *symbol;
-    int64_t m_lo, m_hi; /* rows it covers in one slice */
+    int64_t m_lo, m_hi; /* the numbers of rows that one slice of it may have */
     const void *object;
     size_t object_bytes;
     struct quern_resources resources;
@@ -79,11 +79,13 @@ struct quern_shape {
     char words[128];
     double model_us;
 };
-/* The best *count shapes by the model, its choice first; *count becomes how many there are. */
+/* Writes at most *count shapes, first the one that the model chooses, then the others by their
+ * modelled time, and sets *count to the number of shapes that there are. */
 QUERN_API quern_status quern_op_shapes(quern_ctx *ctx, const struct quern_problem *problem,
                                        int64_t m, struct quern_shape *shapes, size_t *count);
-/* Like quern_op_create_range for the one kernel that m rows need (at most its slice), with a shape
- * from quern_op_shapes. QUERN_E_ARGUMENT when it is none of them. */
+/* Like quern_op_create_range for the one kernel that serves m rows, which may be at most what one
+ * slice of it has, but with the words of a shape from quern_op_shapes. QUERN_E_ARGUMENT when
+ * `shape` is none of those. */
 QUERN_API quern_status quern_op_create_shape(quern_ctx *ctx, const struct quern_problem *problem,
                                              int64_t m, const char *shape, quern_op **op);
 /* Whether `size` bytes are a sound tuning table for a target; QUERN_E_ARGUMENT with the line's
@@ -94,15 +96,16 @@ QUERN_API quern_status quern_op_kernel(const quern_op *op, size_t index,
                                        struct quern_kernel_info *info);
 QUERN_API quern_ctx *quern_op_ctx(const quern_op *op);
 
-/* Generates the HIP source that serves m rows, without a compiler, with the tuning table that the
- * options and the environment name. `text` is malloc'ed. */
+/* Generates the HIP source of the kernel that serves m rows. No compiler is needed. The tuning
+ * table that the options and the environment name is followed. `text` is malloc'ed. */
 QUERN_API quern_status quern_source(const struct quern_options *options,
                                     const struct quern_problem *problem, int64_t m, char **text);
-/* The reasons behind the plan for m rows, likewise. */
+/* Explains why that kernel was chosen for m rows, with the same options; `text` is malloc'ed. */
 QUERN_API quern_status quern_explain(const struct quern_options *options,
                                      const struct quern_problem *problem, int64_t m, char **text);
-/* What kernels on the vector units and on the matrix units are modelled to take as rows of A become
- * more, and where one takes over from the other; likewise. */
+/* A table of modelled times by the number of rows, of kernels that multiply on the vector units and
+ * of kernels that multiply on the matrix units, and the number of rows from which the latter are
+ * faster. `text` is malloc'ed. */
 QUERN_API quern_status quern_explain_sweep(const struct quern_options *options,
                                            const struct quern_problem *problem, char **text);
 
@@ -152,8 +155,8 @@ enum quern_arg_kind {
 struct quern_launch_arg {
     const char *name;
     enum quern_arg_kind kind;
-    int64_t value; /* integers; for a pointer, 0 means null when is_null is set */
-    int is_null;
+    int64_t value; /* of an integer; 0 for a pointer, which `name` says what to set to */
+    int is_null;   /* 1: a pointer that is null in this launch */
 };
 
 struct quern_launch {
@@ -202,8 +205,8 @@ QUERN_API void *quern_buffer_address(const quern_buffer *buffer);
 QUERN_API quern_status quern_buffer_write(quern_buffer *buffer, const void *from, size_t bytes);
 QUERN_API quern_status quern_buffer_read(const quern_buffer *buffer, void *to, size_t bytes);
 
-/* Calls `work`, which launches on the null stream, and measures with events until the device is
- * done (a software device: by the clock). */
+/* Calls `work`, which launches on the null stream, and measures by events of the device until all
+ * that it launched is done; on a software device, by the host's clock. Blocks until then. */
 QUERN_API quern_status quern_ctx_measure(quern_ctx *ctx, quern_status (*work)(void *user),
                                          void *user, double *microseconds);
 
@@ -211,8 +214,8 @@ QUERN_API quern_status quern_ctx_measure(quern_ctx *ctx, quern_status (*work)(vo
 
 struct quern_verification {
     size_t size;
-    double max_error; /* max |y - ref| / max |ref| */
-    double tolerance;
+    double max_error; /* the largest |result - reference|, over the largest |reference| */
+    double tolerance; /* the largest max_error that is allowed */
     struct quern_sim_counts counts;
     double seconds; /* in the software GPU */
 };
@@ -356,12 +359,12 @@ QUERN_API quern_status quern_explain_miss(quern_ctx *ctx, const struct quern_pro
 
 struct quern_bundle_info {
     size_t size;
-    uint64_t entries, bytes; /* bytes: what a signature covers, from the start of the file */
+    uint64_t entries, bytes; /* bytes: from the start of the file, all that a signature covers */
     uint64_t serial;
     const char *manifest; /* NUL-terminated; points into memory of the bundle */
     int has_signature;    /* see quern_bundle_check_signature */
     uint8_t public_key[32], signature[64];
-    const char *tuning; /* tuning tables, one behind another, likewise; "": none */
+    const char *tuning; /* tuning tables, one after the other, in the same memory; "": none */
 };
 #define QUERN_BUNDLE_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_bundle_info, signature)
 
@@ -372,26 +375,28 @@ QUERN_API quern_status quern_bundle_open(const void *bytes, size_t size, quern_b
 QUERN_API void quern_bundle_close(quern_bundle *bundle); /* null is allowed */
 QUERN_API quern_status quern_bundle_info(const quern_bundle *bundle,
                                          struct quern_bundle_info *info);
-/* Proves every entry and calls `fn` with it, by key; a nonzero result stops: QUERN_E_CANCELLED. */
+/* Checks every entry whole and calls `fn` with it, in the order of their keys. When `fn` returns
+ * nonzero, no more follow, and the result is QUERN_E_CANCELLED. */
 QUERN_API quern_status quern_bundle_walk(const quern_bundle *bundle, quern_cache_fn fn, void *user);
 
 /*
- * Bytes of a bundle of all sound entries of the context's cache, of one processor or (null) of all,
- * and of the tuning tables in force there, which apply where the bundle is in front of a cache, and
- * must be sound; equal content gives equal bytes. *bytes is malloc'ed; *left_out counts unsound
- * entries.
+ * Makes a bundle in memory: of every undamaged entry of the context's cache, for one processor or
+ * (null) for all, and of the tuning tables that the context follows, so that a host that uses the
+ * bundle follows them too. Fails if one of these tables is damaged; damaged entries are left out,
+ * and *left_out counts them. Equal content gives equal bytes. *bytes is malloc'ed. Blocks on the
+ * disk.
  */
 QUERN_API quern_status quern_bundle_create(quern_ctx *ctx, const char *processor,
                                            const char *manifest, uint64_t serial, void **bytes,
                                            size_t *size, uint64_t *left_out);
-/* The QUERN_SIGNATURE_BYTES that stand behind a signed bundle. */
+/* Makes the block of QUERN_SIGNATURE_BYTES that follows the bytes of a signed bundle. */
 #define QUERN_SIGNATURE_BYTES 128
 QUERN_API void quern_bundle_signature(const uint8_t public_key[32], const uint8_t signature[64],
                                       uint8_t block[QUERN_SIGNATURE_BYTES]);
 
-/* Whether one of the public keys of a file signed every byte of the bundle. The file is held to
- * what a cache is: only its user or root may be able to write to it. QUERN_E_CACHE (the key file)
- * or QUERN_E_OBJECT, with what is not so. */
+/* Checks that one of the public keys in `key_file` signed all bytes of the bundle. QUERN_E_CACHE:
+ * the key file cannot be trusted, because a user other than this process's or root may write to it,
+ * or cannot be read. QUERN_E_OBJECT: no key of it signed the bundle. */
 QUERN_API quern_status quern_bundle_check_signature(const quern_bundle *bundle,
                                                     const char *key_file);
 
@@ -403,23 +408,26 @@ struct quern_bundle_import {
     uint64_t failed;   /* could not be stored */
 };
 #define QUERN_BUNDLE_IMPORT_SIZE_MIN QUERN_SIZE_TO(struct quern_bundle_import, imported)
-/* The table for a target in the text of a bundle's tables; null, and 0 bytes, when it has none. */
+/* Finds the table for a target in the `tuning` of a struct quern_bundle_info; null, and *bytes 0,
+ * when it has none. */
 QUERN_API const char *quern_bundle_tuning(const char *tuning, const char *target, size_t *bytes);
 
 /*
- * Puts every sound entry of a bundle into the context's cache; its tuning tables are the caller's
- * to put into the cache's directory `tuning`, or kernels that follow them are not asked for. With
- * `signer` (64 hexadecimal digits: a public key that the caller has checked the signature with) a
- * serial lower than the highest imported from it is refused with QUERN_E_CACHE, and this one is
- * kept. QUERN_E_CACHE too when the bundle is larger than the cache may be, or the cache is not open
- * for writing.
+ * Puts every undamaged entry of a bundle into the context's cache. The caller must write the
+ * bundle's tuning tables into the directory `tuning` of the cache; without them, plans differ, and
+ * ask for other kernels than the bundle had. `signer` is null, or 64 hexadecimal digits: a public
+ * key with which the caller has checked the signature. Then the bundle's serial is remembered, and
+ * a bundle of the same signer with a lower one is refused with QUERN_E_CACHE, so that nobody can
+ * bring back an old bundle. QUERN_E_CACHE also when the bundle is larger than the cache may be, or
+ * the cache is not open for writing. Blocks on the disk.
  */
 QUERN_API quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle,
                                            const char *signer, struct quern_bundle_import *result);
 
 /* ---- Doctor ---------------------------------------------------------------------------------- */
 
-/* Calls `line` for each finding; returns the number of problems. May start a worker. */
+/* Examines whether the machine has what quern needs. Calls `line` with each finding, `ok` being 0
+ * for a problem, and returns the number of problems. Blocks; may start a worker process. */
 typedef void (*quern_doctor_fn)(void *user, int ok, const char *subject, const char *text);
 QUERN_API int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void *user);
 

@@ -131,7 +131,7 @@ def test_every_struct_states_its_smallest_size():
     assert len(sized) >= 20
     assert set(last) == set(sized) - GIVEN_OUT
     # and the tests of the helper are for all of them
-    rows = re.findall(r"\bROW\((quern_\w+),", (TOP / "tests/unit/test_extensible.c").read_text())
+    rows = re.findall(r"\bROW\(\s*(quern_\w+),", (TOP / "tests/unit/test_extensible.c").read_text())
     assert sorted(rows) == sorted(last)
     named = {m[0] for name in ("quern.h", "tool.h", "sim.h")
              for m in SMALLEST.findall(text_of(name))}
@@ -177,3 +177,13 @@ def test_fields_of_released_structs_stay_where_they_are(tmp_path):
             name, offset = line.split()
             assert int(offset) >= former.get(name.split(".")[0], 0), line
     assert set(former) == set(sized)
+
+
+def test_stages_are_the_words_that_the_header_lists():
+    """And every folder of the library has one, so that none is told as another by mistake."""
+    rows = dict(re.findall(r'\{"(src/\w+/)", "(\w+)"\}', (TOP / "src/base/error.c").read_text()))
+    (comment,) = re.findall(r"/\*\n((?: \*.*\n)*?) \*/\nstruct quern_error \{", text_of("quern.h"))
+    listed = re.findall(r'^ \*     "(\w+)" ', comment, re.M)
+    assert sorted(set(rows.values())) == sorted(listed)
+    folders = {f"{p.relative_to(TOP)}/" for p in (TOP / "src").iterdir() if p.is_dir()}
+    assert set(rows) == folders

@@ -45,7 +45,7 @@ static void test_errors(void **state)
     (void)state;
     assert_int_equal(middle(3), QUERN_E_BUFFER);
     assert_string_equal(quern_last_error()->message, "n is 3");
-    assert_string_equal(quern_last_error()->stage, "unit");
+    assert_string_equal(quern_last_error()->stage, "dispatch"); /* no folder of src */
     assert_non_null(strstr(quern_last_error()->condition, "n == 3 at tests/unit/test_base.c:"));
     error_log("a log");
     error_reproduce("make");
@@ -56,6 +56,32 @@ static void test_errors(void **state)
     assert_string_equal(quern_last_error()->message, "n is 3");
     assert_string_equal(quern_last_error()->log, "a log");
     assert_string_equal(quern_last_error()->reproduce, "make");
+}
+
+/* The words that quern.h lists, whatever folder below the one that has a word the file is in. */
+static void test_stages(void **state)
+{
+    static const struct {
+        const char *file, *stage;
+    } files[] = {{"src/store/entry.c", "store"},
+                 {"src/sim/exec/x.c", "sim"},
+                 {"src/base/extensible.c", "dispatch"},
+                 {"src/dispatch/op.c", "dispatch"},
+                 {"src/problem/problem.c", "problem"},
+                 {"src/target/target.c", "target"},
+                 {"src/plan/x/y.c", "plan"},
+                 {"src/gen/gen.c", "gen"},
+                 {"src/compile/pool.c", "compile"},
+                 {"src/object/elf.c", "object"},
+                 {"src/device/hip.c", "device"},
+                 {"src/quant/int4.c", "quant"},
+                 {"elsewhere.c", "dispatch"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        error_set(QUERN_E_IO, files[i].file, "", "a failure");
+        assert_string_equal(quern_last_error()->stage, files[i].stage);
+    }
 }
 
 static void test_error_messages_are_one_safe_line(void **state)
@@ -265,6 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_stages),
         cmocka_unit_test(test_error_messages_are_one_safe_line),
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_strings),
