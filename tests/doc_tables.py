@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: MIT
 """The tables of figures in README.md and docs/: for whoever changed a kernel or a target.
 
-    tests/doc_tables.py           says which tables do not hold what docs/counts.csv,
-                                  docs/tiles.csv, `quern targets` and `quern explain` say
+    tests/doc_tables.py           says which tables do not hold what docs/counts.csv, tiles.csv
+                                  and ports.csv, `quern targets` and `quern explain` say
     tests/doc_tables.py --write   writes them into the pages
-    tests/doc_tables.py --count   runs every kernel on the software GPU again, writes the two
+    tests/doc_tables.py --count   runs every kernel on the software GPU again, writes the three
                                   files and the tables (a few minutes)
 
 A table stands in its page between the lines `<!-- table NAME -->` and `<!-- end -->`. Figures of
 counts.csv are exact counts of `quern prewarm --verify=all`, which also compares each result with
-the double-precision reference; those of tiles.csv are counts and a model, by `quern profile`.
-They belong to one compiler: the first line of each file names it.
+the double-precision reference; those of tiles.csv and ports.csv are counts and a model, by `quern
+profile`. They belong to one compiler: the first line of each file names it.
 """
 
 import argparse
@@ -28,6 +28,7 @@ TOP = pathlib.Path(__file__).resolve().parents[1]
 COMMAND = pathlib.Path(os.environ.get("QUERN_COMMAND", TOP / "build/release/bin/quern"))
 COUNTS = TOP / "docs" / "counts.csv"
 TILES = TOP / "docs" / "tiles.csv"
+PORTS = TOP / "docs" / "ports.csv"
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end -->\n)", re.S)
 
@@ -36,6 +37,7 @@ CDNA = ["gfx950", "gfx942", "gfx90a"]
 FEW = (1, 2, 4, 8)  # rows of A that the vector units may serve
 MANY = (16, 32, 64)  # those that matrix units serve without tiles
 SIZE = "n=4096 k=4096"
+PORT_M = 16  # rows of the table of ports, which matrix units serve
 TILE_M = 2048
 TILE_SIZE = "n=19456 k=2560"
 
@@ -135,11 +137,15 @@ def count(target, problem, rows, cache):
             for m in rows]  # fmt: skip
 
 
+def profile(target, problem, m, *more):
+    (launch,) = quern("profile", "--json", *more, "--target", target, "--m", str(m),
+                      problem)["launches"]
+    return launch
+
+
 def count_tile(target, problem):
     """A line of tiles.csv: cycles are those of the fullest compute unit's ports, by workgroup."""
-    done = quern("profile", "--json", "--workgroups=kinds", "--target", target, "--m",
-                 str(TILE_M), problem)
-    (launch,) = done["launches"]
+    launch = profile(target, problem, TILE_M, "--workgroups=kinds")
     n = int(re.search(r"\bn=(\d+)", problem)[1])
     model, ports = launch["model"], launch["model"]["port_cycles"]
     each = {name: cycles / model["fullest"] for name, cycles in ports.items()}
@@ -147,6 +153,26 @@ def count_tile(target, problem):
     tile = f"{TILE_M // launch['grid'][0]}x{n // launch['grid'][1]}"
     return [target, problem, TILE_M, tile, *(f"{round(c, -1):.0f}" for c in (each["matrix"], valu,
             each["issue"], each["lds"])), model["bound"], f"{model['matrix_percent']:.1f}"]
+
+
+def count_ports(target, problem):
+    """A line of ports.csv: what the fullest SIMD's ports take, as a percentage of memory time, and
+    what workgroups ask for of A, for each byte of packed weights."""
+    launch = profile(target, problem, PORT_M)
+    model = launch["model"]
+    (ghz,) = (t["clock_ghz"] for t in quern("targets", "--json") if t["name"] == target)
+    buffers = {b["name"]: b for b in launch["buffers"]}
+
+    def share(port):
+        return round(model["port_cycles"][port] / ghz / 10 / model["memory_us"])
+
+    return [target, problem, PORT_M, share("valu"), share("matrix"),
+            f"{buffers['a']['bytes_by_workgroup'] / buffers['b']['size']:.1f}",
+            model["fill_percent"]]
+
+
+def port_problems():
+    return [w4("bf16"), int4("f16", "none"), int4("bf16", "none")]
 
 
 def tile_problems():
@@ -166,6 +192,8 @@ def count_all():
     write_csv(COUNTS, "target problem m family kernel slots vgprs", rows)
     rows = [count_tile(t, p) for t in RDNA + CDNA for p in tile_problems()]
     write_csv(TILES, "target problem m tile matrix valu issue lds bound share", rows)
+    rows = [count_ports(t, p) for t in RDNA + CDNA for p in port_problems()]
+    write_csv(PORTS, "target problem m valu matrix a busy", rows)
 
 
 def read_csv(path):
@@ -186,6 +214,7 @@ class Figures:
     def __init__(self):
         self.counts = {(r["target"], r["problem"], int(r["m"])): r for r in read_csv(COUNTS)}
         self.tiles = {(r["target"], r["problem"]): r for r in read_csv(TILES)}
+        self.ports = {(r["target"], r["problem"]): r for r in read_csv(PORTS)}
 
     def slots(self, target, problem, m, family=None):
         """Empty where another family serves as many rows."""
@@ -279,6 +308,16 @@ def table_mma_tile(f):
             rows.append([f"{t} {words['wq']} {words['a']}{zero}", r["tile"], r["matrix"],
                          r["valu"], r["issue"], r["lds"], r["bound"], f"{r['share']} %"])
     return grid(["", "tile", "matrix", "VALU", "issue", "LDS", "bound by", "share"], rows)
+
+
+def table_ports(f):
+    rows = []
+    for t in RDNA + CDNA:
+        of = [f.ports[t, p] for p in port_problems()]
+        beside = t in CDNA  # matrix instructions have a pipe of their own
+        rows.append([t, *(f"{r['valu']} and {r['matrix']} %" if beside else f"{r['valu']} %"
+                          for r in of), "; ".join(r["a"] for r in of), f"{of[0]['busy']} %"])
+    return grid(["", "NF4 bf16", "int4 f16", "int4 bf16", "A", "busy"], rows)
 
 
 # README: what serves 1, 16 and 2048 rows.

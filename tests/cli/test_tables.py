@@ -21,7 +21,7 @@ SAMPLE = [
 @pytest.fixture
 def the_toolchain():
     """Figures are of one compiler; with another there is nothing to compare."""
-    for path in (doc_tables.COUNTS, doc_tables.TILES):
+    for path in (doc_tables.COUNTS, doc_tables.TILES, doc_tables.PORTS):
         if doc_tables.counted_with(path) != doc_tables.toolchain():
             pytest.skip(f"{path.name} was counted with another toolchain: make tables")
 
@@ -57,6 +57,13 @@ def test_a_sample_is_counted_again(tmp_path, the_toolchain, target, problem):
     made = doc_tables.count(target, problem, rows, tmp_path)
     assert [list(map(str, row)) for row in made] == [
         row for row in as_kept(doc_tables.COUNTS) if row[:2] == [target, problem]]
+
+
+@pytest.mark.numbers
+def test_ports_are_counted_again(the_toolchain):
+    made = [list(map(str, doc_tables.count_ports("gfx942", problem)))
+            for problem in doc_tables.port_problems()]
+    assert made == [row for row in as_kept(doc_tables.PORTS) if row[0] == "gfx942"]
 
 
 @pytest.mark.numbers
