@@ -96,7 +96,7 @@ class Layer:
         random = np.random.default_rng(m * n + k)
         scale = "nested" if nested else "f32"
         text = f"wq={wq} group={blocksize} scale={scale} n={n} k={k} a=f32"
-        problem, count = Problem(), ctypes.c_size_t()
+        problem, count = Problem(size=ctypes.sizeof(Problem)), ctypes.c_size_t()
         operands = (Quantized * 12)()
         assert host.quern.quern_problem_parse(text.encode(), ctypes.byref(problem)) == 0
         w = np.ascontiguousarray(random.normal(0, 0.05, (n, k)), np.float32)

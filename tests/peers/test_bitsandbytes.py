@@ -68,7 +68,7 @@ def quern():
 
 
 def problem_of(quern, text):
-    problem = Problem()
+    problem = Problem(size=ctypes.sizeof(Problem))
     assert quern.quern_problem_parse(text.encode(), ctypes.byref(problem)) == 0
     return problem
 
