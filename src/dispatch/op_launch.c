@@ -32,8 +32,12 @@ size_t pack_args(const struct kernel *kernel, const struct arg_values *values,
         const uint32_t narrow = (uint32_t)value;
         const size_t size = plan_arg_bytes(kernel->args[i]);
 
+        /* copies of a constant size each: one that varied would be a call for every argument */
         n = (n + size - 1) & ~(size - 1);
-        memcpy(kernarg + n, size == sizeof narrow ? (const void *)&narrow : &value, size);
+        if (size == sizeof narrow)
+            memcpy(kernarg + n, &narrow, sizeof narrow);
+        else
+            memcpy(kernarg + n, &value, sizeof value);
         n += size;
     }
     return n;
@@ -47,7 +51,7 @@ size_t pack_args(const struct kernel *kernel, const struct arg_values *values,
 static quern_status check_address(const struct operand_row *row, const void *address)
 {
     FAIL_IF(!address, QUERN_E_ARGUMENT, "args.%s is null", row->name);
-    FAIL_IF((uintptr_t)address % row->alignment, QUERN_E_ALIGN,
+    FAIL_IF((uintptr_t)address & (row->alignment - 1), QUERN_E_ALIGN,
             "args.%s is %p; expected a multiple of %u", row->name, address, row->alignment);
     return QUERN_OK;
 }
@@ -75,10 +79,10 @@ static quern_status check_args(const struct quern_problem *p, const struct quern
 {
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             INT32_MAX);
-    const uint32_t operands = operands_of(p);
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        if (operands >> i & 1)
-            TRY(check_address(&operand_rows[i], operand_address(args, (enum operand)i)));
+    for (uint32_t left = operands_of(p); left; left &= left - 1) {
+        const enum operand i = (enum operand)__builtin_ctz(left);
+        TRY(check_address(&operand_rows[i], operand_address(args, i)));
+    }
     return check_strides(p, args);
 }
 
@@ -142,8 +146,8 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64
     FAIL_IF(!device, QUERN_E_DEVICE, "this context has no device: no software GPU runs %s here",
             op->ctx->id.target->name);
     struct arg_values values;
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        values.of[i] = (uintptr_t)operand_address(args, (enum operand)i);
+#define OPERAND(number, name, ...) values.of[PLAN_ARG_##number] = (uintptr_t)args->name;
+#include "problem/operands.def"
     int64_t done;
     TRY(launch_products(op, args, m, stream, &done));
     if (done == m)

@@ -24,7 +24,7 @@ struct operand_row {
     const char *name;
     size_t in_args; /* offset of its address in struct quern_args */
     enum quern_sim_access access;
-    unsigned alignment; /* of its address, in bytes */
+    unsigned alignment; /* of its address, in bytes; a power of two */
     bool weights;       /* one of those that quern_quantize makes */
 };
 extern const struct operand_row operand_rows[OPERAND_COUNT];
