@@ -29,11 +29,11 @@ struct device_memory {
 struct device_functions {
     const char *name; /* "sim", "hip" */
     /*
-     * Checks and loads the object and finds the kernel. `object` must stay where it is until
-     * unload: HIP reads it when it pleases. QUERN_E_OBJECT: these bytes are no use on this device.
+     * Loads the object and finds the kernel. The object's bytes must stay where they are until
+     * unload: HIP reads them when it pleases. QUERN_E_OBJECT: they are no use on this device.
      * Leaves the caller's current device and any stream capture as they are. May block.
      */
-    quern_status (*load)(struct device *d, const void *object, size_t size, const char *symbol,
+    quern_status (*load)(struct device *d, const struct object *object, const char *symbol,
                          struct device_kernel **kernel);
     void (*unload)(struct device *d, struct device_kernel *kernel);
     /* No allocation, lock or wait of its own. */

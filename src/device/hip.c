@@ -116,18 +116,13 @@ static void leave(struct hip_device *d, struct callers *c)
 /* ---- Kernels --------------------------------------------------------------------------------- */
 
 /* The runtime takes an object for another processor and fails, or worse, when it is launched. */
-static quern_status check(const struct hip_device *d, const void *bytes, size_t size,
+static quern_status check(const struct hip_device *d, const struct object *object,
                           const char *symbol)
 {
-    struct object object;
-
-    TRY(object_parse(bytes, size, &object));
-    quern_status status = object_fits(&object, &d->base.id);
-    if (status == QUERN_OK && !object_kernel(&object, symbol))
-        status = error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("!object_kernel"),
-                           "the code object has no kernel %s", symbol);
-    object_free(&object);
-    return status;
+    TRY(object_fits(object, &d->base.id));
+    FAIL_IF(!object_kernel(object, symbol), QUERN_E_OBJECT, "the code object has no kernel %s",
+            symbol);
+    return QUERN_OK;
 }
 
 static quern_status load_module(struct hip_device *d, const void *object, const char *symbol,
@@ -143,7 +138,7 @@ static quern_status load_module(struct hip_device *d, const void *object, const 
     return status_of(error);
 }
 
-static quern_status load(struct device *base, const void *object, size_t size, const char *symbol,
+static quern_status load(struct device *base, const struct object *object, const char *symbol,
                          struct device_kernel **out)
 {
     struct hip_device *const d = of(base);
@@ -151,9 +146,9 @@ static quern_status load(struct device *base, const void *object, size_t size, c
     struct device_kernel *const k = os.calloc(1, sizeof *k);
 
     FAIL_IF(!k, QUERN_E_MEMORY, "out of memory for a loaded kernel");
-    quern_status status = check(d, object, size, symbol);
+    quern_status status = check(d, object, symbol);
     if (status == QUERN_OK && (status = enter(d, &callers)) == QUERN_OK) {
-        status = load_module(d, object, symbol, k);
+        status = load_module(d, object->bytes, symbol, k);
         leave(d, &callers);
     }
     if (status != QUERN_OK) {

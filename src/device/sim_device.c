@@ -22,17 +22,18 @@ static struct sim_device *of(struct device *d)
     return (struct sim_device *)d;
 }
 
-static quern_status load(struct device *d, const void *object, size_t size, const char *symbol,
+static quern_status load(struct device *d, const struct object *object, const char *symbol,
                          struct device_kernel **out)
 {
     struct device_kernel *const k = os.calloc(1, sizeof *k);
 
     FAIL_IF(!k, QUERN_E_MEMORY, "out of memory for a loaded kernel");
-    const quern_status status = strlen(symbol) < sizeof k->symbol
-                                    ? quern_sim_load(of(d)->sim, object, size, &k->module)
-                                    : error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT(""),
-                                                "kernel name %s is longer than %zu characters",
-                                                symbol, sizeof k->symbol - 1);
+    const quern_status status =
+        strlen(symbol) < sizeof k->symbol
+            ? quern_sim_load(of(d)->sim, object->bytes, object->size, &k->module)
+            : error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT(""),
+                        "kernel name %s is longer than %zu characters", symbol,
+                        sizeof k->symbol - 1);
     if (status != QUERN_OK) {
         os.free(k);
         return status;

@@ -70,14 +70,7 @@ static quern_status open_rooms(quern_ctx *ctx)
     struct settings *const s = &ctx->settings;
 
     TRY(choose_target(ctx));
-    TRY(store_open(&(struct store_config){.directory = s->cache_dir,
-                                          .max_bytes = s->cache_max_bytes,
-                                          .mode = s->cache_mode,
-                                          .shared = s->cache_shared,
-                                          .log = &ctx->log,
-                                          .counters = &ctx->counters},
-                   &ctx->store));
-    TRY(bundles_open(s, &ctx->log, &ctx->bundles));
+    TRY(tiers_open(ctx));
     TRY(compiler_open(&(struct compiler_config){.rocm_path = s->rocm_path,
                                                 .worker_path = s->worker_path,
                                                 .jobs = s->jobs,
@@ -121,9 +114,7 @@ void quern_close(quern_ctx *ctx)
         ctx->device->functions->close(ctx->device);
     if (ctx->compiler)
         compiler_close(ctx->compiler);
-    bundles_close(&ctx->bundles);
-    if (ctx->store)
-        store_close(ctx->store);
+    tiers_close(ctx);
     tuning_free(ctx->tuning);
     settings_free(&ctx->settings);
     os.free(ctx);

@@ -30,7 +30,9 @@ quern_status bundles_open(const struct settings *s, struct log *log, struct bund
     struct signers signers;
     char path[4096];
 
-    /* keys that cannot be had must not mean that nobody is asked for his */
+    b->log = log;
+    /* A key file that cannot be read fails the context: without it, bundles that need a signature
+     * would be used without one. */
     if (keys)
         TRY(signers_read(keys, &signers));
     while (at && *at) {
@@ -61,20 +63,48 @@ void bundles_close(struct bundles *b)
         pack_close(b->packs[--b->count]);
 }
 
-bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
-                 struct store_entry *entry)
+/* The first sound entry that any of them has, in order. */
+static enum tier_answer get(void *self, struct tier_get *g, struct store_entry *entry)
 {
-    for (size_t i = 0; i < ctx->bundles.count; i++) {
-        const quern_status status = pack_get(ctx->bundles.packs[i], want, by_source, entry);
+    struct bundles *const b = self;
+
+    for (size_t i = 0; i < b->count; i++) {
+        const quern_status status = pack_get(b->packs[i], g->want, g->by_source, entry);
         if (status == QUERN_OK && entry->buffer) {
-            counter_add(&ctx->counters, QUERN_STAT_HIT_BUNDLE, 1);
-            return true;
+            counter_add(b->counters, QUERN_STAT_HIT_BUNDLE, 1);
+            return TIER_HIT;
         }
-        if (status != QUERN_OK && counter_add(&ctx->counters, QUERN_STAT_BUNDLE_DAMAGED, 1) == 0)
-            log_line(&ctx->log, QUERN_LOG_WARN, "an entry of a bundle is not used: %s (said once)",
+        if (status != QUERN_OK && counter_add(b->counters, QUERN_STAT_BUNDLE_DAMAGED, 1) == 0)
+            log_line(b->log, QUERN_LOG_WARN, "an entry of a bundle is not used: %s (said once)",
                      quern_last_error()->message);
     }
-    return false;
+    return TIER_MISS;
+}
+
+static bool has(void *self, const struct store_want *want)
+{
+    struct store_entry entry;
+    const bool hit = get(self, &(struct tier_get){.want = want}, &entry) == TIER_HIT;
+
+    if (hit)
+        store_entry_free(&entry);
+    return hit;
+}
+
+static void close_bundles(void *self)
+{
+    bundles_close(self);
+}
+
+struct tier bundles_tier(struct bundles *b)
+{
+    return (struct tier){.name = "a bundle",
+                         .id = QUERN_TIER_BUNDLE,
+                         .source_first = true,
+                         .self = b,
+                         .get = get,
+                         .has = has,
+                         .close = close_bundles};
 }
 
 /* ---- Reading --------------------------------------------------------------------------------- */
@@ -276,6 +306,7 @@ static void import_all(quern_ctx *ctx, const struct pack *pack, uint64_t entries
             result->damaged++;
             continue;
         }
+        entry.record.parsed = &entry.object;
         const enum quern_stat outcome = store_put(ctx->store, &key, &entry.record);
         result->imported += outcome == QUERN_STAT_PUT_OK;
         result->present += outcome == QUERN_STAT_PUT_LOST;

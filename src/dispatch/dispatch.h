@@ -15,7 +15,7 @@
 #include "plan/plan.h"
 #include "plan/tuning.h"
 #include "store/pack.h"
-#include "store/store.h"
+#include "store/tier.h"
 
 #include <quern/tool.h>
 
@@ -55,6 +55,15 @@ quern_status settings_make(const struct quern_options *options, struct log *log,
                            struct settings *settings);
 void settings_free(struct settings *settings);
 
+/* ---- Tiers ----------------------------------------------------------------------------------- */
+
+#define TIERS_MAX 4
+
+/* Opens the tiers that the settings ask for (tiers.c), in the order in which they are asked. After
+ * a failure, too, tiers_close must follow. */
+quern_status tiers_open(quern_ctx *ctx);
+void tiers_close(quern_ctx *ctx);
+
 /* ---- A kernel -------------------------------------------------------------------------------- */
 
 /* A kernel that was found or made. Immutable once ready. */
@@ -84,25 +93,28 @@ struct kernel {
 quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                          struct kernel *kernel);
 
-/* A kernel between the two steps of that. */
-struct making {
+/* The search for a kernel, between the two steps of that. */
+struct kernel_search {
+    struct str outline;  /* of the kernel's source: see gen_outline */
     struct str key_text; /* `want` points into it */
     struct store_want want;
-    uint64_t begun; /* by os_now */
+    uint64_t begun_ns; /* by os_now; 0 where nobody asks how long it took */
+    struct tier_get gets[TIERS_MAX]
+                        [2]; /* questions to each tier, by the exact key and the source */
 };
-/* The first: keys and what bundles and cache have; kernel->bytes is null when that is nothing.
- * After QUERN_OK the other must follow, on whatever thread: it compiles what was not found and
- * checks the object, and leaves nothing behind when it fails. Or else kernel_abandon, which leaves
- * nothing behind. Only the second tells the host. */
-quern_status kernel_seek(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
-                         struct kernel *kernel, struct making *making);
-quern_status kernel_finish(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel,
-                           struct making *making);
-void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct making *making);
-/* Only the plan and keys of a kernel, and with `want` (its text in *key_text) what to look for;
- * nothing is looked up. */
+/* The first: keys and what the tiers have; kernel->bytes is null when that is nothing. After
+ * QUERN_OK the other must follow, on whatever thread: it takes what a tier was not sure of, or
+ * compiles, checks the object, and leaves nothing behind when it fails. Or else kernel_abandon,
+ * which leaves nothing behind. Only the second tells the host. */
+quern_status kernel_search(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
+                           struct kernel *kernel, struct kernel_search *search);
+quern_status kernel_complete(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel,
+                             struct kernel_search *search);
+void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct kernel_search *search);
+/* Only the plan and keys of a kernel, and in search->want what to look for; nothing is looked up.
+ * After QUERN_OK kernel_abandon must follow. */
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
-                         struct str *key_text, struct store_want *want);
+                         struct kernel_search *search);
 /* Loads a made kernel on the context's device, if it has one. A stored object that the device
  * refuses is quarantined and, if `jit` lets it, compiled and loaded once more. */
 quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel);
@@ -179,15 +191,19 @@ struct tally {
 struct bundles {
     struct pack *packs[BUNDLES_MAX];
     size_t count;
+    struct log *log;
+    struct counters *counters; /* null until they are a tier of a context */
 };
 
 struct quern_ctx {
     struct settings settings;
     struct log log;
     struct target_id id;
-    struct device *device; /* null: nothing here runs the target */
-    struct tuning *tuning; /* null: none */
-    struct store *store;
+    struct device *device;        /* null: nothing here runs the target */
+    struct tuning *tuning;        /* null: none */
+    struct tier tiers[TIERS_MAX]; /* in the order in which they are asked */
+    size_t tier_count;
+    struct store *store; /* that of the tier of the same name, for whoever cleans up there */
     struct bundles bundles;
     struct compiler *compiler;
     struct lock table_lock; /* of writers; readers take none */
@@ -220,9 +236,8 @@ quern_status tuning_collect(const struct settings *settings, const char *directo
 quern_status bundles_open(const struct settings *settings, struct log *log,
                           struct bundles *bundles);
 void bundles_close(struct bundles *bundles);
-/* The first sound entry that any of them has, in order. */
-bool bundles_get(quern_ctx *ctx, const struct store_want *want, bool by_source,
-                 struct store_entry *entry);
+/* They as a tier, which closes them. */
+struct tier bundles_tier(struct bundles *bundles);
 
 /* What a host is told (watch.c), on one thread for one kernel. `begun`: by os_now, when the search
  * for it began. */

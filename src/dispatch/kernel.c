@@ -14,35 +14,34 @@
 
 /* How long to wait for another process that is making the same kernel, before making it too. */
 #define SINGLE_FLIGHT_MS 30000
+/* How long to wait for a tier's answer when there is no other way to the kernel. */
+#define PENDING_MS 30000
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
 /* Appends what the code object is a function of, but for the toolchain. */
-static quern_status add_source_text(const struct kernel *k, const struct target_id *id,
-                                    struct str *text)
+static void add_source_text(const struct kernel *k, const struct target_id *id, const char *outline,
+                            struct str *text)
 {
-    struct str outline = {0};
     char wave[16];
 
     snprintf(wave, sizeof wave, "%u", k->plan.wave_size);
-    const quern_status status = gen_outline(&k->plan, &outline);
     key_add_text(text, "format", KEY_FORMAT);
-    key_add_text(text, "source", str_text(&outline));
+    key_add_text(text, "source", outline);
     key_add_text(text, "options", k->options);
     key_add_text(text, "processor", id->target->name);
     key_add_text(text, "wave", wave);
-    str_free(&outline);
-    return status;
 }
 
-/* Fills both keys and the entry key's text, which is stored and compared on read; *want points into
- * *text. */
-static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *text,
-                              struct store_want *want)
+/* Fills both keys, the outline, the entry key's text, which is stored and compared on read, and
+ * search->want, which points into it. */
+static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct kernel_search *search)
 {
     char hex[2 * sizeof k->source_key.bytes + 1];
     const struct toolchain *const toolchain = compiler_toolchain(ctx->compiler);
+    struct str *const text = &search->key_text;
 
+    TRY(gen_outline(&k->plan, &search->outline));
     /* keeps the place of the source's key, which is known when the source stands behind it */
     hex_from_bytes(hex, k->source_key.bytes, sizeof k->source_key.bytes);
     key_add_text(text, "source key", hex);
@@ -50,13 +49,13 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *text
     key_add_text(text, "toolchain", toolchain ? toolchain->identity : "none");
     /* the hash is an address, not a proof: the inputs themselves follow */
     const size_t source_at = text->length;
-    TRY(add_source_text(k, &ctx->id, text));
+    add_source_text(k, &ctx->id, str_text(&search->outline), text);
     FAIL_IF(text->failed, QUERN_E_MEMORY, "out of memory for a key");
     k->source_key = hash128_of(text->text + source_at, text->length - source_at);
     hex_from_bytes(hex, k->source_key.bytes, sizeof k->source_key.bytes);
     memcpy(text->text + hex_at, hex, sizeof hex - 1);
     k->entry_key = hash128_of(text->text, text->length);
-    *want = (struct store_want){
+    search->want = (struct store_want){
         .key = k->entry_key,
         .source_key = k->source_key,
         .key_text = text->text,
@@ -68,10 +67,10 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct str *text
     return QUERN_OK;
 }
 
-/* ---- From bundles and the store -------------------------------------------------------------- */
+/* ---- From the tiers -------------------------------------------------------------------------- */
 
-/* Takes over an entry, with its object as it was read. True. */
-static bool take_entry(struct kernel *k, const struct store_entry *entry, enum quern_tier tier)
+/* Takes over an entry, with its object as it was read. */
+static void take_entry(struct kernel *k, const struct store_entry *entry, enum quern_tier tier)
 {
     k->buffer = entry->buffer;
     k->bytes = entry->record.object;
@@ -79,43 +78,73 @@ static bool take_entry(struct kernel *k, const struct store_entry *entry, enum q
     k->object = entry->object;
     k->cached = true;
     k->tier = tier;
-    return true;
 }
 
-static bool from_store(quern_ctx *ctx, struct kernel *k, const struct store_want *w, bool again)
+/* Asks one tier, or asks again after a question whose answer is pending. True: it has the kernel,
+ * which is taken. */
+static bool ask(quern_ctx *ctx, struct kernel *k, size_t tier, struct tier_get *get)
 {
-    struct store_entry entry;
+    const struct tier *const t = &ctx->tiers[tier];
+    struct store_entry entry = {0};
+    const enum tier_answer answer = t->get(t->self, get, &entry);
 
-    if (again ? store_get_again(ctx->store, w, &entry) : store_get_wanted(ctx->store, w, &entry))
-        return take_entry(k, &entry, QUERN_TIER_CACHE);
-    if (!k->reason) /* a damaged entry is gone when it is looked for again */
-        k->reason = entry.miss;
+    if (answer != TIER_PENDING)
+        get->pending = NULL;
+    if (answer == TIER_HIT) {
+        take_entry(k, &entry, t->id);
+        k->by_source = get->by_source;
+        counter_add(&ctx->counters, QUERN_STAT_HIT_SOURCE, get->by_source);
+    } else if (answer == TIER_MISS && !get->by_source && !k->reason) {
+        k->reason = entry.miss; /* the first: a damaged entry is gone when it is asked for again */
+    }
+    return answer == TIER_HIT;
+}
+
+/* Asks again whatever is pending, and waits so long for each. True: one has the kernel. */
+static bool ask_pending(quern_ctx *ctx, struct kernel *k, struct kernel_search *search, int wait_ms)
+{
+    for (size_t i = 0; i < ctx->tier_count; i++)
+        for (int by_source = 0; by_source < 2; by_source++) {
+            struct tier_get *const get = &search->gets[i][by_source];
+            get->wait_ms = wait_ms;
+            if (get->pending && ask(ctx, k, i, get))
+                return true;
+        }
     return false;
 }
 
-static bool from_bundles(quern_ctx *ctx, struct kernel *k, const struct store_want *w,
-                         bool by_source)
+static void cancel_pending(quern_ctx *ctx, struct kernel_search *search)
 {
-    struct store_entry entry;
-
-    return bundles_get(ctx, w, by_source, &entry) && take_entry(k, &entry, QUERN_TIER_BUNDLE);
+    for (size_t i = 0; i < ctx->tier_count; i++)
+        for (int by_source = 0; by_source < 2; by_source++) {
+            struct tier_get *const get = &search->gets[i][by_source];
+            if (get->pending)
+                ctx->tiers[i].cancel(ctx->tiers[i].self, get);
+            get->pending = NULL;
+        }
 }
 
-/* What another toolchain made of the same source: a bundle's is always as good, the cache's only
- * where nothing may be compiled. */
-static bool from_same_source(quern_ctx *ctx, struct kernel *k, const struct store_want *w,
-                             bool can_compile)
+static bool can_compile(quern_ctx *ctx, enum quern_jit jit)
 {
-    struct store_entry entry;
+    return (jit == QUERN_JIT_ON || jit == QUERN_JIT_WARN) && seal_state() != QUERN_SEAL_FAIL &&
+           compiler_toolchain(ctx->compiler);
+}
 
-    if (ctx->settings.toolchain == QUERN_TOOLCHAIN_EXACT)
-        return false;
-    k->by_source = from_bundles(ctx, k, w, true) ||
-                   (!can_compile && store_get_by_source(ctx->store, w, &entry) &&
-                    take_entry(k, &entry, QUERN_TIER_CACHE));
-    if (k->by_source)
-        counter_add(&ctx->counters, QUERN_STAT_HIT_SOURCE, 1);
-    return k->by_source;
+/* From the first tier that has it, if one does: every tier by the exact key, then, if what another
+ * toolchain made of the same source may serve, by the source's. */
+static void from_tiers(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
+                       struct kernel_search *search)
+{
+    const int last = ctx->settings.toolchain != QUERN_TOOLCHAIN_EXACT;
+    const bool compiled = can_compile(ctx, jit);
+
+    for (int by_source = 0; by_source <= last; by_source++)
+        for (size_t i = 0; i < ctx->tier_count; i++) {
+            struct tier_get *const get = &search->gets[i][by_source];
+            *get = (struct tier_get){.want = &search->want, .by_source = by_source};
+            if ((!by_source || !compiled || ctx->tiers[i].source_first) && ask(ctx, k, i, get))
+                return;
+        }
 }
 
 /* ---- From the compiler ----------------------------------------------------------------------- */
@@ -133,11 +162,10 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
         counter_add(&ctx->counters, QUERN_STAT_COMPILE_FAILED, 1);
         if (status == QUERN_E_WORKER || status == QUERN_E_TIMEOUT)
             counter_add(&ctx->counters, QUERN_STAT_WORKER_DIED, 1);
-        if (quern_problem_text(&k->plan.problem, text, sizeof text) == QUERN_OK) {
-            snprintf(command, sizeof command, "quern build --target %s --m %d --out DIR \"%s\"",
-                     ctx->id.target->name, k->plan.m_hi, text);
-            error_reproduce(command);
-        }
+        problem_text(&k->plan.problem, text);
+        snprintf(command, sizeof command, "quern build --target %s --m %d --out DIR \"%s\"",
+                 ctx->id.target->name, k->plan.m_hi, text);
+        error_reproduce(command);
         return status;
     }
     counter_add(&ctx->counters, QUERN_STAT_COMPILE_OK, 1);
@@ -147,24 +175,28 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
     k->size = result.object_bytes;
     k->compile_ms = result.milliseconds;
     result.object = NULL;
-    store_put(ctx->store, &k->entry_key,
-              &(struct store_record){.key_text = want->key_text,
-                                     .key_text_bytes = want->key_text_bytes,
-                                     .source = source,
-                                     .log = result.log ? result.log : "",
-                                     .object = k->bytes,
-                                     .object_bytes = k->size});
+    const quern_status parsed = object_parse(k->bytes, k->size, &k->object);
+    const struct store_record record = {.key_text = want->key_text,
+                                        .key_text_bytes = want->key_text_bytes,
+                                        .source = source,
+                                        .log = result.log ? result.log : "",
+                                        .object = k->bytes,
+                                        .object_bytes = k->size,
+                                        .parsed = parsed == QUERN_OK ? &k->object : NULL};
+    for (size_t i = 0; i < ctx->tier_count; i++)
+        if (ctx->tiers[i].put)
+            ctx->tiers[i].put(ctx->tiers[i].self, &k->entry_key, &record);
     compile_result_free(&result);
-    return QUERN_OK;
+    return parsed;
 }
 
-static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct store_want *want)
+static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct kernel_search *search)
 {
     struct str source = {0};
-    quern_status status = gen_source(&k->plan, &source);
+    quern_status status = gen_source_of(str_text(&search->outline), &source);
 
     if (status == QUERN_OK)
-        status = compile_source(ctx, k, str_text(&source), want);
+        status = compile_source(ctx, k, str_text(&source), &search->want);
     str_free(&source);
     return status;
 }
@@ -193,18 +225,43 @@ static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum que
     return QUERN_OK;
 }
 
-static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, const struct store_want *want,
-                                  enum quern_jit jit, uint64_t begun)
+/* Whether the kernel was made by another while this one waited for the lock. Locks of tiers that
+ * have none, or gave none, are -1. */
+static bool made_meanwhile(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
+                           int locks[TIERS_MAX])
 {
+    bool made = false;
+
+    for (size_t i = 0; i < ctx->tier_count; i++) {
+        const struct tier *const t = &ctx->tiers[i];
+        struct tier_get *const get = &search->gets[i][0];
+        locks[i] = t->lock && !made ? t->lock(t->self, &k->entry_key, SINGLE_FLIGHT_MS) : -1;
+        get->again = true;
+        made = made || (locks[i] >= 0 && ask(ctx, k, i, get));
+    }
+    return made || ask_pending(ctx, k, search, 0);
+}
+
+/* What the compiler makes, unless a tier that was not sure has it by then: a compile that has begun
+ * is not broken off, but one that is forbidden, or fails, waits for every answer. */
+static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
+                                  enum quern_jit jit)
+{
+    int locks[TIERS_MAX];
     quern_status status = QUERN_OK;
 
+    if (ask_pending(ctx, k, search, can_compile(ctx, jit) ? 0 : PENDING_MS))
+        return QUERN_OK;
     TRY(may_compile(ctx, k, jit));
-    const int lock = store_lock(ctx->store, &k->entry_key, SINGLE_FLIGHT_MS);
-    if (lock < 0 || !from_store(ctx, k, want, true)) { /* made by another while this one waited? */
-        event_compile(ctx, k, begun);
-        status = compile(ctx, k, want);
+    if (!made_meanwhile(ctx, k, search, locks)) {
+        event_compile(ctx, k, search->begun_ns);
+        status = compile(ctx, k, search);
+        if (status != QUERN_OK && !k->bytes && ask_pending(ctx, k, search, PENDING_MS))
+            status = QUERN_OK;
     }
-    store_unlock(ctx->store, lock);
+    for (size_t i = ctx->tier_count; i--;)
+        if (locks[i] >= 0)
+            ctx->tiers[i].unlock(ctx->tiers[i].self, locks[i]);
     return status;
 }
 
@@ -238,8 +295,6 @@ static quern_status check_arguments(struct kernel *k)
 
 static quern_status check_object(quern_ctx *ctx, struct kernel *k)
 {
-    if (!k->cached)
-        TRY(object_parse(k->bytes, k->size, &k->object));
     TRY(object_fits(&k->object, &ctx->id));
     k->in_object = object_kernel(&k->object, k->plan.symbol);
     FAIL_IF(!k->in_object, QUERN_E_OBJECT, "the code object has no kernel %s", k->plan.symbol);
@@ -251,101 +306,94 @@ static quern_status check_object(quern_ctx *ctx, struct kernel *k)
 
 /* ---- The line -------------------------------------------------------------------------------- */
 
-/* From the first tier that has it, if one does. */
-static void from_tiers(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
-                       const struct store_want *want)
-{
-    const bool can_compile = (jit == QUERN_JIT_ON || jit == QUERN_JIT_WARN) &&
-                             seal_state() != QUERN_SEAL_FAIL && compiler_toolchain(ctx->compiler);
-
-    if (!from_bundles(ctx, k, want, false) && !from_store(ctx, k, want, false))
-        from_same_source(ctx, k, want, can_compile);
-}
-
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
-                         struct str *key_text, struct store_want *want)
+                         struct kernel_search *search)
 {
     struct str options = {0};
 
+    *search = (struct kernel_search){.begun_ns = ctx->event ? os_now() : 0};
     gen_options(plan, &options);
     *kernel = (struct kernel){.plan = *plan, .options = str_take(&options)};
-    FAIL_IF(!kernel->options, QUERN_E_MEMORY, "out of memory for a kernel's options");
-    const quern_status status = make_keys(ctx, kernel, key_text, want);
+    const quern_status status = kernel->options
+                                    ? make_keys(ctx, kernel, search)
+                                    : error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("!options"),
+                                                "out of memory for a kernel's options");
     if (status != QUERN_OK)
-        kernel_free(ctx, kernel);
+        kernel_abandon(ctx, kernel, search);
     return status;
 }
 
-quern_status kernel_seek(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
-                         struct kernel *kernel, struct making *making)
+quern_status kernel_search(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
+                           struct kernel *kernel, struct kernel_search *search)
 {
-    *making = (struct making){.begun = ctx->event ? os_now() : 0};
-    const quern_status status = kernel_keys(ctx, plan, kernel, &making->key_text, &making->want);
-    if (status != QUERN_OK) {
-        str_free(&making->key_text);
-        return status;
-    }
-    from_tiers(ctx, kernel, jit, &making->want);
+    TRY(kernel_keys(ctx, plan, kernel, search));
+    from_tiers(ctx, kernel, jit, search);
     return QUERN_OK;
 }
 
-quern_status kernel_finish(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel,
-                           struct making *making)
+/* Frees what a search holds, which may have ended or not. */
+static void search_end(quern_ctx *ctx, struct kernel_search *search)
+{
+    cancel_pending(ctx, search);
+    str_free(&search->key_text);
+    str_free(&search->outline);
+}
+
+quern_status kernel_complete(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel,
+                             struct kernel_search *search)
 {
     quern_status status = QUERN_OK;
 
     event_begin(ctx, kernel);
     if (!kernel->bytes)
-        status = from_compiler(ctx, kernel, &making->want, jit, making->begun);
+        status = from_compiler(ctx, kernel, search, jit);
     if (status == QUERN_OK)
         status = check_object(ctx, kernel);
-    event_end(ctx, kernel, making->begun, status);
-    str_free(&making->key_text);
+    event_end(ctx, kernel, search->begun_ns, status);
+    search_end(ctx, search);
     if (status != QUERN_OK)
         kernel_free(ctx, kernel);
     return status;
 }
 
-void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct making *making)
+void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct kernel_search *search)
 {
-    str_free(&making->key_text);
+    search_end(ctx, search);
     kernel_free(ctx, kernel);
 }
 
 quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                          struct kernel *kernel)
 {
-    struct making making;
+    struct kernel_search search;
 
-    TRY(kernel_seek(ctx, plan, jit, kernel, &making));
-    return kernel_finish(ctx, jit, kernel, &making);
+    TRY(kernel_search(ctx, plan, jit, kernel, &search));
+    return kernel_complete(ctx, jit, kernel, &search);
 }
 
 /* Compiles the kernel again, whatever the cache holds, and puts the result in its place. */
 static quern_status remake(quern_ctx *ctx, struct kernel *k, enum quern_jit jit)
 {
-    struct str key_text = {0};
-    struct store_want want;
+    struct kernel_search search = {.begun_ns = os_now()};
 
     object_free(&k->object);
     os.free(k->buffer);
     k->bytes = k->buffer = NULL;
     k->cached = k->by_source = false;
     k->reason = QUERN_REASON_REFUSED;
-    quern_status status = make_keys(ctx, k, &key_text, &want);
+    quern_status status = make_keys(ctx, k, &search);
     if (status == QUERN_OK) {
-        const uint64_t begun = os_now();
         event_begin(ctx, k);
         status = may_compile(ctx, k, jit);
         if (status == QUERN_OK) {
-            event_compile(ctx, k, begun);
-            status = compile(ctx, k, &want);
+            event_compile(ctx, k, search.begun_ns);
+            status = compile(ctx, k, &search);
         }
         if (status == QUERN_OK)
             status = check_object(ctx, k);
-        event_end(ctx, k, begun, status);
+        event_end(ctx, k, search.begun_ns, status);
     }
-    str_free(&key_text);
+    search_end(ctx, &search);
     return status;
 }
 
@@ -355,15 +403,14 @@ quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
 
     if (!d)
         return QUERN_OK;
-    const quern_status status =
-        d->functions->load(d, k->bytes, k->size, k->plan.symbol, &k->loaded);
+    const quern_status status = d->functions->load(d, &k->object, k->plan.symbol, &k->loaded);
     if (status != QUERN_E_OBJECT || !k->cached || jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR ||
         seal_state() == QUERN_SEAL_FAIL)
         return status;
     /* whole, of this key, and yet no use here: a stored object gets one more chance, made anew */
     store_discard(ctx->store, &k->entry_key, quern_last_error()->message);
     TRY(remake(ctx, k, jit));
-    return d->functions->load(d, k->bytes, k->size, k->plan.symbol, &k->loaded);
+    return d->functions->load(d, &k->object, k->plan.symbol, &k->loaded);
 }
 
 void kernel_free(quern_ctx *ctx, struct kernel *k)

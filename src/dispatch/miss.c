@@ -153,17 +153,16 @@ static quern_status explain_kernel(quern_ctx *ctx, const struct kernel *k,
                                    const struct store_want *w, struct str *out)
 {
     struct nearest n = {.want = w};
-    struct store_entry entry;
     char hex[33];
 
     hex_from_bytes(hex, w->key.bytes, sizeof w->key.bytes);
     str_addf(out, "%s: key %s\n", k->plan.symbol, hex);
-    const bool in_bundle = bundles_get(ctx, w, false, &entry);
-    if (in_bundle ||
-        store_get(ctx->store, &w->key, w->key_text, w->key_text_bytes, w->target, &entry)) {
-        store_entry_free(&entry);
-        str_addf(out, "  is in %s\n", in_bundle ? "a bundle" : "the cache");
-        return QUERN_OK;
+    for (size_t i = 0; i < ctx->tier_count; i++) {
+        const struct tier *const t = &ctx->tiers[i];
+        if (t->has(t->self, w)) {
+            str_addf(out, "  is in %s\n", t->name);
+            return QUERN_OK;
+        }
     }
     quern_status status = store_walk(ctx->store, false, consider, &n);
     if (n.failed)
@@ -200,15 +199,13 @@ quern_status quern_explain_miss(quern_ctx *ctx, const struct quern_problem *prob
     TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &ctx->settings.force, &plans));
     const size_t count = plan_slices(&plans, m, slices);
     for (size_t i = 0; i < count && status == QUERN_OK; i++) {
-        struct str key_text = {0};
-        struct store_want want;
+        struct kernel_search search;
         struct kernel k;
-        status = kernel_keys(ctx, slices[i].plan, &k, &key_text, &want);
+        status = kernel_keys(ctx, slices[i].plan, &k, &search);
         if (status == QUERN_OK) {
-            status = explain_kernel(ctx, &k, &want, &out);
-            kernel_free(ctx, &k);
+            status = explain_kernel(ctx, &k, &search.want, &out);
+            kernel_abandon(ctx, &k, &search);
         }
-        str_free(&key_text);
     }
     if (status == QUERN_OK && (out.failed || !(*text = str_take(&out))))
         status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for a text");

@@ -15,7 +15,7 @@ struct batch {
     size_t count; /* of those that were not found */
     struct work {
         struct kernel *kernel;
-        struct making making;
+        struct kernel_search search;
         quern_status status;
         struct error_record error;
     } *work; /* null until there is one; room for PLAN_KERNELS_MAX */
@@ -26,7 +26,7 @@ static void finish_one(void *user, size_t i)
     struct batch *const batch = user;
     struct work *const w = &batch->work[i];
 
-    w->status = kernel_finish(batch->ctx, batch->jit, w->kernel, &w->making);
+    w->status = kernel_complete(batch->ctx, batch->jit, w->kernel, &w->search);
     if (w->status != QUERN_OK)
         error_save(&w->error);
 }
@@ -42,23 +42,23 @@ static void free_kernels(quern_ctx *ctx, struct kernel **kernels, size_t count)
 }
 
 /* Finds a kernel, or adds it to what is to be compiled. */
-static quern_status seek_one(struct batch *batch, const struct plan *plan, struct kernel **kernel)
+static quern_status search_one(struct batch *batch, const struct plan *plan, struct kernel **kernel)
 {
-    struct making making;
+    struct kernel_search search;
 
     *kernel = os.calloc(1, sizeof **kernel);
     FAIL_IF(!*kernel, QUERN_E_MEMORY, "out of memory for a kernel");
-    TRY(kernel_seek(batch->ctx, plan, batch->jit, *kernel, &making));
+    TRY(kernel_search(batch->ctx, plan, batch->jit, *kernel, &search));
     if ((*kernel)->bytes)
-        return kernel_finish(batch->ctx, batch->jit, *kernel, &making);
+        return kernel_complete(batch->ctx, batch->jit, *kernel, &search);
     if (!batch->work)
         batch->work = os.calloc(PLAN_KERNELS_MAX, sizeof *batch->work);
     if (!batch->work) {
-        kernel_abandon(batch->ctx, *kernel, &making);
+        kernel_abandon(batch->ctx, *kernel, &search);
         FAIL(QUERN_E_MEMORY, "out of memory for kernels to compile");
     }
     batch->work[batch->count].kernel = *kernel;
-    batch->work[batch->count++].making = making;
+    batch->work[batch->count++].search = search;
     return QUERN_OK;
 }
 
@@ -71,7 +71,7 @@ static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_
     quern_status status = QUERN_OK;
 
     for (size_t i = 0; i < count && status == QUERN_OK; i++)
-        status = seek_one(&batch, &plans[i], &kernels[i]);
+        status = search_one(&batch, &plans[i], &kernels[i]);
     if (status == QUERN_OK) {
         parallel_for(batch.count, ctx->settings.jobs, finish_one, &batch);
         for (size_t i = 0; i < batch.count && status == QUERN_OK; i++)
@@ -79,7 +79,7 @@ static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_
                 status = error_restore(&batch.work[i].error);
     } else { /* those that were to be compiled are not */
         for (size_t i = 0; i < batch.count; i++)
-            kernel_abandon(ctx, batch.work[i].kernel, &batch.work[i].making);
+            kernel_abandon(ctx, batch.work[i].kernel, &batch.work[i].search);
     }
     for (size_t i = 0; i < count && status == QUERN_OK; i++)
         status = kernel_load(ctx, jit, kernels[i]);

@@ -16,11 +16,7 @@ quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op
     FAIL_IF(!op, QUERN_E_MEMORY, "out of memory for an op");
     op->ctx = ctx;
     op->spelling = (struct spelling){.problem = *normal, .op = op, .own = true};
-    const quern_status status = quern_problem_text(normal, op->text, sizeof op->text);
-    if (status != QUERN_OK) {
-        os.free(op);
-        return status;
-    }
+    problem_text(normal, op->text);
     *out = op;
     return QUERN_OK;
 }

@@ -82,7 +82,7 @@ static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *pro
         for (size_t j = 0; j < plans.count && plans.plans[j].m_lo <= m_max; j++) {
             struct job *const job = &w->jobs[w->count++];
             job->plan = plans.plans[j];
-            TRY(quern_problem_text(&normal, job->text, sizeof job->text));
+            problem_text(&normal, job->text);
         }
     }
     return QUERN_OK;

@@ -13,8 +13,7 @@ static void tell(quern_ctx *ctx, const struct kernel *k, struct quern_event *e, 
 {
     char problem[QUERN_TEXT_MAX], key[33], source_key[33];
 
-    if (quern_problem_text(&k->plan.problem, problem, sizeof problem) != QUERN_OK)
-        problem[0] = 0;
+    problem_text(&k->plan.problem, problem);
     hex_from_bytes(key, k->entry_key.bytes, sizeof k->entry_key.bytes);
     hex_from_bytes(source_key, k->source_key.bytes, sizeof k->source_key.bytes);
     e->size = sizeof *e;

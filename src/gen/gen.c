@@ -132,7 +132,7 @@ quern_status gen_outline(const struct plan *plan, struct str *outline)
 {
     char problem[QUERN_TEXT_MAX];
 
-    TRY(quern_problem_text(&plan->problem, problem, sizeof problem));
+    problem_text(&plan->problem, problem);
     str_add(outline, licence);
     str_addf(outline, "// quern " VERSION " for %s", plan->target->name);
     if (plan_units(plan) == PLAN_UNITS_TILES)
@@ -150,18 +150,22 @@ quern_status gen_outline(const struct plan *plan, struct str *outline)
     return QUERN_OK;
 }
 
+quern_status gen_source_of(const char *outline, struct str *source)
+{
+    expand(outline, source);
+    FAIL_IF(source->failed, QUERN_E_MEMORY, "out of memory while writing a kernel's source");
+    return QUERN_OK;
+}
+
 quern_status gen_source(const struct plan *plan, struct str *source)
 {
     struct str outline = {0};
 
-    const quern_status status = gen_outline(plan, &outline);
+    quern_status status = gen_outline(plan, &outline);
     if (status == QUERN_OK)
-        expand(str_text(&outline), source);
+        status = gen_source_of(str_text(&outline), source);
     str_free(&outline);
-    TRY(status);
-    FAIL_IF(source->failed, QUERN_E_MEMORY, "out of memory while writing the source of %s",
-            plan->symbol);
-    return QUERN_OK;
+    return status;
 }
 
 void gen_options(const struct plan *plan, struct str *options)

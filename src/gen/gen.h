@@ -23,6 +23,9 @@ quern_status gen_outline(const struct plan *plan, struct str *outline);
  */
 quern_status gen_source(const struct plan *plan, struct str *source);
 
+/* The same from the plan's outline. */
+quern_status gen_source_of(const char *outline, struct str *source);
+
 /* Appends the compiler options of the plan, one per line: everything but the processor. */
 void gen_options(const struct plan *plan, struct str *options);
 

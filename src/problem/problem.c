@@ -537,22 +537,19 @@ static size_t add(char text[QUERN_TEXT_MAX], size_t n, const char *more)
     return n;
 }
 
-quern_status quern_problem_text(const struct quern_problem *problem, char *text, size_t size)
+void problem_text(const struct quern_problem *p, char text[QUERN_TEXT_MAX])
 {
-    struct quern_problem p;
-    char full[QUERN_TEXT_MAX];
     size_t n = 0;
 
-    TRY(problem_normalise(problem, &p));
     for (size_t i = 0; i < WORD_COUNT; i++) {
         const struct word *const w = &words[i];
-        const void *const field = (const char *)&p + w->field;
+        const void *const field = (const char *)p + w->field;
         const char *value;
         char digits[DECIMAL_MAX];
         int number;
         int64_t dimension;
 
-        if (!applies(w, &p))
+        if (!applies(w, p))
             continue;
         memcpy(&number, field, sizeof number);
         if (w->kind == WORD_DIMENSION) {
@@ -563,12 +560,22 @@ quern_status quern_problem_text(const struct quern_problem *problem, char *text,
         } else {
             value = number == QUERN_GROUP_CHANNEL ? "channel" : decimal(digits, number);
         }
-        n = add(full, n, n ? " " : "");
-        n = add(full, n, w->key);
-        n = add(full, n, "=");
-        n = add(full, n, value);
+        n = add(text, n, n ? " " : "");
+        n = add(text, n, w->key);
+        n = add(text, n, "=");
+        n = add(text, n, value);
     }
-    full[n] = 0;
+    text[n] = 0;
+}
+
+quern_status quern_problem_text(const struct quern_problem *problem, char *text, size_t size)
+{
+    struct quern_problem normal;
+    char full[QUERN_TEXT_MAX];
+
+    TRY(problem_normalise(problem, &normal));
+    problem_text(&normal, full);
+    const size_t n = strlen(full);
     FAIL_IF(!text || size <= n, QUERN_E_BUFFER, "text[%zu] is too small; %zu bytes are needed",
             size, n + 1);
     memcpy(text, full, n + 1);

@@ -21,6 +21,9 @@ quern_status problem_normalise(const struct quern_problem *in, struct quern_prob
 quern_status problem_normalise_at(const struct quern_problem *array, size_t index,
                                   struct quern_problem *out);
 
+/* The canonical text of a normalised problem. */
+void problem_text(const struct quern_problem *normal, char text[QUERN_TEXT_MAX]);
+
 /* Whether a word applies to a normalised problem (a word that does not is never printed). */
 bool problem_has_group(const struct quern_problem *p);
 bool problem_has_scale(const struct quern_problem *p);

@@ -276,6 +276,8 @@ static quern_status check_record(const struct hash128 *key, const struct store_r
 
     FAIL_IF(memcmp(hash.bytes, key->bytes, sizeof hash.bytes), QUERN_E_INTERNAL,
             "the key is not the hash of its text");
+    if (r->parsed)
+        return QUERN_OK;
     TRY(object_parse(r->object, r->object_bytes, &object));
     object_free(&object);
     return QUERN_OK;

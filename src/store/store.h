@@ -39,6 +39,7 @@ struct store_record {
     const char *log;    /* the compiler's, NUL-terminated */
     const void *object;
     size_t object_bytes;
+    const struct object *parsed; /* the object as object_parse read it; null: nobody has yet */
 };
 
 /* An entry in private memory, verified; everything points into `buffer`. */

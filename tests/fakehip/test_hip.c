@@ -479,21 +479,22 @@ static void test_wrong_processor(void **state)
     const struct t_object object = t_object(T_AXPY_GFX1201);
     const struct device_hip_search search = {0};
     struct device_kernel *kernel;
+    struct object parsed;
     struct device *d;
     hipModule_t module;
 
     (void)state;
+    assert_int_equal(object_parse(object.bytes, object.size, &parsed), QUERN_OK);
     fakehip_take_any_object(true);
     HIP(hipModuleLoadData(&module, object.bytes));
     HIP(hipModuleUnload(module));
     assert_int_equal(device_hip_open(&search, 0, &d), QUERN_OK);
     const unsigned long loads = fakehip_calls("hipModuleLoadData");
-    assert_int_equal(d->functions->load(d, object.bytes, object.size, "axpy", &kernel),
-                     QUERN_E_OBJECT);
+    assert_int_equal(d->functions->load(d, &parsed, "axpy", &kernel), QUERN_E_OBJECT);
     must_say("gfx1201");
-    assert_int_equal(d->functions->load(d, object.bytes, 100, "axpy", &kernel), QUERN_E_OBJECT);
     assert_int_equal(fakehip_calls("hipModuleLoadData"), loads);
     d->functions->close(d);
+    object_free(&parsed);
 }
 
 static void test_lost_device(void **state)

@@ -198,6 +198,113 @@ static void a_damaged_bundle_costs_its_entry(void **state)
     quern_close(ctx);
 }
 
+/* ---- a tier that does not know yet ----------------------------------------------------------- */
+
+/* As one across the network: it has what the directory "filled" has, and says so after a while. */
+struct slow {
+    struct store *store;
+    int pending; /* so many answers are pending without waiting */
+    bool waits;  /* whoever waits gets an answer */
+    int gets, cancels, puts;
+};
+
+static enum tier_answer slow_get(void *self, struct tier_get *g, struct store_entry *entry)
+{
+    struct slow *const s = self;
+
+    assert_true(!g->pending || g->pending == s);
+    s->gets++;
+    if (s->pending && !(s->waits && g->wait_ms)) {
+        s->pending--;
+        g->pending = s;
+        return TIER_PENDING;
+    }
+    return store_get_wanted(s->store, g->want, entry) ? TIER_HIT : TIER_MISS;
+}
+
+static void slow_cancel(void *self, struct tier_get *g)
+{
+    assert_ptr_equal(g->pending, self);
+    ((struct slow *)self)->cancels++;
+}
+
+static void slow_put(void *self, const struct hash128 *key, const struct store_record *record)
+{
+    assert_true(record->object_bytes > 0 && key);
+    ((struct slow *)self)->puts++;
+}
+
+static void slow_close(void *self)
+{
+    store_close(((struct slow *)self)->store);
+}
+
+/* A context that asks it first, or last. */
+static quern_ctx *open_slow(const char *cache, enum quern_jit jit, bool first, struct slow *slow)
+{
+    quern_ctx *const ctx = open_with(cache, jit, NULL, QUERN_TOOLCHAIN_EXACT);
+    const size_t at = first ? 0 : ctx->tier_count;
+    char path[256];
+
+    snprintf(path, sizeof path, "%s/filled", directory);
+    assert_int_equal(
+        store_open(&(struct store_config){.directory = path, .log = &ctx->log}, &slow->store),
+        QUERN_OK);
+    memmove(&ctx->tiers[at + 1], &ctx->tiers[at], (ctx->tier_count - at) * sizeof *ctx->tiers);
+    ctx->tiers[at] = (struct tier){.name = "a slow tier",
+                                   .id = QUERN_TIER_CACHE,
+                                   .self = slow,
+                                   .get = slow_get,
+                                   .cancel = slow_cancel,
+                                   .put = slow_put,
+                                   .close = slow_close};
+    ctx->tier_count++;
+    return ctx;
+}
+
+static void a_pending_answer_serves_before_the_compiler(void **state)
+{
+    struct slow slow = {.pending = 1};
+
+    (void)state;
+    quern_ctx *ctx = open_slow("slow", QUERN_JIT_ON, false, &slow);
+    assert_int_equal(get(ctx), QUERN_OK);
+    assert_int_equal(stats_of(ctx).compile_ok, 0);
+    assert_true(slow.gets == 2 && slow.cancels == 0 && slow.puts == 0);
+    quern_close(ctx);
+    /* where nothing may be compiled it is waited for, however long it is pending else */
+    slow = (struct slow){.pending = 1000, .waits = true};
+    ctx = open_slow("slow", QUERN_JIT_OFF, false, &slow);
+    assert_int_equal(get(ctx), QUERN_OK);
+    assert_true(slow.gets == 2 && slow.cancels == 0);
+    quern_close(ctx);
+}
+
+static void a_pending_answer_is_cancelled(void **state)
+{
+    struct slow slow = {.pending = 1000};
+
+    (void)state;
+    /* another tier has the kernel */
+    quern_ctx *ctx = open_slow("filled", QUERN_JIT_OFF, true, &slow);
+    assert_int_equal(get(ctx), QUERN_OK);
+    assert_true(slow.gets == 1 && slow.cancels == 1);
+    quern_close(ctx);
+    /* nobody has it, nothing may be compiled, and no answer comes */
+    slow = (struct slow){.pending = 1000};
+    ctx = open_slow("slow", QUERN_JIT_OFF, true, &slow);
+    assert_int_equal(get(ctx), QUERN_E_WOULD_COMPILE);
+    assert_true(slow.gets == 2 && slow.cancels == 1);
+    quern_close(ctx);
+    /* the compiler has won; what it made is offered to the tier */
+    slow = (struct slow){.pending = 1000};
+    ctx = open_slow("slow", QUERN_JIT_ON, true, &slow);
+    assert_int_equal(get(ctx), QUERN_OK);
+    assert_int_equal(stats_of(ctx).compile_ok, 1);
+    assert_true(slow.cancels == 1 && slow.puts == 1);
+    quern_close(ctx);
+}
+
 /* ---- how long the caller waits --------------------------------------------------------------- */
 
 static void compiling_can_be_forbidden_for_one_call(void **state)
@@ -309,6 +416,8 @@ int main(void)
         cmocka_unit_test(another_toolchains_kernel_serves_if_allowed),
         cmocka_unit_test(the_cache_serves_by_source_without_a_compiler),
         cmocka_unit_test(a_damaged_bundle_costs_its_entry),
+        cmocka_unit_test(a_pending_answer_serves_before_the_compiler),
+        cmocka_unit_test(a_pending_answer_is_cancelled),
         cmocka_unit_test(compiling_can_be_forbidden_for_one_call),
         cmocka_unit_test(kernels_are_made_in_the_background),
         cmocka_unit_test(a_child_forked_meanwhile_is_well),

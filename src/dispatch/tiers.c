@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* The tiers that a context looks for kernels in, before it compiles them. */
+#include "dispatch/dispatch.h"
+
+static quern_status open_bundles(quern_ctx *ctx, struct tier *tier)
+{
+    TRY(bundles_open(&ctx->settings, &ctx->log, &ctx->bundles));
+    ctx->bundles.counters = &ctx->counters;
+    *tier = bundles_tier(&ctx->bundles);
+    return QUERN_OK;
+}
+
+static quern_status open_cache(quern_ctx *ctx, struct tier *tier)
+{
+    const struct settings *const s = &ctx->settings;
+
+    TRY(store_open(&(struct store_config){.directory = s->cache_dir,
+                                          .max_bytes = s->cache_max_bytes,
+                                          .mode = s->cache_mode,
+                                          .shared = s->cache_shared,
+                                          .log = &ctx->log,
+                                          .counters = &ctx->counters},
+                   &ctx->store));
+    *tier = store_tier(ctx->store);
+    return QUERN_OK;
+}
+
+/* In the order in which they are asked. A new tier is one row here; what it opens by is in the
+ * settings, and what it counts in quern.h. One that is not wanted leaves its `get` null. */
+static quern_status (*const openers[])(quern_ctx *ctx, struct tier *tier) = {
+    open_bundles,
+    open_cache,
+};
+
+quern_status tiers_open(quern_ctx *ctx)
+{
+    _Static_assert(sizeof openers / sizeof *openers < TIERS_MAX, "and room for one of a test's");
+    for (size_t i = 0; i < sizeof openers / sizeof *openers; i++) {
+        TRY(openers[i](ctx, &ctx->tiers[ctx->tier_count]));
+        ctx->tier_count += ctx->tiers[ctx->tier_count].get != NULL;
+    }
+    return QUERN_OK;
+}
+
+void tiers_close(quern_ctx *ctx)
+{
+    while (ctx->tier_count) {
+        const struct tier *const t = &ctx->tiers[--ctx->tier_count];
+        t->close(t->self);
+    }
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* The cache directory as one of the tiers that kernels are looked for in. */
+#include "store/tier.h"
+
+static enum tier_answer get(void *store, struct tier_get *g, struct store_entry *entry)
+{
+    const bool hit = g->by_source ? store_get_by_source(store, g->want, entry)
+                     : g->again   ? store_get_again(store, g->want, entry)
+                                  : store_get_wanted(store, g->want, entry);
+
+    return hit ? TIER_HIT : TIER_MISS;
+}
+
+static void put(void *store, const struct hash128 *key, const struct store_record *record)
+{
+    store_put(store, key, record);
+}
+
+static bool has(void *store, const struct store_want *want)
+{
+    struct store_entry entry;
+    const bool hit = store_get_wanted(store, want, &entry);
+
+    if (hit)
+        store_entry_free(&entry);
+    return hit;
+}
+
+static int lock(void *store, const struct hash128 *key, int deadline_ms)
+{
+    return store_lock(store, key, deadline_ms);
+}
+
+static void unlock(void *store, int held)
+{
+    store_unlock(store, held);
+}
+
+static void close_store(void *store)
+{
+    store_close(store);
+}
+
+struct tier store_tier(struct store *store)
+{
+    return (struct tier){.name = "the cache",
+                         .id = QUERN_TIER_CACHE,
+                         .self = store,
+                         .get = get,
+                         .put = put,
+                         .has = has,
+                         .lock = lock,
+                         .unlock = unlock,
+                         .close = close_store};
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A tier: one place that kernels made earlier come from, such as the bundles or the cache
+ * directory, as the search of dispatch/kernel.c sees it. What a tier counts it counts itself, in
+ * the counters of the context (base/counters.h). Functions may be called by several threads at
+ * once; none fails its caller: what goes wrong is logged and counted, and the answer is a miss.
+ */
+#ifndef QUERN_STORE_TIER_H
+#define QUERN_STORE_TIER_H
+
+#include "store/store.h"
+
+/* PENDING: not known yet. The same get is asked for again with the same struct tier_get, until it
+ * answers otherwise or is cancelled. */
+enum tier_answer { TIER_MISS, TIER_HIT, TIER_PENDING };
+
+/* One question to one tier. */
+struct tier_get {
+    const struct store_want *want; /* outlives the question */
+    bool by_source; /* what any toolchain made of the same source serves: see store_get_by_source */
+    bool again;     /* it was a miss before; that it still is counts no second time */
+    int wait_ms;    /* how long an answer may be waited for that is pending without it */
+    void *pending;  /* the tier's own, not null exactly while its answer is pending */
+};
+
+struct tier {
+    const char *name; /* in messages: "is in NAME" */
+    enum quern_tier id;
+    /* Whether what another toolchain made is taken from here even where a compiler could make the
+     * kernel anew. So it is of bundles: somebody chose what is in them. */
+    bool source_first;
+    void *self; /* the first argument of each function */
+    /* On TIER_HIT fills *entry, whole and for this target, which the caller frees; on TIER_MISS
+     * entry->miss says why, if that is known. May block on the disk, and for wait_ms. */
+    enum tier_answer (*get)(void *self, struct tier_get *get, struct store_entry *entry);
+    /* Ends a question whose answer is pending. Null where no answer ever is. */
+    void (*cancel)(void *self, struct tier_get *get);
+    /* Takes a new entry, or does not. Null: nothing is ever written here. May block. */
+    void (*put)(void *self, const struct hash128 *key, const struct store_record *record);
+    /* Whether there is a sound entry of exactly this key. May block. */
+    bool (*has)(void *self, const struct store_want *want);
+    /* Makes this caller the only one that makes the kernel of a key, of all that share the tier,
+     * until unlock: see store_lock. -1: it could not be had; that does no harm. Null: no locks. */
+    int (*lock)(void *self, const struct hash128 *key, int deadline_ms);
+    void (*unlock)(void *self, int lock);
+    void (*close)(void *self); /* no question is pending then */
+};
+
+/* The cache directory as a tier, which closes it. */
+struct tier store_tier(struct store *store);
+
+#endif
