@@ -11,13 +11,21 @@
 
 extern char **environ;
 
+#define VARIABLE(name, variable) variable,
 static const char *const known_variables[] = {
-    "QUERN_CACHE_DIR", "QUERN_CACHE_MAX_SIZE", "QUERN_CACHE_MODE",  "QUERN_BUNDLE_PATH",
-    "QUERN_JIT",       "QUERN_TARGET",         "QUERN_DEVICE",      "QUERN_TOOLCHAIN",
-    "QUERN_MANIFEST",  "QUERN_RECORD",         "QUERN_JOBS",        "QUERN_LOG",
-    "QUERN_ROCM_PATH", "QUERN_TUNING",         "QUERN_BUNDLE_KEYS", "QUERN_CACHE_TRUST",
-    "QUERN_BLAS",      "QUERN_FORCE",
+    STRING_SETTINGS(VARIABLE) "QUERN_CACHE_MAX_SIZE",
+    "QUERN_CACHE_MODE",
+    "QUERN_JIT",
+    "QUERN_DEVICE",
+    "QUERN_TOOLCHAIN",
+    "QUERN_MANIFEST",
+    "QUERN_JOBS",
+    "QUERN_LOG",
+    "QUERN_CACHE_TRUST",
+    "QUERN_BLAS",
+    "QUERN_FORCE",
 };
+#undef VARIABLE
 #define KNOWN_COUNT (sizeof known_variables / sizeof *known_variables)
 
 /* secure_getenv gives nothing in set-user-ID programs, where the environment is an attacker's. An
@@ -90,7 +98,7 @@ static quern_status parse_size(const char *name, const char *text, uint64_t *byt
 
 static quern_status copy_string(const char *option, const char *name, char **out)
 {
-    const char *const text = option && *option ? option : name ? variable(name) : NULL;
+    const char *const text = option && *option ? option : variable(name);
 
     *out = NULL;
     if (!text)
@@ -131,14 +139,9 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     s->log_level = (enum quern_log_level)level;
     s->device_index = o->device_index;
     s->allow_unverified = o->allow_unverified;
-    TRY(copy_string(o->target, "QUERN_TARGET", &s->target));
-    TRY(copy_string(o->cache_dir, "QUERN_CACHE_DIR", &s->cache_dir));
-    TRY(copy_string(o->rocm_path, "QUERN_ROCM_PATH", &s->rocm_path));
-    TRY(copy_string(o->worker_path, NULL, &s->worker_path));
-    TRY(copy_string(o->bundle_path, "QUERN_BUNDLE_PATH", &s->bundle_path));
-    TRY(copy_string(o->bundle_keys, "QUERN_BUNDLE_KEYS", &s->bundle_keys));
-    TRY(copy_string(o->record, "QUERN_RECORD", &s->record));
-    TRY(copy_string(o->tuning, "QUERN_TUNING", &s->tuning));
+#define COPY(name, variable) TRY(copy_string(o->name, variable, &s->name));
+    STRING_SETTINGS(COPY)
+#undef COPY
     TRY(plan_force_parse(o->force && *o->force ? o->force : variable("QUERN_FORCE"), &s->force));
 
     s->cache_max_bytes = o->cache_max_bytes;
@@ -188,13 +191,8 @@ quern_status settings_make(const struct quern_options *options, struct log *log,
 
 void settings_free(struct settings *s)
 {
-    os.free(s->target);
-    os.free(s->cache_dir);
-    os.free(s->rocm_path);
-    os.free(s->worker_path);
-    os.free(s->bundle_path);
-    os.free(s->bundle_keys);
-    os.free(s->record);
-    os.free(s->tuning);
+#define FREE(name, variable) os.free(s->name);
+    STRING_SETTINGS(FREE)
+#undef FREE
     *s = (struct settings){0};
 }

@@ -24,28 +24,35 @@
 
 /* ---- Options --------------------------------------------------------------------------------- */
 
+/* Options that are strings: X(name, variable of the environment that stands in for it, or ""). What
+ * is not given is null, which means: */
+#define STRING_SETTINGS(X)                                                                         \
+    X(target, "QUERN_TARGET")           /* the device says */                                      \
+    X(cache_dir, "QUERN_CACHE_DIR")     /* the default place */                                    \
+    X(rocm_path, "QUERN_ROCM_PATH")     /* the usual places */                                     \
+    X(worker_path, "")                  /* beside the library */                                   \
+    X(bundle_path, "QUERN_BUNDLE_PATH") /* none; else paths with ':' between */                    \
+    X(bundle_keys, "QUERN_BUNDLE_KEYS") /* bundles need no signature */                            \
+    X(record, "QUERN_RECORD")           /* none; else the file problems are noted in */            \
+    X(tuning, "QUERN_TUNING")           /* the default place */
+
 /* Options with the environment and the defaults filled in; strings are owned. */
 struct settings {
     enum quern_device_kind device;
     int device_index;
-    char *target;    /* null: not given */
-    char *cache_dir; /* null: the default place */
-    char *rocm_path; /* null: the usual places */
-    char *worker_path;
     uint64_t cache_max_bytes;
     enum quern_cache_mode cache_mode;
     bool cache_shared; /* with its directory's group */
     enum quern_jit jit;
     enum quern_toolchain toolchain;
     enum quern_blas blas;
-    char *bundle_path; /* null: none; paths with ':' between */
-    char *bundle_keys; /* null: bundles need no signature */
-    char *record;      /* null: none; the file that problems are noted in */
-    char *tuning;      /* null: the default place */
     struct plan_force force;
     int jobs;
     int allow_unverified;
     enum quern_log_level log_level;
+#define STRING_SETTING(name, variable) char *name;
+    STRING_SETTINGS(STRING_SETTING)
+#undef STRING_SETTING
 };
 
 /* Copies a caller's options, of any accepted size, or none (null), to *own. */

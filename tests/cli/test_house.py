@@ -252,7 +252,9 @@ def test_the_embedding_guide_is_complete():
     guide = (TOP / "docs/embedding.md").read_text()
     known = re.search(r"known_variables\[\] = \{(.*?)\}",
                       (TOP / "src/dispatch/context_options.c").read_text(), re.S).group(1)
-    variables = re.findall(r'"(QUERN_\w+)"', known)
+    strings = re.search(r"#define STRING_SETTINGS\(X\)(.*?)\n\n",
+                        (TOP / "src/dispatch/dispatch.h").read_text(), re.S).group(1)
+    variables = re.findall(r'"(QUERN_\w+)"', known + strings)
     statuses = re.findall(r"^    (QUERN_E_\w+)", (TOP / "include/quern/quern.h").read_text(), re.M)
     assert len(variables) > 10 and len(statuses) > 15
     rows = set(re.findall(r"^\| `(QUERN_\w+)` \|", guide, re.M))
