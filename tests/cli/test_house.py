@@ -153,7 +153,7 @@ def test_a_forbidden_include_is_found(tmp_path, path, line):
 
 # Rooms that have one circle still, in each set of instructions that they are compiled for, of at
 # most so many files.
-CIRCLES = {"quant": 2, "sim": 23}
+CIRCLES = {"sim": 23}
 
 
 def test_no_files_need_each_other_in_a_circle(monkeypatch):
