@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts that families put together what `quern explain` says of their kernels from. Each appends
- * whole lines, in the order in which they stand here.
+ * The parts that families put together what `quern explain` says of their kernels from. Each
+ * appends whole lines, in the order in which they stand here.
  */
 #ifndef QUERN_PLAN_EXPLAIN_H
 #define QUERN_PLAN_EXPLAIN_H

@@ -21,8 +21,8 @@ struct family {
     quern_status (*accepts)(const struct quern_problem *problem, const struct target *target);
     /* Puts in every shape that fits, for a plan whose fields up to meant_for are set. */
     void (*candidates)(const struct plan *base, struct model_ranking *ranking);
-    /* Cycles of a compute unit that is dealt so many workgroups of a plan, one after another or side
-     * by side; null: as many times those of its estimate as it has rounds of them. */
+    /* Cycles of a compute unit that is dealt so many workgroups of a plan, one after another or
+     * side by side; null: as many times those of its estimate as it has rounds of them. */
     int64_t (*cycles)(const struct plan *p, int64_t workgroups);
     /* Rows of A of the smallest kernel for a plan's problem and target, under what it forces; null:
      * one. */

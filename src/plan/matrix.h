@@ -54,7 +54,8 @@ int matrix_cycles(const struct plan *p);
 /* Whether the instruction wants the same operands in both halves of a wave. Weights go through LDS
  * then, so that no two lanes decode the same ones. */
 bool matrix_doubled(const struct plan *p);
-/* Whether weights go through LDS, and whether it is scaled weights that are multiplied, not codes. */
+/* Whether weights go through LDS, and whether it is scaled weights that are multiplied, not codes.
+ */
 bool matrix_staged(const struct plan *p);
 bool matrix_scaled(const struct plan *p);
 /* Whether bf16 weights are made by dot products of codes with scales, which must be bf16. */
@@ -63,12 +64,13 @@ bool matrix_scales_by_dots(const struct plan *p);
 /* Tiles of 16 rows that a wave has, of W and of A. */
 int matrix_tiles_of_w(const struct plan *p);
 int matrix_tiles_of_a(const struct plan *p);
-/* A plan for 8 rows of A fills a tile of 16 by putting each row in twice, each time with another part
- * of K. This is how often a tile has each row: 1, or 2 in such a plan. */
+/* A plan for 8 rows of A fills a tile of 16 by putting each row in twice, each time with another
+ * part of K. This is how often a tile has each row: 1, or 2 in such a plan. */
 int matrix_abreast(const struct plan *p);
 
-/* Along K, in weights of one row of W. A unit is what the lanes of a wave bring with one load; a part
- * is all the units of a step, for one of the times that a tile has a row of A; a step is all parts. */
+/* Along K, in weights of one row of W. A unit is what the lanes of a wave bring with one load; a
+ * part is all the units of a step, for one of the times that a tile has a row of A; a step is all
+ * parts. */
 int matrix_unit(const struct plan *p);
 int matrix_part(const struct plan *p);
 int matrix_step(const struct plan *p);

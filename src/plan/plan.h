@@ -18,11 +18,11 @@
 struct family;
 
 /*
- * What multiplies weights with A. DOT2: dot products of two 16-bit pairs, with f32 sums. PACKED: two
- * f32 operations in one instruction. PLAIN: one f32 operation in each. MATRIX: the small matrix
- * instructions that families on vector units use, the diagonal of 4 by 4 results or all of them
- * (simt_w4, simt_int4, simt_skinny say which). The rest is for families on matrix units: WMMA of
- * gfx11 and gfx12, MFMA of gfx9 with results of 16 by 16 and 16 or 32 along K, and MFMA with
+ * What multiplies weights with A. DOT2: dot products of two 16-bit pairs, with f32 sums. PACKED:
+ * two f32 operations in one instruction. PLAIN: one f32 operation in each. MATRIX: the small
+ * matrix instructions that families on vector units use, the diagonal of 4 by 4 results or all of
+ * them (simt_w4, simt_int4, simt_skinny say which). The rest is for families on matrix units: WMMA
+ * of gfx11 and gfx12, MFMA of gfx9 with results of 16 by 16 and 16 or 32 along K, and MFMA with
  * results of 32 by 32 and 8 or 16 along K. The numbers stand in tuning tables.
  */
 enum plan_products {
@@ -198,8 +198,8 @@ quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidat
  * of its family's table of fields: "products=1 waves=13 rows=4 split_k=1 chunk=32 ahead=0". */
 void plan_shape(const struct plan *p, char text[PLAN_SHAPE_MAX]);
 
-/* Whether a plan has the shape of these words, in any order. A word that is missing counts as 0, and
- * so do words of other families; names that fields had in earlier versions are understood. */
+/* Whether a plan has the shape of these words, in any order. A word that is missing counts as 0,
+ * and so do words of other families; names that fields had in earlier versions are understood. */
 bool plan_has_shape(const struct plan *p, const char *words);
 
 /* The plan that serves m rows, 1 ≤ m ≤ m_max. */
@@ -213,16 +213,16 @@ struct plan_slice {
 };
 /*
  * Covers m ≥ 1 rows with at most two launches: slices of the largest kernel, then the rest if that
- * is another's; or slices of a kernel below the largest tiles, then the rest by another, where those
- * are modelled to take less. op=dequant takes one launch whatever m is. For launches: of a covered
- * set no model is evaluated.
+ * is another's; or slices of a kernel below the largest tiles, then the rest by another, where
+ * those are modelled to take less. op=dequant takes one launch whatever m is. For launches: of a
+ * covered set no model is evaluated.
  */
 size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 /* Works out what the model says of all m, in a tenth of a millisecond, for a set that launches are
  * made with. To be called again when its kernels change. */
 void plan_cover(struct plan_set *set);
-/* The same as plan_slices without kernels of mma_tile, for rows of A further apart than PLAN_TILE_LDA_MAX; 0 when
- * the set has no others. */
+/* The same as plan_slices without kernels of mma_tile, for rows of A further apart than
+ * PLAN_TILE_LDA_MAX; 0 when the set has no others. */
 size_t plan_slices_apart(const struct plan_set *set, int64_t m, struct plan_slice slices[2]);
 
 /* The launch geometry of a slice launch on a device of that many compute units; 0: as many as the

@@ -320,8 +320,9 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
 }
 
 /*
- * Every shape that fits, for a plan whose fields up to meant_for are set. More than four rows of W in
- * a wave would save 4 % of the instructions at M = 1 for 64 registers, and twice the compile time.
+ * Every shape that fits, for a plan whose fields up to meant_for are set. More than four rows of W
+ * in a wave would save 4 % of the instructions at M = 1 for 64 registers, and twice the compile
+ * time.
  */
 static void candidates(const struct plan *base, struct model_ranking *ranking)
 {
