@@ -82,12 +82,14 @@ static void take_entry(struct kernel *k, const struct store_entry *entry, enum q
 
 /* Asks one tier, or asks again after a question whose answer is pending. True: it has the kernel,
  * which is taken. */
-static bool ask(quern_ctx *ctx, struct kernel *k, size_t tier, struct tier_get *get)
+static bool ask(quern_ctx *ctx, struct kernel *k, const struct kernel_search *search, size_t tier,
+                struct tier_get *get)
 {
     const struct tier *const t = &ctx->tiers[tier];
     struct store_entry entry = {0};
-    const enum tier_answer answer = t->get(t->self, get, &entry);
 
+    get->want = &search->want; /* a search may have been moved since it was asked before */
+    const enum tier_answer answer = t->get(t->self, get, &entry);
     if (answer != TIER_PENDING)
         get->pending = NULL;
     if (answer == TIER_HIT) {
@@ -107,7 +109,7 @@ static bool ask_pending(quern_ctx *ctx, struct kernel *k, struct kernel_search *
         for (int by_source = 0; by_source < 2; by_source++) {
             struct tier_get *const get = &search->gets[i][by_source];
             get->wait_ms = wait_ms;
-            if (get->pending && ask(ctx, k, i, get))
+            if (get->pending && ask(ctx, k, search, i, get))
                 return true;
         }
     return false;
@@ -141,8 +143,9 @@ static void from_tiers(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
     for (int by_source = 0; by_source <= last; by_source++)
         for (size_t i = 0; i < ctx->tier_count; i++) {
             struct tier_get *const get = &search->gets[i][by_source];
-            *get = (struct tier_get){.want = &search->want, .by_source = by_source};
-            if ((!by_source || !compiled || ctx->tiers[i].source_first) && ask(ctx, k, i, get))
+            *get = (struct tier_get){.by_source = by_source};
+            if ((!by_source || !compiled || ctx->tiers[i].source_first) &&
+                ask(ctx, k, search, i, get))
                 return;
         }
 }
@@ -237,7 +240,7 @@ static bool made_meanwhile(quern_ctx *ctx, struct kernel *k, struct kernel_searc
         struct tier_get *const get = &search->gets[i][0];
         locks[i] = t->lock && !made ? t->lock(t->self, &k->entry_key, SINGLE_FLIGHT_MS) : -1;
         get->again = true;
-        made = made || (locks[i] >= 0 && ask(ctx, k, i, get));
+        made = made || (locks[i] >= 0 && ask(ctx, k, search, i, get));
     }
     return made || ask_pending(ctx, k, search, 0);
 }

@@ -10,13 +10,13 @@
 
 #include "store/store.h"
 
-/* PENDING: not known yet. The same get is asked for again with the same struct tier_get, until it
- * answers otherwise or is cancelled. */
+/* PENDING: not known yet. The same question is asked again until the answer is another one, or is
+ * cancelled. */
 enum tier_answer { TIER_MISS, TIER_HIT, TIER_PENDING };
 
-/* One question to one tier. */
+/* One question to one tier. When it is asked again it may be a copy, in another place. */
 struct tier_get {
-    const struct store_want *want; /* outlives the question */
+    const struct store_want *want; /* during this call only */
     bool by_source; /* what any toolchain made of the same source serves: see store_get_by_source */
     bool again;     /* it was a miss before; that it still is counts no second time */
     int wait_ms;    /* how long an answer may be waited for that is pending without it */

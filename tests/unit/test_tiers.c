@@ -205,6 +205,7 @@ struct slow {
     struct store *store;
     int pending; /* so many answers are pending without waiting */
     bool waits;  /* whoever waits gets an answer */
+    bool late;   /* it has nothing until somebody has its lock */
     int gets, cancels, puts;
 };
 
@@ -214,6 +215,8 @@ static enum tier_answer slow_get(void *self, struct tier_get *g, struct store_en
 
     assert_true(!g->pending || g->pending == s);
     s->gets++;
+    if (s->late && !g->again)
+        return TIER_MISS;
     if (s->pending && !(s->waits && g->wait_ms)) {
         s->pending--;
         g->pending = s;
@@ -232,6 +235,17 @@ static void slow_put(void *self, const struct hash128 *key, const struct store_r
 {
     assert_true(record->object_bytes > 0 && key);
     ((struct slow *)self)->puts++;
+}
+
+static int slow_lock(void *self, const struct hash128 *key, int deadline_ms)
+{
+    assert_true(self && key && deadline_ms > 0);
+    return 0;
+}
+
+static void slow_unlock(void *self, int lock)
+{
+    assert_true(self && lock == 0);
 }
 
 static void slow_close(void *self)
@@ -257,6 +271,8 @@ static quern_ctx *open_slow(const char *cache, enum quern_jit jit, bool first, s
                                    .get = slow_get,
                                    .cancel = slow_cancel,
                                    .put = slow_put,
+                                   .lock = slow->late ? slow_lock : NULL,
+                                   .unlock = slow->late ? slow_unlock : NULL,
                                    .close = slow_close};
     ctx->tier_count++;
     return ctx;
@@ -302,6 +318,27 @@ static void a_pending_answer_is_cancelled(void **state)
     assert_int_equal(get(ctx), QUERN_OK);
     assert_int_equal(stats_of(ctx).compile_ok, 1);
     assert_true(slow.cancels == 1 && slow.puts == 1);
+    quern_close(ctx);
+}
+
+/* Several kernels of one op: each is asked for again by its own key. */
+static void kernels_made_by_another_meanwhile_serve(void **state)
+{
+    struct slow slow = {.late = true};
+    quern_op *op;
+
+    (void)state;
+    quern_ctx *ctx = open_with("filled", QUERN_JIT_ON, NULL, 0);
+    assert_int_equal(quern_op_create(ctx, &problem, 8, &op), QUERN_OK);
+    assert_true(quern_op_kernel_count(op) > 1);
+    quern_op_release(op);
+    quern_close(ctx);
+    ctx = open_slow("meanwhile", QUERN_JIT_ON, true, &slow);
+    if (quern_op_create(ctx, &problem, 8, &op) != QUERN_OK)
+        fail_msg("%s", quern_last_error()->message);
+    assert_int_equal(stats_of(ctx).compile_ok, 0);
+    assert_int_equal(slow.gets, 2 * quern_op_kernel_count(op));
+    quern_op_release(op);
     quern_close(ctx);
 }
 
@@ -418,6 +455,7 @@ int main(void)
         cmocka_unit_test(a_damaged_bundle_costs_its_entry),
         cmocka_unit_test(a_pending_answer_serves_before_the_compiler),
         cmocka_unit_test(a_pending_answer_is_cancelled),
+        cmocka_unit_test(kernels_made_by_another_meanwhile_serve),
         cmocka_unit_test(compiling_can_be_forbidden_for_one_call),
         cmocka_unit_test(kernels_are_made_in_the_background),
         cmocka_unit_test(a_child_forked_meanwhile_is_well),
