@@ -33,6 +33,8 @@ int64_t field_value(const struct plan_field *f, const struct plan *p)
 
     if (f->value)
         return f->value(p);
+    if (f->is)
+        return f->is(p);
     if (f->bytes == sizeof(bool))
         return *(const bool *)at;
     if (f->bytes == sizeof small) {

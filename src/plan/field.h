@@ -26,7 +26,8 @@ struct plan_field {
     const char *constant;     /* its name in the source */
     const char *meaning;      /* the comment behind it there */
     unsigned short at, bytes; /* where in struct plan the value is: a bool, or an integer */
-    int64_t (*value)(const struct plan *p);    /* or what it is computed by */
+    int64_t (*value)(const struct plan *p);    /* or what it is computed by, */
+    bool (*is)(const struct plan *p);          /* or, of a flag, what says whether it is set */
     const char *(*text)(const struct plan *p); /* of FIELD_TEXT: the constant's value */
     bool (*when)(const struct plan *p);        /* null: it applies to every plan of the family */
     const char *word; /* its name in a shape; null: it follows from those that have one */
@@ -48,13 +49,15 @@ struct plan_template {
     bool (*when)(const struct plan *p); /* null: always */
 };
 
-/* Initialisers of a row's first members: of a value that stands in the plan, that is computed, or
- * that is a word. */
+/* Initialisers of a row's first members: of a value that stands in the plan, that is computed,
+ * that is true or not, or that is a word. */
 #define FIELD_AT(kind_, constant_, member, meaning_)                                               \
     .kind = kind_, .constant = constant_, .meaning = meaning_,                                     \
     .at = offsetof(struct plan, member), .bytes = sizeof((struct plan *)0)->member
 #define FIELD_OF(kind_, constant_, value_, meaning_)                                               \
     .kind = kind_, .constant = constant_, .meaning = meaning_, .value = value_
+#define FIELD_IF(kind_, constant_, is_, meaning_)                                                  \
+    .kind = kind_, .constant = constant_, .meaning = meaning_, .is = is_
 #define FIELD_WORD(constant_, text_, meaning_)                                                     \
     .kind = FIELD_TEXT, .constant = constant_, .meaning = meaning_, .text = text_
 

@@ -252,8 +252,3 @@ int matrix_one_tile(const struct plan *p)
     (void)p;
     return MATRIX_TILE;
 }
-
-int64_t matrix_is_staged(const struct plan *p)
-{
-    return matrix_staged(p);
-}

@@ -103,11 +103,10 @@ struct matrix_counts {
 /* Fills in the LDS of a workgroup and what it makes once; false if that is too much. */
 typedef bool (*matrix_share_fn)(struct plan *p, struct model_counts *counts);
 /* The rows of a family's table for what the shape has of tiles; the template of its instructions;
- * rows of A of a tile, the fewest of a family; and matrix_staged for a row. */
+ * rows of A of a tile, the fewest of a family. */
 extern const struct plan_field matrix_fields[];
 const char *matrix_template(const struct plan *p);
 int matrix_one_tile(const struct plan *p);
-int64_t matrix_is_staged(const struct plan *p);
 
 /* Puts in a plan with every number of waves, and of those that share a row. */
 void matrix_try_waves(struct plan *p, const struct matrix_counts *shape, matrix_share_fn share,

@@ -381,55 +381,40 @@ static void explain(const struct plan *p, struct str *out)
     explain_end(p, out);
 }
 
-static int64_t is_paired(const struct plan *p)
-{
-    return dual_dot2(p);
-}
-
 static const char *pairing(const struct plan *p)
 {
     return field_pairing(p->matrix.pairing);
 }
 
-static int64_t is_scaled(const struct plan *p)
-{
-    return matrix_scaled(p);
-}
-
-static int64_t scales_by_dots(const struct plan *p)
-{
-    return matrix_scales_by_dots(p);
-}
-
-static int64_t is_exact(const struct plan *p)
+static bool is_exact(const struct plan *p)
 {
     return p->matrix.code_offset == CODE_OFFSET_OF_CODES || p->problem.a == QUERN_F16;
 }
 
-static int64_t sums_a(const struct plan *p)
+static bool sums_a(const struct plan *p)
 {
     return p->matrix.code_offset != CODE_OFFSET_OF_CODES;
 }
 
-static int64_t shares_sums(const struct plan *p)
+static bool shares_sums(const struct plan *p)
 {
     return p->matrix.code_offset == CODE_OFFSET_SHARED;
 }
 
 static const struct plan_field formats[] = {
     {FIELD_WORD("PRODUCTS", field_matrix, "how pairs are multiplied")},
-    {FIELD_OF(FIELD_FLAG, "PAIRED", is_paired, "whether those that sum A are issued in pairs,")},
+    {FIELD_IF(FIELD_FLAG, "PAIRED", dual_dot2, "whether those that sum A are issued in pairs,")},
     {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
     {FIELD_WORD("PAIRING", pairing, "what is reordered where pairs differ"),
      .at = offsetof(struct plan, matrix.pairing), .bytes = sizeof((struct plan *)0)->matrix.pairing,
      .word = "pairing"},
-    {FIELD_OF(FIELD_BOOL, "STAGED", matrix_is_staged, "whether W goes through LDS")},
-    {FIELD_OF(FIELD_BOOL, "SCALED", is_scaled, "whether weights are multiplied, not codes")},
-    {FIELD_OF(FIELD_BOOL, "SCALED_BY_DOTS", scales_by_dots,
+    {FIELD_IF(FIELD_BOOL, "STAGED", matrix_staged, "whether W goes through LDS")},
+    {FIELD_IF(FIELD_BOOL, "SCALED", matrix_scaled, "whether weights are multiplied, not codes")},
+    {FIELD_IF(FIELD_BOOL, "SCALED_BY_DOTS", matrix_scales_by_dots,
               "whether bf16 is scaled by dot products")},
-    {FIELD_OF(FIELD_BOOL, "EXACT", is_exact, "whether codes are decoded as q - z")},
-    {FIELD_OF(FIELD_BOOL, "PLAIN_SUM", sums_a, "whether A is summed")},
-    {FIELD_OF(FIELD_BOOL, "SHARED_SUMS", shares_sums, "whether once for the workgroup")},
+    {FIELD_IF(FIELD_BOOL, "EXACT", is_exact, "whether codes are decoded as q - z")},
+    {FIELD_IF(FIELD_BOOL, "PLAIN_SUM", sums_a, "whether A is summed")},
+    {FIELD_IF(FIELD_BOOL, "SHARED_SUMS", shares_sums, "whether once for the workgroup")},
     {.kind = FIELD_SHAPE,
      .at = offsetof(struct plan, matrix.code_offset),
      .bytes = sizeof((struct plan *)0)->matrix.code_offset,

@@ -129,7 +129,7 @@ static const struct plan_field formats[] = {
     {FIELD_WORD("A_TYPE", field_a_type, "elements of A")},
     {FIELD_WORD("PRODUCTS", field_matrix, "how pairs are multiplied")},
     {FIELD_OF(FIELD_NUMBER, "ENTRY_BYTES", table_entry, "of LDS for each pair of codes")},
-    {FIELD_OF(FIELD_BOOL, "STAGED", matrix_is_staged, "whether W goes through LDS")},
+    {FIELD_IF(FIELD_BOOL, "STAGED", matrix_staged, "whether W goes through LDS")},
     {0},
 };
 

@@ -396,11 +396,6 @@ static void explain(const struct plan *p, struct str *out)
     explain_end(p, out);
 }
 
-static int64_t is_paired(const struct plan *p)
-{
-    return dual_dot2(p);
-}
-
 static const char *pairing(const struct plan *p)
 {
     return field_pairing(p->simt_int4.pairing);
@@ -409,11 +404,6 @@ static const char *pairing(const struct plan *p)
 static const char *sums(const struct plan *p)
 {
     return p->simt_int4.shared_sums ? "SHARED" : "OWN";
-}
-
-static int64_t is_square(const struct plan *p)
-{
-    return squares(p);
 }
 
 /* What is in LDS, where that is an axis of the shape: nothing, sums of A, or those and A. */
@@ -429,7 +419,7 @@ static const char *reduction(const struct plan *p)
 
 static const struct plan_field formats[] = {
     {FIELD_WORD("PRODUCTS", field_products, "how weights are multiplied")},
-    {FIELD_OF(FIELD_FLAG, "PAIRED", is_paired, "whether they are issued in pairs,")},
+    {FIELD_IF(FIELD_FLAG, "PAIRED", dual_dot2, "whether they are issued in pairs,")},
     {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
     {FIELD_WORD("PAIRING", pairing, "what is reordered where pairs differ"),
      .at = offsetof(struct plan, simt_int4.pairing),
@@ -445,7 +435,7 @@ static const struct plan_field shape[] = {
     {FIELD_AT(FIELD_NUMBER, "ROW_LANES", simt_int4.row_lanes,
               "lanes side by side with rows of their own"),
      .word = "row_lanes", .was = "lanes"},
-    {FIELD_OF(FIELD_FLAG, "SQUARE", is_square, "whether products are 4 by 4 rows")},
+    {FIELD_IF(FIELD_FLAG, "SQUARE", squares, "whether products are 4 by 4 rows")},
     {FIELD_AT(FIELD_NUMBER, "SPLIT_K", simt_int4.split_k, "waves that share those rows along K"),
      .word = "split_k"},
     {FIELD_AT(FIELD_NUMBER, "CHUNK", simt_int4.chunk, "weights of a row for one lane in one step"),

@@ -682,16 +682,6 @@ static int64_t a_scaled(const struct plan *p)
     return has_fp8(p) && problem_weight_type(&p->problem) == p->problem.a;
 }
 
-static int64_t b_scaled(const struct plan *p)
-{
-    return has_fp8(p);
-}
-
-static int64_t is_paired(const struct plan *p)
-{
-    return dual_dot2(p);
-}
-
 static int64_t walks(const struct plan *p)
 {
     return p->resident != 0;
@@ -709,10 +699,10 @@ static const struct plan_field formats[] = {
     {FIELD_WORD("FNUZ", field_fp8_kind, "which kind of fp8"), .when = has_fp8},
     {FIELD_WORD("FORM", fp8_form, "how it is understood"), .when = has_fp8},
     {FIELD_OF(FIELD_FLAG, "A_SCALED", a_scaled, "whether A has a scale")},
-    {FIELD_OF(FIELD_FLAG, "B_SCALED", b_scaled, "whether W has one")},
+    {FIELD_IF(FIELD_FLAG, "B_SCALED", has_fp8, "whether W has one")},
     {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting")},
     {FIELD_WORD("PRODUCTS", field_products, "how weights are multiplied")},
-    {FIELD_OF(FIELD_FLAG, "PAIRED", is_paired, "whether they are issued in pairs,")},
+    {FIELD_IF(FIELD_FLAG, "PAIRED", dual_dot2, "whether they are issued in pairs,")},
     {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
     {0},
 };

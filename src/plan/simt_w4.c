@@ -365,11 +365,6 @@ static int64_t table_entry(const struct plan *p)
     return field_table_entry(p->lds_bytes);
 }
 
-static int64_t is_paired(const struct plan *p)
-{
-    return dual_dot2(p);
-}
-
 static bool always(const struct plan *p)
 {
     (void)p;
@@ -379,7 +374,7 @@ static bool always(const struct plan *p)
 static const struct plan_field rows[] = {
     {FIELD_WORD("A_TYPE", field_a_type, "elements of A")},
     {FIELD_WORD("PRODUCTS", field_products, "how weights are multiplied")},
-    {FIELD_OF(FIELD_FLAG, "PAIRED", is_paired, "whether they are issued in pairs,")},
+    {FIELD_IF(FIELD_FLAG, "PAIRED", dual_dot2, "whether they are issued in pairs,")},
     {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
     {FIELD_OF(FIELD_NUMBER, "ENTRY_BYTES", table_entry, "of LDS for each pair of codes")},
     {0},
