@@ -56,7 +56,8 @@ BNB      := $(B)/lib/libquern_bnb.so
 # What a failed command left half written would count as made.
 .DELETE_ON_ERROR:
 
-.PHONY: all demo check check-hw check-long setup clean format tables examples tests sanitized
+.PHONY: all demo check check-hw check-long setup clean format tables examples fakehip tests \
+        sanitized
 all: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) build
 
@@ -265,7 +266,8 @@ $(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 $(LIB_OBJ) $(addprefix $(B)/gen/,templates.c sim_stamp.h profile_page.h) $(TOOL_SRC:%.c=$(B)/%.o) \
     $(WORKER) $(BODIES) $(FAKEHIP_OBJ): \
     | $(filter all,$(MAKECMDGOALS))
-tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) $(FAKEHIP) $(FAKEBLAS) $(FAKEHIP_BIN)
+fakehip: $(FAKEHIP) $(FAKEBLAS)
+tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) fakehip $(FAKEHIP_BIN)
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
 # by clang; the rest of the library comes from the release build. Finds go to build/fuzz, inputs
@@ -306,6 +308,23 @@ sanitized:
 	@$(MAKE) --no-print-directory -j$$(nproc) B=build/asan SAN=address,undefined build tests
 	@$(MAKE) --no-print-directory -j$$(nproc) B=build/tsan SAN=thread build tests
 
+# One test: `make test T=test_plan`, a program of tests/*/ or a Python file, release build; with
+# SAN=address or SAN=thread, under those sanitizers (address is with undefined behaviour).
+.PHONY: test quick
+TEST_BUILD = $(if $(filter thread,$(SAN)),tsan,$(if $(SAN),asan,release))
+TEST_SRC_T = $(wildcard tests/*/test_$(patsubst test_%,%,$(basename $(T))).c)
+test: setup
+	@test -n "$(T)" || { echo 'make test T=NAME: which test?' >&2; exit 2; }
+	@$(MAKE) --no-print-directory -j$$(nproc) B=build/$(TEST_BUILD) \
+	    SAN=$(if $(filter asan,$(TEST_BUILD)),address$(comma)undefined,$(SAN)) \
+	    build $(if $(TEST_SRC_T),$(TEST_SRC_T:%.c=build/$(TEST_BUILD)/%),fakehip)
+	@python3 tests/run.py --long --builds $(TEST_BUILD) --only $(T)
+
+# Between two changes: the release build, and what of its tests takes minutes left out.
+quick: setup
+	@$(MAKE) --no-print-directory -j$$(nproc) build tests
+	@python3 tests/run.py --quick
+
 check: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) build tests
 	@$(MAKE) --no-print-directory sanitized
@@ -330,6 +349,12 @@ tables: build tests
 
 format: setup
 	@sh tools/format.sh --all -i
+
+# compile_commands.json, for editors, language servers and clang-tidy.
+.PHONY: compdb
+compdb: setup $(B)/gen/sim_stamp.h $(B)/gen/profile_page.h $(B)/gen/templates.c
+	@$(MAKE) --no-print-directory -Bn V=1 build tests | python3 tools/compdb.py \
+	    > compile_commands.json.tmp && mv compile_commands.json.tmp compile_commands.json
 
 # ---- installation -------------------------------------------------------------------------------
 # Everything finds its like relative to itself, so that the installed tree may be moved.

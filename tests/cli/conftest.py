@@ -20,7 +20,7 @@ hypothesis.settings.load_profile("quern")
 TOP = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = pathlib.Path(os.environ.get("QUERN_COMMAND", TOP / "build/release/bin/quern")).resolve()
 TARGET = "gfx1151"
-TIMEOUT_S = 300
+TIMEOUT_S = 1800
 SANITIZED = COMMAND.parents[1].name in ("asan", "tsan")
 
 

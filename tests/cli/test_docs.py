@@ -24,7 +24,7 @@ def shell(tmp_path):
 
     def run(script, **more):
         done = subprocess.run(["sh", "-euc", script], cwd=tmp_path, env={**env, **more},
-                              capture_output=True, text=True, timeout=240)
+                              capture_output=True, text=True, timeout=1800)
         assert done.returncode == 0, (script, done.stdout, done.stderr)
         return done.stdout
 

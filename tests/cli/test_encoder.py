@@ -19,7 +19,7 @@ GOLDEN = TOP / "tests" / "golden" / "encoder"
 
 
 def run(*args, **options):
-    return subprocess.run([ENCODER, *args], capture_output=True, timeout=300, **options)
+    return subprocess.run([ENCODER, *args], capture_output=True, timeout=1800, **options)
 
 
 # ---- the real model -----------------------------------------------------------------------------

@@ -25,7 +25,7 @@
 #define TRACE ".stat"
 #define IDLE  ".idle"
 /* A fake that lives on for so long after it was ended was not ended. */
-#define GONE_MS 60000
+#define GONE_MS 600000
 
 /* ---- The fake worker ------------------------------------------------------------------------- */
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define ENDLESS      40000
-#define LONG_SECONDS 120
+#define LONG_SECONDS 1800
 
 /* Calls that may fail in the field. The others (signals, futexes, exit …) cannot, as they are used,
  * or do not say so by an errno (brk).

@@ -247,7 +247,7 @@ def scenario(name, tmp_path, **environment):
     if "QUERN_ROCM_PATH" in os.environ:
         env["QUERN_ROCM_PATH"] = os.environ["QUERN_ROCM_PATH"]
     done = subprocess.run([sys.executable, __file__, name], env=env, text=True,
-                          capture_output=True, timeout=240)
+                          capture_output=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stderr
 

@@ -21,9 +21,13 @@
 #define ENTRIES 1000000
 #endif
 
-static double milliseconds_since(uint64_t start)
+/* Processor time of this process: time by the wall would be the machine's load. */
+static double processor_ms(void)
 {
-    return (double)(os_now() - start) * 1e-6;
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 #define ENTRY_BYTES 4096
@@ -70,25 +74,25 @@ static void a_million_entries_cost_nothing_to_open(void **state)
     t_put(s, "a");
     store_close(s);
     make_entries(t);
-    uint64_t start = os_now();
+    double start = processor_ms();
     s = t_store_open(t, QUERN_CACHE_RW, 0);
-    const double opened = milliseconds_since(start);
-    start = os_now();
+    const double opened = processor_ms() - start;
+    start = processor_ms();
     assert_true(t_get(s, "a"));
-    const double got = milliseconds_since(start);
-    start = os_now();
+    const double got = processor_ms() - start;
+    start = processor_ms();
     t_put(s, "b");
-    const double put = milliseconds_since(start);
+    const double put = processor_ms() - start;
     print_message("%d entries: open %.3f ms, get %.3f ms, put %.3f ms\n", ENTRIES, opened, got,
                   put);
     assert_true(opened < 50 && got < 50 && put < 50);
 
     /* room for 4/7 of them: an eviction goes an eighth below that, to a half */
     s->max_bytes = (uint64_t)ENTRIES * ENTRY_BYTES / 7 * 4;
-    start = os_now();
+    start = processor_ms();
     store_evict(s);
     print_message("evicting %" PRIu64 " of them: %.1f s\n", t_stats(s).evicted,
-                  milliseconds_since(start) * 1e-3);
+                  (processor_ms() - start) * 1e-3);
     for (unsigned i = 0; i < ENTRIES; i++) {
         const unsigned place = rank(i);
         name_entry(t, i, path);

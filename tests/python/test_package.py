@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import json
 import os
+import shlex
 import pathlib
 import re
 import struct
@@ -31,7 +32,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 def wheel():
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     done = subprocess.run(["make", "--no-print-directory", "wheel"], cwd=TOP, env=env,
-                          capture_output=True, text=True, timeout=240)
+                          capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     return TOP / done.stdout.splitlines()[-1]
 
@@ -124,7 +125,7 @@ def test_it_needs_nothing_else(site, tmp_path, page, kernel, error):
     numpy = pathlib.Path(np.__file__).parents[1]
     env["PYTHONPATH"] = os.pathsep.join([str(site), str(numpy)])
     done = subprocess.run([sys.executable, "-c", code], env=env, cwd=tmp_path,
-                          capture_output=True, text=True, timeout=240)
+                          capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr
     printed, explained = done.stdout.split("\n", 1) if error else (".5", done.stdout)
     assert 0 < float(printed) < 1 and kernel in explained
@@ -146,7 +147,7 @@ def test_structs_are_those_of_the_headers(quern, tmp_path):
     source = tmp_path / "sizes.c"
     source.write_text("#include <quern/tool.h>\n#include <stdio.h>\nint main(void)\n{\n"
                       + "\n".join(lines) + "\nreturn 0;\n}\n")
-    subprocess.run([os.environ.get("CC", "gcc"), f"-I{TOP}/include", source, "-o",
+    subprocess.run([*shlex.split(os.environ.get("CC", "gcc")), f"-I{TOP}/include", source, "-o",
                     tmp_path / "sizes"], check=True)
     said = dict(line.split() for line in subprocess.run(
         [tmp_path / "sizes"], capture_output=True, text=True).stdout.splitlines())

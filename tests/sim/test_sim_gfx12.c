@@ -378,6 +378,44 @@ static const char memory_kernels[] =
     "3 * __builtin_amdgcn_workitem_id_z());\n"
     "c[((z * 3 + y) * 5 + x) * 24 + i] = x | y << 8 | z << 16 | i << 24; }\n";
 
+static void run_scalars(struct t_gpu *g, struct t_launch *launch, const uint32_t *a,
+                        const uint32_t *c)
+{
+    const uint8_t *const bytes = (const uint8_t *)a;
+    int16_t signed_half;
+    uint16_t a_half;
+
+    launch->kernel = "scalars";
+    t_gpu_run(g, launch);
+    memcpy(&a_half, bytes + 0x44, 2);
+    memcpy(&signed_half, bytes + 0x46, 2);
+    const uint32_t scalars[8] = {a[0x7ffff8 / 4], a[0],
+                                 a[0x110 / 4],    a[8],
+                                 bytes[0x41],     (uint32_t)(int8_t)bytes[0x42],
+                                 a_half,          (uint32_t)signed_half};
+    assert_memory_equal(c, scalars, sizeof scalars);
+}
+
+/* Atomics that subtract what is there, or leave it where that is too little. */
+static void run_subtract(struct t_gpu *g, struct t_launch *launch, uint32_t *a, uint32_t *b,
+                         const uint32_t *c)
+{
+    for (unsigned l = 0; l < 64; l++)
+        a[l] = b[l] = l;
+    launch->kernel = "subtract";
+    t_gpu_run(g, launch);
+    for (unsigned l = 0; l < 64; l++) {
+        const uint32_t once = l < 20 ? l : l - 20;
+        assert_int_equal(c[l], l);
+        assert_int_equal(b[l], once);
+        assert_int_equal(c[l + 64], l);
+        assert_int_equal(c[l + 128], once);
+        assert_int_equal(c[l + 192], once < 20 ? 0 : once - 20);
+    }
+    for (unsigned l = 0; l < 64; l++)
+        a[l] = l * 2654435761u;
+}
+
 static void memory_and_lanes(void **state)
 {
     static uint32_t a[2097152], b[64], c[5 * 3 * 2 * 24];
@@ -399,19 +437,7 @@ static void memory_and_lanes(void **state)
                    lanes == 64 ? QUERN_CHECK_FULL : QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
         t_gpu_load(&g, source);
 
-        launch.kernel = "scalars";
-        t_gpu_run(&g, &launch);
-        const uint8_t *const bytes = (const uint8_t *)a;
-        int16_t signed_half;
-        uint16_t a_half;
-        memcpy(&a_half, bytes + 0x44, 2);
-        memcpy(&signed_half, bytes + 0x46, 2);
-        const uint32_t scalars[8] = {a[0x7ffff8 / 4], a[0],
-                                     a[0x110 / 4],    a[8],
-                                     bytes[0x41],     (uint32_t)(int8_t)bytes[0x42],
-                                     a_half,          (uint32_t)signed_half};
-        assert_memory_equal(c, scalars, sizeof scalars);
-
+        run_scalars(&g, &launch, a, c);
         launch.kernel = "fetch_inactive";
         t_gpu_run(&g, &launch);
         for (unsigned l = 0; l < 64; l++)
@@ -433,20 +459,7 @@ static void memory_and_lanes(void **state)
             assert_int_equal(c[l], 2 * a[l]);
             assert_int_equal(b[l], a[l] + 5);
         }
-        for (unsigned l = 0; l < 64; l++)
-            a[l] = b[l] = l;
-        launch.kernel = "subtract";
-        t_gpu_run(&g, &launch);
-        for (unsigned l = 0; l < 64; l++) {
-            const uint32_t once = l < 20 ? l : l - 20;
-            assert_int_equal(c[l], l);
-            assert_int_equal(b[l], once);
-            assert_int_equal(c[l + 64], l);
-            assert_int_equal(c[l + 128], once);
-            assert_int_equal(c[l + 192], once < 20 ? 0 : once - 20);
-        }
-        for (unsigned l = 0; l < 64; l++)
-            a[l] = l * 2654435761u;
+        run_subtract(&g, &launch, a, b, c);
 
         const struct t_launch grid = {.kernel = "grid",
                                       .groups = {5, 3, 2},

@@ -146,6 +146,29 @@ static void check_result(const struct form *f, unsigned n, unsigned lanes, unsig
              want);
 }
 
+/* Draws C, 16 by 16, into c_words; c is what the instruction makes of it before it adds. */
+static void draw_c(const struct form *f, unsigned lanes, uint64_t *random, double c[16][16])
+{
+    const unsigned size = t_bits_of(f->d), words = 16 * 16 * size / lanes / 32;
+
+    for (unsigned i = 0; i < 16; i++)
+        for (unsigned j = 0; j < 16; j++) {
+            const int whole = (int)(t_random(random) % 65) - 32;
+            const _Float16 h = (_Float16)whole;
+            uint16_t u;
+            uint32_t x = f->d == I32 ? (uint32_t)whole : t_f32_bits((float)whole);
+            memcpy(&u, &h, 2);
+            if (f->d == I32 && strstr(f->builtin, ", true)"))
+                x = 0x7fffff00 + (uint32_t)(whole & 0xff);
+            x = f->d == F16 ? u : f->d == BF16 ? x >> 16 : x;
+            put(c_words, words, result_place(size, lanes, i, j), x);
+            c[i][j] = t_value_of(f->d, x, false);
+            c[i][j] = f->c_factor > 2    ? f->c_factor == 3 ? 1 : 4
+                      : f->c_factor == 2 ? fabs(c[i][j])
+                                         : f->c_factor * c[i][j];
+        }
+}
+
 static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key, bool special,
                        uint64_t *random)
 {
@@ -201,22 +224,7 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
         indices[l] = (indices[l] << key * set & mask) | ((uint32_t)t_random(random) & ~mask);
     }
     double c[16][16];
-    for (unsigned i = 0; i < 16; i++)
-        for (unsigned j = 0; j < 16; j++) {
-            const int whole = (int)(t_random(random) % 65) - 32;
-            const _Float16 h = (_Float16)whole;
-            uint16_t u;
-            uint32_t x = f->d == I32 ? (uint32_t)whole : t_f32_bits((float)whole);
-            memcpy(&u, &h, 2);
-            if (f->d == I32 && strstr(f->builtin, ", true)"))
-                x = 0x7fffff00 + (uint32_t)(whole & 0xff);
-            x = f->d == F16 ? u : f->d == BF16 ? x >> 16 : x;
-            put(c_words, dw, result_place(d_size, lanes, i, j), x);
-            c[i][j] = t_value_of(f->d, x, false);
-            c[i][j] = f->c_factor > 2    ? f->c_factor == 3 ? 1 : 4
-                      : f->c_factor == 2 ? fabs(c[i][j])
-                                         : f->c_factor * c[i][j];
-        }
+    draw_c(f, lanes, random, c);
     const struct t_buffer buffers[] = {{a_words, lanes * aw * 4, QUERN_SIM_READ, "a"},
                                        {b_words, lanes * bw * 4, QUERN_SIM_READ, "b"},
                                        {c_words, lanes * dw * 4, QUERN_SIM_READ, "c"},

@@ -52,20 +52,16 @@ static const char copies[] =
     "  SHARED u32x4 s[64]; *(u32x3 *)&s[LANE] = v; barrier(); u32x3 w = *(u32x3 *)&s[LANE];\n"
     "  c[LANE] = w.x + w.y * 3 + w.z * 5; }\n";
 
-static void copies_of_every_width(bool wave64, enum quern_sim_check check)
+/* Kernels that copy 64 values of each width by way of each kind of memory. */
+static void copy_by_every_way(struct t_gpu *g, uint8_t *a, uint8_t *c)
 {
     static const char *const places[] = {"direct", "flat", "lds", "flat_lds", "scratch"};
     static const struct {
         const char *name;
         unsigned bytes;
     } widths[] = {{"u8", 1}, {"i8", 1}, {"u16", 2}, {"u32", 4}, {"u64", 8}, {"u128", 16}};
-    uint8_t a[1024], c[1024];
-    struct t_gpu g;
     char name[32];
 
-    open_gpu(&g, wave64, check, copies);
-    for (unsigned n = 0; n < sizeof a; n++)
-        a[n] = (uint8_t)(n * 37 + n / 256);
     for (unsigned p = 0; p < 5; p++)
         for (unsigned k = 0; k < 6; k++) {
             const size_t bytes = 64u * widths[k].bytes;
@@ -74,11 +70,22 @@ static void copies_of_every_width(bool wave64, enum quern_sim_check check)
             snprintf(name, sizeof name, "%s_%s", places[p], widths[k].name);
             const struct t_launch launch = {
                 .kernel = name, .items = {64}, .buffers = buffers, .count = 2};
-            memset(c, 0, sizeof c);
-            t_gpu_run(&g, &launch);
+            memset(c, 0, bytes);
+            t_gpu_run(g, &launch);
             if (memcmp(a, c, bytes))
                 fail_msg("%s copies wrongly", name);
         }
+}
+
+static void copies_of_every_width(bool wave64, enum quern_sim_check check)
+{
+    uint8_t a[1024], c[1024];
+    struct t_gpu g;
+
+    open_gpu(&g, wave64, check, copies);
+    for (unsigned n = 0; n < sizeof a; n++)
+        a[n] = (uint8_t)(n * 37 + n / 256);
+    copy_by_every_way(&g, a, c);
     const struct t_buffer buffers[] = {{a, 1024, QUERN_SIM_READ, "a"},
                                        {c, 512, QUERN_SIM_WRITE, "c"}};
     struct t_launch launch = {.items = {64}, .buffers = buffers, .count = 2};

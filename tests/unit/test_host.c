@@ -80,7 +80,7 @@ static bool comes_down_to(int count)
     return descriptors_and_threads() == count;
 }
 
-/* Runs `body` in a child, which must end well, and in minutes. */
+/* Runs `body` in a child, which must end well. */
 static void in_child(void (*body)(void))
 {
     int status;
@@ -89,7 +89,7 @@ static void in_child(void (*body)(void))
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(240);
+        alarm(1800);
         body();
         _exit(0);
     }
@@ -256,7 +256,7 @@ static void first_process_body(void)
             mount("proc", "/proc", "proc", 0, NULL))
             _exit(77);
         T_MUST(getpid() == 1);
-        alarm(240);
+        alarm(1800);
         make_kernel("first");
         _exit(0);
     }

@@ -157,16 +157,14 @@ static void model_of(const struct quern_sim_profile *p, struct quern_sim_model *
 }
 
 /* gfx1151: 40 compute units of 2 SIMDs, so 3 workgroups and 6 waves a SIMD in the fullest. */
-static void rdna(void **state)
+static struct quern_sim_profile rdna_profile(void)
 {
-    struct quern_sim_insn wmma = {.executed = 4800, .cycles = 32};
-    struct quern_sim_traffic buffers[2] = {
+    static struct quern_sim_insn wmma = {.executed = 4800, .cycles = 32};
+    static struct quern_sim_traffic buffers[2] = {
         {.name = "b", .size = 1000000, .bytes_read = 5000000},
         {.name = "c", .size = 9000, .bytes_read = 100, .bytes_written = 9000}};
     struct quern_sim_profile p = profile_of("gfx1151", 32);
-    struct quern_sim_model m;
 
-    (void)state;
     p.insns = &wmma;
     p.insn_count = 1;
     p.buffers = buffers;
@@ -183,6 +181,15 @@ static void rdna(void **state)
     p.loading_waves = 240;
     p.prologue_cycles = 2400;
     p.bytes_in_flight = 240 * 512;
+    return p;
+}
+
+static void rdna(void **state)
+{
+    const struct quern_sim_profile p = rdna_profile();
+    struct quern_sim_model m;
+
+    (void)state;
     model_of(&p, &m);
     assert_string_equal(m.part, "Radeon 8060S");
     assert_int_equal(m.cus_busy, 40);
@@ -210,7 +217,14 @@ static void rdna(void **state)
     near(m.roof_percent, 100 * m.memory_us / m.total_us);
     near(m.operations, 32.0 * (double)p.issue_cycles);
     near(m.operations_per_us, 2900.0 * 40 * 64);
+}
 
+static void rdna_bounds(void **state)
+{
+    struct quern_sim_profile p = rdna_profile();
+    struct quern_sim_model m;
+
+    (void)state;
     /* with little to read, the matrix instructions that hold the issue are what bounds */
     p.buffer_count = 0;
     model_of(&p, &m);
@@ -302,6 +316,7 @@ int main(void)
         cmocka_unit_test(ports),
         cmocka_unit_test(grids),
         cmocka_unit_test(rdna),
+        cmocka_unit_test(rdna_bounds),
         cmocka_unit_test(cdna),
         cmocka_unit_test(names),
     };

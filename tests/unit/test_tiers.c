@@ -366,7 +366,7 @@ static quern_status wait_ready(quern_op *op)
 {
     quern_status status;
 
-    for (int i = 0; (status = quern_op_ready(op)) == QUERN_E_NOT_READY && i < 240000; i++)
+    for (int i = 0; (status = quern_op_ready(op)) == QUERN_E_NOT_READY && i < 1800000; i++)
         usleep(1000);
     return status;
 }
@@ -429,7 +429,7 @@ static void a_child_forked_meanwhile_is_well(void **state)
         const pid_t child = fork();
         if (child == 0) {
             quern_op *mine = NULL;
-            alarm(240);
+            alarm(1800);
             T_MUST(quern_op_ready(op) != QUERN_E_INTERNAL);
             T_MUST(quern_op_create(ctx, &problem, 1, &mine) == QUERN_OK);
             T_MUST(quern_op_ready(mine) == QUERN_OK);

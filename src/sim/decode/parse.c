@@ -358,6 +358,37 @@ static void count_operands(const char *list, unsigned *least, unsigned *most)
     }
 }
 
+/* An operand that is no value: a branch's label, a 16-bit constant, the operands that
+ * s_set_gpr_idx_on moves, a hardware register. False when the text is none of its kind. */
+static bool fill_other(const struct parser *p, char type, const char *text, uint64_t offset,
+                       struct insn *i, struct operand *o, struct parsed *parsed)
+{
+    static const char *const names[] = {"SRC0", "SRC1", "SRC2", "DST"};
+    char *end;
+
+    if (type == 'R')
+        return text_hardware_register(text, &i->offset);
+    if (type == 'L') {
+        const long value = strtol(text, &end, 0);
+        if (*end)
+            return false;
+        i->offset = (int32_t)((int64_t)offset + 4 + 4 * (int64_t)(int16_t)value);
+        parsed->branch = true;
+        if (o == &i->op[1])
+            o->value = p->guest + offset + 4;
+        return true;
+    }
+    o->kind = OPERAND_CONST;
+    o->type = 'I';
+    if (type == 'I') {
+        o->value = (uint64_t)(int64_t)(int16_t)strtol(text, &end, 0);
+        return !*end;
+    }
+    for (unsigned n = 0; n < 4; n++)
+        o->value |= (uint64_t)(strstr(text, names[n]) != NULL) << n;
+    return !strncmp(text, "gpr_idx(", 8);
+}
+
 static bool fill_operands(struct parser *p, const struct sim_row *row, const char *list,
                           const struct text_insn *t, uint64_t offset, struct insn *i,
                           struct parsed *parsed, unsigned *sources)
@@ -401,37 +432,10 @@ static bool fill_operands(struct parser *p, const struct sim_row *row, const cha
         const char *const text = t->operands[next++];
         if (type == 'e')
             i->flags |= INSN_WRITES_EXEC;
-        if (type == 'L') {
-            char *end;
-            const long value = strtol(text, &end, 0);
-            if (*end)
-                return false;
-            i->offset = (int32_t)((int64_t)offset + 4 + 4 * (int64_t)(int16_t)value);
-            parsed->branch = true;
-            if (place == 1)
-                i->op[1].value = p->guest + offset + 4;
-        } else if (type == 'I') {
-            char *end;
-            o->kind = OPERAND_CONST;
-            o->type = 'I';
-            o->value = (uint64_t)(int64_t)(int16_t)strtol(text, &end, 0);
-            if (*end)
-                return false;
-        } else if (type == 'G') {
-            static const char *const names[] = {"SRC0", "SRC1", "SRC2", "DST"};
-            if (strncmp(text, "gpr_idx(", 8))
-                return false;
-            o->kind = OPERAND_CONST;
-            o->type = 'I';
-            for (unsigned n = 0; n < 4; n++)
-                o->value |= (uint64_t)(strstr(text, names[n]) != NULL) << n;
-        } else if (type == 'R') {
-            if (!text_hardware_register(text, &i->offset))
-                return false;
-        } else if (!parse_operand(p, row, text, type == 'v' ? 'u' : type, dst, width != 0, o,
-                                  parsed)) {
+        if (strchr("LIGR", type) ? !fill_other(p, type, text, offset, i, o, parsed)
+                                 : !parse_operand(p, row, text, type == 'v' ? 'u' : type, dst,
+                                                  width != 0, o, parsed))
             return false;
-        }
         if (dst)
             o->mods |= MOD_DST;
         if (dst && o->kind == OPERAND_SGPR && o->reg <= S_EXEC + 1 && o->reg + o->words > S_EXEC)

@@ -172,7 +172,7 @@ static void *compile_some(void *next)
 static quern_status compile_all(void)
 {
     const struct compiler_config config = {.worker_path = t_worker_path(), .jobs = 2,
-                                           .deadline_ms = 300000};
+                                           .deadline_ms = 3600000};
     const quern_status status = compiler_open(&config, &compiler);
     unsigned next = 0;
     pthread_t thread;

@@ -377,6 +377,37 @@ static uint64_t scalar_mask(const struct wave *s, const struct operand *o)
     return s->s[o->reg] | (o->words > 1 ? (uint64_t)s->s[o->reg + 1] << 32 : 0);
 }
 
+/* The mask of a row of UNDEF_MOVE_*: its body, run on the masks ma and mb of its sources in place
+ * of those that it moves. All bits where the other source, which says how far, has undefined
+ * ones. */
+static uint64_t move_masks(struct wave *w, const struct insn *i, const struct sim_row *row,
+                           uint64_t ma, uint64_t mb)
+{
+    static const uint8_t moved[] = {1, 2, 3, 5};
+    struct wave *const s = &w->shadow->w;
+    struct insn m = on_masks(i, true, true);
+
+    follow_exec(w);
+    for (unsigned n = 1; n < 3; n++)
+        if (!(moved[row->undef - UNDEF_MOVE_1] >> (n - 1) & 1)) {
+            m.op[n] = i->op[n];
+            if (i->op[n].kind == OPERAND_SGPR) {
+                m.op[n].reg = (uint16_t)(S_SPARE + 2 * n);
+                s->s[m.op[n].reg] = w->s[i->op[n].reg];
+                s->s[m.op[n].reg + 1] = w->s[i->op[n].reg + 1];
+            }
+        } else if (m.op[n].kind == OPERAND_CONST) {
+            m.op[n].value = 0;
+        }
+    /* into a spare register, which may be as wide as the destination */
+    m.op[0].reg = S_SPARE + 6;
+    m.body = row->body;
+    m.body(s, &m);
+    if ((row->undef == UNDEF_MOVE_1 && mb) || (row->undef == UNDEF_MOVE_2 && ma))
+        return ~(uint64_t)0;
+    return s->s[S_SPARE + 6] | (uint64_t)s->s[S_SPARE + 7] << 32;
+}
+
 const struct insn *through_scalar(struct wave *w, const struct insn *i, const struct sim_row *row)
 {
     struct shadow_wave *const sw = w->shadow;
@@ -422,32 +453,10 @@ const struct insn *through_scalar(struct wave *w, const struct insn *i, const st
     case UNDEF_MOVE_1:
     case UNDEF_MOVE_2:
     case UNDEF_MOVE_12:
-    case UNDEF_MOVE_13: {
-        static const uint8_t moved[] = {1, 2, 3, 5};
-        struct insn m = on_masks(i, true, true);
-        follow_exec(w);
-        for (unsigned n = 1; n < 3; n++)
-            if (!(moved[row->undef - UNDEF_MOVE_1] >> (n - 1) & 1)) {
-                m.op[n] = i->op[n];
-                if (i->op[n].kind == OPERAND_SGPR) {
-                    m.op[n].reg = (uint16_t)(S_SPARE + 2 * n);
-                    s->s[m.op[n].reg] = w->s[i->op[n].reg];
-                    s->s[m.op[n].reg + 1] = w->s[i->op[n].reg + 1];
-                }
-            } else if (m.op[n].kind == OPERAND_CONST) {
-                m.op[n].value = 0;
-            }
-        const uint64_t control = row->undef == UNDEF_MOVE_1   ? mb
-                                 : row->undef == UNDEF_MOVE_2 ? ma
-                                                              : 0;
-        /* into a spare register, which may be as wide as the destination */
-        m.op[0].reg = S_SPARE + 6;
-        m.body = row->body;
-        m.body(s, &m);
-        r = control ? ~(uint64_t)0 : s->s[S_SPARE + 6] | (uint64_t)s->s[S_SPARE + 7] << 32;
+    case UNDEF_MOVE_13:
+        r = move_masks(w, i, row, ma, mb);
         new_scc = r != 0;
         break;
-    }
     case UNDEF_EXEC: {
         /* only bits that the operation can let through; an and-type one lets none outside EXEC */
         const uint64_t e = exec_bits(w);
