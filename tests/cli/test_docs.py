@@ -14,6 +14,7 @@ from conftest import COMMAND, SANITIZED, TOP, clean_environment
 
 BUILD = COMMAND.parents[1]
 FAKEHIP = BUILD / "lib" / "fakehip"
+PAGES = [*TOP.glob("*.md"), *(TOP / "docs").rglob("*.md")]
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_the_prewarm_guide(shell):
 def test_files_that_pages_name_exist():
     """`src/plan/plan.c`; `*` stands for several, and a name in capitals for any."""
     bad = []
-    for page in [TOP / "README.md", *(TOP / "docs").rglob("*.md")]:
+    for page in PAGES:
         for name in re.findall(r"`((?:src|tools|templates|tests|include|examples|cache)/[^`\s]+)`",
                                page.read_text()):
             pattern = re.sub(r"\bNAME\b|_NAME\b", "*", name).rstrip("/")
@@ -64,7 +65,7 @@ def test_files_that_pages_name_exist():
 def test_links_between_pages_lead_somewhere():
     """Files, and headings where a link names one."""
     bad = []
-    for page in [TOP / "README.md", *(TOP / "docs").rglob("*.md"), TOP / "tools/python/README.md"]:
+    for page in [*PAGES, TOP / "tools/python/README.md"]:
         text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
         for link in re.findall(r"\]\(([^)\s]+)\)", text):
             path, _, heading = link.partition("#")
