@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * The pool of worker processes: starting, giving work, ends and pauses. This file is long because a
+ * worker's life is one state machine under one lock, and every way out of a state has to be seen
+ * beside the others.
+ */
 #include "compile/pool.h"
 
 #include "base/hash.h"

@@ -26,6 +26,69 @@ static quern_status number(struct msgpack *m, unsigned bytes, uint64_t *value)
     return QUERN_OK;
 }
 
+/* What follows a type byte of 0xc0 to 0xdf: the value, or its length. */
+static quern_status read_long(struct msgpack *m, unsigned tag, struct value *v)
+{
+    switch (tag) {
+    case 0xc0: /* nil */
+        return QUERN_OK;
+    case 0xc2:
+    case 0xc3:
+        v->kind = KIND_BOOL;
+        v->number = tag & 1;
+        return QUERN_OK;
+    case 0xc4: /* bin 8, 16, 32 */
+    case 0xc5:
+    case 0xc6:
+        return number(m, 1u << (tag - 0xc4), &v->bytes);
+    case 0xc7: /* ext 8, 16, 32: a type byte before the content */
+    case 0xc8:
+    case 0xc9:
+        TRY(number(m, 1u << (tag - 0xc7), &v->bytes));
+        v->bytes++;
+        return QUERN_OK;
+    case 0xca: /* float 32, 64 */
+    case 0xcb:
+        v->bytes = tag == 0xca ? 4 : 8;
+        return QUERN_OK;
+    case 0xcc: /* uint 8, 16, 32, 64 */
+    case 0xcd:
+    case 0xce:
+    case 0xcf:
+        v->kind = KIND_UINT;
+        return number(m, 1u << (tag - 0xcc), &v->number);
+    case 0xd0: /* int 8, 16, 32, 64: a positive value may be written so too */
+    case 0xd1:
+    case 0xd2:
+    case 0xd3: {
+        const unsigned bytes = 1u << (tag - 0xd0);
+        TRY(number(m, bytes, &v->number));
+        v->kind = v->number >> (8 * bytes - 1) ? KIND_NEGATIVE : KIND_UINT;
+        return QUERN_OK;
+    }
+    case 0xd4: /* fixext 1, 2, 4, 8, 16 */
+    case 0xd5:
+    case 0xd6:
+    case 0xd7:
+    case 0xd8:
+        v->bytes = 1 + ((uint64_t)1 << (tag - 0xd4));
+        return QUERN_OK;
+    case 0xd9: /* str 8, 16, 32 */
+    case 0xda:
+    case 0xdb:
+        v->kind = KIND_STRING;
+        return number(m, 1u << (tag - 0xd9), &v->bytes);
+    case 0xdc: /* array and map 16, 32 */
+    case 0xdd:
+    case 0xde:
+    case 0xdf:
+        v->kind = tag < 0xde ? KIND_ARRAY : KIND_MAP;
+        return number(m, tag & 1 ? 4 : 2, &v->number);
+    default:
+        FAIL(QUERN_E_OBJECT, "the metadata hold a byte %#x where a value begins", tag);
+    }
+}
+
 /* A type byte, its length or value, and for a string or blob the check that its content is there.
  */
 static quern_status head(struct msgpack *m, struct value *v)
@@ -49,72 +112,7 @@ static quern_status head(struct msgpack *m, struct value *v)
     } else if (tag >= 0xe0) {
         v->kind = KIND_NEGATIVE;
     } else {
-        switch (tag) {
-        case 0xc0: /* nil */
-            break;
-        case 0xc2:
-        case 0xc3:
-            v->kind = KIND_BOOL;
-            v->number = tag & 1;
-            break;
-        case 0xc4: /* bin 8, 16, 32 */
-        case 0xc5:
-        case 0xc6:
-            TRY(number(m, 1u << (tag - 0xc4), &v->bytes));
-            break;
-        case 0xc7: /* ext 8, 16, 32: a type byte before the content */
-        case 0xc8:
-        case 0xc9:
-            TRY(number(m, 1u << (tag - 0xc7), &v->bytes));
-            v->bytes++;
-            break;
-        case 0xca:
-        case 0xcb:
-            v->bytes = tag == 0xca ? 4 : 8;
-            break;
-        case 0xcc: /* uint 8, 16, 32, 64 */
-        case 0xcd:
-        case 0xce:
-        case 0xcf:
-            v->kind = KIND_UINT;
-            TRY(number(m, 1u << (tag - 0xcc), &v->number));
-            break;
-        case 0xd0: /* int 8, 16, 32, 64: a positive value may be written so too */
-        case 0xd1:
-        case 0xd2:
-        case 0xd3: {
-            const unsigned bytes = 1u << (tag - 0xd0);
-            TRY(number(m, bytes, &v->number));
-            v->kind = v->number >> (8 * bytes - 1) ? KIND_NEGATIVE : KIND_UINT;
-            break;
-        }
-        case 0xd4: /* fixext 1, 2, 4, 8, 16 */
-        case 0xd5:
-        case 0xd6:
-        case 0xd7:
-        case 0xd8:
-            v->bytes = 1 + ((uint64_t)1 << (tag - 0xd4));
-            break;
-        case 0xd9: /* str 8, 16, 32 */
-        case 0xda:
-        case 0xdb:
-            v->kind = KIND_STRING;
-            TRY(number(m, 1u << (tag - 0xd9), &v->bytes));
-            break;
-        case 0xdc:
-        case 0xdd:
-            v->kind = KIND_ARRAY;
-            TRY(number(m, tag == 0xdc ? 2 : 4, &v->number));
-            break;
-        case 0xde:
-        case 0xdf:
-            v->kind = KIND_MAP;
-            TRY(number(m, tag == 0xde ? 2 : 4, &v->number));
-            break;
-        default:
-            FAIL(QUERN_E_OBJECT, "the metadata hold a byte %#x where a value begins",
-                 (unsigned)tag);
-        }
+        TRY(read_long(m, (unsigned)tag, v));
     }
     FAIL_IF(v->bytes > (uint64_t)(m->end - m->at), QUERN_E_OBJECT,
             "the metadata end inside a value: %llu bytes wanted, %zu left",

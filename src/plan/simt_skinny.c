@@ -3,6 +3,9 @@
  * Candidates and instruction counts of the family simt_skinny. The counts follow the template
  * (templates/family/simt_skinny.hip) and were fitted to code that hipRTC 6.4.3 made of it;
  * cost_model.c makes a choice of them.
+ *
+ * This file is long because a shape's registers, LDS, instructions and waits are counted from the
+ * same walk over A and W, which every count has to follow.
  */
 #include "plan/args.h"
 #include "plan/explain.h"

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * Problems: reading one from words, checking it, printing its one canonical form. This file is long
+ * because each word of a problem is read, checked and printed by the same tables.
+ */
 #include "problem/problem.h"
 
 #include "base/extensible.h"

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""config.json of Hugging Face models: which layers they have, and how each is quantised."""
+"""config.json of Hugging Face models: which layers they have, and how each is quantised.
+
+This file is long because it holds the configurations of many checkpoints, and what each must be
+read as.
+"""
 
 import json
 import re

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The HIP device, on a HIP runtime of software GPUs: two that run, one that does not, one that
- * quern does not list. */
+/*
+ * The HIP device, on a HIP runtime of software GPUs: two that run, one that does not, one that
+ * quern does not list.
+ *
+ * This file is long because a device has many calls, and each is tried on the same fake runtime.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

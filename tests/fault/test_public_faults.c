@@ -5,6 +5,8 @@
  * context does its work afterwards. Where a worker is started, at some of the calls here and at all
  * in test_public_faults_long.c, where each error lasts for ever once, here two of them. (The
  * store's own operations: test_store_faults.c; the worker's: test_worker_host.c.)
+ *
+ * This file is long because each public function has its own scenario of failing calls.
  */
 #include "t_context.h"
 #include "t_faults.h"

@@ -2,6 +2,8 @@
 /*
  * The store when calls fail: every operating system call of every operation, in turn, with every
  * error, once and for ever. A fault may cost a miss or an entry, never more.
+ *
+ * This file is long because each operation of the store has its own scenario of failing calls.
  */
 #include "base/os.h"
 #include "store/internal.h"

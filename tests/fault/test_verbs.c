@@ -5,6 +5,8 @@
  * half a file; and the same command works afterwards. Here at some of the calls with some of the
  * errors; in test_verbs_long.c at all: with each error where no worker is started, with one after
  * another where that takes its time.
+ *
+ * This file is long because each verb has its own files, and its own scenario of failing calls.
  */
 #include "t_context.h"
 #include "t_paths.h"

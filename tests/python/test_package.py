@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The Python package: built by `make wheel`, installed by pip, used on software GPUs and on a HIP
-runtime of software GPUs."""
+runtime of software GPUs.
+
+This file is long because all of the package's modules are tried on one build of it.
+"""
 
 import ctypes
 import gc

@@ -4,6 +4,9 @@
  * special operands against a formula written from AMD's ISA documents (every/vector.inc and
  * every/scalar.inc; comparisons are made here). every/targets.inc says which assembler takes which
  * form; `test_sim_every --targets` writes that file anew.
+ *
+ * This file is long because one program draws inputs, builds kernels and compares results for every
+ * instruction.
  */
 #include <stdarg.h>
 #include <stddef.h>

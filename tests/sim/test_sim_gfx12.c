@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What gfx12 has beyond gfx11, written in assembly and compared with formulas in C that share no
- * code with the software GPU; and its barriers in two parts. Matrices: test_sim_matrix12.c. */
+/*
+ * What gfx12 has beyond gfx11, written in assembly and compared with formulas in C that share no
+ * code with the software GPU; and its barriers in two parts. Matrices: test_sim_matrix12.c.
+ *
+ * This file is long because it holds the source of a kernel for each thing that only gfx12 has.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

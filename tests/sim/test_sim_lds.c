@@ -7,6 +7,9 @@
  * XT hinder one another (nod-ai/amd-shark-ai, docs/empirical-lds; HazyResearch's HipKittens,
  * analysis/paper_experiments/phases, for writes and 96 bits). Transposing reads of gfx950, and
  * exchanges of two values at once.
+ *
+ * This file is long because it has many patterns of addresses, each with the passes that it
+ * takes.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads, stores and atomics of every width and place, launch geometry, constants, and what is
- * counted. */
+/*
+ * Loads, stores and atomics of every width and place, launch geometry, constants, and what is
+ * counted.
+ *
+ * This file is long because it holds the source of a kernel for each kind of memory and each width.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

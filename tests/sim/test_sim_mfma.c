@@ -3,6 +3,8 @@
  * Matrix instructions of gfx9 against their formula. Where lanes hold the elements is said here by
  * lane and place, for each shape, as AMD's documents do; the software GPU goes the other way. Sums
  * are those of docs/sim.md: k upward, each step rounded once.
+ *
+ * This file is long because it computes every form of MFMA a second time.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -3,6 +3,8 @@
  * Offload bundles: plain, compressed, in rows and inside a host's file; then files that are cut,
  * flipped, made up or greedy. A refusal must be QUERN_E_OBJECT with a sentence; what is accepted
  * must lie inside memory that is there.
+ *
+ * This file is long because it makes bundles of every kind and damages each of their fields.
  */
 #include "base/os.h"
 #include "base/str.h"

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The public way through the library, on the software GPU: create, launch, prewarm, verify. */
+/*
+ * The public way through the library, on the software GPU: create, launch, prewarm, verify.
+ *
+ * This file is long because the public functions of ops, launches and contexts are tried in one
+ * program, on one compiler.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Bundles: what goes in comes out, in the same bytes always, and damage is never served. */
+/*
+ * Bundles: what goes in comes out, in the same bytes always, and damage is never served.
+ *
+ * This file is long because it makes bundles of every kind and damages each of their fields.
+ */
 #include "base/os.h"
 #include "object/le.h"
 #include "store/internal.h"

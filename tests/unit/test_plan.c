@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Plans: which problems are taken, that every row of A and of W is covered exactly once, that
- * shapes fit the target, and what explain says. */
+/*
+ * Plans: which problems are taken, that every row of A and of W is covered exactly once, that
+ * shapes fit the target, and what explain says.
+ *
+ * This file is long because it has the choices and the counts of every family, beside the
+ * measurements that they were fitted to.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

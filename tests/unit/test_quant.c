@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* CPU arithmetic: conversions, bitsandbytes' 4-bit quantiser against its own answers, test
- * operands. Run from the top of the tree. */
+/*
+ * CPU arithmetic: conversions, bitsandbytes' 4-bit quantiser against its own answers, test
+ * operands. Run from the top of the tree.
+ *
+ * This file is long because it has every format of weights, each against a definition of its own.
+ */
 #include "base/os.h"
 #include "quant/quant.h"
 

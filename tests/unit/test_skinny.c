@@ -4,6 +4,8 @@
  * target, in full checking mode (test_skinny_long.c has all of them), for data that is not random,
  * and for infinities and NaN. Results may be off by the rounding of the largest one, which is less
  * than eps · sqrt(K) allows for data of unit scale.
+ *
+ * This file is long because it has the kernels of every type of weights that the family serves.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -25,6 +25,9 @@
  * Names are those of the checkpoint, in which fused layers are apart; engines' names of the whole
  * are known where names are compared as they are. A fused layer whose parts are not quantised alike
  * is planned in parts: vLLM refuses such a model.
+ *
+ * This file is long because each quant_method has members of its own, and what one means depends on
+ * how the others are read.
  */
 #include "model/hf_quantisation.h"
 #include "command/options.h"

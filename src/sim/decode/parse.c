@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * From LLVM's text of an instruction to struct insn; parse.h says how. This file is long because
+ * the grammar's kinds of operand, constants and modifiers all fill the same structure, and a new
+ * one has to be told from each of the others.
+ */
 #include "sim/decode/parse.h"
 #include "sim/decode/text.h"
 #include "sim/number/number.h"

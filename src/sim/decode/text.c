@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * The words of LLVM's AMDGPU assembly; text.h says what they are. This file is long because it
+ * holds the names of all registers, modifiers and special operands of every instruction set, which
+ * share their readers.
+ */
 #include "sim/decode/text.h"
 #include "sim/wave.h"
 

@@ -3,6 +3,9 @@
  * LDS instructions: rows in exec_lds.def, swaps here; where their lanes go, and how many passes it
  * takes. Lane exchanges through LDS hardware (bpermute and its like) touch no memory and are in
  * exec_cross.c.
+ *
+ * This file is long because where lanes go, what the banks make of it and what is then read and
+ * written go by the same addresses.
  */
 #include "sim/launch.h"
 #include "sim/exec/track.h"

@@ -2,6 +2,9 @@
 /*
  * Number formats. Everything here is branch-free where lane loops use it, so that compilers turn it
  * into vector code, and gives the same bits with every instruction set.
+ *
+ * This file is long because every format has its conversions with and without the host's
+ * instructions, and those two must be read side by side.
  */
 #ifndef QUERN_SIM_NUMBER_H
 #define QUERN_SIM_NUMBER_H

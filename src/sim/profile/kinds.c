@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Profiles of launches: of every workgroup, or of one workgroup of each kind. */
+/*
+ * Profiles of launches: of every workgroup, or of one workgroup of each kind. This file is long
+ * because finding the kinds, checking them and scaling counts by them share one description of the
+ * grid.
+ */
 #include "base/os.h"
 #include "sim/profile/profile.h"
 #include "target/rates.h"

@@ -2,6 +2,9 @@
 /*
  * Control flow that differs from lane to lane: loops with trip counts of the lane's own, early
  * returns, switches, state machines, local arrays indexed at run time, calls.
+ *
+ * This file is long because it is a list of programs, each of which is run on the CPU and on the
+ * software GPU.
  */
 
 FUNCTION2(u32, sum_to_count, u32, a, small, n)

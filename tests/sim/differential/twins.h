@@ -3,6 +3,9 @@
  * What single GPU instructions do, in plain C, from the instruction set manuals and IEEE 754: the
  * twins of the builtins that gpu_side.h maps the same names to. They share nothing with the
  * software GPU, whose second opinion they are; clarity goes before speed.
+ *
+ * This file is long because it is a list of functions that both sides have, one for each sort of
+ * instruction.
  */
 #ifndef DIFFERENTIAL_TWINS_H
 #define DIFFERENTIAL_TWINS_H

@@ -3,6 +3,8 @@
  * What the formulas of vector.inc and scalar.inc are written with: the bits of an operand as a
  * number, numbers as bits, and the longer definitions of AMD's ISA documents. Shares no code with
  * the software GPU.
+ *
+ * This file is long because it has a formula for every instruction of the software GPU.
  */
 #ifndef EVERY_FORMULAS_H
 #define EVERY_FORMULAS_H

@@ -4,6 +4,9 @@
  * element of A, B, C and D stands (lane, place in the lane's registers) is said in one place;
  * unpacking, arithmetic, packing and the full check go through it. Sums go over k upward, each step
  * a fused multiply-add in f32.
+ *
+ * This file is long because each type of element has its own unpacking, arithmetic and masks, all
+ * of them written against the one statement of where elements stand.
  */
 #include "sim/exec/wave/exec_masks.h"
 #include "sim/exec/wave/matrix_rows.h"
