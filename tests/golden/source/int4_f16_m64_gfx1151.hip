@@ -141,6 +141,14 @@ DEVICE u32 opaque(u32 value)
     return value;
 }
 
+// The same of a value that all lanes share, in a scalar register: for constants that an instruction
+// should take from there instead of what the compiler would make of them.
+template <class T> DEVICE T opaque_scalar(T value)
+{
+    asm("" : "+s"(value));
+    return value;
+}
+
 // One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
 // pass by the caches, which are better used for A.
 template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from)
@@ -500,12 +508,14 @@ DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
 }
 
 // Two words shifted right by one instruction: the second word's bits that enter the first are none
-// that a mask of the decoder lets through.
+// that a mask of the decoder lets through. The compiler would see that and shift each word by
+// itself, so it is not told by how much they are shifted. It does have to know the instruction:
+// into assembly it counts no wait states, and an MFMA that is still writing the registers that the
+// allocator gives to the result would overwrite it.
 template <u32 BITS> DEVICE void shift_words(const u32 (&words)[2], u32 (&to)[2])
 {
-    u32x2 shifted;
-    asm("v_lshrrev_b64 %0, %1, %2" : "=v"(shifted) : "n"(BITS), "v"(u32x2{words[0], words[1]}));
-    to[0] = shifted.x, to[1] = shifted.y;
+    const u64 shifted = ((u64)words[1] << 32 | words[0]) >> opaque_scalar(BITS);
+    to[0] = (u32)shifted, to[1] = (u32)(shifted >> 32);
 }
 
 // Two words by 9 (f16) or 11 instructions, where 64 bits are shifted as fast as 32.
@@ -776,34 +786,31 @@ struct code_bytes {
 };
 DEVICE code_bytes bytes_of(u32 word)
 {
-    if constexpr (BY_SIXTEENTHS) {
-        const u32 turned = word ^ 0x88888888;
-        return {turned, turned >> 4};
-    }
     code_bytes c = {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f};
+    if constexpr (BY_SIXTEENTHS) {
+        c.even = word ^ 0x88888888;
+        computed(c.even);
+        c.odd = c.even >> 4;
+    }
     computed(c.even);
     computed(c.odd);
     return c;
 }
+// Sixteenths of the signed number in the four low bits: a conversion that the compiler must know,
+// as it counts no wait states between a matrix instruction and assembly. One that does not know it
+// (before LLVM 21) makes the same value of two shifts, a conversion and a product.
+DEVICE float sixteenths(u32 nibble)
+{
+#if __has_builtin(__builtin_amdgcn_cvt_off_f32_i4)
+    return __builtin_amdgcn_cvt_off_f32_i4(nibble);
+#else
+    return (float)((int)(nibble << 28) >> 28) * 0.0625f;
+#endif
+}
 DEVICE float code_of(u32 bytes, u32 byte)
 {
-    if constexpr (BY_SIXTEENTHS) {
-        float code;
-#define FROM_BYTE(n)                                                                               \
-    asm("v_cvt_off_f32_i4_sdwa %0, %1 dst_unused:UNUSED_PAD src0_sel:BYTE_" #n                     \
-        : "=v"(code) : "v"(bytes))
-        if (byte == 0)
-            FROM_BYTE(0);
-        else if (byte == 1)
-            FROM_BYTE(1);
-        else if (byte == 2)
-            FROM_BYTE(2);
-        else
-            FROM_BYTE(3);
-#undef FROM_BYTE
-        return code;
-    }
-    return (float)(bytes >> 8 * byte & 0xff);
+    const u32 one = bytes >> 8 * byte & 0xff; // which the conversion selects
+    return BY_SIXTEENTHS ? sixteenths(one) : (float)one;
 }
 DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
 {
@@ -839,11 +846,8 @@ template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
 {
     const float low = value.x, high = value.y;
 #if HAS_CVT_PK_BF16
-    if constexpr (!CUT) {
-        u32 pair;
-        asm("v_cvt_pk_bf16_f32 %0, %1, %2" : "=v"(pair) : "v"(low), "v"(high));
-        return pair;
-    }
+    if constexpr (!CUT) // one instruction
+        return __builtin_bit_cast(u32, __builtin_convertvector(value, bf16x2));
 #endif
     u32 l = __builtin_bit_cast(u32, low), h = __builtin_bit_cast(u32, high);
     if constexpr (!CUT) {
@@ -853,15 +857,16 @@ template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
     return __builtin_amdgcn_perm(h, l, 0x07060302);
 }
 
-// Half `half` of a pair of f16, plus `to`, in f32.
+// Half `half` of a pair of f16, plus `to`, in f32. The product with one, which makes it an
+// instruction for mixed types, is hidden from the compiler, and so is each sum from the next, or
+// two of them would become one packed addition behind two conversions.
 DEVICE float mix(u32 pair, u32 half, float to)
 {
-    float sum;
-    if (half)
-        asm("v_fma_mix_f32 %0, %1, 1.0, %2 op_sel:[1,0,0] op_sel_hi:[1,0,0]"
-            : "=v"(sum) : "v"(pair), "v"(to));
-    else
-        asm("v_fma_mix_f32 %0, %1, 1.0, %2 op_sel_hi:[1,0,0]" : "=v"(sum) : "v"(pair), "v"(to));
+    const f16x2 both = __builtin_bit_cast(f16x2, pair);
+    const f16 one_half = half ? both.y : both.x;
+    float sum = __builtin_fmaf((float)one_half, opaque_scalar(1.0f), to);
+
+    computed(sum);
     return sum;
 }
 DEVICE decoder make_mix_decoder() { return {opaque(0x64006400), opaque(0x54005400)}; }

@@ -132,6 +132,14 @@ DEVICE u32 opaque(u32 value)
     return value;
 }
 
+// The same of a value that all lanes share, in a scalar register: for constants that an instruction
+// should take from there instead of what the compiler would make of them.
+template <class T> DEVICE T opaque_scalar(T value)
+{
+    asm("" : "+s"(value));
+    return value;
+}
+
 // One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
 // pass by the caches, which are better used for A.
 template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from)
@@ -292,12 +300,14 @@ DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
 }
 
 // Two words shifted right by one instruction: the second word's bits that enter the first are none
-// that a mask of the decoder lets through.
+// that a mask of the decoder lets through. The compiler would see that and shift each word by
+// itself, so it is not told by how much they are shifted. It does have to know the instruction:
+// into assembly it counts no wait states, and an MFMA that is still writing the registers that the
+// allocator gives to the result would overwrite it.
 template <u32 BITS> DEVICE void shift_words(const u32 (&words)[2], u32 (&to)[2])
 {
-    u32x2 shifted;
-    asm("v_lshrrev_b64 %0, %1, %2" : "=v"(shifted) : "n"(BITS), "v"(u32x2{words[0], words[1]}));
-    to[0] = shifted.x, to[1] = shifted.y;
+    const u64 shifted = ((u64)words[1] << 32 | words[0]) >> opaque_scalar(BITS);
+    to[0] = (u32)shifted, to[1] = (u32)(shifted >> 32);
 }
 
 // Two words by 9 (f16) or 11 instructions, where 64 bits are shifted as fast as 32.

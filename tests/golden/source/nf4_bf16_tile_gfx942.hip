@@ -127,6 +127,14 @@ DEVICE u32 opaque(u32 value)
     return value;
 }
 
+// The same of a value that all lanes share, in a scalar register: for constants that an instruction
+// should take from there instead of what the compiler would make of them.
+template <class T> DEVICE T opaque_scalar(T value)
+{
+    asm("" : "+s"(value));
+    return value;
+}
+
 // One weight load of 4, 8 or 16 bytes as the dwords it is made of. Weights that are used only once
 // pass by the caches, which are better used for A.
 template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from)
