@@ -172,9 +172,15 @@ void gen_options(const struct plan *plan, struct str *options)
 {
     /* freestanding: no header and no device library, which are most of a compile */
     str_add(options, "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n-std=c++17\n");
+    /* the newest that loaders of all of ROCm 6 and 7 accept; compilers' own choice differs */
+    str_add(options, "-mcode-object-version=5\n");
     /* a workgroup stays in one compute unit, next to its LDS and its first-level cache */
     if (plan->target->wgp)
         str_add(options, "-mcumode\n");
+    /* LLVM 21 uses one half of a register while a load of the other half is under way, which on
+     * RDNA 3 disturbs it (LLVM 22 waits for the load). No halves, no such loads. */
+    if (plan->target->capabilities & CAP_D16_CLOBBERS)
+        str_add(options, "-Xclang\n-target-feature\n-Xclang\n-real-true16\n");
     /* Kernels by table name each load and each address once: two searches of LLVM for what is there
      * twice find nothing to change in them, nor in fp8 that becomes f16, and take a tenth of the
      * compile. Others gain by them. */

@@ -12,7 +12,9 @@
  *
  * capabilities: by compiling each instruction with clang 22 for each target; FLUSHES_HALVES, of
  * MI200: "Numerical accuracy" in PyTorch's documentation. DPP_INTERLOCK: gfx9 wants two wait states
- * between a vector instruction and DPP that reads its result (LLVM's FeatureNoDataDepHazard).
+ * between a vector instruction and DPP that reads its result (LLVM's FeatureNoDataDepHazard). D16_CLOBBERS, of
+ * RDNA 3: LLVM's feature d16-write-vgpr32 (llvm/llvm-project, pull request 157795: "VMEM access on
+ * hi/lo half could interfere the other half").
  *
  * What a wave starts with: "Initial Kernel Execution State" in LLVM's AMDGPUUsage; vgpr_unit: its
  * table of compute_pgm_rsrc1. keeps_halves: LLVM's zeroesHigh16BitsOfDest.
@@ -36,7 +38,7 @@
  */
 #define CAPS_RDNA2  (CAP_DOT2_F32_F16 | CAP_ROW_XMASK | CAP_DPP_INTERLOCK | CAP_VOP3_LITERAL)
 #define CAPS_RDNA3  (CAPS_RDNA2 | CAP_DOT2_F32_BF16 | CAP_DOT2_BF16_BF16 | CAP_VOPD)
-#define CAPS_GFX11  (CAPS_RDNA3 | CAP_VOPD_DOT2_F16 | CAP_WMMA_256B)
+#define CAPS_GFX11  (CAPS_RDNA3 | CAP_VOPD_DOT2_F16 | CAP_WMMA_256B | CAP_D16_CLOBBERS)
 #define CAPS_FP8    (CAP_DOT4_F32_FP8 | CAP_FP8_CVT)
 #define CAPS_GFX12  (CAPS_RDNA3 | CAP_WMMA_128B | CAPS_FP8 | CAP_SPLIT_BARRIER)
 #define CAPS_GCN    (CAP_DOT2_F32_F16 | CAP_ROW_BCAST | CAP_SDWA)

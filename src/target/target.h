@@ -43,7 +43,8 @@
     X(ROW_BCAST, row_bcast, "DPP row_bcast15 and row_bcast31")                                     \
     X(DPP_INTERLOCK, dpp_interlock, "DPP reads what the instruction before it wrote")              \
     X(SPLIT_BARRIER, split_barrier, "barriers of a signal and a wait, a counter for LDS alone")    \
-    X(FLUSHES_HALVES, flushes_halves, "dots and matrices take 16-bit denormals for zeros")
+    X(FLUSHES_HALVES, flushes_halves, "dots and matrices take 16-bit denormals for zeros")         \
+    X(D16_CLOBBERS, d16_clobbers, "a load of half of a register disturbs the other half")
 
 enum target_capability_bit {
 #define TARGET_BIT(NAME, word, meaning) TARGET_BIT_##NAME,

@@ -97,6 +97,7 @@ static void add_line(struct str *table, quern_ctx *ctx, const char *text, int m)
     assert_int_equal(object_parse(info.object, info.object_bytes, &object), QUERN_OK);
     const struct object_kernel *const k = object_kernel(&object, info.symbol);
     assert_non_null(k);
+    assert_int_equal(object.code_object_version, 5); /* what loaders of ROCm 6.0 and 6.1 accept */
     if (k->scratch_bytes || k->vgpr_spills || k->sgpr_spills)
         fail_msg("%s on %s spills", info.symbol, object.target->name);
     t_each_instruction(ctx, &info, count_one, &instructions);
