@@ -8,13 +8,13 @@ grep -HnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' \
     $(find include src tools examples -name '*.[ch]') |
     awk -F: -v tools=" $(cd tools && echo */) " '
 BEGIN {
-    rooms = "base target problem object plan gen compile store sim device quant dispatch"
+    rooms = "base target problem object plan gen compile store sim lint device quant dispatch"
     may["base"] = may["target"] = may["problem"] = " "
     may["object"] = may["compile"] = " target "
     may["plan"] = " target problem "
     may["gen"] = " target problem plan "
     may["store"] = may["sim"] = " object target "
-    may["device"] = " object target sim "
+    may["device"] = may["lint"] = " object target sim "
     may["quant"] = " problem "
     may["dispatch"] = " " rooms " "
 }

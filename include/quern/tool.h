@@ -318,6 +318,39 @@ QUERN_API void quern_offload_close(quern_offload *offload); /* null is allowed *
 /* A disassembler made of the context's worker pool; valid as long as the context. */
 QUERN_API struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx);
 
+/* ---- Scanning code --------------------------------------------------------------------------- */
+
+enum quern_lint_rule {
+    QUERN_LINT_TOO_CLOSE = 1, /* fewer wait states between two instructions than silicon needs */
+    QUERN_LINT_OWED,          /* a register, or LDS at a barrier, is not waited for */
+    QUERN_LINT_UNREAD         /* an instruction that the scan cannot read */
+};
+
+/* One thing found. Strings live as long as the call of the function that gets them. */
+struct quern_lint_finding {
+    size_t size;
+    enum quern_lint_rule rule;
+    const char *kernel;
+    const char *what;       /* the rule in words */
+    const char *registers;  /* "v[4:7]", "vcc", "LDS" */
+    uint64_t first, second; /* byte offsets of the two instructions in the kernel's code */
+    const char *first_text, *second_text;
+    unsigned needed, found; /* of TOO_CLOSE, wait states; of OWED, the most that a wait may leave
+                             * under way on the counter, and 0 */
+};
+typedef void (*quern_lint_fn)(void *user, const struct quern_lint_finding *finding);
+
+/*
+ * Scans every kernel of a code object, of any origin, for pairs of instructions that are too close
+ * together and for registers that are read or overwritten before a load has written them, on every
+ * path; nothing is run. docs/lint.md says which rules are known for which target. `fn` is called
+ * for each finding on the calling thread. QUERN_E_OBJECT: no code object; QUERN_E_TARGET: one for a
+ * target that is not scanned; else what the disassembler returns. Blocks as the disassembler does;
+ * thread-safe.
+ */
+QUERN_API quern_status quern_lint(const struct quern_disassembler *disassembler, const void *object,
+                                  size_t bytes, quern_lint_fn fn, void *user);
+
 /* ---- Cache ----------------------------------------------------------------------------------- */
 
 /* The counters of quern_stats by name. */

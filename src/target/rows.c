@@ -12,9 +12,9 @@
  *
  * capabilities: by compiling each instruction with clang 22 for each target; FLUSHES_HALVES, of
  * MI200: "Numerical accuracy" in PyTorch's documentation. DPP_INTERLOCK: gfx9 wants two wait states
- * between a vector instruction and DPP that reads its result (LLVM's FeatureNoDataDepHazard). D16_CLOBBERS, of
- * RDNA 3: LLVM's feature d16-write-vgpr32 (llvm/llvm-project, pull request 157795: "VMEM access on
- * hi/lo half could interfere the other half").
+ * between a vector instruction and DPP that reads its result (LLVM's FeatureNoDataDepHazard).
+ * D16_CLOBBERS, of RDNA 3: LLVM's feature d16-write-vgpr32 (llvm/llvm-project, pull request 157795:
+ * "VMEM access on hi/lo half could interfere the other half").
  *
  * What a wave starts with: "Initial Kernel Execution State" in LLVM's AMDGPUUsage; vgpr_unit: its
  * table of compute_pgm_rsrc1. keeps_halves: LLVM's zeroesHigh16BitsOfDest.

@@ -7,8 +7,8 @@ import re
 import pytest
 from conftest import TARGET, TOP
 
-VERBS = ["prewarm", "build", "run", "sim", "profile", "source", "inspect", "explain", "bench",
-         "targets", "cache", "bundle", "quantize", "repack", "tune", "time",
+VERBS = ["prewarm", "build", "run", "sim", "profile", "source", "inspect", "lint", "explain",
+         "bench", "targets", "cache", "bundle", "quantize", "repack", "tune", "time",
          "doctor"]  # fmt: skip
 PROBLEM = "wq=nf4 n=64 k=128 a=bf16"
 

@@ -20,6 +20,7 @@ static const struct verb verbs[] = {
     {"profile", "quern profile", verb_profile, "count and model what kernels do"},
     {"source", "quern source", verb_source, "print a kernel's HIP source"},
     {"inspect", "quern inspect", verb_inspect, "show what a code object or launch plan holds"},
+    {"lint", "quern lint", verb_lint, "scan a code object for hazards and missing waits"},
     {"explain", "quern explain", verb_explain, "say which kernel serves a layer, and why"},
     {"bench", "quern bench", verb_bench, "compare with a peer's kernels on the software GPU"},
     {"targets", "quern targets", verb_targets, "list the gfx targets"},

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The scan of a code object for what silicon does not forgive: two instructions too close to each
+ * other where the hardware has no interlock, and registers that a load still owes when they are
+ * read or overwritten. It follows every path through a kernel's branches and loops; nothing is run.
+ * For `quern lint`, and for whoever is about to store an object.
+ *
+ * What it knows: the wait states of gfx90a, gfx942 and gfx950 between vector, matrix, scalar and
+ * memory instructions (hazard.c), and the counters of gfx9, gfx11 and gfx12 (owed.c). Other targets
+ * are not scanned, which is said.
+ */
+#ifndef QUERN_LINT_LINT_H
+#define QUERN_LINT_LINT_H
+
+#include "object/object.h"
+
+#include <quern/tool.h>
+
+/* Whether objects for the target can be scanned. */
+bool lint_knows(const struct target *target);
+
+/* Scans every kernel of a parsed object; as quern_lint. */
+quern_status lint_object(const struct object *object, const struct quern_disassembler *disassembler,
+                         quern_lint_fn fn, void *user);
+
+/* Scans one kernel's code, for whoever has no object around it. `name` is for reports. */
+quern_status lint_code(const struct target *target, const char *name, const void *code,
+                       size_t bytes, const struct quern_disassembler *disassembler,
+                       quern_lint_fn fn, void *user);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* quern lint: what silicon would not forgive in the code objects that are given (docs/lint.md). */
+#include "command/options.h"
+#include "files/files.h"
+#include "files/json_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define OBJECT_BYTES_MAX ((size_t)256 << 20)
+
+struct scan {
+    struct common common;
+    json_t *array; /* for --json: one item per file */
+    json_t *found; /* of the file at hand; null: print */
+    const char *path;
+    unsigned long long findings;
+};
+
+static const char *rule_word(enum quern_lint_rule rule)
+{
+    return rule == QUERN_LINT_TOO_CLOSE ? "too-close"
+           : rule == QUERN_LINT_OWED    ? "not-waited-for"
+                                        : "unread";
+}
+
+static void add_finding(void *user, const struct quern_lint_finding *f)
+{
+    struct scan *const s = user;
+
+    s->findings++;
+    if (s->found) {
+        json_array_append_new(
+            s->found, json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:I, s:s, s:i, s:i}", "kernel",
+                                f->kernel, "rule", rule_word(f->rule), "what", f->what, "registers",
+                                f->registers, "first", (json_int_t)f->first, "first_text",
+                                f->first_text, "second", (json_int_t)f->second, "second_text",
+                                f->second_text, "needed", (int)f->needed, "found", (int)f->found));
+        return;
+    }
+    printf("%s: %s: %s: %s", s->path, f->kernel, f->what, f->registers);
+    if (f->rule == QUERN_LINT_TOO_CLOSE)
+        printf(", %u wait state%s of %u", f->found, f->found == 1 ? "" : "s", f->needed);
+    printf("\n");
+    if (f->first != f->second)
+        printf("  %6llx: %s\n", (unsigned long long)f->first, f->first_text);
+    printf("  %6llx: %s\n", (unsigned long long)f->second, f->second_text);
+}
+
+static int scan_bytes(struct scan *s, const void *object, size_t size)
+{
+    struct common common = s->common;
+    const char *target = NULL;
+    size_t count = 0;
+    quern_ctx *ctx;
+
+    quern_status e = quern_object_inspect(object, size, &target, NULL, &count);
+    if (e)
+        return fail_status(e, s->path);
+    /* nothing is compiled or kept: the context is there for its disassembler */
+    common.library.cache_mode = QUERN_CACHE_OFF;
+    common.library.allow_unverified = 1;
+    const int status = open_storing_context(&common, target, &ctx);
+    if (status)
+        return status;
+    const struct quern_disassembler d = quern_ctx_disassembler(ctx);
+    s->found = s->common.json ? json_array() : NULL;
+    e = quern_lint(&d, object, size, add_finding, s);
+    quern_close(ctx);
+    if (s->common.json)
+        json_array_append_new(s->array,
+                              json_pack("{s:s, s:s, s:I, s:o}", "object", s->path, "target", target,
+                                        "kernels", (json_int_t)count, "findings", s->found));
+    return e ? fail_status(e, s->path) : EXIT_OK;
+}
+
+static int scan_files(struct scan *s, int argc, char **argv, int first)
+{
+    int status = EXIT_OK;
+
+    if (first == argc)
+        return misuse("which file? give code objects, as quern build writes them");
+    s->array = json_array();
+    for (int i = first; !status && i < argc; i++) {
+        char *bytes;
+        size_t size;
+        status = file_read(argv[i], OBJECT_BYTES_MAX, &bytes, &size);
+        if (status)
+            break;
+        s->path = argv[i];
+        status = scan_bytes(s, bytes, size);
+        free(bytes);
+    }
+    if (status)
+        return status;
+    status = s->common.json ? json_print(json_incref(s->array)) : finish_output();
+    return status ? status : s->findings ? EXIT_FAILED : EXIT_OK;
+}
+
+int verb_lint(int argc, char **argv)
+{
+    static const struct usage usage = {
+        "FILE...",
+        "Scans code objects (ELF files for AMD GPUs, of any origin) for pairs of instructions\n"
+        "that are too close together for the hardware, and for registers that are used before a\n"
+        "load has written them, on every path; nothing is run. Needs the compiler's libraries.\n"
+        "Exit status: 0 nothing was found, 1 something was, 2 the target is not scanned.\n"};
+    struct scan s = {0};
+    const struct flag flags[] = {{0}};
+    int first;
+
+    int status = options_parse(&s.common, argc, argv, &usage, flags, &first);
+    if (status < 0)
+        status = scan_files(&s, argc, argv, first);
+    json_decref(s.array);
+    return status;
+}
