@@ -126,6 +126,8 @@ def test_the_readme_in_the_shell(shell):
                 (shell.directory / file).write_bytes(bytes(sizes[name]))
             shell(line)
             assert (shell.directory / "C").stat().st_size == sizes["c"]
+        elif verb == "lint":
+            assert shell(line) == ""  # nothing is found
         elif verb == "tune":
             if not FAKEHIP.is_dir():
                 continue
@@ -136,7 +138,8 @@ def test_the_readme_in_the_shell(shell):
         else:
             assert verb == "doctor"
             shell(line + " || test $? -eq 1")  # without a GPU it has something to say
-    assert seen == {"explain", "source", "build", "sim", "profile", "tune", "doctor"}
+    assert seen == {"explain", "source", "build", "sim", "profile", "lint", "tune",
+                    "doctor"}
 
 
 def test_the_commands_behind_the_figures_exist():
