@@ -14,6 +14,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,10 +204,10 @@ static void a_damaged_bundle_costs_its_entry(void **state)
 /* As one across the network: it has what the directory "filled" has, and says so after a while. */
 struct slow {
     struct store *store;
-    int pending; /* so many answers are pending without waiting */
-    bool waits;  /* whoever waits gets an answer */
-    bool late;   /* it has nothing until somebody has its lock */
-    int gets, cancels, puts;
+    atomic_int pending;             /* so many answers are pending without waiting */
+    bool waits;                     /* whoever waits gets an answer */
+    bool late;                      /* it has nothing until somebody has its lock */
+    atomic_int gets, cancels, puts; /* an op's kernels are made on several threads */
 };
 
 static enum tier_answer slow_get(void *self, struct tier_get *g, struct store_entry *entry)
