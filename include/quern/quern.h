@@ -122,6 +122,7 @@ QUERN_API const char *quern_status_name(quern_status status);
  *     "device"    the HIP runtime, hipBLASLt, or a software GPU in the place of a GPU
  *     "sim"       the software GPU, when it runs a kernel
  *     "quant"     quantising, dequantising, repacking and importing weights on the CPU
+ *     "lint"      scanning code objects
  */
 struct quern_error {
     quern_status status;

@@ -44,7 +44,7 @@ static const struct {
     {"src/dispatch/", "dispatch"}, {"src/problem/", "problem"}, {"src/target/", "target"},
     {"src/plan/", "plan"},         {"src/gen/", "gen"},         {"src/compile/", "compile"},
     {"src/object/", "object"},     {"src/store/", "store"},     {"src/device/", "device"},
-    {"src/sim/", "sim"},           {"src/quant/", "quant"},
+    {"src/sim/", "sim"},           {"src/quant/", "quant"},     {"src/lint/", "lint"},
 };
 
 static const char *stage_of(const char *file)

@@ -39,6 +39,17 @@ bool extensible_has(const void *given, size_t end);
  * the caller's version lacks become zero. */
 quern_status extensible_read(const struct extensible *type, const void *given, void *own);
 
+/* The same without a copy for callers of the same version, which is what a launch can afford: *view
+ * is `given` then, and else `own`, which is filled. */
+static inline quern_status extensible_view(const struct extensible *type, const void *given,
+                                           void *own, const void **view)
+{
+    const bool same = given && *(const size_t *)given == type->known;
+
+    *view = same ? given : own;
+    return same ? QUERN_OK : extensible_read(type, given, own);
+}
+
 /* For outputs: copies *own to *given, which extensible_check has accepted. The caller's `size`
  * stays, and so does every byte beyond the smaller of the two versions. */
 void extensible_write(const struct extensible *type, const void *own, void *given);

@@ -259,7 +259,7 @@ void record_op(quern_ctx *ctx, const char *problem, int64_t m_lo, int64_t m_hi);
 /* The table of ops (op_table.c). A new op of a normalised problem, without kernels. */
 quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op **op);
 quern_status op_find_or_add(quern_ctx *ctx, const struct quern_problem *normal, quern_op **op);
-/* The op of a problem that problem_read gave, as it is spelt, if it has every kernel for 1…m_max
+/* The op of a problem that problem_view gave, as it is spelt, if it has every kernel for 1…m_max
  * already; a counted hit. */
 quern_op *op_known(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max);
 /* The same, null in *op if it has not, of a problem that must be sound; *normal is it with its

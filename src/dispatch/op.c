@@ -46,7 +46,8 @@ quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem
 quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *problem,
                                    int64_t m_max, unsigned flags, quern_op **out)
 {
-    struct quern_problem given, normal;
+    struct quern_problem own, normal;
+    const struct quern_problem *given;
     struct plan_set plans;
     quern_op *op;
 
@@ -55,10 +56,10 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
     FAIL_IF(flags & ~(unsigned)(QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT), QUERN_E_ARGUMENT,
             "flags are %u; expected QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT or both", flags);
     const enum quern_jit jit = flags & QUERN_OP_NO_COMPILE ? QUERN_JIT_OFF : ctx->settings.jit;
-    TRY(problem_read(problem, &given));
-    op = op_known(ctx, &given, m_max);
+    TRY(problem_view(problem, &own, &given));
+    op = op_known(ctx, given, m_max);
     if (!op)
-        TRY(op_known_normal(ctx, &given, m_max, &normal, &op));
+        TRY(op_known_normal(ctx, given, m_max, &normal, &op));
     if (op) {
         op_blas_prepare(op, NULL, m_max, jit);
         *out = op;
@@ -81,16 +82,17 @@ quern_status quern_op_ready(quern_op *op)
 quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
                                 void *stream, quern_op **out)
 {
-    struct quern_problem given, normal;
+    struct quern_problem own, normal;
+    const struct quern_problem *given;
     bool capturing = false;
     quern_op *op;
 
     FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
-    TRY(problem_read(problem, &given));
-    op = op_known(ctx, &given, m_max);
+    TRY(problem_view(problem, &own, &given));
+    op = op_known(ctx, given, m_max);
     if (!op)
-        TRY(op_known_normal(ctx, &given, m_max, &normal, &op));
+        TRY(op_known_normal(ctx, given, m_max, &normal, &op));
     if (op) {
         *out = op;
         return QUERN_OK;

@@ -131,12 +131,13 @@ static quern_status launch_products(quern_op *op, const struct quern_args *args,
 quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64_t m, void *stream)
 {
     struct quern_args own;
-    const struct quern_args *const args = &own;
+    const void *view;
     struct plan_slice slices[2];
     size_t count;
 
     FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
-    TRY(extensible_read(EXTENSIBLE(quern_args, QUERN_ARGS_SIZE_MIN), given, &own));
+    TRY(extensible_view(EXTENSIBLE(quern_args, QUERN_ARGS_SIZE_MIN), given, &own, &view));
+    const struct quern_args *const args = view;
     const struct quern_problem *const p = &op->spelling.problem;
     TRY(check_args(p, args, m));
     const struct kernel_set *const set = atomic_load_explicit(&op->kernels, memory_order_acquire);

@@ -296,9 +296,14 @@ static quern_status check_types(const struct quern_problem *p)
 static const struct extensible *const problem_type =
     EXTENSIBLE(quern_problem, QUERN_PROBLEM_SIZE_MIN);
 
-quern_status problem_read(const struct quern_problem *in, struct quern_problem *out)
+quern_status problem_view(const struct quern_problem *in, struct quern_problem *own,
+                          const struct quern_problem **view)
 {
-    return extensible_read(problem_type, in, out);
+    const void *found;
+    const quern_status status = extensible_view(problem_type, in, own, &found);
+
+    *view = found;
+    return status;
 }
 
 static quern_status normalise(struct quern_problem p, struct quern_problem *out)
@@ -356,10 +361,11 @@ static quern_status normalise(struct quern_problem p, struct quern_problem *out)
 
 quern_status problem_normalise(const struct quern_problem *in, struct quern_problem *out)
 {
-    struct quern_problem p;
+    struct quern_problem own;
+    const struct quern_problem *p;
 
-    TRY(problem_read(in, &p));
-    return normalise(p, out);
+    TRY(problem_view(in, &own, &p));
+    return normalise(*p, out);
 }
 
 quern_status problem_normalise_at(const struct quern_problem *array, size_t index,

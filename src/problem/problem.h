@@ -10,11 +10,12 @@
 /* Largest N and K: element offsets of [N,K] operands then fit in 62 bits. */
 #define PROBLEM_MAX_DIMENSION ((int64_t)1 << 30)
 
-/* Copies a caller's problem, of any accepted size, to *out, a whole one. Its words are not checked.
- * */
-quern_status problem_read(const struct quern_problem *in, struct quern_problem *out);
+/* A caller's problem as this library knows it: *view is the caller's own, or *own where that is of
+ * another version. QUERN_E_ARGUMENT: its size is wrong. */
+quern_status problem_view(const struct quern_problem *in, struct quern_problem *own,
+                          const struct quern_problem **view);
 
-/* Reads *in like problem_read, fills in every default, and checks it. The two may be the same. */
+/* Reads *in like problem_view, fills in every default, and checks it. The two may be the same. */
 quern_status problem_normalise(const struct quern_problem *in, struct quern_problem *out);
 
 /* The same for element `index` of a caller's array. */
