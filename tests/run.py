@@ -48,7 +48,8 @@ SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1:abort_on_error=0",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     # a forked child may go on: the library promises to survive fork
-    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:die_after_fork=0",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:"
+                    f"suppressions={TOP}/tests/tsan.supp",
     "LSAN_OPTIONS": "report_objects=1",
 }
 
