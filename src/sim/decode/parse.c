@@ -31,19 +31,20 @@ static const uint32_t *constant_rows(struct parser *p, uint64_t value, unsigned 
     return rows;
 }
 
-/* The bits of a floating-point constant in the operand's type. */
+/* The bits of a floating-point constant in the operand's type. Integers that are 64 bits wide take
+ * those of an f64, narrower ones, packed pairs too, those of an f32. */
 static uint64_t float_bits(char type, double value)
 {
     switch (type) {
     case 'h':
     case 'w':
     case 'p':
-    case 'k':
         return f32_to_f16((float)value);
     case 'b':
         return f32_to_bf16((float)value);
     case 'd':
     case 'q':
+    case 't':
         return bits_of_f64(value);
     default:
         return bits_of_f32((float)value);

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What graphics processors were seen to do where the manuals leave a doubt: single instructions
+ * with the bits that they must give.
+ *
+ * Vectors marked T are those of tinygrad's test/amd/hw (MIT licence, Copyright (c) 2024 the tiny
+ * corp), which its authors ran on gfx1100.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "t_gpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { GFX90A = 1, GFX942 = 2, GFX950 = 4, GFX11 = 8, GFX115 = 16, GFX12 = 32 };
+enum { GFX9 = GFX90A | GFX942 | GFX950, RDNA = GFX11 | GFX115 | GFX12, ALL = GFX9 | RDNA };
+
+static const char *const targets[] = {"gfx90a",  "gfx942",  "gfx950",
+                                      "gfx1100", "gfx1151", "gfx1201"};
+
+/*
+ * `text` runs in one lane with in[n] in v[10 + n] and s[50 + n], and everything else undefined but
+ * v20, v21 and VCC, which are 0x55555555, 0x55555555 and 0. Then they must hold want and vcc.
+ */
+struct vector {
+    unsigned on;
+    const char *text;
+    uint32_t in[6], want[2], vcc;
+};
+
+#define KEPT 0x55555555u
+
+/* Appends text, with the target's lane mask where it says VCC. */
+static size_t put_text(char *to, size_t size, const char *text, const char *vcc)
+{
+    size_t used = 0;
+
+    for (const char *at; (at = strstr(text, "VCC")); text = at + 3)
+        used += (size_t)snprintf(to + used, size - used, "%.*s%s", (int)(at - text), text, vcc);
+    return used + (size_t)snprintf(to + used, size - used, "%s", text);
+}
+
+/* A kernel that runs every vector for the target, and writes three words for each. */
+static void make_source(char *source, size_t size, const char *target, unsigned on,
+                        const struct vector *vectors, size_t count)
+{
+    size_t used = (size_t)snprintf(source, size, "KERNEL k(u32 *out) { u32 a, b, c;\n");
+    const char *const vcc = target[3] == '9' ? "vcc" : "vcc_lo";
+
+    for (size_t v = 0; v < count; v++) {
+        if (!(vectors[v].on & on))
+            continue;
+        used += (size_t)snprintf(source + used, size - used, "asm volatile(\"");
+        for (unsigned n = 0; n < 6; n++)
+            used += (size_t)snprintf(source + used, size - used,
+                                     "v_mov_b32 v%u, 0x%x\\n s_mov_b32 s%u, 0x%x\\n ", 10 + n,
+                                     vectors[v].in[n], 50 + n, vectors[v].in[n]);
+        used += (size_t)snprintf(source + used, size - used,
+                                 "v_mov_b32 v20, 0x%x\\n v_mov_b32 v21, v20\\n "
+                                 "s_mov_b64 vcc, 0\\n ",
+                                 KEPT);
+        used += put_text(source + used, size - used, vectors[v].text, vcc);
+        used += (size_t)snprintf(
+            source + used, size - used,
+            "\\n v_mov_b32 %%0, v20\\n v_mov_b32 %%1, v21\\n v_mov_b32 %%2, vcc_lo\" : "
+            "\"=v\"(a), \"=v\"(b), \"=v\"(c) : : \"v10\", \"v11\", \"v12\", \"v13\", "
+            "\"v14\", \"v15\", \"v20\", \"v21\", \"s50\", \"s51\", \"s52\", \"s53\", "
+            "\"s54\", \"s55\", \"s60\", \"s61\", \"vcc\", \"scc\");\n"
+            "*out++ = a, *out++ = b, *out++ = c;\n");
+        assert_true(used < size);
+    }
+    used += (size_t)snprintf(source + used, size - used, "}\n");
+    assert_true(used < size);
+}
+
+static void check(const struct vector *vectors, size_t count)
+{
+    static char source[1 << 18];
+    static uint32_t out[3 * 256];
+    const struct t_buffer buffer = {out, sizeof out, QUERN_SIM_WRITE, "out"};
+    const struct t_launch launch = {.kernel = "k", .items = {1}, .buffers = &buffer, .count = 1};
+
+    assert_true(count <= 256);
+    for (unsigned t = 0; t < sizeof targets / sizeof *targets; t++) {
+        const uint32_t *got = out;
+        unsigned wrong = 0;
+        struct t_gpu g;
+        t_gpu_open(&g, targets[t], "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
+        make_source(source, sizeof source, targets[t], 1u << t, vectors, count);
+        t_gpu_load(&g, source);
+        t_gpu_run(&g, &launch);
+        for (size_t v = 0; v < count; v++) {
+            const struct vector *const x = &vectors[v];
+            if (!(x->on & 1u << t))
+                continue;
+            if (got[0] != x->want[0] || got[1] != x->want[1] || got[2] != x->vcc) {
+                print_error("%s: %s (0x%x 0x%x 0x%x …): 0x%x 0x%x, VCC 0x%x, not 0x%x 0x%x, 0x%x\n",
+                            targets[t], x->text, x->in[0], x->in[1], x->in[2], got[0], got[1],
+                            got[2], x->want[0], x->want[1], x->vcc);
+                wrong++;
+            }
+            got += 3;
+        }
+        t_gpu_close(&g);
+        assert_int_equal(wrong, 0);
+    }
+}
+
+#define CHECK(VECTORS) check(VECTORS, sizeof(VECTORS) / sizeof *(VECTORS))
+
+/* ---- Constants with a point ------------------------------------------------------------------ */
+
+#define MOVE_PAIR "\\n v_mov_b32 v20, s60\\n v_mov_b32 v21, s61"
+#define MOVE_SCC  "\\n s_cselect_b32 s60, 1, 0\\n v_mov_b32 v20, s60"
+
+/* To packed integers they are f32: 2.0 has 0 in its low half, 0x4000 in its high one. T: the first.
+ */
+static void packed_integers_take_f32(void **state)
+{
+    static const struct vector vectors[] = {
+        {ALL, "v_pk_add_u16 v20, v10, 2.0", {0x00030005}, {0x40030005, KEPT}, 0},
+        {ALL, "v_pk_add_u16 v20, v10, 2.0 op_sel_hi:[1,0]", {0x00030005}, {0x00030005, KEPT}, 0},
+        {ALL, "v_pk_add_u16 v20, v10, 2.0 op_sel:[0,1]", {0x00030005}, {0x40034005, KEPT}, 0},
+        {ALL, "v_pk_sub_i16 v20, v10, -1.0", {0x00030005}, {0x40830005, KEPT}, 0},
+        {ALL, "v_pk_max_u16 v20, 0.5, v10", {0x00030005}, {0x3f000005, KEPT}, 0},
+        {ALL,
+         "v_pk_mad_u16 v20, v10, 1, 4.0 op_sel_hi:[1,0,1]",
+         {0x00030005},
+         {0x40830005, KEPT},
+         0},
+        {ALL, "v_pk_lshlrev_b16 v20, v10, 0.15915494 op_sel_hi:[0,1]", {4}, {0xe2209830, KEPT}, 0},
+        {ALL, "v_pk_add_u16 v20, v10, 7 op_sel_hi:[1,0]", {0x00030005}, {0x000a000c, KEPT}, 0},
+        {ALL, "v_pk_add_f16 v20, v10, 1.0", {0x3c003c00}, {0x3c004000, KEPT}, 0},
+        {ALL, "v_pk_mul_f16 v20, v10, 2.0", {0x44004200}, {0x00004600, KEPT}, 0}};
+
+    (void)state;
+    CHECK(vectors);
+}
+
+/* To 64-bit integers, scalar and vector ones, they are f64. T: s_mov_b64. */
+static void wide_integers_take_f64(void **state)
+{
+    static const struct vector vectors[] = {
+        {ALL, "s_mov_b64 s[60:61], 1.0" MOVE_PAIR, {0}, {0, 0x3ff00000}, 0},
+        {ALL, "s_mov_b64 s[60:61], -4.0" MOVE_PAIR, {0}, {0, 0xc0100000}, 0},
+        {ALL,
+         "s_mov_b64 s[60:61], 0.15915494309189532" MOVE_PAIR,
+         {0},
+         {0x6dc9c882, 0x3fc45f30},
+         0},
+        {ALL, "s_mov_b64 s[60:61], 16" MOVE_PAIR, {0}, {16, 0}, 0},
+        {ALL, "s_mov_b64 s[60:61], -16" MOVE_PAIR, {0}, {0xfffffff0, 0xffffffff}, 0},
+        {ALL, "s_mov_b64 s[60:61], 0x80000000" MOVE_PAIR, {0}, {0x80000000, 0}, 0},
+        {ALL, "s_cmp_eq_u64 s[50:51], 2.0" MOVE_SCC, {0, 0x40000000}, {1, KEPT}, 0},
+        {ALL, "s_cmp_eq_u64 s[50:51], 2.0" MOVE_SCC, {0x40000000, 0}, {0, KEPT}, 0},
+        {ALL, "s_cmp_lg_u64 2.0, s[50:51]" MOVE_SCC, {0x40000000, 0}, {1, KEPT}, 0},
+        {ALL, "s_and_b64 s[60:61], s[50:51], 0.5" MOVE_PAIR, {-1u, -1u}, {0, 0x3fe00000}, 0},
+        {ALL, "s_lshr_b64 s[60:61], 1.0, 4" MOVE_PAIR, {0}, {0, 0x03ff0000}, 0},
+        {ALL, "s_bcnt1_i32_b64 s60, 1.0\\n v_mov_b32 v20, s60", {0}, {10, KEPT}, 0},
+        {ALL, "v_lshlrev_b64 v[20:21], 1, 2.0", {0}, {0, 0x80000000}, 0},
+        {ALL, "v_cmp_eq_u64 VCC, 2.0, v[10:11]", {0, 0x40000000}, {KEPT, KEPT}, 1},
+        {ALL, "v_cmp_eq_u64 VCC, 2.0, v[10:11]", {0x40000000, 0}, {KEPT, KEPT}, 0},
+        {ALL & ~GFX12, "v_mad_u64_u32 v[20:21], VCC, v10, v11, 2.0", {3, 5}, {15, 0x40000000}, 0},
+        {GFX12, "v_mad_co_u64_u32 v[20:21], VCC, v10, v11, 2.0", {3, 5}, {15, 0x40000000}, 0},
+        {GFX942 | GFX950, "v_lshl_add_u64 v[20:21], v[10:11], 1, 2.0", {3, 0}, {6, 0x40000000}, 0}};
+
+    (void)state;
+    CHECK(vectors);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(packed_integers_take_f32),
+                                       cmocka_unit_test(wide_integers_take_f64)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
