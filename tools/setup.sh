@@ -18,7 +18,7 @@ LC_ALL=C
 export LC_ALL
 cd "$(dirname "$0")/.."
 top=$(pwd)
-cc=${CC:-gcc}
+cc=${CC:-gcc} # maybe of two words, "ccache gcc": the first is what must be there
 libdir=usr/lib/x86_64-linux-gnu
 work=$top/build/setup.tmp
 
@@ -33,8 +33,9 @@ die() {
 have() { command -v "$1" >/dev/null 2>&1; }
 
 have_libraries() {
-    have "$cc" || return 1
-    "$cc" -isystem build/deps/usr/include -x c - -o /dev/null \
+    have "${cc%% *}" || return 1
+    # shellcheck disable=SC2086
+    $cc -isystem build/deps/usr/include -x c - -o /dev/null \
         -Lbuild/deps/$libdir -ljansson -lcmocka -lzstd -l:libsodium.a \
         -l:libpcre2-8.a -pthread 2>/dev/null <<'C'
 #include <stdarg.h>
@@ -218,7 +219,7 @@ get_libraries() {
     install_as_root gcc libc6-dev make python3 libxxhash-dev libjansson-dev libcmocka-dev \
         libzstd-dev libsodium-dev libpcre2-dev || :
     have_libraries && return 0
-    have "$cc" || die "no C compiler '$cc': install gcc (or set CC)"
+    have "${cc%% *}" || die "no C compiler '$cc': install gcc (or set CC)"
     say "unpacking C libraries into build/deps"
     if download_own libxxhash-dev libxxhash0 libjansson-dev libjansson4 libcmocka-dev libcmocka0 \
         libzstd-dev libzstd1 libsodium-dev libsodium23 libpcre2-dev libpcre2-8-0 &&

@@ -292,6 +292,10 @@ struct quern_object_kernel {
 QUERN_API quern_status quern_object_inspect(const void *object, size_t size, const char **target,
                                             struct quern_object_kernel *kernels, size_t *count);
 
+/* The machine code of one kernel: `code` points into `object`, `address` is its virtual one. */
+QUERN_API quern_status quern_object_code(const void *object, size_t size, const char *symbol,
+                                         const void **code, size_t *code_bytes, uint64_t *address);
+
 /* Code objects of many targets in one file: the clang driver's offload bundles, plain or compressed
  * with zstd, also in the .hip_fatbin section of a host's ELF file. */
 typedef struct quern_offload quern_offload;

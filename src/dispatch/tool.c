@@ -256,6 +256,25 @@ quern_status quern_object_inspect(const void *bytes, size_t size, const char **t
     return QUERN_OK;
 }
 
+quern_status quern_object_code(const void *bytes, size_t size, const char *symbol,
+                               const void **code, size_t *code_bytes, uint64_t *address)
+{
+    struct object object;
+
+    FAIL_IF(!bytes || !symbol || !code || !code_bytes || !address, QUERN_E_ARGUMENT,
+            "a null argument");
+    TRY(object_parse(bytes, size, &object));
+    const struct object_kernel *const kernel = object_kernel(&object, symbol);
+    if (kernel) {
+        *code = object_at(&object, kernel->entry, kernel->code_bytes);
+        *code_bytes = (size_t)kernel->code_bytes;
+        *address = kernel->entry;
+    }
+    object_free(&object);
+    FAIL_IF(!kernel, QUERN_E_ARGUMENT, "the code object has no kernel %s", symbol);
+    return QUERN_OK;
+}
+
 /* ---- Cache ----------------------------------------------------------------------------------- */
 
 quern_status quern_cache_info(quern_ctx *ctx, struct quern_cache_info *info)

@@ -132,6 +132,17 @@ def test_no_file_names_a_machine():
     assert not bad
 
 
+def test_setup_takes_a_compiler_of_two_words():
+    """CC="ccache gcc" finds the libraries that CC=gcc finds: of setup.sh, the part that looks."""
+    text = (TOP / "tools/setup.sh").read_text()
+    parts = [re.search(r"^have\(\).*", text, re.M)[0],
+             re.search(r"^have_libraries\(\) {.*?\nC\n}$", text, re.M | re.S)[0]]  # fmt: skip
+    script = "\n".join(["libdir=usr/lib/x86_64-linux-gnu", *parts, "have_libraries"])
+    status = [subprocess.run(["sh", "-c", f"cc='{cc}'\n{script}"], cwd=TOP).returncode
+              for cc in ("gcc", "env gcc", "none gcc")]  # fmt: skip
+    assert status == [0, 0, 1]
+
+
 def test_manual_pages_are_clean():
     pages = sorted((TOP / "docs/man").glob("*.1"))
     assert pages

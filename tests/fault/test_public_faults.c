@@ -344,6 +344,17 @@ static quern_status do_inspect(struct scene *c)
     return quern_object_inspect(o.bytes, o.size, &target, kernels, &count);
 }
 
+static quern_status do_code(struct scene *c)
+{
+    const struct t_object o = t_object(T_AXPY_GFX1151);
+    const void *code;
+    size_t code_bytes;
+    uint64_t address;
+
+    (void)c;
+    return quern_object_code(o.bytes, o.size, "axpy", &code, &code_bytes, &address);
+}
+
 /* A host's file with one code object in it, as hipcc's driver makes it. */
 static quern_status do_offload(struct scene *c)
 {
@@ -544,6 +555,7 @@ static const struct call {
     {"quern_quantize, quern_dequantize", do_quantize, true, false},
     {"quern_import, quern_repack", do_checkpoint, true, false},
     {"quern_object_inspect", do_inspect, true, false},
+    {"quern_object_code", do_code, true, false},
     {"quern_op_create_flags", do_background, false, false},
     {"quern_offload_open", do_offload, true, false},
     {"quern_preload", do_preload, false, false},

@@ -5,6 +5,8 @@
 #include "object/object.h"
 #include "t_objects.h"
 
+#include <quern/tool.h>
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -427,6 +429,31 @@ static void triples(void **state)
     assert_int_equal(with_triple("amdgpu9.0a10c-amd-amdhsa--"), QUERN_E_OBJECT);
 }
 
+static void the_code_of_a_kernel_is_given_out(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(expected); i++) {
+        const struct t_object g = t_object(expected[i].golden);
+        const struct object_kernel *const k = &expected[i].kernel;
+        const void *code;
+        size_t code_bytes;
+        uint64_t address;
+        struct object o;
+        assert_int_equal(quern_object_code(g.bytes, g.size, k->name, &code, &code_bytes, &address),
+                         QUERN_OK);
+        parse_ok(g, &o);
+        const struct object_kernel *const read = object_kernel(&o, k->name);
+        assert_ptr_equal(code, object_at(&o, read->entry, read->code_bytes));
+        assert_int_equal(code_bytes, read->code_bytes);
+        assert_int_equal(address, read->entry);
+        object_free(&o);
+        assert_int_equal(quern_object_code(g.bytes, g.size, "none", &code, &code_bytes, &address),
+                         QUERN_E_ARGUMENT);
+        assert_int_equal(quern_object_code(g.bytes, 100, k->name, &code, &code_bytes, &address),
+                         QUERN_E_OBJECT);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,6 +463,7 @@ int main(void)
         cmocka_unit_test(segments_symbols_and_relocations),
         cmocka_unit_test(hidden_arguments_are_filled),
         cmocka_unit_test(fits_only_its_processor_and_features),
+        cmocka_unit_test(the_code_of_a_kernel_is_given_out),
         cmocka_unit_test(triples),
         cmocka_unit_test(running_out_of_memory_is_said),
     };

@@ -85,6 +85,30 @@ int options_m(const char *text, struct m_set *set)
     return status < 0 ? EXIT_OK : status;
 }
 
+bool m_next(const struct m_set *set, int64_t *m)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (*m < set->ranges[i].hi) {
+            *m = *m < set->ranges[i].lo ? set->ranges[i].lo : *m + 1;
+            return true;
+        }
+    return false;
+}
+
+int64_t m_count(const struct m_set *set)
+{
+    int64_t count = 0;
+
+    for (size_t i = 0; i < set->count; i++)
+        count += set->ranges[i].hi - set->ranges[i].lo + 1;
+    return count;
+}
+
+int64_t m_most(const struct m_set *set)
+{
+    return set->count ? set->ranges[set->count - 1].hi : 0;
+}
+
 bool options_m_add(struct m_set *set, const struct m_set *other)
 {
     for (size_t i = 0; i < other->count; i++) {
@@ -242,32 +266,33 @@ static int wrong_option(const char *text)
 }
 
 int options_parse(struct common *common, int argc, char **argv, const struct usage *usage,
-                  const struct flag *own, int *first)
+                  const struct flag *own)
 {
     struct quern_options *o = &common->library;
-    int device = 0, mode = 0, jit = 0, level = 0, toolchain = 0;
     bool help = false, unverified = false;
     const struct flag shared[] = {
         {"target", FLAG_TEXT, &common->target, "GFX", "the GPU, e.g. gfx1151 (QUERN_TARGET)"},
-        {"device", FLAG_CHOICE, &device, "KIND", "auto, hip or sim (QUERN_DEVICE)", "auto|hip|sim"},
+        {"device", FLAG_CHOICE, &o->device, "KIND", "auto, hip or sim (QUERN_DEVICE)",
+         "auto|hip|sim"},
         {"cache-dir", FLAG_TEXT, &o->cache_dir, "DIR", "where kernels are kept (QUERN_CACHE_DIR)"},
-        {"cache-mode", FLAG_CHOICE, &mode, "MODE", "rw, ro or off (QUERN_CACHE_MODE)", "rw|ro|off"},
+        {"cache-mode", FLAG_CHOICE, &o->cache_mode, "MODE", "rw, ro or off (QUERN_CACHE_MODE)",
+         "rw|ro|off"},
         {"cache-max-size", FLAG_SIZE, &o->cache_max_bytes, "SIZE",
          "evict beyond this size (QUERN_CACHE_MAX_SIZE)"},
-        {"jit", FLAG_CHOICE, &jit, "MODE", "on, off, warn or error (QUERN_JIT)",
+        {"jit", FLAG_CHOICE, &o->jit, "MODE", "on, off, warn or error (QUERN_JIT)",
          "on|off|warn|error"},
         {"force", FLAG_TEXT, &o->force, "WORD",
          "what kernels must be like: predequant=on or predequant=off (QUERN_FORCE)"},
         {"bundle-path", FLAG_TEXT, &o->bundle_path, "A:B",
          "bundles in front of the cache (QUERN_BUNDLE_PATH)"},
-        {"toolchain", FLAG_CHOICE, &toolchain, "WHICH",
+        {"toolchain", FLAG_CHOICE, &o->toolchain, "WHICH",
          "kernels of any compiler serve, or of exactly this one (QUERN_TOOLCHAIN)", "any|exact"},
         {"rocm-path", FLAG_TEXT, &o->rocm_path, "DIR", "where ROCm is (QUERN_ROCM_PATH)"},
         {"worker", FLAG_TEXT, &o->worker_path, "FILE", "the compiler worker's executable"},
         {"jobs", FLAG_COUNT, &o->jobs, "N", "compiler processes (QUERN_JOBS)"},
         {"allow-unverified", FLAG_YES, &unverified, NULL,
          "targets that no software GPU runs may be chosen"},
-        {"log", FLAG_CHOICE, &level, "LEVEL", "error, warn, info or debug (QUERN_LOG)",
+        {"log", FLAG_CHOICE, &o->log_level, "LEVEL", "error, warn, info or debug (QUERN_LOG)",
          "error|warn|info|debug"},
         {"json", FLAG_YES, &common->json, NULL, "print JSON"},
         {"help", FLAG_YES, &help, NULL, "print this and exit"},
@@ -299,18 +324,14 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
         print_help(usage, own, shared);
         return finish_output();
     }
-    o->device = (enum quern_device_kind)device;
-    o->cache_mode = (enum quern_cache_mode)mode;
-    o->jit = (enum quern_jit)jit;
-    o->log_level = (enum quern_log_level)level;
-    o->toolchain = (enum quern_toolchain)toolchain;
     o->allow_unverified = unverified;
     if (!common->target)
         common->target = secure_getenv("QUERN_TARGET");
     if (common->target && !common->target[0])
         common->target = NULL;
     o->target = common->target;
-    *first = optind;
+    common->arguments = argv + optind;
+    common->argument_count = argc - optind;
     return -1;
 }
 
@@ -325,15 +346,31 @@ int problem_from_text(const char *given, struct quern_problem *problem, char *te
     return status ? fail_status(status, NULL) : EXIT_OK;
 }
 
-int options_problem(int argc, char **argv, int first, struct quern_problem *problem, char *text)
+int options_action(const struct common *common, const char *choices)
 {
-    if (first == argc)
-        return misuse(
-            "which problem? give it as one argument, e.g. \"wq=nf4 n=4096 k=4096 a=bf16\"");
-    if (first + 1 < argc)
+    const char *const given = common->argument_count ? common->arguments[0] : NULL;
+    const int action = given ? choice_of(given, choices) : 0;
+
+    if (!given)
+        misuse("what about it? say one of %s", choices);
+    else if (!action)
+        misuse("'%s' is not one of %s", given, choices);
+    return action;
+}
+
+int options_first_problem(const struct common *common, struct quern_problem *problem, char *text)
+{
+    return common->argument_count ? problem_from_text(common->arguments[0], problem, text)
+                                  : misuse("which problem? give it as one argument, e.g. \"wq=nf4 "
+                                           "n=4096 k=4096 a=bf16\"");
+}
+
+int options_problem(const struct common *common, struct quern_problem *problem, char *text)
+{
+    if (common->argument_count > 1)
         return misuse("one argument too many: '%s'; the problem is one argument, in quotes",
-                      argv[first + 1]);
-    return problem_from_text(argv[first], problem, text);
+                      common->arguments[1]);
+    return options_first_problem(common, problem, text);
 }
 
 int options_target(const struct common *common, struct quern_target_info *info)

@@ -18,6 +18,11 @@ struct m_set {
     struct m_range ranges[M_RANGES_MAX];
 };
 
+/* The value behind *m, which starts as 0; false when there is none. */
+bool m_next(const struct m_set *set, int64_t *m);
+int64_t m_count(const struct m_set *set);
+int64_t m_most(const struct m_set *set); /* 0 of none */
+
 /* Reads what --m takes; EXIT_MISUSE with a line, or EXIT_OK. */
 int options_m(const char *text, struct m_set *set);
 /* Adds the other's values; false when that makes too many ranges. */
@@ -34,7 +39,7 @@ enum flag_kind {
     FLAG_NUMBER,  /* uint64_t, 0 … 2^63 - 1 */
     FLAG_SIZE,    /* uint64_t: bytes, with K, M, G or T behind */
     FLAG_M,       /* struct m_set */
-    FLAG_CHOICE,  /* int: 1 + the index among `choices` */
+    FLAG_CHOICE,  /* an int or an enum: 1 + the index among `choices` */
 };
 
 struct flag {
@@ -52,6 +57,8 @@ struct common {
     struct quern_options library; /* log goes to stderr */
     const char *target;           /* --target, else QUERN_TARGET, else null */
     bool json;
+    char **arguments; /* what is no option, in order */
+    int argument_count;
 };
 
 struct usage {
@@ -60,16 +67,20 @@ struct usage {
 };
 
 /*
- * Reads argv, filling *common and the places the flags name; `flags` ends with a null name. The
- * other arguments are moved to the end of argv, from index *first on. Returns -1 to go on, else the
- * exit status (help was asked for, or an option is wrong).
+ * Reads argv, filling *common and the places the flags name; `flags` ends with a null name. Returns
+ * -1 to go on, else the exit status (help was asked for, or an option is wrong).
  */
 int options_parse(struct common *common, int argc, char **argv, const struct usage *usage,
-                  const struct flag *flags, int *first);
+                  const struct flag *flags);
 
-/* Checks that exactly one argument is left, a problem text, and parses it. Returns EXIT_OK or a
- * status. `text` (QUERN_TEXT_MAX bytes) receives the canonical form. */
-int options_problem(int argc, char **argv, int first, struct quern_problem *problem, char *text);
+/* The action that the only argument names, or the first of several: its place among
+ * "list|verify|clear" from 1; 0 with a line when it is missing or none of them. */
+int options_action(const struct common *common, const char *choices);
+
+/* Parses a problem text: the only argument, or the first of several. Returns EXIT_OK or a status.
+ * `text` (QUERN_TEXT_MAX bytes) receives the canonical form. */
+int options_problem(const struct common *common, struct quern_problem *problem, char *text);
+int options_first_problem(const struct common *common, struct quern_problem *problem, char *text);
 int problem_from_text(const char *given, struct quern_problem *problem, char *text);
 
 /* Checks that a target was named, and that it is known. */

@@ -397,14 +397,14 @@ int file_in(const char *path, const char *names, char **found)
 
 /* ---- Operand files on the command line ------------------------------------------------------- */
 
-int operand_files(int argc, char **argv, int first, struct operand_file *files, size_t *count)
+int operand_files(const struct common *common, struct operand_file *files, size_t *count)
 {
     *count = 0;
-    for (int i = first; i < argc; i++) {
-        const char *equals = strchr(argv[i], '=');
-        if (!equals || equals == argv[i] || !equals[1])
-            return misuse("'%s' is not an operand; write name=FILE, e.g. a=a.bin", argv[i]);
-        const struct operand_file file = {argv[i], (size_t)(equals - argv[i]), equals + 1};
+    for (int i = 1; i < common->argument_count; i++) {
+        const char *const given = common->arguments[i], *const equals = strchr(given, '=');
+        if (!equals || equals == given || !equals[1])
+            return misuse("'%s' is not an operand; write name=FILE, e.g. a=a.bin", given);
+        const struct operand_file file = {given, (size_t)(equals - given), equals + 1};
         for (size_t j = 0; j < *count; j++)
             if (files[j].name_length == file.name_length &&
                 !memcmp(files[j].name, file.name, file.name_length))

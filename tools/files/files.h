@@ -3,7 +3,7 @@
 #ifndef TOOLS_FILES_H
 #define TOOLS_FILES_H
 
-#include "command/command.h"
+#include "command/options.h"
 
 #include <stdbool.h>
 
@@ -65,8 +65,9 @@ struct operand_file {
     const char *path;
 };
 #define OPERAND_FILES_MAX 64
-/* Splits argv[first…]; EXIT_MISUSE for a word without '=', a name twice, or too many. */
-int operand_files(int argc, char **argv, int first, struct operand_file *files, size_t *count);
+/* Splits the arguments behind the first; EXIT_MISUSE for a word without '=', a name twice, or too
+ * many. */
+int operand_files(const struct common *common, struct operand_file *files, size_t *count);
 const char *operand_file(const struct operand_file *files, size_t count, const char *name);
 /* Whether `names` are all that files give: EXIT_MISUSE names the first that is unknown. */
 int operand_files_known(const struct operand_file *files, size_t count, const char *const *names,

@@ -120,15 +120,15 @@ int simulation_operands(struct simulation *s)
     return status ? status : check_pointers(s);
 }
 
-int simulation_read(struct simulation *s, int argc, char **argv, int first)
+int simulation_read(struct simulation *s, const struct common *common)
 {
-    const char *path = argv[first];
+    const char *path = common->arguments[0];
     const char *slash = strrchr(path, '/');
 
     s->directory = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
     if (!s->directory)
         return fail("out of memory");
-    const int status = operand_files(argc, argv, first + 1, s->files, &s->file_count);
+    const int status = operand_files(common, s->files, &s->file_count);
     return status ? status : launch_plan_read(path, &s->plan);
 }
 

@@ -42,8 +42,8 @@ struct simulation {
     quern_sim *sim;
 };
 
-/* Reads the plan argv[first] and the operand files behind it. */
-int simulation_read(struct simulation *s, int argc, char **argv, int first);
+/* Reads the plan that the first argument names, and the operand files behind it. */
+int simulation_read(struct simulation *s, const struct common *common);
 /* Memory for every operand of s->plan, filled from files (or made up), and checks that every
  * pointer that the launches take has got some. */
 int simulation_operands(struct simulation *s);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "measure/static_count.h"
 
-#include "files/elf_text.h"
-
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,9 +85,9 @@ int static_count(quern_ctx *ctx, const char *target, const void *object, size_t 
     int status = EXIT_OK;
 
     *out = (struct static_count){0};
-    if (!elf_function(object, size, symbol, &code, &code_bytes, &address))
-        return fail("the code object has no function %s", symbol);
-    const quern_status e = d.function(d.user, target, code, code_bytes, add, &l);
+    quern_status e = quern_object_code(object, size, symbol, &code, &code_bytes, &address);
+    if (!e)
+        e = d.function(d.user, target, code, code_bytes, add, &l);
     if (e)
         status = fail_status(e, symbol);
     else if (l.failed)

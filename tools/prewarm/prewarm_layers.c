@@ -193,15 +193,15 @@ static int add_text(struct prewarm *w, const char *text)
     return status ? fail_status(status, NULL) : EXIT_OK;
 }
 
-static int add_texts(struct prewarm *w, int argc, char **argv, int first)
+static int add_texts(struct prewarm *w)
 {
     int status = EXIT_OK;
 
-    w->problems = calloc((size_t)(argc - first), sizeof *w->problems);
+    w->problems = calloc((size_t)w->common.argument_count, sizeof *w->problems);
     if (!w->problems)
         return fail("out of memory");
-    for (int i = first; !status && i < argc; i++)
-        status = add_text(w, argv[i]);
+    for (int i = 0; !status && i < w->common.argument_count; i++)
+        status = add_text(w, w->common.arguments[i]);
     return status;
 }
 
@@ -291,27 +291,26 @@ static void divide(struct prewarm *w)
     }
 }
 
-int prewarm_collect(struct prewarm *w, int argc, char **argv, int first,
-                    struct prewarm_origin *from)
+int prewarm_collect(struct prewarm *w, struct prewarm_origin *from)
 {
     const char *const model_path = from->model, *const tp = from->tp;
     const char **const values = from->values;
     const char *manifest = from->manifest;
+    const char *const given = w->common.argument_count ? w->common.arguments[0] : NULL;
     const bool m_given = w->m_set.count != 0;
     int status;
 
-    if (!manifest && !model_path && first == argc)
+    if (!manifest && !model_path && !given)
         manifest = secure_getenv("QUERN_MANIFEST");
     if (manifest && !manifest[0])
         manifest = NULL;
-    if (manifest && (model_path || first < argc))
+    if (manifest && (model_path || given))
         return misuse("give a manifest, a model or problems, not two of them: --manifest %s and %s",
-                      manifest, model_path ? model_path : argv[first]);
+                      manifest, model_path ? model_path : given);
 
-    if (model_path && first < argc)
-        return misuse("give a model or problems, not both: --model %s and '%s'", model_path,
-                      argv[first]);
-    if (!model_path && !manifest && first == argc)
+    if (model_path && given)
+        return misuse("give a model or problems, not both: --model %s and '%s'", model_path, given);
+    if (!model_path && !manifest && !given)
         return misuse("what to make? give --model FILE, --manifest FILE, or problems such as "
                       "\"wq=nf4 n=4096 k=4096 a=bf16\"");
     for (size_t i = 0; i < WORD_COUNT; i++)
@@ -327,7 +326,7 @@ int prewarm_collect(struct prewarm *w, int argc, char **argv, int first,
         return status;
     status = model_path ? add_model(w, model_path, tp, values)
              : manifest ? add_manifest(w, manifest, m_given)
-                        : add_texts(w, argc, argv, first);
+                        : add_texts(w);
     if (!status && from->shard)
         status = take_shard(w, from->shard);
     divide(w);

@@ -76,8 +76,7 @@ struct prewarm_origin {
 };
 
 /* Fills in targets and problems. Returns an exit status. */
-int prewarm_collect(struct prewarm *w, int argc, char **argv, int first,
-                    struct prewarm_origin *from);
+int prewarm_collect(struct prewarm *w, struct prewarm_origin *from);
 
 /* Keeps what quern_last_error says. */
 void prewarm_keep_error(struct prewarm_problem *p, quern_status status);

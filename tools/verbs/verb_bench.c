@@ -406,7 +406,7 @@ static int compare_rows(struct bench *b, struct layer *l, int64_t m)
 
 static int bench_problem(struct bench *b, const char *given)
 {
-    const int64_t m_max = b->m_set.ranges[b->m_set.count - 1].hi;
+    const int64_t m_max = m_most(&b->m_set);
     struct layer l = {.args = QUERN_INIT(struct quern_args)};
 
     int status = problem_from_text(given, &l.problem, l.text);
@@ -414,25 +414,24 @@ static int bench_problem(struct bench *b, const char *given)
         return status;
     if (!(status = allocate(&l, m_max)) && !(status = fill(&l, m_max)))
         status = map_weights(b, &l);
-    for (size_t i = 0; !status && i < b->m_set.count; i++)
-        for (int64_t m = b->m_set.ranges[i].lo; !status && m <= b->m_set.ranges[i].hi; m++)
-            status = compare_rows(b, &l, m);
+    for (int64_t m = 0; !status && m_next(&b->m_set, &m);)
+        status = compare_rows(b, &l, m);
     free_layer(&l);
     return status;
 }
 
-static int bench(struct bench *b, int argc, char **argv, int first)
+static int bench(struct bench *b)
 {
     int status;
 
-    if (first == argc)
+    if (!b->common.argument_count)
         return misuse("which problem? e.g. \"wq=nf4 n=4096 k=4096 a=bf16\"");
     if (!b->peer_choice)
         return misuse("--peer is missing; there are bitsandbytes and triton");
     b->peer.kind = b->peer_choice == 1 ? &peer_bitsandbytes : &peer_triton;
     if (!b->m_set.count)
         b->m_set = (struct m_set){.count = 1, .ranges = {{1, 1}}};
-    if (b->m_set.ranges[b->m_set.count - 1].hi > ROWS_MAX)
+    if (m_most(&b->m_set) > ROWS_MAX)
         return misuse("--m goes beyond %d, the most that is compared", ROWS_MAX);
     if ((status = options_target(&b->common, &b->target)))
         return status;
@@ -444,8 +443,8 @@ static int bench(struct bench *b, int argc, char **argv, int first)
         (status = open_sim_context(&b->common, b->target.name, &b->ctx)))
         return status;
     table_header(&b->table, "<kernel|n|k|M|slots/weight|LDS/weight|passes/LDS|bytes/weight|error");
-    for (int i = first; !status && i < argc; i++)
-        status = bench_problem(b, argv[i]);
+    for (int i = 0; !status && i < b->common.argument_count; i++)
+        status = bench_problem(b, b->common.arguments[i]);
     if (status)
         return status;
     if (b->common.json)
@@ -479,12 +478,11 @@ int verb_bench(int argc, char **argv)
         {"m", FLAG_M, &b.m_set, "LIST", "rows of A (1)"},
         {0},
     };
-    int first;
 
-    int status = options_parse(&b.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&b.common, argc, argv, &usage, flags);
     if (status < 0) {
         b.runs = b.common.json ? json_array() : NULL;
-        status = bench(&b, argc, argv, first);
+        status = bench(&b);
     }
     json_decref(b.runs);
     table_free(&b.table);

@@ -71,11 +71,11 @@ static int report(struct build *b)
     return finish_output();
 }
 
-static int build(struct build *b, int argc, char **argv, int first)
+static int build(struct build *b)
 {
     int status;
 
-    if ((status = options_problem(argc, argv, first, &b->problem, b->text)) ||
+    if ((status = options_problem(&b->common, &b->problem, b->text)) ||
         (status = options_target(&b->common, &b->target)) ||
         (status = options_one_m(&b->m_set, &b->m)))
         return status;
@@ -108,11 +108,10 @@ int verb_build(int argc, char **argv)
         {"out", FLAG_TEXT, &b.directory, "DIR", "where to write; made if there is none"},
         {0},
     };
-    int first;
 
-    int status = options_parse(&b.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&b.common, argc, argv, &usage, flags);
     if (status < 0)
-        status = build(&b, argc, argv, first);
+        status = build(&b);
     outputs_discard(&b.outputs);
     json_decref(b.plan);
     free(b.used);

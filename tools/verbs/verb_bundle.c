@@ -372,27 +372,23 @@ static int keygen(const struct arguments *a)
     return status;
 }
 
-static int act(struct arguments *a, int argc, char **argv, int first)
+static int act(struct arguments *a)
 {
-    static const char *const actions[] = {"create", "list", "verify", "sign", "import", "keygen"};
-    enum { CREATE, LIST, VERIFY, SIGN, IMPORT, KEYGEN, ACTIONS };
-    size_t action = 0;
+    enum { CREATE = 1, LIST, VERIFY, SIGN, IMPORT, KEYGEN };
+    char **const arguments = a->common.arguments;
+    const int action = options_action(&a->common, "create|list|verify|sign|import|keygen");
+    const int wanted = action == KEYGEN ? 2 : 1, given = a->common.argument_count - 1;
 
-    if (first == argc)
-        return misuse("what about it? say create, list, verify, sign, import or keygen");
-    while (action < ACTIONS && strcmp(argv[first], actions[action]))
-        action++;
-    if (action == ACTIONS)
-        return misuse("'%s' is not one of create, list, verify, sign, import, keygen", argv[first]);
-    const int wanted = action == KEYGEN ? 2 : 1;
-    if (argc - first - 1 < wanted)
+    if (!action)
+        return EXIT_MISUSE;
+    if (given < wanted)
         return misuse(action == KEYGEN ? "keygen takes two files: the secret key's and the public "
                                          "key's"
                                        : "which file?");
-    if (argc - first - 1 > wanted)
-        return misuse("one argument too many: '%s'", argv[first + 1 + wanted]);
-    a->first = argv[first + 1];
-    a->second = argv[first + wanted];
+    if (given > wanted)
+        return misuse("one argument too many: '%s'", arguments[1 + wanted]);
+    a->first = arguments[1];
+    a->second = arguments[wanted];
     return action == CREATE   ? create(a)
            : action == SIGN   ? sign(a)
            : action == IMPORT ? import(a)
@@ -417,8 +413,7 @@ int verb_bundle(int argc, char **argv)
          "create: import refuses a lower one than the signer's last"},
         {0},
     };
-    int first;
 
-    const int status = options_parse(&a.common, argc, argv, &usage, flags, &first);
-    return status < 0 ? act(&a, argc, argv, first) : status;
+    const int status = options_parse(&a.common, argc, argv, &usage, flags);
+    return status < 0 ? act(&a) : status;
 }

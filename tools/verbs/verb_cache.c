@@ -147,29 +147,22 @@ static int clear_cache(const struct common *common, quern_ctx *ctx)
 
 /* ---- The verb -------------------------------------------------------------------------------- */
 
-static int act(const struct common *common, int argc, char **argv, int first)
+static int act(const struct common *common)
 {
-    static const char *const actions[] = {"stat", "list", "verify", "clear"};
+    enum { STAT = 1, LIST, VERIFY, CLEAR };
+    const int action = options_action(common, "stat|list|verify|clear");
     quern_ctx *ctx;
-    size_t action = 0;
 
-    if (first == argc)
-        return misuse("what about it? say stat, list, verify or clear");
-    if (first + 1 < argc)
-        return misuse("one argument too many: '%s'", argv[first + 1]);
-    while (action < 4 && strcmp(argv[first], actions[action]))
-        action++;
-    if (action == 4)
-        return misuse("'%s' is not one of stat, list, verify, clear", argv[first]);
+    if (!action)
+        return EXIT_MISUSE;
+    if (common->argument_count > 1)
+        return misuse("one argument too many: '%s'", common->arguments[1]);
     int status = open_storing_context(common, any_target(common), &ctx);
     if (status)
         return status;
-    if (action == 0)
-        status = stat_cache(common, ctx);
-    else if (action == 3)
-        status = clear_cache(common, ctx);
-    else
-        status = list_cache(common, ctx, action == 2);
+    status = action == STAT    ? stat_cache(common, ctx)
+             : action == CLEAR ? clear_cache(common, ctx)
+                               : list_cache(common, ctx, action == VERIFY);
     quern_close(ctx);
     return status;
 }
@@ -182,8 +175,7 @@ int verb_cache(int argc, char **argv)
         "whole and moves damaged ones to quarantine. clear: removes all, without asking.\n"};
     static const struct flag none[] = {{0}};
     struct common common;
-    int first;
 
-    const int status = options_parse(&common, argc, argv, &usage, none, &first);
-    return status < 0 ? act(&common, argc, argv, first) : status;
+    const int status = options_parse(&common, argc, argv, &usage, none);
+    return status < 0 ? act(&common) : status;
 }

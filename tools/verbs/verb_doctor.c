@@ -27,13 +27,12 @@ int verb_doctor(int argc, char **argv)
         "", "Checks the compiler, its worker, the cache and the device, one line for each.\n"};
     static const struct flag none[] = {{0}};
     struct common common;
-    int first;
 
-    int status = options_parse(&common, argc, argv, &usage, none, &first);
+    int status = options_parse(&common, argc, argv, &usage, none);
     if (status >= 0)
         return status;
-    if (first < argc)
-        return misuse("one argument too many: '%s'", argv[first]);
+    if (common.argument_count)
+        return misuse("one argument too many: '%s'", common.arguments[0]);
     struct findings f = {.json = common.json, .array = json_array()};
     const int problems = quern_doctor(&common.library, add_finding, &f);
     status = common.json ? json_print(json_incref(f.array)) : finish_output();

@@ -12,7 +12,6 @@
 
 struct explanation {
     struct common common;
-    struct quern_options library; /* with the target */
     struct m_set set;
     bool why_miss, m_sweep;
     quern_ctx *ctx; /* with why_miss */
@@ -36,7 +35,7 @@ static int explain_m(struct explanation *x, int64_t m)
     char *text = NULL;
 
     const quern_status e = x->why_miss ? quern_explain_miss(x->ctx, &x->problem, m, &text)
-                                       : quern_explain(&x->library, &x->problem, m, &text);
+                                       : quern_explain(&x->common.library, &x->problem, m, &text);
     if (e)
         return fail_status(e, NULL);
     if (x->common.json) {
@@ -54,7 +53,7 @@ static int explain_sweep(struct explanation *x)
     char *text = NULL;
     int status;
 
-    const quern_status e = quern_explain_sweep(&x->library, &x->problem, &text);
+    const quern_status e = quern_explain_sweep(&x->common.library, &x->problem, &text);
     if (e)
         return fail_status(e, NULL);
     if (x->common.json) {
@@ -70,34 +69,28 @@ static int explain_sweep(struct explanation *x)
     return status;
 }
 
-static int explain(struct explanation *x, int argc, char **argv, int first)
+static int explain(struct explanation *x)
 {
-    int64_t count = 0;
     int status;
 
-    if ((status = options_problem(argc, argv, first, &x->problem, x->canonical)) ||
+    if ((status = options_problem(&x->common, &x->problem, x->canonical)) ||
         (status = options_target(&x->common, &x->target)))
         return status;
     if (x->m_sweep && (x->set.count || x->why_miss))
         return misuse("--m-sweep goes with neither --m nor --why-miss");
     if (!x->set.count)
         x->set = (struct m_set){.count = 1, .ranges = {{1, 1}}};
-    for (size_t i = 0; i < x->set.count; i++)
-        count += x->set.ranges[i].hi - x->set.ranges[i].lo + 1;
-    if (count > ROWS_MAX)
-        return misuse("--m names %lld values; at most %d are explained at once", (long long)count,
-                      ROWS_MAX);
+    if (m_count(&x->set) > ROWS_MAX)
+        return misuse("--m names %lld values; at most %d are explained at once",
+                      (long long)m_count(&x->set), ROWS_MAX);
     if (x->why_miss && (status = open_storing_context(&x->common, x->common.target, &x->ctx)))
         return status;
-    x->library = x->common.library;
-    x->library.target = x->common.target;
     if (x->m_sweep)
         return explain_sweep(x);
     x->list = json_array();
-    for (size_t i = 0; i < x->set.count; i++)
-        for (int64_t m = x->set.ranges[i].lo; m <= x->set.ranges[i].hi; m++)
-            if ((status = explain_m(x, m)))
-                return status;
+    for (int64_t m = 0; m_next(&x->set, &m);)
+        if ((status = explain_m(x, m)))
+            return status;
     if (!x->common.json)
         return finish_output();
     return json_print(json_pack("{s:s, s:s, s:b, s:O}", "problem", x->canonical, "target",
@@ -122,11 +115,10 @@ int verb_explain(int argc, char **argv)
          "instead: is it in the cache, and how does the nearest entry differ"},
         {0},
     };
-    int first;
 
-    int status = options_parse(&x.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&x.common, argc, argv, &usage, flags);
     if (status < 0)
-        status = explain(&x, argc, argv, first);
+        status = explain(&x);
     json_decref(x.list);
     quern_close(x.ctx);
     return status;

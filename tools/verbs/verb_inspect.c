@@ -3,7 +3,6 @@
 #include "checkpoint/checkpoint.h"
 #include "command/options.h"
 #include "command/table.h"
-#include "files/elf_text.h"
 #include "files/files.h"
 #include "files/json_file.h"
 #include "files/launch_json.h"
@@ -84,13 +83,11 @@ static int disassemble_kernel(const struct inspection *x, quern_ctx *ctx, const 
     const void *code;
     size_t code_bytes;
 
-    if (!elf_function(object, size, symbol, &code, &code_bytes, &l.address)) {
-        json_decref(l.lines);
-        return fail("the code of %s is not in the file's sections", symbol);
-    }
     if (!x->common.json)
         printf("\n%s:\n", symbol);
-    const quern_status e = d.function(d.user, target, code, code_bytes, add_instruction, &l);
+    quern_status e = quern_object_code(object, size, symbol, &code, &code_bytes, &l.address);
+    if (!e)
+        e = d.function(d.user, target, code, code_bytes, add_instruction, &l);
     if (json)
         json_object_set_new(json, "instructions", l.lines);
     return e ? fail_status(e, symbol) : EXIT_OK;
@@ -266,16 +263,17 @@ static int inspect_file(struct inspection *x, const char *path)
     return ends_with(path, length, ".json") ? inspect_plan(x, path) : inspect_object(x, path);
 }
 
-static int inspect(struct inspection *x, int argc, char **argv, int first)
+static int inspect(struct inspection *x)
 {
     int status = EXIT_OK;
 
-    if (first == argc)
+    if (!x->common.argument_count)
         return misuse("which file? give a code object, a plan.json or a checkpoint's .safetensors");
     x->array = json_array();
-    for (int i = first; !status && i < argc; i++) {
+    for (int i = 0; !status && i < x->common.argument_count; i++) {
         char *path;
-        status = file_in(argv[i], "model" SAFETENSORS_INDEX "|model.safetensors", &path);
+        status =
+            file_in(x->common.arguments[i], "model" SAFETENSORS_INDEX "|model.safetensors", &path);
         if (!status)
             status = inspect_file(x, path);
         free(path);
@@ -297,11 +295,10 @@ int verb_inspect(int argc, char **argv)
     struct inspection x = {0};
     const struct flag flags[] = {
         {"disassemble", FLAG_YES, &x.disassemble, NULL, "list the instructions"}, {0}};
-    int first;
 
-    int status = options_parse(&x.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&x.common, argc, argv, &usage, flags);
     if (status < 0)
-        status = inspect(&x, argc, argv, first);
+        status = inspect(&x);
     json_decref(x.array);
     return status;
 }

@@ -74,20 +74,20 @@ static int scan_bytes(struct scan *s, const void *object, size_t size)
     return e ? fail_status(e, s->path) : EXIT_OK;
 }
 
-static int scan_files(struct scan *s, int argc, char **argv, int first)
+static int scan_files(struct scan *s)
 {
     int status = EXIT_OK;
 
-    if (first == argc)
+    if (!s->common.argument_count)
         return misuse("which file? give code objects, as quern build writes them");
     s->array = json_array();
-    for (int i = first; !status && i < argc; i++) {
+    for (int i = 0; !status && i < s->common.argument_count; i++) {
         char *bytes;
         size_t size;
-        status = file_read(argv[i], OBJECT_BYTES_MAX, &bytes, &size);
+        s->path = s->common.arguments[i];
+        status = file_read(s->path, OBJECT_BYTES_MAX, &bytes, &size);
         if (status)
             break;
-        s->path = argv[i];
         status = scan_bytes(s, bytes, size);
         free(bytes);
     }
@@ -107,11 +107,10 @@ int verb_lint(int argc, char **argv)
         "Exit status: 0 nothing was found, 1 something was, 2 the target is not scanned.\n"};
     struct scan s = {0};
     const struct flag flags[] = {{0}};
-    int first;
 
-    int status = options_parse(&s.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&s.common, argc, argv, &usage, flags);
     if (status < 0)
-        status = scan_files(&s, argc, argv, first);
+        status = scan_files(&s);
     json_decref(s.array);
     return status;
 }

@@ -401,10 +401,9 @@ int verb_prewarm(int argc, char **argv)
          "load back and run: every kernel, or the smallest and largest M", "all|ends", true},
         {0},
     };
-    int first;
 
-    int status = options_parse(&w.common, argc, argv, &usage, flags, &first);
-    if (status < 0 && !(status = prewarm_collect(&w, argc, argv, first, &from)))
+    int status = options_parse(&w.common, argc, argv, &usage, flags);
+    if (status < 0 && !(status = prewarm_collect(&w, &from)))
         status = prewarm(&w);
     free(w.problems);
     return status;

@@ -26,14 +26,14 @@ struct profiling {
 /* ---- What to run ----------------------------------------------------------------------------- */
 
 /* The plan that quern build would write, in memory. */
-static int plan_problem(struct profiling *p, int argc, char **argv, int first)
+static int plan_problem(struct profiling *p)
 {
     struct quern_target_info target;
     json_t *plan = NULL;
     int64_t m;
     int status;
 
-    if ((status = options_problem(argc, argv, first, &p->problem, p->text)) ||
+    if ((status = options_problem(&p->common, &p->problem, p->text)) ||
         (status = options_target(&p->common, &target)) || (status = options_one_m(&p->m_set, &m)) ||
         (status = open_sim_context(&p->common, p->common.target, &p->simulation.ctx)))
         return status;
@@ -57,16 +57,16 @@ static bool is_plan(const char *argument)
     return (length > 5 && !strcmp(argument + length - 5, ".json")) || !access(argument, F_OK);
 }
 
-static int plan_any(struct profiling *p, int argc, char **argv, int first)
+static int plan_any(struct profiling *p)
 {
-    if (first == argc)
+    if (!p->common.argument_count)
         return misuse("what? give a problem in quotes, e.g. \"wq=nf4 n=4096 k=4096 a=bf16\", or a "
                       "plan.json");
-    if (!is_plan(argv[first]))
-        return plan_problem(p, argc, argv, first);
+    if (!is_plan(p->common.arguments[0]))
+        return plan_problem(p);
     if (p->m_set.count)
         return misuse("a plan says for how many rows it is; --m goes with a problem");
-    return simulation_read(&p->simulation, argc, argv, first);
+    return simulation_read(&p->simulation, &p->common);
 }
 
 /* ---- Running --------------------------------------------------------------------------------- */
@@ -134,7 +134,7 @@ static int write_html(struct profiling *p)
     return status ? status : outputs_commit(&p->outputs);
 }
 
-static int profile(struct profiling *p, int argc, char **argv, int first)
+static int profile(struct profiling *p)
 {
     struct quern_sim_options options = QUERN_INIT(struct quern_sim_options);
     struct simulation *s = &p->simulation;
@@ -142,7 +142,7 @@ static int profile(struct profiling *p, int argc, char **argv, int first)
 
     s->invent = true;
     options.check = QUERN_CHECK_FAST;
-    if ((status = plan_any(p, argc, argv, first)) || (status = simulation_operands(s)) ||
+    if ((status = plan_any(p)) || (status = simulation_operands(s)) ||
         (status = simulation_open(s, &p->common, &options)))
         return status;
     p->report.target = (struct quern_target_info)QUERN_INIT(struct quern_target_info);
@@ -188,11 +188,10 @@ int verb_profile(int argc, char **argv)
          "all; kinds: one of each, scaled; auto (default): by the size", "auto|all|kinds"},
         {0},
     };
-    int first;
 
-    int status = options_parse(&p.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&p.common, argc, argv, &usage, flags);
     if (status < 0)
-        status = profile(&p, argc, argv, first);
+        status = profile(&p);
     outputs_discard(&p.outputs);
     free_report(&p.report);
     quern_op_release(p.op);

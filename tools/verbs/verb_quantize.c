@@ -47,16 +47,15 @@ static int report(const struct quantization *q)
     return json_print(json_pack("{s:s, s:o}", "problem", q->text, "operands", list));
 }
 
-static int quantize(struct quantization *q, int argc, char **argv, int first)
+static int quantize(struct quantization *q)
 {
     struct operand_file files[OPERAND_FILES_MAX];
     const char *const names[] = {"w"};
     size_t file_count;
     int status;
 
-    if ((status =
-             options_problem(first < argc ? first + 1 : argc, argv, first, &q->problem, q->text)) ||
-        (status = operand_files(argc, argv, first + 1, files, &file_count)) ||
+    if ((status = options_first_problem(&q->common, &q->problem, q->text)) ||
+        (status = operand_files(&q->common, files, &file_count)) ||
         (status = operand_files_known(files, file_count, names, 1)))
         return status;
     if (!file_count)
@@ -83,11 +82,10 @@ int verb_quantize(int argc, char **argv)
     struct quantization q = {0};
     const struct flag flags[] = {
         {"out", FLAG_TEXT, &q.directory, "DIR", "where to write; made if there is none"}, {0}};
-    int first;
 
-    int status = options_parse(&q.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&q.common, argc, argv, &usage, flags);
     if (status < 0)
-        status = quantize(&q, argc, argv, first);
+        status = quantize(&q);
     outputs_discard(&q.outputs);
     quern_quantized_free(q.operands, q.count);
     free(q.w);

@@ -186,15 +186,14 @@ static int repack_checkpoint(struct repacking *r)
 
 /* ---- The verb -------------------------------------------------------------------------------- */
 
-static int repack(struct repacking *r, int argc, char **argv, int first)
+static int repack(struct repacking *r)
 {
     int status;
 
     if (!r->to == !r->checkpoint)
         return misuse("give --to, a layout or a plan.json, or --checkpoint, a checkpoint's format");
-    if ((status =
-             options_problem(first < argc ? first + 1 : argc, argv, first, &r->problem, r->text)) ||
-        (status = operand_files(argc, argv, first + 1, r->files, &r->file_count)))
+    if ((status = options_first_problem(&r->common, &r->problem, r->text)) ||
+        (status = operand_files(&r->common, r->files, &r->file_count)))
         return status;
     return r->to ? repack_layout(r) : repack_checkpoint(r);
 }
@@ -218,11 +217,10 @@ int verb_repack(int argc, char **argv)
          "gptq|gptq_v2|awq|compressed"},
         {"out", FLAG_TEXT, &r.directory, "DIR", "where to write; made if there is none"},
         {0}};
-    int first;
 
-    int status = options_parse(&r.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&r.common, argc, argv, &usage, flags);
     if (status < 0)
-        status = repack(&r, argc, argv, first);
+        status = repack(&r);
     outputs_discard(&r.outputs);
     return status;
 }

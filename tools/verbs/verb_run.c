@@ -112,16 +112,14 @@ static int finish(struct run *r)
     return EXIT_OK;
 }
 
-static int run(struct run *r, int argc, char **argv, int first)
+static int run(struct run *r)
 {
     int status;
 
     /* the problem alone first: what follows it are operand files */
-    if ((status =
-             options_problem(first < argc ? first + 1 : argc, argv, first, &r->problem, r->text)) ||
+    if ((status = options_first_problem(&r->common, &r->problem, r->text)) ||
         (status = options_one_m(&r->m_set, &r->m)) ||
-        (status = operand_files(argc, argv, first + 1, r->files, &r->file_count)) ||
-        (status = prepare(r)))
+        (status = operand_files(&r->common, r->files, &r->file_count)) || (status = prepare(r)))
         return status;
     quern_status e = quern_open(&r->common.library, &r->ctx);
     if (!e)
@@ -144,11 +142,10 @@ int verb_run(int argc, char **argv)
         {"m", FLAG_M, &r.m_set, "M", "rows of A"},
         {0},
     };
-    int first;
 
-    int status = options_parse(&r.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&r.common, argc, argv, &usage, flags);
     if (status < 0)
-        status = run(&r, argc, argv, first);
+        status = run(&r);
     outputs_discard(&r.outputs);
     for (size_t i = 0; i <= QUERN_OPERANDS_MAX; i++)
         quern_buffer_destroy(r.there[i]);

@@ -94,17 +94,17 @@ static int report(const struct run *r, double seconds)
     return finish_output();
 }
 
-static int simulate(struct run *r, int argc, char **argv, int first)
+static int simulate(struct run *r)
 {
     struct quern_sim_options options = QUERN_INIT(struct quern_sim_options);
     struct timespec start, end;
     int status;
 
-    if (first == argc)
+    if (!r->common.argument_count)
         return misuse("which plan? give the plan.json, then its operands as name=FILE");
     options.shuffle = r->seed ? (uint64_t)r->seed : r->order == ORDER_SHUFFLED;
     options.check = r->check ? (enum quern_sim_check)r->check : QUERN_CHECK_FULL;
-    if ((status = simulation_read(&r->simulation, argc, argv, first)) ||
+    if ((status = simulation_read(&r->simulation, &r->common)) ||
         (status = simulation_operands(&r->simulation)) ||
         (status = simulation_open(&r->simulation, &r->common, &options)))
         return status;
@@ -139,13 +139,12 @@ int verb_sim(int argc, char **argv)
         {"counts", FLAG_TEXT, &r.counts_path, "FILE", "write counts as JSON"},
         {0},
     };
-    int first;
 
-    int status = options_parse(&r.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&r.common, argc, argv, &usage, flags);
     if (status < 0 && r.seed && r.order == ORDER_GRID)
         status = misuse("--seed shuffles the workgroups; --order=grid does not");
     if (status < 0)
-        status = simulate(&r, argc, argv, first);
+        status = simulate(&r);
     outputs_discard(&r.outputs);
     simulation_free(&r.simulation);
     free(r.counts);

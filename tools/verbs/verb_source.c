@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int print_source(const struct common *common, int argc, char **argv, int first,
-                        const struct m_set *set)
+static int print_source(const struct common *common, const struct m_set *set)
 {
     struct quern_target_info target;
     struct quern_problem problem;
@@ -15,12 +14,10 @@ static int print_source(const struct common *common, int argc, char **argv, int 
     int64_t m;
     int status;
 
-    if ((status = options_problem(argc, argv, first, &problem, canonical)) ||
+    if ((status = options_problem(common, &problem, canonical)) ||
         (status = options_target(common, &target)) || (status = options_one_m(set, &m)))
         return status;
-    struct quern_options library = common->library;
-    library.target = common->target;
-    const quern_status e = quern_source(&library, &problem, m, &text);
+    const quern_status e = quern_source(&common->library, &problem, m, &text);
     if (e)
         return fail_status(e, NULL);
     if (common->json) {
@@ -42,8 +39,7 @@ int verb_source(int argc, char **argv)
     struct common common;
     struct m_set set = {0};
     const struct flag flags[] = {{"m", FLAG_M, &set, "M", "rows of A"}, {0}};
-    int first;
 
-    const int status = options_parse(&common, argc, argv, &usage, flags, &first);
-    return status < 0 ? print_source(&common, argc, argv, first, &set) : status;
+    const int status = options_parse(&common, argc, argv, &usage, flags);
+    return status < 0 ? print_source(&common, &set) : status;
 }

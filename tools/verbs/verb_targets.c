@@ -7,11 +7,11 @@
 #include <stdio.h>
 
 /* Row `i` of the table, or of the names given on the command line. */
-static int row(int argc, char **argv, int first, size_t i, struct quern_target_info *info)
+static int row(const struct common *common, size_t i, struct quern_target_info *info)
 {
     *info = (struct quern_target_info)QUERN_INIT(struct quern_target_info);
-    const quern_status e =
-        first < argc ? quern_target_find(argv[first + (int)i], info) : quern_target_at(i, info);
+    const quern_status e = common->argument_count ? quern_target_find(common->arguments[i], info)
+                                                  : quern_target_at(i, info);
     return e ? fail_status(e, NULL) : EXIT_OK;
 }
 
@@ -40,9 +40,10 @@ static void add_row(struct table *table, const struct quern_target_info *t)
     table_cell(table, "%s", t->features);
 }
 
-static int list(const struct common *common, int argc, char **argv, int first)
+static int list(const struct common *common)
 {
-    const size_t count = first < argc ? (size_t)(argc - first) : quern_target_count();
+    const size_t count =
+        common->argument_count ? (size_t)common->argument_count : quern_target_count();
     struct table table = {0};
     json_t *array = json_array();
     int status = EXIT_OK;
@@ -51,7 +52,7 @@ static int list(const struct common *common, int argc, char **argv, int first)
                  "<target|<family|<verified|wave|VGPRs|LDS KiB|<part|CUs|GHz|GB/s|<features");
     for (size_t i = 0; !status && i < count; i++) {
         struct quern_target_info info;
-        if ((status = row(argc, argv, first, i, &info)))
+        if ((status = row(common, i, &info)))
             break;
         add_row(&table, &info);
         json_array_append_new(array, target_json(&info));
@@ -73,8 +74,7 @@ int verb_targets(int argc, char **argv)
         "code for it; VGPRs are per SIMD and lane, behind the slash what they are given in.\n"};
     static const struct flag none[] = {{0}};
     struct common common;
-    int first;
 
-    const int status = options_parse(&common, argc, argv, &usage, none, &first);
-    return status < 0 ? list(&common, argc, argv, first) : status;
+    const int status = options_parse(&common, argc, argv, &usage, none);
+    return status < 0 ? list(&common) : status;
 }

@@ -105,10 +105,9 @@ static int print(struct measurement *b)
     return finish_output();
 }
 
-static int time_layer(struct measurement *b, int argc, char **argv, int first)
+static int time_layer(struct measurement *b)
 {
-    int64_t count = 0;
-    int status = options_problem(argc, argv, first, &b->problem, b->text);
+    int status = options_problem(&b->common, &b->problem, b->text);
 
     if (status)
         return status;
@@ -116,19 +115,16 @@ static int time_layer(struct measurement *b, int argc, char **argv, int first)
         b->set = (struct m_set){.count = 1, .ranges = {{1, 8}}};
     if (!b->rotate)
         b->rotate = TIMING_ROTATE;
-    for (size_t i = 0; i < b->set.count; i++)
-        count += b->set.ranges[i].hi - b->set.ranges[i].lo + 1;
-    if (count > ROWS_MAX)
-        return misuse("--m names %lld values; at most %d are measured at once", (long long)count,
-                      ROWS_MAX);
-    if ((status = open_gpu(b, b->set.ranges[b->set.count - 1].hi)))
+    if (m_count(&b->set) > ROWS_MAX)
+        return misuse("--m names %lld values; at most %d are measured at once",
+                      (long long)m_count(&b->set), ROWS_MAX);
+    if ((status = open_gpu(b, m_most(&b->set))))
         return status;
     b->list = json_array();
     table_header(&b->table, "m|us|least us|model us|GB/s|% of bandwidth|copies");
-    for (size_t i = 0; i < b->set.count; i++)
-        for (int64_t m = b->set.ranges[i].lo; m <= b->set.ranges[i].hi; m++)
-            if ((status = measure(b, m)))
-                return status;
+    for (int64_t m = 0; m_next(&b->set, &m);)
+        if ((status = measure(b, m)))
+            return status;
     return print(b);
 }
 
@@ -145,11 +141,10 @@ int verb_time(int argc, char **argv)
         {"rotate", FLAG_SIZE, &b.rotate, "BYTES", "of weights that launches go through (512M)"},
         {0},
     };
-    int first;
 
-    int status = options_parse(&b.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&b.common, argc, argv, &usage, flags);
     if (status < 0)
-        status = time_layer(&b, argc, argv, first);
+        status = time_layer(&b);
     json_decref(b.list);
     table_free(&b.table);
     quern_op_release(b.op);

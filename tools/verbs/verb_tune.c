@@ -277,21 +277,20 @@ static int tune_problem(struct tune *t, const struct quern_problem *problem, con
     struct kernel k = {.problem = problem, .text = text};
     int status = EXIT_OK;
 
-    for (size_t i = 0; i < set->count; i++)
-        for (int64_t m = set->ranges[i].lo; m <= set->ranges[i].hi && m <= M_TUNED; m++) {
-            if (m <= k.m)
-                continue; /* the last kernel serves it too */
-            k.count = (size_t)t->shapes;
-            memset(k.us, 0, sizeof k.us);
-            const quern_status e = quern_op_shapes(t->ctx, problem, m, k.shapes, &k.count);
-            if (e == QUERN_E_ARGUMENT && k.m)
-                return EXIT_OK; /* this problem's largest kernel was the last */
-            if (e)
-                return fail_status(e, text);
-            if ((status = rows_of(t, problem, m, k.shapes[0].words, &k.m)) ||
-                (status = tune_kernel(t, &k)))
-                return status;
-        }
+    for (int64_t m = 0; m_next(set, &m) && m <= M_TUNED;) {
+        if (m <= k.m)
+            continue; /* the last kernel serves it too */
+        k.count = (size_t)t->shapes;
+        memset(k.us, 0, sizeof k.us);
+        const quern_status e = quern_op_shapes(t->ctx, problem, m, k.shapes, &k.count);
+        if (e == QUERN_E_ARGUMENT && k.m)
+            return EXIT_OK; /* this problem's largest kernel was the last */
+        if (e)
+            return fail_status(e, text);
+        if ((status = rows_of(t, problem, m, k.shapes[0].words, &k.m)) ||
+            (status = tune_kernel(t, &k)))
+            return status;
+    }
     return EXIT_OK;
 }
 
@@ -352,16 +351,16 @@ static int print(struct tune *t)
     return finish_output();
 }
 
-static int tune(struct tune *t, int argc, char **argv, int first)
+static int tune(struct tune *t)
 {
     struct quern_problem problem;
     char text[QUERN_TEXT_MAX];
     int status;
 
-    if (t->manifest && first < argc)
+    if (t->manifest && t->common.argument_count)
         return misuse("give a manifest or a problem, not both: --manifest %s and %s", t->manifest,
-                      argv[first]);
-    if (!t->manifest && (status = options_problem(argc, argv, first, &problem, text)))
+                      t->common.arguments[0]);
+    if (!t->manifest && (status = options_problem(&t->common, &problem, text)))
         return status;
     if (!t->set.count)
         t->set = (struct m_set){.count = 1, .ranges = {{1, M_USUAL}}};
@@ -397,11 +396,10 @@ int verb_tune(int argc, char **argv)
         {"rotate", FLAG_SIZE, &t.rotate, "BYTES", "of weights that launches go through (512M)"},
         {0},
     };
-    int first;
 
-    int status = options_parse(&t.common, argc, argv, &usage, flags, &first);
+    int status = options_parse(&t.common, argc, argv, &usage, flags);
     if (status < 0)
-        status = tune(&t, argc, argv, first);
+        status = tune(&t);
     for (size_t i = 0; i < t.count; i++)
         free(t.lines[i]);
     free(t.lines);

@@ -275,42 +275,52 @@ enum atomic_op {
     ATOMIC_PK_ADD_BF16
 };
 
+/* Those of `bits` bits that are the same for 32 and 64, whatever else there is of one width. */
+#define ATOMICS_OF_BOTH_WIDTHS(bits)                                                               \
+    case ATOMIC_ADD:                                                                               \
+        return old + x;                                                                            \
+    case ATOMIC_SUB:                                                                               \
+        return old - x;                                                                            \
+    case ATOMIC_RSUB:                                                                              \
+        return x - old;                                                                            \
+    case ATOMIC_SMIN:                                                                              \
+        return (uint##bits##_t)LEAST((int##bits##_t)old, (int##bits##_t)x);                        \
+    case ATOMIC_UMIN:                                                                              \
+        return LEAST(old, x);                                                                      \
+    case ATOMIC_SMAX:                                                                              \
+        return (uint##bits##_t)MOST((int##bits##_t)old, (int##bits##_t)x);                         \
+    case ATOMIC_UMAX:                                                                              \
+        return MOST(old, x);                                                                       \
+    case ATOMIC_AND:                                                                               \
+        return old & x;                                                                            \
+    case ATOMIC_OR:                                                                                \
+        return old | x;                                                                            \
+    case ATOMIC_XOR:                                                                               \
+        return old ^ x;                                                                            \
+    case ATOMIC_INC:                                                                               \
+        return old >= x ? 0 : old + 1;                                                             \
+    case ATOMIC_DEC:                                                                               \
+        return old == 0 || old > x ? x : old - 1;                                                  \
+    case ATOMIC_SWAP:                                                                              \
+        return x;                                                                                  \
+    case ATOMIC_CMPSWAP:                                                                           \
+        return old == compare ? x : old;                                                           \
+    case ATOMIC_FCMPSWAP:                                                                          \
+        return f##bits##_of(old) == f##bits##_of(compare) ? x : old;                               \
+    case ATOMIC_MSKOR:                                                                             \
+        return (old & ~compare) | x;                                                               \
+    case ATOMIC_FADD:                                                                              \
+        return bits_of_f##bits(f##bits##_of(old) + f##bits##_of(x));                               \
+    case ATOMIC_FMIN:                                                                              \
+        return bits_of_f##bits(min_f##bits(f##bits##_of(old), f##bits##_of(x)));                   \
+    case ATOMIC_FMAX:                                                                              \
+        return bits_of_f##bits(max_f##bits(f##bits##_of(old), f##bits##_of(x)))
+
 /* What memory holds after the operation. */
 INLINE uint32_t atomic32(enum atomic_op op, uint32_t old, uint32_t x, uint32_t compare)
 {
     switch (op) {
-    case ATOMIC_ADD:
-        return old + x;
-    case ATOMIC_SUB:
-        return old - x;
-    case ATOMIC_RSUB:
-        return x - old;
-    case ATOMIC_SMIN:
-        return (uint32_t)LEAST((int32_t)old, (int32_t)x);
-    case ATOMIC_UMIN:
-        return LEAST(old, x);
-    case ATOMIC_SMAX:
-        return (uint32_t)MOST((int32_t)old, (int32_t)x);
-    case ATOMIC_UMAX:
-        return MOST(old, x);
-    case ATOMIC_AND:
-        return old & x;
-    case ATOMIC_OR:
-        return old | x;
-    case ATOMIC_XOR:
-        return old ^ x;
-    case ATOMIC_INC:
-        return old >= x ? 0 : old + 1;
-    case ATOMIC_DEC:
-        return old == 0 || old > x ? x : old - 1;
-    case ATOMIC_SWAP:
-        return x;
-    case ATOMIC_CMPSWAP:
-        return old == compare ? x : old;
-    case ATOMIC_FCMPSWAP:
-        return f32_of(old) == f32_of(compare) ? x : old;
-    case ATOMIC_MSKOR:
-        return (old & ~compare) | x;
+        ATOMICS_OF_BOTH_WIDTHS(32);
     case ATOMIC_WRAP:
         return old >= x ? old - x : old + compare;
     case ATOMIC_CONDXCHG:
@@ -319,12 +329,6 @@ INLINE uint32_t atomic32(enum atomic_op op, uint32_t old, uint32_t x, uint32_t c
         return old < x ? 0 : old - x;
     case ATOMIC_COND_SUB:
         return old < x ? old : old - x;
-    case ATOMIC_FADD:
-        return bits_of_f32(f32_of(old) + f32_of(x));
-    case ATOMIC_FMIN:
-        return bits_of_f32(min_f32(f32_of(old), f32_of(x)));
-    case ATOMIC_FMAX:
-        return bits_of_f32(max_f32(f32_of(old), f32_of(x)));
     case ATOMIC_PK_ADD_F16:
         return pack_f16(LOW_F16(old) + LOW_F16(x), HIGH_F16(old) + HIGH_F16(x));
     case ATOMIC_PK_ADD_BF16:
@@ -337,51 +341,15 @@ INLINE uint32_t atomic32(enum atomic_op op, uint32_t old, uint32_t x, uint32_t c
 INLINE uint64_t atomic64(enum atomic_op op, uint64_t old, uint64_t x, uint64_t compare)
 {
     switch (op) {
-    case ATOMIC_ADD:
-        return old + x;
-    case ATOMIC_SUB:
-        return old - x;
-    case ATOMIC_RSUB:
-        return x - old;
-    case ATOMIC_SMIN:
-        return (uint64_t)LEAST((int64_t)old, (int64_t)x);
-    case ATOMIC_UMIN:
-        return LEAST(old, x);
-    case ATOMIC_SMAX:
-        return (uint64_t)MOST((int64_t)old, (int64_t)x);
-    case ATOMIC_UMAX:
-        return MOST(old, x);
-    case ATOMIC_AND:
-        return old & x;
-    case ATOMIC_OR:
-        return old | x;
-    case ATOMIC_XOR:
-        return old ^ x;
-    case ATOMIC_INC:
-        return old >= x ? 0 : old + 1;
-    case ATOMIC_DEC:
-        return old == 0 || old > x ? x : old - 1;
-    case ATOMIC_SWAP:
-        return x;
-    case ATOMIC_CMPSWAP:
-        return old == compare ? x : old;
-    case ATOMIC_FCMPSWAP:
-        return f64_of(old) == f64_of(compare) ? x : old;
-    case ATOMIC_MSKOR:
-        return (old & ~compare) | x;
+        ATOMICS_OF_BOTH_WIDTHS(64);
     case ATOMIC_CONDXCHG:
         return atomic32(op, (uint32_t)old, (uint32_t)x, 0) |
                (uint64_t)atomic32(op, (uint32_t)(old >> 32), (uint32_t)(x >> 32), 0) << 32;
-    case ATOMIC_FADD:
-        return bits_of_f64(f64_of(old) + f64_of(x));
-    case ATOMIC_FMIN:
-        return bits_of_f64(min_f64(f64_of(old), f64_of(x)));
-    case ATOMIC_FMAX:
-        return bits_of_f64(max_f64(f64_of(old), f64_of(x)));
     default:
         return old;
     }
 }
+#undef ATOMICS_OF_BOTH_WIDTHS
 
 /* One lane's atomic on naturally aligned memory, which other workgroups may change meanwhile.
  * `data` and `compare` are rows at the lane, `result` too (or null). */

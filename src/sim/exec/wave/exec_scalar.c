@@ -143,16 +143,16 @@ INLINE f32 finished(const struct insn *i, f32 x)
 #undef S3
 #undef PSEUDO
 
-/* ---- EXEC: d = EXEC, EXEC = an expression of s (the source) and e (the old EXEC), SCC =
- * EXEC != 0 */
+/* ---- EXEC = an expression x of s (the source) and e (the old EXEC), SCC = EXEC != 0; the
+ * destination gets e (saveexec) or x (wrexec) */
 
-#define SAVEEXEC(NAME, EXPRESSION)                                                                 \
+#define TO_EXEC(NAME, EXPRESSION, RESULT)                                                          \
     static const struct insn *x_##NAME##_b32(struct wave *w, const struct insn *i)                 \
     {                                                                                              \
-        const u32 s = scalar32(w, &i->op[1]), e = w->s[S_EXEC];                                    \
-        w->s[i->op[0].reg] = e;                                                                    \
-        w->s[S_EXEC] = (EXPRESSION);                                                               \
-        w->s[S_SCC] = w->s[S_EXEC] != 0;                                                           \
+        const u32 s = scalar32(w, &i->op[1]), e = w->s[S_EXEC], x = (EXPRESSION);                  \
+        w->s[i->op[0].reg] = RESULT;                                                               \
+        w->s[S_EXEC] = x;                                                                          \
+        w->s[S_SCC] = x != 0;                                                                      \
         exec_changed(w);                                                                           \
         return i + 1;                                                                              \
     }                                                                                              \
@@ -161,13 +161,15 @@ INLINE f32 finished(const struct insn *i, f32 x)
         const u64 s = scalar64(w, &i->op[1]);                                                      \
         const u64 e = w->s[S_EXEC] | (u64)w->s[S_EXEC + 1] << 32;                                  \
         const u64 x = (EXPRESSION);                                                                \
-        set_scalar64(w, &i->op[0], e);                                                             \
+        set_scalar64(w, &i->op[0], RESULT);                                                        \
         w->s[S_EXEC] = (u32)x;                                                                     \
         w->s[S_EXEC + 1] = (u32)(x >> 32);                                                         \
         w->s[S_SCC] = x != 0;                                                                      \
         exec_changed(w);                                                                           \
         return i + 1;                                                                              \
     }
+#define SAVEEXEC(NAME, EXPRESSION) TO_EXEC(NAME, EXPRESSION, e)
+#define WREXEC(NAME, EXPRESSION)   TO_EXEC(NAME, EXPRESSION, x)
 /* clang-format off */
 #define SAVEEXEC_ALL                                                                               \
     SAVEEXEC(s_and_saveexec, s & e)                                                                \
@@ -181,37 +183,14 @@ INLINE f32 finished(const struct insn *i, f32 x)
     SAVEEXEC(s_nor_saveexec, ~(s | e))                                                             \
     SAVEEXEC(s_xnor_saveexec, ~(s ^ e))
 /* clang-format on */
-SAVEEXEC_ALL
-#undef SAVEEXEC
-
-/* wrexec: the new EXEC goes to the destination as well */
-#define WREXEC(NAME, EXPRESSION)                                                                   \
-    static const struct insn *x_##NAME##_b32(struct wave *w, const struct insn *i)                 \
-    {                                                                                              \
-        const u32 s = scalar32(w, &i->op[1]), e = w->s[S_EXEC];                                    \
-        w->s[i->op[0].reg] = w->s[S_EXEC] = (EXPRESSION);                                          \
-        w->s[S_SCC] = w->s[S_EXEC] != 0;                                                           \
-        exec_changed(w);                                                                           \
-        return i + 1;                                                                              \
-    }                                                                                              \
-    static const struct insn *x_##NAME##_b64(struct wave *w, const struct insn *i)                 \
-    {                                                                                              \
-        const u64 s = scalar64(w, &i->op[1]);                                                      \
-        const u64 e = w->s[S_EXEC] | (u64)w->s[S_EXEC + 1] << 32;                                  \
-        const u64 x = (EXPRESSION);                                                                \
-        set_scalar64(w, &i->op[0], x);                                                             \
-        w->s[S_EXEC] = (u32)x;                                                                     \
-        w->s[S_EXEC + 1] = (u32)(x >> 32);                                                         \
-        w->s[S_SCC] = x != 0;                                                                      \
-        exec_changed(w);                                                                           \
-        return i + 1;                                                                              \
-    }
 /* clang-format off */
 #define WREXEC_ALL                                                                                 \
     WREXEC(s_and_not0_wrexec, ~s & e)                                                              \
     WREXEC(s_and_not1_wrexec, s & ~e)
 /* clang-format on */
+SAVEEXEC_ALL
 WREXEC_ALL
+#undef SAVEEXEC
 #undef WREXEC
 
 #define ROW_(NAME, UNDEF, OPERANDS, SCC)                                                           \
