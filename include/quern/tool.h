@@ -322,6 +322,10 @@ QUERN_API void quern_offload_close(quern_offload *offload); /* null is allowed *
 /* A disassembler made of the context's worker pool; valid as long as the context. */
 QUERN_API struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx);
 
+/* The byte offset that a branch at `offset` leads to, by the last word of its text (or that word
+ * alone), which LLVM writes as words of 4 bytes behind the branch; -1 if that is no number. */
+QUERN_API int64_t quern_branch_target(const char *text, uint64_t offset);
+
 /* ---- Scanning code --------------------------------------------------------------------------- */
 
 enum quern_lint_rule {

@@ -12,6 +12,8 @@ static void name_registers(struct lint_range r, char *text, size_t size)
 
     if (!r.count)
         snprintf(text, size, "LDS");
+    else if (r.first >= LINT_HARDWARE)
+        snprintf(text, size, "hwreg(%d)", r.first - LINT_HARDWARE);
     else if (!base && r.first >= LINT_VCC)
         snprintf(text, size, "%s",
                  r.first / 2 == LINT_VCC / 2    ? "vcc"

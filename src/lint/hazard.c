@@ -1,31 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Wait states: pairs of instructions between which gfx90a, gfx942 and gfx950 have no interlock. The
- * rows are those of LLVM's GCNHazardRecognizer (2026), which counts every instruction that is
- * issued as one wait state and s_nop N as N + 1. LLVM inserts what is missing between instructions
- * that it knows, but does not look into inline assembly; so what this finds in compiled code is
- * next to assembly, or in code that was written by hand.
+ * Pairs of instructions between which there is no interlock. The rows are those of LLVM's
+ * GCNHazardRecognizer (2026). gfx90a, gfx942 and gfx950 have many; every instruction that is issued
+ * counts there as one wait state, and s_nop N as N + 1. On gfx11 and gfx12 the hardware waits by
+ * itself but for a few pairs, whose distance is counted in vector instructions. LLVM inserts what
+ * is missing between instructions that it knows, but does not look into inline assembly; so what
+ * this finds in compiled code is next to assembly, or in code that was written by hand.
+ * This file is long because half of it is the table, with a line for each column.
  */
 #include "lint/scan.h"
 
+#include "base/os.h"
+
 /* Processors with rows of their own, by the names that LLVM's tables go by. */
-enum place { GFX90A, GFX942, GFX950, PLACES };
+enum place { GFX90A, GFX942, GFX950, GFX11_0, GFX11_5, GFX12, PLACES };
 
 /* Which registers of the two instructions a row is about. */
 enum meeting {
-    READ,        /* the second reads what the first wrote */
-    TOUCHED,     /* it reads or overwrites it */
-    AS_A_OR_B,   /* it reads it as A or B of a matrix instruction */
-    AS_C,        /* it adds to it: other registers of a matrix instruction's C that overlap */
-    AS_SAME_C,   /* … or exactly the same */
-    LAST_READ,   /* it reads it as its last operand: the number of a lane */
-    C_WRITTEN,   /* it overwrites what the first adds to */
-    DATA_WRITTEN /* it overwrites what the first stores */
+    READ,         /* the second reads what the first wrote */
+    TOUCHED,      /* it reads or overwrites it */
+    AS_A_OR_B,    /* it reads it as A, B or indices of a matrix instruction */
+    AS_C,         /* it adds to it: other registers of a matrix instruction's C that overlap */
+    AS_SAME_C,    /* … or exactly the same */
+    LAST_READ,    /* it reads it as its last operand: the number of a lane */
+    C_WRITTEN,    /* it overwrites what the first adds to */
+    DATA_WRITTEN, /* it overwrites what the first stores */
+    REGARDLESS    /* whatever it reads and writes */
 };
 
 #define NO 0
-/* The same for every number of passes. */
-#define ALL(n) {n, n, n, n}
+/* The same for every number of passes, and for some targets only. */
+#define ALL(n)               {n, n, n, n}
+#define RDNA(n11, n115, n12) {[GFX11_0] = ALL(n11), [GFX11_5] = ALL(n115), [GFX12] = ALL(n12)}
 
 /* Wait states by place, and of matrix instructions by the first one's passes: 2, 4, 8, 16. */
 struct hazard {
@@ -33,12 +39,20 @@ struct hazard {
     uint32_t first, second; /* kinds, one of which each must be */
     uint32_t not_second;    /* kinds that the second must not be */
     enum meeting meeting;
-    enum { ANY_REGISTER, SCALAR, VECTOR, EXEC_ONLY, VCC_ONLY, M0_ONLY } registers;
+    enum { ANY_REGISTER, SCALAR, VECTOR, EXEC_ONLY, VCC_ONLY, M0_ONLY, HARDWARE } registers;
     uint8_t states[PLACES][4];
+    /* What follows is zero where every instruction counts and only distance helps. */
+    uint32_t counted;     /* kinds that count, each as one */
+    uint32_t or_two_of;   /* kinds of which two will do */
+    uint32_t ends;        /* kinds of which one will do */
+    uint8_t or_alu_wait;  /* bits of enum lint_alu_wait, one of which will do */
+    uint32_t only_behind; /* kinds of which one must stand between for the row to apply */
 };
 
 #define MEMORY      (LINT_VMEM | LINT_LDS)
 #define VECTOR_UNIT (LINT_VALU | LINT_MFMA)
+#define RDNA_VECTOR (LINT_VALU | LINT_WMMA)
+#define DGEMM       (LINT_DGEMM_4 | LINT_DGEMM_16)
 
 static const struct hazard hazards[] = {
     /* matrix instructions */
@@ -79,7 +93,7 @@ static const struct hazard hazards[] = {
      {{2, 4, 8, 16}, {3, 5, 9, 17}, {3, 6, 10, 18}}},
     {"a matrix instruction of f64 adds to part of what another is writing",
      LINT_XDL,
-     LINT_DGEMM_4 | LINT_DGEMM_16,
+     DGEMM,
      0,
      AS_C,
      ANY_REGISTER,
@@ -93,14 +107,14 @@ static const struct hazard hazards[] = {
      {ALL(NO), {2, 4, 8, 16}, {2, 4, 8, 16}}},
     {"a matrix instruction of f64 adds to part of what a 4x4 one is writing",
      LINT_DGEMM_4,
-     LINT_DGEMM_4 | LINT_DGEMM_16,
+     DGEMM,
      0,
      AS_C,
      ANY_REGISTER,
      {ALL(4), ALL(4), ALL(4)}},
     {"a matrix instruction of f64 adds to part of what a 16x16 one is writing",
      LINT_DGEMM_16,
-     LINT_DGEMM_4 | LINT_DGEMM_16,
+     DGEMM,
      0,
      AS_C,
      ANY_REGISTER,
@@ -258,11 +272,40 @@ static const struct hazard hazards[] = {
      {ALL(NO), ALL(1), ALL(1)}},
     {"lanes of what the vector ALU has just written are exchanged",
      LINT_VALU,
-     LINT_SWAP,
+     LINT_PERMLANE,
      0,
      READ,
      VECTOR,
      {ALL(NO), ALL(NO), ALL(2)}},
+    {"lanes are exchanged behind a write of EXEC by the vector ALU",
+     LINT_VALU,
+     LINT_PERMLANE,
+     0,
+     TOUCHED,
+     EXEC_ONLY,
+     {ALL(NO), ALL(NO), ALL(4)}},
+    {"v_fma_f64 follows a matrix instruction of f64",
+     DGEMM,
+     LINT_FMA_F64,
+     0,
+     REGARDLESS,
+     ANY_REGISTER,
+     {ALL(2), ALL(2), ALL(2)}},
+    {"memory reads what the vector ALU wrote before a matrix instruction of f64",
+     LINT_VALU,
+     MEMORY,
+     0,
+     READ,
+     VECTOR,
+     {ALL(2), ALL(NO), ALL(NO)},
+     .only_behind = DGEMM},
+    {"a hardware register is read or set behind s_setreg",
+     LINT_SALU,
+     LINT_SALU,
+     0,
+     TOUCHED,
+     HARDWARE,
+     {ALL(2), ALL(2), ALL(2)}},
     {"M0 is used behind a scalar instruction that writes it",
      LINT_SALU,
      LINT_USES_M0,
@@ -277,15 +320,25 @@ static const struct hazard hazards[] = {
      DATA_WRITTEN,
      VECTOR,
      {ALL(1), ALL(2), ALL(2)}},
+
+    /* gfx11 and gfx12 */
+    {"a matrix instruction reads as factor or index what the one before it is writing", LINT_WMMA,
+     LINT_WMMA, 0, AS_A_OR_B, VECTOR, RDNA(1, 1, 1), .counted = RDNA_VECTOR | LINT_NOTHING},
+    {"the result of a transcendental instruction is read", LINT_TRANS, RDNA_VECTOR, 0, READ, VECTOR,
+     RDNA(6, NO, NO), .counted = RDNA_VECTOR | LINT_NOTHING, .or_two_of = LINT_TRANS,
+     .ends = MEMORY, .or_alu_wait = LINT_VALU_VECTOR},
+    {"lanes are exchanged behind v_cmpx", LINT_VALU, LINT_PERMLANE, 0, TOUCHED, EXEC_ONLY,
+     RDNA(1, 1, 1), .counted = RDNA_VECTOR},
 };
 
 /* ---- Meetings -------------------------------------------------------------------------------- */
 
 static struct lint_range registers_of(const struct hazard *h, struct lint_range r)
 {
-    const bool vector = r.first >= LINT_VGPR;
+    const bool vector = r.first >= LINT_VGPR && r.first < LINT_HARDWARE;
     const bool wanted = h->registers == ANY_REGISTER || (h->registers == VECTOR && vector) ||
                         (h->registers == SCALAR && !vector && r.first != LINT_EXEC) ||
+                        (h->registers == HARDWARE && r.first >= LINT_HARDWARE) ||
                         (h->registers == EXEC_ONLY && r.first / 2 == LINT_EXEC / 2) ||
                         (h->registers == VCC_ONLY && r.first / 2 == LINT_VCC / 2) ||
                         (h->registers == M0_ONLY && r.first == LINT_M0);
@@ -327,7 +380,8 @@ static struct lint_range meeting_of(const struct hazard *h, struct lint_range r,
         at = meets_any(r, j->uses, j->use_count);
         return at.count ? at : meets_any(r, j->defs, j->def_count);
     case AS_A_OR_B:
-        return meets_any(r, j->uses, j->use_count < 2 ? j->use_count : 2);
+        at = meets_any(r, j->uses, j->use_count < 2 ? j->use_count : 2);
+        return at.count || j->use_count < 4 ? at : meets_any(r, j->uses + 3, 1);
     case AS_C:
     case AS_SAME_C:
         if (j->use_count < 3)
@@ -341,6 +395,8 @@ static struct lint_range meeting_of(const struct hazard *h, struct lint_range r,
     case C_WRITTEN:
     case DATA_WRITTEN:
         return meets_any(r, j->defs, j->def_count);
+    case REGARDLESS:
+        return r;
     }
     return at;
 }
@@ -372,11 +428,27 @@ static size_t endangered(const struct hazard *h, const struct lint_insn *i,
 
 /* ---- Paths ----------------------------------------------------------------------------------- */
 
+/* What is known of a place on a walk. */
+struct progress {
+    struct lint_range registers; /* in danger still */
+    uint8_t states;              /* passed */
+    uint8_t of_two;              /* instructions of the row's or_two_of */
+    bool behind;                 /* one of only_behind was passed */
+};
+
+/* Where a walk has been. */
+struct visit {
+    uint32_t walk; /* the last one that was here */
+    struct progress with;
+};
+
 /* A walk from one instruction over all that can follow it within some wait states. */
 struct walk {
     const struct lint_scan *scan;
     const struct hazard *hazard;
+    struct visit *visits; /* of each instruction */
     size_t from;
+    uint32_t number;
     unsigned needed;
     bool reported;
 };
@@ -394,29 +466,57 @@ static struct lint_range without(struct lint_range r, struct lint_range gone)
     return gone_end >= end ? (struct lint_range){r.first, (uint16_t)(gone.first - r.first)} : r;
 }
 
-static void walk_on(struct walk *w, struct lint_range registers, uint32_t at, unsigned states)
+/* Whether the walk was at this instruction with no less in danger. */
+static bool been_here(const struct walk *w, uint32_t at, const struct progress *p)
 {
-    while (at != LINT_NOWHERE && states < w->needed && !w->reported) {
+    struct visit *const v = &w->visits[at];
+    const bool been = v->walk == w->number && v->with.states <= p->states &&
+                      v->with.of_two <= p->of_two && v->with.behind == p->behind &&
+                      v->with.registers.first <= p->registers.first &&
+                      v->with.registers.first + v->with.registers.count >=
+                          p->registers.first + p->registers.count;
+
+    if (!been)
+        *v = (struct visit){w->number, *p};
+    return been;
+}
+
+/* Passes an instruction. False: behind it nothing is in danger. */
+static bool pass(const struct hazard *h, const struct lint_insn *j, struct progress *p)
+{
+    if (j->kinds & h->ends || j->alu_waits & h->or_alu_wait)
+        return false;
+    /* of what is written anew, the later result is read from here on; but RDNA's transcendental
+     * unit may be later still */
+    for (size_t n = 0; n < j->def_count && h->meeting != C_WRITTEN && !h->counted; n++)
+        p->registers = without(p->registers, j->defs[n]);
+    p->states =
+        (uint8_t)(p->states + (!h->counted ? j->wait_states : (j->kinds & h->counted) != 0));
+    p->of_two = (uint8_t)(p->of_two + ((j->kinds & h->or_two_of) != 0));
+    p->behind |= (j->kinds & h->only_behind) != 0;
+    return p->registers.count && p->of_two < 2;
+}
+
+static void walk_on(struct walk *w, struct progress p, uint32_t at)
+{
+    const struct hazard *const h = w->hazard;
+
+    while (at != LINT_NOWHERE && p.states < w->needed && !w->reported && !been_here(w, at, &p)) {
         const struct lint_insn *const j = &w->scan->insns[at];
-        const struct hazard *const h = w->hazard;
-        if (j->kinds & h->second && !(j->kinds & h->not_second)) {
-            const struct lint_range met = meeting_of(h, registers, j);
+        if (j->kinds & h->second && !(j->kinds & h->not_second) && (p.behind || !h->only_behind)) {
+            const struct lint_range met = meeting_of(h, p.registers, j);
             if (met.count) {
                 w->reported = true;
                 lint_report(w->scan, QUERN_LINT_TOO_CLOSE, h->rule, w->from, at, met, w->needed,
-                            states);
+                            p.states);
                 return;
             }
         }
-        /* of what is written anew, the later result is read from here on */
-        for (size_t n = 0; n < j->def_count && h->meeting != C_WRITTEN; n++)
-            registers = without(registers, j->defs[n]);
-        if (!registers.count)
+        if (!pass(h, j, &p))
             return;
-        states += j->wait_states;
         const uint32_t *const next = lint_successors(w->scan, at);
         if (next[1] != LINT_NOWHERE)
-            walk_on(w, registers, next[1], states);
+            walk_on(w, p, next[1]);
         at = next[0];
     }
 }
@@ -428,7 +528,8 @@ static unsigned states_of(const struct hazard *h, enum place place, const struct
     return h->states[place][i->kinds & LINT_MFMA ? by_passes : 0];
 }
 
-static void check_from(const struct lint_scan *s, enum place place, size_t i)
+static void check_from(const struct lint_scan *s, enum place place, size_t i, struct visit *visits,
+                       uint32_t *walks)
 {
     const struct lint_insn *const insn = &s->insns[i];
 
@@ -439,14 +540,16 @@ static void check_from(const struct lint_scan *s, enum place place, size_t i)
             continue;
         const size_t count = endangered(h, insn, registers);
         for (size_t k = 0; k < count; k++) {
-            struct walk w = {s, h, i, states_of(h, place, insn), false};
+            struct walk w = {s, h, visits, i, ++*walks, states_of(h, place, insn), false};
             const uint32_t *const next = lint_successors(s, i);
             for (int way = 0; way < 2; way++)
                 if (next[way] != LINT_NOWHERE)
-                    walk_on(&w, registers[k], next[way], 0);
+                    walk_on(&w, (struct progress){.registers = registers[k]}, next[way]);
         }
     }
 }
+
+/* ---- Instructions that are wrong alone ------------------------------------------------------- */
 
 /* gfx90a takes the wrong amount for a shift of 64 bits from the last of eight registers. */
 static void check_shift(const struct lint_scan *s, size_t i)
@@ -459,23 +562,46 @@ static void check_shift(const struct lint_scan *s, size_t i)
                     i, insn->uses[0], 1, 0);
 }
 
-/* Which column of the rows holds for a target; PLACES: none does. */
-static enum place place_of(const struct target *t)
+/* gfx1100 to gfx1103 may take the lower half of such a sum for the factor that its register held
+ * when they work on the upper half. (Of what is added LLVM leaves the upper half undefined where
+ * only the lower one of the sum matters, and reuses its register.) */
+static void check_mad(const struct lint_scan *s, size_t i)
 {
-    if (!(t->capabilities & CAP_MFMA_BF16_1K))
-        return PLACES;
-    return t->capabilities & CAP_MFMA_WIDE_K ? GFX950
-           : t->capabilities & CAP_MFMA_FP8  ? GFX942
-                                             : GFX90A;
+    const struct lint_insn *const insn = &s->insns[i];
+    const struct lint_range met =
+        insn->kinds & LINT_MAD_64 && insn->def_count && insn->use_count > 1
+            ? meets_any(insn->defs[0], insn->uses, insn->use_count - 1u)
+            : (struct lint_range){0};
+
+    if (met.count)
+        lint_report(s, QUERN_LINT_TOO_CLOSE, "a sum of 64 bits goes where a factor is", i, i, met,
+                    1, 0);
 }
 
-void lint_hazards(const struct lint_scan *s)
+/* Which column of the rows holds for a target. */
+static enum place place_of(const struct target *t)
+{
+    if (t->capabilities & CAP_MFMA)
+        return t->capabilities & CAP_MFMA_WIDE_K ? GFX950
+               : t->capabilities & CAP_MFMA_FP8  ? GFX942
+                                                 : GFX90A;
+    return t->capabilities & CAP_SPLIT_BARRIER ? GFX12 : t->trans_races ? GFX11_0 : GFX11_5;
+}
+
+quern_status lint_hazards(const struct lint_scan *s)
 {
     const enum place place = place_of(s->target);
+    struct visit *const visits = os.calloc(s->count + 1, sizeof *visits);
+    uint32_t walks = 0;
 
-    for (size_t i = 0; i < s->count && place != PLACES; i++) {
-        check_from(s, place, i);
+    FAIL_IF(!visits, QUERN_E_MEMORY, "out of memory for a scan of %zu instructions", s->count);
+    for (size_t i = 0; i < s->count; i++) {
+        check_from(s, place, i, visits, &walks);
         if (place == GFX90A)
             check_shift(s, i);
+        if (place == GFX11_0)
+            check_mad(s, i);
     }
+    os.free(visits);
+    return QUERN_OK;
 }

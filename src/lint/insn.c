@@ -76,6 +76,9 @@ static const char transcendental[] = "v_exp_|v_log_|v_rcp_|v_rsq_|v_sqrt_|v_sin_
 static const char two_results[] =
     "v_add_co_|v_addc_co_|v_sub_co_|v_subb_co_|v_subrev_co_|v_subbrev_co_|v_div_scale_|"
     "v_mad_u64_u32|v_mad_i64_i32|v_mad_co_|v_add_co_ci_|v_sub_co_ci_|v_subrev_co_ci_";
+/* Those that choose or add by a bit of each lane. */
+static const char lane_masked[] = "v_cndmask_|v_dual_cndmask|v_div_fmas_|v_add_co_ci_|v_sub_co_ci_|"
+                                  "v_subrev_co_ci_|v_addc_co_|v_subb_co_|v_subbrev_co_";
 /* Those whose result is an operand too. */
 static const char accumulating[] =
     "v_fmac_|v_mac_|v_pk_fmac_|v_dot2c_|v_dot4c_|v_dot8c_|v_dot2acc_|v_writelane_|v_fmamk_none|"
@@ -116,10 +119,12 @@ static void take_vector(struct lint_insn *i, const struct target *target, struct
         take_matrix(i, target, t);
         return;
     }
-    i->kinds |= LINT_VALU;
     if (begins(m, "v_nop")) {
+        i->kinds |= LINT_NOTHING;
         return;
-    } else if (begins(m, "v_cmpx_")) { /* e32 of gfx10 and later names no result */
+    }
+    i->kinds |= LINT_VALU;
+    if (begins(m, "v_cmpx_")) { /* e32 of gfx10 and later names no result */
         const bool named = t->count == 3;
         take_operands(i, t, named);
         add_def(i, (struct lint_range){LINT_EXEC, 2});
@@ -141,13 +146,16 @@ static void take_vector(struct lint_insn *i, const struct target *target, struct
     i->kinds |= begins_any(m, "v_readlane_|v_readfirstlane_") ? LINT_READLANE : 0;
     i->kinds |= begins_any(m, "v_readlane_|v_writelane_") ? LINT_LANE_NUMBER : 0;
     i->kinds |= begins(m, "v_div_fmas_") ? LINT_DIV_FMAS : 0;
-    i->kinds |= strstr(m, "_swap") && begins(m, "v_permlane") ? LINT_SWAP : 0;
+    i->kinds |= begins(m, "v_permlane") ? LINT_PERMLANE : 0;
+    i->kinds |= begins_any(m, "v_fma_f64|v_fmac_f64") ? LINT_FMA_F64 : 0;
+    i->kinds |= begins_any(m, "v_mad_u64_u32|v_mad_i64_i32|v_mad_co_") ? LINT_MAD_64 : 0;
+    i->kinds |= begins_any(m, lane_masked) ? LINT_LANE_MASK : 0;
     i->kinds |= begins(m, "v_movrel") ? LINT_USES_M0 : 0;
     i->kinds |= begins_any(m, "v_lshlrev_b64|v_lshrrev_b64|v_ashrrev_i64") ? LINT_SHIFT_64 : 0;
     /* of the op_sel list the fourth bit, or the last of a shorter one, is the result's half */
     if ((x->sdwa && x->dst_sel) || (x->op_sel & 8 && !begins(m, "v_pk_")))
         i->kinds |= LINT_PARTIAL;
-    if (i->kinds & LINT_DIV_FMAS)
+    if (i->kinds & LINT_DIV_FMAS || begins(m, "v_dual_cndmask"))
         add_use(i, (struct lint_range){LINT_VCC, 2});
 }
 
@@ -184,8 +192,10 @@ static void take_lds(struct lint_insn *i, const struct text_insn *t)
         strstr(m, "_rtn_");
 
     i->kinds |= LINT_LDS;
-    if (begins(m, "ds_nop"))
+    if (begins(m, "ds_nop")) {
+        i->kinds = LINT_LDS_PAUSE;
         return;
+    }
     take_operands(i, t, returns);
     if (!returns)
         i->kinds |= LINT_STORE;
@@ -201,6 +211,25 @@ static uint8_t wait_named(const char *text, const char *name)
     const char *const at = strstr(text, name);
 
     return at ? (uint8_t)strtoul(at + strlen(name), NULL, 0) : LINT_NO_WAIT;
+}
+
+/* Fields by their LLVM names, or all in a number, where they have these bits. */
+static void take_alu_wait(struct lint_insn *i, const struct text_insn *t)
+{
+    static const struct {
+        const char *name;
+        unsigned bits;
+        enum lint_alu_wait what;
+    } fields[] = {{"va_vdst(0)", 0xf000, LINT_VALU_VECTOR},
+                  {"va_sdst(0)", 0x0e00, LINT_VALU_SCALAR},
+                  {"va_vcc(0)", 0x0002, LINT_VALU_VCC},
+                  {"sa_sdst(0)", 0x0001, LINT_SALU_SCALAR}};
+    const bool words = strchr(i->text, '(');
+    const unsigned long number = t->count ? strtoul(t->operands[0], NULL, 0) : 0xffff;
+
+    for (size_t n = 0; n < sizeof fields / sizeof *fields; n++)
+        if (words ? strstr(i->text, fields[n].name) != NULL : !(number & fields[n].bits))
+            i->alu_waits |= fields[n].what;
 }
 
 static void take_wait(struct lint_insn *i, const struct text_insn *t)
@@ -230,6 +259,8 @@ static void take_wait(struct lint_insn *i, const struct text_insn *t)
     } else if (!strcmp(m, "s_wait_storecnt_dscnt")) {
         i->waits[LINT_STORES] = (uint8_t)(last >> 8 & 63);
         i->waits[LINT_LDS_OPS] = (uint8_t)(last & 63);
+    } else if (!strcmp(m, "s_wait_alu") || !strcmp(m, "s_waitcnt_depctr")) {
+        take_alu_wait(i, t);
     } else {
         for (size_t n = 0; n < sizeof alone / sizeof *alone; n++)
             if (!strcmp(m, alone[n].mnemonic))
@@ -243,10 +274,9 @@ static bool take_flow(struct lint_insn *i, const struct text_insn *t)
     const char *const m = t->mnemonic;
 
     if (begins(m, "s_cbranch_") || !strcmp(m, "s_branch")) {
-        const long words = t->count ? strtol(t->operands[t->count - 1], NULL, 0) : 0;
-        i->branch = (int64_t)i->offset + 4 + 4 * (int64_t)(int16_t)words;
+        i->branch = quern_branch_target(i->text, i->offset);
         i->falls_through = m[2] == 'c';
-        i->understood = t->count == 1;
+        i->understood = i->branch != -1;
         return true;
     }
     if (begins(m, "s_endpgm") || begins(m, "s_trap") || begins(m, "s_rfe")) {
@@ -291,6 +321,11 @@ static void take_scalar(struct lint_insn *i, const struct text_insn *t)
     if (!strcmp(m, "s_nop"))
         i->wait_states = (uint8_t)(1 + (t->count ? strtoul(t->operands[0], NULL, 0) & 15 : 0));
     take_operands(i, t, !begins_any(m, no_result));
+    const bool sets = begins(m, "s_setreg"), gets = begins(m, "s_getreg");
+    int32_t field;
+    if ((sets || gets) && t->count == 2 && text_hardware_register(t->operands[gets], &field))
+        (sets ? add_def
+              : add_use)(i, (struct lint_range){(uint16_t)(LINT_HARDWARE + (field & 63)), 1});
     if (strstr(m, "saveexec") || strstr(m, "wrexec"))
         add_def(i, (struct lint_range){LINT_EXEC, 2});
 }
@@ -318,12 +353,11 @@ static void take_one(struct lint_insn *i, const struct target *target, const cha
         i->understood = false;
 }
 
-void lint_read(const struct target *target, const char *text, uint64_t offset, unsigned size,
+void lint_read(const struct target *target, const char *text, uint64_t offset,
                struct lint_insn *insn)
 {
     const char *const pair = strstr(text, " :: ");
 
-    (void)size;
     *insn = (struct lint_insn){.offset = (uint32_t)offset,
                                .text = text,
                                .wait_states = 1,

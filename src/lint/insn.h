@@ -21,7 +21,8 @@ enum lint_register {
     LINT_EXEC = 126,
     LINT_VGPR = 160,
     LINT_AGPR = LINT_VGPR + 512,
-    LINT_REGISTERS = LINT_AGPR + 512
+    LINT_HARDWARE = LINT_AGPR + 512, /* 64 that s_setreg and s_getreg name */
+    LINT_REGISTERS = LINT_HARDWARE + 64
 };
 
 struct lint_range {
@@ -43,7 +44,7 @@ enum lint_kind {
     LINT_READLANE = 1 << 5,    /* v_readlane, v_readfirstlane */
     LINT_LANE_NUMBER = 1 << 6, /* v_readlane, v_writelane: the last operand is a lane */
     LINT_DIV_FMAS = 1 << 7,    /* reads VCC without saying so */
-    LINT_SWAP = 1 << 8,        /* v_permlane16_swap, v_permlane32_swap */
+    LINT_PERMLANE = 1 << 8,    /* v_permlane…: gfx9 has only those that swap */
     LINT_XDL = 1 << 9,         /* matrix instructions of the XDL pipe … */
     LINT_SGEMM = 1 << 10,      /* … of f32 operands, where those are none of it */
     LINT_DGEMM_4 = 1 << 11,    /* … of f64, 4 by 4, and 16 by 16 */
@@ -61,12 +62,26 @@ enum lint_kind {
     LINT_BARRIER = 1 << 23,
     LINT_WAIT = 1 << 24, /* `waits` is meant */
     LINT_SHIFT_64 = 1 << 25,
+    LINT_NOTHING = 1 << 26, /* v_nop, which is no LINT_VALU */
+    LINT_LANE_MASK =
+        1 << 27, /* reads a scalar register, its last operand, as a bit for each lane */
+    LINT_FMA_F64 = 1 << 28,
+    LINT_MAD_64 = 1 << 29,    /* products of 32 bits added to 64 */
+    LINT_LDS_PAUSE = 1 << 30, /* ds_nop */
     LINT_MFMA = LINT_XDL | LINT_SGEMM | LINT_DGEMM_4 | LINT_DGEMM_16
 };
 
 /* Counters, by what raises them; targets have one for several of these. */
 enum lint_counter { LINT_LOADS, LINT_STORES, LINT_LDS_OPS, LINT_SCALAR_LOADS, LINT_COUNTERS };
 #define LINT_NO_WAIT 255
+
+/* What s_wait_alu, s_waitcnt_depctr of gfx11, waits for until none of it is under way; bits. */
+enum lint_alu_wait {
+    LINT_VALU_VECTOR = 1 << 0, /* vector registers that vector instructions write */
+    LINT_VALU_SCALAR = 1 << 1, /* scalar registers that these write, but for VCC, */
+    LINT_VALU_VCC = 1 << 2,    /* and VCC */
+    LINT_SALU_SCALAR = 1 << 3  /* scalar registers that scalar instructions write */
+};
 
 enum { LINT_DEFS = 4, LINT_USES = 8 };
 
@@ -80,12 +95,13 @@ struct lint_insn {
     uint8_t wait_states;            /* 1; of s_nop N: N + 1 */
     uint8_t passes;                 /* of matrix instructions of gfx9: 4 cycles each */
     uint8_t waits[LINT_COUNTERS];   /* goes on when no more than so many are under way */
+    uint8_t alu_waits;              /* bits of enum lint_alu_wait */
     int64_t branch;                 /* byte offset of where it may go; -1: nowhere */
     bool falls_through, understood; /* goes on to the next one; all operands were read */
 };
 
-/* Reads the text of an instruction of `size` bytes at `offset`; `text` is kept by reference. */
-void lint_read(const struct target *target, const char *text, uint64_t offset, unsigned size,
+/* Reads the text of an instruction at `offset`; `text` is kept by reference. */
+void lint_read(const struct target *target, const char *text, uint64_t offset,
                struct lint_insn *insn);
 
 #endif

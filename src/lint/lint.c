@@ -5,7 +5,6 @@
 #include "base/os.h"
 #include "lint/scan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 bool lint_knows(const struct target *target)
@@ -27,6 +26,7 @@ static void read_one(void *user, uint64_t offset, unsigned size, const char *tex
 {
     struct reading *const r = user;
 
+    (void)size;
     if (r->failed)
         return;
     if (r->count == r->room) {
@@ -50,7 +50,7 @@ static void read_one(void *user, uint64_t offset, unsigned size, const char *tex
     }
     memcpy(copy, text, bytes);
     r->texts[r->count] = copy;
-    lint_read(r->target, copy, offset, size, &r->insns[r->count]);
+    lint_read(r->target, copy, offset, &r->insns[r->count]);
     r->count++;
 }
 
@@ -123,19 +123,23 @@ static quern_status scan_kernel(struct lint_scan *s, struct reading *r)
                 lint_report(s, QUERN_LINT_UNREAD, "an instruction that the scan cannot read", i, i,
                             (struct lint_range){0}, 0, 0);
         }
-        lint_hazards(s);
-        status = lint_owed(s);
+        status = lint_hazards(s);
+        if (status == QUERN_OK)
+            status = lint_stale(s);
+        if (status == QUERN_OK)
+            status = lint_owed(s);
     }
     os.free(next);
     os.free(reached);
     return status;
 }
 
-quern_status lint_code(const struct target *target, const char *name, const void *code,
-                       size_t bytes, const struct quern_disassembler *disassembler,
-                       quern_lint_fn fn, void *user)
+quern_status lint_code(const struct target *target, const char *name, unsigned wave_size,
+                       const void *code, size_t bytes,
+                       const struct quern_disassembler *disassembler, quern_lint_fn fn, void *user)
 {
-    struct lint_scan scan = {.target = target, .kernel = name, .fn = fn, .user = user};
+    struct lint_scan scan = {
+        .target = target, .kernel = name, .wave_size = wave_size, .fn = fn, .user = user};
     struct reading r = {.target = target};
 
     quern_status status =
@@ -158,8 +162,8 @@ quern_status lint_object(const struct object *object, const struct quern_disasse
         const struct object_kernel *const kernel = &object->kernels[k];
         const uint8_t *const code = object_at(object, kernel->entry, kernel->code_bytes);
         FAIL_IF(!code, QUERN_E_OBJECT, "kernel %s has no code in the file", kernel->name);
-        TRY(lint_code(object->target, kernel->name, code, kernel->code_bytes, disassembler, fn,
-                      user));
+        TRY(lint_code(object->target, kernel->name, kernel->wave_size, code, kernel->code_bytes,
+                      disassembler, fn, user));
     }
     return QUERN_OK;
 }

@@ -5,9 +5,9 @@
  * read or overwritten. It follows every path through a kernel's branches and loops; nothing is run.
  * For `quern lint`, and for whoever is about to store an object.
  *
- * What it knows: the wait states of gfx90a, gfx942 and gfx950 between vector, matrix, scalar and
- * memory instructions (hazard.c), and the counters of gfx9, gfx11 and gfx12 (owed.c). Other targets
- * are not scanned, which is said.
+ * What it knows, of gfx90a, gfx942, gfx950, gfx11 and gfx12: pairs of instructions (hazard.c),
+ * scalar registers that are read stale (stale.c), and counters (owed.c). Other targets are not
+ * scanned, which is said.
  */
 #ifndef QUERN_LINT_LINT_H
 #define QUERN_LINT_LINT_H
@@ -24,8 +24,8 @@ quern_status lint_object(const struct object *object, const struct quern_disasse
                          quern_lint_fn fn, void *user);
 
 /* Scans one kernel's code, for whoever has no object around it. `name` is for reports. */
-quern_status lint_code(const struct target *target, const char *name, const void *code,
-                       size_t bytes, const struct quern_disassembler *disassembler,
-                       quern_lint_fn fn, void *user);
+quern_status lint_code(const struct target *target, const char *name, unsigned wave_size,
+                       const void *code, size_t bytes,
+                       const struct quern_disassembler *disassembler, quern_lint_fn fn, void *user);
 
 #endif

@@ -7,12 +7,10 @@
  * so that a wait for N proves all done but the last N; two kinds on one counter, and scalar loads
  * at all times, are in no order, so that only a wait for 0 proves anything.
  *
- * The analysis is forward over blocks of straight code: for each register, how many operations were
- * issued on its counter after the one that owes it, the fewest over all paths.
+ * What is known at a place, for each register: how many operations were issued on its counter after
+ * the one that owes it, the fewest over all paths.
  */
 #include "lint/scan.h"
-
-#include "base/os.h"
 
 #include <string.h>
 
@@ -24,25 +22,14 @@ struct owed {
      * does. Two counters can owe one register: flat loads raise that of memory and that of LDS */
     uint8_t age[LINT_COUNTERS][OWED_COUNT];
     uint8_t kinds[LINT_COUNTERS]; /* of operations that may be under way, a bit each */
-    bool reached;
 };
 
 enum operation { PLAIN_LOAD = 1, LDS_OPERATION = 2, SCALAR_LOAD = 4, FLAT_LOAD = 8 };
-
-struct block {
-    uint32_t first, end; /* instructions */
-    uint32_t next[2];    /* blocks, or LINT_NOWHERE */
-    bool queued;
-};
 
 struct analysis {
     const struct lint_scan *scan;
     /* counters that are one on this target, by the number of the first */
     uint8_t same[LINT_COUNTERS];
-    struct block *blocks;
-    struct owed *at; /* at the beginning of each block */
-    size_t count;
-    uint32_t *block_of; /* of each instruction */
 };
 
 /* ---- One instruction ------------------------------------------------------------------------- */
@@ -207,18 +194,24 @@ static void step(const struct analysis *a, struct owed *o, size_t i)
     }
 }
 
-/* ---- Blocks ---------------------------------------------------------------------------------- */
+/* ---- Paths ----------------------------------------------------------------------------------- */
 
-/* Takes over what is under way on one more path to a block. True: that is more than was known. */
-static bool join(struct owed *to, const struct owed *from)
+static void step_at(void *user, void *state, size_t i)
 {
-    bool more = !to->reached;
+    step(user, state, i);
+}
 
-    if (more) {
-        *to = *from;
-        to->reached = true;
-        return true;
-    }
+static void check_at(void *user, void *state, size_t i)
+{
+    check(user, state, i);
+}
+
+static bool join(void *into, const void *other)
+{
+    struct owed *const to = into;
+    const struct owed *const from = other;
+    bool more = false;
+
     for (int c = 0; c < LINT_COUNTERS; c++) {
         for (int r = 0; r < OWED_COUNT; r++)
             if (from->age[c][r] < to->age[c][r]) { /* NOT_OWED is the greatest */
@@ -231,62 +224,6 @@ static bool join(struct owed *to, const struct owed *from)
     return more;
 }
 
-/* Cuts the code into blocks: at what branches lead to, and behind what may go elsewhere. */
-static void cut(struct analysis *a, bool *begins)
-{
-    const struct lint_scan *const s = a->scan;
-
-    for (size_t i = 0; i < s->count; i++) {
-        const uint32_t *const next = lint_successors(s, i);
-        const bool ends = next[1] != LINT_NOWHERE || next[0] == LINT_NOWHERE;
-        if (next[1] != LINT_NOWHERE)
-            begins[next[1]] = true;
-        if (ends && i + 1 < s->count)
-            begins[i + 1] = true;
-    }
-    begins[0] = true;
-    for (size_t i = 0; i < s->count; i++) {
-        if (begins[i])
-            a->blocks[a->count++] = (struct block){.first = (uint32_t)i};
-        a->blocks[a->count - 1].end = (uint32_t)i + 1;
-        a->block_of[i] = (uint32_t)a->count - 1;
-    }
-    for (size_t b = 0; b < a->count; b++) {
-        const uint32_t *const next = lint_successors(s, a->blocks[b].end - 1);
-        for (int way = 0; way < 2; way++)
-            a->blocks[b].next[way] = next[way] == LINT_NOWHERE ? next[way] : a->block_of[next[way]];
-    }
-}
-
-/* Until nothing changes: ages only fall and kinds only grow, so it ends. */
-static void settle(struct analysis *a)
-{
-    bool again = true;
-
-    a->blocks[0].queued = true;
-    memset(a->at[0].age, NOT_OWED, sizeof a->at[0].age);
-    a->at[0].reached = true;
-    while (again) {
-        again = false;
-        for (size_t b = 0; b < a->count; b++) {
-            struct owed o;
-            if (!a->blocks[b].queued)
-                continue;
-            a->blocks[b].queued = false;
-            o = a->at[b];
-            for (size_t i = a->blocks[b].first; i < a->blocks[b].end; i++)
-                step(a, &o, i);
-            for (int way = 0; way < 2; way++) {
-                const uint32_t to = a->blocks[b].next[way];
-                if (to == LINT_NOWHERE || !join(&a->at[to], &o))
-                    continue;
-                a->blocks[to].queued = true;
-                again = true;
-            }
-        }
-    }
-}
-
 quern_status lint_owed(const struct lint_scan *s)
 {
     const bool one_for_memory = !s->target->store_counter;
@@ -294,29 +231,13 @@ quern_status lint_owed(const struct lint_scan *s)
     struct analysis a = {.scan = s,
                          .same = {LINT_LOADS, one_for_memory ? LINT_LOADS : LINT_STORES,
                                   LINT_LDS_OPS, one_for_lds ? LINT_LDS_OPS : LINT_SCALAR_LOADS}};
-    bool *const begins = os.calloc(s->count + 1, sizeof *begins);
-    quern_status status = QUERN_OK;
+    struct owed nothing = {0};
 
-    a.blocks = os.calloc(s->count + 1, sizeof *a.blocks);
-    a.block_of = os.calloc(s->count + 1, sizeof *a.block_of);
-    if (begins && a.blocks && a.block_of && s->count) {
-        cut(&a, begins);
-        a.at = os.calloc(a.count, sizeof *a.at);
-    }
-    if (a.at) {
-        settle(&a);
-        for (size_t b = 0; b < a.count; b++)
-            for (size_t i = a.blocks[b].first; a.at[b].reached && i < a.blocks[b].end; i++) {
-                check(&a, &a.at[b], i);
-                step(&a, &a.at[b], i);
-            }
-    } else if (s->count) {
-        status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("!a.at"),
-                           "out of memory for a scan of %zu instructions", s->count);
-    }
-    os.free(begins);
-    os.free(a.blocks);
-    os.free(a.block_of);
-    os.free(a.at);
-    return status;
+    memset(nothing.age, NOT_OWED, sizeof nothing.age);
+    return lint_flow(s, &(struct lint_flow){.bytes = sizeof nothing,
+                                            .begin = &nothing,
+                                            .check = check_at,
+                                            .step = step_at,
+                                            .join = join,
+                                            .user = &a});
 }

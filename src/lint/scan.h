@@ -9,6 +9,7 @@
 
 struct lint_scan {
     const struct target *target;
+    unsigned wave_size;
     const char *kernel;
     const struct lint_insn *insns; /* by offset */
     size_t count;
@@ -28,8 +29,21 @@ void lint_report(const struct lint_scan *s, enum quern_lint_rule rule, const cha
                  size_t first, size_t second, struct lint_range registers, unsigned needed,
                  unsigned found);
 
+/* What a rule keeps track of along all paths (flow.c). */
+struct lint_flow {
+    size_t bytes;                                     /* of what is known at a place, plain bytes */
+    const void *begin;                                /* that at a kernel's begin */
+    void (*check)(void *user, void *state, size_t i); /* once, when all is known */
+    void (*step)(void *user, void *state, size_t i);  /* makes it that behind an instruction */
+    bool (*join)(void *to, const void *from);         /* adds a path's; true: that is more */
+    void *user;
+};
+quern_status lint_flow(const struct lint_scan *s, const struct lint_flow *flow);
+
 /* Pairs of instructions that are too close (hazard.c). */
-void lint_hazards(const struct lint_scan *s);
+quern_status lint_hazards(const struct lint_scan *s);
+/* Scalar registers that vector instructions read before they were written anew (stale.c). */
+quern_status lint_stale(const struct lint_scan *s);
 /* Registers that a load still owes (owed.c). */
 quern_status lint_owed(const struct lint_scan *s);
 

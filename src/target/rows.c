@@ -55,6 +55,7 @@
 #define GFX11(name_)                                                                               \
     RDNA(name_, CAPS_GFX11), .packed_ids = true, .architected_scratch = true,                      \
         .permutes_halves = true, .lds_reads_across = true
+#define GFX11_0 GFX11("RDNA 3"), .trans_races = true
 #define GFX12(name_)                                                                               \
     RDNA(name_, CAPS_GFX12), .packed_ids = true, .architected_scratch = true, .trap_ids = true
 #define BIG_FILE   .vgprs = 1536, .vgpr_granule = 24
@@ -93,13 +94,13 @@ const struct target target_rows[] = {
      ARCHITECTED, SIMULATED, DIES(8, "Instinct MI355X", 256, 2.4, 8000)},
     {.name = "gfx1030", .elf_machine = 0x36, RDNA2, PART("Radeon RX 6900 XT", 80, 2.25, 512)},
     {.name = "gfx1031", .elf_machine = 0x37, RDNA2, PART("Radeon RX 6700 XT", 40, 2.581, 384)},
-    {.name = "gfx1100", .elf_machine = 0x41, GFX11("RDNA 3"), BIG_FILE,
+    {.name = "gfx1100", .elf_machine = 0x41, GFX11_0, BIG_FILE,
      SIMULATED, PART("Radeon RX 7900 XTX", 96, 2.5, 960)},
-    {.name = "gfx1101", .elf_machine = 0x46, GFX11("RDNA 3"), BIG_FILE,
+    {.name = "gfx1101", .elf_machine = 0x46, GFX11_0, BIG_FILE,
      SIMULATED, PART("Radeon RX 7800 XT", 60, 2.43, 624)},
-    {.name = "gfx1102", .elf_machine = 0x47, GFX11("RDNA 3"), SMALL_FILE,
+    {.name = "gfx1102", .elf_machine = 0x47, GFX11_0, SMALL_FILE,
      SIMULATED, PART("Radeon RX 7600", 32, 2.655, 288)},
-    {.name = "gfx1103", .elf_machine = 0x44, GFX11("RDNA 3"), SMALL_FILE,
+    {.name = "gfx1103", .elf_machine = 0x44, GFX11_0, SMALL_FILE,
      SIMULATED, PART("Radeon 780M", 12, 2.7, 120)},
     {.name = "gfx1150", .elf_machine = 0x43, GFX11("RDNA 3.5"), SMALL_FILE,
      SIMULATED, PART("Radeon 890M", 16, 2.9, 120)},

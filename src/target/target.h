@@ -78,6 +78,7 @@ struct target {
     bool keeps_halves;        /* a 16-bit result leaves the other half of its register as it was */
     bool permutes_halves;     /* ds_bpermute stays in each half of a wave of 64 */
     bool store_counter;       /* stores are waited for by a counter of their own */
+    bool trans_races;         /* transcendental results, and 64-bit sums, are forwarded too late */
 
     /* The shape of the machine. */
     bool wgp;        /* compute units come in pairs, workgroup processors, which runtimes count */

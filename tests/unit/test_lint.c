@@ -3,7 +3,7 @@
  * The scan of code for hazards and missing waits (src/lint). Its judge here is the number of wait
  * states that LLVM's GCNHazardRecognizer (2026) asks for between two instructions: with that many,
  * nothing is found, and with one fewer, the pair is. Code is given to the scan as text, as a
- * disassembler would.
+ * disassembler would. This file is long because its tables of cases are.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,13 +64,16 @@ static void note_finding(void *user, const struct quern_lint_finding *f)
     assert_string_equal(f->kernel, "k");
 }
 
+static unsigned wave_size = 32; /* matters to gfx11 and gfx12 alone */
+
 static struct found scan(const char *target, const char *listing)
 {
     const struct quern_disassembler d = {read_listing, (void *)(uintptr_t)listing};
     struct found f = {0};
 
-    assert_int_equal(lint_code(target_named(target), "k", listing, 4, &d, note_finding, &f),
-                     QUERN_OK);
+    assert_int_equal(
+        lint_code(target_named(target), "k", wave_size, listing, 4, &d, note_finding, &f),
+        QUERN_OK);
     return f;
 }
 
@@ -172,7 +175,153 @@ static const struct pair {
     {"gfx90a", "global_store_dwordx4 v20, v[0:3], s[2:3]", "v_mov_b32_e32 v2, 0", 1},
     {"gfx942", "global_store_dwordx4 v20, v[0:3], s[2:3]", "v_mov_b32_e32 v2, 0", 2},
     {"gfx942", "global_store_dwordx2 v20, v[0:1], s[2:3]", "v_mov_b32_e32 v1, 0", 0},
+    {"gfx950", "v_cmpx_gt_u32_e32 vcc, v40, v41", "v_permlane16_swap_b32_e32 v1, v2", 4},
+    {"gfx950", "v_mov_b32_e32 v1, v0", "v_permlane32_swap_b32_e32 v1, v2", 2},
+    {"gfx90a", "v_mfma_f64_4x4x4f64 v[0:1], v[8:9], v[10:11], v[0:1]",
+     "v_fma_f64 v[20:21], v[22:23], v[24:25], v[26:27]", 2},
+    {"gfx90a", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0",
+     "s_getreg_b32 s4, hwreg(HW_REG_MODE)", 2},
+    {"gfx90a", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0",
+     "s_getreg_b32 s4, hwreg(HW_REG_STATUS)", 0},
+    /* indices of a sparse one are read as its factors are */
+    {"gfx942", "v_mfma_f32_16x16x16_bf16 v[0:3], v[8:9], v[10:11], v[0:3]",
+     "v_smfmac_f32_16x16x32_f16 v[20:23], v[12:13], v[14:17], v2", 7},
 };
+
+/* Code for gfx11 and gfx12, most of it LLVM's cases of these hazards (llvm/test/CodeGen/AMDGPU:
+ * wmma-hazards.mir, valu-trans-use-hazard.mir, vcmpx-permlane-hazard.mir, and the valu-mask-write
+ * and valu-read-sgpr ones; Apache-2.0 with LLVM exceptions) as a listing. */
+#define WMMA11(d, a, b) "v_wmma_f32_16x16x16_f16 " d ", " a ", " b ", " d "\n"
+#define V0_7            "v[0:7]"
+#define V16_23          "v[16:23]"
+#define V24_31          "v[24:31]"
+#define V32_39          "v[32:39]"
+#define ADD             "v_add_f32_e32 v90, v91, v92\n"
+#define ADD3            ADD ADD ADD
+#define MASK            "v_cndmask_b32_e64 v1, v2, v3, s[2:3]\n"
+#define ADDC            "v_add_co_ci_u32_e64 v1, vcc_lo, 0, v2, s0\n"
+static const struct rdna_case {
+    const char *target, *listing;
+    unsigned wave_size;
+    int findings;
+} rdna_cases[] = {
+    /* a matrix that is a factor of the next product; what is added is waited for */
+    {"gfx1100", WMMA11(V0_7, V16_23, V24_31) WMMA11(V32_39, V0_7, V24_31), 32, 1},
+    {"gfx1151", WMMA11(V0_7, V16_23, V24_31) WMMA11(V32_39, V24_31, V0_7), 32, 1},
+    {"gfx1100", WMMA11(V0_7, V16_23, V24_31) "v_nop\n" WMMA11(V32_39, V0_7, V24_31), 32, 0},
+    {"gfx1100", WMMA11(V0_7, V16_23, V24_31) "s_nop 7\n" WMMA11(V32_39, V0_7, V24_31), 32, 1},
+    {"gfx1100", WMMA11(V0_7, V16_23, V24_31) WMMA11(V0_7, V16_23, V24_31), 32, 0},
+    {"gfx1201",
+     "v_wmma_f32_16x16x16_f16 v[0:7], v[16:19], v[20:23], v[0:7]\n"
+     "v_swmmac_f32_16x16x32_f16 v[32:39], v[16:19], v[24:31], v4\n",
+     32, 1},
+    {"gfx1201",
+     "v_wmma_f32_16x16x16_f16 v[0:7], v[16:19], v[20:23], v[0:7]\nv_nop\n"
+     "v_swmmac_f32_16x16x32_f16 v[32:39], v[16:19], v[24:31], v4\n",
+     32, 0},
+    /* transcendental results: five vector instructions, or two such, are no help and help */
+    {"gfx1100", "v_sqrt_f32_e32 v1, v0\n" ADD3 ADD ADD "v_add_f32_e32 v2, v1, v3\n", 32, 1},
+    {"gfx1100", "v_sqrt_f32_e32 v1, v0\n" ADD3 ADD3 "v_add_f32_e32 v2, v1, v3\n", 32, 0},
+    {"gfx1151", "v_sqrt_f32_e32 v1, v0\nv_add_f32_e32 v2, v1, v3\n", 32, 0},
+    {"gfx1100", "v_sqrt_f32_e32 v1, v0\nv_exp_f32_e32 v5, v6\nv_add_f32_e32 v2, v1, v3\n", 32, 1},
+    {"gfx1100",
+     "v_sqrt_f32_e32 v1, v0\nv_exp_f32_e32 v5, v6\nv_exp_f32_e32 v7, v6\n"
+     "v_add_f32_e32 v2, v1, v3\n",
+     32, 0},
+    {"gfx1100",
+     "v_sqrt_f32_e32 v1, v0\ns_waitcnt_depctr depctr_va_vdst(0)\nv_add_f32_e32 v2, v1, v3\n", 32,
+     0},
+    {"gfx1100", "v_sqrt_f32_e32 v1, v0\ns_waitcnt_depctr 0xfff\nv_add_f32_e32 v2, v1, v3\n", 32, 0},
+    {"gfx1100",
+     "v_sqrt_f32_e32 v1, v0\ns_waitcnt_depctr depctr_va_vdst(1)\nv_add_f32_e32 v2, v1, v3\n", 32,
+     1},
+    {"gfx1100",
+     "v_sqrt_f32_e32 v1, v0\nglobal_store_b32 v8, v9, s[4:5]\nv_add_f32_e32 v2, v1, v3\n", 32, 0},
+    /* EXEC by a comparison, then another lane's value: v_nop is no vector instruction here */
+    {"gfx1100", "v_cmpx_le_f32_e32 0, v0\ns_add_u32 s1, s0, 0\nv_permlane16_b32 v1, v1, s1, s0\n",
+     32, 1},
+    {"gfx1201", "v_cmpx_le_f32_e32 0, v0\nv_nop\nv_permlane64_b32_e32 v1, v1\n", 32, 1},
+    {"gfx1201", "v_cmpx_le_f32_e32 0, v0\n" ADD "v_permlane64_b32_e32 v1, v1\n", 32, 0},
+    /* a product's sum over its own factor */
+    {"gfx1100", "v_mad_u64_u32 v[4:5], null, s3, v4, v[6:7]\n", 32, 1},
+    {"gfx1100", "v_mad_u64_u32 v[4:5], null, s3, v6, v[3:4]\n", 32, 0},
+    {"gfx1151", "v_mad_u64_u32 v[4:5], null, s3, v4, v[6:7]\n", 32, 0},
+    /* gfx11, waves of 64: a mask that is written anew */
+    {"gfx1100", MASK "s_cselect_b64 s[2:3], -1, 0\ns_add_u32 s6, s2, 0\n", 64, 1},
+    {"gfx1100", MASK "s_cselect_b64 s[2:3], -1, 0\ns_add_u32 s6, s2, 0\n", 32, 0},
+    {"gfx1100",
+     MASK "s_cselect_b64 s[2:3], -1, 0\ns_waitcnt_depctr depctr_sa_sdst(0)\ns_add_u32 s6, s2, 0\n",
+     64, 0},
+    {"gfx1100",
+     MASK "s_cselect_b64 s[2:3], -1, 0\ns_waitcnt_depctr depctr_va_vdst(0)\ns_add_u32 s6, s2, 0\n",
+     64, 1},
+    {"gfx1100", MASK "v_mov_b32_e32 v9, s8\ns_cselect_b64 s[2:3], -1, 0\ns_add_u32 s6, s2, 0\n", 64,
+     0},
+    {"gfx1100", MASK "v_readfirstlane_b32 s2, v7\n" MASK, 64, 1},
+    {"gfx1100", MASK "v_readfirstlane_b32 s2, v7\ns_waitcnt_depctr depctr_va_sdst(0)\n" MASK, 64,
+     0},
+    /* gfx12: any, by pairs */
+    {"gfx1200", ADDC "s_cselect_b32 s0, -1, 0\ns_add_co_u32 s2, s0, 0\n", 32, 1},
+    {"gfx1200", ADDC "s_cselect_b32 s1, -1, 0\ns_add_co_u32 s2, s1, 0\n", 32, 1},
+    {"gfx1200", ADDC "s_cselect_b32 s4, -1, 0\ns_add_co_u32 s2, s4, 0\n", 32, 0},
+    {"gfx1200", ADDC "s_nop 0\ns_cselect_b32 s1, -1, 0\ns_nop 0\ns_add_co_u32 s2, s1, 0\n", 32, 1},
+    {"gfx1200", ADDC "s_cselect_b32 s1, -1, 0\ns_wait_alu 0xfffe\ns_add_co_u32 s2, s1, 0\n", 32, 0},
+    {"gfx1200",
+     ADDC "s_cselect_b32 s1, -1, 0\ns_wait_alu depctr_va_vdst(0)\ns_add_co_u32 s2, s1, 0\n", 32, 1},
+    {"gfx1200", ADDC "s_cselect_b32 s1, -1, 0\nv_add_co_ci_u32_e64 v2, vcc_lo, 0, v1, s1\n", 32, 1},
+    {"gfx1200",
+     "v_cndmask_b32_e32 v1, v1, v2, vcc_lo\ns_cselect_b32 vcc_lo, -1, 0\n"
+     "v_cndmask_b32_e32 v3, v4, v5, vcc_lo\n",
+     32, 1},
+    {"gfx1200",
+     ADDC "ds_nop\nds_nop\nds_nop\nds_nop\ns_cselect_b32 s0, -1, 0\ns_add_co_u32 s2, s0, 0\n", 32,
+     0},
+    {"gfx1200", ADDC "ds_nop\nds_nop\nds_nop\ns_cselect_b32 s0, -1, 0\ns_add_co_u32 s2, s0, 0\n",
+     32, 1},
+    {"gfx1200", ADDC "v_readfirstlane_b32 s0, v9\ns_add_co_u32 s2, s0, 0\n", 32, 0},
+    {"gfx1200", ADDC "v_readfirstlane_b32 s0, v9\n" ADDC, 32, 1},
+    {"gfx1200",
+     ADDC "s_cselect_b32 s0, -1, 0\nbuffer_load_b32 v9, v8, s[4:7], null offen\n"
+          "s_add_co_u32 s2, s0, 0\n",
+     32, 0},
+    {"gfx1200",
+     ADDC "s_cselect_b32 s0, -1, 0\nglobal_load_b32 v9, v8, s[4:5]\ns_add_co_u32 s2, s0, 0\n", 32,
+     1},
+};
+
+static void test_rdna(void **state)
+{
+    char listing[1024];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rdna_cases / sizeof *rdna_cases; i++) {
+        const struct rdna_case *const c = &rdna_cases[i];
+        wave_size = c->wave_size;
+        snprintf(listing, sizeof listing, "%ss_endpgm", c->listing);
+        const struct found f = scan(c->target, listing);
+        if (f.count != c->findings)
+            fail_msg("%s, wave %u: %d found, expected %d in\n%s", c->target, c->wave_size, f.count,
+                     c->findings, listing);
+    }
+    wave_size = 32;
+}
+
+/* gfx90a alone: memory reads a vector ALU's result behind a matrix instruction of f64. */
+static void test_between(void **state)
+{
+    static const char *const rest = "v_mfma_f64_4x4x4f64 v[0:1], v[8:9], v[10:11], v[0:1]\n%s"
+                                    "global_store_dword v30, v20, s[2:3]\ns_endpgm";
+    char listing[256] = "v_mov_b32_e32 v20, v21\n";
+    const size_t n = strlen(listing);
+
+    (void)state;
+    snprintf(listing + n, sizeof listing - n, rest, "");
+    assert_int_equal(scan("gfx90a", listing).count, 1);
+    assert_clean("gfx942", listing);
+    snprintf(listing + n, sizeof listing - n, rest, "s_nop 0\n");
+    assert_clean("gfx90a", listing);
+    assert_clean("gfx90a", "v_mov_b32_e32 v20, v21\nglobal_store_dword v30, v20, s[2:3]\ns_endpgm");
+}
 
 /* The pair with so many wait states between, by instructions that have nothing to do with it or,
  * as far as that goes, by one s_nop. */
@@ -410,8 +559,9 @@ static void test_kernels(void **state)
         struct object object;
         assert_int_equal(object_parse(info.object, info.object_bytes, &object), QUERN_OK);
         const struct object_kernel *const k = object_kernel(&object, info.symbol);
-        assert_int_equal(lint_code(object.target, "k", object_at(&object, k->entry, k->code_bytes),
-                                   k->code_bytes, &d, note_finding, &f),
+        assert_int_equal(lint_code(object.target, "k", k->wave_size,
+                                   object_at(&object, k->entry, k->code_bytes), k->code_bytes, &d,
+                                   note_finding, &f),
                          QUERN_OK);
         if (f.count)
             fail_msg("%s, %s, M = %d: %d found, the first at %d and %d: %s", kernels[i].target,
@@ -426,7 +576,8 @@ static void test_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wait_states),    cmocka_unit_test(test_later_results),
+        cmocka_unit_test(test_wait_states),    cmocka_unit_test(test_rdna),
+        cmocka_unit_test(test_between),        cmocka_unit_test(test_later_results),
         cmocka_unit_test(test_paths),          cmocka_unit_test(test_waits),
         cmocka_unit_test(test_loads_in_order), cmocka_unit_test(test_waits_on_paths),
         cmocka_unit_test(test_unread),         cmocka_unit_test(test_kernels),

@@ -32,7 +32,6 @@ static bool is_wait(const char *text)
 static void add(void *user, uint64_t offset, unsigned size, const char *text)
 {
     struct listing *const l = user;
-    const char *const last = strrchr(text, ' ');
 
     if (l->count == l->room) {
         const size_t room = l->room ? 2 * l->room : 1024;
@@ -47,9 +46,8 @@ static void add(void *user, uint64_t offset, unsigned size, const char *text)
     struct line *const line = &l->lines[l->count++];
     *line = (struct line){
         .offset = offset, .back = -1, .slot = !is_wait(text), .lds = begins(text, "ds_")};
-    if (last && (begins(text, "s_cbranch_") || begins(text, "s_branch "))) {
-        const int64_t to =
-            (int64_t)(offset + size) + 4 * (int64_t)(int16_t)strtol(last + 1, NULL, 0);
+    if (begins(text, "s_cbranch_") || begins(text, "s_branch ")) {
+        const int64_t to = quern_branch_target(text, offset);
         line->back = to <= (int64_t)offset ? to : -1;
     }
 }

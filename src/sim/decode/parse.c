@@ -8,6 +8,8 @@
 #include "sim/decode/text.h"
 #include "sim/number/number.h"
 
+#include <quern/tool.h>
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -375,10 +377,10 @@ static bool fill_other(const struct parser *p, char type, const char *text, uint
     if (type == 'R')
         return text_hardware_register(text, &i->offset);
     if (type == 'L') {
-        const long value = strtol(text, &end, 0);
-        if (*end)
+        const int64_t to = quern_branch_target(text, offset);
+        if (to == -1)
             return false;
-        i->offset = (int32_t)((int64_t)offset + 4 + 4 * (int64_t)(int16_t)value);
+        i->offset = (int32_t)to;
         parsed->branch = true;
         if (o == &i->op[1])
             o->value = p->guest + offset + 4;

@@ -7,6 +7,8 @@
 #include "sim/decode/text.h"
 #include "sim/wave.h"
 
+#include <quern/tool.h>
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -544,4 +546,13 @@ bool text_hardware_register(const char *operand, int32_t *field)
         return false;
     *field = (int32_t)(id | offset << 6 | (width - 1) << 11);
     return true;
+}
+
+int64_t quern_branch_target(const char *text, uint64_t offset)
+{
+    const char *const space = strrchr(text, ' '), *const word = space ? space + 1 : text;
+    char *end;
+    const long words = strtol(word, &end, 0);
+
+    return *end || end == word ? -1 : (int64_t)offset + 4 + 4 * (int64_t)(int16_t)words;
 }
