@@ -267,6 +267,9 @@ $(LIB_OBJ) $(addprefix $(B)/gen/,templates.c sim_stamp.h profile_page.h) $(TOOL_
     $(WORKER) $(BODIES) $(FAKEHIP_OBJ): \
     | $(filter all,$(MAKECMDGOALS))
 fakehip: $(FAKEHIP) $(FAKEBLAS)
+# The worker's sandbox, which is no part of the library.
+$(B)/tests/fault/test_worker_attack: $(addprefix $(B)/src/compile/worker_,sandbox.o calls.o)
+
 tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) fakehip $(FAKEHIP_BIN)
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented

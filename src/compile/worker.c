@@ -9,7 +9,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -121,13 +123,25 @@ static void report(int status)
         _exit(STATUS_SETUP);
 }
 
-/* Waits for the first of: the host hangs up, the child ends. `life` closes with the child. */
-static void supervise(pid_t child, int life)
+/* Waits for the first of: the host hangs up, the child ends. `life` closes with the child.
+ * Meanwhile refuses the system calls that its sandbox asks about. */
+static void supervise(pid_t child, int life, char *refused)
 {
-    struct pollfd polls[2] = {{0, 0, 0}, {life, 0, 0}};
+    struct pollfd polls[3] = {{0, 0, 0}, {life, POLLIN, 0}, {-1, POLLIN, 0}};
     int status = 0;
 
-    while (poll(polls, 2, -1) < 0 && errno == EINTR) {
+    while (!polls[0].revents && !(polls[1].revents & ~POLLIN)) {
+        if (poll(polls, 3, -1) < 0) {
+            if (errno != EINTR)
+                break;
+            continue;
+        }
+        if (polls[1].revents == POLLIN) {
+            polls[2].fd = calls_listener(life);
+            polls[1].events = 0; /* the child says no more */
+        } else if (polls[2].revents && !calls_refuse(polls[2].fd, refused)) {
+            polls[2].fd = -1;
+        }
     }
     if (polls[0].revents)
         kill(child, SIGKILL); /* ours, and not waited for yet: the number is still its */
@@ -182,7 +196,8 @@ static void greet(int sock, uint64_t id, const char *level)
 }
 
 /* The child: confined, then at the host's service. */
-static _Noreturn void run_child(const struct worker_config *config, uint64_t id, pid_t supervisor)
+static _Noreturn void run_child(const struct worker_config *config, uint64_t id, pid_t supervisor,
+                                int life)
 {
     char level[128];
 
@@ -195,7 +210,7 @@ static _Noreturn void run_child(const struct worker_config *config, uint64_t id,
     if (null < 0 || sock < 0 || dup2(null, 0) < 0 || dup2(2, 1) < 0)
         _exit(STATUS_SETUP);
     close(null);
-    sandbox_enter(config, level, sizeof level);
+    sandbox_enter(config, life, level, sizeof level);
     greet(sock, id, level);
     serve(config, sock);
     /* not exit: nothing of the compiler's own clean-up may run, or crash */
@@ -226,7 +241,12 @@ int main(int argc, char **argv)
         return STATUS_PROTOCOL;
     }
     config.temporary = make_temporary(config.temporary);
-    if (!config.temporary || chdir(config.temporary) || pipe2(life, O_CLOEXEC)) {
+    config.refused =
+        mmap(NULL, REFUSED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (config.refused == MAP_FAILED)
+        return STATUS_SETUP;
+    if (!config.temporary || chdir(config.temporary) ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life)) {
         fprintf(stderr,
                 "cannot make a temporary directory of 32 MB in $TMPDIR, /dev/shm, /tmp or "
                 "/var/tmp: %s\n",
@@ -238,11 +258,11 @@ int main(int argc, char **argv)
     const pid_t child = fork();
     if (child == 0) {
         close(life[0]);
-        run_child(&config, id, supervisor);
+        run_child(&config, id, supervisor, life[1]);
     }
     close(life[1]);
     if (child > 0)
-        supervise(child, life[0]);
+        supervise(child, life[0], config.refused);
     if (chdir("/") == 0)
         remove_tree(config.temporary);
     return child < 0 ? STATUS_SETUP : 0;

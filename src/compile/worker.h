@@ -16,6 +16,7 @@ struct worker_config {
     char *build, *hiprtc, *comgr, *builtins, *root;
     char *libraries; /* "host": the toolchain uses the host's C library; "" it has its own */
     char *temporary; /* the private directory, once made */
+    char *refused;   /* which system calls the sandbox refused so far: calls_refuse writes there */
 };
 
 /* An answer being made. */
@@ -43,10 +44,22 @@ void sandbox_limits(void);
 
 /*
  * Confines the calling process, for good, as far as the kernel can: no new privileges, file access
- * through Landlock, a system-call deny list. Writes what was achieved, in words. Never fails: a
- * kernel without a means is confined without it.
+ * through Landlock, system calls by a list of those that are allowed. Writes what was achieved, in
+ * words. Never fails: a kernel without a means is confined without it. `supervisor` is a socket to
+ * the process that calls calls_listener.
  */
-void sandbox_enter(const struct worker_config *config, char *level, size_t size);
+void sandbox_enter(const struct worker_config *config, int supervisor, char *level, size_t size);
+
+/* The part of sandbox_enter that is about system calls, in worker_calls.c. False: none is refused.
+ */
+bool calls_filter(int supervisor);
+/* What calls_filter sent through the other end of its socket: a descriptor that is readable when a
+ * call is to be refused; -1 where the kernel refuses them by itself. */
+int calls_listener(int child);
+/* Refuses one, and adds its name to a shared list of REFUSED_BYTES. False: the listener is of no
+ * more use. */
+bool calls_refuse(int listener, char *refused);
+#define REFUSED_BYTES 4096
 
 /* The jobs. Each loads its library at its first use. A field reader that fails is a request that
  * cannot be read: the reply says so. */

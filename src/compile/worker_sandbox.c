@@ -10,10 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +71,8 @@ enum {
     FS_READ_FILE = 1 << 2,
     FS_READ_DIR = 1 << 3,
     FS_READ = FS_READ_FILE | FS_READ_DIR,
+    FS_REMOVE = 1 << 4 | 1 << 5, /* directories, files */
+    FS_MAKE = 1 << 7 | 1 << 8,   /* the same: no devices, sockets, fifos or links */
     FS_VERSION_1 = (1 << 13) - 1,
     FS_REFER = 1 << 13,     /* version 2 */
     FS_TRUNCATE = 1 << 14,  /* version 3 */
@@ -155,142 +153,20 @@ static int confine_files(const struct worker_config *config)
     allow(ruleset, "/sys/devices/system", FS_READ); /* libnuma looks */
     allow(ruleset, "/dev/null", FS_READ_FILE | FS_WRITE_FILE);
     allow(ruleset, "/dev/urandom", FS_READ_FILE);
-    allow(ruleset, config->temporary, set.files & ~(uint64_t)FS_EXECUTE);
+    allow(ruleset, config->temporary,
+          set.files & (FS_READ | FS_WRITE_FILE | FS_REMOVE | FS_MAKE | FS_REFER | FS_TRUNCATE));
     const bool done = !syscall(SYS_LANDLOCK_RESTRICT, ruleset, 0);
     close(ruleset);
     return done ? version : 0;
 }
 
-/* ---- System calls ---------------------------------------------------------------------------- */
-
-#ifdef __x86_64__
-
-/* Denied with EPERM: starting programs, reaching other processes or the network, changing the
- * system. A deny list, because what C libraries and LLVM call for harmless ends grows with each
- * release. */
-static const uint16_t denied[] = {
-    SYS_execve,
-    SYS_execveat,
-    SYS_fork,
-    SYS_vfork,
-    SYS_ptrace,
-    SYS_kill,
-    SYS_tkill,
-    SYS_process_vm_readv,
-    SYS_process_vm_writev,
-    SYS_pidfd_open,
-    SYS_pidfd_getfd,
-    SYS_pidfd_send_signal,
-    SYS_socket,
-    SYS_socketpair,
-    SYS_connect,
-    SYS_bind,
-    SYS_listen,
-    SYS_accept,
-    SYS_accept4,
-    SYS_io_uring_setup,
-    SYS_io_uring_enter,
-    SYS_io_uring_register,
-    SYS_bpf,
-    SYS_perf_event_open,
-    SYS_userfaultfd,
-    SYS_mount,
-    SYS_umount2,
-    SYS_pivot_root,
-    SYS_chroot,
-    SYS_setns,
-    SYS_unshare,
-    SYS_open_by_handle_at,
-    SYS_name_to_handle_at,
-    SYS_fanotify_init,
-    SYS_add_key,
-    SYS_request_key,
-    SYS_keyctl,
-    SYS_init_module,
-    SYS_finit_module,
-    SYS_delete_module,
-    SYS_kexec_load,
-    SYS_reboot,
-    SYS_swapon,
-    SYS_swapoff,
-    SYS_sethostname,
-    SYS_setdomainname,
-    SYS_settimeofday,
-    SYS_clock_settime,
-    SYS_adjtimex,
-    SYS_acct,
-    SYS_quotactl,
-    SYS_syslog,
-    SYS_iopl,
-    SYS_ioperm,
-    SYS_personality,
-    SYS_setuid,
-    SYS_setgid,
-    SYS_setreuid,
-    SYS_setregid,
-    SYS_setresuid,
-    SYS_setresgid,
-    SYS_setgroups,
-    SYS_capset,
-    SYS_shmget,
-    SYS_shmat,
-    SYS_msgget,
-    SYS_semget,
-    SYS_mq_open,
-};
-
-#ifndef SYS_clone3
-#define SYS_clone3 435
-#endif
-#define X32_BIT 0x40000000u
-
-static bool deny_calls(void)
-{
-    /* head, one comparison for each denied call, "allowed", "denied" */
-    enum { CALLS = COUNT(denied), HEAD = 11 };
-    static struct sock_filter code[HEAD + CALLS + 2];
-    const struct sock_filter head[HEAD] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        /* clone3 hides its flags in memory: without it the C library uses clone */
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        /* threads may be made, processes not */
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 2),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, CALLS, CALLS + 1),
-    };
-    size_t n = HEAD;
-
-    _Static_assert(CALLS < 255, "jumps are 8 bits wide");
-    memcpy(code, head, sizeof head);
-    for (size_t i = 0; i < CALLS; i++)
-        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, denied[i],
-                                                 (uint8_t)(CALLS - i), 0);
-    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
-    const struct sock_fprog program = {(unsigned short)n, code};
-    return !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
-}
-
-#else
-static bool deny_calls(void)
-{
-    return false;
-}
-#endif
-
-void sandbox_enter(const struct worker_config *config, char *level, size_t size)
+void sandbox_enter(const struct worker_config *config, int supervisor, char *level, size_t size)
 {
     /* no core dumps by a handler either: what users compile is theirs */
     prctl(PR_SET_DUMPABLE, 0);
     const bool no_new = !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     const int landlock = no_new ? confine_files(config) : 0;
-    const bool calls = no_new && deny_calls();
+    const bool calls = no_new && calls_filter(supervisor);
     char files[32] = "";
 
     if (landlock)

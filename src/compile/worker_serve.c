@@ -52,6 +52,16 @@ bool write_frame(int sock, enum frame_kind kind, uint64_t id, const struct field
            write_all(sock, payload->bytes, payload->size);
 }
 
+/* Which system calls were refused since this worker began: `quern doctor` says so, and where a job
+ * fails they may be why. */
+static void add_refused(const struct worker_config *config, struct fields *text)
+{
+    static const char label[] = "; refused system calls: ";
+
+    fields_add_raw(text, label, sizeof label - 1);
+    fields_add_raw(text, config->refused, strnlen(config->refused, REFUSED_BYTES));
+}
+
 void job_version(const struct worker_config *config, struct field_reader *request,
                  struct reply *reply)
 {
@@ -61,6 +71,8 @@ void job_version(const struct worker_config *config, struct field_reader *reques
         fields_add_raw(&reply->data, ", ", 2);
         comgr_version(config, reply);
     }
+    if (*config->refused)
+        add_refused(config, &reply->data);
 }
 
 static uint64_t microseconds(void)
@@ -95,6 +107,8 @@ static void do_job(const struct worker_config *config, enum frame_kind kind,
     default:
         reply_unable(reply, "request kind %d is not known", (int)kind);
     }
+    if (reply->outcome != REPLY_DONE && *config->refused)
+        add_refused(config, &reply->message);
     reply->microseconds = microseconds() - start;
 }
 

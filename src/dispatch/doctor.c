@@ -60,13 +60,35 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
+/* Whether a kernel of a few lines compiles. Asked before the worker's version, which tells what the
+ * worker's sandbox refused until then. */
+static bool check_compile(struct report *r, quern_ctx *ctx)
+{
+    const struct compile_job job = {
+        .source = "extern \"C\" __attribute__((global)) void k(float *p) { p[0] += 1; }\n",
+        .processor = "gfx1151",
+        .options = "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O2"};
+    struct compile_result result = {0};
+
+    const bool done = compiler_compile(ctx->compiler, &job, &result) == QUERN_OK;
+    if (done)
+        say(r, true, "compile", "a small kernel for %s: %zu bytes", job.processor,
+            result.object_bytes);
+    else
+        say(r, false, "worker", "%s", why());
+    compile_result_free(&result);
+    return done;
+}
+
 static void check_worker(struct report *r, quern_ctx *ctx)
 {
     struct str missing = {0};
     char *version, *targets;
 
+    const bool compiles = check_compile(r, ctx);
     if (compiler_version(ctx->compiler, &version) != QUERN_OK) {
-        say(r, false, "worker", "%s", why());
+        if (compiles)
+            say(r, false, "worker", "%s", why());
         return;
     }
     say(r, true, "worker", "%s", version);

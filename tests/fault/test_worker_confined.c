@@ -316,7 +316,7 @@ static char *without(const char *list, const char *item)
 static void doctor_says_what_confines_the_worker(void **state)
 {
     static const struct refusal landlock = {LANDLOCK_CREATE, 0, UINT32_MAX, true, ENOSYS},
-                                calls = {SYS_prctl, 0, PR_SET_SECCOMP, false, EINVAL},
+                                calls = {SYS_seccomp, 0, SECCOMP_SET_MODE_FILTER, false, EINVAL},
                                 privileges = {SYS_prctl, 0, PR_SET_NO_NEW_PRIVS, false, EPERM},
                                 limits = {SYS_prlimit64, 1, RLIMIT_FSIZE, false, EPERM};
     char *const all = confinement(NULL);

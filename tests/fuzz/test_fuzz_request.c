@@ -11,7 +11,8 @@
 static void serve_bytes(const void *bytes, size_t size)
 {
     static char none[] = "/nonexistent";
-    const struct worker_config config = {.hiprtc = none,
+    const struct worker_config config = {.refused = (char[]){""},
+                                         .hiprtc = none,
                                          .comgr = none,
                                          .builtins = none,
                                          .root = none,

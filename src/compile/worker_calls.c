@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which system calls the compiler may make: those that compiles were seen to make with every
+ * target, hipRTC and NVRTC, the toolchain's C library and the host's, and their older and newer
+ * forms. All others fail. Those by which a process reaches others, the network or what is not its
+ * own fail with EPERM; the rest, which is what C libraries of later years will try first, with
+ * ENOSYS, upon which they do without.
+ *
+ * Landlock guards paths, but not the metadata of files: calls that change those are refused here.
+ * Where the kernel can ask about a refused call (Linux 5.0), it asks the supervisor, which says no
+ * and notes the call's name; where it cannot, the filter itself says no.
+ */
+#include "compile/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifdef __x86_64__
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static const uint16_t allowed[] = {
+    /* memory */
+    SYS_brk,
+    SYS_mmap,
+    SYS_mprotect,
+    SYS_mremap,
+    SYS_munmap,
+    SYS_madvise,
+    /* threads, and ending */
+    SYS_exit,
+    SYS_exit_group,
+    SYS_futex,
+    SYS_gettid,
+    SYS_getpid,
+    SYS_rseq,
+    SYS_restart_syscall,
+    SYS_sched_getaffinity,
+    SYS_sched_get_priority_max,
+    SYS_sched_get_priority_min,
+    SYS_sched_yield,
+    SYS_set_robust_list,
+    SYS_set_tid_address,
+    /* its own signals */
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_sigaltstack,
+    /* descriptors; new ones are of files only */
+    SYS_close,
+    SYS_dup,
+    SYS_dup2,
+    SYS_dup3,
+    SYS_fstat,
+    SYS_ftruncate,
+    SYS_getdents64,
+    SYS_lseek,
+    SYS_pread64,
+    SYS_pwrite64,
+    SYS_read,
+    SYS_readv,
+    SYS_recvfrom,
+    SYS_sendmsg,
+    SYS_sendto,
+    SYS_write,
+    SYS_writev,
+    /* paths: Landlock guards what can be read, made, renamed and removed */
+    SYS_access,
+    SYS_faccessat,
+    439, /* faccessat2 */
+    SYS_getcwd,
+    SYS_lstat,
+    SYS_mkdir,
+    SYS_mkdirat,
+    SYS_newfstatat,
+    SYS_open,
+    SYS_openat,
+    SYS_readlink,
+    SYS_readlinkat,
+    SYS_rename,
+    SYS_renameat,
+    SYS_renameat2,
+    SYS_rmdir,
+    SYS_stat,
+    SYS_statx,
+    SYS_unlink,
+    SYS_unlinkat,
+    /* the time, and facts of the machine and of itself */
+    SYS_clock_getres,
+    SYS_clock_gettime,
+    SYS_clock_nanosleep,
+    SYS_getcpu,
+    SYS_getegid,
+    SYS_geteuid,
+    SYS_getgid,
+    SYS_getrandom,
+    SYS_getrlimit,
+    SYS_getrusage,
+    SYS_gettimeofday,
+    SYS_getuid,
+    SYS_nanosleep,
+    SYS_sysinfo,
+    SYS_time,
+    SYS_uname,
+};
+
+/* Calls that are allowed where one argument, after a mask, has a value. */
+#define ITS_OWN_PROCESS UINT32_MAX /* as a value: the number of the calling process */
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#endif
+#define CLONE_NAMESPACES                                                                           \
+    (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |  \
+     CLONE_NEWNET)
+static const struct condition {
+    uint16_t call, argument;
+    uint32_t mask, value;
+} conditions[] = {
+    {SYS_clone, 0, CLONE_THREAD | CLONE_NAMESPACES, CLONE_THREAD},
+    {SYS_prlimit64, 0, UINT32_MAX, 0},
+    {SYS_tgkill, 0, UINT32_MAX, ITS_OWN_PROCESS}, /* abort() */
+    {SYS_prctl, 0, UINT32_MAX, PR_SET_NAME},
+    {SYS_prctl, 0, UINT32_MAX, PR_GET_NAME},
+    {SYS_prctl, 0, UINT32_MAX, PR_SET_VMA}, /* names of mappings */
+    {SYS_ioctl, 1, UINT32_MAX, TCGETS},     /* is it a terminal? */
+    {SYS_ioctl, 1, UINT32_MAX, 0x802c542a}, /* TCGETS2 */
+    {SYS_ioctl, 1, UINT32_MAX, TIOCGWINSZ},
+    {SYS_fcntl, 1, UINT32_MAX, F_DUPFD},
+    {SYS_fcntl, 1, UINT32_MAX, F_DUPFD_CLOEXEC},
+    {SYS_fcntl, 1, UINT32_MAX, F_GETFD},
+    {SYS_fcntl, 1, UINT32_MAX, F_SETFD},
+    {SYS_fcntl, 1, UINT32_MAX, F_GETFL},
+    {SYS_fcntl, 1, UINT32_MAX, F_SETFL},
+};
+
+/* Refused with EPERM, and called by name in what `quern doctor` says. */
+#define CALL(name) {SYS_##name, #name}
+static const struct named_call {
+    uint16_t number;
+    const char *name;
+} forbidden[] = {
+    /* programs and processes */
+    CALL(clone),
+    CALL(execve),
+    CALL(execveat),
+    CALL(fork),
+    CALL(vfork),
+    CALL(kcmp),
+    CALL(kill),
+    CALL(tkill),
+    CALL(tgkill),
+    CALL(rt_sigqueueinfo),
+    CALL(rt_tgsigqueueinfo),
+    CALL(pidfd_open),
+    CALL(pidfd_getfd),
+    CALL(pidfd_send_signal),
+    CALL(prctl),
+    CALL(prlimit64),
+    CALL(setrlimit),
+    {440, "process_madvise"},
+    {448, "process_mrelease"},
+    CALL(process_vm_readv),
+    CALL(process_vm_writev),
+    CALL(ptrace),
+    CALL(seccomp),
+    CALL(setpgid),
+    CALL(setsid),
+    CALL(setpriority),
+    CALL(ioprio_set),
+    CALL(sched_setaffinity),
+    CALL(sched_setattr),
+    CALL(sched_setparam),
+    CALL(sched_setscheduler),
+    CALL(migrate_pages),
+    CALL(move_pages),
+    /* the network, and ways between processes */
+    CALL(socket),
+    CALL(socketpair),
+    CALL(connect),
+    CALL(bind),
+    CALL(listen),
+    CALL(accept),
+    CALL(accept4),
+    CALL(io_uring_setup),
+    CALL(io_uring_enter),
+    CALL(io_uring_register),
+    CALL(shmget),
+    CALL(shmat),
+    CALL(shmctl),
+    CALL(msgget),
+    CALL(msgctl),
+    CALL(msgsnd),
+    CALL(semget),
+    CALL(semctl),
+    CALL(semop),
+    CALL(mq_open),
+    CALL(mq_unlink),
+    /* of files what Landlock does not guard, and kinds of files that no compile makes */
+    CALL(chmod),
+    CALL(fchmod),
+    CALL(fchmodat),
+    {452, "fchmodat2"},
+    CALL(chown),
+    CALL(fchown),
+    CALL(fchownat),
+    CALL(lchown),
+    CALL(fcntl),
+    CALL(flock),
+    CALL(ioctl),
+    CALL(setxattr),
+    CALL(fsetxattr),
+    CALL(lsetxattr),
+    {463, "setxattrat"},
+    CALL(removexattr),
+    CALL(fremovexattr),
+    CALL(lremovexattr),
+    {466, "removexattrat"},
+    {469, "file_setattr"},
+    CALL(utime),
+    CALL(utimes),
+    CALL(futimesat),
+    CALL(utimensat),
+    CALL(link),
+    CALL(linkat),
+    CALL(symlink),
+    CALL(symlinkat),
+    CALL(mknod),
+    CALL(mknodat),
+    CALL(truncate),
+    CALL(name_to_handle_at),
+    CALL(open_by_handle_at),
+    CALL(fanotify_init),
+    CALL(fanotify_mark),
+    /* mounts and namespaces */
+    CALL(chroot),
+    CALL(pivot_root),
+    CALL(mount),
+    CALL(umount2),
+    CALL(fsopen),
+    CALL(fsconfig),
+    CALL(fsmount),
+    CALL(fspick),
+    CALL(move_mount),
+    CALL(open_tree),
+    {442, "mount_setattr"},
+    CALL(setns),
+    CALL(unshare),
+    CALL(quotactl),
+    {443, "quotactl_fd"},
+    /* the system, and who one is */
+    CALL(acct),
+    CALL(add_key),
+    CALL(keyctl),
+    CALL(request_key),
+    CALL(adjtimex),
+    CALL(clock_adjtime),
+    CALL(clock_settime),
+    CALL(settimeofday),
+    CALL(bpf),
+    CALL(perf_event_open),
+    CALL(userfaultfd),
+    CALL(init_module),
+    CALL(finit_module),
+    CALL(delete_module),
+    CALL(kexec_load),
+    CALL(kexec_file_load),
+    CALL(ioperm),
+    CALL(iopl),
+    CALL(modify_ldt),
+    CALL(personality),
+    CALL(reboot),
+    CALL(sethostname),
+    CALL(setdomainname),
+    CALL(swapon),
+    CALL(swapoff),
+    CALL(syslog),
+    CALL(vhangup),
+    CALL(capset),
+    CALL(setuid),
+    CALL(setgid),
+    CALL(setreuid),
+    CALL(setregid),
+    CALL(setresuid),
+    CALL(setresgid),
+    CALL(setfsuid),
+    CALL(setfsgid),
+    CALL(setgroups),
+};
+
+/* ---- The filter ------------------------------------------------------------------------------ */
+
+struct filter {
+    struct sock_filter code[1024];
+    unsigned short length;
+};
+
+static void add(struct filter *f, uint16_t code, uint32_t value, uint8_t if_true, uint8_t if_false)
+{
+    f->code[f->length++] = (struct sock_filter)BPF_JUMP(code, value, if_true, if_false);
+}
+
+static void load(struct filter *f, size_t offset)
+{
+    add(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
+}
+
+/* Ends the filter's run with `action` when what was loaded is `value`. */
+static void add_case(struct filter *f, uint32_t value, uint32_t action)
+{
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
+    add(f, BPF_RET | BPF_K, action, 0, 0);
+}
+
+static void add_condition(struct filter *f, const struct condition *c)
+{
+    const uint32_t value = c->value == ITS_OWN_PROCESS ? (uint32_t)getpid() : c->value;
+
+    load(f, offsetof(struct seccomp_data, nr));
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, c->call, 0, 4);
+    load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)c->argument);
+    add(f, BPF_ALU | BPF_AND | BPF_K, c->mask, 0, 0);
+    add_case(f, value, SECCOMP_RET_ALLOW);
+}
+
+/* `asks`: the supervisor is asked about what is refused. */
+static void make_filter(struct filter *f, bool asks)
+{
+    f->length = 0;
+    load(f, offsetof(struct seccomp_data, arch));
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
+    add(f, BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS, 0, 0); /* numbers have other meanings */
+    load(f, offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; i < COUNT(allowed); i++)
+        add_case(f, allowed[i], SECCOMP_RET_ALLOW);
+    /* clone3 hides its flags in memory: without it the C library uses clone */
+    add_case(f, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
+    for (size_t i = 0; i < COUNT(conditions); i++)
+        add_condition(f, &conditions[i]);
+    load(f, offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; !asks && i < COUNT(forbidden); i++)
+        add_case(f, forbidden[i].number, SECCOMP_RET_ERRNO | EPERM);
+    add(f, BPF_RET | BPF_K, asks ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ERRNO | ENOSYS, 0, 0);
+}
+
+static int install(struct filter *f, bool asks)
+{
+    make_filter(f, asks);
+    const struct sock_fprog program = {f->length, f->code};
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                        asks ? SECCOMP_FILTER_FLAG_NEW_LISTENER : 0, &program);
+}
+
+/* One byte, and the descriptor if there is one. */
+struct parcel {
+    char byte;
+    struct iovec bytes;
+    struct msghdr message;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+};
+
+static struct msghdr *wrap(struct parcel *p)
+{
+    p->bytes = (struct iovec){&p->byte, 1};
+    p->message = (struct msghdr){.msg_iov = &p->bytes,
+                                 .msg_iovlen = 1,
+                                 .msg_control = p->control,
+                                 .msg_controllen = sizeof p->control};
+    return &p->message;
+}
+
+bool calls_filter(int supervisor)
+{
+    static struct filter filter;
+    struct parcel parcel = {0};
+    struct msghdr *const message = wrap(&parcel);
+
+    _Static_assert(8 + 2 * COUNT(allowed) + 2 + 6 * COUNT(conditions) + 2 * COUNT(forbidden) <=
+                       COUNT(filter.code),
+                   "the filter has room");
+    const int listener = install(&filter, true);
+    const bool done = listener >= 0 || !install(&filter, false);
+    if (listener < 0) {
+        message->msg_controllen = 0;
+    } else {
+        struct cmsghdr *const c = CMSG_FIRSTHDR(message);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int));
+        *(int *)CMSG_DATA(c) = listener;
+    }
+    /* who holds the listener can allow anything: nothing goes on before it is away */
+    if (sendmsg(supervisor, message, MSG_NOSIGNAL) != 1 || (listener >= 0 && close(listener)))
+        _exit(1);
+    return done;
+}
+
+/* ---- The supervisor's answers ---------------------------------------------------------------- */
+
+int calls_listener(int child)
+{
+    struct parcel parcel = {0};
+    struct msghdr *const message = wrap(&parcel);
+
+    if (recvmsg(child, message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1)
+        return -1;
+    const struct cmsghdr *const c = CMSG_FIRSTHDR(message);
+    return c && c->cmsg_type == SCM_RIGHTS ? *(const int *)CMSG_DATA(c) : -1;
+}
+
+/* Adds a call to the list, once. Where the list ends is kept here: the compiler's process has the
+ * same page, and could write there. */
+static void note(char *refused, unsigned number, const char *name)
+{
+    static bool noted[1024]; /* the last one stands for all higher numbers */
+    static size_t length;
+    bool *const was = &noted[number < COUNT(noted) ? number : COUNT(noted) - 1];
+    char text[64];
+
+    const int n = name ? snprintf(text, sizeof text, "%s%s", length ? ", " : "", name)
+                       : snprintf(text, sizeof text, "%snumber %u", length ? ", " : "", number);
+    if (*was || length + (size_t)n >= REFUSED_BYTES)
+        return;
+    *was = true;
+    memcpy(refused + length, text, (size_t)n);
+    length += (size_t)n;
+}
+
+bool calls_refuse(int listener, char *refused)
+{
+    /* the kernel's structures may grow: it wants zeros, and room for its own */
+    _Alignas(8) uint8_t question[512] = {0}, answer[512] = {0};
+    const struct seccomp_notif *const q = (void *)question;
+    struct seccomp_notif_resp *const a = (void *)answer;
+    const char *name = NULL;
+
+    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, question))
+        return errno == EINTR || errno == ENOENT; /* ENOENT: a signal ended the call meanwhile */
+    const unsigned number = (unsigned)q->data.nr;
+    for (size_t i = 0; i < COUNT(forbidden) && !name; i++)
+        if (forbidden[i].number == number)
+            name = forbidden[i].name;
+    note(refused, number, name);
+    a->id = q->id;
+    a->error = name ? -EPERM : -ENOSYS;
+    return !ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, answer) || errno == ENOENT;
+}
+
+#else
+
+bool calls_filter(int supervisor)
+{
+    (void)supervisor;
+    return false;
+}
+
+int calls_listener(int child)
+{
+    (void)child;
+    return -1;
+}
+
+bool calls_refuse(int listener, char *refused)
+{
+    (void)listener;
+    (void)refused;
+    return false;
+}
+
+#endif

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""What the compiler's sandbox refuses is told by name, and it refuses no compile its calls: with
+the toolchain's own loader and C library, and with the host's."""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+from conftest import COMMAND, SANITIZED, TARGET, TOP, clean_environment
+
+ROCM = pathlib.Path(os.environ.get("QUERN_ROCM_PATH", TOP / "build/rocm"))
+
+# A libhiprtc and a libamd_comgr in one, of the functions that the worker looks for. When it is
+# loaded it calls what no compiler has to do with, and one thing that is unknown to the sandbox.
+HOSTILE = """
+#include <sys/syscall.h>
+#include <sys/resource.h>
+#include <unistd.h>
+const char *hiprtcGetErrorString(int e) { return e ? "an error" : "none"; }
+__attribute__((constructor)) static void attack(void)
+{
+    syscall(SYS_chmod, ".", 0777);
+    syscall(SYS_prlimit64, 1, RLIMIT_CPU, (long[]){0, 0}, 0);
+    syscall(SYS_eventfd2, 0, 0);
+    syscall(SYS_chmod, ".", 0777);
+}
+"""
+
+
+def names_of(file, pattern, prefix=""):
+    text = (TOP / "src/compile" / file).read_text()
+    return [prefix + name for name in re.findall(pattern, text)]
+
+
+@pytest.mark.skipif(SANITIZED, reason="the worker is the same")
+def test_refused_calls_are_named(quern, tmp_path):
+    functions = names_of("worker_hiprtc.c", r'"(hiprtc[A-Z]\w+)"\}')
+    functions += names_of("worker_comgr.c", r'&comgr\.\w+, "(\w+)"\}', "amd_comgr_")
+    assert len(functions) > 20
+    source = tmp_path / "hostile.c"
+    source.write_text(HOSTILE + "".join(f"int {name}() {{ return 1; }}\n"
+                                         for name in functions if not name.endswith("String")))
+    library = tmp_path / "rocm/lib/libhiprtc.so.6"
+    library.parent.mkdir(parents=True)
+    subprocess.run([*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", source, "-o", library],
+                   check=True)  # fmt: skip
+    (library.parent / "libamd_comgr.so.3").write_bytes(library.read_bytes())
+    done = quern("doctor", "--rocm-path", tmp_path / "rocm", status=1)
+    if ", seccomp" not in quern("doctor").stdout:
+        pytest.skip("no seccomp here")
+    assert "refused system calls: chmod, prlimit64, number 290" in done.stdout
+
+
+def test_nothing_is_refused_to_a_compile(quern):
+    said = quern("doctor").stdout
+    assert "ok       compile: " in said
+    assert "refused system" not in said
+    for target in ("gfx906", "gfx942", TARGET, "gfx1201"):
+        quern("prewarm", "--target", target, "--m", "1,16", "--allow-unverified",
+              "wq=nf4 n=64 k=128 a=bf16")
+
+
+@pytest.mark.skipif(SANITIZED, reason="the worker is the same")
+def test_nothing_is_refused_with_the_hosts_loader(tmp_path):
+    """The toolchain laid over /usr, in a mount namespace, is one that uses the host's C library."""
+    script = (
+        f"mount -t overlay overlay -o lowerdir={ROCM.resolve()}/usr:/usr /usr || exit 77\n"
+        f"{COMMAND} doctor --rocm-path /usr || exit 1\n"
+        f"for t in gfx906 gfx942 {TARGET} gfx1201; do\n"
+        f"  {COMMAND} prewarm --rocm-path /usr --target $t --m 1,16 --allow-unverified"
+        " 'wq=nf4 n=64 k=128 a=bf16' || exit 1\ndone\n"
+    )
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True,
+                          env=clean_environment(tmp_path / "cache"))  # fmt: skip
+    if done.returncode == 77 or "unshare failed" in done.stderr:
+        pytest.skip("no mount namespace here")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "loader: the host's own" in done.stdout
+    assert "ok       compile: " in done.stdout
+    assert "refused system" not in done.stdout
