@@ -31,6 +31,7 @@ quern_status bundles_open(const struct settings *s, struct log *log, struct bund
     char path[4096];
 
     b->log = log;
+    b->signed_only = keys != NULL;
     /* A key file that cannot be read fails the context: without it, bundles that need a signature
      * would be used without one. */
     if (keys)
@@ -55,6 +56,49 @@ quern_status bundles_open(const struct settings *s, struct log *log, struct bund
         at = next;
     }
     return QUERN_OK;
+}
+
+/* Whether a signer's bundle of this serial may be used: no higher one was, as far as the store
+ * knows. *higher: it knows of none as high either. */
+static quern_status admit(struct store *store, const char *signer, uint64_t serial, bool *higher)
+{
+    uint64_t kept = 0;
+
+    TRY(store_serial(store, signer, &kept));
+    FAIL_IF(serial < kept, QUERN_E_CACHE,
+            "the bundle has serial %" PRIu64 ", and %" PRIu64
+            " of the same signer was used before: an old one is not let in again",
+            serial, kept);
+    *higher = serial > kept;
+    return QUERN_OK;
+}
+
+void bundles_admit(struct bundles *b, struct store *store, bool writable)
+{
+    /* once to note the highest serials, once more to compare: the order in which bundles are named
+     * says nothing about their age */
+    for (int pass = 0; pass < 2 && b->signed_only; pass++) {
+        size_t left = 0;
+        for (size_t i = 0; i < b->count; i++) {
+            struct pack *const pack = b->packs[i];
+            struct pack_info info;
+            char signer[2 * sizeof info.public_key + 1];
+            bool higher;
+            pack_info(pack, &info);
+            hex_from_bytes(signer, info.public_key, sizeof info.public_key);
+            if (admit(store, signer, info.serial, &higher) != QUERN_OK) {
+                log_line(b->log, QUERN_LOG_WARN, "bundle %zu is not used: %s", i + 1,
+                         quern_last_error()->message);
+                pack_close(pack);
+                continue;
+            }
+            b->packs[left++] = pack;
+            if (higher && writable && store_raise_serial(store, signer, info.serial) != QUERN_OK)
+                log_line(b->log, QUERN_LOG_WARN, "older bundles would be used too: %s",
+                         quern_last_error()->message);
+        }
+        b->count = left;
+    }
 }
 
 void bundles_close(struct bundles *b)
@@ -322,7 +366,6 @@ quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle, con
         EXTENSIBLE(quern_bundle_import, QUERN_BUNDLE_IMPORT_SIZE_MIN);
     struct quern_bundle_import own = {0};
     struct pack_info info;
-    uint64_t kept = 0;
 
     FAIL_IF(!ctx || !bundle, QUERN_E_ARGUMENT, "%s is null", ctx ? "bundle" : "ctx");
     TRY(extensible_check(type, result));
@@ -334,14 +377,10 @@ quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle, con
             "the bundle has %" PRIu64 " bytes, and the cache may hold %" PRIu64
             "; raise QUERN_CACHE_MAX_SIZE, or use the bundle where it is by QUERN_BUNDLE_PATH",
             info.bytes, ctx->settings.cache_max_bytes);
+    /* first: a crash now leaves a cache that lacks entries, never one that forgets the serial */
     if (signer) {
-        TRY(store_serial(ctx->store, signer, &kept));
-        FAIL_IF(info.serial < kept, QUERN_E_CACHE,
-                "the bundle has serial %" PRIu64 ", and %" PRIu64
-                " of the same signer was imported before: an old one is not let in again",
-                info.serial, kept);
-        /* first: a crash now leaves a cache that lacks entries, never one that forgets the serial
-         */
+        bool higher;
+        TRY(admit(ctx->store, signer, info.serial, &higher));
         TRY(store_raise_serial(ctx->store, signer, info.serial));
     }
     import_all(ctx, bundle->pack, info.entries, &own);

@@ -142,6 +142,10 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
 #define COPY(name, variable) TRY(copy_string(o->name, variable, &s->name));
     STRING_SETTINGS(COPY)
 #undef COPY
+    /* Elsewhere empty means not given. Here that would let bundles of anybody serve. */
+    FAIL_IF((o->bundle_keys && !*o->bundle_keys) ||
+                (!o->bundle_keys && (text = secure_getenv("QUERN_BUNDLE_KEYS")) && !*text),
+            QUERN_E_ARGUMENT, "QUERN_BUNDLE_KEYS is empty; unset it if bundles need no signature");
     TRY(plan_force_parse(o->force && *o->force ? o->force : variable("QUERN_FORCE"), &s->force));
 
     s->cache_max_bytes = o->cache_max_bytes;

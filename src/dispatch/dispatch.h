@@ -198,6 +198,7 @@ struct tally {
 struct bundles {
     struct pack *packs[BUNDLES_MAX];
     size_t count;
+    bool signed_only; /* each is signed by a trusted key */
     struct log *log;
     struct counters *counters; /* null until they are a tier of a context */
 };
@@ -242,6 +243,9 @@ quern_status tuning_collect(const struct settings *settings, const char *directo
  * left out; a key file that cannot fails. */
 quern_status bundles_open(const struct settings *settings, struct log *log,
                           struct bundles *bundles);
+/* Leaves out signed ones when a newer one of the same signer was imported or used before; where the
+ * store is writable it notes the serials of the others. */
+void bundles_admit(struct bundles *bundles, struct store *store, bool writable);
 void bundles_close(struct bundles *bundles);
 /* They as a tier, which closes them. */
 struct tier bundles_tier(struct bundles *bundles);

@@ -39,6 +39,7 @@ quern_status tiers_open(quern_ctx *ctx)
         TRY(openers[i](ctx, &ctx->tiers[ctx->tier_count]));
         ctx->tier_count += ctx->tiers[ctx->tier_count].get != NULL;
     }
+    bundles_admit(&ctx->bundles, ctx->store, ctx->settings.cache_mode == QUERN_CACHE_RW);
     return QUERN_OK;
 }
 

@@ -89,6 +89,8 @@ static quern_status plan_with(const struct settings *s, struct log *log,
         store_open(&(struct store_config){.directory = s->cache_dir, .mode = QUERN_CACHE_RO},
                    &store);
     quern_status status = s->tuning ? QUERN_OK : bundles_open(s, log, &bundles);
+    if (store)
+        bundles_admit(&bundles, store, false);
     if (status == QUERN_OK)
         status =
             tuning_load(s, &bundles, store ? store_directory(store) : "", id.target, log, &tuning);

@@ -9,16 +9,21 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EINTR_TRIES 100
+#define EINTR_TRIES  100
+#define DIGEST_BYTES 32 /* BLAKE2b: nobody makes another entry of the same digest */
+#define PIECE_BYTES  ((size_t)64 << 10)
 
 struct pack {
     int fd;                /* -1: over memory */
     const uint8_t *memory; /* else null */
     uint64_t file_bytes;
     uint8_t *head; /* header, index and manifest, proven */
+    /* DIGEST_BYTES for each entry, of its signed bytes; null unless a signature was checked */
+    uint8_t *digests;
     struct pack_layout layout;
     struct pack_info info;
 };
@@ -49,14 +54,13 @@ quern_status pack_read(const struct pack *p, uint64_t offset, void *to, size_t s
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static quern_status read_header(struct pack *p)
+static quern_status read_header(struct pack *p, uint8_t h[PACK_HEADER_BYTES])
 {
-    uint8_t h[PACK_HEADER_BYTES];
     static const uint8_t zeros[PACK_HEADER_BYTES - PACK_AT_RESERVED];
 
-    FAIL_IF(p->file_bytes < sizeof h, QUERN_E_OBJECT,
+    FAIL_IF(p->file_bytes < PACK_HEADER_BYTES, QUERN_E_OBJECT,
             "the bundle has %" PRIu64 " bytes, less than a header", p->file_bytes);
-    TRY(pack_read(p, 0, h, sizeof h));
+    TRY(pack_read(p, 0, h, PACK_HEADER_BYTES));
     FAIL_IF(memcmp(h, PACK_CANARY, 8), QUERN_E_OBJECT,
             "the bundle does not begin with its eight magic bytes");
     FAIL_IF(le32(h + PACK_AT_VERSION) != PACK_VERSION, QUERN_E_OBJECT,
@@ -141,7 +145,8 @@ static bool all_zero(const uint8_t *bytes, uint64_t from, uint64_t to)
     return true;
 }
 
-static quern_status read_head(struct pack *p)
+/* `header` was read already: what it says has been taken over. */
+static quern_status read_head(struct pack *p, const uint8_t header[PACK_HEADER_BYTES])
 {
     const struct pack_layout *const l = &p->layout;
 
@@ -149,6 +154,8 @@ static quern_status read_head(struct pack *p)
     FAIL_IF(!p->head, QUERN_E_MEMORY, "no memory for a bundle's index of %" PRIu64 " bytes",
             l->end);
     TRY(pack_read(p, 0, p->head, l->end));
+    FAIL_IF(memcmp(p->head, header, PACK_HEADER_BYTES), QUERN_E_OBJECT,
+            "the bundle was written to while it was opened");
     const struct hash128 digest = hash128_of(p->head, l->digest);
     FAIL_IF(memcmp(p->head + l->digest, digest.bytes, sizeof digest.bytes), QUERN_E_OBJECT,
             "the bundle's index does not have the digest behind it");
@@ -192,10 +199,11 @@ void pack_signature_block(const uint8_t public_key[32], const uint8_t signature[
 
 static quern_status open_rest(struct pack *p, struct pack **out)
 {
-    quern_status status = read_header(p);
+    uint8_t header[PACK_HEADER_BYTES];
+    quern_status status = read_header(p, header);
 
     if (status == QUERN_OK)
-        status = read_head(p);
+        status = read_head(p, header);
     if (status == QUERN_OK)
         status = read_signature(p);
     if (status == QUERN_OK)
@@ -254,12 +262,51 @@ void pack_close(struct pack *p)
     if (p->fd >= 0)
         os.close(p->fd);
     os.free(p->head);
+    os.free(p->digests);
     os.free(p);
 }
 
 void pack_info(const struct pack *p, struct pack_info *info)
 {
     *info = p->info;
+}
+
+/* ---- what is signed -------------------------------------------------------------------------- */
+
+/* The bytes of entry `i`, in pieces, also to its digest. */
+static quern_status sign_entry(struct pack *p, uint64_t i, crypto_sign_state *state, uint8_t *piece)
+{
+    const uint8_t *const r = record_at(p, i);
+    const uint64_t size = le64(r + PACK_INDEX_SIZE), offset = le64(r + PACK_INDEX_OFFSET);
+    crypto_generichash_state digest;
+
+    crypto_generichash_init(&digest, NULL, 0, DIGEST_BYTES);
+    for (uint64_t at = 0; at < size; at += PIECE_BYTES) {
+        const size_t n = size - at < PIECE_BYTES ? (size_t)(size - at) : PIECE_BYTES;
+        TRY(pack_read(p, offset + at, piece, n));
+        crypto_sign_update(state, piece, n);
+        crypto_generichash_update(&digest, piece, n);
+    }
+    crypto_generichash_final(&digest, p->digests + i * DIGEST_BYTES, DIGEST_BYTES);
+    return QUERN_OK;
+}
+
+quern_status pack_sign_update(struct pack *p, crypto_sign_state *state)
+{
+    quern_status status = QUERN_OK;
+
+    os.free(p->digests);
+    p->digests = os.calloc(p->info.entries + 1, DIGEST_BYTES);
+    uint8_t *const piece = os.malloc(PIECE_BYTES);
+    if (!p->digests || !piece)
+        status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("!p->digests || !piece"),
+                           "no memory for reading a bundle");
+    /* from memory: these very bytes are used later */
+    crypto_sign_update(state, p->head, p->layout.end);
+    for (uint64_t i = 0; i < p->info.entries && status == QUERN_OK; i++)
+        status = sign_entry(p, i, state, piece);
+    os.free(piece);
+    return status;
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
@@ -272,6 +319,12 @@ static quern_status load(const struct pack *p, uint64_t i, struct store_entry *e
     entry->buffer = os.malloc(size);
     FAIL_IF(!entry->buffer, QUERN_E_MEMORY, "no memory for an entry of %zu bytes", size);
     TRY(pack_read(p, le64(r + PACK_INDEX_OFFSET), entry->buffer, size));
+    if (p->digests) {
+        uint8_t digest[DIGEST_BYTES];
+        crypto_generichash(digest, sizeof digest, entry->buffer, size, NULL, 0);
+        FAIL_IF(memcmp(digest, p->digests + i * DIGEST_BYTES, sizeof digest), QUERN_E_OBJECT,
+                "the entry is not the one that was signed: the bundle was written to");
+    }
     TRY(entry_decode(entry->buffer, size, &entry->record));
     const struct hash128 key = hash128_of(entry->record.key_text, entry->record.key_text_bytes);
     FAIL_IF(memcmp(key.bytes, r + PACK_INDEX_KEY, sizeof key.bytes), QUERN_E_OBJECT,

@@ -75,6 +75,12 @@ quern_status pack_write(const struct pack_content *content, void **bytes, size_t
 /* Reads exactly so many of the file's bytes. QUERN_E_IO, or QUERN_E_OBJECT when it ends before. */
 quern_status pack_read(const struct pack *pack, uint64_t offset, void *to, size_t size);
 
+/* Adds every byte that a signature covers. From then on an entry is given only if it is what it was
+ * now: the file may be written to between, and its own digests are no proof against that. Reads the
+ * whole bundle. Before any other thread has the pack. */
+struct crypto_sign_ed25519ph_state;
+quern_status pack_sign_update(struct pack *pack, struct crypto_sign_ed25519ph_state *state);
+
 /* Writes the block that follows a signed bundle. */
 void pack_signature_block(const uint8_t public_key[32], const uint8_t signature[64],
                           uint8_t block[PACK_SIGNATURE_BYTES]);

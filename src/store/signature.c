@@ -13,7 +13,6 @@
 /* What is signed begins with this, so that a signature of ours means nothing elsewhere. */
 #define DOMAIN         "quern bundle signature 1\n"
 #define KEY_FILE_BYTES ((off_t)64 << 10)
-#define PIECE_BYTES    ((size_t)64 << 10)
 #define KEY_BYTES      crypto_sign_PUBLICKEYBYTES
 
 /* sodium_init is not called: it would gather random numbers, and abort the process where there are
@@ -74,7 +73,7 @@ quern_status signers_read(const char *path, struct signers *signers)
 
 /* ---- signatures ------------------------------------------------------------------------------ */
 
-quern_status pack_check_signature(const struct pack *pack, const struct signers *signers)
+quern_status pack_check_signature(struct pack *pack, const struct signers *signers)
 {
     char hex[2 * KEY_BYTES + 1];
     crypto_sign_state state;
@@ -89,20 +88,9 @@ quern_status pack_check_signature(const struct pack *pack, const struct signers 
     FAIL_IF(known == signers->count, QUERN_E_OBJECT,
             "signed by %s, which is not among the %zu trusted keys", hex, signers->count);
     /* Ed25519ph (RFC 8032): the message is hashed in pieces */
-    uint8_t *const piece = os.malloc(PIECE_BYTES);
-    FAIL_IF(!piece, QUERN_E_MEMORY, "no memory for reading a bundle");
-    quern_status status = QUERN_OK;
     crypto_sign_init(&state);
     crypto_sign_update(&state, (const unsigned char *)DOMAIN, sizeof DOMAIN - 1);
-    for (uint64_t at = 0; at < info.bytes && status == QUERN_OK; at += PIECE_BYTES) {
-        const uint64_t left = info.bytes - at;
-        const size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        status = pack_read(pack, at, piece, n);
-        if (status == QUERN_OK)
-            crypto_sign_update(&state, piece, n);
-    }
-    os.free(piece);
-    TRY(status);
+    TRY(pack_sign_update(pack, &state));
     FAIL_IF(crypto_sign_final_verify(&state, info.signature, signers->keys[known]), QUERN_E_OBJECT,
             "the signature by %s is not that of these bytes", hex);
     return QUERN_OK;

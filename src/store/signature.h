@@ -22,7 +22,7 @@ struct signers {
 quern_status signers_read(const char *path, struct signers *signers);
 
 /* QUERN_OK when one of them signed every byte of the bundle, else QUERN_E_OBJECT; QUERN_E_IO. Reads
- * the whole bundle, in pieces. */
-quern_status pack_check_signature(const struct pack *pack, const struct signers *signers);
+ * the whole bundle, in pieces; entries that change afterwards are not given (pack_sign_update). */
+quern_status pack_check_signature(struct pack *pack, const struct signers *signers);
 
 #endif

@@ -81,6 +81,50 @@ def test_with_keys_bundles_in_front_of_the_cache_must_be_signed(made, elsewhere,
     elsewhere.refused(*words, env=env(signed), status=1, says=[str(keys), "too large"])
 
 
+def test_without_a_name_keys_are_no_keys(made, elsewhere):
+    words = ["prewarm", "--target", TARGET, "--m", "1", "--jit", "off", PROBLEMS[0]]
+    env = {"QUERN_BUNDLE_PATH": str(made / "plain.qkb"), "QUERN_BUNDLE_KEYS": ""}
+    elsewhere.refused(*words, env=env, status=2, says="QUERN_BUNDLE_KEYS is empty")
+
+
+def test_an_older_bundle_does_not_serve_in_place(made, elsewhere, tmp_path):
+    """Neither after a newer one was imported, nor after one served; each signer by itself."""
+    words = ["prewarm", "--target", TARGET, "--m", "1", "--jit", "off", PROBLEMS[0]]
+    maker, older, newer = Quern(made / "cache"), tmp_path / "older.qkb", tmp_path / "newer.qkb"
+    theirs, keys = tmp_path / "theirs.qkb", tmp_path / "keys"
+    maker("bundle", "create", older, "--serial", "4")
+    shutil.copy(older, theirs)
+    maker("bundle", "sign", older, "--key", made / "ours")
+    maker("bundle", "sign", theirs, "--key", made / "theirs")
+    maker("bundle", "create", newer, "--serial", "6")
+    maker("bundle", "sign", newer, "--key", made / "ours")
+    keys.write_text((made / "theirs.pub").read_text() + (made / "ours.pub").read_text())
+
+    def serves(*bundles, cache=elsewhere, mode="rw"):
+        env = {"QUERN_BUNDLE_PATH": ":".join(map(str, bundles)), "QUERN_BUNDLE_KEYS": str(keys),
+               "QUERN_CACHE_MODE": mode}  # fmt: skip
+        said = cache("cache", "stat", env=env).stderr
+        if "not let in again" in said:
+            cache(*words, env=env, status=1)
+            return False
+        assert "1 from the cache" in cache(*words, env=env).stdout
+        return True
+
+    assert serves(older, mode="ro") and serves(older)
+    assert serves(made / "signed.qkb")  # 5
+    assert not serves(older) and not serves(older, mode="ro")
+    elsewhere("bundle", "import", newer, "--key", made / "ours.pub")
+    elsewhere("cache", "clear")
+    assert not serves(made / "signed.qkb") and serves(newer) and serves(theirs)
+    # at once: the newer one decides, wherever it stands
+    both = Quern(tmp_path / "both")
+    env = {"QUERN_BUNDLE_PATH": f"{older}:{newer}", "QUERN_BUNDLE_KEYS": str(keys)}
+    assert "serial 4, and 6" in both("cache", "stat", env=env).stderr
+    # without keys nobody asks for serials
+    env = {"QUERN_BUNDLE_PATH": str(older)}
+    assert "1 from the cache" in elsewhere(*words, env=env).stdout
+
+
 def test_list_and_verify(made, elsewhere):
     keys = {p.parent.name + p.stem for p in (made / "cache").rglob("*.qk")}
     listed = elsewhere.json("bundle", "list", made / "signed.qkb")

@@ -282,7 +282,6 @@ static _Noreturn void attacker(struct scene *s, int supervisor, bool landlock, b
         take_away(LANDLOCK_CREATE, 0, 0, true, ENOSYS);
     if (!listener)
         take_away(SYS_seccomp, 1, SECCOMP_FILTER_FLAG_NEW_LISTENER, false, EINVAL);
-    sandbox_limits();
     sandbox_enter(&config, supervisor, s->level, sizeof s->level);
     if (strstr(s->level, "seccomp")) {
         attack_processes(s);

@@ -10,6 +10,7 @@
 #include "store/key.h"
 #include "store/pack.h"
 #include "store/pack_format.h"
+#include "store/signature.h"
 #include "t_objects.h"
 #include "t_store.h"
 
@@ -19,6 +20,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,6 +294,89 @@ static void swapped_entries_are_not_served(void **state)
     free(made);
 }
 
+/* Signs a bundle as `quern bundle sign` does; returns it with its signature, malloc'ed. */
+static uint8_t *sign(const void *bytes, size_t size, struct signers *signers)
+{
+    static const char domain[] = "quern bundle signature 1\n";
+    uint8_t secret[crypto_sign_SECRETKEYBYTES], seed[32] = {1}, value[64];
+    uint8_t *const whole = malloc(size + PACK_SIGNATURE_BYTES);
+    crypto_sign_state state;
+
+    crypto_sign_seed_keypair(signers->keys[0], secret, seed);
+    signers->count = 1;
+    crypto_sign_init(&state);
+    crypto_sign_update(&state, (const uint8_t *)domain, sizeof domain - 1);
+    crypto_sign_update(&state, bytes, size);
+    crypto_sign_final_create(&state, value, NULL, secret);
+    memcpy(whole, bytes, size);
+    pack_signature_block(signers->keys[0], value, whole + size);
+    return whole;
+}
+
+/* Whoever has a bundle's file open for writing may do so at any moment: what was signed is served,
+ * or nothing. The other bundle is sound, has the same keys, and no trusted signature. */
+static void what_is_written_after_signing_is_not_served(void **state)
+{
+    struct t_store *const t = *state;
+    struct three b;
+    struct signers signers;
+    struct store_entry e;
+    struct pack *p;
+    struct pack_info info;
+    char path[PATH_MAX];
+
+    make_three(&b);
+    uint8_t *const ours = sign(b.bytes, b.size, &signers);
+    const size_t whole = b.size + PACK_SIGNATURE_BYTES;
+    struct store_record records[] = {b.x1.record, b.x2.record, b.y1.record};
+    records[0].source = records[1].source = records[2].source = "// forged !\n";
+    const struct pack_content content = {records, 3, "wq=nf4 n=64 k=65 a=f16\n", 7, TABLE};
+    void *bytes;
+    size_t size;
+    assert_int_equal(pack_write(&content, &bytes, &size), QUERN_OK);
+    assert_int_equal(size, b.size);
+    uint8_t *const forged = malloc(whole);
+    memcpy(forged, bytes, size);
+    memcpy(forged + size, ours + size, PACK_SIGNATURE_BYTES);
+    snprintf(path, sizeof path, "%s/b.qkb", t->root);
+
+    /* after the signature was checked */
+    t_write_file(path, ours, whole);
+    assert_int_equal(pack_open(path, &p), QUERN_OK);
+    assert_int_equal(pack_check_signature(p, &signers), QUERN_OK);
+    assert_true(hit(p, &b.x1, false) && hit(p, &b.x1, true));
+    t_write_file(path, forged, whole);
+    for (int by_source = 0; by_source < 2; by_source++) {
+        assert_int_equal(pack_get(p, &b.x1.want, by_source, &e), QUERN_E_OBJECT);
+        assert_non_null(strstr(quern_last_error()->message, "not the one that was signed"));
+    }
+    for (uint64_t i = 0; i < 3; i++)
+        assert_int_equal(pack_entry(p, i, NULL, &e), QUERN_E_OBJECT);
+    pack_info(p, &info);
+    assert_string_equal(info.manifest, "wq=nf4 n=64 k=64 a=f16\n");
+    t_write_file(path, ours, whole);
+    assert_true(hit(p, &b.x1, false));
+    pack_close(p);
+
+    /* before: the index was read, the signature was not checked yet */
+    t_write_file(path, forged, whole);
+    assert_int_equal(pack_open(path, &p), QUERN_OK);
+    t_write_file(path, ours, whole);
+    assert_int_equal(pack_check_signature(p, &signers), QUERN_E_OBJECT);
+    pack_close(p);
+
+    /* not signed at all: its own digests are all that is asked */
+    assert_int_equal(pack_open_memory(bytes, size, &p), QUERN_OK);
+    assert_int_equal(pack_get(p, &b.x1.want, false, &e), QUERN_OK);
+    assert_string_equal(e.record.source, "// forged !\n");
+    store_entry_free(&e);
+    pack_close(p);
+    free(ours);
+    free(forged);
+    os.free(bytes);
+    os.free(b.bytes);
+}
+
 static void signature_blocks_are_read(void **state)
 {
     struct three b;
@@ -540,6 +626,7 @@ int main(void)
         T_STORE_TEST(hostile_heads_are_refused),
         T_STORE_TEST(swapped_entries_are_not_served),
         T_STORE_TEST(signature_blocks_are_read),
+        T_STORE_TEST(what_is_written_after_signing_is_not_served),
         T_STORE_TEST(files_of_strangers_are_refused),
         T_STORE_TEST(a_file_cut_short_while_open_is_a_miss),
         T_STORE_TEST(the_cache_serves_by_source),
