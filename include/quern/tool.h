@@ -382,6 +382,7 @@ struct quern_cache_entry {
     int64_t used; /* seconds since 1970 */
     const char *key_text;
     quern_status status; /* QUERN_OK or what verification found */
+    int scanned;         /* its kernel passed this library's rules (docs/lint.md), or was refused */
 };
 typedef int (*quern_cache_fn)(void *user, const struct quern_cache_entry *entry);
 

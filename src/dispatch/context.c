@@ -76,6 +76,7 @@ static quern_status open_rooms(quern_ctx *ctx)
                                                 .jobs = s->jobs,
                                                 .log = &ctx->log},
                       &ctx->compiler));
+    ctx->disassembler = (struct quern_disassembler){compiler_disassemble, ctx->compiler};
     TRY(tuning_load(s, &ctx->bundles, store_directory(ctx->store), ctx->id.target, &ctx->log,
                     &ctx->tuning));
     return ctx->device || s->device == QUERN_DEVICE_NONE ? QUERN_OK : open_sim(ctx);
@@ -127,5 +128,5 @@ quern_sim *quern_ctx_sim(quern_ctx *ctx)
 
 struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx)
 {
-    return (struct quern_disassembler){compiler_disassemble, ctx->compiler};
+    return ctx->disassembler;
 }

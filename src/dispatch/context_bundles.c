@@ -4,6 +4,7 @@
 
 #include "base/extensible.h"
 #include "base/os.h"
+#include "lint/lint.h"
 #include "store/key.h"
 #include "store/signature.h"
 
@@ -125,16 +126,6 @@ static enum tier_answer get(void *self, struct tier_get *g, struct store_entry *
     return TIER_MISS;
 }
 
-static bool has(void *self, const struct store_want *want)
-{
-    struct store_entry entry;
-    const bool hit = get(self, &(struct tier_get){.want = want}, &entry) == TIER_HIT;
-
-    if (hit)
-        store_entry_free(&entry);
-    return hit;
-}
-
 static void close_bundles(void *self)
 {
     bundles_close(self);
@@ -147,7 +138,6 @@ struct tier bundles_tier(struct bundles *b)
                          .source_first = true,
                          .self = b,
                          .get = get,
-                         .has = has,
                          .close = close_bundles};
 }
 
@@ -233,10 +223,12 @@ quern_status quern_bundle_walk(const quern_bundle *b, quern_cache_fn fn, void *u
         if (status == QUERN_OK && (text = os.calloc(1, entry.record.key_text_bytes + 1)))
             memcpy(text, entry.record.key_text, entry.record.key_text_bytes);
         hex_from_bytes(hex, key.bytes, sizeof key.bytes);
-        const int stop = fn(user, &(struct quern_cache_entry){.key = hex,
-                                                              .bytes = entry.record.object_bytes,
-                                                              .key_text = text ? text : "",
-                                                              .status = status});
+        const int stop =
+            fn(user, &(struct quern_cache_entry){.key = hex,
+                                                 .bytes = entry.record.object_bytes,
+                                                 .key_text = text ? text : "",
+                                                 .status = status,
+                                                 .scanned = entry.record.rules == LINT_RULES});
         os.free(text);
         store_entry_free(&entry);
         FAIL_IF(stop, QUERN_E_CANCELLED, "the walk through the bundle was stopped");

@@ -87,6 +87,8 @@ struct kernel {
     size_t arg_count;
     struct device_kernel *loaded; /* null until kernel_load */
     bool cached;
+    bool refused;   /* by the scan of its object; `bytes` is null */
+    unsigned rules; /* that its object has passed; 0: it is not scanned */
     bool by_source; /* made by another toolchain than is here */
     enum quern_tier tier;
     enum quern_reason reason; /* why it was compiled, or would have to be */
@@ -105,14 +107,18 @@ struct kernel_search {
     struct str outline;  /* of the kernel's source: see gen_outline */
     struct str key_text; /* `want` points into it */
     struct store_want want;
-    uint64_t begun_ns; /* by os_now; 0 where nobody asks how long it took */
+    uint64_t begun_ns;       /* by os_now; 0 where nobody asks how long it took */
+    const struct plan *plan; /* the caller's, that this is the search for */
+    unsigned refused;        /* kernels that came before it */
     struct tier_get gets[TIERS_MAX]
                         [2]; /* questions to each tier, by the exact key and the source */
 };
 /* The first: keys and what the tiers have; kernel->bytes is null when that is nothing. After
  * QUERN_OK the other must follow, on whatever thread: it takes what a tier was not sure of, or
  * compiles, checks the object, and leaves nothing behind when it fails. Or else kernel_abandon,
- * which leaves nothing behind. Only the second tells the host. */
+ * which leaves nothing behind. Only the second tells the host. Where the scan refuses a kernel, or
+ * an entry says that it did, both go on with the next candidate (plan_next), so that kernel->plan
+ * may be another than the caller's, which must stay until the second. */
 quern_status kernel_search(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                            struct kernel *kernel, struct kernel_search *search);
 quern_status kernel_complete(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel,
@@ -122,6 +128,12 @@ void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct kernel_search 
  * After QUERN_OK kernel_abandon must follow. */
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
                          struct kernel_search *search);
+/* Scans a kernel's object (kernel_scan.c): the version of the rules if it passed or *findings says
+ * that it did not, 0 if nothing here can scan it. */
+unsigned kernel_scan(quern_ctx *ctx, const struct kernel *kernel, struct str *findings);
+/* Scans what was found in a tier and has not passed these rules, where a compiler's libraries are
+ * at hand, and notes in the cache that it did or (kernel->refused) did not. */
+void kernel_scan_found(quern_ctx *ctx, struct kernel *kernel, const struct kernel_search *search);
 /* Loads a made kernel on the context's device, if it has one. A stored object that the device
  * refuses is quarantined and, if `jit` lets it, compiled and loaded once more. */
 quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel);
@@ -214,7 +226,8 @@ struct quern_ctx {
     struct store *store; /* that of the tier of the same name, for whoever cleans up there */
     struct bundles bundles;
     struct compiler *compiler;
-    struct lock table_lock; /* of writers; readers take none */
+    struct quern_disassembler disassembler; /* the compiler's */
+    struct lock table_lock;                 /* of writers; readers take none */
     _Atomic(struct spelling *) table[OP_BUCKETS];
     struct tally hit_memory[TALLIES];
     _Atomic bool record_failed; /* and was complained of */

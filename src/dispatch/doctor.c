@@ -3,6 +3,7 @@
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"
+#include "lint/lint.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -107,15 +108,23 @@ static void check_worker(struct report *r, quern_ctx *ctx)
     os.free(targets);
 }
 
+static int count_unscanned(void *user, const struct store_item *item)
+{
+    *(unsigned long long *)user += item->status == QUERN_OK && item->rules != LINT_RULES;
+    return 0;
+}
+
 static void check_cache(struct report *r, quern_ctx *ctx)
 {
+    unsigned long long unscanned = 0;
     struct store_usage usage;
 
-    if (store_usage(ctx->store, &usage) != QUERN_OK)
+    if (store_usage(ctx->store, &usage) != QUERN_OK ||
+        store_walk(ctx->store, false, count_unscanned, &unscanned) != QUERN_OK)
         say(r, false, "cache", "%s", why());
     else
-        say(r, true, "cache", "%s: %llu entries, %llu bytes, %llu quarantined",
-            store_directory(ctx->store), (unsigned long long)usage.entries,
+        say(r, true, "cache", "%s: %llu entries, %llu not scanned, %llu bytes, %llu quarantined",
+            store_directory(ctx->store), (unsigned long long)usage.entries, unscanned,
             (unsigned long long)usage.bytes, (unsigned long long)usage.quarantined);
 }
 

@@ -73,7 +73,9 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct kernel_se
 static void take_entry(struct kernel *k, const struct store_entry *entry, enum quern_tier tier)
 {
     k->buffer = entry->buffer;
-    k->bytes = entry->record.object;
+    k->refused = !entry->record.object_bytes;
+    k->rules = entry->record.rules;
+    k->bytes = k->refused ? NULL : entry->record.object;
     k->size = entry->record.object_bytes;
     k->object = entry->object;
     k->cached = true;
@@ -178,17 +180,25 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
     k->size = result.object_bytes;
     k->compile_ms = result.milliseconds;
     result.object = NULL;
+    struct str findings = {0};
     const quern_status parsed = object_parse(k->bytes, k->size, &k->object);
+    if (parsed == QUERN_OK)
+        k->rules = kernel_scan(ctx, k, &findings);
+    k->refused = findings.length;
     const struct store_record record = {.key_text = want->key_text,
                                         .key_text_bytes = want->key_text_bytes,
                                         .source = source,
-                                        .log = result.log ? result.log : "",
+                                        .log = k->refused   ? str_text(&findings)
+                                               : result.log ? result.log
+                                                            : "",
                                         .object = k->bytes,
-                                        .object_bytes = k->size,
+                                        .object_bytes = k->refused ? 0 : k->size,
+                                        .rules = k->rules,
                                         .parsed = parsed == QUERN_OK ? &k->object : NULL};
     for (size_t i = 0; i < ctx->tier_count; i++)
         if (ctx->tiers[i].put)
             ctx->tiers[i].put(ctx->tiers[i].self, &k->entry_key, &record);
+    str_free(&findings);
     compile_result_free(&result);
     return parsed;
 }
@@ -309,12 +319,42 @@ static quern_status check_object(quern_ctx *ctx, struct kernel *k)
 
 /* ---- The line -------------------------------------------------------------------------------- */
 
+/* Frees what a search holds, which may have ended or not. */
+static void search_end(quern_ctx *ctx, struct kernel_search *search)
+{
+    cancel_pending(ctx, search);
+    str_free(&search->key_text);
+    str_free(&search->outline);
+}
+
+/* Goes on from a kernel that was refused to the next one of the plan that is not known to be. Where
+ * there is none, the kernel stays as it is. */
+static quern_status search_next(quern_ctx *ctx, enum quern_jit jit, struct kernel *k,
+                                struct kernel_search *search)
+{
+    const struct plan *const first = search->plan;
+    const uint64_t begun_ns = search->begun_ns;
+    unsigned n = search->refused;
+    struct plan next;
+
+    do {
+        TRY(plan_next(first, ++n, &next));
+        kernel_abandon(ctx, k, search);
+        TRY(kernel_keys(ctx, &next, k, search));
+        search->plan = first;
+        search->begun_ns = begun_ns;
+        search->refused = n;
+        from_tiers(ctx, k, jit, search);
+    } while (k->refused);
+    return QUERN_OK;
+}
+
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
                          struct kernel_search *search)
 {
     struct str options = {0};
 
-    *search = (struct kernel_search){.begun_ns = ctx->event ? os_now() : 0};
+    *search = (struct kernel_search){.begun_ns = ctx->event ? os_now() : 0, .plan = plan};
     gen_options(plan, &options);
     *kernel = (struct kernel){.plan = *plan, .options = str_take(&options)};
     const quern_status status = kernel->options
@@ -331,15 +371,10 @@ quern_status kernel_search(quern_ctx *ctx, const struct plan *plan, enum quern_j
 {
     TRY(kernel_keys(ctx, plan, kernel, search));
     from_tiers(ctx, kernel, jit, search);
-    return QUERN_OK;
-}
-
-/* Frees what a search holds, which may have ended or not. */
-static void search_end(quern_ctx *ctx, struct kernel_search *search)
-{
-    cancel_pending(ctx, search);
-    str_free(&search->key_text);
-    str_free(&search->outline);
+    const quern_status status = kernel->refused ? search_next(ctx, jit, kernel, search) : QUERN_OK;
+    if (status != QUERN_OK)
+        kernel_abandon(ctx, kernel, search);
+    return status;
 }
 
 quern_status kernel_complete(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel,
@@ -348,8 +383,14 @@ quern_status kernel_complete(quern_ctx *ctx, enum quern_jit jit, struct kernel *
     quern_status status = QUERN_OK;
 
     event_begin(ctx, kernel);
-    if (!kernel->bytes)
-        status = from_compiler(ctx, kernel, search, jit);
+    do {
+        if (kernel->refused)
+            status = search_next(ctx, jit, kernel, search);
+        if (status == QUERN_OK && !kernel->bytes)
+            status = from_compiler(ctx, kernel, search, jit);
+        else if (status == QUERN_OK && can_compile(ctx, jit))
+            kernel_scan_found(ctx, kernel, search);
+    } while (status == QUERN_OK && kernel->refused);
     if (status == QUERN_OK)
         status = check_object(ctx, kernel);
     event_end(ctx, kernel, search->begun_ns, status);
@@ -392,6 +433,9 @@ static quern_status remake(quern_ctx *ctx, struct kernel *k, enum quern_jit jit)
             event_compile(ctx, k, search.begun_ns);
             status = compile(ctx, k, &search);
         }
+        if (status == QUERN_OK && k->refused)
+            status = error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT("k->refused"),
+                               "the scan refuses kernel %s", k->plan.symbol);
         if (status == QUERN_OK)
             status = check_object(ctx, k);
         event_end(ctx, k, search.begun_ns, status);

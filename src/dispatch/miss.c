@@ -7,6 +7,7 @@
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"
+#include "lint/lint.h"
 #include "store/key.h"
 
 #include <inttypes.h>
@@ -159,8 +160,15 @@ static quern_status explain_kernel(quern_ctx *ctx, const struct kernel *k,
     str_addf(out, "%s: key %s\n", k->plan.symbol, hex);
     for (size_t i = 0; i < ctx->tier_count; i++) {
         const struct tier *const t = &ctx->tiers[i];
-        if (t->has(t->self, w)) {
-            str_addf(out, "  is in %s\n", t->name);
+        struct store_entry entry;
+        if (t->get(t->self, &(struct tier_get){.want = w}, &entry) == TIER_HIT) {
+            const struct store_record *const r = &entry.record;
+            str_addf(out, "  is in %s%s\n%s", t->name,
+                     r->rules != LINT_RULES ? ", not scanned"
+                     : r->object_bytes      ? ""
+                                            : ", refused by the scan: the next candidate is used",
+                     r->object_bytes ? "" : r->log);
+            store_entry_free(&entry);
             return QUERN_OK;
         }
     }

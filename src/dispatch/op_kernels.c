@@ -90,7 +90,7 @@ static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_
 }
 
 /* Publishes a set whose first kernels are those the op has and whose others are in `made`. */
-static quern_status publish(quern_op *op, const struct plan_set *plans, size_t first, size_t count,
+static quern_status publish(quern_op *op, const struct plan_set *plans, size_t count,
                             struct kernel **made)
 {
     struct kernel_set *const old = atomic_load(&op->kernels);
@@ -105,7 +105,7 @@ static quern_status publish(quern_op *op, const struct plan_set *plans, size_t f
     for (size_t i = 0; i < count; i++)
         set->kernels[kept + i] = made[i];
     for (size_t i = 0; i < kept + count; i++)
-        set->plans.plans[i] = i < kept ? old->plans.plans[i] : plans->plans[first + i - kept];
+        set->plans.plans[i] = set->kernels[i]->plan;
     plan_cover(&set->plans);
     set->older = old;
     atomic_store(&op->kernels, set);
@@ -121,7 +121,7 @@ quern_status op_add_kernels(quern_op *op, const struct plan_set *plans, size_t f
     struct kernel *made[PLAN_KERNELS_MAX] = {0};
 
     TRY(make_kernels(op->ctx, plans->plans + first, count, jit, made));
-    const quern_status status = publish(op, plans, first, count, made);
+    const quern_status status = publish(op, plans, count, made);
     if (status != QUERN_OK)
         free_kernels(op->ctx, made, count);
     return status;

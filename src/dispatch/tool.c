@@ -5,6 +5,7 @@
 #include "base/extensible.h"
 #include "base/os.h"
 #include "gen/gen.h"
+#include "lint/lint.h"
 #include "plan/blas_choice.h"
 
 #include <inttypes.h>
@@ -309,7 +310,8 @@ static int pass_on(void *user, const struct store_item *item)
                                                       .bytes = item->bytes,
                                                       .used = item->used,
                                                       .key_text = item->key_text,
-                                                      .status = item->status});
+                                                      .status = item->status,
+                                                      .scanned = item->rules == LINT_RULES});
 }
 
 quern_status quern_cache_walk(quern_ctx *ctx, int verify, quern_cache_fn fn, void *user)

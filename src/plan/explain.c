@@ -140,6 +140,8 @@ void explain_end(const struct plan *p, struct str *out)
         str_addf(out, "  tuning     %s\n",
                  p->choice == CHOICE_MEASURED
                      ? "this shape was measured to be the fastest, says the tuning table"
-                     : "the tuning table's shape is no candidate of this version: the model chose");
+                 : p->choice == CHOICE_STALE
+                     ? "the tuning table's shape is no candidate of this version: the model chose"
+                     : "the scan refused the code of a better shape");
     model_explain_rejected(p, out);
 }

@@ -332,3 +332,37 @@ quern_status plan_reshape(struct plan *plan, const char *shape)
     *plan = p;
     return QUERN_OK;
 }
+
+/* The place in a list, but for one. */
+struct nth {
+    unsigned left; /* how many more are passed over; 0: it was found */
+    char but[PLAN_SHAPE_MAX], words[PLAN_SHAPE_MAX];
+};
+
+static void take_nth(void *user, const struct plan *candidate)
+{
+    struct nth *const nth = user;
+    char words[PLAN_SHAPE_MAX];
+
+    plan_shape(candidate, words);
+    if (!nth->left || !strcmp(words, nth->but))
+        return;
+    nth->left--;
+    memcpy(nth->words, words, sizeof words);
+}
+
+quern_status plan_next(const struct plan *plan, unsigned n, struct plan *next)
+{
+    struct nth nth = {.left = n};
+
+    plan_shape(plan, nth.but);
+    FAIL_IF(n > PLAN_NEXT_MAX, QUERN_E_DECLINED, "%d kernels of %s were refused", PLAN_NEXT_MAX + 1,
+            plan->symbol);
+    TRY(plan_candidates(plan, PLAN_NEXT_MAX + 1, take_nth, &nth));
+    FAIL_IF(nth.left, QUERN_E_DECLINED, "%s was refused, and there is no other kernel like it",
+            plan->symbol);
+    *next = *plan;
+    TRY(plan_reshape(next, nth.words));
+    next->choice = CHOICE_NEXT;
+    return QUERN_OK;
+}

@@ -62,7 +62,8 @@ quern_status plan_force_parse(const char *text, struct plan_force *force);
 enum plan_choice {
     CHOICE_OF_MODEL = 0,
     CHOICE_MEASURED, /* the tuning table */
-    CHOICE_STALE     /* the model: what the tuning table names is no candidate of this version */
+    CHOICE_STALE,    /* the model: what the tuning table names is no candidate of this version */
+    CHOICE_NEXT      /* the scan of its code refused what was chosen */
 };
 
 /* Kernels of a problem and target; they cover every M: eight, and one for few rows on matrix units
@@ -193,6 +194,11 @@ typedef void (*plan_candidate_fn)(void *user, const struct plan *candidate);
  * at the head. QUERN_E_MEMORY. */
 quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidate_fn fn,
                              void *user);
+
+/* The n-th of the other candidates for a plan's kernel, in their order, n from 1. QUERN_E_DECLINED:
+ * there are not so many, or n is more than PLAN_NEXT_MAX. */
+#define PLAN_NEXT_MAX 7
+quern_status plan_next(const struct plan *plan, unsigned n, struct plan *next);
 
 /* What a shape is among the candidates for its problem and rows, as words in a fixed order, those
  * of its family's table of fields: "products=1 waves=13 rows=4 split_k=1 chunk=32 ahead=0". */

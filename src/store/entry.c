@@ -19,7 +19,8 @@ enum {
     AT_SOURCE = 32,
     AT_OBJECT = 40,
     AT_LOG = 48,
-    AT_RESERVED = 56, /* u64, zero */
+    AT_RULES = 56,    /* u32 */
+    AT_RESERVED = 60, /* u32, zero */
     DIGEST_BYTES = 16,
     ALIGN = 16
 };
@@ -58,6 +59,7 @@ quern_status entry_encode(const struct store_record *r, void **bytes, size_t *si
     };
     struct layout l;
 
+    FAIL_IF(!r->object_bytes && !r->rules, QUERN_E_ARGUMENT, "an entry without an object");
     FAIL_IF(!lay_out(&h, &l), QUERN_E_ARGUMENT,
             "an entry of %" PRIu64 " + %" PRIu64 " + %" PRIu64 " + %" PRIu64
             " bytes: at most %zu are kept",
@@ -72,6 +74,7 @@ quern_status entry_encode(const struct store_record *r, void **bytes, size_t *si
     le_put(b + AT_SOURCE, 8, h.source_bytes);
     le_put(b + AT_OBJECT, 8, h.object_bytes);
     le_put(b + AT_LOG, 8, h.log_bytes);
+    le_put(b + AT_RULES, 4, r->rules);
     memcpy(b + l.key_text, r->key_text, h.key_text_bytes);
     memcpy(b + l.source, r->source, h.source_bytes);
     memcpy(b + l.object, r->object, h.object_bytes);
@@ -92,13 +95,14 @@ quern_status entry_read_header(const void *bytes, struct entry_header *h)
             "the entry does not begin with its eight magic bytes");
     FAIL_IF(le32(b + AT_VERSION) != ENTRY_VERSION, QUERN_E_OBJECT,
             "the entry has format version %u; it is %d here", le32(b + AT_VERSION), ENTRY_VERSION);
-    FAIL_IF(le32(b + AT_HEADER_BYTES) != ENTRY_HEADER_BYTES || le64(b + AT_RESERVED) != 0,
+    FAIL_IF(le32(b + AT_HEADER_BYTES) != ENTRY_HEADER_BYTES || le32(b + AT_RESERVED) != 0,
             QUERN_E_OBJECT, "the entry's header is malformed");
     h->total_bytes = le64(b + AT_TOTAL_BYTES);
     h->key_text_bytes = le64(b + AT_KEY_TEXT);
     h->source_bytes = le64(b + AT_SOURCE);
     h->object_bytes = le64(b + AT_OBJECT);
     h->log_bytes = le64(b + AT_LOG);
+    h->rules = le32(b + AT_RULES);
     FAIL_IF(!lay_out(h, &l) || l.total != h->total_bytes, QUERN_E_OBJECT,
             "the entry's section sizes do not add up to its %" PRIu64 " bytes", h->total_bytes);
     return QUERN_OK;
@@ -141,6 +145,7 @@ quern_status entry_decode(const void *bytes, size_t size, struct store_record *r
         .log = (const char *)b + l.log,
         .object = b + l.object,
         .object_bytes = h.object_bytes,
+        .rules = h.rules,
     };
     return QUERN_OK;
 }

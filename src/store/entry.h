@@ -19,6 +19,7 @@
 struct entry_header {
     uint64_t total_bytes;
     uint64_t key_text_bytes, source_bytes, object_bytes, log_bytes; /* without padding and NULs */
+    uint32_t rules;
 };
 
 /* The bytes of an entry, malloc'ed. QUERN_E_ARGUMENT if it would be too large, QUERN_E_MEMORY. */

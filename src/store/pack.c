@@ -379,7 +379,7 @@ quern_status pack_entry(const struct pack *p, uint64_t index, struct hash128 *ke
         memcpy(key->bytes, record_at(p, index), sizeof key->bytes);
     quern_status status = load(p, index, entry);
     if (status == QUERN_OK)
-        status = object_parse(entry->record.object, entry->record.object_bytes, &entry->object);
+        status = store_parse(&entry->record, &entry->object);
     if (status != QUERN_OK)
         store_entry_free(entry);
     return status;

@@ -39,7 +39,7 @@ static quern_status make_piece(const struct store_record *r, struct piece *piece
     const char *text;
     size_t bytes;
 
-    TRY(object_parse(r->object, r->object_bytes, &object));
+    TRY(store_parse(r, &object));
     object_free(&object);
     piece->key = hash128_of(r->key_text, r->key_text_bytes);
     if (!key_source(r->key_text, r->key_text_bytes, &piece->source_key, &text, &bytes))

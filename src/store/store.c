@@ -87,12 +87,22 @@ static bool matches(const struct store_record *r, const struct store_want *w, bo
            same_text(text, bytes, w->source_text, w->source_text_bytes);
 }
 
+quern_status store_parse(const struct store_record *r, struct object *object)
+{
+    if (r->object_bytes || !r->rules)
+        return object_parse(r->object, r->object_bytes, object);
+    *object = (struct object){0};
+    return QUERN_OK;
+}
+
 quern_status store_judge(struct store_entry *e, const struct store_want *w, bool by_source)
 {
     const struct target_id id = {.target = w->target};
 
     FAIL_IF(!matches(&e->record, w, by_source), QUERN_E_CACHE, "the entry is that of another key");
-    TRY(object_parse(e->record.object, e->record.object_bytes, &e->object));
+    TRY(store_parse(&e->record, &e->object));
+    if (!e->record.object_bytes)
+        return QUERN_OK;
     return object_fits(&e->object, &id) == QUERN_OK ? QUERN_OK : QUERN_E_CACHE;
 }
 
@@ -278,7 +288,7 @@ static quern_status check_record(const struct hash128 *key, const struct store_r
             "the key is not the hash of its text");
     if (r->parsed)
         return QUERN_OK;
-    TRY(object_parse(r->object, r->object_bytes, &object));
+    TRY(store_parse(r, &object));
     object_free(&object);
     return QUERN_OK;
 }
@@ -318,4 +328,17 @@ enum quern_stat store_put(struct store *s, const struct hash128 *key,
         store_complain(s, DOING_PUT, -result, shard < 0 ? NULL : "an entry cannot be stored");
     }
     return outcome;
+}
+
+void store_replace(struct store *s, const struct hash128 *key, const struct store_record *record)
+{
+    const struct entry_name name = entry_name(key);
+    const int shard =
+        s->mode == QUERN_CACHE_RW ? store_open_directory(s, "objects", name.shard, false) : -EROFS;
+
+    if (shard < 0)
+        return;
+    os.unlinkat(shard, name.name, 0); /* whoever looks between the two makes it anew */
+    os.close(shard);
+    store_put(s, key, record);
 }

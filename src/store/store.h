@@ -38,9 +38,12 @@ struct store_record {
     const char *source; /* NUL-terminated */
     const char *log;    /* the compiler's, NUL-terminated */
     const void *object;
-    size_t object_bytes;
+    size_t object_bytes; /* 0: the kernel was refused, and `log` says why */
+    unsigned rules;      /* of the scan (lint.h) that the object passed, or did not; 0: unscanned */
     const struct object *parsed; /* the object as object_parse read it; null: nobody has yet */
 };
+/* Reads a record's object; of a refusal there is none, and *object is empty. */
+quern_status store_parse(const struct store_record *record, struct object *object);
 
 /* An entry in private memory, verified; everything points into `buffer`. */
 struct store_entry {
@@ -95,6 +98,10 @@ quern_status store_raise_serial(struct store *store, const char *signer, uint64_
 enum quern_stat store_put(struct store *store, const struct hash128 *key,
                           const struct store_record *record);
 
+/* The same in the place of the entry that has the key: what is the same but for its rules. */
+void store_replace(struct store *store, const struct hash128 *key,
+                   const struct store_record *record);
+
 /* Quarantines the entry of a key, if there is one: its bytes are sound, but what they say turned
  * out to be no use. The reason is logged. Blocks on the disk. Thread-safe. */
 void store_discard(struct store *store, const struct hash128 *key, const char *reason);
@@ -120,6 +127,7 @@ struct store_item {
     uint64_t bytes;
     int64_t used;         /* seconds since 1970 of the last use, to the day */
     const char *key_text; /* "" if the entry could not be read */
+    unsigned rules;       /* as in its record */
     quern_status status;  /* QUERN_OK, or why not, with the reason in quern_last_error */
 };
 typedef int (*store_walk_fn)(void *user, const struct store_item *item);

@@ -16,16 +16,6 @@ static void put(void *store, const struct hash128 *key, const struct store_recor
     store_put(store, key, record);
 }
 
-static bool has(void *store, const struct store_want *want)
-{
-    struct store_entry entry;
-    const bool hit = store_get_wanted(store, want, &entry);
-
-    if (hit)
-        store_entry_free(&entry);
-    return hit;
-}
-
 static int lock(void *store, const struct hash128 *key, int deadline_ms)
 {
     return store_lock(store, key, deadline_ms);
@@ -48,7 +38,6 @@ struct tier store_tier(struct store *store)
                          .self = store,
                          .get = get,
                          .put = put,
-                         .has = has,
                          .lock = lock,
                          .unlock = unlock,
                          .close = close_store};

@@ -37,8 +37,6 @@ struct tier {
     void (*cancel)(void *self, struct tier_get *get);
     /* Takes a new entry, or does not. Null: nothing is ever written here. May block. */
     void (*put)(void *self, const struct hash128 *key, const struct store_record *record);
-    /* Whether there is a sound entry of exactly this key. May block. */
-    bool (*has)(void *self, const struct store_want *want);
     /* Makes this caller the only one that makes the kernel of a key, of all that share the tier,
      * until unlock: see store_lock. -1: it could not be had; that does no harm. Null: no locks. */
     int (*lock)(void *self, const struct hash128 *key, int deadline_ms);

@@ -112,7 +112,7 @@ static quern_status verify_entry(const void *bytes, size_t size, const char *key
     const struct hash128 hash = hash128_of(record->key_text, record->key_text_bytes);
     hex_from_bytes(hex, hash.bytes, sizeof hash.bytes);
     FAIL_IF(strcmp(hex, key), QUERN_E_OBJECT, "the entry is that of key %s", hex);
-    TRY(object_parse(record->object, record->object_bytes, &object));
+    TRY(store_parse(record, &object));
     object_free(&object);
     return QUERN_OK;
 }
@@ -144,7 +144,7 @@ static quern_status read_whole(int fd, const struct stat *st, const char *key,
 
 /* Reads the header and key text, or with `verify` all. *text is malloc'ed, or null on failure. */
 static quern_status read_entry(int fd, const struct stat *st, bool verify, const char *key,
-                               char **text)
+                               char **text, unsigned *rules)
 {
     struct entry_header h;
     struct store_entry entry = {0};
@@ -169,6 +169,7 @@ static quern_status read_entry(int fd, const struct stat *st, bool verify, const
     }
     t[h.key_text_bytes] = 0;
     *text = t;
+    *rules = h.rules;
     return QUERN_OK;
 }
 
@@ -192,7 +193,7 @@ static int visit(struct walk *w, int shard, const struct entry_name *name)
         item.status = check_file(w->store, shard, fd, &st);
         if (item.status == QUERN_OK)
             item.status = w->read ? read_whole(fd, &st, item.key, &entry)
-                                  : read_entry(fd, &st, w->verify, item.key, &text);
+                                  : read_entry(fd, &st, w->verify, item.key, &text, &item.rules);
         if (text)
             item.key_text = text;
         if (w->verify && item.status == QUERN_E_OBJECT)

@@ -184,7 +184,7 @@ def test_import(made, elsewhere):
     again = elsewhere.json("bundle", "import", signed, "--key", pub)
     assert (again["imported"], again["present"]) == (0, 2)
     assert elsewhere.json("cache", "verify") | {"entries": []} == {
-        "entries": [], "count": 2, "damaged": 0}  # fmt: skip
+        "entries": [], "count": 2, "damaged": 0, "unscanned": 0}  # fmt: skip
     hits = elsewhere.json("prewarm", "--target", TARGET, "--m", "1", "--jit", "off", *PROBLEMS)
     assert hits["cached"] == 2
     elsewhere.refused("bundle", "import", signed, "--key", pub, "--cache-max-size", "1K", status=1,

@@ -50,7 +50,7 @@ def test_stat_and_list(filled):
 
 def test_a_damaged_entry_is_found_and_made_again(filled):
     assert filled.json("cache", "verify") | {"entries": []} == {
-        "entries": [], "count": 2, "damaged": 0}  # fmt: skip
+        "entries": [], "count": 2, "damaged": 0, "unscanned": 0}  # fmt: skip
     damaged = entries(filled)[0]
     data = bytearray(damaged.read_bytes())
     data[len(data) // 2] ^= 1
@@ -155,3 +155,19 @@ def test_the_environment_means_nothing_to_a_privileged_program():
             assert (str(theirs) in done.stdout + done.stderr) == believed, done
     finally:
         shutil.rmtree(top)
+
+
+def test_what_is_not_scanned_is_said(quern):
+    """Of gfx1030 no rules are known."""
+    problem = "wq=none n=64 k=64 a=f16"
+    for target in ("gfx1030", "gfx1151"):
+        quern("build", "--target", target, "--allow-unverified", "--m", "1", "--out",
+              quern.cache.parent / target, problem)  # fmt: skip
+    assert "2 entries read, 0 damaged, 1 not scanned" in quern("cache", "verify").stdout
+    scanned = {e["processor"]: e["scanned"] for e in quern.json("cache", "list")["entries"]}
+    assert scanned == {"gfx1030": False, "gfx1151": True}
+    assert "2 entries, 1 not scanned" in quern("doctor").stdout
+    said = {t: quern("explain", "--why-miss", "--target", t, "--allow-unverified",
+                     "--m", "1", problem).stdout for t in scanned}  # fmt: skip
+    assert "is in the cache, not scanned" in said["gfx1030"]
+    assert "is in the cache\n" in said["gfx1151"]

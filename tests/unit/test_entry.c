@@ -56,6 +56,30 @@ static void entry_bytes_are_as_documented(void **state)
     os.free(bytes);
 }
 
+/* What the scan said of a kernel; without an object that is all there is. */
+static void entry_carries_the_verdict_of_the_scan(void **state)
+{
+    struct store_record r = {
+        .key_text = "k", .key_text_bytes = 1, .source = "s", .log = "too close", .object = "o"};
+    struct store_record back;
+    struct object object;
+    void *bytes;
+    size_t size;
+
+    (void)state;
+    assert_int_equal(entry_encode(&r, &bytes, &size), QUERN_E_ARGUMENT);
+    r.rules = 7;
+    assert_int_equal(entry_encode(&r, &bytes, &size), QUERN_OK);
+    assert_int_equal(le64((uint8_t *)bytes + 56), 7);
+    assert_int_equal(entry_decode(bytes, size, &back), QUERN_OK);
+    assert_true(back.rules == 7 && back.object_bytes == 0);
+    assert_string_equal(back.log, "too close");
+    assert_int_equal(store_parse(&back, &object), QUERN_OK);
+    back.rules = 0;
+    assert_int_equal(store_parse(&back, &object), QUERN_E_OBJECT);
+    os.free(bytes);
+}
+
 static void entry_of_any_damage_is_refused(void **state)
 {
     struct t_record r;
@@ -121,7 +145,10 @@ static void entry_of_hostile_sizes_is_refused(void **state)
     for (size_t field = 8; field < 64; field += field < 16 ? 4 : 8)
         for (size_t i = 0; i < COUNT(sizes); i++) {
             memcpy(b, bytes, size);
-            le_put(b + field, field < 16 ? 4 : 8, sizes[i]);
+            if (field == 56) /* behind the version of the rules, which may be any */
+                le_put(b + 60, 4, sizes[i]);
+            else
+                le_put(b + field, field < 16 ? 4 : 8, sizes[i]);
             if (!memcmp(b, bytes, size))
                 continue;
             const struct hash128 digest = hash128_of(b, size - 16);
@@ -148,6 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(entry_bytes_are_as_documented),
+        cmocka_unit_test(entry_carries_the_verdict_of_the_scan),
         cmocka_unit_test(entry_of_any_damage_is_refused),
         cmocka_unit_test(entry_of_hostile_sizes_is_refused),
     };

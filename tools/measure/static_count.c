@@ -33,6 +33,7 @@ static void add(void *user, uint64_t offset, unsigned size, const char *text)
 {
     struct listing *const l = user;
 
+    (void)size;
     if (l->count == l->room) {
         const size_t room = l->room ? 2 * l->room : 1024;
         struct line *const larger = realloc(l->lines, room * sizeof *larger);

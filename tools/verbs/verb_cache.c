@@ -47,7 +47,7 @@ static int stat_cache(const struct common *common, quern_ctx *ctx)
 struct listing {
     struct table table;
     json_t *array;
-    size_t entries, damaged;
+    size_t entries, damaged, unscanned;
 };
 
 /* The field of a key text, "tag length\nbytes\n": its bytes, or "" when there is none. */
@@ -83,6 +83,7 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
 
     l->entries++;
     l->damaged += entry->status != QUERN_OK;
+    l->unscanned += !entry->status && !entry->scanned;
     if (gmtime_r(&seconds, &date))
         strftime(used, sizeof used, "%Y-%m-%d", &date);
     key_field(entry->key_text, "processor", processor, sizeof processor);
@@ -90,11 +91,15 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
     table_cell(&l->table, "%s", processor);
     table_cell(&l->table, "%llu", (unsigned long long)entry->bytes);
     table_cell(&l->table, "%s", used);
-    table_cell(&l->table, "%s", entry->status ? quern_status_name(entry->status) : "ok");
-    json_array_append_new(
-        l->array, json_pack("{s:s, s:s, s:I, s:I, s:s}", "key", entry->key, "processor", processor,
-                            "bytes", (json_int_t)entry->bytes, "used", (json_int_t)entry->used,
-                            "status", quern_status_name(entry->status)));
+    table_cell(&l->table, "%s",
+               entry->status    ? quern_status_name(entry->status)
+               : entry->scanned ? "ok"
+                                : "ok, not scanned");
+    json_array_append_new(l->array,
+                          json_pack("{s:s, s:s, s:I, s:I, s:s, s:b}", "key", entry->key,
+                                    "processor", processor, "bytes", (json_int_t)entry->bytes,
+                                    "used", (json_int_t)entry->used, "status",
+                                    quern_status_name(entry->status), "scanned", entry->scanned));
     return 0;
 }
 
@@ -108,12 +113,14 @@ static int list_cache(const struct common *common, quern_ctx *ctx, bool verify)
     if (e)
         status = fail_status(e, NULL);
     else if (common->json)
-        status = json_print(json_pack("{s:O, s:I, s:I}", "entries", l.array, "count",
-                                      (json_int_t)l.entries, "damaged", (json_int_t)l.damaged));
+        status = json_print(json_pack("{s:O, s:I, s:I, s:I}", "entries", l.array, "count",
+                                      (json_int_t)l.entries, "damaged", (json_int_t)l.damaged,
+                                      "unscanned", (json_int_t)l.unscanned));
     else
         status = l.entries && !table_print(&l.table, 0) ? fail("out of memory") : finish_output();
     if (!status && verify && !common->json) {
-        printf("%zu entries read, %zu damaged\n", l.entries, l.damaged);
+        printf("%zu entries read, %zu damaged, %zu not scanned\n", l.entries, l.damaged,
+               l.unscanned);
         status = finish_output();
     }
     if (!status && verify && l.damaged)

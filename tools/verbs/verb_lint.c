@@ -47,7 +47,8 @@ static void add_finding(void *user, const struct quern_lint_finding *f)
     printf("  %6llx: %s\n", (unsigned long long)f->second, f->second_text);
 }
 
-static int scan_bytes(struct scan *s, const void *object, size_t size)
+/* One code object. */
+static int scan_object(struct scan *s, const void *object, size_t size)
 {
     struct common common = s->common;
     const char *target = NULL;
@@ -72,6 +73,29 @@ static int scan_bytes(struct scan *s, const void *object, size_t size)
                               json_pack("{s:s, s:s, s:I, s:o}", "object", s->path, "target", target,
                                         "kernels", (json_int_t)count, "findings", s->found));
     return e ? fail_status(e, s->path) : EXIT_OK;
+}
+
+/* A file: a code object, or what has some in offload bundles, of which one at least must be for a
+ * target whose rules are known. */
+static int scan_bytes(struct scan *s, const void *bytes, size_t size)
+{
+    struct quern_offload_entry entry = QUERN_INIT(struct quern_offload_entry);
+    quern_offload *offload;
+    size_t scanned = 0, kernels = 0;
+    int status = EXIT_FAILED;
+
+    if (quern_object_inspect(bytes, size, NULL, NULL, &kernels) == QUERN_OK ||
+        quern_offload_open(bytes, size, &offload) != QUERN_OK)
+        return scan_object(s, bytes, size);
+    for (size_t i = 0; i < quern_offload_count(offload); i++) {
+        if (quern_offload_entry(offload, i, &entry) != QUERN_OK || !*entry.target ||
+            !entry.object_bytes)
+            continue;
+        status = scan_object(s, entry.object, entry.object_bytes);
+        scanned += status == EXIT_OK;
+    }
+    quern_offload_close(offload);
+    return scanned ? EXIT_OK : status;
 }
 
 static int scan_files(struct scan *s)
