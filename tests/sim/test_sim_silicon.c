@@ -173,9 +173,63 @@ static void wide_integers_take_f64(void **state)
     CHECK(vectors);
 }
 
+/* ---- Division -------------------------------------------------------------------------------- */
+
+/* f32 denormals lost, as tinygrad's kernels have them, and back to what the compiler assumed. */
+#define FLUSHED(TEXT) "s_denorm_mode 12\\n " TEXT "\\n s_denorm_mode 15"
+#define NUMERATOR     "v_div_scale_f32 v20, VCC, v10, v11, v10"
+#define DENOMINATOR   "v_div_scale_f32 v20, VCC, v11, v11, v10"
+#define NUMERATOR64   "v_div_scale_f64 v[20:21], VCC, v[10:11], v[12:13], v[10:11]"
+
+/*
+ * v10 / v11 is prepared. T: those without a remark; "probed" follows from the limits of exponents
+ * that the authors of AMD's emulator found on gfx1100 and gfx1201 (division.h there).
+ */
+static void division_is_scaled(void **state)
+{
+    static const struct vector vectors[] = {
+        {ALL, NUMERATOR, {0x3f800000, 0x40800000}, {0x3f800000, KEPT}, 0},
+        {ALL, NUMERATOR, {0x40000000, 0x40800000}, {0x40000000, KEPT}, 0},
+        {ALL, NUMERATOR, {0x3f800000, 0}, {0xffc00000, KEPT}, 1},
+        {ALL, NUMERATOR, {0, 0x3f800000}, {0xffc00000, KEPT}, 1},
+        {ALL, DENOMINATOR, {0x7f7fffff, 0x3f800000}, {0x5f800000, KEPT}, 1},
+        {RDNA, FLUSHED(DENOMINATOR), {0x3f800000, 1}, {0xffc00000, KEPT}, 1},
+        {ALL, NUMERATOR, {0x00800000, 0x3f800000}, {0x20800000, KEPT}, 1},
+        {RDNA, FLUSHED(NUMERATOR), {0x00800000, 0x3f800000}, {0x20800000, KEPT}, 1},
+        {ALL, NUMERATOR, {0x3f800000, 0x7f000000}, {0x3f800000, KEPT}, 1},
+        /* probed: 2^96 apart and not, a denormal denominator, the last tiny numerator */
+        {ALL, NUMERATOR, {0x6f800000, 0x3f800000}, {0x6f800000, KEPT}, 1},
+        {ALL, NUMERATOR, {0x6f000000, 0x3f800000}, {0x6f000000, KEPT}, 0},
+        {ALL, NUMERATOR, {0x0f800000, 0x3f800000}, {0x2f800000, KEPT}, 1},
+        {ALL, NUMERATOR, {0x10000000, 0x3f800000}, {0x10000000, KEPT}, 0},
+        {ALL, DENOMINATOR, {0x02000000, 0x00000001}, {0x15000000, KEPT}, 0},
+        {ALL, NUMERATOR, {0x0c000000, 0x0c000000}, {0x2c000000, KEPT}, 0},
+        {ALL, NUMERATOR, {0x0c800000, 0x0c800000}, {0x0c800000, KEPT}, 0},
+        {ALL, DENOMINATOR, {0x7e800000, 0x7e800000}, {0x5e800000, KEPT}, 0},
+        {ALL, DENOMINATOR, {0x7e000000, 0x7e000000}, {0x7e000000, KEPT}, 0},
+        {ALL, NUMERATOR64, {0, 0x40000000, 0, 0x40000000}, {0, 0x40000000}, 0},
+        {ALL, NUMERATOR64, {0, 0x3ff00000, 0, 0}, {0, 0xfff80000}, 1},
+        {ALL, NUMERATOR64, {0, 0x00300000, 0, 0x3ff00000}, {0, 0x08300000}, 1},
+        /* the last step: nothing, or infinity, of either sign */
+        {ALL,
+         "v_div_fixup_f32 v20, v12, v11, v10",
+         {0x00800000, 0xff000000, 1},
+         {0x80000000, KEPT},
+         0},
+        {ALL,
+         "v_div_fixup_f32 v20, v12, v11, v10",
+         {0x3f800000, 0xbf800000, 0x7fc00000},
+         {0xff800000, KEPT},
+         0}};
+
+    (void)state;
+    CHECK(vectors);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(packed_integers_take_f32),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(division_is_scaled),
+                                       cmocka_unit_test(packed_integers_take_f32),
                                        cmocka_unit_test(wide_integers_take_f64)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

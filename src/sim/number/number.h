@@ -310,6 +310,8 @@ NUMBER float div_fixup_f32(float q, float d, float n)
         return f32_of(0x7f800000u | sign);
     if (isinf(d) || n == 0)
         return f32_of(sign);
+    if ((int)(bits_of_f32(n) >> 23 & 255) - (int)(bits_of_f32(d) >> 23 & 255) < -150)
+        return f32_of(sign);
     /* the refinement of a quotient that overflows ends in NaN */
     return f32_of((q != q ? 0x7f800000u : bits_of_f32(q) & 0x7fffffff) | sign);
 }
@@ -327,6 +329,8 @@ NUMBER double div_fixup_f64(double q, double d, double n)
     if (d == 0 || isinf(n))
         return f64_of(0x7ff0000000000000u | sign);
     if (isinf(d) || n == 0)
+        return f64_of(sign);
+    if ((int)(bits_of_f64(n) >> 52 & 2047) - (int)(bits_of_f64(d) >> 52 & 2047) < -1075)
         return f64_of(sign);
     return f64_of((q != q ? 0x7ff0000000000000u : bits_of_f64(q) & 0x7fffffffffffffffu) | sign);
 }

@@ -225,6 +225,19 @@ FORMULA double fixup(double q, double d, double n)
     /* an approximation that overflowed on the way */
     return isnan(q) ? sign * INFINITY : copysign(q, sign);
 }
+/* the same, and a quotient under half of the least denormal is 0 */
+FORMULA float fixup32(float q, float d, float n)
+{
+    const bool plain = isfinite(d) && isfinite(n) && d != 0;
+    const bool under = (bits32(n) >> 23 & 255) + 150 < (bits32(d) >> 23 & 255);
+    return plain && under ? copysignf(0, signbit(d) != signbit(n) ? -1 : 1) : (float)fixup(q, d, n);
+}
+FORMULA double fixup64(double q, double d, double n)
+{
+    const bool plain = isfinite(d) && isfinite(n) && d != 0;
+    const bool under = (bits64(n) >> 52 & 2047) + 1075 < (bits64(d) >> 52 & 2047);
+    return plain && under ? copysign(0, signbit(d) != signbit(n) ? -1 : 1) : fixup(q, d, n);
+}
 FORMULA float scaled_fma(float p, float q, float r, int by)
 {
     return (float)(((__float128)p * q + r) * (__float128)ldexp(1, by));
@@ -239,37 +252,31 @@ struct division_scaling {
     bool nan, back;
     int places[2];
 };
-FORMULA struct division_scaling division_scaling(double d, double n, int exponent_d, int exponent_n,
-                                                 bool small_reciprocal, bool small_quotient,
-                                                 int far, int tiny, int by)
+/* By the biased exponents; see exec_carry.c for who probed them. */
+FORMULA struct division_scaling division_scaling(bool zero, int d, int n, int far, int huge,
+                                                 int tiny, int by)
 {
-    if (d == 0 || n == 0)
-        return (struct division_scaling){.nan = true};
-    if (exponent_n - exponent_d >= far)
-        return (struct division_scaling){.back = true, .places = {by, 0}};
-    if (exponent_d == 0)
-        return (struct division_scaling){.places = {by, by}};
-    if (small_reciprocal && small_quotient)
-        return (struct division_scaling){.back = true, .places = {-by, 0}};
-    if (small_reciprocal)
-        return (struct division_scaling){.places = {-by, -by}};
-    if (small_quotient)
-        return (struct division_scaling){.back = true, .places = {0, by}};
-    if (exponent_n <= tiny)
-        return (struct division_scaling){.places = {by, by}};
-    return (struct division_scaling){0};
+    struct division_scaling s = {.nan = zero, .back = abs(n - d) >= far};
+
+    if (n - d >= far)
+        s.places[0] = by;
+    else if (d >= huge)
+        s.places[0] = -by, s.places[1] = s.back ? 0 : -by;
+    else if (s.back)
+        s.places[1] = by;
+    else if (d == 0 || n <= tiny)
+        s.places[0] = s.places[1] = by;
+    return s;
 }
 FORMULA struct division_scaling division_scaling32(float d, float n)
 {
-    const float r = (float)(1 / (double)d), q = (float)((double)n / d);
-    return division_scaling(d, n, (int)(bits32(d) >> 23 & 255), (int)(bits32(n) >> 23 & 255),
-                            r != 0 && fabsf(r) < 0x1p-126f, fabsf(q) < 0x1p-126f, 96, 23, 64);
+    return division_scaling(d == 0 || n == 0, bits32(d) >> 23 & 255, bits32(n) >> 23 & 255, 96, 253,
+                            24, 64);
 }
 FORMULA struct division_scaling division_scaling64(double d, double n)
 {
-    const double r = 1 / d, q = n / d;
-    return division_scaling(d, n, (int)(bits64(d) >> 52 & 2047), (int)(bits64(n) >> 52 & 2047),
-                            r != 0 && fabs(r) < 0x1p-1022, fabs(q) < 0x1p-1022, 768, 53, 128);
+    return division_scaling(d == 0 || n == 0, bits64(d) >> 52 & 2047, bits64(n) >> 52 & 2047, 768,
+                            2045, 53, 128);
 }
 /* One after the other: the bits of 2 / pi that v_trig_preop_f64 gives, by digits of 24 bits as
  * libraries of sines have them; the 1201st is the last. */

@@ -41,67 +41,50 @@ CARRY_BODY(v_mad_i64_i32, q, 3, LET_3(i, i, q), (uint64_t)((int64_t)a * b) + c,
 /* ---- Division -------------------------------------------------------------------------------- */
 
 /*
- * Scales s (equal to the denominator d or the numerator n) so that the refinement of n / d neither
- * overflows nor loses denormals; *undo says that the result must be scaled back by v_div_fmas.
+ * By how many binary places the denominator or the numerator of a quotient is moved, so that its
+ * refinement neither overflows nor loses denormals; *undo says that v_div_fmas must move the result
+ * back. d and n are their biased exponents, of which `top` is that of infinity.
+ *
+ * The manuals' conditions, a denormal reciprocal or quotient, are not what the hardware looks at:
+ * it compares exponents, those of zeros too. The limits are those of AMD's emulator (ROCm/
+ * rocm-systems, emulation/rocjitsu, division.h), whose authors probed gfx1100 and gfx1201.
  */
+static int division_places(int d, int n, int top, bool denominator, int far, int places, int tiny,
+                           bool *undo)
+{
+    *undo = n - d >= far || d - n >= far;
+    if (n - d >= far)
+        return denominator ? places : 0;
+    if (d == 0)
+        return places;
+    if (d >= top - 2)
+        return *undo && !denominator ? 0 : -places;
+    if (*undo)
+        return denominator ? 0 : places;
+    return n <= tiny ? places : 0;
+}
+
+/* s is d or n. */
 static float div_scale_f32(float s, float d, float n, bool *undo)
 {
-    const int exponent_d = (int)(bits_of_f32(d) >> 23 & 255),
-              exponent_n = (int)(bits_of_f32(n) >> 23 & 255);
-    const float reciprocal = (float)(1.0 / (double)d), quotient = (float)((double)n / (double)d);
-    const bool tiny_r = fabsf(reciprocal) < 0x1p-126f && reciprocal != 0;
-    const bool tiny_q = fabsf(quotient) < 0x1p-126f;
+    const int places =
+        division_places((int)(bits_of_f32(d) >> 23 & 255), (int)(bits_of_f32(n) >> 23 & 255), 255,
+                        bits_of_f32(s) == bits_of_f32(d), 96, 64, 24, undo);
 
-    *undo = false;
-    if (n == 0 || d == 0)
-        return NAN;
-    if (exponent_n - exponent_d >= 96) {
-        *undo = true;
-        return bits_of_f32(s) == bits_of_f32(d) ? ldexpf(s, 64) : s;
-    }
-    if (exponent_d == 0)
-        return ldexpf(s, 64);
-    if (tiny_r && tiny_q) {
-        *undo = true;
-        return bits_of_f32(s) == bits_of_f32(d) ? ldexpf(s, -64) : s;
-    }
-    if (tiny_r)
-        return ldexpf(s, -64);
-    if (tiny_q) {
-        *undo = true;
-        return bits_of_f32(s) == bits_of_f32(n) ? ldexpf(s, 64) : s;
-    }
-    return exponent_n <= 23 ? ldexpf(s, 64) : s;
+    if (d == 0 || n == 0)
+        return f32_of(0xffc00000u);
+    return s * f32_of((uint32_t)(127 + places) << 23);
 }
 
 static double div_scale_f64(double s, double d, double n, bool *undo)
 {
-    const int exponent_d = (int)(bits_of_f64(d) >> 52 & 2047);
-    const int exponent_n = (int)(bits_of_f64(n) >> 52 & 2047);
-    const double reciprocal = 1.0 / d, quotient = n / d;
-    const bool tiny_r = fabs(reciprocal) < 0x1p-1022 && reciprocal != 0;
-    const bool tiny_q = fabs(quotient) < 0x1p-1022;
+    const int places =
+        division_places((int)(bits_of_f64(d) >> 52 & 2047), (int)(bits_of_f64(n) >> 52 & 2047),
+                        2047, bits_of_f64(s) == bits_of_f64(d), 768, 128, 53, undo);
 
-    *undo = false;
-    if (n == 0 || d == 0)
-        return NAN;
-    if (exponent_n - exponent_d >= 768) {
-        *undo = true;
-        return bits_of_f64(s) == bits_of_f64(d) ? ldexp(s, 128) : s;
-    }
-    if (exponent_d == 0)
-        return ldexp(s, 128);
-    if (tiny_r && tiny_q) {
-        *undo = true;
-        return bits_of_f64(s) == bits_of_f64(d) ? ldexp(s, -128) : s;
-    }
-    if (tiny_r)
-        return ldexp(s, -128);
-    if (tiny_q) {
-        *undo = true;
-        return bits_of_f64(s) == bits_of_f64(n) ? ldexp(s, 128) : s;
-    }
-    return exponent_n <= 53 ? ldexp(s, 128) : s;
+    if (d == 0 || n == 0)
+        return f64_of(0xfff8000000000000u);
+    return s * f64_of((uint64_t)(1023 + places) << 52);
 }
 
 #define DIV_SCALE_BODY(NAME, R, FUNCTION)                                                          \
