@@ -316,7 +316,7 @@ struct note {
     uint32_t bytes;
 };
 
-/* Reads the note at *at and moves on; a note that does not fit is refused whoever owns it. */
+/* Reads the note at *at and moves on. */
 static quern_status next_note(const struct elf *elf, const struct elf_segment *s, uint64_t *at,
                               struct note *note)
 {
@@ -340,28 +340,26 @@ static quern_status next_note(const struct elf *elf, const struct elf_segment *s
     return QUERN_OK;
 }
 
-quern_status elf_note(const struct elf *elf, const char *owner, uint32_t type,
-                      const uint8_t **content, size_t *size)
+quern_status elf_next_note(const struct elf *elf, const char *owner, uint32_t type,
+                           struct elf_note_place *place, const uint8_t **content, size_t *size)
 {
     const size_t owner_bytes = strlen(owner) + 1;
-    unsigned found = 0;
 
-    for (unsigned i = 0; i < elf->segment_count; i++) {
-        const struct elf_segment s = elf_segment(elf, i);
-        if (s.type != ELF_PT_NOTE)
-            continue;
-        for (uint64_t at = 0; at < s.file_bytes;) {
+    for (; place->segment < elf->segment_count; place->segment++, place->at = 0) {
+        const struct elf_segment s = elf_segment(elf, place->segment);
+        while (s.type == ELF_PT_NOTE && place->at < s.file_bytes) {
             struct note n;
-            TRY(next_note(elf, &s, &at, &n));
+            TRY(next_note(elf, &s, &place->at, &n));
             if (n.type != type || n.owner_bytes != owner_bytes ||
                 memcmp(n.owner, owner, owner_bytes))
                 continue;
-            FAIL_IF(++found > 1, QUERN_E_OBJECT, "two notes \"%s\" of type %u", owner, type);
             *content = n.content;
             *size = n.bytes;
+            return QUERN_OK;
         }
     }
-    FAIL_IF(!found, QUERN_E_OBJECT, "no note \"%s\" of type %u", owner, type);
+    *content = NULL;
+    *size = 0;
     return QUERN_OK;
 }
 

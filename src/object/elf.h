@@ -94,8 +94,15 @@ bool elf_find_segment(const struct elf *elf, uint64_t address, uint64_t bytes,
 /* The file's bytes for a range of virtual addresses; null unless all of it is in the file. */
 const uint8_t *elf_at(const struct elf *elf, uint64_t address, uint64_t bytes);
 
-/* The content of the only note of that owner and type. QUERN_E_OBJECT if there is none or two. */
-quern_status elf_note(const struct elf *elf, const char *owner, uint32_t type,
-                      const uint8_t **content, size_t *size);
+/* Where a walk through the notes is; begins as zeros. */
+struct elf_note_place {
+    unsigned segment;
+    uint64_t at;
+};
+
+/* The content of the next note of that owner and type; null when there is none left. A note that
+ * does not fit is refused whoever owns it. */
+quern_status elf_next_note(const struct elf *elf, const char *owner, uint32_t type,
+                           struct elf_note_place *place, const uint8_t **content, size_t *size);
 
 #endif

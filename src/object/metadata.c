@@ -221,6 +221,7 @@ static quern_status read_root(struct msgpack *m, struct metadata *metadata)
     uint32_t pairs;
     unsigned seen = 0;
 
+    metadata->target = (struct msgpack_text){0};
     TRY(msgpack_map(m, &pairs));
     for (uint32_t i = 0; i < pairs; i++) {
         struct msgpack_text key;
@@ -238,8 +239,7 @@ static quern_status read_root(struct msgpack *m, struct metadata *metadata)
     msgpack_leave(m);
     FAIL_IF(m->at != m->end, QUERN_E_OBJECT, "%zu bytes follow the metadata",
             (size_t)(m->end - m->at));
-    FAIL_IF(seen != (TARGET | KERNELS), QUERN_E_OBJECT,
-            "the metadata have no amdhsa.target or no amdhsa.kernels");
+    FAIL_IF(!(seen & KERNELS), QUERN_E_OBJECT, "the metadata have no amdhsa.kernels");
     return QUERN_OK;
 }
 
@@ -247,7 +247,6 @@ quern_status metadata_read(const uint8_t *content, size_t size, struct metadata 
 {
     struct msgpack m = {.at = content, .end = content + size};
 
-    *metadata = (struct metadata){0};
     const quern_status status = read_root(&m, metadata);
     if (status != QUERN_OK)
         metadata_free(metadata);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The AMDGPU metadata note: what the compiler says of each kernel, before anything is compared. */
+/* The AMDGPU metadata notes: what the compiler says of each kernel, before anything is compared. An
+ * object that is linked from several has a note of each. */
 #ifndef QUERN_OBJECT_METADATA_H
 #define QUERN_OBJECT_METADATA_H
 
@@ -20,15 +21,16 @@ struct metadata_kernel {
 };
 
 struct metadata {
-    struct msgpack_text target; /* "amdgcn-amd-amdhsa--gfx942:sramecc+" */
+    /* "amdgcn-amd-amdhsa--gfx942:sramecc+", of the note read last; assembly may leave it out */
+    struct msgpack_text target;
     size_t kernel_count;
     struct metadata_kernel *kernels;
 };
 
 /*
- * Reads the note's content; texts point into it. QUERN_E_OBJECT: malformed, a wanted member
- * missing, given twice or out of range, or an argument outside its kernarg segment. On failure
- * nothing is to be freed.
+ * Adds what a note's content says to *metadata, which begins as zeros; texts point into it.
+ * QUERN_E_OBJECT: malformed, a wanted member missing, given twice or out of range, or an argument
+ * outside its kernarg segment. On failure nothing is to be freed.
  */
 quern_status metadata_read(const uint8_t *content, size_t size, struct metadata *metadata);
 void metadata_free(struct metadata *metadata);

@@ -73,14 +73,16 @@ static size_t system_bytes(const struct msgpack_text *triple)
     return at + sizeof system - 1;
 }
 
-/* The metadata's own name of the target must be that of the flags: "amdgcn-amd-amdhsa--" + id, with
- * or without an environment between the last two '-'. */
+/* The metadata's own name of the target, if there is one, must be that of the flags:
+ * "amdgcn-amd-amdhsa--" + id, with or without an environment between the last two '-'. */
 static quern_status check_target(const struct metadata *m, const struct object *o)
 {
     const struct id_text id = id_text(o->target->name, o->sramecc, o->xnack);
     const size_t bytes = strlen(id.text), at = m->target.bytes - bytes;
     const size_t system = system_bytes(&m->target);
 
+    if (!m->target.bytes)
+        return QUERN_OK;
     FAIL_IF(!system || m->target.bytes < system + 1 + bytes ||
                 memcmp(m->target.text + at, id.text, bytes) || m->target.text[at - 1] != '-',
             QUERN_E_OBJECT, "code for %s by its ELF flags, for %.*s by its metadata", id.text,
@@ -222,17 +224,27 @@ static quern_status read_kernels(const struct elf *elf, const struct symbol_inde
 static quern_status read_metadata(const struct elf *elf, const struct symbol_index *index,
                                   struct object *o)
 {
+    struct elf_note_place place = {0};
+    struct metadata metadata = {0};
     const uint8_t *content;
-    size_t bytes;
-    struct metadata metadata;
+    size_t bytes, notes = 0;
+    quern_status status;
 
-    TRY(elf_note(elf, METADATA_NOTE_OWNER, METADATA_NOTE_TYPE, &content, &bytes));
-    TRY(metadata_read(content, bytes, &metadata));
-    quern_status status = check_target(&metadata, o);
-    if (status == QUERN_OK)
+    while ((status = elf_next_note(elf, METADATA_NOTE_OWNER, METADATA_NOTE_TYPE, &place, &content,
+                                   &bytes)) == QUERN_OK &&
+           content) {
+        TRY(metadata_read(content, bytes, &metadata));
+        if ((status = check_target(&metadata, o)) != QUERN_OK)
+            break;
+        notes++;
+    }
+    if (status == QUERN_OK && notes)
         status = read_kernels(elf, index, &metadata, o);
     metadata_free(&metadata);
-    return status;
+    TRY(status);
+    FAIL_IF(!notes, QUERN_E_OBJECT, "no note \"%s\" of type %d", METADATA_NOTE_OWNER,
+            METADATA_NOTE_TYPE);
+    return QUERN_OK;
 }
 
 static quern_status read_object(const struct elf *elf, struct object *o)

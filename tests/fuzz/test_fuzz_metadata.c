@@ -13,7 +13,7 @@ static void check_text(const uint8_t *data, size_t size, const struct msgpack_te
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct metadata m;
+    struct metadata m = {0};
 
     if (metadata_read(data, size, &m) != QUERN_OK)
         return 0;

@@ -99,6 +99,7 @@ static quern_status read_bytes(const char *bytes, size_t size, struct metadata *
     uint8_t *const copy = malloc(size ? size : 1);
 
     memcpy(copy, bytes, size);
+    *m = (struct metadata){0};
     const quern_status status = metadata_read(copy, size, m);
     if (status == QUERN_OK)
         metadata_free(m);
