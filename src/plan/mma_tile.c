@@ -256,6 +256,12 @@ static int64_t makes_bf16_by_dots(const struct plan *p)
     return p->problem.a == QUERN_BF16 && p->target->capabilities & CAP_DOT2_BF16_BF16;
 }
 
+/* A product with a power of two is as long as the code. */
+static int64_t cuts_weights(const struct plan *p)
+{
+    return makes_bf16_by_dots(p) && p->problem.scale != QUERN_SCALE_E8M0;
+}
+
 static const char *products(const struct plan *p)
 {
     return p->problem.a == QUERN_BF16 && !makes_bf16_by_dots(p) ? "PLAIN" : "DOT2";
@@ -293,7 +299,9 @@ static const struct plan_field of_table[] = {
 
 static const struct plan_field scaling[] = {
     {FIELD_OF(FIELD_BOOL, "SCALED_BY_DOTS", makes_bf16_by_dots,
-              "whether bf16 is scaled by dot products")},
+              "whether bf16 is scaled by dot products,")},
+    {FIELD_OF(FIELD_BOOL, "CUT_BY_DOTS", cuts_weights,
+              "which leave bits away that products have")},
     {0},
 };
 
@@ -328,6 +336,7 @@ static const struct plan_template templates[] = {
     {.name = "prelude/int4"},
     {.name = "prelude/round"},
     {.name = "prelude/bf16"},
+    {.name = "prelude/cut"},
     {.name = "decode/int4", .when = field_is_int4},
     {.name = "decode/int4_dots", .when = field_is_int4},
     {.name = "decode/scale_group", .when = field_is_int4},

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 // Scaled weights of bf16 from codes, one instruction for each: v_dot2_bf16_bf16 of
-// (128 + q, 128 + z) with (scale, -scale), of processors that have it.
+// (128 + q, 128 + z) with (scale, -scale), of processors that have it. It rounds toward zero.
+
+constexpr float CENTRED_CODES[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+constexpr float RESTORED = ZERO == ZERO_SCALED ? RESTORED_OF_ANY : restored(CENTRED_CODES);
 
 struct dot_scale {
     u32 zero;  // 128 and 128 + z, which is exact up to 255

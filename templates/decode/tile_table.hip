@@ -24,7 +24,9 @@ DEVICE multiplier make_multiplier(const row_scales &row, const chunk_scale &chun
 }
 
 // Two weights times their scale, rounded to nearest: f16 in one instruction; bf16 by dot products
-// with (scale, 0) and (0, scale) that have a bf16 result, where there are such; else in f32.
+// with (scale, 0) and (0, scale) that have a bf16 result, where there are such, and rounded toward
+// zero; else in f32.
+constexpr float RESTORED = restored(CODE);
 DEVICE u32 scale_pair(u32 pair, u32 scale)
 {
     if constexpr (A_TYPE == F16) {

@@ -476,7 +476,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
                               ldc, [&](float result, u32 n) {
-                                  result *= CODE_UNIT;
+                                  result *= SCALED && SCALED_BY_DOTS ? RESTORED : CODE_UNIT;
 #if BIAS
                                   result += bias[n];
 #endif

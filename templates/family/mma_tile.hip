@@ -296,6 +296,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // What each row's results are multiplied by, in the place of the first stage.
     constexpr bool UNITS_DIFFER = A_TYPE == F16;
+    constexpr float RESULT_UNIT = CUT_BY_DOTS ? CODE_UNIT * RESTORED : CODE_UNIT;
     LDS float *const units = (LDS float *)stages;
     if constexpr (UNITS_DIFFER) {
         barrier();
@@ -303,7 +304,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             units[item / PARTS] = unit.results;
         barrier();
     }
-    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : CODE_UNIT; };
+    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : RESULT_UNIT; };
     auto bias_of = [&](u32 column) INLINE {
 #if BIAS
         return (float)bias[WHOLE_GROUPS ? n0 + column : minimum(n0 + column, N - 1)];
@@ -312,7 +313,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
     };
     auto result = [&](float value, float its_unit, float its_bias) INLINE {
-        const float scaled = UNITS_DIFFER || CODE_UNIT != 1.0f ? value * its_unit : value;
+        const float scaled = UNITS_DIFFER || RESULT_UNIT != 1.0f ? value * its_unit : value;
         return rounded<c_element, TRUNCATE>(BIAS ? scaled + its_bias : scaled);
     };
 

@@ -425,6 +425,33 @@ template <class T, bool TRUNCATED> DEVICE T rounded(float value)
         return (T)value;
 }
 
+// ---- prelude/cut ----
+// v_dot2_bf16_bf16 leaves the lower bits of its result away, so that weights made by it, a code
+// times a scale, are too small on average. Results are multiplied by what makes up for that.
+
+// Of all factors the one with the least mean square of `weight - factor * cut`. Codes count alike,
+// and scales have the mantissas of numbers of all sizes: m as often as 1/m says.
+template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
+{
+    double products = 0, squares = 0;
+    for (u32 i = 0; i < COUNT; i++) {
+        const u32 bits = __builtin_bit_cast(u32, codes[i]);
+        const u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000; // to bf16
+        for (u32 mantissa = 128; mantissa < 256; mantissa++) {
+            const float weight = __builtin_bit_cast(float, rounded) * (float)mantissa;
+            const u32 upper = __builtin_bit_cast(u32, weight) & 0xffff0000;
+            const double cut = __builtin_bit_cast(float, upper);
+            products += weight * cut / mantissa;
+            squares += cut * cut / mantissa;
+        }
+    }
+    return (float)(products / squares);
+}
+
+// The same of weights that have bits of all places. With mantissas m as above, half a unit of the
+// last place, 2^-8, is lost of each: 2^-8 times the mean of m over the mean of m * m, 2/3.
+constexpr float RESTORED_OF_ANY = 1 + 0x1p-8f * 2 / 3;
+
 // ---- decode/int4 ----
 // The decoder of int4, in registers: the codes of a word become values of the type that they are
 // multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
@@ -672,7 +699,10 @@ DEVICE float zero_value(u32 bits)
 
 // ---- decode/int4_dots ----
 // Scaled weights of bf16 from codes, one instruction for each: v_dot2_bf16_bf16 of
-// (128 + q, 128 + z) with (scale, -scale), of processors that have it.
+// (128 + q, 128 + z) with (scale, -scale), of processors that have it. It rounds toward zero.
+
+constexpr float CENTRED_CODES[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+constexpr float RESTORED = ZERO == ZERO_SCALED ? RESTORED_OF_ANY : restored(CENTRED_CODES);
 
 struct dot_scale {
     u32 zero;  // 128 and 128 + z, which is exact up to 255
@@ -1442,7 +1472,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     store_tiles<SHARED_BYTES>(total, (LDS float *)shared_memory, wave, lane, n0, m0, c, m, first,
                               ldc, [&](float result, u32 n) {
-                                  result *= CODE_UNIT;
+                                  result *= SCALED && SCALED_BY_DOTS ? RESTORED : CODE_UNIT;
 #if BIAS
                                   result += bias[n];
 #endif

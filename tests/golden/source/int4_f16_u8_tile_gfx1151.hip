@@ -28,7 +28,8 @@ constexpr unsigned BLOCK = 32;          // weights along K that share a scale
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
 #define PRODUCTS DOT2                   // whether codes become f32
 #define PAIRING OF_W                    // what is reordered where pairs differ
-#define SCALED_BY_DOTS false            // whether bf16 is scaled by dot products
+#define SCALED_BY_DOTS false            // whether bf16 is scaled by dot products,
+#define CUT_BY_DOTS false               // which leave bits away that products have
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 128;        // rows of A computed at once
 
@@ -219,6 +220,33 @@ DEVICE u32 pack_bf16(f32x2 value)
 #endif
 }
 
+// ---- prelude/cut ----
+// v_dot2_bf16_bf16 leaves the lower bits of its result away, so that weights made by it, a code
+// times a scale, are too small on average. Results are multiplied by what makes up for that.
+
+// Of all factors the one with the least mean square of `weight - factor * cut`. Codes count alike,
+// and scales have the mantissas of numbers of all sizes: m as often as 1/m says.
+template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
+{
+    double products = 0, squares = 0;
+    for (u32 i = 0; i < COUNT; i++) {
+        const u32 bits = __builtin_bit_cast(u32, codes[i]);
+        const u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000; // to bf16
+        for (u32 mantissa = 128; mantissa < 256; mantissa++) {
+            const float weight = __builtin_bit_cast(float, rounded) * (float)mantissa;
+            const u32 upper = __builtin_bit_cast(u32, weight) & 0xffff0000;
+            const double cut = __builtin_bit_cast(float, upper);
+            products += weight * cut / mantissa;
+            squares += cut * cut / mantissa;
+        }
+    }
+    return (float)(products / squares);
+}
+
+// The same of weights that have bits of all places. With mantissas m as above, half a unit of the
+// last place, 2^-8, is lost of each: 2^-8 times the mean of m over the mean of m * m, 2/3.
+constexpr float RESTORED_OF_ANY = 1 + 0x1p-8f * 2 / 3;
+
 // ---- decode/int4 ----
 // The decoder of int4, in registers: the codes of a word become values of the type that they are
 // multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
@@ -360,7 +388,10 @@ DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], f32x2 (&fi
 
 // ---- decode/int4_dots ----
 // Scaled weights of bf16 from codes, one instruction for each: v_dot2_bf16_bf16 of
-// (128 + q, 128 + z) with (scale, -scale), of processors that have it.
+// (128 + q, 128 + z) with (scale, -scale), of processors that have it. It rounds toward zero.
+
+constexpr float CENTRED_CODES[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+constexpr float RESTORED = ZERO == ZERO_SCALED ? RESTORED_OF_ANY : restored(CENTRED_CODES);
 
 struct dot_scale {
     u32 zero;  // 128 and 128 + z, which is exact up to 255
@@ -947,6 +978,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // What each row's results are multiplied by, in the place of the first stage.
     constexpr bool UNITS_DIFFER = A_TYPE == F16;
+    constexpr float RESULT_UNIT = CUT_BY_DOTS ? CODE_UNIT * RESTORED : CODE_UNIT;
     LDS float *const units = (LDS float *)stages;
     if constexpr (UNITS_DIFFER) {
         barrier();
@@ -954,7 +986,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             units[item / PARTS] = unit.results;
         barrier();
     }
-    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : CODE_UNIT; };
+    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : RESULT_UNIT; };
     auto bias_of = [&](u32 column) INLINE {
 #if BIAS
         return (float)bias[WHOLE_GROUPS ? n0 + column : minimum(n0 + column, N - 1)];
@@ -963,7 +995,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
     };
     auto result = [&](float value, float its_unit, float its_bias) INLINE {
-        const float scaled = UNITS_DIFFER || CODE_UNIT != 1.0f ? value * its_unit : value;
+        const float scaled = UNITS_DIFFER || RESULT_UNIT != 1.0f ? value * its_unit : value;
         return rounded<c_element, TRUNCATE>(BIAS ? scaled + its_bias : scaled);
     };
 

@@ -23,7 +23,8 @@ constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 #define WORD_BLOCKS false               // whether b is [K/32,N] blocks of 4
 #define A_TYPE BF16                     // elements of A
 #define TRUNCATE false                  // whether f32 becomes bf16 by cutting
-#define SCALED_BY_DOTS false            // whether bf16 is scaled by dot products
+#define SCALED_BY_DOTS false            // whether bf16 is scaled by dot products,
+#define CUT_BY_DOTS false               // which leave bits away that products have
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 256;        // rows of A computed at once
 
@@ -212,6 +213,33 @@ DEVICE u32 pack_bf16(f32x2 value)
 #endif
 }
 
+// ---- prelude/cut ----
+// v_dot2_bf16_bf16 leaves the lower bits of its result away, so that weights made by it, a code
+// times a scale, are too small on average. Results are multiplied by what makes up for that.
+
+// Of all factors the one with the least mean square of `weight - factor * cut`. Codes count alike,
+// and scales have the mantissas of numbers of all sizes: m as often as 1/m says.
+template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
+{
+    double products = 0, squares = 0;
+    for (u32 i = 0; i < COUNT; i++) {
+        const u32 bits = __builtin_bit_cast(u32, codes[i]);
+        const u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000; // to bf16
+        for (u32 mantissa = 128; mantissa < 256; mantissa++) {
+            const float weight = __builtin_bit_cast(float, rounded) * (float)mantissa;
+            const u32 upper = __builtin_bit_cast(u32, weight) & 0xffff0000;
+            const double cut = __builtin_bit_cast(float, upper);
+            products += weight * cut / mantissa;
+            squares += cut * cut / mantissa;
+        }
+    }
+    return (float)(products / squares);
+}
+
+// The same of weights that have bits of all places. With mantissas m as above, half a unit of the
+// last place, 2^-8, is lost of each: 2^-8 times the mean of m over the mean of m * m, 2/3.
+constexpr float RESTORED_OF_ANY = 1 + 0x1p-8f * 2 / 3;
+
 // ---- decode/nf4 ----
 // NF4 (QLoRA, arXiv:2305.14314, appendix E): the quantiles of a normal distribution.
 
@@ -351,7 +379,9 @@ DEVICE multiplier make_multiplier(const row_scales &row, const chunk_scale &chun
 }
 
 // Two weights times their scale, rounded to nearest: f16 in one instruction; bf16 by dot products
-// with (scale, 0) and (0, scale) that have a bf16 result, where there are such; else in f32.
+// with (scale, 0) and (0, scale) that have a bf16 result, where there are such, and rounded toward
+// zero; else in f32.
+constexpr float RESTORED = restored(CODE);
 DEVICE u32 scale_pair(u32 pair, u32 scale)
 {
     if constexpr (A_TYPE == F16) {
@@ -721,6 +751,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // What each row's results are multiplied by, in the place of the first stage.
     constexpr bool UNITS_DIFFER = A_TYPE == F16;
+    constexpr float RESULT_UNIT = CUT_BY_DOTS ? CODE_UNIT * RESTORED : CODE_UNIT;
     LDS float *const units = (LDS float *)stages;
     if constexpr (UNITS_DIFFER) {
         barrier();
@@ -728,7 +759,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             units[item / PARTS] = unit.results;
         barrier();
     }
-    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : CODE_UNIT; };
+    auto unit_of = [&](u32 column) INLINE { return UNITS_DIFFER ? units[column] : RESULT_UNIT; };
     auto bias_of = [&](u32 column) INLINE {
 #if BIAS
         return (float)bias[WHOLE_GROUPS ? n0 + column : minimum(n0 + column, N - 1)];
@@ -737,7 +768,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 #endif
     };
     auto result = [&](float value, float its_unit, float its_bias) INLINE {
-        const float scaled = UNITS_DIFFER || CODE_UNIT != 1.0f ? value * its_unit : value;
+        const float scaled = UNITS_DIFFER || RESULT_UNIT != 1.0f ? value * its_unit : value;
         return rounded<c_element, TRUNCATE>(BIAS ? scaled + its_bias : scaled);
     };
 
