@@ -438,20 +438,14 @@ static const struct plan_fields fields[] = {
     {.rows = layer_fields},  {.rows = int4_fields}, {.rows = formats},     {.rows = tile_fields},
     {.rows = matrix_fields}, {.rows = shape},       {.rows = grid_fields}, {0}};
 
-static const struct plan_template templates[] = {{.name = "prelude/prelude"},
-                                                 {.choose = matrix_template},
-                                                 {.name = "prelude/tiles"},
-                                                 {.name = "prelude/reduce"},
-                                                 {.name = "prelude/int4"},
-                                                 {.name = "prelude/round"},
-                                                 {.name = "prelude/cut"},
-                                                 {.name = "decode/int4"},
-                                                 {.name = "decode/scale_group"},
-                                                 {.name = "decode/int4_dots"},
-                                                 {.name = "decode/int4_exact"},
-                                                 {.name = "prelude/dual_dot2", .when = dual_dot2},
-                                                 {.name = "family/mma_int4"},
-                                                 {0}};
+static const struct plan_template templates[] = {
+    {.name = "prelude/prelude"},    {.choose = matrix_template},
+    {.name = "prelude/tiles"},      {.name = "prelude/reduce"},
+    {.name = "prelude/int4"},       {.name = "prelude/round"},
+    {.name = "prelude/cut"},        {.name = "decode/int4"},
+    {.name = "decode/scale_group"}, {.name = "decode/int4_dots"},
+    {.name = "decode/int4_exact"},  {.name = "prelude/dual_dot2", .when = dual_dot2},
+    {.name = "family/mma_int4"},    {0}};
 
 /* Plans' m_tile is fewest_rows, or a multiple of 16. */
 const struct family family_mma_int4 = {

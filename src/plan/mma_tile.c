@@ -300,8 +300,7 @@ static const struct plan_field of_table[] = {
 static const struct plan_field scaling[] = {
     {FIELD_OF(FIELD_BOOL, "SCALED_BY_DOTS", makes_bf16_by_dots,
               "whether bf16 is scaled by dot products,")},
-    {FIELD_OF(FIELD_BOOL, "CUT_BY_DOTS", cuts_weights,
-              "which leave bits away that products have")},
+    {FIELD_OF(FIELD_BOOL, "CUT_BY_DOTS", cuts_weights, "which leave bits away that products have")},
     {0},
 };
 

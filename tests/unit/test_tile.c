@@ -334,7 +334,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_problems),
-        cmocka_unit_test(test_weights_by_dots), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_weights_by_dots),
+        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_strides),
         cmocka_unit_test(test_scales_beyond_f16),
         cmocka_unit_test(test_rows_do_not_mix),
