@@ -214,7 +214,7 @@ READ_plan        := $(wildcard tools/files/*.c)
 READ_model       := $(wildcard tools/model/*.c) tools/command/options.c $(READ_plan)
 READ_safetensors := $(READ_plan)
 # the worker's, but for its main function
-READ_request     := $(addprefix src/compile/worker_,serve.c reply.c hiprtc.c comgr.c)
+READ_request     := $(addprefix src/compile/worker_,serve.c reply.c rtc.c comgr.c)
 define READ_RULE
 $(B)/tests/fuzz/test_fuzz_$(1): $(READ_$(1):%.c=$(B)/%.o)
 $(B)/tests/fuzz/test_fuzz_$(1).o: override CPPFLAGS += -Itools
@@ -277,7 +277,7 @@ tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) fakehip $(FAKEHIP_BIN)
 # that reach new code to build/fuzz/corpus. FUZZ: which targets, of tests/fuzz/test_fuzz_*.c.
 FUZZ      ?= $(patsubst tests/fuzz/test_fuzz_%.c,%,$(wildcard tests/fuzz/test_fuzz_*.c))
 FUZZ_SECONDS ?= 60
-FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c) \
+FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c src/object/*/*.c) \
              src/store/entry.c src/store/pack.c $(wildcard src/sim/decode/*.c) src/plan/tuning.c \
              src/compile/process.c src/compile/compiler.c src/compile/pool.c
 FUZZCC    := clang $(STD) -DFUZZING -DFUZZ_WORKER='"build/release/libexec/quern/quern-worker"' \

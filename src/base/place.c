@@ -87,3 +87,13 @@ bool place_of_helper(const char *name, char path[PLACE_MAX], char *tried, size_t
     snprintf(tried + used, tried_size - used, "%s", path);
     return place_exists(path);
 }
+
+bool place_first(const char *directory, const char *const names[], size_t count,
+                 char path[PLACE_MAX])
+{
+    for (size_t i = 0; i < count; i++)
+        if (place_join(path, "%s/%s", directory, names[i]) && place_exists(path))
+            return true;
+    path[0] = 0;
+    return false;
+}

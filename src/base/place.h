@@ -26,4 +26,8 @@ bool place_join(char path[PLACE_MAX], const char *format, ...)
 /* Whether there is a file (or what a link leads to) at the path. */
 bool place_exists(const char *path);
 
+/* The first of `names` that exists in `directory`, as a path; false, and "", if none does. */
+bool place_first(const char *directory, const char *const names[], size_t count,
+                 char path[PLACE_MAX]);
+
 #endif

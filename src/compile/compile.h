@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The compiler, out of process: a pool of workers that load hipRTC and comgr, so that nothing those
- * libraries do (abort, exit, crash, hang) reaches the host. One job is in flight per worker;
+ * The compiler, out of process: a pool of workers that load a vendor's compiler and disassembler, so
+ * that nothing those libraries do (abort, exit, crash, hang) reaches the host. One job is in flight per worker;
  * callers block until a worker is free, so that as many threads as there are workers compile at
  * once.
  */
@@ -16,7 +16,8 @@
 struct compiler;
 
 struct compiler_config {
-    const char *rocm_path;   /* where to look first, see toolchain_find; may be null */
+    unsigned vendor;         /* enum vendor: whose compiler */
+    const char *path;        /* where to look for it, see toolchain_find; may be null */
     const char *worker_path; /* null: libexec/quern/quern-worker beside the library or program, then
                               * in the built-in directory QUERN_LIBEXEC */
     int jobs;                /* workers; 0: one per CPU */
@@ -24,24 +25,37 @@ struct compiler_config {
     struct log *log;
 };
 
+/* The libraries of a toolchain. SUPPORT: what the disassembler needs and is not linked into it. */
+enum toolchain_library {
+    LIBRARY_COMPILER,
+    LIBRARY_BUILTINS,
+    LIBRARY_DISASSEMBLER,
+    LIBRARY_SUPPORT,
+    TOOLCHAIN_LIBRARIES
+};
+#define TOOLCHAIN_PATH_MAX 1024
+
 /* Where the toolchain is and what it is, learnt from its files alone (no worker is started). */
 struct toolchain {
-    char root[1024];   /* e.g. "/opt/rocm-6.4.3" */
-    char hiprtc[1024]; /* full paths of the libraries */
-    char builtins[1024];
-    char comgr[1024];
-    char llvm[1024];         /* "" when linked into comgr */
-    char loader[1024];       /* the root's own ld-linux to exec, or "" for the host's */
-    char library_path[2048]; /* for that loader */
-    char identity[256];      /* GNU build-ids of the four, "hiprtc:…,builtins:…,comgr:…,llvm:…" */
+    const struct compiler_kind *kind;                      /* its vendor's (compilers.h) */
+    char root[TOOLCHAIN_PATH_MAX];                         /* e.g. "/opt/rocm-6.4.3" */
+    char library[TOOLCHAIN_LIBRARIES][TOOLCHAIN_PATH_MAX]; /* full paths; "": there is none */
+    char loader[TOOLCHAIN_PATH_MAX]; /* the root's own ld-linux to exec, or "" for the host's */
+    char library_path[2048];         /* for that loader */
+    char identity[256]; /* GNU build-ids of the libraries, "hiprtc:…,builtins:…,comgr:…,llvm:…" */
 };
 
 /*
- * Looks for a toolchain: in `rocm_path` and nowhere else when that is given; else in $ROCM_PATH,
- * /opt/rocm, /opt/rocm-* (newest first), /usr, and build/rocm of the build tree this library is in.
- * QUERN_E_TOOLCHAIN lists every place tried. Reads a few ELF headers.
+ * Looks for a toolchain: in `path` and nowhere else when that is given; else where its vendor's
+ * compiler usually is, which for AMD's is $ROCM_PATH, /opt/rocm, /opt/rocm-* (newest first), /usr,
+ * and build/rocm of the build tree this library is in. QUERN_E_TOOLCHAIN lists every place tried.
+ * Reads a few ELF headers.
  */
-quern_status toolchain_find(const char *rocm_path, struct toolchain *toolchain);
+quern_status toolchain_find(unsigned vendor, const char *path, struct toolchain *toolchain);
+/* The option of a context that such a `path` is, "rocm_path"; null: there is none. */
+const char *toolchain_option(unsigned vendor);
+/* What a toolchain's identity calls a library, "hiprtc"; null where its kind has no such library. */
+const char *toolchain_label(const struct toolchain *toolchain, enum toolchain_library library);
 
 /* Opens the process's pool, or takes a reference to it when the configuration is the same. No
  * process is started before the first job. Never fails for want of a toolchain: jobs do. After a
@@ -78,9 +92,9 @@ void compile_result_free(struct compile_result *result);
 quern_status compiler_disassemble(void *compiler, const char *processor, const void *code,
                                   size_t size, quern_disassembly_fn emit, void *emit_user);
 
-/* comgr's list of processors, space-separated (malloc'ed), for `quern doctor` and tests. */
+/* The disassembler's list of processors, space-separated (malloc'ed), for `quern doctor` and tests. */
 quern_status compiler_targets(struct compiler *compiler, char **targets);
-/* comgr's reading of an object's metadata as YAML-like text (malloc'ed): the tests' oracle. */
+/* The disassembler's reading of an object's metadata as YAML-like text (malloc'ed): the tests' oracle. */
 quern_status compiler_metadata(struct compiler *compiler, const void *object, size_t size,
                                char **text);
 

@@ -46,7 +46,8 @@ struct pool {
     struct pool *next;
     unsigned references; /* guarded by the registry's lock */
     /* what it was opened with; constant */
-    char *rocm_path, *worker_path, *temporary;
+    unsigned vendor;
+    char *path, *worker_path, *temporary;
     int jobs, deadline_ms;
 
     pthread_mutex_t lock; /* guards all that follows; never held across a request or a start */
@@ -124,7 +125,7 @@ static void pool_free(struct pool *p)
         os.close(p->loader_fd);
     pthread_cond_destroy(&p->freed);
     pthread_mutex_destroy(&p->lock);
-    os.free(p->rocm_path);
+    os.free(p->path);
     os.free(p->worker_path);
     os.free(p->temporary);
     os.free(p);
@@ -142,10 +143,11 @@ static struct pool *pool_new(const struct compiler_config *config, int jobs, int
     p->worker_fd = p->loader_fd = -1;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->freed, NULL);
-    p->rocm_path = copy_text(config->rocm_path);
+    p->vendor = config->vendor;
+    p->path = copy_text(config->path);
     p->worker_path = copy_text(config->worker_path);
     p->temporary = copy_text(temporary && *temporary == '/' ? temporary : "");
-    if (p->rocm_path && p->worker_path && p->temporary)
+    if (p->path && p->worker_path && p->temporary)
         return p;
     pool_free(p);
     return NULL;
@@ -176,9 +178,8 @@ quern_status compiler_open(const struct compiler_config *config, struct compiler
         registry.watching_forks =
             !pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     for (p = registry.first; p; p = p->next)
-        if (p->jobs == jobs && p->deadline_ms == deadline_ms &&
-            same_text(p->rocm_path, config->rocm_path) &&
-            same_text(p->worker_path, config->worker_path))
+        if (p->vendor == config->vendor && p->jobs == jobs && p->deadline_ms == deadline_ms &&
+            same_text(p->path, config->path) && same_text(p->worker_path, config->worker_path))
             break;
     if (!p && (p = pool_new(config, jobs, deadline_ms))) {
         p->next = registry.first;
@@ -285,7 +286,7 @@ static quern_status pool_toolchain(struct pool *p)
     pthread_mutex_unlock(&p->lock);
     if (known)
         return QUERN_OK;
-    TRY(toolchain_find(p->rocm_path, &found));
+    TRY(toolchain_find(p->vendor, p->path, &found));
     pthread_mutex_lock(&p->lock);
     if (!p->found)
         p->toolchain = found;
@@ -359,7 +360,7 @@ static quern_status start_worker(struct pool *p, struct process **process)
     struct toolchain now;
 
     /* Keys were made from this identity: objects of another compiler must not get under them. */
-    TRY(toolchain_find(p->rocm_path, &now));
+    TRY(toolchain_find(p->vendor, p->path, &now));
     FAIL_IF(strcmp(now.identity, p->toolchain.identity), QUERN_E_TOOLCHAIN,
             "the toolchain changed while in use, from %s to %s; start the program anew",
             p->toolchain.identity, now.identity);

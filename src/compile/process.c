@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "compile/process.h"
+#include "compile/compilers.h"
 
 #include "base/os.h"
 #include "compile/spawn.h"
@@ -348,9 +349,14 @@ static quern_status configure(const struct process_config *config, struct proces
     quern_status status = QUERN_OK;
 
     fields_add_text(&fields, PROTOCOL_BUILD);
-    fields_add_text(&fields, t->hiprtc);
-    fields_add_text(&fields, t->comgr);
-    fields_add_text(&fields, t->builtins);
+    fields_add_text(&fields, t->kind->prefix);
+    fields_add_text(&fields, t->kind->code);
+    fields_add_text(&fields, t->kind->target);
+    fields_add_text(&fields, t->kind->file);
+    fields_add_text(&fields, t->kind->environment);
+    fields_add_text(&fields, t->library[LIBRARY_COMPILER]);
+    fields_add_text(&fields, t->library[LIBRARY_BUILTINS]);
+    fields_add_text(&fields, t->library[LIBRARY_DISASSEMBLER]);
     fields_add_text(&fields, t->root);
     fields_add_text(&fields, *t->loader ? "" : "host");
     fields_add_text(&fields, config->temporary);

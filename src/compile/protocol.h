@@ -27,7 +27,7 @@
 #include <xxhash.h>
 
 #define PROTOCOL_MAGIC    0x4e525551u /* "QURN" */
-#define PROTOCOL_VERSION  1
+#define PROTOCOL_VERSION  2
 #define PROTOCOL_TEXT_(x) #x
 #define PROTOCOL_TEXT(x)  PROTOCOL_TEXT_(x)
 
@@ -41,7 +41,8 @@
 #define FRAME_BYTES_MAX ((uint64_t)256 << 20)
 
 enum frame_kind {
-    FRAME_CONFIGURE = 1, /* build, hiprtc, comgr, builtins, root, libraries, temporary directory */
+    FRAME_CONFIGURE = 1, /* build; prefix, code, target, file, environment (compilers.h); compiler,
+                            builtins, disassembler, root, libraries, temporary directory */
     FRAME_READY,         /* build, sandbox text */
     FRAME_COMPILE,       /* processor, options one per line, source */
     FRAME_DISASSEMBLE,   /* processor, code */

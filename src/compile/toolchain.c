@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
+/* Looking for a toolchain: the places that its vendor's compiler names, and what is in them. */
 #include "base/os.h"
-#include "base/rocm.h"
-#include "base/str.h"
-#include "compile/compile.h"
-#include "compile/library_file.h"
 #include "base/place.h"
+#include "base/str.h"
+#include "compile/compilers.h"
+#include "compile/library_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,42 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where libraries lie below a root, and the sonames of the releases that are known to work. */
-static const char *const library_places[] = {"lib", "lib64", "lib/x86_64-linux-gnu",
-                                             "usr/lib/x86_64-linux-gnu", "."};
-static const char *const hiprtc_names[] = {"libhiprtc.so.7", "libhiprtc.so.6"};
-static const char *const builtins_names[] = {"libhiprtc-builtins.so.7", "libhiprtc-builtins.so.6"};
-static const char *const comgr_names[] = {"libamd_comgr.so.3", "libamd_comgr.so.2",
-                                          "libamd_comgr.so"};
+_Static_assert(TOOLCHAIN_PATH_MAX == PLACE_MAX, "paths of libraries are places");
+
 static const char loader_name[] = "ld-linux-x86-64.so.2";
-
-#define COUNT(a) (sizeof(a) / sizeof *(a))
-
-/* The first of `names` that exists in `directory`; "" if none does. */
-static bool find_library(const char *directory, const char *const names[], size_t count,
-                         char path[PLACE_MAX])
-{
-    for (size_t i = 0; i < count; i++)
-        if (place_join(path, "%s/%s", directory, names[i]) && place_exists(path))
-            return true;
-    path[0] = 0;
-    return false;
-}
-
-/* LLVM, when comgr is linked with a shared one: its name, and the file if it can be told. */
-static void find_llvm(struct toolchain *t, const char *directory)
-{
-    static const char *const places[] = {".", "../llvm/lib", "../lib/llvm/lib"};
-    char name[128];
-
-    t->llvm[0] = 0;
-    if (!library_file_needs(t->comgr, "libLLVM", name, sizeof name))
-        return;
-    for (size_t i = 0; i < COUNT(places); i++)
-        if (place_join(t->llvm, "%s/%s/%s", directory, places[i], name) && place_exists(t->llvm))
-            return;
-    t->llvm[0] = 0;
-}
 
 /* A root that brings its own C library must be run by the loader that belongs to it. */
 static void find_loader(struct toolchain *t, const char *directory)
@@ -83,35 +50,31 @@ static void add_identity(struct toolchain *t, const char *label, const char *pat
              id);
 }
 
-/* Fills *t when `root` holds a toolchain. */
-static bool toolchain_in(const char *root, struct toolchain *t)
+/* Fills *t when `root` holds a toolchain of that kind. */
+static bool toolchain_in(const struct compiler_kind *kind, const char *root, struct toolchain *t)
 {
     char directory[PLACE_MAX];
 
-    memset(t, 0, sizeof *t);
+    *t = (struct toolchain){.kind = kind};
     if (!place_join(t->root, "%s", root))
         return false;
-    for (size_t i = 0; i < COUNT(library_places); i++) {
-        if (!strcmp(library_places[i], ".")
-                ? !place_join(directory, "%s", root)
-                : !place_join(directory, "%s/%s", root, library_places[i]))
+    for (const char *const *place = kind->places; *place; place++) {
+        if (!strcmp(*place, ".") ? !place_join(directory, "%s", root)
+                                 : !place_join(directory, "%s/%s", root, *place))
             continue;
-        if (!find_library(directory, hiprtc_names, COUNT(hiprtc_names), t->hiprtc) ||
-            !find_library(directory, comgr_names, COUNT(comgr_names), t->comgr))
+        if (!kind->libraries_in(directory, t))
             continue;
-        find_library(directory, builtins_names, COUNT(builtins_names), t->builtins);
-        find_llvm(t, directory);
         find_loader(t, directory);
-        add_identity(t, "hiprtc", t->hiprtc);
-        add_identity(t, "builtins", t->builtins);
-        add_identity(t, "comgr", t->comgr);
-        add_identity(t, "llvm", t->llvm);
+        for (size_t i = 0; i < TOOLCHAIN_LIBRARIES; i++)
+            if (kind->libraries[i])
+                add_identity(t, kind->libraries[i], t->library[i]);
         return true;
     }
     return false;
 }
 
 struct search {
+    const struct compiler_kind *kind;
     struct toolchain *toolchain;
     struct str tried;
 };
@@ -128,7 +91,7 @@ static bool try_root(void *search, const char *root)
     const bool there = resolved || errno != ENOENT;
     const bool fits = place_join(absolute, "%s", resolved ? resolved : root);
     os.free(resolved);
-    if (there && fits && toolchain_in(absolute, s->toolchain))
+    if (there && fits && toolchain_in(s->kind, absolute, s->toolchain))
         return true;
     str_addf(&s->tried, "%s%s", s->tried.length ? ", " : "", root);
     return false;
@@ -137,35 +100,43 @@ static bool try_root(void *search, const char *root)
 /* The tree that the set-up script makes: build/rocm, for a library in build/<name>/lib. */
 static bool try_build(struct search *s)
 {
-    static const char *const above[] = {"../../rocm", "../../../rocm"};
+    static const char *const above[] = {"../..", "../../.."};
     char directory[PLACE_MAX], path[PLACE_MAX];
 
-    if (!place_of_library(directory))
+    if (!s->kind->built || !place_of_library(directory))
         return false;
-    for (size_t i = 0; i < COUNT(above); i++)
-        if (place_join(path, "%s/%s", directory, above[i]) && try_root(s, path))
+    for (size_t i = 0; i < sizeof above / sizeof *above; i++)
+        if (place_join(path, "%s/%s/%s", directory, above[i], s->kind->built) && try_root(s, path))
             return true;
     return false;
 }
 
-quern_status toolchain_find(const char *rocm_path, struct toolchain *toolchain)
+quern_status toolchain_find(unsigned vendor, const char *path, struct toolchain *toolchain)
 {
-    struct search s = {toolchain, {0}};
+    const struct compiler_kind *const kind = compilers[vendor];
+    struct search s = {kind, toolchain, {0}};
     /* a directory that was named and does not fit is a mistake, not a wish for another compiler */
-    const bool named = rocm_path && *rocm_path;
+    const bool named = path && *path;
     const bool found =
-        try_root(&s, rocm_path) ||
-        (!named && (try_root(&s, secure_getenv("ROCM_PATH")) || rocm_in_opt(try_root, &s) ||
-                    try_root(&s, "/usr") || try_build(&s)));
+        try_root(&s, path) ||
+        (!named && (try_root(&s, kind->variable ? secure_getenv(kind->variable) : NULL) ||
+                    kind->roots(try_root, &s) || try_build(&s)));
 
     if (!found) {
-        error_set(
-            QUERN_E_TOOLCHAIN, __FILE__, FAIL_AT("!found"),
-            "no libhiprtc.so.6 or .7 with libamd_comgr.so beside it in %s; set QUERN_ROCM_PATH "
-            "to the directory of a ROCm 6 or 7 installation",
-            str_text(&s.tried));
+        error_set(QUERN_E_TOOLCHAIN, __FILE__, FAIL_AT("!found"), "no %s in %s; %s", kind->missing,
+                  str_text(&s.tried), kind->advice);
         memset(toolchain, 0, sizeof *toolchain);
     }
     str_free(&s.tried);
     return found ? QUERN_OK : QUERN_E_TOOLCHAIN;
+}
+
+const char *toolchain_label(const struct toolchain *toolchain, enum toolchain_library library)
+{
+    return toolchain->kind->libraries[library];
+}
+
+const char *toolchain_option(unsigned vendor)
+{
+    return compilers[vendor]->option;
 }

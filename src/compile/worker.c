@@ -37,16 +37,16 @@ static void close_above(int last)
 }
 
 /* The environment is an input of compilers: it is made here, from nothing. */
-static void make_environment(const char *temporary)
+static void make_environment(const struct worker_config *config)
 {
     clearenv();
     setenv("PATH", "", 1);
     setenv("HOME", "/nonexistent", 1);
     setenv("LC_ALL", "C", 1);
     setenv("TZ", "UTC", 1);
-    setenv("TMPDIR", temporary, 1);
-    /* comgr's own cache would hide compiles, and fill a directory that nobody asked for */
-    setenv("AMD_COMGR_CACHE", "0", 1);
+    setenv("TMPDIR", config->temporary, 1);
+    if (strchr(config->environment, '='))
+        putenv(config->environment); /* which is kept as long as the process */
 }
 
 /* Whether a compiler's scratch files fit there with room to spare. */
@@ -173,9 +173,14 @@ static bool read_config(struct worker_config *config, uint64_t *id)
         return false;
     struct field_reader r = {payload, payload + header.bytes, false};
     config->build = field_text(&r);
-    config->hiprtc = config_text(&r);
-    config->comgr = config_text(&r);
+    config->prefix = field_text(&r);
+    config->code = field_text(&r);
+    config->target = field_text(&r);
+    config->file = field_text(&r);
+    config->environment = field_text(&r);
+    config->compiler = config_text(&r);
     config->builtins = config_text(&r);
+    config->disassembler = config_text(&r);
     config->root = config_text(&r);
     config->libraries = field_text(&r);
     config->temporary = config_text(&r);
@@ -225,7 +230,7 @@ int main(int argc, char **argv)
 
     if (argc != 2 || strcmp(argv[1], "serve")) {
         fprintf(stderr,
-                "quern-worker is started by libquern to run the ROCm compiler; it has no "
+                "quern-worker is started by libquern to run a GPU's compiler; it has no "
                 "use of its own (%s)\n",
                 PROTOCOL_BUILD);
         return STATUS_USAGE;
@@ -253,7 +258,7 @@ int main(int argc, char **argv)
                 strerror(errno));
         return STATUS_SETUP;
     }
-    make_environment(config.temporary);
+    make_environment(&config);
     const pid_t supervisor = getpid();
     const pid_t child = fork();
     if (child == 0) {

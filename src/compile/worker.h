@@ -13,7 +13,10 @@
 #include "compile/protocol.h"
 
 struct worker_config {
-    char *build, *hiprtc, *comgr, *builtins, *root;
+    char *build;
+    char *prefix, *code, *target, *file, *environment; /* of the compiler, as in compilers.h */
+    char *compiler, *builtins, *disassembler;          /* libraries; "": there is none */
+    char *root;                                        /* of the toolchain */
     char *libraries; /* "host": the toolchain uses the host's C library; "" it has its own */
     char *temporary; /* the private directory, once made */
     char *refused;   /* which system calls the sandbox refused so far: calls_refuse writes there */
@@ -74,9 +77,9 @@ void job_targets(const struct worker_config *config, struct field_reader *reques
 void job_version(const struct worker_config *config, struct field_reader *request,
                  struct reply *reply);
 
-/* Versions, appended as text: "hipRTC interface 9.0", "comgr 3.0". False: the reply says why not.
+/* Versions, appended as text: "hiprtc interface 9.0", "comgr 3.0". False: the reply says why not.
  */
-bool hiprtc_version(const struct worker_config *config, struct reply *reply);
+bool rtc_version(const struct worker_config *config, struct reply *reply);
 bool comgr_version(const struct worker_config *config, struct reply *reply);
 
 /* A field as a new string; aborts when out of memory (the supervisor reports that). */

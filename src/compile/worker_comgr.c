@@ -45,7 +45,11 @@ static bool load(const struct worker_config *config, struct reply *reply)
 {
     if (comgr.library)
         return true;
-    void *const library = dlopen(config->comgr, RTLD_NOW);
+    if (!*config->disassembler) {
+        reply_unable(reply, "this compiler comes without a disassembler");
+        return false;
+    }
+    void *const library = dlopen(config->disassembler, RTLD_NOW);
     if (!library) {
         reply_unable(reply, "cannot load comgr: %s", dlerror());
         return false;
@@ -76,7 +80,7 @@ static bool load(const struct worker_config *config, struct reply *reply)
         char name[64];
         snprintf(name, sizeof name, "amd_comgr_%s", needed[i].name);
         if (!(*needed[i].function = dlsym(library, name))) {
-            reply_unable(reply, "%s has no %s", config->comgr, name);
+            reply_unable(reply, "%s has no %s", config->disassembler, name);
             return false;
         }
     }

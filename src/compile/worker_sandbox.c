@@ -145,8 +145,9 @@ static int confine_files(const struct worker_config *config)
         return 0;
     allow(ruleset, config->root, FS_READ);
     /* links in the root may lead out of it */
-    allow_beside(ruleset, config->hiprtc);
-    allow_beside(ruleset, config->comgr);
+    allow_beside(ruleset, config->compiler);
+    if (*config->disassembler)
+        allow_beside(ruleset, config->disassembler);
     if (*config->libraries)
         allow_host_libraries(ruleset);
     allow(ruleset, "/proc/self", FS_READ);

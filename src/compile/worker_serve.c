@@ -67,7 +67,7 @@ void job_version(const struct worker_config *config, struct field_reader *reques
 {
     (void)request;
     reply->outcome = REPLY_DONE;
-    if (hiprtc_version(config, reply)) {
+    if (rtc_version(config, reply) && *config->disassembler) {
         fields_add_raw(&reply->data, ", ", 2);
         comgr_version(config, reply);
     }

@@ -27,7 +27,7 @@ struct device_memory {
 };
 
 struct device_functions {
-    const char *name; /* "sim", "hip" */
+    enum quern_device_kind kind; /* as options of a context name such a device */
     /*
      * Loads the object and finds the kernel. The object's bytes must stay where they are until
      * unload: HIP reads them when it pleases. QUERN_E_OBJECT: they are no use on this device.
@@ -77,8 +77,8 @@ struct device_facts {
     double clock_ghz;
     uint64_t memory_bytes; /* 0: a software device */
     uint64_t cache_bytes;  /* the last cache that it reports; 0: not known */
-    char runtime[512];     /* the HIP runtime's file; "" of a software device */
-    int runtime_version;   /* hipRuntimeGetVersion */
+    char runtime[512];     /* the runtime's file; "" of a software device */
+    int runtime_version;   /* as the runtime itself says it: hipRuntimeGetVersion */
 };
 
 /* Every device starts with this. */
@@ -91,21 +91,34 @@ struct device {
 /* Told of each library tried; `outcome` is "" for the one that is used. */
 typedef void (*device_tried_fn)(void *user, const char *candidate, const char *outcome);
 
-struct device_hip_search {
-    const char *rocm_path; /* null: not given */
-    bool automatic;        /* load no runtime on a machine without a GPU */
+/* How a vendor's runtime is looked for. */
+struct device_search {
+    const char *path;      /* an installation of it, see `option` below; null: not given */
+    bool automatic;        /* load no runtime on a machine without a GPU of the vendor */
     device_tried_fn tried; /* may be null */
     void *user;
 };
 
-/*
- * GPU `index` of the HIP runtime. QUERN_E_DEVICE: no runtime or no such device; QUERN_E_TARGET: a
- * GPU that is no listed target, with the nearest one named. Thread-safe; may block.
- */
-quern_status device_hip_open(const struct device_hip_search *search, int index,
-                             struct device **device);
-/* Number of GPUs that the HIP runtime has. */
-quern_status device_hip_count(const struct device_hip_search *search, int *count);
+/* The runtime of a vendor, whose GPUs are devices. Functions are thread-safe and may block. */
+struct device_driver {
+    const char *name;              /* what QUERN_DEVICE calls it, "hip" */
+    const char *runtime;           /* what people do, "HIP" */
+    enum quern_device_kind number; /* what a context's options call it */
+    const char
+        *option; /* of a context, that names an installation of it, "rocm_path"; may be null */
+    /* GPU `index`. QUERN_E_DEVICE: no runtime or no such device; QUERN_E_TARGET: a GPU that is no
+     * listed target, with the nearest one named. */
+    quern_status (*open)(const struct device_search *search, int index, struct device **device);
+    /* Number of GPUs that the runtime has. */
+    quern_status (*count)(const struct device_search *search, int *count);
+};
+
+/* By enum vendor; null ends it (drivers.c). */
+extern const struct device_driver *const drivers[];
+
+#define VENDOR(NAME, name) extern const struct device_driver driver_##name;
+#include "target/vendors.def"
+#undef VENDOR
 
 struct device_sim_config {
     struct quern_disassembler disassembler; /* kernels are decoded at load, through it */

@@ -363,7 +363,7 @@ static void hip_close(struct device *base)
 }
 
 static const struct device_functions functions = {
-    .name = "hip",
+    .kind = QUERN_DEVICE_HIP,
     .load = load,
     .unload = unload,
     .launch = launch,
@@ -379,10 +379,10 @@ static const struct device_functions functions = {
     .close = hip_close,
 };
 
-static quern_status find(const struct device_hip_search *search, const struct hip_api **hip)
+static quern_status find(const struct device_search *search, const struct hip_api **hip)
 {
     return hip_runtime_find(
-        &(struct hip_search){.rocm_path = search->rocm_path,
+        &(struct hip_search){.rocm_path = search->path,
                              .only_loaded = search->automatic && !hip_device_node(),
                              .tried = search->tried,
                              .user = search->user},
@@ -395,7 +395,7 @@ static quern_status count_devices(const struct hip_api *hip, int *count)
     return QUERN_OK;
 }
 
-quern_status device_hip_count(const struct device_hip_search *search, int *count)
+static quern_status hip_count(const struct device_search *search, int *count)
 {
     const struct hip_api *hip;
 
@@ -429,7 +429,7 @@ static quern_status read_facts(struct hip_device *d)
     return QUERN_OK;
 }
 
-quern_status device_hip_open(const struct device_hip_search *search, int index, struct device **out)
+static quern_status hip_open(const struct device_search *search, int index, struct device **out)
 {
     const struct hip_api *hip;
     int count;
@@ -454,3 +454,12 @@ quern_status device_hip_open(const struct device_hip_search *search, int index, 
     *out = &d->base;
     return QUERN_OK;
 }
+
+const struct device_driver driver_amd = {
+    .name = "hip",
+    .runtime = "HIP",
+    .number = QUERN_DEVICE_HIP,
+    .option = "rocm_path",
+    .open = hip_open,
+    .count = hip_count,
+};

@@ -125,7 +125,7 @@ static void sim_close(struct device *d)
 }
 
 static const struct device_functions functions = {
-    .name = "sim",
+    .kind = QUERN_DEVICE_SIM,
     .load = load,
     .unload = unload,
     .launch = launch,

@@ -30,7 +30,7 @@ quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info *info)
     TRY(device_of(ctx, &d));
     TRY(extensible_check(type, info));
     struct quern_device_info own = {
-        .kind = device_sim(d) ? QUERN_DEVICE_SIM : QUERN_DEVICE_HIP,
+        .kind = d->functions->kind,
         .compute_units = d->facts.compute_units,
         .clock_ghz = d->facts.clock_ghz,
         .memory_bytes = d->facts.memory_bytes,

@@ -3,7 +3,6 @@
 
 #include "base/os.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* The software GPU of the target, if there is one. Without a device, kernels for the target can
@@ -24,54 +23,69 @@ static quern_status open_sim(quern_ctx *ctx)
     return QUERN_OK;
 }
 
-/* Device and target: a HIP device says what it is, a software device is told. */
-static quern_status open_hip(quern_ctx *ctx, bool automatic)
+/* Device and target: a GPU says what it is, a software device is told. */
+static quern_status open_gpu(quern_ctx *ctx, const struct device_driver *driver, bool automatic)
 {
     struct settings *const s = &ctx->settings;
+    const struct device_search search = {.path = settings_path(s, driver->option),
+                                         .automatic = automatic};
     struct target_id asked;
 
     if (s->target)
         TRY(target_parse(s->target, &asked));
-    TRY(device_hip_open(
-        &(struct device_hip_search){.rocm_path = s->rocm_path, .automatic = automatic},
-        s->device_index, &ctx->device));
+    TRY(driver->open(&search, s->device_index, &ctx->device));
     ctx->id = ctx->device->id;
     FAIL_IF(s->target && asked.target != ctx->id.target, QUERN_E_TARGET,
-            "HIP device %d is a %s, and the target asked for is %s; leave the target out, or ask "
+            "%s device %d is a %s, and the target asked for is %s; leave the target out, or ask "
             "for a software device (QUERN_DEVICE=sim)",
-            s->device_index, ctx->id.target->name, s->target);
+            driver->runtime, s->device_index, ctx->id.target->name, s->target);
     return QUERN_OK;
+}
+
+/* The first vendor that has a GPU here. */
+static quern_status open_any_gpu(quern_ctx *ctx)
+{
+    struct str why = {0};
+    quern_status status = QUERN_E_DEVICE;
+
+    for (size_t i = 0; drivers[i] && status == QUERN_E_DEVICE; i++) {
+        status = open_gpu(ctx, drivers[i], true);
+        if (status == QUERN_E_DEVICE)
+            str_addf(&why, "%s%s", i ? "; " : "", quern_last_error()->message);
+    }
+    if (status == QUERN_E_DEVICE)
+        status = error_set(QUERN_E_TARGET, __FILE__, FAIL_AT("a GPU"),
+                           "no GPU, and no target for a software one: %s. Set options.target or "
+                           "QUERN_TARGET to a name such as gfx1151",
+                           str_text(&why));
+    str_free(&why);
+    return status;
 }
 
 static quern_status choose_target(quern_ctx *ctx)
 {
     struct settings *const s = &ctx->settings;
-    char why[512];
 
-    if (s->device == QUERN_DEVICE_HIP)
-        return open_hip(ctx, false);
+    for (size_t i = 0; drivers[i]; i++)
+        if (s->device == drivers[i]->number)
+            return open_gpu(ctx, drivers[i], false);
     if (s->target)
         return target_parse(s->target, &ctx->id);
-    if (s->device == QUERN_DEVICE_AUTO) {
-        const quern_status status = open_hip(ctx, true);
-        if (status != QUERN_E_DEVICE)
-            return status;
-        snprintf(why, sizeof why, "%s", quern_last_error()->message);
-        FAIL(QUERN_E_TARGET,
-             "no GPU, and no target for a software one: %s. Set options.target or QUERN_TARGET to "
-             "a name such as gfx1151",
-             why);
-    }
+    if (s->device == QUERN_DEVICE_AUTO)
+        return open_any_gpu(ctx);
     FAIL(QUERN_E_TARGET, "no target; set options.target or QUERN_TARGET to a name such as gfx1151");
 }
 
 static quern_status open_rooms(quern_ctx *ctx)
 {
     struct settings *const s = &ctx->settings;
+    unsigned vendor;
 
     TRY(choose_target(ctx));
+    vendor = ctx->id.target->vendor;
     TRY(tiers_open(ctx));
-    TRY(compiler_open(&(struct compiler_config){.rocm_path = s->rocm_path,
+    TRY(compiler_open(&(struct compiler_config){.vendor = vendor,
+                                                .path = settings_path(s, toolchain_option(vendor)),
                                                 .worker_path = s->worker_path,
                                                 .jobs = s->jobs,
                                                 .log = &ctx->log},

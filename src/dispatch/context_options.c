@@ -109,9 +109,23 @@ static quern_status copy_string(const char *option, const char *name, char **out
     return QUERN_OK;
 }
 
+/* Those of every machine, and the runtimes. */
+static quern_status choose_device(int *device)
+{
+    const char *words[16] = {[QUERN_DEVICE_AUTO - 1] = "auto",
+                             [QUERN_DEVICE_SIM - 1] = "sim",
+                             [QUERN_DEVICE_NONE - 1] = "none"};
+    int count = QUERN_DEVICE_NONE;
+
+    for (size_t i = 0; drivers[i]; i++) {
+        words[drivers[i]->number - 1] = drivers[i]->name;
+        count = (int)drivers[i]->number > count ? (int)drivers[i]->number : count;
+    }
+    return choose("QUERN_DEVICE", words, count, QUERN_DEVICE_AUTO, device);
+}
+
 static quern_status fill(const struct quern_options *o, struct settings *s)
 {
-    static const char *const devices[] = {"auto", "hip", "sim", "none"};
     static const char *const modes[] = {"rw", "ro", "off"};
     static const char *const trusts[] = {"user", "group"};
     static const char *const jits[] = {"on", "off", "warn", "error"};
@@ -123,7 +137,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
         blas = (int)o->blas;
     const char *text;
 
-    TRY(choose("QUERN_DEVICE", devices, 4, QUERN_DEVICE_AUTO, &device));
+    TRY(choose_device(&device));
     TRY(choose("QUERN_CACHE_MODE", modes, 3, QUERN_CACHE_RW, &mode));
     TRY(choose("QUERN_CACHE_TRUST", trusts, 2, QUERN_CACHE_TRUST_USER, &trust));
     TRY(choose("QUERN_JIT", jits, 4, QUERN_JIT_ON, &jit));
@@ -167,6 +181,16 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     if (!s->jobs)
         s->jobs = os_cpu_count();
     return QUERN_OK;
+}
+
+const char *settings_path(const struct settings *s, const char *option)
+{
+#define NAMED(name, variable)                                                                      \
+    if (option && !strcmp(option, #name))                                                          \
+        return s->name;
+    STRING_SETTINGS(NAMED)
+#undef NAMED
+    return NULL;
 }
 
 quern_status options_read(const struct quern_options *given, struct quern_options *own)

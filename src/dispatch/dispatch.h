@@ -61,6 +61,9 @@ quern_status options_read(const struct quern_options *given, struct quern_option
 quern_status settings_make(const struct quern_options *options, struct log *log,
                            struct settings *settings);
 void settings_free(struct settings *settings);
+/* The setting that a vendor's compiler or runtime calls its own, such as "rocm_path"; null: it is
+ * not set, or `option` is null. */
+const char *settings_path(const struct settings *settings, const char *option);
 
 /* ---- Tiers ----------------------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 #include "lint/lint.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 struct report {
@@ -44,8 +45,9 @@ static void check_toolchain(struct report *r, quern_ctx *ctx)
         return;
     }
     say(r, true, "toolchain", "%s", t->root);
-    say(r, true, "hipRTC", "%s", t->hiprtc);
-    say(r, true, "comgr", "%s", t->comgr);
+    for (unsigned i = 0; i < TOOLCHAIN_LIBRARIES; i++)
+        if (*t->library[i])
+            say(r, true, toolchain_label(t, i), "%s", t->library[i]);
     say(r, true, "loader", "%s", *t->loader ? t->loader : "the host's own");
     say(r, true, "identity", "%s", t->identity);
 }
@@ -138,18 +140,28 @@ static void check_cpu(struct report *r)
         os_cpu_count());
 }
 
+/* Who is told of the libraries that were tried as a runtime. */
+struct listener {
+    struct report *report;
+    const char *runtime;
+};
+
 static void tell_candidate(void *user, const char *candidate, const char *outcome)
 {
-    say(user, true, "HIP runtime", "%s: %s", candidate, *outcome ? outcome : "used");
+    const struct listener *const l = user;
+    char subject[64];
+
+    snprintf(subject, sizeof subject, "%s runtime", l->runtime);
+    say(l->report, true, subject, "%s: %s", candidate, *outcome ? outcome : "used");
 }
 
-static void check_device(struct report *r, const char *rocm_path, int index)
+static void check_device(struct report *r, const struct device_driver *driver, const char *path,
+                         int index)
 {
     char target[64];
     struct device *d;
-    const struct device_hip_search search = {.rocm_path = rocm_path};
 
-    if (device_hip_open(&search, index, &d) != QUERN_OK) {
+    if (driver->open(&(struct device_search){.path = path}, index, &d) != QUERN_OK) {
         say(r, false, "device", "%d: %s", index, why());
         return;
     }
@@ -162,20 +174,22 @@ static void check_device(struct report *r, const char *rocm_path, int index)
 }
 
 /* A machine without a GPU is no problem: everything but `quern time` works there. */
-static void check_devices(struct report *r, quern_ctx *ctx)
+static void check_devices(struct report *r, quern_ctx *ctx, const struct device_driver *driver)
 {
-    const struct device_hip_search search = {
-        .rocm_path = ctx->settings.rocm_path, .tried = tell_candidate, .user = r};
+    const char *const path = settings_path(&ctx->settings, driver->option);
+    struct listener listener = {r, driver->runtime};
+    const struct device_search search = {.path = path, .tried = tell_candidate, .user = &listener};
     int count = 0;
 
-    if (device_hip_count(&search, &count) != QUERN_OK) {
+    if (driver->count(&search, &count) != QUERN_OK) {
         say(r, true, "device", "%s; kernels run on the software GPU", why());
         return;
     }
     if (!count)
-        say(r, true, "device", "the HIP runtime has none; kernels run on the software GPU");
+        say(r, true, "device", "the %s runtime has none; kernels run on the software GPU",
+            driver->runtime);
     for (int i = 0; i < count; i++)
-        check_device(r, ctx->settings.rocm_path, i);
+        check_device(r, driver, path, i);
 }
 
 int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void *user)
@@ -193,7 +207,7 @@ int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void
     /* whatever the devices are, the rest is looked at; they come last */
     o.device = QUERN_DEVICE_SIM;
     if (!o.target)
-        o.target = "gfx1151"; /* any will do: nothing is planned or run */
+        o.target = target_at(0)->name; /* any will do: nothing is planned or run */
     if (quern_open(&o, &ctx) != QUERN_OK) {
         say(&r, false, "context", "%s", why());
         return r.problems;
@@ -202,7 +216,8 @@ int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void
     check_worker(&r, ctx);
     check_cache(&r, ctx);
     check_cpu(&r);
-    check_devices(&r, ctx);
+    for (size_t i = 0; drivers[i]; i++)
+        check_devices(&r, ctx, drivers[i]);
     quern_close(ctx);
     return r.problems;
 }

@@ -206,7 +206,7 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
 static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct kernel_search *search)
 {
     struct str source = {0};
-    quern_status status = gen_source_of(str_text(&search->outline), &source);
+    quern_status status = gen_source_of(k->plan.target, str_text(&search->outline), &source);
 
     if (status == QUERN_OK)
         status = compile_source(ctx, k, str_text(&source), &search->want);

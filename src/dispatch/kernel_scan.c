@@ -58,7 +58,7 @@ static void note(quern_ctx *ctx, const struct kernel *k, const struct kernel_sea
 {
     struct str source = {0};
 
-    if (gen_source_of(str_text(&search->outline), &source) == QUERN_OK)
+    if (gen_source_of(k->plan.target, str_text(&search->outline), &source) == QUERN_OK)
         store_replace(ctx->store, &k->entry_key,
                       &(struct store_record){.key_text = search->want.key_text,
                                              .key_text_bytes = search->want.key_text_bytes,

@@ -5,17 +5,14 @@
  * with known instructions needs.
  */
 #include "gen/capabilities.h"
-
-/* Those that any template asks for; a test reads the templates and compares. */
-#define ASKED                                                                                      \
-    (CAP_MFMA | CAP_MFMA_WIDE_K | CAP_FP8_CVT | CAP_FP8_FNUZ | CAP_CVT_SCALEF32 |                  \
-     CAP_CVT_PK_BF16 | CAP_SDWA | CAP_VOP3_LITERAL | CAP_ROW_XMASK | CAP_DPP_INTERLOCK |           \
-     CAP_SPLIT_BARRIER)
+#include "gen/dialects.h"
 
 void gen_capabilities(const struct target *target, struct str *outline)
 {
+    const unsigned asked = dialects[target->vendor]->asked;
+
 #define CONSTANT(NAME, word, meaning)                                                              \
-    if (ASKED & CAP_##NAME)                                                                        \
+    if (asked & CAP_##NAME)                                                                        \
         str_addf(outline, "#define %-20s%-6s// %s\n", "HAS_" #NAME,                                \
                  target->capabilities &CAP_##NAME ? "true" : "false", meaning);
     TARGET_CAPABILITIES(CONSTANT)

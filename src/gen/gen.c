@@ -2,7 +2,7 @@
 /* Writing the source of a kernel: constants from the fields of its family, then its templates. */
 #include "gen/gen.h"
 #include "gen/capabilities.h"
-#include "gen/templates.h"
+#include "gen/dialects.h"
 #include "plan/family.h"
 
 #include <string.h>
@@ -19,18 +19,19 @@ static const char licence[] = "/* SPDX-License-Identifier: MIT */\n";
 /* What stands for a template in an outline. Neither templates nor constants contain the word. */
 static const char include[] = "#include \"";
 
-static const struct template_file *find_template(const char *name, size_t length)
+static const struct template_file *find_template(const struct target *target, const char *name,
+                                                 size_t length)
 {
-    const struct template_file *f = template_files;
+    const struct template_file *f = dialects[target->vendor]->templates;
 
     while (f->name && (strncmp(f->name, name, length) || f->name[length]))
         f++;
     return f;
 }
 
-static quern_status add_template(struct str *outline, const char *name)
+static quern_status add_template(const struct target *target, const char *name, struct str *outline)
 {
-    const struct template_file *const f = find_template(name, strlen(name));
+    const struct template_file *const f = find_template(target, name, strlen(name));
 
     FAIL_IF(!f->name, QUERN_E_INTERNAL, "there is no template \"%s\"", name);
     str_add(outline, include);
@@ -43,7 +44,7 @@ static quern_status add_template(struct str *outline, const char *name)
 
 /* Appends an outline with each template in its place. Keys are made of outlines: if this changes,
  * so must their format (dispatch/kernel.c). */
-static void expand(const char *outline, struct str *source)
+static void expand(const struct target *target, const char *outline, struct str *source)
 {
     for (const char *line = outline, *next; *line; line = next) {
         next = strchrnul(line, '\n');
@@ -53,7 +54,7 @@ static void expand(const char *outline, struct str *source)
             continue;
         }
         const char *const name = line + sizeof include - 1;
-        const struct template_file *const f = find_template(name, strcspn(name, "\""));
+        const struct template_file *const f = find_template(target, name, strcspn(name, "\""));
         const char *text = f->text;
         if (!strncmp(text, licence, sizeof licence - 1))
             text += sizeof licence - 1;
@@ -144,15 +145,15 @@ quern_status gen_outline(const struct plan *plan, struct str *outline)
     field_each(plan, add_field, outline);
     for (const struct plan_template *t = plan->family->templates; t->name || t->choose; t++)
         if (!t->when || t->when(plan))
-            TRY(add_template(outline, t->choose ? t->choose(plan) : t->name));
+            TRY(add_template(plan->target, t->choose ? t->choose(plan) : t->name, outline));
     FAIL_IF(outline->failed, QUERN_E_MEMORY, "out of memory while writing the outline of %s",
             plan->symbol);
     return QUERN_OK;
 }
 
-quern_status gen_source_of(const char *outline, struct str *source)
+quern_status gen_source_of(const struct target *target, const char *outline, struct str *source)
 {
-    expand(outline, source);
+    expand(target, outline, source);
     FAIL_IF(source->failed, QUERN_E_MEMORY, "out of memory while writing a kernel's source");
     return QUERN_OK;
 }
@@ -163,33 +164,12 @@ quern_status gen_source(const struct plan *plan, struct str *source)
 
     quern_status status = gen_outline(plan, &outline);
     if (status == QUERN_OK)
-        status = gen_source_of(str_text(&outline), source);
+        status = gen_source_of(plan->target, str_text(&outline), source);
     str_free(&outline);
     return status;
 }
 
 void gen_options(const struct plan *plan, struct str *options)
 {
-    /* freestanding: no header and no device library, which are most of a compile */
-    str_add(options, "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O3\n-std=c++17\n");
-    /* the newest that loaders of all of ROCm 6 and 7 accept; compilers' own choice differs */
-    str_add(options, "-mcode-object-version=5\n");
-    /* a workgroup stays in one compute unit, next to its LDS and its first-level cache */
-    if (plan->target->wgp)
-        str_add(options, "-mcumode\n");
-    /* LLVM 21 uses one half of a register while a load of the other half is under way, which on
-     * RDNA 3 disturbs it (LLVM 22 waits for the load). No halves, no such loads. */
-    if (plan->target->capabilities & CAP_D16_CLOBBERS)
-        str_add(options, "-Xclang\n-target-feature\n-Xclang\n-real-true16\n");
-    /* Kernels by table name each load and each address once: two searches of LLVM for what is there
-     * twice find nothing to change in them, nor in fp8 that becomes f16, and take a tenth of the
-     * compile. Others gain by them. */
-    if (plan->family->plain_text && plan->family->plain_text(plan))
-        str_add(options, "-mllvm\n-amdgpu-scalar-ir-passes=false\n"
-                         "-mllvm\n-enable-gvn-memdep=false\n");
-    /* LLVM 21's pass that ties loads into clauses, for targets that may replay them, writes past
-     * its memory where a tuple of registers is loaded in part; no clauses, no harm. What clauses
-     * must keep apart its hazard recogniser keeps apart too. */
-    if (plan->target->xnack)
-        str_add(options, "-mllvm\n-amdgpu-max-memory-clause=1\n");
+    dialects[plan->target->vendor]->options(plan, options);
 }

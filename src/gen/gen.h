@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plan → HIP source. Nothing else writes kernel text, and only integers and words of enumerations
+ * Plan → source for the compiler of its target's vendor. Nothing else writes kernel text, and only integers and words of enumerations
  * are ever put into it. Pure functions: thread-safe, never block.
  */
 #ifndef QUERN_GEN_GEN_H
@@ -23,8 +23,8 @@ quern_status gen_outline(const struct plan *plan, struct str *outline);
  */
 quern_status gen_source(const struct plan *plan, struct str *source);
 
-/* The same from the plan's outline. */
-quern_status gen_source_of(const char *outline, struct str *source);
+/* The same from the outline of a plan for that target. */
+quern_status gen_source_of(const struct target *target, const char *outline, struct str *source);
 
 /* Appends the compiler options of the plan, one per line: everything but the processor. */
 void gen_options(const struct plan *plan, struct str *options);

@@ -13,7 +13,6 @@ enum {
     RELOCATION_BYTES = 24,
     NOTE_BYTES = 12
 };
-enum { ET_DYN = 3, EM_AMDGPU = 224, ELFOSABI_AMDGPU_HSA = 64 };
 #define PHDR_MAX 1024
 
 static bool in_file(const struct elf *elf, uint64_t offset, uint64_t bytes)
@@ -124,6 +123,14 @@ const uint8_t *elf_at(const struct elf *elf, uint64_t address, uint64_t bytes)
     return elf->bytes + s.offset + (address - s.address);
 }
 
+unsigned elf_machine(const void *bytes, size_t size)
+{
+    const uint8_t *const b = bytes;
+
+    return size < HEADER_BYTES || memcmp(b, "\177ELF", 4) || b[4] != 2 || b[5] != 1 ? 0
+                                                                                    : le16(b + 18);
+}
+
 static quern_status check_header(struct elf *elf)
 {
     const uint8_t *const b = elf->bytes;
@@ -140,13 +147,11 @@ static quern_status check_header(struct elf *elf)
     FAIL_IF(b[4] != 2 || b[5] != 1 || b[6] != 1, QUERN_E_OBJECT,
             "ELF class %u, data %u, version %u: a code object is 64-bit (2), little-endian (1), 1",
             b[4], b[5], b[6]);
-    FAIL_IF(b[7] != ELFOSABI_AMDGPU_HSA, QUERN_E_OBJECT, "ELF OS/ABI %u: a code object has %d",
-            b[7], ELFOSABI_AMDGPU_HSA);
+    FAIL_IF(le32(b + 20) != 1, QUERN_E_OBJECT, "ELF version %u: only 1 has a meaning",
+            le32(b + 20));
+    elf->os_abi = b[7];
     elf->abi_version = b[8];
-    FAIL_IF(le16(b + 16) != ET_DYN || le16(b + 18) != EM_AMDGPU || le32(b + 20) != 1,
-            QUERN_E_OBJECT,
-            "ELF type %u, machine %u, version %u: a linked code object has %d, %d, 1", le16(b + 16),
-            le16(b + 18), le32(b + 20), ET_DYN, EM_AMDGPU);
+    elf->type = le16(b + 16);
     elf->segments_at = le64(b + 32);
     elf->sections_at = le64(b + 40);
     elf->flags = le32(b + 48);

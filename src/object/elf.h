@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A bounds-checked reader of 64-bit little-endian ELF files for AMD GPUs. elf_open checks every
- * header, table, string and note once; after it has succeeded the accessors cannot fail or read
- * outside the file, whatever its bytes are.
+ * A bounds-checked reader of 64-bit little-endian ELF files, for the readers of code objects.
+ * elf_open checks every header, table, string and note once; after it has succeeded the accessors
+ * cannot fail or read outside the file, whatever its bytes are. What machine and system the file is
+ * for is not checked: formats do that.
  */
 #ifndef QUERN_OBJECT_ELF_H
 #define QUERN_OBJECT_ELF_H
@@ -40,7 +41,8 @@ struct elf {
     const uint8_t *bytes; /* the caller's */
     uint64_t size;
     uint32_t flags;
-    unsigned abi_version; /* EI_ABIVERSION */
+    unsigned os_abi, abi_version; /* EI_OSABI, EI_ABIVERSION */
+    unsigned type;                /* e_type */
     uint64_t segments_at, sections_at;
     unsigned segment_count, section_count;
 };
@@ -69,6 +71,11 @@ struct elf_relocation {
     uint32_t type, symbol;
     int64_t addend;
 };
+
+enum elf_machine { ELF_EM_AMDGPU = 224 };
+
+/* The e_machine of what begins like a 64-bit little-endian ELF file; 0 of anything else. */
+unsigned elf_machine(const void *bytes, size_t size);
 
 /* QUERN_E_OBJECT says which header or table is wrong, and how. */
 quern_status elf_open(const void *bytes, size_t size, struct elf *elf);

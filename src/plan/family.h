@@ -2,8 +2,8 @@
 /*
  * Families of kernels: a family is one table of facts, functions and rows, in a file of its own,
  * and all that is family-specific in choosing, generating and explaining a kernel is behind it. A
- * new family is its file, its shape in shape.h, its template, and a line in family.c. All functions
- * are pure.
+ * new family is its file, its shape in shape.h, its template, and a line in the list of its vendor
+ * (families_amd.c). All functions are pure.
  */
 #ifndef QUERN_PLAN_FAMILY_H
 #define QUERN_PLAN_FAMILY_H
@@ -48,6 +48,13 @@ struct family {
 
 extern const struct family family_dequant, family_simt_w4, family_simt_int4, family_simt_skinny,
     family_mma_w4, family_mma_int4, family_mma_tile;
+
+/* The families of a vendor, by enum vendor, each list ended by null; null ends all (families.c). */
+extern const struct family *const *const families[];
+
+#define VENDOR(NAME, name) extern const struct family *const families_##name[];
+#include "target/vendors.def"
+#undef VENDOR
 
 /* The family of such units that takes a normalised problem; null: none. */
 const struct family *family_of(const struct quern_problem *problem, const struct target *target,

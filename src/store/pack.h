@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A bundle: one read-only file of many entries, looked through before the cache. docs/formats.md
- * has the format. (object/offload_bundle.h is about another thing, clang's offload bundles.)
+ * has the format. (object/amdgpu/offload_bundle.h is about another thing, clang's offload bundles.)
  *
  * Only the head (header, index, manifest) is read when a bundle is opened; an entry is read into
  * private memory, and proven, when it is asked for. Nothing is mapped and nothing is compressed, so

@@ -45,10 +45,10 @@
 #define CAPS_GFX90A (CAPS_GCN | CAP_MFMA | CAP_MFMA_BF16_1K | CAP_PK_FMA_F32 | CAP_AGPR)
 
 #define RDNA(name_, capabilities_)                                                                 \
-    .family = name_, .wave_size = 32, .other_wave = true, .simds = 2, .simd_lanes = 32,            \
-    .max_waves = 16, .vgpr_unit = 8, .lds_bytes = 65536, .lds_banks = 32, .wgp = true,             \
-    .trans_unit = true, .simd_salu = true, .store_counter = true, .keeps_halves = true,            \
-    .camps = true, .capabilities = capabilities_
+    .vendor = VENDOR_AMD, .family = name_, .wave_size = 32, .other_wave = true, .simds = 2,        \
+    .simd_lanes = 32, .max_waves = 16, .vgpr_unit = 8, .lds_bytes = 65536, .lds_banks = 32,        \
+    .wgp = true, .trans_unit = true, .simd_salu = true, .store_counter = true,                     \
+    .keeps_halves = true, .camps = true, .capabilities = capabilities_
 #define RDNA2                                                                                      \
     RDNA("RDNA 2", CAPS_RDNA2 | CAP_SDWA), SMALL_FILE, .permutes_halves = true,                    \
         .lds_reads_across = true
@@ -61,8 +61,8 @@
 #define BIG_FILE   .vgprs = 1536, .vgpr_granule = 24
 #define SMALL_FILE .vgprs = 1024, .vgpr_granule = 16
 #define GFX9(name_, capabilities_)                                                                 \
-    .family = name_, .wave_size = 64, .simds = 4, .simd_lanes = 16, .lds_reads_across = true,      \
-    .sramecc = true, .xnack = true, .capabilities = capabilities_
+    .vendor = VENDOR_AMD, .family = name_, .wave_size = 64, .simds = 4, .simd_lanes = 16,          \
+    .lds_reads_across = true, .sramecc = true, .xnack = true, .capabilities = capabilities_
 #define GCN(name_, capabilities_)                                                                  \
     GFX9(name_, capabilities_), .max_waves = 10, .vgprs = 256, .vgpr_granule = 4, .vgpr_unit = 4,  \
         .lds_bytes = 65536, .lds_banks = 32

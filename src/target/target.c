@@ -22,10 +22,10 @@ const struct target *target_named(const char *name)
     return NULL;
 }
 
-const struct target *target_of_machine(unsigned elf_machine)
+const struct target *target_of_machine(unsigned vendor, unsigned elf_machine)
 {
     for (size_t i = 0; i < target_row_count; i++)
-        if (target_rows[i].elf_machine == elf_machine)
+        if (target_rows[i].vendor == vendor && target_rows[i].elf_machine == elf_machine)
             return &target_rows[i];
     return NULL;
 }
@@ -104,7 +104,7 @@ quern_status target_parse(const char *text, struct target_id *id)
             ID_MAX - 1);
     for (const char *c = text; *c; c++)
         FAIL_IF(
-            !strchr("abcdefghijklmnopqrstuvwxyz0123456789:+-", *c), QUERN_E_TARGET,
+            !strchr("abcdefghijklmnopqrstuvwxyz0123456789_:+-", *c), QUERN_E_TARGET,
             "target \"%s\" has the character 0x%02x at place %d; expected a name such as gfx1151",
             text, (unsigned char)*c, (int)(c - text));
     const size_t n = strcspn(text, ":");

@@ -59,11 +59,20 @@ enum target_capability {
 };
 _Static_assert(TARGET_CAPABILITY_COUNT <= 31, "capabilities are the bits of an int");
 
+/* Who makes the GPU: the place of what is particular to the maker in the tables of the rooms. */
+enum vendor {
+#define VENDOR(NAME, name) VENDOR_##NAME,
+#include "target/vendors.def"
+#undef VENDOR
+    VENDOR_COUNT
+};
+
 struct target {
     const char *name;      /* "gfx1151" */
+    unsigned vendor;       /* enum vendor */
     const char *family;    /* "RDNA 3.5" */
     const char *part;      /* the retail part that the figures below describe */
-    unsigned elf_machine;  /* EF_AMDGPU_MACH value in e_flags */
+    unsigned elf_machine;  /* what code objects have for it in the ELF header's e_flags */
     unsigned capabilities; /* enum target_capability bits */
     unsigned wave_size;    /* native */
     bool other_wave;       /* the other of 32 and 64 can be chosen */
@@ -116,8 +125,8 @@ const struct target *target_at(size_t index);
 
 /* The row of a bare processor name, or null. */
 const struct target *target_named(const char *name);
-/* The row of an EF_AMDGPU_MACH value, or null. */
-const struct target *target_of_machine(unsigned elf_machine);
+/* The row of a vendor's elf_machine, or null. */
+const struct target *target_of_machine(unsigned vendor, unsigned elf_machine);
 
 /* QUERN_E_TARGET names the text, what is wrong with it, and the nearest known target. */
 quern_status target_parse(const char *text, struct target_id *id);

@@ -36,7 +36,8 @@ def names_of(file, pattern, prefix=""):
 
 @pytest.mark.skipif(SANITIZED, reason="the worker is the same")
 def test_refused_calls_are_named(quern, tmp_path):
-    functions = names_of("worker_hiprtc.c", r'"(hiprtc[A-Z]\w+)"\}')
+    functions = names_of("worker_rtc.c", r'&rtc\.\w+, "(\w+)"\}', "hiprtc")
+    functions += ["hiprtcGetCode", "hiprtcGetCodeSize"]
     functions += names_of("worker_comgr.c", r'&comgr\.\w+, "(\w+)"\}', "amd_comgr_")
     assert len(functions) > 20
     source = tmp_path / "hostile.c"

@@ -321,13 +321,14 @@ int t_world_make(void **state)
     w.directory = t_temp_dir();
     snprintf(w.root, sizeof w.root, "%s/root", w.directory);
     snprintf(path, sizeof path, "%s/lib", w.root);
-    if (mkdir(w.root, 0700) || mkdir(path, 0700) || toolchain_find(NULL, &t) != QUERN_OK)
+    if (mkdir(w.root, 0700) || mkdir(path, 0700) ||
+        toolchain_find(VENDOR_AMD, NULL, &t) != QUERN_OK)
         return -1;
     snprintf(path, sizeof path, "%s/lib/libhiprtc.so.6", w.root);
-    if (symlink(t.hiprtc, path))
+    if (symlink(t.library[LIBRARY_COMPILER], path))
         return -1;
     snprintf(path, sizeof path, "%s/lib/libamd_comgr.so.3", w.root);
-    if (symlink(t.comgr, path))
+    if (symlink(t.library[LIBRARY_DISASSEMBLER], path))
         return -1;
     w.descriptors = t_count_entries("/proc/self/fd");
     *idle_sign = 0;
@@ -351,7 +352,7 @@ int t_world_end(void **state)
 struct compiler *t_fake_open_path(const struct t_world *w, const char *worker)
 {
     const struct compiler_config config = {
-        .rocm_path = w->root, .worker_path = worker, .jobs = 1, .deadline_ms = FAKE_DEADLINE_MS};
+        .path = w->root, .worker_path = worker, .jobs = 1, .deadline_ms = FAKE_DEADLINE_MS};
     struct compiler *c = NULL;
 
     assert_int_equal(compiler_open(&config, &c), QUERN_OK);

@@ -481,7 +481,7 @@ static void test_refused_module(void **state)
 static void test_wrong_processor(void **state)
 {
     const struct t_object object = t_object(T_AXPY_GFX1201);
-    const struct device_hip_search search = {0};
+    const struct device_search search = {0};
     struct device_kernel *kernel;
     struct object parsed;
     struct device *d;
@@ -492,7 +492,7 @@ static void test_wrong_processor(void **state)
     fakehip_take_any_object(true);
     HIP(hipModuleLoadData(&module, object.bytes));
     HIP(hipModuleUnload(module));
-    assert_int_equal(device_hip_open(&search, 0, &d), QUERN_OK);
+    assert_int_equal(driver_amd.open(&search, 0, &d), QUERN_OK);
     const unsigned long loads = fakehip_calls("hipModuleLoadData");
     assert_int_equal(d->functions->load(d, &parsed, "axpy", &kernel), QUERN_E_OBJECT);
     must_say("gfx1201");

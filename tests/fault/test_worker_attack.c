@@ -271,8 +271,8 @@ static void take_away(uint32_t call, uint32_t argument, uint32_t value, bool any
 static _Noreturn void attacker(struct scene *s, int supervisor, bool landlock, bool listener)
 {
     static char none[] = "";
-    struct worker_config config = {.hiprtc = none,
-                                   .comgr = none,
+    struct worker_config config = {.compiler = none,
+                                   .disassembler = none,
                                    .root = s->directory,
                                    .libraries = none,
                                    .temporary = s->directory};

@@ -112,7 +112,7 @@ static quern_status try_once(const struct t_world *w)
 
     snprintf(worker, sizeof worker, "%s/fake-good", w->directory);
     const struct compiler_config config = {
-        .rocm_path = w->root, .worker_path = worker, .jobs = 1, .deadline_ms = 5000};
+        .path = w->root, .worker_path = worker, .jobs = 1, .deadline_ms = 5000};
     quern_status status = compiler_open(&config, &c);
     if (status == QUERN_OK) {
         status = compiler_targets(c, &text);
@@ -265,7 +265,7 @@ static void a_host_that_was_held_up_reads_the_last_words(void **state)
     compiler_close(t_fake_open(world, "report-late"));
     snprintf(worker, sizeof worker, "%s/fake-report-late", world->directory);
     const struct compiler_config config = {
-        .rocm_path = world->root, .worker_path = worker, .jobs = 1, .deadline_ms = 1000000000};
+        .path = world->root, .worker_path = worker, .jobs = 1, .deadline_ms = 1000000000};
     assert_int_equal(compiler_open(&config, &c), QUERN_OK);
     real = os;
     os.poll = late_poll;

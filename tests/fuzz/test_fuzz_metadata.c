@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Metadata notes of any bytes: refused, or as metadata.h promises. */
-#include "object/metadata.h"
+#include "object/amdgpu/metadata.h"
 #include "t_fuzz.h"
 
 static void check_text(const uint8_t *data, size_t size, const struct msgpack_text *t)

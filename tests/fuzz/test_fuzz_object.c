@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Code objects and offload bundles of any bytes: refused, or as object.h promises. */
-#include "object/offload_bundle.h"
+#include "object/amdgpu/offload_bundle.h"
 #include "object/object.h"
 #include "t_fuzz.h"
 

@@ -12,9 +12,13 @@ static void serve_bytes(const void *bytes, size_t size)
 {
     static char none[] = "/nonexistent";
     const struct worker_config config = {.refused = (char[]){""},
-                                         .hiprtc = none,
-                                         .comgr = none,
+                                         .prefix = none,
+                                         .code = none,
+                                         .target = none,
+                                         .file = none,
+                                         .compiler = none,
                                          .builtins = none,
+                                         .disassembler = none,
                                          .root = none,
                                          .libraries = none,
                                          .temporary = none};

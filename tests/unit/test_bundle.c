@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "object/le.h"
 #include "object/md5.h"
-#include "object/offload_bundle.h"
+#include "object/amdgpu/offload_bundle.h"
 #include "t_objects.h"
 
 #include <quern/tool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The metadata note of a code object: made-up ones, complete, incomplete and hostile. */
 #include "base/str.h"
-#include "object/metadata.h"
+#include "object/amdgpu/metadata.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -17,7 +17,7 @@ static void test_every_row_is_whole(void **state)
     for (size_t i = 0; i < target_count(); i++) {
         const struct target *const t = target_at(i);
         assert_ptr_equal(target_named(t->name), t);
-        assert_ptr_equal(target_of_machine(t->elf_machine), t);
+        assert_ptr_equal(target_of_machine(t->vendor, t->elf_machine), t);
         assert_true(t->family && t->part && t->cus && t->clock_ghz > 0.5 && t->bandwidth_gbs > 50);
         assert_true(t->wave_size == 32 || t->wave_size == 64);
         assert_true(t->vgprs >= 256 && t->vgprs % t->vgpr_granule == 0 && t->lds_bytes >= 65536);
@@ -33,7 +33,7 @@ static void test_every_row_is_whole(void **state)
     }
     assert_null(target_at(target_count()));
     assert_null(target_named("gfx9999"));
-    assert_null(target_of_machine(0xff));
+    assert_null(target_of_machine(VENDOR_AMD, 0xff));
 }
 
 static void test_ids(void **state)

@@ -26,10 +26,10 @@ static void toolchain_is_found_and_named(void **state)
     const char *at;
 
     (void)state;
-    assert_int_equal(toolchain_find(NULL, &t), QUERN_OK);
-    assert_int_equal(access(t.hiprtc, R_OK), 0);
-    assert_int_equal(access(t.comgr, R_OK), 0);
-    assert_int_equal(strncmp(t.hiprtc, t.root, strlen(t.root)), 0);
+    assert_int_equal(toolchain_find(VENDOR_AMD, NULL, &t), QUERN_OK);
+    assert_int_equal(access(t.library[LIBRARY_COMPILER], R_OK), 0);
+    assert_int_equal(access(t.library[LIBRARY_DISASSEMBLER], R_OK), 0);
+    assert_int_equal(strncmp(t.library[LIBRARY_COMPILER], t.root, strlen(t.root)), 0);
     at = t.identity;
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
         assert_non_null(at = strstr(at, labels[i]));
@@ -49,20 +49,20 @@ static void toolchain_is_looked_for_in_the_given_root_only(void **state)
     struct toolchain usual, t;
 
     (void)state;
-    assert_int_equal(toolchain_find(NULL, &usual), QUERN_OK);
+    assert_int_equal(toolchain_find(VENDOR_AMD, NULL, &usual), QUERN_OK);
     snprintf(path, sizeof path, "%s/lib64", root);
     assert_int_equal(mkdir(path, 0700), 0);
     snprintf(path, sizeof path, "%s/lib64/libhiprtc.so.6", root);
-    assert_int_equal(symlink(usual.hiprtc, path), 0);
+    assert_int_equal(symlink(usual.library[LIBRARY_COMPILER], path), 0);
     /* hipRTC alone is none, and whoever named a root does not get another one's */
-    assert_int_equal(toolchain_find(root, &t), QUERN_E_TOOLCHAIN);
+    assert_int_equal(toolchain_find(VENDOR_AMD, root, &t), QUERN_E_TOOLCHAIN);
     assert_non_null(strstr(quern_last_error()->message, root));
     snprintf(path, sizeof path, "%s/lib64/libamd_comgr.so.3", root);
-    assert_int_equal(symlink(usual.comgr, path), 0);
-    assert_int_equal(toolchain_find(root, &t), QUERN_OK);
+    assert_int_equal(symlink(usual.library[LIBRARY_DISASSEMBLER], path), 0);
+    assert_int_equal(toolchain_find(VENDOR_AMD, root, &t), QUERN_OK);
     assert_non_null(real = realpath(root, NULL));
     assert_string_equal(t.root, real);
-    assert_string_equal(t.comgr + strlen(real), "/lib64/libamd_comgr.so.3");
+    assert_string_equal(t.library[LIBRARY_DISASSEMBLER] + strlen(real), "/lib64/libamd_comgr.so.3");
     assert_string_equal(t.loader, "");
     /* the same libraries by another path, but no built-ins: not the same toolchain */
     assert_non_null(strstr(t.identity, "builtins:-"));

@@ -188,7 +188,7 @@ int timing_open(const struct quern_options *library, quern_ctx **ctx,
         e = quern_ctx_device(*ctx, device);
     if (e)
         return fail_status(e, NULL);
-    if (device->kind != QUERN_DEVICE_HIP)
+    if (device->kind == QUERN_DEVICE_SIM)
         return misuse("the device is a software GPU, whose time says nothing; 'quern explain' "
                       "gives the model's cost, and --device hip measures a GPU");
     return EXIT_OK;

@@ -4,7 +4,7 @@
 #ifndef QUERN_OBJECT_METADATA_H
 #define QUERN_OBJECT_METADATA_H
 
-#include "object/msgpack.h"
+#include "object/amdgpu/msgpack.h"
 #include "object/object.h"
 
 #define METADATA_NOTE_OWNER "AMDGPU"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "object/msgpack.h"
+#include "object/amdgpu/msgpack.h"
 
 #include <string.h>
 

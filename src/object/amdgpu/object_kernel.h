@@ -4,7 +4,7 @@
 #define QUERN_OBJECT_OBJECT_KERNEL_H
 
 #include "object/elf.h"
-#include "object/metadata.h"
+#include "object/amdgpu/metadata.h"
 #include "object/object.h"
 
 /* Symbols by name: the table that a loader goes by, sorted by hash. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "object/metadata.h"
+#include "object/amdgpu/metadata.h"
 #include "base/os.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "object/object_kernel.h"
+#include "object/amdgpu/object_kernel.h"
 #include "base/hash.h"
 #include "base/os.h"
 #include "object/le.h"

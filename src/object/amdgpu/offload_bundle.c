@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include "object/offload_bundle.h"
+#include "object/amdgpu/offload_bundle.h"
 #include "base/extensible.h"
 #include "base/os.h"
+#include "object/elf.h"
 #include "object/le.h"
 #include "object/md5.h"
 
@@ -268,13 +269,7 @@ static quern_status read_row(struct reader *r, const uint8_t *p, uint64_t size)
     }
 }
 
-enum {
-    ELF_HEADER_BYTES = 64,
-    ELF_SECTION_BYTES = 64,
-    ELF_NOBITS = 8,
-    ELF_EM_AMDGPU = 224,
-    ELF_SHN_XINDEX = 0xffff
-};
+enum { ELF_HEADER_BYTES = 64, ELF_SECTION_BYTES = 64, ELF_NOBITS = 8, ELF_SHN_XINDEX = 0xffff };
 #define ELF_MAGIC   "\177ELF\2\1" /* 64 bits, little-endian */
 #define FATBIN_NAME ".hip_fatbin"
 
@@ -293,7 +288,7 @@ static quern_status read_host(struct reader *r, const uint8_t *p, uint64_t size)
 
     FAIL_IF(size < ELF_HEADER_BYTES, QUERN_E_OBJECT,
             "%" PRIu64 " bytes are too few for an ELF header of %d", size, ELF_HEADER_BYTES);
-    FAIL_IF(le16(p + 18) == ELF_EM_AMDGPU, QUERN_E_OBJECT,
+    FAIL_IF(elf_machine(p, size) == ELF_EM_AMDGPU, QUERN_E_OBJECT,
             "a code object for a GPU, not a bundle of them");
     const uint64_t table = le64(p + 40);
     FAIL_IF(table < ELF_HEADER_BYTES || table > size || size - table < ELF_SECTION_BYTES ||

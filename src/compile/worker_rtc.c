@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/* Compiling, by a library with the interface that hipRTC and NVRTC share, met by dlopen. Its few
+ * declarations are repeated here, because a machine that builds quern need not have its headers. */
+#include "compile/worker.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct rtc_program *rtc_program;
+
+static struct {
+    void *library;
+    int (*version)(int *, int *);
+    const char *(*error_string)(int);
+    int (*create)(rtc_program *, const char *, const char *, int, const char *const *,
+                  const char *const *);
+    int (*compile)(rtc_program, int, const char *const *);
+    int (*destroy)(rtc_program *);
+    int (*log_size)(rtc_program, size_t *);
+    int (*log)(rtc_program, char *);
+    int (*code_size)(rtc_program, size_t *);
+    int (*code)(rtc_program, char *);
+} rtc;
+
+/* Function `name` of the compiler, whose names all begin with its prefix. */
+static bool find_function(const struct worker_config *config, void *library, const char *name,
+                          void **function, struct reply *reply)
+{
+    char symbol[128];
+
+    snprintf(symbol, sizeof symbol, "%s%s", config->prefix, name);
+    *function = dlsym(library, symbol);
+    if (!*function)
+        reply_unable(reply, "%s has no %s", config->compiler, symbol);
+    return *function != NULL;
+}
+
+/* hipRTC opens comgr and its built-ins by bare name, which finds what is loaded already: so those
+ * of this toolchain come first, wherever the loader would have looked. */
+static void *load_libraries(const struct worker_config *config, struct reply *reply)
+{
+    const char *failed = config->disassembler;
+    void *library = NULL;
+
+    if (!*failed || dlopen(failed, RTLD_NOW)) {
+        if (*config->builtins)
+            dlopen(config->builtins, RTLD_NOW); /* only used when the built-in headers are */
+        failed = config->compiler;
+        library = dlopen(failed, RTLD_NOW);
+    }
+    if (!library)
+        reply_unable(reply, "cannot load %s: %s", failed, dlerror());
+    return library;
+}
+
+static bool load(const struct worker_config *config, struct reply *reply)
+{
+    char size_name[64], code_name[64];
+    const struct {
+        void **function;
+        const char *name;
+    } needed[] = {{(void **)&rtc.version, "Version"},
+                  {(void **)&rtc.error_string, "GetErrorString"},
+                  {(void **)&rtc.create, "CreateProgram"},
+                  {(void **)&rtc.compile, "CompileProgram"},
+                  {(void **)&rtc.destroy, "DestroyProgram"},
+                  {(void **)&rtc.log_size, "GetProgramLogSize"},
+                  {(void **)&rtc.log, "GetProgramLog"},
+                  {(void **)&rtc.code_size, size_name},
+                  {(void **)&rtc.code, code_name}};
+
+    if (rtc.library)
+        return true;
+    snprintf(size_name, sizeof size_name, "Get%sSize", config->code);
+    snprintf(code_name, sizeof code_name, "Get%s", config->code);
+    void *const library = load_libraries(config, reply);
+    if (!library)
+        return false;
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (!find_function(config, library, needed[i].name, needed[i].function, reply))
+            return false;
+    rtc.library = library;
+    return true;
+}
+
+bool rtc_version(const struct worker_config *config, struct reply *reply)
+{
+    char text[64];
+    int major = 0, minor = 0;
+
+    if (!load(config, reply))
+        return false;
+    rtc.version(&major, &minor);
+    snprintf(text, sizeof text, "%s interface %d.%d", config->prefix, major, minor);
+    fields_add_raw(&reply->data, text, strlen(text));
+    return true;
+}
+
+/* Compilers name the source by its path, DIRECTORY/comgr-XXXXXX/input/quern.hip, which is another
+ * each time: the path is cut out, so that the same source has the same log. */
+static void strip_paths(char *log, const char *directory)
+{
+    const size_t n = strlen(directory);
+    char *to = log;
+
+    for (const char *from = log; *from;) {
+        const char *const input = strncmp(from, directory, n) ? NULL : strstr(from, "/input/");
+        if (input && (size_t)(input - from) < n + 32)
+            from = input + strlen("/input/");
+        else
+            *to++ = *from++;
+    }
+    *to = 0;
+}
+
+static void fetch_log(const struct worker_config *config, rtc_program program, struct reply *reply)
+{
+    size_t n = 0;
+
+    if (rtc.log_size(program, &n) || n <= 1)
+        return;
+    char *const log = calloc(1, n + 1);
+    if (log && !rtc.log(program, log)) {
+        strip_paths(log, config->temporary);
+        fields_add_raw(&reply->message, log, strlen(log));
+    }
+    free(log);
+}
+
+static void fetch_code(rtc_program program, struct reply *reply)
+{
+    size_t n = 0;
+    int error = rtc.code_size(program, &n);
+
+    char *const code = error ? NULL : malloc(n ? n : 1);
+    if (code && !(error = rtc.code(program, code))) {
+        reply->outcome = REPLY_DONE;
+        fields_add_raw(&reply->data, code, n);
+    } else {
+        reply_unable(reply, "the compiler gives no code: %s",
+                     error ? rtc.error_string(error) : "out of memory");
+    }
+    free(code);
+}
+
+/* Splits lines in place. Returns their number; at most `max` go into `line`. */
+static int split_lines(char *text, const char **line, int max)
+{
+    int count = 0;
+
+    for (char *save = NULL, *at = strtok_r(text, "\n", &save); at; at = strtok_r(NULL, "\n", &save))
+        if (count++ < max)
+            line[count - 1] = at;
+    return count;
+}
+
+#define OPTIONS_MAX 256
+
+void job_compile(const struct worker_config *config, struct field_reader *request,
+                 struct reply *reply)
+{
+    char *const processor = field_text(request);
+    char *const options = field_text(request);
+    char *const source = field_text(request);
+    const char *list[OPTIONS_MAX + 1];
+    char target[128];
+    rtc_program program = NULL;
+    int error = 0;
+
+    snprintf(target, sizeof target, "%s%s", config->target, processor);
+    list[0] = target;
+    const int first = *config->target != 0, count = split_lines(options, list + first, OPTIONS_MAX);
+    if (!fields_done(request))
+        reply_unable(reply, "the request cannot be read");
+    else if (count > OPTIONS_MAX)
+        reply_unable(reply, "%d compiler options; at most %d are possible", count, OPTIONS_MAX);
+    else if (load(config, reply)) {
+        error = rtc.create(&program, source, config->file, 0, NULL, NULL);
+        if (!error) {
+            error = rtc.compile(program, first + count, list);
+            fetch_log(config, program, reply);
+        }
+        if (!error) {
+            fetch_code(program, reply);
+        } else {
+            if (!reply->message.size)
+                fields_add_raw(&reply->message, rtc.error_string(error),
+                               strlen(rtc.error_string(error)));
+            reply->outcome = REPLY_REJECTED;
+        }
+        if (program)
+            rtc.destroy(&program);
+    }
+    free(processor);
+    free(options);
+    free(source);
+}
