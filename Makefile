@@ -204,7 +204,7 @@ $(HIP_EXAMPLES:%=$(B)/examples/%): EXAMPLE_LIB = $(FAKEHIP)
 # ---- tests --------------------------------------------------------------------------------------
 # tests/unit, tests/sim, tests/fault and tests/fuzz: one cmocka program a file, TAP on stdout.
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/fault/test_*.c \
-              tests/fuzz/test_*.c)
+              tests/fuzz/test_*.c tests/vendor/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 # bench_hip.c runs on fakehip, below
 BENCH_BIN := $(filter-out %/bench_hip,$(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c)))
@@ -232,6 +232,15 @@ $(TEST_BIN) $(BENCH_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/li
 # Functions whose calls between files of the library the test counts.
 $(B)/tests/unit/test_once: WRAPPED = object_parse gen_outline gen_source plan_make_up_to \
                                      plan_make_tuned problem_normalise quern_problem_text
+
+# tests/vendor: a vendor that is made up, and its compiler. That is never sanitized: the worker loads
+# it.
+VENDOR_OBJ := $(patsubst %.c,$(B)/%.o,$(filter-out %_compiler.c,$(wildcard tests/vendor/mill_*.c)))
+$(B)/tests/vendor/libmillrtc.so: tests/vendor/mill_compiler.c tests/vendor/mill.h
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) -Wno-missing-prototypes -shared -fPIC -o $@ $<
+$(B)/tests/vendor/test_vendor: $(VENDOR_OBJ) $(B)/tests/vendor/libmillrtc.so
 
 # tests/fakehip: a HIP runtime whose GPUs are software GPUs, made from the real headers, and the
 # programs that run on it. They find it on their run path, as hosts find the real one.

@@ -102,8 +102,8 @@ static quern_status slices_of(const struct kernel_set *set, int64_t m, int64_t l
             "lda is %" PRId64 "; the kernels of this op take rows of A at most %d elements apart",
             lda, PLAN_TILE_LDA_MAX);
     FAIL_IF(slices->slices > slices->plan->slices_max, QUERN_E_ARGUMENT,
-            "m is %" PRId64 "; one launch takes at most %" PRId64 " rows (HIP's limit of the grid)",
-            m, slices->plan->slices_max * slices->plan->m_tile);
+            "m is %" PRId64 "; one launch takes at most %" PRId64 " rows (the limit of a grid)", m,
+            slices->plan->slices_max * slices->plan->m_tile);
     return QUERN_OK;
 }
 

@@ -3,7 +3,7 @@
  * Families of kernels: a family is one table of facts, functions and rows, in a file of its own,
  * and all that is family-specific in choosing, generating and explaining a kernel is behind it. A
  * new family is its file, its shape in shape.h, its template, and a line in the list of its vendor
- * (families_amd.c). All functions are pure.
+ * below. All functions are pure.
  */
 #ifndef QUERN_PLAN_FAMILY_H
 #define QUERN_PLAN_FAMILY_H
@@ -46,8 +46,13 @@ struct family {
     bool larger_may_win;
 };
 
-extern const struct family family_dequant, family_simt_w4, family_simt_int4, family_simt_skinny,
-    family_mma_w4, family_mma_int4, family_mma_tile;
+/* Those for AMD's GPUs. No two of the same units take the same problem. */
+#define FAMILIES_AMD(X)                                                                            \
+    X(dequant) X(simt_w4) X(simt_int4) X(simt_skinny) X(mma_w4) X(mma_int4) X(mma_tile)
+
+#define FAMILY(name) extern const struct family family_##name;
+FAMILIES_AMD(FAMILY)
+#undef FAMILY
 
 /* The families of a vendor, by enum vendor, each list ended by null; null ends all (families.c). */
 extern const struct family *const *const families[];

@@ -48,7 +48,7 @@ static quern_status limit(struct plan *p)
     p->slices_max = p->slices_first ? x : PLAN_GRID_Y_MAX;
     FAIL_IF(groups > (p->slices_first ? PLAN_GRID_Y_MAX : x), QUERN_E_DECLINED,
             "n=%" PRId64 " k=%" PRId64 " takes %" PRId64
-            " workgroups; HIP launches fewer than 2^32 work-items along an axis",
+            " workgroups; a launch has fewer than 2^32 work-items along an axis",
             p->problem.n, p->problem.k, groups);
     return QUERN_OK;
 }

@@ -133,12 +133,7 @@ struct plan {
     enum plan_choice choice;
     struct plan_estimate estimate;
     union { /* of `family`, and no other */
-        struct simt_w4_shape simt_w4;
-        struct simt_int4_shape simt_int4;
-        struct simt_skinny_shape skinny;
-        struct matrix_shape matrix; /* of mma_w4 and mma_int4 */
-        struct mma_tile_shape tile;
-        struct dequant_shape dequant;
+        PLAN_SHAPES
     };
 };
 

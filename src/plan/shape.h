@@ -104,4 +104,13 @@ struct dequant_shape {
     enum plan_fp8 fp8; /* 0: the weights are not fp8 */
 };
 
+/* The shapes of all families, as members of struct plan, which has that of its family alone. */
+#define PLAN_SHAPES                                                                                \
+    struct simt_w4_shape simt_w4;                                                                  \
+    struct simt_int4_shape simt_int4;                                                              \
+    struct simt_skinny_shape skinny;                                                               \
+    struct matrix_shape matrix;                                                                    \
+    struct mma_tile_shape tile;                                                                    \
+    struct dequant_shape dequant;
+
 #endif

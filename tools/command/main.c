@@ -18,7 +18,7 @@ static const struct verb verbs[] = {
     {"run", "quern run", verb_run, "run a layer on files of operands"},
     {"sim", "quern sim", verb_sim, "run a launch plan on the software GPU"},
     {"profile", "quern profile", verb_profile, "count and model what kernels do"},
-    {"source", "quern source", verb_source, "print a kernel's HIP source"},
+    {"source", "quern source", verb_source, "print a kernel's source"},
     {"inspect", "quern inspect", verb_inspect, "show what a code object or launch plan holds"},
     {"lint", "quern lint", verb_lint, "scan a code object for hazards and missing waits"},
     {"explain", "quern explain", verb_explain, "say which kernel serves a layer, and why"},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quern source: the HIP text of a kernel, as the compiler gets it. */
+/* quern source: the text of a kernel, as the compiler gets it. */
 #include "files/json_file.h"
 #include "command/options.h"
 
@@ -35,7 +35,7 @@ int verb_source(int argc, char **argv)
 {
     static const struct usage usage = {
         "--target GFX --m M PROBLEM",
-        "Prints the HIP source of the kernel that serves M rows of PROBLEM. Needs no compiler.\n"};
+        "Prints the source of the kernel that serves M rows of PROBLEM. Needs no compiler.\n"};
     struct common common;
     struct m_set set = {0};
     const struct flag flags[] = {{"m", FLAG_M, &set, "M", "rows of A"}, {0}};
