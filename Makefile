@@ -233,8 +233,7 @@ $(TEST_BIN) $(BENCH_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/li
 $(B)/tests/unit/test_once: WRAPPED = object_parse gen_outline gen_source plan_make_up_to \
                                      plan_make_tuned problem_normalise quern_problem_text
 
-# tests/vendor: a vendor that is made up, and its compiler. That is never sanitized: the worker loads
-# it.
+# tests/vendor: a vendor that is made up, and its compiler, which the worker loads: never sanitized.
 VENDOR_OBJ := $(patsubst %.c,$(B)/%.o,$(filter-out %_compiler.c,$(wildcard tests/vendor/mill_*.c)))
 $(B)/tests/vendor/libmillrtc.so: tests/vendor/mill_compiler.c tests/vendor/mill.h
 	@mkdir -p $(@D)
@@ -286,7 +285,8 @@ tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) fakehip $(FAKEHIP_BIN)
 # that reach new code to build/fuzz/corpus. FUZZ: which targets, of tests/fuzz/test_fuzz_*.c.
 FUZZ      ?= $(patsubst tests/fuzz/test_fuzz_%.c,%,$(wildcard tests/fuzz/test_fuzz_*.c))
 FUZZ_SECONDS ?= 60
-FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c src/object/*/*.c) \
+FUZZ_SRC  := $(wildcard src/base/*.c src/target/*.c src/problem/*.c src/object/*.c) \
+             $(wildcard src/object/*/*.c) \
              src/store/entry.c src/store/pack.c $(wildcard src/sim/decode/*.c) src/plan/tuning.c \
              src/compile/process.c src/compile/compiler.c src/compile/pool.c
 FUZZCC    := clang $(STD) -DFUZZING -DFUZZ_WORKER='"build/release/libexec/quern/quern-worker"' \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The compiler, out of process: a pool of workers that load a vendor's compiler and disassembler, so
- * that nothing those libraries do (abort, exit, crash, hang) reaches the host. One job is in flight per worker;
- * callers block until a worker is free, so that as many threads as there are workers compile at
- * once.
+ * The compiler, out of process: a pool of workers that load a vendor's compiler and disassembler,
+ * so that nothing those libraries do (abort, exit, crash, hang) reaches the host. One job is in
+ * flight per worker; callers block until a worker is free, so that as many threads as there are
+ * workers compile at once.
  */
 #ifndef QUERN_COMPILE_COMPILE_H
 #define QUERN_COMPILE_COMPILE_H
@@ -54,7 +54,8 @@ struct toolchain {
 quern_status toolchain_find(unsigned vendor, const char *path, struct toolchain *toolchain);
 /* The option of a context that such a `path` is, "rocm_path"; null: there is none. */
 const char *toolchain_option(unsigned vendor);
-/* What a toolchain's identity calls a library, "hiprtc"; null where its kind has no such library. */
+/* What a toolchain's identity calls a library, "hiprtc"; null where its kind has no such library.
+ * */
 const char *toolchain_label(const struct toolchain *toolchain, enum toolchain_library library);
 
 /* Opens the process's pool, or takes a reference to it when the configuration is the same. No
@@ -92,9 +93,11 @@ void compile_result_free(struct compile_result *result);
 quern_status compiler_disassemble(void *compiler, const char *processor, const void *code,
                                   size_t size, quern_disassembly_fn emit, void *emit_user);
 
-/* The disassembler's list of processors, space-separated (malloc'ed), for `quern doctor` and tests. */
+/* The disassembler's list of processors, space-separated (malloc'ed), for `quern doctor` and tests.
+ * */
 quern_status compiler_targets(struct compiler *compiler, char **targets);
-/* The disassembler's reading of an object's metadata as YAML-like text (malloc'ed): the tests' oracle. */
+/* The disassembler's reading of an object's metadata as YAML-like text (malloc'ed): the tests'
+ * oracle. */
 quern_status compiler_metadata(struct compiler *compiler, const void *object, size_t size,
                                char **text);
 

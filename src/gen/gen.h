@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plan → source for the compiler of its target's vendor. Nothing else writes kernel text, and only integers and words of enumerations
- * are ever put into it. Pure functions: thread-safe, never block.
+ * Plan → source for the compiler of its target's vendor. Nothing else writes kernel text, and only
+ * integers and words of enumerations are ever put into it. Pure functions: thread-safe, never
+ * block.
  */
 #ifndef QUERN_GEN_GEN_H
 #define QUERN_GEN_GEN_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The files that a vendor's compiler makes, for whoever adds a vendor: what object.h needs of it. */
+/* The files that a vendor's compiler makes, for whoever adds a vendor: what object.h needs of it.
+ * */
 #ifndef QUERN_OBJECT_FORMAT_H
 #define QUERN_OBJECT_FORMAT_H
 

@@ -2,7 +2,8 @@
 /*
  * The rows that register Mill: all tables of the library that say what vendors and targets there
  * are, with one line more than src/target/vendors.def and a row more than src/target/rows.c. A
- * program that is linked with this file in front of the library has these in place of the library's.
+ * program that is linked with this file in front of the library has these in place of the
+ * library's.
  */
 #include "mill.h"
 
@@ -46,7 +47,7 @@ const struct target target_rows[] = {
 };
 const size_t target_row_count = 2;
 
-/* ---- The compiler: where it is ---------------------------------------------------------------- */
+/* ---- The compiler: where it is --------------------------------------------------------------- */
 
 static bool libraries_in(const char *directory, struct toolchain *t)
 {
@@ -79,7 +80,7 @@ static const struct compiler_kind compiler_mill = {
     .roots = roots,
 };
 
-/* ---- The five tables -------------------------------------------------------------------------- */
+/* ---- The five tables ------------------------------------------------------------------------- */
 
 extern const struct object_format object_mill;
 extern const struct device_driver driver_mill;
