@@ -8,7 +8,7 @@
 
 #include "object/elf.h"
 #include "object/le.h"
-#include "object/metadata.h"
+#include "object/amdgpu/metadata.h"
 #include "t_objects.h"
 
 #include <string.h>
