@@ -238,7 +238,8 @@ VENDOR_OBJ := $(patsubst %.c,$(B)/%.o,$(filter-out %_compiler.c,$(wildcard tests
 $(B)/tests/vendor/libmillrtc.so: tests/vendor/mill_compiler.c tests/vendor/mill.h
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) -Wno-missing-prototypes -shared -fPIC -o $@ $<
+	$(Q)$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) -Wno-missing-prototypes -shared -fPIC \
+	    -o $@ $<
 $(B)/tests/vendor/test_vendor: $(VENDOR_OBJ) $(B)/tests/vendor/libmillrtc.so
 
 # tests/fakehip: a HIP runtime whose GPUs are software GPUs, made from the real headers, and the
