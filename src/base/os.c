@@ -3,13 +3,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* open, openat and fcntl are variadic: they need a function of a fixed type to stand in the table.
@@ -26,10 +30,48 @@ static int os_fcntl(int fd, int command, long argument)
 {
     return fcntl(fd, command, argument);
 }
-/* glibc declares its first parameter as an enumeration */
-static int os_getrlimit(int resource, struct rlimit *limit)
+/* A process may have a limit on the size of files (RLIMIT_FSIZE). A call that goes beyond it fails
+ * with EFBIG, and raises SIGXFSZ in the thread that made it, which ends a host that has no handler.
+ * So the signal is held back during such a call, and taken away if it came. */
+struct held {
+    sigset_t signal, before, pending;
+};
+
+static void hold(struct held *h)
 {
-    return getrlimit(resource, limit);
+    sigemptyset(&h->signal);
+    sigaddset(&h->signal, SIGXFSZ);
+    sigpending(&h->pending);
+    pthread_sigmask(SIG_BLOCK, &h->signal, &h->before);
+}
+
+static void let_go(const struct held *h, bool failed)
+{
+    const int error = errno;
+
+    if (failed && error == EFBIG && !sigismember(&h->pending, SIGXFSZ))
+        sigtimedwait(&h->signal, NULL, &(struct timespec){0});
+    pthread_sigmask(SIG_SETMASK, &h->before, NULL);
+    errno = error;
+}
+
+static ssize_t os_write(int fd, const void *bytes, size_t size)
+{
+    struct held h;
+
+    hold(&h);
+    const ssize_t n = write(fd, bytes, size);
+    let_go(&h, n < 0);
+    return n;
+}
+static int os_ftruncate(int fd, off_t size)
+{
+    struct held h;
+
+    hold(&h);
+    const int result = ftruncate(fd, size);
+    let_go(&h, result < 0);
+    return result;
 }
 /* The C library's clone by its other name. ThreadSanitizer puts its own in front of the usual one,
  * which takes the child for a fork: with memory shared, it is the host's state that it then
@@ -56,7 +98,7 @@ struct os os = {
     .close = close,
     .read = read,
     .pread = pread,
-    .write = write,
+    .write = os_write,
     .fsync = fsync,
     .fstat = fstat,
     .fstatat = fstatat,
@@ -76,9 +118,8 @@ struct os os = {
     .faccessat = faccessat,
     .fchmod = fchmod,
     .fchmodat = fchmodat,
-    .ftruncate = ftruncate,
+    .ftruncate = os_ftruncate,
     .realpath = realpath,
-    .getrlimit = os_getrlimit,
     .getpwuid_r = getpwuid_r,
     .geteuid = geteuid,
     .getegid = getegid,

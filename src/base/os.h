@@ -13,7 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -54,7 +53,6 @@ struct os {
     int (*fchmodat)(int, const char *, mode_t, int);
     int (*ftruncate)(int, off_t);
     char *(*realpath)(const char *, char *);
-    int (*getrlimit)(int, struct rlimit *);
     int (*getpwuid_r)(uid_t, struct passwd *, char *, size_t, struct passwd **);
     uid_t (*geteuid)(void);
     gid_t (*getegid)(void);

@@ -112,11 +112,6 @@ static int publish_named(int directory, const char *name, mode_t mode, const voi
 
 int store_publish(int directory, const char *name, mode_t mode, const void *bytes, size_t size)
 {
-    struct rlimit limit;
-
-    /* writing past this limit would raise SIGXFSZ, which ends the process */
-    if (os.getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size)
-        return -EFBIG;
     const int result = publish_unnamed(directory, name, mode, bytes, size);
     return result == UNSUPPORTED ? publish_named(directory, name, mode, bytes, size) : result;
 }

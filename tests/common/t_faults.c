@@ -170,10 +170,6 @@ static char *f_realpath(const char *p, char *r)
 {
     return fails() ? NULL : t_faults.real.realpath(p, r);
 }
-static int f_getrlimit(int r, struct rlimit *l)
-{
-    return fails() ? -1 : t_faults.real.getrlimit(r, l);
-}
 static int f_clock_gettime(clockid_t c, struct timespec *t)
 {
     return fails() ? -1 : t_faults.real.clock_gettime(c, t);
@@ -218,7 +214,6 @@ void t_faults_on(unsigned fail_at, int error, bool for_ever)
     os.futimens = f_futimens;
     os.getpwuid_r = f_getpwuid_r;
     os.getrandom = f_getrandom;
-    os.getrlimit = f_getrlimit;
     os.linkat = f_linkat;
     os.malloc = f_malloc;
     os.mkdirat = f_mkdirat;

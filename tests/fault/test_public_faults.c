@@ -23,10 +23,14 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -662,10 +666,51 @@ static void every_call_of_every_function_may_fail(void **state)
     assert_true(failed > runs / 10 * 8);
 }
 
+/* Under a limit on the size of files (RLIMIT_FSIZE) what is written fails, and nothing more: the
+ * signal that comes with it would end the host. In a child, which would be that host. */
+static void no_limit_of_file_size_ends_a_host(void **state)
+{
+    struct scene *const c = *state;
+    static char full[200 << 10];
+    char record[PATH_MAX];
+
+    snprintf(record, sizeof record, "%s/noted", c->directory);
+    memset(full, '\n', sizeof full);
+    t_write_file(record, full, sizeof full); /* beyond any of the limits already */
+    for (size_t i = 0; i < 3 * COUNT(calls); i++) {
+        const struct call *const call = &calls[i / 3];
+        const struct rlimit limit = {(const rlim_t[]){0, 1, 100 << 10}[i % 3], RLIM_INFINITY};
+        int status;
+        setenv("QUERN_RECORD", record, 1);
+        prepare(c, call);
+        fflush(NULL);
+        const pid_t child = fork();
+        if (child == 0) {
+            sigset_t pending;
+            setrlimit(RLIMIT_FSIZE, &limit);
+            const quern_status first = call->run(c);
+            const bool said = first == QUERN_OK || quern_last_error()->message[0];
+            setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+            sigpending(&pending);
+            _exit(!said || first == QUERN_E_INTERNAL || sigismember(&pending, SIGXFSZ) ||
+                  (call->opens && call->run(c) != QUERN_OK));
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (status)
+            fail_msg("%s, files of %d bytes: %s %d", call->name, (int)limit.rlim_cur,
+                     WIFSIGNALED(status) ? "signal" : "exit",
+                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        unsetenv("QUERN_RECORD");
+        quern_close(c->ctx);
+        c->ctx = NULL;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_call_of_every_function_may_fail, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_limit_of_file_size_ends_a_host, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

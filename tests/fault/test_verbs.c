@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -128,6 +129,9 @@ static void release(char *argv[WORDS + 2])
         free(argv[i]);
 }
 
+/* Of the files that a verb writes, its output among them. */
+static rlim_t size_limit = RLIM_INFINITY;
+
 static int run(const char *const words[WORDS])
 {
     char *argv[WORDS + 2];
@@ -140,6 +144,12 @@ static int run(const char *const words[WORDS])
         const int null = open("/dev/null", O_RDWR);
         for (int fd = 0; fd < 3; fd++)
             dup2(null, fd);
+        if (size_limit != RLIM_INFINITY) {
+            char path[PATH_MAX];
+            snprintf(path, sizeof path, "%s/printed", directory);
+            dup2(open(path, O_CREAT | O_TRUNC | O_RDWR, 0600), 1);
+            setrlimit(RLIMIT_FSIZE, &(struct rlimit){size_limit, RLIM_INFINITY});
+        }
         execv(argv[0], argv);
         _exit(127);
     }
@@ -390,6 +400,27 @@ static void verbs_end_well_whatever_fails(void **state)
 
 /* SIGTERM at every system call of a verb that makes a directory and files in it: what is left is
  * whole, and there is nothing beside it. */
+/* A limit on the size of files is an error like any other; its signal ends nothing. */
+static void a_limit_of_file_size_is_an_error(void **state)
+{
+    static const rlim_t limits[] = {0, 1, 100 << 10};
+    int failed = 0;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(verbs) * COUNT(limits); i++) {
+        const struct verb *const v = &verbs[i / COUNT(limits)];
+        make_room(v);
+        size_limit = limits[i % COUNT(limits)];
+        const int status = run(v->words);
+        size_limit = RLIM_INFINITY;
+        failed += status != 0;
+        if (status < 0 || status > 3)
+            fail_msg("quern %s, files of %d bytes: status %d", v->words[0],
+                     (int)limits[i % COUNT(limits)], status);
+    }
+    assert_true(failed >= (int)COUNT(verbs)); /* there is no room for what they print */
+}
+
 static void a_termination_leaves_no_scraps(void **state)
 {
     static const char *const words[WORDS] = {"quantize", "wq=nf4 n=64 k=64 a=f16", "w=@/w", "--out",
@@ -494,6 +525,7 @@ static void a_kill_leaves_the_cache_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_limit_of_file_size_is_an_error, setup, teardown),
         cmocka_unit_test_setup_teardown(a_termination_leaves_no_scraps, setup, teardown),
         cmocka_unit_test_setup_teardown(a_kill_leaves_the_cache_whole, setup, teardown),
         cmocka_unit_test(verbs_end_well_whatever_fails),

@@ -2,6 +2,7 @@
 /* The quern command: finds the verb and hands over. */
 #include "command/command.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +66,7 @@ static int unknown_verb(const char *name)
 
 int main(int argc, char **argv)
 {
+    signal(SIGXFSZ, SIG_IGN); /* a file beyond a limit is an error like any other */
     if (argc < 2)
         return misuse("which verb? 'quern --help' lists them");
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
