@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -124,6 +125,7 @@ struct os os = {
     .geteuid = geteuid,
     .getegid = getegid,
     .getgroups = getgroups,
+    .getgrouplist = getgrouplist,
     .socketpair = socketpair,
     .pipe2 = pipe2,
     .fcntl = os_fcntl,

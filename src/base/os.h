@@ -57,6 +57,7 @@ struct os {
     uid_t (*geteuid)(void);
     gid_t (*getegid)(void);
     int (*getgroups)(int, gid_t[]);
+    int (*getgrouplist)(const char *, gid_t, gid_t *, int *);
     /* processes and pipes */
     int (*socketpair)(int, int, int, int[2]);
     int (*pipe2)(int[2], int);

@@ -65,7 +65,7 @@ int directory_open_shared(int parent, const char *name, int flags, const struct 
 bool directory_trusts(const struct stat *st, const struct trust *trust)
 {
     if (trust && st->st_gid == trust->group && !(st->st_mode & S_IWOTH))
-        return true; /* only a member, or root, can give a file to the group */
+        return true; /* in a directory that directory_trust let by only members make files */
     return (st->st_uid == 0 || st->st_uid == os.geteuid()) && !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
@@ -280,6 +280,24 @@ static bool is_member(gid_t group)
     return member;
 }
 
+/* Whether a user is in the group, by the machine's list of users. */
+static bool user_is_member(uid_t user, gid_t group)
+{
+    struct passwd entry, *found = NULL;
+    char buffer[4096];
+    gid_t groups[256];
+    int count = sizeof groups / sizeof *groups;
+
+    if (os.getpwuid_r(user, &entry, buffer, sizeof buffer, &found) || !found)
+        return false;
+    if (os.getgrouplist(found->pw_name, found->pw_gid, groups, &count) < 0)
+        return false; /* of more groups than anybody has */
+    for (int i = 0; i < count; i++)
+        if (groups[i] == group)
+            return true;
+    return false;
+}
+
 quern_status directory_trust(const char *path, struct trust *trust)
 {
     const char *name;
@@ -306,6 +324,13 @@ quern_status directory_trust(const char *path, struct trust *trust)
             "cache directory %.400s has mode %04o; to be shared with group %u it must be writable "
             "by the group, by nobody else, and set-group-ID: chmod 2770 %.400s",
             path, st.st_mode & 07777, st.st_gid, path);
+    /* below a set-group-ID directory that everybody may write to, anybody makes directories of its
+     * group */
+    FAIL_IF(st.st_uid != 0 && st.st_uid != os.geteuid() && !user_is_member(st.st_uid, st.st_gid),
+            QUERN_E_CACHE,
+            "cache directory %.400s belongs to uid %u, who is no member of its group %u; to be "
+            "shared it must belong to a member or to root",
+            path, st.st_uid, st.st_gid);
     trust->group = st.st_gid;
     return QUERN_OK;
 }

@@ -36,7 +36,8 @@ quern_status directory_check(const char *path, bool write, const struct trust *t
 
 /*
  * For a cache that is shared: the directory must be there, of a group that this process is in, be
- * writable by it and by nobody else, and hand its group on to what is made in it (set-group-ID).
+ * writable by it and by nobody else, belong to a member of it or root, and hand its group on to
+ * what is made in it (set-group-ID).
  * QUERN_E_CACHE with the reason and the remedy.
  */
 quern_status directory_trust(const char *path, struct trust *trust);

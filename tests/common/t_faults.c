@@ -57,6 +57,10 @@ static int f_getpwuid_r(uid_t u, struct passwd *p, char *b, size_t n, struct pas
 {
     return fails() ? t_faults.error : t_faults.real.getpwuid_r(u, p, b, n, r);
 }
+static int f_getgrouplist(const char *u, gid_t g, gid_t *groups, int *n)
+{
+    return fails() ? -1 : t_faults.real.getgrouplist(u, g, groups, n);
+}
 static int f_pipe2(int fds[2], int f)
 {
     return fails() ? -1 : t_faults.real.pipe2(fds, f);
@@ -213,6 +217,7 @@ void t_faults_on(unsigned fail_at, int error, bool for_ever)
     os.ftruncate = f_ftruncate;
     os.futimens = f_futimens;
     os.getpwuid_r = f_getpwuid_r;
+    os.getgrouplist = f_getgrouplist;
     os.getrandom = f_getrandom;
     os.linkat = f_linkat;
     os.malloc = f_malloc;

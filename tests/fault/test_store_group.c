@@ -194,6 +194,67 @@ static void members_share_and_strangers_do_not(void **state)
     as_user(t, STRANGER, false, a_stranger_is_kept_out);
 }
 
+/* What the machine's list of users says of Ben, who is on it here. */
+static int users(uid_t user, struct passwd *entry, char *buffer, size_t size, struct passwd **found)
+{
+    (void)buffer;
+    (void)size;
+    static char ben[] = "ben";
+    *entry = (struct passwd){.pw_name = ben, .pw_uid = BEN, .pw_gid = BEN};
+    *found = user == BEN ? entry : NULL;
+    return 0;
+}
+
+static int groups_of(const char *user, gid_t first, gid_t *groups, int *count)
+{
+    T_MUST(!strcmp(user, "ben") && first == BEN && *count >= 2);
+    groups[0] = first;
+    groups[1] = GROUP;
+    return *count = 2;
+}
+
+/* Its group and mode are those of a shared one, by its parent's set-group-ID bit. */
+static void makes_a_directory(struct t_store *t)
+{
+    umask(0);
+    T_MUST(mkdir(t->cache, 0770) == 0);
+}
+
+static void ann_is_not_taken_in(struct t_store *t)
+{
+    struct store *s;
+    struct stat st;
+
+    T_MUST(stat(t->cache, &st) == 0 && st.st_gid == GROUP && (st.st_mode & 07777) == 02770);
+    os.getpwuid_r = users;
+    os.getgrouplist = groups_of;
+    const quern_status status = try_shared(t, &s);
+    if (st.st_uid == BEN) {
+        T_MUST(status == QUERN_OK);
+        store_close(s);
+        return;
+    }
+    T_MUST(status == QUERN_E_CACHE);
+    T_MUST(strstr(quern_last_error()->message, "belongs to uid 64004, who is no member"));
+}
+
+/* Everybody can make a directory of the group where the parent, as /tmp may, hands its own on. */
+static void a_strangers_directory_is_not_the_groups(void **state)
+{
+    struct t_store *const t = *state;
+    static const uid_t owners[] = {STRANGER, BEN};
+
+    if (geteuid() != 0)
+        skip(); /* only root can be several users */
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(chown(t->root, 0, GROUP), 0);
+        assert_int_equal(chmod(t->root, 03777), 0);
+        as_user(t, owners[i], false, makes_a_directory);
+        as_user(t, ANN, true, ann_is_not_taken_in);
+        assert_int_equal(rmdir(t->cache), 0);
+    }
+}
+
 /* A member links somebody's private file to where a lock is wanted. */
 static void a_lock_with_two_names_is_not_used(void **state)
 {
@@ -229,6 +290,7 @@ int main(void)
         T_STORE_TEST(directories_that_cannot_be_shared_are_refused),
         T_STORE_TEST(everything_in_it_is_the_groups),
         T_STORE_TEST(members_share_and_strangers_do_not),
+        T_STORE_TEST(a_strangers_directory_is_not_the_groups),
         T_STORE_TEST(a_lock_with_two_names_is_not_used),
     };
 
