@@ -551,15 +551,30 @@ static void check_from(const struct lint_scan *s, enum place place, size_t i, st
 
 /* ---- Instructions that are wrong alone ------------------------------------------------------- */
 
-/* gfx90a takes the wrong amount for a shift of 64 bits from the last of eight registers. */
+/* Whether any instruction names a register. */
+static bool is_named(const struct lint_scan *s, struct lint_range r)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const struct lint_insn *const j = &s->insns[i];
+        if (meets_any(r, j->uses, j->use_count).count || meets_any(r, j->defs, j->def_count).count)
+            return true;
+    }
+    return false;
+}
+
+/* gfx90a takes the wrong amount for a shift of 64 bits from the last of eight registers, where the
+ * next one is not the kernel's. */
 static void check_shift(const struct lint_scan *s, size_t i)
 {
     const struct lint_insn *const insn = &s->insns[i];
+    const struct lint_range amount = insn->uses[0];
 
-    if (insn->kinds & LINT_SHIFT_64 && insn->use_count && insn->uses[0].first >= LINT_VGPR &&
-        (insn->uses[0].first - LINT_VGPR) % 8 == 7)
+    if (insn->kinds & LINT_SHIFT_64 && insn->use_count && amount.first >= LINT_VGPR &&
+        (amount.first - LINT_VGPR) % 8 == 7 &&
+        (amount.first == LINT_VGPR + 255 ||
+         !is_named(s, (struct lint_range){(uint16_t)(amount.first + 1), 1})))
         lint_report(s, QUERN_LINT_TOO_CLOSE, "a shift of 64 bits by the last of eight registers", i,
-                    i, insn->uses[0], 1, 0);
+                    i, amount, 1, 0);
 }
 
 /* gfx1100 to gfx1103 may take the lower half of such a sum for the factor that its register held

@@ -6,6 +6,8 @@
 #include "sim/wave.h"
 #include "target/rates.h"
 
+#include <quern/tool.h>
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -30,12 +30,14 @@ struct analysis {
     const struct lint_scan *scan;
     /* counters that are one on this target, by the number of the first */
     uint8_t same[LINT_COUNTERS];
+    bool flat_in_order; /* on both counters, as from gfx10 on */
 };
 
 /* ---- One instruction ------------------------------------------------------------------------- */
 
 /* What an instruction raises: counters as bits, and the kind of operation on each. */
-static uint8_t raises(const struct lint_insn *i, uint8_t kinds[LINT_COUNTERS])
+static uint8_t raises(const struct analysis *a, const struct lint_insn *i,
+                      uint8_t kinds[LINT_COUNTERS])
 {
     uint8_t counters = 0;
 
@@ -54,7 +56,8 @@ static uint8_t raises(const struct lint_insn *i, uint8_t kinds[LINT_COUNTERS])
         kinds[c] = PLAIN_LOAD;
         if (i->kinds & LINT_FLAT) { /* LDS's counter as well */
             counters |= 1 << LINT_LDS_OPS;
-            kinds[LINT_LDS_OPS] = kinds[c] = FLAT_LOAD;
+            kinds[LINT_LDS_OPS] = a->flat_in_order ? LDS_OPERATION : FLAT_LOAD;
+            kinds[c] = a->flat_in_order ? PLAIN_LOAD : FLAT_LOAD;
         }
     }
     return counters;
@@ -139,7 +142,7 @@ static void check(const struct analysis *a, struct owed *o, size_t i)
 {
     const struct lint_insn *const insn = &a->scan->insns[i];
     uint8_t kinds[LINT_COUNTERS];
-    const uint8_t raised = raises(insn, kinds);
+    const uint8_t raised = raises(a, insn, kinds);
     int own = -1; /* loads of one kind write in their order, also over each other */
 
     for (int c = 0; c < LINT_COUNTERS; c++)
@@ -175,7 +178,7 @@ static void step(const struct analysis *a, struct owed *o, size_t i)
 {
     const struct lint_insn *const insn = &a->scan->insns[i];
     uint8_t kinds[LINT_COUNTERS];
-    const uint8_t raised = raises(insn, kinds);
+    const uint8_t raised = raises(a, insn, kinds);
 
     if (insn->kinds & LINT_WAIT)
         wait_for(a, o, insn);
@@ -229,6 +232,7 @@ quern_status lint_owed(const struct lint_scan *s)
     const bool one_for_memory = !s->target->store_counter;
     const bool one_for_lds = !(s->target->capabilities & CAP_SPLIT_BARRIER); /* and scalar loads */
     struct analysis a = {.scan = s,
+                         .flat_in_order = s->target->store_counter,
                          .same = {LINT_LOADS, one_for_memory ? LINT_LOADS : LINT_STORES,
                                   LINT_LDS_OPS, one_for_lds ? LINT_LDS_OPS : LINT_SCALAR_LOADS}};
     struct owed nothing = {0};

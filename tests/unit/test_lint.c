@@ -306,6 +306,16 @@ static void test_rdna(void **state)
     wave_size = 32;
 }
 
+/* gfx90a alone: the amount of a shift, in the last of eight registers if those are all. */
+static void test_shift(void **state)
+{
+    (void)state;
+    assert_int_equal(scan("gfx90a", "v_lshlrev_b64 v[0:1], v15, v[2:3]\ns_endpgm").count, 1);
+    assert_clean("gfx90a", "v_lshlrev_b64 v[0:1], v14, v[2:3]\ns_endpgm");
+    assert_clean("gfx942", "v_lshlrev_b64 v[0:1], v15, v[2:3]\ns_endpgm");
+    assert_clean("gfx90a", "v_lshlrev_b64 v[0:1], v15, v[2:3]\nv_mov_b32_e32 v16, 0\ns_endpgm");
+}
+
 /* gfx90a alone: memory reads a vector ALU's result behind a matrix instruction of f64. */
 static void test_between(void **state)
 {
@@ -443,6 +453,11 @@ static const struct wait {
     /* flat addresses may be LDS's: both counters */
     {"gfx90a", "flat_load_dword v1, v[2:3]", "s_waitcnt vmcnt(0) lgkmcnt(0)", "s_waitcnt vmcnt(0)",
      "v_mov_b32_e32 v4, v1"},
+    /* which is in no order on gfx9, and in the order of issue later on */
+    {"gfx90a", "flat_load_dword v1, v[2:3]\nflat_load_dword v5, v[2:3]",
+     "s_waitcnt vmcnt(0) lgkmcnt(0)", "s_waitcnt vmcnt(1) lgkmcnt(1)", "v_mov_b32_e32 v4, v1"},
+    {"gfx1151", "ds_load_b32 v1, v2\nflat_load_b32 v5, v[2:3]", "s_waitcnt lgkmcnt(1)",
+     "s_waitcnt lgkmcnt(2)", "v_mov_b32_e32 v4, v1"},
     /* overwritten, not read */
     {"gfx1151", "global_load_b64 v[2:3], v9, s[4:5]", "s_waitcnt vmcnt(0)", "s_nop 0",
      "v_mov_b32_e32 v3, 0"},
@@ -577,10 +592,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wait_states),    cmocka_unit_test(test_rdna),
-        cmocka_unit_test(test_between),        cmocka_unit_test(test_later_results),
-        cmocka_unit_test(test_paths),          cmocka_unit_test(test_waits),
-        cmocka_unit_test(test_loads_in_order), cmocka_unit_test(test_waits_on_paths),
-        cmocka_unit_test(test_unread),         cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_between),        cmocka_unit_test(test_shift),
+        cmocka_unit_test(test_later_results),  cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_waits),          cmocka_unit_test(test_loads_in_order),
+        cmocka_unit_test(test_waits_on_paths), cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_kernels),
     };
 
     return cmocka_run_group_tests_name("lint", tests, t_cache_make, t_cache_remove);

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waits that are taken away from real kernels, one at a time, and made weaker by one: the scan must
+ * find each such mutant that is wrong. Who says which are is a second reader of the same text that
+ * shares nothing with the scan: it walks through the code at random, keeps for each counter what
+ * was issued and is not proven done, as hardware may deliver it at the latest, and calls a mutant
+ * wrong when an instruction on its way names a register that is still owed. The scan is about all
+ * ways, so that whatever a walk meets it must have found.
+ *
+ * T_MUTANTS=all takes hundreds of kernels instead of a few (test_lint_mutants_long).
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "lint/lint.h"
+#include "t_context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Listings -------------------------------------------------------------------------------- */
+
+enum { NAMES_MAX = 12 };
+
+/* Registers by file: scalar ones from 0, vcc 200, vector ones from 1000, accumulators from 2000. */
+struct names {
+    int first[NAMES_MAX], last[NAMES_MAX], count;
+};
+
+/* What the second reader makes of a line. */
+struct line {
+    char text[160];
+    uint64_t offset;
+    unsigned size;
+    int counter[2]; /* that it raises, else -1; a flat access raises two */
+    bool ordered;   /* what it raises is done in the order of issue */
+    bool loads;     /* its first operand is owed, from now on */
+    bool into_lds;
+    bool ends, branches, goes_on, barrier;
+    size_t to; /* of a branch */
+    struct names names;
+};
+
+struct listing {
+    struct line *lines;
+    size_t count, room;
+    bool one_for_stores, one_for_scalars; /* gfx9: vmcnt has stores; gfx9, gfx11: lgkmcnt both */
+    const struct target *target;
+    unsigned wave_size;
+};
+
+enum { LOADS, STORES, LDS, SCALARS, COUNTERS };
+
+static bool starts(const char *text, const char *with)
+{
+    return !strncmp(text, with, strlen(with));
+}
+
+static void read_names(const char *text, struct names *n)
+{
+    n->count = 0;
+    for (const char *at = strchr(text, ' '); at && n->count < NAMES_MAX;) {
+        int first, last;
+        char file;
+        at += strspn(at, " ,-|");
+        if (sscanf(at, "%c[%d:%d]", &file, &first, &last) != 3) {
+            if (sscanf(at, "%c%d", &file, &first) != 2)
+                file = 0;
+            last = first;
+        }
+        int base = file == 's' ? 0 : file == 'v' ? 1000 : file == 'a' ? 2000 : -1;
+        if (starts(at, "vcc")) {
+            base = 0;
+            first = 200;
+            last = 201;
+        }
+        if (base >= 0 && at[1] != '_') {
+            n->first[n->count] = base + first;
+            n->last[n->count++] = base + last;
+        }
+        at = strpbrk(at, " ,");
+    }
+}
+
+static void read_line(const struct listing *l, struct line *x)
+{
+    const char *const t = x->text;
+    const bool lds = starts(t, "ds_") && !starts(t, "ds_nop");
+    const bool flat = starts(t, "flat_");
+    const bool memory =
+        flat || starts(t, "global_") || starts(t, "buffer_") || starts(t, "scratch_");
+    const bool scalar = starts(t, "s_load") || starts(t, "s_buffer_load");
+    const bool back = strstr(t, "_load") && !strstr(t, "_lds");
+
+    read_names(t, &x->names);
+    x->counter[0] = x->counter[1] = -1;
+    x->ordered = !scalar && !flat;
+    x->loads =
+        scalar ||
+        (memory && (back || (strstr(t, "atomic") && (strstr(t, " glc") || strstr(t, " sc0") ||
+                                                     strstr(t, "ATOMIC_RETURN"))))) ||
+        (lds && (starts(t, "ds_read") || starts(t, "ds_load") || strstr(t, "permute") ||
+                 strstr(t, "swizzle") || strstr(t, "_rtn")));
+    x->into_lds = (lds && !x->loads) || (memory && strstr(t, "_lds"));
+    if (memory)
+        x->counter[0] = x->loads || x->into_lds || l->one_for_stores ? LOADS : STORES;
+    if (lds || flat)
+        x->counter[memory] = LDS;
+    if (scalar)
+        x->counter[0] = l->one_for_scalars ? LDS : SCALARS;
+    x->barrier = !strcmp(t, "s_barrier") || starts(t, "s_barrier_signal");
+    x->ends = starts(t, "s_endpgm");
+    x->branches = starts(t, "s_cbranch") || starts(t, "s_branch");
+    x->goes_on = !x->ends && !starts(t, "s_branch");
+}
+
+static void add_line(void *user, uint64_t offset, unsigned size, const char *text)
+{
+    struct listing *const l = user;
+
+    if (l->count == l->room) {
+        l->room = 2 * l->room + 256;
+        l->lines = realloc(l->lines, l->room * sizeof *l->lines);
+        assert_non_null(l->lines);
+    }
+    struct line *const x = &l->lines[l->count++];
+    text += strspn(text, " \t");
+    *x = (struct line){.offset = offset, .size = size};
+    snprintf(x->text, sizeof x->text, "%s", text);
+    read_line(l, x);
+}
+
+static void find_branches(struct listing *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        struct line *const x = &l->lines[i];
+        const char *const last = strrchr(x->text, ' ');
+        if (!x->branches)
+            continue;
+        const uint64_t to = x->offset + 4 + 4 * (uint64_t)(int64_t)(int16_t)atoi(last);
+        for (x->to = 0; x->to < l->count && l->lines[x->to].offset != to;)
+            x->to++;
+        assert_true(x->to < l->count);
+    }
+}
+
+/* ---- The walker ------------------------------------------------------------------------------ */
+
+/* What was issued on a counter and is not proven done, oldest first. */
+struct pending {
+    struct issued {
+        const struct line *line;
+        int first, last; /* registers; none: first > last */
+    } of[256];
+    size_t count;
+};
+
+static bool in_order(const struct pending *p)
+{
+    for (size_t i = 0; i < p->count; i++)
+        if (!p->of[i].line->ordered ||
+            starts(p->of[i].line->text, "ds_") != starts(p->of[0].line->text, "ds_"))
+            return false;
+    return true;
+}
+
+static void wait_for(struct pending *p, unsigned left)
+{
+    if (left && !in_order(p))
+        return;
+    if (p->count > left) {
+        memmove(p->of, p->of + (p->count - left), left * sizeof *p->of);
+        p->count = left;
+    }
+}
+
+static void wait_by(const struct listing *l, struct pending *p, const char *t)
+{
+    const char *const at = strstr(t, "vmcnt("), *const lg = strstr(t, "lgkmcnt(");
+    const char *const last = strrchr(t, ' ');
+    const unsigned n = last ? (unsigned)strtoul(last, NULL, 0) : 0;
+
+    if (starts(t, "s_waitcnt ")) {
+        if (at)
+            wait_for(&p[LOADS], (unsigned)atoi(at + 6));
+        if (lg)
+            wait_for(&p[LDS], (unsigned)atoi(lg + 8));
+        if (!strchr(t, '('))
+            wait_for(&p[LOADS], 0), wait_for(&p[LDS], 0);
+    } else if (starts(t, "s_wait_loadcnt_dscnt")) {
+        wait_for(&p[LOADS], n >> 8);
+        wait_for(&p[LDS], n & 255);
+    } else if (starts(t, "s_wait_storecnt_dscnt")) {
+        wait_for(&p[STORES], n >> 8);
+        wait_for(&p[LDS], n & 255);
+    } else if (starts(t, "s_wait_loadcnt")) {
+        wait_for(&p[LOADS], n);
+    } else if (starts(t, "s_wait_storecnt") || starts(t, "s_waitcnt_vscnt")) {
+        wait_for(&p[STORES], n);
+    } else if (starts(t, "s_wait_dscnt")) {
+        wait_for(&p[LDS], n);
+    } else if (starts(t, "s_wait_kmcnt")) {
+        wait_for(&p[l->one_for_scalars ? LDS : SCALARS], n);
+    }
+}
+
+/* Whether an instruction names a register that is owed. Loads of one kind come in their order, so
+ * that one may follow another into its registers. */
+static bool names_owed(const struct pending *p, const struct line *x)
+{
+    for (int n = 0; n < x->names.count; n++)
+        for (int c = 0; c < COUNTERS; c++)
+            for (size_t i = 0; i < p[c].count; i++) {
+                const struct issued *const o = &p[c].of[i];
+                const bool follows = n == 0 && x->loads && c == x->counter[0] && x->ordered &&
+                                     in_order(&p[c]) &&
+                                     starts(o->line->text, "ds_") == starts(x->text, "ds_");
+                if (x->names.first[n] <= o->last && o->first <= x->names.last[n] && !follows)
+                    return true;
+            }
+    return false;
+}
+
+static void issue(struct pending *p, const struct line *x)
+{
+    for (int k = 0; k < 2; k++) {
+        struct pending *const to = &p[x->counter[k] < 0 ? 0 : x->counter[k]];
+        if (x->counter[k] < 0)
+            continue;
+        if (to->count == 256)
+            wait_for(to, 255);
+        to->of[to->count++] =
+            (struct issued){x, x->loads ? x->names.first[0] : 0, x->loads ? x->names.last[0] : -1};
+    }
+}
+
+/* One way through the code: whether anything is wrong on it. */
+static bool walk(const struct listing *l, uint64_t *random)
+{
+    static struct pending p[COUNTERS];
+    size_t at = 0;
+
+    for (int c = 0; c < COUNTERS; c++)
+        p[c].count = 0;
+    for (int steps = 0; steps < 6000 && at < l->count; steps++) {
+        const struct line *const x = &l->lines[at];
+        if (names_owed(p, x))
+            return true;
+        for (int c = 0; x->barrier && c < COUNTERS; c++)
+            for (size_t i = 0; i < p[c].count; i++)
+                if (p[c].of[i].line->into_lds)
+                    return true;
+        if (x->ends)
+            return false;
+        if (starts(x->text, "s_wait"))
+            wait_by(l, p, x->text);
+        issue(p, x);
+        *random = *random * 6364136223846793005u + 1442695040888963407u;
+        const bool jump = x->branches && (!x->goes_on || *random >> 62 == 0);
+        at = jump ? x->to : at + 1;
+    }
+    return false;
+}
+
+static bool is_wrong(const struct listing *l)
+{
+    uint64_t random = 1;
+
+    for (int n = 0; n < 24; n++)
+        if (walk(l, &random))
+            return true;
+    return false;
+}
+
+/* ---- The scan -------------------------------------------------------------------------------- */
+
+static quern_status read_lines(void *user, const char *processor, const void *code, size_t size,
+                               quern_disassembly_fn emit, void *emit_user)
+{
+    const struct listing *const l = user;
+
+    (void)processor, (void)code, (void)size;
+    for (size_t i = 0; i < l->count; i++)
+        emit(emit_user, l->lines[i].offset, l->lines[i].size, l->lines[i].text);
+    return QUERN_OK;
+}
+
+static void count_finding(void *user, const struct quern_lint_finding *f)
+{
+    (void)f;
+    ++*(int *)user;
+}
+
+static int findings(struct listing *l)
+{
+    const struct quern_disassembler d = {read_lines, l};
+    int count = 0;
+
+    assert_int_equal(lint_code(l->target, "k", l->wave_size, l, 4, &d, count_finding, &count),
+                     QUERN_OK);
+    return count;
+}
+
+/* ---- Mutants --------------------------------------------------------------------------------- */
+
+static struct tally {
+    int kernels, mutants, wrong, found, harmless;
+} tally;
+
+static void judge(struct listing *l, size_t i, const char *mutant)
+{
+    struct line *const x = &l->lines[i];
+    const struct line kept = *x;
+
+    snprintf(x->text, sizeof x->text, "%s", mutant);
+    read_line(l, x);
+    const bool wrong = is_wrong(l), found = findings(l) > 0;
+    tally.mutants++;
+    tally.wrong += wrong;
+    tally.found += found;
+    tally.harmless += !wrong && !found;
+    if (wrong && !found)
+        fail_msg("%s: not found: '%s' at %llx became '%s'", l->target->name, kept.text,
+                 (unsigned long long)kept.offset, mutant);
+    *x = kept;
+}
+
+/* The text with the number at `at` greater by `more`. */
+static void judge_weaker(struct listing *l, size_t i, const char *at, unsigned more)
+{
+    char *end, mutant[160];
+    const unsigned long n = strtoul(at, &end, 0);
+    const char *const text = l->lines[i].text;
+
+    snprintf(mutant, sizeof mutant, "%.*s%lu%s", (int)(at - text), text, n + more, end);
+    judge(l, i, mutant);
+}
+
+static void mutate(struct listing *l)
+{
+    tally.kernels++;
+    assert_false(is_wrong(l));
+    assert_int_equal(findings(l), 0);
+    for (size_t i = 0; i < l->count; i++) {
+        const char *const t = l->lines[i].text, *const last = strrchr(t, ' ');
+        if (!starts(t, "s_wait") || strstr(t, "depctr") || starts(t, "s_wait_alu") || !last)
+            continue;
+        judge(l, i, "s_nop 0");
+        if (!strchr(t, '('))
+            judge_weaker(l, i, last + 1, 1);
+        if (strstr(t, "cnt_dscnt"))
+            judge_weaker(l, i, last + 1, 0x100);
+        for (const char *at = strchr(t, '('); at; at = strchr(at + 1, '('))
+            judge_weaker(l, i, at + 1, 1);
+    }
+}
+
+static void mutate_kernels(quern_ctx *ctx, const char *problem, int m)
+{
+    struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
+    const struct quern_problem p = t_problem(problem);
+    const struct quern_disassembler d = quern_ctx_disassembler(ctx);
+    struct listing l = {0};
+    struct object object;
+    quern_op *op;
+
+    if (quern_op_create_range(ctx, &p, m, m, &op) != QUERN_OK)
+        return; /* declined on this target */
+    assert_int_equal(quern_op_kernel(op, quern_op_kernel_count(op) - 1, &info), QUERN_OK);
+    assert_int_equal(object_parse(info.object, info.object_bytes, &object), QUERN_OK);
+    const struct object_kernel *const k = object_kernel(&object, info.symbol);
+    l.target = object.target;
+    l.wave_size = k->wave_size;
+    l.one_for_stores = !l.target->store_counter;
+    l.one_for_scalars = !(l.target->capabilities & CAP_SPLIT_BARRIER);
+    assert_int_equal(d.function(d.user, l.target->name, object_at(&object, k->entry, k->code_bytes),
+                                k->code_bytes, add_line, &l),
+                     QUERN_OK);
+    find_branches(&l);
+    mutate(&l);
+    free(l.lines);
+    object_free(&object);
+    quern_op_release(op);
+}
+
+static void the_scan_finds_what_is_wrong(void **state)
+{
+    static const char *const targets[] = {"gfx942", "gfx1151", "gfx1201", "gfx90a",
+                                          "gfx950", "gfx1100", "gfx1103", "gfx1200"};
+    static const char *const problems[] = {
+        "wq=nf4 n=512 k=1024 a=bf16",
+        "wq=int4 n=512 k=1024 a=f16 zero=u8",
+        "wq=fp8 n=512 k=1024 a=f16",
+        "op=dequant wq=nf4 n=512 k=1024 c=bf16",
+        "wq=none n=512 k=1024 a=f16",
+        "wq=none n=512 k=1000 a=f32",
+        "wq=mxfp4 n=512 k=1024 a=bf16 bias=1",
+        "wq=fp4 n=512 k=1024 a=f16 scale=nested",
+        "wq=int4 n=512 k=1024 a=bf16 zero=scaled group=32",
+        "wq=int4 n=512 k=1024 a=bf16 layout=ck round=trunc",
+        "wq=fp8 n=512 k=1024 a=fp8",
+        "wq=nf4 n=512 k=1024 a=f32",
+    };
+    static const int rows[] = {1, 16, 2, 4, 8, 64, 512};
+    const char *const wanted = getenv("T_MUTANTS");
+    const bool all = wanted && !strcmp(wanted, "all");
+
+    (void)state;
+    for (size_t t = 0; t < (all ? 8 : 3); t++) {
+        quern_ctx *const ctx = t_open(targets[t], t_cache, QUERN_JIT_ON);
+        for (size_t p = 0; p < (all ? 12 : 2); p++)
+            for (size_t r = 0; r < (all ? 7 : 2); r++)
+                if (!starts(problems[p], "op=") || !r)
+                    mutate_kernels(ctx, problems[p], rows[r]);
+        quern_close(ctx);
+    }
+    print_message("%d kernels, %d mutants: %d wrong on some way, %d found, %d harmless\n",
+                  tally.kernels, tally.mutants, tally.wrong, tally.found, tally.harmless);
+    assert_true(tally.kernels >= (all ? 500 : 12));
+    assert_true(tally.wrong > tally.mutants / 4); /* the judge does judge */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_scan_finds_what_is_wrong)};
+
+    return cmocka_run_group_tests_name("mutants", tests, t_cache_make, t_cache_remove);
+}

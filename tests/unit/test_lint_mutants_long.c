@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* test_lint_mutants.c with every family on every kind of target: hundreds of kernels. */
+#include <stdlib.h>
+
+__attribute__((constructor)) static void take_all(void)
+{
+    setenv("T_MUTANTS", "all", 1);
+}
+
+#include "test_lint_mutants.c"
