@@ -31,11 +31,21 @@ CARRY_BODY(v_subrev_co_u32, u, 2, LET_2(u, u), b - a, a > b)
 CARRY_BODY(v_add_co_ci_u32, u, 3, LET_3(u, u, m), a + b - c, c ? a + b + 1 <= a : a + b < a)
 CARRY_BODY(v_sub_co_ci_u32, u, 3, LET_3(u, u, m), a - b + c, c ? b >= a : b > a)
 CARRY_BODY(v_subrev_co_ci_u32, u, 3, LET_3(u, u, m), b - a + c, c ? a >= b : a > b)
+/* Saturating forms (the modifier clamp); the carry is given all the same. */
+CARRY_BODY(v_add_co_u32_clamp, u, 2, LET_2(u, u), a + b < a ? ~0u : a + b, a + b < a)
+CARRY_BODY(v_sub_co_u32_clamp, u, 2, LET_2(u, u), b > a ? 0 : a - b, b > a)
+CARRY_BODY(v_subrev_co_u32_clamp, u, 2, LET_2(u, u), a > b ? 0 : b - a, a > b)
+CARRY_BODY(v_add_co_ci_u32_clamp, u, 3, LET_3(u, u, m), saturate_u32((uint64_t)a + b + (c & 1)),
+           (uint64_t)a + b + (c & 1) > ~0u)
+CARRY_BODY(v_sub_co_ci_u32_clamp, u, 3, LET_3(u, u, m), (uint64_t)b + (c & 1) > a ? 0 : a - b + c,
+           (uint64_t)b + (c & 1) > a)
+CARRY_BODY(v_subrev_co_ci_u32_clamp, u, 3, LET_3(u, u, m),
+           (uint64_t)a + (c & 1) > b ? 0 : b - a + c, (uint64_t)a + (c & 1) > b)
 /* clang-format off */
 CARRY_BODY(v_mad_u64_u32, q, 3, LET_3(u, u, q), (uint64_t)a * b + c, (uint64_t)a * b + c < c)
-/* signed: the mask is the carry out of the 64-bit addition as well */
+/* signed: the mask is bit 64 of the sum, that is the sign which it has without a limit */
 CARRY_BODY(v_mad_i64_i32, q, 3, LET_3(i, i, q), (uint64_t)((int64_t)a * b) + c,
-           (uint64_t)((int64_t)a * b) + c < c)
+           ((int64_t)a * b >> 1) + ((int64_t)c >> 1) + ((int64_t)a * b & (int64_t)c & 1) < 0)
 /* clang-format on */
 
 /* ---- Division -------------------------------------------------------------------------------- */
@@ -123,6 +133,15 @@ const struct sim_row rows_carry[] = {
     ROW_(v_addc_co_u32, ANY, "=u0=m4u1u2m3", v_add_co_ci_u32)
     ROW_(v_subb_co_u32, ANY, "=u0=m4u1u2m3", v_sub_co_ci_u32)
     ROW_(v_subbrev_co_u32, ANY, "=u0=m4u1u2m3", v_subrev_co_ci_u32)
+    ROW_(v_add_co_u32_clamp, ANY, "=u0=m4u1u2", v_add_co_u32_clamp)
+    ROW_(v_sub_co_u32_clamp, ANY, "=u0=m4u1u2", v_sub_co_u32_clamp)
+    ROW_(v_subrev_co_u32_clamp, ANY, "=u0=m4u1u2", v_subrev_co_u32_clamp)
+    ROW_(v_add_co_ci_u32_clamp, ANY, "=u0=m4u1u2m3", v_add_co_ci_u32_clamp)
+    ROW_(v_sub_co_ci_u32_clamp, ANY, "=u0=m4u1u2m3", v_sub_co_ci_u32_clamp)
+    ROW_(v_subrev_co_ci_u32_clamp, ANY, "=u0=m4u1u2m3", v_subrev_co_ci_u32_clamp)
+    ROW_(v_addc_co_u32_clamp, ANY, "=u0=m4u1u2m3", v_add_co_ci_u32_clamp)
+    ROW_(v_subb_co_u32_clamp, ANY, "=u0=m4u1u2m3", v_sub_co_ci_u32_clamp)
+    ROW_(v_subbrev_co_u32_clamp, ANY, "=u0=m4u1u2m3", v_subrev_co_ci_u32_clamp)
     ROW_(v_mad_u64_u32, CARRY, "=q0=m4u1u2q3", v_mad_u64_u32)
     ROW_(v_mad_co_u64_u32, CARRY, "=q0=m4u1u2q3", v_mad_u64_u32)
     ROW_(v_mad_i64_i32, CARRY, "=q0=m4u1u2q3", v_mad_i64_i32)

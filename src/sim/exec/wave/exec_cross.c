@@ -94,12 +94,15 @@ BODY(v_permlanex16_var_b32)
 }
 
 /* Swaps the halves of a wave of 64; nothing for 32 lanes. Reads lanes whatever EXEC says. */
+/* It does nothing in a wave of 32. */
 BODY(v_permlane64_b32)
 {
     uint8_t from[64];
 
-    for (unsigned l = 0; l < w->lanes; l++)
-        from[l] = (uint8_t)(w->lanes == 64 ? l ^ 32 : l);
+    if (w->lanes == 32)
+        return i + 1;
+    for (unsigned l = 0; l < 64; l++)
+        from[l] = (uint8_t)(l ^ 32);
     permute(w, i, from, true, false);
     return i + 1;
 }
