@@ -32,10 +32,13 @@ struct decoding {
     struct quern_sim_module *module;
     struct parser parser;
     quern_status status;
-    bool indexed;     /* after s_set_gpr_idx_on */
-    uint64_t base;    /* where in the code the disassembler was started */
-    uint64_t patched; /* behind the instruction that was changed for it last */
-    bool again;       /* it is to be started at `base` again, after a change */
+    bool indexed;    /* after s_set_gpr_idx_on */
+    uint64_t base;   /* where in the code the disassembler was started */
+    uint8_t *shown;  /* the code with instructions respelled that it declined; null: as it is */
+    bool again;      /* one was found … */
+    uint64_t from;   /* … here: it is to be started there again */
+    uint64_t beyond; /* then: the end of the instruction that was respelled last */
+    bool lost;       /* and it went on inside of that, so that what it says is no code */
 };
 
 /* Registers are indexed from s_set_gpr_idx_on to the next s_set_gpr_idx_off, without a branch. */
@@ -94,18 +97,6 @@ static bool append_end(struct decoding *d, uint64_t offset)
     return append(d, &end, NULL, offset, 0, NULL);
 }
 
-/* The disassembler takes all code for processors with WMMA of 128 bits for that of waves of 32,
- * where a sparse matrix instruction has fewer choices of indices (op_sel, bits 11 and 12). Whether
- * there is one for waves of 64. */
-static bool is_sparse_64(const struct quern_sim_module *m, uint64_t offset, uint32_t *word)
-{
-    if (m->lanes != 64 || !(m->sim->target->capabilities & CAP_WMMA_128B) ||
-        offset + 8 > m->code_bytes)
-        return false;
-    memcpy(word, m->image + m->code_at + offset, 4);
-    return (*word & 0xff700000u) == 0xcc500000u && (*word >> 16 & 15) <= 10;
-}
-
 enum { DIRECTIVE_BYTES = 20 };
 
 /* How an assembler would be told of code that is no instruction. */
@@ -118,37 +109,89 @@ static const char *no_instruction(const uint8_t *code, char text[DIRECTIVE_BYTES
     return text;
 }
 
+static void two_words(const struct quern_sim_module *m, const uint8_t *code, uint64_t offset,
+                      uint32_t words[2])
+{
+    words[1] = 0;
+    memcpy(words, code + offset, m->code_bytes - offset < 8 ? 4 : 8);
+}
+
+/* Respells the declined instruction; false where that is of no use. */
+static bool change(struct decoding *d, uint64_t offset)
+{
+    const struct quern_sim_module *const m = d->module;
+    const uint8_t *const code = m->image + m->code_at;
+    uint32_t words[2];
+
+    two_words(m, d->shown ? d->shown : code, offset, words);
+    const unsigned bytes = respell(m->sim->target, m->lanes, words);
+    if (!bytes)
+        return false;
+    if (!d->shown) {
+        d->shown = os.malloc((size_t)m->code_bytes);
+        if (!d->shown) {
+            d->status = QUERN_E_MEMORY;
+            return true;
+        }
+        memcpy(d->shown, code, (size_t)m->code_bytes);
+    }
+    memcpy(d->shown + offset, words, m->code_bytes - offset < 8 ? 4 : 8);
+    d->beyond = offset + bytes;
+    return true;
+}
+
+/* Whether what the disassembler says at `offset` is left for another run. In the run in which it
+ * declines an instruction, what it declines further on is respelled as well. */
+static bool put_off(struct decoding *d, uint64_t offset, unsigned size, const char *text)
+{
+    const bool declined = !*text || strstr(text, "/*Invalid");
+
+    if (d->again) {
+        d->lost = d->lost || (offset < d->beyond && offset + size > d->beyond);
+        if (declined && offset >= d->beyond && !d->lost)
+            change(d, offset);
+        return true;
+    }
+    if (!declined || !change(d, offset))
+        return false;
+    d->from = offset;
+    d->lost = false;
+    return d->again = true;
+}
+
 static void decode(void *user, uint64_t offset, unsigned size, const char *text)
 {
     struct decoding *const d = user;
     struct quern_sim_module *const m = d->module;
+    const uint8_t *const code = m->image + m->code_at;
     struct parsed parsed;
-    uint32_t word;
+    uint32_t words[2], shown[2];
     char bytes[DIRECTIVE_BYTES];
 
-    if (d->status != QUERN_OK || d->again)
-        return;
     offset += d->base;
-    const bool sparse = is_sparse_64(m, offset, &word);
-    if (sparse && !*text && offset + 8 != d->patched) {
-        d->base = offset;
-        d->again = true;
+    if (d->status != QUERN_OK)
+        return;
+    if (offset % 4 || offset >= m->code_bytes) {
+        d->status = QUERN_E_INTERNAL;
         return;
     }
     while (*text == ' ' || *text == '\t')
         text++;
-    if (!*text && offset + 4 <= m->code_bytes)
-        text = no_instruction(m->image + m->code_at + offset, bytes);
+    if (put_off(d, offset, size, text))
+        return;
+    if (!*text)
+        text = no_instruction(code + offset, bytes);
     const size_t length = strlen(text);
     char *const copy = pool_take(&d->parser.pool, length + 1, 1);
-    if (offset % 4 || offset >= m->code_bytes || !copy) {
-        d->status = copy ? QUERN_E_INTERNAL : QUERN_E_MEMORY;
+    if (!copy) {
+        d->status = QUERN_E_MEMORY;
         return;
     }
     memcpy(copy, text, length + 1);
-    parse_insn(&d->parser, text, offset, size, &parsed);
-    if (sparse)
-        parsed.insns[0].extra[1] = (uint8_t)(word >> 11 & 3);
+    two_words(m, code, offset, words);
+    two_words(m, d->shown ? d->shown : code, offset, shown);
+    d->parser.unsaid = unsaid_of(m->sim->target, words, shown, copy);
+    parse_insn(&d->parser, copy, offset, &parsed);
     bool ok = !d->parser.failed && (!offset || !ends_at(m, offset) || append_end(d, offset));
     m->index_at[offset / 4] = (uint32_t)m->insn_count;
     for (unsigned n = 0; n < parsed.count && ok; n++) {
@@ -175,32 +218,31 @@ static void resolve_branches(struct quern_sim_module *m)
     }
 }
 
-/* From an instruction that was declined for its choice of indices it goes on with a copy that has
- * another. */
 static quern_status disassemble(struct decoding *d)
 {
     const struct quern_sim_module *const m = d->module;
-    const struct quern_sim *const sim = m->sim;
-    const uint8_t *code = m->image + m->code_at;
-    uint8_t *copy = NULL;
+    const struct quern_disassembler *const by = &m->sim->disassembler;
     quern_status status;
 
     do {
-        if (d->again) {
-            if (!copy && (copy = os.malloc((size_t)m->code_bytes)))
-                code = memcpy(copy, code, (size_t)m->code_bytes);
-            FAIL_IF(!copy, QUERN_E_MEMORY, "out of memory for %llu bytes of code",
-                    (unsigned long long)m->code_bytes);
-            copy[d->base + 1] &= (uint8_t)~0x18;
-            d->patched = d->base + 8;
-        }
+        const uint8_t *const code = d->shown ? d->shown : m->image + m->code_at;
+        d->base = d->from;
         d->again = false;
-        status =
-            sim->disassembler.function(sim->disassembler.user, sim->target->name, code + d->base,
-                                       (size_t)(m->code_bytes - d->base), decode, d);
-    } while (status == QUERN_OK && d->again);
-    os.free(copy);
+        status = by->function(by->user, m->sim->target->name, code + d->base,
+                              (size_t)(m->code_bytes - d->base), decode, d);
+    } while (status == QUERN_OK && d->status == QUERN_OK && d->again);
+    os.free(d->shown);
     return status;
+}
+
+/* Whether kernels run with the mode bit IEEE, which gfx12 has no more. */
+static bool is_ieee(const struct quern_sim_module *m)
+{
+    bool ieee = !(m->sim->target->capabilities & CAP_WMMA_128B);
+
+    for (size_t n = 0; n < m->object.kernel_count; n++)
+        ieee = ieee && m->object.kernels[n].rsrc1 >> 23 & 1;
+    return ieee;
 }
 
 static quern_status decode_all(struct quern_sim_module *m)
@@ -213,7 +255,8 @@ static quern_status decode_all(struct quern_sim_module *m)
                                     .lanes = m->lanes,
                                     .vgpr_limit = m->vgpr_limit,
                                     .agpr_offset = m->agpr_offset,
-                                    .guest = m->guest + m->code_at}};
+                                    .guest = m->guest + m->code_at,
+                                    .ieee = is_ieee(m)}};
     const size_t slots = (size_t)(m->code_bytes / 4 + 1);
 
     m->index_at = os.malloc(slots * sizeof *m->index_at);

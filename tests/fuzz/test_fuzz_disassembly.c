@@ -36,7 +36,7 @@ static void check_text(struct parser *p, const char *text)
 {
     struct parsed parsed;
 
-    parse_insn(p, text, 64, 8, &parsed);
+    parse_insn(p, text, 64, &parsed);
     FUZZ_CHECK(!p->failed);
     FUZZ_CHECK(parsed.count >= 1 && parsed.count <= 3);
     for (unsigned n = 0; n < parsed.count; n++) {

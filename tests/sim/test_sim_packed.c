@@ -180,7 +180,6 @@ E(pk_i16, int32_t p = (int32_t)x; int32_t q = (int32_t)y; p = p > 32767    ? 327
       : q < -32768 ? -32768
                    : q;
   return pack16((uint32_t)p, (uint32_t)q);)
-E(add_omod, return u32((f32(x) + f32(y)) * 4);)
 E(add_clamp, float s = f32(x) + f32(y); return u32(s > 1 ? 1 : s > 0 ? s : 0);)
 E(add_mods, return u32(-fabsf(f32(x)) + fabsf(f32(y)));)
 E(med3, float p = f32(x); float q = f32(y); float r = f32(z); float l = least(p, q);
@@ -271,7 +270,6 @@ static const struct form {
     {"v_alignbyte_b32 %0, %1, %2, %3", alignbyte, EXACT},
     {"v_sad_u16 %0, %1, %2, %3", sad_u16, EXACT},
     {"v_cvt_pk_i16_i32 %0, %1, %2", pk_i16, EXACT},
-    {"v_add_f32 %0, %1, %2 mul:4", add_omod, FLOAT},
     {"v_add_f32 %0, %1, %2 clamp", add_clamp, FLOAT},
     {"v_add_f32 %0, -|%1|, |%2|", add_mods, FLOAT},
     {"v_med3_f32 %0, %1, %2, %3", med3, FLOAT},

@@ -78,7 +78,7 @@ static void make_source(char *source, size_t size, const char *target, unsigned 
     assert_true(used < size);
 }
 
-static void check(const struct vector *vectors, size_t count)
+static void check(const struct vector *vectors, size_t count, const char *options)
 {
     static char source[1 << 18];
     static uint32_t out[3 * 256];
@@ -90,7 +90,7 @@ static void check(const struct vector *vectors, size_t count)
         const uint32_t *got = out;
         unsigned wrong = 0;
         struct t_gpu g;
-        t_gpu_open(&g, targets[t], "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
+        t_gpu_open(&g, targets[t], options, QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
         make_source(source, sizeof source, targets[t], 1u << t, vectors, count);
         t_gpu_load(&g, source);
         t_gpu_run(&g, &launch);
@@ -111,7 +111,7 @@ static void check(const struct vector *vectors, size_t count)
     }
 }
 
-#define CHECK(VECTORS) check(VECTORS, sizeof(VECTORS) / sizeof *(VECTORS))
+#define CHECK(VECTORS) check(VECTORS, sizeof(VECTORS) / sizeof *(VECTORS), "")
 
 /* ---- Constants with a point ------------------------------------------------------------------ */
 
@@ -226,9 +226,124 @@ static void division_is_scaled(void **state)
     CHECK(vectors);
 }
 
+/* ---- Integers -------------------------------------------------------------------------------- */
+
+#define CARRY_IN "s_mov_b64 vcc, 1\\n "
+
+/* T, but for VCC, which it does not look at; s_absdiff_i32 and v_mad_co_i64_i32 are as others
+ * captured them on gfx1201 (bjacob/goc). */
+static void sums_saturate(void **state)
+{
+    static const struct vector vectors[] = {
+        {ALL, "v_add_co_u32 v20, VCC, v10, v11 clamp", {-1u, 1}, {-1u, KEPT}, 1},
+        {ALL, "v_add_co_u32 v20, VCC, v10, v11 clamp", {100, 200}, {300, KEPT}, 0},
+        {ALL, "v_sub_co_u32 v20, VCC, v10, v11 clamp", {0, 1}, {0, KEPT}, 1},
+        {ALL, "v_sub_co_u32 v20, VCC, v10, v11 clamp", {300, 100}, {200, KEPT}, 0},
+        {ALL, "v_subrev_co_u32 v20, VCC, v10, v11 clamp", {1, 0}, {0, KEPT}, 1},
+        {RDNA, "v_add_co_ci_u32 v20, VCC, v10, v11, VCC clamp", {-1u, 1}, {-1u, KEPT}, 1},
+        {RDNA, CARRY_IN "v_add_co_ci_u32 v20, VCC, v10, v11, VCC clamp", {-2u, 1}, {-1u, KEPT}, 1},
+        {GFX9, CARRY_IN "v_addc_co_u32 v20, VCC, v10, v11, VCC clamp", {-2u, 1}, {-1u, KEPT}, 1},
+        {RDNA, "v_sub_co_ci_u32 v20, VCC, v10, v11, VCC clamp", {0, 1}, {0, KEPT}, 1},
+        {RDNA, "v_subrev_co_ci_u32 v20, VCC, v10, v11, VCC clamp", {1, 0}, {0, KEPT}, 1},
+        {GFX12, "v_mad_co_i64_i32 v[20:21], VCC, v10, v11, v[12:13]", {-1u, 1, 1, 0}, {0, 0}, 0},
+        {GFX12,
+         "v_mad_co_i64_i32 v[20:21], VCC, v10, v11, v[12:13]",
+         {-1u, 1, 0, 0},
+         {-1u, -1u},
+         1},
+        {GFX12,
+         "v_mad_co_i64_i32 v[20:21], VCC, v10, v11, v[12:13]",
+         {1, 1, -1u, 0x7fffffff},
+         {0, 0x80000000},
+         0},
+        {ALL,
+         "s_absdiff_i32 s60, s50, s51\\n v_mov_b32 v20, s60",
+         {0x7fffffff, 0x80000000},
+         {1, KEPT},
+         0}};
+
+    (void)state;
+    CHECK(vectors);
+}
+
+/* ---- Others ---------------------------------------------------------------------------------- */
+
+/* T: output modifiers count for nothing while the mode bit IEEE is set, as it is in what hipRTC
+ * makes for processors that have the bit; v_permlane64_b32 does nothing in a wave of 32. */
+static void modes_count(void **state)
+{
+    static const struct vector vectors[] = {
+        {ALL & ~GFX12, "v_add_f32 v20, v10, 1.0 mul:2", {0x40400000}, {0x40800000, KEPT}, 0},
+        {GFX12, "v_add_f32 v20, v10, 1.0 mul:2", {0x40400000}, {0x41000000, KEPT}, 0},
+        {RDNA, "v_permlane64_b32 v20, v10", {0xcafebabe}, {KEPT, KEPT}, 0}};
+    static const struct vector scaled[] = {
+        {ALL, "v_add_f32 v20, v10, 1.0 mul:2", {0x40400000}, {0x41000000, KEPT}, 0},
+        {ALL, "v_add_f32 v20, v10, 1.0 mul:4", {0x40400000}, {0x41800000, KEPT}, 0},
+        {ALL, "v_add_f32 v20, v10, 1.0 div:2", {0x40400000}, {0x40000000, KEPT}, 0}};
+
+    (void)state;
+    CHECK(vectors);
+    check(scaled, sizeof scaled / sizeof *scaled, "-mno-amdgpu-ieee\n-fno-honor-nans");
+}
+
+/* ---- Upper halves ---------------------------------------------------------------------------- */
+
+/*
+ * Code as compilers since ROCm 7.2 make it for gfx1150 and later, where the disassembler of LLVM 21
+ * declines upper halves or leaves them out: words as LLVM's assembler for gfx1100 encodes them,
+ * whose encodings the others share.
+ */
+static void upper_halves(void **state)
+{
+    static const struct vector vectors[] = {
+        /* v_add_f16_e32 v20.h, v10.l, v11.h */
+        {RDNA, ".long 0x6529170a", {0x00003c00, 0x40000000}, {0x42005555, KEPT}, 0},
+        /* v_add_f16_e64 v20.h, v10.l, v11.h */
+        {RDNA, ".long 0xd5325014, 0x0002170a", {0x00003c00, 0x40000000}, {0x42005555, KEPT}, 0},
+        /* v_cvt_f32_f16_e32 v20, v10.h */
+        {RDNA, ".long 0x7e28178a", {0x40000000}, {0x40000000, KEPT}, 0},
+        /* v_cvt_f16_f32_e32 v20.h, v10 */
+        {RDNA, ".long 0x7f28150a", {0x3f800000}, {0x3c005555, KEPT}, 0},
+        /* v_cmp_lt_f16_e32 vcc_lo, v10.h, v11.l */
+        {RDNA, ".long 0x7c02178a", {0x3c004400, 0x4000}, {KEPT, KEPT}, 1},
+        /* v_cmp_lt_f16_e64 vcc_lo, v10.h, v11.l */
+        {RDNA, ".long 0xd401086a, 0x0002170a", {0x3c004400, 0x4000}, {KEPT, KEPT}, 1},
+        /* v_fma_f16 v20.h, v10.l, v11.h, v12.l */
+        {RDNA, ".long 0xd6485014, 0x0432170a", {0x4000, 0x42000000, 0x3c00}, {0x47005555, KEPT}, 0},
+        /* v_fmac_f16_e32 v20.h, v10.l, v11.h */
+        {RDNA,
+         "v_mov_b32 v20, 0x3c004000\\n .long 0x6d29170a",
+         {0x4000, 0x42000000},
+         {0x47004000, KEPT},
+         0},
+        /* v_fmaak_f16_e32 v20.h, v10.l, v11.h, 0x3c00: a literal behind it, which is none itself */
+        {RDNA, ".long 0x7129170a, 0x3c00", {0x4000, 0x42000000}, {0x47005555, KEPT}, 0},
+        {RDNA, ".long 0x7129170a, 0x7f28150a", {0x4000, 0x42000000}, {0x46005555, KEPT}, 0},
+        /* v_mov_b16_e32 v20.h, v10.l, then v20.l, 0x77 and v20.l, v10.h */
+        {RDNA, ".long 0x7f28390a", {0x12345678}, {0x56785555, KEPT}, 0},
+        {RDNA, ".long 0x7e2838ff, 0x77", {0}, {0x55550077, KEPT}, 0},
+        {RDNA, ".long 0x7e28398a", {0x12345678}, {0x55551234, KEPT}, 0},
+        /* v_mov_b16_e64 v20.h, v10.l */
+        {RDNA, ".long 0xd59c4014, 0x0000010a", {0x12345678}, {0x56785555, KEPT}, 0},
+        /* v_add_nc_u16 v20.h, v10.l, v11.h */
+        {RDNA, ".long 0xd7035014, 0x0002170a", {3, 0x40000}, {0x00075555, KEPT}, 0},
+        /* v_lshlrev_b16 v20.h, 3, v10.l */
+        {RDNA, ".long 0xd7384014, 0x00021483", {0x0001}, {0x00085555, KEPT}, 0},
+        /* v_cndmask_b16 v20.l, v10.h, v11.l, vcc_lo */
+        {RDNA, ".long 0xd65d0814, 0x01aa170a", {0x12345678, 0x9abcdef0}, {0x55551234, KEPT}, 0},
+        /* v_pk_mul_f16 v20, v10, v11 with the constant 0 in the place of a third source */
+        {RDNA, ".long 0xcc104014, 0x1a02170a", {0x40003c00, 0x42004200}, {0x46004200, KEPT}, 0}};
+
+    (void)state;
+    CHECK(vectors);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(division_is_scaled),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sums_saturate),
+                                       cmocka_unit_test(modes_count),
+                                       cmocka_unit_test(upper_halves),
+                                       cmocka_unit_test(division_is_scaled),
                                        cmocka_unit_test(packed_integers_take_f32),
                                        cmocka_unit_test(wide_integers_take_f64)};
     return cmocka_run_group_tests(tests, NULL, NULL);

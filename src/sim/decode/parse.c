@@ -220,10 +220,14 @@ static bool half_type(char type)
 static void apply_op_sel(struct parser *p, struct insn *i, const struct text_modifiers *m,
                          unsigned sources)
 {
-    i->extra[1] = m->op_sel;
+    const unsigned unsaid = p->unsaid.op_sel;
+    const unsigned op_sel =
+        m->op_sel ? m->op_sel : (unsaid & ((1u << sources) - 1)) | unsaid >> 3 << sources;
+
+    i->extra[1] = (uint8_t)op_sel;
     for (unsigned n = 0; n < sources && n < 3; n++) {
         struct operand *const o = &i->op[n + 1];
-        const unsigned low = m->op_sel >> n & 1, high = m->op_sel_hi >> n & 1;
+        const unsigned low = op_sel >> n & 1, high = m->op_sel_hi >> n & 1;
         if (o->type == 'p' || o->type == 'k' || o->type == 'b' || o->type == 'r') {
             const unsigned select = SELECT_PAIR + low + 2 * high;
             o->select = (uint8_t)(select == SELECT_PAIR_NATURAL ? SELECT_ALL : select);
@@ -239,7 +243,7 @@ static void apply_op_sel(struct parser *p, struct insn *i, const struct text_mod
             o->select = SELECT_WORD_1;
         }
     }
-    if (half_type((char)i->op[0].type) && m->op_sel >> sources & 1)
+    if (half_type((char)i->op[0].type) && op_sel >> sources & 1)
         i->flags |= INSN_DST_HIGH;
 }
 
@@ -265,7 +269,7 @@ static bool apply_modifiers(struct parser *p, const struct sim_row *row,
         i->extra[0] |= (uint8_t)(m->neg_hi << 4);
     i->extra[2] = (uint8_t)(m->cbsz | m->bitop3);
     i->extra[3] = (uint8_t)(m->abid | m->blgp << 4);
-    i->omod = m->omod;
+    i->omod = p->ieee ? 0 : m->omod;
     if (row->class == QUERN_CLASS_VMEM || row->class == QUERN_CLASS_LDS) {
         i->flags |=
             (m->glc ? INSN_RETURNS : 0) | (m->idxen ? INSN_IDXEN : 0) | (m->offen ? INSN_OFFEN : 0);
@@ -397,6 +401,22 @@ static bool fill_other(const struct parser *p, char type, const char *text, uint
     return !strncmp(text, "gpr_idx(", 8);
 }
 
+/* The text of a short encoding does not say that a register is an upper half, or number 128 and on.
+ */
+static void raise_register(const struct parser *p, struct operand *o, struct parsed *parsed)
+{
+    if (o->kind != OPERAND_VGPR)
+        return;
+    if (half_type((char)o->type)) {
+        o->select = SELECT_WORD_1;
+        return;
+    }
+    o->reg = (uint16_t)(o->reg + 128);
+    o->offset = (uint64_t)o->reg * p->lanes * 4;
+    if (o->reg + o->words > parsed->vgprs)
+        parsed->vgprs = o->reg + o->words;
+}
+
 static bool fill_operands(struct parser *p, const struct sim_row *row, const char *list,
                           const struct text_insn *t, uint64_t offset, struct insn *i,
                           struct parsed *parsed, unsigned *sources)
@@ -444,6 +464,8 @@ static bool fill_operands(struct parser *p, const struct sim_row *row, const cha
                                  : !parse_operand(p, row, text, type == 'v' ? 'u' : type, dst,
                                                   width != 0, o, parsed))
             return false;
+        if (p->unsaid.high >> (dst ? 0 : place == 1 ? 1 : 2) & 1)
+            raise_register(p, o, parsed);
         if (dst)
             o->mods |= MOD_DST;
         if (dst && o->kind == OPERAND_SGPR && o->reg <= S_EXEC + 1 && o->reg + o->words > S_EXEC)
@@ -560,12 +582,10 @@ static void order_pair(struct parser *p, struct parsed *parsed)
     y->flags |= INSN_SECOND;
 }
 
-void parse_insn(struct parser *parser, const char *text, uint64_t offset, unsigned size,
-                struct parsed *parsed)
+void parse_insn(struct parser *parser, const char *text, uint64_t offset, struct parsed *parsed)
 {
     const char *const both = strstr(text, " :: ");
 
-    (void)size;
     *parsed = (struct parsed){.count = 1};
     if (both) {
         char first[TEXT_BYTES];

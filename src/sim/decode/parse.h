@@ -7,6 +7,7 @@
 #ifndef QUERN_SIM_PARSE_H
 #define QUERN_SIM_PARSE_H
 
+#include "sim/decode/respell.h"
 #include "sim/wave.h"
 
 /* Memory that lives as long as the decoded instructions: constants, lane tables, texts. */
@@ -35,6 +36,8 @@ struct parser {
     unsigned vgpr_limit;  /* registers of the file, AGPRs included */
     unsigned agpr_offset; /* row of a0 */
     uint64_t guest;       /* address of the code's first byte */
+    bool ieee;            /* mode bit IEEE: output modifiers count for nothing */
+    struct unsaid unsaid; /* of the instruction that is parsed */
     struct pool pool;
     bool failed; /* out of memory */
 };
@@ -49,8 +52,7 @@ struct parsed {
     unsigned vgprs; /* one more than the highest vector register named */
 };
 
-/* `offset` and `size` are those of the instruction within the code. */
-void parse_insn(struct parser *parser, const char *text, uint64_t offset, unsigned size,
-                struct parsed *parsed);
+/* `offset` is that of the instruction within the code. */
+void parse_insn(struct parser *parser, const char *text, uint64_t offset, struct parsed *parsed);
 
 #endif
