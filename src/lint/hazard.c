@@ -12,6 +12,8 @@
 
 #include "base/os.h"
 
+#include <string.h>
+
 /* Processors with rows of their own, by the names that LLVM's tables go by. */
 enum place { GFX90A, GFX942, GFX950, GFX11_0, GFX11_5, GFX12, PLACES };
 
@@ -25,6 +27,7 @@ enum meeting {
     LAST_READ,    /* it reads it as its last operand: the number of a lane */
     C_WRITTEN,    /* it overwrites what the first adds to */
     DATA_WRITTEN, /* it overwrites what the first stores */
+    NOT_SUMMED,   /* it reads or overwrites it, but not as what the same dot product adds to */
     REGARDLESS    /* whatever it reads and writes */
 };
 
@@ -170,7 +173,7 @@ static const struct hazard hazards[] = {
      {ALL(18), ALL(18), ALL(18)}},
     {"what a matrix instruction adds to is overwritten while it reads",
      LINT_XDL,
-     LINT_VALU,
+     LINT_VALU | MEMORY,
      0,
      C_WRITTEN,
      ANY_REGISTER,
@@ -193,9 +196,9 @@ static const struct hazard hazards[] = {
     /* dot products */
     {"what a dot product is writing is read or overwritten",
      LINT_DOT,
-     VECTOR_UNIT,
-     LINT_DOT,
-     TOUCHED,
+     VECTOR_UNIT | MEMORY,
+     0,
+     NOT_SUMMED,
      VECTOR,
      {ALL(3), ALL(3), ALL(3)}},
 
@@ -365,9 +368,16 @@ static struct lint_range meets_any(struct lint_range r, const struct lint_range 
     return (struct lint_range){0};
 }
 
-/* The registers by which instruction `j` meets `r`, which the first wrote or read. */
+static bool same_mnemonic(const struct lint_insn *i, const struct lint_insn *j)
+{
+    const size_t n = strcspn(i->text, " ");
+
+    return !strncmp(i->text, j->text, n) && j->text[n] == ' ';
+}
+
+/* The registers by which instruction `j` meets `r`, which the first, `i`, wrote or read. */
 static struct lint_range meeting_of(const struct hazard *h, struct lint_range r,
-                                    const struct lint_insn *j)
+                                    const struct lint_insn *i, const struct lint_insn *j)
 {
     struct lint_range at = {0};
 
@@ -395,6 +405,11 @@ static struct lint_range meeting_of(const struct hazard *h, struct lint_range r,
     case C_WRITTEN:
     case DATA_WRITTEN:
         return meets_any(r, j->defs, j->def_count);
+    case NOT_SUMMED:
+        if (same_mnemonic(i, j))
+            return meets_any(r, j->uses, j->use_count < 2 ? j->use_count : 2);
+        at = meets_any(r, j->uses, j->use_count);
+        return at.count ? at : meets_any(r, j->defs, j->def_count);
     case REGARDLESS:
         return r;
     }
@@ -504,7 +519,7 @@ static void walk_on(struct walk *w, struct progress p, uint32_t at)
     while (at != LINT_NOWHERE && p.states < w->needed && !w->reported && !been_here(w, at, &p)) {
         const struct lint_insn *const j = &w->scan->insns[at];
         if (j->kinds & h->second && !(j->kinds & h->not_second) && (p.behind || !h->only_behind)) {
-            const struct lint_range met = meeting_of(h, p.registers, j);
+            const struct lint_range met = meeting_of(h, p.registers, &w->scan->insns[w->from], j);
             if (met.count) {
                 w->reported = true;
                 lint_report(w->scan, QUERN_LINT_TOO_CLOSE, h->rule, w->from, at, met, w->needed,

@@ -146,6 +146,8 @@ static const struct pair {
      "v_mov_b32_e32 v21, 0", 3},
     {"gfx90a", "v_mfma_f32_16x16x16bf16_1k v[0:3], v[8:9], v[10:11], v[20:23]",
      "v_mov_b32_e32 v21, 0", 7},
+    {"gfx90a", "v_mfma_f32_16x16x16bf16_1k v[0:3], v[8:9], v[10:11], v[20:23]",
+     "global_load_dwordx4 v[20:23], v[30:31], off", 7},
     /* the vector ALU, then a matrix instruction */
     {"gfx90a", "v_mov_b32_e32 v8, 0", "v_mfma_f32_16x16x16bf16_1k v[0:3], v[8:9], v[10:11], v[0:3]",
      2},
@@ -155,6 +157,9 @@ static const struct pair {
     {"gfx90a", "v_dot2_f32_f16 v0, v1, v2, v0", "v_dot2_f32_f16 v0, v1, v2, v0", 0},
     {"gfx90a", "v_dot2_f32_f16 v0, v1, v2, v0", "v_add_f32_e32 v3, v0, v4", 3},
     {"gfx942", "v_dot2_f32_f16 v0, v1, v2, v0", "v_mov_b32_e32 v0, 0", 3},
+    {"gfx90a", "v_dot4_u32_u8 v27, v14, s4, v52", "ds_read_b32 v47, v27", 3},
+    {"gfx90a", "v_dot2_f32_f16 v0, v1, v2, v0", "v_dot2_f32_f16 v3, v0, v2, v3", 3},
+    {"gfx90a", "v_dot2_f32_f16 v0, v1, v2, v0", "v_dot4_i32_i8 v0, v1, v2, v0", 3},
     /* the vector ALU and what is around it */
     {"gfx90a", "v_readfirstlane_b32 s4, v0", "global_load_dword v1, v2, s[4:5]", 5},
     {"gfx90a", "v_mov_b32_e32 v1, v0", "v_mov_b32_dpp v2, v1 quad_perm:[1,0,3,2]", 2},
