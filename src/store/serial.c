@@ -103,6 +103,9 @@ static quern_status replace(const struct store *s, int directory, const char *si
         error = -errno;
         os.unlinkat(directory, temporary, 0);
     }
+    /* the name too is to outlast a loss of power: the serial must not go back */
+    if (!error && os.fsync(directory))
+        error = -errno;
     FAIL_IF(error, QUERN_E_IO, "the serial of signer %s cannot be kept: %s", signer,
             strerror(-error));
     return QUERN_OK;

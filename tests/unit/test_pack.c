@@ -585,6 +585,46 @@ static void eviction_takes_pointers_along(void **state)
 
 #define SIGNER "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
+/* A loss of power brings nothing back: first the file is flushed, then it has its name, then the
+ * directory is flushed. */
+static struct {
+    int (*fsync)(int);
+    int (*renameat)(int, const char *, int, const char *);
+} real;
+static char order[8];
+
+static int noted_fsync(int fd)
+{
+    struct stat st;
+
+    assert_int_equal(fstat(fd, &st), 0);
+    strncat(order, S_ISDIR(st.st_mode) ? "d" : "f", sizeof order - strlen(order) - 1);
+    return real.fsync(fd);
+}
+
+static int noted_renameat(int from, const char *a, int to, const char *b)
+{
+    strncat(order, "r", sizeof order - strlen(order) - 1);
+    return real.renameat(from, a, to, b);
+}
+
+static void a_serial_outlasts_a_loss_of_power(void **state)
+{
+    struct store *const s = t_store_open(*state, QUERN_CACHE_RW, 0);
+
+    assert_int_equal(store_raise_serial(s, SIGNER, 1), QUERN_OK);
+    real.fsync = os.fsync;
+    real.renameat = os.renameat;
+    os.fsync = noted_fsync;
+    os.renameat = noted_renameat;
+    const quern_status status = store_raise_serial(s, SIGNER, 2);
+    os.fsync = real.fsync;
+    os.renameat = real.renameat;
+    assert_int_equal(status, QUERN_OK);
+    assert_string_equal(order, "frd");
+    store_close(s);
+}
+
 static void serials_only_rise(void **state)
 {
     struct t_store *const t = *state;
@@ -633,6 +673,7 @@ int main(void)
         T_STORE_TEST(pointers_that_lead_astray_do_no_harm),
         T_STORE_TEST(eviction_takes_pointers_along),
         T_STORE_TEST(serials_only_rise),
+        T_STORE_TEST(a_serial_outlasts_a_loss_of_power),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
