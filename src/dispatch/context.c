@@ -142,5 +142,5 @@ quern_sim *quern_ctx_sim(quern_ctx *ctx)
 
 struct quern_disassembler quern_ctx_disassembler(quern_ctx *ctx)
 {
-    return ctx->disassembler;
+    return ctx ? ctx->disassembler : (struct quern_disassembler){0};
 }

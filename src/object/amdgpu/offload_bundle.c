@@ -374,7 +374,7 @@ quern_status quern_offload_open(const void *bytes, size_t size, quern_offload **
 
 size_t quern_offload_count(const quern_offload *offload)
 {
-    return offload->bundles.count;
+    return offload ? offload->bundles.count : 0;
 }
 
 quern_status quern_offload_entry(const quern_offload *offload, size_t index,
