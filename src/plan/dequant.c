@@ -3,6 +3,7 @@
  * The family dequant has one shape: it is bound by memory with room to spare on every part, so that
  * only enough loads in flight and whole lines per wave matter.
  */
+#include "plan/explain.h"
 #include "plan/family.h"
 #include "target/rates.h"
 
@@ -131,9 +132,7 @@ static void explain(const struct plan *p, struct str *out)
     const double memory = target_microseconds(t, (double)e->memory_cycles);
 
     str_addf(out, "%s: any M, family dequant on %s (%s)\n", p->symbol, t->name, t->part);
-    str_addf(out,
-             "  shape      %d waves of %u lanes; a lane writes %d times %d consecutive weights\n",
-             p->waves, p->wave_size, p->dequant.chunks, p->dequant.chunk);
+    explain_shape(p, out);
     str_addf(out,
              "  grid       %" PRId64 " workgroups of %" PRId64
              " weights fill %u compute units to %u %%\n",

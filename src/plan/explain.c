@@ -3,14 +3,37 @@
 #include "plan/explain.h"
 
 #include "plan/family.h"
+#include "plan/field.h"
 #include "target/rates.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 /* What makes a word's plural. */
 static const char *more_than_one(int64_t count)
 {
     return count == 1 ? "" : "s";
+}
+
+/* One word of the shape and what it means. */
+static void explain_field(void *user, const struct plan *p, const struct plan_field *f)
+{
+    struct str *const out = user;
+    char word[64];
+
+    if (!f->word)
+        return;
+    snprintf(word, sizeof word, "%s=%" PRId64, f->word, field_value(f, p));
+    str_addf(out, "             %-14s %s\n", word, f->meaning);
+}
+
+void explain_shape(const struct plan *p, struct str *out)
+{
+    char words[PLAN_SHAPE_MAX];
+
+    plan_shape(p, words);
+    str_addf(out, "  shape      %s\n", words);
+    field_each(p, explain_field, out);
 }
 
 void explain_begin(const struct plan *p, struct str *out)
@@ -21,15 +44,7 @@ void explain_begin(const struct plan *p, struct str *out)
     else if (p->m_hi != p->m_lo)
         str_addf(out, " to %d", p->m_hi);
     str_addf(out, ", family %s on %s (%s)\n", p->family->name, p->target->name, p->target->part);
-}
-
-void explain_waves(const struct plan *p, int rows, int weights, int split_k, struct str *out)
-{
-    str_addf(out,
-             "  shape      %d wave%s of %u lanes; a wave has %d row%s of W and %d weight%s of each "
-             "per lane and step; %d %s a row\n",
-             p->waves, more_than_one(p->waves), p->wave_size, rows, more_than_one(rows), weights,
-             more_than_one(weights), split_k, split_k > 1 ? "waves share" : "wave has");
+    explain_shape(p, out);
 }
 
 static const char *products_text(const struct plan *p)
@@ -123,7 +138,6 @@ void explain_end(const struct plan *p, struct str *out)
     const double memory = target_microseconds(t, (double)e->memory_cycles);
     const double slots =
         (double)e->slots * p->wave_size / ((double)p->problem.n * (double)p->problem.k);
-    char words[PLAN_SHAPE_MAX];
 
     str_addf(
         out,
@@ -134,8 +148,6 @@ void explain_end(const struct plan *p, struct str *out)
     str_addf(out, "  weights    read %s\n",
              p->weights_once ? "once, non-temporally"
                              : "through the caches: slices of A share them");
-    plan_shape(p, words);
-    str_addf(out, "  words      %s\n", words);
     if (p->choice)
         str_addf(out, "  tuning     %s\n",
                  p->choice == CHOICE_MEASURED

@@ -8,12 +8,11 @@
 
 #include "plan/plan.h"
 
-/* The kernel's name, rows of A and family. */
+/* The kernel's name, rows of A, family and shape. */
 void explain_begin(const struct plan *p, struct str *out);
-
-/* The waves of a workgroup, the rows of W of each and a lane's weights of each row in a step, and
- * the waves that share a row. */
-void explain_waves(const struct plan *p, int rows, int weights, int split_k, struct str *out);
+/* The shape alone: its words in one line, as tuning tables have them, then what each means; both
+ * are in the family's table of fields (field.h). */
+void explain_shape(const struct plan *p, struct str *out);
 
 /* What multiplies; `text` null: what the plan's products say. */
 void explain_products(const struct plan *p, const char *text, struct str *out);
@@ -24,7 +23,7 @@ void explain_resources(const struct plan *p, const char *lds, struct str *out);
 /* How int4 is paired with A. */
 void explain_pairing(const struct plan *p, enum plan_pairing pairing, struct str *out);
 
-/* The model's times, how memory is read, the shape in words, and shapes that were not chosen. */
+/* The model's times, how memory is read, and shapes that were not chosen. */
 void explain_end(const struct plan *p, struct str *out);
 
 #endif

@@ -287,7 +287,8 @@ const struct plan_field tile_fields[] = {
     {.kind = FIELD_SHAPE,
      .at = offsetof(struct plan, products),
      .bytes = sizeof((struct plan *)0)->products,
-     .word = "products"},
+     .word = "products",
+     .meaning = "how weights are multiplied: the line \"products\" says it"},
     {0},
 };
 

@@ -18,13 +18,13 @@ enum field_kind {
     FIELD_BOOL,       /* #define NAME true, or false */
     FIELD_TEXT,       /* #define NAME WORD, with a word that the prelude gives its meaning */
     FIELD_BLANK,      /* an empty line of the source */
-    FIELD_SHAPE       /* no constant: a word of a shape alone */
+    FIELD_SHAPE       /* no constant: a word of a shape alone, whose meaning is told there */
 };
 
 struct plan_field {
     enum field_kind kind;     /* 0: the end of a table */
     const char *constant;     /* its name in the source */
-    const char *meaning;      /* the comment behind it there */
+    const char *meaning;      /* the comment behind it there, and behind its word in explain */
     unsigned short at, bytes; /* where in struct plan the value is: a bool, or an integer */
     int64_t (*value)(const struct plan *p);    /* or what it is computed by, */
     bool (*is)(const struct plan *p);          /* or, of a flag, what says whether it is set */

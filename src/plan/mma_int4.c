@@ -367,15 +367,12 @@ static const char *predequant_text(const struct plan *p)
 static void explain(const struct plan *p, struct str *out)
 {
     explain_begin(p, out);
-    explain_waves(p, p->matrix.rows, p->matrix.chunk * p->matrix.units, p->matrix.split_k, out);
     explain_products(p, NULL, out);
     explain_resources(p,
                       matrix_staged(p)                              ? "weights on their way"
                       : p->matrix.code_offset == CODE_OFFSET_SHARED ? "sums of A, sums of waves"
                                                                     : "sums of waves",
                       out);
-    str_addf(out, "  ring       a lane has asked for %d chunk%s of each row at any time\n",
-             p->matrix.units, p->matrix.units == 1 ? "" : "s");
     explain_pairing(p, p->matrix.pairing, out);
     str_addf(out, "  predequant %s\n", predequant_text(p));
     explain_end(p, out);
@@ -419,11 +416,13 @@ static const struct plan_field formats[] = {
      .at = offsetof(struct plan, matrix.code_offset),
      .bytes = sizeof((struct plan *)0)->matrix.code_offset,
      .word = "code_offset",
+     .meaning = "what the zero point is taken from: 0 codes, 1 sums by matrix, 2 sums shared",
      .was = "bias"},
     {.kind = FIELD_SHAPE,
      .at = offsetof(struct plan, matrix.staging),
      .bytes = sizeof((struct plan *)0)->matrix.staging,
-     .word = "staging"},
+     .word = "staging",
+     .meaning = "what goes through LDS: 0 nothing, 1 codes, 2 weights; 3: scaled in registers"},
     {0},
 };
 

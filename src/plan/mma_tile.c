@@ -236,16 +236,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
 static void explain(const struct plan *p, struct str *out)
 {
-    const struct mma_tile_shape *const s = &p->tile;
-    const int n_waves = p->waves / s->m_waves;
-
     explain_begin(p, out);
-    str_addf(out,
-             "  shape      tiles of %d rows of A and %d of W, %d along K; %d by %d waves of %u "
-             "lanes with %d by %d each%s\n",
-             p->m_tile, n_waves * s->rows, s->step, s->m_waves, n_waves, p->wave_size,
-             p->m_tile / s->m_waves, s->rows,
-             s->ahead ? "; operands are loaded ahead of barriers" : "");
     explain_products(p, NULL, out);
     explain_resources(p, "two steps of A and W", out);
     explain_end(p, out);

@@ -109,14 +109,11 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 static void explain(const struct plan *p, struct str *out)
 {
     explain_begin(p, out);
-    explain_waves(p, p->matrix.rows, p->matrix.chunk * p->matrix.units, p->matrix.split_k, out);
     explain_products(p, NULL, out);
     explain_resources(p,
                       matrix_staged(p) ? "table of all pairs of codes, weights on their way"
                                        : "table of all pairs of codes",
                       out);
-    str_addf(out, "  ring       a lane has asked for %d chunk%s of each row at any time\n",
-             p->matrix.units, p->matrix.units == 1 ? "" : "s");
     explain_end(p, out);
 }
 

@@ -389,7 +389,6 @@ static void explain(const struct plan *p, struct str *out)
     const struct simt_int4_shape *const s = &p->simt_int4;
 
     explain_begin(p, out);
-    explain_waves(p, s->rows * s->row_lanes, s->chunk, s->split_k, out);
     explain_products(p, products_text(p), out);
     explain_resources(p, s->shared_sums ? "sums of A" : "sums of waves", out);
     explain_pairing(p, s->pairing, out);
@@ -446,7 +445,10 @@ static const struct plan_field shape[] = {
     {FIELD_AT(FIELD_NUMBER, "PHASES", phase, "1: groups start apart along K, 2: waves do")},
     {FIELD_AT(FIELD_BOOL, "AHEAD", simt_int4.ahead, "whether all steps are loaded at the start"),
      .word = "ahead"},
-    {.kind = FIELD_SHAPE, .value = shared, .word = "shared"},
+    {.kind = FIELD_SHAPE,
+     .value = shared,
+     .word = "shared",
+     .meaning = "what is made once for the workgroup: 0 as fits, 1 sums of A, 2 those and A"},
     {0},
 };
 

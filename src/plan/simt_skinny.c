@@ -647,16 +647,11 @@ static void explain(const struct plan *p, struct str *out)
     const struct simt_skinny_shape *const s = &p->skinny;
 
     explain_begin(p, out);
-    explain_waves(p, rows_of_wave(p), s->vector, s->split_k, out);
     explain_products(p, products_text(p), out);
     /* a plan of one wave for each row counts a few bytes that it does not use */
     explain_resources(p, s->stage ? "a part of A" : s->split_k > 1 ? "sums of waves" : NULL, out);
     if (s->fp8)
         fp8_explain(p, out);
-    str_addf(out, "  ring       a lane has asked for %d chunk%s of each row at any time\n", s->ring,
-             s->ring == 1 ? "" : "s");
-    if (s->stage)
-        str_addf(out, "  A          in LDS, %d chunks of each row and wave at a time\n", s->stage);
     if (p->resident)
         str_addf(out,
                  "  walk       %d workgroup%s for each compute unit of the device at hand; on this "
@@ -729,6 +724,7 @@ static const struct plan_field shape[] = {
      .at = offsetof(struct plan, resident),
      .bytes = sizeof((struct plan *)0)->resident,
      .word = "resident",
+     .meaning = "workgroups a compute unit that walk over all rows; 0: one a group of rows",
      .by_waves = true},
     {FIELD_AT(FIELD_NUMBER, "WAVES_PER_SIMD", estimate.waves_per_simd,
               "that registers must leave room for")},

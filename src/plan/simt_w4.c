@@ -349,12 +349,10 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
 static void explain(const struct plan *p, struct str *out)
 {
-    const struct simt_w4_shape *const s = &p->simt_w4;
-
     explain_begin(p, out);
-    explain_waves(p, s->rows, s->chunk, s->split_k, out);
-    if (s->tail)
-        str_addf(out, "  tail       the last step of a row has %d weights per lane\n", s->tail);
+    if (p->simt_w4.tail)
+        str_addf(out, "  tail       the last step of a row has %d weights per lane\n",
+                 p->simt_w4.tail);
     explain_products(p, NULL, out);
     explain_resources(p, "table of all pairs of codes", out);
     explain_end(p, out);

@@ -327,11 +327,11 @@ static void test_explain(void **state)
                      "quern_none_bf16_n4096_k4096_m1: M = 1, family simt_skinny");
     expect_explained(dense, "gfx1151", 0, "256 GB/s: bound by memory");
     expect_explained(dense, "gfx1151", 0, "8192 bytes apart, a multiple of 512: waves start");
-    expect_explained(dense, "gfx1151", 0, "chunks of each row at any time");
+    expect_explained(dense, "gfx1151", 0, "loads of a row that are under way");
     expect_explained(dense, "gfx1151", 0, "  rejected   ");
     expect_explained(dense, "gfx950", 3, "of four rows of W with four of A");
     expect_explained("wq=none n=151936 k=2560 a=bf16", "gfx1151", 0, "each walks over");
-    expect_explained("wq=none n=4096 k=4096 a=f32", "gfx942", 3, "A          in LDS");
+    expect_explained("wq=none n=4096 k=4096 a=f32", "gfx942", 3, "bytes of LDS (a part of A)");
     expect_explained(fp8, "gfx950", 3, "of eight rows of W with eight of A");
     expect_explained(fp8, "gfx942", 3, "turned into FNUZ, which the processor knows");
     expect_explained(fp8, "gfx1100", 3, "not known to the processor; made f16");
