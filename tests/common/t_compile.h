@@ -15,7 +15,7 @@ extern const char t_add_source[];
 extern const char t_endless[];
 #define T_ENDLESS_OPTIONS T_OPTIONS "\n-fconstexpr-steps=2147483647"
 
-/* A pool of real workers; 0 means what it means to compiler_open. */
+/* A pool of real workers; 0 jobs: as many as CPUs, and 0 ms: a deadline for what hangs. */
 struct compiler *t_compiler_open(int jobs, int deadline_ms);
 struct compiler_stats t_compiler_stats(struct compiler *c);
 
