@@ -68,10 +68,17 @@ void compiler_close(struct compiler *compiler);
 /* The toolchain, or null with QUERN_E_TOOLCHAIN recorded; valid until the handle is closed. */
 const struct toolchain *compiler_toolchain(struct compiler *compiler);
 
+/* Asked every few milliseconds while a job waits for a worker or for its answer, on the thread that
+ * waits and with no lock held: whether somebody else has answered meanwhile. Once it has said true
+ * it is not asked again. */
+typedef bool (*compile_unwanted_fn)(void *user);
+
 struct compile_job {
     const char *source;    /* NUL-terminated */
     const char *processor; /* "gfx1151", a name from the target table, with features if forced */
     const char *options;   /* one per line */
+    compile_unwanted_fn unwanted; /* null: the job is wanted whatever happens */
+    void *unwanted_user;
 };
 
 struct compile_result {
@@ -84,7 +91,9 @@ struct compile_result {
 /* Compiles. On QUERN_E_COMPILE the detail record carries the compiler's log; QUERN_E_WORKER and
  * QUERN_E_TIMEOUT say how the worker died, and the log has what it printed last. A source that
  * killed a worker is refused from then on without starting another. QUERN_E_TARGET,
- * QUERN_E_TOOLCHAIN, QUERN_E_IO, QUERN_E_MEMORY as their names say. Thread-safe; blocks. */
+ * QUERN_E_TOOLCHAIN, QUERN_E_IO, QUERN_E_MEMORY as their names say. QUERN_E_NOT_READY: the job came
+ * to be unwanted; if it had a worker, that was ended, and the next job starts another. Thread-safe;
+ * blocks. */
 quern_status compiler_compile(struct compiler *compiler, const struct compile_job *job,
                               struct compile_result *result);
 void compile_result_free(struct compile_result *result);
@@ -106,6 +115,7 @@ quern_status compiler_version(struct compiler *compiler, char **text);
 
 struct compiler_stats {
     uint64_t started, died, compiled, failed, timeouts;
+    uint64_t dropped; /* jobs that came to be unwanted, with a worker or without */
 };
 void compiler_stats(struct compiler *compiler, struct compiler_stats *stats);
 

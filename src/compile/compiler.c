@@ -56,7 +56,8 @@ quern_status compiler_compile(struct compiler *compiler, const struct compile_jo
     fields_add_text(&request, job->processor);
     fields_add_text(&request, job->options);
     fields_add_text(&request, job->source);
-    quern_status status = pool_request(compiler, FRAME_COMPILE, &request, what, &answer);
+    quern_status status = pool_request(compiler, FRAME_COMPILE, &request, what,
+                                       &(struct watch){job->unwanted, job->unwanted_user}, &answer);
     os.free(request.bytes);
     if (status == QUERN_OK && answer.outcome != REPLY_DONE) {
         status = answer_failure(&answer, QUERN_E_COMPILE, what);
@@ -75,7 +76,8 @@ quern_status compiler_compile(struct compiler *compiler, const struct compile_jo
         }
         os.free(answer.bytes);
     }
-    pool_count(compiler, status == QUERN_OK ? POOL_COMPILED : POOL_FAILED);
+    if (status != QUERN_E_NOT_READY)
+        pool_count(compiler, status == QUERN_OK ? POOL_COMPILED : POOL_FAILED);
     return status;
 }
 
@@ -128,7 +130,8 @@ quern_status compiler_disassemble(void *compiler, const char *processor, const v
     snprintf(what, sizeof what, "disassembling for %s", processor);
     fields_add_text(&request, processor);
     fields_add_bytes(&request, code, size);
-    quern_status status = pool_request(compiler, FRAME_DISASSEMBLE, &request, what, &answer);
+    quern_status status =
+        pool_request(compiler, FRAME_DISASSEMBLE, &request, what, &(struct watch){0}, &answer);
     os.free(request.bytes);
     if (status != QUERN_OK)
         return status;
@@ -144,7 +147,8 @@ static quern_status request_text(struct compiler *compiler, enum frame_kind kind
 {
     struct answer answer;
 
-    const quern_status status = pool_request(compiler, kind, request, what, &answer);
+    const quern_status status =
+        pool_request(compiler, kind, request, what, &(struct watch){0}, &answer);
     os.free(request->bytes);
     if (status != QUERN_OK)
         return status;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads an ELF file of a toolchain (library_file.h): its identity, and which libraries it needs. */
 #include "compile/library_file.h"
 
 #include "base/os.h"

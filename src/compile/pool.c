@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define JOBS_MAX         256
@@ -367,10 +368,30 @@ static quern_status start_worker(struct pool *p, struct process **process)
     return process_start(&config, process);
 }
 
-/* A slot to work in: preferably one whose worker runs already. Waits for one; holds the lock. */
-static struct slot *take_slot(struct pool *p)
+/* Waits until a slot may be free, or for WATCH_MS if somebody watches. False, with the lock held
+ * all the same, when the request has come to be unwanted. */
+static bool wait_for_slot(struct pool *p, const struct watch *watch)
 {
-    for (;;) {
+    if (!watch->unwanted) {
+        pthread_cond_wait(&p->freed, &p->lock);
+        return true;
+    }
+    const uint64_t until = os_now() + WATCH_MS * 1000000;
+    const struct timespec moment = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+    if (pthread_cond_clockwait(&p->freed, &p->lock, CLOCK_MONOTONIC, &moment) != ETIMEDOUT)
+        return true;
+    pthread_mutex_unlock(&p->lock);
+    const bool unwanted = watch->unwanted(watch->user);
+    pthread_mutex_lock(&p->lock);
+    return !unwanted;
+}
+
+/* A slot to work in: preferably one whose worker runs already. Waits for one; holds the lock. Null:
+ * the request has come to be unwanted. A slot that is free is taken before that is asked, so that
+ * no signal of one is lost. */
+static struct slot *take_slot(struct pool *p, const struct watch *watch)
+{
+    do {
         struct slot *empty = NULL;
         for (int i = 0; i < p->jobs; i++) {
             struct slot *const s = &p->slots[i];
@@ -385,8 +406,8 @@ static struct slot *take_slot(struct pool *p)
             empty->busy = true;
             return empty;
         }
-        pthread_cond_wait(&p->freed, &p->lock);
-    }
+    } while (wait_for_slot(p, watch));
+    return NULL;
 }
 
 static void give_slot(struct pool *p, struct slot *slot)
@@ -397,13 +418,13 @@ static void give_slot(struct pool *p, struct slot *slot)
     pthread_cond_signal(&p->freed);
 }
 
-/* Takes the process out of its slot and ends it. */
-static void drop_process(struct pool *p, struct slot *slot)
+/* Takes the process out of its slot and ends it; `count` is where that is counted. */
+static void drop_process(struct pool *p, struct slot *slot, uint64_t *count)
 {
     pthread_mutex_lock(&p->lock);
     struct process *const process = slot->process;
     slot->process = NULL;
-    p->stats.died++;
+    ++*count;
     pthread_mutex_unlock(&p->lock);
     process_stop(process);
 }
@@ -418,19 +439,22 @@ static void count_death(struct pool *p)
 }
 
 /* A slot with a live worker in it. */
-static quern_status take_worker(struct pool *p, struct log *log, struct slot **slot)
+static quern_status take_worker(struct pool *p, struct log *log, const struct watch *watch,
+                                struct slot **slot)
 {
     struct process *process = NULL;
 
     pthread_mutex_lock(&p->lock);
-    struct slot *const s = take_slot(p);
+    struct slot *const s = take_slot(p, watch);
+    p->stats.dropped += !s;
     const bool pause = p->deaths_in_a_row >= DEATHS_IN_A_ROW && os_now() < p->resume;
     const unsigned deaths = p->deaths_in_a_row;
     pthread_mutex_unlock(&p->lock);
 
+    FAIL_IF(!s, QUERN_E_NOT_READY, "a job was dropped, as nobody waits for it any more");
     if (s->process && !process_usable(s->process)) {
         log_line(log, QUERN_LOG_WARN, "an idle compiler worker ended or spoke out of turn");
-        drop_process(p, s);
+        drop_process(p, s, &p->stats.died);
     }
     if (s->process) {
         *slot = s;
@@ -540,7 +564,8 @@ bool answer_read(const struct process_reply *reply, struct answer *answer)
 }
 
 quern_status pool_request(struct compiler *compiler, enum frame_kind kind,
-                          const struct fields *request, const char *what, struct answer *answer)
+                          const struct fields *request, const char *what, const struct watch *watch,
+                          struct answer *answer)
 {
     struct pool *const p = compiler->pool;
     struct process_reply reply;
@@ -553,9 +578,9 @@ quern_status pool_request(struct compiler *compiler, enum frame_kind kind,
     hash.bytes[0] ^= (uint8_t)kind;
     TRY(pool_prepare(p, compiler->log));
     TRY(refuse_suspect(p, &hash, what));
-    TRY(take_worker(p, compiler->log, &slot));
+    TRY(take_worker(p, compiler->log, watch, &slot));
 
-    process_call(slot->process, kind, request->bytes, request->size, p->deadline_ms, &reply);
+    process_call(slot->process, kind, request->bytes, request->size, p->deadline_ms, watch, &reply);
     if (reply.end == PROCESS_ANSWERED && !answer_read(&reply, answer)) {
         reply.end = PROCESS_GARBAGE;
         snprintf(reply.why, sizeof reply.why, "sent a reply that cannot be read");
@@ -568,8 +593,11 @@ quern_status pool_request(struct compiler *compiler, enum frame_kind kind,
         give_slot(p, slot);
         return QUERN_OK;
     }
-    drop_process(p, slot);
+    const bool unwanted = reply.end == PROCESS_UNWANTED;
+    drop_process(p, slot, unwanted ? &p->stats.dropped : &p->stats.died);
     give_slot(p, slot);
+    FAIL_IF(unwanted, QUERN_E_NOT_READY, "%s was broken off, as nobody waits for it any more",
+            what);
     const quern_status status = request_failed(compiler, &hash, what, &reply);
     os.free(reply.printed);
     return status;

@@ -17,7 +17,9 @@ struct compiler {
  * Has a worker answer a request; `what` says what is being done, for messages ("compiling for
  * gfx1151"). On success the reply's outcome, time and strings are unpacked into *answer, which
  * points into answer->bytes; free that. A request that ended a worker is refused when it comes
- * again. Thread-safe; blocks until a worker is free and has answered, or the deadline passed.
+ * again. QUERN_E_NOT_READY when `watch` says that it is of no use any more: without a worker it is
+ * forgotten, and the worker that it has is ended, which speaks against neither. Thread-safe; blocks
+ * until a worker is free and has answered, or the deadline passed.
  */
 struct answer {
     enum reply_outcome outcome;
@@ -29,7 +31,8 @@ struct answer {
     uint8_t *bytes;
 };
 quern_status pool_request(struct compiler *compiler, enum frame_kind kind,
-                          const struct fields *request, const char *what, struct answer *answer);
+                          const struct fields *request, const char *what, const struct watch *watch,
+                          struct answer *answer);
 
 /* Unpacks a reply; false when it cannot be one. *answer points into it. */
 struct process_reply;

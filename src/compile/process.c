@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* One worker process, as the pool sees it (process.h): frames out and in, last words, its end. */
 #include "compile/process.h"
 #include "compile/compilers.h"
 
@@ -195,7 +196,7 @@ static bool exchange_send(struct exchange *x)
     return true;
 }
 
-enum progress { WAITING, COMPLETE, ENDED, NONSENSE, UNHEARD };
+enum progress { WAITING, COMPLETE, ENDED, NONSENSE, UNHEARD, UNWANTED };
 
 /* What is in the way is on this side. */
 static enum progress unheard(struct exchange *x, int error)
@@ -241,20 +242,27 @@ static enum progress exchange_receive(struct exchange *x)
 }
 
 /* WAITING when the deadline passed. */
-static enum progress exchange_run(struct exchange *x, uint64_t deadline)
+static enum progress exchange_run(struct exchange *x, uint64_t deadline, const struct watch *watch)
 {
     struct process *const p = x->process;
     const size_t total = sizeof x->out + x->out.bytes;
     struct pollfd polls[2] = {{p->sock, 0, 0}, {p->pipe, POLLIN, 0}};
+
+    uint64_t ask = os_now() + WATCH_MS * 1000000;
 
     if (!exchange_send(x))
         return unheard(x, EINTR);
     for (;;) {
         polls[0].events = (short)(POLLIN | (x->sent < total ? POLLOUT : 0));
         const int wait = milliseconds_until(deadline);
-        const int n = os.poll(polls, 2, wait);
+        const int n = os.poll(polls, 2, watch->unwanted && wait > WATCH_MS ? WATCH_MS : wait);
         if (n < 0 && !again(&x->patience, true))
             return unheard(x, errno);
+        if (watch->unwanted && os_now() >= ask) {
+            if (watch->unwanted(watch->user))
+                return UNWANTED;
+            ask = os_now() + WATCH_MS * 1000000;
+        }
         if (n > 0 && polls[1].revents && !drain(p, &x->patience))
             polls[1].fd = -1;
         if (n > 0 && polls[0].revents) {
@@ -270,7 +278,7 @@ static enum progress exchange_run(struct exchange *x, uint64_t deadline)
 }
 
 void process_call(struct process *p, enum frame_kind kind, const void *payload, size_t size,
-                  int deadline_ms, struct process_reply *reply)
+                  int deadline_ms, const struct watch *watch, struct process_reply *reply)
 {
     struct exchange x = {.process = p, .payload = payload};
     size_t printed = 0;
@@ -278,7 +286,8 @@ void process_call(struct process *p, enum frame_kind kind, const void *payload, 
     *reply = (struct process_reply){0};
     p->printed = 0;
     x.out = frame_make(kind, ++p->id, payload, size);
-    const enum progress progress = exchange_run(&x, os_now() + (uint64_t)deadline_ms * 1000000);
+    const enum progress progress =
+        exchange_run(&x, os_now() + (uint64_t)deadline_ms * 1000000, watch);
     if (progress == COMPLETE) {
         reply->bytes = x.reply;
         reply->size = x.in.bytes;
@@ -287,6 +296,9 @@ void process_call(struct process *p, enum frame_kind kind, const void *payload, 
     }
     os.free(x.reply);
     process_hang_up(p);
+    reply->end = PROCESS_UNWANTED;
+    if (progress == UNWANTED)
+        return;
     if (progress != UNHEARD)
         drain_all(p, LAST_WORDS_MS);
     reply->printed = printed_text(p, &printed);
@@ -364,7 +376,8 @@ static quern_status configure(const struct process_config *config, struct proces
         status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("fields.failed"),
                            "out of memory for the configuration of a worker");
     else
-        process_call(p, FRAME_CONFIGURE, fields.bytes, fields.size, config->deadline_ms, &reply);
+        process_call(p, FRAME_CONFIGURE, fields.bytes, fields.size, config->deadline_ms,
+                     &(struct watch){0}, &reply);
     if (status == QUERN_OK && reply.end == PROCESS_ANSWERED) {
         status = check_ready(config, p, &reply);
     } else if (status == QUERN_OK) {

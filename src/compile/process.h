@@ -49,6 +49,7 @@ enum process_end {
     PROCESS_VANISHED, /* killed from outside, or gone without a report */
     PROCESS_SILENT,   /* the deadline passed */
     PROCESS_GARBAGE,  /* it sent what is no reply to the request */
+    PROCESS_UNWANTED, /* the caller has no more use for an answer */
     PROCESS_NO_MEMORY /* on this side */
 };
 
@@ -60,10 +61,17 @@ struct process_reply {
     char *printed; /* when not answered: malloc'ed tail of what the compiler printed; may be null */
 };
 
+/* Whether the answer that a caller waits for has come to be of no use, asked every WATCH_MS. */
+#define WATCH_MS 10
+struct watch {
+    compile_unwanted_fn unwanted; /* null: it is always of use */
+    void *user;
+};
+
 /* Sends a request and waits for its reply. Blocks. Unless `end` is PROCESS_ANSWERED the process is
  * of no further use. Free both pointers of the reply. */
 void process_call(struct process *process, enum frame_kind kind, const void *payload, size_t size,
-                  int deadline_ms, struct process_reply *reply);
+                  int deadline_ms, const struct watch *watch, struct process_reply *reply);
 
 /* Whether an idle process is still there and has not spoken out of turn. Does not block. */
 bool process_usable(const struct process *process);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Opens and closes a context: its settings, target, log, tiers, compiler and device. */
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"

@@ -104,6 +104,14 @@ static bool ask(quern_ctx *ctx, struct kernel *k, const struct kernel_search *se
     return answer == TIER_HIT;
 }
 
+static bool is_pending(const quern_ctx *ctx, const struct kernel_search *search)
+{
+    for (size_t i = 0; i < ctx->tier_count; i++)
+        if (search->gets[i][0].pending || search->gets[i][1].pending)
+            return true;
+    return false;
+}
+
 /* Asks again whatever is pending, and waits so long for each. True: one has the kernel. */
 static bool ask_pending(quern_ctx *ctx, struct kernel *k, struct kernel_search *search, int wait_ms)
 {
@@ -154,14 +162,36 @@ static void from_tiers(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
 
 /* ---- From the compiler ----------------------------------------------------------------------- */
 
-static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char *source,
-                                   const struct store_want *want)
+/* A compile, while the answers of tiers may come in. */
+struct race {
+    quern_ctx *ctx;
+    struct kernel *kernel;
+    struct kernel_search *search;
+};
+
+/* Whether a tier has the kernel by now, which is taken. */
+static bool tier_was_faster(void *race)
 {
+    const struct race *const r = race;
+
+    return ask_pending(r->ctx, r->kernel, r->search, 0);
+}
+
+static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char *source,
+                                   struct kernel_search *search)
+{
+    const struct store_want *const want = &search->want;
+    struct race race = {ctx, k, search};
     struct compile_result result = {0};
-    const struct compile_job job = {
-        .source = source, .processor = ctx->id.target->name, .options = k->options};
+    const struct compile_job job = {.source = source,
+                                    .processor = ctx->id.target->name,
+                                    .options = k->options,
+                                    .unwanted = is_pending(ctx, search) ? tier_was_faster : NULL,
+                                    .unwanted_user = &race};
     const quern_status status = compiler_compile(ctx->compiler, &job, &result);
 
+    if (status == QUERN_E_NOT_READY)
+        return QUERN_OK;
     if (status != QUERN_OK) {
         char text[QUERN_TEXT_MAX], command[QUERN_TEXT_MAX + 64];
         counter_add(&ctx->counters, QUERN_STAT_COMPILE_FAILED, 1);
@@ -203,13 +233,13 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
     return parsed;
 }
 
-static quern_status compile(quern_ctx *ctx, struct kernel *k, const struct kernel_search *search)
+static quern_status compile(quern_ctx *ctx, struct kernel *k, struct kernel_search *search)
 {
     struct str source = {0};
     quern_status status = gen_source_of(k->plan.target, str_text(&search->outline), &source);
 
     if (status == QUERN_OK)
-        status = compile_source(ctx, k, str_text(&source), &search->want);
+        status = compile_source(ctx, k, str_text(&source), search);
     str_free(&source);
     return status;
 }
@@ -255,8 +285,8 @@ static bool made_meanwhile(quern_ctx *ctx, struct kernel *k, struct kernel_searc
     return made || ask_pending(ctx, k, search, 0);
 }
 
-/* What the compiler makes, unless a tier that was not sure has it by then: a compile that has begun
- * is not broken off, but one that is forbidden, or fails, waits for every answer. */
+/* What the compiler makes, unless a tier that was not sure has it earlier: the compile is then not
+ * begun, or broken off. One that is forbidden, or fails, waits for every answer. */
 static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
                                   enum quern_jit jit)
 {

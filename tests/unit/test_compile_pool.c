@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +196,63 @@ static void an_endless_compile_meets_the_deadline(void **state)
     assert_int_equal(t_compiler_stats(c).timeouts, 1);
     compiler_close(c);
     t_clock_release();
+}
+
+/* ---- Jobs that nobody waits for any more ----------------------------------------------------- */
+
+struct unwanted {
+    struct compiler *compiler;
+    atomic_bool now;
+    quern_status status;
+};
+
+static bool is_unwanted(void *user)
+{
+    return atomic_load(&((struct unwanted *)user)->now);
+}
+
+static void *compile_endlessly(void *user)
+{
+    struct unwanted *const u = user;
+    struct compile_result r;
+    const struct compile_job job = {t_endless, "gfx1100", T_ENDLESS_OPTIONS, is_unwanted, u};
+
+    u->status = compiler_compile(u->compiler, &job, &r);
+    return NULL;
+}
+
+static void an_unwanted_job_is_dropped(void **state)
+{
+    struct compiler *const c = t_compiler_open(1, 0);
+    struct unwanted running = {.compiler = c}, queued = {.compiler = c, .now = true};
+    struct compile_result r;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, compile_endlessly, &running), 0);
+    while (!t_compiler_stats(c).started)
+        usleep(1000);
+    /* queued behind the one that runs, which is not touched */
+    compile_endlessly(&queued);
+    assert_int_equal(queued.status, QUERN_E_NOT_READY);
+    assert_int_equal(t_compiler_stats(c).dropped, 1);
+    /* the one that runs: its worker is ended, and another takes its place */
+    atomic_store(&running.now, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(running.status, QUERN_E_NOT_READY);
+    assert_int_equal(t_compiler_stats(c).dropped, 2);
+    t_compile_well(c, t_add_source, "gfx1100", &r);
+    compile_result_free(&r);
+    /* nothing is held against the request: as often as it is dropped, it is tried again */
+    for (int i = 0; i < 3; i++) {
+        compile_endlessly(&queued);
+        assert_int_equal(queued.status, QUERN_E_NOT_READY);
+    }
+    const struct compiler_stats s = t_compiler_stats(c);
+    assert_true(s.dropped == 5 && s.died == 0 && s.failed == 0 && s.compiled == 1);
+    /* the first of the three ended the second worker; each of the others had one of its own */
+    assert_int_equal(s.started, 4);
+    compiler_close(c);
 }
 
 static void nothing_is_left_behind(void **state)
@@ -467,6 +525,7 @@ int main(void)
         cmocka_unit_test(bad_configurations_are_refused),
         cmocka_unit_test(a_source_that_kills_a_worker_is_remembered),
         cmocka_unit_test(an_endless_compile_meets_the_deadline),
+        cmocka_unit_test(an_unwanted_job_is_dropped),
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test(the_host_sees_no_child),
         cmocka_unit_test(a_forked_child_has_its_own_workers),

@@ -5,6 +5,7 @@
  * fork.
  */
 #include "dispatch/dispatch.h"
+#include "base/os.h"
 #include "t_context.h"
 #include "t_store.h"
 
@@ -13,6 +14,7 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -95,12 +97,26 @@ static int take_foreign(void *user, const struct store_item *item, struct store_
     return 0;
 }
 
+/* Whether a worker's answers are kept from the library. */
+static atomic_bool unheard;
+static ssize_t (*real_recv)(int fd, void *to, size_t size, int flags);
+
+static ssize_t recv_unless_unheard(int fd, void *to, size_t size, int flags)
+{
+    if (!atomic_load(&unheard))
+        return real_recv(fd, to, size, flags);
+    errno = EAGAIN;
+    return -1;
+}
+
 static int setup(void **state)
 {
     void *bytes = NULL;
     size_t size;
 
     (void)state;
+    real_recv = os.recv; /* before there are threads */
+    os.recv = recv_unless_unheard;
     directory = t_temp_dir();
     problem = t_problem("wq=nf4 n=64 k=64 a=f16");
     snprintf(bundle_path, sizeof bundle_path, "%s/own.qkb", directory);
@@ -322,6 +338,36 @@ static void a_pending_answer_is_cancelled(void **state)
     quern_close(ctx);
 }
 
+/* While the compiler works a tier answers: the compile is broken off, and the next one works. */
+static void a_pending_answer_is_faster_than_the_compiler(void **state)
+{
+    const struct quern_problem wanted = problem;
+    struct slow slow = {0};
+
+    (void)state;
+    quern_ctx *const ctx = open_slow("race", QUERN_JIT_ON, true, &slow);
+    /* one that nobody has, so that a worker has been started */
+    problem = t_problem("wq=nf4 n=80 k=64 a=f16");
+    assert_int_equal(get(ctx), QUERN_OK);
+    assert_int_equal(stats_of(ctx).compile_ok, 1);
+    /* asked first, before the compiler, under the lock, and then while it works */
+    problem = wanted;
+    slow.gets = slow.puts = 0;
+    slow.pending = 5;
+    atomic_store(&unheard, true);
+    assert_int_equal(get(ctx), QUERN_OK);
+    atomic_store(&unheard, false);
+    struct quern_stats s = stats_of(ctx);
+    assert_true(s.compile_ok == 1 && s.compile_failed == 0);
+    assert_true(slow.gets == 6 && slow.cancels == 0 && slow.puts == 0);
+    problem = t_problem("wq=nf4 n=112 k=64 a=f16");
+    assert_int_equal(get(ctx), QUERN_OK);
+    problem = wanted;
+    s = stats_of(ctx);
+    assert_true(s.compile_ok == 2 && s.worker_died == 0);
+    quern_close(ctx);
+}
+
 /* Several kernels of one op: each is asked for again by its own key. */
 static void kernels_made_by_another_meanwhile_serve(void **state)
 {
@@ -456,6 +502,7 @@ int main(void)
         cmocka_unit_test(a_damaged_bundle_costs_its_entry),
         cmocka_unit_test(a_pending_answer_serves_before_the_compiler),
         cmocka_unit_test(a_pending_answer_is_cancelled),
+        cmocka_unit_test(a_pending_answer_is_faster_than_the_compiler),
         cmocka_unit_test(kernels_made_by_another_meanwhile_serve),
         cmocka_unit_test(compiling_can_be_forbidden_for_one_call),
         cmocka_unit_test(kernels_are_made_in_the_background),
