@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Hashes (hash.h): the addresses of cache entries, and of what a compiler is made of. */
 #define XXH_INLINE_ALL /* no symbols of xxHash in the library */
 #include <xxhash.h>
 

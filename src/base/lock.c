@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The mutex that survives a fork (lock.h), for the op table and other writers of published data. */
 #include "base/lock.h"
 
 #include <sched.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Formats the lines that go to the log callback of a context (log.h). */
 #include "base/log.h"
 
 #include <stdarg.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The table of system calls (os.h) as the library starts with it, and small helpers on top of
+ * it. */
 #include "base/os.h"
 
 #include <errno.h>

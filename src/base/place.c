@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Finds files beside the library or the program (place.h): the worker, the software GPU's
+ * bodies. */
 #include "base/place.h"
 
 #include "base/os.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Looks for installations of ROCm (rocm.h), for the compiler and for the HIP runtime. */
 #include "base/rocm.h"
 
 #include "base/os.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The growing string (str.h) that sources, keys and messages are put together in. */
 #include "base/str.h"
 #include "base/os.h"
 

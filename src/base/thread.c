@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Spreads a loop over threads (thread.h): repacking, quantising, references, prewarming. */
 #include "base/thread.h"
 
 #include <pthread.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Finds the HIP runtime (hip_runtime.h) that the host uses, or loads one, and resolves its
+ * functions. */
 #include "device/hip_runtime.h"
 
 #include "base/os.h"

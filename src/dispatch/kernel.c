@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* One kernel, from its plan to the device: the line of docs/architecture.md, call by call. */
+/*
+ * One kernel, from its plan to the device: the line of docs/architecture.md, call by call. This
+ * file is long because the tiers and the compiler race for a kernel, so that neither side can be
+ * read without the other.
+ */
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The reader of ELF files for AMD GPUs (elf.h), for object.c, which makes a code object of one. */
 #include "object/elf.h"
 #include "object/le.h"
 

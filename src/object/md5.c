@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* MD5 (md5.h), by which compressed offload bundles say what they hold. */
 #include "object/md5.h"
 #include "object/le.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The sixteen values of NF4, FP4 and E2M1, for quantising, dequantising and the reference. */
 #include "quant/quant.h"
 
 /* The quantiles of a normal distribution that QLoRA (arXiv:2305.14314, appendix E) lists. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Loads the shared object with the bodies of instructions (bodies.h) that suits this CPU. */
 #include "sim/bodies.h"
 
 #include "base/os.h"

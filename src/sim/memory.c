@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The guest's address space (memory.h): what is mapped where, with which rights. */
 #include "sim/memory.h"
 #include "base/os.h"
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The cache directory (directory.h): finds it, proves that nobody else can write to it, opens
+ * it. */
 #include "store/directory.h"
 #include "base/os.h"
 #include "base/str.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Writes, reads and proves one cache entry (entry.h), in memory. */
 #include "store/entry.h"
 #include "base/os.h"
 #include "object/le.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads the fields of a key text (key.h), for look-ups by source and for entries that are
+ * stored. */
 #include "store/key.h"
 
 #include <string.h>

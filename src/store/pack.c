@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The reader of bundles (pack.h): the head when one is opened, an entry when it is asked for. */
 #include "store/pack.h"
 #include "base/os.h"
 #include "object/le.h"

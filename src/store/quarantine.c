@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Moves entries that are of no use out of the way, while there is room for them, for whoever
+ * asks why. */
 #include "base/os.h"
 #include "store/internal.h"
 

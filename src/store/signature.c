@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Checks the signature of a bundle (signature.h) against the keys that a user trusts. */
 #include "store/signature.h"
 #include "base/hash.h"
 #include "base/os.h"

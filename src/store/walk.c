@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Goes through every entry of the cache: for `quern cache`, for bundles, and to find the nearest
+ * key. */
 #include "base/os.h"
 #include "object/object.h"
 #include "store/internal.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Which lanes LDS serves at once, and from how many banks (lds.h), for counts and profiles. */
 #include "target/lds.h"
 
 #define WAVE 64

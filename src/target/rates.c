@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* What instructions cost on a target (rates.h), for the planner's model and the profile's. */
 #include "target/rates.h"
 
 #include <string.h>

@@ -132,6 +132,13 @@ def test_no_file_names_a_machine():
     assert not bad
 
 
+def test_every_c_file_begins_with_what_it_is():
+    bad = [str(path.relative_to(TOP)) for path in sources()
+           if path.suffix in (".c", ".h") and path.relative_to(TOP).parts[0] in ROOTS
+           and not path.read_text().splitlines()[1].startswith("/*")]  # fmt: skip
+    assert not bad
+
+
 def test_setup_takes_a_compiler_of_two_words():
     """CC="ccache gcc" finds the libraries that CC=gcc finds: of setup.sh, the part that looks."""
     text = (TOP / "tools/setup.sh").read_text()

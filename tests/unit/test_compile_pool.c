@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The pool of real workers: threads that share it, compilers that die or never end, and the host
- * that it must leave alone. */
+ * that it must leave alone. This file is long because all of it is about one state machine. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

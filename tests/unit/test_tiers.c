@@ -2,7 +2,7 @@
 /*
  * Where kernels come from: memory, bundles, the cache, the compiler, in this order; by the exact
  * key or by the source's; with compiling allowed or not; at once or in the background; after a
- * fork.
+ * fork. This file is long because all of this is told apart by the same bundles and caches.
  */
 #include "dispatch/dispatch.h"
 #include "base/os.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Looks at the tensors of a layer and says what is wrong with them (checkpoint_parts.h). */
 #include "checkpoint/checkpoint_parts.h"
 
 #include <stdio.h>

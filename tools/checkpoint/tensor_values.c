@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads scales and orders of columns (tensor_values.h) and judges them. */
 #include "checkpoint/tensor_values.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads the command line of any verb (options.h). */
 #include "command/options.h"
 
 #include <ctype.h>

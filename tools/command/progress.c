@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Draws the progress bar (progress.h). */
 #include "command/progress.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* How verbs report: lines on stderr, and the exit status that goes with them (command.h). */
 #include "command/command.h"
 
 #include <errno.h>

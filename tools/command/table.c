@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Lays out tables of text (table.h). */
 #include "command/table.h"
 
 #include <stdarg.h>

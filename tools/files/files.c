@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads files whole, and writes them so that they appear whole or not at all (files.h). */
 #include "files/files.h"
 
 #include <errno.h>

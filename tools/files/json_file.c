@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads JSON from outside and checks its members (json_file.h); prints a verb's own. */
 #include "files/json_file.h"
 #include "files/files.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Writes and reads plan.json (launch_json.h). */
 #include "files/launch_json.h"
 #include "files/json_file.h"
 

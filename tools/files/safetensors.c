@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads the headers of safetensors files (safetensors.h). */
 #include "files/safetensors.h"
 #include "files/files.h"
 #include "files/json_file.h"

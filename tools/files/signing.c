@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes keys and signatures (signing.h), for `quern bundle`. */
 #include "files/signing.h"
 #include "files/files.h"
 

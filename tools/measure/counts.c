@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Sums counts of the software GPU and shows them as JSON (counts.h). */
 #include "measure/counts.h"
 
 json_t *counts_json(const struct quern_sim_counts *c)

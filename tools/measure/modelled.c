@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Runs an op's launches on the software GPU for the time that its model gives (modelled.h). */
 #include "measure/modelled.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* bitsandbytes' kernels (peer.h), found in the library of its wheel. */
 #include "measure/peer.h"
 #include "files/files.h"
 

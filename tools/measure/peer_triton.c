@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* A plain kernel in Triton (peer.h), from code objects that Triton made ahead. */
 #include "files/files.h"
 #include "files/json_file.h"
 #include "measure/peer.h"

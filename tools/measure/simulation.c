@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Gives a launch plan memory and a software GPU (simulation.h). */
 #include "measure/simulation.h"
 
 #include <stdio.h>

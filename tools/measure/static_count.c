@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Counts instructions in a disassembly (static_count.h). */
 #include "measure/static_count.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Times launches on a GPU (timing.h), for `quern time` and `quern tune`. */
 #include "measure/timing.h"
 
 #include <stdbool.h>

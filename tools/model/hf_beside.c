@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Finds and reads the file beside a config.json (hf_beside.h). */
 #include "model/hf_beside.h"
 #include "files/files.h"
 #include "files/json_file.h"

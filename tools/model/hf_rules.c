@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Keeps the rules of a quantization_config and applies them to every module (hf_rules.h). */
 #include "model/hf_rules.h"
 #include "files/json_file.h"
 #include "model/name_pattern.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads a manifest of layers (manifest.h). */
 #include "model/manifest.h"
 #include "files/files.h"
 

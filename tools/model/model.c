@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads a model's manifest, and makes its layers, split over GPUs if asked (model.h). */
 #include "model/model.h"
 #include "files/json_file.h"
 #include "model/hf_config.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Compiles and matches patterns of names by PCRE2 (name_pattern.h). */
 #include "model/name_pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* What `quern prewarm` prints at its end: tables or JSON (prewarm_work.h). */
 #include "measure/counts.h"
 #include "command/table.h"
 #include "files/json_file.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The tables that quern profile prints on a terminal (profile_report.h). */
 #include "profile/profile_report.h"
 #include "command/table.h"
 #include "measure/counts.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The metadata note of a code object (metadata.h): kernels, their arguments and registers. */
 #include "object/amdgpu/metadata.h"
 #include "base/os.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* A reader of MessagePack (msgpack.h), which the metadata note is written in. */
 #include "object/amdgpu/msgpack.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The descriptor of a kernel (object_kernel.h), and whether metadata and symbols agree with it. */
 #include "object/amdgpu/object_kernel.h"
 #include "base/hash.h"
 #include "base/os.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* clang's offload bundles (offload_bundle.h): several code objects in one file. */
 #include "object/amdgpu/offload_bundle.h"
 #include "base/extensible.h"
 #include "base/os.h"

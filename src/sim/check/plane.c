@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* What the full check knows of a large buffer, by bytes or by granules (plane.h), in little
+ * memory. */
 #include "sim/check/plane.h"
 #include "base/os.h"
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Which bytes workgroups have written, changed or read (race.h), so that races among them are
+ * found. */
 #include "sim/check/race.h"
 #include "base/os.h"
 #include "sim/launch.h"

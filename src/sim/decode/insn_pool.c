@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Memory for decoded instructions (parse.h), which is given back all at once. */
 #include "sim/decode/parse.h"
 #include "base/os.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Runs a launch and counts, for each instruction and each buffer (profile.h). */
 #include "sim/profile/profile.h"
 #include "base/os.h"
 #include "sim/profile/touched.h"

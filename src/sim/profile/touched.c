@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The set of 128-byte lines that waves touch (touched.h), for profiles. */
 #include "sim/profile/touched.h"
 
 #include "base/os.h"
