@@ -74,6 +74,10 @@ typedef struct quern_sim_module quern_sim_module;
 /* fast: bounds, alignment and unknown instructions. full: undefined bits and races as well. */
 enum quern_sim_check { QUERN_CHECK_FAST = 1, QUERN_CHECK_FULL };
 
+/* How sums of products of floats are rounded, in dots and matrices. fast: once after each product.
+ * silicon: as the target's adders do it, as far as that is published (docs/sim.md); slower. */
+enum quern_sim_arithmetic { QUERN_ARITHMETIC_FAST = 1, QUERN_ARITHMETIC_SILICON };
+
 /* Vector instruction sets that the instruction bodies are compiled for. Each is a file of its own
  * beside the worker, libexec/quern/quern-sim-x86_64_v3.so and so on, loaded by quern_sim_open. */
 enum quern_sim_isa {
@@ -95,6 +99,7 @@ struct quern_sim_options {
     uint64_t shuffle;
     struct quern_disassembler disassembler; /* required; copied, its user must outlive the sim */
     const char *worker_path; /* as in quern_options: bodies are looked for beside it first */
+    enum quern_sim_arithmetic arithmetic; /* default: silicon where `check` is full, else fast */
 };
 #define QUERN_SIM_OPTIONS_SIZE_MIN QUERN_SIZE_TO(struct quern_sim_options, disassembler)
 

@@ -47,6 +47,7 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
 
     options.target = op->ctx->id.target->name;
     options.check = check;
+    options.arithmetic = QUERN_ARITHMETIC_FAST; /* what tolerances were set for */
     options.threads = op->ctx->settings.jobs;
     options.disassembler = quern_ctx_disassembler(op->ctx);
     options.worker_path = op->ctx->settings.worker_path;

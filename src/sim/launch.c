@@ -131,6 +131,20 @@ static size_t round_up(size_t bytes)
     return (bytes + 127) & ~(size_t)127;
 }
 
+/* Which adders are published, docs/sim.md says. */
+static enum sim_adder adder_of(const struct quern_sim *sim)
+{
+    const uint64_t has = sim->target->capabilities;
+
+    return sim->arithmetic == QUERN_ARITHMETIC_FAST ? ADDER_FUSED
+           : has & CAP_WMMA_256B                    ? ADDER_RDNA3
+           : has & CAP_WMMA_128B                    ? ADDER_RDNA4
+           : has & CAP_MFMA_WIDE_K                  ? ADDER_FUSED
+           : has & CAP_FP8_FNUZ                     ? ADDER_CDNA3
+           : has & CAP_MFMA_BF16_1K                 ? ADDER_CDNA2
+                                                    : ADDER_FUSED;
+}
+
 static bool bench_make(struct bench *b, struct run *run)
 {
     const struct quern_sim_module *const m = run->module;
@@ -164,6 +178,7 @@ static bool bench_make(struct bench *b, struct run *run)
         w->lanes = m->lanes;
         w->halves = m->lanes / 32;
         w->fnuz = m->sim->target->capabilities & CAP_FP8_FNUZ;
+        w->adder = adder_of(m->sim);
         w->flush_halves = m->sim->target->capabilities & CAP_FLUSHES_HALVES;
         w->target = m->sim->target;
         w->number = n;

@@ -24,6 +24,7 @@ struct quern_sim {
     const struct target *target;
     struct target_id id;
     enum quern_sim_check check;
+    enum quern_sim_arithmetic arithmetic;
     const struct sim_bodies *bodies;
     void *library; /* they are in */
     struct row_index index;

@@ -23,6 +23,9 @@ quern_status quern_sim_open(const struct quern_sim_options *given, quern_sim **s
     FAIL_IF(!options->disassembler.function, QUERN_E_ARGUMENT, "no disassembler is given");
     FAIL_IF(options->check < 0 || options->check > QUERN_CHECK_FULL, QUERN_E_ARGUMENT,
             "check %d is none of enum quern_sim_check", (int)options->check);
+    FAIL_IF(options->arithmetic < 0 || options->arithmetic > QUERN_ARITHMETIC_SILICON,
+            QUERN_E_ARGUMENT, "arithmetic %d is none of enum quern_sim_arithmetic",
+            (int)options->arithmetic);
     TRY(target_parse(options->target, &id));
     FAIL_IF(!id.target->verified, QUERN_E_DEVICE, "the software GPU does not run %s",
             id.target->name);
@@ -31,6 +34,9 @@ quern_status quern_sim_open(const struct quern_sim_options *given, quern_sim **s
     s->id = id;
     s->target = id.target;
     s->check = options->check ? options->check : QUERN_CHECK_FAST;
+    s->arithmetic = options->arithmetic            ? options->arithmetic
+                    : s->check == QUERN_CHECK_FULL ? QUERN_ARITHMETIC_SILICON
+                                                   : QUERN_ARITHMETIC_FAST;
     s->threads = options->threads > 0 ? options->threads : os_cpu_count();
     s->max_instructions = options->max_instructions ? options->max_instructions : MAX_INSTRUCTIONS;
     s->shuffle = options->shuffle;

@@ -207,6 +207,10 @@ enum {
 
 enum wave_state { WAVE_READY, WAVE_BARRIER, WAVE_DONE, WAVE_FAULT };
 
+/* How sums of products of floats are rounded (docs/sim.md): after each product, or as the adders of
+ * these do. */
+enum sim_adder { ADDER_FUSED, ADDER_RDNA3, ADDER_RDNA4, ADDER_CDNA2, ADDER_CDNA3 };
+
 struct wave {
     uint32_t *v; /* rows of `lanes` values, 128-byte aligned */
     uintptr_t
@@ -216,6 +220,7 @@ struct wave {
     bool full;       /* every lane of EXEC is set */
     bool fnuz;       /* fp8 has no infinities and no -0, and other biases (gfx942) */
     bool flush_halves; /* dots and matrices take 16-bit denormals for zeros (gfx90a) */
+    uint8_t adder;     /* enum sim_adder */
     uint8_t state;
     uint32_t number; /* in the workgroup */
     struct group *group;

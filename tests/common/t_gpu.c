@@ -133,9 +133,15 @@ void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
     o.check = check;
     o.isa = isa;
     o.max_instructions = max_instructions;
+    o.arithmetic = QUERN_ARITHMETIC_FAST;
     o.disassembler = (struct quern_disassembler){compiler_disassemble, g->compiler};
     must(quern_sim_open(&o, &g->sim));
     t_gpu_observe(g->sim);
+}
+
+void t_gpu_arithmetic(struct t_gpu *g, enum quern_sim_arithmetic arithmetic)
+{
+    g->sim->arithmetic = arithmetic;
 }
 
 /* `also`: another software GPU that gets the same object, or null. */

@@ -22,6 +22,8 @@ struct t_gpu {
 /* `options`: further compiler options, one per line, or "". max_instructions: 0 for the default. */
 void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
                 enum quern_sim_check check, enum quern_sim_isa isa, uint64_t max_instructions);
+/* Software GPUs that t_gpu_open opens add product after product, whatever they check. */
+void t_gpu_arithmetic(struct t_gpu *g, enum quern_sim_arithmetic arithmetic);
 /* Compiles and loads; replaces what was loaded before. */
 void t_gpu_load(struct t_gpu *g, const char *source);
 /* The same object for two of one target. */

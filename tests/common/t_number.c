@@ -85,7 +85,7 @@ double t_value_of(enum t_type t, uint32_t x, bool fnuz)
             return value;
         frexp(value, &e);
         e = e < -125 ? -125 : e; /* of denormals the places are those of the least normal */
-        return ldexp(rint(ldexp(value, 11 - e)), e - 11);
+        return ldexp(trunc(ldexp(value, 11 - e)), e - 11);
     }
     case F16:
         memcpy(&h, &low, 2);

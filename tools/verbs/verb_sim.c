@@ -13,7 +13,7 @@ enum { ORDER_GRID = 1, ORDER_SHUFFLED };
 
 struct run {
     struct common common;
-    int check, order, seed;
+    int check, arithmetic, order, seed;
     const char *counts_path;
     struct simulation simulation;
     struct quern_sim_counts total, *counts; /* of each launch */
@@ -103,6 +103,7 @@ static int simulate(struct run *r)
     if (!r->common.argument_count)
         return misuse("which plan? give the plan.json, then its operands as name=FILE");
     options.shuffle = r->seed ? (uint64_t)r->seed : r->order == ORDER_SHUFFLED;
+    options.arithmetic = (enum quern_sim_arithmetic)r->arithmetic;
     options.check = r->check ? (enum quern_sim_check)r->check : QUERN_CHECK_FULL;
     if ((status = simulation_read(&r->simulation, &r->common)) ||
         (status = simulation_operands(&r->simulation)) ||
@@ -125,7 +126,7 @@ int verb_sim(int argc, char **argv)
 {
     static const struct usage usage = {
         "PLAN.json NAME=FILE... [--check=fast|full] [--counts FILE]\n"
-        "       [--order=grid|shuffled] [--seed N]",
+        "       [--arithmetic=fast|silicon] [--order=grid|shuffled] [--seed N]",
         "Runs the launches of a plan on the software GPU. Operand files are raw and of exactly\n"
         "the size the plan says. Those that the plan writes start as never-written memory, and\n"
         "appear or are replaced only when every launch has ended well.\n"};
@@ -133,6 +134,8 @@ int verb_sim(int argc, char **argv)
     const struct flag flags[] = {
         {"check", FLAG_CHOICE, &r.check, "LEVEL",
          "fast: bounds and alignment; full (default): undefined bits and races too", "fast|full"},
+        {"arithmetic", FLAG_CHOICE, &r.arithmetic, "KIND",
+         "of sums of products: fast, or silicon (default with full)", "fast|silicon"},
         {"order", FLAG_CHOICE, &r.order, "ORDER",
          "in which workgroups start: grid (default), or shuffled by --seed", "grid|shuffled"},
         {"seed", FLAG_COUNT, &r.seed, "N", "of --order=shuffled, 1 (default) to 4096; implies it"},

@@ -3,12 +3,14 @@
  * Matrix instructions of gfx11 and gfx12, 16 by 16 all of them: rows in exec_matrix.def. Where an
  * element of A, B, C and D stands (lane, place in the lane's registers) is said in one place;
  * unpacking, arithmetic, packing and the full check go through it. Sums go over k upward, each step
- * a fused multiply-add in f32.
+ * a fused multiply-add in f32, or those of 16-bit floats as the hardware's adder makes them.
  *
  * This file is long because each type of element has its own unpacking, arithmetic and masks, all
  * of them written against the one statement of where elements stand.
  */
+#include "sim/exec/wave/adders.h"
 #include "sim/exec/wave/exec_masks.h"
+#include "sim/exec/wave/host_mode.h"
 #include "sim/exec/wave/matrix_rows.h"
 #include "sim/launch.h"
 
@@ -392,6 +394,29 @@ INLINE void float_addends(const struct wave *w, const struct insn *i, const stru
     }
 }
 
+/*
+ * Sums of 16-bit floats as the hardware's adder makes them. gfx12 takes the first half of what a
+ * lane holds of a row before the second: in waves of 32 that is not the order of k.
+ */
+static void add_as_hardware(const struct wave *w, const struct form *f, float a[][16],
+                            float b[][16], const float *const rows[16], float d[16][16])
+{
+    static const uint8_t halves[] = {0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15};
+    const struct adder how = {w->adder, repeats(w) ? 2 : 4,
+                              f->a == ELEMENT_BF16 ? 0x1p-126f : 0x1p-14f,
+                              f->d == ELEMENT_F16    ? ADDER_F16
+                              : f->d == ELEMENT_BF16 ? ADDER_BF16
+                                                     : ADDER_F32};
+    const uint8_t *const order = repeats(w) || w->lanes == 64 ? NULL : halves;
+    const unsigned mode = set_denormals(false);
+
+    for (unsigned r = 0; r < 16; r++)
+        memcpy(d[r], rows[r], sizeof d[r]);
+    for (unsigned r = 0; r < 16; r++)
+        add_row(&how, d[r], 16, &a[0][r], 16, b[0], 16, order, f->k);
+    restore_denormals(mode);
+}
+
 INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct form *f)
 {
     FLOATS a[32][16], b[32][16], c[16][16], d[16][16];
@@ -399,15 +424,18 @@ INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct f
     float *to[16];
     const int from_c = i->op[0].reg - i->op[3].reg, words = (int)result_words(w, f);
     /* results go straight to D, unless some of C that is read later is there */
-    const bool apart =
-        f->d == ELEMENT_F32 && (i->op[3].kind != OPERAND_VGPR || !from_c || abs(from_c) >= words);
+    const bool added = w->adder != ADDER_FUSED && element_bits(f->a) == 16;
+    const bool apart = !added && f->d == ELEMENT_F32 &&
+                       (i->op[3].kind != OPERAND_VGPR || !from_c || abs(from_c) >= words);
 
     unpack_floats(w, i, 1, f, f->a, a);
     unpack_floats(w, i, 2, f, f->b, b);
     float_addends(w, i, f, c, rows);
     for (unsigned r = 0; r < 16; r++)
         to[r] = apart ? (float *)(vgpr(w, &i->op[0], 0) + result_run(w, f, r)) : d[r];
-    if (f->a == ELEMENT_BF16)
+    if (added)
+        add_as_hardware(w, f, a, b, rows, d);
+    else if (f->a == ELEMENT_BF16)
         add_products(to, rows, a[0], 16, b[0], 16, f->k);
     else
         add_exact_products(to, rows, a[0], 16, b[0], 16, f->k);

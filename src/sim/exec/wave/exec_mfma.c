@@ -4,13 +4,14 @@
  *
  * A and B are first unpacked to arrays [k][row or column of all blocks]; then the rows of D, which
  * are runs of lanes of one register, are computed four at a time. Sums go over k upward from the
- * element of C, each step a fused multiply-add in the type of D. No document says in which order
- * the hardware adds, nor how often it rounds.
+ * element of C, each step a fused multiply-add in the type of D, or as the hardware's adders do it,
+ * where these are known.
  *
  * Denormals count whatever the float mode says, but forms of f16 and bf16 on gfx90a take denormal
  * inputs for zeros and round denormal sums to zero (AMD's notes on MI200 in the documentation of
  * MIOpen).
  */
+#include "sim/exec/wave/adders.h"
 #include "sim/exec/wave/exec_masks.h"
 #include "sim/exec/wave/mfma_form.h"
 #include "sim/launch.h"
@@ -240,9 +241,46 @@ INLINE void multiply_blocks(struct wave *w, const struct insn *i, const struct f
 }
 #endif
 
+/* Whether the adders of this target are known for the type of A (docs/sim.md). */
+INLINE bool added(const struct wave *w, const struct form *f)
+{
+    return (w->adder == ADDER_CDNA2 || w->adder == ADDER_CDNA3) &&
+           (f->a == ELEMENT_F16 || f->a == ELEMENT_BF16 || f->a == ELEMENT_XF32);
+}
+
+/* Sums as those adders make them, row by row. CDNA 2 takes at once what a lane holds of a row. */
+static void add_as_hardware(struct wave *w, const struct insn *i, const struct form *f,
+                            const float *a, const float *b)
+{
+    const unsigned a_width = f->m * f->blocks, b_width = f->n * f->blocks;
+    const struct operand *const o = &i->op[3];
+    const struct adder how = {w->adder,
+                              w->adder == ADDER_CDNA2 ? f->k * a_width / LANES_64
+                              : f->a == ELEMENT_XF32  ? 4
+                                                      : 8,
+                              f->a == ELEMENT_F16 ? 0x1p-14f : 0x1p-126f, ADDER_F32};
+
+    for (unsigned block = 0; block < f->blocks; block++)
+        for (unsigned r = 0; r < f->m; r++) {
+            const struct place at = result_run(f, r, block);
+            float sum[32];
+            for (unsigned c = 0; c < f->n; c++)
+                sum[c] = f32_of(o->kind == OPERAND_VGPR ? addend_row(w, o, at.element, at.lane)[c]
+                                                        : same_addend(w, o, 0));
+            add_row(&how, sum, f->n, a + block_of_a(i, block) * f->m + r, a_width, b + block * f->n,
+                    b_width, NULL, f->k);
+            memcpy(vgpr(w, &i->op[0], 0) + at.element * LANES_64 + at.lane, sum,
+                   f->n * sizeof *sum);
+        }
+}
+
 INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct form *f,
                             const float *a, const float *b)
 {
+    if (UNLIKELY(added(w, f))) {
+        add_as_hardware(w, i, f, a, b);
+        return;
+    }
 #if defined __FMA__ && defined __AVX2__
     if (f->n == 4 && f->blocks == 16 && !i->extra[2]) {
         multiply_blocks(w, i, f, a, b);
@@ -406,7 +444,7 @@ INLINE void mfma(struct wave *w, const struct insn *i, const struct form f)
         FLOATS a[ELEMENTS], b[ELEMENTS];
         unpack_source(w, &f, f.a, cbsz, a_width, a_row, a);
         unpack_source(w, &f, f.b, blgp, b_width, b_row, b);
-        if (f.a == ELEMENT_F16 && UNLIKELY(w->flush_halves)) {
+        if (f.a == ELEMENT_F16 && UNLIKELY(w->flush_halves) && !added(w, &f)) {
             flush_f16(a, f.k * a_width);
             flush_f16(b, f.k * b_width);
         }
@@ -425,7 +463,8 @@ INLINE void mfma(struct wave *w, const struct insn *i, const struct form f)
             return NULL;                                                                           \
         if (UNLIKELY(w->shadow != NULL))                                                           \
             through_mfma(w, i, &f);                                                                \
-        const bool flush = w->flush_halves && (f.a == ELEMENT_F16 || f.a == ELEMENT_BF16);         \
+        const bool flush =                                                                         \
+            w->flush_halves && (f.a == ELEMENT_F16 || f.a == ELEMENT_BF16) && !added(w, &f);       \
         const unsigned mode = set_denormals(flush);                                                \
         mfma(w, i, f);                                                                             \
         restore_denormals(mode);                                                                   \

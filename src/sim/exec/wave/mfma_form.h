@@ -3,8 +3,7 @@
  * Forms of gfx9's matrix instructions: types of elements, where they stand in registers, and how
  * they are unpacked to arrays [k][row or column of all blocks]. For exec_mfma.c and exec_smfmac.c.
  *
- * An xf32 input is rounded to nearest even at ten bits of mantissa, as the references of AMD's
- * libraries do.
+ * Of an xf32 input the lower 13 bits of the mantissa do not count (docs/sim.md).
  *
  * Source of the layouts: AMD's matrix instruction calculator. The two runs of 16 k of the 8-bit
  * elements of F8F6F4 forms are from memory of what AMD wrote of CDNA 4: no document was at hand.
@@ -13,6 +12,7 @@
 #define QUERN_SIM_MFMA_FORM_H
 
 #include "sim/number/fp8.h"
+#include "sim/exec/wave/host_mode.h"
 #include "sim/exec/wave/matrix_rows.h"
 
 enum element {
@@ -107,9 +107,8 @@ INLINE struct place result_run(const struct form *f, unsigned i, unsigned block)
 INLINE float xf32(float f)
 {
     const uint32_t bits = bits_of_f32(f);
-    const uint32_t rounded = (bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000u;
 
-    return f32_of(pick((bits & 0x7f800000u) == 0x7f800000u, bits, rounded));
+    return f32_of(pick((bits & 0x7f800000u) == 0x7f800000u, bits, bits & 0xffffe000u));
 }
 
 INLINE float to_f32(uint32_t x, enum element type, bool fnuz)
@@ -215,26 +214,6 @@ INLINE void unpack_masks(const struct form *f, enum element type, unsigned width
 
     UNPACK(type, (void)k; any[x] |= bits & low;
            if (element_bits(type) == 64) any[x] |= words[LANES_64 + g * width + x]);
-}
-
-/* ---- The host's float mode ------------------------------------------------------------------- */
-
-#define MXCSR_DAZ_FTZ 0x8040u
-
-/* Whether the host's arithmetic takes denormals for zeros; gives the mode that was set before. */
-INLINE unsigned set_denormals(bool flush)
-{
-    const unsigned old = _mm_getcsr(), mode = flush ? old | MXCSR_DAZ_FTZ : old & ~MXCSR_DAZ_FTZ;
-
-    if (mode != old)
-        _mm_setcsr(mode);
-    return old;
-}
-
-INLINE void restore_denormals(unsigned mode)
-{
-    if (mode != _mm_getcsr())
-        _mm_setcsr(mode);
 }
 
 #endif

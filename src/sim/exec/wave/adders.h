@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How the hardware adds products of 16-bit floats, which is not how IEEE would: several at once, on
+ * a common grid of bits, and what lies below the grid is discarded. docs/sim.md has the sources.
+ */
+#ifndef QUERN_SIM_ADDERS_H
+#define QUERN_SIM_ADDERS_H
+
+#include "sim/exec/wave/exec.h"
+
+enum adder_result { ADDER_F32, ADDER_F16, ADDER_BF16 };
+
+/* The adder of a target, and what an instruction asks of it. */
+struct adder {
+    enum sim_adder kind;
+    unsigned step; /* products that are added at a time */
+    float least;   /* the smallest normal number of A and B */
+    enum adder_result result;
+};
+
+/*
+ * sum[c] += the products a[k * a_width] * b[k * b_width + c] for `count` k, in the order that
+ * `order` says, and for n columns c, 32 at most. A multiple of the step, or fewer than one, is
+ * added. Sums are numbers of the type of the result. The host must not flush denormals.
+ */
+void add_row(const struct adder *how, float *sum, unsigned n, const float *a, size_t a_width,
+             const float *b, size_t b_width, const uint8_t *order, unsigned count);
+
+/* What v_dot2_* gives: two pairs of 16 bits, and a number of the result's type. */
+float add_dot2(enum sim_adder kind, bool bf16, enum adder_result result, uint32_t a, uint32_t b,
+               float c);
+
+/* What RDNA 4's v_dot4_f32_* give: four eight-bit floats each. */
+float add_dot4(uint32_t a, uint32_t b, float c, bool a_bf8, bool b_bf8);
+
+#endif

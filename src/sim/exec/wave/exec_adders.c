@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The adders of RDNA 3 and 4, CDNA 2 and 3 (docs/sim.md). All of it is done in doubles, in which
+ * products, grids (powers of two) and aligned sums are exact, so that compilers make vector code of
+ * the loops over columns; infinities and NaNs go another way.
+ *
+ * A factor's exponent is that of its format, which for denormals is the least. A product stands at
+ * the sum of its factors' exponents, wherever its leading bit is; `power` is two to the exponent.
+ */
+#include "sim/exec/wave/adders.h"
+#include "sim/exec/wave/host_mode.h"
+
+#define STEP_MOST    8
+#define COLUMNS_MOST 32
+/* The power of a zero: with any other below every product of numbers that are none. */
+#define POWER_OF_ZERO 0x1p-450
+
+#define NAN_OF_FACTORS 0xffc00a3du /* a factor is a NaN */
+#define NAN_OF_INVALID 0xffc00000u /* infinity times zero, or less infinity */
+
+/* What is added in a step: factors x of a row, y of columns. */
+struct products {
+    unsigned count;
+    double x[STEP_MOST], x_power[STEP_MOST];
+    double y[STEP_MOST][COLUMNS_MOST], y_power[STEP_MOST][COLUMNS_MOST];
+};
+
+INLINE double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Two to the exponent of x; 0 of 0. */
+INLINE double power_of(double x)
+{
+    return f64_of(bits_of_f64(x) & 0x7ff0000000000000u);
+}
+
+INLINE double factor_power(double x, double least, double of_zero)
+{
+    return x == 0 ? of_zero : larger(power_of(x), least);
+}
+
+INLINE double without_sign(double x)
+{
+    return f64_of(bits_of_f64(x) & 0x7fffffffffffffffu);
+}
+
+/* ---- Infinities and NaNs --------------------------------------------------------------------- */
+
+static uint32_t special_result(const struct adder *how, uint32_t bits)
+{
+    switch (how->result) {
+    case ADDER_F16:
+        return bits == NAN_OF_FACTORS ? 0xfe3d
+                                      : (bits >> 16 & 0x8000) | 0x7c00 | (bits >> 13 & 0x3ff);
+    case ADDER_BF16:
+        return bits == NAN_OF_FACTORS ? 0xfffd : bits >> 16;
+    default:
+        return bits;
+    }
+}
+
+/* A column's sum as a float again. */
+static float widened(const struct adder *how, uint32_t bits)
+{
+    return how->result == ADDER_F16    ? f16_to_f32(bits)
+           : how->result == ADDER_BF16 ? f32_of(bits << 16)
+                                       : f32_of(bits);
+}
+
+/* Whether a sum is one that is not computed; then *sum is it. NaNs of factors come before products
+ * that are none, and those before a NaN that is added to. */
+static bool special_column(const struct adder *how, const struct products *p, unsigned c,
+                           float *sum)
+{
+    const bool cdna = how->kind == ADDER_CDNA3;
+    const uint32_t old = bits_of_f32(*sum);
+    bool infinite[2] = {false, false}, beyond[2] = {false, false}, invalid = false;
+    uint32_t bits;
+
+    for (unsigned k = 0; k < p->count; k++) {
+        const double x = p->x[k], y = p->y[k][c];
+        if (isnan(x) || isnan(y)) {
+            *sum = widened(how, special_result(how, NAN_OF_FACTORS));
+            return true;
+        }
+        invalid |= (isinf(x) && y == 0) || (isinf(y) && x == 0);
+        const bool negative = (bits_of_f64(x) ^ bits_of_f64(y)) >> 63;
+        infinite[negative] |= isinf(x) || isinf(y);
+        beyond[negative] |= cdna && fabs(x * y) >= 0x1p128;
+    }
+    if (invalid || (infinite[0] && infinite[1])) {
+        bits = NAN_OF_INVALID;
+    } else if (isnan(*sum)) {
+        bits = old | 0x400000;
+    } else {
+        infinite[0] |= old == 0x7f800000;
+        infinite[1] |= old == 0xff800000u;
+        /* where nothing is infinite, CDNA 3 takes a product beyond f32 for an infinity */
+        if (!infinite[0] && !infinite[1])
+            memcpy(infinite, beyond, sizeof infinite);
+        if (!infinite[0] && !infinite[1])
+            return false;
+        bits = infinite[0] && infinite[1] ? NAN_OF_INVALID : infinite[1] ? 0xff800000u : 0x7f800000;
+    }
+    *sum = widened(how, special_result(how, bits));
+    return true;
+}
+
+/* ---- Results --------------------------------------------------------------------------------- */
+
+/* v, which is exact, as a number of the type of the result: rounded to it once, but that bf16 is
+ * the upper half of an f32. A zero is positive. */
+INLINE float rounded(enum adder_result result, double v)
+{
+    if (result == ADDER_F16) {
+        const double unit = larger(power_of(v), 0x1p-14) * 0x1p-10;
+        const double near = rint(v / unit) * unit;
+        return f32_of(pick(fabs(near) >= 0x1p16,
+                           0x7f800000u | (uint32_t)(bits_of_f64(v) >> 32 & 0x80000000u),
+                           bits_of_f32((float)near + 0.0f)));
+    }
+    const float f = (float)v + 0.0f;
+    return result == ADDER_BF16 ? f32_of(bits_of_f32(f) & 0xffff0000u) : f;
+}
+
+/* ---- RDNA 3 ---------------------------------------------------------------------------------- */
+
+/* t on the grid, towards zero; where its sign is not the addend's, the complement of that, which is
+ * one less than the negative. */
+INLINE double complemented(double t, double per_unit, uint64_t sign)
+{
+    const double units = floor(without_sign(t) * per_unit);
+    return (bits_of_f64(t) ^ sign) >> 63 ? -units - 1 : units;
+}
+
+/* Two products and the addend at once. f32 denormals do not count, neither as addend nor as result,
+ * and the addend's sign is that of a frame in which all others are. */
+INLINE void step_rdna3(const struct adder *how, const struct products *p, float *sum, unsigned n)
+{
+    const double least = how->result == ADDER_F16 ? 0x1p-14 : 0;
+
+    for (unsigned c = 0; c < n; c++) {
+        const double wide = (double)sum[c];
+        const uint64_t sign = bits_of_f64(wide) & 0x8000000000000000u;
+        const double addend =
+            without_sign(wide) < 0x1p-126 ? f64_of(sign) : wide; /* of f16 all are above */
+        const double p0 = p->x[0] * p->y[0][c], p1 = p->x[1] * p->y[1][c];
+        const double most =
+            larger(p->x_power[0] * p->y_power[0][c], p->x_power[1] * p->y_power[1][c]);
+        const double lead =
+            larger(larger(power_of(addend), least), larger(power_of(p0), power_of(p1)));
+        const double grid = larger(most * 0x1p-24, lead * 0x1p-26), per_unit = 1 / grid;
+        const double units = complemented(addend, per_unit, sign) +
+                             complemented(p0, per_unit, sign) + complemented(p1, per_unit, sign);
+        double v;
+        if (how->result == ADDER_F16) {
+            v = units * grid;
+        } else { /* rounded to 24 bits before it is seen to be too small */
+            v = (double)(float)units * grid;
+            v = without_sign(v) < 0x1p-126 ? 0 : v;
+        }
+        sum[c] = rounded(how->result, f64_of(bits_of_f64(v) ^ sign) + 0.0);
+    }
+}
+
+/* ---- RDNA 4 ---------------------------------------------------------------------------------- */
+
+/* Products on the grid of the largest of them, downwards. */
+INLINE double group_rdna4(const struct products *p, unsigned first, unsigned count, unsigned c,
+                          double *most)
+{
+    double top = 0, units = 0;
+
+    for (unsigned k = first; k < first + count; k++)
+        top = larger(top, p->x_power[k] * p->y_power[k][c]);
+    const double grid = top * 0x1p-24, per_unit = 1 / grid;
+    for (unsigned k = first; k < first + count; k++)
+        units += floor(p->x[k] * p->y[k][c] * per_unit);
+    *most = larger(*most, top);
+    return units * grid;
+}
+
+/* Groups of products, and the addend, on a common grid, downwards. A negative addend of which
+ * nothing is left on a grid that is not the finest does not count. */
+INLINE void step_rdna4(const struct adder *how, const struct products *p, float *sum, unsigned n,
+                       unsigned group)
+{
+    const double least = how->result == ADDER_F16 ? 0x1p-14 : 0x1p-126;
+
+    for (unsigned c = 0; c < n; c++) {
+        const double addend = (double)sum[c];
+        double most = 0, groups[2] = {0, 0};
+        groups[0] = group_rdna4(p, 0, group, c, &most);
+        if (p->count > group)
+            groups[1] = group_rdna4(p, group, group, c, &most);
+        const double grid = larger(most * 0x1p-24, larger(power_of(addend), least) * 0x1p-26);
+        const double per_unit = 1 / grid, scaled = addend * per_unit;
+        const double own = grid > least && scaled > -1 && scaled < 0 ? 0 : floor(scaled);
+        const double units = own + floor(groups[0] * per_unit) + floor(groups[1] * per_unit);
+        sum[c] = rounded(how->result, units * grid);
+    }
+}
+
+/* ---- CDNA ------------------------------------------------------------------------------------ */
+
+INLINE float tiny_to_zero(float f)
+{
+    return pick_f32(fabsf(f) < 0x1p-126f, copysignf(0, f), f);
+}
+
+/* CDNA 2: pairs, pairs of those, the addend; each sum is rounded to f32, denormals are zeros. */
+INLINE void step_cdna2(const struct products *p, float *sum, unsigned n)
+{
+    for (unsigned c = 0; c < n; c++) {
+        float part[STEP_MOST];
+        for (unsigned k = 0; k < p->count; k++)
+            part[k] = tiny_to_zero((float)(p->x[k] * p->y[k][c]) + 0.0f);
+        for (unsigned width = p->count; width > 1; width /= 2)
+            for (unsigned k = 0; k < width / 2; k++)
+                part[k] = tiny_to_zero(part[2 * k] + part[2 * k + 1]);
+        sum[c] = tiny_to_zero(sum[c] + part[0]);
+    }
+}
+
+/* CDNA 3: products towards zero on the grid of the largest, then their sum and the addend
+ * downwards, on grids that are 31 and 24 bits below the larger of both. */
+INLINE void step_cdna3(const struct products *p, float *sum, unsigned n)
+{
+    for (unsigned c = 0; c < n; c++) {
+        const double addend = (double)sum[c];
+        double most = 0, units = 0;
+        for (unsigned k = 0; k < p->count; k++)
+            most = larger(most, p->x_power[k] * p->y_power[k][c]);
+        const double per_unit = 0x1p24 / most;
+        for (unsigned k = 0; k < p->count; k++)
+            units += trunc(p->x[k] * p->y[k][c] * per_unit);
+        const double both = larger(most, larger(power_of(addend), 0x1p-126));
+        const double low = floor(units * (most * 0x1p-24) * (0x1p31 / both)) * 0x1p-31;
+        const double high = floor(addend * (0x1p24 / both)) * 0x1p-24;
+        sum[c] = (float)((low + high) * both) + 0.0f;
+    }
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+static void step(const struct adder *how, const struct products *p, float *sum, unsigned n)
+{
+    switch (how->kind) {
+    case ADDER_RDNA3:
+        step_rdna3(how, p, sum, n);
+        break;
+    case ADDER_RDNA4:
+        step_rdna4(how, p, sum, n, 2);
+        break;
+    case ADDER_CDNA2:
+        step_cdna2(p, sum, n);
+        break;
+    default:
+        step_cdna3(p, sum, n);
+        break;
+    }
+}
+
+/* A step of which some sums may be infinite or none: one column after the other. */
+static __attribute__((noinline)) void step_apart(const struct adder *how, const struct products *p,
+                                                 float *sum, unsigned n)
+{
+    for (unsigned c = 0; c < n; c++) {
+        struct products own;
+        if (special_column(how, p, c, &sum[c]))
+            continue;
+        memcpy(&own, p, offsetof(struct products, y));
+        for (unsigned k = 0; k < p->count; k++) {
+            own.y[k][0] = p->y[k][c];
+            own.y_power[k][0] = p->y_power[k][c];
+        }
+        step(how, &own, &sum[c], 1);
+    }
+}
+
+/* RDNA 3 has no denormals of bf16; CDNA 2 none at all, and loses their sign. */
+INLINE float factor(const struct adder *how, float f)
+{
+    const bool rdna3 = how->kind == ADDER_RDNA3 && how->least < 0x1p-100f;
+
+    return fabsf(f) < how->least && (rdna3 || how->kind == ADDER_CDNA2)
+               ? copysignf(0, rdna3 ? f : 1)
+               : f;
+}
+
+INLINE bool is_special(float f)
+{
+    return (bits_of_f32(f) & 0x7f800000u) == 0x7f800000u;
+}
+
+void add_row(const struct adder *how, float *sum, unsigned n, const float *a, size_t a_width,
+             const float *b, size_t b_width, const uint8_t *order, unsigned count)
+{
+    /* CDNA 3's zeros have an exponent, if a low one, which matters for products of tiny bf16 */
+    const double of_zero = how->kind == ADDER_CDNA3 ? 0x1p-126 : POWER_OF_ZERO;
+    const double least = (double)how->least;
+    struct products p;
+
+    for (unsigned c = 0; c < n && how->kind == ADDER_CDNA2; c++)
+        sum[c] = fabsf(sum[c]) < 0x1p-126f ? 0 : sum[c];
+    for (unsigned first = 0; first < count; first += p.count) {
+        bool special = false;
+        p.count = LEAST(how->step, count - first);
+        for (unsigned k = 0; k < p.count; k++) {
+            const unsigned at = order ? order[first + k] : first + k;
+            const float x = factor(how, a[at * a_width]);
+            const float *const y = b + at * b_width;
+            unsigned any = 0;
+            p.x[k] = (double)x;
+            p.x_power[k] = factor_power(p.x[k], least, of_zero);
+            for (unsigned c = 0; c < n; c++) {
+                p.y[k][c] = (double)factor(how, y[c]);
+                p.y_power[k][c] = factor_power(p.y[k][c], least, of_zero);
+                /* a product of bf16 may be beyond f32 */
+                any |= is_special(y[c]) |
+                       (how->kind == ADDER_CDNA3 && without_sign(p.x[k] * p.y[k][c]) >= 0x1p128);
+            }
+            special |= any || is_special(x);
+        }
+        for (unsigned c = 0; c < n; c++)
+            special |= is_special(sum[c]);
+        if (UNLIKELY(special && how->kind != ADDER_CDNA2))
+            step_apart(how, &p, sum, n);
+        else
+            step(how, &p, sum, n);
+    }
+}
+
+float add_dot2(enum sim_adder kind, bool bf16, enum adder_result result, uint32_t a, uint32_t b,
+               float c)
+{
+    const struct adder how = {kind, 2, bf16 ? 0x1p-126f : 0x1p-14f, result};
+    const float x[2] = {bf16 ? f32_of(a << 16) : LOW_F16(a),
+                        bf16 ? f32_of(a & 0xffff0000u) : HIGH_F16(a)};
+    const float y[2] = {bf16 ? f32_of(b << 16) : LOW_F16(b),
+                        bf16 ? f32_of(b & 0xffff0000u) : HIGH_F16(b)};
+    const unsigned mode = set_denormals(false);
+    float sum = c;
+
+    add_row(&how, &sum, 1, x, 1, y, 1, NULL, 2);
+    restore_denormals(mode);
+    return sum;
+}
+
+/* All four products are one group. An invalid product gives the NaN of factors here. */
+float add_dot4(uint32_t a, uint32_t b, float c, bool a_bf8, bool b_bf8)
+{
+    const struct adder how = {ADDER_RDNA4, 4, 0, ADDER_F32};
+    const double least[2] = {a_bf8 ? 0x1p-14 : 0x1p-6, b_bf8 ? 0x1p-14 : 0x1p-6};
+    const unsigned mode = set_denormals(false);
+    struct products p;
+    float sum = c;
+
+    p.count = 4;
+    for (unsigned k = 0; k < 4; k++) {
+        const uint32_t x = a >> 8 * k & 0xff, y = b >> 8 * k & 0xff;
+        p.x[k] = (double)(a_bf8 ? bf8_to_f32(x) : fp8_to_f32(x));
+        p.y[k][0] = (double)(b_bf8 ? bf8_to_f32(y) : fp8_to_f32(y));
+        p.x_power[k] = factor_power(p.x[k], least[0], POWER_OF_ZERO);
+        p.y_power[k][0] = factor_power(p.y[k][0], least[1], POWER_OF_ZERO);
+    }
+    if (!special_column(&how, &p, 0, &sum))
+        step_rdna4(&how, &p, &sum, 1, 4);
+    else if (bits_of_f32(sum) == NAN_OF_INVALID)
+        sum = f32_of(NAN_OF_FACTORS);
+    restore_denormals(mode);
+    return sum;
+}

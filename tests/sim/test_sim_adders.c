@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sums of products bit for bit as hardware makes them: every published capture, and for CDNA the
+ * models of MMA-Sim, which were fitted on hardware, on a hundred thousand results of each form.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "adders/captures.h"
+#include "adders/mma_sim.h"
+#include "t_gpu.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static void load(struct t_gpu *g, const char *target, unsigned lanes, const char *source)
+{
+    t_gpu_open(g, target, lanes == 64 ? "-mwavefrontsize64" : "", QUERN_CHECK_FULL, 0, 0);
+    t_gpu_arithmetic(g, QUERN_ARITHMETIC_SILICON);
+    t_gpu_load(g, source);
+}
+
+/* ---- Dots ------------------------------------------------------------------------------------ */
+
+#define DOTS_MOST 128
+
+/* An instruction on as many captures as there are, a lane each. */
+static void run_dots(struct t_gpu *g, const char *text, const uint32_t (*in)[3], size_t count,
+                     uint32_t *out)
+{
+    static const char format[] =
+        "KERNEL k(const u32 *in, u32 *out)\n{\n"
+        "    const u32 l = __builtin_amdgcn_workitem_id_x();\n"
+        "    u32 a = in[3 * l], b = in[3 * l + 1], c = in[3 * l + 2], d = c;\n"
+        "    asm volatile(\"%s\" : \"+v\"(d) : \"v\"(a), \"v\"(b), \"v\"(c));\n"
+        "    out[l] = d;\n}\n";
+    uint32_t padded[DOTS_MOST][3] = {{0}}, results[DOTS_MOST];
+    char source[1024];
+    const struct t_buffer buffers[] = {{padded, sizeof padded, QUERN_SIM_READ, "in"},
+                                       {results, sizeof results, QUERN_SIM_WRITE, "out"}};
+
+    memcpy(padded, in, count * sizeof *in);
+    snprintf(source, sizeof source, format, text);
+    t_gpu_load(g, source);
+    t_gpu_run(
+        g, &(struct t_launch){.kernel = "k", .items = {DOTS_MOST}, .buffers = buffers, .count = 2});
+    memcpy(out, results, count * sizeof *out);
+}
+
+static void expect_dots(struct t_gpu *g, const char *text, const uint32_t (*in)[3],
+                        const uint32_t *want, size_t count)
+{
+    uint32_t got[DOTS_MOST];
+
+    run_dots(g, text, in, count, got);
+    for (size_t i = 0; i < count; i++)
+        if (got[i] != want[i])
+            fail_msg("%s, %s of %08x %08x %08x: %08x, not %08x", g->target, text, in[i][0],
+                     in[i][1], in[i][2], got[i], want[i]);
+}
+
+static void dots_on(const char *target, bool gfx12)
+{
+    uint32_t in[2][DOTS_MOST][3], want[2][DOTS_MOST];
+    size_t count[2] = {COUNT(dots_f16), COUNT(dots_bf16)};
+    struct t_gpu g;
+
+    for (unsigned bf16 = 0; bf16 < 2; bf16++)
+        for (size_t i = 0; i < count[bf16]; i++) {
+            const struct dot2_capture *const d = bf16 ? &dots_bf16[i] : &dots_f16[i];
+            memcpy(in[bf16][i], d, sizeof in[bf16][i]);
+            want[bf16][i] = gfx12 ? d->gfx12 : d->gfx11;
+        }
+    for (size_t i = 0; gfx12 && i < COUNT(dots_bf16_tiny); i++, count[1]++) {
+        memcpy(in[1][count[1]], dots_bf16_tiny[i], sizeof in[1][0]);
+        want[1][count[1]] = dots_bf16_tiny[i][3];
+    }
+    t_gpu_open(&g, target, "", QUERN_CHECK_FULL, 0, 0);
+    t_gpu_arithmetic(&g, QUERN_ARITHMETIC_SILICON);
+    expect_dots(&g, "v_dot2_f32_f16 %0, %1, %2, %3", in[0], want[0], count[0]);
+    if (!gfx12)
+        expect_dots(&g, "v_dot2acc_f32_f16 %0, %1, %2", in[0], want[0], count[0]);
+    expect_dots(&g, "v_dot2_f32_bf16 %0, %1, %2, %3", in[1], want[1], count[1]);
+    t_gpu_close(&g);
+}
+
+static void test_dots(void **state)
+{
+    (void)state;
+    dots_on("gfx1100", false);
+    dots_on("gfx1151", false);
+    dots_on("gfx1201", true);
+}
+
+/* ---- WMMA ------------------------------------------------------------------------------------ */
+
+/* 16 by 16 elements, by rows. f32 results and addends, or 16 bits of each element. */
+struct matrices {
+    uint16_t a[256], b[256];
+    uint32_t c[256], d[256];
+};
+
+struct card {
+    const char *target;
+    unsigned lanes;
+    bool gfx12;
+};
+
+static void read_matrix(const struct card *card, unsigned words, bool b, const uint16_t *from,
+                        uint32_t *to)
+{
+    for (unsigned l = 0; l < card->lanes; l++)
+        for (unsigned e = 0; e < 2 * words; e++) {
+            const unsigned k = card->gfx12 ? l / 16 * 2 * words + e : e;
+            const uint16_t bits = from[b ? k * 16 + l % 16 : l % 16 * 16 + k];
+            to[e / 2 * card->lanes + l] |= (uint32_t)bits << e % 2 * 16;
+        }
+}
+
+/* The lane, register and shift of element (i, j) of C and D, as the manuals have them. */
+static unsigned place_of(const struct card *card, bool half, unsigned i, unsigned j,
+                         unsigned *shift)
+{
+    const unsigned groups = card->lanes / 16, run = 16 / groups;
+    const unsigned group = card->gfx12 ? groups == 2 ? i / 8 : i / 8 + i / 4 % 2 * 2 : i % groups;
+    const unsigned e = card->gfx12 ? i % run : i / groups;
+    const unsigned word = half && card->gfx12 ? e / 2 : e;
+
+    *shift = half && card->gfx12 ? e % 2 * 16 : 0;
+    return word * card->lanes + j + 16 * group;
+}
+
+static void run_wmma(struct t_gpu *g, const struct card *card, bool half, struct matrices *m)
+{
+    const unsigned words = card->gfx12 ? 128 / card->lanes : 8;
+    uint32_t in[2][8 * 64] = {{0}}, c[16 * 64] = {0}, d[16 * 64];
+    const struct t_buffer buffers[] = {{in[0], sizeof in[0], QUERN_SIM_READ, "a"},
+                                       {in[1], sizeof in[1], QUERN_SIM_READ, "b"},
+                                       {c, sizeof c, QUERN_SIM_READ, "c"},
+                                       {d, sizeof d, QUERN_SIM_WRITE, "d"}};
+    unsigned shift;
+
+    read_matrix(card, words, false, m->a, in[0]);
+    read_matrix(card, words, true, m->b, in[1]);
+    for (unsigned n = 0; n < 256; n++) {
+        const unsigned at = place_of(card, half, n / 16, n % 16, &shift);
+        c[at] |= m->c[n] << shift;
+    }
+    t_gpu_run(g, &(struct t_launch){
+                     .kernel = "k", .items = {card->lanes}, .buffers = buffers, .count = 4});
+    for (unsigned n = 0; n < 256; n++) {
+        const unsigned at = place_of(card, half, n / 16, n % 16, &shift);
+        m->d[n] = half ? d[at] >> shift & 0xffff : d[at];
+    }
+}
+
+static void open_wmma(struct t_gpu *g, const struct card *card, const char *name, bool half)
+{
+    const unsigned words = card->gfx12 ? 128 / card->lanes : 8;
+    const unsigned results = 256 / card->lanes / (half && card->gfx12 ? 2 : 1);
+    char source[2048];
+
+    snprintf(
+        source, sizeof source,
+        "typedef u32 source_words __attribute__((ext_vector_type(%u)));\n"
+        "typedef u32 result_words __attribute__((ext_vector_type(%u)));\n"
+        "KERNEL k(const u32 *a, const u32 *b, const u32 *c, u32 *d)\n{\n"
+        "    const u32 l = __builtin_amdgcn_workitem_id_x();\n"
+        "    source_words x, y;\n    result_words z;\n"
+        "    for (u32 n = 0; n < %u; n++)\n"
+        "        x[n] = a[n * %u + l], y[n] = b[n * %u + l];\n"
+        "    for (u32 n = 0; n < %u; n++)\n        z[n] = c[n * %u + l];\n"
+        "    asm volatile(\"%s %%0, %%1, %%2, %%0\\n v_nop\" : \"+v\"(z) : \"v\"(x), \"v\"(y));\n"
+        "    for (u32 n = 0; n < %u; n++)\n        d[n * %u + l] = z[n];\n}\n",
+        words, results, words, card->lanes, card->lanes, results, card->lanes, name, results,
+        card->lanes);
+    load(g, card->target, card->lanes, source);
+}
+
+static const struct card cards[] = {
+    {"gfx1100", 32, false}, {"gfx1100", 64, false}, {"gfx1201", 32, true}, {"gfx1201", 64, true}};
+
+static void expect(const struct card *card, const char *what, unsigned n, uint32_t got,
+                   uint32_t want)
+{
+    if (got != want)
+        fail_msg("%s, waves of %u, %s, element %u: %08x, not %08x", card->target, card->lanes, what,
+                 n, got, want);
+}
+
+static void test_wmma(void **state)
+{
+    (void)state;
+    for (unsigned bf16 = 0; bf16 < 2; bf16++)
+        for (size_t i = 2; i < COUNT(cards); i++) {
+            const struct wmma_capture *const captures = bf16 ? wmma_bf16 : wmma_f16;
+            const char *const name = bf16 ? "v_wmma_f32_16x16x16_bf16" : "v_wmma_f32_16x16x16_f16";
+            struct t_gpu g;
+            open_wmma(&g, &cards[i], name, false);
+            for (unsigned n = 0; n < (bf16 ? COUNT(wmma_bf16) : COUNT(wmma_f16)); n++) {
+                struct matrices m;
+                for (unsigned e = 0; e < 256; e++) {
+                    m.a[e] = captures[n].a[e % 16];
+                    m.b[e] = captures[n].b[e / 16];
+                    m.c[e] = captures[n].c;
+                }
+                run_wmma(&g, &cards[i], false, &m);
+                for (unsigned e = 0; e < 256; e++)
+                    expect(&cards[i], name, n, m.d[e], captures[n].result[i - 2]);
+            }
+            t_gpu_close(&g);
+        }
+}
+
+static uint16_t small(int value, bool bf16)
+{
+    const float f = (float)value;
+    const _Float16 h = (_Float16)value;
+    uint32_t bits = 0;
+
+    memcpy(&bits, bf16 ? (const void *)&f : (const void *)&h, bf16 ? 4 : 2);
+    return (uint16_t)(bf16 ? bits >> 16 : bits);
+}
+
+static void test_wmma_integers(void **state)
+{
+    (void)state;
+    for (unsigned bf16 = 0; bf16 < 2; bf16++)
+        for (size_t i = 0; i < 2; i++) {
+            const char *const name = bf16 ? "v_wmma_f32_16x16x16_bf16" : "v_wmma_f32_16x16x16_f16";
+            struct matrices m;
+            struct t_gpu g;
+            open_wmma(&g, &cards[i], name, false);
+            for (int n = 0; n < 256; n++) {
+                const float c = (float)(n * 13 % 129 - 64);
+                m.a[n] = small(n * 7 % 17 - 8, bf16);
+                m.b[n] = small(n * 11 % 17 - 8, bf16);
+                memcpy(&m.c[n], &c, 4);
+            }
+            run_wmma(&g, &cards[i], false, &m);
+            for (unsigned n = 0; n < COUNT(wmma_integers); n++)
+                expect(&cards[i], name, n, m.d[n], wmma_integers[n]);
+            t_gpu_close(&g);
+        }
+}
+
+static void test_wmma_packed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(cards); i++) {
+        struct matrices m = {{0}};
+        struct t_gpu g;
+        memcpy(m.a, packed_a, sizeof packed_a);
+        memcpy(m.b, packed_b, sizeof packed_b);
+        for (unsigned n = 0; n < COUNT(packed_c); n++)
+            m.c[n] = packed_c[n];
+        open_wmma(&g, &cards[i], "v_wmma_f16_16x16x16_f16", true);
+        run_wmma(&g, &cards[i], true, &m);
+        for (unsigned n = 0; n < COUNT(packed_c); n++)
+            expect(&cards[i], "v_wmma_f16_16x16x16_f16", n, m.d[n],
+                   packed_result[i < 2 ? 0 : i - 1][n]);
+        t_gpu_close(&g);
+    }
+}
+
+/* ---- MFMA ------------------------------------------------------------------------------------ */
+
+static uint64_t mixed(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static uint32_t draw_16(uint64_t *state, bool bf16)
+{
+    static const uint16_t special[16] = {0,      0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00,
+                                         0x7e00, 0x0001, 0x8001, 0x03ff, 0x0400, 0x7bff,
+                                         0x0080, 0x007f, 0x3f80, 0x7f7f};
+    const uint64_t r = mixed(state);
+
+    if (r % 64 < 2)
+        return r % 64 ? special[r >> 8 & 15] : r >> 16 & 0xffff;
+    return (uint32_t)(bf16 ? (r >> 16 & 0x807f) | (115 + (r >> 40) % 24) << 7
+                           : (r >> 16 & 0x83ff) | (9 + (r >> 40) % 12) << 10);
+}
+
+static uint32_t draw_32(uint64_t *state)
+{
+    static const uint32_t special[16] = {0,          0x80000000, 0x3f800000, 0xbf800000,
+                                         0x7f800000, 0xff800000, 0x7fc00000, 1,
+                                         0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff,
+                                         0x33800000, 0x3f801fff, 0x3f803000, 0x00001fff};
+    const uint64_t r = mixed(state);
+
+    if (r % 64 < 2)
+        return r % 64 ? special[r >> 8 & 15] : (uint32_t)(r >> 16);
+    return (uint32_t)((r >> 16 & 0x807fffff) | (110 + (r >> 56) % 30) << 23);
+}
+
+/* Lane l holds of row, or column, l % 16 the k from l / 16 * each on, and rows l / 16 * 4 and on of
+ * column l % 16 of C. */
+static void draw_operands(const struct mma_sim_form *f, uint64_t *state, uint32_t *a, uint32_t *b,
+                          uint32_t *c)
+{
+    const unsigned each = f->k / 4, per = 32 / f->bits;
+
+    for (unsigned n = 0; n < 32 * f->k; n++) {
+        const bool of_b = n >= 16 * f->k;
+        const unsigned m = n % (16 * f->k);
+        const unsigned k = of_b ? m / 16 : m % f->k, r = of_b ? m % 16 : m / f->k;
+        const uint32_t bits = f->bits == 32 ? draw_32(state) : draw_16(state, f->bf16);
+        uint32_t *const to = of_b ? b : a;
+        to[k % each / per * 64 + k / each * 16 + r] |= bits << k % each % per * 16;
+    }
+    for (unsigned n = 0; n < 256; n++)
+        c[n / 16 % 4 * 64 + n / 64 * 16 + n % 16] = draw_32(state);
+}
+
+static uint64_t digest(uint64_t hash, uint32_t bits)
+{
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        bits = 0x7fc00000;
+    for (unsigned n = 0; n < 32; n += 8)
+        hash = (hash ^ (bits >> n & 0xff)) * 0x100000001b3u;
+    return hash;
+}
+
+static void expect_model(const struct mma_sim_form *f, unsigned index)
+{
+    enum { MATRICES = MMA_SIM_RESULTS / 256 };
+    const unsigned words = f->k / 4 * f->bits / 32;
+    uint32_t *const memory = calloc(4 * MATRICES, 1024);
+    uint32_t *const a = memory, *const b = a + MATRICES * 256, *const c = b + MATRICES * 256;
+    uint32_t *const d = c + MATRICES * 256;
+    const struct t_buffer buffers[] = {{a, MATRICES * 1024, QUERN_SIM_READ, "a"},
+                                       {b, MATRICES * 1024, QUERN_SIM_READ, "b"},
+                                       {c, MATRICES * 1024, QUERN_SIM_READ, "c"},
+                                       {d, MATRICES * 1024, QUERN_SIM_WRITE, "d"}};
+    uint64_t state = index + 1, hash = 0xcbf29ce484222325u;
+    char source[2048];
+    struct t_gpu g;
+
+    assert_non_null(memory);
+    for (unsigned n = 0; n < MATRICES; n++)
+        draw_operands(f, &state, a + n * 256, b + n * 256, c + n * 256);
+    snprintf(source, sizeof source,
+             "typedef u32 source_words%s;\n"
+             "typedef u32 result_words __attribute__((ext_vector_type(4)));\n"
+             "KERNEL k(const u32 *a, const u32 *b, const u32 *c, u32 *d)\n{\n"
+             "    const u32 l = __builtin_amdgcn_workgroup_id_x() * 256 +\n"
+             "                  __builtin_amdgcn_workitem_id_x();\n"
+             "    source_words x, y;\n    result_words z;\n"
+             "    for (u32 n = 0; n < %u; n++)\n"
+             "        ((u32 *)&x)[n] = a[n * 64 + l], ((u32 *)&y)[n] = b[n * 64 + l];\n"
+             "    for (u32 n = 0; n < 4; n++)\n        z[n] = c[n * 64 + l];\n"
+             "    asm volatile(\"v_mfma_%s %%0, %%1, %%2, %%0\\n s_nop 15\\n s_nop 15\"\n"
+             "                 : \"+v\"(z) : \"v\"(x), \"v\"(y));\n"
+             "    for (u32 n = 0; n < 4; n++)\n        d[n * 64 + l] = z[n];\n}\n",
+             words == 2 ? " __attribute__((ext_vector_type(2)))" : "", words, f->name);
+    t_gpu_open(&g, f->target, "", QUERN_CHECK_FULL, 0, 0);
+    t_gpu_arithmetic(&g, QUERN_ARITHMETIC_SILICON);
+    t_gpu_load(&g, source);
+    t_gpu_run(
+        &g,
+        &(struct t_launch){
+            .kernel = "k", .groups = {MATRICES}, .items = {64}, .buffers = buffers, .count = 4});
+    for (unsigned n = 0; n < MATRICES * 256; n++) {
+        const uint32_t got = d[n / 256 * 256 + n / 16 % 4 * 64 + n / 64 % 4 * 16 + n % 16];
+        hash = digest(hash, got);
+        if (n < COUNT(f->first) && digest(0, got) != digest(0, f->first[n]))
+            fail_msg("%s, %s, element %u: %08x, not %08x", f->target, f->name, n, got, f->first[n]);
+    }
+    if (hash != f->digest)
+        fail_msg("%s, %s: digest %016llx, not %016llx", f->target, f->name,
+                 (unsigned long long)hash, (unsigned long long)f->digest);
+    t_gpu_close(&g);
+    free(memory);
+}
+
+static void test_mfma(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < COUNT(mma_sim_forms); i++)
+        expect_model(&mma_sim_forms[i], i);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dots),          cmocka_unit_test(test_wmma),
+        cmocka_unit_test(test_wmma_integers), cmocka_unit_test(test_wmma_packed),
+        cmocka_unit_test(test_mfma),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
