@@ -416,6 +416,15 @@ def table_readme(f):
     ])  # fmt: skip
 
 
+def table_counters(_):
+    """The rows of QUERN_STATS: the library, the command and this table have them from there."""
+    header = (TOP / "include/quern/quern.h").read_text().replace("\\\n", "")
+    rows = re.findall(r'\bX\((\d+), \w+, (\w+),((?:\s*"[^"]*")+)\)', header)
+    return grid(["", "counter", "counts"],
+                [[number, f"`{name}`", "".join(re.findall('"(.*?)"', counts))] for number, name,
+                 counts in sorted(rows, key=lambda row: int(row[0]))])  # fmt: skip
+
+
 def printed(name, figures):
     return globals()[f"table_{name}"](figures)
 

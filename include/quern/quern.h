@@ -352,36 +352,49 @@ QUERN_API void quern_close(quern_ctx *ctx);
 /* ---- Counting and ending compiles ------------------------------------------------------------ */
 
 /*
- * Counters of a context since it was opened, X(number, NAME, name) for each. docs/formats.md
- * defines them. Their numbers never change. Unlike other enumerations they begin at 0, because they
+ * Counters of a context since it was opened, X(number, NAME, name, what it counts) for each. Their
+ * numbers never change. Unlike other enumerations they begin at 0, because they
  * are indices of the array that quern_stats fills. The rows are in the order of the fields of
  * struct quern_stats in tool.h, so a new counter is added behind the last.
  */
 #define QUERN_STATS(X)                                                                             \
-    X(0, HIT_MEMORY, hit_memory)                                                                   \
-    X(2, HIT_DISK, hit_disk)                                                                       \
-    X(4, MISS_ABSENT, miss_absent)                                                                 \
-    X(5, MISS_DAMAGED, miss_damaged)                                                               \
-    X(6, MISS_FOREIGN, miss_foreign)                                                               \
-    X(7, MISS_IO, miss_io)                                                                         \
-    X(8, PUT_OK, put_ok)                                                                           \
-    X(9, PUT_LOST, put_lost)                                                                       \
-    X(10, PUT_FAILED, put_failed)                                                                  \
-    X(11, QUARANTINED, quarantined)                                                                \
-    X(12, EVICTED, evicted)                                                                        \
-    X(14, COMPILE_OK, compile_ok)                                                                  \
-    X(15, COMPILE_FAILED, compile_failed)                                                          \
-    X(19, WORKER_DIED, worker_died)                                                                \
-    X(1, HIT_BUNDLE, hit_bundle)                                                                   \
-    X(3, HIT_SOURCE, hit_source)                                                                   \
-    X(13, BUNDLE_DAMAGED, bundle_damaged)                                                          \
-    X(16, COMPILE_NS, compile_ns)                                                                  \
-    X(17, COMPILE_REFUSED, compile_refused)                                                        \
-    X(18, COMPILE_SEALED, compile_sealed)
+    X(0, HIT_MEMORY, hit_memory, "look-ups answered by a kernel that the process had already")     \
+    X(2, HIT_DISK, hit_disk, "look-ups answered by an entry file, read and verified")              \
+    X(4, MISS_ABSENT, miss_absent, "look-ups for which there was no file (or the cache is off)")   \
+    X(5, MISS_DAMAGED, miss_damaged,                                                               \
+      "look-ups that found a file of wrong size, digest or layout, or with an unsound "            \
+      "code object")                                                                               \
+    X(6, MISS_FOREIGN, miss_foreign,                                                               \
+      "look-ups that found a sound entry of another key or target, something that is no "          \
+      "regular file, or a file that others may have written")                                      \
+    X(7, MISS_IO, miss_io,                                                                         \
+      "look-ups that failed for a reason that says nothing about the entry: an I/O "               \
+      "error, no memory, no descriptors, a directory without access")                              \
+    X(8, PUT_OK, put_ok, "entries published")                                                      \
+    X(9, PUT_LOST, put_lost, "entries that another process or thread had published first")         \
+    X(10, PUT_FAILED, put_failed,                                                                  \
+      "entries not published: disk full, no permission, too large, or refused because "            \
+      "they would not have been accepted back")                                                    \
+    X(11, QUARANTINED, quarantined, "useless entries that were moved away or removed")             \
+    X(12, EVICTED, evicted, "entries removed to keep to the size limit")                           \
+    X(14, COMPILE_OK, compile_ok, "kernels that the compiler made")                                \
+    X(15, COMPILE_FAILED, compile_failed, "compiles that failed")                                  \
+    X(19, WORKER_DIED, worker_died, "compiles that ended with their worker's death or a deadline") \
+    X(1, HIT_BUNDLE, hit_bundle, "look-ups answered by a bundle; the cache is then not asked")     \
+    X(3, HIT_SOURCE, hit_source, "kernels served that another toolchain made of the same source")  \
+    X(13, BUNDLE_DAMAGED, bundle_damaged, "entries of bundles that could not be used")             \
+    X(16, COMPILE_NS, compile_ns,                                                                  \
+      "nanoseconds of the compiles that did not fail, as the workers measured them")               \
+    X(17, COMPILE_REFUSED, compile_refused, "compiles that QUERN_JIT, a flag or the seal forbade") \
+    X(18, COMPILE_SEALED, compile_sealed,                                                          \
+      "compiles done though the process was sealed (QUERN_SEAL_WARN)")                             \
+    X(20, COMPILE_DROPPED, compile_dropped,                                                        \
+      "compiles that were not begun, or broken off, because a tier's answer came "                 \
+      "meanwhile")
 
-#define QUERN_STAT_NUMBER(number, NAME, name) QUERN_STAT_##NAME = number,
+#define QUERN_STAT_NUMBER(number, NAME, name, counts) QUERN_STAT_##NAME = number,
 enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };
-#define QUERN_STAT_ONE(number, NAME, name) +1
+#define QUERN_STAT_ONE(number, NAME, name, counts) +1
 /* How many counters this header knows. */
 #define QUERN_STAT_COUNT (0 QUERN_STATS(QUERN_STAT_ONE))
 
@@ -390,6 +403,8 @@ enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };
 QUERN_API quern_status quern_stats(quern_ctx *ctx, uint64_t *values, size_t count);
 /* The name of a counter, such as "hit_memory"; null for a number that the library does not know. */
 QUERN_API const char *quern_stat_name(enum quern_stat stat);
+/* What it counts, in words; null likewise. */
+QUERN_API const char *quern_stat_meaning(enum quern_stat stat);
 
 /*
  * Decides, for all contexts of the process and from now on, whether kernels may still be compiled.

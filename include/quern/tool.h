@@ -362,7 +362,7 @@ QUERN_API quern_status quern_lint(const struct quern_disassembler *disassembler,
 /* ---- Cache ----------------------------------------------------------------------------------- */
 
 /* The counters of quern_stats by name. */
-#define QUERN_STAT_FIELD(number, NAME, name) uint64_t name;
+#define QUERN_STAT_FIELD(number, NAME, name, counts) uint64_t name;
 struct quern_stats {
     size_t size;
     QUERN_STATS(QUERN_STAT_FIELD)

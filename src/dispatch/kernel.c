@@ -194,8 +194,10 @@ static quern_status compile_source(quern_ctx *ctx, struct kernel *k, const char 
                                     .unwanted_user = &race};
     const quern_status status = compiler_compile(ctx->compiler, &job, &result);
 
-    if (status == QUERN_E_NOT_READY)
+    if (status == QUERN_E_NOT_READY) {
+        counter_add(&ctx->counters, QUERN_STAT_COMPILE_DROPPED, 1);
         return QUERN_OK;
+    }
     if (status != QUERN_OK) {
         char text[QUERN_TEXT_MAX], command[QUERN_TEXT_MAX + 64];
         counter_add(&ctx->counters, QUERN_STAT_COMPILE_FAILED, 1);

@@ -92,20 +92,29 @@ quern_status quern_ctx_stats(quern_ctx *ctx, struct quern_stats *stats)
 
     FAIL_IF(!ctx, QUERN_E_ARGUMENT, "ctx is null");
     TRY(extensible_check(type, stats));
-#define READ(number, NAME, name) own.name = value_of(ctx, QUERN_STAT_##NAME);
+#define READ(number, NAME, name, counts) own.name = value_of(ctx, QUERN_STAT_##NAME);
     QUERN_STATS(READ)
 #undef READ
     extensible_write(type, &own, stats);
     return QUERN_OK;
 }
 
+static const struct {
+    const char *name, *counts;
+} rows[] = {
+#define ROW(number, NAME, name, counts) [number] = {#name, counts},
+    QUERN_STATS(ROW)
+#undef ROW
+};
+
 const char *quern_stat_name(enum quern_stat stat)
 {
-#define ROW(number, NAME, name) [number] = #name,
-    static const char *const names[] = {QUERN_STATS(ROW)};
-#undef ROW
+    return (unsigned)stat < QUERN_STAT_COUNT ? rows[stat].name : NULL;
+}
 
-    return (unsigned)stat < QUERN_STAT_COUNT ? names[stat] : NULL;
+const char *quern_stat_meaning(enum quern_stat stat)
+{
+    return (unsigned)stat < QUERN_STAT_COUNT ? rows[stat].counts : NULL;
 }
 
 quern_status quern_stats(quern_ctx *ctx, uint64_t *values, size_t count)

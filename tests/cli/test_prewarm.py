@@ -64,6 +64,20 @@ def test_experts(quern, small_model):
     }
 
 
+def test_counters_are_printed(quern):
+    words = ["prewarm", "--target", "gfx1151", "--m", "1", "wq=nf4 n=64 k=64 a=bf16"]
+    first, second = (quern.json(*words)["counters"] for _ in range(2))
+    assert (first["compile_ok"], first["put_ok"], first["hit_disk"]) == (1, 1, 0)
+    assert (second["compile_ok"], second["put_ok"], second["hit_disk"]) == (0, 0, 1)
+    assert first["compile_ns"] > 0
+    lines = quern(*words, "--counters").stdout.splitlines()
+    rows = [line.split(maxsplit=2) for line in lines[lines.index(next(
+        line for line in lines if line.startswith("counter"))) + 1:]]  # fmt: skip
+    assert [row[0] for row in rows] == list(first)
+    assert {name: int(value) for name, value, _ in rows} == second
+    assert dict((row[0], row[2]) for row in rows)["compile_ok"] == "kernels that the compiler made"
+
+
 def test_a_second_run_is_all_cache_hits(quern, small_model):
     words = ["prewarm", "--model", small_model, *WORDS, "--m", "1-8", "--verify"]
     first, second = quern.json(*words), quern.json(*words)

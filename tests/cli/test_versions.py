@@ -29,7 +29,7 @@ def text_of(name):
 def declarations(body):
     """The declarations of a struct's body, without comments; those of a struct within are one."""
     found, depth, start = [], 0, 0
-    counters = re.findall(r"^    X\(\d+, \w+, (\w+)\)", text_of("quern.h"), re.M)
+    counters = re.findall(r"^    X\(\d+, \w+, (\w+),", text_of("quern.h"), re.M)
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.S).replace(
         "QUERN_STATS(QUERN_STAT_FIELD)", "".join(f"uint64_t {name};" for name in counters))
     for at, c in enumerate(body):

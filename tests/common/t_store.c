@@ -176,7 +176,7 @@ struct quern_stats t_stats(struct store *s)
     const struct counters *const counters = store_counters(s);
     struct quern_stats stats = QUERN_INIT(struct quern_stats);
 
-#define READ(number, NAME, name) stats.name = counter_value(counters, QUERN_STAT_##NAME);
+#define READ(number, NAME, name, counts) stats.name = counter_value(counters, QUERN_STAT_##NAME);
     QUERN_STATS(READ)
 #undef READ
     return stats;

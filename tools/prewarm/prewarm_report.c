@@ -206,6 +206,31 @@ static json_t *problem_json(const struct prewarm *w, const struct prewarm_proble
     return json;
 }
 
+static json_t *counters_json(const struct prewarm *w)
+{
+    json_t *json = json_object();
+
+    for (int i = 0; i < QUERN_STAT_COUNT; i++)
+        json_object_set_new(json, quern_stat_name((enum quern_stat)i),
+                            json_integer((json_int_t)w->counters[i]));
+    return json;
+}
+
+static bool print_counters(const struct prewarm *w)
+{
+    struct table t = {0};
+
+    table_header(&t, "<counter|value|<counts");
+    for (int i = 0; i < QUERN_STAT_COUNT; i++) {
+        table_cell(&t, "%s", quern_stat_name((enum quern_stat)i));
+        table_cell(&t, "%llu", (unsigned long long)w->counters[i]);
+        table_cell(&t, "%s", quern_stat_meaning((enum quern_stat)i));
+    }
+    const bool printed = table_print(&t, 0);
+    table_free(&t);
+    return printed;
+}
+
 static json_t *report_json(const struct prewarm *w)
 {
     const struct totals t = totals_of(w);
@@ -215,14 +240,15 @@ static json_t *report_json(const struct prewarm *w)
         json_array_append_new(problems, problem_json(w, &w->problems[i]));
     for (size_t i = 0; i < w->target_count; i++)
         json_array_append_new(targets, json_string(w->targets[i].info.name));
-    return json_pack("{s:i, s:s, s:s*, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}",
+    return json_pack("{s:i, s:s, s:s*, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:f}",
                      "quern_prewarm", 1, "model", w->model.name, "target",
                      w->target_count == 1 ? w->targets[0].info.name : NULL, "targets", targets,
                      "problems", problems, "kernels", (json_int_t)t.kernels, "compiled",
                      (json_int_t)t.compiled, "cached", (json_int_t)t.cached, "not_stored",
-                     (json_int_t)w->put_failed, "runs", (json_int_t)t.runs, "runs_ok",
-                     (json_int_t)t.runs_ok, "failed", (json_int_t)t.failed, "make_seconds",
-                     w->make_seconds, "verify_seconds", w->verify_seconds);
+                     (json_int_t)w->counters[QUERN_STAT_PUT_FAILED], "runs", (json_int_t)t.runs,
+                     "runs_ok", (json_int_t)t.runs_ok, "failed", (json_int_t)t.failed, "counters",
+                     counters_json(w), "make_seconds", w->make_seconds, "verify_seconds",
+                     w->verify_seconds);
 }
 
 int prewarm_report(const struct prewarm *w)
@@ -233,5 +259,7 @@ int prewarm_report(const struct prewarm *w)
         if (w->targets[t].first < w->targets[t].end && !print_table(w, &w->targets[t]))
             return fail("out of memory");
     print_closing(w);
+    if (w->show_counters && !print_counters(w))
+        return fail("out of memory");
     return finish_output();
 }

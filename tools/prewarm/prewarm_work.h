@@ -61,9 +61,10 @@ struct prewarm {
     size_t count;
     struct prewarm_problem *problems; /* by target */
     double make_seconds, verify_seconds;
-    uint64_t put_failed;               /* kernels that could not be stored */
-    char warnings[WARNINGS_MAX][1024]; /* the first may be the reason why nothing is stored */
-    size_t warning_count;              /* those beyond the maximum too */
+    bool show_counters;
+    uint64_t counters[QUERN_STAT_COUNT]; /* of all contexts that made kernels */
+    char warnings[WARNINGS_MAX][1024];   /* the first may be the reason why nothing is stored */
+    size_t warning_count;                /* those beyond the maximum too */
 };
 
 enum prewarm_verify { PREWARM_VERIFY_ALL = 1, PREWARM_VERIFY_ENDS };

@@ -318,10 +318,11 @@ static int conclude(const struct prewarm *w)
         describe(w, first, text);
         return fail("%zu of %zu problems failed; %s: %s", failed, w->count, text, first->error);
     }
-    if (w->put_failed)
+    const uint64_t put_failed = w->counters[QUERN_STAT_PUT_FAILED];
+    if (put_failed)
         return fail("%llu kernel%s could not be stored: %s; make room there, or name another "
                     "directory with --cache-dir",
-                    (unsigned long long)w->put_failed, w->put_failed == 1 ? "" : "s",
+                    (unsigned long long)put_failed, put_failed == 1 ? "" : "s",
                     w->warning_count ? w->warnings[0] : "the cache is not writable");
     for (size_t i = 0; i < w->warning_count && i < WARNINGS_MAX; i++)
         note("warning: %s", w->warnings[i]);
@@ -332,15 +333,16 @@ static int conclude(const struct prewarm *w)
 
 static int make_target(struct prewarm *w, const struct prewarm_target *t)
 {
-    struct quern_stats stats = QUERN_INIT(struct quern_stats);
+    uint64_t counters[QUERN_STAT_COUNT];
     quern_ctx *ctx;
 
     const int status = open_storing_context(&w->common, t->text, &ctx);
     if (status)
         return status;
     make_all(w, t, ctx);
-    if (!quern_ctx_stats(ctx, &stats))
-        w->put_failed += stats.put_failed;
+    if (!quern_stats(ctx, counters, QUERN_STAT_COUNT))
+        for (size_t i = 0; i < QUERN_STAT_COUNT; i++)
+            w->counters[i] += counters[i];
     quern_close(ctx);
     return EXIT_OK;
 }
@@ -357,13 +359,13 @@ static int prewarm(struct prewarm *w)
     if (status)
         return status;
     w->make_seconds = now() - start;
-    if (w->verify && !w->put_failed) {
+    if (w->verify && !w->counters[QUERN_STAT_PUT_FAILED]) {
         const double from = now();
         if ((status = verify_all(w)))
             return status;
         w->verify_seconds = now() - from;
     }
-    bool any = w->common.json;
+    bool any = w->common.json || w->show_counters;
     for (size_t i = 0; !any && i < w->count; i++)
         any = w->problems[i].kernel_count > 0;
     status = any ? prewarm_report(w) : EXIT_OK;
@@ -399,6 +401,8 @@ int verb_prewarm(int argc, char **argv)
         {"m", FLAG_M, &w.m_set, "LIST", "rows to make kernels for, e.g. 1-8 (all)"},
         {"verify", FLAG_CHOICE, &w.verify, "all|ends",
          "load back and run: every kernel, or the smallest and largest M", "all|ends", true},
+        {"counters", FLAG_YES, &w.show_counters, NULL,
+         "print how often each tier and the compiler was used"},
         {0},
     };
 

@@ -115,6 +115,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
                              c_void_p]),
     "quern_stats": (None, [c_void_p, POINTER(c_uint64), c_size_t]),
     "quern_stat_name": (c_char_p, [c_int]),
+    "quern_stat_meaning": (c_char_p, [c_int]),
     "quern_seal": (None, [c_int]),
     "quern_preload": (None, [c_void_p, c_char_p]),
     "quern_buffer_create": (None, [c_void_p, c_size_t, c_int, c_char_p, POINTER(c_void_p)]),
