@@ -283,28 +283,21 @@ static void test_counters_by_number(void **state)
         "hit_memory",     "hit_bundle",   "hit_disk",        "hit_source",     "miss_absent",
         "miss_damaged",   "miss_foreign", "miss_io",         "put_ok",         "put_lost",
         "put_failed",     "quarantined",  "evicted",         "bundle_damaged", "compile_ok",
-        "compile_failed", "compile_ns",   "compile_refused", "compile_sealed", "worker_died"};
+        "compile_failed", "compile_ns",   "compile_refused", "compile_sealed", "worker_died",
+        "compile_dropped"};
     /* hosts are compiled against this order of fields: new ones are added behind the last */
-    static const size_t offsets[] = {offsetof(struct quern_stats, hit_memory),
-                                     offsetof(struct quern_stats, hit_disk),
-                                     offsetof(struct quern_stats, miss_absent),
-                                     offsetof(struct quern_stats, miss_damaged),
-                                     offsetof(struct quern_stats, miss_foreign),
-                                     offsetof(struct quern_stats, miss_io),
-                                     offsetof(struct quern_stats, put_ok),
-                                     offsetof(struct quern_stats, put_lost),
-                                     offsetof(struct quern_stats, put_failed),
-                                     offsetof(struct quern_stats, quarantined),
-                                     offsetof(struct quern_stats, evicted),
-                                     offsetof(struct quern_stats, compile_ok),
-                                     offsetof(struct quern_stats, compile_failed),
-                                     offsetof(struct quern_stats, worker_died),
-                                     offsetof(struct quern_stats, hit_bundle),
-                                     offsetof(struct quern_stats, hit_source),
-                                     offsetof(struct quern_stats, bundle_damaged),
-                                     offsetof(struct quern_stats, compile_ns),
-                                     offsetof(struct quern_stats, compile_refused),
-                                     offsetof(struct quern_stats, compile_sealed)};
+    static const size_t offsets[] = {
+        offsetof(struct quern_stats, hit_memory),      offsetof(struct quern_stats, hit_disk),
+        offsetof(struct quern_stats, miss_absent),     offsetof(struct quern_stats, miss_damaged),
+        offsetof(struct quern_stats, miss_foreign),    offsetof(struct quern_stats, miss_io),
+        offsetof(struct quern_stats, put_ok),          offsetof(struct quern_stats, put_lost),
+        offsetof(struct quern_stats, put_failed),      offsetof(struct quern_stats, quarantined),
+        offsetof(struct quern_stats, evicted),         offsetof(struct quern_stats, compile_ok),
+        offsetof(struct quern_stats, compile_failed),  offsetof(struct quern_stats, worker_died),
+        offsetof(struct quern_stats, hit_bundle),      offsetof(struct quern_stats, hit_source),
+        offsetof(struct quern_stats, bundle_damaged),  offsetof(struct quern_stats, compile_ns),
+        offsetof(struct quern_stats, compile_refused), offsetof(struct quern_stats, compile_sealed),
+        offsetof(struct quern_stats, compile_dropped)};
     struct quern_stats stats = QUERN_INIT(struct quern_stats);
     uint64_t values[QUERN_STAT_COUNT + 4];
     struct host h;
