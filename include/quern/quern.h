@@ -353,9 +353,9 @@ QUERN_API void quern_close(quern_ctx *ctx);
 
 /*
  * Counters of a context since it was opened, X(number, NAME, name, what it counts) for each. Their
- * numbers never change. Unlike other enumerations they begin at 0, because they
- * are indices of the array that quern_stats fills. The rows are in the order of the fields of
- * struct quern_stats in tool.h, so a new counter is added behind the last.
+ * numbers never change. Unlike other enumerations they begin at 0, because they are indices of the
+ * array that quern_stats fills. The rows are in the order of the fields of struct quern_stats in
+ * tool.h, so a new counter is added behind the last.
  */
 #define QUERN_STATS(X)                                                                             \
     X(0, HIT_MEMORY, hit_memory, "look-ups answered by a kernel that the process had already")     \

@@ -310,7 +310,7 @@ def test_the_embedding_guide_is_complete():
 def test_the_page_has_the_librarys_counters():
     """Their numbers and names, which quern.h lists once."""
     header = (TOP / "include/quern/quern.h").read_text()
-    rows = re.findall(r"^    X\((\d+), (\w+), (\w+)\)", header, re.M)
+    rows = re.findall(r"^    X\((\d+), (\w+), (\w+),", header, re.M)
     assert len(rows) >= 20 and all(upper == name.upper() for _, upper, name in rows)
     section = (TOP / "docs/formats.md").read_text().partition("\n## Cache counters\n")[2]
     section = section.partition("\n## ")[0]

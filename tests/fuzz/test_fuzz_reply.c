@@ -45,7 +45,7 @@ static void ask(const void *said, size_t size, const void *printed, size_t print
     p.pipe = out[0];
     p.pidfd = -1;
     p.id = 0;
-    process_call(&p, FRAME_COMPILE, "", 0, 1000, NULL, &reply);
+    process_call(&p, FRAME_COMPILE, "", 0, 1000, &(struct watch){0}, &reply);
     if (reply.end == PROCESS_ANSWERED)
         read_reply(&reply);
     else

@@ -551,7 +551,8 @@ static void find_targets(unsigned target, bool *takes)
         fields_add_text(&request, options);
         fields_add_text(&request, whole);
         /* the pool gives the whole log, of which an error record holds the beginning */
-        if (pool_request(compiler, FRAME_COMPILE, &request, "asking", NULL, &answer) != QUERN_OK)
+        if (pool_request(compiler, FRAME_COMPILE, &request, "asking", &(struct watch){0},
+                         &answer) != QUERN_OK)
             exit(1);
         char *const log = strndup(answer.message, answer.message_size);
         fprintf(stderr, "%s: %.0f ms\n", targets[target], answer.milliseconds);

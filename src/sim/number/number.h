@@ -287,12 +287,27 @@ NUMBER float div_fmas_f32(float a, float b, float c, uint32_t undo)
     return undo ? (float)(fma_odd(a, b, c) * (large ? 0x1p64 : 0x1p-64)) : fma_f32(a, b, c);
 }
 
+/* As fma_odd, of f64 in the format of twice as many bits. */
+NUMBER __float128 fma_odd_f64(double a, double b, double c)
+{
+    const __float128 product = (__float128)a * b, addend = c;
+    __float128 s = product + addend;
+    const __float128 t = s - product, error = (product - (s - t)) + (addend - t);
+    unsigned __int128 bits;
+
+    memcpy(&bits, &s, sizeof bits);
+    if (error != 0 && s - s == 0 && !(bits & 1))
+        bits += (error < 0) == (s < 0) ? 1 : -1;
+    memcpy(&s, &bits, sizeof bits);
+    return s;
+}
+
 NUMBER double div_fmas_f64(double a, double b, double c, uint32_t undo)
 {
     const int large = (bits_of_f64(c) >> 52 & 2047) > 1023;
     if (!undo)
         return fma(a, b, c);
-    return (double)(((__float128)a * b + c) * (large ? 0x1p128 : 0x1p-128));
+    return (double)(fma_odd_f64(a, b, c) * (large ? 0x1p128 : 0x1p-128));
 }
 
 /* The last step of a division: q is about n / d, which special values replace. */

@@ -211,7 +211,12 @@ DEVICE wave lane_id(void)
     __builtin_amdgcn_permlane16(old, x, low, high, fi, bound)
 #define permlanex16(old, x, low, high, fi, bound)                                                  \
     __builtin_amdgcn_permlanex16(old, x, low, high, fi, bound)
-#define permlane64(x)            __builtin_amdgcn_permlane64(x)
+/* The instruction does nothing in waves of 32, where what its result holds is not defined. */
+#if LANES == 64
+#define permlane64(x) __builtin_amdgcn_permlane64(x)
+#else
+#define permlane64(x) (x)
+#endif
 #define as_float(x)              __builtin_bit_cast(f32, x)
 #define as_bits(x)               __builtin_bit_cast(u32, x)
 #define as_signed(x)             ((iwave)(x))

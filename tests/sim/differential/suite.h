@@ -91,6 +91,8 @@ static void machine_open(struct machine *m, const struct target_row *target,
 
     options.target = target->processor;
     options.check = check;
+    /* what the host computes is exact or rounded once, which the adders of gfx11 are not */
+    options.arithmetic = QUERN_ARITHMETIC_FAST;
     options.isa = isa;
     options.threads = 2;
     options.max_instructions = 10000000;
