@@ -214,7 +214,7 @@ READ_plan        := $(wildcard tools/files/*.c)
 READ_model       := $(wildcard tools/model/*.c) tools/command/options.c $(READ_plan)
 READ_safetensors := $(READ_plan)
 # the worker's, but for its main function
-READ_request     := $(addprefix src/compile/worker_,serve.c reply.c rtc.c comgr.c)
+READ_request     := $(addprefix src/compile/worker_,serve.c reply.c library.c rtc.c comgr.c)
 define READ_RULE
 $(B)/tests/fuzz/test_fuzz_$(1): $(READ_$(1):%.c=$(B)/%.o)
 $(B)/tests/fuzz/test_fuzz_$(1).o: override CPPFLAGS += -Itools

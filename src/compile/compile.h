@@ -98,6 +98,10 @@ quern_status compiler_compile(struct compiler *compiler, const struct compile_jo
                               struct compile_result *result);
 void compile_result_free(struct compile_result *result);
 
+/* Compiles a few lines for a processor, and says how large the object is: whether the compiler
+ * works at all. As compiler_compile. */
+quern_status compiler_try(struct compiler *compiler, const char *processor, size_t *object_bytes);
+
 /* Disassembles machine code; quern_disassembler's function. `user` is the struct compiler. */
 quern_status compiler_disassemble(void *compiler, const char *processor, const void *code,
                                   size_t size, quern_disassembly_fn emit, void *emit_user);

@@ -2,6 +2,7 @@
 /* The jobs: what a request of each kind holds and what its answer means. */
 #include "base/os.h"
 #include "base/str.h"
+#include "compile/compilers.h"
 #include "compile/pool.h"
 
 #include <stdio.h>
@@ -79,6 +80,23 @@ quern_status compiler_compile(struct compiler *compiler, const struct compile_jo
     if (status != QUERN_E_NOT_READY)
         pool_count(compiler, status == QUERN_OK ? POOL_COMPILED : POOL_FAILED);
     return status;
+}
+
+quern_status compiler_try(struct compiler *compiler, const char *processor, size_t *object_bytes)
+{
+    const struct toolchain *const toolchain = compiler_toolchain(compiler);
+    struct compile_result result;
+
+    if (!toolchain)
+        return QUERN_E_TOOLCHAIN;
+    TRY(compiler_compile(compiler,
+                         &(struct compile_job){.source = toolchain->kind->trial,
+                                               .processor = processor,
+                                               .options = toolchain->kind->trial_options},
+                         &result));
+    *object_bytes = result.object_bytes;
+    compile_result_free(&result);
+    return QUERN_OK;
 }
 
 void compile_result_free(struct compile_result *result)

@@ -16,6 +16,8 @@ struct compiler_kind {
     const char *target; /* the option that a target's name is put behind; "": options have it all */
     const char *file;   /* what the source is called in messages */
     const char *environment; /* NAME=VALUE, all that is set for it beyond the usual; "": nothing */
+    const char *trial,
+        *trial_options; /* a source that it compiles for every target of the vendor */
 
     /* Names of its libraries in a toolchain's identity; null where it has no such library. */
     const char *libraries[TOOLCHAIN_LIBRARIES];

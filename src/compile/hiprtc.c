@@ -55,6 +55,8 @@ const struct compiler_kind compiler_amd = {
     .file = "quern.hip",
     /* comgr's own cache would hide compiles, and fill a directory that nobody asked for */
     .environment = "AMD_COMGR_CACHE=0",
+    .trial = "extern \"C\" __attribute__((global)) void k(float *p) { p[0] += 1; }\n",
+    .trial_options = "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O2",
     .libraries = {"hiprtc", "builtins", "comgr", "llvm"},
     .places = places,
     .libraries_in = libraries_in,

@@ -33,6 +33,15 @@ struct reply {
 void reply_unable(struct reply *reply, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* A function of a library met by dlopen, and where its address goes. */
+struct worker_function {
+    void **function;
+    const char *name; /* without the prefix that all names of the library have */
+};
+/* Finds all of them; false, and the reply says which one the library at `path` lacks. */
+bool find_functions(void *library, const char *path, const char *prefix,
+                    const struct worker_function *needed, size_t count, struct reply *reply);
+
 /* Frames on a blocking socket. read_frame returns false when the host hung up
  * or sent nonsense; the payload is malloc'ed. */
 bool read_frame(int sock, struct frame_header *header, uint8_t **payload);

@@ -55,10 +55,7 @@ static bool load(const struct worker_config *config, struct reply *reply)
         return false;
     }
 
-    const struct {
-        void **function;
-        const char *name;
-    } needed[] = {
+    const struct worker_function needed[] = {
         {(void **)&comgr.version, "get_version"},
         {(void **)&comgr.isa_count, "get_isa_count"},
         {(void **)&comgr.isa_name, "get_isa_name"},
@@ -76,14 +73,9 @@ static bool load(const struct worker_config *config, struct reply *reply)
         {(void **)&comgr.node_count, "get_metadata_list_size"},
         {(void **)&comgr.node_at, "index_list_metadata"},
     };
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "amd_comgr_%s", needed[i].name);
-        if (!(*needed[i].function = dlsym(library, name))) {
-            reply_unable(reply, "%s has no %s", config->disassembler, name);
-            return false;
-        }
-    }
+    if (!find_functions(library, config->disassembler, "amd_comgr_", needed,
+                        sizeof needed / sizeof *needed, reply))
+        return false;
     comgr.library = library;
     return true;
 }

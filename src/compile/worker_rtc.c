@@ -23,19 +23,6 @@ static struct {
     int (*code)(rtc_program, char *);
 } rtc;
 
-/* Function `name` of the compiler, whose names all begin with its prefix. */
-static bool find_function(const struct worker_config *config, void *library, const char *name,
-                          void **function, struct reply *reply)
-{
-    char symbol[128];
-
-    snprintf(symbol, sizeof symbol, "%s%s", config->prefix, name);
-    *function = dlsym(library, symbol);
-    if (!*function)
-        reply_unable(reply, "%s has no %s", config->compiler, symbol);
-    return *function != NULL;
-}
-
 /* hipRTC opens comgr and its built-ins by bare name, which finds what is loaded already: so those
  * of this toolchain come first, wherever the loader would have looked. */
 static void *load_libraries(const struct worker_config *config, struct reply *reply)
@@ -57,18 +44,15 @@ static void *load_libraries(const struct worker_config *config, struct reply *re
 static bool load(const struct worker_config *config, struct reply *reply)
 {
     char size_name[64], code_name[64];
-    const struct {
-        void **function;
-        const char *name;
-    } needed[] = {{(void **)&rtc.version, "Version"},
-                  {(void **)&rtc.error_string, "GetErrorString"},
-                  {(void **)&rtc.create, "CreateProgram"},
-                  {(void **)&rtc.compile, "CompileProgram"},
-                  {(void **)&rtc.destroy, "DestroyProgram"},
-                  {(void **)&rtc.log_size, "GetProgramLogSize"},
-                  {(void **)&rtc.log, "GetProgramLog"},
-                  {(void **)&rtc.code_size, size_name},
-                  {(void **)&rtc.code, code_name}};
+    const struct worker_function needed[] = {{(void **)&rtc.version, "Version"},
+                                             {(void **)&rtc.error_string, "GetErrorString"},
+                                             {(void **)&rtc.create, "CreateProgram"},
+                                             {(void **)&rtc.compile, "CompileProgram"},
+                                             {(void **)&rtc.destroy, "DestroyProgram"},
+                                             {(void **)&rtc.log_size, "GetProgramLogSize"},
+                                             {(void **)&rtc.log, "GetProgramLog"},
+                                             {(void **)&rtc.code_size, size_name},
+                                             {(void **)&rtc.code, code_name}};
 
     if (rtc.library)
         return true;
@@ -77,9 +61,9 @@ static bool load(const struct worker_config *config, struct reply *reply)
     void *const library = load_libraries(config, reply);
     if (!library)
         return false;
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
-        if (!find_function(config, library, needed[i].name, needed[i].function, reply))
-            return false;
+    if (!find_functions(library, config->compiler, config->prefix, needed,
+                        sizeof needed / sizeof *needed, reply))
+        return false;
     rtc.library = library;
     return true;
 }

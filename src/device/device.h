@@ -93,7 +93,7 @@ typedef void (*device_tried_fn)(void *user, const char *candidate, const char *o
 
 /* How a vendor's runtime is looked for. */
 struct device_search {
-    const char *path;      /* an installation of it, see `option` below; null: not given */
+    const char *path;      /* an installation of it, that `option` below names; null: not given */
     bool automatic;        /* load no runtime on a machine without a GPU of the vendor */
     device_tried_fn tried; /* may be null */
     void *user;
@@ -101,11 +101,10 @@ struct device_search {
 
 /* The runtime of a vendor, whose GPUs are devices. Functions are thread-safe and may block. */
 struct device_driver {
-    const char *name;              /* what QUERN_DEVICE calls it, "hip" */
-    const char *runtime;           /* what people do, "HIP" */
-    enum quern_device_kind number; /* what a context's options call it */
-    const char
-        *option; /* of a context, that names an installation of it, "rocm_path"; may be null */
+    const char *name;              /* the word for it in QUERN_DEVICE: "hip" */
+    const char *runtime;           /* its name in messages: "HIP" */
+    enum quern_device_kind number; /* of such devices in a context's options */
+    const char *option;            /* of a context, with the path; null: there is none */
     /* GPU `index`. QUERN_E_DEVICE: no runtime or no such device; QUERN_E_TARGET: a GPU that is no
      * listed target, with the nearest one named. */
     quern_status (*open)(const struct device_search *search, int index, struct device **device);

@@ -379,16 +379,6 @@ static const struct device_functions functions = {
     .close = hip_close,
 };
 
-static quern_status find(const struct device_search *search, const struct hip_api **hip)
-{
-    return hip_runtime_find(
-        &(struct hip_search){.rocm_path = search->path,
-                             .only_loaded = search->automatic && !hip_device_node(),
-                             .tried = search->tried,
-                             .user = search->user},
-        hip);
-}
-
 static quern_status count_devices(const struct hip_api *hip, int *count)
 {
     HIP_TRY(hip, hipGetDeviceCount, count);
@@ -399,7 +389,7 @@ static quern_status hip_count(const struct device_search *search, int *count)
 {
     const struct hip_api *hip;
 
-    TRY(find(search, &hip));
+    TRY(hip_runtime_find(search, &hip));
     return count_devices(hip, count);
 }
 
@@ -434,7 +424,7 @@ static quern_status hip_open(const struct device_search *search, int index, stru
     const struct hip_api *hip;
     int count;
 
-    TRY(find(search, &hip));
+    TRY(hip_runtime_find(search, &hip));
     TRY(count_devices(hip, &count));
     FAIL_IF(index < 0 || index >= count, QUERN_E_DEVICE,
             "device_index is %d, and the HIP runtime has %d device%s, from 0 on", index, count,

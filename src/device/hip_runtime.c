@@ -39,14 +39,15 @@ static void count_fork(void)
     atomic_fetch_add(&forks, 1);
 }
 
-bool hip_device_node(void)
+/* Whether this machine has a device node of an AMD GPU; no library is loaded to tell. */
+static bool has_device_node(void)
 {
     /* the kernel driver's, and that of WSL 2 */
     return !os.faccessat(AT_FDCWD, "/dev/kfd", F_OK, 0) ||
            !os.faccessat(AT_FDCWD, "/dev/dxg", F_OK, 0);
 }
 
-static void report(const struct hip_search *s, const char *candidate, const char *outcome)
+static void report(const struct device_search *s, const char *candidate, const char *outcome)
 {
     if (s->tried)
         s->tried(s->user, candidate, outcome);
@@ -72,7 +73,7 @@ static const char *fill(void *handle)
 }
 
 /* Takes a candidate by name or path; what is not in the process is loaded unless `flags` forbid. */
-static bool take(const struct hip_search *s, const char *candidate, int flags)
+static bool take(const struct device_search *s, const char *candidate, int flags)
 {
     char outcome[512];
     void *const handle = dlopen(candidate, RTLD_NOW | RTLD_LOCAL | flags);
@@ -112,7 +113,7 @@ static int note_name(struct dl_phdr_info *info, size_t size, void *user)
     return 1;
 }
 
-static bool take_loaded(const struct hip_search *s)
+static bool take_loaded(const struct device_search *s)
 {
     char path[512];
 
@@ -122,7 +123,7 @@ static bool take_loaded(const struct hip_search *s)
     return dl_iterate_phdr(note_name, path) && take(s, path, RTLD_NOLOAD);
 }
 
-static bool take_below(const struct hip_search *s, const char *root)
+static bool take_below(const struct device_search *s, const char *root)
 {
     char path[512];
     bool any = false;
@@ -148,13 +149,13 @@ static bool take_in_opt(void *search, const char *root)
     return take_below(search, root);
 }
 
-static bool search_all(const struct hip_search *s)
+static bool search_all(const struct device_search *s, bool only_loaded)
 {
     if (take_loaded(s))
         return true;
-    if (s->only_loaded)
+    if (only_loaded)
         return false;
-    if (take_below(s, s->rocm_path) || take_below(s, secure_getenv("ROCM_PATH")))
+    if (take_below(s, s->path) || take_below(s, secure_getenv("ROCM_PATH")))
         return true;
     for (size_t i = 0; i < COUNT(names); i++)
         if (take(s, names[i], 0))
@@ -162,20 +163,21 @@ static bool search_all(const struct hip_search *s)
     return rocm_in_opt(take_in_opt, (void *)s);
 }
 
-quern_status hip_runtime_find(const struct hip_search *search, const struct hip_api **api)
+quern_status hip_runtime_find(const struct device_search *search, const struct hip_api **api)
 {
     static bool forks_counted;
+    const bool only_loaded = search->automatic && !has_device_node();
 
     pthread_mutex_lock(&lock);
     bool have = atomic_load(&have_found);
     if (have) {
         report(search, found.path, "");
-    } else if ((have = search_all(search))) {
+    } else if ((have = search_all(search, only_loaded))) {
         forks_counted = forks_counted || !pthread_atfork(NULL, NULL, count_fork);
         atomic_store(&have_found, true);
     }
     pthread_mutex_unlock(&lock);
-    FAIL_IF(!have && search->only_loaded, QUERN_E_DEVICE,
+    FAIL_IF(!have && only_loaded, QUERN_E_DEVICE,
             "this machine has no AMD GPU (neither /dev/kfd nor /dev/dxg is there), and no HIP "
             "runtime is loaded in this process");
     FAIL_IF(!have, QUERN_E_DEVICE,

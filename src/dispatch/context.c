@@ -80,10 +80,9 @@ static quern_status choose_target(quern_ctx *ctx)
 static quern_status open_rooms(quern_ctx *ctx)
 {
     struct settings *const s = &ctx->settings;
-    unsigned vendor;
 
     TRY(choose_target(ctx));
-    vendor = ctx->id.target->vendor;
+    const unsigned vendor = ctx->id.target->vendor;
     TRY(tiers_open(ctx));
     TRY(compiler_open(&(struct compiler_config){.vendor = vendor,
                                                 .path = settings_path(s, toolchain_option(vendor)),

@@ -67,26 +67,44 @@ static bool has_word(const char *list, const char *word)
  * worker's sandbox refused until then. */
 static bool check_compile(struct report *r, quern_ctx *ctx)
 {
-    const struct compile_job job = {
-        .source = "extern \"C\" __attribute__((global)) void k(float *p) { p[0] += 1; }\n",
-        .processor = "gfx1151",
-        .options = "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O2"};
-    struct compile_result result = {0};
+    size_t bytes;
 
-    const bool done = compiler_compile(ctx->compiler, &job, &result) == QUERN_OK;
-    if (done)
-        say(r, true, "compile", "a small kernel for %s: %zu bytes", job.processor,
-            result.object_bytes);
-    else
+    if (compiler_try(ctx->compiler, ctx->id.target->name, &bytes) != QUERN_OK) {
         say(r, false, "worker", "%s", why());
-    compile_result_free(&result);
-    return done;
+        return false;
+    }
+    say(r, true, "compile", "a small kernel for %s: %zu bytes", ctx->id.target->name, bytes);
+    return true;
+}
+
+/* Whether the compiler knows all of its vendor's targets, where there is a library to ask. */
+static void check_targets(struct report *r, quern_ctx *ctx)
+{
+    const struct toolchain *const toolchain = compiler_toolchain(ctx->compiler);
+    struct str missing = {0};
+    char *targets;
+
+    if (!toolchain || !*toolchain->library[LIBRARY_DISASSEMBLER])
+        return;
+    if (compiler_targets(ctx->compiler, &targets) != QUERN_OK) {
+        say(r, false, "targets", "%s", why());
+        return;
+    }
+    for (size_t i = 0; i < target_count(); i++) {
+        const struct target *const t = target_at(i);
+        if (t->vendor == ctx->id.target->vendor && !has_word(targets, t->name))
+            str_addf(&missing, "%s%s", missing.length ? " " : "", t->name);
+    }
+    say(r, !missing.length, "targets", "%s%s",
+        missing.length ? "the compiler does not know " : "the compiler knows every listed target",
+        str_text(&missing));
+    str_free(&missing);
+    os.free(targets);
 }
 
 static void check_worker(struct report *r, quern_ctx *ctx)
 {
-    struct str missing = {0};
-    char *version, *targets;
+    char *version;
 
     const bool compiles = check_compile(r, ctx);
     if (compiler_version(ctx->compiler, &version) != QUERN_OK) {
@@ -96,18 +114,7 @@ static void check_worker(struct report *r, quern_ctx *ctx)
     }
     say(r, true, "worker", "%s", version);
     os.free(version);
-    if (compiler_targets(ctx->compiler, &targets) != QUERN_OK) {
-        say(r, false, "targets", "%s", why());
-        return;
-    }
-    for (size_t i = 0; i < target_count(); i++)
-        if (!has_word(targets, target_at(i)->name))
-            str_addf(&missing, "%s%s", missing.length ? " " : "", target_at(i)->name);
-    say(r, !missing.length, "targets", "%s%s",
-        missing.length ? "the compiler does not know " : "the compiler knows every listed target",
-        str_text(&missing));
-    str_free(&missing);
-    os.free(targets);
+    check_targets(r, ctx);
 }
 
 static int count_unscanned(void *user, const struct store_item *item)

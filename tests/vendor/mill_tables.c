@@ -74,6 +74,11 @@ static const struct compiler_kind compiler_mill = {
     .target = "-mtarget=",
     .file = "quern.mill",
     .environment = "",
+    .trial =
+        "constexpr unsigned N = 1;\nconstexpr unsigned K = 1;\nconstexpr unsigned M_TILE = 1;\n"
+        "constexpr unsigned ROWS = 1;\nconstexpr unsigned WAVE = 16;\n#define SYMBOL k\n"
+        "\nC = A * transpose(W);\n",
+    .trial_options = "-mgrain=1",
     .libraries = {"millrtc"},
     .places = places,
     .libraries_in = libraries_in,

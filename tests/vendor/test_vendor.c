@@ -143,7 +143,7 @@ static void test_doctor_sees_the_vendor(void **state)
     o.target = "mill_1";
     o.cache_dir = t_cache;
     o.worker_path = t_worker_path();
-    quern_doctor(&o, note_line, &seen);
+    assert_int_equal(quern_doctor(&o, note_line, &seen), 0);
     assert_int_equal(seen, 15);
 }
 
