@@ -15,12 +15,13 @@
 /* ---- In front of the cache ------------------------------------------------------------------- */
 
 /* One file; signed by one of `signers` unless that is null. */
-static quern_status open_one(const char *path, const struct signers *signers, struct pack **pack)
+static quern_status open_one(const char *path, const struct signers *signers,
+                             struct bundle **bundle)
 {
-    TRY(pack_open(path, pack));
-    const quern_status status = signers ? pack_check_signature(*pack, signers) : QUERN_OK;
+    TRY(bundle_open(path, bundle));
+    const quern_status status = signers ? bundle_check_signature(*bundle, signers) : QUERN_OK;
     if (status != QUERN_OK)
-        pack_close(*pack);
+        bundle_close(*bundle);
     return status;
 }
 
@@ -46,7 +47,7 @@ quern_status bundles_open(const struct settings *s, struct log *log, struct bund
             if (b->count == BUNDLES_MAX)
                 log_line(log, QUERN_LOG_WARN, "bundle %s is not used: at most %d are", path,
                          BUNDLES_MAX);
-            else if (open_one(path, keys ? &signers : NULL, &b->packs[b->count]) == QUERN_OK)
+            else if (open_one(path, keys ? &signers : NULL, &b->files[b->count]) == QUERN_OK)
                 b->count++;
             else
                 log_line(log, QUERN_LOG_WARN, "bundle %s is not used: %s", path,
@@ -81,19 +82,19 @@ void bundles_admit(struct bundles *b, struct store *store, bool writable)
     for (int pass = 0; pass < 2 && b->signed_only; pass++) {
         size_t left = 0;
         for (size_t i = 0; i < b->count; i++) {
-            struct pack *const pack = b->packs[i];
-            struct pack_info info;
+            struct bundle *const bundle = b->files[i];
+            struct bundle_info info;
             char signer[2 * sizeof info.public_key + 1];
             bool higher;
-            pack_info(pack, &info);
+            bundle_info(bundle, &info);
             hex_from_bytes(signer, info.public_key, sizeof info.public_key);
             if (admit(store, signer, info.serial, &higher) != QUERN_OK) {
                 log_line(b->log, QUERN_LOG_WARN, "bundle %zu is not used: %s", i + 1,
                          quern_last_error()->message);
-                pack_close(pack);
+                bundle_close(bundle);
                 continue;
             }
-            b->packs[left++] = pack;
+            b->files[left++] = bundle;
             if (higher && writable && store_raise_serial(store, signer, info.serial) != QUERN_OK)
                 log_line(b->log, QUERN_LOG_WARN, "older bundles would be used too: %s",
                          quern_last_error()->message);
@@ -105,7 +106,7 @@ void bundles_admit(struct bundles *b, struct store *store, bool writable)
 void bundles_close(struct bundles *b)
 {
     while (b->count)
-        pack_close(b->packs[--b->count]);
+        bundle_close(b->files[--b->count]);
 }
 
 /* The first sound entry that any of them has, in order. */
@@ -114,7 +115,7 @@ static enum tier_answer get(void *self, struct tier_get *g, struct store_entry *
     struct bundles *const b = self;
 
     for (size_t i = 0; i < b->count; i++) {
-        const quern_status status = pack_get(b->packs[i], g->want, g->by_source, entry);
+        const quern_status status = bundle_get(b->files[i], g->want, g->by_source, entry);
         if (status == QUERN_OK && entry->buffer) {
             counter_add(b->counters, QUERN_STAT_HIT_BUNDLE, 1);
             return TIER_HIT;
@@ -144,7 +145,7 @@ struct tier bundles_tier(struct bundles *b)
 /* ---- Reading --------------------------------------------------------------------------------- */
 
 struct quern_bundle {
-    struct pack *pack;
+    struct bundle *bundle;
 };
 
 quern_status quern_bundle_open(const void *bytes, size_t size, quern_bundle **out)
@@ -152,7 +153,7 @@ quern_status quern_bundle_open(const void *bytes, size_t size, quern_bundle **ou
     FAIL_IF(!bytes || !out, QUERN_E_ARGUMENT, "%s is null", bytes ? "bundle" : "bytes");
     quern_bundle *const b = os.calloc(1, sizeof *b);
     FAIL_IF(!b, QUERN_E_MEMORY, "out of memory for a bundle");
-    const quern_status status = pack_open_memory(bytes, size, &b->pack);
+    const quern_status status = bundle_open_memory(bytes, size, &b->bundle);
     if (status == QUERN_OK)
         *out = b;
     else
@@ -163,18 +164,18 @@ quern_status quern_bundle_open(const void *bytes, size_t size, quern_bundle **ou
 void quern_bundle_close(quern_bundle *b)
 {
     if (b)
-        pack_close(b->pack);
+        bundle_close(b->bundle);
     os.free(b);
 }
 
 quern_status quern_bundle_info(const quern_bundle *b, struct quern_bundle_info *info)
 {
     const struct extensible *const type = EXTENSIBLE(quern_bundle_info, QUERN_BUNDLE_INFO_SIZE_MIN);
-    struct pack_info p;
+    struct bundle_info p;
 
     FAIL_IF(!b, QUERN_E_ARGUMENT, "bundle is null");
     TRY(extensible_check(type, info));
-    pack_info(b->pack, &p);
+    bundle_info(b->bundle, &p);
     struct quern_bundle_info own = {.entries = p.entries,
                                     .bytes = p.bytes,
                                     .serial = p.serial,
@@ -205,20 +206,20 @@ quern_status quern_bundle_check_signature(const quern_bundle *b, const char *key
 
     FAIL_IF(!b || !key_file, QUERN_E_ARGUMENT, "%s is null", b ? "key_file" : "bundle");
     TRY(signers_read(key_file, &signers));
-    return pack_check_signature(b->pack, &signers);
+    return bundle_check_signature(b->bundle, &signers);
 }
 
 quern_status quern_bundle_walk(const quern_bundle *b, quern_cache_fn fn, void *user)
 {
-    struct pack_info info;
+    struct bundle_info info;
 
     FAIL_IF(!b || !fn, QUERN_E_ARGUMENT, "%s is null", b ? "fn" : "bundle");
-    pack_info(b->pack, &info);
+    bundle_info(b->bundle, &info);
     for (uint64_t i = 0; i < info.entries; i++) {
         struct store_entry entry;
         struct hash128 key = {{0}};
         char hex[2 * sizeof key.bytes + 1];
-        const quern_status status = pack_entry(b->pack, i, &key, &entry);
+        const quern_status status = bundle_entry(b->bundle, i, &key, &entry);
         char *text = NULL; /* key texts hold NULs nowhere, but end without one */
         if (status == QUERN_OK && (text = os.calloc(1, entry.record.key_text_bytes + 1)))
             memcpy(text, entry.record.key_text, entry.record.key_text_bytes);
@@ -239,7 +240,7 @@ quern_status quern_bundle_walk(const quern_bundle *b, quern_cache_fn fn, void *u
 void quern_bundle_signature(const uint8_t public_key[32], const uint8_t signature[64],
                             uint8_t block[QUERN_SIGNATURE_BYTES])
 {
-    pack_signature_block(public_key, signature, block);
+    bundle_signature_block(public_key, signature, block);
 }
 
 /* ---- Making ---------------------------------------------------------------------------------- */
@@ -298,8 +299,8 @@ static quern_status write_collection(const struct collection *c, const char *man
     FAIL_IF(!records, QUERN_E_MEMORY, "out of memory for %zu entries", c->count);
     for (size_t i = 0; i < c->count; i++)
         records[i] = c->entries[i].record;
-    const struct pack_content content = {records, c->count, manifest, serial, tuning};
-    const quern_status status = pack_write(&content, bytes, size);
+    const struct bundle_content content = {records, c->count, manifest, serial, tuning};
+    const quern_status status = bundle_write(&content, bytes, size);
     os.free(records);
     return status;
 }
@@ -332,13 +333,13 @@ quern_status quern_bundle_create(quern_ctx *ctx, const char *processor, const ch
 
 /* ---- Importing ------------------------------------------------------------------------------- */
 
-static void import_all(quern_ctx *ctx, const struct pack *pack, uint64_t entries,
+static void import_all(quern_ctx *ctx, const struct bundle *bundle, uint64_t entries,
                        struct quern_bundle_import *result)
 {
     for (uint64_t i = 0; i < entries; i++) {
         struct store_entry entry;
         struct hash128 key;
-        if (pack_entry(pack, i, &key, &entry) != QUERN_OK) {
+        if (bundle_entry(bundle, i, &key, &entry) != QUERN_OK) {
             result->damaged++;
             continue;
         }
@@ -357,14 +358,14 @@ quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle, con
     const struct extensible *const type =
         EXTENSIBLE(quern_bundle_import, QUERN_BUNDLE_IMPORT_SIZE_MIN);
     struct quern_bundle_import own = {0};
-    struct pack_info info;
+    struct bundle_info info;
 
     FAIL_IF(!ctx || !bundle, QUERN_E_ARGUMENT, "%s is null", ctx ? "bundle" : "ctx");
     TRY(extensible_check(type, result));
     extensible_write(type, &own, result);
     FAIL_IF(ctx->settings.cache_mode != QUERN_CACHE_RW, QUERN_E_CACHE,
             "the cache is not open for writing (QUERN_CACHE_MODE), so nothing can be imported");
-    pack_info(bundle->pack, &info);
+    bundle_info(bundle->bundle, &info);
     FAIL_IF(info.bytes > ctx->settings.cache_max_bytes, QUERN_E_CACHE,
             "the bundle has %" PRIu64 " bytes, and the cache may hold %" PRIu64
             "; raise QUERN_CACHE_MAX_SIZE, or use the bundle where it is by QUERN_BUNDLE_PATH",
@@ -375,7 +376,7 @@ quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle, con
         TRY(admit(ctx->store, signer, info.serial, &higher));
         TRY(store_raise_serial(ctx->store, signer, info.serial));
     }
-    import_all(ctx, bundle->pack, info.entries, &own);
+    import_all(ctx, bundle->bundle, info.entries, &own);
     extensible_write(type, &own, result);
     FAIL_IF(own.failed, QUERN_E_IO, "%" PRIu64 " of %" PRIu64 " entries could not be stored",
             own.failed, info.entries);

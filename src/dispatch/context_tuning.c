@@ -52,9 +52,9 @@ static bool from_bundles(const struct bundles *bundles, const struct target *tar
                          struct log *log, struct tuning **out)
 {
     for (size_t i = 0; i < bundles->count; i++) {
-        struct pack_info info;
+        struct bundle_info info;
         size_t bytes;
-        pack_info(bundles->packs[i], &info);
+        bundle_info(bundles->files[i], &info);
         const char *const text = tuning_find(info.tuning, info.tuning_bytes, target, &bytes);
         if (!text)
             continue;

@@ -14,7 +14,7 @@
 #include "plan/args.h"
 #include "plan/plan.h"
 #include "plan/tuning.h"
-#include "store/pack.h"
+#include "store/bundle.h"
 #include "store/tier.h"
 
 #include <quern/tool.h>
@@ -211,7 +211,7 @@ struct tally {
 
 /* Those of bundle_path that can be used, in its order. */
 struct bundles {
-    struct pack *packs[BUNDLES_MAX];
+    struct bundle *files[BUNDLES_MAX];
     size_t count;
     bool signed_only; /* each is signed by a trusted key */
     struct log *log;

@@ -74,14 +74,14 @@ quern_status signers_read(const char *path, struct signers *signers)
 
 /* ---- signatures ------------------------------------------------------------------------------ */
 
-quern_status pack_check_signature(struct pack *pack, const struct signers *signers)
+quern_status bundle_check_signature(struct bundle *bundle, const struct signers *signers)
 {
     char hex[2 * KEY_BYTES + 1];
     crypto_sign_state state;
-    struct pack_info info;
+    struct bundle_info info;
     size_t known = 0;
 
-    pack_info(pack, &info);
+    bundle_info(bundle, &info);
     FAIL_IF(!info.has_signature, QUERN_E_OBJECT, "the bundle is not signed");
     hex_from_bytes(hex, info.public_key, KEY_BYTES);
     while (known < signers->count && memcmp(signers->keys[known], info.public_key, KEY_BYTES))
@@ -91,7 +91,7 @@ quern_status pack_check_signature(struct pack *pack, const struct signers *signe
     /* Ed25519ph (RFC 8032): the message is hashed in pieces */
     crypto_sign_init(&state);
     crypto_sign_update(&state, (const unsigned char *)DOMAIN, sizeof DOMAIN - 1);
-    TRY(pack_sign_update(pack, &state));
+    TRY(bundle_sign_update(bundle, &state));
     FAIL_IF(crypto_sign_final_verify(&state, info.signature, signers->keys[known]), QUERN_E_OBJECT,
             "the signature by %s is not that of these bytes", hex);
     return QUERN_OK;

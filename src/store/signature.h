@@ -7,7 +7,7 @@
 #ifndef QUERN_STORE_SIGNATURE_H
 #define QUERN_STORE_SIGNATURE_H
 
-#include "store/pack.h"
+#include "store/bundle.h"
 
 #define SIGNERS_MAX 64
 
@@ -16,13 +16,14 @@ struct signers {
     uint8_t keys[SIGNERS_MAX][32];
 };
 
-/* Every key of a file, which is held to what a bundle's own file is (pack_open): whoever can write
- * to it decides whom to trust. QUERN_E_CACHE with the reason, also for a file with no key or a line
- * that is none. */
+/* Every key of a file, which is held to what a bundle's own file is (bundle_open): whoever can
+ * write to it decides whom to trust. QUERN_E_CACHE with the reason, also for a file with no key or
+ * a line that is none. */
 quern_status signers_read(const char *path, struct signers *signers);
 
 /* QUERN_OK when one of them signed every byte of the bundle, else QUERN_E_OBJECT; QUERN_E_IO. Reads
- * the whole bundle, in pieces; entries that change afterwards are not given (pack_sign_update). */
-quern_status pack_check_signature(struct pack *pack, const struct signers *signers);
+ * the whole bundle, in pieces; entries that change afterwards are not given
+ * (bundle_sign_update). */
+quern_status bundle_check_signature(struct bundle *bundle, const struct signers *signers);
 
 #endif

@@ -6,7 +6,7 @@
  */
 #include "base/os.h"
 #include "store/internal.h"
-#include "store/pack.h"
+#include "store/bundle.h"
 #include "t_store.h"
 #include "t_trace.h"
 
@@ -109,15 +109,15 @@ static size_t bundle_bytes;
 static void import(void *user)
 {
     struct scene *const c = user;
-    struct pack *p;
-    struct pack_info info;
+    struct bundle *p;
+    struct bundle_info info;
 
-    T_MUST(pack_open_memory(bundle, bundle_bytes, &p) == QUERN_OK);
-    pack_info(p, &info);
+    T_MUST(bundle_open_memory(bundle, bundle_bytes, &p) == QUERN_OK);
+    bundle_info(p, &info);
     for (uint64_t i = 0; i < info.entries; i++) {
         struct store_entry e;
         struct hash128 key;
-        T_MUST(pack_entry(p, i, &key, &e) == QUERN_OK);
+        T_MUST(bundle_entry(p, i, &key, &e) == QUERN_OK);
         store_put(c->s, &key, &e.record);
     }
 }
@@ -201,8 +201,8 @@ static void kills_at_every_system_call_leave_whole_entries(void **state)
     unsigned kills = 0;
 
     t_record(&r, "imported");
-    const struct pack_content content = {&r.record, 1, "", 1};
-    assert_int_equal(pack_write(&content, &bundle, &bundle_bytes), QUERN_OK);
+    const struct bundle_content content = {&r.record, 1, "", 1};
+    assert_int_equal(bundle_write(&content, &bundle, &bundle_bytes), QUERN_OK);
     for (size_t o = 0; o < sizeof operations / sizeof *operations; o++) {
         bool more = true;
         for (unsigned at = 1; more; at += STRIDE) {

@@ -8,7 +8,7 @@
 #include "base/os.h"
 #include "store/internal.h"
 #include "store/key.h"
-#include "store/pack.h"
+#include "store/bundle.h"
 #include "t_faults.h"
 #include "t_store.h"
 
@@ -201,13 +201,13 @@ static void do_bundle(struct scene *c)
 {
     struct t_record r;
     struct store_entry e;
-    struct pack *p;
+    struct bundle *p;
     char path[PATH_MAX];
     void *bytes;
     size_t size;
 
     t_record(&r, "sound");
-    if (pack_write(&(struct pack_content){&r.record, 1, "m", 1}, &bytes, &size) != QUERN_OK)
+    if (bundle_write(&(struct bundle_content){&r.record, 1, "m", 1}, &bytes, &size) != QUERN_OK)
         return;
     const struct os wrapped = os;
     snprintf(path, sizeof path, "%s/bundle", c->t->root);
@@ -215,16 +215,16 @@ static void do_bundle(struct scene *c)
     t_write_file(path, bytes, size);
     os = wrapped;
     os.free(bytes);
-    if (pack_open(path, &p) != QUERN_OK)
+    if (bundle_open(path, &p) != QUERN_OK)
         return;
     const struct store_want want = {.key = r.key,
                                     .key_text = r.key_text,
                                     .key_text_bytes = strlen(r.key_text),
                                     .target = target_named("gfx1151")};
-    if (pack_get(p, &want, false, &e) == QUERN_OK)
+    if (bundle_get(p, &want, false, &e) == QUERN_OK)
         assert_non_null(e.buffer);
     store_entry_free(&e);
-    pack_close(p);
+    bundle_close(p);
 }
 
 static const struct operation {

@@ -51,9 +51,9 @@ static void read_bundles(const uint8_t *data, size_t size)
     if (bundles_read(data, size, &b) != QUERN_OK)
         return;
     for (size_t n = 0; n < b.count; n++) {
-        const struct bundle_entry *const e = &b.entries[n];
+        const struct offload_entry *const e = &b.entries[n];
         FUZZ_CHECK(e->bundle < b.bundle_count);
-        FUZZ_CHECK(strlen(bundle_target(e)) <= BUNDLE_ID_MAX);
+        FUZZ_CHECK(strlen(offload_target(e)) <= OFFLOAD_ID_MAX);
         for (uint64_t at = 0; at < e->size; at += 64)
             sum = (uint8_t)(sum + e->bytes[at]);
         if (e->size && n < 4)

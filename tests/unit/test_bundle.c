@@ -1,647 +1,681 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Offload bundles: plain, compressed, in rows and inside a host's file; then files that are cut,
- * flipped, made up or greedy. A refusal must be QUERN_E_OBJECT with a sentence; what is accepted
- * must lie inside memory that is there.
+ * Bundles: what goes in comes out, in the same bytes always, and damage is never served.
  *
  * This file is long because it makes bundles of every kind and damages each of their fields.
  */
 #include "base/os.h"
-#include "base/str.h"
 #include "object/le.h"
-#include "object/md5.h"
-#include "object/amdgpu/offload_bundle.h"
+#include "store/internal.h"
+#include "store/key.h"
+#include "store/bundle.h"
+#include "store/bundle_format.h"
+#include "store/signature.h"
 #include "t_objects.h"
-
-#include <quern/tool.h>
+#include "t_store.h"
 
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zstd.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-/* ---- making bundles -------------------------------------------------------------------------- */
-
-static void add_u16(struct str *s, unsigned value)
-{
-    uint8_t bytes[2];
-
-    le_put(bytes, 2, value);
-    str_add_bytes(s, bytes, 2);
-}
-
-static void add_u32(struct str *s, uint64_t value)
-{
-    uint8_t bytes[4];
-
-    le_put(bytes, 4, value);
-    str_add_bytes(s, bytes, 4);
-}
-
-static void add_u64(struct str *s, uint64_t value)
-{
-    uint8_t bytes[8];
-
-    le_put(bytes, 8, value);
-    str_add_bytes(s, bytes, 8);
-}
-
-static void add_zeros(struct str *s, size_t n)
-{
-    while (n--)
-        str_add_bytes(s, "", 1);
-}
-
-static void put_u64(struct str *s, size_t at, uint64_t value)
-{
-    le_put((uint8_t *)s->text + at, 8, value);
-}
-
-/* What the bundles here hold: the host's empty entry, and three golden objects. */
-static const struct {
-    const char *id, *target;
-    int golden; /* or none: -1 */
-} parts[] = {
-    {"host-x86_64-unknown-linux-gnu-", "", -1},
-    {"hipv4-amdgcn-amd-amdhsa--gfx1151", "gfx1151", T_AXPY_GFX1151},
-    {"hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-", "gfx942:sramecc+:xnack-", T_AXPY_GFX942},
-    {"hip-amdgcn-amd-amdhsa-gfx1201", "gfx1201", T_AXPY_GFX1201}, /* as older compilers spell it */
+/* A record whose key text is a kernel's: of source `name`, made by `toolchain`. */
+struct kernel_record {
+    char source_text[128], key_text[512];
+    struct store_record record;
+    struct store_want want;
 };
 
-/* Objects start at multiples of `align`, as the driver lays them out. */
-static struct str plain_bundle(size_t align)
+static void make_kernel(struct kernel_record *k, const char *name, const char *toolchain)
 {
-    struct str s = {0};
+    const struct t_object o = t_object(T_AXPY_GFX1151);
+    struct str source = {0}, text = {0};
+    char hex[33];
 
-    str_add(&s, "__CLANG_OFFLOAD_BUNDLE__");
-    add_u64(&s, COUNT(parts));
-    for (size_t i = 0; i < COUNT(parts); i++) {
-        add_u64(&s, 0);
-        add_u64(&s, parts[i].golden < 0 ? 0 : t_object(parts[i].golden).size);
-        add_u64(&s, strlen(parts[i].id));
-        str_add(&s, parts[i].id);
+    key_add_text(&source, "source", name);
+    key_add_text(&source, "processor", "gfx1151");
+    snprintf(k->source_text, sizeof k->source_text, "%s", source.text);
+    const struct hash128 source_key = hash128_of(source.text, source.length);
+    hex_from_bytes(hex, source_key.bytes, sizeof source_key.bytes);
+    key_add_text(&text, "source key", hex);
+    key_add_text(&text, "toolchain", toolchain);
+    str_add(&text, source.text);
+    snprintf(k->key_text, sizeof k->key_text, "%s", text.text);
+    k->record = (struct store_record){.key_text = k->key_text,
+                                      .key_text_bytes = strlen(k->key_text),
+                                      .source = "// a kernel\n",
+                                      .log = "",
+                                      .object = o.bytes,
+                                      .object_bytes = o.size};
+    k->want = (struct store_want){.key = hash128_of(text.text, text.length),
+                                  .source_key = source_key,
+                                  .key_text = k->key_text,
+                                  .key_text_bytes = strlen(k->key_text),
+                                  .source_text = k->source_text,
+                                  .source_text_bytes = strlen(k->source_text),
+                                  .target = target_named("gfx1151")};
+    str_free(&source);
+    str_free(&text);
+}
+
+/* A bundle of three kernels: x by the toolchains t1 and t2, y by t1. */
+struct three {
+    struct kernel_record x1, x2, y1;
+    void *bytes;
+    size_t size;
+};
+
+#define TABLE "quern-tuning 1 gfx1151\n# none\n"
+
+static void make_three(struct three *b)
+{
+    make_kernel(&b->x1, "x", "t1");
+    make_kernel(&b->x2, "x", "t2");
+    make_kernel(&b->y1, "y", "t1");
+    const struct store_record records[] = {b->x1.record, b->x2.record, b->y1.record};
+    const struct bundle_content content = {records, 3, "wq=nf4 n=64 k=64 a=f16\n", 7, TABLE};
+    assert_int_equal(bundle_write(&content, &b->bytes, &b->size), QUERN_OK);
+}
+
+/* What a get gave: true for a hit, which must then be the wanted kernel's bytes. */
+static bool hit(struct bundle *p, const struct kernel_record *k, bool by_source)
+{
+    struct store_entry e;
+    const quern_status status = bundle_get(p, &k->want, by_source, &e);
+
+    if (status != QUERN_OK || !e.buffer) {
+        assert_null(e.buffer);
+        return false;
     }
-    for (size_t i = 0, entry = 32; i < COUNT(parts); entry += 24 + strlen(parts[i].id), i++) {
-        add_zeros(&s, (align - s.length % align) % align);
-        put_u64(&s, entry, s.length);
-        if (parts[i].golden >= 0)
-            str_add_bytes(&s, t_object(parts[i].golden).bytes, t_object(parts[i].golden).size);
-    }
-    return s;
+    assert_int_equal(e.record.object_bytes, k->record.object_bytes);
+    assert_memory_equal(e.record.object, k->record.object, k->record.object_bytes);
+    if (!by_source)
+        assert_memory_equal(e.record.key_text, k->key_text, k->record.key_text_bytes);
+    store_entry_free(&e);
+    return true;
 }
 
-/* `content_size` 0: the zstd frame does not say how long its content is. */
-static struct str compressed_of(const void *raw, size_t size, unsigned version, int content_size)
+static void a_bundle_gives_back_what_it_was_made_of(void **state)
 {
-    const size_t room = ZSTD_compressBound(size);
-    ZSTD_CCtx *const zstd = ZSTD_createCCtx();
-    void *const payload = malloc(room);
-    struct str s = {0};
-    uint8_t digest[16];
+    struct three b;
+    struct bundle *p;
+    struct bundle_info info;
+    struct kernel_record absent;
 
-    ZSTD_CCtx_setParameter(zstd, ZSTD_c_contentSizeFlag, content_size);
-    const size_t n = ZSTD_compress2(zstd, payload, room, raw, size);
-    assert_false(ZSTD_isError(n));
-    ZSTD_freeCCtx(zstd);
-    str_add(&s, "CCOB");
-    add_u16(&s, version);
-    add_u16(&s, 1);
-    if (version == 2)
-        add_u32(&s, 24 + n);
-    if (version == 3)
-        add_u64(&s, 32 + n);
-    if (version == 3)
-        add_u64(&s, size);
-    else
-        add_u32(&s, size);
-    md5(raw, size, digest);
-    str_add_bytes(&s, digest, 8);
-    str_add_bytes(&s, payload, n);
-    free(payload);
-    return s;
+    (void)state;
+    make_three(&b);
+    make_kernel(&absent, "z", "t1");
+    assert_int_equal(bundle_open_memory(b.bytes, b.size, &p), QUERN_OK);
+    bundle_info(p, &info);
+    assert_int_equal(info.entries, 3);
+    assert_int_equal(info.bytes, b.size);
+    assert_int_equal(info.serial, 7);
+    assert_string_equal(info.manifest, "wq=nf4 n=64 k=64 a=f16\n");
+    assert_string_equal(info.tuning, TABLE);
+    assert_int_equal(info.tuning_bytes, strlen(TABLE));
+    assert_false(info.has_signature);
+    assert_true(hit(p, &b.x1, false));
+    assert_true(hit(p, &b.x2, false));
+    assert_true(hit(p, &b.y1, false));
+    assert_false(hit(p, &absent, false));
+    assert_false(hit(p, &absent, true));
+    /* by another toolchain: found by its source only */
+    make_kernel(&absent, "y", "t9");
+    assert_false(hit(p, &absent, false));
+    assert_true(hit(p, &absent, true));
+    /* and for another target, never */
+    absent.want.target = target_named("gfx1201");
+    assert_false(hit(p, &absent, true));
+    bundle_close(p);
+    free(b.bytes);
 }
 
-static struct str compressed_bundle(unsigned version)
+static void equal_content_gives_equal_bytes(void **state)
 {
-    struct str raw = plain_bundle(4096);
-    const struct str s = compressed_of(raw.text, raw.length, version, 1);
+    struct three b;
+    void *other;
+    size_t size;
 
-    str_free(&raw);
-    return s;
+    (void)state;
+    make_three(&b);
+    const struct store_record records[] = {b.y1.record, b.x2.record, b.x1.record, b.y1.record};
+    const struct bundle_content content = {records, 4, "wq=nf4 n=64 k=64 a=f16\n", 7, TABLE};
+    assert_int_equal(bundle_write(&content, &other, &size), QUERN_OK);
+    assert_int_equal(size, b.size);
+    assert_memory_equal(other, b.bytes, size);
+    free(other);
+    free(b.bytes);
 }
 
-/* A host's ELF file: sections "", .hip_fatbin, .shstrtab. With `extended`, the numbers of sections
- * and names stand in the first section, as in files with more than 65,279 of them. */
-static struct str host_file(const struct str *fatbin, int extended)
+static void what_no_reader_takes_is_not_packed(void **state)
 {
-    static const char names[] = "\0.hip_fatbin\0.shstrtab";
-    const size_t fatbin_at = 64, names_at = fatbin_at + fatbin->length;
-    const size_t table_at = names_at + sizeof names;
-    struct str s = {0};
+    struct kernel_record k;
+    void *bytes;
+    size_t size;
 
-    str_add_bytes(&s, "\177ELF\2\1\1", 7);
-    add_zeros(&s, 9);
-    add_u16(&s, 3);
-    add_u16(&s, 62);
-    add_u32(&s, 1);
-    add_zeros(&s, 16);
-    add_u64(&s, table_at);
-    add_u32(&s, 0);
-    for (unsigned i = 0; i < 3; i++)
-        add_u16(&s, i ? 0 : 64);
-    add_u16(&s, 64);
-    add_u16(&s, extended ? 0 : 3);
-    add_u16(&s, extended ? 0xffff : 2);
-    str_add_bytes(&s, fatbin->text, fatbin->length);
-    str_add_bytes(&s, names, sizeof names);
-    const uint64_t sections[3][5] = {
-        /* name, type, offset, bytes, link */
-        {0, 0, 0, extended ? 3 : 0, extended ? 2 : 0},
-        {1, 1, fatbin_at, fatbin->length, 0},
-        {13, 3, names_at, sizeof names, 0},
-    };
-    for (unsigned i = 0; i < 3; i++) {
-        add_u32(&s, sections[i][0]);
-        add_u32(&s, sections[i][1]);
-        add_zeros(&s, 16);
-        add_u64(&s, sections[i][2]);
-        add_u64(&s, sections[i][3]);
-        add_u32(&s, sections[i][4]);
-        add_zeros(&s, 20);
-    }
-    return s;
+    (void)state;
+    make_kernel(&k, "x", "t");
+    k.record.object_bytes -= 1;
+    assert_int_equal(bundle_write(&(struct bundle_content){&k.record, 1, NULL, 0}, &bytes, &size),
+                     QUERN_E_OBJECT);
 }
 
-/* ---- what is read ---------------------------------------------------------------------------- */
-
-static void check_parts(const struct bundle_entry *entries, unsigned bundle)
+/* Every flipped bit and every length of a bundle of two entries and a tuning table: it is refused,
+ * or the damaged entry alone is a miss, or (in the manifest of a foreign hand: never) nothing wrong
+ * is served. */
+static void every_flip_and_truncation_is_noticed(void **state)
 {
-    for (size_t i = 0; i < COUNT(parts); i++) {
-        const struct bundle_entry *const e = &entries[i];
-        assert_string_equal(e->id, parts[i].id);
-        assert_string_equal(bundle_target(e), parts[i].target);
-        assert_int_equal(e->bundle, bundle);
-        if (parts[i].golden < 0) {
-            assert_int_equal(e->size, 0);
-            continue;
+    struct kernel_record x, y;
+    uint8_t *bytes;
+    void *made;
+    size_t size, refused = 0, lost_one = 0;
+
+    (void)state;
+    make_kernel(&x, "x", "t1");
+    make_kernel(&y, "y", "t1");
+    const struct store_record records[] = {x.record, y.record};
+    assert_int_equal(
+        bundle_write(&(struct bundle_content){records, 2, "m", 1, TABLE}, &made, &size), QUERN_OK);
+    bytes = made;
+    struct bundle_layout l = bundle_lay_out(2, 1, strlen(TABLE));
+    for (size_t bit = 0; bit < size * 8; bit++) {
+        struct bundle *p;
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        if (bundle_open_memory(bytes, size, &p) != QUERN_OK) {
+            refused++;
+            assert_true(bit / 8 < l.end);
+        } else {
+            /* the head is proven, so the damage is in exactly one entry */
+            const int hits = hit(p, &x, false) + hit(p, &y, false);
+            assert_int_equal(hits, 1);
+            lost_one++;
+            bundle_close(p);
         }
-        const struct t_object object = t_object(parts[i].golden);
-        assert_int_equal(e->size, object.size);
-        assert_memory_equal(e->bytes, object.bytes, object.size);
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
-}
-
-/* Reads, checks that it is `bundles` times the parts, and frees the text. */
-static void check_read(struct str s, unsigned bundles)
-{
-    struct bundles b;
-
-    if (bundles_read(s.text, s.length, &b) != QUERN_OK)
-        fail_msg("%s", quern_last_error()->message);
-    assert_int_equal(b.bundle_count, bundles);
-    assert_int_equal(b.count, bundles * COUNT(parts));
-    for (unsigned i = 0; i < bundles; i++)
-        check_parts(b.entries + i * COUNT(parts), i);
-    bundles_free(&b);
-    str_free(&s);
-}
-
-static void plain_bundles(void **state)
-{
-    (void)state;
-    check_read(plain_bundle(4096), 1);
-    check_read(plain_bundle(1), 1);
-}
-
-static void compressed_bundles_of_every_version(void **state)
-{
-    (void)state;
-    for (unsigned version = 1; version <= 3; version++)
-        check_read(compressed_bundle(version), 1);
-}
-
-static void a_frame_that_does_not_say_its_size(void **state)
-{
-    struct str raw = plain_bundle(64);
-
-    (void)state;
-    for (unsigned version = 1; version <= 3; version++)
-        check_read(compressed_of(raw.text, raw.length, version, 0), 1);
-    str_free(&raw);
-}
-
-static struct str row_of_five(void)
-{
-    struct str row = {0};
-
-    for (unsigned i = 0; i < 5; i++) {
-        struct str one = i % 4 ? compressed_bundle(i % 4) : plain_bundle(128);
-        str_add_bytes(&row, one.text, one.length);
-        /* the third and the fourth touch */
-        add_zeros(&row, i == 2 ? 0 : 4096 - row.length % 4096);
-        str_free(&one);
+    assert_int_equal(refused, l.end * 8);
+    assert_int_equal(refused + lost_one, size * 8);
+    for (size_t n = 0; n < size; n++) {
+        struct bundle *p;
+        assert_int_equal(bundle_open_memory(bytes, n, &p), QUERN_E_OBJECT);
     }
-    return row;
+    free(made);
 }
 
-static void many_in_a_row(void **state)
-{
-    (void)state;
-    check_read(row_of_five(), 5);
-}
-
-static void inside_a_host_file(void **state)
-{
-    struct str row = row_of_five();
-
-    (void)state;
-    check_read(host_file(&row, 0), 5);
-    check_read(host_file(&row, 1), 5);
-    str_free(&row);
-}
-
-static void public_functions(void **state)
-{
-    struct str s = compressed_bundle(3);
-    struct quern_offload_entry entry = QUERN_INIT(struct quern_offload_entry);
-    quern_offload *offload;
-
-    (void)state;
-    assert_int_equal(quern_offload_open(s.text, s.length, &offload), QUERN_OK);
-    assert_int_equal(quern_offload_count(offload), COUNT(parts));
-    for (size_t i = 0; i < COUNT(parts); i++) {
-        assert_int_equal(quern_offload_entry(offload, i, &entry), QUERN_OK);
-        assert_string_equal(entry.id, parts[i].id);
-        assert_string_equal(entry.target, parts[i].target);
-    }
-    assert_int_equal(entry.object_bytes, t_object(T_AXPY_GFX1201).size);
-    assert_memory_equal(entry.object, t_object(T_AXPY_GFX1201).bytes, entry.object_bytes);
-    assert_int_equal(quern_offload_entry(offload, COUNT(parts), &entry), QUERN_E_ARGUMENT);
-    entry.size = 8;
-    assert_int_equal(quern_offload_entry(offload, 0, &entry), QUERN_E_ARGUMENT);
-    quern_offload_close(offload);
-    quern_offload_close(NULL);
-    assert_int_equal(quern_offload_open(NULL, 0, &offload), QUERN_E_ARGUMENT);
-    assert_int_equal(quern_offload_open(s.text, 10, &offload), QUERN_E_OBJECT);
-    str_free(&s);
-}
-
-static void md5_of_rfc_1321(void **state)
+/* Sizes and offsets of a hostile hand, digest and all made to fit. */
+static void hostile_heads_are_refused(void **state)
 {
     static const struct {
-        const char *text, *hex;
-    } vectors[] = {
-        {"", "d41d8cd98f00b204e9800998ecf8427e"},
-        {"abc", "900150983cd24fb0d6963f7d28e17f72"},
-        {"abcdefghijklmnopqrstuvwxyz", "c3fcd3d76192e4007dfb496cca67e13b"},
-        {"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789",
-         "d174ab98d277d9f5a5611c2c9f419d9f"},
-        {"12345678901234567890123456789012345678901234567890123456789012345678901234567890",
-         "57edf4a22be3c955ac49da2e2107b67a"},
+        size_t at, bytes;
+        uint64_t value;
+    } forgeries[] = {
+        {BUNDLE_AT_VERSION, 4, 2},
+        {BUNDLE_AT_HEADER_BYTES, 4, 128},
+        {BUNDLE_AT_TOTAL_BYTES, 8, UINT64_MAX},
+        {BUNDLE_AT_TOTAL_BYTES, 8, 0},
+        {BUNDLE_AT_ENTRIES, 8, 0},
+        {BUNDLE_AT_ENTRIES, 8, 4},
+        {BUNDLE_AT_ENTRIES, 8, UINT64_MAX},
+        {BUNDLE_AT_ENTRIES, 8, UINT64_MAX / BUNDLE_INDEX_BYTES},
+        {BUNDLE_AT_ENTRIES, 8, BUNDLE_ENTRIES_MAX},
+        {BUNDLE_AT_MANIFEST, 8, UINT64_MAX},
+        {BUNDLE_AT_MANIFEST, 8, BUNDLE_MANIFEST_MAX},
+        {BUNDLE_AT_MANIFEST, 8, 0},
+        {BUNDLE_AT_RESERVED, 8, 1},
+        {BUNDLE_AT_TUNING, 8, BUNDLE_TUNING_MAX + 1},
+        {BUNDLE_AT_TUNING, 8, 0}, /* then what is there is no padding */
+        {BUNDLE_AT_TUNING, 8, 1},
+        {BUNDLE_AT_RESERVED, 8, 1},
+        {BUNDLE_HEADER_BYTES + BUNDLE_INDEX_OFFSET, 8, 0},
+        {BUNDLE_HEADER_BYTES + BUNDLE_INDEX_OFFSET, 8, UINT64_MAX - 15},
+        {BUNDLE_HEADER_BYTES + BUNDLE_INDEX_SIZE, 8, 0},
+        {BUNDLE_HEADER_BYTES + BUNDLE_INDEX_SIZE, 8, UINT64_MAX - 15},
+        {BUNDLE_HEADER_BYTES + BUNDLE_INDEX_SIZE, 8, ENTRY_BYTES_MAX + 16},
+        {BUNDLE_HEADER_BYTES + BUNDLE_INDEX_KEY, 8, UINT64_MAX},
+        {BUNDLE_HEADER_BYTES + 3 * BUNDLE_INDEX_BYTES, 4, 3},
+        {BUNDLE_HEADER_BYTES + 3 * BUNDLE_INDEX_BYTES, 4, UINT32_MAX},
+        {BUNDLE_HEADER_BYTES + 3 * BUNDLE_INDEX_BYTES, 8, 0},
+        {BUNDLE_HEADER_BYTES + 3 * BUNDLE_INDEX_BYTES + 12, 4, 1},
     };
+    struct three b;
+    const struct bundle_layout l =
+        bundle_lay_out(3, strlen("wq=nf4 n=64 k=64 a=f16\n"), strlen(TABLE));
 
     (void)state;
-    for (size_t i = 0; i < COUNT(vectors); i++) {
-        uint8_t digest[16];
-        char hex[33];
-        md5(vectors[i].text, strlen(vectors[i].text), digest);
-        hex_from_bytes(hex, digest, sizeof digest);
-        assert_string_equal(hex, vectors[i].hex);
+    make_three(&b);
+    for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
+        uint8_t *const forged = malloc(b.size);
+        struct bundle *p = NULL;
+        memcpy(forged, b.bytes, b.size);
+        le_put(forged + forgeries[i].at, (uint32_t)forgeries[i].bytes, forgeries[i].value);
+        const struct hash128 digest = hash128_of(forged, l.digest);
+        memcpy(forged + l.digest, digest.bytes, sizeof digest.bytes);
+        if (bundle_open_memory(forged, b.size, &p) != QUERN_E_OBJECT)
+            fail_msg("forgery %zu was taken", i);
+        free(forged);
     }
+    free(b.bytes);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
-
-/* Refused with that phrase in the message; frees the text. */
-static void refused(struct str s, const char *phrase)
+/* Entries exchanged under each other's index records, everything else made to fit. */
+static void swapped_entries_are_not_served(void **state)
 {
-    struct bundles b;
-
-    assert_int_equal(bundles_read(str_text(&s), s.length, &b), QUERN_E_OBJECT);
-    if (!strstr(quern_last_error()->message, phrase))
-        fail_msg("\"%s\" does not say \"%s\"", quern_last_error()->message, phrase);
-    str_free(&s);
-}
-
-/* A change of one 64-bit word of a bundle. */
-static struct str changed(struct str s, size_t at, uint64_t value)
-{
-    put_u64(&s, at, value);
-    return s;
-}
-
-static struct str cut(struct str s, size_t length)
-{
-    s.length = length;
-    return s;
-}
-
-static struct str text(const char *bytes, size_t size)
-{
-    struct str s = {0};
-
-    str_add_bytes(&s, bytes, size);
-    return s;
-}
-
-static void wrong_plain_bundles(void **state)
-{
-    const size_t second = 32 + 24 + strlen(parts[0].id);
-    const uint64_t end = 1 << 20;
+    struct kernel_record x, y;
+    void *made;
+    size_t size;
+    struct bundle *p;
+    struct store_entry e;
 
     (void)state;
-    refused(text("", 0), "nothing but zeros in it");
-    refused(text("\0\0\0\0\0", 5), "nothing but zeros in it");
-    refused(text("hello", 5), "no offload bundle at byte 0");
-    refused(cut(plain_bundle(64), 31), "too few for a header");
-    refused(cut(plain_bundle(64), 40), "ends inside its table");
-    refused(cut(plain_bundle(64), 32 + 24 + 5), "ends inside its table");
-    refused(changed(plain_bundle(64), 24, 70000), "at most 65536");
-    refused(changed(plain_bundle(64), 24, UINT64_MAX), "at most 65536");
-    refused(changed(plain_bundle(64), second, end), "is not inside");
-    refused(changed(plain_bundle(64), second + 8, UINT64_MAX), "is not inside");
-    refused(changed(plain_bundle(64), second + 16, 0), "1 to 127");
-    refused(changed(plain_bundle(64), second + 16, 128), "1 to 127");
-    refused(changed(plain_bundle(64), second + 16, UINT64_MAX), "ends inside its table");
-    refused(changed(plain_bundle(64), second + 24, 0x20676e6f7277), "only printable ASCII");
-
-    struct str s = plain_bundle(64);
-    str_add(&s, "x");
-    refused(s, "no offload bundle at byte");
-}
-
-static void wrong_compressed_bundles(void **state)
-{
-    struct str raw = plain_bundle(64);
-
-    (void)state;
-    refused(cut(compressed_bundle(2), 6), "too few");
-    refused(cut(compressed_bundle(2), 20), "too few for a header");
-    refused(changed(compressed_bundle(3), 8, 1 << 20), "says 1048576 bytes");
-    refused(changed(compressed_bundle(3), 8, 31), "says 31 bytes");
-    refused(changed(compressed_bundle(3), 16, 1000), "says 1000 bytes uncompressed, zstd's");
-    refused(changed(compressed_bundle(3), 24, 5), "damaged: checksum");
-    refused(changed(compressed_bundle(3), 32, 0), "not in zstd's format");
-    refused(cut(compressed_bundle(1), 400), "zstd:");
-
-    struct str s = compressed_bundle(2);
-    s.text[4] = 4;
-    refused(s, "version 4: 1 to 3");
-    s = compressed_bundle(2);
-    s.text[6] = 0;
-    refused(s, "compressed with zlib: only zstd");
-    s = compressed_bundle(2);
-    s.text[6] = 2;
-    refused(s, "unknown compression method");
-
-    /* content that is no bundle, or more than one */
-    refused(compressed_of("no", 2, 3, 1), "does not start with");
-    struct str nested = compressed_bundle(3);
-    refused(compressed_of(nested.text, nested.length, 3, 1), "does not start with");
-    str_free(&nested);
-    struct str twice = plain_bundle(64);
-    str_add_bytes(&twice, raw.text, raw.length);
-    refused(compressed_of(twice.text, twice.length, 3, 1), "bytes of no entry after");
-    str_free(&twice);
-
-    /* a size that only the header says, and wrongly */
-    s = compressed_of(raw.text, raw.length, 3, 0);
-    refused(changed(s, 16, raw.length + 1), "uncompressed and has");
-    s = compressed_of(raw.text, raw.length, 3, 0);
-    refused(changed(s, 16, raw.length - 1), "zstd:");
-    str_free(&raw);
-}
-
-static size_t most_asked;
-
-static void *watched_malloc(size_t size)
-{
-    if (size > most_asked)
-        most_asked = size;
-    return malloc(size);
-}
-
-/* Small files that would like much memory. */
-static void bombs(void **state)
-{
-    const size_t size = 64 << 20;
-    uint8_t *const zeros = calloc(1, size);
-    struct str row = {0};
-
-    (void)state;
-    memcpy(zeros, "__CLANG_OFFLOAD_BUNDLE__", 24);
-    struct str bomb = compressed_of(zeros, size, 3, 1), quiet = compressed_of(zeros, size, 3, 0);
-    free(zeros);
-    assert_in_range(bomb.length, 1, size / BUNDLE_RATIO_MAX);
-    os.malloc = watched_malloc;
-    most_asked = 0;
-    refused(bomb, "more than a factor of 1024");
-    refused(quiet, "more than a factor of 1024");
-    refused(changed(compressed_bundle(3), 16, BUNDLE_RAW_MAX + 1), "at most 1073741824");
-    refused(changed(compressed_bundle(3), 16, UINT64_MAX), "at most 1073741824");
-
-    /* The entries of many bundles count together. Each of these is one zero-sized entry less than
-     * half of what is allowed. */
-    struct str half = {0};
-    str_add(&half, "__CLANG_OFFLOAD_BUNDLE__");
-    add_u64(&half, BUNDLE_ENTRIES_MAX / 2);
-    for (unsigned i = 0; i < BUNDLE_ENTRIES_MAX / 2; i++) {
-        add_u64(&half, 0);
-        add_u64(&half, 0);
-        add_u64(&half, 1);
-        str_add(&half, "x");
-    }
-    for (unsigned i = 0; i < 3; i++)
-        str_add_bytes(&row, half.text, half.length);
-    str_free(&half);
-    refused(row, "and 65536 before it");
-    os.malloc = malloc;
-    assert_in_range(most_asked, 0, 1 << 20);
-}
-
-static void wrong_host_files(void **state)
-{
-    struct str fatbin = plain_bundle(64), zeros = {0};
-    const struct t_object object = t_object(T_AXPY_GFX1151);
-
-    (void)state;
-    const size_t names_at = 64 + fatbin.length, table = names_at + 23;
-    refused(cut(host_file(&fatbin, 0), 63), "too few for an ELF header");
-    refused(text((const char *)object.bytes, object.size), "a code object for a GPU");
-    refused(changed(host_file(&fatbin, 0), 40, 0), "without a readable section table");
-    refused(changed(host_file(&fatbin, 0), 40, table + 65), "is not inside it");
-    refused(changed(host_file(&fatbin, 0), 40, UINT64_MAX), "without a readable section table");
-    refused(changed(host_file(&fatbin, 0), 56, 0x0002ffff00400000), "table of 65535 sections");
-    refused(changed(host_file(&fatbin, 0), 56, 0x0003000300400000), "names in section 3");
-    refused(changed(host_file(&fatbin, 1), table + 32, UINT64_MAX), "is not inside it");
-    refused(changed(host_file(&fatbin, 0), table + 128 + 24, UINT64_MAX), "is not inside it");
-    refused(changed(host_file(&fatbin, 0), table + 64 + 32, 1 << 30), "section .hip_fatbin");
-    refused(changed(host_file(&fatbin, 0), table + 64, 0x100000002), "without a section");
-    refused(changed(host_file(&fatbin, 0), table + 64, 0x1ffffffff), "without a section");
-    /* section 0 is a second name for the same bytes */
-    refused(changed(changed(changed(host_file(&fatbin, 0), table, 0x100000001), table + 24, 64),
-                    table + 32, fatbin.length),
-            "overlap each other");
-    add_zeros(&zeros, 64);
-    refused(host_file(&zeros, 0), "nothing but zeros in .hip_fatbin");
-    str_free(&zeros);
-    str_free(&fatbin);
-}
-
-/* ---- any bytes at all ------------------------------------------------------------------------ */
-
-/* Reads a copy of its exact size, so that a sanitizer sees a step over its end, and touches all. */
-static quern_status survive(const void *bytes, size_t size)
-{
-    uint8_t *const copy = malloc(size ? size : 1);
-    struct bundles b;
-    static volatile uint8_t sink;
-
-    memcpy(copy, bytes, size);
-    const quern_status status = bundles_read(copy, size, &b);
-    if (status) {
-        assert_int_equal(status, QUERN_E_OBJECT);
-        assert_true(strlen(quern_last_error()->message) > 10);
-    } else {
-        for (size_t i = 0; i < b.count; i++) {
-            assert_in_range(strlen(b.entries[i].id), 1, BUNDLE_ID_MAX);
-            assert_in_range(b.entries[i].target_at, 0, strlen(b.entries[i].id));
-            for (uint64_t j = 0; j < b.entries[i].size; j++)
-                sink ^= b.entries[i].bytes[j];
-        }
-        bundles_free(&b);
-    }
+    make_kernel(&x, "x", "t1");
+    make_kernel(&y, "y", "t1");
+    const struct store_record records[] = {x.record, y.record};
+    assert_int_equal(bundle_write(&(struct bundle_content){records, 2, NULL, 0}, &made, &size),
+                     QUERN_OK);
+    const struct bundle_layout l = bundle_lay_out(2, 0, 0);
+    const size_t half = (size - l.end) / 2; /* both have one length */
+    uint8_t *const bytes = made, *const copy = malloc(half);
+    memcpy(copy, bytes + l.end, half);
+    memcpy(bytes + l.end, bytes + l.end + half, half);
+    memcpy(bytes + l.end + half, copy, half);
+    assert_int_equal(bundle_open_memory(bytes, size, &p), QUERN_OK);
+    assert_false(hit(p, &x, false) || hit(p, &y, false) || hit(p, &x, true) || hit(p, &y, true));
+    assert_int_equal(bundle_entry(p, 0, NULL, &e), QUERN_E_OBJECT);
+    bundle_close(p);
     free(copy);
-    return status;
+    free(made);
 }
 
-static void cut_anywhere(void **state)
+/* Signs a bundle as `quern bundle sign` does; returns it with its signature, malloc'ed. */
+static uint8_t *sign(const void *bytes, size_t size, struct signers *signers)
 {
-    struct str files[] = {plain_bundle(64), compressed_bundle(1), compressed_bundle(2),
-                          compressed_bundle(3), row_of_five()};
-    struct str hosts[] = {host_file(&files[0], 0), host_file(&files[4], 1)};
+    static const char domain[] = "quern bundle signature 1\n";
+    uint8_t secret[crypto_sign_SECRETKEYBYTES], seed[32] = {1}, value[64];
+    uint8_t *const whole = malloc(size + BUNDLE_SIGNATURE_BYTES);
+    crypto_sign_state state;
+
+    crypto_sign_seed_keypair(signers->keys[0], secret, seed);
+    signers->count = 1;
+    crypto_sign_init(&state);
+    crypto_sign_update(&state, (const uint8_t *)domain, sizeof domain - 1);
+    crypto_sign_update(&state, bytes, size);
+    crypto_sign_final_create(&state, value, NULL, secret);
+    memcpy(whole, bytes, size);
+    bundle_signature_block(signers->keys[0], value, whole + size);
+    return whole;
+}
+
+/* Whoever has a bundle's file open for writing may do so at any moment: what was signed is served,
+ * or nothing. The other bundle is sound, has the same keys, and no trusted signature. */
+static void what_is_written_after_signing_is_not_served(void **state)
+{
+    struct t_store *const t = *state;
+    struct three b;
+    struct signers signers;
+    struct store_entry e;
+    struct bundle *p;
+    struct bundle_info info;
+    char path[PATH_MAX];
+
+    make_three(&b);
+    uint8_t *const ours = sign(b.bytes, b.size, &signers);
+    const size_t whole = b.size + BUNDLE_SIGNATURE_BYTES;
+    struct store_record records[] = {b.x1.record, b.x2.record, b.y1.record};
+    records[0].source = records[1].source = records[2].source = "// forged !\n";
+    const struct bundle_content content = {records, 3, "wq=nf4 n=64 k=65 a=f16\n", 7, TABLE};
+    void *bytes;
+    size_t size;
+    assert_int_equal(bundle_write(&content, &bytes, &size), QUERN_OK);
+    assert_int_equal(size, b.size);
+    uint8_t *const forged = malloc(whole);
+    memcpy(forged, bytes, size);
+    memcpy(forged + size, ours + size, BUNDLE_SIGNATURE_BYTES);
+    snprintf(path, sizeof path, "%s/b.qkb", t->root);
+
+    /* after the signature was checked */
+    t_write_file(path, ours, whole);
+    assert_int_equal(bundle_open(path, &p), QUERN_OK);
+    assert_int_equal(bundle_check_signature(p, &signers), QUERN_OK);
+    assert_true(hit(p, &b.x1, false) && hit(p, &b.x1, true));
+    t_write_file(path, forged, whole);
+    for (int by_source = 0; by_source < 2; by_source++) {
+        assert_int_equal(bundle_get(p, &b.x1.want, by_source, &e), QUERN_E_OBJECT);
+        assert_non_null(strstr(quern_last_error()->message, "not the one that was signed"));
+    }
+    for (uint64_t i = 0; i < 3; i++)
+        assert_int_equal(bundle_entry(p, i, NULL, &e), QUERN_E_OBJECT);
+    bundle_info(p, &info);
+    assert_string_equal(info.manifest, "wq=nf4 n=64 k=64 a=f16\n");
+    t_write_file(path, ours, whole);
+    assert_true(hit(p, &b.x1, false));
+    bundle_close(p);
+
+    /* before: the index was read, the signature was not checked yet */
+    t_write_file(path, forged, whole);
+    assert_int_equal(bundle_open(path, &p), QUERN_OK);
+    t_write_file(path, ours, whole);
+    assert_int_equal(bundle_check_signature(p, &signers), QUERN_E_OBJECT);
+    bundle_close(p);
+
+    /* not signed at all: its own digests are all that is asked */
+    assert_int_equal(bundle_open_memory(bytes, size, &p), QUERN_OK);
+    assert_int_equal(bundle_get(p, &b.x1.want, false, &e), QUERN_OK);
+    assert_string_equal(e.record.source, "// forged !\n");
+    store_entry_free(&e);
+    bundle_close(p);
+    free(ours);
+    free(forged);
+    os.free(bytes);
+    os.free(b.bytes);
+}
+
+static void signature_blocks_are_read(void **state)
+{
+    struct three b;
+    struct bundle *p;
+    struct bundle_info info;
+    uint8_t key[32], value[64];
 
     (void)state;
-    for (unsigned i = 0; i < COUNT(files); i++) {
-        /* every length of the headers, then some */
-        for (size_t n = 0; n < files[i].length; n += n < 400 ? 1 : 997)
-            if (i < 4)
-                assert_int_equal(survive(files[i].text, n), QUERN_E_OBJECT);
-            else
-                survive(files[i].text, n);
-        assert_int_equal(survive(files[i].text, files[i].length), QUERN_OK);
+    make_three(&b);
+    memset(key, 0x11, sizeof key);
+    memset(value, 0x22, sizeof value);
+    uint8_t *const whole = malloc(b.size + BUNDLE_SIGNATURE_BYTES);
+    memcpy(whole, b.bytes, b.size);
+    bundle_signature_block(key, value, whole + b.size);
+    assert_int_equal(bundle_open_memory(whole, b.size + BUNDLE_SIGNATURE_BYTES, &p), QUERN_OK);
+    bundle_info(p, &info);
+    assert_true(info.has_signature);
+    assert_memory_equal(info.public_key, key, sizeof key);
+    assert_memory_equal(info.signature, value, sizeof value);
+    assert_true(hit(p, &b.x1, false));
+    bundle_close(p);
+    whole[b.size] ^= 1;
+    assert_int_equal(bundle_open_memory(whole, b.size + BUNDLE_SIGNATURE_BYTES, &p),
+                     QUERN_E_OBJECT);
+    for (size_t n = 1; n < BUNDLE_SIGNATURE_BYTES; n++)
+        assert_int_equal(bundle_open_memory(whole, b.size + n, &p), QUERN_E_OBJECT);
+    free(whole);
+    free(b.bytes);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void refused(const char *path, const char *reason)
+{
+    struct bundle *p = NULL;
+
+    assert_int_not_equal(bundle_open(path, &p), QUERN_OK);
+    if (!strstr(quern_last_error()->message, reason))
+        fail_msg("%s: \"%s\" is not in \"%s\"", path, reason, quern_last_error()->message);
+}
+
+static void files_of_strangers_are_refused(void **state)
+{
+    struct t_store *const t = *state;
+    const int before = t_open_descriptors();
+    struct three b;
+    struct bundle *p;
+    char path[PATH_MAX], other[PATH_MAX];
+
+    make_three(&b);
+    snprintf(path, sizeof path, "%s/a.qkb", t->root);
+    snprintf(other, sizeof other, "%s/b.qkb", t->root);
+    refused(path, "No such file");
+    t_write_file(path, b.bytes, b.size);
+    assert_int_equal(bundle_open(path, &p), QUERN_OK);
+    assert_true(hit(p, &b.x1, false));
+    /* the open one is read on though its name goes */
+    unlink(path);
+    assert_true(hit(p, &b.y1, false));
+    bundle_close(p);
+    t_write_file(path, b.bytes, b.size);
+    chmod(path, 0620);
+    refused(path, "mode 0620");
+    chmod(path, 0602);
+    refused(path, "mode 0602");
+    chmod(path, 0600);
+    assert_int_equal(symlink(path, other), 0);
+    refused(other, "symbolic link");
+    unlink(other);
+    assert_int_equal(link(path, other), 0);
+    refused(other, "has 2 names (hard links)");
+    refused(path, "has 2 names (hard links)");
+    unlink(other);
+    assert_int_equal(bundle_open(path, &p), QUERN_OK);
+    bundle_close(p);
+    assert_int_equal(mkfifo(other, 0600), 0);
+    refused(other, "not a regular file");
+    unlink(other);
+    refused(t->root, "not a regular file");
+    chmod(t->root, 0777);
+    refused(path, "writable by everybody");
+    chmod(t->root, 0700);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(path, 65534, 65534), 0);
+        refused(path, "uid 65534");
     }
-    for (unsigned i = 0; i < COUNT(hosts); i++) {
-        /* the section table comes last */
-        for (size_t n = hosts[i].length - 1; n > hosts[i].length - 300; n--)
-            assert_int_equal(survive(hosts[i].text, n), QUERN_E_OBJECT);
-        str_free(&hosts[i]);
+    free(b.bytes);
+    assert_int_equal(t_open_descriptors(), before);
+}
+
+static void a_file_cut_short_while_open_is_a_miss(void **state)
+{
+    struct t_store *const t = *state;
+    struct three b;
+    struct bundle *p;
+    struct store_entry e;
+    char path[PATH_MAX];
+
+    make_three(&b);
+    snprintf(path, sizeof path, "%s/a.qkb", t->root);
+    t_write_file(path, b.bytes, b.size);
+    assert_int_equal(bundle_open(path, &p), QUERN_OK);
+    assert_int_equal(truncate(path, (off_t)(bundle_lay_out(3, 23, strlen(TABLE)).end + 64)), 0);
+    assert_int_equal(bundle_get(p, &b.x1.want, false, &e), QUERN_E_OBJECT);
+    bundle_close(p);
+    free(b.bytes);
+}
+
+/* ---- the cache by source key ----------------------------------------------------------------- */
+
+static bool by_source(struct store *s, const struct kernel_record *k)
+{
+    struct store_entry e;
+    const bool found = store_get_by_source(s, &k->want, &e);
+
+    if (found)
+        assert_memory_equal(e.record.object, k->record.object, k->record.object_bytes);
+    store_entry_free(&e);
+    return found;
+}
+
+static void the_cache_serves_by_source(void **state)
+{
+    struct t_store *const t = *state;
+    struct store *const s = t_store_open(t, QUERN_CACHE_RW, 0);
+    struct kernel_record here, there, other;
+    uint64_t removed;
+
+    make_kernel(&here, "x", "t1");
+    make_kernel(&there, "x", "t2");
+    make_kernel(&other, "y", "t2");
+    assert_false(by_source(s, &there));
+    store_put(s, &here.want.key, &here.record);
+    assert_true(by_source(s, &there));
+    assert_false(by_source(s, &other));
+    assert_int_equal(store_clear(s, &removed), QUERN_OK);
+    assert_false(by_source(s, &there));
+    assert_int_equal(t_count_files(t, "v1/sources", ""), 0);
+    store_close(s);
+}
+
+static char *pointer_path(const struct t_store *t, const struct kernel_record *k, char *path)
+{
+    char hex[33];
+
+    hex_from_bytes(hex, k->want.source_key.bytes, sizeof k->want.source_key.bytes);
+    snprintf(path, PATH_MAX, "%s/v1/sources/%.2s/%s", t->cache, hex, hex + 2);
+    return path;
+}
+
+static void pointers_that_lead_astray_do_no_harm(void **state)
+{
+    struct t_store *const t = *state;
+    struct store *const s = t_store_open(t, QUERN_CACHE_RW, 0);
+    struct kernel_record x, y;
+    char path[PATH_MAX], hex[33];
+
+    make_kernel(&x, "x", "t1");
+    make_kernel(&y, "y", "t1");
+    store_put(s, &x.want.key, &x.record);
+    store_put(s, &y.want.key, &y.record);
+    /* x's pointer leads to y: a miss, and y stays where it is */
+    hex_from_bytes(hex, y.want.key.bytes, sizeof y.want.key.bytes);
+    unlink(pointer_path(t, &x, path));
+    assert_int_equal(symlink(hex, path), 0);
+    assert_false(by_source(s, &x));
+    assert_true(by_source(s, &y));
+    assert_int_equal(t_count_files(t, "v1/quarantine", "qk"), 0);
+    /* and to what is no key: a miss, and put right by the next put */
+    unlink(path);
+    assert_int_equal(symlink("../../../../../etc/passwd", path), 0);
+    assert_false(by_source(s, &x));
+    char entry[PATH_MAX];
+    hex_from_bytes(hex, x.want.key.bytes, sizeof x.want.key.bytes);
+    snprintf(entry, sizeof entry, "%s/v1/objects/%.2s/%s.qk", t->cache, hex, hex + 2);
+    unlink(entry);
+    store_put(s, &x.want.key, &x.record);
+    assert_true(by_source(s, &x));
+    /* a directory in its place */
+    unlink(path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_false(by_source(s, &x));
+    store_close(s);
+}
+
+static void eviction_takes_pointers_along(void **state)
+{
+    struct t_store *const t = *state;
+    struct store *const s = t_store_open(t, QUERN_CACHE_RW, 64 << 10);
+    struct kernel_record k;
+    char name[16];
+
+    for (int i = 0; i < 60; i++) {
+        snprintf(name, sizeof name, "k%d", i);
+        make_kernel(&k, name, "t1");
+        store_put(s, &k.want.key, &k.record);
     }
-    for (unsigned i = 0; i < COUNT(files); i++)
-        str_free(&files[i]);
+    assert_true(t_stats(s).evicted > 0);
+    store_evict(s);
+    const size_t entries = t_count_files(t, "v1/objects", ".qk");
+    const size_t pointers = t_count_files(t, "v1/sources", "");
+    assert_true(pointers >= entries && pointers < 60);
+    store_close(s);
 }
 
-static uint64_t next_random(uint64_t *seed)
+/* ---- serials --------------------------------------------------------------------------------- */
+
+#define SIGNER "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+/* A loss of power brings nothing back: first the file is flushed, then it has its name, then the
+ * directory is flushed. */
+static struct {
+    int (*fsync)(int);
+    int (*renameat)(int, const char *, int, const char *);
+} real;
+static char order[8];
+
+static int noted_fsync(int fd)
 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    return *seed;
+    struct stat st;
+
+    assert_int_equal(fstat(fd, &st), 0);
+    strncat(order, S_ISDIR(st.st_mode) ? "d" : "f", sizeof order - strlen(order) - 1);
+    return real.fsync(fd);
 }
 
-static void flipped_anywhere(void **state)
+static int noted_renameat(int from, const char *a, int to, const char *b)
 {
-    struct str files[] = {
-        plain_bundle(64), compressed_bundle(1), compressed_bundle(2), compressed_bundle(3), {0}};
-    uint64_t seed = 1;
-
-    (void)state;
-    files[4] = host_file(&files[0], 0);
-    for (unsigned i = 0; i < COUNT(files); i++) {
-        const size_t size = files[i].length;
-        unsigned refusals = 0;
-        for (unsigned round = 0; round < 3000; round++) {
-            /* mostly the headers at the front and, of a host's file, at the end */
-            const uint64_t r = next_random(&seed), where = next_random(&seed);
-            const size_t at = r % 8 == 0   ? where % size
-                              : r % 2 == 0 ? where % 64
-                                           : (i < 4 ? where % 256 : size - 1 - where % 300);
-            const char old = files[i].text[at];
-            files[i].text[at] = (char)(r % 3 ? old ^ (char)(1 << r / 8 % 8) : (char)(r >> 32));
-            refusals += survive(files[i].text, size) != QUERN_OK;
-            files[i].text[at] = old;
-        }
-        assert_in_range(refusals, 300, 3000);
-        /* a checksum guards all of a compressed bundle but the padding inside it */
-        if (i == 1 || i == 2 || i == 3)
-            assert_in_range(refusals, 1500, 3000);
-    }
-    for (unsigned i = 0; i < COUNT(files); i++)
-        str_free(&files[i]);
+    strncat(order, "r", sizeof order - strlen(order) - 1);
+    return real.renameat(from, a, to, b);
 }
 
-/* ---- out of memory --------------------------------------------------------------------------- */
-
-static int allocations_left;
-
-static void *failing_malloc(size_t size)
+static void a_serial_outlasts_a_loss_of_power(void **state)
 {
-    return allocations_left-- > 0 ? malloc(size) : NULL;
+    struct store *const s = t_store_open(*state, QUERN_CACHE_RW, 0);
+
+    assert_int_equal(store_raise_serial(s, SIGNER, 1), QUERN_OK);
+    real.fsync = os.fsync;
+    real.renameat = os.renameat;
+    os.fsync = noted_fsync;
+    os.renameat = noted_renameat;
+    const quern_status status = store_raise_serial(s, SIGNER, 2);
+    os.fsync = real.fsync;
+    os.renameat = real.renameat;
+    assert_int_equal(status, QUERN_OK);
+    assert_string_equal(order, "frd");
+    store_close(s);
 }
 
-static void *failing_realloc(void *p, size_t size)
+static void serials_only_rise(void **state)
 {
-    return allocations_left-- > 0 ? realloc(p, size) : NULL;
-}
+    struct t_store *const t = *state;
+    struct store *const s = t_store_open(t, QUERN_CACHE_RW, 0);
+    uint64_t serial = 1, removed;
+    char path[PATH_MAX];
 
-static void every_allocation_may_fail(void **state)
-{
-    struct str row = row_of_five();
-    quern_offload *offload;
-    int needed = 0;
-
-    (void)state;
-    os.malloc = failing_malloc;
-    os.realloc = failing_realloc;
-    for (;; needed++) {
-        allocations_left = needed;
-        const quern_status status = quern_offload_open(row.text, row.length, &offload);
-        if (status == QUERN_OK)
-            break;
-        assert_int_equal(status, QUERN_E_MEMORY);
-        assert_in_range(needed, 0, 100);
-    }
-    os.malloc = malloc;
-    os.realloc = realloc;
-    quern_offload_close(offload);
-    str_free(&row);
-    /* the handle, two lists, and for each of three compressed bundles its content and a decoder */
-    assert_in_range(needed, 1 + 2 + 3 * 2, 40);
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_OK);
+    assert_int_equal(serial, 0);
+    assert_int_equal(store_raise_serial(s, SIGNER, 5), QUERN_OK);
+    assert_int_equal(store_raise_serial(s, SIGNER, 3), QUERN_OK);
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_OK);
+    assert_int_equal(serial, 5);
+    assert_int_equal(store_raise_serial(s, SIGNER, UINT64_MAX), QUERN_OK);
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_OK);
+    assert_true(serial == UINT64_MAX);
+    /* clearing the cache does not let old bundles in again */
+    assert_int_equal(store_clear(s, &removed), QUERN_OK);
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_OK);
+    assert_true(serial == UINT64_MAX);
+    assert_int_equal(store_serial(s, "../../etc/passwd", &serial), QUERN_E_ARGUMENT);
+    /* damage is not taken for "none yet" */
+    snprintf(path, sizeof path, "%s/v1/serials/" SIGNER, t->cache);
+    t_write_file(path, "0000000000000000000x\n", 21);
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_E_CACHE);
+    t_write_file(path, "", 0);
+    assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_E_CACHE);
+    assert_int_equal(store_raise_serial(s, SIGNER, 9), QUERN_E_CACHE);
+    store_close(s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_bundles),
-        cmocka_unit_test(compressed_bundles_of_every_version),
-        cmocka_unit_test(a_frame_that_does_not_say_its_size),
-        cmocka_unit_test(many_in_a_row),
-        cmocka_unit_test(inside_a_host_file),
-        cmocka_unit_test(public_functions),
-        cmocka_unit_test(md5_of_rfc_1321),
-        cmocka_unit_test(wrong_plain_bundles),
-        cmocka_unit_test(wrong_compressed_bundles),
-        cmocka_unit_test(bombs),
-        cmocka_unit_test(wrong_host_files),
-        cmocka_unit_test(cut_anywhere),
-        cmocka_unit_test(flipped_anywhere),
-        cmocka_unit_test(every_allocation_may_fail),
+        T_STORE_TEST(a_bundle_gives_back_what_it_was_made_of),
+        T_STORE_TEST(equal_content_gives_equal_bytes),
+        T_STORE_TEST(what_no_reader_takes_is_not_packed),
+        T_STORE_TEST(every_flip_and_truncation_is_noticed),
+        T_STORE_TEST(hostile_heads_are_refused),
+        T_STORE_TEST(swapped_entries_are_not_served),
+        T_STORE_TEST(signature_blocks_are_read),
+        T_STORE_TEST(what_is_written_after_signing_is_not_served),
+        T_STORE_TEST(files_of_strangers_are_refused),
+        T_STORE_TEST(a_file_cut_short_while_open_is_a_miss),
+        T_STORE_TEST(the_cache_serves_by_source),
+        T_STORE_TEST(pointers_that_lead_astray_do_no_harm),
+        T_STORE_TEST(eviction_takes_pointers_along),
+        T_STORE_TEST(serials_only_rise),
+        T_STORE_TEST(a_serial_outlasts_a_loss_of_power),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

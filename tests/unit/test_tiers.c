@@ -90,7 +90,7 @@ static int take_foreign(void *user, const struct store_item *item, struct store_
     foreign.key_text = text.text;
     foreign.key_text_bytes = text.length;
     size_t size;
-    assert_int_equal(pack_write(&(struct pack_content){&foreign, 1, NULL, 0}, bytes, &size),
+    assert_int_equal(bundle_write(&(struct bundle_content){&foreign, 1, NULL, 0}, bytes, &size),
                      QUERN_OK);
     t_write_file(foreign_path, *bytes, size);
     str_free(&text);

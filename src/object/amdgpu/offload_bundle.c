@@ -63,11 +63,11 @@ static unsigned target_start(const char *id)
     return found ? (unsigned)(found + 1 - id) : (unsigned)strlen(id);
 }
 
-static quern_status copy_id(struct bundle_entry *e, const uint8_t *id, uint64_t length)
+static quern_status copy_id(struct offload_entry *e, const uint8_t *id, uint64_t length)
 {
-    FAIL_IF(!length || length > BUNDLE_ID_MAX, QUERN_E_OBJECT,
+    FAIL_IF(!length || length > OFFLOAD_ID_MAX, QUERN_E_OBJECT,
             "bundle %u: a target's name of %" PRIu64 " characters: 1 to %d are read", e->bundle,
-            length, BUNDLE_ID_MAX);
+            length, OFFLOAD_ID_MAX);
     for (uint64_t i = 0; i < length; i++)
         FAIL_IF(id[i] <= ' ' || id[i] > '~', QUERN_E_OBJECT,
                 "bundle %u: byte %#x in a target's name; only printable ASCII may be", e->bundle,
@@ -87,13 +87,13 @@ static quern_status read_plain(struct reader *r, const uint8_t *p, uint64_t size
             "bundle %u: %" PRIu64 " bytes are too few for a header of %d", bundle, size,
             PLAIN_HEADER_BYTES);
     const uint64_t count = le64(p + PLAIN_MAGIC_BYTES);
-    FAIL_IF(count > BUNDLE_ENTRIES_MAX - b->count, QUERN_E_OBJECT,
+    FAIL_IF(count > OFFLOAD_ENTRIES_MAX - b->count, QUERN_E_OBJECT,
             "bundle %u: %" PRIu64 " entries and %zu before it: at most %d are read", bundle, count,
-            b->count, BUNDLE_ENTRIES_MAX);
+            b->count, OFFLOAD_ENTRIES_MAX);
     uint64_t at = PLAIN_HEADER_BYTES;
     *extent = at;
     for (uint64_t i = 0; i < count; i++) {
-        struct bundle_entry e = {.bundle = bundle};
+        struct offload_entry e = {.bundle = bundle};
         FAIL_IF(size - at < ENTRY_BYTES, QUERN_E_OBJECT,
                 "bundle %u: ends inside its table of %" PRIu64 " entries", bundle, count);
         const uint64_t offset = le64(p + at), bytes = le64(p + at + 8), length = le64(p + at + 16);
@@ -167,14 +167,14 @@ static quern_status check_size(const struct bundles *b, unsigned bundle, const s
     const uint64_t raw = c->raw_bytes;
     const unsigned long long said = ZSTD_getFrameContentSize(c->payload, c->payload_bytes);
 
-    FAIL_IF(raw > BUNDLE_RAW_MAX - b->raw_bytes, QUERN_E_OBJECT,
+    FAIL_IF(raw > OFFLOAD_RAW_MAX - b->raw_bytes, QUERN_E_OBJECT,
             "compressed bundle %u: %" PRIu64 " bytes uncompressed and %" PRIu64
             " before it: at most %" PRIu64 " are read",
-            bundle, raw, b->raw_bytes, BUNDLE_RAW_MAX);
-    FAIL_IF(raw / BUNDLE_RATIO_MAX > c->payload_bytes, QUERN_E_OBJECT,
+            bundle, raw, b->raw_bytes, OFFLOAD_RAW_MAX);
+    FAIL_IF(raw / OFFLOAD_RATIO_MAX > c->payload_bytes, QUERN_E_OBJECT,
             "compressed bundle %u: %" PRIu64 " bytes out of %" PRIu64
             " are more than a factor of %d: not a real bundle",
-            bundle, raw, c->payload_bytes, BUNDLE_RATIO_MAX);
+            bundle, raw, c->payload_bytes, OFFLOAD_RATIO_MAX);
     FAIL_IF(said == ZSTD_CONTENTSIZE_ERROR, QUERN_E_OBJECT,
             "compressed bundle %u: its content is not in zstd's format", bundle);
     FAIL_IF(said != ZSTD_CONTENTSIZE_UNKNOWN && said != raw, QUERN_E_OBJECT,
@@ -388,9 +388,9 @@ quern_status quern_offload_entry(const quern_offload *offload, size_t index,
     TRY(extensible_check(type, entry));
     FAIL_IF(index >= offload->bundles.count, QUERN_E_ARGUMENT, "entry %zu: there are %zu", index,
             offload->bundles.count);
-    const struct bundle_entry *const e = &offload->bundles.entries[index];
+    const struct offload_entry *const e = &offload->bundles.entries[index];
     const struct quern_offload_entry own = {.id = e->id,
-                                            .target = bundle_target(e),
+                                            .target = offload_target(e),
                                             .bundle = e->bundle,
                                             .object = e->bytes,
                                             .object_bytes = e->size};

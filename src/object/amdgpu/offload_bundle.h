@@ -19,22 +19,22 @@
 
 /* Limits beyond which a bundle is refused, so that a small hostile file cannot claim much memory.
  * Real ones of 26 targets reach 23 bytes out of one. */
-#define BUNDLE_RAW_MAX     ((uint64_t)1 << 30) /* uncompressed bytes of all bundles of a file */
-#define BUNDLE_RATIO_MAX   1024                /* uncompressed bytes for each compressed one */
-#define BUNDLE_ENTRIES_MAX 65536               /* of all bundles of a file */
-#define BUNDLE_ID_MAX      127                 /* characters */
+#define OFFLOAD_RAW_MAX     ((uint64_t)1 << 30) /* uncompressed bytes of all bundles of a file */
+#define OFFLOAD_RATIO_MAX   1024                /* uncompressed bytes for each compressed one */
+#define OFFLOAD_ENTRIES_MAX 65536               /* of all bundles of a file */
+#define OFFLOAD_ID_MAX      127                 /* characters */
 
-struct bundle_entry {
-    char id[BUNDLE_ID_MAX + 1]; /* "hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-" */
-    unsigned target_at;         /* where in id the target starts; its end for the host's entry */
-    unsigned bundle;            /* which of the file's bundles it is in, from 0 */
-    const uint8_t *bytes;       /* in the caller's bytes, or in memory of the bundles */
-    uint64_t size;              /* 0 for the host's entry of a shared library */
+struct offload_entry {
+    char id[OFFLOAD_ID_MAX + 1]; /* "hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-" */
+    unsigned target_at;          /* where in id the target starts; its end for the host's entry */
+    unsigned bundle;             /* which of the file's bundles it is in, from 0 */
+    const uint8_t *bytes;        /* in the caller's bytes, or in memory of the bundles */
+    uint64_t size;               /* 0 for the host's entry of a shared library */
 };
 
 struct bundles {
     size_t count;
-    struct bundle_entry *entries; /* in file order */
+    struct offload_entry *entries; /* in file order */
     unsigned bundle_count;
     uint8_t **raw; /* what was uncompressed; bundle_count places, null for a plain bundle */
     uint64_t raw_bytes;
@@ -49,7 +49,7 @@ quern_status bundles_read(const void *bytes, size_t size, struct bundles *bundle
 void bundles_free(struct bundles *bundles);
 
 /* The entry's target id, "gfx942:sramecc+:xnack-"; "" for the host's. */
-static inline const char *bundle_target(const struct bundle_entry *entry)
+static inline const char *offload_target(const struct offload_entry *entry)
 {
     return entry->id + entry->target_at;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The reader of bundles (pack.h): the head when one is opened, an entry when it is asked for. */
-#include "store/pack.h"
+/* The reader of bundles (bundle.h): the head when one is opened, an entry when it is asked for. */
+#include "store/bundle.h"
 #include "base/os.h"
 #include "object/le.h"
 #include "object/object.h"
 #include "store/directory.h"
 #include "store/entry.h"
-#include "store/pack_format.h"
+#include "store/bundle_format.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,18 +18,18 @@
 #define DIGEST_BYTES 32 /* BLAKE2b: nobody makes another entry of the same digest */
 #define PIECE_BYTES  ((size_t)64 << 10)
 
-struct pack {
+struct bundle {
     int fd;                /* -1: over memory */
     const uint8_t *memory; /* else null */
     uint64_t file_bytes;
     uint8_t *head; /* header, index and manifest, proven */
     /* DIGEST_BYTES for each entry, of its signed bytes; null unless a signature was checked */
     uint8_t *digests;
-    struct pack_layout layout;
-    struct pack_info info;
+    struct bundle_layout layout;
+    struct bundle_info info;
 };
 
-quern_status pack_read(const struct pack *p, uint64_t offset, void *to, size_t size)
+quern_status bundle_read(const struct bundle *p, uint64_t offset, void *to, size_t size)
 {
     size_t got = 0;
     int tries = EINTR_TRIES;
@@ -55,73 +55,74 @@ quern_status pack_read(const struct pack *p, uint64_t offset, void *to, size_t s
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static quern_status read_header(struct pack *p, uint8_t h[PACK_HEADER_BYTES])
+static quern_status read_header(struct bundle *p, uint8_t h[BUNDLE_HEADER_BYTES])
 {
-    static const uint8_t zeros[PACK_HEADER_BYTES - PACK_AT_RESERVED];
+    static const uint8_t zeros[BUNDLE_HEADER_BYTES - BUNDLE_AT_RESERVED];
 
-    FAIL_IF(p->file_bytes < PACK_HEADER_BYTES, QUERN_E_OBJECT,
+    FAIL_IF(p->file_bytes < BUNDLE_HEADER_BYTES, QUERN_E_OBJECT,
             "the bundle has %" PRIu64 " bytes, less than a header", p->file_bytes);
-    TRY(pack_read(p, 0, h, PACK_HEADER_BYTES));
-    FAIL_IF(memcmp(h, PACK_CANARY, 8), QUERN_E_OBJECT,
+    TRY(bundle_read(p, 0, h, BUNDLE_HEADER_BYTES));
+    FAIL_IF(memcmp(h, BUNDLE_CANARY, 8), QUERN_E_OBJECT,
             "the bundle does not begin with its eight magic bytes");
-    FAIL_IF(le32(h + PACK_AT_VERSION) != PACK_VERSION, QUERN_E_OBJECT,
-            "the bundle has format version %u; it is %d here", le32(h + PACK_AT_VERSION),
-            PACK_VERSION);
-    FAIL_IF(le32(h + PACK_AT_HEADER_BYTES) != PACK_HEADER_BYTES ||
-                memcmp(h + PACK_AT_RESERVED, zeros, sizeof zeros),
+    FAIL_IF(le32(h + BUNDLE_AT_VERSION) != BUNDLE_VERSION, QUERN_E_OBJECT,
+            "the bundle has format version %u; it is %d here", le32(h + BUNDLE_AT_VERSION),
+            BUNDLE_VERSION);
+    FAIL_IF(le32(h + BUNDLE_AT_HEADER_BYTES) != BUNDLE_HEADER_BYTES ||
+                memcmp(h + BUNDLE_AT_RESERVED, zeros, sizeof zeros),
             QUERN_E_OBJECT, "the bundle's header is malformed");
-    p->info.bytes = le64(h + PACK_AT_TOTAL_BYTES);
-    p->info.entries = le64(h + PACK_AT_ENTRIES);
-    p->info.manifest_bytes = le64(h + PACK_AT_MANIFEST);
-    p->info.tuning_bytes = le64(h + PACK_AT_TUNING);
-    p->info.serial = le64(h + PACK_AT_SERIAL);
-    FAIL_IF(p->info.bytes > PACK_BYTES_MAX || p->info.entries > PACK_ENTRIES_MAX ||
-                p->info.manifest_bytes > PACK_MANIFEST_MAX ||
-                p->info.tuning_bytes > PACK_TUNING_MAX,
+    p->info.bytes = le64(h + BUNDLE_AT_TOTAL_BYTES);
+    p->info.entries = le64(h + BUNDLE_AT_ENTRIES);
+    p->info.manifest_bytes = le64(h + BUNDLE_AT_MANIFEST);
+    p->info.tuning_bytes = le64(h + BUNDLE_AT_TUNING);
+    p->info.serial = le64(h + BUNDLE_AT_SERIAL);
+    FAIL_IF(p->info.bytes > BUNDLE_BYTES_MAX || p->info.entries > BUNDLE_ENTRIES_MAX ||
+                p->info.manifest_bytes > BUNDLE_MANIFEST_MAX ||
+                p->info.tuning_bytes > BUNDLE_TUNING_MAX,
             QUERN_E_OBJECT,
             "the bundle says it has %" PRIu64 " entries, %zu bytes of manifest, %zu of tuning "
             "tables and %" PRIu64 " bytes in all; at most %" PRIu64 ", %" PRIu64 ", %" PRIu64
             " and %" PRIu64 " are read",
             p->info.entries, p->info.manifest_bytes, p->info.tuning_bytes, p->info.bytes,
-            PACK_ENTRIES_MAX, PACK_MANIFEST_MAX, PACK_TUNING_MAX, PACK_BYTES_MAX);
-    FAIL_IF(p->file_bytes != p->info.bytes && p->file_bytes != p->info.bytes + PACK_SIGNATURE_BYTES,
+            BUNDLE_ENTRIES_MAX, BUNDLE_MANIFEST_MAX, BUNDLE_TUNING_MAX, BUNDLE_BYTES_MAX);
+    FAIL_IF(p->file_bytes != p->info.bytes &&
+                p->file_bytes != p->info.bytes + BUNDLE_SIGNATURE_BYTES,
             QUERN_E_OBJECT,
             "the bundle has %" PRIu64 " bytes; its header says %" PRIu64 ", and %d more if signed",
-            p->file_bytes, p->info.bytes, PACK_SIGNATURE_BYTES);
-    p->layout = pack_lay_out(p->info.entries, p->info.manifest_bytes, p->info.tuning_bytes);
+            p->file_bytes, p->info.bytes, BUNDLE_SIGNATURE_BYTES);
+    p->layout = bundle_lay_out(p->info.entries, p->info.manifest_bytes, p->info.tuning_bytes);
     FAIL_IF(p->layout.end > p->info.bytes, QUERN_E_OBJECT,
             "the bundle has %" PRIu64 " bytes, not enough for its index", p->info.bytes);
     return QUERN_OK;
 }
 
-static const uint8_t *record_at(const struct pack *p, uint64_t i)
+static const uint8_t *record_at(const struct bundle *p, uint64_t i)
 {
-    return p->head + PACK_HEADER_BYTES + i * PACK_INDEX_BYTES;
+    return p->head + BUNDLE_HEADER_BYTES + i * BUNDLE_INDEX_BYTES;
 }
 
-static uint64_t by_source_at(const struct pack *p, uint64_t i)
+static uint64_t by_source_at(const struct bundle *p, uint64_t i)
 {
     return le32(p->head + p->layout.by_source + i * 4);
 }
 
 static int compare_sources(const uint8_t *a, const uint8_t *b)
 {
-    const int order = memcmp(a + PACK_INDEX_SOURCE_KEY, b + PACK_INDEX_SOURCE_KEY, 16);
+    const int order = memcmp(a + BUNDLE_INDEX_SOURCE_KEY, b + BUNDLE_INDEX_SOURCE_KEY, 16);
 
-    return order ? order : memcmp(a + PACK_INDEX_KEY, b + PACK_INDEX_KEY, 16);
+    return order ? order : memcmp(a + BUNDLE_INDEX_KEY, b + BUNDLE_INDEX_KEY, 16);
 }
 
 /* Entries stand one behind another in the order of their keys, from the end of the head to the end
  * of the bundle: so none overlaps and none is outside. */
-static bool index_is_sound(const struct pack *p)
+static bool index_is_sound(const struct bundle *p)
 {
     uint64_t at = p->layout.end;
 
     for (uint64_t i = 0; i < p->info.entries; i++) {
         const uint8_t *const r = record_at(p, i);
-        const uint64_t size = le64(r + PACK_INDEX_SIZE);
-        if (le64(r + PACK_INDEX_OFFSET) != at || size < ENTRY_HEADER_BYTES ||
-            size > ENTRY_BYTES_MAX || size % PACK_ALIGN || size > p->info.bytes - at)
+        const uint64_t size = le64(r + BUNDLE_INDEX_SIZE);
+        if (le64(r + BUNDLE_INDEX_OFFSET) != at || size < ENTRY_HEADER_BYTES ||
+            size > ENTRY_BYTES_MAX || size % BUNDLE_ALIGN || size > p->info.bytes - at)
             return false;
         if (i && memcmp(record_at(p, i - 1), r, 16) >= 0)
             return false;
@@ -147,15 +148,15 @@ static bool all_zero(const uint8_t *bytes, uint64_t from, uint64_t to)
 }
 
 /* `header` was read already: what it says has been taken over. */
-static quern_status read_head(struct pack *p, const uint8_t header[PACK_HEADER_BYTES])
+static quern_status read_head(struct bundle *p, const uint8_t header[BUNDLE_HEADER_BYTES])
 {
-    const struct pack_layout *const l = &p->layout;
+    const struct bundle_layout *const l = &p->layout;
 
     p->head = os.malloc(l->end);
     FAIL_IF(!p->head, QUERN_E_MEMORY, "no memory for a bundle's index of %" PRIu64 " bytes",
             l->end);
-    TRY(pack_read(p, 0, p->head, l->end));
-    FAIL_IF(memcmp(p->head, header, PACK_HEADER_BYTES), QUERN_E_OBJECT,
+    TRY(bundle_read(p, 0, p->head, l->end));
+    FAIL_IF(memcmp(p->head, header, BUNDLE_HEADER_BYTES), QUERN_E_OBJECT,
             "the bundle was written to while it was opened");
     const struct hash128 digest = hash128_of(p->head, l->digest);
     FAIL_IF(memcmp(p->head + l->digest, digest.bytes, sizeof digest.bytes), QUERN_E_OBJECT,
@@ -171,36 +172,36 @@ static quern_status read_head(struct pack *p, const uint8_t header[PACK_HEADER_B
     return QUERN_OK;
 }
 
-static quern_status read_signature(struct pack *p)
+static quern_status read_signature(struct bundle *p)
 {
-    uint8_t b[PACK_SIGNATURE_BYTES];
+    uint8_t b[BUNDLE_SIGNATURE_BYTES];
 
     if (p->file_bytes == p->info.bytes)
         return QUERN_OK;
-    TRY(pack_read(p, p->info.bytes, b, sizeof b));
-    FAIL_IF(memcmp(b, PACK_SIGN_CANARY, 8) || le32(b + PACK_SIGN_VERSION) != 1 ||
-                !all_zero(b, PACK_SIGN_ZERO, PACK_SIGN_KEY) ||
-                !all_zero(b, PACK_SIGN_RESERVED, sizeof b),
+    TRY(bundle_read(p, p->info.bytes, b, sizeof b));
+    FAIL_IF(memcmp(b, BUNDLE_SIGN_CANARY, 8) || le32(b + BUNDLE_SIGN_VERSION) != 1 ||
+                !all_zero(b, BUNDLE_SIGN_ZERO, BUNDLE_SIGN_KEY) ||
+                !all_zero(b, BUNDLE_SIGN_RESERVED, sizeof b),
             QUERN_E_OBJECT, "what follows the bundle is no signature that this version knows");
     p->info.has_signature = true;
-    memcpy(p->info.public_key, b + PACK_SIGN_KEY, sizeof p->info.public_key);
-    memcpy(p->info.signature, b + PACK_SIGN_VALUE, sizeof p->info.signature);
+    memcpy(p->info.public_key, b + BUNDLE_SIGN_KEY, sizeof p->info.public_key);
+    memcpy(p->info.signature, b + BUNDLE_SIGN_VALUE, sizeof p->info.signature);
     return QUERN_OK;
 }
 
-void pack_signature_block(const uint8_t public_key[32], const uint8_t signature[64],
-                          uint8_t block[PACK_SIGNATURE_BYTES])
+void bundle_signature_block(const uint8_t public_key[32], const uint8_t signature[64],
+                            uint8_t block[BUNDLE_SIGNATURE_BYTES])
 {
-    memset(block, 0, PACK_SIGNATURE_BYTES);
-    memcpy(block, PACK_SIGN_CANARY, 8);
-    le_put(block + PACK_SIGN_VERSION, 4, 1);
-    memcpy(block + PACK_SIGN_KEY, public_key, 32);
-    memcpy(block + PACK_SIGN_VALUE, signature, 64);
+    memset(block, 0, BUNDLE_SIGNATURE_BYTES);
+    memcpy(block, BUNDLE_SIGN_CANARY, 8);
+    le_put(block + BUNDLE_SIGN_VERSION, 4, 1);
+    memcpy(block + BUNDLE_SIGN_KEY, public_key, 32);
+    memcpy(block + BUNDLE_SIGN_VALUE, signature, 64);
 }
 
-static quern_status open_rest(struct pack *p, struct pack **out)
+static quern_status open_rest(struct bundle *p, struct bundle **out)
 {
-    uint8_t header[PACK_HEADER_BYTES];
+    uint8_t header[BUNDLE_HEADER_BYTES];
     quern_status status = read_header(p, header);
 
     if (status == QUERN_OK)
@@ -210,22 +211,22 @@ static quern_status open_rest(struct pack *p, struct pack **out)
     if (status == QUERN_OK)
         *out = p;
     else
-        pack_close(p);
+        bundle_close(p);
     return status;
 }
 
-static quern_status new_pack(struct pack **pack)
+static quern_status new_pack(struct bundle **bundle)
 {
-    *pack = os.calloc(1, sizeof **pack);
-    FAIL_IF(!*pack, QUERN_E_MEMORY, "no memory for a bundle");
-    (*pack)->fd = -1;
+    *bundle = os.calloc(1, sizeof **bundle);
+    FAIL_IF(!*bundle, QUERN_E_MEMORY, "no memory for a bundle");
+    (*bundle)->fd = -1;
     return QUERN_OK;
 }
 
-quern_status pack_open(const char *path, struct pack **out)
+quern_status bundle_open(const char *path, struct bundle **out)
 {
     char *real = NULL;
-    struct pack *p;
+    struct bundle *p;
     struct stat st;
 
     TRY(directory_resolve(path, &real));
@@ -246,9 +247,9 @@ quern_status pack_open(const char *path, struct pack **out)
     return open_rest(p, out);
 }
 
-quern_status pack_open_memory(const void *bytes, size_t size, struct pack **out)
+quern_status bundle_open_memory(const void *bytes, size_t size, struct bundle **out)
 {
-    struct pack *p;
+    struct bundle *p;
 
     TRY(new_pack(&p));
     p->memory = bytes;
@@ -256,7 +257,7 @@ quern_status pack_open_memory(const void *bytes, size_t size, struct pack **out)
     return open_rest(p, out);
 }
 
-void pack_close(struct pack *p)
+void bundle_close(struct bundle *p)
 {
     if (!p)
         return;
@@ -267,7 +268,7 @@ void pack_close(struct pack *p)
     os.free(p);
 }
 
-void pack_info(const struct pack *p, struct pack_info *info)
+void bundle_info(const struct bundle *p, struct bundle_info *info)
 {
     *info = p->info;
 }
@@ -275,16 +276,17 @@ void pack_info(const struct pack *p, struct pack_info *info)
 /* ---- what is signed -------------------------------------------------------------------------- */
 
 /* The bytes of entry `i`, in pieces, also to its digest. */
-static quern_status sign_entry(struct pack *p, uint64_t i, crypto_sign_state *state, uint8_t *piece)
+static quern_status sign_entry(struct bundle *p, uint64_t i, crypto_sign_state *state,
+                               uint8_t *piece)
 {
     const uint8_t *const r = record_at(p, i);
-    const uint64_t size = le64(r + PACK_INDEX_SIZE), offset = le64(r + PACK_INDEX_OFFSET);
+    const uint64_t size = le64(r + BUNDLE_INDEX_SIZE), offset = le64(r + BUNDLE_INDEX_OFFSET);
     crypto_generichash_state digest;
 
     crypto_generichash_init(&digest, NULL, 0, DIGEST_BYTES);
     for (uint64_t at = 0; at < size; at += PIECE_BYTES) {
         const size_t n = size - at < PIECE_BYTES ? (size_t)(size - at) : PIECE_BYTES;
-        TRY(pack_read(p, offset + at, piece, n));
+        TRY(bundle_read(p, offset + at, piece, n));
         crypto_sign_update(state, piece, n);
         crypto_generichash_update(&digest, piece, n);
     }
@@ -292,7 +294,7 @@ static quern_status sign_entry(struct pack *p, uint64_t i, crypto_sign_state *st
     return QUERN_OK;
 }
 
-quern_status pack_sign_update(struct pack *p, crypto_sign_state *state)
+quern_status bundle_sign_update(struct bundle *p, crypto_sign_state *state)
 {
     quern_status status = QUERN_OK;
 
@@ -312,14 +314,14 @@ quern_status pack_sign_update(struct pack *p, crypto_sign_state *state)
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-static quern_status load(const struct pack *p, uint64_t i, struct store_entry *entry)
+static quern_status load(const struct bundle *p, uint64_t i, struct store_entry *entry)
 {
     const uint8_t *const r = record_at(p, i);
-    const size_t size = le64(r + PACK_INDEX_SIZE);
+    const size_t size = le64(r + BUNDLE_INDEX_SIZE);
 
     entry->buffer = os.malloc(size);
     FAIL_IF(!entry->buffer, QUERN_E_MEMORY, "no memory for an entry of %zu bytes", size);
-    TRY(pack_read(p, le64(r + PACK_INDEX_OFFSET), entry->buffer, size));
+    TRY(bundle_read(p, le64(r + BUNDLE_INDEX_OFFSET), entry->buffer, size));
     if (p->digests) {
         uint8_t digest[DIGEST_BYTES];
         crypto_generichash(digest, sizeof digest, entry->buffer, size, NULL, 0);
@@ -328,20 +330,21 @@ static quern_status load(const struct pack *p, uint64_t i, struct store_entry *e
     }
     TRY(entry_decode(entry->buffer, size, &entry->record));
     const struct hash128 key = hash128_of(entry->record.key_text, entry->record.key_text_bytes);
-    FAIL_IF(memcmp(key.bytes, r + PACK_INDEX_KEY, sizeof key.bytes), QUERN_E_OBJECT,
+    FAIL_IF(memcmp(key.bytes, r + BUNDLE_INDEX_KEY, sizeof key.bytes), QUERN_E_OBJECT,
             "the entry is not that of its key in the index");
     return QUERN_OK;
 }
 
 /* The first place in the index whose key is not less. */
-static uint64_t find(const struct pack *p, const struct hash128 *key, bool by_source)
+static uint64_t find(const struct bundle *p, const struct hash128 *key, bool by_source)
 {
     uint64_t lo = 0, hi = p->info.entries;
 
     while (lo < hi) {
         const uint64_t mid = lo + (hi - lo) / 2;
         const uint8_t *const r = record_at(p, by_source ? by_source_at(p, mid) : mid);
-        if (memcmp(r + (by_source ? PACK_INDEX_SOURCE_KEY : PACK_INDEX_KEY), key->bytes, 16) < 0)
+        if (memcmp(r + (by_source ? BUNDLE_INDEX_SOURCE_KEY : BUNDLE_INDEX_KEY), key->bytes, 16) <
+            0)
             lo = mid + 1;
         else
             hi = mid;
@@ -349,8 +352,8 @@ static uint64_t find(const struct pack *p, const struct hash128 *key, bool by_so
     return lo;
 }
 
-quern_status pack_get(const struct pack *p, const struct store_want *want, bool by_source,
-                      struct store_entry *entry)
+quern_status bundle_get(const struct bundle *p, const struct store_want *want, bool by_source,
+                        struct store_entry *entry)
 {
     const struct hash128 *const key = by_source ? &want->source_key : &want->key;
     const uint64_t place = find(p, key, by_source);
@@ -359,8 +362,8 @@ quern_status pack_get(const struct pack *p, const struct store_want *want, bool 
     if (place == p->info.entries)
         return QUERN_OK;
     const uint64_t i = by_source ? by_source_at(p, place) : place;
-    if (memcmp(record_at(p, i) + (by_source ? PACK_INDEX_SOURCE_KEY : PACK_INDEX_KEY), key->bytes,
-               16))
+    if (memcmp(record_at(p, i) + (by_source ? BUNDLE_INDEX_SOURCE_KEY : BUNDLE_INDEX_KEY),
+               key->bytes, 16))
         return QUERN_OK;
     quern_status status = load(p, i, entry);
     if (status == QUERN_OK)
@@ -370,8 +373,8 @@ quern_status pack_get(const struct pack *p, const struct store_want *want, bool 
     return status;
 }
 
-quern_status pack_entry(const struct pack *p, uint64_t index, struct hash128 *key,
-                        struct store_entry *entry)
+quern_status bundle_entry(const struct bundle *p, uint64_t index, struct hash128 *key,
+                          struct store_entry *entry)
 {
     *entry = (struct store_entry){0};
     FAIL_IF(index >= p->info.entries, QUERN_E_ARGUMENT, "entry %" PRIu64 " of %" PRIu64, index,

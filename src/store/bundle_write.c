@@ -6,7 +6,7 @@
 #include "object/object.h"
 #include "store/entry.h"
 #include "store/key.h"
-#include "store/pack_format.h"
+#include "store/bundle_format.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -84,25 +84,25 @@ static size_t bytes_of(const char *text)
  * keys.
  */
 static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
-                 const struct pack_content *c, const struct pack_layout *l)
+                 const struct bundle_content *c, const struct bundle_layout *l)
 {
     const size_t manifest_bytes = bytes_of(c->manifest), tuning_bytes = bytes_of(c->tuning);
     uint64_t at = l->end;
 
-    memcpy(b, PACK_CANARY, 8);
-    le_put(b + PACK_AT_VERSION, 4, PACK_VERSION);
-    le_put(b + PACK_AT_HEADER_BYTES, 4, PACK_HEADER_BYTES);
-    le_put(b + PACK_AT_TOTAL_BYTES, 8, total);
-    le_put(b + PACK_AT_ENTRIES, 8, count);
-    le_put(b + PACK_AT_MANIFEST, 8, manifest_bytes);
-    le_put(b + PACK_AT_SERIAL, 8, c->serial);
-    le_put(b + PACK_AT_TUNING, 8, tuning_bytes);
+    memcpy(b, BUNDLE_CANARY, 8);
+    le_put(b + BUNDLE_AT_VERSION, 4, BUNDLE_VERSION);
+    le_put(b + BUNDLE_AT_HEADER_BYTES, 4, BUNDLE_HEADER_BYTES);
+    le_put(b + BUNDLE_AT_TOTAL_BYTES, 8, total);
+    le_put(b + BUNDLE_AT_ENTRIES, 8, count);
+    le_put(b + BUNDLE_AT_MANIFEST, 8, manifest_bytes);
+    le_put(b + BUNDLE_AT_SERIAL, 8, c->serial);
+    le_put(b + BUNDLE_AT_TUNING, 8, tuning_bytes);
     for (size_t i = 0; i < count; i++) {
-        uint8_t *const r = b + PACK_HEADER_BYTES + i * PACK_INDEX_BYTES;
-        memcpy(r + PACK_INDEX_KEY, pieces[i].key.bytes, 16);
-        memcpy(r + PACK_INDEX_SOURCE_KEY, pieces[i].source_key.bytes, 16);
-        le_put(r + PACK_INDEX_OFFSET, 8, at);
-        le_put(r + PACK_INDEX_SIZE, 8, pieces[i].size);
+        uint8_t *const r = b + BUNDLE_HEADER_BYTES + i * BUNDLE_INDEX_BYTES;
+        memcpy(r + BUNDLE_INDEX_KEY, pieces[i].key.bytes, 16);
+        memcpy(r + BUNDLE_INDEX_SOURCE_KEY, pieces[i].source_key.bytes, 16);
+        le_put(r + BUNDLE_INDEX_OFFSET, 8, at);
+        le_put(r + BUNDLE_INDEX_SIZE, 8, pieces[i].size);
         memcpy(b + at, pieces[i].bytes, pieces[i].size);
         at += pieces[i].size;
     }
@@ -118,17 +118,18 @@ static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
     memcpy(b + l->digest, digest.bytes, sizeof digest.bytes);
 }
 
-static quern_status assemble(struct piece *pieces, size_t count, const struct pack_content *c,
+static quern_status assemble(struct piece *pieces, size_t count, const struct bundle_content *c,
                              void **bytes, size_t *size)
 {
-    const struct pack_layout l = pack_lay_out(count, bytes_of(c->manifest), bytes_of(c->tuning));
+    const struct bundle_layout l =
+        bundle_lay_out(count, bytes_of(c->manifest), bytes_of(c->tuning));
     uint64_t total = l.end;
 
     for (size_t i = 0; i < count; i++)
         total += pieces[i].size;
-    FAIL_IF(total > PACK_BYTES_MAX, QUERN_E_ARGUMENT,
+    FAIL_IF(total > BUNDLE_BYTES_MAX, QUERN_E_ARGUMENT,
             "a bundle of %" PRIu64 " bytes; at most %" PRIu64 " are allowed", total,
-            PACK_BYTES_MAX);
+            BUNDLE_BYTES_MAX);
     uint8_t *const b = os.calloc(1, total);
     FAIL_IF(!b, QUERN_E_MEMORY, "no memory for a bundle of %" PRIu64 " bytes", total);
     fill(b, total, pieces, count, c, &l);
@@ -137,19 +138,20 @@ static quern_status assemble(struct piece *pieces, size_t count, const struct pa
     return QUERN_OK;
 }
 
-quern_status pack_write(const struct pack_content *c, void **bytes, size_t *size)
+quern_status bundle_write(const struct bundle_content *c, void **bytes, size_t *size)
 {
     quern_status status = QUERN_OK;
     size_t made = 0;
 
-    FAIL_IF(c->count > PACK_ENTRIES_MAX, QUERN_E_ARGUMENT,
-            "a bundle of %zu entries; at most %" PRIu64 " are allowed", c->count, PACK_ENTRIES_MAX);
-    FAIL_IF(bytes_of(c->manifest) > PACK_MANIFEST_MAX, QUERN_E_ARGUMENT,
+    FAIL_IF(c->count > BUNDLE_ENTRIES_MAX, QUERN_E_ARGUMENT,
+            "a bundle of %zu entries; at most %" PRIu64 " are allowed", c->count,
+            BUNDLE_ENTRIES_MAX);
+    FAIL_IF(bytes_of(c->manifest) > BUNDLE_MANIFEST_MAX, QUERN_E_ARGUMENT,
             "a manifest of %zu bytes; at most %" PRIu64 " are allowed", bytes_of(c->manifest),
-            PACK_MANIFEST_MAX);
-    FAIL_IF(bytes_of(c->tuning) > PACK_TUNING_MAX, QUERN_E_ARGUMENT,
+            BUNDLE_MANIFEST_MAX);
+    FAIL_IF(bytes_of(c->tuning) > BUNDLE_TUNING_MAX, QUERN_E_ARGUMENT,
             "tuning tables of %zu bytes; at most %" PRIu64 " are allowed", bytes_of(c->tuning),
-            PACK_TUNING_MAX);
+            BUNDLE_TUNING_MAX);
     struct piece *const pieces = os.calloc(c->count ? c->count : 1, sizeof *pieces);
     FAIL_IF(!pieces, QUERN_E_MEMORY, "no memory for a list of %zu entries", c->count);
     while (status == QUERN_OK && made < c->count) {
