@@ -38,7 +38,7 @@ struct suspect {
     char why[160];
 };
 
-struct slot {
+struct seat {
     struct process *process; /* null: none started */
     bool busy;               /* a caller has it, or is starting it */
 };
@@ -64,7 +64,7 @@ struct pool {
     uint64_t resume; /* when starting workers is allowed again */
     struct compiler_stats stats;
     char sandbox[128];
-    struct slot slots[];
+    struct seat seats[];
 };
 
 /* All pools of the process. Order of locks: registry, then a pool's. */
@@ -96,9 +96,9 @@ static void after_fork_in_child(void)
 {
     for (struct pool *p = registry.first; p; p = p->next) {
         for (int i = 0; i < p->jobs; i++) {
-            if (p->slots[i].process)
-                process_forget(p->slots[i].process);
-            p->slots[i] = (struct slot){0};
+            if (p->seats[i].process)
+                process_forget(p->seats[i].process);
+            p->seats[i] = (struct seat){0};
         }
         pthread_cond_init(&p->freed, NULL);
         p->stats = (struct compiler_stats){0};
@@ -134,7 +134,7 @@ static void pool_free(struct pool *p)
 
 static struct pool *pool_new(const struct compiler_config *config, int jobs, int deadline_ms)
 {
-    struct pool *const p = os.calloc(1, sizeof *p + (size_t)jobs * sizeof *p->slots);
+    struct pool *const p = os.calloc(1, sizeof *p + (size_t)jobs * sizeof *p->seats);
     const char *const temporary = secure_getenv("TMPDIR");
 
     if (!p)
@@ -217,11 +217,11 @@ void compiler_close(struct compiler *compiler)
         return;
     /* all are told before the first is waited for */
     for (int i = 0; i < p->jobs; i++)
-        if (p->slots[i].process)
-            process_hang_up(p->slots[i].process);
+        if (p->seats[i].process)
+            process_hang_up(p->seats[i].process);
     for (int i = 0; i < p->jobs; i++)
-        if (p->slots[i].process)
-            process_stop(p->slots[i].process);
+        if (p->seats[i].process)
+            process_stop(p->seats[i].process);
     pool_free(p);
 }
 
@@ -368,9 +368,9 @@ static quern_status start_worker(struct pool *p, struct process **process)
     return process_start(&config, process);
 }
 
-/* Waits until a slot may be free, or for WATCH_MS if somebody watches. False, with the lock held
+/* Waits until a seat may be free, or for WATCH_MS if somebody watches. False, with the lock held
  * all the same, when the request has come to be unwanted. */
-static bool wait_for_slot(struct pool *p, const struct watch *watch)
+static bool wait_for_seat(struct pool *p, const struct watch *watch)
 {
     if (!watch->unwanted) {
         pthread_cond_wait(&p->freed, &p->lock);
@@ -386,15 +386,15 @@ static bool wait_for_slot(struct pool *p, const struct watch *watch)
     return !unwanted;
 }
 
-/* A slot to work in: preferably one whose worker runs already. Waits for one; holds the lock. Null:
- * the request has come to be unwanted. A slot that is free is taken before that is asked, so that
+/* A seat to work in: preferably one whose worker runs already. Waits for one; holds the lock. Null:
+ * the request has come to be unwanted. A seat that is free is taken before that is asked, so that
  * no signal of one is lost. */
-static struct slot *take_slot(struct pool *p, const struct watch *watch)
+static struct seat *take_seat(struct pool *p, const struct watch *watch)
 {
     do {
-        struct slot *empty = NULL;
+        struct seat *empty = NULL;
         for (int i = 0; i < p->jobs; i++) {
-            struct slot *const s = &p->slots[i];
+            struct seat *const s = &p->seats[i];
             if (!s->busy && s->process) {
                 s->busy = true;
                 return s;
@@ -406,24 +406,24 @@ static struct slot *take_slot(struct pool *p, const struct watch *watch)
             empty->busy = true;
             return empty;
         }
-    } while (wait_for_slot(p, watch));
+    } while (wait_for_seat(p, watch));
     return NULL;
 }
 
-static void give_slot(struct pool *p, struct slot *slot)
+static void give_seat(struct pool *p, struct seat *seat)
 {
     pthread_mutex_lock(&p->lock);
-    slot->busy = false;
+    seat->busy = false;
     pthread_mutex_unlock(&p->lock);
     pthread_cond_signal(&p->freed);
 }
 
-/* Takes the process out of its slot and ends it; `count` is where that is counted. */
-static void drop_process(struct pool *p, struct slot *slot, uint64_t *count)
+/* Takes the process out of its seat and ends it; `count` is where that is counted. */
+static void drop_process(struct pool *p, struct seat *seat, uint64_t *count)
 {
     pthread_mutex_lock(&p->lock);
-    struct process *const process = slot->process;
-    slot->process = NULL;
+    struct process *const process = seat->process;
+    seat->process = NULL;
     ++*count;
     pthread_mutex_unlock(&p->lock);
     process_stop(process);
@@ -438,14 +438,14 @@ static void count_death(struct pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* A slot with a live worker in it. */
+/* A seat with a live worker in it. */
 static quern_status take_worker(struct pool *p, struct log *log, const struct watch *watch,
-                                struct slot **slot)
+                                struct seat **seat)
 {
     struct process *process = NULL;
 
     pthread_mutex_lock(&p->lock);
-    struct slot *const s = take_slot(p, watch);
+    struct seat *const s = take_seat(p, watch);
     p->stats.dropped += !s;
     const bool pause = p->deaths_in_a_row >= DEATHS_IN_A_ROW && os_now() < p->resume;
     const unsigned deaths = p->deaths_in_a_row;
@@ -457,7 +457,7 @@ static quern_status take_worker(struct pool *p, struct log *log, const struct wa
         drop_process(p, s, &p->stats.died);
     }
     if (s->process) {
-        *slot = s;
+        *seat = s;
         return QUERN_OK;
     }
     quern_status status =
@@ -469,7 +469,7 @@ static quern_status take_worker(struct pool *p, struct log *log, const struct wa
         /* a host short of descriptors, or a wrong path, says so each time and costs little */
         if (!pause && (status == QUERN_E_WORKER || status == QUERN_E_TIMEOUT))
             count_death(p);
-        give_slot(p, s);
+        give_seat(p, s);
         return status;
     }
     pthread_mutex_lock(&p->lock);
@@ -480,7 +480,7 @@ static quern_status take_worker(struct pool *p, struct log *log, const struct wa
     pthread_mutex_unlock(&p->lock);
     if (tell)
         log_line(log, QUERN_LOG_INFO, "compiler workers are confined by: %s", process->sandbox);
-    *slot = s;
+    *seat = s;
     return QUERN_OK;
 }
 
@@ -569,7 +569,7 @@ quern_status pool_request(struct compiler *compiler, enum frame_kind kind,
 {
     struct pool *const p = compiler->pool;
     struct process_reply reply;
-    struct slot *slot = NULL;
+    struct seat *seat = NULL;
 
     FAIL_IF(request->failed, QUERN_E_MEMORY,
             "%s: the request does not fit in memory or exceeds %d MiB", what,
@@ -578,9 +578,9 @@ quern_status pool_request(struct compiler *compiler, enum frame_kind kind,
     hash.bytes[0] ^= (uint8_t)kind;
     TRY(pool_prepare(p, compiler->log));
     TRY(refuse_suspect(p, &hash, what));
-    TRY(take_worker(p, compiler->log, watch, &slot));
+    TRY(take_worker(p, compiler->log, watch, &seat));
 
-    process_call(slot->process, kind, request->bytes, request->size, p->deadline_ms, watch, &reply);
+    process_call(seat->process, kind, request->bytes, request->size, p->deadline_ms, watch, &reply);
     if (reply.end == PROCESS_ANSWERED && !answer_read(&reply, answer)) {
         reply.end = PROCESS_GARBAGE;
         snprintf(reply.why, sizeof reply.why, "sent a reply that cannot be read");
@@ -590,12 +590,12 @@ quern_status pool_request(struct compiler *compiler, enum frame_kind kind,
         pthread_mutex_lock(&p->lock);
         p->deaths_in_a_row = 0;
         pthread_mutex_unlock(&p->lock);
-        give_slot(p, slot);
+        give_seat(p, seat);
         return QUERN_OK;
     }
     const bool unwanted = reply.end == PROCESS_UNWANTED;
-    drop_process(p, slot, unwanted ? &p->stats.dropped : &p->stats.died);
-    give_slot(p, slot);
+    drop_process(p, seat, unwanted ? &p->stats.dropped : &p->stats.died);
+    give_seat(p, seat);
     FAIL_IF(unwanted, QUERN_E_NOT_READY, "%s was broken off, as nobody waits for it any more",
             what);
     const quern_status status = request_failed(compiler, &hash, what, &reply);

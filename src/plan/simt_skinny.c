@@ -25,7 +25,7 @@
 #define STAGE_BYTES 32768 /* of LDS for a part of A, where not all of it fits a compute unit */
 
 #define WALK_VGPRS 12 /* that cost_model.c keeps in reserve */
-#define WALK_LOADS 4  /* slots a SIMD has asked for, at least: some arrive and some are used */
+#define WALK_LOADS 4  /* steps a SIMD has asked for, at least: some arrive and some are used */
 #define WALK_SLOTS 20 /* instructions of a wave that goes on to the next group of rows */
 
 #define BUSY_PERCENT_FULL 95
@@ -135,20 +135,20 @@ static int fp8_slots(const struct plan *p, int count)
     return converted + examined;
 }
 
-/* Weights of a slot: of a row, side by side in the lanes of a wave. */
-static int64_t slot_of(const struct plan *p)
+/* Weights of a step: of a row, side by side in the lanes of a wave. */
+static int64_t step_of(const struct plan *p)
 {
     return (int64_t)p->wave_size / p->skinny.row_lanes * p->skinny.vector;
 }
 
-static int64_t slots_of(const struct plan *p)
+static int64_t steps_of(const struct plan *p)
 {
-    return model_ceil_div(p->problem.k, slot_of(p));
+    return model_ceil_div(p->problem.k, step_of(p));
 }
 
 static int64_t trips_of(const struct plan *p)
 {
-    return model_ceil_div(slots_of(p), p->skinny.split_k);
+    return model_ceil_div(steps_of(p), p->skinny.split_k);
 }
 
 /* Whether all of a matrix instruction's result is used, not its diagonal alone. */
@@ -179,7 +179,7 @@ static int64_t stages_of(const struct plan *p)
 static int64_t stage_row_bytes(const struct plan *p)
 {
     const int64_t k = p->skinny.stage < trips_of(p)
-                          ? p->skinny.stage * p->skinny.split_k * slot_of(p)
+                          ? p->skinny.stage * p->skinny.split_k * step_of(p)
                           : p->problem.k;
 
     return k * dtype_bytes(p->problem.a);
@@ -201,14 +201,14 @@ static int64_t stage_slots(const struct plan *p)
     return stages_of(p) * (6 * loads + 24);
 }
 
-/* Registers that a slot of one row of W, or of A, is loaded to. */
+/* Registers that a step of one row of W, or of A, is loaded to. */
 static int registers_of(const struct plan *p, int bytes)
 {
     return p->skinny.vector == 1 ? 1 : p->skinny.vector * bytes / 4;
 }
 
-/* Of a slot: products of all rows of W with all of A, what widens their operands, and the loads. */
-static int slot_slots(const struct plan *p)
+/* Of a step: products of all rows of W with all of A, what widens their operands, and the loads. */
+static int slots_of_step(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
     const int r = p->skinny.rows, columns = columns_of(p), wb = weight_bytes(q);
@@ -237,7 +237,7 @@ static int slot_slots(const struct plan *p)
     return slots;
 }
 
-/* Beside its slots, a round of the ring has its addresses and the loop. */
+/* Beside its steps, a round of the ring has its addresses and the loop. */
 static int round_slots(const struct plan *p)
 {
     const bool two_types = weight_bytes(&p->problem) != (int)dtype_bytes(p->problem.a);
@@ -245,13 +245,13 @@ static int round_slots(const struct plan *p)
     return 5 + two_types + (p->skinny.row_lanes > 1 ? 4 * columns_of(p) : 0) + (p->phase ? 3 : 0);
 }
 
-/* Instructions of a wave before its slots: addresses. */
+/* Instructions of a wave before its steps: addresses. */
 static uint32_t setup_slots(const struct plan *p)
 {
     return (uint32_t)(30 + 10 * columns_of(p));
 }
 
-/* In each group of rows, after its slots: reduction, store; and addresses of the next group. */
+/* In each group of rows, after its steps: reduction, store; and addresses of the next group. */
 static uint32_t group_slots(const struct plan *p)
 {
     const int r = p->skinny.rows, columns = columns_of(p), results = results_of(p);
@@ -260,7 +260,7 @@ static uint32_t group_slots(const struct plan *p)
     slots += is_matrices(p) ? (p->skinny.row_lanes == 4 ? 24 : 12) * results
                             : (p->wave_size == 64 ? 4 : 2) * r * columns + 20;
     slots += p->skinny.split_k > 1 ? 12 + 3 * results : 0;
-    slots += p->problem.k % slot_of(p) ? (r + columns) * registers_of(p, 2) : 0;
+    slots += p->problem.k % step_of(p) ? (r + columns) * registers_of(p, 2) : 0;
     return (uint32_t)slots;
 }
 
@@ -295,10 +295,10 @@ static int64_t flight_asked(const struct plan *p)
     return (int64_t)(asked < half ? asked : half);
 }
 
-/* Whether all slots of all waves lie within K, and all rounds of the ring are whole. */
+/* Whether all steps of all waves lie within K, and all rounds of the ring are whole. */
 static bool whole(const struct plan *p)
 {
-    return p->problem.k % slot_of(p) == 0 && slots_of(p) % p->skinny.split_k == 0 &&
+    return p->problem.k % step_of(p) == 0 && steps_of(p) % p->skinny.split_k == 0 &&
            trips_of(p) % p->skinny.ring == 0;
 }
 
@@ -334,16 +334,16 @@ static void count(struct plan *p, struct model_counts *counts)
                    ? model_phase(p, row_bytes,
                                  stages > 1 ? p->skinny.stage / p->skinny.ring : rounds, false)
                    : PHASE_NONE;
-    const uint32_t slot = (uint32_t)slot_slots(p), round = (uint32_t)round_slots(p);
+    const uint32_t step = (uint32_t)slots_of_step(p), round = (uint32_t)round_slots(p);
     *counts =
         (struct model_counts){.wave_rows = rows_of_wave(p),
                               .split_k = p->skinny.split_k,
                               .vgprs = vgprs(p),
-                              .step_slots = (uint32_t)p->skinny.ring * slot + round,
+                              .step_slots = (uint32_t)p->skinny.ring * step + round,
                               .setup_slots = setup_slots(p),
                               .last_slots = group_slots(p),
                               .trips = rounds,
-                              .row_slots = p->skinny.split_k * (trips * slot + rounds * round),
+                              .row_slots = p->skinny.split_k * (trips * step + rounds * round),
                               .memory_cycles = memory,
                               .flight_bytes = (int64_t)p->skinny.rows * p->wave_size *
                                               p->skinny.vector * weight_bytes(q) * p->skinny.ring,
@@ -416,11 +416,11 @@ static int vector_of(const struct quern_problem *q)
 }
 
 /* Whether rows fall on the same few memory channels, which was reported for RDNA, and readers can
- * start apart along K if all of their slots are whole. A few rows are read in no time. */
+ * start apart along K if all of their steps are whole. A few rows are read in no time. */
 static bool camps(const struct plan *p)
 {
     return p->target->camps && p->problem.n > 2 * (int64_t)p->target->cus &&
-           p->problem.k % slot_of(p) == 0 && p->problem.k * weight_bytes(&p->problem) % 512 == 0;
+           p->problem.k % step_of(p) == 0 && p->problem.k * weight_bytes(&p->problem) % 512 == 0;
 }
 
 /* Estimates a plan whose fields are all set, and puts it in. */
@@ -505,7 +505,7 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
 {
     static const int splits[] = {1, 2, 4, 8, 16};
 
-    for (size_t s = 0; s < sizeof splits / sizeof *splits && splits[s] <= slots_of(p); s++) {
+    for (size_t s = 0; s < sizeof splits / sizeof *splits && splits[s] <= steps_of(p); s++) {
         struct ways ways = {.count = 0};
 
         p->skinny.split_k = splits[s];

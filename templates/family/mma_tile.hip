@@ -58,28 +58,28 @@ constexpr u32 RUN = TILE_VALUES > 8 ? 4 : TILE_VALUES; // of such columns
 // banks of registers. Sums take the first registers from 1 on, in bank 1; so W's part gets some
 // behind them, in bank 3, wherever A's lies.
 #define SETTLE(first, last) asm("" : "+{v[" #first ":" #last "]}"(w))
-template <u32 SUMS, u32 SLOT, class OPERAND> DEVICE void settle(OPERAND &w)
+template <u32 SUMS, u32 PLACE, class OPERAND> DEVICE void settle(OPERAND &w)
 {
-    if constexpr (SUMS == 128 && SLOT == 0)
+    if constexpr (SUMS == 128 && PLACE == 0)
         SETTLE(131, 138);
-    else if constexpr (SUMS == 128 && SLOT == 1)
+    else if constexpr (SUMS == 128 && PLACE == 1)
         SETTLE(139, 146);
-    else if constexpr (SUMS == 128 && SLOT == 2)
+    else if constexpr (SUMS == 128 && PLACE == 2)
         SETTLE(147, 154);
-    else if constexpr (SUMS == 128 && SLOT == 3)
+    else if constexpr (SUMS == 128 && PLACE == 3)
         SETTLE(155, 162);
-    else if constexpr (SUMS == 64 && SLOT == 0)
+    else if constexpr (SUMS == 64 && PLACE == 0)
         SETTLE(67, 74);
-    else if constexpr (SUMS == 64 && SLOT == 1)
+    else if constexpr (SUMS == 64 && PLACE == 1)
         SETTLE(75, 82);
-    else if constexpr (SUMS == 64 && SLOT == 2)
+    else if constexpr (SUMS == 64 && PLACE == 2)
         SETTLE(83, 90);
-    else if constexpr (SUMS == 64 && SLOT == 3)
+    else if constexpr (SUMS == 64 && PLACE == 3)
         SETTLE(91, 98);
 }
-template <u32 SUMS, class OPERAND> DEVICE void settle(OPERAND &w, u32 slot)
+template <u32 SUMS, class OPERAND> DEVICE void settle(OPERAND &w, u32 place)
 {
-    switch (slot) {
+    switch (place) {
     case 0: settle<SUMS, 0>(w); break;
     case 1: settle<SUMS, 1>(w); break;
     case 2: settle<SUMS, 2>(w); break;

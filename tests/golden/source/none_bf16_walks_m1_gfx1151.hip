@@ -425,15 +425,15 @@ DEVICE void dual_dot2(float &sum, u32 a, u32 b, float &other, u32 f, u32 g)
 // table: in the type of A, or in fp8 with one scale for all of them.
 //
 // A load takes VECTOR consecutive weights of a row for each lane, and neighbouring lanes take
-// neighbouring ones: LANES_K of them cover a slot. Each load fetches whole lines of memory. A wave
+// neighbouring ones: LANES_K of them cover a step. Each load fetches whole lines of memory. A wave
 // works on ROWS rows of W, or, where a matrix instruction multiplies ROW_LANES rows of W with as
 // many of A, on ROWS groups of ROW_LANES neighbouring rows, one row for each of ROW_LANES lanes.
-// The slots of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed
-// order. A wave has asked for RING slots, of W and of A, at any time: what is used last is asked
+// The steps of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed
+// order. A wave has asked for RING steps, of W and of A, at any time: what is used last is asked
 // for last, so that waiting for one leaves the others on their way.
 //
 // A may be STAGED: the workgroup copies it to LDS, where its waves find it; all of K at once, or
-// STAGE slots of each wave at a time. And workgroups may be as many as the device holds at once:
+// STAGE steps of each wave at a time. And workgroups may be as many as the device holds at once:
 // then each WALKS over groups of rows, and asks for the next one's weights before it has done with
 // one.
 
@@ -447,13 +447,13 @@ constexpr element HALF = A_TYPE == BF16 ? BF16 : F16; // what has fewer bits may
 constexpr u32 W_SIZE = w_number::SIZE, A_SIZE = a_number::SIZE;
 constexpr bool SINGLE = VECTOR == 1;      // rows are not aligned: one weight at a time
 constexpr u32 LANES_K = WAVE / ROW_LANES; // lanes side by side along K
-constexpr u32 SLOT = LANES_K * VECTOR;    // weights of a row
-constexpr u32 SLOTS = (K + SLOT - 1) / SLOT;
-constexpr u32 TRIPS = (SLOTS + SPLIT_K - 1) / SPLIT_K; // slots of a wave
-constexpr bool WHOLE = K % SLOT == 0 && SLOTS % SPLIT_K == 0;
-constexpr u32 DEPTH = minimum(RING, TRIPS);            // slots held at once
+constexpr u32 STEP = LANES_K * VECTOR;    // weights of a row
+constexpr u32 STEPS = (K + STEP - 1) / STEP;
+constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of a wave
+constexpr bool WHOLE = K % STEP == 0 && STEPS % SPLIT_K == 0;
+constexpr u32 DEPTH = minimum(RING, TRIPS);            // steps held at once
 constexpr u32 PASSES = (TRIPS + DEPTH - 1) / DEPTH;
-// Times that all of the ring is used and asked for again, without a slot that is cut short.
+// Times that all of the ring is used and asked for again, without a step that is cut short.
 constexpr u32 WHOLE_TRIPS = WHOLE ? TRIPS : TRIPS - 1;
 constexpr u32 ROUNDS = WHOLE_TRIPS / DEPTH ? WHOLE_TRIPS / DEPTH - 1 : 0;
 constexpr bool STAGED = STAGE > 0;
@@ -497,12 +497,12 @@ constexpr u32 UNITS = OF_BYTES             ? VECTOR / 8
 
 // Of A as it is staged: a stage's columns; rows apart so that lanes of different rows, of which
 // eight at a time are served, find different banks.
-constexpr u32 STAGE_K = RESIDENT ? K : STAGE_PASSES * DEPTH * SPLIT_K * SLOT;
+constexpr u32 STAGE_K = RESIDENT ? K : STAGE_PASSES * DEPTH * SPLIT_K * STEP;
 constexpr u32 STAGE_BYTES = STAGE_K * A_SIZE;
 constexpr u32 STAGE_PITCH =
     (STAGE_BYTES + 15) / 16 * 16 + (ROW_LANES == 1 ? 0 : 32);
 
-struct slot {
+struct step {
     u32 w[ROWS][W_WORDS], a[COLUMNS][A_WORDS];
     u32 skip; // weights at its start that another lane has, or none
 };
@@ -753,15 +753,15 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         return place{k, w, alike ? w : opaque((RESIDENT ? k : of_stage) * A_SIZE)};
     };
     auto place_of = [&](u32 round) {
-        constexpr u32 WIDE = DEPTH * SPLIT_K * SLOT; // weights of a row in a round
+        constexpr u32 WIDE = DEPTH * SPLIT_K * STEP; // weights of a row in a round
         const u32 stage_first = RESIDENT ? 0 : round / STAGE_PASSES * STAGE_PASSES;
         const u32 counted = round - stage_first + phase;
         const u32 pass = PHASES && counted >= STAGE_PASSES ? counted - STAGE_PASSES : counted;
-        const u32 of_stage = pass * WIDE + wave % SPLIT_K * SLOT + lane_k * VECTOR;
+        const u32 of_stage = pass * WIDE + wave % SPLIT_K * STEP + lane_k * VECTOR;
         return place_at(stage_first * WIDE + of_stage, of_stage);
     };
-    slot ring[DEPTH];
-    auto request_at = [&](slot &s, const place &at, u32 further) {
+    step ring[DEPTH];
+    auto request_at = [&](step &s, const place &at, u32 further) {
         UNROLL for (u32 r = 0; r < ROWS; r++)
             load<W_SIZE, W_WORDS, WEIGHTS_ONCE>(s.w[r], b_row[r] + at.w + further * W_SIZE);
         UNROLL for (u32 i = 0; i < COLUMNS && !STAGED; i++)
@@ -769,7 +769,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         schedule_boundary();
     };
     auto request = [&](const place &start, u32 j, bool last) {
-        const u32 further = j * SPLIT_K * SLOT;
+        const u32 further = j * SPLIT_K * STEP;
         if (!WHOLE && last) { // lanes past the end load the end of the row
             const u32 k = start.k + further, from = minimum(k, K - VECTOR);
             ring[j].skip = k - from;
@@ -790,9 +790,9 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
 
     lane_sum sum[SUMS];
     u32 w_nan[ROWS], a_nan[COLUMNS];
-    auto use = [&](slot &s, const place &start, u32 j, bool last) {
+    auto use = [&](step &s, const place &start, u32 j, bool last) {
         if constexpr (STAGED) {
-            const u32 further = j * SPLIT_K * SLOT;
+            const u32 further = j * SPLIT_K * STEP;
             UNROLL for (u32 i = 0; i < COLUMNS; i++) {
                 const u8 *const from = own_staged + i * ROW_LANES * STAGE_PITCH;
                 if (!WHOLE && last)
