@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Writing the source of a kernel: constants from the fields of its family, then its templates. */
 #include "gen/gen.h"
-#include "gen/capabilities.h"
 #include "gen/dialects.h"
 #include "plan/family.h"
 
@@ -129,6 +128,23 @@ static void add_field(void *user, const struct plan *p, const struct plan_field 
     }
 }
 
+/*
+ * The head of a source says what its processor can do, so that no template asks the compiler for
+ * the processor's name, and a new row of src/target/rows.c is all that a processor with known
+ * instructions needs. Only what the templates of the dialect ask for is said.
+ */
+static void add_capabilities(struct str *s, const struct target *target)
+{
+    const unsigned asked = dialects[target->vendor]->asked;
+
+#define CAPABILITY(NAME, word, meaning)                                                            \
+    if (asked & CAP_##NAME)                                                                        \
+        add_word(s, "HAS_" #NAME, target->capabilities &CAP_##NAME ? "true" : "false", meaning);
+    TARGET_CAPABILITIES(CAPABILITY)
+#undef CAPABILITY
+    str_add(s, "\n");
+}
+
 quern_status gen_outline(const struct plan *plan, struct str *outline)
 {
     char problem[QUERN_TEXT_MAX];
@@ -141,7 +157,7 @@ quern_status gen_outline(const struct plan *plan, struct str *outline)
     else if (plan_units(plan) != PLAN_UNITS_NONE)
         str_addf(outline, ", M = %d to %d", plan->m_lo, plan->m_hi);
     str_addf(outline, "\n// %s\n\n", problem);
-    gen_capabilities(plan->target, outline);
+    add_capabilities(outline, plan->target);
     field_each(plan, add_field, outline);
     for (const struct plan_template *t = plan->family->templates; t->name || t->choose; t++)
         if (!t->when || t->when(plan))

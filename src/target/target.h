@@ -16,7 +16,7 @@
 /*
  * What instructions a target has (reference: LLVM's AMDGPU feature lists, by compiling each), and
  * what is peculiar to them: name, word in lists of features, and what it means. Templates know a
- * capability as HAS_ and its name, where gen/capabilities.c lists it.
+ * capability as HAS_ and its name, which gen/gen.c puts at the head of a source.
  */
 #define TARGET_CAPABILITIES(X)                                                                     \
     X(DOT2_F32_F16, dot2_f32_f16, "v_dot2_f32_f16")                                                \
@@ -38,7 +38,7 @@
     X(CVT_SCALEF32, cvt_scalef32, "conversions of small floats with a scale")                      \
     X(CVT_PK_BF16, cvt_pk_bf16, "v_cvt_pk_bf16_f32")                                               \
     X(SDWA, sdwa, "operands that are a byte or a half of a register")                              \
-    X(VOP3_LITERAL, vop3_literal, "any vector instruction takes literals, two scalar registers")   \
+    X(VOP3_LITERAL, vop3_literal, "vector instructions take literals, two scalar registers")       \
     X(ROW_XMASK, row_xmask, "DPP row_xmask, and v_permlanex16")                                    \
     X(ROW_BCAST, row_bcast, "DPP row_bcast15 and row_bcast31")                                     \
     X(DPP_INTERLOCK, dpp_interlock, "DPP reads what the instruction before it wrote")              \

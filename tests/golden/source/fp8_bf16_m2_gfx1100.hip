@@ -2,17 +2,17 @@
 // quern 0.1.0 for gfx1100, M = 2 to 2
 // op=gemm wq=fp8 scale=tensor a=bf16 c=bf16 n=1024 k=4096 bias=0 layout=dense round=rne
 
-#define HAS_MFMA            false // matrix instructions with a pipe of their own
-#define HAS_MFMA_WIDE_K     false // those of twice as many k
-#define HAS_FP8_CVT         false // v_cvt_pk_f32_fp8 and its like
-#define HAS_FP8_FNUZ        false // 8-bit floats are FNUZ, not OCP
-#define HAS_CVT_SCALEF32    false // conversions of small floats with a scale
-#define HAS_CVT_PK_BF16     false // v_cvt_pk_bf16_f32
-#define HAS_SDWA            false // operands that are a byte or a half of a register
-#define HAS_VOP3_LITERAL    true  // any vector instruction takes literals, two scalar registers
-#define HAS_ROW_XMASK       true  // DPP row_xmask, and v_permlanex16
-#define HAS_DPP_INTERLOCK   true  // DPP reads what the instruction before it wrote
-#define HAS_SPLIT_BARRIER   false // barriers of a signal and a wait, a counter for LDS alone
+#define HAS_MFMA false                  // matrix instructions with a pipe of their own
+#define HAS_MFMA_WIDE_K false           // those of twice as many k
+#define HAS_FP8_CVT false               // v_cvt_pk_f32_fp8 and its like
+#define HAS_FP8_FNUZ false              // 8-bit floats are FNUZ, not OCP
+#define HAS_CVT_SCALEF32 false          // conversions of small floats with a scale
+#define HAS_CVT_PK_BF16 false           // v_cvt_pk_bf16_f32
+#define HAS_SDWA false                  // operands that are a byte or a half of a register
+#define HAS_VOP3_LITERAL true           // vector instructions take literals, two scalar registers
+#define HAS_ROW_XMASK true              // DPP row_xmask, and v_permlanex16
+#define HAS_DPP_INTERLOCK true          // DPP reads what the instruction before it wrote
+#define HAS_SPLIT_BARRIER false         // barriers of a signal and a wait, a counter for LDS alone
 
 #define SYMBOL quern_fp8_bf16_n1024_k4096_m2 // name of the kernel
 constexpr unsigned N = 1024;            // rows of W

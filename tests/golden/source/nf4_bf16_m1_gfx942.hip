@@ -2,17 +2,17 @@
 // quern 0.1.0 for gfx942, M = 1 to 1
 // op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n=4096 k=4096 bias=0 layout=bnb round=rne
 
-#define HAS_MFMA            true  // matrix instructions with a pipe of their own
-#define HAS_MFMA_WIDE_K     false // those of twice as many k
-#define HAS_FP8_CVT         true  // v_cvt_pk_f32_fp8 and its like
-#define HAS_FP8_FNUZ        true  // 8-bit floats are FNUZ, not OCP
-#define HAS_CVT_SCALEF32    false // conversions of small floats with a scale
-#define HAS_CVT_PK_BF16     false // v_cvt_pk_bf16_f32
-#define HAS_SDWA            true  // operands that are a byte or a half of a register
-#define HAS_VOP3_LITERAL    false // any vector instruction takes literals, two scalar registers
-#define HAS_ROW_XMASK       false // DPP row_xmask, and v_permlanex16
-#define HAS_DPP_INTERLOCK   false // DPP reads what the instruction before it wrote
-#define HAS_SPLIT_BARRIER   false // barriers of a signal and a wait, a counter for LDS alone
+#define HAS_MFMA true                   // matrix instructions with a pipe of their own
+#define HAS_MFMA_WIDE_K false           // those of twice as many k
+#define HAS_FP8_CVT true                // v_cvt_pk_f32_fp8 and its like
+#define HAS_FP8_FNUZ true               // 8-bit floats are FNUZ, not OCP
+#define HAS_CVT_SCALEF32 false          // conversions of small floats with a scale
+#define HAS_CVT_PK_BF16 false           // v_cvt_pk_bf16_f32
+#define HAS_SDWA true                   // operands that are a byte or a half of a register
+#define HAS_VOP3_LITERAL false          // vector instructions take literals, two scalar registers
+#define HAS_ROW_XMASK false             // DPP row_xmask, and v_permlanex16
+#define HAS_DPP_INTERLOCK false         // DPP reads what the instruction before it wrote
+#define HAS_SPLIT_BARRIER false         // barriers of a signal and a wait, a counter for LDS alone
 
 #define SYMBOL quern_nf4_bf16_n4096_k4096_g64_m1 // name of the kernel
 constexpr unsigned N = 4096;            // rows of W
