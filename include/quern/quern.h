@@ -360,7 +360,7 @@ QUERN_API void quern_close(quern_ctx *ctx);
 #define QUERN_STATS(X)                                                                             \
     X(0, HIT_MEMORY, hit_memory, "look-ups answered by a kernel that the process had already")     \
     X(2, HIT_DISK, hit_disk, "look-ups answered by an entry file, read and verified")              \
-    X(4, MISS_ABSENT, miss_absent, "look-ups for which there was no file (or the cache is off)")   \
+    X(4, MISS_ABSENT, miss_absent, "kernels that no bundle and no cache had, under any key")       \
     X(5, MISS_DAMAGED, miss_damaged,                                                               \
       "look-ups that found a file of wrong size, digest or layout, or with an unsound "            \
       "code object")                                                                               \
@@ -381,7 +381,9 @@ QUERN_API void quern_close(quern_ctx *ctx);
     X(15, COMPILE_FAILED, compile_failed, "compiles that failed")                                  \
     X(19, WORKER_DIED, worker_died, "compiles that ended with their worker's death or a deadline") \
     X(1, HIT_BUNDLE, hit_bundle, "look-ups answered by a bundle; the cache is then not asked")     \
-    X(3, HIT_SOURCE, hit_source, "kernels served that another toolchain made of the same source")  \
+    X(3, HIT_SOURCE, hit_source,                                                                   \
+      "of those answered by a bundle or a file: kernels that another toolchain made of the "       \
+      "same source")                                                                               \
     X(13, BUNDLE_DAMAGED, bundle_damaged, "entries of bundles that could not be used")             \
     X(16, COMPILE_NS, compile_ns,                                                                  \
       "nanoseconds of the compiles that did not fail, as the workers measured them")               \
@@ -401,6 +403,12 @@ enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };
 /* Fills values[0…count-1], each counter at its number. Counters that the library does not know
  * become 0. Does not block. */
 QUERN_API quern_status quern_stats(quern_ctx *ctx, uint64_t *values, size_t count);
+/*
+ * 1 if all kernels that were looked for since the context was opened came from memory, a bundle or
+ * the cache; 0 if one was compiled, could not be, or was not allowed to be (compile_ok +
+ * compile_failed + compile_refused is not 0), or if ctx is null. Does not block. Thread-safe.
+ */
+QUERN_API int quern_all_served(quern_ctx *ctx);
 /* The name of a counter, such as "hit_memory"; null for a number that the library does not know. */
 QUERN_API const char *quern_stat_name(enum quern_stat stat);
 /* What it counts, in words; null likewise. */

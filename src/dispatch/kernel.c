@@ -285,23 +285,17 @@ static bool made_meanwhile(quern_ctx *ctx, struct kernel *k, struct kernel_searc
         const struct tier *const t = &ctx->tiers[i];
         struct tier_get *const get = &search->gets[i][0];
         locks[i] = t->lock && !made ? t->lock(t->self, &k->entry_key, SINGLE_FLIGHT_MS) : -1;
-        get->again = true;
         made = made || (locks[i] >= 0 && ask(ctx, k, search, i, get));
     }
     return made || ask_pending(ctx, k, search, 0);
 }
 
-/* What the compiler makes, unless a tier that was not sure has it earlier: the compile is then not
- * begun, or broken off. One that is forbidden, or fails, waits for every answer. */
-static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
-                                  enum quern_jit jit)
+/* What the compiler makes, as the only process that makes it. */
+static quern_status compile_once(quern_ctx *ctx, struct kernel *k, struct kernel_search *search)
 {
     int locks[TIERS_MAX];
     quern_status status = QUERN_OK;
 
-    if (ask_pending(ctx, k, search, can_compile(ctx, jit) ? 0 : PENDING_MS))
-        return QUERN_OK;
-    TRY(may_compile(ctx, k, jit));
     if (!made_meanwhile(ctx, k, search, locks)) {
         event_compile(ctx, k, search->begun_ns);
         status = compile(ctx, k, search);
@@ -311,6 +305,22 @@ static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, struct kerne
     for (size_t i = ctx->tier_count; i--;)
         if (locks[i] >= 0)
             ctx->tiers[i].unlock(ctx->tiers[i].self, locks[i]);
+    return status;
+}
+
+/* What the compiler makes, unless a tier that was not sure has it earlier: the compile is then not
+ * begun, or broken off. One that is forbidden, or fails, waits for every answer. A kernel counts as
+ * absent only here, where no tier had it under any key. */
+static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
+                                  enum quern_jit jit)
+{
+    if (ask_pending(ctx, k, search, can_compile(ctx, jit) ? 0 : PENDING_MS))
+        return QUERN_OK;
+    quern_status status = may_compile(ctx, k, jit);
+    if (status == QUERN_OK)
+        status = compile_once(ctx, k, search);
+    counter_add(&ctx->counters, QUERN_STAT_MISS_ABSENT,
+                !k->cached && (!k->reason || k->reason == QUERN_REASON_ABSENT));
     return status;
 }
 

@@ -124,3 +124,9 @@ quern_status quern_stats(quern_ctx *ctx, uint64_t *values, size_t count)
         values[i] = i < QUERN_STAT_COUNT ? value_of(ctx, (enum quern_stat)i) : 0;
     return QUERN_OK;
 }
+
+int quern_all_served(quern_ctx *ctx)
+{
+    return ctx && !value_of(ctx, QUERN_STAT_COMPILE_OK) &&
+           !value_of(ctx, QUERN_STAT_COMPILE_FAILED) && !value_of(ctx, QUERN_STAT_COMPILE_REFUSED);
+}

@@ -60,7 +60,6 @@ const struct counters *store_counters(const struct store *s)
 struct want {
     const struct store_want *want;
     bool by_source;
-    bool again; /* that it is not there was counted before */
 };
 
 /* Whether a file's mode lets this user read it. */
@@ -237,7 +236,7 @@ static bool get(struct store *s, const struct want *w, struct store_entry *entry
         if (outcome == QUERN_STAT_MISS_IO && error == ESTALE)
             outcome = look_up(s, w, entry, &error);
     }
-    if (outcome != QUERN_STAT_MISS_ABSENT || !w->again)
+    if (outcome != QUERN_STAT_MISS_ABSENT)
         counter_add(s->counters, outcome, 1);
     if (outcome == QUERN_STAT_MISS_IO)
         store_complain(s, DOING_GET, error, NULL);
@@ -257,11 +256,6 @@ bool store_get(struct store *s, const struct hash128 *key, const char *key_text,
 bool store_get_wanted(struct store *s, const struct store_want *want, struct store_entry *entry)
 {
     return get(s, &(struct want){want, .by_source = false}, entry);
-}
-
-bool store_get_again(struct store *s, const struct store_want *want, struct store_entry *entry)
-{
-    return get(s, &(struct want){want, .again = true}, entry);
 }
 
 bool store_get_by_source(struct store *s, const struct store_want *want, struct store_entry *entry)

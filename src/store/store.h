@@ -63,18 +63,17 @@ struct store_want {
     const struct target *target;
 };
 /* Returns whether there is such an entry: whole, of this key text, for `target`. Anything else is a
- * counted miss; an entry proven useless is moved to quarantine. Blocks on the disk. Thread-safe. */
+ * miss, of which entry->miss is the reason; a hit is counted, and so is a file that is there and
+ * cannot serve. An entry proven useless is moved to quarantine. Blocks on the disk. Thread-safe. */
 bool store_get_wanted(struct store *store, const struct store_want *want,
                       struct store_entry *entry);
-/* The same, of what was not there before: that it still is not counts no second time. */
-bool store_get_again(struct store *store, const struct store_want *want, struct store_entry *entry);
 /* store_get_wanted of what has no source key. */
 bool store_get(struct store *store, const struct hash128 *key, const char *key_text,
                size_t key_text_bytes, const struct target *target, struct store_entry *entry);
 void store_entry_free(struct store_entry *entry);
 
 /* As store_get, by the source key: an entry that any toolchain made of the same source. Which one,
- * when there are several, is not said. A counted look-up of its own. */
+ * when there are several, is not said. */
 bool store_get_by_source(struct store *store, const struct store_want *want,
                          struct store_entry *entry);
 

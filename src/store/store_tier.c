@@ -5,7 +5,6 @@
 static enum tier_answer get(void *store, struct tier_get *g, struct store_entry *entry)
 {
     const bool hit = g->by_source ? store_get_by_source(store, g->want, entry)
-                     : g->again   ? store_get_again(store, g->want, entry)
                                   : store_get_wanted(store, g->want, entry);
 
     return hit ? TIER_HIT : TIER_MISS;

@@ -18,7 +18,6 @@ enum tier_answer { TIER_MISS, TIER_HIT, TIER_PENDING };
 struct tier_get {
     const struct store_want *want; /* during this call only */
     bool by_source; /* what any toolchain made of the same source serves: see store_get_by_source */
-    bool again;     /* it was a miss before; that it still is counts no second time */
     int wait_ms;    /* how long an answer may be waited for that is pending without it */
     void *pending;  /* the tier's own, not null exactly while its answer is pending */
 };

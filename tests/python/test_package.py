@@ -312,6 +312,7 @@ def test_events_counters_and_the_seal(quern, tmp_path):
         assert told[1].reason == "absent" and told[2].tier == "compiler"
         assert told[2].ns > 0 and told[2].status == "QUERN_OK" and told[2].target == "gfx1151"
         assert told[0].key == told[2].key and len(told[0].key) == 32
+        assert not ctx.all_served
         stats = ctx.stats()
         assert stats["compile_ok"] == stats["put_ok"] == 1
         assert 0 < stats["compile_ns"] < told[2].ns
@@ -323,6 +324,9 @@ def test_events_counters_and_the_seal(quern, tmp_path):
             assert ctx.stats()["compile_refused"] == 1
         finally:
             quern.seal("open")
+    with quern.Context(target="gfx1151", cache_dir=tmp_path / "cache") as ctx:
+        ctx.op(text, m_max=1)
+        assert ctx.all_served and ctx.stats()["hit_disk"] == 1
     with pytest.raises(ValueError, match="expected one of open, warn, fail"):
         quern.seal("shut")
 

@@ -168,6 +168,9 @@ static void another_toolchains_kernel_serves_if_allowed(void **state)
     assert_int_equal(get(ctx), QUERN_OK);
     const struct quern_stats s = stats_of(ctx);
     assert_true(s.hit_source == 1 && s.hit_bundle == 1 && s.compile_ok == 0);
+    assert_int_equal(s.miss_absent,
+                     0); /* what the source key serves was no miss by the exact one */
+    assert_true(quern_all_served(ctx));
     quern_close(ctx);
 }
 
@@ -186,8 +189,11 @@ static void the_cache_serves_by_source_without_a_compiler(void **state)
     assert_int_equal(quern_bundle_import(ctx, bundle, NULL, &result), QUERN_OK);
     assert_int_equal(result.imported, 1);
     quern_bundle_close(bundle);
+    assert_int_equal(stats_of(ctx).miss_absent, 1);
     assert_int_equal(get(ctx), QUERN_OK);
     assert_int_equal(stats_of(ctx).hit_source, 1);
+    assert_int_equal(stats_of(ctx).miss_absent, 1); /* still the one that was refused */
+    assert_false(quern_all_served(ctx));            /* because of that one */
     quern_close(ctx);
     ctx = open_with("by-source", QUERN_JIT_OFF, NULL, QUERN_TOOLCHAIN_EXACT);
     assert_int_equal(get(ctx), QUERN_E_WOULD_COMPILE);
@@ -223,6 +229,7 @@ struct slow {
     atomic_int pending;             /* so many answers are pending without waiting */
     bool waits;                     /* whoever waits gets an answer */
     bool late;                      /* it has nothing until somebody has its lock */
+    atomic_bool locked;             /* which somebody had */
     atomic_int gets, cancels, puts; /* an op's kernels are made on several threads */
 };
 
@@ -232,7 +239,7 @@ static enum tier_answer slow_get(void *self, struct tier_get *g, struct store_en
 
     assert_true(!g->pending || g->pending == s);
     s->gets++;
-    if (s->late && !g->again)
+    if (s->late && !s->locked)
         return TIER_MISS;
     if (s->pending && !(s->waits && g->wait_ms)) {
         s->pending--;
@@ -257,6 +264,7 @@ static void slow_put(void *self, const struct hash128 *key, const struct store_r
 static int slow_lock(void *self, const struct hash128 *key, int deadline_ms)
 {
     assert_true(self && key && deadline_ms > 0);
+    ((struct slow *)self)->locked = true;
     return 0;
 }
 

@@ -286,6 +286,12 @@ class Context:
         native.call("quern_stats", self.handle, values, len(names))
         return dict(zip(names, values))
 
+    @property
+    def all_served(self) -> bool:
+        """Whether all kernels since it was opened came from memory, a bundle or the cache: none
+        was compiled, could not be, or was not allowed to be."""
+        return bool(native.library.quern_all_served(self.handle))
+
     def close(self) -> None:
         """Frees its ops and buffers and closes it."""
         self._finalizer()
