@@ -31,7 +31,7 @@ enum plan_arg {
 /* Writes the arguments of a plan's kernel, and returns their number. */
 size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARG_COUNT]);
 
-/* As in plan.json. */
+/* The argument's name in plan.json. */
 const char *plan_arg_name(enum plan_arg arg);
 
 static inline bool plan_arg_is_operand(enum plan_arg arg)
@@ -39,13 +39,14 @@ static inline bool plan_arg_is_operand(enum plan_arg arg)
     return (int)arg < OPERAND_COUNT;
 }
 
-/* Size in bytes, and alignment. */
+/* The argument's size in bytes, which is its alignment, too. */
 static inline size_t plan_arg_bytes(enum plan_arg arg)
 {
     return arg == PLAN_ARG_M || arg == PLAN_ARG_FIRST || arg == PLAN_ARG_WORKGROUPS ? 4 : 8;
 }
 
-/* Bytes that rows of A must start at a multiple of: 4, or an element where packed rows do not. */
+/* Rows of A must start at multiples of so many bytes: 4, but the size of an element where K is such
+ * that packed rows do not start at multiples of 4. */
 unsigned plan_row_align(const struct quern_problem *problem);
 
 #endif

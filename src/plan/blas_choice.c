@@ -6,14 +6,15 @@
 
 #include <inttypes.h>
 
-/* Of the matrix units' peak that hipBLASLt is taken to reach with a full grid. An assumption: no
- * GPU was at hand to measure it. It is what published benchmarks of large products give, rounded
- * down. */
+/* hipBLASLt is taken to reach so many per cent of the matrix units' peak with a full grid. This is
+ * an assumption, as no GPU was at hand to measure it: what published benchmarks of large products
+ * give, rounded down. */
 #define BLAS_PERCENT 60
-/* The launch of a second kernel and what the first leaves idle at its end. */
+/* What two kernels cost beside their own times: the second's launch, and the compute units that
+ * idle while the first ends. */
 #define SWITCH_US 5.0
 
-/* Multiplications of a compute unit in a cycle; 0: no 16-bit matrix units. */
+/* Products of two 16-bit numbers that a compute unit makes in a cycle; 0: without matrix units. */
 static double rate(const struct target *t)
 {
     const bool mfma = t->capabilities & CAP_MFMA_BF16_1K;
@@ -43,7 +44,7 @@ static double blas_cycles(const struct plan_blas *b, const struct plan *p, int64
     return product + (b->dequant ? decode + SWITCH_US * 1e3 * t->clock_ghz : 0);
 }
 
-/* The problem of making W 16-bit; false if it is that already. */
+/* The problem of dequantising a layer's weights to A's type; false if they are not quantised. */
 static bool dequant_of(const struct quern_problem *q, struct quern_problem *dequant)
 {
     *dequant = (struct quern_problem){.size = sizeof *dequant,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a maker's matrix library is the better way: from some number of rows on, weights that are
- * made 16-bit once and multiplied by hipBLASLt take less time than kernels that decode them anew
- * for every slice of A. All functions are pure.
+ * Where the vendor's matrix library is faster: from some number of rows on, it takes less time to
+ * dequantise the weights to 16 bits once and multiply them by hipBLASLt than to decode them anew
+ * for every slice of A, as quern's kernels do. All functions are pure.
  */
 #ifndef QUERN_PLAN_BLAS_CHOICE_H
 #define QUERN_PLAN_BLAS_CHOICE_H
@@ -10,23 +10,25 @@
 #include "plan/plan.h"
 
 struct plan_blas {
-    int64_t from;           /* rows, a power of two, from which on; 0: never */
-    bool dequant;           /* the weights have to be made 16-bit first, by this: */
-    struct plan weights;    /* of op=dequant */
-    int64_t weight_bytes;   /* what it writes; 0 without */
+    int64_t from;           /* hipBLASLt serves so many rows and more, a power of two; 0: none */
+    bool dequant;           /* the weights are quantised: the kernel `weights` writes them first */
+    struct plan weights;    /* a plan of op=dequant; unused without `dequant` */
+    int64_t weight_bytes;   /* what that kernel writes; 0 without `dequant` */
     double own_us, blas_us; /* modelled, for `from` rows */
 };
 
-/* The fewest rows that hipBLASLt is considered for: one tile of its. */
+/* The fewest rows that hipBLASLt is considered for: those of one of its tiles. */
 #define PLAN_BLAS_LEAST 64
-/* The most rows that one product takes; more are several. */
+/* The most rows of one product; a launch of more rows makes several products. */
 #define PLAN_BLAS_ROWS 8192
 
-/* Decides from the modelled time of a set's largest kernel, for layers with 16-bit activations and
- * results, and without a bias: a product's descriptor would have to name it at each launch. */
+/* Compares the modelled times of a set's kernels with hipBLASLt's. It is considered for layers with
+ * 16-bit activations and results, and without a bias, whose address would have to be put into the
+ * product's descriptor at each launch. */
 struct plan_blas plan_blas_choose(const struct plan_set *set);
 
-/* Appends what a launch of m rows does with workspace, for people; nothing if m is too few. */
+/* Appends, for people, what a launch of m rows does if the host gives workspace; nothing if
+ * hipBLASLt is not used for so few. */
 void plan_blas_explain(const struct plan_blas *b, int64_t m, struct str *out);
 
 #endif

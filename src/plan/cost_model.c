@@ -8,13 +8,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define SPARE_VGPRS 12 /* that the count may be short of */
+#define SPARE_VGPRS 12 /* the compiler may use so many more than a family counts */
 
 /* Issue and latency that take less than this share of memory time hide behind it. */
 #define HIDDEN_PERCENT 60
 
-/* Row strides that are multiples of this camp on few channels (reported for gfx1151 and gfx1201).
- */
+/* Rows whose distance is a multiple of this fall on few memory channels: they camp. Reported for
+ * gfx1151 and gfx1201. */
 #define CAMP_BYTES 512
 /* A counts as cached when it takes no more than half of the first cache of RDNA 3. */
 #define A_CACHED_BYTES 16384
@@ -23,7 +23,7 @@
  * of CDNA, where with 256 compute units it would be one workgroup too many for a round. */
 #define RESONANT_GROUPS 256
 
-/* Alternatives that explain prints. */
+/* How many shapes that were not chosen `quern explain` prints. */
 #define REJECTED_SHOWN 4
 
 enum plan_products model_products(const struct quern_problem *q, const struct target *t)
@@ -50,7 +50,8 @@ int model_product_slots(const struct plan *p, int pairs)
                          : p->products == PRODUCTS_MATRIX ? pairs / 2
                                                           : pairs;
     const unsigned has = p->target->capabilities;
-    /* about a half of what can be dual-issued finds a partner in another register bank */
+    /* the compiler finds a partner, whose operands lie in other register banks, for about half of
+     * the instructions that can be dual-issued; a pair counts as one, so that saves a quarter */
     const bool found = has & CAP_VOPD && (p->products == PRODUCTS_PLAIN ||
                                           (p->problem.a == QUERN_F16 && has & CAP_VOPD_DOT2_F16));
 
@@ -64,16 +65,17 @@ bool model_dual_dot2(const struct plan *p)
 
 enum plan_phase model_phase(const struct plan *p, int64_t row_bytes, int64_t trips, bool ahead)
 {
-    /* waves that ask for all of a row at once gain nothing from another order where no camping is
-     * known */
+    /* where the part is not known to camp, other starts help only by spreading a wave's steps, and
+     * a wave that is `ahead` asks for all of them at once */
     if (row_bytes % CAMP_BYTES || trips < 2 || (ahead && !p->target->camps))
         return PHASE_NONE;
     return p->problem.k * p->m_tile * dtype_bytes(p->problem.a) <= A_CACHED_BYTES ? PHASE_OF_WAVES
                                                                                   : PHASE_OF_GROUPS;
 }
 
-/* Cycles that a SIMD is busy with instructions and matrix products of waves. Matrix units of gfx9
- * work beside the vector units, those of RDNA are part of them. */
+/* Cycles that a SIMD is busy with instructions that take `slots` to issue, and with `matrix` cycles
+ * of matrix products. The matrix units of gfx9 work beside the vector units, those of RDNA are part
+ * of them. */
 static int64_t busy_cycles(const struct target *t, int64_t slots, int64_t matrix)
 {
     const int64_t issue = slots * target_issue_cycles(t);
@@ -81,8 +83,8 @@ static int64_t busy_cycles(const struct target *t, int64_t slots, int64_t matrix
     return !target_matrix_pipe(t) ? issue + matrix : issue > matrix ? issue : matrix;
 }
 
-/* Cycles of a compute unit that runs `workgroups` of them side by side from start to end, each of
- * which has `walk` groups of rows. */
+/* Cycles in which a compute unit runs `workgroups` of a plan's workgroups side by side, from start
+ * to end; each has the estimate's `walk` groups of rows. */
 static int64_t round_cycles(const struct plan *p, const struct model_counts *c, int64_t workgroups)
 {
     const struct target *const t = p->target;
@@ -93,7 +95,7 @@ static int64_t round_cycles(const struct plan *p, const struct model_counts *c, 
         busy_cycles(t, workgroups * c->shared_slots, workgroups * c->shared_matrix) / simds;
     const int64_t step = busy_cycles(t, c->step_slots, c->step_matrix);
     const int64_t issue = waves * step;
-    const int64_t wait = latency + step / 2; /* asked for in mid-step */
+    const int64_t wait = latency + step / 2; /* loads are asked for halfway through a step */
     const bool flows = c->flight_asked && p->estimate.bytes_in_flight >= c->flight_asked;
     const int64_t further = c->trips * p->estimate.walk - 1; /* steps after the first */
     return latency + shared + waves * c->setup_slots * cycles + issue +
@@ -102,8 +104,8 @@ static int64_t round_cycles(const struct plan *p, const struct model_counts *c, 
            further * (issue > wait || c->ahead || flows ? issue : wait);
 }
 
-/* Cycles in which the fullest compute unit takes in what it asks for, as far as memory time does
- * not hide that. */
+/* Cycles in which the fullest compute unit, with so many groups of rows, takes in the bytes that it
+ * asks its cache for; 0 where memory time hides them. */
 static int64_t load_cycles(const struct plan *p, const struct model_counts *c, int64_t groups)
 {
     const int64_t cycles = groups * c->asked_bytes / TARGET_CACHE_BYTES_PER_CYCLE;
@@ -111,8 +113,8 @@ static int64_t load_cycles(const struct plan *p, const struct model_counts *c, i
     return cycles && cycles > p->estimate.memory_cycles / 100 * HIDDEN_PERCENT ? cycles : 0;
 }
 
-/* Whether a grid is as fine as is asked for, or as rows of W that stay together can be dealt out.
- */
+/* Whether a plan's grid keeps the compute units as busy as the planner asks; where rows of W stay
+ * together by `grain`, as busy as groups of so many rows can. */
 static bool fills(const struct plan *p, int grain)
 {
     return grain > 1 ? model_busy(p, MODEL_BUSY_PERCENT_TILES, grain)
@@ -125,7 +127,8 @@ int64_t model_memory_cycles(const struct plan *p, int64_t weight_bytes)
     const int64_t bytes =
         weight_bytes + p->m_tile * (q->k * dtype_bytes(q->a) + q->n * dtype_bytes(q->c));
 
-    /* integers up to the last division, which is the same on every machine */
+    /* all is integers but the last division, which gives the same number on every machine: the
+     * choice among shapes, and so the source, must not differ */
     return (int64_t)target_memory_cycles(p->target, (double)bytes);
 }
 
@@ -155,10 +158,12 @@ bool model_estimate(struct plan *p, const struct model_counts *c)
 
     p->skewed = t->camps && !p->resident && e->workgroups % RESONANT_GROUPS == 0 &&
                 e->workgroups > RESONANT_GROUPS;
-    /* slices beside each other find the weights in the caches */
+    /* with slices along x, those that share rows of W start next to each other, and find the
+     * weights in the caches */
     p->slices_first = e->workgroups + p->skewed <= PLAN_GRID_Y_MAX;
 
-    /* groups of rows that are walked over are dealt out as workgroups are */
+    /* groups of rows that resident workgroups walk over come to be dealt out as evenly as
+     * workgroups would be */
     const struct target_fill fill = target_fill(t, (uint64_t)groups);
     const int64_t fullest =
         held ? (int64_t)target_fill(t, (uint64_t)e->workgroups).fullest : (int64_t)fill.fullest;
@@ -201,8 +206,9 @@ bool model_hopeless(struct plan *p, const struct model_counts *c, const struct m
 /* ---- Choice ---------------------------------------------------------------------------------- */
 
 /*
- * What decides between two that fill the part alike: the time of the fullest compute unit, but what
- * of it hides behind memory time counts an eighth only, and so does the work of the average unit.
+ * What decides between two plans that fill the part alike: the time of the fullest compute unit, of
+ * which what hides behind memory time counts little (one, where the rest counts nine), and the
+ * average unit's work, for half (four).
  */
 static int64_t cost_of(const struct target *t, int64_t kernel, int64_t busy, int64_t memory)
 {
@@ -219,9 +225,10 @@ static int64_t cost(const struct plan *p)
 }
 
 /*
- * The bound is that of waves which are dealt out evenly and run all at once: what round_cycles says
- * of two rounds together is never more than of one after the other, and of fewer waves not more.
- * A plan that is open may have waves that wait for no step but the first, and start but once.
+ * Compares a lower bound of the plan's cost, which holds for any number of waves, with the cost of
+ * the worst plan in the ranking. For the bound all waves run at once and are dealt out evenly: by
+ * round_cycles several rounds take no less, nor does an uneven share. Waves of a plan that is
+ * `open` may wait for no step but the first, and may start only once.
  */
 bool model_beaten(const struct plan *p, const struct model_counts *c, const struct model_ranking *r)
 {
@@ -304,8 +311,8 @@ quern_status model_choose(const char *measured, struct plan *plan)
     return QUERN_OK;
 }
 
-/* Two shapes that differ in nothing but the number of waves, and of workgroups that follow from it,
- * are one to those who read about them. */
+/* Whether a plan and `other` have the same shape but for the number of waves and what follows from
+ * that. People who compare shapes are shown only one of such. */
 struct likeness {
     const struct plan *other;
     bool alike;

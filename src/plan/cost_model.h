@@ -11,48 +11,50 @@
 #include "plan/plan.h"
 #include "target/rates.h"
 
-/* What a family knows of a plan of its own. */
+/* What a family counts of one of its plans, for the model to make times of. */
 struct model_counts {
     int wave_rows; /* rows of W that a wave works on at a time */
-    int split_k;   /* waves that share those, each with a part of K */
+    int split_k;   /* waves that share those rows, each with a part of K */
     bool ahead;    /* a wave asks for the weights of all its steps at its start */
     uint32_t vgprs;
-    uint32_t step_slots, setup_slots; /* of a wave */
+    uint32_t step_slots, setup_slots; /* of a wave: in a step, and before its first */
     uint32_t step_matrix;             /* cycles of matrix instructions in a step of a wave */
-    uint32_t shared_slots;            /* of a workgroup, all waves together, once */
-    uint32_t shared_matrix;           /* cycles of matrix instructions among those */
+    uint32_t shared_slots;            /* what a workgroup makes once, by all its waves together */
+    uint32_t shared_matrix;           /* cycles of matrix instructions in that */
     uint32_t last_slots;              /* of a wave, after its steps */
     int64_t trips;                    /* steps of a wave */
-    int64_t row_steps;                /* of a row, by all waves that share it */
-    int64_t row_slots;                /* of all of those */
+    int64_t row_steps;                /* steps of a row, by all waves that share it */
+    int64_t row_slots;                /* slots of all those steps */
     int row_grain;                    /* rows of W that stay together; 0: one */
-    int64_t memory_cycles;            /* of model_memory_cycles */
-    int64_t flight_bytes;             /* of weights that a wave has asked for when it waits */
-    int64_t asked_bytes;  /* of a workgroup for one group of rows, whichever cache has them; 0: not
-                            counted */
-    int64_t waits;        /* of a workgroup in one group of rows: all its waves wait together */
-    int64_t flight_asked; /* bytes on their way to a compute unit with which no latency counts but
-                             a workgroup's first; 0: none are enough */
+    int64_t memory_cycles;            /* what model_memory_cycles says */
+    int64_t flight_bytes;             /* bytes of weights that a wave has asked for when it waits */
+    int64_t asked_bytes;  /* bytes that a workgroup asks for in one group of rows, whichever cache
+                             has them; 0: not counted */
+    int64_t waits;        /* how often all waves of a workgroup wait together for a load, in one
+                             group of rows */
+    int64_t flight_asked; /* with so many bytes on their way to a compute unit, loads flow and only
+                             a workgroup's first latency counts; 0: never */
     int64_t fills_below;  /* kernel cycles above which the plan never fills the part; 0: it may */
-    bool open;            /* to model_beaten: flight_asked and whether the plan walks are to come */
+    bool open;            /* flight_asked, and whether the plan walks, are not yet known: to
+                             model_beaten */
 };
 
-/* Candidates of a family, best first. */
+/* The best candidates of a family so far, best first. */
 struct model_ranking {
     struct plan *best;
     size_t count, room;
-    const char *wanted; /* null, or the words of the one shape that is let in (plan_has_shape) */
+    const char *wanted; /* null, or the words of the only shape that is taken (plan_has_shape) */
 };
 
-#define MODEL_VGPRS_MAX 256 /* that an instruction can name */
+#define MODEL_VGPRS_MAX 256 /* registers that an instruction can name */
 
-/* The average compute unit's share of the fullest one's work below which a grid counts as too
- * coarse, and where rows of W are dealt out by tiles. */
+/* A grid counts as too coarse when the average compute unit has less than so many per cent of the
+ * fullest one's work; the second holds where rows of W are dealt out by tiles. */
 #define MODEL_BUSY_PERCENT       85
 #define MODEL_BUSY_PERCENT_TILES 80
 
-/* Whether a plan keeps as much of the part busy as is asked for, or as groups of `rows` rows of W
- * can. */
+/* Whether a plan's busy_percent is at least `percent`, or as much as groups of `rows` rows of W
+ * allow, dealt out one by one. */
 static inline bool model_busy(const struct plan *p, unsigned percent, int rows)
 {
     const uint64_t groups = (uint64_t)((p->problem.n + rows - 1) / rows);
@@ -61,8 +63,8 @@ static inline bool model_busy(const struct plan *p, unsigned percent, int rows)
            p->estimate.busy_percent >= target_fill(p->target, groups).percent;
 }
 
-/* Cycles that a plan's operands take to come and go once; `weight_bytes`: of codes, scales and zero
- * points. */
+/* Cycles that memory takes to move every operand of one slice once; `weight_bytes`: those of codes,
+ * scales and zero points. */
 int64_t model_memory_cycles(const struct plan *plan, int64_t weight_bytes);
 
 /* Rows of W of a workgroup, for a plan whose number of waves is set. */
@@ -76,19 +78,20 @@ static inline int model_rows_per_workgroup(const struct plan *p, const struct mo
  * leave room for. */
 bool model_estimate(struct plan *plan, const struct model_counts *counts);
 
-/* Whether a ranking is full of plans that fill the part: others have no place in it. */
+/* Whether a ranking is full of plans that fill the part: one that does not has no place in it. */
 static inline bool model_full(const struct model_ranking *ranking)
 {
     return ranking->count == ranking->room && ranking->best[ranking->count - 1].estimate.fills;
 }
 
-/* Whether a plan need not be estimated for that reason, by its number of waves. */
+/* Whether a plan has no place for that reason, as its number of waves alone tells: it need not be
+ * estimated. */
 bool model_hopeless(struct plan *plan, const struct model_counts *counts,
                     const struct model_ranking *ranking);
 
-/* Whether a plan with these counts has no place in a ranking however many waves its workgroups have
- * and whatever they share: it takes longer even if they were dealt out evenly and waited for
- * nothing else. */
+/* Whether a plan with these counts has no place in a ranking, however many waves its workgroups
+ * have and whatever those share: even if the waves were dealt out evenly and waited for nothing
+ * else, it would take longer than the worst plan there. */
 bool model_beaten(const struct plan *plan, const struct model_counts *counts,
                   const struct model_ranking *ranking);
 
@@ -113,8 +116,8 @@ bool model_pays(const struct plan *p, const struct plan *q);
 /* How the vector units multiply pairs for this A. */
 enum plan_products model_products(const struct quern_problem *problem, const struct target *target);
 
-/* The same of lanes that have weights of their own row each, which matrix instructions of 4x4 take
- * where there are any. */
+/* The same for families that know how to use the 4x4 matrix instructions, each lane with weights of
+ * its own: those, where the target has them. */
 enum plan_products model_lane_products(const struct quern_problem *problem,
                                        const struct target *target);
 
@@ -122,8 +125,8 @@ enum plan_products model_lane_products(const struct quern_problem *problem,
  * the compiler. */
 int model_product_slots(const struct plan *plan, int pairs);
 
-/* Where rows of `row_bytes` bytes of packed weights camp, who starts apart along K; `ahead` as in
- * model_counts. */
+/* Whether waves or workgroups start at different steps along K, because rows of `row_bytes` bytes
+ * of packed weights camp; `trips` and `ahead` as in model_counts. */
 enum plan_phase model_phase(const struct plan *plan, int64_t row_bytes, int64_t trips, bool ahead);
 
 /* Whether products are dot products of 16-bit pairs that the target can issue two of at a time. */

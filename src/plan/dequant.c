@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The family dequant has one shape: it is bound by memory with room to spare on every part, so that
- * only enough loads in flight and whole lines per wave matter.
+ * The family dequant, which writes weights out as numbers. It has one shape: memory bounds it on
+ * every part by far, so that nothing matters but enough loads in flight, and whole lines per wave.
  */
 #include "plan/explain.h"
 #include "plan/family.h"
@@ -11,15 +11,14 @@
 
 #define ITEMS 256 /* of a workgroup */
 #define CHUNK 8   /* weights: a dword of codes, a 16-byte store of 16-bit results */
-#define CHUNKS                                                                                     \
-    4          /* loads in flight per lane; ITEMS * CHUNK * CHUNKS is a multiple of any block
-                      of a table format */
-#define LDS 64 /* sixteen values */
+/* Loads in flight per lane. ITEMS * CHUNK * CHUNKS is a multiple of every group of NF4 and FP4. */
+#define CHUNKS 4
+#define LDS    64 /* a format's sixteen values */
 
 /* Instructions of a wave besides those of its chunks. */
 #define SETUP_SLOTS 40
 
-#define WEIGHTS_MAX ((int64_t)1 << 37) /* 2^32 work-items */
+#define WEIGHTS_MAX ((int64_t)1 << 37) /* 2^32 work-items of CHUNK * CHUNKS */
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {

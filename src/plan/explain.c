@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* What makes a word's plural. */
+/* The ending of a noun behind a count. */
 static const char *more_than_one(int64_t count)
 {
     return count == 1 ? "" : "s";
@@ -108,7 +108,7 @@ void explain_pairing(const struct plan *p, enum plan_pairing pairing, struct str
                                                   : "of W are brought into A's order");
 }
 
-/* Of a row of packed weights. */
+/* Bytes of a row of W as it is stored. */
 static int64_t row_bytes(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;

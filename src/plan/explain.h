@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts that families put together what `quern explain` says of their kernels from. Each
- * appends whole lines, in the order in which they stand here.
+ * What `quern explain` says of a kernel, in parts that a family's `explain` calls in this order,
+ * with its own lines between them. Each appends whole lines.
  */
 #ifndef QUERN_PLAN_EXPLAIN_H
 #define QUERN_PLAN_EXPLAIN_H
@@ -14,7 +14,7 @@ void explain_begin(const struct plan *p, struct str *out);
  * are in the family's table of fields (field.h). */
 void explain_shape(const struct plan *p, struct str *out);
 
-/* What multiplies; `text` null: what the plan's products say. */
+/* What multiplies, in the words of `text`; null: in those that go with the plan's products. */
 void explain_products(const struct plan *p, const char *text, struct str *out);
 
 /* Grid, LDS and registers. `lds` says what is in LDS; null: the kernel uses none. */

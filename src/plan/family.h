@@ -22,15 +22,16 @@ struct family {
     /* Puts in every shape that fits, for a plan whose fields up to meant_for are set. */
     void (*candidates)(const struct plan *base, struct model_ranking *ranking);
     /* Cycles of a compute unit that is dealt so many workgroups of a plan, one after another or
-     * side by side; null: as many times those of its estimate as it has rounds of them. */
+     * side by side; null: the estimate's cycles, times how often the unit's share of one slice goes
+     * into that. */
     int64_t (*cycles)(const struct plan *p, int64_t workgroups);
-    /* Rows of A of the smallest kernel for a plan's problem and target, under what it forces; null:
-     * one. */
+    /* Rows of A of the family's smallest kernel for a plan's problem and target, given what the
+     * plan forces; null: one. */
     int (*fewest_rows)(const struct plan *p);
     /* Whether the kernel's text pairs dot products for dual issue; null: never. */
     bool (*dual_dot2)(const struct plan *p);
-    /* Whether the kernel's text leaves the compiler's searches for repeated loads and addresses
-     * nothing to find, so that compiles go without them; null: never. */
+    /* Whether the compiler is told to leave out its passes that look for repeated loads and
+     * addresses, as the kernel's text has none: that saves compile time; null: never. */
     bool (*plain_text)(const struct plan *p);
     /* Appends what is to be said of a plan, for people; ends lines. */
     void (*explain)(const struct plan *p, struct str *out);
@@ -41,8 +42,8 @@ struct family {
     /* Whether weights go through LDS as scaled numbers: always (ON), never (OFF), or in some of its
      * shapes, which may be forced (FREE). */
     enum plan_switch predequant;
-    /* A kernel for more rows of A may be modelled faster than one for fewer, in whose place it is
-     * put; without, kernels on vector units keep their places. */
+    /* Of this family, a kernel for more rows of A may be modelled to be faster than one for fewer:
+     * it then takes that one's place. If not set, no such comparison is made. */
     bool larger_may_win;
 };
 

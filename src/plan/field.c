@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a plan says through its family's table: rows that several tables share, and the words of a
- * shape that all of them make. */
+/* Walking a family's table of fields, the rows that the tables of several families share, and
+ * writing and matching the words of a shape: field.h. */
 #include "plan/field.h"
 
 #include "plan/family.h"
@@ -91,7 +91,7 @@ static const char *next_word(const char *at)
 
 struct comparison {
     const char *words;
-    size_t nonzero; /* values of the plan, other than 0, that the words have */
+    size_t nonzero; /* values so far, other than 0, that words give to fields of the family */
     bool differs;
 };
 

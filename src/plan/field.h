@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The facts of a kernel, each in one row: how it is called in the kernel's source and what is said
- * of it there, how it is called among the words of a shape, and where in the plan it stands. A
- * family lists its rows; gen/ writes the constants of the source from them, and plan_shape,
- * plan_has_shape and plan_explain the words. All functions are pure.
+ * The facts of a kernel, each in one row: its name in the kernel's source and the comment there,
+ * its name among the words of a shape, and where its value stands in the plan. A family lists its
+ * rows: gen/ writes the constants of the source from them, and plan_shape, plan_has_shape and
+ * plan_explain the words. All functions are pure.
  */
 #ifndef QUERN_PLAN_FIELD_H
 #define QUERN_PLAN_FIELD_H
@@ -18,7 +18,7 @@ enum field_kind {
     FIELD_BOOL,       /* #define NAME true, or false */
     FIELD_TEXT,       /* #define NAME WORD, with a word that the prelude gives its meaning */
     FIELD_BLANK,      /* an empty line of the source */
-    FIELD_SHAPE       /* no constant: a word of a shape alone, whose meaning is told there */
+    FIELD_SHAPE       /* no constant of the source, only a word of a shape */
 };
 
 struct plan_field {
@@ -26,17 +26,17 @@ struct plan_field {
     const char *constant;     /* its name in the source */
     const char *meaning;      /* the comment behind it there, and behind its word in explain */
     unsigned short at, bytes; /* where in struct plan the value is: a bool, or an integer */
-    int64_t (*value)(const struct plan *p);    /* or what it is computed by, */
-    bool (*is)(const struct plan *p);          /* or, of a flag, what says whether it is set */
+    int64_t (*value)(const struct plan *p);    /* or the function that computes it, */
+    bool (*is)(const struct plan *p);          /* or, of a flag, that says whether it is set */
     const char *(*text)(const struct plan *p); /* of FIELD_TEXT: the constant's value */
     bool (*when)(const struct plan *p);        /* null: it applies to every plan of the family */
-    const char *word; /* its name in a shape; null: it follows from those that have one */
-    bool by_waves;    /* it follows from the number of waves, or is that: of interest to a table of
-                         measurements, not to people who compare shapes */
-    const char *was;  /* its name there in earlier versions, which tuning tables may have */
+    const char *word; /* its name in a shape; null: other words of the shape determine it */
+    bool by_waves;    /* it is the number of waves, or follows from that: a tuning table must have
+                         it, people who compare shapes need not see it */
+    const char *was;  /* its word in earlier versions, which tuning tables may still have */
 };
 
-/* Rows that several families have, and when a family has them; null: always. */
+/* A list of rows in a family's table, and for which of its plans it counts; null: for all. */
 struct plan_fields {
     const struct plan_field *rows;
     bool (*when)(const struct plan *p);
@@ -49,8 +49,8 @@ struct plan_template {
     bool (*when)(const struct plan *p); /* null: always */
 };
 
-/* Initialisers of a row's first members: of a value that stands in the plan, that is computed,
- * that is true or not, or that is a word. */
+/* Initialisers of a row's first members, by where the value comes from: it stands in the plan, a
+ * function computes it, a function says yes or no, or a function gives a word. */
 #define FIELD_AT(kind_, constant_, member, meaning_)                                               \
     .kind = kind_, .constant = constant_, .meaning = meaning_,                                     \
     .at = offsetof(struct plan, member), .bytes = sizeof((struct plan *)0)->member
@@ -67,12 +67,13 @@ int64_t field_value(const struct plan_field *field, const struct plan *p);
 typedef void (*field_fn)(void *user, const struct plan *p, const struct plan_field *field);
 void field_each(const struct plan *p, field_fn fn, void *user);
 
-/* Rows of every family; of those with 4-bit weights by table; of those with int4. */
+/* Rows of every family; of families with 4-bit weights by table; of families with int4. */
 extern const struct plan_field layer_fields[], weight_fields[], int4_fields[];
-/* Of fp8, for simt_skinny and dequant, by the plan's enum plan_fp8. */
+/* Words for fp8 weights, of simt_skinny and dequant: the format, and how the target reads it. */
 const char *field_fp8_kind(const struct plan *p);
 const char *field_fp8_form(enum plan_fp8 fp8);
-/* Of all families that multiply, in front of the shape; and of the grid, behind it. */
+/* Rows of all families that multiply: those in front of the shape, and those of the grid behind
+ * it. */
 extern const struct plan_field tile_fields[], grid_fields[];
 
 /* Words and flags that several families' rows have. */

@@ -6,8 +6,8 @@
 
 #define WAVES_MAX 16 /* of a workgroup: each needs 1 KiB for sums at the end */
 
-/* Bytes that all workgroups ask for of A, times as many as of weights, above which a shape is
- * only taken when none other fills the part. */
+/* A shape whose workgroups ask for more than so many times as many bytes of A as of weights is
+ * taken only when no other shape fills the part. */
 #define A_SHARE_MAX 2
 
 enum plan_products matrix_products(const struct target *t)
@@ -69,7 +69,9 @@ int matrix_abreast(const struct plan *p)
     return matrix_tiles_of_a(p) * MATRIX_TILE / p->m_tile;
 }
 
-/* Through LDS all lanes that hold a row share its loads. */
+/* A row's loads are shared by the lanes that give it to the instruction, each with another part of
+ * K. Through LDS all lanes that hold the row share them, also those that the instruction wants the
+ * same weights from. */
 int matrix_unit(const struct plan *p)
 {
     return p->matrix.chunk * (matrix_staged(p)
@@ -111,7 +113,8 @@ int matrix_lane_weights(const struct plan *p)
     return matrix_step(p) / matrix_form(p->products).k_lanes;
 }
 
-/* Packed f32 on gfx9; RDNA issues most in pairs, gfx12 fewer of many tiles (spread_scale in
+/* By packed f32 instructions on gfx9. On RDNA most are issued in pairs; on gfx12 with four tiles of
+ * A fewer are, as the compiler cannot place a copy of the scale well (spread_scale in
  * templates/prelude/tiles.hip). */
 int matrix_scaling_slots(const struct plan *p)
 {
@@ -126,7 +129,7 @@ int matrix_operand_vgprs(const struct plan *p)
     const struct matrix_form f = matrix_form(p->products);
     const int batch = f.k_of_lane > 8 ? f.k_of_lane / 2 : 4;
     const int ring = m > 1 || batch > 4 ? 2 : 4; /* batches of A, as in the template */
-    /* what the compiler holds besides, the more the longer the step */
+    /* further registers that the compiler was seen to take, more for longer steps */
     const int more = m > 1 && f.values == 8
                          ? 2 * m * (p->matrix.units - 1 + (p->matrix.staging == STAGING_CODES))
                          : 0;
@@ -135,7 +138,8 @@ int matrix_operand_vgprs(const struct plan *p)
            (matrix_scaled(p) ? 1 : 2) * m * n * f.values + 2 * m + more;
 }
 
-/* Rows of a unit, 16 bytes further apart than they are long. */
+/* A unit's rows, each 16 bytes further from the next than it is long, so that they do not meet in
+ * the same banks. */
 int64_t matrix_staged_bytes(const struct plan *p)
 {
     return matrix_staged(p) ? (int64_t)p->matrix.rows * (matrix_unit(p) / 8 + 1) * 16 : 0;
@@ -160,7 +164,7 @@ static uint32_t setup_slots(const struct plan *p)
     return (uint32_t)(60 + 12 * n + 8 * m + m * n * tile);
 }
 
-/* What follows from the tiles and the waves that share a row. */
+/* Sets what depends on the tiles and on how many waves share a row: the phase, and the counts. */
 static void count(struct plan *p, const struct matrix_counts *shape, struct model_counts *counts)
 {
     const int n = matrix_tiles_of_w(p), m = matrix_tiles_of_a(p);
@@ -178,7 +182,7 @@ static void count(struct plan *p, const struct matrix_counts *shape, struct mode
     counts->row_slots = counts->row_steps * step;
 }
 
-/* Whether rows of W enough share what is asked for of A. */
+/* Whether a workgroup has enough rows of W for what it asks for of A: A_SHARE_MAX. */
 static bool shares_a(const struct plan *p)
 {
     const int64_t a = (int64_t)p->m_tile * dtype_bytes(p->problem.a) * p->problem.k;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What kernels have in common whose waves multiply tiles of 16 rows on matrix units (families
- * mma_w4 and mma_int4): what an instruction looks like, which the preludes of the same names say to
- * the kernel, the steps along K, what is counted of them, and which shapes are tried. All functions
- * but matrix_try_waves are pure.
+ * What the families mma_w4 and mma_int4 share, whose waves multiply tiles of 16 rows on matrix
+ * units: which lane holds what of an instruction's operands (templates/prelude/wmma11.hip and its
+ * siblings tell the kernel the same), the steps along K, the instructions and registers they take,
+ * and which numbers of waves are tried. All functions but matrix_try_waves are pure.
  */
 #ifndef QUERN_PLAN_MATRIX_H
 #define QUERN_PLAN_MATRIX_H
@@ -11,16 +11,16 @@
 #include "plan/field.h"
 #include "plan/cost_model.h"
 
-#define MATRIX_TILE      16   /* rows of each operand, but for the tall forms */
+#define MATRIX_TILE      16   /* rows of each operand; the tall forms have 32 */
 #define MATRIX_VGPRS_MAX 240  /* estimated, so that nothing is spilled */
 #define MATRIX_SUM_BYTES 1024 /* of LDS that a wave needs at the end, for sums of a tile */
 
 struct matrix_form {
-    const char *text; /* that target_matrix_cycles knows */
+    const char *text; /* its mnemonic, for target_matrix_cycles */
     int side;         /* rows of each operand */
-    int k_lanes;      /* lanes that have one row of an operand between them, split along K */
-    int k_of_lane;    /* along K, that a lane gives to one instruction */
-    int values;       /* of the result, in a lane */
+    int k_lanes;      /* so many lanes hold one row of an operand, split along K */
+    int k_of_lane;    /* values along K that each of them gives to one instruction */
+    int values;       /* values of the result that a lane gets */
 };
 
 /* The instruction of 16-bit floats that families of matrix units use on a target; 0: none. */
@@ -29,7 +29,7 @@ enum plan_products matrix_products(const struct target *target);
 /* The one with 32 rows of each operand; 0: none. */
 enum plan_products matrix_products_tall(const struct target *target);
 
-/* Of products that are one of those. */
+/* What the instruction that such products name looks like. */
 static inline struct matrix_form matrix_form(enum plan_products products)
 {
     switch (products) {
@@ -54,8 +54,8 @@ int matrix_cycles(const struct plan *p);
 /* Whether the instruction wants the same operands in both halves of a wave. Weights go through LDS
  * then, so that no two lanes decode the same ones. */
 bool matrix_doubled(const struct plan *p);
-/* Whether weights go through LDS, and whether it is scaled weights that are multiplied, not codes.
- */
+/* Whether weights go through LDS; and whether weights are scaled before they are multiplied, not
+ * the sums of unscaled products after. */
 bool matrix_staged(const struct plan *p);
 bool matrix_scaled(const struct plan *p);
 /* Whether bf16 weights are made by dot products of codes with scales, which must be bf16. */
@@ -93,22 +93,26 @@ int matrix_operand_vgprs(const struct plan *p);
  * registers. */
 int64_t matrix_staged_bytes(const struct plan *p);
 
-/* What a family counts of a shape, however many waves work on it. */
+/* What a family counts of a shape, whatever its number of waves. */
 struct matrix_counts {
-    int body; /* instructions of a step, but for those of the loop */
+    int body; /* instructions of a step, without those of the loop */
     uint32_t vgprs;
     int cycles;           /* of a matrix instruction */
     int64_t weight_bytes; /* codes, scales and zero points */
 };
-/* Fills in the LDS of a workgroup and what it makes once; false if that is too much. */
+/* Sets a plan's bytes of LDS, and the counts of what a workgroup makes once for all its waves;
+ * false if the LDS is too much. */
 typedef bool (*matrix_share_fn)(struct plan *p, struct model_counts *counts);
-/* The rows of a family's table for what the shape has of tiles; the template of its instructions;
- * rows of A of a tile, the fewest of a family. */
+/* Rows of a family's table of fields, for the members of struct matrix_shape that both families
+ * have. */
 extern const struct plan_field matrix_fields[];
+/* The template of the plan's matrix instruction. */
 const char *matrix_template(const struct plan *p);
+/* `fewest_rows` of a family whose smallest kernel is for one whole tile: MATRIX_TILE. */
 int matrix_one_tile(const struct plan *p);
 
-/* Puts in a plan with every number of waves, and of those that share a row. */
+/* Puts a plan into the ranking with every number of waves in a workgroup, and every number of them
+ * that share a row. */
 void matrix_try_waves(struct plan *p, const struct matrix_counts *shape, matrix_share_fn share,
                       struct model_ranking *ranking);
 

@@ -8,15 +8,15 @@
 #include "plan/family.h"
 #include "plan/matrix.h"
 
-#define UNITS_MAX 8     /* loads of a step, for each tile; of 4 bytes each twice as many */
+#define UNITS_MAX 8     /* loads of a step, for each tile; twice as many if they are of 4 bytes */
 #define LDS_MOST  32768 /* so that two workgroups share a compute unit */
-#define BODY_MAX  850   /* instructions in a step but products, for the sake of compile time */
+#define BODY_MAX  850   /* instructions in a step, products left out: more compile too slowly */
 
-/* Sums of A are made of loads of 16 bytes, of which a lane has so many under way. */
+/* Sums of A are made from loads of 16 bytes; a lane asks for up to so many at a time. */
 #define SUM_LOADS_MOST 16
 
-/* Weights of a row in the smallest load of a wave: eight for a lane, or what an instruction takes.
- */
+/* Weights of a row in a wave's smallest load: each lane has eight, or as many as one instruction
+ * takes of it. */
 static int least_unit(const struct matrix_form *f)
 {
     return f->k_lanes * (f->k_of_lane > 8 ? f->k_of_lane : 8);
@@ -30,7 +30,8 @@ static bool takes(const struct quern_problem *q, const struct target *t)
            matrix_products(t) && q->k % least_unit(&f) == 0;
 }
 
-/* Half a tile where halves of a wave can have groups of their own. */
+/* Half a tile where the two halves of a wave can work on different groups: on gfx12, and if weights
+ * are not forced to go through LDS. */
 static int fewest_rows(const struct plan *p)
 {
     const bool halves = matrix_products(p->target) == PRODUCTS_WMMA12;
@@ -45,8 +46,8 @@ static bool has_zeros(const struct plan *p)
     return p->problem.zero != QUERN_ZERO_NONE;
 }
 
-/* Scales or zero points of so many bytes that a lane loads in a step with these spans: neighbours
- * in words of 32 bits where they fill those, or of 16. */
+/* Loads that bring a lane its scales, or zero points, of `bytes` bytes each, for a step's spans.
+ * Those of neighbouring groups come in one load of 32 or 16 bits where they fill it. */
 static int loads_of(const struct plan *p, int span, int spans, int bytes)
 {
     const int64_t block = problem_group(&p->problem);
@@ -68,13 +69,13 @@ static int zero_bytes(const struct plan *p)
     return p->problem.zero == QUERN_ZERO_U8 ? 1 : scale_bytes(p);
 }
 
-/* How a workgroup makes them, as the template says. */
+/* How a workgroup makes sums of A (CODE_OFFSET_SHARED), as the template does. */
 struct summing {
-    int64_t sums;   /* that the workgroup keeps */
-    int loads;      /* of each lane that shares in a sum */
-    int blocks;     /* of rows, which a wave sums in turn */
-    int64_t spans;  /* of a wave, or of several side by side */
-    int64_t rounds; /* in which it waits for their A */
+    int64_t sums;   /* sums that the workgroup keeps */
+    int loads;      /* loads of each lane that shares in a sum */
+    int blocks;     /* blocks of rows of A that a wave sums one after another */
+    int64_t spans;  /* spans that a wave sums one after another */
+    int64_t rounds; /* how often a wave waits for loads of A */
 };
 
 static struct summing summing_of(const struct plan *p)
@@ -93,8 +94,8 @@ static struct summing summing_of(const struct plan *p)
     return s;
 }
 
-/* Matrix instructions of a workgroup for it, of processors whose lanes share rows as they want;
- * else four dot products for each load, in pairs. */
+/* Matrix instructions that make a workgroup's sums of A: those of MFMA, with four lanes for a row.
+ * 0 on RDNA, which sums by dot products: sum_slots counts those. */
 static int64_t sum_products(const struct plan *p, const struct summing *s)
 {
     const struct matrix_form f = matrix_form(p->products);
@@ -102,8 +103,8 @@ static int64_t sum_products(const struct plan *p, const struct summing *s)
     return f.k_lanes == 4 ? p->waves * s->spans * s->blocks * s->loads * 8 / f.k_of_lane : 0;
 }
 
-/* Their cycles: small instructions and one of f32 for each span and block of rows, where those of
- * A's type take no more of a lane's values. */
+/* Cycles of those. An instruction that takes more than four values of a lane is the plan's own;
+ * else the template uses small instructions, and one of f32 for each span and block of rows. */
 static int64_t sum_cycles(const struct plan *p, const struct summing *s, int64_t products)
 {
     if (matrix_form(p->products).k_of_lane > 4)
@@ -136,7 +137,7 @@ static int decode_slots(const struct plan *p)
     if (matrix_scaled(p) && matrix_scales_by_dots(p))
         return 3 + 8 + 8;
     const bool sixteenths = matrix_form(p->products).values == 4, none = q->zero == QUERN_ZERO_NONE;
-    /* two at once where numbers of 8 bits become f32 */
+    /* where the target converts fp8 to f32, it makes f32 of two codes at once */
     const bool fp8 = sixteenths && p->target->capabilities & CAP_FP8_CVT &&
                      (matrix_scaled(p) || q->zero == QUERN_ZERO_U8);
     const int codes = fp8 ? 3 + 4 : sixteenths ? 2 + 8 : 3 + 8;
@@ -146,20 +147,21 @@ static int decode_slots(const struct plan *p)
     return codes + (sixteenths ? 4 : 8) + (one ? 4 : 20);
 }
 
-/* Instructions that scale the sums of a span in a tile, and take off what is too much. */
+/* Instructions that scale the sums of a span in a tile, and take the code offset and zero point off
+ * them. */
 static int scaling_slots(const struct plan *p)
 {
     const int pass = matrix_scaling_slots(p), values = matrix_form(p->products).values;
     const enum quern_zero zero = p->problem.zero;
 
     if (p->matrix.code_offset == CODE_OFFSET_SHARED &&
-        zero != QUERN_ZERO_SCALED) /* sums start from A's, or multiples */
+        zero != QUERN_ZERO_SCALED) /* products start from a multiple of A's sum, not from 0 */
         return pass + values / 4 + (zero == QUERN_ZERO_U8 ? values / 2 : 0);
     return pass * (p->matrix.code_offset ? 2 : 1) +
            (p->matrix.code_offset == CODE_OFFSET_SHARED ? values / 4 : 0);
 }
 
-/* Of 16 bytes, of A or of decoded weights, that a lane gives to instructions in a step. */
+/* Pieces of 16 bytes, of A or of decoded weights, that a lane gives to instructions in a step. */
 static int pieces_of(const struct plan *p)
 {
     return matrix_lane_weights(p) / 8;
@@ -171,7 +173,8 @@ static int words_of(const struct plan *p)
     return p->matrix.units * p->matrix.chunk / 8;
 }
 
-/* Instructions of a step that depend on the pairing: that decode, and that bring A. */
+/* Instructions of a step whose number depends on the pairing: those that decode, and that load A.
+ */
 static int pairing_slots(const struct plan *p)
 {
     const bool paired = p->problem.layout == QUERN_LAYOUT_K8 && p->matrix.pairing == PAIRING_OF_A;
@@ -206,7 +209,7 @@ static uint32_t vgprs(const struct plan *p, int loads)
     const int plain =
         p->matrix.code_offset == CODE_OFFSET_BY_MATRIX ? m * f.values + f.k_of_lane / 2 : 0;
 
-    /* scales of the next step are asked for when those of the last span are left of this one's */
+    /* the next step's scales are asked for while those of this step's last span are still needed */
     const int scales = (loads + 1 + has_zeros(p)) * n;
 
     return (uint32_t)(matrix_operand_vgprs(p) + plain + scales + 5 * n + 20);
@@ -227,7 +230,7 @@ static struct matrix_counts shape_of(const struct plan *p, int cycles)
                                   .weight_bytes = q->n * q->k / 2 + groups * each};
 }
 
-/* Weights on their way, and sums of A behind them. */
+/* LDS has the waves' weights on their way to the matrix unit, and behind them sums of A. */
 static bool share(struct plan *p, struct model_counts *counts)
 {
     const int64_t least = p->waves * MATRIX_SUM_BYTES;
@@ -238,7 +241,7 @@ static bool share(struct plan *p, struct model_counts *counts)
         const int64_t products = sum_products(p, &s);
         counts->shared_slots = (uint32_t)sum_slots(p, &s, products);
         counts->shared_matrix = products ? (uint32_t)sum_cycles(p, &s, products) : 0;
-        counts->waits = s.rounds / 4; /* A is in the second-level cache, far nearer */
+        counts->waits = s.rounds / 4; /* A is in the second-level cache, so a wait is shorter */
         bytes += s.sums * 4;
     }
     p->lds_bytes = (uint32_t)(bytes > least ? bytes : least);
@@ -247,8 +250,8 @@ static bool share(struct plan *p, struct model_counts *counts)
 
 /* ---- Candidates and choice ------------------------------------------------------------------- */
 
-/* Whether steps of so many units divide K, and a lane's weights, or those of a span, share a scale.
- * Layout ck has blocks of 32 weights: units of fewer do not all lie at the same distance. */
+/* Whether the plan's steps divide K, and all weights of a lane, or of a span, share a scale. Layout
+ * ck has blocks of 32 weights: smaller units would not all lie at the same distance. */
 static bool divides(const struct plan *p)
 {
     const int64_t block = problem_group(&p->problem);
@@ -264,7 +267,8 @@ static bool divides(const struct plan *p)
                                       (span % 32 == 0 || (span == 16 && p->wave_size == 32))));
 }
 
-/* Takes the pairs that take less, where words in the order of k leave a choice of them. */
+/* Chooses the pairing that takes fewer instructions. Only layout k8 leaves a choice: words of the
+ * others have the codes in the order of pairs. */
 static void choose_pairing(struct plan *p)
 {
     p->matrix.pairing = PAIRING_OF_A;
@@ -292,7 +296,9 @@ static void try_tiles(struct plan *p, int cycles, struct model_ranking *ranking)
         }
 }
 
-/* Scaled zero points always need the plain sum of A, but in whole weights; else f16 never does. */
+/* Whether a plan's way to take off code offsets is one of its problem's. Weights that are decoded
+ * whole have none. Of others, scaled zero points always need the sum of A; without them, bf16 may
+ * do with it or without, and f16 does without. */
 static bool code_offset_fits(const struct plan *p)
 {
     const bool scaled = p->problem.zero == QUERN_ZERO_SCALED;
@@ -302,9 +308,9 @@ static bool code_offset_fits(const struct plan *p)
     return p->matrix.code_offset ? p->problem.a != QUERN_F16 || scaled : !scaled;
 }
 
-/* Whether scaled weights would be cut to A's type. With a result that is cut as well that loses up
- * to 1.05e-2 of the largest value, 2.7e-3 of it by weights that are all nearer to zero: more than
- * truncation may. So codes are multiplied, which bf16 holds exactly. */
+/* Whether scaled weights would be truncated to A's type. Together with a truncated result that
+ * loses up to 1.05e-2 of the largest value, 2.7e-3 of it because all weights are nearer to zero:
+ * more than round=trunc may lose. So codes are multiplied, which bf16 holds exactly. */
 static bool cuts_weights(const struct plan *p)
 {
     return p->problem.round == QUERN_ROUND_TRUNC && p->problem.a == QUERN_BF16;
@@ -317,7 +323,8 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
     p.products = matrix_products(p.target);
     p.wave_size = p.target->wave_size;
-    /* codes, and weights where rounding those is allowed; weights that are forced go through LDS */
+    /* two ways: to multiply codes, and to multiply scaled weights where those may be rounded; with
+     * predequant=on weights go through LDS */
     const bool doubled = matrix_doubled(&p), on = p.force.predequant == SWITCH_ON;
     const bool cut = cuts_weights(&p);
     const bool only_codes = p.force.predequant == SWITCH_OFF || cut || matrix_abreast(&p) > 1;
@@ -328,7 +335,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
             p.matrix.staging = ways[way];
             p.matrix.chunk = chunks[c];
-            /* an instruction takes as many of a lane */
+            /* from registers, a lane's load has at least what it gives to one instruction */
             if (!matrix_staged(&p) && p.matrix.chunk < matrix_form(p.products).k_of_lane)
                 continue;
             for (int offset = CODE_OFFSET_OF_CODES; offset <= CODE_OFFSET_SHARED; offset++) {
@@ -341,7 +348,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
 /* ---- What is said of a kernel ---------------------------------------------------------------- */
 
-/* Dot products of sums of A, which a workgroup makes. */
+/* The dot products in question are those that sum A for a workgroup. */
 static bool dual_dot2(const struct plan *p)
 {
     return p->target->capabilities & CAP_VOPD && p->matrix.code_offset == CODE_OFFSET_SHARED;

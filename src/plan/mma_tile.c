@@ -16,8 +16,12 @@
 #define EDGE_SLOTS 160 /* instructions of a wave before its steps, but for those of scales */
 
 struct shape {
-    int items, m_tiles, n_tiles, n_tile; /* tiles of a wave, rows of W of a workgroup */
-    int a_pieces, words;                 /* that a work-item brings in a step */
+    /* work-items of a workgroup; tiles of A and of W that a wave multiplies, each with each; rows
+     * of W of a workgroup */
+    int items, m_tiles, n_tiles, n_tile;
+    /* pieces of A, and words of W, that a work-item loads in a step */
+    int a_pieces, words;
+    /* pieces in a lane's operand; operands of a tile in a step */
     int fragment_pieces, fragments;
     struct matrix_form form;
 };
@@ -42,7 +46,7 @@ static struct shape shape_of(const struct plan *p)
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
-    /* offsets of rows in a tile are 32 bits */
+    /* the limit of K is that of lda: offsets of rows in a tile are 32 bits */
     return q->op == QUERN_OP_GEMM && problem_has_group(q) && q->a != QUERN_F32 &&
            matrix_products(t) && q->k % 32 == 0 && problem_group(q) % 32 == 0 &&
            q->k <= PLAN_TILE_LDA_MAX;
@@ -93,7 +97,8 @@ static uint32_t vgprs(const struct plan *p)
 {
     const struct shape s = shape_of(p);
     const int pieces = p->tile.ahead ? 2 * (s.m_tiles + s.n_tiles) : s.n_tiles + 2;
-    const int more = p->tile.ahead && s.form.k_lanes == 1 ? 24 : 0; /* as it was found */
+    /* further registers that the compiler was seen to take */
+    const int more = p->tile.ahead && s.form.k_lanes == 1 ? 24 : 0;
     const bool nested = p->problem.scale == QUERN_SCALE_NESTED;
 
     return (uint32_t)(s.m_tiles * s.n_tiles * s.form.values + pieces * s.fragment_pieces * 4 +
@@ -101,7 +106,7 @@ static uint32_t vgprs(const struct plan *p)
                       more + 16);
 }
 
-/* Passes of LDS in a step of a workgroup: none of its accesses has conflicts. */
+/* Passes of LDS in a step of a workgroup, none of whose accesses has bank conflicts. */
 static int64_t lds_passes(const struct plan *p)
 {
     const struct shape s = shape_of(p);
@@ -111,8 +116,9 @@ static int64_t lds_passes(const struct plan *p)
     return s.items * (int64_t)loads / read + s.items * (int64_t)(s.a_pieces + s.words) / written;
 }
 
-/* What cycles() needs. Products and other instructions of waves take turns on RDNA; on gfx9
- * one wave's products run beside the other's instructions. */
+/* Sets the shape's cycles, of which cycles() makes a launch's time. On RDNA products and other
+ * instructions of a SIMD's waves take turns; on gfx9 one wave's products run beside another's
+ * instructions. */
 static void estimate_cycles(struct plan *p)
 {
     const struct target *const t = p->target;
@@ -133,7 +139,8 @@ static void estimate_cycles(struct plan *p)
     s->drain_cycles = p->tile.ahead ? 0 : steps * TARGET_LDS_CYCLES;
 }
 
-/* A compute unit that holds several workgroups has others to run while one starts or ends. */
+/* Of struct family. A compute unit that holds only one workgroup at a time pays each one's start
+ * and end; one that holds several has others to run meanwhile, so it pays once. */
 static int64_t cycles(const struct plan *p, int64_t workgroups)
 {
     const struct mma_tile_shape *const s = &p->tile;
@@ -167,8 +174,9 @@ static bool estimate(struct plan *p)
         target_waves_per_simd(t, e->vgprs, p->lds_bytes, p->wave_size, (unsigned)p->waves);
     if (e->waves_per_simd * t->simds < (unsigned)p->waves)
         return false;
-    /* two at least, that accumulators of gfx9 are not moved about between two files of registers;
-     * where LDS has room for one the compiler does not heed that */
+    /* gfx9 needs room for two waves in a SIMD: with registers for one wave the compiler moves sums
+     * between the two register files. It is asked for two (waves_asked), but does not heed that
+     * where LDS has room for one only; so such shapes are left out */
     if (target_matrix_pipe(t) && e->waves_per_simd < 2)
         return false;
     p->waves_asked = p->waves / (int)t->simds > 2 ? p->waves / (int)t->simds : 2;
@@ -179,7 +187,8 @@ static bool estimate(struct plan *p)
     e->slots = waves * (steps * e->step_slots + e->setup_slots);
     estimate_cycles(p);
     e->kernel_cycles = plan_cycles(p, slices) / slices;
-    /* an eighth of it is that of a quarter of the rows: of equals the finer grid is better */
+    /* the work at a quarter of the rows counts for an eighth: of shapes that are equal at meant_for
+     * rows, the finer grid wins */
     e->busy_cycles =
         (7 * e->kernel_cycles + plan_cycles(p, slices / 4) / (slices / 4)) / 8 * t->cus * t->simds;
     e->busy_percent = target_fill(t, (uint64_t)(e->workgroups * slices)).percent;
@@ -247,7 +256,8 @@ static int64_t makes_bf16_by_dots(const struct plan *p)
     return p->problem.a == QUERN_BF16 && p->target->capabilities & CAP_DOT2_BF16_BF16;
 }
 
-/* A product with a power of two is as long as the code. */
+/* Whether the dot products that make bf16 weights round them toward zero. Not with e8m0 scales:
+ * a code times a power of two is exact. */
 static int64_t cuts_weights(const struct plan *p)
 {
     return makes_bf16_by_dots(p) && p->problem.scale != QUERN_SCALE_E8M0;

@@ -9,10 +9,10 @@
 #include "plan/matrix.h"
 
 #define TABLE_BYTES 32768 /* 256 pairs of codes, 128 bytes of copies each */
-#define TABLE_SLOTS 5120  /* instructions that build it times lanes, all waves together */
+#define TABLE_SLOTS 5120  /* lane operations that build it: instructions times lanes */
 #define CHUNK_MAX   32    /* weights in one load of a lane */
 #define UNITS_MAX   8     /* loads of a step, for each tile */
-#define BODY_MAX    520   /* instructions in a step, for the sake of compile time */
+#define BODY_MAX    520   /* instructions in a step: more compile too slowly */
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
@@ -65,7 +65,7 @@ static struct matrix_counts shape_of(const struct plan *p, int cycles)
                                                   q->n * (q->k / problem_group(q)) * scale_bytes};
 }
 
-/* The table, and behind it weights on their way. */
+/* LDS has the table, and behind it the waves' weights on their way to the matrix unit. */
 static bool share(struct plan *p, struct model_counts *counts)
 {
     counts->shared_slots = TABLE_SLOTS / p->wave_size;
@@ -75,7 +75,8 @@ static bool share(struct plan *p, struct model_counts *counts)
 
 /* ---- Candidates and choice ------------------------------------------------------------------- */
 
-/* Blocks lie in steps or steps in blocks. */
+/* Whether groups fit the steps (matrix_whole_spans), and the shape does not take too many registers
+ * or instructions. */
 static bool fits(const struct plan *p, const struct matrix_counts *shape)
 {
     return matrix_whole_spans(p) && shape->vgprs <= MATRIX_VGPRS_MAX &&

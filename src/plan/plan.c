@@ -13,14 +13,14 @@
 #include <string.h>
 
 /* Rows of A that kernels on the vector units compute at once. Each costs a compile and a cache
- * entry; between two of them the next larger one computes its last row again, at most half of its
- * work for nothing. */
+ * entry. M between two of them is served by the larger, which computes the last row again for those
+ * that are missing: at most half of its work is wasted. */
 static const int simt_tiles[] = {1, 2, 4, PLAN_SIMT_M_MAX};
 
-/* Those of kernels on matrix units, which follow. */
+/* Rows of A that kernels on matrix units compute at once; they serve the M that follow. */
 static const int mma_tiles[] = {16, 32, PLAN_MMA_M_MAX};
 
-/* Those of tiles that are shared through LDS, of which a problem has one or both. */
+/* Rows of A of a workgroup of mma_tile; a problem has kernels with one of these or with both. */
 static const int tile_rows[] = {PLAN_M_MAX, 128};
 
 static void name_kernel(struct plan *p)
@@ -39,7 +39,8 @@ static void name_kernel(struct plan *p)
              q->k, group, rows);
 }
 
-/* What a launch of the plan may have, now that its geometry is chosen. */
+/* Sets the most slices that a launch of the plan may have, now that its geometry is chosen;
+ * declines a problem whose workgroups do not fit a launch. */
 static quern_status limit(struct plan *p)
 {
     const int64_t x = (int64_t)UINT32_MAX / ((int64_t)p->waves * p->wave_size);
@@ -61,7 +62,7 @@ static quern_status add_kernel(struct plan_set *set, const struct plan *base, in
     *p = *base;
     p->m_lo = set->count ? p[-1].m_hi + 1 : 1;
     p->m_hi = p->m_tile = m_tile;
-    p->weights_once = !last; /* slices of a larger M share them */
+    p->weights_once = !last; /* the largest serves larger M in slices, which read them again */
     name_kernel(p);
     TRY(model_choose(NULL, p));
     TRY(limit(p));
@@ -71,9 +72,10 @@ static quern_status add_kernel(struct plan_set *set, const struct plan *base, in
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Appends the only kernel of another set, in place of those behind the first `kept` that are
- * modelled to take longer for their fewer rows. Those whose estimate is close must take CLOSE_LESS
- * per cent less than others, whose estimates are by more than that too high. */
+/* Appends the only kernel of another set. Before that it removes kernels from the end of the set,
+ * the first `kept` excepted, that are modelled to take longer for their fewer rows. The estimates
+ * of most kernels are too high by more than CLOSE_LESS per cent; so a kernel whose estimate is
+ * `close` is removed for one of those already if that takes up to CLOSE_LESS per cent more. */
 #define CLOSE_LESS 3
 static void put_kernel(struct plan_set *set, const struct plan_set *other, size_t kept)
 {
@@ -92,10 +94,10 @@ static void put_kernel(struct plan_set *set, const struct plan_set *other, size_
 }
 
 /*
- * Kernels on matrix units, in place of those on the vector units that take longer. One row stays
- * with the vector units where they have an instruction for pairs of its type. A kernel for fewer
- * rows than matrix units multiply at once is added where it has a shape that fits, and is worth it
- * beside the next larger.
+ * Adds kernels on matrix units, in place of those on the vector units that take longer. One row of
+ * A stays with the vector units where they multiply pairs of 16-bit numbers. A kernel for fewer
+ * rows than matrix units multiply at once is added if it has a shape that fits, and saves enough
+ * instructions over the next larger kernel (model_pays).
  */
 static quern_status add_mma(struct plan_set *set, struct plan base, const struct family *family,
                             int64_t m_max)
@@ -118,7 +120,8 @@ static quern_status add_mma(struct plan_set *set, struct plan base, const struct
     return QUERN_OK;
 }
 
-/* The first number of rows that tiles take no longer for than slices of the kernels of a set do. */
+/* The first number of rows of A from which on a kernel of tiles takes no longer than the kernels of
+ * a set do. */
 static int tile_from(const struct plan *tile, const struct plan_set *set)
 {
     const struct plan *const below = &set->plans[set->count - 1];
@@ -137,7 +140,7 @@ static int tile_from(const struct plan *tile, const struct plan_set *set)
     return rows;
 }
 
-/* Appends tiles, as the set's largest kernel. */
+/* Appends a kernel of tiles as the set's largest. */
 static void append_tile(struct plan_set *set, const struct plan *tile)
 {
     struct plan *const p = &set->plans[set->count], *const below = p - 1;
@@ -150,8 +153,8 @@ static void append_tile(struct plan_set *set, const struct plan *tile)
     set->count++;
 }
 
-/* Whether a set with finer tiles is modelled to take a twentieth less somewhere between the rows
- * that these and the largest are chosen for. */
+/* Whether the set `with` finer tiles is modelled to take a twentieth less than the one `without`,
+ * for any number of rows between those that the finer and the largest tiles are chosen for. */
 static bool pays(const struct plan_set *with, const struct plan_set *without)
 {
     for (int rows = PLAN_TILE_FINE / 2; rows < PLAN_TILE_LARGE; rows *= 2) {
@@ -163,8 +166,9 @@ static bool pays(const struct plan_set *with, const struct plan_set *without)
     return false;
 }
 
-/* Whether a set has room for two more kernels; one for fewer rows than matrix units multiply at
- * once takes none away. */
+/* Whether a set has room for two more kernels. A kernel for fewer rows than matrix units multiply
+ * at once does not count: PLAN_KERNELS_MAX has an extra place for it, so that whether a set has one
+ * does not decide about tiles. */
 static bool has_room(const struct plan_set *set)
 {
     size_t few = 0;
@@ -176,9 +180,10 @@ static bool has_room(const struct plan_set *set)
 }
 
 /*
- * The kernel for hundreds of rows of A, with the tile that takes less time for each of them. Where
- * it is a tall one that leaves compute units idle at fewer rows, and there is room for a further
- * kernel, low tiles that are chosen for those go in front of it.
+ * Adds the kernel for hundreds of rows of A: of the two sizes of tile_rows the one that takes less
+ * time for each row. If that is the tall one, it may leave compute units idle at fewer rows of A;
+ * so a kernel of low tiles, chosen for PLAN_TILE_FINE rows, goes in front of it where there is room
+ * and it pays.
  */
 static quern_status add_tiles(struct plan_set *set, struct plan base)
 {
@@ -203,8 +208,8 @@ static quern_status add_tiles(struct plan_set *set, struct plan base)
     return QUERN_OK;
 }
 
-/* Gives the shapes that were measured to those kernels that have one. Which kernels there are is
- * the model's choice alone. */
+/* Gives each kernel for which a tuning table has a shape that shape. Which kernels there are is the
+ * model's choice alone. */
 static quern_status tune(struct plan_set *set, const struct tuning *tuning)
 {
     for (size_t i = 0; i < set->count; i++) {
@@ -231,7 +236,7 @@ quern_status plan_force_parse(const char *text, struct plan_force *force)
     return QUERN_OK;
 }
 
-/* Appends the kernel of a family that has one for every M. */
+/* Appends the kernel of a family that has a single one for every M: op=dequant. */
 static quern_status add_any_m(struct plan_set *set, const struct plan *base)
 {
     TRY(add_kernel(set, base, PLAN_SIMT_M_MAX, false));
@@ -333,9 +338,9 @@ quern_status plan_reshape(struct plan *plan, const char *shape)
     return QUERN_OK;
 }
 
-/* The place in a list, but for one. */
+/* Finding the n-th candidate of a list, in which the shape `but` is not counted. */
 struct nth {
-    unsigned left; /* how many more are passed over; 0: it was found */
+    unsigned left; /* candidates still to pass, the n-th included; 0: `words` is its shape */
     char but[PLAN_SHAPE_MAX], words[PLAN_SHAPE_MAX];
 };
 

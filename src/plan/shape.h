@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The shapes of kernels: what a plan says beyond what all plans say, one struct for each family,
- * and one for the two that share a vocabulary. A shape's fields are named as the constants of the
- * kernel's source are (templates/family/), and each has one meaning. For the families, which choose
- * them, and for tests.
+ * The shapes of kernels: what a plan has beyond what all plans have. There is one struct for each
+ * family, and one for mma_w4 and mma_int4 together. A shape's fields are named like the constants
+ * of the kernel's source (templates/family/), and each has one meaning. For the families, which
+ * choose them, and for tests.
  */
 #ifndef QUERN_PLAN_SHAPE_H
 #define QUERN_PLAN_SHAPE_H
@@ -69,8 +69,8 @@ struct simt_skinny_shape {
     int split_k;   /* waves that share those rows, each with a part of K; divides waves */
     int vector;    /* consecutive weights of a row that a lane takes in one load */
     int ring;      /* loads of each row that a lane has asked for at any time */
-    int stage;     /* loads of each row, by a wave, whose part of A is in LDS at a time; 0: A is
-                      read from the caches */
+    int stage;     /* LDS holds A for so many of a wave's loads of each row at a time; 0: A is read
+                      from the caches */
     enum plan_fp8 fp8; /* 0: the weights are not fp8 */
 };
 
@@ -89,13 +89,13 @@ struct mma_tile_shape {
     int rows;     /* of W that a wave works on */
     int m_waves;  /* waves with the same rows of W, each with rows of A of its own; divides waves */
     int step;     /* weights of a row between two barriers, by the whole workgroup */
-    bool ahead;   /* operands are loaded ahead of the barrier in front of their use */
+    bool ahead;   /* a step's last operands leave LDS before its barrier and are used behind it */
     int together; /* workgroups that a compute unit holds at once */
-    /* what the model says in cycles; mma_tile_cycles makes a launch's time of them */
+    /* modelled cycles, of which cycles() of mma_tile.c makes a launch's time */
     int64_t wave_cycles;  /* of a SIMD, for all steps of a wave */
     int64_t lds_cycles;   /* of LDS, for all steps of a workgroup */
-    int64_t edge_cycles;  /* of a wave before and after its steps, where not in wave_cycles */
-    int64_t drain_cycles; /* of a workgroup that waits at its barriers with no other beside it */
+    int64_t edge_cycles;  /* of a wave before and after its steps, if wave_cycles lack those */
+    int64_t drain_cycles; /* of a workgroup at its barriers, when a compute unit has no other */
 };
 
 struct dequant_shape {

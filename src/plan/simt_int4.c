@@ -13,10 +13,10 @@
 #define VALUES_MAX   32   /* sums per lane that the template's reduction can fold */
 #define SIZE_MAX_NK  ((int64_t)1 << 27)
 #define CK_BYTES_MAX ((int64_t)1 << 32) /* layout ck: one 32-bit offset reaches all of b */
-#define LOAD_WEIGHTS 32 /* of a lane in one load; lanes with matrix products may have two */
-#define CK_LANES     8  /* lanes with rows of their own: eight 16-byte blocks fill a line */
-#define SQUARE       4  /* and those of a matrix product of 4 by 4 that all counts */
-#define LDS_SHARE    2 /* of what LDS a workgroup takes no more, so that two share a compute unit */
+#define LOAD_WEIGHTS 32 /* of a lane in one load; lanes with matrix products may have two loads */
+#define CK_LANES     8  /* row_lanes in layout ck: its 16-byte blocks of eight rows fill a line */
+#define SQUARE       4  /* row_lanes where all of a 4 by 4 matrix product is used */
+#define LDS_SHARE    2  /* workgroups that are to share a compute unit's LDS */
 #define LDS_LEAST    16
 
 static bool takes(const struct quern_problem *q, const struct target *t)
@@ -46,13 +46,15 @@ static quern_status accepts(const struct quern_problem *q, const struct target *
 
 /* ---- Counts ---------------------------------------------------------------------------------- */
 
-/* Whether matrix products are of four rows of W with four of A, and not their diagonal alone. */
+/* Whether matrix products are of four rows of W with four of A, so that all 16 results are used,
+ * and not the diagonal alone. */
 static bool squares(const struct plan *p)
 {
     return p->products == PRODUCTS_MATRIX && p->simt_int4.row_lanes == SQUARE;
 }
 
-/* The compiler makes pairs of f16 on gfx11 alone. */
+/* The compiler pairs only dot products of f16, and only on gfx11; so the text pairs all, where a
+ * lane has two rows of W to pair. */
 static bool dual_dot2(const struct plan *p)
 {
     return p->simt_int4.rows > 1 && model_dual_dot2(p);
@@ -63,13 +65,15 @@ static bool has_zeros(const struct plan *p)
     return p->problem.zero != QUERN_ZERO_NONE;
 }
 
-/* Sums of products that a row of W has. */
+/* Sums that a lane keeps for a row of W: one for each row of A, or for each four of them. */
 static int tiles_of_a(const struct plan *p)
 {
     return squares(p) ? p->m_tile / SQUARE : p->m_tile;
 }
 
-/* Sums that are kept of a chunk of A: one, where the decoder adds the same to every code. */
+/* Sums that are kept of a chunk of A: the one that takes off the code offset, and the plain one
+ * that takes off zero points. One will do for both where the decoder adds the same offset to all
+ * codes. */
 static int sums_of_a(const struct plan *p)
 {
     const bool one_bias =
@@ -78,7 +82,7 @@ static int sums_of_a(const struct plan *p)
     return has_zeros(p) && !one_bias ? 2 : 1;
 }
 
-/* Groups that a lane's weights in a step are of. */
+/* How many groups a lane's weights in a step belong to. */
 static int spans_of(const struct plan *p)
 {
     const int64_t group = problem_group(&p->problem);
@@ -107,12 +111,13 @@ static int decode_slots(const struct plan *p, int words)
         return 15 * words;
     if (bytes)
         return (f16 ? 8 : 9) * words;
-    /* four masks; shifts, which matrix products have of two words at once */
+    /* four masks for each word, and shifts; those of matrix products shift two words at once */
     const int shifted = p->products == PRODUCTS_MATRIX ? (words + 1) / 2 : words;
     return 4 * words + (f16 ? 1 : 3) * shifted;
 }
 
-/* Instructions that make a word's A ready: pairs in the order of the weights', or in f32. */
+/* Instructions that prepare the eight values of A that meet a word of codes: widen them to f32, or
+ * bring them into the order of the codes' pairs. */
 static int a_slots(const struct plan *p)
 {
     if (plan_of_f32(p))
@@ -123,7 +128,8 @@ static int a_slots(const struct plan *p)
                : 0;
 }
 
-/* Of a word of A: its products with zeros and with ones, at once by matrix products. */
+/* Instructions that sum the eight values of A that meet a word: products with the code offset and
+ * with ones. A matrix product makes both at once. */
 static int sum_slots(const struct plan *p)
 {
     return model_product_slots(p, p->products == PRODUCTS_MATRIX ? 4 : 4 * sums_of_a(p));
@@ -136,7 +142,7 @@ static uint32_t step_slots(const struct plan *p)
     const int pairs = 4 * words * r * m, spans = spans_of(p);
     int slots = r * decode_slots(p, words) + words * m * a_slots(p);
 
-    /* of five that the text pairs, four find operands in banks that allow it */
+    /* of five products that the text pairs, four have operands in banks that allow it */
     slots += dual_dot2(p) ? pairs * 3 / 5 : model_product_slots(p, pairs);
     /* loads of weights, scales, zero points */
     slots += r * ((int)model_ceil_div(p->simt_int4.chunk, LOAD_WEIGHTS) + 1 + has_zeros(p));
@@ -171,7 +177,7 @@ static uint32_t setup_slots(const struct plan *p)
     return (uint32_t)(80 + 3 * r + 14 * m + (p->wave_size == 64 ? 4 : 2) * m * r + split);
 }
 
-/* The sums of A, by all waves of a workgroup. */
+/* Instructions that make the shared sums of A, by all waves of a workgroup together. */
 static uint32_t shared_slots(const struct plan *p)
 {
     const int64_t lanes = (int64_t)p->wave_size * tiles_of_a(p) / p->m_tile; /* of a row */
@@ -182,7 +188,8 @@ static uint32_t shared_slots(const struct plan *p)
                : 0;
 }
 
-/* With few rows of A there are registers for it. */
+/* Whether a wave requests the weights of its two steps at its start: only few rows of A and of W
+ * leave registers for them. */
 static bool ahead(const struct plan *p)
 {
     return steps_of(p) == 2 * p->simt_int4.split_k && tiles_of_a(p) <= 2 && p->simt_int4.rows <= 4;
@@ -198,7 +205,7 @@ static uint32_t vgprs(const struct plan *p)
 
     if (p->products == PRODUCTS_MATRIX) {
         const int held = words * (p->simt_int4.ahead ? 2 : 1) + 4 * model_at_most(words, 2);
-        /* sums of an unrolled step are its share of the total */
+        /* an unrolled step adds to the total directly, and needs no sums of its own */
         const int sum = p->simt_int4.ahead ? 4 : 8;
         const int zero = has_zeros(p) ? 3 : 0;
         return (uint32_t)((held + sum * m + zero) * r + 4 * ring * m + 4 * sums_of_a(p) * m +
@@ -221,7 +228,8 @@ static int results_of(const struct plan *p)
     return p->simt_int4.row_lanes == 1 || values <= lanes ? 1 : values / lanes;
 }
 
-/* Of LDS: sums of A, by fours, or four times each, where matrix products start from them. */
+/* Bytes of LDS for sums of A. Where matrix products start from them, sums of four rows of A stand
+ * together, or a sum stands four times. */
 static int64_t sums_bytes(const struct plan *p)
 {
     const int64_t spans = tiles_of_a(p) * spans_of(p) * (p->problem.k / p->simt_int4.chunk);
@@ -234,7 +242,7 @@ static int64_t a_bytes(const struct plan *p)
     return p->m_tile * p->problem.k * dtype_bytes(p->problem.a);
 }
 
-/* For what is to be summed at the end. */
+/* Bytes of LDS for the sums that waves add up at the end. */
 static int64_t partial_bytes(const struct plan *p)
 {
     const int64_t tile = (int64_t)p->waves * p->simt_int4.rows * p->wave_size * 16;
@@ -255,7 +263,7 @@ static uint32_t lds_bytes(const struct plan *p)
     return most > LDS_LEAST ? (uint32_t)((most + 15) / 16 * 16) : LDS_LEAST;
 }
 
-/* What does not depend on how many waves a workgroup has. */
+/* Fills in the counts that do not depend on how many waves a workgroup has. */
 static void count(struct plan *p, struct model_counts *counts)
 {
     const struct quern_problem *const q = &p->problem;
@@ -286,9 +294,10 @@ static void count(struct plan *p, struct model_counts *counts)
 
 /* ---- Candidates and choice ------------------------------------------------------------------- */
 
-/* What a workgroup makes of A once and keeps in LDS: sums, and A itself, as far as there is room
- * and `most` says. Waves that multiply four rows of A at once may do as well without, where each
- * has its own part of K: there `most` is an axis, and false says that it does not fit. */
+/* Decides what a workgroup keeps of A in LDS: nothing (`most` is 0), sums (1), sums and A itself
+ * (2), or less where there is no room. Waves that multiply four rows of A at once may do as well
+ * without: for them all three are tried, and false says that `most` does not fit or gives a plan
+ * that another `most` gives, too. */
 static bool share(struct plan *p, int most)
 {
     const int64_t room = p->target->lds_bytes / (squares(p) ? 1 : LDS_SHARE);
@@ -326,8 +335,8 @@ static void try_waves(struct plan *p, int most, struct model_ranking *ranking)
     }
 }
 
-/* Whether all of a lane's weights in a step are of one group. Lanes whose products are of matrices
- * may have those of two, whose scales are loaded as a word. */
+/* Whether a plan's chunk can be decoded: it lies in one group, or is two groups of 32 whose 16-bit
+ * scales come in one word; and it is one load, two only for matrix products. */
 static bool chunk_fits(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
@@ -357,7 +366,7 @@ static void try_lanes(struct plan *p, int row_lanes, struct model_ranking *ranki
                     (p->simt_int4.rows > 1 &&
                      p->simt_int4.rows * p->simt_int4.row_lanes > p->problem.n))
                     continue;
-                /* only words in the order of k leave a choice */
+                /* only layout k8 has codes in the order of k, which leaves a choice of pairs */
                 if (pairing == PAIRING_OF_W &&
                     (p->problem.layout != QUERN_LAYOUT_K8 || plan_of_f32(p)))
                     continue;
@@ -405,7 +414,8 @@ static const char *sums(const struct plan *p)
     return p->simt_int4.shared_sums ? "SHARED" : "OWN";
 }
 
-/* What is in LDS, where that is an axis of the shape: nothing, sums of A, or those and A. */
+/* The word `shared` of a shape: whether LDS holds nothing of A (0), its sums (1), or those and A
+ * itself (2). It is 0 where the planner has no choice of it. */
 static int64_t shared(const struct plan *p)
 {
     return squares(p) ? p->simt_int4.shared_sums + p->simt_int4.shared_a : 0;

@@ -18,26 +18,26 @@
 #define ITEMS_MAX   1024 /* work-items of a workgroup */
 #define VALUES_MAX  32   /* sums per lane that the template's reduction can fold */
 #define SIZE_MAX_NK ((int64_t)1 << 27)
-#define LOAD_BYTES  16 /* of a lane */
-#define LOADS_MAX   16 /* of weights that a lane waits for: more take registers, and longer code */
+#define LOAD_BYTES  16 /* of one load of a lane */
+#define LOADS_MAX   16 /* loads of weights that a lane waits for: more take registers and code */
 #define LDS_LEAST   16
-#define STAGE_WAVES 4     /* of a workgroup, for A in LDS to be worth a thought */
+#define STAGE_WAVES 4     /* workgroups of fewer waves do not try to keep A in LDS */
 #define STAGE_BYTES 32768 /* of LDS for a part of A, where not all of it fits a compute unit */
 
-#define WALK_VGPRS 12 /* that cost_model.c keeps in reserve */
-#define WALK_LOADS 4  /* steps a SIMD has asked for, at least: some arrive and some are used */
+#define WALK_VGPRS 12 /* registers that cost_model.c keeps in reserve: its SPARE_VGPRS */
+#define WALK_LOADS 4  /* steps a SIMD must have asked for: some arrive while others are used */
 #define WALK_SLOTS 20 /* instructions of a wave that goes on to the next group of rows */
 
-#define BUSY_PERCENT_FULL 95
-#define STEPS_M_MAX       4 /* rows of A for which a wave may have any number of rows of W */
+#define BUSY_PERCENT_FULL 95 /* busy_percent from which on a plan may fill the part */
+#define STEPS_M_MAX       4  /* rows of A for which a wave may have any number of rows of W */
 
-/* With one row of A a layer should be as fast as its weights arrive: enough bytes of them asked for
- * by a compute unit to last this long, or half of all it reads. */
+/* With one row of A a layer should be as fast as its weights arrive. For that a compute unit must
+ * have asked for as many bytes of them as arrive in this time, or for half of all that it reads. */
 #define IN_FLIGHT_NS 600
 
-/* Instructions for each fp8 weight in software with up to four rows of A, all together, as counted
- * on gfx950, which has the least time: for products of f16, of bf16, and of f32 where there are no
- * others for bf16 (on gfx90a). */
+/* Instructions that an fp8 weight takes in all, with up to four rows of A, where it is decoded in
+ * software: for products of f16; of bf16; and of f32, where the target has no others for bf16
+ * (gfx90a). Counted on gfx950, whose lanes have the least time for a weight. */
 #define SOFTWARE_HALF 4.8
 #define SOFTWARE_BF16 5.3
 #define SOFTWARE_F32  7.9
@@ -94,8 +94,9 @@ static bool of_bytes(const struct plan *p)
     return p->products == PRODUCTS_DOT4 || p->skinny.row_lanes == 8;
 }
 
-/* The compiler makes pairs of f16 itself where v_dot2acc_f32_f16 has a single form, and finds more
- * of them where fp8 becomes f16. */
+/* Where v_dot2acc_f32_f16 exists unpaired, too (gfx11), the compiler pairs dot products of f16
+ * itself, and finds more pairs than the text would if software makes f16 of fp8: it is left to it.
+ */
 static bool dual_dot2(const struct plan *p)
 {
     const bool single = p->problem.a == QUERN_F16 && p->target->capabilities & CAP_VOPD_DOT2_F16;
@@ -103,7 +104,7 @@ static bool dual_dot2(const struct plan *p)
     return model_dual_dot2(p) && !(p->skinny.fp8 == FP8_SOFTWARE && single);
 }
 
-/* Rows of W that a wave works on at a time, and a workgroup. */
+/* Rows of W that a wave works on at a time; rows_of_workgroup: that a workgroup does. */
 static int rows_of_wave(const struct plan *p)
 {
     return p->skinny.rows * p->skinny.row_lanes;
@@ -126,7 +127,7 @@ static int fp8_slots(const struct plan *p, int count)
 
     if (p->skinny.vector == 1)
         return 4 * count;
-    if (p->skinny.fp8 == FP8_SOFTWARE) /* (an FMA of RDNA takes f16) */
+    if (p->skinny.fp8 == FP8_SOFTWARE) /* plain products take f16 as it is: RDNA's FMA reads it */
         return 2 * count + 3 * count / 4 +
                (p->products == PRODUCTS_PACKED           ? count
                 : p->products == PRODUCTS_PLAIN || !bf16 ? 0
@@ -135,7 +136,7 @@ static int fp8_slots(const struct plan *p, int count)
     return converted + examined;
 }
 
-/* Weights of a step: of a row, side by side in the lanes of a wave. */
+/* Weights of a row in a step of a wave. */
 static int64_t step_of(const struct plan *p)
 {
     return (int64_t)p->wave_size / p->skinny.row_lanes * p->skinny.vector;
@@ -157,7 +158,7 @@ static bool is_matrices(const struct plan *p)
     return p->products == PRODUCTS_MATRIX && p->skinny.row_lanes > 1;
 }
 
-/* Rows of A that a lane loads. */
+/* How many rows of A a lane loads. */
 static int columns_of(const struct plan *p)
 {
     return is_matrices(p) ? (int)model_ceil_div(p->m_tile, p->skinny.row_lanes) : p->m_tile;
@@ -169,13 +170,14 @@ static int results_of(const struct plan *p)
     return is_matrices(p) ? p->skinny.rows * columns_of(p) : 1;
 }
 
-/* Stages that A is walked in for a group of rows; 0: it is not staged. */
+/* In how many stages A passes through LDS for a group of rows of W; 0: it does not. */
 static int64_t stages_of(const struct plan *p)
 {
     return p->skinny.stage ? model_ceil_div(trips_of(p), p->skinny.stage) : 0;
 }
 
-/* Bytes of LDS for a row of A, and for all: as the template lays them out. */
+/* Bytes of a row of A that LDS holds at a time; staged_bytes: of all rows, as the template lays
+ * them out. */
 static int64_t stage_row_bytes(const struct plan *p)
 {
     const int64_t k = p->skinny.stage < trips_of(p)
@@ -192,7 +194,7 @@ static int64_t staged_bytes(const struct plan *p)
     return p->skinny.stage ? p->m_tile * pitch : 0;
 }
 
-/* Instructions of a wave that copies its part of A, for all stages of a group of rows. */
+/* Instructions by which a wave copies its share of A to LDS, in all stages of a group of rows. */
 static int64_t stage_slots(const struct plan *p)
 {
     const int64_t items = (int64_t)p->waves * p->wave_size;
@@ -201,22 +203,23 @@ static int64_t stage_slots(const struct plan *p)
     return stages_of(p) * (6 * loads + 24);
 }
 
-/* Registers that a step of one row of W, or of A, is loaded to. */
+/* Registers of a lane that hold a step's values of one row, of `bytes` bytes each. */
 static int registers_of(const struct plan *p, int bytes)
 {
     return p->skinny.vector == 1 ? 1 : p->skinny.vector * bytes / 4;
 }
 
-/* Of a step: products of all rows of W with all of A, what widens their operands, and the loads. */
+/* Instructions of a step: products of all rows of W with all of A, what widens their operands, and
+ * the loads. */
 static int slots_of_step(const struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
     const int r = p->skinny.rows, columns = columns_of(p), wb = weight_bytes(q);
     const int ab = (int)dtype_bytes(q->a);
-    /* what widens 16 bits, unless the product does */
+    /* instructions that widen a 16-bit operand; products of 16 bits need none */
     const int narrow = plan_of_f32(p) ? p->skinny.vector : 0;
-    /* where the compiler looks for pairs, about a half of what can be dual-issued finds a partner
-     * in another register bank */
+    /* where pairing is left to the compiler, it finds a partner in another register bank for about
+     * half of what can be dual-issued */
     const bool found = p->target->capabilities & CAP_VOPD && p->skinny.vector > 1 &&
                        (p->products == PRODUCTS_DOT2 ||
                         (p->products == PRODUCTS_PLAIN && p->skinny.fp8 != FP8_SOFTWARE));
@@ -237,7 +240,7 @@ static int slots_of_step(const struct plan *p)
     return slots;
 }
 
-/* Beside its steps, a round of the ring has its addresses and the loop. */
+/* Instructions of a round of the ring beside its steps: addresses, and the loop. */
 static int round_slots(const struct plan *p)
 {
     const bool two_types = weight_bytes(&p->problem) != (int)dtype_bytes(p->problem.a);
@@ -251,7 +254,8 @@ static uint32_t setup_slots(const struct plan *p)
     return (uint32_t)(30 + 10 * columns_of(p));
 }
 
-/* In each group of rows, after its steps: reduction, store; and addresses of the next group. */
+/* Instructions of a wave for each group of rows, after its steps: reduction, store, and the next
+ * group's addresses. */
 static uint32_t group_slots(const struct plan *p)
 {
     const int r = p->skinny.rows, columns = columns_of(p), results = results_of(p);
@@ -281,8 +285,8 @@ static uint32_t vgprs(const struct plan *p)
                       converts + (p->skinny.row_lanes > 1 ? 4 * columns : 0) + 16);
 }
 
-/* Bytes of weights that a compute unit should have asked for at any time: its share of what memory
- * brings, among those that have any work. */
+/* Bytes of weights that a compute unit should have asked for at any time (IN_FLIGHT_NS). Only units
+ * that have work share what memory brings. */
 static int64_t flight_asked(const struct plan *p)
 {
     const struct target *const t = p->target;
@@ -313,13 +317,15 @@ static int64_t asked_bytes(const struct plan *p)
     return rows_of_workgroup(p) * q->k * weight_bytes(q) + copies * a;
 }
 
-/* What is far below memory time may take more, so that all of the part asks for memory. */
+/* Kernel cycles up to which a plan may count as filling the part. A plan that stays so far below
+ * memory time may rather spend more instructions to make all compute units ask for memory. */
 static int64_t fills_below(int64_t memory_cycles)
 {
     return memory_cycles / 2;
 }
 
-/* What does not depend on how many waves a workgroup has, nor on whether it walks. */
+/* Fills in the counts that depend neither on how many waves a workgroup has nor on whether it
+ * walks. */
 static void count(struct plan *p, struct model_counts *counts)
 {
     const struct quern_problem *const q = &p->problem;
@@ -373,7 +379,8 @@ static bool estimate_all(struct plan *p, const struct model_counts *counted)
         return false;
     p->estimate.close = p->products == PRODUCTS_MATRIX && p->skinny.row_lanes == 4;
     if (p->estimate.bytes_in_flight < counts.flight_asked)
-        /* asked of M = 1; and of workgroups that nothing takes over from when they wait */
+        /* only M = 1 must have as many bytes in flight, and resident workgroups, as no other
+         * workgroup runs while they wait */
         p->estimate.streams = p->m_tile > 1 && !p->resident;
     else if (p->resident &&
              p->resident * p->waves * p->skinny.ring < WALK_LOADS * (int)p->target->simds)
@@ -381,8 +388,9 @@ static bool estimate_all(struct plan *p, const struct model_counts *counted)
     return true;
 }
 
-/* Whether waves may have any number of rows. CDNA parts have many compute units, and few rows of W
- * for each; 5 or 7 at a time come out more even. */
+/* Whether waves may have numbers of rows that are no power of two. CDNA parts have many compute
+ * units, with few rows of W for each: 5 or 7 at a time may divide them more evenly. They are tried
+ * where the text pairs dot products, too. */
 static bool any_rows(const struct plan *p)
 {
     return p->skinny.row_lanes == 1 && p->m_tile <= STEPS_M_MAX &&
@@ -395,7 +403,7 @@ static bool estimate(struct plan *p, const struct model_counts *counts)
 
     if (!estimate_all(p, counts))
         return false;
-    /* Groups of eight rows of fp8 take so much less that a little of the part may be idle. */
+    /* matrix products of eight rows of fp8 take so much less that a little of the part may idle */
     if (p->skinny.row_lanes == 8)
         e->fills =
             e->busy_percent >= MODEL_BUSY_PERCENT_TILES && model_busy(p, BUSY_PERCENT_FULL, 8);
@@ -407,7 +415,8 @@ static bool estimate(struct plan *p, const struct model_counts *counts)
 
 /* ---- Candidates and choice ------------------------------------------------------------------- */
 
-/* Weights of a load: as many as 16 bytes have; one where rows do not start at multiples of 4. */
+/* Weights that a lane takes in one load: 16 bytes of them; one where rows of A or W do not start at
+ * multiples of 4 bytes. */
 static int vector_of(const struct quern_problem *q)
 {
     const int vector = LOAD_BYTES / weight_bytes(q);
@@ -415,15 +424,16 @@ static int vector_of(const struct quern_problem *q)
     return plan_row_align(q) < 4 || q->k * weight_bytes(q) % 4 || q->k < vector ? 1 : vector;
 }
 
-/* Whether rows fall on the same few memory channels, which was reported for RDNA, and readers can
- * start apart along K if all of their steps are whole. A few rows are read in no time. */
+/* Whether shapes are to be preferred whose readers can start at different steps along K, which
+ * takes whole steps: rows of W fall on the same few memory channels, which was reported for RDNA.
+ * Layers of few rows are read too fast for that to matter. */
 static bool camps(const struct plan *p)
 {
     return p->target->camps && p->problem.n > 2 * (int64_t)p->target->cus &&
            p->problem.k % step_of(p) == 0 && p->problem.k * weight_bytes(&p->problem) % 512 == 0;
 }
 
-/* Estimates a plan whose fields are all set, and puts it in. */
+/* Estimates a plan whose fields are all set, and puts it into the ranking. */
 static void try_one(struct plan *p, const struct model_counts *counts,
                     struct model_ranking *ranking)
 {
@@ -431,8 +441,8 @@ static void try_one(struct plan *p, const struct model_counts *counts,
         model_put(ranking, p);
 }
 
-/* Whether workgroups of so many waves keep the part as busy as is asked for, or as what is in the
- * ranking does. What is wanted need not be good. */
+/* Whether a plan's workgroups keep the part busy enough to be tried: as much as plans of a full
+ * ranking do, or as the model asks. A shape that the caller names (`wanted`) need not. */
 static bool busy_enough(struct plan *p, const struct model_ranking *ranking)
 {
     const int64_t groups = model_ceil_div(p->problem.n, rows_of_workgroup(p));
@@ -443,8 +453,9 @@ static bool busy_enough(struct plan *p, const struct model_ranking *ranking)
     return ranking->wanted || model_busy(p, MODEL_BUSY_PERCENT, p->skinny.row_lanes);
 }
 
-/* Tries workgroups that walk over the groups of rows, as many as a compute unit holds, where those
- * are more; else it would be the same kernel with more to do. */
+/* Tries a plan with a workgroup for each group of rows; and with workgroups that stay on a compute
+ * unit, as many as it holds, and walk over the groups of rows. If no unit has a second group to
+ * walk to, that is the same kernel with more to do, and is not tried. */
 static void try_walking(struct plan *p, const struct model_counts *counts,
                         struct model_ranking *ranking)
 {
@@ -465,7 +476,8 @@ static void try_walking(struct plan *p, const struct model_counts *counts,
     p->resident = 0;
 }
 
-/* Loads of a wave for which all of A is in LDS, or else as many as STAGE_BYTES hold; 0: none. */
+/* The largest stage for a plan, in loads of a wave: all, if the whole of A fits half of LDS; else
+ * as many as STAGE_BYTES hold; 0: A cannot go through LDS. */
 static int stage_most(struct plan *p)
 {
     const int64_t trips = trips_of(p), room = p->target->lds_bytes / 2;
@@ -481,10 +493,10 @@ static int stage_most(struct plan *p)
     return whole(p) && staged_bytes(p) <= room ? p->skinny.stage : 0;
 }
 
-/* Ways to read A, from the caches or through LDS, with what was counted of the plan then. */
+/* Ways to read A, from the caches or through LDS, and what was counted of the plan for each. */
 struct ways {
     int count;
-    int stage[3]; /* as the plan's */
+    int stage[3]; /* simt_skinny_shape's stage */
     enum plan_phase phase[3];
     struct model_counts counts[3];
 };
@@ -515,7 +527,8 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
         add_way(p, 0, ranking, &ways);
         if (most)
             add_way(p, most, ranking, &ways);
-        /* to be tested and measured: several stages where one would do */
+        /* a shape that is asked for by name may have several stages where one would do: so that
+         * tests and measurements reach those */
         if (ranking->wanted && most == trips_of(p) && whole(p) && most > p->skinny.ring)
             add_way(p, p->skinny.ring, ranking, &ways);
         if (!ways.count)
@@ -523,7 +536,7 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
         for (int groups = 1; groups * splits[s] * (int)p->wave_size <= ITEMS_MAX; groups++) {
             p->waves = groups * splits[s];
             if (groups > 1 && rows_of_workgroup(p) >= 2 * p->problem.n)
-                break; /* nothing to do for so many */
+                break; /* the layer has too few rows of W for so many waves */
             if (!busy_enough(p, ranking))
                 continue;
             for (int i = 0; i < ways.count; i++) {
@@ -555,7 +568,7 @@ static void try_shapes(struct plan *p, struct model_ranking *ranking)
                 p->skinny.ring * columns_of(p) > LOADS_MAX ||
                 (p->skinny.rows > 1 && p->skinny.rows * p->skinny.row_lanes > p->problem.n))
                 continue;
-            /* conversions make longer code, those in software more */
+            /* decoding fp8 makes long code, in software more so: fewer loads are unrolled */
             if ((p->skinny.fp8 && !of_bytes(p) && sums * p->skinny.ring > VALUES_MAX) ||
                 (p->skinny.fp8 == FP8_SOFTWARE && loads > LOADS_MAX / 2))
                 continue;
@@ -572,7 +585,7 @@ static void try_products(struct plan *p, enum plan_products products, int row_la
     try_shapes(p, ranking);
 }
 
-/* Products of 16 bits: of A as it is, and of fp8 that has become what A is, or f16. */
+/* Tries products of 16-bit numbers: of A as it is, and of fp8 converted to A's type, or f16. */
 static void try_halves(struct plan *p, struct model_ranking *ranking)
 {
     const unsigned has = p->target->capabilities;
@@ -601,8 +614,9 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     } else if (q->a == QUERN_F32) {
         try_products(&p, f32, 1, ranking);
     } else if (p.skinny.fp8 && p.skinny.fp8 != FP8_SOFTWARE && dtype_bytes(q->a) == 1) {
-        /* A matrix instruction, which takes eight rows of W, is better in any case where there is
-         * much else to do, also when such groups of rows leave compute units idle. */
+        /* With several rows of A, or bytes that have to be converted, the matrix instruction, which
+         * takes eight rows of W, is better even if groups of eight rows leave compute units idle:
+         * nothing else is tried. */
         const bool eight = has & CAP_MFMA_FP8 && q->n >= 8;
         if (!eight || (p.skinny.fp8 == FP8_NATIVE && p.m_tile == 1))
             try_products(&p, has & CAP_DOT4_F32_FP8 ? PRODUCTS_DOT4 : f32, 1, ranking);
@@ -618,7 +632,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
 
 /* ---- What is said of a kernel ---------------------------------------------------------------- */
 
-/* How the processor meets fp8, and what it is when it is multiplied. */
+/* Says how the target decodes fp8, and as what type it is multiplied. */
 static void fp8_explain(const struct plan *p, struct str *out)
 {
     const char *const made = plan_of_f32(p) ? "f32" : p->problem.a == QUERN_BF16 ? "bf16" : "f16";

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Candidates, estimate and choice for the family simt_w4. The costs were fitted to code that hipRTC
- * 6.4.3 made of the template (docs/kernels.md has the table); cost_model.c makes a choice of them.
+ * Candidates and instruction counts of the family simt_w4. The counts follow the template
+ * (templates/family/simt_w4.hip) and were fitted to code that hipRTC 6.4.3 made of it;
+ * cost_model.c makes a choice of them.
  */
 #include "plan/explain.h"
 #include "plan/family.h"
@@ -17,12 +18,14 @@
 #define SMALL_NK    ((int64_t)1 << 23)
 #define SHORT_K     4096
 
-/* With one row of A a layer should be as fast as its weights arrive: enough bytes of them asked for
- * by a compute unit to last this long, or half of all it reads; and registers for this many waves
- * in a SIMD. */
+/* With one row of A a layer should be as fast as its weights arrive. For that a compute unit must
+ * have asked for as many bytes of them as arrive in this time, or for half of all that it reads;
+ * and registers must leave room for enough waves in a SIMD: WAVES_FAST where an instruction issues
+ * in one cycle; elsewhere one for each REGISTERS_SLOW registers, which is four waves on CDNA 2 and
+ * later, two on older targets. */
 #define IN_FLIGHT_NS   600
-#define WAVES_FAST     8   /* where an instruction of a wave takes a cycle */
-#define REGISTERS_SLOW 128 /* a wave, else: four waves of CDNA 2 and later, two of older targets */
+#define WAVES_FAST     8
+#define REGISTERS_SLOW 128
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
@@ -50,10 +53,11 @@ static quern_status accepts(const struct quern_problem *q, const struct target *
 
 /* ---- Estimate -------------------------------------------------------------------------------- */
 
-/* Blocks whose nested absmax share a second scale. */
+/* So many consecutive groups, across rows, share a second scale of nested absmax. */
 #define NEST 256
 
-/* Whether a row may have nested absmax of two second scales, and no more. */
+/* Whether a row's groups may lie on both sides of one border between second scales, and of no more.
+ */
 static bool has_seam(const struct quern_problem *q)
 {
     const int64_t blocks = q->k / problem_group(q);
@@ -70,11 +74,11 @@ static int scale_slots(const struct quern_problem *q)
         return 3;
     if (q->scale != QUERN_SCALE_NESTED)
         return 0;
-    /* address, look-up, product; then what finds the second scale */
+    /* address, look-up, product; and four to find the second scale where a row may have several */
     return 3 + (blocks > NEST || has_seam(q) ? 4 : 0);
 }
 
-/* Whether a 16-bit A is widened for it. */
+/* Whether a 16-bit A is widened to f32 before it is multiplied. */
 static bool widens(const struct plan *p)
 {
     return plan_of_f32(p) && p->problem.a != QUERN_F32;
@@ -85,7 +89,7 @@ static int64_t weights_of_step(const struct plan *p)
     return (int64_t)p->wave_size * p->simt_w4.chunk;
 }
 
-/* Steps that a row takes, dealt out to split_k waves; one of a tail comes on top. */
+/* Steps that a row takes, dealt out to split_k waves; a tail's step comes on top. */
 static int64_t steps_of(const struct plan *p)
 {
     const int64_t k = p->problem.k, step = weights_of_step(p);
@@ -93,8 +97,8 @@ static int64_t steps_of(const struct plan *p)
     return p->simt_w4.tail ? k / step : model_ceil_div(k, step);
 }
 
-/* Weights for one lane of a step that holds what whole steps leave of K, 0 when it would be no
- * shorter than theirs or the only one. */
+/* The tail: weights of each lane in a last step that holds what whole steps leave of K. 0: the last
+ * step would not be shorter than the others, or there are no others. */
 static int tail_of(const struct plan *p)
 {
     const int64_t rest = p->problem.k % weights_of_step(p);
@@ -113,7 +117,7 @@ static int64_t trips_of(const struct plan *p)
     return model_ceil_div(steps_of(p), p->simt_w4.split_k);
 }
 
-/* Whether the template unrolls them. */
+/* Whether the template unrolls the steps of a wave. */
 static bool unrolled(const struct plan *p)
 {
     const int64_t trips = trips_of(p);
@@ -122,14 +126,16 @@ static bool unrolled(const struct plan *p)
            (p->products == PRODUCTS_MATRIX && trips == 2 && p->m_tile == 4);
 }
 
-/* The compiler makes pairs of f16 on gfx11 alone. */
+/* The compiler pairs only dot products of f16, and only on gfx11; so the text pairs all, where a
+ * lane has two rows of W to pair. */
 static bool dual_dot2(const struct plan *p)
 {
     return p->simt_w4.rows > 1 && model_dual_dot2(p);
 }
 
-/* Instructions that multiply. Where the text pairs them it finds a partner for each in another
- * register bank; of f32 the compiler leaves one of eight alone. */
+/* Instructions that multiply. Where the text pairs dot products, each finds a partner in another
+ * register bank. Of eight pairs of plain f32 products that the compiler looks at, it issues one
+ * apart. */
 static int product_slots(const struct plan *p, int pairs)
 {
     const bool f32 = p->products == PRODUCTS_PLAIN && p->target->capabilities & CAP_VOPD;
@@ -137,12 +143,13 @@ static int product_slots(const struct plan *p, int pairs)
     return dual_dot2(p) ? pairs / 2 : f32 ? pairs * 9 / 8 : model_product_slots(p, pairs);
 }
 
-/* Instructions of a wave in a step with chunks of `chunk` weights, but for those of the loop. */
+/* Instructions of a wave in a step with chunks of `chunk` weights, without those of the loop. */
 static int chunk_slots(const struct plan *p, int chunk)
 {
     const struct quern_problem *const q = &p->problem;
     const int r = p->simt_w4.rows, m = p->m_tile, pairs = chunk / 2;
-    /* scaling a sum: two halves to add first, or one of four to choose */
+    /* to scale a sum takes one; packed sums are two halves to add first, of a matrix product's four
+     * results the right one has to be chosen */
     const int finish = p->products == PRODUCTS_PACKED ? 3 : p->products == PRODUCTS_MATRIX ? 3 : 1;
     int slots = 2 * pairs * r; /* an address and an LDS load for each pair of weights */
 
@@ -160,7 +167,7 @@ static uint32_t step_slots(const struct plan *p)
     int slots = chunk_slots(p, p->simt_w4.chunk);
 
     if (p->simt_w4.tail && p->problem.k % weights_of_step(p))
-        slots -= 6;                /* the end of K is the tail's */
+        slots -= 6;                /* the tail, not a whole step, looks for the end of K */
     slots += unrolled(p) ? 3 : 11; /* offsets; loop */
     slots += p->phase ? unrolled(p) ? 1 : 4 : 0;
     return (uint32_t)slots;
@@ -186,8 +193,9 @@ static uint32_t setup_slots(const struct plan *p)
                       (p->simt_w4.split_k > 1 ? 20 + 2 * p->simt_w4.split_k : 0));
 }
 
-/* Of the table: a pair has a copy in every bank of LDS; but in 32 of 64 for small layers and short
- * rows, which a second pass for each look-up costs less than to store twice as many copies. */
+/* Bytes of the table. Each pair has a copy in every bank of LDS. With 64 banks small layers and
+ * short rows have 32 copies all the same: a second pass for each look-up costs them less than to
+ * store twice as many. */
 static uint32_t table_bytes(const struct plan *p)
 {
     const bool small = p->problem.n * p->problem.k < SMALL_NK || p->problem.k < SHORT_K;
@@ -195,7 +203,8 @@ static uint32_t table_bytes(const struct plan *p)
     return PAIRS * 4 * (small ? 32 : p->target->lds_banks);
 }
 
-/* Instructions that build it, all waves together: a lane stores a pair by 16 bytes. */
+/* Instructions that build the table, by all waves of a workgroup together: a lane makes a pair and
+ * stores its copies, 16 bytes at a time. */
 static uint32_t table_slots(const struct plan *p)
 {
     const uint32_t stores = p->lds_bytes / PAIRS / 16;
@@ -203,7 +212,8 @@ static uint32_t table_slots(const struct plan *p)
     return PAIRS * (2 * stores + 4) / p->wave_size;
 }
 
-/* With few rows of A there are registers for all weights of two steps and a tail. */
+/* Whether a wave may request the weights of all its steps at its start: it has two, or one and the
+ * tail, and so few rows of A that there are registers for them. */
 static bool may_be_ahead(const struct plan *p)
 {
     const int64_t trips = trips_of(p);
@@ -219,7 +229,7 @@ static uint32_t vgprs(const struct plan *p)
     const int batches = p->simt_w4.chunk / (f32 ? 4 : 8);
     const int ring = model_at_most(batches, m > 2 ? 2 : 4); /* batches of A, as in the template */
     const int sums = p->products == PRODUCTS_PACKED ? 3 : p->products == PRODUCTS_MATRIX ? 5 : 2;
-    /* sums of an unrolled step are its share of the total */
+    /* an unrolled step adds to the total directly, and needs no sums of its own */
     const int other = p->products == PRODUCTS_MATRIX && p->simt_w4.ahead ? 4 : 16;
     const int scales = p->problem.scale == QUERN_SCALE_NESTED ? 4
                        : p->problem.scale == QUERN_SCALE_E8M0 ? 3
@@ -232,7 +242,7 @@ static uint32_t vgprs(const struct plan *p)
                       sums * m * r + other + (plan_of_f32(p) ? 3 * m : 0));
 }
 
-/* Whether the waves hide latency from each other; asked of M = 1 alone. */
+/* Whether the waves of a SIMD hide each other's latency (IN_FLIGHT_NS); only asked of M = 1. */
 static bool streams(const struct plan *p)
 {
     const struct target *const t = p->target;
@@ -246,7 +256,7 @@ static bool streams(const struct plan *p)
            (double)p->estimate.bytes_in_flight >= (asked < half ? asked : half);
 }
 
-/* What does not depend on how many waves a workgroup has. */
+/* Fills in the counts that do not depend on how many waves a workgroup has. */
 static void count(struct plan *p, struct model_counts *counts)
 {
     const struct quern_problem *const q = &p->problem;
@@ -263,7 +273,8 @@ static void count(struct plan *p, struct model_counts *counts)
         .step_slots = step,
         .setup_slots = setup_slots(p),
         .shared_slots = table_slots(p),
-        /* weights of the tail came with the first; it evens out steps that do not come out even */
+        /* the tail's weights arrived with the first step's. Where steps do not divide among the
+         * waves, a wave with a step less takes the tail, so that it takes no time of its own */
         .last_slots = steps % p->simt_w4.split_k ? 0 : tail,
         .trips = trips,
         .row_slots = steps * step + tail,
@@ -280,7 +291,8 @@ static bool estimate(struct plan *p, const struct model_counts *counts)
 
     if (!model_estimate(p, counts))
         return false;
-    const unsigned least = t->vgprs / MODEL_VGPRS_MAX; /* more registers would be moved about */
+    /* with room for fewer waves, a wave would get registers that instructions cannot name */
+    const unsigned least = t->vgprs / MODEL_VGPRS_MAX;
     p->waves_asked = (int)(e->waves_per_simd > least ? e->waves_per_simd : least);
     e->waves_per_simd =
         target_waves_per_simd(t, e->vgprs, p->lds_bytes, p->wave_size, (unsigned)p->waves);
@@ -290,11 +302,11 @@ static bool estimate(struct plan *p, const struct model_counts *counts)
 
 /* ---- Candidates and choice ------------------------------------------------------------------- */
 
-/* Workgroups of as many waves as a launch may have, for a plan that has its tail. */
+/* Tries all numbers of waves for a plan whose other fields, but for `ahead`, are set. */
 static void try_waves(struct plan *p, struct model_ranking *ranking)
 {
     const bool may = may_be_ahead(p);
-    struct model_counts counts[2]; /* as it is, and ahead, which takes more registers */
+    struct model_counts counts[2]; /* not ahead, and ahead, which takes more registers */
     enum plan_phase phase[2];
     bool beaten[2];
 
@@ -320,9 +332,8 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
 }
 
 /*
- * Every shape that fits, for a plan whose fields up to meant_for are set. More than four rows of W
- * in a wave would save 4 % of the instructions at M = 1 for 64 registers, and twice the compile
- * time.
+ * Of struct family. A wave has four rows of W at most: eight would save 4 % of the instructions at
+ * M = 1, and cost 64 registers and twice the compile time.
  */
 static void candidates(const struct plan *base, struct model_ranking *ranking)
 {

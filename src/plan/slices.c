@@ -52,14 +52,16 @@ const struct plan *plan_for(const struct plan_set *set, int64_t m)
     return plan_among(set, set->count, m);
 }
 
-/* One launch of a plan for m rows from row `first` on. */
+/* Writes one launch of a plan, for m rows from row `first` on; returns 1, the number of launches.
+ */
 static size_t add_slices(const struct plan *p, int64_t first, int64_t m, struct plan_slice *slice)
 {
     *slice = (struct plan_slice){p, first, m, model_ceil_div(m, p->m_tile)};
     return 1;
 }
 
-/* Full slices of one kernel, the rest by the smallest of `kernels` others that takes it. */
+/* Writes full slices of one kernel, and the rest by the smallest of the set's first `kernels` that
+ * takes it; returns the number of launches. */
 static size_t add_full_and_rest(const struct plan_set *set, size_t kernels, const struct plan *p,
                                 int64_t m, struct plan_slice slices[2])
 {
@@ -69,7 +71,8 @@ static size_t add_full_and_rest(const struct plan_set *set, size_t kernels, cons
     return count + add_slices(plan_among(set, kernels, rest), full, rest, &slices[count]);
 }
 
-/* Keeps the launches that are modelled to take less; of equals, those it has. */
+/* Leaves in `slices` the launches that are modelled to take less, of equals those that are there;
+ * returns their number. */
 static size_t keep_less(struct plan_slice slices[2], size_t count, const struct plan_slice other[2],
                         size_t others)
 {
@@ -79,8 +82,8 @@ static size_t keep_less(struct plan_slice slices[2], size_t count, const struct 
     return others;
 }
 
-/* Rows from m_lo of tiles on: by tiles, by slices of the kernel below, or by full tiles and another
- * kernel for the rest. */
+/* The fastest way, by the model, to launch m rows that the largest kernel, of tiles, serves: by
+ * tiles; by slices of the kernel below; or by full tiles and another kernel for the rest. */
 static size_t slices_by_time(const struct plan_set *set, size_t kernels, int64_t m,
                              struct plan_slice slices[2])
 {
@@ -117,7 +120,7 @@ static size_t slices_among(const struct plan_set *set, size_t kernels, int64_t m
             return count;
         return keep_less(slices, count, other, add_full_and_rest(set, kernels, largest, m, other));
     }
-    /* the last slice is not a full one where another kernel would take longer */
+    /* the rest goes to a smaller kernel where one is for so few rows */
     const int64_t rest = m % largest->m_tile;
     if (!rest || plan_among(set, kernels, rest) == largest)
         return add_slices(largest, 0, m, slices);
@@ -127,22 +130,24 @@ static size_t slices_among(const struct plan_set *set, size_t kernels, int64_t m
 /* ---- What is worked out once ------------------------------------------------- */
 
 /*
- * Which kernels are the fastest changes where a slice of one is full, and tile sizes are powers of
- * two up to PLAN_M_MAX. So rows of A fall into cells: for each 64 of them one with 1, with 2, with
- * up to 4, 8, 16, 32 and 63 of the 64, and one with all, which leaves nothing to a rest.
+ * Which kernels are the fastest changes only where a slice of one is full, and slices have powers
+ * of two of rows, up to PLAN_M_MAX. So each 64 values of M are divided into cells in which the
+ * choice is the same: the first, the second, those up to 4, 8, 16, 32 and 63, and the last, with
+ * which slices of up to 64 rows leave no rest.
  */
 #define CELL_ROWS 64
 static const unsigned cell_rows[PLAN_CELLS_OF_64] = {1, 2, 4, 8, 16, 32, CELL_ROWS - 1, CELL_ROWS};
 
-/* Of a cell's byte: the index of the kernel that has rows from the first on, and whether what it
- * leaves of whole slices is another's. */
+/* Bits of a cell's byte: the index of the kernel that takes the first rows, and whether another
+ * kernel takes the rest that its whole slices leave. */
 #define COVER_KERNEL 15
 #define COVER_SPLIT  16
 
 _Static_assert(PLAN_KERNELS_MAX <= COVER_KERNEL + 1, "a byte names every kernel");
 _Static_assert(PLAN_COVER_ROWS % PLAN_M_MAX == 0, "cells of all further rows are the last ones");
 
-/* The cell of m rows; beyond the table, that of as many as leave the same rest. */
+/* The cell of m rows; for m beyond the table, that of the largest m in it which leaves the same
+ * rest of PLAN_M_MAX. */
 static size_t cell_of(int64_t m)
 {
     const int64_t beyond = PLAN_COVER_ROWS - PLAN_M_MAX + (m - 1) % PLAN_M_MAX;
@@ -178,7 +183,7 @@ size_t plan_slices(const struct plan_set *set, int64_t m, struct plan_slice slic
     const struct plan *const p = &set->plans[kernel];
     if (!(cover & COVER_SPLIT) || m % p->m_tile == 0)
         return add_slices(p, 0, m, slices);
-    const bool tiles = plan_units(p) == PLAN_UNITS_TILES; /* they take no rest of their own */
+    const bool tiles = plan_units(p) == PLAN_UNITS_TILES; /* the rest is for smaller kernels only */
     return add_full_and_rest(set, kernel + !tiles, p, m, slices);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Where families take over from each other: what `quern explain --m-sweep` says. */
+/* At which M one family takes over from another: what `quern explain --m-sweep` says. */
 #include "plan/family.h"
 #include "target/rates.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Rows of A of the last line. */
+/* M of the table's last line. */
 #define ROWS_MAX 2048
 
 /* The model's choice for slices of m rows, or of as many as the family's kernels take at most. */

@@ -24,7 +24,7 @@ struct tuning {
     struct entry *entries;
 };
 
-/* Cuts off what comes before the next separator, or everything. */
+/* Cuts the text before the next separator off `*rest`, or all of it if there is none. */
 static char *next_field(char **rest)
 {
     char *const field = *rest;
@@ -38,7 +38,8 @@ static char *next_field(char **rest)
     return field;
 }
 
-/* Digits, a point and more digits if it is a fraction; whatever the locale says. */
+/* Whether a text is digits, or digits, a point and digits, whatever the locale's decimal sign is.
+ */
 static bool is_number(const char *text)
 {
     static const char digits[] = "0123456789";
@@ -48,7 +49,7 @@ static bool is_number(const char *text)
     return whole && part != 1 && !text[whole + part];
 }
 
-/* Words as plan_shape writes them: name=number, one space between. */
+/* Whether a text is words as plan_shape writes them: name=number, with one space between. */
 static bool is_shape(const char *text)
 {
     const char *at = text;
@@ -116,7 +117,8 @@ static int by_problem(const void *a, const void *b)
     return order ? order : x->m - y->m;
 }
 
-/* Brings the entries into the order in which they are looked up. */
+/* Sorts the entries for tuning_shape, which searches by halves; refuses two for the same problem
+ * and rows. */
 static quern_status sort(struct tuning *t)
 {
     if (t->count)
@@ -176,7 +178,8 @@ quern_status tuning_parse(const char *text, size_t size, const struct target *ta
     return status;
 }
 
-/* Whether a table begins here, and for which target: a head line "quern-tuning 1 GFX". */
+/* Whether a line is the head of a table, "quern-tuning 1 GFX", of the target `name`; null: of any
+ * target and version. */
 static bool is_head(const char *line, size_t size, const char *name)
 {
     static const char begin[] = "quern-tuning ", version[] = TUNING_VERSION " ";
