@@ -13,7 +13,7 @@ struct dialect {
     void (*options)(const struct plan *plan, struct str *options);
 };
 
-/* By enum vendor; null ends it (dialects.c). */
+/* The dialects, by enum vendor; null ends the list (dialects.c). */
 extern const struct dialect *const dialects[];
 
 #define VENDOR(NAME, name) extern const struct dialect dialect_##name;

@@ -12,10 +12,11 @@
     VERSION_TEXT(QUERN_VERSION_MAJOR)                                                              \
     "." VERSION_TEXT(QUERN_VERSION_MINOR) "." VERSION_TEXT(QUERN_VERSION_PATCH)
 
-/* Templates carry a licence line each; the source has one at its top. */
+/* Each template begins with this line. A source has it once, at its top. */
 static const char licence[] = "/* SPDX-License-Identifier: MIT */\n";
 
-/* What stands for a template in an outline. Neither templates nor constants contain the word. */
+/* The begin of a line of an outline that stands for a template. No template or constant has such a
+ * line. */
 static const char include[] = "#include \"";
 
 static const struct template_file *find_template(const struct target *target, const char *name,
@@ -41,8 +42,9 @@ static quern_status add_template(const struct target *target, const char *name, 
     return QUERN_OK;
 }
 
-/* Appends an outline with each template in its place. Keys are made of outlines: if this changes,
- * so must their format (dispatch/kernel.c). */
+/* Appends an outline, with the texts of its templates in place of their lines. Cache keys are made
+ * of outlines, so a change here makes another source for the same key: it must come with a change
+ * of the key's format (dispatch/kernel.c). */
 static void expand(const struct target *target, const char *outline, struct str *source)
 {
     for (const char *line = outline, *next; *line; line = next) {
@@ -64,7 +66,8 @@ static void expand(const struct target *target, const char *outline, struct str 
 
 #define MEANING_COLUMN 40
 
-/* What a constant is for, behind the line that began at `start`, in a column of its own. */
+/* Appends a comment that says what a constant is for to the line that began at `start`, in a column
+ * of its own. */
 static void add_meaning(struct str *s, size_t start, const char *meaning)
 {
     static const char blanks[] = "                                        ";
@@ -77,7 +80,7 @@ static void add_meaning(struct str *s, size_t start, const char *meaning)
     str_add(s, "\n");
 }
 
-/* An integer among the constants of the block at the top. */
+/* Appends an integer to the block of constants at the top. */
 static void add_integer(struct str *s, const char *name, int64_t value, const char *meaning)
 {
     const size_t start = s->length;
@@ -90,7 +93,7 @@ static void add_integer(struct str *s, const char *name, int64_t value, const ch
     add_meaning(s, start, meaning);
 }
 
-/* A word that the preprocessor needs, or that the prelude gives its meaning. */
+/* Appends a macro: a word that the preprocessor needs, or that the prelude gives its meaning. */
 static void add_word(struct str *s, const char *name, const char *value, const char *meaning)
 {
     const size_t start = s->length;
@@ -102,7 +105,7 @@ static void add_word(struct str *s, const char *name, const char *value, const c
     add_meaning(s, start, meaning);
 }
 
-/* One constant of the block at the top. */
+/* Appends one constant of the block at the top. */
 static void add_field(void *user, const struct plan *p, const struct plan_field *f)
 {
     struct str *const s = user;

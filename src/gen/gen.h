@@ -10,10 +10,10 @@
 #include "plan/plan.h"
 
 /*
- * Appends the source with templates named instead of spelled out: a line `#include "family/simt_w4"
- * // …` each, with the template's SHA-256. As it says all that the source is a function of, it
- * stands for the source where that is compared, and is a tenth as long. QUERN_E_MEMORY if `outline`
- * cannot grow.
+ * Appends the outline of a kernel's source: the source, but with a line `#include "family/simt_w4"
+ * // …` for each template, which has the template's SHA-256. Equal outlines mean equal sources, so
+ * outlines, a tenth as long, are what is hashed and compared. QUERN_E_MEMORY if `outline` cannot
+ * grow.
  */
 quern_status gen_outline(const struct plan *plan, struct str *outline);
 
@@ -24,7 +24,7 @@ quern_status gen_outline(const struct plan *plan, struct str *outline);
  */
 quern_status gen_source(const struct plan *plan, struct str *source);
 
-/* The same from the outline of a plan for that target. */
+/* Appends the same source, made from the outline of a plan for that target. */
 quern_status gen_source_of(const struct target *target, const char *outline, struct str *source);
 
 /* Appends the compiler options of the plan, one per line: everything but the processor. */

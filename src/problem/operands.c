@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which operands a problem has, their types and shapes: what operands.def says of each, evaluated.
+/* Which operands a problem has, their types and shapes: the rows of operands.def, evaluated.
  * docs/formats.md ("Operands") describes the same for people, and test_operands compares. */
 #include "problem/operands.h"
 
@@ -47,7 +47,7 @@ static struct shape matrix(int64_t rows, int64_t columns)
     return (struct shape){2, {rows, columns}};
 }
 
-/* Runs of weights that share a scale: of a row of W, and of all. */
+/* How many groups a row of W has; 0 without groups. groups(): how many all of W has. */
 static int64_t groups_of_row(const struct quern_problem *p)
 {
     return problem_has_group(p) ? p->k / problem_group(p) : 0;
@@ -106,7 +106,7 @@ static struct element zeros_element(const struct quern_problem *p)
     return p->zero == QUERN_ZERO_U8 ? U8 : scales_element(p);
 }
 
-/* Absmax are those of W flattened, as bitsandbytes has them; other scales stand in rows. */
+/* bitsandbytes' absmax are a list over W flattened; other scales have a row for each row of W. */
 static struct shape scales_shape(const struct quern_problem *p)
 {
     if (nested(p))
@@ -157,7 +157,7 @@ bool operand_describe(const struct quern_problem *p, enum operand which, int64_t
                                   .bytes = element.bytes,
                                   .access = row->access,
                                   .weights = row->weights};
-    /* dimensions are at most 2^30 and m is at most 2^31, so that the product fits */
+    /* N and K are at most 2^30 and m is less than 2^31, so that the product fits 64 bits */
     for (int i = 0; i < shape.rank; i++)
         out->bytes *= (uint64_t)(out->shape[i] = shape.size[i]);
     return true;
@@ -180,7 +180,7 @@ quern_status quern_problem_operands(const struct quern_problem *problem, int64_t
     return QUERN_OK;
 }
 
-/* Null for a name that no operand has. */
+/* The row of the operand of that name; null: there is none. */
 static const struct operand_row *row_named(const char *name)
 {
     for (size_t i = 0; i < OPERAND_COUNT && name; i++)

@@ -19,7 +19,7 @@ enum operand {
     OPERAND_COUNT
 };
 
-/* What is the same in every problem that has the operand. */
+/* What an operand is in every problem that has it. */
 struct operand_row {
     const char *name;
     size_t in_args; /* offset of its address in struct quern_args */

@@ -115,8 +115,8 @@ uint64_t problem_hash(const struct quern_problem *p)
                            (uint64_t)p->round << 32 | (uint64_t)(uint16_t)p->group << 36;
     uint64_t h = words;
 
-    /* multiply and fold after each word: the 64-bit odd constant is 2^64 divided by the golden
-     * ratio */
+    /* each word is mixed in by a multiplication and a fold; the constant is 2^64 divided by the
+     * golden ratio, made odd */
     h = (h ^ (uint64_t)p->n) * UINT64_C(0x9e3779b97f4a7c15);
     h = ((h ^ h >> 32) ^ (uint64_t)p->k) * UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 32;
@@ -324,7 +324,7 @@ static quern_status normalise(struct quern_problem p, struct quern_problem *out)
     TRY(check_dimension("k", p.k));
     FAIL_IF(p.bias != 0 && p.bias != 1, QUERN_E_PROBLEM, "bias=%d; expected 0 or 1", p.bias);
 
-    /* a word given where it does not apply is a misunderstanding worth naming */
+    /* a word where it does not apply is an error: its caller expects something of it */
     if (p.op == QUERN_OP_DEQUANT) {
         TRY(check_absent("a", !p.a, &p));
         TRY(check_absent("bias", !p.bias, &p));
@@ -407,7 +407,7 @@ static const struct word {
 
 static_assert(sizeof(enum quern_dtype) == sizeof(int), "enumerations are read through int");
 
-/* More than any word's value may be: what larger numbers count as. */
+/* What a number larger than this counts as: no word may have so large a value. */
 #define NUMBER_MAX (INT64_C(1) << 40)
 
 /* A decimal number without sign or leading zero; -1 if it is none. */
@@ -539,7 +539,7 @@ static bool applies(const struct word *w, const struct quern_problem *p)
     }
 }
 
-/* Appends to a text of n bytes what there is room for; returns how many there are then. */
+/* Appends as much of `more` to a text of n bytes as there is room for; returns its new length. */
 static size_t add(char text[QUERN_TEXT_MAX], size_t n, const char *more)
 {
     while (*more && n < QUERN_TEXT_MAX - 1)

@@ -10,8 +10,9 @@
 /* Largest N and K: element offsets of [N,K] operands then fit in 62 bits. */
 #define PROBLEM_MAX_DIMENSION ((int64_t)1 << 30)
 
-/* A caller's problem as this library knows it: *view is the caller's own, or *own where that is of
- * another version. QUERN_E_ARGUMENT: its size is wrong. */
+/* Views a caller's problem as this version's struct. *view becomes `in`, or `own`, with a copy,
+ * where the caller was compiled against a struct of another size. QUERN_E_ARGUMENT: that size is
+ * wrong. */
 quern_status problem_view(const struct quern_problem *in, struct quern_problem *own,
                           const struct quern_problem **view);
 
@@ -31,7 +32,8 @@ bool problem_has_scale(const struct quern_problem *p);
 bool problem_has_zero(const struct quern_problem *p);
 bool problem_has_activation(const struct quern_problem *p);
 
-/* Weights along K that share a scale (channel resolved to K). Normalised problems with groups. */
+/* Weights along K that share a scale, for a normalised problem with groups; group=channel gives K.
+ */
 int64_t problem_group(const struct quern_problem *p);
 
 /* The type of the weights of layout dense: fp8, or that of A. */
@@ -63,7 +65,8 @@ static inline unsigned dtype_bytes(enum quern_dtype t)
 const char *dtype_name(enum quern_dtype t);
 const char *weight_name(enum quern_weight w);
 
-/* Sixteen values of bitsandbytes': absmax of W flattened, plain or nested, in layout bnb. */
+/* Whether weights are codes of bitsandbytes' tables of sixteen values: NF4 and FP4, in layout bnb,
+ * with plain or nested absmax over W flattened. */
 bool weight_is_table(enum quern_weight w);
 const char *layout_name(enum quern_layout layout);
 

@@ -50,13 +50,14 @@ static quern_status quantise(const struct quern_problem *p, const float *values,
     return QUERN_OK;
 }
 
-/* Describes operand i if the quantiser makes it. */
+/* Whether quern_quantize makes operand i of a problem; describes it if so. */
 static bool is_made(const struct quern_problem *p, int i, struct quern_operand *o)
 {
     return operand_rows[i].weights && operand_describe(p, (enum operand)i, 1, o);
 }
 
-/* Fills made[] and *count, which are right when it fails too. */
+/* Allocates and fills the operands that quern_quantize makes. When it fails, made[] has the first
+ * *count of them, for the caller to free. */
 static quern_status make(const struct quern_problem *p, const float *w,
                          struct quern_quantized made[OPERAND_COUNT], size_t *count)
 {
@@ -105,7 +106,8 @@ void quern_quantized_free(struct quern_quantized *operands, size_t count)
     }
 }
 
-/* Where the operand is among those given; it must have exactly its own size. */
+/* Finds an operand by its name among those given; its size must be exactly what the problem asks.
+ */
 static quern_status find(const struct quern_quantized *operands, size_t count,
                          const struct quern_operand *o, void **data)
 {

@@ -22,7 +22,8 @@ const float quant_nf4[16] = {
     1.0f,
 };
 
-/* One sign, two exponent, one mantissa bit, in bitsandbytes' own order; the largest value is 12. */
+/* FP4 in bitsandbytes' own order: a sign, two exponent and one mantissa bit, scaled so that the
+ * largest value, 12, becomes 1. */
 #define FP4(twelfths) ((float)(twelfths) / 12.0f)
 const float quant_fp4[16] = {
     FP4(0.0f),  FP4(0.0625f), FP4(8.0f),  FP4(12.0f),    FP4(4.0f),  FP4(6.0f),

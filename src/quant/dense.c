@@ -88,11 +88,12 @@ void quant_quantise_dense(const struct quern_problem *p, const float *w, void *b
     float most = 0;
 
     for (size_t i = 0; b_scale && i < job.count; i++)
-        if (fabsf(w[i]) > most && !isinf(w[i])) /* a NaN is not larger */
+        if (fabsf(w[i]) > most && !isinf(w[i])) /* false for a NaN, too */
             most = fabsf(w[i]);
     if (b_scale) {
         const float scale = most / quant_fp8_largest(job.type == QUERN_DT_FP8FNUZ);
-        *b_scale = job.scale = scale > 0 ? scale : 1.0f; /* of zeros, or of denormals too small */
+        /* 1 if all weights are zero, or so small that the scale is */
+        *b_scale = job.scale = scale > 0 ? scale : 1.0f;
     }
     run_all(&job, quantise_run);
 }

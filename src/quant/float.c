@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Number formats of operands: conversions to and from f32, and arrays of any of them. The
- * eight-bit floats are e4m3, as OCP defines it (no infinities, 0x7f and 0xff are NaN) and as "FNUZ"
- * of gfx942 does: half the value for the same bits, no -0, 0x80 the one NaN.
+ * eight-bit floats are e4m3: as OCP defines it (no infinities; 0x7f and 0xff are NaN), and "FNUZ"
+ * as gfx942 has it (half the value for the same bits, no -0, and 0x80 is the only NaN).
  */
 #include "quant/quant.h"
 
@@ -115,10 +115,11 @@ uint8_t quant_fp8_from_f32(float x, bool fnuz)
         const uint8_t largest = fnuz ? 0x7f : 0x7e;
         return negative ? largest | 0x80 : largest;
     }
-    /* in units of the last place, which is that of the smallest denormal at least */
+    /* `place` is the exponent of the last mantissa bit, at least that of the smallest denormal */
     const bool zero = frexpf(magnitude, &exponent) == 0;
     const int place = zero || exponent - 1 - MANTISSA < least ? least : exponent - 1 - MANTISSA;
-    /* exact: powers of two; rintf rounds to nearest even, or else a carry runs into the exponent */
+    /* ldexpf is exact, so that rintf alone rounds, to nearest even; where it rounds up to the next
+     * power of two, the sum below carries into the exponent, as it should */
     const int units = (int)rintf(ldexpf(magnitude, -place));
     const uint8_t bits = (uint8_t)(((place - least) << MANTISSA) + units);
     return negative && !(fnuz && !bits) ? bits | 0x80 : bits;

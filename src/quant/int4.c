@@ -48,7 +48,8 @@ static void quantise_group(const struct quantise *q, const float *w, size_t coun
         const unsigned code = usable ? nearest_code((double)w[i] / s + z) : z;
         k8[i / 8] |= code << i % 8 * 4;
     }
-    if (!usable && s != 0) /* (q - 8)·∞ would be NaN but for q = 8, and 0·NaN too */
+    /* the whole group is to be NaN; with the scale ∞, code 8 would give 0·∞ and others ∞ */
+    if (!usable && s != 0)
         quant_store(type, q->scales, at, NAN);
     if (q->problem->zero == QUERN_ZERO_U8)
         ((uint8_t *)q->zeros)[at] = (uint8_t)z;
@@ -89,7 +90,7 @@ quern_status quant_quantise_int4(const struct quern_problem *problem, const floa
 
 /* ---- Dequantise ------------------------------------------------------------------------------ */
 
-/* What a group's sixteen codes stand for. */
+/* The value of each of a group's sixteen codes; `at` is the group's index. */
 static void group_values(const struct quern_problem *p, const void *scales, const void *zeros,
                          size_t at, double value[16])
 {
@@ -105,7 +106,8 @@ static void group_values(const struct quern_problem *p, const void *scales, cons
     }
 }
 
-/* The same in f32, rounded once: by way of double, the sum of scaled zero points would be twice. */
+/* The same in f32, rounded once. To round group_values' doubles would round twice where scaled zero
+ * points are subtracted. */
 static void group_values_f32(const struct quern_problem *p, const void *scales, const void *zeros,
                              size_t at, float value[16])
 {

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * int4 layers as GPTQ, AWQ and compressed-tensors checkpoints store them → operands. Their facts:
- * AutoGPTQ's and GPTQModel's tensors are qweight [K/8,N], qzeros [G,N/8], scales [G,N], g_idx [K];
- * the first format stores z - 1. AutoAWQ's are qweight [K,N/8], qzeros [G,N/8], scales [G,N], with
- * nibbles in the order 0 2 4 6 1 3 5 7 of n. compressed-tensors' pack-quantized are weight_packed
- * [N,K/8], weight_scale [N,G], weight_zero_point [N/8,G], codes and zero points plus eight, and
- * weight_g_idx [K].
+ * Makes operands of int4 layers as GPTQ, AWQ and compressed-tensors checkpoints store them. G is
+ * the number of groups of a row:
+ *
+ *   AutoGPTQ, GPTQModel  qweight [K/8,N], qzeros [G,N/8], scales [G,N], g_idx [K]; the older of the
+ *                        two formats stores z - 1 for a zero point z
+ *   AutoAWQ              qweight [K,N/8], qzeros [G,N/8], scales [G,N]; the nibbles of a word are
+ *                        n = 0 2 4 6 1 3 5 7 of its eight
+ *   compressed-tensors   (pack-quantized) weight_packed [N,K/8], weight_scale [N,G],
+ *                        weight_zero_point [N/8,G], weight_g_idx [K]; codes and zero points have
+ *                        eight added
  */
 #include "quant/quant.h"
 
@@ -26,13 +30,14 @@ struct import {
     uint32_t *perm; /* column j of the result is column perm[j] of the checkpoint; null: the same */
 };
 
-/* Whether rows are those of W: scales and zero points of one stand together. */
+/* Whether a tensor's rows are those of W, so that a row's scales and zero points stand together. */
 static bool by_rows(const struct import *m)
 {
     return m->from->kind == QUERN_CHECKPOINT_COMPRESSED;
 }
 
-/* Weights, scales, zero points, the groups of columns, as the checkpoint calls them. */
+/* The checkpoint's names for its tensors of weights, scales, zero points and the groups of columns.
+ */
 static const char *const *tensor_names(const struct import *m)
 {
     static const char *const usual[] = {"qweight", "scales", "qzeros", "g_idx"};
@@ -42,7 +47,7 @@ static const char *const *tensor_names(const struct import *m)
     return by_rows(m) ? rows : usual;
 }
 
-/* Where the scale of group g and row n of W is. */
+/* The index of the scale of group g and row n of W in the checkpoint's tensor. */
 static size_t scale_at(const struct import *m, size_t g, size_t n)
 {
     return by_rows(m) ? n * m->groups + g : g * m->n + n;
@@ -110,7 +115,7 @@ static quern_status check_scales(const struct import *m)
 
 /* ---- Zero points ----------------------------------------------------------------------------- */
 
-/* Of group g and column n, 0 … 16. */
+/* The zero point of group g and row n of W, 0 to 16. */
 static unsigned zero_of(const struct import *m, size_t g, size_t n)
 {
     static const uint8_t place[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* of n in a word of awq */
@@ -165,8 +170,8 @@ static void write_scales(const struct import *m, void *scales)
 /* ---- Act-order ------------------------------------------------------------------------------- */
 
 /*
- * Columns sorted by their group, in their own order within one: perm is null when they are so
- * already. Every group must have as many columns as the problem says.
+ * Sets perm, the order of the columns sorted by their group and stable within one; null when they
+ * are in that order already. Every group must have as many columns as the problem says.
  */
 static quern_status sort_columns(struct import *m)
 {
@@ -214,7 +219,8 @@ static quern_status write_weights(const struct import *m, void *b)
                                                           : QUERN_LAYOUT_GPTQ;
     if (!m->perm || from.layout == QUERN_LAYOUT_GPTQ)
         return quant_repack_columns(&from, m->problem.layout, m->from->qweight, m->perm, b);
-    columns = os.malloc(m->n * m->k / 2); /* in layout gptq, where they can be moved */
+    /* columns can be reordered on the way out of layout gptq only */
+    columns = os.malloc(m->n * m->k / 2);
     FAIL_IF(!columns, QUERN_E_MEMORY, "no memory for %zu bytes of weights", m->n * m->k / 2);
     status = quant_repack(&from, QUERN_LAYOUT_GPTQ, m->from->qweight, columns);
     from.layout = QUERN_LAYOUT_GPTQ;
@@ -254,7 +260,7 @@ static quern_status convert(struct import *m, struct quern_quantized *out, size_
     TRY(write_zeros(m, zeros));
     write_scales(m, scales);
     TRY(write_weights(m, b));
-    if (m->perm) { /* handed over */
+    if (m->perm) { /* `out` takes it over */
         out[(*count)++] = (struct quern_quantized){
             .name = "perm", .data = m->perm, .bytes = m->k * sizeof *m->perm};
         m->perm = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The orders of packed int4 weights (docs/formats.md), each from each. A tile of 128 rows by 128
- * columns passes through one form, that of layout k8: there every layout's memory is read and
- * written in whole lines of 64 bytes or more.
+ * Converts packed int4 weights from any layout to any other (docs/formats.md), tile by tile: 128
+ * rows by 128 columns of W are brought into words of layout k8, and stored from there. Tiles of
+ * that size make every layout's memory be read and written in whole lines of 64 bytes or more.
  */
 #include "quant/quant.h"
 
@@ -34,12 +34,13 @@ struct packed {
     uint32_t *out;
 };
 
-/* Where layout awq keeps the columns n0+0 … n0+7 of a word's nibbles, and exl those of k. */
+/* Nibble i of a word of layout awq is row n0 + order[i] of W; in layout exl it is column
+ * k0 + order[i]. */
 static const uint8_t order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
 
 /* ---- Words ----------------------------------------------------------------------------------- */
 
-/* Nibbles 0 2 4 6 1 3 5 7 of each word. */
+/* Brings each word's nibbles into the order 0 2 4 6 1 3 5 7. */
 static inline words4 exl_of_k8(words4 w)
 {
     words4 even = w & 0x0f0f0f0f, odd = w >> 4 & 0x0f0f0f0f;
@@ -73,8 +74,8 @@ static void reorder(struct tile *t, words4 (*function)(words4))
         }
 }
 
-/* Exchanges the nibbles above the diagonal with those below: of 8 words, nibble j of word i with
- * nibble i of word j; of many such eights side by side. */
+/* Transposes the nibbles of 8 words, so that nibble j of word i changes places with nibble i of
+ * word j; for all the eights of words that stand side by side in w. */
 static void transpose_nibbles(words4 w[8][VECTORS])
 {
     static const struct {
@@ -138,7 +139,8 @@ static void load_gptq(const struct packed *p, struct tile *t)
     }
 }
 
-/* Words from the eight columns that belong there, wherever those are. Rows are a multiple of 4. */
+/* Loads a tile out of layout gptq with columns in another order: each word is put together from the
+ * eight columns that perm names. The tile's rows are a multiple of 4. */
 static void load_columns(const struct packed *p, struct tile *t)
 {
     for (size_t w = 0; w < t->words; w++) {
@@ -173,7 +175,8 @@ static void store_gptq(const struct packed *p, const struct tile *t)
     }
 }
 
-/* N is a multiple of 8, and a tile has at most 16 words of eight rows beside each other. */
+/* A word of layout awq is eight rows of W in one column. N is a multiple of 8, and a tile has at
+ * most 16 such words side by side. */
 static void load_awq(const struct packed *p, struct tile *t)
 {
     const size_t eights = t->rows / 8, stride = p->n / 8;
@@ -250,7 +253,7 @@ static void store(const struct packed *p, struct tile *t)
     }
 }
 
-/* All tiles of TILE_ROWS rows. */
+/* Converts all tiles of one band: TILE_ROWS rows of W. */
 static void convert_band(void *user, size_t band)
 {
     const struct packed *const p = user;

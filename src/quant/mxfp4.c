@@ -54,7 +54,7 @@ void quant_quantise_mxfp4(const float *w, size_t count, uint8_t *packed, uint8_t
 
         scales[first / GROUP] = s;
         for (size_t i = first; i < first + GROUP; i += 2) {
-            /* codes of a block that is NaN mean nothing */
+            /* in a block whose scale is NaN the codes mean nothing, and are 0 */
             const int shift = E8M0_BIAS - (int)s;
             const unsigned low = s == E8M0_NAN ? 0 : code_of(ldexpf(w[i], shift));
             const unsigned high = s == E8M0_NAN ? 0 : code_of(ldexpf(w[i + 1], shift));

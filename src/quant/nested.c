@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nested absmax: bitsandbytes' 8-bit blockwise quantiser, applied to absmax less their mean.
- * Rounded where its portable implementation rounds; its CPU library looks up an approximate table
- * and differs next to decision bounds.
+ * Nested absmax: bitsandbytes' 8-bit blockwise quantiser, applied to absmax less their mean. It is
+ * rounded where bitsandbytes' portable implementation rounds. bitsandbytes' CPU library looks codes
+ * up in an approximate table, and differs from both next to the bounds between two codes.
  */
 #include "quant/quant.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Smallest second scale that is inverted, so that equal absmax give zeros. */
+/* Second scales smaller than this are replaced by it before they are inverted: where all absmax are
+ * equal the scale is 0. */
 #define SCALE_LEAST 1e-38f
 
 /* Exponents of ten in the code, from 10^-6 to 10^0. */
@@ -59,7 +60,7 @@ float quant_nest_offset(const float *absmax, size_t count)
     return (float)(sum / (double)count);
 }
 
-/* The number of midpoints of the code below x; NaN lies above them all. */
+/* The index of the value of the code that x is nearest to; NaN takes the last. */
 static uint8_t nearest(const float code[OPERAND_NEST], float x)
 {
     size_t low = 0, high = OPERAND_NEST - 1;
@@ -81,12 +82,13 @@ void quant_nest(const float *absmax, size_t count, const float code[OPERAND_NEST
 {
     for (size_t first = 0; first < count; first += OPERAND_NEST) {
         const size_t left = count - first, n = left < OPERAND_NEST ? left : OPERAND_NEST;
-        const bool last = n < OPERAND_NEST; /* a short run is divided, and its scale raised */
+        /* bitsandbytes divides a short last run by its scale, and stores the raised scale */
+        const bool last = n < OPERAND_NEST;
         float most = 0;
 
         for (size_t i = 0; i < n; i++) {
             const float magnitude = fabsf(absmax[first + i] - offset);
-            if (!(magnitude <= most)) /* NaN spoils the run */
+            if (!(magnitude <= most)) /* true for a NaN, which becomes the run's scale */
                 most = magnitude;
             if (isnan(most))
                 break;

@@ -22,8 +22,8 @@ uint16_t quant_bf16_from_f32(float x);
 float quant_f32_from_bf16(uint16_t x);
 
 /*
- * e4m3 as OCP defines it, or FNUZ. From f32: to nearest even; what is beyond the largest value
- * becomes that, infinity and NaN the NaN.
+ * Conversions of e4m3, as OCP defines it or FNUZ. From f32 they round to nearest even; values
+ * beyond the largest become the largest, infinities and NaN become NaN.
  */
 float quant_f32_from_fp8(uint8_t x, bool fnuz);
 uint8_t quant_fp8_from_f32(float x, bool fnuz);
@@ -45,7 +45,7 @@ void quant_quantise_4bit(enum quern_weight wq, const float *w, size_t count, siz
 void quant_dequantise_4bit(enum quern_weight wq, const uint8_t *packed, const float *absmax,
                            size_t count, size_t group, float *w);
 
-/* 2^(s-127), or NaN for 255. */
+/* The value of an e8m0 scale: 2^(s-127), or NaN for 255. */
 float quant_f32_from_e8m0(uint8_t s);
 
 /* MXFP4 of whole blocks of 32, rounded to nearest even; two codes a byte, the low nibble first. A
@@ -66,32 +66,32 @@ void quant_unnest(const uint8_t *absmax8, const float code[OPERAND_NEST], const 
                   float offset, size_t count, float *absmax);
 
 /*
- * int4 (docs/formats.md): a group's weights stand for (q - z)·s, z = 8 without zero points; or,
- * with scaled ones, (q - 8)·s - zs.
- *
- * Quantises w, f32 [N,K], in the problem's layout. Without zero points s = 2 max|w| / 15 and q is
- * the nearest, 8 being zero; with them the group's range, stretched to hold zero, is cut into 15
- * steps. s is rounded to its type first. A group with a NaN or an infinity, or whose s is beyond
- * its type, becomes NaN. zeros is null when the problem has none. Blocks. QUERN_E_MEMORY.
+ * Quantises w, f32 [N,K], to int4 in the problem's layout (docs/formats.md). A code q stands for
+ * (q - z)·s, with the scale s and zero point z of its group, z = 8 without zero points; with scaled
+ * zero points zs it stands for (q - 8)·s - zs. Without zero points s = 2 max|w| / 15, and q is the
+ * nearest code; with them the group's range, stretched to hold zero, is cut into 15 steps. s is
+ * rounded to its type before codes are chosen. A group with a NaN or an infinity, or whose s is
+ * beyond its type, becomes NaN. zeros is null when the problem has none. Blocks. QUERN_E_MEMORY.
  */
 quern_status quant_quantise_int4(const struct quern_problem *problem, const float *w, void *b,
                                  void *scales, void *zeros);
 
-/* Row `row` of int4 weights whose packed words have the order of layout k8: (q - z)·s is exact,
- * (q - 8)·s - zs rounded once. */
+/* Dequantises row `row` of int4 weights whose words are those of layout k8. In double (q - z)·s is
+ * exact, and (q - 8)·s - zs rounded once; in f32 both are rounded once. */
 void quant_int4_row(const struct quern_problem *problem, const uint32_t *k8, const void *scales,
                     const void *zeros, size_t row, double *w);
 void quant_int4_row_f32(const struct quern_problem *problem, const uint32_t *k8, const void *scales,
                         const void *zeros, size_t row, float *w);
 
-/* All rows, in any of int4's layouts. QUERN_E_MEMORY. */
+/* Dequantises all rows, in any of int4's layouts. QUERN_E_MEMORY. */
 quern_status quant_dequantise_int4(const struct quern_problem *problem,
                                    const union operand_pointers *in, float *w);
 
 /*
- * Weights of layout dense. Row `row` times b_scale, exactly; all of them, rounded once; and from
- * f32 [N,K] to the nearest. fp8's scale makes the largest finite |w| the type's largest value.
- * b_scale is null where the problem has none. The last two block.
+ * Weights of layout dense. quant_dense_row gives row `row` times b_scale, exactly;
+ * quant_dequantise_dense all rows, rounded once; quant_quantise_dense rounds f32 [N,K] to nearest,
+ * with the scale of fp8 that makes the largest finite |w| the type's largest value. b_scale is null
+ * where the problem has none. The last two block.
  */
 bool quant_is_dense(const struct quern_problem *problem);
 void quant_dense_row(const struct quern_problem *problem, const union operand_pointers *in,
@@ -102,22 +102,23 @@ void quant_quantise_dense(const struct quern_problem *problem, const float *w, v
                           float *b_scale);
 
 /*
- * Packed int4 weights of a normalised problem from its layout to another, both one of k8, exl, ck,
- * gptq, awq. b and out have N·K/2 bytes each, a multiple of 4, and do not overlap. On all CPUs.
- * QUERN_E_DECLINED for other weights; QUERN_E_PROBLEM when `to` needs another multiple of N or K.
+ * Converts packed int4 weights of a normalised problem from its layout to another, both one of k8,
+ * exl, ck, gptq, awq. b and out have N·K/2 bytes each, are aligned to 4, and do not overlap.
+ * Blocks, on all CPUs. QUERN_E_DECLINED for other weights; QUERN_E_PROBLEM when `to` needs N or K
+ * to be another multiple.
  */
 bool quant_is_packed_int4(const struct quern_problem *problem);
 quern_status quant_repack(const struct quern_problem *problem, enum quern_layout to, const void *b,
                           void *out);
-/* The same out of layout gptq, N a multiple of 8, with columns in another order: column j of the
- * result is column perm[j] of b (null: they stay). */
+/* The same from layout gptq, N a multiple of 8, with columns in another order: column j of the
+ * result is column perm[j] of b. perm may be null: columns keep their order. */
 quern_status quant_repack_columns(const struct quern_problem *problem, enum quern_layout to,
                                   const void *b, const uint32_t *perm, void *out);
 
 /*
- * Whether this room knows the weights of a normalised problem: nf4 and fp4 in layout bnb, mxfp4 in
- * layout k8, int4 in layouts k8, exl, ck, gptq and awq, the others in layout dense.
- * QUERN_E_DECLINED says what it does not.
+ * Whether these functions take the weights of a normalised problem: nf4 and fp4 in layout bnb,
+ * mxfp4 in layout k8, int4 in layouts k8, exl, ck, gptq and awq, the others in layout dense.
+ * QUERN_E_DECLINED says which layouts they would take.
  */
 quern_status quant_accepts(const struct quern_problem *problem);
 

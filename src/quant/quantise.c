@@ -11,7 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Smallest absmax that is inverted, so that a block of zeros gives zeros. */
+/* An absmax smaller than this is replaced by it before it is inverted: of a block of zeros it is 0.
+ */
 #define ABSMAX_LEAST 1e-38f
 
 #define BOUNDS 15
@@ -91,7 +92,8 @@ struct job {
 static void quantise_block(const struct job *job, size_t first)
 {
     const size_t left = job->count - first, n = left < job->group ? left : job->group;
-    /* the incomplete block at the end is divided, and its absmax raised */
+    /* bitsandbytes divides an incomplete block at the end by its absmax, and stores it raised to
+     * ABSMAX_LEAST; other blocks are multiplied by the reciprocal */
     const bool last = n < job->group;
     const float most = absmax_of(job->w + first, n);
     const float raised = most < ABSMAX_LEAST ? ABSMAX_LEAST : most;
@@ -156,7 +158,7 @@ void quant_quantise_4bit(enum quern_weight wq, const float *w, size_t count, siz
                       .absmax_out = absmax};
 
     run_all(&job, quantise_run);
-    if (count % 2) /* the unused nibble is the code of zero, whose interval ends there */
+    if (count % 2) /* the unused nibble is the code that zero has: that of interval 7 */
         packed[count / 2] |= job.intervals.code[7];
 }
 

@@ -47,10 +47,10 @@ struct fill {
     void *array;
     size_t items, bytes; /* items as the function counts them */
     enum quern_dtype type;
-    double least, span; /* of uniform floats */
-    unsigned exponent;  /* the least of four neighbours */
-    double divisor;     /* of normal numbers; 0: none */
-    const void *scales; /* of scaled zero points */
+    double least, span; /* uniform floats are (least + [0,1)) / span */
+    unsigned exponent;  /* e8m0 scales are this one and the next three */
+    double divisor;     /* normal numbers are divided by it; 0: they are not */
+    const void *scales; /* the scales that scaled zero points belong to */
 };
 
 static void fill_normal(const struct fill *f, size_t first, size_t count)
@@ -61,7 +61,7 @@ static void fill_normal(const struct fill *f, size_t first, size_t count)
                                    : normal_at(f->seed, i));
 }
 
-/* items are words of eight bytes; the last may be shorter */
+/* Random bytes; an item is eight of them, the last may have fewer. */
 static void fill_bytes(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++) {
@@ -95,7 +95,7 @@ static void fill_nibbles(const struct fill *f, size_t first, size_t count)
         ((uint8_t *)f->array)[i] = (uint8_t)(random_at(f->seed, i) >> 60);
 }
 
-/* (z - 8)·s of random z; f->scales are there already */
+/* Scaled zero points, (z - 8)·s of random z; f->scales are filled already. */
 static void fill_scaled(const struct fill *f, size_t first, size_t count)
 {
     for (size_t i = first; i < first + count; i++) {

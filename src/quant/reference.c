@@ -15,8 +15,8 @@
 #define LANES  4 /* partial sums of a dot product */
 #define W_ROWS 2
 #define A_ROWS 4
-/* W is cut into at most this many parts, each with scratch memory of its own, of about this many
- * multiplications or more. */
+/* The rows of W are cut into at most PARTS_MAX parts, each with scratch memory of its own, and with
+ * about PART_WORK multiplications or more. */
 #define PARTS_MAX 256
 #define PART_WORK (1 << 20)
 
@@ -25,9 +25,9 @@ typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
 struct product {
     const struct quern_problem *problem;
     const union operand_pointers *in;
-    const float *scales; /* of all blocks; of int4 and dense weights: null */
-    double a_scale;      /* of fp8, else 1 */
-    const uint32_t *k8;  /* of int4: the packed words in the order of layout k8 */
+    const float *scales; /* of all blocks; null for int4 and dense weights */
+    double a_scale;      /* the scale of A in fp8, else 1 */
+    const uint32_t *k8;  /* int4 weights as words of layout k8; null for others */
     size_t m, n, k, group;
     size_t k_padded; /* a multiple of LANES; what is beyond k is 0 */
     const double *a; /* [m rounded up to A_ROWS][k_padded] */
@@ -167,7 +167,8 @@ static void widen_row(const struct product *p, size_t row, double *to)
                                        : 0;
 }
 
-/* What dequantise_row reads: of int4 the words in one order, of others the scales in one type. */
+/* Prepares what dequantise_row reads: int4's words in layout k8, or the scales as floats. *memory
+ * is for the caller to free. */
 static quern_status prepare_weights(struct product *p, void **memory)
 {
     const struct quern_problem *const q = p->problem;
@@ -209,7 +210,8 @@ quern_status quant_reference(const struct quern_problem *problem, const union op
     const size_t parts_most = parts_wanted < PARTS_MAX ? (size_t)parts_wanted + 1 : PARTS_MAX;
     p.part = (p.n / parts_most + W_ROWS) / W_ROWS * W_ROWS;
     const size_t parts = (p.n + p.part - 1) / p.part;
-    /* zeroed: the scratch row that an odd n leaves unused is multiplied all the same */
+    /* zeroed, because the second scratch row, which the last row of an odd N leaves unused, is
+     * multiplied all the same */
     double *const memory = os.calloc((a_rows + parts * W_ROWS) * p.k_padded, sizeof *memory);
 
     FAIL_IF(!memory, QUERN_E_MEMORY, "no memory for %zu x %zu values in double", a_rows,
