@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define EINTR_TRIES  100
-#define DIGEST_BYTES 32 /* BLAKE2b: nobody makes another entry of the same digest */
+#define DIGEST_BYTES 32 /* of BLAKE2b: nobody can make another entry with the same digest */
 #define PIECE_BYTES  ((size_t)64 << 10)
 
 struct bundle {
@@ -147,7 +147,8 @@ static bool all_zero(const uint8_t *bytes, uint64_t from, uint64_t to)
     return true;
 }
 
-/* `header` was read already: what it says has been taken over. */
+/* Reads and proves the rest of the head: index, manifest, tables. read_header has taken over what
+ * `header` says. */
 static quern_status read_head(struct bundle *p, const uint8_t header[BUNDLE_HEADER_BYTES])
 {
     const struct bundle_layout *const l = &p->layout;
@@ -275,7 +276,8 @@ void bundle_info(const struct bundle *p, struct bundle_info *info)
 
 /* ---- what is signed -------------------------------------------------------------------------- */
 
-/* The bytes of entry `i`, in pieces, also to its digest. */
+/* Adds the bytes of entry `i` to the signature's hash, piece by piece, and keeps their digest,
+ * which load compares the entry with when it is asked for. */
 static quern_status sign_entry(struct bundle *p, uint64_t i, crypto_sign_state *state,
                                uint8_t *piece)
 {
@@ -304,7 +306,7 @@ quern_status bundle_sign_update(struct bundle *p, crypto_sign_state *state)
     if (!p->digests || !piece)
         status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("!p->digests || !piece"),
                            "no memory for reading a bundle");
-    /* from memory: these very bytes are used later */
+    /* the head in memory is hashed, not the file's: it is what look-ups go by from now on */
     crypto_sign_update(state, p->head, p->layout.end);
     for (uint64_t i = 0; i < p->info.entries && status == QUERN_OK; i++)
         status = sign_entry(p, i, state, piece);
@@ -335,7 +337,8 @@ static quern_status load(const struct bundle *p, uint64_t i, struct store_entry 
     return QUERN_OK;
 }
 
-/* The first place in the index whose key is not less. */
+/* The first place in the index, or with `by_source` in the order of source keys, whose key is not
+ * less than this one. */
 static uint64_t find(const struct bundle *p, const struct hash128 *key, bool by_source)
 {
     uint64_t lo = 0, hi = p->info.entries;

@@ -27,7 +27,7 @@ struct bundle_info {
     uint64_t serial;         /* grows from release to release of the same bundle */
     const char *manifest;    /* NUL-terminated; lives as long as the bundle */
     size_t manifest_bytes;
-    const char *tuning; /* tables one behind another, likewise; "": none */
+    const char *tuning; /* tuning tables one behind another, NUL-terminated; "": none */
     size_t tuning_bytes;
     bool has_signature; /* signature.h checks it */
     uint8_t public_key[32], signature[64];
@@ -74,9 +74,10 @@ quern_status bundle_write(const struct bundle_content *content, void **bytes, si
 /* Reads exactly so many of the file's bytes. QUERN_E_IO, or QUERN_E_OBJECT when it ends before. */
 quern_status bundle_read(const struct bundle *bundle, uint64_t offset, void *to, size_t size);
 
-/* Adds every byte that a signature covers. From then on an entry is given only if it is what it was
- * now: the file may be written to between, and its own digests are no proof against that. Reads the
- * whole bundle. Before any other thread has the bundle. */
+/* Adds every byte that a signature covers to a signature's hash. From then on bundle_get gives only
+ * entries that are as they were now: the file may be changed later by whoever can write to it, and
+ * the digests in the file could be changed with it. Reads the whole bundle. To be called before any
+ * other thread has the bundle. */
 struct crypto_sign_ed25519ph_state;
 quern_status bundle_sign_update(struct bundle *bundle, struct crypto_sign_ed25519ph_state *state);
 

@@ -5,7 +5,7 @@
 
 #include "store/bundle.h"
 
-/* As in an entry, CR LF and 0x1A notice a transfer in text mode. */
+/* A transfer in text mode would change CR LF or stop at 0x1A, and so be noticed, as in an entry. */
 #define BUNDLE_CANARY      "QKBND\r\n\x1a"
 #define BUNDLE_SIGN_CANARY "QKSIG\r\n\x1a"
 
@@ -47,7 +47,8 @@ static inline uint64_t bundle_padded(uint64_t bytes)
     return (bytes + BUNDLE_ALIGN - 1) / BUNDLE_ALIGN * BUNDLE_ALIGN;
 }
 
-/* Counts and sizes are within their limits. */
+/* Where the sections of a head with such counts and sizes begin; the caller has checked that they
+ * are within their limits. */
 static inline struct bundle_layout bundle_lay_out(uint64_t entries, uint64_t manifest_bytes,
                                                   uint64_t tuning_bytes)
 {

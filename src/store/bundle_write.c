@@ -32,7 +32,7 @@ static int by_source(const void *a, const void *b)
     return order ? order : memcmp(x->key.bytes, y->key.bytes, 16);
 }
 
-/* Encodes a record; refuses what no reader would take. */
+/* Encodes a record as an entry; refuses one that no reader would take. */
 static quern_status make_piece(const struct store_record *r, struct piece *piece)
 {
     struct object object;

@@ -67,12 +67,13 @@ int directory_open_shared(int parent, const char *name, int flags, const struct 
 bool directory_trusts(const struct stat *st, const struct trust *trust)
 {
     if (trust && st->st_gid == trust->group && !(st->st_mode & S_IWOTH))
-        return true; /* in a directory that directory_trust let by only members make files */
+        return true; /* directory_trust saw to it that only members can make files there */
     return (st->st_uid == 0 || st->st_uid == os.geteuid()) && !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* Why a directory above the cache lets others replace what is below it, or null. Members of the
- * user's own group are let by: many systems give each user a group and a umask of 002. */
+/* Says why others can replace what is below a directory above the cache; null: they cannot. Write
+ * access for the user's own group is accepted, because many systems give each user a group of
+ * nobody else and a umask of 002. */
 static const char *unsafe_parent(const struct stat *st)
 {
     if (st->st_uid != 0 && st->st_uid != os.geteuid())
@@ -97,8 +98,9 @@ static int make_directory(int parent, const char *name, const struct trust *trus
 {
     if (os.mkdirat(parent, name, 0700))
         return errno == EEXIST ? 0 : -errno; /* somebody else made it: it is checked when opened */
-    /* a umask may have taken even the user's own rights; nobody else can have replaced it. Of the
-     * group it is already, by the set-group-ID bit of its parent. */
+    /* A umask may have taken even the user's own rights. The name is still that of the new
+     * directory, as nobody else can replace it. Its group is right already, by the set-group-ID bit
+     * of its parent. */
     os.fchmodat(parent, name, trust ? 02770 : 0700, 0);
     return 0;
 }
@@ -293,7 +295,7 @@ static bool user_is_member(uid_t user, gid_t group)
     if (os.getpwuid_r(user, &entry, buffer, sizeof buffer, &found) || !found)
         return false;
     if (os.getgrouplist(found->pw_name, found->pw_gid, groups, &count) < 0)
-        return false; /* of more groups than anybody has */
+        return false; /* in more groups than the array has room for: taken as no member */
     for (int i = 0; i < count; i++)
         if (groups[i] == group)
             return true;
@@ -326,8 +328,8 @@ quern_status directory_trust(const char *path, struct trust *trust)
             "cache directory %.400s has mode %04o; to be shared with group %u it must be writable "
             "by the group, by nobody else, and set-group-ID: chmod 2770 %.400s",
             path, st.st_mode & 07777, st.st_gid, path);
-    /* below a set-group-ID directory that everybody may write to, anybody makes directories of its
-     * group */
+    /* the group alone proves nothing: in a set-group-ID directory that everybody may write to,
+     * anybody can make directories of its group */
     FAIL_IF(st.st_uid != 0 && st.st_uid != os.geteuid() && !user_is_member(st.st_uid, st.st_gid),
             QUERN_E_CACHE,
             "cache directory %.400s belongs to uid %u, who is no member of its group %u; to be "
@@ -389,7 +391,7 @@ static void add_home(struct str *out)
 
 static quern_status default_path(struct str *out)
 {
-    /* in set-user-ID programs they are an attacker's, and give nothing */
+    /* in set-user-ID programs the environment is an attacker's: secure_getenv gives null there */
     const char *const xdg = secure_getenv("XDG_CACHE_HOME"), *const home = secure_getenv("HOME");
 
     /* relative values are to be ignored, says the XDG specification */
@@ -429,8 +431,9 @@ static void add_components(struct str *out, const char *rest)
 }
 
 /*
- * Resolves what exists of the directories above the last component; that one is left as it is, so
- * that it can be refused if it is a link. "." and ".." must exist.
+ * Resolves the links in what exists of the directories above the last component. The last component
+ * stays as it is, so that a link there can be refused later. "." and ".." are only understood in
+ * what exists.
  */
 static quern_status canonical(const char *path, struct str *out)
 {

@@ -5,8 +5,8 @@
  *
  * Whoever can write to the directory decides what code the GPU runs, so it and everything in it
  * must belong to the user (or root) and be writable by nobody else, and so must every directory
- * above it, sticky ones such as /tmp excepted. In a cache that members of a group share, they count
- * as the user does, in the cache though not above it.
+ * above it, sticky ones such as /tmp excepted. In a cache that members of a group share, members
+ * count as the user does within the cache, but not above it.
  */
 #ifndef QUERN_STORE_DIRECTORY_H
 #define QUERN_STORE_DIRECTORY_H
@@ -35,28 +35,28 @@ quern_status directory_resolve(const char *configured, char **path);
 quern_status directory_check(const char *path, bool write, const struct trust *trust);
 
 /*
- * For a cache that is shared: the directory must be there, of a group that this process is in, be
- * writable by it and by nobody else, belong to a member of it or root, and hand its group on to
- * what is made in it (set-group-ID).
- * QUERN_E_CACHE with the reason and the remedy.
+ * Checks the directory of a cache that a group shares, and sets *trust to the group. It must exist,
+ * be of a group that this process is in, be writable by that group and nobody else, belong to a
+ * member or to root, and hand its group on to what is made in it (set-group-ID). QUERN_E_CACHE with
+ * the reason and the remedy.
  */
 quern_status directory_trust(const char *path, struct trust *trust);
 
 /*
  * Opens the directory, or one inside it (`shown` is its path in messages); `create` makes it (mode
  * 0700) if it is missing, with all above it. Returns a descriptor, or -errno; the thread's error
- * record then says what was in the way
- * (-ENOENT without create excepted). A directory that is not to be trusted gives -EPERM.
+ * record then says what was in the way, except for -ENOENT without `create`. A directory that is
+ * not to be trusted gives -EPERM.
  */
 int directory_open(const char *path, bool create, const struct trust *trust);
 int directory_open_in(int parent, const char *name, bool create, const char *shown,
                       const struct trust *trust);
 
 /*
- * Opens a file to read it whose directories are all as safe as those above a cache, which only the
- * user or root can have written, and which has no other name. `path` is absolute and canonical, as
- * directory_resolve gives.
- * Returns a descriptor, or -errno with the reason recorded.
+ * Opens a file for reading. Only the user or root may be able to write to it, it may have no other
+ * name, and the directories above it must be as safe as those above a cache. `path` is absolute and
+ * canonical, as directory_resolve gives it. Returns a descriptor, or -errno with the reason
+ * recorded.
  */
 int directory_open_file(const char *path);
 
@@ -70,9 +70,10 @@ mode_t directory_file_mode(const struct trust *trust);
  * closed and write to nevertheless. Returns a descriptor or -errno. */
 int directory_openat(int parent, const char *name, int flags);
 
-/* Opens a file that stays for ever, such as a lock, and makes it if it is missing, of the mode that
- * files of the cache have, whatever the umask is. A file that has another name too is somebody's
- * trick, and refused with -EPERM: its mode is not touched. Returns a descriptor or -errno. */
+/* Opens a file that is never removed, such as a lock; makes it if it is missing, and gives it the
+ * mode of the cache's files, whatever the umask is. A file that has another name, too, may have
+ * been linked there to have its mode changed: it is refused with -EPERM. Returns a descriptor or
+ * -errno. */
 int directory_open_shared(int parent, const char *name, int flags, const struct trust *trust);
 
 #endif

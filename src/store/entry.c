@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* CR LF and 0x1A: a transfer that changes line ends or stops at an end-of-file mark changes these.
- */
+/* The first bytes of an entry. CR LF and 0x1A are for transfers that change line ends or stop at an
+ * end-of-file mark: such an entry is then no entry. */
 static const uint8_t canary[8] = {'Q', 'U', 'E', 'R', 'N', '\r', '\n', 0x1a};
 
 enum {
@@ -31,8 +31,9 @@ struct layout {
     uint64_t key_text, source, object, log, digest, total;
 };
 
-/* A section is followed by at least one zero byte, so that text in it is a C string, up to the next
- * multiple of ALIGN. False if the entry would be larger than ENTRY_BYTES_MAX. */
+/* Works out where sections begin. Each is padded with zero bytes to a multiple of ALIGN, with at
+ * least one, so that text in it is a C string. False if the entry would be larger than
+ * ENTRY_BYTES_MAX. */
 static bool lay_out(const struct entry_header *h, struct layout *l)
 {
     const uint64_t sizes[] = {h->key_text_bytes, h->source_bytes, h->object_bytes, h->log_bytes};
@@ -109,7 +110,7 @@ quern_status entry_read_header(const void *bytes, struct entry_header *h)
     return QUERN_OK;
 }
 
-/* The bytes from the end of a section to the next are zero. */
+/* Whether all bytes from the end of a section to the next section are zero. */
 static bool padded(const uint8_t *b, uint64_t at, uint64_t bytes, uint64_t next)
 {
     for (uint64_t i = at + bytes; i < next; i++)

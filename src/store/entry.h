@@ -12,7 +12,7 @@
 
 #define ENTRY_VERSION      1
 #define ENTRY_HEADER_BYTES 64
-/* Of a whole entry. Real ones are a few tens of kilobytes. */
+/* The largest entry. Real ones have a few tens of kilobytes. */
 #define ENTRY_BYTES_MAX ((size_t)16 << 20)
 
 /* What an entry's header says. */

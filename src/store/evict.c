@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The size limit. How much is stored is known without counting it: every put appends one byte per
- * WRITTEN_UNIT to the file "written", which needs no lock, so the file's length stands for the
- * bytes of all processes since it was last made exact. It may be too high (entries that were
- * removed) or, after a crash or a race, a little too low; an eviction counts for itself and makes
- * it exact.
+ * The size limit. A put need not count what is stored: the length of the file "written" says it,
+ * one byte for each WRITTEN_UNIT bytes stored. Every put appends to it, which needs no lock. The
+ * length may be too high (entries were removed) or, after a crash or a race, a little too low; an
+ * eviction counts the entries themselves and makes it exact.
  */
 #include "base/os.h"
 #include "store/internal.h"
@@ -76,7 +75,8 @@ void store_account(struct store *s, uint64_t bytes)
         return;
     if (os.write(fd, zeros, more) > 0 && os.fstat(fd, &st) == 0) {
         const uint64_t total = (uint64_t)st.st_size;
-        /* the first to write to it does not know what was there before */
+        /* a file that had been empty says nothing of what was stored before: evicting counts that
+         */
         evict = total <= more || total > s->max_bytes / WRITTEN_UNIT;
     }
     os.close(fd);
@@ -154,7 +154,7 @@ static void remove_oldest(struct store *s, struct survey *v)
 
 static void evict_locked(struct store *s)
 {
-    struct timespec now = {0}; /* without a clock no temporary is old */
+    struct timespec now = {0}; /* if the clock fails, no temporary counts as old */
 
     os.clock_gettime(CLOCK_REALTIME, &now);
     struct survey v = {.now = now.tv_sec};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The file of an entry: whether it is one that the store would have made, and its bytes. */
+/* Files of entries: reading one, and judging whether the store can have made it. */
 #include "base/os.h"
 #include "store/internal.h"
 
@@ -87,7 +87,7 @@ static bool has_alien_name(int shard, int fd, const struct stat *st)
         store_each_name(list, find_temporary, &f);
     if (st->st_nlink <= 1 + f.found)
         return false;
-    /* removed while this looked for it? */
+    /* a writer may have removed its temporary after st was taken: then one name is left */
     return fd < 0 || os.fstat(fd, &now) || now.st_nlink > 1;
 }
 

@@ -33,11 +33,11 @@ struct entry_name {
     char name[NAME_HEX + sizeof ".qk"];
 };
 
-/* What a complaint is about: each is logged once for each cause. */
+/* What a logged failure was about; each is logged once for each errno (store_complain). */
 enum activity { DOING_GET, DOING_PUT, DOING_LOCK, DOING_EVICT, DOING_QUARANTINE, ACTIVITIES };
 #define CAUSES 256 /* errno values */
 
-/* No lock, no descriptor, no thread: a store survives fork as it is. */
+/* A store has no lock, no descriptor and no thread, so that it works on in a forked child. */
 struct store {
     char *path; /* null when the mode is off */
     enum quern_cache_mode mode;
@@ -85,14 +85,14 @@ int store_sweep_pointers(struct store *s, bool all);
 #define SERIAL_LOCK_MS 5000
 int store_lock_named(struct store *s, const char *name, int deadline_ms);
 
-/* What makes a file of a shard none that the store would have made, or null. `fd`: the file when it
+/* Says why a file in a shard cannot be one that the store made; null: it can. `fd`: the file if it
  * is open, else -1. */
 const char *store_unfit(const struct store *s, int shard, int fd, const struct stat *st);
 
 /* Reads a file of exactly `size` bytes into malloc'ed memory. -EAGAIN if it has another size. */
 int store_read_exactly(int fd, size_t size, void **bytes);
 
-/* 16 digits that nobody else has chosen. */
+/* 16 hexadecimal digits, random, so that no other process has the same. */
 void store_random_hex(char hex[17]);
 
 /* Puts a whole file in place under a name that must not exist yet: -EEXIST if it does. A failure
@@ -104,7 +104,7 @@ int store_publish(int directory, const char *name, mode_t mode, const void *byte
 void store_quarantine(struct store *s, int shard, const struct entry_name *name,
                       const struct stat *seen, const char *reason);
 
-/* Notes `bytes` as published, and evicts when that makes too many. */
+/* Counts `bytes` as published, and evicts entries when that makes the cache too large. */
 void store_account(struct store *s, uint64_t bytes);
 /* Makes the count of bytes published exact again. */
 void store_set_accounted(struct store *s, uint64_t bytes);

@@ -20,7 +20,8 @@ struct key_field {
 /* Reads the field at *at and moves *at behind it; false at the end and where no field is. */
 bool key_next(const char *text, size_t text_bytes, size_t *at, struct key_field *field);
 
-/* Whether the text is that of a kernel, its source text truly hashing to its source key. */
+/* Whether a key text is that of a kernel, and its source text hashes to the source key that it
+ * names. */
 bool key_source(const char *text, size_t text_bytes, struct hash128 *source_key,
                 const char **source_text, size_t *source_text_bytes);
 

@@ -20,7 +20,7 @@ void store_random_hex(char hex[17])
 {
     uint64_t bits;
 
-    /* the clock is unique enough where names are protected by O_EXCL anyway */
+    /* the clock will do where there are no random numbers: O_EXCL refuses a name that is taken */
     if (os.getrandom(&bits, sizeof bits, GRND_NONBLOCK) != sizeof bits)
         bits = os_now() ^ (uint64_t)getpid() << 40;
     hex_from_bytes(hex, &bits, sizeof bits);
@@ -65,7 +65,7 @@ static int fill(int fd, mode_t mode, const void *bytes, size_t size)
     return written ? written : flush(fd);
 }
 
-#define UNSUPPORTED 1 /* this way does not work here: try the other */
+#define UNSUPPORTED 1 /* the file system or kernel cannot do it this way: try publish_named */
 
 static int publish_unnamed(int directory, const char *name, mode_t mode, const void *bytes,
                            size_t size)
@@ -97,7 +97,7 @@ static int publish_named(int directory, const char *name, mode_t mode, const voi
     snprintf(temporary, sizeof temporary, "%s%s%s", TEMPORARY_PREFIX, random[0], random[1]);
     const int fd = directory_openat(directory, temporary, O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW);
     if (fd < 0)
-        return fd == -EEXIST ? -EAGAIN : fd; /* -EEXIST means the entry's own name */
+        return fd == -EEXIST ? -EAGAIN : fd; /* -EEXIST is for the entry's name, not this one */
     int result = fill(fd, mode, bytes, size);
     if (result == 0 && os.linkat(directory, temporary, directory, name, 0)) {
         result = -errno;

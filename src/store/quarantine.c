@@ -50,15 +50,15 @@ void store_quarantine(struct store *s, int shard, const struct entry_name *name,
              NAME_HEX, name->name, reason);
     if (s->mode != QUERN_CACHE_RW)
         return;
-    /* somebody else may have removed it already, and a sound one may stand in its place */
+    /* another process may have removed the entry already and put a sound one in its place */
     if (os.fstatat(shard, name->name, &now, AT_SYMLINK_NOFOLLOW) || !same_file(&now, seen))
         return;
     store_random_hex(random);
     snprintf(to, sizeof to, "%s%.*s-%s.qk", name->shard, NAME_HEX, name->name, random);
     const int fd = open_quarantine(s);
     bool moved = fd >= 0 && os.renameat(shard, name->name, fd, to) == 0;
-    /* what cannot be kept for inspection is removed: it would keep its key from ever being stored
-     */
+    /* an entry that cannot be kept for inspection is removed all the same: as long as it is there,
+     * no other can be stored under its key */
     if (!moved)
         moved = os.unlinkat(shard, name->name, 0) == 0;
     const int error = errno;

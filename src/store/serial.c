@@ -2,7 +2,8 @@
 /*
  * The highest serial imported of each signer: v1/serials/<64 digits> holds it as 20 decimal digits
  * and a newline. It is replaced by renaming, with locks/serials held, so that two imports at once
- * cannot lower it. What cannot be read as such is refused, not taken for 0.
+ * cannot lower it. A file with anything else in it is an error: to take it for 0 would let old
+ * bundles in.
  */
 #include "base/os.h"
 #include "store/internal.h"
@@ -103,7 +104,7 @@ static quern_status replace(const struct store *s, int directory, const char *si
         error = -errno;
         os.unlinkat(directory, temporary, 0);
     }
-    /* the name too is to outlast a loss of power: the serial must not go back */
+    /* the rename, too, must outlast a loss of power, or the serial would go back */
     if (!error && os.fsync(directory))
         error = -errno;
     FAIL_IF(error, QUERN_E_IO, "the serial of signer %s cannot be kept: %s", signer,

@@ -11,13 +11,14 @@
 #include <string.h>
 
 #define PUBLIC_WORD "quern-public-key "
-/* What is signed begins with this, so that a signature of ours means nothing elsewhere. */
+/* Signed messages begin with this, so that a bundle's signature cannot pass for one of anything
+ * else. */
 #define DOMAIN         "quern bundle signature 1\n"
 #define KEY_FILE_BYTES ((off_t)64 << 10)
 #define KEY_BYTES      crypto_sign_PUBLICKEYBYTES
 
-/* sodium_init is not called: it would gather random numbers, and abort the process where there are
- * none, and all that is used here is plain arithmetic that has no use for it. */
+/* sodium_init is not called: it gathers random numbers, and aborts the process where there are
+ * none. Checking signatures needs none. */
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 

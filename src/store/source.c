@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finding an entry by its source key alone. v1/sources/ab/cdef… is a symbolic link that leads
- * nowhere: its text is the 32 digits of an entry key. A link is made in one step, whole or not at
- * all, and costs no data block. It is a hint: the entry that it names is proven like any other.
+ * Finding an entry by its source key alone. The pointer v1/sources/ab/cdef… is a symbolic link to
+ * no file: its text is the 32 digits of an entry key. A link serves because it is made in one step,
+ * whole or not at all, and costs no data block. A pointer is only a hint: the entry that it names
+ * is proven like any other.
  */
 #include "base/os.h"
 #include "store/internal.h"
@@ -29,7 +30,7 @@ static int read_pointer(int shard, const char *name, struct entry_name *entry)
     return 0;
 }
 
-/* Whether the entry's file is there. A doubt counts as there. */
+/* Whether an entry's file is there; also true when that cannot be told. */
 static bool entry_exists(const struct store *s, const struct entry_name *entry)
 {
     struct stat st;
@@ -70,11 +71,11 @@ void store_point(struct store *s, const struct store_record *record, const struc
         return;
     }
     if (os.symlinkat(hex, shard, name.name) && errno == EEXIST) {
-        /* one that leads to an entry stays: the first wins here too */
+        /* a pointer to an entry that exists stays: the first writer wins, as with entries */
         const int bad = read_pointer(shard, name.name, &old);
         if (bad == -EINVAL || (bad == 0 && !entry_exists(s, &old))) {
             os.unlinkat(shard, name.name, 0);
-            os.symlinkat(hex, shard, name.name); /* lost to another process: as good */
+            os.symlinkat(hex, shard, name.name); /* another process's pointer is as good */
         }
     }
     os.close(shard);

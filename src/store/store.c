@@ -113,7 +113,8 @@ static enum quern_stat counter_of(quern_status judged)
                                       : QUERN_STAT_MISS_DAMAGED;
 }
 
-/* Notes the use of an entry for the evictor. A time in the future would keep it for ever. */
+/* Notes the use of an entry, by its file's time, for the evictor. A time in the future is set back,
+ * as the entry would otherwise never be evicted. */
 static void touch(const struct store *s, int fd, const struct stat *st)
 {
     struct timespec now;
@@ -121,7 +122,8 @@ static void touch(const struct store *s, int fd, const struct stat *st)
     if (s->mode != QUERN_CACHE_RW || os.clock_gettime(CLOCK_REALTIME, &now))
         return;
     if (now.tv_sec - st->st_mtime >= TOUCH_SECONDS || st->st_mtime - now.tv_sec >= TOUCH_SECONDS)
-        /* "now" and no other time may be set by who does not own the file */
+        /* UTIME_NOW, because a user who may write to the file but does not own it can set no other
+         * time */
         os.futimens(fd, (const struct timespec[2]){{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}});
 }
 
@@ -185,8 +187,8 @@ static enum quern_stat load(struct store *s, const struct entry_name *name, cons
     } else if (fd == -ENOENT) {
         outcome = QUERN_STAT_MISS_ABSENT;
     } else {
-        /* A link, a socket, a file that is not for this user to read: not what the store wrote. The
-         * rest may pass. */
+        /* A link, a socket, or a file that this user may not read cannot be the store's. Any other
+         * failure may be over at the next try. */
         const bool alien = (fd == -ELOOP || fd == -ENXIO || fd == -EACCES) &&
                            !os.fstatat(shard, name->name, &st, AT_SYMLINK_NOFOLLOW) &&
                            (store_unfit(s, shard, -1, &st) || !may_read(&st));
@@ -194,16 +196,17 @@ static enum quern_stat load(struct store *s, const struct entry_name *name, cons
         if (alien)
             outcome = QUERN_STAT_MISS_FOREIGN;
     }
-    /* what another key's pointer led to by mistake may be sound under its own */
+    /* an entry that was found by a wrong pointer may be sound under its own key: it stays */
     if (outcome == QUERN_STAT_MISS_DAMAGED || (outcome == QUERN_STAT_MISS_FOREIGN && !w->by_source))
         store_quarantine(s, shard, name, &st, quern_last_error()->message);
     if (fd >= 0)
-        os.close(fd); /* only now: an open file's inode number is not given to another */
+        os.close(fd); /* only now: while it is open, no new file can get its inode number */
     os.close(shard);
     return outcome;
 }
 
-/* The file that is meant: by the source key, what its pointer names. */
+/* Loads the entry of the exact key, or with by_source the one that the source key's pointer names.
+ */
 static enum quern_stat look_up(struct store *s, const struct want *w, struct store_entry *entry,
                                int *error)
 {
@@ -232,7 +235,8 @@ static bool get(struct store *s, const struct want *w, struct store_entry *entry
     *entry = (struct store_entry){0};
     if (s->mode != QUERN_CACHE_OFF) {
         outcome = look_up(s, w, entry, &error);
-        /* a network file system may know the file by an old handle: look it up anew */
+        /* ESTALE: a network file system's handle of the file is out of date; a new look-up gets
+         * another */
         if (outcome == QUERN_STAT_MISS_IO && error == ESTALE)
             outcome = look_up(s, w, entry, &error);
     }
@@ -272,7 +276,7 @@ void store_entry_free(struct store_entry *entry)
 
 /* ---- put ------------------------------------------------------------------------------------- */
 
-/* Never publish what a get would refuse. */
+/* Refuses a record that a get would refuse. */
 static quern_status check_record(const struct hash128 *key, const struct store_record *r)
 {
     const struct hash128 hash = hash128_of(r->key_text, r->key_text_bytes);
@@ -332,7 +336,8 @@ void store_replace(struct store *s, const struct hash128 *key, const struct stor
 
     if (shard < 0)
         return;
-    os.unlinkat(shard, name.name, 0); /* whoever looks between the two makes it anew */
+    /* a process that looks the key up before the put finds nothing, and makes the kernel anew */
+    os.unlinkat(shard, name.name, 0);
     os.close(shard);
     store_put(s, key, record);
 }

@@ -14,7 +14,7 @@
 
 struct store;
 
-/* What a cache may hold if nobody says: QUERN_CACHE_MAX_SIZE. */
+/* The most bytes that a cache holds if neither options nor QUERN_CACHE_MAX_SIZE say. */
 #define STORE_MAX_BYTES_DEFAULT ((uint64_t)1 << 30)
 
 struct store_config {
@@ -39,7 +39,7 @@ struct store_record {
     const char *log;    /* the compiler's, NUL-terminated */
     const void *object;
     size_t object_bytes; /* 0: the kernel was refused, and `log` says why */
-    unsigned rules;      /* of the scan (lint.h) that the object passed, or did not; 0: unscanned */
+    unsigned rules;      /* version of the scan's rules (lint.h) that it was held to; 0: none */
     const struct object *parsed; /* the object as object_parse read it; null: nobody has yet */
 };
 /* Reads a record's object; of a refusal there is none, and *object is empty. */
@@ -77,9 +77,9 @@ void store_entry_free(struct store_entry *entry);
 bool store_get_by_source(struct store *store, const struct store_want *want,
                          struct store_entry *entry);
 
-/* Whether an entry's record is what is wanted, by the exact key text or (by_source) but for the
- * toolchain: QUERN_OK, with the entry's object read, or QUERN_E_OBJECT (damaged), QUERN_E_CACHE
- * (sound, but another's) or QUERN_E_MEMORY, with the reason. */
+/* Whether an entry is what is wanted: its whole key text is, or with `by_source` all of it but the
+ * toolchain. QUERN_OK, and the entry's object is read; else, with the reason, QUERN_E_OBJECT (it is
+ * damaged), QUERN_E_CACHE (it is sound, but another key's or target's) or QUERN_E_MEMORY. */
 quern_status store_judge(struct store_entry *entry, const struct store_want *want, bool by_source);
 
 /*
@@ -97,7 +97,8 @@ quern_status store_raise_serial(struct store *store, const char *signer, uint64_
 enum quern_stat store_put(struct store *store, const struct hash128 *key,
                           const struct store_record *record);
 
-/* The same in the place of the entry that has the key: what is the same but for its rules. */
+/* Replaces the entry of a key by this record, which differs from it in the scan's verdict alone
+ * (rules, and object and log if it was refused). */
 void store_replace(struct store *store, const struct hash128 *key,
                    const struct store_record *record);
 
@@ -108,7 +109,8 @@ void store_discard(struct store *store, const struct hash128 *key, const char *r
 /*
  * Single flight over all processes: waits until nobody else is making `key`, at most `deadline_ms`,
  * and holds it for this caller until store_unlock. A hint: when locking fails or the deadline
- * passes the caller goes on without (the result is then -1). Look again after locking.
+ * passes the result is -1, and the caller goes on without the lock. After locking, look the key up
+ * again: whoever held the lock has probably stored the entry.
  */
 int store_lock(struct store *store, const struct hash128 *key, int deadline_ms);
 void store_unlock(struct store *store, int lock);

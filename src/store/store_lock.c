@@ -82,7 +82,8 @@ void store_unlock(struct store *s, int lock)
     (void)s;
     if (lock < 0)
         return;
-    /* unlocked, not only closed: a process forked meanwhile has the same open file */
+    /* closing is not enough: a process that was forked meanwhile has the same open file, which
+     * would keep the lock */
     os.flock(lock, LOCK_UN);
     os.close(lock);
 }

@@ -96,7 +96,7 @@ int store_each_name(int directory, name_fn each, void *user)
     return result;
 }
 
-/* Notes a shard, "00" to "ff", in an array of one flag for each. */
+/* Sets the flag of a shard, "00" to "ff", in an array of 256. */
 static int note_shard(void *user, int directory, const char *name)
 {
     bool *const present = user;

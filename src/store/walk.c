@@ -98,12 +98,12 @@ struct walk {
     struct store *store;
     bool verify;
     store_walk_fn fn;
-    store_read_fn read; /* instead of fn: entries are read whole and handed out */
+    store_read_fn read; /* null, or called in place of fn, with whole entries */
     void *user;
     bool stopped;
 };
 
-/* Everything that a get would check, but for the target, and that the name is the key's. */
+/* Checks all that a get would, the target left out, and that the file's name is that of its key. */
 static quern_status verify_entry(const void *bytes, size_t size, const char *key,
                                  struct store_record *record)
 {
