@@ -47,7 +47,8 @@ LIB_SRC  := $(filter-out $(EXEC_SRC) src/compile/worker%.c,$(wildcard src/*/*.c 
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(B)/gen/templates.o
 WORKER_SRC := $(wildcard src/compile/worker*.c)
 TOOL_SRC := $(filter-out tools/bnb/%,$(wildcard tools/*/*.c))
-TEMPLATES := $(sort $(wildcard templates/*/*.hip))
+# AMD's, and below cuda/ NVIDIA's.
+TEMPLATES := $(sort $(wildcard templates/*/*.hip templates/cuda/*/*.cu))
 
 WORKER   := $(B)/libexec/quern/quern-worker
 COMMAND  := $(B)/bin/quern

@@ -350,7 +350,7 @@ def serves(target, problems):
 
 def table_formats(_):
     """One column for targets of a generation that do the same; those that differ are named."""
-    targets = quern("targets", "--json")
+    targets = [t for t in quern("targets", "--json") if t["vendor"] == "AMD"]
     columns = {}
     for t in targets:
         columns.setdefault((t["family"].replace("RDNA 3.5", "RDNA 3"), t["verified"]),

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Prints C that holds files as string literals, one a line, for what is built into the library and
 # the command.
-# embed.sh FILE.hip…    a C file of the kernel templates, named by their paths below templates/
-#                       without the ending, and the SHA-256 of each
+# embed.sh FILE…        a C file of the kernel templates, named by their paths below templates/
+#                       without the ending (.hip or .cu), and the SHA-256 of each
 # embed.sh --text FILE… a header with each file as an array of characters: a.html is a_html
 set -eu
 
@@ -32,8 +32,9 @@ const struct template_file template_files[] = {
 HEAD
 for file; do
     name=${file#*templates/}
+    name=${name%.hip}
     digest=$(sha256sum < "$file")
-    printf '    {"%s",\n     "%s",\n' "${name%.hip}" "${digest%% *}"
+    printf '    {"%s",\n     "%s",\n' "${name%.cu}" "${digest%% *}"
     literals "$file"
     printf '    },\n'
 done

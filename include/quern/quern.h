@@ -234,7 +234,8 @@ enum quern_device_kind {
     QUERN_DEVICE_AUTO = 1,
     QUERN_DEVICE_HIP,
     QUERN_DEVICE_SIM,
-    QUERN_DEVICE_NONE
+    QUERN_DEVICE_NONE,
+    QUERN_DEVICE_CUDA
 };
 enum quern_cache_mode { QUERN_CACHE_RW = 1, QUERN_CACHE_RO, QUERN_CACHE_OFF };
 enum quern_blas { QUERN_BLAS_AUTO = 1, QUERN_BLAS_OFF };
@@ -295,12 +296,13 @@ typedef void (*quern_event_fn)(void *user, const struct quern_event *event);
  */
 struct quern_options {
     size_t size;
-    enum quern_device_kind device;    /* QUERN_DEVICE=auto|hip|sim|none; auto: sim if a target is
-                                       * given, else HIP; none: kernels are made and stored, and
-                                       * nothing is loaded or launched */
-    int device_index;                 /* which HIP device; fixed for the life of the context */
-    const char *target;               /* QUERN_TARGET; the gfx target of a software device; a HIP
-                                       * device must be of it */
+    enum quern_device_kind device;    /* QUERN_DEVICE=auto|hip|cuda|sim|none; auto: sim if a target
+                                       * is given, else a GPU, AMD's (hip) before NVIDIA's (cuda);
+                                       * none: kernels are made and stored, and nothing is loaded
+                                       * or launched */
+    int device_index;                 /* which GPU; fixed for the life of the context */
+    const char *target;               /* QUERN_TARGET; the target of a software device, or of one
+                                       * that is none; a GPU must be of it */
     const char *cache_dir;            /* QUERN_CACHE_DIR; default $XDG_CACHE_HOME/quern */
     uint64_t cache_max_bytes;         /* QUERN_CACHE_MAX_SIZE; default 1 GiB */
     enum quern_cache_mode cache_mode; /* QUERN_CACHE_MODE=rw|ro|off */
@@ -335,6 +337,7 @@ struct quern_options {
     const char *force; /* QUERN_FORCE; a property that kernels must have, though the model of their
                         * speed would choose otherwise. predequant=on|off: whether int4 weights are
                         * converted to A's type in LDS before they are multiplied */
+    const char *cuda_path; /* QUERN_CUDA_PATH; the one place to look for NVRTC in */
 };
 #define QUERN_OPTIONS_SIZE_MIN QUERN_SIZE_TO(struct quern_options, log_level)
 

@@ -24,7 +24,7 @@ extern "C" {
 /* A read-only view of one row of the target table. */
 struct quern_target_info {
     size_t size;
-    const char *name;   /* "gfx1151" */
+    const char *name;   /* "gfx1151", "sm_90" */
     const char *family; /* "RDNA 3.5" */
     const char *part;   /* the retail part that cus, clock and bandwidth describe */
     unsigned wave_size; /* native */
@@ -34,8 +34,10 @@ struct quern_target_info {
     unsigned cus;
     double clock_ghz;
     double bandwidth_gbs;
-    int verified;         /* 1: the software GPU runs it */
-    const char *features; /* space-separated capability words */
+    int verified;            /* 1: something here runs its kernels without a GPU: verified_by */
+    const char *features;    /* space-separated capability words */
+    const char *vendor;      /* "AMD", "NVIDIA" */
+    const char *verified_by; /* "sim": the software GPU; "none" */
 };
 #define QUERN_TARGET_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_target_info, bandwidth_gbs)
 
@@ -63,7 +65,7 @@ struct quern_kernel_info {
     double compile_ms;   /* 0 if cached */
     char source_key[33]; /* hexadecimal */
     char entry_key[33];
-    int verified; /* the target is one that the software GPU runs */
+    int verified; /* the target is one that something here runs without a GPU */
 };
 #define QUERN_KERNEL_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_kernel_info, object_bytes)
 

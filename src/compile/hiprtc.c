@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* AMD's compiler: hipRTC, with comgr beside it, which disassembles. */
+#include "base/installed.h"
 #include "base/place.h"
-#include "base/rocm.h"
 #include "compile/compilers.h"
 #include "compile/library_file.h"
 
@@ -39,7 +39,7 @@ static bool libraries_in(const char *directory, struct toolchain *t)
 
 static bool roots(bool (*look)(void *user, const char *root), void *user)
 {
-    return rocm_in_opt(look, user) || look(user, "/usr");
+    return installed_rocm(look, user) || look(user, "/usr");
 }
 
 static const char *const places[] = {

@@ -197,6 +197,11 @@ quern_status compiler_open(const struct compiler_config *config, struct compiler
     return QUERN_OK;
 }
 
+unsigned pool_vendor(const struct compiler *compiler)
+{
+    return compiler->pool->vendor;
+}
+
 void compiler_close(struct compiler *compiler)
 {
     struct pool *const p = compiler ? compiler->pool : NULL;

@@ -42,6 +42,9 @@ bool answer_read(const struct process_reply *reply, struct answer *answer);
 quern_status answer_instructions(const struct answer *answer, size_t size,
                                  quern_disassembly_fn emit, void *user);
 
+/* Whose targets it compiles for: enum vendor. */
+unsigned pool_vendor(const struct compiler *compiler);
+
 enum pool_count { POOL_COMPILED, POOL_FAILED };
 void pool_count(struct compiler *compiler, enum pool_count which);
 

@@ -101,6 +101,7 @@ struct device_search {
 
 /* The runtime of a vendor, whose GPUs are devices. Functions are thread-safe and may block. */
 struct device_driver {
+    const char *vendor;            /* "AMD" */
     const char *name;              /* the word for it in QUERN_DEVICE: "hip" */
     const char *runtime;           /* its name in messages: "HIP" */
     enum quern_device_kind number; /* of such devices in a context's options */

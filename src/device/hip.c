@@ -446,6 +446,7 @@ static quern_status hip_open(const struct device_search *search, int index, stru
 }
 
 const struct device_driver driver_amd = {
+    .vendor = "AMD",
     .name = "hip",
     .runtime = "HIP",
     .number = QUERN_DEVICE_HIP,

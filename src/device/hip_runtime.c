@@ -3,8 +3,8 @@
  * functions. */
 #include "device/hip_runtime.h"
 
+#include "base/installed.h"
 #include "base/os.h"
-#include "base/rocm.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -160,7 +160,7 @@ static bool search_all(const struct device_search *s, bool only_loaded)
     for (size_t i = 0; i < COUNT(names); i++)
         if (take(s, names[i], 0))
             return true;
-    return rocm_in_opt(take_in_opt, (void *)s);
+    return installed_rocm(take_in_opt, (void *)s);
 }
 
 quern_status hip_runtime_find(const struct device_search *search, const struct hip_api **api)

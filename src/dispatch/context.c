@@ -10,7 +10,7 @@
  * still be made and stored: so a missing one fails only those who named it. */
 static quern_status open_sim(quern_ctx *ctx)
 {
-    if (!ctx->id.target->verified)
+    if (!target_simulated(ctx->id.target))
         return QUERN_OK;
     const quern_status status = device_sim_open(
         &ctx->id,

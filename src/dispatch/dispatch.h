@@ -34,7 +34,8 @@
     X(bundle_path, "QUERN_BUNDLE_PATH") /* none; else paths with ':' between */                    \
     X(bundle_keys, "QUERN_BUNDLE_KEYS") /* bundles need no signature */                            \
     X(record, "QUERN_RECORD")           /* none; else the file problems are noted in */            \
-    X(tuning, "QUERN_TUNING")           /* the default place */
+    X(tuning, "QUERN_TUNING")           /* the default place */                                    \
+    X(cuda_path, "QUERN_CUDA_PATH")     /* the usual places */
 
 /* Options with the environment and the defaults filled in; strings are owned. */
 struct settings {

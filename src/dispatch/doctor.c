@@ -176,7 +176,7 @@ static void check_device(struct report *r, const struct device_driver *driver, c
     say(r, true, "device", "%d: %s, %s, %u compute units, %.2f GHz, %.1f GiB%s", index,
         d->facts.name, target, d->facts.compute_units, d->facts.clock_ghz,
         (double)d->facts.memory_bytes / (1 << 30),
-        d->id.target->verified ? "" : "; unverified: no software GPU here runs this target");
+        d->id.target->judge ? "" : "; unverified: nothing here runs this target without a GPU");
     d->functions->close(d);
 }
 

@@ -9,8 +9,9 @@
 
 quern_status check_verified(const quern_ctx *ctx)
 {
-    FAIL_IF(!ctx->id.target->verified && !ctx->settings.allow_unverified, QUERN_E_DECLINED,
-            "no software GPU here runs %s, so its kernels are unverified; allow_unverified (of the "
+    FAIL_IF(!ctx->id.target->judge && !ctx->settings.allow_unverified, QUERN_E_DECLINED,
+            "nothing here runs %s without a GPU, so its kernels are unverified; allow_unverified "
+            "(of the "
             "command: --allow-unverified) uses them all the same",
             ctx->id.target->name);
     return QUERN_OK;
@@ -186,7 +187,7 @@ quern_status quern_op_kernel(const quern_op *op, size_t index, struct quern_kern
         .resources = kernel_resources(k->in_object, op->ctx->id.target),
         .cached = k->cached,
         .compile_ms = k->compile_ms,
-        .verified = op->ctx->id.target->verified,
+        .verified = op->ctx->id.target->judge != JUDGE_NONE,
     };
     hex_from_bytes(own.source_key, k->source_key.bytes, sizeof k->source_key.bytes);
     hex_from_bytes(own.entry_key, k->entry_key.bytes, sizeof k->entry_key.bytes);

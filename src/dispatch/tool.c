@@ -18,6 +18,9 @@
 static const char *const capability_words[] = {TARGET_CAPABILITIES(TARGET_WORD)};
 #undef TARGET_WORD
 
+/* Words of enum target_judge. */
+static const char *const judges[] = {[JUDGE_NONE] = "none", [JUDGE_SIM] = "sim"};
+
 /* Feature texts, made once for all rows and never freed: they are part of the table. */
 static char features[32][512];
 static pthread_once_t features_once = PTHREAD_ONCE_INIT;
@@ -57,8 +60,10 @@ quern_status quern_target_at(size_t index, struct quern_target_info *info)
         .cus = t->cus,
         .clock_ghz = t->clock_ghz,
         .bandwidth_gbs = t->bandwidth_gbs,
-        .verified = t->verified,
+        .verified = t->judge != JUDGE_NONE,
         .features = features[index],
+        .vendor = drivers[t->vendor]->vendor,
+        .verified_by = judges[t->judge],
     };
     extensible_write(type, &own, info);
     return QUERN_OK;

@@ -4,7 +4,7 @@
 #define QUERN_GEN_TEMPLATES_H
 
 struct template_file {
-    const char *name;   /* path below templates/ without .hip: "family/simt_w4" */
+    const char *name;   /* path below templates/ without its ending: "family/simt_w4" */
     const char *sha256; /* of the file, 64 hexadecimal digits */
     const char *text;
 };

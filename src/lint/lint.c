@@ -9,7 +9,7 @@
 
 bool lint_knows(const struct target *target)
 {
-    return target->verified;
+    return target_simulated(target);
 }
 
 /* ---- Reading a kernel ------------------------------------------------------------------------ */

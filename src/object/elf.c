@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The reader of ELF files for AMD GPUs (elf.h), for object.c, which makes a code object of one. */
+/* The reader of ELF files (elf.h), for the formats of code objects. */
 #include "object/elf.h"
 #include "object/le.h"
 
@@ -40,6 +40,7 @@ struct elf_section elf_section(const struct elf *elf, unsigned index)
     const uint8_t *const p = elf->bytes + elf->sections_at + (uint64_t)index * SECTION_BYTES;
 
     return (struct elf_section){
+        .name = (const char *)elf->bytes + elf->names_at + le32(p),
         .type = le32(p + 4),
         .flags = le64(p + 8),
         .offset = le64(p + 24),
@@ -218,7 +219,6 @@ static quern_status check_symbols(const struct elf *elf, unsigned index,
                                   const struct elf_section *table)
 {
     const struct elf_section strings = elf_section(elf, table->link);
-    struct elf_segment segment;
 
     for (uint64_t i = 0; i < elf_table_count(table); i++) {
         uint32_t name;
@@ -230,6 +230,18 @@ static quern_status check_symbols(const struct elf *elf, unsigned index,
         FAIL_IF(s.section >= elf->section_count && s.section < ELF_SHN_LORESERVE, QUERN_E_OBJECT,
                 "symbol %" PRIu64 " of section %u is in section %u of %u", i, index, s.section,
                 elf->section_count);
+    }
+    return QUERN_OK;
+}
+
+/* Symbols of code and data must be where a segment is loaded. */
+static quern_status check_places(const struct elf *elf, unsigned index,
+                                 const struct elf_section *table)
+{
+    struct elf_segment segment;
+
+    for (uint64_t i = 0; i < elf_table_count(table); i++) {
+        const struct elf_symbol s = elf_symbol(elf, table, i);
         const bool placed = s.section != ELF_SHN_UNDEF && s.section < ELF_SHN_LORESERVE &&
                             (s.type == ELF_STT_OBJECT || s.type == ELF_STT_FUNC);
         FAIL_IF(placed && !elf_find_segment(elf, s.address, s.bytes, &segment), QUERN_E_OBJECT,
@@ -260,15 +272,19 @@ static quern_status check_relocations(const struct elf *elf, unsigned index,
     return QUERN_OK;
 }
 
-static quern_status check_sections(const struct elf *elf)
+static bool holds_symbols(const struct elf_section *s)
+{
+    return s->type == ELF_SHT_SYMTAB || s->type == ELF_SHT_DYNSYM;
+}
+
+/* Every extent, string table and name. */
+static quern_status check_extents(struct elf *elf)
 {
     const unsigned names = le16(elf->bytes + 62);
-    unsigned tables = 0;
 
     FAIL_IF(names >= elf->section_count || elf_section(elf, names).type != ELF_SHT_STRTAB,
             QUERN_E_OBJECT, "the table of section names is said to be section %u of %u", names,
             elf->section_count);
-    /* first every extent and string table, so that the second pass may follow links */
     for (unsigned i = 0; i < elf->section_count; i++) {
         const struct elf_section s = elf_section(elf, i);
         if (s.type == ELF_SHT_NULL)
@@ -281,36 +297,64 @@ static quern_status check_sections(const struct elf *elf)
                 "section %u links to section %u of %u", i, s.link, elf->section_count);
         FAIL_IF(s.type == ELF_SHT_STRTAB && (s.size == 0 || elf->bytes[s.offset + s.size - 1]),
                 QUERN_E_OBJECT, "section %u: the last of its strings does not end", i);
-        FAIL_IF(s.type == ELF_SHT_REL, QUERN_E_OBJECT,
-                "section %u has relocations without addends, which AMD GPUs do not use", i);
-        const bool symbols = s.type == ELF_SHT_SYMTAB || s.type == ELF_SHT_DYNSYM;
-        FAIL_IF((symbols && s.entry_bytes != SYMBOL_BYTES) ||
-                    (s.type == ELF_SHT_RELA && s.entry_bytes != RELOCATION_BYTES),
-                QUERN_E_OBJECT, "section %u has entries of %" PRIu64 " bytes; they have 24", i,
-                s.entry_bytes);
-        FAIL_IF((symbols || s.type == ELF_SHT_RELA) && s.size % s.entry_bytes, QUERN_E_OBJECT,
-                "section %u: %" PRIu64 " bytes are no whole number of entries", i, s.size);
-        FAIL_IF((symbols || s.type == ELF_SHT_RELA) && ++tables > ELF_TABLES_MAX, QUERN_E_OBJECT,
-                "more than %d symbol and relocation tables", ELF_TABLES_MAX);
     }
+    const struct elf_section table = elf_section(elf, names);
+    for (unsigned i = 0; i < elf->section_count; i++) {
+        const uint32_t name = le32(elf->bytes + elf->sections_at + (uint64_t)i * SECTION_BYTES);
+        FAIL_IF(name >= table.size, QUERN_E_OBJECT,
+                "section %u: its name is outside the table of section names", i);
+    }
+    elf->names_at = table.offset;
+    return QUERN_OK;
+}
+
+/* Tables of symbols: those of names must have been checked. */
+static quern_status check_symbol_tables(const struct elf *elf)
+{
+    unsigned tables = 0;
+
     for (unsigned i = 0; i < elf->section_count; i++) {
         const struct elf_section s = elf_section(elf, i);
-        const uint32_t name = le32(elf->bytes + elf->sections_at + (uint64_t)i * SECTION_BYTES);
-        const struct elf_section linked =
-            elf_section(elf, s.link < elf->section_count ? s.link : 0);
-        FAIL_IF(name >= elf_section(elf, names).size, QUERN_E_OBJECT,
-                "section %u: its name is outside the table of section names", i);
-        if (s.type == ELF_SHT_SYMTAB || s.type == ELF_SHT_DYNSYM) {
-            FAIL_IF(linked.type != ELF_SHT_STRTAB, QUERN_E_OBJECT,
-                    "section %u: its names are said to be in section %u, which has none", i,
-                    s.link);
-            TRY(check_symbols(elf, i, &s));
-        } else if (s.type == ELF_SHT_RELA) {
-            FAIL_IF(linked.type != ELF_SHT_DYNSYM && linked.type != ELF_SHT_SYMTAB, QUERN_E_OBJECT,
-                    "section %u: its symbols are said to be in section %u, which has none", i,
-                    s.link);
-            TRY(check_relocations(elf, i, &s));
-        }
+        if (!holds_symbols(&s))
+            continue;
+        FAIL_IF(++tables > ELF_TABLES_MAX, QUERN_E_OBJECT, "more than %d symbol tables",
+                ELF_TABLES_MAX);
+        FAIL_IF(s.entry_bytes != SYMBOL_BYTES, QUERN_E_OBJECT,
+                "section %u has entries of %" PRIu64 " bytes; they have %d", i, s.entry_bytes,
+                SYMBOL_BYTES);
+        FAIL_IF(s.size % s.entry_bytes, QUERN_E_OBJECT,
+                "section %u: %" PRIu64 " bytes are no whole number of entries", i, s.size);
+        FAIL_IF(elf_section(elf, s.link).type != ELF_SHT_STRTAB, QUERN_E_OBJECT,
+                "section %u: its names are said to be in section %u, which has none", i, s.link);
+        TRY(check_symbols(elf, i, &s));
+    }
+    return QUERN_OK;
+}
+
+/* What is to be loaded and relocated. */
+static quern_status check_placement(const struct elf *elf)
+{
+    unsigned tables = 0;
+
+    for (unsigned i = 0; i < elf->section_count; i++) {
+        const struct elf_section s = elf_section(elf, i);
+        FAIL_IF(s.type == ELF_SHT_REL, QUERN_E_OBJECT,
+                "section %u has relocations without addends, which AMD GPUs do not use", i);
+        if (holds_symbols(&s))
+            TRY(check_places(elf, i, &s));
+        if (s.type != ELF_SHT_RELA)
+            continue;
+        FAIL_IF(++tables > ELF_TABLES_MAX, QUERN_E_OBJECT, "more than %d relocation tables",
+                ELF_TABLES_MAX);
+        FAIL_IF(s.entry_bytes != RELOCATION_BYTES, QUERN_E_OBJECT,
+                "section %u has entries of %" PRIu64 " bytes; they have %d", i, s.entry_bytes,
+                RELOCATION_BYTES);
+        FAIL_IF(s.size % s.entry_bytes, QUERN_E_OBJECT,
+                "section %u: %" PRIu64 " bytes are no whole number of entries", i, s.size);
+        const struct elf_section linked = elf_section(elf, s.link);
+        FAIL_IF(!holds_symbols(&linked), QUERN_E_OBJECT,
+                "section %u: its symbols are said to be in section %u, which has none", i, s.link);
+        TRY(check_relocations(elf, i, &s));
     }
     return QUERN_OK;
 }
@@ -369,11 +413,17 @@ quern_status elf_next_note(const struct elf *elf, const char *owner, uint32_t ty
     return QUERN_OK;
 }
 
-quern_status elf_open(const void *bytes, size_t size, struct elf *elf)
+quern_status elf_open_sections(const void *bytes, size_t size, struct elf *elf)
 {
     *elf = (struct elf){.bytes = bytes, .size = size};
     TRY(check_header(elf));
+    TRY(check_extents(elf));
+    return check_symbol_tables(elf);
+}
+
+quern_status elf_open(const void *bytes, size_t size, struct elf *elf)
+{
+    TRY(elf_open_sections(bytes, size, elf));
     TRY(check_segments(elf));
-    TRY(check_sections(elf));
-    return QUERN_OK;
+    return check_placement(elf);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A bounds-checked reader of 64-bit little-endian ELF files, for the readers of code objects.
- * elf_open checks every header, table, string and note once; after it has succeeded the accessors
- * cannot fail or read outside the file, whatever its bytes are. What machine and system the file is
- * for is not checked: formats do that.
+ * elf_open checks every header, table, string and note once, and that what a loader would use is
+ * placed in memory as loaders demand; elf_open_sections checks headers, sections and symbols alone,
+ * for files whose makers' loaders have other rules. After the first the accessors cannot fail or
+ * read outside the file, whatever its bytes are; after the second those of sections and symbols.
+ * What machine and system the file is for is not checked: formats do that.
  */
 #ifndef QUERN_OBJECT_ELF_H
 #define QUERN_OBJECT_ELF_H
@@ -41,9 +43,9 @@ struct elf {
     const uint8_t *bytes; /* the caller's */
     uint64_t size;
     uint32_t flags;
-    unsigned os_abi, abi_version; /* EI_OSABI, EI_ABIVERSION */
-    unsigned type;                /* e_type */
-    uint64_t segments_at, sections_at;
+    unsigned os_abi, abi_version;                /* EI_OSABI, EI_ABIVERSION */
+    unsigned type;                               /* e_type */
+    uint64_t segments_at, sections_at, names_at; /* the last: of sections */
     unsigned segment_count, section_count;
 };
 
@@ -53,6 +55,7 @@ struct elf_segment {
 };
 
 struct elf_section {
+    const char *name; /* inside the file, NUL-terminated */
     uint32_t type;
     uint64_t flags, offset, size;
     uint32_t link, info;
@@ -72,13 +75,14 @@ struct elf_relocation {
     int64_t addend;
 };
 
-enum elf_machine { ELF_EM_AMDGPU = 224 };
+enum elf_machine { ELF_EM_CUDA = 190, ELF_EM_AMDGPU = 224 };
 
 /* The e_machine of what begins like a 64-bit little-endian ELF file; 0 of anything else. */
 unsigned elf_machine(const void *bytes, size_t size);
 
 /* QUERN_E_OBJECT says which header or table is wrong, and how. */
 quern_status elf_open(const void *bytes, size_t size, struct elf *elf);
+quern_status elf_open_sections(const void *bytes, size_t size, struct elf *elf);
 
 /* The index must be below segment_count, section_count or the count of the table. */
 struct elf_segment elf_segment(const struct elf *elf, unsigned index);

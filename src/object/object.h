@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Code objects: AMD HSA ELF files (code object version 4 to 6). The only source of a kernel's
- * resources and kernarg layout. The reader trusts nothing: every offset and length is checked
- * before use, so any bytes at all are either accepted or refused with QUERN_E_OBJECT.
+ * Code objects: AMD's HSA ELF files (code object version 4 to 6) and NVIDIA's cubins. The only
+ * source of a kernel's resources and kernarg layout. The readers trust nothing: every offset and
+ * length is checked before use, so any bytes at all are either accepted or refused with
+ * QUERN_E_OBJECT.
  */
 #ifndef QUERN_OBJECT_OBJECT_H
 #define QUERN_OBJECT_OBJECT_H

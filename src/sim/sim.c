@@ -27,7 +27,7 @@ quern_status quern_sim_open(const struct quern_sim_options *given, quern_sim **s
             QUERN_E_ARGUMENT, "arithmetic %d is none of enum quern_sim_arithmetic",
             (int)options->arithmetic);
     TRY(target_parse(options->target, &id));
-    FAIL_IF(!id.target->verified, QUERN_E_DEVICE, "the software GPU does not run %s",
+    FAIL_IF(!target_simulated(id.target), QUERN_E_DEVICE, "the software GPU does not run %s",
             id.target->name);
     struct quern_sim *const s = os.calloc(1, sizeof *s);
     FAIL_IF(!s, QUERN_E_MEMORY, "out of memory for a software GPU");

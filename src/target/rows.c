@@ -35,6 +35,14 @@
  * lds_banks: what reads see, per compute unit, measured on an MI350X (64), an MI300X, a W7900 and a
  * RX 9070 XT (32): docs/empirical-lds of nod-ai/amd-shark-ai. Others as these of their family; LLVM
  * has 64 for gfx950 too (pull request 220632). lds.c has which lanes meet in them.
+ *
+ * NVIDIA's rows. elf_machine is the compute capability, read back from cubins of NVRTC 12.9.
+ * capabilities: the target notes of mma, cp.async, cp.async.bulk and griddepcontrol in the PTX ISA
+ * 8.8, of what plain sm_NN code has. wave_size, max_waves (warps an SM over its four partitions),
+ * vgprs (64 K registers an SM over four partitions of 32 lanes), vgpr_granule (256 registers a
+ * warp), lds_bytes (most for one block, by opt-in): "Technical Specifications per Compute
+ * Capability" in the CUDA C++ Programming Guide 12.9. lds_banks: the same guide. cus (SMs),
+ * clock_ghz (boost) and bandwidth_gbs: NVIDIA's data sheet or whitepaper of the part named.
  */
 #define CAPS_RDNA2  (CAP_DOT2_F32_F16 | CAP_ROW_XMASK | CAP_DPP_INTERLOCK | CAP_VOP3_LITERAL)
 #define CAPS_RDNA3  (CAPS_RDNA2 | CAP_DOT2_F32_BF16 | CAP_DOT2_BF16_BF16 | CAP_VOPD)
@@ -73,7 +81,16 @@
 #define PART(part_, cus_, clock_, bandwidth_) DIES(1, part_, cus_, clock_, bandwidth_)
 #define DIES(dies_, part_, cus_, clock_, bandwidth_)                                               \
     .dies = dies_, .part = part_, .cus = cus_, .clock_ghz = clock_, .bandwidth_gbs = bandwidth_
-#define SIMULATED .verified = true
+/* For SMs of so many warps and KiB of shared memory. */
+#define SM(name_, warps_, shared_, capabilities_)                                                  \
+    .vendor = VENDOR_NVIDIA, .family = name_, .wave_size = 32, .simds = 4, .simd_lanes = 32,       \
+    .vgprs = 512, .vgpr_granule = 8, .vgpr_unit = 8, .max_waves = (warps_) / 4,                    \
+    .lds_bytes = (shared_) * 1024, .lds_banks = 32, .trans_unit = true,                            \
+    .capabilities = capabilities_
+#define CAPS_SM80 (CAP_MMA_16816 | CAP_CP_ASYNC)
+#define CAPS_SM89 (CAPS_SM80 | CAP_MMA_FP8)
+#define CAPS_SM90 (CAPS_SM89 | CAP_BULK | CAP_PDL)
+#define SIMULATED .judge = JUDGE_SIM
 
 /* clang-format off */
 const struct target target_rows[] = {
@@ -114,6 +131,18 @@ const struct target target_rows[] = {
      SIMULATED, PART("Radeon RX 9060 XT", 32, 3.13, 320)},
     {.name = "gfx1201", .elf_machine = 0x4e, GFX12("RDNA 4"), BIG_FILE,
      SIMULATED, PART("Radeon RX 9070 XT", 64, 2.97, 640)},
+    {.name = "sm_80",  .elf_machine = 80, SM("Ampere", 64, 163, CAPS_SM80),
+     PART("A100 80GB SXM", 108, 1.41, 2039)},
+    {.name = "sm_86",  .elf_machine = 86, SM("Ampere", 48, 99, CAPS_SM80),
+     PART("GeForce RTX 3090", 82, 1.695, 936)},
+    {.name = "sm_89",  .elf_machine = 89, SM("Ada Lovelace", 48, 99, CAPS_SM89),
+     PART("GeForce RTX 4090", 128, 2.52, 1008)},
+    {.name = "sm_90",  .elf_machine = 90, SM("Hopper", 64, 227, CAPS_SM90),
+     PART("H200 SXM", 132, 1.98, 4800)},
+    {.name = "sm_100", .elf_machine = 100, SM("Blackwell", 64, 227, CAPS_SM90),
+     PART("B200 SXM", 148, 1.965, 8000)},
+    {.name = "sm_120", .elf_machine = 120, SM("Blackwell", 48, 99, CAPS_SM90),
+     PART("GeForce RTX 5090", 170, 2.407, 1792)},
 };
 /* clang-format on */
 

@@ -14,9 +14,9 @@
 #include <stdint.h>
 
 /*
- * What instructions a target has (reference: LLVM's AMDGPU feature lists, by compiling each), and
- * what is peculiar to them: name, word in lists of features, and what it means. Templates know a
- * capability as HAS_ and its name, which gen/gen.c puts at the head of a source.
+ * What instructions a target has, and what is peculiar to them: name, word in lists of features,
+ * and what it means. Templates know a capability as HAS_ and its name, which gen/gen.c
+ * puts at the head of a source. rows.c says where each is known from.
  */
 #define TARGET_CAPABILITIES(X)                                                                     \
     X(DOT2_F32_F16, dot2_f32_f16, "v_dot2_f32_f16")                                                \
@@ -44,7 +44,12 @@
     X(DPP_INTERLOCK, dpp_interlock, "DPP reads what the instruction before it wrote")              \
     X(SPLIT_BARRIER, split_barrier, "barriers of a signal and a wait, a counter for LDS alone")    \
     X(FLUSHES_HALVES, flushes_halves, "dots and matrices take 16-bit denormals for zeros")         \
-    X(D16_CLOBBERS, d16_clobbers, "a load of half of a register disturbs the other half")
+    X(D16_CLOBBERS, d16_clobbers, "a load of half of a register disturbs the other half")          \
+    X(MMA_16816, mma_16816, "mma.sync of 16 by 8 results and 16 k, f16 and bf16")                  \
+    X(MMA_FP8, mma_fp8, "mma.sync of e4m3 and e5m2")                                               \
+    X(CP_ASYNC, cp_async, "cp.async, from global to shared memory past registers")                 \
+    X(BULK, bulk, "cp.async.bulk, and mbarriers that count its bytes")                             \
+    X(PDL, pdl, "a launch may begin before the one in front of it has ended")
 
 enum target_capability_bit {
 #define TARGET_BIT(NAME, word, meaning) TARGET_BIT_##NAME,
@@ -67,17 +72,24 @@ enum vendor {
     VENDOR_COUNT
 };
 
+/* What runs kernels for a target without a GPU, and so can tell whether they are right. */
+enum target_judge {
+    JUDGE_NONE, /* nothing here */
+    JUDGE_SIM,  /* the software GPU, which runs the very code object */
+};
+
 struct target {
-    const char *name;      /* "gfx1151" */
+    const char *name;      /* "gfx1151", "sm_90": the compiler's name of it, too */
     unsigned vendor;       /* enum vendor */
     const char *family;    /* "RDNA 3.5" */
     const char *part;      /* the retail part that the figures below describe */
-    unsigned elf_machine;  /* what code objects have for it in the ELF header's e_flags */
+    unsigned elf_machine;  /* what code objects have for it in the ELF header's e_flags: AMD's
+                            * EF_AMDGPU_MACH, NVIDIA's compute capability (90) */
     unsigned capabilities; /* enum target_capability bits */
     unsigned wave_size;    /* native */
     bool other_wave;       /* the other of 32 and 64 can be chosen */
     bool sramecc, xnack;   /* the feature can be asked for in a target id */
-    bool verified;         /* the software GPU runs it */
+    unsigned judge;        /* enum target_judge */
 
     /* What a wave starts with, and what instructions do that the software GPU must do alike. */
     bool packed_ids;          /* work-item ids start in one register, not in up to three */
@@ -108,6 +120,12 @@ struct target {
     double clock_ghz;
     double bandwidth_gbs;
 };
+
+/* Whether the software GPU runs a target's code. */
+static inline bool target_simulated(const struct target *t)
+{
+    return t->judge == JUDGE_SIM;
+}
 
 /* All rows, in the order in which they are listed. A program that defines both itself has other
  * rows: tests add a processor so. */

@@ -109,7 +109,7 @@ def test_misuse_is_one_line_and_exit_status_2(quern, words, says):
 
 
 @pytest.mark.parametrize("verb", ["source", "explain"])
-@pytest.mark.parametrize("target", ["gfx1", "gfx", "sm_90", "gfx942:xnack", "gfx1151:sramecc+"])
+@pytest.mark.parametrize("target", ["gfx1", "gfx", "sm_91", "gfx942:xnack", "gfx1151:sramecc+"])
 def test_a_bad_target_is_refused_by_name(quern, verb, target):
     quern.refused(verb, "--target", target, "--m", "1", PROBLEM, status=2, says=target)
 
@@ -121,7 +121,10 @@ def test_targets(quern):
             "gfx1201"} <= set(names)  # fmt: skip
     for row in rows:
         assert row["wave_size"] in (32, 64) and row["lds_bytes"] >= 65536 and row["cus"] > 0
+        assert row["vendor"] == ("AMD" if row["name"].startswith("gfx") else "NVIDIA")
+        assert row["verified"] == (row["verified_by"] != "none")
     by_name = dict(zip(names, rows))
+    assert {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"} <= set(names)
     assert by_name["gfx1151"]["verified"] and not by_name["gfx1030"]["verified"]
     text = quern("targets").stdout.splitlines()
     assert text[0].split()[0] == "target" and [line.split()[0] for line in text[1:]] == names

@@ -168,7 +168,7 @@ static bool open_device(const char *text)
         d->id.target = NULL;
         return true;
     }
-    if (!d->id.target->verified)
+    if (!target_simulated(d->id.target))
         return true;
     options.target = d->id.target->name;
     options.disassembler = (struct quern_disassembler){compiler_disassemble, compiler};

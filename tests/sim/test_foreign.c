@@ -52,7 +52,7 @@ static struct gpu gpu_open(const char *rocm, const char *target, enum quern_sim_
     struct quern_sim_options options = QUERN_INIT(struct quern_sim_options);
     struct gpu gpu;
 
-    if (!target_named(target)->verified) {
+    if (!target_simulated(target_named(target))) {
         print_message("skipped: the software GPU does not run %s\n", target);
         skip();
     }

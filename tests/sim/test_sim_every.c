@@ -447,7 +447,7 @@ static void run_target(unsigned target, bool wave64, enum quern_sim_check check,
             fail_msg("%s%s: no target takes it; see --targets", forms[n].name, forms[n].id);
         takes[n] = strchr(on, (int)('0' + target)) != NULL;
     }
-    if (!id.target->verified) {
+    if (!target_simulated(id.target)) {
         for (size_t n = 0; n < form_count; n++)
             if (takes[n])
                 t_gpu_skip_row(forms[n].name, targets[target]);

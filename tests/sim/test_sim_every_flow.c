@@ -395,13 +395,13 @@ static void run_target(unsigned target, enum quern_sim_check check)
     for (unsigned n = 0; n < WORDS; n++)
         x_in[n] = (uint32_t)t_random(&random);
     assert_int_equal(target_parse(targets[target], &id), QUERN_OK);
-    if (id.target->verified)
+    if (target_simulated(id.target))
         t_gpu_open(&g, targets[target], "", check, QUERN_ISA_AUTO, 0);
     for (size_t n = 0; n < COUNT(parts); n++) {
-        s = (struct source){.target = target, .skip = !id.target->verified};
+        s = (struct source){.target = target, .skip = !target_simulated(id.target)};
         parts[n](&g, &s);
     }
-    if (id.target->verified)
+    if (target_simulated(id.target))
         t_gpu_close(&g);
 }
 

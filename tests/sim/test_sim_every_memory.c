@@ -434,7 +434,7 @@ static void run_target(unsigned target, enum quern_sim_check check_, enum quern_
     struct t_gpu g;
 
     assert_int_equal(target_parse(targets[target], &id), QUERN_OK);
-    if (!id.target->verified) {
+    if (!target_simulated(id.target)) {
         for (enum space space = GLOBAL; space <= LDS; space++) {
             struct program p = {.target = target, .space = space};
             add_all(&p);

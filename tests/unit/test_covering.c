@@ -50,7 +50,7 @@ static void find_levels(void)
     int targets = 0;
 
     for (size_t i = 0; i < target_count(); i++)
-        if (target_at(i)->verified)
+        if (target_simulated(target_at(i)))
             verified[targets++] = target_at(i);
     const int found[PROPERTIES] = {COUNT(types),  COUNT(rows),  targets, COUNT(formats),
                                    COUNT(groups), COUNT(types), 2,       COUNT(columns),

@@ -49,14 +49,14 @@ static void check_sixteen(const char *force)
 
     for (size_t t = 0; t < target_count(); t++) {
         const bool all = !strcmp(target_at(t)->name, "gfx1151");
-        for (int i = 0; i < 16 && target_at(t)->verified; i++) {
+        for (int i = 0; i < 16 && target_simulated(target_at(t)); i++) {
             if (!all && i / 2 != (others + 4 * on) % 8)
                 continue;
             t_runs_add(target_at(t)->name, rows[(i + others + on) % COUNT(rows)],
                        "wq=int4 n=72 k=640 group=%d a=%s zero=%s round=%s", i & 1 ? 32 : 128,
                        i & 2 ? "f16" : "bf16", i & 4 ? "none" : "u8", i & 8 ? "rne" : "trunc");
         }
-        others += !all && target_at(t)->verified;
+        others += !all && target_simulated(target_at(t));
     }
     assert_int_equal(setenv("QUERN_FORCE", force, 1), 0); /* for contexts that are opened now */
     t_runs_verify(t_cache, ONE_IN);

@@ -59,7 +59,7 @@ static void test_all(void **state)
 
     (void)state;
     for (size_t t = 0; t < target_count(); t++)
-        if (target_at(t)->verified) {
+        if (target_simulated(target_at(t))) {
             assert_true(targets < TARGETS_MAX);
             names[targets] = target_at(t)->name;
             for (int f = 0; f < FORCES; f++) {

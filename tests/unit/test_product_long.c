@@ -74,7 +74,7 @@ static void test_product(void **state)
 
     (void)state;
     for (size_t t = 0; t < target_count(); t++)
-        if (target_at(t)->verified)
+        if (target_simulated(target_at(t)))
             contexts[targets++] = t_open(target_at(t)->name, cache, QUERN_JIT_ON);
     parallel_for((size_t)3 * FORMATS * SHAPES, 2, run_case, NULL);
     for (size_t t = 0; t < targets; t++)

@@ -13,7 +13,7 @@
 static void test_every_row_is_whole(void **state)
 {
     (void)state;
-    assert_int_equal(target_count(), 17);
+    assert_int_equal(target_count(), 23);
     for (size_t i = 0; i < target_count(); i++) {
         const struct target *const t = target_at(i);
         assert_ptr_equal(target_named(t->name), t);
@@ -25,7 +25,7 @@ static void test_every_row_is_whole(void **state)
         /* a wave is issued in whole cycles, and its registers are counted in parts of a granule */
         assert_true(t->simd_lanes && t->wave_size % t->simd_lanes == 0);
         assert_true(t->vgpr_unit && t->vgpr_granule % t->vgpr_unit == 0);
-        assert_true(t->capabilities & CAP_DOT2_F32_F16);
+        assert_true(t->capabilities & (t->vendor == VENDOR_AMD ? CAP_DOT2_F32_F16 : CAP_MMA_16816));
         /* one matrix unit at most */
         assert_true(!!(t->capabilities & CAP_WMMA_256B) + !!(t->capabilities & CAP_WMMA_128B) +
                         !!(t->capabilities & CAP_MFMA) <=
@@ -34,6 +34,9 @@ static void test_every_row_is_whole(void **state)
     assert_null(target_at(target_count()));
     assert_null(target_named("gfx9999"));
     assert_null(target_of_machine(VENDOR_AMD, 0xff));
+    /* numbers of machines are a vendor's own */
+    assert_string_equal(target_of_machine(VENDOR_NVIDIA, 80)->name, "sm_80");
+    assert_null(target_of_machine(VENDOR_AMD, 80));
 }
 
 static void test_ids(void **state)
@@ -49,6 +52,9 @@ static void test_ids(void **state)
     assert_int_equal(id.xnack, '-');
     assert_int_equal(target_parse("gfx90a:xnack+", &id), QUERN_OK);
     assert_int_equal(id.xnack, '+');
+    assert_int_equal(target_parse("sm_90", &id), QUERN_OK);
+    assert_int_equal(id.target->vendor, VENDOR_NVIDIA);
+    assert_int_equal(id.target->elf_machine, 90);
 }
 
 static void expect_refused(const char *text, const char *part)
@@ -74,6 +80,9 @@ static void test_refusals(void **state)
     expect_refused("gfx1151\n", "0x0a at place 7");
     expect_refused("gfx1151 ", "0x20");
     expect_refused("gfx1151:xnack+", "gfx1151 has no feature xnack");
+    expect_refused("sm_90:xnack+", "sm_90 has no feature xnack");
+    expect_refused("sm_91", "the nearest known one is sm_90");
+    expect_refused("sm_90a", "the nearest known one is sm_90");
     expect_refused("gfx942:xnack", "\"xnack\" is no feature");
     expect_refused("gfx942:", "\"\" is no feature");
     expect_refused("gfx942:turbo+", "\"turbo+\" is no feature");

@@ -162,7 +162,7 @@ static void close_device(struct device *d)
     free(d);
 }
 
-#define MILL_NUMBER ((enum quern_device_kind)(QUERN_DEVICE_NONE + 1))
+#define MILL_NUMBER ((enum quern_device_kind)(QUERN_DEVICE_CUDA + 1))
 
 static const struct device_functions functions = {
     .kind = MILL_NUMBER,
@@ -200,6 +200,7 @@ static quern_status open_device(const struct device_search *search, int index, s
 }
 
 const struct device_driver driver_mill = {
+    .vendor = "Mill",
     .name = "mill",
     .runtime = "Mill",
     .number = MILL_NUMBER,

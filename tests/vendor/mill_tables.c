@@ -92,8 +92,10 @@ extern const struct device_driver driver_mill;
 extern const struct dialect dialect_mill;
 extern const struct family *const families_mill[];
 
-const struct compiler_kind *const compilers[] = {&compiler_amd, &compiler_mill, NULL};
-const struct object_format *const object_formats[] = {&object_amd, &object_mill, NULL};
-const struct device_driver *const drivers[] = {&driver_amd, &driver_mill, NULL};
-const struct dialect *const dialects[] = {&dialect_amd, &dialect_mill, NULL};
-const struct family *const *const families[] = {families_amd, families_mill, NULL};
+const struct compiler_kind *const compilers[] = {&compiler_amd, &compiler_nvidia, &compiler_mill,
+                                                 NULL};
+const struct object_format *const object_formats[] = {&object_amd, &object_nvidia, &object_mill,
+                                                      NULL};
+const struct device_driver *const drivers[] = {&driver_amd, &driver_nvidia, &driver_mill, NULL};
+const struct dialect *const dialects[] = {&dialect_amd, &dialect_nvidia, &dialect_mill, NULL};
+const struct family *const *const families[] = {families_amd, families_nvidia, families_mill, NULL};

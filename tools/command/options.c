@@ -272,9 +272,10 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
     struct quern_options *o = &common->library;
     bool help = false, unverified = false;
     const struct flag shared[] = {
-        {"target", FLAG_TEXT, &common->target, "GFX", "the GPU, e.g. gfx1151 (QUERN_TARGET)"},
-        {"device", FLAG_CHOICE, &o->device, "KIND", "auto, hip or sim (QUERN_DEVICE)",
-         "auto|hip|sim"},
+        {"target", FLAG_TEXT, &common->target, "GFX",
+         "the GPU, e.g. gfx1151 or sm_90 (QUERN_TARGET)"},
+        {"device", FLAG_CHOICE, &o->device, "KIND", "auto, hip, cuda, sim or none (QUERN_DEVICE)",
+         "auto|hip|sim|none|cuda"},
         {"cache-dir", FLAG_TEXT, &o->cache_dir, "DIR", "where kernels are kept (QUERN_CACHE_DIR)"},
         {"cache-mode", FLAG_CHOICE, &o->cache_mode, "MODE", "rw, ro or off (QUERN_CACHE_MODE)",
          "rw|ro|off"},
@@ -289,10 +290,11 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
         {"toolchain", FLAG_CHOICE, &o->toolchain, "WHICH",
          "kernels of any compiler serve, or of exactly this one (QUERN_TOOLCHAIN)", "any|exact"},
         {"rocm-path", FLAG_TEXT, &o->rocm_path, "DIR", "where ROCm is (QUERN_ROCM_PATH)"},
+        {"cuda-path", FLAG_TEXT, &o->cuda_path, "DIR", "where NVRTC is (QUERN_CUDA_PATH)"},
         {"worker", FLAG_TEXT, &o->worker_path, "FILE", "the compiler worker's executable"},
         {"jobs", FLAG_COUNT, &o->jobs, "N", "compiler processes (QUERN_JOBS)"},
         {"allow-unverified", FLAG_YES, &unverified, NULL,
-         "targets that no software GPU runs may be chosen"},
+         "targets that nothing here verifies may be chosen"},
         {"log", FLAG_CHOICE, &o->log_level, "LEVEL", "error, warn, info or debug (QUERN_LOG)",
          "error|warn|info|debug"},
         {"json", FLAG_YES, &common->json, NULL, "print JSON"},

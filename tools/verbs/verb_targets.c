@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quern targets: the table of gfx targets. */
+/* quern targets: the table of targets. */
 #include "files/json_file.h"
 #include "command/options.h"
 #include "command/table.h"
@@ -17,19 +17,21 @@ static int row(const struct common *common, size_t i, struct quern_target_info *
 
 static json_t *target_json(const struct quern_target_info *t)
 {
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:s}", "name",
-                     t->name, "family", t->family, "part", t->part, "wave_size",
-                     (json_int_t)t->wave_size, "vgprs", (json_int_t)t->vgprs, "vgpr_granule",
-                     (json_int_t)t->vgpr_granule, "lds_bytes", (json_int_t)t->lds_bytes, "cus",
-                     (json_int_t)t->cus, "clock_ghz", t->clock_ghz, "bandwidth_gbs",
-                     t->bandwidth_gbs, "verified", t->verified, "features", t->features);
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:s, s:s}",
+                     "name", t->name, "vendor", t->vendor, "family", t->family, "part", t->part,
+                     "wave_size", (json_int_t)t->wave_size, "vgprs", (json_int_t)t->vgprs,
+                     "vgpr_granule", (json_int_t)t->vgpr_granule, "lds_bytes",
+                     (json_int_t)t->lds_bytes, "cus", (json_int_t)t->cus, "clock_ghz", t->clock_ghz,
+                     "bandwidth_gbs", t->bandwidth_gbs, "verified", t->verified, "verified_by",
+                     t->verified_by, "features", t->features);
 }
 
 static void add_row(struct table *table, const struct quern_target_info *t)
 {
     table_cell(table, "%s", t->name);
+    table_cell(table, "%s", t->vendor);
     table_cell(table, "%s", t->family);
-    table_cell(table, "%s", t->verified ? "yes" : "no");
+    table_cell(table, "%s", t->verified_by);
     table_cell(table, "%u", t->wave_size);
     table_cell(table, "%u/%u", t->vgprs, t->vgpr_granule);
     table_cell(table, "%u", t->lds_bytes / 1024);
@@ -48,8 +50,9 @@ static int list(const struct common *common)
     json_t *array = json_array();
     int status = EXIT_OK;
 
-    table_header(&table,
-                 "<target|<family|<verified|wave|VGPRs|LDS KiB|<part|CUs|GHz|GB/s|<features");
+    table_header(
+        &table,
+        "<target|<vendor|<family|<verified by|wave|VGPRs|LDS KiB|<part|CUs|GHz|GB/s|<features");
     for (size_t i = 0; !status && i < count; i++) {
         struct quern_target_info info;
         if ((status = row(common, i, &info)))
@@ -70,8 +73,9 @@ int verb_targets(int argc, char **argv)
 {
     static const struct usage usage = {
         "[TARGET]...",
-        "Lists the gfx targets, or those named. 'verified' says that the software GPU runs\n"
-        "code for it; VGPRs are per SIMD and lane, behind the slash what they are given in.\n"};
+        "Lists the targets, or those named. 'verified by' says what runs kernels without a\n"
+        "GPU: sim, the software GPU, or none; VGPRs are per SIMD and lane, behind the slash\n"
+        "what they are given in.\n"};
     static const struct flag none[] = {{0}};
     struct common common;
 

@@ -14,7 +14,7 @@ import numpy as np
 from . import _native as native
 from .arrays import Memory, memory_of
 
-_DEVICES = ("auto", "hip", "sim", "none")
+_DEVICES = ("auto", "hip", "sim", "none", "cuda")
 _MODES = ("rw", "ro", "off")
 _TRUSTS = ("user", "group")
 _BLASES = ("auto", "off")
@@ -189,6 +189,7 @@ class Context:
                  cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
                  cache_trust: str | None = None, blas: str | None = None,
                  jit: str | None = None, rocm_path: str | os.PathLike[str] | None = None,
+                 cuda_path: str | os.PathLike[str] | None = None,
                  bundle_path: str | None = None,
                  bundle_keys: str | os.PathLike[str] | None = None, toolchain: str | None = None,
                  record: str | os.PathLike[str] | None = None,
@@ -214,6 +215,7 @@ class Context:
             cache_trust=native.choose("cache_trust", _TRUSTS, cache_trust),
             blas=native.choose("blas", _BLASES, blas),
             jit=native.choose("jit", _JITS, jit), rocm_path=_bytes(rocm_path),
+            cuda_path=_bytes(cuda_path),
             bundle_path=_bytes(bundle_path), bundle_keys=_bytes(bundle_keys),
             toolchain=native.choose("toolchain", _TOOLCHAINS, toolchain),
             record=_bytes(record), tuning=_bytes(tuning), force=_bytes(force), jobs=jobs,

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Source for NVRTC: which templates, what they ask of a processor, and the compiler's options. */
+#include "gen/dialects.h"
+
+/* A test reads the templates and compares. */
+#define ASKED 0
+
+static void add_options(const struct plan *plan, struct str *options)
+{
+    (void)plan;
+    /* Freestanding: --minimal leaves out the built-in headers, and -default-device makes constexpr
+     * functions and tables without an attribute the GPU's. NVRTC's own cache would open the driver,
+     * which no compile may need. Warning 1097 says that an attribute is ignored: a vector type of
+     * clang's would become a scalar, and the kernel compute something else. */
+    str_add(options, "-std=c++17\n--minimal\n-default-device\n-no-cache\n-diag-error=1097\n");
+}
+
+const struct dialect dialect_nvidia = {template_files, ASKED, add_options};
