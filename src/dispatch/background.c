@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Making what an op takes, on the caller's thread or on one of the library's (QUERN_OP_NO_WAIT). An
- * op has at most one such thread; what is asked for meanwhile it makes too. It is joined when the
- * op is freed or when another is needed.
+ * Making what an op needs for its rows, on the caller's thread or on one of the library's
+ * (QUERN_OP_NO_WAIT). An op has at most one thread of the library, which also makes what is asked
+ * for while it runs. It is joined when the op is freed or needs another.
  */
 #include "dispatch/dispatch.h"
 
@@ -24,7 +24,7 @@ static void keep_failure(struct background *b)
 {
     if (!b->failure)
         b->failure = os.calloc(1, sizeof *b->failure);
-    if (b->failure) /* else the status alone must do */
+    if (b->failure) /* without memory for the record, the status alone is kept */
         error_save(b->failure);
 }
 
@@ -51,13 +51,15 @@ static void *make(void *user)
     return NULL;
 }
 
-/* The lock is held; a thread of the parent process is none of ours. */
+/* Whether the op's thread runs in this process: in a forked child it is the parent's and does not
+ * exist. The caller holds the lock. */
 static bool is_running(const struct background *b)
 {
     return b->running && b->process == (int)getpid();
 }
 
-/* The lock is held. False: no memory. */
+/* Raises what the thread is to make to m_max rows, if it is less. The caller holds the lock. False:
+ * out of memory. */
 static bool want(struct background *b, const struct plan_set *plans, int64_t m_max)
 {
     if (!b->plans)
@@ -84,7 +86,7 @@ quern_status background_start(quern_op *op, const struct plan_set *plans, int64_
         b->process = 0;
         b->status = QUERN_OK;
         b->running = true;
-        /* the host's signal handlers stay on its own threads */
+        /* the new thread takes no signals: the host's handlers run on the host's threads alone */
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         error = pthread_create(&b->thread, NULL, make, op);
@@ -95,7 +97,7 @@ quern_status background_start(quern_op *op, const struct plan_set *plans, int64_
             b->process = (int)getpid();
     }
     lock_give(&b->lock);
-    /* no thread to be had: as if the caller had not asked for one */
+    /* where no thread can be started, the caller's does the work */
     return error ? op_make(op, plans, m_max, jit) : QUERN_OK;
 }
 

@@ -6,8 +6,9 @@
 
 #include <string.h>
 
-/* The software GPU of the target, if there is one. Without a device, kernels for the target can
- * still be made and stored: so a missing one fails only those who named it. */
+/* Opens the software GPU of the target, if there is one. Kernels for the target can be made and
+ * stored without a device; so it is an error that there is none only if the host named the device.
+ */
 static quern_status open_sim(quern_ctx *ctx)
 {
     if (!target_simulated(ctx->id.target))
@@ -24,7 +25,8 @@ static quern_status open_sim(quern_ctx *ctx)
     return QUERN_OK;
 }
 
-/* Device and target: a GPU says what it is, a software device is told. */
+/* Opens the device and sets the target, which a GPU says itself. With `automatic` no runtime is
+ * loaded on a machine without a GPU. */
 static quern_status open_gpu(quern_ctx *ctx, const struct device_driver *driver, bool automatic)
 {
     struct settings *const s = &ctx->settings;
@@ -43,7 +45,7 @@ static quern_status open_gpu(quern_ctx *ctx, const struct device_driver *driver,
     return QUERN_OK;
 }
 
-/* The first vendor that has a GPU here. */
+/* Opens the GPU of the first vendor that has one on this machine. */
 static quern_status open_any_gpu(quern_ctx *ctx)
 {
     struct str why = {0};

@@ -14,7 +14,7 @@
 
 /* ---- In front of the cache ------------------------------------------------------------------- */
 
-/* One file; signed by one of `signers` unless that is null. */
+/* Opens one bundle, which must be signed by one of `signers` unless that is null. */
 static quern_status open_one(const char *path, const struct signers *signers,
                              struct bundle **bundle)
 {
@@ -60,8 +60,8 @@ quern_status bundles_open(const struct settings *s, struct log *log, struct bund
     return QUERN_OK;
 }
 
-/* Whether a signer's bundle of this serial may be used: no higher one was, as far as the store
- * knows. *higher: it knows of none as high either. */
+/* Refuses a signer's bundle when the store knows that one of a higher serial was used. *higher is
+ * set to whether the store knows only of lower ones. */
 static quern_status admit(struct store *store, const char *signer, uint64_t serial, bool *higher)
 {
     uint64_t kept = 0;
@@ -77,8 +77,8 @@ static quern_status admit(struct store *store, const char *signer, uint64_t seri
 
 void bundles_admit(struct bundles *b, struct store *store, bool writable)
 {
-    /* once to note the highest serials, once more to compare: the order in which bundles are named
-     * says nothing about their age */
+    /* The first pass notes each signer's highest serial, the second leaves older bundles out, so
+     * that it does not matter in which order bundles are named. */
     for (int pass = 0; pass < 2 && b->signed_only; pass++) {
         size_t left = 0;
         for (size_t i = 0; i < b->count; i++) {
@@ -220,7 +220,7 @@ quern_status quern_bundle_walk(const quern_bundle *b, quern_cache_fn fn, void *u
         struct hash128 key = {{0}};
         char hex[2 * sizeof key.bytes + 1];
         const quern_status status = bundle_entry(b->bundle, i, &key, &entry);
-        char *text = NULL; /* key texts hold NULs nowhere, but end without one */
+        char *text = NULL; /* a copy with a NUL behind it, which key texts in bundles lack */
         if (status == QUERN_OK && (text = os.calloc(1, entry.record.key_text_bytes + 1)))
             memcpy(text, entry.record.key_text, entry.record.key_text_bytes);
         hex_from_bytes(hex, key.bytes, sizeof key.bytes);
@@ -245,7 +245,7 @@ void quern_bundle_signature(const uint8_t public_key[32], const uint8_t signatur
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-/* Entries of the cache, read whole. */
+/* Entries of the cache that a bundle is made of, read whole. */
 struct collection {
     quern_ctx *ctx;
     const char *processor; /* null: any */
@@ -286,7 +286,7 @@ static int collect(void *user, const struct store_item *item, struct store_entry
         c->capacity = capacity;
     }
     c->entries[c->count++] = *entry;
-    *entry = (struct store_entry){0}; /* taken */
+    *entry = (struct store_entry){0}; /* the collection has it now: the store must not free it */
     return 0;
 }
 
@@ -370,7 +370,7 @@ quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle, con
             "the bundle has %" PRIu64 " bytes, and the cache may hold %" PRIu64
             "; raise QUERN_CACHE_MAX_SIZE, or use the bundle where it is by QUERN_BUNDLE_PATH",
             info.bytes, ctx->settings.cache_max_bytes);
-    /* first: a crash now leaves a cache that lacks entries, never one that forgets the serial */
+    /* the serial first: after a crash the cache may lack entries, but older bundles stay out */
     if (signer) {
         bool higher;
         TRY(admit(ctx->store, signer, info.serial, &higher));

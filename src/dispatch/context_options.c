@@ -109,7 +109,8 @@ static quern_status copy_string(const char *option, const char *name, char **out
     return QUERN_OK;
 }
 
-/* Those of every machine, and the runtimes. */
+/* Sets the device from QUERN_DEVICE, unless it is set: one of the words of every machine, or the
+ * name of a vendor's runtime. */
 static quern_status choose_device(int *device)
 {
     const char *words[16] = {[QUERN_DEVICE_AUTO - 1] = "auto",
@@ -156,7 +157,8 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
 #define COPY(name, variable) TRY(copy_string(o->name, variable, &s->name));
     STRING_SETTINGS(COPY)
 #undef COPY
-    /* Elsewhere empty means not given. Here that would let bundles of anybody serve. */
+    /* Other empty values count as not set. This one is an error, because without keys a bundle of
+     * anybody would be used. */
     FAIL_IF((o->bundle_keys && !*o->bundle_keys) ||
                 (!o->bundle_keys && (text = secure_getenv("QUERN_BUNDLE_KEYS")) && !*text),
             QUERN_E_ARGUMENT, "QUERN_BUNDLE_KEYS is empty; unset it if bundles need no signature");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The tuning table of a context: which file, and what of a bad one. */
+/* The tuning table of a context: which file it is read from, and when a bad file is an error. */
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"
@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* A table of this text; `whose` begins the message when it is none. */
+/* Parses a tuning table; an error's message begins with `whose`. */
 static quern_status parse(const char *text, size_t size, const char *whose,
                           const struct target *target, struct tuning **out)
 {
@@ -20,7 +20,7 @@ static quern_status parse(const char *text, size_t size, const char *whose,
     FAIL(status, "tuning table %s: %s", whose, why.message);
 }
 
-/* *text stays null when there is no such file and it is not `needed`. */
+/* Reads a file; *text stays null when there is none and it is not `needed`. */
 static quern_status read_text(const char *path, bool needed, char **text, size_t *size)
 {
     *text = NULL;
@@ -34,7 +34,7 @@ static quern_status read_text(const char *path, bool needed, char **text, size_t
     return QUERN_OK;
 }
 
-/* *out stays null when there is no such file and it is not `needed`. */
+/* Reads a file's tuning table; *out stays null when there is no file and it is not `needed`. */
 static quern_status read_table(const char *path, bool needed, const struct target *target,
                                struct tuning **out)
 {

@@ -24,8 +24,8 @@
 
 /* ---- Options --------------------------------------------------------------------------------- */
 
-/* Options that are strings: X(name, variable of the environment that stands in for it, or ""). What
- * is not given is null, which means: */
+/* Options that are strings: X(name, the environment variable that is read if it is not given, or
+ * ""). The comments say what happens if neither is given; the setting is then null. */
 #define STRING_SETTINGS(X)                                                                         \
     X(target, "QUERN_TARGET")           /* the device says */                                      \
     X(cache_dir, "QUERN_CACHE_DIR")     /* the default place */                                    \
@@ -43,7 +43,7 @@ struct settings {
     int device_index;
     uint64_t cache_max_bytes;
     enum quern_cache_mode cache_mode;
-    bool cache_shared; /* with its directory's group */
+    bool cache_shared; /* the cache is shared with the group of its directory */
     enum quern_jit jit;
     enum quern_toolchain toolchain;
     enum quern_blas blas;
@@ -87,56 +87,59 @@ struct kernel {
     size_t size;
     struct object object; /* points into bytes */
     const struct object_kernel *in_object;
-    enum plan_arg args[PLAN_ARG_COUNT]; /* that it takes, in kernarg order */
+    enum plan_arg args[PLAN_ARG_COUNT]; /* its arguments, in kernarg order */
     size_t arg_count;
     struct device_kernel *loaded; /* null until kernel_load */
     bool cached;
-    bool refused;   /* by the scan of its object; `bytes` is null */
-    unsigned rules; /* that its object has passed; 0: it is not scanned */
-    bool by_source; /* made by another toolchain than is here */
+    bool refused;   /* the scan refused its object; `bytes` is null */
+    unsigned rules; /* version of the scan's rules that its object was held to; 0: of none */
+    bool by_source; /* another toolchain than the context's made it */
     enum quern_tier tier;
     enum quern_reason reason; /* why it was compiled, or would have to be */
     double compile_ms;
 };
 
 /*
- * The way through the house for one plan: keys, stored entry or else source and compile, checked
- * object. On success *kernel holds everything but the device's part. Blocks while it compiles.
+ * Makes the kernel of one plan: its keys; then the entry that a tier has, or else the source and
+ * the compiler's object; then the checks of the object. On success *kernel holds everything but the
+ * device's part (kernel_load). Blocks while it compiles.
  */
 quern_status kernel_make(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                          struct kernel *kernel);
 
-/* The search for a kernel, between the two steps of that. */
+/* kernel_make in two steps, so that a caller of many kernels can compile those that no tier has at
+ * the same time, on several threads. This is what the first step leaves to the second. */
 struct kernel_search {
     struct str outline;  /* of the kernel's source: see gen_outline */
     struct str key_text; /* `want` points into it */
     struct store_want want;
-    uint64_t begun_ns;       /* by os_now; 0 where nobody asks how long it took */
-    const struct plan *plan; /* the caller's, that this is the search for */
-    unsigned refused;        /* kernels that came before it */
+    uint64_t begun_ns;       /* when it began, by os_now; 0 if nobody asks */
+    const struct plan *plan; /* the caller's plan; kernel->plan may be a later candidate */
+    unsigned refused;        /* candidates before kernel->plan that the scan refused */
     struct tier_get gets[TIERS_MAX]
-                        [2]; /* questions to each tier, by the exact key and the source */
+                        [2]; /* the questions to each tier: by exact key, by source key */
 };
-/* The first: keys and what the tiers have; kernel->bytes is null when that is nothing. After
- * QUERN_OK the other must follow, on whatever thread: it takes what a tier was not sure of, or
- * compiles, checks the object, and leaves nothing behind when it fails. Or else kernel_abandon,
- * which leaves nothing behind. Only the second tells the host. Where the scan refuses a kernel, or
- * an entry says that it did, both go on with the next candidate (plan_next), so that kernel->plan
- * may be another than the caller's, which must stay until the second. */
+/* The first step, kernel_search, makes the keys and asks the tiers; kernel->bytes stays null if
+ * none has the kernel. After QUERN_OK either kernel_complete or kernel_abandon must follow, on any
+ * thread; *plan must live until then. The second step, kernel_complete, waits for tiers whose
+ * answer is pending, or compiles, and checks the object; it alone tells the host of the kernel
+ * (events), and frees everything if it fails. kernel_abandon frees everything. When the scan
+ * refuses a kernel, or a stored entry says that it did, both steps go on with the next candidate
+ * (plan_next). */
 quern_status kernel_search(quern_ctx *ctx, const struct plan *plan, enum quern_jit jit,
                            struct kernel *kernel, struct kernel_search *search);
 quern_status kernel_complete(quern_ctx *ctx, enum quern_jit jit, struct kernel *kernel,
                              struct kernel_search *search);
 void kernel_abandon(quern_ctx *ctx, struct kernel *kernel, struct kernel_search *search);
-/* Only the plan and keys of a kernel, and in search->want what to look for; nothing is looked up.
- * After QUERN_OK kernel_abandon must follow. */
+/* Sets only the plan and keys of a kernel, and in search->want what a tier would be asked; asks
+ * none. After QUERN_OK kernel_abandon must follow. */
 quern_status kernel_keys(quern_ctx *ctx, const struct plan *plan, struct kernel *kernel,
                          struct kernel_search *search);
-/* Scans a kernel's object (kernel_scan.c): the version of the rules if it passed or *findings says
- * that it did not, 0 if nothing here can scan it. */
+/* Scans a kernel's object (kernel_scan.c). Returns the version of the rules; *findings is empty if
+ * the object passed, else says what was found. Returns 0 if the object cannot be scanned here. */
 unsigned kernel_scan(quern_ctx *ctx, const struct kernel *kernel, struct str *findings);
-/* Scans what was found in a tier and has not passed these rules, where a compiler's libraries are
- * at hand, and notes in the cache that it did or (kernel->refused) did not. */
+/* Scans a kernel that a tier had and that was not held to this version's rules, if a compiler's
+ * libraries are at hand, and notes the verdict in the cache; a bad one sets kernel->refused. */
 void kernel_scan_found(quern_ctx *ctx, struct kernel *kernel, const struct kernel_search *search);
 /* Loads a made kernel on the context's device, if it has one. A stored object that the device
  * refuses is quarantined and, if `jit` lets it, compiled and loaded once more. */
@@ -149,14 +152,15 @@ struct quern_resources kernel_resources(const struct object_kernel *k, const str
 /* Kernels of an op as one immutable value, so that a launch reads one pointer. */
 struct kernel_set {
     struct plan_set plans;
-    struct kernel *kernels[PLAN_KERNELS_MAX]; /* of plans.plans[i] */
-    struct kernel_set *older;                 /* replaced by this one; freed with the op */
+    struct kernel *kernels[PLAN_KERNELS_MAX]; /* the kernel of plans.plans[i] is kernels[i] */
+    struct kernel_set *older;                 /* the set before this one; freed with the op */
 };
 
-/* QUERN_E_DECLINED when nothing here can verify kernels of the target and the caller wants that. */
+/* QUERN_E_DECLINED when no software GPU runs kernels of the target, and the options do not allow
+ * unverified ones. */
 quern_status check_verified(const quern_ctx *ctx);
-/* An op that is in no table, with one reference, of `count` kernels of a set. Blocks while it
- * compiles. */
+/* Makes an op of `count` kernels of a set. It is in no table, and has one reference. Blocks while
+ * it compiles. */
 quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans, size_t first, size_t count,
                          quern_op **out);
 
@@ -164,22 +168,22 @@ quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans, size_t fi
 struct background {
     struct lock lock; /* of all below */
     pthread_t thread;
-    int process;                  /* whose thread it is; 0: there is none to join */
-    bool running;                 /* it has not finished */
+    int process;                  /* the process that has the thread; 0: there is none to join */
+    bool running;                 /* the thread has not finished */
     int64_t wanted;               /* the largest m_max asked for */
-    struct plan_set *plans;       /* those for it; null until there are any */
-    enum quern_jit jit;           /* of the latest request */
-    quern_status status;          /* of the last attempt */
-    struct error_record *failure; /* when it failed */
+    struct plan_set *plans;       /* the plans for `wanted`; null until something is asked for */
+    enum quern_jit jit;           /* what the latest request allows */
+    quern_status status;          /* the result of the last attempt */
+    struct error_record *failure; /* why it failed, if it did */
 };
 
-/* A problem as somebody wrote it, and the op that it names: an op is known by its normalised
- * problem and by every way of leaving defaults out that was met. */
+/* A problem as a caller wrote it, and the op that it stands for. An op is in the table under its
+ * normalised problem, and under every spelling of it with defaults left out that was asked for. */
 struct spelling {
     struct quern_problem problem;
     quern_op *op;
-    bool own;                        /* part of its op: the normalised problem */
-    _Atomic(struct spelling *) next; /* in its bucket */
+    bool own;                        /* the normalised problem, which is a member of its op */
+    _Atomic(struct spelling *) next; /* the next in its bucket */
 };
 
 struct op_blas;
@@ -187,13 +191,14 @@ struct op_blas;
 struct quern_op {
     struct spelling spelling;
     quern_ctx *ctx;
-    bool in_table;          /* then it lives as long as its context, and is not counted */
-    _Atomic int64_t covers; /* rows up to which it has kernels */
+    bool in_table;          /* it lives as long as its context, whatever `references` says */
+    _Atomic int64_t covers; /* it has the kernels for M up to this */
     _Atomic(struct kernel_set *) kernels;
     atomic_int references;
     struct lock growing;            /* held while more kernels are made */
     _Atomic(struct op_blas *) blas; /* null: its own kernels serve every M */
-    _Atomic int64_t blas_asked;     /* the most rows that it was considered for; at the end: max */
+    _Atomic int64_t blas_asked;     /* the most rows that hipBLASLt was considered for; INT64_MAX:
+                                       that is decided for good */
     struct background background;
     char text[QUERN_TEXT_MAX];
 };
@@ -203,20 +208,21 @@ struct quern_op {
 #define BUNDLES_MAX 16
 #define OP_BUCKETS  4096 /* a power of two; models have tens of distinct layers */
 
-/* A part of a count that many threads raise, in cache lines of its own. */
+/* A part of a count that many threads raise. Each part has cache lines of its own, so that threads
+ * do not wait for each other's. */
 struct tally {
     atomic_uint_fast64_t count;
     char apart[128 - sizeof(atomic_uint_fast64_t)];
 };
 #define TALLIES 16 /* a power of two */
 
-/* Those of bundle_path that can be used, in its order. */
+/* The bundles of bundle_path that can be used, in its order. */
 struct bundles {
     struct bundle *files[BUNDLES_MAX];
     size_t count;
     bool signed_only; /* each is signed by a trusted key */
     struct log *log;
-    struct counters *counters; /* null until they are a tier of a context */
+    struct counters *counters; /* the context's; null until the bundles are one of its tiers */
 };
 
 struct quern_ctx {
@@ -227,14 +233,14 @@ struct quern_ctx {
     struct tuning *tuning;        /* null: none */
     struct tier tiers[TIERS_MAX]; /* in the order in which they are asked */
     size_t tier_count;
-    struct store *store; /* that of the tier of the same name, for whoever cleans up there */
+    struct store *store; /* the cache directory behind its tier, for what a tier cannot do */
     struct bundles bundles;
     struct compiler *compiler;
     struct quern_disassembler disassembler; /* the compiler's */
     struct lock table_lock;                 /* of writers; readers take none */
     _Atomic(struct spelling *) table[OP_BUCKETS];
     struct tally hit_memory[TALLIES];
-    _Atomic bool record_failed; /* and was complained of */
+    _Atomic bool record_failed; /* the record could not be written, which was logged */
     struct counters counters;
     quern_event_fn event; /* may be null */
     void *event_user;
@@ -243,32 +249,32 @@ struct quern_ctx {
 
 /*
  * Reads the tuning table (context_tuning.c): the file that the settings name, else that of the
- * first bundle that has one for the target, else GFX.tune in `directory`, the cache's. What was
- * named must be sound; what merely lies there is left out with a warning. *out is null when there
- * is none.
+ * first bundle that has one for the target, else GFX.tune in `directory`, the cache's. A file that
+ * the settings name must be sound; a table found elsewhere is left out with a warning if it is not.
+ * *out is null when there is none.
  */
 struct bundles;
 quern_status tuning_load(const struct settings *settings, const struct bundles *bundles,
                          const char *directory, const struct target *target, struct log *log,
                          struct tuning **out);
-/* Appends the tables that a bundle made of the cache in `directory` carries along: those in force
- * there for `processor`, or (null) for every target. All must be sound. */
+/* Appends the tuning tables that go into a bundle of the cache in `directory`: those that a context
+ * with this cache would use for `processor`, or (null) for every target. All must be sound. */
 quern_status tuning_collect(const struct settings *settings, const char *directory,
                             const char *processor, struct str *out);
 
-/* The bundles in front of the cache (context_bundles.c). One that cannot be used is logged and
- * left out; a key file that cannot fails. */
+/* Opens the bundles in front of the cache (context_bundles.c). A bundle that cannot be used is
+ * logged and left out; a key file that cannot be used is an error. */
 quern_status bundles_open(const struct settings *settings, struct log *log,
                           struct bundles *bundles);
-/* Leaves out signed ones when a newer one of the same signer was imported or used before; where the
- * store is writable it notes the serials of the others. */
+/* Leaves out signed bundles when a newer one of the same signer was imported or used before. With
+ * `writable` it notes the serials of the others in the store. */
 void bundles_admit(struct bundles *bundles, struct store *store, bool writable);
 void bundles_close(struct bundles *bundles);
-/* They as a tier, which closes them. */
+/* The bundles as a tier, whose close function closes them. */
 struct tier bundles_tier(struct bundles *bundles);
 
-/* What a host is told (watch.c), on one thread for one kernel. `begun`: by os_now, when the search
- * for it began. */
+/* Tell the host of a kernel's making (watch.c), all from one thread. `begun`: when the search for
+ * the kernel began, by os_now. */
 void event_begin(quern_ctx *ctx, const struct kernel *kernel);
 void event_compile(quern_ctx *ctx, const struct kernel *kernel, uint64_t begun);
 void event_end(quern_ctx *ctx, const struct kernel *kernel, uint64_t begun, quern_status status);
@@ -280,11 +286,11 @@ void record_op(quern_ctx *ctx, const char *problem, int64_t m_lo, int64_t m_hi);
 /* The table of ops (op_table.c). A new op of a normalised problem, without kernels. */
 quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op **op);
 quern_status op_find_or_add(quern_ctx *ctx, const struct quern_problem *normal, quern_op **op);
-/* The op of a problem that problem_view gave, as it is spelt, if it has every kernel for 1…m_max
- * already; a counted hit. */
+/* The op that is in the table under a problem as it is spelt (problem_view gave it), if it has
+ * every kernel for 1…m_max; else null. Counts a hit. */
 quern_op *op_known(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max);
-/* The same, null in *op if it has not, of a problem that must be sound; *normal is it with its
- * defaults. */
+/* The same for a problem that must be sound: *op is null if there is no such op, and *normal is the
+ * problem with its defaults filled in. */
 quern_status op_known_normal(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,
                              struct quern_problem *normal, quern_op **op);
 
@@ -294,11 +300,11 @@ static inline bool op_covers(const quern_op *op, int64_t m_max)
     return atomic_load_explicit(&op->covers, memory_order_acquire) >= m_max;
 }
 
-/* The kernels of an op (op_kernels.c). op_plan chooses those of a normalised problem for 1…m_max,
- * and gives the table's op of it, which it notes as asked for. */
+/* The kernels of an op (op_kernels.c). op_plan plans the kernels of a normalised problem for
+ * 1…m_max, gives the table's op of the problem, and notes in the record that it was asked for. */
 quern_status op_plan(quern_ctx *ctx, const struct quern_problem *normal, int64_t m_max,
                      struct plan_set *plans, quern_op **op);
-/* Makes the kernels for 1…m_max of `plans` as far as the op lacks them. Blocks. */
+/* Makes those kernels of `plans` for 1…m_max that the op lacks. Blocks. */
 quern_status op_grow(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit);
 /* Makes `count` kernels from the first on, all or none, behind those that the op has. Blocks. */
 quern_status op_add_kernels(quern_op *op, const struct plan_set *plans, size_t first, size_t count,
@@ -306,11 +312,12 @@ quern_status op_add_kernels(quern_op *op, const struct plan_set *plans, size_t f
 void op_free_kernels(quern_op *op);
 
 /*
- * Many rows by hipBLASLt (op_blas.c). op_blas_prepare makes what it takes, if the device has it and
- * m_max calls for it, and never fails an op; it may block. `plans` are the op's for m_max, or null:
- * they are made if need be. op_blas_choose gives what m rows are to be done with, null when that is
- * not for it, and the op, or null, that must make the weights in the workspace first;
- * op_blas_multiply puts the first *done rows of m on the stream.
+ * Many rows by hipBLASLt (op_blas.c). op_blas_prepare prepares its products, if the device has the
+ * library and m_max is large enough; it may block, and a failure is only logged. `plans` are the
+ * op's for m_max, or null: they are then made if needed. op_blas_choose decides about a launch of m
+ * rows: *chosen is null if the op's own kernels serve them all, and *weights is the op that must
+ * write the weights to the workspace first, or null. op_blas_multiply puts the products on the
+ * stream; they are the first *done of the m rows.
  */
 void op_blas_prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit);
 quern_status op_blas_choose(quern_op *op, const struct quern_args *args, int64_t m, void *stream,
@@ -319,10 +326,10 @@ quern_status op_blas_multiply(quern_op *op, struct op_blas *chosen, const struct
                               int64_t m, void *stream, int64_t *done);
 void op_blas_free(quern_op *op);
 
-/* Makes what an op takes for 1…m_max, of `plans` for so many: kernels of its own, then what is
- * hipBLASLt's (background.c). Blocks. */
+/* Makes all that an op needs for 1…m_max, by `plans`, which are for as many: its own kernels, then
+ * hipBLASLt's products (background.c). Blocks. */
 quern_status op_make(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit);
-/* Sees to it that op_make runs on a thread of the library. */
+/* Has a thread of the library do op_make; where none can be started, does it itself. */
 quern_status background_start(quern_op *op, const struct plan_set *plans, int64_t m_max,
                               enum quern_jit jit);
 quern_status background_state(quern_op *op);
@@ -332,12 +339,12 @@ void background_end(quern_op *op);
 /* Frees every op of the table (op.c). */
 void op_table_free(quern_ctx *ctx);
 
-/* What a launch passes, by enum plan_arg: addresses, and numbers as they are or sign-extended. */
+/* The arguments of a launch, by enum plan_arg: addresses, and numbers extended to 64 bits. */
 struct arg_values {
     uint64_t of[PLAN_ARG_COUNT];
 };
-/* Sets the numbers for a slice's launch with that grid, behind `before` rows that are none of the
- * slice's set. lda, ldc: 0 for packed rows. */
+/* Sets the numbers for the launch of a slice with that grid. The slice's rows are counted from row
+ * `before` on: rows that hipBLASLt has multiplied. lda, ldc: 0 for packed rows. */
 void arg_numbers(struct arg_values *values, const struct plan_slice *slice, int64_t before,
                  const uint32_t grid[3], int64_t lda, int64_t ldc);
 #define KERNARG_MAX 256

@@ -63,8 +63,8 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* Whether a kernel of a few lines compiles. Asked before the worker's version, which tells what the
- * worker's sandbox refused until then. */
+/* Whether a kernel of a few lines compiles. Done before the worker is asked for its version,
+ * because that answer says what its sandbox has refused so far. */
 static bool check_compile(struct report *r, quern_ctx *ctx)
 {
     size_t bytes;
@@ -147,7 +147,7 @@ static void check_cpu(struct report *r)
         os_cpu_count());
 }
 
-/* Who is told of the libraries that were tried as a runtime. */
+/* Where the libraries that are tried as a runtime are reported. */
 struct listener {
     struct report *report;
     const char *runtime;
@@ -211,7 +211,7 @@ int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void
         say(&r, false, "options", "%s", why());
         return r.problems;
     }
-    /* whatever the devices are, the rest is looked at; they come last */
+    /* a context of the software device opens on every machine; GPUs are looked at last */
     o.device = QUERN_DEVICE_SIM;
     if (!o.target)
         o.target = target_at(0)->name; /* any will do: nothing is planned or run */

@@ -23,7 +23,7 @@
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
-/* Appends what the code object is a function of, but for the toolchain. */
+/* Appends all that the code object depends on, the toolchain left out. */
 static void add_source_text(const struct kernel *k, const struct target_id *id, const char *outline,
                             struct str *text)
 {
@@ -46,12 +46,14 @@ static quern_status make_keys(quern_ctx *ctx, struct kernel *k, struct kernel_se
     struct str *const text = &search->key_text;
 
     TRY(gen_outline(&k->plan, &search->outline));
-    /* keeps the place of the source's key, which is known when the source stands behind it */
+    /* a placeholder: the source key is known, and put here, when the source text stands behind it
+     */
     hex_from_bytes(hex, k->source_key.bytes, sizeof k->source_key.bytes);
     key_add_text(text, "source key", hex);
     const size_t hex_at = text->length - sizeof hex;
     key_add_text(text, "toolchain", toolchain ? toolchain->identity : "none");
-    /* the hash is an address, not a proof: the inputs themselves follow */
+    /* the hash is only an address; that an entry is the right one is proven by the inputs, which
+     * follow */
     const size_t source_at = text->length;
     add_source_text(k, &ctx->id, str_text(&search->outline), text);
     FAIL_IF(text->failed, QUERN_E_MEMORY, "out of memory for a key");
@@ -94,7 +96,7 @@ static bool ask(quern_ctx *ctx, struct kernel *k, const struct kernel_search *se
     const struct tier *const t = &ctx->tiers[tier];
     struct store_entry entry = {0};
 
-    get->want = &search->want; /* a search may have been moved since it was asked before */
+    get->want = &search->want; /* the search may have been copied since the question was asked */
     const enum tier_answer answer = t->get(t->self, get, &entry);
     if (answer != TIER_PENDING)
         get->pending = NULL;
@@ -103,7 +105,8 @@ static bool ask(quern_ctx *ctx, struct kernel *k, const struct kernel_search *se
         k->by_source = get->by_source;
         counter_add(&ctx->counters, QUERN_STAT_HIT_SOURCE, get->by_source);
     } else if (answer == TIER_MISS && !get->by_source && !k->reason) {
-        k->reason = entry.miss; /* the first: a damaged entry is gone when it is asked for again */
+        /* only the first miss says why: a damaged entry is gone when it is asked for again */
+        k->reason = entry.miss;
     }
     return answer == TIER_HIT;
 }
@@ -116,7 +119,8 @@ static bool is_pending(const quern_ctx *ctx, const struct kernel_search *search)
     return false;
 }
 
-/* Asks again whatever is pending, and waits so long for each. True: one has the kernel. */
+/* Asks all tiers again whose answers are pending, and waits so long for each. True: one has the
+ * kernel. */
 static bool ask_pending(quern_ctx *ctx, struct kernel *k, struct kernel_search *search, int wait_ms)
 {
     for (size_t i = 0; i < ctx->tier_count; i++)
@@ -146,8 +150,8 @@ static bool can_compile(quern_ctx *ctx, enum quern_jit jit)
            compiler_toolchain(ctx->compiler);
 }
 
-/* From the first tier that has it, if one does: every tier by the exact key, then, if what another
- * toolchain made of the same source may serve, by the source's. */
+/* Takes the kernel from the first tier that has it: every tier is asked by the exact key, then by
+ * the source key, if what another toolchain made of the same source may serve. */
 static void from_tiers(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
                        struct kernel_search *search)
 {
@@ -166,14 +170,14 @@ static void from_tiers(quern_ctx *ctx, struct kernel *k, enum quern_jit jit,
 
 /* ---- From the compiler ----------------------------------------------------------------------- */
 
-/* A compile, while the answers of tiers may come in. */
+/* A compile that is broken off when a tier's answer comes in first. */
 struct race {
     quern_ctx *ctx;
     struct kernel *kernel;
     struct kernel_search *search;
 };
 
-/* Whether a tier has the kernel by now, which is taken. */
+/* Whether a tier has the kernel by now; it is taken if so. */
 static bool tier_was_faster(void *race)
 {
     const struct race *const r = race;
@@ -250,7 +254,8 @@ static quern_status compile(quern_ctx *ctx, struct kernel *k, struct kernel_sear
     return status;
 }
 
-/* Says no with the reason, or notes what it lets pass. */
+/* QUERN_E_WOULD_COMPILE with the reason if the kernel may not be compiled; else warns and counts as
+ * the host wants. */
 static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum quern_jit jit)
 {
     const enum quern_seal seal = seal_state();
@@ -274,8 +279,8 @@ static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum que
     return QUERN_OK;
 }
 
-/* Whether the kernel was made by another while this one waited for the lock. Locks of tiers that
- * have none, or gave none, are -1. */
+/* Takes the locks of all tiers for a kernel; true if another process made the kernel while this one
+ * waited for them. locks[i] is -1 where tier i has no locks or gave none. */
 static bool made_meanwhile(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
                            int locks[TIERS_MAX])
 {
@@ -290,7 +295,7 @@ static bool made_meanwhile(quern_ctx *ctx, struct kernel *k, struct kernel_searc
     return made || ask_pending(ctx, k, search, 0);
 }
 
-/* What the compiler makes, as the only process that makes it. */
+/* Compiles a kernel while no other process compiles it, as far as locks can see to that. */
 static quern_status compile_once(quern_ctx *ctx, struct kernel *k, struct kernel_search *search)
 {
     int locks[TIERS_MAX];
@@ -308,9 +313,9 @@ static quern_status compile_once(quern_ctx *ctx, struct kernel *k, struct kernel
     return status;
 }
 
-/* What the compiler makes, unless a tier that was not sure has it earlier: the compile is then not
- * begun, or broken off. One that is forbidden, or fails, waits for every answer. A kernel counts as
- * absent only here, where no tier had it under any key. */
+/* Compiles a kernel, unless a tier whose answer was pending has it first: the compile is then not
+ * begun, or broken off. Where compiling is forbidden or fails, every pending answer is waited for.
+ * A kernel counts as absent only here, where no tier had it under any key. */
 static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, struct kernel_search *search,
                                   enum quern_jit jit)
 {
@@ -326,7 +331,7 @@ static quern_status from_compiler(quern_ctx *ctx, struct kernel *k, struct kerne
 
 /* ---- The object ------------------------------------------------------------------------------ */
 
-/* The kernel's own layout must be the one that pack_args will write. */
+/* Checks that the object's layout of arguments is the one that pack_args will write. */
 static quern_status check_arguments(struct kernel *k)
 {
     const struct object_kernel *const in = k->in_object;
@@ -365,7 +370,7 @@ static quern_status check_object(quern_ctx *ctx, struct kernel *k)
 
 /* ---- The line -------------------------------------------------------------------------------- */
 
-/* Frees what a search holds, which may have ended or not. */
+/* Frees what a search holds, and cancels its pending questions. */
 static void search_end(quern_ctx *ctx, struct kernel_search *search)
 {
     cancel_pending(ctx, search);
@@ -373,8 +378,8 @@ static void search_end(quern_ctx *ctx, struct kernel_search *search)
     str_free(&search->outline);
 }
 
-/* Goes on from a kernel that was refused to the next one of the plan that is not known to be. Where
- * there is none, the kernel stays as it is. */
+/* Goes on from a kernel that the scan refused to the plan's next candidate that is not known to be
+ * refused. Where there is none, the kernel stays as it is. */
 static quern_status search_next(quern_ctx *ctx, enum quern_jit jit, struct kernel *k,
                                 struct kernel_search *search)
 {
@@ -500,7 +505,8 @@ quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
     if (status != QUERN_E_OBJECT || !k->cached || jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR ||
         seal_state() == QUERN_SEAL_FAIL)
         return status;
-    /* whole, of this key, and yet no use here: a stored object gets one more chance, made anew */
+    /* the stored object is whole and of this key, and yet the device refuses it: it is made anew,
+     * once */
     store_discard(ctx->store, &k->entry_key, quern_last_error()->message);
     TRY(remake(ctx, k, jit));
     return d->functions->load(d, &k->object, k->plan.symbol, &k->loaded);

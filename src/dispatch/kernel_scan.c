@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scan of a kernel's object before it is stored or used (src/lint). What cannot be scanned, for
- * want of rules for the target or of a disassembler, is used all the same, and is known to be
- * unscanned.
+ * The scan of a kernel's object before it is stored or used (src/lint). An object that cannot be
+ * scanned, because the target has no rules or there is no disassembler, is used all the same, and
+ * its entry says that it is unscanned.
  */
 #include "dispatch/dispatch.h"
 
@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* So many findings of an object are told; the rest are counted. */
+/* Of an object's findings so many are written out; the rest are only counted. */
 #define TOLD_MAX 8
 
 struct telling {
@@ -52,7 +52,7 @@ unsigned kernel_scan(quern_ctx *ctx, const struct kernel *k, struct str *finding
     return LINT_RULES;
 }
 
-/* Puts the verdict where the entry was found: by the exact key, with the source made again. */
+/* Stores the scan's verdict in the entry of the kernel's exact key, with the source made anew. */
 static void note(quern_ctx *ctx, const struct kernel *k, const struct kernel_search *search,
                  const char *findings)
 {

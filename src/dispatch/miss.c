@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Why a kernel is not found: its key text, field by field, beside that of the entry that is nearest
- * to it. An entry is the nearer the more fields it has in common, and of sources the more bytes
- * from the beginning.
+ * Says why a kernel is not found: compares its key text, field by field, with that of the nearest
+ * entry. That is the entry with the most fields in common; of equals, the one whose other fields
+ * agree in the most bytes from their beginnings.
  */
 #include "dispatch/dispatch.h"
 
@@ -44,7 +44,8 @@ static bool is_source_key(const struct key_field *f)
     return f->tag_length == strlen("source key") && !memcmp(f->tag, "source key", f->tag_length);
 }
 
-/* Fields in common, then bytes from the beginning of those that differ. */
+/* How near an entry is: the number of equal fields, and below that (in the low 32 bits) the bytes
+ * in which the other fields agree from their beginnings. */
 static uint64_t score_of(const struct store_want *w, const char *text, size_t bytes)
 {
     struct key_field mine, theirs;
@@ -105,7 +106,7 @@ static size_t line_length(const char *at, const char *end)
     return (size_t)((newline ? newline : end) - at);
 }
 
-/* The first line that differs, and how many do, line against line. */
+/* Appends the first line in which two fields differ, and how many further lines do. */
 static void add_difference(struct str *out, const struct key_field *wanted,
                            const struct key_field *found)
 {
@@ -136,7 +137,7 @@ static void add_fields(struct str *out, const struct store_want *w, const char *
     struct key_field mine, theirs;
 
     for (size_t at = 0; key_next(w->key_text, w->key_text_bytes, &at, &mine);) {
-        if (is_source_key(&mine)) /* a digest of the others */
+        if (is_source_key(&mine)) /* a digest of the other fields: it says nothing of its own */
             continue;
         const bool there = find_field(text, strlen(text), &mine, &theirs);
         const bool equal = there && same(&mine, &theirs);
@@ -149,7 +150,7 @@ static void add_fields(struct str *out, const struct store_want *w, const char *
     }
 }
 
-/* Where the kernel is, or what is nearest to it. */
+/* Appends where a kernel is found, or else how the nearest entry differs from it. */
 static quern_status explain_kernel(quern_ctx *ctx, const struct kernel *k,
                                    const struct store_want *w, struct str *out)
 {

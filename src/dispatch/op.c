@@ -31,7 +31,7 @@ void op_table_free(quern_ctx *ctx)
         for (struct spelling *at = atomic_load(&ctx->table[i]); at;) {
             struct spelling *const next = atomic_load(&at->next);
             if (at->own)
-                op_free(at->op); /* which it is part of */
+                op_free(at->op); /* the spelling is a member of its op */
             else
                 os.free(at);
             at = next;
@@ -141,7 +141,8 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     size_t first = 0, last = plans.count - 1;
     while (last && plans.plans[last].m_lo > m_hi)
         last--;
-    /* slices of the largest kernel, or of tiles, and a rest: every smaller one may be needed */
+    /* M beyond the largest kernel is served by slices of it and a rest, and so is M of tiles: the
+     * rest may need any smaller kernel */
     const struct plan *const largest = &plans.plans[last];
     const bool mixed = last + 1 == plans.count || plan_units(largest) == PLAN_UNITS_TILES;
     const bool beyond = mixed && m_hi > largest->m_tile;

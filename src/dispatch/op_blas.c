@@ -3,8 +3,8 @@
  * Many rows by hipBLASLt: the weights are made 16-bit in the caller's workspace by an op of
  * op=dequant, then rows are multiplied in products of fixed sizes, powers of two, that were
  * prepared when the op was made; so a launch of any M allocates nothing here and needs no lock.
- * What is left beneath the smallest goes to the op's own kernels, and so does everything when the
- * caller gives no workspace or rows are not packed.
+ * Rows that are left, fewer than the smallest product has, go to the op's own kernels; so do all
+ * rows when the caller gives no workspace or its rows are not packed.
  */
 #include "dispatch/dispatch.h"
 
@@ -19,13 +19,13 @@
 struct op_blas {
     int64_t from;
     quern_op *weights;   /* null: W is 16-bit as it is */
-    size_t weight_bytes; /* in workspace, before hipBLASLt's */
+    size_t weight_bytes; /* of the workspace, for weights; hipBLASLt's part follows */
     size_t count;
-    struct device_product *products[PRODUCTS_MAX]; /* of from << i rows */
-    atomic_bool ran[PRODUCTS_MAX];                 /* outside of a capture: its code is loaded */
+    struct device_product *products[PRODUCTS_MAX]; /* products[i] is for from << i rows */
+    atomic_bool ran[PRODUCTS_MAX];                 /* it was launched once: its code is loaded */
 };
 
-/* The op that makes the weights is the context's, and goes with it. */
+/* Leaves the op that writes the weights alone: it is in the context's table. */
 static void free_blas(quern_op *op, struct op_blas *b)
 {
     if (!b)
@@ -40,7 +40,7 @@ void op_blas_free(quern_op *op)
     free_blas(op, atomic_load(&op->blas));
 }
 
-/* The op of the context that makes 16-bit weights. */
+/* Finds or makes the context's op that writes 16-bit weights. */
 static quern_status make_weights(quern_ctx *ctx, const struct quern_problem *problem,
                                  enum quern_jit jit, quern_op **weights)
 {
@@ -70,7 +70,8 @@ static quern_status make(quern_op *op, const struct plan_blas *plan, enum quern_
     return QUERN_OK;
 }
 
-/* Under op->growing. False: too few rows for it, so far. */
+/* Prepares the products for an op; the caller holds op->growing. False: m_max is too few rows for
+ * hipBLASLt, more may not be. */
 static bool prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, enum quern_jit jit)
 {
     quern_ctx *const ctx = op->ctx;
@@ -114,8 +115,8 @@ static bool serves(const struct op_blas *b, const struct quern_problem *p,
            (!args->ldc || args->ldc == p->n);
 }
 
-/* In a capture nothing may be run for the first time: hipBLASLt loads a kernel's code when it is
- * first launched, and a capture breaks of that. */
+/* Whether products can be launched for m rows. In a capture none may be launched for the first
+ * time: hipBLASLt loads a kernel's code at its first launch, which breaks the capture. */
 static quern_status check_capture(quern_op *op, const struct op_blas *b, int64_t m, void *stream,
                                   bool *usable)
 {

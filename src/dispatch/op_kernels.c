@@ -12,7 +12,7 @@
 struct batch {
     quern_ctx *ctx;
     enum quern_jit jit;
-    size_t count; /* of those that were not found */
+    size_t count; /* kernels in `work` */
     struct work {
         struct kernel *kernel;
         struct kernel_search search;
@@ -41,7 +41,7 @@ static void free_kernels(quern_ctx *ctx, struct kernel **kernels, size_t count)
         }
 }
 
-/* Finds a kernel, or adds it to what is to be compiled. */
+/* Searches for a kernel; adds it to the batch to be compiled if no tier has it. */
 static quern_status search_one(struct batch *batch, const struct plan *plan, struct kernel **kernel)
 {
     struct kernel_search search;
@@ -62,8 +62,8 @@ static quern_status search_one(struct batch *batch, const struct plan *plan, str
     return QUERN_OK;
 }
 
-/* Makes and loads `count` kernels into kernels[]; all or nothing. What is found is not worth a
- * thread. */
+/* Makes and loads `count` kernels into kernels[]; all or nothing. Only those that have to be
+ * compiled get threads. */
 static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_t count,
                                  enum quern_jit jit, struct kernel **kernels)
 {
@@ -77,7 +77,7 @@ static quern_status make_kernels(quern_ctx *ctx, const struct plan *plans, size_
         for (size_t i = 0; i < batch.count && status == QUERN_OK; i++)
             if (batch.work[i].status != QUERN_OK)
                 status = error_restore(&batch.work[i].error);
-    } else { /* those that were to be compiled are not */
+    } else { /* a search failed: the others of the batch are given up */
         for (size_t i = 0; i < batch.count; i++)
             kernel_abandon(ctx, batch.work[i].kernel, &batch.work[i].search);
     }
@@ -110,7 +110,7 @@ static quern_status publish(quern_op *op, const struct plan_set *plans, size_t c
     set->older = old;
     atomic_store(&op->kernels, set);
     const int last = set->plans.plans[kept + count - 1].m_hi;
-    /* the largest kernel does any number of rows, in slices */
+    /* with the problem's largest kernel the op serves any M, in slices */
     atomic_store(&op->covers, last < set->plans.m_max ? last : INT64_MAX);
     return QUERN_OK;
 }

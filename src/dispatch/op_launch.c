@@ -32,7 +32,7 @@ size_t pack_args(const struct kernel *kernel, const struct arg_values *values,
         const uint32_t narrow = (uint32_t)value;
         const size_t size = plan_arg_bytes(kernel->args[i]);
 
-        /* copies of a constant size each: one that varied would be a call for every argument */
+        /* each memcpy has a constant size, so that the compiler makes a store of it, not a call */
         n = (n + size - 1) & ~(size - 1);
         if (size == sizeof narrow)
             memcpy(kernarg + n, &narrow, sizeof narrow);
@@ -45,7 +45,7 @@ size_t pack_args(const struct kernel *kernel, const struct arg_values *values,
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
 
-/* Elements from one row to the next: times 2^31 rows and 4 bytes, offsets still fit in 64 bits. */
+/* The largest lda and ldc, in elements: times 2^31 rows and 4 bytes, offsets fit in 64 bits. */
 #define LD_MAX ((int64_t)1 << 31)
 
 static quern_status check_address(const struct operand_row *row, const void *address)
@@ -107,8 +107,8 @@ static quern_status slices_of(const struct kernel_set *set, int64_t m, int64_t l
     return QUERN_OK;
 }
 
-/* Puts the first *done rows on the stream as products of hipBLASLt's, behind the op that makes the
- * weights 16-bit in the workspace; none where that is not for it. */
+/* Puts hipBLASLt's products for the first *done rows on the stream, behind the op that writes
+ * 16-bit weights to the workspace; *done is 0 where the op's own kernels serve all rows. */
 static quern_status launch_products(quern_op *op, const struct quern_args *args, int64_t m,
                                     void *stream, int64_t *done)
 {
@@ -187,7 +187,8 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
         struct arg_values values;
 
         *l = (struct quern_launch){.kernel = index_of(set, s->plan)};
-        /* for the retail part, whatever the device at hand: the same words, the same plan */
+        /* the grid is for the target's retail part, whatever device is at hand: a launch plan
+         * depends on the problem and target alone */
         plan_geometry(s->plan, s->slices, 0, l->grid, l->block);
         arg_numbers(&values, s, 0, l->grid, 0, 0);
         l->arg_count = plan_args(s->plan, args);

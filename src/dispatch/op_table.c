@@ -21,8 +21,8 @@ quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op
     return QUERN_OK;
 }
 
-/* The op that is known by this very spelling. What is found was normalised once, so the problem
- * need not be sound. */
+/* The op in the table under this very spelling, or null. The problem need not have been checked: an
+ * unsound one is in no table. */
 static quern_op *find(quern_ctx *ctx, const struct quern_problem *problem)
 {
     const uint64_t hash = problem_hash(problem);
@@ -34,7 +34,7 @@ static quern_op *find(quern_ctx *ctx, const struct quern_problem *problem)
     return at ? at->op : NULL;
 }
 
-/* The lock is held. */
+/* Adds a spelling to its bucket. The caller holds the lock. */
 static void insert(quern_ctx *ctx, struct spelling *spelling)
 {
     const uint64_t hash = problem_hash(&spelling->problem);
@@ -59,8 +59,8 @@ quern_status op_find_or_add(quern_ctx *ctx, const struct quern_problem *normal, 
     return status;
 }
 
-/* Makes an op known by one more spelling. Without memory it stays as it is. There are as many for
- * an op as there are sets of its words that may be left out, a few hundred at most. */
+/* Puts an op into the table under one more spelling; does nothing without memory. An op has as many
+ * spellings as there are sets of defaults to leave out, a few hundred at most. */
 static void add_spelling(quern_op *op, const struct quern_problem *problem)
 {
     quern_ctx *const ctx = op->ctx;
@@ -75,7 +75,8 @@ static void add_spelling(quern_op *op, const struct quern_problem *problem)
     lock_give(&ctx->table_lock);
 }
 
-/* Counts in the part that is this thread's: threads that raise one count wait for each other. */
+/* Counts a hit in the part of the count that is this thread's: threads that raised the same one
+ * would wait for each other. */
 static void count_hit(quern_ctx *ctx)
 {
     const uint64_t own = (uint64_t)(uintptr_t)&errno; /* an address in each thread */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MANIFEST_BYTES ((size_t)64 << 20) /* a long run's record */
+#define MANIFEST_BYTES ((size_t)64 << 20) /* the most, which is more than a long run's record has */
 
 struct line {
     const char *path;
@@ -34,7 +34,8 @@ static char *take_word(char **text, const char *key)
     return value;
 }
 
-/* The largest number of "1-8" or "1,2,16-32": an op serves every M below it. */
+/* Reads rows such as "1-8" or "1,2,16-32"; only the largest is kept, as an op serves every M below
+ * it. */
 static quern_status parse_rows(struct line *l, const char *text)
 {
     const char *at = text;
@@ -68,7 +69,7 @@ static quern_status parse_line(struct line *l, char *text)
     return QUERN_OK;
 }
 
-/* A failure's message with the line in front. */
+/* Puts the line's number in front of the message of its failure. */
 static quern_status at_line(const struct line *l, quern_status status)
 {
     char why[1024];
@@ -100,7 +101,7 @@ static quern_status make_line(quern_ctx *ctx, struct line *l, char *text)
     return QUERN_OK;
 }
 
-/* Goes on after a line that fails; the first failure is the thread's when it returns. */
+/* Makes the ops of all lines, also after one that fails; *failure is that of the first. */
 static quern_status make_lines(quern_ctx *ctx, const char *path, char *text,
                                struct error_record *failure)
 {

@@ -24,7 +24,7 @@ static void add(void *user, const struct plan *p)
     s->model_us = target_microseconds(p->target, (double)(kernel > memory ? kernel : memory));
 }
 
-/* The set of one kernel, the model's, that m rows need. */
+/* Plans a set of one kernel: the one that serves m rows, in the model's shape. */
 static quern_status plan_one(quern_ctx *ctx, const struct quern_problem *problem, int64_t m,
                              struct plan_set *set)
 {

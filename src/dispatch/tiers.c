@@ -25,8 +25,9 @@ static quern_status open_cache(quern_ctx *ctx, struct tier *tier)
     return QUERN_OK;
 }
 
-/* In the order in which they are asked. A new tier is one row here; what it opens by is in the
- * settings, and what it counts in quern.h. One that is not wanted leaves its `get` null. */
+/* The functions that open the tiers, in the order in which tiers are asked. A new tier is one row
+ * here; the settings say how to open it, and quern.h has its counters. A tier that the settings do
+ * not want leaves its `get` null. */
 static quern_status (*const openers[])(quern_ctx *ctx, struct tier *tier) = {
     open_bundles,
     open_cache,

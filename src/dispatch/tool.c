@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parts of tool.h that only pass on what a room knows. */
+/* Functions of tool.h that only pass on what another folder of src/ provides. */
 #include "dispatch/dispatch.h"
 
 #include "base/extensible.h"
@@ -89,8 +89,8 @@ static quern_status plan_with(const struct settings *s, struct log *log,
 
     FAIL_IF(!s->target, QUERN_E_TARGET, "no target; set options.target or QUERN_TARGET");
     TRY(target_parse(s->target, &id));
-    /* the store knows which directory is the cache, and whether it may be trusted; where it may
-     * not be, there is no table in it */
+    /* the store says which directory is the cache; one that is not to be trusted counts as having
+     * no table */
     if (!s->tuning)
         store_open(&(struct store_config){.directory = s->cache_dir, .mode = QUERN_CACHE_RO},
                    &store);

@@ -15,8 +15,8 @@ struct bench {
     quern_sim *sim;
     union operand_pointers host;
     struct arg_values guest;
-    double *reference; /* of op=gemm, [m,N] */
-    float *weights;    /* of op=dequant, [N,K] */
+    double *reference; /* the right results of op=gemm, [m,N] */
+    float *weights;    /* the right results of op=dequant, [N,K] */
 };
 
 static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t seed,
@@ -32,8 +32,8 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
         b->host.at[i] = os.calloc(1, o.bytes);
         FAIL_IF(!b->host.at[i], QUERN_E_MEMORY, "out of memory for operand %s of %" PRIu64 " bytes",
                 o.name, o.bytes);
-        /* a result that is never stored must not pass for a small one: all ones is NaN in every
-         * type */
+        /* filled with ones, which are NaN in every type: so a result that the kernel never stores
+         * cannot pass for a small number */
         if (o.access == QUERN_SIM_WRITE)
             memset(b->host.at[i], 0xff, o.bytes);
     }
@@ -47,7 +47,7 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
 
     options.target = op->ctx->id.target->name;
     options.check = check;
-    options.arithmetic = QUERN_ARITHMETIC_FAST; /* what tolerances were set for */
+    options.arithmetic = QUERN_ARITHMETIC_FAST; /* the tolerances below are for this arithmetic */
     options.threads = op->ctx->settings.jobs;
     options.disassembler = quern_ctx_disassembler(op->ctx);
     options.worker_path = op->ctx->settings.worker_path;
@@ -93,9 +93,10 @@ static quern_status run(struct bench *b, quern_op *op, int64_t m, struct quern_v
     return QUERN_OK;
 }
 
-/* CDNA 2's products take denormals of f16 for 0. Of K random weights, 1/sqrt(K) each, K^1.5 *
- * 2^-14.3 are such, of 2^-14.8 each: together 2^-22 * K^0.75 of the result. The largest of many
- * errors is up to twice that; of few weights, one of them counts. */
+/* The error that flushed denormals add: CDNA 2's products take denormals of f16 for 0. Of K random
+ * weights of about 1/sqrt(K), K^1.5 * 2^-14.3 are denormal, and about 2^-14.8 each: together 2^-22
+ * * K^0.75 of the result. The largest of many errors is up to twice that. With few weights a single
+ * one counts: 1e-4. */
 static double flushed_of(const struct quern_problem *p, const struct target *t)
 {
     const bool flushes = t->capabilities & CAP_FLUSHES_HALVES && p->a == QUERN_F16;
@@ -103,9 +104,9 @@ static double flushed_of(const struct quern_problem *p, const struct target *t)
     return flushes ? 1e-4 + 0x1p-21 * pow((double)p->k, 0.75) : 0;
 }
 
-/* DESIGN section 4: the error of 4-bit kernels in 16-bit types is that of centroids and results
- * rounded to the type; in f32 only the order of the sum is left, and so it is of weights
- * that are multiplied as they are. */
+/* The largest error that passes, of the largest result. Kernels of 4-bit weights in 16-bit types
+ * differ from the reference because the values of codes, and results, are rounded to the type. In
+ * f32, and of weights that are multiplied as they are, only the order of the sum differs. */
 static double tolerance_of(const struct quern_problem *p, const struct target *t)
 {
     if (p->op == QUERN_OP_DEQUANT)
@@ -127,7 +128,7 @@ static void compare(const struct bench *b, const struct quern_problem *p, int64_
 
     for (size_t i = 0; i < count; i++) {
         const double y = (double)quant_load(p->c, b->host.c, i), d = fabs(y - b->reference[i]);
-        /* a NaN must not compare as "no larger" */
+        /* written so that a NaN counts as larger */
         if (!(d <= difference))
             difference = isnan(d) ? INFINITY : d;
         if (fabs(b->reference[i]) > largest)
@@ -146,7 +147,7 @@ static void compare_weights(const struct bench *b, const struct quern_problem *p
 
     for (size_t i = 0; i < count; i++) {
         uint32_t word = 0;
-        if (cut) { /* the upper half, but a NaN stays one */
+        if (cut) { /* truncated to bf16, the upper half; but a NaN stays a NaN */
             memcpy(&word, &b->weights[i], sizeof word);
             word = isnan(b->weights[i]) ? 0x7fc0 : word >> 16;
         } else {
@@ -158,7 +159,8 @@ static void compare_weights(const struct bench *b, const struct quern_problem *p
             continue;
         const bool same = want == got && signbit(want) == signbit(got);
         const double d = fabs(want - got);
-        if (!same && !(d > 0 && d <= difference)) /* a zero's sign, or infinities, count as all */
+        /* a zero of the wrong sign, or an infinity, is an infinite error */
+        if (!same && !(d > 0 && d <= difference))
             difference = d > 0 ? d : INFINITY;
         if (fabs(want) > largest)
             largest = fabs(want);
