@@ -25,7 +25,8 @@ struct compiler_config {
     struct log *log;
 };
 
-/* The libraries of a toolchain. SUPPORT: what the disassembler needs and is not linked into it. */
+/* The libraries of a toolchain. SUPPORT: a library that the disassembler needs, where it is not
+ * linked into it (comgr's LLVM). */
 enum toolchain_library {
     LIBRARY_COMPILER,
     LIBRARY_BUILTINS,
@@ -40,8 +41,9 @@ struct toolchain {
     const struct compiler_kind *kind;                      /* its vendor's (compilers.h) */
     char root[TOOLCHAIN_PATH_MAX];                         /* e.g. "/opt/rocm-6.4.3" */
     char library[TOOLCHAIN_LIBRARIES][TOOLCHAIN_PATH_MAX]; /* full paths; "": there is none */
-    char loader[TOOLCHAIN_PATH_MAX]; /* the root's own ld-linux to exec, or "" for the host's */
-    char library_path[2048];         /* for that loader */
+    char loader[TOOLCHAIN_PATH_MAX]; /* the root's own ld-linux, which runs the worker; "": the
+                                        host's does */
+    char library_path[2048];         /* where that loader looks for libraries */
     char identity[256]; /* GNU build-ids of the libraries, "hiprtc:…,builtins:…,comgr:…,llvm:…" */
 };
 
@@ -52,10 +54,10 @@ struct toolchain {
  * Reads a few ELF headers.
  */
 quern_status toolchain_find(unsigned vendor, const char *path, struct toolchain *toolchain);
-/* The option of a context that such a `path` is, "rocm_path"; null: there is none. */
+/* The name of the context's option that gives such a `path`, "rocm_path"; null: there is none. */
 const char *toolchain_option(unsigned vendor);
-/* What a toolchain's identity calls a library, "hiprtc"; null where its kind has no such library.
- * */
+/* The name of a library in a toolchain's identity, "hiprtc"; null where there is no such library.
+ */
 const char *toolchain_label(const struct toolchain *toolchain, enum toolchain_library library);
 
 /* Opens the process's pool, or takes a reference to it when the configuration is the same. No
@@ -68,14 +70,14 @@ void compiler_close(struct compiler *compiler);
 /* The toolchain, or null with QUERN_E_TOOLCHAIN recorded; valid until the handle is closed. */
 const struct toolchain *compiler_toolchain(struct compiler *compiler);
 
-/* Asked every few milliseconds while a job waits for a worker or for its answer, on the thread that
- * waits and with no lock held: whether somebody else has answered meanwhile. Once it has said true
- * it is not asked again. */
+/* Whether a job's result is no longer of use. Called every few milliseconds while the job waits for
+ * a worker or for its answer, on the thread that waits and with no lock held; not called again
+ * after it has returned true. */
 typedef bool (*compile_unwanted_fn)(void *user);
 
 struct compile_job {
     const char *source;    /* NUL-terminated */
-    const char *processor; /* "gfx1151", a name from the target table, with features if forced */
+    const char *processor; /* "gfx1151": a name from the target table, with features if set */
     const char *options;   /* one per line */
     compile_unwanted_fn unwanted; /* null: the job is wanted whatever happens */
     void *unwanted_user;
@@ -98,19 +100,19 @@ quern_status compiler_compile(struct compiler *compiler, const struct compile_jo
                               struct compile_result *result);
 void compile_result_free(struct compile_result *result);
 
-/* Compiles a few lines for a processor, and says how large the object is: whether the compiler
- * works at all. As compiler_compile. */
+/* Compiles a few lines for a processor, to find out whether the compiler works at all, and gives
+ * the size of the object. Fails like compiler_compile. */
 quern_status compiler_try(struct compiler *compiler, const char *processor, size_t *object_bytes);
 
 /* Disassembles machine code; quern_disassembler's function. `user` is the struct compiler. */
 quern_status compiler_disassemble(void *compiler, const char *processor, const void *code,
                                   size_t size, quern_disassembly_fn emit, void *emit_user);
 
-/* The disassembler's list of processors, space-separated (malloc'ed), for `quern doctor` and tests.
- * */
+/* The disassembler's list of processors, space-separated (malloc'ed), for `quern doctor` and
+ * tests. */
 quern_status compiler_targets(struct compiler *compiler, char **targets);
-/* The disassembler's reading of an object's metadata as YAML-like text (malloc'ed): the tests'
- * oracle. */
+/* An object's metadata as YAML-like text (malloc'ed), as the disassembler's library reads them:
+ * what tests compare our own reader with. */
 quern_status compiler_metadata(struct compiler *compiler, const void *object, size_t size,
                                char **text);
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Messages of a worker are bytes; errors and logs want a string. Malloc'ed; null when out of
+/* A worker's message, which is bytes, as a malloc'ed string for errors and logs; null when out of
  * memory. */
 static char *message_text(const struct answer *answer)
 {
@@ -25,7 +25,8 @@ static char *message_text(const struct answer *answer)
     return text;
 }
 
-/* The failure that an answer reports; `code` is that of a rejection. */
+/* Records the failure that an answer reports, and returns its status: `code` if the compiler
+ * rejected what it was given. */
 static quern_status answer_failure(const struct answer *answer, quern_status code, const char *what)
 {
     char *const text = message_text(answer);

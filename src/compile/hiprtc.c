@@ -7,7 +7,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-/* LLVM, when comgr is linked with a shared one: its name, and the file if it can be told. */
+/* Where comgr is linked with a shared LLVM, finds that library: its file, or else its name alone.
+ */
 static void find_llvm(struct toolchain *t, const char *directory)
 {
     static const char *const places[] = {".", "../llvm/lib", "../lib/llvm/lib"};
@@ -21,7 +22,7 @@ static void find_llvm(struct toolchain *t, const char *directory)
     path[0] = 0;
 }
 
-/* The sonames are those of the releases that are known to work. */
+/* Of struct compiler_kind. The sonames are those of the releases that are known to work. */
 static bool libraries_in(const char *directory, struct toolchain *t)
 {
     static const char *const hiprtc[] = {"libhiprtc.so.7", "libhiprtc.so.6"};
@@ -53,7 +54,8 @@ const struct compiler_kind compiler_amd = {
     .code = "Code",
     .target = "--offload-arch=",
     .file = "quern.hip",
-    /* comgr's own cache would hide compiles, and fill a directory that nobody asked for */
+    /* without this comgr keeps a cache of its own, which would hide compiles from our counts and
+     * fill a directory that nobody asked for */
     .environment = "AMD_COMGR_CACHE=0",
     .trial = "extern \"C\" __attribute__((global)) void k(float *p) { p[0] += 1; }\n",
     .trial_options = "--hiprtc-no-builtin-header\n-nogpuinc\n-nogpulib\n-O2",

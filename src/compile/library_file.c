@@ -13,7 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Bounds on what is read of a file that may be anything. */
+/* Limits on what is read of a file, whose contents may be anything. */
 #define HEADERS_MAX 64
 #define NOTES_MAX   65536
 #define DYNAMIC_MAX 65536
@@ -95,7 +95,8 @@ static bool note_id(const uint8_t *notes, size_t size, char *id, size_t id_size)
 
 static bool whole_file_id(int fd, char *id, size_t id_size)
 {
-    XXH3_state_t *const state = os.aligned_alloc(64, sizeof(XXH3_state_t)); /* xxHash's demand */
+    /* xxHash demands that alignment */
+    XXH3_state_t *const state = os.aligned_alloc(64, sizeof(XXH3_state_t));
     uint8_t *const block = os.malloc(1 << 20);
     XXH128_canonical_t canonical;
     bool done = false;

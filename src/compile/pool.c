@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pool of worker processes: starting, giving work, ends and pauses. This file is long because a
- * worker's life is one state machine under one lock, and every way out of a state has to be seen
- * beside the others.
+ * The pool of worker processes: starts them, gives them work, and decides what follows when one
+ * dies. This file is long because a worker's life is one state machine under one lock, and every
+ * way out of a state has to be seen beside the others.
  */
 #include "compile/pool.h"
 
@@ -22,14 +22,15 @@
 #define JOBS_MAX         256
 #define DEADLINE_DEFAULT 60000
 #define STARTING_MS      30000
-/* Requests that ended a worker, the latest ones. */
+/* How many requests that ended a worker are remembered: the latest. */
 #define SUSPECTS 64
 /* After so many deaths without an answer in between, no worker is started for a while. */
 #define DEATHS_IN_A_ROW 8
 #define PAUSE_MS        10000
 
-/* A request is refused from STRIKES_OUT on. Being killed from outside is held against it once only:
- * the machine may have been short of memory for another's sake. */
+/* A request with so many strikes is refused. It gets all of them at once when a worker ends at it,
+ * but only one when the worker was killed from outside: another process may have used up the
+ * machine's memory. */
 #define STRIKES_OUT 2
 
 struct suspect {
@@ -46,7 +47,7 @@ struct seat {
 struct pool {
     struct pool *next;
     unsigned references; /* guarded by the registry's lock */
-    /* what it was opened with; constant */
+    /* what the pool was opened with; constant */
     unsigned vendor;
     char *path, *worker_path, *temporary;
     int jobs, deadline_ms;
@@ -59,7 +60,7 @@ struct pool {
     char worker[PLACE_MAX];
     int worker_fd, loader_fd;
     struct suspect suspects[SUSPECTS];
-    size_t suspect_count; /* ever; the ring index is this modulo SUSPECTS */
+    size_t suspect_count; /* suspects so far; the next one's place is this modulo SUSPECTS */
     unsigned deaths_in_a_row;
     uint64_t resume; /* when starting workers is allowed again */
     struct compiler_stats stats;
@@ -76,7 +77,7 @@ static struct {
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
-/* A fork happens with every lock held, so the child finds every pool whole. */
+/* Takes every lock before a fork, so that the child finds no pool half changed. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&registry.lock);
@@ -91,7 +92,8 @@ static void after_fork_in_parent(void)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* The workers stay the parent's; the threads that were waiting for them do not exist here. */
+/* Empties the pools of a forked child: the workers stay the parent's, and the threads that waited
+ * for them do not exist here. */
 static void after_fork_in_child(void)
 {
     for (struct pool *p = registry.first; p; p = p->next) {
@@ -220,7 +222,7 @@ void compiler_close(struct compiler *compiler)
     pthread_mutex_unlock(&registry.lock);
     if (!last)
         return;
-    /* all are told before the first is waited for */
+    /* all workers are told to end before the first is waited for, so that they end side by side */
     for (int i = 0; i < p->jobs; i++)
         if (p->seats[i].process)
             process_hang_up(p->seats[i].process);
@@ -282,7 +284,7 @@ static quern_status find_worker(const struct pool *p, char path[PLACE_MAX])
     return QUERN_OK;
 }
 
-/* Looks for the toolchain until one is found. */
+/* Finds the pool's toolchain: looks for one at each call until one is found. */
 static quern_status pool_toolchain(struct pool *p)
 {
     struct toolchain found;
@@ -308,7 +310,8 @@ const struct toolchain *compiler_toolchain(struct compiler *compiler)
     return pool_toolchain(p) == QUERN_OK ? &p->toolchain : NULL;
 }
 
-/* Finds and opens what workers are made of, once; failing is not remembered. */
+/* Finds and opens the worker executable and loader, once; after a failure the next call tries
+ * again. */
 static quern_status pool_prepare(struct pool *p, struct log *log)
 {
     const struct toolchain *const t = &p->toolchain;
@@ -365,7 +368,8 @@ static quern_status start_worker(struct pool *p, struct process **process)
         .deadline_ms = p->deadline_ms < STARTING_MS ? p->deadline_ms : STARTING_MS};
     struct toolchain now;
 
-    /* Keys were made from this identity: objects of another compiler must not get under them. */
+    /* cache keys were made from the pool's identity: objects of another compiler must not be stored
+     * under them */
     TRY(toolchain_find(p->vendor, p->path, &now));
     FAIL_IF(strcmp(now.identity, p->toolchain.identity), QUERN_E_TOOLCHAIN,
             "the toolchain changed while in use, from %s to %s; start the program anew",
@@ -373,8 +377,8 @@ static quern_status start_worker(struct pool *p, struct process **process)
     return process_start(&config, process);
 }
 
-/* Waits until a seat may be free, or for WATCH_MS if somebody watches. False, with the lock held
- * all the same, when the request has come to be unwanted. */
+/* Waits until a seat may be free, or for at most WATCH_MS if the request may come to be unwanted.
+ * False if it has. The caller holds the lock, and does so again afterwards. */
 static bool wait_for_seat(struct pool *p, const struct watch *watch)
 {
     if (!watch->unwanted) {
@@ -391,9 +395,10 @@ static bool wait_for_seat(struct pool *p, const struct watch *watch)
     return !unwanted;
 }
 
-/* A seat to work in: preferably one whose worker runs already. Waits for one; holds the lock. Null:
- * the request has come to be unwanted. A seat that is free is taken before that is asked, so that
- * no signal of one is lost. */
+/* Takes a free seat, preferably one whose worker runs already; waits for one if need be. Null: the
+ * request has come to be unwanted. That is asked only when no seat is free: a request that was
+ * woken for a free seat and went away would leave another one waiting. The caller holds the lock.
+ */
 static struct seat *take_seat(struct pool *p, const struct watch *watch)
 {
     do {
@@ -423,7 +428,7 @@ static void give_seat(struct pool *p, struct seat *seat)
     pthread_cond_signal(&p->freed);
 }
 
-/* Takes the process out of its seat and ends it; `count` is where that is counted. */
+/* Takes the process out of its seat, ends it, and raises *count. */
 static void drop_process(struct pool *p, struct seat *seat, uint64_t *count)
 {
     pthread_mutex_lock(&p->lock);
@@ -434,7 +439,8 @@ static void drop_process(struct pool *p, struct seat *seat, uint64_t *count)
     process_stop(process);
 }
 
-/* A death, or a worker that could not be started. */
+/* Counts a worker that died or could not be started; after many in a row, none is started for a
+ * while. */
 static void count_death(struct pool *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -443,7 +449,7 @@ static void count_death(struct pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* A seat with a live worker in it. */
+/* Takes a seat with a live worker in it; starts one if need be. */
 static quern_status take_worker(struct pool *p, struct log *log, const struct watch *watch,
                                 struct seat **seat)
 {
@@ -471,7 +477,8 @@ static quern_status take_worker(struct pool *p, struct log *log, const struct wa
                           PAUSE_MS / 1000)
               : start_worker(p, &process);
     if (status != QUERN_OK) {
-        /* a host short of descriptors, or a wrong path, says so each time and costs little */
+        /* other failures, such as a wrong path or no free descriptor, cost little, and are reported
+         * at each try */
         if (!pause && (status == QUERN_E_WORKER || status == QUERN_E_TIMEOUT))
             count_death(p);
         give_seat(p, s);
@@ -531,7 +538,8 @@ static quern_status refuse_suspect(struct pool *p, const struct hash128 *request
     return QUERN_OK;
 }
 
-/* What a worker's end means for the caller, and for the request. */
+/* Counts a worker's end against the request that it was at, and records it as the caller's error.
+ */
 static quern_status request_failed(struct compiler *compiler, const struct hash128 *request,
                                    const char *what, const struct process_reply *reply)
 {

@@ -17,9 +17,9 @@ struct compiler {
  * Has a worker answer a request; `what` says what is being done, for messages ("compiling for
  * gfx1151"). On success the reply's outcome, time and strings are unpacked into *answer, which
  * points into answer->bytes; free that. A request that ended a worker is refused when it comes
- * again. QUERN_E_NOT_READY when `watch` says that it is of no use any more: without a worker it is
- * forgotten, and the worker that it has is ended, which speaks against neither. Thread-safe; blocks
- * until a worker is free and has answered, or the deadline passed.
+ * again. QUERN_E_NOT_READY when `watch` says that the answer is no longer of use; a worker that is
+ * at the request is then ended, which counts neither as its death nor against the request.
+ * Thread-safe; blocks until a worker is free and has answered, or the deadline passed.
  */
 struct answer {
     enum reply_outcome outcome;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One worker process, as the pool sees it (process.h): frames out and in, last words, its end. */
+/* One worker process, as the pool sees it (process.h): requests and replies, what it printed last,
+ * and how it ended. */
 #include "compile/process.h"
 #include "compile/compilers.h"
 
@@ -13,7 +14,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* How long a worker that hung up may take for its last words and for ending before it is killed. */
+/* How long a worker that has hung up may take to print its last words, and then to end before it is
+ * killed. */
 #define LAST_WORDS_MS 300
 #define ENDING_MS     5000
 
@@ -25,18 +27,18 @@ static int milliseconds_until(uint64_t when)
     return now >= when ? 0 : (int)((when - now + 999999) / 1000000);
 }
 
-/* Signals of a host interrupt a call now and then: one that does not wait seldom, one that waits
- * perhaps as often as a profiler's timer ticks. Many more interruptions come from a call that does
- * nothing but fail, which must not be repeated until a deadline. */
+/* How many times an interrupted system call (EINTR) is made again. A host's signals interrupt calls
+ * now and then; one that waits is perhaps interrupted as often as a profiler's timer ticks. A call
+ * that is interrupted much more often does nothing but fail, and would be repeated without end. */
 #define INTERRUPTIONS   1000
-#define INTERRUPTION_MS 4 /* and one more in so many milliseconds of waiting */
+#define INTERRUPTION_MS 4 /* a call that waits may have one more for so many milliseconds */
 
 struct patience {
-    uint64_t since; /* the first */
+    uint64_t since; /* when the first interruption came */
     uint64_t interruptions;
 };
 
-/* After a call failed: whether it is to be made again. */
+/* Whether a call that failed is to be made again; `waits`: it is one that waits. */
 static bool again(struct patience *p, bool waits)
 {
     if (errno != EINTR)
@@ -64,10 +66,12 @@ static bool drain(struct process *p, struct patience *patience)
     return n > 0 || (n < 0 && (errno == EAGAIN || again(patience, false)));
 }
 
-/* What was printed already is read even when this process was held up for longer than it waits. */
+/* So many reads are made after the deadline, too: where this process was held up for longer than it
+ * waits, they take what had been printed before. */
 #define LATE_READS (PROCESS_TAIL / READ_BYTES + 1)
 
-/* Reads until everybody has closed the pipe, or the time is over. */
+/* Reads what the worker prints until all its processes have closed the pipe, or the time is over.
+ */
 static void drain_all(struct process *p, int within_ms)
 {
     const uint64_t deadline = os_now() + (uint64_t)within_ms * 1000000;
@@ -84,7 +88,8 @@ static void drain_all(struct process *p, int within_ms)
     }
 }
 
-/* The tail in order, malloc'ed, of *size bytes with a NUL behind; null when out of memory. */
+/* What was printed last, out of the ring: malloc'ed, of *size bytes with a NUL behind; null when
+ * out of memory. */
 static char *printed_text(const struct process *p, size_t *size)
 {
     const size_t n = p->printed < PROCESS_TAIL ? p->printed : PROCESS_TAIL;
@@ -149,7 +154,7 @@ static enum process_end read_report(const char *text, size_t *length, char *why,
     return PROCESS_GARBAGE;
 }
 
-/* Compilers and crashes may print zero bytes; a log is text. */
+/* Replaces zero bytes, which compilers and crashes may print: a log is a string. */
 static void make_text(char *text, size_t size)
 {
     for (size_t i = 0; i < size; i++)
@@ -162,7 +167,7 @@ static void make_text(char *text, size_t size)
 
 /* ---- A request ------------------------------------------------------------------------------- */
 
-/* One exchange of frames on the way. */
+/* A request that is being sent, and its reply that is being received. */
 struct exchange {
     struct process *process;
     struct frame_header out, in;
@@ -170,11 +175,11 @@ struct exchange {
     size_t sent, received;
     uint8_t *reply;
     struct patience patience;
-    int error; /* of UNHEARD */
+    int error; /* the errno, if the outcome is UNHEARD */
 };
 
-/* Sends what goes without waiting. A worker that is gone shows at the receiving side. False when
- * the call is interrupted without end. */
+/* Sends as much as the socket takes without waiting. False when the call is interrupted without
+ * end. That a worker is gone is no failure here: exchange_receive sees it. */
 static bool exchange_send(struct exchange *x)
 {
     const size_t total = sizeof x->out + x->out.bytes;
@@ -198,7 +203,7 @@ static bool exchange_send(struct exchange *x)
 
 enum progress { WAITING, COMPLETE, ENDED, NONSENSE, UNHEARD, UNWANTED };
 
-/* What is in the way is on this side. */
+/* The reply cannot be received, for a reason on the host's side: UNHEARD. */
 static enum progress unheard(struct exchange *x, int error)
 {
     x->error = error;
@@ -241,7 +246,7 @@ static enum progress exchange_receive(struct exchange *x)
     }
 }
 
-/* WAITING when the deadline passed. */
+/* Runs an exchange to its outcome; WAITING: the deadline passed. */
 static enum progress exchange_run(struct exchange *x, uint64_t deadline, const struct watch *watch)
 {
     struct process *const p = x->process;
@@ -335,7 +340,7 @@ bool process_usable(const struct process *p)
 
 /* ---- Beginning and end ----------------------------------------------------------------------- */
 
-/* The greeting: the release must be ours. */
+/* Checks a worker's greeting: it must be of this library's release. */
 static quern_status check_ready(const struct process_config *config, struct process *p,
                                 const struct process_reply *reply)
 {
@@ -447,7 +452,8 @@ static void close_one(int *fd)
 {
     const int old = *fd;
 
-    /* first forgotten, then closed: a fork in between must not close a stranger's descriptor */
+    /* forgotten before it is closed: a child forked in between would else close a descriptor of the
+     * same number that has become somebody else's */
     *fd = -1;
     if (old >= 0)
         os.close(old);
@@ -460,7 +466,7 @@ void process_hang_up(struct process *p)
     close_one(&p->sock);
 }
 
-/* Whether it has ended, after waiting at most so long. */
+/* Waits for a process to end, so long at most; returns whether it has. */
 static bool ended(const struct process *p, int within_ms)
 {
     const uint64_t deadline = os_now() + (uint64_t)within_ms * 1000000;
@@ -476,7 +482,8 @@ static bool ended(const struct process *p, int within_ms)
 void process_stop(struct process *p)
 {
     process_hang_up(p);
-    /* a worker blocked in printing could not see that it was hung up on */
+    /* closed first: a worker that is blocked because the pipe is full could not see that the host
+     * has hung up */
     close_one(&p->pipe);
     if (p->pidfd >= 0 && !ended(p, ENDING_MS)) {
         os.pidfd_send_signal(p->pidfd, SIGKILL);

@@ -14,7 +14,7 @@
 #include "compile/compile.h"
 #include "compile/protocol.h"
 
-/* What the compiler printed last is kept, this much of it. */
+/* So many bytes of what the compiler printed last are kept. */
 #define PROCESS_TAIL 65536
 
 struct process {
@@ -50,7 +50,7 @@ enum process_end {
     PROCESS_SILENT,   /* the deadline passed */
     PROCESS_GARBAGE,  /* it sent what is no reply to the request */
     PROCESS_UNWANTED, /* the caller has no more use for an answer */
-    PROCESS_NO_MEMORY /* on this side */
+    PROCESS_NO_MEMORY /* the host could not receive the answer: out of memory, mostly */
 };
 
 struct process_reply {
@@ -61,7 +61,8 @@ struct process_reply {
     char *printed; /* when not answered: malloc'ed tail of what the compiler printed; may be null */
 };
 
-/* Whether the answer that a caller waits for has come to be of no use, asked every WATCH_MS. */
+/* How to find out whether the answer that a caller waits for is still of use: asked every WATCH_MS.
+ */
 #define WATCH_MS 10
 struct watch {
     compile_unwanted_fn unwanted; /* null: it is always of use */

@@ -11,7 +11,8 @@
  *
  * Payloads are sequences of fields: u32, u64, and byte strings (u32 length, then the bytes). Both
  * ends run on one machine, so numbers are in its byte order. A frame whose magic, version, id,
- * length or digest is not what it should be ends the worker: there is no way back into step.
+ * length or digest is not what it should be ends the worker: nobody could tell where the next frame
+ * begins.
  */
 #ifndef QUERN_COMPILE_PROTOCOL_H
 #define QUERN_COMPILE_PROTOCOL_H
@@ -37,7 +38,8 @@
     "." PROTOCOL_TEXT(QUERN_VERSION_MINOR) "." PROTOCOL_TEXT(QUERN_VERSION_PATCH)
 #define PROTOCOL_BUILD "quern " PROTOCOL_RELEASE " protocol " PROTOCOL_TEXT(PROTOCOL_VERSION)
 
-/* No frame is larger: an object or its disassembly is far below, a length beyond is nonsense. */
+/* The largest frame. Objects and their disassemblies are far smaller: a larger length is refused as
+ * nonsense. */
 #define FRAME_BYTES_MAX ((uint64_t)256 << 20)
 
 enum frame_kind {
@@ -158,7 +160,8 @@ static inline void fields_add_text(struct fields *f, const char *text)
     fields_add_bytes(f, text, strlen(text));
 }
 
-/* Reads fields in order; once something is missing, `failed` stays and results are empty. */
+/* Reads fields in order. When one is missing, `failed` is set and stays, and all further results
+ * are empty. */
 struct field_reader {
     const uint8_t *next, *end;
     bool failed;

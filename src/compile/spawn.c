@@ -37,12 +37,14 @@
     __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined, noinline))
 
 #define STACK_BYTES 32768
-/* Signals of Linux, and the bytes of the kernel's own sigset_t and struct sigaction. */
+/* The number of Linux's signals, and the bytes of the kernel's own sigset_t and struct sigaction.
+ */
 #define SIGNALS          64
 #define KERNEL_SIGSET    8
 #define KERNEL_SIGACTION 32
 
-/* First bytes on the socket, before the program itself says anything. */
+/* The first byte on the socket, before the program itself says anything: it was started, or execve
+ * failed. */
 enum { MARK_STARTED = 'S', MARK_FAILED = 'X' };
 
 struct failure {
@@ -58,8 +60,8 @@ struct steps {
     uint8_t *program_stack;
 };
 
-/* Sends one byte, with a pidfd of this very process where there are such: no other process can be
- * meant by it, however long it takes to arrive. */
+/* Sends one byte, and with it a pidfd of this very process where the kernel has pidfds. Made here,
+ * it cannot mean another process, as one made later from the process's number could. */
 static BARE void send_started(int sock)
 {
     const int pidfd = (int)syscall(SYS_pidfd_open, syscall(SYS_getpid), 0);
@@ -92,12 +94,13 @@ static BARE void close_from(unsigned first)
 {
     if (!syscall(SYS_close_range, first, ~0u, 0))
         return;
-    /* before Linux 5.9; what lies higher is the host's carelessness, and the worker looks again */
+    /* before Linux 5.9 there is no close_range. Descriptors above 1023 are left: the worker closes
+     * them (close_above) */
     for (unsigned fd = first; fd < 1024; fd++)
         syscall(SYS_close, fd);
 }
 
-/* P, up to its execve. Every descriptor used here is above 4: see above_standard. */
+/* What P does up to its execve. Every descriptor used here is above 9: see above_standard. */
 static BARE int program_step(void *argument)
 {
     const struct steps *const s = argument;
@@ -166,8 +169,8 @@ static int run_steps(struct steps *steps, uint8_t *stacks)
     return error;
 }
 
-/* Takes the pidfd that the program sent of itself, and its failure if there was one. By now both
- * have happened or never will. */
+/* Receives the pidfd that the program sent of itself, and its failure if there was one. Does not
+ * wait: by now both have been sent or never will be. */
 static int receive_start(struct spawned *spawned, const char **stage)
 {
     uint8_t mark = 0;

@@ -12,7 +12,7 @@ struct spawn {
     char *const *environment;
 };
 
-/* What the host keeps. All descriptors are close-on-exec. */
+/* The host's ends of a program's descriptors, all close-on-exec. */
 struct spawned {
     int sock;  /* the other end is the program's descriptor 0; does not block */
     int pipe;  /* reads the program's descriptors 1 and 2; does not block */

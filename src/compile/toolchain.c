@@ -17,7 +17,8 @@ _Static_assert(TOOLCHAIN_PATH_MAX == PLACE_MAX, "paths of libraries are places")
 
 static const char loader_name[] = "ld-linux-x86-64.so.2";
 
-/* A root that brings its own C library must be run by the loader that belongs to it. */
+/* Where a toolchain's root has a C library of its own, finds the loader that belongs to it: the
+ * worker must be run by that. */
 static void find_loader(struct toolchain *t, const char *directory)
 {
     char libc[PLACE_MAX], extra[PLACE_MAX];
@@ -86,7 +87,7 @@ static bool try_root(void *search, const char *root)
 
     if (!root || !*root)
         return false;
-    /* the worker has another working directory */
+    /* absolute, because the worker has another working directory */
     char *const resolved = os.realpath(root, NULL);
     const bool there = resolved || errno != ENOENT;
     const bool fits = place_join(absolute, "%s", resolved ? resolved : root);
@@ -97,7 +98,7 @@ static bool try_root(void *search, const char *root)
     return false;
 }
 
-/* The tree that the set-up script makes: build/rocm, for a library in build/<name>/lib. */
+/* Tries the toolchain that `make setup` makes, build/rocm, for a library in build/<name>/lib. */
 static bool try_build(struct search *s)
 {
     static const char *const above[] = {"../..", "../../.."};
@@ -115,7 +116,8 @@ quern_status toolchain_find(unsigned vendor, const char *path, struct toolchain 
 {
     const struct compiler_kind *const kind = compilers[vendor];
     struct search s = {kind, toolchain, {0}};
-    /* a directory that was named and does not fit is a mistake, not a wish for another compiler */
+    /* where a directory was named, no other place is tried: that it has no toolchain is a mistake
+     * to be reported, not a wish for another compiler */
     const bool named = path && *path;
     const bool found =
         try_root(&s, path) ||

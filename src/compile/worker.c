@@ -20,8 +20,8 @@
 
 enum { STATUS_USAGE = 2, STATUS_SETUP = 3, STATUS_PROTOCOL = 4 };
 
-/* Nothing that a host left open may stay open: a pipe that is waited on elsewhere would not close.
- */
+/* Closes every descriptor above `last` that the host left open: a pipe among them would never reach
+ * its end for whoever reads it. */
 static void close_above(int last)
 {
     if (!syscall(SYS_close_range, (unsigned)last + 1, ~0u, 0))
@@ -36,7 +36,7 @@ static void close_above(int last)
         closedir(directory);
 }
 
-/* The environment is an input of compilers: it is made here, from nothing. */
+/* Makes the compiler's environment, from nothing: what compilers make depends on it. */
 static void make_environment(const struct worker_config *config)
 {
     clearenv();
@@ -46,10 +46,10 @@ static void make_environment(const struct worker_config *config)
     setenv("TZ", "UTC", 1);
     setenv("TMPDIR", config->temporary, 1);
     if (strchr(config->environment, '='))
-        putenv(config->environment); /* which is kept as long as the process */
+        putenv(config->environment); /* keeps the string, which lives as long as the process */
 }
 
-/* Whether a compiler's scratch files fit there with room to spare. */
+/* Whether a directory's file system has ample room for a compiler's scratch files. */
 static bool has_room(const char *path)
 {
     struct statvfs fs;
@@ -57,8 +57,9 @@ static bool has_room(const char *path)
     return !statvfs(path, &fs) && (uint64_t)fs.f_bavail * fs.f_frsize >= (uint64_t)32 << 20;
 }
 
-/* A private directory under `base` if one was asked for, else under one of the usual places: first
- * the one in memory, because a compile makes and removes some twenty files. Malloc'ed. */
+/* Makes a private directory under `base` if that is given, else under one of the usual places, of
+ * which the one in memory comes first, because a compile makes and removes some twenty files. The
+ * path is malloc'ed. */
 static char *make_temporary(const char *base)
 {
     const char *const bases[] = {base, "/dev/shm", "/tmp", "/var/tmp"};
@@ -107,8 +108,8 @@ static void remove_tree(const char *path)
     rmdir(path);
 }
 
-/* How the child ended, for the host; then both ends are closed, which is what the host waits for.
- */
+/* Tells the host how the child ended, and closes the pipe and the socket, which is what the host
+ * waits for. */
 static void report(int status)
 {
     char text[64];
@@ -123,8 +124,8 @@ static void report(int status)
         _exit(STATUS_SETUP);
 }
 
-/* Waits for the first of: the host hangs up, the child ends. `life` closes with the child.
- * Meanwhile refuses the system calls that its sandbox asks about. */
+/* Waits until the host hangs up or the child ends, which closes `life`. Meanwhile refuses the
+ * system calls that the child's sandbox asks about. */
 static void supervise(pid_t child, int life, char *refused)
 {
     struct pollfd polls[3] = {{0, 0, 0}, {life, POLLIN, 0}, {-1, POLLIN, 0}};
@@ -138,13 +139,13 @@ static void supervise(pid_t child, int life, char *refused)
         }
         if (polls[1].revents == POLLIN) {
             polls[2].fd = calls_listener(life);
-            polls[1].events = 0; /* the child says no more */
+            polls[1].events = 0; /* nothing more comes; only its end is waited for */
         } else if (polls[2].revents && !calls_refuse(polls[2].fd, refused)) {
             polls[2].fd = -1;
         }
     }
     if (polls[0].revents)
-        kill(child, SIGKILL); /* ours, and not waited for yet: the number is still its */
+        kill(child, SIGKILL); /* not waited for yet, so that the number is still the child's */
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (!polls[0].revents)
@@ -159,7 +160,7 @@ static char *config_text(struct field_reader *r)
     char *const text = field_text(r);
 
     if (*text && *text != '/' && strchr(text, '/'))
-        r->failed = true; /* paths are absolute */
+        r->failed = true; /* a path must be absolute */
     return text;
 }
 
@@ -218,7 +219,7 @@ static _Noreturn void run_child(const struct worker_config *config, uint64_t id,
     sandbox_enter(config, life, level, sizeof level);
     greet(sock, id, level);
     serve(config, sock);
-    /* not exit: nothing of the compiler's own clean-up may run, or crash */
+    /* _exit, so that the compiler's own clean-up does not run, and cannot crash */
     _exit(0);
 }
 
@@ -242,7 +243,7 @@ int main(int argc, char **argv)
     if (!read_config(&config, &id))
         return STATUS_PROTOCOL;
     if (strcmp(config.build, PROTOCOL_BUILD)) {
-        greet(0, id, ""); /* the host compares as well, and says it better */
+        greet(0, id, ""); /* the host compares releases, too, and has the better message */
         return STATUS_PROTOCOL;
     }
     config.temporary = make_temporary(config.temporary);

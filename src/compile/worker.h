@@ -19,7 +19,7 @@ struct worker_config {
     char *root;                                        /* of the toolchain */
     char *libraries; /* "host": the toolchain uses the host's C library; "" it has its own */
     char *temporary; /* the private directory, once made */
-    char *refused;   /* which system calls the sandbox refused so far: calls_refuse writes there */
+    char *refused;   /* names of the system calls that the sandbox refused so far (calls_refuse) */
 };
 
 /* An answer being made. */
@@ -42,16 +42,16 @@ struct worker_function {
 bool find_functions(void *library, const char *path, const char *prefix,
                     const struct worker_function *needed, size_t count, struct reply *reply);
 
-/* Frames on a blocking socket. read_frame returns false when the host hung up
- * or sent nonsense; the payload is malloc'ed. */
+/* Frames on a blocking socket. read_frame returns false when the host hung up or sent nonsense; the
+ * payload is malloc'ed. */
 bool read_frame(int sock, struct frame_header *header, uint8_t **payload);
 bool write_frame(int sock, enum frame_kind kind, uint64_t id, const struct fields *payload);
 
 /* Answers requests until the host hangs up. */
 void serve(const struct worker_config *config, int sock);
 
-/* Limits on memory, files and core dumps, and enough descriptors: a host that is short of them must
- * not make the compiler so. For the supervisor too. */
+/* Limits this process's memory, files and core dumps, and raises its limit of descriptors: a host
+ * that has a low one must not make the compiler fail. For the supervisor, too. */
 void sandbox_limits(void);
 
 /*
@@ -62,14 +62,14 @@ void sandbox_limits(void);
  */
 void sandbox_enter(const struct worker_config *config, int supervisor, char *level, size_t size);
 
-/* The part of sandbox_enter that is about system calls, in worker_calls.c. False: none is refused.
- */
+/* The part of sandbox_enter that is about system calls (worker_calls.c). False: the kernel cannot
+ * filter them, and none is refused. */
 bool calls_filter(int supervisor);
-/* What calls_filter sent through the other end of its socket: a descriptor that is readable when a
- * call is to be refused; -1 where the kernel refuses them by itself. */
+/* Receives, at the other end of the socket that calls_filter was given, a descriptor that is
+ * readable when a call is to be refused; -1 where the kernel refuses them by itself. */
 int calls_listener(int child);
-/* Refuses one, and adds its name to a shared list of REFUSED_BYTES. False: the listener is of no
- * more use. */
+/* Refuses one call, and adds its name to a shared list of REFUSED_BYTES. False: the listener is of
+ * no more use. */
 bool calls_refuse(int listener, char *refused);
 #define REFUSED_BYTES 4096
 

@@ -2,9 +2,9 @@
 /*
  * Which system calls the compiler may make: those that compiles were seen to make with every
  * target, hipRTC and NVRTC, the toolchain's C library and the host's, and their older and newer
- * forms. All others fail. Those by which a process reaches others, the network or what is not its
- * own fail with EPERM; the rest, which is what C libraries of later years will try first, with
- * ENOSYS, upon which they do without.
+ * forms. All others fail: with EPERM those by which a process reaches other processes, the network
+ * or what is not its own; with ENOSYS the rest, among them calls that C libraries of later years
+ * will try first: on ENOSYS they do without.
  *
  * Landlock guards paths, but not the metadata of files: calls that change those are refused here.
  * Where the kernel can ask about a refused call (Linux 5.0), it asks the supervisor, which says no
@@ -143,7 +143,7 @@ static const struct condition {
     {SYS_fcntl, 1, UINT32_MAX, F_SETFL},
 };
 
-/* Refused with EPERM, and called by name in what `quern doctor` says. */
+/* Calls that are refused with EPERM; `quern doctor` knows their names. */
 #define CALL(name) {SYS_##name, #name}
 static const struct named_call {
     uint16_t number;
@@ -332,7 +332,7 @@ static void add_condition(struct filter *f, const struct condition *c)
     add_case(f, value, SECCOMP_RET_ALLOW);
 }
 
-/* `asks`: the supervisor is asked about what is refused. */
+/* Makes the filter; `asks`: it asks the supervisor about calls that it would refuse. */
 static void make_filter(struct filter *f, bool asks)
 {
     f->length = 0;
@@ -342,7 +342,8 @@ static void make_filter(struct filter *f, bool asks)
     load(f, offsetof(struct seccomp_data, nr));
     for (size_t i = 0; i < COUNT(allowed); i++)
         add_case(f, allowed[i], SECCOMP_RET_ALLOW);
-    /* clone3 hides its flags in memory: without it the C library uses clone */
+    /* clone3 has its flags in memory, where a filter cannot look; refused, the C library uses clone
+     */
     add_case(f, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
     for (size_t i = 0; i < COUNT(conditions); i++)
         add_condition(f, &conditions[i]);
@@ -398,7 +399,7 @@ bool calls_filter(int supervisor)
         c->cmsg_len = CMSG_LEN(sizeof(int));
         *(int *)CMSG_DATA(c) = listener;
     }
-    /* who holds the listener can allow anything: nothing goes on before it is away */
+    /* whoever holds the listener could allow any call: this process must not go on with it */
     if (sendmsg(supervisor, message, MSG_NOSIGNAL) != 1 || (listener >= 0 && close(listener)))
         _exit(1);
     return done;
@@ -417,8 +418,8 @@ int calls_listener(int child)
     return c && c->cmsg_type == SCM_RIGHTS ? *(const int *)CMSG_DATA(c) : -1;
 }
 
-/* Adds a call to the list, once. Where the list ends is kept here: the compiler's process has the
- * same page, and could write there. */
+/* Adds a call to the list, once. The list's length is kept here and not beside it: the compiler's
+ * process shares that page, and could write to it. */
 static void note(char *refused, unsigned number, const char *name)
 {
     static bool noted[1024]; /* the last one stands for all higher numbers */
@@ -437,7 +438,7 @@ static void note(char *refused, unsigned number, const char *name)
 
 bool calls_refuse(int listener, char *refused)
 {
-    /* the kernel's structures may grow: it wants zeros, and room for its own */
+    /* larger than today's structs, and zeroed: a later kernel's may be longer */
     _Alignas(8) uint8_t question[512] = {0}, answer[512] = {0};
     const struct seccomp_notif *const q = (void *)question;
     struct seccomp_notif_resp *const a = (void *)answer;

@@ -125,21 +125,22 @@ struct code {
 /* comgr gives one user pointer to all three callbacks, per instruction. */
 struct instruction {
     const struct code *code;
-    uint64_t older; /* where the form of older compilers is read in place of what is there, */
-    uint32_t clear; /* with these bits of the second word taken away */
+    uint64_t older; /* at this offset read_code gives the form that older compilers know: */
+    uint32_t clear; /* these bits of the second word are cleared */
     char text[UINT16_MAX];
     size_t length;
 };
 
 #define NOWHERE UINT64_MAX
 
-/* In the second word of a VOP3 instruction (gfx9: 110100, later 110101 in the first word's upper
- * bits): its second and third operands, and what LLVM 24 puts there when there is none, the
- * constant 0. Releases before it know no instruction but with zeros there. */
+/* The fields of the third operand, and of the second and third, in the second word of a VOP3
+ * instruction, and what LLVM 24 puts there when an instruction lacks those operands: the constant
+ * 0. Earlier releases put zero bits there, and do not know the instruction otherwise. */
 static const uint32_t no_operand[] = {UINT32_C(0x80) << 18, UINT32_C(0x80) << 18 | 0x80 << 9};
 static const uint32_t operands[] = {UINT32_C(0x1ff) << 18, UINT32_C(0x1ff) << 18 | 0x1ff << 9};
 
-/* Whether the instruction may lack these operands (the third; the second and the third). */
+/* Whether what is at an offset is a VOP3 instruction (110100 in the first word's upper bits on
+ * gfx9, 110101 later) that may lack these operands (the third; the second and the third). */
 static bool may_lack(const struct code *code, uint64_t at, size_t which)
 {
     uint32_t words[2];
@@ -178,14 +179,15 @@ static void take_text(const char *text, void *user)
     memcpy(i->text, text, i->length);
 }
 
-/* Branch targets stand in the text as offsets too: nothing to add. */
+/* A callback of comgr's for branch targets, which are ignored: the text has them as offsets. */
 static void ignore_address(uint64_t address, void *user)
 {
     (void)address;
     (void)user;
 }
 
-/* Its size, and its text in *i; 0: what is there is no instruction. */
+/* Disassembles the instruction at an offset: returns its size, with its text in *i; 0: what is
+ * there is no instruction. */
 static uint64_t disassemble_one(handle disassembler, struct instruction *i, uint64_t at)
 {
     uint64_t size = 0;
@@ -209,7 +211,7 @@ static void disassemble(handle disassembler, const struct code *code, struct fie
             instruction.clear = operands[i];
             size = disassemble_one(disassembler, &instruction, at);
         }
-        if (!size) { /* the next may start a word further */
+        if (!size) { /* no instruction: the next one may start a word further on */
             instruction.length = 0;
             size = code->size - at < 4 ? code->size - at : 4;
         }
@@ -269,7 +271,7 @@ static int node_kind(handle node)
     return kind;
 }
 
-/* A string on the rest of the line. */
+/* Prints a string and ends the line. */
 static void print_string(handle node, struct fields *out)
 {
     size_t size = 0;
@@ -300,7 +302,7 @@ static int print_entry(handle key, handle value, void *user)
     return SUCCESS;
 }
 
-/* Deeper than any metadata there is; a note that nests further is cut short. */
+/* Metadata that nest deeper are cut short; no compiler's do. */
 #define DEPTH_MAX 16
 
 static void print_node(handle node, int indent, struct fields *out)

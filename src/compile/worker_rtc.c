@@ -23,8 +23,9 @@ static struct {
     int (*code)(rtc_program, char *);
 } rtc;
 
-/* hipRTC opens comgr and its built-ins by bare name, which finds what is loaded already: so those
- * of this toolchain come first, wherever the loader would have looked. */
+/* Loads the toolchain's libraries, comgr and the built-ins before hipRTC: hipRTC opens those two by
+ * their bare names, which finds what is loaded already, and not those of another toolchain that the
+ * loader would have found. */
 static void *load_libraries(const struct worker_config *config, struct reply *reply)
 {
     const char *failed = config->disassembler;
@@ -81,8 +82,9 @@ bool rtc_version(const struct worker_config *config, struct reply *reply)
     return true;
 }
 
-/* Compilers name the source by its path, DIRECTORY/comgr-XXXXXX/input/quern.hip, which is another
- * each time: the path is cut out, so that the same source has the same log. */
+/* Cuts the paths of the source out of a log. Compilers name it
+ * DIRECTORY/comgr-XXXXXX/input/quern.hip, which differs each time; without that the same source has
+ * the same log. */
 static void strip_paths(char *log, const char *directory)
 {
     const size_t n = strlen(directory);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the compiler may do. Its input is text that quern generates, so this is a second fence:
- * source that embeds or includes files of the host, and options that load plug-ins, find nothing.
+ * Confines the compiler. Its input is text that quern generates, so this is a second fence: even a
+ * source that included files of the host, or options that loaded plug-ins, would find nothing.
  *
  * The kernel's interfaces are used by number and with structures of our own: the headers of the
  * machine that builds may be older than the kernel of the one that runs.
@@ -47,12 +47,12 @@ void sandbox_limits(void)
     const bool descriptors = limit(RLIMIT_NOFILE, DESCRIPTORS_MAX), core = limit(RLIMIT_CORE, 0);
 
     limited = memory && files && descriptors && core;
-    signal(SIGXFSZ, SIG_IGN); /* writing too much fails instead */
-    /* when memory runs out, better the compiler than its host */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit then fails instead */
+    /* when the machine runs out of memory, the compiler is to be killed rather than its host */
     const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
         if (write(fd, "500", 3) < 0)
-            errno = 0; /* it is only a wish */
+            errno = 0; /* nothing depends on it */
         close(fd);
     }
 }
@@ -103,7 +103,7 @@ static void allow(int ruleset, const char *path, uint64_t access)
     close(rule.fd);
 }
 
-/* The directory of a file. */
+/* Allows reading the directory that a file is in. */
 static void allow_beside(int ruleset, const char *file)
 {
     char path[4096];
@@ -127,7 +127,8 @@ static void allow_host_libraries(int ruleset)
         allow(ruleset, paths[i], FS_READ);
 }
 
-/* Returns the version of Landlock in force, 0 without. Needs no new privileges. */
+/* Confines file access by Landlock; returns the version in force, 0 where the kernel has none.
+ * PR_SET_NO_NEW_PRIVS must have been set before. */
 static int confine_files(const struct worker_config *config)
 {
     const int version = (int)syscall(SYS_LANDLOCK_CREATE, NULL, 0, LANDLOCK_VERSION_FLAG);
@@ -144,7 +145,7 @@ static int confine_files(const struct worker_config *config)
     if (ruleset < 0)
         return 0;
     allow(ruleset, config->root, FS_READ);
-    /* links in the root may lead out of it */
+    /* the compiler's files may lie outside of the root: links in it lead there */
     allow_beside(ruleset, config->compiler);
     if (*config->disassembler)
         allow_beside(ruleset, config->disassembler);
@@ -163,7 +164,7 @@ static int confine_files(const struct worker_config *config)
 
 void sandbox_enter(const struct worker_config *config, int supervisor, char *level, size_t size)
 {
-    /* no core dumps by a handler either: what users compile is theirs */
+    /* no core dumps, by a handler neither: what users compile is nobody else's business */
     prctl(PR_SET_DUMPABLE, 0);
     const bool no_new = !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     const int landlock = no_new ? confine_files(config) : 0;

@@ -52,8 +52,8 @@ bool write_frame(int sock, enum frame_kind kind, uint64_t id, const struct field
            write_all(sock, payload->bytes, payload->size);
 }
 
-/* Which system calls were refused since this worker began: `quern doctor` says so, and where a job
- * fails they may be why. */
+/* Appends which system calls were refused since this worker began, for `quern doctor`, and for jobs
+ * that fail: a refused call may be why. */
 static void add_refused(const struct worker_config *config, struct fields *text)
 {
     static const char label[] = "; refused system calls: ";
@@ -123,7 +123,7 @@ void serve(const struct worker_config *config, int sock)
         struct fields frame = {.grow = realloc};
 
         do_job(config, header.kind, &request, &reply);
-        fflush(NULL); /* what was printed comes before the reply */
+        fflush(NULL); /* so that what was printed reaches the host before the reply */
         if (reply.message.failed || reply.data.failed) {
             reply.data = (struct fields){.grow = realloc};
             reply.message = (struct fields){.grow = realloc};
