@@ -35,8 +35,8 @@ static void copy_visible(char *to, size_t size, const char *from)
     to[n] = 0;
 }
 
-/* The stage that the code of a folder belongs to. Hosts compare with these words, which quern.h
- * lists: a folder that is renamed changes its row here, and the word stays. */
+/* Which stage the code of each folder belongs to. Hosts compare stages with the words that quern.h
+ * lists, so that a word must stay as it is when its folder is renamed. */
 static const struct {
     const char *folder, *stage;
 } stages[] = {
@@ -62,7 +62,7 @@ quern_status error_set(quern_status code, const char *file, const char *conditio
     char message[sizeof record.message];
     va_list ap;
 
-    /* formatted apart first: an argument may point into the record */
+    /* formatted before the record is touched, because an argument may point into it */
     va_start(ap, format);
     vsnprintf(message, sizeof message, format, ap);
     va_end(ap);

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* A caller's array may have elements of any size, so that a struct in it is not always aligned. */
+/* The `size` of a caller's struct, which need not be aligned: elements of a caller's array may have
+ * any size. */
 static size_t size_of(const void *given)
 {
     size_t size;

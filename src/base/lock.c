@@ -15,7 +15,8 @@ void lock_take(struct lock *l)
     while ((owner = atomic_load(&l->process)) != here) {
         if (owner != BEING_MADE &&
             atomic_compare_exchange_strong(&l->process, &owner, BEING_MADE)) {
-            /* new, or a copy of the parent's, whose holder is not here to give it back */
+            /* the mutex is new, or a copy of the parent's, which a thread that is not in this
+             * process may hold */
             pthread_mutex_init(&l->mutex, NULL);
             atomic_store(&l->process, here);
         } else {

@@ -33,9 +33,9 @@ static int os_fcntl(int fd, int command, long argument)
 {
     return fcntl(fd, command, argument);
 }
-/* A process may have a limit on the size of files (RLIMIT_FSIZE). A call that goes beyond it fails
- * with EFBIG, and raises SIGXFSZ in the thread that made it, which ends a host that has no handler.
- * So the signal is held back during such a call, and taken away if it came. */
+/* A write beyond a process's limit on the size of files (RLIMIT_FSIZE) fails with EFBIG, and raises
+ * SIGXFSZ in the thread that made it, which ends a host that has no handler. So the signal is
+ * blocked during such a call, and discarded if it came. */
 struct held {
     sigset_t signal, before, pending;
 };
@@ -76,15 +76,15 @@ static int os_ftruncate(int fd, off_t size)
     let_go(&h, result < 0);
     return result;
 }
-/* The C library's clone by its other name. ThreadSanitizer puts its own in front of the usual one,
- * which takes the child for a fork: with memory shared, it is the host's state that it then
- * changes. */
+/* The C library's clone, by its other name. ThreadSanitizer replaces `clone` by a function that
+ * treats the child as a fork; but the child shares the host's memory, so that it would change the
+ * host's state. */
 extern int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
 static int os_clone(int (*function)(void *), void *stack, int flags, void *argument)
 {
     return __clone(function, stack, flags, argument);
 }
-/* newer than the C library's oldest release that is supported */
+/* The oldest supported release of the C library does not have this function. */
 static int os_pidfd_send_signal(int pidfd, int signal)
 {
     return (int)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
@@ -158,7 +158,7 @@ int os_read_file(const char *path, size_t limit, char **bytes, size_t *size)
     struct stat st;
     char *buffer = NULL;
     size_t got = 0;
-    int error = 0, tries = 100; /* interrupted without end is failed */
+    int error = 0, tries = 100; /* a read that is interrupted so often counts as failed */
 
     if (fd < 0)
         return errno;

@@ -35,7 +35,7 @@ bool place_exists(const char *path)
     return !os.fstatat(AT_FDCWD, path, &st, 0);
 }
 
-/* Replaces the path of what exists by the one without links and "..". */
+/* Replaces the path of something that exists by its path without links and "..". */
 static bool resolve(char path[PLACE_MAX])
 {
     char *const resolved = os.realpath(path, NULL);
@@ -52,7 +52,7 @@ bool place_of_library(char directory[PLACE_MAX])
     struct link_map *map = NULL;
     Dl_info info;
     char path[PLACE_MAX];
-    /* an object of ours, not a function: no conversion between the two kinds of pointer */
+    /* an object rather than a function, whose pointer ISO C does not convert to void * */
     static const char here;
 
     if (!dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)

@@ -66,8 +66,7 @@ static bool drain(struct process *p, struct patience *patience)
     return n > 0 || (n < 0 && (errno == EAGAIN || again(patience, false)));
 }
 
-/* So many reads are made after the deadline, too: where this process was held up for longer than it
- * waits, they take what had been printed before. */
+/* Reads after the deadline, for what was printed while this process was held up for longer. */
 #define LATE_READS (PROCESS_TAIL / READ_BYTES + 1)
 
 /* Reads what the worker prints until all its processes have closed the pipe, or the time is over.
@@ -88,8 +87,7 @@ static void drain_all(struct process *p, int within_ms)
     }
 }
 
-/* What was printed last, out of the ring: malloc'ed, of *size bytes with a NUL behind; null when
- * out of memory. */
+/* What was printed last, malloc'ed, of *size bytes with a NUL behind; null when out of memory. */
 static char *printed_text(const struct process *p, size_t *size)
 {
     const size_t n = p->printed < PROCESS_TAIL ? p->printed : PROCESS_TAIL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Where kernels run: one table of functions over flat geometry and kernarg bytes. */
+/* Where kernels run: a device is a table of functions, to which a launch is a grid, a block and the
+ * bytes of the arguments. GPUs behind a vendor's runtime and the software GPU have one each. */
 #ifndef QUERN_DEVICE_DEVICE_H
 #define QUERN_DEVICE_DEVICE_H
 
@@ -13,7 +14,7 @@ struct device_product; /* a product of matrices of fixed sizes, prepared */
 
 struct device_launch {
     uint32_t grid[3], block[3];
-    uint32_t lds_bytes; /* dynamic */
+    uint32_t lds_bytes; /* of dynamic LDS */
     const void *kernarg;
     size_t kernarg_bytes;
     void *stream;
@@ -21,32 +22,33 @@ struct device_launch {
 
 /* Memory that kernels of a device see. */
 struct device_memory {
-    uint64_t address; /* what a kernel is given */
-    void *host;       /* of a software device: the bytes themselves */
+    uint64_t address; /* the address that kernels are given */
+    void *host;       /* the bytes of a software device's memory; null for a GPU's */
     size_t bytes;
 };
 
 struct device_functions {
-    enum quern_device_kind kind; /* as options of a context name such a device */
+    enum quern_device_kind kind; /* the kind that a context's options name it by */
     /*
      * Loads the object and finds the kernel. The object's bytes must stay where they are until
-     * unload: HIP reads them when it pleases. QUERN_E_OBJECT: they are no use on this device.
-     * Leaves the caller's current device and any stream capture as they are. May block.
+     * unload: HIP may read them at any time. QUERN_E_OBJECT: the device cannot use them. Leaves the
+     * caller's current device and any stream capture as they are. May block.
      */
     quern_status (*load)(struct device *d, const struct object *object, const char *symbol,
                          struct device_kernel **kernel);
     void (*unload)(struct device *d, struct device_kernel *kernel);
-    /* No allocation, lock or wait of its own. */
+    /* Launches a kernel, without an allocation, lock or wait of its own. */
     quern_status (*launch)(struct device *d, struct device_kernel *kernel,
                            const struct device_launch *launch);
     /* Whether `stream` is being captured into a graph. */
     quern_status (*capturing)(struct device *d, void *stream, bool *capturing);
 
-    /* For tools: memory with undefined contents; `name` (may be null) is for findings. */
+    /* For tools: makes memory with undefined contents; findings of the software GPU call it `name`,
+     * which may be null. */
     quern_status (*memory_make)(struct device *d, size_t bytes, enum quern_sim_access access,
                                 const char *name, struct device_memory *memory);
     void (*memory_free)(struct device *d, struct device_memory *memory);
-    /* Copies, after all work that the device was given. */
+    /* Copy to and from it, after all work that the device was given. */
     quern_status (*memory_write)(struct device *d, const struct device_memory *memory,
                                  const void *from);
     quern_status (*memory_read)(struct device *d, const struct device_memory *memory, void *to);
@@ -55,10 +57,10 @@ struct device_functions {
     quern_status (*measure)(struct device *d, quern_status (*work)(void *user), void *user,
                             double *microseconds);
     /*
-     * Null where there is no such thing: c[rows,n] = a[rows,k] · w[n,k]^T, packed, all f16 or bf16,
-     * by the library that the device's maker has for it. QUERN_E_DEVICE: it is not there or cannot.
-     * product_make blocks; product_run puts the product on a stream, with DEVICE_PRODUCT_WORKSPACE
-     * bytes at a multiple of 256.
+     * Products by the vendor's matrix library: c[rows,n] = a[rows,k] · w[n,k]^T, packed, all f16 or
+     * bf16. Null for devices that have no such library. QUERN_E_DEVICE: the library is not
+     * installed or cannot make this product. product_make blocks; product_run puts the product on a
+     * stream, with a workspace of DEVICE_PRODUCT_WORKSPACE bytes at a multiple of 256.
      */
     quern_status (*product_make)(struct device *d, bool bf16, int64_t n, int64_t k, int64_t rows,
                                  struct device_product **product);
@@ -70,15 +72,15 @@ struct device_functions {
 };
 #define DEVICE_PRODUCT_WORKSPACE ((size_t)32 << 20)
 
-/* What a device says of itself; of a software device what the target's row says. */
+/* What a device says of itself; for a software device, what the target's row says of the part. */
 struct device_facts {
     char name[256];
     unsigned compute_units;
     double clock_ghz;
     uint64_t memory_bytes; /* 0: a software device */
     uint64_t cache_bytes;  /* the last cache that it reports; 0: not known */
-    char runtime[512];     /* the runtime's file; "" of a software device */
-    int runtime_version;   /* as the runtime itself says it: hipRuntimeGetVersion */
+    char runtime[512];     /* the runtime's file; "": a software device */
+    int runtime_version;   /* the number that the runtime gives itself: hipRuntimeGetVersion */
 };
 
 /* Every device starts with this. */
@@ -88,13 +90,14 @@ struct device {
     struct device_facts facts;
 };
 
-/* Told of each library tried; `outcome` is "" for the one that is used. */
+/* Is told of each library that is tried as a runtime; `outcome` says what was wrong with it, "" for
+ * the one that is used. */
 typedef void (*device_tried_fn)(void *user, const char *candidate, const char *outcome);
 
 /* How a vendor's runtime is looked for. */
 struct device_search {
-    const char *path;      /* an installation of it, that `option` below names; null: not given */
-    bool automatic;        /* load no runtime on a machine without a GPU of the vendor */
+    const char *path;      /* the installation that the option `option` below names; null: none */
+    bool automatic;        /* on a machine without a GPU of the vendor, load no runtime */
     device_tried_fn tried; /* may be null */
     void *user;
 };
@@ -104,8 +107,8 @@ struct device_driver {
     const char *vendor;            /* "AMD" */
     const char *name;              /* the word for it in QUERN_DEVICE: "hip" */
     const char *runtime;           /* its name in messages: "HIP" */
-    enum quern_device_kind number; /* of such devices in a context's options */
-    const char *option;            /* of a context, with the path; null: there is none */
+    enum quern_device_kind number; /* the kind of such devices in a context's options */
+    const char *option;            /* the context's option that has `path`; null: there is none */
     /* GPU `index`. QUERN_E_DEVICE: no runtime or no such device; QUERN_E_TARGET: a GPU that is no
      * listed target, with the nearest one named. */
     quern_status (*open)(const struct device_search *search, int index, struct device **device);
@@ -113,7 +116,7 @@ struct device_driver {
     quern_status (*count)(const struct device_search *search, int *count);
 };
 
-/* By enum vendor; null ends it (drivers.c). */
+/* The drivers, by enum vendor; null ends the list (drivers.c). */
 extern const struct device_driver *const drivers[];
 
 #define VENDOR(NAME, name) extern const struct device_driver driver_##name;

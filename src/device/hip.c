@@ -4,8 +4,8 @@
  *
  * A launch is one hipModuleLaunchKernel on the caller's stream and nothing else: no allocation, no
  * lock, no other call. The runtime copies the kernel arguments before it returns. It demands that
- * the stream's device is the thread's current one, as for every launch of the host's own; so it is
- * the caller who sets the device, and an error that says it was not set names that.
+ * the stream's device is the thread's current one, as for every launch of the host's own. That is
+ * left to the caller; the message of the error that follows if it is not says so.
  *
  * Everything else (loading, memory) sets the device and restores the caller's. Calls that a stream
  * capture of this thread forbids are made in the relaxed mode, which leaves the capture alone.
@@ -26,9 +26,9 @@ struct hip_device {
     struct device base;
     const struct hip_api *hip;
     int index;
-    unsigned forks;       /* at open */
-    pthread_mutex_t lock; /* of what follows */
-    struct blas *blas;    /* null: not asked for yet */
+    unsigned forks;       /* hip_forks() when it was opened */
+    pthread_mutex_t lock; /* guards blas */
+    struct blas *blas;    /* hipBLASLt's handle; null: not asked for yet */
 };
 
 struct device_kernel {
@@ -115,7 +115,8 @@ static void leave(struct hip_device *d, struct callers *c)
 
 /* ---- Kernels --------------------------------------------------------------------------------- */
 
-/* The runtime takes an object for another processor and fails, or worse, when it is launched. */
+/* Refuses an object for another processor. The runtime would load it, and fail, or worse, when a
+ * kernel is launched. */
 static quern_status check(const struct hip_device *d, const struct object *object,
                           const char *symbol)
 {
@@ -164,7 +165,7 @@ static void unload(struct device *base, struct device_kernel *k)
     struct hip_device *const d = of(base);
     struct callers callers;
 
-    /* in a forked child the runtime's memory is all that can be given back, and it is a copy */
+    /* in a forked child the runtime must not be called; its memory there is a copy, and stays */
     if (d->forks == hip_forks() && enter(d, &callers) == QUERN_OK) {
         if (d->hip->hipModuleUnload(k->module))
             (void)d->hip->hipGetLastError();
@@ -195,7 +196,7 @@ static quern_status capturing(struct device *base, void *stream, bool *is)
     TRY(check_process(d));
     const int error = d->hip->hipStreamIsCapturing(stream, &status);
     if (error == HIP_STREAM_CAPTURE_IMPLICIT) {
-        /* the null stream, while a stream that waits for it is captured */
+        /* asked of the null stream while a stream that waits for it is captured: that counts */
         (void)d->hip->hipGetLastError();
         status = !HIP_CAPTURE_NONE;
     } else if (error != HIP_OK) {
@@ -236,7 +237,8 @@ static void memory_free(struct device *base, struct device_memory *m)
     leave(d, &callers);
 }
 
-/* Streams that do not wait for the null stream are waited for as well. */
+/* Copies after all of the device's work: also that of streams that do not wait for the null stream.
+ */
 static quern_status copy(struct hip_device *d, void *to, const void *from, size_t bytes, int kind)
 {
     HIP_TRY(d->hip, hipDeviceSynchronize);

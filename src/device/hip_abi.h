@@ -10,7 +10,8 @@
 
 #include <stddef.h>
 
-/* hipError_t: an int in the interface. Those that are told apart; any other is a device failure. */
+/* hipError_t, an int in the interface: the values that are told apart. Any other is QUERN_E_DEVICE.
+ */
 enum hip_error {
     HIP_OK = 0,
     HIP_OUT_OF_MEMORY = 2,

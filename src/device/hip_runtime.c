@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the HIP runtime (hip_runtime.h) that the host uses, or loads one, and resolves its
- * functions. */
+/* Finds the HIP runtime that the host uses, or loads one, and looks its functions up
+ * (hip_runtime.h). */
 #include "device/hip_runtime.h"
 
 #include "base/installed.h"
@@ -42,7 +42,7 @@ static void count_fork(void)
 /* Whether this machine has a device node of an AMD GPU; no library is loaded to tell. */
 static bool has_device_node(void)
 {
-    /* the kernel driver's, and that of WSL 2 */
+    /* the kernel driver's node, and that of WSL 2 */
     return !os.faccessat(AT_FDCWD, "/dev/kfd", F_OK, 0) ||
            !os.faccessat(AT_FDCWD, "/dev/dxg", F_OK, 0);
 }
@@ -53,7 +53,8 @@ static void report(const struct device_search *s, const char *candidate, const c
         s->tried(s->user, candidate, outcome);
 }
 
-/* Fills the table from a library; the first function it lacks, or null. */
+/* Fills the table of functions from a library. Returns the name of the first that it lacks, or
+ * null. */
 static const char *fill(void *handle)
 {
     struct link_map *map = NULL;
@@ -72,7 +73,8 @@ static const char *fill(void *handle)
     return NULL;
 }
 
-/* Takes a candidate by name or path; what is not in the process is loaded unless `flags` forbid. */
+/* Takes a library, by name or path, as the runtime, if it has all functions. It is loaded if it is
+ * not in the process, unless `flags` has RTLD_NOLOAD. */
 static bool take(const struct device_search *s, const char *candidate, int flags)
 {
     char outcome[512];
@@ -99,7 +101,8 @@ static bool take(const struct device_search *s, const char *candidate, int flags
     return true; /* the handle is kept for ever */
 }
 
-/* A runtime that is loaded under another soname (wheels rename their libraries). */
+/* For dl_iterate_phdr: finds a runtime in this process whose soname is another (wheels rename their
+ * libraries). */
 static int note_name(struct dl_phdr_info *info, size_t size, void *user)
 {
     const char *const slash = strrchr(info->dlpi_name, '/');

@@ -17,14 +17,16 @@ struct hip_api {
 };
 
 /*
- * The runtime, in this order: in this process, below search->path, below ROCM_PATH, on the
- * loader's path, below /opt/rocm and /opt/rocm-*. QUERN_E_DEVICE when there is none. Thread-safe.
- * Blocks on the file system, and for as long as loading a runtime takes (it is a large library).
+ * Finds the runtime. It is looked for in this order: in this process, below search->path, below
+ * ROCM_PATH, on the loader's path, below /opt/rocm and /opt/rocm-*. QUERN_E_DEVICE when there is
+ * none. Thread-safe. Blocks on the file system, and for as long as loading takes (it is a large
+ * library).
  */
 quern_status hip_runtime_find(const struct device_search *search, const struct hip_api **api);
 
-/* How often this process is a forked child of the one that loaded the runtime: a runtime does not
- * survive a fork. Async-signal-safe and free of system calls. */
+/* How many forks lie between the process that loaded the runtime and this one. A runtime does not
+ * survive a fork: when the number is not what it was, HIP must not be called. Async-signal-safe and
+ * free of system calls. */
 unsigned hip_forks(void);
 
 #endif

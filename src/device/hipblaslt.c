@@ -65,7 +65,8 @@ static bool take(const char *candidate, int flags)
     return false;
 }
 
-/* One that is loaded under another soname (wheels rename their libraries). */
+/* For dl_iterate_phdr: finds a hipBLASLt in this process whose soname is another (wheels rename
+ * their libraries). */
 static int note_name(struct dl_phdr_info *info, size_t size, void *user)
 {
     const char *const slash = strrchr(info->dlpi_name, '/');

@@ -29,8 +29,8 @@ void blas_close(struct blas *blas);
  */
 quern_status blas_product_make(struct blas *blas, bool bf16, int64_t n, int64_t k, int64_t rows,
                                struct device_product **product);
-/* Puts it on the stream. What the call does of its own is hipBLASLt's affair; nothing here
- * allocates, locks or waits. */
+/* Puts the product on the stream. Nothing here allocates, locks or waits; what hipBLASLt does in
+ * its call is not known. */
 quern_status blas_product_run(const struct device_product *product, const void *a, const void *w,
                               void *c, void *workspace, void *stream);
 void blas_product_free(struct device_product *product);

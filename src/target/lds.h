@@ -13,12 +13,14 @@
 
 struct target_lds {
     unsigned banks; /* of 4 bytes */
-    unsigned lanes; /* of a group: what LDS serves together, in one pass if no two meet in a bank */
+    unsigned lanes; /* LDS serves so many lanes at once, in one pass if no two meet in a bank */
     bool in_order;  /* group n is the lanes from n · lanes on */
-    uint64_t groups[TARGET_LDS_GROUPS]; /* lanes of each, the rest 0; of 32 lanes the low half */
+    uint64_t groups[TARGET_LDS_GROUPS]; /* which lanes each group has, as bits; a wave of 32 has the
+                                           groups of the low half */
 };
 
-/* Of an instruction that reads, or writes (or changes), `bytes` of 1 to 16 for each lane. */
+/* How LDS serves an instruction that reads `bytes` (1 to 16) for each lane, or, with `write`,
+ * writes or changes them. */
 struct target_lds target_lds(const struct target *t, unsigned bytes, bool write);
 
 #endif

@@ -19,7 +19,8 @@ unsigned target_lanes_per_cycle(const struct target *t)
     return t->simds * t->simd_lanes;
 }
 
-/* Whether both operands have fewer than 8 bits: formats 2 and up of cbsz and blgp, 0 if absent. */
+/* Whether both operands of a matrix instruction have fewer than 8 bits: cbsz and blgp, 0 if absent,
+ * name formats 2 and up. */
 static bool is_narrow(const char *text)
 {
     const char *const a = strstr(text, "cbsz:"), *const b = strstr(text, "blgp:");
@@ -27,8 +28,9 @@ static bool is_narrow(const char *text)
     return a && b && a[5] >= '2' && b[5] >= '2';
 }
 
-/* The 4-cycle passes of LLVM's scheduling models: gfx908 and gfx90a by the size of the result
- * alone; later parts take half the time for forms that make full use of K. */
+/* The passes, of 4 cycles each, that an MFMA takes by LLVM's scheduling models. On gfx908 and
+ * gfx90a they depend on the size of the result alone; later parts take half as many for forms that
+ * make full use of K. */
 static unsigned mfma_passes(const struct target *t, unsigned m, unsigned k, const char *type)
 {
     const bool wide = !strncmp(type, "xf32", 4);
@@ -44,14 +46,14 @@ static unsigned mfma_passes(const struct target *t, unsigned m, unsigned k, cons
     return half ? most / 2 : most;
 }
 
-/* From the peaks that are published for each type: operations of a SIMD in a cycle. */
+/* The cycles of a WMMA, from the published peaks of each type. */
 static unsigned wmma_cycles(const struct target *t, unsigned m, unsigned n, unsigned k,
                             const char *type, bool sparse)
 {
     const bool bytes = strstr(type, "iu8") || strstr(type, "fp8") || strstr(type, "bf8");
     const bool nibbles = strstr(type, "iu4");
-    const bool doubled = t->capabilities & CAP_WMMA_128B; /* factors are not held twice */
-    unsigned rate = doubled ? 512 : 256;
+    const bool doubled = t->capabilities & CAP_WMMA_128B; /* gfx12 is twice as fast as gfx11 */
+    unsigned rate = doubled ? 512 : 256;                  /* operations of a SIMD in a cycle */
 
     if (nibbles)
         rate *= doubled ? 4 : 2;
@@ -60,7 +62,7 @@ static unsigned wmma_cycles(const struct target *t, unsigned m, unsigned n, unsi
     return 2 * m * n * (sparse ? k / 2 : k) / rate;
 }
 
-/* Reads a number and moves on; 0 if there is none. */
+/* Reads a number and moves *at behind it; 0 if there is none. */
 static unsigned take_number(const char **at)
 {
     unsigned n = 0;

@@ -9,15 +9,17 @@
 
 #include "target/target.h"
 
-/* From the request of bytes that no cache has to their arrival. */
+/* The time from a request for bytes that no cache has to their arrival. */
 #define TARGET_LATENCY_NS 700
-/* From a barrier to the first operands that LDS gives behind it. */
+/* The time from a barrier to the first operands that a wave gets from LDS behind it. */
 #define TARGET_LDS_CYCLES 128
 
-/* That a compute unit takes in from its nearest cache, whatever that has: 16 bytes of 4 lanes. */
+/* The most bytes that a compute unit takes in from its nearest cache in a cycle: 16 for each of
+ * four lanes. */
 #define TARGET_CACHE_BYTES_PER_CYCLE 64
 
-/* Cycles until a SIMD can issue its next instruction: it has fewer lanes than a wave on CDNA. */
+/* Cycles until a SIMD can issue its next instruction: several on CDNA, whose SIMDs have fewer lanes
+ * than a wave. */
 static inline unsigned target_issue_cycles(const struct target *t)
 {
     return t->wave_size / t->simd_lanes;
@@ -29,13 +31,14 @@ unsigned target_trans_cycles(const struct target *t, unsigned wave_size);
 /* Lanes that all SIMDs of a compute unit work on in a cycle. */
 unsigned target_lanes_per_cycle(const struct target *t);
 
-/* What TARGET_LATENCY_NS are in cycles. */
+/* TARGET_LATENCY_NS in cycles of the target's clock. */
 static inline int64_t target_latency_cycles(const struct target *t)
 {
     return (int64_t)(t->clock_ghz * TARGET_LATENCY_NS + 0.5);
 }
 
-/* Matrix instructions have a pipe of their own (MFMA), or hold the vector ALU (WMMA). */
+/* Whether matrix instructions have a pipe of their own (MFMA); else they occupy the vector ALU
+ * (WMMA). */
 static inline bool target_matrix_pipe(const struct target *t)
 {
     return t->capabilities & CAP_MFMA;

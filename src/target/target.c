@@ -130,7 +130,7 @@ void target_id_text(const struct target_id *id, char *text, size_t size)
 unsigned target_waves_per_simd(const struct target *t, unsigned vgprs, unsigned lds_bytes,
                                unsigned wave_size, unsigned waves_per_workgroup)
 {
-    /* a wave of twice the native size takes two native registers' room for each of its own */
+    /* each register of a wave of twice the native size takes the room of two native ones */
     const unsigned granule = wave_size > t->wave_size ? t->vgpr_granule / 2 : t->vgpr_granule;
     const unsigned file = wave_size > t->wave_size ? t->vgprs / 2 : t->vgprs;
     const unsigned used = vgprs ? (vgprs + granule - 1) / granule * granule : granule;
