@@ -57,8 +57,8 @@ BNB      := $(B)/lib/libquern_bnb.so
 # What a failed command left half written would count as made.
 .DELETE_ON_ERROR:
 
-.PHONY: all demo check check-hw check-long setup clean format tables examples fakehip tests \
-        sanitized
+.PHONY: all demo check check-hw check-long setup setup-cuda clean format tables examples fakehip \
+        tests sanitized
 all: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) build
 
@@ -66,6 +66,9 @@ all: setup
 build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(BNB) $(COMMAND) $(WORKER) $(BODIES) examples
 
 setup: build/.setup
+# NVIDIA's compiler, for those who want it: tools/setup_cuda.sh names its licence.
+setup-cuda: setup
+	@sh tools/setup_cuda.sh
 build/.setup: tools/setup.sh
 	@sh tools/setup.sh
 	@touch $@

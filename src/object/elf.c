@@ -149,8 +149,6 @@ static quern_status check_header(struct elf *elf)
     FAIL_IF(b[4] != 2 || b[5] != 1 || b[6] != 1, QUERN_E_OBJECT,
             "ELF class %u, data %u, version %u: a code object is 64-bit (2), little-endian (1), 1",
             b[4], b[5], b[6]);
-    FAIL_IF(le32(b + 20) != 1, QUERN_E_OBJECT, "ELF version %u: only 1 has a meaning",
-            le32(b + 20));
     elf->os_abi = b[7];
     elf->abi_version = b[8];
     elf->type = le16(b + 16);
@@ -424,6 +422,9 @@ quern_status elf_open_sections(const void *bytes, size_t size, struct elf *elf)
 quern_status elf_open(const void *bytes, size_t size, struct elf *elf)
 {
     TRY(elf_open_sections(bytes, size, elf));
+    /* in cubins a number of NVIDIA's */
+    FAIL_IF(le32(elf->bytes + 20) != 1, QUERN_E_OBJECT, "ELF version %u: only 1 has a meaning",
+            le32(elf->bytes + 20));
     TRY(check_segments(elf));
     return check_placement(elf);
 }
