@@ -256,8 +256,13 @@ typedef void (*quern_log_fn)(void *user, enum quern_log_level level, const char 
  */
 enum quern_event_kind { QUERN_EVENT_BEGIN = 1, QUERN_EVENT_COMPILE, QUERN_EVENT_END };
 
-/* Where a kernel came from. */
-enum quern_tier { QUERN_TIER_BUNDLE = 1, QUERN_TIER_CACHE, QUERN_TIER_COMPILER };
+/* Where a kernel came from, X(number, NAME, name). A new place has the next number. */
+#define QUERN_TIERS(X)                                                                             \
+    X(1, BUNDLE, "bundle")                                                                         \
+    X(2, CACHE, "cache")                                                                           \
+    X(3, COMPILER, "compiler")
+#define QUERN_TIER_NUMBER(number, NAME, name) QUERN_TIER_##NAME = number,
+enum quern_tier { QUERN_TIERS(QUERN_TIER_NUMBER) };
 
 /* Why a kernel is compiled rather than taken from the cache. */
 enum quern_reason {
@@ -268,6 +273,9 @@ enum quern_reason {
     QUERN_REASON_UNREADABLE, /* reading the cache failed */
     QUERN_REASON_REFUSED     /* the device's runtime would not load its entry */
 };
+
+/* "bundle", "cache", "compiler"; null for a number that the library does not know, such as 0. */
+QUERN_API const char *quern_tier_name(enum quern_tier tier);
 
 /* Strings are valid during the call. */
 struct quern_event {

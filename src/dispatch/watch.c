@@ -57,6 +57,17 @@ void event_end(quern_ctx *ctx, const struct kernel *k, uint64_t begun, quern_sta
     tell(ctx, k, &e, begun);
 }
 
+const char *quern_tier_name(enum quern_tier tier)
+{
+    static const char *const names[] = {
+#define NAME_OF(number, NAME, name) [number] = name,
+        QUERN_TIERS(NAME_OF)
+#undef NAME_OF
+    };
+
+    return (unsigned)tier < sizeof names / sizeof *names ? names[tier] : NULL;
+}
+
 /* ---- The seal -------------------------------------------------------------------------------- */
 
 static _Atomic(enum quern_seal) seal = QUERN_SEAL_OPEN;

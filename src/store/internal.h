@@ -14,13 +14,15 @@
  * Below the cache directory:
  *   v1/objects/ab/<30 hex digits>.qk   entries; ab and the name are the key
  *   v1/sources/ab/<30 hex digits>      entries by source key: see source.c
- *   v1/serials/<64 hex digits>         highest serial imported of a signer: see serial.c
- *   v1/locks/00 … ff, evict, serials   empty files to lock, made once and never removed
+ *   serials/<64 hex digits>            highest serial imported of a signer: see serial.c
+ *   v1/locks/00 … ff, evict            empty files to lock, made once and never removed
  *   v1/quarantine/<key>-<random>.qk    damaged entries, at most QUARANTINE_MAX
  *   v1/written                         one byte for each WRITTEN_UNIT published: see evict.c
- * "v1" is ENTRY_VERSION: another version's directory is never looked into.
+ * "v1" is ENTRY_VERSION: another version's directory is never looked into. Serials are outside of
+ * it, because a bundle that is too old for one version of the library is so for every other.
  */
 #define VERSION_DIRECTORY "v1"
+#define SERIALS_DIRECTORY "serials"
 #define TEMPORARY_PREFIX  "quern-temporary-"
 #define QUARANTINE_MAX    64
 #define SHARDS            256
@@ -61,6 +63,8 @@ bool is_temporary_name(const char *name);
 
 /* Opens v1, v1/first or v1/first/second (null: none). Errors are recorded, as by directory_open. */
 int store_open_directory(const struct store *s, const char *first, const char *second, bool create);
+/* The same of the directory of serials. */
+int store_open_serials(const struct store *s, bool create);
 
 /* Calls `each` for every name in a directory but "." and "..", until it returns nonzero. Closes
  * `directory`. Returns the nonzero value, or -errno when the directory cannot be read. */
@@ -84,6 +88,8 @@ int store_sweep_pointers(struct store *s, bool all);
 /* As store_lock, by the lock file's name. */
 #define SERIAL_LOCK_MS 5000
 int store_lock_named(struct store *s, const char *name, int deadline_ms);
+/* Locks what is open as fd, or complains, also of an fd that is -errno. Whether it is locked. */
+bool store_lock_file(struct store *s, int fd, int deadline_ms);
 
 /* Says why a file in a shard cannot be one that the store made; null: it can. `fd`: the file if it
  * is open, else -1. */

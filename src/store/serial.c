@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The highest serial imported of each signer: v1/serials/<64 digits> holds it as 20 decimal digits
- * and a newline. It is replaced by renaming, with locks/serials held, so that two imports at once
+ * The highest serial imported of each signer: serials/<64 digits> holds it as 20 decimal digits
+ * and a newline. It is replaced by renaming, with the directory locked, so that two imports at once
  * cannot lower it. A file with anything else in it is an error: to take it for 0 would let old
  * bundles in.
  */
@@ -34,8 +34,8 @@ static quern_status parse(const char *text, const char *signer, uint64_t *serial
     *serial = strtoull(text, &end, 10);
     FAIL_IF(strspn(text, "0123456789") != SERIAL_BYTES - 1 || strcmp(end, "\n") || errno,
             QUERN_E_CACHE,
-            "the serial kept for signer %s is unreadable; remove v1/serials/%s from the cache to "
-            "start anew",
+            "the serial kept for signer %s is unreadable; remove " SERIALS_DIRECTORY
+            "/%s from the cache to start anew",
             signer, signer);
     return QUERN_OK;
 }
@@ -80,7 +80,7 @@ quern_status store_serial(struct store *s, const char *signer, uint64_t *serial)
     *serial = 0;
     if (s->mode == QUERN_CACHE_OFF)
         return QUERN_OK;
-    const int directory = store_open_directory(s, "serials", NULL, false);
+    const int directory = store_open_serials(s, false);
     if (directory == -ENOENT)
         return QUERN_OK;
     if (directory < 0)
@@ -120,14 +120,13 @@ quern_status store_raise_serial(struct store *s, const char *signer, uint64_t se
     TRY(check_signer(signer));
     FAIL_IF(s->mode != QUERN_CACHE_RW, QUERN_E_CACHE, "cache directory %s is not open for writing",
             store_directory(s));
-    const int directory = store_open_directory(s, "serials", NULL, true);
+    const int directory = store_open_serials(s, true);
     if (directory < 0)
         return no_directory(s, directory);
-    const int lock = store_lock_named(s, "serials", SERIAL_LOCK_MS);
+    store_lock_file(s, directory, SERIAL_LOCK_MS);
     status = read_serial(s, directory, signer, &kept);
     if (status == QUERN_OK && serial > kept)
         status = replace(s, directory, signer, serial);
-    store_unlock(s, lock);
-    os.close(directory);
+    store_unlock(s, directory);
     return status;
 }

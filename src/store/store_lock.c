@@ -48,25 +48,29 @@ static int wait_for(int fd, int deadline_ms)
     return 0;
 }
 
+bool store_lock_file(struct store *s, int fd, int deadline_ms)
+{
+    const int result = fd < 0 ? fd : wait_for(fd, deadline_ms);
+
+    if (result < 0 && result != -ETIMEDOUT)
+        store_complain(s, DOING_LOCK, -result,
+                       "no locks, so kernels may be compiled more than once");
+    return result >= 0;
+}
+
 int store_lock_named(struct store *s, const char *name, int deadline_ms)
 {
     if (s->mode != QUERN_CACHE_RW)
         return -1;
     const int directory = store_open_directory(s, "locks", NULL, true);
-    int result = directory;
-    int fd = -1;
-    if (directory >= 0) {
-        fd = directory_open_shared(directory, name, O_RDWR, s->trust);
+    const int fd =
+        directory < 0 ? directory : directory_open_shared(directory, name, O_RDWR, s->trust);
+    if (directory >= 0)
         os.close(directory);
-        result = fd < 0 ? fd : wait_for(fd, deadline_ms);
-    }
-    if (result >= 0)
+    if (store_lock_file(s, fd, deadline_ms))
         return fd;
     if (fd >= 0)
         os.close(fd);
-    if (result != -ETIMEDOUT)
-        store_complain(s, DOING_LOCK, -result,
-                       "no locks, so kernels may be compiled more than once");
     return -1;
 }
 

@@ -55,9 +55,9 @@ bool is_temporary_name(const char *name)
     return !strncmp(name, TEMPORARY_PREFIX, sizeof TEMPORARY_PREFIX - 1);
 }
 
-int store_open_directory(const struct store *s, const char *first, const char *second, bool create)
+/* Opens, or creates, what lies below the cache directory by these names, up to a null. */
+static int open_below(const struct store *s, const char *const names[3], bool create)
 {
-    const char *const names[] = {VERSION_DIRECTORY, first, second};
     int fd = directory_open(s->path, create, s->trust);
     char shown[PATH_MAX];
     size_t end = (size_t)snprintf(shown, sizeof shown, "%s", s->path);
@@ -70,6 +70,16 @@ int store_open_directory(const struct store *s, const char *first, const char *s
         fd = inner;
     }
     return fd;
+}
+
+int store_open_directory(const struct store *s, const char *first, const char *second, bool create)
+{
+    return open_below(s, (const char *const[3]){VERSION_DIRECTORY, first, second}, create);
+}
+
+int store_open_serials(const struct store *s, bool create)
+{
+    return open_below(s, (const char *const[3]){SERIALS_DIRECTORY}, create);
 }
 
 int store_each_name(int directory, name_fn each, void *user)

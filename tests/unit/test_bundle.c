@@ -649,7 +649,7 @@ static void serials_only_rise(void **state)
     assert_true(serial == UINT64_MAX);
     assert_int_equal(store_serial(s, "../../etc/passwd", &serial), QUERN_E_ARGUMENT);
     /* damage is not taken for "none yet" */
-    snprintf(path, sizeof path, "%s/v1/serials/" SIGNER, t->cache);
+    snprintf(path, sizeof path, "%s/serials/" SIGNER, t->cache);
     t_write_file(path, "0000000000000000000x\n", 21);
     assert_int_equal(store_serial(s, SIGNER, &serial), QUERN_E_CACHE);
     t_write_file(path, "", 0);

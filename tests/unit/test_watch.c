@@ -303,6 +303,9 @@ static void test_counters_by_number(void **state)
     struct host h;
 
     (void)state;
+    _Static_assert(sizeof names / sizeof *names == QUERN_STAT_COUNT &&
+                       sizeof offsets / sizeof *offsets == QUERN_STAT_COUNT,
+                   "a new counter has a name and a place here too");
     for (unsigned i = 0; i < QUERN_STAT_COUNT; i++)
         assert_string_equal(quern_stat_name(i), names[i]);
     for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++)

@@ -115,6 +115,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
                              c_void_p]),
     "quern_stats": (None, [c_void_p, POINTER(c_uint64), c_size_t]),
     "quern_all_served": (c_int, [c_void_p]),
+    "quern_tier_name": (c_char_p, [c_int]),
     "quern_stat_name": (c_char_p, [c_int]),
     "quern_stat_meaning": (c_char_p, [c_int]),
     "quern_seal": (None, [c_int]),

@@ -24,7 +24,6 @@ _TOOLCHAINS = ("any", "exact")
 _SEALS = ("open", "warn", "fail")
 _KINDS = ("begin", "compile", "end")
 _REASONS = (None, "absent", "damaged", "foreign", "unreadable", "refused")
-_TIERS = (None, "bundle", "cache", "compiler")
 _READ_WRITE = 3  # enum quern_sim_access
 _HIP = 2
 _NO_COMPILE, _NO_WAIT = 1, 2  # enum quern_op_flags
@@ -33,6 +32,17 @@ _POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctyp
 
 def _bytes(text: str | os.PathLike[str] | None) -> bytes | None:
     return None if text is None else os.fsencode(text)
+
+
+def _word(words: Sequence[str | None], number: int) -> str | None:
+    """The word of a number; of one that a newer library has and this package does not, its digits,
+    because an exception here would be raised inside of a callback and lost."""
+    return words[number] if 0 <= number < len(words) else str(number)
+
+
+def _tier(number: int) -> str | None:
+    name = native.library.quern_tier_name(number)
+    return name.decode() if name else str(number) if number else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +67,9 @@ class Event:
     @classmethod
     def _of(cls, e: Any) -> "Event":
         return cls(
-            _KINDS[e.kind - 1], e.problem.decode(), e.kernel.decode(), e.target.decode(),
-            e.key.decode(), e.source_key.decode(), e.m_lo, e.m_hi, _REASONS[e.reason],
-            _TIERS[e.tier], bool(e.other_toolchain), e.ns,
+            _word(_KINDS, e.kind - 1), e.problem.decode(), e.kernel.decode(), e.target.decode(),
+            e.key.decode(), e.source_key.decode(), e.m_lo, e.m_hi, _word(_REASONS, e.reason),
+            _tier(e.tier), bool(e.other_toolchain), e.ns,
             native.library.quern_status_name(e.status).decode())
 
 
@@ -204,7 +214,7 @@ class Context:
 
         def line(_user: Any, level: int, text: bytes) -> None:
             if log:
-                log(_LEVELS[level - 1], text.decode(errors="replace"))
+                log(_word(_LEVELS, level - 1), text.decode(errors="replace"))
 
         self._callbacks: list[Any] = [native.LOG_FUNCTION(line),
                                       native.EVENT_FUNCTION(happened)]
