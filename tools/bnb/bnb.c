@@ -3,7 +3,8 @@
  * The entry points of <quern/bnb.h> over libquern: a context for each GPU, made at its first call,
  * and an op for each shape, which the context finds without a lock.
  *
- * Unlike libquern this library prints: a caller without results would learn of nothing otherwise.
+ * Unlike libquern this library prints: its entry points return nothing, so that a caller would not
+ * learn of a failure otherwise.
  */
 #include <quern/bnb.h>
 
@@ -53,7 +54,8 @@ static bool take(void *library, const char *name, void *function)
     return address != NULL;
 }
 
-/* The runtime that the host uses is in the process: its pointers and streams are of it. */
+/* Finds the HIP runtime's functions in this process. It must be loaded: the host's pointers and
+ * streams are the runtime's. */
 static bool hip_ready(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -62,7 +64,8 @@ static bool hip_ready(void)
     if (atomic_load_explicit(&have_hip, memory_order_acquire))
         return true;
     pthread_mutex_lock(&lock);
-    /* another thread may have been first; from then on `hip` is read without the lock */
+    /* checked again under the lock, as another thread may have been first; once have_hip is set,
+     * `hip` is read without it */
     if (!atomic_load(&have_hip) && dl_iterate_phdr(find_runtime, &library) &&
         take(library, "hipGetDevice", &hip.get_device) &&
         take(library, "hipStreamIsCapturing", &hip.is_capturing) &&
@@ -114,7 +117,7 @@ static int fail_as_quern(quern_status status)
 /* ---- Contexts -------------------------------------------------------------------------------- */
 
 struct gpu {
-    pthread_mutex_t lock; /* of opening */
+    pthread_mutex_t lock; /* held while the context is opened */
     _Atomic(quern_ctx *) ctx;
     int failed; /* the status that opening failed with: it is not tried again */
     char why[sizeof last_message];
@@ -135,8 +138,8 @@ static void print(void *user, enum quern_log_level level, const char *line)
     fprintf(stderr, "quern: %s\n", line);
 }
 
-/* The layers of QUERN_MANIFEST are made before the first launch. One that cannot be made is said,
- * and is no reason to fail a launch of another. */
+/* Makes the layers of QUERN_MANIFEST, before the first launch. A layer that cannot be made is
+ * reported, and does not fail launches of others. */
 static void preload(quern_ctx *ctx)
 {
     const char *const manifest = secure_getenv("QUERN_MANIFEST");
@@ -199,7 +202,9 @@ struct call {
     void *stream;
 };
 
-/* An op that can serve the call; in a capture one of fewer rows will do, by slices. */
+/* Finds or makes an op for a call, with the kernels for its rows. In a capture nothing may be
+ * compiled: there an op that has only the kernel for one row will do, which launches one slice for
+ * each row. */
 static quern_status find_op(quern_ctx *ctx, const struct quern_problem *p, const struct call *c,
                             quern_op **op)
 {
@@ -272,7 +277,9 @@ static void run(const struct call *c)
                 c->name, c->m, c->n, c->k, c->blocksize, c->quant_type, last_message,
                 quern_status_name((quern_status)status));
     if (atomic_load(&have_hip))
-        (void)hip.get_device(NULL); /* leaves hipErrorInvalidValue, and does nothing else */
+        /* so that a host that asks hipGetLastError learns of the failure: this only leaves
+         * hipErrorInvalidValue */
+        (void)hip.get_device(NULL);
 }
 
 #define ENTRY(entry, dtype)                                                                        \

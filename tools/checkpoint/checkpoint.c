@@ -13,10 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of bitsandbytes' state, a few lines of JSON. */
+/* The largest state that bitsandbytes keeps beside a tensor: it is a few lines of JSON. */
 #define STATE_BYTES_MAX ((size_t)1 << 16)
 
-/* "group=128", or channel where there is one group; a reason when groups are uneven. */
+/* Writes the word "group=128", or "group=channel" where a row has one group. False, with a reason
+ * in the layer, when groups are uneven. */
 static bool group_word(const struct checkpoint_search *q, int64_t k, int64_t groups, char word[32])
 {
     if (groups < 1 || k % groups) {
@@ -34,8 +35,8 @@ static bool group_word(const struct checkpoint_search *q, int64_t k, int64_t gro
 
 /* ---- GPTQ and AWQ ---------------------------------------------------------------------------- */
 
-/* Whether every zero point is 8, in words of the tensor; gptq's first format stores them less one,
- * and no file says which it is. */
+/* Whether every zero point in a tensor's words is 8. gptq's first format stores zero points less
+ * one, and no file says which format it has: there 7 is taken for 8, too. */
 static int zeros_are_eight(const struct tensor *t, bool awq, bool *eight)
 {
     char *data;
@@ -70,7 +71,8 @@ static int read_order(const struct checkpoint_search *q, const struct tensor *t,
     return status;
 }
 
-/* Scales and weights that do not go together: which of them is wrong, the zero points may tell. */
+/* Reports scales and weights whose shapes contradict each other. Where the zero points agree with
+ * the scales it is the weights that are wrong. */
 static int mismatch(const struct tensor *qweight, const struct tensor *scales,
                     const struct tensor *qzeros)
 {
@@ -89,8 +91,8 @@ static int mismatch(const struct tensor *qweight, const struct tensor *scales,
                 (long long)qweight->shape[1], (long long)qweight->shape[1] * 8);
 }
 
-/* The bits of a weight by the width of the zero points, whole words for each 32 rows of W; 4 where
- * they say nothing else. */
+/* The bits of a weight, by the width of the zero points, which have so many words for each 32 rows
+ * of W; 4 if that is no other known number. */
 static int64_t bits_of_zeros(const struct tensor *qzeros, int64_t groups, int64_t n)
 {
     if (!qzeros || qzeros->rank != 2 || qzeros->shape[0] != groups || n % 32 ||
@@ -101,7 +103,8 @@ static int64_t bits_of_zeros(const struct tensor *qzeros, int64_t groups, int64_
     return bits == 2 || bits == 3 || bits == 8 ? bits : 4;
 }
 
-/* What is wrong with the shapes of a layer of GPTQ or AWQ; a reason when they are no error. */
+/* Checks the shapes of a layer of GPTQ or AWQ. A layer that is sound, but that no problem
+ * describes, gets a reason. */
 static int check_gptq(const struct checkpoint_search *q, const struct tensor *qweight,
                       const struct tensor *scales, const struct tensor *qzeros, bool awq)
 {
@@ -160,7 +163,8 @@ static int read_gptq(const struct checkpoint_search *q, const struct tensor *qwe
 
 /* ---- compressed-tensors ---------------------------------------------------------------------- */
 
-/* The shape of W, which the packed words need not fill: I64 [2], [N,K]. */
+/* Checks the tensor that holds W's shape, as I64 [2] with N and K: packed words may have room for
+ * more columns than W has. */
 static int check_shape(const struct checkpoint_search *q, const struct tensor *packed,
                        const struct tensor *shape)
 {
@@ -231,7 +235,7 @@ static int read_compressed(const struct checkpoint_search *q, const struct tenso
 
 /* ---- bitsandbytes ---------------------------------------------------------------------------- */
 
-/* The second quantisation, of absmax: in blocks of 256, around an offset. */
+/* Checks the tensors of nested absmax: 8-bit codes in blocks of 256, around an offset. */
 static int check_nested(const struct checkpoint_search *q, const struct tensor *t, json_t *state,
                         int64_t blocks)
 {
@@ -260,8 +264,8 @@ static int check_nested(const struct checkpoint_search *q, const struct tensor *
     return EXIT_OK;
 }
 
-/* What the state says: {"quant_type":"nf4","blocksize":64,"dtype":"bfloat16","shape":[N,K],
- * "nested_blocksize":256 …} */
+/* Reads bitsandbytes' state, such as {"quant_type":"nf4","blocksize":64,"dtype":"bfloat16",
+ * "shape":[N,K],"nested_blocksize":256 …}, and checks the tensors by it. */
 static int read_state(const struct checkpoint_search *q, const struct tensor *weight,
                       const struct tensor *t, const char *wq, json_t *state)
 {
@@ -282,8 +286,8 @@ static int read_state(const struct checkpoint_search *q, const struct tensor *we
     if (!absmax)
         return checkpoint_missing(q, ".weight.absmax", ".weight");
     const int64_t blocks = (n * k + block - 1) / block;
-    /* bytes, whatever type they are stored as: training on several GPUs wants that of the rest
-     * (bnb_4bit_quant_storage) */
+    /* the weights are bytes, but may be stored as another type (bnb_4bit_quant_storage): training
+     * on several GPUs wants all tensors of one type */
     const bool stored =
         weight->rank == 2 && weight->shape[1] == 1 && weight->bytes == (uint64_t)(n * k + 1) / 2;
     if ((!stored && (status = checkpoint_expect(weight, "U8|", (n * k + 1) / 2, 1))) ||
@@ -332,7 +336,8 @@ static int read_weight(const struct checkpoint_search *q, const struct tensor *w
 
 /* ---- Parts alone ----------------------------------------------------------------------------- */
 
-/* A part of a layer whose weights are not there. */
+/* Reports a tensor that is part of a layer, such as its scales, when the layer's weights are
+ * missing. */
 static int check_alone(const struct checkpoint_search *q, const struct tensor *t)
 {
     static const struct {
@@ -374,7 +379,8 @@ static int read_layer(const struct checkpoint_search *q, const struct tensor *t)
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (!ends_with(t->name, length, kinds[i].suffix))
             continue;
-        const bool whole = kinds[i].read == checkpoint_read_experts; /* no word for weights */
+        /* tensors of all experts are named by the layer alone, without ".weight" behind it */
+        const bool whole = kinds[i].read == checkpoint_read_experts;
         const size_t kept = length - (whole ? 0 : strlen(kinds[i].suffix));
         if (kept >= sizeof q->layer->name)
             return fail("%s: tensor %s has a name of %zu bytes; at most %zu are read", q->s->path,

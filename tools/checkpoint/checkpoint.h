@@ -14,8 +14,8 @@ struct checkpoint_layer {
     char name[256];     /* without the last part: "model.layers.0.self_attn.q_proj" */
     const char *format; /* "gptq", "awq", "compressed-tensors", "bitsandbytes", "mxfp4", "fp8",
                          * "plain" */
-    int64_t experts;    /* matrices of this shape in one tensor; 1 */
-    bool act_order;     /* g_idx orders columns otherwise than by k/group */
+    int64_t experts;    /* matrices of this shape in one tensor; 1 unless it is of all experts */
+    bool act_order;     /* g_idx puts columns into other groups than k/group does */
     char problem[QUERN_TEXT_MAX]; /* canonical text; "" when there is none */
     char reason[512];             /* why there is none */
 };
@@ -28,12 +28,12 @@ struct checkpoint_layer {
  */
 int checkpoint_layers(const struct safetensors *s, struct checkpoint_layer **layers, size_t *count);
 
-/* Prints them as a table, those that are alike but for numbers in their names in one row; false
+/* Prints layers as a table, with one row for all that differ only by numbers in their names; false
  * when memory is short. */
 bool checkpoint_print(const struct checkpoint_layer *layers, size_t count);
 
-/* Whether a file is one of several, which share a checkpoint's tensors between them as it comes:
- * model-00002-of-00004.safetensors. */
+/* Whether a file is one of several that have a checkpoint's tensors between them, by its name:
+ * model-00002-of-00004.safetensors. A layer's tensors may then be in two files. */
 bool checkpoint_is_part(const char *path);
 
 #endif

@@ -52,7 +52,8 @@ bool checkpoint_is_part(const char *path)
     return of && strspn(of + 4, "0123456789") && strcmp(of + 4, "00001.safetensors");
 }
 
-/* A layer's tensors may be in two of a checkpoint's files: then there is a reason, and no error. */
+/* In a file that is one of several a missing tensor is no error: it may be in another file, and the
+ * layer gets a reason. */
 int checkpoint_missing(const struct checkpoint_search *q, const char *suffix, const char *beside)
 {
     if (!checkpoint_is_part(q->s->path))

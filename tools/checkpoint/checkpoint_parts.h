@@ -26,7 +26,8 @@ bool checkpoint_has_bias(const struct checkpoint_search *q, int64_t n);
 
 /* The problem word of F16, BF16 or F32. */
 const char *checkpoint_type_word(const char *dtype);
-/* The canonical problem of words, or the reason why they are none. */
+/* Sets the layer's problem to the canonical text of these words, or its reason to why they are no
+ * problem. */
 void checkpoint_set_problem(const struct checkpoint_search *q, const char *text);
 
 /* Layers whose weights are not packed, or are MXFP4's blocks: checkpoint_plain.c. */

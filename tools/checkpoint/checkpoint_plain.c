@@ -13,7 +13,8 @@
 
 /* ---- MXFP4 ----------------------------------------------------------------------------------- */
 
-/* Of all experts of a layer in one: [experts,N,K/32,16] and [experts,N,K/32]. */
+/* Reads MXFP4 weights of all experts of a layer in one tensor, [experts,N,K/32,16], with scales
+ * [experts,N,K/32]. */
 int checkpoint_read_mxfp4(const struct checkpoint_search *q, const struct tensor *blocks)
 {
     const struct tensor *const scales = checkpoint_part(q, "_scales");
@@ -48,7 +49,8 @@ static bool is_scalar(const struct tensor *t)
     return t->rank == 0 || (t->rank == 1 && t->shape[0] == 1);
 }
 
-/* Without a scale of activations they may be of any type; that of the scale, or bf16, is taken. */
+/* Reads weights of 8-bit floats. Without input_scale the activations may be of any type: that of
+ * weight_scale is taken, or bf16. */
 static int read_fp8(const struct checkpoint_search *q, const struct tensor *weight)
 {
     const struct tensor *const scale = checkpoint_part(q, ".weight_scale");
@@ -95,7 +97,8 @@ static bool is_float(const struct tensor *t)
     return !strcmp(t->dtype, "F16") || !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F32");
 }
 
-/* Tables are looked up, not multiplied: embed_tokens, position_embedding, wte … */
+/* Whether a matrix is a table of embeddings, whose rows are looked up, not multiplied:
+ * embed_tokens, position_embedding, wte … */
 static bool is_table(const char *name)
 {
     const char *const dot = strrchr(name, '.'), *const last = dot ? dot + 1 : name;
@@ -109,7 +112,7 @@ int checkpoint_read_plain(const struct checkpoint_search *q, const struct tensor
     const struct tensor *const bias = checkpoint_part(q, ".bias");
     char text[QUERN_TEXT_MAX];
 
-    if (weight->rank != 2 || is_table(q->layer->name)) /* vectors are norms */
+    if (weight->rank != 2 || is_table(q->layer->name)) /* weights of norms are vectors */
         return EXIT_OK;
     const int64_t n = weight->shape[0], k = weight->shape[1];
     if (!strcmp(weight->dtype, "F8_E4M3") || !strcmp(weight->dtype, "F8_E4M3FNUZ"))
@@ -117,7 +120,7 @@ int checkpoint_read_plain(const struct checkpoint_search *q, const struct tensor
     q->layer->format = "plain";
     if (!is_float(weight)) {
         snprintf(q->layer->reason, sizeof q->layer->reason, "weights of type %s", weight->dtype);
-    } else if (bias && bias->rank == 1 && bias->shape[0] == k && k != n) { /* as in GPT-2 */
+    } else if (bias && bias->rank == 1 && bias->shape[0] == k && k != n) { /* [K,N], as GPT-2's */
         snprintf(q->layer->reason, sizeof q->layer->reason,
                  "weights [K,N], as the %lld elements of the bias say; n=%lld k=%lld once they are "
                  "transposed",
@@ -130,8 +133,9 @@ int checkpoint_read_plain(const struct checkpoint_search *q, const struct tensor
     return EXIT_OK;
 }
 
-/* All experts of a layer in one tensor, [experts,N,K] or [experts,K,N]: which, the other tensor of
- * the two says, since gate_up has twice as many rows as down has columns. */
+/* Reads plain weights of all experts of a layer in one tensor, [experts,N,K] or [experts,K,N].
+ * Which of both it is follows from the other one of gate_up and down: gate_up has twice as many
+ * rows as down has columns. */
 int checkpoint_read_experts(const struct checkpoint_search *q, const struct tensor *weights)
 {
     const char *const name = q->layer->name, *const last = strrchr(name, '.') + 1;

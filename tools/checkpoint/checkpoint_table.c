@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The layers of a checkpoint as a table with one row for all that are the same but for the numbers
- * in their names: a mixture of experts has twenty thousand of them, and some ten kinds.
+ * Prints the layers of a checkpoint as a table, with one row for all that differ only by numbers in
+ * their names: a mixture of experts has twenty thousand layers of some ten kinds.
  */
 #include "checkpoint/checkpoint.h"
 #include "command/table.h"
@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBERS_MAX 3    /* in a name that are told apart: block, expert, and one more */
-#define NUMBER_MAX  1024 /* larger ones are part of the name */
-#define SHOWN_BYTES 240  /* of the numbers at one place: with more gaps than anybody reads, … */
+#define NUMBERS_MAX 3    /* numbers in a name that are left out: block, expert, and one more */
+#define NUMBER_MAX  1024 /* numbers from this on count as part of the name */
+#define SHOWN_BYTES 240  /* of the numbers at one place; what does not fit is shown as … */
 #define NAME_BYTES  (sizeof(((struct checkpoint_layer *)0)->name) + NUMBERS_MAX * SHOWN_BYTES)
 
 /* Layers of one row. */
@@ -23,11 +23,13 @@ struct kind {
     unsigned char seen[NUMBERS_MAX][NUMBER_MAX]; /* which numbers there are at each place */
 };
 
-/* The length of a part of a name, between dots, that is a number; its value. */
+/* The length of the part of a name that begins at `at`, if that is a number, and its value; else 0.
+ */
 static size_t number_at(const char *name, const char *at, unsigned *value)
 {
     const size_t length = strspn(at, "0123456789");
-    const bool counts = length && length < 5 && (length == 1 || *at != '0'); /* not 007 */
+    /* at most four digits, and no leading zero: 007 is a name */
+    const bool counts = length && length < 5 && (length == 1 || *at != '0');
 
     *value = counts ? (unsigned)strtoul(at, NULL, 10) : NUMBER_MAX;
     return *value < NUMBER_MAX && (at == name || at[-1] == '.') &&
@@ -66,7 +68,7 @@ static void add_numbers(struct kind *k, const struct checkpoint_layer *l)
     k->count++;
 }
 
-/* "7", or "{0-3,5}"; how many there are. */
+/* Writes the numbers that were seen, as "7" or "{0-3,5}", and returns how many there are. */
 static size_t show_numbers(const unsigned char seen[NUMBER_MAX], char text[SHOWN_BYTES])
 {
     size_t count = 0, n = 0;
@@ -92,7 +94,8 @@ static size_t show_numbers(const unsigned char seen[NUMBER_MAX], char text[SHOWN
     return count;
 }
 
-/* The name with all numbers that there are, and how many names that makes. */
+/* Writes a row's name, with all numbers at each place, and returns how many names that stands for.
+ */
 static size_t show_name(const struct kind *k, char text[NAME_BYTES])
 {
     size_t names = 1, n = 0, numbers = 0;

@@ -14,9 +14,9 @@
 int tensor_check_finite(const struct tensor *t);
 
 /*
- * An order of columns (g_idx): k groups, I32, each from 0 to groups - 1, else it is refused. Says
- * whether some column is of another group than k/groups makes it, and a group that has more columns
- * than others (-1: none).
+ * Reads a g_idx, the group of each of k columns: I32, each from 0 to groups - 1, else it is
+ * refused. *shuffled: some column is in another group than its place makes it; *uneven: a group
+ * that has more columns than others (-1: none has).
  */
 int tensor_check_order(const struct tensor *t, int64_t k, int64_t groups, bool *shuffled,
                        int64_t *uneven);

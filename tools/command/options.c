@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define FLAGS_MAX 48
-#define COUNT_MAX 256 /* of --jobs, as the library has it */
+#define COUNT_MAX 256 /* the largest --jobs, as in the library */
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 

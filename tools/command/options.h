@@ -21,14 +21,14 @@ struct m_set {
 /* The value behind *m, which starts as 0; false when there is none. */
 bool m_next(const struct m_set *set, int64_t *m);
 int64_t m_count(const struct m_set *set);
-int64_t m_most(const struct m_set *set); /* 0 of none */
+int64_t m_most(const struct m_set *set); /* 0: the set is empty */
 
 /* Reads what --m takes; EXIT_MISUSE with a line, or EXIT_OK. */
 int options_m(const char *text, struct m_set *set);
 /* Adds the other's values; false when that makes too many ranges. */
 bool options_m_add(struct m_set *set, const struct m_set *other);
 
-/* The place of a text among "one|two|three", from 1; 0: it is none of them. */
+/* The place, from 1, of a text in a list such as "one|two|three"; 0: it is not in it. */
 int choice_of(const char *text, const char *choices);
 
 /* What an option does with its value; `to` points at the type named. */
@@ -57,7 +57,7 @@ struct common {
     struct quern_options library; /* log goes to stderr */
     const char *target;           /* --target, else QUERN_TARGET, else null */
     bool json;
-    char **arguments; /* what is no option, in order */
+    char **arguments; /* the words that are no options, in order */
     int argument_count;
 };
 

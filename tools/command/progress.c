@@ -24,7 +24,7 @@ void progress_draw(const char *label, size_t done, size_t total, const char *wha
     memset(bar, '=', filled < BAR ? filled : BAR);
     bar[BAR] = 0;
     snprintf(line, sizeof line, "%s [%s] %zu/%zu %s", label, bar, done, total, what);
-    /* a line that wraps could not be taken back */
+    /* cut to the terminal's width: a line that wraps could not be overwritten */
     int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) || !window.ws_col ? 80 : window.ws_col;
     fprintf(stderr, "\r\033[K%.*s", columns - 1, line);
     fflush(stderr);

@@ -20,8 +20,8 @@ const char *command_name(void)
 
 #define MESSAGE_MAX 4096
 
-/* One line whatever the text holds: file names and model files may carry any byte. Written at once,
- * so that it is one line among those of other processes too. */
+/* Prints a text as one line: control characters, which file names and model files may have, are
+ * shown as \xNN. It is one write, so that lines of other processes do not come between. */
 static void print_line(const char *text)
 {
     char line[64 + 4 * MESSAGE_MAX];

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A call that is interrupted without end is given up as failed. */
+/* A call that is interrupted so often counts as failed. */
 #define EINTR_TRIES 100
 
 /* ---- Reading --------------------------------------------------------------------------------- */
@@ -134,7 +134,7 @@ int file_read_operand(const char *name, const char *path, uint64_t bytes, void *
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-/* The set that a signal handler must clean up after. */
+/* The set of files whose temporaries a signal handler must remove. */
 static struct outputs *volatile alive;
 
 static void remove_and_die(int number)
@@ -154,8 +154,8 @@ static void remove_and_die(int number)
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* Between making something and noting that it must go, and between forgetting it and removing it,
- * no signal is taken. The library's threads take none at any time. */
+/* Blocks signals while a temporary is made and noted for the handler, or forgotten and removed: a
+ * handler that ran between the two would leave it behind. The library's threads take no signals. */
 static void hold_signals(sigset_t *before)
 {
     sigset_t ours;
@@ -181,7 +181,7 @@ static void watch_signals(struct outputs *o)
     alive = o;
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         struct sigaction action;
-        /* one that was ignored at the start (nohup) stays ignored */
+        /* a signal that was ignored when the command began, as by nohup, stays ignored */
         if (!sigaction(signals[i], NULL, &action) && action.sa_handler == SIG_DFL) {
             action.sa_handler = remove_and_die;
             sigaction(signals[i], &action, NULL);
@@ -230,7 +230,7 @@ static int cannot_write(const char *path)
     return fail("cannot write %s: %s", path, strerror(errno));
 }
 
-/* Keeps the bytes of a file that is no regular one until commit. */
+/* Keeps the bytes for a path that is no regular file, such as /dev/stdout, until commit. */
 static int add_special(struct output *item, const void *bytes, size_t size)
 {
     item->special = malloc(size ? size : 1);
@@ -315,7 +315,7 @@ int outputs_commit(struct outputs *o)
         char *done = item->temporary;
         item->temporary = NULL;
         free(done);
-        /* something of the set is in place: its directory stays */
+        /* the directory stays, because a file of the set is in place there */
         char *made = o->made_directory;
         o->made_directory = NULL;
         free(made);

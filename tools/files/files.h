@@ -48,14 +48,14 @@ void outputs_discard(struct outputs *o);
 /* "DIR/NAME", malloc'ed; null when out of memory. */
 char *path_join(const char *directory, const char *name);
 
-/* Whether the first `length` characters of a text, such as a path's, end so. */
+/* Whether the first `length` characters of a text end with `end`. */
 bool ends_with(const char *text, size_t length, const char *end);
 
-/* The first of the names (with bars between them) that is a file's when `prefix` is before it,
- * malloc'ed; null where there is none. */
+/* Finds the first of the names (with bars between them) for which PREFIXNAME is a file. *found is
+ * its path, malloc'ed; null if there is none. */
 int file_first(const char *prefix, const char *names, char **found);
-/* The first of the names (with bars between them) that is in a directory, which must have one, or
- * the path of what is none; malloc'ed, null on failure. */
+/* Finds the first of the names (with bars between them) in the directory `path`, which must have
+ * one; a `path` that is no directory is taken as it is. *found is malloc'ed; null on failure. */
 int file_in(const char *path, const char *names, char **found);
 
 /* The operand files of a command line: words "name=FILE". */
@@ -69,7 +69,7 @@ struct operand_file {
  * many. */
 int operand_files(const struct common *common, struct operand_file *files, size_t *count);
 const char *operand_file(const struct operand_file *files, size_t count, const char *name);
-/* Whether `names` are all that files give: EXIT_MISUSE names the first that is unknown. */
+/* Checks that every file's name is among `names`; EXIT_MISUSE, with the first that is not. */
 int operand_files_known(const struct operand_file *files, size_t count, const char *const *names,
                         size_t name_count);
 

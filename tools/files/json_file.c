@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How deep arrays and objects nest; strings are skipped, nothing else is checked. */
+/* How deep arrays and objects nest in a text that may not even be JSON; brackets in strings do not
+ * count. */
 static int depth_of(const char *bytes, size_t size)
 {
     int depth = 0, deepest = 0;

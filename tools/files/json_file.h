@@ -21,13 +21,13 @@ int json_field_int(const json_t *object, const char *where, const char *field, i
 /* A string member, of at least one character; it lives as long as the object. */
 int json_field_text(const json_t *object, const char *where, const char *field, const char **value);
 
-/* The first member of any of the names (with bars between them) that is there and not null, or
- * null; `found` is its name. */
+/* An object's member under the first of the names (with bars between them) that it has and that is
+ * not null; `found` is that name. Null if there is none. */
 const json_t *json_any(const json_t *object, const char *names, char found[64]);
 /* The same if it is a string, else "". */
 const char *json_text(const json_t *object, const char *names);
 
-/* A value as it would stand in a message: its JSON, cut at 60 bytes. */
+/* A value as messages show it: its JSON, cut at 60 bytes. */
 #define JSON_SHOWN_BYTES 64
 const char *json_shown(const json_t *value, char shown[JSON_SHOWN_BYTES]);
 

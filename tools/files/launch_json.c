@@ -10,7 +10,7 @@
 /* The kinds of an argument, as plan.json spells them. */
 static const struct {
     const char *name;
-    size_t size; /* 0: as many bytes as its digits say, without alignment */
+    size_t size; /* bytes, and alignment; 0: half as many bytes as it has digits, unaligned */
 } kinds[] = {
     [QUERN_ARG_POINTER] = {"pointer", 8}, [QUERN_ARG_I32] = {"i32", 4},
     [QUERN_ARG_U32] = {"u32", 4},         [QUERN_ARG_I64] = {"i64", 8},
@@ -86,8 +86,8 @@ static json_t *launch_json(const struct quern_launch *l, const struct quern_kern
     return json;
 }
 
-/* "layout=bnb …" → "bnb". The layout that kernels read is the problem's own for every family that
- * this version has. */
+/* Takes the layout out of a problem's text: "layout=bnb …" gives "bnb". The weights in memory have
+ * it: no family of this version reads another layout than the problem's. */
 static void layout_of(const char *problem, char *layout, size_t size)
 {
     const char *word = strstr(problem, "layout=");
@@ -147,7 +147,7 @@ int launch_plan_make(quern_op *op, const struct quern_problem *problem, const ch
             main_kernel = kernel;
         json_array_append_new(array, launch_json(&launches[i], &kernel));
     }
-    /* a plan of several launches, or of slices, fits no other M */
+    /* a plan of one slice serves the kernel's whole range of M; one of several, this M only */
     const bool one_slice = launch_count == 1 && m <= main_kernel.m_hi;
     *plan =
         json_pack("{s:i, s:s, s:s, s:[I, I], s:[I, I], s:b, s:s, s:I, s:o, s:o, s:o}", "quern_plan",
@@ -373,7 +373,8 @@ static int read_launch(const json_t *json, const char *path, size_t index, struc
     return EXIT_OK;
 }
 
-/* With a list of operands, every pointer must be on it. */
+/* Checks that every pointer that the launches take is in the plan's list of operands, if it has
+ * one. */
 static int check_pointers(const struct launch_plan *plan, const char *path)
 {
     for (size_t i = 0; plan->has_operands && i < plan->launch_count; i++) {
@@ -393,7 +394,8 @@ static int check_pointers(const struct launch_plan *plan, const char *path)
     return EXIT_OK;
 }
 
-/* What is there for people and models only: any other value is as if it were absent. */
+/* Reads the members that are only told to people or the cost model: one with a wrong value counts
+ * as absent. */
 static void read_about(struct launch_plan *plan)
 {
     const json_t *m = json_array_get(json_object_get(plan->root, "m"), 0);

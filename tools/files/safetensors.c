@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The format's own limit of a header. */
+/* The largest header; the format itself sets the limit. */
 #define HEADER_MAX ((uint64_t)100000000)
-/* Of one dimension: products of four then do not matter, since they are checked one by one. */
+/* The largest dimension. The product of a tensor's dimensions is checked at each factor. */
 #define DIMENSION_MAX ((int64_t)1 << 40)
 
-/* Bits of an element of each type of the format; 0 for one that is unknown. */
+/* Bits of an element of a type of the format; 0: the type is unknown. */
 static unsigned dtype_bits(const char *dtype)
 {
     static const struct {
@@ -39,7 +39,7 @@ static int bad_tensor(const struct tensor *t, const char *what)
     return fail("%s: tensor %s %s", t->path, t->name, what);
 }
 
-/* Element i of a list of sizes; -1 if it is none. */
+/* Element i of a list of sizes; -1 if it is no size. */
 static int64_t size_at(const json_t *list, size_t i)
 {
     const json_t *const number = json_array_get(list, i);
@@ -48,7 +48,7 @@ static int64_t size_at(const json_t *list, size_t i)
     return value < 0 ? -1 : value;
 }
 
-/* Its shape, and how many bytes that makes. */
+/* Reads a tensor's shape, and computes how many bytes it must have. */
 static int read_shape(const json_t *shape, unsigned bits, struct tensor *t, uint64_t *bytes)
 {
     uint64_t elements = 1;
@@ -78,7 +78,7 @@ static int read_tensor(uint64_t data, uint64_t file_bytes, const json_t *value, 
     const json_t *const offsets = json_object_get(value, "data_offsets");
     uint64_t bytes = 0;
 
-    for (const char *c = t->name; *c; c++) /* names are printed */
+    for (const char *c = t->name; *c; c++) /* no control characters: names are printed */
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             return bad_tensor(t, "has a control character in its name");
     t->dtype = json_string_value(dtype);
@@ -143,7 +143,7 @@ static int check_places(const char *path, struct tensor *tensors, size_t count, 
     return EXIT_OK;
 }
 
-/* Those of a header whose file has its data from byte `data` on. */
+/* Adds the tensors of a header; the data of its file begins at byte `data`. */
 static int read_tensors(struct safetensors *s, const char *path, const json_t *header,
                         uint64_t data, uint64_t file_bytes)
 {
@@ -183,7 +183,8 @@ static int read_part(FILE *f, const char *path, uint64_t begin, size_t bytes, ch
     return EXIT_OK;
 }
 
-/* The header's JSON goes to `headers`, and with it the path that tensors refer to. */
+/* Reads a file's header, and keeps its JSON in s->headers under the file's path: tensors point into
+ * both. */
 static int read_header(struct safetensors *s, const char *path, FILE *f, uint64_t file_bytes)
 {
     uint64_t header_bytes = 0;
@@ -232,7 +233,8 @@ static int read_file(struct safetensors *s, const char *path)
 
 /* ---- Several files --------------------------------------------------------------------------- */
 
-/* The file that a tensor is in by the index, beside which it lies; read unless it was. */
+/* Reads the header of the file that the index names for a tensor, unless it has been read. The file
+ * lies beside the index. */
 static int read_shard(struct safetensors *s, const char *name, const json_t *value)
 {
     const char *const file = json_string_value(value);

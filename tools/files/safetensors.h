@@ -18,13 +18,13 @@ struct tensor {
     const char *name, *dtype; /* as the file has them: "F16" */
     size_t rank;              /* more than TENSOR_RANK_MAX dimensions: only the first are kept */
     int64_t shape[TENSOR_RANK_MAX];
-    const char *path;      /* of its file */
-    uint64_t begin, bytes; /* in that */
+    const char *path;      /* the file that it is in */
+    uint64_t begin, bytes; /* its place there */
 };
 
 struct safetensors {
-    const char *path; /* as given */
-    json_t *headers;  /* of each file, by its path */
+    const char *path; /* as the user gave it */
+    json_t *headers;  /* the header of each file, by its path */
     size_t count;
     struct tensor *tensors; /* by name */
 };

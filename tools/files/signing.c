@@ -15,12 +15,13 @@
 
 #define PUBLIC_WORD "quern-public-key"
 #define SECRET_WORD "quern-secret-key"
-/* What is signed begins with this, so that a signature of ours means nothing elsewhere. */
+/* Signed messages begin with this, so that a bundle's signature cannot pass for one of anything
+ * else. */
 #define DOMAIN         "quern bundle signature 1\n"
 #define KEY_FILE_BYTES ((size_t)64 << 10)
 
-/* sodium_init is not called: it would gather random numbers, and abort the process where there are
- * none, and all that is used here is plain arithmetic that has no use for it. */
+/* sodium_init is not called: it gathers random numbers, and aborts the process where there are
+ * none. What is used of libsodium here needs none; random_bytes gets those of keys. */
 
 /* Ed25519ph (RFC 8032): the message is hashed in pieces, so DOMAIN needs no copy of the bundle. */
 static void begin(crypto_sign_state *state, const void *bytes, size_t size)
@@ -42,7 +43,7 @@ static bool parse_key(const char *line, size_t length, const char *word, uint8_t
            !sodium_hex2bin(key, size, line + w + 1, 2 * size, NULL, &got, NULL) && got == size;
 }
 
-/* Whether a text says one key and nothing else. */
+/* Reads a text that has one secret key, and nothing else but empty lines and comments. */
 static bool parse_secret(const char *text, uint8_t seed[SECRET_SEED_BYTES])
 {
     size_t count = 0;
@@ -99,7 +100,8 @@ static int write_new(const char *path, const char *text, mode_t mode)
     return EXIT_OK;
 }
 
-/* Not by getentropy, which goes on for as long as it is interrupted. */
+/* Random bytes for a key. getentropy is not used, as it tries again for as long as it is
+ * interrupted. */
 static bool random_bytes(uint8_t *bytes, size_t size)
 {
     ssize_t n = -1;

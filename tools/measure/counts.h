@@ -16,7 +16,8 @@ void counts_add(struct quern_sim_counts *sum, const struct quern_sim_counts *mor
 /* Instructions without waits: those that take an issue slot. */
 uint64_t counts_issue_slots(const struct quern_sim_counts *counts);
 
-/* Wave instructions times lanes for each of `count` (weights, outputs); 0 for none. */
+/* Issue slots for each of `count` things (weights, outputs): wave instructions times lanes, divided
+ * by the count. 0 if `count` is. */
 double counts_per(const struct quern_sim_counts *counts, uint64_t wave_instructions, double count);
 
 #endif

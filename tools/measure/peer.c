@@ -22,13 +22,14 @@ struct arguments {
     const void *bias; /* may be null */
     int32_t m, n, k, block, quant;
 };
-/* without what C adds behind the last */
+/* Kernels take the arguments without the padding that C puts behind the last. */
 _Static_assert(offsetof(struct arguments, quant) + 4 == sizeof((struct peer_launch *)0)->arguments,
                "arguments are as the kernels declare them");
 
 /*
- * Reads, from the directory of the wheel's libraries, the one whose code for `target` the
- * disassembler of ROCm 6.4 knows: newer compilers' code for RDNA has forms that it does not.
+ * The wheel has a library for each release of ROCm. Opens, in the directory of these libraries, the
+ * one whose code for `target` the disassembler of ROCm 6.4 understands: code of newer compilers for
+ * RDNA has forms that it does not know.
  */
 static int open_library(const char *directory, const struct quern_target_info *target,
                         struct peer *peer)
@@ -131,7 +132,8 @@ static int launch_of(struct peer *peer, const struct quern_problem *p, int64_t m
     if (!out->object)
         return fail(TITLE " by %s has no kernel %s for %s", peer->compiler, out->symbol,
                     peer->target);
-    /* its authors found a grid of a multiple of 256 slow, and add an empty workgroup */
+    /* bitsandbytes' host code does so, too: its authors found grids of a multiple of 256 workgroups
+     * slow, and add an empty one */
     if (columns >= 512 && columns % 256 == 0)
         columns++;
     memcpy(out->arguments, &arguments, sizeof out->arguments);

@@ -11,20 +11,22 @@
 
 #include "command/command.h"
 
-/* One launch; everything it points to lives as long as the peer, until its next one, and this. */
+/* One launch of a peer's kernel. What it points to lives as long as this struct and the peer, and
+ * until the peer's next launch_of. */
 struct peer_launch {
     char symbol[128];
     const void *object;
     size_t object_bytes;
     struct quern_sim_launch launch; /* its kernarg is `arguments` */
     unsigned char arguments[84];
-    uint64_t trips; /* of the kernel's loop, for kernels that can only be counted; 0: cannot */
+    uint64_t trips; /* how often the kernel's loop goes round, for a count of its text where it
+                       cannot be run (static_count.h); 0: not known */
 };
 
 struct peer;
 struct peer_kind {
     const char *name, *title;
-    const char *library; /* where the tests' scripts put what it needs */
+    const char *library; /* the directory in which the tests' scripts put the peer's code */
     /* Finds the peer's code for `target` in `directory`. */
     int (*open)(const char *directory, const struct quern_target_info *target, struct peer *peer);
     /* EXIT_MISUSE, with the reason, for a problem that the peer has no kernel for. */

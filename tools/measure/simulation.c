@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Gives a launch plan memory and a software GPU (simulation.h). */
+/* Gives a launch plan memory and a software GPU to run on (simulation.h). */
 #include "measure/simulation.h"
 
 #include <stdio.h>
@@ -10,7 +10,8 @@
 
 /* ---- Operands -------------------------------------------------------------------------------- */
 
-/* Repeatable numbers of moderate size: ±0.5 to ±1 in float types, any bits in others. */
+/* Fills an operand with numbers that are the same in each run: ±0.5 to ±1 in float types, any bits
+ * in others. */
 static void make_up(const struct plan_operand *o, void *memory)
 {
     const char *const type = o->dtype ? o->dtype : "";
@@ -59,7 +60,8 @@ static int prepare_listed(struct simulation *s, const struct plan_operand *o)
     return EXIT_OK;
 }
 
-/* A plan without a list: the files say how big the operands are, and any may be written. */
+/* Memory for one operand of a plan that has no list of operands: it is as large as its file, and
+ * launches may write to it. */
 static int prepare_unlisted(struct simulation *s, const struct operand_file *file)
 {
     struct buffer *b = &s->buffers[s->buffer_count++];
@@ -87,7 +89,8 @@ static const struct buffer *find_buffer(const struct simulation *s, const char *
     return NULL;
 }
 
-/* Before anything costly: every pointer of a plan without a list must have got a file. */
+/* Checks, before anything costly is done, that every pointer of a plan without a list of operands
+ * has a file. */
 static int check_pointers(const struct simulation *s)
 {
     for (size_t i = 0; i < s->plan.launch_count; i++) {
@@ -154,7 +157,7 @@ static int load_object(const struct simulation *s, const char *object, char **by
     return status;
 }
 
-/* The plan's target, else that of its first code object. */
+/* Finds the target: --target, else the plan's, else that of its first code object. */
 static int find_target(struct simulation *s, const struct common *common)
 {
     const char *text = common->target ? common->target : s->plan.target, *found;
@@ -253,7 +256,7 @@ int simulation_launch(const struct simulation *s, size_t index, struct ready_lau
         quern_sim_load(s->sim, held ? held->bytes : r->object, object_bytes, &r->module);
     if (e)
         fail_status(e, l->object);
-    /* whatever is wrong is wrong in the plan's files, not in the command */
+    /* EXIT_FAILED and not EXIT_MISUSE: the mistake is in the plan's files, not in the command */
     return e ? EXIT_FAILED : EXIT_OK;
 }
 

@@ -10,12 +10,12 @@
 /* Memory that the launches see under a name. */
 struct buffer {
     const char *name;
-    char *owned_name; /* of a foreign plan, where names come from the arguments */
-    const char *path; /* null: no file (a workspace, or made up) */
+    char *owned_name; /* `name`, if the plan has no list of operands */
+    const char *path; /* its file; null: it has none (a workspace, or it is made up) */
     uint64_t bytes;
     enum quern_sim_access access;
     void *memory;
-    void *before; /* a foreign plan's: the bytes as read, to see whether they were changed */
+    void *before; /* of a plan without a list: the file's bytes, to see what launches changed */
     uint64_t address;
 };
 
@@ -38,17 +38,17 @@ struct simulation {
     struct buffer buffers[OPERAND_FILES_MAX];
     size_t buffer_count;
     char target[64];
-    quern_ctx *ctx; /* for its disassembler; opened by simulation_open unless there is one */
+    quern_ctx *ctx; /* whose disassembler is used; simulation_open opens one if it is null */
     quern_sim *sim;
 };
 
 /* Reads the plan that the first argument names, and the operand files behind it. */
 int simulation_read(struct simulation *s, const struct common *common);
-/* Memory for every operand of s->plan, filled from files (or made up), and checks that every
- * pointer that the launches take has got some. */
+/* Makes memory for every operand of s->plan, filled from files or made up, and checks that every
+ * pointer that the launches take has some. */
 int simulation_operands(struct simulation *s);
-/* Opens a software GPU with the operands mapped, for the plan's target unless --target names one.
- * `options` gives what is not said by the plan: check, order. */
+/* Opens a software GPU with the operands mapped, of the target that --target names, else the
+ * plan's. `options` says what the plan does not: checks, and the order of waves. */
 int simulation_open(struct simulation *s, const struct common *common,
                     const struct quern_sim_options *options);
 

@@ -8,7 +8,7 @@
 
 struct line {
     uint64_t offset;
-    int64_t back; /* a branch: where to; else -1 */
+    int64_t back; /* where a branch leads; -1: it is none */
     bool slot, lds;
 };
 
@@ -23,7 +23,7 @@ static bool begins(const char *text, const char *word)
     return !strncmp(text, word, strlen(word));
 }
 
-/* Those that take no issue slot, as the software GPU counts them. */
+/* Whether an instruction is a wait, which takes no issue slot in the software GPU's counts. */
 static bool is_wait(const char *text)
 {
     return begins(text, "s_wait") || begins(text, "s_nop") || begins(text, "s_delay_alu") ||

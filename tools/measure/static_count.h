@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Instructions of a kernel by its disassembly alone, for kernels that the software GPU cannot run:
- * the body of a loop as often as it is said to go round, everything else once. Branches forward are
- * taken for not taken, so that it is a little too much.
+ * Counts a kernel's instructions by its disassembly alone, for kernels that the software GPU cannot
+ * run: the body of a loop as often as the caller says that it goes round, everything else once.
+ * Branches forward count as not taken, so that the count is a little too high.
  */
 #ifndef TOOLS_STATIC_COUNT_H
 #define TOOLS_STATIC_COUNT_H

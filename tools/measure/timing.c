@@ -9,21 +9,21 @@
 #include <time.h>
 
 enum {
-    COPIES_MAX = 256, /* of the weights */
-    BATCHES = 11,     /* measured; odd, so that one is the median */
-    BATCH_US = 2000,  /* that a batch should take at least: far more than events resolve */
-    BATCH_MAX = 2000, /* launches */
+    COPIES_MAX = 256, /* copies of the weights */
+    BATCHES = 11,     /* batches that are measured; odd, so that one is the median */
+    BATCH_US = 2000,  /* a batch should take at least so long: far more than events resolve */
+    BATCH_MAX = 2000, /* launches of a batch, at most */
 };
 
 struct timing {
     quern_ctx *ctx;
-    quern_op *op; /* being measured */
+    quern_op *op; /* the op that is being measured */
     struct quern_problem problem;
     int64_t m;
     uint64_t rotate;
     struct quern_operand operands[QUERN_OPERANDS_MAX];
     size_t count, copies, next;
-    uint64_t bytes; /* that a launch has to move, each operand once */
+    uint64_t bytes; /* bytes that a launch has to move, each operand once */
     quern_buffer *shared[QUERN_OPERANDS_MAX];
     quern_buffer *rotated[COPIES_MAX][QUERN_OPERANDS_MAX];
     struct quern_args args;
@@ -32,7 +32,8 @@ struct timing {
 
 /* ---- Operands -------------------------------------------------------------------------------- */
 
-/* Numbers of ordinary size in every format: an exponent a little below 1, the rest at random. */
+/* Fills an operand with numbers a little below 1, whatever its format: random bits, but the
+ * exponents of floats. */
 static void fill(uint8_t *bytes, const struct quern_operand *o)
 {
     const size_t each = !strcmp(o->dtype, "f32")                                ? 4

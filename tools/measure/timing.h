@@ -2,9 +2,9 @@
 /*
  * How long launches of a layer take on a GPU, measured with events.
  *
- * In a model every layer's weights come from memory, since those of all other layers were read
- * since. So each launch takes the next of many copies of the weights, which together are larger
- * than any cache: what is measured is a layer at work, not one that has its weights at hand.
+ * In a model a layer's weights are in no cache, because those of all other layers were read since
+ * its last launch. So each launch takes the next of many copies of the weights, which together are
+ * larger than any cache: else the time would be that of weights in a cache.
  */
 #ifndef TOOLS_TIMING_H
 #define TOOLS_TIMING_H
@@ -16,7 +16,7 @@
 
 struct timing_result {
     double least_us, median_us; /* of a launch */
-    uint64_t bytes;             /* that it has to move, each operand once */
+    uint64_t bytes;             /* bytes that it has to move, each operand once */
     size_t copies;              /* of the weights */
     int launches;               /* measured */
 };
@@ -29,7 +29,8 @@ int timing_open(const struct quern_options *library, quern_ctx **ctx,
 /* Operands for m rows of a problem, with at least `rotate` bytes of weights. */
 int timing_prepare(quern_ctx *ctx, const struct quern_problem *problem, int64_t m, uint64_t rotate,
                    struct timing **timing);
-/* Any op of the problem that serves m rows. Blocks for some tens of milliseconds. */
+/* Measures an op, which may be any op of the problem that serves m rows. Blocks for some tens of
+ * milliseconds. */
 int timing_measure(struct timing *timing, quern_op *op, struct timing_result *result);
 void timing_free(struct timing *timing);
 

@@ -25,7 +25,7 @@ struct bench {
     const char *library;
     struct quern_target_info target;
     struct peer peer;
-    bool by_text; /* a kernel of it could not be run */
+    bool by_text; /* a kernel of the peer could not be run, and was counted in its disassembly */
     quern_ctx *ctx;
     struct table table;
     json_t *runs; /* for --json */
@@ -38,9 +38,9 @@ struct layer {
     struct quern_quantized weights[QUERN_OPERANDS_MAX];
     size_t weight_count;
     void *a, *bias, *c;
-    float *a_value, *w_value, *bias_value; /* exact */
+    float *a_value, *w_value, *bias_value; /* the operands' exact values, for the reference */
     quern_sim *sim;
-    struct quern_args args; /* on the software GPU; of m rows */
+    struct quern_args args; /* the operands for m rows, as addresses on the software GPU */
 };
 
 /* What one kernel did. */
@@ -111,7 +111,8 @@ static int allocate(struct layer *l, int64_t m)
     return EXIT_OK;
 }
 
-/* Random operands; the weights quantised as hosts quantise them. */
+/* Fills the operands: random activations, and random weights that quern_quantize quantises, as
+ * hosts do. */
 static int fill(struct layer *l, int64_t m)
 {
     const size_t n = (size_t)l->problem.n, k = (size_t)l->problem.k;
@@ -178,7 +179,7 @@ static void free_layer(struct layer *l)
 
 /* ---- Running --------------------------------------------------------------------------------- */
 
-/* The error of what is in c; a result that is no number counts as infinite. */
+/* The error of the results in c; one that is NaN or infinite makes it infinite. */
 static double error_of(const struct layer *l, int64_t m)
 {
     const size_t n = (size_t)l->problem.n, k = (size_t)l->problem.k;
@@ -198,7 +199,8 @@ static double error_of(const struct layer *l, int64_t m)
     return worst / largest;
 }
 
-/* `unknown`, unless null, is set when an instruction is not known, instead of failing. */
+/* Runs one launch. Where the software GPU does not know an instruction of it, *unknown is set; if
+ * that is null, it is a failure. */
 static int run_one(struct layer *l, const void *object, size_t bytes,
                    const struct quern_sim_launch *launch, struct result *result, bool *unknown)
 {
@@ -281,7 +283,8 @@ static int run_ours(struct bench *b, struct layer *l, int64_t m, struct result *
     return status;
 }
 
-/* Of a kernel with instructions that the software GPU does not know. */
+/* Counts a kernel's instructions in its disassembly: it has some that the software GPU does not
+ * know. */
 static int count_text(struct bench *b, const struct peer_launch *l, struct result *result)
 {
     const unsigned lanes = b->target.wave_size;
@@ -371,7 +374,7 @@ static int compare(struct bench *b, struct layer *l, int64_t m)
     struct result ours = {.counts = QUERN_INIT(struct quern_sim_counts)}, theirs = ours;
     const size_t c_bytes = (size_t)m * (size_t)l->problem.n * type_bytes(l->problem.c);
 
-    /* c starts as NaN, whoever writes it */
+    /* c is filled with NaN before each kernel, so that results it does not write count as wrong */
     memset(l->c, 0xff, c_bytes);
     int status = run_ours(b, l, m, &ours, our_symbol);
     if (status)

@@ -92,7 +92,7 @@ static int create_from(const struct arguments *a, quern_ctx *ctx, const char *ma
 
     quern_status e =
         quern_bundle_create(ctx, a->common.target, manifest, a->serial, &bytes, &size, &left_out);
-    /* what was written is what can be read */
+    /* opened again as a check, before it is written, that it can be read */
     if (!e)
         e = quern_bundle_open(bytes, size, &bundle);
     if (!e)
@@ -115,7 +115,7 @@ static int create_from(const struct arguments *a, quern_ctx *ctx, const char *ma
     return status;
 }
 
-/* The cache is the same for every target; a context needs one to be opened. */
+/* A target to open a context with, where none is given: the cache is the same for all. */
 static const char *any_target(const struct common *common)
 {
     return common->target ? common->target : "gfx1100";
@@ -230,7 +230,7 @@ static int sign(const struct arguments *a)
     status =
         whole ? signature_make(a->key, o.bytes, o.info.bytes, key, value) : fail("out of memory");
     if (!status) {
-        memcpy(whole, o.bytes, o.info.bytes); /* an earlier signature is replaced */
+        memcpy(whole, o.bytes, o.info.bytes); /* without an earlier signature */
         quern_bundle_signature(key, value, (uint8_t *)whole + o.info.bytes);
         status = write_file(a->first, whole, o.info.bytes + QUERN_SIGNATURE_BYTES);
     }

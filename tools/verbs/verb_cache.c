@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The cache is the same for every target; a context needs one to be opened. */
+/* A target to open a context with, where none is given: the cache is the same for all. */
 static const char *any_target(const struct common *common)
 {
     struct quern_target_info info = QUERN_INIT(struct quern_target_info);

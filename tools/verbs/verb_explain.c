@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More values of M than anybody reads. */
+/* The most values of M; nobody would read more. */
 #define ROWS_MAX 64
 
 struct explanation {

@@ -75,8 +75,8 @@ static int scan_object(struct scan *s, const void *object, size_t size)
     return e ? fail_status(e, s->path) : EXIT_OK;
 }
 
-/* A file: a code object, or what has some in offload bundles, of which one at least must be for a
- * target whose rules are known. */
+/* Scans a file: a code object, or a file with code objects in offload bundles, of which at least
+ * one must be for a target whose rules are known. */
 static int scan_bytes(struct scan *s, const void *bytes, size_t size)
 {
     struct quern_offload_entry entry = QUERN_INIT(struct quern_offload_entry);

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define THREADS_MAX 64
-/* Any will do: a failure shows again with the same operands. */
+/* The seed of random operands. Any will do, but always the same, so that a failure shows again. */
 #define VERIFY_SEED 20
 
 /* ---- Making ---------------------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ void prewarm_keep_error(struct prewarm_problem *p, quern_status status)
              e->message[0] ? e->message : quern_status_name(status), e->log[0] ? ": " : "", e->log);
 }
 
-/* Adds the kernels of an op that are not there yet. */
+/* Adds to a problem's kernels those of an op that it does not have yet. */
 static quern_status keep_kernels(struct prewarm_problem *p, const quern_op *op)
 {
     for (size_t i = 0; i < quern_op_kernel_count(op); i++) {
@@ -156,9 +156,10 @@ static bool is_run(const struct prewarm_problem *p, size_t kernel)
     return false;
 }
 
-/* The smallest M asked for, and the largest that one slice of a kernel holds; with `all`, the
- * largest asked for of every kernel between. A kernel that is there only for what slices of another
- * leave over is asked for at no M that it serves alone: `all` takes the largest of those. */
+/* Chooses the M that are verified: the smallest that was asked for, and the largest of those that
+ * fit one slice. With --verify all, for every kernel the largest M asked for that it serves; and
+ * for a kernel that only serves the rest which slices of another leave, the largest M that it would
+ * serve alone. */
 static void choose_runs(const struct prewarm *w, struct prewarm_problem *p)
 {
     const bool all = w->verify == PREWARM_VERIFY_ALL;
@@ -191,8 +192,8 @@ static void verify_run(quern_ctx *ctx, struct prewarm_problem *p, struct prewarm
     quern_op_release(op);
 }
 
-/* A context of its own that may not compile: what it has, it has from the store. Only where there
- * is none is everything compiled once more. */
+/* Opens a context that may not compile, so that the kernels that are verified are those of the
+ * store. Only where there is no store is everything compiled once more. */
 static int open_verifier(const struct prewarm *w, const char *target, quern_ctx **ctx)
 {
     struct quern_cache_info cache = QUERN_INIT(struct quern_cache_info);
@@ -207,7 +208,7 @@ static int open_verifier(const struct prewarm *w, const char *target, quern_ctx 
     return open_sim_context(&common, target, ctx);
 }
 
-/* Of one target; *done and `total` count the runs of all. */
+/* Verifies the problems of one target; *done and `total` count the runs of all targets. */
 static int verify_target(struct prewarm *w, const struct prewarm_target *t, size_t *done,
                          size_t total)
 {
@@ -253,8 +254,9 @@ double prewarm_per_weight(const struct prewarm_problem *p, const struct prewarm_
 
 /* ---- The verb -------------------------------------------------------------------------------- */
 
-/* A full disk makes every put fail for the same reason: the first is kept for one line at the end,
- * and all are shown only when more than warnings were asked for. */
+/* Takes the library's log. A full disk makes every put fail for the same reason: so warnings are
+ * kept for one line at the end, and shown as they come only when more than warnings were asked for.
+ */
 static void keep_warning(void *user, enum quern_log_level level, const char *text)
 {
     struct prewarm *w = user;
@@ -273,13 +275,13 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Whether there are no kernels for it, so that it was left out. */
+/* Whether a problem was left out, because there are no kernels for it. */
 static bool is_left_out(const struct prewarm_problem *p)
 {
     return p->status == QUERN_E_PROBLEM || p->status == QUERN_E_DECLINED;
 }
 
-/* A problem, and those behind it that were left out for the same reason. */
+/* Names a problem, and those behind it that were left out for the same reason. */
 static void describe(const struct prewarm *w, const struct prewarm_problem *p, char text[1024])
 {
     const bool which = w->target_count > 1;
@@ -292,8 +294,8 @@ static void describe(const struct prewarm *w, const struct prewarm_problem *p, c
                           which ? w->targets[q->target].info.name : "");
 }
 
-/* One line for the first failure, and one before it for each other reason why problems were left
- * out. */
+/* Prints one line for each reason why problems were left out, then one for the first failure;
+ * returns the exit status. */
 static int conclude(const struct prewarm *w)
 {
     size_t failed = 0;

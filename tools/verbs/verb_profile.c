@@ -107,7 +107,7 @@ static int run_launch(struct profiling *p, size_t index)
     return status;
 }
 
-/* N·K and M·N, where the plan tells. */
+/* Finds N·K and M·N, if the plan says them. */
 static void find_sizes(struct profiling *p)
 {
     struct quern_problem problem = QUERN_INIT(struct quern_problem);

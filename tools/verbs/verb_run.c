@@ -19,8 +19,8 @@ struct run {
     size_t file_count;
     struct quern_operand operands[QUERN_OPERANDS_MAX];
     size_t operand_count;
-    void *memory[QUERN_OPERANDS_MAX];            /* of each operand */
-    quern_buffer *there[QUERN_OPERANDS_MAX + 1]; /* on the device; the last is the workspace */
+    void *memory[QUERN_OPERANDS_MAX];            /* each operand's bytes, on the host */
+    quern_buffer *there[QUERN_OPERANDS_MAX + 1]; /* the same on the device; last, the workspace */
 
     quern_ctx *ctx;
     quern_op *op;
@@ -53,7 +53,8 @@ static int prepare(struct run *r)
     return status;
 }
 
-/* Memory on the device for an operand, with a copy of ours unless it is only written. */
+/* Makes memory on the device for an operand, and copies the host's bytes there unless the operand
+ * is only written. */
 static int place(struct run *r, size_t i, struct quern_args *args)
 {
     const struct quern_operand *const o = &r->operands[i];
@@ -116,7 +117,7 @@ static int run(struct run *r)
 {
     int status;
 
-    /* the problem alone first: what follows it are operand files */
+    /* only the first argument is a problem: operand files follow it */
     if ((status = options_first_problem(&r->common, &r->problem, r->text)) ||
         (status = options_one_m(&r->m_set, &r->m)) ||
         (status = operand_files(&r->common, r->files, &r->file_count)) || (status = prepare(r)))

@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/* Row `i` of the table, or of the names given on the command line. */
+/* Describes target `i`: of the names on the command line, or of the whole table if there are none.
+ */
 static int row(const struct common *common, size_t i, struct quern_target_info *info)
 {
     *info = (struct quern_target_info)QUERN_INIT(struct quern_target_info);

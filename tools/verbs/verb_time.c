@@ -24,7 +24,8 @@ struct measurement {
     struct table table;
 };
 
-/* `modelled` < 0: no software GPU runs the target. */
+/* Reports a measurement for m rows; `modelled` microseconds are negative where no software GPU runs
+ * the target. */
 static void report(struct measurement *b, int64_t m, const struct timing_result *r, double modelled)
 {
     const double gbs = (double)r->bytes / (r->median_us * 1e3);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * quern tune: measures the shapes that a kernel may have on the GPU of this machine, and notes the
- * fastest in the tuning table. Only where it wins by more than measurements differ is it noted, and
- * only after the software GPU, if it runs the target, found its answers right.
+ * fastest in the tuning table: only if it wins by more than measurements differ, and, where the
+ * software GPU runs the target, only after it found the shape's answers right.
  */
 #include "files/files.h"
 #include "command/options.h"
@@ -18,21 +18,21 @@
 #include <unistd.h>
 
 #define SHAPES_MAX 256
-#define M_TUNED    64   /* rows of the largest kernel that any problem has */
-#define M_USUAL    8    /* up to which kernels are tuned unless asked otherwise */
-#define WORTH      0.98 /* of the model's choice's time, from which another shape is better */
+#define M_TUNED    64   /* kernels for more rows, those of tiles in LDS, are not tuned */
+#define M_USUAL    8    /* M up to which kernels are tuned if --m is not given */
+#define WORTH      0.98 /* a shape is noted if it takes less than this part of the model's time */
 #define TABLE_MAX  (1 << 20)
 
 struct tune {
     struct common common;
     struct m_set set;
     uint64_t rotate;
-    int shapes; /* measured for each kernel */
+    int shapes; /* shapes that are measured for each kernel */
     const char *manifest, *out;
     struct quern_device_info device;
     struct quern_target_info target;
     quern_ctx *ctx;
-    char *path;   /* of the table */
+    char *path;   /* the tuning table's file */
     char **lines; /* its entries: those that were there, and new ones */
     size_t count, room;
     json_t *list;
@@ -41,7 +41,7 @@ struct tune {
 
 /* ---- The table's lines ----------------------------------------------------------------------- */
 
-/* How much of an entry says what it is for: "PROBLEM | m=M". */
+/* The length of an entry's beginning that says what it is for: "PROBLEM | m=M". */
 static size_t subject(const char *line)
 {
     const char *const first = strstr(line, " | ");
@@ -50,7 +50,8 @@ static size_t subject(const char *line)
     return second ? (size_t)(second - line) : strlen(line);
 }
 
-/* Adds an entry, in the place of the one for the same problem and rows; takes the line over. */
+/* Adds an entry, in place of one for the same problem and rows. `line` is malloc'ed, and becomes
+ * the table's. */
 static int put_line(struct tune *t, char *line)
 {
     const size_t n = line ? subject(line) : 0;
@@ -88,7 +89,8 @@ static void drop_line(struct tune *t, const char *about)
         }
 }
 
-/* The entries of the table that is there already. One that is not sound is not written over. */
+/* Reads the entries of the table that is there already. A table that is not sound is an error: it
+ * is not to be overwritten. */
 static int read_table(struct tune *t)
 {
     char *text = NULL, *save = NULL;
@@ -158,8 +160,8 @@ struct kernel {
     size_t count;
 };
 
-/* A shape that cannot be compiled or launched loses; it is no reason to stop. Of two measurements
- * the lesser counts. */
+/* Measures a shape; of several measurements the shortest counts. A shape that cannot be compiled or
+ * launched is reported and loses; it is no reason to stop. */
 static void measure_shape(struct tune *t, struct kernel *k, size_t i, struct timing *timing)
 {
     struct timing_result result;
@@ -242,7 +244,8 @@ static int tune_kernel(struct tune *t, struct kernel *k)
         if (k->us[i] > 0 && (k->us[best] == 0 || k->us[i] < k->us[best]))
             best = i;
     }
-    /* once more for the two that matter: clocks rise and fall while all others are measured */
+    /* the two that matter are measured again, one after the other: clocks rise and fall while all
+     * the shapes are measured */
     if (!status && best) {
         measure_shape(t, k, 0, timing);
         measure_shape(t, k, best, timing);
@@ -255,7 +258,7 @@ static int tune_kernel(struct tune *t, struct kernel *k)
     return note_result(t, k, best);
 }
 
-/* The rows that the kernel for m rows serves at once. */
+/* Finds the rows that the kernel which serves m rows computes at once. */
 static int rows_of(struct tune *t, const struct quern_problem *problem, int64_t m,
                    const char *shape, int *rows)
 {
@@ -279,7 +282,7 @@ static int tune_problem(struct tune *t, const struct quern_problem *problem, con
 
     for (int64_t m = 0; m_next(set, &m) && m <= M_TUNED;) {
         if (m <= k.m)
-            continue; /* the last kernel serves it too */
+            continue; /* the kernel that was tuned last serves this m, too */
         k.count = (size_t)t->shapes;
         memset(k.us, 0, sizeof k.us);
         const quern_status e = quern_op_shapes(t->ctx, problem, m, k.shapes, &k.count);
