@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-// Values of W and of A as they lie in memory, `raw` being the dwords that one lane has loaded: in
-// pairs of f32, or as pairs of 16 bits where they are that already. SIZE is in bytes, and UNIT what
-// a value is worth. They hide no NaN that has to be noted on the way.
+// Reads values of W and of A that are plain numbers out of `raw`, the dwords that a lane has
+// loaded: as pairs of f32, or, if they have 16 bits, as pairs of those. SIZE is an element's bytes,
+// UNIT the worth of a value. Unlike fp8's, their NaNs need no examine().
 
 template <u32 TYPE> struct number;
 struct plain_number {

@@ -2,9 +2,10 @@
 // Eight-bit floats, e4m3: a sign, four bits of exponent, three of mantissa. FNUZ ones are worth
 // half of what OCP's are for the same bits, their one NaN is 0x80, and 0x7f is a number.
 //
-// FP8_NATIVE: the processor knows these. FP8_HALVED: it knows FNUZ and the bytes are OCP's, which
-// it takes for half of what they are. FP8_SOFTWARE: it knows none of them, and they are shifted. In
-// the last two a NaN would become a number, and so is noted, to be put where it leads.
+// FP8_NATIVE: the processor has instructions for these bytes. FP8_HALVED: it has some for FNUZ, and
+// the bytes are OCP's, which those take for half of what they are. FP8_SOFTWARE: it has none, and
+// shifts make f16 of the bytes. In the last two a NaN would become a number: so NaNs are noted
+// (examine), and put into the results that they belong to.
 
 constexpr u32 FP8 = BF16 + 1; // a further type of elements
 enum fp8_form { FP8_NATIVE, FP8_HALVED, FP8_SOFTWARE };
@@ -67,8 +68,8 @@ template <> struct number<FP8> {
     // Two bytes as f16, by shifts.
     DEVICE f16x2 half_pair(const u32 *raw, u32 p)
     {
-        // each byte above a zero byte, and its exponent and mantissa moved to those of f16, whose
-        // bias is 8 higher, or 7
+        // each byte is put above a zero byte, and shifted so that its exponent and mantissa are in
+        // the places of f16's; f16's exponents have a bias that is higher by 8 (OCP) or 7 (FNUZ)
         typedef short i16x2 __attribute__((ext_vector_type(2)));
         const u32 apart = __builtin_amdgcn_perm(0, raw[p / 2], p % 2 ? 0x030c020c : 0x010c000c);
         const i16x2 moved = __builtin_bit_cast(i16x2, apart) >> 1;

@@ -2,19 +2,19 @@
 // The decoder of int4, in registers: the codes of a word become values of the type that they are
 // multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
 // bits are put into the mantissa of a number whose last place is worth one; no subtraction, no
-// conversion and no rounding per weight. The bias is taken out of a chunk's sum: it is the sum that
-// the same A gives with a word of zeros (see sums in the family).
+// conversion and no rounding per weight. What CODE_BIAS adds to a chunk's sum is taken off again:
+// it is the sum that the same A gives with codes of 0 (see the sums of A in the family).
 //
 // f16: 1024 + q from bits 0-3 of a half, 64 + q from bits 4-7. bf16: 128 + q from bits 0-3.
 // f32: q itself, by the conversion of a byte.
 
 constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
 
-// Which two of a word's weights a pair is, seen from the word's bits: halves of the word are the
-// two elements when pairs are nibbles p and p + 4; else they are the nibbles of byte p.
+// Which two of a word's eight weights become pair p. A pair of nibbles p and p + 4 takes fewest
+// instructions, because they lie in the two halves of the word already.
 //   layouts exl, ck: nibbles p and p + 4 are k = 2p and 2p + 1.
-//   layout k8: nibbles p and p + 4 are k = p and p + 4, and A is paired likewise; or bytes are
-//   taken apart, and A stays as it is.
+//   layout k8: nibbles p and p + 4 are k = p and p + 4. Either A's values are brought into the same
+//   pairs (A_PAIRED); or pair p is the two nibbles of byte p, k = 2p and 2p + 1 (BYTE_PAIRS).
 constexpr bool A_PAIRED = WORD_ORDER == K8 && PAIRING == OF_A && !WIDE;
 constexpr bool BYTE_PAIRS = WORD_ORDER == K8 && !A_PAIRED;
 
@@ -27,10 +27,11 @@ template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
 
-// The eight values of A that a word meets, in four pairs, as the decoder pairs weights; `bytes` may
-// have lanes take zeros instead.
+// Brings the eight values of A that a word meets into the decoder's pairs. `bytes` says for v_perm
+// which bytes of two dwords make a pair of their lower, and of their upper halves; ZERO_BYTES gives
+// zeros instead.
 struct pair_bytes {
-    u32 low, high; // of two pairs, those that make one of their lower and one of their upper halves
+    u32 low, high;
 };
 constexpr pair_bytes PAIR_BYTES = {0x05040100, 0x07060302}, ZERO_BYTES = {0x0c0c0c0c, 0x0c0c0c0c};
 template <class PAIRS> DEVICE void pair_up(PAIRS &a, const pair_bytes &bytes = PAIR_BYTES)
@@ -78,18 +79,18 @@ DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
     }
 }
 
-// Two words shifted right by one instruction: the second word's bits that enter the first are none
-// that a mask of the decoder lets through. The compiler would see that and shift each word by
-// itself, so it is not told by how much they are shifted. It does have to know the instruction:
-// into assembly it counts no wait states, and an MFMA that is still writing the registers that the
-// allocator gives to the result would overwrite it.
+// Shifts two words right by one 64-bit instruction. The bits of the second word that enter the
+// first are masked out by the decoder. The compiler would see that and shift each word by itself,
+// so the distance is hidden from it. The instruction itself must not be hidden, in assembly: the
+// compiler counts no wait states before assembly, and an MFMA that is still writing the registers
+// that the result gets would overwrite it.
 template <u32 BITS> DEVICE void shift_words(const u32 (&words)[2], u32 (&to)[2])
 {
     const u64 shifted = ((u64)words[1] << 32 | words[0]) >> opaque_scalar(BITS);
     to[0] = (u32)shifted, to[1] = (u32)(shifted >> 32);
 }
 
-// Two words by 9 (f16) or 11 instructions, where 64 bits are shifted as fast as 32.
+// Decodes two words at once, by 9 (f16) or 11 instructions where 64 bits are shifted as fast as 32.
 DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], u32 (&first)[4],
                              u32 (&second)[4])
 {

@@ -8,12 +8,12 @@ constexpr float RESTORED = ZERO == ZERO_SCALED ? RESTORED_OF_ANY : restored(CENT
 struct dot_scale {
     u32 zero;  // 128 and 128 + z, which is exact up to 255
     u32 scale; // and its negative
-    u32 rest;  // one bf16, that is added: for what is left of larger zero points, or a scaled one
+    u32 rest;  // one bf16 that is added: the rest of a zero point above 127, or a scaled zero point
 };
 
 DEVICE u32 nearest_bf16(float value) { return (__builtin_bit_cast(u32, value) + 0x8000) >> 16; }
 
-// `scale` is a bf16; zero points of codes go up to 255, `off` is added to weights.
+// `scale` is a bf16; `zero` a zero point of codes, up to 255; `off` is added to weights.
 DEVICE dot_scale make_dot_scale(u32 scale, float zero, float off)
 {
     const float exact = ZERO == ZERO_U8 ? __builtin_fminf(zero, 127.0f) : zero;

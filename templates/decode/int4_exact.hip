@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-// Decoded int4 codes without the decoder's bias and without the zero point. q - z is exact in f16,
-// where it takes one packed addition for two weights, and in bf16, where it is made in f32 and
-// cut. A weight itself, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded once; where
-// q - z and the scale are f16, one packed operation does the same.
+// Decodes int4 codes to q - z, from which CODE_BIAS and the zero point have been taken off, or to
+// weights. q - z is exact in f16, by one packed addition for two codes, and in bf16, where it is
+// made in f32 and cut off. A weight, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded
+// once; where q - z and the scale are f16, by one packed operation.
 
-// With SDWA there is a conversion of signed nibbles, of any byte, to sixteenths in f32. Of codes
-// whose upper bit is turned it makes (q - 8) / 16; results are multiplied by sixteen in the end.
-//
-// Where each group has a zero point, or weights are scaled, two codes at once become f32 where
-// numbers of 8 bits do: the smallest of those are as far apart as the lowest bit says, up to 15 of
-// them. Else zero points go with an instruction that makes f32 of an f16 and adds; codes become f16
-// by masks.
-constexpr float FP8_UNIT = HAS_FP8_FNUZ ? 1024 : 512; // what the smallest is a part of
+// How codes become f32 on processors with SDWA, for bf16. BY_SIXTEENTHS: an instruction converts a
+// signed nibble, in any byte, to sixteenths. It makes (q - 8) / 16 of codes whose upper bit is
+// flipped; results are multiplied by sixteen in the end.
+// BY_FP8, where each group has a zero point, or weights are scaled: two codes at once are converted
+// as 8-bit floats, whose smallest sixteen values, 0 to 15, are multiples of the smallest.
+// BY_MIX, where the processor cannot convert 8-bit floats: codes become f16 by masks, and an
+// instruction converts an f16 to f32 and subtracts the zero point.
+constexpr float FP8_UNIT = HAS_FP8_FNUZ ? 1024 : 512; // the smallest 8-bit float is 1 / FP8_UNIT
 constexpr bool F32_CODES = A_TYPE == BF16 && HAS_SDWA && EXACT;
 constexpr bool BY_FP8 = F32_CODES && HAS_FP8_CVT && (SCALED || ZERO == ZERO_U8);
 constexpr bool BY_MIX = F32_CODES && !BY_FP8 && !SCALED && ZERO == ZERO_U8;
 constexpr bool BY_SIXTEENTHS = F32_CODES && !BY_FP8 && !BY_MIX;
 constexpr float CODE_UNIT = BY_FP8 ? FP8_UNIT : BY_SIXTEENTHS ? 16 : 1;
-constexpr float CODE_MIDDLE = BY_SIXTEENTHS ? 8 : 0; // that is taken off already
+constexpr float CODE_MIDDLE = BY_SIXTEENTHS ? 8 : 0; // the conversion has subtracted it already
 
-// What is added to decoded codes: in f16 -(bias + z), for the even and the odd pairs of a word; to
-// codes in f32 what is left of -z, in their unit.
+// What is added to decoded codes to give q - z.
 struct exact_zero {
-    u32 even, odd;
-    float wide;
-    float low, high; // BY_MIX: what even and odd would be
+    u32 even, odd;   // in f16: -(bias + z), for the even and the odd pairs of a word
+    float wide;      // in f32: what is left of -z, in units of CODE_UNIT
+    float low, high; // BY_MIX: what even and odd would be, in f32
 };
 DEVICE u32 halves(f16 low, f16 high) { return __builtin_bit_cast(u32, f16x2{low, high}); }
 DEVICE u32 add_halves(u32 a, u32 b)
@@ -33,12 +32,12 @@ DEVICE u32 add_halves(u32 a, u32 b)
                               __builtin_bit_cast(f16x2, a) + __builtin_bit_cast(f16x2, b));
 }
 
-// Of the zero point that is byte `index` of `word`; 8 where codes are taken from the middle.
+// For the zero point in byte `index` of `word`; without zero points that is 8.
 DEVICE exact_zero make_exact_zero(u32 word, u32 index)
 {
     float z = (float)(word >> 8 * index & 0xff);
     if (A_TYPE == BF16 && !BY_SIXTEENTHS)
-        computed(z); // a constant would turn into integer subtractions, one by one
+        computed(z); // of a constant the compiler would make an integer subtraction for each code
     const float wide = (CODE_MIDDLE - z) / CODE_UNIT;
     // -(1024 + z), twice, whose last place is one
     const u32 low = __builtin_amdgcn_perm(0xe4e4e4e4, word, 0x04000400 + index * 0x10001);
@@ -58,8 +57,8 @@ DEVICE void subtract_zero(u32 (&w)[4], const exact_zero &zero)
     }
 }
 
-// Codes as f32, of which pair p is made: a conversion takes any byte, but a nibble only where it
-// ends a byte. The compiler would rather take nibbles out one by one.
+// A word's codes, each as a byte: conversions take any byte of a register, but a nibble only at a
+// byte's lower end. computed() keeps the compiler from taking nibbles out one by one.
 struct code_bytes {
     u32 even, odd;
 };
@@ -75,9 +74,9 @@ DEVICE code_bytes bytes_of(u32 word)
     computed(c.odd);
     return c;
 }
-// Sixteenths of the signed number in the four low bits: a conversion that the compiler must know,
-// as it counts no wait states between a matrix instruction and assembly. One that does not know it
-// (before LLVM 21) makes the same value of two shifts, a conversion and a product.
+// A sixteenth of the signed number in the four low bits, by a builtin rather than assembly, because
+// the compiler counts no wait states between a matrix instruction and assembly. Before LLVM 21
+// there is no such builtin: two shifts, a conversion and a product make the same value.
 DEVICE float sixteenths(u32 nibble)
 {
 #if __has_builtin(__builtin_amdgcn_cvt_off_f32_i4)
@@ -88,7 +87,7 @@ DEVICE float sixteenths(u32 nibble)
 }
 DEVICE float code_of(u32 bytes, u32 byte)
 {
-    const u32 one = bytes >> 8 * byte & 0xff; // which the conversion selects
+    const u32 one = bytes >> 8 * byte & 0xff; // part of the conversion: it selects the byte
     return BY_SIXTEENTHS ? sixteenths(one) : (float)one;
 }
 DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
@@ -106,10 +105,11 @@ DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
     return {code_of(from, p / 2), code_of(from, p / 2 + 2)};
 }
 
-// Which nibbles of a word a pair of it is.
+// Which nibble of a word is half `half` of its pair p.
 constexpr u32 nibble_of_pair(u32 p, u32 half) { return BYTE_PAIRS ? p * 2 + half : p + half * 4; }
 
-// Pair p of a word, of what `made` makes of the pairs of code_pair, by their numbers.
+// Pair p of a word, in f32. `made(i)` gives the pair that code_pair makes for i; BY_FP8 that is two
+// neighbouring bytes, so that pair p is put together from two of them.
 template <class MADE> DEVICE f32x2 pair_of_codes(u32 p, MADE made)
 {
     if constexpr (BY_FP8) {
@@ -119,8 +119,8 @@ template <class MADE> DEVICE f32x2 pair_of_codes(u32 p, MADE made)
     return made(p);
 }
 
-// Two f32 as a pair of bf16: cut, or rounded to nearest, ties to even. A NaN must be the usual
-// one, which rounding leaves as it is.
+// Two f32 as a pair of bf16: cut off, or rounded to nearest, ties to even. A NaN must be
+// 0x7fc00000, which rounding does not change.
 template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
 {
     const float low = value.x, high = value.y;
@@ -136,9 +136,9 @@ template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
     return __builtin_amdgcn_perm(h, l, 0x07060302);
 }
 
-// Half `half` of a pair of f16, plus `to`, in f32. The product with one, which makes it an
-// instruction for mixed types, is hidden from the compiler, and so is each sum from the next, or
-// two of them would become one packed addition behind two conversions.
+// Half `half` of a pair of f16, plus `to`, in f32, by one instruction for mixed types. That is a
+// multiply-add, whose factor of one is hidden from the compiler. So is each sum from the next: of
+// two the compiler would make a packed addition behind two conversions.
 DEVICE float mix(u32 pair, u32 half, float to)
 {
     const f16x2 both = __builtin_bit_cast(f16x2, pair);
@@ -181,10 +181,10 @@ DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u
     }
 }
 
-// The weights of a word, in the pairs of decode_word.
+// What makes weights of a word's codes, in the pairs of decode_word.
 struct weight_scale {
     exact_zero zero;
-    u32 packed, packed_off; // the same as pairs, where the scale is f16
+    u32 packed, packed_off; // scale and off as pairs of f16, where the scale is f16
     float scale, off; // a weight is code * scale + off
     dot_scale dots;
 };

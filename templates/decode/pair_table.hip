@@ -65,8 +65,9 @@ DEVICE lane_entries load_entries(u32 item)
     return values;
 }
 
-// Fills the table. A lane writes the 16-byte pieces of an entry in an order that differs from its
-// neighbours', so that as many lanes as an entry has pieces write to all banks together.
+// Fills the table. Each lane writes the 16-byte pieces of an entry, beginning with another piece
+// than its neighbours: so at any time, as many lanes as an entry has pieces write to different
+// banks.
 DEVICE void build_table(LDS u8 *table, const lane_entries &values, u32 item)
 {
     UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {

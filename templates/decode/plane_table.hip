@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-// The decoder of tiles: sixteen values of 16 bits in registers, as a table of their upper bytes and
-// one of their lower ones. v_perm_b32 looks up four codes among eight bytes; the fourth bit of each
-// code chooses between two of those. Half as many instructions where all lower bytes are zero, as
-// those of FP4 and E2M1 in f16 are.
+// The decoder of mma_tile's weights by table: the sixteen 16-bit values are in registers, in one
+// table of their upper bytes and one of their lower bytes. v_perm_b32 looks four codes up in eight
+// bytes; each code's fourth bit chooses between the results of two such look-ups. Where all lower
+// bytes are zero, as for FP4 and E2M1 in f16, half the instructions do.
 
 struct byte_plane {
     u32 codes[4]; // of codes 0 to 3, 4 to 7 and so on

@@ -19,7 +19,7 @@ DEVICE float power_of_two(u32 exponent)
 }
 
 DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS) { return {scales + (u64)n * (K / BLOCK)}; }
-// At column k, and so many blocks further.
+// Loads the scale of the block at column k, or of one so many blocks further on.
 DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 {
     return {(row.blocks + further)[k / BLOCK]};

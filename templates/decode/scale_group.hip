@@ -36,9 +36,9 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
     return rows;
 }
 
-// Of a block so many from the lane's first row's first, `same` in all lanes and `own` of this one.
-// Scales or zero points of COUNT neighbouring blocks, as many as a word holds, are loaded as one;
-// then what is loaded needs no instruction before its turn comes.
+// Loads the scale, or zero point, of the block that lies `same` + `own` blocks behind the first of
+// the lane's first row; `same` is equal in all lanes. Those of COUNT neighbouring blocks, as many
+// as a word holds, come in one load, and are taken apart only when they are needed.
 template <u32 COUNT = 1> DEVICE u32 scale_of_block(const row_scales &from, u32 same, u32 own)
 {
     const u8 *const scales = from.scales + same * (u32)sizeof(scale_bits);
@@ -54,7 +54,7 @@ template <u32 COUNT = 1> DEVICE u32 zero_of_block(const row_scales &from, u32 sa
                                             : *(const u32 *)at;
 }
 
-// Of the lane's row `row`, at column k.
+// Load the scale, or zero point, of the lane's row `row` at column k.
 DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
 {
     return scale_of_block(from, row * BLOCKS, k / BLOCK);
@@ -72,13 +72,14 @@ template <u32 COUNT> DEVICE u32 load_zeros(const row_scales &from, u32 k)
 {
     return ZERO == ZERO_NONE ? 0 : zero_of_block<COUNT>(from, 0, k / BLOCK);
 }
-// Those of block `index` from there on, each of type BITS_OF.
+// Takes the bits of block `index`, of type BITS_OF, out of a word with those of COUNT blocks.
 template <u32 COUNT, class BITS_OF> DEVICE u32 bits_of_block(u32 word, u32 index)
 {
     constexpr u32 BITS = sizeof(BITS_OF) * 8;
     return COUNT == 1 ? word : word >> index % COUNT * BITS & ((1u << BITS % 32) - 1);
 }
-// How many that is, for rows of `blocks` and `spans` of them at once: a word, or half of one.
+// How many blocks' scales or zero points, of `bytes` each, one load brings: as many as fill a word
+// or half of one, where rows have `blocks` blocks, and a step needs `spans` of them.
 constexpr u32 blocks_in_word(u32 bytes, u32 blocks, u32 spans)
 {
     for (u32 some = 4 / bytes; some > 1; some /= 2)

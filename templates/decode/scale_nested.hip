@@ -3,8 +3,8 @@
 // for code[absmax8] * scales + offset. 256 absmax of the flattened [N, K/BLOCK] share one of
 // `scales`.
 //
-// The 256 codes are looked up in memory, where their eight lines stay in the nearest cache: next to
-// the table of pairs, LDS has no room for them that would not cost a workgroup.
+// The 256 codes are looked up in memory, where their eight lines stay in the nearest cache. In LDS,
+// beside the table of pairs, they would cost a compute unit one of its workgroups.
 
 #define SCALE_OPERANDS                                                                             \
     const float *__restrict scales, const u8 *__restrict absmax8, const float *__restrict code,    \
@@ -44,7 +44,7 @@ DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
     }
     return row;
 }
-// At column k, and so many blocks further.
+// Loads the scale of the block at column k, or of one so many blocks further on.
 DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 {
     chunk_scale chunk = {(row.blocks + further)[k / BLOCK]};

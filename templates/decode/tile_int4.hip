@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-// The decoder of tiles for int4: eight codes become eight weights of 16 bits, scaled and without
-// their zero points. Codes are put into the mantissas of numbers as in decode/int4, and what that
-// adds is taken off together with the zero point, exactly, ahead of the one product that rounds.
+// The decoder of mma_tile's int4 weights: eight codes become eight 16-bit weights, scaled and
+// without their zero points. Codes are put into the mantissas of numbers as in decode/int4. What
+// that adds is taken off together with the zero point, exactly, before the one product that rounds.
 
 struct chunk_scale {
     u32 scale, zero; // as they lie in memory
@@ -36,10 +36,9 @@ DEVICE u32 both_halves(u32 half) { return half | half << 16; }
 DEVICE u32 f16_bits(float value) { return __builtin_bit_cast(u16, (f16)value); }
 DEVICE u32 bf16_bits(float value) { return __builtin_bit_cast(u16, (bf16)value); }
 
-// A chunk's scale as the decoder wants it.
-//   f16: pairs of -(1024 + z) and -(64 + z), of the scale, of what is taken off behind it.
-//   bf16 by dot products: as decode/int4_dots has them.
-//   bf16 in f32: the scale, and what is taken off.
+// A chunk's scale as the decoder wants it. f16: zero: pairs of -(1024 + z) and of -(64 + z); scale,
+// and rest, which is added at the end: pairs. bf16 by dot products: as decode/int4_dots has them.
+// bf16 in f32: scale; and rest, which is added at the end.
 struct multiplier {
     u32 zero[2], scale, rest;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-// Scales of weights that are stored decoded, in 16 bits. f16 has a narrow range, so the scales of
-// a row are taken relative to a power of two near their largest, by which its results are
-// multiplied in f32; bf16 has the range of f32.
+// Scales of weights that go to LDS decoded and scaled, in 16 bits. f16 has a narrow range: so a
+// row's scales are divided by a power of two near the largest of them, and the row's results
+// multiplied by it, in f32. bf16 has the range of f32 and needs none.
 
-// Of a row of W: what its scales are multiplied by, and its results, with a code's unit.
+// What a row's scales are multiplied by, and its results; CODE_UNIT is part of the latter.
 struct row_unit {
     float scales, results;
 };
@@ -36,7 +36,7 @@ template <u32 PARTS> DEVICE row_unit unit_of_row(const row_scales &row, u32 part
                                         : __builtin_amdgcn_ds_swizzle(bits, 0x201f);
         most = __builtin_fmaxf(most, __builtin_bit_cast(float, theirs));
     }
-    // far from where 2^-exponent would overflow
+    // bounded, as 2^-exponent could overflow
     const int exponent = __builtin_amdgcn_frexp_expf(most);
     const int kept = exponent < -100 ? -100 : exponent;
     return {__builtin_amdgcn_ldexpf(1.0f, -kept), __builtin_amdgcn_ldexpf(CODE_UNIT, kept)};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// Weights of a table, scaled: what tiles of NF4, FP4 and MXFP4 are made of.
+// Scaled weights of NF4, FP4 and MXFP4 for mma_tile, decoded by plane_table.
 
 DEVICE row_scales scales_of_tile_row(u32 first, u32 own, SCALE_OPERANDS)
 {

@@ -41,7 +41,7 @@ void SYMBOL(const u8 *__restrict b, SCALE_OPERANDS, c_element *__restrict c)
     const bool whole = WHOLE_GROUPS || TOTAL - first > CHUNKS_PER_GROUP;
     const u32 here = whole ? CHUNKS_PER_GROUP : (u32)(TOTAL - first);
 
-    // Chunks past the end are the last one again, and not stored.
+    // Chunks past the end take the last one again, and are not stored.
     u32 word[CHUNKS];
     float scale[CHUNKS];
     UNROLL for (u32 i = 0; i < CHUNKS; i++) {

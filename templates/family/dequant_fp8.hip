@@ -16,7 +16,7 @@ constexpr bool WHOLE_GROUPS = REST == 0 && TOTAL % CHUNKS_PER_GROUP == 0;
 
 typedef c_element c_chunk __attribute__((ext_vector_type(CHUNK)));
 
-// NaN codes become numbers on the way to f16.
+// Whether a code is a NaN that the conversion would make a number of.
 DEVICE bool is_nan(u32 code)
 {
     return FORM != FP8_NATIVE && (FNUZ ? code == 0x80 : (code & 0x7f) == 0x7f);

@@ -14,7 +14,7 @@ constexpr u32 CHUNKS_PER_GROUP = ITEMS * CHUNKS;
 constexpr bool WHOLE_GROUPS = TOTAL % CHUNKS_PER_GROUP == 0;
 constexpr u32 ROW_WORDS = K / CHUNK;
 
-// Numbers of words, and what they are divided in, need 64 bits only in the largest layers.
+// The type for numbers of words: 64 bits where N * K needs them, because those divide slower.
 template <bool> struct index_type { typedef u32 type; };
 template <> struct index_type<true> { typedef u64 type; };
 typedef index_type<(TOTAL > 0xffffffff)>::type index;
@@ -39,7 +39,7 @@ void SYMBOL(const u8 *__restrict b, SCALE_OPERANDS, c_element *__restrict c)
     const bool whole = WHOLE_GROUPS || TOTAL - first > CHUNKS_PER_GROUP;
     const u32 here = whole ? CHUNKS_PER_GROUP : (u32)(TOTAL - first);
 
-    // Chunks past the end are the last one again, and not stored.
+    // Chunks past the end take the last one again, and are not stored.
     u32 word[CHUNKS], scale[CHUNKS], zero[CHUNKS];
     UNROLL for (u32 i = 0; i < CHUNKS; i++) {
         const index at = (index)(first + minimum(item + i * ITEMS, here - 1));

@@ -7,39 +7,41 @@
 // meet in LDS in a fixed order. Which k an instruction calls its own does not matter as long as
 // both operands agree.
 //
-// Up to eight rows of A may be in their tile twice (ABREAST): once with the weights that one half
-// of the lanes has, once with the other half's, and A is zero where an instruction would sum over
-// the others. Each result is then of one half of a step, and has half as many groups to be scaled
-// for.
+// Up to eight rows of A may each be in their tile twice (ABREAST): one copy meets the weights of
+// one half of the lanes, the other those of the other half, and A is zero in the lanes of the half
+// that a copy does not meet. Each result is then of one half of a step, and is scaled for half as
+// many groups.
 //
 // Weights are decoded in registers and go straight into the instruction. Products of a group are
 // summed unscaled and the scale is applied to that sum. What is multiplied is q - z (EXACT), or in
-// bf16, where that takes more instructions, 128 + q. What is too much then comes out of the sum by
-// the plain sum of A:
+// bf16, where that takes more instructions, 128 + q. The plain sum of A then takes off what is too
+// much:
 //
 //     sum of a * (q - z) * s = s * sum of a * (128 + q) - (128 + z) * s * sum of a
 //
-// It is made by the same matrix instruction with a tile of ones; or once by the workgroup for all
-// of its rows of W, in LDS (SHARED_SUMS), where a span's sums start from it.
+// The same matrix instruction makes the plain sum, with a tile of ones; or the workgroup makes it
+// once for all of its rows of W, in LDS (SHARED_SUMS), and a span's sums start from it.
 //
-// STAGED: what a wave multiplies goes through LDS. No two lanes decode the same weights then, also
-// where both halves of a wave hold the same operands. SCALED: what is multiplied is the weights
-// themselves in A's type, scale and all, so that there is nothing to scale and no sum of A; but
-// each weight is rounded.
+// STAGED: decoded weights go through LDS, so that no two lanes decode the same ones, also where the
+// instruction wants them in both halves of a wave. SCALED: weights are scaled as they are decoded,
+// so that no sum has to be scaled and no sum of A is needed; but each weight is rounded to A's
+// type.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a row of a load
 constexpr u32 PART_LANES = K_LANES / ABREAST; // lanes with parts of a row that are summed
-// Weights of a row: in each of the ABREAST parts of a step those that one load of the wave covers,
-// and of these a lane gives to instructions; in a part, and in a step, which divides K.
+// Numbers of weights of a row. UNIT: what one load of the wave covers in each of the ABREAST parts
+// of a step; LANE_UNIT: what a lane of that gives to instructions; PART: of a part of a step; STEP:
+// of a step, which divides K.
 constexpr u32 UNIT = CHUNK * LOAD_LANES / ABREAST, LANE_UNIT = UNIT / PART_LANES;
 constexpr u32 PART = UNIT * UNITS, STEP = PART * ABREAST;
 constexpr u32 STEPS = K / STEP;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
-// Weights that share a scale's load; lanes need not have the same where weights are scaled.
+// SPAN: weights of a row in a part that share a scale. Where weights are SCALED a unit need not lie
+// in one group: lanes of a span may have other scales.
 constexpr bool WHOLE_SPANS = BLOCK % UNIT == 0 && (PART % BLOCK == 0 || BLOCK % PART == 0);
 constexpr u32 SPAN = WHOLE_SPANS ? minimum(BLOCK, PART) : UNIT;
 constexpr u32 SPANS = PART / SPAN;
@@ -64,16 +66,17 @@ typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 constexpr u32 ROW_PIECES = UNIT / 8 + 1; // of eight weights
 constexpr u32 STAGED_PIECES = STAGED ? ROWS * ROW_PIECES : 0;
 
-// What sums of A are kept times: the bias and a zero point that is the same everywhere.
+// Shared sums of A are kept multiplied by this: where there are no zero points, by all that has to
+// be taken off, CODE_BIAS and the 8 that stands for a zero point; else as they are.
 constexpr bool STARTS_AT_SUMS = SHARED_SUMS && !EXACT && ZERO != ZERO_SCALED;
 constexpr float SUM_FACTOR = STARTS_AT_SUMS && ZERO == ZERO_NONE ? -(CODE_BIAS + 8) : 1;
 
 // ---- plain sums of A, once for all rows of W of a workgroup ----
 
-// A wave makes those of some spans, for as many rows at once as lanes have sharers, and of spans
-// side by side if there are not so many rows: SHARERS lanes take pieces of eight values of a row in
-// turn, as MFMA wants them, which then sums them; else as neighbours, by
-// dot products.
+// Each wave makes the sums of some spans. SHARERS lanes sum a row together, taking its pieces of
+// eight values in turn; so WAVE / SHARERS rows are summed at once, of SPANS_ASIDE spans side by
+// side if A has fewer rows. By MFMA the sharers lie 16 lanes apart, as the instruction wants; by
+// dot products they are neighbours.
 constexpr bool SUMS_BY_MATRIX = HAS_MFMA;
 constexpr u32 SUM_SPANS = K / SPAN, PIECES = SPAN / 8, SHARERS = SUMS_BY_MATRIX ? 4 : 2;
 constexpr u32 SUM_LOADS = SHARED_SUMS ? PIECES / SHARERS : 1; // spans of others may have 8 values
@@ -81,12 +84,13 @@ constexpr u32 SUM_ROWS = minimum(WAVE / SHARERS, M_TILE), ROW_BLOCKS = M_TILE / 
 constexpr u32 SPANS_ASIDE = WAVE / SHARERS / SUM_ROWS, WAVES_SPANS = WAVES * SPANS_ASIDE;
 constexpr u32 SUM_TRIPS = (SUM_SPANS + WAVES_SPANS - 1) / WAVES_SPANS; // of a wave
 static_assert(SUM_SPANS % SPANS_ASIDE == 0 || !SHARED_SUMS, "a wave has all of its spans or none");
-constexpr u32 SUM_MOST = 16 / minimum(ROW_BLOCKS * SUM_LOADS, 16); // whose loads may be under way
+constexpr u32 SUM_MOST = 16 / minimum(ROW_BLOCKS * SUM_LOADS, 16); // whose loads are asked for
 constexpr u32 SUM_ROUNDS = (SUM_TRIPS + SUM_MOST - 1) / SUM_MOST;
 constexpr u32 AT_ONCE = (SUM_TRIPS + SUM_ROUNDS - 1) / SUM_ROUNDS;
 constexpr bool EVEN_SUMS = SUM_SPANS % (AT_ONCE * WAVES_SPANS) == 0;
 
-// Rows of a tile stand in the order in which a lane takes its values.
+// Where a row of A's sum stands among those of its tile: in the order in which a lane of the matrix
+// instruction has the values of a result.
 DEVICE u32 place_of_row(u32 row)
 {
     return HALF_BIT ? row : row / 16 * 16 + row % 2 * 8 + row % 16 / 2;
@@ -100,13 +104,14 @@ DEVICE operand make_ones()
     return ones;
 }
 
-// Puts SUM_FACTOR times the sums of SUM_ROWS rows and SPANS_ASIDE spans where their places are from
-// `sums` on. `factors`: that factor as a pair of A's type, twice.
+// Sums the pieces that the lanes hold, of SUM_ROWS rows and SPANS_ASIDE spans, and puts the sums
+// times SUM_FACTOR into their places from `sums` on. `factors`: that factor as a pair of A's type,
+// twice.
 DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], u32x2 factors, LDS float *sums, u32 lane)
 {
 #if HAS_MFMA && !HAS_MFMA_WIDE_K
-    // of a lane's values by an instruction of a quarter of the cycles or half of them, then of the
-    // four lanes of a row
+    // first a lane's own values, by the 4x4 instruction, which takes a quarter of the cycles or
+    // half of them; then those of the four lanes of a row
     f32x4 own = 0.0f;
     UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
         UNROLL for (u32 j = 0; j < 4; j += 2) {
@@ -149,7 +154,7 @@ DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], u32x2 factors, LDS float *
 #endif
 }
 
-// Fills [span][row of A]; `row_of(i)` is where row i starts.
+// Makes all shared sums of A, [span][row of A]; `row_of(i)` is where row i starts.
 template <class ROW> DEVICE void make_sums(LDS float *sums, u32 wave, u32 lane, ROW row_of)
 {
     const u32 own = SUMS_BY_MATRIX ? lane % 16 : lane / SHARERS;
@@ -178,8 +183,8 @@ template <class ROW> DEVICE void make_sums(LDS float *sums, u32 wave, u32 lane, 
     }
 }
 
-// A factor for all values of a tile, in two neighbouring registers, which are of different banks:
-// as spread_scale, but better where products alone are issued in pairs.
+// A factor for all values of a tile, in two neighbouring registers, which are of different banks.
+// Does what spread_scale does, but better where only products are issued in pairs.
 DEVICE tile spread_factor(float factor)
 {
     f32x2 both = factor;
@@ -221,7 +226,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
     const decoder decoding = BY_MIX ? make_mix_decoder() : make_decoder();
 
-    // Steps are counted from the phase on and come round.
+    // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? group % STEPS : 0;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
@@ -230,8 +235,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     };
     u32 k = start_of(step);
 
-    // Each lane has one row of every tile. Rows past the end are computed from the last one again
-    // and not stored.
+    // Each lane has one row of every tile. In place of rows past the end it takes the last one
+    // again; their results are not stored.
     const u32 part = ABREAST == 1 ? 0 : lane / 16 / PART_LANES; // of a step
     // its place along K in a step's first unit
     const u32 a_part = part * PART + (K_LANES == 1 ? 0 : lane / 16 % PART_LANES * CHUNK);
@@ -366,7 +371,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 }
         };
         tile sum[M_TILES][N_TILES], plain[M_TILES]; // of a span; plain of A alone
-        // of A, that a span's sums start from or have taken off
+        // the shared sums of A, from which a span's sums start or which are taken off them
         const u32 tile_row_place = lane / 16 * TILE_VALUES % M_TILE;
         auto sums_at = [&](u32 s, u32 i) {
             return take_sums(sums_of_a + ((k + part * PART) / SPAN + s) * M_TILE + i * 16 +

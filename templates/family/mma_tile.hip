@@ -22,10 +22,11 @@ constexpr bool WHOLE_GROUPS = N % N_TILE == 0;
 // Bytes between rows of b, and between 32 weights of a row and the next 32.
 constexpr u32 ROW_STRIDE = WORD_BLOCKS ? 16 : K / 2, B_32 = WORD_BLOCKS ? N * 16 : 16;
 
-// A stage: rows of A, then rows of W, as pieces of eight values, 16 bytes. Eight lanes read at once
-// the same piece of eight rows, so pieces of a row change places from row to row: the eight then
-// lie in different banks. With 32 rows to a matrix instruction and 64 banks (gfx950) it is sixteen,
-// of four quads of rows of which two have bit 3 set.
+// A stage has rows of A, then rows of W, as pieces of eight values, 16 bytes. LDS serves eight
+// lanes at a time, which read the same piece of eight rows. So the pieces of a row stand in an
+// order that changes from row to row: the eight then lie in different banks. With 32 rows to a
+// matrix instruction and 64 banks (gfx950) LDS serves sixteen lanes, of four quads of rows, two of
+// which have bit 3 set.
 constexpr u32 PIECES = STEP / 8; // of a row
 constexpr u32 ROW_BYTES = STEP * 2, A_BYTES = M_TILE * ROW_BYTES, W_BYTES = N_TILE * ROW_BYTES;
 constexpr u32 STAGE_BYTES = A_BYTES + W_BYTES;
@@ -35,7 +36,7 @@ DEVICE u32 place_of(u32 row, u32 piece)
     return row * ROW_BYTES + (piece ^ turn % PIECES) * 16;
 }
 
-// What a work-item brings: pieces of A, ITEMS apart, and consecutive weights of one row.
+// What a work-item fetches in a step: pieces of A, ITEMS apart, and consecutive weights of one row.
 constexpr u32 A_PIECES = M_TILE * PIECES / ITEMS;
 constexpr u32 WEIGHTS = N_TILE * STEP / ITEMS;
 constexpr u32 PARTS = STEP / WEIGHTS; // work-items that share a row of W
@@ -43,20 +44,21 @@ static_assert(M_TILE * PIECES % ITEMS == 0 && ITEMS % (SIDE / 2 * PIECES) == 0 &
                   WEIGHTS % 8 == 0 && STEP % WEIGHTS == 0 && ITEMS % PARTS == 0,
               "work-items share a step evenly");
 
-// Fragments: what lanes load of each row for one matrix instruction, or for two of them.
+// A fragment is what a lane loads from LDS of a row at a time: for one matrix instruction, or two.
 constexpr u32 FRAGMENT_PIECES = K_OF_LANE > 8 ? K_OF_LANE / 8 : 1;
 constexpr u32 FRAGMENT_WORDS = FRAGMENT_PIECES * 4;
 constexpr u32 FRAGMENTS = PIECES / (K_LANES * FRAGMENT_PIECES); // of a step
 constexpr u32 OPERAND_WORDS = K_OF_LANE / 2;
 
-// Weights as the first operand give a lane neighbouring columns of one row of C. Where a lane has
-// every other one (gfx11), A is the first, and a lane has one column.
+// With weights as the first operand a lane gets neighbouring columns of one row of C, which it can
+// store together. On gfx11 it would get every other column: there A is the first operand, and a
+// lane has one column.
 constexpr bool LANE_HAS_ROW = HALF_BIT != 0;
 constexpr u32 RUN = TILE_VALUES > 8 ? 4 : TILE_VALUES; // of such columns
 
-// gfx11 loses two cycles of a matrix instruction whose three operands start in the same of the four
-// banks of registers. Sums take the first registers from 1 on, in bank 1; so W's part gets some
-// behind them, in bank 3, wherever A's lies.
+// On gfx11 a matrix instruction whose three operands start in the same one of the four banks of
+// registers takes two more cycles. The sums take the registers from 1 on, and so start in bank 1;
+// so W's operand is put into registers behind them that start in bank 3, wherever A's operand is.
 #define SETTLE(first, last) asm("" : "+{v[" #first ":" #last "]}"(w))
 template <u32 SUMS, u32 PLACE, class OPERAND> DEVICE void settle(OPERAND &w)
 {
@@ -91,7 +93,7 @@ typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 
 DEVICE void spread(u32x4 v, u32 *to) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
 
-// Of a lambda, which the compiler otherwise may call where there are many.
+// For lambdas, which the compiler may otherwise call instead of inlining where they are used often.
 #define INLINE __attribute__((always_inline))
 
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
@@ -110,8 +112,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
     u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
     if constexpr (DIES > 1) {
-        // Workgroups go round the dies, each of which has a cache of its own: neighbours in that
-        // order become workgroups of one die.
+        // The hardware deals workgroups out to the dies in turn, and each die has a cache of its
+        // own. So workgroups are renumbered: those of one die become neighbours, which share A or
+        // W.
         const u32 slices = (m + M_TILE - 1) / M_TILE, all = slices * GROUPS;
         const u32 id = SLICES_FIRST ? group * slices + slice : slice * GROUPS + group;
         const u32 die = id % DIES;
@@ -121,7 +124,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     }
     const u32 n0 = group * N_TILE, m0 = slice * M_TILE;
 
-    // ---- From memory to registers. Rows past the end are the last one again, and not stored.
+    // ---- From memory to registers. Rows past the end take the last one again, and are not stored.
     const a_element *a_from = a + (u64)(first + m0) * lda;
     u32 a_offset[A_PIECES];
     UNROLL for (u32 i = 0; i < A_PIECES; i++) {
@@ -138,7 +141,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     u32 packed[WEIGHTS / 8];
     chunk_scale scale;
     u32x4 pieces[A_PIECES];
-    u32 k = 0, fetched = 0; // of the two steps that are fetched next, and of what was
+    u32 k = 0, fetched = 0; // columns: of the next two steps to fetch; of the weights fetched
     auto fetch = [&](u32 stage) INLINE {
         // a last step that has no partner is fetched twice
         const u32 further = stage == 0 ? 0 : EVEN_STEPS || k + STEP < K ? STEP : 0;
@@ -208,7 +211,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             load_a(stage, f, i);
         schedule_boundary();
     };
-    // Products of tile i of A, of the part of the fragments that starts with word j.
+    // Multiplies tile i of A with all of W's, by the part of the fragments that starts at word j.
     auto multiply_tile = [&](u32 stage, u32 f, u32 j, u32 i) INLINE {
         const u32 set = (stage * FRAGMENTS + f) % SETS;
         UNROLL for (u32 t = 0; t < N_TILES; t++) {
@@ -233,7 +236,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 multiply_tile(stage, f, j, i);
         schedule_boundary();
     };
-    // Loads and multiplies, two tiles of A at hand at a time.
+    // Loads fragments and multiplies them, with two tiles of A in registers at a time.
     auto stream = [&](u32 stage, u32 f) INLINE {
         UNROLL for (u32 t = 0; t < N_TILES; t++)
             load_w(stage, f, t);
@@ -247,7 +250,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
         }
     };
-    // Stores the step after this one, and asks for the next to that.
+    // Stores the next step, which is in registers, to the other stage, and asks for the one after
+    // it.
     auto bring = [&](u32 stage) INLINE {
         store(1 - stage);
         if (stage == 0)
@@ -255,8 +259,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         fetch(stage);
         schedule_boundary();
     };
-    // One step. Behind the barrier some of its products are still to be made, if their operands
-    // were loaded ahead: they hide the latency of the next operands.
+    // One step. With AHEAD, operands of its last products were loaded before the barrier, and those
+    // products are made behind it: they hide the latency of the next step's first operands.
     auto do_step = [&](u32 stage) INLINE {
         constexpr u32 EARLY = FRAGMENTS > 1 ? 0 : (M_TILES + 1) / 2; // of the last products
         UNROLL for (u32 f = 0; f + 1 < FRAGMENTS; f++) {
@@ -291,10 +295,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         if (EVEN_STEPS || step + 1 < STEPS)
             do_step(1);
         UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++)
-            computed(sum[i][t]); // in place, not in a copy for what comes behind the loop
+            computed(sum[i][t]); // or the compiler copies sums for the code behind the loop
     }
 
-    // What each row's results are multiplied by, in the place of the first stage.
+    // What each row's results are multiplied by (tile_scale); in LDS, in place of the first stage.
     constexpr bool UNITS_DIFFER = A_TYPE == F16;
     constexpr float RESULT_UNIT = CUT_BY_DOTS ? CODE_UNIT * RESTORED : CODE_UNIT;
     LDS float *const units = (LDS float *)stages;
@@ -317,7 +321,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         return rounded<c_element, TRUNCATE>(BIAS ? scaled + its_bias : scaled);
     };
 
-    // ---- Results: of each row of A at a time, whose place and bounds are found once
+    // ---- Results, row of A by row of A: a row's place and bounds are computed once
     c_element *const c_tile = c + (u64)(first + m0 + m_wave) * ldc + n0 + n_wave;
     if constexpr (LANE_HAS_ROW) {
         typedef c_element c_run __attribute__((ext_vector_type(RUN)));

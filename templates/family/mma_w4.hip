@@ -9,8 +9,8 @@
 // operands agree. Products of a block are summed unscaled and the scale is applied to that sum. The
 // steps of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed order.
 //
-// STAGED: values go through LDS behind the table, so that no two lanes look up the same weights
-// where both halves of a wave hold the same operands.
+// STAGED, where the instruction wants the same operands in both halves of a wave: values go through
+// LDS, behind the table, so that no two lanes look up the same weights.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
@@ -58,7 +58,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
 
-    // Steps are counted from the phase on and come round.
+    // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? group % STEPS : 0;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
@@ -67,8 +67,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     };
     u32 k = start_of(step);
 
-    // Each lane has one row of every tile. Rows past the end are computed from the last one again
-    // and not stored.
+    // Each lane has one row of every tile. In place of rows past the end it takes the last one
+    // again; their results are not stored.
     const u32 a_part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
     const u32 b_part = LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK;
     const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on

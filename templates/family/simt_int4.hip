@@ -4,17 +4,18 @@
 // A wave works on ROWS rows of W (times LANES_N, when neighbouring lanes have rows of their own)
 // and all M_TILE rows of A at once. In a step each lane takes CHUNK consecutive weights of every
 // row, of which SPAN share one scale: their products are summed unscaled, in f32, and the scale is
-// applied to that sum. What the decoder adds to every code is taken out of it, with the zero point:
+// applied to that sum. What the decoder adds to every code is taken off, with the zero point:
 //
 //     sum of a * (q - z) = sum of a * decoded(q) - sum of a * decoded(0) - z * sum of a
 //
-// The last two depend on A alone. They are made once per span of A by the whole workgroup, and
-// kept in LDS for all its rows of W (or, SUMS == OWN, by each wave: where LDS has no room for
-// them). A zero point that is the same everywhere is decoded with the zeros.
+// The last two sums depend on A alone. The workgroup makes them once for each span of A, and keeps
+// them in LDS for all its rows of W; or, SUMS == OWN, where LDS has no room for them or it is
+// faster, each wave makes its own. Unless each group has a zero point of codes, z is 8 everywhere,
+// and decoded(8) in place of decoded(0) takes off both.
 //
-// SQUARE: each of the sixteen matrix products of an instruction is of four lanes, which have four
-// rows of W and four of A, at the same k. A lane's sum is then four, of its row of W with each of
-// the rows of A, and all of them count.
+// SQUARE: a matrix instruction makes sixteen products of 4 by 4, each of four lanes, which have
+// four rows of W and four rows of A at the same k. A lane then has four sums, of its row of W with
+// each of the four rows of A, and all of them count.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
@@ -30,11 +31,12 @@ constexpr bool WHOLE_STEPS = K % STEP == 0;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
 constexpr u32 SETS = AHEAD ? TRIPS : 1;                // steps whose weights are held at once
-// Steps that are held at once lie at distances from the first that loads have room for.
+// FIXED: steps that are held at once lie at constant distances from the first, which load
+// instructions have room for, so that all take one address.
 constexpr u32 FURTHER = STEP * SPLIT_K;
 constexpr bool FIXED = AHEAD && !PHASES && WHOLE_STEPS && (BLOCK == K || FURTHER % BLOCK == 0);
 constexpr u32 UNROLLED = TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
-constexpr u32 A_ROWS = SQUARE ? 4 : 1;        // rows of A in one sum, of neighbouring lanes
+constexpr u32 A_ROWS = SQUARE ? 4 : 1;        // rows of A in one sum; neighbouring lanes have them
 constexpr u32 A_TILES = M_TILE / A_ROWS;
 constexpr u32 TOTALS = ROWS * A_TILES;        // sums that a lane holds
 constexpr u32 VALUES = ROWS * M_TILE;         // and rows of W times rows of A in them
@@ -42,8 +44,8 @@ constexpr u32 WAVE_ROWS = ROWS * LANES_N;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * WAVE_ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
-// Where each wave makes sums of A of its own, of four rows at once, it does so ahead of a step's
-// products, which start from them.
+// A wave that makes its own sums of A, of four rows at once, makes them before a step's products,
+// which start from them.
 constexpr bool SUMS_AHEAD = SUMS == OWN && SQUARE;
 constexpr bool STARTS_AT_SUMS = SUMS == SHARED || SUMS_AHEAD;
 constexpr u32 A_RING = SUMS_AHEAD ? WORDS : minimum(WORDS, M_TILE > 2 ? 2 : 4); // words held
@@ -83,9 +85,9 @@ DEVICE void put_a_word(LDS u32x4 *to, const a_word &a)
 
 // ---- sums of A ----
 
-// Of one chunk of A: what decoded codes of 0 (of 8, where that is every zero point's value) give,
-// negated; and the plain sum, that zero points are multiplied with. Where the bias is the same for
-// all of a chunk, the first is a multiple of the second.
+// The sums of one chunk of A. `start`: its sum with decoded codes of 0 (of 8, where every zero
+// point is 8), negated; sums of products start from it. `plain`: the plain sum, which zero points
+// are multiplied with. With ONE_BIAS `start` is a multiple of `plain`.
 struct a_sums {
     lane_sum start, plain;
 };
@@ -97,13 +99,13 @@ constexpr bool KEEP_PLAIN = ZERO != ZERO_NONE;
 constexpr bool MAKE_PLAIN = KEEP_PLAIN || !KEEP_START;
 constexpr u32 SUM_KINDS = KEEP_START + KEEP_PLAIN;
 
-// Both at once by MATRIX products: of a lane's A with four rows of weights, of which the first is
-// zeros and the second ones (with ONE_BIAS all are ones), negated. Products of one value of f32
-// then bring what four lanes have to each of them, and zero points to their sums: one instruction
-// for four values.
+// With MATRIX products one instruction makes both sums: a lane's A is multiplied with four rows of
+// weights, of which the first are decoded zeros and the second ones (with ONE_BIAS all are ones),
+// all negated. Matrix products of single f32 values then give all four lanes each other's sums, and
+// multiply zero points with them: one instruction for four values.
 constexpr bool BOTH_AT_ONCE = PRODUCTS == MATRIX && ZERO != ZERO_NONE;
 
-// sum + the products of what each of four lanes has of a row with what each has of a column.
+// sum + the 4 by 4 products of four lanes' `row` with the same lanes' `column`.
 template <class SUM> DEVICE SUM multiply_rows(float row, float column, SUM sum)
 {
     return __builtin_amdgcn_mfma_f32_4x4x1f32(row, column, sum, 0, 0, 0);
@@ -131,9 +133,9 @@ template <class SUM> DEVICE SUM take_off(SUM to, const a_sums &sums, float zero)
         return add_scaled(to, sums.plain, -zero);
 }
 
-// Their place in LDS, by chunk: all that a lane needs is read at once, as lanes that load every
-// other float would meet in twos in a bank. Sums of matrix products start from four of the same, or
-// from those of four rows of A.
+// Stores a chunk's sums to LDS. Both stand together and are read by one load: lanes that each
+// loaded every other float would meet in banks two by two. Matrix products start from the same sum
+// four times, or (SQUARE) from those of four rows of A.
 DEVICE void put_sums(LDS u8 *to, u32 chunk, u32 a_lane, const a_sums &sums)
 {
     if constexpr (PRODUCTS == MATRIX) {
@@ -149,14 +151,14 @@ DEVICE void put_sums(LDS u8 *to, u32 chunk, u32 a_lane, const a_sums &sums)
             own[KEEP_START] = own_part(sums.plain, 0);
     }
 }
-// The chunk whose weights are at `at`.
+// The number of the chunk whose weights lie `at` bytes into a row.
 DEVICE u32 chunk_at(u32 at)
 {
     __builtin_assume(at % (CHUNK / 2) == 0);
     return at / (CHUNK / 2);
 }
-// Of span `span` (of all of A's in turn; SQUARE: of four rows of A) and the chunk whose weights are
-// at `at`.
+// Reads the sums of the chunk whose weights lie `at` bytes into a row; `span` counts the spans of a
+// chunk, of all rows of A (SQUARE: of all fours of rows) one after another.
 DEVICE a_sums get_sums(const LDS u8 *from, u32 span, u32 at, u32 a_lane)
 {
     a_sums sums = {};
@@ -186,8 +188,9 @@ DEVICE void get_ones(f32x2 &ones) { ones = f32x2{1.0f, 1.0f}; }
 DEVICE void negate(u32 &w) { w ^= 0x80008000; }
 DEVICE void negate(f32x2 &w) { w = -w; }
 
-// What codes decode to if all are EVERY_ZERO, negated: in the pairs that a word of A has been
-// brought to, or comes from memory in. With BOTH_AT_ONCE, what a lane has of the rows of weights.
+// What a word of codes EVERY_ZERO decodes to, negated; `paired`: for words of A that are in the
+// decoder's pairs already, else as they lie in memory. With BOTH_AT_ONCE, the lane's row of the
+// four described there.
 DEVICE void decode_zeros(bool paired, u32 lane, pair (&zero)[4])
 {
     decode_word(DECODER, EVERY_ZERO, zero);
@@ -213,8 +216,9 @@ DEVICE lane_sum add_product(const a_word &a, u32 p, pair w, pair w_next, lane_su
 #endif
 }
 
-// Adds those of a word. A matrix product of the same weights in all lanes is what a lane's own A
-// gives, four times; or what each of the four lanes' A does.
+// Adds what a word of A contributes to the chunk's sums. All lanes have the same weights, so that a
+// matrix product gives the sum of a lane's own A four times; or (SQUARE) those of the four lanes'
+// A.
 DEVICE void add_to_sums(const a_word &a, const pair (&zero)[4], a_sums &sums)
 {
     pair ones;
@@ -240,10 +244,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     define_dual_dot2();
 #endif
     if (BOTH_AT_ONCE)
-        asm volatile("" : : "s"(c)); // so that where four operands are is loaded at once
+        asm volatile("" : : "s"(c)); // so that the addresses of four operands come in one load
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
     LDS u8 *const shared = (LDS u8 *)shared_memory;
-    // A in pairs as the words have them: [row][word of a chunk][chunk]; rows of a sum innermost.
+    // A in LDS, in the decoder's pairs: [row][word of a chunk][chunk]; rows of one sum innermost.
     LDS u8 *const staged = shared + ALL_SUMS * SUM_KINDS * sizeof(lane_sum);
 
     const u32 item = __builtin_amdgcn_workitem_id_x();
@@ -277,8 +281,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     UNROLL for (u32 i = 1; i < A_TILES && !SQUARE; i++)
         a_row[i] = a_row[i - 1] + (m0 + i < m ? a_stride : 0);
 
-    // Steps are counted from the phase on and come round. Where this lane's chunk of one is, in
-    // bytes of a row of W; past the end of K, the last one again.
+    // Steps begin at the phase, and go on at the row's beginning when they reach its end. start_of
+    // is where this lane's chunk of a step is, in bytes of a row of W; past the end of K the last
+    // again.
     const u32 phase = PHASES == 0 ? 0 : (PHASES == 1 ? group : n0 / WAVE_ROWS) % STEPS;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
@@ -289,14 +294,14 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     auto chunk_of = [&](u32 s) {
         return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), (K - CHUNK) / 2));
     };
-    // Of a row, that a chunk lies in: kept, as scales and zero points lie by it.
+    // The block of a row that a chunk lies in; kept in a register, for scales and zero points.
     auto block_of = [&](u32 at) { return BLOCK == K ? 0 : opaque(at / (BLOCK / 2)); };
     auto load_weights = [&](u32 at, u32 further, u32 (&packed)[ROWS][WORDS], u32 (&scale)[ROWS],
                             u32 (&zero)[ROWS]) {
         const u32 blocks = further / BLOCK, block = block_of(at);
         UNROLL for (u32 r = 0; r < ROWS; r++) {
-            // of a row that lies further off than loads of gfx9 have room for, a sum of 32 bits is
-            // one instruction, one of 64 bits three
+            // where a row lies further off than load instructions of gfx9 have room for, the offset
+            // is added in 32 bits, by one instruction; in 64 bits it would take three
             const u32 off = r * LANES_N * (K / 2);
             const bool far = PRODUCTS == MATRIX && off > 4000;
             const u8 *const from =
@@ -313,8 +318,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                           : zero_of_block<SPANS>(groups, r * LANES_N * BLOCKS + blocks, block);
     };
 
-    // Sums of A: waves take the chunks of a row of A by as many as they have lanes. The first ones'
-    // values are requested before the weights, since loads return in the order of issue.
+    // Shared sums of A: each wave takes as many chunks of a row of A at a time as it has lanes. Its
+    // first values of A are requested before the weights, since loads return in the order of issue.
     constexpr u32 PART = WAVE / A_ROWS;               // chunks of a row
     constexpr u32 PARTS = (CHUNKS + PART - 1) / PART; // of a row
     u32 part = wave;
@@ -351,7 +356,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 if (w % SPAN_WORDS == 0) {
                     sums = {};
                     if (MAKE_PLAIN && KEEP_START && !BOTH_AT_ONCE)
-                        computed(sums.plain); // zeros of its own: shared ones cost more
+                        computed(sums.plain); // a register of its own: a shared zero costs more
                 }
                 if (A_STAGED) {
                     pair_up(summed[w].dword);
@@ -438,7 +443,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             }
         };
         UNROLL for (u32 span = 0; span < SPANS; span++) {
-            // Sums start where the decoder's bias and the zero point leave them.
+            // Sums start from what takes off CODE_BIAS and the zero point.
             a_sums sums[A_TILES] = {};
             float zero[ROWS], value[ROWS];
             UNROLL for (u32 i = 0; i < A_TILES; i++)
@@ -457,12 +462,14 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 }
                 finish_sums(sums[i]);
             }
-            UNROLL for (u32 r = 0; r < ROWS; r++) { // computed: their registers take the next ones
+            // converted at once, so that the next step's scales can take their registers
+            UNROLL for (u32 r = 0; r < ROWS; r++) {
                 value[r] = scale_value(bits_of_block<SPANS, scale_bits>(scale[set][r], span));
                 computed(value[r]);
                 if (ZERO != ZERO_NONE) {
                     zero[r] = zero_value(bits_of_block<SPANS, zero_bits>(zero_point[set][r], span));
-                    // matrix products do not ask which lanes are active, so all must be there
+                    // matrix products take all lanes, also inactive ones, whose values must be
+                    // right
                     if (BOTH_AT_ONCE && ZERO == ZERO_SCALED && !WHOLE_STEPS)
                         zero[r] = inside ? zero[r] : 0.0f;
                     computed(zero[r]);
@@ -545,7 +552,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         spread_reduce<VALUES>(own, result, lane);
     }
     if (SPLIT_K > 1) {
-        LDS float *const partial = (LDS float *)shared; // what was there of A has served
+        LDS float *const partial = (LDS float *)shared; // in place of A's sums, no longer needed
         barrier();
         UNROLL for (u32 j = 0; j < RESULTS; j++)
             partial[(wave * RESULTS + j) * WAVE + lane] = result[j];

@@ -17,11 +17,12 @@ constexpr bool WHOLE_TAIL = TAIL && K % STEP == WAVE * TAIL;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
 constexpr u32 SETS = AHEAD ? TRIPS + (TAIL > 0) : 1;   // steps whose weights are held at once
-// Longer code takes registers, and time to compile.
+// Only short loops are unrolled: longer code takes registers, and time to compile.
 constexpr bool SHORT = PRODUCTS == MATRIX && TRIPS == 2 && M_TILE == 4;
 constexpr u32 UNROLLED = AHEAD || SHORT ? TRIPS : 1;
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
-// Steps that are held at once lie at distances from the first that loads have room for.
+// FIXED: steps that are held at once lie at constant distances from the first, which load
+// instructions have room for, so that all take one address.
 constexpr u32 FURTHER = STEP * SPLIT_K;
 constexpr bool FIXED = AHEAD && !PHASES && WHOLE_STEPS && (BLOCK == K || FURTHER % BLOCK == 0);
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
@@ -72,8 +73,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     UNROLL for (u32 i = 0; i < M_TILE; i++)
         a_row[i] = (const u8 *)(a + (u64)(first + row_of_a(m0 + i, m)) * lda);
 
-    // Steps are counted from the phase on and come round. The chunk that this lane has of one; past
-    // the end of K, the last one again.
+    // Steps begin at the phase, and go on at the row's beginning when they reach its end. start_of
+    // is where this lane's chunk of a step begins; past the end of K it is the last chunk again.
     const u32 phase = PHASES == 0 ? 0 : (PHASES == 1 ? group : n0 / ROWS) % STEPS;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
@@ -212,7 +213,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     float result = reduce(total, lane);
     if (SPLIT_K > 1) {
-        LDS float *const partial = (LDS float *)shared_memory; // the table has served
+        LDS float *const partial = (LDS float *)shared_memory; // in place of the table
         barrier();
         partial[wave * WAVE + lane] = result;
         barrier();

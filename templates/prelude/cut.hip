@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-// v_dot2_bf16_bf16 leaves the lower bits of its result away, so that weights made by it, a code
-// times a scale, are too small on average. Results are multiplied by what makes up for that.
+// v_dot2_bf16_bf16 drops the lower bits of its result, so that weights made by it, a code times a
+// scale, are too small on average. Results are multiplied by a factor that makes up for that.
 
-// Of all factors the one with the least mean square of `weight - factor * cut`. Codes count alike,
-// and scales have the mantissas of numbers of all sizes: m as often as 1/m says.
+// The factor with the least mean square of `weight - factor * cut`. All codes are taken to be
+// equally frequent, and a mantissa m of scales to occur in proportion to 1/m, as in numbers of all
+// sizes.
 template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
 {
     double products = 0, squares = 0;
@@ -21,6 +22,7 @@ template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
     return (float)(products / squares);
 }
 
-// The same of weights that have bits of all places. With mantissas m as above, half a unit of the
-// last place, 2^-8, is lost of each: 2^-8 times the mean of m over the mean of m * m, 2/3.
+// The same for weights whose lower bits may be anything. Each loses half a unit of the last place,
+// 2^-8, on average; with mantissas m as above the factor is 1 + 2^-8 * mean(m) / mean(m * m), and
+// that ratio is 2/3.
 constexpr float RESTORED_OF_ANY = 1 + 0x1p-8f * 2 / 3;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-// Dot products issued in pairs. The compiler makes such pairs of f16 on RDNA 3 alone: RDNA 4 has
-// lost the single form of theirs, which bf16 never had. Two can be paired where their sums lie in
-// an even and an odd register, their first operands in different banks, of which there are four,
-// and their second ones too. Which registers they are is known when all are allocated, so that it
-// is a macro of the assembler's that looks, and writes the pair or the two.
+// Dot products issued in pairs. The compiler makes such pairs of f16 on RDNA 3 only: it makes them
+// of an instruction's single form, which RDNA 4 has no more, and bf16 never had. Two products can
+// be paired if one sum is in an even and the other in an odd register, their first operands are in
+// different ones of the four register banks, and their second operands, too. That is known only
+// when registers are allocated: so a macro of the assembler looks, and writes the pair or two
+// single ones.
 
 #define TYPE_TEXT_(type) #type
 #define TYPE_TEXT(type)  TYPE_TEXT_(type)
 
-// What pairs need, once in a kernel: the macro, and for every register a symbol of its number, as
-// operands are no more than names to it.
+// Defines the macro, once in a kernel, and for every register a symbol with its number: the macro
+// gets operands as names, and cannot compute with those otherwise.
 DEVICE void define_dual_dot2()
 {
     asm volatile(

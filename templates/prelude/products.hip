@@ -62,8 +62,8 @@ template <class A> DEVICE f32x2 widen(const A &a, u32 index)
     return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
 }
 
-// Sixteen products of 4 by 4: in each, of the two pairs of every one of four lanes as rows with
-// those of every one as columns, of which a lane gets its own.
+// Sixteen matrix products of 4 by 4. In each, four lanes give the rows and the columns, two pairs
+// of 16-bit values each, and every lane gets the column that is its own.
 template <class PAIRS> DEVICE f32x4 multiply_blocks(PAIRS row, PAIRS column, f32x4 sum)
 {
     if constexpr (A_TYPE == F16)
@@ -104,8 +104,8 @@ template <u32 PAIRS> DEVICE constexpr u32 turn(u32 q, u32 r)
     return (q + r * PAIRS_AT_ONCE) % PAIRS;
 }
 
-// Puts weights whose products are a pair into neighbouring registers, which are of different banks.
-// `pair_of` a row of W and a number is that pair of its weights.
+// Puts weights whose products are issued as a pair into neighbouring registers, which are of
+// different banks. `pair_of(r, p)` is pair p of the weights of row r of W.
 template <u32 PAIRS, class W> DEVICE void pair_weights(W pair_of)
 {
 #if PAIRED
@@ -137,7 +137,7 @@ DEVICE void add_products(const A &a, W pair_of, lane_sum *sum)
     }
 }
 
-// The row of A that is computed in place of row `i`: past the end of m, the last one again. Slices
-// of one row have none past the end.
+// The row of A that is computed in place of row `i`: past the end of m, the last one again. A slice
+// of one row never reaches past the end.
 DEVICE u32 row_of_a(u32 i, u32 m) { return M_TILE == 1 ? i : minimum(i, m - 1); }
 DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }

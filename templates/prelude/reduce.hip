@@ -3,8 +3,9 @@
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
 // it has one. No LDS, and one store at the end for all VALUES.
 
-// The value of the lane at the other side of `BIT`; for bit 2 that of the mirrored one of its
-// eight, which does as well because bits 1 and 0 are still to be summed.
+// The value of the lane whose number differs in bit `BIT`. For bit 2 it is that of the lane
+// mirrored within its eight, which will do, because lanes that differ in bits 1 and 0 are summed
+// afterwards.
 template <u32 BIT> DEVICE float across(float v, u32 lane)
 {
     const u32 bits = __builtin_bit_cast(u32, v);
@@ -30,16 +31,16 @@ template <u32 LANE> DEVICE float of_lane(float v)
                                                           LANE * 0x55, 0xf, 0xf, true));
 }
 
-// Of four numbers of each of four neighbouring lanes, the sum of the first lane's first, the second
-// one's second and so on, which all four get.
+// Of four neighbouring lanes' four numbers each, the sum of the first lane's first number, the
+// second lane's second and so on. All four lanes get it.
 DEVICE float sum_of_diagonal(f32x4 v)
 {
     return of_lane<0>(v.x) + of_lane<1>(v.y) + of_lane<2>(v.z) + of_lane<3>(v.w);
 }
 
-// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
-// instruction can write to some groups of four lanes only; it is written as such where no wait
-// states have to separate it from what made its operands.
+// Of two lanes that differ in bit `BIT`, the one where it is clear gets the sum of both lanes'
+// `clear`, the other that of both lanes' `set`. Where DPP needs no wait states behind what made its
+// operands, that is two DPP instructions in assembly, each of which writes to half of the lanes.
 template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 {
     float sum;
@@ -65,7 +66,8 @@ template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
                           : v[i] + across<BIT>(v[i], lane);
 }
 
-// The same where lanes that differ in bits 1 and 0 agree: nothing is left to sum there.
+// The same for a bit that lanes with the same values differ in, bit 1 or 0: there is nothing to
+// sum, and a lane only keeps one half of its values.
 template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
 {
     UNROLL for (u32 i = 0; i < VALUES / 2; i++) {

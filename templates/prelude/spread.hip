@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 // For waves in which eight neighbouring lanes have eight rows of W: sums over the other lane bits,
-// 3 and up. As in `reduce`, a lane gives half of its values away for the partner's other half,
-// until it has none to spare.
+// 3 and up. As in `reduce`, a lane gives half of its values to a partner and takes the partner's
+// other half, until all bits are summed over or it has one value left.
 
 constexpr u32 LANES_N = ROW_LANES;                  // lanes with rows of their own: 1 or 8
 constexpr u32 SPREAD_BITS = WAVE == 64 ? 3 : 2;     // lane bits that are summed over
@@ -19,7 +19,8 @@ template <u32 VALUES> DEVICE void spread_reduce(float *v, float (&result)[RESULT
         result[j] = v[j];
 }
 
-// Which of the VALUES result `j` is: the lane's bits 3, 4, 5 are its highest bits, in this order.
+// Which of the VALUES sums a lane's result `j` is: the highest bits of that number are the lane's
+// bits 3, 4 and 5, in this order.
 template <u32 VALUES> DEVICE u32 spread_index(u32 lane, u32 j)
 {
     u32 index = j;

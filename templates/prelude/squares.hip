@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-// For waves whose matrix instruction multiplies, sixteen times, four rows of W with four of A: the
-// sums of a wave's sixteen, and of the waves that share rows of W. Every lane puts what it has into
-// LDS, where lanes of those waves take what belongs together: sixteen from each wave.
+// For waves whose matrix instruction makes sixteen products of four rows of W with four of A, at
+// different k: sums over a wave's sixteen products, and over the waves that share rows of W. Every
+// lane puts its sums into LDS, and each then adds up some that belong together: sixteen of each
+// wave.
 
 constexpr u32 LANES_N = ROW_LANES; // lanes with rows of W of their own: 4
 
-// Sums of four rows of A that a lane puts there at once: for all of A's rows, or for four.
+// A lane puts the sums of so many fours of rows of A into LDS at once: of all of A's rows, or of as
+// many as there is room for.
 constexpr u32 PUT_TILES = minimum(M_TILE / 4, SHARED_BYTES / (WAVES * ROWS * 1024));
 constexpr u32 PUT = PUT_TILES * ROWS, ROUNDS = M_TILE / 4 / PUT_TILES;
-// Lanes that share what has to be added up, which are told apart by bits 0, 3, 4 and 5. Those that
-// bits 0 and 3 tell apart are left with different rows of A.
+// So many lanes share the work of adding up the same sums; they differ in bits 0, 3, 4 and 5. Those
+// that differ in bits 0 and 3 are left with different rows of A.
 constexpr u32 SHARERS = minimum(SPLIT_K * 16 / PUT, 16);
 constexpr u32 ROUND_RESULTS = SHARERS >= 4 ? 1 : 2;
 constexpr u32 RESULTS = ROUNDS * ROUND_RESULTS; // that a lane is left with
 
-// Which they are.
+// Which result a lane is left with.
 struct square_result {
     u32 tile, row; // of A's tiles of four, and in it
     u32 own, lane; // which of the ROWS rows of W, and of which lane
@@ -31,7 +33,7 @@ DEVICE square_result square_place(u32 wave, u32 lane, u32 j)
             lane / 2 % 4, put < PUT && (lane & (SHARERS / 8 * 16)) == 0};
 }
 
-// Of the sums [tile of A][row of W] of a lane.
+// Reduces a lane's sums, [tile of A][row of W], to its results.
 DEVICE void square_reduce(const f32x4 *total, float (&result)[RESULTS], LDS f32x4 *partial,
                           u32 wave, u32 lane)
 {

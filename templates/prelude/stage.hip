@@ -6,8 +6,8 @@ constexpr u32 STAGE_LOADS = 8; // of 16 bytes, that a lane waits for together
 
 typedef u32 stage_vector __attribute__((ext_vector_type(4), aligned(4)));
 
-// Copies `BYTES` bytes of each of ROWS rows to LDS, ITEMS work-items together. `row(i)` is where
-// they start, at a multiple of 4 bytes. The caller puts a barrier after it.
+// Copies BYTES bytes of each of ROWS rows to LDS, by ITEMS work-items together. Row i starts at
+// `row(i)`, a multiple of 4 bytes. The caller puts a barrier behind it.
 template <u32 ROWS, u32 BYTES, u32 PITCH, u32 ITEMS, class ROW>
 DEVICE void stage_rows(u8 *staged, u32 item, ROW row)
 {

@@ -4,15 +4,16 @@
 
 constexpr u32 SPREAD_MAX = K_LANES == 1 ? 4 : 2; // tiles of A
 constexpr u32 N_TILES = ROWS / 16, M_TILES = (M_TILE + 15) / 16;
-// How often a tile has each row of A, where it has room: every time with other weights along K, so
-// that a result is the sum of as many of the tile's.
+// A slice of 8 rows of A leaves room in a tile of 16: each row is put in twice, with different k.
+// This is how often a tile has each row of A, 1 or 2; a result is the sum of so many of the tile's
+// values.
 constexpr u32 ABREAST = M_TILES * 16 / M_TILE;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
 
-// Sums are computed here. As one value of many registers they would have FMAs write elsewhere, by
-// instructions that are not issued in pairs, until the last of them is used.
+// Has a tile's sums computed here, value by value. If the compiler took the tile for one value of
+// many registers, FMAs would write to a copy of it, by instructions that cannot be issued in pairs.
 DEVICE void computed_values(tile &sums)
 {
     UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
@@ -22,13 +23,14 @@ DEVICE void computed_values(tile &sums)
     }
 }
 
-// A scale for all values of a tile. Dual issue wants operands in two banks of registers, so half of
-// them are a copy where there are few tiles; with more the compiler cannot place it well.
+// A scale for all values of a tile. Dual issue wants operands in different register banks: so every
+// other value takes a copy of the scale. With many tiles there is none: the compiler cannot place
+// it well.
 DEVICE tile spread_scale(float scale)
 {
     if constexpr (M_TILES > SPREAD_MAX || TILE_VALUES != 8)
         return scale;
-    computed(scale); // not an f16 or a sign that each product would take along
+    computed(scale); // or each product would do its conversion from f16, or its negation, again
     float copy = scale;
     computed(copy);
     tile all = scale;
@@ -37,10 +39,11 @@ DEVICE tile spread_scale(float scale)
     return all;
 }
 
-// Each wave puts its tiles into LDS, [row of A][row of W], in pieces of as many tiles as fit into
-// SHARED_BYTES; then the waves that share them sum, in the order of waves, and store what
-// `finish` makes of a sum for column n. Two rows of A that the halves of a wave write at once are
-// kept in different banks, by a swap of 16 columns in every other one.
+// Adds up the tiles of the waves that share rows of W, and stores the results. Each wave puts its
+// tiles into LDS, [row of A][row of W], as many at a time as fit into SHARED_BYTES; then those
+// waves sum them, in the order of waves, and store what `finish` makes of a sum for column n. The
+// halves of a wave write two rows of A at once: in every other row 16 columns are swapped, so that
+// the two meet no bank.
 template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
 DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partial, u32 wave,
                         u32 lane, u32 n0, u32 m0, ELEMENT *c, u32 m, u32 first, u64 ldc,

@@ -173,7 +173,7 @@ DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
     return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
 }
-// At column k, and so many blocks further.
+// Loads the scale of the block at column k, or of one so many blocks further on.
 DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 {
     return {*(const float *)(row.blocks + further * 4 + k / BLOCK * 4)};
@@ -231,7 +231,7 @@ void SYMBOL(const u8 *__restrict b, SCALE_OPERANDS, c_element *__restrict c)
     const bool whole = WHOLE_GROUPS || TOTAL - first > CHUNKS_PER_GROUP;
     const u32 here = whole ? CHUNKS_PER_GROUP : (u32)(TOTAL - first);
 
-    // Chunks past the end are the last one again, and not stored.
+    // Chunks past the end take the last one again, and are not stored.
     u32 word[CHUNKS];
     float scale[CHUNKS];
     UNROLL for (u32 i = 0; i < CHUNKS; i++) {

@@ -164,8 +164,9 @@ template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)r
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
 // it has one. No LDS, and one store at the end for all VALUES.
 
-// The value of the lane at the other side of `BIT`; for bit 2 that of the mirrored one of its
-// eight, which does as well because bits 1 and 0 are still to be summed.
+// The value of the lane whose number differs in bit `BIT`. For bit 2 it is that of the lane
+// mirrored within its eight, which will do, because lanes that differ in bits 1 and 0 are summed
+// afterwards.
 template <u32 BIT> DEVICE float across(float v, u32 lane)
 {
     const u32 bits = __builtin_bit_cast(u32, v);
@@ -191,16 +192,16 @@ template <u32 LANE> DEVICE float of_lane(float v)
                                                           LANE * 0x55, 0xf, 0xf, true));
 }
 
-// Of four numbers of each of four neighbouring lanes, the sum of the first lane's first, the second
-// one's second and so on, which all four get.
+// Of four neighbouring lanes' four numbers each, the sum of the first lane's first number, the
+// second lane's second and so on. All four lanes get it.
 DEVICE float sum_of_diagonal(f32x4 v)
 {
     return of_lane<0>(v.x) + of_lane<1>(v.y) + of_lane<2>(v.z) + of_lane<3>(v.w);
 }
 
-// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
-// instruction can write to some groups of four lanes only; it is written as such where no wait
-// states have to separate it from what made its operands.
+// Of two lanes that differ in bit `BIT`, the one where it is clear gets the sum of both lanes'
+// `clear`, the other that of both lanes' `set`. Where DPP needs no wait states behind what made its
+// operands, that is two DPP instructions in assembly, each of which writes to half of the lanes.
 template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 {
     float sum;
@@ -226,7 +227,8 @@ template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
                           : v[i] + across<BIT>(v[i], lane);
 }
 
-// The same where lanes that differ in bits 1 and 0 agree: nothing is left to sum there.
+// The same for a bit that lanes with the same values differ in, bit 1 or 0: there is nothing to
+// sum, and a lane only keeps one half of its values.
 template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
 {
     UNROLL for (u32 i = 0; i < VALUES / 2; i++) {
@@ -308,7 +310,7 @@ DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
     return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
 }
-// At column k, and so many blocks further.
+// Loads the scale of the block at column k, or of one so many blocks further on.
 DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 {
     return {*(const float *)(row.blocks + further * 4 + k / BLOCK * 4)};
@@ -390,8 +392,9 @@ DEVICE lane_entries load_entries(u32 item)
     return values;
 }
 
-// Fills the table. A lane writes the 16-byte pieces of an entry in an order that differs from its
-// neighbours', so that as many lanes as an entry has pieces write to all banks together.
+// Fills the table. Each lane writes the 16-byte pieces of an entry, beginning with another piece
+// than its neighbours: so at any time, as many lanes as an entry has pieces write to different
+// banks.
 DEVICE void build_table(LDS u8 *table, const lane_entries &values, u32 item)
 {
     UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
@@ -487,8 +490,8 @@ template <class A> DEVICE f32x2 widen(const A &a, u32 index)
     return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
 }
 
-// Sixteen products of 4 by 4: in each, of the two pairs of every one of four lanes as rows with
-// those of every one as columns, of which a lane gets its own.
+// Sixteen matrix products of 4 by 4. In each, four lanes give the rows and the columns, two pairs
+// of 16-bit values each, and every lane gets the column that is its own.
 template <class PAIRS> DEVICE f32x4 multiply_blocks(PAIRS row, PAIRS column, f32x4 sum)
 {
     if constexpr (A_TYPE == F16)
@@ -529,8 +532,8 @@ template <u32 PAIRS> DEVICE constexpr u32 turn(u32 q, u32 r)
     return (q + r * PAIRS_AT_ONCE) % PAIRS;
 }
 
-// Puts weights whose products are a pair into neighbouring registers, which are of different banks.
-// `pair_of` a row of W and a number is that pair of its weights.
+// Puts weights whose products are issued as a pair into neighbouring registers, which are of
+// different banks. `pair_of(r, p)` is pair p of the weights of row r of W.
 template <u32 PAIRS, class W> DEVICE void pair_weights(W pair_of)
 {
 #if PAIRED
@@ -562,8 +565,8 @@ DEVICE void add_products(const A &a, W pair_of, lane_sum *sum)
     }
 }
 
-// The row of A that is computed in place of row `i`: past the end of m, the last one again. Slices
-// of one row have none past the end.
+// The row of A that is computed in place of row `i`: past the end of m, the last one again. A slice
+// of one row never reaches past the end.
 DEVICE u32 row_of_a(u32 i, u32 m) { return M_TILE == 1 ? i : minimum(i, m - 1); }
 DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }
 
@@ -586,11 +589,12 @@ constexpr bool WHOLE_TAIL = TAIL && K % STEP == WAVE * TAIL;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
 constexpr u32 SETS = AHEAD ? TRIPS + (TAIL > 0) : 1;   // steps whose weights are held at once
-// Longer code takes registers, and time to compile.
+// Only short loops are unrolled: longer code takes registers, and time to compile.
 constexpr bool SHORT = PRODUCTS == MATRIX && TRIPS == 2 && M_TILE == 4;
 constexpr u32 UNROLLED = AHEAD || SHORT ? TRIPS : 1;
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
-// Steps that are held at once lie at distances from the first that loads have room for.
+// FIXED: steps that are held at once lie at constant distances from the first, which load
+// instructions have room for, so that all take one address.
 constexpr u32 FURTHER = STEP * SPLIT_K;
 constexpr bool FIXED = AHEAD && !PHASES && WHOLE_STEPS && (BLOCK == K || FURTHER % BLOCK == 0);
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
@@ -641,8 +645,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     UNROLL for (u32 i = 0; i < M_TILE; i++)
         a_row[i] = (const u8 *)(a + (u64)(first + row_of_a(m0 + i, m)) * lda);
 
-    // Steps are counted from the phase on and come round. The chunk that this lane has of one; past
-    // the end of K, the last one again.
+    // Steps begin at the phase, and go on at the row's beginning when they reach its end. start_of
+    // is where this lane's chunk of a step begins; past the end of K it is the last chunk again.
     const u32 phase = PHASES == 0 ? 0 : (PHASES == 1 ? group : n0 / ROWS) % STEPS;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
@@ -781,7 +785,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     float result = reduce(total, lane);
     if (SPLIT_K > 1) {
-        LDS float *const partial = (LDS float *)shared_memory; // the table has served
+        LDS float *const partial = (LDS float *)shared_memory; // in place of the table
         barrier();
         partial[wave * WAVE + lane] = result;
         barrier();

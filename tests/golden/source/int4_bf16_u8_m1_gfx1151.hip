@@ -174,8 +174,9 @@ template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)r
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
 // it has one. No LDS, and one store at the end for all VALUES.
 
-// The value of the lane at the other side of `BIT`; for bit 2 that of the mirrored one of its
-// eight, which does as well because bits 1 and 0 are still to be summed.
+// The value of the lane whose number differs in bit `BIT`. For bit 2 it is that of the lane
+// mirrored within its eight, which will do, because lanes that differ in bits 1 and 0 are summed
+// afterwards.
 template <u32 BIT> DEVICE float across(float v, u32 lane)
 {
     const u32 bits = __builtin_bit_cast(u32, v);
@@ -201,16 +202,16 @@ template <u32 LANE> DEVICE float of_lane(float v)
                                                           LANE * 0x55, 0xf, 0xf, true));
 }
 
-// Of four numbers of each of four neighbouring lanes, the sum of the first lane's first, the second
-// one's second and so on, which all four get.
+// Of four neighbouring lanes' four numbers each, the sum of the first lane's first number, the
+// second lane's second and so on. All four lanes get it.
 DEVICE float sum_of_diagonal(f32x4 v)
 {
     return of_lane<0>(v.x) + of_lane<1>(v.y) + of_lane<2>(v.z) + of_lane<3>(v.w);
 }
 
-// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
-// instruction can write to some groups of four lanes only; it is written as such where no wait
-// states have to separate it from what made its operands.
+// Of two lanes that differ in bit `BIT`, the one where it is clear gets the sum of both lanes'
+// `clear`, the other that of both lanes' `set`. Where DPP needs no wait states behind what made its
+// operands, that is two DPP instructions in assembly, each of which writes to half of the lanes.
 template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 {
     float sum;
@@ -236,7 +237,8 @@ template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
                           : v[i] + across<BIT>(v[i], lane);
 }
 
-// The same where lanes that differ in bits 1 and 0 agree: nothing is left to sum there.
+// The same for a bit that lanes with the same values differ in, bit 1 or 0: there is nothing to
+// sum, and a lane only keeps one half of its values.
 template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
 {
     UNROLL for (u32 i = 0; i < VALUES / 2; i++) {
@@ -292,8 +294,8 @@ template <u32 VALUES> DEVICE bool reduced_owner(u32 lane)
 
 // ---- prelude/spread ----
 // For waves in which eight neighbouring lanes have eight rows of W: sums over the other lane bits,
-// 3 and up. As in `reduce`, a lane gives half of its values away for the partner's other half,
-// until it has none to spare.
+// 3 and up. As in `reduce`, a lane gives half of its values to a partner and takes the partner's
+// other half, until all bits are summed over or it has one value left.
 
 constexpr u32 LANES_N = ROW_LANES;                  // lanes with rows of their own: 1 or 8
 constexpr u32 SPREAD_BITS = WAVE == 64 ? 3 : 2;     // lane bits that are summed over
@@ -311,7 +313,8 @@ template <u32 VALUES> DEVICE void spread_reduce(float *v, float (&result)[RESULT
         result[j] = v[j];
 }
 
-// Which of the VALUES result `j` is: the lane's bits 3, 4, 5 are its highest bits, in this order.
+// Which of the VALUES sums a lane's result `j` is: the highest bits of that number are the lane's
+// bits 3, 4 and 5, in this order.
 template <u32 VALUES> DEVICE u32 spread_index(u32 lane, u32 j)
 {
     u32 index = j;
@@ -356,19 +359,19 @@ template <class T, bool TRUNCATED> DEVICE T rounded(float value)
 // The decoder of int4, in registers: the codes of a word become values of the type that they are
 // multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
 // bits are put into the mantissa of a number whose last place is worth one; no subtraction, no
-// conversion and no rounding per weight. The bias is taken out of a chunk's sum: it is the sum that
-// the same A gives with a word of zeros (see sums in the family).
+// conversion and no rounding per weight. What CODE_BIAS adds to a chunk's sum is taken off again:
+// it is the sum that the same A gives with codes of 0 (see the sums of A in the family).
 //
 // f16: 1024 + q from bits 0-3 of a half, 64 + q from bits 4-7. bf16: 128 + q from bits 0-3.
 // f32: q itself, by the conversion of a byte.
 
 constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
 
-// Which two of a word's weights a pair is, seen from the word's bits: halves of the word are the
-// two elements when pairs are nibbles p and p + 4; else they are the nibbles of byte p.
+// Which two of a word's eight weights become pair p. A pair of nibbles p and p + 4 takes fewest
+// instructions, because they lie in the two halves of the word already.
 //   layouts exl, ck: nibbles p and p + 4 are k = 2p and 2p + 1.
-//   layout k8: nibbles p and p + 4 are k = p and p + 4, and A is paired likewise; or bytes are
-//   taken apart, and A stays as it is.
+//   layout k8: nibbles p and p + 4 are k = p and p + 4. Either A's values are brought into the same
+//   pairs (A_PAIRED); or pair p is the two nibbles of byte p, k = 2p and 2p + 1 (BYTE_PAIRS).
 constexpr bool A_PAIRED = WORD_ORDER == K8 && PAIRING == OF_A && !WIDE;
 constexpr bool BYTE_PAIRS = WORD_ORDER == K8 && !A_PAIRED;
 
@@ -381,10 +384,11 @@ template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
 
-// The eight values of A that a word meets, in four pairs, as the decoder pairs weights; `bytes` may
-// have lanes take zeros instead.
+// Brings the eight values of A that a word meets into the decoder's pairs. `bytes` says for v_perm
+// which bytes of two dwords make a pair of their lower, and of their upper halves; ZERO_BYTES gives
+// zeros instead.
 struct pair_bytes {
-    u32 low, high; // of two pairs, those that make one of their lower and one of their upper halves
+    u32 low, high;
 };
 constexpr pair_bytes PAIR_BYTES = {0x05040100, 0x07060302}, ZERO_BYTES = {0x0c0c0c0c, 0x0c0c0c0c};
 template <class PAIRS> DEVICE void pair_up(PAIRS &a, const pair_bytes &bytes = PAIR_BYTES)
@@ -432,18 +436,18 @@ DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
     }
 }
 
-// Two words shifted right by one instruction: the second word's bits that enter the first are none
-// that a mask of the decoder lets through. The compiler would see that and shift each word by
-// itself, so it is not told by how much they are shifted. It does have to know the instruction:
-// into assembly it counts no wait states, and an MFMA that is still writing the registers that the
-// allocator gives to the result would overwrite it.
+// Shifts two words right by one 64-bit instruction. The bits of the second word that enter the
+// first are masked out by the decoder. The compiler would see that and shift each word by itself,
+// so the distance is hidden from it. The instruction itself must not be hidden, in assembly: the
+// compiler counts no wait states before assembly, and an MFMA that is still writing the registers
+// that the result gets would overwrite it.
 template <u32 BITS> DEVICE void shift_words(const u32 (&words)[2], u32 (&to)[2])
 {
     const u64 shifted = ((u64)words[1] << 32 | words[0]) >> opaque_scalar(BITS);
     to[0] = (u32)shifted, to[1] = (u32)(shifted >> 32);
 }
 
-// Two words by 9 (f16) or 11 instructions, where 64 bits are shifted as fast as 32.
+// Decodes two words at once, by 9 (f16) or 11 instructions where 64 bits are shifted as fast as 32.
 DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], u32 (&first)[4],
                              u32 (&second)[4])
 {
@@ -529,9 +533,9 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
     return rows;
 }
 
-// Of a block so many from the lane's first row's first, `same` in all lanes and `own` of this one.
-// Scales or zero points of COUNT neighbouring blocks, as many as a word holds, are loaded as one;
-// then what is loaded needs no instruction before its turn comes.
+// Loads the scale, or zero point, of the block that lies `same` + `own` blocks behind the first of
+// the lane's first row; `same` is equal in all lanes. Those of COUNT neighbouring blocks, as many
+// as a word holds, come in one load, and are taken apart only when they are needed.
 template <u32 COUNT = 1> DEVICE u32 scale_of_block(const row_scales &from, u32 same, u32 own)
 {
     const u8 *const scales = from.scales + same * (u32)sizeof(scale_bits);
@@ -547,7 +551,7 @@ template <u32 COUNT = 1> DEVICE u32 zero_of_block(const row_scales &from, u32 sa
                                             : *(const u32 *)at;
 }
 
-// Of the lane's row `row`, at column k.
+// Load the scale, or zero point, of the lane's row `row` at column k.
 DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
 {
     return scale_of_block(from, row * BLOCKS, k / BLOCK);
@@ -565,13 +569,14 @@ template <u32 COUNT> DEVICE u32 load_zeros(const row_scales &from, u32 k)
 {
     return ZERO == ZERO_NONE ? 0 : zero_of_block<COUNT>(from, 0, k / BLOCK);
 }
-// Those of block `index` from there on, each of type BITS_OF.
+// Takes the bits of block `index`, of type BITS_OF, out of a word with those of COUNT blocks.
 template <u32 COUNT, class BITS_OF> DEVICE u32 bits_of_block(u32 word, u32 index)
 {
     constexpr u32 BITS = sizeof(BITS_OF) * 8;
     return COUNT == 1 ? word : word >> index % COUNT * BITS & ((1u << BITS % 32) - 1);
 }
-// How many that is, for rows of `blocks` and `spans` of them at once: a word, or half of one.
+// How many blocks' scales or zero points, of `bytes` each, one load brings: as many as fill a word
+// or half of one, where rows have `blocks` blocks, and a step needs `spans` of them.
 constexpr u32 blocks_in_word(u32 bytes, u32 blocks, u32 spans)
 {
     for (u32 some = 4 / bytes; some > 1; some /= 2)
@@ -598,17 +603,18 @@ DEVICE float zero_value(u32 bits)
 }
 
 // ---- prelude/dual_dot2 ----
-// Dot products issued in pairs. The compiler makes such pairs of f16 on RDNA 3 alone: RDNA 4 has
-// lost the single form of theirs, which bf16 never had. Two can be paired where their sums lie in
-// an even and an odd register, their first operands in different banks, of which there are four,
-// and their second ones too. Which registers they are is known when all are allocated, so that it
-// is a macro of the assembler's that looks, and writes the pair or the two.
+// Dot products issued in pairs. The compiler makes such pairs of f16 on RDNA 3 only: it makes them
+// of an instruction's single form, which RDNA 4 has no more, and bf16 never had. Two products can
+// be paired if one sum is in an even and the other in an odd register, their first operands are in
+// different ones of the four register banks, and their second operands, too. That is known only
+// when registers are allocated: so a macro of the assembler looks, and writes the pair or two
+// single ones.
 
 #define TYPE_TEXT_(type) #type
 #define TYPE_TEXT(type)  TYPE_TEXT_(type)
 
-// What pairs need, once in a kernel: the macro, and for every register a symbol of its number, as
-// operands are no more than names to it.
+// Defines the macro, once in a kernel, and for every register a symbol with its number: the macro
+// gets operands as names, and cannot compute with those otherwise.
 DEVICE void define_dual_dot2()
 {
     asm volatile(
@@ -707,8 +713,8 @@ template <class A> DEVICE f32x2 widen(const A &a, u32 index)
     return {__builtin_bit_cast(float, a0), __builtin_bit_cast(float, a1)};
 }
 
-// Sixteen products of 4 by 4: in each, of the two pairs of every one of four lanes as rows with
-// those of every one as columns, of which a lane gets its own.
+// Sixteen matrix products of 4 by 4. In each, four lanes give the rows and the columns, two pairs
+// of 16-bit values each, and every lane gets the column that is its own.
 template <class PAIRS> DEVICE f32x4 multiply_blocks(PAIRS row, PAIRS column, f32x4 sum)
 {
     if constexpr (A_TYPE == F16)
@@ -749,8 +755,8 @@ template <u32 PAIRS> DEVICE constexpr u32 turn(u32 q, u32 r)
     return (q + r * PAIRS_AT_ONCE) % PAIRS;
 }
 
-// Puts weights whose products are a pair into neighbouring registers, which are of different banks.
-// `pair_of` a row of W and a number is that pair of its weights.
+// Puts weights whose products are issued as a pair into neighbouring registers, which are of
+// different banks. `pair_of(r, p)` is pair p of the weights of row r of W.
 template <u32 PAIRS, class W> DEVICE void pair_weights(W pair_of)
 {
 #if PAIRED
@@ -782,8 +788,8 @@ DEVICE void add_products(const A &a, W pair_of, lane_sum *sum)
     }
 }
 
-// The row of A that is computed in place of row `i`: past the end of m, the last one again. Slices
-// of one row have none past the end.
+// The row of A that is computed in place of row `i`: past the end of m, the last one again. A slice
+// of one row never reaches past the end.
 DEVICE u32 row_of_a(u32 i, u32 m) { return M_TILE == 1 ? i : minimum(i, m - 1); }
 DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }
 
@@ -793,17 +799,18 @@ DEVICE bool is_row_of_a(u32 i, u32 m) { return M_TILE == 1 || i < m; }
 // A wave works on ROWS rows of W (times LANES_N, when neighbouring lanes have rows of their own)
 // and all M_TILE rows of A at once. In a step each lane takes CHUNK consecutive weights of every
 // row, of which SPAN share one scale: their products are summed unscaled, in f32, and the scale is
-// applied to that sum. What the decoder adds to every code is taken out of it, with the zero point:
+// applied to that sum. What the decoder adds to every code is taken off, with the zero point:
 //
 //     sum of a * (q - z) = sum of a * decoded(q) - sum of a * decoded(0) - z * sum of a
 //
-// The last two depend on A alone. They are made once per span of A by the whole workgroup, and
-// kept in LDS for all its rows of W (or, SUMS == OWN, by each wave: where LDS has no room for
-// them). A zero point that is the same everywhere is decoded with the zeros.
+// The last two sums depend on A alone. The workgroup makes them once for each span of A, and keeps
+// them in LDS for all its rows of W; or, SUMS == OWN, where LDS has no room for them or it is
+// faster, each wave makes its own. Unless each group has a zero point of codes, z is 8 everywhere,
+// and decoded(8) in place of decoded(0) takes off both.
 //
-// SQUARE: each of the sixteen matrix products of an instruction is of four lanes, which have four
-// rows of W and four of A, at the same k. A lane's sum is then four, of its row of W with each of
-// the rows of A, and all of them count.
+// SQUARE: a matrix instruction makes sixteen products of 4 by 4, each of four lanes, which have
+// four rows of W and four rows of A at the same k. A lane then has four sums, of its row of W with
+// each of the four rows of A, and all of them count.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
@@ -819,11 +826,12 @@ constexpr bool WHOLE_STEPS = K % STEP == 0;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
 constexpr u32 SETS = AHEAD ? TRIPS : 1;                // steps whose weights are held at once
-// Steps that are held at once lie at distances from the first that loads have room for.
+// FIXED: steps that are held at once lie at constant distances from the first, which load
+// instructions have room for, so that all take one address.
 constexpr u32 FURTHER = STEP * SPLIT_K;
 constexpr bool FIXED = AHEAD && !PHASES && WHOLE_STEPS && (BLOCK == K || FURTHER % BLOCK == 0);
 constexpr u32 UNROLLED = TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
-constexpr u32 A_ROWS = SQUARE ? 4 : 1;        // rows of A in one sum, of neighbouring lanes
+constexpr u32 A_ROWS = SQUARE ? 4 : 1;        // rows of A in one sum; neighbouring lanes have them
 constexpr u32 A_TILES = M_TILE / A_ROWS;
 constexpr u32 TOTALS = ROWS * A_TILES;        // sums that a lane holds
 constexpr u32 VALUES = ROWS * M_TILE;         // and rows of W times rows of A in them
@@ -831,8 +839,8 @@ constexpr u32 WAVE_ROWS = ROWS * LANES_N;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * WAVE_ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
-// Where each wave makes sums of A of its own, of four rows at once, it does so ahead of a step's
-// products, which start from them.
+// A wave that makes its own sums of A, of four rows at once, makes them before a step's products,
+// which start from them.
 constexpr bool SUMS_AHEAD = SUMS == OWN && SQUARE;
 constexpr bool STARTS_AT_SUMS = SUMS == SHARED || SUMS_AHEAD;
 constexpr u32 A_RING = SUMS_AHEAD ? WORDS : minimum(WORDS, M_TILE > 2 ? 2 : 4); // words held
@@ -872,9 +880,9 @@ DEVICE void put_a_word(LDS u32x4 *to, const a_word &a)
 
 // ---- sums of A ----
 
-// Of one chunk of A: what decoded codes of 0 (of 8, where that is every zero point's value) give,
-// negated; and the plain sum, that zero points are multiplied with. Where the bias is the same for
-// all of a chunk, the first is a multiple of the second.
+// The sums of one chunk of A. `start`: its sum with decoded codes of 0 (of 8, where every zero
+// point is 8), negated; sums of products start from it. `plain`: the plain sum, which zero points
+// are multiplied with. With ONE_BIAS `start` is a multiple of `plain`.
 struct a_sums {
     lane_sum start, plain;
 };
@@ -886,13 +894,13 @@ constexpr bool KEEP_PLAIN = ZERO != ZERO_NONE;
 constexpr bool MAKE_PLAIN = KEEP_PLAIN || !KEEP_START;
 constexpr u32 SUM_KINDS = KEEP_START + KEEP_PLAIN;
 
-// Both at once by MATRIX products: of a lane's A with four rows of weights, of which the first is
-// zeros and the second ones (with ONE_BIAS all are ones), negated. Products of one value of f32
-// then bring what four lanes have to each of them, and zero points to their sums: one instruction
-// for four values.
+// With MATRIX products one instruction makes both sums: a lane's A is multiplied with four rows of
+// weights, of which the first are decoded zeros and the second ones (with ONE_BIAS all are ones),
+// all negated. Matrix products of single f32 values then give all four lanes each other's sums, and
+// multiply zero points with them: one instruction for four values.
 constexpr bool BOTH_AT_ONCE = PRODUCTS == MATRIX && ZERO != ZERO_NONE;
 
-// sum + the products of what each of four lanes has of a row with what each has of a column.
+// sum + the 4 by 4 products of four lanes' `row` with the same lanes' `column`.
 template <class SUM> DEVICE SUM multiply_rows(float row, float column, SUM sum)
 {
     return __builtin_amdgcn_mfma_f32_4x4x1f32(row, column, sum, 0, 0, 0);
@@ -920,9 +928,9 @@ template <class SUM> DEVICE SUM take_off(SUM to, const a_sums &sums, float zero)
         return add_scaled(to, sums.plain, -zero);
 }
 
-// Their place in LDS, by chunk: all that a lane needs is read at once, as lanes that load every
-// other float would meet in twos in a bank. Sums of matrix products start from four of the same, or
-// from those of four rows of A.
+// Stores a chunk's sums to LDS. Both stand together and are read by one load: lanes that each
+// loaded every other float would meet in banks two by two. Matrix products start from the same sum
+// four times, or (SQUARE) from those of four rows of A.
 DEVICE void put_sums(LDS u8 *to, u32 chunk, u32 a_lane, const a_sums &sums)
 {
     if constexpr (PRODUCTS == MATRIX) {
@@ -938,14 +946,14 @@ DEVICE void put_sums(LDS u8 *to, u32 chunk, u32 a_lane, const a_sums &sums)
             own[KEEP_START] = own_part(sums.plain, 0);
     }
 }
-// The chunk whose weights are at `at`.
+// The number of the chunk whose weights lie `at` bytes into a row.
 DEVICE u32 chunk_at(u32 at)
 {
     __builtin_assume(at % (CHUNK / 2) == 0);
     return at / (CHUNK / 2);
 }
-// Of span `span` (of all of A's in turn; SQUARE: of four rows of A) and the chunk whose weights are
-// at `at`.
+// Reads the sums of the chunk whose weights lie `at` bytes into a row; `span` counts the spans of a
+// chunk, of all rows of A (SQUARE: of all fours of rows) one after another.
 DEVICE a_sums get_sums(const LDS u8 *from, u32 span, u32 at, u32 a_lane)
 {
     a_sums sums = {};
@@ -975,8 +983,9 @@ DEVICE void get_ones(f32x2 &ones) { ones = f32x2{1.0f, 1.0f}; }
 DEVICE void negate(u32 &w) { w ^= 0x80008000; }
 DEVICE void negate(f32x2 &w) { w = -w; }
 
-// What codes decode to if all are EVERY_ZERO, negated: in the pairs that a word of A has been
-// brought to, or comes from memory in. With BOTH_AT_ONCE, what a lane has of the rows of weights.
+// What a word of codes EVERY_ZERO decodes to, negated; `paired`: for words of A that are in the
+// decoder's pairs already, else as they lie in memory. With BOTH_AT_ONCE, the lane's row of the
+// four described there.
 DEVICE void decode_zeros(bool paired, u32 lane, pair (&zero)[4])
 {
     decode_word(DECODER, EVERY_ZERO, zero);
@@ -1002,8 +1011,9 @@ DEVICE lane_sum add_product(const a_word &a, u32 p, pair w, pair w_next, lane_su
 #endif
 }
 
-// Adds those of a word. A matrix product of the same weights in all lanes is what a lane's own A
-// gives, four times; or what each of the four lanes' A does.
+// Adds what a word of A contributes to the chunk's sums. All lanes have the same weights, so that a
+// matrix product gives the sum of a lane's own A four times; or (SQUARE) those of the four lanes'
+// A.
 DEVICE void add_to_sums(const a_word &a, const pair (&zero)[4], a_sums &sums)
 {
     pair ones;
@@ -1029,10 +1039,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     define_dual_dot2();
 #endif
     if (BOTH_AT_ONCE)
-        asm volatile("" : : "s"(c)); // so that where four operands are is loaded at once
+        asm volatile("" : : "s"(c)); // so that the addresses of four operands come in one load
     __attribute__((shared)) static u32x4 shared_memory[SHARED_BYTES / sizeof(u32x4)];
     LDS u8 *const shared = (LDS u8 *)shared_memory;
-    // A in pairs as the words have them: [row][word of a chunk][chunk]; rows of a sum innermost.
+    // A in LDS, in the decoder's pairs: [row][word of a chunk][chunk]; rows of one sum innermost.
     LDS u8 *const staged = shared + ALL_SUMS * SUM_KINDS * sizeof(lane_sum);
 
     const u32 item = __builtin_amdgcn_workitem_id_x();
@@ -1066,8 +1076,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     UNROLL for (u32 i = 1; i < A_TILES && !SQUARE; i++)
         a_row[i] = a_row[i - 1] + (m0 + i < m ? a_stride : 0);
 
-    // Steps are counted from the phase on and come round. Where this lane's chunk of one is, in
-    // bytes of a row of W; past the end of K, the last one again.
+    // Steps begin at the phase, and go on at the row's beginning when they reach its end. start_of
+    // is where this lane's chunk of a step is, in bytes of a row of W; past the end of K the last
+    // again.
     const u32 phase = PHASES == 0 ? 0 : (PHASES == 1 ? group : n0 / WAVE_ROWS) % STEPS;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
@@ -1078,14 +1089,14 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     auto chunk_of = [&](u32 s) {
         return opaque(WHOLE_STEPS ? start_of(s) : minimum(start_of(s), (K - CHUNK) / 2));
     };
-    // Of a row, that a chunk lies in: kept, as scales and zero points lie by it.
+    // The block of a row that a chunk lies in; kept in a register, for scales and zero points.
     auto block_of = [&](u32 at) { return BLOCK == K ? 0 : opaque(at / (BLOCK / 2)); };
     auto load_weights = [&](u32 at, u32 further, u32 (&packed)[ROWS][WORDS], u32 (&scale)[ROWS],
                             u32 (&zero)[ROWS]) {
         const u32 blocks = further / BLOCK, block = block_of(at);
         UNROLL for (u32 r = 0; r < ROWS; r++) {
-            // of a row that lies further off than loads of gfx9 have room for, a sum of 32 bits is
-            // one instruction, one of 64 bits three
+            // where a row lies further off than load instructions of gfx9 have room for, the offset
+            // is added in 32 bits, by one instruction; in 64 bits it would take three
             const u32 off = r * LANES_N * (K / 2);
             const bool far = PRODUCTS == MATRIX && off > 4000;
             const u8 *const from =
@@ -1102,8 +1113,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                           : zero_of_block<SPANS>(groups, r * LANES_N * BLOCKS + blocks, block);
     };
 
-    // Sums of A: waves take the chunks of a row of A by as many as they have lanes. The first ones'
-    // values are requested before the weights, since loads return in the order of issue.
+    // Shared sums of A: each wave takes as many chunks of a row of A at a time as it has lanes. Its
+    // first values of A are requested before the weights, since loads return in the order of issue.
     constexpr u32 PART = WAVE / A_ROWS;               // chunks of a row
     constexpr u32 PARTS = (CHUNKS + PART - 1) / PART; // of a row
     u32 part = wave;
@@ -1140,7 +1151,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 if (w % SPAN_WORDS == 0) {
                     sums = {};
                     if (MAKE_PLAIN && KEEP_START && !BOTH_AT_ONCE)
-                        computed(sums.plain); // zeros of its own: shared ones cost more
+                        computed(sums.plain); // a register of its own: a shared zero costs more
                 }
                 if (A_STAGED) {
                     pair_up(summed[w].dword);
@@ -1227,7 +1238,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             }
         };
         UNROLL for (u32 span = 0; span < SPANS; span++) {
-            // Sums start where the decoder's bias and the zero point leave them.
+            // Sums start from what takes off CODE_BIAS and the zero point.
             a_sums sums[A_TILES] = {};
             float zero[ROWS], value[ROWS];
             UNROLL for (u32 i = 0; i < A_TILES; i++)
@@ -1246,12 +1257,14 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 }
                 finish_sums(sums[i]);
             }
-            UNROLL for (u32 r = 0; r < ROWS; r++) { // computed: their registers take the next ones
+            // converted at once, so that the next step's scales can take their registers
+            UNROLL for (u32 r = 0; r < ROWS; r++) {
                 value[r] = scale_value(bits_of_block<SPANS, scale_bits>(scale[set][r], span));
                 computed(value[r]);
                 if (ZERO != ZERO_NONE) {
                     zero[r] = zero_value(bits_of_block<SPANS, zero_bits>(zero_point[set][r], span));
-                    // matrix products do not ask which lanes are active, so all must be there
+                    // matrix products take all lanes, also inactive ones, whose values must be
+                    // right
                     if (BOTH_AT_ONCE && ZERO == ZERO_SCALED && !WHOLE_STEPS)
                         zero[r] = inside ? zero[r] : 0.0f;
                     computed(zero[r]);
@@ -1334,7 +1347,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         spread_reduce<VALUES>(own, result, lane);
     }
     if (SPLIT_K > 1) {
-        LDS float *const partial = (LDS float *)shared; // what was there of A has served
+        LDS float *const partial = (LDS float *)shared; // in place of A's sums, no longer needed
         barrier();
         UNROLL for (u32 j = 0; j < RESULTS; j++)
             partial[(wave * RESULTS + j) * WAVE + lane] = result[j];

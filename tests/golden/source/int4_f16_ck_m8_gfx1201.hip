@@ -202,15 +202,16 @@ DEVICE tile multiply_add(operand a, operand w, tile sum)
 
 constexpr u32 SPREAD_MAX = K_LANES == 1 ? 4 : 2; // tiles of A
 constexpr u32 N_TILES = ROWS / 16, M_TILES = (M_TILE + 15) / 16;
-// How often a tile has each row of A, where it has room: every time with other weights along K, so
-// that a result is the sum of as many of the tile's.
+// A slice of 8 rows of A leaves room in a tile of 16: each row is put in twice, with different k.
+// This is how often a tile has each row of A, 1 or 2; a result is the sum of so many of the tile's
+// values.
 constexpr u32 ABREAST = M_TILES * 16 / M_TILE;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
 
-// Sums are computed here. As one value of many registers they would have FMAs write elsewhere, by
-// instructions that are not issued in pairs, until the last of them is used.
+// Has a tile's sums computed here, value by value. If the compiler took the tile for one value of
+// many registers, FMAs would write to a copy of it, by instructions that cannot be issued in pairs.
 DEVICE void computed_values(tile &sums)
 {
     UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
@@ -220,13 +221,14 @@ DEVICE void computed_values(tile &sums)
     }
 }
 
-// A scale for all values of a tile. Dual issue wants operands in two banks of registers, so half of
-// them are a copy where there are few tiles; with more the compiler cannot place it well.
+// A scale for all values of a tile. Dual issue wants operands in different register banks: so every
+// other value takes a copy of the scale. With many tiles there is none: the compiler cannot place
+// it well.
 DEVICE tile spread_scale(float scale)
 {
     if constexpr (M_TILES > SPREAD_MAX || TILE_VALUES != 8)
         return scale;
-    computed(scale); // not an f16 or a sign that each product would take along
+    computed(scale); // or each product would do its conversion from f16, or its negation, again
     float copy = scale;
     computed(copy);
     tile all = scale;
@@ -235,10 +237,11 @@ DEVICE tile spread_scale(float scale)
     return all;
 }
 
-// Each wave puts its tiles into LDS, [row of A][row of W], in pieces of as many tiles as fit into
-// SHARED_BYTES; then the waves that share them sum, in the order of waves, and store what
-// `finish` makes of a sum for column n. Two rows of A that the halves of a wave write at once are
-// kept in different banks, by a swap of 16 columns in every other one.
+// Adds up the tiles of the waves that share rows of W, and stores the results. Each wave puts its
+// tiles into LDS, [row of A][row of W], as many at a time as fit into SHARED_BYTES; then those
+// waves sum them, in the order of waves, and store what `finish` makes of a sum for column n. The
+// halves of a wave write two rows of A at once: in every other row 16 columns are swapped, so that
+// the two meet no bank.
 template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
 DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partial, u32 wave,
                         u32 lane, u32 n0, u32 m0, ELEMENT *c, u32 m, u32 first, u64 ldc,
@@ -292,8 +295,9 @@ DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partia
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
 // it has one. No LDS, and one store at the end for all VALUES.
 
-// The value of the lane at the other side of `BIT`; for bit 2 that of the mirrored one of its
-// eight, which does as well because bits 1 and 0 are still to be summed.
+// The value of the lane whose number differs in bit `BIT`. For bit 2 it is that of the lane
+// mirrored within its eight, which will do, because lanes that differ in bits 1 and 0 are summed
+// afterwards.
 template <u32 BIT> DEVICE float across(float v, u32 lane)
 {
     const u32 bits = __builtin_bit_cast(u32, v);
@@ -319,16 +323,16 @@ template <u32 LANE> DEVICE float of_lane(float v)
                                                           LANE * 0x55, 0xf, 0xf, true));
 }
 
-// Of four numbers of each of four neighbouring lanes, the sum of the first lane's first, the second
-// one's second and so on, which all four get.
+// Of four neighbouring lanes' four numbers each, the sum of the first lane's first number, the
+// second lane's second and so on. All four lanes get it.
 DEVICE float sum_of_diagonal(f32x4 v)
 {
     return of_lane<0>(v.x) + of_lane<1>(v.y) + of_lane<2>(v.z) + of_lane<3>(v.w);
 }
 
-// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
-// instruction can write to some groups of four lanes only; it is written as such where no wait
-// states have to separate it from what made its operands.
+// Of two lanes that differ in bit `BIT`, the one where it is clear gets the sum of both lanes'
+// `clear`, the other that of both lanes' `set`. Where DPP needs no wait states behind what made its
+// operands, that is two DPP instructions in assembly, each of which writes to half of the lanes.
 template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 {
     float sum;
@@ -354,7 +358,8 @@ template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
                           : v[i] + across<BIT>(v[i], lane);
 }
 
-// The same where lanes that differ in bits 1 and 0 agree: nothing is left to sum there.
+// The same for a bit that lanes with the same values differ in, bit 1 or 0: there is nothing to
+// sum, and a lane only keeps one half of its values.
 template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
 {
     UNROLL for (u32 i = 0; i < VALUES / 2; i++) {
@@ -427,11 +432,12 @@ template <class T, bool TRUNCATED> DEVICE T rounded(float value)
 }
 
 // ---- prelude/cut ----
-// v_dot2_bf16_bf16 leaves the lower bits of its result away, so that weights made by it, a code
-// times a scale, are too small on average. Results are multiplied by what makes up for that.
+// v_dot2_bf16_bf16 drops the lower bits of its result, so that weights made by it, a code times a
+// scale, are too small on average. Results are multiplied by a factor that makes up for that.
 
-// Of all factors the one with the least mean square of `weight - factor * cut`. Codes count alike,
-// and scales have the mantissas of numbers of all sizes: m as often as 1/m says.
+// The factor with the least mean square of `weight - factor * cut`. All codes are taken to be
+// equally frequent, and a mantissa m of scales to occur in proportion to 1/m, as in numbers of all
+// sizes.
 template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
 {
     double products = 0, squares = 0;
@@ -449,27 +455,28 @@ template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
     return (float)(products / squares);
 }
 
-// The same of weights that have bits of all places. With mantissas m as above, half a unit of the
-// last place, 2^-8, is lost of each: 2^-8 times the mean of m over the mean of m * m, 2/3.
+// The same for weights whose lower bits may be anything. Each loses half a unit of the last place,
+// 2^-8, on average; with mantissas m as above the factor is 1 + 2^-8 * mean(m) / mean(m * m), and
+// that ratio is 2/3.
 constexpr float RESTORED_OF_ANY = 1 + 0x1p-8f * 2 / 3;
 
 // ---- decode/int4 ----
 // The decoder of int4, in registers: the codes of a word become values of the type that they are
 // multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
 // bits are put into the mantissa of a number whose last place is worth one; no subtraction, no
-// conversion and no rounding per weight. The bias is taken out of a chunk's sum: it is the sum that
-// the same A gives with a word of zeros (see sums in the family).
+// conversion and no rounding per weight. What CODE_BIAS adds to a chunk's sum is taken off again:
+// it is the sum that the same A gives with codes of 0 (see the sums of A in the family).
 //
 // f16: 1024 + q from bits 0-3 of a half, 64 + q from bits 4-7. bf16: 128 + q from bits 0-3.
 // f32: q itself, by the conversion of a byte.
 
 constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
 
-// Which two of a word's weights a pair is, seen from the word's bits: halves of the word are the
-// two elements when pairs are nibbles p and p + 4; else they are the nibbles of byte p.
+// Which two of a word's eight weights become pair p. A pair of nibbles p and p + 4 takes fewest
+// instructions, because they lie in the two halves of the word already.
 //   layouts exl, ck: nibbles p and p + 4 are k = 2p and 2p + 1.
-//   layout k8: nibbles p and p + 4 are k = p and p + 4, and A is paired likewise; or bytes are
-//   taken apart, and A stays as it is.
+//   layout k8: nibbles p and p + 4 are k = p and p + 4. Either A's values are brought into the same
+//   pairs (A_PAIRED); or pair p is the two nibbles of byte p, k = 2p and 2p + 1 (BYTE_PAIRS).
 constexpr bool A_PAIRED = WORD_ORDER == K8 && PAIRING == OF_A && !WIDE;
 constexpr bool BYTE_PAIRS = WORD_ORDER == K8 && !A_PAIRED;
 
@@ -482,10 +489,11 @@ template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
 
-// The eight values of A that a word meets, in four pairs, as the decoder pairs weights; `bytes` may
-// have lanes take zeros instead.
+// Brings the eight values of A that a word meets into the decoder's pairs. `bytes` says for v_perm
+// which bytes of two dwords make a pair of their lower, and of their upper halves; ZERO_BYTES gives
+// zeros instead.
 struct pair_bytes {
-    u32 low, high; // of two pairs, those that make one of their lower and one of their upper halves
+    u32 low, high;
 };
 constexpr pair_bytes PAIR_BYTES = {0x05040100, 0x07060302}, ZERO_BYTES = {0x0c0c0c0c, 0x0c0c0c0c};
 template <class PAIRS> DEVICE void pair_up(PAIRS &a, const pair_bytes &bytes = PAIR_BYTES)
@@ -533,18 +541,18 @@ DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
     }
 }
 
-// Two words shifted right by one instruction: the second word's bits that enter the first are none
-// that a mask of the decoder lets through. The compiler would see that and shift each word by
-// itself, so it is not told by how much they are shifted. It does have to know the instruction:
-// into assembly it counts no wait states, and an MFMA that is still writing the registers that the
-// allocator gives to the result would overwrite it.
+// Shifts two words right by one 64-bit instruction. The bits of the second word that enter the
+// first are masked out by the decoder. The compiler would see that and shift each word by itself,
+// so the distance is hidden from it. The instruction itself must not be hidden, in assembly: the
+// compiler counts no wait states before assembly, and an MFMA that is still writing the registers
+// that the result gets would overwrite it.
 template <u32 BITS> DEVICE void shift_words(const u32 (&words)[2], u32 (&to)[2])
 {
     const u64 shifted = ((u64)words[1] << 32 | words[0]) >> opaque_scalar(BITS);
     to[0] = (u32)shifted, to[1] = (u32)(shifted >> 32);
 }
 
-// Two words by 9 (f16) or 11 instructions, where 64 bits are shifted as fast as 32.
+// Decodes two words at once, by 9 (f16) or 11 instructions where 64 bits are shifted as fast as 32.
 DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], u32 (&first)[4],
                              u32 (&second)[4])
 {
@@ -630,9 +638,9 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
     return rows;
 }
 
-// Of a block so many from the lane's first row's first, `same` in all lanes and `own` of this one.
-// Scales or zero points of COUNT neighbouring blocks, as many as a word holds, are loaded as one;
-// then what is loaded needs no instruction before its turn comes.
+// Loads the scale, or zero point, of the block that lies `same` + `own` blocks behind the first of
+// the lane's first row; `same` is equal in all lanes. Those of COUNT neighbouring blocks, as many
+// as a word holds, come in one load, and are taken apart only when they are needed.
 template <u32 COUNT = 1> DEVICE u32 scale_of_block(const row_scales &from, u32 same, u32 own)
 {
     const u8 *const scales = from.scales + same * (u32)sizeof(scale_bits);
@@ -648,7 +656,7 @@ template <u32 COUNT = 1> DEVICE u32 zero_of_block(const row_scales &from, u32 sa
                                             : *(const u32 *)at;
 }
 
-// Of the lane's row `row`, at column k.
+// Load the scale, or zero point, of the lane's row `row` at column k.
 DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
 {
     return scale_of_block(from, row * BLOCKS, k / BLOCK);
@@ -666,13 +674,14 @@ template <u32 COUNT> DEVICE u32 load_zeros(const row_scales &from, u32 k)
 {
     return ZERO == ZERO_NONE ? 0 : zero_of_block<COUNT>(from, 0, k / BLOCK);
 }
-// Those of block `index` from there on, each of type BITS_OF.
+// Takes the bits of block `index`, of type BITS_OF, out of a word with those of COUNT blocks.
 template <u32 COUNT, class BITS_OF> DEVICE u32 bits_of_block(u32 word, u32 index)
 {
     constexpr u32 BITS = sizeof(BITS_OF) * 8;
     return COUNT == 1 ? word : word >> index % COUNT * BITS & ((1u << BITS % 32) - 1);
 }
-// How many that is, for rows of `blocks` and `spans` of them at once: a word, or half of one.
+// How many blocks' scales or zero points, of `bytes` each, one load brings: as many as fill a word
+// or half of one, where rows have `blocks` blocks, and a step needs `spans` of them.
 constexpr u32 blocks_in_word(u32 bytes, u32 blocks, u32 spans)
 {
     for (u32 some = 4 / bytes; some > 1; some /= 2)
@@ -708,12 +717,12 @@ constexpr float RESTORED = ZERO == ZERO_SCALED ? RESTORED_OF_ANY : restored(CENT
 struct dot_scale {
     u32 zero;  // 128 and 128 + z, which is exact up to 255
     u32 scale; // and its negative
-    u32 rest;  // one bf16, that is added: for what is left of larger zero points, or a scaled one
+    u32 rest;  // one bf16 that is added: the rest of a zero point above 127, or a scaled zero point
 };
 
 DEVICE u32 nearest_bf16(float value) { return (__builtin_bit_cast(u32, value) + 0x8000) >> 16; }
 
-// `scale` is a bf16; zero points of codes go up to 255, `off` is added to weights.
+// `scale` is a bf16; `zero` a zero point of codes, up to 255; `off` is added to weights.
 DEVICE dot_scale make_dot_scale(u32 scale, float zero, float off)
 {
     const float exact = ZERO == ZERO_U8 ? __builtin_fminf(zero, 127.0f) : zero;
@@ -749,32 +758,31 @@ DEVICE void decode_by_dots(u32 word, const dot_scale &by, u32 (&pairs)[4])
 }
 
 // ---- decode/int4_exact ----
-// Decoded int4 codes without the decoder's bias and without the zero point. q - z is exact in f16,
-// where it takes one packed addition for two weights, and in bf16, where it is made in f32 and
-// cut. A weight itself, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded once; where
-// q - z and the scale are f16, one packed operation does the same.
+// Decodes int4 codes to q - z, from which CODE_BIAS and the zero point have been taken off, or to
+// weights. q - z is exact in f16, by one packed addition for two codes, and in bf16, where it is
+// made in f32 and cut off. A weight, (q - z) * s or (q - 8) * s - zs, is made in f32 and rounded
+// once; where q - z and the scale are f16, by one packed operation.
 
-// With SDWA there is a conversion of signed nibbles, of any byte, to sixteenths in f32. Of codes
-// whose upper bit is turned it makes (q - 8) / 16; results are multiplied by sixteen in the end.
-//
-// Where each group has a zero point, or weights are scaled, two codes at once become f32 where
-// numbers of 8 bits do: the smallest of those are as far apart as the lowest bit says, up to 15 of
-// them. Else zero points go with an instruction that makes f32 of an f16 and adds; codes become f16
-// by masks.
-constexpr float FP8_UNIT = HAS_FP8_FNUZ ? 1024 : 512; // what the smallest is a part of
+// How codes become f32 on processors with SDWA, for bf16. BY_SIXTEENTHS: an instruction converts a
+// signed nibble, in any byte, to sixteenths. It makes (q - 8) / 16 of codes whose upper bit is
+// flipped; results are multiplied by sixteen in the end.
+// BY_FP8, where each group has a zero point, or weights are scaled: two codes at once are converted
+// as 8-bit floats, whose smallest sixteen values, 0 to 15, are multiples of the smallest.
+// BY_MIX, where the processor cannot convert 8-bit floats: codes become f16 by masks, and an
+// instruction converts an f16 to f32 and subtracts the zero point.
+constexpr float FP8_UNIT = HAS_FP8_FNUZ ? 1024 : 512; // the smallest 8-bit float is 1 / FP8_UNIT
 constexpr bool F32_CODES = A_TYPE == BF16 && HAS_SDWA && EXACT;
 constexpr bool BY_FP8 = F32_CODES && HAS_FP8_CVT && (SCALED || ZERO == ZERO_U8);
 constexpr bool BY_MIX = F32_CODES && !BY_FP8 && !SCALED && ZERO == ZERO_U8;
 constexpr bool BY_SIXTEENTHS = F32_CODES && !BY_FP8 && !BY_MIX;
 constexpr float CODE_UNIT = BY_FP8 ? FP8_UNIT : BY_SIXTEENTHS ? 16 : 1;
-constexpr float CODE_MIDDLE = BY_SIXTEENTHS ? 8 : 0; // that is taken off already
+constexpr float CODE_MIDDLE = BY_SIXTEENTHS ? 8 : 0; // the conversion has subtracted it already
 
-// What is added to decoded codes: in f16 -(bias + z), for the even and the odd pairs of a word; to
-// codes in f32 what is left of -z, in their unit.
+// What is added to decoded codes to give q - z.
 struct exact_zero {
-    u32 even, odd;
-    float wide;
-    float low, high; // BY_MIX: what even and odd would be
+    u32 even, odd;   // in f16: -(bias + z), for the even and the odd pairs of a word
+    float wide;      // in f32: what is left of -z, in units of CODE_UNIT
+    float low, high; // BY_MIX: what even and odd would be, in f32
 };
 DEVICE u32 halves(f16 low, f16 high) { return __builtin_bit_cast(u32, f16x2{low, high}); }
 DEVICE u32 add_halves(u32 a, u32 b)
@@ -783,12 +791,12 @@ DEVICE u32 add_halves(u32 a, u32 b)
                               __builtin_bit_cast(f16x2, a) + __builtin_bit_cast(f16x2, b));
 }
 
-// Of the zero point that is byte `index` of `word`; 8 where codes are taken from the middle.
+// For the zero point in byte `index` of `word`; without zero points that is 8.
 DEVICE exact_zero make_exact_zero(u32 word, u32 index)
 {
     float z = (float)(word >> 8 * index & 0xff);
     if (A_TYPE == BF16 && !BY_SIXTEENTHS)
-        computed(z); // a constant would turn into integer subtractions, one by one
+        computed(z); // of a constant the compiler would make an integer subtraction for each code
     const float wide = (CODE_MIDDLE - z) / CODE_UNIT;
     // -(1024 + z), twice, whose last place is one
     const u32 low = __builtin_amdgcn_perm(0xe4e4e4e4, word, 0x04000400 + index * 0x10001);
@@ -808,8 +816,8 @@ DEVICE void subtract_zero(u32 (&w)[4], const exact_zero &zero)
     }
 }
 
-// Codes as f32, of which pair p is made: a conversion takes any byte, but a nibble only where it
-// ends a byte. The compiler would rather take nibbles out one by one.
+// A word's codes, each as a byte: conversions take any byte of a register, but a nibble only at a
+// byte's lower end. computed() keeps the compiler from taking nibbles out one by one.
 struct code_bytes {
     u32 even, odd;
 };
@@ -825,9 +833,9 @@ DEVICE code_bytes bytes_of(u32 word)
     computed(c.odd);
     return c;
 }
-// Sixteenths of the signed number in the four low bits: a conversion that the compiler must know,
-// as it counts no wait states between a matrix instruction and assembly. One that does not know it
-// (before LLVM 21) makes the same value of two shifts, a conversion and a product.
+// A sixteenth of the signed number in the four low bits, by a builtin rather than assembly, because
+// the compiler counts no wait states between a matrix instruction and assembly. Before LLVM 21
+// there is no such builtin: two shifts, a conversion and a product make the same value.
 DEVICE float sixteenths(u32 nibble)
 {
 #if __has_builtin(__builtin_amdgcn_cvt_off_f32_i4)
@@ -838,7 +846,7 @@ DEVICE float sixteenths(u32 nibble)
 }
 DEVICE float code_of(u32 bytes, u32 byte)
 {
-    const u32 one = bytes >> 8 * byte & 0xff; // which the conversion selects
+    const u32 one = bytes >> 8 * byte & 0xff; // part of the conversion: it selects the byte
     return BY_SIXTEENTHS ? sixteenths(one) : (float)one;
 }
 DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
@@ -856,10 +864,11 @@ DEVICE f32x2 code_pair(const code_bytes &c, u32 p)
     return {code_of(from, p / 2), code_of(from, p / 2 + 2)};
 }
 
-// Which nibbles of a word a pair of it is.
+// Which nibble of a word is half `half` of its pair p.
 constexpr u32 nibble_of_pair(u32 p, u32 half) { return BYTE_PAIRS ? p * 2 + half : p + half * 4; }
 
-// Pair p of a word, of what `made` makes of the pairs of code_pair, by their numbers.
+// Pair p of a word, in f32. `made(i)` gives the pair that code_pair makes for i; BY_FP8 that is two
+// neighbouring bytes, so that pair p is put together from two of them.
 template <class MADE> DEVICE f32x2 pair_of_codes(u32 p, MADE made)
 {
     if constexpr (BY_FP8) {
@@ -869,8 +878,8 @@ template <class MADE> DEVICE f32x2 pair_of_codes(u32 p, MADE made)
     return made(p);
 }
 
-// Two f32 as a pair of bf16: cut, or rounded to nearest, ties to even. A NaN must be the usual
-// one, which rounding leaves as it is.
+// Two f32 as a pair of bf16: cut off, or rounded to nearest, ties to even. A NaN must be
+// 0x7fc00000, which rounding does not change.
 template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
 {
     const float low = value.x, high = value.y;
@@ -886,9 +895,9 @@ template <bool CUT> DEVICE u32 bf16_pair(f32x2 value)
     return __builtin_amdgcn_perm(h, l, 0x07060302);
 }
 
-// Half `half` of a pair of f16, plus `to`, in f32. The product with one, which makes it an
-// instruction for mixed types, is hidden from the compiler, and so is each sum from the next, or
-// two of them would become one packed addition behind two conversions.
+// Half `half` of a pair of f16, plus `to`, in f32, by one instruction for mixed types. That is a
+// multiply-add, whose factor of one is hidden from the compiler. So is each sum from the next: of
+// two the compiler would make a packed addition behind two conversions.
 DEVICE float mix(u32 pair, u32 half, float to)
 {
     const f16x2 both = __builtin_bit_cast(f16x2, pair);
@@ -931,10 +940,10 @@ DEVICE void decode_exactly(const decoder &d, u32 word, const exact_zero &zero, u
     }
 }
 
-// The weights of a word, in the pairs of decode_word.
+// What makes weights of a word's codes, in the pairs of decode_word.
 struct weight_scale {
     exact_zero zero;
-    u32 packed, packed_off; // the same as pairs, where the scale is f16
+    u32 packed, packed_off; // scale and off as pairs of f16, where the scale is f16
     float scale, off; // a weight is code * scale + off
     dot_scale dots;
 };
@@ -1004,39 +1013,41 @@ DEVICE void dequantise_word(const decoder &d, u32 word, const weight_scale &s, u
 // meet in LDS in a fixed order. Which k an instruction calls its own does not matter as long as
 // both operands agree.
 //
-// Up to eight rows of A may be in their tile twice (ABREAST): once with the weights that one half
-// of the lanes has, once with the other half's, and A is zero where an instruction would sum over
-// the others. Each result is then of one half of a step, and has half as many groups to be scaled
-// for.
+// Up to eight rows of A may each be in their tile twice (ABREAST): one copy meets the weights of
+// one half of the lanes, the other those of the other half, and A is zero in the lanes of the half
+// that a copy does not meet. Each result is then of one half of a step, and is scaled for half as
+// many groups.
 //
 // Weights are decoded in registers and go straight into the instruction. Products of a group are
 // summed unscaled and the scale is applied to that sum. What is multiplied is q - z (EXACT), or in
-// bf16, where that takes more instructions, 128 + q. What is too much then comes out of the sum by
-// the plain sum of A:
+// bf16, where that takes more instructions, 128 + q. The plain sum of A then takes off what is too
+// much:
 //
 //     sum of a * (q - z) * s = s * sum of a * (128 + q) - (128 + z) * s * sum of a
 //
-// It is made by the same matrix instruction with a tile of ones; or once by the workgroup for all
-// of its rows of W, in LDS (SHARED_SUMS), where a span's sums start from it.
+// The same matrix instruction makes the plain sum, with a tile of ones; or the workgroup makes it
+// once for all of its rows of W, in LDS (SHARED_SUMS), and a span's sums start from it.
 //
-// STAGED: what a wave multiplies goes through LDS. No two lanes decode the same weights then, also
-// where both halves of a wave hold the same operands. SCALED: what is multiplied is the weights
-// themselves in A's type, scale and all, so that there is nothing to scale and no sum of A; but
-// each weight is rounded.
+// STAGED: decoded weights go through LDS, so that no two lanes decode the same ones, also where the
+// instruction wants them in both halves of a wave. SCALED: weights are scaled as they are decoded,
+// so that no sum has to be scaled and no sum of A is needed; but each weight is rounded to A's
+// type.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a row of a load
 constexpr u32 PART_LANES = K_LANES / ABREAST; // lanes with parts of a row that are summed
-// Weights of a row: in each of the ABREAST parts of a step those that one load of the wave covers,
-// and of these a lane gives to instructions; in a part, and in a step, which divides K.
+// Numbers of weights of a row. UNIT: what one load of the wave covers in each of the ABREAST parts
+// of a step; LANE_UNIT: what a lane of that gives to instructions; PART: of a part of a step; STEP:
+// of a step, which divides K.
 constexpr u32 UNIT = CHUNK * LOAD_LANES / ABREAST, LANE_UNIT = UNIT / PART_LANES;
 constexpr u32 PART = UNIT * UNITS, STEP = PART * ABREAST;
 constexpr u32 STEPS = K / STEP;
 constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
 constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
-// Weights that share a scale's load; lanes need not have the same where weights are scaled.
+// SPAN: weights of a row in a part that share a scale. Where weights are SCALED a unit need not lie
+// in one group: lanes of a span may have other scales.
 constexpr bool WHOLE_SPANS = BLOCK % UNIT == 0 && (PART % BLOCK == 0 || BLOCK % PART == 0);
 constexpr u32 SPAN = WHOLE_SPANS ? minimum(BLOCK, PART) : UNIT;
 constexpr u32 SPANS = PART / SPAN;
@@ -1061,16 +1072,17 @@ typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 constexpr u32 ROW_PIECES = UNIT / 8 + 1; // of eight weights
 constexpr u32 STAGED_PIECES = STAGED ? ROWS * ROW_PIECES : 0;
 
-// What sums of A are kept times: the bias and a zero point that is the same everywhere.
+// Shared sums of A are kept multiplied by this: where there are no zero points, by all that has to
+// be taken off, CODE_BIAS and the 8 that stands for a zero point; else as they are.
 constexpr bool STARTS_AT_SUMS = SHARED_SUMS && !EXACT && ZERO != ZERO_SCALED;
 constexpr float SUM_FACTOR = STARTS_AT_SUMS && ZERO == ZERO_NONE ? -(CODE_BIAS + 8) : 1;
 
 // ---- plain sums of A, once for all rows of W of a workgroup ----
 
-// A wave makes those of some spans, for as many rows at once as lanes have sharers, and of spans
-// side by side if there are not so many rows: SHARERS lanes take pieces of eight values of a row in
-// turn, as MFMA wants them, which then sums them; else as neighbours, by
-// dot products.
+// Each wave makes the sums of some spans. SHARERS lanes sum a row together, taking its pieces of
+// eight values in turn; so WAVE / SHARERS rows are summed at once, of SPANS_ASIDE spans side by
+// side if A has fewer rows. By MFMA the sharers lie 16 lanes apart, as the instruction wants; by
+// dot products they are neighbours.
 constexpr bool SUMS_BY_MATRIX = HAS_MFMA;
 constexpr u32 SUM_SPANS = K / SPAN, PIECES = SPAN / 8, SHARERS = SUMS_BY_MATRIX ? 4 : 2;
 constexpr u32 SUM_LOADS = SHARED_SUMS ? PIECES / SHARERS : 1; // spans of others may have 8 values
@@ -1078,12 +1090,13 @@ constexpr u32 SUM_ROWS = minimum(WAVE / SHARERS, M_TILE), ROW_BLOCKS = M_TILE / 
 constexpr u32 SPANS_ASIDE = WAVE / SHARERS / SUM_ROWS, WAVES_SPANS = WAVES * SPANS_ASIDE;
 constexpr u32 SUM_TRIPS = (SUM_SPANS + WAVES_SPANS - 1) / WAVES_SPANS; // of a wave
 static_assert(SUM_SPANS % SPANS_ASIDE == 0 || !SHARED_SUMS, "a wave has all of its spans or none");
-constexpr u32 SUM_MOST = 16 / minimum(ROW_BLOCKS * SUM_LOADS, 16); // whose loads may be under way
+constexpr u32 SUM_MOST = 16 / minimum(ROW_BLOCKS * SUM_LOADS, 16); // whose loads are asked for
 constexpr u32 SUM_ROUNDS = (SUM_TRIPS + SUM_MOST - 1) / SUM_MOST;
 constexpr u32 AT_ONCE = (SUM_TRIPS + SUM_ROUNDS - 1) / SUM_ROUNDS;
 constexpr bool EVEN_SUMS = SUM_SPANS % (AT_ONCE * WAVES_SPANS) == 0;
 
-// Rows of a tile stand in the order in which a lane takes its values.
+// Where a row of A's sum stands among those of its tile: in the order in which a lane of the matrix
+// instruction has the values of a result.
 DEVICE u32 place_of_row(u32 row)
 {
     return HALF_BIT ? row : row / 16 * 16 + row % 2 * 8 + row % 16 / 2;
@@ -1097,13 +1110,14 @@ DEVICE operand make_ones()
     return ones;
 }
 
-// Puts SUM_FACTOR times the sums of SUM_ROWS rows and SPANS_ASIDE spans where their places are from
-// `sums` on. `factors`: that factor as a pair of A's type, twice.
+// Sums the pieces that the lanes hold, of SUM_ROWS rows and SPANS_ASIDE spans, and puts the sums
+// times SUM_FACTOR into their places from `sums` on. `factors`: that factor as a pair of A's type,
+// twice.
 DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], u32x2 factors, LDS float *sums, u32 lane)
 {
 #if HAS_MFMA && !HAS_MFMA_WIDE_K
-    // of a lane's values by an instruction of a quarter of the cycles or half of them, then of the
-    // four lanes of a row
+    // first a lane's own values, by the 4x4 instruction, which takes a quarter of the cycles or
+    // half of them; then those of the four lanes of a row
     f32x4 own = 0.0f;
     UNROLL for (u32 i = 0; i < SUM_LOADS; i++)
         UNROLL for (u32 j = 0; j < 4; j += 2) {
@@ -1146,7 +1160,7 @@ DEVICE void add_up(const a_piece (&piece)[SUM_LOADS], u32x2 factors, LDS float *
 #endif
 }
 
-// Fills [span][row of A]; `row_of(i)` is where row i starts.
+// Makes all shared sums of A, [span][row of A]; `row_of(i)` is where row i starts.
 template <class ROW> DEVICE void make_sums(LDS float *sums, u32 wave, u32 lane, ROW row_of)
 {
     const u32 own = SUMS_BY_MATRIX ? lane % 16 : lane / SHARERS;
@@ -1175,8 +1189,8 @@ template <class ROW> DEVICE void make_sums(LDS float *sums, u32 wave, u32 lane, 
     }
 }
 
-// A factor for all values of a tile, in two neighbouring registers, which are of different banks:
-// as spread_scale, but better where products alone are issued in pairs.
+// A factor for all values of a tile, in two neighbouring registers, which are of different banks.
+// Does what spread_scale does, but better where only products are issued in pairs.
 DEVICE tile spread_factor(float factor)
 {
     f32x2 both = factor;
@@ -1218,7 +1232,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
     const decoder decoding = BY_MIX ? make_mix_decoder() : make_decoder();
 
-    // Steps are counted from the phase on and come round.
+    // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? group % STEPS : 0;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
@@ -1227,8 +1241,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     };
     u32 k = start_of(step);
 
-    // Each lane has one row of every tile. Rows past the end are computed from the last one again
-    // and not stored.
+    // Each lane has one row of every tile. In place of rows past the end it takes the last one
+    // again; their results are not stored.
     const u32 part = ABREAST == 1 ? 0 : lane / 16 / PART_LANES; // of a step
     // its place along K in a step's first unit
     const u32 a_part = part * PART + (K_LANES == 1 ? 0 : lane / 16 % PART_LANES * CHUNK);
@@ -1363,7 +1377,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 }
         };
         tile sum[M_TILES][N_TILES], plain[M_TILES]; // of a span; plain of A alone
-        // of A, that a span's sums start from or have taken off
+        // the shared sums of A, from which a span's sums start or which are taken off them
         const u32 tile_row_place = lane / 16 * TILE_VALUES % M_TILE;
         auto sums_at = [&](u32 s, u32 i) {
             return take_sums(sums_of_a + ((k + part * PART) / SPAN + s) * M_TILE + i * 16 +

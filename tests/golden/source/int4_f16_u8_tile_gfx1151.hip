@@ -221,11 +221,12 @@ DEVICE u32 pack_bf16(f32x2 value)
 }
 
 // ---- prelude/cut ----
-// v_dot2_bf16_bf16 leaves the lower bits of its result away, so that weights made by it, a code
-// times a scale, are too small on average. Results are multiplied by what makes up for that.
+// v_dot2_bf16_bf16 drops the lower bits of its result, so that weights made by it, a code times a
+// scale, are too small on average. Results are multiplied by a factor that makes up for that.
 
-// Of all factors the one with the least mean square of `weight - factor * cut`. Codes count alike,
-// and scales have the mantissas of numbers of all sizes: m as often as 1/m says.
+// The factor with the least mean square of `weight - factor * cut`. All codes are taken to be
+// equally frequent, and a mantissa m of scales to occur in proportion to 1/m, as in numbers of all
+// sizes.
 template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
 {
     double products = 0, squares = 0;
@@ -243,27 +244,28 @@ template <u32 COUNT> constexpr float restored(const float (&codes)[COUNT])
     return (float)(products / squares);
 }
 
-// The same of weights that have bits of all places. With mantissas m as above, half a unit of the
-// last place, 2^-8, is lost of each: 2^-8 times the mean of m over the mean of m * m, 2/3.
+// The same for weights whose lower bits may be anything. Each loses half a unit of the last place,
+// 2^-8, on average; with mantissas m as above the factor is 1 + 2^-8 * mean(m) / mean(m * m), and
+// that ratio is 2/3.
 constexpr float RESTORED_OF_ANY = 1 + 0x1p-8f * 2 / 3;
 
 // ---- decode/int4 ----
 // The decoder of int4, in registers: the codes of a word become values of the type that they are
 // multiplied in, by exact integer operations alone. A code q stands for CODE_BIAS + q, because its
 // bits are put into the mantissa of a number whose last place is worth one; no subtraction, no
-// conversion and no rounding per weight. The bias is taken out of a chunk's sum: it is the sum that
-// the same A gives with a word of zeros (see sums in the family).
+// conversion and no rounding per weight. What CODE_BIAS adds to a chunk's sum is taken off again:
+// it is the sum that the same A gives with codes of 0 (see the sums of A in the family).
 //
 // f16: 1024 + q from bits 0-3 of a half, 64 + q from bits 4-7. bf16: 128 + q from bits 0-3.
 // f32: q itself, by the conversion of a byte.
 
 constexpr bool WIDE = PRODUCTS == PACKED || PRODUCTS == PLAIN; // f32 values
 
-// Which two of a word's weights a pair is, seen from the word's bits: halves of the word are the
-// two elements when pairs are nibbles p and p + 4; else they are the nibbles of byte p.
+// Which two of a word's eight weights become pair p. A pair of nibbles p and p + 4 takes fewest
+// instructions, because they lie in the two halves of the word already.
 //   layouts exl, ck: nibbles p and p + 4 are k = 2p and 2p + 1.
-//   layout k8: nibbles p and p + 4 are k = p and p + 4, and A is paired likewise; or bytes are
-//   taken apart, and A stays as it is.
+//   layout k8: nibbles p and p + 4 are k = p and p + 4. Either A's values are brought into the same
+//   pairs (A_PAIRED); or pair p is the two nibbles of byte p, k = 2p and 2p + 1 (BYTE_PAIRS).
 constexpr bool A_PAIRED = WORD_ORDER == K8 && PAIRING == OF_A && !WIDE;
 constexpr bool BYTE_PAIRS = WORD_ORDER == K8 && !A_PAIRED;
 
@@ -276,10 +278,11 @@ template <> struct pair_type<true> { typedef f32x2 type; };
 template <> struct pair_type<false> { typedef u32 type; };
 typedef pair_type<WIDE>::type pair;
 
-// The eight values of A that a word meets, in four pairs, as the decoder pairs weights; `bytes` may
-// have lanes take zeros instead.
+// Brings the eight values of A that a word meets into the decoder's pairs. `bytes` says for v_perm
+// which bytes of two dwords make a pair of their lower, and of their upper halves; ZERO_BYTES gives
+// zeros instead.
 struct pair_bytes {
-    u32 low, high; // of two pairs, those that make one of their lower and one of their upper halves
+    u32 low, high;
 };
 constexpr pair_bytes PAIR_BYTES = {0x05040100, 0x07060302}, ZERO_BYTES = {0x0c0c0c0c, 0x0c0c0c0c};
 template <class PAIRS> DEVICE void pair_up(PAIRS &a, const pair_bytes &bytes = PAIR_BYTES)
@@ -327,18 +330,18 @@ DEVICE void decode_word(const decoder &d, u32 word, u32 (&w)[4])
     }
 }
 
-// Two words shifted right by one instruction: the second word's bits that enter the first are none
-// that a mask of the decoder lets through. The compiler would see that and shift each word by
-// itself, so it is not told by how much they are shifted. It does have to know the instruction:
-// into assembly it counts no wait states, and an MFMA that is still writing the registers that the
-// allocator gives to the result would overwrite it.
+// Shifts two words right by one 64-bit instruction. The bits of the second word that enter the
+// first are masked out by the decoder. The compiler would see that and shift each word by itself,
+// so the distance is hidden from it. The instruction itself must not be hidden, in assembly: the
+// compiler counts no wait states before assembly, and an MFMA that is still writing the registers
+// that the result gets would overwrite it.
 template <u32 BITS> DEVICE void shift_words(const u32 (&words)[2], u32 (&to)[2])
 {
     const u64 shifted = ((u64)words[1] << 32 | words[0]) >> opaque_scalar(BITS);
     to[0] = (u32)shifted, to[1] = (u32)(shifted >> 32);
 }
 
-// Two words by 9 (f16) or 11 instructions, where 64 bits are shifted as fast as 32.
+// Decodes two words at once, by 9 (f16) or 11 instructions where 64 bits are shifted as fast as 32.
 DEVICE void decode_two_words(const decoder &d, const u32 (&words)[2], u32 (&first)[4],
                              u32 (&second)[4])
 {
@@ -396,12 +399,12 @@ constexpr float RESTORED = ZERO == ZERO_SCALED ? RESTORED_OF_ANY : restored(CENT
 struct dot_scale {
     u32 zero;  // 128 and 128 + z, which is exact up to 255
     u32 scale; // and its negative
-    u32 rest;  // one bf16, that is added: for what is left of larger zero points, or a scaled one
+    u32 rest;  // one bf16 that is added: the rest of a zero point above 127, or a scaled zero point
 };
 
 DEVICE u32 nearest_bf16(float value) { return (__builtin_bit_cast(u32, value) + 0x8000) >> 16; }
 
-// `scale` is a bf16; zero points of codes go up to 255, `off` is added to weights.
+// `scale` is a bf16; `zero` a zero point of codes, up to 255; `off` is added to weights.
 DEVICE dot_scale make_dot_scale(u32 scale, float zero, float off)
 {
     const float exact = ZERO == ZERO_U8 ? __builtin_fminf(zero, 127.0f) : zero;
@@ -474,9 +477,9 @@ DEVICE row_scales scales_of_rows(u32 first, u32 own, SCALE_OPERANDS)
     return rows;
 }
 
-// Of a block so many from the lane's first row's first, `same` in all lanes and `own` of this one.
-// Scales or zero points of COUNT neighbouring blocks, as many as a word holds, are loaded as one;
-// then what is loaded needs no instruction before its turn comes.
+// Loads the scale, or zero point, of the block that lies `same` + `own` blocks behind the first of
+// the lane's first row; `same` is equal in all lanes. Those of COUNT neighbouring blocks, as many
+// as a word holds, come in one load, and are taken apart only when they are needed.
 template <u32 COUNT = 1> DEVICE u32 scale_of_block(const row_scales &from, u32 same, u32 own)
 {
     const u8 *const scales = from.scales + same * (u32)sizeof(scale_bits);
@@ -492,7 +495,7 @@ template <u32 COUNT = 1> DEVICE u32 zero_of_block(const row_scales &from, u32 sa
                                             : *(const u32 *)at;
 }
 
-// Of the lane's row `row`, at column k.
+// Load the scale, or zero point, of the lane's row `row` at column k.
 DEVICE u32 load_scale(const row_scales &from, u32 row, u32 k)
 {
     return scale_of_block(from, row * BLOCKS, k / BLOCK);
@@ -510,13 +513,14 @@ template <u32 COUNT> DEVICE u32 load_zeros(const row_scales &from, u32 k)
 {
     return ZERO == ZERO_NONE ? 0 : zero_of_block<COUNT>(from, 0, k / BLOCK);
 }
-// Those of block `index` from there on, each of type BITS_OF.
+// Takes the bits of block `index`, of type BITS_OF, out of a word with those of COUNT blocks.
 template <u32 COUNT, class BITS_OF> DEVICE u32 bits_of_block(u32 word, u32 index)
 {
     constexpr u32 BITS = sizeof(BITS_OF) * 8;
     return COUNT == 1 ? word : word >> index % COUNT * BITS & ((1u << BITS % 32) - 1);
 }
-// How many that is, for rows of `blocks` and `spans` of them at once: a word, or half of one.
+// How many blocks' scales or zero points, of `bytes` each, one load brings: as many as fill a word
+// or half of one, where rows have `blocks` blocks, and a step needs `spans` of them.
 constexpr u32 blocks_in_word(u32 bytes, u32 blocks, u32 spans)
 {
     for (u32 some = 4 / bytes; some > 1; some /= 2)
@@ -543,9 +547,9 @@ DEVICE float zero_value(u32 bits)
 }
 
 // ---- decode/tile_int4 ----
-// The decoder of tiles for int4: eight codes become eight weights of 16 bits, scaled and without
-// their zero points. Codes are put into the mantissas of numbers as in decode/int4, and what that
-// adds is taken off together with the zero point, exactly, ahead of the one product that rounds.
+// The decoder of mma_tile's int4 weights: eight codes become eight 16-bit weights, scaled and
+// without their zero points. Codes are put into the mantissas of numbers as in decode/int4. What
+// that adds is taken off together with the zero point, exactly, before the one product that rounds.
 
 struct chunk_scale {
     u32 scale, zero; // as they lie in memory
@@ -580,10 +584,9 @@ DEVICE u32 both_halves(u32 half) { return half | half << 16; }
 DEVICE u32 f16_bits(float value) { return __builtin_bit_cast(u16, (f16)value); }
 DEVICE u32 bf16_bits(float value) { return __builtin_bit_cast(u16, (bf16)value); }
 
-// A chunk's scale as the decoder wants it.
-//   f16: pairs of -(1024 + z) and -(64 + z), of the scale, of what is taken off behind it.
-//   bf16 by dot products: as decode/int4_dots has them.
-//   bf16 in f32: the scale, and what is taken off.
+// A chunk's scale as the decoder wants it. f16: zero: pairs of -(1024 + z) and of -(64 + z); scale,
+// and rest, which is added at the end: pairs. bf16 by dot products: as decode/int4_dots has them.
+// bf16 in f32: scale; and rest, which is added at the end.
 struct multiplier {
     u32 zero[2], scale, rest;
 };
@@ -637,11 +640,11 @@ DEVICE void decode_scaled(const decoder &d, u32 word, const multiplier &by, u32 
 }
 
 // ---- decode/tile_scale ----
-// Scales of weights that are stored decoded, in 16 bits. f16 has a narrow range, so the scales of
-// a row are taken relative to a power of two near their largest, by which its results are
-// multiplied in f32; bf16 has the range of f32.
+// Scales of weights that go to LDS decoded and scaled, in 16 bits. f16 has a narrow range: so a
+// row's scales are divided by a power of two near the largest of them, and the row's results
+// multiplied by it, in f32. bf16 has the range of f32 and needs none.
 
-// Of a row of W: what its scales are multiplied by, and its results, with a code's unit.
+// What a row's scales are multiplied by, and its results; CODE_UNIT is part of the latter.
 struct row_unit {
     float scales, results;
 };
@@ -674,7 +677,7 @@ template <u32 PARTS> DEVICE row_unit unit_of_row(const row_scales &row, u32 part
                                         : __builtin_amdgcn_ds_swizzle(bits, 0x201f);
         most = __builtin_fmaxf(most, __builtin_bit_cast(float, theirs));
     }
-    // far from where 2^-exponent would overflow
+    // bounded, as 2^-exponent could overflow
     const int exponent = __builtin_amdgcn_frexp_expf(most);
     const int kept = exponent < -100 ? -100 : exponent;
     return {__builtin_amdgcn_ldexpf(1.0f, -kept), __builtin_amdgcn_ldexpf(CODE_UNIT, kept)};
@@ -704,10 +707,11 @@ constexpr bool WHOLE_GROUPS = N % N_TILE == 0;
 // Bytes between rows of b, and between 32 weights of a row and the next 32.
 constexpr u32 ROW_STRIDE = WORD_BLOCKS ? 16 : K / 2, B_32 = WORD_BLOCKS ? N * 16 : 16;
 
-// A stage: rows of A, then rows of W, as pieces of eight values, 16 bytes. Eight lanes read at once
-// the same piece of eight rows, so pieces of a row change places from row to row: the eight then
-// lie in different banks. With 32 rows to a matrix instruction and 64 banks (gfx950) it is sixteen,
-// of four quads of rows of which two have bit 3 set.
+// A stage has rows of A, then rows of W, as pieces of eight values, 16 bytes. LDS serves eight
+// lanes at a time, which read the same piece of eight rows. So the pieces of a row stand in an
+// order that changes from row to row: the eight then lie in different banks. With 32 rows to a
+// matrix instruction and 64 banks (gfx950) LDS serves sixteen lanes, of four quads of rows, two of
+// which have bit 3 set.
 constexpr u32 PIECES = STEP / 8; // of a row
 constexpr u32 ROW_BYTES = STEP * 2, A_BYTES = M_TILE * ROW_BYTES, W_BYTES = N_TILE * ROW_BYTES;
 constexpr u32 STAGE_BYTES = A_BYTES + W_BYTES;
@@ -717,7 +721,7 @@ DEVICE u32 place_of(u32 row, u32 piece)
     return row * ROW_BYTES + (piece ^ turn % PIECES) * 16;
 }
 
-// What a work-item brings: pieces of A, ITEMS apart, and consecutive weights of one row.
+// What a work-item fetches in a step: pieces of A, ITEMS apart, and consecutive weights of one row.
 constexpr u32 A_PIECES = M_TILE * PIECES / ITEMS;
 constexpr u32 WEIGHTS = N_TILE * STEP / ITEMS;
 constexpr u32 PARTS = STEP / WEIGHTS; // work-items that share a row of W
@@ -725,20 +729,21 @@ static_assert(M_TILE * PIECES % ITEMS == 0 && ITEMS % (SIDE / 2 * PIECES) == 0 &
                   WEIGHTS % 8 == 0 && STEP % WEIGHTS == 0 && ITEMS % PARTS == 0,
               "work-items share a step evenly");
 
-// Fragments: what lanes load of each row for one matrix instruction, or for two of them.
+// A fragment is what a lane loads from LDS of a row at a time: for one matrix instruction, or two.
 constexpr u32 FRAGMENT_PIECES = K_OF_LANE > 8 ? K_OF_LANE / 8 : 1;
 constexpr u32 FRAGMENT_WORDS = FRAGMENT_PIECES * 4;
 constexpr u32 FRAGMENTS = PIECES / (K_LANES * FRAGMENT_PIECES); // of a step
 constexpr u32 OPERAND_WORDS = K_OF_LANE / 2;
 
-// Weights as the first operand give a lane neighbouring columns of one row of C. Where a lane has
-// every other one (gfx11), A is the first, and a lane has one column.
+// With weights as the first operand a lane gets neighbouring columns of one row of C, which it can
+// store together. On gfx11 it would get every other column: there A is the first operand, and a
+// lane has one column.
 constexpr bool LANE_HAS_ROW = HALF_BIT != 0;
 constexpr u32 RUN = TILE_VALUES > 8 ? 4 : TILE_VALUES; // of such columns
 
-// gfx11 loses two cycles of a matrix instruction whose three operands start in the same of the four
-// banks of registers. Sums take the first registers from 1 on, in bank 1; so W's part gets some
-// behind them, in bank 3, wherever A's lies.
+// On gfx11 a matrix instruction whose three operands start in the same one of the four banks of
+// registers takes two more cycles. The sums take the registers from 1 on, and so start in bank 1;
+// so W's operand is put into registers behind them that start in bank 3, wherever A's operand is.
 #define SETTLE(first, last) asm("" : "+{v[" #first ":" #last "]}"(w))
 template <u32 SUMS, u32 PLACE, class OPERAND> DEVICE void settle(OPERAND &w)
 {
@@ -773,7 +778,7 @@ typedef u32 a_piece __attribute__((ext_vector_type(4), aligned(4)));
 
 DEVICE void spread(u32x4 v, u32 *to) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
 
-// Of a lambda, which the compiler otherwise may call where there are many.
+// For lambdas, which the compiler may otherwise call instead of inlining where they are used often.
 #define INLINE __attribute__((always_inline))
 
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
@@ -792,8 +797,9 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     const u32 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
     u32 group = SLICES_FIRST ? y : x, slice = SLICES_FIRST ? x : y;
     if constexpr (DIES > 1) {
-        // Workgroups go round the dies, each of which has a cache of its own: neighbours in that
-        // order become workgroups of one die.
+        // The hardware deals workgroups out to the dies in turn, and each die has a cache of its
+        // own. So workgroups are renumbered: those of one die become neighbours, which share A or
+        // W.
         const u32 slices = (m + M_TILE - 1) / M_TILE, all = slices * GROUPS;
         const u32 id = SLICES_FIRST ? group * slices + slice : slice * GROUPS + group;
         const u32 die = id % DIES;
@@ -803,7 +809,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     }
     const u32 n0 = group * N_TILE, m0 = slice * M_TILE;
 
-    // ---- From memory to registers. Rows past the end are the last one again, and not stored.
+    // ---- From memory to registers. Rows past the end take the last one again, and are not stored.
     const a_element *a_from = a + (u64)(first + m0) * lda;
     u32 a_offset[A_PIECES];
     UNROLL for (u32 i = 0; i < A_PIECES; i++) {
@@ -820,7 +826,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     u32 packed[WEIGHTS / 8];
     chunk_scale scale;
     u32x4 pieces[A_PIECES];
-    u32 k = 0, fetched = 0; // of the two steps that are fetched next, and of what was
+    u32 k = 0, fetched = 0; // columns: of the next two steps to fetch; of the weights fetched
     auto fetch = [&](u32 stage) INLINE {
         // a last step that has no partner is fetched twice
         const u32 further = stage == 0 ? 0 : EVEN_STEPS || k + STEP < K ? STEP : 0;
@@ -890,7 +896,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             load_a(stage, f, i);
         schedule_boundary();
     };
-    // Products of tile i of A, of the part of the fragments that starts with word j.
+    // Multiplies tile i of A with all of W's, by the part of the fragments that starts at word j.
     auto multiply_tile = [&](u32 stage, u32 f, u32 j, u32 i) INLINE {
         const u32 set = (stage * FRAGMENTS + f) % SETS;
         UNROLL for (u32 t = 0; t < N_TILES; t++) {
@@ -915,7 +921,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                 multiply_tile(stage, f, j, i);
         schedule_boundary();
     };
-    // Loads and multiplies, two tiles of A at hand at a time.
+    // Loads fragments and multiplies them, with two tiles of A in registers at a time.
     auto stream = [&](u32 stage, u32 f) INLINE {
         UNROLL for (u32 t = 0; t < N_TILES; t++)
             load_w(stage, f, t);
@@ -929,7 +935,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             schedule_boundary();
         }
     };
-    // Stores the step after this one, and asks for the next to that.
+    // Stores the next step, which is in registers, to the other stage, and asks for the one after
+    // it.
     auto bring = [&](u32 stage) INLINE {
         store(1 - stage);
         if (stage == 0)
@@ -937,8 +944,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         fetch(stage);
         schedule_boundary();
     };
-    // One step. Behind the barrier some of its products are still to be made, if their operands
-    // were loaded ahead: they hide the latency of the next operands.
+    // One step. With AHEAD, operands of its last products were loaded before the barrier, and those
+    // products are made behind it: they hide the latency of the next step's first operands.
     auto do_step = [&](u32 stage) INLINE {
         constexpr u32 EARLY = FRAGMENTS > 1 ? 0 : (M_TILES + 1) / 2; // of the last products
         UNROLL for (u32 f = 0; f + 1 < FRAGMENTS; f++) {
@@ -973,10 +980,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         if (EVEN_STEPS || step + 1 < STEPS)
             do_step(1);
         UNROLL for (u32 i = 0; i < M_TILES; i++) UNROLL for (u32 t = 0; t < N_TILES; t++)
-            computed(sum[i][t]); // in place, not in a copy for what comes behind the loop
+            computed(sum[i][t]); // or the compiler copies sums for the code behind the loop
     }
 
-    // What each row's results are multiplied by, in the place of the first stage.
+    // What each row's results are multiplied by (tile_scale); in LDS, in place of the first stage.
     constexpr bool UNITS_DIFFER = A_TYPE == F16;
     constexpr float RESULT_UNIT = CUT_BY_DOTS ? CODE_UNIT * RESTORED : CODE_UNIT;
     LDS float *const units = (LDS float *)stages;
@@ -999,7 +1006,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         return rounded<c_element, TRUNCATE>(BIAS ? scaled + its_bias : scaled);
     };
 
-    // ---- Results: of each row of A at a time, whose place and bounds are found once
+    // ---- Results, row of A by row of A: a row's place and bounds are computed once
     c_element *const c_tile = c + (u64)(first + m0 + m_wave) * ldc + n0 + n_wave;
     if constexpr (LANE_HAS_ROW) {
         typedef c_element c_run __attribute__((ext_vector_type(RUN)));

@@ -189,15 +189,16 @@ DEVICE tile multiply_add(operand a, operand w, tile sum)
 
 constexpr u32 SPREAD_MAX = K_LANES == 1 ? 4 : 2; // tiles of A
 constexpr u32 N_TILES = ROWS / 16, M_TILES = (M_TILE + 15) / 16;
-// How often a tile has each row of A, where it has room: every time with other weights along K, so
-// that a result is the sum of as many of the tile's.
+// A slice of 8 rows of A leaves room in a tile of 16: each row is put in twice, with different k.
+// This is how often a tile has each row of A, 1 or 2; a result is the sum of so many of the tile's
+// values.
 constexpr u32 ABREAST = M_TILES * 16 / M_TILE;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
 
-// Sums are computed here. As one value of many registers they would have FMAs write elsewhere, by
-// instructions that are not issued in pairs, until the last of them is used.
+// Has a tile's sums computed here, value by value. If the compiler took the tile for one value of
+// many registers, FMAs would write to a copy of it, by instructions that cannot be issued in pairs.
 DEVICE void computed_values(tile &sums)
 {
     UNROLL for (u32 v = 0; v < TILE_VALUES; v++) {
@@ -207,13 +208,14 @@ DEVICE void computed_values(tile &sums)
     }
 }
 
-// A scale for all values of a tile. Dual issue wants operands in two banks of registers, so half of
-// them are a copy where there are few tiles; with more the compiler cannot place it well.
+// A scale for all values of a tile. Dual issue wants operands in different register banks: so every
+// other value takes a copy of the scale. With many tiles there is none: the compiler cannot place
+// it well.
 DEVICE tile spread_scale(float scale)
 {
     if constexpr (M_TILES > SPREAD_MAX || TILE_VALUES != 8)
         return scale;
-    computed(scale); // not an f16 or a sign that each product would take along
+    computed(scale); // or each product would do its conversion from f16, or its negation, again
     float copy = scale;
     computed(copy);
     tile all = scale;
@@ -222,10 +224,11 @@ DEVICE tile spread_scale(float scale)
     return all;
 }
 
-// Each wave puts its tiles into LDS, [row of A][row of W], in pieces of as many tiles as fit into
-// SHARED_BYTES; then the waves that share them sum, in the order of waves, and store what
-// `finish` makes of a sum for column n. Two rows of A that the halves of a wave write at once are
-// kept in different banks, by a swap of 16 columns in every other one.
+// Adds up the tiles of the waves that share rows of W, and stores the results. Each wave puts its
+// tiles into LDS, [row of A][row of W], as many at a time as fit into SHARED_BYTES; then those
+// waves sum them, in the order of waves, and store what `finish` makes of a sum for column n. The
+// halves of a wave write two rows of A at once: in every other row 16 columns are swapped, so that
+// the two meet no bank.
 template <u32 SHARED_BYTES, class ELEMENT, class FINISH>
 DEVICE void store_tiles(const tile (&total)[M_TILES][N_TILES], LDS float *partial, u32 wave,
                         u32 lane, u32 n0, u32 m0, ELEMENT *c, u32 m, u32 first, u64 ldc,
@@ -303,7 +306,7 @@ DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
     return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
 }
-// At column k, and so many blocks further.
+// Loads the scale of the block at column k, or of one so many blocks further on.
 DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 {
     return {*(const float *)(row.blocks + further * 4 + k / BLOCK * 4)};
@@ -385,8 +388,9 @@ DEVICE lane_entries load_entries(u32 item)
     return values;
 }
 
-// Fills the table. A lane writes the 16-byte pieces of an entry in an order that differs from its
-// neighbours', so that as many lanes as an entry has pieces write to all banks together.
+// Fills the table. Each lane writes the 16-byte pieces of an entry, beginning with another piece
+// than its neighbours: so at any time, as many lanes as an entry has pieces write to different
+// banks.
 DEVICE void build_table(LDS u8 *table, const lane_entries &values, u32 item)
 {
     UNROLL for (u32 e = 0; e < ENTRIES_PER_LANE; e++) {
@@ -429,8 +433,8 @@ DEVICE u32 lane_copy(u32 lane) { return lane % COPIES * sizeof(pair); }
 // operands agree. Products of a block are summed unscaled and the scale is applied to that sum. The
 // steps of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed order.
 //
-// STAGED: values go through LDS behind the table, so that no two lanes look up the same weights
-// where both halves of a wave hold the same operands.
+// STAGED, where the instruction wants the same operands in both halves of a wave: values go through
+// LDS, behind the table, so that no two lanes look up the same weights.
 
 typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
@@ -478,7 +482,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         return;
     const u32 n0 = group * ROWS_PER_GROUP + wave / SPLIT_K * ROWS, m0 = slice * M_TILE;
 
-    // Steps are counted from the phase on and come round.
+    // Steps begin at the phase, and go on at the row's beginning when they reach its end.
     const u32 phase = PHASES ? group % STEPS : 0;
     u32 step = wave % SPLIT_K;
     auto start_of = [&](u32 s) {
@@ -487,8 +491,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     };
     u32 k = start_of(step);
 
-    // Each lane has one row of every tile. Rows past the end are computed from the last one again
-    // and not stored.
+    // Each lane has one row of every tile. In place of rows past the end it takes the last one
+    // again; their results are not stored.
     const u32 a_part = K_LANES == 1 ? 0 : lane / 16 * CHUNK; // its place along K in a unit
     const u32 b_part = LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK;
     const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on

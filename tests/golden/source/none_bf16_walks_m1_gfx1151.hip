@@ -168,8 +168,9 @@ template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)r
 // each step a lane gives half of its values to a partner and takes the partner's other half, until
 // it has one. No LDS, and one store at the end for all VALUES.
 
-// The value of the lane at the other side of `BIT`; for bit 2 that of the mirrored one of its
-// eight, which does as well because bits 1 and 0 are still to be summed.
+// The value of the lane whose number differs in bit `BIT`. For bit 2 it is that of the lane
+// mirrored within its eight, which will do, because lanes that differ in bits 1 and 0 are summed
+// afterwards.
 template <u32 BIT> DEVICE float across(float v, u32 lane)
 {
     const u32 bits = __builtin_bit_cast(u32, v);
@@ -195,16 +196,16 @@ template <u32 LANE> DEVICE float of_lane(float v)
                                                           LANE * 0x55, 0xf, 0xf, true));
 }
 
-// Of four numbers of each of four neighbouring lanes, the sum of the first lane's first, the second
-// one's second and so on, which all four get.
+// Of four neighbouring lanes' four numbers each, the sum of the first lane's first number, the
+// second lane's second and so on. All four lanes get it.
 DEVICE float sum_of_diagonal(f32x4 v)
 {
     return of_lane<0>(v.x) + of_lane<1>(v.y) + of_lane<2>(v.z) + of_lane<3>(v.w);
 }
 
-// Lanes whose bit is clear get the pair's sum of `clear`, the others that of `set`. A DPP
-// instruction can write to some groups of four lanes only; it is written as such where no wait
-// states have to separate it from what made its operands.
+// Of two lanes that differ in bit `BIT`, the one where it is clear gets the sum of both lanes'
+// `clear`, the other that of both lanes' `set`. Where DPP needs no wait states behind what made its
+// operands, that is two DPP instructions in assembly, each of which writes to half of the lanes.
 template <u32 BIT> DEVICE float fold(float clear, float set, u32 lane)
 {
     float sum;
@@ -230,7 +231,8 @@ template <u32 VALUES, u32 BIT> DEVICE void reduce_step(float *v, u32 lane)
                           : v[i] + across<BIT>(v[i], lane);
 }
 
-// The same where lanes that differ in bits 1 and 0 agree: nothing is left to sum there.
+// The same for a bit that lanes with the same values differ in, bit 1 or 0: there is nothing to
+// sum, and a lane only keeps one half of its values.
 template <u32 VALUES, u32 BIT> DEVICE void choose_step(float *v, u32 lane)
 {
     UNROLL for (u32 i = 0; i < VALUES / 2; i++) {
@@ -302,8 +304,8 @@ constexpr u32 STAGE_LOADS = 8; // of 16 bytes, that a lane waits for together
 
 typedef u32 stage_vector __attribute__((ext_vector_type(4), aligned(4)));
 
-// Copies `BYTES` bytes of each of ROWS rows to LDS, ITEMS work-items together. `row(i)` is where
-// they start, at a multiple of 4 bytes. The caller puts a barrier after it.
+// Copies BYTES bytes of each of ROWS rows to LDS, by ITEMS work-items together. Row i starts at
+// `row(i)`, a multiple of 4 bytes. The caller puts a barrier behind it.
 template <u32 ROWS, u32 BYTES, u32 PITCH, u32 ITEMS, class ROW>
 DEVICE void stage_rows(u8 *staged, u32 item, ROW row)
 {
@@ -334,9 +336,9 @@ DEVICE void stage_rows(u8 *staged, u32 item, ROW row)
 }
 
 // ---- decode/dense ----
-// Values of W and of A as they lie in memory, `raw` being the dwords that one lane has loaded: in
-// pairs of f32, or as pairs of 16 bits where they are that already. SIZE is in bytes, and UNIT what
-// a value is worth. They hide no NaN that has to be noted on the way.
+// Reads values of W and of A that are plain numbers out of `raw`, the dwords that a lane has
+// loaded: as pairs of f32, or, if they have 16 bits, as pairs of those. SIZE is an element's bytes,
+// UNIT the worth of a value. Unlike fp8's, their NaNs need no examine().
 
 template <u32 TYPE> struct number;
 struct plain_number {
@@ -375,17 +377,18 @@ template <> struct number<BF16> : plain_number { // the upper half of an f32
 };
 
 // ---- prelude/dual_dot2 ----
-// Dot products issued in pairs. The compiler makes such pairs of f16 on RDNA 3 alone: RDNA 4 has
-// lost the single form of theirs, which bf16 never had. Two can be paired where their sums lie in
-// an even and an odd register, their first operands in different banks, of which there are four,
-// and their second ones too. Which registers they are is known when all are allocated, so that it
-// is a macro of the assembler's that looks, and writes the pair or the two.
+// Dot products issued in pairs. The compiler makes such pairs of f16 on RDNA 3 only: it makes them
+// of an instruction's single form, which RDNA 4 has no more, and bf16 never had. Two products can
+// be paired if one sum is in an even and the other in an odd register, their first operands are in
+// different ones of the four register banks, and their second operands, too. That is known only
+// when registers are allocated: so a macro of the assembler looks, and writes the pair or two
+// single ones.
 
 #define TYPE_TEXT_(type) #type
 #define TYPE_TEXT(type)  TYPE_TEXT_(type)
 
-// What pairs need, once in a kernel: the macro, and for every register a symbol of its number, as
-// operands are no more than names to it.
+// Defines the macro, once in a kernel, and for every register a symbol with its number: the macro
+// gets operands as names, and cannot compute with those otherwise.
 DEVICE void define_dual_dot2()
 {
     asm volatile(
@@ -429,13 +432,13 @@ DEVICE void dual_dot2(float &sum, u32 a, u32 b, float &other, u32 f, u32 g)
 // works on ROWS rows of W, or, where a matrix instruction multiplies ROW_LANES rows of W with as
 // many of A, on ROWS groups of ROW_LANES neighbouring rows, one row for each of ROW_LANES lanes.
 // The steps of a row are dealt out in turn to SPLIT_K waves, whose sums meet in LDS in a fixed
-// order. A wave has asked for RING steps, of W and of A, at any time: what is used last is asked
-// for last, so that waiting for one leaves the others on their way.
+// order. A wave has asked for RING steps, of W and of A, at any time. They are asked for in the
+// order in which they are used, so that a wait for one leaves the others on their way.
 //
-// A may be STAGED: the workgroup copies it to LDS, where its waves find it; all of K at once, or
-// STAGE steps of each wave at a time. And workgroups may be as many as the device holds at once:
-// then each WALKS over groups of rows, and asks for the next one's weights before it has done with
-// one.
+// STAGED: the workgroup copies A to LDS, from where its waves read it; all of K at once, or STAGE
+// steps of each wave at a time. WALKS: a launch has only as many workgroups as the device holds at
+// once; each walks over groups of rows, and asks for the next group's weights before it is done
+// with one.
 
 constexpr u32 DOT4 = MATRIX + 1; // a further kind of products: four of 8 bits in one instruction
 
@@ -443,7 +446,7 @@ typedef element_type<C_TYPE>::type c_element;
 typedef number<W_TYPE> w_number;
 typedef number<A_TYPE> a_number;
 
-constexpr element HALF = A_TYPE == BF16 ? BF16 : F16; // what has fewer bits may become
+constexpr element HALF = A_TYPE == BF16 ? BF16 : F16; // the 16-bit type that fp8 is converted to
 constexpr u32 W_SIZE = w_number::SIZE, A_SIZE = a_number::SIZE;
 constexpr bool SINGLE = VECTOR == 1;      // rows are not aligned: one weight at a time
 constexpr u32 LANES_K = WAVE / ROW_LANES; // lanes side by side along K
@@ -453,7 +456,8 @@ constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of a wave
 constexpr bool WHOLE = K % STEP == 0 && STEPS % SPLIT_K == 0;
 constexpr u32 DEPTH = minimum(RING, TRIPS);            // steps held at once
 constexpr u32 PASSES = (TRIPS + DEPTH - 1) / DEPTH;
-// Times that all of the ring is used and asked for again, without a step that is cut short.
+// ROUNDS: how often a wave uses and asks again for the whole ring, steps past the end of K left
+// out.
 constexpr u32 WHOLE_TRIPS = WHOLE ? TRIPS : TRIPS - 1;
 constexpr u32 ROUNDS = WHOLE_TRIPS / DEPTH ? WHOLE_TRIPS / DEPTH - 1 : 0;
 constexpr bool STAGED = STAGE > 0;
@@ -465,13 +469,13 @@ constexpr u32 WAVE_ROWS = ROWS * ROW_LANES;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * WAVE_ROWS;
 constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
 constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
-// Matrix instructions of which all is used; with ROW_LANES = 1 it is the diagonal alone: each of
-// four neighbouring lanes multiplies its weights of a row with its part of a row of A.
+// MATRICES: all results of a matrix instruction are used. With ROW_LANES = 1 only its diagonal is:
+// each of four neighbouring lanes multiplies its weights of a row with its part of a row of A.
 constexpr bool MATRICES = PRODUCTS == MATRIX && ROW_LANES > 1;
-// The matrix instruction for fp8 takes sixteen rows. Those are eight rows of W, two neighbouring
-// lanes each, so that a load is of whole lines: the same lanes have the k of one result in common,
-// and what it makes of different k is thrown away. It could do sixteen rows of A, and there are no
-// more than eight.
+// OF_BYTES: the matrix instruction for fp8 takes sixteen rows of each operand. It is given eight
+// rows of W and of A, each in two neighbouring lanes with different k, so that a load is of whole
+// lines. Of its results those of equal k count, and the others are thrown away: nothing is lost, as
+// A has no more than eight rows.
 constexpr bool OF_BYTES = MATRICES && ROW_LANES == 8;
 constexpr u32 K_LANES = OF_BYTES ? 2 : 1;
 static_assert(!MATRICES || ROW_LANES == (OF_BYTES ? 8 : 4), "what instructions there are");
@@ -488,15 +492,15 @@ constexpr u32 POWER = SUMS <= 1    ? 1 // of two, that SUMS fits in
 constexpr bool NOTES_NAN = w_number::NOTES_NAN || a_number::NOTES_NAN;
 constexpr u32 W_WORDS = SINGLE ? 2 : VECTOR * W_SIZE / 4;         // dwords of a load
 constexpr u32 A_WORDS = SINGLE ? 2 : VECTOR * A_SIZE / 4;
-// What one product takes of a load: eight weights or four, or a pair.
+// Units in a load. A unit is what one product takes of a row: eight weights, four, or a pair.
 constexpr u32 UNITS = OF_BYTES             ? VECTOR / 8
                       : PRODUCTS == MATRIX ? VECTOR / 4
                       : PRODUCTS == DOT4 ? W_WORDS
                       : SINGLE           ? 1
                                          : VECTOR / 2;
 
-// Of A as it is staged: a stage's columns; rows apart so that lanes of different rows, of which
-// eight at a time are served, find different banks.
+// A in LDS: STAGE_K columns of each row at a time, rows STAGE_PITCH bytes apart. LDS serves eight
+// lanes at a time; where they read different rows, the pitch puts those into different banks.
 constexpr u32 STAGE_K = RESIDENT ? K : STAGE_PASSES * DEPTH * SPLIT_K * STEP;
 constexpr u32 STAGE_BYTES = STAGE_K * A_SIZE;
 constexpr u32 STAGE_PITCH =
@@ -504,10 +508,11 @@ constexpr u32 STAGE_PITCH =
 
 struct step {
     u32 w[ROWS][W_WORDS], a[COLUMNS][A_WORDS];
-    u32 skip; // weights at its start that another lane has, or none
+    u32 skip; // so many of the first weights are another lane's: the lane is past the end of K
 };
 
-// The dwords of a load. Rows start at multiples of 4 bytes, or else it is one element.
+// Loads a lane's dwords of a row. Rows start at multiples of 4 bytes; if not, a load is one
+// element.
 template <u32 SIZE, u32 WORDS, bool ONCE> DEVICE void load(u32 *to, const u8 *from)
 {
     typedef u32 vector __attribute__((ext_vector_type(4), aligned(4)));
@@ -528,7 +533,7 @@ template <u32 SIZE, u32 WORDS, bool ONCE> DEVICE void load(u32 *to, const u8 *fr
     }
 }
 
-// The dwords of A as it is staged, at a multiple of 16 bytes or of 4.
+// Loads a lane's dwords of A from LDS; ALIGNED: they are at a multiple of 16 bytes, else of 4.
 template <u32 WORDS, bool ALIGNED> DEVICE void load_staged(u32 *to, const u8 *from)
 {
     UNROLL for (u32 i = 0; i + 4 <= WORDS; i += 4) {
@@ -538,8 +543,8 @@ template <u32 WORDS, bool ALIGNED> DEVICE void load_staged(u32 *to, const u8 *fr
     }
 }
 
-// What a product takes, and what it adds to: even and odd k apart when PACKED; of four rows of W
-// with one of A when MATRIX.
+// The types of what a product takes and of the sum that it adds to. PACKED: the sums of even and of
+// odd k. MATRIX: the sums of four rows of W with one row of A.
 template <u32> struct product_types { typedef u32 unit; typedef float sum; };
 template <> struct product_types<PACKED> { typedef f32x2 unit; typedef f32x2 sum; };
 template <> struct product_types<PLAIN> { typedef f32x2 unit; typedef float sum; };
@@ -562,8 +567,8 @@ template <class NUMBER> DEVICE void take(f32x2 &to, const u32 *raw, u32 u)
     to = NUMBER::pair(raw, u);
 }
 
-// Four dwords of a load stay together: where matrix instructions take two of them at a time, the
-// compiler would load those once more.
+// Keeps the four dwords of a load together: of those that matrix instructions take two at a time,
+// the compiler would make two loads.
 template <u32 WORDS> DEVICE void hold(u32 (&raw)[WORDS])
 {
     UNROLL for (u32 i = 0; i + 4 <= WORDS && OF_BYTES; i += 4) {
@@ -600,7 +605,7 @@ template <class UNIT, class SUM> DEVICE SUM multiply_add(UNIT w, UNIT a, SUM sum
     }
 }
 
-// One product for every sum, in pairs where those are made here.
+// Adds one product to every sum, two at a time where the text issues dot products in pairs.
 DEVICE void multiply_add_all(const unit (&w)[SUMS], const unit (&a)[SUMS], lane_sum (&sum)[SUMS])
 {
     constexpr u32 PAIRS = PAIRED ? SUMS / 2 : 0;
@@ -612,11 +617,12 @@ DEVICE void multiply_add_all(const unit (&w)[SUMS], const unit (&a)[SUMS], lane_
         sum[v] = multiply_add(w[v], a[v], sum[v]);
 }
 
-// Makes a sum NaN where one was noted. A matrix instruction takes it to all of its row or column.
+// Makes a sum NaN if a NaN was noted in its row of W or of A. Of matrix products a further
+// instruction with NaNs does so, for all results of the row or column.
 template <class SUM> DEVICE void add_nan(SUM &sum, u32 w_seen, u32 a_seen)
 {
     constexpr u32 NAN_BITS = 0x80808080; // what was noted
-    constexpr u32 A_NAN = OF_BYTES ? 0x80 : 0x7fff; // to instructions that know FNUZ, and 16 bits
+    constexpr u32 A_NAN = OF_BYTES ? 0x80 : 0x7fff; // as FNUZ bytes, and as 16-bit types
     w_seen &= NAN_BITS, a_seen &= NAN_BITS;
     if constexpr (MATRICES) {
         sum = multiply_add(u32x2{w_seen ? A_NAN : 0, 0}, u32x2{a_seen ? A_NAN : 0, 0}, sum);
@@ -633,9 +639,9 @@ DEVICE float whole(f32x4 sum, u32 lane) // on the diagonal
     return lane & 2 ? high : low;
 }
 
-// The sum over the lanes with the same lane % 4: over the four groups of four of each row of 16
-// lanes, which then agree, and by halves over the four rows of 16. A lane gets that of component
-// lane / 16, its bit 0 being lane bit 5.
+// Sums four values over the lanes with the same lane % 4: first over the four groups of four lanes
+// in each 16, which then agree; then, folding, over the four 16s. A lane gets the sum of one
+// component: number lane / 16 with its two bits swapped.
 DEVICE float sum_of_blocks(f32x4 sum, u32 lane)
 {
     float v[4] = {sum.x, sum.y, sum.z, sum.w};
@@ -650,16 +656,17 @@ DEVICE float sum_of_blocks(f32x4 sum, u32 lane)
     return v[0];
 }
 
-// Lanes of matrix instructions with two neighbouring lanes along K: lane % 2 has what counts of
-// even or of odd components, and the neighbour the other half of the same sums. A lane is left with
-// one of the two.
+// Sums of OF_BYTES, whose rows have two neighbouring lanes with different k. Of an even lane's
+// results the even components count, of an odd lane's the odd ones: together they are two sums, of
+// which each lane gets one.
 DEVICE float sum_of_pairs(f32x4 sum, u32 lane)
 {
     const bool odd = lane & 1;
     return fold<0>(odd ? sum.y : sum.x, odd ? sum.w : sum.z, lane);
 }
 
-// The sums of a wave, over its lanes. Those of matrix instructions are of every fourth lane.
+// Reduces the lanes' sums to those of the wave. With 4 by 4 matrices that is over every fourth
+// lane.
 template <class SUM>
 DEVICE void reduce_sums(const SUM (&sum)[SUMS], float (&result)[RESULTS], u32 lane)
 {
@@ -719,7 +726,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
     u32 n0, n_base;
     const u32 n_own = N >= WAVE_ROWS ? lane_n : minimum(lane_n, N - 1); // with ROW_LANES > 1
     const u8 *b_row[ROWS];
-    // Rounds are counted from the phase on and come round.
+    // Rounds begin at the phase, and go on at the row's beginning when they reach its end.
     u32 phase;
     auto enter = [&](u32 which) {
         n0 = which * ROWS_PER_GROUP + wave / SPLIT_K * WAVE_ROWS;
@@ -732,7 +739,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         phase = PHASES == 0 ? 0 : (PHASES == 1 ? which : n0 / WAVE_ROWS) % STAGE_PASSES;
     };
     enter(group);
-    auto row_of_a = [&](u32 row) { // the last again past the end of m
+    auto row_of_a = [&](u32 row) { // past the end of m, the last row again
         return a + (first + minimum(m0 + row, m - 1)) * lda * A_SIZE;
     };
     const u8 *a_row[COLUMNS];
@@ -742,8 +749,8 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
     const u8 *const own_staged =
         staged + (COLUMNS == 1 ? minimum(lane_n, M_TILE - 1) : lane_n) * STAGE_PITCH;
 
-    // What a lane takes in a round lies at fixed distances, which loads have room for, from one
-    // place.
+    // All that a lane loads in a round lies at constant distances from one place, which load
+    // instructions have room for.
     struct place {
         u32 k, w, a; // the first weight; offsets in bytes from a row of W and of A
     };
@@ -778,7 +785,8 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
             request_at(ring[j], start, further);
         }
     };
-    // All waves are done with what was staged before, and see what is now.
+    // Copies a stage of A to LDS. The barriers see to it that all waves are done with the stage
+    // before, and that all see this one.
     auto stage = [&](u32 which) {
         if (which)
             barrier();
@@ -817,8 +825,9 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         UNROLL for (u32 d = 0; d < A_WORDS; d++) UNROLL for (u32 i = 0; i < COLUMNS; i++)
             a_number::examine(s.a[i][d], a_nan[i]);
         if constexpr (PRODUCTS == DOT2) {
-            // Neighbours have no operand in common, so that they can be issued together; but what
-            // is converted on both sides is used up at once, or all of it would want registers.
+            // Neighbouring products have no operand in common, so that they can be issued together.
+            // Where both operands are converted, a unit is used up before the next one is
+            // converted: all at once would take too many registers.
             UNROLL for (u32 q = 0; q < UNITS; q++) {
                 unit w[SUMS], values[SUMS];
                 UNROLL for (u32 v = 0; v < SUMS; v++) {
@@ -852,7 +861,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         request(now, trip, trip + 1 == TRIPS);
     if (STAGED && RESIDENT)
         stage(0);
-    u32 half = 0; // of the LDS where waves' sums meet: the other may still be read
+    u32 half = 0; // which half of the LDS for waves' sums is used: the other may still be read
     for (;;) {
         UNROLL for (u32 v = 0; v < SUMS; v++)
             sum[v] = lane_sum{};
