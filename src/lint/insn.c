@@ -126,7 +126,8 @@ static void take_vector(struct lint_insn *i, const struct target *target, struct
         return;
     }
     i->kinds |= LINT_VALU;
-    if (begins(m, "v_cmpx_")) { /* e32 of gfx10 and later names no result */
+    i->literal = strstr(i->text, " 0x") != NULL; /* LLVM writes inline ones in decimal */
+    if (begins(m, "v_cmpx_")) {                  /* e32 of gfx10 and later names no result */
         const bool named = t->count == 3;
         take_operands(i, t, named);
         add_def(i, (struct lint_range){LINT_EXEC, 2});
@@ -261,6 +262,9 @@ static void take_wait(struct lint_insn *i, const struct text_insn *t)
     } else if (!strcmp(m, "s_wait_storecnt_dscnt")) {
         i->waits[LINT_STORES] = (uint8_t)(last >> 8 & 63);
         i->waits[LINT_LDS_OPS] = (uint8_t)(last & 63);
+    } else if (!strcmp(m, "s_wait_idle")) {
+        memset(i->waits, 0, sizeof i->waits);
+        i->alu_waits = LINT_VALU_VECTOR | LINT_VALU_SCALAR | LINT_VALU_VCC | LINT_SALU_SCALAR;
     } else if (!strcmp(m, "s_wait_alu") || !strcmp(m, "s_waitcnt_depctr")) {
         take_alu_wait(i, t);
     } else {

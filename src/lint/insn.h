@@ -98,6 +98,7 @@ struct lint_insn {
     uint8_t alu_waits;              /* bits of enum lint_alu_wait */
     int64_t branch;                 /* byte offset of where it may go; -1: nowhere */
     bool falls_through, understood; /* goes on to the next one; all operands were read */
+    bool literal; /* a vector instruction with a constant of its own, not an inline one */
 };
 
 /* Reads the text of an instruction at `offset`; `text` is kept by reference. */

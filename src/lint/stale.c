@@ -48,10 +48,13 @@ static void keep(const struct keeping *k, struct stale *s, const struct lint_ins
 {
     if (k->masks_only && i->kinds & LINT_LANE_MASK && i->use_count) {
         const struct lint_range r = i->uses[i->use_count - 1];
+        memset(s->kept, 0, sizeof s->kept);
         for (unsigned n = r.first; n < (unsigned)r.first + r.count && n < STALE_REGISTERS; n++)
             s->kept[n] = true;
         return;
     }
+    if (k->masks_only && i->literal)
+        memset(s->kept, 0, sizeof s->kept);
     for (size_t u = 0; u < i->use_count; u++)
         for (unsigned n = i->uses[u].first; n < (unsigned)i->uses[u].first + i->uses[u].count;
              n++) {
@@ -65,8 +68,10 @@ static void keep(const struct keeping *k, struct stale *s, const struct lint_ins
         }
 }
 
-static void wait_for(struct stale *s, const struct lint_insn *i)
+static void wait_for(const struct keeping *k, struct stale *s, const struct lint_insn *i)
 {
+    if (k->masks_only && i->alu_waits & LINT_SALU_SCALAR)
+        memset(s->kept, 0, sizeof s->kept);
     for (unsigned n = 0; n < STALE_REGISTERS; n++)
         s->written[n] &= (uint8_t)~i->alu_waits;
 }
@@ -113,7 +118,7 @@ static void step(void *user, void *state, size_t i)
         return;
     }
     s->pauses = 0;
-    wait_for(s, insn);
+    wait_for(k, s, insn);
     if (brings && !k->masks_only)
         memset(s->written, 0, sizeof s->written);
     else if (insn->kinds & LINT_SALU)

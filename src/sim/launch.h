@@ -67,9 +67,12 @@ struct quern_sim_module {
     struct pool pool;
     struct insn *insns;
     struct insn_note *notes;
+    struct late_insn *late; /* full check, else null */
+    const struct late_rule *late_rules;
     size_t insn_count, insn_capacity;
     uint32_t *index_at;          /* by code offset / 4: the instruction there, or INSN_NONE */
     struct kernel_note *kernels; /* as object.kernels */
+    enum late_place late_place;  /* column of late_rules */
 };
 
 #define INSN_NONE 0xffffffffu

@@ -271,6 +271,8 @@ static quern_status decode_all(struct quern_sim_module *m)
             "the disassembler gave an instruction outside the %llu bytes of code",
             (unsigned long long)m->code_bytes);
     resolve_branches(m);
+    FAIL_IF(sim->check == QUERN_CHECK_FULL && !late_read(m), QUERN_E_MEMORY,
+            "out of memory for the full check of %zu instructions", m->insn_count);
     return QUERN_OK;
 }
 
@@ -423,6 +425,7 @@ void quern_sim_unload(quern_sim_module *m)
     os.free(m->kernels);
     os.free(m->insns);
     os.free(m->notes);
+    os.free(m->late);
     os.free(m->index_at);
     os.free(m);
 }

@@ -410,7 +410,7 @@ static void run_space(struct t_gpu *g, unsigned target, enum space space)
     const size_t begin = p.used;
     add_all(&p);
     /* words that are not the same everywhere */
-    static const char *const words_[][3] = {{"WAIT", "s_waitcnt 0", "s_wait_idle"},
+    static const char *const words_[][3] = {{"WAIT", "s_waitcnt 0\\n s_nop 1", "s_wait_idle"},
                                             {"NULL_OFFSET", "0", "null"}};
     for (unsigned k = 0; k < 2; k++)
         for (char *at = source + begin; (at = strstr(at, words_[k][0])) != NULL;) {

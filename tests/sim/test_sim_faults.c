@@ -231,7 +231,7 @@ static const struct mistake mistakes[] = {
      1,
      32,
      "u32 x = 0, r; if (WRONG) UNDEFINED(x); asm volatile(\"v_cmp_lt_u32 \" VCC \", 5, %1\\n"
-     "v_cndmask_b32 %0, 1, %2, \" VCC : \"=v\"(r) : \"v\"(x), \"v\"(LANE) : \"vcc\"); "
+     "s_nop 1\\n v_cndmask_b32 %0, 1, %2, \" VCC : \"=v\"(r) : \"v\"(x), \"v\"(LANE) : \"vcc\"); "
      "c[LANE] = r;",
      {"a store to memory", NULL, NULL}},
     {"undefined lane selected away is legal, selected is not",

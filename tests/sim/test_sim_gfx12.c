@@ -165,7 +165,7 @@ E(s_log_h, log2(half(x)))
 #define V3(NAME)                                                                                   \
     "asm volatile(\"" NAME " %0, %1, %2, %3\" : \"=v\"(r) : \"v\"(x), \"v\"(y), \"v\"(z));"
 #define S1(NAME, BEFORE, AFTER)                                                                    \
-    "u32 s; asm volatile(\"" NAME " %0, " BEFORE " " AFTER "\" : \"=s\"(s) : "                     \
+    "u32 s; asm volatile(\"s_wait_alu 0\\n " NAME " %0, " BEFORE " " AFTER "\" : \"=s\"(s) : "     \
     "\"s\"(__builtin_amdgcn_readfirstlane(x))); r = s;"
 
 static const struct item {
@@ -495,9 +495,11 @@ static const struct {
      NULL},
     /* one wave is told that it was the first; again after the barrier */
     {"u32 first, second; s[LANE] = 63 - LANE;\n"
-     "asm volatile(\"s_wait_dscnt 0x0\\n s_barrier_signal_isfirst -1\\n s_cselect_b32 %0, 1, 0\" : "
+     "asm volatile(\"s_wait_dscnt 0x0\\n s_barrier_signal_isfirst -1\\n s_cselect_b32 %0, 1, 0\\n "
+     "s_wait_alu 0\" : "
      "\"=s\"(first) :: \"memory\", \"scc\"); " WAIT "c[LANE] = s[LANE];\n"
-     "asm volatile(\"s_barrier_signal_isfirst -1\\n s_cselect_b32 %0, 1, 0\" : \"=s\"(second) :: "
+     "asm volatile(\"s_barrier_signal_isfirst -1\\n s_cselect_b32 %0, 1, 0\\n s_wait_alu 0\" : "
+     "\"=s\"(second) :: "
      "\"memory\", \"scc\"); " WAIT "c[64 + LANE] = first + 2 * second;",
      NULL},
     {"s[LANE] = 0; barrier(); s[LANE] = LANE; " SIGNAL "c[LANE] = s[LANE ^ 63]; " WAIT, "LDS race"},

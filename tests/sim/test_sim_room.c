@@ -176,12 +176,14 @@ static const struct use {
      "\"s\"(b) : \"memory\");",
      "offset 3 of buffer \"b\""},
     {"a wide access over two regions",
-     "if (LANE == 0) asm volatile(\"global_store_dwordx4 %0, %1, %2\" :: \"v\"((2 << 20) - 8), "
+     "if (LANE == 0) asm volatile(\"global_store_dwordx4 %0, %1, %2\\n s_nop 1\" :: \"v\"((2 << "
+     "20) - 8), "
      "\"v\"((u32x4){1, 2, 3, 4}), \"s\"(b) : \"memory\");\n"
      "else if (GROUP && LANE == 1) c[0] = b[(2 << 18) + 1];",
      "of buffer \"b\""},
     {"a byte of two regions that nobody wrote",
-     "if (!GROUP && LANE == 0) asm volatile(\"global_store_dwordx4 %0, %1, %2\" :: \"v\"((2 << 20)"
+     "if (!GROUP && LANE == 0) asm volatile(\"global_store_dwordx4 %0, %1, %2\\n s_nop 1\" :: "
+     "\"v\"((2 << 20)"
      " - 12), \"v\"((u32x4){1, 2, 3, 4}), \"s\"(c) : \"memory\"); FENCE\n"
      "if (!GROUP && LANE == 0) b[0] = c[(2 << 18)]; if (GROUP && LANE == 0) b[1] = c[(2 << 18) + "
      "1];",

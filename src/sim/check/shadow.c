@@ -32,8 +32,9 @@ static bool make_wave(struct group *g, unsigned n)
     s->w.base[OPERAND_VGPR] = (uintptr_t)s->w.v;
     s->flags = os.malloc(count);
     s->origins = os.calloc(count, sizeof *s->origins);
+    s->late = os.malloc(sizeof *s->late);
     w->shadow = s;
-    return s->w.v && s->flags && s->origins;
+    return s->w.v && s->flags && s->origins && s->late;
 }
 
 bool shadow_make(struct group *g)
@@ -51,10 +52,11 @@ bool shadow_make(struct group *g)
     sg->writers = os.calloc(g->lds_bytes + 16u, sizeof *sg->writers);
     sg->readers = os.calloc(g->lds_bytes + 16u, sizeof *sg->readers);
     sg->known = os.calloc(g->lds_bytes / 4 + 4u, sizeof *sg->known);
+    sg->lds_writer = os.malloc(g->lds_bytes + 16u);
     sg->scratch = os.malloc(scratch_size(g) + 16);
     sg->own = os.calloc(g->run->memory.count + 1, sizeof *sg->own);
     ok = sg->waves && sg->lds && sg->lds_owner && sg->writers && sg->readers && sg->known &&
-         sg->scratch && sg->own;
+         sg->lds_writer && sg->scratch && sg->own;
     if (sg->waves)
         memset(sg->waves, 0, waves);
     for (unsigned n = 0; n < g->wave_count && ok; n++)
@@ -72,6 +74,7 @@ void shadow_free(struct group *g)
         os.free(sg->waves[n].w.v);
         os.free(sg->waves[n].flags);
         os.free(sg->waves[n].origins);
+        os.free(sg->waves[n].late);
     }
     os.free(sg->waves);
     os.free(sg->lds);
@@ -79,6 +82,7 @@ void shadow_free(struct group *g)
     os.free(sg->writers);
     os.free(sg->readers);
     os.free(sg->known);
+    os.free(sg->lds_writer);
     os.free(sg->scratch);
     race_own_free(&g->run->module->sim->race_heap, sg->own, g->run->memory.count);
     os.free(sg);
@@ -96,6 +100,8 @@ void shadow_start_group(struct group *g)
 {
     memset(g->shadow->lds, 0xff, g->lds_bytes);
     memset(g->shadow->lds_owner, 0xff, g->lds_bytes);
+    memset(g->shadow->lds_writer, 0, g->lds_bytes);
+    g->shadow->lds_late = false;
     memset(g->shadow->scratch, 0xff, scratch_size(g));
     race_own_clear(&g->run->module->sim->race_heap, g->shadow->own, g->run->memory.count);
     clear_stamps(g);
@@ -105,6 +111,7 @@ void shadow_barrier(struct group *g)
 {
     if (++g->shadow->epoch == STAMP_EPOCHS)
         clear_stamps(g);
+    late_barrier(g);
 }
 
 void shadow_start_wave(struct wave *w, unsigned scalars, unsigned vectors)
@@ -127,4 +134,5 @@ void shadow_start_wave(struct wave *w, unsigned scalars, unsigned vectors)
     memset(s->flags, 0, vectors);
     for (size_t n = 0; n < count; n++)
         s->origins[n] = (struct origin){.kind = ORIGIN_VECTOR, .where = n};
+    late_start_wave(s->late);
 }

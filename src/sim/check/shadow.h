@@ -14,6 +14,7 @@
 #ifndef QUERN_SIM_SHADOW_H
 #define QUERN_SIM_SHADOW_H
 
+#include "sim/check/late.h"
 #include "sim/check/race.h"
 #include "sim/wave.h"
 
@@ -23,7 +24,8 @@ enum origin_kind {
     ORIGIN_SCALAR,
     ORIGIN_GLOBAL,
     ORIGIN_LDS,
-    ORIGIN_SCRATCH
+    ORIGIN_SCRATCH,
+    ORIGIN_LATE /* not there yet (late.h); `where` as late_where makes it, `insn` is who is late */
 };
 
 /* Where undefined bits came from. */
@@ -38,6 +40,7 @@ struct shadow_wave {
     uint8_t *flags; /* for each vector register: some lane may have undefined bits */
     struct origin *origins; /* for each vector register */
     struct origin scalar_origins[S_COUNT];
+    struct late_wave *late;
 };
 
 /* Who touched a byte of LDS last: epoch << 7 | atomic << 6 | wave. Barriers begin a new epoch. */
@@ -56,8 +59,10 @@ struct shadow_group {
      * What makes reading a table cheap. */
     lds_stamp *known;
     unsigned epoch;
-    uint8_t *scratch;           /* undefined bits */
-    struct race_own *own;       /* for each mapping of the launch */
+    uint8_t *lds_writer;  /* 1 + the wave whose write of the byte may not be there yet, or 0 */
+    bool lds_late;        /* there are such bytes */
+    uint8_t *scratch;     /* undefined bits */
+    struct race_own *own; /* for each mapping of the launch */
     uint8_t lane_masks[64][16]; /* undefined bits of what lanes load from a buffer */
 };
 
@@ -75,5 +80,17 @@ void shadow_start_group(struct group *g);
 void shadow_start_wave(struct wave *w, unsigned scalars, unsigned vectors);
 /* After all waves have passed a barrier. */
 void shadow_barrier(struct group *g);
+
+/* In lds_writer: the byte comes from memory, so that its own wave must wait as well. */
+enum { LDS_DIRECT = 0x80 };
+
+/* Marks what an operation of a wave writes to LDS as not there yet, or, `by` 0, as there. */
+static inline void shadow_mark_lds(struct shadow_group *sg, const struct late_lds *l, uint8_t by)
+{
+    sg->lds_late |= by != 0;
+    for (uint64_t left = l->active; left; left &= left - 1)
+        for (unsigned n = 0; n < l->bytes; n++)
+            sg->lds_writer[l->at[__builtin_ctzll(left)] + n] = by;
+}
 
 #endif

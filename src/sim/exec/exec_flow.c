@@ -157,7 +157,8 @@ BODY(s_barrier_wait)
     return NULL;
 }
 
-/* Everything is done in order, so there is never anything to wait for. */
+/* Everything is done in order, so there is never anything to wait for; what a program must prove by
+ * its waits, the full check asks (exec_late.c). */
 BODY(nothing)
 {
     (void)w;

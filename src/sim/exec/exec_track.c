@@ -144,6 +144,8 @@ static bool track_lds(struct wave *w, const struct insn *i, unsigned lane, uint6
     struct shadow_group *const sg = w->group->shadow;
     uint8_t stored[16];
 
+    if (UNLIKELY(sg->lds_late) && kind != TRACK_STORE && !late_check_lds(w, i, lane, at, bytes))
+        return false;
     if (kind != TRACK_ATOMIC && track_lds_words(w, at, bytes, kind == TRACK_STORE))
         return true;
     if (data)
@@ -172,6 +174,8 @@ bool track_known(struct wave *w, unsigned words, const struct access *a)
     const lds_stamp mine = (lds_stamp)(sg->epoch << STAMP_EPOCH | w->number);
     const lds_stamp many = mine | STAMP_MANY;
 
+    if (UNLIKELY(sg->lds_late))
+        return false;
     for (uint64_t left = a->active; left; left &= left - 1) {
         const uint64_t address = a->address[__builtin_ctzll(left)];
         const lds_stamp *const known = sg->known + address / 4;
@@ -251,6 +255,8 @@ bool track(struct wave *w, const struct insn *i, enum space space, unsigned byte
     uint64_t undefined;
 
     masks->active = a->active;
+    if (space == SPACE_LDS && kind != TRACK_LOAD)
+        late_note_lds(w, i, a, bytes);
     for (uint64_t left = a->active; left; left &= left - 1) {
         const unsigned l = (unsigned)__builtin_ctzll(left);
         switch (space_of(space, a->address[l])) {

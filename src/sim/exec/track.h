@@ -48,7 +48,7 @@ bool track_atomic(struct wave *w, const struct insn *i, enum space space, unsign
 bool track_scalar_load(struct wave *w, const struct insn *i, struct mapping *map, uint64_t address,
                        unsigned bytes, bool sign);
 
-/* Stops with a finding about undefined bits; gives null. In exec_shadow.c. */
+/* Stops with a finding about undefined bits; gives null. In exec_finding.c. */
 const struct insn *finding(struct wave *w, const struct insn *i, int lane, const struct origin *o,
                            uint32_t bits, const char *reach);
 

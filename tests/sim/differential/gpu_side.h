@@ -183,6 +183,10 @@ DEVICE wave write_lane(wave x, u32 lane, u32 value)
     __asm__("s_mov_b32 m0, %2\n\tv_writelane_b32 %0, %1, m0"
             : "+v"(x)
             : "s"(value), "s"(lane));
+#elif defined(__GFX12__) /* behind what the scalar unit has written */
+    __asm__("s_wait_alu 0xfffe\n\tv_writelane_b32 %0, %1, %2"
+            : "+v"(x)
+            : "s"(value), "s"(lane));
 #else
     __asm__("v_writelane_b32 %0, %1, %2" : "+v"(x) : "s"(value), "s"(lane));
 #endif

@@ -1,57 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The loop of the full check, and what it reports. See shadow.h; masks are in exec_masks.c. */
+/* The loop of the full check. See shadow.h; masks are in exec_masks.c. */
 #include "sim/exec/wave/exec_masks.h"
 #include "sim/launch.h"
-
-#include <stdio.h>
-
-/* ---- Findings -------------------------------------------------------------------------------- */
-
-static void describe(const struct wave *w, const struct origin *o, char *to, size_t size)
-{
-    const struct run *const run = w->group->run;
-    const struct insn_note *const note = &run->module->notes[o->insn];
-    const unsigned long long where = o->where;
-    char load[192];
-
-    snprintf(load, sizeof load, "were loaded at pc 0x%x `%.120s` from",
-             note->offset - run->note->begin, note->text ? note->text : "");
-    switch (o->kind) {
-    case ORIGIN_VECTOR:
-        snprintf(to, size, "are of v%llu, which was never written", where);
-        break;
-    case ORIGIN_SCALAR:
-        snprintf(to, size, "are of scalar register %llu, which was never written", where);
-        break;
-    case ORIGIN_GLOBAL: {
-        const struct mapping *const map = memory_find(w->group->memory, o->where);
-        snprintf(to, size, "%s offset %llu of buffer \"%s\", which was never written", load,
-                 map ? where - map->begin : 0, map ? map->name : "?");
-        break;
-    }
-    case ORIGIN_LDS:
-        snprintf(to, size, "%s LDS 0x%llx, which was never written, or with undefined bits", load,
-                 where);
-        break;
-    case ORIGIN_SCRATCH:
-        snprintf(to, size,
-                 "%s scratch offset %llu, which was never written, or with undefined bits", load,
-                 where);
-        break;
-    default:
-        snprintf(to, size, "have an origin that is not known");
-        break;
-    }
-}
-
-const struct insn *finding(struct wave *w, const struct insn *i, int lane, const struct origin *o,
-                           uint32_t bits, const char *reach)
-{
-    char origin[320];
-
-    describe(w, o, origin, sizeof origin);
-    return fault(w, i, lane, "undefined bits 0x%x reach %s; they %s", bits, reach, origin);
-}
 
 /* ---- Places that undefined bits must not reach ----------------------------------------------- */
 
@@ -150,20 +100,33 @@ static const struct insn *step(struct wave *w, const struct insn *i, const struc
 void shadow_run(struct wave *w)
 {
     const struct insn_note *const notes = w->group->run->module->notes;
+    const struct late_insn *const lates = w->group->run->module->late;
+    struct late_wave *const late = w->shadow->late;
     const struct insn *const first = w->group->insns;
     const struct insn *i = w->pc;
 
     while (i) {
-        const struct sim_row *const row = notes[i - first].row;
-        const struct insn *seen = i;
+        const struct insn *const at = i;
+        const struct sim_row *const row = notes[at - first].row;
+        const struct late_insn *const x = &lates[at - first];
+        const struct insn *seen = at;
         struct insn moved;
-        if (UNLIKELY(i->body == x_indexed)) {
-            if (!index_registers(w, i, &moved))
+        if (UNLIKELY(at->body == x_indexed)) {
+            if (!index_registers(w, at, &moved))
                 return;
             seen = &moved;
         }
+        const bool near = UNLIKELY(late_near(late, x));
+        if (near && !late_before(w, seen, x))
+            return;
         if (row && row->class != QUERN_CLASS_WAIT && !step(w, seen, row))
             return;
-        i = i->body(w, i);
+        i = at->body(w, at);
+        if (near)
+            late_undo(w, seen);
+        late->recent[late->issued++ % LATE_RECENT] = at;
+        late->live |= x->first;
+        if (x->acts)
+            late_behind(w, at, x);
     }
 }
