@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is true at each place of a kernel, over all paths that lead there: forward over blocks of
- * straight code, until nothing changes. What that is, and what an instruction makes of it, its
- * callers say.
+ * Data flow: works out what is true at each place of a kernel on all paths that lead there, going
+ * forward over blocks of straight code until nothing changes. What is tracked, and how an
+ * instruction changes it, is the caller's (struct lint_flow).
  */
 #include "lint/scan.h"
 
@@ -30,7 +30,8 @@ static void *state_at(const struct blocks *b, size_t block)
     return b->states + block * b->flow->bytes;
 }
 
-/* Cuts the code into blocks: at what branches lead to, and behind what may go elsewhere. */
+/* Cuts the code into blocks: one begins where a branch leads, and behind each instruction from
+ * which control may go elsewhere. */
 static void cut(struct blocks *b, bool *begins)
 {
     const struct lint_scan *const s = b->scan;
@@ -57,7 +58,8 @@ static void cut(struct blocks *b, bool *begins)
     }
 }
 
-/* Takes over what is true on one more path to a block. */
+/* Joins what is true on one more path to a block with what is known there; notes the block to be
+ * gone through again if that is more. */
 static void reach(struct blocks *b, size_t to, const void *state)
 {
     struct block *const block = &b->of[to];
@@ -68,7 +70,8 @@ static void reach(struct blocks *b, size_t to, const void *state)
     block->reached = true;
 }
 
-/* Until nothing changes: what may be joined must come to an end. */
+/* Goes through blocks until nothing changes. That ends, because a caller's join can only add
+ * finitely often. */
 static void settle(struct blocks *b)
 {
     const struct lint_flow *const f = b->flow;

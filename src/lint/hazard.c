@@ -22,8 +22,8 @@ enum meeting {
     READ,         /* the second reads what the first wrote */
     TOUCHED,      /* it reads or overwrites it */
     AS_A_OR_B,    /* it reads it as A, B or indices of a matrix instruction */
-    AS_C,         /* it adds to it: other registers of a matrix instruction's C that overlap */
-    AS_SAME_C,    /* … or exactly the same */
+    AS_C,         /* a matrix instruction adds to registers that overlap it (its C) … */
+    AS_SAME_C,    /* … or to exactly the same registers */
     LAST_READ,    /* it reads it as its last operand: the number of a lane */
     C_WRITTEN,    /* it overwrites what the first adds to */
     DATA_WRITTEN, /* it overwrites what the first stores */
@@ -375,7 +375,8 @@ static bool same_mnemonic(const struct lint_insn *i, const struct lint_insn *j)
     return !strncmp(i->text, j->text, n) && j->text[n] == ' ';
 }
 
-/* The registers by which instruction `j` meets `r`, which the first, `i`, wrote or read. */
+/* The registers of `r`, which the first instruction, `i`, wrote or read, that instruction `j` uses
+ * in the way that the row is about. */
 static struct lint_range meeting_of(const struct hazard *h, struct lint_range r,
                                     const struct lint_insn *i, const struct lint_insn *j)
 {
@@ -416,7 +417,7 @@ static struct lint_range meeting_of(const struct hazard *h, struct lint_range r,
     return at;
 }
 
-/* What the first instruction of a pair leaves in danger. */
+/* The registers that the first instruction of a pair puts in danger: `to` gets their ranges. */
 static size_t endangered(const struct hazard *h, const struct lint_insn *i,
                          struct lint_range to[LINT_DEFS])
 {
@@ -443,17 +444,17 @@ static size_t endangered(const struct hazard *h, const struct lint_insn *i,
 
 /* ---- Paths ----------------------------------------------------------------------------------- */
 
-/* What is known of a place on a walk. */
+/* How far a walk has come at a place. */
 struct progress {
-    struct lint_range registers; /* in danger still */
-    uint8_t states;              /* passed */
-    uint8_t of_two;              /* instructions of the row's or_two_of */
-    bool behind;                 /* one of only_behind was passed */
+    struct lint_range registers; /* that are still in danger */
+    uint8_t states;              /* wait states that were passed */
+    uint8_t of_two;              /* instructions of the row's or_two_of that were passed */
+    bool behind;                 /* one of the row's only_behind was passed */
 };
 
-/* Where a walk has been. */
+/* The last visit of a walk to an instruction. */
 struct visit {
-    uint32_t walk; /* the last one that was here */
+    uint32_t walk; /* the walk's number */
     struct progress with;
 };
 
@@ -468,7 +469,7 @@ struct walk {
     bool reported;
 };
 
-/* What is left of a range; all of it where that would be two parts. */
+/* What is left of a range without `gone`; all of it where two parts would be left. */
 static struct lint_range without(struct lint_range r, struct lint_range gone)
 {
     const unsigned end = r.first + r.count, gone_end = gone.first + gone.count;
@@ -496,13 +497,13 @@ static bool been_here(const struct walk *w, uint32_t at, const struct progress *
     return been;
 }
 
-/* Passes an instruction. False: behind it nothing is in danger. */
+/* Takes a walk past an instruction. False: behind it nothing is in danger any more. */
 static bool pass(const struct hazard *h, const struct lint_insn *j, struct progress *p)
 {
     if (j->kinds & h->ends || j->alu_waits & h->or_alu_wait)
         return false;
-    /* of what is written anew, the later result is read from here on; but RDNA's transcendental
-     * unit may be later still */
+    /* a register that is written again is out of danger: from here on the later result is read. Not
+     * so on RDNA, whose transcendental unit may write after that */
     for (size_t n = 0; n < j->def_count && h->meeting != C_WRITTEN && !h->counted; n++)
         p->registers = without(p->registers, j->defs[n]);
     p->states =
@@ -592,9 +593,10 @@ static void check_shift(const struct lint_scan *s, size_t i)
                     i, amount, 1, 0);
 }
 
-/* gfx1100 to gfx1103 may take the lower half of such a sum for the factor that its register held
- * when they work on the upper half. (Of what is added LLVM leaves the upper half undefined where
- * only the lower one of the sum matters, and reuses its register.) */
+/* A product of 32 bits that is added to 64 must not write to the registers of its factors: gfx1100
+ * to gfx1103 write the lower half of the sum before they have read the factors for the upper half.
+ * The number that is added may overlap: LLVM leaves its upper half undefined where only the lower
+ * half of the sum matters, and reuses the register. */
 static void check_mad(const struct lint_scan *s, size_t i)
 {
     const struct lint_insn *const insn = &s->insns[i];

@@ -60,7 +60,7 @@ enum lint_kind {
     LINT_USES_M0 = 1 << 21,
     LINT_TO_LDS = 1 << 22, /* a load from memory that goes to LDS, not to registers */
     LINT_BARRIER = 1 << 23,
-    LINT_WAIT = 1 << 24, /* `waits` is meant */
+    LINT_WAIT = 1 << 24, /* it waits for counters: `waits` says for which */
     LINT_SHIFT_64 = 1 << 25,
     LINT_NOTHING = 1 << 26, /* v_nop, which is no LINT_VALU */
     LINT_LANE_MASK =
@@ -75,7 +75,7 @@ enum lint_kind {
 enum lint_counter { LINT_LOADS, LINT_STORES, LINT_LDS_OPS, LINT_SCALAR_LOADS, LINT_COUNTERS };
 #define LINT_NO_WAIT 255
 
-/* What s_wait_alu, s_waitcnt_depctr of gfx11, waits for until none of it is under way; bits. */
+/* What s_wait_alu (s_waitcnt_depctr on gfx11) waits for, until none of it is under way, as bits. */
 enum lint_alu_wait {
     LINT_VALU_VECTOR = 1 << 0, /* vector registers that vector instructions write */
     LINT_VALU_SCALAR = 1 << 1, /* scalar registers that these write, but for VCC, */
@@ -94,7 +94,7 @@ struct lint_insn {
     uint8_t def_count, use_count;
     uint8_t wait_states;            /* 1; of s_nop N: N + 1 */
     uint8_t passes;                 /* of matrix instructions of gfx9: 4 cycles each */
-    uint8_t waits[LINT_COUNTERS];   /* goes on when no more than so many are under way */
+    uint8_t waits[LINT_COUNTERS];   /* waits until at most so many are under way */
     uint8_t alu_waits;              /* bits of enum lint_alu_wait */
     int64_t branch;                 /* byte offset of where it may go; -1: nowhere */
     bool falls_through, understood; /* goes on to the next one; all operands were read */

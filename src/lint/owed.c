@@ -3,11 +3,11 @@
  * Counters: registers that a load still owes. A load from memory, a read of LDS and a scalar load
  * write their registers when they please; an instruction that reads or overwrites one before a wait
  * that proves the load done gets whatever is there. The rules are those of LLVM's
- * SIInsertWaitcnts: what one kind of operation raises on a counter is done in the order of issue,
- * so that a wait for N proves all done but the last N; two kinds on one counter, and scalar loads
- * at all times, are in no order, so that only a wait for 0 proves anything.
+ * SIInsertWaitcnts. Operations of one kind on a counter end in the order of issue, so that a wait
+ * for N proves that all but the last N are done. Operations of two kinds on one counter end in no
+ * order, and scalar loads never do: there only a wait for 0 proves anything.
  *
- * What is known at a place, for each register: how many operations were issued on its counter after
+ * What is known of each register at a place: how many operations were issued on its counter after
  * the one that owes it, the fewest over all paths.
  */
 #include "lint/scan.h"
@@ -93,8 +93,8 @@ static void owe(struct owed *o, struct lint_range r, int counter)
     memset(o->age[counter] + r.first, 0, r.count);
 }
 
-/* The counter that owes a register of a range, and the first such register; or -1. `but`: another
- * counter than that. */
+/* The counter that owes a register of a range, with the first such register in *reg; -1: none does.
+ * Counter `but` is left out. */
 static int owed_in(const struct owed *o, struct lint_range r, int but, int *reg)
 {
     for (int c = 0; c < LINT_COUNTERS; c++)
@@ -106,7 +106,8 @@ static int owed_in(const struct owed *o, struct lint_range r, int but, int *reg)
     return -1;
 }
 
-/* Once a register is reported, every further use of it would be too. */
+/* Takes registers as no longer owed, once they are reported: every further use would be reported,
+ * too. */
 static void forgive(struct owed *o, struct lint_range r)
 {
     for (int c = 0; c < LINT_COUNTERS; c++)
@@ -143,7 +144,7 @@ static void check(const struct analysis *a, struct owed *o, size_t i)
     const struct lint_insn *const insn = &a->scan->insns[i];
     uint8_t kinds[LINT_COUNTERS];
     const uint8_t raised = raises(a, insn, kinds);
-    int own = -1; /* loads of one kind write in their order, also over each other */
+    int own = -1; /* a load's own counter: loads of one kind may write over each other, in order */
 
     for (int c = 0; c < LINT_COUNTERS; c++)
         if (raised & 1 << c && in_order(kinds[c] | o->kinds[a->same[c]]))
@@ -173,7 +174,7 @@ static void check(const struct analysis *a, struct owed *o, size_t i)
     }
 }
 
-/* What is under way behind an instruction. */
+/* Makes what is under way in front of an instruction what is under way behind it. */
 static void step(const struct analysis *a, struct owed *o, size_t i)
 {
     const struct lint_insn *const insn = &a->scan->insns[i];

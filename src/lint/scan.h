@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One kernel's instructions as its scans see them: shared by the files of this room alone. */
+/* One kernel's instructions as its scans see them: shared by the files of this folder alone. */
 #ifndef QUERN_LINT_SCAN_H
 #define QUERN_LINT_SCAN_H
 
@@ -31,11 +31,14 @@ void lint_report(const struct lint_scan *s, enum quern_lint_rule rule, const cha
 
 /* What a rule keeps track of along all paths (flow.c). */
 struct lint_flow {
-    size_t bytes;                                     /* of what is known at a place, plain bytes */
-    const void *begin;                                /* that at a kernel's begin */
-    void (*check)(void *user, void *state, size_t i); /* once, when all is known */
-    void (*step)(void *user, void *state, size_t i);  /* makes it that behind an instruction */
-    bool (*join)(void *to, const void *from);         /* adds a path's; true: that is more */
+    size_t bytes;      /* of a state: what is known at a place, copied as plain bytes */
+    const void *begin; /* the state at a kernel's begin */
+    /* Called once for each instruction, with the final state in front of it: reports findings. */
+    void (*check)(void *user, void *state, size_t i);
+    /* Makes the state in front of an instruction that behind it. */
+    void (*step)(void *user, void *state, size_t i);
+    /* Adds another path's state to a place's; true if that changed it. */
+    bool (*join)(void *to, const void *from);
     void *user;
 };
 quern_status lint_flow(const struct lint_scan *s, const struct lint_flow *flow);

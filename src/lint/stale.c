@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Scalar registers of gfx11 (in waves of 64) and gfx12. What a vector instruction read from one may
- * be kept and read again in the place of what is written there later, unless s_wait_alu, on gfx11
- * s_waitcnt_depctr, stands between the write and the next read. On gfx11 only registers that were
- * read as a mask of lanes are kept, until a vector instruction reads another scalar register or a
- * literal (Mesa's aco_insert_NOPs: VALUMaskWriteHazard). On gfx12 any is, in pairs, until ds_nop is
- * issued often enough; a load by the scalar unit or from a buffer brings the new values through,
- * and a scalar instruction's read of what a vector instruction wrote waits (LLVM's
+ * Stale scalar registers of gfx11 (in waves of 64) and gfx12. The hardware may keep a value that a
+ * vector instruction read from a scalar register, and give it to a later vector instruction
+ * although the register was written meanwhile, unless s_wait_alu (s_waitcnt_depctr on gfx11) stands
+ * between the write and the read. On gfx11 only registers that were read as a mask of lanes are
+ * kept, until a vector instruction reads another scalar register or a literal (Mesa's
+ * aco_insert_NOPs: VALUMaskWriteHazard). On gfx12 any register is kept, in pairs, until ds_nop was
+ * issued often enough; new values from a scalar load or a buffer load are seen, and a scalar
+ * instruction that reads what a vector instruction wrote waits by itself (LLVM's
  * AMDGPUWaitSGPRHazards).
  */
 #include "lint/scan.h"
