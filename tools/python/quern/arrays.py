@@ -95,8 +95,8 @@ def _from_torch(name: str, value: Any, index: int) -> Memory:
 
 
 def memory_of(name: str, value: Any, index: int | None, stream: int = 0) -> Memory:
-    """Where an operand is on the context's device; index: its HIP device, None for a software one.
-    A number is taken as it is."""
+    """An operand's address on the context's device, whose HIP index is `index`, None for a software
+    device. A number is taken for an address."""
     if value is None:
         return Memory(0, None, None)
     if isinstance(value, (int, np.integer)):

@@ -47,22 +47,22 @@ def _tier(number: int) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """What becomes of a kernel that the process does not have: "begin"; "compile" if it is in no
-    cache; "end". An op whose kernels are all loaded gives none."""
+    """Tells how a kernel that the process does not have is obtained. `kind` is "begin", then
+    "compile" if it is in no cache, then "end". An op whose kernels are all loaded gives none."""
 
     kind: str
     problem: str
     kernel: str
     target: str
-    key: str  # of its entry in caches
-    source_key: str  # of its source, which bundles and other compilers share
+    key: str  # the key of its entry in caches
+    source_key: str  # the key of its source, the same for every compiler
     m_lo: int
     m_hi: int
     reason: str | None  # why it is compiled: absent, damaged, foreign, unreadable or refused
-    tier: str | None  # where it came from: bundle, cache or compiler; None: there is none
+    tier: str | None  # where it came from: bundle, cache or compiler; None: it could not be had
     other_toolchain: bool  # another compiler made it of the same source
-    ns: int  # since begin
-    status: str  # of "end": QUERN_OK, or how it failed
+    ns: int  # nanoseconds since "begin"
+    status: str  # in "end": QUERN_OK, or how it failed
 
     @classmethod
     def _of(cls, e: Any) -> "Event":
@@ -74,8 +74,8 @@ class Event:
 
 
 def seal(state: str) -> None:
-    """For all contexts of the process: "warn" logs each compile from now on, "fail" refuses it,
-    "open" lets them pass again."""
+    """Decides about compiles of all contexts of the process: with "warn" each is logged, with
+    "fail" refused, and with "open" allowed again."""
     native.call("quern_seal", native.choose("state", _SEALS, state))
 
 
@@ -87,7 +87,7 @@ class Buffer:
         handle = ctypes.c_void_p()
         native.call("quern_buffer_create", context.handle, nbytes, access, name.encode(),
                     ctypes.byref(handle))
-        self.context = context  # which must outlive it
+        self.context = context  # keeps the context alive
         self.nbytes = nbytes
         self.address: int = native.library.quern_buffer_address(handle)
         self._handle = handle
@@ -150,7 +150,7 @@ class Op:
         native.call("quern_op_launch", self._handle, ctypes.byref(args), m, stream)
 
     def _check_sizes(self, held: dict[str, Memory], m: int, lda: int, ldc: int) -> None:
-        """A tensor that is too small would be read beyond its end on the GPU."""
+        """Refuses operands that are too small: the GPU would read beyond their end."""
         needed = native.operands_of(self._problem, max(m, 1))
         for name, memory in held.items():
             if name == "workspace" and memory.nbytes is not None and memory.nbytes < (
@@ -168,7 +168,7 @@ class Op:
                                  f"m={m} of {self.problem}")
 
     def ready(self) -> bool:
-        """Whether every kernel is there (Context.op with wait=False); raises why one cannot be."""
+        """Whether every kernel is loaded, of an op made with wait=False; raises if one cannot."""
         status = native.library.quern_op_ready(self._handle)
         if status == 45:  # QUERN_E_NOT_READY
             return False
@@ -252,8 +252,8 @@ class Context:
         self._owned.append(finalizer)
 
     def op(self, problem: str, m_max: int = 8, *, compile: bool = True, wait: bool = True) -> Op:
-        """The kernels of a problem for 1 to m_max rows at a time (more rows are slices). Compiles
-        what is in no cache, unless `compile` is false; returns at once when `wait` is false."""
+        """The kernels of a problem for 1 to m_max rows; more rows are launched in slices. Compiles
+        kernels that are in no cache, unless `compile` is false; returns at once when `wait` is."""
         flags = (0 if compile else _NO_COMPILE) | (0 if wait else _NO_WAIT)
         p, handle = native.parse(problem), ctypes.c_void_p()
         native.call("quern_op_create_flags", self.handle, ctypes.byref(p), m_max, flags,
@@ -261,14 +261,14 @@ class Context:
         return Op(self, p, handle)
 
     def op_on(self, problem: str, m_max: int, stream: int) -> Op:
-        """The same where `stream` may be being captured: then nothing is compiled or loaded."""
+        """Like op, for a `stream` that may be capturing: nothing is compiled or loaded if it is."""
         p, handle = native.parse(problem), ctypes.c_void_p()
         native.call("quern_op_create_on", self.handle, ctypes.byref(p), m_max, stream,
                     ctypes.byref(handle))
         return Op(self, p, handle)
 
     def buffer(self, contents: np.ndarray | int, name: str = "buffer") -> Buffer:
-        """Device memory with a copy of an array, or of so many bytes."""
+        """Makes device memory, with a copy of an array, or of a number of bytes."""
         if isinstance(contents, (int, np.integer)):
             return Buffer(self, int(contents), _READ_WRITE, name)
         return Buffer(self, contents.nbytes, _READ_WRITE, name).write(contents)

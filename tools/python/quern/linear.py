@@ -41,8 +41,8 @@ def _torch_bfloat16(tensor: Any) -> bool:
 
 
 class Linear:
-    """Operands are taken where they are when they are on the context's GPU (torch tensors, DLPack,
-    Buffers, addresses), and copied there when they are numpy arrays."""
+    """A layer with its weights. Operands on the context's GPU (torch tensors, DLPack, Buffers,
+    addresses) are used where they are; numpy arrays are copied there."""
 
     def __init__(self, context: Context, problem: str, operands: Mapping[str, Any],
                  m_max: int = 8) -> None:
@@ -152,7 +152,7 @@ class Linear:
 
 
 def _operand(context: Context, value: Any, dtype: str | None) -> Any:
-    """A layer's tensor in the type that the kernel reads: where it is, or (host memory) as an
+    """A layer's tensor in the type that the kernel reads: on the GPU if it is there, else as an
     array."""
     if is_torch(value) and value.is_cuda and context.hip_index is not None:
         value = value.detach()

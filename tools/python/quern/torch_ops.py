@@ -29,8 +29,8 @@ def _result_like(x: Tensor, problem: str) -> Tensor:
 
 
 def _launch(op: Op, x: Tensor, y: Tensor, m: int, operands: Dict[str, Any]) -> None:
-    """On torch's current stream of x's GPU, whose memory also lends the workspace, if there is
-    one: torch gives it out again only to what follows on the stream."""
+    """Launches on torch's current stream of x's GPU. The workspace, if one is used, is torch's
+    memory, and may be freed at once: torch reuses it only for what follows on the stream."""
     with torch.cuda.device(x.device):
         nbytes = op.workspace(m)
         space = torch.empty(nbytes, dtype=torch.uint8, device=x.device) if nbytes else None
