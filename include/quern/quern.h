@@ -76,7 +76,7 @@ typedef enum quern_status {
     QUERN_E_ARGUMENT = 1, /* a null or contradictory argument, or a struct's `size` */
     QUERN_E_PROBLEM = 2,  /* a problem whose words or sizes are wrong */
     QUERN_E_TARGET = 3,   /* an unknown or malformed gfx target */
-    QUERN_E_ALIGN = 4,    /* a pointer that is not 16-byte aligned */
+    QUERN_E_ALIGN = 4,    /* a pointer, or a distance between rows, that is not aligned as needed */
     QUERN_E_BUFFER = 5,   /* a caller's buffer that is too small */
     QUERN_E_DECLINED =
         6, /* a valid problem that this target or version cannot do; no compile tried */
@@ -495,8 +495,9 @@ struct quern_args {
     const void *a_scale; /* FP8 */
     const void *b_scale;
     void *workspace; /* quern_op_workspace() bytes, or null */
-    int64_t lda;     /* in elements; 0: K; a row must be a multiple of 4 bytes, if K elements are */
-    int64_t ldc;     /* in elements; 0: N */
+    int64_t lda;     /* elements from one row of A to the next; 0: K. If K elements are a multiple
+                      * of 4 bytes, lda elements must be, too */
+    int64_t ldc;     /* elements from one row of C to the next; 0: N */
 };
 #define QUERN_ARGS_SIZE_MIN QUERN_SIZE_TO(struct quern_args, c)
 

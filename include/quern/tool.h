@@ -105,9 +105,9 @@ QUERN_API quern_status quern_source(const struct quern_options *options,
 /* Explains why that kernel was chosen for m rows, with the same options; `text` is malloc'ed. */
 QUERN_API quern_status quern_explain(const struct quern_options *options,
                                      const struct quern_problem *problem, int64_t m, char **text);
-/* A table of modelled times by the number of rows, of kernels that multiply on the vector units and
- * of kernels that multiply on the matrix units, and the number of rows from which the latter are
- * faster. `text` is malloc'ed. */
+/* A table of modelled times by the number of rows: of kernels that multiply on the vector units, on
+ * the matrix units, and on the matrix units by tiles in LDS; which kernels serve the rows; and from
+ * which number of rows on one family takes over from another. `text` is malloc'ed. */
 QUERN_API quern_status quern_explain_sweep(const struct quern_options *options,
                                            const struct quern_problem *problem, char **text);
 

@@ -22,8 +22,8 @@ struct extensible {
 #define EXTENSIBLE(tag, LEAST)                                                                     \
     (&(const struct extensible){.name = #tag, .least = (LEAST), .known = sizeof(struct tag)})
 
-/* Sizes that exceed `known` by more are refused without a look at the bytes: what stands in `size`
- * then is a value that nobody set, and there may be no such memory. */
+/* A size that exceeds `known` by more than this is refused without a look at the bytes: nobody set
+ * it, in all likelihood, and there may be no such memory. */
 #define EXTENSIBLE_MORE_MAX 4096
 
 /*
@@ -39,8 +39,8 @@ bool extensible_has(const void *given, size_t end);
  * the caller's version lacks become zero. */
 quern_status extensible_read(const struct extensible *type, const void *given, void *own);
 
-/* The same without a copy for callers of the same version, which is what a launch can afford: *view
- * is `given` then, and else `own`, which is filled. */
+/* The same, but without a copy where the caller's version is this one, for launches: *view is then
+ * `given`; else it is `own`, which is filled. */
 static inline quern_status extensible_view(const struct extensible *type, const void *given,
                                            void *own, const void **view)
 {

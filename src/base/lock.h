@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A mutex that a forked child may take although a thread that it does not have held it at the fork.
+ * A mutex that a forked child may take, even if at the fork a thread held it that the child lacks.
  * It is for data that is whole at any moment (published by one atomic store), where the lock only
  * keeps writers apart. Zero-initialise it; nothing needs to be destroyed.
  */
@@ -13,7 +13,7 @@
 struct lock {
     pthread_mutex_t mutex;
     atomic_int
-        process; /* whose mutex it is; 0: nobody's yet; -1: it is being made this process's */
+        process; /* the process whose mutex it is; 0: none yet; -1: it is becoming this one's */
 };
 
 void lock_take(struct lock *lock);

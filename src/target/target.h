@@ -64,7 +64,8 @@ enum target_capability {
 };
 _Static_assert(TARGET_CAPABILITY_COUNT <= 31, "capabilities are the bits of an int");
 
-/* Who makes the GPU: the place of what is particular to the maker in the tables of the rooms. */
+/* Who makes the GPU. The numbers are places in the tables of vendors.def, which say what is
+ * particular to a vendor. */
 enum vendor {
 #define VENDOR(NAME, name) VENDOR_##NAME,
 #include "target/vendors.def"
@@ -86,37 +87,41 @@ struct target {
     unsigned elf_machine;  /* what code objects have for it in the ELF header's e_flags: AMD's
                             * EF_AMDGPU_MACH, NVIDIA's compute capability (90) */
     unsigned capabilities; /* enum target_capability bits */
-    unsigned wave_size;    /* native */
-    bool other_wave;       /* the other of 32 and 64 can be chosen */
+    unsigned wave_size;    /* the native one: 32 or 64 */
+    bool other_wave;       /* code can be compiled for the other wave size, too */
     bool sramecc, xnack;   /* the feature can be asked for in a target id */
     unsigned judge;        /* enum target_judge */
 
-    /* What a wave starts with, and what instructions do that the software GPU must do alike. */
+    /* What a wave's registers hold at its start, and what instructions do differently from one
+     * target to another: for the software GPU and the scan. */
     bool packed_ids;          /* work-item ids start in one register, not in up to three */
-    bool trap_ids;            /* workgroup ids start in trap registers, not behind user registers */
-    bool architected_scratch; /* hardware knows where scratch is: no register has its offset */
+    bool trap_ids;            /* workgroup ids start in trap registers, not behind user SGPRs */
+    bool architected_scratch; /* hardware knows where scratch memory is; no register holds that */
     bool unified_vgprs;       /* AGPRs are the upper part of the VGPRs' file, not a second file */
     bool keeps_halves;        /* a 16-bit result leaves the other half of its register as it was */
-    bool permutes_halves;     /* ds_bpermute stays in each half of a wave of 64 */
-    bool store_counter;       /* stores are waited for by a counter of their own */
-    bool trans_races;         /* transcendental results, and 64-bit sums, are forwarded too late */
+    bool permutes_halves;     /* ds_bpermute reads lanes of its own half of a wave of 64 only */
+    bool store_counter;       /* stores have a counter of their own to wait for */
+    bool trans_races;         /* a transcendental result can be read before it is there, and a
+                               * 64-bit sum can overwrite its own factor (lint/hazard.c) */
 
     /* The shape of the machine. */
     bool wgp;        /* compute units come in pairs, workgroup processors, which runtimes count */
     bool trans_unit; /* transcendental instructions have a unit beside the vector ALU */
-    bool simd_salu;  /* each SIMD has a scalar unit, not each compute unit */
-    bool camps;      /* equal strides, of rows or in grids, were reported to meet in few channels */
+    bool simd_salu;  /* each SIMD has a scalar unit; else the compute unit has one for all */
+    bool camps;      /* rows, or grids, of certain strides were reported to meet in few memory
+                      * channels */
     unsigned simds;  /* per compute unit */
-    unsigned simd_lanes; /* that a SIMD works on in a cycle */
+    unsigned simd_lanes; /* lanes that a SIMD works on in a cycle */
     unsigned vgprs;      /* per SIMD and lane, AGPRs included */
     unsigned vgpr_granule;
-    unsigned vgpr_unit; /* that descriptors count in, for waves of native size; half for larger */
+    unsigned vgpr_unit; /* kernel descriptors count VGPRs in such units, for waves of native size;
+                         * half as large for waves of twice that */
     unsigned max_waves; /* per SIMD */
-    unsigned lds_bytes; /* most that one workgroup may have */
-    unsigned lds_banks; /* of 4 bytes, for reads; lds.h has the rest */
-    bool lds_reads_across; /* lanes that LDS serves at once in wide reads are not neighbours */
+    unsigned lds_bytes; /* the most that one workgroup may have */
+    unsigned lds_banks; /* banks of 4 bytes that reads see; lds.h has the rest */
+    bool lds_reads_across; /* the lanes that LDS serves at once in wide reads are no neighbours */
     unsigned cus;
-    unsigned dies; /* that workgroups are dealt out to in turn, each with an L2 of its own */
+    unsigned dies; /* dies that workgroups are dealt out to in turn, each with an L2 of its own */
     double clock_ghz;
     double bandwidth_gbs;
 };
@@ -127,8 +132,8 @@ static inline bool target_simulated(const struct target *t)
     return t->judge == JUDGE_SIM;
 }
 
-/* All rows, in the order in which they are listed. A program that defines both itself has other
- * rows: tests add a processor so. */
+/* All rows, in the order in which they are listed, and their number. A program that defines both
+ * itself has other rows, by which tests add a processor. */
 extern const struct target target_rows[];
 extern const size_t target_row_count;
 
