@@ -16,7 +16,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-/* Of ROCm 7 and 6; wheels have the last. */
+/* The library's names in ROCm 7 and 6; wheels have the last. */
 static const char *const names[] = {"libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"};
 
 static struct {

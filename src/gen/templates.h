@@ -9,7 +9,7 @@ struct template_file {
     const char *text;
 };
 
-/* By name; the last has a null name. */
+/* All files; the last has a null name. */
 extern const struct template_file template_files[];
 
 #endif

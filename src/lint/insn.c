@@ -78,10 +78,10 @@ static const char transcendental[] = "v_exp_|v_log_|v_rcp_|v_rsq_|v_sqrt_|v_sin_
 static const char two_results[] =
     "v_add_co_|v_addc_co_|v_sub_co_|v_subb_co_|v_subrev_co_|v_subbrev_co_|v_div_scale_|"
     "v_mad_u64_u32|v_mad_i64_i32|v_mad_co_|v_add_co_ci_|v_sub_co_ci_|v_subrev_co_ci_";
-/* Those that choose or add by a bit of each lane. */
+/* Instructions that choose or add by a mask with a bit for each lane. */
 static const char lane_masked[] = "v_cndmask_|v_dual_cndmask|v_div_fmas_|v_add_co_ci_|v_sub_co_ci_|"
                                   "v_subrev_co_ci_|v_addc_co_|v_subb_co_|v_subbrev_co_";
-/* Those whose result is an operand too. */
+/* Instructions whose result is an operand, too: they add to it, or change a part of it. */
 static const char accumulating[] =
     "v_fmac_|v_mac_|v_pk_fmac_|v_dot2c_|v_dot4c_|v_dot8c_|v_dot2acc_|v_writelane_|v_fmamk_none|"
     "v_movreld_|v_movrelsd_";

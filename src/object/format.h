@@ -14,7 +14,7 @@ struct object_format {
     quern_status (*parse)(struct object *object);
 };
 
-/* By enum vendor; null ends it (formats.c). */
+/* The formats, by enum vendor; null ends the list (formats.c). */
 extern const struct object_format *const object_formats[];
 
 #define VENDOR(NAME, name) extern const struct object_format object_##name;

@@ -47,10 +47,10 @@ struct family {
     bool larger_may_win;
 };
 
-/* Those for AMD's GPUs. No two of the same units take the same problem. */
+/* The families for AMD's GPUs. No two of the same units take the same problem. */
 #define FAMILIES_AMD(X)                                                                            \
     X(dequant) X(simt_w4) X(simt_int4) X(simt_skinny) X(mma_w4) X(mma_int4) X(mma_tile)
-/* Those for NVIDIA's: none yet, so that every problem is declined for them. */
+/* The families for NVIDIA's GPUs: none yet, so that every problem is declined for them. */
 #define FAMILIES_NVIDIA(X)
 
 #define FAMILY(name) extern const struct family family_##name;

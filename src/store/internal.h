@@ -85,7 +85,7 @@ int store_pointer(const struct store *s, const struct hash128 *source_key,
 /* Removes the pointers to entries that are gone, or all. Returns 0 or the first -errno. */
 int store_sweep_pointers(struct store *s, bool all);
 
-/* As store_lock, by the lock file's name. */
+/* Does what store_lock does, for a lock file given by its name. */
 #define SERIAL_LOCK_MS 5000
 int store_lock_named(struct store *s, const char *name, int deadline_ms);
 /* Locks what is open as fd, or complains, also of an fd that is -errno. Whether it is locked. */

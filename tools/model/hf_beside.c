@@ -32,7 +32,8 @@ int hf_beside_read(const char *config, json_t **q, char **path)
     if (status || !*path)
         return status;
     if (!(status = json_file_load(*path, FILE_BYTES_MAX, q))) {
-        /* hosts are told the method beside the model; what only AWQ's files have tells it too */
+        /* such files need not name the method, as hosts are told it in another way; members that
+         * only AWQ's files have tell it, too */
         const bool awq = json_object_get(*q, "w_bit") || json_object_get(*q, "zero_point");
         if (!json_object_get(*q, "quant_method") &&
             json_object_set_new(*q, "quant_method", json_string(awq ? "awq" : "gptq")))

@@ -11,9 +11,9 @@
 
 #include <jansson.h>
 
-/* Reads it, says so on stderr, and fills in quant_method where it is left out. *q and *path, which
- * become its members and its name, are the caller's to free; null where there is none, or `config`
- * is not called config.json. An error if it cannot be read. */
+/* Reads that file, says so on stderr, and fills in quant_method where it is left out. *q becomes
+ * its JSON and *path its name, for the caller to free; null where there is no such file, or
+ * `config` is not called config.json. An error if the file cannot be read. */
 int hf_beside_read(const char *config, json_t **q, char **path);
 
 #endif

@@ -54,7 +54,8 @@ static const struct text_type *text_type_of(const json_t *text)
     return NULL;
 }
 
-/* Puts them in; a failure shows when they are missing. */
+/* Puts in the sizes of its type that a text_config lacks. Without memory they stay missing, which
+ * is reported where they are read. */
 static void complete(json_t *text)
 {
     const struct text_type *const type = text_type_of(text);
@@ -127,7 +128,7 @@ static int check_list(const json_t *list, const char *path, const char *name, js
                         json_shown(list, shown), what);
 }
 
-/* What hf_modules_find_sparse takes as it stands. */
+/* Checks the members that hf_modules_find_sparse reads: it takes them to be sound. */
 static int check_sparse(const json_t *text, const char *path)
 {
     static const struct {
@@ -166,7 +167,7 @@ static int read_experts(const json_t *text, const char *path, struct model *m)
     int status = json_field_int(text, path, found, 1, MODEL_EXPERTS_MAX, &m->experts);
     if (status || (status = check_sparse(text, path)))
         return status;
-    /* Mixtral and gpt-oss have no width of their own for experts, and no other layers besides */
+    /* Mixtral and gpt-oss have experts in all layers, and no width for those alone */
     const bool own = json_any(text, "moe_intermediate_size", found) != NULL;
     if ((status = read_size(text, path, own ? "moe_intermediate_size" : "intermediate_size", 0,
                             &m->expert_intermediate)))
@@ -185,7 +186,7 @@ static bool is_attention(const json_t *kind)
                                 : json_integer_value(kind) == 1;
 }
 
-/* Layers that are none of those that problems are made of. */
+/* Refuses models with layers that are neither attention, feed-forward nor experts. */
 static int check_kinds(const json_t *text, const char *path)
 {
     static const char others[] = "linear_num_key_heads|linear_attn_config|mamba_d_state|"
@@ -211,7 +212,7 @@ static int check_kinds(const json_t *text, const char *path)
     return EXIT_OK;
 }
 
-/* Attention through a latent: DeepSeek-V2's names. */
+/* Reads the sizes of attention through a latent (MLA), under DeepSeek-V2's names. */
 static int read_latent(const json_t *text, const char *path, struct model *m)
 {
     struct model_latent *const l = &m->latent;
@@ -248,9 +249,9 @@ static bool is_true(const json_t *object, const char *names)
     return json_is_true(json_any(object, names, found));
 }
 
-/* As transformers' classes have them: Qwen's first two projections to q, k and v always add one,
- * Phi's all do, and GLM's attention_bias is not that of the projection back; Seed-OSS has a word
- * for that. */
+/* Finds which layers add a bias, as transformers' classes have it: q, k and v always do in Qwen's
+ * first two models, all layers in Phi; GLM's attention_bias does not hold for o; Seed-OSS has a
+ * member of its own for o. */
 static void read_biases(const json_t *text, struct model *m)
 {
     const char *const type = json_text(text, "model_type");
@@ -307,7 +308,7 @@ static int read_sizes(json_t *text, bool nested, const char *path, struct model 
         return status;
     if (m->intermediate < 0)
         m->intermediate = 0;
-    if (!strcmp(json_text(text, "model_type"), "qwen")) /* the first counts gate and up as one */
+    if (!strcmp(json_text(text, "model_type"), "qwen")) /* its size is of gate and up both */
         m->intermediate /= 2;
     return read_experts(text, path, m);
 }

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Behind "model.layers.N.": the parts of a fused layer, with bars between them, then behind a slash
- * what vLLM calls the whole; # is the number of an expert. */
+/* Names behind "model.layers.N.": of the parts of a fused layer, with bars between them, then
+ * behind a slash vLLM's name of the whole; # stands for the number of an expert. */
 static const char *const usual[PLACES] = {
     [PLACE_QKV] = "self_attn.q_proj|self_attn.k_proj|self_attn.v_proj/self_attn.qkv_proj",
     [PLACE_Q] = "self_attn.q_proj",
@@ -32,7 +32,7 @@ static const char *const usual[PLACES] = {
     "mlp.shared_expert.gate_proj|mlp.shared_expert.up_proj/mlp.shared_expert.gate_up_proj"
 #define ONE_DOWN "mlp.shared_expert.down_proj"
 
-/* Types of models that call some of them otherwise. */
+/* Other names of these layers, by the type of the model. */
 static const struct {
     const char *type;
     enum model_place place;
@@ -81,8 +81,8 @@ static int64_t member(const json_t *text, const char *names)
     return json_integer_value(json_any(text, names, found));
 }
 
-/* DeepSeek's and ERNIE's words, Qwen's, MiMo's moe_layer_freq, which is a list, and those that
- * transformers has for all since version 5. */
+/* Knows the members of DeepSeek's and ERNIE's models, Qwen's, MiMo's (moe_layer_freq, a list), and
+ * those that transformers has for all models since version 5. */
 bool hf_modules_find_sparse(const json_t *text, int64_t layers, bool sparse[MODEL_LAYERS_MAX])
 {
     const json_t *const dense = json_object_get(text, "mlp_only_layers");
@@ -134,7 +134,8 @@ int64_t hf_modules_experts(const struct hf_modules *h, enum model_place place)
     return hf_modules_are_experts(place) && strchr(names_of(h, place), '#') ? h->model->experts : 0;
 }
 
-/* One of names with bars between them, the last if there are fewer; # becomes a number. */
+/* Takes name number `part` out of names with bars between them, the last if there are fewer; #
+ * becomes the number of the expert. */
 static void pick(const char *names, int part, int64_t expert, char name[HF_NAME_BYTES])
 {
     size_t n = 0;

@@ -17,19 +17,20 @@ struct hf_modules {
     bool sparse[MODEL_LAYERS_MAX]; /* which layers have experts, of a model that has some */
 };
 
-/* Finds those by the words of several types of models; whether any of the layers has none. */
+/* Finds which layers have experts, by members that several types of models have. Returns whether
+ * any layer has none. */
 bool hf_modules_find_sparse(const json_t *text, int64_t layers, bool sparse[MODEL_LAYERS_MAX]);
 
 bool hf_modules_are_experts(enum model_place place);
 
-/* How many times a model has a place: in how many layers, with how many experts each; 0: their
- * weights are one tensor, whose name has no number. The head is in "layer" 0. */
+/* Whether a model has a layer at a place in one of its layers, and how many experts it has there;
+ * 0: the experts' weights are one tensor, whose name has no number. The head is in "layer" 0. */
 bool hf_modules_at(const struct hf_modules *h, enum model_place place, int64_t layer);
 int64_t hf_modules_experts(const struct hf_modules *h, enum model_place place);
 
-/* All names that a module goes by (a part of a multimodal model has several, by the version of the
- * library that wrote the file), which is one part of a fused layer; part -1: what engines call the
- * whole of it. */
+/* Lists the names of a module, one part of a fused layer; part -1: those that engines give the
+ * whole. A part of a multimodal model has several names, by the version of the library that wrote
+ * the file. */
 #define HF_NAMES_MAX  3
 #define HF_NAME_BYTES 128
 struct hf_module {

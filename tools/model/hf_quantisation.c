@@ -41,20 +41,20 @@
 
 /* ---- Schemes --------------------------------------------------------------------------------- */
 
-/* Why a way to quantise is none that problems describe; the value is what a file has. */
+/* Sets a scheme's reason: the file's `value` means a way to quantise that no problem describes. */
 static int unknown(struct model_scheme *s, const char *what, const char *value)
 {
     snprintf(s->reason, sizeof s->reason,
              "%s %.64s is none that problems describe; 4-bit gptq, awq, auto-round, "
              "compressed-tensors and bitsandbytes, mxfp4, and fp8 and quark with one scale are",
              what, value[0] ? value : "(none)");
-    for (char *c = s->reason; *c; c++) /* it is printed */
+    for (char *c = s->reason; *c; c++) /* no control characters: it is printed */
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
     return EXIT_OK;
 }
 
-/* A switch, which is `absent` where the file does not have it. */
+/* Reads a member that is true or false; where the file does not have it, *on becomes `absent`. */
 static int read_switch(const struct hf_rules *r, const json_t *value, const char *name, bool absent,
                        bool *on)
 {
@@ -67,8 +67,8 @@ static int read_switch(const struct hf_rules *r, const json_t *value, const char
                       name, json_shown(value, shown));
 }
 
-/* 4-bit integers in groups of group_size (-1: one group a row), which may be left out if `channel`
- * says that. */
+/* Reads a scheme of 4-bit integers in groups of group_size (-1: one group a row). With `channel`
+ * group_size may be missing, and a row is one group then. */
 static int read_integers(const struct hf_rules *r, const json_t *bits, const json_t *group,
                          bool channel, bool symmetric, struct model_scheme *s)
 {
@@ -90,8 +90,8 @@ static int read_integers(const struct hf_rules *r, const json_t *bits, const jso
     return EXIT_OK;
 }
 
-/* 8-bit floats with one scale for all of a layer; activations too, or (`plain`) as the model has
- * them. C is of the model's type. */
+/* Sets a scheme of 8-bit floats with one scale for all of a layer. Activations are 8-bit floats,
+ * too, or with `plain` of the model's type, as C is. */
 static int set_fp8(bool plain, struct model_scheme *s)
 {
     snprintf(s->words.wq, sizeof s->words.wq, "fp8");
@@ -104,7 +104,7 @@ static int set_fp8(bool plain, struct model_scheme *s)
 
 /* ---- GPTQ and AWQ ---------------------------------------------------------------------------- */
 
-/* A member that a module may have of its own. */
+/* A member of a module's own, or else of the file. */
 static const json_t *own_member(const struct hf_rules *r, const json_t *own, const char *names)
 {
     char found[64];
@@ -113,7 +113,8 @@ static const json_t *own_member(const struct hf_rules *r, const json_t *own, con
     return value ? value : json_any(r->q, names, found);
 }
 
-/* Adds the scheme of the file, or of modules that have members of their own. */
+/* Adds GPTQ's or AWQ's scheme of the file, or, with `own`, that of modules that have members of
+ * their own. */
 static int add_gptq(struct hf_rules *r, const json_t *own, struct model_scheme s, size_t *index)
 {
     const bool awq = !strcmp(json_text(r->q, "quant_method"), "awq");
@@ -127,8 +128,8 @@ static int add_gptq(struct hf_rules *r, const json_t *own, struct model_scheme s
     return status ? status : model_add_scheme(r->m, r->path, &s, index);
 }
 
-/* Says which of a module's own members are left out. Of those that are known most make no
- * difference to a kernel: how weights were found, and their order. */
+/* Notes a module's own members that are not understood. Of the known ones most make no difference
+ * to a kernel: how the weights were found, and in which order. */
 static int note_unknown(const struct hf_rules *r, const json_t *own)
 {
     static const char names[] = "bits|group_size|sym|desc_act|mse|damp_percent|static_groups|"
@@ -193,7 +194,8 @@ static int read_gptq(struct hf_rules *r, const struct model_scheme *base)
 
 /* ---- AutoRound ------------------------------------------------------------------------------- */
 
-/* Like GPTQ's but for members that say what else than int4 it is, and 16 bits, which are none. */
+/* Adds AutoRound's scheme: like GPTQ's, but members may say that it is not int4, and 16 bits mean
+ * that weights are not quantised. */
 static int add_auto_round(struct hf_rules *r, const json_t *own, struct model_scheme s,
                           size_t *index)
 {
@@ -213,7 +215,7 @@ static int add_auto_round(struct hf_rules *r, const json_t *own, struct model_sc
     return model_add_scheme(r->m, r->path, &s, index);
 }
 
-/* Names of blocks, nothing else being quantised: a list, or a text with commas. */
+/* Reads which blocks alone are quantised: a list of names, or a text with commas. */
 static int read_blocks(struct hf_rules *r)
 {
     char found[64], shown[JSON_SHOWN_BYTES];
@@ -270,7 +272,7 @@ static int read_auto_round(struct hf_rules *r, const struct model_scheme *base)
 
 /* ---- compressed-tensors ---------------------------------------------------------------------- */
 
-/* Weights of type float. */
+/* Reads the scheme of a config group whose weights are floats. */
 static int read_floats(const json_t *group, const json_t *weights, struct model_scheme *s)
 {
     const json_t *const inputs = json_object_get(group, "input_activations");
@@ -312,7 +314,8 @@ static int read_group(const struct hf_rules *r, const json_t *group, const json_
                                   !strcmp(strategy, "channel"), symmetric, s);
 }
 
-/* Names before classes, of which a layer is a Linear; in the order of the file. */
+/* Adds the targets of a config group as rules, in the order of the file: names go before the class
+ * Linear, which all layers are of. */
 static int add_targets(struct hf_rules *r, const json_t *targets, size_t scheme)
 {
     const json_t *entry;
@@ -391,7 +394,7 @@ static int read_bitsandbytes(struct hf_rules *r, struct model_scheme s)
     snprintf(s.words.wq, sizeof s.words.wq, "%s", wq);
     snprintf(s.words.group, sizeof s.words.group, "64");
     snprintf(s.words.scale, sizeof s.words.scale, "%s", nested ? "nested" : "f32");
-    /* what activations become on the way into such a layer */
+    /* activations are converted to this type on their way into such a layer */
     hf_quantisation_type(json_text(r->q, "bnb_4bit_compute_dtype"), s.words.a);
     status = hf_rules_add_list(r, "llm_int8_skip_modules", HF_WORDS);
     return status ? status : model_add_scheme(r->m, r->path, &s, &r->fallback);
@@ -414,7 +417,7 @@ static int read_fp8(struct hf_rules *r, struct model_scheme s)
     return model_add_scheme(r->m, r->path, &s, &r->fallback);
 }
 
-/* 8-bit floats of AMD's Quark, one scale for each tensor. */
+/* Reads a scheme of AMD's Quark: 8-bit floats with one scale for each tensor. */
 static void read_quark_scheme(const json_t *config, struct model_scheme *s)
 {
     const json_t *const weight = json_object_get(config, "weight");
@@ -455,7 +458,7 @@ static int read_quark(struct hf_rules *r, const struct model_scheme *base)
     return EXIT_OK;
 }
 
-/* Of gpt-oss: experts, and nothing else, whatever the list says. */
+/* Reads the scheme of gpt-oss: only its experts are quantised, whatever the list says. */
 static int read_mxfp4(struct hf_rules *r, struct model_scheme s)
 {
     size_t scheme;
@@ -494,7 +497,7 @@ static int read_method(struct hf_rules *r, const struct model_scheme *base)
         return read_compressed(r, base);
     if (!strcmp(method, "mxfp4"))
         return read_mxfp4(r, *base);
-    r->plain_head = true; /* of others it is never quantised */
+    r->plain_head = true; /* with methods that do not say otherwise, lm_head is never quantised */
     if (!strcmp(method, "bitsandbytes"))
         return read_bitsandbytes(r, *base);
     if (!strcmp(method, "fp8"))
@@ -505,8 +508,8 @@ static int read_method(struct hf_rules *r, const struct model_scheme *base)
     return fail("%s: quantization_config: %s", r->path, none.reason);
 }
 
-/* Older compressed-tensors files call it compression_config; of a multimodal model, it may be in
- * the text_config. */
+/* Finds the quantization_config, which older compressed-tensors files call compression_config; of a
+ * multimodal model it may be in the text_config. */
 static const json_t *find_config(const json_t *root, const json_t *text)
 {
     static const char names[] = "quantization_config|compression_config";
@@ -516,7 +519,7 @@ static const json_t *find_config(const json_t *root, const json_t *text)
     return q ? q : json_any(text, names, found);
 }
 
-/* All of `q`, which stands in the file `path`. */
+/* Reads all of a quantization_config, `q`, which is from the file `path`. */
 static int read_config(const json_t *q, bool nested, const json_t *text, const char *path,
                        const struct model_scheme *base, struct model *m)
 {

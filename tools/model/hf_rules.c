@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Comparisons of names with patterns: two seconds' worth, many times what the largest published
- * models take. */
+/* The most steps of comparing names with patterns: two seconds' worth, many times what the largest
+ * published models take. */
 #define STEPS_MAX (UINT64_C(1) << 27)
-/* Experts in all layers; the largest models have some twenty thousand. */
+/* The most experts in all layers together; the largest models have some twenty thousand. */
 #define EXPERTS_MAX (INT64_C(1) << 18)
 
 int hf_rules_start(struct hf_rules *r)
@@ -103,7 +103,7 @@ int hf_rules_add(struct hf_rules *r, const char *key, const char *text, const ch
     return EXIT_OK;
 }
 
-/* A list of modules that are not quantised. */
+/* Adds the rules of a list of modules that are not quantised. */
 int hf_rules_add_list(struct hf_rules *r, const char *key, enum hf_how how)
 {
     const json_t *const list = json_object_get(r->q, key), *entry;
@@ -141,7 +141,7 @@ static bool has_words(const char *name, const char *words)
 
 static void take_step(struct hf_rules *r)
 {
-    r->steps -= r->steps > 8 ? 8 : r->steps; /* as long as some tries of a regular expression's */
+    r->steps -= r->steps > 8 ? 8 : r->steps; /* takes as long as 8 steps of a regular expression */
 }
 
 static bool fits(struct hf_rules *r, const struct hf_rule *rule, const char *name)
@@ -159,7 +159,8 @@ static bool fits(struct hf_rules *r, const struct hf_rule *rule, const char *nam
     return found;
 }
 
-/* The place of the first rule that has the name as it is; `before` if there is none before that. */
+/* The place of the first rule that is exactly this name; `before` if there is none in front of
+ * that. */
 static size_t find_name(const struct hf_rules *r, const char *name, size_t before)
 {
     const json_t *const at = json_object_get(r->names, name);
@@ -177,7 +178,7 @@ static bool is_among(struct hf_rules *r, const json_t *parts, char names[][HF_NA
     {
         const char *const text = json_string_value(entry);
         take_step(r);
-        if (is_among(r, entry, names, count)) /* lists of those that are quantised together */
+        if (is_among(r, entry, names, count)) /* an entry may be a list, of blocks done together */
             return true;
         for (size_t n = 0; text && n < count; n++)
             if (strstr(names[n], text))
@@ -213,7 +214,7 @@ static size_t scheme_of(struct hf_rules *r, const struct hf_module *module)
 
 /* ---- All modules ----------------------------------------------------------------------------- */
 
-/* One layer: as a whole where its parts are quantised alike. */
+/* Adds the use of one layer: of the whole if its parts are quantised alike, else of each part. */
 static int use_layer(struct hf_rules *r, struct hf_module module)
 {
     const int parts = model_parts(r->m, module.place);
@@ -244,8 +245,8 @@ static int use_place(struct hf_rules *r, enum model_place place)
     return status;
 }
 
-/* Whether an entry names what is no layer here: other parts of a model than its text and that in
- * front of it, or what chooses experts. */
+/* Whether an entry names something that is known to be none of our layers: a part of a multimodal
+ * model beside the text model, embeddings, or the router of experts. */
 static bool names_others(struct hf_rules *r, const struct hf_rule *rule)
 {
     static const char *const parts[] = {"vis",     "audio",   "project", "merger", "embed",
@@ -287,7 +288,8 @@ static void note_unused(struct hf_rules *r)
     json_decref(value);
 }
 
-/* The first reason why a scheme in use is none, if no layer is quantised in any other way. */
+/* The first reason of a scheme in use, if no quantised layer has a scheme without one; else null.
+ */
 static const char *reason_for_all(const struct model *m)
 {
     const char *reason = NULL;
@@ -301,7 +303,8 @@ static const char *reason_for_all(const struct model *m)
     return reason;
 }
 
-/* One pattern with one name may be too much, or all of them together; it is said where that was. */
+/* Fails because comparing took too many steps, whether in one pattern or in all together; the
+ * message names the rule at which they ran out. */
 static int too_long(const struct hf_rules *r)
 {
     static const char what[] = "its lists and regular expressions take too long to compare";

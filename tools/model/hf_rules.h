@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lists of a quantization_config say of a model's modules: by names and regular expressions,
- * the first that fits counts.
+ * The rules that lists in a quantization_config make: names and regular expressions of modules,
+ * each with a scheme. The first rule that fits a module counts.
  */
 #ifndef TOOLS_HF_RULES_H
 #define TOOLS_HF_RULES_H
@@ -16,7 +16,7 @@ enum hf_how {
     HF_PATTERN, /* a regular expression from its beginning */
     HF_TARGET,  /* as it is read: an HF_PATTERN if "re:" is before it, else an HF_NAME */
     HF_GLOB,    /* the whole name, with * and ? for anything; becomes an HF_PATTERN */
-    HF_PART,    /* somewhere in it */
+    HF_PART,    /* anywhere in the name */
     HF_WORDS,   /* its beginning or end, or one word of it, words being what has dots between them;
                  * with a * or the like an HF_PATTERN, as transformers has it */
 };
@@ -38,13 +38,13 @@ struct hf_rules {
     struct hf_modules modules;
     size_t count, room;
     struct hf_rule *list;
-    json_t *names;      /* of an HF_NAME, the place of its first rule */
-    bool plain_head;    /* whatever the rules say */
-    const json_t *only; /* parts of the names of all that are quantised; null: any name is */
+    json_t *names;      /* the place of the first HF_NAME rule of each name */
+    bool plain_head;    /* lm_head is not quantised, whatever the rules say */
+    const json_t *only; /* only modules with one of these in their names are quantised; null: all */
     size_t fallback;    /* the scheme of modules that no rule is for */
-    json_t *split;      /* that list, where the file has it as a text; freed with the rules */
+    json_t *split;      /* `only`, made of a text with commas; freed with the rules */
     uint64_t steps;
-    const struct hf_rule *slow; /* which took the last of them */
+    const struct hf_rule *slow; /* the rule that took the last of the steps; null: some are left */
 };
 
 /* Sets `steps`, which bounds the time that comparisons take, and `names`; the rest is the caller's.
@@ -52,11 +52,11 @@ struct hf_rules {
 int hf_rules_start(struct hf_rules *r);
 void hf_rules_free(struct hf_rules *r);
 
-/* `name` is the part of `text` that is compared; both live as long as the file. A regular
- * expression that is not understood is noted, and no rule. */
+/* Adds a rule. `name` is the part of `text` that is compared; both live as long as the file. A
+ * regular expression that is not understood is noted, and makes no rule. */
 int hf_rules_add(struct hf_rules *r, const char *key, const char *text, const char *name,
                  enum hf_how how, size_t scheme);
-/* A list of modules that are not quantised, where there is one. */
+/* Adds the rules of a list of modules that are not quantised, if the file has it. */
 int hf_rules_add_list(struct hf_rules *r, const char *key, enum hf_how how);
 /* Says on stderr what of the file is left out, and why. */
 void hf_rules_not_heeded(const struct hf_rules *r, const char *key, const json_t *value,

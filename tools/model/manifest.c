@@ -40,7 +40,7 @@ static int parse_line(const char *path, size_t number, char *text, struct manife
     if (!status)
         status = quern_problem_text(&problem, line->text, sizeof line->text);
     if (!status) {
-        if (target.name) /* without its features */
+        if (target.name) /* the bare name, without features */
             snprintf(line->target, sizeof line->target, "%s", target.name);
         return EXIT_OK;
     }
@@ -56,7 +56,7 @@ static int by_layer(const void *a, const void *b)
     return order ? order : strcmp(x->text, y->text);
 }
 
-/* Sorts, and joins the lines of one layer. A line that names no rows wants all of them. */
+/* Sorts the lines, and joins those of the same layer. A line that names no rows stands for all. */
 static int join(const char *path, struct manifest *m)
 {
     size_t kept = 0;

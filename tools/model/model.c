@@ -66,7 +66,7 @@ static int check_size(const char *path, const char *what, int64_t size, int64_t 
                 (long long)most);
 }
 
-/* Of the products that become an N or a K. */
+/* Checks that the products of sizes that become an N or a K are not too large. */
 static int check_products(const char *path, const struct model *m)
 {
     const struct model_latent *const l = &m->latent;
@@ -130,7 +130,7 @@ int model_read(const char *path, struct model *model)
     if (!status && strlen(name) >= sizeof model->name)
         status = fail("%s: 'name' has %zu bytes; at most %zu are allowed", path, strlen(name),
                       sizeof model->name - 1);
-    /* it is printed: no line feeds or escape sequences for a terminal */
+    /* the name is printed, so it must have no line feeds or escape sequences */
     for (const char *c = name; !status && *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             status = fail("%s: 'name' has the control character 0x%02x; it must be printable text",
@@ -292,7 +292,7 @@ static int check_splits(const struct model *m, int tp)
     return EXIT_OK;
 }
 
-/* gate_up, or gate or up, of that width. */
+/* Shapes the layer gate_up, or one of its parts, gate or up, of that width. */
 static void shape_gate_up(const struct model *m, int part, int64_t intermediate, bool bias,
                           struct model_layer *layer)
 {
@@ -320,12 +320,12 @@ static void shape_attention(const struct model *m, struct model_use use, int tp,
             .n = m->hidden, .k = heads * (l->kv ? l->value : m->head_dim), .bias = m->o_bias};
     else if (use.place == PLACE_KV_B)
         *layer = (struct model_layer){.n = heads * (l->nope + l->value), .k = l->kv};
-    else /* q, which comes from the hidden state where it is not squeezed */
+    else /* q, whose K is the hidden size where q has no latent */
         *layer =
             (struct model_layer){.n = heads * (l->nope + l->rope), .k = l->q ? l->q : m->hidden};
 }
 
-/* One GPU's share of a layer. */
+/* Shapes one GPU's share of a layer. */
 static void shape_layer(const struct model *m, struct model_use use, int tp,
                         struct model_layer *layer)
 {

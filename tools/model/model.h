@@ -29,10 +29,10 @@ struct model_scheme {
     char reason[256];
 };
 
-/* Attention through a latent (MLA): widths of what q, and k and v, are squeezed into, and of a
- * head's parts. */
+/* Attention through a latent (MLA): the widths of the latents of q, and of k and v, and of a head's
+ * parts. */
 struct model_latent {
-    int64_t q; /* 0: q is not squeezed */
+    int64_t q; /* 0: q has no latent */
     int64_t kv, nope, rope, value;
 };
 
@@ -60,7 +60,7 @@ enum model_place {
 struct model_use {
     enum model_place place;
     int part;      /* -1: all */
-    size_t scheme; /* of the model's */
+    size_t scheme; /* index of the model's schemes */
 };
 
 #define MODEL_PLAIN       0 /* the scheme of layers that a quantised model leaves as they are */

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define PATTERN_BYTES_MAX 4096 /* far more than any published one has */
-/* What is tried within an item, such as the characters of a repeated one, takes nothing of the
- * budget; names are short, and this is what bounds it. */
+/* PCRE2's own limit of tries in one match. Tries within an item of the pattern, such as a repeated
+ * character, do not count against the budget: this bounds them. */
 #define TRIALS_MAX 1000000
 
 struct name_pattern {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Regular expressions over the names of modules, as configurations of quantised models have them:
- * Python's, and a match is one of re.match, from the name's beginning to anywhere. PCRE2 does them,
- * which knows all that Python's have but for a repeat without its least number, {,n}; that is
+ * Python's, matched as re.match does, from the name's beginning to anywhere. PCRE2 does the work.
+ * It has all that Python's expressions have, except a repeat without a least number, {,n}: that is
  * refused, as PCRE2 releases differ on it.
  */
 #ifndef TOOLS_NAME_PATTERN_H
@@ -15,8 +15,8 @@
 
 struct name_pattern;
 
-/* Null if the pattern is not understood or memory is short; `why` then has the reason, as what
- * stands behind "the pattern: ". */
+/* Null if the pattern is not understood or memory is short; `why` then has the reason, in words
+ * that may follow "the pattern: ". */
 struct name_pattern *name_pattern_compile(const char *text, char why[NAME_PATTERN_WHY_BYTES]);
 void name_pattern_free(struct name_pattern *p);
 

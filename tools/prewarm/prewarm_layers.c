@@ -47,8 +47,9 @@ static quern_status add_problem(struct prewarm *w, const char *layers, const cha
 
 /* ---- A model's ------------------------------------------------------------------------------- */
 
-/* Another --wq than the file's takes nothing of it but the type of the activations; fp8fnuz is what
- * hosts make of fp8 for processors that know only that. */
+/* Whether --wq asks for the format that the file has; if not, nothing of the file's but the type of
+ * activations is used. fp8fnuz counts as fp8: hosts convert fp8 to it for processors that have only
+ * that. */
 static bool same_words(const struct model_words *own, const char *wq)
 {
     return !wq || !strcmp(wq, own->wq) || (!strcmp(wq, "fp8fnuz") && !strcmp(own->wq, "fp8"));
@@ -65,14 +66,14 @@ static bool takes_schemes(const struct model *m, const char *wq)
     return false;
 }
 
-/* A layer that a quantised model leaves as it is. */
+/* Whether a layer is one that a quantised model leaves as it is. */
 static bool is_plain(const struct model *m, const struct model_layer *layer)
 {
     return m->scheme_count > 1 && layer->scheme == MODEL_PLAIN;
 }
 
-/* The words of a layer: options, and what the file says where there are none. Layers that are left
- * as they are do not take the options of quantised ones. */
+/* Writes the words of a layer's problem: those of options, and the file's where there is no option.
+ * Layers that are not quantised do not take options about quantised weights. */
 static int layer_text(const struct model *m, const struct model_layer *layer,
                       const char *const options[WORD_COUNT], char text[1024])
 {
@@ -94,7 +95,7 @@ static int layer_text(const struct model *m, const struct model_layer *layer,
     return n < 1024 ? EXIT_OK : misuse("the values of --wq, --group … are too long");
 }
 
-/* A layer that cannot be made stays for the report, beside those that can. */
+/* Adds a layer's problem. One that cannot be made is kept for the report. */
 static int add_layer(struct prewarm *w, const struct model_layer *layer,
                      const char *const options[WORD_COUNT])
 {
@@ -119,8 +120,8 @@ static int add_layer(struct prewarm *w, const struct model_layer *layer,
     return EXIT_OK;
 }
 
-/* Where no layer of a model can be made, or of a quantised one none that is, the request made no
- * sense, and the first reason is said at once. */
+/* Fails at once, with the first reason, if no layer of a model can be made, or no quantised layer
+ * of a quantised model: the request made no sense. */
 static int check_any(const struct prewarm *w)
 {
     const struct prewarm_problem *failed = NULL;
@@ -185,7 +186,7 @@ static int add_model(struct prewarm *w, const char *path, const char *tp_text,
 
 /* ---- Others ---------------------------------------------------------------------------------- */
 
-/* A problem that is not a model's is right, or the request made no sense. */
+/* Adds a problem given as text, which must be right, or the request made no sense. */
 static int add_text(struct prewarm *w, const char *text)
 {
     const quern_status status = add_problem(w, "", text);
@@ -205,7 +206,7 @@ static int add_texts(struct prewarm *w)
     return status;
 }
 
-/* The target of the problems that are added from now on. */
+/* Adds a target, to which the problems belong that are added from now on. */
 static int add_target(struct prewarm *w, const struct common *common)
 {
     struct prewarm_target *const t = &w->targets[w->target_count];
@@ -220,7 +221,7 @@ static int add_target(struct prewarm *w, const struct common *common)
     return status;
 }
 
-/* One layer of a manifest, if it is of the target given, or whichever it is of when none is. */
+/* Adds one layer of a manifest, if it is for the target that was given, or if none was. */
 static int add_line(struct prewarm *w, const char *path, const struct manifest_line *line,
                     bool m_given)
 {
@@ -231,7 +232,7 @@ static int add_line(struct prewarm *w, const char *path, const struct manifest_l
     if (any && !line->target[0])
         return fail("%s has a layer without a target; give --target: %s", path, line->text);
     const char *target = w->target_count ? w->targets[w->target_count - 1].info.name : "";
-    if (any && strcmp(line->target, target)) { /* lines are sorted by it */
+    if (any && strcmp(line->target, target)) { /* lines are sorted by target */
         status = add_target(w, &(struct common){.target = line->target});
         target = line->target;
     }
@@ -280,7 +281,7 @@ static int take_shard(struct prewarm *w, const char *text)
     return EXIT_OK;
 }
 
-/* Which problems are whose, once there are no more. */
+/* Sets which problems belong to which target, when all have been added. */
 static void divide(struct prewarm *w)
 {
     for (size_t t = 0, i = 0; t < w->target_count; t++) {
@@ -321,7 +322,7 @@ int prewarm_collect(struct prewarm *w, struct prewarm_origin *from)
         return misuse("--tp goes with --model: it splits the layers of a model");
     if (!w->m_set.count)
         w->m_set = (struct m_set){.count = 1, .ranges = {{1, 16384}}};
-    /* a manifest knows its own */
+    /* without --target, a manifest's lines say their targets */
     if ((!manifest || w->common.target) && (status = add_target(w, &w->common)))
         return status;
     status = model_path ? add_model(w, model_path, tp, values)

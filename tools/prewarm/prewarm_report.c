@@ -169,7 +169,8 @@ static json_t *run_json(const struct prewarm_problem *p, const struct prewarm_ru
         json_object_set_new(json, "seconds", json_real(r->result.seconds));
         json_object_set_new(json, "counts", counts_json(&r->result.counts));
     }
-    /* infinity, which JSON has not, when nothing was compared: json_real refuses it */
+    /* the error is infinite if nothing was compared. JSON has no infinity: json_real returns null
+     */
     json_t *error = json_real(r->result.max_error);
     json_object_set_new(json, "max_error", error ? error : json_null());
     return json;

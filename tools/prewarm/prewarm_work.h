@@ -37,7 +37,8 @@ struct prewarm_problem {
     struct prewarm_kernel kernels[PREWARM_KERNELS_MAX]; /* by increasing M */
     size_t run_count;
     struct prewarm_run runs[PREWARM_RUNS_MAX];
-    quern_status status; /* of reading its words, making, loading back or verifying its kernels */
+    quern_status status; /* the first failure of reading its words, or of making, loading back or
+                          * verifying its kernels */
     char error[1024];    /* what went wrong */
 };
 
@@ -79,7 +80,7 @@ struct prewarm_origin {
 /* Fills in targets and problems. Returns an exit status. */
 int prewarm_collect(struct prewarm *w, struct prewarm_origin *from);
 
-/* Keeps what quern_last_error says. */
+/* Keeps a problem's failure, with the message of quern_last_error. */
 void prewarm_keep_error(struct prewarm_problem *p, quern_status status);
 
 /* Issue slots times lanes for each weight. */

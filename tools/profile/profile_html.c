@@ -29,8 +29,8 @@ static void escaped(FILE *f, const char *text)
     }
 }
 
-/* Writes the part of profile_page.html that has this name, one of its, with as many strings as the
- * part has braces. */
+/* Writes a part of profile_page.html, by its name there, with a string in place of each of its
+ * pairs of braces. */
 static void part(FILE *f, const char *name, ...)
 {
     static const char mark[] = "<!-- part ";
@@ -53,7 +53,7 @@ static void part(FILE *f, const char *name, ...)
     fwrite(at, 1, (size_t)(end - at), f);
 }
 
-/* A figure as text, for as long as the expression lasts that it is made in. */
+/* A figure as text; a value, so that the text lasts as long as the expression that makes it. */
 struct shown {
     char text[160];
 };

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* Stands wherever times or shares do. */
+/* What is said wherever times or shares are shown. */
 #define PROFILE_MODEL                                                                              \
     "Counts are exact for the operands given; cycles, times and shares are a model of the part's " \
     "published figures. Nothing here was timed on a GPU."
@@ -28,15 +28,16 @@ struct profile_report {
     double total_us; /* of all launches, one after the other */
 };
 
-/* All instructions but waits. */
+/* Issue slots: all instructions but waits. */
 uint64_t profile_slots(const struct quern_sim_profile *p);
 
 /* Print on stdout; they return an exit status. */
 int profile_print(const struct profile_report *r);
 int profile_print_json(const struct profile_report *r);
-/* A page that needs nothing else; malloc'ed, null when out of memory. */
+/* The HTML page, which needs no other file; malloc'ed, null when out of memory. */
 char *profile_html(const struct profile_report *r, size_t *size);
-/* Its roofline: an SVG picture. `index` tells launches apart. */
+/* Writes a launch's roofline as an SVG picture. `index` makes its ids differ from other launches'.
+ */
 void profile_roofline(FILE *f, const struct launch_profile *l, size_t index);
 
 #endif

@@ -98,8 +98,8 @@ static void draw_ceiling(FILE *f, const struct axes *a, struct ceiling c, double
         WIDTH - RIGHT - 4, above ? y - 6 : y + 15, c.name);
 }
 
-/* What the kernel reaches: below the point, but not on the axis, and to its left where names of
- * ceilings stand to the right. */
+/* Draws what the kernel reaches as text: below its point, but not on the axis, and to the point's
+ * left where the names of ceilings stand to its right. */
 static void draw_value(FILE *f, const struct axes *a, double intensity, double rate, bool ceilings)
 {
     const double x = x_of(a, intensity), y = y_of(a, rate);
