@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Enough for widths to settle, and little memory. */
+#define BLOCK_CELLS 4096
+
 static void add(struct table *t, char *cell)
 {
     if (t->count == t->capacity) {
@@ -41,31 +44,40 @@ void table_cell(struct table *t, const char *format, ...)
 
 void table_header(struct table *t, const char *names)
 {
-    for (const char *p = names; p;) {
+    for (const char *p = names; p && t->columns < TABLE_COLUMNS_MAX;) {
         const char *bar = strchr(p, '|');
+        t->left[t->columns] = *p == '<';
+        p += *p == '<';
         add(t, strndup(p, bar ? (size_t)(bar - p) : strlen(p)));
         t->columns++;
         p = bar ? bar + 1 : NULL;
     }
 }
 
-bool table_print(const struct table *t, int indent)
+bool table_print(struct table *t, int indent)
 {
     if (t->failed)
         return false;
     for (size_t i = 0; i < t->count; i++) {
-        const size_t column = i % t->columns;
-        const bool left = t->cells[column][0] == '<', last = column + 1 == t->columns;
-        size_t width = 0;
-        for (size_t j = column; j < t->count; j += t->columns) {
-            const size_t length = strlen(t->cells[j]) - (left && j == column);
-            width = length > width ? length : width;
-        }
-        const char *text = t->cells[i] + (left && i == column);
-        printf("%*s%*s%s", column ? 2 : indent, "", left ? (last ? 0 : -(int)width) : (int)width,
-               text, last ? "\n" : "");
+        int *const width = &t->widths[i % t->columns];
+        const int length = (int)strlen(t->cells[i]);
+        *width = length > *width ? length : *width;
     }
+    for (size_t i = 0; i < t->count; i++) {
+        const size_t column = i % t->columns;
+        const bool last = column + 1 == t->columns;
+        const int width = t->widths[column];
+        printf("%*s%*s%s", column ? 2 : indent, "", t->left[column] ? (last ? 0 : -width) : width,
+               t->cells[i], last ? "\n" : "");
+        free(t->cells[i]);
+    }
+    t->count = 0;
     return true;
+}
+
+bool table_print_block(struct table *t, int indent)
+{
+    return t->count < BLOCK_CELLS || table_print(t, indent);
 }
 
 void table_free(struct table *t)

@@ -130,11 +130,47 @@ int json_field_text(const json_t *object, const char *where, const char *field, 
     return EXIT_OK;
 }
 
+#define JSON_FLAGS JSON_REAL_PRECISION(9)
+
+static void begin_row(struct json_rows *rows)
+{
+    if (rows->count++)
+        fputs(",\n  ", stdout);
+    else
+        printf("{\n \"%s\": [\n  ", rows->name);
+}
+
+void json_row(struct json_rows *rows, json_t *row)
+{
+    begin_row(rows);
+    rows->failed |= !row || json_dumpf(row, stdout, JSON_FLAGS);
+    json_decref(row);
+}
+
+int json_rows_end(struct json_rows *rows, json_t *others)
+{
+    const char *name;
+    json_t *value;
+
+    if (!rows->count)
+        begin_row(rows);
+    fputs("\n ]", stdout);
+    json_object_foreach(others, name, value)
+    {
+        printf(",\n \"%s\": ", name);
+        rows->failed |= json_dumpf(value, stdout, JSON_FLAGS | JSON_ENCODE_ANY) != 0;
+    }
+    fputs("\n}\n", stdout);
+    const bool bad = rows->failed || !others;
+    json_decref(others);
+    return bad ? fail("the output cannot be made or written") : finish_output();
+}
+
 int json_print(json_t *root)
 {
     if (!root)
         return fail("out of memory");
-    const int bad = json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    const int bad = json_dumpf(root, stdout, JSON_INDENT(1) | JSON_FLAGS);
     json_decref(root);
     fputc('\n', stdout);
     return bad ? fail("cannot write the output") : finish_output();

@@ -6,6 +6,7 @@
 #include "command/command.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 
 /* Deepest nesting that is read: far more than any format of ours, far less than the stack. */
 #define JSON_DEPTH_MAX 32
@@ -30,6 +31,19 @@ const char *json_text(const json_t *object, const char *names);
 /* A value as messages show it: its JSON, cut at 60 bytes. */
 #define JSON_SHOWN_BYTES 64
 const char *json_shown(const json_t *value, char shown[JSON_SHOWN_BYTES]);
+
+/*
+ * Prints on stdout an object that begins with an array of any length, row by row, so that it never
+ * is in memory whole: json_row for each, which takes the reference, then json_rows_end with the
+ * object's other members. When the work fails between, there is no end and the JSON is cut short.
+ */
+struct json_rows {
+    const char *name; /* of the array */
+    size_t count;
+    bool failed; /* a row could not be made or written */
+};
+void json_row(struct json_rows *rows, json_t *row);
+int json_rows_end(struct json_rows *rows, json_t *others);
 
 /* Prints `root` on stdout, indented, and drops the reference. Null is "out of memory". */
 int json_print(json_t *root);

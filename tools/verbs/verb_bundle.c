@@ -144,8 +144,9 @@ static int create(const struct arguments *a)
 /* ---- list and verify ------------------------------------------------------------------------- */
 
 struct listing {
+    bool json;
     struct table table;
-    json_t *array;
+    struct json_rows rows;
     size_t damaged;
 };
 
@@ -155,13 +156,16 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
     const char *status = entry->status ? quern_status_name(entry->status) : "ok";
 
     l->damaged += entry->status != QUERN_OK;
+    if (l->json) {
+        json_row(&l->rows,
+                 json_pack("{s:s, s:I, s:s}", "key", entry->key, "object_bytes",
+                           (json_int_t)entry->bytes, "status", quern_status_name(entry->status)));
+        return l->rows.failed;
+    }
     table_cell(&l->table, "%s", entry->key);
     table_cell(&l->table, "%" PRIu64, entry->bytes);
     table_cell(&l->table, "%s", status);
-    json_array_append_new(l->array, json_pack("{s:s, s:I, s:s}", "key", entry->key, "object_bytes",
-                                              (json_int_t)entry->bytes, "status",
-                                              quern_status_name(entry->status)));
-    return 0;
+    return !table_print_block(&l->table, 0);
 }
 
 static int print_listing(const struct arguments *a, const struct opened *o, struct listing *l)
@@ -170,18 +174,25 @@ static int print_listing(const struct arguments *a, const struct opened *o, stru
 
     if (o->info.has_signature)
         hex(signer, o->info.public_key, PUBLIC_KEY_BYTES);
+    if (!a->common.json)
+        printf("%s: %" PRIu64 " entries, %" PRIu64 " bytes, serial %" PRIu64 ", %s%s%s\n", a->first,
+               o->info.entries, o->info.bytes, o->info.serial,
+               signer[0] ? "signed by " : "not signed", signer,
+               !signer[0] ? ""
+               : a->key   ? " (checked)"
+                          : " (not checked: no --key)");
+    const quern_status e = quern_bundle_walk(o->bundle, add_entry, l);
+    if (l->rows.failed || l->table.failed)
+        return fail("the list cannot be made or written");
+    if (e)
+        return fail_status(e, a->first);
     if (a->common.json)
-        return json_print(json_pack(
-            "{s:s, s:I, s:I, s:s, s:b, s:s, s:I, s:s, s:O}", "file", a->first, "bytes",
-            (json_int_t)o->info.bytes, "serial", (json_int_t)o->info.serial, "signer", signer,
-            "signature_checked", a->key != NULL, "manifest", o->info.manifest, "damaged",
-            (json_int_t)l->damaged, "tuning", o->info.tuning, "entries", l->array));
-    printf("%s: %" PRIu64 " entries, %" PRIu64 " bytes, serial %" PRIu64 ", %s%s%s\n", a->first,
-           o->info.entries, o->info.bytes, o->info.serial, signer[0] ? "signed by " : "not signed",
-           signer,
-           !signer[0] ? ""
-           : a->key   ? " (checked)"
-                      : " (not checked: no --key)");
+        return json_rows_end(&l->rows, json_pack("{s:s, s:I, s:I, s:s, s:b, s:s, s:I, s:s}", "file",
+                                                 a->first, "bytes", (json_int_t)o->info.bytes,
+                                                 "serial", (json_int_t)o->info.serial, "signer",
+                                                 signer, "signature_checked", a->key != NULL,
+                                                 "manifest", o->info.manifest, "damaged",
+                                                 (json_int_t)l->damaged, "tuning", o->info.tuning));
     if (o->info.entries && !table_print(&l->table, 0))
         return fail("out of memory");
     return finish_output();
@@ -189,25 +200,20 @@ static int print_listing(const struct arguments *a, const struct opened *o, stru
 
 static int list(const struct arguments *a, bool verify)
 {
-    struct listing l = {.array = json_array()};
+    struct listing l = {.json = a->common.json, .rows = {.name = "entries"}};
     struct opened o;
     int status = open_bundle(a->first, &o);
 
-    if (status) {
-        json_decref(l.array);
+    if (status)
         return status;
-    }
     if (verify)
         status = check_signature(a, &o);
     table_header(&l.table, "<key|object bytes|<status");
-    if (!status) {
-        const quern_status e = quern_bundle_walk(o.bundle, add_entry, &l);
-        status = e ? fail_status(e, a->first) : print_listing(a, &o, &l);
-    }
+    if (!status)
+        status = print_listing(a, &o, &l);
     if (!status && verify && l.damaged)
         status =
             fail("%s: %zu of %" PRIu64 " entries are damaged", a->first, l.damaged, o.info.entries);
-    json_decref(l.array);
     table_free(&l.table);
     close_bundle(&o);
     return status;

@@ -5,6 +5,7 @@
 #include "command/table.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -45,8 +46,9 @@ static int stat_cache(const struct common *common, quern_ctx *ctx)
 /* ---- list and verify ------------------------------------------------------------------------- */
 
 struct listing {
+    bool json;
     struct table table;
-    json_t *array;
+    struct json_rows rows;
     size_t entries, damaged, unscanned;
 };
 
@@ -57,16 +59,17 @@ static void key_field(const char *text, const char *tag, char *out, size_t size)
 
     out[0] = 0;
     for (const char *p = text; *p;) {
-        char name[64];
-        size_t length;
-        int used = 0;
-        if (sscanf(p, "%63[^0-9\n]%zu%n", name, &length, &used) != 2 || p[used] != '\n')
+        /* no sscanf: it measures the whole rest of the text each time */
+        const size_t name_length = strcspn(p, "0123456789\n");
+        char *end;
+        const size_t length = strtoull(p + name_length, &end, 10);
+        if (end == p + name_length || *end != '\n')
             return;
-        const char *bytes = p + used + 1;
+        const char *bytes = end + 1;
         if (strnlen(bytes, length) < length)
             return;
-        if (!strncmp(name, tag, tag_length) && !strcmp(name + tag_length, " ")) {
-            snprintf(out, size, "%.*s", (int)length, bytes);
+        if (name_length == tag_length + 1 && !strncmp(p, tag, tag_length) && p[tag_length] == ' ') {
+            snprintf(out, size, "%.*s", (int)(length < size ? length : size), bytes);
             return;
         }
         p = bytes + length;
@@ -87,6 +90,13 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
     if (gmtime_r(&seconds, &date))
         strftime(used, sizeof used, "%Y-%m-%d", &date);
     key_field(entry->key_text, "processor", processor, sizeof processor);
+    if (l->json) {
+        json_row(&l->rows, json_pack("{s:s, s:s, s:I, s:I, s:s, s:b}", "key", entry->key,
+                                     "processor", processor, "bytes", (json_int_t)entry->bytes,
+                                     "used", (json_int_t)entry->used, "status",
+                                     quern_status_name(entry->status), "scanned", entry->scanned));
+        return l->rows.failed;
+    }
     table_cell(&l->table, "%s", entry->key);
     table_cell(&l->table, "%s", processor);
     table_cell(&l->table, "%llu", (unsigned long long)entry->bytes);
@@ -95,27 +105,24 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
                entry->status    ? quern_status_name(entry->status)
                : entry->scanned ? "ok"
                                 : "ok, not scanned");
-    json_array_append_new(l->array,
-                          json_pack("{s:s, s:s, s:I, s:I, s:s, s:b}", "key", entry->key,
-                                    "processor", processor, "bytes", (json_int_t)entry->bytes,
-                                    "used", (json_int_t)entry->used, "status",
-                                    quern_status_name(entry->status), "scanned", entry->scanned));
-    return 0;
+    return !table_print_block(&l->table, 0);
 }
 
 static int list_cache(const struct common *common, quern_ctx *ctx, bool verify)
 {
-    struct listing l = {.array = json_array()};
+    struct listing l = {.json = common->json, .rows = {.name = "entries"}};
     int status;
 
     table_header(&l.table, "<key|<target|bytes|<used|<status");
     const quern_status e = quern_cache_walk(ctx, verify, add_entry, &l);
-    if (e)
+    if (l.rows.failed || l.table.failed)
+        status = fail("the list cannot be made or written");
+    else if (e)
         status = fail_status(e, NULL);
     else if (common->json)
-        status = json_print(json_pack("{s:O, s:I, s:I, s:I}", "entries", l.array, "count",
-                                      (json_int_t)l.entries, "damaged", (json_int_t)l.damaged,
-                                      "unscanned", (json_int_t)l.unscanned));
+        status = json_rows_end(&l.rows, json_pack("{s:I, s:I, s:I}", "count", (json_int_t)l.entries,
+                                                  "damaged", (json_int_t)l.damaged, "unscanned",
+                                                  (json_int_t)l.unscanned));
     else
         status = l.entries && !table_print(&l.table, 0) ? fail("out of memory") : finish_output();
     if (!status && verify && !common->json) {
@@ -127,7 +134,6 @@ static int list_cache(const struct common *common, quern_ctx *ctx, bool verify)
         status = fail("%zu of %zu entries were damaged; they are in quarantine and will be made "
                       "again when needed",
                       l.damaged, l.entries);
-    json_decref(l.array);
     table_free(&l.table);
     return status;
 }
