@@ -77,6 +77,13 @@ int store_each_name(int directory, name_fn each, void *user);
 typedef int (*shard_fn)(void *user, int shard, const char *name);
 int store_each_shard(const struct store *s, const char *kind, shard_fn each, void *user);
 
+/* Removes a file, or a directory and all that is in it: nobody but a mistake or a stranger puts one
+ * under a name of the store's, and it would keep the name from ever being used. Returns 0 or -errno:
+ * -ENOENT when there is nothing of that name, -ELOOP when the directories in it are nested deeper
+ * than REMOVE_DEPTH. */
+#define REMOVE_DEPTH 8
+int store_remove(int directory, const char *name);
+
 /* Makes the record's entry known under its source key, if it has one. Best effort. */
 void store_point(struct store *s, const struct store_record *record, const struct hash128 *key);
 /* The entry known under a source key: 0, -ENOENT, or another -errno. */

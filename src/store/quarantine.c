@@ -59,9 +59,8 @@ void store_quarantine(struct store *s, int shard, const struct entry_name *name,
     bool moved = fd >= 0 && os.renameat(shard, name->name, fd, to) == 0;
     /* an entry that cannot be kept for inspection is removed all the same: as long as it is there,
      * no other can be stored under its key */
-    if (!moved)
-        moved = os.unlinkat(shard, name->name, 0) == 0;
-    const int error = errno;
+    const int error = moved ? 0 : -store_remove(shard, name->name);
+    moved |= !error;
     if (fd >= 0)
         os.close(fd);
     if (moved)

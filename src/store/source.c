@@ -74,7 +74,7 @@ void store_point(struct store *s, const struct store_record *record, const struc
         /* a pointer to an entry that exists stays: the first writer wins, as with entries */
         const int bad = read_pointer(shard, name.name, &old);
         if (bad == -EINVAL || (bad == 0 && !entry_exists(s, &old))) {
-            os.unlinkat(shard, name.name, 0);
+            store_remove(shard, name.name);
             os.symlinkat(hex, shard, name.name); /* another process's pointer is as good */
         }
     }
@@ -115,8 +115,9 @@ static int sweep_name(void *user, int shard, const char *name)
         return 0;
     if (!w->all && read_pointer(shard, name, &entry) == 0 && entry_exists(w->store, &entry))
         return 0;
-    if (os.unlinkat(shard, name, 0) && errno != ENOENT && !w->error)
-        w->error = -errno;
+    const int error = store_remove(shard, name);
+    if (error && error != -ENOENT && !w->error)
+        w->error = error;
     return 0;
 }
 

@@ -106,6 +106,41 @@ int store_each_name(int directory, name_fn each, void *user)
     return result;
 }
 
+static int remove_below(int directory, const char *name, int depth);
+
+static int remove_name(void *user, int directory, const char *name)
+{
+    const int error = remove_below(directory, name, *(const int *)user);
+
+    return error == -ENOENT ? 0 : error;
+}
+
+static int remove_below(int directory, const char *name, int depth)
+{
+    if (os.unlinkat(directory, name, 0) == 0)
+        return 0;
+    if (errno != EISDIR)
+        return -errno;
+    if (os.unlinkat(directory, name, AT_REMOVEDIR) == 0)
+        return 0;
+    if (errno != ENOTEMPTY && errno != EEXIST)
+        return -errno;
+    if (depth-- == 0)
+        return -ELOOP;
+    const int fd = directory_openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (fd < 0)
+        return fd;
+    const int error = store_each_name(fd, remove_name, &depth);
+    if (error)
+        return error;
+    return os.unlinkat(directory, name, AT_REMOVEDIR) ? -errno : 0;
+}
+
+int store_remove(int directory, const char *name)
+{
+    return remove_below(directory, name, REMOVE_DEPTH);
+}
+
 /* Sets the flag of a shard, "00" to "ff", in an array of 256. */
 static int note_shard(void *user, int directory, const char *name)
 {

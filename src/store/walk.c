@@ -262,10 +262,10 @@ static int clear_name(void *user, int directory, const char *name)
 
     if (!is_entry_name(name) && !is_temporary_name(name))
         return 0;
-    if (os.unlinkat(directory, name, 0) == 0)
-        c->removed += is_entry_name(name);
-    else if (errno != ENOENT && !c->error)
-        c->error = -errno;
+    const int error = store_remove(directory, name);
+    c->removed += error == 0 && is_entry_name(name);
+    if (error && error != -ENOENT && !c->error)
+        c->error = error;
     return 0;
 }
 
@@ -280,9 +280,9 @@ static int clear_quarantined(void *user, int directory, const char *name)
     struct clearing *const c = user;
     const size_t digits = strspn(name, "0123456789abcdef-");
 
-    if (!strcmp(name + digits, ".qk") && os.unlinkat(directory, name, 0) && errno != ENOENT &&
-        !c->error)
-        c->error = -errno;
+    const int error = strcmp(name + digits, ".qk") ? 0 : store_remove(directory, name);
+    if (error && error != -ENOENT && !c->error)
+        c->error = error;
     return 0;
 }
 

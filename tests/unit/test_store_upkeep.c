@@ -3,6 +3,7 @@
 #include "base/os.h"
 #include "store/entry.h"
 #include "store/internal.h"
+#include "store/key.h"
 #include "t_store.h"
 
 #include <stdarg.h>
@@ -333,6 +334,62 @@ static void clear_removes_what_is_ours_only(void **state)
     store_close(s);
 }
 
+/* Whoever puts a directory under a name of the store's does not break the cache for good. */
+static void directories_under_our_names_are_removed(void **state)
+{
+    static const char *const kinds[] = {"objects", "sources"};
+    struct t_store *const t = *state;
+    struct store *const s = t_store_open(t, QUERN_CACHE_RW, 0);
+    char path[PATH_MAX], inner[PATH_MAX + 16], shard[PATH_MAX];
+    struct t_record r;
+    struct store_want want = {.target = target_named("gfx1151")};
+    struct store_entry e;
+    const char *text;
+    size_t bytes;
+    uint64_t removed;
+
+    t_record(&r, "a");
+    assert_true(key_source(r.key_text, strlen(r.key_text), &want.source_key, &text, &bytes));
+    want.source_text = text;
+    want.source_text_bytes = bytes;
+    for (int cleared = 0; cleared < 2; cleared++) {
+        for (size_t i = 0; i < COUNT(kinds); i++) {
+            char hex[33];
+            hex_from_bytes(hex, i ? want.source_key.bytes : r.key.bytes, 16);
+            snprintf(shard, sizeof shard, "%s/v1/%s", t->cache, kinds[i]);
+            if (!cleared) {
+                assert_true(i || (!mkdir(t->cache, 0700)));
+                snprintf(path, sizeof path, "%s/v1", t->cache);
+                assert_true(i || !mkdir(path, 0700));
+                assert_int_equal(mkdir(shard, 0700), 0);
+            }
+            snprintf(path, sizeof path, "%.200s/%.2s", shard, hex);
+            assert_true(!mkdir(path, 0700) || cleared);
+            snprintf(path, sizeof path, "%.200s/%.2s/%s%s", shard, hex, hex + 2, i ? "" : ".qk");
+            assert_int_equal(mkdir(path, 0700), 0);
+            snprintf(inner, sizeof inner, "%s/full", path);
+            assert_int_equal(mkdir(inner, 0700), 0);
+        }
+        if (cleared) {
+            assert_int_equal(store_clear(s, &removed), QUERN_OK);
+            assert_int_equal(removed, 1);
+            assert_int_equal(access(path, F_OK), -1);
+        } else {
+            assert_false(t_get(s, "a")); /* into quarantine */
+            t_put(s, "a");
+            assert_true(t_get(s, "a"));
+            assert_true(store_get_by_source(s, &want, &e));
+            store_entry_free(&e);
+            assert_int_equal(t_count_files(t, "v1/quarantine", ""), 0); /* a directory */
+            assert_int_equal(store_clear(s, &removed), QUERN_OK);
+            assert_int_equal(removed, 1);
+            snprintf(path, sizeof path, "%s/v1/quarantine", t->cache);
+            assert_int_equal(rmdir(path), 0);
+        }
+    }
+    store_close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +402,7 @@ int main(void)
         T_STORE_TEST(old_temporaries_go_and_young_ones_stay),
         T_STORE_TEST(walk_sees_every_entry),
         T_STORE_TEST(clear_removes_what_is_ours_only),
+        T_STORE_TEST(directories_under_our_names_are_removed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
