@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,10 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* The compiler's stack, and that of each thread it starts: LLVM calls itself as deep as a source is
+ * nested, and is sure of the 8 MB that are usual. */
+#define STACK_BYTES ((size_t)64 << 20)
 
 enum { STATUS_USAGE = 2, STATUS_SETUP = 3, STATUS_PROTOCOL = 4 };
 
@@ -201,6 +206,39 @@ static void greet(int sock, uint64_t id, const char *level)
     free(ready.bytes);
 }
 
+/* What the thread that compiles is given. */
+struct service {
+    const struct worker_config *config;
+    int sock;
+};
+
+static void *serve_on_thread(void *user)
+{
+    const struct service *const s = user;
+
+    serve(s->config, s->sock);
+    /* _exit, so that the compiler's own clean-up does not run, and cannot crash */
+    _exit(0);
+}
+
+/*
+ * Serves on a stack of its own size: the host's limit of the stack (ulimit -s), which may be too
+ * little and can be one that nobody may raise, is that of a process's first thread, and the default
+ * of the others. The confinement is in force already, and the new thread inherits it.
+ */
+static _Noreturn void serve_apart(const struct service *service)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+
+    if (pthread_attr_init(&attributes) || pthread_attr_setstacksize(&attributes, STACK_BYTES) ||
+        pthread_setattr_default_np(&attributes) ||
+        pthread_create(&thread, NULL, serve_on_thread, (void *)(uintptr_t)service))
+        _exit(STATUS_SETUP);
+    pthread_join(thread, NULL); /* never: the thread ends the process */
+    _exit(STATUS_SETUP);
+}
+
 /* The child: confined, then at the host's service. */
 static _Noreturn void run_child(const struct worker_config *config, uint64_t id, pid_t supervisor,
                                 int life)
@@ -218,9 +256,7 @@ static _Noreturn void run_child(const struct worker_config *config, uint64_t id,
     close(null);
     sandbox_enter(config, life, level, sizeof level);
     greet(sock, id, level);
-    serve(config, sock);
-    /* _exit, so that the compiler's own clean-up does not run, and cannot crash */
-    _exit(0);
+    serve_apart(&(struct service){config, sock});
 }
 
 int main(int argc, char **argv)

@@ -64,6 +64,14 @@ def test_nothing_is_refused_to_a_compile(quern):
 
 
 @pytest.mark.skipif(SANITIZED, reason="the worker is the same")
+@pytest.mark.parametrize("kib", [128, 1024])
+def test_a_small_stack_of_the_hosts_is_not_the_compilers(quern, tmp_path, kib):
+    """LLVM dies on a stack of 128 KB, and a limit that is lowered for good cannot be raised."""
+    limited = ("sh", "-c", f'ulimit -s {kib} && exec "$@"', "sh")
+    quern("build", "--target", TARGET, "--m", "1", "--out", tmp_path / "out",
+          "wq=nf4 n=64 k=128 a=f16", prefix=limited)  # fmt: skip
+
+
 def test_nothing_is_refused_with_the_hosts_loader(tmp_path):
     """The toolchain laid over /usr, in a mount namespace, is one that uses the host's C library."""
     script = (
