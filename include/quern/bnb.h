@@ -28,7 +28,8 @@ extern "C" {
  * a, bias (null: none) and out have the type of the name. b: u8 [N,K/2], the high nibble first.
  * absmax: f32 [N*K/blocksize]. With nested absmax, absmax_8bit is u8 [N*K/blocksize], absmax_code
  * f32 [256], absmax f32, one for each 256 of absmax_8bit, and absmax_offset one f32; else all three
- * are null. blocksize: 32, 64, 128, … 4096. quant_type: 1 is FP4, 2 is NF4. stream: hipStream_t.
+ * are null. blocksize: 32, 64, 128, … 4096, with no default. quant_type: 1 is FP4, 2 is NF4.
+ * stream: hipStream_t.
  */
 QUERN_API void cgemm_4bit_bf16(const void *a, const void *b, const void *absmax,
                                const void *absmax_8bit, const void *absmax_code,

@@ -5,6 +5,7 @@ GPUs. What depends on being a process's first call runs in a process of its own,
 import ctypes
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ BUILD = (TOP / os.environ.get("B", "build/release")).resolve()
 FAKEHIP = BUILD / "lib" / "fakehip" / "libamdhip64.so.6"
 DEVICES = "gfx1151,gfx1100,gfx1036"
 INVALID_VALUE = 1  # hipErrorInvalidValue
-OK, ARGUMENT, PROBLEM, TARGET, WOULD_COMPILE, DEVICE = 0, 1, 2, 3, 44, 80
+OK, ARGUMENT, PROBLEM, TARGET, WOULD_COMPILE, CACHE, DEVICE = 0, 1, 2, 3, 44, 61, 80
 
 if __name__ != "__main__":
     pytestmark = pytest.mark.skipif(not FAKEHIP.exists(), reason="no HIP headers for fakehip")
@@ -196,8 +197,16 @@ def test_no_rows_are_no_work(host):
 def test_errors(host):
     layer = Layer(host, "fp16", "nf4", 32, 128, 1)
     refused(layer, ARGUMENT, "quant_type is 3; expected 1 (FP4) or 2 (NF4)", quant_type=3)
-    refused(layer, PROBLEM, "group", blocksize=48)
-    refused(layer, PROBLEM, "k", k=-128)
+    for size in (0, 16, 48, 8192, -64):
+        refused(layer, ARGUMENT, f"blocksize is {size}; expected a power of two", blocksize=size)
+        refused(layer, ARGUMENT, f"blocksize is {size}; expected", blocksize=size, m=0)
+    for size in (0, -128):
+        refused(layer, ARGUMENT, f"k is {size}; expected 1 or more", k=size)
+        refused(layer, ARGUMENT, f"n is {size} and", n=size)
+    refused(layer, ARGUMENT, "m is -1; expected 0 or more", m=-1)
+    refused(layer, PROBLEM, "k", k=100)
+    refused(layer, ARGUMENT, "without absmax_8bit", p4=layer.pointers[2])
+    refused(layer, ARGUMENT, "without absmax_8bit", p5=layer.pointers[2])
     refused(layer, ARGUMENT, "args.b is null", p1=None)
     refused(layer, ARGUMENT, "args.code is null", p3=layer.pointers[2])
     refused(layer, 4, "multiple of 16", p0=layer.pointers[0] + 2)
@@ -311,6 +320,38 @@ def run_capture_first():
     assert layer.is_untouched()
     assert layer.run(stream) == OK, host.error()
     assert host.hip.hipStreamSynchronize(stream) == 0
+    assert layer.is_right()
+
+
+def test_what_passes_is_not_remembered(tmp_path):
+    volume = tmp_path / "volume"
+    volume.write_text("a volume that is not mounted yet")
+    scenario("passing", tmp_path, VOLUME=str(volume))
+
+
+def run_passing():
+    os.environ["QUERN_CACHE_DIR"] = os.environ["VOLUME"] + "/cache"
+    host = Host()
+    layer = Layer(host, "bf16", "nf4", 16, 64, 1)
+    for _ in range(2):
+        refused(layer, CACHE, "volume")
+    os.unlink(os.environ["VOLUME"])
+    os.mkdir(os.environ["VOLUME"])
+    held = []
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, limit[1]))
+    try:
+        while True:
+            held.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        pass
+    for _ in range(2):
+        assert layer.run() not in (OK, TARGET)
+        assert layer.is_untouched()
+    for fd in held:
+        os.close(fd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert layer.run() == OK, host.error()
     assert layer.is_right()
 
 

@@ -119,7 +119,7 @@ static int fail_as_quern(quern_status status)
 struct gpu {
     pthread_mutex_t lock; /* held while the context is opened */
     _Atomic(quern_ctx *) ctx;
-    int failed; /* the status that opening failed with: it is not tried again */
+    int failed; /* the status that opening failed with for good: it is not tried again */
     char why[sizeof last_message];
 };
 
@@ -148,6 +148,14 @@ static void preload(quern_ctx *ctx)
         fprintf(stderr, "quern: QUERN_MANIFEST: %s\n", quern_last_error()->message);
 }
 
+/* Whether a failure lasts as long as the process: the GPU is one that there are no kernels for. All
+ * else may be gone at the next call: descriptors, memory, a cache directory that is not there yet. */
+static bool lasts(quern_status status)
+{
+    return status == QUERN_E_TARGET || status == QUERN_E_DECLINED;
+}
+
+/* With gpu->lock held. */
 static int open_gpu(struct gpu *gpu, int device)
 {
     struct quern_options options = QUERN_INIT(struct quern_options);
@@ -158,8 +166,11 @@ static int open_gpu(struct gpu *gpu, int device)
     options.log = print;
     const quern_status status = quern_open(&options, &ctx);
     if (status != QUERN_OK) {
-        snprintf(gpu->why, sizeof gpu->why, "%s", quern_last_error()->message);
-        return status;
+        if (lasts(status)) {
+            gpu->failed = status;
+            snprintf(gpu->why, sizeof gpu->why, "%s", quern_last_error()->message);
+        }
+        return fail_as_quern(status);
     }
     preload(ctx);
     atomic_store(&gpu->ctx, ctx);
@@ -168,7 +179,7 @@ static int open_gpu(struct gpu *gpu, int device)
 
 static int context(void *stream, quern_ctx **ctx)
 {
-    int device;
+    int device, status = QUERN_OK;
 
     if (!hip_ready())
         return fail(QUERN_E_DEVICE, "no HIP runtime (libamdhip64) is loaded in this process; load "
@@ -183,11 +194,13 @@ static int context(void *stream, quern_ctx **ctx)
                                            "graph, where nothing can be loaded; call before it");
     pthread_once(&gpus_once, set_up_gpus);
     pthread_mutex_lock(&gpu->lock);
-    if (!atomic_load(&gpu->ctx) && !gpu->failed)
-        gpu->failed = open_gpu(gpu, device);
-    pthread_mutex_unlock(&gpu->lock);
+    if (gpu->failed)
+        status = fail(gpu->failed, gpu->why);
+    else if (!atomic_load(&gpu->ctx))
+        status = open_gpu(gpu, device);
     *ctx = atomic_load(&gpu->ctx);
-    return *ctx ? QUERN_OK : fail(gpu->failed, gpu->why);
+    pthread_mutex_unlock(&gpu->lock);
+    return status;
 }
 
 /* ---- The product ----------------------------------------------------------------------------- */
@@ -201,6 +214,30 @@ struct call {
     int32_t m, n, k, blocksize, quant_type;
     void *stream;
 };
+
+/* What bitsandbytes checks before it calls its library: there 0 is no default, and a part of a nested
+ * scale is none. What quern itself checks, sizes and pointers, is not checked here. */
+static int check(const struct call *c)
+{
+    const char *wrong = NULL;
+
+    if (c->quant_type != 1 && c->quant_type != 2)
+        snprintf(last_message, sizeof last_message, "quant_type is %d; expected 1 (FP4) or 2 (NF4)",
+                 (int)c->quant_type);
+    else if (c->blocksize < 32 || c->blocksize > 4096 || (c->blocksize & (c->blocksize - 1)))
+        snprintf(last_message, sizeof last_message,
+                 "blocksize is %d; expected a power of two from 32 to 4096", (int)c->blocksize);
+    else if (c->m < 0)
+        snprintf(last_message, sizeof last_message, "m is %d; expected 0 or more", (int)c->m);
+    else if (c->n <= 0 || c->k <= 0)
+        snprintf(last_message, sizeof last_message, "n is %d and k is %d; expected 1 or more",
+                 (int)c->n, (int)c->k);
+    else if (!c->absmax_8bit && (c->absmax_code || c->absmax_offset))
+        wrong = "absmax_code or absmax_offset is given without absmax_8bit; expected all or none";
+    else
+        return QUERN_OK;
+    return fail(QUERN_E_ARGUMENT, wrong ? wrong : last_message);
+}
 
 /* Finds or makes an op for a call, with the kernels for its rows. In a capture nothing may be
  * compiled: there an op that has only the kernel for one row will do, which launches one slice for
@@ -224,14 +261,10 @@ static int launch(const struct call *c)
     quern_ctx *ctx;
     quern_op *op;
 
-    if (c->quant_type != 1 && c->quant_type != 2) {
-        snprintf(last_message, sizeof last_message, "quant_type is %d; expected 1 (FP4) or 2 (NF4)",
-                 (int)c->quant_type);
-        return fail(QUERN_E_ARGUMENT, last_message);
-    }
-    if (c->m == 0)
-        return QUERN_OK;
-    int status = context(c->stream, &ctx);
+    int status = check(c);
+    if (status || c->m == 0)
+        return status;
+    status = context(c->stream, &ctx);
     if (status)
         return status;
     p.wq = c->quant_type == 1 ? QUERN_W_FP4 : QUERN_W_NF4;
