@@ -4,6 +4,13 @@
  * one byte for each WRITTEN_UNIT bytes stored. Every put appends to it, which needs no lock. The
  * length may be too high (entries were removed) or, after a crash or a race, a little too low; an
  * eviction counts the entries themselves and makes it exact.
+ *
+ * A put must not wait for a large cache to be searched, so one call of store_evict looks at some
+ * SURVEY_FILES files, whole shards of them, and later calls go on where it ended, until a round
+ * through all shards is done. Keys are hashes, so the shards of one call hold their share of all
+ * bytes: they are brought below their share of the limit, those used longest ago first. The order of
+ * last use is therefore that of all entries in a cache of few, and of some shards in one of many.
+ * How far the round has come is kept in the evictor's lock file.
  */
 #include "base/os.h"
 #include "store/internal.h"
@@ -21,6 +28,15 @@
 /* A temporary older than this has no living writer. */
 #define TEMPORARY_SECONDS (60 * 60)
 
+/* What one call looks at, but always one shard: some ten system calls each if all must go. */
+#define SURVEY_FILES 1024
+
+/* A round through all shards, as it stands in the lock file; zeros before the first. */
+struct round {
+    uint64_t next; /* the shard to go on with */
+    uint64_t kept; /* bytes of the entries that the round has left in those before it */
+};
+
 struct candidate {
     int64_t used;
     uint64_t bytes;
@@ -31,6 +47,8 @@ struct survey {
     const char *shard;
     int64_t now;
     uint64_t bytes;
+    size_t files; /* looked at */
+    unsigned end; /* the shard behind the last that was surveyed */
     size_t count, capacity;
     struct candidate *candidates;
 };
@@ -89,6 +107,8 @@ static int note(void *user, int directory, const char *name)
     struct survey *const v = user;
     struct stat st;
 
+    v->files++;
+
     if (os.fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
         return 0; /* gone since, or not ours */
     if (is_temporary_name(name) && v->now - st.st_mtime > TEMPORARY_SECONDS)
@@ -111,10 +131,17 @@ static int note(void *user, int directory, const char *name)
     return 0;
 }
 
+#define SURVEYED_ENOUGH 1
+
 static int survey_shard(void *user, int fd, const char *shard)
 {
     struct survey *const v = user;
 
+    if (v->files >= SURVEY_FILES) {
+        os.close(fd);
+        v->end = (unsigned)strtoul(shard, NULL, 16);
+        return SURVEYED_ENOUGH;
+    }
     v->shard = shard;
     return store_each_name(fd, note, v);
 }
@@ -126,9 +153,8 @@ static int oldest_first(const void *a, const void *b)
     return (x->used > y->used) - (x->used < y->used);
 }
 
-static void remove_oldest(struct store *s, struct survey *v)
+static void remove_oldest(struct store *s, struct survey *v, uint64_t goal)
 {
-    const uint64_t goal = LOW_WATER(s->max_bytes);
     const int objects = store_open_directory(s, "objects", NULL, false);
 
     qsort(v->candidates, v->count, sizeof *v->candidates, oldest_first);
@@ -152,23 +178,63 @@ static void remove_oldest(struct store *s, struct survey *v)
         os.close(objects);
 }
 
-static void evict_locked(struct store *s)
+/* A round that cannot be read, or makes no sense, begins anew. */
+static struct round read_round(int lock)
 {
+    struct round r;
+
+    return os.pread(lock, &r, sizeof r, 0) == sizeof r && r.next < SHARDS ? r : (struct round){0};
+}
+
+/* Takes care that the next put evicts, too: one over the limit does, and one that finds nothing
+ * noted. */
+static void go_on_later(struct store *s)
+{
+    const int fd = open_written(s, O_WRONLY);
+    struct stat st;
+
+    if (fd < 0)
+        return;
+    if (os.fstat(fd, &st) == 0 && (uint64_t)st.st_size <= s->max_bytes / WRITTEN_UNIT &&
+        os.ftruncate(fd, 0))
+        store_complain(s, DOING_EVICT, errno, "the size of the cache cannot be noted");
+    os.close(fd);
+}
+
+/* Ends the call's part of a round. */
+static void end_part(struct store *s, int lock, struct round r)
+{
+    if (r.next < SHARDS) {
+        go_on_later(s);
+    } else {
+        store_set_accounted(s, r.kept);
+        r = (struct round){0};
+    }
+    if (os.write(lock, &r, sizeof r) != sizeof r)
+        store_complain(s, DOING_EVICT, errno, "how far evicting has come cannot be noted");
+}
+
+static void evict_locked(struct store *s, int lock)
+{
+    struct round r = read_round(lock);
     struct timespec now = {0}; /* if the clock fails, no temporary counts as old */
 
     os.clock_gettime(CLOCK_REALTIME, &now);
-    struct survey v = {.now = now.tv_sec};
-    const int error = store_each_shard(s, "objects", survey_shard, &v);
-    if (error) {
+    struct survey v = {.now = now.tv_sec, .end = SHARDS};
+    const unsigned first = (unsigned)r.next;
+    const int error = store_each_shard_of(s, "objects", first, SHARDS, survey_shard, &v);
+    if (error < 0) {
         store_complain(s, DOING_EVICT, -error, "the cache cannot be searched for old entries");
     } else {
-        if (v.bytes > s->max_bytes) {
-            remove_oldest(s, &v);
-            const int swept = store_sweep_pointers(s, false);
+        const uint64_t n = v.end - first;
+        const uint64_t share = s->max_bytes / SHARDS * n + s->max_bytes % SHARDS * n / SHARDS;
+        if (v.bytes > share) {
+            remove_oldest(s, &v, LOW_WATER(share));
+            const int swept = store_sweep_pointers(s, first, v.end, false);
             if (swept)
                 store_complain(s, DOING_EVICT, -swept, "pointers to old entries cannot be removed");
         }
-        store_set_accounted(s, v.bytes);
+        end_part(s, lock, (struct round){v.end, r.kept + v.bytes});
     }
     os.free(v.candidates);
 }
@@ -190,6 +256,6 @@ void store_evict(struct store *s)
     }
     /* whoever has the lock does the work; without locks at all everybody does */
     if (os.flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-        evict_locked(s);
+        evict_locked(s, fd);
     store_unlock(s, fd);
 }

@@ -15,7 +15,8 @@
  *   v1/objects/ab/<30 hex digits>.qk   entries; ab and the name are the key
  *   v1/sources/ab/<30 hex digits>      entries by source key: see source.c
  *   serials/<64 hex digits>            highest serial imported of a signer: see serial.c
- *   v1/locks/00 … ff, evict            empty files to lock, made once and never removed
+ *   v1/locks/00 … ff                   empty files to lock, made once and never removed
+ *   v1/locks/evict                     likewise, but how far evicting has come is in it: evict.c
  *   v1/quarantine/<key>-<random>.qk    damaged entries, at most QUARANTINE_MAX
  *   v1/written                         one byte for each WRITTEN_UNIT published: see evict.c
  * "v1" is ENTRY_VERSION: another version's directory is never looked into. Serials are outside of
@@ -76,6 +77,9 @@ int store_each_name(int directory, name_fn each, void *user);
  * value, or -errno. */
 typedef int (*shard_fn)(void *user, int shard, const char *name);
 int store_each_shard(const struct store *s, const char *kind, shard_fn each, void *user);
+/* The same of the shards from number `first` to `end` - 1. */
+int store_each_shard_of(const struct store *s, const char *kind, unsigned first, unsigned end,
+                        shard_fn each, void *user);
 
 /* Removes a file, or a directory and all that is in it: nobody but a mistake or a stranger puts one
  * under a name of the store's, and it would keep the name from ever being used. Returns 0 or -errno:
@@ -89,8 +93,9 @@ void store_point(struct store *s, const struct store_record *record, const struc
 /* The entry known under a source key: 0, -ENOENT, or another -errno. */
 int store_pointer(const struct store *s, const struct hash128 *source_key,
                   struct entry_name *entry);
-/* Removes the pointers to entries that are gone, or all. Returns 0 or the first -errno. */
-int store_sweep_pointers(struct store *s, bool all);
+/* Removes, of the pointers in shards `first` to `end` - 1, those to entries that are gone, or all.
+ * Returns 0 or the first -errno. */
+int store_sweep_pointers(struct store *s, unsigned first, unsigned end, bool all);
 
 /* Does what store_lock does, for a lock file given by its name. */
 #define SERIAL_LOCK_MS 5000

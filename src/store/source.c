@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Reads a pointer; 0 with `entry` filled, or -errno: -EINVAL if it holds no entry key. */
@@ -30,18 +31,17 @@ static int read_pointer(int shard, const char *name, struct entry_name *entry)
     return 0;
 }
 
-/* Whether an entry's file is there; also true when that cannot be told. */
-static bool entry_exists(const struct store *s, const struct entry_name *entry)
+/* Whether an entry's file is there; also true when that cannot be told. `objects`: v1/objects, or
+ * -errno. */
+static bool entry_exists(int objects, const struct entry_name *entry)
 {
+    char path[sizeof entry->shard + sizeof entry->name];
     struct stat st;
-    const int shard = store_open_directory(s, "objects", entry->shard, false);
 
-    if (shard < 0)
-        return shard != -ENOENT;
-    const bool missing =
-        os.fstatat(shard, entry->name, &st, AT_SYMLINK_NOFOLLOW) && errno == ENOENT;
-    os.close(shard);
-    return !missing;
+    if (objects < 0)
+        return objects != -ENOENT;
+    snprintf(path, sizeof path, "%s/%s", entry->shard, entry->name);
+    return !os.fstatat(objects, path, &st, AT_SYMLINK_NOFOLLOW) || errno != ENOENT;
 }
 
 /* The name of a source key's pointer: as an entry's, without ".qk". */
@@ -73,10 +73,13 @@ void store_point(struct store *s, const struct store_record *record, const struc
     if (os.symlinkat(hex, shard, name.name) && errno == EEXIST) {
         /* a pointer to an entry that exists stays: the first writer wins, as with entries */
         const int bad = read_pointer(shard, name.name, &old);
-        if (bad == -EINVAL || (bad == 0 && !entry_exists(s, &old))) {
+        const int objects = bad ? bad : store_open_directory(s, "objects", NULL, false);
+        if (bad == -EINVAL || (bad == 0 && !entry_exists(objects, &old))) {
             store_remove(shard, name.name);
             os.symlinkat(hex, shard, name.name); /* another process's pointer is as good */
         }
+        if (objects >= 0)
+            os.close(objects);
     }
     os.close(shard);
 }
@@ -101,7 +104,7 @@ static bool is_pointer_name(const char *name)
 /* ---- removing -------------------------------------------------------------------------------- */
 
 struct sweep {
-    const struct store *store;
+    int objects; /* as for entry_exists */
     bool all;
     int error; /* the first */
 };
@@ -113,7 +116,7 @@ static int sweep_name(void *user, int shard, const char *name)
 
     if (!is_pointer_name(name))
         return 0;
-    if (!w->all && read_pointer(shard, name, &entry) == 0 && entry_exists(w->store, &entry))
+    if (!w->all && read_pointer(shard, name, &entry) == 0 && entry_exists(w->objects, &entry))
         return 0;
     const int error = store_remove(shard, name);
     if (error && error != -ENOENT && !w->error)
@@ -127,10 +130,12 @@ static int sweep_shard(void *user, int shard, const char *name)
     return store_each_name(shard, sweep_name, user);
 }
 
-int store_sweep_pointers(struct store *s, bool all)
+int store_sweep_pointers(struct store *s, unsigned first, unsigned end, bool all)
 {
-    struct sweep w = {.store = s, .all = all};
-    const int error = store_each_shard(s, "sources", sweep_shard, &w);
+    struct sweep w = {.objects = store_open_directory(s, "objects", NULL, false), .all = all};
+    const int error = store_each_shard_of(s, "sources", first, end, sweep_shard, &w);
 
+    if (w.objects >= 0)
+        os.close(w.objects);
     return error ? error : w.error;
 }

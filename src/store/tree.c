@@ -154,6 +154,12 @@ static int note_shard(void *user, int directory, const char *name)
 
 int store_each_shard(const struct store *s, const char *kind, shard_fn each, void *user)
 {
+    return store_each_shard_of(s, kind, 0, SHARDS, each, user);
+}
+
+int store_each_shard_of(const struct store *s, const char *kind, unsigned first, unsigned end,
+                        shard_fn each, void *user)
+{
     bool present[SHARDS] = {false};
     const int shards = store_open_directory(s, kind, NULL, false);
 
@@ -162,7 +168,7 @@ int store_each_shard(const struct store *s, const char *kind, shard_fn each, voi
     /* listed through another open file description: reading a directory moves its offset */
     const int list = directory_openat(shards, ".", O_RDONLY | O_DIRECTORY);
     int result = list < 0 ? list : store_each_name(list, note_shard, present);
-    for (unsigned i = 0; i < SHARDS && !result; i++) {
+    for (unsigned i = first; i < end && !result; i++) {
         char shard[SHARD_HEX + 1], shown[PATH_MAX];
         if (!present[i])
             continue;

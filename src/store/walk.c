@@ -298,7 +298,7 @@ quern_status store_clear(struct store *s, uint64_t *removed)
     int error = store_each_shard(s, "objects", clear_shard, &c);
     const int fd = store_open_directory(s, "quarantine", NULL, false);
     const int other = fd >= 0 ? store_each_name(fd, clear_quarantined, &c) : fd == -ENOENT ? 0 : fd;
-    const int swept = store_sweep_pointers(s, true);
+    const int swept = store_sweep_pointers(s, 0, SHARDS, true);
     *removed = c.removed;
     if (!c.error)
         c.error = swept;

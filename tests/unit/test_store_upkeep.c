@@ -4,6 +4,7 @@
 #include "store/entry.h"
 #include "store/internal.h"
 #include "store/key.h"
+#include "t_faults.h"
 #include "t_store.h"
 
 #include <stdarg.h>
@@ -157,6 +158,81 @@ static void a_lost_count_is_made_again(void **state)
     t_put(s, "new");
     assert_int_equal(store_usage(s, &usage), QUERN_OK);
     assert_true(usage.bytes <= 5 * size);
+    store_close(s);
+}
+
+#define MANY        6000
+#define FILE_BYTES  4096
+#define CALLS_MAX   25000 /* evicting all of these at once took several times that */
+#define LONG_AGO(i) (1000000000 + (i) / SHARDS)
+
+/* Files of the right names, sizes and times, with pointers to them; nothing reads what is in them. */
+static void make_many(const struct t_store *t)
+{
+    char path[PATH_MAX], text[KEY_HEX + 1];
+
+    for (unsigned i = 0; i < MANY; i++) {
+        for (int pointer = 0; pointer < 2 && i < SHARDS; pointer++) {
+            snprintf(path, sizeof path, "%s/v1/%s/%02x", t->cache, pointer ? "sources" : "objects",
+                     i);
+            mkdir(path, 0700);
+        }
+        snprintf(path, sizeof path, "%s/v1/objects/%02x/%030x.qk", t->cache, i % SHARDS, i);
+        const int fd = open(path, O_WRONLY | O_CREAT, 0600);
+        const struct timespec when = {.tv_sec = LONG_AGO(i)};
+        assert_true(fd >= 0 && !ftruncate(fd, FILE_BYTES));
+        assert_int_equal(futimens(fd, (const struct timespec[2]){when, when}), 0);
+        close(fd);
+        snprintf(text, sizeof text, "%02x%030x", i % SHARDS, i);
+        snprintf(path, sizeof path, "%s/v1/sources/%02x/%030x", t->cache, i % SHARDS, i);
+        assert_int_equal(symlink(text, path), 0);
+    }
+}
+
+/* Nearly all of many entries have to go: no put does it alone, and together they do it. */
+static void evicting_many_is_spread_over_puts(void **state)
+{
+    struct t_store *const t = *state;
+    struct store *s = t_store_open(t, QUERN_CACHE_RW, 0);
+    struct store_usage usage;
+    unsigned puts = 0, most = 0;
+    char name[16], path[PATH_MAX];
+
+    t_put(s, "first");
+    store_close(s);
+    make_many(t);
+    snprintf(path, sizeof path, "%s/v1/written", t->cache);
+    assert_int_equal(unlink(path), 0); /* nothing is known of the size, as after an upgrade */
+    s = t_store_open(t, QUERN_CACHE_RW, (uint64_t)MANY / 10 * FILE_BYTES);
+    do {
+        snprintf(name, sizeof name, "n%u", puts++);
+        t_faults_on(0, 0, false);
+        t_put(s, name);
+        const unsigned calls = t_faults.calls;
+        t_faults_off();
+        most = calls > most ? calls : most;
+        assert_int_equal(store_usage(s, &usage), QUERN_OK);
+    } while (usage.bytes > s->max_bytes && puts < 50);
+    print_message("%u puts, at most %u calls in one; %u bytes of %u kept\n", puts, most,
+                  (unsigned)usage.bytes, (unsigned)s->max_bytes);
+    assert_true(puts > 2 && puts <= MANY / 1024 + 2);
+    assert_true(most < CALLS_MAX);
+    assert_true(usage.bytes > s->max_bytes / 2);
+    /* of each shard the newest are left */
+    for (unsigned i = 0; i + SHARDS < MANY; i++) {
+        snprintf(path, sizeof path, "%s/v1/objects/%02x/%030x.qk", t->cache, i % SHARDS, i);
+        const bool there = !access(path, F_OK);
+        snprintf(path, sizeof path, "%s/v1/objects/%02x/%030x.qk", t->cache, i % SHARDS,
+                 i + SHARDS);
+        assert_true(!there || !access(path, F_OK));
+    }
+    assert_int_equal(t_count_files(t, "v1/sources", ""), usage.entries);
+    /* the round is over, and the size is known: nothing is searched for a while */
+    t_faults_on(0, 0, false);
+    t_put(s, "last");
+    most = t_faults.calls;
+    t_faults_off();
+    assert_true(most < 200);
     store_close(s);
 }
 
@@ -398,6 +474,7 @@ int main(void)
         T_STORE_TEST(one_entry_over_the_limit_is_not_kept),
         T_STORE_TEST(one_evictor_at_a_time),
         T_STORE_TEST(a_lost_count_is_made_again),
+        T_STORE_TEST(evicting_many_is_spread_over_puts),
         T_STORE_TEST(a_hit_is_noted_once_a_day),
         T_STORE_TEST(old_temporaries_go_and_young_ones_stay),
         T_STORE_TEST(walk_sees_every_entry),
