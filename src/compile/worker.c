@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -17,6 +18,7 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The compiler's stack, and that of each thread it starts: LLVM calls itself as deep as a source is
@@ -62,26 +64,6 @@ static bool has_room(const char *path)
     return !statvfs(path, &fs) && (uint64_t)fs.f_bavail * fs.f_frsize >= (uint64_t)32 << 20;
 }
 
-/* Makes a private directory under `base` if that is given, else under one of the usual places, of
- * which the one in memory comes first, because a compile makes and removes some twenty files. The
- * path is malloc'ed. */
-static char *make_temporary(const char *base)
-{
-    const char *const bases[] = {base, "/dev/shm", "/tmp", "/var/tmp"};
-
-    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
-        char *path = NULL;
-        if (!*bases[i] || !has_room(bases[i]))
-            continue;
-        if (asprintf(&path, "%s/quern-XXXXXX", bases[i]) < 0)
-            return NULL;
-        if (mkdtemp(path))
-            return path;
-        free(path);
-    }
-    return NULL;
-}
-
 /* Removes what is in a directory. Follows no link; `depth` bounds the recursion. */
 static void remove_contents(int fd, int depth)
 {
@@ -102,6 +84,64 @@ static void remove_contents(int fd, int depth)
         unlinkat(fd, e->d_name, AT_REMOVEDIR);
     }
     closedir(directory);
+}
+
+/* A worker's directory. Its supervisor holds a lock on it for as long as it lives. */
+#define DIRECTORY_PREFIX "quern-worker-"
+/* Younger ones may be made just now, and not locked yet. */
+#define UNLOCKED_SECONDS 60
+
+/* Removes, below `base`, directories of workers whose supervisor was killed. */
+static void remove_orphans(const char *base)
+{
+    DIR *const directory = opendir(base);
+
+    for (const struct dirent *e; directory && (e = readdir(directory));) {
+        struct stat st;
+        if (strncmp(e->d_name, DIRECTORY_PREFIX, strlen(DIRECTORY_PREFIX)) ||
+            strlen(e->d_name) != strlen(DIRECTORY_PREFIX "XXXXXX"))
+            continue;
+        const int fd =
+            openat(dirfd(directory), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        if (!fstat(fd, &st) && st.st_uid == geteuid() &&
+            time(NULL) - st.st_mtime > UNLOCKED_SECONDS && !flock(fd, LOCK_EX | LOCK_NB)) {
+            remove_contents(fd, 16);
+            unlinkat(dirfd(directory), e->d_name, AT_REMOVEDIR);
+        } else {
+            close(fd);
+        }
+    }
+    if (directory)
+        closedir(directory);
+}
+
+/* Makes a private directory under `base` if that is given, else under one of the usual places, of
+ * which the one in memory comes first, because a compile makes and removes some twenty files. The
+ * path is malloc'ed; *held is to be kept open for as long as the directory is in use. */
+static char *make_temporary(const char *base, int *held)
+{
+    const char *const bases[] = {base, "/dev/shm", "/tmp", "/var/tmp"};
+
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
+        char *path = NULL;
+        if (!*bases[i])
+            continue;
+        remove_orphans(bases[i]); /* first: they may be what fills it */
+        if (!has_room(bases[i]))
+            continue;
+        if (asprintf(&path, "%s/" DIRECTORY_PREFIX "XXXXXX", bases[i]) < 0)
+            return NULL;
+        if (mkdtemp(path)) {
+            *held = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            if (*held >= 0 && flock(*held, LOCK_EX | LOCK_NB))
+                errno = 0; /* a file system without locks: nothing can be removed there later */
+            return path;
+        }
+        free(path);
+    }
+    return NULL;
 }
 
 static void remove_tree(const char *path)
@@ -263,7 +303,7 @@ int main(int argc, char **argv)
 {
     struct worker_config config = {0};
     uint64_t id = 0;
-    int life[2];
+    int life[2], held = -1;
 
     if (argc != 2 || strcmp(argv[1], "serve")) {
         fprintf(stderr,
@@ -282,7 +322,7 @@ int main(int argc, char **argv)
         greet(0, id, ""); /* the host compares releases, too, and has the better message */
         return STATUS_PROTOCOL;
     }
-    config.temporary = make_temporary(config.temporary);
+    config.temporary = make_temporary(config.temporary, &held);
     config.refused =
         mmap(NULL, REFUSED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (config.refused == MAP_FAILED)
@@ -300,6 +340,7 @@ int main(int argc, char **argv)
     const pid_t child = fork();
     if (child == 0) {
         close(life[0]);
+        close(held); /* the lock is the supervisor's */
         run_child(&config, id, supervisor, life[1]);
     }
     close(life[1]);

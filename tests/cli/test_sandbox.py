@@ -2,10 +2,12 @@
 """What the compiler's sandbox refuses is told by name, and it refuses no compile its calls: with
 the toolchain's own loader and C library, and with the host's."""
 
+import fcntl
 import os
 import pathlib
 import re
 import subprocess
+import time
 
 import pytest
 from conftest import COMMAND, SANITIZED, TARGET, TOP, clean_environment
@@ -70,6 +72,33 @@ def test_a_small_stack_of_the_hosts_is_not_the_compilers(quern, tmp_path, kib):
     limited = ("sh", "-c", f'ulimit -s {kib} && exec "$@"', "sh")
     quern("build", "--target", TARGET, "--m", "1", "--out", tmp_path / "out",
           "wq=nf4 n=64 k=128 a=f16", prefix=limited)  # fmt: skip
+
+
+def test_what_a_killed_supervisor_left_is_removed(quern, tmp_path):
+    """Its directory holds up to 256 MB, in memory; of living workers and of strangers nothing is
+    touched."""
+    base = tmp_path / "base"
+
+    def left(name, seconds=3600):
+        (base / name / "inner").mkdir(parents=True)
+        (base / name / "inner" / "scratch.o").write_bytes(b"0" * 1000)
+        os.utime(base / name, (time.time() - seconds,) * 2)
+        return base / name
+
+    dead, living, young = left("quern-worker-aaaaaa"), left("quern-worker-bbbbbb"), left(
+        "quern-worker-cccccc", 0)
+    foreign, longer = left("quern-wherever-aaaa"), left("quern-worker-aaaaaaa")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (base / "quern-worker-dddddd").symlink_to(elsewhere)
+    held = os.open(living, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    quern("build", "--target", TARGET, "--m", "1", "--out", tmp_path / "out",
+          "wq=nf4 n=64 k=128 a=f16", env={"TMPDIR": str(base)})  # fmt: skip
+    os.close(held)
+    assert not dead.exists() and elsewhere.exists()
+    assert sorted(base.iterdir()) == sorted([living, young, foreign, longer,
+                                             base / "quern-worker-dddddd"])
 
 
 def test_nothing_is_refused_with_the_hosts_loader(tmp_path):
