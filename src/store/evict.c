@@ -8,8 +8,8 @@
  * A put must not wait for a large cache to be searched, so one call of store_evict looks at some
  * SURVEY_FILES files, whole shards of them, and later calls go on where it ended, until a round
  * through all shards is done. Keys are hashes, so the shards of one call hold their share of all
- * bytes: they are brought below their share of the limit, those used longest ago first. The order of
- * last use is therefore that of all entries in a cache of few, and of some shards in one of many.
+ * bytes: they are brought below their share of the limit, those used longest ago first. The order
+ * of last use is therefore that of all entries in a cache of few, and of some shards in one of many.
  * How far the round has come is kept in the evictor's lock file.
  */
 #include "base/os.h"

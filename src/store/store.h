@@ -145,8 +145,8 @@ quern_status store_read_all(struct store *store, store_read_fn fn, void *user);
 /* Removes every entry, quarantined file and left-over temporary of this format version. *removed
  * counts entries, also on failure. */
 quern_status store_clear(struct store *store, uint64_t *removed);
-/* Brings the size under the limit, oldest use first; at most one evictor at a time. In a large cache
- * it does a part, and the next call goes on (evict.c). store_put calls it when needed. */
+/* Brings the size under the limit, oldest use first; at most one evictor at a time. In a large
+ * cache it does a part, and the next call goes on (evict.c). store_put calls it when needed. */
 void store_evict(struct store *store);
 
 #endif

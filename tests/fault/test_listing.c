@@ -2,7 +2,7 @@
 /*
  * What `quern cache list`, `cache verify` and `bundle list` cost by the number of entries: so many
  * times the processor time for so many times the entries, and no more memory. The command that is
- * run is the one that was built; processor time is taken of a ratio, so that no machine is too slow.
+ * run is the one that was built; processor time is taken of a ratio, so no machine is too slow.
  */
 #include "base/os.h"
 #include "store/bundle.h"

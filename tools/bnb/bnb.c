@@ -149,7 +149,7 @@ static void preload(quern_ctx *ctx)
 }
 
 /* Whether a failure lasts as long as the process: the GPU is one that there are no kernels for. All
- * else may be gone at the next call: descriptors, memory, a cache directory that is not there yet. */
+ * else may be gone at the next call: no descriptors or memory, no cache directory yet. */
 static bool lasts(quern_status status)
 {
     return status == QUERN_E_TARGET || status == QUERN_E_DECLINED;
@@ -215,8 +215,8 @@ struct call {
     void *stream;
 };
 
-/* What bitsandbytes checks before it calls its library: there 0 is no default, and a part of a nested
- * scale is none. What quern itself checks, sizes and pointers, is not checked here. */
+/* What bitsandbytes checks before it calls its library: there 0 is no default, and a part of a
+ * nested scale is none. What quern itself checks, sizes and pointers, is not checked here. */
 static int check(const struct call *c)
 {
     const char *wrong = NULL;

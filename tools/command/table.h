@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A table of text for stdout: columns as wide as their widest cell. A long one is printed in blocks,
- * so that it never is in memory whole; there a column is as wide as its widest cell so far. */
+/* A table of text for stdout: columns as wide as their widest cell. A long one is printed in
+ * blocks, so that it never is in memory whole; there a column is as wide as its widest cell so far. */
 #ifndef TOOLS_TABLE_H
 #define TOOLS_TABLE_H
 
@@ -22,8 +22,8 @@ struct table {
 void table_cell(struct table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The header: names separated by '|'. A name that starts with '<' is a left-aligned column. */
 void table_header(struct table *t, const char *names);
-/* Prints the rows that are not printed yet, with `indent` blanks in front, and lets go of them; false
- * when out of memory. */
+/* Prints the rows that are not printed yet, with `indent` blanks in front, and lets go of them;
+ * false when out of memory. */
 bool table_print(struct table *t, int indent);
 /* The same once there are enough of them for a block; to be called behind each row. */
 bool table_print_block(struct table *t, int indent);
