@@ -9,7 +9,7 @@
  * SURVEY_FILES files, whole shards of them, and later calls go on where it ended, until a round
  * through all shards is done. Keys are hashes, so the shards of one call hold their share of all
  * bytes: they are brought below their share of the limit, those used longest ago first. The order
- * of last use is therefore that of all entries in a cache of few, and of some shards in one of many.
+ * of last use is therefore that of all entries in a small cache, and of some shards in a large one.
  * How far the round has come is kept in the evictor's lock file.
  */
 #include "base/os.h"

@@ -83,8 +83,8 @@ int store_each_shard_of(const struct store *s, const char *kind, unsigned first,
 
 /* Removes a file, or a directory and all that is in it: nobody but a mistake or a stranger puts one
  * under a name of the store's, and it would keep the name from ever being used. Returns 0 or
- * -errno: -ENOENT when there is nothing of that name, -ELOOP when the directories in it are nested deeper
- * than REMOVE_DEPTH. */
+ * -errno: -ENOENT when there is nothing of that name, -ELOOP when directories are nested in it
+ * deeper than REMOVE_DEPTH. */
 #define REMOVE_DEPTH 8
 int store_remove(int directory, const char *name);
 

@@ -166,7 +166,7 @@ static void a_lost_count_is_made_again(void **state)
 #define CALLS_MAX   25000 /* evicting all of these at once took several times that */
 #define LONG_AGO(i) (1000000000 + (i) / SHARDS)
 
-/* Files of the right names, sizes and times, and pointers to them; nothing reads what is in them. */
+/* Files of the right names, sizes and times, and pointers to them; nothing reads their bytes. */
 static void make_many(const struct t_store *t)
 {
     char path[PATH_MAX], text[KEY_HEX + 1];
