@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A table of text for stdout: columns as wide as their widest cell. A long one is printed in
- * blocks, so that it is never in memory whole; a column is then as wide as its widest cell so far. */
+ * blocks, so that it is never in memory whole; a column is then as wide as its widest cell yet. */
 #ifndef TOOLS_TABLE_H
 #define TOOLS_TABLE_H
 
