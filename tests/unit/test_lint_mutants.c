@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waits that are taken away from real kernels, one at a time, and made weaker by one: the scan must
- * find each such mutant that is wrong. Who says which are is a second reader of the same text that
- * shares nothing with the scan: it walks through the code at random, keeps for each counter what
- * was issued and is not proven done, as hardware may deliver it at the latest, and calls a mutant
- * wrong when an instruction on its way names a register that is still owed. The scan is about all
- * ways, so that whatever a walk meets it must have found.
+ * Waits that are taken away from real kernels, one at a time, and made weaker by one; nops that are
+ * made shorter; instructions that are taken away from behind those that others must keep their
+ * distance from: the scan must find each such mutant that is wrong. Who says which are share
+ * nothing with the scan. One is the software GPU in full checking, which runs a workgroup of the
+ * mutant: it is wrong when a register that is not there yet reaches a result. The other, for
+ * waits, is a reader that walks through the code at random, keeps for each counter what was issued
+ * and is not proven done, and calls a mutant wrong when an instruction on its way names a register
+ * that is still owed. The scan is about all ways, so that whatever they meet it must have found.
  *
  * T_MUTANTS=all takes hundreds of kernels instead of a few (test_lint_mutants_long).
  */
@@ -41,7 +43,8 @@ struct line {
     bool loads;     /* its first operand is owed, from now on */
     bool into_lds;
     bool ends, branches, goes_on, barrier;
-    size_t to; /* of a branch */
+    size_t to;   /* of a branch */
+    bool led_to; /* a branch leads here */
     struct names names;
 };
 
@@ -51,6 +54,7 @@ struct listing {
     bool one_for_stores, one_for_scalars; /* gfx9: vmcnt has stores; gfx9, gfx11: lgkmcnt both */
     const struct target *target;
     unsigned wave_size;
+    uint64_t begin; /* where in the object's code the kernel begins */
 };
 
 enum { LOADS, STORES, LDS, SCALARS, COUNTERS };
@@ -145,6 +149,7 @@ static void find_branches(struct listing *l)
         for (x->to = 0; x->to < l->count && l->lines[x->to].offset != to;)
             x->to++;
         assert_true(x->to < l->count);
+        l->lines[x->to].led_to = true;
     }
 }
 
@@ -285,7 +290,8 @@ static quern_status read_lines(void *user, const char *processor, const void *co
 
     (void)processor, (void)code, (void)size;
     for (size_t i = 0; i < l->count; i++)
-        emit(emit_user, l->lines[i].offset, l->lines[i].size, l->lines[i].text);
+        if (*l->lines[i].text) /* one that is taken away has no text */
+            emit(emit_user, l->lines[i].offset + l->begin, l->lines[i].size, l->lines[i].text);
     return QUERN_OK;
 }
 
@@ -305,58 +311,202 @@ static int findings(struct listing *l)
     return count;
 }
 
+/* ---- The software GPU ------------------------------------------------------------------------ */
+
+/* One workgroup of a kernel, with operands of numbers without a pattern. */
+struct bench {
+    quern_sim *sim;
+    const struct quern_kernel_info *info;
+    struct quern_sim_launch launch;
+    uint8_t kernarg[8 * QUERN_ARGS_MAX];
+    void *host[QUERN_OPERANDS_MAX];
+    size_t count;
+    bool runs; /* the kernel as it is does */
+};
+
+static uint64_t address_of(const struct quern_operand *operands, const uint64_t *address,
+                           size_t count, const struct quern_launch_arg *a)
+{
+    for (size_t i = 0; a->kind == QUERN_ARG_POINTER && !a->is_null && i < count; i++)
+        if (!strcmp(operands[i].name, a->name))
+            return address[i];
+    return (uint64_t)a->value;
+}
+
+static void bench_open(struct bench *b, struct listing *l, const struct quern_problem *p, int m,
+                       const struct quern_launch *plan, const struct quern_kernel_info *info)
+{
+    struct quern_sim_options o = QUERN_INIT(struct quern_sim_options);
+    struct quern_operand operands[QUERN_OPERANDS_MAX];
+    uint64_t address[QUERN_OPERANDS_MAX];
+
+    *b = (struct bench){.info = info, .launch = QUERN_INIT(struct quern_sim_launch)};
+    o.target = l->target->name;
+    o.check = QUERN_CHECK_FULL;
+    o.threads = 1;
+    o.max_instructions = 1000000;
+    o.disassembler = (struct quern_disassembler){read_lines, l};
+    assert_int_equal(quern_sim_open(&o, &b->sim), QUERN_OK);
+    assert_int_equal(quern_problem_operands(p, m, operands, &b->count), QUERN_OK);
+    for (size_t i = 0; i < b->count; i++) {
+        uint8_t *const bytes = b->host[i] = malloc(operands[i].bytes);
+        assert_non_null(bytes);
+        for (uint64_t n = 0; n < operands[i].bytes; n++)
+            bytes[n] = (uint8_t)(n * 0x9e3779b97f4a7c15u >> 57);
+        assert_int_equal(quern_sim_map(b->sim, bytes, operands[i].bytes, operands[i].access,
+                                       operands[i].name, &address[i]),
+                         QUERN_OK);
+    }
+    for (size_t i = 0; i < plan->arg_count; i++) {
+        const struct quern_launch_arg *const a = &plan->args[i];
+        const size_t bytes = a->kind == QUERN_ARG_I32 || a->kind == QUERN_ARG_U32 ? 4 : 8;
+        const uint64_t value = address_of(operands, address, b->count, a);
+        size_t *const at = &b->launch.kernarg_bytes;
+        *at = (*at + bytes - 1) / bytes * bytes;
+        memcpy(b->kernarg + *at, &value, bytes);
+        *at += bytes;
+    }
+    b->launch.kernel = info->symbol;
+    b->launch.kernarg = b->kernarg;
+    b->launch.lds_bytes = plan->lds_bytes;
+    b->launch.grid[0] = b->launch.grid[1] = b->launch.grid[2] = 1;
+    memcpy(b->launch.block, plan->block, sizeof plan->block);
+}
+
+static void bench_close(struct bench *b)
+{
+    quern_sim_close(b->sim);
+    for (size_t i = 0; i < b->count; i++)
+        free(b->host[i]);
+}
+
+static quern_status bench_run(const struct bench *b)
+{
+    quern_sim_module *module;
+    quern_status status = quern_sim_load(b->sim, b->info->object, b->info->object_bytes, &module);
+
+    assert_int_equal(status, QUERN_OK);
+    status = quern_sim_run(module, &b->launch, NULL);
+    quern_sim_unload(module);
+    return status;
+}
+
+/* Whether something that is not there yet reaches a result. Other findings are not about that. */
+static bool reaches_a_result(const struct bench *b)
+{
+    static const char *const said[] = {"still owes: a wait for", "wait states are needed",
+                                       "behind a read by a vector instruction",
+                                       "has written and not waited for"};
+
+    if (!b->runs || bench_run(b) != QUERN_E_FAULT)
+        return false;
+    for (size_t n = 0; n < sizeof said / sizeof *said; n++)
+        if (strstr(quern_last_error()->message, said[n]))
+            return true;
+    return false;
+}
+
 /* ---- Mutants --------------------------------------------------------------------------------- */
 
+enum mutation { WAIT_REMOVED, WAIT_WEAKENED, NOP_SHORTENED, NEIGHBOUR_REMOVED, MUTATIONS };
+static const char *const mutations[] = {"wait removed", "wait weakened", "nop shortened",
+                                        "instruction between a pair removed"};
+
 static struct tally {
-    int kernels, mutants, wrong, found, harmless;
+    int kernels, run, mutants[MUTATIONS], wrong[MUTATIONS], by_running[MUTATIONS], found[MUTATIONS],
+        harmless[MUTATIONS];
 } tally;
 
-static void judge(struct listing *l, size_t i, const char *mutant)
+static void judge(struct listing *l, const struct bench *b, size_t i, enum mutation kind,
+                  const char *mutant)
 {
     struct line *const x = &l->lines[i];
     const struct line kept = *x;
 
     snprintf(x->text, sizeof x->text, "%s", mutant);
     read_line(l, x);
-    const bool wrong = is_wrong(l), found = findings(l) > 0;
-    tally.mutants++;
-    tally.wrong += wrong;
-    tally.found += found;
-    tally.harmless += !wrong && !found;
+    const bool ran = reaches_a_result(b);
+    const bool wrong = ran || (kind <= WAIT_WEAKENED && is_wrong(l)), found = findings(l) > 0;
+    tally.mutants[kind]++;
+    tally.wrong[kind] += wrong;
+    tally.by_running[kind] += ran;
+    tally.found[kind] += found;
+    tally.harmless[kind] += !wrong && !found;
     if (wrong && !found)
-        fail_msg("%s: not found: '%s' at %llx became '%s'", l->target->name, kept.text,
-                 (unsigned long long)kept.offset, mutant);
+        fail_msg("%s, %s: not found: '%s' at %llx became '%s': %s", l->target->name,
+                 b->info->symbol, kept.text, (unsigned long long)kept.offset, mutant,
+                 ran ? quern_last_error()->message : "a walk met it");
     *x = kept;
 }
 
 /* The text with the number at `at` greater by `more`. */
-static void judge_weaker(struct listing *l, size_t i, const char *at, unsigned more)
+static void judge_weaker(struct listing *l, const struct bench *b, size_t i, const char *at,
+                         unsigned more)
 {
     char *end, mutant[160];
     const unsigned long n = strtoul(at, &end, 0);
     const char *const text = l->lines[i].text;
 
     snprintf(mutant, sizeof mutant, "%.*s%lu%s", (int)(at - text), text, n + more, end);
-    judge(l, i, mutant);
+    judge(l, b, i, WAIT_WEAKENED, mutant);
 }
 
-static void mutate(struct listing *l)
+/* Whether an instruction before this one is such that others must keep their distance: then each
+ * between them may be a part of it. Those of gfx9 that write registers late. */
+static bool may_keep_apart(const struct listing *l, size_t i)
+{
+    static const char *const late[] = {"v_mfma_",     "v_smfmac_", "v_dot",    "v_cmp",
+                                       "v_readlane_", "v_readfir", "v_wmma_",  "v_exp_",
+                                       "v_rcp_",      "v_log_",    "v_swmmac_"};
+
+    for (size_t back = 1; back <= 16 && back <= i; back++)
+        for (size_t n = 0; n < sizeof late / sizeof *late; n++)
+            if (starts(l->lines[i - back].text, late[n]))
+                return true;
+    return false;
+}
+
+static void mutate_one(struct listing *l, const struct bench *b, size_t i)
+{
+    const char *const t = l->lines[i].text, *const last = strrchr(t, ' ');
+
+    if (starts(t, "s_nop ")) {
+        char mutant[24];
+        snprintf(mutant, sizeof mutant, "s_nop %d", atoi(t + 6) - 1);
+        if (atoi(t + 6) || !l->lines[i].led_to)
+            judge(l, b, i, NOP_SHORTENED, atoi(t + 6) ? mutant : "");
+        return;
+    }
+    if (!starts(t, "s_wait") || !last) {
+        const bool plain = starts(t, "v_") || starts(t, "s_mov") || starts(t, "s_add");
+        if (plain && i && !l->lines[i].led_to && i % 3 == 0 && may_keep_apart(l, i))
+            judge(l, b, i, NEIGHBOUR_REMOVED, "");
+        return;
+    }
+    if (strstr(t, "depctr") || starts(t, "s_wait_alu")) {
+        judge(l, b, i, WAIT_REMOVED, "s_nop 0");
+        return;
+    }
+    judge(l, b, i, WAIT_REMOVED, "s_nop 0");
+    if (!strchr(t, '('))
+        judge_weaker(l, b, i, last + 1, 1);
+    if (strstr(t, "cnt_dscnt"))
+        judge_weaker(l, b, i, last + 1, 0x100);
+    for (const char *at = strchr(t, '('); at; at = strchr(at + 1, '('))
+        judge_weaker(l, b, i, at + 1, 1);
+}
+
+static void mutate(struct listing *l, struct bench *b)
 {
     tally.kernels++;
     assert_false(is_wrong(l));
     assert_int_equal(findings(l), 0);
-    for (size_t i = 0; i < l->count; i++) {
-        const char *const t = l->lines[i].text, *const last = strrchr(t, ' ');
-        if (!starts(t, "s_wait") || strstr(t, "depctr") || starts(t, "s_wait_alu") || !last)
-            continue;
-        judge(l, i, "s_nop 0");
-        if (!strchr(t, '('))
-            judge_weaker(l, i, last + 1, 1);
-        if (strstr(t, "cnt_dscnt"))
-            judge_weaker(l, i, last + 1, 0x100);
-        for (const char *at = strchr(t, '('); at; at = strchr(at + 1, '('))
-            judge_weaker(l, i, at + 1, 1);
-    }
+    b->runs = bench_run(b) == QUERN_OK;
+    if (!b->runs)
+        print_message("not run: %s\n", quern_last_error()->message);
+    tally.run += b->runs;
+    for (size_t i = 0; i < l->count; i++)
+        mutate_one(l, b, i);
 }
 
 static void mutate_kernels(quern_ctx *ctx, const char *problem, int m)
@@ -364,13 +514,17 @@ static void mutate_kernels(quern_ctx *ctx, const char *problem, int m)
     struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
     const struct quern_problem p = t_problem(problem);
     const struct quern_disassembler d = quern_ctx_disassembler(ctx);
+    struct quern_launch launches[QUERN_LAUNCHES_MAX];
     struct listing l = {0};
     struct object object;
+    struct bench bench;
+    size_t count;
     quern_op *op;
 
     if (quern_op_create_range(ctx, &p, m, m, &op) != QUERN_OK)
         return; /* declined on this target */
-    assert_int_equal(quern_op_kernel(op, quern_op_kernel_count(op) - 1, &info), QUERN_OK);
+    assert_int_equal(quern_op_launches(op, m, launches, &count), QUERN_OK);
+    assert_int_equal(quern_op_kernel(op, launches[count - 1].kernel, &info), QUERN_OK);
     assert_int_equal(object_parse(info.object, info.object_bytes, &object), QUERN_OK);
     const struct object_kernel *const k = object_kernel(&object, info.symbol);
     l.target = object.target;
@@ -381,7 +535,12 @@ static void mutate_kernels(quern_ctx *ctx, const char *problem, int m)
                                 k->code_bytes, add_line, &l),
                      QUERN_OK);
     find_branches(&l);
-    mutate(&l);
+    for (size_t n = 0; n < object.segment_count; n++)
+        if (object.segments[n].execute)
+            l.begin = k->entry - object.segments[n].address;
+    bench_open(&bench, &l, &p, m, &launches[count - 1], &info);
+    mutate(&l, &bench);
+    bench_close(&bench);
     free(l.lines);
     object_free(&object);
     quern_op_release(op);
@@ -418,10 +577,19 @@ static void the_scan_finds_what_is_wrong(void **state)
                     mutate_kernels(ctx, problems[p], rows[r]);
         quern_close(ctx);
     }
-    print_message("%d kernels, %d mutants: %d wrong on some way, %d found, %d harmless\n",
-                  tally.kernels, tally.mutants, tally.wrong, tally.found, tally.harmless);
+    int mutants = 0, wrong = 0;
+    for (int k = 0; k < MUTATIONS; k++) {
+        print_message("%s: %d mutants, %d wrong, %d of these by running, %d found, %d harmless\n",
+                      mutations[k], tally.mutants[k], tally.wrong[k], tally.by_running[k],
+                      tally.found[k], tally.harmless[k]);
+        mutants += tally.mutants[k];
+        wrong += tally.wrong[k];
+    }
+    print_message("%d kernels, %d of them run, %d mutants\n", tally.kernels, tally.run, mutants);
     assert_true(tally.kernels >= (all ? 500 : 12));
-    assert_true(tally.wrong > tally.mutants / 4); /* the judge does judge */
+    assert_true(tally.run > tally.kernels * 9 / 10);
+    assert_true(wrong > mutants / 8 && tally.by_running[WAIT_REMOVED] > 0 &&
+                tally.by_running[NOP_SHORTENED] > 0); /* the judges do judge */
 }
 
 int main(void)
