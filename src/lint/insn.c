@@ -79,7 +79,7 @@ static const char two_results[] =
     "v_add_co_|v_addc_co_|v_sub_co_|v_subb_co_|v_subrev_co_|v_subbrev_co_|v_div_scale_|"
     "v_mad_u64_u32|v_mad_i64_i32|v_mad_co_|v_add_co_ci_|v_sub_co_ci_|v_subrev_co_ci_";
 /* Instructions that choose or add by a mask with a bit for each lane. */
-static const char lane_masked[] = "v_cndmask_|v_dual_cndmask|v_div_fmas_|v_add_co_ci_|v_sub_co_ci_|"
+static const char lane_masked[] = "v_cndmask_|v_div_fmas_|v_add_co_ci_|v_sub_co_ci_|"
                                   "v_subrev_co_ci_|v_addc_co_|v_subb_co_|v_subbrev_co_";
 /* Instructions whose result is an operand, too: they add to it, or change a part of it. */
 static const char accumulating[] =
@@ -158,7 +158,8 @@ static void take_vector(struct lint_insn *i, const struct target *target, struct
     /* of the op_sel list the fourth bit, or the last of a shorter one, is the result's half */
     if ((x->sdwa && x->dst_sel) || (x->op_sel & 8 && !begins(m, "v_pk_")))
         i->kinds |= LINT_PARTIAL;
-    if (i->kinds & LINT_DIV_FMAS || begins(m, "v_dual_cndmask"))
+    /* of a dual pair the text does not say it (the prefix v_dual_ is taken off already) */
+    if (i->kinds & LINT_DIV_FMAS || (begins(m, "v_cndmask_") && t->count == 3))
         add_use(i, (struct lint_range){LINT_VCC, 2});
 }
 

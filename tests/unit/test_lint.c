@@ -262,6 +262,18 @@ static const struct rdna_case {
      64, 1},
     {"gfx1100", MASK "v_mov_b32_e32 v9, s8\ns_cselect_b64 s[2:3], -1, 0\ns_add_u32 s6, s2, 0\n", 64,
      0},
+    /* a literal, another mask and a wait put an end to it as well */
+    {"gfx1100",
+     MASK "v_and_b32_e32 v9, 0xffff, v9\ns_cselect_b64 s[2:3], -1, 0\ns_add_u32 s6, s2, 0\n", 64,
+     0},
+    {"gfx1100",
+     MASK "v_cndmask_b32_e64 v9, v8, v7, s[4:5]\ns_cselect_b64 s[2:3], -1, 0\ns_add_u32 s6, s2, "
+          "0\n",
+     64, 0},
+    {"gfx1100",
+     MASK "s_cselect_b64 s[2:3], -1, 0\ns_waitcnt_depctr 0xfffe\ns_cselect_b64 s[2:3], -1, 0\n"
+          "s_add_u32 s6, s2, 0\n",
+     64, 0},
     {"gfx1100", MASK "v_readfirstlane_b32 s2, v7\n" MASK, 64, 1},
     {"gfx1100", MASK "v_readfirstlane_b32 s2, v7\ns_waitcnt_depctr depctr_va_sdst(0)\n" MASK, 64,
      0},
@@ -273,6 +285,11 @@ static const struct rdna_case {
     {"gfx1200", ADDC "s_cselect_b32 s1, -1, 0\ns_wait_alu 0xfffe\ns_add_co_u32 s2, s1, 0\n", 32, 0},
     {"gfx1200",
      ADDC "s_cselect_b32 s1, -1, 0\ns_wait_alu depctr_va_vdst(0)\ns_add_co_u32 s2, s1, 0\n", 32, 1},
+    {"gfx1200", ADDC "s_cselect_b32 s1, -1, 0\ns_wait_idle\ns_add_co_u32 s2, s1, 0\n", 32, 0},
+    {"gfx1200",
+     "v_dual_cndmask_b32 v1, v4, v5 :: v_dual_cndmask_b32 v2, v5, v4\n"
+     "v_add_co_u32 v0, vcc_lo, s0, v0\nv_add_co_ci_u32_e64 v1, null, s1, v1, vcc_lo\n",
+     32, 1},
     {"gfx1200", ADDC "s_cselect_b32 s1, -1, 0\nv_add_co_ci_u32_e64 v2, vcc_lo, 0, v1, s1\n", 32, 1},
     {"gfx1200",
      "v_cndmask_b32_e32 v1, v1, v2, vcc_lo\ns_cselect_b32 vcc_lo, -1, 0\n"
