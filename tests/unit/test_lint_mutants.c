@@ -9,6 +9,7 @@
  * and is not proven done, and calls a mutant wrong when an instruction on its way names a register
  * that is still owed. The scan is about all ways, so that whatever they meet it must have found.
  *
+ * This file is long because the reader, which shares nothing with the scan, is a part of it.
  * T_MUTANTS=all takes hundreds of kernels instead of a few (test_lint_mutants_long).
  */
 #include <stdarg.h>
