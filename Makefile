@@ -123,6 +123,10 @@ $(B)/tools/profile/profile_html.o: $(B)/gen/profile_page.h
 $(B)/gen/profile_page.h: tools/embed.sh $(wildcard tools/profile/profile_page.*)
 	@mkdir -p $(@D)
 	$(Q)sh tools/embed.sh --text $(filter-out %.sh,$^) > $@.tmp && mv $@.tmp $@
+$(B)/src/cpu/cpu.o: $(B)/gen/machine_text.h
+$(B)/gen/machine_text.h: tools/embed.sh $(wildcard src/cpu/*.hpp)
+	@mkdir -p $(@D)
+	$(Q)sh tools/embed.sh --text $(filter %.hpp,$^) > $@.tmp && mv $@.tmp $@
 $(B)/gen/templates.o: $(B)/gen/templates.c
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -c $< -o $@
@@ -208,7 +212,7 @@ $(HIP_EXAMPLES:%=$(B)/examples/%): EXAMPLE_LIB = $(FAKEHIP)
 # ---- tests --------------------------------------------------------------------------------------
 # tests/unit, tests/sim, tests/fault and tests/fuzz: one cmocka program a file, TAP on stdout.
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/fault/test_*.c \
-              tests/fuzz/test_*.c tests/vendor/test_*.c)
+              tests/fuzz/test_*.c tests/vendor/test_*.c tests/cpu/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 # bench_hip.c runs on fakehip, below
 BENCH_BIN := $(filter-out %/bench_hip,$(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c)))
@@ -276,7 +280,8 @@ $(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 	    $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
 
 # `make all tests`: the first, a make of its own, ends before this one begins
-$(LIB_OBJ) $(addprefix $(B)/gen/,templates.c sim_stamp.h profile_page.h) $(TOOL_SRC:%.c=$(B)/%.o) \
+$(LIB_OBJ) $(TOOL_SRC:%.c=$(B)/%.o) \
+    $(addprefix $(B)/gen/,templates.c sim_stamp.h profile_page.h machine_text.h) \
     $(WORKER) $(BODIES) $(FAKEHIP_OBJ): \
     | $(filter all,$(MAKECMDGOALS))
 fakehip: $(FAKEHIP) $(FAKEBLAS)
@@ -369,7 +374,7 @@ format: setup
 
 # compile_commands.json, for editors, language servers and clang-tidy.
 .PHONY: compdb
-compdb: setup $(B)/gen/sim_stamp.h $(B)/gen/profile_page.h $(B)/gen/templates.c
+compdb: setup $(addprefix $(B)/gen/,templates.c sim_stamp.h profile_page.h machine_text.h)
 	@$(MAKE) --no-print-directory -Bn V=1 build tests | python3 tools/compdb.py \
 	    > compile_commands.json.tmp && mv compile_commands.json.tmp compile_commands.json
 

@@ -8,10 +8,11 @@ grep -HnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' \
     $(find include src tools examples -name '*.[ch]') |
     awk -F: -v tools=" $(cd tools && echo */) " '
 BEGIN {
-    rooms = "base target problem object plan gen compile store sim lint device quant dispatch"
+    rooms = "base target problem object plan gen compile cpu store sim lint device quant dispatch"
     may["base"] = may["target"] = may["problem"] = " "
     may["object"] = may["compile"] = " target "
     may["plan"] = " target problem "
+    may["cpu"] = " compile "
     may["gen"] = " target problem plan "
     may["store"] = may["sim"] = " object target "
     may["device"] = may["lint"] = " object target sim "

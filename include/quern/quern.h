@@ -123,6 +123,7 @@ QUERN_API const char *quern_status_name(quern_status status);
  *     "sim"       the software GPU, when it runs a kernel
  *     "quant"     quantising, dequantising, repacking and importing weights on the CPU
  *     "lint"      scanning code objects
+ *     "cpu"       running a kernel's text on the CPU, to verify it
  */
 struct quern_error {
     quern_status status;

@@ -37,7 +37,8 @@ struct quern_target_info {
     int verified;            /* 1: something here runs its kernels without a GPU: verified_by */
     const char *features;    /* space-separated capability words */
     const char *vendor;      /* "AMD", "NVIDIA" */
-    const char *verified_by; /* "sim": the software GPU; "none" */
+    const char *verified_by; /* "sim": the software GPU, which runs the code object; "cpu": the CPU,
+                                which runs the kernel's text; "none" */
 };
 #define QUERN_TARGET_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_target_info, bandwidth_gbs)
 

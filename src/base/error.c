@@ -45,6 +45,7 @@ static const struct {
     {"src/plan/", "plan"},         {"src/gen/", "gen"},         {"src/compile/", "compile"},
     {"src/object/", "object"},     {"src/store/", "store"},     {"src/device/", "device"},
     {"src/sim/", "sim"},           {"src/quant/", "quant"},     {"src/lint/", "lint"},
+    {"src/cpu/", "cpu"},
 };
 
 static const char *stage_of(const char *file)

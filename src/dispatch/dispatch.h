@@ -347,6 +347,12 @@ struct arg_values {
  * `before` on: rows that hipBLASLt has multiplied. lda, ldc: 0 for packed rows. */
 void arg_numbers(struct arg_values *values, const struct plan_slice *slice, int64_t before,
                  const uint32_t grid[3], int64_t lda, int64_t ldc);
+/* Runs a kernel's text on the CPU (cpu/cpu.h), launched as for a device of so many compute units;
+ * 0: as for the target's part. `host`: operands for m rows. */
+union operand_pointers;
+quern_status verify_text(const struct plan_slice *slice, const char *source,
+                         const union operand_pointers *host, int64_t m, unsigned units,
+                         uint64_t seed);
 #define KERNARG_MAX 256
 /* Packs the explicit arguments in natural alignment; returns their size. `kernarg` is zeroed. */
 size_t pack_args(const struct kernel *kernel, const struct arg_values *values,

@@ -158,7 +158,8 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64
         const struct plan_slice *const s = &slices[i];
         const struct kernel *const kernel = set->kernels[index_of(set, s->plan)];
         _Alignas(16) uint8_t kernarg[KERNARG_MAX];
-        struct device_launch launch = {.kernarg = kernarg, .stream = stream};
+        struct device_launch launch = {
+            .lds_bytes = plan_launch_lds(s->plan), .kernarg = kernarg, .stream = stream};
 
         plan_geometry(s->plan, s->slices, device->facts.compute_units, launch.grid, launch.block);
         arg_numbers(&values, s, done, launch.grid, args->lda, args->ldc);
@@ -186,7 +187,8 @@ quern_status quern_op_launches(const quern_op *op, int64_t m, struct quern_launc
         enum plan_arg args[PLAN_ARG_COUNT];
         struct arg_values values;
 
-        *l = (struct quern_launch){.kernel = index_of(set, s->plan)};
+        *l = (struct quern_launch){.kernel = index_of(set, s->plan),
+                                   .lds_bytes = plan_launch_lds(s->plan)};
         /* the grid is for the target's retail part, whatever device is at hand: a launch plan
          * depends on the problem and target alone */
         plan_geometry(s->plan, s->slices, 0, l->grid, l->block);

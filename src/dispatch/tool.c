@@ -19,7 +19,8 @@ static const char *const capability_words[] = {TARGET_CAPABILITIES(TARGET_WORD)}
 #undef TARGET_WORD
 
 /* Words of enum target_judge. */
-static const char *const judges[] = {[JUDGE_NONE] = "none", [JUDGE_SIM] = "sim"};
+static const char *const judges[] = {
+    [JUDGE_NONE] = "none", [JUDGE_SIM] = "sim", [JUDGE_CPU] = "cpu"};
 
 /* Feature texts, made once for all rows and never freed: they are part of the table. */
 static char features[32][512];

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs an op's kernels on a software GPU of its own and compares with the double reference. */
+/* Runs an op's kernels on a software GPU of its own, or their texts on the CPU, and compares with
+ * the double reference. */
 #include "dispatch/dispatch.h"
 
 #include "base/extensible.h"
 #include "base/os.h"
+#include "cpu/cpu.h"
+#include "gen/gen.h"
 #include "quant/quant.h"
 
 #include <inttypes.h>
@@ -45,6 +48,8 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
             op->text);
     quant_random(p, m, seed, &b->host);
 
+    if (op->ctx->id.target->judge == JUDGE_CPU)
+        return QUERN_OK;
     options.target = op->ctx->id.target->name;
     options.check = check;
     options.arithmetic = QUERN_ARITHMETIC_FAST; /* the tolerances below are for this arithmetic */
@@ -76,7 +81,50 @@ static quern_status run_slice(struct bench *b, const struct kernel *k, const str
     return status;
 }
 
-static quern_status run(struct bench *b, quern_op *op, int64_t m, struct quern_verification *out)
+quern_status verify_text(const struct plan_slice *s, const char *source,
+                         const union operand_pointers *host, int64_t m, unsigned units,
+                         uint64_t seed)
+{
+    const struct quern_problem *const p = &s->plan->problem;
+    struct cpu_launch launch = {.shared_bytes = plan_launch_lds(s->plan), .seed = seed};
+    enum plan_arg args[PLAN_ARG_COUNT];
+    uint32_t grid[3], block[3];
+    struct arg_values values;
+
+    plan_geometry(s->plan, s->slices, units, grid, block);
+    arg_numbers(&values, s, 0, grid, 0, 0);
+    memcpy(launch.grid, grid, sizeof launch.grid);
+    launch.threads = block[0];
+    launch.count = plan_args(s->plan, args);
+    for (size_t i = 0; i < launch.count; i++) {
+        struct cpu_argument *const a = &launch.arguments[i];
+        struct quern_operand o;
+        if (plan_arg_is_operand(args[i]) && operand_describe(p, (enum operand)args[i], m, &o))
+            *a = (struct cpu_argument){.name = o.name,
+                                       .at = host->at[args[i]],
+                                       .bytes = o.bytes,
+                                       .written = o.access == QUERN_SIM_WRITE};
+        else
+            *a = (struct cpu_argument){.bytes = plan_arg_bytes(args[i]),
+                                       .value = (int64_t)values.of[args[i]]};
+    }
+    return cpu_run(source, &launch);
+}
+
+/* The text that a kernel was compiled from. */
+static quern_status run_text(struct bench *b, const struct plan_slice *s, int64_t m, uint64_t seed)
+{
+    struct str source = {0};
+
+    quern_status status = gen_source(s->plan, &source);
+    if (status == QUERN_OK)
+        status = verify_text(s, str_text(&source), &b->host, m, 0, seed);
+    str_free(&source);
+    return status;
+}
+
+static quern_status run(struct bench *b, quern_op *op, int64_t m, uint64_t seed,
+                        struct quern_verification *out)
 {
     const struct kernel_set *const set = atomic_load(&op->kernels);
     struct plan_slice slices[2];
@@ -86,7 +134,9 @@ static quern_status run(struct bench *b, quern_op *op, int64_t m, struct quern_v
             op->text);
     const size_t count = plan_slices(&set->plans, m, slices);
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && op->ctx->id.target->judge == JUDGE_CPU; i++)
+        TRY(run_text(b, &slices[i], m, seed));
+    for (size_t i = 0; i < count && op->ctx->id.target->judge != JUDGE_CPU; i++)
         TRY(run_slice(b, set->kernels[slices[i].plan - set->plans.plans], &slices[i],
                       &out->counts));
     out->seconds = (double)(os_now() - start) * 1e-9;
@@ -181,7 +231,7 @@ static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t se
                            enum quern_sim_check check, struct quern_verification *out)
 {
     TRY(set_up(b, op, m, seed, check));
-    TRY(run(b, op, m, out));
+    TRY(run(b, op, m, seed, out));
     if (op->spelling.problem.op == QUERN_OP_DEQUANT) {
         TRY(quant_dequantise(&op->spelling.problem, &b->host, b->weights));
         compare_weights(b, &op->spelling.problem, out);

@@ -69,6 +69,8 @@ static const char *products_text(const struct plan *p)
         return "tiles of 32 by 32 rows, 8 along K, by matrix instructions";
     case PRODUCTS_MFMA_TALL16:
         return "tiles of 32 by 32 rows, 16 along K, by matrix instructions";
+    case PRODUCTS_MMA:
+        return "tiles of 16 by 8 rows, 16 along K, by matrix instructions";
     case PRODUCTS_DOT4:
         return "four at a time, by dot products of 8-bit floats";
     }

@@ -25,6 +25,9 @@ struct family {
      * side by side; null: the estimate's cycles, times how often the unit's share of one slice goes
      * into that. */
     int64_t (*cycles)(const struct plan *p, int64_t workgroups);
+    /* Rows of A of its kernels, ends with 0: a problem that is the family's has those and no
+     * others. Null: plan.c says, for its units and those of the problem's other families. */
+    const int *m_tiles;
     /* Rows of A of the family's smallest kernel for a plan's problem and target, given what the
      * plan forces; null: one. */
     int (*fewest_rows)(const struct plan *p);
@@ -50,8 +53,8 @@ struct family {
 /* The families for AMD's GPUs. No two of the same units take the same problem. */
 #define FAMILIES_AMD(X)                                                                            \
     X(dequant) X(simt_w4) X(simt_int4) X(simt_skinny) X(mma_w4) X(mma_int4) X(mma_tile)
-/* The families for NVIDIA's GPUs: none yet, so that every problem is declined for them. */
-#define FAMILIES_NVIDIA(X)
+/* The families for NVIDIA's GPUs. */
+#define FAMILIES_NVIDIA(X) X(dequant_w4) X(lane_w4) X(ring_w4)
 
 #define FAMILY(name) extern const struct family family_##name;
 FAMILIES_AMD(FAMILY)

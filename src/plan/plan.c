@@ -244,6 +244,15 @@ static quern_status add_any_m(struct plan_set *set, const struct plan *base)
     return QUERN_OK;
 }
 
+/* Appends the kernels of a family that says which it has. */
+static quern_status add_listed(struct plan_set *set, const struct plan *base)
+{
+    for (const int *rows = base->family->m_tiles; *rows; rows++)
+        TRY(add_kernel(set, base, *rows, !rows[1]));
+    set->m_max = set->plans[set->count - 1].m_hi;
+    return QUERN_OK;
+}
+
 /* Appends the kernels of a problem with rows of A, as plan_make_up_to says. */
 static quern_status add_products(struct plan_set *set, struct plan base, int64_t m_max)
 {
@@ -278,8 +287,10 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
                              int64_t m_max, struct plan_set *set)
 {
     const bool dequant = problem->op == QUERN_OP_DEQUANT;
-    const struct family *const first =
+    const struct family *const vector =
         family_of(problem, target, dequant ? PLAN_UNITS_NONE : PLAN_UNITS_VECTOR);
+    const struct family *const first =
+        vector || dequant ? vector : family_of(problem, target, PLAN_UNITS_MATRIX);
     const struct plan base = {.problem = *problem,
                               .force = force ? *force : (struct plan_force){0},
                               .target = target,
@@ -290,7 +301,12 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
             weight_name(problem->wq), target->name);
     if (first->accepts)
         TRY(first->accepts(problem, target));
-    TRY(dequant ? add_any_m(&made, &base) : add_products(&made, base, m_max));
+    if (dequant)
+        TRY(add_any_m(&made, &base));
+    else if (first->m_tiles)
+        TRY(add_listed(&made, &base));
+    else
+        TRY(add_products(&made, base, m_max));
     TRY(tune(&made, tuning));
     made.tuned = tuning && !dequant;
     if (made.tuned)

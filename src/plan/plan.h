@@ -36,7 +36,8 @@ enum plan_products {
     PRODUCTS_MFMA32,
     PRODUCTS_DOT4, /* of four 8-bit floats */
     PRODUCTS_MFMA_TALL8,
-    PRODUCTS_MFMA_TALL16
+    PRODUCTS_MFMA_TALL16,
+    PRODUCTS_MMA /* mma.sync of 16 rows of W, 8 of A and 16 along K */
 };
 
 /*
@@ -125,7 +126,8 @@ struct plan {
     unsigned wave_size;     /* 32 or 64 */
     int waves;              /* of a workgroup */
     int waves_asked;        /* waves of a SIMD that the compiler must leave registers for */
-    uint32_t lds_bytes;     /* static LDS of the kernel */
+    uint32_t lds_bytes;     /* LDS of a workgroup */
+    bool lds_at_launch;     /* a launch asks for it: the kernel's own is none */
     bool weights_once;      /* nothing reads the weights again soon: loads may bypass the caches */
     enum plan_phase phase;  /* where readers of W start along K */
     int rows_per_workgroup; /* of W, that a workgroup computes at once; 0 in op=dequant */
@@ -269,6 +271,12 @@ bool plan_cost_of(const struct plan_set *set, enum plan_units units, int m, stru
  * kernels of the set serve them. plan_explain_rows does so for m rows alone, in one line. */
 void plan_explain_sweep(const struct plan_set *set, struct str *out);
 void plan_explain_rows(const struct plan_set *set, int m, struct str *out);
+
+/* LDS that a launch of the kernel asks for, beside what the kernel has of its own. */
+static inline uint32_t plan_launch_lds(const struct plan *p)
+{
+    return p->lds_at_launch ? p->lds_bytes : 0;
+}
 
 /* Whether products are of f32: narrower operands are widened first. */
 static inline bool plan_of_f32(const struct plan *p)

@@ -85,6 +85,22 @@ struct matrix_shape {
     enum plan_pairing pairing;         /* of mma_int4; 0 in mma_w4 */
 };
 
+/* Of ring_w4, whose workgroups keep a ring of stages filled from memory. */
+struct ring_w4_shape {
+    int k_warps;     /* waves that share rows of W, each with a part of a chunk of K */
+    int row_warps;   /* such sets of waves, with 16 rows each */
+    int units;       /* of a wave in a chunk: what is decoded at a time */
+    int unit;        /* columns of one: 64, or 32 where blocks are not multiples of that */
+    int span;        /* units in a row that share scales; divides units */
+    int stages;      /* of the ring */
+    int sum_buffers; /* places for sums on their way from those who multiply to those who add */
+    int batch;       /* tiles of rows that are taken through a chunk of K before the next chunk */
+};
+
+struct lane_w4_shape {
+    int rows; /* of W that a wave works on at a time */
+};
+
 struct mma_tile_shape {
     int rows;     /* of W that a wave works on */
     int m_waves;  /* waves with the same rows of W, each with rows of A of its own; divides waves */
@@ -111,6 +127,8 @@ struct dequant_shape {
     struct simt_skinny_shape skinny;                                                               \
     struct matrix_shape matrix;                                                                    \
     struct mma_tile_shape tile;                                                                    \
-    struct dequant_shape dequant;
+    struct dequant_shape dequant;                                                                  \
+    struct ring_w4_shape ring;                                                                     \
+    struct lane_w4_shape lane_w4;
 
 #endif

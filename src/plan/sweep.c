@@ -18,7 +18,11 @@ static bool choose(const struct plan_set *set, enum plan_units units, int m, str
     for (size_t i = 0; i < set->count; i++)
         if (plan_units(&set->plans[i]) == units)
             of_units = &set->plans[i];
-    if (!of_units && units != PLAN_UNITS_VECTOR)
+    const struct family *const family = of_units ? of_units->family
+                                        : units == PLAN_UNITS_VECTOR
+                                            ? family_of(&largest->problem, largest->target, units)
+                                            : NULL;
+    if (!family)
         return false;
     if (units == PLAN_UNITS_TILES) {
         const struct plan *best = largest, *const other = largest - 1;
@@ -31,10 +35,14 @@ static bool choose(const struct plan_set *set, enum plan_units units, int m, str
     *p = (struct plan){.problem = largest->problem,
                        .force = largest->force,
                        .target = largest->target,
-                       .family = of_units ? of_units->family
-                                          : family_of(&largest->problem, largest->target, units)};
-    const int least = p->family->fewest_rows ? p->family->fewest_rows(p) : 1;
+                       .family = family};
+    const int least = family->fewest_rows ? family->fewest_rows(p) : 1;
     p->m_hi = p->m_tile = m < least ? least : m < most ? m : most;
+    for (const int *rows = family->m_tiles; rows && *rows; rows++) {
+        p->m_hi = p->m_tile = *rows;
+        if (m <= *rows)
+            break;
+    }
     return model_choose(NULL, p) == QUERN_OK;
 }
 

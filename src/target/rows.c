@@ -138,7 +138,7 @@ const struct target target_rows[] = {
     {.name = "sm_89",  .elf_machine = 89, SM("Ada Lovelace", 48, 99, CAPS_SM89),
      PART("GeForce RTX 4090", 128, 2.52, 1008)},
     {.name = "sm_90",  .elf_machine = 90, SM("Hopper", 64, 227, CAPS_SM90),
-     PART("H200 SXM", 132, 1.98, 4800)},
+     .judge = JUDGE_CPU, PART("H200 SXM", 132, 1.98, 4800)},
     {.name = "sm_100", .elf_machine = 100, SM("Blackwell", 64, 227, CAPS_SM90),
      PART("B200 SXM", 148, 1.965, 8000)},
     {.name = "sm_120", .elf_machine = 120, SM("Blackwell", 48, 99, CAPS_SM90),

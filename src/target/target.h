@@ -77,6 +77,8 @@ enum vendor {
 enum target_judge {
     JUDGE_NONE, /* nothing here */
     JUDGE_SIM,  /* the software GPU, which runs the very code object */
+    JUDGE_CPU,  /* cpu/, which runs the text of the kernel: what the compiler made of it is not
+                   judged */
 };
 
 struct target {

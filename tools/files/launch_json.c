@@ -124,13 +124,15 @@ int launch_plan_make(quern_op *op, const struct quern_problem *problem, const ch
     struct quern_operand operands[QUERN_OPERANDS_MAX + 1];
     struct quern_launch launches[QUERN_LAUNCHES_MAX];
     struct quern_kernel_info main_kernel = {0};
+    struct quern_target_info info = QUERN_INIT(struct quern_target_info);
     char text[QUERN_TEXT_MAX], layout[32];
     size_t operand_count = 0, launch_count = 0;
     quern_status status;
 
     if ((status = quern_problem_text(problem, text, sizeof text)) ||
         (status = quern_problem_operands(problem, m, operands, &operand_count)) ||
-        (status = quern_op_launches(op, m, launches, &launch_count)))
+        (status = quern_op_launches(op, m, launches, &launch_count)) ||
+        (status = quern_target_find(target, &info)))
         return fail_status(status, NULL);
     add_workspace(op, m, operands, &operand_count);
     layout_of(text, layout, sizeof layout);
@@ -149,14 +151,14 @@ int launch_plan_make(quern_op *op, const struct quern_problem *problem, const ch
     }
     /* a plan of one slice serves the kernel's whole range of M; one of several, this M only */
     const bool one_slice = launch_count == 1 && m <= main_kernel.m_hi;
-    *plan =
-        json_pack("{s:i, s:s, s:s, s:[I, I], s:[I, I], s:b, s:s, s:I, s:o, s:o, s:o}", "quern_plan",
-                  1, "problem", text, "target", target, "m", (json_int_t)m, (json_int_t)m, "covers",
-                  (json_int_t)(one_slice ? main_kernel.m_lo : m),
-                  (json_int_t)(one_slice ? main_kernel.m_hi : m), "verified", main_kernel.verified,
-                  "b_layout", layout, "workspace_bytes", (json_int_t)quern_op_workspace(op, m),
-                  "operands", operands_json(operands, operand_count), "launches", array,
-                  "resources", resources_json(&main_kernel.resources));
+    *plan = json_pack("{s:i, s:s, s:s, s:[I, I], s:[I, I], s:b, s:s, s:s, s:I, s:o, s:o, s:o}",
+                      "quern_plan", 1, "problem", text, "target", target, "m", (json_int_t)m,
+                      (json_int_t)m, "covers", (json_int_t)(one_slice ? main_kernel.m_lo : m),
+                      (json_int_t)(one_slice ? main_kernel.m_hi : m), "verified",
+                      main_kernel.verified, "verified_by", info.verified_by, "b_layout", layout,
+                      "workspace_bytes", (json_int_t)quern_op_workspace(op, m), "operands",
+                      operands_json(operands, operand_count), "launches", array, "resources",
+                      resources_json(&main_kernel.resources));
     return *plan ? EXIT_OK : fail("out of memory");
 }
 

@@ -149,7 +149,7 @@ static void print_closing(const struct prewarm *w)
            t.kernels == 1 ? "" : "s", t.compiled, t.cached,
            t.kernels && t.cached == t.kernels ? " (all cache hits)" : "", w->make_seconds);
     if (t.runs)
-        printf("; verified %zu of %zu runs on the software GPU in %.1f s", t.runs_ok, t.runs,
+        printf("; verified %zu of %zu runs without a GPU in %.1f s", t.runs_ok, t.runs,
                w->verify_seconds);
     if (t.failed)
         printf("; %zu problem%s failed", t.failed, t.failed == 1 ? "" : "s");

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/* Makes programs of kernels' texts with the host's C++ compiler, and runs them: cpu.h. */
+#include "cpu/cpu.h"
+
+#include "base/os.h"
+#include "base/str.h"
+#include "compile/spawn.h"
+#include "machine_text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATH_BYTES  1024
+#define OUTPUT_MAX  65536
+#define MINUTES_MAX 20 /* of one program; a hang shows as a deadlock long before */
+#define FILES_MAX   (CPU_ARGUMENTS_MAX + 8)
+#define NAME_BYTES  32
+
+/* A directory for one run. */
+struct bench {
+    char path[PATH_BYTES];
+    char files[FILES_MAX][NAME_BYTES];
+    size_t file_count;
+};
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+/* Not in /dev/shm, from which programs often may not be run. */
+static quern_status make_bench(struct bench *b)
+{
+    const char *const bases[] = {secure_getenv("TMPDIR"), "/tmp", "/var/tmp"};
+    uint8_t bytes[8];
+    char name[2 * sizeof bytes + 1];
+
+    b->file_count = 0;
+    FAIL_IF(os.getrandom(bytes, sizeof bytes, 0) != sizeof bytes, QUERN_E_IO,
+            "the system gives no random numbers: %s", strerror(errno));
+    hex_from_bytes(name, bytes, sizeof bytes);
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
+        if (!bases[i] || *bases[i] != '/' || strlen(bases[i]) > PATH_BYTES / 2)
+            continue;
+        snprintf(b->path, sizeof b->path, "%s/quern-cpu-%s", bases[i], name);
+        if (!os.mkdirat(AT_FDCWD, b->path, 0700))
+            return QUERN_OK;
+    }
+    FAIL(QUERN_E_IO, "cannot make a directory in $TMPDIR, /tmp or /var/tmp: %s", strerror(errno));
+}
+
+static void path_in(const struct bench *b, const char *name, char path[PATH_BYTES + NAME_BYTES])
+{
+    snprintf(path, PATH_BYTES + NAME_BYTES, "%s/%s", b->path, name);
+}
+
+static void remove_bench(const struct bench *b)
+{
+    char path[PATH_BYTES + NAME_BYTES];
+
+    for (size_t i = 0; i < b->file_count; i++) {
+        path_in(b, b->files[i], path);
+        os.unlinkat(AT_FDCWD, path, 0);
+    }
+    os.unlinkat(AT_FDCWD, b->path, AT_REMOVEDIR);
+}
+
+/* Names a file that is to be removed at the end, whoever makes it. */
+static void note_file(struct bench *b, const char *name)
+{
+    snprintf(b->files[b->file_count++], NAME_BYTES, "%s", name);
+}
+
+static quern_status write_file(struct bench *b, const char *name, const void *bytes, size_t size)
+{
+    char path[PATH_BYTES + NAME_BYTES];
+    const char *at = bytes;
+
+    path_in(b, name, path);
+    note_file(b, name);
+    const int fd = os.openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    FAIL_IF(fd < 0, QUERN_E_IO, "cannot make %s: %s", path, strerror(errno));
+    while (size) {
+        const ssize_t n = os.write(fd, at, size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        at += n;
+        size -= (size_t)n;
+    }
+    const int error = errno;
+    os.close(fd);
+    FAIL_IF(size, QUERN_E_IO, "cannot write %s: %s", path, strerror(error));
+    return QUERN_OK;
+}
+
+static quern_status read_back(const struct bench *b, const struct cpu_argument *operand)
+{
+    char path[PATH_BYTES + NAME_BYTES];
+    size_t done = 0;
+
+    path_in(b, operand->name, path);
+    const int fd = os.openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    FAIL_IF(fd < 0, QUERN_E_IO, "cannot read %s: %s", path, strerror(errno));
+    while (done < operand->bytes) {
+        const ssize_t n =
+            os.pread(fd, (char *)operand->at + done, operand->bytes - done, (off_t)done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    os.close(fd);
+    FAIL_IF(done < operand->bytes, QUERN_E_IO, "%s has %zu bytes of %zu", path, done,
+            operand->bytes);
+    return QUERN_OK;
+}
+
+/* ---- Programs -------------------------------------------------------------------------------- */
+
+/* Collects what a program prints until it has ended. False: it took too long, and was stopped. */
+static bool collect(const struct spawned *s, struct str *output)
+{
+    const uint64_t end = os_now() + (uint64_t)MINUTES_MAX * 60 * 1000000000;
+    struct pollfd poll = {.fd = s->pipe, .events = POLLIN};
+    char part[4096];
+
+    for (;;) {
+        const uint64_t now = os_now();
+        if (now >= end) {
+            if (s->pidfd >= 0)
+                os.pidfd_send_signal(s->pidfd, SIGKILL);
+            return false;
+        }
+        if (os.poll(&poll, 1, 1000) < 0 && errno != EINTR)
+            return true;
+        const ssize_t n = os.read(s->pipe, part, sizeof part);
+        if (n == 0)
+            return true;
+        if (n > 0 && output->length < OUTPUT_MAX)
+            str_add_bytes(output, part, (size_t)n);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return true;
+    }
+}
+
+static quern_status run_program(const char *path, char *const *arguments, char *const *environment,
+                                struct str *output)
+{
+    const int fd = os.openat(AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
+    struct spawned spawned;
+    const char *stage = "";
+
+    FAIL_IF(fd < 0, QUERN_E_IO, "cannot open %s: %s", path, strerror(errno));
+    const struct spawn spawn = {
+        .program = fd, .argument_file = -1, .arguments = arguments, .environment = environment};
+    const int error = spawn_program(&spawn, &spawned, &stage);
+    os.close(fd);
+    FAIL_IF(error, QUERN_E_IO, "cannot run %s: %s: %s", path, stage, strerror(error));
+    const bool ended = collect(&spawned, output);
+    os.close(spawned.sock);
+    os.close(spawned.pipe);
+    if (spawned.pidfd >= 0)
+        os.close(spawned.pidfd);
+    FAIL_IF(!ended, QUERN_E_TIMEOUT, "%s took more than %d minutes, and was stopped", path,
+            MINUTES_MAX);
+    return QUERN_OK;
+}
+
+/* The first of the usual names of a C++ compiler on the path. */
+static quern_status find_compiler(char path[PATH_BYTES])
+{
+    static const char *const names[] = {"c++", "g++", "clang++"};
+    const char *const all = secure_getenv("PATH");
+
+    for (size_t i = 0; all && i < sizeof names / sizeof *names; i++)
+        for (const char *at = all; *at;) {
+            const size_t n = strcspn(at, ":");
+            snprintf(path, PATH_BYTES, "%.*s/%s", (int)n, at, names[i]);
+            if (*at == '/' && n + NAME_BYTES < PATH_BYTES && !os.faccessat(AT_FDCWD, path, X_OK, 0))
+                return QUERN_OK;
+            at += n + (at[n] == ':');
+        }
+    FAIL(QUERN_E_TOOLCHAIN,
+         "no C++ compiler to verify kernels for NVIDIA with: none of c++, g++ and clang++ is on "
+         "the PATH; installing g++ brings one");
+}
+
+static quern_status compile(struct bench *b, const char *source)
+{
+    static const char whole[] =
+        "#include \"machine.hpp\"\n#include \"kernel.cu\"\n#include \"machine_main.hpp\"\n";
+    char compiler[PATH_BYTES], path[PATH_BYTES + NAME_BYTES], program[PATH_BYTES + NAME_BYTES];
+    char search[4096 + 8], temporary[PATH_BYTES + 8];
+    struct str log = {0};
+
+    TRY(find_compiler(compiler));
+    TRY(write_file(b, "machine.hpp", machine_hpp, sizeof machine_hpp - 1));
+    TRY(write_file(b, "machine_main.hpp", machine_main_hpp, sizeof machine_main_hpp - 1));
+    TRY(write_file(b, "kernel.cu", source, strlen(source)));
+    TRY(write_file(b, "whole.cpp", whole, sizeof whole - 1));
+    note_file(b, "kernel");
+    path_in(b, "whole.cpp", path);
+    path_in(b, "kernel", program);
+    snprintf(search, sizeof search, "PATH=%s", secure_getenv("PATH"));
+    snprintf(temporary, sizeof temporary, "TMPDIR=%s", b->path);
+    char *const arguments[] = {compiler,
+                               (char *)"-std=c++17",
+                               (char *)"-O1",
+                               (char *)"-w",
+                               (char *)"-ffp-contract=off",
+                               (char *)"-o",
+                               program,
+                               path,
+                               NULL};
+    char *const environment[] = {search, temporary, (char *)"LC_ALL=C", NULL};
+    quern_status status = run_program(compiler, arguments, environment, &log);
+    if (status == QUERN_OK && os.faccessat(AT_FDCWD, program, X_OK, 0)) {
+        status =
+            error_set(QUERN_E_COMPILE, __FILE__, FAIL_AT(""),
+                      "%s refuses the text of a kernel, which is to be run on the CPU", compiler);
+        error_log(str_text(&log));
+    }
+    str_free(&log);
+    return status;
+}
+
+/* ---- A launch -------------------------------------------------------------------------------- */
+
+static quern_status write_launch(struct bench *b, const struct cpu_launch *l)
+{
+    char path[PATH_BYTES + NAME_BYTES];
+    struct str text = {0};
+
+    str_addf(&text,
+             "grid %" PRIu32 " %" PRIu32 "\nthreads %" PRIu32 "\nshared %" PRIu32 "\nseed %" PRIu64
+             "\n",
+             l->grid[0], l->grid[1], l->threads, l->shared_bytes, l->seed);
+    for (size_t i = 0; i < l->count; i++) {
+        const struct cpu_argument *const a = &l->arguments[i];
+        if (!a->name) {
+            str_addf(&text, "number %zu %" PRIu64 "\n", a->bytes, (uint64_t)a->value);
+            continue;
+        }
+        path_in(b, a->name, path);
+        str_addf(&text, "operand %s %s %s\n", a->name, path, a->written ? "write" : "read");
+        const quern_status status = write_file(b, a->name, a->at, a->bytes);
+        if (status != QUERN_OK) {
+            str_free(&text);
+            return status;
+        }
+    }
+    const quern_status status =
+        text.failed ? error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for a launch")
+                    : write_file(b, "launch", str_text(&text), text.length);
+    str_free(&text);
+    return status;
+}
+
+static quern_status judge(struct str *output)
+{
+    static const char fault[] = "fault: ";
+    char *const text = output->text;
+
+    if (text && !strcmp(text, "done\n"))
+        return QUERN_OK;
+    if (text)
+        text[strcspn(text, "\n")] = 0;
+    FAIL_IF(text && !strncmp(text, fault, sizeof fault - 1), QUERN_E_FAULT, "%s",
+            text + sizeof fault - 1);
+    FAIL(QUERN_E_INTERNAL, "the program that runs a kernel on the CPU ended early%s%s",
+         text ? ": " : "", text ? text : "");
+}
+
+static quern_status launch(struct bench *b, const char *source, const struct cpu_launch *l)
+{
+    char program[PATH_BYTES + NAME_BYTES], path[PATH_BYTES + NAME_BYTES];
+    struct str output = {0};
+
+    TRY(compile(b, source));
+    TRY(write_launch(b, l));
+    path_in(b, "kernel", program);
+    path_in(b, "launch", path);
+    char *const arguments[] = {program, path, NULL}, *const environment[] = {NULL};
+    quern_status status = run_program(program, arguments, environment, &output);
+    if (status == QUERN_OK)
+        status = judge(&output);
+    str_free(&output);
+    for (size_t i = 0; i < l->count && status == QUERN_OK; i++)
+        if (l->arguments[i].written)
+            status = read_back(b, &l->arguments[i]);
+    return status;
+}
+
+quern_status cpu_run(const char *source, const struct cpu_launch *l)
+{
+    struct bench b;
+
+    TRY(make_bench(&b));
+    const quern_status status = launch(&b, source, l);
+    remove_bench(&b);
+    return status;
+}

@@ -1,0 +1,728 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A multiprocessor on the CPU: the primitives of templates/cuda/prelude/ptx.cu in C++, so that the
+ * text of a kernel for NVIDIA runs as it stands and every mistake in how it uses memory and
+ * barriers is a fault. A C++ compiler reads this file, the kernel's source with QUERN_CPU defined,
+ * and machine_main.h, in this order (cpu.c).
+ *
+ * Blocks run one after another. Each thread of a block is a fiber, which gives way at every barrier
+ * and collective; warps take turns in random order. What is watched:
+ *
+ *  - Every word of shared memory has the thread that last wrote it and all that read it since, with
+ *    vector clocks: an access that no barrier orders behind an earlier one is a race, however the
+ *    threads happened to take turns. Reads of what nobody wrote are faults.
+ *  - A bulk copy is a thread of its own. It lands late, in random order among those under way, and
+ *    until then its destination has a pattern that is NaN as any type.
+ *  - mbarriers count arrivals and bytes of each phase. A wait joins the clocks of those who arrived
+ *    in the phase that it waited for. Initialisation has to be ordered in front of every use, and
+ *    fenced in front of copies.
+ *  - Accesses to global memory lie in an operand and are aligned to their size; operands are
+ *    written only by stg, each element once, and read through ldg only if no kernel writes them.
+ *  - When no thread and no copy can go on, the threads have met a deadlock.
+ *
+ * This file is long because all of it is one model, which kernels must not see into.
+ */
+#ifndef QUERN_CPU_MACHINE_H
+#define QUERN_CPU_MACHINE_H
+
+#include <cmath>
+#include <cstddef>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#define QUERN_CPU
+#define DEVICE                inline
+#define KERNEL(name, threads) static void name
+#define UNROLL
+#define NO_UNROLL
+
+struct alignas(8) u32x2 {
+    unsigned x, y;
+};
+struct alignas(16) u32x4 {
+    unsigned x, y, z, w;
+};
+
+namespace machine {
+
+enum { WARP = 32, BARRIERS_MAX = 48, STACK_BYTES = 1 << 16, STATUS_FAULT = 3 };
+/* Bytes on both sides of an operand that are nobody's. */
+static const size_t APART = (size_t)4 << 20;
+/* Named barriers, and behind them those that a warp's collectives meet at. */
+enum { NAMED = 16, MEETINGS = 3 };
+enum meeting { MEET_SYNC, MEET_MMA, MEET_SHUFFLE };
+
+typedef uint32_t tick;
+typedef std::vector<tick> vector_clock; /* of threads, then of the copies of each mbarrier */
+
+static void join(vector_clock &to, const vector_clock &from)
+{
+    for (size_t i = 0; i < to.size(); i++)
+        if (from[i] > to[i])
+            to[i] = from[i];
+}
+
+/* ---- Fibers ---------------------------------------------------------------------------------- */
+
+struct fiber {
+    void *stack_pointer;
+    uint8_t *stack;
+    uint32_t thread;
+    bool done;
+    vector_clock clock;
+};
+
+static fiber *running;
+static void *scheduler_stack;
+static uint64_t progress; /* grows whenever a thread or a copy got on */
+static uint32_t block[3], threads;
+
+/* Saves what a function must keep, and goes on where another one stopped (System V ABI, x86-64). */
+extern "C" void quern_switch(void **from, void *to);
+asm(".text\n"
+    ".globl quern_switch\n"
+    "quern_switch:\n"
+    "    push %rbp\n    push %rbx\n    push %r12\n    push %r13\n    push %r14\n    push %r15\n"
+    "    mov %rsp, (%rdi)\n    mov %rsi, %rsp\n"
+    "    pop %r15\n    pop %r14\n    pop %r13\n    pop %r12\n    pop %rbx\n    pop %rbp\n"
+    "    ret\n");
+
+static void give_way()
+{
+    quern_switch(&running->stack_pointer, scheduler_stack);
+}
+
+[[noreturn]] static void fault(const char *format, ...)
+{
+    va_list list;
+
+    printf("fault: block %u,%u thread %u: ", block[0], block[1], running ? running->thread : 0);
+    va_start(list, format);
+    vprintf(format, list);
+    va_end(list);
+    printf("\n");
+    fflush(stdout);
+    _exit(STATUS_FAULT);
+}
+
+static uint64_t random_state;
+static uint32_t random_below(uint32_t n)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((random_state >> 33) % n);
+}
+
+/* ---- Global memory --------------------------------------------------------------------------- */
+
+struct operand {
+    uint8_t *at;
+    size_t bytes;
+    bool written; /* by the kernel */
+    std::string name;
+    std::vector<bool> stored; /* of each byte */
+};
+static std::vector<operand> operands;
+
+static operand &find_operand(const void *at, size_t bytes, const char *what)
+{
+    for (operand &o : operands)
+        if ((const uint8_t *)at >= o.at && (const uint8_t *)at + bytes <= o.at + o.bytes)
+            return o;
+    for (operand &o : operands)
+        if ((const uint8_t *)at >= o.at - APART && (const uint8_t *)at < o.at + o.bytes + APART)
+            fault("%s of %zu bytes at %td of operand %s, which has %zu", what, bytes,
+                  (const uint8_t *)at - o.at, o.name.c_str(), o.bytes);
+    fault("%s of %zu bytes at an address in no operand", what, bytes);
+}
+
+static operand &check_global(const void *at, size_t bytes, size_t alignment, const char *what)
+{
+    operand &o = find_operand(at, bytes, what);
+
+    if ((uintptr_t)at % alignment)
+        fault("%s of operand %s at %td, which is no multiple of %zu", what, o.name.c_str(),
+              (const uint8_t *)at - o.at, alignment);
+    return o;
+}
+
+static void check_read(const void *at, size_t bytes, size_t alignment, const char *what)
+{
+    const operand &o = check_global(at, bytes, alignment, what);
+
+    if (o.written)
+        fault("%s of operand %s, which the kernel writes", what, o.name.c_str());
+}
+
+static void check_store(const void *at, size_t bytes)
+{
+    operand &o = check_global(at, bytes, bytes, "store");
+    const size_t first = (size_t)((const uint8_t *)at - o.at);
+
+    if (!o.written)
+        fault("store to operand %s, which is only read", o.name.c_str());
+    for (size_t i = first; i < first + bytes; i++) {
+        if (o.stored[i])
+            fault("second store to byte %zu of operand %s", i, o.name.c_str());
+        o.stored[i] = true;
+    }
+}
+
+/* ---- Shared memory --------------------------------------------------------------------------- */
+
+enum : uint32_t { NOBODY = UINT32_MAX, BARRIER_WORD = UINT32_MAX - 1 };
+
+struct reader {
+    uint32_t thread;
+    tick at;
+};
+struct word {
+    uint32_t writer = NOBODY; /* a thread, or behind those the copies of an mbarrier */
+    tick written;
+    std::vector<reader> readers;
+};
+static std::vector<uint8_t> shared;
+static std::vector<word> words;
+
+static bool is_behind(uint32_t thread, tick at)
+{
+    return running->clock[thread] >= at;
+}
+
+static void check_shared(uint32_t at, uint32_t bytes, uint32_t alignment, const char *what)
+{
+    if (at + bytes > shared.size() || at + bytes < at)
+        fault("%s of %u bytes at %u of shared memory, which has %zu", what, bytes, at,
+              shared.size());
+    if (at % alignment || bytes % 4)
+        fault("%s of %u bytes at %u of shared memory, which is no multiple of %u", what, bytes, at,
+              alignment);
+}
+
+static void read_words(uint32_t at, uint32_t bytes)
+{
+    const uint32_t self = running->thread;
+
+    for (uint32_t i = at / 4; i < (at + bytes) / 4; i++) {
+        word &w = words[i];
+        if (w.writer == NOBODY)
+            fault("read at %u of shared memory, which nobody wrote", i * 4);
+        if (w.writer == BARRIER_WORD)
+            fault("read at %u of shared memory, which is an mbarrier's", i * 4);
+        if (!is_behind(w.writer, w.written))
+            fault("race at %u of shared memory: read of what %s %u writes, with no barrier between",
+                  i * 4, w.writer < threads ? "thread" : "a copy of mbarrier",
+                  w.writer < threads ? w.writer : w.writer - threads);
+        bool known = false;
+        for (reader &r : w.readers)
+            if (r.thread == self) {
+                r.at = running->clock[self];
+                known = true;
+            }
+        if (!known)
+            w.readers.push_back({self, running->clock[self]});
+    }
+}
+
+static void write_words(uint32_t at, uint32_t bytes, uint32_t writer, tick when)
+{
+    for (uint32_t i = at / 4; i < (at + bytes) / 4; i++) {
+        word &w = words[i];
+        if (w.writer == BARRIER_WORD)
+            fault("write at %u of shared memory, which is an mbarrier's", i * 4);
+        if (w.writer != NOBODY && !is_behind(w.writer, w.written))
+            fault("race at %u of shared memory: write to what %s %u writes, with no barrier "
+                  "between",
+                  i * 4, w.writer < threads ? "thread" : "a copy of mbarrier",
+                  w.writer < threads ? w.writer : w.writer - threads);
+        for (const reader &r : w.readers)
+            if (!is_behind(r.thread, r.at))
+                fault("race at %u of shared memory: write to what thread %u reads, with no barrier "
+                      "between",
+                      i * 4, r.thread);
+        w.readers.clear();
+        w.writer = writer;
+        w.written = when;
+    }
+}
+
+/* ---- Barriers that threads meet at ----------------------------------------------------------- */
+
+struct rendezvous {
+    uint32_t arrived, expected;
+    uint64_t generation;
+    vector_clock clock[2]; /* of those who meet in this generation, and in the one before */
+};
+static std::vector<rendezvous> rendezvous_of; /* named ones, then those of warps */
+
+static void meet(uint32_t which, uint32_t count, bool orders)
+{
+    rendezvous &r = rendezvous_of[which];
+    const uint64_t generation = r.generation;
+
+    progress++;
+    if (r.arrived && r.expected != count)
+        fault("barrier %u is met by %u threads here and by %u elsewhere", which, count, r.expected);
+    r.expected = count;
+    vector_clock &clock = r.clock[generation & 1];
+    if (orders && !r.arrived)
+        clock.assign(running->clock.size(), 0);
+    if (orders)
+        join(clock, running->clock);
+    if (++r.arrived == count) {
+        r.arrived = 0;
+        r.generation++;
+    } else {
+        while (r.generation == generation)
+            give_way();
+    }
+    if (orders) {
+        join(running->clock, clock);
+        running->clock[running->thread]++;
+    }
+}
+
+static void meet_warp(meeting kind)
+{
+    meet(NAMED + running->thread / WARP * MEETINGS + kind, WARP, kind == MEET_SYNC);
+}
+
+/* ---- mbarriers and copies -------------------------------------------------------------------- */
+
+struct mbarrier {
+    uint32_t at, count, pending;
+    int64_t bytes;       /* that this phase still waits for; negative: that came unexpected */
+    uint64_t phase;      /* phases that have ended */
+    uint32_t maker;      /* who initialised it, */
+    tick made;           /* and when */
+    bool fenced;         /* for the copies' sake */
+    vector_clock clock;  /* of those who arrived in this phase */
+    vector_clock behind; /* and in the one that ended last */
+};
+struct copy {
+    uint32_t to, bytes, barrier;
+    const uint8_t *from;
+    uint64_t phase;
+    tick at;
+};
+static std::vector<mbarrier> mbarriers;
+static std::vector<copy> copies;
+static tick copy_ticks;
+
+static uint32_t find_mbarrier(uint32_t at)
+{
+    for (uint32_t i = 0; i < mbarriers.size(); i++)
+        if (mbarriers[i].at == at) {
+            if (!is_behind(mbarriers[i].maker, mbarriers[i].made))
+                fault("mbarrier at %u is used with no barrier behind its initialisation", at);
+            return i;
+        }
+    fault("there is no mbarrier at %u", at);
+}
+
+static void end_phase(uint32_t which)
+{
+    mbarrier &b = mbarriers[which];
+
+    if (b.pending || b.bytes)
+        return;
+    for (const copy &c : copies)
+        if (c.barrier == which && c.phase == b.phase)
+            fault("a phase of the mbarrier at %u ends before its copies do: it expected too few "
+                  "bytes",
+                  b.at);
+    b.phase++;
+    b.pending = b.count;
+    b.behind = b.clock;
+    progress++;
+}
+
+static void arrive(uint32_t which)
+{
+    mbarrier &b = mbarriers[which];
+
+    if (!b.pending)
+        fault("mbarrier at %u has more arrivals than the %u it was made for", b.at, b.count);
+    join(b.clock, running->clock);
+    running->clock[running->thread]++;
+    b.pending--;
+    progress++;
+    end_phase(which);
+}
+
+/* One copy of those under way arrives. */
+static void land()
+{
+    const size_t i = random_below((uint32_t)copies.size());
+    const copy c = copies[i];
+    mbarrier &b = mbarriers[c.barrier];
+
+    copies.erase(copies.begin() + (std::ptrdiff_t)i);
+    memcpy(&shared[c.to], c.from, c.bytes);
+    tick &landed = b.clock[threads + c.barrier];
+    if (c.at > landed)
+        landed = c.at;
+    b.bytes -= c.bytes;
+    progress++;
+    end_phase(c.barrier);
+}
+
+/* ---- A launch -------------------------------------------------------------------------------- */
+
+static void (*body)(void *user);
+static void *body_user;
+
+static void run_fiber()
+{
+    body(body_user);
+    running->done = true;
+    progress++;
+    for (;;)
+        give_way();
+}
+
+static void start_fiber(fiber &f, uint32_t thread)
+{
+    f.thread = thread;
+    f.done = false;
+    f.clock.assign(threads + BARRIERS_MAX, 0);
+    f.clock[thread] = 1;
+    if (!f.stack)
+        f.stack = (uint8_t *)malloc(STACK_BYTES);
+    void **top = (void **)((uintptr_t)(f.stack + STACK_BYTES) & ~(uintptr_t)63);
+    *--top = nullptr; /* the ABI's alignment at a function's entry */
+    *--top = (void *)run_fiber;
+    for (int i = 0; i < 6; i++) /* the registers that quern_switch takes back */
+        *--top = nullptr;
+    f.stack_pointer = top;
+}
+
+static void run_warp(std::vector<fiber> &fibers, uint32_t warp, uint32_t &left)
+{
+    for (uint32_t t = warp * WARP; t < (warp + 1) * WARP && t < threads; t++) {
+        if (fibers[t].done)
+            continue;
+        running = &fibers[t];
+        quern_switch(&scheduler_stack, fibers[t].stack_pointer);
+        left -= fibers[t].done;
+    }
+}
+
+static void run_block(uint32_t shared_bytes)
+{
+    static std::vector<fiber> fibers;
+    const uint32_t warps = (threads + WARP - 1) / WARP;
+    std::vector<uint32_t> order(warps);
+    uint32_t left = threads;
+
+    shared.assign(shared_bytes, 0xff);
+    words.assign(shared_bytes / 4, word());
+    rendezvous_of.assign(NAMED + warps * MEETINGS, rendezvous());
+    mbarriers.clear();
+    copies.clear();
+    fibers.resize(threads);
+    for (uint32_t t = 0; t < threads; t++)
+        start_fiber(fibers[t], t);
+    for (uint32_t w = 0; w < warps; w++)
+        order[w] = w;
+    while (left) {
+        const uint64_t before = progress;
+        for (uint32_t w = 0; w < warps; w++) {
+            std::swap(order[w], order[w + random_below(warps - w)]);
+            run_warp(fibers, order[w], left);
+        }
+        if (!copies.empty() && (progress == before || random_below(2)))
+            land();
+        else if (progress == before && left)
+            fault("deadlock: %u threads wait, and nothing is under way", left);
+    }
+    if (!copies.empty())
+        fault("the block ended with %zu copies under way", copies.size());
+}
+
+/* ---- Numbers --------------------------------------------------------------------------------- */
+
+static float f32_of_bits(uint32_t bits)
+{
+    float f;
+
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static uint32_t bits_of_f32(float f)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+static float f32_of_f16(uint32_t half)
+{
+    const uint32_t sign = (half & 0x8000) << 16, exponent = half >> 10 & 31, mantissa = half & 1023;
+
+    if (exponent == 31)
+        return f32_of_bits(sign | 0x7f800000 | mantissa << 13);
+    if (!exponent)
+        return (sign ? -1.0f : 1.0f) * (float)mantissa * 0x1p-24f;
+    return f32_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+/* Rounded to nearest even. A NaN is cvt's, 0x7fff. */
+static uint16_t f16_of_f32(float value)
+{
+    const uint32_t bits = bits_of_f32(value), sign = bits >> 16 & 0x8000;
+    const uint32_t magnitude = bits & 0x7fffffff;
+
+    if (magnitude > 0x7f800000)
+        return 0x7fff;
+    if (magnitude >= 0x477ff000) /* halfway to 2^16 and beyond */
+        return (uint16_t)(sign | 0x7c00);
+    if (magnitude < 0x38800000) /* below the least normal f16: a multiple of 2^-24 */
+        return (uint16_t)(sign | (uint32_t)nearbyintf(f32_of_bits(magnitude) * 0x1p24f));
+    return (uint16_t)(sign | (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13);
+}
+
+static uint16_t bf16_of_f32(float value)
+{
+    const uint32_t bits = bits_of_f32(value);
+
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return 0x7fff;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* What the lanes of each warp bring to a product or a shuffle. */
+struct brought {
+    float numbers[WARP][12]; /* 8 of the left matrix, 4 of the right */
+    float value[WARP];
+};
+static std::vector<brought> of_warps;
+
+static brought &brought_here()
+{
+    if (of_warps.size() <= running->thread / WARP)
+        of_warps.resize(running->thread / WARP + 1);
+    return of_warps[running->thread / WARP];
+}
+
+/*
+ * mma.m16n8k16: of the left matrix, lane g·4+q has rows g and g+8, columns 2q, 2q+1, 2q+8, 2q+9; of
+ * the right one, column g and the same rows; of the result, rows g and g+8, columns 2q and 2q+1.
+ * Exact products are summed in double and rounded to f32 once, which hardware is near to.
+ */
+template <float (*WIDEN)(uint32_t)>
+static void multiply_matrices(float (&c)[4], const uint32_t (&bits)[6])
+{
+    const uint32_t lane = running->thread % WARP, g = lane / 4, q = lane % 4;
+
+    for (uint32_t i = 0; i < 6; i++) {
+        brought_here().numbers[lane][2 * i] = WIDEN(bits[i] & 0xffff);
+        brought_here().numbers[lane][2 * i + 1] = WIDEN(bits[i] >> 16);
+    }
+    meet_warp(MEET_MMA);
+    const brought &b = brought_here();
+    for (uint32_t j = 0; j < 4; j++) {
+        const uint32_t column = q * 2 + j % 2;
+        double total = (double)c[j];
+        for (uint32_t from = 0; from < 4; from++)
+            for (uint32_t k = 0; k < 4; k++)
+                total += (double)b.numbers[g * 4 + from][k / 2 * 4 + j / 2 * 2 + k % 2] *
+                         (double)b.numbers[column * 4 + from][8 + k];
+        c[j] = (float)total;
+    }
+    meet_warp(MEET_MMA);
+}
+
+static float widen_bf16(uint32_t half)
+{
+    return f32_of_bits(half << 16);
+}
+
+} // namespace machine
+
+/* ---- The primitives -------------------------------------------------------------------------- */
+
+static inline unsigned item()
+{
+    return machine::running->thread;
+}
+static inline unsigned group_x()
+{
+    return machine::block[0];
+}
+static inline unsigned group_y()
+{
+    return machine::block[1];
+}
+
+template <class T> static T lds(unsigned at)
+{
+    T value;
+
+    machine::check_shared(at, sizeof value, sizeof value, "read");
+    machine::read_words(at, sizeof value);
+    memcpy(&value, &machine::shared[at], sizeof value);
+    return value;
+}
+template <class T> static void sts(unsigned at, T value)
+{
+    machine::check_shared(at, sizeof value, sizeof value, "write");
+    machine::write_words(at, sizeof value, machine::running->thread,
+                         machine::running->clock[machine::running->thread]);
+    memcpy(&machine::shared[at], &value, sizeof value);
+}
+template <class T> static void stg(T *to, T value)
+{
+    machine::check_store(to, sizeof value);
+    memcpy(to, &value, sizeof value);
+}
+/* Bytes and halves come as words, as registers have them. */
+template <class T> static auto ldg(const T *from)
+{
+    typename std::conditional<(sizeof(T) < 4), unsigned, T>::type value = {};
+
+    machine::check_read(from, sizeof(T), sizeof(T), "load");
+    memcpy(&value, from, sizeof(T));
+    return value;
+}
+
+static inline void barrier_init(unsigned at, unsigned arrivals)
+{
+    using namespace machine;
+
+    check_shared(at, 8, 8, "mbarrier");
+    if (mbarriers.size() == BARRIERS_MAX)
+        fault("more than %d mbarriers", (int)BARRIERS_MAX);
+    write_words(at, 8, BARRIER_WORD, 0);
+    mbarriers.push_back({at, arrivals, arrivals, 0, 0, running->thread,
+                         running->clock[running->thread], false,
+                         vector_clock(running->clock.size()), vector_clock(running->clock.size())});
+}
+static inline void barrier_init_fence()
+{
+    for (machine::mbarrier &b : machine::mbarriers)
+        b.fenced |= b.maker == machine::running->thread;
+}
+static inline void barrier_arrive(unsigned at)
+{
+    machine::arrive(machine::find_mbarrier(at));
+}
+static inline void barrier_expect(unsigned at, unsigned bytes)
+{
+    const uint32_t which = machine::find_mbarrier(at);
+
+    machine::mbarriers[which].bytes += bytes;
+    machine::arrive(which);
+}
+/* Waits until the phase of this parity has ended: the one under way, or the one before it. */
+static inline void barrier_wait(unsigned at, unsigned parity)
+{
+    using namespace machine;
+    const uint32_t which = find_mbarrier(at);
+
+    while ((mbarriers[which].phase & 1) == parity)
+        give_way();
+    join(running->clock, mbarriers[which].behind);
+    progress++;
+}
+static inline void bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned barrier)
+{
+    using namespace machine;
+    const uint32_t which = find_mbarrier(barrier);
+
+    if (!bytes || bytes % 16)
+        fault("a bulk copy of %u bytes, which is no multiple of 16", bytes);
+    if (!mbarriers[which].fenced)
+        fault("a bulk copy for the mbarrier at %u, whose initialisation no fence follows", barrier);
+    check_shared(to, bytes, 16, "bulk copy");
+    check_read(from, bytes, 16, "bulk copy");
+    write_words(to, bytes, threads + which, ++copy_ticks);
+    memset(&shared[to], 0xff, bytes);
+    copies.push_back(
+        {to, bytes, which, (const uint8_t *)from, mbarriers[which].phase, copy_ticks});
+    progress++;
+}
+
+static inline void sync_group()
+{
+    machine::meet(0, machine::threads, true);
+}
+static inline void sync_some(unsigned id, unsigned count)
+{
+    if (!id || id >= machine::NAMED || !count || count % machine::WARP)
+        machine::fault("barrier %u of %u threads: of 1 to 15, of whole warps", id, count);
+    machine::meet(id, count, true);
+}
+static inline void sync_warp()
+{
+    machine::meet_warp(machine::MEET_SYNC);
+}
+static inline float shuffle_xor(float value, unsigned lanes)
+{
+    machine::brought_here().value[machine::running->thread % machine::WARP] = value;
+    machine::meet_warp(machine::MEET_SHUFFLE);
+    const float other =
+        machine::brought_here().value[(machine::running->thread ^ lanes) % machine::WARP];
+    machine::meet_warp(machine::MEET_SHUFFLE);
+    return other;
+}
+
+static inline void mma_bf16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                            unsigned b0, unsigned b1)
+{
+    machine::multiply_matrices<machine::widen_bf16>(c, {a0, a1, a2, a3, b0, b1});
+}
+static inline void mma_f16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                           unsigned b0, unsigned b1)
+{
+    machine::multiply_matrices<machine::f32_of_f16>(c, {a0, a1, a2, a3, b0, b1});
+}
+
+/* prmt's default mode: bit 3 of a nibble of the selector spreads the byte's sign. */
+static inline unsigned byte_permute(unsigned low, unsigned high, unsigned selector)
+{
+    const uint64_t bytes = low | (uint64_t)high << 32;
+    unsigned out = 0;
+
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned nibble = selector >> 4 * i & 15;
+        const unsigned byte = (unsigned)(bytes >> 8 * (nibble & 7)) & 255;
+        out |= (nibble & 8 ? byte & 128 ? 255 : 0 : byte) << 8 * i;
+    }
+    return out;
+}
+static inline float fused(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+static inline float product(float a, float b)
+{
+    return a * b;
+}
+static inline float sum(float a, float b)
+{
+    return a + b;
+}
+static inline unsigned short round_f16(float value)
+{
+    return machine::f16_of_f32(value);
+}
+static inline unsigned short round_bf16(float value)
+{
+    return machine::bf16_of_f32(value);
+}
+static inline float widen_f16(unsigned half)
+{
+    return machine::f32_of_f16(half);
+}
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* What the families for NVIDIA share (nvidia.c). Pure functions. */
+#ifndef QUERN_PLAN_NVIDIA_H
+#define QUERN_PLAN_NVIDIA_H
+
+#include "plan/field.h"
+
+/* 4-bit weights of sixteen values with scales, which all families for NVIDIA are for. */
+bool nvidia_has_table(const struct quern_problem *q);
+
+/* QUERN_E_DECLINED with a sentence for layouts, groups and roundings without a kernel. */
+quern_status nvidia_accepts(const struct quern_problem *q, const struct target *t);
+
+/* Of shared memory for the 256 values of nested scales; 0 for others. */
+int64_t nvidia_codes_bytes(const struct quern_problem *q);
+/* Of a table of the sixteen values with a copy for each lane, and of those. */
+int64_t nvidia_values_bytes(const struct quern_problem *q);
+
+/* Rows of the families' fields: kinds of scales and types, and of the grid and shared memory. */
+extern const struct plan_field nvidia_fields[], nvidia_grid_fields[];
+
+#endif

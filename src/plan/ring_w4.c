@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Candidates and times of the family ring_w4, products of few rows on NVIDIA's matrix units. The
+ * model is three ports of a multiprocessor, whichever is the fullest: shared memory, instruction
+ * issue, and the memory that its share of W comes from; beside them the latency of a warp's chain
+ * of instructions in a step. Counts follow templates/cuda/family/ring_w4.cu and code that NVRTC
+ * 12.9 made of it.
+ */
+#include "plan/explain.h"
+#include "plan/family.h"
+#include "plan/nvidia.h"
+
+#include <inttypes.h>
+
+/* What a multiprocessor has: warps of a block, of whose registers each of four parts has a fourth.
+ */
+#define WAVES_MAX 20
+#define PARTS     4
+
+#define TABLE_BYTES 65536 /* half of it free for sums */
+#define SUMS_MAX    256   /* of 128 bytes each, in that half */
+#define KEPT_BYTES  16384 /* most, of sums of chunks before */
+#define STAGES_MAX  6
+#define UNITS_MAX   8
+#define ROW_WARPS   4 /* most */
+#define SUMMERS_MAX 4
+#define FLIGHT_BYTES                                                                               \
+    40960 /* that a multiprocessor must have asked for at any time (3.6 TB/s of
+                              H200s at 1 us, less what arrives meanwhile) */
+
+/* Cycles: estimates, from times of a kernel of this kind on an H200 (docs/notebook/ring_w4.md). */
+#define LAUNCH_CYCLES 4000 /* launch, table, first bytes */
+#define CHAIN_CYCLES  90  /* of a warp for one load, look-up and product of a unit behind another */
+#define STEP_CYCLES   350 /* of a warp in a step besides: barriers, its sums */
+
+static bool takes(const struct quern_problem *q, const struct target *t)
+{
+    return nvidia_has_table(q) && q->op == QUERN_OP_GEMM && q->a != QUERN_F32 &&
+           t->capabilities & CAP_BULK && t->capabilities & CAP_MMA_16816;
+}
+
+/* ---- What follows from a shape --------------------------------------------------------------- */
+
+static int m_tiles(const struct plan *p)
+{
+    return (p->m_tile + 7) / 8;
+}
+
+static int consumers(const struct plan *p)
+{
+    return p->ring.k_warps * p->ring.row_warps;
+}
+
+static int64_t summers(const struct plan *p)
+{
+    return p->waves - consumers(p) - 1;
+}
+
+static int64_t chunk(const struct plan *p)
+{
+    return (int64_t)p->ring.k_warps * p->ring.units * p->ring.unit;
+}
+
+static int64_t chunks(const struct plan *p)
+{
+    return model_ceil_div(p->problem.k, chunk(p));
+}
+
+static int64_t stage_bytes(const struct plan *p)
+{
+    return p->rows_per_workgroup * (int64_t)((p->ring.k_warps * p->ring.units) | 1) *
+           (p->ring.unit / 2);
+}
+
+/* Of the sums of a tile, over all its consumers that share rows. */
+static int64_t kept_bytes(const struct plan *p)
+{
+    return (int64_t)p->ring.row_warps * m_tiles(p) * 512;
+}
+
+/* Shared memory but for the stages: the table, sums of chunks before, codes, barriers. */
+static int64_t other_bytes(const struct plan *p)
+{
+    return TABLE_BYTES + (chunks(p) > 1 ? p->ring.batch * kept_bytes(p) : 0) +
+           nvidia_codes_bytes(&p->problem) + (STAGES_MAX + 2) * 16;
+}
+
+/* Registers of a consumer: A, sums and those of a block, scales of this step and the next, and what
+ * addresses take. */
+static uint32_t registers(const struct plan *p)
+{
+    const int scales = p->ring.units / p->ring.span;
+
+    return (uint32_t)(p->ring.units * m_tiles(p) * p->ring.unit / 8 + 8 * m_tiles(p) + 4 * scales +
+                      (p->problem.scale == QUERN_SCALE_NESTED ? 8 : 0) + 36);
+}
+
+/* Most that each lane of so many warps can have. */
+static uint32_t registers_max(const struct plan *p)
+{
+    const int together = (p->waves + PARTS - 1) / PARTS;
+    const unsigned most = p->target->vgprs / (unsigned)together / 8 * 8;
+
+    return most > 255 ? 255 : most;
+}
+
+/* ---- Estimate -------------------------------------------------------------------------------- */
+
+static int64_t largest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Instructions of a warp for one unit of 16 rows: an address and a load for each pair, products,
+ * scaling. */
+static int64_t unit_slots(const struct plan *p)
+{
+    const int pairs = p->ring.unit / 4;
+
+    return 2 * pairs + 2 + p->ring.unit / 16 * m_tiles(p) + 4 * m_tiles(p) / p->ring.span + 4;
+}
+
+/* Cycles of a multiprocessor in a step: a stage is decoded and multiplied. */
+static int64_t step_cycles(const struct plan *p)
+{
+    const int64_t warps = consumers(p), units = warps * p->ring.units;
+    const int64_t sums = warps * m_tiles(p) * 4;
+    const int64_t wavefronts = units * p->ring.unit / 4 +  /* table */
+                               units * p->ring.unit / 16 + /* packed weights, read and written */
+                               2 * sums;
+    const int64_t slots = units * unit_slots(p) + warps * (60 + 8 * m_tiles(p)) + sums * 3;
+    const int64_t chain =
+        p->ring.units * (CHAIN_CYCLES + p->ring.unit / 16 * m_tiles(p) * 8) + STEP_CYCLES;
+    const int64_t summing = sums * 6 / summers(p);
+
+    /* warps wait for each other a little, at the ring and for their sums */
+    return largest(largest(wavefronts, slots / PARTS), largest(chain, summing)) + chain / 4;
+}
+
+static void estimate(struct plan *p)
+{
+    const struct quern_problem *const q = &p->problem;
+    const struct target *const t = p->target;
+    struct plan_estimate *const e = &p->estimate;
+    const struct target_fill fill = target_fill(t, (uint64_t)p->row_groups);
+    const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
+    const int64_t weight_bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes;
+    const int64_t steps = (int64_t)fill.fullest * chunks(p);
+    const int64_t in_flight = (p->ring.stages - 1) * stage_bytes(p);
+
+    e->vgprs = registers(p);
+    e->workgroups = p->row_groups < t->cus ? p->row_groups : t->cus;
+    e->walk = (int64_t)fill.fullest;
+    e->waves_per_simd = (uint32_t)((p->waves + PARTS - 1) / PARTS);
+    e->busy_percent = fill.percent;
+    e->fills = true;
+    e->streams = true;
+    e->close = true;
+    e->bytes_in_flight = in_flight;
+    e->step_slots = (uint32_t)(p->ring.units * unit_slots(p));
+    e->setup_slots = 300;
+    e->slots = p->row_groups * chunks(p) * consumers(p) * p->ring.units * unit_slots(p);
+    e->busy_cycles = e->slots;
+    e->memory_cycles = model_memory_cycles(p, weight_bytes);
+    /* its share of memory, the longer the less is under way; the last round counts whole */
+    int64_t memory = e->memory_cycles * 100 / (fill.percent ? fill.percent : 1);
+    if (in_flight < FLIGHT_BYTES)
+        memory = memory * FLIGHT_BYTES / in_flight;
+    e->kernel_cycles = LAUNCH_CYCLES + chunks(p) * 200 + largest(steps * step_cycles(p), memory);
+}
+
+/* ---- Candidates ------------------------------------------------------------------------------ */
+
+/* As many units as a block's scale may serve at once. */
+static int span_of(const struct plan *p)
+{
+    int span = p->ring.units;
+
+    while (p->ring.units % span || problem_group(&p->problem) % (span * p->ring.unit))
+        span--;
+    return span;
+}
+
+/* A batch of tiles that is taken through a chunk before the next. */
+static int batch_of(const struct plan *p)
+{
+    const int64_t walk = model_ceil_div(p->row_groups, p->target->cus);
+    const int64_t most = KEPT_BYTES / kept_bytes(p);
+
+    return chunks(p) == 1 ? 1 : (int)(walk < most ? walk : most);
+}
+
+/* Every number of stages that fits, for waves and units that are set. */
+static void try_stages(struct plan *p, struct model_ranking *ranking)
+{
+    p->ring.span = span_of(p);
+    p->rows_per_workgroup = 16 * p->ring.row_warps;
+    p->row_groups = model_ceil_div(p->problem.n, p->rows_per_workgroup);
+    p->ring.batch = batch_of(p);
+    p->ring.sum_buffers = 2 * consumers(p) * m_tiles(p) * 4 <= SUMS_MAX ? 2 : 1;
+    if (p->ring.sum_buffers * consumers(p) * m_tiles(p) * 4 > SUMS_MAX || !p->ring.batch ||
+        registers(p) > registers_max(p))
+        return;
+    for (p->ring.stages = STAGES_MAX; p->ring.stages > 1; p->ring.stages--) {
+        const int64_t bytes = other_bytes(p) + p->ring.stages * stage_bytes(p);
+        if (bytes > p->target->lds_bytes)
+            continue;
+        p->lds_bytes = (uint32_t)bytes;
+        estimate(p);
+        model_put(ranking, p);
+    }
+}
+
+static void candidates(const struct plan *base, struct model_ranking *ranking)
+{
+    struct plan p = *base;
+    const int most = m_tiles(&p) > 2 ? SUMMERS_MAX : 1;
+
+    p.products = PRODUCTS_MMA;
+    p.wave_size = p.target->wave_size;
+    p.resident = 1;
+    p.lds_at_launch = true;
+    p.slices_first = true;
+    p.ring.unit = problem_group(&p.problem) % 64 ? 32 : 64;
+    for (int rows = 1; rows <= ROW_WARPS; rows *= 2)
+        for (int k = 1; k * rows <= WAVES_MAX - 2; k++)
+            for (int units = 1; units <= UNITS_MAX; units++)
+                for (int add = 1; add <= most && k * rows + 1 + add <= WAVES_MAX; add++) {
+                    p.ring.k_warps = k;
+                    p.ring.row_warps = rows;
+                    p.ring.units = units;
+                    p.waves = k * rows + 1 + add;
+                    if ((int64_t)(k - 1) * units * p.ring.unit < p.problem.k)
+                        try_stages(&p, ranking);
+                }
+}
+
+/* ---- What is said of a kernel ---------------------------------------------------------------- */
+
+static void explain(const struct plan *p, struct str *out)
+{
+    explain_begin(p, out);
+    explain_products(p, NULL, out);
+    explain_resources(p, "table of all pairs of codes, sums, weights on their way", out);
+    explain_end(p, out);
+}
+
+static const struct plan_field shape[] = {
+    {FIELD_AT(FIELD_NUMBER, "K_WARPS", ring.k_warps, "that share rows, each with a part of K"),
+     .word = "k_warps", .by_waves = true},
+    {FIELD_AT(FIELD_NUMBER, "ROW_WARPS", ring.row_warps, "16 rows of W each, at a time"),
+     .word = "row_warps"},
+    {FIELD_AT(FIELD_NUMBER, "UNITS", ring.units, "of a warp in a chunk of K"), .word = "units"},
+    {FIELD_AT(FIELD_NUMBER, "UNIT", ring.unit, "columns")},
+    {FIELD_AT(FIELD_NUMBER, "SPAN", ring.span, "units that are scaled together")},
+    {FIELD_AT(FIELD_NUMBER, "STAGES", ring.stages, "of the ring"), .word = "stages"},
+    {FIELD_AT(FIELD_NUMBER, "BATCH", ring.batch, "tiles of rows taken through a chunk of K")},
+    {FIELD_OF(FIELD_NUMBER, "SUMMERS", summers, "warps that add sums and store C")},
+    {FIELD_AT(FIELD_NUMBER, "SUM_BUFFERS", ring.sum_buffers, "of sums on their way there")},
+    {0},
+};
+
+static const struct plan_fields fields[] = {{.rows = layer_fields},
+                                            {.rows = weight_fields},
+                                            {.rows = nvidia_fields},
+                                            {.rows = tile_fields},
+                                            {.rows = shape},
+                                            {.rows = nvidia_grid_fields},
+                                            {0}};
+
+static const struct plan_template templates[] = {
+    {.name = "cuda/prelude/ptx"},    {.choose = template_of_codes},
+    {.name = "cuda/prelude/scales"}, {.name = "cuda/prelude/pairs"},
+    {.name = "cuda/family/ring_w4"}, {0}};
+
+static const int tiles[] = {8, 16, 32, 0};
+
+const struct family family_ring_w4 = {
+    .name = "ring_w4",
+    .units = PLAN_UNITS_MATRIX,
+    .takes = takes,
+    .accepts = nvidia_accepts,
+    .candidates = candidates,
+    .m_tiles = tiles,
+    .explain = explain,
+    .fields = fields,
+    .templates = templates,
+    .predequant = SWITCH_OFF,
+};

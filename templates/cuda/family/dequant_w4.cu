@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+// c[N, K] = the weights themselves: code value times scale, rounded to f32, then once to C_TYPE.
+//
+// Rows do not matter: a lane takes chunks of eight consecutive weights of the flattened [N, K], of
+// which each lies in one block, neighbours beside each other.
+
+constexpr u64 TOTAL = (u64)N * K / 8;
+constexpr u32 ITEMS = WAVES * 32;
+constexpr u32 TABLE = 0, CODES = 16 * 32 * 4;
+static_assert(CODES + SCALE_IS_NESTED * 1024 <= SHARED_BYTES, "the plan counted shared memory");
+
+typedef typename element_of<C_TYPE>::type c_element;
+
+template <int TYPE> DEVICE void store(c_element *to, const float (&values)[8])
+{
+    if constexpr (TYPE == F32) {
+        UNROLL for (u32 i = 0; i < 8; i += 4)
+            stg((u32x4 *)(to + i), u32x4{as_bits(values[i]), as_bits(values[i + 1]),
+                                         as_bits(values[i + 2]), as_bits(values[i + 3])});
+    } else {
+        u32 pairs[4];
+        UNROLL for (u32 i = 0; i < 4; i++)
+            pairs[i] =
+                rounded<TYPE>(values[2 * i]) | (u32)rounded<TYPE>(values[2 * i + 1]) << 16;
+        stg((u32x4 *)to, u32x4{pairs[0], pairs[1], pairs[2], pairs[3]});
+    }
+}
+
+KERNEL(SYMBOL, WAVES * 32)(const u8 *b, SCALE_OPERANDS, c_element *c)
+{
+    float shift = 0;
+
+#if SCALE_IS_NESTED
+    shift = ldg(offset);
+    for (u32 i = item(); i < NEST; i += ITEMS)
+        sts<float>(CODES + i * 4, ldg(code + i));
+#endif
+    for (u32 i = item(); i < 16 * 32; i += ITEMS)
+        sts<float>(TABLE + i * 4, VALUES.value[i / 32]);
+    sync_group();
+    UNROLL for (u32 i = 0; i < CHUNKS; i++) {
+        const u64 chunk = ((u64)group_x() * CHUNKS + i) * ITEMS + item();
+        float values[8];
+        if (chunk >= TOTAL)
+            return;
+        const u32 word = ldg((const u32 *)b + chunk);
+        const auto loaded = begin_scales<1>(chunk * 8 / BLOCK, SCALE_NAMES);
+        const float scale = scale_at(loaded, 0, CODES, shift);
+        UNROLL for (u32 j = 0; j < 8; j++) {
+            const u32 code = word >> 4 * (HIGH_NIBBLE_FIRST ? j ^ 1 : j) & 15;
+            values[j] = product(lds<float>(TABLE + code * 128 + item() % 32 * 4), scale);
+        }
+        store<C_TYPE>(c + chunk * 8, values);
+    }
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+// Products of few rows of A with 4-bit weights of a table, in f32, for A of f32 and for GPUs
+// without bulk copies.
+//
+// A warp has ROWS rows of W, and a lane of it eight neighbouring weights of each at a time, 256
+// columns a step. The sixteen values of a code are in shared memory, a copy for each lane, so that
+// lanes never meet in a bank. Lanes' sums are added at the end, by shuffles.
+
+constexpr u32 STEP = 256; // columns that a warp takes at a time, eight a lane
+constexpr u32 TABLE = 0, CODES = 16 * 32 * 4;
+static_assert(CODES + SCALE_IS_NESTED * 1024 <= SHARED_BYTES, "the plan counted shared memory");
+
+typedef typename element_of<A_TYPE>::type a_element;
+typedef typename element_of<C_TYPE>::type c_element;
+
+// Eight neighbours of a row, which starts at a multiple of four bytes.
+DEVICE void load_a(const a_element *from, float (&values)[8])
+{
+    if constexpr (A_TYPE == F32) {
+        UNROLL for (u32 i = 0; i < 8; i++)
+            values[i] = ldg(from + i);
+    } else {
+        UNROLL for (u32 i = 0; i < 4; i++) {
+            const u32 pair = ldg((const u32 *)from + i);
+            values[2 * i] = widen<A_TYPE>(pair & 0xffff);
+            values[2 * i + 1] = widen<A_TYPE>(pair >> 16);
+        }
+    }
+}
+
+DEVICE void step(float (&sums)[ROWS][M_TILE], u32 row, u32 column, const a_element *a, i64 lda,
+                 u32 first, u32 m, const u8 *b, float shift, SCALE_OPERANDS)
+{
+    float values[M_TILE][8];
+
+    UNROLL for (u32 t = 0; t < M_TILE; t++)
+        load_a(a + (i64)(first + smaller(t, m - 1)) * lda + column, values[t]);
+    UNROLL for (u32 r = 0; r < ROWS; r++) {
+        const u64 n = smaller(row + r, N - 1);
+        const u32 word = ldg((const u32 *)(b + n * (K / 2) + column / 2));
+        const auto loaded = begin_scales<1>(n * BLOCKS + column / BLOCK, SCALE_NAMES);
+        float products[M_TILE] = {};
+
+        UNROLL for (u32 i = 0; i < 8; i++) {
+            const u32 code = word >> 4 * (HIGH_NIBBLE_FIRST ? i ^ 1 : i) & 15;
+            const float weight = lds<float>(TABLE + code * 128 + item() % 32 * 4);
+            UNROLL for (u32 t = 0; t < M_TILE; t++)
+                products[t] = fused(weight, values[t][i], products[t]);
+        }
+        const float scale = scale_at(loaded, 0, CODES, shift);
+        UNROLL for (u32 t = 0; t < M_TILE; t++)
+            sums[r][t] = fused(products[t], scale, sums[r][t]);
+    }
+}
+
+KERNEL(SYMBOL, WAVES * 32)
+(const a_element *a, const u8 *b, SCALE_OPERANDS,
+#if BIAS
+ const c_element *bias,
+#endif
+ c_element *c, int m, int first, i64 lda, i64 ldc)
+{
+    const u32 lane = item() % 32;
+    const u32 group = SLICES_FIRST ? group_y() : group_x();
+    const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
+    const u32 rows = smaller((u32)m - begin, M_TILE);
+    const u32 row = (group * WAVES + item() / 32) * ROWS;
+    float sums[ROWS][M_TILE] = {}, shift = 0;
+
+#if SCALE_IS_NESTED
+    shift = ldg(offset);
+    for (u32 i = item(); i < NEST; i += WAVES * 32)
+        sts<float>(CODES + i * 4, ldg(code + i));
+#endif
+    for (u32 i = item(); i < 16 * 32; i += WAVES * 32)
+        sts<float>(TABLE + i * 4, VALUES.value[i / 32]);
+    sync_group();
+    NO_UNROLL for (u32 column = lane * 8; column < K; column += STEP)
+        step(sums, row, column, a, lda, (u32)first + begin, rows, b, shift, SCALE_NAMES);
+    UNROLL for (u32 r = 0; r < ROWS; r++) {
+        UNROLL for (u32 t = 0; t < M_TILE; t++) {
+            UNROLL for (u32 lanes = 16; lanes; lanes /= 2)
+                sums[r][t] += shuffle_xor(sums[r][t], lanes);
+            const u32 n = row + r;
+            if (n >= N || t >= rows || lane != (r * M_TILE + t) % 32)
+                continue;
+            float total = sums[r][t];
+#if BIAS
+            total += load<C_TYPE>(bias + n);
+#endif
+            stg(c + (i64)((u32)first + begin + t) * ldc + n, rounded<C_TYPE>(total));
+        }
+    }
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+// Products of few rows of A with 4-bit weights of a table, by matrix units, for GPUs that copy in
+// bulk from memory to shared memory (sm_90 and later).
+//
+// A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, keeps a
+// ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in memory
+// but for a gap after each row, which keeps lanes of eight rows out of each other's banks. WARPS
+// warps consume it: K_WARPS of them share 16 rows, each with UNITS units of UNIT columns. A unit is
+// decoded by a table of all 256 pairs of codes, which has a copy for each lane: one byte permute
+// makes an address of a byte and the lane, one load gets two weights, and the pairs go to the
+// matrix unit as they come. A's values for a warp's columns stay in registers. Scales are applied
+// to a block's sums, in f32. SUMMERS warps add what the consumers of a row have, and store C.
+//
+// Where K is longer than a chunk, a workgroup takes BATCH tiles of rows through the first chunk,
+// then through the second, and so on, so that A is loaded once for each; the summers keep sums of
+// the chunks before in shared memory.
+//
+// Who waits for whom: full[stage], by the bytes of its copies; empty[stage], by all consumers;
+// summed[buffer], by all consumers, when their sums are written; drained[buffer], by the summers,
+// when they have read them.
+
+constexpr u32 M_TILES = M_TILE / 8;  // matrix operands' columns are rows of A
+constexpr u32 WARPS = K_WARPS * ROW_WARPS;
+static_assert(WAVES == WARPS + 1 + SUMMERS, "consumers, the producer, summers");
+constexpr u32 ROWS = 16 * ROW_WARPS; // of W in a stage
+constexpr u32 CHUNK = K_WARPS * UNITS * UNIT;
+constexpr u32 CHUNKS = divide_up(K, CHUNK);
+constexpr bool RAGGED = K % CHUNK != 0;
+constexpr u32 TILES = divide_up(N, ROWS);
+constexpr u32 WORDS = UNIT / 32; // of packed weights that a lane has of a row's unit
+constexpr u32 SPANS = UNITS / SPAN;
+
+// Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
+// of their number.
+constexpr bool OWN_BLOCKS = SPAN * UNIT == BLOCK;
+constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
+                       : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0 ? 2
+                                                                         : 1;
+
+// Shared memory. A pair of the table takes 256 bytes, so that its byte is a whole byte of the
+// address, and its copies the first 128; the sums of a warp, 128 bytes for each number of a lane,
+// are in the other halves.
+constexpr u32 TABLE = 0, TABLE_BYTES = 65536, SUMS = 128, SUMS_APART = 256;
+constexpr u32 WARP_SUMS = M_TILES * 4; // numbers of a lane
+constexpr u32 ROW_BYTES = (K_WARPS * UNITS | 1) * (UNIT / 2); // odd: rows in banks of their own
+constexpr u32 RING = TABLE_BYTES, STAGE_BYTES = ROWS * ROW_BYTES;
+constexpr u32 KEPT = RING + STAGES * STAGE_BYTES; // sums of chunks before, of each tile of a batch
+constexpr u32 KEPT_BYTES = CHUNKS > 1 ? BATCH * ROW_WARPS * WARP_SUMS * 128 : 0;
+constexpr u32 CODES = KEPT + KEPT_BYTES; // of nested scales
+constexpr u32 FULL = CODES + SCALE_IS_NESTED * 1024, EMPTY = FULL + STAGES * 8;
+constexpr u32 SUMMED = EMPTY + STAGES * 8, DRAINED = SUMMED + SUM_BUFFERS * 8;
+static_assert(DRAINED + SUM_BUFFERS * 8 <= SHARED_BYTES, "the plan counted shared memory");
+static_assert(SUM_BUFFERS * WARPS * WARP_SUMS <= 256, "the halves of the table hold all sums");
+static_assert(UNITS % SPAN == 0, "a block's units are one warp's");
+
+// The steps of a workgroup, the same for all its warps: tiles of a batch, chunks, batches.
+struct walk {
+    u32 groups, first, chunk, in_batch, tile;
+
+    DEVICE bool more() const { return tile < TILES; }
+    DEVICE void advance()
+    {
+        in_batch++;
+        tile += groups;
+        if (in_batch < BATCH && tile < TILES)
+            return;
+        in_batch = 0;
+        if (++chunk == CHUNKS) {
+            chunk = 0;
+            first += BATCH * groups;
+        }
+        tile = first;
+    }
+};
+// A place in a ring of COUNT, and the parity of its barriers there.
+template <u32 COUNT> struct place {
+    u32 at, parity;
+
+    DEVICE void advance()
+    {
+        if (++at == COUNT) {
+            at = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// ---- The producer ----
+
+DEVICE void produce(const u8 *b, walk at)
+{
+    const u32 lane = item() % 32;
+    place<STAGES> stage = {0, 1};
+
+    NO_UNROLL for (; at.more(); at.advance(), stage.advance()) {
+        const u32 columns = RAGGED && at.chunk + 1 == CHUNKS ? K - (CHUNKS - 1) * CHUNK : CHUNK;
+        barrier_wait(EMPTY + stage.at * 8, stage.parity);
+        if (lane == 0)
+            barrier_expect(FULL + stage.at * 8, ROWS * (columns / 2));
+        sync_warp();
+        for (u32 row = lane; row < ROWS; row += 32) {
+            const u32 n = smaller(at.tile * ROWS + row, N - 1);
+            bulk_copy(RING + stage.at * STAGE_BYTES + row * ROW_BYTES,
+                      b + (u64)n * (K / 2) + at.chunk * (CHUNK / 2), columns / 2,
+                      FULL + stage.at * 8);
+        }
+    }
+}
+
+// ---- The summers ----
+
+DEVICE u32 sums_at(u32 buffer, u32 warp, u32 number)
+{
+    return SUMS + ((buffer * WARPS + warp) * WARP_SUMS + number) * SUMS_APART;
+}
+
+typedef typename element_of<C_TYPE>::type c_element;
+
+// Adds and stores number `number` of each lane of the warps that share row group `rows`.
+DEVICE void add_up(const walk &at, u32 buffer, u32 rows, u32 number, u32 lane,
+                   const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
+{
+    const u32 kept =
+        KEPT + ((at.in_batch * ROW_WARPS + rows) * WARP_SUMS + number) * 128 + lane * 4;
+    const u32 n = at.tile * ROWS + rows * 16 + lane / 4 + number % 4 / 2 * 8;
+    const u32 row = number / 4 * 8 + lane % 4 * 2 + number % 2;
+    float total = 0;
+
+    if (CHUNKS > 1 && at.chunk)
+        total = lds<float>(kept);
+    UNROLL for (u32 w = 0; w < K_WARPS; w++)
+        total += lds<float>(sums_at(buffer, rows * K_WARPS + w, number) + lane * 4);
+    if (CHUNKS > 1 && at.chunk + 1 < CHUNKS) {
+        sts<float>(kept, total);
+        return;
+    }
+    if (row >= m || n >= N)
+        return;
+    total *= CODE_UNIT;
+#if BIAS
+    total += load<C_TYPE>(bias + n);
+#endif
+    stg(c + (i64)(first + row) * ldc + n, rounded<C_TYPE>(total));
+}
+
+DEVICE void add_sums(walk at, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
+{
+    const u32 lane = item() % 32, summer = item() / 32 - WARPS - 1;
+    place<SUM_BUFFERS> buffer = {0, 0};
+
+    NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {
+        barrier_wait(SUMMED + buffer.at * 8, buffer.parity);
+        UNROLL for (u32 i = 0; i < divide_up(ROW_WARPS * WARP_SUMS, SUMMERS); i++) {
+            const u32 number = summer + i * SUMMERS;
+            if (number < ROW_WARPS * WARP_SUMS)
+                add_up(at, buffer.at, number / WARP_SUMS, number % WARP_SUMS, lane, bias, c, first,
+                       m, ldc);
+        }
+        sync_warp();
+        if (lane == 0)
+            barrier_arrive(DRAINED + buffer.at * 8);
+    }
+}
+
+// ---- The consumers ----
+
+// A table of pairs, with a copy for each lane.
+DEVICE void build_table()
+{
+    for (u32 i = item(); i < 256 * 8; i += WARPS * 32) {
+        const u32 pair = pair_of(i / 8);
+        sts<u32x4>(TABLE + i / 8 * 256 + i % 8 * 16, {pair, pair, pair, pair});
+    }
+}
+
+// Sixteen bytes of A, whose rows may start at any multiple of four bytes.
+DEVICE void load_a_piece(const u16 *from, bool aligned, u32 *to)
+{
+    u32x4 v;
+
+    if (aligned) {
+        v = ldg((const u32x4 *)from);
+    } else {
+        const u32 *const words = (const u32 *)from;
+        v = {ldg(words), ldg(words + 1), ldg(words + 2), ldg(words + 3)};
+    }
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+
+// Of a unit, each of four lanes has a quarter of the columns, which are neighbours: the packed
+// weights of a lane are then one load, and so are two or four pairs of pairs of A.
+typedef u32 a_values[UNITS][M_TILES][UNIT / 8];
+
+DEVICE void load_a(a_values &values, const u16 *a, i64 lda, u32 first, u32 m, u32 chunk, u32 k_warp)
+{
+    const u32 lane = item() % 32;
+    const bool aligned = ((u64)a | (u64)lda * 2) % 16 == 0;
+
+    UNROLL for (u32 t = 0; t < M_TILES; t++) {
+        const u32 row = first + smaller(t * 8 + lane / 4, m - 1);
+        const u16 *const from = a + (i64)row * lda + lane % 4 * (UNIT / 4);
+        UNROLL for (u32 u = 0; u < UNITS; u++) {
+            const u32 column = chunk * CHUNK + (k_warp * UNITS + u) * UNIT;
+            if (!RAGGED || column < K) {
+                UNROLL for (u32 i = 0; i < UNIT / 32; i++)
+                    load_a_piece(from + column + i * 8, aligned, &values[u][t][i * 4]);
+            }
+        }
+    }
+}
+
+// The scales of a warp's units in one row.
+struct row_scales {
+    loaded_scales<SCALES> part[SPANS / SCALES];
+};
+
+DEVICE void load_scales(row_scales &row, const walk &at, u32 in_tile, u32 k_warp, SCALE_OPERANDS)
+{
+    const u64 n = smaller(at.tile * ROWS + in_tile, N - 1);
+
+    UNROLL for (u32 i = 0; i < SPANS / SCALES; i++) {
+        const u32 column = at.chunk * CHUNK + (k_warp * UNITS + i * SCALES * SPAN) * UNIT;
+        if (!RAGGED || column < K)
+            row.part[i] = begin_scales<SCALES>(n * BLOCKS + column / BLOCK, SCALE_NAMES);
+    }
+}
+
+template <u32 COUNT> DEVICE void load_packed(u32 at, u32 (&words)[COUNT])
+{
+    if constexpr (COUNT == 2) {
+        const u32x2 v = lds<u32x2>(at);
+        words[0] = v.x, words[1] = v.y;
+    } else {
+        words[0] = lds<u32>(at);
+    }
+}
+
+// The pair of byte `index` of a word, by the lane's copy.
+DEVICE u32 look_up(u32 word, u32 index, u32 copy)
+{
+    return lds<u32>(TABLE + byte_permute(word, copy, 0x5504 | index << 4));
+}
+
+DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const row_scales &upper,
+                     const row_scales &lower, const walk &at, u32 stage, u32 rows, u32 k_warp,
+                     float shift)
+{
+    const u32 lane = item() % 32, copy = lane * 4;
+    const u32 own = RING + stage * STAGE_BYTES + (rows * 16 + lane / 4) * ROW_BYTES +
+                    lane % 4 * (UNIT / 8) + k_warp * (UNITS * UNIT / 2);
+
+    UNROLL for (u32 s = 0; s < SPANS; s++) {
+        float block[M_TILES][4] = {};
+        if (RAGGED && at.chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT >= K)
+            continue;
+        UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
+            u32 x[WORDS], y[WORDS];
+            load_packed(own + u * (UNIT / 2), x);
+            load_packed(own + u * (UNIT / 2) + 8 * ROW_BYTES, y);
+            UNROLL for (u32 i = 0; i < UNIT / 16; i++) {
+                const u32 w = i / 2, byte = i % 2 * 2;
+                const u32 w0 = look_up(x[w], byte, copy), w1 = look_up(y[w], byte, copy);
+                const u32 w2 = look_up(x[w], byte + 1, copy), w3 = look_up(y[w], byte + 1, copy);
+                UNROLL for (u32 t = 0; t < M_TILES; t++)
+                    mma<A_TYPE>(block[t], w0, w1, w2, w3, a[u][t][2 * i], a[u][t][2 * i + 1]);
+            }
+        }
+        const float above = scale_at(upper.part[s / SCALES], s % SCALES, CODES, shift);
+        const float below = scale_at(lower.part[s / SCALES], s % SCALES, CODES, shift);
+        UNROLL for (u32 t = 0; t < M_TILES; t++) {
+            sums[t][0] = fused(block[t][0], above, sums[t][0]);
+            sums[t][1] = fused(block[t][1], above, sums[t][1]);
+            sums[t][2] = fused(block[t][2], below, sums[t][2]);
+            sums[t][3] = fused(block[t][3], below, sums[t][3]);
+        }
+    }
+}
+
+DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPERANDS)
+{
+    const u32 lane = item() % 32, warp = item() / 32, k_warp = warp % K_WARPS;
+    const u32 rows = warp / K_WARPS, begin = at.first;
+    float shift = 0;
+    place<STAGES> stage = {0, 0};
+    place<SUM_BUFFERS> buffer = {0, 1};
+    row_scales upper, lower;
+    a_values values;
+
+    load_scales(upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
+    load_scales(lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
+#if SCALE_IS_NESTED
+    shift = ldg(offset);
+    for (u32 i = item(); i < NEST; i += WARPS * 32)
+        sts<float>(CODES + i * 4, ldg(code + i));
+#endif
+    build_table();
+    sync_some(1, WARPS * 32);
+    NO_UNROLL while (at.more()) {
+        const walk now = at;
+        const row_scales upper_now = upper, lower_now = lower;
+        float sums[M_TILES][4] = {};
+
+        if (now.in_batch == 0 && (CHUNKS > 1 || now.first == begin))
+            load_a(values, a, lda, first, m, now.chunk, k_warp);
+        at.advance();
+        if (at.more()) { // a step ahead of their use
+            load_scales(upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
+            load_scales(lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
+        }
+        barrier_wait(FULL + stage.at * 8, stage.parity);
+        multiply(sums, values, upper_now, lower_now, now, stage.at, rows, k_warp, shift);
+        sync_warp();
+        if (lane == 0)
+            barrier_arrive(EMPTY + stage.at * 8);
+        stage.advance();
+        barrier_wait(DRAINED + buffer.at * 8, buffer.parity);
+        UNROLL for (u32 i = 0; i < WARP_SUMS; i++)
+            sts<float>(sums_at(buffer.at, warp, i) + lane * 4, sums[i / 4][i % 4]);
+        sync_warp();
+        if (lane == 0)
+            barrier_arrive(SUMMED + buffer.at * 8);
+        buffer.advance();
+    }
+}
+
+// ---- The kernel ----
+
+KERNEL(SYMBOL, WAVES * 32)
+(const u16 *a, const u8 *b, SCALE_OPERANDS,
+#if BIAS
+ const c_element *bias,
+#endif
+ c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups)
+{
+#if !BIAS
+    const c_element *const bias = nullptr;
+#endif
+    const u32 group = SLICES_FIRST ? group_y() : group_x();
+    const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
+    const u32 rows = smaller((u32)m - begin, M_TILE), warp = item() / 32;
+    const walk at = {(u32)workgroups, group, 0, 0, group};
+
+    if (item() == 0) {
+        for (u32 i = 0; i < STAGES; i++) {
+            barrier_init(FULL + i * 8, 1);
+            barrier_init(EMPTY + i * 8, WARPS);
+        }
+        for (u32 i = 0; i < SUM_BUFFERS; i++) {
+            barrier_init(SUMMED + i * 8, WARPS);
+            barrier_init(DRAINED + i * 8, SUMMERS);
+        }
+        barrier_init_fence();
+    }
+    sync_group();
+    if (warp < WARPS)
+        consume(at, a, lda, (u32)first + begin, rows, SCALE_NAMES);
+    else if (warp == WARPS)
+        produce(b, at);
+    else
+        add_sums(at, bias, c, (u32)first + begin, rows, ldc);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+// A kernel for each primitive of templates/cuda/prelude/ptx.cu, for primitives.py, which compares
+// what an NVIDIA GPU makes of it with what src/cpu/machine.hpp does. A block of 64 threads has 16
+// words of input and up to 16 of output for each.
+
+#define PROBE(name) KERNEL(name, 64)(const u32 *in, u32 *out)
+#define IN(i)       ldg(in + item() * 16 + (i))
+#define OUT(i, v)   stg<u32>(out + item() * 16 + (i), v)
+
+PROBE(shared_words)
+{
+    const u32 t = item(), other = (t * 7 + 3) % 64;
+    sts<u32>(t * 4, IN(0));
+    sts<u32x2>(256 + t * 8, {IN(1), IN(2)});
+    sts<u32x4>(768 + t * 16, {IN(3), IN(4), IN(5), IN(6)});
+    sts<float>(1792 + t * 4, as_float(IN(7)));
+    sync_group();
+    const u32x2 two = lds<u32x2>(256 + other * 8);
+    const u32x4 four = lds<u32x4>(768 + other * 16);
+    OUT(0, lds<u32>(other * 4));
+    OUT(1, two.x), OUT(2, two.y);
+    OUT(3, four.x), OUT(4, four.y), OUT(5, four.z), OUT(6, four.w);
+    OUT(7, as_bits(lds<float>(1792 + other * 4)));
+}
+
+PROBE(global_loads)
+{
+    const u32 t = item();
+    const u32x2 two = ldg((const u32x2 *)in + t);
+    const u32x4 four = ldg((const u32x4 *)in + t);
+    OUT(0, ldg((const u8 *)in + t)), OUT(1, ldg((const u16 *)in + t)), OUT(2, ldg(in + t));
+    OUT(3, as_bits(ldg((const float *)in + t)));
+    OUT(4, two.x), OUT(5, two.y);
+    OUT(6, four.x), OUT(7, four.y), OUT(8, four.z), OUT(9, four.w);
+}
+
+PROBE(global_stores)
+{
+    u16 *const halves = (u16 *)(out + item() * 16);
+    stg<u16>(halves, (u16)IN(0));
+    stg<u16>(halves + 1, (u16)IN(1));
+    stg<u32>(out + item() * 16 + 1, IN(2));
+    stg<float>((float *)out + item() * 16 + 2, as_float(IN(3)));
+    stg<u32x4>((u32x4 *)(out + item() * 16 + 4), {IN(4), IN(5), IN(6), IN(7)});
+}
+
+// Two stages, three rounds: the second warp copies, the first reads.
+PROBE(bulk_ring)
+{
+    const u32 full = 2048, empty = 2064, lane = item() % 32;
+    if (item() == 0) {
+        for (u32 i = 0; i < 2; i++) {
+            barrier_init(full + i * 8, 1);
+            barrier_init(empty + i * 8, 1);
+        }
+        barrier_init_fence();
+    }
+    sync_group();
+    for (u32 i = 0; i < 6; i++) {
+        const u32 stage = i % 2, round = i / 2 % 2;
+        if (item() >= 32) {
+            barrier_wait(empty + stage * 8, round ^ 1);
+            if (lane == 0)
+                barrier_expect(full + stage * 8, 512);
+            sync_warp();
+            if (lane < 4)
+                bulk_copy(stage * 1024 + lane * 160, in + i * 128 + lane * 32, 128,
+                          full + stage * 8);
+        } else {
+            barrier_wait(full + stage * 8, round);
+            OUT(i, lds<u32>(stage * 1024 + lane / 8 * 160 + lane % 8 * 4));
+            OUT(i + 8, lds<u32>(stage * 1024 + lane / 8 * 160 + 96 + lane % 8 * 4));
+            sync_warp();
+            if (lane == 0)
+                barrier_arrive(empty + stage * 8);
+        }
+    }
+}
+
+PROBE(barriers)
+{
+    const u32 t = item();
+    sts<u32>(t * 4, IN(0));
+    sync_warp();
+    const u32 near = lds<u32>((t ^ 1) * 4);
+    sync_group();
+    OUT(0, near + lds<u32>((63 - t) * 4));
+    if (t < 32) {
+        sts<u32>(256 + t * 4, IN(1));
+        sync_some(1, 32);
+        OUT(1, lds<u32>(256 + (31 - t) * 4));
+    }
+}
+
+PROBE(shuffles)
+{
+    for (u32 i = 0; i < 5; i++)
+        OUT(i, as_bits(shuffle_xor(as_float(IN(i)), 1u << i)));
+}
+
+PROBE(permutes)
+{
+    for (u32 i = 0; i < 5; i++)
+        OUT(i, byte_permute(IN(3 * i), IN(3 * i + 1), IN(3 * i + 2) & 0xffff));
+}
+
+PROBE(sums)
+{
+    for (u32 i = 0; i < 5; i++) {
+        const float a = as_float(IN(3 * i)), b = as_float(IN(3 * i + 1));
+        const float c = as_float(IN(3 * i + 2));
+        OUT(3 * i, as_bits(fused(a, b, c)));
+        OUT(3 * i + 1, as_bits(product(a, b)));
+        OUT(3 * i + 2, as_bits(sum(a, c)));
+    }
+}
+
+PROBE(roundings)
+{
+    for (u32 i = 0; i < 5; i++) {
+        OUT(3 * i, round_f16(as_float(IN(i))));
+        OUT(3 * i + 1, round_bf16(as_float(IN(i))));
+        OUT(3 * i + 2, as_bits(widen_f16(IN(i) & 0xffff)));
+    }
+}
+
+PROBE(matrix_bf16)
+{
+    float c[4] = {as_float(IN(6)), as_float(IN(7)), as_float(IN(8)), as_float(IN(9))};
+    mma_bf16(c, IN(0), IN(1), IN(2), IN(3), IN(4), IN(5));
+    for (u32 i = 0; i < 4; i++)
+        OUT(i, as_bits(c[i]));
+}
+
+PROBE(matrix_f16)
+{
+    float c[4] = {as_float(IN(6)), as_float(IN(7)), as_float(IN(8)), as_float(IN(9))};
+    mma_f16(c, IN(0), IN(1), IN(2), IN(3), IN(4), IN(5));
+    for (u32 i = 0; i < 4; i++)
+        OUT(i, as_bits(c[i]));
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernels for NVIDIA on the CPU's multiprocessor (src/cpu/): every family's text computes what the
+ * double reference does, over formats, edges and shapes; and every mistake that is planted into a
+ * text is found. Each launch is as for a GPU of one or two multiprocessors, so that a workgroup has
+ * more steps than its ring has stages: mistakes in who waits for whom show from the second time
+ * round on.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <quern/tool.h>
+
+#include "dispatch/dispatch.h"
+#include "gen/gen.h"
+#include "plan/family.h"
+#include "quant/quant.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A launch of one kernel, in slices where m is more than it has rows. */
+struct run {
+    const char *problem;
+    int m;
+    const char *shape; /* null: the model's */
+    unsigned units;    /* multiprocessors */
+};
+
+struct bench {
+    struct quern_problem problem;
+    struct plan plan;
+    struct plan_slice slice;
+    union operand_pointers host;
+    struct str source;
+};
+
+/* ---- One run --------------------------------------------------------------------------------- */
+
+static void set_up(struct bench *b, const struct run *r)
+{
+    struct quern_operand o;
+    struct plan_set set;
+
+    memset(b, 0, sizeof *b);
+    b->problem = (struct quern_problem)QUERN_INIT(struct quern_problem);
+    if (quern_problem_parse(r->problem, &b->problem) != QUERN_OK ||
+        plan_make(&b->problem, target_named("sm_90"), &set) != QUERN_OK)
+        fail_msg("%s: %s", r->problem, quern_last_error()->message);
+    b->plan = *plan_for(&set, r->m);
+    if (r->shape && plan_reshape(&b->plan, r->shape) != QUERN_OK)
+        fail_msg("%s: %s", r->problem, quern_last_error()->message);
+    b->slice = (struct plan_slice){&b->plan, 0, r->m, (r->m + b->plan.m_tile - 1) / b->plan.m_tile};
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (operand_describe(&b->problem, (enum operand)i, r->m, &o)) {
+            b->host.at[i] = malloc(o.bytes);
+            assert_non_null(b->host.at[i]);
+            memset(b->host.at[i], 0xff, o.bytes);
+        }
+    quant_random(&b->problem, r->m, 7, &b->host);
+    assert_int_equal(gen_source(&b->plan, &b->source), QUERN_OK);
+}
+
+static void tear_down(struct bench *b)
+{
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        free(b->host.at[i]);
+    str_free(&b->source);
+}
+
+/* The largest difference from the reference, as a share of its largest value. */
+static double error_of(const struct bench *b, int m)
+{
+    const struct quern_problem *const p = &b->problem;
+    const bool weights = p->op == QUERN_OP_DEQUANT;
+    const size_t count = (size_t)(weights ? p->k : m) * (size_t)p->n;
+    double *const want = malloc(count * sizeof *want), largest = 0, difference = 0;
+    float *const exact = malloc(count * sizeof *exact);
+
+    assert_true(want && exact);
+    assert_int_equal(weights ? quant_dequantise(p, &b->host, exact)
+                             : quant_reference(p, &b->host, m, want),
+                     QUERN_OK);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t word = 0;
+        if (weights) { /* rounded as the kernel rounds */
+            quant_store(p->c, &word, 0, exact[i]);
+            want[i] = (double)quant_load(p->c, &word, 0);
+        }
+        const double d = fabs((double)quant_load(p->c, b->host.c, i) - want[i]);
+        if (!(d <= difference))
+            difference = isnan(d) ? INFINITY : d;
+        if (fabs(want[i]) > largest)
+            largest = fabs(want[i]);
+    }
+    free(want);
+    free(exact);
+    return difference / largest;
+}
+
+static double tolerance_of(const struct quern_problem *p)
+{
+    return p->op == QUERN_OP_DEQUANT ? 0 : p->a == QUERN_F32 && p->c == QUERN_F32 ? 1e-5 : 5e-3;
+}
+
+/* ---- What is right is taken ------------------------------------------------------------------ */
+
+static const struct run runs[] = {
+    /* ring_w4: one chunk of K, then several, whole and ragged */
+    {"wq=nf4 n=112 k=1024 a=bf16", 1, NULL, 1},
+    {"wq=nf4 n=275 k=1024 a=bf16 bias=1", 8, NULL, 2},
+    {"wq=fp4 n=101 k=1024 a=f16 bias=1", 5, NULL, 1},
+    {"wq=nf4 n=128 k=1024 a=f16 c=f32 scale=nested", 3, NULL, 1},
+    {"wq=nf4 n=130 k=4160 a=bf16 scale=nested bias=1", 7, NULL, 1},
+    {"wq=fp4 n=144 k=2560 group=512 a=bf16", 2, NULL, 1},
+    {"wq=nf4 n=96 k=4096 group=4096 a=f16", 4, NULL, 1},
+    {"wq=nf4 n=96 k=2048 group=128 a=bf16 scale=nested", 4, NULL, 1},
+    {"wq=nf4 n=150 k=1056 group=32 a=bf16", 6, NULL, 2},
+    {"wq=fp4 n=100 k=416 group=32 a=f16 scale=nested bias=1", 8, NULL, 1},
+    {"wq=mxfp4 n=130 k=736 a=bf16", 3, NULL, 1},
+    {"wq=mxfp4 n=64 k=1024 a=f16 bias=1", 16, NULL, 1},
+    {"wq=nf4 n=112 k=1024 a=bf16", 13, NULL, 1},
+    {"wq=nf4 n=112 k=2304 a=f16 bias=1 scale=nested", 29, NULL, 1},
+    {"wq=nf4 n=100 k=1024 a=bf16", 64, NULL, 2},
+    {"wq=nf4 n=16 k=64 a=bf16", 1, NULL, 1},
+    {"wq=nf4 n=1 k=64 a=bf16 bias=1", 1, NULL, 1},
+    /* shapes that the model does not choose */
+    {"wq=nf4 n=192 k=1024 a=bf16", 8, "waves=6 products=12 k_warps=4 row_warps=1 units=2 stages=2",
+     1},
+    {"wq=nf4 n=330 k=1216 a=f16", 8, "waves=14 products=12 k_warps=6 row_warps=2 units=2 stages=3",
+     1},
+    {"wq=nf4 n=400 k=1024 group=256 a=bf16", 12,
+     "waves=10 products=12 k_warps=2 row_warps=4 units=4 stages=2", 1},
+    {"wq=nf4 n=2200 k=640 a=bf16", 5, "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3",
+     1}, /* two tiles a batch */
+    {"wq=nf4 n=200 k=1600 a=bf16 bias=1", 32,
+     "waves=8 products=12 k_warps=2 row_warps=2 units=3 stages=4", 1},
+    /* lane_w4 */
+    {"wq=nf4 n=100 k=320 a=f32", 1, NULL, 1},
+    {"wq=fp4 n=33 k=1056 group=32 a=f32 scale=nested bias=1", 4, NULL, 1},
+    {"wq=mxfp4 n=40 k=288 a=f32 bias=1", 7, NULL, 1},
+    /* dequant_w4 */
+    {"op=dequant wq=nf4 n=70 k=1152 c=bf16", 1, NULL, 1},
+    {"op=dequant wq=fp4 n=33 k=64 scale=nested c=f32", 1, NULL, 1},
+    {"op=dequant wq=mxfp4 n=50 k=96 c=f16", 1, NULL, 1},
+};
+
+static void test_kernels_are_right(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        const struct run *const r = &runs[i];
+        struct bench b;
+        set_up(&b, r);
+        if (verify_text(&b.slice, str_text(&b.source), &b.host, r->m, r->units, i + 1) != QUERN_OK)
+            fail_msg("%s, m=%d: %s\n%s", r->problem, r->m, quern_last_error()->message,
+                     quern_last_error()->log);
+        const double error = error_of(&b, r->m);
+        if (!(error <= tolerance_of(&b.problem)))
+            fail_msg("%s, m=%d: off by %g of the largest", r->problem, r->m, error);
+        tear_down(&b);
+    }
+}
+
+/* ---- What is wrong is found ------------------------------------------------------------------ */
+
+/* One of the problems that faults are planted into, small enough to be quick. */
+static const struct run ring = {"wq=nf4 n=250 k=1024 a=bf16", 5,
+                                "waves=6 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1};
+static const struct run chunks = {"wq=nf4 n=250 k=1600 a=bf16", 5,
+                                  "waves=6 products=12 k_warps=4 row_warps=1 units=2 stages=3", 1};
+static const struct run batches = {"wq=nf4 n=2200 k=640 a=bf16", 5,
+                                   "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3", 1};
+static const struct run lane = {"wq=nf4 n=97 k=320 a=f32", 3, NULL, 1};
+static const struct run spread = {"op=dequant wq=nf4 n=70 k=1152 c=bf16 scale=nested", 1, NULL, 1};
+
+static const struct fault {
+    const struct run *run;
+    const char *right, *wrong; /* text in the source, and what is planted in its place */
+    const char *says;          /* a part of the message; null: the result is wrong; "": either */
+} faults[] = {
+    {&ring, "barrier_wait(FULL + stage.at * 8, stage.parity);", "", "shared memory"},
+    {&ring, "barrier_wait(EMPTY + stage.at * 8, stage.parity);", "", "more arrivals"},
+    {&ring, "barrier_wait(SUMMED + buffer.at * 8, buffer.parity);", "", "shared memory"},
+    {&ring, "barrier_wait(DRAINED + buffer.at * 8, buffer.parity);", "", "race"},
+    {&ring, "sync_some(1, WARPS * 32);", "", "shared memory"},
+    {&ring, "((buffer * WARPS + warp) *", "((warp) *", "race"},
+    {&ring, "sync_warp();\n        if (lane == 0)\n            barrier_arrive(EMPTY",
+     "if (lane == 0)\n            barrier_arrive(EMPTY", "race"},
+    {&ring, "sync_warp();\n        if (lane == 0)\n            barrier_arrive(SUMMED",
+     "if (lane == 0)\n            barrier_arrive(SUMMED", "shared memory"},
+    {&ring, "sync_warp();\n        if (lane == 0)\n            barrier_arrive(DRAINED",
+     "if (lane == 0)\n            barrier_arrive(DRAINED", "race"},
+    {&ring, "smaller(at.tile * ROWS + row, N - 1)", "at.tile * ROWS + row", "operand b"},
+    {&ring, "smaller(at.tile * ROWS + in_tile, N - 1)", "at.tile * ROWS + in_tile",
+     "operand scales"},
+    {&ring, "smaller(t * 8 + lane / 4, m - 1)", "t * 8 + lane / 4", "operand a"},
+    {&ring, "if (row >= m || n >= N)", "if (n >= N)", "operand c"},
+    {&ring, "if (row >= m || n >= N)", "if (row >= m)", "operand c"},
+    {&ring, "0x5504 | index << 4", "0x5514 | index << 4", ""},
+    {&ring, "0x5504 | index << 4", "0x5504 | (index ^ 1) << 4", NULL},
+    {&ring, "ROWS * (columns / 2))", "(ROWS - 1) * (columns / 2))", ""},
+    {&ring, "ROWS * (columns / 2))", "(ROWS + 1) * (columns / 2))", "deadlock"},
+    {&ring, "place<STAGES> stage = {0, 1};", "place<STAGES> stage = {0, 0};", "deadlock"},
+    {&ring, "barrier_init(EMPTY + i * 8, WARPS)", "barrier_init(EMPTY + i * 8, WARPS - 1)", ""},
+    {&ring, "barrier_init(SUMMED + i * 8, WARPS)", "barrier_init(SUMMED + i * 8, WARPS + 1)",
+     "deadlock"},
+    {&ring, "        barrier_init_fence();\n    }", "    }", "fence"},
+    {&ring, "    sync_group();\n    if (warp < WARPS)", "    if (warp < WARPS)", "mbarrier"},
+    {&ring, "stage.advance();\n        barrier_wait(DRAINED", "barrier_wait(DRAINED", ""},
+    {&ring, "(K_WARPS * UNITS | 1) * (UNIT / 2);", "(K_WARPS * UNITS) * (UNIT / 2) + 8;",
+     "no multiple of 16"},
+    {&ring, "column / BLOCK, SCALE_NAMES);\n    }", "0, SCALE_NAMES);\n    }", NULL},
+    {&ring, "EMPTY = FULL + STAGES * 8;", "EMPTY = FULL;", ""},
+    {&chunks, "if (CHUNKS > 1 && at.chunk)", "if (false)", NULL},
+    {&chunks,
+     "if (RAGGED && at.chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT >= K)\n"
+     "            continue;",
+     "", ""},
+    {&chunks, "K - (CHUNKS - 1) * CHUNK : CHUNK;", "CHUNK : CHUNK;", "operand b"},
+    {&batches, "KEPT + ((at.in_batch * ROW_WARPS", "KEPT + ((0 * ROW_WARPS", NULL},
+    {&lane, "    sync_group();\n    NO_UNROLL", "    NO_UNROLL", "shared memory"},
+    {&lane, "smaller(row + r, N - 1)", "row + r", "operand"},
+    {&lane, "if (n >= N || t >= rows ||", "if (t >= rows ||", "operand c"},
+    {&lane, "smaller(t, m - 1)", "t", "operand a"},
+    {&lane, "lanes = 16; lanes;", "lanes = 8; lanes;", NULL},
+    {&lane, " || lane != (r * M_TILE + t) % 32", "", "second store"},
+    {&spread, "    sync_group();\n    UNROLL", "    UNROLL", "shared memory"},
+    {&spread, "if (chunk >= TOTAL)", "if (chunk > TOTAL)", "operand"},
+    {&spread, "i < NEST; i += ITEMS", "i < NEST - 8; i += ITEMS", "which nobody wrote"},
+    {&spread, "product(lds<float>", "fused(0.5f, lds<float>", NULL},
+};
+
+/* The source with the first place of `right` replaced. */
+static char *planted(const char *source, const struct fault *f)
+{
+    const char *const at = strstr(source, f->right);
+    char *text;
+
+    if (!at || strstr(at + 1, f->right) == at)
+        fail_msg("the source has no \"%s\"", f->right);
+    assert_true(asprintf(&text, "%.*s%s%s", (int)(at - source), source, f->wrong,
+                         at + strlen(f->right)) > 0);
+    return text;
+}
+
+static void test_planted_faults_are_found(void **state)
+{
+    int missed = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        const struct fault *const f = &faults[i];
+        struct bench b;
+        set_up(&b, f->run);
+        char *const text = planted(str_text(&b.source), f);
+        const quern_status status =
+            verify_text(&b.slice, text, &b.host, f->run->m, f->run->units, i + 1);
+        const char *const said = status ? quern_last_error()->message : "";
+        if (status != QUERN_OK && status != QUERN_E_FAULT)
+            fail_msg("\"%s\": %s\n%s", f->wrong, said, quern_last_error()->log);
+        const bool wrong =
+            status == QUERN_OK && !(error_of(&b, f->run->m) <= tolerance_of(&b.problem));
+        const bool told = status == QUERN_E_FAULT && f->says && strstr(said, f->says);
+        if (!told && !(wrong && (!f->says || !*f->says))) {
+            print_error("fault %zu, \"%s\" in place of \"%s\": %s\n", i, f->wrong, f->right,
+                        status ? said : "not found");
+            missed++;
+        }
+        free(text);
+        tear_down(&b);
+    }
+    assert_int_equal(missed, 0);
+}
+
+/* ---- Without a compiler ---------------------------------------------------------------------- */
+
+static void test_no_compiler_is_said(void **state)
+{
+    const char *const path = getenv("PATH");
+    struct bench b;
+
+    (void)state;
+    char *const kept = strdup(path ? path : "");
+    set_up(&b, &lane);
+    setenv("PATH", "/nonexistent", 1);
+    assert_int_equal(verify_text(&b.slice, str_text(&b.source), &b.host, lane.m, 1, 1),
+                     QUERN_E_TOOLCHAIN);
+    assert_non_null(strstr(quern_last_error()->message, "no C++ compiler"));
+    setenv("PATH", kept, 1);
+    assert_int_equal(verify_text(&b.slice, "not C++", &b.host, lane.m, 1, 1), QUERN_E_COMPILE);
+    assert_non_null(strstr(quern_last_error()->log, "error"));
+    free(kept);
+    tear_down(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernels_are_right),
+        cmocka_unit_test(test_planted_faults_are_found),
+        cmocka_unit_test(test_no_compiler_is_said),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

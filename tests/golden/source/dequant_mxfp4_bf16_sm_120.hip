@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT */
+// quern 0.1.0 for sm_120
+// op=dequant wq=mxfp4 group=32 scale=e8m0 c=bf16 n=1000 k=1024 layout=k8 round=rne
+
+
+#define SYMBOL quern_dequant_mxfp4_bf16_n1000_k1024_g32 // name of the kernel
+constexpr unsigned N = 1000;            // rows of W
+constexpr unsigned K = 1024;            // columns of W
+constexpr unsigned BLOCK = 32;          // weights along K that share a scale
+#define HIGH_NIBBLE_FIRST false         // which half of a byte is the lower k
+#define C_TYPE BF16                     // elements of C and of a bias
+#define SCALE_IS_NESTED 0               // whether scales are quantised again
+#define SCALE_IS_E8M0 1                 // whether they are powers of two
+
+constexpr unsigned WAVES = 8;           // in a workgroup
+constexpr unsigned CHUNKS = 4;          // of eight weights that a lane takes
+constexpr unsigned SHARED_BYTES = 2048; // of a workgroup
+
+// ---- cuda/prelude/ptx ----
+// All that a kernel for NVIDIA does with memory, barriers, matrix units and other lanes: a dozen
+// primitives, most of them an instruction of PTX each. Families name these and nothing else of the
+// kind, so that src/cpu/machine.h, which defines the same names for a CPU and is then included in
+// front, runs a family's text as it stands. What a primitive does is told there; the comments here
+// say what must not be changed about the instruction. (PTX ISA 8.3, "Instruction Set".)
+//
+// Shared memory is named by offsets from the start of the block's dynamic shared memory.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#ifndef QUERN_CPU
+#define DEVICE __device__ __forceinline__
+#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name
+#define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("unroll 1")
+
+struct alignas(8) u32x2 { u32 x, y; };
+struct alignas(16) u32x4 { u32 x, y, z, w; };
+
+extern __shared__ __align__(1024) u8 SHARED[];
+DEVICE u32 shared_address(u32 at) { return (u32)__cvta_generic_to_shared(SHARED + at); }
+
+DEVICE u32 item() { return threadIdx.x; }
+DEVICE u32 group_x() { return blockIdx.x; }
+DEVICE u32 group_y() { return blockIdx.y; }
+
+// Plain accesses, which the compiler may combine and move, but not across the barriers below: those
+// clobber memory.
+template <class T> DEVICE T lds(u32 at) { return *(const T *)(SHARED + at); }
+template <class T> DEVICE void sts(u32 at, T value) { *(T *)(SHARED + at) = value; }
+template <class T> DEVICE void stg(T *to, T value) { *to = value; }
+
+// Operands that no kernel writes while this one runs go through the read-only path.
+DEVICE u32 ldg(const u8 *from)
+{
+    u32 v;
+    asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(from));
+    return v;
+}
+DEVICE u32 ldg(const u16 *from)
+{
+    u16 v;
+    asm("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(from));
+    return v;
+}
+DEVICE u32 ldg(const u32 *from)
+{
+    u32 v;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
+    return v;
+}
+DEVICE float ldg(const float *from)
+{
+    float v;
+    asm("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(from));
+    return v;
+}
+DEVICE u32x2 ldg(const u32x2 *from)
+{
+    u32x2 v;
+    asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
+    return v;
+}
+DEVICE u32x4 ldg(const u32x4 *from)
+{
+    u32x4 v;
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
+    return v;
+}
+
+DEVICE void barrier_init(u32 at, u32 arrivals)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(at)), "r"(arrivals));
+}
+DEVICE void barrier_init_fence()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+DEVICE void barrier_arrive(u32 at)
+{
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(at)) : "memory");
+}
+DEVICE void barrier_expect(u32 at, u32 bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(at)),
+                 "r"(bytes)
+                 : "memory");
+}
+DEVICE void barrier_wait(u32 at, u32 parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "AGAIN: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra AGAIN;\n"
+                 "}" ::"r"(shared_address(at)),
+                 "r"(parity)
+                 : "memory");
+}
+DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+DEVICE void sync_group() { asm volatile("barrier.sync 0;" ::: "memory"); }
+DEVICE void sync_some(u32 id, u32 threads)
+{
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+DEVICE void sync_warp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+DEVICE float shuffle_xor(float value, u32 lanes)
+{
+    float v;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"
+                 : "=f"(v) : "f"(value), "r"(lanes));
+    return v;
+}
+
+// Not volatile: products may be moved, as what they are made of and for allows.
+DEVICE void mma_bf16(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+DEVICE void mma_f16(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+DEVICE u32 byte_permute(u32 low, u32 high, u32 selector)
+{
+    u32 v;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(low), "r"(high), "r"(selector));
+    return v;
+}
+DEVICE float fused(float a, float b, float c)
+{
+    float v;
+    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(v) : "f"(a), "f"(b), "f"(c));
+    return v;
+}
+// Product and sum that no compiler makes one of: rounded where bitsandbytes rounds.
+DEVICE float product(float a, float b)
+{
+    float v;
+    asm("mul.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
+DEVICE float sum(float a, float b)
+{
+    float v;
+    asm("add.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
+DEVICE u16 round_f16(float value)
+{
+    u16 v;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v) : "f"(value));
+    return v;
+}
+DEVICE u16 round_bf16(float value)
+{
+    u16 v;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v) : "f"(value));
+    return v;
+}
+DEVICE float widen_f16(u32 half)
+{
+    float v;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((u16)half));
+    return v;
+}
+#endif
+
+// ---- What follows is made of the primitives, or of plain C++ ----
+
+enum element { F32, F16, BF16 };
+template <int TYPE> struct element_of;
+template <> struct element_of<F32> { typedef float type; };
+template <> struct element_of<F16> { typedef u16 type; };
+template <> struct element_of<BF16> { typedef u16 type; };
+
+constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
+constexpr u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
+
+DEVICE float as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
+DEVICE u32 as_bits(float value) { return __builtin_bit_cast(u32, value); }
+
+template <int TYPE> DEVICE float widen(u32 bits)
+{
+    return TYPE == F16 ? widen_f16(bits) : TYPE == BF16 ? as_float(bits << 16) : as_float(bits);
+}
+template <int TYPE> DEVICE float load(const typename element_of<TYPE>::type *from)
+{
+    if constexpr (TYPE == F32)
+        return ldg(from);
+    else
+        return widen<TYPE>(ldg(from));
+}
+template <int TYPE> DEVICE typename element_of<TYPE>::type rounded(float value)
+{
+    if constexpr (TYPE == F32)
+        return value;
+    else
+        return TYPE == F16 ? round_f16(value) : round_bf16(value);
+}
+template <int TYPE>
+DEVICE void mma(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    if constexpr (TYPE == F16)
+        mma_f16(c, a0, a1, a2, a3, b0, b1);
+    else
+        mma_bf16(c, a0, a1, a2, a3, b0, b1);
+}
+
+// A number as the bits of a 16-bit type, rounded to nearest even, by the compiler. Numbers that f16
+// can hold as normal ones only: those of tables of codes.
+constexpr u32 constant_bits(int type, float value)
+{
+    const u32 bits = __builtin_bit_cast(u32, value);
+    if (type == BF16)
+        return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const u32 magnitude = bits & 0x7fffffff;
+    if (!magnitude)
+        return bits >> 16;
+    return (bits >> 16 & 0x8000) | (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+}
+
+// ---- decode/e2m1 ----
+// E2M1, the element of MXFP4 (OCP Microscaling Formats 1.0): a sign bit, two of exponent, one of
+// mantissa.
+
+constexpr float CODE[16] = {
+    0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+    -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f,
+};
+constexpr float CODE_UNIT = 1.0f; // what one unit of CODE is worth
+
+// ---- cuda/prelude/scales ----
+// The scales of blocks of W, by how the problem keeps them: SCALES is F32 for one number a block;
+// NESTED for a byte a block that stands for code[byte] * scales[block / 256] + offset, as
+// bitsandbytes has it; E8M0 for a byte a block that stands for 2^(byte - 127), 255 for NaN.
+
+enum scale_kind { PLAIN, NESTED, E8M0 };
+
+#if SCALE_IS_NESTED
+#define SCALE_OPERANDS                                                                             \
+    const float *scales, const u8 *absmax8, const float *code, const float *offset
+#define SCALE_NAMES scales, absmax8, code, offset
+constexpr u32 NEST = 256; // absmax that share a second scale
+#elif SCALE_IS_E8M0
+#define SCALE_OPERANDS const u8 *scales
+#define SCALE_NAMES    scales
+#else
+#define SCALE_OPERANDS const float *scales
+#define SCALE_NAMES    scales
+#endif
+
+constexpr u32 BLOCKS = K / BLOCK; // of a row
+
+// What was loaded for a number of neighbouring blocks; begin_scales starts the loads, scale_at
+// makes a number of what has come. COUNT divides BLOCKS and 256.
+template <u32 COUNT> struct loaded_scales {
+    u32 bits[COUNT];
+    float second;
+};
+
+template <u32 COUNT> DEVICE void load_words(const u32 *from, u32 (&bits)[COUNT])
+{
+    if constexpr (COUNT == 4) {
+        const u32x4 v = ldg((const u32x4 *)from);
+        bits[0] = v.x, bits[1] = v.y, bits[2] = v.z, bits[3] = v.w;
+    } else if constexpr (COUNT == 2) {
+        const u32x2 v = ldg((const u32x2 *)from);
+        bits[0] = v.x, bits[1] = v.y;
+    } else {
+        UNROLL for (u32 i = 0; i < COUNT; i++)
+            bits[i] = ldg(from + i);
+    }
+}
+template <u32 COUNT> DEVICE void load_bytes(const u8 *from, u32 (&bits)[COUNT])
+{
+    if constexpr (COUNT == 4) {
+        const u32 v = ldg((const u32 *)from);
+        UNROLL for (u32 i = 0; i < 4; i++)
+            bits[i] = v >> 8 * i & 255;
+    } else if constexpr (COUNT == 2) {
+        const u32 v = ldg((const u16 *)from);
+        bits[0] = v & 255, bits[1] = v >> 8;
+    } else {
+        UNROLL for (u32 i = 0; i < COUNT; i++)
+            bits[i] = ldg(from + i);
+    }
+}
+
+template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_OPERANDS)
+{
+    loaded_scales<COUNT> s = {};
+#if SCALE_IS_NESTED
+    load_bytes<COUNT>(absmax8 + block, s.bits);
+    s.second = ldg(scales + block / NEST);
+#elif SCALE_IS_E8M0
+    load_bytes<COUNT>(scales + block, s.bits);
+#else
+    load_words<COUNT>((const u32 *)(scales + block), s.bits);
+#endif
+    return s;
+}
+
+// `codes`: where in shared memory the 256 numbers of `code` are; `shift`: *offset.
+template <u32 COUNT>
+DEVICE float scale_at(const loaded_scales<COUNT> &s, u32 i, u32 codes, float shift)
+{
+#if SCALE_IS_NESTED
+    return sum(product(lds<float>(codes + s.bits[i] * 4), s.second), shift);
+#elif SCALE_IS_E8M0
+    return as_float(s.bits[i] == 255 ? 0x7fc00000u : s.bits[i] ? s.bits[i] << 23 : 0x00400000u);
+#else
+    return as_float(s.bits[i]);
+#endif
+}
+
+// ---- cuda/prelude/codes ----
+// What a 4-bit code stands for: a number, or bits of the 16-bit type that it is multiplied in.
+
+struct code_values {
+    float value[16];
+};
+constexpr code_values make_values()
+{
+    code_values values = {};
+    for (u32 i = 0; i < 16; i++)
+        values.value[i] = CODE[i] * CODE_UNIT;
+    return values;
+}
+constexpr code_values VALUES = make_values();
+
+// ---- cuda/family/dequant_w4 ----
+// c[N, K] = the weights themselves: code value times scale, rounded to f32, then once to C_TYPE.
+//
+// Rows do not matter: a lane takes chunks of eight consecutive weights of the flattened [N, K], of
+// which each lies in one block, neighbours beside each other.
+
+constexpr u64 TOTAL = (u64)N * K / 8;
+constexpr u32 ITEMS = WAVES * 32;
+constexpr u32 TABLE = 0, CODES = 16 * 32 * 4;
+static_assert(CODES + SCALE_IS_NESTED * 1024 <= SHARED_BYTES, "the plan counted shared memory");
+
+typedef typename element_of<C_TYPE>::type c_element;
+
+template <int TYPE> DEVICE void store(c_element *to, const float (&values)[8])
+{
+    if constexpr (TYPE == F32) {
+        UNROLL for (u32 i = 0; i < 8; i += 4)
+            stg((u32x4 *)(to + i), u32x4{as_bits(values[i]), as_bits(values[i + 1]),
+                                         as_bits(values[i + 2]), as_bits(values[i + 3])});
+    } else {
+        u32 pairs[4];
+        UNROLL for (u32 i = 0; i < 4; i++)
+            pairs[i] =
+                rounded<TYPE>(values[2 * i]) | (u32)rounded<TYPE>(values[2 * i + 1]) << 16;
+        stg((u32x4 *)to, u32x4{pairs[0], pairs[1], pairs[2], pairs[3]});
+    }
+}
+
+KERNEL(SYMBOL, WAVES * 32)(const u8 *b, SCALE_OPERANDS, c_element *c)
+{
+    float shift = 0;
+
+#if SCALE_IS_NESTED
+    shift = ldg(offset);
+    for (u32 i = item(); i < NEST; i += ITEMS)
+        sts<float>(CODES + i * 4, ldg(code + i));
+#endif
+    for (u32 i = item(); i < 16 * 32; i += ITEMS)
+        sts<float>(TABLE + i * 4, VALUES.value[i / 32]);
+    sync_group();
+    UNROLL for (u32 i = 0; i < CHUNKS; i++) {
+        const u64 chunk = ((u64)group_x() * CHUNKS + i) * ITEMS + item();
+        float values[8];
+        if (chunk >= TOTAL)
+            return;
+        const u32 word = ldg((const u32 *)b + chunk);
+        const auto loaded = begin_scales<1>(chunk * 8 / BLOCK, SCALE_NAMES);
+        const float scale = scale_at(loaded, 0, CODES, shift);
+        UNROLL for (u32 j = 0; j < 8; j++) {
+            const u32 code = word >> 4 * (HIGH_NIBBLE_FIRST ? j ^ 1 : j) & 15;
+            values[j] = product(lds<float>(TABLE + code * 128 + item() % 32 * 4), scale);
+        }
+        store<C_TYPE>(c + chunk * 8, values);
+    }
+}
