@@ -52,7 +52,7 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
         return QUERN_OK;
     options.target = op->ctx->id.target->name;
     options.check = check;
-    options.arithmetic = QUERN_ARITHMETIC_FAST; /* the tolerances below are for this arithmetic */
+    options.arithmetic = QUERN_ARITHMETIC_SILICON; /* tolerances hold for what processors do */
     options.threads = op->ctx->settings.jobs;
     options.disassembler = quern_ctx_disassembler(op->ctx);
     options.worker_path = op->ctx->settings.worker_path;

@@ -259,19 +259,26 @@ static void add_as_hardware(struct wave *w, const struct insn *i, const struct f
                               : f->a == ELEMENT_XF32  ? 4
                                                       : 8,
                               f->a == ELEMENT_F16 ? 0x1p-14f : 0x1p-126f, ADDER_F32};
+    float sum[32][32];
 
-    for (unsigned block = 0; block < f->blocks; block++)
+    /* all of a block's addend is read before any of its results is stored: compilers let the
+     * registers of both overlap in part */
+    for (unsigned block = 0; block < f->blocks; block++) {
         for (unsigned r = 0; r < f->m; r++) {
             const struct place at = result_run(f, r, block);
-            float sum[32];
             for (unsigned c = 0; c < f->n; c++)
-                sum[c] = f32_of(o->kind == OPERAND_VGPR ? addend_row(w, o, at.element, at.lane)[c]
-                                                        : same_addend(w, o, 0));
-            add_row(&how, sum, f->n, a + block_of_a(i, block) * f->m + r, a_width, b + block * f->n,
-                    b_width, NULL, f->k);
-            memcpy(vgpr(w, &i->op[0], 0) + at.element * LANES_64 + at.lane, sum,
-                   f->n * sizeof *sum);
+                sum[r][c] = f32_of(o->kind == OPERAND_VGPR
+                                       ? addend_row(w, o, at.element, at.lane)[c]
+                                       : same_addend(w, o, 0));
+            add_row(&how, sum[r], f->n, a + block_of_a(i, block) * f->m + r, a_width,
+                    b + block * f->n, b_width, NULL, f->k);
         }
+        for (unsigned r = 0; r < f->m; r++) {
+            const struct place at = result_run(f, r, block);
+            memcpy(vgpr(w, &i->op[0], 0) + at.element * LANES_64 + at.lane, sum[r],
+                   f->n * sizeof *sum[r]);
+        }
+    }
 }
 
 INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct form *f,
