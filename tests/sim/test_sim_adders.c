@@ -420,8 +420,7 @@ static void test_overlap(void **state)
         "    for (u32 n = 0; n < 8; n++)\n        out[8 * l + n] = d[n];\n}\n";
     uint32_t out[64][8];
     const struct t_buffer buffer = {out, sizeof out, QUERN_SIM_WRITE, "out"};
-    const struct t_launch launch = {
-        .kernel = "k", .items = {64}, .buffers = &buffer, .count = 1};
+    const struct t_launch launch = {.kernel = "k", .items = {64}, .buffers = &buffer, .count = 1};
 
     (void)state;
     for (unsigned n = 0; n < 2 * COUNT(targets); n++) {
@@ -444,8 +443,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dots),          cmocka_unit_test(test_wmma),
         cmocka_unit_test(test_wmma_integers), cmocka_unit_test(test_wmma_packed),
-        cmocka_unit_test(test_mfma),
-        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_mfma),          cmocka_unit_test(test_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,9 +267,9 @@ static void add_as_hardware(struct wave *w, const struct insn *i, const struct f
         for (unsigned r = 0; r < f->m; r++) {
             const struct place at = result_run(f, r, block);
             for (unsigned c = 0; c < f->n; c++)
-                sum[r][c] = f32_of(o->kind == OPERAND_VGPR
-                                       ? addend_row(w, o, at.element, at.lane)[c]
-                                       : same_addend(w, o, 0));
+                sum[r][c] =
+                    f32_of(o->kind == OPERAND_VGPR ? addend_row(w, o, at.element, at.lane)[c]
+                                                   : same_addend(w, o, 0));
             add_row(&how, sum[r], f->n, a + block_of_a(i, block) * f->m + r, a_width,
                     b + block * f->n, b_width, NULL, f->k);
         }
