@@ -156,8 +156,8 @@ static double flushed_of(const struct quern_problem *p, const struct target *t)
 
 /* DESIGN section 4: the error of 4-bit kernels in 16-bit types is that of centroids and results
  * rounded to the type; in f32 only the order and the rounding of the sum is left, and so it is of
- * weights that are multiplied as they are. The adders of RDNA and CDNA lose up to 5e-7 up to a K of
- * 65536 (docs/kernels.md). One product that is left out is seen while 1e-5 is less than
+ * weights that are multiplied as they are. With the adders of RDNA and CDNA it is up to 2e-6 for a K
+ * up to 65536 (docs/kernels.md). One product that is left out is seen while 1e-5 is less than
  * 1 / sqrt(2 ln n K) of the largest of n results; test_verify.c derives it. */
 static double tolerance_of(const struct quern_problem *p, const struct target *t)
 {

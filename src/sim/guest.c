@@ -86,9 +86,10 @@ void set_host_mode(const struct wave *w)
 
 bool mode_supported(uint32_t mode)
 {
-    /* rounding to nearest even; f32 denormals kept or flushed, those of f16 and f64 kept */
+    /* rounding to nearest even; f32 denormals kept or flushed, those of f16 and f64 kept; overflow of
+     * f16 and eight bits not saturated (FP16_OVFL, bit 23) */
     const uint32_t f32 = mode >> 4 & 3;
-    return (mode & 15) == 0 && (f32 == 0 || f32 == 3) && (mode >> 6 & 3) == 3;
+    return (mode & 15) == 0 && !(mode >> 23 & 1) && (f32 == 0 || f32 == 3) && (mode >> 6 & 3) == 3;
 }
 
 bool run_read_register(const struct wave *w, unsigned id, uint32_t *value)

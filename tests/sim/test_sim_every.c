@@ -441,6 +441,7 @@ static void run_target(unsigned target, bool wave64, enum quern_sim_check check,
 
     make_forms();
     flushes_halves = target == 0;
+    is_gfx12 = target == 5;
     assert_int_equal(target_parse(targets[target], &id), QUERN_OK);
     for (size_t n = 0; n < form_count; n++) {
         const char *const on = form_targets(&forms[n]);

@@ -425,7 +425,7 @@ static void run_space(struct t_gpu *g, unsigned target, enum space space)
     const struct t_launch launch = {
         .kernel = name, .items = {LANES}, .buffers = buffers, .count = 5};
     t_gpu_run(g, &launch);
-    check(&p, source + begin, false);
+    check(&p, source + begin, target < 3); /* gfx9 writes all of a register */
 }
 
 static void run_target(unsigned target, enum quern_sim_check check_, enum quern_sim_isa isa)

@@ -97,8 +97,8 @@ static uint32_t to_fp8(double f, unsigned mantissa_bits, int bias)
     const double magnitude = fabs(f), unit = ldexp(1, 1 - bias - (int)mantissa_bits);
     uint32_t best = 0;
 
-    if (isnan(f))
-        return 0x7f | sign;
+    if (isnan(f)) /* whatever its sign, as captured on gfx1201 */
+        return mantissa_bits == 3 ? 0xff : 0xfe;
     for (uint32_t code = 1; code <= infinity; code++) {
         const uint32_t exponent = code >> mantissa_bits, low = code & ((1u << mantissa_bits) - 1);
         const double v = exponent ? ldexp((1u << mantissa_bits) + low, (int)exponent - 1) : low;

@@ -150,8 +150,22 @@ E(dot8_ss, uint32_t s = z;
   return s;)
 E(mix, return u32(fmaf(f32(x), (float)lo(y), (float)hi(z)));)
 E(mix_neg, return u32(fmaf(-f32(x), fabsf((float)lo(y)), -(float)lo(z)));)
-E(mixlo, return (bits((f16)fmaf((float)lo(x), (float)lo(y), f32(z))) & 0xffff) | (z & 0xffff0000u);)
-E(mixhi, return bits((f16)fmaf((float)hi(x), (float)lo(y), f32(z))) << 16 | (z & 0xffff);)
+/* x * y + z rounded once: of the sum of 113 bits the last is made odd where it is inexact. */
+static f16 once16(float x, float y, float z)
+{
+    const __float128 p = (__float128)x * y, sum = p + z, back = sum - p;
+    const __float128 rest = (p - (sum - back)) + (z - back);
+    unsigned __int128 bits_;
+    __float128 odd;
+
+    memcpy(&bits_, &sum, sizeof bits_);
+    if (rest != 0 && isfinite((double)sum) && !(bits_ & 1))
+        bits_ += (rest < 0) == (sum < 0) ? 1 : -1;
+    memcpy(&odd, &bits_, sizeof odd);
+    return (f16)odd;
+}
+E(mixlo, return (bits(once16((float)lo(x), (float)lo(y), f32(z))) & 0xffff) | (z & 0xffff0000u);)
+E(mixhi, return bits(once16((float)hi(x), (float)lo(y), f32(z))) << 16 | (z & 0xffff);)
 
 E(
     perm, uint32_t r = 0; for (int n = 0; n < 32; n += 8) {

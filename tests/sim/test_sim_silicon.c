@@ -338,10 +338,221 @@ static void upper_halves(void **state)
     CHECK(vectors);
 }
 
+/* ---- Output modifiers ------------------------------------------------------------------------ */
+
+/* Denormals and zeros of either sign become +0 before they are scaled, and what falls below the
+ * normal range a zero of its sign, though the mode keeps denormals; as captured on gfx1201. */
+static void output_modifiers_flush(void **state)
+{
+    static const struct vector vectors[] = {
+        {ALL, "v_mul_f32 v20, v10, 1.0 mul:4", {0x00000001}, {0, KEPT}, 0},
+        {ALL, "v_mul_f32 v20, v10, 1.0 mul:4", {0x807fffff}, {0, KEPT}, 0},
+        {ALL, "v_mul_f32 v20, v10, 1.0 mul:2", {0x80000000}, {0, KEPT}, 0},
+        {ALL, "v_mul_f32 v20, v10, 1.0 div:2", {0x00800000}, {0, KEPT}, 0},
+        {ALL, "v_mul_f32 v20, v10, 1.0 div:2", {0x80800000}, {0x80000000, KEPT}, 0},
+        {ALL, "v_mul_f32 v20, v10, 1.0 div:2", {0x81000000}, {0x80800000, KEPT}, 0},
+        {ALL, "v_mul_f32 v20, v10, 1.0 mul:2", {0xff7fffff}, {0xff800000, KEPT}, 0},
+        {RDNA, "v_add_f16 v20, v10, v11 mul:2", {0x0001, 0x0001}, {0x55550000, KEPT}, 0},
+        {RDNA, "v_add_f16 v20, v10, v11 div:2", {0x8400, 0}, {0x55558000, KEPT}, 0},
+        /* 1 + 2^-11 is rounded to 1 before it is doubled */
+        {RDNA, "v_add_f16 v20, v10, v11 mul:2", {0x3c00, 0x1000}, {0x55554000, KEPT}, 0},
+        {ALL, "v_mul_f64 v[20:21], v[10:11], 1.0 div:2", {0, 0x80100000}, {0, 0x80000000}, 0},
+        {ALL, "v_mul_f64 v[20:21], v[10:11], 1.0 mul:2", {1, 0x80000000}, {0, 0}, 0}};
+
+    (void)state;
+    check(vectors, sizeof vectors / sizeof *vectors, "-mno-amdgpu-ieee\n-fno-honor-nans");
+}
+
+/* ---- Floats ---------------------------------------------------------------------------------- */
+
+/* As captured on gfx1201 (bjacob/goc), but where another source is said. */
+static void floats_round(void **state)
+{
+    static const struct vector vectors[] = {
+        /* a zero factor gives +0, which is added; denormals never count */
+        {RDNA, "v_fma_dx9_zero_f32 v20, v10, v11, v12", {0, 0x7f800000, 0x80000000}, {0, KEPT}, 0},
+        {RDNA,
+         "v_fma_dx9_zero_f32 v20, v10, v11, v12",
+         {1, 0x7f800000, 0x7f812345},
+         {0x7fc12345, KEPT},
+         0},
+        {RDNA,
+         "v_fma_dx9_zero_f32 v20, v10, v11, v12",
+         {0x3f800000, 0x3f800000, 0x007fffff},
+         {0x3f800000, KEPT},
+         0},
+        {RDNA,
+         "v_fma_dx9_zero_f32 v20, v10, v11, v12",
+         {0x3f800000, 0x00800000, 0x80800001},
+         {0x80000000, KEPT},
+         0},
+        /* 1 + 2^-11 + 2^-36 is no tie, though it is one in f32 */
+        {ALL,
+         "v_fma_mixlo_f16 v20, v10, v11, v12",
+         {0x3f800000, 0x3f801000, 0x2d800000},
+         {0x55553c01, KEPT},
+         0},
+        {ALL,
+         "v_fma_mixhi_f16 v20, v10, v11, v12",
+         {0x3f800000, 0x3f801000, 0xad800000},
+         {0x3c005555, KEPT},
+         0},
+        {ALL,
+         "v_fma_mixlo_f16 v20, v10, v11, v12",
+         {0x3f800000, 0x3f801000, 0},
+         {0x55553c00, KEPT},
+         0},
+        /* a pack makes signalling NaNs quiet */
+        {ALL, "v_pack_b32_f16 v20, v10, v11", {0x7c01, 0xfd55}, {0xff557e01, KEPT}, 0},
+        {ALL, "v_pack_b32_f16 v20, v10, v11", {0x7c00, 0x8001}, {0x80017c00, KEPT}, 0},
+        /* segment 5 of 2^945 begins at bit 1156: 28 bits are left of 1184, 45 of 1201 */
+        {GFX12,
+         "v_trig_preop_f64 v[20:21], v[10:11], v12",
+         {0, 0x7b000000, 5},
+         {0xc1180000, 0x0000180c},
+         0},
+        {ALL & ~GFX12,
+         "v_trig_preop_f64 v[20:21], v[10:11], v12",
+         {0, 0x7b000000, 5},
+         {0xc11bf1ec, 0x0000180c},
+         0}};
+
+    (void)state;
+    CHECK(vectors);
+}
+
+/* Conversions to eight bits on gfx1201 (bjacob/goc): every NaN is the same, and a stochastic one
+ * aligns what becomes a denormal before it adds. 2^-10 is half of fp8's least; the random number
+ * has all of its upper 20 bits but one. */
+static void eight_bits(void **state)
+{
+    static const struct vector vectors[] = {
+        {GFX12, "v_cvt_pk_fp8_f32 v20, v10, v11", {0x7fc00000, 0xff812345}, {0x5555ffff, KEPT}, 0},
+        {GFX12, "v_cvt_pk_bf8_f32 v20, v10, v11", {0x7fc00000, 0xff812345}, {0x5555fefe, KEPT}, 0},
+        {GFX12, "v_cvt_sr_fp8_f32 v20, v10, v11", {0xff812345, 7}, {0x555555ff, KEPT}, 0},
+        {GFX12, "v_cvt_sr_bf8_f32 v20, v10, v11", {0x7f812345, 7}, {0x555555fe, KEPT}, 0},
+        {GFX12, "v_cvt_sr_fp8_f32 v20, v10, v11", {0x3a800000, 0x7fffffff}, {0x55555500, KEPT}, 0},
+        {GFX12, "v_cvt_sr_fp8_f32 v20, v10, v11", {0x3a800000, 0x80000000}, {0x55555501, KEPT}, 0},
+        {GFX12, "v_cvt_sr_fp8_f32 v20, v10, v11", {0xba800000, 0x80000000}, {0x55555581, KEPT}, 0},
+        /* the last bit of the significand is lost, and does not carry */
+        {GFX12, "v_cvt_sr_fp8_f32 v20, v10, v11", {0x3affffff, 0xfffff000}, {0x55555501, KEPT}, 0},
+        {GFX12, "v_cvt_sr_bf8_f32 v20, v10, v11", {0x37000000, 0x80000000}, {0x55555501, KEPT}, 0},
+        {GFX12, "v_cvt_sr_fp8_f32 v20, v10, v11", {0x3f800000, 0xffffffff}, {0x55555538, KEPT}, 0}};
+
+    (void)state;
+    CHECK(vectors);
+}
+
+/* ---- Saturation of the rest ------------------------------------------------------------------ */
+
+/* Products, sums of differences and wide sums; what cannot overflow takes the modifier, too. */
+static void products_saturate(void **state)
+{
+    static const struct vector vectors[] = {
+        {ALL, "v_mul_u32_u24 v20, v10, v11 clamp", {0xffffff, 0x100}, {0xffffff00, KEPT}, 0},
+        {ALL, "v_mul_u32_u24 v20, v10, v11 clamp", {0xffffff, 0x101}, {-1u, KEPT}, 0},
+        {ALL, "v_mul_i32_i24 v20, v10, v11 clamp", {0x800000, 0x7fffff}, {0x80000000, KEPT}, 0},
+        {ALL, "v_mul_i32_i24 v20, v10, v11 clamp", {0xffffff, 7}, {-7u, KEPT}, 0},
+        {GFX9, "v_mul_hi_u32_u24 v20, v10, v11 clamp", {0xffffff, 0xffffff}, {0xffff, KEPT}, 0},
+        {ALL,
+         "v_pk_mul_lo_u16 v20, v10, v11 clamp",
+         {0x01000003, 0x01000004},
+         {0xffff000c, KEPT},
+         0},
+        {ALL, "v_pk_min_i16 v20, v10, v11 clamp", {0x80000003, 0x00010004}, {0x80000003, KEPT}, 0},
+        {GFX9, "v_mul_hi_i32_i24 v20, v10, v11 clamp", {0x800000, 0x7fffff}, {0xffffc000, KEPT}, 0},
+        {ALL, "v_pk_min_u16 v20, v10, v11 clamp", {0x80000003, 0x00010004}, {0x00010003, KEPT}, 0},
+        {ALL, "v_pk_max_i16 v20, v10, v11 clamp", {0x80000003, 0x00010004}, {0x00010004, KEPT}, 0},
+        {ALL,
+         "v_pk_lshrrev_b16 v20, v10, v11 clamp",
+         {0x00010004, 0x80018010},
+         {0x40000801, KEPT},
+         0},
+        {ALL,
+         "v_pk_ashrrev_i16 v20, v10, v11 clamp",
+         {0x00010004, 0x80018010},
+         {0xc000f801, KEPT},
+         0},
+        {ALL,
+         "v_mqsad_pk_u16_u8 v[20:21], v[10:11], v12, v[14:15] clamp",
+         {0x02020202, 0x02020202, 0x01010100, 0, 0xfffffff0, 0x00000000},
+         {0xfffffff3, 0x00030003},
+         0},
+        {ALL, "v_pk_max_u16 v20, v10, v11 clamp", {0x80000003, 0x00010004}, {0x80000004, KEPT}, 0},
+        {ALL,
+         "v_pk_lshlrev_b16 v20, v10, v11 clamp",
+         {0x00010004, 0x80018001},
+         {0x00020010, KEPT},
+         0},
+        {ALL & ~GFX12,
+         "v_mad_u64_u32 v[20:21], VCC, v10, v11, v[12:13] clamp",
+         {-1u, -1u, -1u, -1u},
+         {-1u, -1u},
+         1},
+        {GFX12,
+         "v_mad_co_u64_u32 v[20:21], VCC, v10, v11, v[12:13] clamp",
+         {-1u, -1u, -1u, -1u},
+         {-1u, -1u},
+         1},
+        {ALL & ~GFX12,
+         "v_mad_i64_i32 v[20:21], VCC, v10, v11, v[12:13] clamp",
+         {0x7fffffff, 2, -1u, 0x7fffffff},
+         {-1u, 0x7fffffff},
+         0},
+        {GFX12,
+         "v_mad_co_i64_i32 v[20:21], VCC, v10, v11, v[12:13] clamp",
+         {0x80000000, 2, 0, 0x80000000},
+         {0, 0x80000000},
+         1},
+        {ALL,
+         "v_qsad_pk_u16_u8 v[20:21], v[10:11], v12, v[14:15] clamp",
+         {0x01010101, 0x01010101, 0, 0, 0xfffefffc, 0x00000000},
+         {0xfffffffF, 0x00040004},
+         0}};
+
+    (void)state;
+    CHECK(vectors);
+}
+
+/* ---- Encodings that LLVM 21's disassembler declines ------------------------------------------ */
+
+static void declined_encodings(void **state)
+{
+    static const struct vector vectors[] = {
+        /* v_swap_b16 v20.l, v10.h and v20.h, v10.l, as LLVM encodes them for gfx1100 */
+        {RDNA, ".long 0x7e28cd8a\\n v_mov_b32 v21, v10", {0x12345678}, {0x55551234, 0x55555678}, 0},
+        {RDNA, ".long 0x7f28cd0a\\n v_mov_b32 v21, v10", {0x12345678}, {0x56785555, 0x12345555}, 0},
+        /* v_cmpx_lt_u32_e64 s[60:61], v10, v11 and v_cmpx_class_f32_e64 vcc, v10, v11 */
+        {GFX9,
+         ".long 0xd0d9003c, 0x0002170a\\n v_mov_b32 v20, s60\\n v_mov_b32 v21, 7",
+         {3, 4},
+         {1, 7},
+         0},
+        {GFX9,
+         "s_mov_b64 s[60:61], -1\\n .long 0xd0d9003c, 0x0002170a\\n s_mov_b64 s[54:55], exec\\n "
+         "s_mov_b64 exec, 1\\n v_mov_b32 v20, s60\\n v_mov_b32 v21, s54",
+         {4, 3},
+         {0, 0},
+         0},
+        {GFX9,
+         ".long 0xd011006a, 0x0002170a\\n v_mov_b32 v20, 9",
+         {0x3f800000, 0x100},
+         {9, KEPT},
+         1}};
+
+    (void)state;
+    CHECK(vectors);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sums_saturate),
                                        cmocka_unit_test(modes_count),
+                                       cmocka_unit_test(output_modifiers_flush),
+                                       cmocka_unit_test(floats_round),
+                                       cmocka_unit_test(eight_bits),
+                                       cmocka_unit_test(products_saturate),
+                                       cmocka_unit_test(declined_encodings),
                                        cmocka_unit_test(upper_halves),
                                        cmocka_unit_test(division_is_scaled),
                                        cmocka_unit_test(packed_integers_take_f32),

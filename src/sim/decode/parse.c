@@ -464,8 +464,10 @@ static bool fill_operands(struct parser *p, const struct sim_row *row, const cha
                                  : !parse_operand(p, row, text, type == 'v' ? 'u' : type, dst,
                                                   width != 0, o, parsed))
             return false;
-        if (p->unsaid.high >> (dst ? 0 : place == 1 ? 1 : 2) & 1)
+        if (p->unsaid.high >> (place == 1 ? 1 : dst ? 0 : 2) & 1)
             raise_register(p, o, parsed);
+        if (type == 'e' && p->unsaid.has_mask)
+            o->reg = p->unsaid.mask;
         if (dst)
             o->mods |= MOD_DST;
         if (dst && o->kind == OPERAND_SGPR && o->reg <= S_EXEC + 1 && o->reg + o->words > S_EXEC)

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Encodings of gfx11 and gfx12; respell.h says what for. */
+/* Encodings that the disassembler declines; respell.h says what for. */
 #include "sim/decode/respell.h"
+#include "sim/wave.h"
 
 #include <string.h>
 
-/* v_mov_b16, which is declined whatever its operands are, is shown as v_not_b16. */
-enum { VOP1_MOV_B16 = 0x1c, VOP1_NOT_B16 = 0x69, VOP3_OF_VOP1 = 0x180 };
+/* Instructions that are declined whatever their operands are, and others with as long a name that
+ * stand for them. */
+static const struct disguise {
+    uint32_t opcode, shown; /* of VOP1 */
+    const char *name, *shown_name;
+} disguises[] = {{0x1c, 0x69, "v_mov_b16", "v_not_b16"}, {0x66, 0x55, "v_swap_b16", "v_sqrt_f16"}};
+enum { VOP3_OF_VOP1 = 0x180 };
+enum { COMPARES_TO_EXEC = 126, FLAT_SCRATCH = 102, XNACK_MASK = 104 };
 enum { HIGH_RESULT = 1, HIGH_FIRST = 2, HIGH_OTHERS = 4 };
 
 enum encoding { ENCODING_VOP1, ENCODING_VOP2, ENCODING_VOPC, ENCODING_VOP3, ENCODING_VOP3P, OTHER };
@@ -35,12 +42,27 @@ static unsigned high_of(const uint32_t code[2])
            (e != ENCODING_VOP1 && code[0] >> 16 & 1 ? HIGH_OTHERS : 0);
 }
 
-static bool is_mov_b16(uint32_t code)
+static const struct disguise *disguise_of(uint32_t code)
 {
-    return encoding_of(code) == ENCODING_VOP1 ? (code >> 9 & 0xff) == VOP1_MOV_B16
-           : encoding_of(code) == ENCODING_VOP3
-               ? (code >> 16 & 0x3ff) == VOP3_OF_VOP1 + VOP1_MOV_B16
-               : false;
+    const enum encoding e = encoding_of(code);
+    const uint32_t opcode = e == ENCODING_VOP1   ? code >> 9 & 0xff
+                            : e == ENCODING_VOP3 ? (code >> 16 & 0x3ff) - VOP3_OF_VOP1
+                                                 : ~0u;
+
+    for (size_t n = 0; n < sizeof disguises / sizeof *disguises; n++)
+        if (opcode == disguises[n].opcode)
+            return &disguises[n];
+    return NULL;
+}
+
+/* gfx9's v_cmpx writes EXEC and its destination; of the long encoding only EXEC is taken for one. */
+static bool is_compare_to(const struct target *target, uint32_t word)
+{
+    const uint32_t opcode = word >> 16 & 0x3ff;
+    const bool classes = opcode == 0x11 || opcode == 0x13 || opcode == 0x15;
+
+    return !target->keeps_halves && word >> 26 == 0x34 && (word & 0xff) != COMPARES_TO_EXEC &&
+           (classes || (opcode >= 0x30 && opcode < 0x100 && opcode & 0x10));
 }
 
 static bool has_halves(const struct target *target)
@@ -73,8 +95,13 @@ static unsigned length_of(const uint32_t code[2], enum encoding e)
 unsigned respell(const struct target *target, unsigned lanes, uint32_t code[2])
 {
     const uint32_t before[2] = {code[0], code[1]};
+    const struct disguise *const d = disguise_of(code[0]);
     const enum encoding e = encoding_of(code[0]);
 
+    if (is_compare_to(target, code[0])) {
+        code[0] = (code[0] & ~0xffu) | COMPARES_TO_EXEC;
+        return 8;
+    }
     if (!has_halves(target) || e == OTHER)
         return 0;
     if (is_sparse_64(target, lanes, code[0])) {
@@ -84,11 +111,11 @@ unsigned respell(const struct target *target, unsigned lanes, uint32_t code[2])
         code[0] &= ~((high & HIGH_RESULT ? 1u << 24 : 0) | (high & HIGH_OTHERS ? 1u << 16 : 0));
         if (high & HIGH_FIRST)
             code[has_dpp(code[0])] &= ~0x80u;
-        if (is_mov_b16(code[0]))
-            code[0] += (uint32_t)(VOP1_NOT_B16 - VOP1_MOV_B16) << 9;
+        if (d)
+            code[0] += (d->shown - d->opcode) << 9;
     } else {
-        if (is_mov_b16(code[0]))
-            code[0] += (uint32_t)(VOP1_NOT_B16 - VOP1_MOV_B16) << 16;
+        if (d)
+            code[0] += (d->shown - d->opcode) << 16;
         /* newer compilers write the constant 0 in the place of a third source that there is not */
         if ((code[1] >> 18 & 0x1ff) == 0x80)
             code[1] &= ~(0x1ffu << 18);
@@ -100,12 +127,22 @@ struct unsaid unsaid_of(const struct target *target, const uint32_t code[2],
                         const uint32_t shown[2], char *text)
 {
     const enum encoding e = encoding_of(code[0]);
+    const struct disguise *const d = disguise_of(code[0]);
     struct unsaid u = {0};
 
+    if (is_compare_to(target, code[0])) {
+        const unsigned mask = code[0] & 0xff;
+        u.mask = (uint8_t)(mask == FLAT_SCRATCH || mask == FLAT_SCRATCH + 1
+                               ? mask - FLAT_SCRATCH + S_FLAT_SCRATCH
+                           : mask == XNACK_MASK || mask == XNACK_MASK + 1
+                               ? mask - XNACK_MASK + S_XNACK_MASK
+                               : mask);
+        u.has_mask = mask < 128;
+    }
     if (!has_halves(target))
         return u;
-    if (is_mov_b16(code[0]) && !strncmp(text, "v_not_b16", 9))
-        memcpy(text, "v_mov_b16", 9);
+    if (d && !strncmp(text, d->shown_name, strlen(d->shown_name)))
+        memcpy(text, d->name, strlen(d->name));
     if (e < ENCODING_VOP3)
         u.high = (uint8_t)(high_of(code) & ~high_of(shown));
     else if (e == ENCODING_VOP3)

@@ -3,7 +3,8 @@
  * What LLVM 21's disassembler does not say of instructions of gfx11 and gfx12. Its processors but
  * gfx1100 to gfx1103 have no name for the upper half of a vector register as an operand of 16 bits:
  * it declines such operands where the register's number has the bit, and leaves op_sel out where
- * that has it. Compilers since ROCm 7.2 use both. The code itself says all of it.
+ * that has it. Compilers since ROCm 7.2 use both. On gfx9 it declines comparisons that write EXEC
+ * and another lane mask beside it. The code itself says all of it.
  */
 #ifndef QUERN_SIM_RESPELL_H
 #define QUERN_SIM_RESPELL_H
@@ -12,9 +13,11 @@
 
 /* From the code of one instruction, beside its text. Bit 0 of `high` is of the result, bit 1 of the
  * first source, bit 2 of the others: an operand of 16 bits is an upper half, any other 128 vector
- * registers further on. `op_sel` has the sources in bits 0 to 2, the result in bit 3. */
+ * registers further on. `op_sel` has the sources in bits 0 to 2, the result in bit 3. `mask` is the
+ * scalar register of the other lane mask, if it has one. */
 struct unsaid {
-    uint8_t high, op_sel;
+    uint8_t high, op_sel, mask;
+    bool has_mask;
 };
 
 /*

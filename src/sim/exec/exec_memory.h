@@ -18,7 +18,8 @@ struct access {
 
 enum space { SPACE_GLOBAL, SPACE_FLAT, SPACE_SCRATCH, SPACE_BUFFER, SPACE_LDS };
 
-/* How a value in memory fills a register. LOW and HIGH keep the other half. */
+/* How a value in memory fills a register. LOW and HIGH keep the other half, but on gfx9: with the
+ * error correction that its registers have there, it becomes 0 (LLVM, d16PreservesUnusedBits). */
 enum format {
     FORMAT_U8,
     FORMAT_I8,
@@ -223,6 +224,9 @@ INLINE void load_all_lanes(struct wave *w, const struct operand *o, struct place
 INLINE void load_lanes(struct wave *w, const struct operand *o, const struct access *a,
                        enum format format, unsigned words)
 {
+    if (format >= FORMAT_LOW_U8 && !w->target->keeps_halves)
+        for (uint64_t left = a->active; left; left &= left - 1)
+            vgpr(w, o, 0)[__builtin_ctzll(left)] = 0;
     if (LIKELY(a->active == (w->lanes == 64 ? ~(uint64_t)0 : 0xffffffffu))) {
         load_all_lanes(w, o, (struct places){.at = a->at}, format, words);
         return;

@@ -64,6 +64,21 @@ NUMBER float add_random(float f, uint32_t random, unsigned mantissa)
         pick((bits & 0x7f800000u) == 0x7f800000u, bits, bits + (random >> (9 + mantissa))));
 }
 
+/* The same as RDNA 4 does it: what will be a denormal, below 2^least, is first aligned with one, and
+ * what is shifted out is lost. */
+NUMBER float add_random_aligned(float f, uint32_t random, unsigned mantissa, int least)
+{
+    const uint32_t bits = bits_of_f32(f);
+    const int32_t exponent = (int32_t)(bits >> 23 & 0xff), low = least + 127;
+    const uint32_t significand = (bits & 0x7fffff) | (uint32_t)(exponent != 0) << 23;
+    const uint32_t shift = (uint32_t)pick(exponent < low, (uint32_t)(low - exponent), 0);
+    const uint32_t sum = (significand >> pick(shift < 31, shift, 31)) + (random >> (9 + mantissa));
+    const uint32_t value = bits_of_f32((float)(int32_t)sum) + ((uint32_t)(least - 23) << 23);
+
+    return pick_f32(exponent < low, f32_of(pick(sum != 0, value, 0) | (bits & 0x80000000u)),
+                    add_random(f, random, mantissa));
+}
+
 NUMBER uint32_t f32_to_fp8(float f, int fnuz, int truncate)
 {
     const uint32_t sign = bits_of_f32(f) >> 24 & 0x80;

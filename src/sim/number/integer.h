@@ -94,14 +94,15 @@ NUMBER uint32_t msad_u8(uint32_t a, uint32_t b)
 }
 
 /* Four sums of four bytes each, those of a from one byte further on each time, added to the 16-bit
- * parts of c. */
-NUMBER uint64_t qsad_u8(uint64_t a, uint32_t b, uint64_t c, int masked)
+ * parts of c; a sum beyond `most` is that. */
+NUMBER uint64_t qsad_u8(uint64_t a, uint32_t b, uint64_t c, int masked, uint32_t most)
 {
     uint64_t r = 0;
     for (unsigned n = 0; n < 4; n++) {
         const uint32_t bytes = (uint32_t)(a >> 8 * n);
-        const uint64_t sum = (c >> 16 * n) + (masked ? msad_u8(bytes, b) : sad_u8(bytes, b));
-        r |= (sum & 0xffff) << 16 * n;
+        const uint32_t own = masked ? msad_u8(bytes, b) : sad_u8(bytes, b);
+        const uint32_t sum = ((uint32_t)(c >> 16 * n) & 0xffff) + own;
+        r |= (uint64_t)(LEAST(sum, most) & 0xffff) << 16 * n;
     }
     return r;
 }

@@ -158,6 +158,31 @@ NUMBER float fma_f32(float a, float b, float c)
 }
 #endif
 
+/* a * b + c of f32 with the last bit odd where it is inexact, for a result of at most 22 bits. */
+NUMBER float fma_f32_odd(float a, float b, float c)
+{
+    const double d = fma_odd(a, b, c);
+    const float near = (float)d;
+    const uint32_t bits = bits_of_f32(near);
+    const int inexact = ((double)near != d) & (d == d) & (near != 0);
+    const uint32_t down = bits - (uint32_t)(fabs((double)near) > fabs(d));
+
+    return f32_of(pick(inexact, down | 1, bits));
+}
+
+/* A product of which a factor is zero is +0. Denormals do not count, whatever the mode. */
+NUMBER float fma_dx9_zero(float a, float b, float c)
+{
+    const float x = flush_f32(a), y = flush_f32(b), z = flush_f32(c);
+    return pick_f32((x == 0) | (y == 0), 0.0f + z, flush_f32(fma_f32(x, y, z)));
+}
+
+/* A signalling NaN becomes a quiet one. */
+NUMBER uint32_t quiet_f16(uint32_t h)
+{
+    return h | (uint32_t)((h & 0x7fff) > 0x7c00) << 9;
+}
+
 /* IEEE 754-2008 minNum and maxNum with -0 below +0, as the hardware orders them. */
 NUMBER float min_f32(float a, float b)
 {
@@ -490,8 +515,9 @@ NUMBER float dot4_fp8(uint32_t a, uint32_t b, float c, int a_bf8, int b_bf8)
 }
 
 /* 53 bits of 2 / pi for the reduction of arguments of sines: those of a segment, further on by what
- * makes a large argument an integer. 1201 bits stand behind the point, and zeros behind them. */
-NUMBER double trig_preop_f64(double a, uint32_t segment)
+ * makes a large argument an integer. `count` bits stand behind the point, and zeros behind them:
+ * 1201 by the manuals, 1184 as gfx1201 was seen to do (bjacob/goc). */
+NUMBER double trig_preop_f64(double a, uint32_t segment, unsigned count)
 {
     static const uint64_t two_over_pi[] = {
         0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
@@ -505,8 +531,10 @@ NUMBER double trig_preop_f64(double a, uint32_t segment)
     const uint64_t first = at / 64 < words ? two_over_pi[at / 64] : 0;
     const uint64_t second = at / 64 + 1 < words ? two_over_pi[at / 64 + 1] : 0;
     const uint64_t bits = at % 64 ? first << at % 64 | second >> (64 - at % 64) : first;
+    const unsigned left = at < count ? count - at : 0;
+    const uint64_t there = left >= 64 ? bits : left ? bits >> (64 - left) << (64 - left) : 0;
 
-    return ldexp((double)(bits >> 11), (exponent >= 1968 ? 128 : 0) - 53 - (int)at);
+    return ldexp((double)(there >> 11), (exponent >= 1968 ? 128 : 0) - 53 - (int)at);
 }
 
 /* ---- f16 and f64 helpers of single instructions ---------------------------------------------- */

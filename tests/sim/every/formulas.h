@@ -198,7 +198,7 @@ FORMULA double turn(float f)
     return 2 * 3.14159265358979323846 * ((double)f - floor((double)f));
 }
 /* gfx90a takes denormal halves for zeros in dots */
-static bool flushes_halves;
+static bool flushes_halves, is_gfx12;
 FORMULA float factor(f16 value)
 {
     const float f = value;
@@ -281,6 +281,34 @@ FORMULA struct division_scaling division_scaling64(double d, double n)
 }
 /* One after the other: the bits of 2 / pi that v_trig_preop_f64 gives, by digits of 24 bits as
  * libraries of sines have them; the 1201st is the last. */
+FORMULA float normal32(float f)
+{
+    return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f;
+}
+FORMULA float fma_dx9(float x, float y, float z)
+{
+    const float a = normal32(x), b = normal32(y), c = normal32(z);
+    return a == 0 || b == 0 ? c + 0.0f : normal32(fmaf(a, b, c));
+}
+FORMULA uint32_t quieted16(uint64_t x)
+{
+    const uint32_t h = x & 0xffff;
+    return (h & 0x7c00) == 0x7c00 && h & 0x3ff ? h | 0x200 : h;
+}
+/* Rounded once: of the sum of 113 bits the last is made odd where it is inexact. */
+FORMULA f16 once16(float x, float y, float z)
+{
+    const __float128 p = (__float128)x * y, sum = p + z, back = sum - p;
+    const __float128 rest = (p - (sum - back)) + (z - back);
+    unsigned __int128 bits_;
+    __float128 odd;
+
+    memcpy(&bits_, &sum, sizeof bits_);
+    if (rest != 0 && isfinite((double)sum) && !(bits_ & 1))
+        bits_ += (rest < 0) == (sum < 0) ? 1 : -1;
+    memcpy(&odd, &bits_, sizeof odd);
+    return (f16)odd;
+}
 FORMULA double digits_of_two_over_pi(double x, uint32_t segment)
 {
     static const uint32_t digits[] = {
@@ -295,7 +323,7 @@ FORMULA double digits_of_two_over_pi(double x, uint32_t segment)
     memcpy(&bits, &x, 8);
     const int exponent = bits >> 52 & 2047, large = exponent > 1077 ? exponent - 1077 : 0;
     const int first = (int)(segment % 32) * 53 + large;
-    for (int n = first; n < first + 53 && n < 1201; n++)
+    for (int n = first; n < first + 53 && n < (is_gfx12 ? 1184 : 1201); n++)
         sum += ldexp(digits[n / 24] >> (23 - n % 24) & 1, first - n - 1);
     return ldexp(sum, (exponent >= 1968 ? 128 : 0) - first);
 }

@@ -141,24 +141,48 @@ static float clamp_f32(float f)
     return f > 1 ? 1 : f > 0 ? f : 0;
 }
 
-static void scale_and_clamp(const struct insn *i, uint32_t *r, char type)
+/*
+ * The modifiers mul:2, mul:4 and div:2, applied to what is rounded already: denormals and zeros of
+ * either sign become +0, whatever the mode says, and a result below the normal range a zero of its
+ * sign. Captured on gfx1201 (bjacob/goc), taken for all.
+ */
+static float scaled(float f, unsigned omod, float least)
 {
     static const float factors[4] = {1, 2, 4, 0.5f};
+
+    if (!omod)
+        return f;
+    const float product = (fabsf(f) < least ? 0 : f) * factors[omod];
+    return fabsf(product) < least ? copysignf(0, product) : product;
+}
+
+static double scaled_f64(double d, unsigned omod)
+{
+    static const double factors[4] = {1, 2, 4, 0.5};
+
+    if (!omod)
+        return d;
+    const double product = (fabs(d) < 0x1p-1022 ? 0 : d) * factors[omod];
+    return fabs(product) < 0x1p-1022 ? copysign(0, product) : product;
+}
+
+static void scale_and_clamp(const struct insn *i, uint32_t *r, char type)
+{
     const bool clamp = i->flags & INSN_CLAMP;
 
     LANES
     {
         if (type == 'f') {
-            const float f = f32_of(r[l]) * factors[i->omod];
+            const float f = scaled(f32_of(r[l]), i->omod, 0x1p-126f);
             r[l] = bits_of_f32(clamp ? clamp_f32(f) : f);
         } else if (type == 'h' || type == 'j' || type == 'J') {
-            const float f = f16_to_f32(r[l]) * factors[i->omod];
+            const float f = scaled(f16_to_f32(r[l]), i->omod, 0x1p-14f);
             r[l] = f32_to_f16(clamp ? clamp_f32(f) : f);
         } else if (type == 'p') {
             const float low = f16_to_f32(r[l] & 0xffff), high = f16_to_f32(r[l] >> 16);
             r[l] = f32_to_f16(clamp_f32(low)) | f32_to_f16(clamp_f32(high)) << 16;
         } else if (type == 'd') {
-            double d = f64_of(r[l] | (uint64_t)r[l + 64] << 32) * (double)factors[i->omod];
+            double d = scaled_f64(f64_of(r[l] | (uint64_t)r[l + 64] << 32), i->omod);
             d = !clamp ? d : d > 1 ? 1 : d > 0 ? d : 0;
             r[l] = (uint32_t)bits_of_f64(d);
             r[l + 64] = (uint32_t)(bits_of_f64(d) >> 32);

@@ -41,10 +41,24 @@ CARRY_BODY(v_sub_co_ci_u32_clamp, u, 3, LET_3(u, u, m), (uint64_t)b + (c & 1) > 
            (uint64_t)b + (c & 1) > a)
 CARRY_BODY(v_subrev_co_ci_u32_clamp, u, 3, LET_3(u, u, m),
            (uint64_t)a + (c & 1) > b ? 0 : b - a + c, (uint64_t)a + (c & 1) > b)
+static uint64_t mad_i64_clamp(int32_t a, int32_t b, int64_t c)
+{
+    int64_t sum;
+
+    if (!__builtin_add_overflow((int64_t)a * b, c, &sum))
+        return (uint64_t)sum;
+    return (uint64_t)(c < 0 ? INT64_MIN : INT64_MAX);
+}
+
 /* clang-format off */
 CARRY_BODY(v_mad_u64_u32, q, 3, LET_3(u, u, q), (uint64_t)a * b + c, (uint64_t)a * b + c < c)
 /* signed: the mask is bit 64 of the sum, that is the sign which it has without a limit */
 CARRY_BODY(v_mad_i64_i32, q, 3, LET_3(i, i, q), (uint64_t)((int64_t)a * b) + c,
+           ((int64_t)a * b >> 1) + ((int64_t)c >> 1) + ((int64_t)a * b & (int64_t)c & 1) < 0)
+/* What saturates is the sum of 65 bits. */
+CARRY_BODY(v_mad_u64_u32_clamp, q, 3, LET_3(u, u, q),
+           (uint64_t)a * b + c < c ? ~(uint64_t)0 : (uint64_t)a * b + c, (uint64_t)a * b + c < c)
+CARRY_BODY(v_mad_i64_i32_clamp, q, 3, LET_3(i, i, q), mad_i64_clamp(a, b, (int64_t)c),
            ((int64_t)a * b >> 1) + ((int64_t)c >> 1) + ((int64_t)a * b & (int64_t)c & 1) < 0)
 /* clang-format on */
 
@@ -146,6 +160,10 @@ const struct sim_row rows_carry[] = {
     ROW_(v_mad_co_u64_u32, CARRY, "=q0=m4u1u2q3", v_mad_u64_u32)
     ROW_(v_mad_i64_i32, CARRY, "=q0=m4u1u2q3", v_mad_i64_i32)
     ROW_(v_mad_co_i64_i32, CARRY, "=q0=m4u1u2q3", v_mad_i64_i32)
+    ROW_(v_mad_u64_u32_clamp, ANY, "=q0=m4u1u2q3", v_mad_u64_u32_clamp)
+    ROW_(v_mad_co_u64_u32_clamp, ANY, "=q0=m4u1u2q3", v_mad_u64_u32_clamp)
+    ROW_(v_mad_i64_i32_clamp, ANY, "=q0=m4u1u2q3", v_mad_i64_i32_clamp)
+    ROW_(v_mad_co_i64_i32_clamp, ANY, "=q0=m4u1u2q3", v_mad_i64_i32_clamp)
     ROW_(v_div_scale_f32, ANY, "=f0=m4f1f2f3", v_div_scale_f32)
     ROW_(v_div_scale_f64, ANY, "=d0=m4d1d2d3", v_div_scale_f64)
     {0}};

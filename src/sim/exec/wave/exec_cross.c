@@ -129,6 +129,20 @@ BODY(v_permlane32_swap_b32)
     return permlane_swap(w, i, 32);
 }
 
+BODY(v_swap_b16)
+{
+    uint32_t *const d = vgpr(w, &i->op[0], 0), *const s = vgpr(w, &i->op[1], 0);
+    const unsigned to = i->op[0].select == SELECT_WORD_1 ? 16 : 0;
+    const unsigned from = i->op[1].select == SELECT_WORD_1 ? 16 : 0;
+
+    for (unsigned l = 0; l < w->lanes; l++) {
+        const uint32_t change = (d[l] >> to ^ s[l] >> from) & w->mask[l] & 0xffff;
+        d[l] ^= change << to;
+        s[l] ^= change << from;
+    }
+    return i + 1;
+}
+
 BODY(v_swap_b32)
 {
     uint32_t *const d = vgpr(w, &i->op[0], 0), *const s = vgpr(w, &i->op[1], 0);
@@ -228,6 +242,7 @@ const struct sim_row rows_cross[] = {
     ROW_(v_permlane16_swap_b32, VALU, 12, "=v10=v11")
     ROW_(v_permlane32_swap_b32, VALU, 12, "=v10=v11")
     ROW_(v_swap_b32, VALU, 12, "=v10=v11")
+    ROW_(v_swap_b16, VALU, 12, "=w0=w1")
     ROW_(ds_bpermute_b32, LDS, 2, "=v10v11v12")
     ROW_(ds_bpermute_fi_b32, LDS, 2, "=v10v11v12")
     ROW_(ds_permute_b32, LDS, 2, "=v10v11v12")

@@ -15,6 +15,26 @@ NUMBER float bf8_any_to_f32(uint32_t x, int fnuz)
     return pick_f32(fnuz, bf8_fnuz_to_f32(x), bf8_to_f32(x));
 }
 
+/* RDNA 4's conversions to eight bits: any NaN becomes one and the same, and stochastic rounding is
+ * after the alignment of denormals. Captured on gfx1201 (bjacob/goc). */
+#define IS_RDNA4 ((w->target->capabilities & CAP_WMMA_128B) != 0)
+
+NUMBER uint32_t any_to_fp8(float f, int fnuz, int rdna4, int truncate)
+{
+    return pick(rdna4 & (f != f), 0xff, f32_to_fp8(f, fnuz, truncate));
+}
+
+NUMBER uint32_t any_to_bf8(float f, int fnuz, int rdna4, int truncate)
+{
+    return pick(rdna4 & (f != f), 0xfe, f32_to_bf8(f, fnuz, truncate));
+}
+
+NUMBER float any_random(float f, uint32_t random, unsigned mantissa, int rdna4)
+{
+    return pick_f32(rdna4, add_random_aligned(f, random, mantissa, mantissa == 3 ? -6 : -14),
+                    add_random(f, random, mantissa));
+}
+
 NUMBER uint32_t place_byte(uint32_t old, uint32_t x, unsigned byte)
 {
     const unsigned shift = 8 * (byte & 3);

@@ -447,9 +447,18 @@ INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct f
     }
 }
 
+/* With the modifier clamp a sum saturates after the products of even k / 8 and after the others, as
+ * was captured on gfx1201 (bjacob/goc); on gfx11, of which nothing is known, once. */
+INLINE int64_t staged(const struct wave *w, const struct insn *i, unsigned stage, int64_t sum)
+{
+    const bool now = i->flags & INSN_CLAMP && (stage || !repeats(w));
+    return now ? saturate_i32(sum) : sum;
+}
+
 INLINE void multiply_integers(struct wave *w, const struct insn *i, const struct form *f)
 {
-    const bool clamp = i->flags & INSN_CLAMP;
+    /* here k goes by groups of lanes, of which in a wave of 64 each second holds an odd k / 8 */
+    const unsigned eight = w->lanes == 64 && f->k == 16 ? 4 : 8;
     int32_t a[32][16], b[32][16];
     int64_t d[16][16];
 
@@ -460,14 +469,18 @@ INLINE void multiply_integers(struct wave *w, const struct insn *i, const struct
         addends(w, i, f, r, c_row);
         for (unsigned c = 0; c < 16; c++)
             d[r][c] = (int32_t)c_row[c];
-        for (unsigned k = 0; k < f->k; k++)
+        for (unsigned stage = 0; stage < 2; stage++) {
+            for (unsigned k = 0; k < f->k; k++)
+                for (unsigned c = 0; c < 16 && k / eight % 2 == stage; c++)
+                    d[r][c] += a[k][r] * b[k][c];
             for (unsigned c = 0; c < 16; c++)
-                d[r][c] += a[k][r] * b[k][c];
+                d[r][c] = staged(w, i, stage, d[r][c]);
+        }
     }
     for (unsigned r = 0; r < 16; r++) {
         uint32_t row[16];
         for (unsigned c = 0; c < 16; c++)
-            row[c] = clamp ? (uint32_t)saturate_i32(d[r][c]) : (uint32_t)d[r][c];
+            row[c] = (uint32_t)d[r][c];
         put_results(w, i, f, r, row);
     }
 }
@@ -528,8 +541,10 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
             di[r][c] = (int32_t)bits;
             d[r][c] = to_f32(bits, f->d);
         }
-    for (unsigned r = 0; r < 16; r++)
-        for (unsigned k = 0; k < stored.k; k++) {
+    for (unsigned n = 0; n < 32 * stored.k; n++) {
+        /* integers of a row go in two stages, floats in the order of k */
+        const unsigned r = n / (2 * stored.k), stage = n / stored.k % 2, k = n % stored.k;
+        if (integer ? k / 8 % 2 == stage : !stage) {
             const struct place pa = source_place(w, &stored, f->a, r, k);
             unsigned at[2];
             sparse_places(w, i, &stored, r, k / 2, at);
@@ -543,11 +558,12 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
                                       float_element(w, i, 2, pb, f->b), d[r][c]);
             }
         }
+        for (unsigned c = 0; c < 16 && k + 1 == stored.k; c++)
+            di[r][c] = staged(w, i, stage, di[r][c]);
+    }
     for (unsigned r = 0; r < 16; r++)
         for (unsigned c = 0; c < 16; c++) {
-            const uint32_t value = !integer                ? from_f32(d[r][c], f->d)
-                                   : i->flags & INSN_CLAMP ? (uint32_t)saturate_i32(di[r][c])
-                                                           : (uint32_t)di[r][c];
+            const uint32_t value = integer ? (uint32_t)di[r][c] : from_f32(d[r][c], f->d);
             put_result(w, i, result_place(w, f, r, c, false), element_bits(f->d), value);
         }
     return i + 1;
