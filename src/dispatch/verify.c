@@ -154,11 +154,12 @@ static double flushed_of(const struct quern_problem *p, const struct target *t)
     return flushes ? 1e-4 + 0x1p-21 * pow((double)p->k, 0.75) : 0;
 }
 
-/* DESIGN section 4: the error of 4-bit kernels in 16-bit types is that of centroids and results
- * rounded to the type; in f32 only the order and the rounding of the sum is left, and so it is of
- * weights that are multiplied as they are. With the adders of RDNA and CDNA it is up to 2e-6 for a K
- * up to 65536 (docs/kernels.md). One product that is left out is seen while 1e-5 is less than
- * 1 / sqrt(2 ln n K) of the largest of n results; test_verify.c derives it. */
+/* The largest error that passes, of the largest result. Kernels of 4-bit weights in 16-bit types
+ * differ from the reference because the values of codes, and results, are rounded to the type. In
+ * f32, and of weights that are multiplied as they are, only the order and the rounding of the sum
+ * differ: with the adders of RDNA and CDNA by up to 2e-6 for a K up to 65536 (docs/kernels.md). A
+ * kernel that leaves out one product is seen while 1e-5 is less than 1 / sqrt(2 ln n K) of the
+ * largest of n results; test_verify.c derives it. */
 static double tolerance_of(const struct quern_problem *p, const struct target *t)
 {
     if (p->op == QUERN_OP_DEQUANT)
