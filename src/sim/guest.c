@@ -86,8 +86,8 @@ void set_host_mode(const struct wave *w)
 
 bool mode_supported(uint32_t mode)
 {
-    /* rounding to nearest even; f32 denormals kept or flushed, those of f16 and f64 kept; overflow of
-     * f16 and eight bits not saturated (FP16_OVFL, bit 23) */
+    /* rounding to nearest even; f32 denormals kept or flushed, those of f16 and f64 kept; what
+     * overflows f16 or eight bits is not saturated (FP16_OVFL, bit 23) */
     const uint32_t f32 = mode >> 4 & 3;
     return (mode & 15) == 0 && !(mode >> 23 & 1) && (f32 == 0 || f32 == 3) && (mode >> 6 & 3) == 3;
 }

@@ -240,14 +240,13 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
             const uint32_t got = d_words[p.lane * dw + p.word] >> p.shift;
             double want = c[i][j], size = fabs(want);
             /* integers saturate after the eights of stored k with even numbers, and at the end */
-            for (unsigned stage = 0; stage < 2; stage++) {
-                for (unsigned k = 0; k < f->k; k++)
-                    if (used[i][k] && k / (f->sparse ? 16 : 8) % 2 == stage) {
-                        want += f->a_factor * a[i][k] * b[j][k];
-                        size += fabs(a[i][k] * b[j][k]);
-                    }
-                if (f->d == I32)
-                    want = fmax(fmin(want, INT32_MAX), INT32_MIN);
+            for (unsigned n2 = 0, eight = f->sparse ? 16 : 8; n2 < 2 * f->k; n2++) {
+                const unsigned k = n2 % f->k;
+                const double product =
+                    used[i][k] && k / eight % 2 == n2 / f->k ? a[i][k] * b[j][k] : 0;
+                want += f->a_factor * product;
+                size += fabs(product);
+                want = f->d == I32 && k + 1 == f->k ? fmax(fmin(want, INT32_MAX), INT32_MIN) : want;
             }
             check_result(f, n, lanes, i, j, d_size == 32 ? got : got & 0xffff, want, size);
         }

@@ -5,6 +5,8 @@
  *
  * Vectors marked T are those of tinygrad's test/amd/hw (MIT licence, Copyright (c) 2024 the tiny
  * corp), which its authors ran on gfx1100.
+ *
+ * This file is long because it is mostly vectors, a line or a few each.
  */
 #include <stdarg.h>
 #include <stddef.h>

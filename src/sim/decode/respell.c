@@ -55,7 +55,7 @@ static const struct disguise *disguise_of(uint32_t code)
     return NULL;
 }
 
-/* gfx9's v_cmpx writes EXEC and its destination; of the long encoding only EXEC is taken for one. */
+/* gfx9's v_cmpx writes EXEC and its destination; in the long encoding only EXEC is accepted. */
 static bool is_compare_to(const struct target *target, uint32_t word)
 {
     const uint32_t opcode = word >> 16 & 0x3ff;

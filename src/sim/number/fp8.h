@@ -64,8 +64,8 @@ NUMBER float add_random(float f, uint32_t random, unsigned mantissa)
         pick((bits & 0x7f800000u) == 0x7f800000u, bits, bits + (random >> (9 + mantissa))));
 }
 
-/* The same as RDNA 4 does it: what will be a denormal, below 2^least, is first aligned with one, and
- * what is shifted out is lost. */
+/* The same as RDNA 4 does it: what will be a denormal, below 2^least, is first aligned with one,
+ * and what is shifted out is lost. */
 NUMBER float add_random_aligned(float f, uint32_t random, unsigned mantissa, int least)
 {
     const uint32_t bits = bits_of_f32(f);
