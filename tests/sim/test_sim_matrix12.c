@@ -169,6 +169,25 @@ static void draw_c(const struct form *f, unsigned lanes, uint64_t *random, doubl
         }
 }
 
+/* c and the products of a row of A and a column of B; what is added is added to *size as well.
+ * Integers saturate after the eights of stored k with even numbers, and at the end. */
+static double sum_of(const struct form *f, const bool *used, const double *a, const double *b,
+                     double c, double *size)
+{
+    const unsigned eight = f->sparse ? 16 : 8;
+
+    for (unsigned stage = 0; stage < 2; stage++) {
+        for (unsigned k = 0; k < f->k; k++)
+            if (used[k] && k / eight % 2 == stage) {
+                c += f->a_factor * a[k] * b[k];
+                *size += fabs(a[k] * b[k]);
+            }
+        if (f->d == I32)
+            c = fmax(fmin(c, INT32_MAX), INT32_MIN);
+    }
+    return c;
+}
+
 static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key, bool special,
                        uint64_t *random)
 {
@@ -239,15 +258,7 @@ static void check_form(struct t_gpu *g, unsigned n, unsigned lanes, unsigned key
             const struct place p = result_place(d_size, lanes, i, j);
             const uint32_t got = d_words[p.lane * dw + p.word] >> p.shift;
             double want = c[i][j], size = fabs(want);
-            /* integers saturate after the eights of stored k with even numbers, and at the end */
-            for (unsigned n2 = 0, eight = f->sparse ? 16 : 8; n2 < 2 * f->k; n2++) {
-                const unsigned k = n2 % f->k;
-                const double product =
-                    used[i][k] && k / eight % 2 == n2 / f->k ? a[i][k] * b[j][k] : 0;
-                want += f->a_factor * product;
-                size += fabs(product);
-                want = f->d == I32 && k + 1 == f->k ? fmax(fmin(want, INT32_MAX), INT32_MIN) : want;
-            }
+            want = sum_of(f, used[i], a[i], b[j], want, &size);
             check_result(f, n, lanes, i, j, d_size == 32 ? got : got & 0xffff, want, size);
         }
 }

@@ -457,8 +457,8 @@ INLINE int64_t staged(const struct wave *w, const struct insn *i, unsigned stage
 
 INLINE void multiply_integers(struct wave *w, const struct insn *i, const struct form *f)
 {
-    /* here k goes by groups of lanes, of which in a wave of 64 each second holds an odd k / 8 */
-    const unsigned eight = w->lanes == 64 && f->k == 16 ? 4 : 8;
+    /* here k goes by groups of 16 lanes; of four such groups each second holds an odd k / 8 */
+    const unsigned eight = source_lanes(w, f, f->a) == 64 && f->k == 16 ? 4 : 8;
     int32_t a[32][16], b[32][16];
     int64_t d[16][16];
 
