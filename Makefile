@@ -250,6 +250,12 @@ $(B)/tests/vendor/libmillrtc.so: tests/vendor/mill_compiler.c tests/vendor/mill.
 	    -o $@ $<
 $(B)/tests/vendor/test_vendor: $(VENDOR_OBJ) $(B)/tests/vendor/libmillrtc.so
 
+# tests/hw: programs for machines with a GPU; they need no library but libc.
+HW_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/hw/*.c))
+$(HW_BIN): $(B)/tests/%: $(B)/tests/%.o $(B)/lib/libquern-all.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(B)/lib/libquern-all.a $(INSIDE) $(LDLIBS)
+
 # tests/fakehip: a HIP runtime whose GPUs are software GPUs, made from the real headers, and the
 # programs that run on it. They find it on their run path, as hosts find the real one.
 $(B)/tests/fakehip/%.o: tests/fakehip/%.c
@@ -288,7 +294,7 @@ fakehip: $(FAKEHIP) $(FAKEBLAS)
 # The worker's sandbox, which is no part of the library.
 $(B)/tests/fault/test_worker_attack: $(addprefix $(B)/src/compile/worker_,sandbox.o calls.o)
 
-tests: $(TEST_BIN) $(BENCH_BIN) $(BODIES) fakehip $(FAKEHIP_BIN)
+tests: $(TEST_BIN) $(BENCH_BIN) $(HW_BIN) $(BODIES) fakehip $(FAKEHIP_BIN)
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
 # by clang; the rest of the library comes from the release build. Finds go to build/fuzz, inputs

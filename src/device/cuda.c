@@ -1,20 +1,240 @@
 /* SPDX-License-Identifier: MIT */
-/* NVIDIA's GPUs: kernels for them are made and stored, and this release launches none. */
-#include "device/device.h"
+/*
+ * NVIDIA's GPUs: the table of gpu.h from the CUDA driver, libcuda.so.1. Nothing of the CUDA runtime
+ * is used. The context is the device's primary one, which the runtime, PyTorch and all other good
+ * guests of a process share: it is retained and released, and never made or reset.
+ */
+#include "device/cuda_abi.h"
+#include "device/gpu.h"
 
-static quern_status count_devices(const struct device_search *search, int *count)
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct {
+#define CUDA_MEMBER(name, symbol, parameters) int(*name) parameters;
+    CUDA_FUNCTIONS(CUDA_MEMBER)
+#undef CUDA_MEMBER
+    int (*function_load)(void *function); /* cuFuncLoad, of CUDA 12.4 and later; or null */
+} cuda;
+
+/* ---- Functions of the table that CUDA has not as they are ------------------------------------ */
+
+/* A number among the devices as the driver's handle, which is another number. */
+static int handle_of(int *device, int index)
 {
-    (void)search, (void)count;
-    FAIL(QUERN_E_DEVICE, "this release of quern launches nothing on NVIDIA's GPUs: their kernels "
-                         "are made and stored only");
+    return cuda.device(device, index);
 }
 
-static quern_status open_device(const struct device_search *search, int index, struct device **out)
+static int name_of(char *text, size_t size, int index)
 {
-    int count;
+    int device;
+    const int error = handle_of(&device, index);
 
-    (void)index, (void)out;
-    return count_devices(search, &count);
+    return error ? error : cuda.name(text, (int)size, device);
+}
+
+static int attribute_of(int *value, int attribute, int index)
+{
+    int device;
+    const int error = handle_of(&device, index);
+
+    return error ? error : cuda.attribute(value, attribute, device);
+}
+
+static int target_of(char *text, size_t size, int index)
+{
+    int major = 0, minor = 0, error = attribute_of(&major, CUDA_COMPUTE_CAPABILITY_MAJOR, index);
+
+    if (!error)
+        error = attribute_of(&minor, CUDA_COMPUTE_CAPABILITY_MINOR, index);
+    snprintf(text, size, "sm_%d%d", major, minor);
+    return error;
+}
+
+static int memory_of(size_t *bytes, int index)
+{
+    int device;
+    const int error = handle_of(&device, index);
+
+    return error ? error : cuda.memory(bytes, device);
+}
+
+static int retain(void **context, int index)
+{
+    int device;
+    const int error = handle_of(&device, index);
+
+    return error ? error : cuda.retain(context, device);
+}
+
+static int release(int index)
+{
+    int device;
+    const int error = handle_of(&device, index);
+
+    return error ? error : cuda.release(device);
+}
+
+/*
+ * A driver that loads lazily puts a kernel into the context when it is first launched, which a
+ * stream that is being captured would not forgive: cuFuncLoad does it now. What older drivers have
+ * instead, cuModuleGetFunction, has been called.
+ */
+static int prepare(void *function, unsigned lds_bytes)
+{
+    const int error =
+        lds_bytes
+            ? cuda.function_attribute(function, CUDA_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)lds_bytes)
+            : GPU_OK;
+
+    return error || !cuda.function_load ? error : cuda.function_load(function);
+}
+
+static int event_create(void **event)
+{
+    return cuda.event_create(event, 0);
+}
+
+/* The driver keeps no thread's last error. */
+static int last_error(void)
+{
+    return GPU_OK;
+}
+
+static const char *error_name(int error)
+{
+    const char *name = NULL;
+
+    return cuda.error_name(error, &name) ? NULL : name;
+}
+
+static const char *fill(void *handle, struct gpu_api *api)
+{
+    void *address;
+
+#define CUDA_LOAD(name, symbol, parameters)                                                        \
+    if (!(address = dlsym(handle, #symbol)))                                                       \
+        return #symbol;                                                                            \
+    memcpy(&cuda.name, &address, sizeof address);
+    CUDA_FUNCTIONS(CUDA_LOAD)
+#undef CUDA_LOAD
+    address = dlsym(handle, "cuFuncLoad");
+    memcpy(&cuda.function_load, &address, sizeof address);
+    *api = (struct gpu_api){
+        .count = cuda.count,
+        .name = name_of,
+        .target = target_of,
+        .attribute = attribute_of,
+        .memory = memory_of,
+        .version = cuda.version,
+        .retain = retain,
+        .release = release,
+        .get_current = cuda.get_current,
+        .set_current = cuda.set_current,
+        .synchronize = cuda.synchronize,
+        .module_load = cuda.module_load,
+        .module_function = cuda.module_function,
+        .module_unload = cuda.module_unload,
+        .prepare = prepare,
+        .launch = cuda.launch,
+        .is_capturing = cuda.is_capturing,
+        .exchange_mode = cuda.exchange_mode,
+        .allocate = cuda.allocate,
+        .free = cuda.free,
+        .copy_to = cuda.copy_to,
+        .copy_from = cuda.copy_from,
+        .event_create = event_create,
+        .event_destroy = cuda.event_destroy,
+        .event_record = cuda.event_record,
+        .event_synchronize = cuda.event_synchronize,
+        .event_elapsed = cuda.event_elapsed,
+        .last_error = last_error,
+        .error_name = error_name,
+    };
+    return NULL;
+}
+
+/* ---- The runtime ----------------------------------------------------------------------------- */
+
+static int start(void)
+{
+    return cuda.init(0);
+}
+
+/* Which errors destroy the context: what was in it is lost, and only a new process has another. */
+static bool is_final(int error)
+{
+    switch (error) {
+    case CUDA_ECC_UNCORRECTABLE:
+    case CUDA_ILLEGAL_ADDRESS:
+    case CUDA_LAUNCH_TIMEOUT:
+    case CUDA_CONTEXT_IS_DESTROYED:
+    case CUDA_ASSERT:
+    case CUDA_HARDWARE_STACK_ERROR:
+    case CUDA_ILLEGAL_INSTRUCTION:
+    case CUDA_MISALIGNED_ADDRESS:
+    case CUDA_INVALID_ADDRESS_SPACE:
+    case CUDA_INVALID_PC:
+    case CUDA_LAUNCH_FAILED:
+    case CUDA_TENSOR_MEMORY_LEAK:
+        return true;
+    default:
+        return false;
+    }
+}
+
+#define CUDA_NAME(name, parameters, hip, cuda) cuda,
+static const char *const calls[] = {GPU_CALLS(CUDA_NAME)};
+#undef CUDA_NAME
+static const char *const names[] = {"libcuda.so.1", NULL};
+static const char *const places[] = {"/lib64", "/lib", "", NULL};
+/* the kernel driver's, and that of WSL 2 */
+static const char *const nodes[] = {"/dev/nvidiactl", "/dev/dxg", NULL};
+
+/* The driver's own directory under WSL 2. Elsewhere the library is on the loader's path. */
+static bool roots(bool (*look)(void *user, const char *root), void *user)
+{
+    return look(user, "/usr/lib/wsl");
+}
+
+static const struct gpu_runtime runtime = {
+    .driver = &driver_nvidia,
+    .calls = calls,
+    .names = names,
+    .stem = "libcuda.so",
+    .places = places,
+    .nodes = nodes,
+    .needed = "the driver of CUDA 12 or later is needed",
+    .missing = "no libcuda.so.1 that can be loaded, which NVIDIA's driver brings: not in this "
+               "process, the loader's path or /usr/lib/wsl/lib; quern doctor lists what was tried",
+    .no_device_hint = "; the driver sees no GPU (CUDA_VISIBLE_DEVICES, and access to /dev/nvidia*)",
+    .wrong_device_hint = "; the stream must be one of the context's device, and that device's "
+                         "primary context the thread's current one (cudaSetDevice)",
+    .fill = fill,
+    .start = start,
+    .roots = roots,
+    .is_final = is_final,
+    .units = CUDA_MULTIPROCESSOR_COUNT,
+    .clock_khz = CUDA_CLOCK_RATE,
+    .cache_bytes = CUDA_L2_CACHE_SIZE,
+    .param_end = CUDA_PARAM_END,
+    .blas = &blas_nvidia,
+};
+
+static quern_status cuda_open(const struct device_search *search, int index, struct device **device)
+{
+    return gpu_open(&runtime, search, index, device);
+}
+
+static quern_status cuda_count(const struct device_search *search, int *count)
+{
+    return gpu_count(&runtime, search, count);
+}
+
+static bool cuda_present(void)
+{
+    return gpu_present(&runtime);
 }
 
 const struct device_driver driver_nvidia = {
@@ -22,6 +242,7 @@ const struct device_driver driver_nvidia = {
     .name = "cuda",
     .runtime = "CUDA",
     .number = QUERN_DEVICE_CUDA,
-    .open = open_device,
-    .count = count_devices,
+    .open = cuda_open,
+    .count = cuda_count,
+    .present = cuda_present,
 };

@@ -32,10 +32,11 @@ struct device_functions {
     /*
      * Loads the object and finds the kernel. The object's bytes must stay where they are until
      * unload: HIP may read them at any time. QUERN_E_OBJECT: the device cannot use them. Leaves the
-     * caller's current device and any stream capture as they are. May block.
+     * caller's current device and any stream capture as they are. `dynamic_lds`: the bytes that
+     * launches ask for. After it a launch allocates nothing, also the first. May block.
      */
     quern_status (*load)(struct device *d, const struct object *object, const char *symbol,
-                         struct device_kernel **kernel);
+                         uint32_t dynamic_lds, struct device_kernel **kernel);
     void (*unload)(struct device *d, struct device_kernel *kernel);
     /* Launches a kernel, without an allocation, lock or wait of its own. */
     quern_status (*launch)(struct device *d, struct device_kernel *kernel,
@@ -114,6 +115,8 @@ struct device_driver {
     quern_status (*open)(const struct device_search *search, int index, struct device **device);
     /* Number of GPUs that the runtime has. */
     quern_status (*count)(const struct device_search *search, int *count);
+    /* Whether the machine has such GPUs, by its device files; loads nothing. Null: not known. */
+    bool (*present)(void);
 };
 
 /* The drivers, by enum vendor; null ends the list (drivers.c). */

@@ -10,22 +10,6 @@
 
 #include <stddef.h>
 
-/* hipError_t, an int in the interface: the values that are told apart. Any other is QUERN_E_DEVICE.
- */
-enum hip_error {
-    HIP_OK = 0,
-    HIP_OUT_OF_MEMORY = 2,
-    HIP_INVALID_DEVICE_FUNCTION = 98,
-    HIP_NO_DEVICE = 100,
-    HIP_INVALID_IMAGE = 200,
-    HIP_NO_BINARY_FOR_GPU = 209,
-    HIP_INVALID_KERNEL_FILE = 218,
-    HIP_SHARED_OBJECT_INIT_FAILED = 303,
-    HIP_INVALID_HANDLE = 400,
-    HIP_NOT_FOUND = 500,
-    HIP_STREAM_CAPTURE_IMPLICIT = 906,
-};
-
 /* hipDeviceAttribute_t */
 enum hip_attribute {
     HIP_ATTRIBUTE_CLOCK_RATE = 5, /* kHz */
@@ -33,17 +17,11 @@ enum hip_attribute {
     HIP_ATTRIBUTE_MULTIPROCESSOR_COUNT = 63,
 };
 
-/* hipStreamCaptureStatus and hipStreamCaptureMode */
-enum { HIP_CAPTURE_NONE = 0 };
-enum { HIP_CAPTURE_MODE_RELAXED = 2 };
-
 /* hipMemcpyKind */
 enum { HIP_COPY_TO_DEVICE = 1, HIP_COPY_FROM_DEVICE = 2 };
 
-/* HIP_LAUNCH_PARAM_*: tags in the last argument of hipModuleLaunchKernel */
-#define HIP_PARAM_BUFFER_POINTER ((void *)1)
-#define HIP_PARAM_BUFFER_SIZE    ((void *)2)
-#define HIP_PARAM_END            ((void *)3)
+/* HIP_LAUNCH_PARAM_END; the tags before it are in gpu.h. */
+#define HIP_PARAM_END ((void *)3)
 
 /*
  * hipDeviceProp_t as hipGetDevicePropertiesR0600 fills it: two members, at their places. The struct

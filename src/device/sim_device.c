@@ -23,10 +23,11 @@ static struct sim_device *of(struct device *d)
 }
 
 static quern_status load(struct device *d, const struct object *object, const char *symbol,
-                         struct device_kernel **out)
+                         uint32_t dynamic_lds, struct device_kernel **out)
 {
     struct device_kernel *const k = os.calloc(1, sizeof *k);
 
+    (void)dynamic_lds; /* a launch says it */
     FAIL_IF(!k, QUERN_E_MEMORY, "out of memory for a loaded kernel");
     const quern_status status =
         strlen(symbol) < sizeof k->symbol

@@ -53,6 +53,13 @@ static quern_status open_any_gpu(quern_ctx *ctx)
 
     for (size_t i = 0; drivers[i] && status == QUERN_E_DEVICE; i++) {
         status = open_gpu(ctx, drivers[i], true);
+        for (size_t j = i + 1; drivers[j] && status == QUERN_OK; j++)
+            if (drivers[j]->present && drivers[j]->present())
+                log_line(&ctx->log, QUERN_LOG_INFO,
+                         "this machine has GPUs of %s and of %s: those of %s are taken, and "
+                         "QUERN_DEVICE=%s takes the others",
+                         drivers[i]->vendor, drivers[j]->vendor, drivers[i]->vendor,
+                         drivers[j]->name);
         if (status == QUERN_E_DEVICE)
             str_addf(&why, "%s%s", i ? "; " : "", quern_last_error()->message);
     }

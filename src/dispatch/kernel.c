@@ -501,7 +501,8 @@ quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
 
     if (!d)
         return QUERN_OK;
-    const quern_status status = d->functions->load(d, &k->object, k->plan.symbol, &k->loaded);
+    const quern_status status =
+        d->functions->load(d, &k->object, k->plan.symbol, plan_launch_lds(&k->plan), &k->loaded);
     if (status != QUERN_E_OBJECT || !k->cached || jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR ||
         seal_state() == QUERN_SEAL_FAIL)
         return status;
@@ -509,7 +510,7 @@ quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
      * once */
     store_discard(ctx->store, &k->entry_key, quern_last_error()->message);
     TRY(remake(ctx, k, jit));
-    return d->functions->load(d, &k->object, k->plan.symbol, &k->loaded);
+    return d->functions->load(d, &k->object, k->plan.symbol, plan_launch_lds(&k->plan), &k->loaded);
 }
 
 void kernel_free(quern_ctx *ctx, struct kernel *k)

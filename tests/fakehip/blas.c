@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The functions of hipBLASLt that quern calls. See fakeblas.h. */
-#include "device/hipblaslt_abi.h"
+#include "device/blas_abi.h"
 #include "fakeblas.h"
 #include "fakehip.h"
 
@@ -100,8 +100,8 @@ static int planned(const char *function)
             return planned_;                                                                       \
     } while (0)
 
-/* Declares what hipblaslt_abi.h says these functions are. */
-#define DECLARE(result, name, parameters) BLAS_API result name parameters;
+/* Declares what blas_abi.h says these functions are. */
+#define DECLARE(result, name, parameters) BLAS_API result hipblasLt##name parameters;
 BLAS_FUNCTIONS(DECLARE)
 
 /* ---- Handles and descriptors ----------------------------------------------------------------- */
@@ -158,7 +158,7 @@ static int destroy(void *what)
 int hipblasLtMatmulDescCreate(void **out, int compute, int scale)
 {
     ENTER();
-    return make(out, &(struct desc){compute, scale, {BLAS_OP_N, BLAS_OP_N}}, sizeof(struct desc));
+    return make(out, &(struct desc){compute, scale, {HIPBLAS_OP_N, HIPBLAS_OP_N}}, sizeof(struct desc));
 }
 
 int hipblasLtMatmulDescDestroy(void *desc)
@@ -170,7 +170,7 @@ int hipblasLtMatmulDescSetAttribute(void *desc, int attribute, const void *value
 {
     ENTER();
     if (!desc || !value || size != sizeof(int32_t) ||
-        (attribute != BLAS_DESC_TRANSA && attribute != BLAS_DESC_TRANSB))
+        (attribute != HIPBLAS_DESC_TRANSA && attribute != HIPBLAS_DESC_TRANSB))
         return INVALID_VALUE;
     memcpy(&((struct desc *)desc)->trans[attribute], value, size);
     return BLAS_OK;
@@ -216,8 +216,8 @@ int hipblasLtMatmulPreferenceSetAttribute(void *preference, int attribute, const
 static bool known(const struct desc *desc, const struct layout *w, const struct layout *a,
                   const struct layout *c, const struct layout *d)
 {
-    return desc->compute == BLAS_COMPUTE_32F && desc->scale == BLAS_R_32F &&
-           desc->trans[0] == BLAS_OP_T && desc->trans[1] == BLAS_OP_N && w->type == a->type &&
+    return desc->compute == HIPBLAS_COMPUTE_32F && desc->scale == BLAS_R_32F &&
+           desc->trans[0] == HIPBLAS_OP_T && desc->trans[1] == HIPBLAS_OP_N && w->type == a->type &&
            a->type == c->type && c->type == d->type &&
            (w->type == BLAS_R_16F || w->type == BLAS_R_16BF) && w->rows == a->rows &&
            c->rows == w->columns && c->columns == a->columns && d->rows == c->rows &&
@@ -242,7 +242,7 @@ int hipblasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *w, void *a, 
         return INVALID_VALUE;
     *returned = 0;
     if (!known(desc, w, a, c, d))
-        return BLAS_NOT_SUPPORTED;
+        return HIPBLAS_NOT_SUPPORTED;
     const struct algorithm algorithm = {"fake", number_of(a)};
     memcpy(results, &algorithm, sizeof algorithm);
     *returned = 1;
@@ -334,7 +334,7 @@ int hipblasLtMatmul(void *handle, void *desc, const void *alpha, const void *w, 
     if (hipGetDevice(&device) != hipSuccess || device != h->device)
         return ARCH_MISMATCH;
     if (!known(desc, wl, al, c_layout, dl) || chosen->number != number_of(al))
-        return BLAS_NOT_SUPPORTED;
+        return HIPBLAS_NOT_SUPPORTED;
     struct job *const j = calloc(1, sizeof *j);
     if (!j)
         return ALLOC_FAILED;

@@ -11,7 +11,7 @@
 #include "t_context.h"
 #include "t_paths.h"
 
-#include "device/hipblaslt_abi.h"
+#include "device/blas_abi.h"
 
 #define __HIP_PLATFORM_AMD__
 #include <hip/hip_runtime_api.h>
@@ -250,7 +250,7 @@ static void test_without(void **state)
     for (size_t i = 0; i < sizeof fails / sizeof *fails; i++) {
         quern_ctx *const ctx = t_open_hip(0, cache, QUERN_JIT_ON);
         const struct quern_problem p = t_problem(dense);
-        fail_next(fails[i], 1, BLAS_NOT_SUPPORTED);
+        fail_next(fails[i], 1, HIPBLAS_NOT_SUPPORTED);
         quern_op *const op = create(ctx, dense, 8192, 0);
         assert_int_equal(quern_op_workspace(op, 8192), 0);
         t_layer_make(&l, ctx, &p, 70, 0, 0, 3);

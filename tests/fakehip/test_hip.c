@@ -494,7 +494,7 @@ static void test_wrong_processor(void **state)
     HIP(hipModuleUnload(module));
     assert_int_equal(driver_amd.open(&search, 0, &d), QUERN_OK);
     const unsigned long loads = fakehip_calls("hipModuleLoadData");
-    assert_int_equal(d->functions->load(d, &parsed, "axpy", &kernel), QUERN_E_OBJECT);
+    assert_int_equal(d->functions->load(d, &parsed, "axpy", 0, &kernel), QUERN_E_OBJECT);
     must_say("gfx1201");
     assert_int_equal(fakehip_calls("hipModuleLoadData"), loads);
     d->functions->close(d);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* src/device/hip_abi.h against the real headers: what differs does not compile. */
+/* src/device/hip_abi.h, and what of gpu.h is HIP's, against the real headers: what differs does not compile. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "device/hipblaslt_abi.h"
+#include "device/blas_abi.h"
+#include "device/gpu.h"
 #include "device/hip_abi.h"
 
 #define __HIP_PLATFORM_AMD__
@@ -14,22 +15,22 @@
 #include <hip/library_types.h>
 
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours)
-SAME(HIP_OK, hipSuccess);
-SAME(HIP_OUT_OF_MEMORY, hipErrorOutOfMemory);
-SAME(HIP_INVALID_DEVICE_FUNCTION, hipErrorInvalidDeviceFunction);
-SAME(HIP_NO_DEVICE, hipErrorNoDevice);
-SAME(HIP_INVALID_IMAGE, hipErrorInvalidImage);
-SAME(HIP_NO_BINARY_FOR_GPU, hipErrorNoBinaryForGpu);
-SAME(HIP_INVALID_KERNEL_FILE, hipErrorInvalidKernelFile);
-SAME(HIP_SHARED_OBJECT_INIT_FAILED, hipErrorSharedObjectInitFailed);
-SAME(HIP_INVALID_HANDLE, hipErrorInvalidHandle);
-SAME(HIP_NOT_FOUND, hipErrorNotFound);
-SAME(HIP_STREAM_CAPTURE_IMPLICIT, hipErrorStreamCaptureImplicit);
+SAME(GPU_OK, hipSuccess);
+SAME(GPU_OUT_OF_MEMORY, hipErrorOutOfMemory);
+SAME(GPU_INVALID_FUNCTION, hipErrorInvalidDeviceFunction);
+SAME(GPU_NO_DEVICE, hipErrorNoDevice);
+SAME(GPU_INVALID_IMAGE, hipErrorInvalidImage);
+SAME(GPU_NO_BINARY_FOR_GPU, hipErrorNoBinaryForGpu);
+SAME(GPU_INVALID_PTX, hipErrorInvalidKernelFile);
+SAME(GPU_SHARED_OBJECT_INIT_FAILED, hipErrorSharedObjectInitFailed);
+SAME(GPU_INVALID_HANDLE, hipErrorInvalidHandle);
+SAME(GPU_NOT_FOUND, hipErrorNotFound);
+SAME(GPU_STREAM_CAPTURE_IMPLICIT, hipErrorStreamCaptureImplicit);
 SAME(HIP_ATTRIBUTE_CLOCK_RATE, hipDeviceAttributeClockRate);
 SAME(HIP_ATTRIBUTE_L2_CACHE_SIZE, hipDeviceAttributeL2CacheSize);
 SAME(HIP_ATTRIBUTE_MULTIPROCESSOR_COUNT, hipDeviceAttributeMultiprocessorCount);
-SAME(HIP_CAPTURE_NONE, hipStreamCaptureStatusNone);
-SAME(HIP_CAPTURE_MODE_RELAXED, hipStreamCaptureModeRelaxed);
+SAME(GPU_CAPTURE_NONE, hipStreamCaptureStatusNone);
+SAME(GPU_CAPTURE_MODE_RELAXED, hipStreamCaptureModeRelaxed);
 SAME(HIP_COPY_TO_DEVICE, hipMemcpyHostToDevice);
 SAME(HIP_COPY_FROM_DEVICE, hipMemcpyDeviceToHost);
 SAME(offsetof(union hip_properties, name), offsetof(hipDeviceProp_t, name));
@@ -52,8 +53,8 @@ static void test_names_and_tags(void **state)
 {
     (void)state;
     assert_string_equal(STRING(hipGetDeviceProperties), "hipGetDevicePropertiesR0600");
-    assert_ptr_equal(HIP_PARAM_BUFFER_POINTER, HIP_LAUNCH_PARAM_BUFFER_POINTER);
-    assert_ptr_equal(HIP_PARAM_BUFFER_SIZE, HIP_LAUNCH_PARAM_BUFFER_SIZE);
+    assert_ptr_equal(GPU_PARAM_BUFFER_POINTER, HIP_LAUNCH_PARAM_BUFFER_POINTER);
+    assert_ptr_equal(GPU_PARAM_BUFFER_SIZE, HIP_LAUNCH_PARAM_BUFFER_SIZE);
     assert_ptr_equal(HIP_PARAM_END, HIP_LAUNCH_PARAM_END);
 }
 

@@ -61,11 +61,11 @@ struct device_kernel {
 };
 
 static quern_status load(struct device *d, const struct object *object, const char *symbol,
-                         struct device_kernel **out)
+                         uint32_t dynamic_lds, struct device_kernel **out)
 {
     struct device_kernel *const k = malloc(sizeof *k);
 
-    (void)d;
+    (void)d, (void)dynamic_lds;
     FAIL_IF(!k || !object_kernel(object, symbol), QUERN_E_OBJECT, "no kernel %s", symbol);
     memcpy(&k->object, object->bytes, sizeof k->object);
     *out = k;

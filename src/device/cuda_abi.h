@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The part of the CUDA driver's binary interface that is used here, declared by us so that nothing
+ * of CUDA is needed to build. Source: cuda.h of CUDA 12.9 and 13.0, in which the values are the
+ * same; symbols with _v2 are what cuda.h calls by the name without.
+ */
+#ifndef QUERN_DEVICE_CUDA_ABI_H
+#define QUERN_DEVICE_CUDA_ABI_H
+
+#include <stddef.h>
+
+/* CUresult: those that destroy the context, beyond what enum gpu_error (gpu.h) has. */
+enum cuda_error {
+    CUDA_ECC_UNCORRECTABLE = 214,
+    CUDA_ILLEGAL_ADDRESS = 700,
+    CUDA_LAUNCH_TIMEOUT = 702,
+    CUDA_CONTEXT_IS_DESTROYED = 709,
+    CUDA_ASSERT = 710,
+    CUDA_HARDWARE_STACK_ERROR = 714,
+    CUDA_ILLEGAL_INSTRUCTION = 715,
+    CUDA_MISALIGNED_ADDRESS = 716,
+    CUDA_INVALID_ADDRESS_SPACE = 717,
+    CUDA_INVALID_PC = 718,
+    CUDA_LAUNCH_FAILED = 719,
+    CUDA_TENSOR_MEMORY_LEAK = 721,
+};
+
+/* CUdevice_attribute */
+enum cuda_attribute {
+    CUDA_CLOCK_RATE = 13, /* kHz */
+    CUDA_MULTIPROCESSOR_COUNT = 16,
+    CUDA_L2_CACHE_SIZE = 38,
+    CUDA_COMPUTE_CAPABILITY_MAJOR = 75,
+    CUDA_COMPUTE_CAPABILITY_MINOR = 76,
+};
+
+/* CUfunction_attribute */
+enum { CUDA_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
+
+/* CU_LAUNCH_PARAM_END */
+#define CUDA_PARAM_END ((void *)0)
+
+/*
+ * Every function that is called, as (name, symbol, parameters), all of which return a CUresult.
+ * Handles are pointers, but for CUdevice, an int. CUdeviceptr is a 64-bit integer, passed as a
+ * pointer is.
+ */
+#define CUDA_FUNCTIONS(X)                                                                          \
+    X(init, cuInit, (unsigned flags))                                                              \
+    X(version, cuDriverGetVersion, (int *version))                                                 \
+    X(count, cuDeviceGetCount, (int *count))                                                       \
+    X(device, cuDeviceGet, (int *device, int index))                                               \
+    X(name, cuDeviceGetName, (char *name, int size, int device))                                   \
+    X(attribute, cuDeviceGetAttribute, (int *value, int attribute, int device))                    \
+    X(memory, cuDeviceTotalMem_v2, (size_t *bytes, int device))                                    \
+    X(retain, cuDevicePrimaryCtxRetain, (void **context, int device))                              \
+    X(release, cuDevicePrimaryCtxRelease_v2, (int device))                                         \
+    X(get_current, cuCtxGetCurrent, (void **context))                                              \
+    X(set_current, cuCtxSetCurrent, (void *context))                                               \
+    X(synchronize, cuCtxSynchronize, (void))                                                       \
+    X(module_load, cuModuleLoadData, (void **module, const void *image))                           \
+    X(module_function, cuModuleGetFunction, (void **function, void *module, const char *name))     \
+    X(module_unload, cuModuleUnload, (void *module))                                               \
+    X(function_attribute, cuFuncSetAttribute, (void *function, int attribute, int value))          \
+    X(launch, cuLaunchKernel,                                                                      \
+      (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
+       unsigned block_y, unsigned block_z, unsigned lds_bytes, void *stream, void **parameters,    \
+       void **extra))                                                                              \
+    X(is_capturing, cuStreamIsCapturing, (void *stream, int *status))                              \
+    X(exchange_mode, cuThreadExchangeStreamCaptureMode, (int *mode))                               \
+    X(allocate, cuMemAlloc_v2, (void **address, size_t bytes))                                     \
+    X(free, cuMemFree_v2, (void *address))                                                         \
+    X(copy_to, cuMemcpyHtoD_v2, (void *to, const void *from, size_t bytes))                        \
+    X(copy_from, cuMemcpyDtoH_v2, (void *to, const void *from, size_t bytes))                      \
+    X(event_create, cuEventCreate, (void **event, unsigned flags))                                 \
+    X(event_destroy, cuEventDestroy_v2, (void *event))                                             \
+    X(event_record, cuEventRecord, (void *event, void *stream))                                    \
+    X(event_synchronize, cuEventSynchronize, (void *event))                                        \
+    X(event_elapsed, cuEventElapsedTime, (float *milliseconds, void *start, void *stop))           \
+    X(error_name, cuGetErrorName, (int error, const char **name))
+
+#endif
