@@ -185,9 +185,11 @@ ifneq ($(HIP_INCLUDE),)
 FAKEHIP     := $(B)/lib/fakehip/libamdhip64.so.6
 FAKEBLAS    := $(B)/lib/fakehip/libhipblaslt.so.0
 FAKEHIP_OBJ := $(addprefix $(B)/tests/fakehip/,device.o graph.o memory.o module.o stream.o)
+FAKECUDA    := $(B)/lib/fakecuda/libcuda.so.1
+CUDA_BIN    := $(B)/tests/fakehip/test_cuda
 # The suite of dispatch once more, on GPUs.
 DISPATCH_HIP := $(B)/tests/fakehip/test_dispatch_hip_long
-FAKEHIP_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/fakehip/test_*.c)) \
+FAKEHIP_BIN := $(filter-out $(CUDA_BIN),$(patsubst %.c,$(B)/%,$(wildcard tests/fakehip/test_*.c))) \
                $(B)/tests/bench/bench_hip $(DISPATCH_HIP)
 endif
 
@@ -262,12 +264,28 @@ $(B)/tests/fakehip/%.o: tests/fakehip/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(COMPILE) -fvisibility=default -Itests/common -isystem $(HIP_INCLUDE) -c $< -o $@
-$(FAKEHIP): $(FAKEHIP_OBJ) $(B)/lib/libquern-all.a tests/fakehip/fakehip.map
+$(FAKEHIP): $(FAKEHIP_OBJ) $(B)/tests/fakehip/fakehip.o $(B)/lib/libquern-all.a \
+    tests/fakehip/fakehip.map
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libamdhip64.so.6 \
 	    -Wl,--version-script=tests/fakehip/fakehip.map \
 	    -o $@ $(filter %.o %.a,$^) $(INSIDE) $(LDLIBS)
+# The same behind the names and rules of the CUDA driver, and what runs on it: a program that finds
+# fakehip beside it where it looks for a HIP runtime.
+$(FAKECUDA): $(FAKEHIP_OBJ) $(B)/tests/fakehip/fakecuda.o $(B)/lib/libquern-all.a \
+    tests/fakehip/fakecuda.map
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libcuda.so.1 \
+	    -Wl,--version-script=tests/fakehip/fakecuda.map \
+	    -o $@ $(filter %.o %.a,$^) $(INSIDE) $(LDLIBS)
+$(CUDA_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a \
+    $(FAKECUDA) $(FAKEHIP)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) $(FAKECUDA) \
+	    -Wl,-rpath,$(abspath $(B)/lib/fakecuda):$(abspath $(B)/lib/fakehip) \
+	    -Wl,--disable-new-dtags $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
 # Beside it a hipBLASLt of the host's arithmetic, found there as the real one is.
 $(FAKEBLAS): $(B)/tests/fakehip/blas.o $(FAKEHIP)
 	@mkdir -p $(@D)
@@ -294,7 +312,7 @@ fakehip: $(FAKEHIP) $(FAKEBLAS)
 # The worker's sandbox, which is no part of the library.
 $(B)/tests/fault/test_worker_attack: $(addprefix $(B)/src/compile/worker_,sandbox.o calls.o)
 
-tests: $(TEST_BIN) $(BENCH_BIN) $(HW_BIN) $(BODIES) fakehip $(FAKEHIP_BIN)
+tests: $(TEST_BIN) $(BENCH_BIN) $(HW_BIN) $(BODIES) fakehip $(FAKEHIP_BIN) $(CUDA_BIN)
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
 # by clang; the rest of the library comes from the release build. Finds go to build/fuzz, inputs

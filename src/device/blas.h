@@ -30,9 +30,9 @@ struct blas; /* the library's handle for one GPU */
 
 /*
  * Finds the library once in a process: one that is loaded; where the library may be loaded, the one
- * beside `runtime` (the file of the GPU's runtime), or the loader's. It is never unloaded. The GPU must be the thread's current device
- * in this and all that follows. QUERN_E_DEVICE: there is none, or it failed. Thread-safe; blocks
- * for as long as loading takes (it is a large library).
+ * beside `runtime` (the file of the GPU's runtime), or the loader's. It is never unloaded. The GPU
+ * must be the thread's current device in this and all that follows. QUERN_E_DEVICE: there is none,
+ * or it failed. Thread-safe; blocks for as long as loading takes (it is a large library).
  */
 quern_status blas_open(const struct blas_library *library, const char *runtime, struct blas **blas);
 void blas_close(struct blas *blas);

@@ -202,22 +202,28 @@ static void unload(struct device *base, struct device_kernel *k)
     os.free(k);
 }
 
+static int launch_once(const struct gpu *d, const struct device_kernel *k,
+                       const struct device_launch *l)
+{
+    size_t bytes = l->kernarg_bytes;
+    void *extra[] = {GPU_PARAM_BUFFER_POINTER, (void *)l->kernarg, GPU_PARAM_BUFFER_SIZE, &bytes,
+                     d->runtime->param_end};
+
+    return d->api->launch(k->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+                          l->block[2], l->lds_bytes, l->stream, NULL, extra);
+}
+
 static quern_status launch(struct device *base, struct device_kernel *k,
                            const struct device_launch *l)
 {
     struct gpu *const d = of(base);
-    size_t bytes = l->kernarg_bytes;
-    void *extra[] = {GPU_PARAM_BUFFER_POINTER, (void *)l->kernarg, GPU_PARAM_BUFFER_SIZE, &bytes,
-                     d->runtime->param_end};
     struct callers callers;
 
     TRY(check_process(d));
-    int error = d->api->launch(k->function, l->grid[0], l->grid[1], l->grid[2], l->block[0],
-                               l->block[1], l->block[2], l->lds_bytes, l->stream, NULL, extra);
+    int error = launch_once(d, k, l);
     if (error == GPU_INVALID_CONTEXT) { /* the thread has none: it is lent the device's */
         TRY(enter(d, &callers));
-        error = d->api->launch(k->function, l->grid[0], l->grid[1], l->grid[2], l->block[0],
-                               l->block[1], l->block[2], l->lds_bytes, l->stream, NULL, extra);
+        error = launch_once(d, k, l);
         leave(d, &callers);
     }
     return error == GPU_OK ? QUERN_OK : failed(d, error, GPU_launch);
@@ -260,10 +266,8 @@ static quern_status memory_make(struct device *base, size_t bytes, enum quern_si
     TRY(enter(d, &callers));
     const int error = d->api->allocate(&address, bytes);
     leave(d, &callers);
-    if (error != GPU_OK)
-        return failed(d, error, GPU_allocate);
     *m = (struct device_memory){.address = (uint64_t)(uintptr_t)address, .bytes = bytes};
-    return QUERN_OK;
+    return error == GPU_OK ? QUERN_OK : failed(d, error, GPU_allocate);
 }
 
 static void memory_free(struct device *base, struct device_memory *m)
@@ -278,42 +282,36 @@ static void memory_free(struct device *base, struct device_memory *m)
     leave(d, &callers);
 }
 
-/* Streams that do not wait for the null stream are waited for as well. */
-static quern_status copy_to(struct gpu *d, const struct device_memory *m, const void *from)
+/* Copies after all of the device's work: also that of streams that do not wait for the null stream.
+ * To the memory from `from`, or (null) from it to `to`. */
+static quern_status copy(struct device *base, const struct device_memory *m, const void *from,
+                         void *to)
 {
-    GPU_TRY(d, synchronize);
-    GPU_TRY(d, copy_to, (void *)(uintptr_t)m->address, from, m->bytes);
-    return QUERN_OK;
-}
+    void *const address = (void *)(uintptr_t)m->address;
+    struct gpu *const d = of(base);
+    struct callers callers;
 
-static quern_status copy_from(struct gpu *d, const struct device_memory *m, void *to)
-{
-    GPU_TRY(d, synchronize);
-    GPU_TRY(d, copy_from, to, (const void *)(uintptr_t)m->address, m->bytes);
-    return QUERN_OK;
+    TRY(enter(d, &callers));
+    int error = d->api->synchronize();
+    enum gpu_call call = GPU_synchronize;
+    if (error == GPU_OK) {
+        call = from ? GPU_copy_to : GPU_copy_from;
+        error = from ? d->api->copy_to(address, from, m->bytes)
+                     : d->api->copy_from(to, address, m->bytes);
+    }
+    leave(d, &callers);
+    return error == GPU_OK ? QUERN_OK : failed(d, error, call);
 }
 
 static quern_status memory_write(struct device *base, const struct device_memory *m,
                                  const void *from)
 {
-    struct gpu *const d = of(base);
-    struct callers callers;
-
-    TRY(enter(d, &callers));
-    const quern_status status = copy_to(d, m, from);
-    leave(d, &callers);
-    return status;
+    return copy(base, m, from, NULL);
 }
 
 static quern_status memory_read(struct device *base, const struct device_memory *m, void *to)
 {
-    struct gpu *const d = of(base);
-    struct callers callers;
-
-    TRY(enter(d, &callers));
-    const quern_status status = copy_from(d, m, to);
-    leave(d, &callers);
-    return status;
+    return copy(base, m, NULL, to);
 }
 
 static quern_status between(struct gpu *d, void *events[2], quern_status (*work)(void *user),
@@ -429,12 +427,12 @@ static const struct device_functions gpu_functions = {
     .close = close_gpu,
 };
 
-static quern_status count_devices(const struct gpu_runtime *runtime, const struct gpu_api *api,
-                                  int *count)
+static quern_status find(const struct gpu_runtime *runtime, const struct device_search *search,
+                         const struct gpu_api **api, int *count)
 {
-    const int error = api->count(count);
-
-    return error == GPU_OK ? QUERN_OK : call_failed(runtime, api, error, GPU_count);
+    TRY(gpu_runtime_find(runtime, search, api));
+    const int error = (*api)->count(count);
+    return error == GPU_OK ? QUERN_OK : call_failed(runtime, *api, error, GPU_count);
 }
 
 quern_status gpu_count(const struct gpu_runtime *runtime, const struct device_search *search,
@@ -442,8 +440,7 @@ quern_status gpu_count(const struct gpu_runtime *runtime, const struct device_se
 {
     const struct gpu_api *api;
 
-    TRY(gpu_runtime_find(runtime, search, &api));
-    return count_devices(runtime, api, count);
+    return find(runtime, search, &api, count);
 }
 
 static quern_status read_facts(struct gpu *d)
@@ -478,8 +475,7 @@ quern_status gpu_open(const struct gpu_runtime *runtime, const struct device_sea
     const struct gpu_api *api;
     int count;
 
-    TRY(gpu_runtime_find(runtime, search, &api));
-    TRY(count_devices(runtime, api, &count));
+    TRY(find(runtime, search, &api, &count));
     FAIL_IF(index < 0 || index >= count, QUERN_E_DEVICE,
             "device_index is %d, and the %s runtime has %d device%s, from 0 on", index,
             runtime->driver->runtime, count, count == 1 ? "" : "s");

@@ -158,7 +158,8 @@ static int destroy(void *what)
 int hipblasLtMatmulDescCreate(void **out, int compute, int scale)
 {
     ENTER();
-    return make(out, &(struct desc){compute, scale, {HIPBLAS_OP_N, HIPBLAS_OP_N}}, sizeof(struct desc));
+    return make(out, &(struct desc){compute, scale, {HIPBLAS_OP_N, HIPBLAS_OP_N}},
+                sizeof(struct desc));
 }
 
 int hipblasLtMatmulDescDestroy(void *desc)

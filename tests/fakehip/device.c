@@ -181,8 +181,8 @@ static char *device_names[FAKE_DEVICES_MAX];
  * needs one fails, one of faults goes on. */
 static void set_up(void)
 {
-    const char *const text = getenv("FAKEHIP_DEVICES");
-    char *const copy = strdup(text ? text : "gfx1151");
+    const char *const text = getenv(fake_variable);
+    char *const copy = strdup(text ? text : fake_default);
     bool ok =
         compiler_open(&(struct compiler_config){.jobs = 1, .log = &no_log}, &compiler) == QUERN_OK;
 

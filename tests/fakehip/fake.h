@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of fakehip share. One lock guards everything but what a kernel does. */
+/* What the files of fakehip, and of fakecuda on top of it, share. One lock guards everything but
+ * what a kernel does. */
 #ifndef FAKE_H
 #define FAKE_H
 
@@ -64,6 +65,7 @@ struct fake_memory {
     uint64_t address;
     size_t bytes;
     uint8_t *host;
+    void *reserved; /* of a device without a software GPU: the address, which nothing can read */
 };
 
 struct fake_device {
@@ -80,6 +82,12 @@ extern struct fake_device fake_devices[FAKE_DEVICES_MAX];
 extern _Thread_local int fake_current;
 extern bool fake_any_object, fake_no_kernels;
 extern atomic_bool fake_empty_launches;
+
+/* What each of the two libraries says of itself (fakehip.c, fakecuda.c): the variable that lists
+ * its devices and what it is by default, and what a kernel does where no software GPU runs it. */
+struct fake_command;
+extern const char fake_variable[], fake_default[];
+hipError_t fake_run_kernel(const struct fake_command *command);
 
 /* Number of devices; sets them up on first use. Takes the lock itself. */
 int fake_device_count(void);
@@ -102,6 +110,7 @@ struct ihipModule_t {
 struct ihipModuleSymbol_t {
     struct ihipModule_t *module;
     const struct object_kernel *kernel;
+    unsigned dynamic_max; /* shared memory that a launch may ask for, where CUDA was told */
 };
 
 /* ---- Streams --------------------------------------------------------------------------------- */

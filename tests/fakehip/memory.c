@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory: host memory that the device's software GPU maps. Addresses are the guest's, so a
- * host that reads one as a pointer crashes, as it would with a discrete GPU. */
+/* Device memory: host memory that the device's software GPU maps, if it has one. Addresses are the
+ * guest's, or reserved, so a host that reads one as a pointer crashes, as it would with a discrete
+ * GPU. */
 #include "fake.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct fake_memory *fake_memory_at(struct fake_device *d, uint64_t address, size_t bytes)
 {
@@ -16,13 +18,22 @@ struct fake_memory *fake_memory_at(struct fake_device *d, uint64_t address, size
     return m;
 }
 
+/* Gives the memory its address. */
+static bool place(struct fake_device *d, struct fake_memory *m, void *host, size_t bytes)
+{
+    if (d->sim)
+        return !quern_sim_map(d->sim, host, bytes, QUERN_SIM_READ_WRITE, "hipMalloc", &m->address);
+    m->reserved = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    m->address = (uint64_t)(uintptr_t)m->reserved;
+    return m->reserved != MAP_FAILED;
+}
+
 static hipError_t allocate(struct fake_device *d, void **address, size_t bytes)
 {
     struct fake_memory *const m = calloc(1, sizeof *m);
     uint8_t *const host = aligned_alloc(256, (bytes + 255) & ~(size_t)255);
 
-    if (!m || !host || !d->sim ||
-        quern_sim_map(d->sim, host, bytes, QUERN_SIM_READ_WRITE, "hipMalloc", &m->address)) {
+    if (!m || !host || !place(d, m, host, bytes)) {
         free(m);
         free(host);
         return hipErrorOutOfMemory;
@@ -70,7 +81,10 @@ hipError_t hipFree(void *address)
     struct fake_memory *const m = error == hipSuccess ? *at : NULL;
     if (m) {
         *at = m->next;
-        quern_sim_unmap(d->sim, m->address);
+        if (d->sim)
+            quern_sim_unmap(d->sim, m->address);
+        else
+            munmap(m->reserved, m->bytes);
         free(m->host);
         free(m);
     } else if (error == hipSuccess) {

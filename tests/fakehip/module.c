@@ -5,20 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The size of an image is not given: an ELF file ends with its section headers, or its segments. */
+/* The size of an image is not given: an ELF file ends with its section headers, or those of its
+ * segments. */
 static size_t image_size(const uint8_t *image)
 {
-    uint64_t sections, segments, size;
-    uint16_t count, each;
+    uint64_t sections, segments;
+    uint16_t count, each, segment_count, segment_each;
 
     if (memcmp(image, "\177ELF\2\1", 6))
         return 0;
     memcpy(&segments, image + 0x20, 8);
     memcpy(&sections, image + 0x28, 8);
+    memcpy(&segment_each, image + 0x36, 2);
+    memcpy(&segment_count, image + 0x38, 2);
     memcpy(&each, image + 0x3a, 2);
     memcpy(&count, image + 0x3c, 2);
-    size = sections + (uint64_t)each * count;
-    return size > segments && size < (uint64_t)1 << 30 ? (size_t)size : 0;
+    const uint64_t end = sections + (uint64_t)each * count,
+                   segments_end = segments + (uint64_t)segment_each * segment_count,
+                   size = end > segments_end ? end : segments_end;
+    return size < (uint64_t)1 << 30 ? (size_t)size : 0;
 }
 
 static void module_free(struct ihipModule_t *m)
@@ -44,7 +49,7 @@ static hipError_t fill(struct ihipModule_t *m, const void *image, size_t size)
     if (!(m->functions = calloc(m->object.kernel_count + 1, sizeof *m->functions)))
         return hipErrorOutOfMemory;
     for (size_t i = 0; i < m->object.kernel_count; i++)
-        m->functions[i] = (struct ihipModuleSymbol_t){m, &m->object.kernels[i]};
+        m->functions[i] = (struct ihipModuleSymbol_t){m, &m->object.kernels[i], 0};
     return hipSuccess;
 }
 

@@ -45,7 +45,7 @@ static hipError_t run_kernel(const struct fake_command *c)
     struct quern_sim_launch launch = QUERN_INIT(struct quern_sim_launch);
 
     if (!c->function->module->sim)
-        return hipErrorLaunchFailure; /* machine code of another processor */
+        return fake_run_kernel(c);
     launch.kernel = c->function->kernel->name;
     memcpy(launch.grid, c->grid, sizeof launch.grid);
     memcpy(launch.block, c->block, sizeof launch.block);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* src/device/hip_abi.h, and what of gpu.h is HIP's, against the real headers: what differs does not compile. */
+/* src/device/hip_abi.h, and what of gpu.h is HIP's, against the real headers: what differs does not
+ * compile. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

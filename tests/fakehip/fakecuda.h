@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* What fakecuda (fakecuda.c) has for tests beside what fakehip.h declares, and what hosts call of
+ * the CUDA driver, as cuda.h declares it. */
+#ifndef FAKECUDA_H
+#define FAKECUDA_H
+
+#include "fakehip.h"
+
+/* How often the primary context of a device is retained. */
+FAKEHIP_API int fakecuda_retained(int device);
+
+FAKEHIP_API int cuStreamCreate(void **stream, unsigned flags);
+FAKEHIP_API int cuStreamDestroy_v2(void *stream);
+FAKEHIP_API int cuStreamBeginCapture_v2(void *stream, int mode);
+FAKEHIP_API int cuStreamEndCapture(void *stream, void **graph);
+FAKEHIP_API int cuGraphDestroy(void *graph);
+
+#endif
