@@ -361,6 +361,50 @@ int cuStreamEndCapture(void *stream, void **graph)
     return hipStreamEndCapture(stream, (hipGraph_t *)graph);
 }
 
+int cuStreamSynchronize(void *stream)
+{
+    NEED_CONTEXT();
+    return hipStreamSynchronize(stream);
+}
+
+int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
+{
+    NEED_CONTEXT();
+    return flags ? hipErrorInvalidValue
+                 : hipGraphInstantiate((hipGraphExec_t *)exec, graph, NULL, NULL, 0);
+}
+
+int cuGraphLaunch(void *exec, void *stream)
+{
+    NEED_CONTEXT();
+    return hipGraphLaunch(exec, stream);
+}
+
+int cuGraphExecDestroy(void *exec)
+{
+    NEED_START();
+    return hipGraphExecDestroy(exec);
+}
+
+/* CUfunction_attribute: threads, static shared memory, local memory, registers, machine. */
+int cuFuncGetAttribute(int *value, int attribute, void *function)
+{
+    const struct ihipModuleSymbol_t *const f = function;
+    const int of_kernel[] = {(int)f->kernel->max_flat_workgroup,
+                             (int)f->kernel->lds_bytes,
+                             0,
+                             (int)f->kernel->scratch_bytes,
+                             (int)f->kernel->vgprs,
+                             0,
+                             (int)f->module->object.target->elf_machine};
+
+    NEED_CONTEXT();
+    if (attribute < 0 || (size_t)attribute >= sizeof of_kernel / sizeof *of_kernel)
+        return hipErrorInvalidValue;
+    *value = of_kernel[attribute];
+    return hipSuccess;
+}
+
 int cuGraphDestroy(void *graph)
 {
     NEED_START();

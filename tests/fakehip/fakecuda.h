@@ -13,6 +13,11 @@ FAKEHIP_API int cuStreamCreate(void **stream, unsigned flags);
 FAKEHIP_API int cuStreamDestroy_v2(void *stream);
 FAKEHIP_API int cuStreamBeginCapture_v2(void *stream, int mode);
 FAKEHIP_API int cuStreamEndCapture(void *stream, void **graph);
+FAKEHIP_API int cuStreamSynchronize(void *stream);
+FAKEHIP_API int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags);
+FAKEHIP_API int cuGraphLaunch(void *exec, void *stream);
+FAKEHIP_API int cuGraphExecDestroy(void *exec);
 FAKEHIP_API int cuGraphDestroy(void *graph);
+FAKEHIP_API int cuFuncGetAttribute(int *value, int attribute, void *function);
 
 #endif

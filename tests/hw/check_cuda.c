@@ -118,6 +118,7 @@ static bool find_driver(const char *path)
 struct world {
     struct device *device;
     int index;
+    void *context; /* the primary one, as a host has it */
     struct compile_result compiled;
     struct object object;
     struct device_kernel *axpy;
@@ -264,17 +265,20 @@ static void check_graph(struct world *w)
     cu.cuStreamDestroy_v2(stream);
 }
 
+/* The thread's context must be the one that the library found it with: none. */
+static void check_no_context(const char *what)
+{
+    void *context = &context;
+    const int error = cu.cuCtxGetCurrent(&context);
+
+    say(!error && !context, what, "error %d, %s", error, context ? "a context" : "no context");
+}
+
 static void *launch_on_a_thread(void *user)
 {
-    struct world *const w = user;
-    void *context = user;
-
-    say(!cu.cuCtxGetCurrent(&context) && !context, "a new thread", "has %s context",
-        context ? "a" : "no");
-    did(launch_axpy(w, NULL), "a launch on a thread without a context");
-    context = user;
-    say(!cu.cuCtxGetCurrent(&context) && !context, "afterwards", "it has %s context",
-        context ? "a" : "no");
+    check_no_context("a new thread");
+    did(launch_axpy(user, NULL), "a launch on a thread without a context");
+    check_no_context("a new thread afterwards");
     return NULL;
 }
 
@@ -287,12 +291,10 @@ static quern_status launch_some(void *user)
 
 static void check_launches(struct world *w)
 {
-    void *context = w;
     pthread_t thread;
     double microseconds = 0;
 
-    say(!cu.cuCtxGetCurrent(&context) && !context, "the caller's context",
-        "as it was before anything was opened: %s", context ? "another" : "none");
+    check_no_context("the caller's context");
     did(launch_axpy(w, NULL), "launch on the null stream");
     check_y(w, "after a launch");
     if (!pthread_create(&thread, NULL, launch_on_a_thread, w))
@@ -301,7 +303,10 @@ static void check_launches(struct world *w)
     did(w->device->functions->measure(w->device, launch_some, w, &microseconds), "events");
     say(microseconds > 0, "events", "%.2f microseconds a launch of 100", microseconds / 100);
     check_y(w, "after these");
+    cu.cuCtxSetCurrent(w->context);
     check_graph(w);
+    compare_resources(w);
+    cu.cuCtxSetCurrent(NULL);
 }
 
 /* All the dynamic shared memory that a workgroup of the target may have. */
@@ -372,8 +377,8 @@ static void check_fork(struct world *w)
         fflush(stdout);
         _exit(problems != 0);
     }
-    say(child > 0 && waitpid(child, &status, 0) == child && !status, "the child", "status %d",
-        status);
+    const bool ended = child > 0 && waitpid(child, &status, 0) == child;
+    say(ended && !status, "the child", "status %d", status);
     did(launch_axpy(w, NULL), "a launch in its parent");
     check_y(w, "after the fork");
 }
@@ -386,7 +391,12 @@ static int run(struct world *w, bool fault)
         f->name, w->device->id.target->name, f->compute_units, f->clock_ghz,
         (double)f->memory_bytes / (1 << 30), (double)f->cache_bytes / (1 << 20), f->runtime,
         f->runtime_version);
-    if (!find_driver(f->runtime) || !did(compile(w), "compile") || !did(make_memory(w), "memory") ||
+    int handle = 0;
+    if (!find_driver(f->runtime) ||
+        !say(!cu.cuDeviceGet(&handle, w->index) &&
+                 !cu.cuDevicePrimaryCtxRetain(&w->context, handle),
+             "the host's context", "the primary one") ||
+        !did(compile(w), "compile") || !did(make_memory(w), "memory") ||
         !did(w->device->functions->load(w->device, &w->object, "axpy", 0, &w->axpy), "load"))
         return 1;
     if (fault)
@@ -394,13 +404,6 @@ static int run(struct world *w, bool fault)
     check_launches(w);
     check_fork(w);
     check_dynamic(w);
-    void *context = NULL;
-    int handle = 0;
-    if (!cu.cuDeviceGet(&handle, w->index) && !cu.cuDevicePrimaryCtxRetain(&context, handle)) {
-        cu.cuCtxSetCurrent(context);
-        compare_resources(w);
-        cu.cuCtxSetCurrent(NULL);
-    }
     w->device->functions->memory_free(w->device, &w->x);
     w->device->functions->memory_free(w->device, &w->y);
     w->device->functions->unload(w->device, w->axpy);
