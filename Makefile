@@ -256,7 +256,8 @@ $(B)/tests/vendor/test_vendor: $(VENDOR_OBJ) $(B)/tests/vendor/libmillrtc.so
 HW_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/hw/*.c))
 $(HW_BIN): $(B)/tests/%: $(B)/tests/%.o $(B)/lib/libquern-all.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(B)/lib/libquern-all.a $(INSIDE) $(LDLIBS)
+	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) $(INSIDE) \
+	    $(LDLIBS)
 
 # tests/fakehip: a HIP runtime whose GPUs are software GPUs, made from the real headers, and the
 # programs that run on it. They find it on their run path, as hosts find the real one.
