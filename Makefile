@@ -309,7 +309,7 @@ $(LIB_OBJ) $(TOOL_SRC:%.c=$(B)/%.o) \
     $(addprefix $(B)/gen/,templates.c sim_stamp.h profile_page.h machine_text.h) \
     $(WORKER) $(BODIES) $(FAKEHIP_OBJ): \
     | $(filter all,$(MAKECMDGOALS))
-fakehip: $(FAKEHIP) $(FAKEBLAS)
+fakehip: $(FAKEHIP) $(FAKEBLAS) $(FAKECUDA)
 # The worker's sandbox, which is no part of the library.
 $(B)/tests/fault/test_worker_attack: $(addprefix $(B)/src/compile/worker_,sandbox.o calls.o)
 

@@ -49,6 +49,23 @@ def test_time(quern):
     assert "fakehip gfx1151" in text and "GB/s" in text
 
 
+def test_nvidia(quern):
+    """On fakecuda, whose kernels compute nothing: what the verbs do with a CUDA device."""
+    env = {"LD_LIBRARY_PATH": str(FAKEHIP.parent / "fakecuda"), "FAKECUDA_DEVICES": "sm_80,sm_90"}
+    texts = [f["text"] for f in quern.json("doctor", env=env)]
+    assert any(t.endswith("libcuda.so.1: used") for t in texts), texts
+    assert any("1: fakehip sm_90, sm_90, 132 compute units" in t for t in texts), texts
+    try:
+        quern("doctor", "--target", "sm_90", env=env)
+    except AssertionError:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip("no NVRTC; `make setup-cuda` fetches it")
+    report = quern.json("time", "--device", "cuda", "--allow-unverified", "--rotate", "1K", "--m",
+                        "1", LAYER, env={**env, "FAKECUDA_DEVICES": "sm_90"})
+    assert report["target"] == "sm_90" and report["results"][0]["microseconds"] > 0
+
+
 def test_time_needs_a_gpu(quern):
     quern.refused("time", "--device", "sim", "--target", "gfx1151", LAYER, status=2,
                   says=["software GPU", "quern explain"])

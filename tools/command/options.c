@@ -387,6 +387,11 @@ int options_target(const struct common *common, struct quern_target_info *info)
     return status ? fail_status(status, about) : EXIT_OK;
 }
 
+bool is_simulated(const struct quern_target_info *info)
+{
+    return !strcmp(info->verified_by, "sim");
+}
+
 int options_one_m(const struct m_set *set, int64_t *m)
 {
     if (!set->count)

@@ -86,6 +86,9 @@ int problem_from_text(const char *given, struct quern_problem *problem, char *te
 /* Checks that a target was named, and that it is known. */
 int options_target(const struct common *common, struct quern_target_info *info);
 
+/* Whether the software GPU runs the target, so that instructions can be counted and modelled. */
+bool is_simulated(const struct quern_target_info *info);
+
 /* Checks that --m names one value. */
 int options_one_m(const struct m_set *set, int64_t *m);
 

@@ -438,7 +438,7 @@ static int bench(struct bench *b)
         return misuse("--m goes beyond %d, the most that is compared", ROWS_MAX);
     if ((status = options_target(&b->common, &b->target)))
         return status;
-    if (!b->target.verified)
+    if (!is_simulated(&b->target))
         return misuse("the software GPU does not run %s; 'quern targets' says which it runs",
                       b->target.name);
     const char *const library = b->library ? b->library : b->peer.kind->library;

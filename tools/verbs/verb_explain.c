@@ -26,7 +26,7 @@ static void print_head(struct explanation *x)
 {
     if (!x->begun)
         printf("%s\n%s, %s (%s)%s\n", x->canonical, x->target.name, x->target.family,
-               x->target.part, x->target.verified ? "" : ", not verified by a software GPU");
+               x->target.part, x->target.verified ? "" : ", which nothing here verifies");
     x->begun = true;
 }
 

@@ -62,7 +62,7 @@ static int measure(struct measurement *b, int64_t m)
     int status = timing_prepare(b->ctx, &b->problem, m, b->rotate, &timing);
     if (!status)
         status = timing_measure(timing, b->op, &result);
-    if (!status && b->target.verified)
+    if (!status && is_simulated(&b->target))
         status = modelled_us(&b->common, b->op, &b->problem, b->target.name, m, &modelled);
     if (!status)
         report(b, m, &result, modelled);
