@@ -75,9 +75,8 @@ int verb_targets(int argc, char **argv)
     static const struct usage usage = {
         "[TARGET]...",
         "Lists the targets, or those named. 'verified by' says what runs kernels without a\n"
-        "GPU: sim, the software GPU, cpu, which runs their texts, or none; VGPRs are per SIMD and "
-        "lane, behind the slash\n"
-        "what they are given in.\n"};
+        "GPU: sim, the software GPU, cpu, which runs their texts, or none; VGPRs are per SIMD\n"
+        "and lane, behind the slash what they are given in.\n"};
     static const struct flag none[] = {{0}};
     struct common common;
 
