@@ -94,6 +94,13 @@ QUERN_API quern_status quern_op_create_shape(quern_ctx *ctx, const struct quern_
 /* Whether `size` bytes are a sound tuning table for a target; QUERN_E_ARGUMENT with the line's
  * number if not. */
 QUERN_API quern_status quern_tuning_check(const char *target, const char *text, size_t size);
+/* The table of a target in the cache directory: malloc'ed, not NUL-terminated, or *text null if
+ * there is none; and written in its place, as private as an entry, if it is sound. QUERN_E_CACHE
+ * when the directory or the file is not to be trusted (SECURITY.md), or nothing may be written. */
+QUERN_API quern_status quern_tuning_read(quern_ctx *ctx, const char *target, char **text,
+                                         size_t *size);
+QUERN_API quern_status quern_tuning_write(quern_ctx *ctx, const char *target, const char *text,
+                                          size_t size);
 QUERN_API size_t quern_op_kernel_count(const quern_op *op);
 QUERN_API quern_status quern_op_kernel(const quern_op *op, size_t index,
                                        struct quern_kernel_info *info);
@@ -459,8 +466,8 @@ QUERN_API const char *quern_bundle_tuning(const char *tuning, const char *target
 
 /*
  * Puts every undamaged entry of a bundle into the context's cache. The caller must write the
- * bundle's tuning tables into the directory `tuning` of the cache; without them, plans differ, and
- * ask for other kernels than the bundle had. `signer` is null, or 64 hexadecimal digits: a public
+ * bundle's tuning tables there too (quern_bundle_tuning, quern_tuning_write): without them, plans
+ * differ, and ask for other kernels than the bundle had. `signer` is null, or 64 hexadecimal digits: a public
  * key with which the caller has checked the signature. Then the bundle's serial is remembered, and
  * a bundle of the same signer with a lower one is refused with QUERN_E_CACHE, so that nobody can
  * bring back an old bundle. QUERN_E_CACHE also when the bundle is larger than the cache may be, or

@@ -100,8 +100,7 @@ static quern_status open_rooms(quern_ctx *ctx)
                                                 .log = &ctx->log},
                       &ctx->compiler));
     ctx->disassembler = (struct quern_disassembler){compiler_disassemble, ctx->compiler};
-    TRY(tuning_load(s, &ctx->bundles, store_directory(ctx->store), ctx->id.target, &ctx->log,
-                    &ctx->tuning));
+    TRY(tuning_load(s, &ctx->bundles, ctx->store, ctx->id.target, &ctx->log, &ctx->tuning));
     return ctx->device || s->device == QUERN_DEVICE_NONE ? QUERN_OK : open_sim(ctx);
 }
 

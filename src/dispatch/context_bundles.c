@@ -319,7 +319,7 @@ quern_status quern_bundle_create(quern_ctx *ctx, const char *processor, const ch
     if (status == QUERN_E_CANCELLED)
         status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for a bundle");
     if (status == QUERN_OK)
-        status = tuning_collect(&ctx->settings, store_directory(ctx->store), processor, &tuning);
+        status = tuning_collect(&ctx->settings, ctx->store, processor, &tuning);
     if (status == QUERN_OK)
         status = write_collection(&c, manifest, str_text(&tuning), serial, bytes, size);
     str_free(&tuning);

@@ -4,8 +4,12 @@
 
 #include "base/os.h"
 
-#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
+
+/* Room for what messages call a table: the path that the settings name, or its file's name. */
+#define TABLE_NAME_MAX PATH_MAX
 
 /* Parses a tuning table; an error's message begins with `whose`. */
 static quern_status parse(const char *text, size_t size, const char *whose,
@@ -20,29 +24,30 @@ static quern_status parse(const char *text, size_t size, const char *whose,
     FAIL(status, "tuning table %s: %s", whose, why.message);
 }
 
-/* Reads a file; *text stays null when there is none and it is not `needed`. */
-static quern_status read_text(const char *path, bool needed, char **text, size_t *size)
+/* The text of the table that the settings name, or of the one in the cache; *text stays null when
+ * none is named and there is none. `name` becomes what messages call it. */
+static quern_status read_text(const struct settings *s, const struct store *store,
+                              const struct target *target, char name[TABLE_NAME_MAX], char **text,
+                              size_t *size)
 {
     *text = NULL;
-    const int error = os_read_file(path, TUNING_BYTES_MAX, text, size);
-    if (error == ENOENT && !needed)
-        return QUERN_OK;
-    FAIL_IF(error, QUERN_E_IO, "tuning table %s: %s", path,
-            error == EFBIG    ? "larger than 1 MiB"
-            : error == EINVAL ? "not a regular file"
-                              : strerror(error));
-    return QUERN_OK;
+    *size = 0;
+    snprintf(name, TABLE_NAME_MAX, "%s.tune", target->name);
+    if (!s->tuning)
+        return store ? store_read_tuning(store, name, TUNING_BYTES_MAX, text, size) : QUERN_OK;
+    snprintf(name, TABLE_NAME_MAX, "%s", s->tuning);
+    return store_read_named(s->tuning, TUNING_BYTES_MAX, text, size);
 }
 
-/* Reads a file's tuning table; *out stays null when there is no file and it is not `needed`. */
-static quern_status read_table(const char *path, bool needed, const struct target *target,
-                               struct tuning **out)
+/* *out stays null when no table is named and there is none. */
+static quern_status read_table(const struct settings *s, const struct store *store,
+                               const struct target *target, struct tuning **out)
 {
-    char *text;
+    char *text, name[TABLE_NAME_MAX];
     size_t size;
 
-    TRY(read_text(path, needed, &text, &size));
-    const quern_status status = text ? parse(text, size, path, target, out) : QUERN_OK;
+    TRY(read_text(s, store, target, name, &text, &size));
+    const quern_status status = text ? parse(text, size, name, target, out) : QUERN_OK;
     os.free(text);
     return status;
 }
@@ -65,46 +70,33 @@ static bool from_bundles(const struct bundles *bundles, const struct target *tar
     return false;
 }
 
-static quern_status path_of(const char *directory, const struct target *target, struct str *path)
-{
-    str_addf(path, "%s/tuning/%s.tune", directory, target->name);
-    FAIL_IF(path->failed, QUERN_E_MEMORY, "out of memory for a path");
-    return QUERN_OK;
-}
-
 quern_status tuning_load(const struct settings *s, const struct bundles *bundles,
-                         const char *directory, const struct target *target, struct log *log,
+                         const struct store *store, const struct target *target, struct log *log,
                          struct tuning **out)
 {
-    struct str path = {0};
-
     *out = NULL;
     if (s->tuning)
-        return read_table(s->tuning, true, target, out);
-    if (from_bundles(bundles, target, log, out) || !*directory)
-        return QUERN_OK;
-    quern_status status = path_of(directory, target, &path);
-    if (status == QUERN_OK && (status = read_table(str_text(&path), false, target, out)))
+        return read_table(s, NULL, target, out);
+    if (!from_bundles(bundles, target, log, out) && read_table(s, store, target, out) != QUERN_OK)
         log_line(log, QUERN_LOG_WARN, "%s; the model chooses", quern_last_error()->message);
-    str_free(&path);
     return QUERN_OK;
 }
 
 /* ---- For a bundle ---------------------------------------------------------------------------- */
 
-/* Appends the file's table if it is for the target. */
-static quern_status collect_one(const char *path, bool needed, const struct target *target,
-                                struct str *out)
+/* Appends the target's table that is in force. */
+static quern_status collect_one(const struct settings *s, const struct store *store,
+                                const struct target *target, struct str *out)
 {
+    char *text, name[TABLE_NAME_MAX];
     struct tuning *table = NULL;
     size_t size, bytes;
-    char *text;
 
-    TRY(read_text(path, needed, &text, &size));
+    TRY(read_text(s, store, target, name, &text, &size));
     const char *const found = text ? tuning_find(text, size, target, &bytes) : NULL;
-    const quern_status status = found ? parse(text, size, path, target, &table) : QUERN_OK;
+    const quern_status status = found ? parse(text, size, name, target, &table) : QUERN_OK;
     if (status == QUERN_OK && found) {
-        str_add(out, text);
+        str_add_bytes(out, text, size);
         str_add(out, size && text[size - 1] == '\n' ? "" : "\n");
     }
     tuning_free(table);
@@ -112,22 +104,44 @@ static quern_status collect_one(const char *path, bool needed, const struct targ
     return status;
 }
 
-quern_status tuning_collect(const struct settings *s, const char *directory, const char *processor,
-                            struct str *out)
+quern_status tuning_collect(const struct settings *s, const struct store *store,
+                            const char *processor, struct str *out)
 {
     quern_status status = QUERN_OK;
 
-    for (size_t i = 0; status == QUERN_OK && i < target_count(); i++) {
-        const struct target *const target = target_at(i);
-        struct str path = {0};
-        if (processor && strcmp(processor, target->name) != 0)
-            continue;
-        if (s->tuning)
-            status = collect_one(s->tuning, true, target, out);
-        else if (*directory && (status = path_of(directory, target, &path)) == QUERN_OK)
-            status = collect_one(str_text(&path), false, target, out);
-        str_free(&path);
-    }
+    for (size_t i = 0; status == QUERN_OK && i < target_count(); i++)
+        if (!processor || !strcmp(processor, target_at(i)->name))
+            status = collect_one(s, store, target_at(i), out);
     FAIL_IF(status == QUERN_OK && out->failed, QUERN_E_MEMORY, "out of memory for tuning tables");
     return status;
+}
+
+/* ---- For `quern tune` and imports ------------------------------------------------------------ */
+
+static quern_status name_of(const char *target, char name[TABLE_NAME_MAX])
+{
+    struct target_id id;
+
+    TRY(target_parse(target, &id));
+    snprintf(name, TABLE_NAME_MAX, "%s.tune", id.target->name);
+    return QUERN_OK;
+}
+
+quern_status quern_tuning_read(quern_ctx *ctx, const char *target, char **text, size_t *size)
+{
+    char name[TABLE_NAME_MAX];
+
+    FAIL_IF(!ctx || !target || !text || !size, QUERN_E_ARGUMENT, "a null argument");
+    TRY(name_of(target, name));
+    return store_read_tuning(ctx->store, name, TUNING_BYTES_MAX, text, size);
+}
+
+quern_status quern_tuning_write(quern_ctx *ctx, const char *target, const char *text, size_t size)
+{
+    char name[TABLE_NAME_MAX];
+
+    FAIL_IF(!ctx || !target || !text, QUERN_E_ARGUMENT, "a null argument");
+    TRY(name_of(target, name));
+    TRY(quern_tuning_check(target, text, size));
+    return store_write_tuning(ctx->store, name, text, size);
 }

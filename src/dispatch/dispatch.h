@@ -249,17 +249,17 @@ struct quern_ctx {
 
 /*
  * Reads the tuning table (context_tuning.c): the file that the settings name, else that of the
- * first bundle that has one for the target, else GFX.tune in `directory`, the cache's. A file that
- * the settings name must be sound; a table found elsewhere is left out with a warning if it is not.
- * *out is null when there is none.
+ * first bundle that has one for the target, else GFX.tune of the cache (null: none). What was
+ * named must be sound; what merely lies there is left out with a warning. *out is null when there
+ * is none.
  */
 struct bundles;
 quern_status tuning_load(const struct settings *settings, const struct bundles *bundles,
-                         const char *directory, const struct target *target, struct log *log,
+                         const struct store *store, const struct target *target, struct log *log,
                          struct tuning **out);
-/* Appends the tuning tables that go into a bundle of the cache in `directory`: those that a context
- * with this cache would use for `processor`, or (null) for every target. All must be sound. */
-quern_status tuning_collect(const struct settings *settings, const char *directory,
+/* Appends the tables that a bundle made of the cache `store` carries along: those in force
+ * there for `processor`, or (null) for every target. All must be sound. */
+quern_status tuning_collect(const struct settings *settings, const struct store *store,
                             const char *processor, struct str *out);
 
 /* Opens the bundles in front of the cache (context_bundles.c). A bundle that cannot be used is

@@ -99,8 +99,7 @@ static quern_status plan_with(const struct settings *s, struct log *log,
     if (store)
         bundles_admit(&bundles, store, false);
     if (status == QUERN_OK)
-        status =
-            tuning_load(s, &bundles, store ? store_directory(store) : "", id.target, log, &tuning);
+        status = tuning_load(s, &bundles, store, id.target, log, &tuning);
     store_close(store);
     bundles_close(&bundles);
     if (status == QUERN_OK)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The cache directory (directory.h): finds it, proves that nobody else can write to it, opens
- * it. */
+ * it. Longer than other files by the messages, each of which names the directory at fault, what is
+ * wrong with it, and the remedy. */
 #include "store/directory.h"
 #include "base/os.h"
 #include "base/str.h"
@@ -69,6 +70,15 @@ bool directory_trusts(const struct stat *st, const struct trust *trust)
     if (trust && st->st_gid == trust->group && !(st->st_mode & S_IWOTH))
         return true; /* directory_trust saw to it that only members can make files there */
     return (st->st_uid == 0 || st->st_uid == os.geteuid()) && !(st->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+const char *directory_unfit(const struct stat *st, const struct trust *trust, nlink_t names)
+{
+    if (!S_ISREG(st->st_mode))
+        return "it is not a regular file";
+    if (!directory_trusts(st, trust))
+        return "it belongs to or can be written to by another user";
+    return names > 1 ? "it has a second name elsewhere (a hard link)" : NULL;
 }
 
 /* Says why others can replace what is below a directory above the cache; null: they cannot. Write
@@ -247,7 +257,7 @@ int directory_open_file(const char *path)
         REFUSE(-fd, "%.400s %s", path,
                fd == -ELOOP ? "is a symbolic link; name the file itself" : strerror(-fd));
     const int error = os.fstat(fd, &st) ? errno : 0;
-    if (!error && S_ISREG(st.st_mode) && directory_trusts(&st, NULL) && st.st_nlink <= 1)
+    if (!error && !directory_unfit(&st, NULL, st.st_nlink))
         return fd;
     os.close(fd);
     if (error)

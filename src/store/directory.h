@@ -63,6 +63,10 @@ int directory_open_file(const char *path);
 /* Whether only the user, root or who is trusted can have written this file or directory. */
 bool directory_trusts(const struct stat *st, const struct trust *trust);
 
+/* The rule for every file whose content decides what runs: why it is not to be used, or null.
+ * `names` are the names that it has and may not have more than one of. */
+const char *directory_unfit(const struct stat *st, const struct trust *trust, nlink_t names);
+
 /* The mode of a cache's files: for the user alone, or for the group too. */
 mode_t directory_file_mode(const struct trust *trust);
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of entries: reading one, and judging whether the store can have made it. */
+/* Files that the store reads and writes whole: whether one is as the store would have made it, and
+ * its bytes. The rule is the same for entries, serials and tuning tables. */
 #include "base/os.h"
 #include "store/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
 
 #define EINTR_TRIES 100
 
@@ -93,11 +97,117 @@ static bool has_alien_name(int shard, int fd, const struct stat *st)
 
 const char *store_unfit(const struct store *s, int shard, int fd, const struct stat *st)
 {
-    if (!S_ISREG(st->st_mode))
-        return "it is not a regular file";
-    if (!directory_trusts(st, s->trust))
-        return "it belongs to or can be written to by another user";
-    if (has_alien_name(shard, fd, st))
-        return "it has a second name elsewhere (a hard link)";
-    return NULL;
+    return directory_unfit(st, s->trust, has_alien_name(shard, fd, st) ? st->st_nlink : 1);
+}
+
+/* ---- files that have a name of their own ----------------------------------------------------- */
+
+int store_open_fit(const struct store *s, int directory, const char *name, const char *what,
+                   struct stat *st)
+{
+    /* O_NONBLOCK: opening a fifo must not hang */
+    const int fd = directory_openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    const char *unfit = fd == -ELOOP ? "it is a symbolic link" : NULL;
+    int error = fd < 0 ? -fd : os.fstat(fd, st) ? errno : 0;
+
+    if (error == ENOENT)
+        return -ENOENT;
+    if (!error)
+        unfit = store_unfit(s, directory, fd, st);
+    if (!error && !unfit)
+        return fd;
+    if (fd >= 0)
+        os.close(fd);
+    error = unfit ? EPERM : error;
+    error_set(unfit ? QUERN_E_CACHE : QUERN_E_IO, __FILE__, FAIL_AT("open"),
+              "%s %.100s in cache directory %s is not used: %s", what, name, s->path,
+              unfit ? unfit : strerror(error));
+    return -error;
+}
+
+/* Reads what is open as a whole; closes it. */
+static quern_status read_text(int fd, size_t size, size_t limit, const char *path, char **text)
+{
+    void *bytes = NULL;
+    const int error = size > limit ? -EFBIG : store_read_exactly(fd, size, &bytes);
+
+    os.close(fd);
+    FAIL_IF(error == -ENOMEM, QUERN_E_MEMORY, "no memory for %.400s", path);
+    FAIL_IF(error == -EFBIG, QUERN_E_CACHE, "%.400s has %zu bytes; at most %zu are read", path,
+            size, limit);
+    FAIL_IF(error == -EAGAIN, QUERN_E_IO, "%.400s changed while it was read", path);
+    FAIL_IF(error, QUERN_E_IO, "%.400s cannot be read: %s", path, strerror(-error));
+    *text = bytes;
+    return QUERN_OK;
+}
+
+quern_status store_read_named(const char *path, size_t limit, char **text, size_t *size)
+{
+    char *real = NULL;
+    struct stat st;
+
+    TRY(directory_resolve(path, &real));
+    const int fd = directory_open_file(real);
+    os.free(real);
+    if (fd < 0)
+        return fd == -ENOENT ? QUERN_E_IO : QUERN_E_CACHE;
+    if (os.fstat(fd, &st)) {
+        const int error = errno;
+        os.close(fd);
+        FAIL(QUERN_E_IO, "%.400s cannot be examined: %s", path, strerror(error));
+    }
+    *size = (size_t)st.st_size;
+    return read_text(fd, *size, limit, path, text);
+}
+
+/* Opens `tuning` below the cache directory, which is of no version: a table says its own. */
+static int open_tuning(const struct store *s, bool create)
+{
+    char shown[PATH_MAX];
+    const int cache = directory_open(s->path, create, s->trust);
+
+    if (cache < 0)
+        return cache;
+    snprintf(shown, sizeof shown, "%s/" TUNING_DIRECTORY, s->path);
+    const int fd = directory_open_in(cache, TUNING_DIRECTORY, create, shown, s->trust);
+    os.close(cache);
+    return fd;
+}
+
+quern_status store_read_tuning(const struct store *s, const char *name, size_t limit, char **text,
+                               size_t *size)
+{
+    struct stat st;
+
+    *text = NULL;
+    *size = 0;
+    if (s->mode == QUERN_CACHE_OFF)
+        return QUERN_OK;
+    const int directory = open_tuning(s, false);
+    if (directory == -ENOENT)
+        return QUERN_OK;
+    if (directory < 0)
+        return QUERN_E_CACHE;
+    const int fd = store_open_fit(s, directory, name, "tuning table", &st);
+    os.close(directory);
+    if (fd < 0)
+        return fd == -ENOENT ? QUERN_OK : quern_last_error()->status;
+    *size = (size_t)st.st_size;
+    return read_text(fd, *size, limit, name, text);
+}
+
+quern_status store_write_tuning(const struct store *s, const char *name, const char *text,
+                                size_t size)
+{
+    FAIL_IF(s->mode != QUERN_CACHE_RW, QUERN_E_CACHE,
+            "tuning table %.100s cannot be kept: there is no cache directory that is written to",
+            name);
+    const int directory = open_tuning(s, true);
+    if (directory < 0)
+        return QUERN_E_CACHE;
+    const int error = store_exchange(s, directory, name, text, size);
+    os.close(directory);
+    FAIL_IF(error, QUERN_E_IO, "tuning table %.100s in cache directory %s cannot be written: %s",
+            name, s->path, strerror(-error));
+    return QUERN_OK;
 }

@@ -19,11 +19,13 @@
  *   v1/locks/evict                     likewise, but how far evicting has come is in it: evict.c
  *   v1/quarantine/<key>-<random>.qk    damaged entries, at most QUARANTINE_MAX
  *   v1/written                         one byte for each WRITTEN_UNIT published: see evict.c
+ *   tuning/GFX.tune                    tuning tables
  * "v1" is ENTRY_VERSION: another version's directory is never looked into. Serials are outside of
  * it, because a bundle that is too old for one version of the library is so for every other.
  */
 #define VERSION_DIRECTORY "v1"
 #define SERIALS_DIRECTORY "serials"
+#define TUNING_DIRECTORY  "tuning"
 #define TEMPORARY_PREFIX  "quern-temporary-"
 #define QUARANTINE_MAX    64
 #define SHARDS            256
@@ -107,6 +109,11 @@ bool store_lock_file(struct store *s, int fd, int deadline_ms);
  * is open, else -1. */
 const char *store_unfit(const struct store *s, int shard, int fd, const struct stat *st);
 
+/* Opens a file of the cache that has a name of its own, a tuning table or a serial (`what` is it in
+ * messages). Returns a descriptor, with *st; or -ENOENT; or another -errno, recorded. */
+int store_open_fit(const struct store *s, int directory, const char *name, const char *what,
+                   struct stat *st);
+
 /* Reads a file of exactly `size` bytes into malloc'ed memory. -EAGAIN if it has another size. */
 int store_read_exactly(int fd, size_t size, void **bytes);
 
@@ -116,6 +123,11 @@ void store_random_hex(char hex[17]);
 /* Puts a whole file in place under a name that must not exist yet: -EEXIST if it does. A failure
  * leaves nothing behind, or at worst a temporary that cannot be removed now. */
 int store_publish(int directory, const char *name, mode_t mode, const void *bytes, size_t size);
+
+/* Puts a whole file in the place of the one that has the name, or of none, so that the name too
+ * outlasts a loss of power. Returns 0 or -errno. */
+int store_exchange(const struct store *s, int directory, const char *name, const void *bytes,
+                   size_t size);
 
 /* Gets an entry that is proven bad out of the way, unless it is no longer the file described by
  * *seen. The reason is logged. Does nothing in read-only mode. */

@@ -110,6 +110,25 @@ static int publish_named(int directory, const char *name, mode_t mode, const voi
     return result;
 }
 
+int store_exchange(const struct store *s, int directory, const char *name, const void *bytes,
+                   size_t size)
+{
+    char random[17], temporary[sizeof TEMPORARY_PREFIX + 17];
+
+    store_random_hex(random);
+    snprintf(temporary, sizeof temporary, "%s%s", TEMPORARY_PREFIX, random);
+    const int error =
+        store_publish(directory, temporary, directory_file_mode(s->trust), bytes, size);
+    if (error)
+        return error;
+    if (os.renameat(directory, temporary, directory, name)) {
+        const int renaming = -errno;
+        os.unlinkat(directory, temporary, 0);
+        return renaming;
+    }
+    return os.fsync(directory) ? -errno : 0;
+}
+
 int store_publish(int directory, const char *name, mode_t mode, const void *bytes, size_t size)
 {
     const int result = publish_unnamed(directory, name, mode, bytes, size);

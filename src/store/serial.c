@@ -43,20 +43,18 @@ static quern_status parse(const char *text, const char *signer, uint64_t *serial
 static quern_status read_serial(const struct store *s, int directory, const char *signer,
                                 uint64_t *serial)
 {
-    const int fd = directory_openat(directory, signer, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    char text[SERIAL_BYTES + 1] = "";
     struct stat st;
     void *bytes;
-    char text[SERIAL_BYTES + 1] = "";
 
     *serial = 0;
+    const int fd = store_open_fit(s, directory, signer, "the serial of signer", &st);
     if (fd == -ENOENT)
         return QUERN_OK;
-    FAIL_IF(fd < 0, QUERN_E_IO, "the serial of signer %s cannot be opened: %s", signer,
-            strerror(-fd));
-    int error = os.fstat(fd, &st) ? -errno : 0;
-    if (!error && (!S_ISREG(st.st_mode) || !directory_trusts(&st, s->trust)))
-        error = -EPERM;
-    if (!error && (error = store_read_exactly(fd, SERIAL_BYTES, &bytes)) == 0) {
+    if (fd < 0)
+        return quern_last_error()->status;
+    const int error = store_read_exactly(fd, SERIAL_BYTES, &bytes);
+    if (!error) {
         memcpy(text, bytes, SERIAL_BYTES);
         os.free(bytes);
     }
@@ -93,20 +91,10 @@ quern_status store_serial(struct store *s, const char *signer, uint64_t *serial)
 static quern_status replace(const struct store *s, int directory, const char *signer,
                             uint64_t serial)
 {
-    char text[SERIAL_BYTES + 1], random[17], temporary[sizeof TEMPORARY_PREFIX + 17];
+    char text[SERIAL_BYTES + 1];
 
     snprintf(text, sizeof text, "%020" PRIu64 "\n", serial);
-    store_random_hex(random);
-    snprintf(temporary, sizeof temporary, "%s%s", TEMPORARY_PREFIX, random);
-    int error =
-        store_publish(directory, temporary, directory_file_mode(s->trust), text, SERIAL_BYTES);
-    if (!error && os.renameat(directory, temporary, directory, signer)) {
-        error = -errno;
-        os.unlinkat(directory, temporary, 0);
-    }
-    /* the rename, too, must outlast a loss of power, or the serial would go back */
-    if (!error && os.fsync(directory))
-        error = -errno;
+    const int error = store_exchange(s, directory, signer, text, SERIAL_BYTES);
     FAIL_IF(error, QUERN_E_IO, "the serial of signer %s cannot be kept: %s", signer,
             strerror(-error));
     return QUERN_OK;

@@ -53,23 +53,15 @@ static quern_status parse_keys(const char *path, const char *text, struct signer
 
 quern_status signers_read(const char *path, struct signers *signers)
 {
-    char text[KEY_FILE_BYTES + 1], *real = NULL;
-    struct stat st;
-    void *bytes;
+    char text[KEY_FILE_BYTES + 1], *bytes;
+    size_t size;
 
-    TRY(directory_resolve(path, &real));
-    const int fd = directory_open_file(real);
-    os.free(real);
-    if (fd < 0)
-        return QUERN_E_CACHE;
-    int error = os.fstat(fd, &st) ? -errno : st.st_size > KEY_FILE_BYTES ? -EFBIG : 0;
-    if (!error && !(error = store_read_exactly(fd, (size_t)st.st_size, &bytes))) {
-        memcpy(text, bytes, (size_t)st.st_size);
-        text[st.st_size] = 0;
-        os.free(bytes);
-    }
-    os.close(fd);
-    FAIL_IF(error, QUERN_E_CACHE, "%.400s cannot be read: %s", path, strerror(-error));
+    const quern_status status = store_read_named(path, KEY_FILE_BYTES, &bytes, &size);
+    if (status != QUERN_OK)
+        return status == QUERN_E_IO ? QUERN_E_CACHE : status;
+    memcpy(text, bytes, size);
+    text[size] = 0;
+    os.free(bytes);
     return parse_keys(path, text, signers);
 }
 

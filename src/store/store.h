@@ -115,6 +115,21 @@ void store_discard(struct store *store, const struct hash128 *key, const char *r
 int store_lock(struct store *store, const struct hash128 *key, int deadline_ms);
 void store_unlock(struct store *store, int lock);
 
+/*
+ * A tuning table of the cache directory, `name` the file's: read whole into malloc'ed memory with
+ * nothing behind it, or *text null if there is none; and written in the place of the one that is
+ * there. The directory and the file are held to what entries are, and made as they are: a table
+ * decides which kernel runs. QUERN_E_CACHE, QUERN_E_IO or QUERN_E_MEMORY with the reason. Blocks.
+ */
+quern_status store_read_tuning(const struct store *store, const char *name, size_t limit,
+                               char **text, size_t *size);
+quern_status store_write_tuning(const struct store *store, const char *name, const char *text,
+                                size_t size);
+/* Reads a file that the user named and that decides what runs, a tuning table or keys: it and its
+ * directories are held to what a bundle is. As store_read_tuning otherwise; a file that is missing
+ * gives QUERN_E_IO. */
+quern_status store_read_named(const char *path, size_t limit, char **text, size_t *size);
+
 const struct counters *store_counters(const struct store *store);
 const char *store_directory(const struct store *store);
 

@@ -78,7 +78,7 @@ def test_with_keys_bundles_in_front_of_the_cache_must_be_signed(made, elsewhere,
     keys.write_text("no key\n")
     elsewhere.refused(*words, env=env(signed), status=1, says=[str(keys), "line 1"])
     keys.write_text("# none\n" * 20000)
-    elsewhere.refused(*words, env=env(signed), status=1, says=[str(keys), "too large"])
+    elsewhere.refused(*words, env=env(signed), status=1, says=[str(keys), "at most 65536"])
 
 
 def test_without_a_name_keys_are_no_keys(made, elsewhere):
@@ -279,6 +279,66 @@ def test_a_tuning_table_goes_along(elsewhere, tmp_path):
     again = elsewhere.json("bundle", "import", bundle, "--unsigned")
     assert (again["tables_present"], again["tables_kept"]) == (1, 1)
     assert "# ours" in (elsewhere.cache / "tuning" / "gfx1201.tune").read_text()
+
+
+def prepared_table(quern):
+    """A table that any use of the cache follows, in a cache that has an entry."""
+    quern("prewarm", "--target", TARGET, "--m", "1", PROBLEMS[0])
+    table = quern.cache / "tuning" / f"{TARGET}.tune"
+    table.parent.mkdir(mode=0o755)
+    table.write_text(f"quern-tuning 1 {TARGET}\n{PROBLEMS[0]} | m=1 | {SHAPE} | us=1.5\n")
+    table.chmod(0o644)
+    return table
+
+
+def of_everybody(table):
+    table.chmod(0o666)
+
+
+def with_a_second_name(table):
+    os.link(table, table.parent.parent / "second")
+
+
+def below_a_directory_of_everybody(table):
+    table.parent.chmod(0o777)
+
+
+def by_a_symbolic_link(table):
+    table.rename(table.parent.parent / "elsewhere")
+    table.symlink_to(table.parent.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("harm", [of_everybody, with_a_second_name, by_a_symbolic_link,
+                                  below_a_directory_of_everybody])  # fmt: skip
+def test_a_table_of_doubtful_origin_is_not_used(harm, tmp_path):
+    """Neither followed, nor carried into a bundle, nor measured on top of."""
+    quern = Quern(tmp_path / "here")
+    table = prepared_table(quern)
+    words = ("explain", "--target", TARGET, "--m", "1", PROBLEMS[0])
+    assert "says the tuning table" in quern(*words).stdout
+    harm(table)
+    done = quern(*words)
+    assert "says the tuning table" not in done.stdout and "the model chooses" in done.stderr
+    bundle = tmp_path / "x.qkb"
+    refused = quern("bundle", "create", bundle, status=1)
+    assert str(quern.cache) in refused.stderr and not bundle.exists()
+    if harm is not below_a_directory_of_everybody:  # as a file that is named it is none either
+        refused = quern(*words, status=1, env={"QUERN_TUNING": str(table)}).stderr
+        assert str(table) in refused
+
+
+def test_imported_tables_are_as_private_as_entries(tmp_path):
+    here, there = Quern(tmp_path / "here"), Quern(tmp_path / "there")
+    prepared_table(here)
+    here("bundle", "create", tmp_path / "x.qkb")
+    old = os.umask(0)
+    try:
+        there("bundle", "import", "--unsigned", tmp_path / "x.qkb")
+    finally:
+        os.umask(old)
+    tuning = there.cache / "tuning"
+    assert tuning.stat().st_mode & 0o777 == 0o700
+    assert (tuning / f"{TARGET}.tune").stat().st_mode & 0o777 == 0o600
 
 
 def test_an_unsound_table_is_not_taken_along(tmp_path):

@@ -67,7 +67,7 @@ static void other_handles(void **state)
     struct quern_offload_entry entry = {0};
     quern_bundle *bundle;
     size_t count = 0;
-    char byte = 0;
+    char byte = 0, *text;
 
     (void)state;
     assert_int_equal(quern_op_kernel_count(NULL), 0);
@@ -89,6 +89,8 @@ static void other_handles(void **state)
     REFUSED(quern_bundle_check_signature(NULL, "x"));
     quern_bundle_close(NULL);
     assert_null(quern_bundle_tuning(NULL, NULL, NULL));
+    REFUSED(quern_tuning_read(NULL, "gfx1151", &text, &count));
+    REFUSED(quern_tuning_write(NULL, "gfx1151", &byte, 1));
     assert_int_equal(quern_doctor(NULL, NULL, NULL), 1);
 }
 

@@ -262,56 +262,40 @@ struct tables {
 };
 
 /* Writes a table where contexts look for it, unless there is one. */
-static int import_table(const char *directory, const char *target, const char *text, size_t bytes,
+static int import_table(quern_ctx *ctx, const char *target, const char *text, size_t bytes,
                         struct tables *tables)
 {
-    struct outputs outputs = {0};
-    char name[80], *there = NULL, *path;
-    size_t size = 0;
-    int status = EXIT_OK;
+    char *there;
+    size_t size;
 
-    snprintf(name, sizeof name, "%s.tune", target);
-    path = path_join(directory, name);
-    if (!path)
-        return fail("out of memory");
-    if (!access(path, F_OK)) {
-        status = file_read(path, (size_t)1 << 20, &there, &size);
-        const bool same = !status && size == bytes && !memcmp(there, text, bytes);
-        tables->present += same;
-        tables->kept += !status && !same;
-        if (!status && !same)
-            fprintf(stderr, "quern bundle: %s stays, though the bundle's table is another one\n",
-                    path);
-    } else if (!(status = outputs_directory(&outputs, directory)) &&
-               !(status = outputs_add(&outputs, path, text, bytes)) &&
-               !(status = outputs_commit(&outputs))) {
-        tables->imported++;
-    }
-    outputs_discard(&outputs);
+    quern_status e = quern_tuning_read(ctx, target, &there, &size);
+    if (!e && !there)
+        e = quern_tuning_write(ctx, target, text, bytes);
+    if (e)
+        return fail_status(e, NULL);
+    const bool same = there && size == bytes && !memcmp(there, text, bytes);
+    tables->imported += !there;
+    tables->present += same;
+    tables->kept += there && !same;
+    if (there && !same)
+        fprintf(stderr,
+                "quern bundle: the cache's table for %s stays, though the bundle's is another\n",
+                target);
     free(there);
-    free(path);
-    return status;
+    return EXIT_OK;
 }
 
 static int import_tables(quern_ctx *ctx, const char *tuning, struct tables *tables)
 {
-    struct quern_cache_info cache = QUERN_INIT(struct quern_cache_info);
     struct quern_target_info target = QUERN_INIT(struct quern_target_info);
     int status = EXIT_OK;
 
-    const quern_status e = quern_cache_info(ctx, &cache);
-    if (e)
-        return fail_status(e, NULL);
-    char *const directory = path_join(cache.directory, "tuning");
-    if (!directory)
-        return fail("out of memory");
     for (size_t i = 0; !status && quern_target_at(i, &target) == QUERN_OK; i++) {
         size_t bytes;
         const char *const text = quern_bundle_tuning(tuning, target.name, &bytes);
         if (text)
-            status = import_table(directory, target.name, text, bytes, tables);
+            status = import_table(ctx, target.name, text, bytes, tables);
     }
-    free(directory);
     return status;
 }
 

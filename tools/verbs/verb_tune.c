@@ -93,15 +93,25 @@ static void drop_line(struct tune *t, const char *about)
  * is not to be overwritten. */
 static int read_table(struct tune *t)
 {
-    char *text = NULL, *save = NULL;
+    char *text = NULL, *bytes = NULL, *save = NULL;
     size_t size;
 
-    if (access(t->path, F_OK) && errno == ENOENT)
+    int status = EXIT_OK;
+    if (t->out && access(t->path, F_OK) && errno == ENOENT)
         return EXIT_OK;
-    int status = file_read(t->path, TABLE_MAX, &text, &size);
-    if (status)
-        return status;
-    if (quern_tuning_check(t->target.name, text, size))
+    if (t->out) {
+        status = file_read(t->path, TABLE_MAX, &text, &size);
+    } else {
+        const quern_status e = quern_tuning_read(t->ctx, t->target.name, &bytes, &size);
+        if (e)
+            return fail_status(e, NULL);
+        if (!bytes)
+            return EXIT_OK;
+        text = strndup(bytes, size);
+        free(bytes);
+        status = text ? EXIT_OK : fail("out of memory");
+    }
+    if (!status && quern_tuning_check(t->target.name, text, size))
         status = fail("%s: %s; mend or remove it", t->path, quern_last_error()->message);
     char *line = status ? NULL : strtok_r(text, "\n", &save);
     for (; line && !status; line = strtok_r(NULL, "\n", &save))
@@ -119,7 +129,7 @@ static int by_text(const void *a, const void *b)
 static int write_table(struct tune *t)
 {
     struct outputs outputs = {0};
-    char *text = NULL, date[32], *slash;
+    char *text = NULL, date[32];
     size_t size = 0;
     FILE *const f = open_memstream(&text, &size);
 
@@ -134,15 +144,12 @@ static int write_table(struct tune *t)
     for (size_t i = 0; i < t->count; i++)
         fprintf(f, "%s\n", t->lines[i]);
     int status = fclose(f) ? fail("out of memory") : EXIT_OK;
-    if (!status && !t->out && (slash = strrchr(t->path, '/'))) {
-        *slash = 0;
-        status = outputs_directory(&outputs, t->path);
-        *slash = '/';
-    }
-    if (!status)
-        status = outputs_add(&outputs, t->path, text, size);
-    if (!status)
+    if (!status && !t->out) {
+        const quern_status e = quern_tuning_write(t->ctx, t->target.name, text, size);
+        status = e ? fail_status(e, NULL) : EXIT_OK;
+    } else if (!status && !(status = outputs_add(&outputs, t->path, text, size))) {
         status = outputs_commit(&outputs);
+    }
     outputs_discard(&outputs);
     free(text);
     return status;
