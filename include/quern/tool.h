@@ -467,11 +467,11 @@ QUERN_API const char *quern_bundle_tuning(const char *tuning, const char *target
 /*
  * Puts every undamaged entry of a bundle into the context's cache. The caller must write the
  * bundle's tuning tables there too (quern_bundle_tuning, quern_tuning_write): without them, plans
- * differ, and ask for other kernels than the bundle had. `signer` is null, or 64 hexadecimal digits: a public
- * key with which the caller has checked the signature. Then the bundle's serial is remembered, and
- * a bundle of the same signer with a lower one is refused with QUERN_E_CACHE, so that nobody can
- * bring back an old bundle. QUERN_E_CACHE also when the bundle is larger than the cache may be, or
- * the cache is not open for writing. Blocks on the disk.
+ * differ, and ask for other kernels than the bundle had. `signer` is null, or 64 hexadecimal
+ * digits: a public key with which the caller has checked the signature. Then the bundle's serial is
+ * remembered, and a bundle of the same signer with a lower one is refused with QUERN_E_CACHE, so
+ * that nobody can bring back an old bundle. QUERN_E_CACHE also when the bundle is larger than the
+ * cache may be, or the cache is not open for writing. Blocks on the disk.
  */
 QUERN_API quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle,
                                            const char *signer, struct quern_bundle_import *result);

@@ -84,6 +84,11 @@ static int os_clone(int (*function)(void *), void *stack, int flags, void *argum
 {
     return __clone(function, stack, flags, argument);
 }
+/* The first parameter is an enumeration that lacks P_PIDFD in older C libraries. */
+static int os_waitid(int kind, id_t id, siginfo_t *info, int options)
+{
+    return (int)syscall(SYS_waitid, kind, id, info, options, NULL);
+}
 /* The oldest supported release of the C library does not have this function. */
 static int os_pidfd_send_signal(int pidfd, int signal)
 {
@@ -138,6 +143,7 @@ struct os os = {
     .shutdown = shutdown,
     .clone = os_clone,
     .waitpid = waitpid,
+    .waitid = os_waitid,
     .pidfd_send_signal = os_pidfd_send_signal,
     .clock_gettime = clock_gettime,
     .nanosleep = nanosleep,

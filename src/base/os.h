@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
@@ -69,6 +70,7 @@ struct os {
     int (*shutdown)(int, int);
     int (*clone)(int (*)(void *), void *, int, void *);
     pid_t (*waitpid)(pid_t, int *, int);
+    int (*waitid)(int, id_t, siginfo_t *, int);
     int (*pidfd_send_signal)(int, int);
     /* time */
     int (*clock_gettime)(clockid_t, struct timespec *);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One worker process, as the pool sees it (process.h): requests and replies, what it printed last,
- * and how it ended. */
+ * and how it ended. This file is long because what a process does wrong is told apart in one place.
+ */
 #include "compile/process.h"
 #include "compile/compilers.h"
 
@@ -487,6 +488,7 @@ void process_stop(struct process *p)
         os.pidfd_send_signal(p->pidfd, SIGKILL);
         ended(p, ENDING_MS);
     }
+    spawn_reap(p->pidfd);
     close_one(&p->pidfd);
     os.free(p);
 }

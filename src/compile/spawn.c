@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The host (H) makes an intermediate (I), which makes the program (P) and ends. P is then a child
- * of init, or of the nearest subreaper: H's SIGCHLD handler and wait() never meet it. A single step
+ * of init, or of the nearest subreaper: H's SIGCHLD handler and wait() never meet it, unless H is
+ * such a process itself, for which spawn_reap is there. A single step
  * would not do, because execve gives every process SIGCHLD back as its exit signal. I has exit
  * signal 0 and never executes anything, so only waitpid(__WALL) of this file sees it.
  *
@@ -35,6 +36,10 @@
 /* Sanitizers keep per-thread state that code on a borrowed stack must not touch. */
 #define BARE                                                                                       \
     __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined, noinline))
+
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
 
 #define STACK_BYTES 32768
 /* The number of Linux's signals, and the bytes of the kernel's own sigset_t and struct sigaction.
@@ -246,9 +251,32 @@ int spawn_program(const struct spawn *spawn, struct spawned *spawned, const char
         error = receive_start(spawned, stage);
     if (!error)
         return 0;
+    spawn_reap(spawned->pidfd);
     for (int *fd = (int[]){spawned->sock, spawned->pipe, spawned->pidfd, -2}; *fd != -2; fd++)
         if (*fd >= 0)
             os.close(*fd);
     *spawned = (struct spawned){-1, -1, -1};
     return error;
+}
+
+/* What a program leaves behind when it is killed dies with it (PR_SET_PDEATHSIG): that takes no
+ * longer than ending does. */
+#define REAP_TRIES 5000
+
+void spawn_reap(int pidfd)
+{
+    const struct timespec millisecond = {0, 1000000};
+    siginfo_t info = {0};
+
+    /* looked at first: until it is waited for, its number is that of its group and nobody else's */
+    if (pidfd < 0 || os.waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT | __WALL))
+        return;
+    const id_t group = (id_t)info.si_pid;
+    for (int tries = REAP_TRIES; group && tries; tries--) {
+        info.si_pid = 0;
+        if (os.waitid(P_PGID, group, &info, WEXITED | WNOHANG | __WALL))
+            return; /* no more children there */
+        if (!info.si_pid)
+            os.nanosleep(&millisecond, NULL);
+    }
 }

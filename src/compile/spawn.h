@@ -27,4 +27,13 @@ struct spawned {
  */
 int spawn_program(const struct spawn *spawn, struct spawned *spawned, const char **stage);
 
+/*
+ * To be called when the program has ended. In a host that is the first process of its PID namespace
+ * or a subreaper the program, and what it left in its session, are this process's children after
+ * all: they are waited for, and nobody else's are. Elsewhere, and where the host has waited for
+ * them itself or ignores SIGCHLD, this does nothing. `pidfd` may be -1: then a zombie stays, as it
+ * does on kernels before 5.4. Blocks until they have ended, at most some seconds.
+ */
+void spawn_reap(int pidfd);
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The cache directory (directory.h): finds it, proves that nobody else can write to it, opens
- * it. Longer than other files by the messages, each of which names the directory at fault, what is
- * wrong with it, and the remedy. */
+ * it. This file is long because each of its messages names the directory at fault, what is wrong
+ * with it, and the remedy. */
 #include "store/directory.h"
 #include "base/os.h"
 #include "base/str.h"

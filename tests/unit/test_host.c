@@ -3,8 +3,9 @@
  * Hosts of every kind: what a program does to its own process must not change what the library
  * does, and the library changes nothing of the process. The making of a kernel, worker and all, is
  * repeated in a child with another locale, rounding mode, tiny stacks, handled or ignored SIGCHLD,
- * closed standard descriptors, as the first process of a PID namespace, and through dlopen and
- * dlclose.
+ * closed standard descriptors, as the first process of a PID namespace, as one that
+ * inherits processes, and through dlopen and dlclose. This file is long because each kind of host
+ * is a function or two.
  */
 #include "t_clock.h"
 #include "t_context.h"
@@ -18,8 +19,10 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fenv.h>
 #include <limits.h>
 #include <locale.h>
@@ -30,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -270,6 +274,151 @@ static void the_first_process_of_a_container_can_be_the_host(void **state)
     in_child(first_process_body);
 }
 
+/* The first child of this process that is called so, or 0. */
+static pid_t child_named(const char *name)
+{
+    char path[64], line[64];
+    long found = 0;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", gettid());
+    FILE *const children = fopen(path, "r");
+    T_MUST(children);
+    for (long pid; !found && fscanf(children, "%ld", &pid) == 1;) {
+        snprintf(path, sizeof path, "/proc/%ld/comm", pid);
+        FILE *const comm = fopen(path, "r");
+        if (comm && fgets(line, sizeof line, comm) && !strncmp(line, name, strlen(name)))
+            found = pid;
+        if (comm)
+            fclose(comm);
+    }
+    fclose(children);
+    return (pid_t)found;
+}
+
+static bool no_children(void)
+{
+    siginfo_t info;
+
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == -1 && errno == ECHILD;
+}
+
+/* A subreaper is the parent of whatever its children leave: as the first process of a container is.
+ */
+static void subreaper_body(void)
+{
+    t_clock_hold(NULL); /* however long the worker takes to end, it is not killed for it */
+    T_MUST(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    for (int i = 0; i < 3; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "subreaper-%d", i);
+        make_kernel(name);
+        T_MUST(no_children());
+    }
+    /* a program that cannot be run is not left either */
+    struct quern_options o = QUERN_INIT(struct quern_options);
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
+    quern_ctx *ctx;
+    quern_op *op;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/no-worker", directory);
+    const int fd = open(path, O_CREAT | O_WRONLY, 0755);
+    T_MUST(write(fd, "no program", 10) == 10 && !close(fd));
+    o.target = TARGET;
+    o.worker_path = path;
+    o.cache_mode = QUERN_CACHE_OFF;
+    o.allow_unverified = 1;
+    T_MUST(quern_problem_parse(PROBLEM, &p) == QUERN_OK && quern_open(&o, &ctx) == QUERN_OK);
+    T_MUST(quern_op_create_range(ctx, &p, 1, 1, &op) != QUERN_OK);
+    quern_close(ctx);
+    T_MUST(no_children());
+}
+
+/* Whoever waits for any child meets the worker, and the library copes with its being gone. */
+static volatile sig_atomic_t strangers;
+static void wait_for_any(int number)
+{
+    const int error = errno;
+
+    (void)number;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        strangers++;
+    errno = error;
+}
+
+static void waiting_body(void)
+{
+    const struct sigaction wait = {.sa_handler = wait_for_any};
+
+    T_MUST(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    T_MUST(sigaction(SIGCHLD, &wait, NULL) == 0);
+    make_kernel("waiting");
+    T_MUST(no_children());
+    T_MUST(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+    make_kernel("ignoring");
+    T_MUST(no_children());
+}
+
+/* Makes the directories of workers in `base` two minutes older: younger ones may be those of a
+ * worker that is starting. */
+static void make_old(const char *base)
+{
+    DIR *const d = opendir(base);
+    struct timespec times[2];
+
+    T_MUST(d && clock_gettime(CLOCK_REALTIME, &times[0]) == 0);
+    times[0].tv_sec -= 120;
+    times[1] = times[0];
+    for (const struct dirent *e; (e = readdir(d));)
+        if (!strncmp(e->d_name, "quern-worker-", strlen("quern-worker-")))
+            T_MUST(utimensat(dirfd(d), e->d_name, times, 0) == 0);
+    closedir(d);
+}
+
+/* A worker whose supervisor is killed leaves its directory; the next one removes that, and neither
+ * another's nor one that only looks so. */
+static void killed_body(void)
+{
+    struct quern_options o = QUERN_INIT(struct quern_options);
+    struct quern_problem p = QUERN_INIT(struct quern_problem);
+    char private_tmp[PATH_MAX - 64], like[PATH_MAX], cache[PATH_MAX];
+    quern_ctx *ctx;
+    quern_op *op;
+
+    snprintf(private_tmp, sizeof private_tmp, "%s/killed", directory);
+    snprintf(like, sizeof like, "%s/quern-worker.shared", private_tmp);
+    snprintf(cache, sizeof cache, "%s/killed-cache", directory);
+    T_MUST(mkdir(private_tmp, 0700) == 0 && mkdir(like, 0755) == 0);
+    setenv("TMPDIR", private_tmp, 1);
+    T_MUST(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    o.target = TARGET;
+    o.cache_dir = cache;
+    o.worker_path = t_worker_path();
+    o.allow_unverified = 1;
+    T_MUST(quern_problem_parse(PROBLEM, &p) == QUERN_OK && quern_open(&o, &ctx) == QUERN_OK);
+    T_MUST(quern_op_create_range(ctx, &p, 1, 1, &op) == QUERN_OK);
+    quern_op_release(op);
+    const pid_t supervisor = child_named("quern-worker");
+    T_MUST(supervisor && t_count_entries(private_tmp) == 2);
+    make_old(private_tmp);
+    make_kernel("beside"); /* the directory of a worker that lives is not touched */
+    T_MUST(t_count_entries(private_tmp) == 2);
+    T_MUST(kill(supervisor, SIGKILL) == 0);
+    quern_close(ctx);
+    T_MUST(no_children()); /* the compiler, which the supervisor waited for, is none either */
+    T_MUST(t_count_entries(private_tmp) == 2);
+    make_old(private_tmp);
+    make_kernel("after");
+    T_MUST(t_count_entries(private_tmp) == 1 && !access(like, F_OK));
+}
+
+static void hosts_that_inherit_processes_keep_none(void **state)
+{
+    (void)state;
+    in_child(subreaper_body);
+    in_child(waiting_body);
+    in_child(killed_body);
+}
+
 /* Descriptors, threads, children and temporary directories, after everything is closed. */
 static void residue_body(void)
 {
@@ -352,6 +501,7 @@ int main(void)
         cmocka_unit_test(signals_of_the_host_stay_its_own),
         cmocka_unit_test(closed_standard_descriptors_do_no_harm),
         cmocka_unit_test(the_first_process_of_a_container_can_be_the_host),
+        cmocka_unit_test(hosts_that_inherit_processes_keep_none),
         cmocka_unit_test(nothing_is_left_after_closing),
         cmocka_unit_test(the_library_can_be_unloaded),
     };
