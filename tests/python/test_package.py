@@ -192,7 +192,8 @@ def test_linear(quern, ctx, words):
     layer = quern.Linear.quantize(ctx, w, bias=bias, **words)
     text = layer.op.problem
     assert layer.shape == (n, k) and f"n={n} k={k}" in text and layer.a_type == words["a"]
-    used = {name: b.read(np.uint8, b.nbytes) for name, b in layer.operands.items()
+    types_of = {"u8": np.uint8, "i32": np.int32, "f32": np.float32, "f16": np.float16}
+    used = {name: b.read(types_of[b.dtype], b.shape) for name, b in layer.operands.items()
             if name != "bias"}
     exact = quern.dequantize(text, used).astype(np.float64)
     for shape in ((k,), (1, k), (5, k), (2, 6, k)):
@@ -352,6 +353,67 @@ def test_what_a_context_owns_goes_with_it(quern):
     gc.collect()
 
 
+def test_what_is_closed_is_not_used(quern):
+    """Memory that was freed is answered by an exception, whoever closed it."""
+    text = "wq=nf4 n=32 k=128 a=f16"
+    w = quern.quantize(text, weights(32, 128))
+    for by_context in (False, True):
+        ctx = quern.Context(target="gfx1151")
+        op, layer = ctx.op(text), quern.Linear(ctx, text, w)
+        operands = {name: ctx.buffer(array) for name, array in w.items()}
+        a, c = ctx.buffer(np.zeros(128, np.float16)), ctx.buffer(64)
+        more = ctx.buffer(16)
+        if by_context:
+            ctx.close()
+        else:
+            op.close()
+            more.close()
+        for use in (lambda: op.launch(m=1, a=a, c=c, **operands), op.ready, lambda: op.explain(1),
+                    lambda: op.workspace(1), lambda: more.write(np.zeros(4, np.float32)),
+                    lambda: more.read(np.uint8, 4), lambda: more.address,
+                    lambda: ctx.op(text).launch(m=1, a=a, c=more, **operands)):
+            with pytest.raises(ValueError, match="(Op|Buffer|Context) is closed"):
+                use()
+        if not by_context:
+            ctx.close()
+        for use in (ctx.stats, lambda: ctx.all_served, lambda: ctx.buffer(4), lambda: ctx.op(text),
+                    lambda: ctx.op_on(text, 1, 0), lambda: ctx.prewarm([text]),
+                    lambda: ctx.preload("x"), lambda: layer(rows(1, 128))):
+            with pytest.raises(ValueError, match="is closed"):
+                use()
+
+
+def test_operands_of_another_kind(quern, ctx):
+    """As many bytes of something else: an f16 bias is no bf16 one."""
+    text = "wq=nf4 n=32 k=128 a=bf16 bias=1"
+    w = quern.quantize("wq=nf4 n=32 k=128 a=bf16", weights(32, 128))
+    op = ctx.op(text)
+    good = {name: ctx.buffer(array) for name, array in w.items()}
+    good["a"] = ctx.buffer(np.zeros((2, 128), np.uint16))
+    good["bias"] = ctx.buffer(np.zeros(32, np.uint16))
+    c = ctx.buffer(2 * 32 * 2)
+    op.launch(m=2, c=c, **good)
+    for name, array, kind, says in (
+            ("bias", np.zeros(32, np.float16), TypeError, "bias has elements of f16; "
+             "expected bf16"),
+            ("a", np.zeros((2, 128), np.float16), TypeError, "a has elements of f16; "
+             "expected bf16"),
+            ("scales", w["scales"].view(np.int32), TypeError, "scales has elements of i32; "
+             "expected f32"),
+            ("scales", w["scales"].reshape(2, 32), ValueError, r"scales has the shape \(2, 32\); "
+             r"expected \(64,\)")):
+        with pytest.raises(kind, match=says):
+            op.launch(m=2, c=c, **{**good, name: ctx.buffer(array)})
+        if name != "a":
+            with pytest.raises(kind, match=says):
+                quern.Linear(ctx, text, {**w, "bias": np.zeros(32, np.uint16), name: array})
+    with pytest.raises(TypeError, match="scales has elements of i32; expected f32"):
+        quern.dequantize("wq=nf4 n=32 k=128 a=bf16", {**w, "scales": w["scales"].view(np.int32)})
+    for words in (dict(m=2.0), dict(m=2, stream=None), dict(m=2, stream=-1), dict(m=2, lda="1")):
+        with pytest.raises(TypeError, match="expected a number"):
+            op.launch(c=c, **words, **good)
+
+
 # ---- a GPU of the host's ------------------------------------------------------------------------
 
 
@@ -377,7 +439,8 @@ class OnGpu:
         self.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
         self.strides = (ctypes.c_int64 * array.ndim)(*strides) if strides else None
         self.tensor = self.Tensor(
-            pointer, device, array.ndim, 2, array.itemsize * 8, 1, ctypes.addressof(self.shape),
+            pointer, device, array.ndim, {"u": 1, "i": 0, "f": 2}[array.dtype.kind],
+            array.itemsize * 8, 1, ctypes.addressof(self.shape),
             ctypes.addressof(self.strides) if strides else None, offset)
         head = struct.pack("IIQQQ", 1, 0, 0, 0, 0)
         self.whole = ctypes.create_string_buffer(head + bytes(self.tensor))
@@ -413,11 +476,14 @@ def test_dlpack(quern, gpu, hip, versioned):
     for bad, says in ((OnGpu(hip, x, device=(10, 1)), r"device \(10, 1\); expected .*\(10, 0\)"),
                       (OnGpu(hip, x, device=(2, 0)), r"device \(2, 0\)"),
                       (OnGpu(hip, x, strides=(256, 1)), "expected packed rows"),
+                      (OnGpu(hip, x.reshape(6, 64)), r"shape \(6, 64\); expected \[..., 128\]"),
                       (OnGpu(hip, x[:2]), "512 bytes; 768 are needed")):
         with pytest.raises(ValueError, match=says):
             op.launch(m=3, a=bad, **more)
     with pytest.raises(TypeError, match="host memory"):
         op.launch(m=3, a=OnGpu(hip, x, device=(1, 0)), **more)
+    with pytest.raises(TypeError, match="a has elements of bf16; expected f16"):
+        op.launch(m=3, a=OnGpu(hip, x.view(np.uint16)), **more)
 
 
 def test_capture(quern, gpu, hip):
@@ -480,6 +546,12 @@ def test_torch_tensors_on_the_gpu(quern, gpu, hip):
         torch_ops = sys.modules["quern.torch_ops"]
         fake = torch_ops.linear.fake(x, [], "", linear.op.problem)
         assert fake.shape == y.shape and fake.dtype == y.dtype
+        with pytest.raises(TypeError, match="a has elements of f16; expected bf16"):
+            linear.op.launch(m=6, a=torch.as_gpu(bits.reshape(6, 128), torch.float16), c=y,
+                             **linear.operands)
+        with pytest.raises(ValueError, match=r"c has the shape \(3, 64\); expected \[..., 32\]"):
+            linear.op.launch(m=6, a=x, c=torch.as_gpu(np.zeros((3, 64)), torch.bfloat16),
+                             **linear.operands)
         with pytest.raises(TypeError, match="x is torch.float16"):
             layer.forward(torch.as_gpu(bits, torch.float16))
         mixed = quern.Linear.quantize(gpu, weights(32, 128), scale="nested")  # quern's own memory

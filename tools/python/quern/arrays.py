@@ -38,11 +38,57 @@ _capsule_is.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 class Memory(NamedTuple):
-    """An address on a device, and what keeps it valid."""
+    """An address on a device, what is there, and what keeps it valid. What is None is not known."""
 
     address: int
-    nbytes: int | None  # None: not known
+    nbytes: int | None
     owner: Any
+    dtype: str | None = None  # as docs/formats.md names element types
+    shape: tuple[int, ...] | None = None
+
+
+# Elements that are bits to kernels: whoever has no type of their own hands in another of the width.
+_WIDTHS = {"u8": 1, "i8": 1, "fp8": 1, "fp8fnuz": 1, "i32": 4, "u32": 4}
+# By numpy's and torch's names. Of bf16, numpy has the bits alone.
+_TYPE_NAMES = {
+    "float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint16": "bf16", "uint8": "u8",
+    "int8": "i8", "int32": "i32", "uint32": "u32", "float8_e4m3fn": "fp8",
+    "float8_e4m3fnuz": "fp8fnuz"}
+# DLPack's type codes; source: dlpack.h (DLDataTypeCode). 10 and 12 are float8_e4m3fn and _e4m3fnuz.
+_DLPACK_TYPES = {
+    (0, 8): "i8", (0, 32): "i32", (1, 8): "u8", (1, 16): "bf16", (1, 32): "u32", (2, 16): "f16",
+    (2, 32): "f32", (4, 16): "bf16", (10, 8): "fp8", (12, 8): "fp8fnuz"}
+
+
+def type_name(dtype: Any) -> str:
+    """The name of a numpy or torch element type; its own name where kernels have none of it."""
+    word = str(dtype).rpartition(".")[2]
+    return _TYPE_NAMES.get(word, word)
+
+
+def check_operand(name: str, dtype: str | None, shape: tuple[int, ...] | None, needed: Any) -> None:
+    """Refuses a tensor that is not what the operand `needed` (native.Operand) is: bytes that happen
+    to be as many would be read as something else. Flat ones are taken in any shape, as those of
+    checkpoints are."""
+    wanted = needed.dtype.decode()
+    bits = name == "b" and wanted in _WIDTHS and not wanted.startswith("fp8")
+    if dtype is not None and dtype != wanted and not bits:
+        formats = {wanted, dtype} <= {"fp8", "fp8fnuz"}  # the same bits are other values
+        if formats or _WIDTHS.get(dtype, dtype) != _WIDTHS.get(wanted, wanted):
+            raise TypeError(f"{name} has elements of {dtype}; expected {wanted}")
+    if shape is None or (bits and dtype != wanted):
+        return
+    given = [size for size in shape if size != 1]
+    expected = [size for size in needed.shape[:needed.rank] if size != 1]
+    if len(given) > 1 and given != expected:
+        raise ValueError(f"{name} has the shape {tuple(shape)}; expected "
+                         f"{tuple(needed.shape[:needed.rank])}")
+
+
+def check_rows(name: str, shape: tuple[int, ...] | None, width: int) -> None:
+    """Refuses a tensor of rows that are not `width` long."""
+    if shape and len(shape) > 1 and shape[-1] != width:
+        raise ValueError(f"{name} has the shape {tuple(shape)}; expected [..., {width}]")
 
 
 def is_torch(value: Any) -> bool:
@@ -78,10 +124,14 @@ def _from_dlpack(name: str, value: Any, index: int, stream: int) -> Memory:
     if tensor.strides and not _packed(shape, tensor.strides[:tensor.ndim]):
         raise ValueError(f"{name} has strides {tensor.strides[:tensor.ndim]} for the shape "
                          f"{shape}; expected packed rows")
-    nbytes = tensor.bits * tensor.lanes // 8
+    dtype = _DLPACK_TYPES.get((tensor.code, tensor.bits),
+                              f"DLPack type ({tensor.code}, {tensor.bits})")
+    if tensor.lanes != 1:
+        raise TypeError(f"{name} has elements of {tensor.lanes} lanes; expected 1")
+    nbytes = tensor.bits // 8
     for size in shape:
         nbytes *= size
-    return Memory((tensor.data or 0) + tensor.byte_offset, nbytes, capsule)
+    return Memory((tensor.data or 0) + tensor.byte_offset, nbytes, capsule, dtype, tuple(shape))
 
 
 def _from_torch(name: str, value: Any, index: int) -> Memory:
@@ -91,7 +141,8 @@ def _from_torch(name: str, value: Any, index: int) -> Memory:
         raise ValueError(f"{name} is on GPU {value.device.index}; the context is of GPU {index}")
     if not value.is_contiguous():
         raise ValueError(f"{name} is not contiguous; pass .contiguous()")
-    return Memory(value.data_ptr(), value.numel() * value.element_size(), value)
+    return Memory(value.data_ptr(), value.numel() * value.element_size(), value,
+                  type_name(value.dtype), tuple(value.shape))
 
 
 def memory_of(name: str, value: Any, index: int | None, stream: int = 0) -> Memory:
@@ -102,7 +153,8 @@ def memory_of(name: str, value: Any, index: int | None, stream: int = 0) -> Memo
     if isinstance(value, (int, np.integer)):
         return Memory(int(value), None, None)
     if hasattr(value, "address") and hasattr(value, "nbytes"):
-        return Memory(value.address, value.nbytes, value)
+        return Memory(value.address, value.nbytes, value, getattr(value, "dtype", None),
+                      getattr(value, "shape", None))
     if isinstance(value, np.ndarray):
         raise TypeError(f"{name} is a numpy array, which is in host memory; put it on the GPU "
                         "with Context.buffer")

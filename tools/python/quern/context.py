@@ -12,7 +12,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from . import _native as native
-from .arrays import Memory, memory_of
+from .arrays import Memory, check_operand, check_rows, memory_of, type_name
 
 _DEVICES = ("auto", "hip", "sim", "none", "cuda")
 _MODES = ("rw", "ro", "off")
@@ -79,7 +79,21 @@ def seal(state: str) -> None:
     native.call("quern_seal", native.choose("state", _SEALS, state))
 
 
-class Buffer:
+class _Handle:
+    """What the library knows by a handle, which is not used once the object or its context is
+    closed: the memory behind it is somebody else's then."""
+
+    _finalizer: weakref.finalize
+    _freed: ctypes.c_void_p
+
+    @property
+    def _handle(self) -> ctypes.c_void_p:
+        if not self._finalizer.alive:
+            raise ValueError(f"the {type(self).__name__} is closed, or its context is")
+        return self._freed
+
+
+class Buffer(_Handle):
     """Memory that the context's device sees, for programs that own none. Freed with the object."""
 
     def __init__(self, context: "Context", nbytes: int, access: int = _READ_WRITE,
@@ -89,10 +103,17 @@ class Buffer:
                     ctypes.byref(handle))
         self.context = context  # keeps the context alive
         self.nbytes = nbytes
-        self.address: int = native.library.quern_buffer_address(handle)
-        self._handle = handle
+        self.dtype: str | None = None  # of the array that was written last, and its shape
+        self.shape: tuple[int, ...] | None = None
+        self._freed = handle
         self._finalizer = weakref.finalize(self, native.library.quern_buffer_destroy, handle)
         context._own(self._finalizer)
+
+    @property
+    def address(self) -> int:
+        """Where it is on the device."""
+        address: int = native.library.quern_buffer_address(self._handle)
+        return address
 
     def write(self, array: np.ndarray) -> "Buffer":
         """Copies an array, of at most the buffer's size, to its beginning."""
@@ -100,6 +121,7 @@ class Buffer:
         if array.nbytes > self.nbytes:
             raise ValueError(f"{array.nbytes} bytes do not fit in a buffer of {self.nbytes}")
         native.call("quern_buffer_write", self._handle, array.ctypes.data, array.nbytes)
+        self.dtype, self.shape = type_name(array.dtype), array.shape
         return self
 
     def read(self, dtype: Any, shape: Sequence[int]) -> np.ndarray:
@@ -114,7 +136,7 @@ class Buffer:
         self._finalizer()
 
 
-class Op:
+class Op(_Handle):
     """The kernels of one layer. Made by Context.op; valid as long as its context."""
 
     def __init__(self, context: "Context", problem: native.Problem,
@@ -125,7 +147,7 @@ class Op:
         self.k: int = problem.k
         self.operands = native.operands_of(problem, 1)
         self._problem = problem
-        self._handle = handle
+        self._freed = handle
         self._finalizer = weakref.finalize(self, native.library.quern_op_release, handle)
         context._own(self._finalizer)
 
@@ -139,6 +161,10 @@ class Op:
         addresses, Buffers, torch tensors or whatever has __dlpack__, by the names of
         docs/formats.md; lda and ldc are elements from row to row, 0 when packed. The caller keeps
         their memory until the stream is done."""
+        for word, number in (("m", m), ("stream", stream), ("lda", lda), ("ldc", ldc)):
+            if not isinstance(number, (int, np.integer)) or number < 0:
+                raise TypeError(f"{word} is {number!r}; expected a number that is not negative"
+                                + (", as a torch stream's cuda_stream" if word == "stream" else ""))
         index = self.context.hip_index
         held: dict[str, Memory] = {}
         for name, value in operands.items():
@@ -146,6 +172,7 @@ class Op:
                 raise TypeError(f"{name!r} is no operand; expected {', '.join(_POINTERS)}")
             held[name] = memory_of(name, value, index, stream)
         self._check_sizes(held, m, lda, ldc)
+        self._check_kinds(held, lda, ldc)
         args = native.Args(lda=lda, ldc=ldc, **{n: memory.address for n, memory in held.items()})
         native.call("quern_op_launch", self._handle, ctypes.byref(args), m, stream)
 
@@ -166,6 +193,20 @@ class Op:
             if memory.nbytes < least:
                 raise ValueError(f"{name} has {memory.nbytes} bytes; {least} are needed for "
                                  f"m={m} of {self.problem}")
+
+    def _check_kinds(self, held: dict[str, Memory], lda: int, ldc: int) -> None:
+        """One of other elements, or another shape, would be read as what it is not."""
+        for name, memory in held.items():
+            if name not in self.operands:
+                continue
+            rows = {"a": (lda, self.k), "c": (ldc, self.n)}.get(name)
+            if rows is None:
+                check_operand(name, memory.dtype, memory.shape, self.operands[name])
+                continue
+            written = name == "c" and isinstance(memory.owner, Buffer)  # over what was in it
+            check_operand(name, None if written else memory.dtype, None, self.operands[name])
+            if not rows[0] and not isinstance(memory.owner, Buffer):
+                check_rows(name, memory.shape, rows[1])
 
     def ready(self) -> bool:
         """Whether every kernel is loaded, of an op made with wait=False; raises if one cannot."""
@@ -190,7 +231,7 @@ class Op:
         self._finalizer()
 
 
-class Context:
+class Context(_Handle):
     """One device, the kernel cache and the compiler. With a target and no device it is a software
     GPU of that target, which computes the same bits, slowly; with neither, the first GPU. What is
     not given comes from the environment: docs/embedding.md."""
@@ -237,7 +278,7 @@ class Context:
             options.event = self._callbacks[1]
         handle = ctypes.c_void_p()
         native.call("quern_open", ctypes.byref(options), ctypes.byref(handle))
-        self.handle = handle
+        self._freed = handle
         self._owned: list[weakref.finalize] = []
         # at exit, too: what the context owns goes before it
         self._finalizer = weakref.finalize(self, _close, handle, self._owned, self._callbacks)
@@ -246,6 +287,11 @@ class Context:
         self.device_name: str = info.name.decode()
         self.target: str = info.target.decode()
         self.hip_index: int | None = index if info.kind == _HIP else None
+
+    @property
+    def handle(self) -> ctypes.c_void_p:
+        """The quern_ctx, for whoever calls the library itself."""
+        return self._handle
 
     def _own(self, finalizer: weakref.finalize) -> None:
         self._owned[:] = [f for f in self._owned if f.alive]

@@ -10,7 +10,7 @@ from typing import Any, Mapping
 import numpy as np
 
 from . import _native as native
-from .arrays import STORAGE, from_type, is_torch, memory_of, to_type
+from .arrays import STORAGE, check_operand, from_type, is_torch, memory_of, to_type
 from .context import Buffer, Context, Op
 from .weights import quantize
 
@@ -62,6 +62,7 @@ class Linear:
             if memory.nbytes is not None and memory.nbytes != needed[name].bytes:
                 raise ValueError(f"{name} has {memory.nbytes} bytes; expected "
                                  f"{needed[name].bytes} for {self.op.problem}")
+            check_operand(name, memory.dtype, memory.shape, needed[name])
             self.operands[name] = value
         self.registered = False  # with torch: torch_ops.register
         self._lock = threading.Lock()  # of the two buffers below, for callers in host memory

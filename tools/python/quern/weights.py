@@ -9,6 +9,7 @@ from typing import Mapping
 import numpy as np
 
 from . import _native as native
+from .arrays import check_operand, type_name
 
 LAYOUTS = ("bnb", "k8", "exl", "ck", "gptq", "awq", "tileN", "dense")
 _DTYPES = {
@@ -54,6 +55,7 @@ def dequantize(problem: str, operands: Mapping[str, np.ndarray]) -> np.ndarray:
             raise ValueError(f"{name!r} is no operand of {native.text_of(p)}")
         if array.nbytes != known[name].bytes:
             raise ValueError(f"{name} has {array.nbytes} bytes; expected {known[name].bytes}")
+        check_operand(name, type_name(array.dtype), array.shape, known[name])
     items = (native.Quantized * len(arrays))(*(
         native.Quantized(name.encode(), array.ctypes.data, array.nbytes)
         for name, array in arrays.items()))
