@@ -183,6 +183,7 @@ quern_status quern_op_kernel(const quern_op *op, size_t index, struct quern_kern
         .symbol = k->plan.symbol,
         .m_lo = k->plan.m_lo,
         .m_hi = k->plan.m_hi,
+        .and_more = plan_units(&k->plan) == PLAN_UNITS_TILES,
         .object = k->bytes,
         .object_bytes = k->size,
         .resources = kernel_resources(k->in_object, op->ctx->id.target),

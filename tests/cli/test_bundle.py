@@ -35,8 +35,14 @@ def test_the_same_kernels_give_the_same_bytes(made, tmp_path):
         other("prewarm", "--target", TARGET, "--m", "1", problem)
     other("bundle", "create", tmp_path / "b.qkb", "--serial", "5")
     assert (tmp_path / "b.qkb").read_bytes() == (made / "plain.qkb").read_bytes()
-    # and only what is asked for
-    assert other.json("bundle", "create", tmp_path / "c.qkb", "--target", "gfx1201")["entries"] == 0
+    # and only what is asked for; a bundle of nothing is a mistake, and is not written
+    other("prewarm", "--target", "gfx1201", "--m", "1", PROBLEMS[0])
+    assert other.json("bundle", "create", tmp_path / "c.qkb", "--target", "gfx1201")["entries"] == 1
+    other.refused("bundle", "create", tmp_path / "d.qkb", "--target", "gfx942", status=1,
+                  says=["no kernel for gfx942", str(other.cache)])
+    other.refused("bundle", "create", tmp_path / "d.qkb", "--cache-dir", tmp_path / "typo",
+                  status=1, says=["has no kernel", "typo"])
+    assert not (tmp_path / "d.qkb").exists()
 
 
 def test_a_bundle_serves_where_nothing_may_be_compiled(made, elsewhere):

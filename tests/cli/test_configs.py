@@ -572,7 +572,6 @@ def test_nothing_to_make(quern, tmp_path):
     refused(2, "layer qkv of qwen3_moe: group=48", quantization_config={**GPTQ, "group_size": 48})
     refused(2, "layer qkv of qwen3_moe: ", "--group", 48, quantization_config=GPTQ)
     refused(1, "bits 8", quantization_config={**GPTQ, "dynamic": {".*": {"bits": 8}}})
-    refused(2, "give --a", torch_dtype=None)
 
 
 # ---- Sizes ----

@@ -33,6 +33,37 @@ def test_layers_of_a_model(quern, small_model):
     assert report["kernels"] == report["compiled"] == 4 and report["failed"] == 0
 
 
+def test_what_a_configuration_leaves_open(quern, tmp_path):
+    """A config.json without torch_dtype means bf16, as its other readers take it, and that is said;
+    a GGUF file is named as what it is."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_type": "llama", **{
+        "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 2,
+        "num_key_value_heads": 2, "num_hidden_layers": 1, "vocab_size": 512}}))
+    words = ["prewarm", "--target", TARGET, "--model", config, "--wq", "nf4", "--m", "1"]
+    done = quern(*words, "--json")
+    assert "names no torch_dtype" in done.stderr
+    assert all(" a=bf16 " in p["problem"] for p in json.loads(done.stdout)["problems"])
+    assert quern(*words, "--a", "f16").stderr == ""
+    gguf = tmp_path / "model.gguf"
+    gguf.write_bytes(b"GGUF" + bytes(2 << 20))
+    quern.refused("prewarm", "--target", TARGET, "--model", gguf, "--wq", "nf4", "--m", "1",
+                  status=1, says=["is a GGUF file", "config.json"])
+
+
+def test_an_option_given_twice_does_not_win_silently(quern):
+    words = ["prewarm", "wq=nf4 n=64 k=128 a=f16", "--m", "1", "--target", TARGET]
+    quern.refused(*words, "--target", "gfx942", status=2, says=["--target", TARGET, "gfx942"])
+    quern(*words, "--target", TARGET)  # the same value is no contradiction
+
+
+def test_a_kernel_for_any_more_rows_says_so(quern):
+    words = ["prewarm", "wq=nf4 n=4096 k=4096 a=bf16", "--m", "4096", "--target", "gfx942"]
+    kernels = quern.json(*words)["problems"][0]["kernels"]
+    assert [k["and_more"] for k in kernels] == [False] * (len(kernels) - 1) + [True]
+    assert f" {kernels[-1]['m'][0]}+ " in quern(*words).stdout
+
+
 def test_split_layers(quern, small_model):
     report = quern.json("prewarm", "--model", small_model, *WORDS, "--m", "1", "--tp", "2")
     assert problems(report) == {

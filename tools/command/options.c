@@ -303,6 +303,7 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
     };
     const struct flag *list[FLAGS_MAX];
     struct option forms[FLAGS_MAX + 1];
+    const char *given[FLAGS_MAX] = {NULL};
     int c;
 
     *common = (struct common){.library = QUERN_INIT(struct quern_options)};
@@ -318,7 +319,14 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
         } else if (c == '?') {
             return wrong_option(argv[optind - 1]);
         } else {
-            const int status = take_value(list[c - 256], optarg);
+            const struct flag *const flag = list[c - 256];
+            const char **const before = &given[c - 256];
+            /* neither value may win silently */
+            if (*before && optarg && strcmp(*before, optarg))
+                return misuse("--%s is given twice, as '%s' and as '%s'; give it once", flag->name,
+                              *before, optarg);
+            *before = optarg;
+            const int status = take_value(flag, optarg);
             if (status >= 0)
                 return status;
         }

@@ -59,6 +59,14 @@ int file_read(const char *path, size_t limit, char **bytes, size_t *size)
     int status = open_regular(path, &fd, &length);
     if (status)
         return status;
+    char magic[4];
+    if (length >= sizeof magic && pread(fd, magic, sizeof magic, 0) == sizeof magic &&
+        !memcmp(magic, "GGUF", sizeof magic)) {
+        close(fd);
+        return fail("%s is a GGUF file, which is not read; give the config.json of the model that "
+                    "it was made from, or a manifest as in cache/models",
+                    path);
+    }
     if (length > limit) {
         close(fd);
         return fail("%s has %llu bytes; at most %zu are read", path, (unsigned long long)length,

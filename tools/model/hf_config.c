@@ -323,6 +323,7 @@ int hf_config_read(const json_t *root, const char *path, struct model *m)
     const int status = read_sizes(text, text != root, path, m);
     if (status)
         return status;
-    hf_quantisation_type(type, m->type);
+    m->type_assumed = !type[0];
+    hf_quantisation_type(type[0] ? type : "bfloat16", m->type);
     return hf_quantisation_read(root, text, path, m);
 }

@@ -74,8 +74,9 @@ struct model {
     int64_t shared_intermediate;          /* of an expert beside those, for every token; 0: none */
     struct model_latent latent;           /* kv 0: none, and heads are as above */
     bool qkv_bias, o_bias, mlp_bias, expert_bias, head_bias; /* which layers add one */
-    bool ungated; /* the feed-forward has no gate: up alone stands for gate_up */
-    char type[8]; /* of the activations; "" where the file does not say */
+    bool ungated;      /* the feed-forward has no gate: up alone stands for gate_up */
+    char type[8];      /* of the activations; "" where the file does not say */
+    bool type_assumed; /* a config.json that does not say means bf16, as its readers take it */
     size_t scheme_count;
     struct model_scheme schemes[MODEL_SCHEMES_MAX]; /* MODEL_PLAIN, and those of the file */
     size_t use_count;                               /* 0: all layers there are, and all alike */

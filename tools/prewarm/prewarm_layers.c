@@ -161,6 +161,9 @@ static int add_layers(struct prewarm *w, const char *path, const int *tp, size_t
     if (!options[A] && !m->type[0])
         return misuse("%s does not say which type the activations are of; give --a, e.g. --a bf16",
                       path);
+    if (!options[A] && m->type_assumed)
+        note("%s names no torch_dtype, so activations are taken to be bf16; --a says otherwise",
+             path);
     layers = malloc(MODEL_PROBLEMS_MAX * sizeof *layers);
     if (!layers)
         return fail("out of memory");

@@ -101,7 +101,9 @@ static void add_kernel(struct table *t, const struct prewarm *w, const struct pr
     if (w->model.name[0])
         table_cell(t, "%s", i ? "" : p->layers);
     table_cell(t, "%s", i ? "" : own);
-    if (k->m_lo == k->m_hi)
+    if (k->and_more)
+        table_cell(t, "%lld+", (long long)k->m_lo);
+    else if (k->m_lo == k->m_hi)
         table_cell(t, "%lld", (long long)k->m_lo);
     else
         table_cell(t, "%lld-%lld", (long long)k->m_lo, (long long)k->m_hi);
@@ -178,12 +180,12 @@ static json_t *run_json(const struct prewarm_problem *p, const struct prewarm_ru
 
 static json_t *kernel_json(const struct prewarm_kernel *k)
 {
-    return json_pack("{s:s, s:[I, I], s:b, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "kernel",
-                     k->symbol, "m", (json_int_t)k->m_lo, (json_int_t)k->m_hi, "cached", k->cached,
-                     "compile_ms", k->compile_ms, "object_bytes", (json_int_t)k->object_bytes,
-                     "vgpr", (json_int_t)k->resources.vgprs, "sgpr", (json_int_t)k->resources.sgprs,
-                     "lds", (json_int_t)k->resources.lds_bytes, "scratch",
-                     (json_int_t)k->resources.scratch_bytes, "waves_per_simd",
+    return json_pack("{s:s, s:[I, I], s:b, s:b, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}",
+                     "kernel", k->symbol, "m", (json_int_t)k->m_lo, (json_int_t)k->m_hi, "and_more",
+                     k->and_more, "cached", k->cached, "compile_ms", k->compile_ms, "object_bytes",
+                     (json_int_t)k->object_bytes, "vgpr", (json_int_t)k->resources.vgprs, "sgpr",
+                     (json_int_t)k->resources.sgprs, "lds", (json_int_t)k->resources.lds_bytes,
+                     "scratch", (json_int_t)k->resources.scratch_bytes, "waves_per_simd",
                      (json_int_t)k->resources.waves_per_simd, "source_key", k->source_key,
                      "entry_key", k->entry_key);
 }

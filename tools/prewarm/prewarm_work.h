@@ -17,6 +17,7 @@ struct prewarm_run {
 struct prewarm_kernel {
     char symbol[128];
     int64_t m_lo, m_hi;
+    bool and_more; /* serves every M from m_lo on */
     bool cached;
     double compile_ms;
     size_t object_bytes;

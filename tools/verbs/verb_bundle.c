@@ -82,6 +82,19 @@ static int write_file(const char *path, const void *bytes, size_t size)
     return status;
 }
 
+/* A bundle of nothing is a mistyped directory or target, which a container would find out late. */
+static int nothing_to_bundle(const struct arguments *a, quern_ctx *ctx)
+{
+    struct quern_cache_info cache = QUERN_INIT(struct quern_cache_info);
+    const quern_status e = quern_cache_info(ctx, &cache);
+
+    if (e)
+        return fail_status(e, NULL);
+    return fail("%s: not written, as cache directory %s has no kernel%s%s%s", a->first,
+                cache.directory, a->common.target ? " for " : "",
+                a->common.target ? a->common.target : "", a->manifest ? " of the manifest" : "");
+}
+
 static int create_from(const struct arguments *a, quern_ctx *ctx, const char *manifest)
 {
     struct quern_bundle_info info = QUERN_INIT(struct quern_bundle_info);
@@ -97,7 +110,11 @@ static int create_from(const struct arguments *a, quern_ctx *ctx, const char *ma
         e = quern_bundle_open(bytes, size, &bundle);
     if (!e)
         e = quern_bundle_info(bundle, &info);
-    int status = e ? fail_status(e, NULL) : write_file(a->first, bytes, size);
+    int status = e ? fail_status(e, NULL) : EXIT_OK;
+    if (!status && !info.entries)
+        status = nothing_to_bundle(a, ctx);
+    if (!status)
+        status = write_file(a->first, bytes, size);
     if (!status && a->common.json)
         status = json_print(json_pack("{s:s, s:I, s:I, s:I, s:I}", "file", a->first, "entries",
                                       (json_int_t)info.entries, "bytes", (json_int_t)size, "serial",

@@ -54,6 +54,7 @@ static quern_status keep_kernels(struct prewarm_problem *p, const quern_op *op)
             continue;
         struct prewarm_kernel *k = &p->kernels[p->kernel_count++];
         *k = (struct prewarm_kernel){.m_lo = info.m_lo,
+                                     .and_more = info.and_more,
                                      .m_hi = info.m_hi,
                                      .cached = info.cached,
                                      .compile_ms = info.compile_ms,
