@@ -10,11 +10,15 @@
 #ifndef QUERN_SIM_H
 #define QUERN_SIM_H
 
-#include <quern/quern.h>
+#include <quern/status.h>
+
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct quern_ctx; /* quern.h */
 
 /* ---- Disassembler ---------------------------------------------------------------------------- */
 
@@ -312,7 +316,7 @@ QUERN_API quern_status quern_sim_model_make(const struct quern_sim_profile *prof
                                             struct quern_sim_model *model);
 
 /* The software GPU behind a context whose device is QUERN_DEVICE_SIM; null for other devices. */
-QUERN_API quern_sim *quern_ctx_sim(quern_ctx *ctx);
+QUERN_API quern_sim *quern_ctx_sim(struct quern_ctx *ctx);
 
 #ifdef __cplusplus
 }

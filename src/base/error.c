@@ -35,7 +35,7 @@ static void copy_visible(char *to, size_t size, const char *from)
     to[n] = 0;
 }
 
-/* Which stage the code of each folder belongs to. Hosts compare stages with the words that quern.h
+/* Which stage the code of each folder belongs to. Hosts compare stages with the words that status.h
  * lists, so that a word must stay as it is when its folder is renamed. */
 static const struct {
     const char *folder, *stage;

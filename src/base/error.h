@@ -7,7 +7,7 @@
 #ifndef QUERN_BASE_ERROR_H
 #define QUERN_BASE_ERROR_H
 
-#include <quern/quern.h>
+#include <quern/status.h>
 
 #define FAIL_STRING_(x) #x
 #define FAIL_STRING(x)  FAIL_STRING_(x)
@@ -32,7 +32,7 @@
     } while (0)
 
 /* Replaces the thread's record and returns `code`. `file` is __FILE__ where it failed; it decides
- * the stage, one of the words that quern.h lists. */
+ * the stage, one of the words that status.h lists. */
 quern_status error_set(quern_status code, const char *file, const char *condition,
                        const char *format, ...) __attribute__((format(printf, 4, 5), cold));
 

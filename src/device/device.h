@@ -6,6 +6,7 @@
 
 #include "object/object.h"
 
+#include <quern/quern.h>
 #include <quern/sim.h>
 
 struct device;

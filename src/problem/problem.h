@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 
+#include <quern/quern.h>
 #include <stdbool.h>
 
 /* Largest N and K: element offsets of [N,K] operands then fit in 62 bits. */

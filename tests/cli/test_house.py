@@ -301,7 +301,7 @@ def test_the_embedding_guide_is_complete():
     strings = re.search(r"#define STRING_SETTINGS\(X\)(.*?)\n\n",
                         (TOP / "src/dispatch/dispatch.h").read_text(), re.S).group(1)
     variables = re.findall(r'"(QUERN_\w+)"', known + strings)
-    statuses = re.findall(r"^    (QUERN_E_\w+)", (TOP / "include/quern/quern.h").read_text(), re.M)
+    statuses = re.findall(r"^    (QUERN_E_\w+)", (TOP / "include/quern/status.h").read_text(), re.M)
     assert len(variables) > 10 and len(statuses) > 15
     rows = set(re.findall(r"^\| `(QUERN_\w+)` \|", guide, re.M))
     assert rows == set(variables) | set(statuses)

@@ -22,6 +22,9 @@ pytestmark = pytest.mark.skipif("release" not in COMMAND.parts,
                                 reason="links with the release build")
 
 
+NAMES = ("status.h", "quern.h", "tool.h", "sim.h")
+
+
 def text_of(name):
     return (HEADERS / name).read_text()
 
@@ -43,7 +46,7 @@ def declarations(body):
 def structs():
     """The declarations of every struct that begins with `size`, by name."""
     found = {}
-    for name in ("quern.h", "tool.h", "sim.h"):
+    for name in NAMES:
         for tag, body in STRUCT.findall(text_of(name)):
             listed = declarations(body)
             if listed[0] == "size_t size":
@@ -53,7 +56,7 @@ def structs():
 
 def last_fields():
     """The field that the smallest accepted size of each struct ends with."""
-    return {tag: field for name in ("quern.h", "tool.h", "sim.h")
+    return {tag: field for name in NAMES
             for _, tag, field in SMALLEST.findall(text_of(name))}
 
 
@@ -70,7 +73,7 @@ def write_headers(directory, change):
     target = directory / "include/quern"
     target.mkdir(parents=True)
     sized = structs()
-    for name in ("quern.h", "tool.h", "sim.h"):
+    for name in NAMES:
         def changed(match):
             tag = match[1]
             if tag not in sized:
@@ -134,7 +137,7 @@ def test_every_struct_states_its_smallest_size():
     # and the tests of the helper are for all of them
     rows = re.findall(r"\bROW\(\s*(quern_\w+),", (TOP / "tests/unit/test_extensible.c").read_text())
     assert sorted(rows) == sorted(last)
-    named = {m[0] for name in ("quern.h", "tool.h", "sim.h")
+    named = {m[0] for name in NAMES
              for m in SMALLEST.findall(text_of(name))}
     assert named == {tag.upper() for tag in last}
 
@@ -154,7 +157,7 @@ def test_fields_of_released_structs_stay_where_they_are(tmp_path):
     sized = {tag: listed for tag, listed in structs().items()
              if re.search(rf"^struct {tag} \{{", text_of("quern.h"), re.M)}
     sized["quern_error"] = declarations(
-        next(body for tag, body in STRUCT.findall(text_of("quern.h")) if tag == "quern_error"))
+        next(body for tag, body in STRUCT.findall(text_of("status.h")) if tag == "quern_error"))
     lines = []
     for tag, listed in sized.items():
         for declared in listed:
@@ -183,7 +186,7 @@ def test_fields_of_released_structs_stay_where_they_are(tmp_path):
 def test_stages_are_the_words_that_the_header_lists():
     """And every folder of the library has one, so that none is told as another by mistake."""
     rows = dict(re.findall(r'\{"(src/\w+/)", "(\w+)"\}', (TOP / "src/base/error.c").read_text()))
-    (comment,) = re.findall(r"/\*\n((?: \*.*\n)*?) \*/\nstruct quern_error \{", text_of("quern.h"))
+    (comment,) = re.findall(r"/\*\n((?: \*.*\n)*?) \*/\nstruct quern_error \{", text_of("status.h"))
     listed = re.findall(r'^ \*     "(\w+)" ', comment, re.M)
     assert sorted(set(rows.values())) == sorted(listed)
     folders = {f"{p.relative_to(TOP)}/" for p in (TOP / "src").iterdir() if p.is_dir()}
