@@ -58,9 +58,10 @@ static quern_status check_address(const struct operand_row *row, const void *add
 
 static quern_status check_strides(const struct quern_problem *p, const struct quern_args *args)
 {
-    if (p->op == QUERN_OP_DEQUANT) {
+    if (!problem_has_activation(p)) {
         FAIL_IF(args->ldc && args->ldc != p->k, QUERN_E_ARGUMENT,
-                "args.ldc is %" PRId64 " elements; op=dequant writes packed rows, 0 or k=%" PRId64,
+                "args.ldc is %" PRId64
+                " elements; weights are written in packed rows, 0 or k=%" PRId64,
                 args->ldc, p->k);
         return QUERN_OK;
     }

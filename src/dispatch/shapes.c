@@ -32,7 +32,8 @@ static quern_status plan_one(quern_ctx *ctx, const struct quern_problem *problem
     struct plan_set all;
 
     TRY(problem_normalise(problem, &normal));
-    FAIL_IF(normal.op == QUERN_OP_DEQUANT, QUERN_E_DECLINED, "op=dequant has one shape");
+    FAIL_IF(!problem_has_activation(&normal), QUERN_E_DECLINED,
+            "an op that multiplies nothing has one shape");
     TRY(check_verified(ctx));
     TRY(plan_make_tuned(&normal, ctx->id.target, NULL, &ctx->settings.force, &all));
     FAIL_IF(m < 1 || m > all.m_max, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,

@@ -40,7 +40,7 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
         if (o.access == QUERN_SIM_WRITE)
             memset(b->host.at[i], 0xff, o.bytes);
     }
-    if (p->op == QUERN_OP_DEQUANT)
+    if (!problem_has_activation(p))
         b->weights = os.malloc((size_t)p->n * (size_t)p->k * sizeof(float));
     else
         b->reference = os.malloc((size_t)m * (size_t)p->n * sizeof(double));
@@ -162,7 +162,7 @@ static double flushed_of(const struct quern_problem *p, const struct target *t)
  * largest of n results; test_verify.c derives it. */
 static double tolerance_of(const struct quern_problem *p, const struct target *t)
 {
-    if (p->op == QUERN_OP_DEQUANT)
+    if (!problem_has_activation(p))
         return 0; /* one product, rounded as the CPU rounds it */
     if (p->c == QUERN_F32 && (p->a == QUERN_F32 || p->layout == QUERN_LAYOUT_DENSE))
         return 1e-5 + flushed_of(p, t);
@@ -235,7 +235,7 @@ static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t se
 {
     TRY(set_up(b, op, m, seed, check));
     TRY(run(b, op, m, seed, out));
-    if (op->spelling.problem.op == QUERN_OP_DEQUANT) {
+    if (!problem_has_activation(&op->spelling.problem)) {
         TRY(quant_dequantise(&op->spelling.problem, &b->host, b->weights));
         compare_weights(b, &op->spelling.problem, out);
     } else {

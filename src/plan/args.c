@@ -10,7 +10,7 @@ size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARG_COUNT])
     for (int i = 0; i < OPERAND_COUNT; i++)
         if (operands >> i & 1)
             args[n++] = (enum plan_arg)i;
-    if (p->problem.op == QUERN_OP_DEQUANT)
+    if (!problem_has_activation(&p->problem))
         return n;
     for (int i = OPERAND_COUNT; i < PLAN_ARG_COUNT; i++)
         if (i != PLAN_ARG_WORKGROUPS || p->resident)

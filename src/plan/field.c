@@ -301,11 +301,36 @@ const struct plan_field grid_fields[] = {
 
 /* ---- Templates ------------------------------------------------------------------------------- */
 
+/* The formats of sixteen values. `upper`: as f16, no value has a bit in its lower byte, so that one
+ * plane of bytes holds the table (templates/decode/plane_table.hip finds the same from the values).
+ */
+static const struct codes {
+    enum quern_weight wq;
+    const char *name;
+    bool upper;
+} codes[] = {
+    {QUERN_W_NF4, "decode/nf4", false},
+    {QUERN_W_FP4, "decode/fp4", true},
+    {QUERN_W_MXFP4, "decode/e2m1", true},
+};
+
+static const struct codes *codes_of(enum quern_weight wq)
+{
+    const struct codes *c = codes;
+
+    while (c->wq != wq && c < codes + sizeof codes / sizeof *codes - 1)
+        c++;
+    return c;
+}
+
 const char *template_of_codes(const struct plan *p)
 {
-    return p->problem.wq == QUERN_W_NF4   ? "decode/nf4"
-           : p->problem.wq == QUERN_W_FP4 ? "decode/fp4"
-                                          : "decode/e2m1";
+    return codes_of(p->problem.wq)->name;
+}
+
+bool codes_have_upper_bytes_only(enum quern_weight wq)
+{
+    return codes_of(wq)->upper;
 }
 
 const char *template_of_scale(const struct plan *p)

@@ -91,6 +91,8 @@ bool field_has_table(const struct plan *p); /* 4-bit weights by table */
 
 /* Templates that the problem or the products choose. */
 const char *template_of_codes(const struct plan *p);
+/* Whether the upper bytes of a format's sixteen values, as f16, are all that is not zero. */
+bool codes_have_upper_bytes_only(enum quern_weight wq);
 const char *template_of_scale(const struct plan *p);
 
 #endif

@@ -63,7 +63,7 @@ static int word_slots(const struct plan *p)
 
     if (q->wq == QUERN_W_INT4)
         return f16 ? k8 ? 16 : 13 : dots ? 19 : 27;
-    const int codes = f16 && q->wq != QUERN_W_NF4 ? 19 : 25;
+    const int codes = f16 && codes_have_upper_bytes_only(q->wq) ? 19 : 25;
     return codes + (f16 ? 4 : dots ? 8 : 24);
 }
 

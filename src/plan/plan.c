@@ -26,7 +26,7 @@ static const int tile_rows[] = {PLAN_M_MAX, 128};
 static void name_kernel(struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const bool dequant = q->op == QUERN_OP_DEQUANT;
+    const bool dequant = !problem_has_activation(q);
     char group[32] = "", rows[16] = "";
 
     if (problem_has_group(q))
@@ -286,7 +286,7 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
                              const struct tuning *tuning, const struct plan_force *force,
                              int64_t m_max, struct plan_set *set)
 {
-    const bool dequant = problem->op == QUERN_OP_DEQUANT;
+    const bool dequant = !problem_has_activation(problem);
     const struct family *const vector =
         family_of(problem, target, dequant ? PLAN_UNITS_NONE : PLAN_UNITS_VECTOR);
     const struct family *const first =

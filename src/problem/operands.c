@@ -118,7 +118,7 @@ static struct shape scales_shape(const struct quern_problem *p)
 
 static struct shape result_shape(const struct quern_problem *p, int64_t m)
 {
-    return p->op == QUERN_OP_DEQUANT ? matrix(p->n, p->k) : matrix(m, p->n);
+    return problem_has_activation(p) ? matrix(m, p->n) : matrix(p->n, p->k);
 }
 
 /* ---- The rows of one problem ----------------------------------------------------------------- */
