@@ -28,10 +28,12 @@
     40960 /* that a multiprocessor must have asked for at any time (3.6 TB/s of
                               H200s at 1 us, less what arrives meanwhile) */
 
-/* Cycles: estimates, from times of a kernel of this kind on an H200 (docs/notebook/ring_w4.md). */
-#define LAUNCH_CYCLES 4000 /* launch, table, first bytes */
-#define CHAIN_CYCLES  90  /* of a warp for one load, look-up and product of a unit behind another */
-#define STEP_CYCLES   350 /* of a warp in a step besides: barriers, its sums */
+/* Cycles, fitted to nine kernels that were timed on an H200 (docs/notebook/ring_w4.md). */
+#define LAUNCH_CYCLES  4000 /* launch, table, first bytes */
+#define CHAIN_CYCLES   280  /* of a warp for the loads and look-ups of a unit behind another */
+#define PRODUCT_CYCLES 180  /* and for its products with eight rows of A */
+#define STEP_CYCLES    350  /* of a warp in a step besides: barriers, its sums */
+#define SUM_CYCLES     40   /* of a warp that adds sums, for 128 bytes of them */
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
@@ -130,11 +132,11 @@ static int64_t step_cycles(const struct plan *p)
                                2 * sums;
     const int64_t slots = units * unit_slots(p) + warps * (60 + 8 * m_tiles(p)) + sums * 3;
     const int64_t chain =
-        p->ring.units * (CHAIN_CYCLES + p->ring.unit / 16 * m_tiles(p) * 8) + STEP_CYCLES;
-    const int64_t summing = sums * 6 / summers(p);
+        p->ring.units * (CHAIN_CYCLES + PRODUCT_CYCLES * m_tiles(p)) * p->ring.unit / 64 +
+        STEP_CYCLES;
+    const int64_t summing = sums * SUM_CYCLES / summers(p);
 
-    /* warps wait for each other a little, at the ring and for their sums */
-    return largest(largest(wavefronts, slots / PARTS), largest(chain, summing)) + chain / 4;
+    return largest(largest(wavefronts, slots / PARTS), largest(chain, summing));
 }
 
 static void estimate(struct plan *p)
@@ -214,7 +216,6 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
 static void candidates(const struct plan *base, struct model_ranking *ranking)
 {
     struct plan p = *base;
-    const int most = m_tiles(&p) > 2 ? SUMMERS_MAX : 1;
 
     p.products = PRODUCTS_MMA;
     p.wave_size = p.target->wave_size;
@@ -225,7 +226,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     for (int rows = 1; rows <= ROW_WARPS; rows *= 2)
         for (int k = 1; k * rows <= WAVES_MAX - 2; k++)
             for (int units = 1; units <= UNITS_MAX; units++)
-                for (int add = 1; add <= most && k * rows + 1 + add <= WAVES_MAX; add++) {
+                for (int add = 1; add <= SUMMERS_MAX && k * rows + 1 + add <= WAVES_MAX; add++) {
                     p.ring.k_warps = k;
                     p.ring.row_warps = rows;
                     p.ring.units = units;

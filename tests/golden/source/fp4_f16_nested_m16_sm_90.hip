@@ -16,17 +16,17 @@ constexpr unsigned BLOCK = 64;          // weights along K that share a scale
 constexpr unsigned M_TILE = 16;         // rows of A computed at once
 
 constexpr unsigned WAVE = 32;           // lanes
-constexpr unsigned WAVES = 11;          // in a workgroup
-constexpr unsigned K_WARPS = 9;         // that share rows, each with a part of K
+constexpr unsigned WAVES = 16;          // in a workgroup
+constexpr unsigned K_WARPS = 13;        // that share rows, each with a part of K
 constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, at a time
-constexpr unsigned UNITS = 5;           // of a warp in a chunk of K
+constexpr unsigned UNITS = 3;           // of a warp in a chunk of K
 constexpr unsigned UNIT = 64;           // columns
 constexpr unsigned SPAN = 1;            // units that are scaled together
 constexpr unsigned STAGES = 6;          // of the ring
 constexpr unsigned BATCH = 2;           // tiles of rows taken through a chunk of K
-constexpr unsigned SUMMERS = 1;         // warps that add sums and store C
+constexpr unsigned SUMMERS = 2;         // warps that add sums and store C
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
-constexpr unsigned SHARED_BYTES = 206976; // of a workgroup
+constexpr unsigned SHARED_BYTES = 188544; // of a workgroup
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 
 // ---- cuda/prelude/ptx ----
