@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Layers on the NVIDIA GPU of this machine, by way of the Python package and torch's memory.
+
+    layers_cuda.py check    every 4-bit format, type and kind of scale, M = 1 to 64, against a
+                            product in double precision, and op=dequant against the weights
+    layers_cuda.py time     NF4 layers of language models, beside torch's dense product in bf16
+
+`time` prints microseconds a launch: weights are cold (launches rotate over 600 MB), launches are
+in a CUDA graph of 40 that each wait for the one before, the median of 9 replays counts. It needs
+torch with CUDA and libquern.so on the loader's path. Exit status 1: a layer is wrong; 77: no GPU
+here.
+"""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/python"))
+try:
+    import torch
+    import quern
+except ImportError as missing:
+    print(f"layers_cuda.py: {missing}", file=sys.stderr)
+    sys.exit(77)
+
+# The sixteen values of each format: bitsandbytes' NF4 and FP4 (functional.py), OCP's E2M1.
+NF4 = [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+       -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+       0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+       0.7229568362236023, 1.0]
+FP4 = [0.0, 1 / 192, 2 / 3, 1.0, 1 / 3, 1 / 2, 1 / 6, 1 / 4]
+E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+VALUES = {"nf4": NF4, "fp4": FP4 + [-v for v in FP4], "mxfp4": E2M1 + [-v for v in E2M1]}
+TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+# Of the largest result: what rounding weights, activations and results to a type may cost.
+PRODUCT_ERROR = {"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2}
+RESULT_ERROR = {"f32": 0.0, "f16": 1e-3, "bf16": 8e-3}
+ROWS = [1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 24, 31, 32, 33, 48, 63, 64]
+TIMED = [(28672, 4096), (57344, 8192), (4096, 14336), (12288, 4096), (19456, 2560), (4096, 4096),
+         (1024, 4096)]
+ROTATE_BYTES, LAUNCHES, REPLAYS = 600 << 20, 40, 9
+
+
+def on_gpu(make, *arguments, **words):
+    return make(*arguments, device="cuda", **words)
+
+
+def layer(wq, n, k, group, nested, bias, c):
+    """Random operands of a layer, and its weights in double precision."""
+    b = on_gpu(torch.randint, 0, 256, (n, k // 2), dtype=torch.uint8)
+    operands = {"b": b}
+    groups = n * k // group
+    if wq == "mxfp4":
+        operands["scales"] = on_gpu(torch.randint, 120, 128, (groups,), dtype=torch.uint8)
+        scales = torch.pow(2.0, operands["scales"].double() - 127)
+    elif nested:
+        operands["absmax8"] = on_gpu(torch.randint, 0, 256, (groups,), dtype=torch.uint8)
+        operands["code"] = on_gpu(torch.linspace, -1, 1, 256)
+        operands["scales"] = on_gpu(torch.rand, (groups + 255) // 256) * 0.02 + 0.001
+        operands["offset"] = on_gpu(torch.tensor, [0.03])
+        outer = operands["scales"].repeat_interleave(256)[:groups]
+        scales = (operands["code"][operands["absmax8"].long()] * outer
+                  + operands["offset"]).double()
+    else:
+        operands["scales"] = on_gpu(torch.rand, groups) * 0.05 + 0.01
+        scales = operands["scales"].double()
+    halves = [(b >> 4).long(), (b & 15).long()]  # layout=bnb: the lower k is the high nibble
+    if wq == "mxfp4":  # layout=k8: the low one
+        halves.reverse()
+    values = on_gpu(torch.tensor, VALUES[wq], dtype=torch.float64)
+    weights = torch.stack([values[h] for h in halves], -1).reshape(-1, group) * scales[:, None]
+    if bias:
+        operands["bias"] = on_gpu(torch.randn, n).to(TYPES[c])
+    return operands, weights.reshape(n, k)
+
+
+def launch(op, m, **tensors):
+    op.launch(m=m, stream=torch.cuda.current_stream().cuda_stream,
+              **{name: int(t.data_ptr()) for name, t in tensors.items()})
+
+
+def check_product(ctx, wq, n, k, group, nested, a, c, bias):
+    words = f"wq={wq} n={n} k={k} a={a} c={c} bias={bias:d}"
+    words += f" group={group}" if wq != "mxfp4" else ""
+    words += " scale=nested" if nested else ""
+    operands, weights = layer(wq, n, k, group, nested, bias, c)
+    op, worst = ctx.op(words, m_max=ROWS[-1]), 0.0
+    for m in ROWS:
+        x = on_gpu(torch.randn, m, k).to(TYPES[a])
+        y = on_gpu(torch.full, (m, n), float("nan")).to(TYPES[c])
+        launch(op, m, a=x, c=y, **operands)
+        right = x.double() @ weights.t() + (operands["bias"].double() if bias else 0)
+        error = ((y.double() - right).abs().max() / right.abs().max()).item()
+        worst = error if not error <= worst else worst  # NaN stays
+    fine = worst <= max(PRODUCT_ERROR[a], RESULT_ERROR[c])
+    print(f"{'ok ' if fine else 'BAD'} {worst:.1e} {words}", flush=True)
+    return fine
+
+
+def check_dequant(ctx, wq, c):
+    operands, weights = layer(wq, 300, 512, 32, False, False, c)
+    y = on_gpu(torch.full, (300, 512), float("nan")).to(TYPES[c])
+    launch(ctx.op(f"op=dequant wq={wq} n=300 k=512 group=32 c={c}", m_max=1), 1, c=y, **operands)
+    error = ((y.double() - weights).abs().max() / weights.abs().max()).item()
+    fine = error <= max(1e-6, RESULT_ERROR[c])
+    print(f"{'ok ' if fine else 'BAD'} {error:.1e} op=dequant wq={wq} c={c}", flush=True)
+    return fine
+
+
+def check(ctx):
+    """Shapes with rows and columns that no tile divides, one of few rows, and three of models."""
+    cases = []
+    for wq in VALUES:
+        for a in TYPES:
+            cases += [(wq, 256, 512, 64, False, a, a, False),
+                      (wq, 1000, 1056, 32, False, a, "f32", True),
+                      (wq, 130, 4096, 128, False, a, a, True)]
+            if wq != "mxfp4":
+                cases += [(wq, 512, 4096, 64, True, a, a, False),
+                          (wq, 72, 8192, 4096, False, a, "f16" if a == "f32" else a, False),
+                          (wq, 333, 2560, 64, True, a, "f32", True)]
+    cases = [(*case[:3], 32 if case[0] == "mxfp4" else case[3], *case[4:]) for case in cases]
+    cases += [("nf4", n, k, group, False, a, a, False)
+              for n, k, group, a in ((4096, 4096, 64, "bf16"), (1024, 14336, 64, "bf16"),
+                                     (28672, 4096, 64, "bf16"), (6144, 2880, 32, "f16"))]
+    wrong = sum(not check_product(ctx, *case) for case in cases)
+    wrong += sum(not check_dequant(ctx, wq, c) for wq in VALUES for c in TYPES)
+    print(f"{len(cases)} layers of {len(ROWS)} numbers of rows and {3 * len(VALUES)} of "
+          f"op=dequant: {wrong} wrong")
+    return wrong
+
+
+def microseconds(function):
+    stream, graph, times = torch.cuda.Stream(), torch.cuda.CUDAGraph(), []
+    with torch.cuda.stream(stream):
+        for i in range(3):
+            function(i)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        for i in range(LAUNCHES):
+            function(i)
+    for _ in range(2 + REPLAYS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) * 1000 / LAUNCHES)
+    return sorted(times[2:])[REPLAYS // 2]
+
+
+def copies_of(nbytes, most):
+    return max(2, min(most, ROTATE_BYTES // nbytes + 1))
+
+
+def time_layer(ctx, n, k):
+    packed = n * k // 2 + n * k // 64 * 4
+    weights = [layer_bytes(n, k) for _ in range(copies_of(packed, 64))]
+    dense = [on_gpu(torch.randn, n, k, dtype=torch.bfloat16)
+             for _ in range(copies_of(2 * n * k, 8))]
+    op = ctx.op(f"wq=nf4 n={n} k={k} a=bf16", m_max=64)
+    for m in (1, 4, 8, 16, 32, 64):
+        x = on_gpu(torch.randn, m, k, dtype=torch.bfloat16)
+        y = on_gpu(torch.empty, m, n, dtype=torch.bfloat16)
+        ours = microseconds(lambda i: launch(op, m, a=x, c=y, **weights[i % len(weights)]))
+        theirs = microseconds(lambda i: torch.matmul(x, dense[i % len(dense)].t(), out=y))
+        print(f"{n:6} {k:6} {m:3} {ours:9.2f} {packed / ours / 1e6:6.2f} {theirs:9.2f} "
+              f"{2 * n * k / theirs / 1e6:6.2f}", flush=True)
+
+
+def layer_bytes(n, k):
+    return {"b": on_gpu(torch.randint, 0, 256, (n, k // 2), dtype=torch.uint8),
+            "scales": on_gpu(torch.rand, n * k // 64) * 0.05}
+
+
+def main():
+    if sys.argv[1:] not in (["check"], ["time"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    if not torch.cuda.is_available():
+        print("layers_cuda.py: torch finds no GPU", file=sys.stderr)
+        return 77
+    torch.manual_seed(1)
+    print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}")
+    with quern.Context(device="cuda") as ctx:
+        if sys.argv[1] == "check":
+            return 1 if check(ctx) else 0
+        print("     N      K   M  quern us   TB/s  dense us   TB/s")
+        for n, k in TIMED:
+            time_layer(ctx, n, k)
+            torch.cuda.empty_cache()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
