@@ -7,9 +7,9 @@
 
 #include "base/os.h"
 #include "device/blas_abi.h"
+#include "device/gpu.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -99,36 +99,15 @@ static bool take(struct blas_api *api, const struct blas_library *library, const
     return false;
 }
 
-/* For dl_iterate_phdr: finds a library in this process whose soname is another (wheels rename
- * their libraries). */
-struct renamed {
-    const char *stem;
-    char path[512];
-};
-
-static int note_name(struct dl_phdr_info *info, size_t size, void *user)
-{
-    const char *const slash = strrchr(info->dlpi_name, '/');
-    struct renamed *const r = user;
-
-    (void)size;
-    if (!slash || strncmp(slash + 1, r->stem, strlen(r->stem)) ||
-        strlen(info->dlpi_name) >= sizeof r->path)
-        return 0;
-    strcpy(r->path, info->dlpi_name);
-    return 1;
-}
-
 static bool search(struct blas_api *api, const struct blas_library *l, const char *runtime)
 {
     const char *const slash = strrchr(runtime, '/');
-    struct renamed renamed = {.stem = l->stem};
-    char path[1024];
+    char loaded[LOADED_PATH_MAX], path[1024];
 
     for (const char *const *name = l->names; *name; name++)
         if (take(api, l, *name, RTLD_NOLOAD))
             return true;
-    if (dl_iterate_phdr(note_name, &renamed) && take(api, l, renamed.path, RTLD_NOLOAD))
+    if (gpu_library_loaded(l->stem, loaded) && take(api, l, loaded, RTLD_NOLOAD))
         return true;
     if (l->only_loaded)
         return false;

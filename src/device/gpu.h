@@ -133,6 +133,10 @@ struct gpu_runtime {
  */
 quern_status gpu_runtime_find(const struct gpu_runtime *runtime, const struct device_search *search,
                               const struct gpu_api **api);
+/* Finds a library of this process by the beginning of its file's name, whatever its soname is:
+ * wheels of Python rename their libraries. Thread-safe. */
+#define LOADED_PATH_MAX 512
+bool gpu_library_loaded(const char *stem, char path[LOADED_PATH_MAX]);
 /* Whether this machine has a GPU of the vendor, by its device files: nothing is loaded. */
 bool gpu_present(const struct gpu_runtime *runtime);
 

@@ -84,10 +84,9 @@ static bool take(const struct search *s, const char *candidate, int flags)
     return true; /* the handle is kept for ever */
 }
 
-/* A runtime that is loaded under another soname (wheels rename their libraries). */
 struct renamed {
     const char *stem;
-    char path[512];
+    char path[LOADED_PATH_MAX];
 };
 
 static int note_name(struct dl_phdr_info *info, size_t size, void *user)
@@ -103,14 +102,24 @@ static int note_name(struct dl_phdr_info *info, size_t size, void *user)
     return 1;
 }
 
+bool gpu_library_loaded(const char *stem, char path[LOADED_PATH_MAX])
+{
+    struct renamed renamed = {.stem = stem};
+
+    if (!dl_iterate_phdr(note_name, &renamed))
+        return false;
+    strcpy(path, renamed.path);
+    return true;
+}
+
 static bool take_loaded(const struct search *s)
 {
-    struct renamed renamed = {.stem = s->runtime->stem};
+    char path[LOADED_PATH_MAX];
 
     for (const char *const *name = s->runtime->names; *name; name++)
         if (take(s, *name, RTLD_NOLOAD))
             return true;
-    return dl_iterate_phdr(note_name, &renamed) && take(s, renamed.path, RTLD_NOLOAD);
+    return gpu_library_loaded(s->runtime->stem, path) && take(s, path, RTLD_NOLOAD);
 }
 
 static bool take_below(void *user, const char *root)
