@@ -54,7 +54,7 @@ SANITIZER_OPTIONS = {
     # a forked child may go on: the library promises to survive fork
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:"
                     f"suppressions={TOP}/tests/tsan.supp",
-    "LSAN_OPTIONS": "report_objects=1",
+    "LSAN_OPTIONS": f"report_objects=1 print_suppressions=0 suppressions={TOP}/tests/lsan.supp",
 }
 
 

@@ -79,7 +79,8 @@ quern_status entry_encode(const struct store_record *r, void **bytes, size_t *si
     le_put(b + AT_RULES, 4, r->rules);
     memcpy(b + l.key_text, r->key_text, h.key_text_bytes);
     memcpy(b + l.source, r->source, h.source_bytes);
-    memcpy(b + l.object, r->object, h.object_bytes);
+    if (h.object_bytes) /* a refusal has none, and may have no address either */
+        memcpy(b + l.object, r->object, h.object_bytes);
     memcpy(b + l.log, r->log, h.log_bytes);
     const struct hash128 digest = hash128_of(b, l.digest);
     memcpy(b + l.digest, digest.bytes, DIGEST_BYTES);
