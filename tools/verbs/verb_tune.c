@@ -107,7 +107,11 @@ static int read_table(struct tune *t)
             return fail_status(e, NULL);
         if (!bytes)
             return EXIT_OK;
-        text = strndup(bytes, size);
+        text = malloc(size + 1);
+        if (text) { /* all of it: a table that has a NUL in it is refused below */
+            memcpy(text, bytes, size);
+            text[size] = 0;
+        }
         free(bytes);
         status = text ? EXIT_OK : fail("out of memory");
     }
