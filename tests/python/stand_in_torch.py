@@ -27,7 +27,7 @@ def install(hip):
     class Tensor:
         """Packed, on GPU 0."""
 
-        is_cuda = True
+        is_cuda, is_meta = True, False
 
         def __init__(self, shape, dtype, address=None):
             self.shape, self.dtype = tuple(shape), dtype
@@ -104,6 +104,7 @@ def install(hip):
 
         return decorate
 
+    torch.compiler = types.SimpleNamespace(disable=lambda function: function)
     torch.library = types.SimpleNamespace(custom_op=custom_op)
     sys.modules["torch"] = torch
     return torch

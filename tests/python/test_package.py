@@ -2,17 +2,18 @@
 """The Python package: built by `make wheel`, installed by pip, used on software GPUs and on a HIP
 runtime of software GPUs.
 
-This file is long because all of the package's modules are tried on one build of it.
+This file is long because all of the package's modules but those for torch are tried here.
 """
 
+import copy
 import ctypes
 import gc
-import importlib
 import importlib.util
 import json
 import os
 import shlex
 import pathlib
+import pickle
 import re
 import struct
 import subprocess
@@ -22,81 +23,7 @@ import zipfile
 
 import numpy as np
 import pytest
-
-TOP = pathlib.Path(__file__).resolve().parents[2]
-BUILD = (TOP / os.environ.get("B", "build/release")).resolve()
-FAKEHIP = BUILD / "lib" / "fakehip" / "libamdhip64.so.6"
-INSTALL = ["sh", TOP / "tools/pip.sh", "install", "--quiet", "--no-index", "--no-deps", "--target"]
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-
-
-@pytest.fixture(scope="session")
-def wheel():
-    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    done = subprocess.run(["make", "--no-print-directory", "wheel"], cwd=TOP, env=env,
-                          capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return TOP / done.stdout.splitlines()[-1]
-
-
-@pytest.fixture(scope="session")
-def site(wheel, tmp_path_factory):
-    """A directory with the installed package."""
-    directory = tmp_path_factory.mktemp("site")
-    done = subprocess.run([*INSTALL, directory, wheel], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return directory
-
-
-@pytest.fixture(scope="session")
-def quern(site, tmp_path_factory):
-    for name in [n for n in os.environ if n.startswith("QUERN_") and n != "QUERN_ROCM_PATH"]:
-        del os.environ[name]
-    os.environ["QUERN_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
-    # the rootless toolchain is found beside a build tree only; an installed quern is told
-    if (TOP / "build/rocm").is_dir():
-        os.environ.setdefault("QUERN_ROCM_PATH", str(TOP / "build/rocm"))
-    os.environ["FAKEHIP_DEVICES"] = "gfx1151,gfx1036"
-    sys.path.insert(0, str(site))
-    return importlib.import_module("quern")
-
-
-@pytest.fixture(scope="session")
-def sim(quern):
-    with quern.Context(target="gfx1151") as ctx:
-        yield ctx
-
-
-@pytest.fixture(scope="session")
-def hip(quern):
-    if not FAKEHIP.exists():
-        pytest.skip("no HIP headers to make fakehip from")
-    return ctypes.CDLL(str(FAKEHIP))
-
-
-@pytest.fixture(scope="session")
-def gpu(quern, hip):
-    with quern.Context(device="hip") as ctx:
-        yield ctx
-
-
-@pytest.fixture(params=["sim", "gpu"])
-def ctx(request):
-    return request.getfixturevalue(request.param)
-
-
-def weights(n, k, seed=1):
-    return np.random.default_rng(seed).normal(0, 0.05, (n, k)).astype(np.float32)
-
-
-def rows(m, k):
-    return np.random.default_rng(m).normal(0, 1, (m, k)).astype(np.float32)
-
-
-def close(y, reference, tolerance=5e-3):
-    return np.abs(y - reference).max() <= tolerance * np.abs(reference).max()
-
+from conftest import BUILD, INSTALL, TOP, close, linear4bit, rows, weights
 
 # ---- the package --------------------------------------------------------------------------------
 
@@ -500,23 +427,6 @@ def test_capture(quern, gpu, hip):
 # ---- torch and bitsandbytes ---------------------------------------------------------------------
 
 
-def linear4bit(operands, n, k, wrap, **words):
-    """What a bitsandbytes Linear4bit shows of itself."""
-    nested = "absmax8" in operands
-    at = {name: wrap(name, array) for name, array in operands.items()}
-    state = types.SimpleNamespace(
-        shape=(n, k), blocksize=64, quant_type="nf4", nested=nested, dtype="torch.bfloat16",
-        absmax=at["absmax8" if nested else "scales"], offset=at.get("offset"),
-        state2=types.SimpleNamespace(absmax=at["scales"], code=at.get("code"), blocksize=256))
-    weight = at["b"]
-    if isinstance(weight, np.ndarray):  # which takes no attributes, unlike a Parameter
-        class Params(np.ndarray):
-            pass
-        weight = weight.reshape(-1, 1).view(Params)
-    weight.quant_state = state
-    return types.SimpleNamespace(weight=weight, bias=at.get("bias"), **words)
-
-
 def test_torch_tensors_on_the_gpu(quern, gpu, hip):
     """With a stand-in for torch, whose tensors are in the HIP runtime's memory: the layer's own
     tensors are used where they are, on torch's stream, through the operator."""
@@ -561,115 +471,6 @@ def test_torch_tensors_on_the_gpu(quern, gpu, hip):
     finally:
         del sys.modules["torch"]
         sys.modules.pop("quern.torch_ops", None)
-
-
-def test_torch_itself(quern, sim):
-    """Tensors in host memory, of every type of every layer."""
-    torch = pytest.importorskip("torch")
-    types_of = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-    for a in types_of:
-        layer = quern.Linear.quantize(sim, weights(32, 128), a=a)
-        reference = layer(rows(6, 128))
-        for dtype in types_of.values():
-            x = torch.from_numpy(rows(6, 128)).to(dtype).reshape(2, 3, 128)
-            y = layer(x)
-            assert y.dtype == dtype and y.shape == (2, 3, 32) and not y.requires_grad
-            assert close(y.float().numpy().reshape(6, 32), reference, 1.5e-2)
-    with pytest.raises(ValueError, match="shape"):
-        layer(torch.zeros(3, 64))
-    with pytest.raises(TypeError, match="software GPU"):
-        layer.op.launch(m=1, a=torch.zeros(128), c=torch.zeros(32))
-
-
-@pytest.mark.parametrize("nested", [False, True])
-def test_torch_module_of_bitsandbytes_shape(quern, ctx, nested):
-    """torch's own modules and parameters, as bitsandbytes builds them, in host memory."""
-    torch = pytest.importorskip("torch")
-    text = f"wq=nf4 scale={'nested' if nested else 'f32'} n=32 k=128 a=f16 bias=1"
-    operands = quern.quantize(text, weights(32, 128))
-    bias = rows(1, 32)[0]
-
-    class Linear4bit(torch.nn.Linear):
-        def forward(self, x):
-            raise AssertionError("the module's own product")
-
-    module = Linear4bit(128, 32).to(torch.float16)
-    module.bias.data = torch.from_numpy(bias).to(torch.float16)
-    state = linear4bit(operands, 32, 128, lambda name, array: torch.from_numpy(array)
-                       ).weight.quant_state
-    module.weight = torch.nn.Parameter(torch.from_numpy(operands["b"]).reshape(-1, 1),
-                                       requires_grad=False)
-    module.weight.quant_state = state
-    model = torch.nn.Sequential(module, torch.nn.ReLU())
-    linear = quern.replace_linear4bit(module, ctx, compute_type="f16")
-    assert "bias=1" in linear.op.problem
-    x = torch.from_numpy(rows(5, 128)).to(torch.float16)
-    y = model(x)
-    reference = x.float().numpy() @ quern.dequantize(text, operands).T + bias
-    assert y.dtype == torch.float16 and close(y.float().numpy(), np.maximum(reference, 0))
-
-
-def test_torch_operator(quern, monkeypatch):
-    """quern::linear as torch sees it: its schema, its fake implementation, compile and export. The
-    GPU's part is played by torch on the CPU."""
-    torch = pytest.importorskip("torch")
-    import contextlib
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from quern import torch_ops
-
-    problem = "op=gemm wq=none a=bf16 c=bf16 n=32 k=128 bias=0 layout=dense round=rne"
-    w = torch.from_numpy(weights(32, 128)).to(torch.bfloat16)
-
-    class CpuOp:
-        streams, n, k = [], 32, 128
-
-        def __init__(self):
-            self.problem = problem
-
-        def workspace(self, m):
-            return 256
-
-        def launch(self, *, m, stream, a, c, workspace, b):
-            assert a.is_contiguous() and workspace.numel() == 256
-            self.streams.append(stream)
-            c.copy_(a @ b.T)
-
-    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
-    monkeypatch.setattr(torch.cuda, "current_stream",
-                        lambda device: types.SimpleNamespace(cuda_stream=7))
-    monkeypatch.setitem(torch_ops._ops, f"None {problem}", CpuOp())
-    x = torch.from_numpy(rows(6, 128)).to(torch.bfloat16).reshape(2, 3, 128)
-    y = torch_ops.linear(x, [w], "b", problem)
-    assert y.shape == (2, 3, 32) and y.dtype == torch.bfloat16 and torch.equal(y, x @ w.T)
-    assert torch.equal(torch_ops.linear(x.transpose(0, 1), [w], "b", problem),
-                       x.transpose(0, 1) @ w.T)
-    assert torch_ops.linear(x[:0], [w], "b", problem).shape == (0, 3, 32)
-    assert CpuOp.streams == [7, 7]
-    with pytest.raises(RuntimeError, match="no quern.Linear of"):
-        torch_ops.linear(x, [w], "b", problem.replace("n=32", "n=64"))
-    torch.library.opcheck(torch_ops.linear, (x, [w], "b", problem))
-
-    def layer(x):
-        return torch.relu(torch_ops.linear(x, [w], "b", problem)) + 1
-
-    for backend in ("eager", "aot_eager"):
-        torch._dynamo.reset()
-        compiled = torch.compile(layer, backend=backend, fullgraph=True)
-        assert torch.equal(compiled(x), layer(x))
-
-    # a whole Linear on a GPU, as a tracer meets it
-    with FakeTensorMode():
-        linear = quern.Linear.__new__(quern.Linear)
-        linear.context = types.SimpleNamespace(hip_index=0)
-        linear.op, linear.a_type, linear.c_type = CpuOp(), "bf16", "bf16"
-        linear.operands = {"b": torch.empty(32, 128, dtype=torch.bfloat16, device="cuda")}
-        linear.registered = False
-        z = linear(torch.empty(4, 128, dtype=torch.bfloat16, device="cuda"))
-        assert z.shape == (4, 32) and z.device.type == "cuda" and z.dtype == torch.bfloat16
-        with pytest.raises(TypeError, match="x is torch.float16"):
-            linear(torch.empty(4, 128, dtype=torch.float16, device="cuda"))
-    torch_ops._ops.pop(f"0 {problem}")
-    torch_ops._contexts.clear()
 
 
 def output_of(*command):
@@ -727,6 +528,48 @@ def test_replaces_a_linear4bit(quern, ctx, minilm, peer, name, nested):
     x = rows(5, k)
     y = layer.forward(x)
     assert close(y, x.astype(np.float64) @ theirs.astype(np.float64).T + bias, 1e-2)
+
+
+def test_weights_of_any_kind(quern, sim):
+    """Linear.quantize takes what holds numbers, and says what it cannot take."""
+    w = weights(32, 64)
+    want = quern.Linear.quantize(sim, w, bias=w[0, :32])(rows(3, 64))
+    bits = (w.view(np.uint32) >> 16).astype(np.uint16)  # bf16, cut off
+    module = types.SimpleNamespace(weight=w, bias=w[0, :32])
+    for given in (dict(w=module), dict(w=w.astype(np.float64), bias=list(w[0, :32])),
+                  dict(w=[list(map(float, row)) for row in w], bias=w[0, :32])):
+        assert np.array_equal(quern.Linear.quantize(sim, **given)(rows(3, 64)), want)
+    floats = (bits.astype(np.uint32) << 16).view(np.float32)
+    assert np.array_equal(quern.Linear.quantize(sim, bits)(rows(3, 64)),
+                          quern.Linear.quantize(sim, floats)(rows(3, 64)))
+    for given, error, says in (
+            (dict(w=w[0]), ValueError, r"w has the shape \(64,\); expected \[N, K\]"),
+            (dict(w=w, bias=w[0]), ValueError, r"bias has the shape \(64,\); expected \[32\]"),
+            (dict(w=np.ones((32, 64), int)), TypeError, "w has elements of int64"),
+            (dict(w=module, bias=w[0, :32]), ValueError, "bias is given beside a SimpleNamespace")):
+        with pytest.raises(error, match=says):
+            quern.Linear.quantize(sim, **given)
+
+
+def test_layers_are_copied_and_kept(quern, ctx):
+    """Copies, pickles and what a layer says of itself, without torch."""
+    layer = quern.Linear.quantize(ctx, weights(32, 128), scale="nested", bias=rows(1, 32)[0])
+    x = rows(3, 128)
+    want = layer(x)
+    twin, kept = copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))
+    assert twin.context is ctx and kept.context.target == ctx.target
+    layer.operands["b"].write(np.zeros(32 * 64, np.uint8))
+    assert not np.array_equal(layer(x), want)
+    assert np.array_equal(twin(x), want) and np.array_equal(kept(x), want)
+    assert re.fullmatch(r"Linear\('op=gemm wq=nf4 .*', target='gfx1\d+', m_max=8\)", repr(layer))
+    lent = quern.Linear(ctx, layer.op.problem, {
+        name: buffer.address if name == "b" else buffer for name, buffer in twin.operands.items()})
+    with pytest.raises(TypeError, match="b is a int, whose memory is not the layer's"):
+        copy.deepcopy(lent)
+    with quern.Context(target="gfx1201", jobs=1) as first:
+        assert quern.Context.shared(target="gfx1201", jobs=1) is first
+    later = quern.Context.shared(target="gfx1201", jobs=1)
+    assert later is not first and later.target == "gfx1201"
 
 
 def test_layers_that_cannot_be_replaced(quern, sim):

@@ -9,9 +9,12 @@
 
 `Context` is one GPU, `Op` the kernels of one layer, launched on device addresses; `Linear` is a
 layer with its weights on the GPU, called with numpy arrays or torch tensors. `replace_linear4bit`
-puts one in the place of a bitsandbytes layer's product. Failures raise `Error`, whose text is one
+puts quern behind the bitsandbytes layers of a model, `replace_linear` behind its plain ones, and
+`QuernConfig` is for transformers' from_pretrained. Failures raise `Error`, whose text is one
 sentence: what was wrong, which value, what would be right.
 """
+
+from typing import Any
 
 from ._native import Error, version
 from .context import Buffer, Context, Event, Op, seal
@@ -23,3 +26,17 @@ __all__ = [
     "Buffer", "Context", "Error", "Event", "Linear", "Op", "dequantize", "quantize", "repack",
     "replace_linear4bit", "seal",
 ]
+# What needs torch, or transformers, which are imported with the first use of it.
+_LATER = {"QuantizedLinear": "torch_modules", "Replaced": "torch_modules",
+          "replace_linear": "torch_modules", "QuernConfig": "transformers_quantizer"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'quern' has no attribute {name!r}")
+    import importlib
+    return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_LATER]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import inspect
 import os
 import weakref
 from typing import Any, Callable, Sequence
@@ -249,6 +250,8 @@ class Context(_Handle):
                  allow_unverified: bool = False, log: Callable[[str, str], None] | None = None,
                  log_level: str | None = None,
                  event: Callable[[Event], None] | None = None) -> None:
+        self._given = {name: value for name, value in locals().items() if name != "self"}
+
         def happened(_user: Any, e: Any) -> None:
             if event:
                 event(Event._of(e.contents))
@@ -287,6 +290,27 @@ class Context(_Handle):
         self.device_name: str = info.name.decode()
         self.target: str = info.target.decode()
         self.hip_index: int | None = index if info.kind == _HIP else None
+        _opened.add(self)
+
+    @classmethod
+    def shared(cls, **options: Any) -> "Context":
+        """A context that this process opened with these options and has not closed, or a new one.
+        It stays open as long as somebody holds it."""
+        given = {name: parameter.default
+                 for name, parameter in inspect.signature(cls).parameters.items()}
+        given.update(options)
+        for context in _opened:
+            if context._given == given and context._finalizer.alive:
+                return context
+        return cls(**options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Context":
+        """Itself: copies of what is on a GPU are on the same GPU."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """What pickle keeps: the options, with which another process opens its own."""
+        return _shared, (self._given,)
 
     @property
     def handle(self) -> ctypes.c_void_p:
@@ -359,6 +383,13 @@ class Context(_Handle):
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+_opened: weakref.WeakSet[Context] = weakref.WeakSet()
+
+
+def _shared(options: dict[str, Any]) -> Context:
+    return Context.shared(**options)
 
 
 def _close(handle: ctypes.c_void_p, owned: list[weakref.finalize], callbacks: list[Any]) -> None:

@@ -3,32 +3,37 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 import numpy as np
 
 from . import _native as native
 from .arrays import STORAGE, check_operand, from_type, is_torch, memory_of, to_type
 from .context import Buffer, Context, Op
-from .weights import quantize
+from .weights import quantize, shaped
 
 _TORCH_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 _A_TYPES = {1: "f32", 2: "f16", 3: "bf16"}  # enum quern_dtype
 
 
-def _torch_type(dtype: Any) -> str:
+def torch_type(dtype: Any) -> str:
+    """The word for torch's float32, float16 or bfloat16."""
     word = str(dtype).rpartition(".")[2]
     if word not in _TORCH_TYPES:
         raise TypeError(f"the type {dtype}; expected float32, float16 or bfloat16")
     return _TORCH_TYPES[word]
 
 
-def _host_array(value: Any) -> np.ndarray:
-    """A numpy array of a numpy array, a CPU tensor or a sequence; bf16 as uint16 bits."""
+def host_array(value: Any) -> np.ndarray:
+    """A numpy array of a numpy array, a tensor or a sequence; bf16 as uint16 bits."""
     if not is_torch(value):
         return np.asarray(value)
+    if value.is_meta:
+        raise TypeError(f"a tensor of shape {tuple(value.shape)} on the meta device, which has no "
+                        "values; expected one that is loaded")
     value = value.detach().cpu().contiguous()
     if _torch_bfloat16(value):
         import torch
@@ -40,13 +45,27 @@ def _torch_bfloat16(tensor: Any) -> bool:
     return str(tensor.dtype).endswith("bfloat16")
 
 
+def _floats(name: str, value: Any, shape: tuple[Any, ...]) -> np.ndarray:
+    """Weights or a bias, in whatever holds them, as float32. A letter in `shape` stands for any
+    number of elements."""
+    array = host_array(value)
+    if array.dtype.kind != "f" and array.dtype.name not in ("uint16", "bfloat16"):
+        raise TypeError(f"{name} has elements of {array.dtype}; expected float16, bfloat16, "
+                        "float32 or float64")
+    same = [w in (size, "N", "K") for w, size in zip(shape, array.shape)]
+    if array.ndim != len(shape) or not all(same):
+        expected = ", ".join(map(str, shape))
+        raise ValueError(f"{name} has the shape {array.shape}; expected [{expected}]")
+    return to_type(array, "f32")
+
+
 class Linear:
     """A layer with its weights. Operands on the context's GPU (torch tensors, DLPack, Buffers,
     addresses) are used where they are; numpy arrays are copied there."""
 
     def __init__(self, context: Context, problem: str, operands: Mapping[str, Any],
                  m_max: int = 8) -> None:
-        self.context = context
+        self.context, self.m_max = context, m_max
         self.op: Op = context.op(problem, m_max)
         self._problem = native.parse(self.op.problem)
         self.a_type, self.c_type = _A_TYPES[self._problem.a], _A_TYPES[self._problem.c]
@@ -73,17 +92,57 @@ class Linear:
         """[N, K]: output and input features."""
         return self.op.n, self.op.k
 
+    def __repr__(self) -> str:
+        return f"Linear({self.op.problem!r}, target={self.context.target!r}, m_max={self.m_max})"
+
     @classmethod
-    def quantize(cls, context: Context, w: np.ndarray, *, wq: str = "nf4", a: str = "bf16",
-                 bias: np.ndarray | None = None, m_max: int = 8, **words: Any) -> "Linear":
-        """Quantises weights, [N, K], on the CPU. `words` are more of the problem: group=128, …"""
-        n, k = np.shape(w)
+    def quantize(cls, context: Context, w: Any, *, wq: str = "nf4", a: str = "bf16",
+                 bias: Any = None, m_max: int = 8, **words: Any) -> "Linear":
+        """Quantises weights on the CPU: a torch.nn.Linear, of which the bias is used too, or [N, K]
+        values in a numpy array, a torch tensor on any device, a sequence. `words` are more of the
+        problem: group=128, …"""
+        if hasattr(w, "weight"):
+            if bias is not None:
+                raise ValueError(f"bias is given beside a {type(w).__name__}, which has its own; "
+                                 "expected one or the other")
+            w, bias = w.weight, w.bias
+        w = _floats("w", w, ("N", "K"))
+        n, k = w.shape
         more = "".join(f" {key}={value}" for key, value in words.items())
         text = f"wq={wq} n={n} k={k} a={a} bias={int(bias is not None)}{more}"
         operands = quantize(text, w)
         if bias is not None:
-            operands["bias"] = to_type(np.asarray(bias), _A_TYPES[native.parse(text).c or 3])
+            operands["bias"] = to_type(_floats("bias", bias, (n,)),
+                                       _A_TYPES[native.parse(text).c or 3])
         return cls(context, text, operands, m_max)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Copies of its weights in host memory, by the names of docs/formats.md, in the types that
+        `quern.quantize` gives."""
+        return {name: self._array(name) for name in self.operands}
+
+    def _array(self, name: str) -> np.ndarray:
+        value, needed = self.operands[name], self.op.operands[name]
+        if isinstance(value, Buffer):
+            raw = value.read(np.uint8, (needed.bytes,))
+        elif is_torch(value):
+            raw = host_array(value)
+        else:
+            raise TypeError(f"{name} is a {type(value).__name__}, whose memory is not the layer's; "
+                            "expected a quern.Buffer or a torch tensor to copy")
+        return shaped(needed, raw.tobytes())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Linear":
+        """A layer of the same context with copies of the weights."""
+        operands = {name: copy.deepcopy(value, memo) if is_torch(value) else self._array(name)
+                    for name, value in self.operands.items()}
+        return Linear(self.context, self.op.problem, operands, self.m_max)
+
+    def __reduce__(self) -> Any:
+        """What pickle keeps: how the context was opened, and the weights."""
+        operands = {name: value if is_torch(value) else self._array(name)
+                    for name, value in self.operands.items()}
+        return Linear, (self.context, self.op.problem, operands, self.m_max)
 
     @classmethod
     def from_bitsandbytes(cls, layer: Any, context: Context, *, compute_type: str | None = None,
@@ -96,7 +155,7 @@ class Linear:
             raise ValueError("the layer's weight has no quant_state; bitsandbytes quantises a "
                              "Linear4bit when it is moved to a device")
         n, k = (int(x) for x in state.shape)
-        a = compute_type or _torch_type(getattr(layer, "compute_dtype", None) or state.dtype)
+        a = compute_type or torch_type(getattr(layer, "compute_dtype", None) or state.dtype)
         bias = getattr(layer, "bias", None)
         nested = bool(getattr(state, "nested", False))
         text = (f"wq={state.quant_type} group={int(state.blocksize)} "
@@ -123,13 +182,13 @@ class Linear:
         if is_torch(x) and x.is_cuda and self.context.hip_index is not None:
             from . import torch_ops
             return torch_ops.apply(self, x)
-        y = self._in_host_memory(_host_array(x))
-        if not is_torch(x):
-            return y
-        import torch
-        return torch.from_numpy(y).to(x.dtype)
+        if is_torch(x):
+            from . import torch_ops
+            return torch_ops.through_host_memory(self, x)
+        return self.in_host_memory(np.asarray(x))
 
-    def _in_host_memory(self, x: np.ndarray) -> np.ndarray:
+    def in_host_memory(self, x: np.ndarray) -> np.ndarray:
+        """What a call with a numpy array does; one call at a time."""
         m = math.prod(x.shape[:-1])
         shape = (*x.shape[:-1], self.op.n)
         storage = STORAGE[self.c_type]
@@ -157,18 +216,28 @@ def _operand(context: Context, value: Any, dtype: str | None) -> Any:
     array."""
     if is_torch(value) and value.is_cuda and context.hip_index is not None:
         value = value.detach()
-        if dtype and _torch_type(value.dtype) != dtype:
+        if dtype and torch_type(value.dtype) != dtype:
             import torch
             value = value.to(getattr(torch, {v: k for k, v in _TORCH_TYPES.items()}[dtype]))
         return value.contiguous()
-    array = _host_array(value)
+    array = host_array(value)
     return to_type(array, dtype) if dtype else np.ascontiguousarray(array)
 
 
-def replace_linear4bit(layer: Any, context: Context, *, compute_type: str | None = None,
-                       m_max: int = 8) -> Linear:
-    """Lets quern compute a bitsandbytes Linear4bit from now on: its `forward` becomes a Linear of
-    its weights, which is returned. For inference: no gradients. `del layer.forward` undoes it."""
-    linear = Linear.from_bitsandbytes(layer, context, compute_type=compute_type, m_max=m_max)
-    layer.forward = linear.__call__
+def replace_linear4bit(model: Any, context: Context, *, compute_type: str | None = None,
+                       m_max: int = 8, predicate: Callable[[str, Any], bool] | None = None,
+                       progress: Callable[[int, int, str], None] | None = None) -> Any:
+    """Lets quern compute bitsandbytes' Linear4bit from now on, for inference: the `forward` of each
+    becomes a Linear of its weights, which stay where they are. `del layer.forward` undoes it.
+
+    Of a model, all its Linear4bit are replaced for which `predicate(name, module)` is true, all if
+    not given; `progress(done, total, name)` is told before each. The result, a `Replaced`, says
+    which were, and why others were not. Of one layer the result is its Linear, and what is wrong
+    with it is raised."""
+    words = {"compute_type": compute_type, "m_max": m_max}
+    if not hasattr(model, "weight") and hasattr(model, "named_modules"):
+        from .torch_modules import replace_in_model
+        return replace_in_model(model, context, predicate, progress, **words)
+    linear = Linear.from_bitsandbytes(model, context, **words)
+    model.forward = linear.__call__
     return linear

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .context import Context, Op
-from .linear import Linear
+from .linear import Linear, host_array
 
 _TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 _lock = threading.Lock()
@@ -84,3 +84,11 @@ def apply(layer: Linear, x: Tensor) -> Tensor:
     if not layer.registered:  # so that a tracer meets nothing but the operator
         register(layer)
     return linear(x, list(layer.operands.values()), ",".join(layer.operands), layer.op.problem)
+
+
+@torch.compiler.disable
+def through_host_memory(layer: Linear, x: Tensor) -> Tensor:
+    """What Linear.__call__ does with a tensor in host memory: a tracer breaks its graph here, as
+    there is nothing in it for a compiler. The result is where x is, of x's type, and has no
+    gradient."""
+    return torch.from_numpy(layer.in_host_memory(host_array(x))).to(x.device, x.dtype)

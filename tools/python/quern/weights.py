@@ -22,7 +22,7 @@ def _address(array: np.ndarray) -> ctypes.c_void_p:
     return array.ctypes.data_as(ctypes.c_void_p)
 
 
-def _shaped(operand: native.Operand, data: bytes) -> np.ndarray:
+def shaped(operand: native.Operand, data: bytes) -> np.ndarray:
     """Bytes of an operand as docs/formats.md describes it; bf16 and fp8 as their bits."""
     dtype = _DTYPES.get(operand.dtype.decode(), np.uint8)
     return np.frombuffer(bytearray(data), dtype).reshape(operand.shape[:operand.rank])
@@ -39,7 +39,7 @@ def quantize(problem: str, w: np.ndarray) -> dict[str, np.ndarray]:
     native.call("quern_quantize", ctypes.byref(p), _address(w), operands, ctypes.byref(count))
     try:
         known = native.operands_of(p, 1)
-        return {o.name.decode(): _shaped(known[o.name.decode()], ctypes.string_at(o.data, o.bytes))
+        return {o.name.decode(): shaped(known[o.name.decode()], ctypes.string_at(o.data, o.bytes))
                 for o in operands[:count.value]}
     finally:
         native.library.quern_quantized_free(operands, count)

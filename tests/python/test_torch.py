@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: MIT
+"""The package with torch itself, and with transformers, on the CPU and software GPUs. Skipped where
+torch is not installed; test_torch_long.py fetches it."""
+
+import copy
+import io
+import pickle
+import types
+
+import numpy as np
+import pytest
+from conftest import close, linear4bit, rows, weights
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+pytestmark = pytest.mark.skipif(torch is None, reason="torch is not installed")
+
+
+def test_torch_itself(quern, sim):
+    """Tensors in host memory, of every type of every layer."""
+    types_of = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+    for a in types_of:
+        layer = quern.Linear.quantize(sim, weights(32, 128), a=a)
+        reference = layer(rows(6, 128))
+        for dtype in types_of.values():
+            x = torch.from_numpy(rows(6, 128)).to(dtype).reshape(2, 3, 128)
+            y = layer(x)
+            assert y.dtype == dtype and y.shape == (2, 3, 32) and not y.requires_grad
+            assert close(y.float().numpy().reshape(6, 32), reference, 1.5e-2)
+    with pytest.raises(ValueError, match="shape"):
+        layer(torch.zeros(3, 64))
+    with pytest.raises(TypeError, match="software GPU"):
+        layer.op.launch(m=1, a=torch.zeros(128), c=torch.zeros(32))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_torch_module_of_bitsandbytes_shape(quern, ctx, nested):
+    """torch's own modules and parameters, as bitsandbytes builds them, in host memory."""
+    text = f"wq=nf4 scale={'nested' if nested else 'f32'} n=32 k=128 a=f16 bias=1"
+    operands = quern.quantize(text, weights(32, 128))
+    bias = rows(1, 32)[0]
+
+    class Linear4bit(torch.nn.Linear):
+        def forward(self, x):
+            raise AssertionError("the module's own product")
+
+    module = Linear4bit(128, 32).to(torch.float16)
+    module.bias.data = torch.from_numpy(bias).to(torch.float16)
+    state = linear4bit(operands, 32, 128, lambda name, array: torch.from_numpy(array)
+                       ).weight.quant_state
+    module.weight = torch.nn.Parameter(torch.from_numpy(operands["b"]).reshape(-1, 1),
+                                       requires_grad=False)
+    module.weight.quant_state = state
+    model = torch.nn.Sequential(module, torch.nn.ReLU())
+    linear = quern.replace_linear4bit(module, ctx, compute_type="f16")
+    assert "bias=1" in linear.op.problem
+    x = torch.from_numpy(rows(5, 128)).to(torch.float16)
+    y = model(x)
+    reference = x.float().numpy() @ quern.dequantize(text, operands).T + bias
+    assert y.dtype == torch.float16 and close(y.float().numpy(), np.maximum(reference, 0))
+
+
+def test_torch_operator(quern, monkeypatch):
+    """quern::linear as torch sees it: its schema, its fake implementation, compile and export. The
+    GPU's part is played by torch on the CPU."""
+    import contextlib
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from quern import torch_ops
+
+    problem = "op=gemm wq=none a=bf16 c=bf16 n=32 k=128 bias=0 layout=dense round=rne"
+    w = torch.from_numpy(weights(32, 128)).to(torch.bfloat16)
+
+    class CpuOp:
+        streams, n, k = [], 32, 128
+
+        def __init__(self):
+            self.problem = problem
+
+        def workspace(self, m):
+            return 256
+
+        def launch(self, *, m, stream, a, c, workspace, b):
+            assert a.is_contiguous() and workspace.numel() == 256
+            self.streams.append(stream)
+            c.copy_(a @ b.T)
+
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream",
+                        lambda device: types.SimpleNamespace(cuda_stream=7))
+    monkeypatch.setitem(torch_ops._ops, f"None {problem}", CpuOp())
+    x = torch.from_numpy(rows(6, 128)).to(torch.bfloat16).reshape(2, 3, 128)
+    y = torch_ops.linear(x, [w], "b", problem)
+    assert y.shape == (2, 3, 32) and y.dtype == torch.bfloat16 and torch.equal(y, x @ w.T)
+    assert torch.equal(torch_ops.linear(x.transpose(0, 1), [w], "b", problem),
+                       x.transpose(0, 1) @ w.T)
+    assert torch_ops.linear(x[:0], [w], "b", problem).shape == (0, 3, 32)
+    assert CpuOp.streams == [7, 7]
+    with pytest.raises(RuntimeError, match="no quern.Linear of"):
+        torch_ops.linear(x, [w], "b", problem.replace("n=32", "n=64"))
+    torch.library.opcheck(torch_ops.linear, (x, [w], "b", problem))
+
+    def layer(x):
+        return torch.relu(torch_ops.linear(x, [w], "b", problem)) + 1
+
+    for backend in ("eager", "aot_eager"):
+        torch._dynamo.reset()
+        compiled = torch.compile(layer, backend=backend, fullgraph=True)
+        assert torch.equal(compiled(x), layer(x))
+
+    # a whole Linear on a GPU, as a tracer meets it
+    with FakeTensorMode():
+        linear = quern.Linear.__new__(quern.Linear)
+        linear.context = types.SimpleNamespace(hip_index=0)
+        linear.op, linear.a_type, linear.c_type = CpuOp(), "bf16", "bf16"
+        linear.operands = {"b": torch.empty(32, 128, dtype=torch.bfloat16, device="cuda")}
+        linear.registered = False
+        z = linear(torch.empty(4, 128, dtype=torch.bfloat16, device="cuda"))
+        assert z.shape == (4, 32) and z.device.type == "cuda" and z.dtype == torch.bfloat16
+        with pytest.raises(TypeError, match="x is torch.float16"):
+            linear(torch.empty(4, 128, dtype=torch.float16, device="cuda"))
+    torch_ops._ops.pop(f"0 {problem}")
+    torch_ops._contexts.clear()
+
+
+# ---- models -------------------------------------------------------------------------------------
+
+
+def model_of():
+    class Half(torch.nn.Linear):
+        """Another product than Linear's."""
+
+        def forward(self, x):
+            return super().forward(x) / 2
+
+    torch.manual_seed(1)
+    model = torch.nn.ModuleDict({
+        "embed": torch.nn.Embedding(48, 64), "up": torch.nn.Linear(64, 128),
+        "odd": torch.nn.Linear(100, 3), "halved": Half(64, 64), "down": torch.nn.Linear(128, 64),
+        "head": torch.nn.Linear(64, 48, bias=False)})
+    model["head"].weight = model["embed"].weight
+    return model
+
+
+def test_quantize_takes_what_torch_has(quern, sim):
+    layer = torch.nn.Linear(128, 32)  # its parameters require gradients
+    x = torch.from_numpy(rows(3, 128))
+    want = quern.Linear.quantize(sim, layer.weight.detach().numpy(), bias=layer.bias.tolist())(x)
+    assert torch.equal(quern.Linear.quantize(sim, layer)(x), want)
+    assert torch.equal(quern.Linear.quantize(sim, layer.weight, bias=layer.bias)(x), want)
+    rounded = quern.Linear.quantize(sim, layer.to(torch.bfloat16))  # which may take other codes
+    assert close(rounded(x).numpy(), want.numpy(), 0.1)
+    with pytest.raises(TypeError, match=r"shape \(32, 128\) on the meta device"):
+        quern.Linear.quantize(sim, torch.nn.Linear(128, 32, device="meta"))
+    with pytest.raises(TypeError, match="w has elements of int64"):
+        quern.Linear.quantize(sim, torch.ones(32, 128, dtype=torch.int64))
+
+
+def test_replace_linear(quern, sim):
+    model, told = model_of(), []
+    before = model["up"]
+    report = quern.replace_linear(model, sim, wq="int4", a="bf16", group=32,
+                                  predicate=lambda name, module: name != "down",
+                                  progress=lambda *p: told.append(p))
+    assert list(report.replaced) == ["up"] and model["up"] is report.replaced["up"]
+    assert report.left == {
+        "odd": "k=100 is not a multiple of group=32; the next multiple is 128",
+        "halved": "Half is a subclass of Linear; expected torch.nn.Linear itself",
+        "down": "not asked for by the predicate", "head": "its weight is shared with embed.weight"}
+    assert told == [(0, 5, "up"), (1, 5, "odd"), (2, 5, "halved"), (3, 5, "down"), (4, 5, "head"),
+                    (5, 5, "")]
+    assert str(report).startswith("1 layers replaced, 4 left") and "  odd: k=100" in str(report)
+    new, x = model["up"], torch.from_numpy(rows(5, 64))
+    assert "wq=int4 group=32" in repr(model) and (new.in_features, new.out_features) == (64, 128)
+    exact = quern.dequantize(new.problem, {name: array for name, array in quern.Linear.quantize(
+        sim, before, wq="int4", a="bf16", group=32).arrays().items() if name != "bias"})
+    assert close(new(x).numpy(), x.numpy() @ exact.T + before.bias.detach().numpy(), 1e-2)
+    with pytest.raises(ValueError, match="cannot be replaced within itself"):
+        quern.replace_linear(before, sim)
+
+
+def test_a_replaced_model_is_a_module(quern, sim):
+    """Copies, pickles, state_dict; types that a cast may not change; compile."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64))
+    quern.replace_linear(model, sim, a="f16")
+    x = torch.from_numpy(rows(5, 64))
+    want = model(x)
+    kept = io.BytesIO()
+    torch.save(model.state_dict(), kept)
+    kept.seek(0)
+    twin, again = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+    for buffer in model.buffers():
+        buffer.zero_()
+    assert torch.equal(twin(x), want) and torch.equal(again(x), want)
+    model.load_state_dict(torch.load(kept))
+    assert torch.equal(model(x), want)  # not what was loaded before
+    assert torch.equal(twin.to(torch.bfloat16)(x), want) and twin[0].scales.dtype == torch.float32
+    other = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64))
+    quern.replace_linear(other, sim, a="f16", wq="fp4")
+    other.load_state_dict(model.state_dict())  # as many bytes, but they mean other weights
+    with pytest.raises(ValueError, match="are of 'op=gemm wq=nf4 .*; expected 'op=gemm wq=fp4"):
+        other(x)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager")
+    assert torch.equal(compiled(x), want)
+    layer = quern.Linear.quantize(sim, weights(32, 64))
+    compiled = torch.compile(lambda x: layer(x) + 1, backend="aot_eager")
+    assert torch.equal(compiled(x), layer(x) + 1)
+
+
+def test_replace_linear4bit_of_a_model(quern, sim):
+    """Every Linear4bit of a model; one that is not quantised yet is left, and said so."""
+    class Linear4bit(torch.nn.Linear):
+        pass
+
+    text = "wq=nf4 n=32 k=64 a=f16"
+    operands = quern.quantize(text, weights(32, 64))
+    model = torch.nn.Sequential(Linear4bit(64, 32), torch.nn.Linear(32, 32), Linear4bit(64, 32),
+                                Linear4bit(64, 32))
+    for module in (model[0], model[2]):
+        state = linear4bit(operands, 32, 64,
+                           lambda name, array: torch.from_numpy(array)).weight.quant_state
+        module.weight = torch.nn.Parameter(torch.from_numpy(operands["b"]).reshape(-1, 1),
+                                           requires_grad=False)
+        module.weight.quant_state = state
+        module.bias.data = torch.zeros(32)
+    report = quern.replace_linear4bit(model, sim, compute_type="f16",
+                                      predicate=lambda name, module: name != "2")
+    assert list(report.replaced) == ["0"] and report.left["2"] == "not asked for by the predicate"
+    assert "no quant_state" in report.left["3"]
+    x = torch.from_numpy(rows(3, 64))
+    want = model[0](x)
+    assert close(want.numpy(), x.numpy() @ quern.dequantize(text, operands).T)
+    assert torch.equal(copy.deepcopy(model)[0](x), want)
+
+
+# ---- transformers -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A tiny model with random weights."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(2)
+    config = transformers.LlamaConfig(
+        hidden_size=64, intermediate_size=144, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=100)
+    directory = tmp_path_factory.mktemp("model")
+    model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
+    model.save_pretrained(directory)
+    return directory, model
+
+
+def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch):
+    """from_pretrained with QuernConfig; what it cannot serve stays; saved and loaded again."""
+    from transformers import AutoModelForCausalLM
+    directory, model = checkpoint
+    config = quern.QuernConfig(wq="int4", words={"group": 32}, target="gfx1151")
+    mine = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16,
+                                                quantization_config=config)
+    layers = [name for name, module in mine.named_modules()
+              if isinstance(module, quern.QuantizedLinear)]
+    assert len(layers) == 2 * 6  # down_proj has K = 144, which is no multiple of 32
+    assert type(mine.model.layers[0].mlp.down_proj) is torch.nn.Linear
+    assert type(mine.lm_head) is torch.nn.Linear
+    ids = torch.tensor([[1, 2, 3, 4, 5]])
+    with torch.no_grad():
+        want, got = model(ids).logits.float(), mine(ids).logits.float()
+    assert torch.nn.functional.cosine_similarity(want, got, dim=-1).min() > 0.97
+    assert mine.generate(ids, max_new_tokens=3, do_sample=False).shape == (1, 8)
+    mine.save_pretrained(tmp_path)
+    assert "gfx1151" not in (tmp_path / "config.json").read_text()  # another GPU may load it
+    monkeypatch.setenv("QUERN_DEVICE", "sim")
+    monkeypatch.setenv("QUERN_TARGET", "gfx1151")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(again(ids).logits.float(), got)
+    for bad, says in ((dict(wq="nf5"), "wq=nf5 is unknown"),
+                      (dict(words={"grup": 64}), "grup")):
+        with pytest.raises(quern.Error, match=says):
+            quern.QuernConfig(**bad)
+    with pytest.raises(quern.Error, match='unknown target "gfx1"'):
+        AutoModelForCausalLM.from_pretrained(
+            directory, quantization_config=quern.QuernConfig(target="gfx1"))

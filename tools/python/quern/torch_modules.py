@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""Layers of torch models on quern: a module that holds quantised weights, and the two walks that
+put quern in the place of a model's layers. For inference: results have no gradients. Imported only
+when a model is handed in."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Any, Callable
+
+import numpy as np
+import torch
+
+from . import _native as native
+from .context import Context
+from .linear import Linear, host_array, torch_type
+
+Predicate = Callable[[str, torch.nn.Module], bool]
+Progress = Callable[[int, int, str], None]
+
+_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8,
+           "i32": torch.int32, "u32": torch.int32}
+
+
+def _tensor(operand: native.Operand, array: np.ndarray) -> torch.Tensor:
+    """An operand's bytes as torch holds it: u32 as int32, fp8 as uint8, both bits to torch."""
+    flat = torch.from_numpy(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    dtype = _DTYPES.get(operand.dtype.decode(), torch.uint8)
+    return flat.view(dtype).view(tuple(operand.shape[:operand.rank]))
+
+
+class QuantizedLinear(torch.nn.Module):
+    """A torch.nn.Linear with quantised weights that quern computes with. The weights are buffers
+    under the names of docs/formats.md, in state_dict; `problem_text` beside them says what they
+    are. Moving the module moves them; its types are the problem's, so that half() and the like
+    change nothing. Copies and pickles keep the weights and how the context was opened."""
+
+    problem_text: torch.Tensor
+
+    def __init__(self, context: Context, problem: str, m_max: int = 8) -> None:
+        """A module whose weights are yet to be loaded with load_state_dict."""
+        super().__init__()
+        parsed = native.parse(problem)
+        self.context, self.problem, self.m_max = context, native.text_of(parsed), m_max
+        self.in_features, self.out_features = parsed.k, parsed.n
+        for name, operand in native.operands_of(parsed, 1).items():
+            if name not in ("a", "c"):
+                self.register_buffer(name, _tensor(operand, np.zeros(operand.bytes, np.uint8)))
+        text = np.zeros(native.TEXT_MAX, np.uint8)
+        text[:len(self.problem)] = np.frombuffer(self.problem.encode(), np.uint8)
+        self.register_buffer("problem_text", torch.from_numpy(text))
+        self._linear: Linear | None = None
+
+    @classmethod
+    def of(cls, linear: Linear) -> "QuantizedLinear":
+        """A module with copies of a layer's weights, on the context's GPU if it is a real one."""
+        module = cls(linear.context, linear.op.problem, linear.m_max)
+        for name, array in linear.arrays().items():
+            module._buffers[name] = _tensor(linear.op.operands[name], array)
+        if linear.context.hip_index is not None:
+            module.to(f"cuda:{linear.context.hip_index}")
+        return module
+
+    def extra_repr(self) -> str:
+        return f"{self.problem}, target={self.context.target}"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self._linear or self._load())(x)
+
+    @torch.compiler.disable
+    def _load(self) -> Linear:
+        """The layer of the buffers as they are now: tensors on the context's GPU are used in place,
+        others are copied to it."""
+        text = bytes(self.problem_text.cpu().numpy()).rstrip(b"\0").decode()
+        if text != self.problem:
+            raise ValueError(f"the weights that were loaded are of {text!r}; expected "
+                             f"{self.problem!r}")
+        here = self.context.hip_index is not None
+        operands = {}
+        for name, value in self.named_buffers():
+            if name != "problem_text":
+                operands[name] = value if here and value.is_cuda else host_array(value)
+        self._linear = Linear(self.context, self.problem, operands, self.m_max)
+        return self._linear
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+        types = {name: value.dtype for name, value in self._buffers.items() if value is not None}
+        was = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, dtype in types.items():
+            value, old = self._buffers[name], was[name]
+            if value is not None and old is not None and value.dtype != dtype:
+                self._buffers[name] = old.to(value.device)
+        self._linear = None
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **more: Any) -> None:
+        super()._load_from_state_dict(*args, **more)
+        self._linear = None  # it may have copies of what was there before
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_linear": None}  # made again of the buffers
+
+
+@dataclasses.dataclass
+class Replaced:
+    """What became of a model's linear layers, by their names in it. str() is a page for people."""
+
+    replaced: dict[str, Any] = dataclasses.field(default_factory=dict)  # what computes them now
+    left: dict[str, str] = dataclasses.field(default_factory=dict)  # why they stay as they were
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.replaced)} layers replaced, {len(self.left)} left as they were"]
+        lines += [f"  {name}: {why}" for name, why in self.left.items()]
+        return "\n".join(lines)
+
+
+def _walk(found: list[tuple[str, torch.nn.Module]], replace: Callable[[str, Any], Any],
+          predicate: Predicate | None, progress: Progress | None) -> Replaced:
+    """Replaces layers one by one. One that cannot be is left, and said so; the rest goes on."""
+    report = Replaced()
+    for i, (name, module) in enumerate(found):
+        if progress:
+            progress(i, len(found), name)
+        if predicate and not predicate(name, module):
+            report.left[name] = "not asked for by the predicate"
+            continue
+        try:
+            report.replaced[name] = replace(name, module)
+        except (ValueError, TypeError, native.Error) as e:
+            report.left[name] = str(e)
+    if progress:
+        progress(len(found), len(found), "")
+    for name, why in report.left.items():
+        logging.getLogger("quern").info("%s is left as it was: %s", name, why)
+    return report
+
+
+def replace_in_model(model: torch.nn.Module, context: Context, predicate: Predicate | None,
+                     progress: Progress | None, **words: Any) -> Replaced:
+    """quern.replace_linear4bit of a whole model."""
+    def one(_name: str, module: Any) -> Linear:
+        linear = Linear.from_bitsandbytes(module, context, **words)
+        module.forward = linear.__call__
+        return linear
+
+    found = [(name, module) for name, module in model.named_modules()
+             if type(module).__name__ == "Linear4bit"
+             or getattr(getattr(module, "weight", None), "quant_state", None) is not None]
+    return _walk(found, one, predicate, progress)
+
+
+def replace_linear(model: torch.nn.Module, context: Context, *, wq: str = "nf4",
+                   a: str | None = None, m_max: int = 8, predicate: Predicate | None = None,
+                   progress: Progress | None = None, **words: Any) -> Replaced:
+    """Quantises a model's torch.nn.Linear layers and puts a QuantizedLinear in the place of each;
+    their own weights are freed as far as nobody else holds them. `a` is the type of activations,
+    that of the layer's weights if not given; `words` are more of the problem: group=128, …
+    `predicate(name, module)` says which to replace, all if not given; `progress(done, total, name)`
+    is told before each. Subclasses of Linear, whose forward is another, weights that are shared
+    with other modules, as those of a tied lm_head are, and what quern cannot serve stay as they
+    are: the result says which and why."""
+    if isinstance(model, torch.nn.Linear):
+        raise ValueError("the model is a Linear itself, which cannot be replaced within itself; "
+                         "use quern.QuantizedLinear.of(quern.Linear.quantize(context, layer))")
+    owners: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        owners.setdefault(id(parameter), []).append(name)
+
+    def one(name: str, module: Any) -> QuantizedLinear:
+        if type(module) is not torch.nn.Linear:
+            raise TypeError(f"{type(module).__name__} is a subclass of Linear; expected "
+                            "torch.nn.Linear itself")
+        others = [other for other in owners[id(module.weight)] if other != f"{name}.weight"]
+        if others:
+            raise ValueError(f"its weight is shared with {others[0]}")
+        if module._forward_hooks or module._forward_pre_hooks:
+            raise ValueError("it has hooks, which a layer in its place would not run")
+        new = QuantizedLinear.of(Linear.quantize(
+            context, module, wq=wq, a=a or torch_type(module.weight.dtype), m_max=m_max, **words))
+        new.train(module.training)
+        parent, _, child = name.rpartition(".")
+        setattr(model.get_submodule(parent), child, new)
+        return new
+
+    found = [(name, module) for name, module in model.named_modules()
+             if isinstance(module, torch.nn.Linear)]
+    return _walk(found, one, predicate, progress)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""quern as a quantisation method of transformers, registered when this is imported:
+
+    model = AutoModelForCausalLM.from_pretrained(
+        name, dtype="bfloat16", quantization_config=quern.QuernConfig(wq="nf4"))
+
+The checkpoint's own weights are loaded first, then quantised layer by layer on the CPU. A model
+that save_pretrained wrote is loaded as it is, quantised. Source of the interface: transformers
+5.23, quantizers/base.py and quantizers/auto.py."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from transformers.quantizers.auto import register_quantization_config, register_quantizer
+from transformers.quantizers.base import HfQuantizer
+from transformers.utils.quantization_config import QuantizationConfigMixin
+
+from . import _native as native
+from .context import Context
+from .linear import torch_type
+from .torch_modules import QuantizedLinear, replace_linear
+
+
+@register_quantization_config("quern")
+class QuernConfig(QuantizationConfigMixin):
+    """Which format the weights of a model's linear layers get and which GPU computes. `target`
+    names a software GPU; with neither `target` nor `device` the first real one is used, or what
+    the environment says. `words` are more of the problem: {"group": 128, "zero": "u8"}. Names in
+    `modules_to_not_convert`, a module's own or the end of its full name, keep the checkpoint's
+    weights, and so does the model's output layer when nothing is named."""
+
+    def __init__(self, wq: str = "nf4", *, a: str | None = None, m_max: int = 8,
+                 words: dict[str, Any] | None = None, target: str | None = None,
+                 device: str | None = None, modules_to_not_convert: list[str] | None = None,
+                 quant_method: str = "quern") -> None:
+        if quant_method != "quern":
+            raise ValueError(f"quant_method is {quant_method!r}; expected 'quern'")
+        self.quant_method = quant_method  # type: ignore[assignment]  # not one of their own
+        self.wq, self.a, self.m_max, self.words = wq, a, m_max, dict(words or {})
+        self.target, self.device = target, device
+        self.modules_to_not_convert = modules_to_not_convert
+        # a word that is wrong is said here, before a checkpoint is loaded for it
+        native.parse(self.problem(4096, 4096, a or "bf16", False))
+
+    def problem(self, n: int, k: int, a: str, bias: bool) -> str:
+        """The problem of one layer."""
+        more = "".join(f" {key}={value}" for key, value in self.words.items())
+        return f"wq={self.wq} n={n} k={k} a={a} bias={int(bias)}{more}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a checkpoint says of itself: not which GPU it was made on."""
+        kept: dict[str, Any] = super().to_dict()
+        return {name: value for name, value in kept.items() if name not in ("target", "device")}
+
+    def context(self) -> Context:
+        """The context that all models of these options share in this process."""
+        return Context.shared(target=self.target, device=self.device)
+
+
+@register_quantizer("quern")
+class QuernQuantizer(HfQuantizer):
+    """What from_pretrained calls, before and after it loads weights."""
+
+    requires_calibration = False
+    quantization_config: QuernConfig
+
+    def validate_environment(self, *_args: Any, **_more: Any) -> None:
+        self.quantization_config.context()  # a GPU or target that is not there is said now
+
+    def _skipped(self, model: Any) -> list[str]:
+        names: list[str] = self.get_modules_to_not_convert(
+            model, self.quantization_config.modules_to_not_convert,
+            getattr(model, "_keep_in_fp32_modules", None))
+        return names
+
+    def _process_model_before_weight_loading(self, model: Any, **_more: Any) -> Any:
+        if not self.pre_quantized:
+            return model
+        config = self.quantization_config
+        skipped, context = self._skipped(model), config.context()
+        for name, module in list(model.named_modules()):
+            if type(module) is torch.nn.Linear and not _named(name, skipped):
+                text = config.problem(module.out_features, module.in_features,
+                                      config.a or torch_type(module.weight.dtype),
+                                      module.bias is not None)
+                with torch.device("cpu"):
+                    new = QuantizedLinear(context, text, config.m_max).to("meta")
+                model.set_submodule(name, new)
+        return model
+
+    def _process_model_after_weight_loading(self, model: Any, **_more: Any) -> Any:
+        config = self.quantization_config
+        if self.pre_quantized:
+            return model
+        skipped = self._skipped(model)
+        report = replace_linear(
+            model, config.context(), wq=config.wq, a=config.a, m_max=config.m_max,
+            predicate=lambda name, _module: not _named(name, skipped), **config.words)
+        # so that save_pretrained's files say which layers are as they were
+        config.modules_to_not_convert = sorted({*skipped, *report.left})
+        logging.getLogger("quern").info("%s", report)
+        return model
+
+    def is_serializable(self, *_args: Any, **_more: Any) -> bool:
+        return True
+
+    @property
+    def is_trainable(self) -> bool:
+        return False
+
+
+def _named(name: str, names: list[str]) -> bool:
+    return any(name == other or name.endswith(f".{other}") for other in names)
