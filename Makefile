@@ -223,6 +223,7 @@ COMMON_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/common/*.c))
 READ_plan        := $(wildcard tools/files/*.c)
 READ_model       := $(wildcard tools/model/*.c) tools/command/options.c $(READ_plan)
 READ_safetensors := $(READ_plan)
+READ_index       := $(READ_plan)
 # the worker's, but for its main function
 READ_request     := $(addprefix src/compile/worker_,serve.c reply.c library.c rtc.c comgr.c)
 define READ_RULE
@@ -230,7 +231,7 @@ $(B)/tests/fuzz/test_fuzz_$(1): $(READ_$(1):%.c=$(B)/%.o)
 $(B)/tests/fuzz/test_fuzz_$(1).o: override CPPFLAGS += -Itools
 build/fuzz/fuzz_$(1): $(READ_$(1):%.c=build/fuzz/%.o)
 endef
-$(foreach target,plan model safetensors request,$(eval $(call READ_RULE,$(target))))
+$(foreach target,plan model safetensors index request,$(eval $(call READ_RULE,$(target))))
 $(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)

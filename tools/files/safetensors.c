@@ -266,9 +266,8 @@ static int check_index(const struct safetensors *s, const json_t *map)
     json_object_foreach((json_t *)map, name, value)
     {
         const struct tensor *const t = safetensors_find(s, name);
-        const size_t length = strlen(json_string_value(value));
-        if (!t || strlen(t->path) < length ||
-            strcmp(t->path + strlen(t->path) - length, json_string_value(value)))
+        const char *const slash = t ? strrchr(t->path, '/') : NULL;
+        if (!t || strcmp(slash ? slash + 1 : t->path, json_string_value(value)))
             return fail("%s: tensor %s is not in %s, where weight_map has it", s->path, name,
                         json_string_value(value));
     }
