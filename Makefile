@@ -335,6 +335,10 @@ fuzz: $(FUZZ:%=build/fuzz/fuzz_%)
 	    -rss_limit_mb=4096 \
 	    -artifact_prefix=build/fuzz/$$f- -print_final_stats=1 -verbosity=0 \
 	    build/fuzz/corpus/$$f tests/fuzz/corpus/$$f || exit 1; done
+# The same for long, with an account of what each has had (tests/fuzz/campaign.py).
+.PHONY: fuzz-campaign
+fuzz-campaign: $(FUZZ:%=build/fuzz/fuzz_%)
+	@python3 tests/fuzz/campaign.py $(FUZZ) --commit "$$(git rev-parse --short HEAD)"
 build/fuzz/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CLANG,$@)

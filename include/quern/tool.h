@@ -477,6 +477,25 @@ QUERN_API const char *quern_bundle_tuning(const char *tuning, const char *target
 QUERN_API quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle,
                                            const char *signer, struct quern_bundle_import *result);
 
+/* ---- Text for people ------------------------------------------------------------------------- */
+
+/*
+ * Makes text that is safe to print from `size` bytes of anywhere: file names, names in others'
+ * files, a compiler's log. What is no UTF-8 becomes \xNN for each byte; characters that a terminal
+ * obeys (control characters, ends of lines, changes of direction) become \uNNNN, which in a string
+ * of JSON is the character itself. At most room - 1 bytes and a NUL are written to `out`, no
+ * character or escape in part; six bytes for each one that is read are always enough. Returns how
+ * many without the NUL. Messages of struct quern_error and log lines have been through it. Any
+ * thread; does not block.
+ */
+enum quern_shown {
+    QUERN_SHOWN_LINE,  /* for one line */
+    QUERN_SHOWN_LINES, /* for several: line feeds and tabs are left as they are */
+    QUERN_SHOWN_DATA   /* for writers of JSON: valid UTF-8, of whatever characters */
+};
+QUERN_API size_t quern_text_shown(enum quern_shown how, const char *bytes, size_t size, char *out,
+                                  size_t room);
+
 /* ---- Doctor ---------------------------------------------------------------------------------- */
 
 /* Examines whether the machine has what quern needs. Calls `line` with each finding, `ok` being 0

@@ -2,6 +2,7 @@
 /* The record of each thread's last failure, and the names of statuses and stages. */
 #include "base/error.h"
 
+#include <quern/tool.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,30 +10,11 @@
 /* Fixed storage: reporting that memory ran out must not need memory. */
 static _Thread_local struct error_record record = {.view.stage = ""};
 
-static void copy(char *to, size_t size, const char *from)
+/* An argument may be a file name or a user's text, and a log is a compiler's: none may drive the
+ * terminal of whoever reads it. */
+static void copy(enum quern_shown how, char *to, size_t size, const char *from)
 {
-    size_t n = strlen(from);
-
-    if (n >= size)
-        n = size - 1;
-    memcpy(to, from, n);
-    to[n] = 0;
-}
-
-/* Control characters become \xNN: an argument may be a file name or a user's text, and a message is
- * one line that is safe to print on a terminal. */
-static void copy_visible(char *to, size_t size, const char *from)
-{
-    size_t n = 0;
-
-    for (; *from && n + 5 <= size; from++) {
-        const unsigned char c = (unsigned char)*from;
-        if (c < 0x20 || c == 0x7f)
-            n += (size_t)snprintf(to + n, size - n, "\\x%02x", c);
-        else
-            to[n++] = *from;
-    }
-    to[n] = 0;
+    quern_text_shown(how, from, strlen(from), to, size);
 }
 
 /* Which stage the code of each folder belongs to. Hosts compare stages with the words that status.h
@@ -68,8 +50,8 @@ quern_status error_set(quern_status code, const char *file, const char *conditio
     vsnprintf(message, sizeof message, format, ap);
     va_end(ap);
     record.view.status = code;
-    copy_visible(record.message, sizeof record.message, message);
-    copy(record.condition, sizeof record.condition, condition);
+    copy(QUERN_SHOWN_LINE, record.message, sizeof record.message, message);
+    copy(QUERN_SHOWN_LINE, record.condition, sizeof record.condition, condition);
     record.view.stage = stage_of(file);
     record.log[0] = record.reproduce[0] = 0;
     return code;
@@ -88,11 +70,11 @@ quern_status error_restore(const struct error_record *saved)
 
 void error_log(const char *log)
 {
-    copy(record.log, sizeof record.log, log);
+    copy(QUERN_SHOWN_LINES, record.log, sizeof record.log, log);
 }
 void error_reproduce(const char *command)
 {
-    copy(record.reproduce, sizeof record.reproduce, command);
+    copy(QUERN_SHOWN_LINE, record.reproduce, sizeof record.reproduce, command);
 }
 
 const struct quern_error *quern_last_error(void)

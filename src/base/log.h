@@ -14,7 +14,7 @@ struct log {
     struct lock lock; /* the callback runs one call at a time */
 };
 
-/* Thread-safe. `log` may be null. Control characters in the text are shown as \xNN. */
+/* Thread-safe. `log` may be null. The text is made safe to print (quern_text_shown). */
 void log_line(struct log *log, enum quern_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -3,6 +3,7 @@
 #include "base/str.h"
 #include "base/os.h"
 
+#include <quern/tool.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,6 +44,12 @@ void str_add_bytes(struct str *s, const void *bytes, size_t n)
 void str_add(struct str *s, const char *text)
 {
     str_add_bytes(s, text, strlen(text));
+}
+
+void str_add_shown(struct str *s, const char *bytes, size_t n)
+{
+    if (n < SIZE_MAX / 8 && reserve(s, 6 * n))
+        s->length += quern_text_shown(QUERN_SHOWN_LINE, bytes, n, s->text + s->length, 6 * n + 1);
 }
 
 void str_addf(struct str *s, const char *format, ...)

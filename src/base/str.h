@@ -15,6 +15,8 @@ struct str {
 
 void str_add(struct str *s, const char *text);
 void str_add_bytes(struct str *s, const void *bytes, size_t n);
+/* Bytes of anywhere, as one line that is safe to print (quern_text_shown). */
+void str_add_shown(struct str *s, const char *bytes, size_t n);
 void str_addf(struct str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void str_add_integer(struct str *s, int64_t value);
 void str_clear(struct str *s); /* keeps the memory */

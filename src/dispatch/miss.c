@@ -95,7 +95,7 @@ static void add_shown(struct str *out, const char *what, const char *bytes, size
     const size_t n = size < SHOWN_BYTES ? size : SHOWN_BYTES;
 
     str_addf(out, "    %s \"", what);
-    str_add_bytes(out, bytes, n);
+    str_add_shown(out, bytes, n);
     str_addf(out, "\"%s\n", n < size ? " …" : "");
 }
 
@@ -180,13 +180,14 @@ static quern_status explain_kernel(quern_ctx *ctx, const struct kernel *k,
         os.free(n.text);
         return status;
     }
+    const char *const directory = store_directory(ctx->store);
+    str_add(out, "  is not in the cache ");
+    str_add_shown(out, directory, strlen(directory));
     if (n.text) {
-        str_addf(out, "  is not in the cache %s; nearest is %s\n", store_directory(ctx->store),
-                 n.key);
+        str_addf(out, "; nearest is %s\n", n.key);
         add_fields(out, w, n.text);
     } else {
-        str_addf(out, "  is not in the cache %s, which has no entry\n",
-                 store_directory(ctx->store));
+        str_add(out, ", which has no entry\n");
     }
     os.free(n.text);
     return QUERN_OK;

@@ -108,6 +108,9 @@ quern_status entry_read_header(const void *bytes, struct entry_header *h)
     h->rules = le32(b + AT_RULES);
     FAIL_IF(!lay_out(h, &l) || l.total != h->total_bytes, QUERN_E_OBJECT,
             "the entry's section sizes do not add up to its %" PRIu64 " bytes", h->total_bytes);
+    /* of a kernel that the scan refused the rules are kept, and no object */
+    FAIL_IF(!h->object_bytes && !h->rules, QUERN_E_OBJECT,
+            "the entry has neither a code object nor the rules by which one was refused");
     return QUERN_OK;
 }
 

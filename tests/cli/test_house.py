@@ -316,3 +316,21 @@ def test_the_page_has_the_librarys_counters():
     section = section.partition("\n## ")[0]
     documented = re.findall(r"^\| (\d+) \| `(\w+)` \| \w", section, re.M)
     assert documented == sorted(((n, name) for n, _, name in rows), key=lambda row: int(row[0]))
+
+
+def test_what_the_command_prints_is_safe():
+    """JSON is made by json_make and json_words, which take bytes of anywhere; people's lines go to
+    stdout, which begin_output makes safe, or through report.c and progress.c to stderr."""
+    bad = []
+    for path in tracked():
+        name = str(path.relative_to(TOP))
+        if not re.match(r"tools/(?!bnb/|model/).*\.c$", name):
+            continue
+        own = name in ("tools/command/report.c", "tools/command/progress.c")
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(r"\bjson_v?(pack|string|sprintf)(_ex|_nocheck|n)?\(", line) \
+                    and name != "tools/files/json_file.c":  # fmt: skip
+                bad.append(f"{name}:{number}: not through json_make")
+            if not own and re.search(r"\b(stderr|STDOUT_FILENO|STDERR_FILENO|perror)\b", line):
+                bad.append(f"{name}:{number}: not through report.c")
+    assert not bad

@@ -84,13 +84,71 @@ static void test_stages(void **state)
     }
 }
 
+static void test_text_is_shown_safely(void **state)
+{
+    static const struct {
+        const char *bytes, *line, *lines, *data; /* null: as the bytes are */
+    } texts[] = {
+        {"plain", 0, 0, 0},
+        {"\u00fc \u2192 \U0001f600 \u4e2d", 0, 0, 0},
+        {"a\nb\tc\r", "a\\u000ab\\u0009c\\u000d", "a\nb\tc\\u000d", 0},
+        {"\x1b]0;x\a", "\\u001b]0;x\\u0007", "\\u001b]0;x\\u0007", 0},
+        {"\x7f\xc2\x80\xc2\x9b\u00a0", "\\u007f\\u0080\\u009b\u00a0", "\\u007f\\u0080\\u009b\u00a0",
+         0},
+        {"\u061c\u200e\u200f\u2027", "\\u061c\\u200e\\u200f\u2027", "\\u061c\\u200e\\u200f\u2027",
+         0},
+        {"\u2028\u202a\u202e\u202f", "\\u2028\\u202a\\u202e\u202f", "\\u2028\\u202a\\u202e\u202f",
+         0},
+        {"\u2065\u2066\u2069\u206a", "\u2065\\u2066\\u2069\u206a", "\u2065\\u2066\\u2069\u206a", 0},
+        /* no UTF-8: a lone byte, one of C1 as Latin-1, a character cut short, one that is longer
+         * than it need be, a surrogate, one above the last */
+        {"\xff\x9b", "\\xff\\x9b", "\\xff\\x9b", "\\xff\\x9b"},
+        {"\xe2\x80", "\\xe2\\x80", "\\xe2\\x80", "\\xe2\\x80"},
+        {"\xe2\x80z", "\\xe2\\x80z", "\\xe2\\x80z", "\\xe2\\x80z"},
+        {"\xc0\x9b", "\\xc0\\x9b", "\\xc0\\x9b", "\\xc0\\x9b"},
+        {"\xe0\x82\x9b", "\\xe0\\x82\\x9b", "\\xe0\\x82\\x9b", "\\xe0\\x82\\x9b"},
+        {"\xed\xa0\x80", "\\xed\\xa0\\x80", "\\xed\\xa0\\x80", "\\xed\\xa0\\x80"},
+        {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80", "\\xf4\\x90\\x80\\x80",
+         "\\xf4\\x90\\x80\\x80"},
+    };
+    char out[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const char *const bytes = texts[i].bytes;
+        const char *const wanted[] = {texts[i].line, texts[i].lines, texts[i].data};
+        for (int how = QUERN_SHOWN_LINE; how <= QUERN_SHOWN_DATA; how++) {
+            const char *const text = wanted[how] ? wanted[how] : bytes;
+            assert_int_equal(quern_text_shown(how, bytes, strlen(bytes), out, sizeof out),
+                             strlen(text));
+            assert_string_equal(out, text);
+            /* in less room: as much as fits whole, and never a byte beyond */
+            for (size_t room = 1; room <= strlen(text); room++) {
+                memset(out, '#', sizeof out);
+                const size_t n = quern_text_shown(how, bytes, strlen(bytes), out, room);
+                assert_true(n < room && n + 6 >= room && !out[n] && out[room] == '#');
+                assert_memory_equal(out, text, n);
+            }
+        }
+    }
+    assert_int_equal(quern_text_shown(QUERN_SHOWN_DATA, "a\0b", 3, out, sizeof out), 3);
+    assert_memory_equal(out, "a\0b", 4);
+    assert_int_equal(quern_text_shown(QUERN_SHOWN_LINE, "a\0b", 3, out, sizeof out), 8);
+    assert_string_equal(out, "a\\u0000b");
+    assert_int_equal(quern_text_shown(QUERN_SHOWN_LINE, NULL, 0, NULL, 0), 0);
+}
+
 static void test_error_messages_are_one_safe_line(void **state)
 {
     char long_text[5000];
 
     (void)state;
     error_set(QUERN_E_IO, "a/b.c", "", "%s", "red \x1b[31m\n\x7f end");
-    assert_string_equal(quern_last_error()->message, "red \\x1b[31m\\x0a\\x7f end");
+    assert_string_equal(quern_last_error()->message, "red \\u001b[31m\\u000a\\u007f end");
+    error_log("it is\n\tred: \x1b[31m\xff");
+    error_reproduce("quern build \x9b");
+    assert_string_equal(quern_last_error()->log, "it is\n\tred: \\u001b[31m\\xff");
+    assert_string_equal(quern_last_error()->reproduce, "quern build \\x9b");
     memset(long_text, '\n', sizeof long_text - 1);
     long_text[sizeof long_text - 1] = 0;
     error_set(QUERN_E_IO, "a/b.c", long_text, "%s", long_text);
@@ -257,7 +315,7 @@ static void test_log(void **state)
     log_line(&log, QUERN_LOG_INFO, "too quiet");
     assert_int_equal(lines.count, 0);
     log_line(&log, QUERN_LOG_WARN, "tab\there %d", 5);
-    assert_string_equal(lines.last, "tab\\x09here 5");
+    assert_string_equal(lines.last, "tab\\u0009here 5");
     log.function = NULL;
     log_line(&log, QUERN_LOG_ERROR, "dropped");
     log_line(NULL, QUERN_LOG_ERROR, "dropped");
@@ -292,6 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_text_is_shown_safely),
         cmocka_unit_test(test_error_messages_are_one_safe_line),
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_strings),

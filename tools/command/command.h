@@ -10,6 +10,7 @@
 
 #include <quern/tool.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_MISUSE = 2 };
@@ -25,7 +26,7 @@ verb_function verb_sim, verb_source, verb_targets, verb_time, verb_tune;
 void command_set_name(const char *name);
 const char *command_name(void);
 
-/* Print "NAME: message" as one line on stderr; control characters are shown as \xNN. */
+/* Print "NAME: message" as one line on stderr, made safe to print (quern_text_shown). */
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));   /* EXIT_FAILED */
 int misuse(const char *format, ...) __attribute__((format(printf, 1, 2))); /* EXIT_MISUSE */
 
@@ -36,6 +37,14 @@ int fail_status(quern_status status, const char *about);
 /* A line of chatter on stderr. */
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A name of anywhere as it stands in one line that is printed: line feeds and tabs, which stdout
+ * lets through, are escaped too. In memory that the eighth call from then uses again; cut after
+ * some thousand bytes. For one thread. */
+const char *shown_line(const char *text);
+
+/* Makes stdout safe to print, whatever is written to it: text with line feeds and tabs, or JSON. To
+ * be called once, before anything is; false when out of memory. */
+bool begin_output(void);
 /* Flushes stdout; EXIT_FAILED with a line when what was printed could not be written. */
 int finish_output(void);
 

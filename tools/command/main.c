@@ -67,6 +67,8 @@ static int unknown_verb(const char *name)
 int main(int argc, char **argv)
 {
     signal(SIGXFSZ, SIG_IGN); /* a file beyond a limit is an error like any other */
+    if (!begin_output())
+        return fail("out of memory");
     if (argc < 2)
         return misuse("which verb? 'quern --help' lists them");
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||

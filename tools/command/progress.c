@@ -2,6 +2,7 @@
 /* Draws the progress bar (progress.h). */
 #include "command/progress.h"
 
+#include <quern/tool.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static bool drawn;
 void progress_draw(const char *label, size_t done, size_t total, const char *what)
 {
     struct winsize window;
-    char bar[BAR + 1], line[256];
+    char bar[BAR + 1], raw[256], line[2 * sizeof raw];
 
     if (!isatty(STDERR_FILENO))
         return;
@@ -23,7 +24,8 @@ void progress_draw(const char *label, size_t done, size_t total, const char *wha
     memset(bar, ' ', BAR);
     memset(bar, '=', filled < BAR ? filled : BAR);
     bar[BAR] = 0;
-    snprintf(line, sizeof line, "%s [%s] %zu/%zu %s", label, bar, done, total, what);
+    snprintf(raw, sizeof raw, "%s [%s] %zu/%zu %s", label, bar, done, total, what);
+    quern_text_shown(QUERN_SHOWN_LINE, raw, strlen(raw), line, sizeof line);
     /* cut to the terminal's width: a line that wraps could not be overwritten */
     int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) || !window.ws_col ? 80 : window.ws_col;
     fprintf(stderr, "\r\033[K%.*s", columns - 1, line);

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *name = "quern";
 
@@ -20,20 +22,13 @@ const char *command_name(void)
 
 #define MESSAGE_MAX 4096
 
-/* Prints a text as one line: control characters, which file names and model files may have, are
- * shown as \xNN. It is one write, so that lines of other processes do not come between. */
+/* One write, so that lines of other processes do not come between. */
 static void print_line(const char *text)
 {
-    char line[64 + 4 * MESSAGE_MAX];
+    char line[64 + 2 * MESSAGE_MAX];
     size_t n = (size_t)snprintf(line, 60, "%.50s: ", name);
 
-    for (const char *p = text; *p; p++) {
-        const unsigned char c = (unsigned char)*p;
-        if (c < 0x20 || c == 0x7f)
-            n += (size_t)sprintf(line + n, "\\x%02x", c);
-        else
-            line[n++] = *p;
-    }
+    n += quern_text_shown(QUERN_SHOWN_LINE, text, strlen(text), line + n, sizeof line - n - 1);
     line[n++] = '\n';
     fwrite(line, 1, n, stderr);
 }
@@ -84,7 +79,7 @@ int fail_status(quern_status status, const char *about)
         note("%s: %s", about, message);
     else
         note("%s", message);
-    if (e->log[0])
+    if (e->log[0]) /* the library has made it safe to print */
         fprintf(stderr, "%s%s", e->log, e->log[strlen(e->log) - 1] == '\n' ? "" : "\n");
     if (e->reproduce[0])
         note("to see it again: %s", e->reproduce);
@@ -96,6 +91,79 @@ int fail_status(quern_status status, const char *about)
     default:
         return EXIT_FAILED;
     }
+}
+
+/* ---- What goes to stdout --------------------------------------------------------------------- */
+
+const char *shown_line(const char *text)
+{
+    static char rooms[8][2 * MESSAGE_MAX];
+    static unsigned next;
+    char *const room = rooms[next++ % 8];
+
+    quern_text_shown(QUERN_SHOWN_LINE, text, strlen(text), room, sizeof rooms[0]);
+    return room;
+}
+
+/* How many of the last bytes may be the beginning of a character whose rest is not there yet. */
+static size_t unfinished(const char *bytes, size_t size)
+{
+    for (size_t n = 1; n <= 3 && n <= size; n++) {
+        const unsigned char c = (unsigned char)bytes[size - n];
+        if ((c & 0xc0) == 0x80)
+            continue;
+        return c >= (n == 1 ? 0xc0 : n == 2 ? 0xe0 : 0xf0) ? n : 0;
+    }
+    return 0;
+}
+
+/* Writes all of it; false with errno. */
+static bool write_all(const char *bytes, size_t size)
+{
+    while (size) {
+        const ssize_t n = write(STDOUT_FILENO, bytes, size);
+        if (n < 0 && errno != EINTR)
+            return false;
+        bytes += n > 0 ? n : 0;
+        size -= n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* Takes what stdio's buffer of stdout holds. Bytes of a character that is cut in two wait in `held`
+ * for the rest: every output ends with a line feed, which leaves none behind. */
+static ssize_t write_shown(void *cookie, const char *bytes, size_t size)
+{
+    static char held[3];
+    static size_t held_bytes;
+    char raw[1024 + sizeof held], shown[6 * sizeof raw + 1];
+
+    (void)cookie;
+    for (size_t done = 0; done < size;) {
+        const size_t part = size - done < 1024 ? size - done : 1024;
+        memcpy(raw, held, held_bytes);
+        memcpy(raw + held_bytes, bytes + done, part);
+        const size_t n = held_bytes + part;
+        held_bytes = unfinished(raw, n);
+        memcpy(held, raw + n - held_bytes, held_bytes);
+        if (!write_all(shown, quern_text_shown(QUERN_SHOWN_LINES, raw, n - held_bytes, shown,
+                                               sizeof shown)))
+            return 0; /* what stdio takes for a failure */
+        done += part;
+    }
+    return (ssize_t)size;
+}
+
+bool begin_output(void)
+{
+    FILE *const safe = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_shown});
+
+    if (!safe)
+        return false;
+    if (isatty(STDOUT_FILENO))
+        setvbuf(safe, NULL, _IOLBF, BUFSIZ);
+    stdout = safe;
+    return true;
 }
 
 int finish_output(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lays out tables of text (table.h). */
 #include "command/table.h"
+#include "command/command.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,12 +34,14 @@ static void add(struct table *t, char *cell)
 void table_cell(struct table *t, const char *format, ...)
 {
     va_list ap;
-    char *cell;
+    char *text;
 
     va_start(ap, format);
-    if (vasprintf(&cell, format, ap) < 0)
-        cell = NULL;
+    const int length = vasprintf(&text, format, ap);
     va_end(ap);
+    char *const cell = length < 0 ? NULL : strdup(shown_line(text));
+    if (length >= 0)
+        free(text);
     add(t, cell);
 }
 

@@ -3,6 +3,7 @@
 #include "files/json_file.h"
 #include "files/files.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +96,9 @@ const char *json_shown(const json_t *value, char shown[JSON_SHOWN_BYTES])
     if (strlen(text) < JSON_SHOWN_BYTES)
         strcpy(shown, text);
     else
-        snprintf(shown, JSON_SHOWN_BYTES, "%.*s…", JSON_SHOWN_BYTES - 4, text);
+        strcpy(shown + quern_text_shown(QUERN_SHOWN_DATA, text, strlen(text), shown,
+                                        JSON_SHOWN_BYTES - 3),
+               "…");
     free(text);
     return shown;
 }
@@ -128,6 +131,97 @@ int json_field_text(const json_t *object, const char *where, const char *field, 
         return fail("%s: '%s' is %s; it must be a text", where, field, json_shown(member, shown));
     *value = json_string_value(member);
     return EXIT_OK;
+}
+
+json_t *json_words(const char *text)
+{
+    const size_t size = text ? strlen(text) : 0, room = 4 * size + 1;
+    char *const shown = text ? malloc(room) : NULL;
+    json_t *made = NULL;
+
+    if (shown) /* checked once more by jansson, so that no mistake here makes bad JSON */
+        made = json_stringn(shown, quern_text_shown(QUERN_SHOWN_DATA, text, size, shown, room));
+    free(shown);
+    return made;
+}
+
+/* One value of json_make, *format being behind its character then. A va_list in a struct can be
+ * handed on by address. */
+struct values {
+    const char *format;
+    va_list list;
+};
+
+static json_t *make_value(struct values *v);
+
+static json_t *make_array(struct values *v)
+{
+    json_t *const array = json_array();
+    bool bad = !array;
+
+    while (*v->format != ']')
+        bad |= json_array_append_new(array, make_value(v)) != 0;
+    v->format++;
+    if (!bad)
+        return array;
+    json_decref(array);
+    return NULL;
+}
+
+static json_t *make_object(struct values *v)
+{
+    json_t *const object = json_object();
+    bool bad = !object;
+
+    while (*v->format != '}') {
+        v->format += strspn(v->format, ", ") + 2; /* "s:" */
+        const char *const name = va_arg(v->list, const char *);
+        json_t *const value = make_value(v);
+        const bool optional = *v->format == '*';
+        v->format += optional;
+        if (value || !optional)
+            bad |= json_object_set_new(object, name, value) != 0;
+    }
+    v->format++;
+    if (!bad)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *make_value(struct values *v)
+{
+    v->format += strspn(v->format, ", ");
+    switch (*v->format++) {
+    case '{':
+        return make_object(v);
+    case '[':
+        return make_array(v);
+    case 's':
+        return json_words(va_arg(v->list, const char *));
+    case 'i':
+        return json_integer(va_arg(v->list, int));
+    case 'I':
+        return json_integer(va_arg(v->list, json_int_t));
+    case 'b':
+        return json_boolean(va_arg(v->list, int));
+    case 'f':
+        return json_real(va_arg(v->list, double));
+    case 'O':
+        return json_incref(va_arg(v->list, json_t *));
+    default: /* o */
+        return va_arg(v->list, json_t *);
+    }
+}
+
+json_t *json_make(const char *format, ...)
+{
+    struct values v = {.format = format};
+
+    va_start(v.list, format);
+    json_t *const made = make_value(&v);
+    va_end(v.list);
+    return made;
 }
 
 #define JSON_FLAGS JSON_REAL_PRECISION(9)

@@ -32,6 +32,14 @@ const char *json_text(const json_t *object, const char *names);
 #define JSON_SHOWN_BYTES 64
 const char *json_shown(const json_t *value, char shown[JSON_SHOWN_BYTES]);
 
+/* A string of JSON from bytes of anywhere: \xNN where they are no UTF-8, which JSON must be.
+ * Null for null, or when out of memory. */
+json_t *json_words(const char *text);
+
+/* What verbs make JSON with: json_pack of the formats s s* i I b f o O, [] and {}, whose strings go
+ * through json_words. Null when out of memory, or a value is. */
+json_t *json_make(const char *format, ...);
+
 /*
  * Prints on stdout an object that begins with an array of any length, row by row, so that it never
  * is in memory whole: json_row for each, which takes the reference, then json_rows_end with the

@@ -41,7 +41,7 @@ static json_t *operands_json(const struct quern_operand *operands, size_t count)
         for (int d = 0; d < o->rank; d++)
             json_array_append_new(shape, json_integer(o->shape[d]));
         json_array_append_new(array,
-                              json_pack("{s:s, s:s, s:o, s:I, s:s}", "name", o->name, "dtype",
+                              json_make("{s:s, s:s, s:o, s:I, s:s}", "name", o->name, "dtype",
                                         o->dtype, "shape", shape, "bytes", (json_int_t)o->bytes,
                                         "access", access_names[o->access]));
     }
@@ -50,7 +50,7 @@ static json_t *operands_json(const struct quern_operand *operands, size_t count)
 
 static json_t *argument_json(const struct quern_launch_arg *a)
 {
-    json_t *json = json_pack("{s:s, s:s}", "name", a->name, "kind", kinds[a->kind].name);
+    json_t *json = json_make("{s:s, s:s}", "name", a->name, "kind", kinds[a->kind].name);
 
     if (a->kind == QUERN_ARG_POINTER) {
         if (a->is_null)
@@ -68,7 +68,7 @@ static json_t *argument_json(const struct quern_launch_arg *a)
 
 static json_t *triple_json(const uint32_t v[3])
 {
-    return json_pack("[I, I, I]", (json_int_t)v[0], (json_int_t)v[1], (json_int_t)v[2]);
+    return json_make("[I, I, I]", (json_int_t)v[0], (json_int_t)v[1], (json_int_t)v[2]);
 }
 
 static json_t *launch_json(const struct quern_launch *l, const struct quern_kernel_info *kernel)
@@ -79,7 +79,7 @@ static json_t *launch_json(const struct quern_launch *l, const struct quern_kern
     for (size_t i = 0; i < l->arg_count; i++)
         json_array_append_new(arguments, argument_json(&l->args[i]));
     json_t *json =
-        json_pack("{s:s, s:s, s:o, s:o, s:I, s:o}", "object", object ? object : "", "kernel",
+        json_make("{s:s, s:s, s:o, s:o, s:I, s:o}", "object", object ? object : "", "kernel",
                   kernel->symbol, "grid", triple_json(l->grid), "block", triple_json(l->block),
                   "lds_bytes", (json_int_t)l->lds_bytes, "args", arguments);
     free(object);
@@ -113,7 +113,7 @@ static void add_workspace(const quern_op *op, int64_t m, struct quern_operand *o
 
 static json_t *resources_json(const struct quern_resources *r)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "vgpr", (json_int_t)r->vgprs, "sgpr",
+    return json_make("{s:I, s:I, s:I, s:I, s:I}", "vgpr", (json_int_t)r->vgprs, "sgpr",
                      (json_int_t)r->sgprs, "lds", (json_int_t)r->lds_bytes, "scratch",
                      (json_int_t)r->scratch_bytes, "waves_per_simd", (json_int_t)r->waves_per_simd);
 }
@@ -151,7 +151,7 @@ int launch_plan_make(quern_op *op, const struct quern_problem *problem, const ch
     }
     /* a plan of one slice serves the kernel's whole range of M; one of several, this M only */
     const bool one_slice = launch_count == 1 && m <= main_kernel.m_hi;
-    *plan = json_pack("{s:i, s:s, s:s, s:[I, I], s:[I, I], s:b, s:s, s:s, s:I, s:o, s:o, s:o}",
+    *plan = json_make("{s:i, s:s, s:s, s:[I, I], s:[I, I], s:b, s:s, s:s, s:I, s:o, s:o, s:o}",
                       "quern_plan", 1, "problem", text, "target", target, "m", (json_int_t)m,
                       (json_int_t)m, "covers", (json_int_t)(one_slice ? main_kernel.m_lo : m),
                       (json_int_t)(one_slice ? main_kernel.m_hi : m), "verified",

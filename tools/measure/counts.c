@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums counts of the software GPU and shows them as JSON (counts.h). */
 #include "measure/counts.h"
+#include "files/json_file.h"
 
 json_t *counts_json(const struct quern_sim_counts *c)
 {
@@ -9,7 +10,7 @@ json_t *counts_json(const struct quern_sim_counts *c)
     for (int i = 0; i < QUERN_CLASS_COUNT; i++)
         json_object_set_new(classes, quern_sim_class_name((enum quern_sim_class)i),
                             json_integer((json_int_t)c->classes[i]));
-    return json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "wave_size",
+    return json_make("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "wave_size",
                      (json_int_t)c->wave_size, "instructions", (json_int_t)c->instructions,
                      "classes", classes, "lds_accesses", (json_int_t)c->lds_accesses, "lds_passes",
                      (json_int_t)c->lds_passes, "lines128", (json_int_t)c->lines128, "bytes_read",

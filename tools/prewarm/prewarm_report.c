@@ -136,8 +136,9 @@ static bool print_table(const struct prewarm *w, const struct prewarm_target *ta
     while (made + 1 < target->end && !w->problems[made].kernel_count)
         made++;
     words_of(w, &w->problems[made], true, shared);
-    printf("%s%s%s for %s (%s)\nevery problem: %s\n\n", target->first ? "\n" : "", w->model.name,
-           w->model.name[0] ? "" : "problems", target->info.name, target->info.family, shared);
+    printf("%s%s%s for %s (%s)\nevery problem: %s\n\n", target->first ? "\n" : "",
+           shown_line(w->model.name), w->model.name[0] ? "" : "problems", target->info.name,
+           target->info.family, shared);
     const bool printed = table_print(&t, 0);
     table_free(&t);
     return printed;
@@ -162,7 +163,7 @@ static void print_closing(const struct prewarm *w)
 
 static json_t *run_json(const struct prewarm_problem *p, const struct prewarm_run *r)
 {
-    json_t *json = json_pack("{s:I, s:s, s:b, s:f}", "m", (json_int_t)r->m, "kernel",
+    json_t *json = json_make("{s:I, s:s, s:b, s:f}", "m", (json_int_t)r->m, "kernel",
                              p->kernels[r->kernel].symbol, "ok", r->status == QUERN_OK, "tolerance",
                              r->result.tolerance);
 
@@ -180,7 +181,7 @@ static json_t *run_json(const struct prewarm_problem *p, const struct prewarm_ru
 
 static json_t *kernel_json(const struct prewarm_kernel *k)
 {
-    return json_pack("{s:s, s:[I, I], s:b, s:b, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}",
+    return json_make("{s:s, s:[I, I], s:b, s:b, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}",
                      "kernel", k->symbol, "m", (json_int_t)k->m_lo, (json_int_t)k->m_hi, "and_more",
                      k->and_more, "cached", k->cached, "compile_ms", k->compile_ms, "object_bytes",
                      (json_int_t)k->object_bytes, "vgpr", (json_int_t)k->resources.vgprs, "sgpr",
@@ -199,11 +200,11 @@ static json_t *problem_json(const struct prewarm *w, const struct prewarm_proble
     for (size_t i = 0; i < p->run_count; i++)
         json_array_append_new(runs, run_json(p, &p->runs[i]));
     json_t *json =
-        json_pack("{s:s, s:s, s:s, s:o, s:o}", "target", w->targets[p->target].info.name, "layers",
+        json_make("{s:s, s:s, s:s, s:o, s:o}", "target", w->targets[p->target].info.name, "layers",
                   p->layers, "problem", p->text, "kernels", kernels, "verified", runs);
     if (p->status) {
-        json_t *text = json_string(p->error);
-        json_object_set_new(json, "status", json_string(quern_status_name(p->status)));
+        json_t *text = json_words(p->error);
+        json_object_set_new(json, "status", json_words(quern_status_name(p->status)));
         json_object_set_new(json, "error", text ? text : json_null());
     }
     return json;
@@ -242,8 +243,8 @@ static json_t *report_json(const struct prewarm *w)
     for (size_t i = 0; i < w->count; i++)
         json_array_append_new(problems, problem_json(w, &w->problems[i]));
     for (size_t i = 0; i < w->target_count; i++)
-        json_array_append_new(targets, json_string(w->targets[i].info.name));
-    return json_pack("{s:i, s:s, s:s*, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:f}",
+        json_array_append_new(targets, json_words(w->targets[i].info.name));
+    return json_make("{s:i, s:s, s:s*, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:f}",
                      "quern_prewarm", 1, "model", w->model.name, "target",
                      w->target_count == 1 ? w->targets[0].info.name : NULL, "targets", targets,
                      "problems", problems, "kernels", (json_int_t)t.kernels, "compiled",

@@ -41,7 +41,7 @@ static json_t *buffers_json(const struct quern_sim_profile *p)
     for (size_t i = 0; i < p->buffer_count; i++) {
         const struct quern_sim_traffic *b = &p->buffers[i];
         json_array_append_new(
-            array, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", b->name,
+            array, json_make("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", b->name,
                              "size", integer(b->size), "bytes_read", integer(b->bytes_read),
                              "bytes_written", integer(b->bytes_written), "l2_read_per_workgroup",
                              number((double)b->l2_read / groups), "l2_written_per_workgroup",
@@ -62,7 +62,7 @@ static json_t *insns_json(const struct quern_sim_profile *p)
         const char *class = i->counted_as < QUERN_CLASS_COUNT
                                 ? quern_sim_class_name((enum quern_sim_class)i->counted_as)
                                 : "unknown";
-        json_t *json = json_pack("{s:o, s:s, s:s, s:o}", "offset", integer(i->offset), "text",
+        json_t *json = json_make("{s:o, s:s, s:s, s:o}", "offset", integer(i->offset), "text",
                                  i->text, "class", class, "executed", integer(i->executed));
         if (i->cycles)
             json_object_set_new(json, "cycles", json_integer(i->cycles));
@@ -71,7 +71,7 @@ static json_t *insns_json(const struct quern_sim_profile *p)
             json_object_set_new(json, "lds_least", integer(i->lds_least));
         }
         if (i->buffer[0]) {
-            json_object_set_new(json, "buffer", json_string(i->buffer));
+            json_object_set_new(json, "buffer", json_words(i->buffer));
             json_object_set_new(json, "bytes_read", integer(i->bytes_read));
             json_object_set_new(json, "bytes_written", integer(i->bytes_written));
             json_object_set_new(json, "lines128", integer(i->lines128));
@@ -84,7 +84,7 @@ static json_t *insns_json(const struct quern_sim_profile *p)
 
 static json_t *triple(const uint32_t v[3])
 {
-    return json_pack("[I, I, I]", (json_int_t)v[0], (json_int_t)v[1], (json_int_t)v[2]);
+    return json_make("[I, I, I]", (json_int_t)v[0], (json_int_t)v[1], (json_int_t)v[2]);
 }
 
 static json_t *extent_json(const struct quern_sim_profile *p)
@@ -93,16 +93,16 @@ static json_t *extent_json(const struct quern_sim_profile *p)
 
     for (unsigned i = 0; i < p->kind_count; i++)
         json_array_append_new(kinds,
-                              json_pack("{s:o, s:o, s:o}", "first", triple(p->kinds[i].first),
+                              json_make("{s:o, s:o, s:o}", "first", triple(p->kinds[i].first),
                                         "last", triple(p->kinds[i].last), "instructions",
                                         integer(p->kinds[i].instructions)));
-    return json_pack("{s:s, s:o, s:o, s:o}", "extent", p->by_kinds ? "kinds" : "all", "workgroups",
+    return json_make("{s:s, s:o, s:o, s:o}", "extent", p->by_kinds ? "kinds" : "all", "workgroups",
                      integer(p->simulated), "checked", integer(p->checked), "kinds", kinds);
 }
 
 static json_t *resources_json(const struct quern_sim_profile *p)
 {
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "vgpr", (int)p->resources.vgprs,
+    return json_make("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "vgpr", (int)p->resources.vgprs,
                      "agpr", (int)p->resources.agprs, "sgpr", (int)p->resources.sgprs, "lds",
                      (int)p->resources.lds_bytes, "scratch", (int)p->resources.scratch_bytes,
                      "waves_per_workgroup", (int)p->resources.waves_per_workgroup, "waves_per_simd",
@@ -118,7 +118,7 @@ static json_t *model_json(const struct quern_sim_model *m)
         json_object_set_new(ports, quern_sim_port_name((enum quern_sim_port)i),
                             number(m->port_cycles[i]));
     json_t *json =
-        json_pack("{s:i, s:i, s:o, s:o, s:i}", "cus_busy", (int)m->cus_busy, "fill_percent",
+        json_make("{s:i, s:i, s:o, s:o, s:i}", "cus_busy", (int)m->cus_busy, "fill_percent",
                   (int)m->fill_percent, "fullest", integer(m->fullest), "rounds",
                   integer(m->rounds), "waves_per_simd", (int)m->waves_per_simd);
     const struct {
@@ -142,8 +142,8 @@ static json_t *model_json(const struct quern_sim_model *m)
                    {"matrix_percent", m->matrix_percent}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         json_object_set_new(json, numbers[i].name, number(numbers[i].value));
-    json_object_set_new(json, "bound", json_string(quern_sim_bound_name(m->bound)));
-    json_object_set_new(json, "roofline", json_string(quern_sim_bound_name(m->roof)));
+    json_object_set_new(json, "bound", json_words(quern_sim_bound_name(m->bound)));
+    json_object_set_new(json, "roofline", json_words(quern_sim_bound_name(m->roof)));
     json_object_set_new(json, "port_cycles", ports);
     return json;
 }
@@ -158,7 +158,7 @@ static json_t *launch_json(const struct profile_report *r, const struct launch_p
     json_object_set_new(counts, "lines128_least", integer(p->lines128_least));
     json_object_set_new(counts, "issue_slots", integer(profile_slots(p)));
     json_t *json =
-        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "kernel", l->launch->kernel, "grid",
+        json_make("{s:s, s:o, s:o, s:o, s:o, s:o}", "kernel", l->launch->kernel, "grid",
                   triple(l->launch->grid), "block", triple(l->launch->block), "simulated",
                   extent_json(p), "resources", resources_json(p), "counts", counts);
     if (r->weights > 0) {
@@ -174,13 +174,13 @@ static json_t *launch_json(const struct profile_report *r, const struct launch_p
 int profile_print_json(const struct profile_report *r)
 {
     json_t *launches = json_array();
-    json_t *root = json_pack("{s:i, s:s, s:s, s:s, s:i, s:o, s:o}", "quern_profile", 1, "note",
+    json_t *root = json_make("{s:i, s:s, s:s, s:s, s:i, s:o, s:o}", "quern_profile", 1, "note",
                              PROFILE_MODEL, "target", r->target.name, "part", r->target.part, "cus",
                              (int)r->target.cus, "clock_ghz", number(r->target.clock_ghz),
                              "bandwidth_gbs", number(r->target.bandwidth_gbs));
 
     if (r->problem) {
-        json_object_set_new(root, "problem", json_string(r->problem));
+        json_object_set_new(root, "problem", json_words(r->problem));
         json_object_set_new(root, "m", json_integer(r->m));
     }
     for (size_t i = 0; i < r->count; i++)

@@ -95,7 +95,7 @@ static void print_grid(const struct launch_profile *l)
     const struct quern_sim_model *m = &l->model;
     const unsigned long long groups = p->counts.workgroups;
 
-    printf("\n%s\n", l->launch->kernel);
+    printf("\n%s\n", shown_line(l->launch->kernel));
     printf("  grid       %ux%ux%u, %llu workgroup%s of %u wave%s of %u\n", l->launch->grid[0],
            l->launch->grid[1], l->launch->grid[2], groups, groups == 1 ? "" : "s",
            p->resources.waves_per_workgroup, p->resources.waves_per_workgroup == 1 ? "" : "s",

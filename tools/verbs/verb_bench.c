@@ -336,9 +336,9 @@ static json_t *result_json(const struct layer *l, const struct result *r, const 
     const double slots = per_weight(l, r, counts_issue_slots(&r->counts));
 
     if (r->by_text)
-        return json_pack("{s:s, s:f, s:b}", "kernel", symbol, "slots_per_weight", slots,
+        return json_make("{s:s, s:f, s:b}", "kernel", symbol, "slots_per_weight", slots,
                          "counted_in_disassembly", 1);
-    return json_pack("{s:s, s:f, s:f, s:o}", "kernel", symbol, "slots_per_weight", slots,
+    return json_make("{s:s, s:f, s:f, s:o}", "kernel", symbol, "slots_per_weight", slots,
                      "max_error", r->error, "counts", counts_json(&r->counts));
 }
 
@@ -384,7 +384,7 @@ static int compare(struct bench *b, struct layer *l, int64_t m)
         return status;
     if (b->runs)
         json_array_append_new(b->runs,
-                              json_pack("{s:s, s:I, s:o, s:o}", "problem", l->text, "m",
+                              json_make("{s:s, s:I, s:o, s:o}", "problem", l->text, "m",
                                         (json_int_t)m, "ours", result_json(l, &ours, our_symbol),
                                         "peer", result_json(l, &theirs, peer_symbol)));
     add_row(b, l, m, "quern", &ours);
@@ -451,7 +451,7 @@ static int bench(struct bench *b)
     if (status)
         return status;
     if (b->common.json)
-        return json_print(json_pack("{s:i, s:s, s:s, s:s, s:O}", "quern_bench", 1, "peer",
+        return json_print(json_make("{s:i, s:s, s:s, s:s, s:O}", "quern_bench", 1, "peer",
                                     b->peer.kind->title, "compiler", b->peer.compiler, "target",
                                     b->target.name, "runs", b->runs));
     printf("%s: counts of the software GPU; the peer is %s as built by %s%s\n", b->target.name,

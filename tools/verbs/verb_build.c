@@ -63,8 +63,8 @@ static int report(struct build *b)
         return json_print(json_incref(b->plan));
     for (size_t i = 0; i < quern_op_kernel_count(b->op); i++)
         objects += b->used[i];
-    printf("%s/plan.json: %s for %s, M = %lld, %zu launch%s of %zu code object%s\n", b->directory,
-           b->text, b->target.name, (long long)b->m,
+    printf("%s/plan.json: %s for %s, M = %lld, %zu launch%s of %zu code object%s\n",
+           shown_line(b->directory), b->text, b->target.name, (long long)b->m,
            json_array_size(json_object_get(b->plan, "launches")),
            json_array_size(json_object_get(b->plan, "launches")) == 1 ? "" : "es", objects,
            objects == 1 ? "" : "s");

@@ -116,11 +116,11 @@ static int create_from(const struct arguments *a, quern_ctx *ctx, const char *ma
     if (!status)
         status = write_file(a->first, bytes, size);
     if (!status && a->common.json)
-        status = json_print(json_pack("{s:s, s:I, s:I, s:I, s:I}", "file", a->first, "entries",
+        status = json_print(json_make("{s:s, s:I, s:I, s:I, s:I}", "file", a->first, "entries",
                                       (json_int_t)info.entries, "bytes", (json_int_t)size, "serial",
                                       (json_int_t)info.serial, "left_out", (json_int_t)left_out));
     else if (!status) {
-        printf("%s: %" PRIu64 " entries, %zu bytes\n", a->first, info.entries, size);
+        printf("%s: %" PRIu64 " entries, %zu bytes\n", shown_line(a->first), info.entries, size);
         status = finish_output();
     }
     if (!status && left_out)
@@ -175,7 +175,7 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
     l->damaged += entry->status != QUERN_OK;
     if (l->json) {
         json_row(&l->rows,
-                 json_pack("{s:s, s:I, s:s}", "key", entry->key, "object_bytes",
+                 json_make("{s:s, s:I, s:s}", "key", entry->key, "object_bytes",
                            (json_int_t)entry->bytes, "status", quern_status_name(entry->status)));
         return l->rows.failed;
     }
@@ -192,8 +192,8 @@ static int print_listing(const struct arguments *a, const struct opened *o, stru
     if (o->info.has_signature)
         hex(signer, o->info.public_key, PUBLIC_KEY_BYTES);
     if (!a->common.json)
-        printf("%s: %" PRIu64 " entries, %" PRIu64 " bytes, serial %" PRIu64 ", %s%s%s\n", a->first,
-               o->info.entries, o->info.bytes, o->info.serial,
+        printf("%s: %" PRIu64 " entries, %" PRIu64 " bytes, serial %" PRIu64 ", %s%s%s\n",
+               shown_line(a->first), o->info.entries, o->info.bytes, o->info.serial,
                signer[0] ? "signed by " : "not signed", signer,
                !signer[0] ? ""
                : a->key   ? " (checked)"
@@ -204,7 +204,7 @@ static int print_listing(const struct arguments *a, const struct opened *o, stru
     if (e)
         return fail_status(e, a->first);
     if (a->common.json)
-        return json_rows_end(&l->rows, json_pack("{s:s, s:I, s:I, s:s, s:b, s:s, s:I, s:s}", "file",
+        return json_rows_end(&l->rows, json_make("{s:s, s:I, s:I, s:s, s:b, s:s, s:I, s:s}", "file",
                                                  a->first, "bytes", (json_int_t)o->info.bytes,
                                                  "serial", (json_int_t)o->info.serial, "signer",
                                                  signer, "signature_checked", a->key != NULL,
@@ -260,9 +260,9 @@ static int sign(const struct arguments *a)
     if (!status) {
         hex(signer, key, sizeof key);
         if (a->common.json) {
-            status = json_print(json_pack("{s:s, s:s}", "file", a->first, "signer", signer));
+            status = json_print(json_make("{s:s, s:s}", "file", a->first, "signer", signer));
         } else {
-            printf("%s: signed by %s\n", a->first, signer);
+            printf("%s: signed by %s\n", shown_line(a->first), signer);
             status = finish_output();
         }
     }
@@ -295,9 +295,7 @@ static int import_table(quern_ctx *ctx, const char *target, const char *text, si
     tables->present += same;
     tables->kept += there && !same;
     if (there && !same)
-        fprintf(stderr,
-                "quern bundle: the cache's table for %s stays, though the bundle's is another\n",
-                target);
+        note("the cache's table for %s stays, though the bundle's is another", target);
     free(there);
     return EXIT_OK;
 }
@@ -322,14 +320,14 @@ static int report_import(const struct arguments *a, const struct quern_bundle_im
     int status;
 
     if (a->common.json) {
-        status = json_print(json_pack(
+        status = json_print(json_make(
             "{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i}", "file", a->first, "imported",
             (json_int_t)r->imported, "present", (json_int_t)r->present, "damaged",
             (json_int_t)r->damaged, "failed", (json_int_t)r->failed, "tables_imported",
             (int)t->imported, "tables_present", (int)t->present, "tables_kept", (int)t->kept));
     } else {
         printf("%s: %" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64 " damaged\n",
-               a->first, r->imported, r->present, r->damaged);
+               shown_line(a->first), r->imported, r->present, r->damaged);
         if (t->imported)
             printf("%u tuning table%s imported\n", t->imported, t->imported == 1 ? "" : "s");
         status = finish_output();

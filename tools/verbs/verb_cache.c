@@ -32,14 +32,15 @@ static int stat_cache(const struct common *common, quern_ctx *ctx)
     if (e)
         return fail_status(e, NULL);
     if (common->json)
-        return json_print(json_pack("{s:s, s:I, s:I, s:I, s:I}", "directory", info.directory,
+        return json_print(json_make("{s:s, s:I, s:I, s:I, s:I}", "directory", info.directory,
                                     "entries", (json_int_t)info.entries, "bytes",
                                     (json_int_t)info.bytes, "max_bytes", (json_int_t)info.max_bytes,
                                     "quarantined", (json_int_t)info.quarantined));
     printf("directory    %s\nentries      %llu\nbytes        %llu\nlimit        %llu\n"
            "quarantined  %llu\n",
-           info.directory, (unsigned long long)info.entries, (unsigned long long)info.bytes,
-           (unsigned long long)info.max_bytes, (unsigned long long)info.quarantined);
+           shown_line(info.directory), (unsigned long long)info.entries,
+           (unsigned long long)info.bytes, (unsigned long long)info.max_bytes,
+           (unsigned long long)info.quarantined);
     return finish_output();
 }
 
@@ -91,7 +92,7 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
         strftime(used, sizeof used, "%Y-%m-%d", &date);
     key_field(entry->key_text, "processor", processor, sizeof processor);
     if (l->json) {
-        json_row(&l->rows, json_pack("{s:s, s:s, s:I, s:I, s:s, s:b}", "key", entry->key,
+        json_row(&l->rows, json_make("{s:s, s:s, s:I, s:I, s:s, s:b}", "key", entry->key,
                                      "processor", processor, "bytes", (json_int_t)entry->bytes,
                                      "used", (json_int_t)entry->used, "status",
                                      quern_status_name(entry->status), "scanned", entry->scanned));
@@ -120,7 +121,7 @@ static int list_cache(const struct common *common, quern_ctx *ctx, bool verify)
     else if (e)
         status = fail_status(e, NULL);
     else if (common->json)
-        status = json_rows_end(&l.rows, json_pack("{s:I, s:I, s:I}", "count", (json_int_t)l.entries,
+        status = json_rows_end(&l.rows, json_make("{s:I, s:I, s:I}", "count", (json_int_t)l.entries,
                                                   "damaged", (json_int_t)l.damaged, "unscanned",
                                                   (json_int_t)l.unscanned));
     else
@@ -151,10 +152,10 @@ static int clear_cache(const struct common *common, quern_ctx *ctx)
     if (e)
         return fail_status(e, NULL);
     if (common->json)
-        return json_print(json_pack("{s:s, s:I, s:I}", "directory", info.directory, "removed",
+        return json_print(json_make("{s:s, s:I, s:I}", "directory", info.directory, "removed",
                                     (json_int_t)removed, "bytes", (json_int_t)info.bytes));
     printf("removed %llu files, %llu bytes of entries, from %s\n", (unsigned long long)removed,
-           (unsigned long long)info.bytes, info.directory);
+           (unsigned long long)info.bytes, shown_line(info.directory));
     return finish_output();
 }
 

@@ -16,9 +16,9 @@ static void add_finding(void *user, int ok, const char *subject, const char *tex
 
     if (f->json)
         json_array_append_new(
-            f->array, json_pack("{s:b, s:s, s:s}", "ok", ok, "subject", subject, "text", text));
+            f->array, json_make("{s:b, s:s, s:s}", "ok", ok, "subject", subject, "text", text));
     else
-        printf("%-7s  %s: %s\n", ok ? "ok" : "problem", subject, text);
+        printf("%-7s  %s: %s\n", ok ? "ok" : "problem", subject, shown_line(text));
 }
 
 int verb_doctor(int argc, char **argv)

@@ -39,7 +39,7 @@ static int explain_m(struct explanation *x, int64_t m)
     if (e)
         return fail_status(e, NULL);
     if (x->common.json) {
-        json_array_append_new(x->list, json_pack("{s:I, s:s}", "m", (json_int_t)m, "text", text));
+        json_array_append_new(x->list, json_make("{s:I, s:s}", "m", (json_int_t)m, "text", text));
     } else {
         print_head(x);
         printf("%s%s", text, text[0] && text[strlen(text) - 1] != '\n' ? "\n" : "");
@@ -58,7 +58,7 @@ static int explain_sweep(struct explanation *x)
         return fail_status(e, NULL);
     if (x->common.json) {
         status =
-            json_print(json_pack("{s:s, s:s, s:b, s:s}", "problem", x->canonical, "target",
+            json_print(json_make("{s:s, s:s, s:b, s:s}", "problem", x->canonical, "target",
                                  x->target.name, "verified", x->target.verified, "sweep", text));
     } else {
         print_head(x);
@@ -93,7 +93,7 @@ static int explain(struct explanation *x)
             return status;
     if (!x->common.json)
         return finish_output();
-    return json_print(json_pack("{s:s, s:s, s:b, s:O}", "problem", x->canonical, "target",
+    return json_print(json_make("{s:s, s:s, s:b, s:O}", "problem", x->canonical, "target",
                                 x->target.name, "verified", x->target.verified, "explanations",
                                 x->list));
 }

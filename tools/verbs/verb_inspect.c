@@ -25,7 +25,7 @@ static json_t *kernel_json(const struct quern_object_kernel *k)
 {
     const struct quern_resources *r = &k->resources;
 
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kernel", k->symbol, "vgpr",
+    return json_make("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kernel", k->symbol, "vgpr",
                      (json_int_t)r->vgprs, "sgpr", (json_int_t)r->sgprs, "lds",
                      (json_int_t)r->lds_bytes, "scratch", (json_int_t)r->scratch_bytes,
                      "kernarg_bytes", (json_int_t)r->kernarg_bytes, "wave_size",
@@ -37,7 +37,8 @@ static bool print_kernels(const char *path, const char *target,
 {
     struct table t = {0};
 
-    printf("%s: code object for %s, %zu kernel%s\n", path, target, count, count == 1 ? "" : "s");
+    printf("%s: code object for %s, %zu kernel%s\n", shown_line(path), target, count,
+           count == 1 ? "" : "s");
     table_header(&t, "<kernel|VGPR|SGPR|LDS B|scratch B|waves/SIMD|kernarg B|wave");
     for (size_t i = 0; i < count; i++) {
         const struct quern_resources *r = &kernels[i].resources;
@@ -67,7 +68,7 @@ static void add_instruction(void *user, uint64_t offset, unsigned size, const ch
 
     if (l->lines)
         json_array_append_new(l->lines,
-                              json_pack("[I, s]", (json_int_t)(l->address + offset), shown));
+                              json_make("[I, s]", (json_int_t)(l->address + offset), shown));
     else
         printf("  %8llx: %s%s", (unsigned long long)(l->address + offset), shown,
                text[0] ? "\n" : "");
@@ -84,7 +85,7 @@ static int disassemble_kernel(const struct inspection *x, quern_ctx *ctx, const 
     size_t code_bytes;
 
     if (!x->common.json)
-        printf("\n%s:\n", symbol);
+        printf("\n%s:\n", shown_line(symbol));
     quern_status e = quern_object_code(object, size, symbol, &code, &code_bytes, &l.address);
     if (!e)
         e = d.function(d.user, target, code, code_bytes, add_instruction, &l);
@@ -134,7 +135,7 @@ static int inspect_bytes(struct inspection *x, const char *path, const void *obj
     if (!status && x->disassemble)
         status = disassemble(x, target, object, size, kernels, count, list);
     if (list)
-        json_array_append_new(x->array, json_pack("{s:s, s:s, s:o}", "object", path, "target",
+        json_array_append_new(x->array, json_make("{s:s, s:s, s:o}", "object", path, "target",
                                                   target ? target : "", "kernels", list));
     free(kernels);
     return status;
@@ -157,13 +158,14 @@ static int inspect_object(struct inspection *x, const char *path)
 
 static void print_plan(const char *path, const struct launch_plan *plan)
 {
-    printf("%s: launch plan for %s, %zu launch%s\n", path, plan->target ? plan->target : "?",
-           plan->launch_count, plan->launch_count == 1 ? "" : "es");
+    printf("%s: launch plan for %s, %zu launch%s\n", shown_line(path),
+           plan->target ? shown_line(plan->target) : "?", plan->launch_count,
+           plan->launch_count == 1 ? "" : "es");
     for (size_t i = 0; i < plan->launch_count; i++) {
         const struct plan_launch *l = &plan->launches[i];
         printf("  %s: grid %ux%ux%u, block %ux%ux%u, %u B of dynamic LDS, %zu arguments in %zu B\n",
-               l->kernel, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-               l->lds_bytes, l->argument_count, l->kernarg_bytes);
+               shown_line(l->kernel), l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+               l->block[2], l->lds_bytes, l->argument_count, l->kernarg_bytes);
     }
 }
 
@@ -204,18 +206,18 @@ static int inspect_plan(struct inspection *x, const char *path)
 
 static json_t *layer_json(const struct checkpoint_layer *l)
 {
-    json_t *json = json_pack("{s:s, s:s, s:I, s:b}", "layer", l->name, "format", l->format,
+    json_t *json = json_make("{s:s, s:s, s:I, s:b}", "layer", l->name, "format", l->format,
                              "experts", (json_int_t)l->experts, "act_order", (int)l->act_order);
 
     json_object_set_new(json, l->problem[0] ? "problem" : "reason",
-                        json_string(l->problem[0] ? l->problem : l->reason));
+                        json_words(l->problem[0] ? l->problem : l->reason));
     return json;
 }
 
 static int print_layers(const char *path, const struct safetensors *s,
                         const struct checkpoint_layer *layers, size_t count)
 {
-    printf("%s: safetensors, %zu tensor%s, %zu linear layer%s\n", path, s->count,
+    printf("%s: safetensors, %zu tensor%s, %zu linear layer%s\n", shown_line(path), s->count,
            s->count == 1 ? "" : "s", count, count == 1 ? "" : "s");
     return !count || checkpoint_print(layers, count) ? EXIT_OK : fail("out of memory");
 }
@@ -237,7 +239,7 @@ static int inspect_checkpoint(struct inspection *x, const char *path)
         json_t *list = json_array();
         for (size_t i = 0; i < count; i++)
             json_array_append_new(list, layer_json(&layers[i]));
-        json_array_append_new(x->array, json_pack("{s:s, s:I, s:o}", "checkpoint", path, "tensors",
+        json_array_append_new(x->array, json_make("{s:s, s:I, s:o}", "checkpoint", path, "tensors",
                                                   (json_int_t)s.count, "layers", list));
     } else if (!status) {
         status = print_layers(path, &s, layers, count);

@@ -31,14 +31,14 @@ static void add_finding(void *user, const struct quern_lint_finding *f)
     s->findings++;
     if (s->found) {
         json_array_append_new(
-            s->found, json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:I, s:s, s:i, s:i}", "kernel",
+            s->found, json_make("{s:s, s:s, s:s, s:s, s:I, s:s, s:I, s:s, s:i, s:i}", "kernel",
                                 f->kernel, "rule", rule_word(f->rule), "what", f->what, "registers",
                                 f->registers, "first", (json_int_t)f->first, "first_text",
                                 f->first_text, "second", (json_int_t)f->second, "second_text",
                                 f->second_text, "needed", (int)f->needed, "found", (int)f->found));
         return;
     }
-    printf("%s: %s: %s: %s", s->path, f->kernel, f->what, f->registers);
+    printf("%s: %s: %s: %s", shown_line(s->path), shown_line(f->kernel), f->what, f->registers);
     if (f->rule == QUERN_LINT_TOO_CLOSE)
         printf(", %u wait state%s of %u", f->found, f->found == 1 ? "" : "s", f->needed);
     printf("\n");
@@ -70,7 +70,7 @@ static int scan_object(struct scan *s, const void *object, size_t size)
     quern_close(ctx);
     if (s->common.json)
         json_array_append_new(s->array,
-                              json_pack("{s:s, s:s, s:I, s:o}", "object", s->path, "target", target,
+                              json_make("{s:s, s:s, s:I, s:o}", "object", s->path, "target", target,
                                         "kernels", (json_int_t)count, "findings", s->found));
     return e ? fail_status(e, s->path) : EXIT_OK;
 }

@@ -37,14 +37,15 @@ static int report(const struct quantization *q)
 
     if (!q->common.json) {
         for (size_t i = 0; i < q->count; i++)
-            printf("%s/%s: %zu bytes\n", q->directory, q->operands[i].name, q->operands[i].bytes);
+            printf("%s/%s: %zu bytes\n", shown_line(q->directory), q->operands[i].name,
+                   q->operands[i].bytes);
         return finish_output();
     }
     list = json_array();
     for (size_t i = 0; i < q->count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:I}", "name", q->operands[i].name, "bytes",
+        json_array_append_new(list, json_make("{s:s, s:I}", "name", q->operands[i].name, "bytes",
                                               (json_int_t)q->operands[i].bytes));
-    return json_print(json_pack("{s:s, s:o}", "problem", q->text, "operands", list));
+    return json_print(json_make("{s:s, s:o}", "problem", q->text, "operands", list));
 }
 
 static int quantize(struct quantization *q)

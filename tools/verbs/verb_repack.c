@@ -68,9 +68,9 @@ static int report(const struct repacking *r, const struct quern_quantized *made,
     }
     list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:I}", "name", made[i].name, "bytes",
+        json_array_append_new(list, json_make("{s:s, s:I}", "name", made[i].name, "bytes",
                                               (json_int_t)made[i].bytes));
-    return json_print(json_pack("{s:s, s:o}", "problem", r->text, "operands", list));
+    return json_print(json_make("{s:s, s:o}", "problem", r->text, "operands", list));
 }
 
 /* ---- Layout to layout ------------------------------------------------------------------------ */

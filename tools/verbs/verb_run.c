@@ -109,7 +109,7 @@ static int finish(struct run *r)
     if (status || (status = outputs_commit(&r->outputs)))
         return status;
     if (r->common.json)
-        return json_print(json_pack("{s:s, s:I}", "problem", r->text, "m", (json_int_t)r->m));
+        return json_print(json_make("{s:s, s:I}", "problem", r->text, "m", (json_int_t)r->m));
     return EXIT_OK;
 }
 

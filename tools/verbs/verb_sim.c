@@ -44,14 +44,14 @@ static int run_launch(struct run *r, size_t index)
 
 static json_t *all_counts(const struct run *r)
 {
-    json_t *root = json_pack("{s:i}", "quern_counts", 1), *total = counts_json(&r->total);
+    json_t *root = json_make("{s:i}", "quern_counts", 1), *total = counts_json(&r->total);
     json_t *launches = json_array();
 
     json_object_update(root, total);
     json_decref(total);
     for (size_t i = 0; i < r->simulation.plan.launch_count; i++) {
         json_t *launch = counts_json(&r->counts[i]);
-        json_object_set_new(launch, "kernel", json_string(r->simulation.plan.launches[i].kernel));
+        json_object_set_new(launch, "kernel", json_words(r->simulation.plan.launches[i].kernel));
         json_array_append_new(launches, launch);
     }
     json_object_set_new(root, "launches", launches);
@@ -86,8 +86,8 @@ static int report(const struct run *r, double seconds)
     for (size_t i = 0; i < r->simulation.plan.launch_count; i++) {
         const struct plan_launch *l = &r->simulation.plan.launches[i];
         printf("%s: grid %ux%ux%u, block %ux%ux%u: %llu wave instructions, %llu issue slots\n",
-               l->kernel, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-               (unsigned long long)r->counts[i].instructions,
+               shown_line(l->kernel), l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+               l->block[2], (unsigned long long)r->counts[i].instructions,
                (unsigned long long)counts_issue_slots(&r->counts[i]));
     }
     note("%.3f s on the software GPU", seconds);

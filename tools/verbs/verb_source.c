@@ -21,7 +21,7 @@ static int print_source(const struct common *common, const struct m_set *set)
     if (e)
         return fail_status(e, NULL);
     if (common->json) {
-        status = json_print(json_pack("{s:s, s:s, s:I, s:s}", "problem", canonical, "target",
+        status = json_print(json_make("{s:s, s:s, s:I, s:s}", "problem", canonical, "target",
                                       target.name, "m", (json_int_t)m, "source", text));
     } else {
         fputs(text, stdout);

@@ -18,7 +18,7 @@ static int row(const struct common *common, size_t i, struct quern_target_info *
 
 static json_t *target_json(const struct quern_target_info *t)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:s, s:s}",
+    return json_make("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:s, s:s}",
                      "name", t->name, "vendor", t->vendor, "family", t->family, "part", t->part,
                      "wave_size", (json_int_t)t->wave_size, "vgprs", (json_int_t)t->vgprs,
                      "vgpr_granule", (json_int_t)t->vgpr_granule, "lds_bytes",

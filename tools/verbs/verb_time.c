@@ -33,7 +33,7 @@ static void report(struct measurement *b, int64_t m, const struct timing_result 
 
     if (b->common.json) {
         json_array_append_new(
-            b->list, json_pack("{s:I, s:f, s:f, s:o, s:f, s:f, s:I, s:i, s:i}", "m", (json_int_t)m,
+            b->list, json_make("{s:I, s:f, s:f, s:o, s:f, s:f, s:I, s:i, s:i}", "m", (json_int_t)m,
                                "microseconds", r->median_us, "least_microseconds", r->least_us,
                                "model_microseconds",
                                modelled < 0 ? json_null() : json_real(modelled), "gb_per_second",
@@ -91,7 +91,7 @@ static int print(struct measurement *b)
 
     if (b->common.json) {
         timing_date(date);
-        return json_print(json_pack(
+        return json_print(json_make(
             "{s:i, s:s, s:s, s:s, s:i, s:f, s:s, s:i, s:s, s:I, s:O}", "quern_time", 1, "problem",
             b->text, "device", b->device.name, "target", b->device.target, "compute_units",
             (int)b->device.compute_units, "clock_ghz", b->device.clock_ghz, "runtime",
@@ -99,8 +99,8 @@ static int print(struct measurement *b)
             "rotated_bytes", (json_int_t)b->rotate, "results", b->list));
     }
     printf("%s\n%s, %s, %u compute units, %.2f GHz; share of the %.0f GB/s of a %s\n", b->text,
-           b->device.name, b->device.target, b->device.compute_units, b->device.clock_ghz,
-           b->target.bandwidth_gbs, b->target.part);
+           shown_line(b->device.name), b->device.target, b->device.compute_units,
+           b->device.clock_ghz, b->target.bandwidth_gbs, b->target.part);
     if (!table_print(&b->table, 0))
         return fail("out of memory");
     return finish_output();

@@ -143,8 +143,8 @@ static int write_table(struct tune *t)
     if (t->count)
         qsort(t->lines, t->count, sizeof *t->lines, by_text);
     fprintf(f, "quern-tuning 1 %s\n# %s, %u compute units, %.2f GHz, HIP runtime %d, %s\n",
-            t->target.name, t->device.name, t->device.compute_units, t->device.clock_ghz,
-            t->device.runtime_version, date);
+            t->target.name, shown_line(t->device.name), t->device.compute_units,
+            t->device.clock_ghz, t->device.runtime_version, date);
     for (size_t i = 0; i < t->count; i++)
         fprintf(f, "%s\n", t->lines[i]);
     int status = fclose(f) ? fail("out of memory") : EXIT_OK;
@@ -221,7 +221,7 @@ static int note_result(struct tune *t, struct kernel *k, size_t best)
     if (!other)
         drop_line(t, line);
     if (t->common.json)
-        json_array_append_new(t->list, json_pack("{s:s, s:i, s:s, s:f, s:s, s:f, s:b, s:I}",
+        json_array_append_new(t->list, json_make("{s:s, s:i, s:s, s:f, s:s, s:f, s:b, s:I}",
                                                  "problem", k->text, "m", k->m, "model_shape",
                                                  k->shapes[0].words, "model_choice_us", k->us[0],
                                                  "shape", k->shapes[best].words, "us", k->us[best],
@@ -356,12 +356,12 @@ static int tune_manifest(struct tune *t)
 static int print(struct tune *t)
 {
     if (t->common.json)
-        return json_print(json_pack("{s:i, s:s, s:s, s:s, s:O}", "quern_tune", 1, "device",
+        return json_print(json_make("{s:i, s:s, s:s, s:s, s:O}", "quern_tune", 1, "device",
                                     t->device.name, "target", t->target.name, "table", t->path,
                                     "kernels", t->list));
     if (!table_print(&t->table, 1))
         return fail("out of memory");
-    printf("%s\n", t->path);
+    printf("%s\n", shown_line(t->path));
     return finish_output();
 }
 
