@@ -425,12 +425,18 @@ typedef struct quern_bundle quern_bundle;
 
 /* Reads a bundle in memory, which must outlive the handle. QUERN_E_OBJECT says what is wrong. */
 QUERN_API quern_status quern_bundle_open(const void *bytes, size_t size, quern_bundle **bundle);
+/* The same of a file, whoever owns it: its index is read, and an entry when it is asked for. Keeps
+ * a descriptor. QUERN_E_IO when it cannot be read. Blocks on the disk, as functions do that are
+ * given the handle. */
+QUERN_API quern_status quern_bundle_open_file(const char *path, quern_bundle **bundle);
 QUERN_API void quern_bundle_close(quern_bundle *bundle); /* null is allowed */
 QUERN_API quern_status quern_bundle_info(const quern_bundle *bundle,
                                          struct quern_bundle_info *info);
-/* Checks every entry whole and calls `fn` with it, in the order of their keys. When `fn` returns
+/* Calls `fn` with the key and the bytes of each entry, in the order of their keys; with `verify`,
+ * each is read whole, and its key text and what is wrong with it are told too. When `fn` returns
  * nonzero, no more follow, and the result is QUERN_E_CANCELLED. */
-QUERN_API quern_status quern_bundle_walk(const quern_bundle *bundle, quern_cache_fn fn, void *user);
+QUERN_API quern_status quern_bundle_walk(const quern_bundle *bundle, int verify, quern_cache_fn fn,
+                                         void *user);
 
 /*
  * Makes a bundle in memory: of every undamaged entry of the context's cache, for one processor or

@@ -148,17 +148,32 @@ struct quern_bundle {
     struct bundle *bundle;
 };
 
-quern_status quern_bundle_open(const void *bytes, size_t size, quern_bundle **out)
+/* Of a file, or of bytes in memory. */
+static quern_status open_bundle(const char *path, const void *bytes, size_t size,
+                                quern_bundle **out)
 {
-    FAIL_IF(!bytes || !out, QUERN_E_ARGUMENT, "%s is null", bytes ? "bundle" : "bytes");
     quern_bundle *const b = os.calloc(1, sizeof *b);
+
     FAIL_IF(!b, QUERN_E_MEMORY, "out of memory for a bundle");
-    const quern_status status = bundle_open_memory(bytes, size, &b->bundle);
+    const quern_status status =
+        path ? bundle_open_any(path, &b->bundle) : bundle_open_memory(bytes, size, &b->bundle);
     if (status == QUERN_OK)
         *out = b;
     else
         os.free(b);
     return status;
+}
+
+quern_status quern_bundle_open(const void *bytes, size_t size, quern_bundle **out)
+{
+    FAIL_IF(!bytes || !out, QUERN_E_ARGUMENT, "%s is null", bytes ? "bundle" : "bytes");
+    return open_bundle(NULL, bytes, size, out);
+}
+
+quern_status quern_bundle_open_file(const char *path, quern_bundle **out)
+{
+    FAIL_IF(!path || !out, QUERN_E_ARGUMENT, "%s is null", path ? "bundle" : "path");
+    return open_bundle(path, NULL, 0, out);
 }
 
 void quern_bundle_close(quern_bundle *b)
@@ -209,24 +224,26 @@ quern_status quern_bundle_check_signature(const quern_bundle *b, const char *key
     return bundle_check_signature(b->bundle, &signers);
 }
 
-quern_status quern_bundle_walk(const quern_bundle *b, quern_cache_fn fn, void *user)
+quern_status quern_bundle_walk(const quern_bundle *b, int verify, quern_cache_fn fn, void *user)
 {
     struct bundle_info info;
 
     FAIL_IF(!b || !fn, QUERN_E_ARGUMENT, "%s is null", b ? "fn" : "bundle");
     bundle_info(b->bundle, &info);
     for (uint64_t i = 0; i < info.entries; i++) {
-        struct store_entry entry;
-        struct hash128 key = {{0}};
+        struct store_entry entry = {0};
+        struct hash128 key;
+        uint64_t bytes;
         char hex[2 * sizeof key.bytes + 1];
-        const quern_status status = bundle_entry(b->bundle, i, &key, &entry);
+        bundle_listed(b->bundle, i, &key, &bytes);
+        const quern_status status = verify ? bundle_entry(b->bundle, i, NULL, &entry) : QUERN_OK;
         char *text = NULL; /* a copy with a NUL behind it, which key texts in bundles lack */
-        if (status == QUERN_OK && (text = os.calloc(1, entry.record.key_text_bytes + 1)))
+        if (entry.buffer && (text = os.calloc(1, entry.record.key_text_bytes + 1)))
             memcpy(text, entry.record.key_text, entry.record.key_text_bytes);
         hex_from_bytes(hex, key.bytes, sizeof key.bytes);
         const int stop =
             fn(user, &(struct quern_cache_entry){.key = hex,
-                                                 .bytes = entry.record.object_bytes,
+                                                 .bytes = bytes,
                                                  .key_text = text ? text : "",
                                                  .status = status,
                                                  .scanned = entry.record.rules == LINT_RULES});

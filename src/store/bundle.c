@@ -9,6 +9,7 @@
 #include "store/bundle_format.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -224,21 +225,18 @@ static quern_status new_pack(struct bundle **bundle)
     return QUERN_OK;
 }
 
-quern_status bundle_open(const char *path, struct bundle **out)
+/* Takes the descriptor over. */
+static quern_status open_descriptor(int fd, struct bundle **out)
 {
-    char *real = NULL;
     struct bundle *p;
     struct stat st;
 
-    TRY(directory_resolve(path, &real));
-    const int fd = directory_open_file(real);
-    os.free(real);
-    if (fd < 0)
-        return QUERN_E_CACHE;
     const quern_status status =
-        os.fstat(fd, &st) ? error_set(QUERN_E_IO, __FILE__, FAIL_AT(""),
-                                      "the bundle cannot be examined: %s", strerror(errno))
-                          : new_pack(&p);
+        os.fstat(fd, &st)      ? error_set(QUERN_E_IO, __FILE__, FAIL_AT(""),
+                                           "the bundle cannot be examined: %s", strerror(errno))
+        : !S_ISREG(st.st_mode) ? error_set(QUERN_E_IO, __FILE__, FAIL_AT(""),
+                                           "it is not a regular file, as bundles are")
+                               : new_pack(&p);
     if (status != QUERN_OK) {
         os.close(fd);
         return status;
@@ -246,6 +244,25 @@ quern_status bundle_open(const char *path, struct bundle **out)
     p->fd = fd;
     p->file_bytes = (uint64_t)st.st_size;
     return open_rest(p, out);
+}
+
+quern_status bundle_open(const char *path, struct bundle **out)
+{
+    char *real = NULL;
+
+    TRY(directory_resolve(path, &real));
+    const int fd = directory_open_file(real);
+    os.free(real);
+    return fd < 0 ? QUERN_E_CACHE : open_descriptor(fd, out);
+}
+
+quern_status bundle_open_any(const char *path, struct bundle **out)
+{
+    /* O_NONBLOCK: opening a fifo must not hang */
+    const int fd = directory_openat(AT_FDCWD, path, O_RDONLY | O_NONBLOCK);
+
+    FAIL_IF(fd < 0, QUERN_E_IO, "it cannot be read: %s", strerror(-fd));
+    return open_descriptor(fd, out);
 }
 
 quern_status bundle_open_memory(const void *bytes, size_t size, struct bundle **out)
@@ -374,6 +391,14 @@ quern_status bundle_get(const struct bundle *p, const struct store_want *want, b
     if (status != QUERN_OK)
         store_entry_free(entry);
     return status;
+}
+
+void bundle_listed(const struct bundle *p, uint64_t index, struct hash128 *key, uint64_t *bytes)
+{
+    const uint8_t *const r = record_at(p, index);
+
+    memcpy(key->bytes, r + BUNDLE_INDEX_KEY, sizeof key->bytes);
+    *bytes = le64(r + BUNDLE_INDEX_SIZE);
 }
 
 quern_status bundle_entry(const struct bundle *p, uint64_t index, struct hash128 *key,

@@ -39,6 +39,9 @@ struct bundle_info {
  * reason. Keeps one descriptor, never one of 0 to 2. Handles may be used by any thread.
  */
 quern_status bundle_open(const char *path, struct bundle **bundle);
+/* The same of any regular file, whoever owns it and whatever its name: to look into, not to use.
+ * QUERN_E_IO. */
+quern_status bundle_open_any(const char *path, struct bundle **bundle);
 /* The same over bytes in memory, which must outlive the bundle; nobody asks who owns them. */
 quern_status bundle_open_memory(const void *bytes, size_t size, struct bundle **bundle);
 void bundle_close(struct bundle *bundle); /* null is allowed */
@@ -52,6 +55,11 @@ void bundle_info(const struct bundle *bundle, struct bundle_info *info);
  */
 quern_status bundle_get(const struct bundle *bundle, const struct store_want *want, bool by_source,
                         struct store_entry *entry);
+
+/* The key and the size of entry `index` (in order of keys, below info.entries), from the bundle's
+ * own index. */
+void bundle_listed(const struct bundle *bundle, uint64_t index, struct hash128 *key,
+                   uint64_t *bytes);
 
 /* Reads and proves entry `index` (in order of keys), whatever it is. *key may be null. */
 quern_status bundle_entry(const struct bundle *bundle, uint64_t index, struct hash128 *key,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """quern bundle: kernels in one file, its signature, and bringing it into another cache."""
 
+import json
 import os
 import shutil
 
@@ -224,6 +225,13 @@ def test_only_the_damaged_entry_is_lost(made, elsewhere, tmp_path):
     assert elsewhere.json("cache", "verify")["damaged"] == 0
     done = elsewhere("bundle", "verify", bent, status=1)
     assert "1 of 2 entries are damaged" in done.stderr
+    told = json.loads(elsewhere("bundle", "verify", bent, "--json", status=1).stdout)["entries"]
+    assert [e["status"] for e in told] == ["QUERN_OK", "QUERN_E_OBJECT"]
+    # listing asks the index alone, which has the sizes, and nothing of an entry is read
+    listed = elsewhere.json("bundle", "list", bent)["entries"]
+    assert [set(e) for e in listed] == [{"key", "bytes"}] * 2
+    assert sum(e["bytes"] for e in listed) == sum(
+        p.stat().st_size for p in (made / "cache").rglob("*.qk"))
 
 
 def test_files_that_are_no_bundles(made, elsewhere, tmp_path):

@@ -205,7 +205,7 @@ static quern_status do_import(struct scene *c)
         return status;
     /* nobody signed it, whatever file the keys are in */
     assert_true(quern_bundle_check_signature(bundle, c->record) != QUERN_OK);
-    status = quern_bundle_walk(bundle, look, NULL);
+    status = quern_bundle_walk(bundle, 1, look, NULL);
     if (status == QUERN_OK)
         status = quern_bundle_import(
             c->ctx, bundle, "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",

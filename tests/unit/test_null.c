@@ -85,7 +85,8 @@ static void other_handles(void **state)
     REFUSED(quern_lint(NULL, &byte, 1, NULL, NULL));
     REFUSED(quern_bundle_open(NULL, 0, &bundle));
     REFUSED(quern_bundle_info(NULL, &info));
-    REFUSED(quern_bundle_walk(NULL, no_entry, NULL));
+    REFUSED(quern_bundle_open_file(NULL, &bundle));
+    REFUSED(quern_bundle_walk(NULL, 1, no_entry, NULL));
     REFUSED(quern_bundle_check_signature(NULL, "x"));
     quern_bundle_close(NULL);
     assert_null(quern_bundle_tuning(NULL, NULL, NULL));

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A signed bundle is read whole; the format's own limit is larger. */
+/* A bundle is read whole to be signed; the format's own limit is larger. */
 #define BUNDLE_FILE_BYTES ((size_t)1 << 30)
 
 struct arguments {
@@ -24,32 +24,21 @@ struct arguments {
     const char *first, *second; /* the file, and for keygen the second */
 };
 
-/* A bundle in memory. */
+/* A bundle of which the index is in memory. */
 struct opened {
-    char *bytes;
-    size_t size;
     quern_bundle *bundle;
     struct quern_bundle_info info;
 };
 
-static void close_bundle(struct opened *o)
-{
-    quern_bundle_close(o->bundle);
-    free(o->bytes);
-}
-
 static int open_bundle(const char *path, struct opened *o)
 {
     *o = (struct opened){.info = QUERN_INIT(struct quern_bundle_info)};
-    const int status = file_read(path, BUNDLE_FILE_BYTES, &o->bytes, &o->size);
-    if (status)
-        return status;
-    quern_status e = quern_bundle_open(o->bytes, o->size, &o->bundle);
+    quern_status e = quern_bundle_open_file(path, &o->bundle);
     if (!e)
         e = quern_bundle_info(o->bundle, &o->info);
     if (e) {
         fail_status(e, path);
-        close_bundle(o);
+        quern_bundle_close(o->bundle);
         return EXIT_FAILED;
     }
     return EXIT_OK;
@@ -161,7 +150,7 @@ static int create(const struct arguments *a)
 /* ---- list and verify ------------------------------------------------------------------------- */
 
 struct listing {
-    bool json;
+    bool json, verify;
     struct table table;
     struct json_rows rows;
     size_t damaged;
@@ -170,18 +159,19 @@ struct listing {
 static int add_entry(void *user, const struct quern_cache_entry *entry)
 {
     struct listing *l = user;
-    const char *status = entry->status ? quern_status_name(entry->status) : "ok";
+    const char *const status = quern_status_name(entry->status);
 
     l->damaged += entry->status != QUERN_OK;
     if (l->json) {
         json_row(&l->rows,
-                 json_make("{s:s, s:I, s:s}", "key", entry->key, "object_bytes",
-                           (json_int_t)entry->bytes, "status", quern_status_name(entry->status)));
+                 json_make("{s:s, s:I, s:s*}", "key", entry->key, "bytes", (json_int_t)entry->bytes,
+                           "status", l->verify ? status : NULL));
         return l->rows.failed;
     }
     table_cell(&l->table, "%s", entry->key);
     table_cell(&l->table, "%" PRIu64, entry->bytes);
-    table_cell(&l->table, "%s", status);
+    if (l->verify)
+        table_cell(&l->table, "%s", entry->status ? status : "ok");
     return !table_print_block(&l->table, 0);
 }
 
@@ -198,7 +188,7 @@ static int print_listing(const struct arguments *a, const struct opened *o, stru
                !signer[0] ? ""
                : a->key   ? " (checked)"
                           : " (not checked: no --key)");
-    const quern_status e = quern_bundle_walk(o->bundle, add_entry, l);
+    const quern_status e = quern_bundle_walk(o->bundle, l->verify, add_entry, l);
     if (l->rows.failed || l->table.failed)
         return fail("the list cannot be made or written");
     if (e)
@@ -217,7 +207,7 @@ static int print_listing(const struct arguments *a, const struct opened *o, stru
 
 static int list(const struct arguments *a, bool verify)
 {
-    struct listing l = {.json = a->common.json, .rows = {.name = "entries"}};
+    struct listing l = {.json = a->common.json, .verify = verify, .rows = {.name = "entries"}};
     struct opened o;
     int status = open_bundle(a->first, &o);
 
@@ -225,14 +215,14 @@ static int list(const struct arguments *a, bool verify)
         return status;
     if (verify)
         status = check_signature(a, &o);
-    table_header(&l.table, "<key|object bytes|<status");
+    table_header(&l.table, verify ? "<key|bytes|<status" : "<key|bytes");
     if (!status)
         status = print_listing(a, &o, &l);
     if (!status && verify && l.damaged)
         status =
             fail("%s: %zu of %" PRIu64 " entries are damaged", a->first, l.damaged, o.info.entries);
     table_free(&l.table);
-    close_bundle(&o);
+    quern_bundle_close(o.bundle);
     return status;
 }
 
@@ -240,22 +230,31 @@ static int list(const struct arguments *a, bool verify)
 
 static int sign(const struct arguments *a)
 {
+    struct quern_bundle_info info = QUERN_INIT(struct quern_bundle_info);
     uint8_t key[PUBLIC_KEY_BYTES], value[SIGNATURE_VALUE_BYTES];
-    char signer[2 * PUBLIC_KEY_BYTES + 1];
-    struct opened o;
+    char signer[2 * PUBLIC_KEY_BYTES + 1], *bytes;
+    quern_bundle *bundle = NULL;
+    size_t size;
 
     if (!a->key)
         return misuse("with which key? give --key FILE, a secret key of 'quern bundle keygen'");
-    int status = open_bundle(a->first, &o);
+    /* read whole, as what is signed must be what is written */
+    int status = file_read(a->first, BUNDLE_FILE_BYTES, &bytes, &size);
     if (status)
         return status;
-    char *const whole = malloc(o.info.bytes + QUERN_SIGNATURE_BYTES);
-    status =
-        whole ? signature_make(a->key, o.bytes, o.info.bytes, key, value) : fail("out of memory");
+    quern_status e = quern_bundle_open(bytes, size, &bundle);
+    if (!e)
+        e = quern_bundle_info(bundle, &info);
+    char *const whole = e ? NULL : malloc(info.bytes + QUERN_SIGNATURE_BYTES);
+    if (e)
+        status = fail_status(e, a->first);
+    else
+        status =
+            whole ? signature_make(a->key, bytes, info.bytes, key, value) : fail("out of memory");
     if (!status) {
-        memcpy(whole, o.bytes, o.info.bytes); /* without an earlier signature */
-        quern_bundle_signature(key, value, (uint8_t *)whole + o.info.bytes);
-        status = write_file(a->first, whole, o.info.bytes + QUERN_SIGNATURE_BYTES);
+        memcpy(whole, bytes, info.bytes); /* without an earlier signature */
+        quern_bundle_signature(key, value, (uint8_t *)whole + info.bytes);
+        status = write_file(a->first, whole, info.bytes + QUERN_SIGNATURE_BYTES);
     }
     if (!status) {
         hex(signer, key, sizeof key);
@@ -267,7 +266,8 @@ static int sign(const struct arguments *a)
         }
     }
     free(whole);
-    close_bundle(&o);
+    quern_bundle_close(bundle);
+    free(bytes);
     return status;
 }
 
@@ -361,7 +361,7 @@ static int import(const struct arguments *a)
             status = report_import(a, &result, &tables);
         quern_close(ctx);
     }
-    close_bundle(&o);
+    quern_bundle_close(o.bundle);
     return status;
 }
 
