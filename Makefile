@@ -431,7 +431,7 @@ INSTALLED = bin/quern libexec/quern/quern-worker $(BODIES:$(B)/%=%) \
             $(LIBDIR)/libquern_bnb.so \
             $(LIBDIR)/pkgconfig/quern.pc $(LIBDIR)/cmake/quern/quernConfig.cmake \
             $(LIBDIR)/cmake/quern/quernConfigVersion.cmake \
-            $(wildcard include/quern/*.h) $(SHARE_FILES) \
+            $(wildcard include/quern/*.h*) $(SHARE_FILES) \
             share/bash-completion/completions/quern share/zsh/site-functions/_quern \
             share/fish/vendor_completions.d/quern.fish
 
@@ -448,7 +448,7 @@ install: all
 	$(Q)ln -sf libquern.so.$(SOVERSION) "$(ROOT)/$(LIBDIR)/libquern.so"
 	$(Q)install -m 755 $(BNB) "$(ROOT)/$(LIBDIR)/libquern_bnb.so"
 	$(Q)install -m 644 $(B)/lib/libquern.a "$(ROOT)/$(LIBDIR)/libquern.a"
-	$(Q)install -m 644 include/quern/*.h "$(ROOT)/include/quern"
+	$(Q)install -m 644 include/quern/*.h* "$(ROOT)/include/quern"
 	$(Q)$(FILL) tools/install/quern.pc.in > "$(ROOT)/$(LIBDIR)/pkgconfig/quern.pc"
 	$(Q)for f in quernConfig quernConfigVersion; do $(FILL) \
 	    tools/install/$$f.cmake.in > "$(ROOT)/$(LIBDIR)/cmake/quern/$$f.cmake" || exit; done

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Runs the one version of clang-format that the tree is formatted with, which setup.sh fetches.
 # Usage: tools/format.sh [clang-format's options]          FILE…
-#        tools/format.sh --all [clang-format's options]    every C file of the repository
+#        tools/format.sh --all [clang-format's options]    every C file and public header
 set -eu
 cd "$(dirname "$0")/.."
 format=$(pwd)/build/deps/format
@@ -14,7 +14,8 @@ PYTHONPATH=$format
 export PYTHONPATH
 if [ "${1:-}" = --all ]; then
     shift
-    git -c safe.directory="$(pwd)" ls-files -z --cached --others --exclude-standard '*.c' '*.h' |
+    git -c safe.directory="$(pwd)" ls-files -z --cached --others --exclude-standard '*.c' '*.h' \
+        'include/*.hpp' |
         xargs -0 "$format/bin/clang-format" "$@"
 else
     exec "$format/bin/clang-format" "$@"

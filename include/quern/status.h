@@ -41,8 +41,22 @@ extern "C" {
  *    library as new as the header. Other structs without `size` never change.
  */
 
-/* Initialiser of any struct with `size`: `struct quern_args a = QUERN_INIT(struct quern_args);` */
+/* Initialiser of any struct with `size`: `struct quern_args a = QUERN_INIT(struct quern_args);` In
+ * C++ it is a value of that type, because designated initialisers came with C++20 only, and
+ * compilers warn of fields that one leaves out. */
+#ifdef __cplusplus
+extern "C++" {
+template <class T> inline T quern_init_of()
+{
+    T all = T();
+    all.size = sizeof(T);
+    return all;
+}
+}
+#define QUERN_INIT(type) quern_init_of<type>()
+#else
 #define QUERN_INIT(type) {.size = sizeof(type)}
+#endif
 /* The size of a struct that ends with `field`. */
 #define QUERN_SIZE_TO(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 

@@ -12,8 +12,8 @@
 #ifndef QUERN_TOOL_H
 #define QUERN_TOOL_H
 
-#include <quern/quern.h>
 #include <quern/sim.h>
+#include <quern/weights.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -120,38 +120,10 @@ QUERN_API quern_status quern_explain(const struct quern_options *options,
 QUERN_API quern_status quern_explain_sweep(const struct quern_options *options,
                                            const struct quern_problem *problem, char **text);
 
-/* ---- Operands and launches ------------------------------------------------------------------- */
+/* ---- Launches -------------------------------------------------------------------------------- */
 
-#define QUERN_OPERANDS_MAX 12
 #define QUERN_LAUNCHES_MAX 4
 #define QUERN_ARGS_MAX     24
-
-/* An operand of a problem; strings live for ever. */
-struct quern_operand {
-    const char *name;  /* as in struct quern_args and docs/formats.md */
-    const char *dtype; /* "u8", "i32", or a type as problem text spells it */
-    int rank;          /* dimensions in `shape` */
-    int64_t shape[3];
-    uint64_t bytes;
-    enum quern_sim_access access;
-    int weights; /* 1: one of those that quern_quantize makes */
-};
-
-/*
- * The operands of a problem at m packed rows, in the order in which kernels take them; at most
- * QUERN_OPERANDS_MAX. Does not block. QUERN_E_PROBLEM; QUERN_E_ARGUMENT for an m that no launch
- * has.
- */
-QUERN_API quern_status quern_problem_operands(const struct quern_problem *problem, int64_t m,
-                                              struct quern_operand *operands, size_t *count);
-
-/*
- * Sets, or gets, the member of *args for the operand of that name. Neither blocks. For a name that
- * no operand has the one returns QUERN_E_ARGUMENT and the other null.
- */
-QUERN_API quern_status quern_args_set(struct quern_args *args, const char *name,
-                                      const void *address);
-QUERN_API void *quern_args_get(const struct quern_args *args, const char *name);
 
 enum quern_arg_kind {
     QUERN_ARG_POINTER = 1,
@@ -240,57 +212,6 @@ struct quern_verification {
  */
 QUERN_API quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed,
                                     enum quern_sim_check check, struct quern_verification *out);
-
-/* ---- Quantisation (CPU) ---------------------------------------------------------------------- */
-
-/* One operand written by quern_quantize; `data` is malloc'ed. */
-struct quern_quantized {
-    const char *name;
-    void *data;
-    size_t bytes;
-};
-
-/* Quantises w, f32 [N,K], as the problem says. *count is at most QUERN_OPERANDS_MAX. */
-QUERN_API quern_status quern_quantize(const struct quern_problem *problem, const float *w,
-                                      struct quern_quantized *operands, size_t *count);
-QUERN_API void quern_quantized_free(struct quern_quantized *operands, size_t count);
-
-/* The exact values of quantised weights, f32 [N,K] (every format's values fit in f32). */
-QUERN_API quern_status quern_dequantize(const struct quern_problem *problem,
-                                        const struct quern_quantized *operands, size_t count,
-                                        float *w);
-
-/* ---- Checkpoints ----------------------------------------------------------------------------- */
-
-/* gptq stores zero points less one, gptq_v2 as they are. */
-enum quern_checkpoint_kind {
-    QUERN_CHECKPOINT_GPTQ = 1,
-    QUERN_CHECKPOINT_GPTQ_V2,
-    QUERN_CHECKPOINT_AWQ,
-    QUERN_CHECKPOINT_COMPRESSED /* weight_packed, weight_scale, weight_zero_point, weight_g_idx */
-};
-
-/* The tensors of one int4 layer, as a checkpoint holds them (docs/formats.md). */
-struct quern_checkpoint {
-    size_t size;
-    enum quern_checkpoint_kind kind;
-    const void *qweight, *scales; /* 4-byte aligned */
-    const void *qzeros;           /* may be null for zero=none */
-    const void *g_idx;            /* may be null */
-    size_t qweight_bytes, scales_bytes, qzeros_bytes, g_idx_bytes;
-};
-#define QUERN_CHECKPOINT_SIZE_MIN QUERN_SIZE_TO(struct quern_checkpoint, g_idx_bytes)
-
-/*
- * Brings a layer into the operands of an int4 problem: b in its layout, scales, zeros, and, when
- * g_idx orders the columns otherwise than by k/group, `perm`, u32 [K]: column j of b is column
- * perm[j] of the checkpoint, and A must be permuted alike. Free with quern_quantized_free. Blocks.
- * Errors: QUERN_E_ARGUMENT names the tensor, and says what was expected;
- * QUERN_E_DECLINED when g_idx makes groups of unequal size.
- */
-QUERN_API quern_status quern_import(const struct quern_problem *problem,
-                                    const struct quern_checkpoint *checkpoint,
-                                    struct quern_quantized *operands, size_t *count);
 
 /* ---- Code objects and the compiler ----------------------------------------------------------- */
 

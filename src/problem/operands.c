@@ -180,6 +180,30 @@ quern_status quern_problem_operands(const struct quern_problem *problem, int64_t
     return QUERN_OK;
 }
 
+quern_status quern_problem_args(const struct quern_problem *problem, const void *const *addresses,
+                                size_t count, struct quern_args *args)
+{
+    const struct extensible *const type = EXTENSIBLE(quern_args, QUERN_ARGS_SIZE_MIN);
+    struct quern_operand operands[QUERN_OPERANDS_MAX];
+    struct quern_args own = {0};
+    size_t wanted;
+
+    FAIL_IF(!addresses, QUERN_E_ARGUMENT, "addresses is null");
+    TRY(extensible_check(type, args));
+    TRY(quern_problem_operands(problem, 1, operands, &wanted));
+    FAIL_IF(count != wanted, QUERN_E_ARGUMENT,
+            "%zu addresses are given; the problem has %zu operands, from %s to %s", count, wanted,
+            operands[0].name, operands[wanted - 1].name);
+    own.size = sizeof own;
+    for (size_t i = 0; i < count; i++) {
+        FAIL_IF(!addresses[i], QUERN_E_ARGUMENT, "the address of operand %s (number %zu) is null",
+                operands[i].name, i);
+        TRY(quern_args_set(&own, operands[i].name, addresses[i]));
+    }
+    extensible_write(type, &own, args);
+    return QUERN_OK;
+}
+
 /* The row of the operand of that name; null: there is none. */
 static const struct operand_row *row_named(const char *name)
 {

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif("release" not in COMMAND.parts,
                                 reason="links with the release build")
 
 
-NAMES = ("status.h", "quern.h", "tool.h", "sim.h")
+NAMES = ("status.h", "quern.h", "weights.h", "tool.h", "sim.h")
 
 
 def text_of(name):

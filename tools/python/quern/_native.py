@@ -10,7 +10,7 @@ from ctypes import (POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size
                     c_void_p)
 from typing import Any
 
-OPERANDS_MAX = 12
+OPERANDS_MAX = 16
 TEXT_MAX = 256
 
 
