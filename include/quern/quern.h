@@ -213,8 +213,12 @@ struct quern_options {
                                        * that is none; a GPU must be of it */
     const char *cache_dir;            /* QUERN_CACHE_DIR; default $XDG_CACHE_HOME/quern */
     uint64_t cache_max_bytes;         /* QUERN_CACHE_MAX_SIZE; default 1 GiB */
-    enum quern_cache_mode cache_mode; /* QUERN_CACHE_MODE=rw|ro|off */
-    enum quern_jit jit;               /* QUERN_JIT=on|off|warn|error */
+    enum quern_cache_mode cache_mode; /* QUERN_CACHE_MODE=rw|ro|off; default: rw, and where the
+                                       * directory cannot be written to, ro, and where it is
+                                       * refused, off, with one warning. A mode that is named is
+                                       * had, or opening fails */
+    enum quern_jit jit;               /* QUERN_JIT=on|off|warn|error; off and error are one: a
+                                       * kernel that is missing is QUERN_E_WOULD_COMPILE */
     const char *rocm_path;            /* QUERN_ROCM_PATH; the one place to look in */
     const char *worker_path;          /* the worker executable, with the software GPU's libraries
                                        * beside it; default: where it was installed */
@@ -252,8 +256,11 @@ struct quern_options {
 /*
  * Opens a context: one device, the cache and the worker pool (both shared by the contexts of a
  * process). `options` may be null. Does not start a worker or compile. May block on the file
- * system. Errors: QUERN_E_TARGET, QUERN_E_DEVICE, QUERN_E_CACHE (the directory is refused, with the
- * reason).
+ * system. What is not needed degrades with one warning in the log: the cache's directory, bundles.
+ * What is needed fails, with the remedy: QUERN_E_TARGET, QUERN_E_DEVICE (no such GPU, or the
+ * software GPU of options.target is not installed; QUERN_DEVICE_NONE makes kernels without one),
+ * QUERN_E_CACHE (the directory is refused, and options.cache_mode was set, or there is no other way
+ * to a kernel), QUERN_E_IO (a file that an option names).
  */
 QUERN_API quern_status quern_open(const struct quern_options *options, quern_ctx **ctx);
 

@@ -129,7 +129,8 @@ QUERN_API quern_status quern_sim_map(quern_sim *sim, void *host, size_t bytes,
 QUERN_API quern_status quern_sim_unmap(quern_sim *sim, uint64_t address);
 
 /* Loads a code object (copied), checks it and decodes all its kernels. May block in the
- * disassembler. Errors: QUERN_E_OBJECT. An unknown instruction is not an error before it runs. */
+ * disassembler. Errors: QUERN_E_OBJECT; QUERN_E_TOOLCHAIN, if the disassembler is a context's and
+ * the compiler's libraries are not at hand. An unknown instruction is no error before it runs. */
 QUERN_API quern_status quern_sim_load(quern_sim *sim, const void *object, size_t size,
                                       quern_sim_module **module);
 QUERN_API void quern_sim_unload(quern_sim_module *module);

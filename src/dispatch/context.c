@@ -6,23 +6,34 @@
 
 #include <string.h>
 
-/* Opens the software GPU of the target, if there is one. Kernels for the target can be made and
- * stored without a device; so it is an error that there is none only if the host named the device.
- */
+/* Opens the software GPU of the target. Where none runs the target, kernels can be made and stored
+ * all the same, so that is an error only if the host named the device. */
 static quern_status open_sim(quern_ctx *ctx)
 {
-    if (!target_simulated(ctx->id.target))
+    const struct target *const t = ctx->id.target;
+    const bool named = ctx->settings.device == QUERN_DEVICE_SIM;
+
+    if (!target_simulated(t) && !named) {
+        log_line(&ctx->log, QUERN_LOG_WARN,
+                 "this context has no device, as no software GPU runs %s: kernels are made and "
+                 "stored, and none is launched (QUERN_DEVICE=none says that this is meant)",
+                 t->name);
         return QUERN_OK;
+    }
     const quern_status status = device_sim_open(
         &ctx->id,
         &(struct device_sim_config){.disassembler = {compiler_disassemble, ctx->compiler},
                                     .worker_path = ctx->settings.worker_path,
                                     .threads = ctx->settings.jobs},
         &ctx->device);
-    if (status != QUERN_E_DEVICE || ctx->settings.device == QUERN_DEVICE_SIM)
+    if (status != QUERN_E_DEVICE || named)
         return status;
-    log_line(&ctx->log, QUERN_LOG_WARN, "%s", quern_last_error()->message);
-    return QUERN_OK;
+    struct error_record why;
+    error_save(&why);
+    FAIL(status,
+         "a target without a device asks for a software GPU: %s. QUERN_DEVICE=none makes kernels "
+         "without one",
+         why.message);
 }
 
 /* Opens the device and sets the target, which a GPU says itself. With `automatic` no runtime is

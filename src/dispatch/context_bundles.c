@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bundles: those in front of the context's cache, and making, reading and importing one. */
+/* Bundles as the command has them: making, reading and importing one. */
 #include "dispatch/dispatch.h"
 
 #include "base/extensible.h"
@@ -11,136 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- In front of the cache ------------------------------------------------------------------- */
-
-/* Opens one bundle, which must be signed by one of `signers` unless that is null. */
-static quern_status open_one(const char *path, const struct signers *signers,
-                             struct bundle **bundle)
-{
-    TRY(bundle_open(path, bundle));
-    const quern_status status = signers ? bundle_check_signature(*bundle, signers) : QUERN_OK;
-    if (status != QUERN_OK)
-        bundle_close(*bundle);
-    return status;
-}
-
-quern_status bundles_open(const struct settings *s, struct log *log, struct bundles *b)
-{
-    const char *at = s->bundle_path;
-    const char *const keys = s->bundle_keys;
-    struct signers signers;
-    char path[4096];
-
-    b->log = log;
-    b->signed_only = keys != NULL;
-    /* A key file that cannot be read fails the context: without it, bundles that need a signature
-     * would be used without one. */
-    if (keys)
-        TRY(signers_read(keys, &signers));
-    while (at && *at) {
-        const size_t n = strcspn(at, ":");
-        const char *const next = at + n + (at[n] == ':');
-        if (n && n < sizeof path) {
-            memcpy(path, at, n);
-            path[n] = 0;
-            if (b->count == BUNDLES_MAX)
-                log_line(log, QUERN_LOG_WARN, "bundle %s is not used: at most %d are", path,
-                         BUNDLES_MAX);
-            else if (open_one(path, keys ? &signers : NULL, &b->files[b->count]) == QUERN_OK)
-                b->count++;
-            else
-                log_line(log, QUERN_LOG_WARN, "bundle %s is not used: %s", path,
-                         quern_last_error()->message);
-        } else if (n) {
-            log_line(log, QUERN_LOG_WARN, "a bundle's path of %zu bytes is too long", n);
-        }
-        at = next;
-    }
-    return QUERN_OK;
-}
-
-/* Refuses a signer's bundle when the store knows that one of a higher serial was used. *higher is
- * set to whether the store knows only of lower ones. */
-static quern_status admit(struct store *store, const char *signer, uint64_t serial, bool *higher)
-{
-    uint64_t kept = 0;
-
-    TRY(store_serial(store, signer, &kept));
-    FAIL_IF(serial < kept, QUERN_E_CACHE,
-            "the bundle has serial %" PRIu64 ", and %" PRIu64
-            " of the same signer was used before: an old one is not let in again",
-            serial, kept);
-    *higher = serial > kept;
-    return QUERN_OK;
-}
-
-void bundles_admit(struct bundles *b, struct store *store, bool writable)
-{
-    /* The first pass notes each signer's highest serial, the second leaves older bundles out, so
-     * that it does not matter in which order bundles are named. */
-    for (int pass = 0; pass < 2 && b->signed_only; pass++) {
-        size_t left = 0;
-        for (size_t i = 0; i < b->count; i++) {
-            struct bundle *const bundle = b->files[i];
-            struct bundle_info info;
-            char signer[2 * sizeof info.public_key + 1];
-            bool higher;
-            bundle_info(bundle, &info);
-            hex_from_bytes(signer, info.public_key, sizeof info.public_key);
-            if (admit(store, signer, info.serial, &higher) != QUERN_OK) {
-                log_line(b->log, QUERN_LOG_WARN, "bundle %zu is not used: %s", i + 1,
-                         quern_last_error()->message);
-                bundle_close(bundle);
-                continue;
-            }
-            b->files[left++] = bundle;
-            if (higher && writable && store_raise_serial(store, signer, info.serial) != QUERN_OK)
-                log_line(b->log, QUERN_LOG_WARN, "older bundles would be used too: %s",
-                         quern_last_error()->message);
-        }
-        b->count = left;
-    }
-}
-
-void bundles_close(struct bundles *b)
-{
-    while (b->count)
-        bundle_close(b->files[--b->count]);
-}
-
-/* The first sound entry that any of them has, in order. */
-static enum tier_answer get(void *self, struct tier_get *g, struct store_entry *entry)
-{
-    struct bundles *const b = self;
-
-    for (size_t i = 0; i < b->count; i++) {
-        const quern_status status = bundle_get(b->files[i], g->want, g->by_source, entry);
-        if (status == QUERN_OK && entry->buffer) {
-            counter_add(b->counters, QUERN_STAT_HIT_BUNDLE, 1);
-            return TIER_HIT;
-        }
-        if (status != QUERN_OK && counter_add(b->counters, QUERN_STAT_BUNDLE_DAMAGED, 1) == 0)
-            log_line(b->log, QUERN_LOG_WARN, "an entry of a bundle is not used: %s (said once)",
-                     quern_last_error()->message);
-    }
-    return TIER_MISS;
-}
-
-static void close_bundles(void *self)
-{
-    bundles_close(self);
-}
-
-struct tier bundles_tier(struct bundles *b)
-{
-    return (struct tier){.name = "a bundle",
-                         .id = QUERN_TIER_BUNDLE,
-                         .source_first = true,
-                         .self = b,
-                         .get = get,
-                         .close = close_bundles};
-}
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
@@ -390,7 +260,7 @@ quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle, con
     /* the serial first: after a crash the cache may lack entries, but older bundles stay out */
     if (signer) {
         bool higher;
-        TRY(admit(ctx->store, signer, info.serial, &higher));
+        TRY(bundle_admit(ctx->store, signer, info.serial, &higher));
         TRY(store_raise_serial(ctx->store, signer, info.serial));
     }
     import_all(ctx, bundle->bundle, info.entries, &own);

@@ -139,6 +139,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     const char *text;
 
     TRY(choose_device(&device));
+    s->cache_named = mode || variable("QUERN_CACHE_MODE");
     TRY(choose("QUERN_CACHE_MODE", modes, 3, QUERN_CACHE_RW, &mode));
     TRY(choose("QUERN_CACHE_TRUST", trusts, 2, QUERN_CACHE_TRUST_USER, &trust));
     TRY(choose("QUERN_JIT", jits, 4, QUERN_JIT_ON, &jit));
@@ -148,7 +149,7 @@ static quern_status fill(const struct quern_options *o, struct settings *s)
     s->device = (enum quern_device_kind)device;
     s->cache_mode = (enum quern_cache_mode)mode;
     s->cache_shared = trust == QUERN_CACHE_TRUST_GROUP;
-    s->jit = (enum quern_jit)jit;
+    s->jit = jit == QUERN_JIT_ERROR ? QUERN_JIT_OFF : (enum quern_jit)jit;
     s->toolchain = (enum quern_toolchain)toolchain;
     s->blas = (enum quern_blas)blas;
     s->log_level = (enum quern_log_level)level;

@@ -43,6 +43,7 @@ struct settings {
     int device_index;
     uint64_t cache_max_bytes;
     enum quern_cache_mode cache_mode;
+    bool cache_named;  /* the host chose that mode: a directory that is fit for less is an error */
     bool cache_shared; /* the cache is shared with the group of its directory */
     enum quern_jit jit;
     enum quern_toolchain toolchain;
@@ -216,10 +217,14 @@ struct tally {
 };
 #define TALLIES 16 /* a power of two */
 
-/* The bundles of bundle_path that can be used, in its order. */
+/* The bundles of bundle_path: those that can be used, in its order, and why the others cannot. */
 struct bundles {
     struct bundle *files[BUNDLES_MAX];
+    char *paths[BUNDLES_MAX]; /* of the files, as they were named */
     size_t count;
+    struct str left_out; /* "; bundle PATH is not used: REASON" for each of the others */
+    struct lock telling; /* of what follows */
+    struct str holds; /* "; bundle PATH has …" for each of the files; made when it is asked for */
     bool signed_only; /* each is signed by a trusted key */
     struct log *log;
     struct counters *counters; /* the context's; null until the bundles are one of its tiers */
@@ -262,14 +267,21 @@ quern_status tuning_load(const struct settings *settings, const struct bundles *
 quern_status tuning_collect(const struct settings *settings, const struct store *store,
                             const char *processor, struct str *out);
 
-/* Opens the bundles in front of the cache (context_bundles.c). A bundle that cannot be used is
+/* Opens the bundles in front of the cache (front_bundles.c). A bundle that cannot be used is
  * logged and left out; a key file that cannot be used is an error. */
 quern_status bundles_open(const struct settings *settings, struct log *log,
                           struct bundles *bundles);
+/* Refuses a signer's bundle when the store knows that one of a higher serial was used. *higher is
+ * set to whether the store knows only of lower ones. */
+quern_status bundle_admit(struct store *store, const char *signer, uint64_t serial, bool *higher);
 /* Leaves out signed bundles when a newer one of the same signer was imported or used before. With
  * `writable` it notes the serials of the others in the store. */
 void bundles_admit(struct bundles *bundles, struct store *store, bool writable);
 void bundles_close(struct bundles *bundles);
+/* Appends, for the message about a kernel that is missing, what became of each bundle: why it is
+ * not used, or for which targets it has kernels. The first call reads every bundle whole. Blocks.
+ * Thread-safe. */
+void bundles_tell(struct bundles *bundles, struct str *out);
 /* The bundles as a tier, whose close function closes them. */
 struct tier bundles_tier(struct bundles *bundles);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a machine has of what quern needs, one line each. */
+/* What a machine has of what quern needs: a verdict, and then one line for each part. */
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"
@@ -10,8 +10,10 @@
 #include <string.h>
 
 struct report {
-    quern_doctor_fn line;
-    void *user;
+    struct str findings; /* of each a byte (1: ok), its subject and its text, both with a NUL: they
+                            are told when the verdict, which goes first, is known */
+    struct str troubles; /* the subjects of problems, each once */
+    char device[96];     /* the first GPU that can be used; "": none */
     int problems;
 };
 
@@ -20,14 +22,45 @@ static void say(struct report *r, bool ok, const char *subject, const char *form
 
 static void say(struct report *r, bool ok, const char *subject, const char *format, ...)
 {
+    const char sign = (char)ok;
     char text[4096];
     va_list ap;
 
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
+    str_add_bytes(&r->findings, &sign, 1);
+    str_add_bytes(&r->findings, subject, strlen(subject) + 1);
+    str_add_bytes(&r->findings, text, strlen(text) + 1);
     r->problems += !ok;
-    r->line(r->user, ok, subject, text);
+    if (!ok && !strstr(str_text(&r->troubles), subject))
+        str_addf(&r->troubles, "%s%s", r->troubles.length ? ", " : "", subject);
+}
+
+/* Tells the host the verdict and all that was found; returns the number of problems. */
+static int tell(struct report *r, const struct device_driver *driver, quern_doctor_fn line,
+                void *user)
+{
+    char verdict[512];
+
+    if (r->findings.failed)
+        say(r, false, "memory", "out of memory for what was found");
+    if (r->problems)
+        snprintf(verdict, sizeof verdict, "not ready: see %s", str_text(&r->troubles));
+    else
+        snprintf(verdict, sizeof verdict,
+                 "ready: kernels for %s GPUs are compiled here, and run on %s", driver->vendor,
+                 *r->device ? r->device : "the software GPU, as no GPU can be used");
+    line(user, !r->problems, "verdict", verdict);
+    const char *at = str_text(&r->findings);
+    for (const char *const end = at + r->findings.length; at < end && !r->findings.failed;) {
+        const char *const subject = at + 1, *const text = subject + strlen(subject) + 1;
+        line(user, *at, subject, text);
+        at = text + strlen(text) + 1;
+    }
+    str_free(&r->findings);
+    str_free(&r->troubles);
+    return r->problems;
 }
 
 /* The message of the last failure. */
@@ -151,15 +184,22 @@ static void check_cpu(struct report *r)
 struct listener {
     struct report *report;
     const char *runtime;
+    bool needed; /* its device was asked for by name */
 };
 
+/* A library that is not where it was looked for is no news, as there are many places; the text of
+ * one that lacks another library begins with that one's name. */
 static void tell_candidate(void *user, const char *candidate, const char *outcome)
 {
     const struct listener *const l = user;
     char subject[64];
 
     snprintf(subject, sizeof subject, "%s runtime", l->runtime);
-    say(l->report, true, subject, "%s: %s", candidate, *outcome ? outcome : "used");
+    if (!*outcome)
+        outcome = "used";
+    else if (!strncmp(outcome, "cannot open shared object file", 30))
+        outcome = l->needed ? "not there" : "not there (not needed)";
+    say(l->report, true, subject, "%s: %s", candidate, outcome);
 }
 
 static void check_device(struct report *r, const struct device_driver *driver, const char *path,
@@ -173,6 +213,8 @@ static void check_device(struct report *r, const struct device_driver *driver, c
         return;
     }
     target_id_text(&d->id, target, sizeof target);
+    if (!*r->device)
+        snprintf(r->device, sizeof r->device, "GPU %d (%s)", index, target);
     say(r, true, "device", "%d: %s, %s, %u compute units, %.2f GHz, %.1f GiB%s", index,
         d->facts.name, target, d->facts.compute_units, d->facts.clock_ghz,
         (double)d->facts.memory_bytes / (1 << 30),
@@ -180,51 +222,113 @@ static void check_device(struct report *r, const struct device_driver *driver, c
     d->functions->close(d);
 }
 
-/* A machine without a GPU is no problem: everything but `quern time` works there. */
+/* A machine without a GPU is no problem, as everything but `quern time` works there, unless the GPU
+ * was asked for by name. */
 static void check_devices(struct report *r, quern_ctx *ctx, const struct device_driver *driver)
 {
+    const bool needed = ctx->settings.device == driver->number;
     const char *const path = settings_path(&ctx->settings, driver->option);
-    struct listener listener = {r, driver->runtime};
+    struct listener listener = {r, driver->runtime, needed};
     const struct device_search search = {.path = path, .tried = tell_candidate, .user = &listener};
     int count = 0;
 
     if (driver->count(&search, &count) != QUERN_OK) {
-        say(r, true, "device", "%s; kernels run on the software GPU", why());
+        say(r, !needed, "device", "%s%s", why(), needed ? "" : "; kernels run on the software GPU");
         return;
     }
     if (!count)
-        say(r, true, "device", "the %s runtime has none; kernels run on the software GPU",
-            driver->runtime);
+        say(r, !needed, "device", "the %s runtime has none%s", driver->runtime,
+            needed ? "" : "; kernels run on the software GPU");
     for (int i = 0; i < count; i++)
         check_device(r, driver, path, i);
 }
 
+/* Whose compiler and GPUs are looked at: of the vendor that the device or the target is of, else of
+ * the one that has a GPU here, else of the first. */
+static quern_status choose_driver(const struct quern_options *o, struct settings *s,
+                                  const struct device_driver **driver)
+{
+    struct log none = {0};
+    struct target_id id;
+
+    TRY(settings_make(o, &none, s));
+    *driver = drivers[0];
+    for (size_t i = 0; drivers[i]; i++)
+        if (s->device == drivers[i]->number) {
+            *driver = drivers[i];
+            return QUERN_OK;
+        }
+    if (s->target) {
+        TRY(target_parse(s->target, &id));
+        *driver = drivers[id.target->vendor];
+        return QUERN_OK;
+    }
+    for (size_t i = 0; drivers[i]; i++)
+        if (drivers[i]->present && drivers[i]->present()) {
+            *driver = drivers[i];
+            return QUERN_OK;
+        }
+    return QUERN_OK;
+}
+
+/* Any target of the vendor, to open a context for its compiler with: nothing is planned or run. */
+static const char *any_target(const struct device_driver *driver)
+{
+    size_t i = 0;
+
+    while (drivers[target_at(i)->vendor] != driver)
+        i++;
+    return target_at(i)->name;
+}
+
+/* What opening warns of is what is wrong here, but for a variable that nobody reads. */
+static void take_warning(void *user, enum quern_log_level level, const char *text)
+{
+    if (level <= QUERN_LOG_WARN)
+        say(user, !strncmp(text, "unknown environment variable", 28), "context", "%s", text);
+}
+
+/* Examines everything for a vendor, in a context without a device, which opens on every machine;
+ * GPUs are looked at last, those of other vendors only if no device was named. */
+static void examine(struct report *r, struct quern_options *o, const struct settings *s,
+                    const struct device_driver *driver)
+{
+    quern_ctx *ctx;
+
+    o->device = QUERN_DEVICE_NONE;
+    o->log = take_warning;
+    o->log_user = r;
+    if (!s->target)
+        o->target = any_target(driver);
+    if (quern_open(o, &ctx) != QUERN_OK) {
+        say(r, false, "context", "%s", why());
+        return;
+    }
+    check_toolchain(r, ctx);
+    check_worker(r, ctx);
+    check_cache(r, ctx);
+    check_cpu(r);
+    ctx->settings.device = s->device;
+    for (size_t i = 0; drivers[i]; i++)
+        if (drivers[i] == driver || s->device != driver->number)
+            check_devices(r, ctx, drivers[i]);
+    ctx->settings.device = QUERN_DEVICE_NONE;
+    quern_close(ctx);
+}
+
 int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void *user)
 {
-    struct report r = {.line = line, .user = user};
+    const struct device_driver *driver = drivers[0];
+    struct report r = {0};
+    struct settings settings = {0};
     struct quern_options o;
-    quern_ctx *ctx;
 
     if (!line)
         return 1;
-    if (options_read(options, &o) != QUERN_OK) {
+    if (options_read(options, &o) != QUERN_OK || choose_driver(&o, &settings, &driver) != QUERN_OK)
         say(&r, false, "options", "%s", why());
-        return r.problems;
-    }
-    /* a context of the software device opens on every machine; GPUs are looked at last */
-    o.device = QUERN_DEVICE_SIM;
-    if (!o.target)
-        o.target = target_at(0)->name; /* any will do: nothing is planned or run */
-    if (quern_open(&o, &ctx) != QUERN_OK) {
-        say(&r, false, "context", "%s", why());
-        return r.problems;
-    }
-    check_toolchain(&r, ctx);
-    check_worker(&r, ctx);
-    check_cache(&r, ctx);
-    check_cpu(&r);
-    for (size_t i = 0; drivers[i]; i++)
-        check_devices(&r, ctx, drivers[i]);
-    quern_close(ctx);
-    return r.problems;
+    else
+        examine(&r, &o, &settings, driver);
+    settings_free(&settings);
+    return tell(&r, driver, line, user);
 }

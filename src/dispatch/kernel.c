@@ -254,22 +254,32 @@ static quern_status compile(quern_ctx *ctx, struct kernel *k, struct kernel_sear
     return status;
 }
 
+/* QUERN_E_WOULD_COMPILE: where the kernel is not, why it may not be compiled, and what became of
+ * the bundles, as a bundle that was refused is why a kernel is missing that its host shipped. */
+static quern_status would_compile(quern_ctx *ctx, const struct kernel *k, const char *why)
+{
+    const char *const directory = store_directory(ctx->store);
+    struct str bundles = {0};
+
+    counter_add(&ctx->counters, QUERN_STAT_COMPILE_REFUSED, 1);
+    bundles_tell(&ctx->bundles, &bundles);
+    error_set(QUERN_E_WOULD_COMPILE, __FILE__, FAIL_AT("can_compile"),
+              "kernel %s for %s is not in the cache%s%s and %s%s", k->plan.symbol,
+              ctx->id.target->name, *directory ? " " : "", directory, why, str_text(&bundles));
+    str_free(&bundles);
+    return QUERN_E_WOULD_COMPILE;
+}
+
 /* QUERN_E_WOULD_COMPILE with the reason if the kernel may not be compiled; else warns and counts as
  * the host wants. */
 static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum quern_jit jit)
 {
     const enum quern_seal seal = seal_state();
-    const bool off = jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR;
-    const char *const directory = store_directory(ctx->store), *const gap = *directory ? " " : "";
 
-    if (off || seal == QUERN_SEAL_FAIL)
-        counter_add(&ctx->counters, QUERN_STAT_COMPILE_REFUSED, 1);
-    FAIL_IF(off, QUERN_E_WOULD_COMPILE,
-            "kernel %s for %s is not in the cache%s%s and compiling is off (QUERN_JIT)",
-            k->plan.symbol, ctx->id.target->name, gap, directory);
-    FAIL_IF(seal == QUERN_SEAL_FAIL, QUERN_E_WOULD_COMPILE,
-            "kernel %s for %s is not in the cache%s%s and the process is sealed (quern_seal)",
-            k->plan.symbol, ctx->id.target->name, gap, directory);
+    if (jit == QUERN_JIT_OFF)
+        return would_compile(ctx, k, "compiling is off (QUERN_JIT)");
+    if (seal == QUERN_SEAL_FAIL)
+        return would_compile(ctx, k, "the process is sealed (quern_seal)");
     if (seal == QUERN_SEAL_WARN)
         counter_add(&ctx->counters, QUERN_STAT_COMPILE_SEALED, 1);
     if (jit == QUERN_JIT_WARN || seal == QUERN_SEAL_WARN)
@@ -503,7 +513,7 @@ quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
         return QUERN_OK;
     const quern_status status =
         d->functions->load(d, &k->object, k->plan.symbol, plan_launch_lds(&k->plan), &k->loaded);
-    if (status != QUERN_E_OBJECT || !k->cached || jit == QUERN_JIT_OFF || jit == QUERN_JIT_ERROR ||
+    if (status != QUERN_E_OBJECT || !k->cached || jit == QUERN_JIT_OFF ||
         seal_state() == QUERN_SEAL_FAIL)
         return status;
     /* the stored object is whole and of this key, and yet the device refuses it: it is made anew,

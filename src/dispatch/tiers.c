@@ -10,17 +10,42 @@ static quern_status open_bundles(quern_ctx *ctx, struct tier *tier)
     return QUERN_OK;
 }
 
+/* Opens the cache for less, where the directory is not fit to be written to and the host did not
+ * say that it must be: to be read, or not at all. The failure that was recorded stands where the
+ * cache is needed: compiling is off and there is no bundle, so that it is the only way to a kernel;
+ * or bundles must be signed, and what it notes of their serials keeps old ones out. */
+static quern_status open_less(quern_ctx *ctx, struct store_config *config)
+{
+    struct settings *const s = &ctx->settings;
+    struct error_record why;
+
+    error_save(&why);
+    config->mode = QUERN_CACHE_RO;
+    const bool off = store_open(config, &ctx->store) != QUERN_OK;
+    if (off && (s->bundle_keys || (s->jit == QUERN_JIT_OFF && !ctx->bundles.count)))
+        return error_restore(&why);
+    if (off)
+        config->mode = QUERN_CACHE_OFF;
+    s->cache_mode = config->mode;
+    log_line(&ctx->log, QUERN_LOG_WARN, "%s: %s",
+             off ? "there is no cache" : "nothing is stored in the cache", why.message);
+    return off ? store_open(config, &ctx->store) : QUERN_OK;
+}
+
 static quern_status open_cache(quern_ctx *ctx, struct tier *tier)
 {
     const struct settings *const s = &ctx->settings;
+    struct store_config config = {.directory = s->cache_dir,
+                                  .max_bytes = s->cache_max_bytes,
+                                  .mode = s->cache_mode,
+                                  .shared = s->cache_shared,
+                                  .log = &ctx->log,
+                                  .counters = &ctx->counters};
+    quern_status status = store_open(&config, &ctx->store);
 
-    TRY(store_open(&(struct store_config){.directory = s->cache_dir,
-                                          .max_bytes = s->cache_max_bytes,
-                                          .mode = s->cache_mode,
-                                          .shared = s->cache_shared,
-                                          .log = &ctx->log,
-                                          .counters = &ctx->counters},
-                   &ctx->store));
+    if (status == QUERN_E_CACHE && !s->cache_named)
+        status = open_less(ctx, &config);
+    TRY(status);
     *tier = store_tier(ctx->store);
     return QUERN_OK;
 }

@@ -235,6 +235,20 @@ static quern_status disassemble(struct decoding *d)
     return status;
 }
 
+/* The recorded failure tells of a compiler, which whoever has every kernel compiled does not expect
+ * to be asked for. So this says what it is needed for, and puts that failure behind it. */
+static quern_status no_disassembler(void)
+{
+    struct error_record why;
+
+    error_save(&why);
+    FAIL(
+        QUERN_E_TOOLCHAIN,
+        "a software GPU reads the code of a kernel, a compiled one too, by the disassembler of the "
+        "compiler's libraries, which is not at hand (a GPU needs none): %s",
+        why.message);
+}
+
 /* Whether kernels run with the mode bit IEEE, which gfx12 has no more. */
 static bool is_ieee(const struct quern_sim_module *m)
 {
@@ -264,6 +278,8 @@ static quern_status decode_all(struct quern_sim_module *m)
     memset(m->index_at, 0xff, slots * sizeof *m->index_at);
     const quern_status status = disassemble(&d);
     m->pool = d.parser.pool;
+    if (status == QUERN_E_TOOLCHAIN)
+        return no_disassembler();
     TRY(status);
     FAIL_IF(d.status == QUERN_E_MEMORY || !append_end(&d, m->code_bytes), QUERN_E_MEMORY,
             "out of memory for %zu instructions", m->insn_count);
@@ -376,7 +392,8 @@ static quern_status plan_registers(struct quern_sim_module *m)
 quern_status quern_sim_load(quern_sim *sim, const void *bytes, size_t size,
                             quern_sim_module **module)
 {
-    FAIL_IF(!sim || !bytes || !module, QUERN_E_ARGUMENT, "a null argument");
+    FAIL_IF(!sim, QUERN_E_ARGUMENT, "sim is null");
+    FAIL_IF(!bytes || !module, QUERN_E_ARGUMENT, "%s is null", bytes ? "module" : "object");
     struct quern_sim_module *const m = os.calloc(1, sizeof *m);
     FAIL_IF(!m, QUERN_E_MEMORY, "out of memory for a module");
     m->sim = sim;

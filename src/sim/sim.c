@@ -17,7 +17,7 @@ quern_status quern_sim_open(const struct quern_sim_options *given, quern_sim **s
     const struct quern_sim_options *const options = &own;
     struct target_id id;
 
-    FAIL_IF(!sim, QUERN_E_ARGUMENT, "a null argument");
+    FAIL_IF(!sim, QUERN_E_ARGUMENT, "sim is null");
     TRY(extensible_read(EXTENSIBLE(quern_sim_options, QUERN_SIM_OPTIONS_SIZE_MIN), given, &own));
     FAIL_IF(!options->target, QUERN_E_ARGUMENT, "no target is given, for example gfx1151");
     FAIL_IF(!options->disassembler.function, QUERN_E_ARGUMENT, "no disassembler is given");
@@ -84,7 +84,10 @@ void quern_sim_close(quern_sim *sim)
 quern_status quern_sim_map(quern_sim *sim, void *host, size_t bytes, enum quern_sim_access access,
                            const char *name, uint64_t *address)
 {
-    FAIL_IF(!sim || !address || (!host && bytes), QUERN_E_ARGUMENT, "a null argument");
+    FAIL_IF(!sim, QUERN_E_ARGUMENT,
+            "sim is null, which is what a context without a software GPU gives");
+    FAIL_IF(!address || (!host && bytes), QUERN_E_ARGUMENT, "%s is null",
+            address ? "host" : "address");
     FAIL_IF(access < QUERN_SIM_READ || access > QUERN_SIM_READ_WRITE, QUERN_E_ARGUMENT,
             "access %d is none of enum quern_sim_access", (int)access);
     struct plane *defined = NULL;
@@ -110,7 +113,7 @@ quern_status quern_sim_map(quern_sim *sim, void *host, size_t bytes, enum quern_
 
 quern_status quern_sim_unmap(quern_sim *sim, uint64_t address)
 {
-    FAIL_IF(!sim, QUERN_E_ARGUMENT, "a null argument");
+    FAIL_IF(!sim, QUERN_E_ARGUMENT, "sim is null");
     pthread_mutex_lock(&sim->lock);
     const struct mapping *const map = memory_find(&sim->memory, address);
     if (map && map->begin == address)

@@ -200,15 +200,41 @@ def test_doctor(quern):
     findings = quern.json("doctor")
     assert all(f["ok"] for f in findings), findings
     assert {"toolchain", "worker", "cache"} <= {f["subject"] for f in findings}
+    assert findings[0]["subject"] == "verdict" and findings[0]["text"].startswith("ready: kernels")
     lines = quern("doctor").stdout.splitlines()
     assert len(lines) == len(findings) and all(line.startswith("ok ") for line in lines)
 
 
 def test_doctor_without_a_worker(quern, tmp_path):
     done = quern("doctor", "--json", "--worker", tmp_path / "none", status=1)
-    bad = [f for f in json.loads(done.stdout) if not f["ok"]]
+    verdict, *bad = [f for f in json.loads(done.stdout) if not f["ok"]]
+    assert (verdict["subject"], verdict["text"]) == ("verdict", "not ready: see worker")
     assert bad[0]["subject"] == "worker" and str(tmp_path / "none") in bad[0]["text"]
     assert done.stderr.startswith("quern doctor: ")
+
+
+@pytest.mark.parametrize("device, other, runtime", [("cuda", "--rocm-path", "CUDA"),
+                                                    ("hip", "--cuda-path", "HIP")])
+def test_doctor_for_a_vendor_leaves_the_other_out(quern, tmp_path, device, other, runtime):
+    """Its compiler is not missed, nor its runtime; the runtime that was asked for is."""
+    (nothing := tmp_path / "nothing").mkdir()
+    words = ["doctor", "--device", device, other, nothing, "--json"]
+    try:
+        done = quern(*words, status=1)
+    except AssertionError:
+        pytest.skip("this machine may have such a GPU")
+    findings = json.loads(done.stdout)
+    assert not any(str(nothing) in f["text"] for f in findings)
+    assert {f["subject"] for f in findings if "runtime" in f["subject"]} == {f"{runtime} runtime"}
+    assert not any("not needed" in f["text"] for f in findings)
+    assert "device" in {f["subject"] for f in findings if not f["ok"]}
+
+
+def test_doctor_says_what_degrades(quern):
+    """What opening a context warns of is a problem here: the cache, a bundle."""
+    done = quern("doctor", env={"QUERN_BUNDLE_PATH": "/nonexistent.qkb"}, status=1)
+    assert done.stdout.startswith("problem  verdict: not ready: see context\n")
+    assert "problem  context: bundle /nonexistent.qkb is not used" in done.stdout
 
 
 def test_output_to_a_full_device_is_an_error(quern):

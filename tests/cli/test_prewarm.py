@@ -64,6 +64,24 @@ def test_a_kernel_for_any_more_rows_says_so(quern):
     assert f" {kernels[-1]['m'][0]}+ " in quern(*words).stdout
 
 
+def test_what_a_full_cache_spares(quern, tmp_path):
+    """Without a compiler, kernels that are there are found; running one on the software GPU takes
+    the disassembler, and the message says so."""
+    layer = "wq=nf4 n=64 k=128 a=f32"
+    (tmp_path / "rocm").mkdir()
+    files = {"a": 128 * 4, "b": 64 * 64, "scales": 128 * 4, "c": 0}
+    for name, size in files.items():
+        (tmp_path / name).write_bytes(bytes(size))
+    quern("prewarm", "--target", TARGET, "--m", "1", layer)
+    env = {"QUERN_ROCM_PATH": str(tmp_path / "rocm"), "QUERN_JIT": "off"}
+    assert quern.json("prewarm", "--target", TARGET, "--m", "1", layer, env=env)["cached"] == 1
+    operands = [f"{name}={tmp_path / name}" for name in files]
+    run = ["run", "--target", TARGET, "--m", "1", layer, *operands]
+    quern.refused(*run, env=env, status=1,
+                  says=["a software GPU reads the code", "a GPU needs none", "libamd_comgr.so"])
+    quern(*run, env={"QUERN_JIT": "off"})
+
+
 def test_split_layers(quern, small_model):
     report = quern.json("prewarm", "--model", small_model, *WORDS, "--m", "1", "--tp", "2")
     assert problems(report) == {

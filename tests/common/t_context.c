@@ -116,7 +116,7 @@ quern_ctx *t_open(const char *target, const char *directory, enum quern_jit jit)
 
 quern_ctx *t_open_unverified(const char *target, const char *directory)
 {
-    return open_device(QUERN_DEVICE_SIM, 0, target, directory, QUERN_JIT_ON, 1);
+    return open_device(QUERN_DEVICE_NONE, 0, target, directory, QUERN_JIT_ON, 1);
 }
 
 quern_ctx *t_open_hip(int index, const char *directory, enum quern_jit jit)

@@ -19,6 +19,7 @@ import struct
 import subprocess
 import sys
 import types
+import warnings
 import zipfile
 
 import numpy as np
@@ -233,6 +234,23 @@ def test_prewarm_record_preload_and_log(quern, tmp_path):
         ctx.preload(record)
         with pytest.raises(quern.Error, match="none cannot be read"):
             ctx.preload(tmp_path / "none")
+
+
+def test_warnings_of_the_library_are_warnings(quern, tmp_path):
+    """Of opening and later; a log takes their place, and more lines are no warnings."""
+    words = {"target": "gfx1151", "bundle_path": "/nonexistent.qkb", "jit": "warn",
+             "cache_dir": tmp_path / "cache"}
+    with pytest.warns(RuntimeWarning, match="/nonexistent.qkb is not used") as caught:
+        ctx = quern.Context(**words, log_level="debug")
+    assert [w.filename for w in caught] == [__file__]
+    with ctx, pytest.warns(RuntimeWarning, match="compiling it"):
+        ctx.op("wq=nf4 n=16 k=64 a=bf16", m_max=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="/nonexistent.qkb is not used"):
+            quern.Context(**words)
+        quern.Context(**words, log=lambda level, line: None).close()
+        quern.Context(**words, log_level="error").close()
 
 
 def test_events_counters_and_the_seal(quern, tmp_path):

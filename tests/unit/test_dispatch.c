@@ -296,7 +296,7 @@ static void test_unverified_targets_compile(void **state)
         if (target_simulated(target) || target->vendor != VENDOR_AMD)
             continue;
         options.target = target->name;
-        options.device = QUERN_DEVICE_SIM;
+        options.device = QUERN_DEVICE_NONE;
         options.cache_dir = t_cache;
         options.worker_path = t_worker_path();
         options.allow_unverified = 1;
@@ -582,8 +582,11 @@ static void test_bad_contexts(void **state)
     quern_close(NULL);
     quern_op_release(NULL);
 
-    /* a target that nothing here can run is refused before any compile */
+    /* a software GPU of a target that none runs is refused; without a device, such a target's
+     * kernels are, before any compile */
     options.target = "gfx1030";
+    assert_int_equal(quern_open(&options, &ctx), QUERN_E_DEVICE);
+    options.device = QUERN_DEVICE_NONE;
     assert_int_equal(quern_open(&options, &ctx), QUERN_OK);
     assert_null(quern_ctx_sim(ctx));
     assert_int_equal(quern_op_create(ctx, &p, 1, &op), QUERN_E_DECLINED);

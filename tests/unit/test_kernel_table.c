@@ -115,7 +115,7 @@ static void make_table(struct str *table, const char *identity)
         struct quern_options options = QUERN_INIT(struct quern_options);
         quern_ctx *ctx;
 
-        options.device = QUERN_DEVICE_SIM;
+        options.device = QUERN_DEVICE_NONE;
         options.target = targets[t];
         options.cache_dir = t_cache;
         options.worker_path = t_worker_path();

@@ -115,7 +115,7 @@ static void test_vendors_stand_side_by_side(void **state)
     quern_op_release(op);
     quern_close(ctx);
     quern_ctx *none;
-    assert_int_equal(open_with("mill_1", QUERN_DEVICE_SIM, QUERN_JIT_OFF, &none), QUERN_OK);
+    assert_int_equal(open_with("mill_1", QUERN_DEVICE_NONE, QUERN_JIT_OFF, &none), QUERN_OK);
     assert_int_equal(quern_op_create(none, &problem, 1, &op), QUERN_OK);
     assert_int_equal(quern_verify(op, 1, 1, QUERN_CHECK_FULL, &v), QUERN_E_DEVICE);
     quern_op_release(op);

@@ -266,6 +266,25 @@ static int wrong_option(const char *text)
     return misuse("unknown option '%s'; see '%s --help'", text, command_name());
 }
 
+/* Takes the target and the log's level from the environment where no flag gave them: the library
+ * would, but not every verb opens a context, and some sort the log's lines themselves. */
+static int from_environment(struct common *common)
+{
+    static const char levels[] = "error|warn|info|debug";
+    const char *const text = secure_getenv("QUERN_LOG");
+    struct quern_options *const o = &common->library;
+
+    if (!common->target)
+        common->target = secure_getenv("QUERN_TARGET");
+    if (common->target && !common->target[0])
+        common->target = NULL;
+    o->target = common->target;
+    if (!o->log_level)
+        o->log_level =
+            text && *text ? (enum quern_log_level)choice_of(text, levels) : QUERN_LOG_WARN;
+    return o->log_level ? EXIT_OK : misuse("QUERN_LOG '%s' is not one of %s", text, levels);
+}
+
 int options_parse(struct common *common, int argc, char **argv, const struct usage *usage,
                   const struct flag *own)
 {
@@ -336,11 +355,9 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
         return finish_output();
     }
     o->allow_unverified = unverified;
-    if (!common->target)
-        common->target = secure_getenv("QUERN_TARGET");
-    if (common->target && !common->target[0])
-        common->target = NULL;
-    o->target = common->target;
+    const int status = from_environment(common);
+    if (status)
+        return status;
     common->arguments = argv + optind;
     common->argument_count = argc - optind;
     return -1;
@@ -426,7 +443,17 @@ int open_sim_context(const struct common *common, const char *target, quern_ctx 
     return open_context(common, QUERN_DEVICE_SIM, target, ctx);
 }
 
-int open_storing_context(const struct common *common, const char *target, quern_ctx **ctx)
+int open_making_context(const struct common *common, const char *target, quern_ctx **ctx)
 {
     return open_context(common, QUERN_DEVICE_NONE, target, ctx);
+}
+
+int open_storing_context(const struct common *common, const char *target, quern_ctx **ctx)
+{
+    const char *const mode = secure_getenv("QUERN_CACHE_MODE");
+    struct common own = *common;
+
+    if (!own.library.cache_mode && !(mode && *mode))
+        own.library.cache_mode = QUERN_CACHE_RW;
+    return open_making_context(&own, target, ctx);
 }

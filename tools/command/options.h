@@ -92,9 +92,11 @@ bool is_simulated(const struct quern_target_info *info);
 /* Checks that --m names one value. */
 int options_one_m(const struct m_set *set, int64_t *m);
 
-/* Opens a context of the software GPU for `target`, or one without a device, for verbs that make
- * and store kernels and run none. */
+/* Opens a context of the software GPU for `target`; or one without a device, for verbs that make
+ * kernels and run none; or such a one for verbs whose point is the cache, which must be fit to be
+ * written to unless QUERN_CACHE_MODE or --cache-mode says otherwise. */
 int open_sim_context(const struct common *common, const char *target, quern_ctx **ctx);
+int open_making_context(const struct common *common, const char *target, quern_ctx **ctx);
 int open_storing_context(const struct common *common, const char *target, quern_ctx **ctx);
 
 #endif

@@ -81,7 +81,7 @@ static int build(struct build *b)
         return status;
     if (!b->directory)
         return misuse("where to? give --out, a directory for plan.json and the code objects");
-    if ((status = open_storing_context(&b->common, b->common.target, &b->ctx)))
+    if ((status = open_making_context(&b->common, b->common.target, &b->ctx)))
         return status;
     const quern_status made = quern_op_create_range(b->ctx, &b->problem, b->m, b->m, &b->op);
     if (made)

@@ -83,7 +83,7 @@ static int explain(struct explanation *x)
     if (m_count(&x->set) > ROWS_MAX)
         return misuse("--m names %lld values; at most %d are explained at once",
                       (long long)m_count(&x->set), ROWS_MAX);
-    if (x->why_miss && (status = open_storing_context(&x->common, x->common.target, &x->ctx)))
+    if (x->why_miss && (status = open_making_context(&x->common, x->common.target, &x->ctx)))
         return status;
     if (x->m_sweep)
         return explain_sweep(x);

@@ -102,7 +102,7 @@ static int disassemble(const struct inspection *x, const char *target, const voi
     quern_ctx *ctx;
 
     common.library.cache_mode = QUERN_CACHE_OFF;
-    int status = open_sim_context(&common, target, &ctx);
+    int status = open_making_context(&common, target, &ctx);
     if (status)
         return status;
     for (size_t i = 0; !status && i < count; i++)

@@ -61,7 +61,7 @@ static int scan_object(struct scan *s, const void *object, size_t size)
     /* nothing is compiled or kept: the context is there for its disassembler */
     common.library.cache_mode = QUERN_CACHE_OFF;
     common.library.allow_unverified = 1;
-    const int status = open_storing_context(&common, target, &ctx);
+    const int status = open_making_context(&common, target, &ctx);
     if (status)
         return status;
     const struct quern_disassembler d = quern_ctx_disassembler(ctx);

@@ -201,12 +201,12 @@ static int open_verifier(const struct prewarm *w, const char *target, quern_ctx 
     struct common common = w->common;
 
     common.library.jit = QUERN_JIT_OFF;
-    const int status = open_sim_context(&common, target, ctx);
+    const int status = open_making_context(&common, target, ctx);
     if (status || quern_cache_info(*ctx, &cache) || cache.directory[0])
         return status;
     quern_close(*ctx);
     common.library.jit = QUERN_JIT_ON;
-    return open_sim_context(&common, target, ctx);
+    return open_making_context(&common, target, ctx);
 }
 
 /* Verifies the problems of one target; *done and `total` count the runs of all targets. */

@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import inspect
 import os
+import warnings
 import weakref
 from typing import Any, Callable, Sequence
 
@@ -21,6 +22,7 @@ _TRUSTS = ("user", "group")
 _BLASES = ("auto", "off")
 _JITS = ("on", "off", "warn", "error")
 _LEVELS = ("error", "warn", "info", "debug")
+_WARN = 2  # enum quern_log_level
 _TOOLCHAINS = ("any", "exact")
 _SEALS = ("open", "warn", "fail")
 _KINDS = ("begin", "compile", "end")
@@ -235,7 +237,8 @@ class Op(_Handle):
 class Context(_Handle):
     """One device, the kernel cache and the compiler. With a target and no device it is a software
     GPU of that target, which computes the same bits, slowly; with neither, the first GPU. What is
-    not given comes from the environment: docs/embedding.md."""
+    not given comes from the environment: docs/embedding.md. Without `log`, the library's warnings
+    (a bundle that is not used, a cache that cannot be written to) are RuntimeWarnings."""
 
     def __init__(self, target: str | None = None, *, device: str | None = None, index: int = 0,
                  cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
@@ -257,9 +260,15 @@ class Context(_Handle):
                 event(Event._of(e.contents))
 
         def line(_user: Any, level: int, text: bytes) -> None:
+            message = text.decode(errors="replace")
             if log:
-                log(_word(_LEVELS, level - 1), text.decode(errors="replace"))
+                log(_word(_LEVELS, level - 1), message)
+            elif opening and level <= _WARN:
+                said.append(message)
+            elif level <= _WARN:
+                warnings.warn(message, RuntimeWarning)
 
+        opening, said = True, []
         self._callbacks: list[Any] = [native.LOG_FUNCTION(line),
                                       native.EVENT_FUNCTION(happened)]
         options = native.Options(
@@ -274,13 +283,17 @@ class Context(_Handle):
             toolchain=native.choose("toolchain", _TOOLCHAINS, toolchain),
             record=_bytes(record), tuning=_bytes(tuning), force=_bytes(force), jobs=jobs,
             allow_unverified=int(allow_unverified),
-            log_level=native.choose("log_level", _LEVELS, log_level))
-        if log:
-            options.log = self._callbacks[0]
+            log=self._callbacks[0], log_level=native.choose("log_level", _LEVELS, log_level))
         if event:
             options.event = self._callbacks[1]
         handle = ctypes.c_void_p()
-        native.call("quern_open", ctypes.byref(options), ctypes.byref(handle))
+        try:
+            native.call("quern_open", ctypes.byref(options), ctypes.byref(handle))
+        finally:
+            # here rather than in the callback, where a filter that makes them errors has no effect
+            opening = False
+            for message in said:
+                warnings.warn(message, RuntimeWarning, stacklevel=2)
         self._freed = handle
         self._owned: list[weakref.finalize] = []
         # at exit, too: what the context owns goes before it
