@@ -182,6 +182,12 @@ def test_key_files(made, elsewhere, tmp_path):
         wrong.write_text(text)
         elsewhere.refused("bundle", "verify", made / "signed.qkb", "--key", wrong, status=1,
                           says=str(wrong))  # fmt: skip
+    # public keys under a second name could be exchanged under the first
+    wrong.write_text((made / "ours.pub").read_text())
+    elsewhere("bundle", "verify", made / "signed.qkb", "--key", wrong)
+    os.link(wrong, tmp_path / "second")
+    elsewhere.refused("bundle", "verify", made / "signed.qkb", "--key", wrong, status=1,
+                      says=[str(wrong), "2 names (hard links)"])  # fmt: skip
 
 
 def test_import(made, elsewhere):

@@ -240,3 +240,29 @@ def test_opening_without_rocm_takes_a_millisecond(tmp_path):
     assert done.returncode == 0, done
     ms, message = done.stdout.split(" ", 1)
     assert float(ms) <= 1 and "no AMD GPU" in message and "QUERN_TARGET" in message
+
+
+def test_each_sentence_of_the_threat_model_has_a_test():
+    """SECURITY.md says what quern trusts in a table alone: rows in the order of their numbers, each
+    of one sentence, with tests that there are."""
+    text = (TOP / "SECURITY.md").read_text()
+    (section,) = re.findall(r"^## What quern trusts\n(.*?)^## ", text, re.M | re.S)
+    head, bar, table = section.partition("|---|---|---|\n")
+    assert bar and re.search(r"The table is the threat model\.", head)
+    rows = table.strip().splitlines()
+    assert len(rows) > 30
+    for number, row in enumerate(rows, 1):
+        first, sentence, tests = [cell.strip() for cell in row.strip("|").split(" | ")]
+        assert first.strip("| ") == str(number), row
+        assert sentence.endswith(".") and ". " not in sentence, row
+        named = re.findall(r"`(tests/[^`]+)`(?:: ((?:`\w+`(?:, )?)+))?", tests)
+        assert named, row
+        for path, names in named:
+            code = (TOP / path).read_text()
+            found = re.findall(r"`(\w+)`", names)
+            assert found or path.startswith("tests/fuzz/"), row
+            for name in found:
+                one = rf"^def {name}\(" if path.endswith(".py") else rf"^static void {name}\("
+                assert re.search(one, code, re.M), (path, name)
+                # a test of C that is in no list does not run
+                assert path.endswith(".py") or len(re.findall(rf"\b{name}\b", code)) > 1, name

@@ -334,3 +334,19 @@ def test_what_the_command_prints_is_safe():
             if not own and re.search(r"\b(stderr|STDOUT_FILENO|STDERR_FILENO|perror)\b", line):
                 bad.append(f"{name}:{number}: not through report.c")
     assert not bad
+
+
+def test_nothing_reaches_a_network():
+    """No program and no library of ours imports a function that does. What they load besides, a
+    GPU's runtime or a compiler, is others'."""
+    build = COMMAND.parents[1]
+    built = [COMMAND, build / "libexec/quern/quern-worker", *(build / "lib").glob("*.so"),
+             *(build / "libexec/quern").glob("*.so")]  # fmt: skip
+    assert len(built) >= 4
+    reaching = re.compile(r"^(socket|connect|bind|listen|accept4?|getaddrinfo"
+                          r"|gethostby\w+|res_\w*(query|search))$")
+    for path in built:
+        nm = subprocess.run(["nm", "-D", "-u", path], capture_output=True, check=True, text=True)
+        names = {line.split()[-1].split("@")[0] for line in nm.stdout.splitlines()}
+        assert len(names) > 10 or path.name.startswith("quern-sim"), path
+        assert not [name for name in names if reaching.match(name)], path

@@ -157,6 +157,38 @@ static void as_nobody(struct t_store *t, void (*body)(struct t_store *))
     assert_int_equal(status, 0);
 }
 
+static void reading_body(struct t_store *t)
+{
+    struct store *s;
+
+    T_MUST(t_store_try(t, t->cache, QUERN_CACHE_RO, &s) == QUERN_OK);
+    T_MUST(t_get(s, "a"));
+    t_put(s, "b");
+    T_MUST(!t_get(s, "b"));
+    store_close(s);
+    T_MUST(t_store_try(t, t->cache, QUERN_CACHE_RW, &s) == QUERN_E_CACHE);
+}
+
+/* How users who do not trust each other share kernels. Entries are made with mode 0600: who fills a
+ * directory for others opens it to them. */
+static void roots_directory_serves_others_for_reading(void **state)
+{
+    struct t_store *const t = *state;
+    char command[PATH_MAX + 32];
+
+    if (geteuid() != 0) {
+        print_message("only root can be another user\n");
+        skip();
+    }
+    struct store *const s = t_store_open(t, QUERN_CACHE_RW, 0);
+    t_put(s, "a");
+    store_close(s);
+    snprintf(command, sizeof command, "chmod 755 '%s' && chmod -R a+rX '%s'", t->root, t->cache);
+    assert_int_equal(system(command), 0);
+    as_nobody(t, reading_body);
+    assert_int_equal(chmod(t->root, 0700), 0);
+}
+
 static void unwritable_body(struct t_store *t)
 {
     char below[PATH_MAX];
@@ -372,6 +404,7 @@ int main(void)
         T_STORE_TEST(things_that_are_no_directory_are_refused),
         T_STORE_TEST(directories_that_others_can_write_to_are_refused),
         T_STORE_TEST(directories_of_others_are_refused),
+        T_STORE_TEST(roots_directory_serves_others_for_reading),
         T_STORE_TEST(unwritable_directories_are_refused),
         T_STORE_TEST(an_unreadable_entry_does_not_block_its_key),
         T_STORE_TEST(parts_that_are_not_to_be_trusted_are_not_used),
