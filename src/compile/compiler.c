@@ -117,10 +117,10 @@ void compile_result_free(struct compile_result *result)
     *result = (struct compile_result){0};
 }
 
-quern_status answer_instructions(const struct answer *answer, size_t size,
-                                 quern_disassembly_fn emit, void *user)
+/* The same with room for a text of UINT16_MAX bytes, which is too much for a host's stack. */
+static quern_status emit_instructions(const struct answer *answer, size_t size, char *text,
+                                      quern_disassembly_fn emit, void *user)
 {
-    char text[UINT16_MAX + 1];
     uint64_t offset = 0;
 
     for (int pass = 0; pass < 2; pass++) {
@@ -145,6 +145,17 @@ quern_status answer_instructions(const struct answer *answer, size_t size,
                 (unsigned long long)offset, size);
     }
     return QUERN_OK;
+}
+
+quern_status answer_instructions(const struct answer *answer, size_t size,
+                                 quern_disassembly_fn emit, void *user)
+{
+    char *const text = os.malloc(UINT16_MAX + 1);
+
+    FAIL_IF(!text, QUERN_E_MEMORY, "out of memory for a disassembly");
+    const quern_status status = emit_instructions(answer, size, text, emit, user);
+    os.free(text);
+    return status;
 }
 
 quern_status compiler_disassemble(void *compiler, const char *processor, const void *code,

@@ -53,16 +53,22 @@ static quern_status parse_keys(const char *path, const char *text, struct signer
 
 quern_status signers_read(const char *path, struct signers *signers)
 {
-    char text[KEY_FILE_BYTES + 1], *bytes;
+    char *bytes;
     size_t size;
 
-    const quern_status status = store_read_named(path, KEY_FILE_BYTES, &bytes, &size);
+    quern_status status = store_read_named(path, KEY_FILE_BYTES, &bytes, &size);
     if (status != QUERN_OK)
         return status == QUERN_E_IO ? QUERN_E_CACHE : status;
-    memcpy(text, bytes, size);
-    text[size] = 0;
-    os.free(bytes);
-    return parse_keys(path, text, signers);
+    char *const text = os.realloc(bytes, size + 1);
+    if (text) {
+        text[size] = 0;
+        status = parse_keys(path, text, signers);
+    } else {
+        status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("text"),
+                           "out of memory for the keys of %.400s", path);
+    }
+    os.free(text ? text : bytes);
+    return status;
 }
 
 /* ---- signatures ------------------------------------------------------------------------------ */

@@ -74,6 +74,25 @@ def test_a_small_stack_of_the_hosts_is_not_the_compilers(quern, tmp_path, kib):
           "wq=nf4 n=64 k=128 a=f16", prefix=limited)  # fmt: skip
 
 
+@pytest.mark.skipif(SANITIZED, reason="sanitizers make frames larger")
+def test_a_small_stack_is_enough_for_the_command(quern, tmp_path):
+    """Of 64 KB, for the main thread and those that it starts."""
+    limited = ("sh", "-c", 'ulimit -s 64 && exec "$@"', "sh")
+    problem = "wq=nf4 n=64 k=128 a=f16"
+    words = ["--target", TARGET, "--m", "1,16"]
+    secret, public, bundle = tmp_path / "secret", tmp_path / "public", tmp_path / "a.qkb"
+    for verb in (["prewarm", *words, "--verify", problem],
+                 ["build", "--target", TARGET, "--m", "1", "--out", tmp_path / "out", problem],
+                 ["profile", *words[:3], "1", problem],
+                 ["inspect", tmp_path / "out/plan.json", "--disassemble"],
+                 ["explain", *words, "--why-miss", problem], ["source", *words[:3], "1", problem],
+                 ["cache", "list"], ["cache", "verify"], ["targets"], ["doctor"],
+                 ["bundle", "create", bundle], ["bundle", "keygen", secret, public],
+                 ["bundle", "sign", bundle, "--key", secret],
+                 ["bundle", "import", bundle, "--key", public]):  # fmt: skip
+        quern(*verb, prefix=limited)
+
+
 def test_what_a_killed_supervisor_left_is_removed(quern, tmp_path):
     """Its directory holds up to 256 MB, in memory; of living workers and of strangers nothing is
     touched."""

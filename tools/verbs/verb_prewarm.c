@@ -383,7 +383,7 @@ int verb_prewarm(int argc, char **argv)
         "       (or PROBLEM..., or --manifest FILE, which says its targets)",
         "Plans, compiles and stores the kernels of every linear layer of a model, or of the\n"
         "PROBLEMs given, on all cores. Needs no GPU. Prints a table of what was made.\n"};
-    struct prewarm w = {0};
+    static struct prewarm w; /* large */
     struct prewarm_origin from = {0};
     const struct flag flags[] = {
         {"model", FLAG_TEXT, &from.model, "FILE",

@@ -288,8 +288,12 @@ static int rows_of(struct tune *t, const struct quern_problem *problem, int64_t 
 static int tune_problem(struct tune *t, const struct quern_problem *problem, const char *text,
                         const struct m_set *set)
 {
-    struct kernel k = {.problem = problem, .text = text};
+    static struct kernel k; /* large */
     int status = EXIT_OK;
+
+    k.problem = problem;
+    k.text = text;
+    k.m = 0;
 
     for (int64_t m = 0; m_next(set, &m) && m <= M_TUNED;) {
         if (m <= k.m)
