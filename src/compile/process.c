@@ -429,6 +429,9 @@ quern_status process_start(const struct process_config *config, struct process *
         FAIL_IF(!strcmp(stage, "execveat"), QUERN_E_TOOLCHAIN,
                 "cannot run the compiler worker %s%s%s: %s", config->worker_path,
                 *t->loader ? " with the loader " : "", t->loader, strerror(error));
+        FAIL_IF(error == ECHILD, QUERN_E_WORKER,
+                "the compiler worker %s vanished while it was being started: was it killed?",
+                config->worker_path);
         FAIL(QUERN_E_IO, "cannot start a compiler worker: %s: %s", stage, strerror(error));
     }
     p->sock = spawned.sock;

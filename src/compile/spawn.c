@@ -187,9 +187,10 @@ static int receive_start(struct spawned *spawned, const char **stage)
                              .msg_controllen = sizeof control};
     struct failure failure;
 
-    if (os.recvmsg(spawned->sock, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1) {
-        *stage = "starting a process";
-        return ECHILD;
+    const ssize_t n = os.recvmsg(spawned->sock, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (n != 1) {
+        *stage = "recvmsg";
+        return n < 0 ? errno : ECHILD; /* nothing came: killed before it could send a byte */
     }
     const struct cmsghdr *const c = CMSG_FIRSTHDR(&message);
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&

@@ -153,6 +153,29 @@ static void every_call_may_fail(void **state)
     }
 }
 
+static ssize_t end_of_file(int fd, struct msghdr *m, int f)
+{
+    (void)fd;
+    (void)m;
+    (void)f;
+    return 0;
+}
+
+/* As seen by its host: the socket is closed, and nothing was sent. */
+static void a_worker_killed_at_birth_is_told(void **state)
+{
+    const struct t_world *const w = *state;
+
+    compiler_close(t_fake_open(w, "good")); /* makes the link */
+    real = os;
+    os.recvmsg = end_of_file;
+    const quern_status status = try_once(w);
+    os = real;
+    assert_int_equal(status, QUERN_E_WORKER);
+    t_message_has("vanished while it was being started");
+    assert_int_equal(try_once(w), QUERN_OK);
+}
+
 /* Calls that transfer one byte at a time, and are interrupted every other time. */
 static int turn;
 static ssize_t small_send(int fd, const void *b, size_t n, int f)
@@ -317,6 +340,7 @@ int main(int argc, char **argv)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, t_world_make, t_world_end)
     const struct CMUnitTest tests[] = {
+        TEST(a_worker_killed_at_birth_is_told),
         TEST(every_call_may_fail),
         TEST(interruptions_and_small_transfers_do_no_harm),
         TEST(interruptions_without_end_are_no_hang),

@@ -15,6 +15,7 @@ import json
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -64,6 +65,7 @@ def slice_of(target, runs, seconds, log):
         except KeyboardInterrupt:
             fuzzer.wait()
             raise
+    shutil.rmtree(f"/dev/shm/quern-fuzz-{fuzzer.pid}", ignore_errors=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     text = log.read_bytes().decode(errors="replace")
     stopped = "run interrupted" in text
