@@ -8,6 +8,7 @@
 
 #include <quern/tool.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -207,6 +208,21 @@ static void take_lds(struct lint_insn *i, const struct text_insn *t)
         i->kinds |= LINT_USES_M0;
 }
 
+/* LDS to a vector register, past the vector ALU. Fields that LLVM does not print are 0. */
+static void take_lds_direct(struct lint_insn *i, const struct text_insn *t)
+{
+    const char *const vector = strstr(i->text, "vdst:"), *const memory = strstr(i->text, "vsrc:");
+    char reg[16];
+
+    i->kinds |= LINT_LDS_DIRECT | LINT_USES_M0;
+    snprintf(reg, sizeof reg, "%.*s", (int)strcspn(t->operands[0], " "), t->operands[0]);
+    add_def(i, range_of(reg));
+    i->understood = t->count && i->def_count;
+    i->wait_vector = (uint8_t)(vector ? strtoul(vector + 5, NULL, 0) : 0);
+    /* gfx11 has no such field, and does not wait */
+    i->wait_memory = (uint8_t)(memory ? strtoul(memory + 5, NULL, 0) : i->text[0] == 'l');
+}
+
 /* ---- Scalar ---------------------------------------------------------------------------------- */
 
 /* "vmcnt(3)" in a list of waits, or LINT_NO_WAIT. */
@@ -227,7 +243,8 @@ static void take_alu_wait(struct lint_insn *i, const struct text_insn *t)
     } fields[] = {{"va_vdst(0)", 0xf000, LINT_VALU_VECTOR},
                   {"va_sdst(0)", 0x0e00, LINT_VALU_SCALAR},
                   {"va_vcc(0)", 0x0002, LINT_VALU_VCC},
-                  {"sa_sdst(0)", 0x0001, LINT_SALU_SCALAR}};
+                  {"sa_sdst(0)", 0x0001, LINT_SALU_SCALAR},
+                  {"vm_vsrc(0)", 0x001c, LINT_MEMORY_SOURCES}};
     const bool words = strchr(i->text, '(');
     const unsigned long number = t->count ? strtoul(t->operands[0], NULL, 0) : 0xffff;
 
@@ -265,7 +282,8 @@ static void take_wait(struct lint_insn *i, const struct text_insn *t)
         i->waits[LINT_LDS_OPS] = (uint8_t)(last & 63);
     } else if (!strcmp(m, "s_wait_idle")) {
         memset(i->waits, 0, sizeof i->waits);
-        i->alu_waits = LINT_VALU_VECTOR | LINT_VALU_SCALAR | LINT_VALU_VCC | LINT_SALU_SCALAR;
+        i->alu_waits = LINT_VALU_VECTOR | LINT_VALU_SCALAR | LINT_VALU_VCC | LINT_SALU_SCALAR |
+                       LINT_MEMORY_SOURCES;
     } else if (!strcmp(m, "s_wait_alu") || !strcmp(m, "s_waitcnt_depctr")) {
         take_alu_wait(i, t);
     } else {
@@ -352,6 +370,8 @@ static void take_one(struct lint_insn *i, const struct target *target, const cha
         take_vector(i, target, &t);
     else if (begins_any(t.mnemonic, "global_|flat_|buffer_|scratch_"))
         take_memory(i, &t);
+    else if (begins_any(t.mnemonic, "lds_direct_|lds_param_|ds_direct_|ds_param_"))
+        take_lds_direct(i, &t);
     else if (begins(t.mnemonic, "ds_"))
         take_lds(i, &t);
     else if (begins(t.mnemonic, "s_"))
@@ -360,7 +380,22 @@ static void take_one(struct lint_insn *i, const struct target *target, const cha
         i->understood = false;
 }
 
-void lint_read(const struct target *target, const char *text, uint64_t offset,
+/* The disassembler takes all code of RDNA for that of waves of 32: a mask of lanes, which is two
+ * registers in waves of 64, has the name of the first alone. */
+static void widen_masks(struct lint_insn *i)
+{
+    const char *const m = i->text;
+    struct lint_range *const masks[] = {
+        i->kinds & LINT_LANE_MASK && i->use_count ? &i->uses[i->use_count - 1] : NULL,
+        begins(m, "v_cmp_") && i->def_count ? &i->defs[0] : NULL,
+        begins_any(m, two_results) && i->def_count > 1 ? &i->defs[1] : NULL};
+
+    for (size_t n = 0; n < sizeof masks / sizeof *masks; n++)
+        if (masks[n] && masks[n]->count == 1 && masks[n]->first < LINT_VCC + 2)
+            masks[n]->count = 2;
+}
+
+void lint_read(const struct target *target, unsigned wave_size, const char *text, uint64_t offset,
                struct lint_insn *insn)
 {
     const char *const pair = strstr(text, " :: ");
@@ -374,6 +409,8 @@ void lint_read(const struct target *target, const char *text, uint64_t offset,
                                .waits = {LINT_NO_WAIT, LINT_NO_WAIT, LINT_NO_WAIT, LINT_NO_WAIT}};
     if (!pair) {
         take_one(insn, target, text);
+        if (wave_size == 64 && target->store_counter)
+            widen_masks(insn);
         return;
     }
     char first[TEXT_BYTES];

@@ -66,8 +66,9 @@ enum lint_kind {
     LINT_LANE_MASK =
         1 << 27, /* reads a scalar register, its last operand, as a bit for each lane */
     LINT_FMA_F64 = 1 << 28,
-    LINT_MAD_64 = 1 << 29,    /* products of 32 bits added to 64 */
-    LINT_LDS_PAUSE = 1 << 30, /* ds_nop */
+    LINT_MAD_64 = 1 << 29,       /* products of 32 bits added to 64 */
+    LINT_LDS_PAUSE = 1 << 30,    /* ds_nop */
+    LINT_LDS_DIRECT = INT32_MIN, /* lds_direct_load, lds_param_load: the last bit */
     LINT_MFMA = LINT_XDL | LINT_SGEMM | LINT_DGEMM_4 | LINT_DGEMM_16
 };
 
@@ -77,10 +78,11 @@ enum lint_counter { LINT_LOADS, LINT_STORES, LINT_LDS_OPS, LINT_SCALAR_LOADS, LI
 
 /* What s_wait_alu (s_waitcnt_depctr on gfx11) waits for, until none of it is under way, as bits. */
 enum lint_alu_wait {
-    LINT_VALU_VECTOR = 1 << 0, /* vector registers that vector instructions write */
-    LINT_VALU_SCALAR = 1 << 1, /* scalar registers that these write, but for VCC, */
-    LINT_VALU_VCC = 1 << 2,    /* and VCC */
-    LINT_SALU_SCALAR = 1 << 3  /* scalar registers that scalar instructions write */
+    LINT_VALU_VECTOR = 1 << 0,   /* vector registers that vector instructions write */
+    LINT_VALU_SCALAR = 1 << 1,   /* scalar registers that these write, but for VCC, */
+    LINT_VALU_VCC = 1 << 2,      /* and VCC */
+    LINT_SALU_SCALAR = 1 << 3,   /* scalar registers that scalar instructions write */
+    LINT_MEMORY_SOURCES = 1 << 4 /* vector registers that memory instructions read */
 };
 
 enum { LINT_DEFS = 4, LINT_USES = 8 };
@@ -92,17 +94,20 @@ struct lint_insn {
     struct lint_range defs[LINT_DEFS], uses[LINT_USES];
     /* of matrix instructions uses[0] and [1] are A and B, uses[2] is what is added (C) */
     uint8_t def_count, use_count;
-    uint8_t wait_states;            /* 1; of s_nop N: N + 1 */
-    uint8_t passes;                 /* of matrix instructions of gfx9: 4 cycles each */
-    uint8_t waits[LINT_COUNTERS];   /* waits until at most so many are under way */
-    uint8_t alu_waits;              /* bits of enum lint_alu_wait */
+    uint8_t wait_states;          /* 1; of s_nop N: N + 1 */
+    uint8_t passes;               /* of matrix instructions of gfx9: 4 cycles each */
+    uint8_t waits[LINT_COUNTERS]; /* waits until at most so many are under way */
+    uint8_t alu_waits;            /* bits of enum lint_alu_wait */
+    /* of LINT_LDS_DIRECT: it waits until so many vector instructions are under way, and, if 0, for
+     * memory to be done with registers */
+    uint8_t wait_vector, wait_memory;
     int64_t branch;                 /* byte offset of where it may go; -1: nowhere */
     bool falls_through, understood; /* goes on to the next one; all operands were read */
     bool literal; /* a vector instruction with a constant of its own, not an inline one */
 };
 
 /* Reads the text of an instruction at `offset`; `text` is kept by reference. */
-void lint_read(const struct target *target, const char *text, uint64_t offset,
+void lint_read(const struct target *target, unsigned wave_size, const char *text, uint64_t offset,
                struct lint_insn *insn);
 
 #endif

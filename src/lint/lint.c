@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "lint/scan.h"
+#include "sim/decode/respell.h"
 
 #include <string.h>
 
@@ -16,17 +17,20 @@ bool lint_knows(const struct target *target)
 
 struct reading {
     const struct target *target;
+    unsigned wave_size;
     struct lint_insn *insns;
     size_t count, room;
     char **texts; /* of the instructions */
     bool failed;  /* out of memory */
+    const uint8_t *code;
+    size_t bytes;
 };
 
-static void read_one(void *user, uint64_t offset, unsigned size, const char *text)
+static void read_one(void *user, uint64_t offset, const char *text, const uint32_t shown[2])
 {
     struct reading *const r = user;
+    uint32_t words[2];
 
-    (void)size;
     if (r->failed)
         return;
     if (r->count == r->room) {
@@ -40,8 +44,6 @@ static void read_one(void *user, uint64_t offset, unsigned size, const char *tex
             return;
         r->room = room;
     }
-    while (*text == ' ' || *text == '\t')
-        text++;
     const size_t bytes = strlen(text) + 1;
     char *const copy = os.malloc(bytes);
     if (!copy) {
@@ -50,8 +52,12 @@ static void read_one(void *user, uint64_t offset, unsigned size, const char *tex
     }
     memcpy(copy, text, bytes);
     r->texts[r->count] = copy;
-    lint_read(r->target, copy, offset, &r->insns[r->count]);
-    r->count++;
+    respell_words(r->code, r->bytes, offset, words);
+    const struct unsaid u = unsaid_of(r->target, words, shown, copy);
+    struct lint_insn *const insn = &r->insns[r->count++];
+    lint_read(r->target, r->wave_size, copy, offset, insn);
+    if (u.has_mask)
+        insn->defs[insn->def_count++] = (struct lint_range){u.mask, 2};
 }
 
 static void reading_free(struct reading *r)
@@ -108,7 +114,12 @@ static quern_status scan_kernel(struct lint_scan *s, struct reading *r)
                            "out of memory for a scan of %zu instructions", r->count);
     } else {
         for (size_t i = 0; i < r->count; i++) {
-            const struct lint_insn *const insn = &r->insns[i];
+            struct lint_insn *const insn = &r->insns[i];
+            const int64_t jump = insn->understood ? -1 : lint_jump(r->insns, i);
+            if (jump >= 0 && at_offset(r, jump) != LINT_NOWHERE) {
+                insn->branch = jump;
+                insn->understood = true;
+            }
             next[2 * i] = insn->falls_through && i + 1 < r->count ? (uint32_t)i + 1 : LINT_NOWHERE;
             next[2 * i + 1] = insn->branch >= 0 ? at_offset(r, insn->branch) : LINT_NOWHERE;
         }
@@ -127,6 +138,8 @@ static quern_status scan_kernel(struct lint_scan *s, struct reading *r)
         if (status == QUERN_OK)
             status = lint_stale(s);
         if (status == QUERN_OK)
+            status = lint_forward(s);
+        if (status == QUERN_OK)
             status = lint_owed(s);
     }
     os.free(next);
@@ -140,10 +153,9 @@ quern_status lint_code(const struct target *target, const char *name, unsigned w
 {
     struct lint_scan scan = {
         .target = target, .kernel = name, .wave_size = wave_size, .fn = fn, .user = user};
-    struct reading r = {.target = target};
+    struct reading r = {.target = target, .wave_size = wave_size, .code = code, .bytes = bytes};
 
-    quern_status status =
-        disassembler->function(disassembler->user, target->name, code, bytes, read_one, &r);
+    quern_status status = respell_all(disassembler, target, wave_size, code, bytes, read_one, &r);
     if (status == QUERN_OK && r.failed)
         status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("r.failed"),
                            "out of memory for the code of %s", name);

@@ -24,6 +24,9 @@ static inline const uint32_t *lint_successors(const struct lint_scan *s, size_t 
     return s->next + 2 * i;
 }
 
+/* Where a jump to a computed address, instruction `at`, leads: a byte offset, or -1 (jump.c). */
+int64_t lint_jump(const struct lint_insn *insns, size_t at);
+
 /* Tells of one finding: the instructions by their numbers (finding.c). */
 void lint_report(const struct lint_scan *s, enum quern_lint_rule rule, const char *what,
                  size_t first, size_t second, struct lint_range registers, unsigned needed,
@@ -47,6 +50,8 @@ quern_status lint_flow(const struct lint_scan *s, const struct lint_flow *flow);
 quern_status lint_hazards(const struct lint_scan *s);
 /* Scalar registers that vector instructions read before they were written anew (stale.c). */
 quern_status lint_stale(const struct lint_scan *s);
+/* Vector registers around writes of EXEC, and loads from LDS past the vector ALU (forward.c). */
+quern_status lint_forward(const struct lint_scan *s);
 /* Registers that a load still owes (owed.c). */
 quern_status lint_owed(const struct lint_scan *s);
 

@@ -49,7 +49,8 @@ static void keep(const struct keeping *k, struct stale *s, const struct lint_ins
 {
     if (k->masks_only && i->kinds & LINT_LANE_MASK && i->use_count) {
         const struct lint_range r = i->uses[i->use_count - 1];
-        memset(s->kept, 0, sizeof s->kept);
+        for (unsigned n = 0; n < STALE_REGISTERS; n++) /* what was written since is not forgotten */
+            s->kept[n] &= s->written[n] != 0;
         for (unsigned n = r.first; n < (unsigned)r.first + r.count && n < STALE_REGISTERS; n++)
             s->kept[n] = true;
         return;

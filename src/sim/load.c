@@ -32,13 +32,7 @@ struct decoding {
     struct quern_sim_module *module;
     struct parser parser;
     quern_status status;
-    bool indexed;    /* after s_set_gpr_idx_on */
-    uint64_t base;   /* where in the code the disassembler was started */
-    uint8_t *shown;  /* the code with instructions respelled that it declined; null: as it is */
-    bool again;      /* one was found … */
-    uint64_t from;   /* … here: it is to be started there again */
-    uint64_t beyond; /* then: the end of the instruction that was respelled last */
-    bool lost;       /* and it went on inside of that, so that what it says is no code */
+    bool indexed; /* after s_set_gpr_idx_on */
 };
 
 /* Registers are indexed from s_set_gpr_idx_on to the next s_set_gpr_idx_off, without a branch. */
@@ -109,75 +103,16 @@ static const char *no_instruction(const uint8_t *code, char text[DIRECTIVE_BYTES
     return text;
 }
 
-static void two_words(const struct quern_sim_module *m, const uint8_t *code, uint64_t offset,
-                      uint32_t words[2])
-{
-    words[1] = 0;
-    memcpy(words, code + offset, m->code_bytes - offset < 8 ? 4 : 8);
-}
-
-/* Respells the declined instruction; false where that is of no use. */
-static bool change(struct decoding *d, uint64_t offset)
-{
-    const struct quern_sim_module *const m = d->module;
-    const uint8_t *const code = m->image + m->code_at;
-    uint32_t words[2];
-
-    two_words(m, d->shown ? d->shown : code, offset, words);
-    const unsigned bytes = respell(m->sim->target, m->lanes, words);
-    if (!bytes)
-        return false;
-    if (!d->shown) {
-        d->shown = os.malloc((size_t)m->code_bytes);
-        if (!d->shown) {
-            d->status = QUERN_E_MEMORY;
-            return true;
-        }
-        memcpy(d->shown, code, (size_t)m->code_bytes);
-    }
-    memcpy(d->shown + offset, words, m->code_bytes - offset < 8 ? 4 : 8);
-    d->beyond = offset + bytes;
-    return true;
-}
-
-/* Whether what the disassembler says at `offset` is left for another run. In the run in which it
- * declines an instruction, what it declines further on is respelled as well. */
-static bool put_off(struct decoding *d, uint64_t offset, unsigned size, const char *text)
-{
-    const bool declined = !*text || strstr(text, "/*Invalid");
-
-    if (d->again) {
-        d->lost = d->lost || (offset < d->beyond && offset + size > d->beyond);
-        if (declined && offset >= d->beyond && !d->lost)
-            change(d, offset);
-        return true;
-    }
-    if (!declined || !change(d, offset))
-        return false;
-    d->from = offset;
-    d->lost = false;
-    return d->again = true;
-}
-
-static void decode(void *user, uint64_t offset, unsigned size, const char *text)
+static void decode(void *user, uint64_t offset, const char *text, const uint32_t shown[2])
 {
     struct decoding *const d = user;
     struct quern_sim_module *const m = d->module;
     const uint8_t *const code = m->image + m->code_at;
     struct parsed parsed;
-    uint32_t words[2], shown[2];
+    uint32_t words[2];
     char bytes[DIRECTIVE_BYTES];
 
-    offset += d->base;
     if (d->status != QUERN_OK)
-        return;
-    if (offset % 4 || offset >= m->code_bytes) {
-        d->status = QUERN_E_INTERNAL;
-        return;
-    }
-    while (*text == ' ' || *text == '\t')
-        text++;
-    if (put_off(d, offset, size, text))
         return;
     if (!*text)
         text = no_instruction(code + offset, bytes);
@@ -188,8 +123,7 @@ static void decode(void *user, uint64_t offset, unsigned size, const char *text)
         return;
     }
     memcpy(copy, text, length + 1);
-    two_words(m, code, offset, words);
-    two_words(m, d->shown ? d->shown : code, offset, shown);
+    respell_words(code, (size_t)m->code_bytes, offset, words);
     d->parser.unsaid = unsaid_of(m->sim->target, words, shown, copy);
     parse_insn(&d->parser, copy, offset, &parsed);
     bool ok = !d->parser.failed && (!offset || !ends_at(m, offset) || append_end(d, offset));
@@ -216,23 +150,6 @@ static void resolve_branches(struct quern_sim_module *m)
             m->index_at[to / 4] != INSN_NONE)
             i->target = m->insns + m->index_at[to / 4];
     }
-}
-
-static quern_status disassemble(struct decoding *d)
-{
-    const struct quern_sim_module *const m = d->module;
-    const struct quern_disassembler *const by = &m->sim->disassembler;
-    quern_status status;
-
-    do {
-        const uint8_t *const code = d->shown ? d->shown : m->image + m->code_at;
-        d->base = d->from;
-        d->again = false;
-        status = by->function(by->user, m->sim->target->name, code + d->base,
-                              (size_t)(m->code_bytes - d->base), decode, d);
-    } while (status == QUERN_OK && d->status == QUERN_OK && d->again);
-    os.free(d->shown);
-    return status;
 }
 
 /* The recorded failure tells of a compiler, which whoever has every kernel compiled does not expect
@@ -276,16 +193,18 @@ static quern_status decode_all(struct quern_sim_module *m)
     m->index_at = os.malloc(slots * sizeof *m->index_at);
     FAIL_IF(!m->index_at, QUERN_E_MEMORY, "out of memory for %zu instructions", slots);
     memset(m->index_at, 0xff, slots * sizeof *m->index_at);
-    const quern_status status = disassemble(&d);
+    const quern_status status =
+        respell_all(&sim->disassembler, sim->target, m->lanes, m->image + m->code_at,
+                    (size_t)m->code_bytes, decode, &d);
     m->pool = d.parser.pool;
     if (status == QUERN_E_TOOLCHAIN)
         return no_disassembler();
+    FAIL_IF(status == QUERN_E_INTERNAL, status,
+            "the disassembler gave an instruction outside the %llu bytes of code",
+            (unsigned long long)m->code_bytes);
     TRY(status);
     FAIL_IF(d.status == QUERN_E_MEMORY || !append_end(&d, m->code_bytes), QUERN_E_MEMORY,
             "out of memory for %zu instructions", m->insn_count);
-    FAIL_IF(d.status != QUERN_OK, d.status,
-            "the disassembler gave an instruction outside the %llu bytes of code",
-            (unsigned long long)m->code_bytes);
     resolve_branches(m);
     FAIL_IF(sim->check == QUERN_CHECK_FULL && !late_read(m), QUERN_E_MEMORY,
             "out of memory for the full check of %zu instructions", m->insn_count);

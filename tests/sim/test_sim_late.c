@@ -131,6 +131,16 @@ static const struct mistake pairs[] = {
          "s_nop 3\\n",
          "v_mfma_f32_16x16x16_f16 v[42:45], v[46:47], v[46:47], v[42:45]\\n s_nop 7\\n s_nop 7\\n "
          "v_mov_b32 %0, v42"),
+    PAIR("a matrix result of two passes as an addend", CDNA,
+         "v_mfma_f32_4x4x4_16b_f16 v[40:43], v[44:45], v[46:47], v[40:43]", "s_nop 1\\n",
+         "s_nop 0\\n",
+         "v_mfma_f32_4x4x4_16b_f16 v[40:43], v[44:45], v[46:47], v[40:43]\\n s_nop 7\\n "
+         "v_mov_b32 %0, v43"),
+    PAIR("a matrix result of f64 as an addend", CDNA,
+         "v_mfma_f64_4x4x4_4b_f64 v[40:41], v[44:45], v[46:47], v[40:41]", "s_nop 3\\n",
+         "s_nop 2\\n",
+         "v_mfma_f64_4x4x4_4b_f64 v[40:41], v[44:45], v[46:47], v[40:41]\\n s_nop 7\\n "
+         "v_mov_b32 %0, v41"),
     PAIR("a dot product, read", CDNA, "v_dot2c_f32_f16 v40, v41, v42", "s_nop 2\\n", "s_nop 1\\n",
          "v_mov_b32 %0, v40"),
     PAIR("a transcendental result, read", CDNA, "v_exp_f32 v40, v41", "s_nop 0\\n", "",
@@ -163,6 +173,9 @@ static const struct twin {
     {"gfx1151", "-mwavefrontsize64",
      "v_cndmask_b32 v41, v42, v43, s[40:41]\\n s_mov_b64 s[40:41], 0", "s_waitcnt_depctr 0xfffe",
      "", "v_cndmask_b32 %0, v42, v43, s[40:41]"},
+    {"gfx1151", "-mwavefrontsize64",
+     "v_mov_b32 v41, 1\\n s_mov_b64 s[40:41], exec\\n s_mov_b64 exec, s[40:41]\\n v_mov_b32 v42, 2",
+     "s_waitcnt_depctr 0xfff", "", "v_max_f32 %0, v41, v42"},
 };
 
 static void pairs_of_rdna(void **state)

@@ -39,6 +39,9 @@ static quern_status read_listing(void *user, const char *processor, const void *
     return QUERN_OK;
 }
 
+/* The code that a listing is said to be of: nothing of it is looked at but its size. */
+static const uint8_t blank[1 << 16];
+
 /* What a scan of a listing found: how much, and the first of it. */
 struct found {
     int count;
@@ -72,7 +75,7 @@ static struct found scan(const char *target, const char *listing)
     struct found f = {0};
 
     assert_int_equal(
-        lint_code(target_named(target), "k", wave_size, listing, 4, &d, note_finding, &f),
+        lint_code(target_named(target), "k", wave_size, blank, sizeof blank, &d, note_finding, &f),
         QUERN_OK);
     return f;
 }

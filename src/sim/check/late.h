@@ -105,6 +105,7 @@ enum late_meeting {
     LATE_DATA_LOST,   /* it overwrites what the first stores */
     LATE_NOT_SUMMED,  /* touched, but not as what the same dot product adds to */
     LATE_LANE,        /* it reads it as the number of a lane */
+    LATE_AROUND,      /* it reads two registers, one written before the first, one behind it */
     LATE_REGARDLESS   /* it uses it without naming it, or the pair is enough */
 };
 

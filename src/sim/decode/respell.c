@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Encodings that the disassembler declines; respell.h says what for. */
 #include "sim/decode/respell.h"
+
+#include "base/error.h"
+#include "base/os.h"
 #include "sim/wave.h"
 
 #include <string.h>
@@ -150,4 +153,107 @@ struct unsaid unsaid_of(const struct target *target, const uint32_t code[2],
     else if (e == ENCODING_VOP3P && code[0] != shown[0])
         u.op_sel = code[0] >> 11 & 3;
     return u;
+}
+
+/* ---- All of a kernel's code ------------------------------------------------------------------ */
+
+struct respelling {
+    const struct target *target;
+    unsigned lanes;
+    const uint8_t *code;
+    size_t bytes;
+    respell_fn emit;
+    void *user;
+    quern_status status;
+    uint64_t base;   /* where in the code the disassembler was started */
+    uint8_t *shown;  /* the code with instructions respelled that it declined; null: as it is */
+    bool again;      /* one was found … */
+    uint64_t from;   /* … here: it is to be started there again */
+    uint64_t beyond; /* then: the end of the instruction that was respelled last */
+    bool lost;       /* and it went on inside of that, so that what it says is no code */
+};
+
+void respell_words(const uint8_t *code, size_t bytes, uint64_t offset, uint32_t words[2])
+{
+    words[1] = 0;
+    memcpy(words, code + offset, bytes - offset < 8 ? 4 : 8);
+}
+
+/* Respells the declined instruction; false where that is of no use. */
+static bool change(struct respelling *r, uint64_t offset)
+{
+    uint32_t words[2];
+
+    respell_words(r->shown ? r->shown : r->code, r->bytes, offset, words);
+    const unsigned bytes = respell(r->target, r->lanes, words);
+    if (!bytes)
+        return false;
+    if (!r->shown) {
+        r->shown = os.malloc(r->bytes);
+        if (!r->shown) {
+            r->status = QUERN_E_MEMORY;
+            return true;
+        }
+        memcpy(r->shown, r->code, r->bytes);
+    }
+    memcpy(r->shown + offset, words, r->bytes - offset < 8 ? 4 : 8);
+    r->beyond = offset + bytes;
+    return true;
+}
+
+/* Whether what the disassembler says at `offset` is left for another run. In the run in which it
+ * declines an instruction, what it declines further on is respelled as well. */
+static bool put_off(struct respelling *r, uint64_t offset, unsigned size, const char *text)
+{
+    const bool declined = !*text || strstr(text, "/*Invalid");
+
+    if (r->again) {
+        r->lost = r->lost || (offset < r->beyond && offset + size > r->beyond);
+        if (declined && offset >= r->beyond && !r->lost)
+            change(r, offset);
+        return true;
+    }
+    if (!declined || !change(r, offset))
+        return false;
+    r->from = offset;
+    r->lost = false;
+    return r->again = true;
+}
+
+static void look(void *user, uint64_t offset, unsigned size, const char *text)
+{
+    struct respelling *const r = user;
+    uint32_t shown[2];
+
+    offset += r->base;
+    if (r->status != QUERN_OK)
+        return;
+    if (offset % 4 || offset >= r->bytes) {
+        r->status = QUERN_E_INTERNAL;
+        return;
+    }
+    while (*text == ' ' || *text == '\t')
+        text++;
+    if (put_off(r, offset, size, text))
+        return;
+    respell_words(r->shown ? r->shown : r->code, r->bytes, offset, shown);
+    r->emit(r->user, offset, text, shown);
+}
+
+quern_status respell_all(const struct quern_disassembler *by, const struct target *target,
+                         unsigned lanes, const uint8_t *code, size_t bytes, respell_fn emit,
+                         void *user)
+{
+    struct respelling r = {
+        .target = target, .lanes = lanes, .code = code, .bytes = bytes, .emit = emit, .user = user};
+    quern_status status;
+
+    do {
+        r.base = r.from;
+        r.again = false;
+        status = by->function(by->user, target->name, (r.shown ? r.shown : code) + r.base,
+                              bytes - (size_t)r.base, look, &r);
+    } while (status == QUERN_OK && r.status == QUERN_OK && r.again);
+    os.free(r.shown);
+    return status == QUERN_OK ? r.status : status;
 }

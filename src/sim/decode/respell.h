@@ -11,6 +11,8 @@
 
 #include "target/target.h"
 
+#include <quern/sim.h>
+
 /* From the code of one instruction, beside its text. Bit 0 of `high` is of the result, bit 1 of the
  * first source, bit 2 of the others: an operand of 16 bits is an upper half, any other 128 vector
  * registers further on. `op_sel` has the sources in bits 0 to 2, the result in bit 3. `mask` is the
@@ -31,5 +33,18 @@ unsigned respell(const struct target *target, unsigned lanes, uint32_t code[2]);
  */
 struct unsaid unsaid_of(const struct target *target, const uint32_t code[2],
                         const uint32_t shown[2], char *text);
+
+/*
+ * Disassembles code, and what is declined of it by other words. `emit` gets each instruction once,
+ * in order: its place in the code, its text, empty where nothing was of use, and the words that the
+ * text is of, for unsaid_of. QUERN_E_INTERNAL where the disassembler leaves the code.
+ */
+typedef void (*respell_fn)(void *user, uint64_t offset, const char *text, const uint32_t shown[2]);
+quern_status respell_all(const struct quern_disassembler *by, const struct target *target,
+                         unsigned lanes, const uint8_t *code, size_t bytes, respell_fn emit,
+                         void *user);
+
+/* The two words at a place in code; what is not there of the second is 0. */
+void respell_words(const uint8_t *code, size_t bytes, uint64_t offset, uint32_t words[2]);
 
 #endif

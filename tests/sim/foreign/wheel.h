@@ -82,8 +82,8 @@ static void wheel_close(void)
 
 /* The object that holds a kernel, among those for a target in a library. Null: that library has
  * none for the target. */
-static const struct quern_offload_entry *wheel_object(const char *rocm, const char *target,
-                                                      const char *kernel)
+static inline const struct quern_offload_entry *wheel_object(const char *rocm, const char *target,
+                                                             const char *kernel)
 {
     static struct quern_offload_entry entry = QUERN_INIT(struct quern_offload_entry);
     quern_offload *const library = wheel_library(rocm);

@@ -303,6 +303,51 @@ static bool endangers(const struct wave *w, const struct late_rule *r, const str
     return o->mods & MOD_DST && is_about(r, o);
 }
 
+/* How many instructions back a vector register was written, by the vector ALU and with no wait for
+ * that since, and how many vector instructions that is; 0: it was not, as far as that is known. */
+static unsigned written_back(const struct wave *w, unsigned reg, unsigned *vectors)
+{
+    const struct quern_sim_module *const m = w->group->run->module;
+    const struct late_wave *const l = w->shadow->late;
+
+    *vectors = 0;
+    for (unsigned back = 1; back < LATE_RECENT && back <= l->issued; back++) {
+        const struct insn *const i = issued_before(l, back);
+        const uint32_t kinds = m->late[number_of(w, i)].kinds;
+        if (kinds & (LATE_VMEM | LATE_LDS | LATE_VALU_DONE))
+            return 0;
+        if (kinds & (LATE_VALU | LATE_WMMA) && is_written(i, false, reg))
+            return back;
+        *vectors +=
+            kinds & (LATE_VALU | LATE_WMMA | LATE_VECTOR_NOP) && m->late[number_of(w, i)].states;
+    }
+    return 0;
+}
+
+/* gfx11 in waves of 64: EXEC was written `back` instructions ago. An instruction that reads a
+ * register written up to two vector instructions before that, and another written up to two behind
+ * it and up to four ago, gets halves of a forwarded one that do not belong together. */
+static void meet_around(struct wave *w, const struct insn *i, unsigned back, unsigned rule)
+{
+    unsigned regs[12], written[12], vectors[12], count = 0;
+
+    for (unsigned n = 0; n < 6; n++)
+        for (unsigned k = 0; i->op[n].kind == OPERAND_VGPR && !(i->op[n].mods & MOD_DST) &&
+                             k < i->op[n].words && count < 12;
+             k++, count++) {
+            regs[count] = i->op[n].reg + k;
+            written[count] = written_back(w, regs[count], &vectors[count]);
+        }
+    for (unsigned a = 0; a < count; a++)
+        for (unsigned b = 0; b < count; b++)
+            if (written[a] && written[a] < back && written[b] > back && vectors[a] <= 4 &&
+                vectors[b] <= vectors[a] + 3)
+                poison_one(w, false, regs[a], exec_bits(w),
+                           (struct origin){ORIGIN_LATE,
+                                           number_of(w, issued_before(w->shadow->late, back)),
+                                           late_where(false, regs[a], rule, 0, 5, vectors[a])});
+}
+
 /* A pair that is too close: what of it is not there. False when the wave was stopped. */
 static bool meet(struct wave *w, const struct late_rule *r, unsigned back, const struct insn *i,
                  unsigned needed, unsigned found)
@@ -313,6 +358,11 @@ static bool meet(struct wave *w, const struct late_rule *r, unsigned back, const
     const unsigned rule = (unsigned)(r - module->late_rules) + 1;
     const uint32_t who = number_of(w, first);
 
+    if (r->meeting == LATE_AROUND) {
+        if (w->lanes == 64)
+            meet_around(w, i, back, rule);
+        return true;
+    }
     if (r->meeting == LATE_REGARDLESS) {
         l->spoils = late_where(false, 0, rule, 0, needed, found) | (uint64_t)1 << 63;
         l->spoiler = who;
@@ -355,10 +405,11 @@ static bool check_rule(struct wave *w, const struct insn *i, unsigned rule)
     const struct quern_sim_module *const m = w->group->run->module;
     const struct late_rule *const r = &m->late_rules[rule];
     struct late_wave *const l = w->shadow->late;
-    const unsigned most = r->states[m->late_place][3];
-    unsigned states = 0, of_two = 0;
+    unsigned most = 0, states = 0, of_two = 0;
     bool behind = !r->behind, near = false;
 
+    for (unsigned n = 0; n < 4; n++) /* more passes need more, but for a row of two passes alone */
+        most = r->states[m->late_place][n] > most ? r->states[m->late_place][n] : most;
     for (unsigned back = 1; back < LATE_RECENT && back <= l->issued && states < most; back++) {
         const struct insn *const first = issued_before(l, back);
         const struct late_insn *const x = &m->late[number_of(w, first)];
@@ -427,10 +478,12 @@ static void note_scalars(struct wave *w, const struct insn *i, const struct late
         if (gfx12)
             l->kept[n] |= read | (read & even) << 1 | (read >> 1 & even);
     }
-    /* of gfx11 the last ones alone: reads of others, or of a literal, put an end to them */
+    /* of gfx11 the last ones alone: reads of others, or of a literal, put an end to them, but a
+     * read of another mask does not to what was written since (Mesa) */
     if (vector && !gfx12 &&
         (x->kinds & LATE_LITERAL || x->reads[0] || x->reads[1] & ~((uint64_t)3 << 62)))
-        l->kept[0] = l->kept[1] = 0;
+        for (unsigned n = 0; n < 2; n++)
+            l->kept[n] = l->by_salu[n] = x->kinds & LATE_LANE_MASK ? l->kept[n] & l->by_salu[n] : 0;
     for (unsigned n = 1; n < 6 && vector && !gfx12 && x->kinds & LATE_LANE_MASK; n++)
         if (i->op[n].type == 'm' && i->op[n].kind == OPERAND_SGPR && !(i->op[n].mods & MOD_DST))
             for (unsigned k = i->op[n].reg; k < i->op[n].reg + i->op[n].words; k++)
