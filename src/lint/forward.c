@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Vector registers of RDNA that are read, or written by another unit, while the vector ALU may
- * still hold or write them. Two hazards, both of LLVM's GCNHazardRecognizer and Mesa's aco_insert_NOPs:
- * gfx11 in waves of 64 forwards a wrong half to an instruction that reads two registers of which
- * one was written before a scalar instruction wrote EXEC and the other after it, few vector
- * instructions apart (VALUPartialForwardingHazard); and loads from LDS that take no path through
- * the vector ALU (lds_direct_load, lds_param_load) wait for it, and for what memory reads and
- * writes, only as far as fields of theirs say (LdsDirectVALUHazard, LdsDirectVMEMHazard).
+ * still hold or write them. Two hazards, both of LLVM's GCNHazardRecognizer and Mesa's
+ * aco_insert_NOPs. gfx11 in waves of 64 forwards a wrong half to an instruction that reads two
+ * registers of which one was written before a scalar instruction wrote EXEC and the other after it,
+ * few vector instructions apart (VALUPartialForwardingHazard). And loads from LDS that take no path
+ * through the vector ALU (lds_direct_load, lds_param_load) wait for it, and for what memory reads
+ * and writes, only as far as fields of theirs say (LdsDirectVALUHazard, LdsDirectVMEMHazard).
  *
  * What is known at a place of each register: how many vector instructions may have been issued
  * since the one that wrote it, all numbers that some path has as a bit each.
