@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # quern: `make demo` shows it at work, `make check` proves it, `make bench` times it, `make` builds
 # it.
+# This file is long because all that is built, tested and installed has its rule here.
 # B is the build directory, SAN a list for -fsanitize: make B=build/asan SAN=address,undefined all
 
 B      ?= build/release
@@ -64,6 +65,11 @@ all: setup
 
 .PHONY: build
 build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(BNB) $(COMMAND) $(WORKER) $(BODIES) examples
+
+# What a program needs that is linked with the checkout's library: see CMakeLists.txt.
+.PHONY: hosts
+hosts: setup
+	@$(MAKE) --no-print-directory -j$$(nproc) $(B)/lib/libquern.a $(WORKER) $(BODIES)
 
 setup: build/.setup
 # NVIDIA's compiler, for those who want it: tools/setup_cuda.sh names its licence.
@@ -139,22 +145,24 @@ $(B)/lib/libquern-all.a: $(LIB_OBJ)
 	$(Q)ar rcs $@ $^
 
 # One relocatable object whose hidden symbols are made local, so that names inside the library
-# cannot clash with the host's.
-$(B)/lib/libquern.a: $(LIB_OBJ)
-	@mkdir -p $(@D)
-	@rm -f $@
-	$(call say,AR,$@)
-	$(Q)$(CC) -r -nostdlib -o $(B)/quern.o $^ $(INSIDE)
-	$(Q)objcopy -w --keep-global-symbol='quern_*' $(B)/quern.o
-	$(Q)ar rcs $@ $(B)/quern.o
-
-$(B)/lib/libquern.so: $(LIB_OBJ) src/quern.map
-	@mkdir -p $(@D)
-	$(call say,LD,$@)
-	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libquern.so.0 \
-	    -Wl,--version-script=src/quern.map $(if $(SAN),,-Wl$(comma)--no-undefined) \
-	    -o $@ $(LIB_OBJ) $(INSIDE) $(LDLIBS)
-	$(Q)ln -sf libquern.so $(B)/lib/libquern.so.0
+# cannot clash with the host's; and the shared library. Of $(1), a directory, from the objects $(2).
+define LIBRARY_RULE
+$(1)/libquern.a: $(2)
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	$$(call say,AR,$$@)
+	$$(Q)$$(CC) -r -nostdlib -o $(1)/quern.o $(2) $$(INSIDE)
+	$$(Q)objcopy -w --keep-global-symbol='quern_*' $(1)/quern.o
+	$$(Q)ar rcs $$@ $(1)/quern.o
+$(1)/libquern.so: $(2) src/quern.map
+	@mkdir -p $$(@D)
+	$$(call say,LD,$$@)
+	$$(Q)$$(CC) -shared $$(SANFLAGS) -Wl,-soname,libquern.so.0 \
+	    -Wl,--version-script=src/quern.map $$(if $$(SAN),,-Wl$$(comma)--no-undefined) \
+	    -o $$@ $(2) $$(INSIDE) $$(LDLIBS)
+	$$(Q)ln -sf libquern.so $(1)/libquern.so.0
+endef
+$(eval $(call LIBRARY_RULE,$(B)/lib,$$(LIB_OBJ)))
 
 # What bitsandbytes' native library exports, for hosts that load that: finds libquern.so beside it.
 $(BNB): tools/bnb/bnb.c tools/bnb/bnb.map $(B)/lib/libquern.so
@@ -172,10 +180,12 @@ $(WORKER): $(WORKER_SRC) $(wildcard src/compile/*.h)
 	$(Q)$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) -o $@ $(WORKER_SRC) -ldl
 
 # ---- the command --------------------------------------------------------------------------------
-$(COMMAND): $(TOOL_SRC:%.c=$(B)/%.o) $(B)/lib/libquern.a
+TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/%.o)
+COMMAND_LINK = $(Q)$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(PCRE2) $(SODIUM) $(LDLIBS)
+$(COMMAND): $(TOOL_OBJ) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(DEPLIB) -ljansson $(PCRE2) $(SODIUM) $(LDLIBS)
+	$(COMMAND_LINK)
 
 # ---- HIP: its headers, for what calls the runtime itself (the library does without) --------------
 HIP_INCLUDE := $(patsubst %/hip/hip_runtime_api.h,%,$(firstword $(wildcard \
@@ -306,7 +316,7 @@ $(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 	    $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
 
 # `make all tests`: the first, a make of its own, ends before this one begins
-$(LIB_OBJ) $(TOOL_SRC:%.c=$(B)/%.o) \
+$(LIB_OBJ) $(TOOL_OBJ) \
     $(addprefix $(B)/gen/,templates.c sim_stamp.h profile_page.h machine_text.h) \
     $(WORKER) $(BODIES) $(FAKEHIP_OBJ): \
     | $(filter all,$(MAKECMDGOALS))
@@ -409,7 +419,9 @@ compdb: setup $(addprefix $(B)/gen/,templates.c sim_stamp.h profile_page.h machi
 	    > compile_commands.json.tmp && mv compile_commands.json.tmp compile_commands.json
 
 # ---- installation -------------------------------------------------------------------------------
-# Everything finds its like relative to itself, so that the installed tree may be moved.
+# Everything finds its like relative to itself, so that the installed tree may be moved. What is
+# installed is linked once more, because it knows PREFIX, where it looks last, and what is built
+# does not; and it is stripped.
 PREFIX  ?= /usr/local
 LIBDIR  ?= lib
 DESTDIR ?=
@@ -435,19 +447,36 @@ INSTALLED = bin/quern libexec/quern/quern-worker $(BODIES:$(B)/%=%) \
             share/bash-completion/completions/quern share/zsh/site-functions/_quern \
             share/fish/vendor_completions.d/quern.fish
 
-.PHONY: install uninstall
-install: all
+READY := $(B)/install
+READY_OBJ := $(filter-out $(B)/src/base/place.o,$(LIB_OBJ)) $(READY)/place.o
+# written when it is another one
+$(READY)/prefix: always
+	@mkdir -p $(@D)
+	$(Q)printf '%s' '$(PREFIX)' | cmp -s - $@ || printf '%s' '$(PREFIX)' > $@
+$(READY)/place.o: src/base/place.c $(READY)/prefix
+	$(call say,CC,$@)
+	$(Q)$(COMPILE) -DQUERN_LIBEXEC='"$(PREFIX)/libexec/quern"' -c $< -o $@
+$(eval $(call LIBRARY_RULE,$(READY),$$(READY_OBJ)))
+$(READY)/quern: $(TOOL_OBJ) $(READY)/libquern.a
+	$(call say,LD,$@)
+	$(COMMAND_LINK)
+
+.PHONY: install uninstall ready always
+ready: $(READY)/quern $(READY)/libquern.a $(READY)/libquern.so $(BNB) $(WORKER) $(BODIES)
+install: setup
+	@$(MAKE) --no-print-directory -j$$(nproc) ready
 	$(Q)for d in bin libexec/quern include/quern $(LIBDIR)/pkgconfig $(LIBDIR)/cmake/quern \
 	    share/man/man1 share/man/man3 share/man/man5 share/bash-completion/completions \
 	    share/zsh/site-functions share/fish/vendor_completions.d; do \
 	    install -d "$(ROOT)/$$d" || exit; done
-	$(Q)install -m 755 $(COMMAND) "$(ROOT)/bin/quern"
-	$(Q)install -m 755 $(WORKER) $(BODIES) "$(ROOT)/libexec/quern"
-	$(Q)install -m 755 $(B)/lib/libquern.so "$(ROOT)/$(LIBDIR)/libquern.so.$(VERSION)"
+	$(Q)install -s -m 755 $(READY)/quern "$(ROOT)/bin/quern"
+	$(Q)install -s -m 755 $(WORKER) $(BODIES) "$(ROOT)/libexec/quern"
+	$(Q)install -s -m 755 $(READY)/libquern.so "$(ROOT)/$(LIBDIR)/libquern.so.$(VERSION)"
 	$(Q)ln -sf libquern.so.$(VERSION) "$(ROOT)/$(LIBDIR)/libquern.so.$(SOVERSION)"
 	$(Q)ln -sf libquern.so.$(SOVERSION) "$(ROOT)/$(LIBDIR)/libquern.so"
-	$(Q)install -m 755 $(BNB) "$(ROOT)/$(LIBDIR)/libquern_bnb.so"
-	$(Q)install -m 644 $(B)/lib/libquern.a "$(ROOT)/$(LIBDIR)/libquern.a"
+	$(Q)install -s -m 755 $(BNB) "$(ROOT)/$(LIBDIR)/libquern_bnb.so"
+	$(Q)strip -g -o $(READY)/stripped.a $(READY)/libquern.a
+	$(Q)install -m 644 $(READY)/stripped.a "$(ROOT)/$(LIBDIR)/libquern.a"
 	$(Q)install -m 644 include/quern/*.h* "$(ROOT)/include/quern"
 	$(Q)$(FILL) tools/install/quern.pc.in > "$(ROOT)/$(LIBDIR)/pkgconfig/quern.pc"
 	$(Q)for f in quernConfig quernConfigVersion; do $(FILL) \
@@ -461,6 +490,7 @@ install: all
 	$(Q)install -m 644 tools/install/_quern "$(ROOT)/share/zsh/site-functions/_quern"
 	$(Q)install -m 644 tools/install/quern.fish \
 	    "$(ROOT)/share/fish/vendor_completions.d/quern.fish"
+	@sh tools/install/say_compiler.sh "$(ROOT)/bin/quern"
 
 # A Python package of the library, its worker and a binding, for pip: tools/python.
 .PHONY: wheel

@@ -68,6 +68,27 @@ bool place_of_library(char directory[PLACE_MAX])
     return true;
 }
 
+/* Looks for a file in the directories of the program's run path, which is where CMake's and
+ * pkg-config's files for a static library put libexec, as a program may lie anywhere. */
+static bool on_run_path(const char *name, char path[PLACE_MAX])
+{
+    void *const program = dlopen(NULL, RTLD_LAZY);
+    Dl_serinfo head, *all = NULL;
+    bool found = false;
+
+    if (program && !dlinfo(program, RTLD_DI_SERINFOSIZE, &head) &&
+        (all = os.malloc(head.dls_size))) {
+        if (!dlinfo(program, RTLD_DI_SERINFOSIZE, all) && !dlinfo(program, RTLD_DI_SERINFO, all))
+            for (unsigned i = 0; i < all->dls_cnt && !found; i++)
+                found =
+                    place_join(path, "%s/%s", all->dls_serpath[i].dls_name, name) && resolve(path);
+    }
+    os.free(all);
+    if (program)
+        dlclose(program);
+    return found;
+}
+
 bool place_of_helper(const char *name, char path[PLACE_MAX], char *tried, size_t tried_size)
 {
     static const char *const above[] = {"..", "../.."};
@@ -85,8 +106,10 @@ bool place_of_helper(const char *name, char path[PLACE_MAX], char *tried, size_t
             if (n > 0 && (size_t)n < tried_size - used)
                 used += (size_t)n;
         }
+    if (on_run_path(name, path))
+        return true;
     snprintf(path, PLACE_MAX, "%s/%s", QUERN_LIBEXEC, name);
-    snprintf(tried + used, tried_size - used, "%s", path);
+    snprintf(tried + used, tried_size - used, "%s, nor on the program's run path", path);
     return place_exists(path);
 }
 

@@ -14,8 +14,9 @@ bool place_of_library(char directory[PLACE_MAX]);
 
 /*
  * Finds a file that belongs to this library, by its name: libexec/quern/NAME in the directory above
- * the library's or the one above that (an installation, a build tree), else where installing was
- * configured to put it. `tried` receives every path looked at, for the error message.
+ * the library's or the one above that (an installation, a build tree), else NAME on the program's
+ * run path, else where `make install` put it (PREFIX). `tried` receives every path looked at, for
+ * the error message.
  */
 bool place_of_helper(const char *name, char path[PLACE_MAX], char *tried, size_t tried_size);
 

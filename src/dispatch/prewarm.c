@@ -79,10 +79,13 @@ static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *pro
         TRY(problem_normalise_at(problems, i, &normal));
         TRY(plan_make_up_to(&normal, w->ctx->id.target, w->ctx->tuning, &w->ctx->settings.force,
                             m_max, &plans));
+        char text[QUERN_TEXT_MAX];
+        problem_text(&normal, text);
+        record_op(w->ctx, text, 1, m_max);
         for (size_t j = 0; j < plans.count && plans.plans[j].m_lo <= m_max; j++) {
             struct job *const job = &w->jobs[w->count++];
             job->plan = plans.plans[j];
-            problem_text(&normal, job->text);
+            memcpy(job->text, text, sizeof text);
         }
     }
     return QUERN_OK;

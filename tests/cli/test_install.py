@@ -110,14 +110,12 @@ def test_cmake(moved, tmp_path, library):
     )
     run("cmake", f"-DCMAKE_PREFIX_PATH={moved[0]}", "-B", "out", ".", cwd=tmp_path)
     run("cmake", "--build", "out", cwd=tmp_path)
-    program = tmp_path / "out/consumer"
-    if library == "quern::static":  # then the worker is looked for from the program's place
-        program = shutil.copy(program, moved[0] / "bin/consumer")
-    consume(moved, tmp_path, program)
+    consume(moved, tmp_path, tmp_path / "out/consumer")  # if static, libexec is on its run path
 
 
 def test_cmake_add_subdirectory(tmp_path):
-    """The build is the Makefile's: nothing is left to make here, and the target is usable."""
+    """The build is the Makefile's: nothing is left to make here, and the program runs where it is,
+    with the worker and the software GPU of the checkout."""
     if not shutil.which("cmake"):
         pytest.skip("no cmake")
     (tmp_path / "consumer.c").write_text(CONSUMER)
@@ -129,7 +127,57 @@ def test_cmake_add_subdirectory(tmp_path):
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     run("cmake", "-B", "out", ".", cwd=tmp_path, env=env)
     run("cmake", "--build", "out", cwd=tmp_path, env=env)
-    assert (tmp_path / "out/consumer").exists()
+    consume((TOP, "lib"), tmp_path, tmp_path / "out/consumer")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """What `make install` says, and where: the tree stays there."""
+    prefix = tmp_path_factory.mktemp("prefix") / "quern"
+    return prefix, make("install", f"PREFIX={prefix}")
+
+
+def test_the_lines_of_the_readme(installed, tmp_path):
+    """Each compiles and links a host, whose worker and software GPU are found: beside the shared
+    library, or for a static one where PREFIX was."""
+    readme = (TOP / "README.md").read_text()
+    lines = re.findall(r"^    (cc host\.c .*?)(?: +# .*)?$", readme, re.M)
+    assert len(lines) == 3 and "\n    #include <quern/quern.h>  " in readme
+    (tmp_path / "host.c").write_text(CONSUMER)
+    env = {**os.environ, "PKG_CONFIG_PATH": str(installed[0] / "lib/pkgconfig")}
+    for line in lines:
+        if "pkg-config" in line and not shutil.which("pkg-config"):
+            continue
+        run("sh", "-c", line.replace("$HOME/quern", str(installed[0])), cwd=tmp_path, env=env)
+        consume((installed[0], "lib" if "pkg-config" in line else "none"), tmp_path,
+                tmp_path / "host")
+
+
+def test_what_installing_says_of_the_compiler(installed):
+    """Where it is, and how it is found from now on; what it says comes true."""
+    (line,) = [line for line in installed[1].splitlines() if line.startswith("compiler: ")]
+    env = {k: v for k, v in clean_environment("/nonexistent").items() if k != "QUERN_ROCM_PATH"}
+    if "must be named" in line:
+        env["QUERN_ROCM_PATH"] = line.split("export QUERN_ROCM_PATH=")[1]
+    said = subprocess.run([installed[0] / "bin/quern", "doctor", "--cache-mode", "off"], env=env,
+                          capture_output=True, text=True).stdout
+    assert f"ok       toolchain: {os.path.realpath(line.split()[1].rstrip(','))}\n" in said
+
+
+def test_installing_builds_what_is_installed(tmp_path):
+    """Neither tests nor examples, nor the runtime that stands in for HIP."""
+    commands = make("-n", "install", f"B={tmp_path / 'build'}", f"PREFIX={tmp_path}", "V=1")
+    assert "libexec/quern/quern-worker" in commands and "src/sim/exec/" in commands
+    for part in ("tests/", "examples/", "fakehip", "cmocka"):
+        assert part not in commands, part
+
+
+def test_what_is_installed_is_stripped(moved):
+    if not shutil.which("readelf"):
+        pytest.skip("no readelf")
+    for name in files(moved[0]):
+        if re.search(r"\.so[.\d]*$|\.a$|bin/quern$|quern-worker$", name):
+            assert ".debug_info" not in run("readelf", "-SW", moved[0] / name, cwd=TOP), name
 
 
 def test_cmake_refuses_other_series(moved, tmp_path):

@@ -224,6 +224,7 @@ def test_prewarm_record_preload_and_log(quern, tmp_path):
         ctx.prewarm([text], m_max=8, progress=lambda *p: told.append(p))
         assert told[-1][0] == told[-1][1] == len(told)
         assert "n=16 k=64" in told[0][2]
+        assert record.read_text().startswith("target=gfx1151 m=1-8 op=gemm wq=nf4")
         assert any(level == "warn" and "compiling it" in line for level, line in said)
         ctx.op(text, m_max=8, compile=False)
         with pytest.raises(quern.Error) as caught:
