@@ -113,7 +113,7 @@ def families(target, problem, rows):
         told = quern("explain", "--json", "--target", target, "--m", ",".join(map(str, rows)),
                      problem)
     except RuntimeError as declined:
-        if "quern explain: " not in str(declined):
+        if '"verb":"quern explain"' not in str(declined):
             raise
         return None
     return {e["m"]: re.search(r", family (\w+) on ", e["text"])[1] for e in told["explanations"]}

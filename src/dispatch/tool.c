@@ -7,6 +7,7 @@
 #include "gen/gen.h"
 #include "lint/lint.h"
 #include "plan/blas_choice.h"
+#include "target/rates.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -154,11 +155,25 @@ quern_status quern_source(const struct quern_options *options, const struct quer
     return give(&source, text);
 }
 
+/* The line that goes first: for whoever wants to know what m rows take, and nothing of kernels. */
+static void explain_verdict(const struct plan_slice *slices, size_t count, int64_t m,
+                            struct str *out)
+{
+    const struct plan *const p = slices->plan;
+    const struct plan_estimate *const e = &p->estimate;
+
+    str_addf(out, "m=%" PRId64 ": %.1f us expected (a model), bound by %s; %zu launch%s\n", m,
+             target_microseconds(p->target, (double)plan_slices_cycles(slices, count)),
+             e->kernel_cycles > e->memory_cycles ? "issue and latency" : "memory", count,
+             count == 1 ? "" : "es");
+}
+
 static void explain(const struct plan_set *set, const struct plan_slice *slices, size_t count,
                     int64_t m, struct str *out)
 {
     char hash[2 * sizeof set->tuning.bytes + 1];
 
+    explain_verdict(slices, count, m, out);
     if (set->tuned) {
         hex_from_bytes(hash, set->tuning.bytes, sizeof set->tuning.bytes);
         str_addf(out, "tuning table %s\n", hash);
@@ -167,7 +182,6 @@ static void explain(const struct plan_set *set, const struct plan_slice *slices,
         plan_explain(slices->plan, out);
         return;
     }
-    str_addf(out, "m=%" PRId64 ": %zu launch%s\n", m, count, count == 1 ? "" : "es");
     for (size_t i = 0; i < count; i++) {
         str_addf(out, "rows %" PRId64 "-%" PRId64, slices[i].first,
                  slices[i].first + slices[i].rows - 1);

@@ -185,6 +185,46 @@ def test_force(quern):
                   problem, status=1, says="predequant=on is forced")
 
 
+def test_verdicts_go_first(quern):
+    """Whether the kernel is there, what it is expected to take, what bounds it; then the rest."""
+    words, large = ["explain", "--target", TARGET, "--m", "1,2"], "wq=nf4 n=4096 k=4096 a=bf16"
+    quern("prewarm", "--target", TARGET, "--m", "1", PROBLEM)
+    lines = quern(*words, PROBLEM).stdout.splitlines()
+    assert lines[0].startswith("serves: a bundle or the cache has it; m=1: ")
+    assert lines[1].startswith("compiles: neither a bundle nor the cache has it; m=2: ")
+    assert lines[2].startswith("op=gemm ")
+    first = quern.json(*words, large)["explanations"][0]
+    assert (first["verdict"], first["bound_by"]) == ("compiles", "memory")
+    time = f"{first['expected_us']:.1f} us"
+    assert f"1 rows by quern_nf4_bf16_n4096_k4096_g64_m1: {time}" in first["text"]
+    record = quern.cache.parent / "record"
+    quern(*words, PROBLEM, env={"QUERN_RECORD": str(record)})
+    assert not record.exists()  # what is explained was not asked for
+    quern.refused("explain", "--target", "gfx1153", "wq=fp8 n=64 k=64 a=bf16", status=1,
+                  says="quern explain: declined: gfx1153 has no instruction")
+    profile = quern("profile", "--target", TARGET, "--m", "1", PROBLEM).stdout.splitlines()[0]
+    assert re.fullmatch(r"[\d.]+ us expected on the Radeon 8060S \(a model\), bound by \w+; "
+                        "1 launch", profile)
+
+
+@pytest.mark.parametrize("words, status, says", [
+    (["explain", "--target", "gfx1", PROBLEM], 2, {"status": "QUERN_E_TARGET"}),
+    (["explain", "--target", "gfx1153", "wq=fp8 n=64 k=64 a=bf16"], 1,
+     {"status": "QUERN_E_DECLINED"}),
+    (["explain", "--m", "x"], 2, {}),
+    (["grind"], 2, {}),
+    (["inspect", '/no/"such"\x01'], 1, {}),
+])  # fmt: skip
+def test_errors_are_json_where_results_are(quern, words, status, says):
+    done = quern(*words, "--json", status=status)
+    told = json.loads(done.stderr)
+    assert done.stdout == "" and told["error"] and told["exit"] == status
+    assert told["verb"] == f"quern {words[0]}" if words[0] != "grind" else "quern"
+    assert {k: v for k, v in told.items() if k not in ("verb", "error", "exit")} == says
+    warned = quern("targets", "--json", "--bundle-path", "/nonexistent")  # opens no context
+    assert warned.stderr == ""
+
+
 def test_source_is_the_same_every_time(quern):
     words = ["source", "--target", TARGET, "--m", "4", PROBLEM]
     assert quern(*words).stdout == quern(*words).stdout
@@ -210,7 +250,8 @@ def test_doctor_without_a_worker(quern, tmp_path):
     verdict, *bad = [f for f in json.loads(done.stdout) if not f["ok"]]
     assert (verdict["subject"], verdict["text"]) == ("verdict", "not ready: see worker")
     assert bad[0]["subject"] == "worker" and str(tmp_path / "none") in bad[0]["text"]
-    assert done.stderr.startswith("quern doctor: ")
+    said = {"verb": "quern doctor", "error": "1 problem found", "exit": 1}
+    assert json.loads(done.stderr) == said
 
 
 @pytest.mark.parametrize("device, other, runtime", [("cuda", "--rocm-path", "CUDA"),

@@ -163,7 +163,7 @@ def test_options_go_before_the_config(quern, tmp_path):
     ({"quantization_config": {**GPTQ, "bits": 3}}, "bits 3"),
     ({"quantization_config": {"quant_method": "hqq"}}, "quant_method hqq"),
     ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
-     "weight_block_size"),
+     "block-scaled fp8, a scale for each block of weights (weight_block_size [128,128])"),
     ({"quantization_config": {**FLOATS, "config_groups": {"group_0": {
         "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}}}, "channel"),
     ({"quantization_config": {**FLOATS, "config_groups": {"group_0": {

@@ -316,6 +316,9 @@ def test_bash_completion(moved):
 
     assert complete("quern", "pre") == ["prewarm"]
     assert "--out" in complete("quern", "build", "--")
+    assert complete("quern", "cache", "\"\"") == ["stat", "list", "verify", "clear"]
+    assert complete("quern", "bundle", "\"\"") == ["create", "list", "verify", "sign", "import",
+                                                  "keygen"]
     assert complete("quern", "build", "--target", "gfx115") == [f"gfx115{n}" for n in range(4)]
 
 
@@ -324,12 +327,15 @@ def test_bash_completion(moved):
 def test_completions_know_every_option(moved, script):
     """What these shells read from the command's help, by the words of the scripts themselves."""
     text = (moved[0] / "share" / script).read_text()
-    (pattern,) = re.findall(r"quern help \S+ 2>/dev/null \| sed -n '([^']*)'", text)
+    pattern, actions = re.findall(r"quern help \S+ 2>/dev/null \| sed -n '([^']*)'", text)
     usage = run(moved[0] / "bin/quern", "help", "prewarm", cwd=TOP)
     done = subprocess.run(["sed", "-n", pattern], input=usage, capture_output=True, text=True)
     offered = [re.split("[:\t]", line)[0] for line in done.stdout.splitlines()]
     assert "--verify" in offered and "--model" in offered
     assert offered == re.findall(r"^  (--[a-z0-9-]+)", usage, re.M)
+    usage = run(moved[0] / "bin/quern", "help", "bundle", cwd=TOP)
+    done = subprocess.run(["sed", "-n", actions], input=usage, capture_output=True, text=True)
+    assert done.stdout.replace("\n", "|") == "create|list|verify|sign|import|keygen|"
 
 
 def test_uninstall(tmp_path):

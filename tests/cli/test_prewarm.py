@@ -45,6 +45,10 @@ def test_what_a_configuration_leaves_open(quern, tmp_path):
     assert "names no torch_dtype" in done.stderr
     assert all(" a=bf16 " in p["problem"] for p in json.loads(done.stdout)["problems"])
     assert quern(*words, "--a", "f16").stderr == ""
+    config.write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}')
+    quern.refused(*words, status=1, says=["is a stub", "(llama)", "hidden_size", "repository"])
+    config.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    quern.refused(*words, status=1, says=["a pointer of Git LFS", "git lfs pull"])
     gguf = tmp_path / "model.gguf"
     gguf.write_bytes(b"GGUF" + bytes(2 << 20))
     quern.refused("prewarm", "--target", TARGET, "--model", gguf, "--wq", "nf4", "--m", "1",

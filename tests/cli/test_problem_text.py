@@ -171,7 +171,8 @@ def test_a_small_buffer_is_an_error(library):
 
 def test_the_command_prints_the_canonical_text(library, quern):
     given_text = "k=128 a=bf16 wq=nf4 n=64"
-    printed = quern("explain", "--target", TARGET, given_text).stdout.splitlines()[0]
+    verdict, printed, *_ = quern("explain", "--target", TARGET, given_text).stdout.splitlines()
+    assert verdict.startswith("compiles: ")
     assert printed.encode() == canonical(library, parse(library, given_text.encode()))
     assert printed == ("op=gemm wq=nf4 group=64 scale=f32 a=bf16 c=bf16 n=64 k=128 bias=0 "
                        "layout=bnb round=rne")

@@ -26,6 +26,10 @@ verb_function verb_sim, verb_source, verb_targets, verb_time, verb_tune;
 void command_set_name(const char *name);
 const char *command_name(void);
 
+/* With --json: what failed is an object on a line of stderr, {"verb", "error", "exit", "status"},
+ * the last with the status that the library gave, if any. What is only said stays text. */
+void command_set_json(void);
+
 /* Print "NAME: message" as one line on stderr, made safe to print (quern_text_shown). */
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));   /* EXIT_FAILED */
 int misuse(const char *format, ...) __attribute__((format(printf, 1, 2))); /* EXIT_MISUSE */

@@ -69,6 +69,9 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a file beyond a limit is an error like any other */
     if (!begin_output())
         return fail("out of memory");
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--json"))
+            command_set_json();
     if (argc < 2)
         return misuse("which verb? 'quern --help' lists them");
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||

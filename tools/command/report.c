@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* How verbs report: lines on stderr, and the exit status that goes with them (command.h). */
-#include "command/command.h"
+#include "files/json_file.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const char *name = "quern";
+static bool as_json;
+
+void command_set_json(void)
+{
+    as_json = true;
+}
 
 void command_set_name(const char *n)
 {
@@ -33,12 +40,34 @@ static void print_line(const char *text)
     fwrite(line, 1, n, stderr);
 }
 
-static void print_format(const char *format, va_list ap)
+/* The same of what failed as an object on a line: with the exit status and, if it came from the
+ * library, its status. */
+static void print_object(const char *text, int exit_status, quern_status status)
+{
+    json_t *const object =
+        json_make("{s:s, s:s, s:i}", "verb", name, "error", text, "exit", exit_status);
+    char *line = NULL;
+
+    if (object &&
+        (!status || !json_object_set_new(object, "status", json_words(quern_status_name(status)))))
+        line = json_dumps(object, JSON_COMPACT);
+    if (line)
+        fprintf(stderr, "%s\n", line);
+    else
+        print_line(text);
+    free(line);
+    json_decref(object);
+}
+
+static void say(int exit_status, quern_status status, const char *format, va_list ap)
 {
     char text[MESSAGE_MAX];
 
     vsnprintf(text, sizeof text, format, ap);
-    print_line(text);
+    if (as_json && exit_status)
+        print_object(text, exit_status, status);
+    else
+        print_line(text);
 }
 
 int fail(const char *format, ...)
@@ -46,7 +75,7 @@ int fail(const char *format, ...)
     va_list ap;
 
     va_start(ap, format);
-    print_format(format, ap);
+    say(EXIT_FAILED, QUERN_OK, format, ap);
     va_end(ap);
     return EXIT_FAILED;
 }
@@ -56,7 +85,7 @@ int misuse(const char *format, ...)
     va_list ap;
 
     va_start(ap, format);
-    print_format(format, ap);
+    say(EXIT_MISUSE, QUERN_OK, format, ap);
     va_end(ap);
     return EXIT_MISUSE;
 }
@@ -66,8 +95,25 @@ void note(const char *format, ...)
     va_list ap;
 
     va_start(ap, format);
-    print_format(format, ap);
+    say(EXIT_OK, QUERN_OK, format, ap);
     va_end(ap);
+}
+
+/* Says that the work failed with a status of the library's; returns the exit status. */
+static int tell_failure(quern_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static int tell_failure(quern_status status, const char *format, ...)
+{
+    const bool wrong =
+        status == QUERN_E_ARGUMENT || status == QUERN_E_PROBLEM || status == QUERN_E_TARGET;
+    const int exit_status = wrong ? EXIT_MISUSE : EXIT_FAILED;
+    va_list ap;
+
+    va_start(ap, format);
+    say(exit_status, status, format, ap);
+    va_end(ap);
+    return exit_status;
 }
 
 int fail_status(quern_status status, const char *about)
@@ -75,22 +121,13 @@ int fail_status(quern_status status, const char *about)
     const struct quern_error *e = quern_last_error();
     const char *message = e->message[0] ? e->message : quern_status_name(status);
 
-    if (about)
-        note("%s: %s", about, message);
-    else
-        note("%s", message);
+    const int exit_status =
+        tell_failure(status, "%s%s%s", about ? about : "", about ? ": " : "", message);
     if (e->log[0]) /* the library has made it safe to print */
         fprintf(stderr, "%s%s", e->log, e->log[strlen(e->log) - 1] == '\n' ? "" : "\n");
     if (e->reproduce[0])
         note("to see it again: %s", e->reproduce);
-    switch (status) {
-    case QUERN_E_ARGUMENT:
-    case QUERN_E_PROBLEM:
-    case QUERN_E_TARGET:
-        return EXIT_MISUSE;
-    default:
-        return EXIT_FAILED;
-    }
+    return exit_status;
 }
 
 /* ---- What goes to stdout --------------------------------------------------------------------- */
@@ -117,12 +154,14 @@ static size_t unfinished(const char *bytes, size_t size)
     return 0;
 }
 
-/* Writes all of it; false with errno. */
+/* Writes all of it; false with errno. A call that is interrupted without end is given up. */
 static bool write_all(const char *bytes, size_t size)
 {
+    int tries = 100;
+
     while (size) {
         const ssize_t n = write(STDOUT_FILENO, bytes, size);
-        if (n < 0 && errno != EINTR)
+        if (n < 0 && (errno != EINTR || !--tries))
             return false;
         bytes += n > 0 ? n : 0;
         size -= n > 0 ? (size_t)n : 0;

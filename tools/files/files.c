@@ -51,6 +51,29 @@ static int read_all(int fd, const char *path, void *bytes, size_t size)
     return EXIT_OK;
 }
 
+/* What a file is that begins like none that is read, and what to give instead; null: it may be one.
+ */
+static const char *other_kind(int fd)
+{
+    static const struct {
+        const char *begins, *is;
+    } kinds[] = {
+        {"GGUF",
+         "a GGUF file, which is not read; give the config.json of the model that it was made "
+         "from, or a manifest as in cache/models"},
+        {"version https://git-lfs.github.com/spec/",
+         "a pointer of Git LFS to a file that was not fetched; get it by: git lfs pull"},
+    };
+    char head[64] = "";
+
+    if (pread(fd, head, sizeof head - 1, 0) < 0)
+        return NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strncmp(head, kinds[i].begins, strlen(kinds[i].begins)))
+            return kinds[i].is;
+    return NULL;
+}
+
 int file_read(const char *path, size_t limit, char **bytes, size_t *size)
 {
     uint64_t length;
@@ -59,13 +82,10 @@ int file_read(const char *path, size_t limit, char **bytes, size_t *size)
     int status = open_regular(path, &fd, &length);
     if (status)
         return status;
-    char magic[4];
-    if (length >= sizeof magic && pread(fd, magic, sizeof magic, 0) == sizeof magic &&
-        !memcmp(magic, "GGUF", sizeof magic)) {
+    const char *const other = other_kind(fd);
+    if (other) {
         close(fd);
-        return fail("%s is a GGUF file, which is not read; give the config.json of the model that "
-                    "it was made from, or a manifest as in cache/models",
-                    path);
+        return fail("%s is %s", path, other);
     }
     if (length > limit) {
         close(fd);

@@ -12,6 +12,15 @@ function __quern_after_target
     set -l words (commandline -opc)
     test "$words[-1]" = --target
 end
+function __quern_actions
+    set -l words (commandline -opc)
+    quern help $words[2] 2>/dev/null | sed -n '/^Usage:/{h;s/^Usage: quern [a-z]* \([a-z|]*\).*/\1/p;g;s/.*, or \([a-z]*\) .*/\1/p;}' | tr '|' '\n'
+end
+function __quern_before_action
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and contains -- $words[2] cache bundle
+end
+complete -c quern -n __quern_before_action -f -a '(__quern_actions)'
 complete -c quern -n 'test (count (commandline -opc)) -eq 1' -f -a '(__quern_verbs)'
 complete -c quern -n 'string match -q -- "-*" (commandline -ct)' -f -a '(__quern_options)'
 complete -c quern -n __quern_after_target -f -a "(quern targets 2>/dev/null | sed -n 's/^\\(gfx[0-9a-f]*\\).*/\\1/p')"

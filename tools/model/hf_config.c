@@ -293,6 +293,10 @@ static int read_sizes(json_t *text, bool nested, const char *path, struct model 
 
     if (nested)
         complete(text);
+    if (!json_any(text, "hidden_size|num_attention_heads|num_hidden_layers|vocab_size", found))
+        return fail("%s is a stub: it names a model (%.64s) and has none of its sizes, such as "
+                    "hidden_size; give the config.json of the repository that has the weights",
+                    path, json_text(text, "model_type"));
     if ((status = check_kinds(text, path)) ||
         (status = read_size(text, path, "hidden_size", 0, &m->hidden)) ||
         (status = read_size(text, path, "num_attention_heads", 0, &m->heads)) ||

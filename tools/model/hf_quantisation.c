@@ -403,11 +403,16 @@ static int read_bitsandbytes(struct hf_rules *r, struct model_scheme s)
 static int read_fp8(struct hf_rules *r, struct model_scheme s)
 {
     const char *const scheme = json_text(r->q, "activation_scheme");
-    char found[64];
+    char found[64], shown[JSON_SHOWN_BYTES];
+    const json_t *const block = json_any(r->q, "weight_block_size", found);
     int status;
 
-    if (json_any(r->q, "weight_block_size", found))
-        unknown(&s, "fp8", "with weight_block_size");
+    if (block)
+        snprintf(s.reason, sizeof s.reason,
+                 "block-scaled fp8, a scale for each block of weights (weight_block_size %s), is "
+                 "none that problems describe; fp8 with one scale for a layer is, and --wq none "
+                 "makes the layers unquantised",
+                 json_shown(block, shown));
     else if (scheme[0] && strcmp(scheme, "static") && strcmp(scheme, "dynamic"))
         unknown(&s, "activation_scheme", scheme);
     set_fp8(false, &s);

@@ -141,10 +141,25 @@ static void print_times(const struct launch_profile *l)
                m->matrix_percent, m->product_us, m->start_us, m->barrier_us, m->edge_us);
 }
 
+/* The line that goes first, of all launches; what bounds them is that of the longest. */
+static void print_verdict(const struct profile_report *r)
+{
+    const struct quern_sim_model *longest = NULL;
+
+    for (size_t i = 0; i < r->count; i++)
+        if (!longest || r->launches[i].model.total_us > longest->total_us)
+            longest = &r->launches[i].model;
+    if (longest)
+        printf("%.2f us expected on the %s (a model), bound by %s; %zu launch%s\n", r->total_us,
+               r->target.part, quern_sim_bound_name(longest->bound), r->count,
+               r->count == 1 ? "" : "es");
+}
+
 int profile_print(const struct profile_report *r)
 {
     bool ok = true;
 
+    print_verdict(r);
     if (r->problem)
         printf("%s\nM = %lld, ", r->problem, (long long)r->m);
     printf("%s (%s), as %s: %u CUs, %.2f GHz, %.0f GB/s\n%s\n", r->target.name, r->target.family,

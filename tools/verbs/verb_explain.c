@@ -30,21 +30,61 @@ static void print_head(struct explanation *x)
     x->begun = true;
 }
 
-static int explain_m(struct explanation *x, int64_t m)
+static void print_details(struct explanation *x, const char *text)
 {
-    char *text = NULL;
+    print_head(x);
+    printf("%s%s", text, text[0] && text[strlen(text) - 1] != '\n' ? "\n" : "");
+}
+
+/* Whether a launch finds its kernels, as the first words of the verdict. A bundle or a cache that
+ * cannot be used counts as one that has none; the explanation itself has warned of it. */
+static const char *availability(struct explanation *x, int64_t m)
+{
+    quern_op *op = NULL;
+
+    if (!x->ctx) {
+        struct common quiet = x->common;
+        quiet.library.log = NULL;
+        quiet.library.jit = QUERN_JIT_OFF;
+        quiet.library.allow_unverified = 1;
+        unsetenv("QUERN_RECORD"); /* what is explained is not asked for */
+        if (open_making_context(&quiet, x->common.target, &x->ctx))
+            return "compiles";
+    }
+    const quern_status e = quern_op_create_range(x->ctx, &x->problem, m, m, &op);
+    quern_op_release(op);
+    return e == QUERN_OK ? "serves" : "compiles";
+}
+
+static const char *const meanings[] = {"serves: a bundle or the cache has it",
+                                       "compiles: neither a bundle nor the cache has it"};
+
+/* Explains m rows: a verdict, which is printed at once, and the details, which follow all verdicts.
+ */
+static int explain_m(struct explanation *x, int64_t m, char **details)
+{
+    char *text = NULL, bound[64] = "";
+    double us = 0;
 
     const quern_status e = x->why_miss ? quern_explain_miss(x->ctx, &x->problem, m, &text)
                                        : quern_explain(&x->common.library, &x->problem, m, &text);
     if (e)
-        return fail_status(e, NULL);
-    if (x->common.json) {
-        json_array_append_new(x->list, json_make("{s:I, s:s}", "m", (json_int_t)m, "text", text));
-    } else {
-        print_head(x);
-        printf("%s%s", text, text[0] && text[strlen(text) - 1] != '\n' ? "\n" : "");
+        return fail_status(e, e == QUERN_E_DECLINED ? "declined" : NULL);
+    *details = text;
+    if (x->why_miss) {
+        if (x->common.json)
+            json_array_append_new(x->list,
+                                  json_make("{s:I, s:s}", "m", (json_int_t)m, "text", text));
+        return EXIT_OK;
     }
-    free(text);
+    const char *const verdict = availability(x, m);
+    sscanf(text, "m=%*d: %lf us expected (a model), bound by %63[^;]", &us, bound);
+    if (x->common.json)
+        json_array_append_new(x->list, json_make("{s:I, s:s, s:f, s:s, s:s}", "m", (json_int_t)m,
+                                                 "verdict", verdict, "expected_us", us, "bound_by",
+                                                 bound, "text", text));
+    else
+        printf("%s; %.*s\n", meanings[*verdict == 'c'], (int)strcspn(text, "\n"), text);
     return EXIT_OK;
 }
 
@@ -88,9 +128,17 @@ static int explain(struct explanation *x)
     if (x->m_sweep)
         return explain_sweep(x);
     x->list = json_array();
-    for (int64_t m = 0; m_next(&x->set, &m);)
-        if ((status = explain_m(x, m)))
-            return status;
+    char *details[ROWS_MAX] = {NULL};
+    size_t count = 0;
+    for (int64_t m = 0; !status && m_next(&x->set, &m); count++)
+        status = explain_m(x, m, &details[count]);
+    for (size_t i = 0; i < count; i++) {
+        if (!status && !x->common.json)
+            print_details(x, details[i]);
+        free(details[i]);
+    }
+    if (status)
+        return status;
     if (!x->common.json)
         return finish_output();
     return json_print(json_make("{s:s, s:s, s:b, s:O}", "problem", x->canonical, "target",
@@ -102,8 +150,9 @@ int verb_explain(int argc, char **argv)
 {
     static const struct usage usage = {
         "--target GFX [--m LIST | --m-sweep] PROBLEM",
-        "Prints PROBLEM in its canonical form, which kernel serves M rows of it, why that one\n"
-        "was chosen, and what the model says it costs. Needs no compiler. With --why-miss:\n"
+        "Says whether the kernel for M rows of PROBLEM is there or has to be compiled, what it is\n"
+        "expected to take and what bounds it; then which it is, why that one was chosen, and\n"
+        "what the model says it costs. Needs no compiler. With --why-miss:\n"
         "whether the cache has the kernel and, if not, how the nearest entry differs. With\n"
         "--m-sweep: what the vector and the matrix units are modelled to take for each M.\n"};
     struct explanation x = {0};
