@@ -75,6 +75,14 @@ enum quern_layout {
 
 enum quern_round { QUERN_ROUND_RNE = 1, QUERN_ROUND_TRUNC };
 
+/*
+ * What a gemm's results promise beside their tolerance; docs/embedding.md has what each costs.
+ * BATCH_INVARIANT: the bits of a row of C depend on that row of A, the weights, the target and this
+ * version alone: not on M, on the other rows, or on where in A the row stands. PRECISE: scales
+ * multiply f32 sums, and are never multiplied into weights that are rounded to 16 bits after it.
+ */
+enum quern_exact { QUERN_EXACT_BATCH_INVARIANT = 1, QUERN_EXACT_PRECISE = 2, QUERN_EXACT_BOTH = 3 };
+
 #define QUERN_GROUP_CHANNEL (-1) /* one scale per output row */
 
 /*
@@ -95,6 +103,8 @@ struct quern_problem {
     int32_t bias;       /* 1: a bias vector [N] in the type of c is added */
     enum quern_layout layout;
     enum quern_round round;
+    int32_t unused;         /* never read: older hosts have padding here */
+    enum quern_exact exact; /* 0: no promise */
 };
 #define QUERN_PROBLEM_SIZE_MIN QUERN_SIZE_TO(struct quern_problem, k)
 

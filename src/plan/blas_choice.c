@@ -70,8 +70,10 @@ struct plan_blas plan_blas_choose(const struct plan_set *set)
     struct plan_blas b = {0};
 
     if (q->op != QUERN_OP_GEMM || (q->a != QUERN_F16 && q->a != QUERN_BF16) || q->c != q->a ||
-        q->bias || p->m_hi < set->m_max || rate(p->target) == 0)
-        return b;
+        q->bias || p->m_hi < set->m_max || rate(p->target) == 0 ||
+        q->exact & QUERN_EXACT_BATCH_INVARIANT ||
+        (q->exact & QUERN_EXACT_PRECISE && q->wq != QUERN_W_NONE))
+        return b; /* hipBLASLt promises nothing, and reads weights that are rounded to 16 bits */
     if ((b.dequant = dequant_of(q, &raw))) {
         if (problem_normalise(&raw, &dequant) != QUERN_OK ||
             plan_make(&dequant, p->target, &weights) != QUERN_OK)

@@ -4,6 +4,7 @@
 #include "plan/plan.h"
 
 #include "base/os.h"
+#include "plan/exact.h"
 #include "plan/family.h"
 #include "plan/tuning.h"
 
@@ -291,22 +292,32 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
         family_of(problem, target, dequant ? PLAN_UNITS_NONE : PLAN_UNITS_VECTOR);
     const struct family *const first =
         vector || dequant ? vector : family_of(problem, target, PLAN_UNITS_MATRIX);
-    const struct plan base = {.problem = *problem,
-                              .force = force ? *force : (struct plan_force){0},
-                              .target = target,
-                              .family = first};
+    struct plan base = {.problem = *problem,
+                        .force = force ? *force : (struct plan_force){0},
+                        .target = target,
+                        .family = first};
+    const bool alike = problem->exact & QUERN_EXACT_BATCH_INVARIANT;
     struct plan_set made = {0};
 
     FAIL_IF(!first, QUERN_E_DECLINED, "no family of kernels takes wq=%s on %s",
             weight_name(problem->wq), target->name);
     if (first->accepts)
         TRY(first->accepts(problem, target));
+    if (problem->exact & QUERN_EXACT_PRECISE) {
+        FAIL_IF(base.force.predequant == SWITCH_ON, QUERN_E_DECLINED,
+                "predequant=on is forced, which rounds scaled weights to 16 bits, but the problem "
+                "promises not to (exact=%s)",
+                alike ? "both" : "precise");
+        base.force.predequant = SWITCH_OFF;
+    }
     if (dequant)
         TRY(add_any_m(&made, &base));
     else if (first->m_tiles)
         TRY(add_listed(&made, &base));
     else
-        TRY(add_products(&made, base, m_max));
+        TRY(add_products(&made, base, alike ? INT64_MAX : m_max));
+    if (alike)
+        exact_keep_one(&made);
     TRY(tune(&made, tuning));
     made.tuned = tuning && !dequant;
     if (made.tuned)

@@ -699,6 +699,11 @@ static int64_t walks(const struct plan *p)
     return p->resident != 0;
 }
 
+static bool invariant(const struct plan *p)
+{
+    return p->problem.exact & QUERN_EXACT_BATCH_INVARIANT;
+}
+
 static bool makes_halves(const struct plan *p)
 {
     return p->skinny.fp8 == FP8_SOFTWARE;
@@ -716,6 +721,7 @@ static const struct plan_field formats[] = {
     {FIELD_WORD("PRODUCTS", field_products, "how weights are multiplied")},
     {FIELD_IF(FIELD_FLAG, "PAIRED", dual_dot2, "whether they are issued in pairs,")},
     {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
+    {FIELD_IF(FIELD_BOOL, "INVARIANT", invariant, "whether rows of A are added up alike")},
     {0},
 };
 

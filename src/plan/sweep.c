@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* At which M one family takes over from another: what `quern explain --m-sweep` says. */
+#include "plan/exact.h"
 #include "plan/family.h"
 #include "target/rates.h"
 
@@ -85,6 +86,26 @@ static void add_kernels(struct str *out, const struct plan_set *set, int m)
              target_microseconds(set->plans[0].target, (double)plan_slices_cycles(slices, count)));
 }
 
+/* What the promises of a set's problem cost; nothing where there are none. */
+static void add_promise(struct str *out, const struct plan_set *set)
+{
+    static const int64_t rows[] = {1, 8, 64, 512};
+    const struct plan *const first = &set->plans[0];
+    struct quern_problem problem = first->problem;
+    struct plan_set without;
+
+    problem.exact = 0;
+    if (!first->problem.exact || plan_make(&problem, first->target, &without) != QUERN_OK)
+        return;
+    str_addf(out, "exact:%s%s modelled time against no promise",
+             first->problem.exact & QUERN_EXACT_BATCH_INVARIANT ? " one kernel for every M;" : "",
+             first->problem.exact & QUERN_EXACT_PRECISE ? " no scaled weight is rounded;" : "");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        str_addf(out, "%s M = %d %.2f", i ? "," : "", (int)rows[i],
+                 exact_times(set, &without, rows[i]));
+    str_add(out, "\n");
+}
+
 void plan_explain_rows(const struct plan_set *set, int m, struct str *out)
 {
     static const char *const names[] = {"vector units", "matrix units", "tiles in LDS"};
@@ -95,6 +116,7 @@ void plan_explain_rows(const struct plan_set *set, int m, struct str *out)
     for (int units = PLAN_UNITS_VECTOR; units <= PLAN_UNITS_TILES; units++)
         if (plan_cost_of(set, (enum plan_units)units, m, &cost))
             str_addf(out, "  %-12s alone %.1f us\n", names[units], cost.us);
+    add_promise(out, set);
 }
 
 void plan_explain_sweep(const struct plan_set *set, struct str *out)
@@ -122,4 +144,5 @@ void plan_explain_sweep(const struct plan_set *set, struct str *out)
         if (set->plans[i].family != set->plans[i - 1].family)
             str_addf(out, "%s takes over from %s at M = %d\n", set->plans[i].family->name,
                      set->plans[i - 1].family->name, set->plans[i].m_lo);
+    add_promise(out, set);
 }

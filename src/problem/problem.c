@@ -35,6 +35,7 @@ static const struct names dtype_names = NAMES("f32", "f16", "bf16", "fp8", "fp8f
 static const struct names layout_names =
     NAMES("bnb", "k8", "exl", "ck", "gptq", "awq", "tileN", "dense");
 static const struct names round_names = NAMES("rne", "trunc");
+static const struct names exact_names = NAMES("batch_invariant", "precise", "both");
 
 static const char *name_of(const struct names *names, int value)
 {
@@ -103,7 +104,8 @@ bool problem_equal(const struct quern_problem *p, const struct quern_problem *q)
 {
     return p->n == q->n && p->k == q->k && p->op == q->op && p->wq == q->wq &&
            p->group == q->group && p->scale == q->scale && p->zero == q->zero && p->a == q->a &&
-           p->c == q->c && p->bias == q->bias && p->layout == q->layout && p->round == q->round;
+           p->c == q->c && p->bias == q->bias && p->layout == q->layout && p->round == q->round &&
+           p->exact == q->exact;
 }
 
 uint64_t problem_hash(const struct quern_problem *p)
@@ -112,7 +114,8 @@ uint64_t problem_hash(const struct quern_problem *p)
     const uint64_t words = (uint64_t)p->op | (uint64_t)p->wq << 4 | (uint64_t)p->scale << 8 |
                            (uint64_t)p->zero << 12 | (uint64_t)p->a << 16 | (uint64_t)p->c << 20 |
                            (uint64_t)p->bias << 24 | (uint64_t)p->layout << 28 |
-                           (uint64_t)p->round << 32 | (uint64_t)(uint16_t)p->group << 36;
+                           (uint64_t)p->round << 32 | (uint64_t)(uint16_t)p->group << 36 |
+                           (uint64_t)p->exact << 52;
     uint64_t h = words;
 
     /* each word is mixed in by a multiplication and a fold; the constant is 2^64 divided by the
@@ -328,6 +331,7 @@ static quern_status normalise(struct quern_problem p, struct quern_problem *out)
     if (p.op == QUERN_OP_DEQUANT) {
         TRY(check_absent("a", !p.a, &p));
         TRY(check_absent("bias", !p.bias, &p));
+        TRY(check_absent("exact", !p.exact, &p));
         FAIL_IF(p.wq == QUERN_W_NONE, QUERN_E_PROBLEM, "op=dequant needs quantised weights");
     }
     if (!problem_has_group(&p))
@@ -343,6 +347,8 @@ static quern_status normalise(struct quern_problem p, struct quern_problem *out)
     TRY(check_range("c", (int)p.c, &dtype_names));
     TRY(check_range("layout", (int)p.layout, &layout_names));
     TRY(check_range("round", (int)p.round, &round_names));
+    if (p.exact)
+        TRY(check_range("exact", (int)p.exact, &exact_names));
     if (problem_has_scale(&p))
         TRY(check_range("scale", (int)p.scale, &scale_names));
     if (problem_has_zero(&p))
@@ -401,6 +407,7 @@ static const struct word {
     {"bias", WORD_FLAG, FIELD(bias), NULL},
     {"layout", WORD_ENUM, FIELD(layout), &layout_names},
     {"round", WORD_ENUM, FIELD(round), &round_names},
+    {"exact", WORD_ENUM, FIELD(exact), &exact_names},
 #undef FIELD
 };
 #define WORD_COUNT (sizeof words / sizeof *words)
@@ -507,7 +514,7 @@ quern_status quern_problem_parse(const char *text, struct quern_problem *problem
             i++;
         FAIL_IF(i == WORD_COUNT, QUERN_E_PROBLEM,
                 "unknown word \"%.*s\"; known words are op wq group scale zero a c n k bias layout "
-                "round",
+                "round exact",
                 shown, at);
         FAIL_IF(seen[i], QUERN_E_PROBLEM, "%s is given twice", words[i].key);
         seen[i] = true;
@@ -534,6 +541,8 @@ static bool applies(const struct word *w, const struct quern_problem *p)
     case 'a':
     case 'b':
         return problem_has_activation(p);
+    case 'e': /* the one word that canonical text leaves out at its default */
+        return p->exact != 0;
     default:
         return true;
     }

@@ -31,6 +31,8 @@ class Problem(ctypes.Structure):
         ("bias", ctypes.c_int32),
         ("layout", ctypes.c_int),
         ("round", ctypes.c_int),
+        ("unused", ctypes.c_int32),
+        ("exact", ctypes.c_int),
     ]
 
 
@@ -78,8 +80,10 @@ WORDS = {
     "bias": ["0", "1"],
     "layout": ["bnb", "k8", "exl", "ck", "gptq", "awq", "dense"],
     "round": ["rne", "trunc"],
+    "exact": ["batch_invariant", "precise", "both"],
 }
 ORDER = ["op", "wq", "group", "scale", "zero", "a", "c", "n", "k", "bias", "layout", "round"]
+ORDER += ["exact"]
 ANY_WORDS = st.fixed_dictionaries(
     {"wq": st.sampled_from(WORDS["wq"]), "n": st.integers(1, 2**20), "k": st.integers(1, 4096)},
     optional={word: st.sampled_from(values) for word, values in WORDS.items() if word != "wq"},
@@ -100,6 +104,7 @@ GOOD_WORDS = st.fixed_dictionaries(
         "scale": st.just("f32"),
         "layout": st.just("bnb"),
         "round": st.just("rne"),
+        "exact": st.sampled_from(["batch_invariant", "precise", "both"]),
     },
 )
 

@@ -72,7 +72,7 @@ struct prewarm {
 enum prewarm_verify { PREWARM_VERIFY_ALL = 1, PREWARM_VERIFY_ENDS };
 
 /* Where the problems come from; one of model and manifest, or neither. */
-#define PREWARM_WORDS 9 /* problem words that are options beside --model */
+#define PREWARM_WORDS 10 /* problem words that are options beside --model */
 struct prewarm_origin {
     const char *model, *manifest, *tp, *shard;
     const char *values[PREWARM_WORDS];

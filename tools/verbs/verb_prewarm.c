@@ -397,6 +397,8 @@ int verb_prewarm(int argc, char **argv)
         {"bias", FLAG_TEXT, &from.values[6], "0|1", "add a bias"},
         {"layout", FLAG_TEXT, &from.values[7], "NAME", "order of the weights"},
         {"round", FLAG_TEXT, &from.values[8], "MODE", "rounding of the result"},
+        {"exact", FLAG_TEXT, &from.values[9], "PROMISE",
+         "bits that do not depend on M, or unrounded weights"},
         {"tp", FLAG_TEXT, &from.tp, "LIST", "layers as split over that many GPUs, e.g. 1,2,4,8"},
         {"manifest", FLAG_TEXT, &from.manifest, "FILE",
          "layers that QUERN_RECORD noted of a run (QUERN_MANIFEST)"},

@@ -26,6 +26,7 @@ constexpr unsigned K = 4096;            // columns of W
 #define PRODUCTS DOT2                   // how weights are multiplied
 #define PAIRED 1                        // whether they are issued in pairs,
 #define PAIR_TYPE f16                   // of what
+#define INVARIANT false                 // whether rows of A are added up alike
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 1;          // rows of A computed at once
 
@@ -827,11 +828,12 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         if constexpr (PRODUCTS == DOT2) {
             // Neighbouring products have no operand in common, so that they can be issued together.
             // Where both operands are converted, a unit is used up before the next one is
-            // converted: all at once would take too many registers.
+            // converted: all at once would take too many registers. Where results must be
+            // INVARIANT, a row of W is added up in the same order for all rows of A.
             UNROLL for (u32 q = 0; q < UNITS; q++) {
                 unit w[SUMS], values[SUMS];
                 UNROLL for (u32 v = 0; v < SUMS; v++) {
-                    const u32 u = A_SIZE == 1 ? q : (q + v) % UNITS;
+                    const u32 u = A_SIZE == 1 ? q : (q + (INVARIANT ? v % ROWS : v)) % UNITS;
                     take<w_number>(w[v], s.w[v % ROWS], u);
                     take<a_number>(values[v], s.a[v / ROWS], u);
                 }
