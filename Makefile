@@ -71,12 +71,15 @@ build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(BNB) $(COMMAND) $(WORKER) $(BO
 hosts: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) $(B)/lib/libquern.a $(WORKER) $(BODIES)
 
-setup: build/.setup
+# DEVICE=cuda is for NVIDIA's GPUs alone: it builds the same, and fetches nothing of AMD's.
+DEVICE ?=
+SETUP  := build/.setup$(DEVICE:%=-%)
+setup: $(SETUP)
 # NVIDIA's compiler, for those who want it: tools/setup_cuda.sh names its licence.
 setup-cuda: setup
 	@sh tools/setup_cuda.sh
-build/.setup: tools/setup.sh
-	@sh tools/setup.sh
+$(SETUP): tools/setup.sh
+	@DEVICE=$(DEVICE) sh tools/setup.sh
 	@touch $@
 
 $(B)/%.o: %.c
@@ -204,20 +207,28 @@ FAKEHIP_BIN := $(filter-out $(CUDA_BIN),$(patsubst %.c,$(B)/%,$(wildcard tests/f
 endif
 
 # ---- examples: each folder is one program on the public interface -------------------------------
-# Those of HIP_EXAMPLES own a GPU as hosts do. They are linked with a libamdhip64.so.6 that has no
-# place of its own on their path, so that the machine's is met.
-HIP_EXAMPLES := graph threads
-EXAMPLES := $(filter-out $(if $(HIP_INCLUDE),,$(HIP_EXAMPLES)), \
-                         $(patsubst examples/%/,%,$(wildcard examples/*/)))
+# Those of GPU_EXAMPLES own a GPU as hosts do: NAME one of HIP's, where there are HIP's headers, and
+# NAME_cuda one of CUDA's, where there is cuda.h too. They are linked with a runtime of ours that
+# has no place of its own on their path, so that the machine's is met.
+GPU_EXAMPLES := graph threads
+CUDA_INCLUDE := $(patsubst %/cuda.h,%,$(firstword $(wildcard \
+    $(addsuffix /include/cuda.h,$(QUERN_CUDA_PATH) $(CUDA_PATH) /usr/local/cuda))))
+HIP_EXAMPLES  := $(if $(HIP_INCLUDE),$(GPU_EXAMPLES))
+CUDA_EXAMPLES := $(if $(and $(HIP_INCLUDE),$(CUDA_INCLUDE)),$(GPU_EXAMPLES:%=%_cuda))
+EXAMPLES := $(filter-out $(GPU_EXAMPLES),$(patsubst examples/%/,%,$(wildcard examples/*/))) \
+            $(HIP_EXAMPLES) $(CUDA_EXAMPLES)
 examples: $(EXAMPLES:%=$(B)/examples/%)
 .SECONDEXPANSION:
 $(EXAMPLES:%=$(B)/examples/%): $(B)/examples/%: \
-    $$(wildcard examples/%/*.c examples/%/*.h) $(B)/lib/libquern.a
+    $$(wildcard $$(subst _cuda,,examples/%/)*.[ch]) $(B)/lib/libquern.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(STD) -Iinclude $(DEPINC) $(EXAMPLE_INC) $(CFLAGS) $(SANFLAGS) $(WARN) \
 	    -o $@ $(filter %.c,$^) $(B)/lib/libquern.a $(EXAMPLE_LIB) $(DEPLIB) -ljansson $(LDLIBS)
-$(HIP_EXAMPLES:%=$(B)/examples/%): $(FAKEHIP)
+$(HIP_EXAMPLES:%=$(B)/examples/%): examples/gpu_hip.c examples/gpu.h $(FAKEHIP)
+$(CUDA_EXAMPLES:%=$(B)/examples/%): examples/gpu_cuda.c examples/gpu.h $(FAKECUDA)
+$(CUDA_EXAMPLES:%=$(B)/examples/%): EXAMPLE_INC = -isystem $(CUDA_INCLUDE)
+$(CUDA_EXAMPLES:%=$(B)/examples/%): EXAMPLE_LIB = $(FAKECUDA)
 $(HIP_EXAMPLES:%=$(B)/examples/%): EXAMPLE_INC = -isystem $(HIP_INCLUDE)
 $(HIP_EXAMPLES:%=$(B)/examples/%): EXAMPLE_LIB = $(FAKEHIP)
 
@@ -285,7 +296,8 @@ $(FAKEHIP): $(FAKEHIP_OBJ) $(B)/tests/fakehip/fakehip.o $(B)/lib/libquern-all.a 
 	    -o $@ $(filter %.o %.a,$^) $(INSIDE) $(LDLIBS)
 # The same behind the names and rules of the CUDA driver, and what runs on it: a program that finds
 # fakehip beside it where it looks for a HIP runtime.
-$(FAKECUDA): $(FAKEHIP_OBJ) $(B)/tests/fakehip/fakecuda.o $(B)/lib/libquern-all.a \
+$(FAKECUDA): $(FAKEHIP_OBJ) $(addprefix $(B)/tests/fakehip/,fakecuda.o run_text.o) \
+    $(B)/lib/libquern-all.a \
     tests/fakehip/fakecuda.map
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -399,8 +411,10 @@ check-hw: build
 check-long: check
 	@python3 tests/run.py --long
 
-demo: all
-	@sh tools/demo.sh
+# With DEVICE=cuda on the NVIDIA GPU of this machine. Programs without the objects that they are
+# made of were built elsewhere: those it takes as they are, and needs no compiler.
+demo: $(if $(and $(wildcard $(COMMAND)),$(if $(wildcard $(B)/src),,elsewhere)),,all)
+	@DEVICE=$(DEVICE) sh tools/demo.sh
 
 # Every table and chart that a program prints, anew; `make check` compares them. Some minutes.
 tables: build tests

@@ -3,6 +3,7 @@
 #
 # Brings what the build needs and this machine lacks: C libraries, the Python test packages, and a
 # ROCm compiler. Run by make; does nothing, quietly, when everything is there. Usage: tools/setup.sh
+# With DEVICE=cuda in the environment it brings only the C libraries, and pip if it can.
 #
 #   build/deps/usr      C libraries and headers, when they are not installed and cannot be
 #   build/deps/python   pip, pytest, hypothesis and numpy, likewise
@@ -347,7 +348,12 @@ if [ -n "${QUERN_ROCM_PATH:-}" ] && ! have_rocm_in "$QUERN_ROCM_PATH"; then
     die "QUERN_ROCM_PATH=$QUERN_ROCM_PATH holds no libhiprtc.so.6 or .7 with libamd_comgr.so:" \
         "correct it, or unset it to have a compiler found or fetched"
 fi
-if have_libraries && have_python && have_pip && have_format && have_rocm; then
+if [ "${DEVICE:-}" = cuda ]; then
+    all_there() { have_libraries && have_pip; }
+else
+    all_there() { have_libraries && have_python && have_pip && have_format && have_rocm; }
+fi
+if all_there; then
     exit 0
 fi
 mkdir -p build
@@ -363,6 +369,10 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 have_libraries || get_libraries
+if [ "${DEVICE:-}" = cuda ]; then
+    have_pip || get_pip || say "no pip: what is on the Python package index cannot be fetched"
+    exit 0
+fi
 have_python && have_pip || get_python
 have_format || get_format
 have_rocm || get_rocm

@@ -108,7 +108,8 @@ struct backend *backend_quern(const struct model *model, const struct quantised 
     const size_t widest = model->hidden > model->intermediate ? model->hidden : model->intermediate;
     const size_t most = model->token_limit * widest;
 
-    options.device = target ? QUERN_DEVICE_SIM : QUERN_DEVICE_HIP;
+    if (target)
+        options.device = QUERN_DEVICE_SIM;
     options.target = target;
     options.log = log_line;
     check(quern_open(&options, &d->ctx), target ? "opening a software GPU" : "opening the GPU");

@@ -1,42 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A decoding step as a graph: two layers captured once, replayed for every token. Needs a GPU and
- * the HIP runtime. What matters for quern is the order: every op exists before the capture begins;
- * inside it quern_op_launch records kernels and does nothing else.
+ * A decoding step as a graph: two layers captured once, replayed for every token. Needs a GPU; with
+ * HIP it is graph, with CUDA graph_cuda. What matters for quern is the order: every op exists
+ * before the capture begins; inside it quern_op_launch records kernels and does nothing else.
  */
-#define __HIP_PLATFORM_AMD__
-#include <hip/hip_runtime_api.h>
-#include <quern/quern.h>
+#include "../gpu.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { WIDTH = 256, BLOCK = 64, TOKENS = 4, LAYERS = 2 };
 
-static void hip(hipError_t error, const char *doing)
+static void *on_gpu(const void *from, size_t bytes, void *stream)
 {
-    if (error != hipSuccess) {
-        fprintf(stderr, "graph: %s: %s\n", doing, hipGetErrorName(error));
-        exit(1);
-    }
-}
+    void *const there = gpu_allocate(bytes);
 
-static void check(quern_status status, const char *doing)
-{
-    if (status != QUERN_OK) {
-        fprintf(stderr, "graph: %s: %s\n", doing, quern_last_error()->message);
-        exit(1);
-    }
-}
-
-static void *on_gpu(const void *from, size_t bytes)
-{
-    void *there;
-
-    hip(hipMalloc(&there, bytes), "allocating");
     if (from)
-        hip(hipMemcpy(there, from, bytes, hipMemcpyHostToDevice), "copying");
+        gpu_copy_to(there, from, bytes, stream);
     return there;
 }
 
@@ -49,22 +29,22 @@ int main(void)
     struct quern_problem layer = QUERN_INIT(struct quern_problem);
     quern_ctx *ctx;
     quern_op *op, *again;
-    hipStream_t stream;
-    hipGraph_t graph;
-    hipGraphExec_t exec;
 
     memset(b, 0xf7, sizeof b); /* 1.0 and 0.0 in turn */
     for (size_t i = 0; i < sizeof absmax / sizeof *absmax; i++)
         absmax[i] = 1.0f / (WIDTH / 2); /* so that each layer gives the mean of every other input */
 
-    options.device = QUERN_DEVICE_HIP;
-    check(quern_open(&options, &ctx), "opening the GPU");
-    check(quern_problem_parse("wq=nf4 n=256 k=256 a=f32", &layer), "the layer");
-    check(quern_op_create(ctx, &layer, 1, &op), "making kernels");
+    gpu_use();
+    options.device = gpu_kind;
+    gpu_check(quern_open(&options, &ctx), "opening the GPU");
+    gpu_check(quern_problem_parse("wq=nf4 n=256 k=256 a=f32", &layer), "the layer");
+    gpu_check(quern_op_create(ctx, &layer, 1, &op), "making kernels");
 
-    void *const state[LAYERS + 1] = {on_gpu(NULL, sizeof x), on_gpu(NULL, sizeof x),
-                                     on_gpu(NULL, sizeof x)};
-    const void *const weights = on_gpu(b, sizeof b), *const scales = on_gpu(absmax, sizeof absmax);
+    void *const stream = gpu_stream();
+    void *const state[LAYERS + 1] = {on_gpu(NULL, sizeof x, stream), on_gpu(NULL, sizeof x, stream),
+                                     on_gpu(NULL, sizeof x, stream)};
+    void *const weights = on_gpu(b, sizeof b, stream);
+    void *const scales = on_gpu(absmax, sizeof absmax, stream);
     for (int i = 0; i < LAYERS; i++) {
         args[i].a = state[i];
         args[i].b = weights;
@@ -72,32 +52,29 @@ int main(void)
         args[i].c = state[i + 1];
     }
 
-    hip(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking), "making a stream");
-    hip(hipStreamBeginCapture(stream, hipStreamCaptureModeGlobal), "capturing");
+    gpu_capture(stream);
     /* a host that looks its ops up as it goes asks like this: nothing is compiled in a capture */
-    check(quern_op_create_on(ctx, &layer, 1, stream, &again), "finding the op");
+    gpu_check(quern_op_create_on(ctx, &layer, 1, stream, &again), "finding the op");
     for (int i = 0; i < LAYERS; i++)
-        check(quern_op_launch(again, &args[i], 1, stream), "launching");
-    hip(hipStreamEndCapture(stream, &graph), "ending the capture");
-    hip(hipGraphInstantiate(&exec, graph, NULL, NULL, 0), "making the graph");
+        gpu_check(quern_op_launch(again, &args[i], 1, stream), "launching");
+    void *const graph = gpu_capture_end(stream);
 
     for (int token = 1; token <= TOKENS; token++) {
         for (int i = 0; i < WIDTH; i++)
             x[i] = (float)token;
-        hip(hipMemcpyAsync(state[0], x, sizeof x, hipMemcpyHostToDevice, stream), "copying");
-        hip(hipGraphLaunch(exec, stream), "replaying");
-        hip(hipMemcpyAsync(x, state[LAYERS], sizeof x, hipMemcpyDeviceToHost, stream), "copying");
-        hip(hipStreamSynchronize(stream), "waiting");
+        gpu_copy_to(state[0], x, sizeof x, stream);
+        gpu_replay(graph, stream);
+        gpu_copy_from(x, state[LAYERS], sizeof x, stream);
+        gpu_wait(stream);
         printf("token %d: %g\n", token, (double)x[0]);
     }
 
-    hip(hipGraphExecDestroy(exec), "freeing");
-    hip(hipGraphDestroy(graph), "freeing");
-    hip(hipStreamDestroy(stream), "freeing");
+    gpu_graph_free(graph);
+    gpu_stream_free(stream);
     for (int i = 0; i <= LAYERS; i++)
-        hip(hipFree(state[i]), "freeing");
-    hip(hipFree((void *)weights), "freeing");
-    hip(hipFree((void *)scales), "freeing");
+        gpu_free(state[i]);
+    gpu_free(weights);
+    gpu_free(scales);
     quern_op_release(again);
     quern_op_release(op);
     quern_close(ctx);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One context, one op, many threads with a stream each. Needs a GPU and the HIP runtime. Nothing is
- * locked: an op is immutable once it is made, and a launch touches only its own arguments. Each
- * thread sets the device once, as for its own HIP calls.
+ * One context, one op, many threads with a stream each. Needs a GPU; with HIP it is threads, with
+ * CUDA threads_cuda. Nothing is locked: an op is immutable once it is made, and a launch touches
+ * only its own arguments. Each thread chooses the GPU once, as for its own calls of the runtime.
  */
-#define __HIP_PLATFORM_AMD__
-#include <hip/hip_runtime_api.h>
-#include <quern/quern.h>
+#include "../gpu.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -18,22 +16,6 @@ enum { N = 96, K = 256, BLOCK = 64, THREADS = 4, ROUNDS = 8 };
 static quern_op *op;
 static void *weights, *scales;
 
-static void hip(hipError_t error, const char *doing)
-{
-    if (error != hipSuccess) {
-        fprintf(stderr, "threads: %s: %s\n", doing, hipGetErrorName(error));
-        exit(1);
-    }
-}
-
-static void check(quern_status status, const char *doing)
-{
-    if (status != QUERN_OK) {
-        fprintf(stderr, "threads: %s: %s\n", doing, quern_last_error()->message);
-        exit(1);
-    }
-}
-
 /* Answers of a thread's number of rows; what is wrong counts up *user. */
 static void *serve(void *user)
 {
@@ -42,31 +24,28 @@ static void *serve(void *user)
     const size_t a_bytes = (size_t)rows * K * sizeof(float), c_bytes = (size_t)rows * N * 4;
     float *const host = malloc(a_bytes + c_bytes), *const c = host + rows * K;
     struct quern_args args = QUERN_INIT(struct quern_args);
-    hipStream_t stream;
-    void *there[2];
 
     *wrong = 0;
-    hip(hipSetDevice(0), "choosing the device");
-    hip(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking), "making a stream");
-    hip(hipMalloc(&there[0], a_bytes), "allocating");
-    hip(hipMalloc(&there[1], c_bytes), "allocating");
-    args.a = there[0];
+    gpu_use();
+    void *const stream = gpu_stream(), *const a_there = gpu_allocate(a_bytes),
+                *const c_there = gpu_allocate(c_bytes);
+    args.a = a_there;
     args.b = weights;
     args.scales = scales;
-    args.c = there[1];
+    args.c = c_there;
     for (int round = 1; round <= ROUNDS; round++) {
         for (int i = 0; i < rows * K; i++)
             host[i] = (float)round;
-        hip(hipMemcpyAsync(there[0], host, a_bytes, hipMemcpyHostToDevice, stream), "copying");
-        check(quern_op_launch(op, &args, rows, stream), "launching");
-        hip(hipMemcpyAsync(c, there[1], c_bytes, hipMemcpyDeviceToHost, stream), "copying");
-        hip(hipStreamSynchronize(stream), "waiting");
+        gpu_copy_to(a_there, host, a_bytes, stream);
+        gpu_check(quern_op_launch(op, &args, rows, stream), "launching");
+        gpu_copy_from(c, c_there, c_bytes, stream);
+        gpu_wait(stream);
         for (int i = 0; i < rows * N; i++)
             *wrong += c[i] != (float)(round * K / 2);
     }
-    hip(hipFree(there[0]), "freeing");
-    hip(hipFree(there[1]), "freeing");
-    hip(hipStreamDestroy(stream), "freeing");
+    gpu_free(a_there);
+    gpu_free(c_there);
+    gpu_stream_free(stream);
     free(host);
     return NULL;
 }
@@ -84,14 +63,18 @@ int main(void)
     memset(b, 0xf7, sizeof b); /* 1.0 and 0.0 in turn */
     for (size_t i = 0; i < sizeof absmax / sizeof *absmax; i++)
         absmax[i] = 1.0f;
-    options.device = QUERN_DEVICE_HIP;
-    check(quern_open(&options, &ctx), "opening the GPU");
-    check(quern_problem_parse("wq=nf4 n=96 k=256 a=f32", &layer), "the layer");
-    check(quern_op_create(ctx, &layer, 8, &op), "making kernels");
-    hip(hipMalloc(&weights, sizeof b), "allocating");
-    hip(hipMalloc(&scales, sizeof absmax), "allocating");
-    hip(hipMemcpy(weights, b, sizeof b, hipMemcpyHostToDevice), "copying");
-    hip(hipMemcpy(scales, absmax, sizeof absmax, hipMemcpyHostToDevice), "copying");
+    gpu_use();
+    options.device = gpu_kind;
+    gpu_check(quern_open(&options, &ctx), "opening the GPU");
+    gpu_check(quern_problem_parse("wq=nf4 n=96 k=256 a=f32", &layer), "the layer");
+    gpu_check(quern_op_create(ctx, &layer, 8, &op), "making kernels");
+    weights = gpu_allocate(sizeof b);
+    scales = gpu_allocate(sizeof absmax);
+    void *const stream = gpu_stream();
+    gpu_copy_to(weights, b, sizeof b, stream);
+    gpu_copy_to(scales, absmax, sizeof absmax, stream);
+    gpu_wait(stream);
+    gpu_stream_free(stream);
 
     for (int i = 0; i < THREADS; i++) {
         result[i] = i + 1; /* rows in, wrong answers out */
@@ -103,8 +86,8 @@ int main(void)
         wrong += result[i];
     }
     printf("%d threads, %d launches each, %d wrong answers\n", THREADS, ROUNDS, wrong);
-    hip(hipFree(weights), "freeing");
-    hip(hipFree(scales), "freeing");
+    gpu_free(weights);
+    gpu_free(scales);
     quern_op_release(op);
     quern_close(ctx);
     return wrong != 0;

@@ -21,8 +21,8 @@
 #define FILES_MAX   (CPU_ARGUMENTS_MAX + 8)
 #define NAME_BYTES  32
 
-/* A directory for one run. */
-struct bench {
+/* A program, in a directory of its own. */
+struct cpu_program {
     char path[PATH_BYTES];
     char files[FILES_MAX][NAME_BYTES];
     size_t file_count;
@@ -31,7 +31,7 @@ struct bench {
 /* ---- Files ----------------------------------------------------------------------------------- */
 
 /* Not in /dev/shm, from which programs often may not be run. */
-static quern_status make_bench(struct bench *b)
+static quern_status make_directory(struct cpu_program *b)
 {
     const char *const bases[] = {secure_getenv("TMPDIR"), "/tmp", "/var/tmp"};
     uint8_t bytes[8];
@@ -51,29 +51,31 @@ static quern_status make_bench(struct bench *b)
     FAIL(QUERN_E_IO, "cannot make a directory in $TMPDIR, /tmp or /var/tmp: %s", strerror(errno));
 }
 
-static void path_in(const struct bench *b, const char *name, char path[PATH_BYTES + NAME_BYTES])
+static void path_in(const struct cpu_program *b, const char *name,
+                    char path[PATH_BYTES + NAME_BYTES])
 {
     snprintf(path, PATH_BYTES + NAME_BYTES, "%s/%s", b->path, name);
 }
 
-static void remove_bench(const struct bench *b)
+/* Removes the files that were made when there were `count`. */
+static void remove_files(struct cpu_program *b, size_t count)
 {
     char path[PATH_BYTES + NAME_BYTES];
 
-    for (size_t i = 0; i < b->file_count; i++) {
-        path_in(b, b->files[i], path);
+    while (b->file_count > count) {
+        path_in(b, b->files[--b->file_count], path);
         os.unlinkat(AT_FDCWD, path, 0);
     }
-    os.unlinkat(AT_FDCWD, b->path, AT_REMOVEDIR);
 }
 
 /* Names a file that is to be removed at the end, whoever makes it. */
-static void note_file(struct bench *b, const char *name)
+static void note_file(struct cpu_program *b, const char *name)
 {
     snprintf(b->files[b->file_count++], NAME_BYTES, "%s", name);
 }
 
-static quern_status write_file(struct bench *b, const char *name, const void *bytes, size_t size)
+static quern_status write_file(struct cpu_program *b, const char *name, const void *bytes,
+                               size_t size)
 {
     char path[PATH_BYTES + NAME_BYTES];
     const char *at = bytes;
@@ -97,7 +99,7 @@ static quern_status write_file(struct bench *b, const char *name, const void *by
     return QUERN_OK;
 }
 
-static quern_status read_back(const struct bench *b, const struct cpu_argument *operand)
+static quern_status read_back(const struct cpu_program *b, const struct cpu_argument *operand)
 {
     char path[PATH_BYTES + NAME_BYTES];
     size_t done = 0;
@@ -190,7 +192,7 @@ static quern_status find_compiler(char path[PATH_BYTES])
          "the PATH; installing g++ brings one");
 }
 
-static quern_status compile(struct bench *b, const char *source)
+static quern_status compile(struct cpu_program *b, const char *source)
 {
     static const char whole[] =
         "#include \"machine.hpp\"\n#include \"kernel.cu\"\n#include \"machine_main.hpp\"\n";
@@ -231,7 +233,7 @@ static quern_status compile(struct bench *b, const char *source)
 
 /* ---- A launch -------------------------------------------------------------------------------- */
 
-static quern_status write_launch(struct bench *b, const struct cpu_launch *l)
+static quern_status write_launch(struct cpu_program *b, const struct cpu_launch *l)
 {
     char path[PATH_BYTES + NAME_BYTES];
     struct str text = {0};
@@ -247,7 +249,10 @@ static quern_status write_launch(struct bench *b, const struct cpu_launch *l)
             continue;
         }
         path_in(b, a->name, path);
-        str_addf(&text, "operand %s %s %s\n", a->name, path, a->written ? "write" : "read");
+        str_addf(&text, "operand %s %s %s\n", a->name, path,
+                 a->typed     ? "typed"
+                 : a->written ? "write"
+                              : "read");
         const quern_status status = write_file(b, a->name, a->at, a->bytes);
         if (status != QUERN_OK) {
             str_free(&text);
@@ -276,12 +281,11 @@ static quern_status judge(struct str *output)
          text ? ": " : "", text ? text : "");
 }
 
-static quern_status launch(struct bench *b, const char *source, const struct cpu_launch *l)
+static quern_status launch(struct cpu_program *b, const struct cpu_launch *l)
 {
     char program[PATH_BYTES + NAME_BYTES], path[PATH_BYTES + NAME_BYTES];
     struct str output = {0};
 
-    TRY(compile(b, source));
     TRY(write_launch(b, l));
     path_in(b, "kernel", program);
     path_in(b, "launch", path);
@@ -291,17 +295,54 @@ static quern_status launch(struct bench *b, const char *source, const struct cpu
         status = judge(&output);
     str_free(&output);
     for (size_t i = 0; i < l->count && status == QUERN_OK; i++)
-        if (l->arguments[i].written)
+        if (l->arguments[i].written || l->arguments[i].typed)
             status = read_back(b, &l->arguments[i]);
+    return status;
+}
+
+quern_status cpu_program_run(struct cpu_program *b, const struct cpu_launch *l)
+{
+    const size_t files = b->file_count;
+    const quern_status status = launch(b, l);
+
+    remove_files(b, files);
+    return status;
+}
+
+void cpu_program_free(struct cpu_program *b)
+{
+    if (!b)
+        return;
+    remove_files(b, 0);
+    os.unlinkat(AT_FDCWD, b->path, AT_REMOVEDIR);
+    os.free(b);
+}
+
+quern_status cpu_program_make(const char *source, struct cpu_program **program)
+{
+    struct cpu_program *const b = os.calloc(1, sizeof *b);
+
+    *program = NULL;
+    FAIL_IF(!b, QUERN_E_MEMORY, "out of memory for a program");
+    quern_status status = make_directory(b);
+    if (status != QUERN_OK) {
+        os.free(b);
+        return status;
+    }
+    status = compile(b, source);
+    if (status == QUERN_OK)
+        *program = b;
+    else
+        cpu_program_free(b);
     return status;
 }
 
 quern_status cpu_run(const char *source, const struct cpu_launch *l)
 {
-    struct bench b;
+    struct cpu_program *program;
 
-    TRY(make_bench(&b));
-    const quern_status status = launch(&b, source, l);
-    remove_bench(&b);
+    TRY(cpu_program_make(source, &program));
+    const quern_status status = cpu_program_run(program, l);
+    cpu_program_free(program);
     return status;
 }

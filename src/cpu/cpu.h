@@ -25,6 +25,7 @@ struct cpu_argument {
     void *at;         /* the operand's bytes on the host */
     size_t bytes;     /* of the operand, or of the number: 4 or 8 */
     bool written;     /* the kernel writes the operand: it is read back */
+    bool typed;       /* instead: it is read back, and written if the kernel's parameter says so */
     int64_t value;    /* of a number */
 };
 
@@ -42,5 +43,12 @@ struct cpu_launch {
  * message says which mistake was found, where and by which thread. QUERN_E_IO, QUERN_E_MEMORY.
  */
 quern_status cpu_run(const char *source, const struct cpu_launch *launch);
+
+/* The same in steps, for several launches of one kernel: its program, which cpu_program_free
+ * removes. One launch at a time. */
+struct cpu_program;
+quern_status cpu_program_make(const char *source, struct cpu_program **program);
+quern_status cpu_program_run(struct cpu_program *program, const struct cpu_launch *launch);
+void cpu_program_free(struct cpu_program *program);
 
 #endif

@@ -6,6 +6,7 @@
  *
  *     grid X Y | threads N | shared BYTES | seed S
  *     operand NAME FILE read|write     an address: that of the file, mapped
+ *     operand NAME FILE typed          written if the kernel's parameter is no pointer to const
  *     number BYTES VALUE               4 or 8 bytes
  */
 #ifndef QUERN_CPU_MACHINE_MAIN_H
@@ -15,12 +16,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <tuple>
+#include <type_traits>
 
 namespace machine {
 
 struct launch {
     uint32_t grid[2] = {1, 1}, shared_bytes = 0;
     std::vector<uint64_t> arguments;
+    std::vector<bool> stored; /* by parameter of the kernel: what it points to may be written */
 };
 
 static bool map_operand(const char *name, const char *path, bool written, launch &l)
@@ -60,8 +63,12 @@ static bool read_line(const char *line, launch &l)
         random_state = value;
         return true;
     }
-    if (sscanf(line, "operand %63s %4095s %7s", name, path, access) == 3)
-        return map_operand(name, path, !strcmp(access, "write"), l);
+    if (sscanf(line, "operand %63s %4095s %7s", name, path, access) == 3) {
+        const size_t index = l.arguments.size();
+        const bool stored = index < l.stored.size() && l.stored[index];
+        return map_operand(name, path, strcmp(access, "typed") ? !strcmp(access, "write") : stored,
+                           l);
+    }
     if (sscanf(line, "number %u %llu", &bytes, &value) == 2) {
         l.arguments.push_back(value);
         return true;
@@ -109,6 +116,7 @@ template <class... T> static int run_launch(const char *path, void (*kernel)(T..
 {
     launch l;
 
+    l.stored = {!std::is_const<typename std::remove_pointer<T>::type>::value...};
     if (!read_launch(path, l))
         return 2;
     if (l.arguments.size() != sizeof...(T)) {

@@ -183,6 +183,22 @@ def test_examples_that_own_a_gpu(tmp_path, example, says):
     assert (done.returncode, done.stdout.splitlines()) == (0, says), done.stderr
 
 
+def test_examples_on_cuda(tmp_path):
+    """The same on fakecuda, where what kernels compute is computed by their texts on the CPU."""
+    if not (BUILD / "examples/graph_cuda").exists():
+        pytest.skip("no cuda.h, or no HIP headers to make fakecuda from")
+    env = {**clean_environment(tmp_path / "cache"), "QUERN_DEVICE": "cuda",
+           "LD_LIBRARY_PATH": str(FAKEHIP.parent / "fakecuda")}
+    if subprocess.run([COMMAND, "doctor"], env=env, capture_output=True).returncode:
+        assert os.environ.get("CI") != "true"
+        pytest.skip("no NVRTC; `make setup-cuda` fetches it")
+    for example, says in (("minimal", "c[0] = 32, expected 32"), ("graph_cuda", "token 4: 4"),
+                          ("threads_cuda", "4 threads, 8 launches each, 0 wrong answers")):
+        done = subprocess.run([BUILD / "examples" / example], env=env, capture_output=True,
+                              text=True)
+        assert done.returncode == 0 and done.stdout.splitlines()[-1] == says, done.stderr
+
+
 # ---- figures ------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from conftest import COMMAND, TOP
@@ -52,8 +53,8 @@ def test_time(quern):
     assert "fakehip gfx1151" in text and "GB/s" in text
 
 
-def test_nvidia(quern):
-    """On fakecuda, whose kernels compute nothing: what the verbs do with a CUDA device."""
+def test_nvidia(quern, tmp_path):
+    """On fakecuda, where kernels' texts run on the CPU: what the verbs do with a CUDA device."""
     env = {"LD_LIBRARY_PATH": str(FAKEHIP.parent / "fakecuda"), "FAKECUDA_DEVICES": "sm_80,sm_90"}
     texts = [f["text"] for f in quern.json("doctor", env=env)]
     assert any(t.endswith("libcuda.so.1: used") for t in texts), texts
@@ -67,6 +68,28 @@ def test_nvidia(quern):
     report = quern.json("time", "--device", "cuda", "--allow-unverified", "--rotate", "1K", "--m",
                         "1", LAYER, env={**env, "FAKECUDA_DEVICES": "sm_90"})
     assert report["target"] == "sm_90" and report["results"][0]["microseconds"] > 0
+    # the same operands on a software GPU of AMD's and on this one
+    shapes = {"a": 3 * 256 * 2, "b": 64 * 128, "scales": 64 * 4 * 4}
+    random = np.random.default_rng(1)
+    values = {"a": random.normal(0, 1, 3 * 256).astype(np.float32).view(np.uint16)[1::2],
+              "b": random.integers(0, 256, 64 * 128).astype(np.uint8),
+              "scales": random.uniform(0.5, 1, 64 * 4).astype(np.float32)}
+    files = []
+    for name, size in shapes.items():
+        (tmp_path / name).write_bytes(values[name].tobytes())
+        assert (tmp_path / name).stat().st_size == size
+        files.append(f"{name}={tmp_path / name}")
+    results = []
+    for way in (["--target", "gfx1151"], ["--device", "cuda"]):
+        quern("run", *way, "--m", "3", LAYER, *files, f"c={tmp_path / 'c'}",
+              env={**env, "FAKECUDA_DEVICES": "sm_90"})
+        bits = np.frombuffer((tmp_path / "c").read_bytes(), np.uint16).astype(np.uint32) << 16
+        results.append(bits.view(np.float32))
+    assert np.abs(results[1]).max() > 1
+    assert np.abs(results[0] - results[1]).max() <= 1e-2 * np.abs(results[0]).max()
+    tuned = quern.json("tune", "--device", "cuda", "--rotate", "1K", "--m", "1", "--shapes", "2",
+                       LAYER, env={**env, "FAKECUDA_DEVICES": "sm_90"})
+    assert tuned["target"] == "sm_90" and tuned["kernels"][0]["shapes"] == 2
 
 
 def test_time_needs_a_gpu(quern):

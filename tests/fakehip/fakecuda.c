@@ -4,8 +4,9 @@
  * planned failures behind the names and rules of the CUDA driver: it wants to be initialised, and a
  * current context, which is a device's primary one; a process that was forked has none; dynamic
  * shared memory above 48 KiB wants an attribute. Errors have the numbers of HIP, which are CUDA's.
- * Kernels are checked as the driver checks them, and compute nothing. FAKECUDA_DEVICES lists the
- * GPUs, "sm_90,sm_80"; default one sm_90. Tests plan failures by the names of HIP's functions.
+ * Kernels are checked as the driver checks them, and their texts run on the CPU (run_text.c).
+ * FAKECUDA_DEVICES lists the GPUs, "sm_90,sm_80"; default one sm_90. Tests plan failures by the
+ * names of HIP's functions.
  */
 #include "device/cuda_abi.h"
 #include "fake.h"
@@ -24,12 +25,6 @@ enum { NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, STATIC_SHARED_MAX = 48 << 10 
 static _Atomic pid_t initialised; /* the process that cuInit was called in; 0: none */
 static atomic_int retained[FAKE_DEVICES_MAX];
 static _Thread_local int current = -1; /* the device whose context is the thread's; -1: none */
-
-hipError_t fake_run_kernel(const struct fake_command *c)
-{
-    (void)c;
-    return hipSuccess;
-}
 
 int fakecuda_retained(int device)
 {
@@ -178,6 +173,13 @@ int cuCtxSetCurrent(void *context)
     if (context)
         return INVALID_CONTEXT;
     current = -1;
+    return hipSuccess;
+}
+
+int cuCtxGetDevice(int *device)
+{
+    NEED_CONTEXT();
+    *device = HANDLE(current);
     return hipSuccess;
 }
 
@@ -384,6 +386,18 @@ int cuGraphExecDestroy(void *exec)
 {
     NEED_START();
     return hipGraphExecDestroy(exec);
+}
+
+int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream)
+{
+    NEED_CONTEXT();
+    return hipMemcpyAsync(to, from, bytes, hipMemcpyHostToDevice, stream);
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes, void *stream)
+{
+    NEED_CONTEXT();
+    return hipMemcpyAsync(to, from, bytes, hipMemcpyDeviceToHost, stream);
 }
 
 /* CUfunction_attribute: threads, static shared memory, local memory, registers, machine. */

@@ -9,6 +9,9 @@
 /* How often the primary context of a device is retained. */
 FAKEHIP_API int fakecuda_retained(int device);
 
+FAKEHIP_API int cuCtxGetDevice(int *device);
+FAKEHIP_API int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream);
+FAKEHIP_API int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes, void *stream);
 FAKEHIP_API int cuStreamCreate(void **stream, unsigned flags);
 FAKEHIP_API int cuStreamDestroy_v2(void *stream);
 FAKEHIP_API int cuStreamBeginCapture_v2(void *stream, int mode);

@@ -17,7 +17,8 @@ BUILD = (TOP / os.environ.get("B", "build/release")).resolve()
 FAKEHIP = BUILD / "lib" / "fakehip" / "libamdhip64.so.6"
 DEVICES = "gfx1151,gfx1100,gfx1036"
 INVALID_VALUE = 1  # hipErrorInvalidValue
-OK, ARGUMENT, PROBLEM, TARGET, WOULD_COMPILE, CACHE, DEVICE = 0, 1, 2, 3, 44, 61, 80
+OK, ARGUMENT, PROBLEM, TARGET, DECLINED, WOULD_COMPILE, CACHE, DEVICE = (
+    0, 1, 2, 3, 6, 44, 61, 80)
 
 if __name__ != "__main__":
     pytestmark = pytest.mark.skipif(not FAKEHIP.exists(), reason="no HIP headers for fakehip")
@@ -53,9 +54,10 @@ TYPES = {  # entry point: (to its type, and back)
 class Host:
     """One process with a HIP runtime, quern's entry points and libquern for quantising."""
 
-    def __init__(self):
-        self.hip = ctypes.CDLL(str(FAKEHIP))
-        self.hip.fakehip_calls.restype = ctypes.c_ulong
+    def __init__(self, runtime=None):
+        self.hip = runtime or ctypes.CDLL(str(FAKEHIP))
+        if not runtime:
+            self.hip.fakehip_calls.restype = ctypes.c_ulong
         self.bnb = ctypes.CDLL(str(BUILD / "lib" / "libquern_bnb.so"))
         self.quern = ctypes.CDLL(str(BUILD / "lib" / "libquern.so.0"))
         self.bnb.quern_bnb_last_error.restype = ctypes.c_char_p
@@ -364,13 +366,54 @@ def run_jit_off():
 
 
 def test_no_runtime_in_the_process(tmp_path):
-    assert "no HIP runtime" in scenario("no_runtime", tmp_path)
+    assert "no HIP runtime (libamdhip64) and no CUDA driver" in scenario("no_runtime", tmp_path)
 
 
 def run_no_runtime():
     bnb = ctypes.CDLL(str(BUILD / "lib" / "libquern_bnb.so"))
     bnb.cgemm_4bit_fp32(*[ctypes.c_void_p(16)] * 8, 1, 16, 64, 64, 2, None)
     assert bnb.quern_bnb_last_status() == DEVICE
+
+
+def test_on_cuda(tmp_path):
+    """The same library in a process that has the CUDA driver, and no HIP runtime."""
+    import cuda_host
+    cuda_host.skip_without_nvrtc()
+    said = scenario("cuda", tmp_path, FAKECUDA_DEVICES="sm_80,sm_90").splitlines()
+    assert len(said) == 2 and "captured" in said[0] and "sm_80" in said[1], said
+
+
+def run_cuda():
+    import cuda_host
+    cuda = cuda_host.Cuda()
+    host, stream = Host(cuda), None
+    assert cuda.hipSetDevice(1) == 0  # which is not the first, and whose handle is neither 0 nor 1
+    for name, wq, blocksize, nested, bias, m in (
+            ("bf16", "nf4", 64, False, False, 1), ("fp16", "nf4", 64, True, True, 9),
+            ("bf16", "fp4", 128, False, True, 17), ("fp32", "fp4", 32, True, False, 2)):
+        stream = host.stream()
+        layer = Layer(host, name, wq, 48, 256, m, blocksize, nested, bias)
+        assert layer.run(stream) == OK, host.error()
+        assert cuda.hipStreamSynchronize(stream) == 0
+        assert layer.is_right()
+    known, unknown = Layer(host, "bf16", "nf4", 40, 128, 2), Layer(host, "bf16", "nf4", 24, 192, 1)
+    graph, program = ctypes.c_void_p(), ctypes.c_void_p()
+    assert known.run(stream) == OK
+    assert cuda.hipStreamSynchronize(stream) == 0
+    cuda.hipMemcpy(ctypes.c_void_p(known.out), np.full_like(known.answer(), 77).ctypes.data_as(
+        ctypes.c_void_p), ctypes.c_size_t(known.reference.size * 2), 1)
+    assert cuda.hipStreamBeginCapture(stream, 0) == 0
+    assert known.run(stream) == OK, host.error()
+    assert unknown.run(stream) == WOULD_COMPILE and "captured" in host.error()
+    assert cuda.hipStreamEndCapture(stream, ctypes.byref(graph)) == 0
+    assert known.is_untouched() and unknown.is_untouched()
+    assert cuda.hipGraphInstantiate(ctypes.byref(program), graph, None, None, 0) == 0
+    assert cuda.hipGraphLaunch(program, stream) == 0
+    assert cuda.hipStreamSynchronize(stream) == 0
+    assert known.is_right()
+    assert cuda.hipSetDevice(0) == 0  # one that nothing has verified
+    other = Layer(host, "bf16", "nf4", 16, 64, 1)
+    assert other.run() == DECLINED and other.is_untouched()
 
 
 def test_how_the_guide_says_to_use_it(tmp_path):
@@ -391,10 +434,16 @@ def run_guide():
     loader.lib = Native()
     sys.modules["bitsandbytes"] = types.ModuleType("bitsandbytes")
     sys.modules["bitsandbytes.cextension"] = loader
+    gate = types.ModuleType("bitsandbytes.backends.cuda")
+    gate.ops = types.SimpleNamespace(_gemm_4bit_use_custom_fn=None)
+    sys.modules["bitsandbytes.backends"] = types.ModuleType("bitsandbytes.backends")
+    sys.modules["bitsandbytes.backends.cuda"] = gate
     guide = (TOP / "docs" / "bitsandbytes.md").read_text()
     blocks = [block.split("```")[0] for block in guide.split("```python\n")[1:]]
     (code,) = [block for block in blocks if "libquern_bnb.so" in block]
     exec(code, {})
+    assert [gate.ops._gemm_4bit_use_custom_fn(0, None, rows, 8, 64) for rows in (1, 64, 65)] == [
+        True, True, False]
     host = Host()
     for name in TYPES:
         layer = Layer(host, name, "nf4", 16, 64, 2)

@@ -16,6 +16,7 @@ STORAGE = {"torch.float32": np.float32, "torch.float16": np.float16, "torch.bflo
 def install(hip):
     """Makes `import torch` find the stand-in; returns it."""
     torch = types.ModuleType("torch")
+    torch.version = types.SimpleNamespace(hip="6.4", cuda=None)
 
     class DType(str):
         def __str__(self):
@@ -92,7 +93,7 @@ def install(hip):
     assert hip.hipStreamCreate(ctypes.byref(stream)) == 0
     torch.stream = stream
     torch.cuda = types.SimpleNamespace(
-        device=Device,
+        device=Device, is_available=lambda: True,
         current_stream=lambda device: types.SimpleNamespace(cuda_stream=stream.value))
 
     def custom_op(name, mutates_args):

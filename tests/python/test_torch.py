@@ -113,7 +113,7 @@ def test_torch_operator(quern, monkeypatch):
     # a whole Linear on a GPU, as a tracer meets it
     with FakeTensorMode():
         linear = quern.Linear.__new__(quern.Linear)
-        linear.context = types.SimpleNamespace(hip_index=0)
+        linear.context = types.SimpleNamespace(gpu=quern.arrays.Gpu("hip", 0))
         linear.op, linear.a_type, linear.c_type = CpuOp(), "bf16", "bf16"
         linear.operands = {"b": torch.empty(32, 128, dtype=torch.bfloat16, device="cuda")}
         linear.registered = False

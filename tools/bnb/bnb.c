@@ -22,68 +22,131 @@
 /* Kernels for at least this many rows are made together: what a decoding batch grows to. */
 #define ROWS_AT_ONCE 8
 
-/* ---- The host's HIP runtime ------------------------------------------------------------------ */
+/* ---- The host's runtime ---------------------------------------------------------------------- */
 
-/* Source: hip/hip_runtime_api.h; tests/fakehip/test_hip_abi.c checks these in src/device. */
-enum { HIP_OK = 0, HIP_CAPTURE_NONE = 0 };
+/* Source: hip/hip_runtime_api.h and cuda.h; test_hip_abi.c and test_cuda_abi.c of tests/fakehip
+ * check these in src/device. */
+enum { GPU_OK = 0, CAPTURE_NONE = 0, CUDA_INVALID_CONTEXT = 201 };
 
+/* What is asked of the runtime that the host uses. */
 static struct {
-    int (*get_device)(int *device);
+    enum quern_device_kind kind;
+    int (*device)(int *device); /* the thread's: with HIP its number, with CUDA its handle */
     int (*is_capturing)(void *stream, int *status);
-    int (*last_error)(void);
-} hip;
-static atomic_bool have_hip;
+    int (*last_error)(void);                 /* HIP: takes back the thread's last error */
+    int (*count)(int *count);                /* CUDA */
+    int (*handle)(int *device, int index);   /* CUDA: of a device's number */
+    int (*set_last_error)(int *null_device); /* leaves an error of the thread; null: cannot */
+} runtime;
+static atomic_bool have_runtime;
 
-static int find_runtime(struct dl_phdr_info *info, size_t size, void *user)
+struct library {
+    const char *stem;
+    void *handle;
+};
+
+static int find_library(struct dl_phdr_info *info, size_t size, void *user)
 {
     const char *const slash = strrchr(info->dlpi_name, '/');
-    const char *const name = slash ? slash + 1 : info->dlpi_name;
+    struct library *const l = user;
 
     (void)size;
-    if (strncmp(name, "libamdhip64", strlen("libamdhip64")))
+    if (strncmp(slash ? slash + 1 : info->dlpi_name, l->stem, strlen(l->stem)))
         return 0;
-    *(void **)user = dlopen(info->dlpi_name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    return *(void **)user != NULL;
+    l->handle = dlopen(info->dlpi_name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    return l->handle != NULL;
+}
+
+/* A library of this process whose file's name begins so, or null. */
+static void *loaded(const char *stem)
+{
+    struct library l = {.stem = stem};
+
+    return dl_iterate_phdr(find_library, &l) ? l.handle : NULL;
 }
 
 static bool take(void *library, const char *name, void *function)
 {
-    void *const address = dlsym(library, name);
+    void *const address = library ? dlsym(library, name) : NULL;
 
     memcpy(function, &address, sizeof address);
     return address != NULL;
 }
 
-/* Finds the HIP runtime's functions in this process. It must be loaded: the host's pointers and
- * streams are the runtime's. */
-static bool hip_ready(void)
+static bool find_hip(void)
+{
+    void *const library = loaded("libamdhip64");
+
+    runtime.kind = QUERN_DEVICE_HIP;
+    return take(library, "hipGetDevice", &runtime.device) &&
+           take(library, "hipGetDevice", &runtime.set_last_error) &&
+           take(library, "hipStreamIsCapturing", &runtime.is_capturing) &&
+           take(library, "hipGetLastError", &runtime.last_error);
+}
+
+/* The driver keeps no thread's last error. The CUDA runtime does, if the host has that too; frame-
+ * works ask it. */
+static bool find_cuda(void)
+{
+    void *const library = loaded("libcuda.so");
+
+    runtime.kind = QUERN_DEVICE_CUDA;
+    runtime.last_error = NULL;
+    (void)take(loaded("libcudart"), "cudaGetDevice", &runtime.set_last_error);
+    return take(library, "cuCtxGetDevice", &runtime.device) &&
+           take(library, "cuStreamIsCapturing", &runtime.is_capturing) &&
+           take(library, "cuDeviceGetCount", &runtime.count) &&
+           take(library, "cuDeviceGet", &runtime.handle);
+}
+
+/* Finds the functions of the runtime in this process. It must be loaded: the host's pointers and
+ * streams are the runtime's. Of a process with both, it is HIP. */
+static bool runtime_ready(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    void *library = NULL;
 
-    if (atomic_load_explicit(&have_hip, memory_order_acquire))
+    if (atomic_load_explicit(&have_runtime, memory_order_acquire))
         return true;
     pthread_mutex_lock(&lock);
-    /* checked again under the lock, as another thread may have been first; once have_hip is set,
-     * `hip` is read without it */
-    if (!atomic_load(&have_hip) && dl_iterate_phdr(find_runtime, &library) &&
-        take(library, "hipGetDevice", &hip.get_device) &&
-        take(library, "hipStreamIsCapturing", &hip.is_capturing) &&
-        take(library, "hipGetLastError", &hip.last_error))
-        atomic_store_explicit(&have_hip, true, memory_order_release);
+    /* checked again under the lock, as another thread may have been first; once have_runtime is
+     * set, `runtime` is read without it */
+    if (!atomic_load(&have_runtime) && (find_hip() || find_cuda()))
+        atomic_store_explicit(&have_runtime, true, memory_order_release);
     pthread_mutex_unlock(&lock);
-    return atomic_load(&have_hip);
+    return atomic_load(&have_runtime);
+}
+
+/* The number of the thread's device. A thread that has no CUDA context yet is one that the CUDA
+ * runtime would give the first device. */
+static bool current_device(int *device)
+{
+    int handle, count, of_index;
+    const int error = runtime.device(&handle);
+
+    *device = handle;
+    if (runtime.kind == QUERN_DEVICE_HIP)
+        return error == GPU_OK;
+    *device = 0;
+    if (error != GPU_OK)
+        return error == CUDA_INVALID_CONTEXT;
+    if (runtime.count(&count) != GPU_OK)
+        return false;
+    while (*device < count && (runtime.handle(&of_index, *device) != GPU_OK || of_index != handle))
+        ++*device;
+    return *device < count;
 }
 
 static bool capturing(void *stream)
 {
-    int status = HIP_CAPTURE_NONE;
-    /* an error means that another stream's capture forbids even the question */
-    const int error = hip.is_capturing(stream, &status);
+    int status = CAPTURE_NONE;
+    const int error = runtime.is_capturing(stream, &status);
 
-    if (error != HIP_OK)
-        (void)hip.last_error();
-    return error != HIP_OK || status != HIP_CAPTURE_NONE;
+    if (error != GPU_OK && runtime.last_error)
+        (void)runtime.last_error();
+    if (error == CUDA_INVALID_CONTEXT && runtime.kind == QUERN_DEVICE_CUDA)
+        return false; /* of a thread without a context */
+    /* another error means that another stream's capture forbids even the question */
+    return error != GPU_OK || status != CAPTURE_NONE;
 }
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
@@ -161,7 +224,7 @@ static int open_gpu(struct gpu *gpu, int device)
     struct quern_options options = QUERN_INIT(struct quern_options);
     quern_ctx *ctx;
 
-    options.device = QUERN_DEVICE_HIP;
+    options.device = runtime.kind;
     options.device_index = device;
     options.log = print;
     const quern_status status = quern_open(&options, &ctx);
@@ -181,11 +244,12 @@ static int context(void *stream, quern_ctx **ctx)
 {
     int device, status = QUERN_OK;
 
-    if (!hip_ready())
-        return fail(QUERN_E_DEVICE, "no HIP runtime (libamdhip64) is loaded in this process; load "
-                                    "the library that owns the GPU first");
-    if (hip.get_device(&device) != HIP_OK || device < 0 || device >= GPUS_MAX)
-        return fail(QUERN_E_DEVICE, "the thread's current HIP device is not known");
+    if (!runtime_ready())
+        return fail(QUERN_E_DEVICE, "no HIP runtime (libamdhip64) and no CUDA driver (libcuda) is "
+                                    "loaded in this process; load the library that owns the GPU "
+                                    "first");
+    if (!current_device(&device) || device < 0 || device >= GPUS_MAX)
+        return fail(QUERN_E_DEVICE, "the thread's current device is not known");
     struct gpu *const gpu = &gpus[device];
     if ((*ctx = atomic_load(&gpu->ctx)))
         return QUERN_OK;
@@ -309,10 +373,10 @@ static void run(const struct call *c)
                 " quant_type=%" PRId32 "): %s (%s; the next of this kind are not printed)\n",
                 c->name, c->m, c->n, c->k, c->blocksize, c->quant_type, last_message,
                 quern_status_name((quern_status)status));
-    if (atomic_load(&have_hip))
-        /* so that a host that asks hipGetLastError learns of the failure: this only leaves
-         * hipErrorInvalidValue */
-        (void)hip.get_device(NULL);
+    if (atomic_load(&have_runtime) && runtime.set_last_error)
+        /* so that a host that asks hipGetLastError or cudaGetLastError learns of the failure: this
+         * only leaves hipErrorInvalidValue, cudaErrorInvalidValue */
+        (void)runtime.set_last_error(NULL);
 }
 
 #define ENTRY(entry, dtype)                                                                        \

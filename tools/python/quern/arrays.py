@@ -5,11 +5,14 @@ DLPack; and conversion of numpy arrays to the element types of kernels."""
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 
-KDL_ROCM = 10  # kDLROCM; source: dlpack.h
+# By kind of GPU its DLPack device, kDLROCM and kDLCUDA, and what DLPack calls the default stream.
+# Source: dlpack.h, and __dlpack__ in the array API standard.
+_DLPACK_GPUS = {"hip": (10, 0), "cuda": (2, 1)}
 _CPU = (1, 3, 11)  # kDLCPU and memory that the host pinned
 
 
@@ -35,6 +38,13 @@ _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _capsule_is = ctypes.pythonapi.PyCapsule_IsValid
 _capsule_is.restype = ctypes.c_int
 _capsule_is.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+class Gpu(NamedTuple):
+    """A context's GPU, as other libraries of the process know it."""
+
+    kind: str  # "hip" or "cuda"
+    index: int
 
 
 class Memory(NamedTuple):
@@ -106,15 +116,20 @@ def _packed(shape: list[int], strides: list[int]) -> bool:
     return True
 
 
-def _from_dlpack(name: str, value: Any, index: int, stream: int) -> Memory:
+def torch_kind(torch: Any) -> str:
+    """Which GPUs a build of torch is for; both kinds are "cuda" in its own words."""
+    return "hip" if getattr(torch.version, "hip", None) else "cuda"
+
+
+def _from_dlpack(name: str, value: Any, gpu: Gpu, stream: int) -> Memory:
     kind, device = map(int, value.__dlpack_device__())
+    own, default_stream = _DLPACK_GPUS[gpu.kind]
     if kind in _CPU:
         raise TypeError(f"{name} is in host memory; put it on the GPU with Context.buffer")
-    if kind != KDL_ROCM or device != index:
-        raise ValueError(f"{name} is on DLPack device ({kind}, {device}); expected ROCm's "
-                         f"({KDL_ROCM}, {index}), the context's")
-    # DLPack for ROCm: 0 is the default stream, others are their handles
-    capsule = value.__dlpack__(stream=stream)
+    if (kind, device) != (own, gpu.index):
+        raise ValueError(f"{name} is on DLPack device ({kind}, {device}); expected the context's, "
+                         f"({own}, {gpu.index})")
+    capsule = value.__dlpack__(stream=stream or default_stream)
     if _capsule_is(capsule, b"dltensor_versioned"):
         pointer = _capsule_pointer(capsule, b"dltensor_versioned")
         tensor = _DLManagedTensorVersioned.from_address(pointer).tensor
@@ -134,20 +149,22 @@ def _from_dlpack(name: str, value: Any, index: int, stream: int) -> Memory:
     return Memory((tensor.data or 0) + tensor.byte_offset, nbytes, capsule, dtype, tuple(shape))
 
 
-def _from_torch(name: str, value: Any, index: int) -> Memory:
+def _from_torch(name: str, value: Any, gpu: Gpu) -> Memory:
     if not value.is_cuda:
         raise TypeError(f"{name} is a tensor on {value.device}; expected one on the context's GPU")
-    if value.device.index != index:
-        raise ValueError(f"{name} is on GPU {value.device.index}; the context is of GPU {index}")
+    kind = torch_kind(sys.modules["torch"])
+    if (kind, value.device.index) != gpu:
+        raise ValueError(f"{name} is on {kind} GPU {value.device.index}; the context is of "
+                         f"{gpu.kind} GPU {gpu.index}")
     if not value.is_contiguous():
         raise ValueError(f"{name} is not contiguous; pass .contiguous()")
     return Memory(value.data_ptr(), value.numel() * value.element_size(), value,
                   type_name(value.dtype), tuple(value.shape))
 
 
-def memory_of(name: str, value: Any, index: int | None, stream: int = 0) -> Memory:
-    """An operand's address on the context's device, whose HIP index is `index`, None for a software
-    device. A number is taken for an address."""
+def memory_of(name: str, value: Any, gpu: Gpu | None, stream: int = 0) -> Memory:
+    """An operand's address on the context's `gpu`, None for a software device. A number is taken
+    for an address."""
     if value is None:
         return Memory(0, None, None)
     if isinstance(value, (int, np.integer)):
@@ -158,13 +175,13 @@ def memory_of(name: str, value: Any, index: int | None, stream: int = 0) -> Memo
     if isinstance(value, np.ndarray):
         raise TypeError(f"{name} is a numpy array, which is in host memory; put it on the GPU "
                         "with Context.buffer")
-    if index is None:
+    if gpu is None:
         raise TypeError(f"{name} is a {type(value).__name__}; a software GPU takes quern.Buffer "
                         "and addresses in one")
     if is_torch(value):
-        return _from_torch(name, value, index)
+        return _from_torch(name, value, gpu)
     if hasattr(value, "__dlpack__"):
-        return _from_dlpack(name, value, index, stream)
+        return _from_dlpack(name, value, gpu, stream)
     raise TypeError(f"{name} is a {type(value).__name__}; expected an address, a quern.Buffer, a "
                     "torch tensor or something with __dlpack__")
 

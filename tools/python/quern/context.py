@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import inspect
 import os
+import sys
 import warnings
 import weakref
 from typing import Any, Callable, Sequence
@@ -14,7 +15,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from . import _native as native
-from .arrays import Memory, check_operand, check_rows, memory_of, type_name
+from .arrays import Gpu, Memory, check_operand, check_rows, memory_of, torch_kind, type_name
 
 _DEVICES = ("auto", "hip", "sim", "none", "cuda")
 _MODES = ("rw", "ro", "off")
@@ -28,7 +29,6 @@ _SEALS = ("open", "warn", "fail")
 _KINDS = ("begin", "compile", "end")
 _REASONS = (None, "absent", "damaged", "foreign", "unreadable", "refused")
 _READ_WRITE = 3  # enum quern_sim_access
-_HIP = 2
 _NO_COMPILE, _NO_WAIT = 1, 2  # enum quern_op_flags
 _POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctypes.c_void_p)
 
@@ -74,6 +74,15 @@ class Event:
             e.key.decode(), e.source_key.decode(), e.m_lo, e.m_hi, _word(_REASONS, e.reason),
             _tier(e.tier), bool(e.other_toolchain), e.ns,
             native.library.quern_status_name(e.status).decode())
+
+
+def _device_of_torch() -> str | None:
+    """The kind of GPU that the process' torch uses, if it has torch and that sees one: a context of
+    another kind could not read its tensors."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None
+    return torch_kind(torch)
 
 
 def seal(state: str) -> None:
@@ -160,20 +169,19 @@ class Op(_Handle):
 
     def launch(self, *, m: int, stream: int = 0, lda: int = 0, ldc: int = 0,
                **operands: Any) -> None:
-        """Computes m rows on `stream`, a hipStream_t as a number, and does not wait. Operands are
-        addresses, Buffers, torch tensors or whatever has __dlpack__, by the names of
+        """Computes m rows on `stream`, a hipStream_t or CUstream as a number, and does not wait.
+        Operands are addresses, Buffers, torch tensors or whatever has __dlpack__, by the names of
         docs/formats.md; lda and ldc are elements from row to row, 0 when packed. The caller keeps
         their memory until the stream is done."""
         for word, number in (("m", m), ("stream", stream), ("lda", lda), ("ldc", ldc)):
             if not isinstance(number, (int, np.integer)) or number < 0:
                 raise TypeError(f"{word} is {number!r}; expected a number that is not negative"
                                 + (", as a torch stream's cuda_stream" if word == "stream" else ""))
-        index = self.context.hip_index
         held: dict[str, Memory] = {}
         for name, value in operands.items():
             if name not in _POINTERS:
                 raise TypeError(f"{name!r} is no operand; expected {', '.join(_POINTERS)}")
-            held[name] = memory_of(name, value, index, stream)
+            held[name] = memory_of(name, value, self.context.gpu, stream)
         self._check_sizes(held, m, lda, ldc)
         self._check_kinds(held, lda, ldc)
         args = native.Args(lda=lda, ldc=ldc, **{n: memory.address for n, memory in held.items()})
@@ -236,9 +244,10 @@ class Op(_Handle):
 
 class Context(_Handle):
     """One device, the kernel cache and the compiler. With a target and no device it is a software
-    GPU of that target, which computes the same bits, slowly; with neither, the first GPU. What is
-    not given comes from the environment: docs/embedding.md. Without `log`, the library's warnings
-    (a bundle that is not used, a cache that cannot be written to) are RuntimeWarnings."""
+    GPU of that target, which computes the same bits, slowly; with neither, the first GPU, of the
+    kind that torch uses where the process has it. What is not given comes from the environment:
+    docs/embedding.md. Without `log`, the library's warnings (a bundle that is not used, a cache
+    that cannot be written to) are RuntimeWarnings."""
 
     def __init__(self, target: str | None = None, *, device: str | None = None, index: int = 0,
                  cache_dir: str | os.PathLike[str] | None = None, cache_mode: str | None = None,
@@ -271,6 +280,9 @@ class Context(_Handle):
         opening, said = True, []
         self._callbacks: list[Any] = [native.LOG_FUNCTION(line),
                                       native.EVENT_FUNCTION(happened)]
+        if not (device or target or os.environ.get("QUERN_DEVICE") or
+                os.environ.get("QUERN_TARGET")):
+            device = _device_of_torch()
         options = native.Options(
             device=native.choose("device", _DEVICES, device), device_index=index,
             target=_bytes(target), cache_dir=_bytes(cache_dir),
@@ -302,7 +314,8 @@ class Context(_Handle):
         native.call("quern_ctx_device", handle, ctypes.byref(info))
         self.device_name: str = info.name.decode()
         self.target: str = info.target.decode()
-        self.hip_index: int | None = index if info.kind == _HIP else None
+        kind = _word(_DEVICES, info.kind - 1)
+        self.gpu: Gpu | None = Gpu(kind, index) if kind in ("hip", "cuda") else None
         _opened.add(self)
 
     @classmethod

@@ -77,7 +77,7 @@ class Linear:
         for name, value in operands.items():
             if isinstance(value, np.ndarray):
                 value = context.buffer(value, name)
-            memory = memory_of(name, value, context.hip_index)
+            memory = memory_of(name, value, context.gpu)
             if memory.nbytes is not None and memory.nbytes != needed[name].bytes:
                 raise ValueError(f"{name} has {memory.nbytes} bytes; expected "
                                  f"{needed[name].bytes} for {self.op.problem}")
@@ -179,7 +179,7 @@ class Linear:
         current stream, without waiting; anything in host memory is copied there and back."""
         if tuple(x.shape[-1:]) != (self.op.k,):
             raise ValueError(f"x has the shape {tuple(x.shape)}; expected [..., {self.op.k}]")
-        if is_torch(x) and x.is_cuda and self.context.hip_index is not None:
+        if is_torch(x) and x.is_cuda and self.context.gpu is not None:
             from . import torch_ops
             return torch_ops.apply(self, x)
         if is_torch(x):
@@ -214,7 +214,7 @@ class Linear:
 def _operand(context: Context, value: Any, dtype: str | None) -> Any:
     """A layer's tensor in the type that the kernel reads: on the GPU if it is there, else as an
     array."""
-    if is_torch(value) and value.is_cuda and context.hip_index is not None:
+    if is_torch(value) and value.is_cuda and context.gpu is not None:
         value = value.detach()
         if dtype and torch_type(value.dtype) != dtype:
             import torch

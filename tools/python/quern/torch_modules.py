@@ -58,8 +58,8 @@ class QuantizedLinear(torch.nn.Module):
         module = cls(linear.context, linear.op.problem, linear.m_max)
         for name, array in linear.arrays().items():
             module._buffers[name] = _tensor(linear.op.operands[name], array)
-        if linear.context.hip_index is not None:
-            module.to(f"cuda:{linear.context.hip_index}")
+        if linear.context.gpu is not None:
+            module.to(f"cuda:{linear.context.gpu.index}")
         return module
 
     def extra_repr(self) -> str:
@@ -76,7 +76,7 @@ class QuantizedLinear(torch.nn.Module):
         if text != self.problem:
             raise ValueError(f"the weights that were loaded are of {text!r}; expected "
                              f"{self.problem!r}")
-        here = self.context.hip_index is not None
+        here = self.context.gpu is not None
         operands = {}
         for name, value in self.named_buffers():
             if name != "problem_text":

@@ -60,10 +60,11 @@ def _(x: Tensor, operands: List[Tensor], names: str, problem: str) -> Tensor:
 
 def register(layer: Linear) -> None:
     """Makes a layer's kernels known to quern::linear."""
-    index = layer.context.hip_index
+    gpu = layer.context.gpu
+    if gpu is None:
+        raise ValueError("the layer's context is a software GPU, which torch has no memory of")
+    index = gpu.index
     with _lock:
-        if index is None:
-            raise ValueError("the layer's context is a software GPU, which torch has no memory of")
         if _contexts.setdefault(index, layer.context) is not layer.context:
             raise ValueError(f"layers of GPU {index} are of two contexts; use one for each GPU")
         _ops.setdefault(f"{index} {layer.op.problem}", layer.op)
