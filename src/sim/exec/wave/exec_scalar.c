@@ -137,6 +137,28 @@ INLINE f32 finished(const struct insn *i, f32 x)
         WRITE_##T(finished(i, __VA_ARGS__));                                                       \
         return next(w, i);                                                                         \
     }
+#define S32(NAME, UNDEF, ...)   S(NAME, UNDEF, "=s0s1s2", u32, u32, u32, __VA_ARGS__)
+#define SK32(NAME, UNDEF, ...)  SK(NAME, UNDEF, "=s0s1s2", u32, u32, u32, __VA_ARGS__)
+#define SK64(NAME, UNDEF, ...)  SK(NAME, UNDEF, "=t0t1t2", u64, u64, u64, __VA_ARGS__)
+#define UNARY32(NAME, ...)      SK(NAME, ANY, "=s0s1", u32, none, u32, __VA_ARGS__)
+#define UNARY64(NAME, ...)      SK(NAME, ANY, "=s0t1", u64, none, u32, __VA_ARGS__)
+#define BITWISE(NAME, UNDEF, X)                                                                    \
+    S32(NAME##_b32, UNDEF, r != 0, X)                                                              \
+    S(NAME##_b64, UNDEF, "=t0t1t2", u64, u64, u64, r != 0, X)
+#define FLOAT1(NAME, X)                                                                            \
+    SK(NAME##_f32, ANY, "=s0f1", f32, none, f32, X)                                                \
+    SK(NAME##_f16, ANY, "=s0h1", f16, none, f16, X)
+#define FLOAT2(NAME, ...)                                                                          \
+    SK(NAME##_f32, ANY, "=s0f1f2", f32, f32, f32, __VA_ARGS__)                                     \
+    SK(NAME##_f16, ANY, "=s0h1h2", f16, f16, f16, __VA_ARGS__)
+#define RELATION(NAME, OPERANDS, A, B, X) S(NAME, ANY, OPERANDS, A, B, none, X, 0)
+#define COMPARE(NAME, SUFFIX, OPERANDS, A, B)                                                      \
+    RELATION(NAME##_eq_##SUFFIX, OPERANDS, A, B, a == b)                                           \
+    RELATION(NAME##_lg_##SUFFIX, OPERANDS, A, B, a != b)                                           \
+    RELATION(NAME##_gt_##SUFFIX, OPERANDS, A, B, a > b)                                            \
+    RELATION(NAME##_ge_##SUFFIX, OPERANDS, A, B, a >= b)                                           \
+    RELATION(NAME##_lt_##SUFFIX, OPERANDS, A, B, a < b)                                            \
+    RELATION(NAME##_le_##SUFFIX, OPERANDS, A, B, a <= b)
 #include "sim/exec/wave/exec_scalar.def"
 #undef S
 #undef SK
