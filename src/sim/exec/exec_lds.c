@@ -416,26 +416,20 @@ INLINE const struct insn *load_transposed(struct wave *w, const struct insn *i, 
 #define PAIRS(LOAD2, OLD_LOAD, STORE2, OLD_STORE, WORDS, UNIT, ...)                                \
     BODY(LOAD2, pair(w, i, WORDS, UNIT, false))                                                    \
     BODY(STORE2, pair(w, i, WORDS, UNIT, true))
-#define ATOMIC(NAME, TYPE, OP, WORDS) BODY(NAME##_##TYPE, atomic(w, i, ATOMIC_##OP, WORDS, 2, 2))
+#define ATOMIC(NAME, TYPE, OP, WORDS) EXCHANGE(NAME, TYPE, OP, WORDS, 2, 2)
+#define EXCHANGE(NAME, TYPE, OP, WORDS, DATA, VALUE)                                               \
+    BODY(NAME##_##TYPE, atomic(w, i, ATOMIC_##OP, WORDS, DATA, VALUE))
+#define ATOMICS(NAME, T, OP) ATOMIC(NAME, T##32, OP, 1) ATOMIC(NAME, T##64, OP, 2)
+#define EXCHANGES(NAME, T, OP, ...)                                                                \
+    EXCHANGE(NAME, T##32, OP, 1, __VA_ARGS__) EXCHANGE(NAME, T##64, OP, 2, __VA_ARGS__)
 #include "sim/exec/exec_lds.def"
 #undef LOAD
 #undef STORE
 #undef PAIRS
 #undef ATOMIC
+#undef EXCHANGE
 BODY(ds_swap_b32, atomic(w, i, ATOMIC_SWAP, 1, 2, 2))
 BODY(ds_swap_b64, atomic(w, i, ATOMIC_SWAP, 2, 2, 2))
-/* gfx9: compare first, then the new value; later ones the other way round */
-BODY(ds_cmpst_b32, atomic(w, i, ATOMIC_CMPSWAP, 1, 3, 2))
-BODY(ds_cmpst_b64, atomic(w, i, ATOMIC_CMPSWAP, 2, 3, 2))
-BODY(ds_cmpstore_b32, atomic(w, i, ATOMIC_CMPSWAP, 1, 2, 3))
-BODY(ds_cmpstore_b64, atomic(w, i, ATOMIC_CMPSWAP, 2, 2, 3))
-BODY(ds_cmpst_f32, atomic(w, i, ATOMIC_FCMPSWAP, 1, 3, 2))
-BODY(ds_cmpst_f64, atomic(w, i, ATOMIC_FCMPSWAP, 2, 3, 2))
-BODY(ds_cmpstore_f32, atomic(w, i, ATOMIC_FCMPSWAP, 1, 2, 3))
-BODY(ds_cmpstore_f64, atomic(w, i, ATOMIC_FCMPSWAP, 2, 2, 3))
-/* the mask first, then the bits */
-BODY(ds_mskor_b32, atomic(w, i, ATOMIC_MSKOR, 1, 3, 2))
-BODY(ds_mskor_b64, atomic(w, i, ATOMIC_MSKOR, 2, 3, 2))
 BODY(ds_wrap_rtn_b32, atomic(w, i, ATOMIC_WRAP, 1, 2, 3))
 BODY(ds_condxchg32_rtn_b64, atomic(w, i, ATOMIC_CONDXCHG, 2, 2, 2))
 BODY(exchange_b32, exchange_pair(w, i, 1, 4))
@@ -457,9 +451,12 @@ BODY(ds_read_b96_tr_b6, load_transposed(w, i, 6, 3))
     ROW_(OLD_LOAD, LOADS, LOAD2)                                                                   \
     ROW_(STORE2, "a1" FIRST SECOND, STORE2)                                                        \
     ROW_(OLD_STORE, "a1" FIRST SECOND, STORE2)
-#define ATOMIC(NAME, TYPE, OP, WORDS)                                                              \
-    ROW_(NAME##_##TYPE, "a1v" #WORDS "2", NAME##_##TYPE)                                           \
-    ROW_(NAME##_rtn_##TYPE, "=v" #WORDS "0a1v" #WORDS "2", NAME##_##TYPE)
+#define ATOMIC_ROWS(NAME, TYPE, WORDS, OPERANDS)                                                   \
+    ROW_(NAME##_##TYPE, OPERANDS, NAME##_##TYPE)                                                   \
+    ROW_(NAME##_rtn_##TYPE, "=v" #WORDS "0" OPERANDS, NAME##_##TYPE)
+#define ATOMIC(NAME, TYPE, OP, WORDS) ATOMIC_ROWS(NAME, TYPE, WORDS, "a1v" #WORDS "2")
+#define EXCHANGE(NAME, TYPE, OP, WORDS, ...)                                                       \
+    ATOMIC_ROWS(NAME, TYPE, WORDS, "a1v" #WORDS "2v" #WORDS "3")
 
 /* clang-format off */
 const struct sim_row rows_lds[] = {
@@ -468,26 +465,6 @@ const struct sim_row rows_lds[] = {
     ROW_(ds_storexchg_rtn_b64, "=v20a1v22", ds_swap_b64)
     ROW_(ds_wrxchg_rtn_b32, "=v10a1v12", ds_swap_b32)
     ROW_(ds_wrxchg_rtn_b64, "=v20a1v22", ds_swap_b64)
-    ROW_(ds_cmpstore_b32, "a1v12v13", ds_cmpstore_b32)
-    ROW_(ds_cmpstore_b64, "a1v22v23", ds_cmpstore_b64)
-    ROW_(ds_cmpstore_rtn_b32, "=v10a1v12v13", ds_cmpstore_b32)
-    ROW_(ds_cmpstore_rtn_b64, "=v20a1v22v23", ds_cmpstore_b64)
-    ROW_(ds_cmpst_b32, "a1v12v13", ds_cmpst_b32)
-    ROW_(ds_cmpst_b64, "a1v22v23", ds_cmpst_b64)
-    ROW_(ds_cmpst_rtn_b32, "=v10a1v12v13", ds_cmpst_b32)
-    ROW_(ds_cmpst_rtn_b64, "=v20a1v22v23", ds_cmpst_b64)
-    ROW_(ds_cmpst_f32, "a1v12v13", ds_cmpst_f32)
-    ROW_(ds_cmpst_f64, "a1v22v23", ds_cmpst_f64)
-    ROW_(ds_cmpst_rtn_f32, "=v10a1v12v13", ds_cmpst_f32)
-    ROW_(ds_cmpst_rtn_f64, "=v20a1v22v23", ds_cmpst_f64)
-    ROW_(ds_cmpstore_f32, "a1v12v13", ds_cmpstore_f32)
-    ROW_(ds_cmpstore_f64, "a1v22v23", ds_cmpstore_f64)
-    ROW_(ds_cmpstore_rtn_f32, "=v10a1v12v13", ds_cmpstore_f32)
-    ROW_(ds_cmpstore_rtn_f64, "=v20a1v22v23", ds_cmpstore_f64)
-    ROW_(ds_mskor_b32, "a1v12v13", ds_mskor_b32)
-    ROW_(ds_mskor_b64, "a1v22v23", ds_mskor_b64)
-    ROW_(ds_mskor_rtn_b32, "=v10a1v12v13", ds_mskor_b32)
-    ROW_(ds_mskor_rtn_b64, "=v20a1v22v23", ds_mskor_b64)
     ROW_(ds_wrap_rtn_b32, "=v10a1v12v13", ds_wrap_rtn_b32)
     ROW_(ds_condxchg32_rtn_b64, "=v20a1v22", ds_condxchg32_rtn_b64)
     ROW_(ds_wrxchg2_rtn_b32, "=v20a1v12v13", exchange_b32)

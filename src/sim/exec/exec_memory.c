@@ -160,6 +160,7 @@ static const struct insn *x_global_load_tr_b128(struct wave *w, const struct ins
     BODY(atomic, SPACE_GLOBAL, global, NAME, ATOMIC_##OP, WORDS)                                   \
     BODY(atomic, SPACE_FLAT, flat, NAME, ATOMIC_##OP, WORDS)                                       \
     BODY(atomic, SPACE_BUFFER, buffer, NAME, ATOMIC_##OP, WORDS)
+#define ATOMICS(NAME, OLD, OP)    ATOMIC(NAME##32, OLD, OP, 1) ATOMIC(NAME##64, OLD##_x2, OP, 2)
 #define ATOMIC_1(NAME, OP, WORDS) ATOMIC(NAME, NAME, OP, WORDS)
 #define CSUB(NAME, OP, WORDS)                                                                      \
     BODY(atomic, SPACE_GLOBAL, global, NAME, ATOMIC_##OP, WORDS)                                   \

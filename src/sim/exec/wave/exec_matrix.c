@@ -571,23 +571,25 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
-#define FORM(NAME, K, A, B, D)                                                                     \
+#define FORM(NAME, K, T, D)   FORM_OF(NAME, K, T, T, D)
+#define SPARSE(NAME, K, T, D) SPARSE_OF(NAME, K, T, T, D)
+#define FORM_OF(NAME, K, A, B, D)                                                                  \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
         return multiply(w, i, (struct form){K, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false});     \
     }
-#define SPARSE(NAME, K, A, B, D)                                                                   \
+#define SPARSE_OF(NAME, K, A, B, D)                                                                \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
         static const struct form form = {K, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, true};          \
         return multiply_sparse(w, i, &form);                                                       \
     }
 #include "sim/exec/wave/exec_matrix.def"
-#undef FORM
-#undef SPARSE
+#undef FORM_OF
+#undef SPARSE_OF
 
-#define FORM(NAME, ...) {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3", x_##NAME},
-#define SPARSE          FORM
+#define FORM_OF(NAME, ...) {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3", x_##NAME},
+#define SPARSE_OF          FORM_OF
 
 const struct sim_row rows_matrix[] = {
 #include "sim/exec/wave/exec_matrix.def"

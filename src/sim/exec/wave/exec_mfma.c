@@ -477,20 +477,21 @@ INLINE void mfma(struct wave *w, const struct insn *i, const struct form f)
         restore_denormals(mode);                                                                   \
         return i + 1;                                                                              \
     }
-#define FORM(NAME, M, N, K, BLOCKS, A, B, D)                                                       \
-    BODY(NAME, M, N, K, BLOCKS, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false)
-#define SCALED(NAME, M, N, K)                                                                      \
-    BODY(NAME, M, N, K, 1, ELEMENT_F8F6F4, ELEMENT_F8F6F4, ELEMENT_F32, true)
+#define FORM(NAME, SIZE, K, BLOCKS, T, D) FORM_OF(NAME, SIZE, K, BLOCKS, T, T, D)
+#define FORM_OF(NAME, SIZE, K, BLOCKS, A, B, D)                                                    \
+    BODY(NAME, SIZE, SIZE, K, BLOCKS, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false)
+#define SCALED(NAME, SIZE, K)                                                                      \
+    BODY(NAME, SIZE, SIZE, K, 1, ELEMENT_F8F6F4, ELEMENT_F8F6F4, ELEMENT_F32, true)
 #define OLD(NAME, BODY)
 #include "sim/exec/wave/exec_mfma.def"
-#undef FORM
+#undef FORM_OF
 #undef SCALED
 #undef OLD
 
-#define ROW_(NAME, BODY)  {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3", x_##BODY},
-#define FORM(NAME, ...)   ROW_(NAME, NAME)
-#define SCALED(NAME, ...) {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3u4u5", x_##NAME},
-#define OLD(NAME, BODY)   ROW_(NAME, BODY)
+#define ROW_(NAME, BODY)   {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3", x_##BODY},
+#define FORM_OF(NAME, ...) ROW_(NAME, NAME)
+#define SCALED(NAME, ...)  {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2D3u4u5", x_##NAME},
+#define OLD(NAME, BODY)    ROW_(NAME, BODY)
 
 const struct sim_row rows_mfma[] = {
 #include "sim/exec/wave/exec_mfma.def"

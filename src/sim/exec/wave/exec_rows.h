@@ -25,10 +25,11 @@
 #define SAME3(NAME, T, ...)         V3(NAME, T, T, T, T, __VA_ARGS__)
 #define ALIAS(NAME, BODY, OPERANDS) ALIAS_OF(NAME, BODY, VALU, ANY, OPERANDS)
 
-#define V1_OF(NAME, CLASS, UNDEF, R, A, ...)       VECTOR_BODY(NAME, R, 1, LET_1(A), __VA_ARGS__)
-#define V2_OF(NAME, CLASS, UNDEF, R, A, B, ...)    VECTOR_BODY(NAME, R, 2, LET_2(A, B), __VA_ARGS__)
-#define V3_OF(NAME, CLASS, UNDEF, R, A, B, C, ...) VECTOR_BODY(NAME, R, 3, LET_3(A, B, C), __VA_ARGS__)
-#define V4_OF(NAME, CLASS, UNDEF, R, A, B, C, D, ...)                                                 \
+#define V1_OF(NAME, CLASS, UNDEF, R, A, ...)    VECTOR_BODY(NAME, R, 1, LET_1(A), __VA_ARGS__)
+#define V2_OF(NAME, CLASS, UNDEF, R, A, B, ...) VECTOR_BODY(NAME, R, 2, LET_2(A, B), __VA_ARGS__)
+#define V3_OF(NAME, CLASS, UNDEF, R, A, B, C, ...)                                                 \
+    VECTOR_BODY(NAME, R, 3, LET_3(A, B, C), __VA_ARGS__)
+#define V4_OF(NAME, CLASS, UNDEF, R, A, B, C, D, ...)                                              \
     VECTOR_BODY(NAME, R, 4, LET_4(A, B, C, D), __VA_ARGS__)
 #define VA_OF(NAME, CLASS, UNDEF, R, A, B, ...) VECTOR_BODY(NAME, R, 3, LET_3(A, B, R), __VA_ARGS__)
 #define PART(NAME, R, N, LET, BOTH, PART_TYPE, ...)                                                \
@@ -72,13 +73,13 @@
 #define VECTOR_ROW(NAME, CLASS, UNDEF, OPERANDS)                                                   \
     {#NAME, QUERN_CLASS_##CLASS, UNDEF_##UNDEF, OPERANDS, x_##NAME},
 #define V1_OF(NAME, CLASS, UNDEF, R, A, ...) VECTOR_ROW(NAME, CLASS, UNDEF, "=" #R "0" #A "1")
-#define V2_OF(NAME, CLASS, UNDEF, R, A, B, ...)                                                       \
+#define V2_OF(NAME, CLASS, UNDEF, R, A, B, ...)                                                    \
     VECTOR_ROW(NAME, CLASS, UNDEF, "=" #R "0" #A "1" #B "2")
-#define V3_OF(NAME, CLASS, UNDEF, R, A, B, C, ...)                                                    \
+#define V3_OF(NAME, CLASS, UNDEF, R, A, B, C, ...)                                                 \
     VECTOR_ROW(NAME, CLASS, UNDEF, "=" #R "0" #A "1" #B "2" #C "3")
-#define V4_OF(NAME, CLASS, UNDEF, R, A, B, C, D, ...)                                                 \
+#define V4_OF(NAME, CLASS, UNDEF, R, A, B, C, D, ...)                                              \
     VECTOR_ROW(NAME, CLASS, UNDEF, "=" #R "0" #A "1" #B "2" #C "3" #D "4")
-#define VA_OF(NAME, CLASS, UNDEF, R, A, B, ...)                                                       \
+#define VA_OF(NAME, CLASS, UNDEF, R, A, B, ...)                                                    \
     VECTOR_ROW(NAME, CLASS, UNDEF, "=" #R "0" #A "1" #B "2+3")
 #define P2(NAME, ...) VECTOR_ROW(NAME, PACKED, HALVES, "=p0p1p2")
 #define P3(NAME, ...) VECTOR_ROW(NAME, PACKED, HALVES, "=p0p1p2p3")
@@ -87,7 +88,7 @@
 #define K3(NAME, ...) VECTOR_ROW(NAME, PACKED, HALVES, "=k0k1k2k3")
 #define R2(NAME, ...) VECTOR_ROW(NAME, PACKED, WORDS, "=r0r1r2")
 #define R3(NAME, ...) VECTOR_ROW(NAME, PACKED, WORDS, "=r0r1r2r3")
-#define ALIAS_OF(NAME, BODY, CLASS, UNDEF, OPERANDS)                                                  \
+#define ALIAS_OF(NAME, BODY, CLASS, UNDEF, OPERANDS)                                               \
     {#NAME, QUERN_CLASS_##CLASS, UNDEF_##UNDEF, OPERANDS, x_##BODY},
 
 const struct sim_row ROWS_NAME[] = {

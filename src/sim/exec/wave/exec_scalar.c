@@ -137,11 +137,11 @@ INLINE f32 finished(const struct insn *i, f32 x)
         WRITE_##T(finished(i, __VA_ARGS__));                                                       \
         return next(w, i);                                                                         \
     }
-#define S32(NAME, UNDEF, ...)   S(NAME, UNDEF, "=s0s1s2", u32, u32, u32, __VA_ARGS__)
-#define SK32(NAME, UNDEF, ...)  SK(NAME, UNDEF, "=s0s1s2", u32, u32, u32, __VA_ARGS__)
-#define SK64(NAME, UNDEF, ...)  SK(NAME, UNDEF, "=t0t1t2", u64, u64, u64, __VA_ARGS__)
-#define UNARY32(NAME, ...)      SK(NAME, ANY, "=s0s1", u32, none, u32, __VA_ARGS__)
-#define UNARY64(NAME, ...)      SK(NAME, ANY, "=s0t1", u64, none, u32, __VA_ARGS__)
+#define S32(NAME, UNDEF, ...)  S(NAME, UNDEF, "=s0s1s2", u32, u32, u32, __VA_ARGS__)
+#define SK32(NAME, UNDEF, ...) SK(NAME, UNDEF, "=s0s1s2", u32, u32, u32, __VA_ARGS__)
+#define SK64(NAME, UNDEF, ...) SK(NAME, UNDEF, "=t0t1t2", u64, u64, u64, __VA_ARGS__)
+#define UNARY32(NAME, ...)     SK(NAME, ANY, "=s0s1", u32, none, u32, __VA_ARGS__)
+#define UNARY64(NAME, ...)     SK(NAME, ANY, "=s0t1", u64, none, u32, __VA_ARGS__)
 #define BITWISE(NAME, UNDEF, X)                                                                    \
     S32(NAME##_b32, UNDEF, r != 0, X)                                                              \
     S(NAME##_b64, UNDEF, "=t0t1t2", u64, u64, u64, r != 0, X)

@@ -167,7 +167,8 @@ static const struct insn *smfmac(struct wave *w, const struct insn *i, const str
     return i + 1;
 }
 
-#define FORM(NAME, SIZE, K, A, B, D)                                                               \
+#define FORM(NAME, SIZE, K, T, D) FORM_OF(NAME, SIZE, K, T, T, D)
+#define FORM_OF(NAME, SIZE, K, A, B, D)                                                            \
     static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
     {                                                                                              \
         static const struct form form = {SIZE,        SIZE,        K,           1,                 \
@@ -175,8 +176,8 @@ static const struct insn *smfmac(struct wave *w, const struct insn *i, const str
         return smfmac(w, i, &form);                                                                \
     }
 #include "sim/exec/wave/exec_smfmac.def"
-#undef FORM
-#define FORM(NAME, ...) {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2u3", x_##NAME},
+#undef FORM_OF
+#define FORM_OF(NAME, ...) {#NAME, QUERN_CLASS_MATRIX, UNDEF_MATRIX, "=D0D1D2u3", x_##NAME},
 
 const struct sim_row rows_smfmac[] = {
 #include "sim/exec/wave/exec_smfmac.def"

@@ -11,6 +11,14 @@
 /* Rows that are stored and loaded whole: across cache lines, each would cost two accesses. */
 #define FLOATS float __attribute__((aligned(64)))
 
+/* A row (what FORM makes it) for each of the forms of a matrix instruction whose A and B are fp8 or
+ * bf8, each on its own. The arguments behind the name are those in front of the types. */
+#define EIGHT_BITS(FORM, NAME, ...)                                                                \
+    FORM(NAME##_fp8_fp8, __VA_ARGS__, FP8, FP8, F32)                                               \
+    FORM(NAME##_fp8_bf8, __VA_ARGS__, FP8, BF8, F32)                                               \
+    FORM(NAME##_bf8_fp8, __VA_ARGS__, BF8, FP8, F32)                                               \
+    FORM(NAME##_bf8_bf8, __VA_ARGS__, BF8, BF8, F32)
+
 /*
  * low[n] and high[n] = the two f16 of from[n], for `count` elements, a multiple of 16. What
  * f16_to_f32 gives, but that NaNs become quiet, as in the products they are for. Compilers do not
