@@ -184,20 +184,20 @@ static const struct plan_field shape[] = {
     {0},
 };
 
-static const struct plan_fields fields[] = {{.rows = layer_fields},
-                                            {.rows = int4_fields, .when = field_is_int4},
-                                            {.rows = weight_fields, .when = field_has_table},
-                                            {.rows = of_fp8, .when = is_fp8},
-                                            {.rows = shape},
+static const struct plan_fields fields[] = {{layer_fields},
+                                            {int4_fields, .when = field_is_int4},
+                                            {weight_fields, .when = field_has_table},
+                                            {of_fp8, .when = is_fp8},
+                                            {shape},
                                             {0}};
 
 static const struct plan_template templates[] = {
-    {.name = "prelude/prelude"},
-    {.name = "prelude/int4", .when = field_is_int4},
-    {.name = "prelude/round", .when = rounds},
-    {.name = "decode/scale_group", .when = field_is_int4},
-    {.name = "decode/dense", .when = is_fp8},
-    {.name = "decode/fp8", .when = is_fp8},
+    {"prelude/prelude"},
+    {"prelude/int4", .when = field_is_int4},
+    {"prelude/round", .when = rounds},
+    {"decode/scale_group", .when = field_is_int4},
+    {"decode/dense", .when = is_fp8},
+    {"decode/fp8", .when = is_fp8},
     {.choose = template_of_codes, .when = field_has_table},
     {.choose = template_of_scale, .when = field_has_table},
     {.choose = template_of_family},

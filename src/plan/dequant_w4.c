@@ -66,14 +66,12 @@ static const struct plan_field shape[] = {
     {0},
 };
 
-static const struct plan_fields fields[] = {{.rows = layer_fields},       {.rows = weight_fields},
-                                            {.rows = nvidia_fields},      {.rows = shape},
-                                            {.rows = nvidia_grid_fields}, {0}};
+static const struct plan_fields fields[] = {{layer_fields}, {weight_fields},      {nvidia_fields},
+                                            {shape},        {nvidia_grid_fields}, {0}};
 
 static const struct plan_template templates[] = {
-    {.name = "cuda/prelude/ptx"},       {.choose = template_of_codes},
-    {.name = "cuda/prelude/scales"},    {.name = "cuda/prelude/codes"},
-    {.name = "cuda/family/dequant_w4"}, {0}};
+    {"cuda/prelude/ptx"},   {.choose = template_of_codes}, {"cuda/prelude/scales"},
+    {"cuda/prelude/codes"}, {"cuda/family/dequant_w4"},    {0}};
 
 const struct family family_dequant_w4 = {
     .name = "dequant_w4",

@@ -51,9 +51,10 @@ struct plan_template {
 
 /* Initialisers of a row's first members, by where the value comes from: it stands in the plan, a
  * function computes it, a function says yes or no, or a function gives a word. */
-#define FIELD_AT(kind_, constant_, member, meaning_)                                               \
-    .kind = kind_, .constant = constant_, .meaning = meaning_,                                     \
+#define FIELD_PLACE(member)                                                                        \
     .at = offsetof(struct plan, member), .bytes = sizeof((struct plan *)0)->member
+#define FIELD_AT(kind_, constant_, member, meaning_)                                               \
+    .kind = kind_, .constant = constant_, .meaning = meaning_, FIELD_PLACE(member)
 #define FIELD_OF(kind_, constant_, value_, meaning_)                                               \
     .kind = kind_, .constant = constant_, .meaning = meaning_, .value = value_
 #define FIELD_IF(kind_, constant_, is_, meaning_)                                                  \

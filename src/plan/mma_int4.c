@@ -410,8 +410,7 @@ static const struct plan_field formats[] = {
     {FIELD_IF(FIELD_FLAG, "PAIRED", dual_dot2, "whether those that sum A are issued in pairs,")},
     {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
     {FIELD_WORD("PAIRING", pairing, "what is reordered where pairs differ"),
-     .at = offsetof(struct plan, matrix.pairing), .bytes = sizeof((struct plan *)0)->matrix.pairing,
-     .word = "pairing"},
+     FIELD_PLACE(matrix.pairing), .word = "pairing"},
     {FIELD_IF(FIELD_BOOL, "STAGED", matrix_staged, "whether W goes through LDS")},
     {FIELD_IF(FIELD_BOOL, "SCALED", matrix_scaled, "whether weights are multiplied, not codes")},
     {FIELD_IF(FIELD_BOOL, "SCALED_BY_DOTS", matrix_scales_by_dots,
@@ -420,14 +419,12 @@ static const struct plan_field formats[] = {
     {FIELD_IF(FIELD_BOOL, "PLAIN_SUM", sums_a, "whether A is summed")},
     {FIELD_IF(FIELD_BOOL, "SHARED_SUMS", shares_sums, "whether once for the workgroup")},
     {.kind = FIELD_SHAPE,
-     .at = offsetof(struct plan, matrix.code_offset),
-     .bytes = sizeof((struct plan *)0)->matrix.code_offset,
+     FIELD_PLACE(matrix.code_offset),
      .word = "code_offset",
      .meaning = "what the zero point is taken from: 0 codes, 1 sums by matrix, 2 sums shared",
      .was = "bias"},
     {.kind = FIELD_SHAPE,
-     .at = offsetof(struct plan, matrix.staging),
-     .bytes = sizeof((struct plan *)0)->matrix.staging,
+     FIELD_PLACE(matrix.staging),
      .word = "staging",
      .meaning = "what goes through LDS: 0 nothing, 1 codes, 2 weights; 3: scaled in registers"},
     {0},
@@ -441,17 +438,17 @@ static const struct plan_field shape[] = {
 };
 
 static const struct plan_fields fields[] = {
-    {.rows = layer_fields},  {.rows = int4_fields}, {.rows = formats},     {.rows = tile_fields},
-    {.rows = matrix_fields}, {.rows = shape},       {.rows = grid_fields}, {0}};
+    {layer_fields},  {int4_fields}, {formats},     {tile_fields},
+    {matrix_fields}, {shape},       {grid_fields}, {0}};
 
 static const struct plan_template templates[] = {
-    {.name = "prelude/prelude"},    {.choose = matrix_template},
-    {.name = "prelude/tiles"},      {.name = "prelude/reduce"},
-    {.name = "prelude/int4"},       {.name = "prelude/round"},
-    {.name = "prelude/cut"},        {.name = "decode/int4"},
-    {.name = "decode/scale_group"}, {.name = "decode/int4_dots"},
-    {.name = "decode/int4_exact"},  {.name = "prelude/dual_dot2", .when = dual_dot2},
-    {.name = "family/mma_int4"},    {0}};
+    {"prelude/prelude"},    {.choose = matrix_template},
+    {"prelude/tiles"},      {"prelude/reduce"},
+    {"prelude/int4"},       {"prelude/round"},
+    {"prelude/cut"},        {"decode/int4"},
+    {"decode/scale_group"}, {"decode/int4_dots"},
+    {"decode/int4_exact"},  {"prelude/dual_dot2", .when = dual_dot2},
+    {"family/mma_int4"},    {0}};
 
 /* Plans' m_tile is fewest_rows, or a multiple of 16. */
 const struct family family_mma_int4 = {

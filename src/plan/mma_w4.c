@@ -138,14 +138,17 @@ static const struct plan_field shape[] = {
 };
 
 static const struct plan_fields fields[] = {
-    {.rows = layer_fields},  {.rows = weight_fields}, {.rows = formats},     {.rows = tile_fields},
-    {.rows = matrix_fields}, {.rows = shape},         {.rows = grid_fields}, {0}};
+    {layer_fields},  {weight_fields}, {formats},     {tile_fields},
+    {matrix_fields}, {shape},         {grid_fields}, {0}};
 
-static const struct plan_template templates[] = {
-    {.name = "prelude/prelude"},   {.choose = matrix_template},
-    {.name = "prelude/tiles"},     {.choose = template_of_codes},
-    {.choose = template_of_scale}, {.name = "decode/pair_table"},
-    {.name = "family/mma_w4"},     {0}};
+static const struct plan_template templates[] = {{"prelude/prelude"},
+                                                 {.choose = matrix_template},
+                                                 {"prelude/tiles"},
+                                                 {.choose = template_of_codes},
+                                                 {.choose = template_of_scale},
+                                                 {"decode/pair_table"},
+                                                 {"family/mma_w4"},
+                                                 {0}};
 
 /* Plans' m_tile is a multiple of 16. */
 const struct family family_mma_w4 = {

@@ -261,18 +261,17 @@ static const struct plan_field shape[] = {
     {0},
 };
 
-static const struct plan_fields fields[] = {{.rows = layer_fields},
-                                            {.rows = weight_fields},
-                                            {.rows = nvidia_fields},
-                                            {.rows = tile_fields},
-                                            {.rows = shape},
-                                            {.rows = nvidia_grid_fields},
+static const struct plan_fields fields[] = {{layer_fields},
+                                            {weight_fields},
+                                            {nvidia_fields},
+                                            {tile_fields},
+                                            {shape},
+                                            {nvidia_grid_fields},
                                             {0}};
 
 static const struct plan_template templates[] = {
-    {.name = "cuda/prelude/ptx"},    {.choose = template_of_codes},
-    {.name = "cuda/prelude/scales"}, {.name = "cuda/prelude/pairs"},
-    {.name = "cuda/family/ring_w4"}, {0}};
+    {"cuda/prelude/ptx"},   {.choose = template_of_codes}, {"cuda/prelude/scales"},
+    {"cuda/prelude/pairs"}, {"cuda/family/ring_w4"},       {0}};
 
 static const int tiles[] = {8, 16, 32, 0};
 

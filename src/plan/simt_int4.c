@@ -431,8 +431,7 @@ static const struct plan_field formats[] = {
     {FIELD_IF(FIELD_FLAG, "PAIRED", dual_dot2, "whether they are issued in pairs,")},
     {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
     {FIELD_WORD("PAIRING", pairing, "what is reordered where pairs differ"),
-     .at = offsetof(struct plan, simt_int4.pairing),
-     .bytes = sizeof((struct plan *)0)->simt_int4.pairing, .word = "pairing"},
+     FIELD_PLACE(simt_int4.pairing), .word = "pairing"},
     {FIELD_WORD("SUMS", sums, "who makes sums of A")},
     {FIELD_AT(FIELD_BOOL, "A_STAGED", simt_int4.shared_a, "whether A is in LDS")},
     {0},
@@ -462,24 +461,19 @@ static const struct plan_field shape[] = {
     {0},
 };
 
-static const struct plan_fields fields[] = {{.rows = layer_fields},
-                                            {.rows = int4_fields},
-                                            {.rows = formats},
-                                            {.rows = tile_fields},
-                                            {.rows = shape},
-                                            {.rows = grid_fields},
-                                            {0}};
+static const struct plan_fields fields[] = {{layer_fields}, {int4_fields}, {formats}, {tile_fields},
+                                            {shape},        {grid_fields}, {0}};
 
-static const struct plan_template templates[] = {{.name = "prelude/prelude"},
-                                                 {.name = "prelude/reduce"},
+static const struct plan_template templates[] = {{"prelude/prelude"},
+                                                 {"prelude/reduce"},
                                                  {.choose = reduction},
-                                                 {.name = "prelude/int4"},
-                                                 {.name = "prelude/round"},
-                                                 {.name = "decode/int4"},
-                                                 {.name = "decode/scale_group"},
-                                                 {.name = "prelude/dual_dot2", .when = dual_dot2},
-                                                 {.name = "prelude/products"},
-                                                 {.name = "family/simt_int4"},
+                                                 {"prelude/int4"},
+                                                 {"prelude/round"},
+                                                 {"decode/int4"},
+                                                 {"decode/scale_group"},
+                                                 {"prelude/dual_dot2", .when = dual_dot2},
+                                                 {"prelude/products"},
+                                                 {"family/simt_int4"},
                                                  {0}};
 
 const struct family family_simt_int4 = {

@@ -741,8 +741,7 @@ static const struct plan_field shape[] = {
      .word = "stage"},
     {FIELD_OF(FIELD_FLAG, "WALKS", walks, "whether workgroups walk over groups of rows")},
     {.kind = FIELD_SHAPE,
-     .at = offsetof(struct plan, resident),
-     .bytes = sizeof((struct plan *)0)->resident,
+     FIELD_PLACE(resident),
      .word = "resident",
      .meaning = "workgroups a compute unit that walk over all rows; 0: one a group of rows",
      .by_waves = true},
@@ -752,18 +751,17 @@ static const struct plan_field shape[] = {
     {0},
 };
 
-static const struct plan_fields fields[] = {{.rows = layer_fields}, {.rows = formats},
-                                            {.rows = tile_fields},  {.rows = shape},
-                                            {.rows = grid_fields},  {0}};
+static const struct plan_fields fields[] = {{layer_fields}, {formats},     {tile_fields},
+                                            {shape},        {grid_fields}, {0}};
 
-static const struct plan_template templates[] = {{.name = "prelude/prelude"},
-                                                 {.name = "prelude/reduce"},
-                                                 {.name = "prelude/round"},
-                                                 {.name = "prelude/stage"},
-                                                 {.name = "decode/dense"},
-                                                 {.name = "decode/fp8", .when = has_fp8},
-                                                 {.name = "prelude/dual_dot2", .when = dual_dot2},
-                                                 {.name = "family/simt_skinny"},
+static const struct plan_template templates[] = {{"prelude/prelude"},
+                                                 {"prelude/reduce"},
+                                                 {"prelude/round"},
+                                                 {"prelude/stage"},
+                                                 {"decode/dense"},
+                                                 {"decode/fp8", .when = has_fp8},
+                                                 {"prelude/dual_dot2", .when = dual_dot2},
+                                                 {"family/simt_skinny"},
                                                  {0}};
 
 const struct family family_simt_skinny = {

@@ -404,23 +404,13 @@ static const struct plan_field shape[] = {
     {0},
 };
 
-static const struct plan_fields fields[] = {{.rows = layer_fields},
-                                            {.rows = weight_fields},
-                                            {.rows = rows},
-                                            {.rows = tile_fields},
-                                            {.rows = shape},
-                                            {.rows = grid_fields},
-                                            {0}};
+static const struct plan_fields fields[] = {{layer_fields}, {weight_fields}, {rows}, {tile_fields},
+                                            {shape},        {grid_fields},   {0}};
 
-static const struct plan_template templates[] = {{.name = "prelude/prelude"},
-                                                 {.name = "prelude/reduce"},
-                                                 {.choose = template_of_codes},
-                                                 {.choose = template_of_scale},
-                                                 {.name = "decode/pair_table"},
-                                                 {.name = "prelude/dual_dot2", .when = dual_dot2},
-                                                 {.name = "prelude/products"},
-                                                 {.name = "family/simt_w4"},
-                                                 {0}};
+static const struct plan_template templates[] = {
+    {"prelude/prelude"},           {"prelude/reduce"},    {.choose = template_of_codes},
+    {.choose = template_of_scale}, {"decode/pair_table"}, {"prelude/dual_dot2", .when = dual_dot2},
+    {"prelude/products"},          {"family/simt_w4"},    {0}};
 
 const struct family family_simt_w4 = {
     .name = "simt_w4",
