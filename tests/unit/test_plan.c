@@ -539,7 +539,10 @@ static void check_shape(const struct plan *p)
     assert_true(groups * rows >= q->n && (groups - 1) * rows < q->n);
     assert_int_equal(grid[!p->slices_first], 3);
     assert_true(grid[1] <= 65535);
-    assert_true(p->family == &family_mma_tile || groups < 512 || (groups + p->skewed) % 256);
+    if (t->camps && p->family != &family_mma_tile)
+        assert_true(groups < 512 || (groups + p->skewed) % 256);
+    else
+        assert_false(p->skewed);
     assert_int_equal(grid[2], 1);
     assert_int_equal(block[0], p->waves * (int)p->wave_size);
     assert_in_range(block[0], p->wave_size, 1024);
@@ -592,6 +595,29 @@ static void test_shapes_fit(void **state)
     check_shape(&set.plans[0]);
     make("wq=nf4 n=1 k=134217728 a=f32", "gfx1151", &set);
     check_shape(&set.plans[3]);
+}
+
+/* Grids of 512 workgroups: one more where such grids meet in few memory channels, and no more on
+ * CDNA, of which nothing of the kind is known. */
+static void test_camping_grids(void **state)
+{
+    static const struct {
+        const char *target, *problem;
+    } cases[] = {{"gfx1201", "wq=nf4 n=32768 k=2048 a=f32"},
+                 {"gfx90a", "wq=nf4 n=8192 k=4096 a=bf16"}};
+    struct plan_set set;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        uint32_t grid[3], block[3];
+        make(cases[i].problem, cases[i].target, &set);
+        const struct plan *const p = &set.plans[0];
+        plan_geometry(p, 1, 0, grid, block);
+        assert_int_equal(p->estimate.workgroups, 512);
+        assert_int_equal(p->skewed, p->target->camps);
+        assert_int_equal(grid[p->slices_first], 512 + p->target->camps);
+        check_shape(p);
+    }
 }
 
 static bool same_plan(const struct plan *p, const struct plan *q)
@@ -980,6 +1006,7 @@ int main(void)
         cmocka_unit_test(test_force),
         cmocka_unit_test(test_only_results_are_cut),
         cmocka_unit_test(test_shapes_fit),
+        cmocka_unit_test(test_camping_grids),
         cmocka_unit_test(test_same_words_same_plan),
         cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_groups_of_32),
