@@ -2,8 +2,8 @@
 /*
  * Families of kernels: a family is one table of facts, functions and rows, in a file of its own,
  * and all that is family-specific in choosing, generating and explaining a kernel is behind it. A
- * new family is its file, its shape in shape.h, its template, and a line in the list of its vendor
- * below. All functions are pure.
+ * new family is its file, its template, and in shape.h its shape and its name in the list of its
+ * vendor. All functions are pure.
  */
 #ifndef QUERN_PLAN_FAMILY_H
 #define QUERN_PLAN_FAMILY_H
@@ -49,12 +49,6 @@ struct family {
      * it then takes that one's place. If not set, no such comparison is made. */
     bool larger_may_win;
 };
-
-/* The families for AMD's GPUs. No two of the same units take the same problem. */
-#define FAMILIES_AMD(X)                                                                            \
-    X(dequant) X(simt_w4) X(simt_int4) X(simt_skinny) X(mma_w4) X(mma_int4) X(mma_tile)
-/* The families for NVIDIA's GPUs. */
-#define FAMILIES_NVIDIA(X) X(dequant_w4) X(lane_w4) X(ring_w4)
 
 #define FAMILY(name) extern const struct family family_##name;
 FAMILIES_AMD(FAMILY)

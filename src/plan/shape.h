@@ -120,6 +120,12 @@ struct dequant_shape {
     enum plan_fp8 fp8; /* 0: the weights are not fp8 */
 };
 
+/* The families for AMD's GPUs (family.h). No two of the same units take the same problem. */
+#define FAMILIES_AMD(X)                                                                            \
+    X(dequant) X(simt_w4) X(simt_int4) X(simt_skinny) X(mma_w4) X(mma_int4) X(mma_tile)
+/* The families for NVIDIA's GPUs. */
+#define FAMILIES_NVIDIA(X) X(dequant_w4) X(lane_w4) X(ring_w4)
+
 /* The shapes of all families, as members of struct plan, which has that of its family alone. */
 #define PLAN_SHAPES                                                                                \
     struct simt_w4_shape simt_w4;                                                                  \
