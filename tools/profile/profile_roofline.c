@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The roofline of one launch, as SVG: lane operations a second over lane operations a byte. */
+/*
+ * The roofline of one launch, as SVG: lane operations a second over lane operations a byte. The
+ * picture's marks stand here and not in profile_page.html, as each is hardly more than the place
+ * that is computed for it; how they look is in profile_page.css.
+ */
 #include "profile/profile_report.h"
 
 #include <math.h>
