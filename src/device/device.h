@@ -31,8 +31,9 @@ struct device_memory {
 struct device_functions {
     enum quern_device_kind kind; /* the kind that a context's options name it by */
     /*
-     * Loads the object and finds the kernel. The object's bytes must stay where they are until
-     * unload: HIP may read them at any time. QUERN_E_OBJECT: the device cannot use them. Leaves the
+     * Loads the object and finds the kernel. What the object points to, its bytes and its tables,
+     * is the caller's and must stay where it is until unload: HIP may read the bytes at any time,
+     * and the software GPU reads both, so that it need not read the object again. QUERN_E_OBJECT: the device cannot use them. Leaves the
      * caller's current device and any stream capture as they are. `dynamic_lds`: the bytes that
      * launches ask for. After it a launch allocates nothing, also the first. May block.
      */

@@ -3,6 +3,7 @@
 #include "device/device.h"
 
 #include "base/os.h"
+#include "sim/load.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,12 +30,11 @@ static quern_status load(struct device *d, const struct object *object, const ch
 
     (void)dynamic_lds; /* a launch says it */
     FAIL_IF(!k, QUERN_E_MEMORY, "out of memory for a loaded kernel");
-    const quern_status status =
-        strlen(symbol) < sizeof k->symbol
-            ? quern_sim_load(of(d)->sim, object->bytes, object->size, &k->module)
-            : error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT(""),
-                        "kernel name %s is longer than %zu characters", symbol,
-                        sizeof k->symbol - 1);
+    const quern_status status = strlen(symbol) < sizeof k->symbol
+                                    ? sim_load(of(d)->sim, object, &k->module)
+                                    : error_set(QUERN_E_OBJECT, __FILE__, FAIL_AT(""),
+                                                "kernel name %s is longer than %zu characters",
+                                                symbol, sizeof k->symbol - 1);
     if (status != QUERN_OK) {
         os.free(k);
         return status;

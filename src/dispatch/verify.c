@@ -8,6 +8,7 @@
 #include "cpu/cpu.h"
 #include "gen/gen.h"
 #include "quant/quant.h"
+#include "sim/load.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -75,7 +76,7 @@ static quern_status run_slice(struct bench *b, const struct kernel *k, const str
     plan_geometry(s->plan, s->slices, 0, launch.grid, launch.block);
     arg_numbers(&b->guest, s, 0, launch.grid, 0, 0);
     launch.kernarg_bytes = pack_args(k, &b->guest, kernarg);
-    TRY(quern_sim_load(b->sim, k->bytes, k->size, &module));
+    TRY(sim_load(b->sim, &k->object, &module));
     const quern_status status = quern_sim_run(module, &launch, counts);
     quern_sim_unload(module);
     return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Loading a code object: its image in guest memory, its code decoded once for all launches. */
+#include "sim/load.h"
 #include "sim/launch.h"
 #include "base/os.h"
 
@@ -308,25 +309,14 @@ static quern_status plan_registers(struct quern_sim_module *m)
     return QUERN_OK;
 }
 
-quern_status quern_sim_load(quern_sim *sim, const void *bytes, size_t size,
-                            quern_sim_module **module)
+quern_status sim_load(quern_sim *sim, const struct object *object, quern_sim_module **module)
 {
-    FAIL_IF(!sim, QUERN_E_ARGUMENT, "sim is null");
-    FAIL_IF(!bytes || !module, QUERN_E_ARGUMENT, "%s is null", bytes ? "module" : "object");
     struct quern_sim_module *const m = os.calloc(1, sizeof *m);
+
     FAIL_IF(!m, QUERN_E_MEMORY, "out of memory for a module");
     m->sim = sim;
-    m->bytes = os.malloc(size ? size : 1);
-    quern_status status = QUERN_OK;
-    if (!m->bytes) {
-        status =
-            error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for %zu bytes", size);
-    } else {
-        memcpy(m->bytes, bytes, size);
-        status = object_parse(m->bytes, size, &m->object);
-    }
-    if (status == QUERN_OK)
-        status = object_fits(&m->object, &sim->id);
+    m->object = *object;
+    quern_status status = object_fits(&m->object, &sim->id);
     if (status == QUERN_OK)
         status = make_image(m);
     if (status == QUERN_OK)
@@ -343,6 +333,28 @@ quern_status quern_sim_load(quern_sim *sim, const void *bytes, size_t size,
     return QUERN_OK;
 }
 
+quern_status quern_sim_load(quern_sim *sim, const void *bytes, size_t size,
+                            quern_sim_module **module)
+{
+    struct object object = {0};
+
+    FAIL_IF(!sim, QUERN_E_ARGUMENT, "sim is null");
+    FAIL_IF(!bytes || !module, QUERN_E_ARGUMENT, "%s is null", bytes ? "module" : "object");
+    uint8_t *const own = os.malloc(size ? size : 1);
+    FAIL_IF(!own, QUERN_E_MEMORY, "out of memory for %zu bytes", size);
+    memcpy(own, bytes, size);
+    quern_status status = object_parse(own, size, &object);
+    if (status == QUERN_OK)
+        status = sim_load(sim, &object, module);
+    if (status != QUERN_OK) {
+        object_free(&object);
+        os.free(own);
+        return status;
+    }
+    (*module)->bytes = own;
+    return QUERN_OK;
+}
+
 void quern_sim_unload(quern_sim_module *m)
 {
     if (!m)
@@ -354,9 +366,11 @@ void quern_sim_unload(quern_sim_module *m)
                 memory_remove(&m->sim->memory, m->guest + m->object.segments[n].address);
         pthread_mutex_unlock(&m->sim->lock);
     }
-    object_free(&m->object);
+    if (m->bytes) { /* of quern_sim_load; sim_load's caller keeps the object */
+        object_free(&m->object);
+        os.free(m->bytes);
+    }
     pool_free(&m->pool);
-    os.free(m->bytes);
     os.free(m->image);
     os.free(m->kernels);
     os.free(m->insns);

@@ -95,14 +95,14 @@ quern_status __wrap_quern_problem_text(const struct quern_problem *p, char *text
 static char *directory;
 static struct quern_problem problem;
 
-static quern_ctx *open_on(const char *cache)
+static quern_ctx *open_on(const char *cache, enum quern_device_kind device)
 {
     struct quern_options o = QUERN_INIT(struct quern_options);
     char path[256];
     quern_ctx *ctx;
 
     snprintf(path, sizeof path, "%s/%s", directory, cache);
-    o.device = QUERN_DEVICE_NONE;
+    o.device = device;
     o.target = "gfx1151";
     o.cache_dir = path;
     if (quern_open(&o, &ctx) != QUERN_OK)
@@ -140,7 +140,7 @@ static void new_kernels(void **state)
     quern_op *op;
 
     (void)state;
-    quern_ctx *const ctx = open_on("new");
+    quern_ctx *const ctx = open_on("new", QUERN_DEVICE_NONE);
     forget();
     assert_int_equal(quern_op_create(ctx, &problem, 2, &op), QUERN_OK);
     const int kernels = (int)quern_op_kernel_count(op);
@@ -161,7 +161,7 @@ static void stored_kernels(void **state)
     quern_op *op;
 
     (void)state;
-    quern_ctx *const ctx = open_on("new");
+    quern_ctx *const ctx = open_on("new", QUERN_DEVICE_NONE);
     forget();
     assert_int_equal(quern_op_create(ctx, &problem, 2, &op), QUERN_OK);
     assert_int_equal(counter_value(&ctx->counters, QUERN_STAT_COMPILE_OK), 0);
@@ -175,7 +175,7 @@ static void kernels_in_the_background(void **state)
     quern_op *op;
 
     (void)state;
-    quern_ctx *const ctx = open_on("background");
+    quern_ctx *const ctx = open_on("background", QUERN_DEVICE_NONE);
     forget();
     assert_int_equal(quern_op_create_flags(ctx, &problem, 2, QUERN_OP_NO_WAIT, &op), QUERN_OK);
     quern_status status;
@@ -187,9 +187,29 @@ static void kernels_in_the_background(void **state)
     quern_close(ctx);
 }
 
+/* The software GPU decodes the object that was read when it came, and does not read it again. */
+static void loaded_kernels(void **state)
+{
+    quern_op *op;
+
+    (void)state;
+    quern_ctx *const ctx = open_on("loaded", QUERN_DEVICE_SIM);
+    for (int i = 0; i < 2; i++) { /* fresh kernels, then stored ones */
+        forget();
+        assert_int_equal(quern_op_create(ctx, &problem, 2, &op), QUERN_OK);
+        const int kernels = (int)quern_op_kernel_count(op);
+        for (int k = 0; k < kernels; k++)
+            assert_non_null(atomic_load(&op->kernels)->kernels[k]->loaded);
+        assert_int_equal(calls.parses, i ? 0 : kernels);
+        quern_op_release(op);
+    }
+    quern_close(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loaded_kernels),
         cmocka_unit_test(new_kernels),
         cmocka_unit_test(stored_kernels),
         cmocka_unit_test(kernels_in_the_background),
