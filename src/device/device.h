@@ -33,9 +33,10 @@ struct device_functions {
     /*
      * Loads the object and finds the kernel. What the object points to, its bytes and its tables,
      * is the caller's and must stay where it is until unload: HIP may read the bytes at any time,
-     * and the software GPU reads both, so that it need not read the object again. QUERN_E_OBJECT: the device cannot use them. Leaves the
-     * caller's current device and any stream capture as they are. `dynamic_lds`: the bytes that
-     * launches ask for. After it a launch allocates nothing, also the first. May block.
+     * and the software GPU reads both, so that it need not read the object again. QUERN_E_OBJECT:
+     * the device cannot use them. Leaves the caller's current device and any stream capture as they
+     * are. `dynamic_lds`: the bytes that launches ask for. After it a launch allocates nothing,
+     * also the first. May block.
      */
     quern_status (*load)(struct device *d, const struct object *object, const char *symbol,
                          uint32_t dynamic_lds, struct device_kernel **kernel);
