@@ -348,6 +348,13 @@ def serves(target, problems):
     return said.pop()
 
 
+def table_facts(_):
+    return grid(["fact", "assumed", "that", "who relies on it", "source", "sure", "where it is false"],
+                [[f"`{f['fact']}`", f["assumed"] if "/" not in f["assumed"] else "(a rate)",
+                  f["meaning"], f["relies"], f["source"], f["sure"], f["fallback"]]
+                 for f in quern("probe", "--list", "--json")["facts"]])
+
+
 def table_formats(_):
     """One column for targets of a generation that do the same; those that differ are named."""
     targets = [t for t in quern("targets", "--json") if t["vendor"] == "AMD"]

@@ -92,16 +92,41 @@ QUERN_API quern_status quern_op_shapes(quern_ctx *ctx, const struct quern_proble
  * `shape` is none of those. */
 QUERN_API quern_status quern_op_create_shape(quern_ctx *ctx, const struct quern_problem *problem,
                                              int64_t m, const char *shape, quern_op **op);
-/* Whether `size` bytes are a sound tuning table for a target; QUERN_E_ARGUMENT with the line's
- * number if not. */
-QUERN_API quern_status quern_tuning_check(const char *target, const char *text, size_t size);
+/* The tables of a target that a cache directory may have, by what measured them: shapes of kernels
+ * (`quern tune`), and what kernels assume of the GPU (`quern probe`). */
+enum quern_table { QUERN_TABLE_TUNING = 1, QUERN_TABLE_FACTS };
+/* Whether `size` bytes are a sound table for a target; QUERN_E_ARGUMENT with the line's number if
+ * not. */
+QUERN_API quern_status quern_table_check(enum quern_table kind, const char *target,
+                                         const char *text, size_t size);
 /* The table of a target in the cache directory: malloc'ed, not NUL-terminated, or *text null if
  * there is none; and written in its place, as private as an entry, if it is sound. QUERN_E_CACHE
  * when the directory or the file is not to be trusted (SECURITY.md), or nothing may be written. */
-QUERN_API quern_status quern_tuning_read(quern_ctx *ctx, const char *target, char **text,
-                                         size_t *size);
-QUERN_API quern_status quern_tuning_write(quern_ctx *ctx, const char *target, const char *text,
-                                          size_t size);
+QUERN_API quern_status quern_table_read(quern_ctx *ctx, enum quern_table kind, const char *target,
+                                        char **text, size_t *size);
+QUERN_API quern_status quern_table_write(quern_ctx *ctx, enum quern_table kind, const char *target,
+                                         const char *text, size_t size);
+
+/* Something that kernels assume of a GPU and no manual says, or a rate by which they are modelled.
+ * Strings live for ever; `measured` until the function that is told of it returns. */
+struct quern_fact {
+    const char *name;     /* "dot2_bf16_bf16", as in a facts table */
+    const char *assumed;  /* the value that is assumed, "truncates"; of a rate its unit */
+    const char *measured; /* by quern_probe; null: not measured */
+    int holds;            /* 0: it was measured to be otherwise. Rates always hold */
+    const char *meaning;  /* what is assumed, in a sentence */
+    const char *relies;   /* which kernels rely on it */
+    const char *source;   /* who says so */
+    char sure;            /* A: measured on hardware; B: a vendor's words; C: one report */
+    const char *fallback; /* what is planned where it does not hold */
+};
+typedef void (*quern_fact_fn)(void *user, const struct quern_fact *fact);
+/* Calls `fn` for each fact that is assumed of a target, or (null) of any. */
+QUERN_API quern_status quern_facts(const char *target, quern_fact_fn fn, void *user);
+/* Runs a kernel for each fact on the context's device, compiled or from the cache as any other, and
+ * calls `fn` with what it found. *table is the facts table of it, malloc'ed. Blocks. QUERN_E_DEVICE:
+ * the context has no device. */
+QUERN_API quern_status quern_probe(quern_ctx *ctx, quern_fact_fn fn, void *user, char **table);
 QUERN_API size_t quern_op_kernel_count(const quern_op *op);
 QUERN_API quern_status quern_op_kernel(const quern_op *op, size_t index,
                                        struct quern_kernel_info *info);
@@ -338,7 +363,7 @@ struct quern_bundle_info {
     const char *manifest; /* NUL-terminated; points into memory of the bundle */
     int has_signature;    /* see quern_bundle_check_signature */
     uint8_t public_key[32], signature[64];
-    const char *tuning; /* tuning tables, one after the other, in the same memory; "": none */
+    const char *tuning; /* facts and tuning tables, one behind another, in the same memory; "": none */
 };
 #define QUERN_BUNDLE_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_bundle_info, signature)
 
@@ -389,12 +414,13 @@ struct quern_bundle_import {
 };
 #define QUERN_BUNDLE_IMPORT_SIZE_MIN QUERN_SIZE_TO(struct quern_bundle_import, imported)
 /* Finds the table for a target in the `tuning` of a struct quern_bundle_info; null, and *bytes 0,
- * when it has none. */
-QUERN_API const char *quern_bundle_tuning(const char *tuning, const char *target, size_t *bytes);
+ * if there is none. */
+QUERN_API const char *quern_bundle_table(const char *tuning, enum quern_table kind,
+                                         const char *target, size_t *bytes);
 
 /*
  * Puts every undamaged entry of a bundle into the context's cache. The caller must write the
- * bundle's tuning tables there too (quern_bundle_tuning, quern_tuning_write): without them, plans
+ * bundle's tuning tables there too (quern_bundle_table, quern_table_write): without them, plans
  * differ, and ask for other kernels than the bundle had. `signer` is null, or 64 hexadecimal
  * digits: a public key with which the caller has checked the signature. Then the bundle's serial is
  * remembered, and a bundle of the same signer with a lower one is refused with QUERN_E_CACHE, so

@@ -112,6 +112,8 @@ static quern_status open_rooms(quern_ctx *ctx)
                       &ctx->compiler));
     ctx->disassembler = (struct quern_disassembler){compiler_disassemble, ctx->compiler};
     TRY(tuning_load(s, &ctx->bundles, ctx->store, ctx->id.target, &ctx->log, &ctx->tuning));
+    TRY(facts_load(s, &ctx->bundles, ctx->store, ctx->id.target, &ctx->log, &ctx->facts));
+    TRY(facts_target(&ctx->facts, ctx->id.target, &ctx->planned));
     return ctx->device || s->device == QUERN_DEVICE_NONE ? QUERN_OK : open_sim(ctx);
 }
 

@@ -73,18 +73,6 @@ quern_status quern_bundle_info(const quern_bundle *b, struct quern_bundle_info *
     return QUERN_OK;
 }
 
-const char *quern_bundle_tuning(const char *tuning, const char *target, size_t *bytes)
-{
-    const struct target *const t = target ? target_named(target) : NULL;
-    size_t none;
-
-    if (tuning && t)
-        return tuning_find(tuning, strlen(tuning), t, bytes ? bytes : &none);
-    if (bytes)
-        *bytes = 0;
-    return NULL;
-}
-
 quern_status quern_bundle_check_signature(const quern_bundle *b, const char *key_file)
 {
     struct signers signers;

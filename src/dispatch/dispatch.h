@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "object/object.h"
 #include "plan/args.h"
+#include "plan/facts.h"
 #include "plan/plan.h"
 #include "plan/tuning.h"
 #include "store/bundle.h"
@@ -35,7 +36,8 @@
     X(bundle_keys, "QUERN_BUNDLE_KEYS") /* bundles need no signature */                            \
     X(record, "QUERN_RECORD")           /* none; else the file problems are noted in */            \
     X(tuning, "QUERN_TUNING")           /* the default place */                                    \
-    X(cuda_path, "QUERN_CUDA_PATH")     /* the usual places */
+    X(cuda_path, "QUERN_CUDA_PATH")     /* the usual places */                                     \
+    X(facts, "QUERN_FACTS")             /* the default place */
 
 /* Options with the environment and the defaults filled in; strings are owned. */
 struct settings {
@@ -234,7 +236,9 @@ struct quern_ctx {
     struct settings settings;
     struct log log;
     struct target_id id;
+    const struct target *planned; /* id.target, as what is known of the GPU leaves it (facts.h) */
     struct device *device;        /* null: nothing here runs the target */
+    struct facts facts;           /* what was probed */
     struct tuning *tuning;        /* null: none */
     struct tier tiers[TIERS_MAX]; /* in the order in which they are asked */
     size_t tier_count;
@@ -262,8 +266,13 @@ struct bundles;
 quern_status tuning_load(const struct settings *settings, const struct bundles *bundles,
                          const struct store *store, const struct target *target, struct log *log,
                          struct tuning **out);
+/* Reads the facts table in the same way; *out is all zeros when there is none. */
+quern_status facts_load(const struct settings *settings, const struct bundles *bundles,
+                        const struct store *store, const struct target *target, struct log *log,
+                        struct facts *out);
 /* Appends the tables that a bundle made of the cache `store` carries along: those in force
- * there for `processor`, or (null) for every target. All must be sound. */
+ * there for `processor`, or (null) for every target; facts first, as older libraries look for tuning
+ * tables alone, and read one to the next of its kind. All must be sound. */
 quern_status tuning_collect(const struct settings *settings, const struct store *store,
                             const char *processor, struct str *out);
 

@@ -202,8 +202,33 @@ static void tell_candidate(void *user, const char *candidate, const char *outcom
     say(l->report, true, subject, "%s: %s", candidate, outcome);
 }
 
-static void check_device(struct report *r, const struct device_driver *driver, const char *path,
-                         int index)
+/* What is known of a target's GPUs, and what is only assumed. */
+static void check_facts(struct report *r, quern_ctx *ctx, const struct target *target)
+{
+    unsigned asked = 0, probed = 0;
+    struct str refuted = {0};
+    struct facts facts;
+
+    const bool ok = facts_load(&ctx->settings, &ctx->bundles, ctx->store, target, &ctx->log,
+                               &facts) == QUERN_OK;
+    for (unsigned i = 0; i < FACT_COUNT; i++) {
+        if (!fact_asked((enum fact)i, target))
+            continue;
+        asked++;
+        probed += facts.probed >> i & 1;
+        if (facts.refuted >> i & 1)
+            str_addf(&refuted, "%s %s", refuted.length ? "," : "; refuted:", fact_rows[i].name);
+    }
+    if (!ok)
+        say(r, false, "facts", "%s", why());
+    else if (asked)
+        say(r, true, "facts", "%s: %u of %u probed%s%s", target->name, probed, asked,
+            probed < asked ? ", the others are assumed (quern probe)" : "", str_text(&refuted));
+    str_free(&refuted);
+}
+
+static void check_device(struct report *r, quern_ctx *ctx, const struct device_driver *driver,
+                         const char *path, int index)
 {
     char target[64];
     struct device *d;
@@ -219,6 +244,7 @@ static void check_device(struct report *r, const struct device_driver *driver, c
         d->facts.name, target, d->facts.compute_units, d->facts.clock_ghz,
         (double)d->facts.memory_bytes / (1 << 30),
         d->id.target->judge ? "" : "; unverified: nothing here runs this target without a GPU");
+    check_facts(r, ctx, d->id.target);
     d->functions->close(d);
 }
 
@@ -240,7 +266,7 @@ static void check_devices(struct report *r, quern_ctx *ctx, const struct device_
         say(r, !needed, "device", "the %s runtime has none%s", driver->runtime,
             needed ? "" : "; kernels run on the software GPU");
     for (int i = 0; i < count; i++)
-        check_device(r, driver, path, i);
+        check_device(r, ctx, driver, path, i);
 }
 
 /* Whose compiler and GPUs are looked at: of the vendor that the device or the target is of, else of
@@ -308,6 +334,8 @@ static void examine(struct report *r, struct quern_options *o, const struct sett
     check_worker(r, ctx);
     check_cache(r, ctx);
     check_cpu(r);
+    if (s->target)
+        check_facts(r, ctx, ctx->id.target);
     ctx->settings.device = s->device;
     for (size_t i = 0; drivers[i]; i++)
         if (drivers[i] == driver || s->device != driver->number)

@@ -206,7 +206,7 @@ quern_status quern_explain_miss(quern_ctx *ctx, const struct quern_problem *prob
     FAIL_IF(m < 1 || m > INT32_MAX, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             INT32_MAX);
     TRY(problem_normalise(problem, &normal));
-    TRY(plan_make_tuned(&normal, ctx->id.target, ctx->tuning, &ctx->settings.force, &plans));
+    TRY(plan_make_tuned(&normal, ctx->planned, ctx->tuning, &ctx->settings.force, &plans));
     const size_t count = plan_slices(&plans, m, slices);
     for (size_t i = 0; i < count && status == QUERN_OK; i++) {
         struct kernel_search search;

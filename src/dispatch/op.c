@@ -137,7 +137,7 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
     TRY(problem_normalise(problem, &normal));
     TRY(check_verified(ctx));
     problem_text(&normal, text);
-    TRY(plan_make_up_to(&normal, ctx->id.target, ctx->tuning, &ctx->settings.force, m_hi, &plans));
+    TRY(plan_make_up_to(&normal, ctx->planned, ctx->tuning, &ctx->settings.force, m_hi, &plans));
     size_t first = 0, last = plans.count - 1;
     while (last && plans.plans[last].m_lo > m_hi)
         last--;

@@ -77,7 +77,7 @@ static bool prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, e
     quern_ctx *const ctx = op->ctx;
     struct plan_set made;
 
-    if (!plans && plan_make_tuned(&op->spelling.problem, ctx->id.target, ctx->tuning,
+    if (!plans && plan_make_tuned(&op->spelling.problem, ctx->planned, ctx->tuning,
                                   &ctx->settings.force, &made) != QUERN_OK)
         return true;
     const struct plan_blas plan = plan_blas_choose(plans ? plans : &made);

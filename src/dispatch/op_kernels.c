@@ -159,7 +159,7 @@ void op_free_kernels(quern_op *op)
 quern_status op_plan(quern_ctx *ctx, const struct quern_problem *normal, int64_t m_max,
                      struct plan_set *plans, quern_op **op)
 {
-    TRY(plan_make_up_to(normal, ctx->id.target, ctx->tuning, &ctx->settings.force, m_max, plans));
+    TRY(plan_make_up_to(normal, ctx->planned, ctx->tuning, &ctx->settings.force, m_max, plans));
     TRY(op_find_or_add(ctx, normal, op));
     record_op(ctx, (*op)->text, 1, m_max);
     return QUERN_OK;

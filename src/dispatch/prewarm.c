@@ -77,7 +77,7 @@ static quern_status plan_jobs(struct prewarm *w, const struct quern_problem *pro
         struct plan_set plans;
 
         TRY(problem_normalise_at(problems, i, &normal));
-        TRY(plan_make_up_to(&normal, w->ctx->id.target, w->ctx->tuning, &w->ctx->settings.force,
+        TRY(plan_make_up_to(&normal, w->ctx->planned, w->ctx->tuning, &w->ctx->settings.force,
                             m_max, &plans));
         char text[QUERN_TEXT_MAX];
         problem_text(&normal, text);

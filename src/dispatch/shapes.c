@@ -35,7 +35,7 @@ static quern_status plan_one(quern_ctx *ctx, const struct quern_problem *problem
     FAIL_IF(!problem_has_activation(&normal), QUERN_E_DECLINED,
             "an op that multiplies nothing has one shape");
     TRY(check_verified(ctx));
-    TRY(plan_make_tuned(&normal, ctx->id.target, NULL, &ctx->settings.force, &all));
+    TRY(plan_make_tuned(&normal, ctx->planned, NULL, &ctx->settings.force, &all));
     FAIL_IF(m < 1 || m > all.m_max, QUERN_E_ARGUMENT, "m is %" PRId64 "; expected 1 to %d", m,
             all.m_max);
     *set = (struct plan_set){.count = 1, .m_max = all.m_max, .plans = {*plan_for(&all, m)}};
@@ -64,16 +64,4 @@ quern_status quern_op_create_shape(quern_ctx *ctx, const struct quern_problem *p
     TRY(plan_one(ctx, problem, m, &set));
     TRY(plan_reshape(&set.plans[0], shape));
     return op_of_plans(ctx, &set, 0, 1, op);
-}
-
-quern_status quern_tuning_check(const char *target, const char *text, size_t size)
-{
-    struct tuning *tuning;
-    struct target_id id;
-
-    FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
-    TRY(target_parse(target, &id));
-    TRY(tuning_parse(text, size, id.target, &tuning));
-    tuning_free(tuning);
-    return QUERN_OK;
 }

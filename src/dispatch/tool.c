@@ -82,8 +82,10 @@ quern_status quern_target_find(const char *text, struct quern_target_info *info)
 /* ---- Without a compiler ---------------------------------------------------------------------- */
 
 static quern_status plan_with(const struct settings *s, struct log *log,
-                              const struct quern_problem *normal, struct plan_set *set)
+                              const struct quern_problem *normal, struct plan_set *set,
+                              struct facts *facts)
 {
+    const struct target *planned;
     struct store *store = NULL;
     struct bundles bundles = {0};
     struct tuning *tuning = NULL;
@@ -93,25 +95,30 @@ static quern_status plan_with(const struct settings *s, struct log *log,
     TRY(target_parse(s->target, &id));
     /* the store says which directory is the cache; one that is not to be trusted counts as having
      * no table */
-    if (!s->tuning)
+    const bool named = s->tuning && s->facts;
+    if (!named)
         store_open(&(struct store_config){.directory = s->cache_dir, .mode = QUERN_CACHE_RO},
                    &store);
-    quern_status status = s->tuning ? QUERN_OK : bundles_open(s, log, &bundles);
+    quern_status status = named ? QUERN_OK : bundles_open(s, log, &bundles);
     if (store)
         bundles_admit(&bundles, store, false);
     if (status == QUERN_OK)
         status = tuning_load(s, &bundles, store, id.target, log, &tuning);
+    if (status == QUERN_OK)
+        status = facts_load(s, &bundles, store, id.target, log, facts);
     store_close(store);
     bundles_close(&bundles);
     if (status == QUERN_OK)
-        status = plan_make_tuned(normal, id.target, tuning, &s->force, set);
+        status = facts_target(facts, id.target, &planned);
+    if (status == QUERN_OK)
+        status = plan_make_tuned(normal, planned, tuning, &s->force, set);
     tuning_free(tuning);
     return status;
 }
 
 static quern_status plan_of(const struct quern_options *options,
                             const struct quern_problem *problem, int64_t m, struct plan_set *set,
-                            struct plan_slice slices[2], size_t *count)
+                            struct plan_slice slices[2], size_t *count, struct facts *facts)
 {
     struct quern_problem normal;
     struct quern_options own;
@@ -123,7 +130,7 @@ static quern_status plan_of(const struct quern_options *options,
     TRY(options_read(options, &own));
     struct log log = {.level = QUERN_LOG_WARN, .function = own.log, .user = own.log_user};
     TRY(settings_make(&own, &log, &settings));
-    const quern_status status = plan_with(&settings, &log, &normal, set);
+    const quern_status status = plan_with(&settings, &log, &normal, set, facts);
     settings_free(&settings);
     TRY(status);
     *count = plan_slices(set, m, slices);
@@ -141,12 +148,13 @@ quern_status quern_source(const struct quern_options *options, const struct quer
                           int64_t m, char **text)
 {
     struct plan_set set;
+    struct facts facts;
     struct plan_slice slices[2];
     struct str source = {0};
     size_t count;
 
     FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
-    TRY(plan_of(options, problem, m, &set, slices, &count));
+    TRY(plan_of(options, problem, m, &set, slices, &count, &facts));
     const quern_status status = gen_source(slices[0].plan, &source);
     if (status != QUERN_OK) {
         str_free(&source);
@@ -168,8 +176,8 @@ static void explain_verdict(const struct plan_slice *slices, size_t count, int64
              count == 1 ? "" : "es");
 }
 
-static void explain(const struct plan_set *set, const struct plan_slice *slices, size_t count,
-                    int64_t m, struct str *out)
+static void explain(const struct plan_set *set, const struct facts *facts,
+                    const struct plan_slice *slices, size_t count, int64_t m, struct str *out)
 {
     char hash[2 * sizeof set->tuning.bytes + 1];
 
@@ -178,6 +186,7 @@ static void explain(const struct plan_set *set, const struct plan_slice *slices,
         hex_from_bytes(hash, set->tuning.bytes, sizeof set->tuning.bytes);
         str_addf(out, "tuning table %s\n", hash);
     }
+    facts_explain(facts, out);
     if (plan_units(slices->plan) == PLAN_UNITS_NONE) {
         plan_explain(slices->plan, out);
         return;
@@ -198,7 +207,7 @@ static void explain_blas(const quern_op *op, int64_t m, struct str *out)
     const quern_ctx *const ctx = op->ctx;
     struct plan_set set;
 
-    if (quern_op_workspace(op, m) && !plan_make_tuned(&op->spelling.problem, ctx->id.target,
+    if (quern_op_workspace(op, m) && !plan_make_tuned(&op->spelling.problem, ctx->planned,
                                                       ctx->tuning, &ctx->settings.force, &set)) {
         const struct plan_blas b = plan_blas_choose(&set);
         plan_blas_explain(&b, m, out);
@@ -209,14 +218,15 @@ quern_status quern_explain(const struct quern_options *options, const struct que
                            int64_t m, char **text)
 {
     struct plan_set set;
+    struct facts facts;
     struct plan_slice slices[2];
     struct str out = {0};
     size_t count;
 
     FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
-    TRY(plan_of(options, problem, m, &set, slices, &count));
+    TRY(plan_of(options, problem, m, &set, slices, &count, &facts));
     const struct plan_blas blas = plan_blas_choose(&set);
-    explain(&set, slices, count, m, &out);
+    explain(&set, &facts, slices, count, m, &out);
     plan_blas_explain(&blas, m, &out);
     return give(&out, text);
 }
@@ -225,12 +235,13 @@ quern_status quern_explain_sweep(const struct quern_options *options,
                                  const struct quern_problem *problem, char **text)
 {
     struct plan_set set;
+    struct facts facts;
     struct plan_slice slices[2];
     struct str out = {0};
     size_t count;
 
     FAIL_IF(!text, QUERN_E_ARGUMENT, "text is null");
-    TRY(plan_of(options, problem, 1, &set, slices, &count));
+    TRY(plan_of(options, problem, 1, &set, slices, &count, &facts));
     plan_explain_sweep(&set, &out);
     return give(&out, text);
 }
@@ -244,7 +255,7 @@ size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size)
         return 0;
     const struct kernel_set *const set = atomic_load(&op->kernels);
     if (set) {
-        explain(&set->plans, slices, plan_slices(&set->plans, m, slices), m, &out);
+        explain(&set->plans, &op->ctx->facts, slices, plan_slices(&set->plans, m, slices), m, &out);
         explain_blas(op, m, &out);
     } else {
         str_addf(&out, "kernels of %s are not there yet\n", op->text);

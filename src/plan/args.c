@@ -2,9 +2,11 @@
 /* Which arguments a plan's kernel takes: args.h. */
 #include "plan/args.h"
 
+#include "plan/family.h"
+
 size_t plan_args(const struct plan *p, enum plan_arg args[PLAN_ARG_COUNT])
 {
-    const uint32_t operands = operands_of(&p->problem);
+    const uint32_t operands = p->family->one_buffer ? 1u << OPERAND_C : operands_of(&p->problem);
     size_t n = 0;
 
     for (int i = 0; i < OPERAND_COUNT; i++)

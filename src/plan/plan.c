@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "plan/exact.h"
+#include "plan/facts.h"
 #include "plan/family.h"
 #include "plan/tuning.h"
 
@@ -301,6 +302,8 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
 
     FAIL_IF(!first, QUERN_E_DECLINED, "no family of kernels takes wq=%s on %s",
             weight_name(problem->wq), target->name);
+    if (!dequant)
+        TRY(facts_accept(target));
     if (first->accepts)
         TRY(first->accepts(problem, target));
     if (problem->exact & QUERN_EXACT_PRECISE) {

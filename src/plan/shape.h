@@ -120,6 +120,10 @@ struct dequant_shape {
     enum plan_fp8 fp8; /* 0: the weights are not fp8 */
 };
 
+struct probe_shape {
+    unsigned fact; /* enum fact: which one it measures */
+};
+
 /* The families for AMD's GPUs (family.h). No two of the same units take the same problem. */
 #define FAMILIES_AMD(X)                                                                            \
     X(dequant) X(simt_w4) X(simt_int4) X(simt_skinny) X(mma_w4) X(mma_int4) X(mma_tile)
@@ -135,6 +139,7 @@ struct dequant_shape {
     struct mma_tile_shape tile;                                                                    \
     struct dequant_shape dequant;                                                                  \
     struct ring_w4_shape ring;                                                                     \
-    struct lane_w4_shape lane_w4;
+    struct lane_w4_shape lane_w4;                                                                  \
+    struct probe_shape probe;
 
 #endif

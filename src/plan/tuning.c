@@ -3,13 +3,11 @@
 #include "plan/tuning.h"
 
 #include "base/os.h"
+#include "plan/table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define TUNING_VERSION "quern-tuning 1"
-#define SEPARATOR      " | "
 
 struct entry {
     char problem[QUERN_TEXT_MAX]; /* canonical */
@@ -23,31 +21,6 @@ struct tuning {
     size_t count, room;
     struct entry *entries;
 };
-
-/* Cuts the text before the next separator off `*rest`, or all of it if there is none. */
-static char *next_field(char **rest)
-{
-    char *const field = *rest;
-
-    if (!field)
-        return NULL;
-    char *const end = strstr(field, SEPARATOR);
-    *rest = end ? end + strlen(SEPARATOR) : NULL;
-    if (end)
-        *end = 0;
-    return field;
-}
-
-/* Whether a text is digits, or digits, a point and digits, whatever the locale's decimal sign is.
- */
-static bool is_number(const char *text)
-{
-    static const char digits[] = "0123456789";
-    const size_t whole = strspn(text, digits);
-    const size_t part = text[whole] == '.' ? 1 + strspn(text + whole + 1, digits) : 0;
-
-    return whole && part != 1 && !text[whole + part];
-}
 
 /* Whether a text is words as plan_shape writes them: name=number, with one space between. */
 static bool is_shape(const char *text)
@@ -66,12 +39,12 @@ static bool is_shape(const char *text)
     return !at[-1];
 }
 
-static quern_status read_entry(char *line, int number, struct entry *e)
+static quern_status parse_entry(char *line, int number, struct entry *e)
 {
     struct quern_problem problem = QUERN_INIT(struct quern_problem), normal;
     char *rest = line;
-    const char *const text = next_field(&rest), *const m = next_field(&rest);
-    const char *const shape = next_field(&rest), *const measured = next_field(&rest);
+    const char *const text = table_field(&rest), *const m = table_field(&rest);
+    const char *const shape = table_field(&rest), *const measured = table_field(&rest);
 
     FAIL_IF(!measured || rest, QUERN_E_ARGUMENT,
             "line %d has %s than four fields; expected PROBLEM | m=M | SHAPE | us=TIME", number,
@@ -83,12 +56,12 @@ static quern_status read_entry(char *line, int number, struct entry *e)
         FAIL(QUERN_E_ARGUMENT, "line %d: %s", number, why.message);
     }
     TRY(quern_problem_text(&normal, e->problem, sizeof e->problem));
-    const long rows = !strncmp(m, "m=", 2) && is_number(m + 2) ? strtol(m + 2, NULL, 10) : 0;
+    const long rows = !strncmp(m, "m=", 2) && table_number(m + 2) ? strtol(m + 2, NULL, 10) : 0;
     FAIL_IF(rows < 1 || rows > PLAN_M_MAX, QUERN_E_ARGUMENT, "line %d: %s; expected m=1 to m=%d",
             number, m, PLAN_M_MAX);
     FAIL_IF(!is_shape(shape), QUERN_E_ARGUMENT,
             "line %d: '%s' is no shape; expected words such as rows=4", number, shape);
-    FAIL_IF(strncmp(measured, "us=", 3) != 0 || !is_number(measured + 3), QUERN_E_ARGUMENT,
+    FAIL_IF(strncmp(measured, "us=", 3) != 0 || !table_number(measured + 3), QUERN_E_ARGUMENT,
             "line %d: '%s' is no time; expected us= and microseconds", number, measured);
     e->m = (int)rows;
     e->line = number;
@@ -131,84 +104,30 @@ static quern_status sort(struct tuning *t)
     return QUERN_OK;
 }
 
-static quern_status read_lines(char *text, const struct target *target, struct tuning *t)
+static quern_status read_entry(void *user, char *line, int number)
 {
-    char expected[64];
-    int number = 0;
+    struct entry e;
 
-    snprintf(expected, sizeof expected, TUNING_VERSION " %s", target->name);
-    for (char *line = text, *end; line; line = end) {
-        struct entry e;
-        if ((end = strchr(line, '\n')))
-            *end++ = 0;
-        if (++number == 1)
-            FAIL_IF(strcmp(line, expected) != 0, QUERN_E_ARGUMENT,
-                    "line 1 is '%.60s'; expected '%s'", line, expected);
-        if (number == 1 || !*line || *line == '#')
-            continue;
-        TRY(read_entry(line, number, &e));
-        TRY(add(t, &e));
-    }
-    return sort(t);
+    TRY(parse_entry(line, number, &e));
+    return add(user, &e);
 }
 
 quern_status tuning_parse(const char *text, size_t size, const struct target *target,
                           struct tuning **out)
 {
-    FAIL_IF(size > TUNING_BYTES_MAX, QUERN_E_ARGUMENT,
-            "a tuning table of %zu bytes; expected at most %d", size, TUNING_BYTES_MAX);
-    FAIL_IF(memchr(text, 0, size), QUERN_E_ARGUMENT, "a tuning table with a NUL byte");
     struct tuning *const t = os.calloc(1, sizeof *t);
-    char *const lines = os.malloc(size + 1);
-    quern_status status;
 
-    if (t && lines) {
-        memcpy(lines, text, size);
-        lines[size] = 0;
-        t->hash = hash128_of(text, size);
-        status = read_lines(lines, target, t);
-    } else {
-        status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "out of memory for a table");
-    }
-    os.free(lines);
+    FAIL_IF(!t, QUERN_E_MEMORY, "out of memory for a table");
+    quern_status status =
+        table_read("tuning", text, size, TUNING_BYTES_MAX, target, read_entry, t);
+    if (status == QUERN_OK)
+        status = sort(t);
+    t->hash = hash128_of(text, size);
     if (status == QUERN_OK)
         *out = t;
     else
         tuning_free(t);
     return status;
-}
-
-/* Whether a line is the head of a table, "quern-tuning 1 GFX", of the target `name`; null: of any
- * target and version. */
-static bool is_head(const char *line, size_t size, const char *name)
-{
-    static const char begin[] = "quern-tuning ", version[] = TUNING_VERSION " ";
-    const size_t length = name ? sizeof version - 1 + strlen(name) : sizeof begin - 1;
-
-    if (size < length || memcmp(line, name ? version : begin, name ? sizeof version - 1 : length))
-        return false;
-    return !name || (!memcmp(line + sizeof version - 1, name, strlen(name)) &&
-                     (size == length || line[length] == '\n'));
-}
-
-const char *tuning_find(const char *text, size_t size, const struct target *target, size_t *bytes)
-{
-    const char *const end = text + size;
-    const char *found = NULL;
-
-    for (const char *line = text, *next; line < end; line = next) {
-        const size_t left = (size_t)(end - line);
-        const char *const newline = memchr(line, '\n', left);
-        next = newline ? newline + 1 : end;
-        if (found && is_head(line, left, NULL)) {
-            *bytes = (size_t)(line - found);
-            return found;
-        }
-        if (!found && is_head(line, left, target->name))
-            found = line;
-    }
-    *bytes = found ? (size_t)(end - found) : 0;
-    return found;
 }
 
 void tuning_free(struct tuning *t)

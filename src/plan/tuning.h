@@ -20,10 +20,6 @@
  */
 quern_status tuning_parse(const char *text, size_t size, const struct target *target,
                           struct tuning **out);
-/* Finds a target's table in a text of several tables, one behind another: its begin, and its
- * length in `*bytes`; 0 bytes: there is none. */
-const char *tuning_find(const char *text, size_t size, const struct target *target, size_t *bytes);
-
 void tuning_free(struct tuning *tuning);
 
 /* The shape for a plan whose fields up to m_tile are set, in the words of plan_shape; null: the

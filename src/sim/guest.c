@@ -98,6 +98,8 @@ bool run_read_register(const struct wave *w, unsigned id, uint32_t *value)
         *value = w->mode;
     else if (id == 23 || id == 24 || id == 4) /* which hardware the wave runs on */
         *value = 0;
+    else if (id == 20) /* the die, which workgroups are dealt out to in turn */
+        *value = (uint32_t)(w->group->flat_id % w->group->run->module->sim->target->dies);
     else if (id == 29) /* cycles */
         *value = (uint32_t)w->executed;
     else

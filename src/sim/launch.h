@@ -25,6 +25,7 @@ struct quern_sim {
     struct target_id id;
     enum quern_sim_check check;
     enum quern_sim_arithmetic arithmetic;
+    bool nearest; /* ADDER_NEAREST, for GPUs of tests that differ from what is known */
     const struct sim_bodies *bodies;
     void *library; /* they are in */
     struct row_index index;

@@ -209,7 +209,14 @@ enum wave_state { WAVE_READY, WAVE_BARRIER, WAVE_DONE, WAVE_FAULT };
 
 /* How sums of products of floats are rounded (docs/sim.md): after each product, or as the adders of
  * these do. */
-enum sim_adder { ADDER_FUSED, ADDER_RDNA3, ADDER_RDNA4, ADDER_CDNA2, ADDER_CDNA3 };
+enum sim_adder {
+    ADDER_FUSED,
+    ADDER_NEAREST, /* fused, and bf16 results of dots are rounded to nearest: no known GPU's */
+    ADDER_RDNA3,
+    ADDER_RDNA4,
+    ADDER_CDNA2,
+    ADDER_CDNA3
+};
 
 struct wave {
     uint32_t *v; /* rows of `lanes` values, 128-byte aligned */

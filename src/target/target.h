@@ -126,6 +126,10 @@ struct target {
     unsigned dies; /* dies that workgroups are dealt out to in turn, each with an L2 of its own */
     double clock_ghz;
     double bandwidth_gbs;
+
+    /* Assumptions about it that a GPU refuted, a bit for each row of plan/facts.def. 0 in rows.c:
+     * plan/facts.c makes rows that have some, of which nothing that those rely on is planned. */
+    unsigned refuted;
 };
 
 /* Whether the software GPU runs a target's code. */

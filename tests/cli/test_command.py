@@ -8,8 +8,8 @@ import pytest
 from conftest import TARGET, TOP
 
 VERBS = ["prewarm", "build", "run", "sim", "profile", "source", "inspect", "lint", "explain",
-         "bench", "targets", "cache", "bundle", "quantize", "repack", "tune", "time",
-         "doctor"]  # fmt: skip
+         "bench", "targets", "cache", "bundle", "quantize", "repack", "tune", "probe",
+         "time", "doctor"]  # fmt: skip
 PROBLEM = "wq=nf4 n=64 k=128 a=bf16"
 
 
@@ -42,7 +42,7 @@ def test_no_verb(quern):
     quern.refused(status=2, says="--help")
 
 
-PAGES = {"run": "sim", "time": "sim", "tune": "sim", "source": "explain", "targets": "explain",
+PAGES = {"run": "sim", "time": "sim", "tune": "sim", "probe": "sim", "source": "explain", "targets": "explain",
          "doctor": "cache"}  # fmt: skip
 
 

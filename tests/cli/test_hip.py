@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from conftest import COMMAND, TOP
+from conftest import COMMAND, TOP, Quern
 
 FAKEHIP = COMMAND.parents[1] / "lib" / "fakehip"
 GPU = {"LD_LIBRARY_PATH": str(FAKEHIP), "FAKEHIP_DEVICES": "gfx1151,gfx1036"}
@@ -175,6 +175,140 @@ def test_tune_keeps_what_is_there(quern, tmp_path):
     quern.refused("tune", LAYER, status=2, env={"QUERN_DEVICE": "sim", "QUERN_TARGET": "gfx1151"},
                   says="software GPU")
     quern.refused("tune", "--manifest", manifest, LAYER, status=2, says="not both")
+
+
+TILES = "wq=nf4 n=256 k=512 a=bf16"
+
+
+def error_of(quern, tmp_path, env, m, problem):
+    """The largest error of the GPU's answers, of the largest right one, by the CPU's weights."""
+    words = dict(w.split("=") for w in problem.split())
+    n, k = int(words["n"]), int(words["k"])
+    rng = np.random.default_rng(5)
+    w, a = tmp_path / "w", tmp_path / "a"
+    w.write_bytes(rng.standard_normal((n, k)).astype("<f4").tobytes())
+    # bf16, all of one sign, so that weights that are too small do not hide in sums of both
+    bits = rng.uniform(0.5, 1, (m, k)).astype("<f4").view("<u4") >> 16
+    a.write_bytes(bits.astype("<u2").tobytes())
+    out = tmp_path / "weights"
+    if not out.exists():
+        quern("quantize", problem, f"w={w}", "--out", out)
+    files = [f"{p.name}={p}" for p in out.iterdir()]
+    dense = tmp_path / "dense"
+    as_weights = f"op=dequant wq=nf4 n={n} k={k} c=f32"
+    quern("run", "--device", "sim", "--target", "gfx1151", as_weights, *files, f"c={dense}")
+    weights = np.frombuffer(dense.read_bytes(), "<f4").reshape(n, k).astype(float)
+    right = (bits << 16).view("<f4").astype(float) @ weights.T
+    c = tmp_path / "c"
+    quern("run", "--device", "hip", "--m", m, problem, *files, f"a={a}", f"c={c}", env=env)
+    got = (np.frombuffer(c.read_bytes(), "<u2").astype("<u4") << 16).view("<f4")
+    return abs(got.reshape(m, n) - right).max() / abs(right).max()
+
+
+def probed(quern, gpu, **env):
+    report = quern.json("probe", "--device", "hip", env={**GPU, "FAKEHIP_DEVICES": gpu, **env})
+    return {f["fact"]: f for f in report["facts"]}
+
+
+def test_gpus_that_differ(quern, tmp_path):
+    """One adds as it is assumed, one rounds to nearest, one has other lanes: plans follow what is
+    probed, answers become right, and a bundle and --facts take it elsewhere."""
+    words = ("explain", "--target", "gfx1201", "--m", "512", TILES)
+    assumed = quern(*words).stdout
+    assert "family mma_tile" in assumed and "facts" not in assumed
+    source = ("source", "--target", "gfx1201", "--m", "512", TILES)
+    listed = quern(*source).stdout
+    table = quern.cache / "tuning" / "gfx1201.facts"
+
+    def doctor(gpu):
+        texts = quern("doctor", env={**GPU, "FAKEHIP_DEVICES": gpu}).stdout
+        return [x for x in texts.splitlines() if " facts: gfx1201: " in x]
+
+    (line,) = doctor("gfx1201/silicon")
+    assert "0 of " in line and "assumed (quern probe)" in line
+
+    facts = probed(quern, "gfx1201/silicon")
+    assert all(f["holds"] for f in facts.values()), facts
+    assert facts["dot2_bf16_bf16"]["measured"] == "truncates"
+    assert facts["wmma_lanes"]["measured"] == "as_listed"
+    assert float(facts["cache_rate"]["measured"]) > 0
+    assert table.stat().st_mode & 0o777 == 0o600
+    text = quern(*words).stdout
+    assert text.startswith("facts table ") and "refuted" not in text
+    assert text.split("\n", 1)[1] == assumed and quern(*source).stdout == listed
+    (line,) = doctor("gfx1201/silicon")
+    assert "assumed" not in line and "refuted" not in line
+
+    # rounds to nearest: scaled weights would be too large, so they are made in f32
+    table.unlink()
+    env = {**GPU, "FAKEHIP_DEVICES": "gfx1201/nearest"}
+    wrong = error_of(quern, tmp_path, env, 512, TILES)
+    facts = probed(quern, "gfx1201/nearest")
+    assert [n for n, f in facts.items() if not f["holds"]] == ["dot2_bf16_bf16"]
+    assert facts["dot2_bf16_bf16"]["measured"] == "rounds_to_nearest"
+    text = quern(*words).stdout
+    assert "refuted    dot2_bf16_bf16, that v_dot2_bf16_bf16 drops" in text
+    assert "family mma_tile" in text and quern(*source).stdout != listed
+    right = error_of(quern, tmp_path, env, 512, TILES)
+    assert right < 5e-3 and right < wrong - 5e-4, (right, wrong)
+    (line,) = doctor("gfx1201/nearest")
+    assert line.endswith("; refuted: dot2_bf16_bf16")
+
+    # elsewhere: by a bundle that carries the table, and by the file
+    hashed = text.splitlines()[0]
+    quern("prewarm", "--target", "gfx1201", "--m", "512", TILES)
+    bundle = tmp_path / "b.qkb"
+    quern("bundle", "create", bundle)
+    other = Quern(tmp_path / "elsewhere")
+    given = {"QUERN_BUNDLE_PATH": str(bundle)}
+    assert other(*words, env=given).stdout.startswith(hashed)
+    off = other("prewarm", "--jit", "off", *words[1:], env=given).stdout
+    assert "0 compiled" in off or "from the cache" in off
+    assert not other(*words).stdout.startswith("facts")
+    made = other.json("prewarm", "--facts", table, *words[1:])
+    assert other(*words[:1], "--facts", table, *words[1:]).stdout.startswith(hashed)
+    keys = [k["source_key"] for p in made["problems"] for k in p["kernels"]]
+    here = quern.json("prewarm", *words[1:])
+    assert keys == [k["source_key"] for p in here["problems"] for k in p["kernels"]] != []
+    assert other.json("bundle", "import", bundle, "--unsigned")["tables_imported"] == 1
+    assert other(*words).stdout.startswith(hashed)
+
+    # other lanes: matrix instructions are left alone
+    table.unlink()
+    env["FAKEHIP_DEVICES"] = "gfx1201/transposed"
+    assert error_of(quern, tmp_path, env, 512, TILES) > 0.01
+    facts = probed(quern, "gfx1201/transposed")
+    assert [n for n, f in facts.items() if not f["holds"]] == ["wmma_lanes"]
+    assert facts["wmma_lanes"]["measured"] == "transposed"
+    text = quern(*words).stdout
+    assert "refuted    wmma_lanes" in text and "family simt_w4" in text
+    assert error_of(quern, tmp_path, env, 512, TILES) < 5e-3
+
+
+def test_a_fact_without_which_nothing_is_left(quern, tmp_path):
+    facts = tmp_path / "gfx1151.facts"
+    facts.write_text("quern-facts 1 gfx1151\nunaligned_loads | rounded_down\n")
+    words = ("explain", "--target", "gfx1151", "--facts", facts)
+    quern.refused(*words, LAYER, status=1,
+                  says=["refutes unaligned_loads, on which every kernel that multiplies relies"])
+    assert "refuted    unaligned_loads" in quern(*words, "op=dequant wq=nf4 n=64 k=256").stdout
+
+
+def test_bad_facts(quern, tmp_path):
+    """What is named must be sound; what lies in the cache is left out with a warning."""
+    table = tmp_path / "gfx1151.facts"
+    table.write_text("quern-facts 1 gfx1151\nnonsense\n")
+    quern.refused("explain", "--target", "gfx1151", "--facts", table, LAYER, status=2,
+                  says=["line 2 has fewer than two fields", str(table)])
+    own = quern.cache / "tuning" / "gfx1151.facts"
+    own.parent.mkdir(parents=True, mode=0o700)
+    own.write_text(table.read_text())
+    done = quern("explain", "--target", "gfx1151", LAYER)
+    assert "facts table" not in done.stdout and "all is assumed" in done.stderr
+    quern.refused("probe", "--device", "sim", "--target", "gfx1151", status=2, says="--list")
+    quern.refused("probe", "more", status=2, says="'more'")
+    named = {f["fact"] for f in quern.json("probe", "--list", "--target", "gfx942")["facts"]}
+    assert {"mfma_lanes", "xcd_order"} <= named and "wmma_lanes" not in named
 
 
 def test_hardware_check(tmp_path):

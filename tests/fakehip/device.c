@@ -2,6 +2,8 @@
 /* Devices, counted calls and planned failures. */
 #include "fake.h"
 
+#include "sim/launch.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,7 +160,38 @@ static struct compiler *compiler; /* for the software GPUs' disassembler */
 static struct log no_log;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static bool open_device(const char *text)
+/* Whoever gets instructions of which those of matrices have their factors exchanged. */
+struct exchange {
+    quern_disassembly_fn emit;
+    void *user;
+};
+
+static void emit_exchanged(void *user, uint64_t offset, unsigned size, const char *text)
+{
+    const struct exchange *const x = user;
+    const bool matrix = !strncmp(text, "v_wmma_", 7) || !strncmp(text, "v_mfma_", 7);
+    const char *const a = matrix ? strstr(text, ", ") : NULL, *const b = a ? strstr(a + 2, ", ") : a;
+    const char *const rest = b ? strstr(b + 2, ", ") : NULL;
+    char other[256];
+
+    if (rest) {
+        snprintf(other, sizeof other, "%.*s%.*s%.*s%s", (int)(a - text), text, (int)(rest - b), b,
+                 (int)(b - a), a, rest);
+        text = other;
+    }
+    x->emit(x->user, offset, size, text);
+}
+
+static quern_status disassemble_exchanged(void *user, const char *processor, const void *code,
+                                          size_t size, quern_disassembly_fn emit, void *emit_user)
+{
+    struct exchange x = {emit, emit_user};
+
+    return compiler_disassemble(user, processor, code, size, emit_exchanged, &x);
+}
+
+/* `how`: the word behind the name, or null. */
+static bool open_device(const char *text, const char *how)
 {
     struct fake_device *const d = &fake_devices[device_count];
     struct quern_sim_options options = QUERN_INIT(struct quern_sim_options);
@@ -172,7 +205,14 @@ static bool open_device(const char *text)
         return true;
     options.target = d->id.target->name;
     options.disassembler = (struct quern_disassembler){compiler_disassemble, compiler};
-    return quern_sim_open(&options, &d->sim) == QUERN_OK;
+    if (how)
+        options.arithmetic = QUERN_ARITHMETIC_SILICON;
+    if (how && !strcmp(how, "transposed"))
+        options.disassembler.function = disassemble_exchanged;
+    if (quern_sim_open(&options, &d->sim) != QUERN_OK)
+        return false;
+    d->sim->nearest = how && !strcmp(how, "nearest");
+    return true;
 }
 
 static char *device_names[FAKE_DEVICES_MAX];
@@ -188,8 +228,11 @@ static void set_up(void)
 
     for (char *save, *name = strtok_r(copy, ",", &save);
          ok && name && device_count < FAKE_DEVICES_MAX; name = strtok_r(NULL, ",", &save)) {
+        char *const how = strchr(name, '/');
+        if (how)
+            *how = 0;
         device_names[device_count] = strdup(name);
-        if ((ok = open_device(name)))
+        if ((ok = open_device(name, how ? how + 1 : NULL)))
             device_count++;
     }
     free(copy);

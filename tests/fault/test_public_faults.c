@@ -292,7 +292,7 @@ static quern_status do_tuning_check(struct scene *c)
     static const char empty[] = "quern-tuning 1 " TARGET "\n";
 
     (void)c;
-    return quern_tuning_check(TARGET, empty, sizeof empty - 1);
+    return quern_table_check(QUERN_TABLE_TUNING, TARGET, empty, sizeof empty - 1);
 }
 
 static quern_status do_tuning_table(struct scene *c)
@@ -301,9 +301,9 @@ static quern_status do_tuning_table(struct scene *c)
     char *text = NULL;
     size_t size = 0;
 
-    quern_status status = quern_tuning_write(c->ctx, TARGET, empty, sizeof empty - 1);
+    quern_status status = quern_table_write(c->ctx, QUERN_TABLE_TUNING, TARGET, empty, sizeof empty - 1);
     if (status == QUERN_OK)
-        status = quern_tuning_read(c->ctx, TARGET, &text, &size);
+        status = quern_table_read(c->ctx, QUERN_TABLE_TUNING, TARGET, &text, &size);
     if (status == QUERN_OK && text)
         assert_int_equal(size, sizeof empty - 1);
     free(text);
@@ -570,8 +570,8 @@ static const struct call {
     {"quern_explain_miss", do_explain_miss, false, false},
     {"quern_explain_sweep", do_explain_sweep, true, false},
     {"quern_op_shapes, quern_op_create_shape", do_shapes, false, false},
-    {"quern_tuning_check", do_tuning_check, true, false},
-    {"quern_tuning_write, quern_tuning_read", do_tuning_table, false, false},
+    {"quern_table_check", do_tuning_check, true, false},
+    {"quern_table_write, quern_table_read", do_tuning_table, false, false},
     {"quern_quantize, quern_dequantize", do_quantize, true, false},
     {"quern_import, quern_repack", do_checkpoint, true, false},
     {"quern_object_inspect", do_inspect, true, false},

@@ -24,7 +24,7 @@ static void read_bundle(const uint8_t *data, size_t size)
     FUZZ_CHECK(strlen(info.manifest) == info.manifest_bytes);
     FUZZ_CHECK(info.tuning_bytes < size && strlen(info.tuning) == info.tuning_bytes);
     size_t table;
-    const char *const at = quern_bundle_tuning(info.tuning, "gfx942", &table);
+    const char *const at = quern_bundle_table(info.tuning, QUERN_TABLE_TUNING, "gfx942", &table);
     FUZZ_CHECK(at ? at >= info.tuning && table <= strlen(at) : !table);
     for (uint64_t i = 0; i < info.entries && i < 64; i++) {
         struct store_entry e;

@@ -89,9 +89,9 @@ static void other_handles(void **state)
     REFUSED(quern_bundle_walk(NULL, 1, no_entry, NULL));
     REFUSED(quern_bundle_check_signature(NULL, "x"));
     quern_bundle_close(NULL);
-    assert_null(quern_bundle_tuning(NULL, NULL, NULL));
-    REFUSED(quern_tuning_read(NULL, "gfx1151", &text, &count));
-    REFUSED(quern_tuning_write(NULL, "gfx1151", &byte, 1));
+    assert_null(quern_bundle_table(NULL, QUERN_TABLE_TUNING, NULL, NULL));
+    REFUSED(quern_table_read(NULL, QUERN_TABLE_FACTS, "gfx1151", &text, &count));
+    REFUSED(quern_table_write(NULL, QUERN_TABLE_TUNING, "gfx1151", &byte, 1));
     assert_int_equal(quern_doctor(NULL, NULL, NULL), 1);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The tuning table: what is read, what is refused with which line, and how a plan follows it. */
 #include "plan/plan.h"
+#include "plan/table.h"
 #include "plan/tuning.h"
 
 #include "base/error.h"
@@ -307,7 +308,7 @@ static void every_prefix_is_read_or_refused(void **state)
 static char *found(const char *text, const char *target)
 {
     size_t bytes = 99;
-    const char *const at = tuning_find(text, strlen(text), target_named(target), &bytes);
+    const char *const at = table_find("tuning", text, strlen(text), target_named(target), &bytes);
 
     if (at)
         return strndup(at, bytes);

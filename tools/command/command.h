@@ -18,8 +18,8 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_MISUSE = 2 };
 typedef int verb_function(int argc, char **argv);
 
 verb_function verb_bench, verb_build, verb_bundle, verb_cache, verb_doctor, verb_explain;
-verb_function verb_lint, verb_inspect, verb_prewarm, verb_profile, verb_quantize, verb_repack,
-    verb_run;
+verb_function verb_lint, verb_inspect, verb_prewarm, verb_probe, verb_profile, verb_quantize;
+verb_function verb_repack, verb_run;
 verb_function verb_sim, verb_source, verb_targets, verb_time, verb_tune;
 
 /* Sets the name that messages start with, e.g. "quern build"; kept by reference. */

@@ -30,6 +30,7 @@ static const struct verb verbs[] = {
     {"quantize", "quern quantize", verb_quantize, "quantise a weight matrix"},
     {"repack", "quern repack", verb_repack, "reorder int4 weights, or read a checkpoint's"},
     {"tune", "quern tune", verb_tune, "measure shapes of kernels on a GPU, and note the fastest"},
+    {"probe", "quern probe", verb_probe, "measure what kernels assume of a GPU"},
     {"time", "quern time", verb_time, "measure a layer on a GPU"},
     {"doctor", "quern doctor", verb_doctor, "check compiler, worker, cache and device"},
 };

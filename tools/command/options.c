@@ -304,6 +304,8 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
          "on|off|warn|error"},
         {"force", FLAG_TEXT, &o->force, "WORD",
          "what kernels must be like: predequant=on or predequant=off (QUERN_FORCE)"},
+        {"facts", FLAG_TEXT, &o->facts, "FILE",
+         "what 'quern probe' found of a GPU, to plan by (QUERN_FACTS)"},
         {"bundle-path", FLAG_TEXT, &o->bundle_path, "A:B",
          "bundles in front of the cache (QUERN_BUNDLE_PATH)"},
         {"toolchain", FLAG_CHOICE, &o->toolchain, "WHICH",

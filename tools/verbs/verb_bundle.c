@@ -273,21 +273,21 @@ static int sign(const struct arguments *a)
 
 /* ---- import ---------------------------------------------------------------------------------- */
 
-/* What became of a bundle's tuning tables. */
+/* What became of a bundle's tables, of facts and of shapes. */
 struct tables {
     unsigned imported, present, kept; /* kept: another one is there, and stays */
 };
 
 /* Writes a table where contexts look for it, unless there is one. */
-static int import_table(quern_ctx *ctx, const char *target, const char *text, size_t bytes,
-                        struct tables *tables)
+static int import_table(quern_ctx *ctx, enum quern_table kind, const char *target, const char *text,
+                        size_t bytes, struct tables *tables)
 {
     char *there;
     size_t size;
 
-    quern_status e = quern_tuning_read(ctx, target, &there, &size);
+    quern_status e = quern_table_read(ctx, kind, target, &there, &size);
     if (!e && !there)
-        e = quern_tuning_write(ctx, target, text, bytes);
+        e = quern_table_write(ctx, kind, target, text, bytes);
     if (e)
         return fail_status(e, NULL);
     const bool same = there && size == bytes && !memcmp(there, text, bytes);
@@ -305,12 +305,14 @@ static int import_tables(quern_ctx *ctx, const char *tuning, struct tables *tabl
     struct quern_target_info target = QUERN_INIT(struct quern_target_info);
     int status = EXIT_OK;
 
-    for (size_t i = 0; !status && quern_target_at(i, &target) == QUERN_OK; i++) {
-        size_t bytes;
-        const char *const text = quern_bundle_tuning(tuning, target.name, &bytes);
-        if (text)
-            status = import_table(ctx, target.name, text, bytes, tables);
-    }
+    for (size_t i = 0; !status && quern_target_at(i, &target) == QUERN_OK; i++)
+        for (int kind = QUERN_TABLE_TUNING; !status && kind <= QUERN_TABLE_FACTS; kind++) {
+            const enum quern_table which = (enum quern_table)kind;
+            size_t bytes;
+            const char *const text = quern_bundle_table(tuning, which, target.name, &bytes);
+            if (text)
+                status = import_table(ctx, which, target.name, text, bytes, tables);
+        }
     return status;
 }
 
@@ -329,7 +331,7 @@ static int report_import(const struct arguments *a, const struct quern_bundle_im
         printf("%s: %" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64 " damaged\n",
                shown_line(a->first), r->imported, r->present, r->damaged);
         if (t->imported)
-            printf("%u tuning table%s imported\n", t->imported, t->imported == 1 ? "" : "s");
+            printf("%u table%s imported\n", t->imported, t->imported == 1 ? "" : "s");
         status = finish_output();
     }
     if (!status && r->damaged)

@@ -102,7 +102,7 @@ static int read_table(struct tune *t)
     if (t->out) {
         status = file_read(t->path, TABLE_MAX, &text, &size);
     } else {
-        const quern_status e = quern_tuning_read(t->ctx, t->target.name, &bytes, &size);
+        const quern_status e = quern_table_read(t->ctx, QUERN_TABLE_TUNING, t->target.name, &bytes, &size);
         if (e)
             return fail_status(e, NULL);
         if (!bytes)
@@ -115,7 +115,7 @@ static int read_table(struct tune *t)
         free(bytes);
         status = text ? EXIT_OK : fail("out of memory");
     }
-    if (!status && quern_tuning_check(t->target.name, text, size))
+    if (!status && quern_table_check(QUERN_TABLE_TUNING, t->target.name, text, size))
         status = fail("%s: %s; mend or remove it", t->path, quern_last_error()->message);
     char *line = status ? NULL : strtok_r(text, "\n", &save);
     for (; line && !status; line = strtok_r(NULL, "\n", &save))
@@ -149,7 +149,7 @@ static int write_table(struct tune *t)
         fprintf(f, "%s\n", t->lines[i]);
     int status = fclose(f) ? fail("out of memory") : EXIT_OK;
     if (!status && !t->out) {
-        const quern_status e = quern_tuning_write(t->ctx, t->target.name, text, size);
+        const quern_status e = quern_table_write(t->ctx, QUERN_TABLE_TUNING, t->target.name, text, size);
         status = e ? fail_status(e, NULL) : EXIT_OK;
     } else if (!status && !(status = outputs_add(&outputs, t->path, text, size))) {
         status = outputs_commit(&outputs);

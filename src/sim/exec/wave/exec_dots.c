@@ -66,7 +66,9 @@ static const struct insn *x_fused_f32_f16(struct wave *w, const struct insn *i)
 
 V3(fused_f32_bf16, f, b, b, f, dot2_bf16(a, b, c))
 V3(fused_f16_f16, h, p, p, h, dot2_f16(a, b, c))
-V3(fused_bf16_bf16, w, b, b, w, bits_of_f32(dot2_bf16(a, b, bf16_to_f32(c))) >> 16)
+V3(fused_bf16_bf16, w, b, b, w,
+   w->adder == ADDER_NEAREST ? f32_to_bf16(dot2_bf16(a, b, bf16_to_f32(c)))
+                             : bits_of_f32(dot2_bf16(a, b, bf16_to_f32(c))) >> 16)
 V3(fused_fp8_fp8, f, u, u, f, dot4_fp8(a, b, c, 0, 0))
 V3(fused_fp8_bf8, f, u, u, f, dot4_fp8(a, b, c, 0, 1))
 V3(fused_bf8_fp8, f, u, u, f, dot4_fp8(a, b, c, 1, 0))

@@ -424,7 +424,7 @@ INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct f
     float *to[16];
     const int from_c = i->op[0].reg - i->op[3].reg, words = (int)result_words(w, f);
     /* results go straight to D, unless some of C that is read later is there */
-    const bool added = w->adder != ADDER_FUSED && element_bits(f->a) == 16;
+    const bool added = w->adder >= ADDER_RDNA3 && element_bits(f->a) == 16;
     const bool apart = !added && f->d == ELEMENT_F32 &&
                        (i->op[3].kind != OPERAND_VGPR || !from_c || abs(from_c) >= words);
 
