@@ -405,7 +405,7 @@ check: setup
 	@python3 tests/run.py
 
 # On the GPU of this machine: exit status 77 where there is none.
-check-hw: build
+check-hw: build $(B)/tests/sim/test_sim_adders
 	@python3 tests/check_hw.py
 
 check-long: check

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs layers on the GPU of this machine and on the software GPU of the same target, with the same
-operands, and compares every bit of the answers. Exit status: 0 all the same, 1 not, 77 no GPU.
+"""Measures what kernels assume of the GPU of this machine, and runs layers on it and on the
+software GPU of the same target, with the same operands: every bit of the answers is compared, the
+software GPU adding as captured silicon does. Exit status: 0 all the same, 1 not, 77 no GPU.
 
-One report file has all that a bug report needs: what `quern doctor` says, each comparison, and
-times. Anything that presents itself as libamdhip64 will do for a GPU, an emulator too.
+One report file has all that a bug report needs: what `quern doctor` says, what `quern probe`
+measured, each comparison of some layers of every format and of a covering array, and times.
+Anything that presents itself as libamdhip64 will do for a GPU, an emulator too.
 """
 
 import argparse
@@ -35,6 +37,18 @@ LAYERS = [
     "op=dequant wq=nf4 n=48 k=256 c=bf16",
 ]
 ROWS = "1,2,3,4,7,8,16,21,64,70"
+# Every pair of these is in some problem of the covering array.
+PROPERTIES = {
+    "wq": ["nf4", "nf4 scale=nested", "fp4", "fp4 scale=nested", "mxfp4", "int4", "int4 zero=u8",
+           "int4 zero=scaled", "none", "fp8"],
+    "a": ["f32", "f16", "bf16"],
+    "c": ["f32", "f16", "bf16"],
+    "bias": [0, 1],
+    "group": [32, 64, 128, 256],
+    "n": [1, 37, 64, 130, 257],
+    "groups": [1, 3, 5],  # of a row: K is so many
+    "m": [1, 2, 3, 5, 8, 13, 16, 32, 64, 130],
+}  # fmt: skip
 TIMED = ["wq=nf4 n=4096 k=4096 a=bf16", "wq=nf4 n=4096 k=4096 a=f16 scale=nested"]
 
 # sizes of one element of each operand's type, and how a number of ordinary size is written in it
@@ -93,19 +107,46 @@ def operands(quern, problem, m, directory):
     return [f"{name}={path}" for name, path in files.items()]
 
 
+def covering():
+    """(problem, m) such that each value of a property meets each of every other."""
+    names = list(PROPERTIES)
+    pairs = {(x, u, y, v) for x in names for y in names if x < y
+             for u in range(len(PROPERTIES[x])) for v in range(len(PROPERTIES[y]))}
+    rng = random.Random(1)
+    while pairs:
+        best = set()
+        for _ in range(40):
+            row = {x: rng.randrange(len(PROPERTIES[x])) for x in names}
+            x, u, y, v = min(pairs)  # so that every row covers one
+            row |= {x: u, y: v}
+            covered = {p for p in pairs if row[p[0]] == p[1] and row[p[2]] == p[3]}
+            if len(covered) > len(best):
+                best, chosen = covered, row
+        pairs -= best
+        p = {x: PROPERTIES[x][i] for x, i in chosen.items()}
+        has_group = p["wq"].split()[0] not in ("none", "fp8", "mxfp4")
+        group = f" group={p['group']}" if has_group else ""
+        yield (f"wq={p['wq']} n={p['n']} k={p['group'] * p['groups']} a={p['a']} c={p['c']} "
+               f"bias={p['bias']}{group}", p["m"])
+
+
 def compare(quern, problem, m, target, scratch):
     """What is wrong, or None."""
     with tempfile.TemporaryDirectory(dir=scratch) as name:
         directory = pathlib.Path(name)
         inputs = operands(quern, problem, m, directory)
-        answers = []
-        for device in (["--device", "hip"], ["--device", "sim", "--target", target]):
-            c = directory / f"c-{device[1]}"
-            done = quern("run", *device, "--m", m, problem, *inputs, f"c={c}")
+        files = [directory / name for name in ("gpu", "sim")]
+        steps = (
+            ("run", "--device", "hip", "--m", m, problem, *inputs, f"c={files[0]}"),
+            ("build", "--target", target, "--m", m, "--out", directory / "plan", problem),
+            ("sim", directory / "plan/plan.json", "--check=fast", "--arithmetic=silicon", *inputs,
+             f"c={files[1]}"),
+        )
+        for step in steps:
+            done = quern(*step)
             if done.returncode:
-                return f"{device[1]}: {done.stderr.strip()}"
-            answers.append(c.read_bytes())
-    gpu, sim = answers
+                return f"{step[0]}: {done.stderr.strip()}"
+        gpu, sim = (file.read_bytes() for file in files)
     if gpu == sim:
         return None
     wrong = [i for i in range(len(sim)) if gpu[i] != sim[i]]
@@ -123,13 +164,26 @@ def run(quern, report, scratch, layers, rows):
         there = any(f["subject"] == "device" and f["text"].startswith("0: ") for f in found)
         return 1 if there else SKIP
     target = json.loads(first.stdout)["target"].split(":")[0]
-    failed = 0
-    for problem in layers:
-        for m in rows if "dequant" not in problem else [1]:
-            wrong = compare(quern, problem, m, target, scratch)
-            failed += wrong is not None
-            report(f"{'not ok' if wrong else 'ok'}  {problem}  m={m}" +
-                   (f": {wrong}" if wrong else ""))
+    probed = quern("probe", "--device", "hip")
+    report(probed.stdout + probed.stderr)
+    failed = int(probed.returncode != 0)
+    captures = quern.command.parents[1] / "tests/sim/test_sim_adders"
+    if captures.exists():  # not of an installed quern
+        done = subprocess.run([captures], env={**quern.env, "QUERN_DEVICE": "hip"},
+                              capture_output=True, text=True)
+        failed += done.returncode != 0
+        report(f"published captures of sums of products on the GPU, status {done.returncode}:\n"
+               + done.stdout + done.stderr)
+    cases = [(p, m) for p in layers for m in (rows if "dequant" not in p else [1])]
+    for problem, m in cases + (list(covering()) if layers is LAYERS else []):
+        planned = quern("explain", "--target", target, "--m", m, problem)
+        if planned.returncode:  # such as fp8 where a target has no kernel for it
+            report(f"declined  {problem}  m={m}: {planned.stderr.strip()}")
+            continue
+        wrong = compare(quern, problem, m, target, scratch)
+        failed += wrong is not None
+        report(f"{'not ok' if wrong else 'ok'}  {problem}  m={m}" +
+               (f": {wrong}" if wrong else ""))
     for problem in TIMED:
         if report.times:
             report(quern.text("time", "--device", "hip", "--m", "1,2,4,8", problem))

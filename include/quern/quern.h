@@ -260,9 +260,9 @@ struct quern_options {
                         * speed would choose otherwise. predequant=on|off: whether int4 weights are
                         * converted to A's type in LDS before they are multiplied */
     const char *cuda_path; /* QUERN_CUDA_PATH; the one place to look for NVRTC in */
-    const char *facts;     /* QUERN_FACTS; what `quern probe` measured of a GPU, by which kernels are
-                            * planned; default: tuning/GFX.facts in the cache directory, if it is there
-                            * and sound */
+    const char *facts; /* QUERN_FACTS; what `quern probe` measured of a GPU, by which kernels are
+                        * planned; default: tuning/GFX.facts in the cache directory, if it is there
+                        * and sound */
 };
 #define QUERN_OPTIONS_SIZE_MIN QUERN_SIZE_TO(struct quern_options, log_level)
 

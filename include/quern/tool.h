@@ -124,8 +124,8 @@ typedef void (*quern_fact_fn)(void *user, const struct quern_fact *fact);
 /* Calls `fn` for each fact that is assumed of a target, or (null) of any. */
 QUERN_API quern_status quern_facts(const char *target, quern_fact_fn fn, void *user);
 /* Runs a kernel for each fact on the context's device, compiled or from the cache as any other, and
- * calls `fn` with what it found. *table is the facts table of it, malloc'ed. Blocks. QUERN_E_DEVICE:
- * the context has no device. */
+ * calls `fn` with what it found. *table is the facts table of it, malloc'ed. Blocks.
+ * QUERN_E_DEVICE: the context has no device. */
 QUERN_API quern_status quern_probe(quern_ctx *ctx, quern_fact_fn fn, void *user, char **table);
 QUERN_API size_t quern_op_kernel_count(const quern_op *op);
 QUERN_API quern_status quern_op_kernel(const quern_op *op, size_t index,
@@ -363,7 +363,7 @@ struct quern_bundle_info {
     const char *manifest; /* NUL-terminated; points into memory of the bundle */
     int has_signature;    /* see quern_bundle_check_signature */
     uint8_t public_key[32], signature[64];
-    const char *tuning; /* facts and tuning tables, one behind another, in the same memory; "": none */
+    const char *tuning; /* facts and tuning tables, one behind another, likewise; "": none */
 };
 #define QUERN_BUNDLE_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_bundle_info, signature)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tables of a context, of shapes and of facts: which file each is read from, and when a bad file
- * is an error. */
+/* The tables of a context, of shapes and of facts: which file each is read from, and when a bad
+ * file is an error. */
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"
@@ -17,7 +17,7 @@
 struct kind {
     const char *word; /* in a table's first line */
     const char *suffix;
-    size_t most;        /* bytes */
+    size_t most;         /* bytes */
     const char *instead; /* what is done where a table is not sound */
 };
 static const struct kind tuning_kind = {"tuning", "tune", TUNING_BYTES_MAX, "the model chooses"};

@@ -270,8 +270,8 @@ quern_status tuning_load(const struct settings *settings, const struct bundles *
 quern_status facts_load(const struct settings *settings, const struct bundles *bundles,
                         const struct store *store, const struct target *target, struct log *log,
                         struct facts *out);
-/* Appends the tables that a bundle made of the cache `store` carries along: those in force
- * there for `processor`, or (null) for every target; facts first, as older libraries look for tuning
+/* Appends the tables that a bundle made of the cache `store` carries along: those in force there
+ * for `processor`, or (null) for every target; facts first, as older libraries look for tuning
  * tables alone, and read one to the next of its kind. All must be sound. */
 quern_status tuning_collect(const struct settings *settings, const struct store *store,
                             const char *processor, struct str *out);

@@ -14,7 +14,8 @@ static struct quern_fact describe(enum fact fact, const char *assumed, const cha
     return (struct quern_fact){.name = row->name,
                                .assumed = assumed,
                                .measured = measured,
-                               .holds = !measured || fact_is_rate(fact) || !strcmp(assumed, measured),
+                               .holds =
+                                   !measured || fact_is_rate(fact) || !strcmp(assumed, measured),
                                .meaning = row->meaning,
                                .relies = row->relies,
                                .source = row->source,
@@ -127,8 +128,8 @@ static quern_status probe_all(struct bench *b, quern_fact_fn fn, void *user, str
     const struct device *const d = b->ctx->device;
     const struct target *const t = b->ctx->id.target;
 
-    str_addf(table, "quern-facts 1 %s\n# %s, %u compute units, %.2f GHz\n", t->name,
-             d->facts.name, d->facts.compute_units, d->facts.clock_ghz);
+    str_addf(table, "quern-facts 1 %s\n# %s, %u compute units, %.2f GHz\n", t->name, d->facts.name,
+             d->facts.compute_units, d->facts.clock_ghz);
     for (unsigned i = 0; i < FACT_COUNT; i++) {
         char assumed[FACT_VALUE_MAX], measured[FACT_VALUE_MAX];
         if (!fact_asked((enum fact)i, t))
@@ -154,16 +155,16 @@ quern_status quern_probe(quern_ctx *ctx, quern_fact_fn fn, void *user, char **ta
     struct device *const d = ctx->device;
     b.words = os.malloc(PROBE_WORDS * sizeof *b.words);
     FAIL_IF(!b.words, QUERN_E_MEMORY, "out of memory for a probe");
-    quern_status status =
-        d->functions->memory_make(d, PROBE_WORDS * sizeof *b.words, QUERN_SIM_READ_WRITE, "memory",
-                                  &b.memory);
+    quern_status status = d->functions->memory_make(d, PROBE_WORDS * sizeof *b.words,
+                                                    QUERN_SIM_READ_WRITE, "memory", &b.memory);
     if (status == QUERN_OK) {
         status = probe_all(&b, fn, user, &text);
         d->functions->memory_free(d, &b.memory);
     }
     os.free(b.words);
     if (status == QUERN_OK && !(*table = str_take(&text)))
-        status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("str_take"), "out of memory for a table");
+        status =
+            error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("str_take"), "out of memory for a table");
     str_free(&text);
     return status;
 }

@@ -159,7 +159,8 @@ quern_status gen_outline(const struct plan *plan, struct str *outline)
         str_addf(outline, ", M = %d and more", plan->m_lo);
     else if (plan_units(plan) != PLAN_UNITS_NONE)
         str_addf(outline, ", M = %d to %d", plan->m_lo, plan->m_hi);
-    str_addf(outline, "\n// %s\n\n", plan->problem.n ? problem : "of no problem: it measures a GPU");
+    str_addf(outline, "\n// %s\n\n",
+             plan->problem.n ? problem : "of no problem: it measures a GPU");
     add_capabilities(outline, plan->target);
     field_each(plan, add_field, outline);
     for (const struct plan_template *t = plan->family->templates; t->name || t->choose; t++)

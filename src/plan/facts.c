@@ -68,8 +68,8 @@ static quern_status read_fact(void *user, char *line, int number)
     FAIL_IF(facts->probed >> i & 1, QUERN_E_ARGUMENT, "line %d repeats the fact %s", number, name);
     facts->probed |= 1u << i;
     if (fact_is_rate((enum fact)i)) {
-        FAIL_IF(!table_number(value), QUERN_E_ARGUMENT, "line %d: '%s' is no rate; expected a number",
-                number, value);
+        FAIL_IF(!table_number(value), QUERN_E_ARGUMENT,
+                "line %d: '%s' is no rate; expected a number", number, value);
         return QUERN_OK;
     }
     fact_value((enum fact)i, NULL, 0, assumed);
@@ -159,6 +159,6 @@ void facts_explain(const struct facts *facts, struct str *out)
     str_addf(out, "facts table %s\n", hash);
     for (unsigned i = 0; i < FACT_COUNT; i++)
         if (facts->refuted >> i & 1)
-            str_addf(out, "  refuted    %s, that %s: %s\n", fact_rows[i].name,
-                     fact_rows[i].meaning, fact_rows[i].fallback);
+            str_addf(out, "  refuted    %s, that %s: %s\n", fact_rows[i].name, fact_rows[i].meaning,
+                     fact_rows[i].fallback);
 }

@@ -54,8 +54,8 @@ void fact_value(enum fact fact, const struct target *target, unsigned n,
                 char value[FACT_VALUE_MAX]);
 
 /*
- * Reads a facts table of a target: docs/formats.md. QUERN_E_ARGUMENT with the line's number and what
- * is wrong with it. A fact that this version does not know is passed over.
+ * Reads a facts table of a target: docs/formats.md. QUERN_E_ARGUMENT with the line's number and
+ * what is wrong with it. A fact that this version does not know is passed over.
  */
 quern_status facts_parse(const char *text, size_t size, const struct target *target,
                          struct facts *facts);

@@ -118,8 +118,7 @@ quern_status tuning_parse(const char *text, size_t size, const struct target *ta
     struct tuning *const t = os.calloc(1, sizeof *t);
 
     FAIL_IF(!t, QUERN_E_MEMORY, "out of memory for a table");
-    quern_status status =
-        table_read("tuning", text, size, TUNING_BYTES_MAX, target, read_entry, t);
+    quern_status status = table_read("tuning", text, size, TUNING_BYTES_MAX, target, read_entry, t);
     if (status == QUERN_OK)
         status = sort(t);
     t->hash = hash128_of(text, size);

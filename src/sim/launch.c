@@ -136,14 +136,14 @@ static enum sim_adder adder_of(const struct quern_sim *sim)
 {
     const uint64_t has = sim->target->capabilities;
 
-    return sim->nearest                             ? ADDER_NEAREST
+    return sim->nearest                               ? ADDER_NEAREST
            : sim->arithmetic == QUERN_ARITHMETIC_FAST ? ADDER_FUSED
-           : has & CAP_WMMA_256B                    ? ADDER_RDNA3
-           : has & CAP_WMMA_128B                    ? ADDER_RDNA4
-           : has & CAP_MFMA_WIDE_K                  ? ADDER_FUSED
-           : has & CAP_FP8_FNUZ                     ? ADDER_CDNA3
-           : has & CAP_MFMA_BF16_1K                 ? ADDER_CDNA2
-                                                    : ADDER_FUSED;
+           : has & CAP_WMMA_256B                      ? ADDER_RDNA3
+           : has & CAP_WMMA_128B                      ? ADDER_RDNA4
+           : has & CAP_MFMA_WIDE_K                    ? ADDER_FUSED
+           : has & CAP_FP8_FNUZ                       ? ADDER_CDNA3
+           : has & CAP_MFMA_BF16_1K                   ? ADDER_CDNA2
+                                                      : ADDER_FUSED;
 }
 
 static bool bench_make(struct bench *b, struct run *run)

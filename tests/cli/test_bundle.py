@@ -301,12 +301,22 @@ def test_a_tuning_table_goes_along(elsewhere, tmp_path):
     assert "# ours" in (elsewhere.cache / "tuning" / "gfx1201.tune").read_text()
 
 
-def prepared_table(quern):
+# Of each kind of table: its text, what explain says where it is followed, what is said where it is
+# left out, and the variable that names one.
+TABLES = {
+    "tune": (f"quern-tuning 1 {TARGET}\n{PROBLEMS[0]} | m=1 | {SHAPE} | us=1.5\n",
+             "says the tuning table", "the model chooses", "QUERN_TUNING"),
+    "facts": (f"quern-facts 1 {TARGET}\nwmma_lanes | transposed\n", "refuted    wmma_lanes",
+              "all is assumed", "QUERN_FACTS"),
+}  # fmt: skip
+
+
+def prepared_table(quern, kind="tune"):
     """A table that any use of the cache follows, in a cache that has an entry."""
     quern("prewarm", "--target", TARGET, "--m", "1", PROBLEMS[0])
-    table = quern.cache / "tuning" / f"{TARGET}.tune"
+    table = quern.cache / "tuning" / f"{TARGET}.{kind}"
     table.parent.mkdir(mode=0o755)
-    table.write_text(f"quern-tuning 1 {TARGET}\n{PROBLEMS[0]} | m=1 | {SHAPE} | us=1.5\n")
+    table.write_text(TABLES[kind][0])
     table.chmod(0o644)
     return table
 
@@ -328,22 +338,24 @@ def by_a_symbolic_link(table):
     table.symlink_to(table.parent.parent / "elsewhere")
 
 
+@pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("harm", [of_everybody, with_a_second_name, by_a_symbolic_link,
                                   below_a_directory_of_everybody])  # fmt: skip
-def test_a_table_of_doubtful_origin_is_not_used(harm, tmp_path):
+def test_a_table_of_doubtful_origin_is_not_used(harm, tmp_path, kind):
     """Neither followed, nor carried into a bundle, nor measured on top of."""
     quern = Quern(tmp_path / "here")
-    table = prepared_table(quern)
+    table = prepared_table(quern, kind)
+    _, followed, left_out, variable = TABLES[kind]
     words = ("explain", "--target", TARGET, "--m", "1", PROBLEMS[0])
-    assert "says the tuning table" in quern(*words).stdout
+    assert followed in quern(*words).stdout
     harm(table)
     done = quern(*words)
-    assert "says the tuning table" not in done.stdout and "the model chooses" in done.stderr
+    assert followed not in done.stdout and left_out in done.stderr
     bundle = tmp_path / "x.qkb"
     refused = quern("bundle", "create", bundle, status=1)
     assert str(quern.cache) in refused.stderr and not bundle.exists()
     if harm is not below_a_directory_of_everybody:  # as a file that is named it is none either
-        refused = quern(*words, status=1, env={"QUERN_TUNING": str(table)}).stderr
+        refused = quern(*words, status=1, env={variable: str(table)}).stderr
         assert str(table) in refused
 
 

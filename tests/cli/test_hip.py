@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -318,13 +319,14 @@ def test_hardware_check(tmp_path):
     report = tmp_path / "report.txt"
     check = [sys.executable, TOP / "tests/check_hw.py", "--command", COMMAND, "--report", report]
     env = {k: v for k, v in os.environ.items() if not k.startswith("QUERN_")}
-    env.update(GPU, FAKEHIP_DEVICES="gfx1151")
+    env.update(GPU, FAKEHIP_DEVICES="gfx1151/silicon")
     done = subprocess.run([*check, "--no-times", "--rows", "9", LAYER], env=env,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     text = report.read_text()
     assert text.endswith(f"ok  {LAYER}  m=9\n0 failed\n")
     assert "fakehip gfx1151" in text
+    assert re.search(r"dot2_bf16_bf16 +truncates +truncates", text)
     env["FAKEHIP_DEVICES"] = ","
     done = subprocess.run(check, env=env, capture_output=True, text=True)
     assert done.returncode == 77, done.stdout + done.stderr

@@ -7,6 +7,7 @@
 
 #include "t_gpu.h"
 #include "sim/bodies.h"
+#include "device/device.h"
 #include "sim/launch.h"
 #include "t_paths.h"
 
@@ -41,6 +42,24 @@ static void must(quern_status status)
     if (status != QUERN_OK)
         fail_msg("%s: %s\n%s", quern_status_name(status), quern_last_error()->message,
                  quern_last_error()->log);
+}
+
+/* ---- On hardware ----------------------------------------------------------------------------- */
+
+/* The GPU that launches run on; null: software GPUs. It is open to the end of the process. */
+static struct device *gpu(void)
+{
+    static struct device *device;
+    const char *const kind = getenv("QUERN_DEVICE");
+
+    if (!device && kind && !strcmp(kind, driver_amd.name))
+        must(driver_amd.open(&(struct device_search){0}, 0, &device));
+    return device;
+}
+
+bool t_gpu_has(const char *target)
+{
+    return !gpu() || !strcmp(gpu()->id.target->name, target);
 }
 
 /* ---- Which rows of the instruction tables are run -------------------------------------------- */
@@ -164,6 +183,13 @@ static void load(struct t_gpu *g, struct t_gpu *also, const char *source)
         also->module = NULL;
         must(quern_sim_load(also->sim, result.object, result.object_bytes, &also->module));
     }
+    if (gpu()) {
+        object_free(&g->object);
+        free(g->bytes);
+        g->bytes = result.object;
+        result.object = NULL;
+        must(object_parse(g->bytes, result.object_bytes, &g->object));
+    }
     compile_result_free(&result);
 }
 
@@ -182,7 +208,38 @@ void t_gpu_close(struct t_gpu *g)
     quern_sim_unload(g->module);
     quern_sim_close(g->sim);
     compiler_close(g->compiler);
+    object_free(&g->object);
+    free(g->bytes);
     free(g->options);
+}
+
+/* The launch on a GPU, with memory of its own for each buffer. */
+static quern_status run_on_gpu(struct t_gpu *g, const struct t_launch *launch,
+                               const struct quern_sim_launch *l, uint8_t *kernarg)
+{
+    struct device *const d = gpu();
+    struct device_launch run = {
+        .lds_bytes = l->lds_bytes, .kernarg = kernarg, .kernarg_bytes = l->kernarg_bytes};
+    struct device_memory memory[16];
+    struct device_kernel *kernel;
+
+    for (size_t n = 0; n < launch->count; n++) {
+        const struct t_buffer *const b = &launch->buffers[n];
+        must(d->functions->memory_make(d, b->bytes, b->access, b->name, &memory[n]));
+        must(d->functions->memory_write(d, &memory[n], b->host));
+        memcpy(kernarg + 8 * n, &memory[n].address, 8);
+    }
+    memcpy(run.grid, l->grid, sizeof run.grid);
+    memcpy(run.block, l->block, sizeof run.block);
+    must(d->functions->load(d, &g->object, l->kernel, l->lds_bytes, &kernel));
+    const quern_status status = d->functions->launch(d, kernel, &run);
+    for (size_t n = 0; n < launch->count; n++) {
+        if (launch->buffers[n].access & QUERN_SIM_WRITE)
+            must(d->functions->memory_read(d, &memory[n], launch->buffers[n].host));
+        d->functions->memory_free(d, &memory[n]);
+    }
+    d->functions->unload(d, kernel);
+    return status;
 }
 
 quern_status t_gpu_try(struct t_gpu *g, const struct t_launch *launch)
@@ -207,7 +264,8 @@ quern_status t_gpu_try(struct t_gpu *g, const struct t_launch *launch)
     l.lds_bytes = launch->lds_bytes;
     l.kernarg = kernarg;
     l.kernarg_bytes = 8 * launch->count + launch->extra_bytes;
-    const quern_status status = quern_sim_run(g->module, &l, launch->counts);
+    const quern_status status =
+        gpu() ? run_on_gpu(g, launch, &l, kernarg) : quern_sim_run(g->module, &l, launch->counts);
     for (size_t n = 0; n < launch->count; n++)
         assert_int_equal(quern_sim_unmap(g->sim, address[n]), QUERN_OK);
     return status;

@@ -5,6 +5,7 @@
 #define T_GPU_H
 
 #include "compile/compile.h"
+#include "object/object.h"
 
 #include <quern/sim.h>
 
@@ -15,10 +16,16 @@ struct t_gpu {
     struct compiler *compiler;
     quern_sim *sim;
     quern_sim_module *module;
+    struct object object; /* what a GPU runs */
+    void *bytes;          /* of it */
     const char *target;
     char *options;
 };
 
+/* With QUERN_DEVICE=hip launches run on the first GPU of a HIP runtime, for tests of what hardware
+ * computes (tests/check_hw.py): whether `target` can be opened, because it is that GPU's; without,
+ * every target can. */
+bool t_gpu_has(const char *target);
 /* `options`: further compiler options, one per line, or "". max_instructions: 0 for the default. */
 void t_gpu_open(struct t_gpu *g, const char *target, const char *options,
                 enum quern_sim_check check, enum quern_sim_isa isa, uint64_t max_instructions);

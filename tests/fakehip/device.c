@@ -170,7 +170,8 @@ static void emit_exchanged(void *user, uint64_t offset, unsigned size, const cha
 {
     const struct exchange *const x = user;
     const bool matrix = !strncmp(text, "v_wmma_", 7) || !strncmp(text, "v_mfma_", 7);
-    const char *const a = matrix ? strstr(text, ", ") : NULL, *const b = a ? strstr(a + 2, ", ") : a;
+    const char *const a = matrix ? strstr(text, ", ") : NULL, *const b =
+                                                                  a ? strstr(a + 2, ", ") : a;
     const char *const rest = b ? strstr(b + 2, ", ") : NULL;
     char other[256];
 

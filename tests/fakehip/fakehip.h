@@ -5,11 +5,11 @@
  * headers, and is as strict as the strictest runtime it stands for.
  *
  * FAKEHIP_DEVICES in the environment lists its GPUs, "gfx1151,gfx942:sramecc+:xnack-"; default one
- * gfx1151. A GPU that no software GPU runs loads modules and fails launches. Behind a name may stand
- * how a GPU differs from the software GPU with its fast arithmetic: "gfx1201/silicon" adds as captured
- * silicon; "gfx1201/transposed" does, too, but exchanges the factors of matrix instructions, so that
- * the elements of their results lie in other lanes; "gfx1201/nearest" rounds the bf16 results of dot
- * products to nearest, which no known GPU does.
+ * gfx1151. A GPU that no software GPU runs loads modules and fails launches. Behind a name may
+ * stand how a GPU differs from the software GPU with its fast arithmetic: "gfx1201/silicon" adds as
+ * captured silicon; "gfx1201/transposed" does, too, but exchanges the factors of matrix
+ * instructions, so that the elements of their results lie in other lanes; "gfx1201/nearest" rounds
+ * the bf16 results of dot products to nearest, which no known GPU does.
  *
  * What follows is for tests, which find it with dlsym. All of it is thread-safe.
  */

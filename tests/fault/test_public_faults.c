@@ -301,7 +301,8 @@ static quern_status do_tuning_table(struct scene *c)
     char *text = NULL;
     size_t size = 0;
 
-    quern_status status = quern_table_write(c->ctx, QUERN_TABLE_TUNING, TARGET, empty, sizeof empty - 1);
+    quern_status status =
+        quern_table_write(c->ctx, QUERN_TABLE_TUNING, TARGET, empty, sizeof empty - 1);
     if (status == QUERN_OK)
         status = quern_table_read(c->ctx, QUERN_TABLE_TUNING, TARGET, &text, &size);
     if (status == QUERN_OK && text)

@@ -35,7 +35,8 @@ static void what_is_read(void **state)
 {
     (void)state;
     struct facts f = parsed(HEAD "# a GPU\n\ndot2_bf16_bf16 | truncates\ncache_rate | 12.5\n"
-                                 "of_a_later_version | yes\n", "gfx1201");
+                                 "of_a_later_version | yes\n",
+                            "gfx1201");
     assert_true(f.given);
     assert_int_equal(f.probed, 1u << FACT_DOT2_BF16_BF16 | 1u << FACT_CACHE_RATE);
     assert_int_equal(f.refuted, 0);
@@ -104,9 +105,9 @@ static bool uses_matrices(const struct plan_set *set)
 static void what_is_planned(void **state)
 {
     static const char *const problems[] = {
-        "wq=nf4 n=4096 k=4096 a=bf16",         "wq=int4 n=512 k=1024 a=bf16 group=128",
-        "wq=mxfp4 n=128 k=512 a=f16",          "wq=fp8 n=256 k=512 a=bf16",
-        "wq=none n=256 k=512 a=f16",           "op=dequant wq=nf4 n=64 k=512 c=bf16",
+        "wq=nf4 n=4096 k=4096 a=bf16", "wq=int4 n=512 k=1024 a=bf16 group=128",
+        "wq=mxfp4 n=128 k=512 a=f16",  "wq=fp8 n=256 k=512 a=bf16",
+        "wq=none n=256 k=512 a=f16",   "op=dequant wq=nf4 n=64 k=512 c=bf16",
     };
     struct plan_set set;
 

@@ -23,15 +23,15 @@ static void add(void *user, const struct quern_fact *f)
     struct probe *const p = user;
     const char sure[] = {f->sure, 0};
     const char *const cells[] = {f->name, f->assumed, p->list ? sure : f->measured,
-                                 p->list      ? f->meaning
+                                 p->list    ? f->meaning
                                  : f->holds ? ""
                                             : f->fallback};
 
-    json_array_append_new(
-        p->facts, json_pack("{s:s, s:s, s:s?, s:b, s:s, s:s, s:s, s:s, s:s}", "fact", f->name,
-                            "assumed", f->assumed, "measured", f->measured, "holds", f->holds,
-                            "meaning", f->meaning, "relies", f->relies, "source", f->source, "sure",
-                            sure, "fallback", f->fallback));
+    json_array_append_new(p->facts,
+                          json_pack("{s:s, s:s, s:s?, s:b, s:s, s:s, s:s, s:s, s:s}", "fact",
+                                    f->name, "assumed", f->assumed, "measured", f->measured,
+                                    "holds", f->holds, "meaning", f->meaning, "relies", f->relies,
+                                    "source", f->source, "sure", sure, "fallback", f->fallback));
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
         table_cell(&p->table, "%s", cells[i]);
 }
@@ -47,8 +47,7 @@ static int keep(struct probe *p, const char *target, const char *text)
         outputs_discard(&outputs);
         return status;
     }
-    const quern_status e =
-        quern_table_write(p->ctx, QUERN_TABLE_FACTS, target, text, strlen(text));
+    const quern_status e = quern_table_write(p->ctx, QUERN_TABLE_FACTS, target, text, strlen(text));
     return e ? fail_status(e, NULL) : EXIT_OK;
 }
 

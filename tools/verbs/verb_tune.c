@@ -102,7 +102,8 @@ static int read_table(struct tune *t)
     if (t->out) {
         status = file_read(t->path, TABLE_MAX, &text, &size);
     } else {
-        const quern_status e = quern_table_read(t->ctx, QUERN_TABLE_TUNING, t->target.name, &bytes, &size);
+        const quern_status e =
+            quern_table_read(t->ctx, QUERN_TABLE_TUNING, t->target.name, &bytes, &size);
         if (e)
             return fail_status(e, NULL);
         if (!bytes)
@@ -149,7 +150,8 @@ static int write_table(struct tune *t)
         fprintf(f, "%s\n", t->lines[i]);
     int status = fclose(f) ? fail("out of memory") : EXIT_OK;
     if (!status && !t->out) {
-        const quern_status e = quern_table_write(t->ctx, QUERN_TABLE_TUNING, t->target.name, text, size);
+        const quern_status e =
+            quern_table_write(t->ctx, QUERN_TABLE_TUNING, t->target.name, text, size);
         status = e ? fail_status(e, NULL) : EXIT_OK;
     } else if (!status && !(status = outputs_add(&outputs, t->path, text, size))) {
         status = outputs_commit(&outputs);

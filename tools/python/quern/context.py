@@ -258,6 +258,7 @@ class Context(_Handle):
                  bundle_keys: str | os.PathLike[str] | None = None, toolchain: str | None = None,
                  record: str | os.PathLike[str] | None = None,
                  tuning: str | os.PathLike[str] | None = None,
+                 facts: str | os.PathLike[str] | None = None,
                  force: str | None = None, jobs: int = 0,
                  allow_unverified: bool = False, log: Callable[[str, str], None] | None = None,
                  log_level: str | None = None,
@@ -293,7 +294,8 @@ class Context(_Handle):
             cuda_path=_bytes(cuda_path),
             bundle_path=_bytes(bundle_path), bundle_keys=_bytes(bundle_keys),
             toolchain=native.choose("toolchain", _TOOLCHAINS, toolchain),
-            record=_bytes(record), tuning=_bytes(tuning), force=_bytes(force), jobs=jobs,
+            record=_bytes(record), tuning=_bytes(tuning), facts=_bytes(facts),
+            force=_bytes(force), jobs=jobs,
             allow_unverified=int(allow_unverified),
             log=self._callbacks[0], log_level=native.choose("log_level", _LEVELS, log_level))
         if event:
