@@ -349,7 +349,8 @@ def serves(target, problems):
 
 
 def table_facts(_):
-    return grid(["fact", "assumed", "that", "who relies on it", "source", "sure", "where it is false"],
+    return grid(["fact", "assumed", "that", "who relies on it", "source", "sure",
+                 "where it is false"],
                 [[f"`{f['fact']}`", f["assumed"] if "/" not in f["assumed"] else "(a rate)",
                   f["meaning"], f["relies"], f["source"], f["sure"], f["fallback"]]
                  for f in quern("probe", "--list", "--json")["facts"]])

@@ -4,7 +4,7 @@
 #include "dispatch/dispatch.h"
 
 #include "base/os.h"
-#include "plan/table.h"
+#include "plan/text_table.h"
 
 #include <limits.h>
 #include <stdio.h>

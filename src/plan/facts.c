@@ -3,7 +3,7 @@
 #include "plan/facts.h"
 
 #include "base/os.h"
-#include "plan/table.h"
+#include "plan/text_table.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "plan/tuning.h"
 
 #include "base/os.h"
-#include "plan/table.h"
+#include "plan/text_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +121,8 @@ quern_status tuning_parse(const char *text, size_t size, const struct target *ta
     quern_status status = table_read("tuning", text, size, TUNING_BYTES_MAX, target, read_entry, t);
     if (status == QUERN_OK)
         status = sort(t);
-    t->hash = hash128_of(text, size);
+    if (status == QUERN_OK)
+        t->hash = hash128_of(text, size);
     if (status == QUERN_OK)
         *out = t;
     else

@@ -42,7 +42,8 @@ def test_no_verb(quern):
     quern.refused(status=2, says="--help")
 
 
-PAGES = {"run": "sim", "time": "sim", "tune": "sim", "probe": "sim", "source": "explain", "targets": "explain",
+PAGES = {"run": "sim", "time": "sim", "tune": "sim", "probe": "sim", "source": "explain",
+         "targets": "explain",
          "doctor": "cache"}  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What kernels assume of a GPU: which tables are read, what a refuted fact leaves of a target and of
- * its plans, and that the software GPU, with silicon's arithmetic, does what is assumed. */
+/* What kernels assume of a GPU: which tables are read, what a refuted fact leaves of a target and
+ * of its plans, and that the software GPU, with silicon's arithmetic, does what is assumed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -106,7 +106,7 @@ static void what_is_planned(void **state)
 {
     static const char *const problems[] = {
         "wq=nf4 n=4096 k=4096 a=bf16", "wq=int4 n=512 k=1024 a=bf16 group=128",
-        "wq=mxfp4 n=128 k=512 a=f16",  "wq=fp8 n=256 k=512 a=bf16",
+        "wq=mxfp4 n=128 k=512 a=f16",  "wq=fp8 n=256 k=512 a=f16",
         "wq=none n=256 k=512 a=f16",   "op=dequant wq=nf4 n=64 k=512 c=bf16",
     };
     struct plan_set set;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The tuning table: what is read, what is refused with which line, and how a plan follows it. */
 #include "plan/plan.h"
-#include "plan/table.h"
+#include "plan/text_table.h"
 #include "plan/tuning.h"
 
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading tables about a target, and finding one among several: table.h. */
-#include "plan/table.h"
+/* Reading tables about a target, and finding one among several: text_table.h. */
+#include "plan/text_table.h"
 
 #include "base/os.h"
 

@@ -4,8 +4,8 @@
  * line for each entry, with fields between " | ". Empty lines and those that begin with # say
  * nothing.
  */
-#ifndef QUERN_PLAN_TABLE_H
-#define QUERN_PLAN_TABLE_H
+#ifndef QUERN_PLAN_TEXT_TABLE_H
+#define QUERN_PLAN_TEXT_TABLE_H
 
 #include "target/target.h"
 
