@@ -28,7 +28,7 @@ static void add(void *user, const struct quern_fact *f)
                                             : f->fallback};
 
     json_array_append_new(p->facts,
-                          json_make("{s:s, s:s, s:s?, s:b, s:s, s:s, s:s, s:s, s:s}", "fact",
+                          json_make("{s:s, s:s, s:s*, s:b, s:s, s:s, s:s, s:s, s:s}", "fact",
                                     f->name, "assumed", f->assumed, "measured", f->measured,
                                     "holds", f->holds, "meaning", f->meaning, "relies", f->relies,
                                     "source", f->source, "sure", sure, "fallback", f->fallback));
@@ -54,7 +54,7 @@ static int keep(struct probe *p, const char *target, const char *text)
 static int print(struct probe *p, const char *device, const char *target)
 {
     if (p->common.json)
-        return json_print(json_make("{s:i, s:s?, s:s?, s:O}", "quern_probe", 1, "device", device,
+        return json_print(json_make("{s:i, s:s*, s:s*, s:O}", "quern_probe", 1, "device", device,
                                     "target", target, "facts", p->facts));
     if (!table_print(&p->table, 0))
         return fail("out of memory");
