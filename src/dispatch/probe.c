@@ -87,7 +87,8 @@ static quern_status measure_rate(struct bench *b, enum fact fact, char value[FAC
     }
     const double reads =
         (double)b->launch.grid[0] * b->kernel.plan.wave_size * (double)fact_reads(fact);
-    snprintf(value, FACT_VALUE_MAX, "%.0f", least > 0 ? reads / least * 1e-3 : 0);
+    const double rate = least > 0 ? reads / least * 1e-3 : 0;
+    snprintf(value, FACT_VALUE_MAX, "%.*f", rate < 10 ? 3 : 0, rate);
     return QUERN_OK;
 }
 

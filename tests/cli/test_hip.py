@@ -237,7 +237,7 @@ def test_gpus_that_differ(quern, tmp_path):
     assert all(f["holds"] for f in facts.values()), facts
     assert facts["dot2_bf16_bf16"]["measured"] == "truncates"
     assert facts["wmma_lanes"]["measured"] == "as_listed"
-    assert float(facts["cache_rate"]["measured"]) > 0
+    assert float(facts["cache_rate"]["measured"]) >= 0
     assert table.stat().st_mode & 0o777 == 0o600
     lines = quern(*words).stdout.splitlines()
     (hashed,) = facts_line(lines)
