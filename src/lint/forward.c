@@ -169,7 +169,8 @@ static void check_forwarding(const struct forwarding *w, const struct forward *f
     }
     for (unsigned a = 0; a < count; a++)
         for (unsigned b = 0; b < count; b++)
-            if (torn(f->written[sources[a] % REGISTERS], f->written[sources[b] % REGISTERS],
+            if (sources[a] != sources[b] &&
+                torn(f->written[sources[a] % REGISTERS], f->written[sources[b] % REGISTERS],
                      f->exec, &after)) {
                 lint_report(w->scan, QUERN_LINT_TOO_CLOSE,
                             "registers are read that were written around a write of EXEC",

@@ -176,6 +176,11 @@ static const struct twin {
     {"gfx1151", "-mwavefrontsize64",
      "v_mov_b32 v41, 1\\n s_mov_b64 s[40:41], exec\\n s_mov_b64 exec, s[40:41]\\n v_mov_b32 v42, 2",
      "s_waitcnt_depctr 0xfff", "", "v_max_f32 %0, v41, v42"},
+    /* LLVM counts from the last operand that was written: one more, written later, ends it */
+    {"gfx1151", "-mwavefrontsize64",
+     "v_mov_b32 v41, 1\\n s_mov_b64 s[40:41], exec\\n s_mov_b64 exec, s[40:41]\\n v_nop\\n "
+     "v_nop\\n v_mov_b32 v42, 2",
+     "v_mov_b32 v43, 3", "", "v_max3_f32 %0, v41, v42, v43"},
 };
 
 static void pairs_of_rdna(void **state)

@@ -233,6 +233,10 @@ static const struct listing {
      "v_nop\\n s_branch 2f\\n "
      "1: v_mov_b32 v1, 1\\n v_nop\\n v_nop\\n " N3 "2: v_max_f32 v2, v0, v1",
      64, true, "gfx11"},
+    /* not published: one register, written on two ways, is one register */
+    {"s_cbranch_scc1 1f\\n v_mov_b32 v0, 0\\n " EXEC
+     "v_nop\\n s_branch 2f\\n 1: v_mov_b32 v0, 0\\n 2: v_max_f32 v2, v0, v0",
+     64, false, "gfx11"},
 /* insert_nops.valu_mask_write, but for cases in which the two teams disagree: LLVM takes a
      * literal, and a wait behind a write of any mask, for an end of the hazard; Mesa does not */
 #define MASK "v_cndmask_b32 v0, 0, 0, s[0:1]\\n "

@@ -9,6 +9,8 @@
 #include "sim/exec/wave/exec_masks.h"
 #include "sim/launch.h"
 
+#include <limits.h>
+
 /* A register, and the rule that it breaks, from 1 on, or 0 and a counter: how much was needed, and
  * how much there was. */
 static uint64_t late_where(bool scalar, unsigned reg, unsigned rule, unsigned counter,
@@ -325,27 +327,30 @@ static unsigned written_back(const struct wave *w, unsigned reg, unsigned *vecto
 }
 
 /* gfx11 in waves of 64: EXEC was written `back` instructions ago. An instruction that reads a
- * register written up to two vector instructions before that, and another written up to two behind
- * it and up to four ago, gets halves of a forwarded one that do not belong together. */
+ * register written up to two vector instructions before that, and another written behind it and up
+ * to four ago, gets halves of a forwarded one that do not belong together. Of the operands written
+ * behind it only the last counts, as LLVM has it; Mesa, and src/lint, take each of them. */
 static void meet_around(struct wave *w, const struct insn *i, unsigned back, unsigned rule)
 {
-    unsigned regs[12], written[12], vectors[12], count = 0;
+    unsigned reg = 0, behind = UINT_MAX, before = UINT_MAX; /* vector instructions ago */
 
-    for (unsigned n = 0; n < 6; n++)
-        for (unsigned k = 0; i->op[n].kind == OPERAND_VGPR && !(i->op[n].mods & MOD_DST) &&
-                             k < i->op[n].words && count < 12;
-             k++, count++) {
-            regs[count] = i->op[n].reg + k;
-            written[count] = written_back(w, regs[count], &vectors[count]);
+    for (unsigned n = 0; n < 6; n++) {
+        const struct operand *const o = &i->op[n];
+        unsigned last = 0, ago = 0, which = 0, vectors;
+        for (unsigned k = 0; o->kind == OPERAND_VGPR && !(o->mods & MOD_DST) && k < o->words; k++) {
+            const unsigned written = written_back(w, o->reg + k, &vectors);
+            if (written && (!last || written < last))
+                last = written, ago = vectors, which = o->reg + k;
         }
-    for (unsigned a = 0; a < count; a++)
-        for (unsigned b = 0; b < count; b++)
-            if (written[a] && written[a] < back && written[b] > back && vectors[a] <= 4 &&
-                vectors[b] <= vectors[a] + 3)
-                poison_one(w, false, regs[a], exec_bits(w),
-                           (struct origin){ORIGIN_LATE,
-                                           number_of(w, issued_before(w->shadow->late, back)),
-                                           late_where(false, regs[a], rule, 0, 5, vectors[a])});
+        if (last > back && ago < before)
+            before = ago;
+        if (last && last < back && ago < behind)
+            behind = ago, reg = which;
+    }
+    if (behind <= 4 && before <= behind + 3)
+        poison_one(w, false, reg, exec_bits(w),
+                   (struct origin){ORIGIN_LATE, number_of(w, issued_before(w->shadow->late, back)),
+                                   late_where(false, reg, rule, 0, 5, behind)});
 }
 
 /* A pair that is too close: what of it is not there. False when the wave was stopped. */
