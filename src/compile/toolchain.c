@@ -15,6 +15,9 @@
 
 _Static_assert(TOOLCHAIN_PATH_MAX == PLACE_MAX, "paths of libraries are places");
 
+/* In an identity, of a library that could not be read. */
+#define UNREADABLE "unreadable"
+
 static const char loader_name[] = "ld-linux-x86-64.so.2";
 
 /* Where a toolchain's root has a C library of its own, finds the loader that belongs to it: the
@@ -46,7 +49,7 @@ static void add_identity(struct toolchain *t, const char *label, const char *pat
     char id[64] = "-";
 
     if (*path && !library_file_id(path, id, sizeof id))
-        snprintf(id, sizeof id, "unreadable");
+        snprintf(id, sizeof id, UNREADABLE);
     snprintf(t->identity + used, sizeof t->identity - used, "%s%s:%.48s", used ? "," : "", label,
              id);
 }
@@ -130,7 +133,14 @@ quern_status toolchain_find(unsigned vendor, const char *path, struct toolchain 
         memset(toolchain, 0, sizeof *toolchain);
     }
     str_free(&s.tried);
-    return found ? QUERN_OK : QUERN_E_TOOLCHAIN;
+    if (!found)
+        return QUERN_E_TOOLCHAIN;
+    /* the identity goes into the keys of kernels: what passes, such as too many open files, must
+     * not be remembered as another compiler */
+    FAIL_IF(strstr(toolchain->identity, ":" UNREADABLE), QUERN_E_TOOLCHAIN,
+            "a library of the toolchain %s cannot be read, or is no 64-bit ELF file (%s)",
+            toolchain->root, toolchain->identity);
+    return QUERN_OK;
 }
 
 const char *toolchain_label(const struct toolchain *toolchain, enum toolchain_library library)

@@ -100,9 +100,11 @@ static bool from_bundles(const struct wanted *w, const struct bundles *bundles, 
     return false;
 }
 
-static quern_status load(const struct wanted *w, const struct bundles *bundles,
-                         const struct store *store, struct log *log)
+static quern_status load(const struct wanted *w, const struct settings *s,
+                         const struct bundles *bundles, const struct store *store, struct log *log)
 {
+    if (s->cache_mode == QUERN_CACHE_OFF) /* by the host's word, or as the directory is unfit */
+        store = NULL;
     if (w->named)
         return read_table(w, NULL);
     if (!from_bundles(w, bundles, log) && read_table(w, store) != QUERN_OK)
@@ -117,7 +119,7 @@ quern_status tuning_load(const struct settings *s, const struct bundles *bundles
     const struct wanted w = want(&tuning_kind, s, target, out);
 
     *out = NULL;
-    return load(&w, bundles, store, log);
+    return load(&w, s, bundles, store, log);
 }
 
 quern_status facts_load(const struct settings *s, const struct bundles *bundles,
@@ -127,7 +129,7 @@ quern_status facts_load(const struct settings *s, const struct bundles *bundles,
     const struct wanted w = want(&facts_kind, s, target, out);
 
     *out = (struct facts){0};
-    return load(&w, bundles, store, log);
+    return load(&w, s, bundles, store, log);
 }
 
 /* ---- For a bundle ---------------------------------------------------------------------------- */

@@ -43,9 +43,10 @@ static int tell(struct report *r, const struct device_driver *driver, quern_doct
 {
     char verdict[512];
 
-    if (r->findings.failed)
-        say(r, false, "memory", "out of memory for what was found");
-    if (r->problems)
+    if (r->findings.failed) { /* what was found is lost, so it is not counted either */
+        snprintf(verdict, sizeof verdict, "not ready: out of memory for what was found");
+        r->problems = 1;
+    } else if (r->problems)
         snprintf(verdict, sizeof verdict, "not ready: see %s", str_text(&r->troubles));
     else
         snprintf(verdict, sizeof verdict,

@@ -10,26 +10,32 @@ static quern_status open_bundles(quern_ctx *ctx, struct tier *tier)
     return QUERN_OK;
 }
 
-/* Opens the cache for less, where the directory is not fit to be written to and the host did not
- * say that it must be: to be read, or not at all. The failure that was recorded stands where the
- * cache is needed: compiling is off and there is no bundle, so that it is the only way to a kernel;
- * or bundles must be signed, and what it notes of their serials keeps old ones out. */
-static quern_status open_less(quern_ctx *ctx, struct store_config *config)
+/* Opens the cache although its directory is not fit to be written to, and perhaps not to be read,
+ * where the host did not say that it must be: each look-up tries it again, so that a volume that is
+ * mounted later serves. The failure that was recorded stands where the cache is needed: compiling
+ * is off and there is no bundle, so that it is the only way to a kernel; or bundles must be signed,
+ * and what it notes of their serials keeps old ones out. */
+static quern_status open_unfit(quern_ctx *ctx, struct store_config *config)
 {
     struct settings *const s = &ctx->settings;
     struct error_record why;
 
     error_save(&why);
     config->mode = QUERN_CACHE_RO;
-    const bool off = store_open(config, &ctx->store) != QUERN_OK;
-    if (off && (s->bundle_keys || (s->jit == QUERN_JIT_OFF && !ctx->bundles.count)))
+    const bool read = store_open(config, &ctx->store) == QUERN_OK;
+    if (!read && (s->bundle_keys || (s->jit == QUERN_JIT_OFF && !ctx->bundles.count)))
         return error_restore(&why);
-    if (off)
+    store_close(ctx->store);
+    config->mode = QUERN_CACHE_RW;
+    config->unfit_said = true;
+    if (store_open(config, &ctx->store) != QUERN_OK) {
         config->mode = QUERN_CACHE_OFF;
-    s->cache_mode = config->mode;
-    log_line(&ctx->log, QUERN_LOG_WARN, "%s: %s",
-             off ? "there is no cache" : "nothing is stored in the cache", why.message);
-    return off ? store_open(config, &ctx->store) : QUERN_OK;
+        TRY(store_open(config, &ctx->store));
+    }
+    s->cache_mode = read ? QUERN_CACHE_RO : QUERN_CACHE_OFF; /* what can be relied on */
+    log_line(&ctx->log, QUERN_LOG_WARN, "%s for now: %s",
+             read ? "nothing is stored in the cache" : "there is no cache", why.message);
+    return QUERN_OK;
 }
 
 static quern_status open_cache(quern_ctx *ctx, struct tier *tier)
@@ -44,7 +50,7 @@ static quern_status open_cache(quern_ctx *ctx, struct tier *tier)
     quern_status status = store_open(&config, &ctx->store);
 
     if (status == QUERN_E_CACHE && !s->cache_named)
-        status = open_less(ctx, &config);
+        status = open_unfit(ctx, &config);
     TRY(status);
     *tier = store_tier(ctx->store);
     return QUERN_OK;

@@ -26,7 +26,9 @@ quern_status store_open(const struct store_config *config, struct store **store)
             status = directory_trust(s->path, &s->group);
             s->trust = &s->group;
         }
-        if (status == QUERN_OK)
+        if (status == QUERN_OK && config->unfit_said)
+            memset(s->complained, true, sizeof s->complained);
+        else if (status == QUERN_OK)
             status = directory_check(s->path, s->mode == QUERN_CACHE_RW, s->trust);
         if (status != QUERN_OK) {
             store_close(s);

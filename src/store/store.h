@@ -21,13 +21,16 @@ struct store_config {
     const char *directory; /* null: $XDG_CACHE_HOME/quern, else $HOME/.cache/quern */
     uint64_t max_bytes;    /* 0: STORE_MAX_BYTES_DEFAULT */
     enum quern_cache_mode mode;
-    bool shared; /* with the group of the directory: see directory_trust */
+    bool shared;     /* with the group of the directory: see directory_trust */
+    bool unfit_said; /* the host knows that the directory is unfit; what uses it finds out each time
+                        whether it still is, and does without it in silence */
     struct log *log;
     struct counters *counters; /* of outcomes; null: the store's own */
 };
 
 /* QUERN_E_CACHE with the reason: the path is a file, not writable, owned by somebody else, writable
- * by others … Creates the directory (0700) at the first put or lock, not here. */
+ * by others … With unfit_said only where no path can be told or a group be trusted. Creates the
+ * directory (0700) at the first put or lock, not here. */
 quern_status store_open(const struct store_config *config, struct store **store);
 void store_close(struct store *store);
 

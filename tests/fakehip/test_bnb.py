@@ -326,19 +326,12 @@ def run_capture_first():
 
 
 def test_what_passes_is_not_remembered(tmp_path):
-    volume = tmp_path / "volume"
-    volume.write_text("a volume that is not mounted yet")
-    scenario("passing", tmp_path, VOLUME=str(volume))
+    scenario("passing", tmp_path)
 
 
 def run_passing():
-    os.environ["QUERN_CACHE_DIR"] = os.environ["VOLUME"] + "/cache"
     host = Host()
     layer = Layer(host, "bf16", "nf4", 16, 64, 1)
-    for _ in range(2):
-        refused(layer, CACHE, "volume")
-    os.unlink(os.environ["VOLUME"])
-    os.mkdir(os.environ["VOLUME"])
     held = []
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, limit[1]))
@@ -355,6 +348,24 @@ def run_passing():
     resource.setrlimit(resource.RLIMIT_NOFILE, limit)
     assert layer.run() == OK, host.error()
     assert layer.is_right()
+
+
+def test_a_cache_that_is_mounted_later_is_used(tmp_path):
+    volume = tmp_path / "volume"
+    volume.write_text("a volume that is not mounted yet")
+    scenario("mounted", tmp_path, VOLUME=str(volume))
+
+
+def run_mounted():
+    os.environ["QUERN_CACHE_DIR"] = os.environ["VOLUME"] + "/cache"
+    host = Host()
+    layer = Layer(host, "bf16", "nf4", 16, 64, 1)
+    assert layer.run() == OK and layer.is_right(), host.error()
+    os.unlink(os.environ["VOLUME"])
+    os.mkdir(os.environ["VOLUME"])
+    layer = Layer(host, "bf16", "nf4", 32, 64, 1)
+    assert layer.run() == OK and layer.is_right(), host.error()
+    assert list(pathlib.Path(os.environ["QUERN_CACHE_DIR"]).glob("v1/objects/*/*"))
 
 
 def test_no_compiling_where_it_is_off(tmp_path):

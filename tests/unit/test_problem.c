@@ -112,7 +112,7 @@ static void test_refusals(void **state)
     expect_refused("wq=fp8fnuz n=64 k=64 a=fp8", "a=fp8 goes with wq=fp8 only");
     expect_refused("wq=nf4 n=64 k=64 a=f16 c=fp8", "c=fp8 is not a type of results");
     expect_refused("wq=nf4 n=64 k=64 a=f16 bias=2", "bias=2; expected 0 or 1");
-    expect_refused("wq=nf4\tn=64 k=64 a=f16", "wq=nf4\\x09n=64 is unknown");
+    expect_refused("wq=nf4\tn=64 k=64 a=f16", "wq=nf4\\u0009n=64 is unknown");
 }
 
 static void test_struct_checks(void **state)

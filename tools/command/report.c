@@ -46,15 +46,18 @@ static void print_object(const char *text, int exit_status, quern_status status)
 {
     json_t *const object =
         json_make("{s:s, s:s, s:i}", "verb", name, "error", text, "exit", exit_status);
-    char *line = NULL;
+    /* a byte of the text is at most the six of a character that JSON escapes */
+    char *line = NULL, shown[256 + 6 * MESSAGE_MAX];
 
     if (object &&
         (!status || !json_object_set_new(object, "status", json_words(quern_status_name(status)))))
         line = json_dumps(object, JSON_COMPACT);
-    if (line)
-        fprintf(stderr, "%s\n", line);
-    else
+    if (line) { /* JSON allows characters that a terminal obeys, but they may be escaped in it */
+        quern_text_shown(QUERN_SHOWN_LINE, line, strlen(line), shown, sizeof shown);
+        fprintf(stderr, "%s\n", shown);
+    } else {
         print_line(text);
+    }
     free(line);
     json_decref(object);
 }
