@@ -474,14 +474,17 @@ def crowd():
          f"{[t['compile_ok'] for t in told]}")
 
 
-def children_of(pid):
-    """Of a process that starts no other than compilers."""
-    found = []
+def compilers():
+    """The compilers of this machine's processes: workers below the workers that supervise them,
+    which are nobody's children, so that a host that waits for its own meets none."""
+    parents = {}
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            if int(path.read_text().rsplit(")", 1)[1].split()[1]) == pid:
-                found.append(int(path.parent.name))
-    return found
+            pid, _, rest = path.read_text().partition(" (")
+            name, _, rest = rest.rpartition(") ")
+            if name == "quern-worker":
+                parents[int(pid)] = int(rest.split()[1])
+    return [pid for pid, parent in parents.items() if parent in parents]
 
 
 def killed():
@@ -490,7 +493,7 @@ def killed():
 
     def strike(stop):
         while not stop.is_set():
-            for pid in children_of(os.getpid()):
+            for pid in compilers():
                 if pid not in struck and len(struck) < 3:
                     time.sleep(0.05)
                     with contextlib.suppress(OSError):
