@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "dispatch/dispatch.h"
 #include "plan/args.h"
+#include "plan/family.h"
 #include "quant/quant.h"
 
 #include <stdio.h>
@@ -256,7 +257,7 @@ static void check_arguments(const struct quern_problem *p, const char *text)
 {
     static const enum plan_arg numbers[] = {PLAN_ARG_M, PLAN_ARG_FIRST, PLAN_ARG_LDA, PLAN_ARG_LDC,
                                             PLAN_ARG_WORKGROUPS};
-    struct plan plan = {.problem = *p};
+    struct plan plan = {.problem = *p, .family = &family_simt_w4}; /* whose kernels have them all */
 
     for (int resident = 0; resident < 2; resident++) {
         enum plan_arg args[PLAN_ARG_COUNT];
