@@ -241,10 +241,10 @@ quern_status quern_bundle_import(quern_ctx *ctx, const quern_bundle *bundle, con
     FAIL_IF(ctx->settings.cache_mode != QUERN_CACHE_RW, QUERN_E_CACHE,
             "the cache is not open for writing (QUERN_CACHE_MODE), so nothing can be imported");
     bundle_info(bundle->bundle, &info);
-    FAIL_IF(info.bytes > ctx->settings.cache_max_bytes, QUERN_E_CACHE,
-            "the bundle has %" PRIu64 " bytes, and the cache may hold %" PRIu64
+    FAIL_IF(info.entry_bytes > ctx->settings.cache_max_bytes, QUERN_E_CACHE,
+            "the bundle's kernels have %" PRIu64 " bytes, and the cache may hold %" PRIu64
             "; raise QUERN_CACHE_MAX_SIZE, or use the bundle where it is by QUERN_BUNDLE_PATH",
-            info.bytes, ctx->settings.cache_max_bytes);
+            info.entry_bytes, ctx->settings.cache_max_bytes);
     /* the serial first: after a crash the cache may lack entries, but older bundles stay out */
     if (signer) {
         bool higher;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The reader of bundles (bundle.h): the head when one is opened, an entry when it is asked for. */
+/* Opening a bundle (bundle.h): its head is read and proven, and its signature. */
 #include "store/bundle.h"
 #include "base/os.h"
 #include "object/le.h"
-#include "object/object.h"
 #include "store/directory.h"
 #include "store/entry.h"
-#include "store/bundle_format.h"
+#include "store/bundle_pack.h"
+#include "store/bundle_reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,20 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EINTR_TRIES  100
-#define DIGEST_BYTES 32 /* of BLAKE2b: nobody can make another entry with the same digest */
-#define PIECE_BYTES  ((size_t)64 << 10)
-
-struct bundle {
-    int fd;                /* -1: over memory */
-    const uint8_t *memory; /* else null */
-    uint64_t file_bytes;
-    uint8_t *head; /* header, index and manifest, proven */
-    /* DIGEST_BYTES for each entry, of its signed bytes; null unless a signature was checked */
-    uint8_t *digests;
-    struct bundle_layout layout;
-    struct bundle_info info;
-};
+#define EINTR_TRIES 100
+#define PIECE_BYTES ((size_t)64 << 10)
 
 quern_status bundle_read(const struct bundle *p, uint64_t offset, void *to, size_t size)
 {
@@ -58,18 +46,22 @@ quern_status bundle_read(const struct bundle *p, uint64_t offset, void *to, size
 
 static quern_status read_header(struct bundle *p, uint8_t h[BUNDLE_HEADER_BYTES])
 {
-    static const uint8_t zeros[BUNDLE_HEADER_BYTES - BUNDLE_AT_RESERVED];
-
     FAIL_IF(p->file_bytes < BUNDLE_HEADER_BYTES, QUERN_E_OBJECT,
             "the bundle has %" PRIu64 " bytes, less than a header", p->file_bytes);
     TRY(bundle_read(p, 0, h, BUNDLE_HEADER_BYTES));
     FAIL_IF(memcmp(h, BUNDLE_CANARY, 8), QUERN_E_OBJECT,
             "the bundle does not begin with its eight magic bytes");
-    FAIL_IF(le32(h + BUNDLE_AT_VERSION) != BUNDLE_VERSION, QUERN_E_OBJECT,
-            "the bundle has format version %u; it is %d here", le32(h + BUNDLE_AT_VERSION),
-            BUNDLE_VERSION);
+    p->plain = le32(h + BUNDLE_AT_VERSION) == BUNDLE_VERSION_PLAIN;
+    FAIL_IF(!p->plain && le32(h + BUNDLE_AT_VERSION) != BUNDLE_VERSION, QUERN_E_OBJECT,
+            "the bundle has format version %u; %d and %d are read here",
+            le32(h + BUNDLE_AT_VERSION), BUNDLE_VERSION_PLAIN, BUNDLE_VERSION);
+    p->dictionary_part.size = le32(h + BUNDLE_AT_DICTIONARY);
+    p->dictionary_part.packed = le32(h + BUNDLE_AT_PACKED);
     FAIL_IF(le32(h + BUNDLE_AT_HEADER_BYTES) != BUNDLE_HEADER_BYTES ||
-                memcmp(h + BUNDLE_AT_RESERVED, zeros, sizeof zeros),
+                (p->plain && p->dictionary_part.size) ||
+                !p->dictionary_part.size != !p->dictionary_part.packed ||
+                p->dictionary_part.size > DICTIONARY_BYTES_MAX ||
+                p->dictionary_part.packed > ZSTD_COMPRESSBOUND(DICTIONARY_BYTES_MAX),
             QUERN_E_OBJECT, "the bundle's header is malformed");
     p->info.bytes = le64(h + BUNDLE_AT_TOTAL_BYTES);
     p->info.entries = le64(h + BUNDLE_AT_ENTRIES);
@@ -91,19 +83,11 @@ static quern_status read_header(struct bundle *p, uint8_t h[BUNDLE_HEADER_BYTES]
             "the bundle has %" PRIu64 " bytes; its header says %" PRIu64 ", and %d more if signed",
             p->file_bytes, p->info.bytes, BUNDLE_SIGNATURE_BYTES);
     p->layout = bundle_lay_out(p->info.entries, p->info.manifest_bytes, p->info.tuning_bytes);
-    FAIL_IF(p->layout.end > p->info.bytes, QUERN_E_OBJECT,
-            "the bundle has %" PRIu64 " bytes, not enough for its index", p->info.bytes);
+    p->dictionary_part.offset = p->layout.end;
+    FAIL_IF(entries_at(p) > p->info.bytes, QUERN_E_OBJECT,
+            "the bundle has %" PRIu64 " bytes, not enough for its index and dictionary",
+            p->info.bytes);
     return QUERN_OK;
-}
-
-static const uint8_t *record_at(const struct bundle *p, uint64_t i)
-{
-    return p->head + BUNDLE_HEADER_BYTES + i * BUNDLE_INDEX_BYTES;
-}
-
-static uint64_t by_source_at(const struct bundle *p, uint64_t i)
-{
-    return le32(p->head + p->layout.by_source + i * 4);
 }
 
 static int compare_sources(const uint8_t *a, const uint8_t *b)
@@ -113,21 +97,24 @@ static int compare_sources(const uint8_t *a, const uint8_t *b)
     return order ? order : memcmp(a + BUNDLE_INDEX_KEY, b + BUNDLE_INDEX_KEY, 16);
 }
 
-/* Entries stand one behind another in the order of their keys, from the end of the head to the end
- * of the bundle: so none overlaps and none is outside. */
-static bool index_is_sound(const struct bundle *p)
+/* Entries stand one behind another in the order of their keys, from the end of the dictionary to
+ * the end of the bundle: so none overlaps and none is outside. Nothing is allocated that they say
+ * and an entry cannot have. */
+static bool index_is_sound(struct bundle *p)
 {
-    uint64_t at = p->layout.end;
+    uint64_t at = entries_at(p);
 
     for (uint64_t i = 0; i < p->info.entries; i++) {
-        const uint8_t *const r = record_at(p, i);
-        const uint64_t size = le64(r + BUNDLE_INDEX_SIZE);
-        if (le64(r + BUNDLE_INDEX_OFFSET) != at || size < ENTRY_HEADER_BYTES ||
-            size > ENTRY_BYTES_MAX || size % BUNDLE_ALIGN || size > p->info.bytes - at)
+        const struct part e = part_at(p, i);
+        if (e.offset != at || e.size < ENTRY_HEADER_BYTES || e.size > ENTRY_BYTES_MAX ||
+            e.size % BUNDLE_ALIGN || e.packed > p->info.bytes - at ||
+            e.packed > ZSTD_COMPRESSBOUND(e.size) ||
+            (p->plain && le32(record_at(p, i) + BUNDLE_INDEX_SIZE)))
             return false;
-        if (i && memcmp(record_at(p, i - 1), r, 16) >= 0)
+        if (i && memcmp(record_at(p, i - 1), record_at(p, i), 16) >= 0)
             return false;
-        at += size;
+        at += e.packed;
+        p->info.entry_bytes += e.size;
     }
     if (at != p->info.bytes)
         return false;
@@ -222,7 +209,11 @@ static quern_status new_pack(struct bundle **bundle)
     *bundle = os.calloc(1, sizeof **bundle);
     FAIL_IF(!*bundle, QUERN_E_MEMORY, "no memory for a bundle");
     (*bundle)->fd = -1;
-    return QUERN_OK;
+    (*bundle)->dictionary = os.calloc(1, sizeof *(*bundle)->dictionary);
+    if ((*bundle)->dictionary)
+        return QUERN_OK;
+    os.free(*bundle);
+    return error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT(""), "no memory for a bundle");
 }
 
 /* Takes the descriptor over. */
@@ -281,6 +272,9 @@ void bundle_close(struct bundle *p)
         return;
     if (p->fd >= 0)
         os.close(p->fd);
+    ZSTD_freeDDict(p->dictionary->zstd);
+    os.free(p->dictionary->bytes);
+    os.free(p->dictionary);
     os.free(p->head);
     os.free(p->digests);
     os.free(p);
@@ -293,23 +287,21 @@ void bundle_info(const struct bundle *p, struct bundle_info *info)
 
 /* ---- what is signed -------------------------------------------------------------------------- */
 
-/* Adds the bytes of entry `i` to the signature's hash, piece by piece, and keeps their digest,
- * which load compares the entry with when it is asked for. */
-static quern_status sign_entry(struct bundle *p, uint64_t i, crypto_sign_state *state,
-                               uint8_t *piece)
+/* Adds bytes of the file to the signature's hash, piece by piece, and keeps their digest as that of
+ * entry `i`, which read_part compares them with when they are asked for. */
+static quern_status sign_part(struct bundle *p, uint64_t i, uint64_t offset, uint64_t size,
+                              crypto_sign_state *state, uint8_t *piece)
 {
-    const uint8_t *const r = record_at(p, i);
-    const uint64_t size = le64(r + BUNDLE_INDEX_SIZE), offset = le64(r + BUNDLE_INDEX_OFFSET);
     crypto_generichash_state digest;
 
-    crypto_generichash_init(&digest, NULL, 0, DIGEST_BYTES);
+    crypto_generichash_init(&digest, NULL, 0, BUNDLE_PROOF_BYTES);
     for (uint64_t at = 0; at < size; at += PIECE_BYTES) {
         const size_t n = size - at < PIECE_BYTES ? (size_t)(size - at) : PIECE_BYTES;
         TRY(bundle_read(p, offset + at, piece, n));
         crypto_sign_update(state, piece, n);
         crypto_generichash_update(&digest, piece, n);
     }
-    crypto_generichash_final(&digest, p->digests + i * DIGEST_BYTES, DIGEST_BYTES);
+    crypto_generichash_final(&digest, p->digests + i * BUNDLE_PROOF_BYTES, BUNDLE_PROOF_BYTES);
     return QUERN_OK;
 }
 
@@ -318,101 +310,20 @@ quern_status bundle_sign_update(struct bundle *p, crypto_sign_state *state)
     quern_status status = QUERN_OK;
 
     os.free(p->digests);
-    p->digests = os.calloc(p->info.entries + 1, DIGEST_BYTES);
+    p->digests = os.calloc(p->info.entries + 1, BUNDLE_PROOF_BYTES);
     uint8_t *const piece = os.malloc(PIECE_BYTES);
     if (!p->digests || !piece)
         status = error_set(QUERN_E_MEMORY, __FILE__, FAIL_AT("!p->digests || !piece"),
                            "no memory for reading a bundle");
     /* the head in memory is hashed, not the file's: it is what look-ups go by from now on */
     crypto_sign_update(state, p->head, p->layout.end);
-    for (uint64_t i = 0; i < p->info.entries && status == QUERN_OK; i++)
-        status = sign_entry(p, i, state, piece);
+    if (status == QUERN_OK)
+        status = sign_part(p, p->info.entries, p->layout.end, entries_at(p) - p->layout.end, state,
+                           piece);
+    for (uint64_t i = 0; i < p->info.entries && status == QUERN_OK; i++) {
+        const struct part e = part_at(p, i);
+        status = sign_part(p, i, e.offset, e.packed, state, piece);
+    }
     os.free(piece);
-    return status;
-}
-
-/* ---- entries --------------------------------------------------------------------------------- */
-
-static quern_status load(const struct bundle *p, uint64_t i, struct store_entry *entry)
-{
-    const uint8_t *const r = record_at(p, i);
-    const size_t size = le64(r + BUNDLE_INDEX_SIZE);
-
-    entry->buffer = os.malloc(size);
-    FAIL_IF(!entry->buffer, QUERN_E_MEMORY, "no memory for an entry of %zu bytes", size);
-    TRY(bundle_read(p, le64(r + BUNDLE_INDEX_OFFSET), entry->buffer, size));
-    if (p->digests) {
-        uint8_t digest[DIGEST_BYTES];
-        crypto_generichash(digest, sizeof digest, entry->buffer, size, NULL, 0);
-        FAIL_IF(memcmp(digest, p->digests + i * DIGEST_BYTES, sizeof digest), QUERN_E_OBJECT,
-                "the entry is not the one that was signed: the bundle was written to");
-    }
-    TRY(entry_decode(entry->buffer, size, &entry->record));
-    const struct hash128 key = hash128_of(entry->record.key_text, entry->record.key_text_bytes);
-    FAIL_IF(memcmp(key.bytes, r + BUNDLE_INDEX_KEY, sizeof key.bytes), QUERN_E_OBJECT,
-            "the entry is not that of its key in the index");
-    return QUERN_OK;
-}
-
-/* The first place in the index, or with `by_source` in the order of source keys, whose key is not
- * less than this one. */
-static uint64_t find(const struct bundle *p, const struct hash128 *key, bool by_source)
-{
-    uint64_t lo = 0, hi = p->info.entries;
-
-    while (lo < hi) {
-        const uint64_t mid = lo + (hi - lo) / 2;
-        const uint8_t *const r = record_at(p, by_source ? by_source_at(p, mid) : mid);
-        if (memcmp(r + (by_source ? BUNDLE_INDEX_SOURCE_KEY : BUNDLE_INDEX_KEY), key->bytes, 16) <
-            0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-quern_status bundle_get(const struct bundle *p, const struct store_want *want, bool by_source,
-                        struct store_entry *entry)
-{
-    const struct hash128 *const key = by_source ? &want->source_key : &want->key;
-    const uint64_t place = find(p, key, by_source);
-
-    *entry = (struct store_entry){0};
-    if (place == p->info.entries)
-        return QUERN_OK;
-    const uint64_t i = by_source ? by_source_at(p, place) : place;
-    if (memcmp(record_at(p, i) + (by_source ? BUNDLE_INDEX_SOURCE_KEY : BUNDLE_INDEX_KEY),
-               key->bytes, 16))
-        return QUERN_OK;
-    quern_status status = load(p, i, entry);
-    if (status == QUERN_OK)
-        status = store_judge(entry, want, by_source);
-    if (status != QUERN_OK)
-        store_entry_free(entry);
-    return status;
-}
-
-void bundle_listed(const struct bundle *p, uint64_t index, struct hash128 *key, uint64_t *bytes)
-{
-    const uint8_t *const r = record_at(p, index);
-
-    memcpy(key->bytes, r + BUNDLE_INDEX_KEY, sizeof key->bytes);
-    *bytes = le64(r + BUNDLE_INDEX_SIZE);
-}
-
-quern_status bundle_entry(const struct bundle *p, uint64_t index, struct hash128 *key,
-                          struct store_entry *entry)
-{
-    *entry = (struct store_entry){0};
-    FAIL_IF(index >= p->info.entries, QUERN_E_ARGUMENT, "entry %" PRIu64 " of %" PRIu64, index,
-            p->info.entries);
-    if (key)
-        memcpy(key->bytes, record_at(p, index), sizeof key->bytes);
-    quern_status status = load(p, index, entry);
-    if (status == QUERN_OK)
-        status = store_parse(&entry->record, &entry->object);
-    if (status != QUERN_OK)
-        store_entry_free(entry);
     return status;
 }

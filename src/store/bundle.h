@@ -3,16 +3,18 @@
  * A bundle: one read-only file of many entries, looked through before the cache. docs/formats.md
  * has the format. (object/amdgpu/offload_bundle.h is about another thing, clang's offload bundles.)
  *
- * Only the head (header, index, manifest) is read when a bundle is opened; an entry is read into
- * private memory, and proven, when it is asked for. Nothing is mapped and nothing is compressed, so
- * a bundle cannot take more memory than its head and one entry.
+ * Only the head (header, index, manifest) is read when a bundle is opened, and the dictionary that
+ * entries are compressed with when the first is asked for; an entry is read into private memory,
+ * unpacked to the size that the index has, and proven, when it is asked for. Nothing is mapped, and
+ * a bundle cannot take more memory than its head, its dictionary and one entry, packed and not.
  */
 #ifndef QUERN_STORE_BUNDLE_H
 #define QUERN_STORE_BUNDLE_H
 
 #include "store/store.h"
 
-#define BUNDLE_VERSION         1
+#define BUNDLE_VERSION         2
+#define BUNDLE_VERSION_PLAIN   1 /* read as well: nothing in it is compressed */
 #define BUNDLE_HEADER_BYTES    64
 #define BUNDLE_SIGNATURE_BYTES 128
 #define BUNDLE_ENTRIES_MAX     ((uint64_t)1 << 20)
@@ -24,6 +26,7 @@ struct bundle;
 
 struct bundle_info {
     uint64_t entries, bytes; /* bytes: without the signature, which covers them all */
+    uint64_t entry_bytes;    /* of all entries, unpacked */
     uint64_t serial;         /* grows from release to release of the same bundle */
     const char *manifest;    /* NUL-terminated; lives as long as the bundle */
     size_t manifest_bytes;
@@ -56,8 +59,8 @@ void bundle_info(const struct bundle *bundle, struct bundle_info *info);
 quern_status bundle_get(const struct bundle *bundle, const struct store_want *want, bool by_source,
                         struct store_entry *entry);
 
-/* The key and the size of entry `index` (in order of keys, below info.entries), from the bundle's
- * own index. */
+/* The key and the unpacked size of entry `index` (in order of keys, below info.entries), from the
+ * bundle's own index. */
 void bundle_listed(const struct bundle *bundle, uint64_t index, struct hash128 *key,
                    uint64_t *bytes);
 
@@ -67,8 +70,9 @@ quern_status bundle_entry(const struct bundle *bundle, uint64_t index, struct ha
 
 /*
  * Makes a bundle of records: the same records, manifest, tables and serial in any order give the
- * same bytes. Records of equal keys are taken once. *bytes is malloc'ed. QUERN_E_ARGUMENT when it
- * would be too large, or a record is one that no store would take.
+ * same bytes (of one release of zstd, which is linked in). Records of equal keys are taken once.
+ * *bytes is malloc'ed. QUERN_E_ARGUMENT when it would be too large, or a record is one that no
+ * store would take.
  */
 struct bundle_content {
     const struct store_record *records;

@@ -18,12 +18,14 @@ enum {
     BUNDLE_AT_MANIFEST = 32,     /* u64, bytes */
     BUNDLE_AT_SERIAL = 40,       /* u64 */
     BUNDLE_AT_TUNING = 48,       /* u64, bytes; 0: the bundle has no tuning tables */
-    BUNDLE_AT_RESERVED = 56,     /* 8 bytes, zero */
+    BUNDLE_AT_DICTIONARY = 56,   /* u32, bytes of the dictionary; 0: there is none */
+    BUNDLE_AT_PACKED = 60,       /* u32, bytes that it is stored in */
     /* one record of the index */
     BUNDLE_INDEX_KEY = 0,
     BUNDLE_INDEX_SOURCE_KEY = 16, /* zero when the key text names none */
     BUNDLE_INDEX_OFFSET = 32,     /* u64 from the start of the file */
-    BUNDLE_INDEX_SIZE = 40,       /* u64 */
+    BUNDLE_INDEX_PACKED = 40,     /* u32: bytes in the bundle */
+    BUNDLE_INDEX_SIZE = 44,       /* u32: bytes of the entry */
     BUNDLE_INDEX_BYTES = 48,
     /* the signature block */
     BUNDLE_SIGN_VERSION = 8,    /* u32 */
@@ -35,8 +37,9 @@ enum {
     BUNDLE_DIGEST_BYTES = 16
 };
 
-/* Where the sections of the head begin. The last is a digest of the others; the entries follow at
- * `end`. */
+/* Where the sections of the head begin. The last is a digest of the others. At `end` there follow,
+ * unless it has none, the bundle's dictionary with a digest of its stored bytes; then the entries.
+ */
 struct bundle_layout {
     uint64_t by_source; /* a u32 for each entry: index numbers in the order of source keys */
     uint64_t manifest, tuning, digest, end;
@@ -60,6 +63,12 @@ static inline struct bundle_layout bundle_lay_out(uint64_t entries, uint64_t man
     l.digest = tuning_bytes ? bundle_padded(l.tuning + tuning_bytes + 1) : l.tuning;
     l.end = l.digest + BUNDLE_DIGEST_BYTES;
     return l;
+}
+
+/* What a dictionary that is stored in so many bytes takes with its digest. */
+static inline uint64_t bundle_dictionary_extent(uint64_t packed)
+{
+    return packed ? packed + BUNDLE_DIGEST_BYTES : 0;
 }
 
 #endif

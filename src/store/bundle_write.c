@@ -7,6 +7,7 @@
 #include "store/entry.h"
 #include "store/key.h"
 #include "store/bundle_format.h"
+#include "store/bundle_pack.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,8 +16,15 @@
 struct piece {
     struct hash128 key, source_key;
     uint64_t index; /* in the order of keys */
-    void *bytes;    /* the entry as encoded */
+    void *bytes;    /* the entry as encoded, and from pack_pieces on compressed */
+    size_t size, unpacked;
+};
+
+/* What entries are compressed with, as it is stored. */
+struct shared {
     size_t size;
+    void *packed;
+    size_t packed_bytes;
 };
 
 static int by_key(const void *a, const void *b)
@@ -80,14 +88,14 @@ static size_t bytes_of(const char *text)
     return text ? strlen(text) : 0;
 }
 
-/* Writes header, index, entries; `pieces` are in the order of keys, and left in that of source
- * keys.
- */
+/* Writes header, index, dictionary, entries; `pieces` are in the order of keys, and left in that of
+ * source keys. */
 static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
-                 const struct bundle_content *c, const struct bundle_layout *l)
+                 const struct bundle_content *c, const struct shared *shared,
+                 const struct bundle_layout *l)
 {
     const size_t manifest_bytes = bytes_of(c->manifest), tuning_bytes = bytes_of(c->tuning);
-    uint64_t at = l->end;
+    uint64_t at = l->end + bundle_dictionary_extent(shared->packed_bytes);
 
     memcpy(b, BUNDLE_CANARY, 8);
     le_put(b + BUNDLE_AT_VERSION, 4, BUNDLE_VERSION);
@@ -97,12 +105,20 @@ static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
     le_put(b + BUNDLE_AT_MANIFEST, 8, manifest_bytes);
     le_put(b + BUNDLE_AT_SERIAL, 8, c->serial);
     le_put(b + BUNDLE_AT_TUNING, 8, tuning_bytes);
+    le_put(b + BUNDLE_AT_DICTIONARY, 4, shared->size);
+    le_put(b + BUNDLE_AT_PACKED, 4, shared->packed_bytes);
+    if (shared->packed_bytes) {
+        const struct hash128 digest = hash128_of(shared->packed, shared->packed_bytes);
+        memcpy(b + l->end, shared->packed, shared->packed_bytes);
+        memcpy(b + l->end + shared->packed_bytes, digest.bytes, sizeof digest.bytes);
+    }
     for (size_t i = 0; i < count; i++) {
         uint8_t *const r = b + BUNDLE_HEADER_BYTES + i * BUNDLE_INDEX_BYTES;
         memcpy(r + BUNDLE_INDEX_KEY, pieces[i].key.bytes, 16);
         memcpy(r + BUNDLE_INDEX_SOURCE_KEY, pieces[i].source_key.bytes, 16);
         le_put(r + BUNDLE_INDEX_OFFSET, 8, at);
-        le_put(r + BUNDLE_INDEX_SIZE, 8, pieces[i].size);
+        le_put(r + BUNDLE_INDEX_PACKED, 4, pieces[i].size);
+        le_put(r + BUNDLE_INDEX_SIZE, 4, pieces[i].unpacked);
         memcpy(b + at, pieces[i].bytes, pieces[i].size);
         at += pieces[i].size;
     }
@@ -118,12 +134,58 @@ static void fill(uint8_t *b, uint64_t total, struct piece *pieces, size_t count,
     memcpy(b + l->digest, digest.bytes, sizeof digest.bytes);
 }
 
+/* Compresses every piece in its place with the dictionary. */
+static quern_status pack_with(struct piece *pieces, size_t count, const void *dictionary,
+                              size_t size)
+{
+    struct packer *packer;
+    quern_status status = QUERN_OK;
+
+    TRY(packer_open(dictionary, size, &packer));
+    for (size_t i = 0; i < count && status == QUERN_OK; i++) {
+        struct piece *const p = &pieces[i];
+        void *const entry = p->bytes;
+        p->unpacked = p->size;
+        status = packer_pack(packer, (struct piece_bytes){entry, p->size}, &p->bytes, &p->size);
+        if (status == QUERN_OK)
+            os.free(entry);
+    }
+    packer_close(packer);
+    return status;
+}
+
+/* Makes the dictionary of all pieces and compresses it and them. */
+static quern_status pack_pieces(struct piece *pieces, size_t count, struct shared *shared)
+{
+    struct piece_bytes *const entries = os.calloc(count ? count : 1, sizeof *entries);
+    struct piece dictionary = {.bytes = NULL};
+
+    FAIL_IF(!entries, QUERN_E_MEMORY, "no memory for a list of %zu entries", count);
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (struct piece_bytes){pieces[i].bytes, pieces[i].size};
+    quern_status status = dictionary_make(entries, count, &dictionary.bytes, &dictionary.size);
+    os.free(entries);
+    if (status == QUERN_OK)
+        status = pack_with(pieces, count, dictionary.bytes, dictionary.size);
+    shared->size = dictionary.size;
+    if (status == QUERN_OK && shared->size) /* by itself */
+        status = pack_with(&dictionary, 1, NULL, 0);
+    if (status == QUERN_OK) {
+        shared->packed = dictionary.bytes;
+        shared->packed_bytes = dictionary.size;
+    } else {
+        os.free(dictionary.bytes);
+    }
+    return status;
+}
+
+/* Lays the compressed pieces out. */
 static quern_status assemble(struct piece *pieces, size_t count, const struct bundle_content *c,
-                             void **bytes, size_t *size)
+                             const struct shared *shared, void **bytes, size_t *size)
 {
     const struct bundle_layout l =
         bundle_lay_out(count, bytes_of(c->manifest), bytes_of(c->tuning));
-    uint64_t total = l.end;
+    uint64_t total = l.end + bundle_dictionary_extent(shared->packed_bytes);
 
     for (size_t i = 0; i < count; i++)
         total += pieces[i].size;
@@ -132,7 +194,7 @@ static quern_status assemble(struct piece *pieces, size_t count, const struct bu
             BUNDLE_BYTES_MAX);
     uint8_t *const b = os.calloc(1, total);
     FAIL_IF(!b, QUERN_E_MEMORY, "no memory for a bundle of %" PRIu64 " bytes", total);
-    fill(b, total, pieces, count, c, &l);
+    fill(b, total, pieces, count, c, shared, &l);
     *bytes = b;
     *size = total;
     return QUERN_OK;
@@ -141,6 +203,7 @@ static quern_status assemble(struct piece *pieces, size_t count, const struct bu
 quern_status bundle_write(const struct bundle_content *c, void **bytes, size_t *size)
 {
     quern_status status = QUERN_OK;
+    struct shared shared = {0};
     size_t made = 0;
 
     FAIL_IF(c->count > BUNDLE_ENTRIES_MAX, QUERN_E_ARGUMENT,
@@ -158,8 +221,12 @@ quern_status bundle_write(const struct bundle_content *c, void **bytes, size_t *
         status = make_piece(&c->records[made], &pieces[made]);
         made += status == QUERN_OK;
     }
+    const size_t kept = status == QUERN_OK ? sort_pieces(pieces, made) : 0;
     if (status == QUERN_OK)
-        status = assemble(pieces, sort_pieces(pieces, made), c, bytes, size);
+        status = pack_pieces(pieces, kept, &shared);
+    if (status == QUERN_OK)
+        status = assemble(pieces, kept, c, &shared, bytes, size);
+    os.free(shared.packed);
     free_pieces(pieces, made);
     return status;
 }

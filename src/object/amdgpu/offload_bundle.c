@@ -3,6 +3,7 @@
 #include "object/amdgpu/offload_bundle.h"
 #include "base/extensible.h"
 #include "base/os.h"
+#include "base/zstd_memory.h"
 #include "object/elf.h"
 #include "object/le.h"
 #include "object/md5.h"
@@ -12,10 +13,6 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
-
-/* Linked statically: its memory goes through our allocator, which zstd's stable interface lacks. */
-#define ZSTD_STATIC_LINKING_ONLY
-#include <zstd.h>
 
 #define PLAIN_MAGIC      "__CLANG_OFFLOAD_BUNDLE__"
 #define COMPRESSED_MAGIC "CCOB"
@@ -183,23 +180,10 @@ static quern_status check_size(const struct bundles *b, unsigned bundle, const s
     return QUERN_OK;
 }
 
-static void *zstd_malloc(void *user, size_t size)
-{
-    (void)user;
-    return os.malloc(size);
-}
-
-static void zstd_free(void *user, void *p)
-{
-    (void)user;
-    os.free(p);
-}
-
 static quern_status uncompress(unsigned bundle, const struct compressed *c, uint8_t *raw)
 {
     uint8_t digest[16];
-    ZSTD_DCtx *const zstd = ZSTD_createDCtx_advanced(
-        (ZSTD_customMem){.customAlloc = zstd_malloc, .customFree = zstd_free});
+    ZSTD_DCtx *const zstd = ZSTD_createDCtx_advanced(zstd_memory);
 
     FAIL_IF(!zstd, QUERN_E_MEMORY, "no memory to uncompress an offload bundle");
     const size_t done = ZSTD_decompressDCtx(zstd, raw, c->raw_bytes, c->payload, c->payload_bytes);
