@@ -61,6 +61,50 @@ def test_an_option_given_twice_does_not_win_silently(quern):
     quern(*words, "--target", TARGET)  # the same value is no contradiction
 
 
+def test_models_targets_and_splits_in_one_call(quern, small_model, tmp_path):
+    """One report of all; a problem that two models share is one."""
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**SMALL_MODEL, "name": "other", "intermediate": 384}))
+    words = ["prewarm", "--model", small_model, "--model", other, "--wq", "nf4", "--a", "bf16",
+             "--m", "1", "--tp", "1,2"]
+    report = quern.json(*words, "--target", f"{TARGET},gfx942")
+    name = SMALL_MODEL["name"]
+    assert report["targets"] == [TARGET, "gfx942"] and report["model"] == f"{name}, other"
+    by_target = [{p["layers"] for p in report["problems"] if p["target"] == target}
+                 for target in report["targets"]]
+    assert by_target[0] == by_target[1]
+    assert f"{name} o/tp2, other o/tp2" in by_target[0] and "other down/tp2" in by_target[0]
+    assert all(p["kernels"] for p in report["problems"]) and report["compiled"] > 0
+    again = quern(*words, "--target", f"gfx942,{TARGET}")
+    assert "all cache hits" in again.stdout and again.stdout.count(f"{name}, other for ") == 2
+    quern.refused(*words, "--target", f"{TARGET},{TARGET}", status=2, says=f"{TARGET} twice")
+    quern.refused(*words, "--target", f"{TARGET},gfx1", status=2, says="gfx1")
+
+
+def test_a_shard_that_cannot_be_is_left_out(quern, small_model):
+    """The others are made, the exit status is 3 unless that is accepted, and the report says which
+    split is nearest."""
+    words = ["prewarm", "--model", small_model, *WORDS, "--m", "1", "--tp", "1,3"]
+    done = quern(*words, "--json", status=3)
+    report = json.loads(done.stdout)
+    left = [p for p in report["problems"] if "error" in p]
+    assert [(p["layers"], p["nearest_split"], p["kernels"]) for p in left] == [("all/tp3", 2, [])]
+    assert (report["failed"], report["impossible"]) == (1, 1) and report["kernels"] > 0
+    says = "--tp 3 does not divide the 2 heads of"
+    nearest = "the nearest split that all layers allow is --tp 2"
+    assert says in done.stderr and nearest in done.stderr
+    assert json.loads(done.stderr)["exit"] == 3
+    done = quern(*words, "--skip-impossible")
+    assert says in done.stderr and "1 problem cannot be made" in done.stdout
+    # a single layer: K of o is 64 for each of four, where a group has 128
+    small_model.write_text(json.dumps({**SMALL_MODEL, "heads": 4, "hidden": 256,
+                                       "intermediate": 512}))  # fmt: skip
+    words[-1] = "4"
+    done = quern(*words, "--group", "128", status=3)
+    assert "o/tp4: k=64 is not a multiple of group=128" in done.stderr
+    assert nearest in done.stderr
+
+
 def test_a_kernel_for_any_more_rows_says_so(quern):
     words = ["prewarm", "wq=nf4 n=4096 k=4096 a=bf16", "--m", "4096", "--target", "gfx942"]
     kernels = quern.json(*words)["problems"][0]["kernels"]

@@ -3,7 +3,8 @@
  * The quern command: one function per verb, and how all of them report.
  *
  * Data goes to stdout, everything said about it to stderr. Exit status: 0, 1 when the work failed,
- * 2 when the request made no sense. Functions that can fail print one line and return that status.
+ * 2 when the request made no sense, 3 when a part of it cannot be and the rest was done. Functions
+ * that can fail print one line and return that status.
  */
 #ifndef TOOLS_COMMAND_H
 #define TOOLS_COMMAND_H
@@ -13,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_MISUSE = 2 };
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_MISUSE = 2, EXIT_IMPOSSIBLE = 3 };
 
 typedef int verb_function(int argc, char **argv);
 
@@ -31,8 +32,9 @@ const char *command_name(void);
 void command_set_json(void);
 
 /* Print "NAME: message" as one line on stderr, made safe to print (quern_text_shown). */
-int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));   /* EXIT_FAILED */
-int misuse(const char *format, ...) __attribute__((format(printf, 1, 2))); /* EXIT_MISUSE */
+int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));       /* EXIT_FAILED */
+int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));     /* EXIT_MISUSE */
+int impossible(const char *format, ...) __attribute__((format(printf, 1, 2))); /* EXIT_IMPOSSIBLE */
 
 /* The same for what quern_last_error() says, behind `about` (may be null) and a colon, and with the
  * compiler's log when there is one. EXIT_MISUSE when it is the request that was wrong. */

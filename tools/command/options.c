@@ -164,6 +164,16 @@ static int parse_choice(const struct flag *flag, const char *text, int *choice)
     return *choice ? -1 : misuse("--%s '%s' is not one of %s", flag->name, text, flag->choices);
 }
 
+static int add_text(const struct flag *flag, const char *text)
+{
+    struct texts *const texts = flag->to;
+
+    if (texts->count == TEXTS_MAX)
+        return misuse("--%s is given more than %d times", flag->name, TEXTS_MAX);
+    texts->at[texts->count++] = text;
+    return -1;
+}
+
 static int take_value(const struct flag *flag, const char *text)
 {
     int64_t value;
@@ -175,6 +185,8 @@ static int take_value(const struct flag *flag, const char *text)
     case FLAG_TEXT:
         *(const char **)flag->to = text;
         return -1;
+    case FLAG_TEXTS:
+        return add_text(flag, text);
     case FLAG_COUNT:
         if (!number(text, &text, &value) || *text || value < 1 || value > COUNT_MAX)
             return misuse("--%s '%s' is not a number from 1 to %d", flag->name, optarg, COUNT_MAX);
@@ -343,7 +355,7 @@ int options_parse(struct common *common, int argc, char **argv, const struct usa
             const struct flag *const flag = list[c - 256];
             const char **const before = &given[c - 256];
             /* neither value may win silently */
-            if (*before && optarg && strcmp(*before, optarg))
+            if (flag->kind != FLAG_TEXTS && *before && optarg && strcmp(*before, optarg))
                 return misuse("--%s is given twice, as '%s' and as '%s'; give it once", flag->name,
                               *before, optarg);
             *before = optarg;

@@ -31,10 +31,17 @@ bool options_m_add(struct m_set *set, const struct m_set *other);
 /* The place, from 1, of a text in a list such as "one|two|three"; 0: it is not in it. */
 int choice_of(const char *text, const char *choices);
 
+#define TEXTS_MAX 32
+struct texts {
+    size_t count;
+    const char *at[TEXTS_MAX];
+};
+
 /* What an option does with its value; `to` points at the type named. */
 enum flag_kind {
     FLAG_YES = 1, /* bool; takes no value */
     FLAG_TEXT,    /* const char * */
+    FLAG_TEXTS,   /* struct texts; may be given several times */
     FLAG_COUNT,   /* int, 1 … 256 */
     FLAG_NUMBER,  /* uint64_t, 0 … 2^63 - 1 */
     FLAG_SIZE,    /* uint64_t: bytes, with K, M, G or T behind */

@@ -93,6 +93,16 @@ int misuse(const char *format, ...)
     return EXIT_MISUSE;
 }
 
+int impossible(const char *format, ...)
+{
+    va_list ap;
+
+    va_start(ap, format);
+    say(EXIT_IMPOSSIBLE, QUERN_OK, format, ap);
+    va_end(ap);
+    return EXIT_IMPOSSIBLE;
+}
+
 void note(const char *format, ...)
 {
     va_list ap;

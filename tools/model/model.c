@@ -262,12 +262,13 @@ int model_add_scheme(struct model *m, const char *path, const struct model_schem
 
 /* ---- Layers ---------------------------------------------------------------------------------- */
 
-static int check_split(const struct model *m, const char *what, int64_t value, int tp)
+/* Whether so many GPUs share `value` evenly; if not, why not. */
+static bool splits(const struct model *m, const char *what, int64_t value, int tp, char reason[160])
 {
-    if (value % tp == 0)
-        return EXIT_OK;
-    return misuse("--tp %d does not divide the %lld %s of %s; give divisors of it", tp,
-                  (long long)value, what, m->name);
+    if (value % tp)
+        snprintf(reason, 160, "--tp %d does not divide the %lld %s of %.63s", tp, (long long)value,
+                 what, m->name);
+    return value % tp == 0;
 }
 
 /* The vocabulary that is split: a multiple of 64, to which vLLM and others pad it
@@ -277,19 +278,16 @@ static int64_t padded_vocabulary(const struct model *m)
     return (m->vocabulary + 63) / 64 * 64;
 }
 
-static int check_splits(const struct model *m, int tp)
+static bool splits_whole(const struct model *m, int tp, char reason[160])
 {
-    int status;
+    const bool repeated = m->kv_heads && tp % m->kv_heads == 0; /* each head on several GPUs */
 
-    if ((status = check_split(m, "heads", m->heads, tp)) ||
-        (status = check_split(m, "intermediate", m->intermediate, tp)) ||
-        (status = check_split(m, "expert intermediate", m->expert_intermediate, tp)) ||
-        (status = check_split(m, "shared expert intermediate", m->shared_intermediate, tp)) ||
-        (status = check_split(m, "vocabulary (padded)", padded_vocabulary(m), tp)))
-        return status;
-    if (!m->latent.kv && m->kv_heads % tp && tp % m->kv_heads)
-        return check_split(m, "kv_heads", m->kv_heads, tp);
-    return EXIT_OK;
+    return splits(m, "heads", m->heads, tp, reason) &&
+           splits(m, "intermediate", m->intermediate, tp, reason) &&
+           splits(m, "expert intermediate", m->expert_intermediate, tp, reason) &&
+           splits(m, "shared expert intermediate", m->shared_intermediate, tp, reason) &&
+           splits(m, "vocabulary (padded)", padded_vocabulary(m), tp, reason) &&
+           (m->latent.kv || repeated || splits(m, "kv_heads", m->kv_heads, tp, reason));
 }
 
 /* Shapes the layer gate_up, or one of its parts, gate or up, of that width. */
@@ -360,6 +358,7 @@ static void shape_layer(const struct model *m, struct model_use use, int tp,
         shape_attention(m, use, tp, layer);
     }
     layer->scheme = use.scheme;
+    layer->tp = tp;
     const bool up = m->ungated && is_gate_up(use.place);
     const char *const *const parts = places[use.place].parts;
     const char *const name = up              ? parts[1]
@@ -376,7 +375,7 @@ static void add_layer(const struct model_layer *added, struct model_layer *layer
 {
     for (size_t i = 0; i < *count; i++) {
         struct model_layer *const l = &layers[i];
-        if (l->n != added->n || l->k != added->k || l->bias != added->bias ||
+        if (l->reason[0] || l->n != added->n || l->k != added->k || l->bias != added->bias ||
             l->scheme != added->scheme)
             continue;
         if (strlen(l->names) + strlen(added->names) + 3 < sizeof l->names) {
@@ -388,8 +387,8 @@ static void add_layer(const struct model_layer *added, struct model_layer *layer
     layers[(*count)++] = *added;
 }
 
-int model_layers(const struct model *model, const int *tp, size_t tp_count,
-                 struct model_layer layers[MODEL_PROBLEMS_MAX], size_t *count)
+void model_layers(const struct model *model, const int *tp, size_t tp_count,
+                  struct model_layer layers[MODEL_PROBLEMS_MAX], size_t *count)
 {
     struct model_use uses[MODEL_USES_MAX];
     size_t use_count = model->use_count;
@@ -400,14 +399,16 @@ int model_layers(const struct model *model, const int *tp, size_t tp_count,
             uses[use_count++] = (struct model_use){.place = p, .part = -1};
     *count = 0;
     for (size_t i = 0; i < tp_count; i++) {
-        const int status = check_splits(model, tp[i]);
-        if (status)
-            return status;
+        struct model_layer none = {.tp = tp[i]};
+        if (!splits_whole(model, tp[i], none.reason)) {
+            snprintf(none.names, sizeof none.names, "all/tp%d", tp[i]);
+            layers[(*count)++] = none;
+            continue;
+        }
         for (size_t u = 0; u < use_count; u++) {
             struct model_layer layer;
             shape_layer(model, uses[u], tp[i], &layer);
             add_layer(&layer, layers, count);
         }
     }
-    return EXIT_OK;
 }

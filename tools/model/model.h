@@ -98,12 +98,15 @@ int model_add_use(struct model *model, const char *path, struct model_use use);
 int model_add_scheme(struct model *model, const char *path, const struct model_scheme *scheme,
                      size_t *index);
 
-/* A linear layer: `names` of the layers of this shape, comma-separated, e.g. "qkv/tp2, o". */
+/* A linear layer: `names` of the layers of this shape, comma-separated, e.g. "qkv/tp2, o"; or all
+ * layers of a way to split the model that there is not, and then the reason, and no shape. */
 struct model_layer {
     char names[256];
     int64_t n, k;
     bool bias;
     size_t scheme;
+    int tp; /* of the first name */
+    char reason[160];
 };
 
 /*
@@ -114,8 +117,8 @@ struct model_layer {
  */
 #define MODEL_TP_MAX       8
 #define MODEL_PROBLEMS_MAX (MODEL_USES_MAX * MODEL_TP_MAX)
-int model_layers(const struct model *model, const int *tp, size_t tp_count,
-                 struct model_layer layers[MODEL_PROBLEMS_MAX], size_t *count);
+void model_layers(const struct model *model, const int *tp, size_t tp_count,
+                  struct model_layer layers[MODEL_PROBLEMS_MAX], size_t *count);
 
 /* Reads "1,2,4,8". */
 int model_parse_tp(const char *text, int tp[MODEL_TP_MAX], size_t *count);

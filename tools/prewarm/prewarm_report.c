@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct totals {
-    size_t kernels, compiled, cached, runs, runs_ok, failed;
+    size_t kernels, compiled, cached, runs, runs_ok, failed, impossible; /* failed: these too */
 };
 
 static struct totals totals_of(const struct prewarm *w)
@@ -25,6 +25,7 @@ static struct totals totals_of(const struct prewarm *w)
         for (size_t j = 0; j < p->run_count; j++)
             t.runs_ok += !p->runs[j].status;
         t.failed += p->status != QUERN_OK;
+        t.impossible += prewarm_is_impossible(p);
     }
     t.compiled = t.kernels - t.cached;
     return t;
@@ -98,7 +99,7 @@ static void add_kernel(struct table *t, const struct prewarm *w, const struct pr
     char own[QUERN_TEXT_MAX];
 
     words_of(w, p, false, own);
-    if (w->model.name[0])
+    if (w->model_count)
         table_cell(t, "%s", i ? "" : p->layers);
     table_cell(t, "%s", i ? "" : own);
     if (k->and_more)
@@ -127,7 +128,7 @@ static bool print_table(const struct prewarm *w, const struct prewarm_target *ta
 
     snprintf(
         header, sizeof header, "%s<problem|M|<kernel|compile ms|object B|VGPR|LDS B|waves/SIMD%s",
-        w->model.name[0] ? "<layer|" : "", w->verify ? "|run at M|instr/weight|max rel error" : "");
+        w->model_count ? "<layer|" : "", w->verify ? "|run at M|instr/weight|max rel error" : "");
     table_header(&t, header);
     for (size_t i = target->first; i < target->end; i++)
         for (size_t j = 0; j < w->problems[i].kernel_count; j++)
@@ -137,7 +138,7 @@ static bool print_table(const struct prewarm *w, const struct prewarm_target *ta
         made++;
     words_of(w, &w->problems[made], true, shared);
     printf("%s%s%s for %s (%s)\nevery problem: %s\n\n", target->first ? "\n" : "",
-           shown_line(w->model.name), w->model.name[0] ? "" : "problems", target->info.name,
+           shown_line(w->models), w->model_count ? "" : "problems", target->info.name,
            target->info.family, shared);
     const bool printed = table_print(&t, 0);
     table_free(&t);
@@ -154,8 +155,11 @@ static void print_closing(const struct prewarm *w)
     if (t.runs)
         printf("; verified %zu of %zu runs without a GPU in %.1f s", t.runs_ok, t.runs,
                w->verify_seconds);
-    if (t.failed)
-        printf("; %zu problem%s failed", t.failed, t.failed == 1 ? "" : "s");
+    const size_t failed = t.failed - t.impossible;
+    if (failed)
+        printf("; %zu problem%s failed", failed, failed == 1 ? "" : "s");
+    if (t.impossible)
+        printf("; %zu problem%s cannot be made", t.impossible, t.impossible == 1 ? "" : "s");
     printf("\n");
 }
 
@@ -206,6 +210,8 @@ static json_t *problem_json(const struct prewarm *w, const struct prewarm_proble
         json_t *text = json_words(p->error);
         json_object_set_new(json, "status", json_words(quern_status_name(p->status)));
         json_object_set_new(json, "error", text ? text : json_null());
+        if (p->nearest_split)
+            json_object_set_new(json, "nearest_split", json_integer(p->nearest_split));
     }
     return json;
 }
@@ -244,15 +250,15 @@ static json_t *report_json(const struct prewarm *w)
         json_array_append_new(problems, problem_json(w, &w->problems[i]));
     for (size_t i = 0; i < w->target_count; i++)
         json_array_append_new(targets, json_words(w->targets[i].info.name));
-    return json_make("{s:i, s:s, s:s*, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:f}",
-                     "quern_prewarm", 1, "model", w->model.name, "target",
-                     w->target_count == 1 ? w->targets[0].info.name : NULL, "targets", targets,
-                     "problems", problems, "kernels", (json_int_t)t.kernels, "compiled",
-                     (json_int_t)t.compiled, "cached", (json_int_t)t.cached, "not_stored",
-                     (json_int_t)w->counters[QUERN_STAT_PUT_FAILED], "runs", (json_int_t)t.runs,
-                     "runs_ok", (json_int_t)t.runs_ok, "failed", (json_int_t)t.failed, "counters",
-                     counters_json(w), "make_seconds", w->make_seconds, "verify_seconds",
-                     w->verify_seconds);
+    return json_make(
+        "{s:i, s:s, s:s*, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:f}",
+        "quern_prewarm", 1, "model", w->models, "target",
+        w->target_count == 1 ? w->targets[0].info.name : NULL, "targets", targets, "problems",
+        problems, "kernels", (json_int_t)t.kernels, "compiled", (json_int_t)t.compiled, "cached",
+        (json_int_t)t.cached, "not_stored", (json_int_t)w->counters[QUERN_STAT_PUT_FAILED], "runs",
+        (json_int_t)t.runs, "runs_ok", (json_int_t)t.runs_ok, "failed", (json_int_t)t.failed,
+        "impossible", (json_int_t)t.impossible, "counters", counters_json(w), "make_seconds",
+        w->make_seconds, "verify_seconds", w->verify_seconds);
 }
 
 int prewarm_report(const struct prewarm *w)

@@ -28,9 +28,10 @@ struct prewarm_kernel {
 #define PREWARM_KERNELS_MAX 64
 #define PREWARM_RUNS_MAX    (PREWARM_KERNELS_MAX + 1)
 struct prewarm_problem {
-    size_t target;    /* index in its prewarm's targets */
-    bool plain;       /* a layer that a quantised model leaves as it is */
-    char layers[256]; /* names of the model's layers; "" for a problem given as text */
+    size_t target;     /* index in its prewarm's targets */
+    bool plain;        /* a layer that a quantised model leaves as it is */
+    int nearest_split; /* of a layer that cannot be made as it is split: one that can; 0: none */
+    char layers[512];  /* names of the model's layers; "" for a problem given as text */
     char text[QUERN_TEXT_MAX];
     struct quern_problem problem;
     struct m_set m; /* rows to make kernels for */
@@ -55,12 +56,14 @@ struct prewarm_target {
 #define PREWARM_TARGETS_MAX 64
 struct prewarm {
     struct common common;
-    size_t target_count; /* one, or those of a manifest */
+    size_t target_count;
     struct prewarm_target targets[PREWARM_TARGETS_MAX];
-    struct model model; /* name "" when problems were given as text */
-    struct m_set m_set; /* --m, or all */
-    int verify;         /* 0: no, else enum prewarm_verify */
-    size_t count;
+    size_t model_count;   /* 0 when problems were given as text */
+    char models[256];     /* their names, comma-separated */
+    struct m_set m_set;   /* --m, or all */
+    bool skip_impossible; /* what cannot be made does not change the exit status */
+    int verify;           /* 0: no, else enum prewarm_verify */
+    size_t count, room;
     struct prewarm_problem *problems; /* by target */
     double make_seconds, verify_seconds;
     bool show_counters;
@@ -71,15 +74,22 @@ struct prewarm {
 
 enum prewarm_verify { PREWARM_VERIFY_ALL = 1, PREWARM_VERIFY_ENDS };
 
-/* Where the problems come from; one of model and manifest, or neither. */
+/* Where the problems come from; models or a manifest, or neither. */
 #define PREWARM_WORDS 10 /* problem words that are options beside --model */
 struct prewarm_origin {
-    const char *model, *manifest, *tp, *shard;
+    struct texts models;
+    const char *manifest, *tp, *shard;
     const char *values[PREWARM_WORDS];
 };
 
 /* Fills in targets and problems. Returns an exit status. */
 int prewarm_collect(struct prewarm *w, struct prewarm_origin *from);
+
+/* Whether there are no kernels for a problem: it is left out, and no failure of the work. */
+static inline bool prewarm_is_impossible(const struct prewarm_problem *p)
+{
+    return p->status == QUERN_E_PROBLEM || p->status == QUERN_E_DECLINED;
+}
 
 /* Keeps a problem's failure, with the message of quern_last_error. */
 void prewarm_keep_error(struct prewarm_problem *p, quern_status status);

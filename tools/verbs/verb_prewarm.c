@@ -221,7 +221,7 @@ static int verify_target(struct prewarm *w, const struct prewarm_target *t, size
     for (size_t i = t->first; i < t->end; i++) {
         struct prewarm_problem *p = &w->problems[i];
         for (size_t j = 0; j < p->run_count; j++) {
-            char what[300];
+            char what[600];
             snprintf(what, sizeof what, "%s M=%lld", p->layers, (long long)p->runs[j].m);
             progress_draw("verifying", (*done)++, total, what);
             verify_run(ctx, p, &p->runs[j]);
@@ -276,12 +276,6 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Whether a problem was left out, because there are no kernels for it. */
-static bool is_left_out(const struct prewarm_problem *p)
-{
-    return p->status == QUERN_E_PROBLEM || p->status == QUERN_E_DECLINED;
-}
-
 /* Names a problem, and those behind it that were left out for the same reason. */
 static void describe(const struct prewarm *w, const struct prewarm_problem *p, char text[1024])
 {
@@ -289,10 +283,28 @@ static void describe(const struct prewarm *w, const struct prewarm_problem *p, c
     int n = 0;
 
     for (const struct prewarm_problem *q = p; q < w->problems + w->count && n < 1000; q++)
-        if (q == p || (is_left_out(q) && !strcmp(q->error, p->error)))
+        if (q == p || (prewarm_is_impossible(q) && !strcmp(q->error, p->error)))
             n += snprintf(text + n, 1024 - (size_t)n, "%s%.300s%s%s", n ? ", " : "",
                           q->layers[0] ? q->layers : q->text, which ? " for " : "",
                           which ? w->targets[q->target].info.name : "");
+}
+
+/* The last line about problems that failed; returns the exit status. Problems that cannot be are no
+ * failure of the work that is done for the others. */
+static int conclude_failed(const struct prewarm *w, const struct prewarm_problem *first,
+                           size_t failed, bool any_failed)
+{
+    char text[1024];
+
+    describe(w, first, text);
+    if (any_failed)
+        return fail("%zu of %zu problems failed; %s: %s", failed, w->count, text, first->error);
+    if (!w->skip_impossible)
+        return impossible("%zu of %zu problems cannot be made; %s: %s", failed, w->count, text,
+                          first->error);
+    note("%zu of %zu problems cannot be made and are skipped; %s: %s", failed, w->count, text,
+         first->error);
+    return EXIT_OK;
 }
 
 /* Prints one line for each reason why problems were left out, then one for the first failure;
@@ -301,26 +313,34 @@ static int conclude(const struct prewarm *w)
 {
     size_t failed = 0;
     const struct prewarm_problem *first = NULL;
+    bool any_failed = false;
     char text[1024];
 
+    for (size_t i = 0; i < w->count; i++) {
+        const struct prewarm_problem *const p = &w->problems[i];
+        if (!p->status)
+            continue;
+        failed++;
+        /* the last line is about what failed, if anything did */
+        if (!first || (!any_failed && !prewarm_is_impossible(p)))
+            first = p;
+        any_failed |= !prewarm_is_impossible(p);
+    }
     for (size_t i = 0; i < w->count; i++) {
         const struct prewarm_problem *const p = &w->problems[i];
         size_t same = 0;
         if (!p->status)
             continue;
-        failed++;
-        first = first ? first : p;
         while (strcmp(w->problems[same].error, p->error) != 0)
             same++;
-        if (p != first && same == i && is_left_out(p)) {
+        if (same == i && prewarm_is_impossible(p) && strcmp(p->error, first->error) != 0) {
             describe(w, p, text);
             note("%s: %s", text, p->error);
         }
     }
-    if (first) {
-        describe(w, first, text);
-        return fail("%zu of %zu problems failed; %s: %s", failed, w->count, text, first->error);
-    }
+    const int status = first ? conclude_failed(w, first, failed, any_failed) : EXIT_OK;
+    if (status)
+        return status;
     const uint64_t put_failed = w->counters[QUERN_STAT_PUT_FAILED];
     if (put_failed)
         return fail("%llu kernel%s could not be stored: %s; make room there, or name another "
@@ -379,15 +399,15 @@ static int prewarm(struct prewarm *w)
 int verb_prewarm(int argc, char **argv)
 {
     static const struct usage usage = {
-        "--target GFX [--m LIST] --model FILE [--wq W] [--a TYPE]\n"
+        "--target GFX[,GFX…] [--m LIST] --model FILE… [--wq W] [--a TYPE]\n"
         "       (or PROBLEM..., or --manifest FILE, which says its targets)",
         "Plans, compiles and stores the kernels of every linear layer of a model, or of the\n"
         "PROBLEMs given, on all cores. Needs no GPU. Prints a table of what was made.\n"};
     static struct prewarm w; /* large */
     struct prewarm_origin from = {0};
     const struct flag flags[] = {
-        {"model", FLAG_TEXT, &from.model, "FILE",
-         "a config.json, or a manifest as in cache/models (with --wq, --a)"},
+        {"model", FLAG_TEXTS, &from.models, "FILE",
+         "config.json, or a manifest as in cache/models; may be repeated"},
         {"wq", FLAG_TEXT, &from.values[0], "FORMAT", "weights: nf4, fp4, … (the problem word wq)"},
         {"group", FLAG_TEXT, &from.values[1], "N", "weights that share a scale"},
         {"scale", FLAG_TEXT, &from.values[2], "TYPE", "type of the scales"},
@@ -406,6 +426,8 @@ int verb_prewarm(int argc, char **argv)
         {"m", FLAG_M, &w.m_set, "LIST", "rows to make kernels for, e.g. 1-8 (all)"},
         {"verify", FLAG_CHOICE, &w.verify, "all|ends",
          "load back and run: every kernel, or the smallest and largest M", "all|ends", true},
+        {"skip-impossible", FLAG_YES, &w.skip_impossible, NULL,
+         "exit with 0, not 3, when all but what cannot be made was made"},
         {"counters", FLAG_YES, &w.show_counters, NULL,
          "print how often each tier and the compiler was used"},
         {0},
