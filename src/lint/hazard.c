@@ -199,13 +199,16 @@ static const struct hazard hazards[] = {
      C_WRITTEN,
      ANY_REGISTER,
      {{1, 3, 7, 15}, {1, 3, 7, 15}, {1, 3, 7, 15}}},
+    /* another matrix instruction between the two has the pipe for two wait states at least, and the
+     * second waits for that by itself */
     {"a matrix instruction reads what the vector ALU has just written",
      LINT_VALU,
      LINT_MFMA,
      0,
      READ,
      VECTOR,
-     {ALL(2), ALL(2), ALL(2)}},
+     {ALL(2), ALL(2), ALL(2)},
+     .ends = LINT_MFMA},
     {"a matrix instruction follows a write of EXEC by the vector ALU",
      LINT_VALU,
      LINT_MFMA,

@@ -18,7 +18,7 @@
 
 /* The version of the rules, which entries of the cache carry: raised when a rule is added that an
  * object which passed could break. */
-#define LINT_RULES 4
+#define LINT_RULES 5
 
 /* Whether objects for the target can be scanned. */
 bool lint_knows(const struct target *target);

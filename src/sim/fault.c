@@ -9,6 +9,8 @@
 /* What is further from a buffer was not meant for it, and what is this near to zero for none. */
 #define NEAR       ((uint64_t)1 << 32)
 #define NULL_BYTES 65536
+/* Names of kernels are cut here, so that a finding has room: Tensile's have 800 letters. */
+#define NAME_LETTERS 100
 
 /* "kernel k, pc 0x1c, `text`, workgroup 1,0,0, wave 2, lane 3: " */
 static int place(char *to, size_t size, const struct wave *w, const struct insn *i, int lane)
@@ -25,7 +27,8 @@ static int place(char *to, size_t size, const struct wave *w, const struct insn 
         name = "(outside the kernel)";
         pc = note->offset;
     }
-    n = snprintf(to, size, "%s: pc 0x%x `%s`, workgroup %u,%u,%u, wave %u", name, pc,
+    n = snprintf(to, size, "%.*s%s: pc 0x%x `%s`, workgroup %u,%u,%u, wave %u", NAME_LETTERS, name,
+                 strlen(name) > NAME_LETTERS ? "..." : "", pc,
                  note->text ? note->text : "end of code", g->id[0], g->id[1], g->id[2], w->number);
     if (lane >= 0 && n > 0 && (size_t)n < size)
         n += snprintf(to + n, size - (size_t)n, ", lane %d", lane);

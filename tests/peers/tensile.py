@@ -52,13 +52,15 @@ def kernels(path):
 
 class Gemm:
     """D = A * B with a kernel, of one matrix each; index k of A and B first or last in memory as
-    the kernel's name says, which has its tile and into how many parts it splits k, too."""
+    the kernel's name says, which has its tile and into how many parts it splits k, too. Parts are
+    added to D by atomics, or (`parts`) stored one behind the other, as sums of f32 or i32."""
 
     def __init__(self, kernel):
         self.kernel, self.name = kernel, kernel[".name"]
         sizes = re.search(r"_MT(\d+)x(\d+)x(\d+)_", self.name).groups()
         self.tile, self.depth = [int(x) for x in sizes[:2]], int(sizes[2])
         self.split = int(re.search(r"_GSU(\d+)", self.name)[1])
+        self.parts = self.split if "_GSUAMB" in self.name else 1
         self.a_first = "_Ailk_" in self.name  # rows of A are adjacent
         self.b_first = "_Bjlk_" in self.name  # columns of B are adjacent
         self.set_sizes(1, 1, 1)

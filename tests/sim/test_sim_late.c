@@ -121,6 +121,10 @@ static const struct mistake pairs[] = {
          "s_nop 0\\n",
          "v_mfma_f32_16x16x16_f16 v[40:43], v[44:45], v[46:47], v[40:43]\\n s_nop 7\\n s_nop 7\\n "
          "v_mov_b32 %0, v43"),
+    PAIR("a factor of a matrix instruction, with another between", CDNA, "v_mov_b32 v44, 1",
+         "v_mfma_f32_16x16x16_f16 v[40:43], v[46:47], v[46:47], v[40:43]\\n", "s_mov_b32 s40, 0\\n",
+         "v_mfma_f32_16x16x16_f16 v[40:43], v[44:45], v[46:47], v[40:43]\\n s_nop 7\\n s_nop 7\\n "
+         "v_mov_b32 %0, v43"),
     PAIR("a matrix result as a factor", CDNA,
          "v_mfma_f32_16x16x16_f16 v[40:43], v[44:45], v[46:47], v[40:43]", "s_nop 6\\n",
          "s_nop 5\\n",

@@ -180,24 +180,55 @@ static void wmma_wave64(void **state)
     every_form("gfx1100", 64, QUERN_CHECK_FULL, QUERN_ISA_AUTO);
 }
 
-/* The two halves of a wave must hold the same A; the corrected twin is every_form. */
+/* The two halves of a wave must hold the same A; the corrected twin is every_form. The kernel has a
+ * name longer than a finding, as Tensile's have. */
 static void operand_that_is_not_repeated(void **state)
 {
     static uint32_t c[32 * 8];
     const struct t_buffer buffer = {c, sizeof c, QUERN_SIM_WRITE, "c"};
-    const struct t_launch launch = {.kernel = "k", .items = {32}, .buffers = &buffer, .count = 1};
+    char source[4096], name[704];
+    const struct t_launch launch = {.kernel = name, .items = {32}, .buffers = &buffer, .count = 1};
+    struct t_gpu g;
+
+    (void)state;
+    snprintf(name, sizeof name, "k%0700d", 0);
+    t_gpu_open(&g, "gfx1100", "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
+    snprintf(source, sizeof source,
+             "%sKERNEL %s(f8 *o) { h16 a = (f16)LANE, b = (f16)1; f8 c = 0;\n"
+             "o[LANE] = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c); }",
+             types, name);
+    t_gpu_load(&g, source);
+    assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_FAULT);
+    assert_non_null(strstr(quern_last_error()->message, "operand A of WMMA must be the same"));
+    t_gpu_close(&g);
+}
+
+/* Of integers the third bit of neg_lo is C's, which has a sign whatever it says. */
+static void sign_of_integers(void **state)
+{
+    static uint32_t c[2][32 * 8];
     char source[2048];
     struct t_gpu g;
 
     (void)state;
-    t_gpu_open(&g, "gfx1100", "", QUERN_CHECK_FAST, QUERN_ISA_AUTO, 0);
-    snprintf(source, sizeof source,
-             "%sKERNEL k(f8 *o) { h16 a = (f16)LANE, b = (f16)1; f8 c = 0;\n"
-             "o[LANE] = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c); }",
-             types);
-    t_gpu_load(&g, source);
-    assert_int_equal(t_gpu_try(&g, &launch), QUERN_E_FAULT);
-    assert_non_null(strstr(quern_last_error()->message, "operand A of WMMA must be the same"));
+    t_gpu_open(&g, "gfx1100", "", QUERN_CHECK_FULL, QUERN_ISA_AUTO, 0);
+    for (int bit = 0; bit < 2; bit++) {
+        const struct t_buffer buffer = {c[bit], sizeof c[bit], QUERN_SIM_WRITE, "c"};
+        const struct t_launch launch = {
+            .kernel = "k", .items = {32}, .buffers = &buffer, .count = 1};
+        snprintf(source, sizeof source,
+                 "typedef u32 v4 __attribute__((ext_vector_type(4)));\n"
+                 "typedef u32 v8 __attribute__((ext_vector_type(8)));\n"
+                 "KERNEL k(u32 *o) { v4 a = (LANE & 15) * 0x2f0381fdu, b = ~a; v8 c = 0u - LANE, d;"
+                 "asm volatile(\"v_wmma_i32_16x16x16_iu8 %%0, %%1, %%2, %%3 neg_lo:[1,1,%d]\""
+                 ": \"=&v\"(d) : \"v\"(a), \"v\"(b), \"v\"(c));\n"
+                 "for (int n = 0; n < 8; n++) o[LANE + 32 * n] = d[n]; }",
+                 bit);
+        t_gpu_load(&g, source);
+        assert_int_equal(t_gpu_try(&g, &launch), QUERN_OK);
+    }
+    assert_memory_equal(c[0], c[1], sizeof c[0]);
+    assert_int_not_equal(c[0][1], 0);
     t_gpu_close(&g);
 }
 
@@ -233,6 +264,7 @@ int main(void)
         cmocka_unit_test(wmma_wave32),
         cmocka_unit_test(wmma_wave64),
         cmocka_unit_test(operand_that_is_not_repeated),
+        cmocka_unit_test(sign_of_integers),
         cmocka_unit_test(undefined_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

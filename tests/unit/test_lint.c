@@ -407,6 +407,16 @@ static void test_later_results(void **state)
                            "global_load_dword v1, v2, s[4:5]\n"
                            "s_waitcnt vmcnt(0)\n"
                            "v_mov_b32_dpp v2, v1 quad_perm:[1,0,3,2]\ns_endpgm");
+    /* a matrix instruction between keeps the pipe until a factor is there; a scalar one does not */
+    assert_clean("gfx90a", "v_or_b32_e32 v8, v0, v1\n"
+                           "v_mfma_f32_4x4x4bf16_1k v[2:5], v[10:11], v[6:7], v[2:5]\n"
+                           "v_mfma_f32_4x4x4bf16_1k v[12:15], v[8:9], v[6:7], v[12:15]\n"
+                           "s_endpgm");
+    assert_int_equal(scan("gfx90a", "v_or_b32_e32 v8, v0, v1\ns_mov_b32 s0, 0\n"
+                                    "v_mfma_f32_4x4x4bf16_1k v[12:15], v[8:9], v[6:7], v[12:15]\n"
+                                    "s_endpgm")
+                         .count,
+                     1);
     /* half of a matrix: the rest is still on its way */
     assert_clean("gfx90a", "v_mfma_f32_16x16x16bf16_1k v[2:5], v[8:9], v[6:7], v[2:5]\n"
                            "v_mfma_f32_16x16x16bf16_1k v[4:7], v[14:15], v[20:21], v[2:5]\n"

@@ -105,8 +105,9 @@ const struct late_rule late_rules[] = {
      LATE_ADDEND_LOST,
      LATE_ANY,
      {{1, 3, 7, 15}, {1, 3, 7, 15}, {1, 3, 7, 15}}},
+    /* one between the two has the matrix pipe for as long, and the second waits for the pipe */
     {"a vector result, in a matrix instruction", LATE_VALU, MFMA, 0, LATE_READ, LATE_VECTOR,
-     GFX9(2, 2, 2)},
+     GFX9(2, 2, 2), .ends = MFMA},
     {"EXEC, of a vector comparison", LATE_VALU, MFMA, 0, LATE_REGARDLESS, LATE_EXEC, GFX9(4, 4, 4)},
     {"EXEC, of a vector comparison", LATE_VALU, LATE_DPP, 0, LATE_REGARDLESS, LATE_EXEC,
      GFX9(5, 5, 5)},

@@ -206,7 +206,9 @@ INLINE bool operands_fit(struct wave *w, const struct insn *i, const struct form
         return false;
     }
     const unsigned low = i->extra[0] & 15, high = i->extra[0] >> 4;
-    if (f->d == ELEMENT_I32 ? low & 4 || high : element_bits(f->a) != 16 && (low & 3 || high & 3)) {
+    /* Of integers they say which of A and B have a sign; C has one, and its bit is not looked at
+     * (Tensile sets all three, in kernels that run on gfx1100). */
+    if (f->d == ELEMENT_I32 ? high : element_bits(f->a) != 16 && (low & 3 || high & 3)) {
         fault(w, i, -1, "negation of A and B is for matrices of 16-bit floats only");
         return false;
     }
