@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The family dequant_w4, op=dequant of 4-bit weights by table on NVIDIA, has one shape: memory
+/* The family dequant_w4, op=dequant of 4-bit weights on NVIDIA, has one shape: memory
  * bounds it. */
 #include "plan/explain.h"
 #include "plan/family.h"
@@ -15,7 +15,7 @@
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
     (void)t;
-    return nvidia_has_table(q) && q->op == QUERN_OP_DEQUANT;
+    return problem_has_group(q) && q->op == QUERN_OP_DEQUANT;
 }
 
 static void candidates(const struct plan *base, struct model_ranking *ranking)
@@ -43,7 +43,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     e->busy_percent = fill.percent;
     e->kernel_cycles = (int64_t)fill.fullest * WAVES * wave_slots / (int64_t)t->simds;
     e->memory_cycles = (int64_t)target_memory_cycles(
-        t, (double)(weights / 2 + weights / problem_group(q) * 4 + weights * dtype_bytes(q->c)));
+        t, (double)(nvidia_weight_bytes(q) + weights * dtype_bytes(q->c)));
     model_put(ranking, &p);
 }
 
@@ -66,8 +66,8 @@ static const struct plan_field shape[] = {
     {0},
 };
 
-static const struct plan_fields fields[] = {{layer_fields}, {weight_fields},      {nvidia_fields},
-                                            {shape},        {nvidia_grid_fields}, {0}};
+static const struct plan_fields fields[] = {
+    {layer_fields}, {nvidia_fields}, {shape}, {nvidia_grid_fields}, {0}};
 
 static const struct plan_template templates[] = {
     {"cuda/prelude/ptx"},   {.choose = template_of_codes}, {"cuda/prelude/scales"},

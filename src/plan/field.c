@@ -194,7 +194,7 @@ int64_t field_table_entry(int64_t table_bytes)
     return table_bytes / 256;
 }
 
-static int64_t group(const struct plan *p)
+int64_t field_group(const struct plan *p)
 {
     return problem_group(&p->problem);
 }
@@ -214,23 +214,23 @@ static int64_t word_blocks(const struct plan *p)
     return p->problem.layout == QUERN_LAYOUT_CK;
 }
 
-static const char *scale_type(const struct plan *p)
+const char *field_scale_type(const struct plan *p)
 {
     const enum quern_scale scale = p->problem.scale;
 
     return scale == QUERN_SCALE_F16 ? "F16" : scale == QUERN_SCALE_BF16 ? "BF16" : "F32";
 }
 
-static const char *zero_kind(const struct plan *p)
+const char *field_zero_kind(const struct plan *p)
 {
     return p->problem.zero == QUERN_ZERO_U8       ? "ZERO_U8"
            : p->problem.zero == QUERN_ZERO_SCALED ? "ZERO_SCALED"
                                                   : "ZERO_NONE";
 }
 
-static int64_t has_zeros(const struct plan *p)
+int64_t field_has_zeros(const struct plan *p)
 {
-    return p->problem.zero != QUERN_ZERO_NONE;
+    return p->problem.zero > QUERN_ZERO_NONE;
 }
 
 static bool multiplies(const struct plan *p)
@@ -258,7 +258,7 @@ const struct plan_field layer_fields[] = {
 };
 
 const struct plan_field weight_fields[] = {
-    {FIELD_OF(FIELD_NUMBER, "BLOCK", group, "weights along K that share a scale")},
+    {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale")},
     {FIELD_OF(FIELD_BOOL, "HIGH_NIBBLE_FIRST", high_nibble_first,
               "which half of a byte is the lower k")},
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},
@@ -266,12 +266,12 @@ const struct plan_field weight_fields[] = {
 };
 
 const struct plan_field int4_fields[] = {
-    {FIELD_OF(FIELD_NUMBER, "BLOCK", group, "weights along K that share a scale")},
+    {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale")},
     {FIELD_WORD("WORD_ORDER", word_order, "of the weights in a word")},
     {FIELD_OF(FIELD_BOOL, "WORD_BLOCKS", word_blocks, "whether b is [K/32,N] blocks of 4")},
-    {FIELD_WORD("SCALE_TYPE", scale_type, "elements of scales")},
-    {FIELD_WORD("ZERO", zero_kind, "what zero points are")},
-    {FIELD_OF(FIELD_FLAG, "HAS_ZEROS", has_zeros, "whether there are any")},
+    {FIELD_WORD("SCALE_TYPE", field_scale_type, "elements of scales")},
+    {FIELD_WORD("ZERO", field_zero_kind, "what zero points are")},
+    {FIELD_OF(FIELD_FLAG, "HAS_ZEROS", field_has_zeros, "whether there are any")},
     {FIELD_WORD("A_TYPE", field_a_type, "elements of A"), .when = multiplies},
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},
     {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting")},
@@ -310,6 +310,7 @@ static const struct codes {
 } codes[] = {
     {QUERN_W_NF4, "decode/nf4", false},
     {QUERN_W_FP4, "decode/fp4", true},
+    {QUERN_W_INT4, "decode/q4", false},
     {QUERN_W_MXFP4, "decode/e2m1", true},
 };
 

@@ -17,7 +17,7 @@ static bool takes(const struct quern_problem *q, const struct target *t)
     const bool by_ring =
         q->a != QUERN_F32 && t->capabilities & CAP_BULK && t->capabilities & CAP_MMA_16816;
 
-    return nvidia_has_table(q) && q->op == QUERN_OP_GEMM && !by_ring;
+    return problem_has_group(q) && q->op == QUERN_OP_GEMM && !by_ring;
 }
 
 /* Instructions of a warp for eight weights a lane of each of its rows. */
@@ -47,7 +47,6 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
             p.slices_first = false;
         const struct target_fill fill = target_fill(t, (uint64_t)p.row_groups);
         const int64_t steps = model_ceil_div(q->k, 256);
-        const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
         e->vgprs = (uint32_t)(40 + p.m_tile * (8 + p.lane_w4.rows));
         e->workgroups = p.row_groups;
         e->waves_per_simd = WAVES / 2;
@@ -60,8 +59,7 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
         e->busy_cycles = e->slots;
         e->kernel_cycles = (int64_t)fill.fullest * WAVES *
                            (SETUP_SLOTS + steps * (int64_t)e->step_slots) / (int64_t)t->simds;
-        e->memory_cycles = model_memory_cycles(
-            &p, q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes);
+        e->memory_cycles = model_memory_cycles(&p, nvidia_weight_bytes(q));
         model_put(ranking, &p);
     }
 }
@@ -79,13 +77,8 @@ static const struct plan_field shape[] = {
     {0},
 };
 
-static const struct plan_fields fields[] = {{layer_fields},
-                                            {weight_fields},
-                                            {nvidia_fields},
-                                            {tile_fields},
-                                            {shape},
-                                            {nvidia_grid_fields},
-                                            {0}};
+static const struct plan_fields fields[] = {{layer_fields}, {nvidia_fields},      {tile_fields},
+                                            {shape},        {nvidia_grid_fields}, {0}};
 
 static const struct plan_template templates[] = {
     {"cuda/prelude/ptx"},   {.choose = template_of_codes}, {"cuda/prelude/scales"},

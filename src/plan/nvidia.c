@@ -8,22 +8,35 @@
 
 bool nvidia_has_table(const struct quern_problem *q)
 {
-    return problem_has_group(q) && q->wq != QUERN_W_INT4;
+    return q->wq != QUERN_W_INT4;
 }
 
 quern_status nvidia_accepts(const struct quern_problem *q, const struct target *t)
 {
-    const enum quern_layout layout = q->wq == QUERN_W_MXFP4 ? QUERN_LAYOUT_K8 : QUERN_LAYOUT_BNB;
+    const enum quern_layout layout = weight_is_table(q->wq) ? QUERN_LAYOUT_BNB : QUERN_LAYOUT_K8;
+    const bool exl = q->wq == QUERN_W_INT4;
 
-    FAIL_IF(q->layout != layout, QUERN_E_DECLINED,
-            "only layout=%s has kernels for wq=%s on %s in this version", layout_name(layout),
-            weight_name(q->wq), t->name);
+    FAIL_IF(q->layout != layout && !(exl && q->layout == QUERN_LAYOUT_EXL), QUERN_E_DECLINED,
+            "only layout=%s%s has kernels for wq=%s on %s in this version%s", layout_name(layout),
+            exl ? " and exl" : "", weight_name(q->wq), t->name,
+            exl ? "; repack the weights once, to layout=exl (quern repack)" : "");
     FAIL_IF(q->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
             "round=trunc has no kernel on %s, whose kernels round to nearest (round=rne)", t->name);
     FAIL_IF(problem_group(q) % 32, QUERN_E_DECLINED,
             "group=%" PRId64 " has no kernel on %s; a multiple of 32 has", problem_group(q),
             t->name);
     return QUERN_OK;
+}
+
+int64_t nvidia_weight_bytes(const struct quern_problem *q)
+{
+    const int64_t groups = q->n * (q->k / problem_group(q));
+    const int64_t scale = q->wq == QUERN_W_INT4         ? dtype_bytes(problem_scale_type(q))
+                          : q->scale == QUERN_SCALE_F32 ? 4
+                                                        : 1;
+    const int64_t zero = q->zero == QUERN_ZERO_SCALED ? scale : q->zero == QUERN_ZERO_U8;
+
+    return q->n * q->k / 2 + groups * (scale + zero);
 }
 
 int64_t nvidia_codes_bytes(const struct quern_problem *q)
@@ -46,15 +59,28 @@ static int64_t is_e8m0(const struct plan *p)
     return p->problem.scale == QUERN_SCALE_E8M0;
 }
 
+static const char *word_order(const struct plan *p)
+{
+    const enum quern_layout layout = p->problem.layout;
+
+    return layout == QUERN_LAYOUT_BNB ? "BNB" : layout == QUERN_LAYOUT_K8 ? "K8" : "EXL";
+}
+
 static bool multiplies(const struct plan *p)
 {
     return p->problem.op == QUERN_OP_GEMM;
 }
 
 const struct plan_field nvidia_fields[] = {
+    {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale")},
+    {FIELD_WORD("WORD_ORDER", word_order, "of the weights in a word")},
+    {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},
     {FIELD_WORD("A_TYPE", field_a_type, "elements of A"), .when = multiplies},
     {FIELD_OF(FIELD_FLAG, "SCALE_IS_NESTED", is_nested, "whether scales are quantised again")},
     {FIELD_OF(FIELD_FLAG, "SCALE_IS_E8M0", is_e8m0, "whether they are powers of two")},
+    {FIELD_WORD("SCALE_TYPE", field_scale_type, "elements of scales")},
+    {FIELD_WORD("ZERO", field_zero_kind, "what zero points are")},
+    {FIELD_OF(FIELD_FLAG, "HAS_ZEROS", field_has_zeros, "whether there are any")},
     {0},
 };
 

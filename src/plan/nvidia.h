@@ -5,8 +5,10 @@
 
 #include "plan/field.h"
 
-/* 4-bit weights of sixteen values with scales, which all families for NVIDIA are for. */
+/* Whether 4-bit weights are decoded by a table of all pairs of codes, as int4 is not. */
 bool nvidia_has_table(const struct quern_problem *q);
+/* Of packed weights, scales and zero points. */
+int64_t nvidia_weight_bytes(const struct quern_problem *q);
 
 /* QUERN_E_DECLINED with a sentence for layouts, groups and roundings without a kernel. */
 quern_status nvidia_accepts(const struct quern_problem *q, const struct target *t);
@@ -16,7 +18,7 @@ int64_t nvidia_codes_bytes(const struct quern_problem *q);
 /* Of a table of the sixteen values with a copy for each lane, and of those. */
 int64_t nvidia_values_bytes(const struct quern_problem *q);
 
-/* Rows of the families' fields: kinds of scales and types, and of the grid and shared memory. */
+/* Rows of the families' fields: weights, scales and types, and of the grid and shared memory. */
 extern const struct plan_field nvidia_fields[], nvidia_grid_fields[];
 
 #endif

@@ -32,12 +32,13 @@
 #define LAUNCH_CYCLES  4000 /* launch, table, first bytes */
 #define CHAIN_CYCLES   280  /* of a warp for the loads and look-ups of a unit behind another */
 #define PRODUCT_CYCLES 180  /* and for its products with eight rows of A */
+#define MASKS_CYCLES   140  /* in place of the chain where codes are decoded by masks: a guess */
 #define STEP_CYCLES    350  /* of a warp in a step besides: barriers, its sums */
 #define SUM_CYCLES     40   /* of a warp that adds sums, for 128 bytes of them */
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
-    return nvidia_has_table(q) && q->op == QUERN_OP_GEMM && q->a != QUERN_F32 &&
+    return problem_has_group(q) && q->op == QUERN_OP_GEMM && q->a != QUERN_F32 &&
            t->capabilities & CAP_BULK && t->capabilities & CAP_MMA_16816;
 }
 
@@ -80,11 +81,19 @@ static int64_t kept_bytes(const struct plan *p)
     return (int64_t)p->ring.row_warps * m_tiles(p) * 512;
 }
 
-/* Shared memory but for the stages: the table, sums of chunks before, codes, barriers. */
+/* Of sums on their way from consumers to summers, of 128 bytes each. */
+static int64_t sums(const struct plan *p)
+{
+    return (int64_t)consumers(p) * m_tiles(p) * 4;
+}
+
+/* Shared memory but for the stages: the table, or the sums that would be in it, sums of chunks
+ * before, codes, barriers. */
 static int64_t other_bytes(const struct plan *p)
 {
-    return TABLE_BYTES + (chunks(p) > 1 ? p->ring.batch * kept_bytes(p) : 0) +
-           nvidia_codes_bytes(&p->problem) + (STAGES_MAX + 2) * 16;
+    return (nvidia_has_table(&p->problem) ? TABLE_BYTES : p->ring.sum_buffers * sums(p) * 128) +
+           (chunks(p) > 1 ? p->ring.batch * kept_bytes(p) : 0) + nvidia_codes_bytes(&p->problem) +
+           (STAGES_MAX + 2) * 16;
 }
 
 /* Registers of a consumer: A, sums and those of a block, scales of this step and the next, and what
@@ -94,7 +103,9 @@ static uint32_t registers(const struct plan *p)
     const int scales = p->ring.units / p->ring.span;
 
     return (uint32_t)(p->ring.units * m_tiles(p) * p->ring.unit / 8 + 8 * m_tiles(p) + 4 * scales +
-                      (p->problem.scale == QUERN_SCALE_NESTED ? 8 : 0) + 36);
+                      (p->problem.scale == QUERN_SCALE_NESTED ? 8 : 0) +
+                      (nvidia_has_table(&p->problem) ? 0 : 2 * m_tiles(p) * scales) +
+                      (p->problem.zero > QUERN_ZERO_NONE ? 4 * scales : 0) + 36);
 }
 
 /* Most that each lane of so many warps can have. */
@@ -113,8 +124,8 @@ static int64_t largest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Instructions of a warp for one unit of 16 rows: an address and a load for each pair, products,
- * scaling. */
+/* Instructions of a warp for one unit of 16 rows: an address and a load for each pair, or a shift
+ * and a mask, products, scaling. */
 static int64_t unit_slots(const struct plan *p)
 {
     const int pairs = p->ring.unit / 4;
@@ -126,15 +137,16 @@ static int64_t unit_slots(const struct plan *p)
 static int64_t step_cycles(const struct plan *p)
 {
     const int64_t warps = consumers(p), units = warps * p->ring.units;
-    const int64_t sums = warps * m_tiles(p) * 4;
-    const int64_t wavefronts = units * p->ring.unit / 4 +  /* table */
+    const bool table = nvidia_has_table(&p->problem);
+    const int64_t wavefronts = (table ? units * p->ring.unit / 4 : 0) +
                                units * p->ring.unit / 16 + /* packed weights, read and written */
-                               2 * sums;
-    const int64_t slots = units * unit_slots(p) + warps * (60 + 8 * m_tiles(p)) + sums * 3;
+                               2 * sums(p);
+    const int64_t slots = units * unit_slots(p) + warps * (60 + 8 * m_tiles(p)) + sums(p) * 3;
     const int64_t chain =
-        p->ring.units * (CHAIN_CYCLES + PRODUCT_CYCLES * m_tiles(p)) * p->ring.unit / 64 +
+        p->ring.units * ((table ? CHAIN_CYCLES : MASKS_CYCLES) + PRODUCT_CYCLES * m_tiles(p)) *
+            p->ring.unit / 64 +
         STEP_CYCLES;
-    const int64_t summing = sums * SUM_CYCLES / summers(p);
+    const int64_t summing = sums(p) * SUM_CYCLES / summers(p);
 
     return largest(largest(wavefronts, slots / PARTS), largest(chain, summing));
 }
@@ -145,8 +157,6 @@ static void estimate(struct plan *p)
     const struct target *const t = p->target;
     struct plan_estimate *const e = &p->estimate;
     const struct target_fill fill = target_fill(t, (uint64_t)p->row_groups);
-    const int64_t scale_bytes = q->scale == QUERN_SCALE_F32 ? 4 : 1;
-    const int64_t weight_bytes = q->n * q->k / 2 + q->n * (q->k / problem_group(q)) * scale_bytes;
     const int64_t steps = (int64_t)fill.fullest * chunks(p);
     const int64_t in_flight = (p->ring.stages - 1) * stage_bytes(p);
 
@@ -163,7 +173,7 @@ static void estimate(struct plan *p)
     e->setup_slots = 300;
     e->slots = p->row_groups * chunks(p) * consumers(p) * p->ring.units * unit_slots(p);
     e->busy_cycles = e->slots;
-    e->memory_cycles = model_memory_cycles(p, weight_bytes);
+    e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(q));
     /* its share of memory, the longer the less is under way; the last round counts whole */
     int64_t memory = e->memory_cycles * 100 / (fill.percent ? fill.percent : 1);
     if (in_flight < FLIGHT_BYTES)
@@ -199,8 +209,8 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
     p->rows_per_workgroup = 16 * p->ring.row_warps;
     p->row_groups = model_ceil_div(p->problem.n, p->rows_per_workgroup);
     p->ring.batch = batch_of(p);
-    p->ring.sum_buffers = 2 * consumers(p) * m_tiles(p) * 4 <= SUMS_MAX ? 2 : 1;
-    if (p->ring.sum_buffers * consumers(p) * m_tiles(p) * 4 > SUMS_MAX || !p->ring.batch ||
+    p->ring.sum_buffers = 2 * sums(p) <= SUMS_MAX ? 2 : 1;
+    if (p->ring.sum_buffers * sums(p) > SUMS_MAX || !p->ring.batch ||
         registers(p) > registers_max(p))
         return;
     for (p->ring.stages = STAGES_MAX; p->ring.stages > 1; p->ring.stages--) {
@@ -242,7 +252,11 @@ static void explain(const struct plan *p, struct str *out)
 {
     explain_begin(p, out);
     explain_products(p, NULL, out);
-    explain_resources(p, "table of all pairs of codes, sums, weights on their way", out);
+    explain_resources(p,
+                      nvidia_has_table(&p->problem)
+                          ? "table of all pairs of codes, sums, weights on their way"
+                          : "sums, weights on their way",
+                      out);
     explain_end(p, out);
 }
 
@@ -261,17 +275,17 @@ static const struct plan_field shape[] = {
     {0},
 };
 
-static const struct plan_fields fields[] = {{layer_fields},
-                                            {weight_fields},
-                                            {nvidia_fields},
-                                            {tile_fields},
-                                            {shape},
-                                            {nvidia_grid_fields},
-                                            {0}};
+static const struct plan_fields fields[] = {{layer_fields}, {nvidia_fields},      {tile_fields},
+                                            {shape},        {nvidia_grid_fields}, {0}};
+
+static const char *template_of_pairs(const struct plan *p)
+{
+    return nvidia_has_table(&p->problem) ? "cuda/prelude/pairs" : "cuda/prelude/int4";
+}
 
 static const struct plan_template templates[] = {
-    {"cuda/prelude/ptx"},   {.choose = template_of_codes}, {"cuda/prelude/scales"},
-    {"cuda/prelude/pairs"}, {"cuda/family/ring_w4"},       {0}};
+    {"cuda/prelude/ptx"},          {.choose = template_of_codes}, {"cuda/prelude/scales"},
+    {.choose = template_of_pairs}, {"cuda/family/ring_w4"},       {0}};
 
 static const int tiles[] = {8, 16, 32, 0};
 

@@ -127,6 +127,13 @@ static const struct run runs[] = {
     {"wq=nf4 n=112 k=1024 a=bf16", 13, NULL, 1},
     {"wq=nf4 n=112 k=2304 a=f16 bias=1 scale=nested", 29, NULL, 1},
     {"wq=nf4 n=100 k=1024 a=bf16", 64, NULL, 2},
+    {"wq=int4 n=112 k=1024 a=bf16", 1, NULL, 1},
+    {"wq=int4 n=275 k=1024 a=f16 zero=u8 layout=exl bias=1", 8, NULL, 2},
+    {"wq=int4 n=130 k=4224 a=bf16 zero=u8", 7, NULL, 1},
+    {"wq=int4 n=101 k=2048 a=f16 zero=scaled layout=exl", 16, NULL, 1},
+    {"wq=int4 n=101 k=1056 group=32 a=bf16 scale=f32 zero=scaled", 29, NULL, 1},
+    {"wq=int4 n=64 k=416 group=channel a=bf16 scale=f16 zero=u8 c=f32", 5, NULL, 1},
+    {"wq=int4 n=96 k=2048 group=64 a=f16 scale=bf16 zero=none", 64, NULL, 1},
     {"wq=nf4 n=16 k=64 a=bf16", 1, NULL, 1},
     {"wq=nf4 n=1 k=64 a=bf16 bias=1", 1, NULL, 1},
     /* shapes that the model does not choose */
@@ -144,7 +151,13 @@ static const struct run runs[] = {
     {"wq=nf4 n=100 k=320 a=f32", 1, NULL, 1},
     {"wq=fp4 n=33 k=1056 group=32 a=f32 scale=nested bias=1", 4, NULL, 1},
     {"wq=mxfp4 n=40 k=288 a=f32 bias=1", 7, NULL, 1},
+    {"wq=int4 n=100 k=384 a=f32", 1, NULL, 1},
+    {"wq=int4 n=33 k=1056 group=32 a=f32 scale=f16 zero=u8 bias=1 layout=exl", 4, NULL, 1},
+    {"wq=int4 n=40 k=288 group=channel a=f32 scale=bf16 zero=scaled", 7, NULL, 1},
     /* dequant_w4 */
+    {"op=dequant wq=int4 n=70 k=1152 c=bf16", 1, NULL, 1},
+    {"op=dequant wq=int4 n=70 k=1152 c=f32 scale=f16 zero=u8 layout=exl", 1, NULL, 1},
+    {"op=dequant wq=int4 n=33 k=96 group=32 c=f16 scale=f32 zero=scaled", 1, NULL, 1},
     {"op=dequant wq=nf4 n=70 k=1152 c=bf16", 1, NULL, 1},
     {"op=dequant wq=fp4 n=33 k=64 scale=nested c=f32", 1, NULL, 1},
     {"op=dequant wq=mxfp4 n=50 k=96 c=f16", 1, NULL, 1},
@@ -176,6 +189,10 @@ static const struct run chunks = {"wq=nf4 n=250 k=1600 a=bf16", 5,
                                   "waves=6 products=12 k_warps=4 row_warps=1 units=2 stages=3", 1};
 static const struct run batches = {"wq=nf4 n=2200 k=640 a=bf16", 5,
                                    "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3", 1};
+static const struct run int4 = {"wq=int4 n=130 k=1024 a=bf16 zero=u8", 5,
+                                "waves=6 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1};
+static const struct run scaled = {"wq=int4 n=40 k=288 group=32 a=f16 zero=scaled", 5, NULL, 1};
+static const struct run lane_int4 = {"wq=int4 n=40 k=256 a=f32 zero=u8", 3, NULL, 1};
 static const struct run lane = {"wq=nf4 n=97 k=320 a=f32", 3, NULL, 1};
 static const struct run spread = {"op=dequant wq=nf4 n=70 k=1152 c=bf16 scale=nested", 1, NULL, 1};
 
@@ -224,6 +241,16 @@ static const struct fault {
      "", ""},
     {&chunks, "K - (CHUNKS - 1) * CHUNK : CHUNK;", "CHUNK : CHUNK;", "operand b"},
     {&batches, "KEPT + ((at.in_batch * ROW_WARPS", "KEPT + ((0 * ROW_WARPS", NULL},
+    {&int4, "    order_a(to);\n}", "}", NULL},
+    {&int4, "i / 2 ? below : above, s % SCALES)) *", "i / 2 ? above : below, s % SCALES)) *", NULL},
+    {&int4, "of_a[s][t][i % 2];", "of_a[s][t][i / 2];", NULL},
+    {&int4, "                sum_a(of_a, values, now.chunk, k_warp);",
+     "                of_a[0][0][0] = 0;", ""},
+    {&int4, "RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS * 128;",
+     "RING = TABLE_BYTES;", ""},
+    {&scaled, "fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i])",
+     "fused(-extra[0], of_a[s][t][i % 2], sums[t][i])", NULL},
+    {&lane_int4, "of_a[t] += values[t][i];", "of_a[t] += values[t][0];", NULL},
     {&lane, "    sync_group();\n    NO_UNROLL", "    NO_UNROLL", "shared memory"},
     {&lane, "smaller(row + r, N - 1)", "row + r", "operand"},
     {&lane, "if (n >= N || t >= rows ||", "if (t >= rows ||", "operand c"},

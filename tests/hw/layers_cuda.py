@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Layers on the NVIDIA GPU of this machine, by way of the Python package and torch's memory.
 
-    layers_cuda.py check    every 4-bit format, type and kind of scale, M = 1 to 64, against a
-                            product in double precision, and op=dequant against the weights
-    layers_cuda.py time     NF4 layers of language models, beside torch's dense product in bf16
+    layers_cuda.py check [WQ…]  every 4-bit format (or those named: nf4, fp4, mxfp4, int4), type
+                                and kind of scale and zero point, M = 1 to 64, against a product
+                                in double precision, and op=dequant against the weights
+    layers_cuda.py time [WORDS] layers of language models of weights as these words of a problem
+                                say ("wq=nf4", or "wq=int4 zero=u8"), beside torch's dense product
+                                in bf16
 
 `time` prints microseconds a launch: weights are cold (launches rotate over 600 MB), launches are
 in a CUDA graph of 40 that each wait for the one before, the median of 9 replays counts. It needs
@@ -29,7 +32,9 @@ NF4 = [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.
        0.7229568362236023, 1.0]
 FP4 = [0.0, 1 / 192, 2 / 3, 1.0, 1 / 3, 1 / 2, 1 / 6, 1 / 4]
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
-VALUES = {"nf4": NF4, "fp4": FP4 + [-v for v in FP4], "mxfp4": E2M1 + [-v for v in E2M1]}
+VALUES = {"nf4": NF4, "fp4": FP4 + [-v for v in FP4], "mxfp4": E2M1 + [-v for v in E2M1],
+          "int4": [float(q) for q in range(-8, 8)]}
+ORDERS = {"k8": range(8), "exl": (0, 4, 1, 5, 2, 6, 3, 7)}  # nibbles of a word of int4, by k
 TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 # Of the largest result: what rounding weights, activations and results to a type may cost.
 PRODUCT_ERROR = {"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2}
@@ -73,22 +78,51 @@ def layer(wq, n, k, group, nested, bias, c):
     return operands, weights.reshape(n, k)
 
 
+def int4_layer(n, k, group, scale, zero, layout, bias, c):
+    """Random operands of an int4 layer, and its weights in double precision."""
+    b = on_gpu(torch.randint, 0, 256, (n, k // 2), dtype=torch.uint8)
+    scales = (on_gpu(torch.rand, n, k // group) * 0.02 + 0.005).to(TYPES[scale])
+    operands = {"b": b, "scales": scales}
+    nibbles = torch.stack([b & 15, b >> 4], -1).reshape(n, k // 8, 8)
+    numbers = nibbles[:, :, list(ORDERS[layout])].reshape(n, k // group, group).double() - 8
+    extra = 0
+    if zero == "u8":
+        operands["zeros"] = on_gpu(torch.randint, 0, 16, (n, k // group), dtype=torch.uint8)
+        numbers -= operands["zeros"].double()[:, :, None] - 8
+    elif zero == "scaled":
+        operands["zeros"] = (on_gpu(torch.randn, n, k // group) * 0.03).to(TYPES[scale])
+        extra = operands["zeros"].double()[:, :, None]
+    if bias:
+        operands["bias"] = on_gpu(torch.randn, n).to(TYPES[c])
+    return operands, (numbers * scales.double()[:, :, None] - extra).reshape(n, k)
+
+
 def launch(op, m, **tensors):
     op.launch(m=m, stream=torch.cuda.current_stream().cuda_stream,
               **{name: int(t.data_ptr()) for name, t in tensors.items()})
 
 
-def check_product(ctx, wq, n, k, group, nested, a, c, bias):
+def check_table_product(ctx, wq, n, k, group, nested, a, c, bias):
     words = f"wq={wq} n={n} k={k} a={a} c={c} bias={bias:d}"
     words += f" group={group}" if wq != "mxfp4" else ""
     words += " scale=nested" if nested else ""
-    operands, weights = layer(wq, n, k, group, nested, bias, c)
+    return check_product(ctx, words, k, n, a, c, *layer(wq, n, k, group, nested, bias, c))
+
+
+def check_int4_product(ctx, n, k, group, a, c, scale, zero, layout, bias):
+    words = (f"wq=int4 n={n} k={k} a={a} c={c} bias={bias:d} group={group} scale={scale} "
+             f"zero={zero} layout={layout}")
+    return check_product(ctx, words, k, n, a, c,
+                         *int4_layer(n, k, group, scale, zero, layout, bias, c))
+
+
+def check_product(ctx, words, k, n, a, c, operands, weights):
     op, worst = ctx.op(words, m_max=ROWS[-1]), 0.0
     for m in ROWS:
         x = on_gpu(torch.randn, m, k).to(TYPES[a])
         y = on_gpu(torch.full, (m, n), float("nan")).to(TYPES[c])
         launch(op, m, a=x, c=y, **operands)
-        right = x.double() @ weights.t() + (operands["bias"].double() if bias else 0)
+        right = x.double() @ weights.t() + operands.get("bias", torch.zeros(1).cuda())
         error = ((y.double() - right).abs().max() / right.abs().max()).item()
         worst = error if not error <= worst else worst  # NaN stays
     fine = worst <= max(PRODUCT_ERROR[a], RESULT_ERROR[c])
@@ -96,20 +130,38 @@ def check_product(ctx, wq, n, k, group, nested, a, c, bias):
     return fine
 
 
-def check_dequant(ctx, wq, c):
-    operands, weights = layer(wq, 300, 512, 32, False, False, c)
+def check_dequant(ctx, wq, c, zero="none"):
+    words = f"op=dequant wq={wq} n=300 k=512 group=32 c={c}"
+    if wq == "int4":
+        operands, weights = int4_layer(300, 512, 32, "f16", zero, "k8", False, c)
+        words += f" scale=f16 zero={zero}"
+    else:
+        operands, weights = layer(wq, 300, 512, 32, False, False, c)
     y = on_gpu(torch.full, (300, 512), float("nan")).to(TYPES[c])
-    launch(ctx.op(f"op=dequant wq={wq} n=300 k=512 group=32 c={c}", m_max=1), 1, c=y, **operands)
+    launch(ctx.op(words, m_max=1), 1, c=y, **operands)
     error = ((y.double() - weights).abs().max() / weights.abs().max()).item()
     fine = error <= max(1e-6, RESULT_ERROR[c])
-    print(f"{'ok ' if fine else 'BAD'} {error:.1e} op=dequant wq={wq} c={c}", flush=True)
+    print(f"{'ok ' if fine else 'BAD'} {error:.1e} {words}", flush=True)
     return fine
 
 
-def check(ctx):
+def int4_cases():
+    cases = []
+    for a in TYPES:
+        for zero in ("none", "u8", "scaled"):
+            for layout in ORDERS:
+                cases += [(256, 1024, 128, a, a, a, zero, layout, False),
+                          (1000, 1056, 32, a, "f32", "f16", zero, layout, True)]
+        cases += [(130, 4224, 128, a, a, "f32", "u8", "k8", True),
+                  (72, 2048, 2048, a, a, "bf16", "scaled", "exl", False)]
+    return cases + [(n, k, 128, "bf16", "bf16", "bf16", zero, "k8", False) for zero in
+                    ("none", "u8") for n, k in ((4096, 4096), (28672, 4096), (1024, 14336))]
+
+
+def table_cases(formats):
     """Shapes with rows and columns that no tile divides, one of few rows, and three of models."""
     cases = []
-    for wq in VALUES:
+    for wq in formats:
         for a in TYPES:
             cases += [(wq, 256, 512, 64, False, a, a, False),
                       (wq, 1000, 1056, 32, False, a, "f32", True),
@@ -119,13 +171,22 @@ def check(ctx):
                           (wq, 72, 8192, 4096, False, a, "f16" if a == "f32" else a, False),
                           (wq, 333, 2560, 64, True, a, "f32", True)]
     cases = [(*case[:3], 32 if case[0] == "mxfp4" else case[3], *case[4:]) for case in cases]
-    cases += [("nf4", n, k, group, False, a, a, False)
-              for n, k, group, a in ((4096, 4096, 64, "bf16"), (1024, 14336, 64, "bf16"),
-                                     (28672, 4096, 64, "bf16"), (6144, 2880, 32, "f16"))]
-    wrong = sum(not check_product(ctx, *case) for case in cases)
-    wrong += sum(not check_dequant(ctx, wq, c) for wq in VALUES for c in TYPES)
-    print(f"{len(cases)} layers of {len(ROWS)} numbers of rows and {3 * len(VALUES)} of "
-          f"op=dequant: {wrong} wrong")
+    return cases + [("nf4", n, k, group, False, a, a, False)
+                    for n, k, group, a in ((4096, 4096, 64, "bf16"), (1024, 14336, 64, "bf16"),
+                                           (28672, 4096, 64, "bf16"), (6144, 2880, 32, "f16"))
+                    if "nf4" in formats]
+
+
+def check(ctx, formats):
+    cases = table_cases([wq for wq in formats if wq != "int4"])
+    of_int4 = int4_cases() if "int4" in formats else []
+    dequants = [(wq, c, zero) for wq in formats for c in TYPES
+                for zero in (("none", "u8", "scaled") if wq == "int4" else ("none",))]
+    wrong = sum(not check_table_product(ctx, *case) for case in cases)
+    wrong += sum(not check_int4_product(ctx, *case) for case in of_int4)
+    wrong += sum(not check_dequant(ctx, *case) for case in dequants)
+    print(f"{len(cases) + len(of_int4)} layers of {len(ROWS)} numbers of rows and "
+          f"{len(dequants)} of op=dequant: {wrong} wrong")
     return wrong
 
 
@@ -152,12 +213,13 @@ def copies_of(nbytes, most):
     return max(2, min(most, ROTATE_BYTES // nbytes + 1))
 
 
-def time_layer(ctx, n, k):
-    packed = n * k // 2 + n * k // 64 * 4
-    weights = [layer_bytes(n, k) for _ in range(copies_of(packed, 64))]
+def time_layer(ctx, n, k, words):
+    weights = [layer_bytes(n, k, words)]
+    packed = sum(t.nbytes for t in weights[0].values())
+    weights += [layer_bytes(n, k, words) for _ in range(copies_of(packed, 64) - 1)]
     dense = [on_gpu(torch.randn, n, k, dtype=torch.bfloat16)
              for _ in range(copies_of(2 * n * k, 8))]
-    op = ctx.op(f"wq=nf4 n={n} k={k} a=bf16", m_max=64)
+    op = ctx.op(f"{words} n={n} k={k} a=bf16", m_max=64)
     for m in (1, 4, 8, 16, 32, 64):
         x = on_gpu(torch.randn, m, k, dtype=torch.bfloat16)
         y = on_gpu(torch.empty, m, n, dtype=torch.bfloat16)
@@ -167,13 +229,21 @@ def time_layer(ctx, n, k):
               f"{2 * n * k / theirs / 1e6:6.2f}", flush=True)
 
 
-def layer_bytes(n, k):
+def layer_bytes(n, k, words):
+    if "wq=int4" in words:
+        zero = next((w[5:] for w in words.split() if w.startswith("zero=")), "none")
+        operands, _ = int4_layer(n, k, 128, "bf16", zero, "k8", False, "bf16")
+        return operands
+    if "wq=mxfp4" in words:
+        return {"b": on_gpu(torch.randint, 0, 256, (n, k // 2), dtype=torch.uint8),
+                "scales": on_gpu(torch.randint, 120, 128, (n * k // 32,), dtype=torch.uint8)}
     return {"b": on_gpu(torch.randint, 0, 256, (n, k // 2), dtype=torch.uint8),
             "scales": on_gpu(torch.rand, n * k // 64) * 0.05}
 
 
 def main():
-    if sys.argv[1:] not in (["check"], ["time"]):
+    verb, words = sys.argv[1:2], sys.argv[2:]
+    if not (verb == ["check"] and set(words) <= set(VALUES) or verb == ["time"]):
         print(__doc__, file=sys.stderr)
         return 2
     if not torch.cuda.is_available():
@@ -182,11 +252,11 @@ def main():
     torch.manual_seed(1)
     print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}")
     with quern.Context(device="cuda") as ctx:
-        if sys.argv[1] == "check":
-            return 1 if check(ctx) else 0
+        if verb == ["check"]:
+            return 1 if check(ctx, words or list(VALUES)) else 0
         print("     N      K   M  quern us   TB/s  dense us   TB/s")
         for n, k in TIMED:
-            time_layer(ctx, n, k)
+            time_layer(ctx, n, k, " ".join(words) or "wq=nf4")
             torch.cuda.empty_cache()
     return 0
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-// c[N, K] = the weights themselves: code value times scale, rounded to f32, then once to C_TYPE.
+// c[N, K] = the weights themselves: code value times scale, or for int4 (q - z) * s, or
+// (q - 8) * s - zs, rounded to f32, then once to C_TYPE.
 //
 // Rows do not matter: a lane takes chunks of eight consecutive weights of the flattened [N, K], of
 // which each lies in one block, neighbours beside each other.
@@ -47,8 +48,11 @@ KERNEL(SYMBOL, WAVES * 32)(const u8 *b, SCALE_OPERANDS, c_element *c)
         const auto loaded = begin_scales<1>(chunk * 8 / BLOCK, SCALE_NAMES);
         const float scale = scale_at(loaded, 0, CODES, shift);
         UNROLL for (u32 j = 0; j < 8; j++) {
-            const u32 code = word >> 4 * (HIGH_NIBBLE_FIRST ? j ^ 1 : j) & 15;
-            values[j] = product(lds<float>(TABLE + code * 128 + item() % 32 * 4), scale);
+            const u32 code = code_of_word(word, j);
+            const float value = lds<float>(TABLE + code * 128 + item() % 32 * 4);
+            values[j] = ZERO == ZERO_SCALED ? fused(value, scale, -extra_at(loaded, 0))
+                        : ZERO == ZERO_U8   ? product(value - shift_at(loaded, 0), scale)
+                                            : product(value, scale);
         }
         store<C_TYPE>(c + chunk * 8, values);
     }

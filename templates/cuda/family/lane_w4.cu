@@ -31,10 +31,13 @@ DEVICE void load_a(const a_element *from, float (&values)[8])
 DEVICE void step(float (&sums)[ROWS][M_TILE], u32 row, u32 column, const a_element *a, i64 lda,
                  u32 first, u32 m, const u8 *b, float shift, SCALE_OPERANDS)
 {
-    float values[M_TILE][8];
+    float values[M_TILE][8], of_a[M_TILE] = {}; // and their sums, which zero points are times
 
-    UNROLL for (u32 t = 0; t < M_TILE; t++)
+    UNROLL for (u32 t = 0; t < M_TILE; t++) {
         load_a(a + (i64)(first + smaller(t, m - 1)) * lda + column, values[t]);
+        UNROLL for (u32 i = 0; i < 8 && HAS_ZEROS; i++)
+            of_a[t] += values[t][i];
+    }
     UNROLL for (u32 r = 0; r < ROWS; r++) {
         const u64 n = smaller(row + r, N - 1);
         const u32 word = ldg((const u32 *)(b + n * (K / 2) + column / 2));
@@ -42,14 +45,19 @@ DEVICE void step(float (&sums)[ROWS][M_TILE], u32 row, u32 column, const a_eleme
         float products[M_TILE] = {};
 
         UNROLL for (u32 i = 0; i < 8; i++) {
-            const u32 code = word >> 4 * (HIGH_NIBBLE_FIRST ? i ^ 1 : i) & 15;
+            const u32 code = code_of_word(word, i);
             const float weight = lds<float>(TABLE + code * 128 + item() % 32 * 4);
             UNROLL for (u32 t = 0; t < M_TILE; t++)
                 products[t] = fused(weight, values[t][i], products[t]);
         }
         const float scale = scale_at(loaded, 0, CODES, shift);
-        UNROLL for (u32 t = 0; t < M_TILE; t++)
+        UNROLL for (u32 t = 0; t < M_TILE; t++) {
+            if (HAS_ZEROS) {
+                products[t] = fused(-shift_at(loaded, 0), of_a[t], products[t]);
+                sums[r][t] = fused(-extra_at(loaded, 0), of_a[t], sums[r][t]);
+            }
             sums[r][t] = fused(products[t], scale, sums[r][t]);
+        }
     }
 }
 

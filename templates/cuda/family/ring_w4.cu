@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-// Products of few rows of A with 4-bit weights of a table, by matrix units, for GPUs that copy in
-// bulk from memory to shared memory (sm_90 and later).
+// Products of few rows of A with 4-bit weights, by matrix units, for GPUs that copy in bulk from
+// memory to shared memory (sm_90 and later).
 //
 // A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, keeps a
 // ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in memory
 // but for a gap after each row, which keeps lanes of eight rows out of each other's banks. WARPS
-// warps consume it: K_WARPS of them share 16 rows, each with UNITS units of UNIT columns. A unit is
-// decoded by a table of all 256 pairs of codes, which has a copy for each lane: one byte permute
-// makes an address of a byte and the lane, one load gets two weights, and the pairs go to the
-// matrix unit as they come. A's values for a warp's columns stay in registers. Scales are applied
-// to a block's sums, in f32. SUMMERS warps add what the consumers of a row have, and store C.
+// warps consume it: K_WARPS of them share 16 rows, each with UNITS units of UNIT columns. Codes are
+// decoded to pairs by the template in front (prelude/pairs, by a table in shared memory; or
+// prelude/int4, by masks), and the pairs go to the matrix unit as they come. A's values for a
+// warp's columns stay in registers, in the order of the pairs. Scales are applied to a block's
+// sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's values
+// there, which is made of products with ones when A is loaded. SUMMERS warps add what the consumers
+// of a row have, and store C.
 //
 // Where K is longer than a chunk, a workgroup takes BATCH tiles of rows through the first chunk,
 // then through the second, and so on, so that A is loaded once for each; the summers keep sums of
@@ -37,20 +39,21 @@ constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
                        : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0 ? 2
                                                                          : 1;
 
-// Shared memory. A pair of the table takes 256 bytes, so that its byte is a whole byte of the
-// address, and its copies the first 128; the sums of a warp, 128 bytes for each number of a lane,
-// are in the other halves.
-constexpr u32 TABLE = 0, TABLE_BYTES = 65536, SUMS = 128, SUMS_APART = 256;
+// Shared memory. The sums of a warp, 128 bytes for each number of a lane, are in the free halves of
+// the table, or where there is none in a place of their own.
+constexpr u32 SUMS = TABLE_BYTES ? 128 : 0, SUMS_APART = TABLE_BYTES ? 256 : 128;
 constexpr u32 WARP_SUMS = M_TILES * 4; // numbers of a lane
 constexpr u32 ROW_BYTES = (K_WARPS * UNITS | 1) * (UNIT / 2); // odd: rows in banks of their own
-constexpr u32 RING = TABLE_BYTES, STAGE_BYTES = ROWS * ROW_BYTES;
+constexpr u32 RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS * 128;
+constexpr u32 STAGE_BYTES = ROWS * ROW_BYTES;
 constexpr u32 KEPT = RING + STAGES * STAGE_BYTES; // sums of chunks before, of each tile of a batch
 constexpr u32 KEPT_BYTES = CHUNKS > 1 ? BATCH * ROW_WARPS * WARP_SUMS * 128 : 0;
 constexpr u32 CODES = KEPT + KEPT_BYTES; // of nested scales
 constexpr u32 FULL = CODES + SCALE_IS_NESTED * 1024, EMPTY = FULL + STAGES * 8;
 constexpr u32 SUMMED = EMPTY + STAGES * 8, DRAINED = SUMMED + SUM_BUFFERS * 8;
 static_assert(DRAINED + SUM_BUFFERS * 8 <= SHARED_BYTES, "the plan counted shared memory");
-static_assert(SUM_BUFFERS * WARPS * WARP_SUMS <= 256, "the halves of the table hold all sums");
+static_assert(!TABLE_BYTES || SUM_BUFFERS * WARPS * WARP_SUMS * SUMS_APART <= TABLE_BYTES,
+              "the halves of the table hold all sums");
 static_assert(UNITS % SPAN == 0, "a block's units are one warp's");
 
 // The steps of a workgroup, the same for all its warps: tiles of a batch, chunks, batches.
@@ -164,15 +167,6 @@ DEVICE void add_sums(walk at, const c_element *bias, c_element *c, u32 first, u3
 
 // ---- The consumers ----
 
-// A table of pairs, with a copy for each lane.
-DEVICE void build_table()
-{
-    for (u32 i = item(); i < 256 * 8; i += WARPS * 32) {
-        const u32 pair = pair_of(i / 8);
-        sts<u32x4>(TABLE + i / 8 * 256 + i % 8 * 16, {pair, pair, pair, pair});
-    }
-}
-
 // Sixteen bytes of A, whose rows may start at any multiple of four bytes.
 DEVICE void load_a_piece(const u16 *from, bool aligned, u32 *to)
 {
@@ -185,6 +179,7 @@ DEVICE void load_a_piece(const u16 *from, bool aligned, u32 *to)
         v = {ldg(words), ldg(words + 1), ldg(words + 2), ldg(words + 3)};
     }
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    order_a(to);
 }
 
 // Of a unit, each of four lanes has a quarter of the columns, which are neighbours: the packed
@@ -205,6 +200,26 @@ DEVICE void load_a(a_values &values, const u16 *a, i64 lda, u32 first, u32 m, u3
                 UNROLL for (u32 i = 0; i < UNIT / 32; i++)
                     load_a_piece(from + column + i * 8, aligned, &values[u][t][i * 4]);
             }
+        }
+    }
+}
+
+// The sums of A's values over a span, of two rows of A in each lane, as products have them.
+typedef float a_sums[SPANS][M_TILES][2];
+
+DEVICE void sum_a(a_sums &of_a, const a_values &values, u32 chunk, u32 k_warp)
+{
+    UNROLL for (u32 s = 0; s < SPANS; s++) {
+        UNROLL for (u32 t = 0; t < M_TILES; t++) {
+            float sums[4] = {};
+            UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
+                if (!RAGGED || chunk * CHUNK + (k_warp * UNITS + u) * UNIT < K) {
+                    UNROLL for (u32 i = 0; i < UNIT / 8; i += 2)
+                        mma<A_TYPE>(sums, ONES, ONES, ONES, ONES, values[u][t][i],
+                                    values[u][t][i + 1]);
+                }
+            }
+            of_a[s][t][0] = sums[0], of_a[s][t][1] = sums[1];
         }
     }
 }
@@ -235,15 +250,9 @@ template <u32 COUNT> DEVICE void load_packed(u32 at, u32 (&words)[COUNT])
     }
 }
 
-// The pair of byte `index` of a word, by the lane's copy.
-DEVICE u32 look_up(u32 word, u32 index, u32 copy)
-{
-    return lds<u32>(TABLE + byte_permute(word, copy, 0x5504 | index << 4));
-}
-
-DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const row_scales &upper,
-                     const row_scales &lower, const walk &at, u32 stage, u32 rows, u32 k_warp,
-                     float shift)
+DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const a_sums &of_a,
+                     const row_scales &upper, const row_scales &lower, const walk &at, u32 stage,
+                     u32 rows, u32 k_warp, float shift)
 {
     const u32 lane = item() % 32, copy = lane * 4;
     const u32 own = RING + stage * STAGE_BYTES + (rows * 16 + lane / 4) * ROW_BYTES +
@@ -253,25 +262,35 @@ DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const row_sca
         float block[M_TILES][4] = {};
         if (RAGGED && at.chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT >= K)
             continue;
+        const auto &above = upper.part[s / SCALES], &below = lower.part[s / SCALES];
+        UNROLL for (u32 t = 0; t < M_TILES && BY_OFFSET; t++) {
+            UNROLL for (u32 i = 0; i < 4; i++)
+                block[t][i] = -(NO_ZERO + shift_at(i / 2 ? below : above, s % SCALES)) *
+                              of_a[s][t][i % 2];
+        }
         UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
             u32 x[WORDS], y[WORDS];
             load_packed(own + u * (UNIT / 2), x);
             load_packed(own + u * (UNIT / 2) + 8 * ROW_BYTES, y);
             UNROLL for (u32 i = 0; i < UNIT / 16; i++) {
-                const u32 w = i / 2, byte = i % 2 * 2;
-                const u32 w0 = look_up(x[w], byte, copy), w1 = look_up(y[w], byte, copy);
-                const u32 w2 = look_up(x[w], byte + 1, copy), w3 = look_up(y[w], byte + 1, copy);
+                const u32 w = i / 2, pair = i % 2 * 2;
+                const u32 w0 = pair_of_word(x[w], pair, copy);
+                const u32 w1 = pair_of_word(y[w], pair, copy);
+                const u32 w2 = pair_of_word(x[w], pair + 1, copy);
+                const u32 w3 = pair_of_word(y[w], pair + 1, copy);
                 UNROLL for (u32 t = 0; t < M_TILES; t++)
                     mma<A_TYPE>(block[t], w0, w1, w2, w3, a[u][t][2 * i], a[u][t][2 * i + 1]);
             }
         }
-        const float above = scale_at(upper.part[s / SCALES], s % SCALES, CODES, shift);
-        const float below = scale_at(lower.part[s / SCALES], s % SCALES, CODES, shift);
+        const float scales[2] = {scale_at(above, s % SCALES, CODES, shift),
+                                 scale_at(below, s % SCALES, CODES, shift)};
+        const float extra[2] = {extra_at(above, s % SCALES), extra_at(below, s % SCALES)};
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
-            sums[t][0] = fused(block[t][0], above, sums[t][0]);
-            sums[t][1] = fused(block[t][1], above, sums[t][1]);
-            sums[t][2] = fused(block[t][2], below, sums[t][2]);
-            sums[t][3] = fused(block[t][3], below, sums[t][3]);
+            UNROLL for (u32 i = 0; i < 4; i++) {
+                sums[t][i] = fused(block[t][i], scales[i / 2], sums[t][i]);
+                if (ZERO == ZERO_SCALED)
+                    sums[t][i] = fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i]);
+            }
         }
     }
 }
@@ -285,6 +304,7 @@ DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPER
     place<SUM_BUFFERS> buffer = {0, 1};
     row_scales upper, lower;
     a_values values;
+    a_sums of_a;
 
     load_scales(upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
     load_scales(lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
@@ -293,22 +313,25 @@ DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPER
     for (u32 i = item(); i < NEST; i += WARPS * 32)
         sts<float>(CODES + i * 4, ldg(code + i));
 #endif
-    build_table();
+    build_table(WARPS * 32);
     sync_some(1, WARPS * 32);
     NO_UNROLL while (at.more()) {
         const walk now = at;
         const row_scales upper_now = upper, lower_now = lower;
         float sums[M_TILES][4] = {};
 
-        if (now.in_batch == 0 && (CHUNKS > 1 || now.first == begin))
+        if (now.in_batch == 0 && (CHUNKS > 1 || now.first == begin)) {
             load_a(values, a, lda, first, m, now.chunk, k_warp);
+            if (BY_OFFSET)
+                sum_a(of_a, values, now.chunk, k_warp);
+        }
         at.advance();
         if (at.more()) { // a step ahead of their use
             load_scales(upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
             load_scales(lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
         }
         barrier_wait(FULL + stage.at * 8, stage.parity);
-        multiply(sums, values, upper_now, lower_now, now, stage.at, rows, k_warp, shift);
+        multiply(sums, values, of_a, upper_now, lower_now, now, stage.at, rows, k_warp, shift);
         sync_warp();
         if (lane == 0)
             barrier_arrive(EMPTY + stage.at * 8);

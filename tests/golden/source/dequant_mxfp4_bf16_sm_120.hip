@@ -7,10 +7,13 @@
 constexpr unsigned N = 1000;            // rows of W
 constexpr unsigned K = 1024;            // columns of W
 constexpr unsigned BLOCK = 32;          // weights along K that share a scale
-#define HIGH_NIBBLE_FIRST false         // which half of a byte is the lower k
+#define WORD_ORDER K8                   // of the weights in a word
 #define C_TYPE BF16                     // elements of C and of a bias
 #define SCALE_IS_NESTED 0               // whether scales are quantised again
 #define SCALE_IS_E8M0 1                 // whether they are powers of two
+#define SCALE_TYPE F32                  // elements of scales
+#define ZERO ZERO_NONE                  // what zero points are
+#define HAS_ZEROS 0                     // whether there are any
 
 constexpr unsigned WAVES = 8;           // in a workgroup
 constexpr unsigned CHUNKS = 4;          // of eight weights that a lane takes
@@ -268,11 +271,18 @@ constexpr float CODE[16] = {
 constexpr float CODE_UNIT = 1.0f; // what one unit of CODE is worth
 
 // ---- cuda/prelude/scales ----
-// The scales of blocks of W, by how the problem keeps them: SCALES is F32 for one number a block;
-// NESTED for a byte a block that stands for code[byte] * scales[block / 256] + offset, as
-// bitsandbytes has it; E8M0 for a byte a block that stands for 2^(byte - 127), 255 for NaN.
+// The scales of blocks of W, by how the problem keeps them: one number a block, of SCALE_TYPE; or,
+// where SCALE_IS_NESTED, a byte a block that stands for code[byte] * scales[block / 256] + offset,
+// as bitsandbytes has it; or, where SCALE_IS_E8M0, a byte that stands for 2^(byte - 127), 255 for
+// NaN. Beside scales, where HAS_ZEROS, the zero points of int4, as bytes or scaled.
 
-enum scale_kind { PLAIN, NESTED, E8M0 };
+enum word_order { BNB, K8, EXL }; // what nibbles of eight weights are: the formats page says it
+enum zero_kind { ZERO_NONE, ZERO_U8, ZERO_SCALED };
+
+typedef element_of<SCALE_TYPE>::type scale_element;
+template <bool> struct zero_element_of { typedef u8 type; };
+template <> struct zero_element_of<true> { typedef scale_element type; };
+typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
 
 #if SCALE_IS_NESTED
 #define SCALE_OPERANDS                                                                             \
@@ -282,8 +292,11 @@ constexpr u32 NEST = 256; // absmax that share a second scale
 #elif SCALE_IS_E8M0
 #define SCALE_OPERANDS const u8 *scales
 #define SCALE_NAMES    scales
+#elif HAS_ZEROS
+#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros
+#define SCALE_NAMES    scales, zeros
 #else
-#define SCALE_OPERANDS const float *scales
+#define SCALE_OPERANDS const scale_element *scales
 #define SCALE_NAMES    scales
 #endif
 
@@ -292,11 +305,12 @@ constexpr u32 BLOCKS = K / BLOCK; // of a row
 // What was loaded for a number of neighbouring blocks; begin_scales starts the loads, scale_at
 // makes a number of what has come. COUNT divides BLOCKS and 256.
 template <u32 COUNT> struct loaded_scales {
-    u32 bits[COUNT];
+    u32 bits[COUNT], zeros[COUNT];
     float second;
 };
 
-template <u32 COUNT> DEVICE void load_words(const u32 *from, u32 (&bits)[COUNT])
+// COUNT neighbours, as bits, by one load where they are 2 or 4.
+template <u32 COUNT> DEVICE void load_some(const float *from, u32 (&bits)[COUNT])
 {
     if constexpr (COUNT == 4) {
         const u32x4 v = ldg((const u32x4 *)from);
@@ -306,10 +320,23 @@ template <u32 COUNT> DEVICE void load_words(const u32 *from, u32 (&bits)[COUNT])
         bits[0] = v.x, bits[1] = v.y;
     } else {
         UNROLL for (u32 i = 0; i < COUNT; i++)
+            bits[i] = ldg((const u32 *)from + i);
+    }
+}
+template <u32 COUNT> DEVICE void load_some(const u16 *from, u32 (&bits)[COUNT])
+{
+    if constexpr (COUNT == 4) {
+        const u32x2 v = ldg((const u32x2 *)from);
+        bits[0] = v.x & 0xffff, bits[1] = v.x >> 16, bits[2] = v.y & 0xffff, bits[3] = v.y >> 16;
+    } else if constexpr (COUNT == 2) {
+        const u32 v = ldg((const u32 *)from);
+        bits[0] = v & 0xffff, bits[1] = v >> 16;
+    } else {
+        UNROLL for (u32 i = 0; i < COUNT; i++)
             bits[i] = ldg(from + i);
     }
 }
-template <u32 COUNT> DEVICE void load_bytes(const u8 *from, u32 (&bits)[COUNT])
+template <u32 COUNT> DEVICE void load_some(const u8 *from, u32 (&bits)[COUNT])
 {
     if constexpr (COUNT == 4) {
         const u32 v = ldg((const u32 *)from);
@@ -328,12 +355,13 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_O
 {
     loaded_scales<COUNT> s = {};
 #if SCALE_IS_NESTED
-    load_bytes<COUNT>(absmax8 + block, s.bits);
+    load_some<COUNT>(absmax8 + block, s.bits);
     s.second = ldg(scales + block / NEST);
-#elif SCALE_IS_E8M0
-    load_bytes<COUNT>(scales + block, s.bits);
 #else
-    load_words<COUNT>((const u32 *)(scales + block), s.bits);
+    load_some<COUNT>(scales + block, s.bits);
+#endif
+#if HAS_ZEROS
+    load_some<COUNT>(zeros + block, s.zeros);
 #endif
     return s;
 }
@@ -347,12 +375,21 @@ DEVICE float scale_at(const loaded_scales<COUNT> &s, u32 i, u32 codes, float shi
 #elif SCALE_IS_E8M0
     return as_float(s.bits[i] == 255 ? 0x7fc00000u : s.bits[i] ? s.bits[i] << 23 : 0x00400000u);
 #else
-    return as_float(s.bits[i]);
+    return widen<SCALE_TYPE>(s.bits[i]);
 #endif
+}
+// A weight is (its code's value - shift_at) * scale_at - extra_at.
+template <u32 COUNT> DEVICE float shift_at(const loaded_scales<COUNT> &s, u32 i)
+{
+    return ZERO == ZERO_U8 ? (float)s.zeros[i] - 8.0f : 0.0f;
+}
+template <u32 COUNT> DEVICE float extra_at(const loaded_scales<COUNT> &s, u32 i)
+{
+    return ZERO == ZERO_SCALED ? widen<SCALE_TYPE>(s.zeros[i]) : 0.0f;
 }
 
 // ---- cuda/prelude/codes ----
-// What a 4-bit code stands for: a number, or bits of the 16-bit type that it is multiplied in.
+// What a 4-bit code stands for, as a number.
 
 struct code_values {
     float value[16];
@@ -366,8 +403,18 @@ constexpr code_values make_values()
 }
 constexpr code_values VALUES = make_values();
 
+// Weight `index` of the eight of a word, as a code.
+DEVICE u32 code_of_word(u32 word, u32 index)
+{
+    const u32 nibble = WORD_ORDER == BNB   ? index ^ 1
+                       : WORD_ORDER == EXL ? index / 2 + index % 2 * 4
+                                           : index;
+    return word >> 4 * nibble & 15;
+}
+
 // ---- cuda/family/dequant_w4 ----
-// c[N, K] = the weights themselves: code value times scale, rounded to f32, then once to C_TYPE.
+// c[N, K] = the weights themselves: code value times scale, or for int4 (q - z) * s, or
+// (q - 8) * s - zs, rounded to f32, then once to C_TYPE.
 //
 // Rows do not matter: a lane takes chunks of eight consecutive weights of the flattened [N, K], of
 // which each lies in one block, neighbours beside each other.
@@ -415,8 +462,11 @@ KERNEL(SYMBOL, WAVES * 32)(const u8 *b, SCALE_OPERANDS, c_element *c)
         const auto loaded = begin_scales<1>(chunk * 8 / BLOCK, SCALE_NAMES);
         const float scale = scale_at(loaded, 0, CODES, shift);
         UNROLL for (u32 j = 0; j < 8; j++) {
-            const u32 code = word >> 4 * (HIGH_NIBBLE_FIRST ? j ^ 1 : j) & 15;
-            values[j] = product(lds<float>(TABLE + code * 128 + item() % 32 * 4), scale);
+            const u32 code = code_of_word(word, j);
+            const float value = lds<float>(TABLE + code * 128 + item() % 32 * 4);
+            values[j] = ZERO == ZERO_SCALED ? fused(value, scale, -extra_at(loaded, 0))
+                        : ZERO == ZERO_U8   ? product(value - shift_at(loaded, 0), scale)
+                                            : product(value, scale);
         }
         store<C_TYPE>(c + chunk * 8, values);
     }

@@ -7,11 +7,14 @@
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
-#define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
+#define WORD_ORDER BNB                  // of the weights in a word
 #define C_TYPE BF16                     // elements of C and of a bias
 #define A_TYPE BF16                     // elements of A
 #define SCALE_IS_NESTED 0               // whether scales are quantised again
 #define SCALE_IS_E8M0 0                 // whether they are powers of two
+#define SCALE_TYPE F32                  // elements of scales
+#define ZERO ZERO_NONE                  // what zero points are
+#define HAS_ZEROS 0                     // whether there are any
 #define BIAS 0                          // whether a bias is added
 constexpr unsigned M_TILE = 8;          // rows of A computed at once
 
@@ -282,11 +285,18 @@ constexpr float CODE[16] = {
 constexpr float CODE_UNIT = 1.0f; // what one unit of CODE is worth
 
 // ---- cuda/prelude/scales ----
-// The scales of blocks of W, by how the problem keeps them: SCALES is F32 for one number a block;
-// NESTED for a byte a block that stands for code[byte] * scales[block / 256] + offset, as
-// bitsandbytes has it; E8M0 for a byte a block that stands for 2^(byte - 127), 255 for NaN.
+// The scales of blocks of W, by how the problem keeps them: one number a block, of SCALE_TYPE; or,
+// where SCALE_IS_NESTED, a byte a block that stands for code[byte] * scales[block / 256] + offset,
+// as bitsandbytes has it; or, where SCALE_IS_E8M0, a byte that stands for 2^(byte - 127), 255 for
+// NaN. Beside scales, where HAS_ZEROS, the zero points of int4, as bytes or scaled.
 
-enum scale_kind { PLAIN, NESTED, E8M0 };
+enum word_order { BNB, K8, EXL }; // what nibbles of eight weights are: the formats page says it
+enum zero_kind { ZERO_NONE, ZERO_U8, ZERO_SCALED };
+
+typedef element_of<SCALE_TYPE>::type scale_element;
+template <bool> struct zero_element_of { typedef u8 type; };
+template <> struct zero_element_of<true> { typedef scale_element type; };
+typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
 
 #if SCALE_IS_NESTED
 #define SCALE_OPERANDS                                                                             \
@@ -296,8 +306,11 @@ constexpr u32 NEST = 256; // absmax that share a second scale
 #elif SCALE_IS_E8M0
 #define SCALE_OPERANDS const u8 *scales
 #define SCALE_NAMES    scales
+#elif HAS_ZEROS
+#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros
+#define SCALE_NAMES    scales, zeros
 #else
-#define SCALE_OPERANDS const float *scales
+#define SCALE_OPERANDS const scale_element *scales
 #define SCALE_NAMES    scales
 #endif
 
@@ -306,11 +319,12 @@ constexpr u32 BLOCKS = K / BLOCK; // of a row
 // What was loaded for a number of neighbouring blocks; begin_scales starts the loads, scale_at
 // makes a number of what has come. COUNT divides BLOCKS and 256.
 template <u32 COUNT> struct loaded_scales {
-    u32 bits[COUNT];
+    u32 bits[COUNT], zeros[COUNT];
     float second;
 };
 
-template <u32 COUNT> DEVICE void load_words(const u32 *from, u32 (&bits)[COUNT])
+// COUNT neighbours, as bits, by one load where they are 2 or 4.
+template <u32 COUNT> DEVICE void load_some(const float *from, u32 (&bits)[COUNT])
 {
     if constexpr (COUNT == 4) {
         const u32x4 v = ldg((const u32x4 *)from);
@@ -320,10 +334,23 @@ template <u32 COUNT> DEVICE void load_words(const u32 *from, u32 (&bits)[COUNT])
         bits[0] = v.x, bits[1] = v.y;
     } else {
         UNROLL for (u32 i = 0; i < COUNT; i++)
+            bits[i] = ldg((const u32 *)from + i);
+    }
+}
+template <u32 COUNT> DEVICE void load_some(const u16 *from, u32 (&bits)[COUNT])
+{
+    if constexpr (COUNT == 4) {
+        const u32x2 v = ldg((const u32x2 *)from);
+        bits[0] = v.x & 0xffff, bits[1] = v.x >> 16, bits[2] = v.y & 0xffff, bits[3] = v.y >> 16;
+    } else if constexpr (COUNT == 2) {
+        const u32 v = ldg((const u32 *)from);
+        bits[0] = v & 0xffff, bits[1] = v >> 16;
+    } else {
+        UNROLL for (u32 i = 0; i < COUNT; i++)
             bits[i] = ldg(from + i);
     }
 }
-template <u32 COUNT> DEVICE void load_bytes(const u8 *from, u32 (&bits)[COUNT])
+template <u32 COUNT> DEVICE void load_some(const u8 *from, u32 (&bits)[COUNT])
 {
     if constexpr (COUNT == 4) {
         const u32 v = ldg((const u32 *)from);
@@ -342,12 +369,13 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_O
 {
     loaded_scales<COUNT> s = {};
 #if SCALE_IS_NESTED
-    load_bytes<COUNT>(absmax8 + block, s.bits);
+    load_some<COUNT>(absmax8 + block, s.bits);
     s.second = ldg(scales + block / NEST);
-#elif SCALE_IS_E8M0
-    load_bytes<COUNT>(scales + block, s.bits);
 #else
-    load_words<COUNT>((const u32 *)(scales + block), s.bits);
+    load_some<COUNT>(scales + block, s.bits);
+#endif
+#if HAS_ZEROS
+    load_some<COUNT>(zeros + block, s.zeros);
 #endif
     return s;
 }
@@ -361,12 +389,29 @@ DEVICE float scale_at(const loaded_scales<COUNT> &s, u32 i, u32 codes, float shi
 #elif SCALE_IS_E8M0
     return as_float(s.bits[i] == 255 ? 0x7fc00000u : s.bits[i] ? s.bits[i] << 23 : 0x00400000u);
 #else
-    return as_float(s.bits[i]);
+    return widen<SCALE_TYPE>(s.bits[i]);
 #endif
+}
+// A weight is (its code's value - shift_at) * scale_at - extra_at.
+template <u32 COUNT> DEVICE float shift_at(const loaded_scales<COUNT> &s, u32 i)
+{
+    return ZERO == ZERO_U8 ? (float)s.zeros[i] - 8.0f : 0.0f;
+}
+template <u32 COUNT> DEVICE float extra_at(const loaded_scales<COUNT> &s, u32 i)
+{
+    return ZERO == ZERO_SCALED ? widen<SCALE_TYPE>(s.zeros[i]) : 0.0f;
 }
 
 // ---- cuda/prelude/pairs ----
-// What a 4-bit code stands for, in units of CODE_UNIT, as bits of A_TYPE.
+// Codes as pairs of A_TYPE, by a table of all 256 pairs of codes in units of CODE_UNIT, which has a
+// copy for each lane: one byte permute makes an address of a byte and the lane, one load gets two
+// weights. A pair of the table takes 256 bytes, so that its byte is a whole byte of the address;
+// its copies are the first 128, and the other half is free.
+
+constexpr u32 TABLE = 0, TABLE_BYTES = 65536;
+constexpr bool BY_OFFSET = false; // numbers are what they stand for
+constexpr u32 ONES = 0;
+constexpr float NO_ZERO = 0;
 
 struct code_bits {
     u16 bits[16];
@@ -384,21 +429,40 @@ constexpr code_bits CODE_BITS = make_code_bits();
 DEVICE u32 pair_of(u32 byte)
 {
     const u32 high = CODE_BITS.bits[byte >> 4], low = CODE_BITS.bits[byte & 15];
-    return HIGH_NIBBLE_FIRST ? high | low << 16 : low | high << 16;
+    return WORD_ORDER == BNB ? high | low << 16 : low | high << 16;
 }
 
+DEVICE void build_table(u32 items)
+{
+    for (u32 i = item(); i < 256 * 8; i += items) {
+        const u32 pair = pair_of(i / 8);
+        sts<u32x4>(TABLE + i / 8 * 256 + i % 8 * 16, {pair, pair, pair, pair});
+    }
+}
+
+// The pair of byte `index` of a word, by the lane's copy.
+DEVICE u32 pair_of_word(u32 word, u32 index, u32 copy)
+{
+    return lds<u32>(TABLE + byte_permute(word, copy, 0x5504 | index << 4));
+}
+
+// Pairs are neighbours, as A's are.
+DEVICE void order_a(u32 *) {}
+
 // ---- cuda/family/ring_w4 ----
-// Products of few rows of A with 4-bit weights of a table, by matrix units, for GPUs that copy in
-// bulk from memory to shared memory (sm_90 and later).
+// Products of few rows of A with 4-bit weights, by matrix units, for GPUs that copy in bulk from
+// memory to shared memory (sm_90 and later).
 //
 // A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, keeps a
 // ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in memory
 // but for a gap after each row, which keeps lanes of eight rows out of each other's banks. WARPS
-// warps consume it: K_WARPS of them share 16 rows, each with UNITS units of UNIT columns. A unit is
-// decoded by a table of all 256 pairs of codes, which has a copy for each lane: one byte permute
-// makes an address of a byte and the lane, one load gets two weights, and the pairs go to the
-// matrix unit as they come. A's values for a warp's columns stay in registers. Scales are applied
-// to a block's sums, in f32. SUMMERS warps add what the consumers of a row have, and store C.
+// warps consume it: K_WARPS of them share 16 rows, each with UNITS units of UNIT columns. Codes are
+// decoded to pairs by the template in front (prelude/pairs, by a table in shared memory; or
+// prelude/int4, by masks), and the pairs go to the matrix unit as they come. A's values for a
+// warp's columns stay in registers, in the order of the pairs. Scales are applied to a block's
+// sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's values
+// there, which is made of products with ones when A is loaded. SUMMERS warps add what the consumers
+// of a row have, and store C.
 //
 // Where K is longer than a chunk, a workgroup takes BATCH tiles of rows through the first chunk,
 // then through the second, and so on, so that A is loaded once for each; the summers keep sums of
@@ -426,20 +490,21 @@ constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
                        : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0 ? 2
                                                                          : 1;
 
-// Shared memory. A pair of the table takes 256 bytes, so that its byte is a whole byte of the
-// address, and its copies the first 128; the sums of a warp, 128 bytes for each number of a lane,
-// are in the other halves.
-constexpr u32 TABLE = 0, TABLE_BYTES = 65536, SUMS = 128, SUMS_APART = 256;
+// Shared memory. The sums of a warp, 128 bytes for each number of a lane, are in the free halves of
+// the table, or where there is none in a place of their own.
+constexpr u32 SUMS = TABLE_BYTES ? 128 : 0, SUMS_APART = TABLE_BYTES ? 256 : 128;
 constexpr u32 WARP_SUMS = M_TILES * 4; // numbers of a lane
 constexpr u32 ROW_BYTES = (K_WARPS * UNITS | 1) * (UNIT / 2); // odd: rows in banks of their own
-constexpr u32 RING = TABLE_BYTES, STAGE_BYTES = ROWS * ROW_BYTES;
+constexpr u32 RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS * 128;
+constexpr u32 STAGE_BYTES = ROWS * ROW_BYTES;
 constexpr u32 KEPT = RING + STAGES * STAGE_BYTES; // sums of chunks before, of each tile of a batch
 constexpr u32 KEPT_BYTES = CHUNKS > 1 ? BATCH * ROW_WARPS * WARP_SUMS * 128 : 0;
 constexpr u32 CODES = KEPT + KEPT_BYTES; // of nested scales
 constexpr u32 FULL = CODES + SCALE_IS_NESTED * 1024, EMPTY = FULL + STAGES * 8;
 constexpr u32 SUMMED = EMPTY + STAGES * 8, DRAINED = SUMMED + SUM_BUFFERS * 8;
 static_assert(DRAINED + SUM_BUFFERS * 8 <= SHARED_BYTES, "the plan counted shared memory");
-static_assert(SUM_BUFFERS * WARPS * WARP_SUMS <= 256, "the halves of the table hold all sums");
+static_assert(!TABLE_BYTES || SUM_BUFFERS * WARPS * WARP_SUMS * SUMS_APART <= TABLE_BYTES,
+              "the halves of the table hold all sums");
 static_assert(UNITS % SPAN == 0, "a block's units are one warp's");
 
 // The steps of a workgroup, the same for all its warps: tiles of a batch, chunks, batches.
@@ -553,15 +618,6 @@ DEVICE void add_sums(walk at, const c_element *bias, c_element *c, u32 first, u3
 
 // ---- The consumers ----
 
-// A table of pairs, with a copy for each lane.
-DEVICE void build_table()
-{
-    for (u32 i = item(); i < 256 * 8; i += WARPS * 32) {
-        const u32 pair = pair_of(i / 8);
-        sts<u32x4>(TABLE + i / 8 * 256 + i % 8 * 16, {pair, pair, pair, pair});
-    }
-}
-
 // Sixteen bytes of A, whose rows may start at any multiple of four bytes.
 DEVICE void load_a_piece(const u16 *from, bool aligned, u32 *to)
 {
@@ -574,6 +630,7 @@ DEVICE void load_a_piece(const u16 *from, bool aligned, u32 *to)
         v = {ldg(words), ldg(words + 1), ldg(words + 2), ldg(words + 3)};
     }
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    order_a(to);
 }
 
 // Of a unit, each of four lanes has a quarter of the columns, which are neighbours: the packed
@@ -594,6 +651,26 @@ DEVICE void load_a(a_values &values, const u16 *a, i64 lda, u32 first, u32 m, u3
                 UNROLL for (u32 i = 0; i < UNIT / 32; i++)
                     load_a_piece(from + column + i * 8, aligned, &values[u][t][i * 4]);
             }
+        }
+    }
+}
+
+// The sums of A's values over a span, of two rows of A in each lane, as products have them.
+typedef float a_sums[SPANS][M_TILES][2];
+
+DEVICE void sum_a(a_sums &of_a, const a_values &values, u32 chunk, u32 k_warp)
+{
+    UNROLL for (u32 s = 0; s < SPANS; s++) {
+        UNROLL for (u32 t = 0; t < M_TILES; t++) {
+            float sums[4] = {};
+            UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
+                if (!RAGGED || chunk * CHUNK + (k_warp * UNITS + u) * UNIT < K) {
+                    UNROLL for (u32 i = 0; i < UNIT / 8; i += 2)
+                        mma<A_TYPE>(sums, ONES, ONES, ONES, ONES, values[u][t][i],
+                                    values[u][t][i + 1]);
+                }
+            }
+            of_a[s][t][0] = sums[0], of_a[s][t][1] = sums[1];
         }
     }
 }
@@ -624,15 +701,9 @@ template <u32 COUNT> DEVICE void load_packed(u32 at, u32 (&words)[COUNT])
     }
 }
 
-// The pair of byte `index` of a word, by the lane's copy.
-DEVICE u32 look_up(u32 word, u32 index, u32 copy)
-{
-    return lds<u32>(TABLE + byte_permute(word, copy, 0x5504 | index << 4));
-}
-
-DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const row_scales &upper,
-                     const row_scales &lower, const walk &at, u32 stage, u32 rows, u32 k_warp,
-                     float shift)
+DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const a_sums &of_a,
+                     const row_scales &upper, const row_scales &lower, const walk &at, u32 stage,
+                     u32 rows, u32 k_warp, float shift)
 {
     const u32 lane = item() % 32, copy = lane * 4;
     const u32 own = RING + stage * STAGE_BYTES + (rows * 16 + lane / 4) * ROW_BYTES +
@@ -642,25 +713,35 @@ DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const row_sca
         float block[M_TILES][4] = {};
         if (RAGGED && at.chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT >= K)
             continue;
+        const auto &above = upper.part[s / SCALES], &below = lower.part[s / SCALES];
+        UNROLL for (u32 t = 0; t < M_TILES && BY_OFFSET; t++) {
+            UNROLL for (u32 i = 0; i < 4; i++)
+                block[t][i] = -(NO_ZERO + shift_at(i / 2 ? below : above, s % SCALES)) *
+                              of_a[s][t][i % 2];
+        }
         UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
             u32 x[WORDS], y[WORDS];
             load_packed(own + u * (UNIT / 2), x);
             load_packed(own + u * (UNIT / 2) + 8 * ROW_BYTES, y);
             UNROLL for (u32 i = 0; i < UNIT / 16; i++) {
-                const u32 w = i / 2, byte = i % 2 * 2;
-                const u32 w0 = look_up(x[w], byte, copy), w1 = look_up(y[w], byte, copy);
-                const u32 w2 = look_up(x[w], byte + 1, copy), w3 = look_up(y[w], byte + 1, copy);
+                const u32 w = i / 2, pair = i % 2 * 2;
+                const u32 w0 = pair_of_word(x[w], pair, copy);
+                const u32 w1 = pair_of_word(y[w], pair, copy);
+                const u32 w2 = pair_of_word(x[w], pair + 1, copy);
+                const u32 w3 = pair_of_word(y[w], pair + 1, copy);
                 UNROLL for (u32 t = 0; t < M_TILES; t++)
                     mma<A_TYPE>(block[t], w0, w1, w2, w3, a[u][t][2 * i], a[u][t][2 * i + 1]);
             }
         }
-        const float above = scale_at(upper.part[s / SCALES], s % SCALES, CODES, shift);
-        const float below = scale_at(lower.part[s / SCALES], s % SCALES, CODES, shift);
+        const float scales[2] = {scale_at(above, s % SCALES, CODES, shift),
+                                 scale_at(below, s % SCALES, CODES, shift)};
+        const float extra[2] = {extra_at(above, s % SCALES), extra_at(below, s % SCALES)};
         UNROLL for (u32 t = 0; t < M_TILES; t++) {
-            sums[t][0] = fused(block[t][0], above, sums[t][0]);
-            sums[t][1] = fused(block[t][1], above, sums[t][1]);
-            sums[t][2] = fused(block[t][2], below, sums[t][2]);
-            sums[t][3] = fused(block[t][3], below, sums[t][3]);
+            UNROLL for (u32 i = 0; i < 4; i++) {
+                sums[t][i] = fused(block[t][i], scales[i / 2], sums[t][i]);
+                if (ZERO == ZERO_SCALED)
+                    sums[t][i] = fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i]);
+            }
         }
     }
 }
@@ -674,6 +755,7 @@ DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPER
     place<SUM_BUFFERS> buffer = {0, 1};
     row_scales upper, lower;
     a_values values;
+    a_sums of_a;
 
     load_scales(upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
     load_scales(lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
@@ -682,22 +764,25 @@ DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPER
     for (u32 i = item(); i < NEST; i += WARPS * 32)
         sts<float>(CODES + i * 4, ldg(code + i));
 #endif
-    build_table();
+    build_table(WARPS * 32);
     sync_some(1, WARPS * 32);
     NO_UNROLL while (at.more()) {
         const walk now = at;
         const row_scales upper_now = upper, lower_now = lower;
         float sums[M_TILES][4] = {};
 
-        if (now.in_batch == 0 && (CHUNKS > 1 || now.first == begin))
+        if (now.in_batch == 0 && (CHUNKS > 1 || now.first == begin)) {
             load_a(values, a, lda, first, m, now.chunk, k_warp);
+            if (BY_OFFSET)
+                sum_a(of_a, values, now.chunk, k_warp);
+        }
         at.advance();
         if (at.more()) { // a step ahead of their use
             load_scales(upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
             load_scales(lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
         }
         barrier_wait(FULL + stage.at * 8, stage.parity);
-        multiply(sums, values, upper_now, lower_now, now, stage.at, rows, k_warp, shift);
+        multiply(sums, values, of_a, upper_now, lower_now, now, stage.at, rows, k_warp, shift);
         sync_warp();
         if (lane == 0)
             barrier_arrive(EMPTY + stage.at * 8);

@@ -7,11 +7,14 @@
 constexpr unsigned N = 384;             // rows of W
 constexpr unsigned K = 1536;            // columns of W
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
-#define HIGH_NIBBLE_FIRST true          // which half of a byte is the lower k
+#define WORD_ORDER BNB                  // of the weights in a word
 #define C_TYPE F32                      // elements of C and of a bias
 #define A_TYPE F32                      // elements of A
 #define SCALE_IS_NESTED 0               // whether scales are quantised again
 #define SCALE_IS_E8M0 0                 // whether they are powers of two
+#define SCALE_TYPE F32                  // elements of scales
+#define ZERO ZERO_NONE                  // what zero points are
+#define HAS_ZEROS 0                     // whether there are any
 #define BIAS 1                          // whether a bias is added
 constexpr unsigned M_TILE = 4;          // rows of A computed at once
 
@@ -274,11 +277,18 @@ constexpr float CODE[16] = {
 constexpr float CODE_UNIT = 1.0f; // what one unit of CODE is worth
 
 // ---- cuda/prelude/scales ----
-// The scales of blocks of W, by how the problem keeps them: SCALES is F32 for one number a block;
-// NESTED for a byte a block that stands for code[byte] * scales[block / 256] + offset, as
-// bitsandbytes has it; E8M0 for a byte a block that stands for 2^(byte - 127), 255 for NaN.
+// The scales of blocks of W, by how the problem keeps them: one number a block, of SCALE_TYPE; or,
+// where SCALE_IS_NESTED, a byte a block that stands for code[byte] * scales[block / 256] + offset,
+// as bitsandbytes has it; or, where SCALE_IS_E8M0, a byte that stands for 2^(byte - 127), 255 for
+// NaN. Beside scales, where HAS_ZEROS, the zero points of int4, as bytes or scaled.
 
-enum scale_kind { PLAIN, NESTED, E8M0 };
+enum word_order { BNB, K8, EXL }; // what nibbles of eight weights are: the formats page says it
+enum zero_kind { ZERO_NONE, ZERO_U8, ZERO_SCALED };
+
+typedef element_of<SCALE_TYPE>::type scale_element;
+template <bool> struct zero_element_of { typedef u8 type; };
+template <> struct zero_element_of<true> { typedef scale_element type; };
+typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
 
 #if SCALE_IS_NESTED
 #define SCALE_OPERANDS                                                                             \
@@ -288,8 +298,11 @@ constexpr u32 NEST = 256; // absmax that share a second scale
 #elif SCALE_IS_E8M0
 #define SCALE_OPERANDS const u8 *scales
 #define SCALE_NAMES    scales
+#elif HAS_ZEROS
+#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros
+#define SCALE_NAMES    scales, zeros
 #else
-#define SCALE_OPERANDS const float *scales
+#define SCALE_OPERANDS const scale_element *scales
 #define SCALE_NAMES    scales
 #endif
 
@@ -298,11 +311,12 @@ constexpr u32 BLOCKS = K / BLOCK; // of a row
 // What was loaded for a number of neighbouring blocks; begin_scales starts the loads, scale_at
 // makes a number of what has come. COUNT divides BLOCKS and 256.
 template <u32 COUNT> struct loaded_scales {
-    u32 bits[COUNT];
+    u32 bits[COUNT], zeros[COUNT];
     float second;
 };
 
-template <u32 COUNT> DEVICE void load_words(const u32 *from, u32 (&bits)[COUNT])
+// COUNT neighbours, as bits, by one load where they are 2 or 4.
+template <u32 COUNT> DEVICE void load_some(const float *from, u32 (&bits)[COUNT])
 {
     if constexpr (COUNT == 4) {
         const u32x4 v = ldg((const u32x4 *)from);
@@ -312,10 +326,23 @@ template <u32 COUNT> DEVICE void load_words(const u32 *from, u32 (&bits)[COUNT])
         bits[0] = v.x, bits[1] = v.y;
     } else {
         UNROLL for (u32 i = 0; i < COUNT; i++)
+            bits[i] = ldg((const u32 *)from + i);
+    }
+}
+template <u32 COUNT> DEVICE void load_some(const u16 *from, u32 (&bits)[COUNT])
+{
+    if constexpr (COUNT == 4) {
+        const u32x2 v = ldg((const u32x2 *)from);
+        bits[0] = v.x & 0xffff, bits[1] = v.x >> 16, bits[2] = v.y & 0xffff, bits[3] = v.y >> 16;
+    } else if constexpr (COUNT == 2) {
+        const u32 v = ldg((const u32 *)from);
+        bits[0] = v & 0xffff, bits[1] = v >> 16;
+    } else {
+        UNROLL for (u32 i = 0; i < COUNT; i++)
             bits[i] = ldg(from + i);
     }
 }
-template <u32 COUNT> DEVICE void load_bytes(const u8 *from, u32 (&bits)[COUNT])
+template <u32 COUNT> DEVICE void load_some(const u8 *from, u32 (&bits)[COUNT])
 {
     if constexpr (COUNT == 4) {
         const u32 v = ldg((const u32 *)from);
@@ -334,12 +361,13 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_O
 {
     loaded_scales<COUNT> s = {};
 #if SCALE_IS_NESTED
-    load_bytes<COUNT>(absmax8 + block, s.bits);
+    load_some<COUNT>(absmax8 + block, s.bits);
     s.second = ldg(scales + block / NEST);
-#elif SCALE_IS_E8M0
-    load_bytes<COUNT>(scales + block, s.bits);
 #else
-    load_words<COUNT>((const u32 *)(scales + block), s.bits);
+    load_some<COUNT>(scales + block, s.bits);
+#endif
+#if HAS_ZEROS
+    load_some<COUNT>(zeros + block, s.zeros);
 #endif
     return s;
 }
@@ -353,12 +381,21 @@ DEVICE float scale_at(const loaded_scales<COUNT> &s, u32 i, u32 codes, float shi
 #elif SCALE_IS_E8M0
     return as_float(s.bits[i] == 255 ? 0x7fc00000u : s.bits[i] ? s.bits[i] << 23 : 0x00400000u);
 #else
-    return as_float(s.bits[i]);
+    return widen<SCALE_TYPE>(s.bits[i]);
 #endif
+}
+// A weight is (its code's value - shift_at) * scale_at - extra_at.
+template <u32 COUNT> DEVICE float shift_at(const loaded_scales<COUNT> &s, u32 i)
+{
+    return ZERO == ZERO_U8 ? (float)s.zeros[i] - 8.0f : 0.0f;
+}
+template <u32 COUNT> DEVICE float extra_at(const loaded_scales<COUNT> &s, u32 i)
+{
+    return ZERO == ZERO_SCALED ? widen<SCALE_TYPE>(s.zeros[i]) : 0.0f;
 }
 
 // ---- cuda/prelude/codes ----
-// What a 4-bit code stands for: a number, or bits of the 16-bit type that it is multiplied in.
+// What a 4-bit code stands for, as a number.
 
 struct code_values {
     float value[16];
@@ -371,6 +408,15 @@ constexpr code_values make_values()
     return values;
 }
 constexpr code_values VALUES = make_values();
+
+// Weight `index` of the eight of a word, as a code.
+DEVICE u32 code_of_word(u32 word, u32 index)
+{
+    const u32 nibble = WORD_ORDER == BNB   ? index ^ 1
+                       : WORD_ORDER == EXL ? index / 2 + index % 2 * 4
+                                           : index;
+    return word >> 4 * nibble & 15;
+}
 
 // ---- cuda/family/lane_w4 ----
 // Products of few rows of A with 4-bit weights of a table, in f32, for A of f32 and for GPUs
@@ -405,10 +451,13 @@ DEVICE void load_a(const a_element *from, float (&values)[8])
 DEVICE void step(float (&sums)[ROWS][M_TILE], u32 row, u32 column, const a_element *a, i64 lda,
                  u32 first, u32 m, const u8 *b, float shift, SCALE_OPERANDS)
 {
-    float values[M_TILE][8];
+    float values[M_TILE][8], of_a[M_TILE] = {}; // and their sums, which zero points are times
 
-    UNROLL for (u32 t = 0; t < M_TILE; t++)
+    UNROLL for (u32 t = 0; t < M_TILE; t++) {
         load_a(a + (i64)(first + smaller(t, m - 1)) * lda + column, values[t]);
+        UNROLL for (u32 i = 0; i < 8 && HAS_ZEROS; i++)
+            of_a[t] += values[t][i];
+    }
     UNROLL for (u32 r = 0; r < ROWS; r++) {
         const u64 n = smaller(row + r, N - 1);
         const u32 word = ldg((const u32 *)(b + n * (K / 2) + column / 2));
@@ -416,14 +465,19 @@ DEVICE void step(float (&sums)[ROWS][M_TILE], u32 row, u32 column, const a_eleme
         float products[M_TILE] = {};
 
         UNROLL for (u32 i = 0; i < 8; i++) {
-            const u32 code = word >> 4 * (HIGH_NIBBLE_FIRST ? i ^ 1 : i) & 15;
+            const u32 code = code_of_word(word, i);
             const float weight = lds<float>(TABLE + code * 128 + item() % 32 * 4);
             UNROLL for (u32 t = 0; t < M_TILE; t++)
                 products[t] = fused(weight, values[t][i], products[t]);
         }
         const float scale = scale_at(loaded, 0, CODES, shift);
-        UNROLL for (u32 t = 0; t < M_TILE; t++)
+        UNROLL for (u32 t = 0; t < M_TILE; t++) {
+            if (HAS_ZEROS) {
+                products[t] = fused(-shift_at(loaded, 0), of_a[t], products[t]);
+                sums[r][t] = fused(-extra_at(loaded, 0), of_a[t], sums[r][t]);
+            }
             sums[r][t] = fused(products[t], scale, sums[r][t]);
+        }
     }
 }
 

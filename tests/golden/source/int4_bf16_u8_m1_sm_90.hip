@@ -1,0 +1,820 @@
+/* SPDX-License-Identifier: MIT */
+// quern 0.1.0 for sm_90, M = 1 to 8
+// op=gemm wq=int4 group=128 scale=bf16 zero=u8 a=bf16 c=bf16 n=4096 k=4096 bias=0 layout=k8 round=rne
+
+
+#define SYMBOL quern_int4_bf16_n4096_k4096_g128_m8 // name of the kernel
+constexpr unsigned N = 4096;            // rows of W
+constexpr unsigned K = 4096;            // columns of W
+constexpr unsigned BLOCK = 128;         // weights along K that share a scale
+#define WORD_ORDER K8                   // of the weights in a word
+#define C_TYPE BF16                     // elements of C and of a bias
+#define A_TYPE BF16                     // elements of A
+#define SCALE_IS_NESTED 0               // whether scales are quantised again
+#define SCALE_IS_E8M0 0                 // whether they are powers of two
+#define SCALE_TYPE BF16                 // elements of scales
+#define ZERO ZERO_U8                    // what zero points are
+#define HAS_ZEROS 1                     // whether there are any
+#define BIAS 0                          // whether a bias is added
+constexpr unsigned M_TILE = 8;          // rows of A computed at once
+
+constexpr unsigned WAVE = 32;           // lanes
+constexpr unsigned WAVES = 19;          // in a workgroup
+constexpr unsigned K_WARPS = 16;        // that share rows, each with a part of K
+constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, at a time
+constexpr unsigned UNITS = 4;           // of a warp in a chunk of K
+constexpr unsigned UNIT = 64;           // columns
+constexpr unsigned SPAN = 2;            // units that are scaled together
+constexpr unsigned STAGES = 6;          // of the ring
+constexpr unsigned BATCH = 1;           // tiles of rows taken through a chunk of K
+constexpr unsigned SUMMERS = 2;         // warps that add sums and store C
+constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
+constexpr unsigned SHARED_BYTES = 216192; // of a workgroup
+#define SLICES_FIRST true               // whether slices of A are workgroup id x
+
+// ---- cuda/prelude/ptx ----
+// All that a kernel for NVIDIA does with memory, barriers, matrix units and other lanes: a dozen
+// primitives, most of them an instruction of PTX each. Families name these and nothing else of the
+// kind, so that src/cpu/machine.h, which defines the same names for a CPU and is then included in
+// front, runs a family's text as it stands. What a primitive does is told there; the comments here
+// say what must not be changed about the instruction. (PTX ISA 8.3, "Instruction Set".)
+//
+// Shared memory is named by offsets from the start of the block's dynamic shared memory.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#ifndef QUERN_CPU
+#define DEVICE __device__ __forceinline__
+#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name
+#define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("unroll 1")
+
+struct alignas(8) u32x2 { u32 x, y; };
+struct alignas(16) u32x4 { u32 x, y, z, w; };
+
+extern __shared__ __align__(1024) u8 SHARED[];
+DEVICE u32 shared_address(u32 at) { return (u32)__cvta_generic_to_shared(SHARED + at); }
+
+DEVICE u32 item() { return threadIdx.x; }
+DEVICE u32 group_x() { return blockIdx.x; }
+DEVICE u32 group_y() { return blockIdx.y; }
+
+// Plain accesses, which the compiler may combine and move, but not across the barriers below: those
+// clobber memory.
+template <class T> DEVICE T lds(u32 at) { return *(const T *)(SHARED + at); }
+template <class T> DEVICE void sts(u32 at, T value) { *(T *)(SHARED + at) = value; }
+template <class T> DEVICE void stg(T *to, T value) { *to = value; }
+
+// Operands that no kernel writes while this one runs go through the read-only path.
+DEVICE u32 ldg(const u8 *from)
+{
+    u32 v;
+    asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(from));
+    return v;
+}
+DEVICE u32 ldg(const u16 *from)
+{
+    u16 v;
+    asm("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(from));
+    return v;
+}
+DEVICE u32 ldg(const u32 *from)
+{
+    u32 v;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
+    return v;
+}
+DEVICE float ldg(const float *from)
+{
+    float v;
+    asm("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(from));
+    return v;
+}
+DEVICE u32x2 ldg(const u32x2 *from)
+{
+    u32x2 v;
+    asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
+    return v;
+}
+DEVICE u32x4 ldg(const u32x4 *from)
+{
+    u32x4 v;
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
+    return v;
+}
+
+DEVICE void barrier_init(u32 at, u32 arrivals)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(at)), "r"(arrivals));
+}
+DEVICE void barrier_init_fence()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+DEVICE void barrier_arrive(u32 at)
+{
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(at)) : "memory");
+}
+DEVICE void barrier_expect(u32 at, u32 bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(at)),
+                 "r"(bytes)
+                 : "memory");
+}
+DEVICE void barrier_wait(u32 at, u32 parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "AGAIN: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra AGAIN;\n"
+                 "}" ::"r"(shared_address(at)),
+                 "r"(parity)
+                 : "memory");
+}
+DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+DEVICE void sync_group() { asm volatile("barrier.sync 0;" ::: "memory"); }
+DEVICE void sync_some(u32 id, u32 threads)
+{
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+DEVICE void sync_warp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+DEVICE float shuffle_xor(float value, u32 lanes)
+{
+    float v;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"
+                 : "=f"(v) : "f"(value), "r"(lanes));
+    return v;
+}
+
+// Not volatile: products may be moved, as what they are made of and for allows.
+DEVICE void mma_bf16(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+DEVICE void mma_f16(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+DEVICE u32 byte_permute(u32 low, u32 high, u32 selector)
+{
+    u32 v;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(low), "r"(high), "r"(selector));
+    return v;
+}
+DEVICE float fused(float a, float b, float c)
+{
+    float v;
+    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(v) : "f"(a), "f"(b), "f"(c));
+    return v;
+}
+// Product and sum that no compiler makes one of: rounded where bitsandbytes rounds.
+DEVICE float product(float a, float b)
+{
+    float v;
+    asm("mul.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
+DEVICE float sum(float a, float b)
+{
+    float v;
+    asm("add.rn.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
+DEVICE u16 round_f16(float value)
+{
+    u16 v;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v) : "f"(value));
+    return v;
+}
+DEVICE u16 round_bf16(float value)
+{
+    u16 v;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v) : "f"(value));
+    return v;
+}
+DEVICE float widen_f16(u32 half)
+{
+    float v;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((u16)half));
+    return v;
+}
+#endif
+
+// ---- What follows is made of the primitives, or of plain C++ ----
+
+enum element { F32, F16, BF16 };
+template <int TYPE> struct element_of;
+template <> struct element_of<F32> { typedef float type; };
+template <> struct element_of<F16> { typedef u16 type; };
+template <> struct element_of<BF16> { typedef u16 type; };
+
+constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
+constexpr u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
+
+DEVICE float as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
+DEVICE u32 as_bits(float value) { return __builtin_bit_cast(u32, value); }
+
+template <int TYPE> DEVICE float widen(u32 bits)
+{
+    return TYPE == F16 ? widen_f16(bits) : TYPE == BF16 ? as_float(bits << 16) : as_float(bits);
+}
+template <int TYPE> DEVICE float load(const typename element_of<TYPE>::type *from)
+{
+    if constexpr (TYPE == F32)
+        return ldg(from);
+    else
+        return widen<TYPE>(ldg(from));
+}
+template <int TYPE> DEVICE typename element_of<TYPE>::type rounded(float value)
+{
+    if constexpr (TYPE == F32)
+        return value;
+    else
+        return TYPE == F16 ? round_f16(value) : round_bf16(value);
+}
+template <int TYPE>
+DEVICE void mma(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    if constexpr (TYPE == F16)
+        mma_f16(c, a0, a1, a2, a3, b0, b1);
+    else
+        mma_bf16(c, a0, a1, a2, a3, b0, b1);
+}
+
+// A number as the bits of a 16-bit type, rounded to nearest even, by the compiler. Numbers that f16
+// can hold as normal ones only: those of tables of codes.
+constexpr u32 constant_bits(int type, float value)
+{
+    const u32 bits = __builtin_bit_cast(u32, value);
+    if (type == BF16)
+        return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const u32 magnitude = bits & 0x7fffffff;
+    if (!magnitude)
+        return bits >> 16;
+    return (bits >> 16 & 0x8000) | (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+}
+
+// ---- decode/q4 ----
+// int4 without a zero point of its own: a code is 8 more than its number.
+
+constexpr float CODE[16] = {
+    -8.0f, -7.0f, -6.0f, -5.0f, -4.0f, -3.0f, -2.0f, -1.0f,
+    0.0f,  1.0f,  2.0f,  3.0f,  4.0f,  5.0f,  6.0f,  7.0f,
+};
+constexpr float CODE_UNIT = 1.0f; // what one unit of CODE is worth
+
+// ---- cuda/prelude/scales ----
+// The scales of blocks of W, by how the problem keeps them: one number a block, of SCALE_TYPE; or,
+// where SCALE_IS_NESTED, a byte a block that stands for code[byte] * scales[block / 256] + offset,
+// as bitsandbytes has it; or, where SCALE_IS_E8M0, a byte that stands for 2^(byte - 127), 255 for
+// NaN. Beside scales, where HAS_ZEROS, the zero points of int4, as bytes or scaled.
+
+enum word_order { BNB, K8, EXL }; // what nibbles of eight weights are: the formats page says it
+enum zero_kind { ZERO_NONE, ZERO_U8, ZERO_SCALED };
+
+typedef element_of<SCALE_TYPE>::type scale_element;
+template <bool> struct zero_element_of { typedef u8 type; };
+template <> struct zero_element_of<true> { typedef scale_element type; };
+typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
+
+#if SCALE_IS_NESTED
+#define SCALE_OPERANDS                                                                             \
+    const float *scales, const u8 *absmax8, const float *code, const float *offset
+#define SCALE_NAMES scales, absmax8, code, offset
+constexpr u32 NEST = 256; // absmax that share a second scale
+#elif SCALE_IS_E8M0
+#define SCALE_OPERANDS const u8 *scales
+#define SCALE_NAMES    scales
+#elif HAS_ZEROS
+#define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros
+#define SCALE_NAMES    scales, zeros
+#else
+#define SCALE_OPERANDS const scale_element *scales
+#define SCALE_NAMES    scales
+#endif
+
+constexpr u32 BLOCKS = K / BLOCK; // of a row
+
+// What was loaded for a number of neighbouring blocks; begin_scales starts the loads, scale_at
+// makes a number of what has come. COUNT divides BLOCKS and 256.
+template <u32 COUNT> struct loaded_scales {
+    u32 bits[COUNT], zeros[COUNT];
+    float second;
+};
+
+// COUNT neighbours, as bits, by one load where they are 2 or 4.
+template <u32 COUNT> DEVICE void load_some(const float *from, u32 (&bits)[COUNT])
+{
+    if constexpr (COUNT == 4) {
+        const u32x4 v = ldg((const u32x4 *)from);
+        bits[0] = v.x, bits[1] = v.y, bits[2] = v.z, bits[3] = v.w;
+    } else if constexpr (COUNT == 2) {
+        const u32x2 v = ldg((const u32x2 *)from);
+        bits[0] = v.x, bits[1] = v.y;
+    } else {
+        UNROLL for (u32 i = 0; i < COUNT; i++)
+            bits[i] = ldg((const u32 *)from + i);
+    }
+}
+template <u32 COUNT> DEVICE void load_some(const u16 *from, u32 (&bits)[COUNT])
+{
+    if constexpr (COUNT == 4) {
+        const u32x2 v = ldg((const u32x2 *)from);
+        bits[0] = v.x & 0xffff, bits[1] = v.x >> 16, bits[2] = v.y & 0xffff, bits[3] = v.y >> 16;
+    } else if constexpr (COUNT == 2) {
+        const u32 v = ldg((const u32 *)from);
+        bits[0] = v & 0xffff, bits[1] = v >> 16;
+    } else {
+        UNROLL for (u32 i = 0; i < COUNT; i++)
+            bits[i] = ldg(from + i);
+    }
+}
+template <u32 COUNT> DEVICE void load_some(const u8 *from, u32 (&bits)[COUNT])
+{
+    if constexpr (COUNT == 4) {
+        const u32 v = ldg((const u32 *)from);
+        UNROLL for (u32 i = 0; i < 4; i++)
+            bits[i] = v >> 8 * i & 255;
+    } else if constexpr (COUNT == 2) {
+        const u32 v = ldg((const u16 *)from);
+        bits[0] = v & 255, bits[1] = v >> 8;
+    } else {
+        UNROLL for (u32 i = 0; i < COUNT; i++)
+            bits[i] = ldg(from + i);
+    }
+}
+
+template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_OPERANDS)
+{
+    loaded_scales<COUNT> s = {};
+#if SCALE_IS_NESTED
+    load_some<COUNT>(absmax8 + block, s.bits);
+    s.second = ldg(scales + block / NEST);
+#else
+    load_some<COUNT>(scales + block, s.bits);
+#endif
+#if HAS_ZEROS
+    load_some<COUNT>(zeros + block, s.zeros);
+#endif
+    return s;
+}
+
+// `codes`: where in shared memory the 256 numbers of `code` are; `shift`: *offset.
+template <u32 COUNT>
+DEVICE float scale_at(const loaded_scales<COUNT> &s, u32 i, u32 codes, float shift)
+{
+#if SCALE_IS_NESTED
+    return sum(product(lds<float>(codes + s.bits[i] * 4), s.second), shift);
+#elif SCALE_IS_E8M0
+    return as_float(s.bits[i] == 255 ? 0x7fc00000u : s.bits[i] ? s.bits[i] << 23 : 0x00400000u);
+#else
+    return widen<SCALE_TYPE>(s.bits[i]);
+#endif
+}
+// A weight is (its code's value - shift_at) * scale_at - extra_at.
+template <u32 COUNT> DEVICE float shift_at(const loaded_scales<COUNT> &s, u32 i)
+{
+    return ZERO == ZERO_U8 ? (float)s.zeros[i] - 8.0f : 0.0f;
+}
+template <u32 COUNT> DEVICE float extra_at(const loaded_scales<COUNT> &s, u32 i)
+{
+    return ZERO == ZERO_SCALED ? widen<SCALE_TYPE>(s.zeros[i]) : 0.0f;
+}
+
+// ---- cuda/prelude/int4 ----
+// int4 codes as pairs of A_TYPE by masks, without a table: a code becomes the upper four bits of
+// the mantissa of a number from 16 to 31. OFFSET + q is exact in f16 and in bf16; the offset is
+// taken off a block's sums, as a multiple of the sum of A there. Sixteen, and not the 64 or 128
+// that a code lower in the mantissa would bring, because what is taken off must stay small beside
+// what is left.
+
+constexpr u32 TABLE_BYTES = 0;
+constexpr bool BY_OFFSET = true;
+constexpr u32 CODE_BIT = A_TYPE == F16 ? 6 : 3; // of a half where a code goes
+constexpr u32 OFFSETS = A_TYPE == F16 ? 0x4c004c00 : 0x41804180;
+constexpr u32 ONES = A_TYPE == F16 ? 0x3c003c00 : 0x3f803f80;
+constexpr float NO_ZERO = 24; // OFFSET + q of what stands for 0, where there are no zero points
+
+// Pair `index` of a word: its nibbles `index` and `index` + 4.
+DEVICE u32 pair_of_word(u32 word, u32 index, u32 copy)
+{
+    const u32 from = index * 4;
+    const u32 moved = from > CODE_BIT ? word >> (from - CODE_BIT) : word << (CODE_BIT - from);
+    return (moved & 0x000f000f << CODE_BIT) | OFFSETS;
+}
+
+// Puts eight neighbours of A into the order of a word's pairs.
+DEVICE void order_a(u32 *to)
+{
+    if constexpr (WORD_ORDER == K8) {
+        const u32 a[4] = {to[0], to[1], to[2], to[3]};
+        to[0] = byte_permute(a[0], a[2], 0x5410), to[1] = byte_permute(a[0], a[2], 0x7632);
+        to[2] = byte_permute(a[1], a[3], 0x5410), to[3] = byte_permute(a[1], a[3], 0x7632);
+    }
+}
+
+DEVICE void build_table(u32) {}
+
+// ---- cuda/family/ring_w4 ----
+// Products of few rows of A with 4-bit weights, by matrix units, for GPUs that copy in bulk from
+// memory to shared memory (sm_90 and later).
+//
+// A workgroup stays on its multiprocessor for the whole launch. One warp, the producer, keeps a
+// ring of STAGES stages filled: a stage has CHUNK columns of ROWS rows of W, as they lie in memory
+// but for a gap after each row, which keeps lanes of eight rows out of each other's banks. WARPS
+// warps consume it: K_WARPS of them share 16 rows, each with UNITS units of UNIT columns. Codes are
+// decoded to pairs by the template in front (prelude/pairs, by a table in shared memory; or
+// prelude/int4, by masks), and the pairs go to the matrix unit as they come. A's values for a
+// warp's columns stay in registers, in the order of the pairs. Scales are applied to a block's
+// sums, in f32; a zero point, and the offset that decoded codes have, to the sum of A's values
+// there, which is made of products with ones when A is loaded. SUMMERS warps add what the consumers
+// of a row have, and store C.
+//
+// Where K is longer than a chunk, a workgroup takes BATCH tiles of rows through the first chunk,
+// then through the second, and so on, so that A is loaded once for each; the summers keep sums of
+// the chunks before in shared memory.
+//
+// Who waits for whom: full[stage], by the bytes of its copies; empty[stage], by all consumers;
+// summed[buffer], by all consumers, when their sums are written; drained[buffer], by the summers,
+// when they have read them.
+
+constexpr u32 M_TILES = M_TILE / 8;  // matrix operands' columns are rows of A
+constexpr u32 WARPS = K_WARPS * ROW_WARPS;
+static_assert(WAVES == WARPS + 1 + SUMMERS, "consumers, the producer, summers");
+constexpr u32 ROWS = 16 * ROW_WARPS; // of W in a stage
+constexpr u32 CHUNK = K_WARPS * UNITS * UNIT;
+constexpr u32 CHUNKS = divide_up(K, CHUNK);
+constexpr bool RAGGED = K % CHUNK != 0;
+constexpr u32 TILES = divide_up(N, ROWS);
+constexpr u32 WORDS = UNIT / 32; // of packed weights that a lane has of a row's unit
+constexpr u32 SPANS = UNITS / SPAN;
+
+// Blocks whose scales a lane loads at once: neighbours, as many as are sure to start at a multiple
+// of their number.
+constexpr bool OWN_BLOCKS = SPAN * UNIT == BLOCK;
+constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
+                       : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0 ? 2
+                                                                         : 1;
+
+// Shared memory. The sums of a warp, 128 bytes for each number of a lane, are in the free halves of
+// the table, or where there is none in a place of their own.
+constexpr u32 SUMS = TABLE_BYTES ? 128 : 0, SUMS_APART = TABLE_BYTES ? 256 : 128;
+constexpr u32 WARP_SUMS = M_TILES * 4; // numbers of a lane
+constexpr u32 ROW_BYTES = (K_WARPS * UNITS | 1) * (UNIT / 2); // odd: rows in banks of their own
+constexpr u32 RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS * 128;
+constexpr u32 STAGE_BYTES = ROWS * ROW_BYTES;
+constexpr u32 KEPT = RING + STAGES * STAGE_BYTES; // sums of chunks before, of each tile of a batch
+constexpr u32 KEPT_BYTES = CHUNKS > 1 ? BATCH * ROW_WARPS * WARP_SUMS * 128 : 0;
+constexpr u32 CODES = KEPT + KEPT_BYTES; // of nested scales
+constexpr u32 FULL = CODES + SCALE_IS_NESTED * 1024, EMPTY = FULL + STAGES * 8;
+constexpr u32 SUMMED = EMPTY + STAGES * 8, DRAINED = SUMMED + SUM_BUFFERS * 8;
+static_assert(DRAINED + SUM_BUFFERS * 8 <= SHARED_BYTES, "the plan counted shared memory");
+static_assert(!TABLE_BYTES || SUM_BUFFERS * WARPS * WARP_SUMS * SUMS_APART <= TABLE_BYTES,
+              "the halves of the table hold all sums");
+static_assert(UNITS % SPAN == 0, "a block's units are one warp's");
+
+// The steps of a workgroup, the same for all its warps: tiles of a batch, chunks, batches.
+struct walk {
+    u32 groups, first, chunk, in_batch, tile;
+
+    DEVICE bool more() const { return tile < TILES; }
+    DEVICE void advance()
+    {
+        in_batch++;
+        tile += groups;
+        if (in_batch < BATCH && tile < TILES)
+            return;
+        in_batch = 0;
+        if (++chunk == CHUNKS) {
+            chunk = 0;
+            first += BATCH * groups;
+        }
+        tile = first;
+    }
+};
+// A place in a ring of COUNT, and the parity of its barriers there.
+template <u32 COUNT> struct place {
+    u32 at, parity;
+
+    DEVICE void advance()
+    {
+        if (++at == COUNT) {
+            at = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// ---- The producer ----
+
+DEVICE void produce(const u8 *b, walk at)
+{
+    const u32 lane = item() % 32;
+    place<STAGES> stage = {0, 1};
+
+    NO_UNROLL for (; at.more(); at.advance(), stage.advance()) {
+        const u32 columns = RAGGED && at.chunk + 1 == CHUNKS ? K - (CHUNKS - 1) * CHUNK : CHUNK;
+        barrier_wait(EMPTY + stage.at * 8, stage.parity);
+        if (lane == 0)
+            barrier_expect(FULL + stage.at * 8, ROWS * (columns / 2));
+        sync_warp();
+        for (u32 row = lane; row < ROWS; row += 32) {
+            const u32 n = smaller(at.tile * ROWS + row, N - 1);
+            bulk_copy(RING + stage.at * STAGE_BYTES + row * ROW_BYTES,
+                      b + (u64)n * (K / 2) + at.chunk * (CHUNK / 2), columns / 2,
+                      FULL + stage.at * 8);
+        }
+    }
+}
+
+// ---- The summers ----
+
+DEVICE u32 sums_at(u32 buffer, u32 warp, u32 number)
+{
+    return SUMS + ((buffer * WARPS + warp) * WARP_SUMS + number) * SUMS_APART;
+}
+
+typedef typename element_of<C_TYPE>::type c_element;
+
+// Adds and stores number `number` of each lane of the warps that share row group `rows`.
+DEVICE void add_up(const walk &at, u32 buffer, u32 rows, u32 number, u32 lane,
+                   const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
+{
+    const u32 kept =
+        KEPT + ((at.in_batch * ROW_WARPS + rows) * WARP_SUMS + number) * 128 + lane * 4;
+    const u32 n = at.tile * ROWS + rows * 16 + lane / 4 + number % 4 / 2 * 8;
+    const u32 row = number / 4 * 8 + lane % 4 * 2 + number % 2;
+    float total = 0;
+
+    if (CHUNKS > 1 && at.chunk)
+        total = lds<float>(kept);
+    UNROLL for (u32 w = 0; w < K_WARPS; w++)
+        total += lds<float>(sums_at(buffer, rows * K_WARPS + w, number) + lane * 4);
+    if (CHUNKS > 1 && at.chunk + 1 < CHUNKS) {
+        sts<float>(kept, total);
+        return;
+    }
+    if (row >= m || n >= N)
+        return;
+    total *= CODE_UNIT;
+#if BIAS
+    total += load<C_TYPE>(bias + n);
+#endif
+    stg(c + (i64)(first + row) * ldc + n, rounded<C_TYPE>(total));
+}
+
+DEVICE void add_sums(walk at, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
+{
+    const u32 lane = item() % 32, summer = item() / 32 - WARPS - 1;
+    place<SUM_BUFFERS> buffer = {0, 0};
+
+    NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {
+        barrier_wait(SUMMED + buffer.at * 8, buffer.parity);
+        UNROLL for (u32 i = 0; i < divide_up(ROW_WARPS * WARP_SUMS, SUMMERS); i++) {
+            const u32 number = summer + i * SUMMERS;
+            if (number < ROW_WARPS * WARP_SUMS)
+                add_up(at, buffer.at, number / WARP_SUMS, number % WARP_SUMS, lane, bias, c, first,
+                       m, ldc);
+        }
+        sync_warp();
+        if (lane == 0)
+            barrier_arrive(DRAINED + buffer.at * 8);
+    }
+}
+
+// ---- The consumers ----
+
+// Sixteen bytes of A, whose rows may start at any multiple of four bytes.
+DEVICE void load_a_piece(const u16 *from, bool aligned, u32 *to)
+{
+    u32x4 v;
+
+    if (aligned) {
+        v = ldg((const u32x4 *)from);
+    } else {
+        const u32 *const words = (const u32 *)from;
+        v = {ldg(words), ldg(words + 1), ldg(words + 2), ldg(words + 3)};
+    }
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    order_a(to);
+}
+
+// Of a unit, each of four lanes has a quarter of the columns, which are neighbours: the packed
+// weights of a lane are then one load, and so are two or four pairs of pairs of A.
+typedef u32 a_values[UNITS][M_TILES][UNIT / 8];
+
+DEVICE void load_a(a_values &values, const u16 *a, i64 lda, u32 first, u32 m, u32 chunk, u32 k_warp)
+{
+    const u32 lane = item() % 32;
+    const bool aligned = ((u64)a | (u64)lda * 2) % 16 == 0;
+
+    UNROLL for (u32 t = 0; t < M_TILES; t++) {
+        const u32 row = first + smaller(t * 8 + lane / 4, m - 1);
+        const u16 *const from = a + (i64)row * lda + lane % 4 * (UNIT / 4);
+        UNROLL for (u32 u = 0; u < UNITS; u++) {
+            const u32 column = chunk * CHUNK + (k_warp * UNITS + u) * UNIT;
+            if (!RAGGED || column < K) {
+                UNROLL for (u32 i = 0; i < UNIT / 32; i++)
+                    load_a_piece(from + column + i * 8, aligned, &values[u][t][i * 4]);
+            }
+        }
+    }
+}
+
+// The sums of A's values over a span, of two rows of A in each lane, as products have them.
+typedef float a_sums[SPANS][M_TILES][2];
+
+DEVICE void sum_a(a_sums &of_a, const a_values &values, u32 chunk, u32 k_warp)
+{
+    UNROLL for (u32 s = 0; s < SPANS; s++) {
+        UNROLL for (u32 t = 0; t < M_TILES; t++) {
+            float sums[4] = {};
+            UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
+                if (!RAGGED || chunk * CHUNK + (k_warp * UNITS + u) * UNIT < K) {
+                    UNROLL for (u32 i = 0; i < UNIT / 8; i += 2)
+                        mma<A_TYPE>(sums, ONES, ONES, ONES, ONES, values[u][t][i],
+                                    values[u][t][i + 1]);
+                }
+            }
+            of_a[s][t][0] = sums[0], of_a[s][t][1] = sums[1];
+        }
+    }
+}
+
+// The scales of a warp's units in one row.
+struct row_scales {
+    loaded_scales<SCALES> part[SPANS / SCALES];
+};
+
+DEVICE void load_scales(row_scales &row, const walk &at, u32 in_tile, u32 k_warp, SCALE_OPERANDS)
+{
+    const u64 n = smaller(at.tile * ROWS + in_tile, N - 1);
+
+    UNROLL for (u32 i = 0; i < SPANS / SCALES; i++) {
+        const u32 column = at.chunk * CHUNK + (k_warp * UNITS + i * SCALES * SPAN) * UNIT;
+        if (!RAGGED || column < K)
+            row.part[i] = begin_scales<SCALES>(n * BLOCKS + column / BLOCK, SCALE_NAMES);
+    }
+}
+
+template <u32 COUNT> DEVICE void load_packed(u32 at, u32 (&words)[COUNT])
+{
+    if constexpr (COUNT == 2) {
+        const u32x2 v = lds<u32x2>(at);
+        words[0] = v.x, words[1] = v.y;
+    } else {
+        words[0] = lds<u32>(at);
+    }
+}
+
+DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const a_sums &of_a,
+                     const row_scales &upper, const row_scales &lower, const walk &at, u32 stage,
+                     u32 rows, u32 k_warp, float shift)
+{
+    const u32 lane = item() % 32, copy = lane * 4;
+    const u32 own = RING + stage * STAGE_BYTES + (rows * 16 + lane / 4) * ROW_BYTES +
+                    lane % 4 * (UNIT / 8) + k_warp * (UNITS * UNIT / 2);
+
+    UNROLL for (u32 s = 0; s < SPANS; s++) {
+        float block[M_TILES][4] = {};
+        if (RAGGED && at.chunk * CHUNK + (k_warp * UNITS + s * SPAN) * UNIT >= K)
+            continue;
+        const auto &above = upper.part[s / SCALES], &below = lower.part[s / SCALES];
+        UNROLL for (u32 t = 0; t < M_TILES && BY_OFFSET; t++) {
+            UNROLL for (u32 i = 0; i < 4; i++)
+                block[t][i] = -(NO_ZERO + shift_at(i / 2 ? below : above, s % SCALES)) *
+                              of_a[s][t][i % 2];
+        }
+        UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
+            u32 x[WORDS], y[WORDS];
+            load_packed(own + u * (UNIT / 2), x);
+            load_packed(own + u * (UNIT / 2) + 8 * ROW_BYTES, y);
+            UNROLL for (u32 i = 0; i < UNIT / 16; i++) {
+                const u32 w = i / 2, pair = i % 2 * 2;
+                const u32 w0 = pair_of_word(x[w], pair, copy);
+                const u32 w1 = pair_of_word(y[w], pair, copy);
+                const u32 w2 = pair_of_word(x[w], pair + 1, copy);
+                const u32 w3 = pair_of_word(y[w], pair + 1, copy);
+                UNROLL for (u32 t = 0; t < M_TILES; t++)
+                    mma<A_TYPE>(block[t], w0, w1, w2, w3, a[u][t][2 * i], a[u][t][2 * i + 1]);
+            }
+        }
+        const float scales[2] = {scale_at(above, s % SCALES, CODES, shift),
+                                 scale_at(below, s % SCALES, CODES, shift)};
+        const float extra[2] = {extra_at(above, s % SCALES), extra_at(below, s % SCALES)};
+        UNROLL for (u32 t = 0; t < M_TILES; t++) {
+            UNROLL for (u32 i = 0; i < 4; i++) {
+                sums[t][i] = fused(block[t][i], scales[i / 2], sums[t][i]);
+                if (ZERO == ZERO_SCALED)
+                    sums[t][i] = fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i]);
+            }
+        }
+    }
+}
+
+DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPERANDS)
+{
+    const u32 lane = item() % 32, warp = item() / 32, k_warp = warp % K_WARPS;
+    const u32 rows = warp / K_WARPS, begin = at.first;
+    float shift = 0;
+    place<STAGES> stage = {0, 0};
+    place<SUM_BUFFERS> buffer = {0, 1};
+    row_scales upper, lower;
+    a_values values;
+    a_sums of_a;
+
+    load_scales(upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
+    load_scales(lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
+#if SCALE_IS_NESTED
+    shift = ldg(offset);
+    for (u32 i = item(); i < NEST; i += WARPS * 32)
+        sts<float>(CODES + i * 4, ldg(code + i));
+#endif
+    build_table(WARPS * 32);
+    sync_some(1, WARPS * 32);
+    NO_UNROLL while (at.more()) {
+        const walk now = at;
+        const row_scales upper_now = upper, lower_now = lower;
+        float sums[M_TILES][4] = {};
+
+        if (now.in_batch == 0 && (CHUNKS > 1 || now.first == begin)) {
+            load_a(values, a, lda, first, m, now.chunk, k_warp);
+            if (BY_OFFSET)
+                sum_a(of_a, values, now.chunk, k_warp);
+        }
+        at.advance();
+        if (at.more()) { // a step ahead of their use
+            load_scales(upper, at, rows * 16 + lane / 4, k_warp, SCALE_NAMES);
+            load_scales(lower, at, rows * 16 + lane / 4 + 8, k_warp, SCALE_NAMES);
+        }
+        barrier_wait(FULL + stage.at * 8, stage.parity);
+        multiply(sums, values, of_a, upper_now, lower_now, now, stage.at, rows, k_warp, shift);
+        sync_warp();
+        if (lane == 0)
+            barrier_arrive(EMPTY + stage.at * 8);
+        stage.advance();
+        barrier_wait(DRAINED + buffer.at * 8, buffer.parity);
+        UNROLL for (u32 i = 0; i < WARP_SUMS; i++)
+            sts<float>(sums_at(buffer.at, warp, i) + lane * 4, sums[i / 4][i % 4]);
+        sync_warp();
+        if (lane == 0)
+            barrier_arrive(SUMMED + buffer.at * 8);
+        buffer.advance();
+    }
+}
+
+// ---- The kernel ----
+
+KERNEL(SYMBOL, WAVES * 32)
+(const u16 *a, const u8 *b, SCALE_OPERANDS,
+#if BIAS
+ const c_element *bias,
+#endif
+ c_element *c, int m, int first, i64 lda, i64 ldc, int workgroups)
+{
+#if !BIAS
+    const c_element *const bias = nullptr;
+#endif
+    const u32 group = SLICES_FIRST ? group_y() : group_x();
+    const u32 begin = (SLICES_FIRST ? group_x() : group_y()) * M_TILE;
+    const u32 rows = smaller((u32)m - begin, M_TILE), warp = item() / 32;
+    const walk at = {(u32)workgroups, group, 0, 0, group};
+
+    if (item() == 0) {
+        for (u32 i = 0; i < STAGES; i++) {
+            barrier_init(FULL + i * 8, 1);
+            barrier_init(EMPTY + i * 8, WARPS);
+        }
+        for (u32 i = 0; i < SUM_BUFFERS; i++) {
+            barrier_init(SUMMED + i * 8, WARPS);
+            barrier_init(DRAINED + i * 8, SUMMERS);
+        }
+        barrier_init_fence();
+    }
+    sync_group();
+    if (warp < WARPS)
+        consume(at, a, lda, (u32)first + begin, rows, SCALE_NAMES);
+    else if (warp == WARPS)
+        produce(b, at);
+    else
+        add_sums(at, bias, c, (u32)first + begin, rows, ldc);
+}
