@@ -199,7 +199,8 @@ FAKEHIP     := $(B)/lib/fakehip/libamdhip64.so.6
 FAKEBLAS    := $(B)/lib/fakehip/libhipblaslt.so.0
 FAKEHIP_OBJ := $(addprefix $(B)/tests/fakehip/,device.o graph.o memory.o module.o stream.o)
 FAKECUDA    := $(B)/lib/fakecuda/libcuda.so.1
-CUDA_BIN    := $(B)/tests/fakehip/test_cuda
+FAKECUBLAS  := $(B)/lib/fakecuda/libcublasLt.so.12
+CUDA_BIN    := $(addprefix $(B)/tests/fakehip/,test_cuda test_cublas)
 # The suite of dispatch once more, on GPUs.
 DISPATCH_HIP := $(B)/tests/fakehip/test_dispatch_hip_long
 FAKEHIP_BIN := $(filter-out $(CUDA_BIN),$(patsubst %.c,$(B)/%,$(wildcard tests/fakehip/test_*.c))) \
@@ -212,7 +213,7 @@ endif
 # has no place of its own on their path, so that the machine's is met.
 GPU_EXAMPLES := graph threads
 CUDA_INCLUDE := $(patsubst %/cuda.h,%,$(firstword $(wildcard \
-    $(addsuffix /include/cuda.h,$(QUERN_CUDA_PATH) $(CUDA_PATH) /usr/local/cuda))))
+    $(addsuffix /include/cuda.h,$(QUERN_CUDA_PATH) $(CUDA_PATH) /usr/local/cuda build/cuda))))
 HIP_EXAMPLES  := $(if $(HIP_INCLUDE),$(GPU_EXAMPLES))
 CUDA_EXAMPLES := $(if $(and $(HIP_INCLUDE),$(CUDA_INCLUDE)),$(GPU_EXAMPLES:%=%_cuda))
 EXAMPLES := $(filter-out $(GPU_EXAMPLES),$(patsubst examples/%/,%,$(wildcard examples/*/))) \
@@ -294,6 +295,7 @@ $(FAKEHIP): $(FAKEHIP_OBJ) $(B)/tests/fakehip/fakehip.o $(B)/lib/libquern-all.a 
 	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libamdhip64.so.6 \
 	    -Wl,--version-script=tests/fakehip/fakehip.map \
 	    -o $@ $(filter %.o %.a,$^) $(INSIDE) $(LDLIBS)
+$(B)/tests/fakehip/test_cuda_abi.o: override CPPFLAGS += $(CUDA_INCLUDE:%=-isystem %)
 # The same behind the names and rules of the CUDA driver, and what runs on it: a program that finds
 # fakehip beside it where it looks for a HIP runtime.
 $(FAKECUDA): $(FAKEHIP_OBJ) $(addprefix $(B)/tests/fakehip/,fakecuda.o run_text.o) \
@@ -317,6 +319,13 @@ $(FAKEBLAS): $(B)/tests/fakehip/blas.o $(FAKEHIP)
 	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libhipblaslt.so.0 -o $@ $^ \
 	    -Wl,-rpath,'$$ORIGIN'
 $(B)/tests/fakehip/test_blas: $(FAKEBLAS)
+# And a cuBLASLt, beside fakecuda, for a program to load.
+$(FAKECUBLAS): $(B)/tests/fakehip/cublas.o $(FAKECUDA)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(SANFLAGS) -pthread -Wl,-soname,libcublasLt.so.12 -o $@ $^ \
+	    -Wl,-rpath,'$$ORIGIN'
+$(B)/tests/fakehip/test_cublas: $(FAKECUBLAS)
 $(B)/tests/fakehip/test_bnb_threads $(B)/tests/bench/bench_hip: $(B)/tools/bnb/bnb.o
 $(B)/tests/bench/bench_hip.o: override CPPFLAGS += -Itests/fakehip
 $(DISPATCH_HIP): $(B)/tests/unit/test_dispatch.o $(B)/tests/fakehip/dispatch_hip.o

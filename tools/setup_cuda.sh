@@ -7,8 +7,9 @@
 # of it is installed, passed on or put into a cache or bundle. Does nothing, quietly, when this
 # machine has CUDA 12.9 or later. Usage: tools/setup_cuda.sh (make setup-cuda)
 #
-# With CI=true the version that tests know and cuobjdump, which tests compare with, are brought
-# whatever else is there. The directory appears under its name only when it is whole.
+# With CI=true the version that tests know, and cuobjdump and the driver's header, which tests
+# compare with, are brought whatever else is there. The directory appears under its name only when
+# it is whole.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -17,6 +18,8 @@ nvrtc='nvidia-cuda-nvrtc-cu12==12.9.86
     --hash=sha256:210cf05005a447e29214e9ce50851e83fc5f4358df8b453155d5e1918094dcb4'
 cuobjdump='nvidia-cuda-cuobjdump==13.5.37
     --hash=sha256:38780fee50863252a0b8926357faa91615ca1c8346490563f33a06100cd73f58'
+runtime='nvidia-cuda-runtime-cu12==12.9.79
+    --hash=sha256:25bba2dfb01d48a9b59ca474a1ac43c6ebf7011f1b0b8cc44f54eb6ac48a96c3'
 cuda=$PWD/build/cuda
 work=$PWD/build/cuda.$$
 
@@ -49,10 +52,12 @@ if [ -n "${QUERN_CUDA_PATH:-}" ] && ! have_nvrtc_in "$QUERN_CUDA_PATH"; then
         "unset it to have one found or fetched"
 fi
 if [ "${CI:-}" = true ]; then
-    have_nvrtc_in "$cuda" && [ -x "$cuda/bin/cuobjdump" ] && exit 0
+    have_nvrtc_in "$cuda" && [ -x "$cuda/bin/cuobjdump" ] && [ -e "$cuda/include/cuda.h" ] &&
+        exit 0
 else
     have_nvrtc && exit 0
     cuobjdump=
+    runtime=
 fi
 [ "$(uname -m)" = x86_64 ] || die "NVRTC can be fetched for x86-64 only"
 
@@ -61,8 +66,8 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 echo "setup_cuda: downloading NVRTC 12.9 (90 MB), which is under NVIDIA's CUDA Toolkit EULA" >&2
-printf '%s\n%s\n' "$nvrtc" "$cuobjdump" | tr -s '\n ' ' ' | sed 's/ nvidia/\nnvidia/g' \
-    >"$work/requirements"
+printf '%s\n%s\n%s\n' "$nvrtc" "$cuobjdump" "$runtime" | tr -s '\n ' ' ' |
+    sed 's/ nvidia/\nnvidia/g' >"$work/requirements"
 sh tools/pip.sh download --quiet --no-deps --only-binary=:all: --require-hashes \
     --dest "$work/wheels" --requirement "$work/requirements" >"$work/log" 2>&1 || {
     tail -n 5 "$work/log" >&2
@@ -78,6 +83,8 @@ mv "$work"/all/nvidia_cuda_nvrtc*.dist-info/licenses/License.txt "$work/cuda/EUL
 if [ -n "$cuobjdump" ]; then
     mv "$work"/all/nvidia/cu13/bin/cuobjdump "$work/cuda/bin/"
     chmod +x "$work/cuda/bin/cuobjdump"
+    mkdir "$work/cuda/include"
+    mv "$work/all/nvidia/cuda_runtime/include/cuda.h" "$work/cuda/include/"
 fi
 rm -rf "$cuda"
 # another run may have been faster: its copy is as good

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many rows by hipBLASLt: the weights are made 16-bit in the caller's workspace by an op of
- * op=dequant, then rows are multiplied in products of fixed sizes, powers of two, that were
+ * Many rows by hipBLASLt or cuBLASLt: the weights are made 16-bit in the caller's workspace by an
+ * op of op=dequant, then rows are multiplied in products of fixed sizes, powers of two, that were
  * prepared when the op was made; so a launch of any M allocates nothing here and needs no lock.
  * Rows that are left, fewer than the smallest product has, go to the op's own kernels; so do all
  * rows when the caller gives no workspace or its rows are not packed.
@@ -88,7 +88,7 @@ static bool prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, e
         atomic_store(&op->blas, b);
         return true;
     }
-    log_line(&ctx->log, QUERN_LOG_INFO, "%s goes without hipBLASLt: %s", op->text,
+    log_line(&ctx->log, QUERN_LOG_INFO, "%s goes without the vendor's matrix library: %s", op->text,
              b ? quern_last_error()->message : "out of memory");
     free_blas(op, b);
     return true;

@@ -1,30 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* From how many rows of A on hipBLASLt is modelled to be faster: blas_choice.h. */
+/* From how many rows of A on the vendor's library is modelled to be faster: blas_choice.h. */
 #include "plan/blas_choice.h"
 
 #include "target/rates.h"
 
 #include <inttypes.h>
 
-/* hipBLASLt is taken to reach so many per cent of the matrix units' peak with a full grid. This is
- * an assumption, as no GPU was at hand to measure it: what published benchmarks of large products
- * give, rounded down. */
+/* The library is taken to reach so many per cent of the matrix units' peak with a full grid. This
+ * is an assumption, as no GPU was at hand to measure it: what published benchmarks of large
+ * products give, rounded down. */
 #define BLAS_PERCENT 60
 /* What two kernels cost beside their own times: the second's launch, and the compute units that
  * idle while the first ends. */
 #define SWITCH_US 5.0
-
-/* Products of two 16-bit numbers that a compute unit makes in a cycle; 0: without matrix units. */
-static double rate(const struct target *t)
-{
-    const bool mfma = t->capabilities & CAP_MFMA_BF16_1K;
-    const bool wmma = t->capabilities & (CAP_WMMA_256B | CAP_WMMA_128B);
-    const unsigned cycles = mfma   ? target_matrix_cycles(t, "v_mfma_f32_16x16x16_f16")
-                            : wmma ? target_matrix_cycles(t, "v_wmma_f32_16x16x16_f16")
-                                   : 0;
-
-    return cycles ? 16.0 * 16 * 16 * t->simds / cycles : 0;
-}
 
 static double larger(double a, double b)
 {
@@ -36,8 +24,9 @@ static double blas_cycles(const struct plan_blas *b, const struct plan *p, int64
     const struct quern_problem *const q = &p->problem;
     const struct target *const t = p->target;
     const double n = (double)q->n, k = (double)q->k, m = (double)rows;
-    const double product = larger(n * k * m / (rate(t) * t->cus) * 100 / BLAS_PERCENT,
-                                  target_memory_cycles(t, 2 * (n * k + m * (n + k))));
+    const double product =
+        larger(n * k * m / ((double)target_matrix_products(t) * t->cus) * 100 / BLAS_PERCENT,
+               target_memory_cycles(t, 2 * (n * k + m * (n + k))));
     const struct plan_estimate *const e = &b->weights.estimate;
     const double decode = larger((double)e->kernel_cycles, (double)e->memory_cycles);
 
@@ -70,10 +59,10 @@ struct plan_blas plan_blas_choose(const struct plan_set *set)
     struct plan_blas b = {0};
 
     if (q->op != QUERN_OP_GEMM || (q->a != QUERN_F16 && q->a != QUERN_BF16) || q->c != q->a ||
-        q->bias || p->m_hi < set->m_max || rate(p->target) == 0 ||
+        q->bias || p->m_hi < set->m_max || !target_matrix_products(p->target) ||
         q->exact & QUERN_EXACT_BATCH_INVARIANT ||
         (q->exact & QUERN_EXACT_PRECISE && q->wq != QUERN_W_NONE))
-        return b; /* hipBLASLt promises nothing, and reads weights that are rounded to 16 bits */
+        return b; /* the library promises nothing, and reads weights that are rounded to 16 bits */
     if ((b.dequant = dequant_of(q, &raw))) {
         if (problem_normalise(&raw, &dequant) != QUERN_OK ||
             plan_make(&dequant, p->target, &weights) != QUERN_OK)
@@ -98,7 +87,8 @@ void plan_blas_explain(const struct plan_blas *b, int64_t m, struct str *out)
 {
     if (!b->from || m < b->from)
         return;
-    str_addf(out, "  hipBLASLt  with workspace, on a GPU that has the library: ");
+    str_addf(out,
+             "  library    with workspace, where there is hipBLASLt or the process has cuBLASLt: ");
     if (b->dequant)
         str_addf(out, "%s writes %" PRId64 " bytes of 16-bit weights, then ", b->weights.symbol,
                  b->weight_bytes);

@@ -100,6 +100,27 @@ unsigned target_matrix_cycles(const struct target *t, const char *text)
     return 0;
 }
 
+/* NVIDIA's by its data sheets' dense peaks of 16-bit products summed in f32, over multiprocessors
+ * and clock: A100 312 TFLOPS, RTX 3090 71, RTX 4090 165, H100 989, B200 2250, RTX 5090 210. */
+static const struct {
+    unsigned machine, products;
+} tensor_cores[] = {{80, 1024}, {86, 256}, {89, 256}, {90, 2048}, {100, 4096}, {120, 256}};
+
+unsigned target_matrix_products(const struct target *t)
+{
+    const unsigned cycles = t->capabilities & CAP_MFMA_BF16_1K
+                                ? target_matrix_cycles(t, "v_mfma_f32_16x16x16_f16")
+                            : t->capabilities & (CAP_WMMA_256B | CAP_WMMA_128B)
+                                ? target_matrix_cycles(t, "v_wmma_f32_16x16x16_f16")
+                                : 0;
+
+    if (t->capabilities & CAP_MMA_16816)
+        for (size_t i = 0; i < sizeof tensor_cores / sizeof *tensor_cores; i++)
+            if (tensor_cores[i].machine == t->elf_machine)
+                return tensor_cores[i].products;
+    return cycles ? 16 * 16 * 16 * t->simds / cycles : 0;
+}
+
 double target_memory_cycles(const struct target *t, double bytes)
 {
     return bytes / t->bandwidth_gbs * t->clock_ghz;

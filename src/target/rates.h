@@ -47,6 +47,10 @@ static inline bool target_matrix_pipe(const struct target *t)
  */
 unsigned target_matrix_cycles(const struct target *t, const char *text);
 
+/* Products of two 16-bit numbers, summed in f32, that the matrix units of a compute unit make in a
+ * cycle at their peak; 0: it has none. */
+unsigned target_matrix_products(const struct target *t);
+
 /* Time to move that many bytes at the part's peak bandwidth, in cycles and in microseconds. */
 double target_memory_cycles(const struct target *t, double bytes);
 double target_microseconds(const struct target *t, double cycles);

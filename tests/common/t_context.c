@@ -124,6 +124,11 @@ quern_ctx *t_open_hip(int index, const char *directory, enum quern_jit jit)
     return open_device(QUERN_DEVICE_HIP, index, NULL, directory, jit, 0);
 }
 
+quern_ctx *t_open_cuda(int index, const char *directory, enum quern_jit jit)
+{
+    return open_device(QUERN_DEVICE_CUDA, index, NULL, directory, jit, 0);
+}
+
 struct quern_problem t_problem(const char *text)
 {
     struct quern_problem p = QUERN_INIT(struct quern_problem);

@@ -31,6 +31,8 @@ quern_ctx *t_open_unverified(const char *target, const char *directory);
 
 /* A context on GPU `index` of the HIP runtime. */
 quern_ctx *t_open_hip(int index, const char *directory, enum quern_jit jit);
+/* The same of the CUDA driver. */
+quern_ctx *t_open_cuda(int index, const char *directory, enum quern_jit jit);
 
 /* Parses a problem text. */
 struct quern_problem t_problem(const char *text);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of hipBLASLt that quern calls. See fakeblas.h. */
+/* The functions of hipBLASLt that quern calls; and of cuBLASLt, as which cublas.c includes this
+ * file. See fakeblas.h. */
 #include "device/blas_abi.h"
 #include "fakeblas.h"
 #include "fakehip.h"
-
-#define __HIP_PLATFORM_AMD__
-#include <hip/hip_runtime_api.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,9 +11,44 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef FAKEBLAS_CUDA
+#define LT(name)             cublasLt##name
+#define GET_DEVICE(device)   cuCtxGetDevice(device)
+#define SYNCHRONIZE()        cuCtxSynchronize()
+#define ALLOCATE(at, bytes)  cuMemAlloc_v2(at, bytes)
+#define FREE(at)             cuMemFree_v2(at)
+#define CALL(stream, f, arg) cuLaunchHostFunc(stream, f, arg)
+#define SUPPORT_NOT          CUBLAS_NOT_SUPPORTED
+#define COMPUTE_32F          CUBLAS_COMPUTE_32F
+#define OP_N                 CUBLAS_OP_N
+#define OP_T                 CUBLAS_OP_T
+#define DESC_TRANSA          CUBLAS_DESC_TRANSA
+#define DESC_TRANSB          CUBLAS_DESC_TRANSB
+int cuCtxGetDevice(int *device);
+int cuCtxSynchronize(void);
+int cuMemAlloc_v2(void **address, size_t bytes);
+int cuMemFree_v2(void *address);
+int cuLaunchHostFunc(void *stream, void (*function)(void *), void *user);
+#else
+#define __HIP_PLATFORM_AMD__
+#include <hip/hip_runtime_api.h>
+#define LT(name)             hipblasLt##name
+#define GET_DEVICE(device)   (int)hipGetDevice(device)
+#define SYNCHRONIZE()        (int)hipDeviceSynchronize()
+#define ALLOCATE(at, bytes)  (int)hipMalloc(at, bytes)
+#define FREE(at)             (int)hipFree(at)
+#define CALL(stream, f, arg) (int)hipLaunchHostFunc(stream, f, arg)
+#define SUPPORT_NOT          HIPBLAS_NOT_SUPPORTED
+#define COMPUTE_32F          HIPBLAS_COMPUTE_32F
+#define OP_N                 HIPBLAS_OP_N
+#define OP_T                 HIPBLAS_OP_T
+#define DESC_TRANSA          HIPBLAS_DESC_TRANSA
+#define DESC_TRANSB          HIPBLAS_DESC_TRANSB
+#endif
+
 #define BLAS_API __attribute__((visibility("default")))
 
-/* hipblasStatus_t */
+/* hipblasStatus_t; cuBLAS numbers them otherwise, but for these tests any that is not 0 will do */
 enum {
     ALLOC_FAILED = 2,
     INVALID_VALUE = 3,
@@ -101,18 +134,18 @@ static int planned(const char *function)
     } while (0)
 
 /* Declares what blas_abi.h says these functions are. */
-#define DECLARE(result, name, parameters) BLAS_API result hipblasLt##name parameters;
+#define DECLARE(result, name, parameters) BLAS_API result LT(name) parameters;
 BLAS_FUNCTIONS(DECLARE)
 
 /* ---- Handles and descriptors ----------------------------------------------------------------- */
 
-int hipblasLtCreate(void **handle)
+int LT(Create)(void **handle)
 {
     ENTER();
     struct handle *const h = handle ? calloc(1, sizeof *h) : NULL;
     if (!h)
         return handle ? ALLOC_FAILED : INVALID_VALUE;
-    if (hipGetDevice(&h->device) != hipSuccess) {
+    if (GET_DEVICE(&h->device)) {
         free(h);
         return EXECUTION_FAILED;
     }
@@ -121,13 +154,13 @@ int hipblasLtCreate(void **handle)
     return BLAS_OK;
 }
 
-int hipblasLtDestroy(void *handle)
+int LT(Destroy)(void *handle)
 {
     struct handle *const h = handle;
 
     if (!h)
         return NO_HANDLE;
-    if (hipDeviceSynchronize() != hipSuccess)
+    if (SYNCHRONIZE())
         return EXECUTION_FAILED;
     for (struct job *j = h->jobs; j;) {
         struct job *const next = j->next;
@@ -155,53 +188,51 @@ static int destroy(void *what)
     return what ? BLAS_OK : INVALID_VALUE;
 }
 
-int hipblasLtMatmulDescCreate(void **out, int compute, int scale)
+int LT(MatmulDescCreate)(void **out, int compute, int scale)
 {
     ENTER();
-    return make(out, &(struct desc){compute, scale, {HIPBLAS_OP_N, HIPBLAS_OP_N}},
-                sizeof(struct desc));
+    return make(out, &(struct desc){compute, scale, {OP_N, OP_N}}, sizeof(struct desc));
 }
 
-int hipblasLtMatmulDescDestroy(void *desc)
+int LT(MatmulDescDestroy)(void *desc)
 {
     return destroy(desc);
 }
 
-int hipblasLtMatmulDescSetAttribute(void *desc, int attribute, const void *value, size_t size)
+int LT(MatmulDescSetAttribute)(void *desc, int attribute, const void *value, size_t size)
 {
     ENTER();
     if (!desc || !value || size != sizeof(int32_t) ||
-        (attribute != HIPBLAS_DESC_TRANSA && attribute != HIPBLAS_DESC_TRANSB))
+        (attribute != DESC_TRANSA && attribute != DESC_TRANSB))
         return INVALID_VALUE;
-    memcpy(&((struct desc *)desc)->trans[attribute], value, size);
+    memcpy(&((struct desc *)desc)->trans[attribute - DESC_TRANSA], value, size);
     return BLAS_OK;
 }
 
-int hipblasLtMatrixLayoutCreate(void **out, int type, uint64_t rows, uint64_t columns,
-                                int64_t stride)
+int LT(MatrixLayoutCreate)(void **out, int type, uint64_t rows, uint64_t columns, int64_t stride)
 {
     ENTER();
     return make(out, &(struct layout){type, rows, columns, stride}, sizeof(struct layout));
 }
 
-int hipblasLtMatrixLayoutDestroy(void *layout)
+int LT(MatrixLayoutDestroy)(void *layout)
 {
     return destroy(layout);
 }
 
-int hipblasLtMatmulPreferenceCreate(void **out)
+int LT(MatmulPreferenceCreate)(void **out)
 {
     ENTER();
     return make(out, &(struct preference){0}, sizeof(struct preference));
 }
 
-int hipblasLtMatmulPreferenceDestroy(void *preference)
+int LT(MatmulPreferenceDestroy)(void *preference)
 {
     return destroy(preference);
 }
 
-int hipblasLtMatmulPreferenceSetAttribute(void *preference, int attribute, const void *value,
-                                          size_t size)
+int LT(MatmulPreferenceSetAttribute)(void *preference, int attribute, const void *value,
+                                     size_t size)
 {
     ENTER();
     if (!preference || !value || size != sizeof(uint64_t) ||
@@ -217,12 +248,11 @@ int hipblasLtMatmulPreferenceSetAttribute(void *preference, int attribute, const
 static bool known(const struct desc *desc, const struct layout *w, const struct layout *a,
                   const struct layout *c, const struct layout *d)
 {
-    return desc->compute == HIPBLAS_COMPUTE_32F && desc->scale == BLAS_R_32F &&
-           desc->trans[0] == HIPBLAS_OP_T && desc->trans[1] == HIPBLAS_OP_N && w->type == a->type &&
-           a->type == c->type && c->type == d->type &&
-           (w->type == BLAS_R_16F || w->type == BLAS_R_16BF) && w->rows == a->rows &&
-           c->rows == w->columns && c->columns == a->columns && d->rows == c->rows &&
-           d->columns == c->columns && (uint64_t)w->stride == w->rows &&
+    return desc->compute == COMPUTE_32F && desc->scale == BLAS_R_32F && desc->trans[0] == OP_T &&
+           desc->trans[1] == OP_N && w->type == a->type && a->type == c->type &&
+           c->type == d->type && (w->type == BLAS_R_16F || w->type == BLAS_R_16BF) &&
+           w->rows == a->rows && c->rows == w->columns && c->columns == a->columns &&
+           d->rows == c->rows && d->columns == c->columns && (uint64_t)w->stride == w->rows &&
            (uint64_t)a->stride == a->rows && (uint64_t)d->stride == d->rows &&
            (uint64_t)c->stride == c->rows;
 }
@@ -232,9 +262,9 @@ static uint32_t number_of(const struct layout *a)
     return (uint32_t)(__builtin_ctzll(a->columns) & 63);
 }
 
-int hipblasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *w, void *a, void *c, void *d,
-                                    void *preference, int requested, union blas_result *results,
-                                    int *returned)
+int LT(MatmulAlgoGetHeuristic)(void *handle, void *desc, void *w, void *a, void *c, void *d,
+                               void *preference, int requested, union blas_result *results,
+                               int *returned)
 {
     ENTER();
     if (!handle)
@@ -243,7 +273,7 @@ int hipblasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *w, void *a, 
         return INVALID_VALUE;
     *returned = 0;
     if (!known(desc, w, a, c, d))
-        return HIPBLAS_NOT_SUPPORTED;
+        return SUPPORT_NOT;
     const struct algorithm algorithm = {"fake", number_of(a)};
     memcpy(results, &algorithm, sizeof algorithm);
     *returned = 1;
@@ -309,16 +339,16 @@ static bool load(struct handle *h, uint32_t number)
 
     pthread_mutex_lock(&h->lock);
     if (!h->loaded[number])
-        good = hipMalloc(&code, 4096) == hipSuccess && hipFree(code) == hipSuccess;
+        good = !ALLOCATE(&code, 4096) && !FREE(code);
     h->loaded[number] = good;
     pthread_mutex_unlock(&h->lock);
     return good;
 }
 
-int hipblasLtMatmul(void *handle, void *desc, const void *alpha, const void *w, void *w_layout,
-                    const void *a, void *a_layout, const void *beta, const void *c, void *c_layout,
-                    void *d, void *d_layout, const void *algorithm, void *workspace, size_t bytes,
-                    void *stream)
+int LT(Matmul)(void *handle, void *desc, const void *alpha, const void *w, void *w_layout,
+               const void *a, void *a_layout, const void *beta, const void *c, void *c_layout,
+               void *d, void *d_layout, const void *algorithm, void *workspace, size_t bytes,
+               void *stream)
 {
     struct handle *const h = handle;
     const struct layout *const wl = w_layout, *const al = a_layout, *const dl = d_layout;
@@ -332,10 +362,10 @@ int hipblasLtMatmul(void *handle, void *desc, const void *alpha, const void *w, 
         !chosen || (bytes && !workspace) || c != d || *(const float *)alpha != 1 ||
         *(const float *)beta != 0 || strcmp(chosen->magic, "fake"))
         return INVALID_VALUE;
-    if (hipGetDevice(&device) != hipSuccess || device != h->device)
+    if (GET_DEVICE(&device) || device != h->device)
         return ARCH_MISMATCH;
     if (!known(desc, wl, al, c_layout, dl) || chosen->number != number_of(al))
-        return HIPBLAS_NOT_SUPPORTED;
+        return SUPPORT_NOT;
     struct job *const j = calloc(1, sizeof *j);
     if (!j)
         return ALLOC_FAILED;
@@ -354,7 +384,7 @@ int hipblasLtMatmul(void *handle, void *desc, const void *alpha, const void *w, 
     j->next = h->jobs;
     h->jobs = j;
     pthread_mutex_unlock(&h->lock);
-    if (!load(h, chosen->number) || hipLaunchHostFunc(stream, run, j) != hipSuccess)
+    if (!load(h, chosen->number) || CALL(stream, run, j))
         return EXECUTION_FAILED;
     atomic_fetch_add(&products, 1);
     return BLAS_OK;

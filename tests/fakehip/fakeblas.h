@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fakeblas: a libhipblaslt.so.0 of ours on fakehip. Products are computed by the host, in f32, in
- * the order of their streams; what is wrong with a call has the status that the real library
- * documents. As there, a product's code is loaded when it is first run, which no capture survives.
+ * fakeblas: a libhipblaslt.so.0 of ours on fakehip, and a libcublasLt.so.12 on fakecuda. Products
+ * are computed by the host, in f32, in the order of their streams; what is wrong with a call has
+ * the status that the real library documents. As there, a product's code is loaded when it is first
+ * run, which no capture survives.
  *
  * What follows is for tests. All of it is thread-safe.
  */

@@ -369,6 +369,12 @@ int cuStreamSynchronize(void *stream)
     return hipStreamSynchronize(stream);
 }
 
+int cuLaunchHostFunc(void *stream, void (*function)(void *), void *user)
+{
+    NEED_CONTEXT();
+    return hipLaunchHostFunc(stream, function, user);
+}
+
 int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
 {
     NEED_CONTEXT();

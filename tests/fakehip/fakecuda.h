@@ -17,6 +17,7 @@ FAKEHIP_API int cuStreamDestroy_v2(void *stream);
 FAKEHIP_API int cuStreamBeginCapture_v2(void *stream, int mode);
 FAKEHIP_API int cuStreamEndCapture(void *stream, void **graph);
 FAKEHIP_API int cuStreamSynchronize(void *stream);
+FAKEHIP_API int cuLaunchHostFunc(void *stream, void (*function)(void *), void *user);
 FAKEHIP_API int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags);
 FAKEHIP_API int cuGraphLaunch(void *exec, void *stream);
 FAKEHIP_API int cuGraphExecDestroy(void *exec);

@@ -81,6 +81,8 @@ static void add_runs(struct table *t, const struct prewarm_problem *p, size_t ke
         snprintf(m + at[0], sizeof m - at[0], "%s%lld", bar, (long long)r->m);
         if (r->status && r->status != QUERN_E_VERIFY)
             snprintf(weight + at[1], sizeof weight - at[1], "%sfailed", bar);
+        else if (!r->result.counts.instructions) /* run by what counts none: the CPU */
+            snprintf(weight + at[1], sizeof weight - at[1], "%s-", bar);
         else
             snprintf(weight + at[1], sizeof weight - at[1], "%s%.2f", bar,
                      prewarm_per_weight(p, r));
