@@ -185,47 +185,12 @@ static void box_of(const struct profiling *p, const size_t index[3], struct quer
 
 /* ---- Adding up ------------------------------------------------------------------------------- */
 
-static void add_insns(struct profile_sums *to, const struct profile_sums *from, uint64_t times)
-{
-    for (size_t n = 0; n < to->insn_count; n++) {
-        struct profile_insn *const x = &to->insns[n];
-        const struct profile_insn *const y = &from->insns[n];
-        x->executed += times * y->executed;
-        x->lds_passes += times * y->lds_passes;
-        x->lds_least += times * y->lds_least;
-        x->lines128 += times * y->lines128;
-        x->lines128_least += times * y->lines128_least;
-        x->bytes_read += times * y->bytes_read;
-        x->bytes_written += times * y->bytes_written;
-        if (y->map)
-            x->map = x->map && x->map != y->map ? MAP_SEVERAL : y->map;
-    }
-}
-
 static void add_times(struct profile_sums *to, const struct profile_sums *from, uint64_t times)
 {
     struct quern_sim_counts *const c = &to->counts;
     const struct quern_sim_counts *const d = &from->counts;
 
-    add_insns(to, from, times);
-    for (size_t n = 0; n <= to->map_count; n++) {
-        struct profile_map *const x = &to->maps[n];
-        const struct profile_map *const y = &from->maps[n];
-        x->bytes_read += times * y->bytes_read;
-        x->bytes_written += times * y->bytes_written;
-        x->l2_read += times * y->l2_read;
-        x->l2_written += times * y->l2_written;
-        x->lines128 += times * y->lines128;
-        x->lines128_least += times * y->lines128_least;
-    }
-    to->totals.scalar_bytes += times * from->totals.scalar_bytes;
-    to->totals.lds_exchanges += times * from->totals.lds_exchanges;
-    to->totals.loading_waves += times * from->totals.loading_waves;
-    to->totals.prologue_cycles += times * from->totals.prologue_cycles;
-    to->totals.bytes_in_flight += times * from->totals.bytes_in_flight;
-    to->totals.matrix_waves += times * from->totals.matrix_waves;
-    to->totals.edge_cycles += times * from->totals.edge_cycles;
-    to->totals.bare_barriers += times * from->totals.bare_barriers;
+    profile_add(to, &(struct profile_part){from->insns, from->maps, &from->totals}, times);
     c->wave_size = d->wave_size;
     c->instructions += times * d->instructions;
     for (int n = 0; n < QUERN_CLASS_COUNT; n++)

@@ -404,42 +404,51 @@ void profile_sums_free(struct profile_sums *sums)
     *sums = (struct profile_sums){0};
 }
 
-static void add_insn(struct profile_insn *sum, const struct profile_insn *more)
+void profile_add(struct profile_sums *sums, const struct profile_part *part, uint64_t times)
 {
-    sum->lds_passes += more->lds_passes;
-    sum->lds_least += more->lds_least;
-    sum->lines128 += more->lines128;
-    sum->lines128_least += more->lines128_least;
-    sum->bytes_read += more->bytes_read;
-    sum->bytes_written += more->bytes_written;
-    if (more->map)
-        sum->map = sum->map && sum->map != more->map ? MAP_SEVERAL : more->map;
+    struct profile_totals *const to = &sums->totals;
+    const struct profile_totals *const from = part->totals;
+
+    for (size_t n = 0; n < sums->insn_count; n++) {
+        struct profile_insn *const x = &sums->insns[n];
+        const struct profile_insn *const y = &part->insns[n];
+        x->executed += times * y->executed;
+        x->lds_passes += times * y->lds_passes;
+        x->lds_least += times * y->lds_least;
+        x->lines128 += times * y->lines128;
+        x->lines128_least += times * y->lines128_least;
+        x->bytes_read += times * y->bytes_read;
+        x->bytes_written += times * y->bytes_written;
+        if (y->map)
+            x->map = x->map && x->map != y->map ? MAP_SEVERAL : y->map;
+    }
+    for (size_t n = 0; n <= sums->map_count; n++) {
+        struct profile_map *const x = &sums->maps[n];
+        const struct profile_map *const y = &part->maps[n];
+        x->bytes_read += times * y->bytes_read;
+        x->bytes_written += times * y->bytes_written;
+        x->l2_read += times * y->l2_read;
+        x->l2_written += times * y->l2_written;
+        x->lines128 += times * y->lines128;
+        x->lines128_least += times * y->lines128_least;
+    }
+    to->scalar_bytes += times * from->scalar_bytes;
+    to->lds_exchanges += times * from->lds_exchanges;
+    to->loading_waves += times * from->loading_waves;
+    to->prologue_cycles += times * from->prologue_cycles;
+    to->bytes_in_flight += times * from->bytes_in_flight;
+    to->matrix_waves += times * from->matrix_waves;
+    to->edge_cycles += times * from->edge_cycles;
+    to->bare_barriers += times * from->bare_barriers;
 }
 
 bool profile_collect(struct profile_sums *sums, const struct profile_log *log)
 {
-    for (size_t n = 0; n < sums->insn_count; n++)
-        add_insn(&sums->insns[n], &log->sums[n]);
+    profile_add(sums, &(struct profile_part){log->sums, log->map_sums, &log->totals}, 1);
     for (size_t n = 0; n <= sums->map_count; n++) {
-        struct profile_map *const to = &sums->maps[n];
-        const struct profile_map *const from = &log->map_sums[n];
-        to->bytes_read += from->bytes_read;
-        to->bytes_written += from->bytes_written;
-        to->l2_read += from->l2_read;
-        to->l2_written += from->l2_written;
-        to->lines128 += from->lines128;
-        to->lines128_least += from->lines128_least;
-        to->by_wave += from->by_wave;
-        to->by_workgroup += from->by_workgroup;
+        sums->maps[n].by_wave += log->map_sums[n].by_wave;
+        sums->maps[n].by_workgroup += log->map_sums[n].by_workgroup;
     }
-    sums->totals.scalar_bytes += log->totals.scalar_bytes;
-    sums->totals.lds_exchanges += log->totals.lds_exchanges;
-    sums->totals.loading_waves += log->totals.loading_waves;
-    sums->totals.prologue_cycles += log->totals.prologue_cycles;
-    sums->totals.bytes_in_flight += log->totals.bytes_in_flight;
-    sums->totals.matrix_waves += log->totals.matrix_waves;
-    sums->totals.edge_cycles += log->totals.edge_cycles;
-    sums->totals.bare_barriers += log->totals.bare_barriers;
     return !log->touched.failed;
 }
 

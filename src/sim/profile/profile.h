@@ -76,6 +76,14 @@ struct profile_log *profile_log_make(const struct profile_sums *sums, const stru
 void profile_log_free(struct profile_log *log);
 /* Runs a wave until it stops. */
 void profile_wave(struct profile_log *log, struct wave *w);
+/* What is added to sums of as many instructions and maps. */
+struct profile_part {
+    const struct profile_insn *insns;
+    const struct profile_map *maps;
+    const struct profile_totals *totals;
+};
+/* Adds a part so many times, but for its distinct lines: those of several workgroups overlap. */
+void profile_add(struct profile_sums *sums, const struct profile_part *part, uint64_t times);
 /* Adds a thread's part; under run->lock. False when memory for it was lacking. */
 bool profile_collect(struct profile_sums *sums, const struct profile_log *log);
 

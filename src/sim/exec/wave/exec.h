@@ -172,15 +172,16 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
 #define LOAD_g(p) f32_of(p[l])
 #define LOAD_r(p) ((struct f32x2){f32_of(p[l]), f32_of(p[l + stride])})
 
-/* `high` is the distance of the high word: the row stride, or that of a temporary row. */
-#define STORE_f(d, high, x) d[l] = bits_of_f32(x)
+/* `high` is the distance of the high word: the row stride, or that of a temporary row. `keep` are
+ * the bits of a register that a 16-bit value leaves alone. */
 #define STORE_u(d, high, x) d[l] = (uint32_t)(x)
-#define STORE_i(d, high, x) d[l] = (uint32_t)(x)
+#define STORE_i             STORE_u
+#define STORE_p             STORE_u
+#define STORE_k             STORE_u
+#define STORE_b             STORE_u
+#define STORE_f(d, high, x) d[l] = bits_of_f32(x)
 #define STORE_h(d, high, x) d[l] = (d[l] & keep) | f32_to_f16(x)
 #define STORE_w(d, high, x) d[l] = (d[l] & keep) | ((uint32_t)(x) & 0xffff)
-#define STORE_p(d, high, x) d[l] = (uint32_t)(x)
-#define STORE_k(d, high, x) d[l] = (uint32_t)(x)
-#define STORE_b(d, high, x) d[l] = (uint32_t)(x)
 #define STORE_q(d, high, x)                                                                        \
     do {                                                                                           \
         const uint64_t value_ = (x);                                                               \
@@ -195,23 +196,16 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
         d[l + distance] = bits_of_f32(value_.high);                                                \
     } while (0)
 /* Half registers whose other half always stays: complex, so that commit stores them. */
-#define STORE_j(d, high, x) STORE_h(d, high, x)
-#define STORE_J(d, high, x) STORE_h(d, high, x)
+#define STORE_j STORE_h
+#define STORE_J STORE_h
 
-/* Into the temporary rows of the slow path: a 16-bit value alone, the rest later. */
-#define PUT_f(x) STORE_f(r, 64, x)
-#define PUT_u(x) STORE_u(r, 64, x)
-#define PUT_i(x) STORE_i(r, 64, x)
-#define PUT_h(x) r[l] = f32_to_f16(x)
-#define PUT_w(x) r[l] = (uint32_t)(x) & 0xffff
-#define PUT_p(x) STORE_p(r, 64, x)
-#define PUT_k(x) STORE_k(r, 64, x)
-#define PUT_b(x) STORE_b(r, 64, x)
-#define PUT_q(x) STORE_q(r, 64, x)
-#define PUT_d(x) STORE_d(r, 64, x)
-#define PUT_r(x) STORE_r(r, 64, x)
-#define PUT_j(x) PUT_h(x)
-#define PUT_J(x) PUT_h(x)
+/* Into the temporary rows of the slow path, where a 16-bit value stands alone: commit merges it. */
+#define PUT(R, x)                                                                                  \
+    do {                                                                                           \
+        const uint32_t keep = 0;                                                                   \
+        (void)keep;                                                                                \
+        STORE_##R(r, 64, x);                                                                       \
+    } while (0)
 
 /* ---- Vector bodies --------------------------------------------------------------------------- */
 
@@ -232,7 +226,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
             {                                                                                      \
                 const unsigned lane = l + 32 * h;                                                  \
                 (void)lane;                                                                        \
-                LET PUT_##R((__VA_ARGS__));                                                        \
+                LET PUT(R, (__VA_ARGS__));                                                         \
             }                                                                                      \
             commit(w, i, h, r, #R[0]);                                                             \
         }                                                                                          \

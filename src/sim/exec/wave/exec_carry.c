@@ -15,7 +15,7 @@
         for (unsigned h = 0; h < w->halves; h++) {                                                 \
             SOURCES_##N(SLOW_SOURCE) LANES                                                         \
             {                                                                                      \
-                LET PUT_##R(SET_R);                                                                \
+                LET PUT(R, SET_R);                                                                 \
                 m[l] = (SET_M) ? 0xffffffffu : 0;                                                  \
             }                                                                                      \
             bits |= (uint64_t)pack_bits(m) << 32 * h;                                              \
@@ -122,7 +122,7 @@ static double div_scale_f64(double s, double d, double n, bool *undo)
             SOURCES_3(SLOW_SOURCE) LANES                                                           \
             {                                                                                      \
                 bool undo;                                                                         \
-                LET_3(R, R, R) PUT_##R(FUNCTION(a, b, c, &undo));                                  \
+                LET_3(R, R, R) PUT(R, FUNCTION(a, b, c, &undo));                                   \
                 bits |= (uint64_t)undo << (l + 32 * h);                                            \
             }                                                                                      \
             commit(w, i, h, r, #R[0]);                                                             \
@@ -133,38 +133,31 @@ static double div_scale_f64(double s, double d, double n, bool *undo)
 DIV_SCALE_BODY(v_div_scale_f32, f, div_scale_f32)
 DIV_SCALE_BODY(v_div_scale_f64, d, div_scale_f64)
 
-#define ROW_(NAME, UNDEF, OPERANDS, BODY)                                                          \
+#define ROW_(NAME, BODY, UNDEF, OPERANDS)                                                          \
     {#NAME, QUERN_CLASS_VALU, UNDEF_##UNDEF, OPERANDS, x_##BODY},
+#define ONE(NAME, ...) ROW_(NAME, NAME, __VA_ARGS__)
+/* an instruction that has two names */
+#define TWO(NAME, OTHER, ...) ONE(NAME, __VA_ARGS__) ROW_(OTHER, NAME, __VA_ARGS__)
 
 /* clang-format off */
 const struct sim_row rows_carry[] = {
-    ROW_(v_add_co_u32, CARRY, "=u0=m4u1u2", v_add_co_u32)
-    ROW_(v_sub_co_u32, CARRY, "=u0=m4u1u2", v_sub_co_u32)
-    ROW_(v_subrev_co_u32, CARRY, "=u0=m4u1u2", v_subrev_co_u32)
-    ROW_(v_add_co_ci_u32, ANY, "=u0=m4u1u2m3", v_add_co_ci_u32)
-    ROW_(v_sub_co_ci_u32, ANY, "=u0=m4u1u2m3", v_sub_co_ci_u32)
-    ROW_(v_subrev_co_ci_u32, ANY, "=u0=m4u1u2m3", v_subrev_co_ci_u32)
-    ROW_(v_addc_co_u32, ANY, "=u0=m4u1u2m3", v_add_co_ci_u32)
-    ROW_(v_subb_co_u32, ANY, "=u0=m4u1u2m3", v_sub_co_ci_u32)
-    ROW_(v_subbrev_co_u32, ANY, "=u0=m4u1u2m3", v_subrev_co_ci_u32)
-    ROW_(v_add_co_u32_clamp, ANY, "=u0=m4u1u2", v_add_co_u32_clamp)
-    ROW_(v_sub_co_u32_clamp, ANY, "=u0=m4u1u2", v_sub_co_u32_clamp)
-    ROW_(v_subrev_co_u32_clamp, ANY, "=u0=m4u1u2", v_subrev_co_u32_clamp)
-    ROW_(v_add_co_ci_u32_clamp, ANY, "=u0=m4u1u2m3", v_add_co_ci_u32_clamp)
-    ROW_(v_sub_co_ci_u32_clamp, ANY, "=u0=m4u1u2m3", v_sub_co_ci_u32_clamp)
-    ROW_(v_subrev_co_ci_u32_clamp, ANY, "=u0=m4u1u2m3", v_subrev_co_ci_u32_clamp)
-    ROW_(v_addc_co_u32_clamp, ANY, "=u0=m4u1u2m3", v_add_co_ci_u32_clamp)
-    ROW_(v_subb_co_u32_clamp, ANY, "=u0=m4u1u2m3", v_sub_co_ci_u32_clamp)
-    ROW_(v_subbrev_co_u32_clamp, ANY, "=u0=m4u1u2m3", v_subrev_co_ci_u32_clamp)
-    ROW_(v_mad_u64_u32, CARRY, "=q0=m4u1u2q3", v_mad_u64_u32)
-    ROW_(v_mad_co_u64_u32, CARRY, "=q0=m4u1u2q3", v_mad_u64_u32)
-    ROW_(v_mad_i64_i32, CARRY, "=q0=m4u1u2q3", v_mad_i64_i32)
-    ROW_(v_mad_co_i64_i32, CARRY, "=q0=m4u1u2q3", v_mad_i64_i32)
-    ROW_(v_mad_u64_u32_clamp, ANY, "=q0=m4u1u2q3", v_mad_u64_u32_clamp)
-    ROW_(v_mad_co_u64_u32_clamp, ANY, "=q0=m4u1u2q3", v_mad_u64_u32_clamp)
-    ROW_(v_mad_i64_i32_clamp, ANY, "=q0=m4u1u2q3", v_mad_i64_i32_clamp)
-    ROW_(v_mad_co_i64_i32_clamp, ANY, "=q0=m4u1u2q3", v_mad_i64_i32_clamp)
-    ROW_(v_div_scale_f32, ANY, "=f0=m4f1f2f3", v_div_scale_f32)
-    ROW_(v_div_scale_f64, ANY, "=d0=m4d1d2d3", v_div_scale_f64)
+    ONE(v_add_co_u32, CARRY, "=u0=m4u1u2")
+    ONE(v_sub_co_u32, CARRY, "=u0=m4u1u2")
+    ONE(v_subrev_co_u32, CARRY, "=u0=m4u1u2")
+    TWO(v_add_co_ci_u32, v_addc_co_u32, ANY, "=u0=m4u1u2m3")
+    TWO(v_sub_co_ci_u32, v_subb_co_u32, ANY, "=u0=m4u1u2m3")
+    TWO(v_subrev_co_ci_u32, v_subbrev_co_u32, ANY, "=u0=m4u1u2m3")
+    ONE(v_add_co_u32_clamp, ANY, "=u0=m4u1u2")
+    ONE(v_sub_co_u32_clamp, ANY, "=u0=m4u1u2")
+    ONE(v_subrev_co_u32_clamp, ANY, "=u0=m4u1u2")
+    TWO(v_add_co_ci_u32_clamp, v_addc_co_u32_clamp, ANY, "=u0=m4u1u2m3")
+    TWO(v_sub_co_ci_u32_clamp, v_subb_co_u32_clamp, ANY, "=u0=m4u1u2m3")
+    TWO(v_subrev_co_ci_u32_clamp, v_subbrev_co_u32_clamp, ANY, "=u0=m4u1u2m3")
+    TWO(v_mad_u64_u32, v_mad_co_u64_u32, CARRY, "=q0=m4u1u2q3")
+    TWO(v_mad_i64_i32, v_mad_co_i64_i32, CARRY, "=q0=m4u1u2q3")
+    TWO(v_mad_u64_u32_clamp, v_mad_co_u64_u32_clamp, ANY, "=q0=m4u1u2q3")
+    TWO(v_mad_i64_i32_clamp, v_mad_co_i64_i32_clamp, ANY, "=q0=m4u1u2q3")
+    ONE(v_div_scale_f32, ANY, "=f0=m4f1f2f3")
+    ONE(v_div_scale_f64, ANY, "=d0=m4d1d2d3")
     {0}};
 /* clang-format on */
