@@ -222,27 +222,13 @@ static const struct gpu_runtime runtime = {
     .blas = &blas_nvidia,
 };
 
-static quern_status cuda_open(const struct device_search *search, int index, struct device **device)
-{
-    return gpu_open(&runtime, search, index, device);
-}
-
-static quern_status cuda_count(const struct device_search *search, int *count)
-{
-    return gpu_count(&runtime, search, count);
-}
-
-static bool cuda_present(void)
-{
-    return gpu_present(&runtime);
-}
-
 const struct device_driver driver_nvidia = {
     .vendor = "NVIDIA",
     .name = "cuda",
     .runtime = "CUDA",
     .number = QUERN_DEVICE_CUDA,
-    .open = cuda_open,
-    .count = cuda_count,
-    .present = cuda_present,
+    .gpu = &runtime,
+    .open = gpu_open,
+    .count = gpu_count,
+    .present = gpu_present,
 };

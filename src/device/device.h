@@ -113,13 +113,16 @@ struct device_driver {
     const char *runtime;           /* its name in messages: "HIP" */
     enum quern_device_kind number; /* the kind of such devices in a context's options */
     const char *option;            /* the context's option that has `path`; null: there is none */
+    const struct gpu_runtime *gpu; /* for the functions of gpu.h; null where a driver has its own */
     /* GPU `index`. QUERN_E_DEVICE: no runtime or no such device; QUERN_E_TARGET: a GPU that is no
      * listed target, with the nearest one named. */
-    quern_status (*open)(const struct device_search *search, int index, struct device **device);
+    quern_status (*open)(const struct device_driver *driver, const struct device_search *search,
+                         int index, struct device **device);
     /* Number of GPUs that the runtime has. */
-    quern_status (*count)(const struct device_search *search, int *count);
+    quern_status (*count)(const struct device_driver *driver, const struct device_search *search,
+                          int *count);
     /* Whether the machine has such GPUs, by its device files; loads nothing. Null: not known. */
-    bool (*present)(void);
+    bool (*present)(const struct device_driver *driver);
 };
 
 /* The drivers, by enum vendor; null ends the list (drivers.c). */

@@ -435,12 +435,12 @@ static quern_status find(const struct gpu_runtime *runtime, const struct device_
     return error == GPU_OK ? QUERN_OK : call_failed(runtime, *api, error, GPU_count);
 }
 
-quern_status gpu_count(const struct gpu_runtime *runtime, const struct device_search *search,
+quern_status gpu_count(const struct device_driver *driver, const struct device_search *search,
                        int *count)
 {
     const struct gpu_api *api;
 
-    return find(runtime, search, &api, count);
+    return find(driver->gpu, search, &api, count);
 }
 
 static quern_status read_facts(struct gpu *d)
@@ -469,22 +469,22 @@ static quern_status read_facts(struct gpu *d)
     return QUERN_OK;
 }
 
-quern_status gpu_open(const struct gpu_runtime *runtime, const struct device_search *search,
+quern_status gpu_open(const struct device_driver *driver, const struct device_search *search,
                       int index, struct device **out)
 {
     const struct gpu_api *api;
     int count;
 
-    TRY(find(runtime, search, &api, &count));
+    TRY(find(driver->gpu, search, &api, &count));
     FAIL_IF(index < 0 || index >= count, QUERN_E_DEVICE,
             "device_index is %d, and the %s runtime has %d device%s, from 0 on", index,
-            runtime->driver->runtime, count, count == 1 ? "" : "s");
+            driver->runtime, count, count == 1 ? "" : "s");
     struct gpu *const d = os.calloc(1, sizeof *d);
     FAIL_IF(!d, QUERN_E_MEMORY, "out of memory for a device");
     d->functions = gpu_functions;
-    d->functions.kind = runtime->driver->number;
+    d->functions.kind = driver->number;
     d->base.functions = &d->functions;
-    d->runtime = runtime;
+    d->runtime = driver->gpu;
     d->api = api;
     d->index = index;
     d->forks = gpu_forks();

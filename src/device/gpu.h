@@ -138,16 +138,16 @@ quern_status gpu_runtime_find(const struct gpu_runtime *runtime, const struct de
 #define LOADED_PATH_MAX 512
 bool gpu_library_loaded(const char *stem, char path[LOADED_PATH_MAX]);
 /* Whether this machine has a GPU of the vendor, by its device files: nothing is loaded. */
-bool gpu_present(const struct gpu_runtime *runtime);
+bool gpu_present(const struct device_driver *driver);
 
 /* How often this process is a forked child of the one that loaded a runtime: a runtime does not
  * survive a fork. Async-signal-safe and free of system calls. */
 unsigned gpu_forks(void);
 
 /* A driver's functions (device.h), for a runtime. */
-quern_status gpu_open(const struct gpu_runtime *runtime, const struct device_search *search,
+quern_status gpu_open(const struct device_driver *driver, const struct device_search *search,
                       int index, struct device **device);
-quern_status gpu_count(const struct gpu_runtime *runtime, const struct device_search *search,
+quern_status gpu_count(const struct device_driver *driver, const struct device_search *search,
                        int *count);
 
 #endif

@@ -33,9 +33,9 @@ static void count_fork(void)
     atomic_fetch_add(&forks, 1);
 }
 
-bool gpu_present(const struct gpu_runtime *runtime)
+bool gpu_present(const struct device_driver *driver)
 {
-    for (const char *const *node = runtime->nodes; *node; node++)
+    for (const char *const *node = driver->gpu->nodes; *node; node++)
         if (!os.faccessat(AT_FDCWD, *node, F_OK, 0))
             return true;
     return false;
@@ -198,7 +198,7 @@ static int find(struct search *s, bool only_loaded, bool *have)
 quern_status gpu_runtime_find(const struct gpu_runtime *runtime, const struct device_search *search,
                               const struct gpu_api **api)
 {
-    const bool only_loaded = search->automatic && !gpu_present(runtime);
+    const bool only_loaded = search->automatic && !gpu_present(runtime->driver);
     struct search s = {.runtime = runtime, .asked = search};
     bool have;
 

@@ -176,28 +176,14 @@ static const struct gpu_runtime runtime = {
     .blas = &blas_amd,
 };
 
-static quern_status hip_open(const struct device_search *search, int index, struct device **device)
-{
-    return gpu_open(&runtime, search, index, device);
-}
-
-static quern_status hip_count(const struct device_search *search, int *count)
-{
-    return gpu_count(&runtime, search, count);
-}
-
-static bool hip_present(void)
-{
-    return gpu_present(&runtime);
-}
-
 const struct device_driver driver_amd = {
     .vendor = "AMD",
     .name = "hip",
     .runtime = "HIP",
     .number = QUERN_DEVICE_HIP,
     .option = "rocm_path",
-    .open = hip_open,
-    .count = hip_count,
-    .present = hip_present,
+    .gpu = &runtime,
+    .open = gpu_open,
+    .count = gpu_count,
+    .present = gpu_present,
 };

@@ -47,7 +47,7 @@ static quern_status open_gpu(quern_ctx *ctx, const struct device_driver *driver,
 
     if (s->target)
         TRY(target_parse(s->target, &asked));
-    TRY(driver->open(&search, s->device_index, &ctx->device));
+    TRY(driver->open(driver, &search, s->device_index, &ctx->device));
     ctx->id = ctx->device->id;
     FAIL_IF(s->target && asked.target != ctx->id.target, QUERN_E_TARGET,
             "%s device %d is a %s, and the target asked for is %s; leave the target out, or ask "
@@ -65,7 +65,7 @@ static quern_status open_any_gpu(quern_ctx *ctx)
     for (size_t i = 0; drivers[i] && status == QUERN_E_DEVICE; i++) {
         status = open_gpu(ctx, drivers[i], true);
         for (size_t j = i + 1; drivers[j] && status == QUERN_OK; j++)
-            if (drivers[j]->present && drivers[j]->present())
+            if (drivers[j]->present && drivers[j]->present(drivers[j]))
                 log_line(&ctx->log, QUERN_LOG_INFO,
                          "this machine has GPUs of %s and of %s: those of %s are taken, and "
                          "QUERN_DEVICE=%s takes the others",

@@ -234,7 +234,7 @@ static void check_device(struct report *r, quern_ctx *ctx, const struct device_d
     char target[64];
     struct device *d;
 
-    if (driver->open(&(struct device_search){.path = path}, index, &d) != QUERN_OK) {
+    if (driver->open(driver, &(struct device_search){.path = path}, index, &d) != QUERN_OK) {
         say(r, false, "device", "%d: %s", index, why());
         return;
     }
@@ -259,7 +259,7 @@ static void check_devices(struct report *r, quern_ctx *ctx, const struct device_
     const struct device_search search = {.path = path, .tried = tell_candidate, .user = &listener};
     int count = 0;
 
-    if (driver->count(&search, &count) != QUERN_OK) {
+    if (driver->count(driver, &search, &count) != QUERN_OK) {
         say(r, !needed, "device", "%s%s", why(), needed ? "" : "; kernels run on the software GPU");
         return;
     }
@@ -291,7 +291,7 @@ static quern_status choose_driver(const struct quern_options *o, struct settings
         return QUERN_OK;
     }
     for (size_t i = 0; drivers[i]; i++)
-        if (drivers[i]->present && drivers[i]->present()) {
+        if (drivers[i]->present && drivers[i]->present(drivers[i])) {
             *driver = drivers[i];
             return QUERN_OK;
         }

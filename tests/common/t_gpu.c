@@ -53,7 +53,7 @@ static struct device *gpu(void)
     const char *const kind = getenv("QUERN_DEVICE");
 
     if (!device && kind && !strcmp(kind, driver_amd.name))
-        must(driver_amd.open(&(struct device_search){0}, 0, &device));
+        must(driver_amd.open(&driver_amd, &(struct device_search){0}, 0, &device));
     return device;
 }
 

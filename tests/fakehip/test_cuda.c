@@ -34,7 +34,7 @@ static struct device *open_device(int index)
 {
     struct device *d = NULL;
 
-    if (driver_nvidia.open(&any, index, &d) != QUERN_OK)
+    if (driver_nvidia.open(&driver_nvidia, &any, index, &d) != QUERN_OK)
         fail_msg("open: %s", quern_last_error()->message);
     return d;
 }
@@ -120,7 +120,7 @@ static void test_facts_and_contexts(void **state)
     int count = 0;
 
     (void)state;
-    assert_int_equal(driver_nvidia.count(&any, &count), QUERN_OK);
+    assert_int_equal(driver_nvidia.count(&driver_nvidia, &any, &count), QUERN_OK);
     assert_int_equal(count, 2);
     struct device *const d = open_device(0), *const again = open_device(0),
                          *const other = open_device(1);
@@ -140,7 +140,7 @@ static void test_facts_and_contexts(void **state)
     assert_int_equal(fakecuda_retained(0), 0);
     assert_int_equal(fakecuda_retained(1), 0);
     struct device *none;
-    expect(driver_nvidia.open(&any, 2, &none), QUERN_E_DEVICE,
+    expect(driver_nvidia.open(&driver_nvidia, &any, 2, &none), QUERN_E_DEVICE,
            "device_index is 2, and the CUDA runtime has 2 devices");
 }
 
@@ -309,7 +309,8 @@ static void test_no_device_survives_a_fork(void **state)
                           strstr(quern_last_error()->message, "forked") &&
                           strstr(quern_last_error()->message, "CUDA");
         struct device *other;
-        _exit(said && driver_nvidia.open(&any, 0, &other) == QUERN_E_DEVICE ? 0 : 1);
+        _exit(said && driver_nvidia.open(&driver_nvidia, &any, 0, &other) == QUERN_E_DEVICE ? 0
+                                                                                            : 1);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);

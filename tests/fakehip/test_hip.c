@@ -492,7 +492,7 @@ static void test_wrong_processor(void **state)
     fakehip_take_any_object(true);
     HIP(hipModuleLoadData(&module, object.bytes));
     HIP(hipModuleUnload(module));
-    assert_int_equal(driver_amd.open(&search, 0, &d), QUERN_OK);
+    assert_int_equal(driver_amd.open(&driver_amd, &search, 0, &d), QUERN_OK);
     const unsigned long loads = fakehip_calls("hipModuleLoadData");
     assert_int_equal(d->functions->load(d, &parsed, "axpy", 0, &kernel), QUERN_E_OBJECT);
     must_say("gfx1201");

@@ -419,7 +419,7 @@ int main(int argc, char **argv)
     char command[4096];
 
     w.index = argc > 1 ? atoi(argv[1]) : 0;
-    if (driver_nvidia.open(&search, w.index, &w.device) != QUERN_OK) {
+    if (driver_nvidia.open(&driver_nvidia, &search, w.index, &w.device) != QUERN_OK) {
         printf("no GPU: %s\n", quern_last_error()->message);
         return 77;
     }

@@ -177,17 +177,20 @@ static const struct device_functions functions = {
     .close = close_device,
 };
 
-static quern_status count_devices(const struct device_search *search, int *count)
+static quern_status count_devices(const struct device_driver *driver,
+                                  const struct device_search *search, int *count)
 {
+    (void)driver;
     if (search->tried)
         search->tried(search->user, "libmill.so", "");
     *count = mill_devices;
     return QUERN_OK;
 }
 
-static quern_status open_device(const struct device_search *search, int index, struct device **out)
+static quern_status open_device(const struct device_driver *driver,
+                                const struct device_search *search, int index, struct device **out)
 {
-    (void)search;
+    (void)driver, (void)search;
     FAIL_IF(index >= mill_devices, QUERN_E_DEVICE, "Mill has %d devices", mill_devices);
     struct device *const d = calloc(1, sizeof *d);
     FAIL_IF(!d, QUERN_E_MEMORY, "out of memory for a device");
