@@ -242,6 +242,19 @@ def test_the_table(quern, small_model):
     assert done.stderr == ""
 
 
+def test_what_counts_no_instructions_has_a_dash(quern):
+    words = ["--target", "sm_90"]
+    if subprocess.run([COMMAND, "doctor", *words], capture_output=True).returncode \
+            and os.environ.get("CI") != "true":
+        pytest.skip("no NVRTC; `make setup-cuda` fetches it")
+    done = quern("prewarm", *words, "--m", "1", "--verify", "wq=int4 n=16 k=128 a=f32")
+    lines = done.stdout.splitlines()
+    header = next(line for line in lines if "instr/weight" in line)
+    row = lines[lines.index(header) + 1]
+    end = header.index("instr/weight") + len("instr/weight")
+    assert row[:end].split()[-1] == "-" and float(row[end:].split()[0]) < 1e-5, done.stdout
+
+
 def test_without_a_compiler_what_is_cached_is_served(quern, tmp_path):
     words = ["prewarm", "--target", TARGET, "--m", "1", "wq=nf4 n=64 k=128 a=f16"]
     quern(*words)
