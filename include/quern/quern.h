@@ -83,6 +83,13 @@ enum quern_round { QUERN_ROUND_RNE = 1, QUERN_ROUND_TRUNC };
  */
 enum quern_exact { QUERN_EXACT_BATCH_INVARIANT = 1, QUERN_EXACT_PRECISE = 2, QUERN_EXACT_BOTH = 3 };
 
+/*
+ * Which kernels serve a gemm: those made to its order (0), or BASE, the ones that are the same for
+ * every n, k, group, bias and rounding, which are then arguments of a launch: slower, but there
+ * before the layer is known. docs/embedding.md has what they cost.
+ */
+enum quern_kernels { QUERN_KERNELS_BASE = 1 };
+
 #define QUERN_GROUP_CHANNEL (-1) /* one scale per output row */
 
 /*
@@ -103,8 +110,10 @@ struct quern_problem {
     int32_t bias;       /* 1: a bias vector [N] in the type of c is added */
     enum quern_layout layout;
     enum quern_round round;
-    int32_t unused;         /* never read: older hosts have padding here */
-    enum quern_exact exact; /* 0: no promise */
+    int32_t unused;             /* never read: older hosts have padding here */
+    enum quern_exact exact;     /* 0: no promise */
+    int32_t unused2;            /* never read, likewise */
+    enum quern_kernels kernels; /* 0: made to order */
 };
 #define QUERN_PROBLEM_SIZE_MIN QUERN_SIZE_TO(struct quern_problem, k)
 

@@ -3,6 +3,7 @@
 #include "dispatch/dispatch.h"
 
 #include "base/extensible.h"
+#include "plan/base.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -19,6 +20,15 @@ void arg_numbers(struct arg_values *values, const struct plan_slice *slice, int6
     values->of[PLAN_ARG_LDA] = (uint64_t)(lda ? lda : p->k);
     values->of[PLAN_ARG_LDC] = (uint64_t)(ldc ? ldc : p->n);
     values->of[PLAN_ARG_WORKGROUPS] = plan_workgroups(slice->plan, grid);
+    if (!plan_is_base(slice->plan))
+        return;
+    const int64_t group = problem_group(p);
+    values->of[PLAN_ARG_N] = (uint64_t)p->n;
+    values->of[PLAN_ARG_K] = (uint64_t)p->k;
+    values->of[PLAN_ARG_BLOCK_SHIFT] = (uint64_t)__builtin_ctzll((uint64_t)group);
+    values->of[PLAN_ARG_BLOCKS] = (uint64_t)(p->k / group);
+    values->of[PLAN_ARG_HAS_BIAS] = (uint64_t)p->bias;
+    values->of[PLAN_ARG_TRUNCATE] = p->round == QUERN_ROUND_TRUNC;
 }
 
 size_t pack_args(const struct kernel *kernel, const struct arg_values *values,

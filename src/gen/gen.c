@@ -2,6 +2,7 @@
 /* Writing the source of a kernel: constants from the fields of its family, then its templates. */
 #include "gen/gen.h"
 #include "gen/dialects.h"
+#include "plan/base.h"
 #include "plan/family.h"
 
 #include <string.h>
@@ -110,6 +111,10 @@ static void add_field(void *user, const struct plan *p, const struct plan_field 
 {
     struct str *const s = user;
 
+    if (f->argument && plan_is_base(p)) {
+        add_word(s, f->constant, f->argument, f->meaning);
+        return;
+    }
     switch (f->kind) {
     case FIELD_NUMBER:
         add_integer(s, f->constant, field_value(f, p), f->meaning);
@@ -148,26 +153,31 @@ static void add_capabilities(struct str *s, const struct target *target)
     str_add(s, "\n");
 }
 
-quern_status gen_outline(const struct plan *plan, struct str *outline)
+quern_status gen_outline(const struct plan *given, struct str *outline)
 {
+    struct plan plan = *given;
     char problem[QUERN_TEXT_MAX];
 
-    problem_text(&plan->problem, problem);
+    if (plan_is_base(given)) { /* the text must not depend on the layer at hand */
+        plan.problem = base_nominal(&given->problem);
+        plan.m_lo = 1;
+        plan.m_hi = plan.m_tile;
+    }
+    problem_text(&plan.problem, problem);
     str_add(outline, licence);
-    str_addf(outline, "// quern " VERSION " for %s", plan->target->name);
-    if (plan_units(plan) == PLAN_UNITS_TILES)
-        str_addf(outline, ", M = %d and more", plan->m_lo);
-    else if (plan_units(plan) != PLAN_UNITS_NONE)
-        str_addf(outline, ", M = %d to %d", plan->m_lo, plan->m_hi);
-    str_addf(outline, "\n// %s\n\n",
-             plan->problem.n ? problem : "of no problem: it measures a GPU");
-    add_capabilities(outline, plan->target);
-    field_each(plan, add_field, outline);
-    for (const struct plan_template *t = plan->family->templates; t->name || t->choose; t++)
-        if (!t->when || t->when(plan))
-            TRY(add_template(plan->target, t->choose ? t->choose(plan) : t->name, outline));
+    str_addf(outline, "// quern " VERSION " for %s", plan.target->name);
+    if (plan_units(&plan) == PLAN_UNITS_TILES)
+        str_addf(outline, ", M = %d and more", plan.m_lo);
+    else if (plan_units(&plan) != PLAN_UNITS_NONE)
+        str_addf(outline, ", M = %d to %d", plan.m_lo, plan.m_hi);
+    str_addf(outline, "\n// %s\n\n", plan.problem.n ? problem : "of no problem: it measures a GPU");
+    add_capabilities(outline, plan.target);
+    field_each(&plan, add_field, outline);
+    for (const struct plan_template *t = plan.family->templates; t->name || t->choose; t++)
+        if (!t->when || t->when(&plan))
+            TRY(add_template(plan.target, t->choose ? t->choose(&plan) : t->name, outline));
     FAIL_IF(outline->failed, QUERN_E_MEMORY, "out of memory while writing the outline of %s",
-            plan->symbol);
+            plan.symbol);
     return QUERN_OK;
 }
 

@@ -3,6 +3,8 @@
  * The arguments of a kernel, for whoever launches it: addresses of operands, then numbers.
  *
  * In kernarg order, the same for all kernels of a family:
+ *   of base kernels alone, i32: n, k; the group, as a power of two, and how many a row has; whether
+ *   there is a bias, and whether f32 becomes bf16 by cutting (templates/prelude/layer.hip);
  *   the operands that the problem has, in the order of problem/operands.def: pointers;
  *   m : i32, rows in this launch from `first` on;
  *   first : i32, the first row;  lda, ldc : i64, in elements;
@@ -25,6 +27,12 @@ enum plan_arg {
     PLAN_ARG_LDA,
     PLAN_ARG_LDC,
     PLAN_ARG_WORKGROUPS,
+    PLAN_ARG_N,
+    PLAN_ARG_K,
+    PLAN_ARG_BLOCK_SHIFT,
+    PLAN_ARG_BLOCKS,
+    PLAN_ARG_HAS_BIAS,
+    PLAN_ARG_TRUNCATE,
     PLAN_ARG_COUNT
 };
 
@@ -42,7 +50,7 @@ static inline bool plan_arg_is_operand(enum plan_arg arg)
 /* The argument's size in bytes, which is its alignment, too. */
 static inline size_t plan_arg_bytes(enum plan_arg arg)
 {
-    return arg == PLAN_ARG_M || arg == PLAN_ARG_FIRST || arg == PLAN_ARG_WORKGROUPS ? 4 : 8;
+    return plan_arg_is_operand(arg) || arg == PLAN_ARG_LDA || arg == PLAN_ARG_LDC ? 8 : 4;
 }
 
 /* Rows of A must start at multiples of so many bytes: 4, but the size of an element where K is such

@@ -2,6 +2,8 @@
 /* What a plan costs by its instruction counts, and which of two plans is better: cost_model.h. */
 #include "plan/cost_model.h"
 
+#include "plan/base.h"
+
 #include "plan/family.h"
 #include "target/rates.h"
 
@@ -291,17 +293,30 @@ void model_put(struct model_ranking *r, const struct plan *p)
     r->best[at] = *p;
 }
 
+void model_candidates(const struct plan *plan, struct model_ranking *ranking)
+{
+    if (!plan_is_base(plan)) {
+        plan->family->candidates(plan, ranking);
+        return;
+    }
+    struct plan nominal = *plan;
+    nominal.problem = base_nominal(&plan->problem);
+    plan->family->candidates(&nominal, ranking);
+    for (size_t i = 0; i < ranking->count; i++)
+        base_bind(&ranking->best[i], &plan->problem);
+}
+
 quern_status model_choose(const char *measured, struct plan *plan)
 {
     struct plan best;
     struct model_ranking ranking = {.best = &best, .room = 1, .wanted = measured};
     enum plan_choice choice = measured ? CHOICE_MEASURED : CHOICE_OF_MODEL;
 
-    plan->family->candidates(plan, &ranking);
+    model_candidates(plan, &ranking);
     if (measured && !ranking.count) {
         ranking.wanted = NULL;
         choice = CHOICE_STALE;
-        plan->family->candidates(plan, &ranking);
+        model_candidates(plan, &ranking);
     }
     FAIL_IF(!ranking.count, QUERN_E_DECLINED,
             "no kernel shape for n=%" PRId64 " k=%" PRId64 " fits %s", plan->problem.n,
@@ -341,7 +356,7 @@ void model_explain_rejected(const struct plan *plan, struct str *out)
     struct model_ranking ranking = {.best = best, .room = ROOM};
     int shown = 0;
 
-    plan->family->candidates(plan, &ranking);
+    model_candidates(plan, &ranking);
     for (size_t i = 0; i < ranking.count && shown < REJECTED_SHOWN; i++) {
         const struct plan *const p = &best[i];
         char words[PLAN_SHAPE_MAX];

@@ -98,6 +98,10 @@ bool model_beaten(const struct plan *plan, const struct model_counts *counts,
 /* Puts a plan in its place among the best; of equals the earlier comes first. */
 void model_put(struct model_ranking *ranking, const struct plan *plan);
 
+/* Puts all candidates of a plan's family in a ranking; of a base kernel, those for its nominal
+ * layer. */
+void model_candidates(const struct plan *plan, struct model_ranking *ranking);
+
 /* Fills in everything below meant_for of a plan whose problem, target, family and m fields are set:
  * the measured shape, if there is one and it is not null, else the best. */
 quern_status model_choose(const char *measured, struct plan *plan);

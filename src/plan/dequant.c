@@ -193,6 +193,7 @@ static const struct plan_fields fields[] = {{layer_fields},
 
 static const struct plan_template templates[] = {
     {"prelude/prelude"},
+    {"prelude/layer"},
     {"prelude/int4", .when = field_is_int4},
     {"prelude/round", .when = rounds},
     {"decode/scale_group", .when = field_is_int4},

@@ -2,6 +2,7 @@
 /* What `quern explain` says of the kernels of every family that multiplies. */
 #include "plan/explain.h"
 
+#include "plan/base.h"
 #include "plan/family.h"
 #include "plan/field.h"
 #include "target/rates.h"
@@ -45,6 +46,13 @@ void explain_begin(const struct plan *p, struct str *out)
         str_addf(out, " to %d", p->m_hi);
     str_addf(out, ", family %s on %s (%s)\n", p->family->name, p->target->name, p->target->part);
     explain_shape(p, out);
+    if (plan_is_base(p)) {
+        const struct quern_problem q = base_nominal(&p->problem);
+        str_addf(out,
+                 "  layer      a base kernel: n, k, group, bias and rounding are arguments; what "
+                 "follows is of n=%" PRId64 " k=%" PRId64 "\n",
+                 q.n, q.k);
+    }
 }
 
 static const char *products_text(const struct plan *p)

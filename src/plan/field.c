@@ -3,6 +3,7 @@
  * writing and matching the words of a shape: field.h. */
 #include "plan/field.h"
 
+#include "plan/base.h"
 #include "plan/family.h"
 
 #include <inttypes.h>
@@ -245,20 +246,27 @@ static const char *symbol(const struct plan *p)
 
 static int64_t has_bias(const struct plan *p)
 {
-    return p->problem.bias != 0;
+    return p->problem.bias || plan_is_base(p);
+}
+
+static bool is_made_to_order(const struct plan *p)
+{
+    return !plan_is_base(p);
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
 const struct plan_field layer_fields[] = {
     {FIELD_WORD("SYMBOL", symbol, "name of the kernel")},
-    {FIELD_AT(FIELD_NUMBER, "N", problem.n, "rows of W")},
-    {FIELD_AT(FIELD_NUMBER, "K", problem.k, "columns of W")},
+    {FIELD_IF(FIELD_FLAG, "KNOWN", is_made_to_order, "whether the layer is, and what follows")},
+    {FIELD_AT(FIELD_NUMBER, "N", problem.n, "rows of W"), .argument = "layer()->n"},
+    {FIELD_AT(FIELD_NUMBER, "K", problem.k, "columns of W"), .argument = "layer()->k"},
     {0},
 };
 
 const struct plan_field weight_fields[] = {
-    {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale")},
+    {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale"),
+     .argument = "(1u << layer()->block_shift)"},
     {FIELD_OF(FIELD_BOOL, "HIGH_NIBBLE_FIRST", high_nibble_first,
               "which half of a byte is the lower k")},
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},

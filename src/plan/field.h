@@ -31,9 +31,11 @@ struct plan_field {
     const char *(*text)(const struct plan *p); /* of FIELD_TEXT: the constant's value */
     bool (*when)(const struct plan *p);        /* null: it applies to every plan of the family */
     const char *word; /* its name in a shape; null: other words of the shape determine it */
-    bool by_waves;    /* it is the number of waves, or follows from that: a tuning table must have
+    const char
+        *argument;   /* what it is in a base kernel, in place of a constant; null: a constant */
+    bool by_waves;   /* it is the number of waves, or follows from that: a tuning table must have
                          it, people who compare shapes need not see it */
-    const char *was;  /* its word in earlier versions, which tuning tables may still have */
+    const char *was; /* its word in earlier versions, which tuning tables may still have */
 };
 
 /* A list of rows in a family's table, and for which of its plans it counts; null: for all. */

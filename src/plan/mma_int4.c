@@ -441,14 +441,21 @@ static const struct plan_fields fields[] = {
     {layer_fields},  {int4_fields}, {formats},     {tile_fields},
     {matrix_fields}, {shape},       {grid_fields}, {0}};
 
-static const struct plan_template templates[] = {
-    {"prelude/prelude"},    {.choose = matrix_template},
-    {"prelude/tiles"},      {"prelude/reduce"},
-    {"prelude/int4"},       {"prelude/round"},
-    {"prelude/cut"},        {"decode/int4"},
-    {"decode/scale_group"}, {"decode/int4_dots"},
-    {"decode/int4_exact"},  {"prelude/dual_dot2", .when = dual_dot2},
-    {"family/mma_int4"},    {0}};
+static const struct plan_template templates[] = {{"prelude/prelude"},
+                                                 {"prelude/layer"},
+                                                 {.choose = matrix_template},
+                                                 {"prelude/tiles"},
+                                                 {"prelude/reduce"},
+                                                 {"prelude/int4"},
+                                                 {"prelude/round"},
+                                                 {"prelude/cut"},
+                                                 {"decode/int4"},
+                                                 {"decode/scale_group"},
+                                                 {"decode/int4_dots"},
+                                                 {"decode/int4_exact"},
+                                                 {"prelude/dual_dot2", .when = dual_dot2},
+                                                 {"family/mma_int4"},
+                                                 {0}};
 
 /* Plans' m_tile is fewest_rows, or a multiple of 16. */
 const struct family family_mma_int4 = {

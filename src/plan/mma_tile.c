@@ -332,6 +332,7 @@ static const struct plan_fields fields[] = {{layer_fields},
 
 static const struct plan_template templates[] = {
     {"prelude/prelude"},
+    {"prelude/layer"},
     {.choose = matrix_template},
     {"prelude/int4"},
     {"prelude/round"},

@@ -4,6 +4,7 @@
  * (templates/family/mma_w4.hip) and were fitted to code that hipRTC 6.4.3 made of it;
  * cost_model.c makes a choice of them.
  */
+#include "plan/base.h"
 #include "plan/explain.h"
 #include "plan/family.h"
 #include "plan/matrix.h"
@@ -97,7 +98,8 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     for (int tiles = 4; tiles; tiles /= 2)
         for (p.matrix.units = UNITS_MAX; p.matrix.units; p.matrix.units--) {
             p.matrix.rows = tiles * MATRIX_TILE;
-            if (p.problem.k % matrix_step(&p))
+            if (p.problem.k % matrix_step(&p) ||
+                (plan_is_base(&p) && matrix_step(&p) > BASE_K_LEAST))
                 continue;
             const struct matrix_counts shape = shape_of(&p, cycles);
             if (fits(&p, &shape))
@@ -131,7 +133,13 @@ static const struct plan_field formats[] = {
     {0},
 };
 
+static int64_t span(const struct plan *p)
+{
+    return matrix_span(p);
+}
+
 static const struct plan_field shape[] = {
+    {FIELD_OF(FIELD_NUMBER, "SPAN", span, "weights of a row that are summed unscaled")},
     {FIELD_AT(FIELD_NUMBER, "WAVES_PER_SIMD", waves_asked, "that registers must leave room for")},
     {FIELD_AT(FIELD_NUMBER, "PHASES", phase, "1: groups start apart along K")},
     {0},
@@ -142,6 +150,7 @@ static const struct plan_fields fields[] = {
     {matrix_fields}, {shape},         {grid_fields}, {0}};
 
 static const struct plan_template templates[] = {{"prelude/prelude"},
+                                                 {"prelude/layer"},
                                                  {.choose = matrix_template},
                                                  {"prelude/tiles"},
                                                  {.choose = template_of_codes},
@@ -157,6 +166,7 @@ const struct family family_mma_w4 = {
     .takes = takes,
     .candidates = candidates,
     .fewest_rows = matrix_one_tile,
+    .base = true,
     .explain = explain,
     .fields = fields,
     .templates = templates,

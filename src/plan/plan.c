@@ -4,6 +4,7 @@
 #include "plan/plan.h"
 
 #include "base/os.h"
+#include "plan/base.h"
 #include "plan/exact.h"
 #include "plan/facts.h"
 #include "plan/family.h"
@@ -30,6 +31,12 @@ static void name_kernel(struct plan *p)
     const struct quern_problem *const q = &p->problem;
     const bool dequant = !problem_has_activation(q);
     char group[32] = "", rows[16] = "";
+
+    if (plan_is_base(p)) {
+        snprintf(p->symbol, sizeof p->symbol, "quern_%s%s_%s_base_m%d", weight_name(q->wq),
+                 q->scale == QUERN_SCALE_NESTED ? "_nested" : "", dtype_name(q->a), p->m_tile);
+        return;
+    }
 
     if (problem_has_group(q))
         snprintf(group, sizeof group, "_g%" PRId64 "%s", problem_group(q),
@@ -64,7 +71,9 @@ static quern_status add_kernel(struct plan_set *set, const struct plan *base, in
     *p = *base;
     p->m_lo = set->count ? p[-1].m_hi + 1 : 1;
     p->m_hi = p->m_tile = m_tile;
-    p->weights_once = !last; /* the largest serves larger M in slices, which read them again */
+    /* the largest serves larger M in slices, which read them again; which of the base kernels that
+     * is depends on the layer */
+    p->weights_once = !last && !plan_is_base(p);
     name_kernel(p);
     TRY(model_choose(NULL, p));
     TRY(limit(p));
@@ -255,12 +264,21 @@ static quern_status add_listed(struct plan_set *set, const struct plan *base)
     return QUERN_OK;
 }
 
+/* The family of such units that takes the problem, and has kernels of the kind that it asks for. */
+static const struct family *family_for(const struct quern_problem *problem,
+                                       const struct target *target, enum plan_units units)
+{
+    const struct family *const f = family_of(problem, target, units);
+
+    return f && problem->kernels == QUERN_KERNELS_BASE && !base_takes(problem, f) ? NULL : f;
+}
+
 /* Appends the kernels of a problem with rows of A, as plan_make_up_to says. */
 static quern_status add_products(struct plan_set *set, struct plan base, int64_t m_max)
 {
     const struct quern_problem *const problem = &base.problem;
-    const struct family *const mma = family_of(problem, base.target, PLAN_UNITS_MATRIX);
-    const struct family *const tiles = family_of(problem, base.target, PLAN_UNITS_TILES);
+    const struct family *const mma = family_for(problem, base.target, PLAN_UNITS_MATRIX);
+    const struct family *const tiles = family_for(problem, base.target, PLAN_UNITS_TILES);
     const bool predequant = base.force.predequant == SWITCH_ON;
 
     FAIL_IF(predequant && (!mma || mma->predequant != SWITCH_FREE), QUERN_E_DECLINED,
@@ -306,6 +324,8 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
         TRY(facts_accept(target));
     if (first->accepts)
         TRY(first->accepts(problem, target));
+    if (problem->kernels == QUERN_KERNELS_BASE)
+        TRY(base_accepts(problem, target, first));
     if (problem->exact & QUERN_EXACT_PRECISE) {
         FAIL_IF(base.force.predequant == SWITCH_ON, QUERN_E_DECLINED,
                 "predequant=on is forced, which rounds scaled weights to 16 bits, but the problem "
@@ -321,6 +341,8 @@ quern_status plan_make_up_to(const struct quern_problem *problem, const struct t
         TRY(add_products(&made, base, alike ? INT64_MAX : m_max));
     if (alike)
         exact_keep_one(&made);
+    if (problem->kernels)
+        tuning = NULL; /* tables are of layers */
     TRY(tune(&made, tuning));
     made.tuned = tuning && !dequant;
     if (made.tuned)
@@ -349,7 +371,7 @@ quern_status plan_candidates(const struct plan *plan, size_t most, plan_candidat
 
     base.choice = CHOICE_OF_MODEL;
     FAIL_IF(!ranking.best, QUERN_E_MEMORY, "out of memory for %zu candidates", most);
-    plan->family->candidates(&base, &ranking);
+    model_candidates(&base, &ranking);
     for (size_t i = 0; i < ranking.count; i++)
         fn(user, &ranking.best[i]);
     os.free(ranking.best);

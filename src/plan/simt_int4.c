@@ -464,17 +464,11 @@ static const struct plan_field shape[] = {
 static const struct plan_fields fields[] = {{layer_fields}, {int4_fields}, {formats}, {tile_fields},
                                             {shape},        {grid_fields}, {0}};
 
-static const struct plan_template templates[] = {{"prelude/prelude"},
-                                                 {"prelude/reduce"},
-                                                 {.choose = reduction},
-                                                 {"prelude/int4"},
-                                                 {"prelude/round"},
-                                                 {"decode/int4"},
-                                                 {"decode/scale_group"},
-                                                 {"prelude/dual_dot2", .when = dual_dot2},
-                                                 {"prelude/products"},
-                                                 {"family/simt_int4"},
-                                                 {0}};
+static const struct plan_template templates[] = {
+    {"prelude/prelude"},   {"prelude/layer"},      {"prelude/reduce"},
+    {.choose = reduction}, {"prelude/int4"},       {"prelude/round"},
+    {"decode/int4"},       {"decode/scale_group"}, {"prelude/dual_dot2", .when = dual_dot2},
+    {"prelude/products"},  {"family/simt_int4"},   {0}};
 
 const struct family family_simt_int4 = {
     .name = "simt_int4",

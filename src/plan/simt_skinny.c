@@ -755,6 +755,7 @@ static const struct plan_fields fields[] = {{layer_fields}, {formats},     {tile
                                             {shape},        {grid_fields}, {0}};
 
 static const struct plan_template templates[] = {{"prelude/prelude"},
+                                                 {"prelude/layer"},
                                                  {"prelude/reduce"},
                                                  {"prelude/round"},
                                                  {"prelude/stage"},

@@ -4,6 +4,7 @@
  * (templates/family/simt_w4.hip) and were fitted to code that hipRTC 6.4.3 made of it;
  * cost_model.c makes a choice of them.
  */
+#include "plan/base.h"
 #include "plan/explain.h"
 #include "plan/family.h"
 
@@ -104,7 +105,7 @@ static int tail_of(const struct plan *p)
     const int64_t rest = p->problem.k % weights_of_step(p);
     int tail = 8;
 
-    if (!rest || p->problem.k < weights_of_step(p))
+    if (!rest || p->problem.k < weights_of_step(p) || plan_is_base(p))
         return 0;
     while (tail * (int64_t)p->wave_size < rest)
         tail *= 2;
@@ -218,7 +219,7 @@ static bool may_be_ahead(const struct plan *p)
 {
     const int64_t trips = trips_of(p);
 
-    return p->m_tile <= 2 && steps_of(p) % p->simt_w4.split_k == 0 &&
+    return !plan_is_base(p) && p->m_tile <= 2 && steps_of(p) % p->simt_w4.split_k == 0 &&
            (trips == 2 || (trips == 1 && p->simt_w4.tail));
 }
 
@@ -374,10 +375,10 @@ static int64_t table_entry(const struct plan *p)
     return field_table_entry(p->lds_bytes);
 }
 
-static bool always(const struct plan *p)
+/* A base kernel asks for the numbers of its layer more than once. */
+static bool plain_text(const struct plan *p)
 {
-    (void)p;
-    return true;
+    return !plan_is_base(p);
 }
 
 static const struct plan_field rows[] = {
@@ -407,10 +408,16 @@ static const struct plan_field shape[] = {
 static const struct plan_fields fields[] = {{layer_fields}, {weight_fields}, {rows}, {tile_fields},
                                             {shape},        {grid_fields},   {0}};
 
-static const struct plan_template templates[] = {
-    {"prelude/prelude"},           {"prelude/reduce"},    {.choose = template_of_codes},
-    {.choose = template_of_scale}, {"decode/pair_table"}, {"prelude/dual_dot2", .when = dual_dot2},
-    {"prelude/products"},          {"family/simt_w4"},    {0}};
+static const struct plan_template templates[] = {{"prelude/prelude"},
+                                                 {"prelude/layer"},
+                                                 {"prelude/reduce"},
+                                                 {.choose = template_of_codes},
+                                                 {.choose = template_of_scale},
+                                                 {"decode/pair_table"},
+                                                 {"prelude/dual_dot2", .when = dual_dot2},
+                                                 {"prelude/products"},
+                                                 {"family/simt_w4"},
+                                                 {0}};
 
 const struct family family_simt_w4 = {
     .name = "simt_w4",
@@ -419,9 +426,10 @@ const struct family family_simt_w4 = {
     .accepts = accepts,
     .candidates = candidates,
     .dual_dot2 = dual_dot2,
-    .plain_text = always,
+    .plain_text = plain_text,
     .explain = explain,
     .fields = fields,
     .templates = templates,
+    .base = true,
     .predequant = SWITCH_OFF,
 };

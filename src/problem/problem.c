@@ -36,6 +36,7 @@ static const struct names layout_names =
     NAMES("bnb", "k8", "exl", "ck", "gptq", "awq", "tileN", "dense");
 static const struct names round_names = NAMES("rne", "trunc");
 static const struct names exact_names = NAMES("batch_invariant", "precise", "both");
+static const struct names kernels_names = NAMES("base");
 
 static const char *name_of(const struct names *names, int value)
 {
@@ -105,7 +106,7 @@ bool problem_equal(const struct quern_problem *p, const struct quern_problem *q)
     return p->n == q->n && p->k == q->k && p->op == q->op && p->wq == q->wq &&
            p->group == q->group && p->scale == q->scale && p->zero == q->zero && p->a == q->a &&
            p->c == q->c && p->bias == q->bias && p->layout == q->layout && p->round == q->round &&
-           p->exact == q->exact;
+           p->exact == q->exact && p->kernels == q->kernels;
 }
 
 uint64_t problem_hash(const struct quern_problem *p)
@@ -115,7 +116,7 @@ uint64_t problem_hash(const struct quern_problem *p)
                            (uint64_t)p->zero << 12 | (uint64_t)p->a << 16 | (uint64_t)p->c << 20 |
                            (uint64_t)p->bias << 24 | (uint64_t)p->layout << 28 |
                            (uint64_t)p->round << 32 | (uint64_t)(uint16_t)p->group << 36 |
-                           (uint64_t)p->exact << 52;
+                           (uint64_t)p->exact << 52 | (uint64_t)p->kernels << 56;
     uint64_t h = words;
 
     /* each word is mixed in by a multiplication and a fold; the constant is 2^64 divided by the
@@ -332,6 +333,7 @@ static quern_status normalise(struct quern_problem p, struct quern_problem *out)
         TRY(check_absent("a", !p.a, &p));
         TRY(check_absent("bias", !p.bias, &p));
         TRY(check_absent("exact", !p.exact, &p));
+        TRY(check_absent("kernels", !p.kernels, &p));
         FAIL_IF(p.wq == QUERN_W_NONE, QUERN_E_PROBLEM, "op=dequant needs quantised weights");
     }
     if (!problem_has_group(&p))
@@ -349,6 +351,8 @@ static quern_status normalise(struct quern_problem p, struct quern_problem *out)
     TRY(check_range("round", (int)p.round, &round_names));
     if (p.exact)
         TRY(check_range("exact", (int)p.exact, &exact_names));
+    if (p.kernels)
+        TRY(check_range("kernels", (int)p.kernels, &kernels_names));
     if (problem_has_scale(&p))
         TRY(check_range("scale", (int)p.scale, &scale_names));
     if (problem_has_zero(&p))
@@ -408,6 +412,7 @@ static const struct word {
     {"layout", WORD_ENUM, FIELD(layout), &layout_names},
     {"round", WORD_ENUM, FIELD(round), &round_names},
     {"exact", WORD_ENUM, FIELD(exact), &exact_names},
+    {"kernels", WORD_ENUM, FIELD(kernels), &kernels_names},
 #undef FIELD
 };
 #define WORD_COUNT (sizeof words / sizeof *words)
@@ -514,7 +519,7 @@ quern_status quern_problem_parse(const char *text, struct quern_problem *problem
             i++;
         FAIL_IF(i == WORD_COUNT, QUERN_E_PROBLEM,
                 "unknown word \"%.*s\"; known words are op wq group scale zero a c n k bias layout "
-                "round exact",
+                "round exact kernels",
                 shown, at);
         FAIL_IF(seen[i], QUERN_E_PROBLEM, "%s is given twice", words[i].key);
         seen[i] = true;
@@ -541,8 +546,10 @@ static bool applies(const struct word *w, const struct quern_problem *p)
     case 'a':
     case 'b':
         return problem_has_activation(p);
-    case 'e': /* the one word that canonical text leaves out at its default */
+    case 'e': /* exact and kernels are what canonical text leaves out at its default */
         return p->exact != 0;
+    case 'k':
+        return !w->key[1] || p->kernels;
     default:
         return true;
     }

@@ -18,7 +18,7 @@ DEVICE float power_of_two(u32 exponent)
     return exponent == 255 ? __builtin_nanf("") : value;
 }
 
-DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS) { return {scales + (u64)n * (K / BLOCK)}; }
+DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS) { return {scales + (u64)n * BLOCKS}; }
 // Loads the scale of the block at column k, or of one so many blocks further on.
 DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 {
@@ -26,6 +26,8 @@ DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 }
 // Called when a chunk's weights have arrived, ahead of the loads of A.
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+// Makes scale_value of it zero: no float is so small.
+DEVICE void make_zero(const row_scales &, chunk_scale &chunk) { chunk.exponent = (u32)-256; }
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk)
 {
     return power_of_two(chunk.exponent);

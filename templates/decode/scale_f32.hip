@@ -14,7 +14,7 @@ struct chunk_scale {
 
 DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
-    return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
+    return {(const u8 *)(scales + (u64)n * BLOCKS)};
 }
 // Loads the scale of the block at column k, or of one so many blocks further on.
 DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
@@ -23,6 +23,8 @@ DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 }
 // Called when a chunk's weights have arrived, ahead of the loads of A.
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+// Makes scale_value of it zero.
+DEVICE void make_zero(const row_scales &, chunk_scale &chunk) { chunk.value = 0; }
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
 
 // The scale of one block of the flattened [N, K]; all lanes share `first`.

@@ -18,8 +18,6 @@ typedef zero_bits_type<ZERO == ZERO_SCALED>::type zero_bits;
 #define SCALE_NAMES    scales
 #endif
 
-constexpr u32 BLOCKS = K / BLOCK; // of a row
-
 // What a wave knows of the groups of its rows of W.
 struct row_scales {
     const u8 *scales, *zeros; // of the first row

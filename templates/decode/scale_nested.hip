@@ -12,8 +12,7 @@
 #define SCALE_NAMES scales, absmax8, code, offset
 
 constexpr u32 NEST = 256;                 // absmax that share a second scale
-constexpr u32 BLOCKS = K / BLOCK;         // of a row
-constexpr bool ONE_SEAM = BLOCKS <= NEST; // at most two second scales in a row
+constexpr bool ONE_SEAM = KNOWN && BLOCKS <= NEST; // at most two second scales in a row
 
 // What a wave knows of the scales of one row of W, and what a lane has loaded for its next chunk.
 struct row_scales {
@@ -59,6 +58,12 @@ DEVICE void begin_scale(const row_scales &row, chunk_scale &chunk, u32 k)
     chunk.code = *(const float *)(row.code + chunk.quantised * 4);
     if (ONE_SEAM) // no row has a seam inside when BLOCKS divides NEST
         chunk.second = NEST % BLOCKS == 0 || k < row.seam ? row.before : row.after;
+}
+// Makes scale_value of it zero.
+DEVICE void make_zero(const row_scales &row, chunk_scale &chunk)
+{
+    chunk.code = -row.offset;
+    chunk.second = 1;
 }
 DEVICE float scale_value(const row_scales &row, const chunk_scale &chunk)
 {

@@ -17,11 +17,12 @@ typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a row of a load
 constexpr u32 UNIT = CHUNK * LOAD_LANES; // weights of a row that one load of the wave covers
-constexpr u32 STEP = UNIT * UNITS;       // and those of a step; it divides K
-constexpr u32 STEPS = K / STEP;
-constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
-constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
-constexpr u32 SPAN = minimum(BLOCK, STEP); // weights of a row that are summed unscaled
+constexpr u32 STEP = UNIT * UNITS;       // and those of a step
+#define STEPS ((K + STEP - 1) / STEP)
+#define TRIPS ((STEPS + SPLIT_K - 1) / SPLIT_K) // steps of one wave
+constexpr bool EVEN_TRIPS = KNOWN && STEPS % SPLIT_K == 0;
+// STEP divides a K that is KNOWN. If it is not, the last step of a row may reach back into the one
+// before it, and the spans that were added there count for nothing.
 constexpr u32 SPANS = STEP / SPAN;
 
 // A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
@@ -40,7 +41,7 @@ constexpr u32 STAGED_PIECES = STAGED ? ROWS * ROW_PIECES : 0;
 constexpr u32 SHARED_BYTES = TABLE_BYTES + WAVES * STAGED_PIECES * 16;
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
-void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS
             const c_element *__restrict bias,
 #endif
@@ -65,7 +66,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
     };
-    u32 k = start_of(step);
+    auto within = [](u32 start) { return KNOWN ? start : minimum(start, K - STEP); };
+    u32 k = within(start_of(step));
 
     // Each lane has one row of every tile. In place of rows past the end it takes the last one
     // again; their results are not stored.
@@ -153,9 +155,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                            : pair_of(unit, t, place / 2 + j);
         };
         tile sum[M_TILES][N_TILES];
-
         UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
             begin_scale(scale_row[t], scale[s][t], k + s * SPAN);
+        if (const u32 begin = KNOWN ? 0 : start_of(step); k < begin)
+            UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+                if (k + s * SPAN < begin)
+                    make_zero(scale_row[t], scale[s][t]);
         UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
             load_a(batch);
         look_up_batch(0);
@@ -204,7 +209,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         u32 next_k = k;
         do_step([&] {
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
-                next_k = start_of(step + SPLIT_K);
+                next_k = within(start_of(step + SPLIT_K));
                 load_weights(next_k, packed, next_scale);
             }
         });
@@ -220,7 +225,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                              ldc, [&](float result, u32 n) {
                                  result *= CODE_UNIT;
 #if BIAS
-                                 result += bias[n];
+                                 result += HAS_BIAS ? (float)bias[n] : 0;
 #endif
                                  return (c_element)result;
                              });

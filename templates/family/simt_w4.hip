@@ -11,14 +11,14 @@ typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 STEP = WAVE * CHUNK;            // weights of a row that a step covers
-constexpr u32 STEPS = TAIL ? K / STEP : (K + STEP - 1) / STEP; // without that of the tail
-constexpr bool WHOLE_STEPS = TAIL || K % STEP == 0;
-constexpr bool WHOLE_TAIL = TAIL && K % STEP == WAVE * TAIL;
-constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
-constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
+#define STEPS (TAIL ? K / STEP : (K + STEP - 1) / STEP) // without that of the tail
+#define TRIPS ((STEPS + SPLIT_K - 1) / SPLIT_K)         // steps of one wave
+constexpr bool WHOLE_STEPS = KNOWN && (TAIL || K % STEP == 0);
+constexpr bool WHOLE_TAIL = KNOWN && TAIL && K % STEP == WAVE * TAIL;
+constexpr bool EVEN_TRIPS = KNOWN && STEPS % SPLIT_K == 0;
 constexpr u32 SETS = AHEAD ? TRIPS + (TAIL > 0) : 1;   // steps whose weights are held at once
 // Only short loops are unrolled: longer code takes registers, and time to compile.
-constexpr bool SHORT = PRODUCTS == MATRIX && TRIPS == 2 && M_TILE == 4;
+constexpr bool SHORT = KNOWN && PRODUCTS == MATRIX && TRIPS == 2 && M_TILE == 4;
 constexpr u32 UNROLLED = AHEAD || SHORT ? TRIPS : 1;
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
 // FIXED: steps that are held at once lie at constant distances from the first, which load
@@ -26,8 +26,8 @@ constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
 constexpr u32 FURTHER = STEP * SPLIT_K;
 constexpr bool FIXED = AHEAD && !PHASES && WHOLE_STEPS && (BLOCK == K || FURTHER % BLOCK == 0);
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
-constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
-constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+#define GROUPS ((N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP)
+constexpr bool WHOLE_GROUPS = KNOWN && N % ROWS_PER_GROUP == 0;
 constexpr u32 PAIRS = A_TYPE == F32 ? 2 : 4;  // pairs of weights in a batch
 
 // The values of a row of A for one batch: 16 bytes. Rows of A start at multiples of 4 bytes.
@@ -39,7 +39,7 @@ template <u32 WEIGHTS> struct length {
 };
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
-void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS
             const c_element *__restrict bias,
 #endif
@@ -118,7 +118,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     const bool stores =
         reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && is_row_of_a(i, m);
 #if BIAS
-    const float bias_value = bias[n];
+    const float bias_value = HAS_BIAS ? (float)bias[n] : 0;
 #endif
     barrier();
 

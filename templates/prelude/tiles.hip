@@ -9,8 +9,8 @@ constexpr u32 N_TILES = ROWS / 16, M_TILES = (M_TILE + 15) / 16;
 // values.
 constexpr u32 ABREAST = M_TILES * 16 / M_TILE;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
-constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
-constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+#define GROUPS ((N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP)
+constexpr bool WHOLE_GROUPS = KNOWN && N % ROWS_PER_GROUP == 0;
 
 // Has a tile's sums computed here, value by value. If the compiler took the tile for one value of
 // many registers, FMAs would write to a copy of it, by instructions that cannot be issued in pairs.

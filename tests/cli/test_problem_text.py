@@ -33,6 +33,8 @@ class Problem(ctypes.Structure):
         ("round", ctypes.c_int),
         ("unused", ctypes.c_int32),
         ("exact", ctypes.c_int),
+        ("unused2", ctypes.c_int32),
+        ("kernels", ctypes.c_int),
     ]
 
 
@@ -81,9 +83,10 @@ WORDS = {
     "layout": ["bnb", "k8", "exl", "ck", "gptq", "awq", "dense"],
     "round": ["rne", "trunc"],
     "exact": ["batch_invariant", "precise", "both"],
+    "kernels": ["base"],
 }
 ORDER = ["op", "wq", "group", "scale", "zero", "a", "c", "n", "k", "bias", "layout", "round"]
-ORDER += ["exact"]
+ORDER += ["exact", "kernels"]
 ANY_WORDS = st.fixed_dictionaries(
     {"wq": st.sampled_from(WORDS["wq"]), "n": st.integers(1, 2**20), "k": st.integers(1, 4096)},
     optional={word: st.sampled_from(values) for word, values in WORDS.items() if word != "wq"},
@@ -105,6 +108,7 @@ GOOD_WORDS = st.fixed_dictionaries(
         "layout": st.just("bnb"),
         "round": st.just("rne"),
         "exact": st.sampled_from(["batch_invariant", "precise", "both"]),
+        "kernels": st.just("base"),
     },
 )
 

@@ -55,7 +55,8 @@ class Problem(ctypes.Structure):
                 ("group", ctypes.c_int32), ("scale", ctypes.c_int), ("zero", ctypes.c_int),
                 ("a", ctypes.c_int), ("c", ctypes.c_int), ("n", ctypes.c_int64),
                 ("k", ctypes.c_int64), ("bias", ctypes.c_int32), ("layout", ctypes.c_int),
-                ("round", ctypes.c_int), ("unused", ctypes.c_int32), ("exact", ctypes.c_int)]
+                ("round", ctypes.c_int), ("unused", ctypes.c_int32), ("exact", ctypes.c_int),
+                ("unused2", ctypes.c_int32), ("kernels", ctypes.c_int)]
 
 
 class Quantized(ctypes.Structure):

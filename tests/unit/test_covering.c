@@ -3,7 +3,8 @@
  * A covering array of problems, each run on the software GPU in full checking mode against the
  * double reference: every triple of type of A × M × kind of matrix instructions, and every pair of
  * the properties (the target among them). The array is made here, the same everywhere, and its
- * coverage is checked. Under a sanitizer one case in twelve is run.
+ * coverage is checked. Every case is run with the kernels that are made for it and with base
+ * kernels. Under a sanitizer one case in twelve is run.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 #include "t_context.h"
 
 #include "base/thread.h"
+#include "plan/base.h"
 #include "target/target.h"
 
 #include <quern/tool.h>
@@ -219,27 +221,36 @@ static void print_cases(void)
     }
 }
 
-static void run_case(void *user, size_t index)
+static void run_kernels(const int *c, const char *text, uint64_t seed)
 {
-    const int *const c = array.cases[index * ONE_IN];
     const int m = rows[c[M]];
     struct quern_verification v = QUERN_INIT(struct quern_verification);
     quern_ctx *const ctx = contexts[c[TARGET]];
     const char *const target = verified[c[TARGET]]->name;
     struct quern_problem p = QUERN_INIT(struct quern_problem);
     quern_op *op;
-    char text[CASE_TEXT_MAX];
 
-    (void)user;
-    case_text(c, text);
     if (quern_problem_parse(text, &p) != QUERN_OK ||
         quern_op_create_range(ctx, &p, m, m, &op) != QUERN_OK) {
         fail_case(text, target, m);
         return;
     }
-    if (quern_verify(op, m, index, QUERN_CHECK_FULL, &v) != QUERN_OK)
+    if (quern_verify(op, m, seed, QUERN_CHECK_FULL, &v) != QUERN_OK)
         fail_case(text, target, m);
     quern_op_release(op);
+}
+
+static void run_case(void *user, size_t index)
+{
+    const int *const c = array.cases[index * ONE_IN];
+    char text[CASE_TEXT_MAX];
+
+    (void)user;
+    case_text(c, text);
+    run_kernels(c, text, index);
+    strcat(text, " kernels=base");
+    if (columns[c[N]] >= BASE_ROWS_LEAST)
+        run_kernels(c, text, index);
 }
 
 static void test_cases(void **state)

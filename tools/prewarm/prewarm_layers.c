@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* Problem words that stand as options beside --model: --wq nf4 is wq=nf4 in every layer. */
-static const char *const words[] = {"wq", "group", "scale",  "zero",  "a",
-                                    "c",  "bias",  "layout", "round", "exact"};
+static const char *const words[] = {"wq",   "group",  "scale", "zero",  "a",      "c",
+                                    "bias", "layout", "round", "exact", "kernels"};
 #define WORD_COUNT PREWARM_WORDS
 enum { WQ, A = 4, C, BIAS, LAYOUT }; /* places of some; those before A are of quantised weights */
 _Static_assert(WORD_COUNT == sizeof words / sizeof words[0], "a value for each");

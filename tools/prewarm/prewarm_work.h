@@ -75,7 +75,7 @@ struct prewarm {
 enum prewarm_verify { PREWARM_VERIFY_ALL = 1, PREWARM_VERIFY_ENDS };
 
 /* Where the problems come from; models or a manifest, or neither. */
-#define PREWARM_WORDS 10 /* problem words that are options beside --model */
+#define PREWARM_WORDS 11 /* problem words that are options beside --model */
 struct prewarm_origin {
     struct texts models;
     const char *manifest, *tp, *shard;

@@ -419,6 +419,8 @@ int verb_prewarm(int argc, char **argv)
         {"round", FLAG_TEXT, &from.values[8], "MODE", "rounding of the result"},
         {"exact", FLAG_TEXT, &from.values[9], "PROMISE",
          "bits that do not depend on M, or unrounded weights"},
+        {"kernels", FLAG_TEXT, &from.values[10], "base",
+         "kernels that serve every layer of a kind"},
         {"tp", FLAG_TEXT, &from.tp, "LIST", "layers as split over that many GPUs, e.g. 1,2,4,8"},
         {"manifest", FLAG_TEXT, &from.manifest, "FILE",
          "layers that QUERN_RECORD noted of a run (QUERN_MANIFEST)"},

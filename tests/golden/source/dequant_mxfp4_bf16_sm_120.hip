@@ -4,6 +4,7 @@
 
 
 #define SYMBOL quern_dequant_mxfp4_bf16_n1000_k1024_g32 // name of the kernel
+#define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 1000;            // rows of W
 constexpr unsigned K = 1024;            // columns of W
 constexpr unsigned BLOCK = 32;          // weights along K that share a scale

@@ -15,6 +15,7 @@
 #define HAS_SPLIT_BARRIER true          // barriers of a signal and a wait, a counter for LDS alone
 
 #define SYMBOL quern_fp4_f16_n1000_k1056_g32_m64 // name of the kernel
+#define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 1000;            // rows of W
 constexpr unsigned K = 1056;            // columns of W
 constexpr unsigned BLOCK = 32;          // weights along K that share a scale
@@ -33,6 +34,7 @@ constexpr unsigned ROWS = 16;           // rows of W that a wave works on
 constexpr unsigned SPLIT_K = 8;         // waves that share those rows along K
 constexpr unsigned CHUNK = 16;          // weights of a row for one lane in one load
 constexpr unsigned UNITS = 3;           // loads of a step for each 16 rows
+constexpr unsigned SPAN = 32;           // weights of a row that are summed unscaled
 constexpr unsigned WAVES_PER_SIMD = 8;  // that registers must leave room for
 constexpr unsigned PHASES = 0;          // 1: groups start apart along K
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
@@ -158,6 +160,39 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
 // Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
 template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
 
+// ---- prelude/layer ----
+// The numbers of the layer. They are constants, or in a base kernel (KNOWN is 0) arguments, the
+// first of all: N, K, BLOCK and BLOCKS are then macros that read them. So what is computed from
+// those and may depend on arguments is a macro in families that have base kernels, and what must be
+// a constant asks for KNOWN before it asks for them.
+
+#if KNOWN
+#define LAYER_OPERANDS
+#define HAS_BIAS       true
+#define BLOCKS         (K / BLOCK) // of a row
+#else
+struct layer_numbers {
+    u32 n, k;
+    u32 block_shift; // weights that share a scale, as a power of two
+    u32 blocks;      // of a row
+    u32 has_bias, truncate;
+};
+
+// Scalar loads of what no kernel writes: the compiler keeps what it needs in registers.
+typedef const __attribute__((address_space(4))) layer_numbers *layer_pointer;
+// Constants at the top name it where their value does not depend on it, which the compiler allows
+// in functions that are the host's, too.
+__attribute__((host)) DEVICE layer_pointer layer()
+{
+    return (layer_pointer)__builtin_amdgcn_kernarg_segment_ptr();
+}
+#define LAYER_OPERANDS                                                                             \
+    u32 layer_n, u32 layer_k, u32 layer_block_shift, u32 layer_blocks, u32 layer_has_bias,         \
+        u32 layer_truncate,
+#define HAS_BIAS (layer()->has_bias != 0)
+#define BLOCKS   (layer()->blocks)
+#endif
+
 // ---- prelude/wmma12 ----
 // Matrix instructions of gfx12: 16 rows of A times 16 rows of W, 16 along K, eight in each half of
 // the wave. A lane holds one column of the result, of W's row lane % 16, and rows of A by tile_row.
@@ -195,8 +230,8 @@ constexpr u32 N_TILES = ROWS / 16, M_TILES = (M_TILE + 15) / 16;
 // values.
 constexpr u32 ABREAST = M_TILES * 16 / M_TILE;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
-constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
-constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+#define GROUPS ((N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP)
+constexpr bool WHOLE_GROUPS = KNOWN && N % ROWS_PER_GROUP == 0;
 
 // Has a tile's sums computed here, value by value. If the compiler took the tile for one value of
 // many registers, FMAs would write to a copy of it, by instructions that cannot be issued in pairs.
@@ -304,7 +339,7 @@ struct chunk_scale {
 
 DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
-    return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
+    return {(const u8 *)(scales + (u64)n * BLOCKS)};
 }
 // Loads the scale of the block at column k, or of one so many blocks further on.
 DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
@@ -313,6 +348,8 @@ DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 }
 // Called when a chunk's weights have arrived, ahead of the loads of A.
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+// Makes scale_value of it zero.
+DEVICE void make_zero(const row_scales &, chunk_scale &chunk) { chunk.value = 0; }
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
 
 // The scale of one block of the flattened [N, K]; all lanes share `first`.
@@ -441,11 +478,12 @@ typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a row of a load
 constexpr u32 UNIT = CHUNK * LOAD_LANES; // weights of a row that one load of the wave covers
-constexpr u32 STEP = UNIT * UNITS;       // and those of a step; it divides K
-constexpr u32 STEPS = K / STEP;
-constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
-constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
-constexpr u32 SPAN = minimum(BLOCK, STEP); // weights of a row that are summed unscaled
+constexpr u32 STEP = UNIT * UNITS;       // and those of a step
+#define STEPS ((K + STEP - 1) / STEP)
+#define TRIPS ((STEPS + SPLIT_K - 1) / SPLIT_K) // steps of one wave
+constexpr bool EVEN_TRIPS = KNOWN && STEPS % SPLIT_K == 0;
+// STEP divides a K that is KNOWN. If it is not, the last step of a row may reach back into the one
+// before it, and the spans that were added there count for nothing.
 constexpr u32 SPANS = STEP / SPAN;
 
 // A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
@@ -464,7 +502,7 @@ constexpr u32 STAGED_PIECES = STAGED ? ROWS * ROW_PIECES : 0;
 constexpr u32 SHARED_BYTES = TABLE_BYTES + WAVES * STAGED_PIECES * 16;
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
-void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS
             const c_element *__restrict bias,
 #endif
@@ -489,7 +527,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
     };
-    u32 k = start_of(step);
+    auto within = [](u32 start) { return KNOWN ? start : minimum(start, K - STEP); };
+    u32 k = within(start_of(step));
 
     // Each lane has one row of every tile. In place of rows past the end it takes the last one
     // again; their results are not stored.
@@ -577,9 +616,12 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                            : pair_of(unit, t, place / 2 + j);
         };
         tile sum[M_TILES][N_TILES];
-
         UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
             begin_scale(scale_row[t], scale[s][t], k + s * SPAN);
+        if (const u32 begin = KNOWN ? 0 : start_of(step); k < begin)
+            UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+                if (k + s * SPAN < begin)
+                    make_zero(scale_row[t], scale[s][t]);
         UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
             load_a(batch);
         look_up_batch(0);
@@ -628,7 +670,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         u32 next_k = k;
         do_step([&] {
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
-                next_k = start_of(step + SPLIT_K);
+                next_k = within(start_of(step + SPLIT_K));
                 load_weights(next_k, packed, next_scale);
             }
         });
@@ -644,7 +686,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                              ldc, [&](float result, u32 n) {
                                  result *= CODE_UNIT;
 #if BIAS
-                                 result += bias[n];
+                                 result += HAS_BIAS ? (float)bias[n] : 0;
 #endif
                                  return (c_element)result;
                              });

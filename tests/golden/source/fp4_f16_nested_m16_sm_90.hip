@@ -4,6 +4,7 @@
 
 
 #define SYMBOL quern_fp4_f16_n4096_k14336_g64_nested_m16 // name of the kernel
+#define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 14336;           // columns of W
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale

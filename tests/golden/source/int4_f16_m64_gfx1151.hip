@@ -15,6 +15,7 @@
 #define HAS_SPLIT_BARRIER false         // barriers of a signal and a wait, a counter for LDS alone
 
 #define SYMBOL quern_int4_f16_n1000_k4096_g128_m64 // name of the kernel
+#define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 1000;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
 constexpr unsigned BLOCK = 128;         // weights along K that share a scale
@@ -170,6 +171,39 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
 // Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
 template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
 
+// ---- prelude/layer ----
+// The numbers of the layer. They are constants, or in a base kernel (KNOWN is 0) arguments, the
+// first of all: N, K, BLOCK and BLOCKS are then macros that read them. So what is computed from
+// those and may depend on arguments is a macro in families that have base kernels, and what must be
+// a constant asks for KNOWN before it asks for them.
+
+#if KNOWN
+#define LAYER_OPERANDS
+#define HAS_BIAS       true
+#define BLOCKS         (K / BLOCK) // of a row
+#else
+struct layer_numbers {
+    u32 n, k;
+    u32 block_shift; // weights that share a scale, as a power of two
+    u32 blocks;      // of a row
+    u32 has_bias, truncate;
+};
+
+// Scalar loads of what no kernel writes: the compiler keeps what it needs in registers.
+typedef const __attribute__((address_space(4))) layer_numbers *layer_pointer;
+// Constants at the top name it where their value does not depend on it, which the compiler allows
+// in functions that are the host's, too.
+__attribute__((host)) DEVICE layer_pointer layer()
+{
+    return (layer_pointer)__builtin_amdgcn_kernarg_segment_ptr();
+}
+#define LAYER_OPERANDS                                                                             \
+    u32 layer_n, u32 layer_k, u32 layer_block_shift, u32 layer_blocks, u32 layer_has_bias,         \
+        u32 layer_truncate,
+#define HAS_BIAS (layer()->has_bias != 0)
+#define BLOCKS   (layer()->blocks)
+#endif
+
 // ---- prelude/wmma11 ----
 // Matrix instructions of gfx11: 16 rows of A times 16 rows of W, 16 along K. Both halves of the
 // wave hold the same operands. A lane holds one column of the result, of W's row lane % 16, and
@@ -208,8 +242,8 @@ constexpr u32 N_TILES = ROWS / 16, M_TILES = (M_TILE + 15) / 16;
 // values.
 constexpr u32 ABREAST = M_TILES * 16 / M_TILE;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
-constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
-constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+#define GROUPS ((N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP)
+constexpr bool WHOLE_GROUPS = KNOWN && N % ROWS_PER_GROUP == 0;
 
 // Has a tile's sums computed here, value by value. If the compiler took the tile for one value of
 // many registers, FMAs would write to a copy of it, by instructions that cannot be issued in pairs.
@@ -620,8 +654,6 @@ typedef zero_bits_type<ZERO == ZERO_SCALED>::type zero_bits;
 #define SCALE_OPERANDS const scale_bits *__restrict scales
 #define SCALE_NAMES    scales
 #endif
-
-constexpr u32 BLOCKS = K / BLOCK; // of a row
 
 // What a wave knows of the groups of its rows of W.
 struct row_scales {

@@ -15,6 +15,7 @@
 #define HAS_SPLIT_BARRIER false         // barriers of a signal and a wait, a counter for LDS alone
 
 #define SYMBOL quern_nf4_bf16_n4096_k4096_g64_m1 // name of the kernel
+#define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
@@ -158,6 +159,39 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
 
 // Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
 template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
+
+// ---- prelude/layer ----
+// The numbers of the layer. They are constants, or in a base kernel (KNOWN is 0) arguments, the
+// first of all: N, K, BLOCK and BLOCKS are then macros that read them. So what is computed from
+// those and may depend on arguments is a macro in families that have base kernels, and what must be
+// a constant asks for KNOWN before it asks for them.
+
+#if KNOWN
+#define LAYER_OPERANDS
+#define HAS_BIAS       true
+#define BLOCKS         (K / BLOCK) // of a row
+#else
+struct layer_numbers {
+    u32 n, k;
+    u32 block_shift; // weights that share a scale, as a power of two
+    u32 blocks;      // of a row
+    u32 has_bias, truncate;
+};
+
+// Scalar loads of what no kernel writes: the compiler keeps what it needs in registers.
+typedef const __attribute__((address_space(4))) layer_numbers *layer_pointer;
+// Constants at the top name it where their value does not depend on it, which the compiler allows
+// in functions that are the host's, too.
+__attribute__((host)) DEVICE layer_pointer layer()
+{
+    return (layer_pointer)__builtin_amdgcn_kernarg_segment_ptr();
+}
+#define LAYER_OPERANDS                                                                             \
+    u32 layer_n, u32 layer_k, u32 layer_block_shift, u32 layer_blocks, u32 layer_has_bias,         \
+        u32 layer_truncate,
+#define HAS_BIAS (layer()->has_bias != 0)
+#define BLOCKS   (layer()->blocks)
+#endif
 
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in
@@ -309,7 +343,7 @@ struct chunk_scale {
 
 DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
-    return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
+    return {(const u8 *)(scales + (u64)n * BLOCKS)};
 }
 // Loads the scale of the block at column k, or of one so many blocks further on.
 DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
@@ -318,6 +352,8 @@ DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 }
 // Called when a chunk's weights have arrived, ahead of the loads of A.
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+// Makes scale_value of it zero.
+DEVICE void make_zero(const row_scales &, chunk_scale &chunk) { chunk.value = 0; }
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
 
 // The scale of one block of the flattened [N, K]; all lanes share `first`.
@@ -584,14 +620,14 @@ typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 STEP = WAVE * CHUNK;            // weights of a row that a step covers
-constexpr u32 STEPS = TAIL ? K / STEP : (K + STEP - 1) / STEP; // without that of the tail
-constexpr bool WHOLE_STEPS = TAIL || K % STEP == 0;
-constexpr bool WHOLE_TAIL = TAIL && K % STEP == WAVE * TAIL;
-constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
-constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
+#define STEPS (TAIL ? K / STEP : (K + STEP - 1) / STEP) // without that of the tail
+#define TRIPS ((STEPS + SPLIT_K - 1) / SPLIT_K)         // steps of one wave
+constexpr bool WHOLE_STEPS = KNOWN && (TAIL || K % STEP == 0);
+constexpr bool WHOLE_TAIL = KNOWN && TAIL && K % STEP == WAVE * TAIL;
+constexpr bool EVEN_TRIPS = KNOWN && STEPS % SPLIT_K == 0;
 constexpr u32 SETS = AHEAD ? TRIPS + (TAIL > 0) : 1;   // steps whose weights are held at once
 // Only short loops are unrolled: longer code takes registers, and time to compile.
-constexpr bool SHORT = PRODUCTS == MATRIX && TRIPS == 2 && M_TILE == 4;
+constexpr bool SHORT = KNOWN && PRODUCTS == MATRIX && TRIPS == 2 && M_TILE == 4;
 constexpr u32 UNROLLED = AHEAD || SHORT ? TRIPS : 1;
 constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
 // FIXED: steps that are held at once lie at constant distances from the first, which load
@@ -599,8 +635,8 @@ constexpr u32 VALUES = ROWS * M_TILE;         // sums that a wave holds
 constexpr u32 FURTHER = STEP * SPLIT_K;
 constexpr bool FIXED = AHEAD && !PHASES && WHOLE_STEPS && (BLOCK == K || FURTHER % BLOCK == 0);
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * ROWS;
-constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
-constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+#define GROUPS ((N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP)
+constexpr bool WHOLE_GROUPS = KNOWN && N % ROWS_PER_GROUP == 0;
 constexpr u32 PAIRS = A_TYPE == F32 ? 2 : 4;  // pairs of weights in a batch
 
 // The values of a row of A for one batch: 16 bytes. Rows of A start at multiples of 4 bytes.
@@ -612,7 +648,7 @@ template <u32 WEIGHTS> struct length {
 };
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
-void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS
             const c_element *__restrict bias,
 #endif
@@ -691,7 +727,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     const bool stores =
         reduced_owner<VALUES>(lane) && (WHOLE_GROUPS || (n >= n0 && n0 < N)) && is_row_of_a(i, m);
 #if BIAS
-    const float bias_value = bias[n];
+    const float bias_value = HAS_BIAS ? (float)bias[n] : 0;
 #endif
     barrier();
 

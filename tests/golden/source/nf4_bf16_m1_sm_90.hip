@@ -4,6 +4,7 @@
 
 
 #define SYMBOL quern_nf4_bf16_n4096_k4096_g64_m8 // name of the kernel
+#define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 4096;            // rows of W
 constexpr unsigned K = 4096;            // columns of W
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale

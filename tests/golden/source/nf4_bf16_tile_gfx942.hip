@@ -15,6 +15,7 @@
 #define HAS_SPLIT_BARRIER false         // barriers of a signal and a wait, a counter for LDS alone
 
 #define SYMBOL quern_nf4_bf16_n19456_k2560_g64_m256 // name of the kernel
+#define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 19456;           // rows of W
 constexpr unsigned K = 2560;            // columns of W
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale
@@ -157,6 +158,39 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
 // Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
 template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
 
+// ---- prelude/layer ----
+// The numbers of the layer. They are constants, or in a base kernel (KNOWN is 0) arguments, the
+// first of all: N, K, BLOCK and BLOCKS are then macros that read them. So what is computed from
+// those and may depend on arguments is a macro in families that have base kernels, and what must be
+// a constant asks for KNOWN before it asks for them.
+
+#if KNOWN
+#define LAYER_OPERANDS
+#define HAS_BIAS       true
+#define BLOCKS         (K / BLOCK) // of a row
+#else
+struct layer_numbers {
+    u32 n, k;
+    u32 block_shift; // weights that share a scale, as a power of two
+    u32 blocks;      // of a row
+    u32 has_bias, truncate;
+};
+
+// Scalar loads of what no kernel writes: the compiler keeps what it needs in registers.
+typedef const __attribute__((address_space(4))) layer_numbers *layer_pointer;
+// Constants at the top name it where their value does not depend on it, which the compiler allows
+// in functions that are the host's, too.
+__attribute__((host)) DEVICE layer_pointer layer()
+{
+    return (layer_pointer)__builtin_amdgcn_kernarg_segment_ptr();
+}
+#define LAYER_OPERANDS                                                                             \
+    u32 layer_n, u32 layer_k, u32 layer_block_shift, u32 layer_blocks, u32 layer_has_bias,         \
+        u32 layer_truncate,
+#define HAS_BIAS (layer()->has_bias != 0)
+#define BLOCKS   (layer()->blocks)
+#endif
+
 // ---- prelude/mfma_tall8 ----
 // Matrix instructions of gfx90a and gfx942: 32 rows of A times 32 rows of W, 8 along K, four in
 // each half of the wave. A lane holds one column of the result, of W's row lane % 32, and rows of A
@@ -269,7 +303,7 @@ struct chunk_scale {
 
 DEVICE row_scales scales_of_row(u32 n, SCALE_OPERANDS)
 {
-    return {(const u8 *)(scales + (u64)n * (K / BLOCK))};
+    return {(const u8 *)(scales + (u64)n * BLOCKS)};
 }
 // Loads the scale of the block at column k, or of one so many blocks further on.
 DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
@@ -278,6 +312,8 @@ DEVICE chunk_scale load_scale(const row_scales &row, u32 k, u32 further = 0)
 }
 // Called when a chunk's weights have arrived, ahead of the loads of A.
 DEVICE void begin_scale(const row_scales &, chunk_scale &, u32) {}
+// Makes scale_value of it zero.
+DEVICE void make_zero(const row_scales &, chunk_scale &chunk) { chunk.value = 0; }
 DEVICE float scale_value(const row_scales &, const chunk_scale &chunk) { return chunk.value; }
 
 // The scale of one block of the flattened [N, K]; all lanes share `first`.

@@ -4,6 +4,7 @@
 
 
 #define SYMBOL quern_nf4_f32_n384_k1536_g64_m4 // name of the kernel
+#define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 384;             // rows of W
 constexpr unsigned K = 1536;            // columns of W
 constexpr unsigned BLOCK = 64;          // weights along K that share a scale

@@ -15,6 +15,7 @@
 #define HAS_SPLIT_BARRIER false         // barriers of a signal and a wait, a counter for LDS alone
 
 #define SYMBOL quern_none_bf16_n151936_k2560_m1 // name of the kernel
+#define KNOWN 1                         // whether the layer is, and what follows
 constexpr unsigned N = 151936;          // rows of W
 constexpr unsigned K = 2560;            // columns of W
 #define W_TYPE BF16                     // elements of W
@@ -163,6 +164,39 @@ template <u32 DWORDS, bool ONCE> DEVICE void load_dwords(u32 *to, const u8 *from
 
 // Element of a row that all lanes share at an offset in bytes, which stays one of 32 bits.
 template <class T> DEVICE T *at_offset(T *row, u32 bytes) { return (T *)((u8 *)row + bytes); }
+
+// ---- prelude/layer ----
+// The numbers of the layer. They are constants, or in a base kernel (KNOWN is 0) arguments, the
+// first of all: N, K, BLOCK and BLOCKS are then macros that read them. So what is computed from
+// those and may depend on arguments is a macro in families that have base kernels, and what must be
+// a constant asks for KNOWN before it asks for them.
+
+#if KNOWN
+#define LAYER_OPERANDS
+#define HAS_BIAS       true
+#define BLOCKS         (K / BLOCK) // of a row
+#else
+struct layer_numbers {
+    u32 n, k;
+    u32 block_shift; // weights that share a scale, as a power of two
+    u32 blocks;      // of a row
+    u32 has_bias, truncate;
+};
+
+// Scalar loads of what no kernel writes: the compiler keeps what it needs in registers.
+typedef const __attribute__((address_space(4))) layer_numbers *layer_pointer;
+// Constants at the top name it where their value does not depend on it, which the compiler allows
+// in functions that are the host's, too.
+__attribute__((host)) DEVICE layer_pointer layer()
+{
+    return (layer_pointer)__builtin_amdgcn_kernarg_segment_ptr();
+}
+#define LAYER_OPERANDS                                                                             \
+    u32 layer_n, u32 layer_k, u32 layer_block_shift, u32 layer_blocks, u32 layer_has_bias,         \
+        u32 layer_truncate,
+#define HAS_BIAS (layer()->has_bias != 0)
+#define BLOCKS   (layer()->blocks)
+#endif
 
 // ---- prelude/reduce ----
 // Sums over the lanes of a wave. A wave that holds VALUES sums per lane folds them in halves: in

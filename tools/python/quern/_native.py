@@ -30,7 +30,7 @@ class Problem(Sized):
     _fields_ = [("size", c_size_t), ("op", c_int), ("wq", c_int), ("group", c_int32),
                 ("scale", c_int), ("zero", c_int), ("a", c_int), ("c", c_int), ("n", c_int64),
                 ("k", c_int64), ("bias", c_int32), ("layout", c_int), ("round", c_int),
-                ("unused", c_int32), ("exact", c_int)]
+                ("unused", c_int32), ("exact", c_int), ("unused2", c_int32), ("kernels", c_int)]
 
 
 class Event(Sized):

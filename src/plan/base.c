@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* The nominal layer of base kernels, and what follows from the layer at hand: base.h. */
+#include "plan/base.h"
+
+#include "plan/family.h"
+
+#include <inttypes.h>
+
+/* A middling projection of the models that this is for. So many rows of W fill every part with
+ * waves that have a row for themselves; rows of this length camp, so the shape is one that spreads
+ * its loads. */
+#define NOMINAL_N 8192
+#define NOMINAL_K 4096
+/* The group that bitsandbytes takes for 4-bit formats, and the one of most int4 checkpoints. */
+#define NOMINAL_GROUP_TABLE 64
+#define NOMINAL_GROUP_INT4  128
+
+struct quern_problem base_nominal(const struct quern_problem *problem)
+{
+    struct quern_problem q = *problem;
+
+    q.n = NOMINAL_N;
+    q.k = NOMINAL_K;
+    q.bias = 1;
+    if (weight_is_table(q.wq))
+        q.group = NOMINAL_GROUP_TABLE;
+    else if (q.wq == QUERN_W_INT4)
+        q.group = NOMINAL_GROUP_INT4;
+    return q;
+}
+
+void base_bind(struct plan *plan, const struct quern_problem *problem)
+{
+    plan->problem = *problem;
+    plan->row_groups = model_ceil_div(problem->n, plan->rows_per_workgroup);
+}
+
+bool base_takes(const struct quern_problem *problem, const struct family *family)
+{
+    const struct quern_problem nominal = base_nominal(problem);
+
+    /* matrix units sum over whole groups of the nominal layer */
+    return family->base &&
+           (family->units == PLAN_UNITS_VECTOR ||
+            (problem_group(problem) % problem_group(&nominal) == 0 && problem->k >= BASE_K_LEAST));
+}
+
+quern_status base_accepts(const struct quern_problem *q, const struct target *target,
+                          const struct family *family)
+{
+    FAIL_IF(!family->base, QUERN_E_DECLINED, "wq=%s a=%s has no base kernels on %s in this version",
+            weight_name(q->wq), dtype_name(q->a), target->name);
+    FAIL_IF(q->exact, QUERN_E_DECLINED, "base kernels make no promise: leave exact out");
+    FAIL_IF(q->n < BASE_ROWS_LEAST, QUERN_E_DECLINED, "n=%" PRId64 "; base kernels take %d or more",
+            q->n, BASE_ROWS_LEAST);
+    return QUERN_OK;
+}
