@@ -32,7 +32,27 @@ void lint_report(const struct lint_scan *s, enum quern_lint_rule rule, const cha
                  size_t first, size_t second, struct lint_range registers, unsigned needed,
                  unsigned found);
 
-/* What a rule keeps track of along all paths (flow.c). */
+/* What a scalar register is known to be: one of low to high, of numbers with a sign or without.
+ * Only the register is remembered that a path has branched on last. */
+struct lint_values {
+    uint16_t reg;
+    bool known, is_signed;
+    int64_t low, high;
+};
+/* A branch that is taken if a register is one of some values, or none of them; of any other branch
+ * nothing is known. */
+struct lint_test {
+    struct lint_values values;
+    bool if_outside;
+};
+/* The test of the branch that ends a block (condition.c). */
+struct lint_test lint_test_of(const struct lint_scan *s, size_t first, size_t branch);
+/* What is known behind an instruction. */
+void lint_forget(struct lint_values *f, const struct lint_insn *i);
+/* What is known where a branch was taken, or not; false: it cannot be. */
+bool lint_take(struct lint_values *f, const struct lint_test *t, bool taken);
+
+/* What a rule keeps track of along all paths that can be taken (flow.c). */
 struct lint_flow {
     size_t bytes;      /* of a state: what is known at a place, copied as plain bytes */
     const void *begin; /* the state at a kernel's begin */

@@ -130,6 +130,8 @@ def test_scan(directory, kind, target):
         kernels += entry["kernels"]
         for finding in entry["findings"]:
             assert finding["rule"] != "unread", finding
+            if finding["rule"] == "not-waited-for":
+                assert target == "gfx90a", finding
             if finding["rule"] == "too-close":
                 assert target == "gfx90a", finding
                 assert (finding["needed"], finding["found"]) in TOO_CLOSE, finding

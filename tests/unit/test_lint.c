@@ -623,14 +623,61 @@ static void test_kernels(void **state)
     }
 }
 
+/* Loads are skipped by one test of a register and their wait by another: whether a path can load
+ * and not wait depends on what the tests say of each other. */
+static void test_branches_that_agree(void **state)
+{
+    static const struct {
+        const char *between, *second;
+        int found;
+    } tests[] = {
+        {"s_nop 0", "s_cmp_eq_u32 s5, 0\ns_cbranch_scc0 2", 0},
+        {"s_nop 0", "s_cmp_lg_u32 s5, 0\ns_cbranch_scc1 2", 0},
+        {"s_nop 0", "s_cmp_gt_u32 s5, 0\ns_cbranch_scc1 2", 0},
+        {"s_nop 0", "s_cmp_eq_i32 s5, 0\ns_cbranch_scc0 2", 0},
+        {"s_nop 0", "s_cmpk_lt_u32 s5, 0x1\ns_cbranch_scc0 2", 0},
+        /* below 0 is not 0, either; and 1 is not */
+        {"s_nop 0", "s_cmp_gt_i32 s5, 0\ns_cbranch_scc1 2", 1},
+        {"s_nop 0", "s_cmp_le_u32 s5, 1\ns_cbranch_scc0 2", 1},
+        {"s_nop 0", "s_cmp_eq_u32 s5, 0\ns_cbranch_scc1 2", 1},
+        /* another register, also between, another value of the same one, another comparison */
+        {"s_cmp_eq_u32 s9, 3\ns_cbranch_scc1 0", "s_cmp_eq_u32 s5, 0\ns_cbranch_scc0 2", 1},
+        {"s_nop 0", "s_cmp_eq_u32 s6, 0\ns_cbranch_scc0 2", 1},
+        {"s_mov_b32 s5, s8", "s_cmp_eq_u32 s5, 0\ns_cbranch_scc0 2", 1},
+        {"s_load_dwordx2 s[4:5], s[8:9], 0x0\ns_waitcnt lgkmcnt(0)",
+         "s_cmp_eq_u32 s5, 0\ns_cbranch_scc0 2", 1},
+        {"s_nop 0", "s_cmp_eq_u32 s5, 0\ns_add_u32 s8, s8, s9\ns_cbranch_scc0 2", 1},
+        {"s_nop 0", "s_cmp_eq_u64 s[4:5], 0\ns_cbranch_scc0 2", 1},
+    };
+
+    (void)state;
+    for (size_t n = 0; n < sizeof tests / sizeof *tests; n++) {
+        char listing[512];
+        snprintf(listing, sizeof listing,
+                 "s_cmp_eq_u32 s5, 0\ns_cbranch_scc1 1\nglobal_load_dword v1, v2, s[10:11]\n"
+                 "%s\n%s\nv_mov_b32_e32 v1, 0\ns_endpgm\ns_waitcnt vmcnt(0)\n"
+                 "v_mov_b32_e32 v3, v1\ns_endpgm",
+                 tests[n].between, tests[n].second);
+        const struct found f = scan("gfx90a", listing);
+        if (f.count != tests[n].found)
+            fail_msg("%d found, not %d, in %s", f.count, tests[n].found, listing);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wait_states),    cmocka_unit_test(test_rdna),
-        cmocka_unit_test(test_between),        cmocka_unit_test(test_shift),
-        cmocka_unit_test(test_later_results),  cmocka_unit_test(test_paths),
-        cmocka_unit_test(test_waits),          cmocka_unit_test(test_loads_in_order),
-        cmocka_unit_test(test_waits_on_paths), cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_branches_that_agree),
+        cmocka_unit_test(test_wait_states),
+        cmocka_unit_test(test_rdna),
+        cmocka_unit_test(test_between),
+        cmocka_unit_test(test_shift),
+        cmocka_unit_test(test_later_results),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_loads_in_order),
+        cmocka_unit_test(test_waits_on_paths),
+        cmocka_unit_test(test_unread),
         cmocka_unit_test(test_kernels),
     };
 
