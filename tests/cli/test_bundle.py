@@ -143,6 +143,85 @@ def test_list_and_verify(made, elsewhere):
     assert (made / "ours").stat().st_mode & 0o777 == 0o600
 
 
+def test_kernels_are_named_by_their_layers(made, elsewhere):
+    """Target, problem, rows, kernel and size; one line where all is well."""
+    report = Quern(made / "cache").json("prewarm", "--target", TARGET, "--m", "1", *PROBLEMS)
+    kernels = {(k["kernel"], p["problem"]) for p in report["problems"] for k in p["kernels"]}
+    listed = elsewhere.json("bundle", "list", made / "plain.qkb")["entries"]
+    assert {(e["kernel"], e["problem"]) for e in listed} == kernels
+    assert {(e["target"], e["m"]) for e in listed} == {(TARGET, "1")}
+    text = elsewhere("bundle", "list", made / "plain.qkb").stdout.splitlines()
+    assert "2 entries" in text[0] and text[1].split()[:3] == ["target", "M", "kernel"]
+    for e in listed:
+        assert any(line.split()[:4] == [TARGET, "1", e["kernel"], str(e["bytes"])] and
+                   line.endswith(e["problem"]) for line in text[2:])  # fmt: skip
+    verified = elsewhere("bundle", "verify", made / "plain.qkb").stdout
+    assert verified.count("\n") == 1 and "all is well" in verified
+    cached = Quern(made / "cache")
+    assert cached("cache", "verify").stdout.count("\n") == 1
+    assert {(e["kernel"], e["problem"]) for e in cached.json("cache", "list")["entries"]} == kernels
+    layers = elsewhere.json("bundle", "inspect", made / "plain.qkb")["layers"]
+    assert [(e["target"], e["m"], e["kernels"]) for e in layers] == [(TARGET, "1", 1)] * 2
+    assert sorted(e["problem"] for e in layers) == sorted(p for _, p in kernels)
+    shown = elsewhere("bundle", "inspect", made / "plain.qkb").stdout
+    assert "2 layers, 2 kernels" in shown
+
+
+def test_whether_a_bundle_covers_a_model(elsewhere, small_model, tmp_path):
+    """The answer for a target, a split and rows; it needs neither cache nor compiler."""
+    words = ["--model", small_model, "--wq", "nf4", "--a", "bf16"]
+    bundle = tmp_path / "model.qkb"
+    elsewhere("prewarm", *words, "--target", TARGET, "--m", "1-2", "--tp", "1,2")
+    elsewhere("bundle", "create", bundle)
+    bare = Quern(tmp_path / "none")
+    check = ["bundle", "check", bundle, *words, "--rocm-path", tmp_path / "no-compiler"]
+    said = bare(*check, "--target", TARGET, "--m", "1-2", "--tp", "1,2")
+    assert said.stdout.count("\n") == 1 and "covers all" in said.stdout
+    for more in (["--m", "1-16"], ["--m", "1", "--tp", "1,2", "--target", f"{TARGET},gfx942"]):
+        target = [] if "--target" in more else ["--target", TARGET]
+        report = bare(*check, *more, *target, "--json", status=1)
+        found = json.loads(report.stdout)
+        assert not found["covers"] and 0 < len(found["lacks"]) <= found["problems"]
+        assert {e["status"] for e in found["lacks"]} == {"QUERN_E_WOULD_COMPILE"}
+    assert {e["target"] for e in found["lacks"]} == {"gfx942"}
+    shown = bare(*check, *more, status=1)
+    assert "qkv" in shown.stdout and "gfx942" in shown.stdout
+    assert f"{TARGET}, not this one" in shown.stderr and "lacks" in shown.stderr
+    # problems and a run's manifest too
+    layer = "wq=nf4 n=64 k=128 a=f16"
+    bare("bundle", "check", bundle, layer, "--target", TARGET, "--m", "1", status=1)
+    elsewhere("prewarm", layer, "--target", TARGET, "--m", "1")
+    elsewhere("bundle", "create", bundle)
+    bare("bundle", "check", bundle, layer, "--target", TARGET, "--m", "1")
+    # what cannot be read covers nothing, and says so
+    bundle.write_bytes(b"no bundle")
+    done = bare("bundle", "check", bundle, layer, "--target", TARGET, "--m", "1", status=1)
+    assert "is not used" in done.stderr
+
+
+def test_how_two_bundles_differ(made, elsewhere, tmp_path):
+    one, two = tmp_path / "one.qkb", tmp_path / "two.qkb"
+    elsewhere("prewarm", "--target", TARGET, "--m", "1", PROBLEMS[0])
+    elsewhere("bundle", "create", one)
+    same = elsewhere("bundle", "diff", one, one).stdout
+    assert same.count("\n") == 1 and "the same 1 kernels" in same
+    shutil.copy(made / "plain.qkb", two)
+    done = elsewhere("bundle", "diff", one, two, "--json", status=1)
+    found = json.loads(done.stdout)
+    assert [(e["in"], e["target"], e["m"]) for e in found["differences"]] == [
+        ("second", TARGET, "1")]  # fmt: skip
+    assert "n=96" in found["differences"][0]["problem"]
+    assert (found["first_serial"], found["second_serial"]) == (0, 5)
+    shown = elsewhere("bundle", "diff", two, one, status=1)
+    assert "first" in shown.stdout and "n=96" in shown.stdout and "n=64" not in shown.stdout
+    # what they carry beside kernels counts
+    (tmp_path / "text").write_text("# layers\n")
+    elsewhere("bundle", "create", two, "--manifest", tmp_path / "text")
+    assert "manifests or tables differ" in elsewhere("bundle", "diff", one, two, status=1).stderr
+    elsewhere.refused("bundle", "diff", one, status=2, says="two bundles")
+    elsewhere.refused("bundle", "diff", one, tmp_path / "text", status=1, says="text")
+
+
 def test_signatures(made, elsewhere, tmp_path):
     signed, pub = made / "signed.qkb", made / "ours.pub"
     elsewhere.refused("bundle", "verify", signed, "--key", made / "theirs.pub", status=1,
@@ -233,11 +312,14 @@ def test_only_the_damaged_entry_is_lost(made, elsewhere, tmp_path):
     assert "1 of 2 entries are damaged" in done.stderr
     told = json.loads(elsewhere("bundle", "verify", bent, "--json", status=1).stdout)["entries"]
     assert [e["status"] for e in told] == ["QUERN_OK", "QUERN_E_OBJECT"]
-    # listing asks the index alone, which has the sizes, and nothing of an entry is read
+    # of what is damaged the index still has the key and the size
     listed = elsewhere.json("bundle", "list", bent)["entries"]
-    assert [set(e) for e in listed] == [{"key", "bytes"}] * 2
+    assert [e["status"] for e in listed] == ["QUERN_OK", "QUERN_E_OBJECT"]
+    assert [bool(e["kernel"]) for e in listed] == [True, False]
     assert sum(e["bytes"] for e in listed) == sum(
         p.stat().st_size for p in (made / "cache").rglob("*.qk"))
+    shown = elsewhere("bundle", "verify", bent, status=1).stdout.splitlines()
+    assert len(shown) == 3 and listed[1]["key"] in shown[2]  # that one alone
 
 
 def test_files_that_are_no_bundles(made, elsewhere, tmp_path):

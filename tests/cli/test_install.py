@@ -317,9 +317,12 @@ def test_bash_completion(moved):
     assert complete("quern", "pre") == ["prewarm"]
     assert "--out" in complete("quern", "build", "--")
     assert complete("quern", "cache", "\"\"") == ["stat", "list", "verify", "clear"]
-    assert complete("quern", "bundle", "\"\"") == ["create", "list", "verify", "sign", "import",
-                                                  "keygen"]
+    assert complete("quern", "bundle", "\"\"") == BUNDLE_ACTIONS
     assert complete("quern", "build", "--target", "gfx115") == [f"gfx115{n}" for n in range(4)]
+
+
+BUNDLE_ACTIONS = ["create", "list", "verify", "inspect", "check", "sign", "import", "diff",
+                  "keygen"]  # fmt: skip
 
 
 @pytest.mark.parametrize("script", ["zsh/site-functions/_quern",
@@ -335,7 +338,7 @@ def test_completions_know_every_option(moved, script):
     assert offered == re.findall(r"^  (--[a-z0-9-]+)", usage, re.M)
     usage = run(moved[0] / "bin/quern", "help", "bundle", cwd=TOP)
     done = subprocess.run(["sed", "-n", actions], input=usage, capture_output=True, text=True)
-    assert done.stdout.replace("\n", "|") == "create|list|verify|sign|import|keygen|"
+    assert done.stdout.replace("\n", "|") == "|".join(BUNDLE_ACTIONS) + "|"
 
 
 def test_uninstall(tmp_path):

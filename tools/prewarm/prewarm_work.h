@@ -82,6 +82,27 @@ struct prewarm_origin {
     const char *values[PREWARM_WORDS];
 };
 
+/* The flags about models, whose values go to *FROM. */
+#define PREWARM_MODEL_FLAGS(FROM)                                                                  \
+    {"model", FLAG_TEXTS, &(FROM)->models, "FILE",                                                 \
+     "config.json, or a manifest as in cache/models; may be repeated"},                            \
+        {"wq", FLAG_TEXT, &(FROM)->values[0], "FORMAT",                                            \
+         "weights: nf4, fp4, … (the problem word wq)"},                                            \
+        {"group", FLAG_TEXT, &(FROM)->values[1], "N", "weights that share a scale"},               \
+        {"scale", FLAG_TEXT, &(FROM)->values[2], "TYPE", "type of the scales"},                    \
+        {"zero", FLAG_TEXT, &(FROM)->values[3], "KIND", "zero points"},                            \
+        {"a", FLAG_TEXT, &(FROM)->values[4], "TYPE", "type of the activations"},                   \
+        {"c", FLAG_TEXT, &(FROM)->values[5], "TYPE", "type of the result"},                        \
+        {"bias", FLAG_TEXT, &(FROM)->values[6], "0|1", "add a bias"},                              \
+        {"layout", FLAG_TEXT, &(FROM)->values[7], "NAME", "order of the weights"},                 \
+        {"round", FLAG_TEXT, &(FROM)->values[8], "MODE", "rounding of the result"},                \
+        {"exact", FLAG_TEXT, &(FROM)->values[9], "PROMISE",                                        \
+         "bits that do not depend on M, or unrounded weights"},                                    \
+        {"kernels", FLAG_TEXT, &(FROM)->values[10], "base",                                        \
+         "kernels that serve every layer of a kind"},                                              \
+        {"tp", FLAG_TEXT, &(FROM)->tp, "LIST",                                                     \
+         "layers as split over that many GPUs, e.g. 1,2,4,8"}
+
 /* Fills in targets and problems. Returns an exit status. */
 int prewarm_collect(struct prewarm *w, struct prewarm_origin *from);
 

@@ -4,7 +4,9 @@
 #include "command/options.h"
 #include "command/table.h"
 #include "files/json_file.h"
+#include "files/layer_words.h"
 #include "files/signing.h"
+#include "prewarm/bundle_look.h"
 
 #include <inttypes.h>
 #include <unistd.h>
@@ -17,11 +19,13 @@
 
 struct arguments {
     struct common common;
-    const char *key;            /* --key: public keys, or for sign the secret one */
-    const char *manifest;       /* --manifest */
-    uint64_t serial;            /* --serial */
-    bool unsigned_too;          /* --unsigned */
-    const char *first, *second; /* the file, and for keygen the second */
+    const char *key;              /* --key: public keys, or for sign the secret one */
+    const char *manifest;         /* --manifest */
+    uint64_t serial;              /* --serial */
+    bool unsigned_too;            /* --unsigned */
+    const char *first, *second;   /* the file, and for keygen and diff the second */
+    struct prewarm_origin origin; /* check: what is to be covered */
+    struct m_set m_set;
 };
 
 /* A bundle of which the index is in memory. */
@@ -160,19 +164,39 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
 {
     struct listing *l = user;
     const char *const status = quern_status_name(entry->status);
+    struct layer_words words;
 
     l->damaged += entry->status != QUERN_OK;
+    layer_words_of(entry->key_text, &words);
     if (l->json) {
         json_row(&l->rows,
-                 json_make("{s:s, s:I, s:s*}", "key", entry->key, "bytes", (json_int_t)entry->bytes,
-                           "status", l->verify ? status : NULL));
+                 json_make("{s:s, s:s, s:s, s:s, s:s, s:I, s:s}", "key", entry->key, "target",
+                           words.target, "problem", words.problem, "m", words.m, "kernel",
+                           words.kernel, "bytes", (json_int_t)entry->bytes, "status", status));
         return l->rows.failed;
     }
-    table_cell(&l->table, "%s", entry->key);
+    if (l->verify && !entry->status) /* all is well with it */
+        return 0;
+    table_cell(&l->table, "%s", words.target);
+    table_cell(&l->table, "%s", words.m);
+    table_cell(&l->table, "%s", words.kernel[0] ? words.kernel : entry->key);
     table_cell(&l->table, "%" PRIu64, entry->bytes);
-    if (l->verify)
-        table_cell(&l->table, "%s", entry->status ? status : "ok");
+    table_cell(&l->table, "%s", entry->status ? status : "ok");
+    table_cell(&l->table, "%s", words.problem);
     return !table_print_block(&l->table, 0);
+}
+
+/* What a bundle is, in one line. */
+static void print_head(const struct arguments *a, const struct opened *o, const char *signer,
+                       const char *verdict)
+{
+    printf("%s: %" PRIu64 " entries, %" PRIu64 " bytes, serial %" PRIu64 ", %s%s%s%s\n",
+           shown_line(a->first), o->info.entries, o->info.bytes, o->info.serial,
+           signer[0] ? "signed by " : "not signed", signer,
+           !signer[0] ? ""
+           : a->key   ? " (checked)"
+                      : " (not checked: no --key)",
+           verdict);
 }
 
 static int print_listing(const struct arguments *a, const struct opened *o, struct listing *l)
@@ -181,14 +205,10 @@ static int print_listing(const struct arguments *a, const struct opened *o, stru
 
     if (o->info.has_signature)
         hex(signer, o->info.public_key, PUBLIC_KEY_BYTES);
-    if (!a->common.json)
-        printf("%s: %" PRIu64 " entries, %" PRIu64 " bytes, serial %" PRIu64 ", %s%s%s\n",
-               shown_line(a->first), o->info.entries, o->info.bytes, o->info.serial,
-               signer[0] ? "signed by " : "not signed", signer,
-               !signer[0] ? ""
-               : a->key   ? " (checked)"
-                          : " (not checked: no --key)");
-    const quern_status e = quern_bundle_walk(o->bundle, l->verify, add_entry, l);
+    if (!a->common.json && !l->verify)
+        print_head(a, o, signer, "");
+    /* read whole, as what an entry is stands in it and not in the index */
+    const quern_status e = quern_bundle_walk(o->bundle, 1, add_entry, l);
     if (l->rows.failed || l->table.failed)
         return fail("the list cannot be made or written");
     if (e)
@@ -200,7 +220,9 @@ static int print_listing(const struct arguments *a, const struct opened *o, stru
                                                  signer, "signature_checked", a->key != NULL,
                                                  "manifest", o->info.manifest, "damaged",
                                                  (json_int_t)l->damaged, "tuning", o->info.tuning));
-    if (o->info.entries && !table_print(&l->table, 0))
+    if (l->verify)
+        print_head(a, o, signer, l->damaged ? "" : ": all is well");
+    if ((l->verify ? l->damaged : o->info.entries) && !table_print(&l->table, 0))
         return fail("out of memory");
     return finish_output();
 }
@@ -215,7 +237,7 @@ static int list(const struct arguments *a, bool verify)
         return status;
     if (verify)
         status = check_signature(a, &o);
-    table_header(&l.table, verify ? "<key|bytes|<status" : "<key|bytes");
+    table_header(&l.table, "<target|M|<kernel|bytes|<status|<problem");
     if (!status)
         status = print_listing(a, &o, &l);
     if (!status && verify && l.damaged)
@@ -379,45 +401,73 @@ static int keygen(const struct arguments *a)
     return status;
 }
 
+/* Whether the bundle covers a model, the problems behind its name, or a manifest's layers. */
+static int check(struct arguments *a)
+{
+    static struct prewarm w; /* large */
+
+    w.common = a->common;
+    w.common.arguments += 2;
+    w.common.argument_count -= 2;
+    w.m_set = a->m_set;
+    a->origin.manifest = a->manifest;
+    const int status = bundle_check(&w, &a->origin, a->first);
+    free(w.problems);
+    return status;
+}
+
 static int act(struct arguments *a)
 {
-    enum { CREATE = 1, LIST, VERIFY, SIGN, IMPORT, KEYGEN };
+    enum { CREATE = 1, LIST, VERIFY, INSPECT, CHECK, SIGN, IMPORT, DIFF, KEYGEN };
     char **const arguments = a->common.arguments;
-    const int action = options_action(&a->common, "create|list|verify|sign|import|keygen");
-    const int wanted = action == KEYGEN ? 2 : 1, given = a->common.argument_count - 1;
+    const int action =
+        options_action(&a->common, "create|list|verify|inspect|check|sign|import|diff|keygen");
+    const int wanted = action == KEYGEN || action == DIFF ? 2 : 1;
+    const int given = a->common.argument_count - 1;
 
     if (!action)
         return EXIT_MISUSE;
     if (given < wanted)
         return misuse(action == KEYGEN ? "keygen takes two files: the secret key's and the public "
                                          "key's"
+                      : action == DIFF ? "diff takes two bundles"
                                        : "which file?");
-    if (given > wanted)
+    if (given > wanted && action != CHECK)
         return misuse("one argument too many: '%s'", arguments[1 + wanted]);
     a->first = arguments[1];
     a->second = arguments[wanted];
-    return action == CREATE   ? create(a)
-           : action == SIGN   ? sign(a)
-           : action == IMPORT ? import(a)
-           : action == KEYGEN ? keygen(a)
-                              : list(a, action == VERIFY);
+    return action == CREATE    ? create(a)
+           : action == SIGN    ? sign(a)
+           : action == IMPORT  ? import(a)
+           : action == KEYGEN  ? keygen(a)
+           : action == CHECK   ? check(a)
+           : action == INSPECT ? bundle_inspect(&a->common, a->first)
+           : action == DIFF    ? bundle_diff(&a->common, a->first, a->second)
+                               : list(a, action == VERIFY);
 }
 
 int verb_bundle(int argc, char **argv)
 {
     static const struct usage usage = {
-        "create|list|verify|sign|import FILE, or keygen SECRET PUBLIC",
+        "create|list|verify|inspect|check|sign|import|diff FILE…, or keygen SECRET PUBLIC",
         "create: writes the cache's kernels (with --target: those for it) to one file.\n"
-        "list: its entries. verify: proves each, and the signature if --key is given.\n"
+        "list: its kernels. verify: proves each, and the signature if --key is given.\n"
+        "inspect: its layers, and the texts that it carries.\n"
+        "check: whether it has every kernel of a --model (PROBLEMs, a --manifest) for a\n"
+        "--target, --tp and --m; exits with 1 and names the layers that it lacks.\n"
+        "diff: the kernels that only one of two bundles has.\n"
         "sign: adds a signature, or replaces it. import: puts the entries into the cache.\n"
         "keygen: makes a pair of keys.\n"};
     static struct arguments a;
     const struct flag flags[] = {
         {"key", FLAG_TEXT, &a.key, "FILE", "public keys to trust; for sign, the secret key"},
         {"unsigned", FLAG_YES, &a.unsigned_too, NULL, "import: trust the file as it is"},
-        {"manifest", FLAG_TEXT, &a.manifest, "FILE", "create: text to carry along"},
+        {"manifest", FLAG_TEXT, &a.manifest, "FILE",
+         "create: text to carry along; check: the layers that a run noted"},
         {"serial", FLAG_NUMBER, &a.serial, "N",
          "create: import refuses a lower one than the signer's last"},
+        PREWARM_MODEL_FLAGS(&a.origin),
+        {"m", FLAG_M, &a.m_set, "LIST", "check: rows to be served, e.g. 1-8 (all)"},
         {0},
     };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* quern cache: what is kept, whether it is whole, and removing it. */
 #include "files/json_file.h"
+#include "files/layer_words.h"
 #include "command/options.h"
 #include "command/table.h"
 
@@ -47,41 +48,17 @@ static int stat_cache(const struct common *common, quern_ctx *ctx)
 /* ---- list and verify ------------------------------------------------------------------------- */
 
 struct listing {
-    bool json;
+    bool json, verify;
     struct table table;
     struct json_rows rows;
     size_t entries, damaged, unscanned;
 };
 
-/* The field of a key text, "tag length\nbytes\n": its bytes, or "" when there is none. */
-static void key_field(const char *text, const char *tag, char *out, size_t size)
-{
-    const size_t tag_length = strlen(tag);
-
-    out[0] = 0;
-    for (const char *p = text; *p;) {
-        /* no sscanf: it measures the whole rest of the text each time */
-        const size_t name_length = strcspn(p, "0123456789\n");
-        char *end;
-        const size_t length = strtoull(p + name_length, &end, 10);
-        if (end == p + name_length || *end != '\n')
-            return;
-        const char *bytes = end + 1;
-        if (strnlen(bytes, length) < length)
-            return;
-        if (name_length == tag_length + 1 && !strncmp(p, tag, tag_length) && p[tag_length] == ' ') {
-            snprintf(out, size, "%.*s", (int)(length < size ? length : size), bytes);
-            return;
-        }
-        p = bytes + length;
-        p += *p == '\n';
-    }
-}
-
 static int add_entry(void *user, const struct quern_cache_entry *entry)
 {
     struct listing *l = user;
-    char used[32] = "", processor[64];
+    struct layer_words words;
+    char used[32] = "";
     const time_t seconds = (time_t)entry->used;
     struct tm date;
 
@@ -90,31 +67,37 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
     l->unscanned += !entry->status && !entry->scanned;
     if (gmtime_r(&seconds, &date))
         strftime(used, sizeof used, "%Y-%m-%d", &date);
-    key_field(entry->key_text, "processor", processor, sizeof processor);
+    layer_words_of(entry->key_text, &words);
     if (l->json) {
-        json_row(&l->rows, json_make("{s:s, s:s, s:I, s:I, s:s, s:b}", "key", entry->key,
-                                     "processor", processor, "bytes", (json_int_t)entry->bytes,
-                                     "used", (json_int_t)entry->used, "status",
-                                     quern_status_name(entry->status), "scanned", entry->scanned));
+        json_row(&l->rows,
+                 json_make("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:b}", "key", entry->key,
+                           "processor", words.target, "problem", words.problem, "m", words.m,
+                           "kernel", words.kernel, "bytes", (json_int_t)entry->bytes, "used",
+                           (json_int_t)entry->used, "status", quern_status_name(entry->status),
+                           "scanned", entry->scanned));
         return l->rows.failed;
     }
-    table_cell(&l->table, "%s", entry->key);
-    table_cell(&l->table, "%s", processor);
+    if (l->verify && !entry->status) /* all is well with it */
+        return 0;
+    table_cell(&l->table, "%s", words.target);
+    table_cell(&l->table, "%s", words.m);
+    table_cell(&l->table, "%s", words.kernel[0] ? words.kernel : entry->key);
     table_cell(&l->table, "%llu", (unsigned long long)entry->bytes);
     table_cell(&l->table, "%s", used);
     table_cell(&l->table, "%s",
                entry->status    ? quern_status_name(entry->status)
                : entry->scanned ? "ok"
                                 : "ok, not scanned");
+    table_cell(&l->table, "%s", words.problem);
     return !table_print_block(&l->table, 0);
 }
 
 static int list_cache(const struct common *common, quern_ctx *ctx, bool verify)
 {
-    struct listing l = {.json = common->json, .rows = {.name = "entries"}};
+    struct listing l = {.json = common->json, .verify = verify, .rows = {.name = "entries"}};
     int status;
 
-    table_header(&l.table, "<key|<target|bytes|<used|<status");
+    table_header(&l.table, "<target|M|<kernel|bytes|<used|<status|<problem");
     const quern_status e = quern_cache_walk(ctx, verify, add_entry, &l);
     if (l.rows.failed || l.table.failed)
         status = fail("the list cannot be made or written");
@@ -125,10 +108,12 @@ static int list_cache(const struct common *common, quern_ctx *ctx, bool verify)
                                                   "damaged", (json_int_t)l.damaged, "unscanned",
                                                   (json_int_t)l.unscanned));
     else
-        status = l.entries && !table_print(&l.table, 0) ? fail("out of memory") : finish_output();
+        status = (verify ? l.damaged : l.entries) && !table_print(&l.table, 0)
+                     ? fail("out of memory")
+                     : finish_output();
     if (!status && verify && !common->json) {
-        printf("%zu entries read, %zu damaged, %zu not scanned\n", l.entries, l.damaged,
-               l.unscanned);
+        printf("%zu entries read, %zu damaged, %zu not scanned%s\n", l.entries, l.damaged,
+               l.unscanned, l.damaged ? "" : ": all is well");
         status = finish_output();
     }
     if (!status && verify && l.damaged)

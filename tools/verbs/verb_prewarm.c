@@ -406,22 +406,7 @@ int verb_prewarm(int argc, char **argv)
     static struct prewarm w; /* large */
     struct prewarm_origin from = {0};
     const struct flag flags[] = {
-        {"model", FLAG_TEXTS, &from.models, "FILE",
-         "config.json, or a manifest as in cache/models; may be repeated"},
-        {"wq", FLAG_TEXT, &from.values[0], "FORMAT", "weights: nf4, fp4, … (the problem word wq)"},
-        {"group", FLAG_TEXT, &from.values[1], "N", "weights that share a scale"},
-        {"scale", FLAG_TEXT, &from.values[2], "TYPE", "type of the scales"},
-        {"zero", FLAG_TEXT, &from.values[3], "KIND", "zero points"},
-        {"a", FLAG_TEXT, &from.values[4], "TYPE", "type of the activations"},
-        {"c", FLAG_TEXT, &from.values[5], "TYPE", "type of the result"},
-        {"bias", FLAG_TEXT, &from.values[6], "0|1", "add a bias"},
-        {"layout", FLAG_TEXT, &from.values[7], "NAME", "order of the weights"},
-        {"round", FLAG_TEXT, &from.values[8], "MODE", "rounding of the result"},
-        {"exact", FLAG_TEXT, &from.values[9], "PROMISE",
-         "bits that do not depend on M, or unrounded weights"},
-        {"kernels", FLAG_TEXT, &from.values[10], "base",
-         "kernels that serve every layer of a kind"},
-        {"tp", FLAG_TEXT, &from.tp, "LIST", "layers as split over that many GPUs, e.g. 1,2,4,8"},
+        PREWARM_MODEL_FLAGS(&from),
         {"manifest", FLAG_TEXT, &from.manifest, "FILE",
          "layers that QUERN_RECORD noted of a run (QUERN_MANIFEST)"},
         {"shard", FLAG_TEXT, &from.shard, "I/N", "the Ith of N parts of the work, for job arrays"},
