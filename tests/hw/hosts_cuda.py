@@ -488,13 +488,15 @@ def compilers():
 
 
 def killed():
+    """One compiler, in the middle of its work: a text whose compilers die again and again is not
+    tried again in the process, which is tests/fault's to show."""
     torch, quern, layers = import_all()
     struck = []
 
     def strike(stop):
         while not stop.is_set():
             for pid in compilers():
-                if pid not in struck and len(struck) < 3:
+                if not struck:
                     time.sleep(0.05)
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
@@ -516,7 +518,7 @@ def killed():
             stop.set()
             striker.join()
             stats = ctx.stats()
-        tell(len(struck) == 3 and stats["worker_died"] > 0,
+        tell(len(struck) == 1 and stats["worker_died"] > 0,
              f"{len(struck)} compilers killed, {stats['worker_died']} noticed")
         for text in failed:
             print(f"    told: {text}")
