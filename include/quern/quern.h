@@ -380,7 +380,8 @@ QUERN_API quern_status quern_op_create(quern_ctx *ctx, const struct quern_proble
 /* In what quern_op_create_flags differs from quern_op_create. */
 enum quern_op_flags {
     QUERN_OP_NO_COMPILE = 1, /* fails with QUERN_E_WOULD_COMPILE rather than compile */
-    QUERN_OP_NO_WAIT = 2     /* returns at once; a thread of the library makes missing kernels */
+    QUERN_OP_NO_WAIT = 2,    /* returns at once; a thread of the library makes missing kernels */
+    QUERN_OP_BASE = 4 /* the same, and base kernels serve until those made to order are there */
 };
 QUERN_API quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *problem,
                                              int64_t m_max, unsigned flags, quern_op **op);
@@ -390,8 +391,21 @@ QUERN_API quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_
  * are loaded, QUERN_E_NOT_READY while they are being made, or the status of the one that could not
  * be. Before that, a launch that needs a missing kernel fails with QUERN_E_NOT_READY. A forked
  * child does not go on with what its parent was making; call quern_op_create there. Does not block.
+ *
+ * With QUERN_OP_BASE launches do not fail meanwhile: base kernels (kernels=base), which must be in
+ * a bundle or the cache and are loaded when the op is created, take them, and all from the next one
+ * on is the made kernels' when those are loaded. If they cannot be made, quern_op_ready says why
+ * and base kernels go on serving. Where there are none for the problem the flag changes nothing.
+ * Results of the two agree within the tolerance, not in their bits.
  */
 QUERN_API quern_status quern_op_ready(quern_op *op);
+
+/*
+ * How often the kernels that serve an op have changed; 0: base kernels serve it, or none yet. A
+ * graph keeps the kernels that it captured, which live as long as the op: a host that wants the
+ * newer ones captures again when the number has grown. Does not block. 0 for null.
+ */
+QUERN_API unsigned quern_op_generation(const quern_op *op);
 
 /*
  * quern_op_create for a host that may be capturing `stream` into a graph. An op whose kernels are

@@ -197,6 +197,8 @@ struct quern_op {
     bool in_table;          /* it lives as long as its context, whatever `references` says */
     _Atomic int64_t covers; /* it has the kernels for M up to this */
     _Atomic(struct kernel_set *) kernels;
+    _Atomic(struct quern_op *) base; /* of base kernels, which serves until there are `kernels`;
+                                        null: none. It is in the table */
     atomic_int references;
     struct lock growing;            /* held while more kernels are made */
     _Atomic(struct op_blas *) blas; /* null: its own kernels serve every M */

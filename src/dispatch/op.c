@@ -44,6 +44,24 @@ quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem
     return quern_op_create_flags(ctx, problem, m_max, 0, out);
 }
 
+/* Has base kernels serve until those made to order are there. Fails where there are no base kernels
+ * for the problem, or no tier has them. */
+static quern_status create_on_base(quern_ctx *ctx, const struct quern_problem *normal,
+                                   int64_t m_max, enum quern_jit jit, quern_op **out)
+{
+    struct quern_problem problem = *normal;
+    struct plan_set plans;
+    quern_op *base, *op;
+
+    problem.kernels = QUERN_KERNELS_BASE;
+    TRY(quern_op_create_flags(ctx, &problem, m_max, QUERN_OP_NO_COMPILE, &base));
+    TRY(op_plan(ctx, normal, m_max, &plans, &op));
+    atomic_store(&op->base, base);
+    TRY(background_start(op, &plans, m_max, jit));
+    *out = op;
+    return QUERN_OK;
+}
+
 quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *problem,
                                    int64_t m_max, unsigned flags, quern_op **out)
 {
@@ -54,8 +72,10 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
 
     FAIL_IF(!ctx || !out, QUERN_E_ARGUMENT, "%s is null", ctx ? "op" : "ctx");
     FAIL_IF(m_max < 1, QUERN_E_ARGUMENT, "m_max is %" PRId64 "; expected at least 1", m_max);
-    FAIL_IF(flags & ~(unsigned)(QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT), QUERN_E_ARGUMENT,
-            "flags are %u; expected QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT or both", flags);
+    FAIL_IF(flags & ~(unsigned)(QUERN_OP_NO_COMPILE | QUERN_OP_NO_WAIT | QUERN_OP_BASE),
+            QUERN_E_ARGUMENT,
+            "flags are %u; expected any of QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT, QUERN_OP_BASE",
+            flags);
     const enum quern_jit jit = flags & QUERN_OP_NO_COMPILE ? QUERN_JIT_OFF : ctx->settings.jit;
     TRY(problem_view(problem, &own, &given));
     op = op_known(ctx, given, m_max);
@@ -67,6 +87,9 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
         return QUERN_OK;
     }
     TRY(check_verified(ctx));
+    if (flags & QUERN_OP_BASE && !normal.kernels &&
+        create_on_base(ctx, &normal, m_max, jit, out) == QUERN_OK)
+        return QUERN_OK;
     TRY(op_plan(ctx, &normal, m_max, &plans, &op));
     TRY(flags & QUERN_OP_NO_WAIT ? background_start(op, &plans, m_max, jit)
                                  : op_make(op, &plans, m_max, jit));
@@ -78,6 +101,15 @@ quern_status quern_op_ready(quern_op *op)
 {
     FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
     return background_state(op);
+}
+
+unsigned quern_op_generation(const quern_op *op)
+{
+    unsigned generation = 0;
+
+    for (const struct kernel_set *s = op ? atomic_load(&op->kernels) : NULL; s; s = s->older)
+        generation++;
+    return generation;
 }
 
 quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *problem, int64_t m_max,

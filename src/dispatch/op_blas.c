@@ -98,7 +98,8 @@ void op_blas_prepare(quern_op *op, const struct plan_set *plans, int64_t m_max, 
 {
     const quern_ctx *const ctx = op->ctx;
 
-    if (m_max <= PLAN_BLAS_LEAST || m_max <= atomic_load(&op->blas_asked) || !ctx->device ||
+    if (op->spelling.problem.kernels || m_max <= PLAN_BLAS_LEAST ||
+        m_max <= atomic_load(&op->blas_asked) || !ctx->device ||
         !ctx->device->functions->product_make || ctx->settings.blas == QUERN_BLAS_OFF)
         return;
     _Static_assert(PLAN_BLAS_LEAST >= PLAN_MMA_M_MAX, "plans for so many rows are all there are");

@@ -152,6 +152,9 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64
     const struct quern_problem *const p = &op->spelling.problem;
     TRY(check_args(p, args, m));
     const struct kernel_set *const set = atomic_load_explicit(&op->kernels, memory_order_acquire);
+    quern_op *const base = set ? NULL : atomic_load(&op->base);
+    if (base)
+        return quern_op_launch(base, given, m, stream);
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
             op->text);
     struct device *const device = op->ctx->device;

@@ -243,6 +243,18 @@ def test_prewarm_record_preload_and_log(quern, tmp_path):
             ctx.preload(tmp_path / "none")
 
 
+def test_base_kernels_serve_where_nothing_is_compiled(quern, tmp_path):
+    text, cache = "wq=nf4 n=16 k=64 a=bf16", tmp_path / "cache"
+    with quern.Context(target="gfx1151", cache_dir=cache) as ctx:
+        ctx.prewarm([text + " kernels=base"], m_max=4)
+    with quern.Context(target="gfx1151", cache_dir=cache, jit="off") as ctx:
+        with pytest.raises(quern.Error) as caught:
+            ctx.op(text, m_max=4)
+        assert caught.value.name == "QUERN_E_WOULD_COMPILE"
+        ctx.op(text, m_max=4, base=True)
+        ctx.op("wq=nf4 n=48 k=128 a=bf16", m_max=4, base=True)
+
+
 def test_warnings_of_the_library_are_warnings(quern, tmp_path):
     """Of opening and later; a log takes their place, and more lines are no warnings."""
     words = {"target": "gfx1151", "bundle_path": "/nonexistent.qkb", "jit": "warn",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Base kernels: one text for every layer of a kind, and right for sizes of all sorts. What they
- * cost is test_base_kernels_long.c's. Judge: the software GPU. */
+/* Base kernels: one text for every layer of a kind, right for sizes of all sorts, and of use until
+ * others are made. What they cost is test_base_kernels_long.c's. Judge: the software GPU. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,9 +16,12 @@
 
 #include <quern/tool.h>
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -137,12 +140,120 @@ static void test_declined(void **state)
     }
 }
 
+/* ---- Until others are made ------------------------------------------------------------------- */
+
+#define LAYER "wq=nf4 n=96 k=1024 a=bf16 bias=1"
+#define ROWS  5
+
+static quern_status wait_ready(quern_op *op)
+{
+    quern_status status;
+
+    for (int i = 0; (status = quern_op_ready(op)) == QUERN_E_NOT_READY && i < 1800000; i++)
+        usleep(1000);
+    return status;
+}
+
+static void launch_right(quern_op *op, struct t_layer *l)
+{
+    if (quern_op_launch(op, &l->args, ROWS, NULL) != QUERN_OK)
+        fail_msg("%s", quern_last_error()->message);
+    assert_true(t_layer_error(l) < 5e-3);
+}
+
+/* What there is without a compiler serves, and why there is nothing better is told. */
+static void test_base_serves(void **state)
+{
+    char *const directory = t_temp_dir();
+    const struct quern_problem p = parse(LAYER), base = parse(LAYER " kernels=base");
+    const struct quern_problem other = parse("wq=int4 group=64 n=32 k=64 a=bf16");
+    struct t_layer l;
+    quern_op *op, *same;
+
+    (void)state;
+    quern_ctx *ctx = t_open("gfx1201", directory, QUERN_JIT_OFF);
+    assert_int_equal(quern_op_create_flags(ctx, &p, ROWS, QUERN_OP_BASE, &op),
+                     QUERN_E_WOULD_COMPILE); /* there are none yet */
+    quern_close(ctx);
+    ctx = t_open("gfx1201", directory, QUERN_JIT_ON);
+    assert_int_equal(quern_op_create(ctx, &base, ROWS, &op), QUERN_OK);
+    quern_op_release(op);
+    quern_close(ctx);
+    ctx = t_open("gfx1201", directory, QUERN_JIT_OFF);
+    assert_int_equal(quern_op_create_flags(ctx, &other, 1, QUERN_OP_BASE, &op),
+                     QUERN_E_WOULD_COMPILE);
+    assert_int_equal(quern_op_create_flags(ctx, &p, ROWS, QUERN_OP_BASE, &op), QUERN_OK);
+    t_layer_make(&l, ctx, &p, ROWS, 0, 0, 1);
+    launch_right(op, &l);
+    assert_int_equal(wait_ready(op), QUERN_E_WOULD_COMPILE);
+    assert_non_null(strstr(quern_last_error()->message, "QUERN_JIT"));
+    assert_int_equal(quern_op_create_flags(ctx, &p, ROWS, QUERN_OP_BASE, &same), QUERN_OK);
+    assert_ptr_equal(op, same);
+    launch_right(op, &l);
+    assert_int_equal(quern_op_generation(op), 0);
+    t_layer_free(&l);
+    quern_op_release(op);
+    quern_op_release(same);
+    quern_close(ctx);
+    t_remove(directory);
+}
+
+struct host {
+    quern_ctx *ctx;
+    quern_op *op;
+    atomic_bool *enough;
+};
+
+static void *serve(void *user)
+{
+    const struct host *const h = user;
+    const struct quern_problem p = parse(LAYER);
+    struct t_layer l;
+
+    t_layer_make(&l, h->ctx, &p, ROWS, 0, 0, 2);
+    for (bool last = false; !last;) {
+        last = atomic_load(h->enough); /* once more after the change */
+        launch_right(h->op, &l);
+    }
+    t_layer_free(&l);
+    return NULL;
+}
+
+/* Threads launch all the while that made kernels take the place of base kernels. */
+static void test_made_kernels_take_over(void **state)
+{
+    quern_ctx *const ctx = t_open("gfx1201", t_cache, QUERN_JIT_ON);
+    const struct quern_problem p = parse(LAYER), base = parse(LAYER " kernels=base");
+    atomic_bool enough = false;
+    struct host h = {.ctx = ctx, .enough = &enough};
+    pthread_t threads[4];
+    quern_op *first;
+
+    (void)state;
+    assert_int_equal(quern_op_create(ctx, &base, ROWS, &first), QUERN_OK);
+    assert_int_equal(quern_op_create_flags(ctx, &p, ROWS, QUERN_OP_BASE, &h.op), QUERN_OK);
+    for (int i = 0; i < COUNT(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, serve, &h), 0);
+    assert_int_equal(wait_ready(h.op), QUERN_OK);
+    assert_int_equal(quern_op_generation(h.op), 1);
+    atomic_store(&enough, true);
+    for (int i = 0; i < COUNT(threads); i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(quern_op_generation(first), 1);
+    assert_int_equal(quern_op_generation(NULL), 0);
+    quern_op_release(first);
+    quern_op_release(h.op);
+    quern_close(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_text),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_declined),
+        cmocka_unit_test(test_base_serves),
+        cmocka_unit_test(test_made_kernels_take_over),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

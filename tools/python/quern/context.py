@@ -29,7 +29,7 @@ _SEALS = ("open", "warn", "fail")
 _KINDS = ("begin", "compile", "end")
 _REASONS = (None, "absent", "damaged", "foreign", "unreadable", "refused")
 _READ_WRITE = 3  # enum quern_sim_access
-_NO_COMPILE, _NO_WAIT = 1, 2  # enum quern_op_flags
+_NO_COMPILE, _NO_WAIT, _BASE = 1, 2, 4  # enum quern_op_flags
 _POINTERS = tuple(field[0] for field in native.Args._fields_ if field[1] is ctypes.c_void_p)
 
 
@@ -349,10 +349,12 @@ class Context(_Handle):
         self._owned[:] = [f for f in self._owned if f.alive]
         self._owned.append(finalizer)
 
-    def op(self, problem: str, m_max: int = 8, *, compile: bool = True, wait: bool = True) -> Op:
+    def op(self, problem: str, m_max: int = 8, *, compile: bool = True, wait: bool = True,
+           base: bool = False) -> Op:
         """The kernels of a problem for 1 to m_max rows; more rows are launched in slices. Compiles
-        kernels that are in no cache, unless `compile` is false; returns at once when `wait` is."""
-        flags = (0 if compile else _NO_COMPILE) | (0 if wait else _NO_WAIT)
+        kernels that are in no cache, unless `compile` is false; returns at once when `wait` is.
+        With `base`, base kernels serve until those made to order are there."""
+        flags = (0 if compile else _NO_COMPILE) | (0 if wait else _NO_WAIT) | (_BASE if base else 0)
         p, handle = native.parse(problem), ctypes.c_void_p()
         native.call("quern_op_create_flags", self.handle, ctypes.byref(p), m_max, flags,
                     ctypes.byref(handle))
