@@ -202,7 +202,8 @@ static int batch_of(const struct plan *p)
     return chunks(p) == 1 ? 1 : (int)(walk < most ? walk : most);
 }
 
-/* Every number of stages that fits, for waves and units that are set. */
+/* Every number of stages that fits, for waves and units that are set. Of equals the fewest count:
+ * what shared memory leaves is the first cache's, which A and scales are read through. */
 static void try_stages(struct plan *p, struct model_ranking *ranking)
 {
     p->ring.span = span_of(p);
@@ -213,7 +214,7 @@ static void try_stages(struct plan *p, struct model_ranking *ranking)
     if (p->ring.sum_buffers * sums(p) > SUMS_MAX || !p->ring.batch ||
         registers(p) > registers_max(p))
         return;
-    for (p->ring.stages = STAGES_MAX; p->ring.stages > 1; p->ring.stages--) {
+    for (p->ring.stages = 2; p->ring.stages <= STAGES_MAX; p->ring.stages++) {
         const int64_t bytes = other_bytes(p) + p->ring.stages * stage_bytes(p);
         if (bytes > p->target->lds_bytes)
             continue;

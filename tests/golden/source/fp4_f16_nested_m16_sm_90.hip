@@ -26,11 +26,11 @@ constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, at a time
 constexpr unsigned UNITS = 3;           // of a warp in a chunk of K
 constexpr unsigned UNIT = 64;           // columns
 constexpr unsigned SPAN = 1;            // units that are scaled together
-constexpr unsigned STAGES = 6;          // of the ring
+constexpr unsigned STAGES = 2;          // of the ring
 constexpr unsigned BATCH = 2;           // tiles of rows taken through a chunk of K
 constexpr unsigned SUMMERS = 2;         // warps that add sums and store C
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
-constexpr unsigned SHARED_BYTES = 188544; // of a workgroup
+constexpr unsigned SHARED_BYTES = 108672; // of a workgroup
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 
 // ---- cuda/prelude/ptx ----

@@ -26,11 +26,11 @@ constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, at a time
 constexpr unsigned UNITS = 4;           // of a warp in a chunk of K
 constexpr unsigned UNIT = 64;           // columns
 constexpr unsigned SPAN = 2;            // units that are scaled together
-constexpr unsigned STAGES = 6;          // of the ring
+constexpr unsigned STAGES = 3;          // of the ring
 constexpr unsigned BATCH = 1;           // tiles of rows taken through a chunk of K
 constexpr unsigned SUMMERS = 2;         // warps that add sums and store C
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
-constexpr unsigned SHARED_BYTES = 216192; // of a workgroup
+constexpr unsigned SHARED_BYTES = 116352; // of a workgroup
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 
 // ---- cuda/prelude/ptx ----
