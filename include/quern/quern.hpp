@@ -109,6 +109,7 @@ class Op : public Handle<quern_op, quern_op_release>
         return quern_op_launch(get(), &args, m, stream);
     }
     quern_status ready() const { return quern_op_ready(get()); }
+    unsigned generation() const { return quern_op_generation(get()); }
     size_t workspace(int64_t m) const { return quern_op_workspace(get(), m); }
     size_t explain(int64_t m, char *text, size_t size) const
     {
