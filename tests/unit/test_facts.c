@@ -152,7 +152,7 @@ static void what_the_software_gpu_does(void **state)
     for (size_t t = 0; t < target_count(); t++) {
         const struct target *const target = target_at(t);
         char *table = NULL;
-        if (!target_simulated(target) || (T_SANITIZED && strcmp(target->name, "gfx942") != 0))
+        if (!target_simulated(target) || (T_SANITIZED && strcmp(target->name, "gfx1201") != 0))
             continue;
         quern_ctx *const ctx = t_open(target->name, directory, QUERN_JIT_ON);
         quern_ctx_sim(ctx)->arithmetic = QUERN_ARITHMETIC_SILICON;
