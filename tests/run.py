@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree
 
@@ -26,6 +27,7 @@ import sim_coverage
 TOP = pathlib.Path(__file__).resolve().parents[1]
 BUILDS = ("release", "asan", "tsan")
 JOBS = 2
+TIMES = TOP / "build" / "check.csv"
 # Seconds after which a program or Python file is taken to hang. The slowest takes some minutes on
 # an idle machine; the rest is for machines that other work keeps busy. Long ones have more.
 LIMIT = 3600
@@ -65,7 +67,7 @@ class Result:
         self.name = name
         self.passed = self.failed = self.skipped = 0
         self.output = ""
-        self.seconds = 0.0
+        self.seconds = self.cpu = 0.0  # the second of processors, of all processes waited for
 
     def fail(self, why):
         self.failed += 1
@@ -102,7 +104,7 @@ def environment(build, scratch):
     return env
 
 
-def run_limited(command, env, limit):
+def run_limited(result, command, env, limit):
     """Runs a command in a session of its own. Returns (status or None when out of time, output)."""
     process = subprocess.Popen(
         command,
@@ -113,14 +115,16 @@ def run_limited(command, env, limit):
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    try:
-        output, _ = process.communicate(timeout=limit)
-        status = process.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        status = None
-    return status, output.decode(errors="replace")
+    late = threading.Timer(limit, os.killpg, (process.pid, signal.SIGKILL))
+    late.start()
+    output = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)  # the only way to learn the time of one child
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    on_time = not late.finished.is_set()
+    late.cancel()
+    result.cpu = used.ru_utime + used.ru_stime
+    return process.returncode if on_time else None, output.decode(errors="replace")
 
 
 def status_text(status, limit):
@@ -133,7 +137,7 @@ def status_text(status, limit):
 
 def run_program(result, path, env, limit):
     """A cmocka program: its TAP lines are counted, its plan and its exit status must agree."""
-    status, output = run_limited([str(path)], env, limit)
+    status, output = run_limited(result, [str(path)], env, limit)
     planned = 0
     for line in output.splitlines():
         if plan := re.match(r"1\.\.(\d+)", line):
@@ -160,7 +164,8 @@ def run_python(result, path, env, limit, scratch):
     """A pytest file: counted from its JUnit report."""
     report = scratch / "junit.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short"]
-    status, output = run_limited([*command, f"--junitxml={report}", str(path)], env, limit)
+    status, output = run_limited(result, [*command, f"--junitxml={report}", str(path)],
+                                 env, limit)
     result.output = output
     if report.exists():
         for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
@@ -268,6 +273,15 @@ def show(result):
         print(f"{result.name}: {result.passed} passed in {result.seconds:.0f} s", flush=True)
 
 
+def write_times(builds, results):
+    """What each file took, the longest first: where to look when the whole takes too long."""
+    rows = sorted(zip(builds, results), key=lambda row: -row[1].cpu)
+    TIMES.write_text("build,file,cpu_s,wall_s\n" + "".join(
+        f"{build},{r.name.split()[0]},{r.cpu:.1f},{r.seconds:.1f}\n" for build, r in rows))
+    sums = (f"{b} {sum(r.cpu for x, r in rows if x == b):.0f} s" for b in BUILDS if b in builds)
+    print(f"processor time: {', '.join(sums)}; by file: {TIMES.relative_to(TOP)}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--long", action="store_true", help="also run test_*_long files")
@@ -309,6 +323,8 @@ def main():
             results.append(check_coverage(rows))
             show(results[-1])
 
+    if complete:
+        write_times([b for b, _ in files], results)
     for build in builds:
         if complete and not any(b == build and not p.suffix for b, p in files):
             missing = Result(f"build/{build}")
