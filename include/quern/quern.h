@@ -84,7 +84,7 @@ enum quern_round { QUERN_ROUND_RNE = 1, QUERN_ROUND_TRUNC };
 enum quern_exact { QUERN_EXACT_BATCH_INVARIANT = 1, QUERN_EXACT_PRECISE = 2, QUERN_EXACT_BOTH = 3 };
 
 /*
- * Which kernels serve a gemm: those made to its order (0), or BASE, the ones that are the same for
+ * Which kernels serve: those made to order (0), or BASE, the ones that are the same for
  * every n, k, group, bias and rounding, which are then arguments of a launch: slower, but there
  * before the layer is known. docs/embedding.md has what they cost.
  */

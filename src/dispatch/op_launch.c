@@ -25,8 +25,8 @@ void arg_numbers(struct arg_values *values, const struct plan_slice *slice, int6
     const int64_t group = problem_group(p);
     values->of[PLAN_ARG_N] = (uint64_t)p->n;
     values->of[PLAN_ARG_K] = (uint64_t)p->k;
-    values->of[PLAN_ARG_BLOCK_SHIFT] = (uint64_t)__builtin_ctzll((uint64_t)group);
-    values->of[PLAN_ARG_BLOCKS] = (uint64_t)(p->k / group);
+    values->of[PLAN_ARG_BLOCK_SHIFT] = base_block_shift(p);
+    values->of[PLAN_ARG_BLOCKS] = group ? (uint64_t)(p->k / group) : 0;
     values->of[PLAN_ARG_HAS_BIAS] = (uint64_t)p->bias;
     values->of[PLAN_ARG_TRUNCATE] = p->round == QUERN_ROUND_TRUNC;
 }

@@ -3,8 +3,8 @@
  * The arguments of a kernel, for whoever launches it: addresses of operands, then numbers.
  *
  * In kernarg order, the same for all kernels of a family:
- *   of base kernels alone, i32: n, k; the group, as a power of two, and how many a row has; whether
- *   there is a bias, and whether f32 becomes bf16 by cutting (templates/prelude/layer.hip);
+ *   of base kernels alone, i32: n, k; the group, as base_block_shift, and how many a row has;
+ *   whether there is a bias, and whether f32 becomes bf16 by cutting (templates/prelude/layer.hip);
  *   the operands that the problem has, in the order of problem/operands.def: pointers;
  *   m : i32, rows in this launch from `first` on;
  *   first : i32, the first row;  lda, ldc : i64, in elements;

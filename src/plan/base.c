@@ -21,7 +21,8 @@ struct quern_problem base_nominal(const struct quern_problem *problem)
 
     q.n = NOMINAL_N;
     q.k = NOMINAL_K;
-    q.bias = 1;
+    q.bias = problem_has_activation(problem);
+    q.round = QUERN_ROUND_RNE;
     if (weight_is_table(q.wq))
         q.group = NOMINAL_GROUP_TABLE;
     else if (q.wq == QUERN_W_INT4)
@@ -35,12 +36,19 @@ void base_bind(struct plan *plan, const struct quern_problem *problem)
     plan->row_groups = model_ceil_div(problem->n, plan->rows_per_workgroup);
 }
 
+uint32_t base_block_shift(const struct quern_problem *problem)
+{
+    const uint64_t group = (uint64_t)problem_group(problem);
+
+    return !group || group & (group - 1) ? 31 : (uint32_t)__builtin_ctzll(group);
+}
+
 bool base_takes(const struct quern_problem *problem, const struct family *family)
 {
     const struct quern_problem nominal = base_nominal(problem);
 
     /* matrix units sum over whole groups of the nominal layer */
-    return family->base &&
+    return family->base_rows &&
            (family->units == PLAN_UNITS_VECTOR ||
             (problem_group(problem) % problem_group(&nominal) == 0 && problem->k >= BASE_K_LEAST));
 }
@@ -48,10 +56,13 @@ bool base_takes(const struct quern_problem *problem, const struct family *family
 quern_status base_accepts(const struct quern_problem *q, const struct target *target,
                           const struct family *family)
 {
-    FAIL_IF(!family->base, QUERN_E_DECLINED, "wq=%s a=%s has no base kernels on %s in this version",
-            weight_name(q->wq), dtype_name(q->a), target->name);
+    FAIL_IF(!family->base_rows, QUERN_E_DECLINED, "wq=%s has no base kernels on %s in this version",
+            weight_name(q->wq), target->name);
     FAIL_IF(q->exact, QUERN_E_DECLINED, "base kernels make no promise: leave exact out");
-    FAIL_IF(q->n < BASE_ROWS_LEAST, QUERN_E_DECLINED, "n=%" PRId64 "; base kernels take %d or more",
-            q->n, BASE_ROWS_LEAST);
+    FAIL_IF(q->n < family->base_rows, QUERN_E_DECLINED,
+            "n=%" PRId64 "; base kernels of wq=%s take %d or more", q->n, weight_name(q->wq),
+            family->base_rows);
+    FAIL_IF(q->k % BASE_K_GRAIN, QUERN_E_DECLINED,
+            "k=%" PRId64 "; base kernels take multiples of %d", q->k, BASE_K_GRAIN);
     return QUERN_OK;
 }

@@ -16,8 +16,8 @@ static inline bool plan_is_base(const struct plan *p)
     return p->problem.kernels == QUERN_KERNELS_BASE;
 }
 
-/* Rows of W that a wave of a base kernel may work on at once: a layer of fewer has none. */
-#define BASE_ROWS_LEAST 4
+/* K of a layer that has base kernels is a multiple of this, the smallest group there is. */
+#define BASE_K_GRAIN 32
 /* Base kernels on matrix units are for this K and more: no step along K is longer. */
 #define BASE_K_LEAST 512
 
@@ -27,6 +27,11 @@ struct quern_problem base_nominal(const struct quern_problem *problem);
 
 /* Gives a plan that was made for the nominal layer the problem that it serves, and its grid. */
 void base_bind(struct plan *plan, const struct quern_problem *problem);
+
+/* A weight of column k is in group k >> base_block_shift of its row. A group that is no power of
+ * two is a whole row, and no k reaches beyond the first group of the shift that stands for it; nor
+ * where weights have no groups. */
+uint32_t base_block_shift(const struct quern_problem *problem);
 
 /* Whether a family, which takes the problem, has base kernels for it. */
 bool base_takes(const struct quern_problem *problem, const struct family *family);

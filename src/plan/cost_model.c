@@ -295,7 +295,7 @@ void model_put(struct model_ranking *r, const struct plan *p)
 
 void model_candidates(const struct plan *plan, struct model_ranking *ranking)
 {
-    if (!plan_is_base(plan)) {
+    if (!plan_is_base(plan) || plan_units(plan) == PLAN_UNITS_NONE) { /* all layers are alike */
         plan->family->candidates(plan, ranking);
         return;
     }

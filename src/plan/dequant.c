@@ -3,6 +3,7 @@
  * The family dequant, which writes weights out as numbers. It has one shape: memory bounds it on
  * every part by far, so that nothing matters but enough loads in flight, and whole lines per wave.
  */
+#include "plan/base.h"
 #include "plan/explain.h"
 #include "plan/family.h"
 #include "target/rates.h"
@@ -19,6 +20,7 @@
 #define SETUP_SLOTS 40
 
 #define WEIGHTS_MAX ((int64_t)1 << 37) /* 2^32 work-items of CHUNK * CHUNKS */
+#define BASE_MAX    ((int64_t)1 << 35) /* 2^32 chunks */
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
@@ -30,6 +32,7 @@ static quern_status accepts(const struct quern_problem *q, const struct target *
 {
     (void)t;
     const bool int4 = q->wq == QUERN_W_INT4;
+    const int64_t most = q->kernels == QUERN_KERNELS_BASE ? BASE_MAX : WEIGHTS_MAX;
 
     FAIL_IF(q->layout == QUERN_LAYOUT_TILEN, QUERN_E_DECLINED,
             "only layout=%s has kernels for wq=%s in this version",
@@ -42,9 +45,9 @@ static quern_status accepts(const struct quern_problem *q, const struct target *
             layout_name(q->layout));
     FAIL_IF(!int4 && problem_has_group(q) && q->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
             "round=trunc has no kernel in this version, which rounds to nearest (round=rne)");
-    FAIL_IF(q->n > WEIGHTS_MAX / q->k, QUERN_E_DECLINED,
+    FAIL_IF(q->n > most / q->k, QUERN_E_DECLINED,
             "n=%" PRId64 " times k=%" PRId64 " is beyond this version's most weights, %" PRId64,
-            q->n, q->k, WEIGHTS_MAX);
+            q->n, q->k, most);
     return QUERN_OK;
 }
 
@@ -158,7 +161,7 @@ static const char *template_of_family(const struct plan *p)
 
 static bool makes_halves(const struct plan *p)
 {
-    return p->dequant.fp8 == FP8_SOFTWARE;
+    return p->dequant.fp8 == FP8_SOFTWARE && !plan_is_base(p);
 }
 
 static bool rounds(const struct plan *p)
@@ -170,7 +173,8 @@ static const struct plan_field of_fp8[] = {
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C")},
     {FIELD_WORD("FNUZ", field_fp8_kind, "which kind of fp8")},
     {FIELD_WORD("FORM", fp8_form, "how it is understood")},
-    {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting")},
+    {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting"),
+     .argument = TRUNCATE_ARGUMENT},
     {0},
 };
 
@@ -215,5 +219,6 @@ const struct family family_dequant = {
     .explain = explain,
     .fields = fields,
     .templates = templates,
+    .base_rows = 1,
     .predequant = SWITCH_OFF,
 };

@@ -42,8 +42,9 @@ struct family {
     const struct plan_fields *fields;
     /* The templates that follow the constants; ends with one that has neither name nor choice. */
     const struct plan_template *templates;
-    /* Its text can take the numbers of a layer as arguments (plan/base.h). */
-    bool base;
+    /* Its text can take the numbers of a layer as arguments (plan/base.h), which must have so many
+     * rows of W, as many as a wave may work on at once; 0: it has no base kernels. */
+    int base_rows;
     /* Its kernels have one argument, in the place of C, whatever operands a problem has. */
     bool one_buffer;
     /* Whether weights go through LDS as scaled numbers: always (ON), never (OFF), or in some of its

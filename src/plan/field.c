@@ -266,7 +266,7 @@ const struct plan_field layer_fields[] = {
 
 const struct plan_field weight_fields[] = {
     {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale"),
-     .argument = "(1u << layer()->block_shift)"},
+     .argument = BLOCK_ARGUMENT},
     {FIELD_OF(FIELD_BOOL, "HIGH_NIBBLE_FIRST", high_nibble_first,
               "which half of a byte is the lower k")},
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},
@@ -274,7 +274,8 @@ const struct plan_field weight_fields[] = {
 };
 
 const struct plan_field int4_fields[] = {
-    {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale")},
+    {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale"),
+     .argument = BLOCK_ARGUMENT},
     {FIELD_WORD("WORD_ORDER", word_order, "of the weights in a word")},
     {FIELD_OF(FIELD_BOOL, "WORD_BLOCKS", word_blocks, "whether b is [K/32,N] blocks of 4")},
     {FIELD_WORD("SCALE_TYPE", field_scale_type, "elements of scales")},
@@ -282,7 +283,8 @@ const struct plan_field int4_fields[] = {
     {FIELD_OF(FIELD_FLAG, "HAS_ZEROS", field_has_zeros, "whether there are any")},
     {FIELD_WORD("A_TYPE", field_a_type, "elements of A"), .when = multiplies},
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},
-    {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting")},
+    {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting"),
+     .argument = TRUNCATE_ARGUMENT},
     {0},
 };
 

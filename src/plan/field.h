@@ -70,6 +70,10 @@ int64_t field_value(const struct plan_field *field, const struct plan *p);
 typedef void (*field_fn)(void *user, const struct plan *p, const struct plan_field *field);
 void field_each(const struct plan *p, field_fn fn, void *user);
 
+/* What BLOCK and TRUNCATE are in base kernels (templates/prelude/layer.hip). */
+#define BLOCK_ARGUMENT    "(1u << layer()->block_shift)"
+#define TRUNCATE_ARGUMENT "(layer()->truncate != 0)"
+
 /* Rows of every family; of families with 4-bit weights by table; of families with int4. */
 extern const struct plan_field layer_fields[], weight_fields[], int4_fields[];
 /* Words for fp8 weights, of simt_skinny and dequant: the format, and how the target reads it. */

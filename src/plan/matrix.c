@@ -222,6 +222,11 @@ void matrix_try_waves(struct plan *p, const struct matrix_counts *shape, matrix_
 
 /* ---- Rows of a family's table ---------------------------------------------------------------- */
 
+static int64_t span(const struct plan *p)
+{
+    return matrix_span(p);
+}
+
 const struct plan_field matrix_fields[] = {
     {FIELD_AT(FIELD_NUMBER, "ROWS", matrix.rows, "rows of W that a wave works on"), .word = "rows"},
     {FIELD_AT(FIELD_NUMBER, "SPLIT_K", matrix.split_k, "waves that share those rows along K"),
@@ -230,6 +235,7 @@ const struct plan_field matrix_fields[] = {
      .word = "chunk"},
     {FIELD_AT(FIELD_NUMBER, "UNITS", matrix.units, "loads of a step for each 16 rows"),
      .word = "units", .was = "ring"},
+    {FIELD_OF(FIELD_NUMBER, "SPAN", span, "weights of a row that are summed unscaled")},
     {0},
 };
 

@@ -4,6 +4,7 @@
  * (templates/family/mma_int4.hip) and were fitted to code that hipRTC 6.4.3 made of it;
  * cost_model.c makes a choice of them.
  */
+#include "plan/base.h"
 #include "plan/explain.h"
 #include "plan/family.h"
 #include "plan/matrix.h"
@@ -256,7 +257,7 @@ static bool divides(const struct plan *p)
 {
     const int64_t block = problem_group(&p->problem);
 
-    if (p->problem.k % matrix_step(p) ||
+    if (p->problem.k % matrix_step(p) || (plan_is_base(p) && matrix_step(p) > BASE_K_LEAST) ||
         (p->problem.layout == QUERN_LAYOUT_CK && p->matrix.units > 1 && matrix_unit(p) % 32))
         return false;
     if (matrix_scaled(p))
@@ -298,22 +299,26 @@ static void try_tiles(struct plan *p, int cycles, struct model_ranking *ranking)
 
 /* Whether a plan's way to take off code offsets is one of its problem's. Weights that are decoded
  * whole have none. Of others, scaled zero points always need the sum of A; without them, bf16 may
- * do with it or without, and f16 does without. */
+ * do with it or without, and f16 does without. Base kernels share no sums of A, whose number the
+ * layer decides. */
 static bool code_offset_fits(const struct plan *p)
 {
     const bool scaled = p->problem.zero == QUERN_ZERO_SCALED;
 
     if (matrix_scaled(p))
         return !p->matrix.code_offset;
+    if (plan_is_base(p) && p->matrix.code_offset == CODE_OFFSET_SHARED)
+        return false;
     return p->matrix.code_offset ? p->problem.a != QUERN_F16 || scaled : !scaled;
 }
 
 /* Whether scaled weights would be truncated to A's type. Together with a truncated result that
  * loses up to 1.05e-2 of the largest value, 2.7e-3 of it because all weights are nearer to zero:
- * more than round=trunc may lose. So codes are multiplied, which bf16 holds exactly. */
+ * more than round=trunc may lose. So codes are multiplied, which bf16 holds exactly; always in base
+ * kernels, which learn only as they run whether results are truncated. */
 static bool cuts_weights(const struct plan *p)
 {
-    return p->problem.round == QUERN_ROUND_TRUNC && p->problem.a == QUERN_BF16;
+    return (p->problem.round == QUERN_ROUND_TRUNC || plan_is_base(p)) && p->problem.a == QUERN_BF16;
 }
 
 static void candidates(const struct plan *base, struct model_ranking *ranking)
@@ -468,5 +473,6 @@ const struct family family_mma_int4 = {
     .explain = explain,
     .fields = fields,
     .templates = templates,
+    .base_rows = 1,
     .predequant = SWITCH_FREE,
 };

@@ -133,13 +133,7 @@ static const struct plan_field formats[] = {
     {0},
 };
 
-static int64_t span(const struct plan *p)
-{
-    return matrix_span(p);
-}
-
 static const struct plan_field shape[] = {
-    {FIELD_OF(FIELD_NUMBER, "SPAN", span, "weights of a row that are summed unscaled")},
     {FIELD_AT(FIELD_NUMBER, "WAVES_PER_SIMD", waves_asked, "that registers must leave room for")},
     {FIELD_AT(FIELD_NUMBER, "PHASES", phase, "1: groups start apart along K")},
     {0},
@@ -166,7 +160,7 @@ const struct family family_mma_w4 = {
     .takes = takes,
     .candidates = candidates,
     .fewest_rows = matrix_one_tile,
-    .base = true,
+    .base_rows = 1,
     .explain = explain,
     .fields = fields,
     .templates = templates,

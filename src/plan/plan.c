@@ -30,19 +30,18 @@ static void name_kernel(struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
     const bool dequant = !problem_has_activation(q);
+    const char *const nested = q->scale == QUERN_SCALE_NESTED ? "_nested" : "";
     char group[32] = "", rows[16] = "";
 
-    if (plan_is_base(p)) {
-        snprintf(p->symbol, sizeof p->symbol, "quern_%s%s_%s_base_m%d", weight_name(q->wq),
-                 q->scale == QUERN_SCALE_NESTED ? "_nested" : "", dtype_name(q->a), p->m_tile);
-        return;
-    }
-
-    if (problem_has_group(q))
-        snprintf(group, sizeof group, "_g%" PRId64 "%s", problem_group(q),
-                 q->scale == QUERN_SCALE_NESTED ? "_nested" : "");
     if (!dequant)
         snprintf(rows, sizeof rows, "_m%d", p->m_tile);
+    if (plan_is_base(p)) {
+        snprintf(p->symbol, sizeof p->symbol, "quern_%s%s%s_%s_base%s", dequant ? "dequant_" : "",
+                 weight_name(q->wq), nested, dtype_name(dequant ? q->c : q->a), rows);
+        return;
+    }
+    if (problem_has_group(q))
+        snprintf(group, sizeof group, "_g%" PRId64 "%s", problem_group(q), nested);
     snprintf(p->symbol, sizeof p->symbol, "quern_%s%s_%s_n%" PRId64 "_k%" PRId64 "%s%s",
              dequant ? "dequant_" : "", weight_name(q->wq), dtype_name(dequant ? q->c : q->a), q->n,
              q->k, group, rows);

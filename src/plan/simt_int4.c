@@ -4,6 +4,7 @@
  * (templates/family/simt_int4.hip, decode/int4.hip) and were fitted to code that hipRTC 6.4.3 made
  * of it; cost_model.c makes a choice of them.
  */
+#include "plan/base.h"
 #include "plan/explain.h"
 #include "plan/family.h"
 
@@ -18,6 +19,8 @@
 #define SQUARE       4  /* row_lanes where all of a 4 by 4 matrix product is used */
 #define LDS_SHARE    2  /* workgroups that are to share a compute unit's LDS */
 #define LDS_LEAST    16
+#define BASE_ROWS    32 /* rows of W of a wave of a base kernel, at most */
+#define BASE_CHUNK   32 /* the smallest group there is, which lies in any K */
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
@@ -192,7 +195,8 @@ static uint32_t shared_slots(const struct plan *p)
  * leave registers for them. */
 static bool ahead(const struct plan *p)
 {
-    return steps_of(p) == 2 * p->simt_int4.split_k && tiles_of_a(p) <= 2 && p->simt_int4.rows <= 4;
+    return !plan_is_base(p) && steps_of(p) == 2 * p->simt_int4.split_k && tiles_of_a(p) <= 2 &&
+           p->simt_int4.rows <= 4;
 }
 
 static uint32_t vgprs(const struct plan *p)
@@ -297,10 +301,10 @@ static void count(struct plan *p, struct model_counts *counts)
 /* Decides what a workgroup keeps of A in LDS: nothing (`most` is 0), sums (1), sums and A itself
  * (2), or less where there is no room. Waves that multiply four rows of A at once may do as well
  * without: for them all three are tried, and false says that `most` does not fit or gives a plan
- * that another `most` gives, too. */
+ * that another `most` gives, too. A base kernel does not know how much there would be. */
 static bool share(struct plan *p, int most)
 {
-    const int64_t room = p->target->lds_bytes / (squares(p) ? 1 : LDS_SHARE);
+    const int64_t room = plan_is_base(p) ? 0 : p->target->lds_bytes / (squares(p) ? 1 : LDS_SHARE);
 
     p->simt_int4.shared_sums = most > 0 && sums_bytes(p) <= room;
     p->simt_int4.shared_a =
@@ -346,6 +350,8 @@ static bool chunk_fits(const struct plan *p)
         return false;
     if (q->layout == QUERN_LAYOUT_CK && p->simt_int4.chunk != LOAD_WEIGHTS)
         return false;
+    if (plan_is_base(p) && p->simt_int4.chunk > BASE_CHUNK)
+        return false;
     return group % p->simt_int4.chunk == 0 ||
            (group == LOAD_WEIGHTS && q->scale != QUERN_SCALE_F32 && q->k % p->simt_int4.chunk == 0);
 }
@@ -363,8 +369,8 @@ static void try_lanes(struct plan *p, int row_lanes, struct model_ranking *ranki
                 p->simt_int4.chunk = chunks[c];
                 p->simt_int4.pairing = (enum plan_pairing)pairing;
                 if (p->simt_int4.rows * p->m_tile > VALUES_MAX || !chunk_fits(p) ||
-                    (p->simt_int4.rows > 1 &&
-                     p->simt_int4.rows * p->simt_int4.row_lanes > p->problem.n))
+                    (p->simt_int4.rows > 1 && p->simt_int4.rows * p->simt_int4.row_lanes >
+                                                  (plan_is_base(p) ? BASE_ROWS : p->problem.n)))
                     continue;
                 /* only layout k8 has codes in the order of k, which leaves a choice of pairs */
                 if (pairing == PAIRING_OF_W &&
@@ -480,6 +486,7 @@ const struct family family_simt_int4 = {
     .explain = explain,
     .fields = fields,
     .templates = templates,
+    .base_rows = BASE_ROWS,
     .predequant = SWITCH_OFF,
     .larger_may_win = true,
 };

@@ -8,6 +8,7 @@
  * same walk over A and W, which every count has to follow.
  */
 #include "plan/args.h"
+#include "plan/base.h"
 #include "plan/explain.h"
 #include "plan/family.h"
 #include "target/rates.h"
@@ -21,6 +22,7 @@
 #define LOAD_BYTES  16 /* of one load of a lane */
 #define LOADS_MAX   16 /* loads of weights that a lane waits for: more take registers and code */
 #define LDS_LEAST   16
+#define BASE_ROWS   32    /* rows of W of a wave of a base kernel, at most */
 #define STAGE_WAVES 4     /* workgroups of fewer waves do not try to keep A in LDS */
 #define STAGE_BYTES 32768 /* of LDS for a part of A, where not all of it fits a compute unit */
 
@@ -464,7 +466,7 @@ static void try_walking(struct plan *p, const struct model_counts *counts,
 
     p->resident = 0;
     try_one(p, counts, ranking);
-    if (trips_of(p) % p->skinny.ring || (groups <= cus && !ranking->wanted))
+    if (plan_is_base(p) || trips_of(p) % p->skinny.ring || (groups <= cus && !ranking->wanted))
         return;
     const int64_t partial = (int64_t)p->waves * results_of(p) * p->wave_size * 8;
     const int64_t lds = staged_bytes(p) + (p->skinny.split_k > 1 ? partial : 0);
@@ -477,12 +479,12 @@ static void try_walking(struct plan *p, const struct model_counts *counts,
 }
 
 /* The largest stage for a plan, in loads of a wave: all, if the whole of A fits half of LDS; else
- * as many as STAGE_BYTES hold; 0: A cannot go through LDS. */
+ * as many as STAGE_BYTES hold; 0: A cannot go through LDS, or the layer decides how much it is. */
 static int stage_most(struct plan *p)
 {
     const int64_t trips = trips_of(p), room = p->target->lds_bytes / 2;
 
-    if (p->skinny.vector == 1)
+    if (p->skinny.vector == 1 || plan_is_base(p))
         return 0;
     p->skinny.stage = (int)trips;
     if (staged_bytes(p) <= room)
@@ -566,7 +568,8 @@ static void try_shapes(struct plan *p, struct model_ranking *ranking)
                       sums = p->skinny.rows * columns_of(p);
             if (sums > VALUES_MAX || loads > LOADS_MAX ||
                 p->skinny.ring * columns_of(p) > LOADS_MAX ||
-                (p->skinny.rows > 1 && p->skinny.rows * p->skinny.row_lanes > p->problem.n))
+                (p->skinny.rows > 1 && p->skinny.rows * p->skinny.row_lanes >
+                                           (plan_is_base(p) ? BASE_ROWS : p->problem.n)))
                 continue;
             /* decoding fp8 makes long code, in software more so: fewer loads are unrolled */
             if ((p->skinny.fp8 && !of_bytes(p) && sums * p->skinny.ring > VALUES_MAX) ||
@@ -706,7 +709,7 @@ static bool invariant(const struct plan *p)
 
 static bool makes_halves(const struct plan *p)
 {
-    return p->skinny.fp8 == FP8_SOFTWARE;
+    return p->skinny.fp8 == FP8_SOFTWARE && !plan_is_base(p);
 }
 
 static const struct plan_field formats[] = {
@@ -717,7 +720,8 @@ static const struct plan_field formats[] = {
     {FIELD_WORD("FORM", fp8_form, "how it is understood"), .when = has_fp8},
     {FIELD_OF(FIELD_FLAG, "A_SCALED", a_scaled, "whether A has a scale")},
     {FIELD_IF(FIELD_FLAG, "B_SCALED", has_fp8, "whether W has one")},
-    {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting")},
+    {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting"),
+     .argument = TRUNCATE_ARGUMENT},
     {FIELD_WORD("PRODUCTS", field_products, "how weights are multiplied")},
     {FIELD_IF(FIELD_FLAG, "PAIRED", dual_dot2, "whether they are issued in pairs,")},
     {FIELD_WORD("PAIR_TYPE", field_pair_type, "of what"), .when = dual_dot2},
@@ -776,5 +780,6 @@ const struct family family_simt_skinny = {
     .explain = explain,
     .fields = fields,
     .templates = templates,
+    .base_rows = BASE_ROWS,
     .predequant = SWITCH_OFF,
 };

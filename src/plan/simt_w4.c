@@ -15,6 +15,7 @@
 #define PAIRS       256  /* of codes in the table */
 #define ITEMS_MAX   1024 /* work-items of a workgroup */
 #define VALUES_MAX  32   /* sums per lane that the template's reduction can fold */
+#define ROWS_MAX    4    /* rows of W of a wave */
 #define SIZE_MAX_NK ((int64_t)1 << 27)
 #define SMALL_NK    ((int64_t)1 << 23)
 #define SHORT_K     4096
@@ -338,7 +339,7 @@ static void try_waves(struct plan *p, struct model_ranking *ranking)
  */
 static void candidates(const struct plan *base, struct model_ranking *ranking)
 {
-    static const int rows[] = {4, 2, 1}, chunks[] = {32, 16, 8}, splits[] = {1, 2, 4, 8, 16};
+    static const int rows[] = {ROWS_MAX, 2, 1}, chunks[] = {32, 16, 8}, splits[] = {1, 2, 4, 8, 16};
     struct plan p = *base;
 
     p.products = model_lane_products(&p.problem, p.target);
@@ -430,6 +431,6 @@ const struct family family_simt_w4 = {
     .explain = explain,
     .fields = fields,
     .templates = templates,
-    .base = true,
+    .base_rows = ROWS_MAX,
     .predequant = SWITCH_OFF,
 };

@@ -333,7 +333,6 @@ static quern_status normalise(struct quern_problem p, struct quern_problem *out)
         TRY(check_absent("a", !p.a, &p));
         TRY(check_absent("bias", !p.bias, &p));
         TRY(check_absent("exact", !p.exact, &p));
-        TRY(check_absent("kernels", !p.kernels, &p));
         FAIL_IF(p.wq == QUERN_W_NONE, QUERN_E_PROBLEM, "op=dequant needs quantised weights");
     }
     if (!problem_has_group(&p))

@@ -8,10 +8,10 @@
 typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 CHUNK = 8; // one dword of packed weights
-constexpr u64 TOTAL = (u64)N * K / CHUNK;
+#define TOTAL ((u64)N * K / CHUNK)
 constexpr u32 ITEMS = WAVES * WAVE;
 constexpr u32 CHUNKS_PER_GROUP = ITEMS * CHUNKS; // a multiple of every block
-constexpr bool WHOLE_GROUPS = TOTAL % CHUNKS_PER_GROUP == 0;
+constexpr bool WHOLE_GROUPS = KNOWN && TOTAL % CHUNKS_PER_GROUP == 0;
 
 struct value_table {
     float value[16];
@@ -28,7 +28,7 @@ CONSTANT constexpr value_table VALUES = make_values();
 typedef c_element c_chunk __attribute__((ext_vector_type(CHUNK)));
 
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
-void SYMBOL(const u8 *__restrict b, SCALE_OPERANDS, c_element *__restrict c)
+void SYMBOL(LAYER_OPERANDS const u8 *__restrict b, SCALE_OPERANDS, c_element *__restrict c)
 {
     __attribute__((shared)) static float shared_values[16];
     LDS float *const values = (LDS float *)shared_values;

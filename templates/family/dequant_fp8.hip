@@ -8,11 +8,11 @@
 typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 CHUNK = 8;
-constexpr u64 TOTAL = (u64)N * K / CHUNK;
-constexpr u32 REST = (u64)N * K % CHUNK; // weights behind the last whole chunk
+#define TOTAL ((u64)N * K / CHUNK)
+#define REST ((u32)((u64)N * K % CHUNK)) // weights behind the last whole chunk
 constexpr u32 ITEMS = WAVES * WAVE;
 constexpr u32 CHUNKS_PER_GROUP = ITEMS * CHUNKS;
-constexpr bool WHOLE_GROUPS = REST == 0 && TOTAL % CHUNKS_PER_GROUP == 0;
+constexpr bool WHOLE_GROUPS = KNOWN && REST == 0 && TOTAL % CHUNKS_PER_GROUP == 0;
 
 typedef c_element c_chunk __attribute__((ext_vector_type(CHUNK)));
 
@@ -35,11 +35,12 @@ DEVICE c_element scaled(float value, float scale)
 {
     float weight = value * scale;
     computed(weight); // v_fma_mixlo_f16 would lose the sign of a zero
-    return rounded<c_element, TRUNCATE>(weight);
+    return rounded<c_element>(weight, TRUNCATE);
 }
 
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
-void SYMBOL(const u8 *__restrict b, const float *__restrict b_scale, c_element *__restrict c)
+void SYMBOL(LAYER_OPERANDS const u8 *__restrict b, const float *__restrict b_scale,
+            c_element *__restrict c)
 {
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u64 first = (u64)__builtin_amdgcn_workgroup_id_x() * CHUNKS_PER_GROUP;

@@ -8,16 +8,17 @@
 typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 CHUNK = 8; // one dword of packed weights
-constexpr u64 TOTAL = (u64)N * K / CHUNK;
+#define TOTAL ((u64)N * K / CHUNK)
 constexpr u32 ITEMS = WAVES * WAVE;
 constexpr u32 CHUNKS_PER_GROUP = ITEMS * CHUNKS;
-constexpr bool WHOLE_GROUPS = TOTAL % CHUNKS_PER_GROUP == 0;
-constexpr u32 ROW_WORDS = K / CHUNK;
+constexpr bool WHOLE_GROUPS = KNOWN && TOTAL % CHUNKS_PER_GROUP == 0;
+#define ROW_WORDS (K / CHUNK)
 
-// The type for numbers of words: 64 bits where N * K needs them, because those divide slower.
+// The type for numbers of words: 64 bits where N * K needs them, because those divide slower. Base
+// kernels serve no such layers.
 template <bool> struct index_type { typedef u32 type; };
 template <> struct index_type<true> { typedef u64 type; };
-typedef index_type<(TOTAL > 0xffffffff)>::type index;
+typedef index_type<(KNOWN && TOTAL > 0xffffffff)>::type index;
 
 typedef c_element c_chunk __attribute__((ext_vector_type(CHUNK)));
 
@@ -31,7 +32,7 @@ DEVICE u64 place_of(index word)
 }
 
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
-void SYMBOL(const u8 *__restrict b, SCALE_OPERANDS, c_element *__restrict c)
+void SYMBOL(LAYER_OPERANDS const u8 *__restrict b, SCALE_OPERANDS, c_element *__restrict c)
 {
     const u32 item = __builtin_amdgcn_workitem_id_x();
     const u64 first = (u64)__builtin_amdgcn_workgroup_id_x() * CHUNKS_PER_GROUP;
@@ -43,7 +44,7 @@ void SYMBOL(const u8 *__restrict b, SCALE_OPERANDS, c_element *__restrict c)
     u32 word[CHUNKS], scale[CHUNKS], zero[CHUNKS];
     UNROLL for (u32 i = 0; i < CHUNKS; i++) {
         const index at = (index)(first + minimum(item + i * ITEMS, here - 1));
-        const index block = at / (BLOCK / CHUNK);
+        const index block = KNOWN || BLOCK <= K ? at / (BLOCK / CHUNK) : at / ROW_WORDS;
         word[i] = ((const u32 *)b)[place_of(at)];
         scale[i] = scales[block];
 #if HAS_ZEROS
@@ -60,7 +61,7 @@ void SYMBOL(const u8 *__restrict b, SCALE_OPERANDS, c_element *__restrict c)
             float weight = ZERO == ZERO_SCALED ? __builtin_fmaf(q - 8.0f, s, -z)
                                                : (q - (ZERO == ZERO_U8 ? z : 8.0f)) * s;
             computed(weight); // v_fma_mixlo_f16 would lose the sign of a zero
-            chunk[j] = rounded<c_element, TRUNCATE>(weight);
+            chunk[j] = rounded<c_element>(weight, TRUNCATE);
         }
         if (WHOLE_GROUPS || item + i * ITEMS < here)
             to[item + i * ITEMS] = chunk;

@@ -34,22 +34,22 @@ constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a r
 constexpr u32 PART_LANES = K_LANES / ABREAST; // lanes with parts of a row that are summed
 // Numbers of weights of a row. UNIT: what one load of the wave covers in each of the ABREAST parts
 // of a step; LANE_UNIT: what a lane of that gives to instructions; PART: of a part of a step; STEP:
-// of a step, which divides K.
+// of a step, which divides a K that is KNOWN. If it is not, the last step of a row may reach back
+// into the one before it, and the spans that were added there count for nothing.
 constexpr u32 UNIT = CHUNK * LOAD_LANES / ABREAST, LANE_UNIT = UNIT / PART_LANES;
 constexpr u32 PART = UNIT * UNITS, STEP = PART * ABREAST;
-constexpr u32 STEPS = K / STEP;
-constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
-constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
-// SPAN: weights of a row in a part that share a scale. Where weights are SCALED a unit need not lie
-// in one group: lanes of a span may have other scales.
-constexpr bool WHOLE_SPANS = BLOCK % UNIT == 0 && (PART % BLOCK == 0 || BLOCK % PART == 0);
-constexpr u32 SPAN = WHOLE_SPANS ? minimum(BLOCK, PART) : UNIT;
+#define STEPS ((K + STEP - 1) / STEP)
+#define TRIPS ((STEPS + SPLIT_K - 1) / SPLIT_K) // steps of one wave
+constexpr bool EVEN_TRIPS = KNOWN && STEPS % SPLIT_K == 0;
+// Weights of a SPAN share a scale. Where weights are SCALED a unit need not lie in one group: lanes
+// of a span may have other scales.
 constexpr u32 SPANS = PART / SPAN;
 // Blocks whose scales, or zero points, are in one word.
-constexpr u32 SCALES = SPAN == BLOCK ? blocks_in_word(sizeof(scale_bits), BLOCKS, SPANS) : 1;
-constexpr u32 ZEROS = SPAN == BLOCK ? blocks_in_word(sizeof(zero_bits), BLOCKS, SPANS) : 1;
+constexpr bool OWN_BLOCKS = KNOWN && SPAN == BLOCK;
+constexpr u32 SCALES = OWN_BLOCKS ? blocks_in_word(sizeof(scale_bits), BLOCKS, SPANS) : 1;
+constexpr u32 ZEROS = OWN_BLOCKS ? blocks_in_word(sizeof(zero_bits), BLOCKS, SPANS) : 1;
 constexpr u32 WORDS = CHUNK / 8;
-constexpr u64 UNIT_BYTES = WORD_BLOCKS ? UNIT / 32 * (u64)N * 16 : UNIT / 2;
+#define UNIT_BYTES (WORD_BLOCKS ? UNIT / 32 * (u64)N * 16 : UNIT / 2)
 static_assert(!WORD_BLOCKS || UNIT % 32 == 0 || UNITS == 1, "units lie at the same distance");
 
 // A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
@@ -78,7 +78,8 @@ constexpr float SUM_FACTOR = STARTS_AT_SUMS && ZERO == ZERO_NONE ? -(CODE_BIAS +
 // side if A has fewer rows. By MFMA the sharers lie 16 lanes apart, as the instruction wants; by
 // dot products they are neighbours.
 constexpr bool SUMS_BY_MATRIX = HAS_MFMA;
-constexpr u32 SUM_SPANS = K / SPAN, PIECES = SPAN / 8, SHARERS = SUMS_BY_MATRIX ? 4 : 2;
+constexpr u32 SUM_SPANS = SHARED_SUMS ? K / SPAN : 1;
+constexpr u32 PIECES = SPAN / 8, SHARERS = SUMS_BY_MATRIX ? 4 : 2;
 constexpr u32 SUM_LOADS = SHARED_SUMS ? PIECES / SHARERS : 1; // spans of others may have 8 values
 constexpr u32 SUM_ROWS = minimum(WAVE / SHARERS, M_TILE), ROW_BLOCKS = M_TILE / SUM_ROWS;
 constexpr u32 SPANS_ASIDE = WAVE / SHARERS / SUM_ROWS, WAVES_SPANS = WAVES * SPANS_ASIDE;
@@ -208,7 +209,7 @@ DEVICE tile take_sums(const LDS float *from)
 }
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
-void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS
             const c_element *__restrict bias,
 #endif
@@ -233,7 +234,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
     };
-    u32 k = start_of(step);
+    auto within = [](u32 start) { return KNOWN ? start : minimum(start, K - STEP); };
+    u32 k = within(start_of(step));
 
     // Each lane has one row of every tile. In place of rows past the end it takes the last one
     // again; their results are not stored.
@@ -241,6 +243,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     // its place along K in a step's first unit
     const u32 a_part = part * PART + (K_LANES == 1 ? 0 : lane / 16 % PART_LANES * CHUNK);
     const u32 b_part = STAGED ? (LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK) : a_part;
+    const u32 scale_part = SCALED ? b_part : part * PART;
     const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on
     u32 b_offset[N_TILES];
     row_scales scale_row[N_TILES];
@@ -275,7 +278,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             UNROLL for (u32 u = 0; u < UNITS; u++)
                 load_dwords<WORDS, WEIGHTS_ONCE>(packed[u][t], from + u * UNIT_BYTES);
         }
-        const u32 at = k + (SCALED ? b_part : part * PART);
+        const u32 at = k + scale_part;
         UNROLL for (u32 t = 0; t < N_TILES; t++) {
             UNROLL for (u32 s = 0; s < SPANS; s += SCALES)
                 scale[s / SCALES][t] = load_scales<SCALES>(scale_row[t], at + s * SPAN);
@@ -378,6 +381,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                              tile_row_place);
         };
 
+        if (const u32 begin = KNOWN ? 0 : start_of(step); k < begin)
+            UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+                if (k + scale_part + s * SPAN < begin)
+                    scale[s / SCALES][t] = zero[s / ZEROS][t] = 0;
         UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
             load_a(batch);
         decode_batch(0);
@@ -464,7 +471,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         u32 next_k = k;
         do_step([&] {
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
-                next_k = start_of(step + SPLIT_K);
+                next_k = within(start_of(step + SPLIT_K));
                 load_weights(next_k, packed, next_scale, next_zero);
             }
         });
@@ -483,8 +490,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                               ldc, [&](float result, u32 n) {
                                   result *= SCALED && SCALED_BY_DOTS ? RESTORED : CODE_UNIT;
 #if BIAS
-                                  result += bias[n];
+                                  result += HAS_BIAS ? (float)bias[n] : 0;
 #endif
-                                  return rounded<c_element, TRUNCATE>(result);
+                                  return rounded<c_element>(result, TRUNCATE);
                               });
 }

@@ -318,7 +318,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     };
     auto result = [&](float value, float its_unit, float its_bias) INLINE {
         const float scaled = UNITS_DIFFER || RESULT_UNIT != 1.0f ? value * its_unit : value;
-        return rounded<c_element, TRUNCATE>(BIAS ? scaled + its_bias : scaled);
+        return rounded<c_element>(BIAS ? scaled + its_bias : scaled, TRUNCATE);
     };
 
     // ---- Results, row of A by row of A: a row's place and bounds are computed once

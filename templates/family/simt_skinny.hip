@@ -26,24 +26,28 @@ constexpr u32 W_SIZE = w_number::SIZE, A_SIZE = a_number::SIZE;
 constexpr bool SINGLE = VECTOR == 1;      // rows are not aligned: one weight at a time
 constexpr u32 LANES_K = WAVE / ROW_LANES; // lanes side by side along K
 constexpr u32 STEP = LANES_K * VECTOR;    // weights of a row
-constexpr u32 STEPS = (K + STEP - 1) / STEP;
-constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of a wave
-constexpr bool WHOLE = K % STEP == 0 && STEPS % SPLIT_K == 0;
-constexpr u32 DEPTH = minimum(RING, TRIPS);            // steps held at once
-constexpr u32 PASSES = (TRIPS + DEPTH - 1) / DEPTH;
+#define STEPS ((K + STEP - 1) / STEP)
+#define TRIPS ((STEPS + SPLIT_K - 1) / SPLIT_K) // steps of a wave
+constexpr bool WHOLE = KNOWN && K % STEP == 0 && STEPS % SPLIT_K == 0;
+constexpr u32 DEPTH = KNOWN ? minimum(RING, TRIPS) : RING; // steps held at once
+#define PASSES ((TRIPS + DEPTH - 1) / DEPTH)
 // ROUNDS: how often a wave uses and asks again for the whole ring, steps past the end of K left
-// out.
-constexpr u32 WHOLE_TRIPS = WHOLE ? TRIPS : TRIPS - 1;
-constexpr u32 ROUNDS = WHOLE_TRIPS / DEPTH ? WHOLE_TRIPS / DEPTH - 1 : 0;
+// out. In base kernels those may be any of the last pass.
+#define WHOLE_TRIPS (WHOLE ? TRIPS : TRIPS - 1)
+#define WHOLE_PASSES (KNOWN ? WHOLE_TRIPS / DEPTH : PASSES - 1)
+#define ROUNDS (WHOLE_PASSES ? WHOLE_PASSES - 1 : 0)
 constexpr bool STAGED = STAGE > 0;
-constexpr u32 STAGE_PASSES = STAGED && STAGE < TRIPS ? STAGE / DEPTH : PASSES; // of a stage
-constexpr bool RESIDENT = STAGE_PASSES == PASSES; // A is staged once
+#define STAGE_PASSES (STAGED && STAGE < TRIPS ? STAGE / DEPTH : PASSES) // of a stage
+constexpr bool RESIDENT = !KNOWN || STAGE_PASSES == PASSES; // A is staged once
 static_assert(RESIDENT || (WHOLE && TRIPS % DEPTH == 0 && STAGE % DEPTH == 0), "stages are whole");
 static_assert(!WALKS || TRIPS % DEPTH == 0, "a row ends where the ring does");
+static_assert(KNOWN || !(STAGED || WALKS || SINGLE), "what base kernels do not do");
+// Passes among which the phase chooses the first: all, but for one that reaches past the end of K.
+#define PHASED_PASSES (KNOWN ? STAGE_PASSES : WHOLE_PASSES)
 constexpr u32 WAVE_ROWS = ROWS * ROW_LANES;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * WAVE_ROWS;
-constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
-constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+#define GROUPS ((N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP)
+constexpr bool WHOLE_GROUPS = KNOWN && N % ROWS_PER_GROUP == 0;
 // MATRICES: all results of a matrix instruction are used. With ROW_LANES = 1 only its diagonal is:
 // each of four neighbouring lanes multiplies its weights of a row with its part of a row of A.
 constexpr bool MATRICES = PRODUCTS == MATRIX && ROW_LANES > 1;
@@ -76,14 +80,16 @@ constexpr u32 UNITS = OF_BYTES             ? VECTOR / 8
 
 // A in LDS: STAGE_K columns of each row at a time, rows STAGE_PITCH bytes apart. LDS serves eight
 // lanes at a time; where they read different rows, the pitch puts those into different banks.
-constexpr u32 STAGE_K = RESIDENT ? K : STAGE_PASSES * DEPTH * SPLIT_K * STEP;
+constexpr u32 STAGE_K = !KNOWN ? STEP : RESIDENT ? K : STAGE_PASSES * DEPTH * SPLIT_K * STEP;
 constexpr u32 STAGE_BYTES = STAGE_K * A_SIZE;
 constexpr u32 STAGE_PITCH =
     (STAGE_BYTES + 15) / 16 * 16 + (ROW_LANES == 1 ? 0 : 32);
 
 struct step {
     u32 w[ROWS][W_WORDS], a[COLUMNS][A_WORDS];
-    u32 skip; // so many of the first weights are another lane's: the lane is past the end of K
+    // So many of the first weights are another lane's: the lane is past the end of K. In base
+    // kernels all or none are.
+    u32 skip;
 };
 
 // Loads a lane's dwords of a row. Rows start at multiples of 4 bytes; if not, a load is one
@@ -260,7 +266,7 @@ DEVICE void reduce_sums(const SUM (&sum)[SUMS], float (&result)[RESULTS], u32 la
 }
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
-void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
+void SYMBOL(LAYER_OPERANDS const u8 *__restrict a, const u8 *__restrict b,
 #if A_SCALED
             const float *__restrict a_scale,
 #endif
@@ -290,7 +296,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
 #if WALKS
     const u32 stride = workgroups;
 #else
-    constexpr u32 stride = GROUPS;
+    const u32 stride = GROUPS;
 #endif
     const u32 m0 = slice * M_TILE;
     const u32 lane_n = K_LANES > 1 ? lane % 16 / K_LANES : lane % ROW_LANES;
@@ -311,7 +317,8 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         b_row[0] = b + (u64)n_base * (K * W_SIZE);
         UNROLL for (u32 r = 1; r < ROWS; r++)
             b_row[r] = b_row[r - 1] + (u64)ROW_LANES * K * W_SIZE;
-        phase = PHASES == 0 ? 0 : (PHASES == 1 ? which : n0 / WAVE_ROWS) % STAGE_PASSES;
+        const u32 begin = PHASES == 1 ? which : n0 / WAVE_ROWS;
+        phase = PHASES == 0 || PHASED_PASSES == 0 ? 0 : begin % PHASED_PASSES;
     };
     enter(group);
     auto row_of_a = [&](u32 row) { // past the end of m, the last row again
@@ -338,7 +345,10 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         constexpr u32 WIDE = DEPTH * SPLIT_K * STEP; // weights of a row in a round
         const u32 stage_first = RESIDENT ? 0 : round / STAGE_PASSES * STAGE_PASSES;
         const u32 counted = round - stage_first + phase;
-        const u32 pass = PHASES && counted >= STAGE_PASSES ? counted - STAGE_PASSES : counted;
+        const bool in_order = !KNOWN && round == WHOLE_PASSES;
+        const u32 pass = PHASES == 0 || in_order     ? round - stage_first
+                         : counted >= PHASED_PASSES ? counted - PHASED_PASSES
+                                                    : counted;
         const u32 of_stage = pass * WIDE + wave % SPLIT_K * STEP + lane_k * VECTOR;
         return place_at(stage_first * WIDE + of_stage, of_stage);
     };
@@ -390,10 +400,11 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         UNROLL for (u32 i = 0; i < COLUMNS; i++)
             hold(s.a[i]);
         if (!WHOLE && last) { // zeros for what another lane has
+            auto its_own = [&](u32 place) { return KNOWN ? place >= s.skip : s.skip == 0; };
             UNROLL for (u32 d = 0; d < W_WORDS; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
-                s.w[r][d] = d * 4 / W_SIZE >= s.skip ? s.w[r][d] : 0;
+                s.w[r][d] = its_own(d * 4 / W_SIZE) ? s.w[r][d] : 0;
             UNROLL for (u32 d = 0; d < A_WORDS; d++) UNROLL for (u32 i = 0; i < COLUMNS; i++)
-                s.a[i][d] = d * 4 / A_SIZE >= s.skip ? s.a[i][d] : 0;
+                s.a[i][d] = its_own(d * 4 / A_SIZE) ? s.a[i][d] : 0;
         }
         UNROLL for (u32 d = 0; d < W_WORDS; d++) UNROLL for (u32 r = 0; r < ROWS; r++)
             w_number::examine(s.w[r][d], w_nan[r]);
@@ -432,9 +443,14 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         schedule_boundary();
     };
 
+    // Whether step `j` of the last pass lies, if not wholly, within K in part, and how far.
+    const u32 last_start = (PASSES - 1) * (DEPTH * SPLIT_K * STEP) + wave % SPLIT_K * STEP;
+    auto starts_in_k = [&](u32 j) { return last_start + j * SPLIT_K * STEP < K; };
+    auto ends_in_k = [&](u32 j) { return last_start + j * SPLIT_K * STEP + STEP <= K; };
+
     place now = place_of(0), next = now;
     UNROLL for (u32 trip = 0; trip < DEPTH; trip++)
-        request(now, trip, trip + 1 == TRIPS);
+        request(now, trip, KNOWN ? trip + 1 == TRIPS : PASSES == 1 && !ends_in_k(trip));
     if (STAGED && RESIDENT)
         stage(0);
     u32 half = 0; // which half of the LDS for waves' sums is used: the other may still be read
@@ -458,6 +474,18 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
         }
         const u32 n_done = n_base, n0_done = n0, group_next = group + stride;
         const bool more = WALKS && group_next < GROUPS;
+        if (!KNOWN && WHOLE_PASSES) {
+            next = place_of(WHOLE_PASSES);
+            UNROLL for (u32 j = 0; j < DEPTH; j++) {
+                use(ring[j], now, j, false);
+                request(next, j, !ends_in_k(j));
+            }
+            now = next;
+        }
+        UNROLL for (u32 j = 0; j < DEPTH && !KNOWN; j++)
+            if (starts_in_k(j))
+                use(ring[j], now, j, !ends_in_k(j));
+#if KNOWN
         UNROLL for (u32 trip = ROUNDS * DEPTH; trip < TRIPS; trip++) {
             if (trip % DEPTH == 0) {
                 if (!RESIDENT && trip / DEPTH % STAGE_PASSES == 0)
@@ -477,6 +505,7 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
             if (trip % DEPTH == DEPTH - 1)
                 now = next;
         }
+#endif
 
         // After the reduction a lane has RESULTS sums of a row of W with a row of A.
         if constexpr (NOTES_NAN)
@@ -521,9 +550,9 @@ void SYMBOL(const u8 *__restrict a, const u8 *__restrict b,
                 result[j] *= *a_scale;
 #endif
 #if BIAS
-                result[j] += (float)bias[n[j]];
+                result[j] += HAS_BIAS ? (float)bias[n[j]] : 0;
 #endif
-                (c + (u64)(first + i[j]) * ldc)[n[j]] = rounded<c_element, TRUNCATE>(result[j]);
+                (c + (u64)(first + i[j]) * ldc)[n[j]] = rounded<c_element>(result[j], TRUNCATE);
             }
         if (!more)
             break;

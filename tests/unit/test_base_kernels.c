@@ -11,7 +11,7 @@
 #include "t_context.h"
 
 #include "gen/gen.h"
-#include "plan/base.h"
+#include "plan/base_list.h"
 #include "target/target.h"
 
 #include <quern/tool.h>
@@ -44,77 +44,162 @@ static const struct target *target_of(const char *name)
 
 /* ---- One text -------------------------------------------------------------------------------- */
 
-/* Kernels of any layer are among those of two: one that has kernels on matrix units, and one whose
- * K is too short for them. They do not depend on sizes, group or bias otherwise. */
+/* The texts of all of a target's base kernels, with the names of templates for theirs. */
+struct texts {
+    struct str all;
+    int sets;
+};
+
+static void add_texts(void *user, const struct plan_set *set)
+{
+    struct texts *const t = user;
+
+    for (size_t k = 0; k < set->count; k++)
+        assert_int_equal(gen_outline(&set->plans[k], &t->all), QUERN_OK);
+    t->sets++;
+}
+
+/* Kernels of any layer are among those that base_each lists. They do not depend on sizes, group,
+ * bias or rounding. */
 static void test_one_text(void **state)
 {
-    static const char *const layers[] = {"n=4096 k=4096",           "n=4096 k=256",
-                                         "n=5 k=64 bias=1",         "n=65536 k=1088",
-                                         "n=100 k=8192 group=4096", "n=7 k=96 group=32"};
-    static const char *const kinds[] = {"wq=nf4 a=bf16", "wq=fp4 scale=nested a=f16 c=f32"};
+    static const char *const layers[] = {
+        "wq=nf4 a=bf16 n=5 k=64 bias=1",
+        "wq=nf4 a=bf16 n=65536 k=1088",
+        "wq=fp4 scale=nested a=f16 c=f32 n=100 k=8192 group=4096",
+        "wq=fp4 scale=nested a=f16 c=f32 n=7 k=96 group=32",
+        "wq=mxfp4 a=f32 n=9 k=32",
+        "wq=int4 a=f16 n=4096 k=4096",
+        "wq=int4 a=f16 n=33 k=64 group=32 bias=1",
+        "wq=int4 a=bf16 zero=u8 layout=exl n=100 k=1152 group=channel round=trunc",
+        "wq=int4 a=bf16 zero=scaled scale=f32 layout=ck n=64 k=160 group=channel",
+        "wq=none a=bf16 n=32 k=32 bias=1 round=trunc",
+        "wq=none a=f32 c=f16 n=131072 k=8192",
+        "wq=fp8 a=bf16 n=77 k=7168",
+        "wq=fp8fnuz a=fp8fnuz c=f32 n=4096 k=128",
+        "op=dequant wq=nf4 c=bf16 n=3 k=192",
+        "op=dequant wq=int4 zero=u8 layout=ck c=f16 n=64 k=96 group=channel round=trunc",
+        "op=dequant wq=fp8 c=f32 n=5 k=64"};
+    struct texts texts = {.sets = 0};
 
     (void)state;
-    for (int i = 0; i < COUNT(kinds) * COUNT(layers); i++) {
-        static struct str all;
-        const bool first = i % COUNT(layers) < 2;
+    base_each(target_of("gfx942"), add_texts, &texts);
+    assert_true(texts.sets > 500);
+    for (int i = 0; i < COUNT(layers); i++) {
         struct plan_set set;
-        char words[128];
-        snprintf(words, sizeof words, "%s %s kernels=base", kinds[i / COUNT(layers)],
-                 layers[i % COUNT(layers)]);
+        char words[160];
+        snprintf(words, sizeof words, "%s kernels=base", layers[i]);
         const struct quern_problem p = parse(words);
-        assert_int_equal(plan_make(&p, target_of("gfx942"), &set), QUERN_OK);
+        if (plan_make(&p, target_of("gfx942"), &set) != QUERN_OK)
+            fail_msg("%s: %s", words, quern_last_error()->message);
         for (size_t k = 0; k < set.count; k++) {
             struct str text = {0};
-            assert_int_equal(gen_source(&set.plans[k], first ? &all : &text), QUERN_OK);
-            if (!first && !strstr(str_text(&all), str_text(&text)))
+            assert_int_equal(gen_outline(&set.plans[k], &text), QUERN_OK);
+            if (!strstr(str_text(&texts.all), str_text(&text)))
                 fail_msg("%s has a text of its own for %s", words, set.plans[k].symbol);
             str_free(&text);
         }
-        if (i % COUNT(layers) == COUNT(layers) - 1)
-            str_free(&all);
     }
+    str_free(&texts.all);
 }
 
 /* ---- Right answers --------------------------------------------------------------------------- */
 
-/* Many layers by the few kernels that are compiled for the first. */
-static void test_sizes(void **state)
+/* A kind of layer, and what the kernels of it are tried with. */
+static const struct kind {
+    const char *words;
+    int n_least; /* rows of W that it has at least */
+    bool groups; /* whether they may be chosen */
+    bool truncates;
+} kinds[] = {
+    {"wq=nf4 a=bf16", 4, true, false},
+    {"wq=fp4 scale=nested a=f16", 4, true, false},
+    {"wq=mxfp4 a=bf16", 4, false, false},
+    {"wq=int4 a=f16 zero=u8", 32, true, true},
+    {"wq=int4 a=bf16", 32, true, true},
+    {"wq=int4 a=bf16 zero=scaled layout=exl scale=f16", 32, true, true},
+    {"wq=int4 a=f16 c=bf16 zero=scaled layout=ck", 32, true, true},
+    {"wq=int4 a=f32 c=bf16 layout=ck zero=u8", 32, true, true},
+    {"wq=none a=bf16", 32, false, true},
+    {"wq=none a=f32 c=f16", 32, false, false},
+    {"wq=fp8 a=f16 c=bf16", 32, false, true},
+    {"op=dequant wq=nf4 c=bf16", 1, true, false},
+    {"op=dequant wq=mxfp4 c=f16", 1, false, false},
+    {"op=dequant wq=int4 c=bf16 zero=scaled layout=ck", 1, true, true},
+    {"op=dequant wq=fp8fnuz c=bf16", 1, false, true},
+};
+
+/* Layer i of a kind. */
+static void layer_words(const struct kind *kind, int i, char words[192])
 {
-    static const char *const targets[] = {"gfx90a", "gfx1100", "gfx1201"};
-    static const char *const kinds[] = {"wq=nf4 a=bf16", "wq=fp4 scale=nested a=f16",
-                                        "wq=mxfp4 a=bf16"};
-    static const int sizes[][3] = {/* n, k and, where it may be chosen, group */
+    static const int sizes[][3] = {/* n, k, group */
                                    {4, 64, 64},      {5, 32, 32},     {37, 544, 32},
                                    {64, 576, 64},    {130, 1088, 64}, {257, 512, 512},
-                                   {16, 8192, 4096}, {333, 2880, 64}};
+                                   {16, 8192, 4096}, {333, 2880, 64}, {100, 1152, 128}};
+    const int *const size = sizes[i % COUNT(sizes)];
+    const int n = size[0] < kind->n_least ? kind->n_least : size[0];
+    char group[32] = "";
+
+    if (kind->groups && strstr(kind->words, "int4") && i % 4 == 3)
+        snprintf(group, sizeof group, "group=channel");
+    else if (kind->groups)
+        snprintf(group, sizeof group, "group=%d", size[2]);
+    snprintf(words, 192, "%s n=%d k=%d %s %s %s kernels=base", kind->words, n, size[1], group,
+             i % 2 && !strstr(kind->words, "dequant") ? "bias=1" : "",
+             i % 3 == 1 && kind->truncates ? "round=trunc" : "");
+}
+#define SIZES 9
+
+/* Whether a target has a way to decode a kind's weights. */
+static bool decodes(const char *target, const struct kind *kind)
+{
+    char words[192];
+    struct plan_set set;
+
+    layer_words(kind, 0, words);
+    const struct quern_problem p = parse(words);
+    const quern_status status = plan_make(&p, target_of(target), &set);
+    if (status != QUERN_OK)
+        assert_non_null(strstr(quern_last_error()->message, "has no instruction for wq=fp8"));
+    return status == QUERN_OK;
+}
+
+static void check_layer(quern_ctx *ctx, const char *target, const char *words, uint64_t seed)
+{
     static const int m[] = {1, 3, 16, 70};
+    const struct quern_problem p = parse(words);
+    quern_op *op;
+
+    if (quern_op_create(ctx, &p, m[COUNT(m) - 1], &op) != QUERN_OK)
+        fail_msg("%s: %s", words, quern_last_error()->message);
+    for (int j = 0; j < (p.op == QUERN_OP_DEQUANT ? 1 : COUNT(m)); j++) {
+        struct quern_verification v = QUERN_INIT(struct quern_verification);
+        if (quern_verify(op, m[j], seed, QUERN_CHECK_FULL, &v) != QUERN_OK)
+            fail_msg("%s on %s, m=%d: %s", words, target, m[j], quern_last_error()->message);
+    }
+    quern_op_release(op);
+}
+
+/* Many layers by the few kernels that are compiled for the first; each kind on every other target.
+ */
+static void test_sizes(void **state)
+{
+    static const char *const targets[] = {"gfx90a", "gfx942", "gfx1100", "gfx1201"};
 
     (void)state;
     for (int t = 0; t < COUNT(targets); t++) {
         quern_ctx *const ctx = t_open(targets[t], t_cache, QUERN_JIT_ON);
-        for (int i = 0; i < COUNT(kinds) * COUNT(sizes); i += T_SANITIZED ? 7 : 1) {
-            const char *const kind = kinds[i / COUNT(sizes)];
-            const int *const size = sizes[i % COUNT(sizes)];
-            char words[128], group[32] = "";
-            quern_op *op;
-            if (!strstr(kind, "mxfp4"))
-                snprintf(group, sizeof group, "group=%d", size[2]);
-            snprintf(words, sizeof words, "%s n=%d k=%d %s bias=%d kernels=base", kind, size[0],
-                     size[1], group, i % 2);
-            const struct quern_problem p = parse(words);
-            assert_int_equal(quern_op_create(ctx, &p, m[COUNT(m) - 1], &op), QUERN_OK);
-            for (int j = 0; j < COUNT(m); j++) {
-                struct quern_verification v = QUERN_INIT(struct quern_verification);
-                if (quern_verify(op, m[j], (uint64_t)i, QUERN_CHECK_FULL, &v) != QUERN_OK)
-                    fail_msg("%s on %s, m=%d: %s", words, targets[t], m[j],
-                             quern_last_error()->message);
-            }
-            quern_op_release(op);
+        for (int i = 0; i < COUNT(kinds) * SIZES; i += T_SANITIZED ? 7 : 1) {
+            char words[192];
+            if ((i / SIZES + t) % 2 || !decodes(targets[t], &kinds[i / SIZES]))
+                continue;
+            layer_words(&kinds[i / SIZES], i % SIZES, words);
+            check_layer(ctx, targets[t], words, (uint64_t)i);
         }
         struct quern_stats stats = QUERN_INIT(struct quern_stats);
         assert_int_equal(quern_ctx_stats(ctx, &stats), QUERN_OK);
-        /* four kernels on vector units and three on matrix units, of each kind */
-        assert_true(stats.compile_ok <= (uint64_t)COUNT(kinds) * 7);
+        /* at most four kernels on vector units and four on matrix units, of each kind */
+        assert_true(stats.compile_ok <= (uint64_t)COUNT(kinds) * 8);
         quern_close(ctx);
     }
 }
@@ -124,10 +209,11 @@ static void test_sizes(void **state)
 static void test_declined(void **state)
 {
     static const char *const words[][2] = {
-        {"wq=nf4 n=3 k=64 a=bf16", "base kernels take 4 or more"},
+        {"wq=nf4 n=3 k=64 a=bf16", "base kernels of wq=nf4 take 4 or more"},
         {"wq=nf4 n=64 k=64 a=bf16 exact=both", "base kernels make no promise"},
-        {"wq=int4 group=128 n=64 k=128 a=f16", "wq=int4 a=f16 has no base kernels"},
-        {"wq=none n=64 k=128 a=f16", "wq=none a=f16 has no base kernels"}};
+        {"wq=int4 group=128 n=31 k=128 a=f16", "base kernels of wq=int4 take 32 or more"},
+        {"wq=int4 group=channel n=64 k=40 a=f16", "base kernels take multiples of 32"},
+        {"wq=none n=64 k=33 a=f16", "base kernels take multiples of 32"}};
 
     (void)state;
     for (int i = 0; i < COUNT(words); i++) {

@@ -381,12 +381,12 @@ enum zero_points { ZERO_NONE, ZERO_U8, ZERO_SCALED };
 
 // ---- prelude/round ----
 // f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
-template <class T, bool TRUNCATED> DEVICE T rounded(float value)
+template <class T> DEVICE T rounded(float value, bool truncated)
 {
-    if constexpr (TRUNCATED && __is_same(T, bf16))
-        return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
-    else
-        return (T)value;
+    if constexpr (__is_same(T, bf16))
+        if (truncated)
+            return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
+    return (T)value;
 }
 
 // ---- decode/int4 ----
@@ -848,29 +848,29 @@ typedef element_type<A_TYPE>::type a_element;
 typedef element_type<C_TYPE>::type c_element;
 
 constexpr u32 WORDS = CHUNK / 8;              // packed words in a chunk
-constexpr u32 SPAN = minimum(CHUNK, BLOCK);   // weights of one scale in it
+constexpr u32 SPAN = KNOWN ? minimum(CHUNK, BLOCK) : CHUNK; // weights of one scale in it
 constexpr u32 SPANS = CHUNK / SPAN;
 constexpr u32 SPAN_WORDS = SPAN / 8;
 constexpr u32 LANES_K = WAVE / LANES_N;       // lanes side by side along K
 constexpr u32 STEP = LANES_K * CHUNK;         // weights of a row that a step covers
-constexpr u32 STEPS = (K + STEP - 1) / STEP;
-constexpr bool WHOLE_STEPS = K % STEP == 0;
-constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
-constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
+#define STEPS ((K + STEP - 1) / STEP)
+#define TRIPS ((STEPS + SPLIT_K - 1) / SPLIT_K) // steps of one wave
+constexpr bool WHOLE_STEPS = KNOWN && K % STEP == 0;
+constexpr bool EVEN_TRIPS = KNOWN && STEPS % SPLIT_K == 0;
 constexpr u32 SETS = AHEAD ? TRIPS : 1;                // steps whose weights are held at once
 // FIXED: steps that are held at once lie at constant distances from the first, which load
 // instructions have room for, so that all take one address.
 constexpr u32 FURTHER = STEP * SPLIT_K;
 constexpr bool FIXED = AHEAD && !PHASES && WHOLE_STEPS && (BLOCK == K || FURTHER % BLOCK == 0);
-constexpr u32 UNROLLED = TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
+constexpr u32 UNROLLED = KNOWN && TRIPS <= 2 ? TRIPS : 1; // longer loops would cost compile time
 constexpr u32 A_ROWS = SQUARE ? 4 : 1;        // rows of A in one sum; neighbouring lanes have them
 constexpr u32 A_TILES = M_TILE / A_ROWS;
 constexpr u32 TOTALS = ROWS * A_TILES;        // sums that a lane holds
 constexpr u32 VALUES = ROWS * M_TILE;         // and rows of W times rows of A in them
 constexpr u32 WAVE_ROWS = ROWS * LANES_N;
 constexpr u32 ROWS_PER_GROUP = WAVES / SPLIT_K * WAVE_ROWS;
-constexpr u32 GROUPS = (N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP;
-constexpr bool WHOLE_GROUPS = N % ROWS_PER_GROUP == 0;
+#define GROUPS ((N + ROWS_PER_GROUP - 1) / ROWS_PER_GROUP)
+constexpr bool WHOLE_GROUPS = KNOWN && N % ROWS_PER_GROUP == 0;
 // A wave that makes its own sums of A, of four rows at once, makes them before a step's products,
 // which start from them.
 constexpr bool SUMS_AHEAD = SUMS == OWN && SQUARE;
@@ -878,8 +878,8 @@ constexpr bool STARTS_AT_SUMS = SUMS == SHARED || SUMS_AHEAD;
 constexpr u32 A_RING = SUMS_AHEAD ? WORDS : minimum(WORDS, M_TILE > 2 ? 2 : 4); // words held
 constexpr u32 A_AHEAD = SUMS_AHEAD || A_RING == 1 ? A_RING : A_RING - 1; // asked for at first
 constexpr u32 ITEMS = WAVES * WAVE;
-constexpr u32 CHUNKS = K / CHUNK; // of a row
-constexpr u32 ALL_SUMS = A_TILES * SPANS * CHUNKS; // that a workgroup makes
+#define CHUNKS   (K / CHUNK)                 // of a row
+#define ALL_SUMS (A_TILES * SPANS * CHUNKS) // that a workgroup makes
 constexpr u32 TOGETHER = PRODUCTS == MATRIX ? minimum(WORDS, 2) : 1; // words decoded at once
 constexpr u32 EARLY = TOGETHER == 1 && WORDS > 1 && ROWS * M_TILE <= 4; // words decoded ahead
 constexpr u32 DECODED = TOGETHER + EARLY;                // words whose weights are held at once
@@ -1061,7 +1061,7 @@ DEVICE void add_to_sums(const a_word &a, const pair (&zero)[4], a_sums &sums)
 }
 
 KERNEL WORKGROUP(ITEMS, WAVES_PER_SIMD)
-void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS
             const c_element *__restrict bias,
 #endif
@@ -1130,7 +1130,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             // where a row lies further off than load instructions of gfx9 have room for, the offset
             // is added in 32 bits, by one instruction; in 64 bits it would take three
             const u32 off = r * LANES_N * (K / 2);
-            const bool far = PRODUCTS == MATRIX && off > 4000;
+            const bool far = PRODUCTS == MATRIX && (!KNOWN || off > 4000);
             const u8 *const from =
                 WORD_BLOCKS ? b_row[r] + (at * N + b_own) + (u64)further / 2 * N
                             : b_row[far ? 0 : r] + (at + b_own + (far ? off : 0)) + further / 2;
@@ -1147,8 +1147,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
 
     // Shared sums of A: each wave takes as many chunks of a row of A at a time as it has lanes. Its
     // first values of A are requested before the weights, since loads return in the order of issue.
-    constexpr u32 PART = WAVE / A_ROWS;               // chunks of a row
-    constexpr u32 PARTS = (CHUNKS + PART - 1) / PART; // of a row
+    constexpr u32 PART = WAVE / A_ROWS;           // chunks of a row
+    const u32 PARTS = (CHUNKS + PART - 1) / PART; // of a row
     u32 part = wave;
     a_word summed[WORDS];
     auto load_summed = [&]() {
@@ -1230,7 +1230,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         stores[j] = owner && is_row_of_a(result_i[j], m) &&
                     (WHOLE_GROUPS || (result_n[j] >= n0 && result_n[j] < N));
 #if BIAS
-        bias_value[j] = bias[WHOLE_GROUPS ? result_n[j] : minimum(result_n[j], N - 1)];
+        const u32 bias_n = WHOLE_GROUPS ? result_n[j] : minimum(result_n[j], N - 1);
+        bias_value[j] = HAS_BIAS ? (float)bias[bias_n] : 0;
 #endif
     }
     if (SUMS == SHARED)
@@ -1397,6 +1398,6 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         c_element *const c_row = c + (u64)(first + result_i[j]) * ldc;
         if (stores[j])
             *at_offset(c_row, result_n[j] * (u32)sizeof(c_element)) =
-                rounded<c_element, TRUNCATE>(result[j]);
+                rounded<c_element>(result[j], TRUNCATE);
     }
 }

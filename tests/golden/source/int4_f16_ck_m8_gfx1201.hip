@@ -45,6 +45,7 @@ constexpr unsigned ROWS = 16;           // rows of W that a wave works on
 constexpr unsigned SPLIT_K = 4;         // waves that share those rows along K
 constexpr unsigned CHUNK = 32;          // weights of a row for one lane in one load
 constexpr unsigned UNITS = 8;           // loads of a step for each 16 rows
+constexpr unsigned SPAN = 64;           // weights of a row that are summed unscaled
 constexpr unsigned SHARED_BYTES = 4096; // of LDS
 constexpr unsigned WAVES_PER_SIMD = 10; // that registers must leave room for
 constexpr unsigned PHASES = 0;          // 1: groups start apart along K
@@ -457,12 +458,12 @@ enum zero_points { ZERO_NONE, ZERO_U8, ZERO_SCALED };
 
 // ---- prelude/round ----
 // f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
-template <class T, bool TRUNCATED> DEVICE T rounded(float value)
+template <class T> DEVICE T rounded(float value, bool truncated)
 {
-    if constexpr (TRUNCATED && __is_same(T, bf16))
-        return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
-    else
-        return (T)value;
+    if constexpr (__is_same(T, bf16))
+        if (truncated)
+            return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
+    return (T)value;
 }
 
 // ---- prelude/cut ----
@@ -1072,22 +1073,22 @@ constexpr u32 LOAD_LANES = STAGED ? WAVE / 16 : K_LANES; // lanes that share a r
 constexpr u32 PART_LANES = K_LANES / ABREAST; // lanes with parts of a row that are summed
 // Numbers of weights of a row. UNIT: what one load of the wave covers in each of the ABREAST parts
 // of a step; LANE_UNIT: what a lane of that gives to instructions; PART: of a part of a step; STEP:
-// of a step, which divides K.
+// of a step, which divides a K that is KNOWN. If it is not, the last step of a row may reach back
+// into the one before it, and the spans that were added there count for nothing.
 constexpr u32 UNIT = CHUNK * LOAD_LANES / ABREAST, LANE_UNIT = UNIT / PART_LANES;
 constexpr u32 PART = UNIT * UNITS, STEP = PART * ABREAST;
-constexpr u32 STEPS = K / STEP;
-constexpr u32 TRIPS = (STEPS + SPLIT_K - 1) / SPLIT_K; // steps of one wave
-constexpr bool EVEN_TRIPS = STEPS % SPLIT_K == 0;
-// SPAN: weights of a row in a part that share a scale. Where weights are SCALED a unit need not lie
-// in one group: lanes of a span may have other scales.
-constexpr bool WHOLE_SPANS = BLOCK % UNIT == 0 && (PART % BLOCK == 0 || BLOCK % PART == 0);
-constexpr u32 SPAN = WHOLE_SPANS ? minimum(BLOCK, PART) : UNIT;
+#define STEPS ((K + STEP - 1) / STEP)
+#define TRIPS ((STEPS + SPLIT_K - 1) / SPLIT_K) // steps of one wave
+constexpr bool EVEN_TRIPS = KNOWN && STEPS % SPLIT_K == 0;
+// Weights of a SPAN share a scale. Where weights are SCALED a unit need not lie in one group: lanes
+// of a span may have other scales.
 constexpr u32 SPANS = PART / SPAN;
 // Blocks whose scales, or zero points, are in one word.
-constexpr u32 SCALES = SPAN == BLOCK ? blocks_in_word(sizeof(scale_bits), BLOCKS, SPANS) : 1;
-constexpr u32 ZEROS = SPAN == BLOCK ? blocks_in_word(sizeof(zero_bits), BLOCKS, SPANS) : 1;
+constexpr bool OWN_BLOCKS = KNOWN && SPAN == BLOCK;
+constexpr u32 SCALES = OWN_BLOCKS ? blocks_in_word(sizeof(scale_bits), BLOCKS, SPANS) : 1;
+constexpr u32 ZEROS = OWN_BLOCKS ? blocks_in_word(sizeof(zero_bits), BLOCKS, SPANS) : 1;
 constexpr u32 WORDS = CHUNK / 8;
-constexpr u64 UNIT_BYTES = WORD_BLOCKS ? UNIT / 32 * (u64)N * 16 : UNIT / 2;
+#define UNIT_BYTES (WORD_BLOCKS ? UNIT / 32 * (u64)N * 16 : UNIT / 2)
 static_assert(!WORD_BLOCKS || UNIT % 32 == 0 || UNITS == 1, "units lie at the same distance");
 
 // A batch is what a lane multiplies between two waits: at least eight values of a row, 16 bytes of
@@ -1116,7 +1117,8 @@ constexpr float SUM_FACTOR = STARTS_AT_SUMS && ZERO == ZERO_NONE ? -(CODE_BIAS +
 // side if A has fewer rows. By MFMA the sharers lie 16 lanes apart, as the instruction wants; by
 // dot products they are neighbours.
 constexpr bool SUMS_BY_MATRIX = HAS_MFMA;
-constexpr u32 SUM_SPANS = K / SPAN, PIECES = SPAN / 8, SHARERS = SUMS_BY_MATRIX ? 4 : 2;
+constexpr u32 SUM_SPANS = SHARED_SUMS ? K / SPAN : 1;
+constexpr u32 PIECES = SPAN / 8, SHARERS = SUMS_BY_MATRIX ? 4 : 2;
 constexpr u32 SUM_LOADS = SHARED_SUMS ? PIECES / SHARERS : 1; // spans of others may have 8 values
 constexpr u32 SUM_ROWS = minimum(WAVE / SHARERS, M_TILE), ROW_BLOCKS = M_TILE / SUM_ROWS;
 constexpr u32 SPANS_ASIDE = WAVE / SHARERS / SUM_ROWS, WAVES_SPANS = WAVES * SPANS_ASIDE;
@@ -1246,7 +1248,7 @@ DEVICE tile take_sums(const LDS float *from)
 }
 
 KERNEL WORKGROUP(WAVES * WAVE, WAVES_PER_SIMD)
-void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
+void SYMBOL(LAYER_OPERANDS const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERANDS,
 #if BIAS
             const c_element *__restrict bias,
 #endif
@@ -1271,7 +1273,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         const u32 place = s + phase;
         return (PHASES && place >= STEPS ? place - STEPS : place) * STEP;
     };
-    u32 k = start_of(step);
+    auto within = [](u32 start) { return KNOWN ? start : minimum(start, K - STEP); };
+    u32 k = within(start_of(step));
 
     // Each lane has one row of every tile. In place of rows past the end it takes the last one
     // again; their results are not stored.
@@ -1279,6 +1282,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     // its place along K in a step's first unit
     const u32 a_part = part * PART + (K_LANES == 1 ? 0 : lane / 16 % PART_LANES * CHUNK);
     const u32 b_part = STAGED ? (LOAD_LANES == 1 ? 0 : lane / 16 * CHUNK) : a_part;
+    const u32 scale_part = SCALED ? b_part : part * PART;
     const u8 *b_tile[N_TILES], *a_start[M_TILES]; // of A from k on
     u32 b_offset[N_TILES];
     row_scales scale_row[N_TILES];
@@ -1313,7 +1317,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
             UNROLL for (u32 u = 0; u < UNITS; u++)
                 load_dwords<WORDS, WEIGHTS_ONCE>(packed[u][t], from + u * UNIT_BYTES);
         }
-        const u32 at = k + (SCALED ? b_part : part * PART);
+        const u32 at = k + scale_part;
         UNROLL for (u32 t = 0; t < N_TILES; t++) {
             UNROLL for (u32 s = 0; s < SPANS; s += SCALES)
                 scale[s / SCALES][t] = load_scales<SCALES>(scale_row[t], at + s * SPAN);
@@ -1416,6 +1420,10 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                              tile_row_place);
         };
 
+        if (const u32 begin = KNOWN ? 0 : start_of(step); k < begin)
+            UNROLL for (u32 s = 0; s < SPANS; s++) UNROLL for (u32 t = 0; t < N_TILES; t++)
+                if (k + scale_part + s * SPAN < begin)
+                    scale[s / SCALES][t] = zero[s / ZEROS][t] = 0;
         UNROLL for (u32 batch = 0; batch < A_RING - 1; batch++)
             load_a(batch);
         decode_batch(0);
@@ -1502,7 +1510,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
         u32 next_k = k;
         do_step([&] {
             if (EVEN_TRIPS ? trip + 1 < TRIPS : step + SPLIT_K < STEPS) {
-                next_k = start_of(step + SPLIT_K);
+                next_k = within(start_of(step + SPLIT_K));
                 load_weights(next_k, packed, next_scale, next_zero);
             }
         });
@@ -1521,8 +1529,8 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
                               ldc, [&](float result, u32 n) {
                                   result *= SCALED && SCALED_BY_DOTS ? RESTORED : CODE_UNIT;
 #if BIAS
-                                  result += bias[n];
+                                  result += HAS_BIAS ? (float)bias[n] : 0;
 #endif
-                                  return rounded<c_element, TRUNCATE>(result);
+                                  return rounded<c_element>(result, TRUNCATE);
                               });
 }

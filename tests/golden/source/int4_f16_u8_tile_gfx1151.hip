@@ -233,12 +233,12 @@ enum zero_points { ZERO_NONE, ZERO_U8, ZERO_SCALED };
 
 // ---- prelude/round ----
 // f32 in the type of C: to nearest, ties to even; or bf16 by leaving the lower bits away.
-template <class T, bool TRUNCATED> DEVICE T rounded(float value)
+template <class T> DEVICE T rounded(float value, bool truncated)
 {
-    if constexpr (TRUNCATED && __is_same(T, bf16))
-        return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
-    else
-        return (T)value;
+    if constexpr (__is_same(T, bf16))
+        if (truncated)
+            return __builtin_bit_cast(bf16, (u16)(__builtin_bit_cast(u32, value) >> 16));
+    return (T)value;
 }
 
 // ---- prelude/bf16 ----
@@ -1035,7 +1035,7 @@ void SYMBOL(const a_element *__restrict a, const u8 *__restrict b, SCALE_OPERAND
     };
     auto result = [&](float value, float its_unit, float its_bias) INLINE {
         const float scaled = UNITS_DIFFER || RESULT_UNIT != 1.0f ? value * its_unit : value;
-        return rounded<c_element, TRUNCATE>(BIAS ? scaled + its_bias : scaled);
+        return rounded<c_element>(BIAS ? scaled + its_bias : scaled, TRUNCATE);
     };
 
     // ---- Results, row of A by row of A: a row's place and bounds are computed once
