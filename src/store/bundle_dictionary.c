@@ -133,7 +133,7 @@ quern_status dictionary_make(const struct piece_bytes *entries, size_t count, vo
 
     *dictionary = NULL;
     *size = 0;
-    if (!count)
+    if (count < 2) /* nothing is shared; an entry alone is smaller without */
         return QUERN_OK;
     const size_t step = sample_step(entries, count, &c.bytes);
     uint8_t *const made = os.malloc(DICTIONARY_BYTES_MAX);

@@ -2,9 +2,9 @@
 /*
  * The public functions when operating system calls fail: each call in turn, with each error, once
  * and for ever. What is asked for is there or the status says why not; nothing leaks; and the same
- * context does its work afterwards. Where a worker is started, at some of the calls here and at all
- * in test_public_faults_long.c, where each error lasts for ever once, here two of them. (The
- * store's own operations: test_store_faults.c; the worker's: test_worker_host.c.)
+ * context does its work afterwards. Where a worker is started or a bundle made, at some of the
+ * calls here and at all in test_public_faults_long.c, where each error lasts for ever once, here
+ * two of them. (The store's own operations: test_store_faults.c; the worker's: test_worker_host.c.)
  *
  * This file is long because each public function has its own scenario of failing calls.
  */
@@ -34,8 +34,11 @@
 #include <unistd.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-#ifndef WORKER_STEP /* between the calls that fail where a worker is started */
+/* Between the calls that fail: where a worker is started, and where a bundle is compressed for each
+ * and most calls are those of reading the cache's directories. */
+#ifndef WORKER_STEP
 #define WORKER_STEP 300
+#define BUNDLE_STEP 7
 #endif
 #ifndef LASTS /* whether an error is tried for ever too */
 #define LASTS(error) ((error) == EIO || (error) == EINTR)
@@ -560,7 +563,7 @@ static const struct call {
     quern_status (*run)(struct scene *);
     bool opens;       /* works without c->ctx */
     bool from_bundle; /* with a bundle in front, and the cache empty */
-    bool worker;      /* starts one, and as long as that takes */
+    unsigned step;    /* from one call that fails to the next; 0: one */
 } calls[] = {
     {"quern_open", do_open, true, false},
     {"quern_op_create_range", do_op, false, false},
@@ -584,12 +587,13 @@ static const struct call {
     {"quern_cache_info", do_info, false, false},
     {"quern_cache_walk", do_walk, false, false},
     {"quern_cache_walk, verifying", do_verify, false, false},
-    {"quern_bundle_create", do_create_bundle, false, false},
+    {"quern_bundle_create", do_create_bundle, false, false, BUNDLE_STEP},
     {"quern_bundle_import", do_import, false, false},
     {"quern_cache_clear", do_clear, false, false},
-    {"quern_op_create_range, quern_verify and quern_op_launch, cold", do_cold, true, false, true},
-    {"quern_sim_open, quern_sim_run and quern_sim_profile_run", do_sim, true, false, true},
-    {"quern_doctor", do_doctor, true, false, true},
+    {"quern_op_create_range, quern_verify and quern_op_launch, cold", do_cold, true, false,
+     WORKER_STEP},
+    {"quern_sim_open, quern_sim_run and quern_sim_profile_run", do_sim, true, false, WORKER_STEP},
+    {"quern_doctor", do_doctor, true, false, WORKER_STEP},
 };
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -668,13 +672,13 @@ static void every_call_of_every_function_may_fail(void **state)
     unsigned runs = 0, failed = 0;
 
     for (size_t i = 0; i < COUNT(calls); i++) {
+        const unsigned step = calls[i].step ? calls[i].step : 1;
         const unsigned made = one_run(*state, &calls[i], 0, 0, false);
         assert_true(made > 0);
         for (size_t e = 0; e < COUNT(errors); e++)
             for (int for_ever = 0; for_ever < (LASTS(errors[e]) ? 2 : 1); for_ever++)
-                for (unsigned at = 1; at <= made; at += calls[i].worker ? WORKER_STEP : 1) {
-                    /* each call in some round */
-                    const unsigned call = calls[i].worker ? at + (unsigned)e % WORKER_STEP : at;
+                for (unsigned at = 1; at <= made; at += step) {
+                    const unsigned call = at + (unsigned)e % step; /* each in some round */
                     failed += one_run(*state, &calls[i], call, errors[e], for_ever) != 0;
                     runs++;
                 }
