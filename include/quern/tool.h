@@ -233,7 +233,8 @@ struct quern_verification {
  * Runs the op for m rows on the software GPU with random operands of `seed`, and compares with the
  * double-precision product of the exactly dequantised weights. Returns QUERN_E_VERIFY when the
  * error exceeds the tolerance, QUERN_E_FAULT when the kernel does something wrong. `out` is always
- * filled.
+ * filled. Kernels with matrix instructions of which nobody has published how they add run once for
+ * each candidate (docs/sim.md), and the largest error counts; the rest of `out` is of the first.
  */
 QUERN_API quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed,
                                     enum quern_sim_check check, struct quern_verification *out);

@@ -370,6 +370,9 @@ struct arg_values {
  * `before` on: rows that hipBLASLt has multiplied. lda, ldc: 0 for packed rows. */
 void arg_numbers(struct arg_values *values, const struct plan_slice *slice, int64_t before,
                  const uint32_t grid[3], int64_t lda, int64_t ldc);
+/* quern_verify, but with the error that v->tolerance allows; v->max_error must be INFINITY. */
+quern_status verify_within(quern_op *op, int64_t m, uint64_t seed, enum quern_sim_check check,
+                           struct quern_verification *v);
 /* Runs a kernel's text on the CPU (cpu/cpu.h), launched as for a device of so many compute units;
  * 0: as for the target's part. `host`: operands for m rows. */
 union operand_pointers;

@@ -12,6 +12,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Operands on the host and where the software GPU sees them. */
@@ -36,10 +37,6 @@ static quern_status set_up(struct bench *b, quern_op *op, int64_t m, uint64_t se
         b->host.at[i] = os.calloc(1, o.bytes);
         FAIL_IF(!b->host.at[i], QUERN_E_MEMORY, "out of memory for operand %s of %" PRIu64 " bytes",
                 o.name, o.bytes);
-        /* filled with ones, which are NaN in every type: so a result that the kernel never stores
-         * cannot pass for a small number */
-        if (o.access == QUERN_SIM_WRITE)
-            memset(b->host.at[i], 0xff, o.bytes);
     }
     if (!problem_has_activation(p))
         b->weights = os.malloc((size_t)p->n * (size_t)p->k * sizeof(float));
@@ -124,12 +121,25 @@ static quern_status run_text(struct bench *b, const struct plan_slice *s, int64_
     return status;
 }
 
+/* Fills results with ones, which are NaN in every type: so one that the kernel never stores cannot
+ * pass for a small number. */
+static void spoil_results(const struct bench *b, const struct quern_problem *p, int64_t m)
+{
+    struct quern_operand o;
+
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (operand_describe(p, (enum operand)i, m, &o) && o.access == QUERN_SIM_WRITE)
+            memset(b->host.at[i], 0xff, o.bytes);
+}
+
 static quern_status run(struct bench *b, quern_op *op, int64_t m, uint64_t seed,
                         struct quern_verification *out)
 {
     const struct kernel_set *const set = atomic_load(&op->kernels);
     struct plan_slice slices[2];
     const uint64_t start = os_now();
+
+    spoil_results(b, &op->spelling.problem, m);
 
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
             op->text);
@@ -231,24 +241,51 @@ static void tear_down(struct bench *b)
     os.free(b->weights);
 }
 
+/*
+ * Runs the kernels and compares; again under each model of sums that nobody has published, if they
+ * are met: the processor may be any of these, so that the largest error counts, and everything else
+ * is the first run's.
+ */
 static quern_status verify(struct bench *b, quern_op *op, int64_t m, uint64_t seed,
                            enum quern_sim_check check, struct quern_verification *out)
 {
+    const struct quern_problem *const p = &op->spelling.problem;
+    char under[64] = "";
+
     TRY(set_up(b, op, m, seed, check));
     TRY(run(b, op, m, seed, out));
-    if (!problem_has_activation(&op->spelling.problem)) {
-        TRY(quant_dequantise(&op->spelling.problem, &b->host, b->weights));
-        compare_weights(b, &op->spelling.problem, out);
+    if (!problem_has_activation(p)) {
+        TRY(quant_dequantise(p, &b->host, b->weights));
+        compare_weights(b, p, out);
     } else {
-        TRY(quant_reference(&op->spelling.problem, &b->host, m, b->reference));
-        compare(b, &op->spelling.problem, m, out);
+        TRY(quant_reference(p, &b->host, m, b->reference));
+        compare(b, p, m, out);
+    }
+    for (int n = 2; b->sim && problem_has_activation(p) && sim_next_candidate(b->sim); n++) {
+        struct quern_verification other = {.counts = QUERN_INIT(struct quern_sim_counts)};
+        TRY(run(b, op, m, seed, &other));
+        compare(b, p, m, &other);
+        if (other.max_error > out->max_error) {
+            out->max_error = other.max_error;
+            snprintf(under, sizeof under, " when sums are made by candidate %d", n);
+        }
     }
     FAIL_IF(!(out->max_error <= out->tolerance), QUERN_E_VERIFY,
             "%s at m=%" PRId64
-            " on %s differs from the reference by %.3g of its largest value; %.3g is "
+            " on %s differs from the reference by %.3g of its largest value%s; %.3g is "
             "allowed",
-            op->text, m, op->ctx->id.target->name, out->max_error, out->tolerance);
+            op->text, m, op->ctx->id.target->name, out->max_error, under, out->tolerance);
     return QUERN_OK;
+}
+
+quern_status verify_within(quern_op *op, int64_t m, uint64_t seed, enum quern_sim_check check,
+                           struct quern_verification *v)
+{
+    struct bench b = {0};
+    const quern_status status = verify(&b, op, m, seed, check, v);
+
+    tear_down(&b);
+    return status;
 }
 
 quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed, enum quern_sim_check check,
@@ -256,7 +293,6 @@ quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed, enum quern_sim
 {
     const struct extensible *const type =
         EXTENSIBLE(quern_verification, QUERN_VERIFICATION_SIZE_MIN);
-    struct bench b = {0};
 
     FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
     TRY(extensible_check(type, out));
@@ -265,8 +301,7 @@ quern_status quern_verify(quern_op *op, int64_t m, uint64_t seed, enum quern_sim
                                      .tolerance =
                                          tolerance_of(&op->spelling.problem, op->ctx->id.target),
                                      .counts = QUERN_INIT(struct quern_sim_counts)};
-    const quern_status status = verify(&b, op, m, seed, check, &own);
+    const quern_status status = verify_within(op, m, seed, check, &own);
     extensible_write(type, &own, out);
-    tear_down(&b);
     return status;
 }

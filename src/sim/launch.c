@@ -180,6 +180,10 @@ static bool bench_make(struct bench *b, struct run *run)
         w->halves = m->lanes / 32;
         w->fnuz = m->sim->target->capabilities & CAP_FP8_FNUZ;
         w->adder = adder_of(m->sim);
+        w->candidate = m->sim->arithmetic == QUERN_ARITHMETIC_SILICON && !m->sim->nearest
+                           ? (int8_t)m->sim->candidate
+                           : SIM_NO_CANDIDATE;
+        w->open_wmma = !strcmp(m->sim->target->family, "RDNA 3.5");
         w->flush_halves = m->sim->target->capabilities & CAP_FLUSHES_HALVES;
         w->target = m->sim->target;
         w->number = n;

@@ -25,7 +25,9 @@ struct quern_sim {
     struct target_id id;
     enum quern_sim_check check;
     enum quern_sim_arithmetic arithmetic;
-    bool nearest; /* ADDER_NEAREST, for GPUs of tests that differ from what is known */
+    bool nearest;         /* ADDER_NEAREST, for GPUs of tests that differ from what is known */
+    int candidate;        /* that forms of no published adder take; with silicon's arithmetic */
+    atomic_bool met_open; /* such a form was executed */
     const struct sim_bodies *bodies;
     void *library; /* they are in */
     struct row_index index;

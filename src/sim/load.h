@@ -15,4 +15,12 @@
  */
 quern_status sim_load(quern_sim *sim, const struct object *object, quern_sim_module **module);
 
+/*
+ * Of some matrix instructions nobody has published how they add; for each there are a few models
+ * (docs/sim.md), and launches with silicon's arithmetic take the first. True: a launch so far has
+ * executed such an instruction and not all models have had their turn; launches from now on take
+ * the next one. None may be in flight.
+ */
+bool sim_next_candidate(quern_sim *sim);
+
 #endif

@@ -4,6 +4,7 @@
 #include "base/extensible.h"
 #include "base/os.h"
 #include "sim/bodies.h"
+#include "sim/load.h"
 
 #include <string.h>
 
@@ -122,4 +123,14 @@ quern_status quern_sim_unmap(quern_sim *sim, uint64_t address)
     pthread_mutex_unlock(&sim->lock);
     FAIL_IF(!removed, QUERN_E_ARGUMENT, "no mapping begins at 0x%llx", (unsigned long long)address);
     return QUERN_OK;
+}
+
+/* ---- Models ---------------------------------------------------------------------------------- */
+
+bool sim_next_candidate(quern_sim *sim)
+{
+    if (!atomic_load(&sim->met_open) || sim->candidate + 1 == SIM_CANDIDATES)
+        return false;
+    sim->candidate++;
+    return true;
 }

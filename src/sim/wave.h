@@ -215,8 +215,16 @@ enum sim_adder {
     ADDER_RDNA3,
     ADDER_RDNA4,
     ADDER_CDNA2,
-    ADDER_CDNA3
+    ADDER_CDNA3,
+    /* candidates for eight-bit floats of CDNA 3: products of even and of odd k apart, which are
+     * brought together downwards, or towards zero */
+    ADDER_CDNA3_APART,
+    ADDER_CDNA3_APART_CUT
 };
+
+/* Of some forms nobody has published how they add: each has so many candidates (adders.h). */
+#define SIM_CANDIDATES   3
+#define SIM_NO_CANDIDATE (-1) /* fast arithmetic adds product after product */
 
 struct wave {
     uint32_t *v; /* rows of `lanes` values, 128-byte aligned */
@@ -228,6 +236,8 @@ struct wave {
     bool fnuz;       /* fp8 has no infinities and no -0, and other biases (gfx942) */
     bool flush_halves; /* dots and matrices take 16-bit denormals for zeros (gfx90a) */
     uint8_t adder;     /* enum sim_adder */
+    int8_t candidate;  /* that forms of no published adder take; or SIM_NO_CANDIDATE */
+    bool open_wmma;    /* dense WMMA of 16 bits is such a form (RDNA 3.5) */
     uint8_t state;
     uint32_t number; /* in the workgroup */
     struct group *group;

@@ -2,6 +2,8 @@
 /*
  * Sums of products bit for bit as hardware makes them: every published capture, and for CDNA the
  * models of MMA-Sim, which were fitted on hardware, on a hundred thousand results of each form.
+ *
+ * This file is long because dots, matrices, their operands and MFMA each have kernels of their own.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -278,6 +280,113 @@ static void test_wmma_packed(void **state)
     }
 }
 
+/* One of the 440 instructions: its two words, and what D becomes of the bits that it had. */
+struct operand_case {
+    uint32_t words[2], want;
+};
+
+static void add_case(struct operand_case *cases, unsigned *count, bool gfx12, uint32_t first,
+                     uint32_t second, uint16_t result)
+{
+    const uint32_t both = (uint32_t)result << 16 | result;
+    const uint32_t kept = first & 0x2000 ? 0xffffu : 0xffff0000u; /* bit 2 of op_sel */
+
+    cases[(*count)++] =
+        (struct operand_case){{first, second}, gfx12 ? both : (both & ~kept) | (0x56781234 & kept)};
+}
+
+/* Those of one type, constants apart, or constants. */
+static unsigned operand_cases(struct operand_case *cases, bool gfx12, bool bf16, bool constants)
+{
+    const uint32_t code = 0xcc420018u | (bf16 ? 0x10000u : 0);
+    unsigned count = 0;
+
+    for (unsigned n = 0; n < COUNT(operand_constants) && constants; n++)
+        for (uint32_t high = 0; high < 0x4000; high += 0x2000)
+            add_case(cases, &count, gfx12, code | 0x4000 | high,
+                     (uint32_t)operand_constants[n] << 16 | 0x1100,
+                     operand_of_constants[bf16][gfx12][n]);
+    for (uint32_t n = 0; n < 128 && !constants; n++)
+        add_case(cases, &count, gfx12, code | 0x4000 | n % 2 << 13 | n / 16 << 8,
+                 (n / 2 % 8) << 29 | 0x1c421100, operand_negated[bf16][n / 16][n / 2 % 8]);
+    for (uint32_t n = 0; n < 64 && !constants; n++)
+        add_case(cases, &count, gfx12,
+                 code | n / 32 << 13 | n / 16 % 2 << 12 | n / 8 % 2 << 11 | n / 4 % 2 << 14,
+                 (n % 4) << 27 | 0x04421100, operand_plain[bf16]);
+    for (uint32_t n = 0; n < 2 && !constants; n++)
+        add_case(cases, &count, gfx12, code | 0xc000 | n << 13, 0x1c421100, operand_plain[bf16]);
+    return count;
+}
+
+static void expect_operands(const struct card *card, bool bf16, bool constants)
+{
+    enum { CASES_MOST = 194, SOURCE_MOST = 1 << 18 };
+    struct operand_case cases[CASES_MOST];
+    const unsigned count = operand_cases(cases, card->gfx12, bf16, constants);
+    const unsigned results = 256 / card->lanes / (card->gfx12 ? 2 : 1);
+    static uint32_t out[CASES_MOST * 8 * 64];
+    const struct t_buffer buffer = {out, sizeof out, QUERN_SIM_WRITE, "out"};
+    char *const source = malloc(SOURCE_MOST);
+    const char *const mask = card->lanes == 32 ? "_lo" : "";
+    const char *const wait = card->gfx12 ? "s_wait_alu 0\\n" : "";
+    size_t used;
+
+    assert_non_null(source);
+    used = (size_t)snprintf(source, SOURCE_MOST,
+                            "KERNEL k(u32 *out)\n{\n    u32 *p = out + __builtin_amdgcn_"
+                            "workitem_id_x();\n    asm volatile(\"v_mov_b32 v40, %%0\\n "
+                            "v_mov_b32 v41, %%1\\n \"\n");
+    for (unsigned n = 0; n < 24; n++)
+        used += (size_t)snprintf(source + used, SOURCE_MOST - used, "\"v_mov_b32 v%u, 0x%x\\n \"\n",
+                                 n, constants && n < 16 ? 0 : operand_words[bf16][n / 8]);
+    for (unsigned c = 0; c < count; c++) {
+        for (unsigned n = 0; n < results; n++)
+            used += (size_t)snprintf(source + used, SOURCE_MOST - used,
+                                     "\"v_mov_b32 v%u, 0x56781234\\n \"\n", 24 + n);
+        used += (size_t)snprintf(source + used, SOURCE_MOST - used,
+                                 "\".long 0x%x, 0x%x\\n v_nop\\n \"\n", cases[c].words[0],
+                                 cases[c].words[1]);
+        for (unsigned n = 0; n < results; n++)
+            used += (size_t)snprintf(source + used, SOURCE_MOST - used,
+                                     "\"global_store_b32 v[40:41], v%u, off offset:%u\\n \"\n",
+                                     24 + n, 4 * card->lanes * n);
+        used += (size_t)snprintf(source + used, SOURCE_MOST - used,
+                                 "\"v_add_co_u32 v40, vcc%s, 0x%x, v40\\n %s "
+                                 "v_add_co_ci_u32 v41, vcc%s, 0, v41, vcc%s\\n %s \"\n",
+                                 mask, 4 * card->lanes * results, wait, mask, mask, wait);
+    }
+    used += (size_t)snprintf(source + used, SOURCE_MOST - used,
+                             ": : \"v\"((u32)(u64)p), \"v\"((u32)((u64)p >> 32)) : \"vcc\", "
+                             "\"memory\"");
+    for (unsigned n = 0; n < 42; n++)
+        used += n < 32 || n >= 40
+                    ? (size_t)snprintf(source + used, SOURCE_MOST - used, ", \"v%u\"", n)
+                    : 0;
+    used += (size_t)snprintf(source + used, SOURCE_MOST - used, ");\n}\n");
+    assert_true(used < SOURCE_MOST);
+    struct t_gpu g;
+    load(&g, card->target, card->lanes, source);
+    t_gpu_run(&g, &(struct t_launch){
+                      .kernel = "k", .items = {card->lanes}, .buffers = &buffer, .count = 1});
+    t_gpu_close(&g);
+    free(source);
+    for (unsigned n = 0; n < count * results * card->lanes; n++) {
+        const struct operand_case *const c = &cases[n / (results * card->lanes)];
+        if (out[n] != c->want)
+            fail_msg("%s, waves of %u, %08x %08x, register %u, lane %u: %08x, not %08x",
+                     card->target, card->lanes, c->words[0], c->words[1], n / card->lanes % results,
+                     n % card->lanes, out[n], c->want);
+    }
+}
+
+static void test_wmma_operands(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 4 * COUNT(cards); i++)
+        if (t_gpu_has(cards[i / 4].target))
+            expect_operands(&cards[i / 4], i & 1, i & 2);
+}
+
 /* ---- MFMA ------------------------------------------------------------------------------------ */
 
 static uint64_t mixed(uint64_t *state)
@@ -457,7 +566,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dots),          cmocka_unit_test(test_wmma),
         cmocka_unit_test(test_wmma_integers), cmocka_unit_test(test_wmma_packed),
-        cmocka_unit_test(test_mfma),          cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_wmma_operands), cmocka_unit_test(test_mfma),
+        cmocka_unit_test(test_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,20 @@ static void packed_integers_take_f32(void **state)
     CHECK(vectors);
 }
 
+/* Pairs of bf16 have the upper half of an f32's bits in both halves, pairs of f16 an f16 in the low
+ * one; integers likewise. As captured on gfx1100 and gfx1201 (ROCm/rocm-systems, rocjitsu). */
+static void dots_take_constants(void **state)
+{
+    static const struct vector vectors[] = {
+        {RDNA, "v_dot2_f32_bf16 v20, v10, 1.0, v12", {0x40403f80}, {0x40800000, KEPT}, 0},
+        {RDNA, "v_dot2_f32_bf16 v20, v10, 0.15915494, v12", {0x3f80}, {0x3e220000, KEPT}, 0},
+        {RDNA, "v_dot2_f32_f16 v20, v10, 1.0, v12", {0x42003c00}, {0x3f800000, KEPT}, 0},
+        {RDNA, "v_dot2_f32_bf16 v20, v10, 4.0, v12", {0x3f800000}, {0x40800000, KEPT}, 0}};
+
+    (void)state;
+    check(vectors, sizeof vectors / sizeof *vectors, "");
+}
+
 /* To 64-bit integers, scalar and vector ones, they are f64. T: s_mov_b64. */
 static void wide_integers_take_f64(void **state)
 {
@@ -558,6 +572,7 @@ int main(void)
                                        cmocka_unit_test(upper_halves),
                                        cmocka_unit_test(division_is_scaled),
                                        cmocka_unit_test(packed_integers_take_f32),
+                                       cmocka_unit_test(dots_take_constants),
                                        cmocka_unit_test(wide_integers_take_f64)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

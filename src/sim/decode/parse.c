@@ -33,7 +33,13 @@ static const uint32_t *constant_rows(struct parser *p, uint64_t value, unsigned 
     return rows;
 }
 
-/* The bits of a floating-point constant in the operand's type. Integers that are 64 bits wide take
+static uint32_t both_halves(uint32_t low)
+{
+    return (low & 0xffff) * 0x10001u;
+}
+
+/* The bits of a floating-point constant in the operand's type. Pairs of bf16 have the upper half of
+ * an f32's in both halves, not rounded (captures: docs/sim.md). Integers that are 64 bits wide take
  * those of an f64, narrower ones, packed pairs too, those of an f32. */
 static uint64_t float_bits(char type, double value)
 {
@@ -43,7 +49,7 @@ static uint64_t float_bits(char type, double value)
     case 'p':
         return f32_to_f16((float)value);
     case 'b':
-        return f32_to_bf16((float)value);
+        return both_halves(bits_of_f32((float)value) >> 16);
     case 'd':
     case 'q':
     case 't':
@@ -99,9 +105,9 @@ static bool parse_constant(struct parser *p, const struct sim_row *row, const ch
         value = float_bits(type, number);
         /* matrices of 16-bit floats have such a C in both halves */
         if (!strncmp(row->name, "v_wmma_f16_", 11))
-            value = f32_to_f16((float)number) * 0x10001u;
+            value = both_halves(f32_to_f16((float)number));
         else if (!strncmp(row->name, "v_wmma_bf16_", 12))
-            value = f32_to_bf16((float)number) * 0x10001u;
+            value = float_bits('b', number);
     } else {
         value = *text == '-' ? 0 - strtoull(text + 1, &end, 0) : strtoull(text, &end, 0);
         /* a 32-bit literal is the high word of an f64, and is extended for integers */
@@ -114,6 +120,8 @@ static bool parse_constant(struct parser *p, const struct sim_row *row, const ch
         return false;
     if (type == 'h' || type == 'w')
         value &= 0xffff;
+    else if (type == 'b' && !hex)
+        value = both_halves((uint32_t)value);
     o->kind = OPERAND_CONST;
     o->words = (uint8_t)words;
     o->number = is_float;

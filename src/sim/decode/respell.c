@@ -81,6 +81,22 @@ static bool is_sparse_64(const struct target *target, unsigned lanes, uint32_t w
            (word & 0xff700000u) == 0xcc500000u && (word >> 16 & 15) <= 10;
 }
 
+/* Matrices of 16-bit floats: the modifier clamp changes nothing there, nor do op_sel and op_sel_hi
+ * where no result is half of a register. */
+static bool is_float_matrix(uint32_t word)
+{
+    return (word & 0xfffc0000u) == 0xcc400000u;
+}
+
+static void plain_matrix(const struct target *target, uint32_t code[2])
+{
+    code[0] &= ~0x8000u;
+    if (target->capabilities & CAP_WMMA_128B) {
+        code[0] = (code[0] & ~0x3800u) | 0x4000;
+        code[1] |= 0x18000000;
+    }
+}
+
 /* With the literal constant or the word of DPP that follows. */
 static unsigned length_of(const uint32_t code[2], enum encoding e)
 {
@@ -109,6 +125,8 @@ unsigned respell(const struct target *target, unsigned lanes, uint32_t code[2])
         return 0;
     if (is_sparse_64(target, lanes, code[0])) {
         code[0] &= ~0x1800u;
+    } else if (is_float_matrix(code[0])) {
+        plain_matrix(target, code);
     } else if (e < ENCODING_VOP3) {
         const unsigned high = high_of(code);
         code[0] &= ~((high & HIGH_RESULT ? 1u << 24 : 0) | (high & HIGH_OTHERS ? 1u << 16 : 0));
@@ -150,7 +168,7 @@ struct unsaid unsaid_of(const struct target *target, const uint32_t code[2],
         u.high = (uint8_t)(high_of(code) & ~high_of(shown));
     else if (e == ENCODING_VOP3)
         u.op_sel = code[0] >> 11 & 15;
-    else if (e == ENCODING_VOP3P && code[0] != shown[0])
+    else if (e == ENCODING_VOP3P && !is_float_matrix(code[0]) && code[0] != shown[0])
         u.op_sel = code[0] >> 11 & 3;
     return u;
 }

@@ -3,8 +3,9 @@
  * What LLVM 21's disassembler does not say of instructions of gfx11 and gfx12. Its processors but
  * gfx1100 to gfx1103 have no name for the upper half of a vector register as an operand of 16 bits:
  * it declines such operands where the register's number has the bit, and leaves op_sel out where
- * that has it. Compilers since ROCm 7.2 use both. On gfx9 it declines comparisons that write EXEC
- * and another lane mask beside it. The code itself says all of it.
+ * that has it. Compilers since ROCm 7.2 use both. It declines matrices of 16-bit floats
+ * with modifiers that do nothing there, and on gfx9 comparisons that write EXEC and another lane
+ * mask beside it. The code itself says all of it.
  */
 #ifndef QUERN_SIM_RESPELL_H
 #define QUERN_SIM_RESPELL_H

@@ -8,6 +8,7 @@
 extern const struct sim_row rows_valu[];    /* 32-bit vector ALU, conversions */
 extern const struct sim_row rows_wide[];    /* 64-bit, carries, f64 */
 extern const struct sim_row rows_hand[];    /* with vector code of their own */
+extern const struct sim_row rows_trans[];   /* reciprocals, roots, exponentials */
 extern const struct sim_row rows_dots[];    /* dots of floats */
 extern const struct sim_row rows_half[];    /* 16-bit */
 extern const struct sim_row rows_gfx9[];    /* of gfx9, and 8-bit floats */

@@ -10,13 +10,28 @@
 
 enum adder_result { ADDER_F32, ADDER_F16, ADDER_BF16 };
 
+/* How products are added: those of a step at a time, and on RDNA 4 those of a group on a grid of
+ * their own. ADDER_FUSED: one after the other, which the files of the instructions do. */
+struct adder_model {
+    enum sim_adder kind;
+    unsigned step, group;
+};
+
 /* The adder of a target, and what an instruction asks of it. */
 struct adder {
-    enum sim_adder kind;
-    unsigned step; /* products that are added at a time */
-    float least;   /* the smallest normal number of A and B */
+    struct adder_model model;
+    float least[2]; /* the smallest normal numbers of A and of B */
     enum adder_result result;
 };
+
+/*
+ * Of a form that has no published adder: which of its candidates the software GPU is asked for
+ * (load.h), the first of which is the likeliest; or SIM_NO_CANDIDATE, where it adds fast: product
+ * after product. Notes that such a form was met.
+ */
+int open_candidate(const struct wave *w);
+struct adder_model open_model(const struct wave *w,
+                              const struct adder_model candidates[SIM_CANDIDATES]);
 
 /*
  * sum[c] += the products a[k * a_width] * b[k * b_width + c] for `count` k, in the order that

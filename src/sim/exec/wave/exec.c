@@ -285,10 +285,10 @@ static void run(struct wave *w)
 }
 
 static const struct sim_row *const tables[] = {
-    rows_hand,   rows_dots,    rows_valu,   rows_half,   rows_wide,   rows_carry,
-    rows_pack,   rows_compare, rows_cross,  rows_scalar, rows_flow,   rows_memory,
-    rows_lds,    rows_matrix,  rows_mfma,   rows_smfmac, rows_movrel, rows_gfx9,
-    rows_blocks, rows_index,   rows_direct, NULL};
+    rows_hand,   rows_dots,   rows_valu,    rows_trans,  rows_half,   rows_wide,
+    rows_carry,  rows_pack,   rows_compare, rows_cross,  rows_scalar, rows_flow,
+    rows_memory, rows_lds,    rows_matrix,  rows_mfma,   rows_smfmac, rows_movrel,
+    rows_gfx9,   rows_blocks, rows_index,   rows_direct, NULL};
 
 const struct sim_bodies sim_bodies = {
     .tables = tables,

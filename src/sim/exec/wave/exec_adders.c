@@ -9,8 +9,9 @@
  */
 #include "sim/exec/wave/adders.h"
 #include "sim/exec/wave/host_mode.h"
+#include "sim/launch.h"
 
-#define STEP_MOST    8
+#define STEP_MOST    16
 #define COLUMNS_MOST 32
 /* The power of a zero: with any other below every product of numbers that are none. */
 #define POWER_OF_ZERO 0x1p-450
@@ -46,6 +47,28 @@ INLINE double without_sign(double x)
     return f64_of(bits_of_f64(x) & 0x7fffffffffffffffu);
 }
 
+INLINE bool is_cdna3(const struct adder *how)
+{
+    return how->model.kind >= ADDER_CDNA3;
+}
+
+/* ---- Candidates ------------------------------------------------------------------------------ */
+
+int open_candidate(const struct wave *w)
+{
+    if (w->candidate != SIM_NO_CANDIDATE)
+        atomic_store_explicit(&w->group->run->module->sim->met_open, true, memory_order_relaxed);
+    return w->candidate;
+}
+
+struct adder_model open_model(const struct wave *w,
+                              const struct adder_model candidates[SIM_CANDIDATES])
+{
+    const int n = open_candidate(w);
+
+    return n == SIM_NO_CANDIDATE ? (struct adder_model){ADDER_FUSED, 1, 1} : candidates[n];
+}
+
 /* ---- Infinities and NaNs --------------------------------------------------------------------- */
 
 static uint32_t special_result(const struct adder *how, uint32_t bits)
@@ -74,7 +97,7 @@ static float widened(const struct adder *how, uint32_t bits)
 static bool special_column(const struct adder *how, const struct products *p, unsigned c,
                            float *sum)
 {
-    const bool cdna = how->kind == ADDER_CDNA3;
+    const bool cdna = is_cdna3(how);
     const uint32_t old = bits_of_f32(*sum);
     bool infinite[2] = {false, false}, beyond[2] = {false, false}, invalid = false;
     uint32_t bits;
@@ -224,22 +247,55 @@ INLINE void step_cdna2(const struct products *p, float *sum, unsigned n)
     }
 }
 
-/* CDNA 3: products towards zero on the grid of the largest, then their sum and the addend
- * downwards, on grids that are 31 and 24 bits below the larger of both. */
+/* Each `apart`-th product from `first` on, towards zero on the grid of the largest of them. */
+INLINE double group_cdna3(const struct products *p, unsigned first, unsigned apart, unsigned c,
+                          double *most)
+{
+    double units = 0;
+
+    *most = 0;
+    for (unsigned k = first; k < p->count; k += apart)
+        *most = larger(*most, p->x_power[k] * p->y_power[k][c]);
+    const double per_unit = 0x1p24 / *most;
+    for (unsigned k = first; k < p->count; k += apart)
+        units += trunc(p->x[k] * p->y[k][c] * per_unit);
+    return units * (*most * 0x1p-24);
+}
+
+/* The sum of products, of which the largest has the power `most`, and the addend: downwards, on
+ * grids that are 31 and 24 bits below the larger of both. */
+INLINE float with_addend(double products, double most, double addend)
+{
+    const double both = larger(most, larger(power_of(addend), 0x1p-126));
+    const double low = floor(products * (0x1p31 / both)) * 0x1p-31;
+    const double high = floor(addend * (0x1p24 / both)) * 0x1p-24;
+
+    return (float)((low + high) * both) + 0.0f;
+}
+
 INLINE void step_cdna3(const struct products *p, float *sum, unsigned n)
 {
     for (unsigned c = 0; c < n; c++) {
+        double most;
+        const double products = group_cdna3(p, 0, 1, c, &most);
+        sum[c] = with_addend(products, most, (double)sum[c]);
+    }
+}
+
+/* The candidates of eight-bit floats: two such sums, brought to a common grid of 24 bits, and an
+ * addend that does not count where nothing of it is left. */
+INLINE void step_cdna3_apart(const struct products *p, float *sum, unsigned n, bool cut)
+{
+    for (unsigned c = 0; c < n; c++) {
         const double addend = (double)sum[c];
-        double most = 0, units = 0;
-        for (unsigned k = 0; k < p->count; k++)
-            most = larger(most, p->x_power[k] * p->y_power[k][c]);
-        const double per_unit = 0x1p24 / most;
-        for (unsigned k = 0; k < p->count; k++)
-            units += trunc(p->x[k] * p->y[k][c] * per_unit);
-        const double both = larger(most, larger(power_of(addend), 0x1p-126));
-        const double low = floor(units * (most * 0x1p-24) * (0x1p31 / both)) * 0x1p-31;
-        const double high = floor(addend * (0x1p24 / both)) * 0x1p-24;
-        sum[c] = (float)((low + high) * both) + 0.0f;
+        double part[2], power[2], products = 0;
+        for (unsigned h = 0; h < 2; h++)
+            part[h] = group_cdna3(p, h, 2, c, &power[h]);
+        const double most = larger(power[0], power[1]), per_unit = 0x1p24 / most;
+        for (unsigned h = 0; h < 2; h++)
+            products += cut ? trunc(part[h] * per_unit) : floor(part[h] * per_unit);
+        const bool lost = larger(power_of(addend), 0x1p-126) < most * 0x1p-25;
+        sum[c] = with_addend(products * (most * 0x1p-24), most, lost ? 0 : addend);
     }
 }
 
@@ -247,15 +303,24 @@ INLINE void step_cdna3(const struct products *p, float *sum, unsigned n)
 
 static void step(const struct adder *how, const struct products *p, float *sum, unsigned n)
 {
-    switch (how->kind) {
+    switch (how->model.kind) {
     case ADDER_RDNA3:
         step_rdna3(how, p, sum, n);
         break;
     case ADDER_RDNA4:
-        step_rdna4(how, p, sum, n, 2);
+        if (how->model.group == 2)
+            step_rdna4(how, p, sum, n, 2);
+        else
+            step_rdna4(how, p, sum, n, 4);
         break;
     case ADDER_CDNA2:
         step_cdna2(p, sum, n);
+        break;
+    case ADDER_CDNA3_APART:
+        step_cdna3_apart(p, sum, n, false);
+        break;
+    case ADDER_CDNA3_APART_CUT:
+        step_cdna3_apart(p, sum, n, true);
         break;
     default:
         step_cdna3(p, sum, n);
@@ -283,9 +348,9 @@ static __attribute__((noinline)) void step_apart(const struct adder *how, const 
 /* RDNA 3 has no denormals of bf16; CDNA 2 none at all, and loses their sign. */
 INLINE float factor(const struct adder *how, float f)
 {
-    const bool rdna3 = how->kind == ADDER_RDNA3 && how->least < 0x1p-100f;
+    const bool rdna3 = how->model.kind == ADDER_RDNA3 && how->least[0] < 0x1p-100f;
 
-    return fabsf(f) < how->least && (rdna3 || how->kind == ADDER_CDNA2)
+    return fabsf(f) < how->least[0] && (rdna3 || how->model.kind == ADDER_CDNA2)
                ? copysignf(0, rdna3 ? f : 1)
                : f;
 }
@@ -299,34 +364,34 @@ void add_row(const struct adder *how, float *sum, unsigned n, const float *a, si
              const float *b, size_t b_width, const uint8_t *order, unsigned count)
 {
     /* CDNA 3's zeros have an exponent, if a low one, which matters for products of tiny bf16 */
-    const double of_zero = how->kind == ADDER_CDNA3 ? 0x1p-126 : POWER_OF_ZERO;
-    const double least = (double)how->least;
+    const double of_zero = is_cdna3(how) ? 0x1p-126 : POWER_OF_ZERO;
+    const double least[2] = {(double)how->least[0], (double)how->least[1]};
     struct products p;
 
-    for (unsigned c = 0; c < n && how->kind == ADDER_CDNA2; c++)
+    for (unsigned c = 0; c < n && how->model.kind == ADDER_CDNA2; c++)
         sum[c] = fabsf(sum[c]) < 0x1p-126f ? 0 : sum[c];
     for (unsigned first = 0; first < count; first += p.count) {
         bool special = false;
-        p.count = LEAST(how->step, count - first);
+        p.count = LEAST(how->model.step, count - first);
         for (unsigned k = 0; k < p.count; k++) {
             const unsigned at = order ? order[first + k] : first + k;
             const float x = factor(how, a[at * a_width]);
             const float *const y = b + at * b_width;
             unsigned any = 0;
             p.x[k] = (double)x;
-            p.x_power[k] = factor_power(p.x[k], least, of_zero);
+            p.x_power[k] = factor_power(p.x[k], least[0], of_zero);
             for (unsigned c = 0; c < n; c++) {
                 p.y[k][c] = (double)factor(how, y[c]);
-                p.y_power[k][c] = factor_power(p.y[k][c], least, of_zero);
+                p.y_power[k][c] = factor_power(p.y[k][c], least[1], of_zero);
                 /* a product of bf16 may be beyond f32 */
                 any |= is_special(y[c]) |
-                       (how->kind == ADDER_CDNA3 && without_sign(p.x[k] * p.y[k][c]) >= 0x1p128);
+                       (is_cdna3(how) && without_sign(p.x[k] * p.y[k][c]) >= 0x1p128);
             }
             special |= any || is_special(x);
         }
         for (unsigned c = 0; c < n; c++)
             special |= is_special(sum[c]);
-        if (UNLIKELY(special && how->kind != ADDER_CDNA2))
+        if (UNLIKELY(special && how->model.kind != ADDER_CDNA2))
             step_apart(how, &p, sum, n);
         else
             step(how, &p, sum, n);
@@ -336,7 +401,8 @@ void add_row(const struct adder *how, float *sum, unsigned n, const float *a, si
 float add_dot2(enum sim_adder kind, bool bf16, enum adder_result result, uint32_t a, uint32_t b,
                float c)
 {
-    const struct adder how = {kind, 2, bf16 ? 0x1p-126f : 0x1p-14f, result};
+    const float least = bf16 ? 0x1p-126f : 0x1p-14f;
+    const struct adder how = {{kind, 2, 2}, {least, least}, result};
     const float x[2] = {bf16 ? f32_of(a << 16) : LOW_F16(a),
                         bf16 ? f32_of(a & 0xffff0000u) : HIGH_F16(a)};
     const float y[2] = {bf16 ? f32_of(b << 16) : LOW_F16(b),
@@ -352,7 +418,7 @@ float add_dot2(enum sim_adder kind, bool bf16, enum adder_result result, uint32_
 /* All four products are one group. An invalid product gives the NaN of factors here. */
 float add_dot4(uint32_t a, uint32_t b, float c, bool a_bf8, bool b_bf8)
 {
-    const struct adder how = {ADDER_RDNA4, 4, 0, ADDER_F32};
+    const struct adder how = {{ADDER_RDNA4, 4, 4}, {0, 0}, ADDER_F32};
     const double least[2] = {a_bf8 ? 0x1p-14 : 0x1p-6, b_bf8 ? 0x1p-14 : 0x1p-6};
     const unsigned mode = set_denormals(false);
     struct products p;

@@ -93,8 +93,8 @@ BODY(v_permlanex16_var_b32)
     return permlane_var(w, i, 16);
 }
 
-/* Swaps the halves of a wave of 64; nothing for 32 lanes. Reads lanes whatever EXEC says. */
-/* It does nothing in a wave of 32. */
+/* Swaps the halves of a wave of 64, and reads lanes whatever EXEC says. In a wave of 32 it leaves
+ * the destination as it was, as tinygrad's tests (test/amd/hw) had it from a gfx1100. */
 BODY(v_permlane64_b32)
 {
     uint8_t from[64];

@@ -3,7 +3,8 @@
  * Matrix instructions of gfx11 and gfx12, 16 by 16 all of them: rows in exec_matrix.def. Where an
  * element of A, B, C and D stands (lane, place in the lane's registers) is said in one place;
  * unpacking, arithmetic, packing and the full check go through it. Sums go over k upward, each step
- * a fused multiply-add in f32, or those of 16-bit floats as the hardware's adder makes them.
+ * a fused multiply-add in f32, or as the hardware's adder makes them, where it is known, or one of
+ * the candidates, where it is not.
  *
  * This file is long because each type of element has its own unpacking, arithmetic and masks, all
  * of them written against the one statement of where elements stand.
@@ -212,10 +213,6 @@ INLINE bool operands_fit(struct wave *w, const struct insn *i, const struct form
         fault(w, i, -1, "negation of A and B is for matrices of 16-bit floats only");
         return false;
     }
-    if (f->d != ELEMENT_I32 && i->flags & INSN_CLAMP) {
-        fault(w, i, -1, "clamping of float matrices is not modelled");
-        return false;
-    }
     return true;
 }
 
@@ -396,20 +393,51 @@ INLINE void float_addends(const struct wave *w, const struct insn *i, const stru
     }
 }
 
+/* The smallest normal number of a type. */
+INLINE float least_normal(enum element type)
+{
+    return type == ELEMENT_BF16  ? 0x1p-126f
+           : type == ELEMENT_FP8 ? 0x1p-6f
+                                 : 0x1p-14f; /* f16 and bf8 */
+}
+
+INLINE enum adder_result result_of(const struct form *f)
+{
+    return f->d == ELEMENT_F16 ? ADDER_F16 : f->d == ELEMENT_BF16 ? ADDER_BF16 : ADDER_F32;
+}
+
 /*
- * Sums of 16-bit floats as the hardware's adder makes them. gfx12 takes the first half of what a
- * lane holds of a row before the second: in waves of 32 that is not the order of k.
+ * The adder of a form of floats. Published are those of 16 bits that are not sparse, of RDNA 3 and
+ * 4; of all others there are candidates (docs/sim.md).
  */
-static void add_as_hardware(const struct wave *w, const struct form *f, float a[][16],
-                            float b[][16], const float *const rows[16], float d[16][16])
+static struct adder_model model_of(const struct wave *w, const struct form *f)
+{
+    static const struct adder_model of_rdna3_5[SIM_CANDIDATES] = {
+        {ADDER_RDNA3, 2, 1}, {ADDER_RDNA4, 4, 2}, {ADDER_FUSED, 1, 1}};
+    static const struct adder_model of_eight[SIM_CANDIDATES] = {
+        {ADDER_FUSED, 1, 1}, {ADDER_RDNA4, 4, 4}, {ADDER_RDNA4, 4, 2}};
+    static const struct adder_model of_sparse[SIM_CANDIDATES] = {
+        {ADDER_FUSED, 1, 1}, {ADDER_RDNA4, 4, 2}, {ADDER_RDNA4, 2, 2}};
+
+    if (w->candidate == SIM_NO_CANDIDATE)
+        return (struct adder_model){ADDER_FUSED, 1, 1};
+    if (element_bits(f->a) == 16 && !f->sparse && !w->open_wmma)
+        return (struct adder_model){w->adder, repeats(w) ? 2 : 4, 2};
+    return open_model(w, repeats(w) ? of_rdna3_5 : element_bits(f->a) == 8 ? of_eight : of_sparse);
+}
+
+/*
+ * Sums of floats as the hardware's adder makes them. Of 16-bit elements gfx12 takes the first half
+ * of what a lane holds of a row before the second: in waves of 32 that is not the order of k.
+ */
+static void add_as_hardware(const struct wave *w, const struct form *f, struct adder_model model,
+                            float a[][16], float b[][16], const float *const rows[16],
+                            float d[16][16])
 {
     static const uint8_t halves[] = {0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15};
-    const struct adder how = {w->adder, repeats(w) ? 2 : 4,
-                              f->a == ELEMENT_BF16 ? 0x1p-126f : 0x1p-14f,
-                              f->d == ELEMENT_F16    ? ADDER_F16
-                              : f->d == ELEMENT_BF16 ? ADDER_BF16
-                                                     : ADDER_F32};
-    const uint8_t *const order = repeats(w) || w->lanes == 64 ? NULL : halves;
+    const struct adder how = {model, {least_normal(f->a), least_normal(f->b)}, result_of(f)};
+    const uint8_t *const order =
+        repeats(w) || w->lanes == 64 || element_bits(f->a) != 16 ? NULL : halves;
     const unsigned mode = set_denormals(false);
 
     for (unsigned r = 0; r < 16; r++)
@@ -426,7 +454,8 @@ INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct f
     float *to[16];
     const int from_c = i->op[0].reg - i->op[3].reg, words = (int)result_words(w, f);
     /* results go straight to D, unless some of C that is read later is there */
-    const bool added = w->adder >= ADDER_RDNA3 && element_bits(f->a) == 16;
+    const struct adder_model model = model_of(w, f);
+    const bool added = model.kind != ADDER_FUSED;
     const bool apart = !added && f->d == ELEMENT_F32 &&
                        (i->op[3].kind != OPERAND_VGPR || !from_c || abs(from_c) >= words);
 
@@ -436,7 +465,7 @@ INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct f
     for (unsigned r = 0; r < 16; r++)
         to[r] = apart ? (float *)(vgpr(w, &i->op[0], 0) + result_run(w, f, r)) : d[r];
     if (added)
-        add_as_hardware(w, f, a, b, rows, d);
+        add_as_hardware(w, f, model, a, b, rows, d);
     else if (f->a == ELEMENT_BF16)
         add_products(to, rows, a[0], 16, b[0], 16, f->k);
     else
@@ -527,6 +556,33 @@ static void sparse_places(const struct wave *w, const struct insn *i, const stru
         at[0] = 4;
 }
 
+/* Sums of floats as an adder makes them: of each row, what A stores and what it chooses of B. A
+ * zero stands for what is dropped. */
+static void add_sparse_floats(const struct wave *w, const struct insn *i, const struct form *f,
+                              struct adder_model model, float d[16][16])
+{
+    const struct adder how = {model, {least_normal(f->a), least_normal(f->b)}, result_of(f)};
+    const struct form stored = stored_a(f);
+    const unsigned mode = set_denormals(false);
+    float x[32], y[32][16];
+
+    for (unsigned r = 0; r < 16; r++) {
+        memset(y, 0, sizeof y);
+        for (unsigned k = 0; k < stored.k; k++) {
+            unsigned at[2];
+            sparse_places(w, i, &stored, r, k / 2, at);
+            x[k] = at[k & 1] < 4
+                       ? float_element(w, i, 1, source_place(w, &stored, f->a, r, k), f->a)
+                       : 0;
+            for (unsigned c = 0; c < 16 && at[k & 1] < 4; c++)
+                y[k][c] = float_element(w, i, 2, source_place(w, f, f->b, c, k / 2 * 4 + at[k & 1]),
+                                        f->b);
+        }
+        add_row(&how, d[r], 16, x, 1, y[0], 16, NULL, stored.k);
+    }
+    restore_denormals(mode);
+}
+
 static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
                                           const struct form *f)
 {
@@ -543,7 +599,11 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
             di[r][c] = (int32_t)bits;
             d[r][c] = to_f32(bits, f->d);
         }
-    for (unsigned n = 0; n < 32 * stored.k; n++) {
+    const struct adder_model model =
+        integer ? (struct adder_model){ADDER_FUSED, 1, 1} : model_of(w, f);
+    if (model.kind != ADDER_FUSED)
+        add_sparse_floats(w, i, f, model, d);
+    for (unsigned n = 0; n < 32 * stored.k && model.kind == ADDER_FUSED; n++) {
         /* integers of a row go in two stages, floats in the order of k */
         const unsigned r = n / (2 * stored.k), stage = n / stored.k % 2, k = n % stored.k;
         if (integer ? k / 8 % 2 == stage : !stage) {

@@ -5,11 +5,14 @@
  * A and B are first unpacked to arrays [k][row or column of all blocks]; then the rows of D, which
  * are runs of lanes of one register, are computed four at a time. Sums go over k upward from the
  * element of C, each step a fused multiply-add in the type of D, or as the hardware's adders do it,
- * where these are known.
+ * where these are known, or as one of the candidates does it, where they are not.
  *
  * Denormals count whatever the float mode says, but forms of f16 and bf16 on gfx90a take denormal
  * inputs for zeros and round denormal sums to zero (AMD's notes on MI200 in the documentation of
  * MIOpen).
+ *
+ * This file is long because floats, integers, doubles and scaled floats are each multiplied in a
+ * way of their own, all of them over the same rows.
  */
 #include "sim/exec/wave/adders.h"
 #include "sim/exec/wave/exec_masks.h"
@@ -241,24 +244,40 @@ INLINE void multiply_blocks(struct wave *w, const struct insn *i, const struct f
 }
 #endif
 
-/* Whether the adders of this target are known for the type of A (docs/sim.md). */
-INLINE bool added(const struct wave *w, const struct form *f)
+INLINE bool is_sixteen(const struct form *f)
 {
-    return (w->adder == ADDER_CDNA2 || w->adder == ADDER_CDNA3) &&
-           (f->a == ELEMENT_F16 || f->a == ELEMENT_BF16 || f->a == ELEMENT_XF32);
+    return f->a == ELEMENT_F16 || f->a == ELEMENT_BF16 || f->a == ELEMENT_XF32;
 }
 
-/* Sums as those adders make them, row by row. CDNA 2 takes at once what a lane holds of a row. */
+/* Whether the adders of this target are published for the type of A (docs/sim.md). */
+INLINE bool published(const struct wave *w, const struct form *f)
+{
+    return (w->adder == ADDER_CDNA2 || w->adder == ADDER_CDNA3) && is_sixteen(f);
+}
+
+/* The adder of a form; CDNA 2 takes at once what a lane holds of a row. */
+static struct adder_model model_of(const struct wave *w, const struct form *f)
+{
+    static const struct adder_model of_sixteen[SIM_CANDIDATES] = {
+        {ADDER_FUSED, 1, 1}, {ADDER_CDNA3, 8, 8}, {ADDER_CDNA3, 16, 16}};
+
+    if (w->adder == ADDER_CDNA2)
+        return (struct adder_model){w->adder, f->k * f->m * f->blocks / LANES_64, 1};
+    if (w->adder == ADDER_CDNA3 && is_sixteen(f))
+        return (struct adder_model){w->adder, f->a == ELEMENT_XF32 ? 4 : 8, 1};
+    return open_model(w, is_sixteen(f) ? of_sixteen : candidates_of_small(w));
+}
+
+/* Sums as those adders make them, row by row. */
 static void add_as_hardware(struct wave *w, const struct insn *i, const struct form *f,
-                            const float *a, const float *b)
+                            struct adder_model model, const float *a, const float *b)
 {
     const unsigned a_width = f->m * f->blocks, b_width = f->n * f->blocks;
     const struct operand *const o = &i->op[3];
-    const struct adder how = {w->adder,
-                              w->adder == ADDER_CDNA2 ? f->k * a_width / LANES_64
-                              : f->a == ELEMENT_XF32  ? 4
-                                                      : 8,
-                              f->a == ELEMENT_F16 ? 0x1p-14f : 0x1p-126f, ADDER_F32};
+    const struct adder how = {model,
+                              {least_normal(w, chosen(f->a, i->extra[2])),
+                               least_normal(w, chosen(f->b, i->extra[3] >> 4))},
+                              ADDER_F32};
     float sum[32][32];
 
     /* all of a block's addend is read before any of its results is stored: compilers let the
@@ -284,9 +303,12 @@ static void add_as_hardware(struct wave *w, const struct insn *i, const struct f
 INLINE void multiply_floats(struct wave *w, const struct insn *i, const struct form *f,
                             const float *a, const float *b)
 {
-    if (UNLIKELY(added(w, f))) {
-        add_as_hardware(w, i, f, a, b);
-        return;
+    if (f->a != ELEMENT_F32 && UNLIKELY(w->candidate != SIM_NO_CANDIDATE)) {
+        const struct adder_model model = model_of(w, f);
+        if (model.kind != ADDER_FUSED) {
+            add_as_hardware(w, i, f, model, a, b);
+            return;
+        }
     }
 #if defined __FMA__ && defined __AVX2__
     if (f->n == 4 && f->blocks == 16 && !i->extra[2]) {
@@ -369,24 +391,36 @@ INLINE double scale_of(const struct wave *w, const struct insn *i, unsigned n, u
     return exponent == 255 ? (double)NAN : f64_of((uint64_t)(exponent - 127 + 1023) << 52);
 }
 
-/* Each product times its two scales is added in f64, and the sum rounded to f32. */
+/* What is exact, or nearly so, as an f32: rounded, or cut off. */
+INLINE float narrowed(double x, bool cut)
+{
+    const float f = (float)x;
+
+    return cut && fabs((double)f) > fabs(x) ? f32_of(bits_of_f32(f) - 1) : f;
+}
+
+/* Products times their two scales. Nothing is published: each is added in f64 and the sum rounded
+ * to f32; or, the other two candidates, all of them are added, and then rounded once or cut off. */
 static void multiply_scaled(struct wave *w, const struct insn *i, const struct form *f,
                             const float *a, const float *b)
 {
+    const int candidate = open_candidate(w);
     float d[32][32];
 
     for (unsigned r = 0; r < f->m; r++)
         for (unsigned c = 0; c < f->n; c++) {
             const struct place at = result_run(f, r, 0);
-            d[r][c] = f32_of(i->op[3].kind == OPERAND_VGPR
-                                 ? *addend_row(w, &i->op[3], at.element, at.lane + c)
-                                 : same_addend(w, &i->op[3], 0));
+            double sum = (double)f32_of(i->op[3].kind == OPERAND_VGPR
+                                            ? *addend_row(w, &i->op[3], at.element, at.lane + c)
+                                            : same_addend(w, &i->op[3], 0));
             for (unsigned k = 0; k < f->k; k++) {
                 const double scale =
                     scale_of(w, i, 0, k / 32 * f->m + r) * scale_of(w, i, 1, k / 32 * f->n + c);
                 const double product = (double)a[k * f->m + r] * (double)b[k * f->n + c];
-                d[r][c] = (float)((double)d[r][c] + product * scale);
+                sum += product * scale;
+                sum = candidate <= 0 ? (double)(float)sum : sum;
             }
+            d[r][c] = narrowed(sum, candidate == 2);
         }
     for (unsigned r = 0; r < f->m; r++)
         for (unsigned c = 0; c < f->n; c++) {
@@ -451,7 +485,7 @@ INLINE void mfma(struct wave *w, const struct insn *i, const struct form f)
         FLOATS a[ELEMENTS], b[ELEMENTS];
         unpack_source(w, &f, f.a, cbsz, a_width, a_row, a);
         unpack_source(w, &f, f.b, blgp, b_width, b_row, b);
-        if (f.a == ELEMENT_F16 && UNLIKELY(w->flush_halves) && !added(w, &f)) {
+        if (f.a == ELEMENT_F16 && UNLIKELY(w->flush_halves) && !published(w, &f)) {
             flush_f16(a, f.k * a_width);
             flush_f16(b, f.k * b_width);
         }
@@ -471,7 +505,7 @@ INLINE void mfma(struct wave *w, const struct insn *i, const struct form f)
         if (UNLIKELY(w->shadow != NULL))                                                           \
             through_mfma(w, i, &f);                                                                \
         const bool flush =                                                                         \
-            w->flush_halves && (f.a == ELEMENT_F16 || f.a == ELEMENT_BF16) && !added(w, &f);       \
+            w->flush_halves && (f.a == ELEMENT_F16 || f.a == ELEMENT_BF16) && !published(w, &f);   \
         const unsigned mode = set_denormals(flush);                                                \
         mfma(w, i, f);                                                                             \
         restore_denormals(mode);                                                                   \

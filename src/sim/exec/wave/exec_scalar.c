@@ -2,6 +2,7 @@
 /* Scalar ALU instructions: rows in exec_scalar.def; those that are more than an expression are
  * here. */
 #include "sim/exec/tables.h"
+#include "sim/number/transcendental.h"
 
 typedef uint32_t u32;
 typedef int32_t i32;
@@ -129,7 +130,9 @@ INLINE f32 finished(const struct insn *i, f32 x)
         WRITE_##T(__VA_ARGS__);                                                                    \
         return next(w, i);                                                                         \
     }
-/* They are vector instructions: their modifiers scale and clamp the result. */
+/* They are vector instructions: their modifiers scale and clamp the result. Of two expressions the
+ * second is silicon's (exec_trans.c). */
+#define EITHER(NEAR, KNOWN) (w->adder == ADDER_RDNA4 ? f32_of(KNOWN(bits_of_f32(a))) : (NEAR))
 #define PSEUDO(NAME, T, ...)                                                                       \
     static const struct insn *x_##NAME##_##T(struct wave *w, const struct insn *i)                 \
     {                                                                                              \

@@ -5,8 +5,9 @@
  * Of every four k, A stores two elements, and four bits of the index register of the lane that
  * holds them say which two. An instruction needs 8, 16 or 32 bits of that register; with cbsz:0,
  * abid says which part they are, else it is the lowest. Sums go over the stored elements in their
- * order, each step a fused multiply-add in the type of D; what is not stored takes no part, so that
- * infinities and NaN of B at its k do nothing.
+ * order, each step a fused multiply-add in the type of D, or by another of the candidates, as
+ * nobody has published how they add; what is not stored takes no part, so that infinities and NaN
+ * of B at its k do nothing.
  *
  * Sources: AMD's matrix instruction calculator (gfx942). For gfx950's forms of twice the K, what
  * others probed on MI350s: A goes on in the lane, while B comes in two rounds of 16 bytes.
@@ -151,15 +152,55 @@ static void through_smfmac(struct wave *w, const struct insn *i, const struct fo
 
 #define WRAPPED(x, y, z) (int32_t)((uint32_t)(z) + (uint32_t)((x) * (y)))
 
+/* Sums of floats as an adder makes them: of each row, what A stores and what it chooses of B. */
+static void add_as_model(struct wave *w, const struct insn *i, const struct form *f,
+                         struct adder_model model)
+{
+    const struct adder how = {model, {least_normal(w, f->a), least_normal(w, f->b)}, ADDER_F32};
+    FLOATS b[128][32], d[32][32], x[64], y[64][32];
+
+    for (unsigned k = 0; k < f->k; k++) {
+        const struct place p = place_of_b(f, k);
+        for (unsigned c = 0; c < f->m; c++)
+            b[k][c] = to_f32(element_of(vgpr(w, &i->op[2], 0), p.lane * f->m + c, f->b, p.element),
+                             f->b, w->fnuz);
+    }
+    for (unsigned r = 0; r < f->m; r++) {
+        const struct place at = result_run(f, r, 0);
+        for (unsigned n = 0; n < f->k / 2; n++) {
+            const unsigned g = n / stored_of(f), e = n % stored_of(f);
+            unsigned k[2];
+            places_of_a(w, i, f, r, g, e & ~1u, k);
+            x[n] = to_f32(element_of(vgpr(w, &i->op[1], 0), g * f->m + r, f->a, e), f->a, w->fnuz);
+            memcpy(y[n], b[k[e & 1]], sizeof y[n]);
+        }
+        memcpy(d[r], vgpr(w, &i->op[0], 0) + at.element * LANES_64 + at.lane, f->m * sizeof(float));
+        add_row(&how, d[r], f->m, x, 1, y[0], 32, NULL, f->k / 2);
+    }
+    for (unsigned r = 0; r < f->m; r++) {
+        const struct place at = result_run(f, r, 0);
+        memcpy(vgpr(w, &i->op[0], 0) + at.element * LANES_64 + at.lane, d[r], f->m * sizeof(float));
+    }
+}
+
 static const struct insn *smfmac(struct wave *w, const struct insn *i, const struct form *f)
 {
     if (!operands_fit(w, i, f))
         return NULL;
     if (UNLIKELY(w->shadow != NULL))
         through_smfmac(w, i, f);
+    static const struct adder_model of_sixteen[SIM_CANDIDATES] = {
+        {ADDER_FUSED, 1, 1}, {ADDER_CDNA3, 8, 1}, {ADDER_CDNA3, 4, 1}};
+    const bool eight = f->a == ELEMENT_FP8 || f->a == ELEMENT_BF8;
     const unsigned mode = set_denormals(false);
-    if (f->d == ELEMENT_I32)
+    if (f->d == ELEMENT_I32) {
         MULTIPLY(int32_t, (int8_t)bits, (int8_t)bits, (int32_t), WRAPPED, (uint32_t));
+        restore_denormals(mode);
+        return i + 1;
+    }
+    const struct adder_model model = open_model(w, eight ? candidates_of_small(w) : of_sixteen);
+    if (model.kind != ADDER_FUSED)
+        add_as_model(w, i, f, model);
     else
         MULTIPLY(float, to_f32(bits, f->a, w->fnuz), to_f32(bits, f->b, w->fnuz), f32_of, fma_f32,
                  bits_of_f32);

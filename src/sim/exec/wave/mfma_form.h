@@ -12,6 +12,7 @@
 #define QUERN_SIM_MFMA_FORM_H
 
 #include "sim/number/fp8.h"
+#include "sim/exec/wave/adders.h"
 #include "sim/exec/wave/host_mode.h"
 #include "sim/exec/wave/matrix_rows.h"
 
@@ -133,6 +134,38 @@ INLINE float to_f32(uint32_t x, enum element type, bool fnuz)
     default:
         return f32_of(x);
     }
+}
+
+/* The smallest normal number of a type. */
+INLINE float least_normal(const struct wave *w, enum element type)
+{
+    switch (type) {
+    case ELEMENT_F16:
+        return 0x1p-14f;
+    case ELEMENT_FP8:
+        return w->fnuz ? 0x1p-7f : 0x1p-6f;
+    case ELEMENT_BF8:
+        return w->fnuz ? 0x1p-15f : 0x1p-14f;
+    case ELEMENT_BF6:
+        return 0x1p-2f;
+    case ELEMENT_FP6:
+    case ELEMENT_FP4:
+        return 1;
+    default:
+        return 0x1p-126f;
+    }
+}
+
+/* Candidates of forms of eight bits and fewer (docs/sim.md): of CDNA 3 the two versions of a model
+ * that was fitted on it, first. */
+INLINE const struct adder_model *candidates_of_small(const struct wave *w)
+{
+    static const struct adder_model of_cdna3[SIM_CANDIDATES] = {
+        {ADDER_CDNA3_APART, 16, 1}, {ADDER_CDNA3_APART_CUT, 16, 1}, {ADDER_FUSED, 1, 1}};
+    static const struct adder_model of_cdna4[SIM_CANDIDATES] = {
+        {ADDER_FUSED, 1, 1}, {ADDER_CDNA3_APART, 16, 1}, {ADDER_CDNA3, 16, 1}};
+
+    return w->adder == ADDER_CDNA3 ? of_cdna3 : of_cdna4;
 }
 
 /* The lane that B comes from instead of `lane`, by blgp. */
