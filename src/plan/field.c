@@ -234,9 +234,9 @@ int64_t field_has_zeros(const struct plan *p)
     return p->problem.zero > QUERN_ZERO_NONE;
 }
 
-static bool multiplies(const struct plan *p)
+bool field_multiplies(const struct plan *p)
 {
-    return p->problem.op == QUERN_OP_GEMM;
+    return problem_has_activation(&p->problem);
 }
 
 static const char *symbol(const struct plan *p)
@@ -281,7 +281,7 @@ const struct plan_field int4_fields[] = {
     {FIELD_WORD("SCALE_TYPE", field_scale_type, "elements of scales")},
     {FIELD_WORD("ZERO", field_zero_kind, "what zero points are")},
     {FIELD_OF(FIELD_FLAG, "HAS_ZEROS", field_has_zeros, "whether there are any")},
-    {FIELD_WORD("A_TYPE", field_a_type, "elements of A"), .when = multiplies},
+    {FIELD_WORD("A_TYPE", field_a_type, "elements of A"), .when = field_multiplies},
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},
     {FIELD_OF(FIELD_BOOL, "TRUNCATE", field_truncates, "whether f32 becomes bf16 by cutting"),
      .argument = TRUNCATE_ARGUMENT},

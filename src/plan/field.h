@@ -95,6 +95,7 @@ const char *field_scale_type(const struct plan *p);
 const char *field_zero_kind(const struct plan *p);
 int64_t field_group(const struct plan *p);
 int64_t field_has_zeros(const struct plan *p);
+bool field_multiplies(const struct plan *p);
 int64_t field_truncates(const struct plan *p);
 int64_t field_table_entry(int64_t table_bytes); /* bytes of LDS for each of 256 pairs of codes */
 bool field_is_int4(const struct plan *p);

@@ -66,16 +66,11 @@ static const char *word_order(const struct plan *p)
     return layout == QUERN_LAYOUT_BNB ? "BNB" : layout == QUERN_LAYOUT_K8 ? "K8" : "EXL";
 }
 
-static bool multiplies(const struct plan *p)
-{
-    return p->problem.op == QUERN_OP_GEMM;
-}
-
 const struct plan_field nvidia_fields[] = {
     {FIELD_OF(FIELD_NUMBER, "BLOCK", field_group, "weights along K that share a scale")},
     {FIELD_WORD("WORD_ORDER", word_order, "of the weights in a word")},
     {FIELD_WORD("C_TYPE", field_c_type, "elements of C and of a bias")},
-    {FIELD_WORD("A_TYPE", field_a_type, "elements of A"), .when = multiplies},
+    {FIELD_WORD("A_TYPE", field_a_type, "elements of A"), .when = field_multiplies},
     {FIELD_OF(FIELD_FLAG, "SCALE_IS_NESTED", is_nested, "whether scales are quantised again")},
     {FIELD_OF(FIELD_FLAG, "SCALE_IS_E8M0", is_e8m0, "whether they are powers of two")},
     {FIELD_WORD("SCALE_TYPE", field_scale_type, "elements of scales")},
@@ -87,6 +82,6 @@ const struct plan_field nvidia_fields[] = {
 const struct plan_field nvidia_grid_fields[] = {
     {FIELD_AT(FIELD_NUMBER, "SHARED_BYTES", lds_bytes, "of a workgroup")},
     {FIELD_AT(FIELD_BOOL, "SLICES_FIRST", slices_first, "whether slices of A are workgroup id x"),
-     .when = multiplies},
+     .when = field_multiplies},
     {0},
 };

@@ -29,22 +29,24 @@ static const int tile_rows[] = {PLAN_M_MAX, 128};
 static void name_kernel(struct plan *p)
 {
     const struct quern_problem *const q = &p->problem;
-    const bool dequant = !problem_has_activation(q);
+    const bool multiplies = problem_has_activation(q);
+    const char *const type = dtype_name(multiplies ? q->a : q->c);
     const char *const nested = q->scale == QUERN_SCALE_NESTED ? "_nested" : "";
-    char group[32] = "", rows[16] = "";
+    char op[16] = "", group[32] = "", rows[16] = "";
 
-    if (!dequant)
+    if (q->op != QUERN_OP_GEMM)
+        snprintf(op, sizeof op, "%s_", op_name(q->op));
+    if (multiplies)
         snprintf(rows, sizeof rows, "_m%d", p->m_tile);
     if (plan_is_base(p)) {
-        snprintf(p->symbol, sizeof p->symbol, "quern_%s%s%s_%s_base%s", dequant ? "dequant_" : "",
-                 weight_name(q->wq), nested, dtype_name(dequant ? q->c : q->a), rows);
+        snprintf(p->symbol, sizeof p->symbol, "quern_%s%s%s_%s_base%s", op, weight_name(q->wq),
+                 nested, type, rows);
         return;
     }
     if (problem_has_group(q))
         snprintf(group, sizeof group, "_g%" PRId64 "%s", problem_group(q), nested);
-    snprintf(p->symbol, sizeof p->symbol, "quern_%s%s_%s_n%" PRId64 "_k%" PRId64 "%s%s",
-             dequant ? "dequant_" : "", weight_name(q->wq), dtype_name(dequant ? q->c : q->a), q->n,
-             q->k, group, rows);
+    snprintf(p->symbol, sizeof p->symbol, "quern_%s%s_%s_n%" PRId64 "_k%" PRId64 "%s%s", op,
+             weight_name(q->wq), type, q->n, q->k, group, rows);
 }
 
 /* Sets the most slices that a launch of the plan may have, now that its geometry is chosen;

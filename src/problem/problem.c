@@ -79,6 +79,10 @@ bool problem_has_zero(const struct quern_problem *p)
 {
     return p->wq == QUERN_W_INT4;
 }
+const char *op_name(enum quern_op_kind op)
+{
+    return name_of(&op_names, (int)op);
+}
 bool problem_has_activation(const struct quern_problem *p)
 {
     return p->op == QUERN_OP_GEMM;
@@ -137,7 +141,7 @@ static void fill_defaults(struct quern_problem *p)
     if (!p->c)
         p->c = p->a == QUERN_DT_FP8 || p->a == QUERN_DT_FP8FNUZ ? QUERN_BF16 : p->a;
     if (!p->scale) {
-        const enum quern_dtype like = p->op == QUERN_OP_GEMM ? p->a : p->c;
+        const enum quern_dtype like = problem_has_activation(p) ? p->a : p->c;
         if (weight_is_table(p->wq))
             p->scale = QUERN_SCALE_F32;
         else if (p->wq == QUERN_W_INT4)

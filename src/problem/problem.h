@@ -64,6 +64,7 @@ static inline unsigned dtype_bytes(enum quern_dtype t)
     return 0;
 }
 const char *dtype_name(enum quern_dtype t);
+const char *op_name(enum quern_op_kind op);
 const char *weight_name(enum quern_weight w);
 
 /* Whether weights are codes of bitsandbytes' tables of sixteen values: NF4 and FP4, in layout bnb,

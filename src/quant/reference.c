@@ -148,7 +148,7 @@ static quern_status check(const struct quern_problem *p, const union operand_poi
 {
     const uint32_t wanted = operands_of(p);
 
-    FAIL_IF(p->op != QUERN_OP_GEMM, QUERN_E_DECLINED, "the reference product is one of op=gemm");
+    FAIL_IF(!problem_has_activation(p), QUERN_E_DECLINED, "op=%s makes no product", op_name(p->op));
     TRY(quant_accepts(p));
     FAIL_IF(m < 1 || m > PROBLEM_MAX_DIMENSION, QUERN_E_ARGUMENT, "m=%lld rows; expected 1 to %lld",
             (long long)m, (long long)PROBLEM_MAX_DIMENSION);
