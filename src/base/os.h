@@ -10,71 +10,85 @@
 #include <dirent.h>
 #include <poll.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/socket.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
+
+/* The calls whose member is of the type of the C library's function, and is that function unless a
+ * test replaces it. */
+#define OS_CALLS(X)                                                                                \
+    /* memory */                                                                                   \
+    X(malloc)                                                                                      \
+    X(calloc)                                                                                      \
+    X(realloc)                                                                                     \
+    X(aligned_alloc)                                                                               \
+    X(free)                                                                                        \
+    /* files */                                                                                    \
+    X(close)                                                                                       \
+    X(read)                                                                                        \
+    X(pread)                                                                                       \
+    X(fsync)                                                                                       \
+    X(fstat)                                                                                       \
+    X(fstatat)                                                                                     \
+    X(mkdirat)                                                                                     \
+    X(linkat)                                                                                      \
+    X(renameat)                                                                                    \
+    X(unlinkat)                                                                                    \
+    X(symlinkat)                                                                                   \
+    X(readlinkat)                                                                                  \
+    X(flock)                                                                                       \
+    X(futimens)                                                                                    \
+    X(utimensat)                                                                                   \
+    X(fdopendir)                                                                                   \
+    X(readdir)                                                                                     \
+    X(closedir)                                                                                    \
+    X(getrandom)                                                                                   \
+    X(faccessat)                                                                                   \
+    X(fchmod)                                                                                      \
+    X(fchmodat)                                                                                    \
+    X(realpath)                                                                                    \
+    X(getpwuid_r)                                                                                  \
+    X(geteuid)                                                                                     \
+    X(getegid)                                                                                     \
+    X(getgroups)                                                                                   \
+    /* processes and pipes */                                                                      \
+    X(socketpair)                                                                                  \
+    X(pipe2)                                                                                       \
+    X(send)                                                                                        \
+    X(recv)                                                                                        \
+    X(poll)                                                                                        \
+    X(recvmsg)                                                                                     \
+    X(shutdown)                                                                                    \
+    X(waitpid)                                                                                     \
+    /* time */                                                                                     \
+    X(clock_gettime)                                                                               \
+    X(nanosleep)
 
 struct os {
-    /* memory */
-    void *(*malloc)(size_t);
-    void *(*calloc)(size_t, size_t);
-    void *(*realloc)(void *, size_t);
-    void *(*aligned_alloc)(size_t, size_t);
-    void (*free)(void *);
-    /* files */
+#define OS_MEMBER(name) __typeof__(name) *name;
+    OS_CALLS(OS_MEMBER)
+#undef OS_MEMBER
+    /* those that os.c has functions of its own for, and says why */
+    __typeof__(write) *write;
+    __typeof__(ftruncate) *ftruncate;
     int (*open)(const char *, int, mode_t);
     int (*openat)(int, const char *, int, mode_t);
-    int (*close)(int);
-    ssize_t (*read)(int, void *, size_t);
-    ssize_t (*pread)(int, void *, size_t, off_t);
-    ssize_t (*write)(int, const void *, size_t);
-    int (*fsync)(int);
-    int (*fstat)(int, struct stat *);
-    int (*fstatat)(int, const char *, struct stat *, int);
-    int (*mkdirat)(int, const char *, mode_t);
-    int (*linkat)(int, const char *, int, const char *, int);
-    int (*renameat)(int, const char *, int, const char *);
-    int (*unlinkat)(int, const char *, int);
-    int (*symlinkat)(const char *, int, const char *);
-    ssize_t (*readlinkat)(int, const char *, char *, size_t);
-    int (*flock)(int, int);
-    int (*futimens)(int, const struct timespec[2]);
-    int (*utimensat)(int, const char *, const struct timespec[2], int);
-    DIR *(*fdopendir)(int);
-    struct dirent *(*readdir)(DIR *);
-    int (*closedir)(DIR *);
-    ssize_t (*getrandom)(void *, size_t, unsigned);
-    int (*faccessat)(int, const char *, int, int);
-    int (*fchmod)(int, mode_t);
-    int (*fchmodat)(int, const char *, mode_t, int);
-    int (*ftruncate)(int, off_t);
-    char *(*realpath)(const char *, char *);
-    int (*getpwuid_r)(uid_t, struct passwd *, char *, size_t, struct passwd **);
-    uid_t (*geteuid)(void);
-    gid_t (*getegid)(void);
-    int (*getgroups)(int, gid_t[]);
-    int (*getgrouplist)(const char *, gid_t, gid_t *, int *);
-    /* processes and pipes */
-    int (*socketpair)(int, int, int, int[2]);
-    int (*pipe2)(int[2], int);
     int (*fcntl)(int, int, long);
-    ssize_t (*send)(int, const void *, size_t, int);
-    ssize_t (*recv)(int, void *, size_t, int);
-    int (*poll)(struct pollfd *, nfds_t, int);
-    ssize_t (*recvmsg)(int, struct msghdr *, int);
-    int (*shutdown)(int, int);
     int (*clone)(int (*)(void *), void *, int, void *);
-    pid_t (*waitpid)(pid_t, int *, int);
     int (*waitid)(int, id_t, siginfo_t *, int);
     int (*pidfd_send_signal)(int, int);
-    /* time */
-    int (*clock_gettime)(clockid_t, struct timespec *);
-    int (*nanosleep)(const struct timespec *, struct timespec *);
+    /* its header has a `struct group`, which is another thing in the software GPU */
+    int (*getgrouplist)(const char *, gid_t, gid_t *, int *);
 };
 
 extern struct os os;

@@ -110,8 +110,8 @@ static int make_directory(int parent, const char *name, const struct trust *trus
         return errno == EEXIST ? 0 : -errno; /* somebody else made it: it is checked when opened */
     /* A umask may have taken even the user's own rights. The name is still that of the new
      * directory, as nobody else can replace it. Its group is right already, by the set-group-ID bit
-     * of its parent. */
-    os.fchmodat(parent, name, trust ? 02770 : 0700, 0);
+     * of its parent. A failure shows when it is opened. */
+    (void)!os.fchmodat(parent, name, trust ? 02770 : 0700, 0);
     return 0;
 }
 
