@@ -12,9 +12,9 @@
 #include <string.h>
 
 static struct {
-#define CUDA_MEMBER(name, symbol, parameters) int(*name) parameters;
-    CUDA_FUNCTIONS(CUDA_MEMBER)
-#undef CUDA_MEMBER
+#define CUDA_POINTER(name, symbol, parameters) int(*name) parameters;
+    CUDA_FUNCTIONS(CUDA_POINTER)
+#undef CUDA_POINTER
     int (*function_load)(void *function); /* cuFuncLoad, of CUDA 12.4 and later; or null */
 } cuda;
 
@@ -113,45 +113,26 @@ static const char *fill(void *handle, struct gpu_api *api)
 {
     void *address;
 
-#define CUDA_LOAD(name, symbol, parameters)                                                        \
-    if (!(address = dlsym(handle, #symbol)))                                                       \
-        return #symbol;                                                                            \
-    memcpy(&cuda.name, &address, sizeof address);
-    CUDA_FUNCTIONS(CUDA_LOAD)
-#undef CUDA_LOAD
-    address = dlsym(handle, "cuFuncLoad");
-    memcpy(&cuda.function_load, &address, sizeof address);
     *api = (struct gpu_api){
-        .count = cuda.count,
         .name = name_of,
         .target = target_of,
         .attribute = attribute_of,
         .memory = memory_of,
-        .version = cuda.version,
         .retain = retain,
         .release = release,
-        .get_current = cuda.get_current,
-        .set_current = cuda.set_current,
-        .synchronize = cuda.synchronize,
-        .module_load = cuda.module_load,
-        .module_function = cuda.module_function,
-        .module_unload = cuda.module_unload,
         .prepare = prepare,
-        .launch = cuda.launch,
-        .is_capturing = cuda.is_capturing,
-        .exchange_mode = cuda.exchange_mode,
-        .allocate = cuda.allocate,
-        .free = cuda.free,
-        .copy_to = cuda.copy_to,
-        .copy_from = cuda.copy_from,
         .event_create = event_create,
-        .event_destroy = cuda.event_destroy,
-        .event_record = cuda.event_record,
-        .event_synchronize = cuda.event_synchronize,
-        .event_elapsed = cuda.event_elapsed,
         .last_error = last_error,
         .error_name = error_name,
     };
+#define CUDA_LOAD(member, symbol) GPU_LOAD(api->member, #symbol)
+    CUDA_MEMBERS(CUDA_LOAD)
+#undef CUDA_LOAD
+#define CUDA_LOAD(name, symbol, parameters) GPU_LOAD(cuda.name, #symbol)
+    CUDA_FUNCTIONS(CUDA_LOAD)
+#undef CUDA_LOAD
+    address = dlsym(handle, "cuFuncLoad");
+    memcpy(&cuda.function_load, &address, sizeof address);
     return NULL;
 }
 

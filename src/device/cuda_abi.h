@@ -41,42 +41,42 @@ enum { CUDA_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
 #define CUDA_PARAM_END ((void *)0)
 
 /*
- * Every function that is called, as (name, symbol, parameters), all of which return a CUresult.
- * Handles are pointers, but for CUdevice, an int. CUdeviceptr is a 64-bit integer, passed as a
- * pointer is.
+ * The functions that are members of struct gpu_api (gpu.h) as they are, as X(member, symbol). All
+ * that are called return a CUresult. Handles are pointers, but for CUdevice, an int. CUdeviceptr is
+ * a 64-bit integer, passed as a pointer is.
  */
+#define CUDA_MEMBERS(X)                                                                            \
+    X(count, cuDeviceGetCount)                                                                     \
+    X(version, cuDriverGetVersion)                                                                 \
+    X(get_current, cuCtxGetCurrent)                                                                \
+    X(set_current, cuCtxSetCurrent)                                                                \
+    X(synchronize, cuCtxSynchronize)                                                               \
+    X(module_load, cuModuleLoadData)                                                               \
+    X(module_function, cuModuleGetFunction)                                                        \
+    X(module_unload, cuModuleUnload)                                                               \
+    X(launch, cuLaunchKernel)                                                                      \
+    X(is_capturing, cuStreamIsCapturing)                                                           \
+    X(exchange_mode, cuThreadExchangeStreamCaptureMode)                                            \
+    X(allocate, cuMemAlloc_v2)                                                                     \
+    X(free, cuMemFree_v2)                                                                          \
+    X(copy_to, cuMemcpyHtoD_v2)                                                                    \
+    X(copy_from, cuMemcpyDtoH_v2)                                                                  \
+    X(event_destroy, cuEventDestroy_v2)                                                            \
+    X(event_record, cuEventRecord)                                                                 \
+    X(event_synchronize, cuEventSynchronize)                                                       \
+    X(event_elapsed, cuEventElapsedTime)
+
+/* The others, as X(name, symbol, parameters). */
 #define CUDA_FUNCTIONS(X)                                                                          \
     X(init, cuInit, (unsigned flags))                                                              \
-    X(version, cuDriverGetVersion, (int *version))                                                 \
-    X(count, cuDeviceGetCount, (int *count))                                                       \
     X(device, cuDeviceGet, (int *device, int index))                                               \
     X(name, cuDeviceGetName, (char *name, int size, int device))                                   \
     X(attribute, cuDeviceGetAttribute, (int *value, int attribute, int device))                    \
     X(memory, cuDeviceTotalMem_v2, (size_t *bytes, int device))                                    \
     X(retain, cuDevicePrimaryCtxRetain, (void **context, int device))                              \
     X(release, cuDevicePrimaryCtxRelease_v2, (int device))                                         \
-    X(get_current, cuCtxGetCurrent, (void **context))                                              \
-    X(set_current, cuCtxSetCurrent, (void *context))                                               \
-    X(synchronize, cuCtxSynchronize, (void))                                                       \
-    X(module_load, cuModuleLoadData, (void **module, const void *image))                           \
-    X(module_function, cuModuleGetFunction, (void **function, void *module, const char *name))     \
-    X(module_unload, cuModuleUnload, (void *module))                                               \
     X(function_attribute, cuFuncSetAttribute, (void *function, int attribute, int value))          \
-    X(launch, cuLaunchKernel,                                                                      \
-      (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
-       unsigned block_y, unsigned block_z, unsigned lds_bytes, void *stream, void **parameters,    \
-       void **extra))                                                                              \
-    X(is_capturing, cuStreamIsCapturing, (void *stream, int *status))                              \
-    X(exchange_mode, cuThreadExchangeStreamCaptureMode, (int *mode))                               \
-    X(allocate, cuMemAlloc_v2, (void **address, size_t bytes))                                     \
-    X(free, cuMemFree_v2, (void *address))                                                         \
-    X(copy_to, cuMemcpyHtoD_v2, (void *to, const void *from, size_t bytes))                        \
-    X(copy_from, cuMemcpyDtoH_v2, (void *to, const void *from, size_t bytes))                      \
     X(event_create, cuEventCreate, (void **event, unsigned flags))                                 \
-    X(event_destroy, cuEventDestroy_v2, (void *event))                                             \
-    X(event_record, cuEventRecord, (void *event, void *stream))                                    \
-    X(event_synchronize, cuEventSynchronize, (void *event))                                        \
-    X(event_elapsed, cuEventElapsedTime, (float *milliseconds, void *start, void *stop))           \
     X(error_name, cuGetErrorName, (int error, const char **name))
 
 #endif

@@ -74,6 +74,13 @@ struct gpu_api {
     char path[512]; /* the library file */
 };
 
+/* In a function that fills a table from the library of a `handle`: stores a function's address in a
+ * pointer to one, or returns the symbol that the library lacks. */
+#define GPU_LOAD(pointer, symbol)                                                                  \
+    if (!(address = dlsym(handle, (symbol))))                                                      \
+        return (symbol);                                                                           \
+    memcpy(&(pointer), &address, sizeof address);
+
 /* Errors that both runtimes number alike (hipError_t, CUresult). */
 enum gpu_error {
     GPU_OK = 0,

@@ -10,9 +10,9 @@
 #include <string.h>
 
 static struct {
-#define HIP_MEMBER(result, name, parameters) result(*name) parameters;
-    HIP_FUNCTIONS(HIP_MEMBER)
-#undef HIP_MEMBER
+#define HIP_POINTER(name, parameters) int(*name) parameters;
+    HIP_FUNCTIONS(HIP_POINTER)
+#undef HIP_POINTER
 } hip;
 
 /* ---- Functions of the table that HIP has not as they are ------------------------------------- */
@@ -82,46 +82,25 @@ static int copy_from(void *to, const void *from, size_t bytes)
 
 static const char *fill(void *handle, struct gpu_api *api)
 {
-#define HIP_LOAD(result, name, parameters)                                                         \
-    {                                                                                              \
-        void *const address = dlsym(handle, #name);                                                \
-        if (!address)                                                                              \
-            return #name;                                                                          \
-        memcpy(&hip.name, &address, sizeof address);                                               \
-    }
-    HIP_FUNCTIONS(HIP_LOAD)
-#undef HIP_LOAD
+    void *address;
+
     *api = (struct gpu_api){
-        .count = hip.hipGetDeviceCount,
         .name = name_of,
         .target = target_of,
-        .attribute = hip.hipDeviceGetAttribute,
-        .memory = hip.hipDeviceTotalMem,
-        .version = hip.hipRuntimeGetVersion,
         .retain = retain,
         .release = release,
         .get_current = get_current,
         .set_current = set_current,
-        .synchronize = hip.hipDeviceSynchronize,
-        .module_load = hip.hipModuleLoadData,
-        .module_function = hip.hipModuleGetFunction,
-        .module_unload = hip.hipModuleUnload,
         .prepare = prepare,
-        .launch = hip.hipModuleLaunchKernel,
-        .is_capturing = hip.hipStreamIsCapturing,
-        .exchange_mode = hip.hipThreadExchangeStreamCaptureMode,
-        .allocate = hip.hipMalloc,
-        .free = hip.hipFree,
         .copy_to = copy_to,
         .copy_from = copy_from,
-        .event_create = hip.hipEventCreate,
-        .event_destroy = hip.hipEventDestroy,
-        .event_record = hip.hipEventRecord,
-        .event_synchronize = hip.hipEventSynchronize,
-        .event_elapsed = hip.hipEventElapsedTime,
-        .last_error = hip.hipGetLastError,
-        .error_name = hip.hipGetErrorName,
     };
+#define HIP_LOAD(member, name) GPU_LOAD(api->member, #name)
+    HIP_MEMBERS(HIP_LOAD)
+#undef HIP_LOAD
+#define HIP_LOAD(name, parameters) GPU_LOAD(hip.name, #name)
+    HIP_FUNCTIONS(HIP_LOAD)
+#undef HIP_LOAD
     return NULL;
 }
 

@@ -37,34 +37,34 @@ union hip_properties {
     char room[8192];
 };
 
-/* Every function that is called, as (result, name, parameters). Handles are pointers. */
+/* The functions that are members of struct gpu_api (gpu.h) as they are, as X(member, function). */
+#define HIP_MEMBERS(X)                                                                             \
+    X(count, hipGetDeviceCount)                                                                    \
+    X(attribute, hipDeviceGetAttribute)                                                            \
+    X(memory, hipDeviceTotalMem)                                                                   \
+    X(version, hipRuntimeGetVersion)                                                               \
+    X(synchronize, hipDeviceSynchronize)                                                           \
+    X(module_load, hipModuleLoadData)                                                              \
+    X(module_function, hipModuleGetFunction)                                                       \
+    X(module_unload, hipModuleUnload)                                                              \
+    X(launch, hipModuleLaunchKernel)                                                               \
+    X(is_capturing, hipStreamIsCapturing)                                                          \
+    X(exchange_mode, hipThreadExchangeStreamCaptureMode)                                           \
+    X(allocate, hipMalloc)                                                                         \
+    X(free, hipFree)                                                                               \
+    X(event_create, hipEventCreate)                                                                \
+    X(event_destroy, hipEventDestroy)                                                              \
+    X(event_record, hipEventRecord)                                                                \
+    X(event_synchronize, hipEventSynchronize)                                                      \
+    X(event_elapsed, hipEventElapsedTime)                                                          \
+    X(last_error, hipGetLastError)                                                                 \
+    X(error_name, hipGetErrorName)
+
+/* The others that are called, as X(function, parameters). They return a hipError_t. */
 #define HIP_FUNCTIONS(X)                                                                           \
-    X(int, hipGetDeviceCount, (int *count))                                                        \
-    X(int, hipGetDevicePropertiesR0600, (union hip_properties * properties, int device))           \
-    X(int, hipDeviceGetAttribute, (int *value, int attribute, int device))                         \
-    X(int, hipDeviceTotalMem, (size_t *bytes, int device))                                         \
-    X(int, hipRuntimeGetVersion, (int *version))                                                   \
-    X(int, hipGetDevice, (int *device))                                                            \
-    X(int, hipSetDevice, (int device))                                                             \
-    X(int, hipDeviceSynchronize, (void))                                                           \
-    X(int, hipModuleLoadData, (void **module, const void *image))                                  \
-    X(int, hipModuleGetFunction, (void **function, void *module, const char *name))                \
-    X(int, hipModuleUnload, (void *module))                                                        \
-    X(int, hipModuleLaunchKernel,                                                                  \
-      (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
-       unsigned block_y, unsigned block_z, unsigned lds_bytes, void *stream, void **parameters,    \
-       void **extra))                                                                              \
-    X(int, hipStreamIsCapturing, (void *stream, int *status))                                      \
-    X(int, hipThreadExchangeStreamCaptureMode, (int *mode))                                        \
-    X(int, hipMalloc, (void **address, size_t bytes))                                              \
-    X(int, hipFree, (void *address))                                                               \
-    X(int, hipMemcpy, (void *to, const void *from, size_t bytes, int kind))                        \
-    X(int, hipEventCreate, (void **event))                                                         \
-    X(int, hipEventDestroy, (void *event))                                                         \
-    X(int, hipEventRecord, (void *event, void *stream))                                            \
-    X(int, hipEventSynchronize, (void *event))                                                     \
-    X(int, hipEventElapsedTime, (float *milliseconds, void *start, void *stop))                    \
-    X(int, hipGetLastError, (void))                                                                \
-    X(const char *, hipGetErrorName, (int error))
+    X(hipGetDevicePropertiesR0600, (union hip_properties * properties, int device))                \
+    X(hipGetDevice, (int *device))                                                                 \
+    X(hipSetDevice, (int device))                                                                  \
+    X(hipMemcpy, (void *to, const void *from, size_t bytes, int kind))
 
 #endif

@@ -9,6 +9,7 @@
  * names of HIP's functions.
  */
 #include "device/cuda_abi.h"
+#include "device/gpu.h"
 #include "fake.h"
 #include "fakecuda.h"
 
@@ -46,7 +47,10 @@ int fakecuda_retained(int device)
         fake_current = current;                                                                    \
     } while (0)
 
-/* Everything is declared as cuda_abi.h says it is. */
+/* Everything is declared as cuda_abi.h and gpu.h say it is. */
+#define DECLARE(member, symbol) CUDA_API __typeof__(*((struct gpu_api *)0)->member) symbol;
+CUDA_MEMBERS(DECLARE)
+#undef DECLARE
 #define DECLARE(name, symbol, parameters) CUDA_API int symbol parameters;
 CUDA_FUNCTIONS(DECLARE)
 #undef DECLARE
