@@ -38,6 +38,8 @@ struct worker_function {
     void **function;
     const char *name; /* without the prefix that all names of the library have */
 };
+/* A pointer to one, as a row of a library's table says. */
+#define WORKER_POINTER(name, result, symbol, parameters) result(*name) parameters;
 /* Finds all of them; false, and the reply says which one the library at `path` lacks. */
 bool find_functions(void *library, const char *path, const char *prefix,
                     const struct worker_function *needed, size_t count, struct reply *reply);
@@ -75,16 +77,9 @@ bool calls_refuse(int listener, char *refused);
 
 /* The jobs. Each loads its library at its first use. A field reader that fails is a request that
  * cannot be read: the reply says so. */
-void job_compile(const struct worker_config *config, struct field_reader *request,
-                 struct reply *reply);
-void job_disassemble(const struct worker_config *config, struct field_reader *request,
-                     struct reply *reply);
-void job_metadata(const struct worker_config *config, struct field_reader *request,
-                  struct reply *reply);
-void job_targets(const struct worker_config *config, struct field_reader *request,
-                 struct reply *reply);
-void job_version(const struct worker_config *config, struct field_reader *request,
-                 struct reply *reply);
+typedef void worker_job(const struct worker_config *config, struct field_reader *request,
+                        struct reply *reply);
+worker_job job_compile, job_disassemble, job_metadata, job_targets, job_version;
 
 /* Versions, appended as text: "hiprtc interface 9.0", "comgr 3.0". False: the reply says why not.
  */

@@ -21,24 +21,29 @@ typedef uint64_t (*read_memory)(uint64_t from, char *to, uint64_t size, void *us
 typedef void (*print_text)(const char *text, void *user);
 typedef void (*print_address)(uint64_t address, void *user);
 
+/* What is called, as X(name, result, function without its prefix, parameters). */
+#define COMGR_FUNCTIONS(X)                                                                         \
+    X(version, void, "get_version", (size_t *, size_t *))                                          \
+    X(isa_count, int, "get_isa_count", (size_t *))                                                 \
+    X(isa_name, int, "get_isa_name", (size_t, const char **))                                      \
+    X(disassembler, int, "create_disassembly_info",                                                \
+      (const char *, read_memory, print_text, print_address, handle *))                            \
+    X(disassemble, int, "disassemble_instruction", (handle, uint64_t, void *, uint64_t *))         \
+    X(disassembler_free, int, "destroy_disassembly_info", (handle))                                \
+    X(data, int, "create_data", (int, handle *))                                                   \
+    X(data_set, int, "set_data", (handle, size_t, const char *))                                   \
+    X(data_release, int, "release_data", (handle))                                                 \
+    X(metadata, int, "get_data_metadata", (handle, handle *))                                      \
+    X(metadata_free, int, "destroy_metadata", (handle))                                            \
+    X(node_kind, int, "get_metadata_kind", (handle, int *))                                        \
+    X(node_string, int, "get_metadata_string", (handle, size_t *, char *))                         \
+    X(node_map, int, "iterate_map_metadata", (handle, int (*)(handle, handle, void *), void *))    \
+    X(node_count, int, "get_metadata_list_size", (handle, size_t *))                               \
+    X(node_at, int, "index_list_metadata", (handle, size_t, handle *))
+
 static struct {
     void *library;
-    void (*version)(size_t *, size_t *);
-    int (*isa_count)(size_t *);
-    int (*isa_name)(size_t, const char **);
-    int (*disassembler)(const char *, read_memory, print_text, print_address, handle *);
-    int (*disassemble)(handle, uint64_t, void *, uint64_t *);
-    int (*disassembler_free)(handle);
-    int (*data)(int, handle *);
-    int (*data_set)(handle, size_t, const char *);
-    int (*data_release)(handle);
-    int (*metadata)(handle, handle *);
-    int (*metadata_free)(handle);
-    int (*node_kind)(handle, int *);
-    int (*node_string)(handle, size_t *, char *);
-    int (*node_map)(handle, int (*)(handle, handle, void *), void *);
-    int (*node_count)(handle, size_t *);
-    int (*node_at)(handle, size_t, handle *);
+    COMGR_FUNCTIONS(WORKER_POINTER)
 } comgr;
 
 static bool load(const struct worker_config *config, struct reply *reply)
@@ -56,22 +61,9 @@ static bool load(const struct worker_config *config, struct reply *reply)
     }
 
     const struct worker_function needed[] = {
-        {(void **)&comgr.version, "get_version"},
-        {(void **)&comgr.isa_count, "get_isa_count"},
-        {(void **)&comgr.isa_name, "get_isa_name"},
-        {(void **)&comgr.disassembler, "create_disassembly_info"},
-        {(void **)&comgr.disassemble, "disassemble_instruction"},
-        {(void **)&comgr.disassembler_free, "destroy_disassembly_info"},
-        {(void **)&comgr.data, "create_data"},
-        {(void **)&comgr.data_set, "set_data"},
-        {(void **)&comgr.data_release, "release_data"},
-        {(void **)&comgr.metadata, "get_data_metadata"},
-        {(void **)&comgr.metadata_free, "destroy_metadata"},
-        {(void **)&comgr.node_kind, "get_metadata_kind"},
-        {(void **)&comgr.node_string, "get_metadata_string"},
-        {(void **)&comgr.node_map, "iterate_map_metadata"},
-        {(void **)&comgr.node_count, "get_metadata_list_size"},
-        {(void **)&comgr.node_at, "index_list_metadata"},
+#define NEEDED(name, result, symbol, parameters) {(void **)&comgr.name, symbol},
+        COMGR_FUNCTIONS(NEEDED)
+#undef NEEDED
     };
     if (!find_functions(library, config->disassembler, "amd_comgr_", needed,
                         sizeof needed / sizeof *needed, reply))

@@ -9,18 +9,23 @@
 
 typedef struct rtc_program *rtc_program;
 
+/* What is called, as X(name, result, function without its prefix, parameters); load() knows the
+ * names that differ between vendors. */
+#define RTC_FUNCTIONS(X)                                                                           \
+    X(version, int, "Version", (int *, int *))                                                     \
+    X(error_string, const char *, "GetErrorString", (int))                                         \
+    X(create, int, "CreateProgram",                                                                \
+      (rtc_program *, const char *, const char *, int, const char *const *, const char *const *))  \
+    X(compile, int, "CompileProgram", (rtc_program, int, const char *const *))                     \
+    X(destroy, int, "DestroyProgram", (rtc_program *))                                             \
+    X(log_size, int, "GetProgramLogSize", (rtc_program, size_t *))                                 \
+    X(log, int, "GetProgramLog", (rtc_program, char *))                                            \
+    X(code_size, int, size_name, (rtc_program, size_t *))                                          \
+    X(code, int, code_name, (rtc_program, char *))
+
 static struct {
     void *library;
-    int (*version)(int *, int *);
-    const char *(*error_string)(int);
-    int (*create)(rtc_program *, const char *, const char *, int, const char *const *,
-                  const char *const *);
-    int (*compile)(rtc_program, int, const char *const *);
-    int (*destroy)(rtc_program *);
-    int (*log_size)(rtc_program, size_t *);
-    int (*log)(rtc_program, char *);
-    int (*code_size)(rtc_program, size_t *);
-    int (*code)(rtc_program, char *);
+    RTC_FUNCTIONS(WORKER_POINTER)
 } rtc;
 
 /* Loads the toolchain's libraries, comgr and the built-ins before hipRTC: hipRTC opens those two by
@@ -45,15 +50,11 @@ static void *load_libraries(const struct worker_config *config, struct reply *re
 static bool load(const struct worker_config *config, struct reply *reply)
 {
     char size_name[64], code_name[64];
-    const struct worker_function needed[] = {{(void **)&rtc.version, "Version"},
-                                             {(void **)&rtc.error_string, "GetErrorString"},
-                                             {(void **)&rtc.create, "CreateProgram"},
-                                             {(void **)&rtc.compile, "CompileProgram"},
-                                             {(void **)&rtc.destroy, "DestroyProgram"},
-                                             {(void **)&rtc.log_size, "GetProgramLogSize"},
-                                             {(void **)&rtc.log, "GetProgramLog"},
-                                             {(void **)&rtc.code_size, size_name},
-                                             {(void **)&rtc.code, code_name}};
+    const struct worker_function needed[] = {
+#define NEEDED(name, result, symbol, parameters) {(void **)&rtc.name, symbol},
+        RTC_FUNCTIONS(NEEDED)
+#undef NEEDED
+    };
 
     if (rtc.library)
         return true;

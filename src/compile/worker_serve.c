@@ -83,30 +83,22 @@ static uint64_t microseconds(void)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-static void do_job(const struct worker_config *config, enum frame_kind kind,
-                   struct field_reader *request, struct reply *reply)
+/* By the kind of the request. */
+static worker_job *const jobs[] = {
+    [FRAME_COMPILE] = job_compile,   [FRAME_DISASSEMBLE] = job_disassemble,
+    [FRAME_METADATA] = job_metadata, [FRAME_TARGETS] = job_targets,
+    [FRAME_VERSION] = job_version,
+};
+
+static void do_job(const struct worker_config *config, unsigned kind, struct field_reader *request,
+                   struct reply *reply)
 {
     const uint64_t start = microseconds();
 
-    switch (kind) {
-    case FRAME_COMPILE:
-        job_compile(config, request, reply);
-        break;
-    case FRAME_DISASSEMBLE:
-        job_disassemble(config, request, reply);
-        break;
-    case FRAME_METADATA:
-        job_metadata(config, request, reply);
-        break;
-    case FRAME_TARGETS:
-        job_targets(config, request, reply);
-        break;
-    case FRAME_VERSION:
-        job_version(config, request, reply);
-        break;
-    default:
-        reply_unable(reply, "request kind %d is not known", (int)kind);
-    }
+    if (kind < sizeof jobs / sizeof *jobs && jobs[kind])
+        jobs[kind](config, request, reply);
+    else
+        reply_unable(reply, "request kind %u is not known", kind);
     if (reply->outcome != REPLY_DONE && *config->refused)
         add_refused(config, &reply->message);
     reply->microseconds = microseconds() - start;
