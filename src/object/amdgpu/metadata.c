@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
 /* A growing array of `bytes`-sized items: counts in the file are not trusted to size it. */
 static void *grown(void *items, size_t count, size_t bytes)
 {
@@ -36,12 +38,78 @@ static const struct {
     {"hidden_dynamic_lds_size", OBJECT_ARG_HIDDEN_DYNAMIC_LDS_SIZE},
 };
 
-static quern_status read_arg_kind(struct msgpack *m, enum object_arg_kind *kind)
+/* ---- Maps ------------------------------------------------------------------------------------ */
+
+/* A member of a map that is wanted: who reads it, and where in the struct of the map it goes. */
+struct member {
+    const char *name;
+    quern_status (*read)(struct msgpack *m, const char *name, void *to);
+    size_t offset;
+    bool required;
+};
+
+/* Reads a map into *to. Members that are not in the table are passed over. `of` is for messages. */
+static quern_status read_map(struct msgpack *m, const char *of, const struct member *members,
+                             size_t count, void *to)
 {
+    uint32_t pairs;
+    unsigned seen = 0;
+
+    TRY(msgpack_map(m, &pairs));
+    for (uint32_t i = 0; i < pairs; i++) {
+        struct msgpack_text key;
+        size_t n = 0;
+        TRY(msgpack_string(m, &key));
+        while (n < count && !msgpack_text_is(key, members[n].name))
+            n++;
+        if (n == count) {
+            TRY(msgpack_skip(m));
+            continue;
+        }
+        FAIL_IF(seen & 1u << n, QUERN_E_OBJECT, "the metadata give %s twice", members[n].name);
+        seen |= 1u << n;
+        TRY(members[n].read(m, members[n].name, (char *)to + members[n].offset));
+    }
+    msgpack_leave(m);
+    for (size_t n = 0; n < count; n++)
+        FAIL_IF(members[n].required && !(seen & 1u << n), QUERN_E_OBJECT,
+                "the metadata%s have no %s", of, members[n].name);
+    return QUERN_OK;
+}
+
+static quern_status read_u32(struct msgpack *m, const char *name, void *to)
+{
+    uint64_t wide;
+
+    TRY(msgpack_uint(m, &wide));
+    FAIL_IF(wide > UINT32_MAX, QUERN_E_OBJECT, "%s of %llu: at most %u", name,
+            (unsigned long long)wide, UINT32_MAX);
+    *(uint32_t *)to = (uint32_t)wide;
+    return QUERN_OK;
+}
+
+static quern_status read_bool(struct msgpack *m, const char *name, void *to)
+{
+    (void)name;
+    return msgpack_bool(m, to);
+}
+
+static quern_status read_text(struct msgpack *m, const char *name, void *to)
+{
+    (void)name;
+    return msgpack_string(m, to);
+}
+
+/* ---- Arguments ------------------------------------------------------------------------------- */
+
+static quern_status read_arg_kind(struct msgpack *m, const char *name, void *to)
+{
+    enum object_arg_kind *const kind = to;
     struct msgpack_text text;
 
+    (void)name;
     TRY(msgpack_string(m, &text));
-    for (size_t i = 0; i < sizeof arg_kinds / sizeof *arg_kinds; i++)
+    for (size_t i = 0; i < COUNT(arg_kinds); i++)
         if (msgpack_text_is(text, arg_kinds[i].name)) {
             *kind = arg_kinds[i].kind;
             return QUERN_OK;
@@ -53,111 +121,29 @@ static quern_status read_arg_kind(struct msgpack *m, enum object_arg_kind *kind)
     return QUERN_OK;
 }
 
-/* Notes that member `bit` was read; a second one of the name is refused. */
-static quern_status once(unsigned *seen, unsigned bit, const char *name)
+static const struct member arg_members[] = {
+    {".offset", read_u32, offsetof(struct object_arg, offset), true},
+    {".size", read_u32, offsetof(struct object_arg, size), true},
+    {".value_kind", read_arg_kind, offsetof(struct object_arg, kind), true},
+};
+
+static quern_status read_args(struct msgpack *m, const char *name, void *to)
 {
-    FAIL_IF(*seen & bit, QUERN_E_OBJECT, "the metadata give %s twice", name);
-    *seen |= bit;
-    return QUERN_OK;
-}
-
-static quern_status read_u32(struct msgpack *m, const char *name, uint32_t *value)
-{
-    uint64_t wide;
-
-    TRY(msgpack_uint(m, &wide));
-    FAIL_IF(wide > UINT32_MAX, QUERN_E_OBJECT, "%s of %llu: at most %u", name,
-            (unsigned long long)wide, UINT32_MAX);
-    *value = (uint32_t)wide;
-    return QUERN_OK;
-}
-
-static quern_status read_arg(struct msgpack *m, struct object_arg *arg)
-{
-    enum { OFFSET = 1, SIZE = 2, KIND = 4 };
-    uint32_t pairs;
-    unsigned seen = 0;
-
-    TRY(msgpack_map(m, &pairs));
-    for (uint32_t i = 0; i < pairs; i++) {
-        struct msgpack_text key;
-        TRY(msgpack_string(m, &key));
-        if (msgpack_text_is(key, ".offset")) {
-            TRY(once(&seen, OFFSET, ".offset"));
-            TRY(read_u32(m, ".offset", &arg->offset));
-        } else if (msgpack_text_is(key, ".size")) {
-            TRY(once(&seen, SIZE, ".size"));
-            TRY(read_u32(m, ".size", &arg->size));
-        } else if (msgpack_text_is(key, ".value_kind")) {
-            TRY(once(&seen, KIND, ".value_kind"));
-            TRY(read_arg_kind(m, &arg->kind));
-        } else {
-            TRY(msgpack_skip(m));
-        }
-    }
-    msgpack_leave(m);
-    FAIL_IF(seen != (OFFSET | SIZE | KIND), QUERN_E_OBJECT,
-            "a kernel argument without all of .offset, .size and .value_kind");
-    return QUERN_OK;
-}
-
-static quern_status read_args(struct msgpack *m, struct metadata_kernel *kernel)
-{
+    struct metadata_kernel *const kernel = to;
     uint32_t items;
 
+    (void)name;
     TRY(msgpack_array(m, &items));
     for (uint32_t i = 0; i < items; i++) {
         struct object_arg *const args = grown(kernel->args, kernel->arg_count, sizeof *args);
         FAIL_IF(!args, QUERN_E_MEMORY, "no memory for %zu kernel arguments", kernel->arg_count + 1);
         kernel->args = args;
-        TRY(read_arg(m, &args[kernel->arg_count]));
+        TRY(read_map(m, " of a kernel argument", arg_members, COUNT(arg_members),
+                     &args[kernel->arg_count]));
         kernel->arg_count++;
     }
     msgpack_leave(m);
     return QUERN_OK;
-}
-
-/* The numeric members of a kernel, by name. */
-static const struct member {
-    const char *name;
-    size_t offset;
-    bool required;
-} members[] = {
-    {".kernarg_segment_size", offsetof(struct metadata_kernel, kernarg_bytes), true},
-    {".group_segment_fixed_size", offsetof(struct metadata_kernel, lds_bytes), true},
-    {".private_segment_fixed_size", offsetof(struct metadata_kernel, scratch_bytes), true},
-    {".vgpr_count", offsetof(struct metadata_kernel, vgprs), true},
-    {".sgpr_count", offsetof(struct metadata_kernel, sgprs), true},
-    {".max_flat_workgroup_size", offsetof(struct metadata_kernel, max_flat_workgroup), true},
-    {".wavefront_size", offsetof(struct metadata_kernel, wave_size), true},
-    {".agpr_count", offsetof(struct metadata_kernel, agprs), false},
-    {".vgpr_spill_count", offsetof(struct metadata_kernel, vgpr_spills), false},
-    {".sgpr_spill_count", offsetof(struct metadata_kernel, sgpr_spills), false},
-};
-enum { MEMBERS = sizeof members / sizeof *members };
-enum { SEEN_SYMBOL = 1 << MEMBERS, SEEN_ARGS = 2 << MEMBERS, SEEN_STACK = 4 << MEMBERS };
-
-static quern_status read_member(struct msgpack *m, struct msgpack_text key, unsigned *seen,
-                                struct metadata_kernel *kernel)
-{
-    if (msgpack_text_is(key, ".symbol")) {
-        TRY(once(seen, SEEN_SYMBOL, ".symbol"));
-        return msgpack_string(m, &kernel->symbol);
-    }
-    if (msgpack_text_is(key, ".args")) {
-        TRY(once(seen, SEEN_ARGS, ".args"));
-        return read_args(m, kernel);
-    }
-    if (msgpack_text_is(key, ".uses_dynamic_stack")) {
-        TRY(once(seen, SEEN_STACK, ".uses_dynamic_stack"));
-        return msgpack_bool(m, &kernel->dynamic_stack);
-    }
-    for (unsigned i = 0; i < MEMBERS; i++)
-        if (msgpack_text_is(key, members[i].name)) {
-            TRY(once(seen, 1u << i, members[i].name));
-            return read_u32(m, members[i].name, (uint32_t *)((char *)kernel + members[i].offset));
-        }
-    return msgpack_skip(m);
 }
 
 static quern_status check_args(const struct metadata_kernel *kernel)
@@ -177,29 +163,32 @@ static quern_status check_args(const struct metadata_kernel *kernel)
     return QUERN_OK;
 }
 
-static quern_status read_kernel(struct msgpack *m, struct metadata_kernel *kernel)
-{
-    uint32_t pairs;
-    unsigned seen = 0;
+/* ---- Kernels --------------------------------------------------------------------------------- */
 
-    TRY(msgpack_map(m, &pairs));
-    for (uint32_t i = 0; i < pairs; i++) {
-        struct msgpack_text key;
-        TRY(msgpack_string(m, &key));
-        TRY(read_member(m, key, &seen, kernel));
-    }
-    msgpack_leave(m);
-    FAIL_IF(!(seen & SEEN_SYMBOL), QUERN_E_OBJECT, "the metadata of a kernel have no .symbol");
-    for (unsigned i = 0; i < MEMBERS; i++)
-        FAIL_IF(members[i].required && !(seen & 1u << i), QUERN_E_OBJECT,
-                "the metadata of a kernel have no %s", members[i].name);
-    return check_args(kernel);
-}
+static const struct member kernel_members[] = {
+    {".symbol", read_text, offsetof(struct metadata_kernel, symbol), true},
+    {".kernarg_segment_size", read_u32, offsetof(struct metadata_kernel, kernarg_bytes), true},
+    {".group_segment_fixed_size", read_u32, offsetof(struct metadata_kernel, lds_bytes), true},
+    {".private_segment_fixed_size", read_u32, offsetof(struct metadata_kernel, scratch_bytes),
+     true},
+    {".vgpr_count", read_u32, offsetof(struct metadata_kernel, vgprs), true},
+    {".sgpr_count", read_u32, offsetof(struct metadata_kernel, sgprs), true},
+    {".max_flat_workgroup_size", read_u32, offsetof(struct metadata_kernel, max_flat_workgroup),
+     true},
+    {".wavefront_size", read_u32, offsetof(struct metadata_kernel, wave_size), true},
+    {".agpr_count", read_u32, offsetof(struct metadata_kernel, agprs), false},
+    {".vgpr_spill_count", read_u32, offsetof(struct metadata_kernel, vgpr_spills), false},
+    {".sgpr_spill_count", read_u32, offsetof(struct metadata_kernel, sgpr_spills), false},
+    {".uses_dynamic_stack", read_bool, offsetof(struct metadata_kernel, dynamic_stack), false},
+    {".args", read_args, 0, false},
+};
 
-static quern_status read_kernels(struct msgpack *m, struct metadata *metadata)
+static quern_status read_kernels(struct msgpack *m, const char *name, void *to)
 {
+    struct metadata *const metadata = to;
     uint32_t items;
 
+    (void)name;
     TRY(msgpack_array(m, &items));
     for (uint32_t i = 0; i < items; i++) {
         struct metadata_kernel *const kernels =
@@ -210,37 +199,24 @@ static quern_status read_kernels(struct msgpack *m, struct metadata *metadata)
         /* counted before it is read, so that what it has allocated is freed on failure */
         struct metadata_kernel *const kernel = &kernels[metadata->kernel_count++];
         *kernel = (struct metadata_kernel){0};
-        TRY(read_kernel(m, kernel));
+        TRY(read_map(m, " of a kernel", kernel_members, COUNT(kernel_members), kernel));
+        TRY(check_args(kernel));
     }
     msgpack_leave(m);
     return QUERN_OK;
 }
 
+static const struct member root_members[] = {
+    {"amdhsa.target", read_text, offsetof(struct metadata, target), false},
+    {"amdhsa.kernels", read_kernels, 0, true},
+};
+
 static quern_status read_root(struct msgpack *m, struct metadata *metadata)
 {
-    enum { TARGET = 1, KERNELS = 2 };
-    uint32_t pairs;
-    unsigned seen = 0;
-
     metadata->target = (struct msgpack_text){0};
-    TRY(msgpack_map(m, &pairs));
-    for (uint32_t i = 0; i < pairs; i++) {
-        struct msgpack_text key;
-        TRY(msgpack_string(m, &key));
-        if (msgpack_text_is(key, "amdhsa.target")) {
-            TRY(once(&seen, TARGET, "amdhsa.target"));
-            TRY(msgpack_string(m, &metadata->target));
-        } else if (msgpack_text_is(key, "amdhsa.kernels")) {
-            TRY(once(&seen, KERNELS, "amdhsa.kernels"));
-            TRY(read_kernels(m, metadata));
-        } else {
-            TRY(msgpack_skip(m));
-        }
-    }
-    msgpack_leave(m);
+    TRY(read_map(m, "", root_members, COUNT(root_members), metadata));
     FAIL_IF(m->at != m->end, QUERN_E_OBJECT, "%zu bytes follow the metadata",
             (size_t)(m->end - m->at));
-    FAIL_IF(!(seen & KERNELS), QUERN_E_OBJECT, "the metadata have no amdhsa.kernels");
     return QUERN_OK;
 }
 
