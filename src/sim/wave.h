@@ -19,6 +19,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* For each bit of `bits` that is set, from the lowest: its number is n. */
+#define EACH_BIT(n, bits)                                                                          \
+    for (uint64_t left_ = (bits), n; left_ && (n = (uint64_t)__builtin_ctzll(left_), true);        \
+         left_ &= left_ - 1)
+
 struct insn;
 struct wave;
 typedef const struct insn *sim_body(struct wave *w, const struct insn *i);

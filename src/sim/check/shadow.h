@@ -88,9 +88,9 @@ enum { LDS_DIRECT = 0x80 };
 static inline void shadow_mark_lds(struct shadow_group *sg, const struct late_lds *l, uint8_t by)
 {
     sg->lds_late |= by != 0;
-    for (uint64_t left = l->active; left; left &= left - 1)
+    EACH_BIT (lane, l->active)
         for (unsigned n = 0; n < l->bytes; n++)
-            sg->lds_writer[l->at[__builtin_ctzll(left)] + n] = by;
+            sg->lds_writer[l->at[lane] + n] = by;
 }
 
 #endif

@@ -31,8 +31,8 @@ static unsigned count_lines(const struct access *a, unsigned bytes)
     uint8_t used[256] = {0};
     unsigned count = 0;
 
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const uint64_t at = a->address[__builtin_ctzll(left)];
+    EACH_BIT (l, a->active) {
+        const uint64_t at = a->address[l];
         for (uint64_t line = at >> 7; line <= (at + bytes - 1) >> 7; line++) {
             uint8_t slot = (uint8_t)(line * 0x9e3779b97f4a7c15u >> 56);
             while (used[slot] && lines[slot] != line)
@@ -104,8 +104,7 @@ static bool all_lanes(const struct wave *w, uint64_t active)
 static bool find_fault(struct wave *w, const struct insn *i, unsigned bytes, unsigned align,
                        enum quern_sim_access rights, const struct access *a)
 {
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const int l = __builtin_ctzll(left);
+    EACH_BIT (l, a->active) {
         const struct mapping *const map = memory_find(w->group->memory, a->address[l]);
         if (!map || map->end - a->address[l] < bytes || (map->access & rights) != rights) {
             fault_address(w, i, l, a->address[l], bytes, rights);
@@ -164,8 +163,8 @@ static bool check_global(struct wave *w, const struct insn *i, unsigned bytes, u
         if (!a->active)
             return true;
         low = 0;
-        for (uint64_t left = a->active; left; left &= left - 1) {
-            const uint64_t at = a->address[__builtin_ctzll(left)];
+        EACH_BIT (l, a->active) {
+            const uint64_t at = a->address[l];
             first = LEAST(first, at);
             last = MOST(last, at);
             low |= at;
@@ -173,8 +172,7 @@ static bool check_global(struct wave *w, const struct insn *i, unsigned bytes, u
         a->map = mapping_of(w, i, first, last, bytes, rights);
         if ((!a->map || low & (align - 1)) && find_fault(w, i, bytes, align, rights, a))
             return false;
-        for (uint64_t left = a->active; left; left &= left - 1) {
-            const unsigned l = (unsigned)__builtin_ctzll(left);
+        EACH_BIT (l, a->active) {
             const struct mapping *const own =
                 a->map ? a->map : memory_find(w->group->memory, a->address[l]);
             a->at[l] = own->host + (a->address[l] - own->begin);
@@ -272,8 +270,7 @@ static bool resolve_scratch(struct wave *w, const struct insn *i, unsigned bytes
 
     if (i->op[2].kind == OPERAND_SGPR)
         base += (uint64_t)(int32_t)w->s[i->op[2].reg];
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, a->active) {
         uint64_t offset = base;
         if (i->op[1].kind == OPERAND_VGPR)
             offset += vgpr(w, &i->op[1], 0)[l];
@@ -291,8 +288,7 @@ static bool resolve_flat(struct wave *w, const struct insn *i, unsigned bytes, u
     uint64_t global = 0;
 
     global_addresses(w, i, a->address);
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, a->active) {
         const uint32_t aperture = (uint32_t)(a->address[l] >> 32), offset = (uint32_t)a->address[l];
         if (aperture == APERTURE_SHARED) {
             if (!check_lds(w, i, l, offset, bytes, align))
@@ -325,8 +321,7 @@ static void buffer_addresses(struct wave *w, const struct insn *i, unsigned byte
     const uint32_t *const v = i->op[1].kind == OPERAND_VGPR ? vgpr(w, &i->op[1], 0) : NULL;
     const bool both = i->flags & INSN_IDXEN && i->flags & INSN_OFFEN;
 
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, a->active) {
         const uint32_t index = i->flags & INSN_IDXEN ? v[l] : 0;
         const uint32_t voffset = both ? v[l + w->lanes] : i->flags & INSN_OFFEN ? v[l] : 0;
         const uint64_t offset = (uint64_t)voffset + (uint32_t)i->offset;
@@ -348,8 +343,7 @@ static bool resolve_private_buffer(struct wave *w, const struct insn *i, unsigne
     const uint32_t *const v = i->op[1].kind == OPERAND_VGPR ? vgpr(w, &i->op[1], 0) : NULL;
 
     a->map = NULL;
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, a->active) {
         const uint32_t offset =
             (i->flags & INSN_OFFEN ? v[l] : 0) + (uint32_t)i->offset + soffset / w->lanes;
         a->address[l] = (uint64_t)APERTURE_PRIVATE << 32 | offset;

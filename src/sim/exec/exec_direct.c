@@ -19,8 +19,7 @@ static bool resolve_slots(struct wave *w, const struct insn *i, unsigned bytes, 
         return false;
     }
     to->map = NULL;
-    for (uint64_t left = to->active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, to->active) {
         const uint64_t at = (uint64_t)first + (uint64_t)bytes * l;
         if (at + bytes > size || at % 4) {
             fault(w, i, (int)l,
@@ -44,8 +43,8 @@ INLINE const struct insn *load_to_lds(struct wave *w, const struct insn *i, enum
 
     if (!resolve(w, i, space, bytes, QUERN_SIM_READ, false, &from))
         return NULL;
-    for (uint64_t out = exec_bits(w) & ~from.active; out; out &= out - 1)
-        from.at[__builtin_ctzll(out)] = (uint8_t *)zeros;
+    EACH_BIT (l, exec_bits(w) & ~from.active)
+        from.at[l] = (uint8_t *)zeros;
     to.active = exec_bits(w);
     if (!resolve_slots(w, i, 4 * words, &to))
         return NULL;
@@ -53,8 +52,7 @@ INLINE const struct insn *load_to_lds(struct wave *w, const struct insn *i, enum
         (!track(w, i, space, bytes, TRACK_LOAD, &from, NULL, &masks) ||
          !track(w, i, SPACE_LDS, 4 * words, TRACK_STORE, &to, NULL, &slots)))
         return NULL;
-    for (uint64_t left = to.active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, to.active) {
         uint32_t value[4] = {0}, undefined[4] = {0};
         load_lane(value, 1, from.at[l], format, words);
         memcpy(to.at[l], value, 4 * words);
@@ -68,14 +66,8 @@ INLINE const struct insn *load_to_lds(struct wave *w, const struct insn *i, enum
 }
 
 #define BOTH(NAME, FORMAT, WORDS)                                                                  \
-    static const struct insn *x_global_##NAME(struct wave *w, const struct insn *i)                \
-    {                                                                                              \
-        return load_to_lds(w, i, SPACE_GLOBAL, FORMAT_##FORMAT, WORDS);                            \
-    }                                                                                              \
-    static const struct insn *x_buffer_##NAME(struct wave *w, const struct insn *i)                \
-    {                                                                                              \
-        return load_to_lds(w, i, SPACE_BUFFER, FORMAT_##FORMAT, WORDS);                            \
-    }
+    BODY_OF(global_##NAME, load_to_lds(w, i, SPACE_GLOBAL, FORMAT_##FORMAT, WORDS))                \
+    BODY_OF(buffer_##NAME, load_to_lds(w, i, SPACE_BUFFER, FORMAT_##FORMAT, WORDS))
 /* OLD ones are as old as gfx90a, the others came with gfx950. */
 #define ALL                                                                                        \
     OLD(ubyte, U8, 1)                                                                              \

@@ -3,8 +3,6 @@
 #include "sim/launch.h"
 #include "sim/exec/track.h"
 
-#define BODY(NAME) static const struct insn *x_##NAME(struct wave *w, const struct insn *i)
-
 /* ---- Branches -------------------------------------------------------------------------------- */
 
 /* Leaves the straight run of instructions that ends with i. */

@@ -22,8 +22,8 @@ static unsigned conflict_passes(const uint32_t *address, uint64_t active, unsign
     uint8_t count[64] = {0};
     unsigned most = 1;
 
-    for (; active; active &= active - 1) {
-        const uint32_t at = address[__builtin_ctzll(active)];
+    EACH_BIT (l, active) {
+        const uint32_t at = address[l];
         for (uint32_t word = at >> 2; word <= (at + bytes - 1) >> 2; word++) {
             const uint32_t bank = word & (banks - 1);
             unsigned k = 0;
@@ -54,8 +54,8 @@ INLINE bool use_all_banks(const uint32_t *address, const struct target_lds *s, u
             low |= address[l];
         }
     else
-        for (uint64_t left = s->groups[n]; left; left &= left - 1) {
-            const uint32_t at = address[__builtin_ctzll(left)];
+        EACH_BIT (l, s->groups[n]) {
+            const uint32_t at = address[l];
             used |= span << (at >> 2 & all);
             low |= at;
         }
@@ -200,8 +200,7 @@ static bool resolve_lds(struct wave *w, const struct insn *i, unsigned bytes, ui
             return false;
     } else {
         w->group->lds_accesses++;
-        for (uint64_t left = a->active; left; left &= left - 1) {
-            const unsigned l = (unsigned)__builtin_ctzll(left);
+        EACH_BIT (l, a->active) {
             address[l] = v[l] + offset;
             if (!check_lds(w, i, l, address[l], bytes, align))
                 return false;
@@ -318,8 +317,7 @@ INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum atom
     if (UNLIKELY(w->shadow != NULL) &&
         !track_atomic(w, i, SPACE_LDS, words, &i->op[data], op, d ? &i->op[0] : NULL, &a))
         return NULL;
-    for (uint64_t left = a.active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, a.active) {
         atomic_lane(a.at[l], op, words, x + l, c + l, d ? d + l : NULL, w->lanes);
     }
     return i + 1;
@@ -344,8 +342,7 @@ INLINE const struct insn *exchange_pair(struct wave *w, const struct insn *i, un
     }
     w->group->lds_accesses--; /* one instruction */
     for (unsigned n = 0; n < 2; n++)
-        for (uint64_t left = a[n].active; left; left &= left - 1) {
-            const unsigned l = (unsigned)__builtin_ctzll(left);
+        EACH_BIT (l, a[n].active) {
             const uint32_t *const x = vgpr(w, &i->op[2 + n], 0) + l;
             atomic_lane(a[n].at[l], ATOMIC_SWAP, words, x, x, old[n] + l, w->lanes);
         }
@@ -406,19 +403,14 @@ INLINE const struct insn *load_transposed(struct wave *w, const struct insn *i, 
     return i + 1;
 }
 
-#define BODY(NAME, CALL)                                                                           \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
-    {                                                                                              \
-        return CALL;                                                                               \
-    }
-#define LOAD(NAME, OLD, FORMAT, WORDS)  BODY(NAME, load(w, i, FORMAT_##FORMAT, WORDS))
-#define STORE(NAME, OLD, FORMAT, WORDS) BODY(NAME, store(w, i, FORMAT_##FORMAT, WORDS))
+#define LOAD(NAME, OLD, FORMAT, WORDS)  BODY_OF(NAME, load(w, i, FORMAT_##FORMAT, WORDS))
+#define STORE(NAME, OLD, FORMAT, WORDS) BODY_OF(NAME, store(w, i, FORMAT_##FORMAT, WORDS))
 #define PAIRS(LOAD2, OLD_LOAD, STORE2, OLD_STORE, WORDS, UNIT, ...)                                \
-    BODY(LOAD2, pair(w, i, WORDS, UNIT, false))                                                    \
-    BODY(STORE2, pair(w, i, WORDS, UNIT, true))
+    BODY_OF(LOAD2, pair(w, i, WORDS, UNIT, false))                                                 \
+    BODY_OF(STORE2, pair(w, i, WORDS, UNIT, true))
 #define ATOMIC(NAME, TYPE, OP, WORDS) EXCHANGE(NAME, TYPE, OP, WORDS, 2, 2)
 #define EXCHANGE(NAME, TYPE, OP, WORDS, DATA, VALUE)                                               \
-    BODY(NAME##_##TYPE, atomic(w, i, ATOMIC_##OP, WORDS, DATA, VALUE))
+    BODY_OF(NAME##_##TYPE, atomic(w, i, ATOMIC_##OP, WORDS, DATA, VALUE))
 #define ATOMICS(NAME, T, OP) ATOMIC(NAME, T##32, OP, 1) ATOMIC(NAME, T##64, OP, 2)
 #define EXCHANGES(NAME, T, OP, ...)                                                                \
     EXCHANGE(NAME, T##32, OP, 1, __VA_ARGS__) EXCHANGE(NAME, T##64, OP, 2, __VA_ARGS__)
@@ -428,18 +420,18 @@ INLINE const struct insn *load_transposed(struct wave *w, const struct insn *i, 
 #undef PAIRS
 #undef ATOMIC
 #undef EXCHANGE
-BODY(ds_swap_b32, atomic(w, i, ATOMIC_SWAP, 1, 2, 2))
-BODY(ds_swap_b64, atomic(w, i, ATOMIC_SWAP, 2, 2, 2))
-BODY(ds_wrap_rtn_b32, atomic(w, i, ATOMIC_WRAP, 1, 2, 3))
-BODY(ds_condxchg32_rtn_b64, atomic(w, i, ATOMIC_CONDXCHG, 2, 2, 2))
-BODY(exchange_b32, exchange_pair(w, i, 1, 4))
-BODY(exchange_b64, exchange_pair(w, i, 2, 8))
-BODY(exchange_stride64_b32, exchange_pair(w, i, 1, 256))
-BODY(exchange_stride64_b64, exchange_pair(w, i, 2, 512))
-BODY(ds_read_b64_tr_b16, load_transposed(w, i, 16, 2))
-BODY(ds_read_b64_tr_b8, load_transposed(w, i, 8, 2))
-BODY(ds_read_b64_tr_b4, load_transposed(w, i, 4, 2))
-BODY(ds_read_b96_tr_b6, load_transposed(w, i, 6, 3))
+BODY_OF(ds_swap_b32, atomic(w, i, ATOMIC_SWAP, 1, 2, 2))
+BODY_OF(ds_swap_b64, atomic(w, i, ATOMIC_SWAP, 2, 2, 2))
+BODY_OF(ds_wrap_rtn_b32, atomic(w, i, ATOMIC_WRAP, 1, 2, 3))
+BODY_OF(ds_condxchg32_rtn_b64, atomic(w, i, ATOMIC_CONDXCHG, 2, 2, 2))
+BODY_OF(exchange_b32, exchange_pair(w, i, 1, 4))
+BODY_OF(exchange_b64, exchange_pair(w, i, 2, 8))
+BODY_OF(exchange_stride64_b32, exchange_pair(w, i, 1, 256))
+BODY_OF(exchange_stride64_b64, exchange_pair(w, i, 2, 512))
+BODY_OF(ds_read_b64_tr_b16, load_transposed(w, i, 16, 2))
+BODY_OF(ds_read_b64_tr_b8, load_transposed(w, i, 8, 2))
+BODY_OF(ds_read_b64_tr_b4, load_transposed(w, i, 4, 2))
+BODY_OF(ds_read_b96_tr_b6, load_transposed(w, i, 6, 3))
 
 #define ROW_(NAME, OPERANDS, BODY) {#NAME, QUERN_CLASS_LDS, UNDEF_ADDRESS, OPERANDS, x_##BODY},
 #define LOAD(NAME, OLD, FORMAT, WORDS)                                                             \

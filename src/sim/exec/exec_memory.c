@@ -12,8 +12,8 @@ INLINE const struct insn *load(struct wave *w, const struct insn *i, enum space 
     if (space == SPACE_BUFFER) {
         /* lanes out of range read zeros */
         static const uint8_t zeros[16];
-        for (uint64_t out = exec_bits(w) & ~a.active; out; out &= out - 1)
-            a.at[__builtin_ctzll(out)] = (uint8_t *)zeros;
+        EACH_BIT (l, exec_bits(w) & ~a.active)
+            a.at[l] = (uint8_t *)zeros;
         a.active = exec_bits(w);
     }
     if (UNLIKELY(w->shadow != NULL) && format == FORMAT_WORDS && a.map &&
@@ -64,8 +64,7 @@ INLINE const struct insn *atomic(struct wave *w, const struct insn *i, enum spac
     if (UNLIKELY(w->shadow != NULL) &&
         !track_atomic(w, i, space, words, data, op, returns ? &i->op[0] : NULL, &a))
         return NULL;
-    for (uint64_t left = a.active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, a.active) {
         const uint32_t *const compare =
             op == ATOMIC_CMPSWAP || op == ATOMIC_FCMPSWAP ? x + words * w->lanes + l : x + l;
         atomic_lane(a.at[l], op, words, x + l, compare, d ? d + l : NULL, w->lanes);
@@ -129,42 +128,27 @@ INLINE const struct insn *load_transposed(struct wave *w, const struct insn *i, 
     return i + 1;
 }
 
-static const struct insn *x_global_load_tr_b64(struct wave *w, const struct insn *i)
-{
-    return load_transposed(w, i, 1);
-}
-
-static const struct insn *x_global_load_tr_b128(struct wave *w, const struct insn *i)
-{
-    return load_transposed(w, i, 2);
-}
+BODY_OF(global_load_tr_b64, load_transposed(w, i, 1))
+BODY_OF(global_load_tr_b128, load_transposed(w, i, 2))
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
-#define BODY(KIND, SPACE, space_name, NAME, HOW, WORDS)                                            \
-    static const struct insn *x_##space_name##_##NAME(struct wave *w, const struct insn *i)        \
-    {                                                                                              \
-        return KIND(w, i, SPACE, HOW, WORDS);                                                      \
-    }
-#define LOAD(NAME, OLD, FORMAT, WORDS)                                                             \
-    BODY(load, SPACE_GLOBAL, global, NAME, FORMAT_##FORMAT, WORDS)                                 \
-    BODY(load, SPACE_FLAT, flat, NAME, FORMAT_##FORMAT, WORDS)                                     \
-    BODY(load, SPACE_SCRATCH, scratch, NAME, FORMAT_##FORMAT, WORDS)                               \
-    BODY(load, SPACE_BUFFER, buffer, NAME, FORMAT_##FORMAT, WORDS)
-#define STORE(NAME, OLD, FORMAT, WORDS)                                                            \
-    BODY(store, SPACE_GLOBAL, global, NAME, FORMAT_##FORMAT, WORDS)                                \
-    BODY(store, SPACE_FLAT, flat, NAME, FORMAT_##FORMAT, WORDS)                                    \
-    BODY(store, SPACE_SCRATCH, scratch, NAME, FORMAT_##FORMAT, WORDS)                              \
-    BODY(store, SPACE_BUFFER, buffer, NAME, FORMAT_##FORMAT, WORDS)
+#define IN_SPACE(KIND, SPACE, space_name, NAME, HOW, WORDS)                                        \
+    BODY_OF(space_name##_##NAME, KIND(w, i, SPACE, HOW, WORDS))
+#define IN_EVERY_SPACE(KIND, NAME, HOW, WORDS)                                                     \
+    IN_SPACE(KIND, SPACE_GLOBAL, global, NAME, HOW, WORDS)                                         \
+    IN_SPACE(KIND, SPACE_FLAT, flat, NAME, HOW, WORDS)                                             \
+    IN_SPACE(KIND, SPACE_SCRATCH, scratch, NAME, HOW, WORDS)                                       \
+    IN_SPACE(KIND, SPACE_BUFFER, buffer, NAME, HOW, WORDS)
+#define LOAD(NAME, OLD, FORMAT, WORDS)  IN_EVERY_SPACE(load, NAME, FORMAT_##FORMAT, WORDS)
+#define STORE(NAME, OLD, FORMAT, WORDS) IN_EVERY_SPACE(store, NAME, FORMAT_##FORMAT, WORDS)
+#define CSUB(NAME, OP, WORDS)                                                                      \
+    IN_SPACE(atomic, SPACE_GLOBAL, global, NAME, ATOMIC_##OP, WORDS)                               \
+    IN_SPACE(atomic, SPACE_BUFFER, buffer, NAME, ATOMIC_##OP, WORDS)
 #define ATOMIC(NAME, OLD, OP, WORDS)                                                               \
-    BODY(atomic, SPACE_GLOBAL, global, NAME, ATOMIC_##OP, WORDS)                                   \
-    BODY(atomic, SPACE_FLAT, flat, NAME, ATOMIC_##OP, WORDS)                                       \
-    BODY(atomic, SPACE_BUFFER, buffer, NAME, ATOMIC_##OP, WORDS)
+    CSUB(NAME, OP, WORDS) IN_SPACE(atomic, SPACE_FLAT, flat, NAME, ATOMIC_##OP, WORDS)
 #define ATOMICS(NAME, OLD, OP)    ATOMIC(NAME##32, OLD, OP, 1) ATOMIC(NAME##64, OLD##_x2, OP, 2)
 #define ATOMIC_1(NAME, OP, WORDS) ATOMIC(NAME, NAME, OP, WORDS)
-#define CSUB(NAME, OP, WORDS)                                                                      \
-    BODY(atomic, SPACE_GLOBAL, global, NAME, ATOMIC_##OP, WORDS)                                   \
-    BODY(atomic, SPACE_BUFFER, buffer, NAME, ATOMIC_##OP, WORDS)
 #include "sim/exec/exec_memory.def"
 #undef LOAD
 #undef STORE

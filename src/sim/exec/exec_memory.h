@@ -225,14 +225,13 @@ INLINE void load_lanes(struct wave *w, const struct operand *o, const struct acc
                        enum format format, unsigned words)
 {
     if (format >= FORMAT_LOW_U8 && !w->target->keeps_halves)
-        for (uint64_t left = a->active; left; left &= left - 1)
-            vgpr(w, o, 0)[__builtin_ctzll(left)] = 0;
+        EACH_BIT (l, a->active)
+            vgpr(w, o, 0)[l] = 0;
     if (LIKELY(a->active == (w->lanes == 64 ? ~(uint64_t)0 : 0xffffffffu))) {
         load_all_lanes(w, o, (struct places){.at = a->at}, format, words);
         return;
     }
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, a->active) {
         load_lane(vgpr(w, o, 0) + l, w->lanes, a->at[l], format, words);
     }
 }
@@ -243,8 +242,7 @@ INLINE void store_lanes(struct wave *w, const struct operand *o, const struct ac
     const uint32_t *const d = vgpr(w, o, 0);
     const unsigned lanes = w->lanes;
 
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, a->active) {
         store_lane(d + l, lanes, a->at[l], format, words);
     }
 }

@@ -176,8 +176,8 @@ bool track_known(struct wave *w, unsigned words, const struct access *a)
 
     if (UNLIKELY(sg->lds_late))
         return false;
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const uint64_t address = a->address[__builtin_ctzll(left)];
+    EACH_BIT (l, a->active) {
+        const uint64_t address = a->address[l];
         const lds_stamp *const known = sg->known + address / 4;
         unsigned other = address & 3; /* what is known of a dword says nothing of bytes of two */
         for (unsigned k = 0; k < words; k++)
@@ -257,8 +257,7 @@ bool track(struct wave *w, const struct insn *i, enum space space, unsigned byte
     masks->active = a->active;
     if (space == SPACE_LDS && kind != TRACK_LOAD)
         late_note_lds(w, i, a, bytes);
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, a->active) {
         switch (space_of(space, a->address[l])) {
         case SPACE_LDS:
             masks->at[l] = g->shadow->lds + (a->at[l] - g->lds);
@@ -351,8 +350,7 @@ bool track_stored(struct wave *w, const struct insn *i, enum space space, const 
 
     for (unsigned k = 0; k < words; k++)
         any = any || s->flags[o->reg + k];
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, a->active) {
         const enum space real = space_of(space, a->address[l]);
         if (any && real == SPACE_GLOBAL) {
             uint32_t bits[4] = {0};
@@ -390,8 +388,7 @@ bool track_atomic(struct wave *w, const struct insn *i, enum space space, unsign
 
     if (!track(w, i, space, 4 * words, TRACK_ATOMIC, a, NULL, &masks))
         return false;
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, a->active) {
         for (unsigned k = 0; k < data_words; k++) {
             const uint32_t bits =
                 s->flags[data->reg + k] ? (vgpr(&s->w, data, 0) + k * w->lanes)[l] : 0;
@@ -410,8 +407,7 @@ bool track_atomic(struct wave *w, const struct insn *i, enum space space, unsign
             load_lanes(&s->w, &o, &masks, FORMAT_WORDS, 2);
         track_loaded(w, i, space, &o, a);
     }
-    for (uint64_t left = op == ATOMIC_SWAP ? a->active : 0; left; left &= left - 1) {
-        const unsigned l = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (l, op == ATOMIC_SWAP ? a->active : 0) {
         if (space_of(space, a->address[l]) != SPACE_GLOBAL)
             memset(masks.at[l], 0, 4 * words);
         else if (!define(w, i, l, a, 4 * words))

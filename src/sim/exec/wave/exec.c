@@ -266,16 +266,8 @@ void exec_changed(struct wave *w)
     }
 }
 
-static const struct insn *x_unknown(struct wave *w, const struct insn *i)
-{
-    return fault(w, i, -1, "unknown instruction");
-}
-
-static const struct insn *x_past_end(struct wave *w, const struct insn *i)
-{
-    return fault(w, i, -1, "the code runs past the end of its symbol");
-}
-
+BODY_OF(unknown, fault(w, i, -1, "unknown instruction"))
+BODY_OF(past_end, fault(w, i, -1, "the code runs past the end of its symbol"))
 static void run(struct wave *w)
 {
     const struct insn *i = w->pc;

@@ -32,6 +32,15 @@
 #define IVDEP _Pragma("GCC ivdep")
 #define ROW   uint32_t __attribute__((aligned(64)))
 
+/* The head of an instruction's body (sim_body), as tables of instructions name it; and a body that
+ * is one call. */
+#define BODY(NAME) static const struct insn *x_##NAME(struct wave *w, const struct insn *i)
+#define BODY_OF(NAME, CALL)                                                                        \
+    BODY(NAME)                                                                                     \
+    {                                                                                              \
+        return CALL;                                                                               \
+    }
+
 /* ---- Shared between files of exec/, in exec.c ------------------------------------------------ */
 
 /* Fills temp (two rows of w->lanes) from an operand that is no vector register. */
@@ -232,7 +241,7 @@ INLINE const struct insn *next(struct wave *w, const struct insn *i)
         }                                                                                          \
         return i + 1;                                                                              \
     }                                                                                              \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    BODY(NAME)                                                                                     \
     {                                                                                              \
         const size_t stride = w->lanes;                                                            \
         const uint32_t keep = i->keeps_half ? 0xffff0000u : 0;                                     \

@@ -171,7 +171,7 @@ static const struct insn *convert(struct wave *w, const struct insn *i, const st
     FORM(sr_pk32_bf6_bf16, BF16, BF6, false, true, "=D0D1u2f3")
 
 #define FORM(NAME, FROM, TO, PAIRS, RANDOM, OPERANDS)                                              \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    BODY(NAME)                                                                                     \
     {                                                                                              \
         static const struct form form = {KIND_##FROM, KIND_##TO, PAIRS, RANDOM};                   \
         return convert(w, i, &form);                                                               \

@@ -6,7 +6,7 @@
 /* Stores half h of the result r; the mask bits collected in m are written when all halves are
  * done. */
 #define CARRY_BODY(NAME, R, N, LET, SET_R, SET_M)                                                  \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    BODY(NAME)                                                                                     \
     {                                                                                              \
         ROW ta[128], tb[128], tc[128], r[128], m[32];                                              \
         const size_t stride = w->lanes;                                                            \
@@ -112,7 +112,7 @@ static double div_scale_f64(double s, double d, double n, bool *undo)
 }
 
 #define DIV_SCALE_BODY(NAME, R, FUNCTION)                                                          \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    BODY(NAME)                                                                                     \
     {                                                                                              \
         ROW ta[128], tb[128], tc[128], r[128];                                                     \
         const size_t stride = w->lanes;                                                            \

@@ -25,7 +25,7 @@ INLINE uint32_t class_of_f64(uint64_t bits)
 }
 
 #define COMPARE_BODY(NAME, LET, SET_EXEC, ...)                                                     \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    BODY(NAME)                                                                                     \
     {                                                                                              \
         ROW ta[128], tb[128], r[32];                                                               \
         const size_t stride = w->lanes;                                                            \

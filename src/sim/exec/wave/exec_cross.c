@@ -3,8 +3,6 @@
  * fetch). */
 #include "sim/exec/tables.h"
 
-#define BODY(NAME) static const struct insn *x_##NAME(struct wave *w, const struct insn *i)
-
 /* ---- Between lanes and scalar registers ------------------------------------------------------ */
 
 INLINE uint32_t lane_of(const struct wave *w, const struct operand *o, unsigned lane)

@@ -42,7 +42,7 @@ INLINE __m256 dot2_8(const uint32_t *a, const uint32_t *b, __m256 c)
     return flush_8(_mm256_add_ps(_mm256_add_ps(flush_8(c), lows), highs));
 }
 
-static const struct insn *x_fused_f32_f16(struct wave *w, const struct insn *i)
+BODY(fused_f32_f16)
 {
     if (UNLIKELY(w->flush_halves))
         return x_dot2_flushed(w, i);
@@ -58,7 +58,7 @@ static const struct insn *x_fused_f32_f16(struct wave *w, const struct insn *i)
     return i + 1;
 }
 #else
-static const struct insn *x_fused_f32_f16(struct wave *w, const struct insn *i)
+BODY(fused_f32_f16)
 {
     return w->flush_halves ? x_dot2_flushed(w, i) : x_dot2_any(w, i);
 }
@@ -89,7 +89,7 @@ V3(added_bf8_bf8, f, u, u, f, add_dot4(a, b, c, 1, 1))
 /* ---- The table ------------------------------------------------------------------------------- */
 
 #define CHOICE(TYPES)                                                                              \
-    static const struct insn *x_##TYPES(struct wave *w, const struct insn *i)                      \
+    BODY(TYPES)                                                                                    \
     {                                                                                              \
         const bool added = w->adder == ADDER_RDNA3 || w->adder == ADDER_RDNA4;                     \
         return added ? x_added_##TYPES(w, i) : x_fused_##TYPES(w, i);                              \

@@ -44,7 +44,7 @@ INLINE bool perm_plain(const uint32_t *s)
     return _mm256_testz_si256(other, other);
 }
 
-static const struct insn *x_v_perm_b32(struct wave *w, const struct insn *i)
+BODY(v_perm_b32)
 {
     const struct insn *const x =
         w->full && !(i->flags & (INSN_SIMPLE | INSN_COMPLEX)) ? with_rows(w, i, 3) : i;

@@ -7,8 +7,6 @@
 #include "sim/launch.h"
 #include "sim/exec/track.h"
 
-#define BODY(NAME) static const struct insn *x_##NAME(struct wave *w, const struct insn *i)
-
 /* Bits 0-7 of M0 are the index; bits 12-15 choose sources 0, 1, 2 and the destination. */
 enum { INDEX_MASK = 0xff, MODE_SHIFT = 12 };
 

@@ -500,8 +500,8 @@ static void note_scalars(struct wave *w, const struct insn *i, const struct late
             l->by_valu[n] |= anew;
         else if (x->kinds & LATE_SALU)
             l->by_salu[n] |= anew;
-        for (uint64_t left = anew; left; left &= left - 1)
-            l->writer[64 * n + (unsigned)__builtin_ctzll(left)] = number_of(w, i);
+        EACH_BIT (bit, anew)
+            l->writer[64 * n + bit] = number_of(w, i);
     }
 }
 
@@ -513,10 +513,8 @@ static void check_scalars(struct wave *w, const struct late_insn *x)
     if (!vector && !(x->kinds & LATE_SALU))
         return;
     for (unsigned n = 0; n < 2; n++)
-        for (uint64_t left =
-                 x->reads[n] & l->kept[n] & (l->by_salu[n] | (vector ? l->by_valu[n] : 0));
-             left; left &= left - 1) {
-            const unsigned reg = 64 * n + (unsigned)__builtin_ctzll(left);
+        EACH_BIT (bit, x->reads[n] & l->kept[n] & (l->by_salu[n] | (vector ? l->by_valu[n] : 0))) {
+            const unsigned reg = 64 * n + (unsigned)bit;
             poison_one(
                 w, true, reg, 0,
                 (struct origin){ORIGIN_LATE, l->writer[reg], late_where(true, reg, 1, 0, 0, 0)});
@@ -532,8 +530,7 @@ void late_note_lds(struct wave *w, const struct insn *i, const struct access *a,
     struct late_lds *const to = &l->lds[l->lds_next++ % LATE_SLOTS];
 
     l->lds_noted++;
-    for (uint64_t left = a->active; left; left &= left - 1) {
-        const unsigned lane = (unsigned)__builtin_ctzll(left);
+    EACH_BIT (lane, a->active) {
         to->at[lane] = (uint32_t)(a->at[lane] - w->group->lds);
     }
     to->active = a->active;
@@ -567,8 +564,8 @@ const struct insn *late_before(struct wave *w, const struct insn *i, const struc
         for (unsigned k = 0; k < l->queue[c].count; k++)
             if (operation_at(l, c, k)->loads)
                 check_owed(w, i, x, c, k);
-    for (uint64_t left = x->second & l->live; left; left &= left - 1)
-        if (!check_rule(w, i, (unsigned)__builtin_ctzll(left)))
+    EACH_BIT (rule, x->second & l->live)
+        if (!check_rule(w, i, (unsigned)rule))
             return NULL;
     if (l->by_valu[0] | l->by_valu[1] | l->by_salu[0] | l->by_salu[1])
         check_scalars(w, x);

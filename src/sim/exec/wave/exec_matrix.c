@@ -636,12 +636,9 @@ static const struct insn *multiply_sparse(struct wave *w, const struct insn *i,
 #define FORM(NAME, K, T, D)   FORM_OF(NAME, K, T, T, D)
 #define SPARSE(NAME, K, T, D) SPARSE_OF(NAME, K, T, T, D)
 #define FORM_OF(NAME, K, A, B, D)                                                                  \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
-    {                                                                                              \
-        return multiply(w, i, (struct form){K, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false});     \
-    }
+    BODY_OF(NAME, multiply(w, i, (struct form){K, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false}))
 #define SPARSE_OF(NAME, K, A, B, D)                                                                \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    BODY(NAME)                                                                                     \
     {                                                                                              \
         static const struct form form = {K, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, true};          \
         return multiply_sparse(w, i, &form);                                                       \

@@ -496,8 +496,8 @@ INLINE void mfma(struct wave *w, const struct insn *i, const struct form f)
     }
 }
 
-#define BODY(NAME, ...)                                                                            \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+#define MFMA(NAME, ...)                                                                            \
+    BODY(NAME)                                                                                     \
     {                                                                                              \
         const struct form f = {__VA_ARGS__};                                                       \
         if (!operands_fit(w, i, &f))                                                               \
@@ -513,9 +513,9 @@ INLINE void mfma(struct wave *w, const struct insn *i, const struct form f)
     }
 #define FORM(NAME, SIZE, K, BLOCKS, T, D) FORM_OF(NAME, SIZE, K, BLOCKS, T, T, D)
 #define FORM_OF(NAME, SIZE, K, BLOCKS, A, B, D)                                                    \
-    BODY(NAME, SIZE, SIZE, K, BLOCKS, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false)
+    MFMA(NAME, SIZE, SIZE, K, BLOCKS, ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false)
 #define SCALED(NAME, SIZE, K)                                                                      \
-    BODY(NAME, SIZE, SIZE, K, 1, ELEMENT_F8F6F4, ELEMENT_F8F6F4, ELEMENT_F32, true)
+    MFMA(NAME, SIZE, SIZE, K, 1, ELEMENT_F8F6F4, ELEMENT_F8F6F4, ELEMENT_F32, true)
 #define OLD(NAME, BODY)
 #include "sim/exec/wave/exec_mfma.def"
 #undef FORM_OF

@@ -4,8 +4,6 @@
 #include "sim/launch.h"
 #include "sim/exec/track.h"
 
-#define BODY(NAME) static const struct insn *x_##NAME(struct wave *w, const struct insn *i)
-
 /* ---- v_movrels, v_movreld, v_movrelsd, v_swaprel --------------------------------------------- */
 
 bool index_operands(struct wave *w, struct insn *i, const struct insn *at, unsigned how)

@@ -102,7 +102,7 @@ INLINE f32 finished(const struct insn *i, f32 x)
 }
 
 #define S(NAME, UNDEF, OPERANDS, A, B, R, SCC, ...)                                                \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    BODY(NAME)                                                                                     \
     {                                                                                              \
         const u32 scc = w->s[S_SCC];                                                               \
         const A a = READ_##A(1);                                                                   \
@@ -114,7 +114,7 @@ INLINE f32 finished(const struct insn *i, f32 x)
         return next(w, i);                                                                         \
     }
 #define SK(NAME, UNDEF, OPERANDS, A, B, R, ...)                                                    \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    BODY(NAME)                                                                                     \
     {                                                                                              \
         const u32 scc = w->s[S_SCC];                                                               \
         const A a = READ_##A(1);                                                                   \
@@ -124,7 +124,7 @@ INLINE f32 finished(const struct insn *i, f32 x)
         return next(w, i);                                                                         \
     }
 #define S3(NAME, OPERANDS, T, ...)                                                                 \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    BODY(NAME)                                                                                     \
     {                                                                                              \
         const T a = READ_##T(1), b = READ_##T(2), c = READ_##T(3);                                 \
         WRITE_##T(__VA_ARGS__);                                                                    \
@@ -134,7 +134,7 @@ INLINE f32 finished(const struct insn *i, f32 x)
  * second is silicon's (exec_trans.c). */
 #define EITHER(NEAR, KNOWN) (w->adder == ADDER_RDNA4 ? f32_of(KNOWN(bits_of_f32(a))) : (NEAR))
 #define PSEUDO(NAME, T, ...)                                                                       \
-    static const struct insn *x_##NAME##_##T(struct wave *w, const struct insn *i)                 \
+    BODY(NAME##_##T)                                                                               \
     {                                                                                              \
         const T a = READ_##T(1);                                                                   \
         WRITE_##T(finished(i, __VA_ARGS__));                                                       \
@@ -172,7 +172,7 @@ INLINE f32 finished(const struct insn *i, f32 x)
  * destination gets e (saveexec) or x (wrexec) */
 
 #define TO_EXEC(NAME, EXPRESSION, RESULT)                                                          \
-    static const struct insn *x_##NAME##_b32(struct wave *w, const struct insn *i)                 \
+    BODY(NAME##_b32)                                                                               \
     {                                                                                              \
         const u32 s = scalar32(w, &i->op[1]), e = w->s[S_EXEC], x = (EXPRESSION);                  \
         w->s[i->op[0].reg] = RESULT;                                                               \
@@ -181,7 +181,7 @@ INLINE f32 finished(const struct insn *i, f32 x)
         exec_changed(w);                                                                           \
         return i + 1;                                                                              \
     }                                                                                              \
-    static const struct insn *x_##NAME##_b64(struct wave *w, const struct insn *i)                 \
+    BODY(NAME##_b64)                                                                               \
     {                                                                                              \
         const u64 s = scalar64(w, &i->op[1]);                                                      \
         const u64 e = w->s[S_EXEC] | (u64)w->s[S_EXEC + 1] << 32;                                  \

@@ -210,7 +210,7 @@ static const struct insn *smfmac(struct wave *w, const struct insn *i, const str
 
 #define FORM(NAME, SIZE, K, T, D) FORM_OF(NAME, SIZE, K, T, T, D)
 #define FORM_OF(NAME, SIZE, K, A, B, D)                                                            \
-    static const struct insn *x_##NAME(struct wave *w, const struct insn *i)                       \
+    BODY(NAME)                                                                                     \
     {                                                                                              \
         static const struct form form = {SIZE,        SIZE,        K,           1,                 \
                                          ELEMENT_##A, ELEMENT_##B, ELEMENT_##D, false};            \
