@@ -9,7 +9,8 @@
  *
  * This file is long because the hosts, those who harm them and what is left are one story.
  *
- * For 20 seconds here, for ten minutes in test_soak_long.c, or for T_SOAK_SECONDS.
+ * For 8 seconds here, for ten minutes in test_soak_long.c, or for T_SOAK_SECONDS; and where the
+ * machine is so slow that not everything has happened by then, until it has.
  */
 #include "base/os.h"
 #include "t_build.h"
@@ -41,7 +42,7 @@
 #include <unistd.h>
 
 #ifndef SOAK_SECONDS
-#define SOAK_SECONDS 20
+#define SOAK_SECONDS 8
 #endif
 
 #define CACHE_BYTES ((uint64_t)64 << 20)
@@ -60,7 +61,7 @@
 #define GROWTH_LIVE_KB 96
 #define GROWTH_KB      32768
 
-enum { HOSTS = 8, THREADS = 4, HOST_ENDS_LIMIT_S = 1200 };
+enum { HOSTS = 8, THREADS = 4, HOST_ENDS_LIMIT_S = 1200, ALL_HAPPENS_LIMIT_S = 1200 };
 
 static const char *const problems[] = {
     "wq=nf4 n=64 k=128 a=f16",           "wq=fp4 n=48 k=64 a=bf16",
@@ -267,9 +268,12 @@ static void check_context(quern_ctx *ctx)
     uint64_t v[QUERN_STAT_COUNT];
 
     T_MUST(quern_stats(ctx, v, QUERN_STAT_COUNT) == QUERN_OK);
-    /* what was compiled was stored, or another was faster, or it could not be */
-    T_MUST(v[QUERN_STAT_PUT_OK] + v[QUERN_STAT_PUT_LOST] + v[QUERN_STAT_PUT_FAILED] ==
-           v[QUERN_STAT_COMPILE_OK]);
+    /* What was compiled was stored, or another was faster, or it could not be. What was found may
+     * be stored once more: where the worker that disassembles was killed, a kernel is stored
+     * without a scan, and whoever finds it scans it and notes that. */
+    const uint64_t puts = v[QUERN_STAT_PUT_OK] + v[QUERN_STAT_PUT_LOST] + v[QUERN_STAT_PUT_FAILED];
+    T_MUST(puts >= v[QUERN_STAT_COMPILE_OK]);
+    T_MUST(puts <= v[QUERN_STAT_COMPILE_OK] + v[QUERN_STAT_HIT_DISK]);
     /* and nothing was compiled that was not missed */
     T_MUST(v[QUERN_STAT_COMPILE_OK] <= v[QUERN_STAT_MISS_ABSENT] + v[QUERN_STAT_MISS_DAMAGED] +
                                            v[QUERN_STAT_MISS_FOREIGN] + v[QUERN_STAT_MISS_IO]);
@@ -534,6 +538,12 @@ static void sweep(void)
     assert_int_equal(status, 0);
 }
 
+/* Whether hosts whose rounds have ended have met all that is to happen to them. */
+static bool all_happened(void)
+{
+    return all->hits && all->puts && all->launches && all->evicted && all->quarantined;
+}
+
 static void nothing_is_wrong_and_nothing_is_left(void **state)
 {
     struct t_store *const t = *state;
@@ -555,7 +565,7 @@ static void nothing_is_wrong_and_nothing_is_left(void **state)
     const int descriptors = t_open_descriptors();
     for (int i = 0; i < HOSTS; i++)
         start_host(i, next_random(&seed) | 1);
-    for (unsigned i = 0; i < seconds; i++) {
+    for (unsigned i = 0; i < seconds || (!all_happened() && i < ALL_HAPPENS_LIMIT_S); i++) {
         struct timespec second = {1, 0};
         while (nanosleep(&second, &second) && errno == EINTR)
             ;
@@ -591,7 +601,7 @@ static void nothing_is_wrong_and_nothing_is_left(void **state)
     /* each writer may be over the limit by what it has just put */
     assert_true(usage.bytes < CACHE_BYTES + CACHE_BYTES / 4);
     store_close(s);
-    assert_true(all->hits && all->puts && all->launches && all->evicted && all->quarantined);
+    assert_true(all_happened());
     assert_true(kills > 0 && flips > 0);
     if (!T_SANITIZED && all->first_kb) { /* sanitizers keep what was freed */
         assert_true(all->last_kb < all->first_kb + GROWTH_KB);
