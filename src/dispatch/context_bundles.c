@@ -78,7 +78,7 @@ quern_status quern_bundle_check_signature(const quern_bundle *b, const char *key
     struct signers signers;
 
     FAIL_IF(!b || !key_file, QUERN_E_ARGUMENT, "%s is null", b ? "key_file" : "bundle");
-    TRY(signers_read(key_file, &signers));
+    TRY(signers_read("the key file", key_file, &signers));
     return bundle_check_signature(b->bundle, &signers);
 }
 

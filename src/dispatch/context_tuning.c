@@ -17,11 +17,14 @@
 struct kind {
     const char *word; /* in a table's first line */
     const char *suffix;
+    const char *option;  /* the variable that names a table */
     size_t most;         /* bytes */
     const char *instead; /* what is done where a table is not sound */
 };
-static const struct kind tuning_kind = {"tuning", "tune", TUNING_BYTES_MAX, "the model chooses"};
-static const struct kind facts_kind = {"facts", "facts", FACTS_BYTES_MAX, "all is assumed"};
+static const struct kind tuning_kind = {"tuning", "tune", "QUERN_TUNING", TUNING_BYTES_MAX,
+                                        "the model chooses"};
+static const struct kind facts_kind = {"facts", "facts", "QUERN_FACTS", FACTS_BYTES_MAX,
+                                       "all is assumed"};
 
 /* A table that is looked for: `out` is of its kind. */
 struct wanted {
@@ -61,13 +64,16 @@ static quern_status parse(const struct wanted *w, const char *text, size_t size,
 static quern_status read_text(const struct wanted *w, const struct store *store,
                               char name[TABLE_NAME_MAX], char **text, size_t *size)
 {
+    char what[64];
+
     *text = NULL;
     *size = 0;
     name_file(w, name);
     if (!w->named)
         return store ? store_read_tuning(store, name, w->kind->most, text, size) : QUERN_OK;
     snprintf(name, TABLE_NAME_MAX, "%s", w->named);
-    return store_read_named(w->named, w->kind->most, text, size);
+    snprintf(what, sizeof what, "the %s table (%s)", w->kind->word, w->kind->option);
+    return store_read_named(what, w->named, w->kind->most, text, size);
 }
 
 /* w->out stays as it is when no table is named and there is none. */

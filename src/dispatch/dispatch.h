@@ -80,6 +80,17 @@ void tiers_close(quern_ctx *ctx);
 
 /* ---- A kernel -------------------------------------------------------------------------------- */
 
+/* What a call may do beside what options.jit says of the context; further values of enum quern_jit
+ * for the functions below. NO_COMPILE: as QUERN_JIT_OFF, by QUERN_OP_NO_COMPILE. LOOK: a kernel
+ * that no tier has is neither counted nor reported, as its caller has another way. */
+#define JIT_NO_COMPILE ((enum quern_jit)(QUERN_JIT_ERROR + 1))
+#define JIT_LOOK       ((enum quern_jit)(QUERN_JIT_ERROR + 2))
+/* Whether `jit` lets a kernel be compiled. */
+static inline bool jit_compiles(enum quern_jit jit)
+{
+    return jit == QUERN_JIT_ON || jit == QUERN_JIT_WARN;
+}
+
 /* A kernel that was found or made. Immutable once ready. */
 struct kernel {
     struct plan plan;
@@ -194,13 +205,14 @@ struct op_blas;
 struct quern_op {
     struct spelling spelling;
     quern_ctx *ctx;
-    bool in_table;          /* it lives as long as its context, whatever `references` says */
+    bool in_table;          /* it lives as long as its context */
     _Atomic int64_t covers; /* it has the kernels for M up to this */
     _Atomic(struct kernel_set *) kernels;
     _Atomic(struct quern_op *) base; /* of base kernels, which serves until there are `kernels`;
                                         null: none. It is in the table */
-    atomic_int references;
-    struct lock growing;            /* held while more kernels are made */
+    atomic_int references; /* the host's, and one of the table that it is in until its context is
+                              closed; while there are any, it has one to its context */
+    struct lock growing;   /* held while more kernels are made */
     _Atomic(struct op_blas *) blas; /* null: its own kernels serve every M */
     _Atomic int64_t blas_asked;     /* the most rows that hipBLASLt was considered for; INT64_MAX:
                                        that is decided for good */
@@ -228,13 +240,17 @@ struct bundles {
     size_t count;
     struct str left_out; /* "; bundle PATH is not used: REASON" for each of the others */
     struct lock telling; /* of what follows */
-    struct str holds; /* "; bundle PATH has …" for each of the files; made when it is asked for */
-    bool signed_only; /* each is signed by a trusted key */
+    struct str holds;  /* "; bundle PATH has …" for each of the files; made when it is asked for */
+    bool signed_only;  /* each is signed by a trusted key */
+    bool unremembered; /* it was logged that their serials cannot be remembered */
     struct log *log;
     struct counters *counters; /* the context's; null until the bundles are one of its tiers */
 };
 
 struct quern_ctx {
+    atomic_int references; /* the host's until quern_close, and one of each op and buffer; the last
+                              to go frees the context */
+    atomic_bool closed;    /* quern_close was called */
     struct settings settings;
     struct log log;
     struct target_id id;
@@ -359,8 +375,24 @@ quern_status background_state(quern_op *op);
 /* Waits for the thread, if this process has one. */
 void background_end(quern_op *op);
 
-/* Frees every op of the table (op.c). */
+/* Ends the threads that make kernels for ops of the table, and the table's references to the ops,
+ * of which those that the host still holds live on (op.c). The context is being closed. */
+void op_table_close(quern_ctx *ctx);
+/* Frees every op of the table, with its context (op.c). */
 void op_table_free(quern_ctx *ctx);
+/* QUERN_E_ARGUMENT when the op's context was closed. */
+static inline quern_status op_check_open(const quern_op *op)
+{
+    FAIL_IF(atomic_load_explicit(&op->ctx->closed, memory_order_relaxed), QUERN_E_ARGUMENT,
+            "the context of this op of %s is closed", op->text);
+    return QUERN_OK;
+}
+
+/* QUERN_E_DEVICE: the context has no device, and why. */
+quern_status ctx_no_device(const quern_ctx *ctx);
+/* One more reference to a context, and one less, which frees it if it was the last (context.c). */
+void ctx_hold(quern_ctx *ctx);
+void ctx_drop(quern_ctx *ctx);
 
 /* The arguments of a launch, by enum plan_arg: addresses, and numbers extended to 64 bits. */
 struct arg_values {

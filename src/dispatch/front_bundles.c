@@ -66,7 +66,7 @@ quern_status bundles_open(const struct settings *s, struct log *log, struct bund
     /* A key file that cannot be read fails the context: without it, bundles that need a signature
      * would be used without one. */
     if (keys)
-        TRY(signers_read(keys, &signers));
+        TRY(signers_read("the key file (QUERN_BUNDLE_KEYS)", keys, &signers));
     while (at && *at) {
         const size_t n = strcspn(at, ":");
         const char *const next = at + n + (at[n] == ':');
@@ -95,6 +95,23 @@ quern_status bundle_admit(struct store *store, const char *signer, uint64_t seri
     return QUERN_OK;
 }
 
+/* Has the store remember a signer's serial, so that bundles with a lower one are not used from then
+ * on. Where it cannot, that is logged, once for all bundles. */
+static void remember(struct bundles *b, struct store *store, bool writable, const char *signer,
+                     uint64_t serial)
+{
+    if (writable && store_raise_serial(store, signer, serial) == QUERN_OK)
+        return;
+    if (!b->unremembered)
+        log_line(b->log, QUERN_LOG_WARN,
+                 "older bundles of the trusted signers would be used too: serials cannot be "
+                 "remembered, as %s",
+                 writable ? quern_last_error()->message
+                          : "the cache is off or cannot be written to (QUERN_CACHE_MODE, "
+                            "QUERN_CACHE_DIR)");
+    b->unremembered = true;
+}
+
 void bundles_admit(struct bundles *b, struct store *store, bool writable)
 {
     /* The first pass notes each signer's highest serial, the second leaves older bundles out, so
@@ -116,9 +133,8 @@ void bundles_admit(struct bundles *b, struct store *store, bool writable)
             }
             b->paths[left] = b->paths[i];
             b->files[left++] = bundle;
-            if (higher && writable && store_raise_serial(store, signer, info.serial) != QUERN_OK)
-                log_line(b->log, QUERN_LOG_WARN, "older bundles would be used too: %s",
-                         quern_last_error()->message);
+            if (higher && !pass)
+                remember(b, store, writable, signer, info.serial);
         }
         b->count = left;
     }

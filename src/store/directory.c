@@ -14,6 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What messages call the directory. */
+#define CACHE "cache directory"
+
 /* A call that is interrupted without end is given up as failed. */
 #define EINTR_TRIES 100
 
@@ -117,15 +120,17 @@ static int make_directory(int parent, const char *name, const struct trust *trus
 
 /*
  * Walks from the root to the directory that holds the last component of `path`, checking each on
- * the way. Returns its descriptor, with *name the last component; or -ENOENT, with *missing the
- * part of the path that ends in the first one that does not exist; or another -errno, recorded.
+ * the way. `what` the path names, "cache directory" or "file", is for messages. Returns its
+ * descriptor, with *name the last component; or -ENOENT, with *missing the part of the path that
+ * ends in the first one that does not exist; or another -errno, recorded.
  */
-static int walk_to_parent(const char *path, bool create, const char **name, size_t *missing)
+static int walk_to_parent(const char *what, const char *path, bool create, const char **name,
+                          size_t *missing)
 {
     int fd = step(AT_FDCWD, "/");
 
     if (fd < 0)
-        REFUSE(-fd, "cache directory %.400s: / cannot be opened: %s", path, strerror(-fd));
+        REFUSE(-fd, "%s %.400s: / cannot be opened: %s", what, path, strerror(-fd));
     for (const char *at = path + 1;;) {
         const char *const slash = strchr(at, '/');
         struct stat st;
@@ -133,16 +138,16 @@ static int walk_to_parent(const char *path, bool create, const char **name, size
         if (os.fstat(fd, &st)) {
             const int error = errno;
             os.close(fd);
-            REFUSE(error, "cache directory %.400s: %.*s cannot be examined: %s", path, upto, path,
+            REFUSE(error, "%s %.400s: %.*s cannot be examined: %s", what, path, upto, path,
                    strerror(error));
         }
         const char *const unsafe = unsafe_parent(&st);
         if (unsafe) {
             os.close(fd);
             REFUSE(EPERM,
-                   "cache directory %.400s is not safe: %.*s %s (uid %u, gid %u, mode %04o); "
+                   "%s %.400s is not safe: %.*s %s (uid %u, gid %u, mode %04o); "
                    "choose one below a directory that only you can write to",
-                   path, upto, path, unsafe, st.st_uid, st.st_gid, st.st_mode & 07777);
+                   what, path, upto, path, unsafe, st.st_uid, st.st_gid, st.st_mode & 07777);
         }
         if (!slash) {
             *name = at;
@@ -152,8 +157,8 @@ static int walk_to_parent(const char *path, bool create, const char **name, size
         const size_t bytes = (size_t)(slash - at);
         if (bytes > NAME_MAX) {
             os.close(fd);
-            REFUSE(ENAMETOOLONG, "cache directory %.400s: a name in it is longer than %d bytes",
-                   path, NAME_MAX);
+            REFUSE(ENAMETOOLONG, "%s %.400s: a name in it is longer than %d bytes", what, path,
+                   NAME_MAX);
         }
         memcpy(component, at, bytes);
         component[bytes] = 0;
@@ -168,8 +173,7 @@ static int walk_to_parent(const char *path, bool create, const char **name, size
         if (next == -ENOENT && !create)
             return -ENOENT;
         if (next < 0)
-            REFUSE(-next, "cache directory %.400s: %.*s: %s", path, (int)*missing, path,
-                   strerror(-next));
+            REFUSE(-next, "%s %.400s: %.*s: %s", what, path, (int)*missing, path, strerror(-next));
         fd = next;
         at = slash + 1;
     }
@@ -230,7 +234,7 @@ int directory_open(const char *path, bool create, const struct trust *trust)
 {
     const char *name;
     size_t missing;
-    const int parent = walk_to_parent(path, create, &name, &missing);
+    const int parent = walk_to_parent(CACHE, path, create, &name, &missing);
 
     if (parent < 0)
         return parent;
@@ -243,7 +247,7 @@ int directory_open_file(const char *path)
 {
     const char *name;
     size_t missing;
-    const int parent = walk_to_parent(path, false, &name, &missing);
+    const int parent = walk_to_parent("file", path, false, &name, &missing);
     struct stat st;
 
     if (parent == -ENOENT)
@@ -254,8 +258,8 @@ int directory_open_file(const char *path)
     const int fd = directory_openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     os.close(parent);
     if (fd < 0)
-        REFUSE(-fd, "%.400s %s", path,
-               fd == -ELOOP ? "is a symbolic link; name the file itself" : strerror(-fd));
+        REFUSE(-fd, "%.400s: %s", path,
+               fd == -ELOOP ? "it is a symbolic link; name the file itself" : strerror(-fd));
     const int error = os.fstat(fd, &st) ? errno : 0;
     if (!error && !directory_unfit(&st, NULL, st.st_nlink))
         return fd;
@@ -317,7 +321,7 @@ quern_status directory_trust(const char *path, struct trust *trust)
     const char *name;
     size_t missing;
     struct stat st;
-    const int parent = walk_to_parent(path, false, &name, &missing);
+    const int parent = walk_to_parent(CACHE, path, false, &name, &missing);
 
     if (parent < 0 && parent != -ENOENT)
         return QUERN_E_CACHE;
@@ -353,7 +357,7 @@ quern_status directory_check(const char *path, bool write, const struct trust *t
 {
     const char *name = NULL;
     size_t missing = 0;
-    const int parent = walk_to_parent(path, false, &name, &missing);
+    const int parent = walk_to_parent(CACHE, path, false, &name, &missing);
     char above[PATH_MAX];
 
     if (parent < 0 && parent != -ENOENT)

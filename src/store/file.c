@@ -141,7 +141,19 @@ static quern_status read_text(int fd, size_t size, size_t limit, const char *pat
     return QUERN_OK;
 }
 
-quern_status store_read_named(const char *path, size_t limit, char **text, size_t *size)
+/* Why a named file is not read: QUERN_E_IO for what the system says, QUERN_E_CACHE for a file that
+ * is not safe. The recorded failure says more. */
+static quern_status not_read(const char *what, int error)
+{
+    struct error_record why;
+
+    error_save(&why);
+    FAIL(error == EPERM || error == ELOOP || error == EINVAL ? QUERN_E_CACHE : QUERN_E_IO,
+         "%s cannot be read: %s", what, why.message);
+}
+
+quern_status store_read_named(const char *what, const char *path, size_t limit, char **text,
+                              size_t *size)
 {
     char *real = NULL;
     struct stat st;
@@ -150,7 +162,7 @@ quern_status store_read_named(const char *path, size_t limit, char **text, size_
     const int fd = directory_open_file(real);
     os.free(real);
     if (fd < 0)
-        return fd == -ENOENT ? QUERN_E_IO : QUERN_E_CACHE;
+        return not_read(what, -fd);
     if (os.fstat(fd, &st)) {
         const int error = errno;
         os.close(fd);

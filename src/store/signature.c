@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define PUBLIC_WORD "quern-public-key "
+#define SECRET_WORD "quern-secret-key "
 /* Signed messages begin with this, so that a bundle's signature cannot pass for one of anything
  * else. */
 #define DOMAIN         "quern bundle signature 1\n"
@@ -38,6 +39,10 @@ static quern_status parse_keys(const char *path, const char *text, struct signer
     for (size_t line = 1; *text; line++) {
         const size_t n = strcspn(text, "\n");
         const bool silent = n == 0 || *text == '#';
+        FAIL_IF(!strncmp(text, SECRET_WORD, sizeof SECRET_WORD - 1), QUERN_E_CACHE,
+                "%.400s: line %zu is a secret key, which signs; trusted keys are public ones: name "
+                "the other file that `quern bundle keygen` wrote, and keep this one to yourself",
+                path, line);
         FAIL_IF(!silent && (signers->count == SIGNERS_MAX ||
                             !parse_key(text, n, signers->keys[signers->count])),
                 QUERN_E_CACHE,
@@ -51,14 +56,13 @@ static quern_status parse_keys(const char *path, const char *text, struct signer
     return QUERN_OK;
 }
 
-quern_status signers_read(const char *path, struct signers *signers)
+quern_status signers_read(const char *what, const char *path, struct signers *signers)
 {
     char *bytes;
     size_t size;
 
-    quern_status status = store_read_named(path, KEY_FILE_BYTES, &bytes, &size);
-    if (status != QUERN_OK)
-        return status == QUERN_E_IO ? QUERN_E_CACHE : status;
+    TRY(store_read_named(what, path, KEY_FILE_BYTES, &bytes, &size));
+    quern_status status = QUERN_OK;
     char *const text = os.realloc(bytes, size + 1);
     if (text) {
         text[size] = 0;
@@ -86,7 +90,9 @@ quern_status bundle_check_signature(struct bundle *bundle, const struct signers 
     while (known < signers->count && memcmp(signers->keys[known], info.public_key, KEY_BYTES))
         known++;
     FAIL_IF(known == signers->count, QUERN_E_OBJECT,
-            "signed by %s, which is not among the %zu trusted keys", hex, signers->count);
+            "signed by %s, which is not among the %zu trusted keys; if you trust it, add the line "
+            "\"" PUBLIC_WORD "%s\" to their file",
+            hex, signers->count, hex);
     /* Ed25519ph (RFC 8032): the message is hashed in pieces */
     crypto_sign_init(&state);
     crypto_sign_update(&state, (const unsigned char *)DOMAIN, sizeof DOMAIN - 1);

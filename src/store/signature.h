@@ -17,9 +17,9 @@ struct signers {
 };
 
 /* Every key of a file, which is held to what a bundle's own file is (bundle_open): whoever can
- * write to it decides whom to trust. QUERN_E_CACHE with the reason, also for a file with no key or
- * a line that is none. */
-quern_status signers_read(const char *path, struct signers *signers);
+ * write to it decides whom to trust. `what` messages call it: "the key file". QUERN_E_IO: it cannot
+ * be read. QUERN_E_CACHE with the reason, also for a file with no key or a line that is none. */
+quern_status signers_read(const char *what, const char *path, struct signers *signers);
 
 /* QUERN_OK when one of them signed every byte of the bundle, else QUERN_E_OBJECT; QUERN_E_IO. Reads
  * the whole bundle, in pieces; entries that change afterwards are not given

@@ -128,10 +128,11 @@ quern_status store_read_tuning(const struct store *store, const char *name, size
                                char **text, size_t *size);
 quern_status store_write_tuning(const struct store *store, const char *name, const char *text,
                                 size_t size);
-/* Reads a file that the user named and that decides what runs, a tuning table or keys: it and its
- * directories are held to what a bundle is. As store_read_tuning otherwise; a file that is missing
- * gives QUERN_E_IO. */
-quern_status store_read_named(const char *path, size_t limit, char **text, size_t *size);
+/* Reads a file that the user named and that decides what runs, a tuning table or keys, `what` in
+ * messages: it and its directories are held to what a bundle is. As store_read_tuning otherwise; a
+ * file that is missing or may not be read gives QUERN_E_IO. */
+quern_status store_read_named(const char *what, const char *path, size_t limit, char **text,
+                              size_t *size);
 
 const struct counters *store_counters(const struct store *store);
 const char *store_directory(const struct store *store);

@@ -76,12 +76,21 @@ def test_with_keys_bundles_in_front_of_the_cache_must_be_signed(made, elsewhere,
         assert f"bundle {bundle} is not used: " in said and says in said
     keys.write_text((made / "theirs.pub").read_text())
     elsewhere(*words, env=env(signed), status=1)
-    assert "not among the 1 trusted" in elsewhere("cache", "stat", env=env(signed)).stderr
+    said = elsewhere("cache", "stat", env=env(signed)).stderr
+    ours = (made / "ours.pub").read_text().strip()  # the remedy is the line that is lacking
+    assert "not among the 1 trusted" in said and f'add the line "{ours}" to their file' in said
     # keys that cannot be read, or that others could have written, stop everything
     keys.chmod(0o666)
     elsewhere.refused(*words, env=env(signed), status=1, says=[str(keys), "0666"])
     keys.unlink()
-    elsewhere.refused(*words, env=env(signed), status=1, says=[str(keys), "No such file"])
+    says = f"the key file (QUERN_BUNDLE_KEYS) cannot be read: {keys}: No such file"
+    elsewhere.refused(*words, env=env(signed), status=1, says=says)
+    (tmp_path / "open").mkdir(mode=0o777)
+    (tmp_path / "open").chmod(0o777)
+    shutil.copy(signed, tmp_path / "open/b.qkb")
+    keys.write_text((made / "ours.pub").read_text())
+    said = elsewhere("cache", "stat", env=env(tmp_path / "open/b.qkb")).stderr
+    assert f"file {tmp_path / 'open/b.qkb'} is not safe" in said and "cache directory" not in said
     keys.write_text("no key\n")
     elsewhere.refused(*words, env=env(signed), status=1, says=[str(keys), "line 1"])
     keys.write_text("# none\n" * 20000)
@@ -127,6 +136,13 @@ def test_an_older_bundle_does_not_serve_in_place(made, elsewhere, tmp_path):
     both = Quern(tmp_path / "both")
     env = {"QUERN_BUNDLE_PATH": f"{older}:{newer}", "QUERN_BUNDLE_KEYS": str(keys)}
     assert "serial 4, and 6" in both("cache", "stat", env=env).stderr
+    # where serials cannot be kept that is said, once, and of the bundles that have one alone
+    env["QUERN_BUNDLE_PATH"] = f"{made / 'signed.qkb'}:{newer}:{theirs}"
+    for mode in ("off", "ro"):
+        said = Quern(tmp_path / mode)("cache", "stat", env={**env, "QUERN_CACHE_MODE": mode}).stderr
+        assert said.count("older bundles of the trusted signers would be used too") == 1, said
+        assert "QUERN_CACHE_MODE" in said
+    assert "older" not in both("cache", "stat", env=env | {"QUERN_CACHE_MODE": "rw"}).stderr
     # without keys nobody asks for serials
     env = {"QUERN_BUNDLE_PATH": str(older)}
     assert "1 from the cache" in elsewhere(*words, env=env).stdout
@@ -256,6 +272,12 @@ def test_key_files(made, elsewhere, tmp_path):
     loose.chmod(0o644)
     elsewhere.refused("bundle", "sign", made / "plain.qkb", "--key", loose, status=1,
                       says=["0644", "chmod 600"])  # fmt: skip
+    elsewhere.refused("bundle", "sign", made / "plain.qkb", "--key", made / "ours.pub", status=1,
+                      says=["ours.pub is a public key; a secret one signs"])  # fmt: skip
+    elsewhere.refused("bundle", "verify", made / "signed.qkb", "--key", made / "ours", status=1,
+                      says=["line 1 is a secret key", "keep this one to yourself"])  # fmt: skip
+    elsewhere.refused("bundle", "verify", made / "signed.qkb", "--key", tmp_path / "none", status=1,
+                      says=f"the key file cannot be read: {tmp_path / 'none'}: No such file")
     wrong = tmp_path / "wrong"
     for text in ("", "x\n", "quern-public-key 00\n", (made / "ours").read_text()):
         wrong.write_text(text)
@@ -381,6 +403,14 @@ def test_a_tuning_table_goes_along(elsewhere, tmp_path):
     again = elsewhere.json("bundle", "import", bundle, "--unsigned")
     assert (again["tables_present"], again["tables_kept"]) == (1, 1)
     assert "# ours" in (elsewhere.cache / "tuning" / "gfx1201.tune").read_text()
+
+
+@pytest.mark.parametrize("variable, table", [("QUERN_TUNING", "tuning"), ("QUERN_FACTS", "facts")])
+def test_a_table_that_is_not_there_is_named(elsewhere, tmp_path, variable, table):
+    path = tmp_path / "none"
+    elsewhere.refused("prewarm", "--target", TARGET, "--m", "1", PROBLEMS[0], status=1,
+                      env={variable: str(path)},
+                      says=f"the {table} table ({variable}) cannot be read: {path}: No such file")
 
 
 # Of each kind of table: its text, what explain says where it is followed, what is said where it is

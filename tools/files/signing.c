@@ -68,13 +68,18 @@ static int read_secret(const char *path, uint8_t seed[SECRET_SEED_BYTES])
 
     if (stat(path, &st))
         return fail("%s: %s", path, strerror(errno));
-    if (st.st_mode & 077)
-        return fail("%s has mode %04o; a secret key must be its owner's alone: chmod 600 %s", path,
-                    st.st_mode & 07777, path);
     int status = file_read(path, KEY_FILE_BYTES, &text, &size);
     if (status)
         return status;
-    if (!parse_secret(text, seed))
+    if (!strncmp(text, PUBLIC_WORD, sizeof PUBLIC_WORD - 1))
+        status =
+            fail("%s is a public key; a secret one signs: name the other file that `quern bundle "
+                 "keygen` wrote",
+                 path);
+    else if (st.st_mode & 077)
+        status = fail("%s has mode %04o; a secret key must be its owner's alone: chmod 600 %s",
+                      path, st.st_mode & 07777, path);
+    else if (!parse_secret(text, seed))
         status =
             fail("%s does not hold one line \"" SECRET_WORD "\" and 64 hexadecimal digits", path);
     sodium_memzero(text, size);
