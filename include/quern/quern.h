@@ -18,6 +18,7 @@
  *    exits, aborts, changes signals, the environment, the working directory, the locale or the
  *    floating-point mode.
  *  - Which functions may block is said at each; quern_op_launch never does.
+ *  - Pages that comments name, docs/…, are installed in share/doc/quern.
  */
 #ifndef QUERN_QUERN_H
 #define QUERN_QUERN_H
@@ -86,7 +87,7 @@ enum quern_exact { QUERN_EXACT_BATCH_INVARIANT = 1, QUERN_EXACT_PRECISE = 2, QUE
 /*
  * Which kernels serve: those made to order (0), or BASE, the ones that are the same for
  * every n, k, group, bias and rounding, which are then arguments of a launch: slower, but there
- * before the layer is known. docs/embedding.md has what they cost.
+ * before the layer is known. docs/kernels.md, "Base kernels", has what they cost.
  */
 enum quern_kernels { QUERN_KERNELS_BASE = 1 };
 
@@ -286,7 +287,14 @@ struct quern_options {
  */
 QUERN_API quern_status quern_open(const struct quern_options *options, quern_ctx **ctx);
 
-/* Closes a context; every op of it must have been released. Null is allowed. */
+/*
+ * Closes a context. Null is allowed. No other function may be at work with it on another thread but
+ * the release of its ops and buffers. Ops that were not released keep what they refer to: the last
+ * of them and of the context's buffers to go frees it, with the device and what was loaded there.
+ * Until then quern_op_launch and quern_op_ready fail with QUERN_E_ARGUMENT, and the other functions
+ * of an op or a buffer do as before; the log and event callbacks are not called any more. May block
+ * until a kernel that is being made for an op is done.
+ */
 QUERN_API void quern_close(quern_ctx *ctx);
 
 /* ---- Counting and ending compiles ------------------------------------------------------------ */
@@ -332,7 +340,8 @@ QUERN_API void quern_close(quern_ctx *ctx);
       "compiles done though the process was sealed (QUERN_SEAL_WARN)")                             \
     X(20, COMPILE_DROPPED, compile_dropped,                                                        \
       "compiles that were not begun, or broken off, because a tier's answer came "                 \
-      "meanwhile")
+      "meanwhile")                                                                                 \
+    X(21, LOAD_FAILED, load_failed, "kernels that were there, and that the device did not load")
 
 #define QUERN_STAT_NUMBER(number, NAME, name, counts) QUERN_STAT_##NAME = number,
 enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };
@@ -345,8 +354,10 @@ enum quern_stat { QUERN_STATS(QUERN_STAT_NUMBER) };
 QUERN_API quern_status quern_stats(quern_ctx *ctx, uint64_t *values, size_t count);
 /*
  * 1 if all kernels that were looked for since the context was opened came from memory, a bundle or
- * the cache; 0 if one was compiled, could not be, or was not allowed to be (compile_ok +
- * compile_failed + compile_refused is not 0), or if ctx is null. Does not block. Thread-safe.
+ * the cache and could be used; 0 if one was compiled, could not be, was not allowed to be, or was
+ * not loaded by the device (compile_ok + compile_failed + compile_refused + load_failed is not 0),
+ * or if ctx is null. Base kernels that QUERN_OP_BASE did not find do not count. Does not block.
+ * Thread-safe.
  */
 QUERN_API int quern_all_served(quern_ctx *ctx);
 /* The name of a counter, such as "hit_memory"; null for a number that the library does not know. */
@@ -381,7 +392,9 @@ QUERN_API quern_status quern_op_create(quern_ctx *ctx, const struct quern_proble
 enum quern_op_flags {
     QUERN_OP_NO_COMPILE = 1, /* fails with QUERN_E_WOULD_COMPILE rather than compile */
     QUERN_OP_NO_WAIT = 2,    /* returns at once; a thread of the library makes missing kernels */
-    QUERN_OP_BASE = 4 /* the same, and base kernels serve until those made to order are there */
+    QUERN_OP_BASE = 4 /* base kernels, if a bundle or the cache has them, are loaded and serve while
+                       * a thread of the library makes those made to order; where it has none, as
+                       * without the flag: blocks while it compiles, unless NO_WAIT is given too */
 };
 QUERN_API quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *problem,
                                              int64_t m_max, unsigned flags, quern_op **op);
@@ -416,13 +429,38 @@ QUERN_API unsigned quern_op_generation(const quern_op *op);
 QUERN_API quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *problem,
                                           int64_t m_max, void *stream, quern_op **op);
 
-/* Drops a reference. Null is allowed. No launch of the op may be in flight on another thread. */
+/* Drops a reference; before or after quern_close. Null is allowed. No launch of the op may be in
+ * flight on another thread. */
 QUERN_API void quern_op_release(quern_op *op);
 
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
 /*
- * Operands of a launch: addresses on the context's device (of a software device: addresses that
- * quern_sim_map gave). Which of them a problem has, with their types, shapes and alignment, is the
- * table "Operands" of docs/formats.md; the others are not looked at.
+ * Memory that the context's device sees, for programs that own no GPU memory themselves, and for
+ * software GPUs, which see no other memory. Its contents are undefined at first. `access` is what
+ * kernels do with it, which a software GPU checks: 1 read, 2 write (its bytes count as never
+ * written until a kernel writes them), 3 both; `name` is what its messages call it, or null.
+ * Destroy it before or after quern_close, and not while a launch uses it; null is allowed. The
+ * address goes into struct quern_args. Copies are of the buffer's first `bytes` bytes; they wait
+ * for all work that the device was given, so they are for setting up and for results. All functions
+ * but quern_buffer_address may block. Errors: QUERN_E_ARGUMENT, QUERN_E_DEVICE (the context has
+ * none, or the runtime failed), QUERN_E_MEMORY, QUERN_E_BUFFER (more bytes than it has).
+ */
+typedef struct quern_buffer quern_buffer;
+QUERN_API quern_status quern_buffer_create(quern_ctx *ctx, size_t bytes, int access,
+                                           const char *name, quern_buffer **buffer);
+QUERN_API void quern_buffer_destroy(quern_buffer *buffer);
+QUERN_API void *quern_buffer_address(const quern_buffer *buffer);
+QUERN_API quern_status quern_buffer_write(quern_buffer *buffer, const void *from, size_t bytes);
+QUERN_API quern_status quern_buffer_read(const quern_buffer *buffer, void *to, size_t bytes);
+
+/* ---- Launch ---------------------------------------------------------------------------------- */
+
+/*
+ * Operands of a launch: addresses on the context's device. A software GPU sees no memory of the
+ * host's, but that of quern_buffer_create alone (and of quern_sim_map). Which of them a problem
+ * has, with their types, shapes and alignment, is the table "Operands" of docs/formats.md; the
+ * others are not looked at.
  */
 struct quern_args {
     size_t size;
@@ -450,7 +488,8 @@ struct quern_args {
  * of its own and does not wait for the device; only a software device runs the kernel before the
  * call returns. As for any HIP launch, the context's device must be the thread's current device,
  * and `stream` must belong to it. A stream that is being captured records the launch. Errors:
- * QUERN_E_ARGUMENT, QUERN_E_ALIGN, QUERN_E_DEVICE, QUERN_E_FAULT.
+ * QUERN_E_ARGUMENT (also when the op's context is closed), QUERN_E_ALIGN, QUERN_E_DEVICE,
+ * QUERN_E_FAULT.
  */
 QUERN_API quern_status quern_op_launch(quern_op *op, const struct quern_args *args, int64_t m,
                                        void *stream);

@@ -6,7 +6,7 @@
  * called from is what the C function of that name says. A status is returned, and last_error() has
  * the details.
  *
- * A context must outlive its ops: declare it before them, or close them first.
+ * Ops and buffers may be closed before their context or after it; a launch needs it open.
  */
 #ifndef QUERN_QUERN_HPP
 #define QUERN_QUERN_HPP
@@ -117,6 +117,20 @@ class Op : public Handle<quern_op, quern_op_release>
     }
 };
 
+/* Memory of a context's device, the only one that a software GPU sees. */
+class Buffer : public Handle<quern_buffer, quern_buffer_destroy>
+{
+    friend class Context;
+
+  public:
+    void *address() const { return quern_buffer_address(get()); }
+    quern_status write(const void *from, size_t bytes)
+    {
+        return quern_buffer_write(get(), from, bytes);
+    }
+    quern_status read(void *to, size_t bytes) const { return quern_buffer_read(get(), to, bytes); }
+};
+
 class Context : public Handle<quern_ctx, quern_close>
 {
   public:
@@ -134,6 +148,13 @@ class Context : public Handle<quern_ctx, quern_close>
         quern_op *made = nullptr;
         const quern_status status = quern_op_create_on(get(), &problem, m_max, stream, &made);
         return op.made(status, made);
+    }
+    /* `access`: 1 kernels read it, 2 they write it, 3 both. */
+    quern_status create_buffer(size_t bytes, int access, Buffer &buffer, const char *name = nullptr)
+    {
+        quern_buffer *made = nullptr;
+        const quern_status status = quern_buffer_create(get(), bytes, access, name, &made);
+        return buffer.made(status, made);
     }
     quern_status prewarm(const quern_problem *problems, size_t count, int64_t m_max,
                          quern_progress_fn progress = nullptr, void *user = nullptr)

@@ -17,6 +17,10 @@
 
 #ifdef __cplusplus
 extern "C" {
+/* a function that fills a struct has its name: in C++ that hides the struct's constructor, which
+ * nothing here calls */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
 /* ---- Targets --------------------------------------------------------------------------------- */
@@ -196,22 +200,6 @@ struct quern_device_info {
 #define QUERN_DEVICE_INFO_SIZE_MIN QUERN_SIZE_TO(struct quern_device_info, target)
 /* QUERN_E_DEVICE: the context has no device. */
 QUERN_API quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info *info);
-
-/*
- * Memory that the context's device sees: for programs that own no GPU memory themselves. Its
- * contents are undefined at first. Copies wait for all work that the device was given, so they are
- * for setting up and for results; `bytes` is at most the buffer's.
- */
-typedef struct quern_buffer quern_buffer;
-QUERN_API quern_status quern_buffer_create(quern_ctx *ctx, size_t bytes,
-                                           enum quern_sim_access access, const char *name,
-                                           quern_buffer **buffer);
-/* Null is allowed. No launch that uses the buffer may be in flight. */
-QUERN_API void quern_buffer_destroy(quern_buffer *buffer);
-/* What goes into struct quern_args. */
-QUERN_API void *quern_buffer_address(const quern_buffer *buffer);
-QUERN_API quern_status quern_buffer_write(quern_buffer *buffer, const void *from, size_t bytes);
-QUERN_API quern_status quern_buffer_read(const quern_buffer *buffer, void *to, size_t bytes);
 
 /* Calls `work`, which launches on the null stream, and measures by events of the device until all
  * that it launched is done; on a software device, by the host's clock. Blocks until then. */
@@ -458,6 +446,7 @@ typedef void (*quern_doctor_fn)(void *user, int ok, const char *subject, const c
 QUERN_API int quern_doctor(const struct quern_options *options, quern_doctor_fn line, void *user);
 
 #ifdef __cplusplus
+#pragma GCC diagnostic pop
 }
 #endif
 #endif

@@ -26,7 +26,7 @@ struct quern_operand {
     int rank;          /* dimensions in `shape` */
     int64_t shape[3];
     uint64_t bytes;
-    int access;  /* 1: kernels read it; 2: they write it (enum quern_sim_access of sim.h) */
+    int access;  /* 1: kernels read it; 2: they write it; as quern_buffer_create takes it */
     int weights; /* 1: one of those that quern_quantize makes */
 };
 
@@ -67,10 +67,11 @@ struct quern_quantized {
 };
 
 /*
- * Quantises w, f32 [N,K], as the problem says, on all CPUs, and blocks. Writes at most
- * QUERN_OPERANDS_MAX elements of `operands`, sets *count to their number, and leaves both alone if
- * it fails; free them with quern_quantized_free. Thread-safe. Errors: QUERN_E_PROBLEM,
- * QUERN_E_DECLINED, QUERN_E_ARGUMENT, QUERN_E_MEMORY.
+ * Quantises w, f32 [N,K], as the problem says, on all CPUs, and blocks. NaNs and infinities in w
+ * are not looked for: they spoil the weights that share a scale with them, and no error tells.
+ * Writes at most QUERN_OPERANDS_MAX elements of `operands`, sets *count to their number, and leaves
+ * both alone if it fails; free them with quern_quantized_free. Thread-safe. Errors:
+ * QUERN_E_PROBLEM, QUERN_E_DECLINED, QUERN_E_ARGUMENT, QUERN_E_MEMORY.
  */
 QUERN_API quern_status quern_quantize(const struct quern_problem *problem, const float *w,
                                       struct quern_quantized *operands, size_t *count);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 struct quern_buffer {
+    quern_ctx *ctx; /* with a reference */
     struct device *device;
     struct device_memory memory;
 };
@@ -16,8 +17,8 @@ struct quern_buffer {
 static quern_status device_of(quern_ctx *ctx, struct device **device)
 {
     FAIL_IF(!ctx, QUERN_E_ARGUMENT, "ctx is null");
-    FAIL_IF(!ctx->device, QUERN_E_DEVICE,
-            "this context has no device: no software GPU here runs %s", ctx->id.target->name);
+    if (!ctx->device)
+        return ctx_no_device(ctx);
     *device = ctx->device;
     return QUERN_OK;
 }
@@ -44,29 +45,36 @@ quern_status quern_ctx_device(quern_ctx *ctx, struct quern_device_info *info)
     return QUERN_OK;
 }
 
-quern_status quern_buffer_create(quern_ctx *ctx, size_t bytes, enum quern_sim_access access,
-                                 const char *name, quern_buffer **out)
+quern_status quern_buffer_create(quern_ctx *ctx, size_t bytes, int access, const char *name,
+                                 quern_buffer **out)
 {
     struct device *d = NULL;
 
     TRY(device_of(ctx, &d));
     FAIL_IF(!bytes || !out, QUERN_E_ARGUMENT, "%s", out ? "bytes is 0" : "buffer is null");
+    FAIL_IF(access < QUERN_SIM_READ || access > QUERN_SIM_READ_WRITE, QUERN_E_ARGUMENT,
+            "access is %d; expected 1 (kernels read it), 2 (they write it) or 3 (both)", access);
     quern_buffer *const b = os.calloc(1, sizeof *b);
     FAIL_IF(!b, QUERN_E_MEMORY, "out of memory for a buffer");
     b->device = d;
-    const quern_status status = d->functions->memory_make(d, bytes, access, name, &b->memory);
+    const quern_status status =
+        d->functions->memory_make(d, bytes, (enum quern_sim_access)access, name, &b->memory);
     if (status != QUERN_OK) {
         os.free(b);
         return status;
     }
+    b->ctx = ctx;
+    ctx_hold(ctx);
     *out = b;
     return QUERN_OK;
 }
 
 void quern_buffer_destroy(quern_buffer *b)
 {
-    if (b)
-        b->device->functions->memory_free(b->device, &b->memory);
+    if (!b)
+        return;
+    b->device->functions->memory_free(b->device, &b->memory);
+    ctx_drop(b->ctx);
     os.free(b);
 }
 

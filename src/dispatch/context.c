@@ -117,6 +117,19 @@ static quern_status open_rooms(quern_ctx *ctx)
     return ctx->device || s->device == QUERN_DEVICE_NONE ? QUERN_OK : open_sim(ctx);
 }
 
+static void ctx_free(quern_ctx *ctx)
+{
+    op_table_free(ctx);
+    if (ctx->device)
+        ctx->device->functions->close(ctx->device);
+    if (ctx->compiler)
+        compiler_close(ctx->compiler);
+    tiers_close(ctx);
+    tuning_free(ctx->tuning);
+    settings_free(&ctx->settings);
+    os.free(ctx);
+}
+
 quern_status quern_open(const struct quern_options *options, quern_ctx **out)
 {
     struct quern_options own;
@@ -125,6 +138,8 @@ quern_status quern_open(const struct quern_options *options, quern_ctx **out)
     TRY(options_read(options, &own));
     quern_ctx *const ctx = os.calloc(1, sizeof *ctx);
     FAIL_IF(!ctx, QUERN_E_MEMORY, "out of memory for a context of %zu bytes", sizeof *ctx);
+    ctx->references = 1;
+    ctx->free = ctx_free;
     ctx->log.function = own.log;
     ctx->log.user = own.log_user;
     ctx->log.level = QUERN_LOG_WARN;
@@ -143,17 +158,23 @@ quern_status quern_open(const struct quern_options *options, quern_ctx **out)
 
 void quern_close(quern_ctx *ctx)
 {
-    if (!ctx)
+    if (!ctx || atomic_exchange(&ctx->closed, true))
         return;
-    op_table_free(ctx);
-    if (ctx->device)
-        ctx->device->functions->close(ctx->device);
-    if (ctx->compiler)
-        compiler_close(ctx->compiler);
-    tiers_close(ctx);
-    tuning_free(ctx->tuning);
-    settings_free(&ctx->settings);
-    os.free(ctx);
+    op_table_close(ctx);
+    if (atomic_load(&ctx->references) > 1) { /* what the callbacks use may be gone by then */
+        ctx->log.function = NULL;
+        ctx->event = NULL;
+    }
+    ctx_drop(ctx);
+}
+
+quern_status ctx_no_device(const quern_ctx *ctx)
+{
+    FAIL_IF(
+        ctx->settings.device == QUERN_DEVICE_NONE, QUERN_E_DEVICE,
+        "this context was opened with QUERN_DEVICE=none: kernels are made, and none is launched");
+    FAIL(QUERN_E_DEVICE, "this context has no device: no software GPU runs %s here",
+         ctx->id.target->name);
 }
 
 quern_sim *quern_ctx_sim(quern_ctx *ctx)

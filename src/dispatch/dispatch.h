@@ -250,7 +250,8 @@ struct bundles {
 struct quern_ctx {
     atomic_int references; /* the host's until quern_close, and one of each op and buffer; the last
                               to go frees the context */
-    atomic_bool closed;    /* quern_close was called */
+    void (*free)(quern_ctx *ctx);
+    atomic_bool closed; /* quern_close was called */
     struct settings settings;
     struct log log;
     struct target_id id;
@@ -390,9 +391,17 @@ static inline quern_status op_check_open(const quern_op *op)
 
 /* QUERN_E_DEVICE: the context has no device, and why. */
 quern_status ctx_no_device(const quern_ctx *ctx);
-/* One more reference to a context, and one less, which frees it if it was the last (context.c). */
-void ctx_hold(quern_ctx *ctx);
-void ctx_drop(quern_ctx *ctx);
+/* One more reference to a context. */
+static inline void ctx_hold(quern_ctx *ctx)
+{
+    atomic_fetch_add_explicit(&ctx->references, 1, memory_order_relaxed);
+}
+/* One less, which frees it if it was the last. */
+static inline void ctx_drop(quern_ctx *ctx)
+{
+    if (atomic_fetch_sub(&ctx->references, 1) == 1)
+        ctx->free(ctx);
+}
 
 /* The arguments of a launch, by enum plan_arg: addresses, and numbers extended to 64 bits. */
 struct arg_values {

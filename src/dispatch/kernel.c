@@ -146,7 +146,7 @@ static void cancel_pending(quern_ctx *ctx, struct kernel_search *search)
 
 static bool can_compile(quern_ctx *ctx, enum quern_jit jit)
 {
-    return (jit == QUERN_JIT_ON || jit == QUERN_JIT_WARN) && seal_state() != QUERN_SEAL_FAIL &&
+    return jit_compiles(jit) && seal_state() != QUERN_SEAL_FAIL &&
            compiler_toolchain(ctx->compiler);
 }
 
@@ -254,18 +254,24 @@ static quern_status compile(quern_ctx *ctx, struct kernel *k, struct kernel_sear
     return status;
 }
 
-/* QUERN_E_WOULD_COMPILE: where the kernel is not, why it may not be compiled, and what became of
- * the bundles, as a bundle that was refused is why a kernel is missing that its host shipped. */
+/* QUERN_E_WOULD_COMPILE: where the kernel is not, why it may not be compiled, what became of the
+ * bundles, as a bundle that was refused is why a kernel is missing that its host shipped, and the
+ * command that makes it, last, because a long message is cut at its end. */
 static quern_status would_compile(quern_ctx *ctx, const struct kernel *k, const char *why)
 {
     const char *const directory = store_directory(ctx->store);
+    const char *const target = ctx->id.target->name;
+    char text[QUERN_TEXT_MAX];
     struct str bundles = {0};
 
     counter_add(&ctx->counters, QUERN_STAT_COMPILE_REFUSED, 1);
     bundles_tell(&ctx->bundles, &bundles);
+    problem_text(&k->plan.problem, text);
     error_set(QUERN_E_WOULD_COMPILE, __FILE__, FAIL_AT("can_compile"),
-              "kernel %s for %s is not in the cache%s%s and %s%s", k->plan.symbol,
-              ctx->id.target->name, *directory ? " " : "", directory, why, str_text(&bundles));
+              "kernel %s for %s is %s%s and %s%s; made by: quern prewarm --target %s --m %d \"%s\"",
+              k->plan.symbol, target,
+              *directory ? "not in the cache " : "in no bundle, the cache is off", directory, why,
+              str_text(&bundles), target, k->plan.m_lo, text);
     str_free(&bundles);
     return QUERN_E_WOULD_COMPILE;
 }
@@ -276,8 +282,10 @@ static quern_status may_compile(quern_ctx *ctx, const struct kernel *k, enum que
 {
     const enum quern_seal seal = seal_state();
 
-    if (jit == QUERN_JIT_OFF)
-        return would_compile(ctx, k, "compiling is off (QUERN_JIT)");
+    if (!jit_compiles(jit))
+        return would_compile(ctx, k,
+                             jit == JIT_NO_COMPILE ? "this op may not compile (QUERN_OP_NO_COMPILE)"
+                                                   : "compiling is off (QUERN_JIT)");
     if (seal == QUERN_SEAL_FAIL)
         return would_compile(ctx, k, "the process is sealed (quern_seal)");
     if (seal == QUERN_SEAL_WARN)
@@ -443,6 +451,10 @@ quern_status kernel_complete(quern_ctx *ctx, enum quern_jit jit, struct kernel *
 {
     quern_status status = QUERN_OK;
 
+    if (jit == JIT_LOOK && !kernel->bytes && !ask_pending(ctx, kernel, search, PENDING_MS)) {
+        kernel_abandon(ctx, kernel, search);
+        FAIL(QUERN_E_WOULD_COMPILE, "no tier has the kernel");
+    }
     event_begin(ctx, kernel);
     do {
         if (kernel->refused)
@@ -505,22 +517,35 @@ static quern_status remake(quern_ctx *ctx, struct kernel *k, enum quern_jit jit)
     return status;
 }
 
-quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
+/* Loads it as it is. */
+static quern_status load(quern_ctx *ctx, struct kernel *k)
 {
     struct device *const d = ctx->device;
 
-    if (!d)
-        return QUERN_OK;
-    const quern_status status =
-        d->functions->load(d, &k->object, k->plan.symbol, plan_launch_lds(&k->plan), &k->loaded);
-    if (status != QUERN_E_OBJECT || !k->cached || jit == QUERN_JIT_OFF ||
+    return d->functions->load(d, &k->object, k->plan.symbol, plan_launch_lds(&k->plan), &k->loaded);
+}
+
+/* Loads it, or one that is made in its place. */
+static quern_status load_sound(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
+{
+    const quern_status status = load(ctx, k);
+
+    if (status != QUERN_E_OBJECT || !k->cached || !jit_compiles(jit) ||
         seal_state() == QUERN_SEAL_FAIL)
         return status;
     /* the stored object is whole and of this key, and yet the device refuses it: it is made anew,
      * once */
     store_discard(ctx->store, &k->entry_key, quern_last_error()->message);
     TRY(remake(ctx, k, jit));
-    return d->functions->load(d, &k->object, k->plan.symbol, plan_launch_lds(&k->plan), &k->loaded);
+    return load(ctx, k);
+}
+
+quern_status kernel_load(quern_ctx *ctx, enum quern_jit jit, struct kernel *k)
+{
+    const quern_status status = ctx->device ? load_sound(ctx, jit, k) : QUERN_OK;
+
+    counter_add(&ctx->counters, QUERN_STAT_LOAD_FAILED, status != QUERN_OK);
+    return status;
 }
 
 void kernel_free(quern_ctx *ctx, struct kernel *k)

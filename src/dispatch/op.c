@@ -25,6 +25,33 @@ static void op_free(quern_op *op)
     os.free(op);
 }
 
+/* Ends a reference to an op. With the last one the op's own to its context ends; an op of the table
+ * is freed with that, as others may refer to it. */
+static void op_drop(quern_op *op)
+{
+    quern_ctx *const ctx = op->ctx;
+
+    if (atomic_fetch_sub(&op->references, 1) != 1)
+        return;
+    if (!op->in_table)
+        op_free(op);
+    ctx_drop(ctx);
+}
+
+void op_table_close(quern_ctx *ctx)
+{
+    /* all threads end before any reference does: they add ops to the table */
+    for (int ended = 0; ended < 2; ended++)
+        for (size_t i = 0; i < OP_BUCKETS; i++)
+            for (struct spelling *at = atomic_load(&ctx->table[i]); at;
+                 at = atomic_load(&at->next)) {
+                if (at->own && !ended)
+                    background_end(at->op);
+                else if (at->own)
+                    op_drop(at->op);
+            }
+}
+
 void op_table_free(quern_ctx *ctx)
 {
     for (size_t i = 0; i < OP_BUCKETS; i++)
@@ -44,22 +71,33 @@ quern_status quern_op_create(quern_ctx *ctx, const struct quern_problem *problem
     return quern_op_create_flags(ctx, problem, m_max, 0, out);
 }
 
+/* Gives the host an op of the table, with a reference. */
+static quern_status give(quern_op *op, quern_op **out)
+{
+    atomic_fetch_add_explicit(&op->references, 1, memory_order_relaxed);
+    *out = op;
+    return QUERN_OK;
+}
+
 /* Has base kernels serve until those made to order are there. Fails where there are no base kernels
  * for the problem, or no tier has them. */
 static quern_status create_on_base(quern_ctx *ctx, const struct quern_problem *normal,
                                    int64_t m_max, enum quern_jit jit, quern_op **out)
 {
-    struct quern_problem problem = *normal;
+    struct quern_problem problem = *normal, of_base;
     struct plan_set plans;
     quern_op *base, *op;
 
     problem.kernels = QUERN_KERNELS_BASE;
-    TRY(quern_op_create_flags(ctx, &problem, m_max, QUERN_OP_NO_COMPILE, &base));
+    TRY(op_known_normal(ctx, &problem, m_max, &of_base, &base));
+    if (!base) {
+        TRY(op_plan(ctx, &of_base, m_max, &plans, &base));
+        TRY(op_make(base, &plans, m_max, JIT_LOOK));
+    }
     TRY(op_plan(ctx, normal, m_max, &plans, &op));
     atomic_store(&op->base, base);
     TRY(background_start(op, &plans, m_max, jit));
-    *out = op;
-    return QUERN_OK;
+    return give(op, out);
 }
 
 quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *problem,
@@ -76,15 +114,16 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
             QUERN_E_ARGUMENT,
             "flags are %u; expected any of QUERN_OP_NO_COMPILE, QUERN_OP_NO_WAIT, QUERN_OP_BASE",
             flags);
-    const enum quern_jit jit = flags & QUERN_OP_NO_COMPILE ? QUERN_JIT_OFF : ctx->settings.jit;
+    const enum quern_jit jit = flags & QUERN_OP_NO_COMPILE && jit_compiles(ctx->settings.jit)
+                                   ? JIT_NO_COMPILE
+                                   : ctx->settings.jit;
     TRY(problem_view(problem, &own, &given));
     op = op_known(ctx, given, m_max);
     if (!op)
         TRY(op_known_normal(ctx, given, m_max, &normal, &op));
     if (op) {
         op_blas_prepare(op, NULL, m_max, jit);
-        *out = op;
-        return QUERN_OK;
+        return give(op, out);
     }
     TRY(check_verified(ctx));
     if (flags & QUERN_OP_BASE && !normal.kernels &&
@@ -93,13 +132,13 @@ quern_status quern_op_create_flags(quern_ctx *ctx, const struct quern_problem *p
     TRY(op_plan(ctx, &normal, m_max, &plans, &op));
     TRY(flags & QUERN_OP_NO_WAIT ? background_start(op, &plans, m_max, jit)
                                  : op_make(op, &plans, m_max, jit));
-    *out = op;
-    return QUERN_OK;
+    return give(op, out);
 }
 
 quern_status quern_op_ready(quern_op *op)
 {
     FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
+    TRY(op_check_open(op));
     return background_state(op);
 }
 
@@ -126,10 +165,8 @@ quern_status quern_op_create_on(quern_ctx *ctx, const struct quern_problem *prob
     op = op_known(ctx, given, m_max);
     if (!op)
         TRY(op_known_normal(ctx, given, m_max, &normal, &op));
-    if (op) {
-        *out = op;
-        return QUERN_OK;
-    }
+    if (op)
+        return give(op, out);
     if (ctx->device)
         TRY(ctx->device->functions->capturing(ctx->device, stream, &capturing));
     FAIL_IF(capturing, QUERN_E_WOULD_COMPILE,
@@ -147,10 +184,9 @@ quern_status op_of_plans(quern_ctx *ctx, const struct plan_set *plans, size_t fi
     TRY(op_new(ctx, &plans->plans[first].problem, &op));
     const quern_status status = op_add_kernels(op, plans, first, count, ctx->settings.jit);
     if (status != QUERN_OK) {
-        op_free(op);
+        op_drop(op);
         return status;
     }
-    atomic_store(&op->references, 1);
     *out = op;
     return QUERN_OK;
 }
@@ -186,8 +222,8 @@ quern_status quern_op_create_range(quern_ctx *ctx, const struct quern_problem *p
 
 void quern_op_release(quern_op *op)
 {
-    if (op && !op->in_table && atomic_fetch_sub(&op->references, 1) == 1)
-        op_free(op);
+    if (op)
+        op_drop(op);
 }
 
 quern_ctx *quern_op_ctx(const quern_op *op)

@@ -147,6 +147,7 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64
     size_t count;
 
     FAIL_IF(!op, QUERN_E_ARGUMENT, "op is null");
+    TRY(op_check_open(op));
     TRY(extensible_view(EXTENSIBLE(quern_args, QUERN_ARGS_SIZE_MIN), given, &own, &view));
     const struct quern_args *const args = view;
     const struct quern_problem *const p = &op->spelling.problem;
@@ -158,8 +159,8 @@ quern_status quern_op_launch(quern_op *op, const struct quern_args *given, int64
     FAIL_IF(!set, QUERN_E_NOT_READY, "kernels of %s are not there yet: see quern_op_ready",
             op->text);
     struct device *const device = op->ctx->device;
-    FAIL_IF(!device, QUERN_E_DEVICE, "this context has no device: no software GPU runs %s here",
-            op->ctx->id.target->name);
+    if (!device)
+        return ctx_no_device(op->ctx);
     struct arg_values values;
 #define OPERAND(number, name, ...) values.of[PLAN_ARG_##number] = (uintptr_t)args->name;
 #include "problem/operands.def"

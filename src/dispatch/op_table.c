@@ -15,6 +15,8 @@ quern_status op_new(quern_ctx *ctx, const struct quern_problem *normal, quern_op
 
     FAIL_IF(!op, QUERN_E_MEMORY, "out of memory for an op");
     op->ctx = ctx;
+    op->references = 1; /* of the table, or of who makes an op that is in none */
+    ctx_hold(ctx);
     op->spelling = (struct spelling){.problem = *normal, .op = op, .own = true};
     problem_text(normal, op->text);
     *out = op;

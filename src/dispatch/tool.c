@@ -253,8 +253,13 @@ size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size)
 
     if (!op || m < 1 || m > INT32_MAX)
         return 0;
-    const struct kernel_set *const set = atomic_load(&op->kernels);
-    if (set) {
+    const struct kernel_set *set = atomic_load(&op->kernels);
+    quern_op *const base = set ? NULL : atomic_load(&op->base);
+    if (base) {
+        str_addf(&out, "until kernels of %s are there, base kernels serve:\n", op->text);
+        set = atomic_load(&base->kernels);
+        explain(&set->plans, &op->ctx->facts, slices, plan_slices(&set->plans, m, slices), m, &out);
+    } else if (set) {
         explain(&set->plans, &op->ctx->facts, slices, plan_slices(&set->plans, m, slices), m, &out);
         explain_blas(op, m, &out);
     } else {

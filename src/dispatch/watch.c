@@ -138,6 +138,11 @@ quern_status quern_stats(quern_ctx *ctx, uint64_t *values, size_t count)
 
 int quern_all_served(quern_ctx *ctx)
 {
-    return ctx && !value_of(ctx, QUERN_STAT_COMPILE_OK) &&
-           !value_of(ctx, QUERN_STAT_COMPILE_FAILED) && !value_of(ctx, QUERN_STAT_COMPILE_REFUSED);
+    static const enum quern_stat spoil[] = {QUERN_STAT_COMPILE_OK, QUERN_STAT_COMPILE_FAILED,
+                                            QUERN_STAT_COMPILE_REFUSED, QUERN_STAT_LOAD_FAILED};
+    bool served = ctx;
+
+    for (size_t i = 0; served && i < sizeof spoil / sizeof *spoil; i++)
+        served = !value_of(ctx, spoil[i]);
+    return served;
 }

@@ -9,6 +9,8 @@
 /* What is further from a buffer was not meant for it, and what is this near to zero for none. */
 #define NEAR       ((uint64_t)1 << 32)
 #define NULL_BYTES 65536
+/* For a host that passed a pointer to its own memory. */
+#define SEES "; a software GPU sees memory of quern_buffer_create or quern_sim_map alone"
 /* Names of kernels are cut here, so that a finding has room: Tensile's have 800 letters. */
 #define NAME_LETTERS 100
 
@@ -67,12 +69,12 @@ const struct insn *fault_address(struct wave *w, const struct insn *i, int lane,
                      "before this launch",
                      verb, bytes, at, at - (unsigned long long)former->begin, former->name);
     if (!map)
-        return fault(w, i, lane, "%s of %u bytes at 0x%llx, but no buffer is mapped", verb, bytes,
-                     at);
+        return fault(w, i, lane, "%s of %u bytes at 0x%llx, but no buffer is mapped" SEES, verb,
+                     bytes, at);
     const unsigned long long size = map->end - map->begin;
     if (address + NEAR < map->begin || address > map->end + NEAR)
         return fault(w, i, lane, "%s of %u bytes at 0x%llx: out of bounds, near no buffer%s", verb,
-                     bytes, at, address < NULL_BYTES ? "; is a pointer null?" : "");
+                     bytes, at, address < NULL_BYTES ? "; is a pointer null?" : SEES);
     if (address >= map->begin && address < map->end && map->end - address >= bytes)
         return fault(w, i, lane,
                      "%s of %u bytes at 0x%llx: offset %llu of buffer \"%s\", which may "

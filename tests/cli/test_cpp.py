@@ -12,7 +12,7 @@ from conftest import COMMAND, TARGET, TOP, clean_environment
 pytestmark = pytest.mark.skipif("release" not in COMMAND.parts or not shutil.which("g++"),
                                 reason="links with the release build, by g++")
 
-STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wmissing-field-initializers", "-Werror",
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wmissing-field-initializers", "-Werror",
           "-fno-exceptions", "-fno-rtti"]
 
 # The same layer by the C interface and by quern.hpp: the results must be the same bits, and right.
@@ -30,21 +30,14 @@ static const char layer[] = "wq=nf4 n=32 k=64 a=f32";
 
 /* The operands of a layer in memory of the software GPU, in their order. */
 struct Memory {
-    quern_buffer *buffer[QUERN_OPERANDS_MAX];
+    quern::Buffer buffer[QUERN_OPERANDS_MAX];
     const void *address[QUERN_OPERANDS_MAX];
     size_t count;
 
     Memory() : buffer(), address(), count(0) {}
-    Memory(const Memory &) = delete;
-    Memory &operator=(const Memory &) = delete;
-    ~Memory()
-    {
-        for (size_t i = 0; i < count; i++)
-            quern_buffer_destroy(buffer[i]);
-    }
 
-    quern_status make(quern_ctx *ctx, const quern::Problem &problem, const quern::Weights &weights,
-                      const float *a)
+    quern_status make(quern::Context &ctx, const quern::Problem &problem,
+                      const quern::Weights &weights, const float *a)
     {
         quern_operand operands[QUERN_OPERANDS_MAX];
         quern_status status = problem.operands(M, operands, &count);
@@ -55,10 +48,10 @@ struct Memory {
             const void *from = std::strcmp(o.name, "a") ? nullptr : a;
             for (const quern_quantized &w : weights)
                 from = std::strcmp(o.name, w.name) ? from : w.data;
-            status = quern_buffer_create(ctx, o.bytes, QUERN_SIM_READ_WRITE, o.name, &buffer[made]);
+            status = ctx.create_buffer(o.bytes, 3, buffer[made], o.name);
             if (status == QUERN_OK && from)
-                status = quern_buffer_write(buffer[made], from, o.bytes);
-            address[made] = quern_buffer_address(buffer[made]);
+                status = buffer[made].write(from, o.bytes);
+            address[made] = buffer[made].address();
         }
         count = made;
         return status;
@@ -118,7 +111,7 @@ int main()
     quern::Op op, moved;
     Memory memory;
     quern::Args args;
-    if (ctx.create(problem, M, op) || memory.make(ctx.get(), problem, weights, a.data()))
+    if (ctx.create(problem, M, op) || memory.make(ctx, problem, weights, a.data()))
         return fail("create");
     if (args.set_all(problem, memory.address, memory.count - 1) != QUERN_E_ARGUMENT)
         return std::puts("one operand too few"), 1;
@@ -128,11 +121,11 @@ int main()
     moved = static_cast<quern::Op &&>(op);
     if (op || !moved || moved.ready())
         return std::puts("a moved op"), 1;
-    quern_buffer *const result = memory.buffer[memory.count - 1];
-    if (moved.launch(args, M) || quern_buffer_read(result, c.data(), c.size() * sizeof c[0]))
+    const quern::Buffer &result = memory.buffer[memory.count - 1];
+    if (moved.launch(args, M) || result.read(c.data(), c.size() * sizeof c[0]))
         return fail("launch");
     if (by_c(ctx.get(), memory) ||
-        quern_buffer_read(result, again.data(), again.size() * sizeof again[0]))
+        result.read(again.data(), again.size() * sizeof again[0]))
         return fail("the C interface");
     if (std::memcmp(c.data(), again.data(), c.size() * sizeof c[0]))
         return std::puts("other bits"), 1;
@@ -144,7 +137,11 @@ int main()
                 sum += static_cast<double>(a[m * K + k]) * static_cast<double>(exact[n * K + k]);
             worst = std::fmax(worst, std::fabs(sum - static_cast<double>(c[m * N + n])));
         }
-    std::printf("%d %s\n", ctx.all_served(), worst < 1e-4 ? "right" : "wrong");
+    const bool served = ctx.all_served();
+    ctx.reset(); /* what lives on is freed after it */
+    if (moved.launch(args, M) != QUERN_E_ARGUMENT || result.read(c.data(), sizeof c[0]))
+        return std::puts("after its context"), 1;
+    std::printf("%d %s\n", served, worst < 1e-4 ? "right" : "wrong");
     return 0;
 }
 """

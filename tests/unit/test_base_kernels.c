@@ -9,6 +9,7 @@
 
 #include "t_build.h"
 #include "t_context.h"
+#include "t_paths.h"
 
 #include "gen/gen.h"
 #include "plan/base_list.h"
@@ -284,6 +285,77 @@ static void test_base_serves(void **state)
     t_remove(directory);
 }
 
+static void count_events(void *user, const struct quern_event *event)
+{
+    (void)event;
+    ++*(int *)user;
+}
+
+/* Base kernels that are not there are neither counted nor told of: what serves is there, and the
+ * host asked for nothing else. */
+static void test_absent_base_kernels_do_not_count(void **state)
+{
+    char *const directory = t_temp_dir();
+    const struct quern_problem p = parse(LAYER);
+    struct quern_options options = QUERN_INIT(struct quern_options);
+    struct quern_stats stats = QUERN_INIT(struct quern_stats);
+    int events = 0;
+    quern_op *op;
+
+    (void)state;
+    quern_ctx *ctx = t_open("gfx1201", directory, QUERN_JIT_ON);
+    assert_int_equal(quern_op_create(ctx, &p, 1, &op), QUERN_OK);
+    assert_int_equal(quern_op_kernel_count(op), 1);
+    quern_op_release(op);
+    quern_close(ctx);
+    options.target = "gfx1201";
+    options.cache_dir = directory;
+    options.worker_path = t_worker_path();
+    options.event = count_events;
+    options.event_user = &events;
+    for (int flags = QUERN_OP_BASE; flags <= (QUERN_OP_BASE | QUERN_OP_NO_COMPILE); flags++) {
+        if (flags & QUERN_OP_NO_WAIT)
+            continue;
+        events = 0;
+        assert_int_equal(quern_open(&options, &ctx), QUERN_OK);
+        assert_int_equal(quern_op_create_flags(ctx, &p, 1, (unsigned)flags, &op), QUERN_OK);
+        assert_int_equal(quern_op_generation(op), 1);
+        quern_op_release(op);
+        assert_int_equal(quern_ctx_stats(ctx, &stats), QUERN_OK);
+        assert_int_equal(stats.compile_refused, 0);
+        assert_int_equal(stats.miss_absent, 0);
+        assert_int_equal(stats.hit_disk, 1);
+        assert_int_equal(events, 2); /* one kernel's begin and end */
+        assert_true(quern_all_served(ctx));
+        quern_close(ctx);
+    }
+    t_remove(directory);
+}
+
+/* While base kernels serve, they are what explain tells of. */
+static void test_explain_names_base_kernels(void **state)
+{
+    char *const directory = t_temp_dir();
+    const struct quern_problem p = parse(LAYER), base = parse(LAYER " kernels=base");
+    char text[8192];
+    quern_op *op;
+
+    (void)state;
+    quern_ctx *ctx = t_open("gfx1201", directory, QUERN_JIT_ON);
+    assert_int_equal(quern_op_create(ctx, &base, ROWS, &op), QUERN_OK);
+    quern_op_release(op);
+    quern_close(ctx);
+    ctx = t_open("gfx1201", directory, QUERN_JIT_OFF);
+    assert_int_equal(quern_op_create_flags(ctx, &p, ROWS, QUERN_OP_BASE, &op), QUERN_OK);
+    assert_int_equal(wait_ready(op), QUERN_E_WOULD_COMPILE);
+    assert_true(quern_op_explain(op, 1, text, sizeof text) > 0);
+    assert_non_null(strstr(text, "base kernels serve"));
+    assert_non_null(strstr(text, "a base kernel: "));
+    quern_op_release(op);
+    quern_close(ctx);
+    t_remove(directory);
+}
+
 struct host {
     quern_ctx *ctx;
     quern_op *op;
@@ -339,6 +411,8 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_declined),
         cmocka_unit_test(test_base_serves),
+        cmocka_unit_test(test_absent_base_kernels_do_not_count),
+        cmocka_unit_test(test_explain_names_base_kernels),
         cmocka_unit_test(test_made_kernels_take_over),
     };
 

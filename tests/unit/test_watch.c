@@ -274,17 +274,48 @@ static void test_seal(void **state)
     quern_close(h.ctx);
 }
 
+/* ---- Why a kernel is not made ---------------------------------------------------------------- */
+
+static void must_say(const char *text)
+{
+    if (!strstr(quern_last_error()->message, text))
+        fail_msg("\"%s\" without \"%s\"", quern_last_error()->message, text);
+}
+
+/* Who forbade it, where it was looked for, and the command that makes it. */
+static void test_what_a_refusal_names(void **state)
+{
+    const struct quern_problem p = t_problem(OTHER);
+    struct host h;
+    quern_op *op;
+
+    (void)state;
+    open_host(&h, QUERN_JIT_ON, QUERN_CACHE_RW);
+    assert_int_equal(quern_op_create_flags(h.ctx, &p, 1, QUERN_OP_NO_COMPILE, &op),
+                     QUERN_E_WOULD_COMPILE);
+    must_say("is not in the cache /");
+    must_say(" and this op may not compile (QUERN_OP_NO_COMPILE); made by: ");
+    must_say("quern prewarm --target gfx1151 --m 1 \"op=gemm wq=nf4 group=64 scale=f32 a=f16");
+    assert_null(strstr(quern_last_error()->message, "QUERN_JIT"));
+    quern_close(h.ctx);
+    open_host(&h, QUERN_JIT_OFF, QUERN_CACHE_OFF);
+    assert_int_equal(quern_op_create_flags(h.ctx, &p, 1, QUERN_OP_NO_COMPILE, &op),
+                     QUERN_E_WOULD_COMPILE);
+    must_say("is in no bundle, the cache is off and compiling is off (QUERN_JIT); made by: ");
+    quern_close(h.ctx);
+}
+
 /* ---- Counters -------------------------------------------------------------------------------- */
 
 static void test_counters_by_number(void **state)
 {
     /* as released: a number never means another counter */
     static const char *const names[] = {
-        "hit_memory",     "hit_bundle",   "hit_disk",        "hit_source",     "miss_absent",
-        "miss_damaged",   "miss_foreign", "miss_io",         "put_ok",         "put_lost",
-        "put_failed",     "quarantined",  "evicted",         "bundle_damaged", "compile_ok",
-        "compile_failed", "compile_ns",   "compile_refused", "compile_sealed", "worker_died",
-        "compile_dropped"};
+        "hit_memory",      "hit_bundle",   "hit_disk",        "hit_source",     "miss_absent",
+        "miss_damaged",    "miss_foreign", "miss_io",         "put_ok",         "put_lost",
+        "put_failed",      "quarantined",  "evicted",         "bundle_damaged", "compile_ok",
+        "compile_failed",  "compile_ns",   "compile_refused", "compile_sealed", "worker_died",
+        "compile_dropped", "load_failed"};
     /* hosts are compiled against this order of fields: new ones are added behind the last */
     static const size_t offsets[] = {
         offsetof(struct quern_stats, hit_memory),      offsetof(struct quern_stats, hit_disk),
@@ -297,7 +328,7 @@ static void test_counters_by_number(void **state)
         offsetof(struct quern_stats, hit_bundle),      offsetof(struct quern_stats, hit_source),
         offsetof(struct quern_stats, bundle_damaged),  offsetof(struct quern_stats, compile_ns),
         offsetof(struct quern_stats, compile_refused), offsetof(struct quern_stats, compile_sealed),
-        offsetof(struct quern_stats, compile_dropped)};
+        offsetof(struct quern_stats, compile_dropped), offsetof(struct quern_stats, load_failed)};
     struct quern_stats stats = QUERN_INIT(struct quern_stats);
     uint64_t values[QUERN_STAT_COUNT + 4];
     struct host h;
@@ -348,12 +379,6 @@ static quern_status preload(struct host *h, const char *text)
     return quern_preload(h->ctx, path);
 }
 
-static void must_say(const char *text)
-{
-    if (!strstr(quern_last_error()->message, text))
-        fail_msg("\"%s\" without \"%s\"", quern_last_error()->message, text);
-}
-
 static void test_preload(void **state)
 {
     const struct quern_problem p = t_problem(LAYER);
@@ -395,6 +420,7 @@ int main(void)
         TEST(test_a_failure_ends_too),
         TEST(test_many_at_once),
         TEST(test_seal),
+        TEST(test_what_a_refusal_names),
         TEST(test_counters_by_number),
         TEST(test_preload),
     };
