@@ -622,7 +622,7 @@ constexpr u32 STEP = WAVE * CHUNK;            // weights of a row that a step co
 #define STEPS (TAIL ? K / STEP : (K + STEP - 1) / STEP) // without that of the tail
 #define TRIPS ((STEPS + SPLIT_K - 1) / SPLIT_K)         // steps of one wave
 constexpr bool WHOLE_STEPS = KNOWN && (TAIL || K % STEP == 0);
-constexpr bool WHOLE_TAIL = KNOWN && TAIL && K % STEP == WAVE * TAIL;
+constexpr bool WHOLE_TAIL = KNOWN && TAIL != 0 && K % STEP == WAVE * TAIL;
 constexpr bool EVEN_TRIPS = KNOWN && STEPS % SPLIT_K == 0;
 constexpr u32 SETS = AHEAD ? TRIPS + (TAIL > 0) : 1;   // steps whose weights are held at once
 // Only short loops are unrolled: longer code takes registers, and time to compile.
