@@ -41,7 +41,8 @@ static quern_status accepts(const struct quern_problem *q, const struct target *
                                      : "bnb",
             weight_name(q->wq));
     FAIL_IF(q->layout == QUERN_LAYOUT_GPTQ || q->layout == QUERN_LAYOUT_AWQ, QUERN_E_DECLINED,
-            "no kernel reads layout=%s; repack the weights once, to layout=exl (quern repack)",
+            "no kernel reads layout=%s; repack the weights once, at load, to layout=exl or another "
+            "(quern_repack(), `quern repack`)",
             layout_name(q->layout));
     FAIL_IF(!int4 && problem_has_group(q) && q->round != QUERN_ROUND_RNE, QUERN_E_DECLINED,
             "round=trunc has no kernel in this version, which rounds to nearest (round=rne)");

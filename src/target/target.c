@@ -71,6 +71,34 @@ static const char *nearest(const char *name)
     return best->name;
 }
 
+/* Copies letters and digits of `from` alone, the letters small, as far as there is room. */
+static void letters_of(const char *from, char to[ID_MAX])
+{
+    size_t n = 0;
+
+    for (; *from && n < ID_MAX - 1; from++)
+        if ((*from >= '0' && *from <= '9') || (*from >= 'a' && *from <= 'z'))
+            to[n++] = *from;
+        else if (*from >= 'A' && *from <= 'Z')
+            to[n++] = (char)(*from - 'A' + 'a');
+    to[n] = 0;
+}
+
+/* The row of the part that `text` names, as "MI300X" or "rx-9070", or null. Fewer letters than the
+ * shortest name of a part that is sold say nothing. */
+static const struct target *of_part(const char *text)
+{
+    char name[ID_MAX], part[ID_MAX];
+
+    letters_of(text, name);
+    for (size_t i = 0; strlen(name) >= sizeof "b200" - 1 && i < target_row_count; i++) {
+        letters_of(target_rows[i].part, part);
+        if (strstr(part, name))
+            return &target_rows[i];
+    }
+    return NULL;
+}
+
 /* Reads one ":feature±" at *text. */
 static quern_status parse_feature(const char *whole, const char **text, struct target_id *id)
 {
@@ -102,6 +130,9 @@ quern_status target_parse(const char *text, struct target_id *id)
     FAIL_IF(strnlen(text, ID_MAX) == ID_MAX, QUERN_E_TARGET,
             "target \"%.20s…\" is longer than %d characters; expected a name such as gfx1151", text,
             ID_MAX - 1);
+    const struct target *const sold = target_named(text) ? NULL : of_part(text);
+    FAIL_IF(sold, QUERN_E_TARGET, "\"%s\" is the name of a part; its target is %s (%s)", text,
+            sold->name, sold->part);
     for (const char *c = text; *c; c++)
         FAIL_IF(
             !strchr("abcdefghijklmnopqrstuvwxyz0123456789_:+-", *c), QUERN_E_TARGET,

@@ -238,6 +238,29 @@ def test_how_two_bundles_differ(made, elsewhere, tmp_path):
     elsewhere.refused("bundle", "diff", one, tmp_path / "text", status=1, says="text")
 
 
+def test_what_is_damaged_is_named(made, elsewhere, tmp_path):
+    """Of a dictionary, without which no entry is read: that it is the dictionary."""
+    data = bytearray((made / "plain.qkb").read_bytes())
+    entries, manifest = (int.from_bytes(data[at:at + 8], "little") for at in (24, 32))
+    assert entries == 2
+    index = 64 + 48 * entries + manifest
+    bent = tmp_path / "bent.qkb"
+    data[index + 200] ^= 1
+    bent.write_bytes(data)
+    said = elsewhere("bundle", "verify", bent, status=1).stderr
+    assert "2 of 2 entries are damaged, the first of them: the bundle's dictionary does" in said
+    data[index + 200] ^= 1
+    data[-100] ^= 1  # of the last entry
+    bent.write_bytes(data)
+    said = elsewhere("bundle", "verify", bent, status=1).stderr
+    assert "1 of 2 entries are damaged: " in said
+
+
+def test_a_bundle_is_not_inspected_as_an_object(made, elsewhere):
+    elsewhere.refused("inspect", made / "plain.qkb", status=2,
+                      says=f"is a bundle of kernels: see quern bundle inspect {made / 'plain.qkb'}")
+
+
 def test_signatures(made, elsewhere, tmp_path):
     signed, pub = made / "signed.qkb", made / "ours.pub"
     elsewhere.refused("bundle", "verify", signed, "--key", made / "theirs.pub", status=1,

@@ -229,6 +229,17 @@ def test_only_kernels_for_the_rows_asked_for_are_made(quern):
     assert every["kernels"] >= some["kernels"]
 
 
+def test_rows_with_gaps_are_not_enough_for_a_host(quern):
+    """Whose op for up to M rows asks for the kernels of them all: that is said, and true."""
+    words = ["prewarm", "--target", TARGET, "wq=nf4 n=64 k=128 a=f16"]
+    note = "only kernels for the rows of --m are made; a host that creates an op for up to {0} " \
+        "rows needs those of --m 1-{0}"
+    assert note.format(8) in quern(*words, "--m", "1,8").stderr
+    assert note.format(7) in quern(*words, "--m", "7").stderr
+    quern(*words, "--m", "1-8", "--jit", "off", status=1)
+    assert quern(*words, "--m", "1-8").stderr == "" == quern(*words, "--m", "1").stderr
+
+
 def test_the_table(quern, small_model):
     done = quern("prewarm", "--model", small_model, *WORDS, "--m", "1-8", "--verify")
     lines = done.stdout.splitlines()

@@ -79,6 +79,13 @@ static void test_refusals(void **state)
     expect_refused("GFX1151", "0x47");
     expect_refused("gfx1151\n", "0x0a at place 7");
     expect_refused("gfx1151 ", "0x20");
+    /* parts, by what they are sold as */
+    expect_refused("mi300x", "its target is gfx942 (Instinct MI300X)");
+    expect_refused("MI300X", "\"MI300X\" is the name of a part; its target is gfx942");
+    expect_refused("RX 7900 XTX", "its target is gfx1100");
+    expect_refused("rx-9070-xt", "its target is gfx1201");
+    expect_refused("H200", "its target is sm_90");
+    expect_refused("mi3", "the nearest known one is");
     expect_refused("gfx1151:xnack+", "gfx1151 has no feature xnack");
     expect_refused("sm_90:xnack+", "sm_90 has no feature xnack");
     expect_refused("sm_91", "the nearest known one is sm_90");

@@ -158,6 +158,7 @@ struct listing {
     struct table table;
     struct json_rows rows;
     size_t damaged;
+    char why[1024]; /* the first of those is */
 };
 
 static int add_entry(void *user, const struct quern_cache_entry *entry)
@@ -166,7 +167,8 @@ static int add_entry(void *user, const struct quern_cache_entry *entry)
     const char *const status = quern_status_name(entry->status);
     struct layer_words words;
 
-    l->damaged += entry->status != QUERN_OK;
+    if (entry->status && !l->damaged++)
+        snprintf(l->why, sizeof l->why, "%s", quern_last_error()->message);
     layer_words_of(entry->key_text, &words);
     if (l->json) {
         json_row(&l->rows,
@@ -241,8 +243,8 @@ static int list(const struct arguments *a, bool verify)
     if (!status)
         status = print_listing(a, &o, &l);
     if (!status && verify && l.damaged)
-        status =
-            fail("%s: %zu of %" PRIu64 " entries are damaged", a->first, l.damaged, o.info.entries);
+        status = fail("%s: %zu of %" PRIu64 " entries are damaged%s: %s", a->first, l.damaged,
+                      o.info.entries, l.damaged > 1 ? ", the first of them" : "", l.why);
     table_free(&l.table);
     quern_bundle_close(o.bundle);
     return status;

@@ -141,6 +141,9 @@ static int inspect_bytes(struct inspection *x, const char *path, const void *obj
     return status;
 }
 
+/* The first bytes of a bundle (docs/formats.md). */
+static const char bundle_mark[8] = {'Q', 'K', 'B', 'N', 'D', '\r', '\n', 0x1a};
+
 static int inspect_object(struct inspection *x, const char *path)
 {
     char *bytes;
@@ -149,7 +152,10 @@ static int inspect_object(struct inspection *x, const char *path)
     int status = file_read(path, OBJECT_BYTES_MAX, &bytes, &size);
     if (status)
         return status;
-    status = inspect_bytes(x, path, bytes, size);
+    /* a bundle has many kernels for many layers, and a verb of its own */
+    status = size > sizeof bundle_mark && !memcmp(bytes, bundle_mark, sizeof bundle_mark)
+                 ? misuse("%s is a bundle of kernels: see quern bundle inspect %s", path, path)
+                 : inspect_bytes(x, path, bytes, size);
     free(bytes);
     return status;
 }

@@ -307,6 +307,16 @@ static int conclude_failed(const struct prewarm *w, const struct prewarm_problem
     return EXIT_OK;
 }
 
+/* Says what a list of rows with gaps is not: enough for a host, whose ops are for every M up to
+ * their largest. */
+static void note_gaps(const struct m_set *m)
+{
+    if (m->count > 1 || (m->count && m->ranges[0].lo > 1))
+        note("only kernels for the rows of --m are made; a host that creates an op for up to %lld "
+             "rows needs those of --m 1-%lld",
+             (long long)m_most(m), (long long)m_most(m));
+}
+
 /* Prints one line for each reason why problems were left out, then one for the first failure;
  * returns the exit status. */
 static int conclude(const struct prewarm *w)
@@ -392,6 +402,7 @@ static int prewarm(struct prewarm *w)
     for (size_t i = 0; !any && i < w->count; i++)
         any = w->problems[i].kernel_count > 0;
     status = any ? prewarm_report(w) : EXIT_OK;
+    note_gaps(&w->m_set);
     const int verdict = conclude(w);
     return verdict ? verdict : status;
 }
