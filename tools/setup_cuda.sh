@@ -65,6 +65,7 @@ mkdir -p "$work/wheels" "$work/cuda/lib" "$work/cuda/bin"
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
+sh tools/setup.sh pip
 echo "setup_cuda: downloading NVRTC 12.9 (90 MB), which is under NVIDIA's CUDA Toolkit EULA" >&2
 printf '%s\n%s\n%s\n' "$nvrtc" "$cuobjdump" "$runtime" | tr -s '\n ' ' ' |
     sed 's/ nvidia/\nnvidia/g' >"$work/requirements"

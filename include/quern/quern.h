@@ -18,7 +18,7 @@
  *    exits, aborts, changes signals, the environment, the working directory, the locale or the
  *    floating-point mode.
  *  - Which functions may block is said at each; quern_op_launch never does.
- *  - Pages that comments name, docs/…, are installed in share/doc/quern.
+ *  - Pages that comments name, docs/…, are installed below share/doc/quern.
  */
 #ifndef QUERN_QUERN_H
 #define QUERN_QUERN_H

@@ -2,6 +2,7 @@
 """Rules of the house that a script can check."""
 
 import collections
+import os
 import re
 import shutil
 import subprocess
@@ -143,11 +144,44 @@ def test_setup_takes_a_compiler_of_two_words():
     """CC="ccache gcc" finds the libraries that CC=gcc finds: of setup.sh, the part that looks."""
     text = (TOP / "tools/setup.sh").read_text()
     parts = [re.search(r"^have\(\).*", text, re.M)[0],
+             re.search(r"^links\(\) {.*?^}$", text, re.M | re.S)[0],
              re.search(r"^have_libraries\(\) {.*?\nC\n}$", text, re.M | re.S)[0]]  # fmt: skip
     script = "\n".join(["libdir=usr/lib/x86_64-linux-gnu", *parts, "have_libraries"])
     status = [subprocess.run(["sh", "-c", f"cc='{cc}'\n{script}"], cwd=TOP).returncode
               for cc in ("gcc", "env gcc", "none gcc")]  # fmt: skip
     assert status == [0, 0, 1]
+
+
+def test_building_fetches_nothing_that_tests_alone_need(tmp_path):
+    """With a Python that has no packages: `setup.sh build` has all it wants, and says nothing;
+    without that word the same script asks for the test packages."""
+    for part in ("setup.sh", "pip.sh", "format.sh"):
+        (tmp_path / "tools").mkdir(exist_ok=True)
+        shutil.copy(TOP / "tools" / part, tmp_path / "tools" / part)
+    (tmp_path / "build/deps").mkdir(parents=True)
+    for part in ("deps/usr", "rocm"):
+        if (TOP / "build" / part).exists():
+            (tmp_path / "build" / part).symlink_to(TOP / "build" / part)
+    (tmp_path / "bin").mkdir()
+    for name, text in (("python3", "exit 1"), ("apt-get", f"echo $* >>{tmp_path}/asked; exit 1")):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    env = {k: v for k, v in env.items() if k not in ("DEVICE", "PYTHONPATH")}
+
+    def setup(*words):
+        return subprocess.run(["sh", tmp_path / "tools/setup.sh", *words], env=env,
+                              capture_output=True, text=True)
+
+    done = setup("build")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not (tmp_path / "asked").exists()
+    done = setup()
+    assert done.returncode == 1 and "pytest, hypothesis and numpy" in done.stderr
+    makes = subprocess.run(["make", "-n", "install", f"SETUP={tmp_path / 'none'}",
+                            f"B={tmp_path / 'B'}"], cwd=TOP, capture_output=True, text=True,
+                           env={k: v for k, v in env.items() if not k.startswith("M")}).stdout
+    assert "sh tools/setup.sh build\n" in makes and "sh tools/setup.sh\n" not in makes
 
 
 def test_manual_pages_are_clean():

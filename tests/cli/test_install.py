@@ -172,6 +172,28 @@ def test_installing_builds_what_is_installed(tmp_path):
         assert part not in commands, part
 
 
+def test_the_callers_jobs_are_taken(tmp_path):
+    """make -j2 makes on two CPUs, and has nothing to warn of."""
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    for goal in ("install", "all", "hosts"):
+        done = subprocess.run(["make", "-n", "-j2", goal, f"B={tmp_path / 'build'}",
+                               f"PREFIX={tmp_path}"], cwd=TOP, env=env, capture_output=True,
+                              text=True)  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, ""), goal
+
+
+def test_what_installing_says_of_programs(installed, tmp_path):
+    """What pkg-config and the loader must be told, with which a host is built and runs."""
+    (line,) = [line for line in installed[1].splitlines() if line.startswith("programs: ")]
+    export, rpath = re.fullmatch(r"programs: (export \S+), and link with (\S+)", line).groups()
+    if not shutil.which("pkg-config"):
+        pytest.skip("no pkg-config")
+    (tmp_path / "host.c").write_text(CONSUMER)
+    run("sh", "-euc", f"{export}\ncc host.c -o host $(pkg-config --cflags --libs quern) {rpath}",
+        cwd=tmp_path)
+    consume((installed[0], "none"), tmp_path, tmp_path / "host")
+
+
 def test_what_is_installed_is_stripped(moved):
     if not shutil.which("readelf"):
         pytest.skip("no readelf")
@@ -303,6 +325,14 @@ def test_man_pages(moved):
         env = {**os.environ, "COLUMNS": "80"}
         text = run("man", "--warnings", "-l", page, cwd=moved[0], env=env)
         assert "NAME" in text and "quern" in text
+
+
+def test_pages_that_headers_name(moved):
+    """docs/embedding.md is below share/doc/quern, as the head of quern.h says."""
+    headers = "".join(p.read_text() for p in (moved[0] / "include/quern").iterdir())
+    pages = set(re.findall(r"docs/[\w/-]+\.md", headers))
+    assert "docs/formats.md" in pages and "docs/kernels.md" in pages
+    assert [p for p in pages if not (moved[0] / "share/doc/quern" / p).exists()] == []
 
 
 def test_bash_completion(moved):
