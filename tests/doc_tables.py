@@ -322,7 +322,11 @@ def table_ports(f):
 
 # README: what serves 1, 16 and 2048 rows.
 UNITS = {"simt_w4": "V", "simt_int4": "V", "simt_skinny": "V", "mma_w4": "M", "mma_int4": "M",
-         "mma_tile": "T"}  # fmt: skip
+         "mma_tile": "T", "lane_w4": "V", "ring_w4": "M"}  # fmt: skip
+# Generations that are one column.
+COLUMNS = {"RDNA 3.5": "RDNA 3", "Ampere": "NVIDIA Ampere, Ada", "Ada Lovelace":
+           "NVIDIA Ampere, Ada", "Hopper": "NVIDIA Hopper",
+           "Blackwell": "NVIDIA Blackwell"}  # fmt: skip
 FORMATS = [
     ("NF4, FP4 with f16 or bf16", ["wq=nf4 a=f16", "wq=nf4 a=bf16", "wq=fp4 a=f16",
                                    "wq=nf4 a=bf16 scale=nested"]),
@@ -358,10 +362,9 @@ def table_facts(_):
 
 def table_formats(_):
     """One column for targets of a generation that do the same; those that differ are named."""
-    targets = [t for t in quern("targets", "--json") if t["vendor"] == "AMD"]
     columns = {}
-    for t in targets:
-        columns.setdefault((t["family"].replace("RDNA 3.5", "RDNA 3"), t["verified"]),
+    for t in quern("targets", "--json"):
+        columns.setdefault((COLUMNS.get(t["family"], t["family"]), t["verified"]),
                            []).append(t["name"])
     columns = dict(sorted(columns.items(), key=lambda c: not c[0][1]))  # verified ones first
     rows = []
@@ -381,7 +384,9 @@ def table_formats(_):
 
 
 def names_of(names):
-    """gfx1150–1153, or what there is of them."""
+    """gfx1150–1153, or what there is of them; sm_80, sm_86."""
+    if names[0].startswith("sm_"):
+        return "sm_" + ", ".join(n.removeprefix("sm_") for n in names)
     numbers = [n.removeprefix("gfx") for n in names]
     runs = []
     for n in numbers:

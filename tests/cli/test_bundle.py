@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""quern bundle: kernels in one file, its signature, and bringing it into another cache."""
+"""quern bundle: kernels in one file, its signature, and bringing it into another cache.
+
+This file is long because all of it is tried on one cache, its bundle and two pairs of keys.
+"""
 
 import json
 import os
