@@ -12,7 +12,8 @@ endif
 DEPS   := build/deps
 ROCM   := build/rocm
 
-CFLAGS   ?= -O2 -g
+# What a sanitizer instruments takes the compiler twice as long at -O2, and runs little faster.
+CFLAGS   ?= $(if $(SAN),-O1 -g1,-O2 -g)
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla \
             -Wno-missing-field-initializers -Wno-psabi
 STD      := -std=c11 -D_GNU_SOURCE
@@ -99,7 +100,7 @@ $(B)/tools/%.o: override CPPFLAGS += -Itools
 # The guest's integers wrap.
 EXECFLAGS := -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math
 # AddressSanitizer's checks in a thousand lane loops take the compiler minutes at -O3.
-EXECFLAGS += $(if $(filter address,$(subst $(comma), ,$(SAN))),-O1 -g1,$(if $(SAN),-O2 -g1,-O3))
+EXECFLAGS += -g1 $(if $(filter address,$(subst $(comma), ,$(SAN))),-O1,$(if $(SAN),-O2,-O3))
 
 # What is in exec/wave/ writes nothing but the registers of its wave, and their shadow, which no
 # other thread sees: with ThreadSanitizer's calls in it, it runs thirty times slower and shows
@@ -248,7 +249,10 @@ TEST_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/fault/test_*
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 # bench_hip.c runs on fakehip, below
 BENCH_BIN := $(filter-out %/bench_hip,$(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c)))
+# tests/common/t_threads.c stands in for the functions that start threads.
 COMMON_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/common/*.c))
+WRAPPED    := pthread_create parallel_for
+WRAP        = $(WRAPPED:%=-Wl,--wrap=%)
 # readers of the command's files, which are not in the library
 READ_plan        := $(wildcard tools/files/*.c)
 READ_model       := $(wildcard tools/model/*.c) tools/command/options.c $(READ_plan)
@@ -269,9 +273,9 @@ $(B)/tests/%.o: tests/%.c
 $(TEST_BIN) $(BENCH_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(B)/lib/libquern-all.a \
-	    $(WRAPPED:%=-Wl,--wrap=%) $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(PCRE2) $(LDLIBS)
+	    $(WRAP) $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(PCRE2) $(LDLIBS)
 # Functions whose calls between files of the library the test counts.
-$(B)/tests/unit/test_once: WRAPPED = object_parse gen_outline gen_source plan_make_up_to \
+$(B)/tests/unit/test_once: WRAPPED += object_parse gen_outline gen_source plan_make_up_to \
                                      plan_make_tuned problem_normalise quern_problem_text
 
 # tests/vendor: a vendor that is made up, and its compiler, which the worker loads: never sanitized.
@@ -317,7 +321,7 @@ $(FAKECUDA): $(FAKEHIP_OBJ) $(addprefix $(B)/tests/fakehip/,fakecuda.o run_text.
 $(CUDA_BIN): $(B)/tests/%: $(B)/tests/%.o $(COMMON_OBJ) $(B)/lib/libquern-all.a \
     $(FAKECUDA) $(FAKEHIP)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) $(FAKECUDA) \
+	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) $(FAKECUDA) $(WRAP) \
 	    -Wl,-rpath,$(abspath $(B)/lib/fakecuda):$(abspath $(B)/lib/fakehip) \
 	    -Wl,--disable-new-dtags $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
 # Beside it a hipBLASLt of the host's arithmetic, found there as the real one is.
@@ -340,7 +344,7 @@ $(DISPATCH_HIP): $(B)/tests/unit/test_dispatch.o $(B)/tests/fakehip/dispatch_hip
 $(filter-out $(DISPATCH_HIP),$(FAKEHIP_BIN)): $(B)/tests/%: $(B)/tests/%.o
 $(FAKEHIP_BIN): $(COMMON_OBJ) $(B)/lib/libquern-all.a $(FAKEHIP)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) $(FAKEHIP) \
+	$(Q)$(CC) $(SANFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) $(FAKEHIP) $(WRAP) \
 	    -Wl,-rpath,$(abspath $(B)/lib/fakehip) -Wl,--disable-new-dtags \
 	    $(DEPLIB) $(INSIDE) -lcmocka -ljansson $(LDLIBS)
 
@@ -354,6 +358,11 @@ fakehip: $(FAKEHIP) $(FAKEBLAS) $(FAKECUDA)
 $(B)/tests/fault/test_worker_attack: $(addprefix $(B)/src/compile/worker_,sandbox.o calls.o)
 
 tests: $(TEST_BIN) $(BENCH_BIN) $(HW_BIN) $(BODIES) fakehip $(FAKEHIP_BIN) $(CUDA_BIN)
+
+# What ThreadSanitizer is to see, and the command.
+.PHONY: threaded
+threaded: $(COMMAND) $(WORKER) $(BODIES) \
+    $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/threads.txt))
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
 # by clang; the rest of the library comes from the release build. Finds go to build/fuzz, inputs
@@ -397,7 +406,7 @@ bench: $(B)/tests/bench/bench_machinery $(B)/tests/bench/bench_compile $(WORKER)
 
 sanitized:
 	@$(MAKE) --no-print-directory $(JOBS) B=build/asan SAN=address,undefined build tests
-	@$(MAKE) --no-print-directory $(JOBS) B=build/tsan SAN=thread build tests
+	@$(MAKE) --no-print-directory $(JOBS) B=build/tsan SAN=thread threaded
 
 # One test: `make test T=test_plan`, a program of tests/*/ or a Python file, release build; with
 # SAN=address or SAN=thread, under those sanitizers (address is with undefined behaviour).

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Runs every test of the tree and ends with one line that counts them.
 
-Programs: build/{release,asan,tsan}/tests/*/test_* (cmocka). Python: tests/**/test_*.py
+Programs: build/{release,asan,tsan}/tests/*/test_* (cmocka), of tsan those of tests/threads.txt.
+Python: tests/**/test_*.py
 (pytest), with the release build, and of tests/cli each verb and each bad input once more with the
 command under ASan and UBSan; the file about the verb that has threads of its own also under TSan.
 Files named test_*_long* run only with --long. Exit status 1 when something failed or nothing ran.
@@ -28,6 +29,7 @@ TOP = pathlib.Path(__file__).resolve().parents[1]
 BUILDS = ("release", "asan", "tsan")
 JOBS = 2
 TIMES = TOP / "build" / "check.csv"
+THREADED = TOP / "tests" / "threads.txt"
 # Seconds after which a program or Python file is taken to hang. The slowest takes some minutes on
 # an idle machine; the rest is for machines that other work keeps busy. Long ones have more.
 LIMIT = 3600
@@ -98,6 +100,7 @@ def environment(build, scratch):
     )
     if build == "release":
         env["ROWS_DIRECTORY"] = str(scratch.parent / "rows")
+        env["T_THREADS"] = str(scratch.parent / "threads")
     own = TOP / "build" / "deps" / "python"
     if own.is_dir():
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(own), env.get("PYTHONPATH"))))
@@ -193,7 +196,9 @@ def run_file(job):
     env = environment(build, scratch)
     if long:
         env["EXPLORE"] = "1"  # examples that no run before has seen
-    if path.suffix == ".py":
+    if not path.exists():
+        result.fail("is not built: make check builds it")
+    elif path.suffix == ".py":
         run_python(result, path, env, limit, scratch)
     else:
         run_program(result, path, env, limit)
@@ -211,6 +216,22 @@ def check_coverage(directory):
     return result
 
 
+def threaded():
+    """The programs that ThreadSanitizer is to see."""
+    return re.findall(r"^tests/\S+", THREADED.read_text(), re.MULTILINE)
+
+
+def check_threads(directory):
+    """After all programs: those that started threads are among what ThreadSanitizer sees."""
+    result = Result("tests/threads.txt")
+    seen = {pathlib.Path(path).name for path in threaded()}
+    unseen = sorted(p.name for p in directory.iterdir() if p.name not in seen and not is_long(p))
+    result.output = "".join(f"{name} starts threads and is not in {result.name}\n"
+                            for name in unseen)
+    result.failed, result.passed = len(unseen), not unseen
+    return result
+
+
 def is_long(path):
     return "_long" in path.stem
 
@@ -220,13 +241,16 @@ def is_quick(path):
     return not left_out and not is_long(path)
 
 
-def find_files(builds, words, wanted):
+def find_files(builds, words, wanted, every):
     """(build, path) of everything to run: programs build by build, then Python. `wanted` says of a
-    path whether it is."""
+    path whether it is; `every`: under ThreadSanitizer also programs that start no threads."""
     found = []
     for build in builds:
         programs = (TOP / "build" / build / "tests").glob("*/test_*")
-        found += [(build, p) for p in sorted(programs) if not p.suffix and os.access(p, os.X_OK)]
+        programs = [p for p in sorted(programs) if not p.suffix and os.access(p, os.X_OK)]
+        if build == "tsan" and not every:
+            programs = [TOP / "build" / build / p for p in sorted(threaded())]
+        found += [(build, p) for p in programs]
     scripts = sorted((TOP / "tests").glob("**/test_*.py"))
     if "release" in builds:
         found += [("release", p) for p in scripts]
@@ -306,11 +330,13 @@ def main():
     # a test that leaves threads or workers behind must not fill the machine: two at a time
     with tempfile.TemporaryDirectory(prefix="quern-check-") as scratch:
         pathlib.Path(scratch).chmod(0o711)  # tests run programs in it as other users
-        files = find_files(builds, options.words, wanted)
+        files = find_files(builds, options.words, wanted, bool(only))
         if only and not files:
             parser.error(f"no test named {only!r} in {', '.join(builds)}: is it built?")
         rows = pathlib.Path(scratch) / "rows"
         rows.mkdir()
+        threads = pathlib.Path(scratch) / "threads"
+        threads.mkdir()
         (pathlib.Path(scratch) / "kernels").mkdir(mode=0o700)
         jobs = [(b, p, pathlib.Path(scratch) / str(i), options.long)
                 for i, (b, p) in enumerate(files)]
@@ -320,8 +346,9 @@ def main():
                 show(result)
         complete = not (options.words or only or options.quick)
         if "release" in builds and complete:
-            results.append(check_coverage(rows))
-            show(results[-1])
+            for result in (check_coverage(rows), check_threads(threads)):
+                results.append(result)
+                show(result)
 
     if complete:
         write_times([b for b, _ in files], results)

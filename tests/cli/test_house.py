@@ -279,6 +279,14 @@ def test_a_circle_of_files_is_found(tmp_path):
     assert made().returncode == 0
 
 
+def test_loops_over_threads_are_under_thread_sanitizer():
+    listed = (TOP / "tests/threads.txt").read_text()
+    for path in sorted((TOP / "src").rglob("*.c")):
+        name = str(path.relative_to(TOP))
+        if re.search(r"\bparallel_for\(", path.read_text()):
+            assert re.search(rf"^tests/\S+ .*{re.escape(name)}\b", listed, re.MULTILINE), name
+
+
 def test_every_call_of_the_system_goes_through_the_table():
     """What the objects of the library import, but for the table's own (src/base/os.h)."""
     table = set(re.findall(r"(?:X\(|\(\*|\) \*)(\w+)", (TOP / "src/base/os.h").read_text()))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What tests/run.py shows of programs and Python files that fail."""
 
+import importlib
+import os
 import shutil
 import subprocess
 import sys
@@ -32,6 +34,7 @@ def tree(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     for name in ("run.py", "sim_coverage.py"):
         shutil.copy(TOP / "tests" / name, tmp_path / "tests")
+    (tmp_path / "tests/threads.txt").touch()
 
     def add(name, output, status):
         path = tmp_path / "build/release/tests/unit" / name
@@ -101,3 +104,19 @@ def test_nothing_passes_that_did_not_run(tree):
         add("test_fake", output, status)
         done = run("--builds", "release", "--only", "fake")
         assert done.returncode == 1 and says in done.stdout
+
+
+def test_programs_that_start_threads_are_under_thread_sanitizer(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(TOP / "tests")
+    check = importlib.import_module("run").check_threads
+    pool = TOP / "build/release/tests/unit/test_compile_pool"
+    for program in (pool, pool.with_name("test_base")):  # threads of its own; loops alone
+        subprocess.run([program], env=os.environ | {"T_THREADS": str(tmp_path)},
+                       capture_output=True, check=True)  # fmt: skip
+    assert [p.name for p in tmp_path.iterdir()] == ["test_compile_pool"]
+    assert check(tmp_path).failed == 0
+    (tmp_path / "test_unknown").touch()
+    (tmp_path / "test_unknown_long").touch()
+    result = check(tmp_path)
+    assert result.failed == 1
+    assert result.output == "test_unknown starts threads and is not in tests/threads.txt\n"

@@ -14,7 +14,8 @@ enum { T_SANITIZED = 1 };
 enum { T_SANITIZED = 0 };
 #endif
 
-/* ThreadSanitizer is the slowest and sees threads only: one example of a way is enough for it. */
+/* ThreadSanitizer is the slowest and sees threads only: of programs that start some
+ * (tests/threads.txt) it runs the tests that do. */
 #ifdef __SANITIZE_THREAD__
 enum { T_THREADS_ONLY = 1 };
 #else

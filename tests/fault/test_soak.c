@@ -54,7 +54,7 @@
 #define BYTES_STEPS 16
 
 /* A host's round: it opens the library, does so much, and closes it. */
-#define ROUND_STEPS 400
+#define ROUND_STEPS (T_SANITIZED ? 60 : 400)
 /* How much a host may have grown from its third round to its last: what it has allocated, which a
  * leak of a kilobyte a round would exceed in ten minutes, and what is resident, which is more as
  * threads come and go. */

@@ -406,10 +406,12 @@ static void test_made_kernels_take_over(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest one_thread[] = {
         cmocka_unit_test(test_one_text),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_declined),
+    };
+    const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_base_serves),
         cmocka_unit_test(test_absent_base_kernels_do_not_count),
         cmocka_unit_test(test_explain_names_base_kernels),
@@ -417,5 +419,8 @@ int main(void)
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);
+    if (!T_THREADS_ONLY &&
+        cmocka_run_group_tests_name("sizes", one_thread, t_cache_make, t_cache_remove))
+        return 1;
     return cmocka_run_group_tests_name("base kernels", tests, t_cache_make, t_cache_remove);
 }

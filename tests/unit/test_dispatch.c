@@ -780,15 +780,17 @@ static void test_explain(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest numbers[] = {
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_formats),
         cmocka_unit_test(test_extreme_powers),
-        cmocka_unit_test(test_nested_operands_are_checked),
         cmocka_unit_test(test_dequant),
         cmocka_unit_test(test_dequant_launch),
         cmocka_unit_test(test_other_targets),
         cmocka_unit_test(test_unverified_targets_compile),
+    };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nested_operands_are_checked),
         cmocka_unit_test(test_a_launch_allocates_nothing_and_asks_the_system_nothing),
         cmocka_unit_test(test_every_spelling_is_the_same_op),
         cmocka_unit_test(test_same_problem_same_op),
@@ -802,5 +804,9 @@ int main(void)
         cmocka_unit_test(test_verify),
         cmocka_unit_test(test_explain),
     };
+
+    if (!T_THREADS_ONLY &&
+        cmocka_run_group_tests_name("numbers", numbers, t_cache_make, t_cache_remove))
+        return 1;
     return cmocka_run_group_tests_name("dispatch", tests, t_cache_make, t_cache_remove);
 }
