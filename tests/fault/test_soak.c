@@ -536,6 +536,7 @@ static void sweep(void)
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
+    wait_for_all(); /* its worker's supervisor, which removes its own directory last */
 }
 
 /* Whether hosts whose rounds have ended have met all that is to happen to them. */
