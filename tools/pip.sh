@@ -10,4 +10,8 @@ fi
 if [ -d "$deps/python" ]; then
     export PYTHONPATH="$deps/python${PYTHONPATH:+:$PYTHONPATH}"
 fi
+python3 -c 'import pip' 2>/dev/null || {
+    echo "pip.sh: $(command -v python3) has no pip: sh tools/setup.sh pip brings it" >&2
+    exit 1
+}
 exec python3 -m pip --disable-pip-version-check "$@"

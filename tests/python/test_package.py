@@ -47,9 +47,10 @@ def test_the_wheel_is_whole_and_the_same_each_time(wheel, tmp_path):
 ])  # fmt: skip
 def test_it_needs_nothing_else(site, tmp_path, page, kernel, error):
     """A fresh interpreter with numpy: the library and the worker come from the package. The first
-    program of a page."""
-    text = (TOP / page).read_text()
-    code = text.split("```python\n")[1].split("```")[0]
+    program of a page, and one that goes on from it."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (TOP / page).read_text(), re.M | re.S)
+    code = blocks[0] + "".join(block for block in blocks[1:] if "ctx.prewarm" in block)
+    assert error or "all_served" in code
     env = {k: v for k, v in os.environ.items() if not k.startswith(("QUERN_", "LD_"))}
     env.update(QUERN_CACHE_DIR=str(tmp_path / "cache"), QUERN_ROCM_PATH=os.environ.get(
         "QUERN_ROCM_PATH", str(TOP / "build/rocm")))
@@ -144,6 +145,31 @@ def test_types_of_rows(quern, sim):
         layer(np.ones((2, 64), int))
     with pytest.raises(ValueError, match=r"\(2, 63\); expected \[..., 64\]"):
         layer(x[:, 1:])
+
+
+def test_what_a_layer_is_not_made_of_or_called_with(quern):
+    """Each is told by its name; what is no array but a sequence of numbers is as good as one."""
+    w = np.random.default_rng(7).normal(size=(16, 128)).astype(np.float32)
+    for context in (None, "ctx", quern):
+        with pytest.raises(TypeError, match="context is a .*; expected a quern.Context"):
+            quern.Linear.quantize(context, w)
+    with quern.Context(target="gfx1151") as ctx:
+        for value in (np.nan, -np.inf):
+            bad = w.copy()
+            bad[3, 5] = bad[9, 0] = value
+            with pytest.raises(ValueError, match=rf"w has 2 values that are not finite, the first "
+                                                 rf"of them {value} at \[3, 5\]"):
+                quern.Linear.quantize(ctx, bad, wq="nf4")
+        layer = quern.Linear.quantize(ctx, w, wq="nf4")
+        x = np.linspace(-1, 1, 128, dtype=np.float32)
+        assert np.array_equal(layer(x.tolist()), layer(x))
+        assert np.array_equal(layer([x.tolist()] * 2), layer(np.stack([x, x])))
+        for value in (None, "x", [1.0, 2.0]):
+            with pytest.raises(ValueError, match=r"x has the shape \(2?,?\); expected"):
+                layer(value)
+    with pytest.raises(ValueError, match="the Context is closed$"):
+        quern.Linear.quantize(ctx, w)
+    assert str(quern.Error) == "<class 'quern.Error'>"
 
 
 def test_quantize_and_repack(quern):

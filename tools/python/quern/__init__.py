@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""quern: kernels for linear layers at inference on AMD GPUs, made to order.
+"""quern: kernels for linear layers at inference on AMD and NVIDIA GPUs, made to order.
 
     import quern
 

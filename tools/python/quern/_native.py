@@ -141,6 +141,9 @@ class Error(RuntimeError):
         self.reproduce = reproduce  # a command that shows the failure again, or ""
 
 
+Error.__module__ = "quern"  # as it is named in tracebacks, and imported
+
+
 def _load() -> ctypes.CDLL:
     """The library of this package, which has its compiler worker beside it; of a package without
     one (a source tree on PYTHONPATH) the one on the loader's path."""

@@ -101,7 +101,8 @@ class _Handle:
     @property
     def _handle(self) -> ctypes.c_void_p:
         if not self._finalizer.alive:
-            raise ValueError(f"the {type(self).__name__} is closed, or its context is")
+            also = "" if isinstance(self, Context) else ", or its context is"
+            raise ValueError(f"the {type(self).__name__} is closed{also}")
         return self._freed
 
 
@@ -401,7 +402,7 @@ class Context(_Handle):
     @property
     def all_served(self) -> bool:
         """Whether all kernels since it was opened came from memory, a bundle or the cache: none
-        was compiled, could not be, or was not allowed to be."""
+        was compiled, could not be, was not allowed to be, or was not loaded by the device."""
         return bool(native.library.quern_all_served(self.handle))
 
     def close(self) -> None:

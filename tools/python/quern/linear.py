@@ -65,6 +65,8 @@ class Linear:
 
     def __init__(self, context: Context, problem: str, operands: Mapping[str, Any],
                  m_max: int = 8) -> None:
+        if not isinstance(context, Context):
+            raise TypeError(f"context is a {type(context).__name__}; expected a quern.Context")
         self.context, self.m_max = context, m_max
         self.op: Op = context.op(problem, m_max)
         self._problem = native.parse(self.op.problem)
@@ -176,7 +178,10 @@ class Linear:
 
     def __call__(self, x: Any) -> Any:
         """y, [..., N], for x, [..., K]. A torch tensor on the context's GPU gives one, on torch's
-        current stream, without waiting; anything in host memory is copied there and back."""
+        current stream, without waiting; anything in host memory is copied there and back, in
+        whatever float type it has: kernels get the layer's own."""
+        if not hasattr(x, "shape"):  # a sequence, or what is told that it is none
+            x = np.asarray(x)
         if tuple(x.shape[-1:]) != (self.op.k,):
             raise ValueError(f"x has the shape {tuple(x.shape)}; expected [..., {self.op.k}]")
         if is_torch(x) and x.is_cuda and self.context.gpu is not None:

@@ -29,11 +29,16 @@ def shaped(operand: native.Operand, data: bytes) -> np.ndarray:
 
 
 def quantize(problem: str, w: np.ndarray) -> dict[str, np.ndarray]:
-    """Weights, [N, K], as the operands of a problem: `b`, `scales` and what else it has."""
+    """Weights, [N, K], as the operands of a problem: `b`, `scales` and what else it has. A NaN or
+    an infinity is refused, as it would spoil every weight that shares its scale."""
     p = native.parse(problem)
     w = np.ascontiguousarray(w, np.float32)
     if w.shape != (p.n, p.k):
         raise ValueError(f"w has the shape {w.shape}; expected {(p.n, p.k)}, the problem's n and k")
+    if "wq=none" not in native.text_of(p) and not (finite := np.isfinite(w)).all():
+        n, k = np.argwhere(~finite)[0]
+        raise ValueError(f"w has {finite.size - finite.sum()} values that are not finite, the first "
+                         f"of them {w[n, k]} at [{n}, {k}]; expected numbers")
     operands = (native.Quantized * native.OPERANDS_MAX)()
     count = ctypes.c_size_t()
     native.call("quern_quantize", ctypes.byref(p), _address(w), operands, ctypes.byref(count))
