@@ -192,14 +192,22 @@ struct listener {
  * one that lacks another library begins with that one's name. */
 static void tell_candidate(void *user, const char *candidate, const char *outcome)
 {
+    static const char absent[] = "cannot open shared object file";
     const struct listener *const l = user;
-    char subject[64];
+    const char *const lacks = strstr(outcome, absent);
+    const char *const needed = l->needed ? "" : " (not needed)";
+    char subject[64], text[256];
 
     snprintf(subject, sizeof subject, "%s runtime", l->runtime);
     if (!*outcome)
         outcome = "used";
-    else if (!strncmp(outcome, "cannot open shared object file", 30))
-        outcome = l->needed ? "not there" : "not there (not needed)";
+    else if (lacks == outcome)
+        snprintf(text, sizeof text, "not there%s", needed);
+    else if (lacks)
+        snprintf(text, sizeof text, "cannot be loaded without %.*s, which is not there%s",
+                 (int)strcspn(outcome, ":"), outcome, needed);
+    if (lacks)
+        outcome = text;
     say(l->report, true, subject, "%s: %s", candidate, outcome);
 }
 

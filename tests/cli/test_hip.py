@@ -31,6 +31,22 @@ def test_doctor_lists_candidates_and_devices(quern):
     assert any(x.startswith("problem") and "nearest known one is gfx103" in x for x in lines)
 
 
+def test_doctor_names_what_a_runtime_lacks(quern, tmp_path):
+    """One that is there, as the compiler's packages bring it, without what it is linked with."""
+    (tmp_path / "lib").mkdir()
+    for name, more in (("libneeded.so", []), ("libamdhip64.so.6", ["-Wl,--no-as-needed",
+                                                                   tmp_path / "lib/libneeded.so"])):
+        subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", "-Wl,-soname," + name, "-o",
+                        tmp_path / "lib" / name, "-x", "none", *more], check=True)
+    (tmp_path / "lib/libneeded.so").unlink()
+    words = ["doctor", "--rocm-path", os.environ.get("QUERN_ROCM_PATH", TOP / "build/rocm")]
+    for kind, needed in (("none", " (not needed)"), ("hip", "")):
+        lines = quern(*words, "--device", kind, env={"ROCM_PATH": str(tmp_path)},
+                      status=int(kind == "hip")).stdout.splitlines()
+        assert f"ok       HIP runtime: {tmp_path}/lib/libamdhip64.so.6: cannot be loaded without " \
+            f"libneeded.so, which is not there{needed}" in lines, lines
+
+
 def test_a_named_directory_comes_before_the_loader_path(quern, tmp_path):
     (tmp_path / "lib").symlink_to(FAKEHIP)
     env = {"ROCM_PATH": str(tmp_path), "FAKEHIP_DEVICES": "gfx1100"}

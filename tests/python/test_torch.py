@@ -181,6 +181,32 @@ def test_replace_linear(quern, sim):
         quern.replace_linear(before, sim)
 
 
+def test_what_is_wrong_with_all_layers_is_raised(quern, tmp_path):
+    """A model that stays as it was would go unnoticed: a kernel that may not be made, a context
+    that is closed or none."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Linear(128, 64))
+    with quern.Context(target="gfx1151", jit="off", cache_dir=tmp_path) as ctx:
+        with pytest.raises(quern.Error, match="compiling is off") as failure:
+            quern.replace_linear(model, ctx)
+        assert failure.value.name == "QUERN_E_WOULD_COMPILE"
+    with pytest.raises(ValueError, match="the Context is closed"):
+        quern.replace_linear(model, ctx)
+    for replace in (quern.replace_linear, quern.replace_linear4bit):
+        with pytest.raises(TypeError, match="context is a str; expected a quern.Context"):
+            replace(model, "ctx")
+    assert all(type(layer) is torch.nn.Linear for layer in model)
+
+
+def test_reasons_are_said_once(quern, sim):
+    model = torch.nn.Sequential(*(torch.nn.Linear(100, 64) for _ in range(3)))
+    report = quern.replace_linear(model, sim)
+    assert report.unasked() == list(report.left) == ["0", "1", "2"]
+    assert str(report).splitlines() == [
+        "0 layers replaced, 3 left as they were",
+        "  0 and 2 more: k=100 is not a multiple of group=64; the next multiple is 128"]
+    assert quern.replace_linear(model, sim, predicate=lambda *_: False).unasked() == []
+
+
 def test_a_replaced_model_is_a_module(quern, sim):
     """Copies, pickles, state_dict; types that a cast may not change; compile."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64))
@@ -253,7 +279,7 @@ def checkpoint(tmp_path_factory):
     return directory, model
 
 
-def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch):
+def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch, caplog):
     """from_pretrained with QuernConfig; what it cannot serve stays; saved and loaded again."""
     from transformers import AutoModelForCausalLM
     directory, model = checkpoint
@@ -265,6 +291,8 @@ def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch):
     assert len(layers) == 2 * 6  # down_proj has K = 144, which is no multiple of 32
     assert type(mine.model.layers[0].mlp.down_proj) is torch.nn.Linear
     assert type(mine.lm_head) is torch.nn.Linear
+    (said,) = [r for r in caplog.records if r.name == "quern" and r.levelname == "WARNING"]
+    assert "down_proj and 1 more: k=144 is not a multiple of group=32" in said.getMessage()
     ids = torch.tensor([[1, 2, 3, 4, 5]])
     with torch.no_grad():
         want, got = model(ids).logits.float(), mine(ids).logits.float()
@@ -281,6 +309,11 @@ def test_transformers_quantizer(quern, checkpoint, tmp_path, monkeypatch):
                       (dict(words={"grup": 64}), "grup")):
         with pytest.raises(quern.Error, match=says):
             quern.QuernConfig(**bad)
+    monkeypatch.setenv("QUERN_JIT", "off")  # and no kernels: nothing of the model could be served
+    monkeypatch.setenv("QUERN_CACHE_DIR", str(tmp_path / "none"))
+    with pytest.raises(quern.Error, match="compiling is off"):
+        AutoModelForCausalLM.from_pretrained(
+            directory, quantization_config=quern.QuernConfig(target="gfx1201"))
     with pytest.raises(quern.Error, match='unknown target "gfx1"'):
         AutoModelForCausalLM.from_pretrained(
             directory, quantization_config=quern.QuernConfig(target="gfx1"))

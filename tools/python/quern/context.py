@@ -106,6 +106,14 @@ class _Handle:
         return self._freed
 
 
+def opened(context: Any) -> "Context":
+    """The argument, if it is a context that is not closed."""
+    if not isinstance(context, Context):
+        raise TypeError(f"context is a {type(context).__name__}; expected a quern.Context")
+    _ = context.handle
+    return context
+
+
 class Buffer(_Handle):
     """Memory that the context's device sees, for programs that own none. Freed with the object."""
 

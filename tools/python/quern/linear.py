@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _native as native
 from .arrays import STORAGE, check_operand, from_type, is_torch, memory_of, to_type
-from .context import Buffer, Context, Op
+from .context import Buffer, Context, Op, opened
 from .weights import quantize, shaped
 
 _TORCH_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
@@ -65,9 +65,7 @@ class Linear:
 
     def __init__(self, context: Context, problem: str, operands: Mapping[str, Any],
                  m_max: int = 8) -> None:
-        if not isinstance(context, Context):
-            raise TypeError(f"context is a {type(context).__name__}; expected a quern.Context")
-        self.context, self.m_max = context, m_max
+        self.context, self.m_max = opened(context), m_max
         self.op: Op = context.op(problem, m_max)
         self._problem = native.parse(self.op.problem)
         self.a_type, self.c_type = _A_TYPES[self._problem.a], _A_TYPES[self._problem.c]

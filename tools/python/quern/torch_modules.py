@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from . import _native as native
-from .context import Context
+from .context import Context, opened
 from .linear import Linear, host_array, torch_type
 
 Predicate = Callable[[str, torch.nn.Module], bool]
@@ -110,25 +110,44 @@ class Replaced:
     replaced: dict[str, Any] = dataclasses.field(default_factory=dict)  # what computes them now
     left: dict[str, str] = dataclasses.field(default_factory=dict)  # why they stay as they were
 
+    def unasked(self) -> list[str]:
+        """Those that were left though the predicate asked for them."""
+        return [name for name, why in self.left.items() if why != _NOT_ASKED]
+
     def __str__(self) -> str:
         lines = [f"{len(self.replaced)} layers replaced, {len(self.left)} left as they were"]
-        lines += [f"  {name}: {why}" for name, why in self.left.items()]
+        alike: dict[str, list[str]] = {}
+        for name, why in self.left.items():
+            alike.setdefault(why, []).append(name)
+        for why, (first, *more) in alike.items():
+            lines.append(f"  {first}{f' and {len(more)} more' if more else ''}: {why}")
         return "\n".join(lines)
+
+
+_NOT_ASKED = "not asked for by the predicate"
+# What may be wrong with one layer alone. Anything else, as no compiler, no GPU, or a kernel that
+# may not be compiled, befalls the others too: a model that stays as it was would go unnoticed.
+_OF_ONE_LAYER = ("QUERN_E_PROBLEM", "QUERN_E_DECLINED", "QUERN_E_ALIGN")
 
 
 def _walk(found: list[tuple[str, torch.nn.Module]], replace: Callable[[str, Any], Any],
           predicate: Predicate | None, progress: Progress | None) -> Replaced:
-    """Replaces layers one by one. One that cannot be is left, and said so; the rest goes on."""
+    """Replaces layers one by one. One that cannot be is left, and said so; the rest goes on. What
+    is not about that layer is raised."""
     report = Replaced()
     for i, (name, module) in enumerate(found):
         if progress:
             progress(i, len(found), name)
         if predicate and not predicate(name, module):
-            report.left[name] = "not asked for by the predicate"
+            report.left[name] = _NOT_ASKED
             continue
         try:
             report.replaced[name] = replace(name, module)
-        except (ValueError, TypeError, native.Error) as e:
+        except (ValueError, TypeError) as e:
+            report.left[name] = str(e)
+        except native.Error as e:
+            if e.name not in _OF_ONE_LAYER:
+                raise
             report.left[name] = str(e)
     if progress:
         progress(len(found), len(found), "")
@@ -140,6 +159,7 @@ def _walk(found: list[tuple[str, torch.nn.Module]], replace: Callable[[str, Any]
 def replace_in_model(model: torch.nn.Module, context: Context, predicate: Predicate | None,
                      progress: Progress | None, **words: Any) -> Replaced:
     """quern.replace_linear4bit of a whole model."""
+    opened(context)  # what is none is said once, and not of every layer
     def one(_name: str, module: Any) -> Linear:
         linear = Linear.from_bitsandbytes(module, context, **words)
         module.forward = linear.__call__
@@ -160,7 +180,9 @@ def replace_linear(model: torch.nn.Module, context: Context, *, wq: str = "nf4",
     `predicate(name, module)` says which to replace, all if not given; `progress(done, total, name)`
     is told before each. Subclasses of Linear, whose forward is another, weights that are shared
     with other modules, as those of a tied lm_head are, and what quern cannot serve stay as they
-    are: the result says which and why."""
+    are: the result says which and why. What is not about one layer, as a compiler that is not
+    there, is raised, and what was replaced before stays so."""
+    opened(context)
     if isinstance(model, torch.nn.Linear):
         raise ValueError("the model is a Linear itself, which cannot be replaced within itself; "
                          "use quern.QuantizedLinear.of(quern.Linear.quantize(context, layer))")

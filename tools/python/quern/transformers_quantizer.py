@@ -101,7 +101,9 @@ class QuernQuantizer(HfQuantizer):
             predicate=lambda name, _module: not _named(name, skipped), **config.words)
         # so that save_pretrained's files say which layers are as they were
         config.modules_to_not_convert = sorted({*skipped, *report.left})
-        logging.getLogger("quern").info("%s", report)
+        # whoever asked for quantised weights hears of those that are not
+        heard = logging.WARNING if report.unasked() else logging.INFO
+        logging.getLogger("quern").log(heard, "%s", report)
         return model
 
     def is_serializable(self, *_args: Any, **_more: Any) -> bool:

@@ -37,8 +37,8 @@ def quantize(problem: str, w: np.ndarray) -> dict[str, np.ndarray]:
         raise ValueError(f"w has the shape {w.shape}; expected {(p.n, p.k)}, the problem's n and k")
     if "wq=none" not in native.text_of(p) and not (finite := np.isfinite(w)).all():
         n, k = np.argwhere(~finite)[0]
-        raise ValueError(f"w has {finite.size - finite.sum()} values that are not finite, the first "
-                         f"of them {w[n, k]} at [{n}, {k}]; expected numbers")
+        raise ValueError(f"w has {finite.size - finite.sum()} values that are not finite, the "
+                         f"first of them {w[n, k]} at [{n}, {k}]; expected numbers")
     operands = (native.Quantized * native.OPERANDS_MAX)()
     count = ctypes.c_size_t()
     native.call("quern_quantize", ctypes.byref(p), _address(w), operands, ctypes.byref(count))
