@@ -51,7 +51,8 @@ struct alignas(16) u32x4 {
     unsigned x, y, z, w;
 };
 
-namespace machine {
+namespace machine
+{
 
 enum { WARP = 32, BARRIERS_MAX = 48, STACK_BYTES = 1 << 16, STATUS_FAULT = 3 };
 /* Bytes on both sides of an operand that are nobody's. */
@@ -564,10 +565,11 @@ static inline unsigned group_y()
     return machine::block[1];
 }
 
-template <class T> static T lds(unsigned at)
+template <class T> static T lds(unsigned at, unsigned offset = 0)
 {
     T value;
 
+    at += offset;
     machine::check_shared(at, sizeof value, sizeof value, "read");
     machine::read_words(at, sizeof value);
     memcpy(&value, &machine::shared[at], sizeof value);
@@ -593,6 +595,11 @@ template <class T> static auto ldg(const T *from)
     machine::check_read(from, sizeof(T), sizeof(T), "load");
     memcpy(&value, from, sizeof(T));
     return value;
+}
+
+static inline void prefetch(const void *from)
+{
+    machine::check_read(from, 1, 1, "prefetch");
 }
 
 static inline void barrier_init(unsigned at, unsigned arrivals)
@@ -647,8 +654,7 @@ static inline void bulk_copy(unsigned to, const void *from, unsigned bytes, unsi
     check_read(from, bytes, 16, "bulk copy");
     write_words(to, bytes, threads + which, ++copy_ticks);
     memset(&shared[to], 0xff, bytes);
-    copies.push_back(
-        {to, bytes, which, (const uint8_t *)from, mbarriers[which].phase, copy_ticks});
+    copies.push_back({to, bytes, which, (const uint8_t *)from, mbarriers[which].phase, copy_ticks});
     progress++;
 }
 
@@ -661,6 +667,10 @@ static inline void sync_some(unsigned id, unsigned count)
     if (!id || id >= machine::NAMED || !count || count % machine::WARP)
         machine::fault("barrier %u of %u threads: of 1 to 15, of whole warps", id, count);
     machine::meet(id, count, true);
+}
+static inline bool one_lane()
+{
+    return item() % 32 == 0;
 }
 static inline void sync_warp()
 {
@@ -699,6 +709,10 @@ static inline unsigned byte_permute(unsigned low, unsigned high, unsigned select
         out |= (nibble & 8 ? byte & 128 ? 255 : 0 : byte) << 8 * i;
     }
     return out;
+}
+static inline unsigned and_or(unsigned a, unsigned b, unsigned c)
+{
+    return (a & b) | c;
 }
 static inline float fused(float a, float b, float c)
 {

@@ -13,9 +13,7 @@ static void add_options(const struct plan *plan, struct str *options)
      * which no compile may need. Warning 1097 says that an attribute is ignored: a vector type of
      * clang's would become a scalar, and the kernel compute something else. */
     str_add(options, "-std=c++17\n--minimal\n-default-device\n-no-cache\n-diag-error=1097\n");
-    /* constants that a shape has no use for, and quicker code: NVIDIA's optimiser without what
-     * makes a kernel of one unrolled loop longer, no faster, in half the time */
-    str_add(options, "-diag-suppress=177\n-Ofc=min\n");
+    str_add(options, "-diag-suppress=177\n"); /* constants that a shape has no use for */
 }
 
 const struct dialect dialect_nvidia = {template_files, ASKED, add_options};

@@ -28,12 +28,16 @@ quern_status nvidia_accepts(const struct quern_problem *q, const struct target *
     return QUERN_OK;
 }
 
+unsigned nvidia_scale_bytes(const struct quern_problem *q)
+{
+    return q->wq == QUERN_W_INT4         ? dtype_bytes(problem_scale_type(q))
+           : q->scale == QUERN_SCALE_F32 ? 4
+                                         : 1;
+}
+
 int64_t nvidia_weight_bytes(const struct quern_problem *q)
 {
-    const int64_t groups = q->n * (q->k / problem_group(q));
-    const int64_t scale = q->wq == QUERN_W_INT4         ? dtype_bytes(problem_scale_type(q))
-                          : q->scale == QUERN_SCALE_F32 ? 4
-                                                        : 1;
+    const int64_t groups = q->n * (q->k / problem_group(q)), scale = nvidia_scale_bytes(q);
     const int64_t zero = q->zero == QUERN_ZERO_SCALED ? scale : q->zero == QUERN_ZERO_U8;
 
     return q->n * q->k / 2 + groups * (scale + zero);

@@ -7,6 +7,9 @@
 
 /* Whether 4-bit weights are decoded by a table of all pairs of codes, as int4 is not. */
 bool nvidia_has_table(const struct quern_problem *q);
+/* Bytes of a block's scale, or of its code where scales are nested. */
+unsigned nvidia_scale_bytes(const struct quern_problem *q);
+
 /* Of packed weights, scales and zero points. */
 int64_t nvidia_weight_bytes(const struct quern_problem *q);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Candidates and times of the family ring_w4, products of few rows on NVIDIA's matrix units. The
- * model is three ports of a multiprocessor, whichever is the fullest: shared memory, instruction
- * issue, and the memory that its share of W comes from; beside them the latency of a warp's chain
- * of instructions in a step. Counts follow templates/cuda/family/ring_w4.cu and code that NVRTC
- * 12.9 made of it.
+ * Candidates and times of the family ring_w4, products of few rows on NVIDIA's matrix units. A step
+ * of a multiprocessor is modelled as whichever takes longest of four: shared memory, the issue of
+ * instructions, a consumer's chain of them, and the warps that add sums. A kernel takes its steps
+ * or its share of memory, whichever is longer, after its launch and its loads of A. Constants are
+ * fitted to what kernels took on an H200 (docs/notebook/ring_w4.md).
  */
 #include "plan/explain.h"
 #include "plan/family.h"
@@ -17,24 +17,30 @@
 #define WAVES_MAX 20
 #define PARTS     4
 
-#define TABLE_BYTES 65536 /* half of it free for sums */
-#define SUMS_MAX    256   /* of 128 bytes each, in that half */
-#define KEPT_BYTES  16384 /* most, of sums of chunks before */
-#define STAGES_MAX  6
-#define UNITS_MAX   8
-#define ROW_WARPS   4 /* most */
-#define SUMMERS_MAX 4
-#define FLIGHT_BYTES                                                                               \
-    40960 /* that a multiprocessor must have asked for at any time (3.6 TB/s of
-                              H200s at 1 us, less what arrives meanwhile) */
+#define TABLE_BYTES  65536 /* half of it free for sums */
+#define SUMS_MAX     256   /* of 128 bytes each, in that half */
+#define KEPT_BYTES   49152 /* most, of sums of chunks before */
+#define STAGES_MAX   6
+#define COLUMNS_MAX  512 /* of a consumer in a chunk */
+#define ROW_WARPS    4   /* most */
+#define SUMMERS_MAX  4
+#define FLIGHT_BYTES 40960 /* that a multiprocessor should have asked for at any time */
 
-/* Cycles, fitted to nine kernels that were timed on an H200 (docs/notebook/ring_w4.md). */
-#define LAUNCH_CYCLES  4000 /* launch, table, first bytes */
-#define CHAIN_CYCLES   280  /* of a warp for the loads and look-ups of a unit behind another */
-#define PRODUCT_CYCLES 180  /* and for its products with eight rows of A */
-#define MASKS_CYCLES   140  /* in place of the chain where codes are decoded by masks: a guess */
-#define STEP_CYCLES    350  /* of a warp in a step besides: barriers, its sums */
-#define SUM_CYCLES     40   /* of a warp that adds sums, for 128 bytes of them */
+/* Cycles of 1/1.98 us, fitted to 733 kernels of 21 layers and M = 8, 16 and 32: 88 % of them took
+ * what follows from these within 15 % (docs/notebook/ring_w4.md, 2026-11-23). */
+#define LAUNCH_CYCLES    5000 /* launch, table, first bytes, last sums */
+#define LOAD_CYCLES      470  /* to load A of a chunk, besides its bytes */
+#define LOAD_BYTES       45   /* of A that a multiprocessor loads in a cycle */
+#define TABLE_CYCLES     211  /* of a warp for the look-ups of 64 columns behind others */
+#define MASKS_CYCLES     202  /* for decoding as many by masks */
+#define PRODUCT_CYCLES   28   /* and for their products with eight rows of A */
+#define SCALE_CYCLES     7    /* for scaling a block's sums with eight rows of A */
+#define STEP_CYCLES      268  /* of a warp in a step besides: barriers, addresses */
+#define STEP_ROWS_CYCLES 68   /* and for handing over sums of eight rows of A */
+#define PART_CYCLES      142  /* of a warp that adds sums, for 16 rows of W and eight of A */
+#define SUM_CYCLES       26   /* and for those of each consumer */
+#define RAGGED_PERCENT   140  /* of a warp's cycles, where a chunk does not divide K */
+#define SUSTAINED        87   /* per cent of its peak that memory gives */
 
 static bool takes(const struct quern_problem *q, const struct target *t)
 {
@@ -96,16 +102,17 @@ static int64_t other_bytes(const struct plan *p)
            (STAGES_MAX + 2) * 16;
 }
 
-/* Registers of a consumer: A, sums and those of a block, scales of this step and the next, and what
- * addresses take. */
+/* Registers of a consumer: A, sums and those of a block, scales of two rows in this step and the
+ * next, and what addresses take. */
 static uint32_t registers(const struct plan *p)
 {
-    const int scales = p->ring.units / p->ring.span;
+    const uint32_t spans = (uint32_t)(p->ring.units / p->ring.span), tiles = (uint32_t)m_tiles(p);
 
-    return (uint32_t)(p->ring.units * m_tiles(p) * p->ring.unit / 8 + 8 * m_tiles(p) + 4 * scales +
-                      (p->problem.scale == QUERN_SCALE_NESTED ? 8 : 0) +
-                      (nvidia_has_table(&p->problem) ? 0 : 2 * m_tiles(p) * scales) +
-                      (p->problem.zero > QUERN_ZERO_NONE ? 4 * scales : 0) + 36);
+    return (uint32_t)(p->ring.units * p->ring.unit) / 8 * tiles + 8 * tiles +
+           spans * nvidia_scale_bytes(&p->problem) +
+           (p->problem.scale == QUERN_SCALE_NESTED ? 8 : 0) +
+           (nvidia_has_table(&p->problem) ? 0 : 2 * tiles * spans) +
+           (p->problem.zero > QUERN_ZERO_NONE ? 4 * spans : 0) + 36;
 }
 
 /* Most that each lane of so many warps can have. */
@@ -133,22 +140,28 @@ static int64_t unit_slots(const struct plan *p)
     return 2 * pairs + 2 + p->ring.unit / 16 * m_tiles(p) + 4 * m_tiles(p) / p->ring.span + 4;
 }
 
-/* Cycles of a multiprocessor in a step: a stage is decoded and multiplied. */
+/* Cycles of a multiprocessor in a step: a stage is decoded and multiplied. Shared memory was seen
+ * to give half a wavefront a cycle, and a slot of those counted here to take 5/6 of a cycle. Where
+ * a chunk does not divide K, each unit is behind a branch, across which nothing is scheduled. */
 static int64_t step_cycles(const struct plan *p)
 {
-    const int64_t warps = consumers(p), units = warps * p->ring.units;
+    const int64_t units = (int64_t)consumers(p) * p->ring.units, tiles = m_tiles(p);
     const bool table = nvidia_has_table(&p->problem);
-    const int64_t wavefronts = (table ? units * p->ring.unit / 4 : 0) +
-                               units * p->ring.unit / 16 + /* packed weights, read and written */
-                               2 * sums(p);
-    const int64_t slots = units * unit_slots(p) + warps * (60 + 8 * m_tiles(p)) + sums(p) * 3;
-    const int64_t chain =
-        p->ring.units * ((table ? CHAIN_CYCLES : MASKS_CYCLES) + PRODUCT_CYCLES * m_tiles(p)) *
-            p->ring.unit / 64 +
-        STEP_CYCLES;
-    const int64_t summing = sums(p) * SUM_CYCLES / summers(p);
+    const int64_t wavefronts =
+        (table ? units * p->ring.unit / 4 : 0) + units * p->ring.unit / 16 + 2 * sums(p);
+    const int64_t slots = units * unit_slots(p) + 8 * tiles * consumers(p);
+    const int64_t parts = model_ceil_div(p->ring.row_warps * tiles, summers(p));
+    const int64_t summing = parts * (PART_CYCLES + p->ring.k_warps * SUM_CYCLES);
+    int64_t chain = (int64_t)p->ring.units * p->ring.unit *
+                        ((table ? TABLE_CYCLES : MASKS_CYCLES) + PRODUCT_CYCLES * tiles) / 64 +
+                    p->ring.units / p->ring.span * SCALE_CYCLES * tiles + STEP_CYCLES +
+                    STEP_ROWS_CYCLES * tiles;
 
-    return largest(largest(wavefronts, slots / PARTS), largest(chain, summing));
+    if (p->problem.k % chunk(p))
+        chain = chain * RAGGED_PERCENT / 100;
+    if (p->ring.sum_buffers == 1)
+        chain += summing;
+    return largest(largest(2 * wavefronts, slots * 5 / 6), largest(chain, summing));
 }
 
 static void estimate(struct plan *p)
@@ -174,11 +187,17 @@ static void estimate(struct plan *p)
     e->slots = p->row_groups * chunks(p) * consumers(p) * p->ring.units * unit_slots(p);
     e->busy_cycles = e->slots;
     e->memory_cycles = model_memory_cycles(p, nvidia_weight_bytes(q));
-    /* its share of memory, the longer the less is under way; the last round counts whole */
-    int64_t memory = e->memory_cycles * 100 / (fill.percent ? fill.percent : 1);
+    /* its share of memory; the last round counts whole */
+    const int64_t memory =
+        e->memory_cycles * 100 / SUSTAINED * 100 / (fill.percent ? fill.percent : 1);
+    const int64_t loads =
+        chunks(p) == 1 ? 1 : chunks(p) * model_ceil_div((int64_t)fill.fullest, p->ring.batch);
+    int64_t body = largest(steps * step_cycles(p), memory);
+    /* waits for memory where little is under way: 2 % were seen for 33 KB of 41 */
     if (in_flight < FLIGHT_BYTES)
-        memory = memory * FLIGHT_BYTES / in_flight;
-    e->kernel_cycles = LAUNCH_CYCLES + chunks(p) * 200 + largest(steps * step_cycles(p), memory);
+        body += body * (FLIGHT_BYTES - in_flight) / (8 * FLIGHT_BYTES);
+    e->kernel_cycles =
+        LAUNCH_CYCLES + loads * (LOAD_CYCLES + p->m_tile * 2 * chunk(p) / LOAD_BYTES) + body;
 }
 
 /* ---- Candidates ------------------------------------------------------------------------------ */
@@ -236,8 +255,11 @@ static void candidates(const struct plan *base, struct model_ranking *ranking)
     p.ring.unit = problem_group(&p.problem) % 64 ? 32 : 64;
     for (int rows = 1; rows <= ROW_WARPS; rows *= 2)
         for (int k = 1; k * rows <= WAVES_MAX - 2; k++)
-            for (int units = 1; units <= UNITS_MAX; units++)
+            for (int units = 1; units * p.ring.unit <= COLUMNS_MAX; units++)
                 for (int add = 1; add <= SUMMERS_MAX && k * rows + 1 + add <= WAVES_MAX; add++) {
+                    /* one more costs no registers while the four parts have not all as many */
+                    if ((k * rows + 1 + add) % PARTS && add < SUMMERS_MAX)
+                        continue;
                     p.ring.k_warps = k;
                     p.ring.row_warps = rows;
                     p.ring.units = units;

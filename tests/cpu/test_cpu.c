@@ -137,12 +137,12 @@ static const struct run runs[] = {
     {"wq=nf4 n=16 k=64 a=bf16", 1, NULL, 1},
     {"wq=nf4 n=1 k=64 a=bf16 bias=1", 1, NULL, 1},
     /* shapes that the model does not choose */
-    {"wq=nf4 n=192 k=1024 a=bf16", 8, "waves=6 products=12 k_warps=4 row_warps=1 units=2 stages=2",
+    {"wq=nf4 n=192 k=1024 a=bf16", 8, "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=2",
      1},
-    {"wq=nf4 n=330 k=1216 a=f16", 8, "waves=14 products=12 k_warps=6 row_warps=2 units=2 stages=3",
+    {"wq=nf4 n=330 k=1216 a=f16", 8, "waves=16 products=12 k_warps=6 row_warps=2 units=2 stages=3",
      1},
     {"wq=nf4 n=400 k=1024 group=256 a=bf16", 12,
-     "waves=10 products=12 k_warps=2 row_warps=4 units=4 stages=2", 1},
+     "waves=12 products=12 k_warps=2 row_warps=4 units=4 stages=2", 1},
     {"wq=nf4 n=2200 k=640 a=bf16", 5, "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3",
      1}, /* two tiles a batch */
     {"wq=nf4 n=200 k=1600 a=bf16 bias=1", 32,
@@ -184,13 +184,13 @@ static void test_kernels_are_right(void **state)
 
 /* One of the problems that faults are planted into, small enough to be quick. */
 static const struct run ring = {"wq=nf4 n=250 k=1024 a=bf16", 5,
-                                "waves=6 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1};
+                                "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1};
 static const struct run chunks = {"wq=nf4 n=250 k=1600 a=bf16", 5,
-                                  "waves=6 products=12 k_warps=4 row_warps=1 units=2 stages=3", 1};
+                                  "waves=8 products=12 k_warps=4 row_warps=1 units=2 stages=3", 1};
 static const struct run batches = {"wq=nf4 n=2200 k=640 a=bf16", 5,
                                    "waves=4 products=12 k_warps=2 row_warps=1 units=3 stages=3", 1};
 static const struct run int4 = {"wq=int4 n=130 k=1024 a=bf16 zero=u8", 5,
-                                "waves=6 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1};
+                                "waves=8 products=12 k_warps=4 row_warps=1 units=4 stages=2", 1};
 static const struct run scaled = {"wq=int4 n=40 k=288 group=32 a=f16 zero=scaled", 5, NULL, 1};
 static const struct run lane_int4 = {"wq=int4 n=40 k=256 a=f32 zero=u8", 3, NULL, 1};
 static const struct run lane = {"wq=nf4 n=97 k=320 a=f32", 3, NULL, 1};
@@ -206,14 +206,16 @@ static const struct fault {
     {&ring, "barrier_wait(SUMMED + buffer.at * 8, buffer.parity);", "", "shared memory"},
     {&ring, "barrier_wait(DRAINED + buffer.at * 8, buffer.parity);", "", "race"},
     {&ring, "sync_some(1, WARPS * 32);", "", "shared memory"},
-    {&ring, "((buffer * WARPS + warp) *", "((warp) *", "race"},
+    {&ring, "(buffer * WARPS + warp) * M_TILES", "warp * M_TILES", "race"},
     {&ring, "sync_warp();\n        if (lane == 0)\n            barrier_arrive(EMPTY",
      "if (lane == 0)\n            barrier_arrive(EMPTY", "race"},
     {&ring, "sync_warp();\n        if (lane == 0)\n            barrier_arrive(SUMMED",
      "if (lane == 0)\n            barrier_arrive(SUMMED", "shared memory"},
     {&ring, "sync_warp();\n        if (lane == 0)\n            barrier_arrive(DRAINED",
      "if (lane == 0)\n            barrier_arrive(DRAINED", "race"},
-    {&ring, "smaller(at.tile * ROWS + row, N - 1)", "at.tile * ROWS + row", "operand b"},
+    {&ring, "N % ROWS ? smaller(n, N - 1) : n", "n", "operand b"},
+    {&ring, "        if (block < (u64)N * BLOCKS)\n", "", "operand scales"},
+    {&ring, "if (one_lane())", "", "more arrivals"},
     {&ring, "smaller(at.tile * ROWS + in_tile, N - 1)", "at.tile * ROWS + in_tile",
      "operand scales"},
     {&ring, "smaller(t * 8 + lane / 4, m - 1)", "t * 8 + lane / 4", "operand a"},
@@ -244,8 +246,7 @@ static const struct fault {
     {&int4, "    order_a(to);\n}", "}", NULL},
     {&int4, "i / 2 ? below : above, s % SCALES)) *", "i / 2 ? above : below, s % SCALES)) *", NULL},
     {&int4, "of_a[s][t][i % 2];", "of_a[s][t][i / 2];", NULL},
-    {&int4, "                sum_a(of_a, values, now.chunk, k_warp);",
-     "                of_a[0][0][0] = 0;", ""},
+    {&int4, "        sum_a(of_a, values, 0, k_warp);", "        of_a[0][0][0] = 0;", ""},
     {&int4, "RING = TABLE_BYTES ? TABLE_BYTES : SUM_BUFFERS * WARPS * WARP_SUMS * 128;",
      "RING = TABLE_BYTES;", ""},
     {&scaled, "fused(-extra[i / 2], of_a[s][t][i % 2], sums[t][i])",

@@ -17,7 +17,7 @@ DEVICE u32 pair_of_word(u32 word, u32 index, u32 copy)
 {
     const u32 from = index * 4;
     const u32 moved = from > CODE_BIT ? word >> (from - CODE_BIT) : word << (CODE_BIT - from);
-    return (moved & 0x000f000f << CODE_BIT) | OFFSETS;
+    return and_or(moved, 0x000f000f << CODE_BIT, OFFSETS);
 }
 
 // Puts eight neighbours of A into the order of a word's pairs.

@@ -9,23 +9,31 @@ constexpr bool BY_OFFSET = false; // numbers are what they stand for
 constexpr u32 ONES = 0;
 constexpr float NO_ZERO = 0;
 
-struct code_bits {
-    u16 bits[16];
-};
-constexpr code_bits make_code_bits()
+// Byte `byte` of what four codes from `first` on stand for.
+constexpr u32 four_bytes(u32 first, u32 byte)
 {
-    code_bits values = {};
-    for (u32 i = 0; i < 16; i++)
-        values.bits[i] = (u16)constant_bits(A_TYPE, CODE[i]);
-    return values;
+    u32 bytes = 0;
+    for (u32 i = 0; i < 4; i++)
+        bytes |= (constant_bits(A_TYPE, CODE[first + i]) >> 8 * byte & 255) << 8 * i;
+    return bytes;
 }
-constexpr code_bits CODE_BITS = make_code_bits();
+template <u32 BYTE> DEVICE u32 bytes_of(u32 low, u32 high)
+{
+    constexpr u32 FIRST[4] = {four_bytes(0, BYTE), four_bytes(4, BYTE), four_bytes(8, BYTE),
+                              four_bytes(12, BYTE)};
+    const u32 selector = (low & 7) | (high & 7) << 8;
+    const u32 upper = (low & 8 ? 0xff : 0) | (high & 8 ? 0xff0000 : 0);
+    return (byte_permute(FIRST[0], FIRST[1], selector) & ~upper) |
+           (byte_permute(FIRST[2], FIRST[3], selector) & upper);
+}
 
-// The two weights of a byte, that of the lower k in the lower half.
+// The two weights of a byte, that of the lower k in the lower half. Values are parts of
+// instructions: a table of them in memory would cost its latency before a kernel's first product.
 DEVICE u32 pair_of(u32 byte)
 {
-    const u32 high = CODE_BITS.bits[byte >> 4], low = CODE_BITS.bits[byte & 15];
-    return WORD_ORDER == BNB ? high | low << 16 : low | high << 16;
+    const u32 low = WORD_ORDER == BNB ? byte >> 4 : byte & 15;
+    const u32 high = WORD_ORDER == BNB ? byte & 15 : byte >> 4;
+    return byte_permute(bytes_of<0>(low, high), bytes_of<1>(low, high), 0x6240);
 }
 
 DEVICE void build_table(u32 items)

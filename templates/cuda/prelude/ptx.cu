@@ -31,7 +31,11 @@ DEVICE u32 group_y() { return blockIdx.y; }
 
 // Plain accesses, which the compiler may combine and move, but not across the barriers below: those
 // clobber memory.
-template <class T> DEVICE T lds(u32 at) { return *(const T *)(SHARED + at); }
+// `offset`, a constant, becomes a part of the instruction, which it would not as a part of `at`.
+template <class T> DEVICE T lds(u32 at, u32 offset = 0)
+{
+    return *(const T *)(SHARED + at + offset);
+}
 template <class T> DEVICE void sts(u32 at, T value) { *(T *)(SHARED + at) = value; }
 template <class T> DEVICE void stg(T *to, T value) { *to = value; }
 
@@ -74,6 +78,9 @@ DEVICE u32x4 ldg(const u32x4 *from)
     return v;
 }
 
+// Asks for the line of memory that holds `from`; nothing waits for it.
+DEVICE void prefetch(const void *from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
+
 DEVICE void barrier_init(u32 at, u32 arrivals)
 {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(at)), "r"(arrivals));
@@ -115,6 +122,18 @@ DEVICE void sync_some(u32 id, u32 threads)
 {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// Whether this lane is the one of its warp that acts for all. The compiler knows that it is one.
+DEVICE bool one_lane()
+{
+    u32 one;
+    asm volatile("{\n"
+                 ".reg .pred chosen;\n"
+                 "elect.sync _|chosen, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, chosen;\n"
+                 "}"
+                 : "=r"(one));
+    return one;
+}
 DEVICE void sync_warp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 DEVICE float shuffle_xor(float value, u32 lanes)
 {
@@ -144,6 +163,13 @@ DEVICE u32 byte_permute(u32 low, u32 high, u32 selector)
 {
     u32 v;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(low), "r"(high), "r"(selector));
+    return v;
+}
+// (a & b) | c, one instruction where b and c are constants too.
+DEVICE u32 and_or(u32 a, u32 b, u32 c)
+{
+    u32 v;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
     return v;
 }
 DEVICE float fused(float a, float b, float c)

@@ -30,68 +30,76 @@ constexpr u32 NEST = 256; // absmax that share a second scale
 
 constexpr u32 BLOCKS = K / BLOCK; // of a row
 
-// What was loaded for a number of neighbouring blocks; begin_scales starts the loads, scale_at
-// makes a number of what has come. COUNT divides BLOCKS and 256.
-template <u32 COUNT> struct loaded_scales {
-    u32 bits[COUNT], zeros[COUNT];
-    float second;
-};
+// COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
+// whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
+// loaded would make the warp wait for memory there.
+template <class T, u32 COUNT> struct neighbours {
+    static constexpr u32 IN_WORD = 4 / sizeof(T), BITS = 8 * sizeof(T);
+    u32 words[divide_up(COUNT, IN_WORD)];
 
-// COUNT neighbours, as bits, by one load where they are 2 or 4.
-template <u32 COUNT> DEVICE void load_some(const float *from, u32 (&bits)[COUNT])
+    DEVICE u32 at(u32 i) const
+    {
+        return words[i / IN_WORD] >> i % IN_WORD * BITS & 0xffffffff >> (32 - BITS);
+    }
+};
+template <class T, u32 COUNT> DEVICE neighbours<T, COUNT> load_some(const T *from)
 {
-    if constexpr (COUNT == 4) {
+    static_assert(COUNT == 1 || COUNT == 2 || COUNT == 4, "a load has no other sizes");
+    if constexpr (COUNT * sizeof(T) == 16) {
         const u32x4 v = ldg((const u32x4 *)from);
-        bits[0] = v.x, bits[1] = v.y, bits[2] = v.z, bits[3] = v.w;
-    } else if constexpr (COUNT == 2) {
+        return {{v.x, v.y, v.z, v.w}};
+    } else if constexpr (COUNT * sizeof(T) == 8) {
         const u32x2 v = ldg((const u32x2 *)from);
-        bits[0] = v.x, bits[1] = v.y;
+        return {{v.x, v.y}};
+    } else if constexpr (COUNT * sizeof(T) == 4) {
+        return {{ldg((const u32 *)from)}};
+    } else if constexpr (COUNT * sizeof(T) == 2) {
+        return {{ldg((const u16 *)from)}};
     } else {
-        UNROLL for (u32 i = 0; i < COUNT; i++)
-            bits[i] = ldg((const u32 *)from + i);
+        return {{ldg((const u8 *)from)}};
     }
 }
-template <u32 COUNT> DEVICE void load_some(const u16 *from, u32 (&bits)[COUNT])
-{
-    if constexpr (COUNT == 4) {
-        const u32x2 v = ldg((const u32x2 *)from);
-        bits[0] = v.x & 0xffff, bits[1] = v.x >> 16, bits[2] = v.y & 0xffff, bits[3] = v.y >> 16;
-    } else if constexpr (COUNT == 2) {
-        const u32 v = ldg((const u32 *)from);
-        bits[0] = v & 0xffff, bits[1] = v >> 16;
-    } else {
-        UNROLL for (u32 i = 0; i < COUNT; i++)
-            bits[i] = ldg(from + i);
-    }
-}
-template <u32 COUNT> DEVICE void load_some(const u8 *from, u32 (&bits)[COUNT])
-{
-    if constexpr (COUNT == 4) {
-        const u32 v = ldg((const u32 *)from);
-        UNROLL for (u32 i = 0; i < 4; i++)
-            bits[i] = v >> 8 * i & 255;
-    } else if constexpr (COUNT == 2) {
-        const u32 v = ldg((const u16 *)from);
-        bits[0] = v & 255, bits[1] = v >> 8;
-    } else {
-        UNROLL for (u32 i = 0; i < COUNT; i++)
-            bits[i] = ldg(from + i);
-    }
-}
+
+// What was loaded for a number of neighbouring blocks; scale_at makes a number of what has come.
+// COUNT divides BLOCKS and 256.
+#if SCALE_IS_NESTED || SCALE_IS_E8M0
+typedef u8 scale_code;
+#else
+typedef scale_element scale_code;
+#endif
+template <u32 COUNT> struct loaded_scales {
+    neighbours<scale_code, COUNT> codes;
+    neighbours<zero_element, COUNT> zeros;
+    u32 second;
+};
 
 template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_OPERANDS)
 {
     loaded_scales<COUNT> s = {};
 #if SCALE_IS_NESTED
-    load_some<COUNT>(absmax8 + block, s.bits);
-    s.second = ldg(scales + block / NEST);
+    s.codes = load_some<u8, COUNT>(absmax8 + block);
+    s.second = ldg((const u32 *)scales + block / NEST);
 #else
-    load_some<COUNT>(scales + block, s.bits);
+    s.codes = load_some<scale_code, COUNT>(scales + block);
 #endif
 #if HAS_ZEROS
-    load_some<COUNT>(zeros + block, s.zeros);
+    s.zeros = load_some<zero_element, COUNT>(zeros + block);
 #endif
     return s;
+}
+
+constexpr u32 LINE_BLOCKS = 128 / sizeof(scale_code); // whose scales a line of memory holds
+
+DEVICE void prefetch_scales(u64 block, SCALE_OPERANDS)
+{
+#if SCALE_IS_NESTED
+    prefetch(absmax8 + block);
+#else
+    prefetch(scales + block);
+#endif
+#if HAS_ZEROS
+    prefetch(zeros + block);
+#endif
 }
 
 // `codes`: where in shared memory the 256 numbers of `code` are; `shift`: *offset.
@@ -99,19 +107,21 @@ template <u32 COUNT>
 DEVICE float scale_at(const loaded_scales<COUNT> &s, u32 i, u32 codes, float shift)
 {
 #if SCALE_IS_NESTED
-    return sum(product(lds<float>(codes + s.bits[i] * 4), s.second), shift);
+    return sum(product(lds<float>(codes + s.codes.at(i) * 4), as_float(s.second)), shift);
 #elif SCALE_IS_E8M0
-    return as_float(s.bits[i] == 255 ? 0x7fc00000u : s.bits[i] ? s.bits[i] << 23 : 0x00400000u);
+    // 0 and 255 need a bit of the mantissa: one is 2^-127, below normal numbers, the other NaN.
+    const u32 exponent = s.codes.at(i) << 23;
+    return as_float(exponent | ((exponent + (1u << 23)) & 0x7f000000 ? 0 : 1u << 22));
 #else
-    return widen<SCALE_TYPE>(s.bits[i]);
+    return widen<SCALE_TYPE>(s.codes.at(i));
 #endif
 }
 // A weight is (its code's value - shift_at) * scale_at - extra_at.
 template <u32 COUNT> DEVICE float shift_at(const loaded_scales<COUNT> &s, u32 i)
 {
-    return ZERO == ZERO_U8 ? (float)s.zeros[i] - 8.0f : 0.0f;
+    return ZERO == ZERO_U8 ? (float)s.zeros.at(i) - 8.0f : 0.0f;
 }
 template <u32 COUNT> DEVICE float extra_at(const loaded_scales<COUNT> &s, u32 i)
 {
-    return ZERO == ZERO_SCALED ? widen<SCALE_TYPE>(s.zeros[i]) : 0.0f;
+    return ZERO == ZERO_SCALED ? widen<SCALE_TYPE>(s.zeros.at(i)) : 0.0f;
 }

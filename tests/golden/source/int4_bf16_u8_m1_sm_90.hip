@@ -20,17 +20,17 @@ constexpr unsigned BLOCK = 128;         // weights along K that share a scale
 constexpr unsigned M_TILE = 8;          // rows of A computed at once
 
 constexpr unsigned WAVE = 32;           // lanes
-constexpr unsigned WAVES = 19;          // in a workgroup
-constexpr unsigned K_WARPS = 16;        // that share rows, each with a part of K
+constexpr unsigned WAVES = 12;          // in a workgroup
+constexpr unsigned K_WARPS = 8;         // that share rows, each with a part of K
 constexpr unsigned ROW_WARPS = 1;       // 16 rows of W each, at a time
-constexpr unsigned UNITS = 4;           // of a warp in a chunk of K
+constexpr unsigned UNITS = 8;           // of a warp in a chunk of K
 constexpr unsigned UNIT = 64;           // columns
 constexpr unsigned SPAN = 2;            // units that are scaled together
 constexpr unsigned STAGES = 3;          // of the ring
 constexpr unsigned BATCH = 1;           // tiles of rows taken through a chunk of K
-constexpr unsigned SUMMERS = 2;         // warps that add sums and store C
+constexpr unsigned SUMMERS = 3;         // warps that add sums and store C
 constexpr unsigned SUM_BUFFERS = 2;     // of sums on their way there
-constexpr unsigned SHARED_BYTES = 116352; // of a workgroup
+constexpr unsigned SHARED_BYTES = 108160; // of a workgroup
 #define SLICES_FIRST true               // whether slices of A are workgroup id x
 
 // ---- cuda/prelude/ptx ----
@@ -66,7 +66,11 @@ DEVICE u32 group_y() { return blockIdx.y; }
 
 // Plain accesses, which the compiler may combine and move, but not across the barriers below: those
 // clobber memory.
-template <class T> DEVICE T lds(u32 at) { return *(const T *)(SHARED + at); }
+// `offset`, a constant, becomes a part of the instruction, which it would not as a part of `at`.
+template <class T> DEVICE T lds(u32 at, u32 offset = 0)
+{
+    return *(const T *)(SHARED + at + offset);
+}
 template <class T> DEVICE void sts(u32 at, T value) { *(T *)(SHARED + at) = value; }
 template <class T> DEVICE void stg(T *to, T value) { *to = value; }
 
@@ -109,6 +113,9 @@ DEVICE u32x4 ldg(const u32x4 *from)
     return v;
 }
 
+// Asks for the line of memory that holds `from`; nothing waits for it.
+DEVICE void prefetch(const void *from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
+
 DEVICE void barrier_init(u32 at, u32 arrivals)
 {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(at)), "r"(arrivals));
@@ -150,6 +157,18 @@ DEVICE void sync_some(u32 id, u32 threads)
 {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// Whether this lane is the one of its warp that acts for all. The compiler knows that it is one.
+DEVICE bool one_lane()
+{
+    u32 one;
+    asm volatile("{\n"
+                 ".reg .pred chosen;\n"
+                 "elect.sync _|chosen, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, chosen;\n"
+                 "}"
+                 : "=r"(one));
+    return one;
+}
 DEVICE void sync_warp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 DEVICE float shuffle_xor(float value, u32 lanes)
 {
@@ -179,6 +198,13 @@ DEVICE u32 byte_permute(u32 low, u32 high, u32 selector)
 {
     u32 v;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(low), "r"(high), "r"(selector));
+    return v;
+}
+// (a & b) | c, one instruction where b and c are constants too.
+DEVICE u32 and_or(u32 a, u32 b, u32 c)
+{
+    u32 v;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
     return v;
 }
 DEVICE float fused(float a, float b, float c)
@@ -315,68 +341,76 @@ constexpr u32 NEST = 256; // absmax that share a second scale
 
 constexpr u32 BLOCKS = K / BLOCK; // of a row
 
-// What was loaded for a number of neighbouring blocks; begin_scales starts the loads, scale_at
-// makes a number of what has come. COUNT divides BLOCKS and 256.
-template <u32 COUNT> struct loaded_scales {
-    u32 bits[COUNT], zeros[COUNT];
-    float second;
-};
+// COUNT neighbouring numbers, 1, 2 or 4, in the words that they come in: begin_scales starts a load
+// whose result nobody looks at before the step that it is for. Taking a word apart as soon as it is
+// loaded would make the warp wait for memory there.
+template <class T, u32 COUNT> struct neighbours {
+    static constexpr u32 IN_WORD = 4 / sizeof(T), BITS = 8 * sizeof(T);
+    u32 words[divide_up(COUNT, IN_WORD)];
 
-// COUNT neighbours, as bits, by one load where they are 2 or 4.
-template <u32 COUNT> DEVICE void load_some(const float *from, u32 (&bits)[COUNT])
+    DEVICE u32 at(u32 i) const
+    {
+        return words[i / IN_WORD] >> i % IN_WORD * BITS & 0xffffffff >> (32 - BITS);
+    }
+};
+template <class T, u32 COUNT> DEVICE neighbours<T, COUNT> load_some(const T *from)
 {
-    if constexpr (COUNT == 4) {
+    static_assert(COUNT == 1 || COUNT == 2 || COUNT == 4, "a load has no other sizes");
+    if constexpr (COUNT * sizeof(T) == 16) {
         const u32x4 v = ldg((const u32x4 *)from);
-        bits[0] = v.x, bits[1] = v.y, bits[2] = v.z, bits[3] = v.w;
-    } else if constexpr (COUNT == 2) {
+        return {{v.x, v.y, v.z, v.w}};
+    } else if constexpr (COUNT * sizeof(T) == 8) {
         const u32x2 v = ldg((const u32x2 *)from);
-        bits[0] = v.x, bits[1] = v.y;
+        return {{v.x, v.y}};
+    } else if constexpr (COUNT * sizeof(T) == 4) {
+        return {{ldg((const u32 *)from)}};
+    } else if constexpr (COUNT * sizeof(T) == 2) {
+        return {{ldg((const u16 *)from)}};
     } else {
-        UNROLL for (u32 i = 0; i < COUNT; i++)
-            bits[i] = ldg((const u32 *)from + i);
+        return {{ldg((const u8 *)from)}};
     }
 }
-template <u32 COUNT> DEVICE void load_some(const u16 *from, u32 (&bits)[COUNT])
-{
-    if constexpr (COUNT == 4) {
-        const u32x2 v = ldg((const u32x2 *)from);
-        bits[0] = v.x & 0xffff, bits[1] = v.x >> 16, bits[2] = v.y & 0xffff, bits[3] = v.y >> 16;
-    } else if constexpr (COUNT == 2) {
-        const u32 v = ldg((const u32 *)from);
-        bits[0] = v & 0xffff, bits[1] = v >> 16;
-    } else {
-        UNROLL for (u32 i = 0; i < COUNT; i++)
-            bits[i] = ldg(from + i);
-    }
-}
-template <u32 COUNT> DEVICE void load_some(const u8 *from, u32 (&bits)[COUNT])
-{
-    if constexpr (COUNT == 4) {
-        const u32 v = ldg((const u32 *)from);
-        UNROLL for (u32 i = 0; i < 4; i++)
-            bits[i] = v >> 8 * i & 255;
-    } else if constexpr (COUNT == 2) {
-        const u32 v = ldg((const u16 *)from);
-        bits[0] = v & 255, bits[1] = v >> 8;
-    } else {
-        UNROLL for (u32 i = 0; i < COUNT; i++)
-            bits[i] = ldg(from + i);
-    }
-}
+
+// What was loaded for a number of neighbouring blocks; scale_at makes a number of what has come.
+// COUNT divides BLOCKS and 256.
+#if SCALE_IS_NESTED || SCALE_IS_E8M0
+typedef u8 scale_code;
+#else
+typedef scale_element scale_code;
+#endif
+template <u32 COUNT> struct loaded_scales {
+    neighbours<scale_code, COUNT> codes;
+    neighbours<zero_element, COUNT> zeros;
+    u32 second;
+};
 
 template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_OPERANDS)
 {
     loaded_scales<COUNT> s = {};
 #if SCALE_IS_NESTED
-    load_some<COUNT>(absmax8 + block, s.bits);
-    s.second = ldg(scales + block / NEST);
+    s.codes = load_some<u8, COUNT>(absmax8 + block);
+    s.second = ldg((const u32 *)scales + block / NEST);
 #else
-    load_some<COUNT>(scales + block, s.bits);
+    s.codes = load_some<scale_code, COUNT>(scales + block);
 #endif
 #if HAS_ZEROS
-    load_some<COUNT>(zeros + block, s.zeros);
+    s.zeros = load_some<zero_element, COUNT>(zeros + block);
 #endif
     return s;
+}
+
+constexpr u32 LINE_BLOCKS = 128 / sizeof(scale_code); // whose scales a line of memory holds
+
+DEVICE void prefetch_scales(u64 block, SCALE_OPERANDS)
+{
+#if SCALE_IS_NESTED
+    prefetch(absmax8 + block);
+#else
+    prefetch(scales + block);
+#endif
+#if HAS_ZEROS
+    prefetch(zeros + block);
+#endif
 }
 
 // `codes`: where in shared memory the 256 numbers of `code` are; `shift`: *offset.
@@ -384,21 +418,23 @@ template <u32 COUNT>
 DEVICE float scale_at(const loaded_scales<COUNT> &s, u32 i, u32 codes, float shift)
 {
 #if SCALE_IS_NESTED
-    return sum(product(lds<float>(codes + s.bits[i] * 4), s.second), shift);
+    return sum(product(lds<float>(codes + s.codes.at(i) * 4), as_float(s.second)), shift);
 #elif SCALE_IS_E8M0
-    return as_float(s.bits[i] == 255 ? 0x7fc00000u : s.bits[i] ? s.bits[i] << 23 : 0x00400000u);
+    // 0 and 255 need a bit of the mantissa: one is 2^-127, below normal numbers, the other NaN.
+    const u32 exponent = s.codes.at(i) << 23;
+    return as_float(exponent | ((exponent + (1u << 23)) & 0x7f000000 ? 0 : 1u << 22));
 #else
-    return widen<SCALE_TYPE>(s.bits[i]);
+    return widen<SCALE_TYPE>(s.codes.at(i));
 #endif
 }
 // A weight is (its code's value - shift_at) * scale_at - extra_at.
 template <u32 COUNT> DEVICE float shift_at(const loaded_scales<COUNT> &s, u32 i)
 {
-    return ZERO == ZERO_U8 ? (float)s.zeros[i] - 8.0f : 0.0f;
+    return ZERO == ZERO_U8 ? (float)s.zeros.at(i) - 8.0f : 0.0f;
 }
 template <u32 COUNT> DEVICE float extra_at(const loaded_scales<COUNT> &s, u32 i)
 {
-    return ZERO == ZERO_SCALED ? widen<SCALE_TYPE>(s.zeros[i]) : 0.0f;
+    return ZERO == ZERO_SCALED ? widen<SCALE_TYPE>(s.zeros.at(i)) : 0.0f;
 }
 
 // ---- cuda/prelude/int4 ----
@@ -420,7 +456,7 @@ DEVICE u32 pair_of_word(u32 word, u32 index, u32 copy)
 {
     const u32 from = index * 4;
     const u32 moved = from > CODE_BIT ? word >> (from - CODE_BIT) : word << (CODE_BIT - from);
-    return (moved & 0x000f000f << CODE_BIT) | OFFSETS;
+    return and_or(moved, 0x000f000f << CODE_BIT, OFFSETS);
 }
 
 // Puts eight neighbours of A into the order of a word's pairs.
@@ -527,60 +563,99 @@ template <u32 COUNT> struct place {
 
 // ---- The producer ----
 
-DEVICE void produce(const u8 *b, walk at)
+constexpr u32 SEGMENT_LINES = divide_up(divide_up(CHUNK, BLOCK), LINE_BLOCKS); // of a row's scales
+
+// Asks for the scales of a step. The consumers load them only a step before they need them, which
+// is too late for memory, not for the second cache.
+DEVICE void ask_for_scales(const walk &at, SCALE_OPERANDS)
 {
-    const u32 lane = item() % 32;
+    for (u32 i = item() % 32; i < ROWS * SEGMENT_LINES; i += 32) {
+        const u64 n = at.tile * ROWS + i / SEGMENT_LINES;
+        const u64 block = n * BLOCKS + at.chunk * CHUNK / BLOCK + i % SEGMENT_LINES * LINE_BLOCKS;
+        if (block < (u64)N * BLOCKS)
+            prefetch_scales(block, SCALE_NAMES);
+    }
+}
+
+// One lane starts all copies, for the compiler then keeps addresses in uniform registers: a copy
+// is five instructions, where one by each lane is a loop of eight slow ones.
+DEVICE void start_copies(const u8 *b, const walk &at, u32 stage)
+{
+    const u32 columns = RAGGED && at.chunk + 1 == CHUNKS ? K - (CHUNKS - 1) * CHUNK : CHUNK;
+
+    barrier_expect(FULL + stage * 8, ROWS * (columns / 2));
+    NO_UNROLL for (u32 sixteen = 0; sixteen < ROWS; sixteen += 16) {
+        UNROLL for (u32 i = 0; i < 16; i++) {
+            const u32 row = sixteen + i, n = at.tile * ROWS + row;
+            const u64 from = N % ROWS ? smaller(n, N - 1) : n;
+            bulk_copy(RING + stage * STAGE_BYTES + row * ROW_BYTES,
+                      b + from * (K / 2) + at.chunk * (CHUNK / 2), columns / 2, FULL + stage * 8);
+        }
+    }
+}
+
+DEVICE void produce(const u8 *b, walk at, SCALE_OPERANDS)
+{
     place<STAGES> stage = {0, 1};
 
     NO_UNROLL for (; at.more(); at.advance(), stage.advance()) {
-        const u32 columns = RAGGED && at.chunk + 1 == CHUNKS ? K - (CHUNKS - 1) * CHUNK : CHUNK;
+        ask_for_scales(at, SCALE_NAMES);
         barrier_wait(EMPTY + stage.at * 8, stage.parity);
-        if (lane == 0)
-            barrier_expect(FULL + stage.at * 8, ROWS * (columns / 2));
+        if (one_lane())
+            start_copies(b, at, stage.at);
         sync_warp();
-        for (u32 row = lane; row < ROWS; row += 32) {
-            const u32 n = smaller(at.tile * ROWS + row, N - 1);
-            bulk_copy(RING + stage.at * STAGE_BYTES + row * ROW_BYTES,
-                      b + (u64)n * (K / 2) + at.chunk * (CHUNK / 2), columns / 2,
-                      FULL + stage.at * 8);
-        }
     }
 }
 
 // ---- The summers ----
 
-DEVICE u32 sums_at(u32 buffer, u32 warp, u32 number)
+DEVICE void store_four(u32 at, const float (&numbers)[4])
 {
-    return SUMS + ((buffer * WARPS + warp) * WARP_SUMS + number) * SUMS_APART;
+    sts<u32x4>(at, {as_bits(numbers[0]), as_bits(numbers[1]), as_bits(numbers[2]),
+                    as_bits(numbers[3])});
+}
+DEVICE void add_four(float (&to)[4], u32 at)
+{
+    const u32x4 v = lds<u32x4>(at);
+    to[0] += as_float(v.x), to[1] += as_float(v.y), to[2] += as_float(v.z), to[3] += as_float(v.w);
+}
+
+// Where a lane has its sums of a warp's 16 rows of W and eight rows of A: 16 bytes beside those of
+// other lanes.
+DEVICE u32 sums_at(u32 buffer, u32 warp, u32 tile, u32 lane)
+{
+    const u32 block = (buffer * WARPS + warp) * M_TILES + tile;
+    return SUMS + (block * 4 + lane / 8) * SUMS_APART + lane % 8 * 16;
 }
 
 typedef typename element_of<C_TYPE>::type c_element;
 
-// Adds and stores number `number` of each lane of the warps that share row group `rows`.
-DEVICE void add_up(const walk &at, u32 buffer, u32 rows, u32 number, u32 lane,
-                   const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
+// Adds and stores what the warps that share row group `rows` have for eight rows of A.
+DEVICE void add_up(const walk &at, u32 buffer, u32 rows, u32 tile, u32 lane, const c_element *bias,
+                   c_element *c, u32 first, u32 m, i64 ldc)
 {
-    const u32 kept =
-        KEPT + ((at.in_batch * ROW_WARPS + rows) * WARP_SUMS + number) * 128 + lane * 4;
-    const u32 n = at.tile * ROWS + rows * 16 + lane / 4 + number % 4 / 2 * 8;
-    const u32 row = number / 4 * 8 + lane % 4 * 2 + number % 2;
-    float total = 0;
+    const u32 kept = KEPT + ((at.in_batch * ROW_WARPS + rows) * M_TILES + tile) * 512 + lane * 16;
+    float total[4] = {};
 
     if (CHUNKS > 1 && at.chunk)
-        total = lds<float>(kept);
+        add_four(total, kept);
     UNROLL for (u32 w = 0; w < K_WARPS; w++)
-        total += lds<float>(sums_at(buffer, rows * K_WARPS + w, number) + lane * 4);
+        add_four(total, sums_at(buffer, rows * K_WARPS + w, tile, lane));
     if (CHUNKS > 1 && at.chunk + 1 < CHUNKS) {
-        sts<float>(kept, total);
+        store_four(kept, total);
         return;
     }
-    if (row >= m || n >= N)
-        return;
-    total *= CODE_UNIT;
+    UNROLL for (u32 i = 0; i < 4; i++) {
+        const u32 n = at.tile * ROWS + rows * 16 + lane / 4 + i / 2 * 8;
+        const u32 row = tile * 8 + lane % 4 * 2 + i % 2;
+        if (row >= m || n >= N)
+            continue;
+        float value = total[i] * CODE_UNIT;
 #if BIAS
-    total += load<C_TYPE>(bias + n);
+        value += load<C_TYPE>(bias + n);
 #endif
-    stg(c + (i64)(first + row) * ldc + n, rounded<C_TYPE>(total));
+        stg(c + (i64)(first + row) * ldc + n, rounded<C_TYPE>(value));
+    }
 }
 
 DEVICE void add_sums(walk at, const c_element *bias, c_element *c, u32 first, u32 m, i64 ldc)
@@ -590,11 +665,10 @@ DEVICE void add_sums(walk at, const c_element *bias, c_element *c, u32 first, u3
 
     NO_UNROLL for (; at.more(); at.advance(), buffer.advance()) {
         barrier_wait(SUMMED + buffer.at * 8, buffer.parity);
-        UNROLL for (u32 i = 0; i < divide_up(ROW_WARPS * WARP_SUMS, SUMMERS); i++) {
-            const u32 number = summer + i * SUMMERS;
-            if (number < ROW_WARPS * WARP_SUMS)
-                add_up(at, buffer.at, number / WARP_SUMS, number % WARP_SUMS, lane, bias, c, first,
-                       m, ldc);
+        UNROLL for (u32 i = 0; i < divide_up(ROW_WARPS * M_TILES, SUMMERS); i++) {
+            const u32 part = summer + i * SUMMERS;
+            if (part < ROW_WARPS * M_TILES)
+                add_up(at, buffer.at, part / M_TILES, part % M_TILES, lane, bias, c, first, m, ldc);
         }
         sync_warp();
         if (lane == 0)
@@ -604,12 +678,16 @@ DEVICE void add_sums(walk at, const c_element *bias, c_element *c, u32 first, u3
 
 // ---- The consumers ----
 
-// Sixteen bytes of A, whose rows may start at any multiple of four bytes.
-DEVICE void load_a_piece(const u16 *from, bool aligned, u32 *to)
+// Of a unit, each of four lanes has a quarter of the columns, which are neighbours: the packed
+// weights of a lane are then one load, and so are two or four pairs of pairs of A.
+typedef u32 a_values[UNITS][M_TILES][UNIT / 8];
+
+// Sixteen bytes of A by one load, or where its rows are not aligned, by four.
+template <bool ALIGNED> DEVICE void load_a_piece(const u16 *from, u32 *to)
 {
     u32x4 v;
 
-    if (aligned) {
+    if constexpr (ALIGNED) {
         v = ldg((const u32x4 *)from);
     } else {
         const u32 *const words = (const u32 *)from;
@@ -619,14 +697,11 @@ DEVICE void load_a_piece(const u16 *from, bool aligned, u32 *to)
     order_a(to);
 }
 
-// Of a unit, each of four lanes has a quarter of the columns, which are neighbours: the packed
-// weights of a lane are then one load, and so are two or four pairs of pairs of A.
-typedef u32 a_values[UNITS][M_TILES][UNIT / 8];
-
-DEVICE void load_a(a_values &values, const u16 *a, i64 lda, u32 first, u32 m, u32 chunk, u32 k_warp)
+template <bool ALIGNED>
+DEVICE void load_a_as(a_values &values, const u16 *a, i64 lda, u32 first, u32 m, u32 chunk,
+                      u32 k_warp)
 {
     const u32 lane = item() % 32;
-    const bool aligned = ((u64)a | (u64)lda * 2) % 16 == 0;
 
     UNROLL for (u32 t = 0; t < M_TILES; t++) {
         const u32 row = first + smaller(t * 8 + lane / 4, m - 1);
@@ -635,10 +710,20 @@ DEVICE void load_a(a_values &values, const u16 *a, i64 lda, u32 first, u32 m, u3
             const u32 column = chunk * CHUNK + (k_warp * UNITS + u) * UNIT;
             if (!RAGGED || column < K) {
                 UNROLL for (u32 i = 0; i < UNIT / 32; i++)
-                    load_a_piece(from + column + i * 8, aligned, &values[u][t][i * 4]);
+                    load_a_piece<ALIGNED>(from + column + i * 8, &values[u][t][i * 4]);
             }
         }
     }
+}
+
+// One branch for all loads: predicated loads of both kinds into the same registers would wait for
+// one another.
+DEVICE void load_a(a_values &values, const u16 *a, i64 lda, u32 first, u32 m, u32 chunk, u32 k_warp)
+{
+    if (((u64)a | (u64)lda * 2) % 16 == 0)
+        load_a_as<true>(values, a, lda, first, m, chunk, k_warp);
+    else
+        load_a_as<false>(values, a, lda, first, m, chunk, k_warp);
 }
 
 // The sums of A's values over a span, of two rows of A in each lane, as products have them.
@@ -677,13 +762,13 @@ DEVICE void load_scales(row_scales &row, const walk &at, u32 in_tile, u32 k_warp
     }
 }
 
-template <u32 COUNT> DEVICE void load_packed(u32 at, u32 (&words)[COUNT])
+template <u32 COUNT> DEVICE void load_packed(u32 at, u32 offset, u32 (&words)[COUNT])
 {
     if constexpr (COUNT == 2) {
-        const u32x2 v = lds<u32x2>(at);
+        const u32x2 v = lds<u32x2>(at, offset);
         words[0] = v.x, words[1] = v.y;
     } else {
-        words[0] = lds<u32>(at);
+        words[0] = lds<u32>(at, offset);
     }
 }
 
@@ -707,8 +792,8 @@ DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const a_sums 
         }
         UNROLL for (u32 u = s * SPAN; u < (s + 1) * SPAN; u++) {
             u32 x[WORDS], y[WORDS];
-            load_packed(own + u * (UNIT / 2), x);
-            load_packed(own + u * (UNIT / 2) + 8 * ROW_BYTES, y);
+            load_packed(own, u * (UNIT / 2), x);
+            load_packed(own, u * (UNIT / 2) + 8 * ROW_BYTES, y);
             UNROLL for (u32 i = 0; i < UNIT / 16; i++) {
                 const u32 w = i / 2, pair = i % 2 * 2;
                 const u32 w0 = pair_of_word(x[w], pair, copy);
@@ -735,7 +820,7 @@ DEVICE void multiply(float (&sums)[M_TILES][4], const a_values &a, const a_sums 
 DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPERANDS)
 {
     const u32 lane = item() % 32, warp = item() / 32, k_warp = warp % K_WARPS;
-    const u32 rows = warp / K_WARPS, begin = at.first;
+    const u32 rows = warp / K_WARPS;
     float shift = 0;
     place<STAGES> stage = {0, 0};
     place<SUM_BUFFERS> buffer = {0, 1};
@@ -750,14 +835,18 @@ DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPER
     for (u32 i = item(); i < NEST; i += WARPS * 32)
         sts<float>(CODES + i * 4, ldg(code + i));
 #endif
+    if (CHUNKS == 1)
+        load_a(values, a, lda, first, m, 0, k_warp);
     build_table(WARPS * 32);
     sync_some(1, WARPS * 32);
+    if (CHUNKS == 1 && BY_OFFSET)
+        sum_a(of_a, values, 0, k_warp);
     NO_UNROLL while (at.more()) {
         const walk now = at;
         const row_scales upper_now = upper, lower_now = lower;
         float sums[M_TILES][4] = {};
 
-        if (now.in_batch == 0 && (CHUNKS > 1 || now.first == begin)) {
+        if (CHUNKS > 1 && now.in_batch == 0) {
             load_a(values, a, lda, first, m, now.chunk, k_warp);
             if (BY_OFFSET)
                 sum_a(of_a, values, now.chunk, k_warp);
@@ -774,8 +863,8 @@ DEVICE void consume(walk at, const u16 *a, i64 lda, u32 first, u32 m, SCALE_OPER
             barrier_arrive(EMPTY + stage.at * 8);
         stage.advance();
         barrier_wait(DRAINED + buffer.at * 8, buffer.parity);
-        UNROLL for (u32 i = 0; i < WARP_SUMS; i++)
-            sts<float>(sums_at(buffer.at, warp, i) + lane * 4, sums[i / 4][i % 4]);
+        UNROLL for (u32 t = 0; t < M_TILES; t++)
+            store_four(sums_at(buffer.at, warp, t, lane), sums[t]);
         sync_warp();
         if (lane == 0)
             barrier_arrive(SUMMED + buffer.at * 8);
@@ -815,7 +904,7 @@ KERNEL(SYMBOL, WAVES * 32)
     if (warp < WARPS)
         consume(at, a, lda, (u32)first + begin, rows, SCALE_NAMES);
     else if (warp == WARPS)
-        produce(b, at);
+        produce(b, at, SCALE_NAMES);
     else
         add_sums(at, bias, c, (u32)first + begin, rows, ldc);
 }
