@@ -357,12 +357,18 @@ fakehip: $(FAKEHIP) $(FAKEBLAS) $(FAKECUDA)
 # The worker's sandbox, which is no part of the library.
 $(B)/tests/fault/test_worker_attack: $(addprefix $(B)/src/compile/worker_,sandbox.o calls.o)
 
-tests: $(TEST_BIN) $(BENCH_BIN) $(HW_BIN) $(BODIES) fakehip $(FAKEHIP_BIN) $(CUDA_BIN)
+# What runs in check-long alone is built for that.
+ALL_BIN  := $(TEST_BIN) $(FAKEHIP_BIN) $(CUDA_BIN)
+LONG_BIN := $(filter %_long,$(ALL_BIN))
+tests: $(filter-out $(LONG_BIN),$(ALL_BIN)) $(BENCH_BIN) $(HW_BIN) $(BODIES) fakehip
+.PHONY: long
+long: $(LONG_BIN)
 
 # What ThreadSanitizer is to see, and the command.
-.PHONY: threaded
-threaded: $(COMMAND) $(WORKER) $(BODIES) \
-    $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/threads.txt))
+THREADED := $(patsubst %,$(B)/%,$(shell sed -n 's/^\(tests[^ ]*\).*/\1/p' tests/threads.txt))
+.PHONY: threaded threaded_long
+threaded: $(THREADED) $(COMMAND) $(WORKER) $(BODIES)
+threaded_long: $(filter $(LONG_BIN),$(THREADED:%=%_long))
 
 # `make fuzz FUZZ_SECONDS=600 FUZZ=object`: libFuzzer on the readers, so long on each, instrumented
 # by clang; the rest of the library comes from the release build. Finds go to build/fuzz, inputs
@@ -435,6 +441,9 @@ check-hw: build $(B)/tests/sim/test_sim_adders
 	@python3 tests/check_hw.py
 
 check-long: check
+	@$(MAKE) --no-print-directory $(JOBS) long
+	@$(MAKE) --no-print-directory $(JOBS) B=build/asan SAN=address,undefined long
+	@$(MAKE) --no-print-directory $(JOBS) B=build/tsan SAN=thread threaded_long
 	@python3 tests/run.py --long
 
 # With DEVICE=cuda on the NVIDIA GPU of this machine. Programs without the objects that they are

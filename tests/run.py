@@ -249,7 +249,9 @@ def find_files(builds, words, wanted, every):
         programs = (TOP / "build" / build / "tests").glob("*/test_*")
         programs = [p for p in sorted(programs) if not p.suffix and os.access(p, os.X_OK)]
         if build == "tsan" and not every:
-            programs = [TOP / "build" / build / p for p in sorted(threaded())]
+            named = [TOP / "build" / build / p for p in sorted(threaded())]
+            programs = named + [p for p in programs if str(p).removesuffix("_long") in map(str, named)
+                                and is_long(p)]
         found += [(build, p) for p in programs]
     scripts = sorted((TOP / "tests").glob("**/test_*.py"))
     if "release" in builds:

@@ -438,8 +438,6 @@ int main(void)
         for (int type = LAYER_F32; type <= LAYER_BF16; type++) {
             if (T_SANITIZED && (i % 4 != 1 || type != (int)i % 3))
                 continue;
-            if (T_THREADS_ONLY && i > 1)
-                continue;
             struct answers t = {
                 .target = targets[i], .type = (enum layer_type)type, .check = QUERN_CHECK_FULL};
             t.rocm = "70";

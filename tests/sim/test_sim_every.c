@@ -595,8 +595,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gfx1100), cmocka_unit_test(gfx1151), cmocka_unit_test(gfx1201),
         cmocka_unit_test(gfx90a),  cmocka_unit_test(gfx942),  cmocka_unit_test(gfx950),
     };
-    const size_t count = T_THREADS_ONLY ? 1 : sizeof tests / sizeof *tests;
     if (argc == 2 && !strcmp(argv[1], "--targets"))
         return print_targets();
-    return _cmocka_run_group_tests("every", tests, count, NULL, NULL);
+    return cmocka_run_group_tests_name("every", tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "t_compile.h"
+#include "t_build.h"
 #include "t_context.h"
 #include "t_runs.h"
 
@@ -26,10 +27,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ONE_IN 12
-#else
-#define ONE_IN 1
+/* Of the layers that are run; all in test_int4_whole_long.c. */
+#ifndef ONE_IN
+#define ONE_IN (T_SANITIZED ? 13 : 3)
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

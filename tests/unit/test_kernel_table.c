@@ -28,8 +28,13 @@
 
 #define TABLE "tests/regress/kernels.csv"
 
-static const char *const targets[] = {"gfx906",  "gfx90a",  "gfx942",  "gfx950",
-                                      "gfx1030", "gfx1100", "gfx1151", "gfx1201"};
+/* Of the targets one of each family comes first: a few are compared here, all in
+ * test_kernel_table_long.c. */
+static const char *const targets[] = {"gfx942", "gfx1151", "gfx1201", "gfx906",
+                                      "gfx90a", "gfx950",  "gfx1030", "gfx1100"};
+#ifndef COMPARED
+#define COMPARED 3
+#endif
 /* One line each for the kernel that serves m rows. */
 static const struct {
     const char *problem;
@@ -107,11 +112,11 @@ static void add_line(struct str *table, quern_ctx *ctx, const char *text, int m)
     quern_op_release(op);
 }
 
-static void make_table(struct str *table, const char *identity)
+static void make_table(struct str *table, const char *identity, size_t count)
 {
     str_addf(table, "# toolchain %s\n", identity);
     str_add(table, "target,kernel,vgprs,agprs,sgprs,lds,code bytes,instructions\n");
-    for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
+    for (size_t t = 0; t < count; t++) {
         struct quern_options options = QUERN_INIT(struct quern_options);
         quern_ctx *ctx;
 
@@ -127,9 +132,10 @@ static void make_table(struct str *table, const char *identity)
     }
 }
 
+/* The first lines of what is kept must be those that were made. */
 static void compare(const char *made, const char *kept)
 {
-    while (*made || *kept) {
+    while (*made) {
         const size_t n = strcspn(made, "\n"), m = strcspn(kept, "\n");
 
         if (n != m || strncmp(made, kept, n))
@@ -152,7 +158,7 @@ static void test_table(void **state)
     if (!toolchain(identity, sizeof identity))
         fail_msg("%s", quern_last_error()->message);
     if (regenerate && !strcmp(regenerate, "1")) {
-        make_table(&table, identity);
+        make_table(&table, identity, sizeof targets / sizeof *targets);
         FILE *const f = fopen(TABLE, "w");
         assert_non_null(f);
         assert_true(fputs(str_text(&table), f) >= 0);
@@ -169,7 +175,7 @@ static void test_table(void **state)
         fprintf(stderr, "%s was made with another toolchain than %s\n", TABLE, identity);
         skip();
     }
-    make_table(&table, identity);
+    make_table(&table, identity, COMPARED);
     compare(str_text(&table), kept);
     str_free(&table);
     free(kept);

@@ -13,6 +13,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "t_build.h"
 #include "t_context.h"
 #include "t_runs.h"
 
@@ -22,10 +23,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ONE_IN 8
-#else
-#define ONE_IN 1
+/* Of the layers that are run; all in test_skinny_whole_long.c. */
+#ifndef ONE_IN
+#define ONE_IN (T_SANITIZED ? 17 : 3)
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

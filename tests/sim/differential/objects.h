@@ -21,8 +21,9 @@
 /*
  * A row for each way of compiling: whatever the software GPU runs belongs here. Kernels of uniform
  * arguments (`scalar`) and of one uniform argument (`mixed`) cost as much time to compile as the
- * rest, so one target of a family has each. Sanitized builds run rows enough to have every
- * instruction of a family, each size of wave and each check.
+ * rest, so one target of a family has each. Targets with the instructions of another are run in
+ * test_differential_long.c alone. Sanitized builds run rows enough to have every instruction of a
+ * family, each size of wave and each check.
  */
 static const struct target_row {
     const char *name;
@@ -32,30 +33,34 @@ static const struct target_row {
     unsigned span; /* lanes that ds_bpermute reaches */
     bool scalar, mixed;
     bool every_isa; /* run with each build of the instruction bodies, not only the best */
-    int sanitized; /* 1: with AddressSanitizer too; 2: with any */
+    int run; /* 0: where all are run; 1: in the release build too; 2: under sanitizers too */
     enum quern_sim_check check; /* unless every_isa, which has both */
 } targets[] = {
     {"gfx1151", "gfx1151", 32, RDNA, 32, true, false, true, 2, QUERN_CHECK_FULL},
-    {"gfx1151 wave64", "gfx1151", 64, RDNA, 32, false, false, false, 0, QUERN_CHECK_FULL},
-    {"gfx1100", "gfx1100", 32, RDNA, 32, false, true, false, 0, QUERN_CHECK_FAST},
+    {"gfx1151 wave64", "gfx1151", 64, RDNA, 32, false, false, false, 1, QUERN_CHECK_FULL},
+    {"gfx1100", "gfx1100", 32, RDNA, 32, false, true, false, 1, QUERN_CHECK_FAST},
     {"gfx1101", "gfx1101", 32, RDNA, 32, false, false, false, 0, QUERN_CHECK_FAST},
     {"gfx1102", "gfx1102", 32, RDNA, 32, false, false, false, 0, QUERN_CHECK_FAST},
     {"gfx1103", "gfx1103", 32, RDNA, 32, false, false, false, 0, QUERN_CHECK_FAST},
     {"gfx1150", "gfx1150", 32, RDNA, 32, false, false, false, 0, QUERN_CHECK_FAST},
     {"gfx1152", "gfx1152", 32, RDNA, 32, false, false, false, 0, QUERN_CHECK_FAST},
     {"gfx1153", "gfx1153", 32, RDNA, 32, false, false, false, 0, QUERN_CHECK_FAST},
-    {"gfx1201", "gfx1201", 32, RDNA, 32, true, false, false, 0, QUERN_CHECK_FULL},
-    {"gfx1200", "gfx1200", 32, RDNA, 32, false, true, false, 0, QUERN_CHECK_FAST},
-    {"gfx1201 wave64", "gfx1201", 64, RDNA, 64, false, false, false, 0, QUERN_CHECK_FULL},
-    {"gfx942", "gfx942", 64, CDNA, 64, false, false, false, 1, QUERN_CHECK_FAST},
-    {"gfx90a", "gfx90a", 64, CDNA, 64, true, false, false, 0, QUERN_CHECK_FULL},
-    {"gfx950", "gfx950", 64, CDNA | DOT2_BF16, 64, false, true, false, 0, QUERN_CHECK_FULL},
+    {"gfx1201", "gfx1201", 32, RDNA, 32, true, false, false, 1, QUERN_CHECK_FULL},
+    {"gfx1200", "gfx1200", 32, RDNA, 32, false, true, false, 1, QUERN_CHECK_FAST},
+    {"gfx1201 wave64", "gfx1201", 64, RDNA, 64, false, false, false, 1, QUERN_CHECK_FULL},
+    {"gfx942", "gfx942", 64, CDNA, 64, false, false, false, 2, QUERN_CHECK_FAST},
+    {"gfx90a", "gfx90a", 64, CDNA, 64, true, false, false, 1, QUERN_CHECK_FULL},
+    {"gfx950", "gfx950", 64, CDNA | DOT2_BF16, 64, false, true, false, 1, QUERN_CHECK_FULL},
 };
 #define TARGETS (sizeof targets / sizeof *targets)
 
+#ifndef EVERY_TARGET
+#define EVERY_TARGET false
+#endif
+
 static bool is_asked(unsigned target)
 {
-    return targets[target].sanitized >= T_SANITIZED + T_THREADS_ONLY;
+    return targets[target].run >= (EVERY_TARGET ? 0 : 1 + T_SANITIZED);
 }
 
 /* ---- Texts ----------------------------------------------------------------------------------- */

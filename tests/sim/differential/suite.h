@@ -40,13 +40,13 @@
 #include "wave.h"
 
 enum { /* multiples of 128 */
-    RECORDS = T_THREADS_ONLY ? 512 : T_SANITIZED ? 1024 : 4096,
+    RECORDS = T_SANITIZED ? 512 : 4096,
     WAVE_RECORDS = RECORDS / 2
 };
 #define PARTIAL_BLOCK  40 /* work-items: neither size of wave is full */
-#define PARTIAL_GROUPS (T_THREADS_ONLY ? 12 : 25)
+#define PARTIAL_GROUPS (T_SANITIZED ? 12 : 25)
 #define SCALAR_GROUPS  512
-#define WORKGROUPS     (T_THREADS_ONLY ? 4 : 8)
+#define WORKGROUPS     (T_SANITIZED ? 4 : 8)
 #define FUNCTIONS_LEAST 300
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
