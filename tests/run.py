@@ -250,8 +250,8 @@ def find_files(builds, words, wanted, every):
         programs = [p for p in sorted(programs) if not p.suffix and os.access(p, os.X_OK)]
         if build == "tsan" and not every:
             named = [TOP / "build" / build / p for p in sorted(threaded())]
-            programs = named + [p for p in programs if str(p).removesuffix("_long") in map(str, named)
-                                and is_long(p)]
+            with_long = {f"{p}_long" for p in named}
+            programs = named + [p for p in programs if str(p) in with_long]
         found += [(build, p) for p in programs]
     scripts = sorted((TOP / "tests").glob("**/test_*.py"))
     if "release" in builds:

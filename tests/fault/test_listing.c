@@ -27,15 +27,15 @@
 #include <unistd.h>
 
 #ifndef MANY
-#define FEW  1000
-#define MANY 16000
+#define FEW  500
+#define MANY 4000
 #endif
 /* Listing was quadratic once: then this ratio is that of the entries, squared. Sorting the names in
  * a shard takes a little more than their number. */
 #define RATIO_MAX      (1.25 * MANY / FEW)
 #define TIME_RATIO_MAX (2.0 * MANY / FEW)
-/* A list in memory whole would take some 500 bytes an entry. */
-#define MORE_KB_MAX 4096
+/* A list in memory whole would take some 500 bytes an entry, twice as much. */
+#define MORE_KB_MAX (MANY / 4)
 #define INDEX_BYTES 128 /* of an entry in a bundle's index, and what is made of it: generous */
 
 /* A record of a kernel that the compiler refused: the smallest there is. */

@@ -3,5 +3,6 @@
  * every error for ever. */
 #define WORKER_STEP  1
 #define BUNDLE_STEP  1
+#define CALL_STEP    1
 #define LASTS(error) true
 #include "test_public_faults.c"
