@@ -112,16 +112,19 @@ static void make_many_ready(void)
     }
 }
 
-static void many_over(void)
+static void one_over(void)
 {
-    for (int i = 1; i < MANY; i++)
-        atomic_store(&world.ops[i]->kernels, NULL);
+    quern_op_release(world.ops[0]);
     quern_close(world.ctx);
 }
 
-static void one_over(void)
+static void many_over(void)
 {
-    quern_close(world.ctx);
+    for (int i = 1; i < MANY; i++) {
+        atomic_store(&world.ops[i]->kernels, NULL);
+        quern_op_release(world.ops[i]);
+    }
+    one_over();
 }
 
 static void find(int i)
@@ -177,7 +180,7 @@ static void launch(int i)
 static void launch_over(void)
 {
     world.ctx->device->functions = real_device;
-    quern_close(world.ctx);
+    one_over();
 }
 
 static void nothing_to_do(void) {}
@@ -308,6 +311,7 @@ static void measure_create(int layer, double open_ns, double open_count)
     quern_ctx *const ctx = open_here(QUERN_DEVICE_NONE);
     must(quern_op_create(ctx, &world.layers[layer], M_MAX, &op)); /* and fill the cache */
     const double kernels = (double)quern_op_kernel_count(op);
+    quern_op_release(op);
     quern_close(ctx);
     snprintf(text, sizeof text, "an op from a warm cache, for each of %.0f kernels", kernels);
     printf("%s\n", layers[layer]);

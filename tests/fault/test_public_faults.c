@@ -239,6 +239,8 @@ static quern_status do_known_op(struct scene *c)
     assert_int_equal(quern_op_create(c->ctx, &c->problem, 1, &again), QUERN_OK);
     assert_ptr_equal(op, again);
     quern_op_explain(op, 1, NULL, 0); /* a text, or none without memory */
+    quern_op_release(op);
+    quern_op_release(again);
     return QUERN_OK;
 }
 
@@ -252,6 +254,7 @@ static quern_status do_background(struct scene *c)
     if (status == QUERN_OK)
         while ((status = quern_op_ready(op)) == QUERN_E_NOT_READY)
             sched_yield();
+    quern_op_release(op);
     return status;
 }
 

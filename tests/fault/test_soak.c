@@ -530,6 +530,7 @@ static void sweep(void)
         options.worker_path = t_worker_path();
         T_MUST(quern_open(&options, &ctx) == QUERN_OK);
         T_MUST(quern_op_create(ctx, &p, 1, &op) == QUERN_OK);
+        quern_op_release(op);
         quern_close(ctx);
         _exit(0);
     }

@@ -348,6 +348,7 @@ static void test_a_launch_allocates_nothing_and_asks_the_system_nothing(void **s
     t_faults_off();
     assert_int_equal(calls, 0);
     ctx->device->functions = real;
+    quern_op_release(again);
     quern_op_release(op);
     quern_close(ctx);
 }
@@ -380,8 +381,10 @@ static void test_every_spelling_is_the_same_op(void **state)
                 p.round = 0;
             assert_int_equal(quern_op_create(ctx, &p, 1, &other), QUERN_OK);
             assert_ptr_equal(one, other);
+            quern_op_release(other);
             assert_int_equal(quern_op_create_on(ctx, &p, 1, NULL, &other), QUERN_OK);
             assert_ptr_equal(one, other);
+            quern_op_release(other);
             hits += 2;
         }
     assert_int_equal(stats_of(ctx).hit_memory, hits);
@@ -397,6 +400,8 @@ static void test_every_spelling_is_the_same_op(void **state)
     p.bias = 1;
     assert_int_equal(quern_op_create(ctx, &p, 1, &other), QUERN_OK);
     assert_ptr_not_equal(one, other);
+    quern_op_release(other);
+    quern_op_release(one);
     assert_int_equal(stats_of(ctx).hit_memory, hits);
     quern_close(ctx);
 }
