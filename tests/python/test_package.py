@@ -42,6 +42,7 @@ def test_the_wheel_is_whole_and_the_same_each_time(wheel, tmp_path):
 
 
 @pytest.mark.parametrize("page, kernel, error", [
+    ("README.md", "quern_nf4_bf16_n64_k256", True),
     ("tools/python/README.md", "quern_nf4_bf16_n64_k256", True),
     ("docs/pytorch.md", "quern_int4_f16_n64_k256", False),
 ])  # fmt: skip
