@@ -6,10 +6,10 @@
 #include "cpu_side.h"
 #include "gpu_side.h" /* for the sake of make: the text itself is taken in below */
 
+#include "base/thread.h"
 #include "compile/compile.h"
 #include "t_paths.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -162,15 +162,12 @@ static void compile_object(unsigned target, unsigned text)
     free(options);
 }
 
-/* Objects are numbered through; `next` is the first that no thread has taken. */
-static void *compile_some(void *next)
+/* Objects are numbered through. */
+static void compile_numbered(void *user, size_t n)
 {
-    unsigned n;
-
-    while ((n = __atomic_fetch_add((unsigned *)next, 1, __ATOMIC_RELAXED)) < TARGETS * TEXTS)
-        if (is_asked(n / TEXTS))
-            compile_object(n / TEXTS, n % TEXTS);
-    return NULL;
+    (void)user;
+    if (is_asked((unsigned)(n / TEXTS)))
+        compile_object((unsigned)(n / TEXTS), (unsigned)(n % TEXTS));
 }
 
 /* Compiles all objects with two workers; failures are in the objects. */
@@ -179,16 +176,10 @@ static quern_status compile_all(void)
     const struct compiler_config config = {.worker_path = t_worker_path(), .jobs = 2,
                                            .deadline_ms = 3600000};
     const quern_status status = compiler_open(&config, &compiler);
-    unsigned next = 0;
-    pthread_t thread;
 
-    if (status != QUERN_OK)
-        return status;
-    const bool second = !pthread_create(&thread, NULL, compile_some, &next);
-    compile_some(&next);
-    if (second)
-        pthread_join(thread, NULL);
-    return QUERN_OK;
+    if (status == QUERN_OK)
+        parallel_for((size_t)TARGETS * TEXTS, 2, compile_numbered, NULL);
+    return status;
 }
 
 static void free_objects(void)
