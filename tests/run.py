@@ -50,7 +50,7 @@ OUTPUT_LINES = 200  # of a failing file: beyond, those of its passing tests are 
 # Of tests/cli, what does not run the command of a sanitized build, or to see right numbers only;
 # what the others leave out there they mark (conftest.py).
 UNSANITIZED = ("test_docs.py", "test_house.py", "test_install.py", "test_problem_text.py",
-               "test_properties.py")
+               "test_properties.py", "test_tables.py")
 
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1:abort_on_error=0",
