@@ -68,8 +68,8 @@ def from_memory(data, kind):
     return np.frombuffer(data, TYPES[kind][1])
 
 
-def multiply(gemm, path, kind, target, work):
-    gemm.set_sizes(gemm.tile[0] + 8, gemm.tile[1], 3 * gemm.depth * gemm.split + 8)
+def multiply(gemm, path, kind, target, work, turns=3):
+    gemm.set_sizes(gemm.tile[0] + 8, gemm.tile[1], turns * gemm.depth * gemm.split + 8)
     random = np.random.default_rng(1)
     a = random.integers(-4, 5, (gemm.m, gemm.k))
     b = random.integers(-4, 5, (gemm.k, gemm.n))
@@ -120,6 +120,25 @@ def test_split(directory, tmp_path, kind, target, layout):
         multiply(gemm, path, kind, target, tmp_path)
 
 
+@pytest.mark.parametrize("turns", (3, 4, 5, 6))
+def test_operands_past_lds(directory, tmp_path, turns):
+    """What the scan finds in these is on no way that is run: whichever half of the loop is the
+    last, the code behind it reads what the other half has loaded."""
+    path = library(directory, "SS", "gfx90a")
+    gemms = [gemm for gemm in map(tensile.Gemm, tensile.kernels(path))
+             if "_DTVA1_" in gemm.name and gemm.tile[0] * gemm.tile[1] <= TILE_MOST]
+    assert len(gemms) >= EACH
+    for gemm in gemms[::len(gemms) // EACH][:EACH]:
+        multiply(gemm, path, "SS", "gfx90a", tmp_path, turns)
+
+
+def is_known(finding):
+    """A register that a load owes, where docs/lint.md says why nothing comes of it."""
+    return any(name in finding["kernel"] for name in ("_DTVA1_", "_PAP1_")) or (
+        finding["what"] == "a register is overwritten that a load still owes"
+        and finding["second_text"].startswith("buffer_load_short_d16_hi"))
+
+
 @pytest.mark.parametrize("target", ("gfx90a", "gfx1100"))
 @pytest.mark.parametrize("kind", TYPES)
 def test_scan(directory, kind, target):
@@ -131,7 +150,7 @@ def test_scan(directory, kind, target):
         for finding in entry["findings"]:
             assert finding["rule"] != "unread", finding
             if finding["rule"] == "not-waited-for":
-                assert target == "gfx90a", finding
+                assert target == "gfx90a" and is_known(finding), finding
             if finding["rule"] == "too-close":
                 assert target == "gfx90a", finding
                 assert (finding["needed"], finding["found"]) in TOO_CLOSE, finding

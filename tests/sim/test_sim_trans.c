@@ -123,6 +123,24 @@ static void test_halves(void **state)
     t_gpu_close(&g);
 }
 
+/* 2^x of this half is above the middle of two, but rounded to f32 first it is the middle. */
+static void test_exponential_is_rounded_once(void **state)
+{
+    uint32_t in[1] = {0x11c5}, out[1];
+    const struct t_buffer buffers[] = {{in, sizeof in, QUERN_SIM_READ, "in"},
+                                       {out, sizeof out, QUERN_SIM_WRITE, "out"}};
+    struct t_gpu g;
+
+    (void)state;
+    if (!t_gpu_has("gfx1201"))
+        return;
+    t_gpu_open(&g, "gfx1201", "", QUERN_CHECK_FAST, 0, 0);
+    load(&g, "v_exp_f16 %0, %1", "v");
+    t_gpu_run(&g, &(struct t_launch){.kernel = "k", .items = {1}, .buffers = buffers, .count = 2});
+    assert_int_equal(out[0] & 0xffff, 0x3c01);
+    t_gpu_close(&g);
+}
+
 static uint64_t digest(uint32_t (*function)(uint32_t), uint32_t first, uint32_t count)
 {
     uint64_t hash = 14695981039346656037u;
@@ -152,8 +170,8 @@ static void test_digests(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_captured_words),
-                                       cmocka_unit_test(test_halves),
-                                       cmocka_unit_test(test_digests)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_captured_words), cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_exponential_is_rounded_once), cmocka_unit_test(test_digests)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,6 +64,17 @@ static inline bool trans_special(uint32_t x, bool negative, uint32_t of_zero, ui
     return magnitude < 0x00800000u || magnitude >= TRANS_INFINITY || (!negative && x >> 31);
 }
 
+/* 2 to the power of x as an f32 whose last bit is odd where it is not exact: rounded to a half, it
+ * is as if it had been exact. (Of logarithms log2f's result does for every half.) */
+static inline float exp_to_odd(float x)
+{
+    const double exact = exp2((double)x);
+    const float near = (float)exact;
+    const uint32_t bits = bits_of_f32(near) - (fabs((double)near) > fabs(exact));
+
+    return f32_of(bits | ((double)near != exact));
+}
+
 static inline uint32_t rcp_bits(uint32_t x)
 {
     const uint32_t sign = x & 0x80000000u, mantissa = x & 0x007fffffu;

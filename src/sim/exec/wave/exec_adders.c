@@ -56,8 +56,11 @@ INLINE bool is_cdna3(const struct adder *how)
 
 int open_candidate(const struct wave *w)
 {
-    if (w->candidate != SIM_NO_CANDIDATE)
-        atomic_store_explicit(&w->group->run->module->sim->met_open, true, memory_order_relaxed);
+    atomic_bool *const met = &w->group->run->module->sim->met_open;
+
+    /* looked at first: a line that every thread writes would go from one to the other */
+    if (w->candidate != SIM_NO_CANDIDATE && !atomic_load_explicit(met, memory_order_relaxed))
+        atomic_store_explicit(met, true, memory_order_relaxed);
     return w->candidate;
 }
 
