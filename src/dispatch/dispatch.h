@@ -250,8 +250,8 @@ struct bundles {
 struct quern_ctx {
     atomic_int references; /* the host's until quern_close, and one of each op and buffer; the last
                               to go frees the context */
-    void (*free)(quern_ctx *ctx);
-    atomic_bool closed; /* quern_close was called */
+    void (*free)(quern_ctx *ctx); /* a member, so that ops, which a context frees, can free it */
+    atomic_bool closed;           /* quern_close was called */
     struct settings settings;
     struct log log;
     struct target_id id;

@@ -258,13 +258,13 @@ size_t quern_op_explain(quern_op *op, int64_t m, char *text, size_t size)
     if (base) {
         str_addf(&out, "until kernels of %s are there, base kernels serve:\n", op->text);
         set = atomic_load(&base->kernels);
-        explain(&set->plans, &op->ctx->facts, slices, plan_slices(&set->plans, m, slices), m, &out);
-    } else if (set) {
-        explain(&set->plans, &op->ctx->facts, slices, plan_slices(&set->plans, m, slices), m, &out);
-        explain_blas(op, m, &out);
-    } else {
+    } else if (!set) {
         str_addf(&out, "kernels of %s are not there yet\n", op->text);
     }
+    if (set)
+        explain(&set->plans, &op->ctx->facts, slices, plan_slices(&set->plans, m, slices), m, &out);
+    if (set && !base)
+        explain_blas(op, m, &out);
     const size_t length = out.length, shown = length < size ? length : size ? size - 1 : 0;
     if (size) {
         memcpy(text, str_text(&out), shown);

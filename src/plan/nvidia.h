@@ -9,8 +9,7 @@
 bool nvidia_has_table(const struct quern_problem *q);
 /* Bytes of a block's scale, or of its code where scales are nested. */
 unsigned nvidia_scale_bytes(const struct quern_problem *q);
-
-/* Of packed weights, scales and zero points. */
+/* Bytes of a layer: its packed weights, scales and zero points. */
 int64_t nvidia_weight_bytes(const struct quern_problem *q);
 
 /* QUERN_E_DECLINED with a sentence for layouts, groups and roundings without a kernel. */

@@ -26,7 +26,7 @@
 #define SUMMERS_MAX  4
 #define FLIGHT_BYTES 40960 /* that a multiprocessor should have asked for at any time */
 
-/* Cycles of 1/1.98 us, fitted to 733 kernels of 21 layers and M = 8, 16 and 32: 88 % of them took
+/* Cycles at 1.98 GHz, fitted to 733 kernels of 21 layers and M = 8, 16 and 32: 88 % of them took
  * what follows from these within 15 % (docs/notebook/ring_w4.md, 2026-11-23). */
 #define LAUNCH_CYCLES    5000 /* launch, table, first bytes, last sums */
 #define LOAD_CYCLES      470  /* to load A of a chunk, besides its bytes */
@@ -193,7 +193,8 @@ static void estimate(struct plan *p)
     const int64_t loads =
         chunks(p) == 1 ? 1 : chunks(p) * model_ceil_div((int64_t)fill.fullest, p->ring.batch);
     int64_t body = largest(steps * step_cycles(p), memory);
-    /* waits for memory where little is under way: 2 % were seen for 33 KB of 41 */
+    /* A kernel that has little under way waits for memory: one with 33 KB, of the 41 that
+     * FLIGHT_BYTES asks for, was seen to take 2 % longer. */
     if (in_flight < FLIGHT_BYTES)
         body += body * (FLIGHT_BYTES - in_flight) / (8 * FLIGHT_BYTES);
     e->kernel_cycles =

@@ -129,6 +129,12 @@ quern_ctx *t_open_cuda(int index, const char *directory, enum quern_jit jit)
     return open_device(QUERN_DEVICE_CUDA, index, NULL, directory, jit, 0);
 }
 
+void t_message_has(const char *part)
+{
+    if (!strstr(quern_last_error()->message, part))
+        fail_msg("\"%s\" without \"%s\"", quern_last_error()->message, part);
+}
+
 struct quern_problem t_problem(const char *text)
 {
     struct quern_problem p = QUERN_INIT(struct quern_problem);

@@ -34,6 +34,9 @@ quern_ctx *t_open_hip(int index, const char *directory, enum quern_jit jit);
 /* The same of the CUDA driver. */
 quern_ctx *t_open_cuda(int index, const char *directory, enum quern_jit jit);
 
+/* Fails the test unless the last error's message has this part. */
+void t_message_has(const char *part);
+
 /* Parses a problem text. */
 struct quern_problem t_problem(const char *text);
 

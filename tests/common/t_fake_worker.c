@@ -386,13 +386,6 @@ quern_status t_fake_ask(struct compiler *c)
     return status;
 }
 
-void t_message_has(const char *part)
-{
-    if (!strstr(quern_last_error()->message, part))
-        print_message("message: %s\n", quern_last_error()->message);
-    assert_non_null(strstr(quern_last_error()->message, part));
-}
-
 /* A process as its stat file tells: the number and the start time together are nobody else's. */
 struct trace {
     int pid;

@@ -45,7 +45,4 @@ bool t_fake_is_idle(void);
 /* Waits for the end of the fake of that mode; false if it does not end. */
 bool t_fake_is_gone(const struct t_world *w, const char *mode);
 
-/* The last error's message must have this part. */
-void t_message_has(const char *part);
-
 #endif

@@ -66,12 +66,6 @@ static quern_op *create(quern_ctx *ctx, const char *text, int64_t m_max)
     return op;
 }
 
-static void must_say(const char *part)
-{
-    if (!strstr(quern_last_error()->message, part))
-        fail_msg("\"%s\" without \"%s\"", quern_last_error()->message, part);
-}
-
 static struct quern_stats stats_of(quern_ctx *ctx)
 {
     struct quern_stats stats = QUERN_INIT(struct quern_stats);
@@ -120,14 +114,14 @@ static void test_devices(void **state)
     options.device = QUERN_DEVICE_HIP;
     options.device_index = 3;
     assert_int_equal(try_open(options), QUERN_E_TARGET);
-    must_say("unknown target \"gfx1036\"; the nearest known one is gfx103");
+    t_message_has("unknown target \"gfx1036\"; the nearest known one is gfx103");
     options.device_index = 4;
     assert_int_equal(try_open(options), QUERN_E_DEVICE);
-    must_say("device_index is 4, and the HIP runtime has 4 devices");
+    t_message_has("device_index is 4, and the HIP runtime has 4 devices");
     options.device_index = 1;
     options.target = "gfx1151";
     assert_int_equal(try_open(options), QUERN_E_TARGET);
-    must_say("HIP device 1 is a gfx1100, and the target asked for is gfx1151");
+    t_message_has("HIP device 1 is a gfx1100, and the target asked for is gfx1151");
     options.target = "gfx1100";
     assert_int_equal(try_open(options), QUERN_OK);
 
@@ -151,11 +145,11 @@ static void test_no_device(void **state)
     options.device = QUERN_DEVICE_HIP;
     fakehip_fail("hipGetDeviceCount", 1, hipErrorNoDevice);
     assert_int_equal(try_open(options), QUERN_E_DEVICE);
-    must_say("hipGetDeviceCount failed: hipErrorNoDevice (100)");
+    t_message_has("hipGetDeviceCount failed: hipErrorNoDevice (100)");
     options.device = QUERN_DEVICE_AUTO;
     fakehip_fail("hipGetDeviceCount", 1, hipErrorNoDevice);
     assert_int_equal(try_open(options), QUERN_E_TARGET);
-    must_say("no GPU, and no target for a software one");
+    t_message_has("no GPU, and no target for a software one");
 }
 
 /* ---- Launches -------------------------------------------------------------------------------- */
@@ -220,7 +214,7 @@ static void test_two_targets(void **state)
     struct t_layer l;
     t_layer_make(&l, ctx[0], &p, 1, 0, 0, 1);
     assert_int_equal(quern_op_launch(op[0], &l.args, 1, NULL), QUERN_E_DEVICE);
-    must_say("hipSetDevice");
+    t_message_has("hipSetDevice");
     HIP(hipPeekAtLastError());
     t_layer_free(&l);
     HIP(hipGetDevice(&device));
@@ -309,7 +303,7 @@ static void test_most_rows(void **state)
     fakehip_skip_kernels(true); /* which still checks the grid */
     assert_int_equal(quern_op_launch(op, &l.args, most, NULL), QUERN_OK);
     assert_int_equal(quern_op_launch(op, &l.args, most + 1, NULL), QUERN_E_ARGUMENT);
-    must_say("one launch takes at most");
+    t_message_has("one launch takes at most");
     t_layer_free(&l);
     quern_op_release(op);
     quern_close(ctx);
@@ -390,7 +384,7 @@ static void test_capture(void **state)
     const unsigned long loads = fakehip_calls("hipModuleLoadData");
     const uint64_t compiled = stats_of(ctx).compile_ok;
     assert_int_equal(quern_op_create_on(ctx, &q, 8, stream, &none), QUERN_E_WOULD_COMPILE);
-    must_say("before the capture begins");
+    t_message_has("before the capture begins");
     assert_int_equal(quern_op_create_on(ctx, &q, 8, NULL, &none), QUERN_E_WOULD_COMPILE);
     assert_null(none);
     assert_int_equal(fakehip_calls("hipModuleLoadData"), loads);
@@ -446,7 +440,7 @@ static void test_refused_module(void **state)
     /* a fresh object that is refused is an error, not a loop */
     fakehip_fail("hipModuleLoadData", 1, hipErrorInvalidImage);
     assert_int_equal(quern_op_create(ctx, &p, 1, &op), QUERN_E_OBJECT);
-    must_say("hipModuleLoadData failed: hipErrorInvalidImage (200)");
+    t_message_has("hipModuleLoadData failed: hipErrorInvalidImage (200)");
     HIP(hipPeekAtLastError());
     quern_close(ctx);
 
@@ -495,7 +489,7 @@ static void test_wrong_processor(void **state)
     assert_int_equal(driver_amd.open(&driver_amd, &search, 0, &d), QUERN_OK);
     const unsigned long loads = fakehip_calls("hipModuleLoadData");
     assert_int_equal(d->functions->load(d, &parsed, "axpy", 0, &kernel), QUERN_E_OBJECT);
-    must_say("gfx1201");
+    t_message_has("gfx1201");
     assert_int_equal(fakehip_calls("hipModuleLoadData"), loads);
     d->functions->close(d);
     object_free(&parsed);
@@ -514,7 +508,7 @@ static void test_lost_device(void **state)
     t_layer_make(&l, ctx, &p, 2, 0, 0, 1);
     fakehip_lose(0);
     assert_int_equal(quern_op_launch(op, &l.args, 2, NULL), QUERN_E_DEVICE);
-    must_say("hipModuleLaunchKernel failed: hipErrorLaunchFailure (719)");
+    t_message_has("hipModuleLaunchKernel failed: hipErrorLaunchFailure (719)");
     HIP(hipPeekAtLastError());
     HIP(hipSetDevice(1));
     launch_and_check(other, there, layer_text, 2, NULL, 1);

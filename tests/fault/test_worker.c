@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "t_compile.h"
+#include "t_context.h"
 #include "t_fake_worker.h"
 
 #include <stdio.h>

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/os.h"
+#include "t_context.h"
 #include "t_fake_worker.h"
 #include "t_paths.h"
 

@@ -21,12 +21,6 @@
 
 #define LAYER "wq=nf4 n=32 k=64 a=f16"
 
-static void must_say(const char *text)
-{
-    if (!strstr(quern_last_error()->message, text))
-        fail_msg("\"%s\" without \"%s\"", quern_last_error()->message, text);
-}
-
 /* ---- Ops and buffers of a closed context ----------------------------------------------------- */
 
 struct host {
@@ -82,10 +76,10 @@ static void use_after(quern_op *op)
     struct quern_kernel_info info = QUERN_INIT(struct quern_kernel_info);
 
     assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_E_ARGUMENT);
-    must_say("the context of this op of op=gemm wq=nf4 group=64");
-    must_say("is closed");
+    t_message_has("the context of this op of op=gemm wq=nf4 group=64");
+    t_message_has("is closed");
     assert_int_equal(quern_op_ready(op), QUERN_E_ARGUMENT);
-    must_say("is closed");
+    t_message_has("is closed");
     assert_int_equal(quern_op_kernel(op, 0, &info), QUERN_OK);
     assert_true(info.object_bytes > 0);
     assert_int_equal(quern_op_workspace(op, 1), 0);
@@ -175,9 +169,9 @@ static void test_a_context_without_a_device(void **state)
     assert_int_equal(quern_op_create(ctx, &p, 1, &op), QUERN_OK);
     args.a = args.b = args.scales = args.c = a;
     assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_E_DEVICE);
-    must_say("opened with QUERN_DEVICE=none");
+    t_message_has("opened with QUERN_DEVICE=none");
     assert_int_equal(quern_buffer_create(ctx, 16, 1, NULL, &buffer), QUERN_E_DEVICE);
-    must_say("opened with QUERN_DEVICE=none");
+    t_message_has("opened with QUERN_DEVICE=none");
     quern_op_release(op);
     quern_close(ctx);
 }
@@ -191,7 +185,7 @@ static void test_access_of_buffers(void **state)
     open_host(&h);
     for (int access = 0; access <= 4; access += 4) {
         assert_int_equal(quern_buffer_create(h.ctx, 16, access, "x", &buffer), QUERN_E_ARGUMENT);
-        must_say(access ? "access is 4; expected 1" : "access is 0; expected 1");
+        t_message_has(access ? "access is 4; expected 1" : "access is 0; expected 1");
     }
     close_host(&h);
 }
@@ -212,11 +206,11 @@ static void test_the_hosts_memory_is_not_a_gpus(void **state)
     assert_int_equal(quern_op_create(h.ctx, &p, 1, &op), QUERN_OK);
     args.a = args.b = args.scales = args.c = own;
     assert_int_equal(quern_op_launch(op, &args, 1, NULL), QUERN_E_FAULT);
-    must_say("near no buffer; a software GPU sees memory of quern_buffer_create");
+    t_message_has("near no buffer; a software GPU sees memory of quern_buffer_create");
     t_layer_make(&l, h.ctx, &p, 1, 0, 0, 1);
     l.args.b = own;
     assert_int_equal(quern_op_launch(op, &l.args, 1, NULL), QUERN_E_FAULT);
-    must_say("near no buffer; a software GPU sees memory of quern_buffer_create");
+    t_message_has("near no buffer; a software GPU sees memory of quern_buffer_create");
     t_layer_free(&l);
     quern_op_release(op);
     close_host(&h);

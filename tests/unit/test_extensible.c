@@ -10,6 +10,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "t_context.h"
+
 #include <quern/tool.h>
 
 #include "base/extensible.h"
@@ -66,12 +68,6 @@ static uint8_t *given_of(const struct row *row, size_t size, uint8_t fill)
     return given;
 }
 
-static void says(const char *part)
-{
-    if (!strstr(quern_last_error()->message, part))
-        fail_msg("\"%s\" without \"%s\"", quern_last_error()->message, part);
-}
-
 static void smallest_sizes(void **state)
 {
     (void)state;
@@ -100,7 +96,7 @@ static void inputs_of_every_size(void **state)
                 snprintf(sentence, sizeof sentence,
                          "struct %s has size %zu; expected its sizeof, which is %zu", type.name,
                          size, type.known);
-                says(sentence);
+                t_message_has(sentence);
             } else {
                 assert_int_equal(status, QUERN_OK);
                 memset(expected, 0, type.known);
@@ -129,7 +125,7 @@ static void what_is_not_known_must_be_zero(void **state)
             given[at] = 1;
             assert_int_equal(extensible_check(&type, given), QUERN_E_ARGUMENT);
             snprintf(sentence, sizeof sentence, "its byte %zu is not 0", at);
-            says(sentence);
+            t_message_has(sentence);
             assert_int_equal(extensible_read(&type, given, own), QUERN_E_ARGUMENT);
             free(given);
         }
@@ -148,7 +144,7 @@ static void wild_sizes(void **state)
     p.size = sizeof p + EXTENSIBLE_MORE_MAX + 1;
     assert_int_equal(extensible_check(&type, &p), QUERN_E_ARGUMENT);
     assert_int_equal(extensible_check(&type, NULL), QUERN_E_ARGUMENT);
-    says("struct quern_problem is null");
+    t_message_has("struct quern_problem is null");
 }
 
 static void results_of_every_size(void **state)
@@ -197,7 +193,7 @@ static void arrays_of_every_size(void **state)
             const size_t other = size + 8;
             memcpy(array + size, &other, sizeof other);
             assert_int_equal(extensible_read_at(&type, array, 1, own), QUERN_E_ARGUMENT);
-            says("element 1 of an array of struct");
+            t_message_has("element 1 of an array of struct");
             free(array);
         }
         const size_t zero = 0;
@@ -244,7 +240,7 @@ static void smaller_args(void **state)
     assert_int_equal(quern_args_set(&args, "c", &number), QUERN_OK);
     assert_ptr_equal(quern_args_get(&args, "c"), &number);
     assert_int_equal(quern_args_set(&args, "a_scale", &number), QUERN_E_ARGUMENT);
-    says("no member a_scale");
+    t_message_has("no member a_scale");
     assert_null(quern_args_get(&args, "a_scale"));
     args.size = 8;
     assert_int_equal(quern_args_set(&args, "c", &number), QUERN_E_ARGUMENT);
@@ -268,7 +264,7 @@ static void a_larger_target_info(void **state)
     assert_int_equal(larger.added, 0);
     larger.added = 1;
     assert_int_equal(quern_target_find("gfx1151", &larger.info), QUERN_E_ARGUMENT);
-    says("struct quern_target_info has size");
+    t_message_has("struct quern_target_info has size");
 }
 
 static void a_smaller_model(void **state)

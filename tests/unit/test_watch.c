@@ -276,12 +276,6 @@ static void test_seal(void **state)
 
 /* ---- Why a kernel is not made ---------------------------------------------------------------- */
 
-static void must_say(const char *text)
-{
-    if (!strstr(quern_last_error()->message, text))
-        fail_msg("\"%s\" without \"%s\"", quern_last_error()->message, text);
-}
-
 /* Who forbade it, where it was looked for, and the command that makes it. */
 static void test_what_a_refusal_names(void **state)
 {
@@ -293,15 +287,15 @@ static void test_what_a_refusal_names(void **state)
     open_host(&h, QUERN_JIT_ON, QUERN_CACHE_RW);
     assert_int_equal(quern_op_create_flags(h.ctx, &p, 1, QUERN_OP_NO_COMPILE, &op),
                      QUERN_E_WOULD_COMPILE);
-    must_say("is not in the cache /");
-    must_say(" and this op may not compile (QUERN_OP_NO_COMPILE); made by: ");
-    must_say("quern prewarm --target gfx1151 --m 1 \"op=gemm wq=nf4 group=64 scale=f32 a=f16");
+    t_message_has("is not in the cache /");
+    t_message_has(" and this op may not compile (QUERN_OP_NO_COMPILE); made by: ");
+    t_message_has("quern prewarm --target gfx1151 --m 1 \"op=gemm wq=nf4 group=64 scale=f32 a=f16");
     assert_null(strstr(quern_last_error()->message, "QUERN_JIT"));
     quern_close(h.ctx);
     open_host(&h, QUERN_JIT_OFF, QUERN_CACHE_OFF);
     assert_int_equal(quern_op_create_flags(h.ctx, &p, 1, QUERN_OP_NO_COMPILE, &op),
                      QUERN_E_WOULD_COMPILE);
-    must_say("is in no bundle, the cache is off and compiling is off (QUERN_JIT); made by: ");
+    t_message_has("is in no bundle, the cache is off and compiling is off (QUERN_JIT); made by: ");
     quern_close(h.ctx);
 }
 
@@ -393,19 +387,19 @@ static void test_preload(void **state)
     assert_int_equal(h.count, 0);
     /* rows in a list, and no line's end; what follows a bad line is made all the same */
     assert_int_equal(preload(&h, "wq=nf4 n=1\ntarget=gfx1151 m=1,3-4,2 " LAYER), QUERN_E_PROBLEM);
-    must_say("manifest: line 1: ");
+    t_message_has("manifest: line 1: ");
     assert_int_equal(quern_op_create_flags(h.ctx, &p, 4, QUERN_OP_NO_COMPILE, &op), QUERN_OK);
     quern_op_release(op);
     assert_int_equal(stat_of(&h, QUERN_STAT_HIT_MEMORY), 1);
 
     assert_int_equal(preload(&h, "m=0 " LAYER "\n"), QUERN_E_PROBLEM);
-    must_say("line 1: m=0; expected numbers from 1 on");
+    t_message_has("line 1: m=0; expected numbers from 1 on");
     assert_int_equal(preload(&h, "m=1-x " LAYER "\n"), QUERN_E_PROBLEM);
-    must_say("m=1-x");
+    t_message_has("m=1-x");
     assert_int_equal(preload(&h, "\ntarget=gfx1 " LAYER "\n"), QUERN_E_TARGET);
-    must_say("line 2: unknown target");
+    t_message_has("line 2: unknown target");
     assert_int_equal(quern_preload(h.ctx, "/nowhere/at/all"), QUERN_E_IO);
-    must_say("/nowhere/at/all cannot be read");
+    t_message_has("/nowhere/at/all cannot be read");
     assert_int_equal(quern_preload(NULL, "x"), QUERN_E_ARGUMENT);
     assert_int_equal(quern_preload(h.ctx, NULL), QUERN_E_ARGUMENT);
     quern_close(h.ctx);

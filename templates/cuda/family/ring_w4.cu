@@ -39,8 +39,8 @@ constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
                        : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0 ? 2
                                                                          : 1;
 
-// Shared memory. The sums of a warp, 128 bytes for each number of a lane, are in the free halves of
-// the table, or where there is none in a place of their own.
+// Shared memory. The sums of a warp, 512 bytes for eight rows of A, are in the free halves of four
+// entries of the table, or where there is no table in a place of their own.
 constexpr u32 SUMS = TABLE_BYTES ? 128 : 0, SUMS_APART = TABLE_BYTES ? 256 : 128;
 constexpr u32 WARP_SUMS = M_TILES * 4; // numbers of a lane
 constexpr u32 ROW_BYTES = (K_WARPS * UNITS | 1) * (UNIT / 2); // odd: rows in banks of their own

@@ -324,20 +324,29 @@ template <bool> struct zero_element_of { typedef u8 type; };
 template <> struct zero_element_of<true> { typedef scale_element type; };
 typedef zero_element_of<ZERO == ZERO_SCALED>::type zero_element;
 
+// Of each kind: the operands of a kernel, and which of them has a number or a byte for each block.
 #if SCALE_IS_NESTED
 #define SCALE_OPERANDS                                                                             \
     const float *scales, const u8 *absmax8, const float *code, const float *offset
-#define SCALE_NAMES scales, absmax8, code, offset
+#define SCALE_NAMES  scales, absmax8, code, offset
+#define BLOCK_SCALES absmax8
+typedef u8 block_scale;
 constexpr u32 NEST = 256; // absmax that share a second scale
 #elif SCALE_IS_E8M0
 #define SCALE_OPERANDS const u8 *scales
 #define SCALE_NAMES    scales
-#elif HAS_ZEROS
+#define BLOCK_SCALES   scales
+typedef u8 block_scale;
+#else
+#if HAS_ZEROS
 #define SCALE_OPERANDS const scale_element *scales, const zero_element *zeros
 #define SCALE_NAMES    scales, zeros
 #else
 #define SCALE_OPERANDS const scale_element *scales
 #define SCALE_NAMES    scales
+#endif
+#define BLOCK_SCALES scales
+typedef scale_element block_scale;
 #endif
 
 constexpr u32 BLOCKS = K / BLOCK; // of a row
@@ -374,13 +383,8 @@ template <class T, u32 COUNT> DEVICE neighbours<T, COUNT> load_some(const T *fro
 
 // What was loaded for a number of neighbouring blocks; scale_at makes a number of what has come.
 // COUNT divides BLOCKS and 256.
-#if SCALE_IS_NESTED || SCALE_IS_E8M0
-typedef u8 scale_code;
-#else
-typedef scale_element scale_code;
-#endif
 template <u32 COUNT> struct loaded_scales {
-    neighbours<scale_code, COUNT> codes;
+    neighbours<block_scale, COUNT> scales;
     neighbours<zero_element, COUNT> zeros;
     u32 second;
 };
@@ -388,11 +392,9 @@ template <u32 COUNT> struct loaded_scales {
 template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_OPERANDS)
 {
     loaded_scales<COUNT> s = {};
+    s.scales = load_some<block_scale, COUNT>(BLOCK_SCALES + block);
 #if SCALE_IS_NESTED
-    s.codes = load_some<u8, COUNT>(absmax8 + block);
     s.second = ldg((const u32 *)scales + block / NEST);
-#else
-    s.codes = load_some<scale_code, COUNT>(scales + block);
 #endif
 #if HAS_ZEROS
     s.zeros = load_some<zero_element, COUNT>(zeros + block);
@@ -400,15 +402,11 @@ template <u32 COUNT> DEVICE loaded_scales<COUNT> begin_scales(u64 block, SCALE_O
     return s;
 }
 
-constexpr u32 LINE_BLOCKS = 128 / sizeof(scale_code); // whose scales a line of memory holds
+constexpr u32 LINE_BLOCKS = 128 / sizeof(block_scale); // whose scales a line of memory holds
 
 DEVICE void prefetch_scales(u64 block, SCALE_OPERANDS)
 {
-#if SCALE_IS_NESTED
-    prefetch(absmax8 + block);
-#else
-    prefetch(scales + block);
-#endif
+    prefetch(BLOCK_SCALES + block);
 #if HAS_ZEROS
     prefetch(zeros + block);
 #endif
@@ -419,13 +417,13 @@ template <u32 COUNT>
 DEVICE float scale_at(const loaded_scales<COUNT> &s, u32 i, u32 codes, float shift)
 {
 #if SCALE_IS_NESTED
-    return sum(product(lds<float>(codes + s.codes.at(i) * 4), as_float(s.second)), shift);
+    return sum(product(lds<float>(codes + s.scales.at(i) * 4), as_float(s.second)), shift);
 #elif SCALE_IS_E8M0
     // 0 and 255 need a bit of the mantissa: one is 2^-127, below normal numbers, the other NaN.
-    const u32 exponent = s.codes.at(i) << 23;
+    const u32 exponent = s.scales.at(i) << 23;
     return as_float(exponent | ((exponent + (1u << 23)) & 0x7f000000 ? 0 : 1u << 22));
 #else
-    return widen<SCALE_TYPE>(s.codes.at(i));
+    return widen<SCALE_TYPE>(s.scales.at(i));
 #endif
 }
 // A weight is (its code's value - shift_at) * scale_at - extra_at.
@@ -534,8 +532,8 @@ constexpr u32 SCALES = OWN_BLOCKS && SPANS % 4 == 0 && BLOCKS % 4 == 0   ? 4
                        : OWN_BLOCKS && SPANS % 2 == 0 && BLOCKS % 2 == 0 ? 2
                                                                          : 1;
 
-// Shared memory. The sums of a warp, 128 bytes for each number of a lane, are in the free halves of
-// the table, or where there is none in a place of their own.
+// Shared memory. The sums of a warp, 512 bytes for eight rows of A, are in the free halves of four
+// entries of the table, or where there is no table in a place of their own.
 constexpr u32 SUMS = TABLE_BYTES ? 128 : 0, SUMS_APART = TABLE_BYTES ? 256 : 128;
 constexpr u32 WARP_SUMS = M_TILES * 4; // numbers of a lane
 constexpr u32 ROW_BYTES = (K_WARPS * UNITS | 1) * (UNIT / 2); // odd: rows in banks of their own
